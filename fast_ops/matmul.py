@@ -1,0 +1,360 @@
+"""Matrix products, from three plain loops to nearly the limit of the machine.
+
+With this file one can multiply batches of matrices (`matmul`), and read, call and time
+each step on the way there (`LADDER`):
+
+    matmul_naive        the definition, one sum for each output
+    matmul_loop_order   the same loops in the order in which memory lies
+    matmul_parallel     rows shared among the threads
+    matmul_blocked      blocks that stay in the cache
+    matmul_packed       tiles that stay in registers, fed from packed panels
+
+`matmul` runs the last one for everything but integers and very small products.
+
+An element of the result is summed in one fixed order, whatever the number of threads.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import prange
+
+from fast_ops.launch import compile_kernel, device_function, kernel
+from fast_ops.memory import empty
+from fast_ops.simd import TILE, VECTOR_BYTES, tile_fma
+from minitorch.dtypes import DType
+from minitorch.tensor_data import (
+    Shape,
+    Strides,
+    TensorData,
+    broadcast_shapes,
+    iter_positions,
+    view_strides,
+)
+
+ROWS = TILE.rows
+DEPTH = 256  # steps of k in a row: a panel of b is then 32 KiB of float32
+BLOCK_ROWS = 8 * ROWS  # rows of out in a task
+BLOCK_PANELS = 8  # panels of b in a task
+WORK_BYTES = 1 << 26  # packed panels at a time, unless one product needs more
+TINY = 1024  # multiplications for which packing is not worth while
+SERIAL = 65_536  # multiplications for which one thread is faster than two
+_NO_WORK = np.empty(0, np.float32)
+
+# ----------------------------------------------------------- the ladder, rung by rung
+
+
+@kernel()
+def _naive(a, b, out):
+    """The definition.
+
+    # a [M, K] @ b [K, N] -> out [M, N]
+
+        for m, n, k:  out[m, n] += a[m, k] * b[k, n]
+
+    One thread makes all outputs, each as one sum in a register. The innermost loop walks
+    down a column of b: every step touches another cache line, and uses 4 of its 64
+    bytes.
+    """
+    for m in range(out.shape[0]):
+        for n in range(out.shape[1]):
+            total = out.dtype.type(0)
+            for k in range(a.shape[1]):
+                total += a[m, k] * b[k, n]
+            out[m, n] = total
+
+
+@kernel()
+def _loop_order(a, b, out):
+    """The loops of `_naive` in the order m, k, n.
+
+    # a [M, K] @ b [K, N] -> out [M, N]
+
+        for m, k, n:  out[m, n] += a[m, k] * b[k, n]
+
+    One thread makes all outputs. The innermost loop now runs along rows of b and out, so
+    all of a cache line is used and the compiler can multiply 16 neighbours at once. The
+    row of out (4 N bytes) stays in the first-level cache while k runs.
+    """
+    for m in range(out.shape[0]):
+        row = out[m]
+        row[:] = 0
+        for k in range(a.shape[1]):
+            left, right = a[m, k], b[k]
+            for n in range(row.size):
+                row[n] += left * right[n]
+
+
+@kernel(parallel=True)
+def _parallel(a, b, out):
+    """`_loop_order` with the rows of out shared among the threads.
+
+    # a [M, K] @ b [K, N] -> out [M, N]
+
+        parallel for m:  for k, n:  out[m, n] += a[m, k] * b[k, n]
+
+    A thread makes whole rows. It writes to no row of another thread, so nothing has to
+    be locked; each thread still reads all of b for each of its rows.
+    """
+    for m in prange(out.shape[0]):
+        row = out[m]
+        for n in range(row.size):
+            row[n] = 0
+        for k in range(a.shape[1]):
+            left, right = a[m, k], b[k]
+            for n in range(row.size):
+                row[n] += left * right[n]
+
+
+@kernel(parallel=True)
+def _blocked(a, b, out):
+    """`_parallel` in blocks of 64 k and 512 n.
+
+    # a [M, K] @ b [K, N] -> out [M, N]
+
+        parallel for blocks of 32 m:  for blocks of 512 n, blocks of 64 k:
+            for m, k, n in the block:  out[m, n] += a[m, k] * b[k, n]
+
+    A thread makes 32 rows. The block of b, 64 x 512 float32 = 128 KiB, fits into the
+    second-level cache and is used for all 32 rows before it leaves; `_parallel` fetched
+    b from memory again for each row.
+
+    Source of the idea: Lam, Rothberg and Wolf, "The cache performance and optimizations
+    of blocked algorithms", 1991.
+    """
+    M, N = out.shape
+    K = a.shape[1]
+    for block in prange((M + 31) // 32):
+        first = np.int64(block) * 32
+        last = min(first + 32, M)
+        for m in range(first, last):
+            out[m, :] = 0
+        for n0 in range(0, N, 512):
+            for k0 in range(0, K, 64):
+                for m in range(first, last):
+                    row = out[m, n0 : n0 + 512]
+                    for k in range(k0, min(k0 + 64, K)):
+                        left, right = a[m, k], b[k, n0 : n0 + 512]
+                        for n in range(row.size):
+                            row[n] += left * right[n]
+
+
+@device_function
+def pack_panel(source, at, across, step, width, wide, depth, panel, panel_at):
+    """Lay a strip of a matrix out in the order in which the tiles read it.
+
+    # source: `width` lines of `depth` steps -> panel [depth, wide], zeros after `width`
+
+    A line is a row of a or a column of b; `across` leads to the next line, `step` to the
+    next k. If the lines lie side by side, each step is one short copy; else each line is
+    followed to its end.
+    """
+    if across == 1 and width == wide:
+        for k in range(depth):
+            line = source[at + k * step : at + k * step + wide]
+            made = panel[panel_at + k * wide : panel_at + (k + 1) * wide]
+            for i in range(wide):
+                made[i] = line[i]
+        return
+    if width < wide:
+        panel[panel_at : panel_at + depth * wide] = 0
+    for i in range(width):
+        for k in range(depth):
+            panel[panel_at + k * wide + i] = source[at + i * across + k * step]
+
+
+@device_function
+def _multiply_block(work, left, right, depth, out, at, n_size, m_last, n_last, lanes):
+    """Multiply the packed rows at `left` by the packed columns at `right`.
+
+    # BLOCK_ROWS rows of a, BLOCK_PANELS panels of b -> their block of out
+
+    A panel of b (DEPTH x 32 float32 = 32 KiB) stays in the first-level cache while the
+    panels of a (8 KiB each) pass by; all panels of a of this block, 64 KiB, stay in the
+    second-level cache while the panels of b pass by.
+    """
+    for k0 in range(0, depth, DEPTH):
+        steps = min(DEPTH, depth - k0)
+        for j in range(0, n_last, lanes):
+            panel = right + j * depth + k0 * lanes
+            for i in range(0, m_last, ROWS):
+                tile_fma(
+                    work, left + i * depth + k0 * ROWS, 1, ROWS,
+                    work, panel, lanes, steps,
+                    out, at + i * n_size + j, n_size, m_last - i, n_last - j, k0 > 0,
+                )  # fmt: skip
+
+
+def _packed(
+    a, a_at, a_starts, a_row, a_step, b, b_at, b_starts, b_step, b_col, out, work, sizes
+):
+    """Tiles in registers, fed from packed panels.
+
+    # a [B, M, K] @ b [B, K, N] -> out [B, M, N]
+
+        parallel for panels:  lay the panel out in `work`
+        parallel for blocks of out:  for blocks of k, panels of b, panels of a:
+            8 x 32 outputs += a's panel * b's panel, in registers
+
+    First all threads copy: a panel is 8 rows of a or 32 columns of b, in the order in
+    which `tile_fma` reads them, so that no stride of a or b matters any more. Then a
+    task makes a block of outputs; see `_multiply_block` for what stays where. As many
+    products as fit into `work` are packed at a time. `_blocked` loads and stores an
+    output for each multiplication; here 256 of them happen between load and store.
+
+    Source of the idea: Goto and van de Geijn, "Anatomy of high-performance matrix
+    multiplication", 2008.
+    """
+    M, N, K, wide, block_rows, block_columns, together = sizes
+    rows, panels = (M + ROWS - 1) // ROWS, (N + wide - 1) // wide
+    part, b_part = (rows * ROWS + panels * wide) * K, rows * ROWS * K
+    high = (M + block_rows - 1) // block_rows
+    blocks = high * ((N + block_columns - 1) // block_columns)
+    for first in range(0, a_starts.size, together):
+        count = min(together, a_starts.size - first)
+        for task in prange(count * (rows + panels)):
+            which, p = divmod(np.int64(task), rows + panels)
+            if p < rows:
+                start = a_at + a_starts[first + which] + p * ROWS * a_row
+                pack_panel(
+                    a, start, a_row, a_step, min(ROWS, M - p * ROWS), ROWS, K,
+                    work, which * part + p * ROWS * K,
+                )  # fmt: skip
+            else:
+                n = (p - rows) * wide
+                pack_panel(
+                    b, b_at + b_starts[first + which] + n * b_col, b_col, b_step,
+                    min(wide, N - n), wide, K, work, which * part + b_part + n * K,
+                )  # fmt: skip
+        for task in prange(count * blocks):
+            which, block = divmod(np.int64(task), blocks)
+            m, n = block % high * block_rows, block // high * block_columns
+            start = which * part
+            _multiply_block(
+                work, start + m * K, start + b_part + n * K, K,
+                out, ((first + which) * M + m) * N + n, N,
+                min(block_rows, M - m), min(block_columns, N - n), wide,
+            )  # fmt: skip
+
+
+packed_serial = compile_kernel(_packed, ("serial",))
+packed_parallel = compile_kernel(_packed, ("parallel",), parallel=True)
+
+
+def _rows(
+    a, a_at, a_starts, a_row, a_step, b, b_at, b_starts, b_step, b_col, out, work, sizes
+):
+    """`_loop_order` for any strides, batches and dtypes; threads share the rows.
+
+    # a [B, M, K] @ b [B, K, N] -> out [B, M, N]
+    """
+    M, N, K = sizes[0], sizes[1], sizes[2]
+    for task in prange(a_starts.size * M):
+        batch, m = divmod(np.int64(task), M)
+        row = out[np.int64(task) * N : (np.int64(task) + 1) * N]
+        for n in range(N):
+            row[n] = 0
+        for k in range(K):
+            left = a[a_at + a_starts[batch] + m * a_row + k * a_step]
+            start = b_at + b_starts[batch] + k * b_step
+            for n in range(N):
+                row[n] += left * b[start + n * b_col]
+
+
+rows_serial = compile_kernel(_rows, ("serial",))
+rows_parallel = compile_kernel(_rows, ("parallel",), parallel=True)
+
+# ------------------------------------------------------------------------ the launcher
+
+
+class _Layout(NamedTuple):
+    """What the kernels need to know about two shapes and their strides."""
+
+    shape: Shape  # of the result
+    a: tuple[np.ndarray, int, int]  # start of each product, stride of rows, of steps
+    b: tuple[np.ndarray, int, int]  # start of each product, stride of steps, of columns
+    sizes: tuple[int, int, int, int, int, int, int]
+    work: int  # elements of the packed panels
+    multiplications: int
+
+
+@lru_cache(maxsize=1024)
+def _layout(
+    a_shape: Shape, a_strides: Strides, b_shape: Shape, b_strides: Strides, item: int
+) -> _Layout:
+    """Fold batches that share one b into rows of a, and choose the sizes of blocks."""
+    batch = broadcast_shapes(a_shape[:-2], b_shape[:-2])
+    shape = (*batch, a_shape[-2], b_shape[-1])
+    if math.prod(b_shape[:-2]) == 1 and batch == a_shape[:-2]:
+        folded = (math.prod(a_shape[:-1]), a_shape[-1])
+        strides = view_strides(a_shape, a_strides, folded)
+        if strides is not None:
+            batch, a_shape, a_strides = (), folded, strides
+            b_shape, b_strides = b_shape[-2:], b_strides[-2:]
+    (M, K), N = a_shape[-2:], b_shape[-1]
+    wide = TILE.vectors * VECTOR_BYTES // item
+    part = (M + ROWS) * K + (N + wide) * K
+    together = max(1, min(math.prod(batch), WORK_BYTES // max(part * item, 1)))
+    a_starts = _starts(batch, a_shape[:-2], a_strides[:-2])
+    b_starts = _starts(batch, b_shape[:-2], b_strides[:-2])
+    return _Layout(
+        shape,
+        (a_starts, *a_strides[-2:]),
+        (b_starts, *b_strides[-2:]),
+        (M, N, K, wide, BLOCK_ROWS, BLOCK_PANELS * wide, together),
+        part * together,
+        a_starts.size * M * N * K,
+    )
+
+
+def _starts(batch: Shape, shape: Shape, strides: Strides) -> np.ndarray:
+    """Where each matrix of the batch begins; repeated ones have a stride of 0."""
+    lead = len(batch) - len(shape)
+    steps = [0] * lead + [0 if n == 1 else s for n, s in zip(shape, strides)]
+    return np.array(list(iter_positions(batch, tuple(steps), 0)), dtype=np.int64)
+
+
+_local = threading.local()
+
+
+def _workspace(size: int, dtype: DType) -> np.ndarray:
+    """`size` elements or more for packed panels, kept from call to call.
+
+    Memory fresh from the operating system costs a fault for each page, about as much as
+    packing itself. Each Python thread has its own.
+    """
+    if size * dtype.itemsize > WORK_BYTES:
+        return np.empty(size, dtype.numpy)
+    kept = _local.__dict__.get(dtype.name)
+    if kept is None or kept.size < size:
+        kept = _local.__dict__[dtype.name] = np.empty(size, dtype.numpy)
+    return kept
+
+
+def matmul(a: TensorData, b: TensorData) -> TensorData:
+    """a [*, M, K] @ b [*, K, N] -> [*, M, N]; the batch dims * broadcast.
+
+    Any strides, read in place: a transposed operand costs no copy.
+    """
+    dtype = a.storage.dtype
+    way = _layout(a.shape, a.strides, b.shape, b.strides, dtype.itemsize)
+    out = empty(way.shape, dtype)
+    work = way.multiplications
+    if work == 0:
+        out.storage.array.fill(0)
+        return out
+    run: Any = rows_serial if work <= TINY else rows_parallel
+    panels = _NO_WORK
+    if dtype.is_floating_point and work > TINY:
+        run = packed_serial if work <= SERIAL else packed_parallel
+        panels = _workspace(way.work, dtype)
+    run(
+        a.storage.array, a.offset, *way.a, b.storage.array, b.offset, *way.b,
+        out.storage.array, panels, way.sizes,
+    )  # fmt: skip
+    return out

@@ -1,0 +1,297 @@
+"""Vector instructions for the innermost loops of products and convolutions.
+
+With this file a kernel can call `tile_fma`, which multiplies a few rows of one matrix by
+a few columns of another and keeps the whole result in vector registers, and `tile_dot`,
+which does the same for sums along the contiguous direction. `TILE` and `DOT` say how
+large the tiles are on this machine.
+
+A compiler vectorises the last of three nested loops and reloads the output at each step.
+The tiles here hold their sums in registers from the first step to the last: with
+AVX-512, 8 rows of 32 float32 columns are 16 sums of 16 lanes. A step loads two vectors
+of b, and each of the 8 numbers of a is multiplied into both: 16 multiply-adds for 10
+loads, so the arithmetic is the limit and not the cache.
+
+Numba has no vector types, so the two functions are written as LLVM instructions
+(`numba.extending.intrinsic`); LLVM turns them into the machine's own.
+
+Source of the idea: Goto and van de Geijn, "Anatomy of high-performance matrix
+multiplication", 2008; Van Zee and van de Geijn, "BLIS", 2015.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from llvmlite import binding, ir
+from numba import types
+from numba.core import cgutils, config
+from numba.core.errors import TypingError
+from numba.extending import intrinsic
+
+
+class Tile(NamedTuple):
+    """The size of a tile: `rows` times `vectors` registers."""
+
+    rows: int
+    vectors: int
+
+
+def _vector_bytes() -> int:
+    """How many bytes a vector register of this machine holds: 64, 32 or 16."""
+    if config.CPU_NAME not in (None, "", "host"):
+        return 16
+    features = binding.get_host_cpu_features()
+    if features.get("avx512f"):
+        return 64
+    return 32 if features.get("avx2") and features.get("fma") else 16
+
+
+VECTOR_BYTES = _vector_bytes()
+LANES = VECTOR_BYTES // 4  # of float32; float64 has half as many
+# Sums plus operands must fit into 32 registers with AVX-512, else 16.
+TILE = {64: Tile(8, 2), 32: Tile(6, 2), 16: Tile(4, 2)}[VECTOR_BYTES]
+DOT = {64: Tile(4, 6), 32: Tile(2, 4), 16: Tile(2, 4)}[VECTOR_BYTES]
+
+
+class _Emitter:
+    """Builds vector code for arrays of one element type."""
+
+    def __init__(self, context: Any, builder: Any, array: types.Array) -> None:
+        self.context, self.builder = context, builder
+        self.scalar = context.get_value_type(array.dtype)
+        self.lanes = VECTOR_BYTES // (array.dtype.bitwidth // 8)
+        self.bytes = array.dtype.bitwidth // 8
+        self.vector = ir.VectorType(self.scalar, self.lanes)
+        self.zero = ir.Constant(self.vector, [0.0] * self.lanes)
+
+    def data(self, array_type: types.Array, array: Any, at: Any) -> Any:
+        """A pointer to element `at` of an array."""
+        view = self.context.make_array(array_type)(self.context, self.builder, array)
+        return self.builder.gep(view.data, [at])
+
+    def load(self, pointer: Any, at: Any) -> Any:
+        """The vector whose first lane is pointer[at]."""
+        place = self.builder.gep(pointer, [at])
+        wide = self.builder.bitcast(place, self.vector.as_pointer())
+        return self.builder.load(wide, align=self.bytes)
+
+    def first_lanes(self, count: Any, at: int) -> Any:
+        """A mask of the lanes whose number, counted from `at`, is below `count`."""
+        kind = ir.VectorType(ir.IntType(64), self.lanes)
+        numbers = ir.Constant(kind, [at + lane for lane in range(self.lanes)])
+        return self.builder.icmp_signed("<", numbers, self.spread(count, kind))
+
+    def select_mask(self, mask: Any, condition: Any) -> Any:
+        """`mask` where the one bit `condition` is set, else no lane at all."""
+        none = ir.Constant(mask.type, [0] * self.lanes)
+        return self.builder.select(condition, mask, none)
+
+    def load_masked(self, pointer: Any, at: Any, mask: Any) -> Any:
+        """As `load`, but lanes outside the mask are 0 and are not touched."""
+        place = self.builder.gep(pointer, [at])
+        wide = self.builder.bitcast(place, self.vector.as_pointer())
+        kind = ir.FunctionType(
+            self.vector, [wide.type, ir.IntType(32), mask.type, self.vector]
+        )
+        name = f"llvm.masked.load.v{self.lanes}f{self.bytes * 8}.p0"
+        fn = cgutils.get_or_insert_function(self.builder.module, kind, name)
+        align = ir.Constant(ir.IntType(32), self.bytes)
+        return self.builder.call(fn, [wide, align, mask, self.zero])
+
+    def store_masked(self, value: Any, pointer: Any, at: Any, mask: Any) -> None:
+        """Write the lanes in the mask to pointer[at] and the elements after it."""
+        place = self.builder.gep(pointer, [at])
+        wide = self.builder.bitcast(place, self.vector.as_pointer())
+        kind = ir.FunctionType(
+            ir.VoidType(), [self.vector, wide.type, ir.IntType(32), mask.type]
+        )
+        name = f"llvm.masked.store.v{self.lanes}f{self.bytes * 8}.p0"
+        fn = cgutils.get_or_insert_function(self.builder.module, kind, name)
+        align = ir.Constant(ir.IntType(32), self.bytes)
+        self.builder.call(fn, [value, wide, align, mask])
+
+    def spread(self, value: Any, kind: Any) -> Any:
+        """A vector of type `kind` with `value` in all lanes."""
+        undefined = ir.Constant(kind, ir.Undefined)
+        first = ir.Constant(ir.IntType(32), 0)
+        one = self.builder.insert_element(undefined, value, first)
+        lanes = ir.Constant(ir.VectorType(ir.IntType(32), self.lanes), [0] * self.lanes)
+        return self.builder.shuffle_vector(one, undefined, lanes)
+
+    def splat(self, value: Any) -> Any:
+        """A vector with the number `value` in all lanes."""
+        return self.spread(value, self.vector)
+
+    def fma(self, x: Any, y: Any, z: Any) -> Any:
+        """x * y + z in each lane, in one rounding where the machine can."""
+        name = f"llvm.fmuladd.v{self.lanes}f{self.bytes * 8}"
+        kind = ir.FunctionType(self.vector, [self.vector] * 3)
+        fn = cgutils.get_or_insert_function(self.builder.module, kind, name)
+        return self.builder.call(fn, [x, y, z])
+
+    def index(self, value: int) -> Any:
+        """An integer constant for offsets."""
+        return ir.Constant(ir.IntType(64), value)
+
+
+def _loop(builder: Any, count: Any, starts: list[Any], body: Any) -> list[Any]:
+    """`for i in range(count): sums = body(i, sums)`, with the sums in registers."""
+    before = builder.block
+    head = builder.append_basic_block("steps")
+    after = builder.append_basic_block("steps.end")
+    zero = ir.Constant(count.type, 0)
+    some = builder.icmp_signed(">", count, zero)
+    builder.cbranch(some, head, after)
+    builder.position_at_end(head)
+    i = builder.phi(count.type)
+    i.add_incoming(zero, before)
+    sums = []
+    for start in starts:
+        phi = builder.phi(start.type)
+        phi.add_incoming(start, before)
+        sums.append(phi)
+    made = body(i, sums)
+    following = builder.add(i, ir.Constant(count.type, 1))
+    i.add_incoming(following, builder.block)
+    for phi, value in zip(sums, made):
+        phi.add_incoming(value, builder.block)
+    again = builder.icmp_signed("<", following, count)
+    last = builder.block
+    builder.cbranch(again, head, after)
+    builder.position_at_end(after)
+    results = []
+    for start, value in zip(starts, made):
+        phi = builder.phi(start.type)
+        phi.add_incoming(start, before)
+        phi.add_incoming(value, last)
+        results.append(phi)
+    return results
+
+
+def _check(name: str, arrays: tuple[Any, ...]) -> None:
+    for array in arrays:
+        if not (isinstance(array, types.Array) and isinstance(array.dtype, types.Float)):
+            raise TypingError(f"{name}: expected arrays of floats, got {array}")
+
+
+@intrinsic
+def tile_fma(
+    typing: Any,
+    a: Any,
+    a_at: Any,
+    a_row: Any,
+    a_step: Any,
+    b: Any,
+    b_at: Any,
+    b_step: Any,
+    depth: Any,
+    c: Any,
+    c_at: Any,
+    c_row: Any,
+    rows: Any,
+    columns: Any,
+    add: Any,
+) -> Any:
+    """c[i, j] (+)= sum over k of a[i, k] * b[k, j] for one tile, in registers.
+
+    a[i, k] is a[a_at + i * a_row + k * a_step], b[k, j] is b[b_at + k * b_step + j],
+    c[i, j] is c[c_at + i * c_row + j], for TILE.rows rows i, TILE.vectors vectors of
+    columns j, and `depth` steps k. All of them are read and multiplied; only the first
+    `rows` rows and `columns` columns are written. With `add` false, c is overwritten.
+    """
+    _check("tile_fma", (a, b, c))
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        emit = _Emitter(context, builder, a)
+        a_ptr = emit.data(a, args[0], args[1])
+        b_ptr = emit.data(b, args[4], args[5])
+        c_ptr = emit.data(c, args[8], args[9])
+        sums = _outer_products(
+            emit, a_ptr, args[2], args[3], args[7],
+            lambda k: builder.gep(b_ptr, [builder.mul(k, args[6])]),
+        )  # fmt: skip
+        _write_tile(emit, sums, c_ptr, *args[10:])
+        return context.get_dummy_value()
+
+    i = types.intp
+    return types.void(a, i, i, i, b, i, i, i, c, i, i, i, i, types.boolean), code
+
+
+@intrinsic
+def tile_fma_at(
+    typing: Any,
+    a: Any,
+    a_at: Any,
+    b: Any,
+    b_at: Any,
+    offsets: Any,
+    offset_at: Any,
+    depth: Any,
+    c: Any,
+    c_at: Any,
+    c_row: Any,
+    rows: Any,
+    columns: Any,
+) -> Any:
+    """`tile_fma` for rows of b that lie anywhere: at b_at + offsets[offset_at + k].
+
+    a is packed: a[i, k] is a[a_at + k * TILE.rows + i]; `offsets` are int64.
+    """
+    _check("tile_fma_at", (a, b, c))
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        emit = _Emitter(context, builder, a)
+        a_ptr = emit.data(a, args[0], args[1])
+        b_ptr = emit.data(b, args[2], args[3])
+        table = emit.data(offsets, args[4], args[5])
+        c_ptr = emit.data(c, args[7], args[8])
+        sums = _outer_products(
+            emit, a_ptr, emit.index(1), emit.index(TILE.rows), args[6],
+            lambda k: builder.gep(b_ptr, [builder.load(builder.gep(table, [k]))]),
+        )  # fmt: skip
+        never = ir.Constant(ir.IntType(1), 0)
+        _write_tile(emit, sums, c_ptr, *args[9:], never)
+        return context.get_dummy_value()
+
+    i = types.intp
+    return types.void(a, i, b, i, offsets, i, i, c, i, i, i, i), code
+
+
+def _outer_products(
+    emit: _Emitter, a_ptr: Any, a_row: Any, a_step: Any, depth: Any, b_row_at: Any
+) -> list[Any]:
+    """The sums over k of a[:, k] times b[k, :]; `b_row_at(k)` points to b[k, 0]."""
+    builder = emit.builder
+    rows = [
+        builder.gep(a_ptr, [builder.mul(a_row, emit.index(i))]) for i in range(TILE.rows)
+    ]
+
+    def step(k: Any, sums: list[Any]) -> list[Any]:
+        b_ptr = b_row_at(k)
+        bs = [emit.load(b_ptr, emit.index(v * emit.lanes)) for v in range(TILE.vectors)]
+        a_at = builder.mul(k, a_step)
+        made = []
+        for i in range(TILE.rows):
+            left = emit.splat(builder.load(builder.gep(rows[i], [a_at])))
+            for v in range(TILE.vectors):
+                made.append(emit.fma(left, bs[v], sums[i * TILE.vectors + v]))
+        return made
+
+    return _loop(builder, depth, [emit.zero] * (TILE.rows * TILE.vectors), step)
+
+
+def _write_tile(
+    emit: _Emitter, sums: list[Any], c_ptr: Any, c_row: Any, rows: Any, cols: Any, add: Any
+) -> None:
+    """Store the first rows and columns of a tile, or add them to what is there."""
+    builder = emit.builder
+    masks = [emit.first_lanes(cols, v * emit.lanes) for v in range(TILE.vectors)]
+    added = [emit.select_mask(mask, add) for mask in masks]
+    for i in range(TILE.rows):
+        with builder.if_then(builder.icmp_signed("<", emit.index(i), rows)):
+            row = builder.gep(c_ptr, [builder.mul(c_row, emit.index(i))])
+            for v in range(TILE.vectors):
+                at = emit.index(v * emit.lanes)
+                old = emit.load_masked(row, at, added[v])
+                total = builder.fadd(old, sums[i * TILE.vectors + v])
+                emit.store_masked(total, row, at, masks[v])

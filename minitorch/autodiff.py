@@ -1,0 +1,287 @@
+"""Reverse-mode differentiation of any graph of operations.
+
+With this file one can differentiate numerically (`central_difference`) and run
+backpropagation (`backpropagate`) over a recorded graph. The same few lines serve
+`Scalar`s, whose gradients are Python floats, and `Tensor`s, whose gradients are tensors.
+
+A graph is made of two kinds of things:
+
+- a `Variable` is a value: a leaf that a user made, or the output of an operation;
+- a `Node` is one recorded operation. Its `edges` say where the gradient of each of its
+  inputs has to go: to the node that made that input, or to a leaf variable.
+
+A node does not hold its input values (an operation saves those that its derivative
+needs), so memory that the backward pass does not need is free as soon as the forward
+pass has left it.
+
+Source: Griewank and Walther, "Evaluating Derivatives", 2nd edition, chapter 3;
+the structure of nodes and edges is PyTorch's (Paszke et al., 2017).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import ContextDecorator
+from typing import Any
+
+
+# BEGIN SOLUTION a1.1
+def central_difference(
+    f: Callable[..., float], *values: float, arg: int = 0, epsilon: float = 1e-6
+) -> float:
+    """The derivative of `f` with respect to argument number `arg`, numerically.
+
+    (f(x + epsilon) - f(x - epsilon)) / (2 epsilon); the error is O(epsilon^2).
+    """
+    above, below = list(values), list(values)
+    above[arg] += epsilon
+    below[arg] -= epsilon
+    return (f(*above) - f(*below)) / (2.0 * epsilon)
+
+
+# END SOLUTION a1.1
+
+
+# ------------------------------------------------------------- recording on and off
+
+
+class _GradMode(threading.local):
+    enabled = True
+
+
+grad_mode = _GradMode()
+
+
+def is_grad_enabled() -> bool:
+    """Whether operations are recorded in this thread."""
+    return grad_mode.enabled
+
+
+class _Switch(ContextDecorator):
+    mode: bool
+
+    def __init__(self) -> None:
+        self.previous: list[bool] = []
+
+    def __enter__(self) -> None:
+        self.previous.append(grad_mode.enabled)
+        grad_mode.enabled = self.mode
+
+    def __exit__(self, *exc: object) -> None:
+        grad_mode.enabled = self.previous.pop()
+
+
+class no_grad(_Switch):
+    """Don't record: `with no_grad(): ...`, or `@no_grad()` on a function."""
+
+    mode = False
+
+
+class enable_grad(_Switch):
+    """Record again inside a `no_grad` block."""
+
+    mode = True
+
+
+class set_grad_mode(_Switch):
+    """Record or not, as `mode` says, for a `with` block."""
+
+    def __init__(self, mode: bool) -> None:
+        super().__init__()
+        self.mode = mode
+
+
+class set_grad_enabled(set_grad_mode):
+    """Record or not: for a `with` block, or, called by itself, from here on."""
+
+    def __init__(self, mode: bool) -> None:
+        super().__init__(bool(mode))
+        self.before = grad_mode.enabled
+        grad_mode.enabled = self.mode
+
+    def __exit__(self, *exc: object) -> None:
+        super().__exit__(*exc)
+        grad_mode.enabled = self.before
+
+
+# ----------------------------------------------------------------------- the graph
+
+Edge = tuple[Any, int]  # (a Node or a leaf Variable, which of the node's outputs)
+
+
+class Node:
+    """One recorded operation.
+
+    Attributes:
+        edges: for each input, where its gradient goes; None for a constant.
+        hooks: functions to call when the gradient of an output is complete.
+    """
+
+    edges: tuple[Edge | None, ...] = ()
+    hooks: dict[int, list[Callable]] | None = None
+
+    def backward_node(self, grads: list[Any]) -> Sequence[Any]:
+        """Gradients of the inputs from the gradients of the outputs (chain rule)."""
+        raise NotImplementedError
+
+    def release(self) -> None:
+        """Drop what was saved for the backward pass."""
+
+
+class Variable:
+    """A value that may take part in a graph: a leaf, or an output of a node."""
+
+    __slots__ = (
+        "__weakref__",
+        "_hooks",
+        "_post_hooks",
+        "grad",
+        "node",
+        "output_index",
+        "requires_grad",
+    )
+
+    edges: tuple[()] = ()  # as the end of an edge, a leaf has none of its own
+    grad: Any
+    node: Node | None
+    output_index: int
+    requires_grad: bool
+    _hooks: list[Callable] | None
+    _post_hooks: list[Callable] | None
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether a user made this, rather than a recorded operation."""
+        return self.node is None
+
+    def edge(self) -> Edge | None:
+        """Where a gradient with respect to this has to go."""
+        if not self.requires_grad:
+            return None
+        return (self, 0) if self.node is None else (self.node, self.output_index)
+
+    def accumulate_grad(self, grad: Any, create_graph: bool) -> None:
+        """Add `grad` to what the leaf has in `.grad`."""
+        raise NotImplementedError
+
+
+# BEGIN SOLUTION a1.4
+def topological_sort(roots: Sequence[Any]) -> list[Any]:
+    """All nodes and leaves below `roots`, each before everything that it depends on.
+
+    Depth first with a stack of our own, so that a graph may be as deep as memory
+    allows; time and space are linear in the number of edges.
+    """
+    order: list[Any] = []
+    seen: set[int] = set()
+    stack: list[Any] = list(roots)
+    while stack:
+        item = stack.pop()
+        if item is None:  # all that lies below the next item is in order already
+            order.append(stack.pop())
+            continue
+        if id(item) in seen:
+            continue
+        seen.add(id(item))
+        stack.append(item)
+        stack.append(None)
+        for edge in item.edges:
+            if edge is not None and id(edge[0]) not in seen:
+                stack.append(edge[0])
+    order.reverse()
+    return order
+
+
+def backpropagate(
+    roots: Sequence[Variable],
+    gradients: Sequence[Any],
+    retain_graph: bool = False,
+    create_graph: bool = False,
+    inputs: Sequence[Variable] | None = None,
+) -> list[Any] | None:
+    """Send `gradients` from `roots` back through the graph.
+
+    Args:
+        roots: the variables to start from.
+        gradients: the gradient of each root.
+        retain_graph: keep saved tensors, so that the graph can be used again.
+        create_graph: record the backward pass itself, for gradients of gradients.
+        inputs: return the gradients of these variables (None for one that no root
+            depends on) instead of adding to the `.grad` of the leaves.
+
+    A node runs when the gradients of all its uses have arrived and been added up,
+    which is what the topological order is for.
+    """
+    pending: dict[int, list[Any]] = {}
+    start = [root.edge() for root in roots]
+    for edge, gradient in zip(start, gradients):
+        _add_gradient(pending, edge, gradient)
+    order = topological_sort([edge[0] for edge in start if edge is not None])
+    wanted = None if inputs is None else _wanted(order, inputs)
+    results: dict[tuple[int, int], Any] = {}
+    with set_grad_mode(create_graph):
+        for item in order:
+            if id(item) not in pending or (wanted and id(item) not in wanted[1]):
+                continue
+            grads = _run_hooks(item, pending.pop(id(item)))
+            if wanted is not None:
+                for index, grad in enumerate(grads):
+                    results[id(item), index] = grad
+            if isinstance(item, Variable):
+                if wanted is None:
+                    item.accumulate_grad(grads[0], create_graph)
+            elif wanted is None or id(item) in wanted[0]:
+                for edge, grad in zip(item.edges, item.backward_node(grads)):
+                    if edge is not None and grad is not None:
+                        _add_gradient(pending, edge, grad)
+                if not retain_graph:
+                    item.release()
+    return None if inputs is None else [_result(results, x) for x in inputs]
+
+
+# END SOLUTION a1.4
+
+
+def _add_gradient(pending: dict[int, list[Any]], edge: Edge | None, grad: Any) -> None:
+    """Add `grad` to what has arrived for output `edge[1]` of `edge[0]`."""
+    if edge is None:
+        return
+    grads = pending.setdefault(id(edge[0]), [])
+    while len(grads) <= edge[1]:
+        grads.append(None)
+    before = grads[edge[1]]
+    grads[edge[1]] = grad if before is None else before + grad
+
+
+def _run_hooks(item: Any, grads: list[Any]) -> list[Any]:
+    """Call the hooks of `item` with its complete gradients; they may replace them."""
+    if isinstance(item, Variable):
+        hooks = {0: item._hooks} if item._hooks else None
+    else:
+        hooks = item.hooks
+    for index, functions in (hooks or {}).items():
+        for hook in functions or ():
+            if index < len(grads) and grads[index] is not None:
+                replacement = hook(grads[index])
+                grads[index] = grads[index] if replacement is None else replacement
+    return grads
+
+
+def _wanted(
+    order: Sequence[Any], inputs: Sequence[Variable]
+) -> tuple[set[int], set[int]]:
+    """The items above an input, which must run, and those together with the inputs."""
+    ends = {id(edge[0]) for edge in (x.edge() for x in inputs) if edge is not None}
+    above: set[int] = set()
+    both = set(ends)
+    for item in reversed(order):
+        if any(edge is not None and id(edge[0]) in both for edge in item.edges):
+            above.add(id(item))
+            both.add(id(item))
+    return above, both
+
+
+def _result(results: dict[tuple[int, int], Any], x: Variable) -> Any:
+    edge = x.edge()
+    return None if edge is None else results.get((id(edge[0]), edge[1]))

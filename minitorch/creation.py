@@ -1,0 +1,427 @@
+"""New tensors: from Python, from NumPy, full of a value, or random.
+
+With this file one can make the tensors that everything else starts from: `tensor`,
+`from_numpy`, `zeros`, `arange`, `randn` and so on, with PyTorch's names and arguments.
+Random numbers come from a counter-based generator: the same seed gives the same numbers
+on every device, and in any number of threads.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from minitorch import dtypes
+from minitorch.backend import get_backend
+from minitorch.dtypes import DType
+from minitorch.tensor import Number, Tensor, _ints
+from minitorch.tensor_data import Shape, numel
+
+DEFAULT_DEVICE = "cpu"
+
+
+def _finish(raw: Any, requires_grad: bool) -> Tensor:
+    out = Tensor(raw)
+    return out.requires_grad_() if requires_grad else out
+
+
+def _shape(name: str, size: tuple[Any, ...]) -> Shape:
+    shape = _ints(name, size)
+    if any(n < 0 for n in shape):
+        raise ValueError(f"{name}: shape {shape} has a negative size")
+    return shape
+
+
+def _dtype(dtype: DType | None, default: DType = dtypes.float32) -> DType:
+    return default if dtype is None else dtypes.check(dtype)
+
+
+# -------------------------------------------------------- from Python and NumPy
+
+
+def tensor(
+    data: Any,
+    dtype: DType | None = None,
+    device: str | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """A new tensor with a copy of `data`: a number, nested lists, an array, a tensor.
+
+    Python floats make float32, ints int64, bools bool; arrays keep their dtype.
+
+    Raises:
+        ValueError: rows of different lengths.
+        TypeError: elements that are not numbers.
+    """
+    if isinstance(data, Tensor):
+        out = data.detach().clone().to(device or data.device)
+        out = out if dtype is None else out.to(dtype)
+        return out.requires_grad_() if requires_grad else out
+    array = _as_array(data)
+    wanted = _dtype(dtype, dtypes.from_numpy_dtype(array.dtype))
+    array = np.array(array, dtype=wanted.numpy, order="C", copy=True)
+    backend = get_backend(device or DEFAULT_DEVICE)
+    return _finish(backend.from_numpy(array), requires_grad)
+
+
+def _as_array(data: Any) -> np.ndarray:
+    """`data` as an array of one of our dtypes."""
+    if isinstance(data, (np.ndarray, np.generic)):
+        return np.asarray(data)
+    try:
+        array = np.asarray(_plain(data))
+    except ValueError as error:
+        raise ValueError(
+            f"tensor: the nested lists do not make a box: {error}; all rows of a "
+            f"dimension must have one length"
+        ) from None
+    if array.size == 0 and array.dtype == np.float64:
+        return array.astype(np.float32)
+    if array.dtype.kind == "f" and not _has_float64(data):
+        return array.astype(np.float32)
+    if array.dtype.kind in "iu":
+        return array.astype(np.int64)
+    if array.dtype.kind not in "fb":
+        raise TypeError(
+            f"tensor: elements of type {_element_type(data)} are not numbers; expected "
+            f"bools, ints or floats"
+        )
+    return array
+
+
+def _plain(data: Any) -> Any:
+    """Tensors among nested lists become what NumPy understands."""
+    if isinstance(data, Tensor):
+        return data.detach().numpy()
+    if isinstance(data, (list, tuple)):
+        return [_plain(item) for item in data]
+    return data
+
+
+def _has_float64(data: Any) -> bool:
+    while isinstance(data, (list, tuple)) and data:
+        data = data[0]
+    return getattr(data, "dtype", None) in (np.float64, dtypes.float64)
+
+
+def _element_type(data: Any) -> str:
+    while isinstance(data, (list, tuple)) and data:
+        data = data[0]
+    return type(data).__name__
+
+
+def from_numpy(array: np.ndarray, device: str | None = None) -> Tensor:
+    """A tensor that shares the array's memory (on the CPU).
+
+    Raises:
+        TypeError: not an array, or of a dtype that has no counterpart here.
+    """
+    if not isinstance(array, np.ndarray):
+        raise TypeError(f"from_numpy: expected an array, got {type(array).__name__}")
+    dtypes.from_numpy_dtype(array.dtype)
+    return Tensor(get_backend(device or DEFAULT_DEVICE).from_numpy(array))
+
+
+def as_tensor(
+    data: Any, dtype: DType | None = None, device: str | None = None
+) -> Tensor:
+    """`data` as a tensor, without a copy where that can be."""
+    if isinstance(data, Tensor):
+        out = data if device is None else data.to(device)
+    elif isinstance(data, np.ndarray):
+        out = from_numpy(data, device)
+    else:
+        return tensor(data, dtype, device)
+    return out if dtype is None else out.to(dtype)
+
+
+def from_dlpack(source: Any) -> Tensor:
+    """A tensor on the memory of another library's CPU tensor, through DLPack."""
+    return from_numpy(np.from_dlpack(source))
+
+
+# ------------------------------------------------------------------------ constants
+
+
+def full(
+    size: Any,
+    fill_value: Number,
+    *,
+    dtype: DType | None = None,
+    device: str | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """A tensor of shape `size` with `fill_value` everywhere."""
+    backend = get_backend(device or DEFAULT_DEVICE)
+    kind = _dtype(dtype, dtypes.infer(fill_value))
+    return _finish(
+        backend.full(_shape("full", (size,)), fill_value, kind), requires_grad
+    )
+
+
+def zeros(
+    *size: Any,
+    dtype: DType | None = None,
+    device: str | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """A tensor of zeros: `zeros(2, 3)` or `zeros((2, 3))`."""
+    shape, kind = _shape("zeros", size), _dtype(dtype)
+    return full(shape, 0, dtype=kind, device=device, requires_grad=requires_grad)
+
+
+def ones(
+    *size: Any,
+    dtype: DType | None = None,
+    device: str | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """A tensor of ones: `ones(2, 3)` or `ones((2, 3))`."""
+    shape, kind = _shape("ones", size), _dtype(dtype)
+    return full(shape, 1, dtype=kind, device=device, requires_grad=requires_grad)
+
+
+def empty(
+    *size: Any,
+    dtype: DType | None = None,
+    device: str | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """A tensor whose elements have no particular value."""
+    backend = get_backend(device or DEFAULT_DEVICE)
+    return _finish(backend.empty(_shape("empty", size), _dtype(dtype)), requires_grad)
+
+
+def zeros_like(input: Tensor, *, dtype: DType | None = None) -> Tensor:
+    """Zeros in the shape, dtype and on the device of `input`."""
+    return full_like(input, 0, dtype=dtype)
+
+
+def ones_like(input: Tensor, *, dtype: DType | None = None) -> Tensor:
+    """Ones in the shape, dtype and on the device of `input`."""
+    return full_like(input, 1, dtype=dtype)
+
+
+def full_like(
+    input: Tensor, fill_value: Number, *, dtype: DType | None = None
+) -> Tensor:
+    """`fill_value` in the shape, dtype and on the device of `input`."""
+    kind = _dtype(dtype, input.dtype)
+    return full(input.raw.shape, fill_value, dtype=kind, device=input.device)
+
+
+def empty_like(input: Tensor, *, dtype: DType | None = None) -> Tensor:
+    """A tensor like `input` whose elements have no particular value."""
+    return empty(input.raw.shape, dtype=_dtype(dtype, input.dtype), device=input.device)
+
+
+def arange(
+    start: Number,
+    end: Number | None = None,
+    step: Number = 1,
+    *,
+    dtype: DType | None = None,
+    device: str | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """start, start + step, ... below `end`; `arange(5)` is 0, 1, 2, 3, 4."""
+    if end is None:
+        start, end = 0, start
+    if step == 0:
+        raise ValueError("arange: the step is 0")
+    if (end - start) * step < 0:
+        raise ValueError(f"arange: a step of {step} never gets from {start} to {end}")
+    whole = all(dtypes.infer(x) is not dtypes.float32 for x in (start, end, step))
+    kind = _dtype(dtype, dtypes.int64 if whole else dtypes.float32)
+    count = max(0, math.ceil((end - start) / step))
+    values = (start + step * np.arange(count)).astype(kind.numpy)
+    backend = get_backend(device or DEFAULT_DEVICE)
+    return _finish(backend.from_numpy(values), requires_grad)
+
+
+def linspace(
+    start: Number,
+    end: Number,
+    steps: int,
+    *,
+    dtype: DType | None = None,
+    device: str | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """`steps` numbers from `start` to `end`, both included, at equal distances."""
+    if steps < 0:
+        raise ValueError(f"linspace: steps is {steps}; it must be 0 or more")
+    values = np.linspace(start, end, steps).astype(_dtype(dtype).numpy)
+    backend = get_backend(device or DEFAULT_DEVICE)
+    return _finish(backend.from_numpy(values), requires_grad)
+
+
+def eye(
+    n: int,
+    m: int | None = None,
+    *,
+    dtype: DType | None = None,
+    device: str | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """The n x m matrix with ones on the diagonal."""
+    _shape("eye", (n, n if m is None else m))
+    values = np.eye(n, m, dtype=_dtype(dtype).numpy)
+    backend = get_backend(device or DEFAULT_DEVICE)
+    return _finish(backend.from_numpy(values), requires_grad)
+
+
+# --------------------------------------------------------------------------- random
+
+
+class Generator:
+    """A place in the random sequence of a seed.
+
+    The sequence is a function of (seed, block number); drawing n numbers moves the
+    block number on by ceil(n / 4), and nothing else is kept.
+    """
+
+    def __init__(self, seed: int | None = None) -> None:
+        self.seed = secrets.randbits(63) if seed is None else 0
+        self.offset = 0
+        if seed is not None:
+            self.manual_seed(seed)
+
+    def manual_seed(self, seed: int) -> Generator:
+        """Start the sequence of `seed` (an int; its low 64 bits count)."""
+        if not isinstance(seed, (int, np.integer)) or isinstance(seed, bool):
+            raise TypeError(f"manual_seed: got {seed!r}; expected an int")
+        self.seed, self.offset = int(seed) & (2**64 - 1), 0
+        return self
+
+    def initial_seed(self) -> int:
+        """The seed of the sequence."""
+        return self.seed
+
+    def take(self, count: int) -> tuple[int, int]:
+        """(seed, block number) for `count` numbers, and move on behind them."""
+        start = self.offset
+        self.offset += -(-count // 4)
+        return self.seed, start
+
+    def get_state(self) -> dict[str, int]:
+        """What `set_state` needs to come back to this place."""
+        return {"seed": self.seed, "offset": self.offset}
+
+    def set_state(self, state: dict[str, int]) -> None:
+        """Go to a place that `get_state` gave."""
+        self.seed, self.offset = int(state["seed"]), int(state["offset"])
+
+
+default_generator = Generator(0)
+
+
+def manual_seed(seed: int) -> Generator:
+    """Start the default generator anew, for all devices."""
+    return default_generator.manual_seed(seed)
+
+
+def rand(
+    *size: Any,
+    dtype: DType | None = None,
+    device: str | None = None,
+    requires_grad: bool = False,
+    generator: Generator | None = None,
+) -> Tensor:
+    """Uniform random numbers in [0, 1)."""
+    shape, kind = _shape("rand", size), _floating_dtype("rand", dtype)
+    seed, offset = (generator or default_generator).take(numel(shape))
+    backend = get_backend(device or DEFAULT_DEVICE)
+    return _finish(backend.uniform(shape, kind, seed, offset), requires_grad)
+
+
+def randn(
+    *size: Any,
+    dtype: DType | None = None,
+    device: str | None = None,
+    requires_grad: bool = False,
+    generator: Generator | None = None,
+) -> Tensor:
+    """Normal random numbers with mean 0 and variance 1."""
+    shape, kind = _shape("randn", size), _floating_dtype("randn", dtype)
+    seed, offset = (generator or default_generator).take(numel(shape))
+    backend = get_backend(device or DEFAULT_DEVICE)
+    return _finish(backend.normal(shape, kind, seed, offset), requires_grad)
+
+
+def randint(
+    low: int,
+    high: Any = None,
+    size: Any = None,
+    *,
+    dtype: DType | None = None,
+    device: str | None = None,
+    generator: Generator | None = None,
+) -> Tensor:
+    """Random integers in [low, high): `randint(10, (3,))` or `randint(0, 10, (3,))`."""
+    if size is None:
+        low, high, size = 0, low, high
+    if not 0 < high - low <= 2**31:
+        raise ValueError(
+            f"randint: low is {low} and high {high}; high must be above low, by at most "
+            f"2**31"
+        )
+    shape = _shape("randint", (size,))
+    kind = _dtype(dtype, dtypes.int64)
+    seed, offset = (generator or default_generator).take(numel(shape))
+    backend = get_backend(device or DEFAULT_DEVICE)
+    return Tensor(backend.randint(low, high, shape, kind, seed, offset))
+
+
+def randperm(
+    n: int, *, device: str | None = None, generator: Generator | None = None
+) -> Tensor:
+    """A random order of 0, 1, ... n - 1 (int64)."""
+    keys = randint(0, 2**31, (n,), device=device, generator=generator)
+    return keys.argsort()
+
+
+def rand_like(input: Tensor, *, generator: Generator | None = None) -> Tensor:
+    """Uniform random numbers in the shape, dtype and on the device of `input`."""
+    return rand(
+        input.raw.shape, dtype=input.dtype, device=input.device, generator=generator
+    )
+
+
+def randn_like(input: Tensor, *, generator: Generator | None = None) -> Tensor:
+    """Normal random numbers in the shape, dtype and on the device of `input`."""
+    return randn(
+        input.raw.shape, dtype=input.dtype, device=input.device, generator=generator
+    )
+
+
+def randint_like(
+    input: Tensor, low: int, high: int, *, generator: Generator | None = None
+) -> Tensor:
+    """Random integers in the shape and on the device of `input`, as int64."""
+    return randint(low, high, input.raw.shape, device=input.device, generator=generator)
+
+
+def _floating_dtype(name: str, dtype: DType | None) -> DType:
+    kind = _dtype(dtype)
+    if not kind.is_floating_point:
+        raise TypeError(f"{name}: dtype is {kind.name}; it must be float32 or float64")
+    return kind
+
+
+def meshgrid(*tensors: Tensor, indexing: str = "ij") -> tuple[Tensor, ...]:
+    """Coordinates of a grid: each 1-D tensor expanded over the dims of the others."""
+    if indexing not in ("ij", "xy"):
+        raise ValueError(f'meshgrid: indexing is {indexing!r}; use "ij" or "xy"')
+    shape = tuple(len(t) for t in tensors)
+    grids = []
+    for i, t in enumerate(tensors):
+        ones: Sequence[int] = [1] * i + [len(t)] + [1] * (len(tensors) - i - 1)
+        grids.append(t.reshape(ones).expand(shape))
+    if indexing == "xy":
+        grids = [g.transpose(0, 1) for g in grids]
+    return tuple(grids)

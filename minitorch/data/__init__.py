@@ -1,0 +1,72 @@
+"""With this package one can get data and feed it to a model.
+
+DataLoader, default_collate            batches, shuffled, prefetched, resumable
+Dataset, TensorDataset, Subset,        what a loader reads
+BatchDataset, random_split
+load_digits, load_mnist, MNIST,        pictures of digits
+drawn_digits
+POINT_DATASETS, Points                 points in the plane, of two classes
+read_idx, write_idx                    the file format of MNIST
+"""
+
+from __future__ import annotations
+
+from minitorch.data.collate import default_collate
+from minitorch.data.dataset import (
+    BatchDataset,
+    Dataset,
+    Subset,
+    TensorDataset,
+    random_split,
+)
+from minitorch.data.digit_data import DigitData, load_digits
+from minitorch.data.digits import drawn_digits
+from minitorch.data.files import atomic_write, cache_folder
+from minitorch.data.idx import IdxError, read_idx, write_idx
+from minitorch.data.loader import DataLoader
+from minitorch.data.mnist import (
+    MNIST,
+    MNISTFileError,
+    MNISTUnavailable,
+    load_mnist,
+)
+from minitorch.data.points import (
+    POINT_DATASETS,
+    Points,
+    circle,
+    diagonal,
+    simple,
+    spiral,
+    split,
+    xor,
+)
+
+__all__ = [
+    "MNIST",
+    "POINT_DATASETS",
+    "BatchDataset",
+    "DataLoader",
+    "Dataset",
+    "DigitData",
+    "IdxError",
+    "MNISTFileError",
+    "MNISTUnavailable",
+    "Points",
+    "Subset",
+    "TensorDataset",
+    "atomic_write",
+    "cache_folder",
+    "circle",
+    "default_collate",
+    "diagonal",
+    "drawn_digits",
+    "load_digits",
+    "load_mnist",
+    "random_split",
+    "read_idx",
+    "simple",
+    "spiral",
+    "split",
+    "write_idx",
+    "xor",
+]

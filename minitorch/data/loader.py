@@ -1,0 +1,246 @@
+"""With this file one can go through a data set in batches: `DataLoader`.
+
+    >>> loader = DataLoader(dataset, batch_size=64, shuffle=True, seed=1)
+    >>> for epoch in range(10):
+    ...     for images, labels in loader:
+    ...         ...
+
+The order of epoch e is a pure function of (seed, e). So a run can stop in the middle
+of an epoch, keep `loader.state_dict()`, and later go on with exactly the batches that
+were still to come.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from minitorch.data.collate import default_collate
+from minitorch.data.dataset import (
+    BatchDataset,
+    Dataset,
+    Indices,
+    choose_seed,
+    reads_batches,
+    shuffled,
+)
+from minitorch.data.prefetch import Prefetcher
+
+if TYPE_CHECKING:
+    from minitorch.creation import Generator
+
+# What PyTorch's DataLoader takes and this one does not: PyTorch's default, which is
+# accepted since it asks for nothing, and what to do instead.
+PYTORCH_ONLY: Mapping[str, tuple[Any, str]] = MappingProxyType(
+    {
+        "sampler": (None, "use shuffle=True, or give a Subset with the order wanted"),
+        "batch_sampler": (None, "give a Subset with the order wanted, and batch_size"),
+        "num_workers": (0, "batches are made by one thread; see prefetch"),
+        "pin_memory": (False, "leave it out, and move batches with tensor.to(device)"),
+        "pin_memory_device": ("", "leave it out, and use tensor.to(device)"),
+        "timeout": (0, "leave it out: there are no worker processes to wait for"),
+        "worker_init_fn": (None, "leave it out: there are no worker processes"),
+        "multiprocessing_context": (None, "leave it out: there are no processes"),
+        "prefetch_factor": (None, "use prefetch=<batches to make ahead>"),
+        "persistent_workers": (False, "leave it out: there are no worker processes"),
+        "in_order": (True, "leave it out: batches always come in order"),
+    }
+)
+
+
+@dataclass
+class _Position:
+    """How far one pass has come. Kept apart from the iterator, so that the loader
+    can know it without keeping an abandoned iterator (and its thread) alive."""
+
+    epoch: int
+    delivered: int
+    finished: bool = False
+
+
+class _Pass(Iterator[Any]):
+    """The batches of one pass, which counts what it hands out."""
+
+    def __init__(self, batches: Iterator[Any], position: _Position) -> None:
+        self._batches = batches
+        self._position = position
+
+    def __iter__(self) -> _Pass:
+        return self
+
+    def __next__(self) -> Any:
+        try:
+            batch = next(self._batches)
+        except StopIteration:
+            self._position.finished = True
+            raise
+        self._position.delivered += 1
+        return batch
+
+
+class DataLoader:
+    """Batches of a data set, in order or shuffled.
+
+    dataset       has `__getitem__` and `__len__`, see `Dataset`
+    batch_size    samples in a batch; the last one may have fewer, unless `drop_last`
+    shuffle       a new random order in every epoch
+    drop_last     leave out the last batch if it is not full
+    seed          of the shuffling, 0 or more; or give a generator to draw it from
+    prefetch      batches to make ahead, in a thread; 0: make them when asked for
+    collate_fn    list of samples -> batch; default `default_collate`
+
+    Each `for` over the loader is a new epoch: one that was left early does not go
+    on. Other than in PyTorch, arguments after `shuffle` must be named.
+
+    With `prefetch`, the data set and `collate_fn` run in another thread than the one
+    that computes. Pass `prefetch=0` if they are not made for that; if they compute
+    with tensors themselves, say. (Batches of a `TensorDataset` whose tensors are on a
+    GPU are made when asked for, in any case.)
+
+    Errors: TypeError, ValueError for arguments that make no sense, and for PyTorch's
+    arguments that do not exist here; the message says what to use instead.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset[Any],
+        batch_size: int = 1,
+        shuffle: bool | None = False,
+        *,
+        drop_last: bool = False,
+        seed: int = 0,
+        prefetch: int = 2,
+        collate_fn: Callable[[Sequence[Any]], Any] | None = None,
+        generator: Generator | None = None,
+        **pytorch_only: Any,
+    ) -> None:
+        _refuse(pytorch_only)
+        if not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")):
+            raise TypeError(
+                f"DataLoader: dataset is a {type(dataset).__name__}; expected an "
+                "object with __getitem__ and __len__, such as a Dataset"
+            )
+        self.dataset = dataset
+        self.batch_size = _whole_number("batch_size", batch_size, least=1)
+        self.shuffle = bool(shuffle)
+        self.drop_last = bool(drop_last)
+        self.seed = choose_seed("DataLoader", seed, generator)
+        self.prefetch = _whole_number("prefetch", prefetch, least=0)
+        self.collate_fn = default_collate if collate_fn is None else collate_fn
+        # Where the next pass starts; the position of the latest pass, if any.
+        self._next_epoch = 0
+        self._next_batch = 0
+        self._latest: _Position | None = None
+
+    def __len__(self) -> int:
+        """The number of batches in an epoch."""
+        full, rest = divmod(len(self.dataset), self.batch_size)
+        return full if self.drop_last or rest == 0 else full + 1
+
+    def __iter__(self) -> Iterator[Any]:
+        epoch, start = self._next_epoch, self._next_batch
+        self._next_epoch, self._next_batch = epoch + 1, 0
+        position = _Position(epoch, start)
+        self._latest = position
+        batches: Iterator[Any] = self._make_batches(self._order(epoch), start)
+        if self.prefetch > 0 and not self._runs_kernels():
+            batches = Prefetcher(batches, self.prefetch)
+        return _Pass(batches, position)
+
+    def state_dict(self) -> dict[str, int]:
+        """Where the latest pass stands: `epoch`, `batches` that were delivered in it,
+        `seed`; and what must be the same to go on in the middle of an epoch."""
+        epoch, batches = self._next_epoch, self._next_batch
+        if self._latest is not None and not self._latest.finished:
+            epoch, batches = self._latest.epoch, self._latest.delivered
+        return {
+            "epoch": epoch,
+            "batches": batches,
+            "seed": self.seed,
+            "samples": len(self.dataset),
+            "batch_size": self.batch_size,
+            "shuffle": int(self.shuffle),
+        }
+
+    def load_state_dict(self, state: Mapping[str, int]) -> None:
+        """The next `for` delivers what was left of the epoch when `state` was taken
+        (nothing, if that was after its last batch); later ones are whole epochs.
+
+        Errors: ValueError if `state` lacks a key, or was taken in the middle of an
+        epoch of another data set, batch size or shuffle.
+        """
+        own = self.state_dict()
+        if state.keys() != own.keys():
+            raise ValueError(
+                f"DataLoader.load_state_dict: the keys are {sorted(state)}; expected "
+                f"{sorted(own)}, as state_dict returns them"
+            )
+        if state["batches"] > 0:
+            for key in ("samples", "batch_size", "shuffle"):
+                if state[key] != own[key]:
+                    raise ValueError(
+                        f"DataLoader.load_state_dict: {key} was {state[key]}, and is "
+                        f"{own[key]} in this loader; it must be the same to go on "
+                        f"after {state['batches']} batches of an epoch"
+                    )
+        self.seed = _whole_number("seed", state["seed"], least=0)
+        self._next_epoch = _whole_number("epoch", state["epoch"], least=0)
+        self._next_batch = _whole_number("batches", state["batches"], least=0)
+        self._latest = None
+
+    def _make_batches(self, order: Indices, start: int) -> Iterator[Any]:
+        """The batches of an epoch in this order, from number `start` on."""
+        make, size = self._batch_maker(), self.batch_size
+        for i in range(start, len(self)):
+            yield make(order[i * size : (i + 1) * size])
+
+    def _order(self, epoch: int) -> Indices:
+        """The indices of all samples in the order of this epoch."""
+        if self.shuffle:
+            return shuffled(len(self.dataset), self.seed, epoch)
+        return np.arange(len(self.dataset), dtype=np.int64)
+
+    def _batch_maker(self) -> Callable[[Indices], Any]:
+        """indices [B] -> batch, by the quickest way that this data set offers."""
+        dataset, collate = self.dataset, self.collate_fn
+        if self._reads_batches() and isinstance(dataset, BatchDataset):
+            return dataset.get_batch
+        return lambda indices: collate([dataset[i] for i in indices.tolist()])
+
+    def _reads_batches(self) -> bool:
+        return self.collate_fn is default_collate and reads_batches(self.dataset)
+
+    def _runs_kernels(self) -> bool:
+        return isinstance(self.dataset, BatchDataset) and self.dataset.runs_kernels()
+
+
+def _refuse(given: Mapping[str, Any]) -> None:
+    """Raises for arguments that this DataLoader does not have."""
+    for name, value in given.items():
+        if name not in PYTORCH_ONLY:
+            raise TypeError(f"DataLoader: there is no argument {name!r}")
+        default, instead = PYTORCH_ONLY[name]
+        if value != default or type(value) is not type(default):
+            raise ValueError(
+                f"DataLoader: {name}={value!r} is PyTorch's, and not supported here: "
+                f"{instead}"
+            )
+
+
+def _whole_number(name: str, value: int, *, least: int) -> int:
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(
+            f"DataLoader: {name} is {value!r}; expected a whole number"
+        ) from None
+    if number < least or isinstance(value, bool):
+        raise ValueError(
+            f"DataLoader: {name} is {value!r}; expected a whole number >= {least}"
+        )
+    return number

@@ -1,0 +1,112 @@
+"""The element types of tensors, and which type an operation on two types gives.
+
+With this file one can name a type (`minitorch.float32`), find the type of a NumPy array
+(`from_numpy_dtype`) or of Python numbers (`infer`), and ask for the result type of a
+mixed operation (`promote`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+class DType:
+    """One element type. Compare with `is` or `==`; there is one object for each."""
+
+    __slots__ = ("category", "is_floating_point", "itemsize", "name", "numpy")
+
+    def __init__(self, name: str, category: int) -> None:
+        self.name = name
+        self.numpy = np.dtype(name)
+        self.itemsize = self.numpy.itemsize
+        self.category = category  # 0 bool, 1 integer, 2 floating point
+        self.is_floating_point = category == 2
+
+    def __repr__(self) -> str:
+        return f"minitorch.{self.name}"
+
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        return by_name, (self.name,)
+
+
+float32 = DType("float32", 2)
+float64 = DType("float64", 2)
+int64 = DType("int64", 1)
+int32 = DType("int32", 1)
+bool_ = DType("bool", 0)
+
+ALL = (float32, float64, int64, int32, bool_)
+_BY_NAME = {dtype.name: dtype for dtype in ALL}
+_BY_NUMPY = {dtype.numpy: dtype for dtype in ALL}
+_ORDER = (bool_, int32, int64, float32, float64)
+
+
+def by_name(name: str) -> DType:
+    """The type called `name`: `by_name("float32")`."""
+    if name not in _BY_NAME:
+        raise ValueError(
+            f"dtype: no type is named {name!r}; use one of {list(_BY_NAME)}"
+        )
+    return _BY_NAME[name]
+
+
+def check(dtype: Any) -> DType:
+    """`dtype` itself if it is one of ours, else an error that says what to pass."""
+    if not isinstance(dtype, DType):
+        raise TypeError(
+            f"dtype: got {dtype!r}; expected one of {', '.join(repr(d) for d in ALL)}"
+        )
+    return dtype
+
+
+def from_numpy_dtype(dtype: np.dtype) -> DType:
+    """The type for a NumPy dtype; a TypeError names the ones that exist."""
+    found = _BY_NUMPY.get(dtype)
+    if found is None:
+        raise TypeError(
+            f"dtype: NumPy's {dtype} has no counterpart here; convert it first, "
+            f"with .astype(), to one of {[d.name for d in ALL]}"
+        )
+    return found
+
+
+def infer(value: Any) -> DType:
+    """The type that a Python number makes: bool, int64 or float32."""
+    if isinstance(value, (bool, np.bool_)):
+        return bool_
+    if isinstance(value, (int, np.integer)):
+        return int64
+    if isinstance(value, (float, np.floating)):
+        return float32
+    raise TypeError(
+        f"got a {type(value).__name__}; expected a tensor or a Python number "
+        f"(bool, int or float)"
+    )
+
+
+def promote(a: DType, b: DType) -> DType:
+    """The smaller of the types that hold both, as PyTorch has it.
+
+    An integer and a float give the float type; two of one category, the larger.
+    """
+    return a if _ORDER.index(a) >= _ORDER.index(b) else b
+
+
+NUMBER = -1  # the "dims" of a Python number, which is weaker than any tensor
+
+
+def result_type(a: DType, a_dims: int, b: DType, b_dims: int) -> DType:
+    """The type of an operation on two operands with `a_dims` and `b_dims` dimensions.
+
+    A tensor with dims is stronger than one without, and that is stronger than a Python
+    number (`NUMBER` dims). The weaker changes the type only when it is of a higher
+    category: `int_tensor + 2.0` is float32, `float32_tensor + float64_number` stays
+    float32.
+    """
+    a_level, b_level = min(a_dims, 1), min(b_dims, 1)
+    if a_level == b_level:
+        return promote(a, b)
+    strong, weak = (a, b) if a_level > b_level else (b, a)
+    return strong if strong.category >= weak.category else weak

@@ -1,0 +1,375 @@
+"""Reading and writing by position: what stands between the brackets of `x[...]`.
+
+With this file one can see how an index becomes work: integers, slices, None and
+Ellipsis make a view (`movement.Slice`); bool masks and integer tensors are turned into
+one flat list of positions, and rows are picked by `index_select`.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from minitorch import dtypes
+from minitorch.function import Context, Function
+from minitorch.functions.movement import Slice, SliceAssign, Window, window
+from minitorch.functions.operands import check_broadcast
+from minitorch.tensor_data import numel
+
+if TYPE_CHECKING:
+    from minitorch.tensor import Tensor
+
+
+# -------------------------------------------------------------------- operations
+
+
+class Gather(Function):
+    """out[i, j] = a[index[i, j], j] for dim 0; the gradient is scattered back."""
+
+    @staticmethod
+    def forward(ctx: Context, a: Tensor, dim: int, index: Tensor) -> Any:
+        ctx.save_for_backward(index)
+        ctx.dim, ctx.shape = dim, a.shape  # type: ignore[attr-defined]
+        return a.backend.gather(a.raw, dim, index.raw)
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
+        (index,) = ctx.saved_tensors
+        zeros = grad.new_zeros(ctx.shape)  # type: ignore[attr-defined]
+        return ScatterAdd.apply(zeros, ctx.dim, index, grad), None, None  # type: ignore
+
+
+class ScatterAdd(Function):
+    """A copy of a with out[index[i, j], j] += src[i, j] for dim 0."""
+
+    @staticmethod
+    def forward(ctx: Context, a: Tensor, dim: int, index: Tensor, src: Tensor) -> Any:
+        ctx.save_for_backward(index)
+        ctx.dim = dim  # type: ignore[attr-defined]
+        return a.backend.scatter_add(a.raw, dim, index.raw, src.raw)
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
+        (index,) = ctx.saved_tensors
+        dim: int = ctx.dim  # type: ignore[attr-defined]
+        need_a, _, _, need_src = ctx.needs_input_grad
+        to_src = Gather.apply(grad, dim, index) if need_src else None
+        return grad if need_a else None, None, None, to_src
+
+
+class IndexSelect(Function):
+    """The slices `index` of `dim`; a slice taken twice gets both gradients."""
+
+    @staticmethod
+    def forward(ctx: Context, a: Tensor, dim: int, index: Tensor) -> Any:
+        ctx.save_for_backward(index)
+        ctx.dim, ctx.shape = dim, a.shape  # type: ignore[attr-defined]
+        return a.backend.index_select(a.raw, dim, index.raw)
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
+        (index,) = ctx.saved_tensors
+        zeros = grad.new_zeros(ctx.shape)  # type: ignore[attr-defined]
+        return IndexAdd.apply(zeros, ctx.dim, index, grad), None, None  # type: ignore
+
+
+class IndexAdd(Function):
+    """A copy of a with src's slice i added to slice index[i] of `dim`."""
+
+    @staticmethod
+    def forward(ctx: Context, a: Tensor, dim: int, index: Tensor, src: Tensor) -> Any:
+        ctx.save_for_backward(index)
+        ctx.dim = dim  # type: ignore[attr-defined]
+        return a.backend.index_add(a.raw, dim, index.raw, src.raw)
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
+        (index,) = ctx.saved_tensors
+        dim: int = ctx.dim  # type: ignore[attr-defined]
+        need_a, _, _, need_src = ctx.needs_input_grad
+        to_src = IndexSelect.apply(grad, dim, index) if need_src else None
+        return grad if need_a else None, None, None, to_src
+
+
+class IndexCopy(Function):
+    """A copy of a with src's slice i in place of slice index[i] of `dim`."""
+
+    @staticmethod
+    def forward(ctx: Context, a: Tensor, dim: int, index: Tensor, src: Tensor) -> Any:
+        ctx.save_for_backward(index)
+        ctx.dim = dim  # type: ignore[attr-defined]
+        out = a.backend.copy(a.raw, a.dtype)
+        a.backend.index_copy_(out, dim, index.raw, src.raw)
+        return out
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
+        (index,) = ctx.saved_tensors
+        dim: int = ctx.dim  # type: ignore[attr-defined]
+        inside = IndexSelect.apply(grad, dim, index)
+        return IndexCopy.apply(grad, dim, index, inside * 0), None, None, inside
+
+
+# ------------------------------------------------------------- from index to parts
+
+
+def getitem(a: Tensor, index: Any) -> Tensor:
+    """a[index]"""
+    items = _expand_index(a, index)
+    if any(_is_advanced(item) for item in items):
+        return _advanced_get(a, items)
+    parts, new_dims = _basic_parts(a, items)
+    out = Slice.apply(a, parts) if parts else a.view(a.shape)
+    for dim in new_dims:
+        out = out.unsqueeze(dim)
+    return out
+
+
+def setitem(a: Tensor, index: Any, value: Any) -> None:
+    """a[index] = value, in place"""
+    items = _expand_index(a, index)
+    if not hasattr(value, "raw"):
+        value = a.new_tensor(value)
+    value = value.to(a.dtype) if value.dtype is not a.dtype else value
+    if value.device != a.device:
+        value = value.to(a.device)
+    if any(_is_advanced(item) for item in items):
+        _advanced_set(a, items, value)
+        return
+    parts, new_dims = _basic_parts(a, items)
+    target = window(a.raw, parts)
+    lead = value.dim() - target.dims
+    if lead > 0 and all(n == 1 for n in value.shape[:lead]):
+        value = value.reshape(value.shape[lead:])
+    _check_assignable(value.shape, target.shape)
+    value = value.expand(target.shape)
+    a.assign_(
+        lambda old: SliceAssign.apply(old, value, parts),
+        lambda: a.backend.copy_into(target, value.raw),
+        value,
+    )
+
+
+def _check_assignable(value: tuple[int, ...], target: tuple[int, ...]) -> None:
+    if check_broadcast("assignment", value, target) != target:
+        raise ValueError(
+            f"assignment: a value of shape {value} does not fit into the indexed "
+            f"shape {target}; each size must be equal, or 1"
+        )
+
+
+def _is_advanced(item: Any) -> bool:
+    return hasattr(item, "raw") or isinstance(item, (list, np.ndarray))
+
+
+def _as_index_tensor(a: Tensor, item: Any) -> Any:
+    """A list or array among the indices as a tensor of a's device."""
+    if hasattr(item, "raw"):
+        return item if item.device == a.device else item.to(a.device)
+    return a.new_tensor(np.asarray(item, dtype=None if len(item) else np.int64))
+
+
+def _expand_index(a: Tensor, index: Any) -> list[Any]:
+    """The index as a list with one item for each dimension, Ellipsis filled in."""
+    items = list(index) if isinstance(index, tuple) else [index]
+    items = [_as_index_tensor(a, i) if _is_advanced(i) else i for i in items]
+    used = sum(_dims_used(item) for item in items)
+    if used > a.dim():
+        raise IndexError(
+            f"index: {used} indices for a tensor with {a.dim()} dimension(s) of "
+            f"shape {a.shape}"
+        )
+    where = [i for i, item in enumerate(items) if item is Ellipsis]
+    if len(where) > 1:
+        raise IndexError("index: only one ... is allowed")
+    fill = [slice(None)] * (a.dim() - used)
+    if where:
+        return items[: where[0]] + fill + items[where[0] + 1 :]
+    return items + fill
+
+
+def _dims_used(item: Any) -> int:
+    if item is None or item is Ellipsis:
+        return 0
+    if hasattr(item, "raw") and item.dtype is dtypes.bool_:
+        return item.dim()
+    return 1
+
+
+def _basic_parts(a: Tensor, items: list[Any]) -> tuple[Window, list[int]]:
+    """Slices of a's dims, and the positions of new dims in the result."""
+    parts, new_dims = [], []
+    dim = out_dim = 0
+    for item in items:
+        if item is None:
+            new_dims.append(out_dim)
+            out_dim += 1
+            continue
+        if isinstance(item, slice):
+            start, length, step = _slice_range(item, a.shape[dim])
+            if (start, length, step) != (0, a.shape[dim], 1):
+                parts.append((dim, start, length, step))
+            out_dim += 1
+        else:
+            parts.append((dim, _checked_position(item, a.shape[dim], dim), None, 1))
+        dim += 1
+    return tuple(parts), new_dims
+
+
+def _slice_range(item: slice, size: int) -> tuple[int, int, int]:
+    if item.step is not None and operator.index(item.step) <= 0:
+        raise ValueError(
+            f"index: the step is {item.step}; it must be above 0; use flip()"
+        )
+    start, stop, step = item.indices(size)
+    return start, max(0, -(-(stop - start) // step)), step
+
+
+def _checked_position(item: Any, size: int, dim: int) -> int:
+    if isinstance(item, (bool, np.bool_)):
+        raise TypeError("index: a bool is no index here; use a bool tensor as a mask")
+    try:
+        position = operator.index(item)
+    except TypeError:
+        raise TypeError(
+            f"index: got a {type(item).__name__}; expected ints, slices, None, ..., "
+            f"bool masks or integer tensors"
+        ) from None
+    if not -size <= position < size:
+        raise IndexError(
+            f"index: {position} is out of range for dimension {dim} of size {size}"
+        )
+    return position % size
+
+
+# ------------------------------------------------- masks and integer index tensors
+
+
+def _advanced_get(a: Tensor, items: list[Any]) -> Tensor:
+    a, flat, index_shape, front, place = _prepare(a, items)
+    rows = a.reshape((numel(a.shape[:front]), *a.shape[front:]))
+    out = IndexSelect.apply(rows, 0, flat)
+    rest = a.shape[front:]
+    out = out.reshape((*index_shape, *rest))
+    return _move_front(out, len(index_shape), place)
+
+
+def _advanced_set(a: Tensor, items: list[Any], value: Tensor) -> None:
+    if any(item is None for item in items):
+        raise ValueError(
+            "assignment: None together with index tensors is not supported"
+        )
+    view, flat, index_shape, front, place = _prepare(a.detach(), items)
+    target = (*view.shape[front : front + place], *index_shape)
+    target += tuple(view.shape[front + place :])
+    _check_assignable(value.shape, target)
+    value = value.expand(target)
+    n = len(index_shape)
+    order = [*range(place, place + n), *range(place), *range(place + n, len(target))]
+    rest = view.shape[front:]
+    src = value.permute(order).reshape((numel(index_shape), *rest))
+    # All positions of a's elements, indexed as a is, say where each value has to go.
+    positions = a.arange_like().view(a.shape)
+    view, flat, *_ = _prepare(positions, items)
+    rows = view.reshape((numel(view.shape[:front]), *rest))
+    where = IndexSelect.apply(rows, 0, flat).reshape(-1)
+    src = src.reshape(-1)
+
+    def recorded(old: Tensor) -> Tensor:
+        return IndexCopy.apply(old.reshape(-1), 0, where, src).reshape(a.shape)
+
+    def quietly() -> None:
+        if a.raw.is_contiguous():
+            flat_a = a.raw.view((numel(a.shape),))
+            a.backend.index_copy_(flat_a, 0, where.raw, src.raw)
+        else:
+            a.backend.copy_into(a.raw, recorded(a.detach()).raw)
+
+    a.assign_(recorded, quietly, value)
+
+
+def _prepare(
+    a: Tensor, items: list[Any]
+) -> tuple[Tensor, Tensor, tuple[int, ...], int, int]:
+    """Bring the indexed dims to the front and make one flat position of all indices.
+
+    Returns the permuted tensor, the flat positions [n], the shape that the indices
+    broadcast to, how many dims are indexed, and where the index dims go in the rest.
+    """
+    items = _split_masks(a, items)
+    basic = [slice(None) if _is_advanced(i) else i for i in items]
+    # An integer beside index tensors is an index tensor, too.
+    basic = [slice(None) if _is_int(i) else i for i in basic]
+    a = getitem(a, tuple(basic))
+    dims, tensors = [], []
+    out_dim = 0
+    for item in items:
+        if _is_advanced(item) or _is_int(item):
+            dims.append(out_dim)
+            tensors.append(item)
+        out_dim += 1
+    shape = check_broadcast(
+        "index tensors", *[t.shape if hasattr(t, "raw") else () for t in tensors]
+    )
+    flat = None
+    for dim, item in zip(dims, tensors):
+        item = _positions(a, item, a.shape[dim], dim)
+        flat = item if flat is None else flat * a.shape[dim] + item
+    assert flat is not None
+    flat = flat.expand(shape).reshape(-1)
+    rest = [d for d in range(a.dim()) if d not in dims]
+    together = dims == list(range(dims[0], dims[0] + len(dims)))
+    place = sum(d < dims[0] for d in rest) if together else 0
+    return a.permute([*dims, *rest]), flat, shape, len(dims), place
+
+
+def _is_int(item: Any) -> bool:
+    return item is not None and not isinstance(item, slice) and not _is_advanced(item)
+
+
+def _split_masks(a: Tensor, items: list[Any]) -> list[Any]:
+    """Each bool mask replaced by the integer positions where it holds."""
+    out: list[Any] = []
+    for item in items:
+        if not (_is_advanced(item) and item.dtype is dtypes.bool_):
+            out.append(item)
+            continue
+        dim = sum(i is not None for i in out)
+        covered = a.shape[dim : dim + item.dim()]
+        if item.shape != covered:
+            raise IndexError(
+                f"index: the mask is {item.shape}, but the dimensions that it stands "
+                f"for are {covered}; the shapes must be equal"
+            )
+        out += [a.new_tensor(where) for where in np.nonzero(item.numpy())]
+    return out
+
+
+def _positions(a: Tensor, item: Any, size: int, dim: int) -> Tensor:
+    """Index values in [0, size): negative ones counted from the end."""
+    if not hasattr(item, "raw"):
+        return a.new_tensor(_checked_position(item, size, dim))
+    if item.dtype.category != 1:
+        raise TypeError(
+            f"index: an index tensor must be int64, int32 or bool; got {item.dtype.name}"
+        )
+    item = item.detach().to(dtypes.int64)
+    if numel(item.shape) == 0:
+        return item
+    low, high = item.min().item(), item.max().item()
+    if low < -size or high >= size:
+        bad = low if low < -size else high
+        raise IndexError(
+            f"index: {bad} is out of range for dimension {dim} of size {size}"
+        )
+    return item if low >= 0 else (item < 0).where(item + size, item)
+
+
+def _move_front(out: Tensor, n: int, place: int) -> Tensor:
+    """Move the first n dims behind the `place` dims that follow them."""
+    if place == 0 or n == 0:
+        return out
+    order = [*range(n, n + place), *range(n), *range(n + place, out.dim())]
+    return out.permute(order)

@@ -1,0 +1,86 @@
+"""The matrix product.
+
+With this file one can see the product's two gradients, which are products again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from minitorch.function import Context, Function
+from minitorch.functions.operands import check_broadcast, operands, unbroadcast
+
+if TYPE_CHECKING:
+    from minitorch.tensor import Tensor
+
+
+# BEGIN SOLUTION a2.5
+class MatMul(Function):
+    """out = a @ b, that is out[i, j] = sum_k a[i, k] b[k, j]
+
+    From d out[i, j] / d a[i, k] = b[k, j] follows
+    grad_a = grad @ b^T, and in the same way grad_b = a^T @ grad.
+
+    a [*, M, K] @ b [*, K, N] -> out [*, M, N]; the batch dims * broadcast.
+    """
+
+    @staticmethod
+    def forward(ctx: Context, a: Tensor, b: Tensor) -> Any:
+        ctx.save_for_backward(a, b)
+        return a.backend.matmul(a.raw, b.raw)
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
+        a, b = ctx.saved_tensors
+        need_a, need_b = ctx.needs_input_grad
+        return (
+            unbroadcast(MatMul.apply(grad, b.mT), a.shape) if need_a else None,
+            unbroadcast(MatMul.apply(a.mT, grad), b.shape) if need_b else None,
+        )
+
+
+# END SOLUTION a2.5
+
+
+def matmul(a: Tensor, b: Tensor) -> Tensor:
+    """The product in all of PyTorch's cases.
+
+    A vector on the left is a row, on the right a column, and its dimension is dropped
+    from the result: [K] @ [K] -> (), [M, K] @ [K] -> [M], [K] @ [*, K, N] -> [*, N].
+    """
+    a, b = _checked(a, b)
+    left = a.unsqueeze(0) if a.dim() == 1 else a
+    right = b.unsqueeze(1) if b.dim() == 1 else b
+    out = MatMul.apply(left, right)
+    if a.dim() == 1:
+        out = out.squeeze(-2)
+    return out.squeeze(-1) if b.dim() == 1 else out
+
+
+def _checked(a: Any, b: Any) -> tuple[Tensor, Tensor]:
+    for name, x in (("first", a), ("second", b)):
+        if not hasattr(x, "raw"):
+            raise TypeError(
+                f"matmul: the {name} operand is a {type(x).__name__}; expected a tensor"
+            )
+        if x.dim() == 0:
+            raise ValueError(
+                f"matmul: the {name} operand has no dimensions; use * for a number"
+            )
+    k, n = a.shape[-1], b.shape[max(-2, -b.dim())]
+    if k != n:
+        raise ValueError(
+            f"matmul: a is {a.shape} and b is {b.shape}; a's last dimension ({k}) must "
+            f"equal b's {'second to last' if b.dim() > 1 else 'only one'} ({n})"
+        )
+    if a.dtype is not b.dtype:
+        raise TypeError(
+            f"matmul: a is {a.dtype.name} and b is {b.dtype.name}; convert one with "
+            f".to(dtype)"
+        )
+    if a.dtype.category == 0:
+        raise TypeError("matmul: bool tensors cannot be multiplied; use .to(int64)")
+    if a.device != b.device:
+        operands("matmul", a, b)  # raises, and names both devices
+    check_broadcast("matmul: batch", a.shape[:-2], b.shape[:-2])
+    return a, b

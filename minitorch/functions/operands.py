@@ -1,0 +1,139 @@
+"""Get the operands of an operation ready: one device, one dtype, tensors all.
+
+With this file an operator on tensors can accept what users write: Python numbers, mixed
+dtypes, NumPy scalars; and it explains what it cannot accept.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from minitorch import dtypes
+from minitorch.autodiff import Variable
+from minitorch.backend import get_backend
+from minitorch.dtypes import DType
+from minitorch.function import Context, Function
+from minitorch.tensor_data import broadcast_shapes
+
+if TYPE_CHECKING:
+    from minitorch.tensor import Tensor
+
+
+class Cast(Function):
+    """The same numbers in another dtype; the gradient is converted back."""
+
+    @staticmethod
+    def forward(ctx: Context, a: Tensor, dtype: DType) -> Any:
+        ctx.dtype = a.dtype  # type: ignore[attr-defined]
+        return a.backend.copy(a.raw, dtype)
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
+        return grad.to(ctx.dtype), None  # type: ignore[attr-defined]
+
+
+def cast(a: Tensor, dtype: DType) -> Tensor:
+    """`a` itself if it has that dtype already, else a converted copy."""
+    return a if a.raw.storage.dtype is dtype else Cast.apply(a, dtype)
+
+
+def scalar_like(a: Tensor, value: Any, dtype: DType) -> Tensor:
+    """A tensor without dims that holds `value`, on a's device."""
+    return a.wrap(get_backend(a.device).full((), value, dtype))
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether `value` is one of our tensors."""
+    return isinstance(value, Variable) and hasattr(value, "raw")
+
+
+def operands(name: str, a: Any, b: Any) -> tuple[Tensor, Tensor]:
+    """Two tensors of one device and dtype whose shapes broadcast.
+
+    Raises:
+        TypeError: an operand is neither a tensor nor a number.
+        RuntimeError: the tensors are on different devices.
+        ValueError: the shapes do not broadcast.
+    """
+    try:
+        x, y = a.raw, b.raw
+    except AttributeError:
+        return _with_number(name, a, b)
+    if x.storage.device != y.storage.device:
+        raise RuntimeError(different_devices(name, a, b))
+    if x.shape != y.shape:
+        check_broadcast(name, x.shape, y.shape)
+    if x.storage.dtype is y.storage.dtype:
+        return a, b
+    dtype = dtypes.result_type(x.dtype, x.dims, y.dtype, y.dims)
+    return cast(a, dtype), cast(b, dtype)
+
+
+def _with_number(name: str, a: Any, b: Any) -> tuple[Tensor, Tensor]:
+    """The same where one operand is a Python number."""
+    if is_tensor(a):
+        dtype = _type_with_number(name, a, b)
+        return cast(a, dtype), scalar_like(a, b, dtype)
+    dtype = _type_with_number(name, b, a)
+    return scalar_like(b, a, dtype), cast(b, dtype)
+
+
+def _type_with_number(name: str, a: Tensor, number: Any) -> DType:
+    try:
+        kind = dtypes.infer(number)
+    except TypeError as error:
+        raise TypeError(f"{name}: {error}") from None
+    return dtypes.result_type(a.dtype, a.dim(), kind, dtypes.NUMBER)
+
+
+def check_broadcast(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """The broadcast shape; an error that begins with the operation's name."""
+    try:
+        return broadcast_shapes(*shapes)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+
+
+def different_devices(name: str, a: Tensor, b: Tensor) -> str:
+    """The message for operands on two devices."""
+    return (
+        f"{name}: one tensor is on {a.device!r} and the other on {b.device!r}; "
+        f"move one, for example with .to({a.device!r})"
+    )
+
+
+def check_same_device(name: str, *tensors: Tensor | None) -> None:
+    """All given tensors must be on one device."""
+    present = [t for t in tensors if t is not None]
+    for other in present[1:]:
+        if other.device != present[0].device:
+            raise RuntimeError(different_devices(name, present[0], other))
+
+
+def check_same_dtype(name: str, *tensors: Tensor | None) -> None:
+    """All given tensors must have one dtype."""
+    present = [t for t in tensors if t is not None]
+    for other in present[1:]:
+        if other.dtype is not present[0].dtype:
+            raise TypeError(
+                f"{name}: one tensor is {present[0].dtype.name} and another "
+                f"{other.dtype.name}; convert one with .to(dtype)"
+            )
+
+
+def to_floating(a: Tensor) -> Tensor:
+    """`a` in a floating dtype: integers and bools become float32, as in PyTorch."""
+    return a if a.raw.dtype.is_floating_point else cast(a, dtypes.float32)
+
+
+def unbroadcast(grad: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Add up a gradient over the dims along which an operand of `shape` was repeated.
+
+    An element that broadcasting used many times receives the sum of the gradients.
+    """
+    if grad.raw.shape == shape:
+        return grad
+    lead = len(grad.shape) - len(shape)
+    dims = list(range(lead))
+    dims += [i for i, n in enumerate(shape, lead) if n == 1 and grad.shape[i] != 1]
+    return grad.sum(dims, keepdim=True).reshape(shape)

@@ -1,0 +1,117 @@
+"""Operations that fold dimensions away: sums, products, extremes and scans.
+
+With this file one can see how the gradient of a reduction spreads back over what was
+folded. All reductions here keep the folded dims as 1; `Tensor` drops them if asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from minitorch import dtypes, operators
+from minitorch.dtypes import DType
+from minitorch.function import Context, Function
+
+if TYPE_CHECKING:
+    from minitorch.tensor import Tensor
+
+Dims = tuple[int, ...]
+
+
+# BEGIN SOLUTION a2.4
+class Sum(Function):
+    """The sum over `dims`; every summand gets the gradient of the sum."""
+
+    @staticmethod
+    def forward(ctx: Context, a: Tensor, dims: Dims) -> Any:
+        ctx.shape = a.shape  # type: ignore[attr-defined]
+        return a.backend.reduce(operators.add, a.raw, dims, 0)
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
+        return grad.expand(ctx.shape), None  # type: ignore[attr-defined]
+
+
+# END SOLUTION a2.4
+
+
+class Prod(Function):
+    """The product over one dim; d/da_i is the product of the others.
+
+    The others are multiplied from both ends, so that zeros need no special case.
+    """
+
+    @staticmethod
+    def forward(ctx: Context, a: Tensor, dim: int) -> Any:
+        ctx.save_for_backward(a)
+        ctx.dim = dim  # type: ignore[attr-defined]
+        return a.backend.reduce(operators.mul, a.raw, (dim,), 1)
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
+        (a,) = ctx.saved_tensors
+        dim: int = ctx.dim  # type: ignore[attr-defined]
+        others = []
+        for i in range(a.shape[dim]):
+            rest = [a.narrow(dim, 0, i), a.narrow(dim, i + 1, a.shape[dim] - i - 1)]
+            others.append(type(a).cat(rest, dim).prod(dim, keepdim=True))
+        if not others:
+            return a.new_zeros(a.shape), None
+        return grad * type(a).cat(others, dim), None
+
+
+class Extreme(Function):
+    """The maximum or minimum over `dims`; equal winners share the gradient."""
+
+    @staticmethod
+    def forward(ctx: Context, a: Tensor, fn: Callable, dims: Dims, start: float) -> Any:
+        out = a.backend.reduce(fn, a.raw, dims, start)
+        ctx.save_for_backward(a, out)
+        ctx.dims = dims  # type: ignore[attr-defined]
+        return out
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
+        a, out = ctx.saved_tensors
+        wins = ((a == out) | (a.isnan() & out.isnan())).to(grad.dtype)
+        share = wins / wins.sum(ctx.dims, keepdim=True)  # type: ignore[attr-defined]
+        return grad * share, None, None, None
+
+
+class Cumsum(Function):
+    """out_i = a_0 + ... + a_i; a_i gets the gradients of out_i and all after it."""
+
+    @staticmethod
+    def forward(ctx: Context, a: Tensor, dim: int) -> Any:
+        ctx.dim = dim  # type: ignore[attr-defined]
+        return a.backend.cumsum(a.raw, dim)
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
+        dim: int = ctx.dim  # type: ignore[attr-defined]
+        return grad.flip(dim).cumsum(dim).flip(dim), None
+
+
+def lowest(dtype: DType) -> float:
+    """The identity of `maximum`."""
+    return _bounds(dtype)[0]
+
+
+def highest(dtype: DType) -> float:
+    """The identity of `minimum`."""
+    return _bounds(dtype)[1]
+
+
+def _bounds(dtype: DType) -> tuple[float, float]:
+    if dtype.is_floating_point:
+        return -operators.inf, operators.inf
+    if dtype is dtypes.bool_:
+        return False, True
+    bits = 8 * dtype.itemsize - 1
+    return -(2**bits), 2**bits - 1
+
+
+def fold(fn: Callable, a: Tensor, dims: Sequence[int], start: float) -> Tensor:
+    """Fold a function without a gradient: `any` and `all`."""
+    return a.wrap(a.backend.reduce(fn, a.raw, tuple(dims), start, dtypes.bool_))

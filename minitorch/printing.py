@@ -1,0 +1,113 @@
+"""How a tensor looks when it is printed.
+
+With this file `print(x)` reads as PyTorch's: four digits, columns aligned, large tensors
+shortened in the middle, and the dtype, device or grad_fn where they are not the default.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from minitorch import dtypes
+
+if TYPE_CHECKING:
+    from minitorch.tensor import Tensor
+
+THRESHOLD = 1000
+EDGE_ITEMS = 3
+LINE_WIDTH = 80
+
+
+def tensor_repr(x: Tensor) -> str:
+    """The text for `x`, as PyTorch would print it."""
+    values = x.detach().numpy()
+    suffix = _suffix(x, values)
+    if values.size == 0:
+        empty = "[]" if values.ndim == 1 else "[]"
+        size = "" if values.shape == (0,) else f", size={tuple(values.shape)}"
+        return f"tensor({empty}{size}{suffix})"
+    shown = _shown(values)
+    formatter = _Formatter(shown, x.dtype.is_floating_point)
+    summarize = values.size > THRESHOLD
+    body = _lines(values, formatter, indent=8, summarize=summarize)
+    return f"tensor({body}{suffix})"
+
+
+def _suffix(x: Tensor, values: np.ndarray) -> str:
+    parts = []
+    if x.device != "cpu":
+        parts.append(f"device={x.device!r}")
+    usual = (dtypes.float32, dtypes.int64, dtypes.bool_)
+    if x.dtype not in usual or (values.size == 0 and x.dtype is not dtypes.float32):
+        parts.append(f"dtype={x.dtype!r}")
+    if x.node is not None:
+        parts.append(f"grad_fn={x.node!r}")
+    elif x.requires_grad:
+        parts.append("requires_grad=True")
+    return "".join(f", {part}" for part in parts)
+
+
+def _shown(values: np.ndarray) -> np.ndarray:
+    """The elements that will be printed, as a flat array."""
+    if values.size > THRESHOLD:
+        for axis in range(values.ndim):
+            if values.shape[axis] > 2 * EDGE_ITEMS:
+                ends = [*range(EDGE_ITEMS), *range(-EDGE_ITEMS, 0)]
+                values = np.take(values, ends, axis)
+    return values.reshape(-1)
+
+
+class _Formatter:
+    """Choose one format for all elements, and bring them to one width."""
+
+    def __init__(self, shown: np.ndarray, floating: bool) -> None:
+        self.format = _float_format(shown) if floating else str
+        self.width = max((len(self.format(v)) for v in shown.tolist()), default=0)
+
+    def __call__(self, value: float) -> str:
+        return self.format(value).rjust(self.width)
+
+
+def _float_format(shown: np.ndarray):
+    finite = np.abs(shown[np.isfinite(shown) & (shown != 0)]).astype(np.float64)
+    if finite.size == 0:
+        return lambda v: f"{v:.0f}." if np.isfinite(v) else _special(v)
+    low, high = finite.min(), finite.max()
+    if np.all(finite == np.floor(finite)):
+        if high >= 1e8 or (high / low > 1000 and high >= 1e8):
+            return lambda v: f"{v:.4e}" if np.isfinite(v) else _special(v)
+        return lambda v: f"{v:.0f}." if np.isfinite(v) else _special(v)
+    if high / low > 1000 or high >= 1e8 or low < 1e-4:
+        return lambda v: f"{v:.4e}" if np.isfinite(v) else _special(v)
+    return lambda v: f"{v:.4f}" if np.isfinite(v) else _special(v)
+
+
+def _special(value: float) -> str:
+    return "nan" if value != value else ("inf" if value > 0 else "-inf")
+
+
+def _lines(values: np.ndarray, fmt: _Formatter, indent: int, summarize: bool) -> str:
+    if values.ndim == 0:
+        return fmt.format(values.item())
+    cut = summarize and values.shape[0] > 2 * EDGE_ITEMS
+    head = values[:EDGE_ITEMS] if cut else values
+    tail = values[-EDGE_ITEMS:] if cut else values[:0]
+    if values.ndim == 1:
+        return _row(head.tolist(), tail.tolist(), fmt, indent, cut)
+    gap = "," + "\n" * (values.ndim - 1) + " " * (indent + 1)
+    parts = [_lines(v, fmt, indent + 1, summarize) for v in head]
+    if cut:
+        parts.append("...")
+        parts += [_lines(v, fmt, indent + 1, summarize) for v in tail]
+    return "[" + gap.join(parts) + "]"
+
+
+def _row(head: list, tail: list, fmt: _Formatter, indent: int, cut: bool) -> str:
+    words = [fmt(v) for v in head]
+    words += [" ..."] if cut else []
+    words += [fmt(v) for v in tail]
+    per_line = max(1, (LINE_WIDTH - indent) // (fmt.width + 2))
+    rows = [words[i : i + per_line] for i in range(0, len(words), per_line)]
+    return "[" + (",\n" + " " * (indent + 1)).join(", ".join(r) for r in rows) + "]"

@@ -1,0 +1,87 @@
+"""Take one step of an optimizer, in place.
+
+With this file one can move parameters against their gradients: `sgd_step` (with
+momentum, Nesterov's too) and `adam_step` (Adam and AdamW).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from minitorch.simple_ops.lists import read, write
+from minitorch.tensor_data import TensorData
+
+
+def sgd_step(
+    params: Sequence[TensorData],
+    grads: Sequence[TensorData],
+    momentum_buffers: Sequence[TensorData] | None,
+    lr: float,
+    momentum: float,
+    dampening: float,
+    weight_decay: float,
+    nesterov: bool,
+    first: bool,
+) -> None:
+    """One step in place on all tensors; `first` sets the buffers to the gradient.
+
+    g = grad + weight_decay * p; buf = momentum * buf + (1 - dampening) * g;
+    p -= lr * (g + momentum * buf if nesterov else buf if momentum else g).
+
+    Source: Sutskever, Martens, Dahl and Hinton, "On the importance of initialization
+    and momentum in deep learning", 2013.
+    """
+    for k in range(len(params)):
+        ps, gs = read(params[k]), read(grads[k])
+        bufs = read(momentum_buffers[k]) if momentum_buffers else []
+        for i in range(len(ps)):
+            g = gs[i] + weight_decay * ps[i]
+            if momentum_buffers:
+                bufs[i] = g if first else momentum * bufs[i] + (1 - dampening) * g
+                g = g + momentum * bufs[i] if nesterov else bufs[i]
+            ps[i] -= lr * g
+        write(params[k], ps)
+        if momentum_buffers:
+            write(momentum_buffers[k], bufs)
+
+
+def adam_step(
+    params: Sequence[TensorData],
+    grads: Sequence[TensorData],
+    exp_avgs: Sequence[TensorData],
+    exp_avg_sqs: Sequence[TensorData],
+    step: int,
+    lr: float,
+    beta1: float,
+    beta2: float,
+    eps: float,
+    weight_decay: float,
+    decoupled: bool,
+) -> None:
+    """One Adam (or, `decoupled`, AdamW) step in place; `step` counts from 1.
+
+    m = beta1 * m + (1 - beta1) * g; v = beta2 * v + (1 - beta2) * g^2;
+    p -= lr * (m / (1 - beta1^step)) / (sqrt(v / (1 - beta2^step)) + eps).
+
+    Weight decay adds weight_decay * p to g, or, decoupled, takes lr * weight_decay * p
+    off p first.
+
+    Source: Kingma and Ba, "Adam: a method for stochastic optimization", 2015;
+    Loshchilov and Hutter, "Decoupled weight decay regularization", 2019.
+    """
+    fix1, fix2 = 1 - beta1**step, 1 - beta2**step  # m and v start at 0, which is low
+    for k in range(len(params)):
+        ps, gs, ms, vs = map(read, (params[k], grads[k], exp_avgs[k], exp_avg_sqs[k]))
+        for i in range(len(ps)):
+            g = gs[i]
+            if decoupled:
+                ps[i] -= lr * weight_decay * ps[i]
+            else:
+                g += weight_decay * ps[i]
+            ms[i] = beta1 * ms[i] + (1 - beta1) * g
+            vs[i] = beta2 * vs[i] + (1 - beta2) * g * g
+            ps[i] -= lr * (ms[i] / fix1) / (math.sqrt(vs[i] / fix2) + eps)
+        write(params[k], ps)
+        write(exp_avgs[k], ms)
+        write(exp_avg_sqs[k], vs)

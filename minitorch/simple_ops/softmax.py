@@ -1,0 +1,108 @@
+"""Turn scores into probabilities, and measure how wrong they are.
+
+With this file one can compute `softmax` and `log_softmax` along a dimension, the loss
+of a classifier (`cross_entropy`), and the gradients of all three.
+
+All of them rest on one number for each line of scores, log(sum(exp(scores))), whose
+largest score is taken out of the sum first, so that `exp` cannot overflow.
+"""
+
+from __future__ import annotations
+
+from minitorch import operators
+from minitorch.operators import inf
+from minitorch.simple_ops.lists import lines, nested, read, tensor
+from minitorch.tensor_data import TensorData
+
+
+def softmax(a: TensorData, dim: int) -> TensorData:
+    """out = exp(a - max) / sum(exp(a - max)) along `dim`; a [*] -> out [*]."""
+    values = read(a)
+    for line in lines(a.shape, dim):
+        top = operators.reduce(operators.maximum, [values[p] for p in line], -inf)
+        total = sum(operators.exp(values[p] - top) for p in line)
+        for p in line:
+            values[p] = operators.exp(values[p] - top) / total
+    return tensor(values, a.shape, a.dtype)
+
+
+def softmax_backward(grad: TensorData, out: TensorData, dim: int) -> TensorData:
+    """out * (grad - sum(grad * out)) along `dim`; all [*]."""
+    g, y = read(grad), read(out)
+    for line in lines(grad.shape, dim):
+        dot = sum(g[p] * y[p] for p in line)
+        for p in line:
+            g[p] = y[p] * (g[p] - dot)
+    return tensor(g, grad.shape, grad.dtype)
+
+
+def log_softmax(a: TensorData, dim: int) -> TensorData:
+    """out = a - logsumexp(a) along `dim`; a [*] -> out [*]."""
+    values = read(a)
+    for line in lines(a.shape, dim):
+        total = log_sum_exp([values[p] for p in line])
+        for p in line:
+            values[p] -= total
+    return tensor(values, a.shape, a.dtype)
+
+
+def log_softmax_backward(grad: TensorData, out: TensorData, dim: int) -> TensorData:
+    """grad - exp(out) * sum(grad) along `dim`; all [*]."""
+    g, y = read(grad), read(out)
+    for line in lines(grad.shape, dim):
+        total = sum(g[p] for p in line)
+        for p in line:
+            g[p] -= operators.exp(y[p]) * total
+    return tensor(g, grad.shape, grad.dtype)
+
+
+def cross_entropy(
+    logits: TensorData, target: TensorData, ignore_index: int
+) -> tuple[TensorData, TensorData]:
+    """logits [N, C], target int64 [N] -> losses [N], logsumexp of each row [N].
+
+    losses[n] = logsumexp(logits[n]) - logits[n, target[n]], or 0 where target[n] is
+    `ignore_index`. Raises IndexError for another target outside [0, C).
+    """
+    rows, classes = logits.shape
+    scores, losses = nested(logits), []
+    totals = [log_sum_exp(row) for row in scores]
+    for n, label in enumerate(read(target)):
+        if label == ignore_index:
+            losses.append(0.0)
+        elif 0 <= label < classes:
+            losses.append(totals[n] - scores[n][label])
+        else:
+            raise IndexError(
+                f"cross_entropy: target[{n}] is {label}; with {classes} classes it "
+                f"must be from 0 to {classes - 1}, or ignore_index ({ignore_index})"
+            )
+    return tensor(losses, (rows,), logits.dtype), tensor(totals, (rows,), logits.dtype)
+
+
+def cross_entropy_backward(
+    grad: TensorData,
+    logits: TensorData,
+    target: TensorData,
+    logsumexp: TensorData,
+    ignore_index: int,
+) -> TensorData:
+    """grad[n] * (softmax(logits[n]) - onehot(target[n])), rows ignored are 0.
+
+    grad, target, logsumexp [N], logits [N, C] -> [N, C]
+    """
+    rows, classes = logits.shape
+    g, labels, totals = read(grad), read(target), read(logsumexp)
+    out = []
+    for n, row in enumerate(nested(logits)):
+        for c in range(classes):
+            probability = operators.exp(row[c] - totals[n])
+            slope = g[n] * (probability - operators.eq(c, labels[n]))
+            out.append(0.0 if labels[n] == ignore_index else slope)
+    return tensor(out, (rows, classes), logits.dtype)
+
+
+def log_sum_exp(line: list[float]) -> float:
+    """log(sum(exp(x))) = max + log(sum(exp(x - max)))."""
+    top = operators.reduce(operators.maximum, line, -inf)
+    return top + operators.log(sum(operators.exp(x - top) for x in line))

@@ -1,0 +1,1621 @@
+"""The tensor: numbers in any number of dimensions, with arithmetic and gradients.
+
+With this file one can follow what an expression does. A method of `Tensor` is one to
+three lines and holds no mathematics: it gets its operands ready and applies an
+operation of `minitorch/functions`, which asks the tensor's backend for the values. Names
+and meanings are PyTorch's. New tensors come from `minitorch/creation.py`.
+"""
+
+from __future__ import annotations
+
+import operator
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from minitorch import dtypes, operators
+from minitorch.autodiff import Edge, Node, Variable, backpropagate, grad_mode
+from minitorch.backend import get_backend
+from minitorch.dtypes import DType
+from minitorch.functions import elementwise as ew
+from minitorch.functions import indexing, movement, reduce
+from minitorch.functions.matmul import matmul
+from minitorch.functions.operands import (
+    cast,
+    check_broadcast,
+    check_same_device,
+    operands,
+    scalar_like,
+    to_floating,
+    unbroadcast,
+)
+from minitorch.tensor_data import Shape, TensorData, normalize_dim, numel
+
+Number = bool | int | float
+Dim = int | Sequence[int] | None
+# Inside the class, `bool`, `int` and `float` are methods; annotations use these names.
+Bool, Int, Float = bool, int, float
+
+
+class Tensor(Variable):
+    """A tensor on one device. Make one with `minitorch.tensor(...)` and its kin.
+
+    Attributes:
+        raw: storage, shape, strides and offset (`TensorData`), without any gradient.
+        requires_grad: whether operations on this are recorded.
+        grad: the gradient that backward passes have added up, None before the first.
+        node: the recorded operation that made this, None for a leaf.
+    """
+
+    __slots__ = ("_view_version", "raw")
+    __array_priority__ = 1000  # NumPy leaves `array + tensor` to us
+
+    raw: TensorData
+
+    def __init__(self, raw: TensorData, requires_grad: Bool = False) -> None:
+        if not isinstance(raw, TensorData):
+            raise TypeError(
+                f"Tensor: got a {type(raw).__name__}; use minitorch.tensor(data) to "
+                f"make a tensor from numbers, lists or arrays"
+            )
+        self.raw = raw
+        self.requires_grad = requires_grad
+        self.grad: Tensor | None = None
+        self.node = None
+        self.output_index = 0
+        self._hooks = None
+        self._post_hooks = None
+        self._view_version = -1
+
+    @staticmethod
+    def wrap(raw: TensorData, node: Node | None = None, index: Int = 0) -> Tensor:
+        """A tensor around what a backend returned: output `index` of `node`."""
+        out = Tensor(raw)
+        if node is not None:
+            out.node, out.output_index, out.requires_grad = node, index, True
+            if node.function.returns_view:  # type: ignore[attr-defined]
+                out._view_version = raw.storage.version
+        return out
+
+    # ------------------------------------------------------------ what it is
+
+    @property
+    def shape(self) -> Size:
+        return Size(self.raw.shape)
+
+    def size(self, dim: Int | None = None) -> Any:
+        """The shape, or the size of one dimension."""
+        if dim is None:
+            return self.shape
+        return self.raw.shape[normalize_dim(dim, self.raw.dims, "size")]
+
+    def dim(self) -> Int:
+        """How many dimensions there are."""
+        return len(self.raw.shape)
+
+    @property
+    def ndim(self) -> Int:
+        return len(self.raw.shape)
+
+    def numel(self) -> Int:
+        """How many elements there are."""
+        return self.raw.size
+
+    def element_size(self) -> Int:
+        """Bytes of one element."""
+        return self.dtype.itemsize
+
+    def stride(self) -> tuple[Int, ...]:
+        """Storage elements from one index to the next, for each dimension."""
+        return self.raw.strides
+
+    def storage_offset(self) -> Int:
+        """The storage position of the first element."""
+        return self.raw.offset
+
+    def is_contiguous(self) -> Bool:
+        """Whether the elements lie row by row without gaps."""
+        return self.raw.is_contiguous()
+
+    def is_floating_point(self) -> Bool:
+        """Whether the dtype is float32 or float64."""
+        return self.dtype.is_floating_point
+
+    @property
+    def dtype(self) -> DType:
+        return self.raw.storage.dtype
+
+    @property
+    def device(self) -> str:
+        """The name of the backend that holds the numbers."""
+        return self.raw.storage.device
+
+    @property
+    def backend(self) -> Any:
+        """The functions that compute on this tensor (`minitorch.backend.Backend`)."""
+        return get_backend(self.raw.storage.device)
+
+    @property
+    def grad_fn(self) -> Node | None:
+        """The recorded operation that made this."""
+        return self.node
+
+    @property
+    def _version(self) -> Int:
+        return self.raw.storage.version
+
+    def __len__(self) -> Int:
+        if not self.raw.shape:
+            raise TypeError("len(): a tensor without dimensions has no length")
+        return self.raw.shape[0]
+
+    def __iter__(self) -> Iterator[Tensor]:
+        if not self.raw.shape:
+            raise TypeError("a tensor without dimensions cannot be iterated over")
+        return (self[i] for i in range(len(self)))
+
+    def __bool__(self) -> Bool:
+        if self.numel() != 1:
+            raise ValueError(
+                f"bool(): a tensor of shape {self.raw.shape} is neither true nor false; "
+                f"use .any() or .all()"
+            )
+        return bool(self.item())
+
+    def __float__(self) -> Float:
+        return float(self.item())
+
+    def __int__(self) -> Int:
+        return int(self.item())
+
+    def __index__(self) -> Int:
+        if self.dtype.is_floating_point:
+            raise TypeError("a floating-point tensor cannot be used as an index")
+        return int(self.item())
+
+    __hash__ = object.__hash__
+
+    def __repr__(self) -> str:
+        from minitorch.printing import tensor_repr
+
+        return tensor_repr(self)
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item() if self.dim() == 0 else repr(self), spec)
+
+    # ---------------------------------------------------- to and from Python
+
+    def item(self) -> Any:
+        """The only element as a Python number."""
+        if self.numel() != 1:
+            raise ValueError(
+                f"item(): the tensor has {self.numel()} elements (shape "
+                f"{self.raw.shape}); it must have exactly one; use .tolist()"
+            )
+        return self._host().reshape(()).item()
+
+    def tolist(self) -> Any:
+        """The elements as nested lists of Python numbers."""
+        return self._host().tolist()
+
+    def _host(self) -> np.ndarray:
+        return self.backend.to_numpy(self.raw)
+
+    def numpy(self) -> np.ndarray:
+        """A NumPy array of the elements; on the CPU it shares the memory."""
+        if self.requires_grad:
+            raise RuntimeError(
+                "numpy(): the tensor requires grad, and NumPy would not record what is "
+                "done to it; use .detach().numpy()"
+            )
+        return self._host()
+
+    def __array__(self, dtype: Any = None, copy: Bool | None = None) -> np.ndarray:
+        array = self.numpy()
+        if dtype is not None and array.dtype != dtype:
+            return array.astype(dtype)
+        return array.copy() if copy else array
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.numpy().__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[Int, Int]:
+        return self._host().__dlpack_device__()
+
+    def to(self, *args: Any, **kwargs: Any) -> Tensor:
+        """On another device, or in another dtype, or both: `to("cuda", float32)`."""
+        device, dtype = _parse_to(self, *args, **kwargs)
+        out = cast(self, dtype) if dtype is not None else self
+        if device is not None and device != out.device:
+            out = movement.ToDevice.apply(out, device)
+        return out
+
+    def cpu(self) -> Tensor:
+        """On the default device "cpu"."""
+        return self.to("cpu")
+
+    def cuda(self) -> Tensor:
+        """On the device "cuda"."""
+        return self.to("cuda")
+
+    def type(self, dtype: DType) -> Tensor:
+        """In another dtype."""
+        return cast(self, dtypes.check(dtype))
+
+    def float(self) -> Tensor:
+        """As float32."""
+        return cast(self, dtypes.float32)
+
+    def double(self) -> Tensor:
+        """As float64."""
+        return cast(self, dtypes.float64)
+
+    def long(self) -> Tensor:
+        """As int64."""
+        return cast(self, dtypes.int64)
+
+    def int(self) -> Tensor:
+        """As int32."""
+        return cast(self, dtypes.int32)
+
+    def bool(self) -> Tensor:
+        """As bool: whether each element is not 0."""
+        return cast(self, dtypes.bool_)
+
+    # ------------------------------------------------------- new ones like this
+
+    def new_tensor(self, data: Any, dtype: DType | None = None) -> Tensor:
+        """A tensor of `data` on this device."""
+        from minitorch.creation import tensor
+
+        return tensor(data, dtype=dtype, device=self.device)
+
+    def new_full(self, shape: Any, value: Number) -> Tensor:
+        """A tensor of `shape` full of `value`, of this dtype and on this device."""
+        shape = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+        return Tensor(self.backend.full(shape, value, self.dtype))
+
+    def new_zeros(self, shape: Any) -> Tensor:
+        """Zeros of `shape`, of this dtype and on this device."""
+        return self.new_full(shape, 0)
+
+    def new_ones(self, shape: Any) -> Tensor:
+        """Ones of `shape`, of this dtype and on this device."""
+        return self.new_full(shape, 1)
+
+    def arange_like(self) -> Tensor:
+        """0, 1, ... numel - 1 as int64, on this device."""
+        return self.new_tensor(np.arange(self.numel(), dtype=np.int64))
+
+    # ----------------------------------------------------------------- autograd
+
+    def requires_grad_(self, mode: Bool = True) -> Tensor:
+        """Turn recording on or off for this leaf."""
+        if not self.is_leaf:
+            raise RuntimeError(
+                "requires_grad_: only a leaf can be changed; use detach() to cut a "
+                "tensor out of the graph"
+            )
+        if mode and not self.dtype.is_floating_point:
+            raise RuntimeError(
+                f"requires_grad_: the dtype is {self.dtype.name}; only float32 and "
+                f"float64 tensors have gradients"
+            )
+        self.requires_grad = bool(mode)
+        return self
+
+    def detach(self) -> Tensor:
+        """The same memory, outside of the graph."""
+        return Tensor(self.raw)
+
+    @property
+    def data(self) -> Tensor:
+        """The same memory, outside of the graph; assign to replace it."""
+        return Tensor(self.raw)
+
+    @data.setter
+    def data(self, value: Tensor) -> None:
+        if value.shape != self.shape or value.dtype is not self.dtype:
+            raise ValueError(
+                f"data: got shape {tuple(value.shape)} and {value.dtype.name}; expected "
+                f"{tuple(self.shape)} and {self.dtype.name}"
+            )
+        self.raw = value.raw
+
+    def backward(
+        self,
+        gradient: Tensor | None = None,
+        retain_graph: Bool | None = None,
+        create_graph: Bool = False,
+    ) -> None:
+        """Add the gradient of this to the `.grad` of all leaves it was made from.
+
+        Args:
+            gradient: the gradient of this tensor itself, of its shape; it may be left
+                out for a tensor of one element, where it is 1.
+            retain_graph: keep what the backward pass needs, to use the graph again.
+            create_graph: record the backward pass, for gradients of gradients.
+        """
+        if not self.requires_grad:
+            raise RuntimeError(
+                "backward(): the tensor was not made from any tensor with "
+                "requires_grad=True, so there is nothing to differentiate"
+            )
+        start = _start_gradient("backward()", self, gradient)
+        keep = create_graph if retain_graph is None else bool(retain_graph)
+        backpropagate([self], [start], keep, bool(create_graph))
+
+    def edge(self) -> Edge | None:
+        """Where a gradient with respect to this has to go."""
+        if -1 < self._view_version < self.raw.storage.rebased:
+            raise RuntimeError(
+                "this view was taken before its base was changed in place by a "
+                "recorded operation, so its gradient would be wrong; take the view again"
+            )
+        return super().edge()
+
+    def accumulate_grad(self, grad: Tensor, create_graph: Bool) -> None:
+        """Add `grad` to `.grad`, then run the post-accumulate hooks."""
+        if self.grad is None:
+            shared = grad.raw.storage is self.raw.storage or not grad.is_contiguous()
+            self.grad = grad.clone() if shared else grad
+            if not create_graph:
+                self.grad = self.grad.detach()
+        elif create_graph:
+            self.grad = self.grad + grad
+        else:
+            self.grad = (self.grad + grad).detach()
+        for hook in self._post_hooks or ():
+            hook(self)
+
+    def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> Handle:
+        """Call `hook(grad)` when this tensor's gradient is complete.
+
+        A hook may return another gradient to go on with. `remove()` of the returned
+        handle takes the hook away.
+        """
+        if not self.requires_grad:
+            raise RuntimeError("register_hook: the tensor does not require grad")
+        if self.node is None:
+            self._hooks = hooks = self._hooks or []
+        else:
+            self.node.hooks = table = self.node.hooks or {}
+            hooks = table.setdefault(self.output_index, [])
+        return Handle(hooks, hook)
+
+    def register_post_accumulate_grad_hook(
+        self, hook: Callable[[Tensor], None]
+    ) -> Handle:
+        """Call `hook(tensor)` when `.grad` of this leaf has been updated."""
+        if not (self.requires_grad and self.is_leaf):
+            raise RuntimeError(
+                "register_post_accumulate_grad_hook: only leaves that require grad"
+            )
+        self._post_hooks = self._post_hooks or []
+        return Handle(self._post_hooks, hook)
+
+    def retain_grad(self) -> None:
+        """Keep `.grad` of this tensor, though it is no leaf."""
+        if self.is_leaf:
+            return
+        me = weakref.ref(self)
+
+        def keep(grad: Tensor) -> None:
+            tensor = me()
+            if tensor is not None:
+                tensor.grad = grad if tensor.grad is None else tensor.grad + grad
+
+        self.register_hook(keep)
+
+    # --------------------------------------------------------- changes in place
+
+    def assign_(
+        self,
+        recorded: Callable[[Tensor], Tensor],
+        quietly: Callable[[], Any],
+        *others: Any,
+    ) -> Tensor:
+        """Change this tensor's memory, and its place in the graph if need be.
+
+        Args:
+            recorded: from a copy of this tensor as it was to the new values, recorded.
+            quietly: writes the new values straight into the memory.
+            others: the other operands; the change is recorded if one requires grad.
+        """
+        wanted = grad_mode.enabled and (
+            self.requires_grad
+            or any(getattr(o, "requires_grad", False) for o in others)
+        )
+        storage = self.raw.storage
+        if not wanted:
+            quietly()
+            storage.version += 1
+            return self
+        if self.is_leaf and self.requires_grad:
+            raise RuntimeError(
+                "in-place change of a leaf that requires grad; put it under "
+                "no_grad(), or make a new tensor"
+            )
+        if self._view_version >= 0:
+            raise RuntimeError(
+                "in-place change of a view, recorded: the base would not learn of it; "
+                "assign through the base instead: x[i] = x[i] + y"
+            )
+        old = Tensor.wrap(self.backend.copy(self.raw, self.dtype))
+        old.node, old.output_index = self.node, self.output_index
+        old.requires_grad = self.requires_grad
+        new = recorded(old)
+        self.backend.copy_into(self.raw, new.raw)
+        storage.version += 1
+        storage.rebased = storage.version
+        self.node, self.output_index = new.node, new.output_index
+        self.requires_grad = new.requires_grad
+        return self
+
+    def _zip_(self, name: str, fn: Callable, op: Callable, other: Any) -> Tensor:
+        a, b = operands(name, self, other)
+        if a.dtype is not self.dtype:
+            raise TypeError(
+                f"{name}: the result is {a.dtype.name}, which does not fit into a "
+                f"{self.dtype.name} tensor in place"
+            )
+        if check_broadcast(name, a.raw.shape, b.raw.shape) != a.raw.shape:
+            raise ValueError(
+                f"{name}: the result of shapes {a.raw.shape} and {b.raw.shape} does not "
+                f"fit into the first in place"
+            )
+        return self.assign_(
+            lambda old: op(old, b),
+            lambda: self.backend.zip(fn, self.raw, b.raw, None, self.raw),
+            b,
+        )
+
+    def add_(self, other: Any, *, alpha: Number = 1) -> Tensor:
+        """self += alpha * other"""
+        other = other if alpha == 1 else alpha * other
+        return self._zip_("add_", operators.add, operator.add, other)
+
+    def sub_(self, other: Any, *, alpha: Number = 1) -> Tensor:
+        """self -= alpha * other"""
+        other = other if alpha == 1 else alpha * other
+        return self._zip_("sub_", operators.sub, operator.sub, other)
+
+    def mul_(self, other: Any) -> Tensor:
+        """self *= other"""
+        return self._zip_("mul_", operators.mul, operator.mul, other)
+
+    def div_(self, other: Any) -> Tensor:
+        """self /= other"""
+        if not self.dtype.is_floating_point:
+            raise TypeError(
+                f"div_: the result is float32, which does not fit into a "
+                f"{self.dtype.name} tensor in place"
+            )
+        return self._zip_("div_", operators.div, operator.truediv, other)
+
+    def copy_(self, other: Any) -> Tensor:
+        """The numbers of `other`, converted and broadcast to this tensor."""
+        indexing.setitem(self, (), other)
+        return self
+
+    def fill_(self, value: Number) -> Tensor:
+        """`value` everywhere."""
+        indexing.setitem(self, (), value)
+        return self
+
+    def zero_(self) -> Tensor:
+        """0 everywhere."""
+        return self.fill_(0)
+
+    def clamp_(self, min: Number | None = None, max: Number | None = None) -> Tensor:
+        """Values below `min` and above `max` set to them, in place."""
+        indexing.setitem(self, (), self.clamp(min, max))
+        return self
+
+    def uniform_(self, low: Float = 0.0, high: Float = 1.0) -> Tensor:
+        """Uniform random numbers in [low, high), in place."""
+        from minitorch.creation import rand
+
+        new = rand(*self.shape, dtype=self.dtype, device=self.device)
+        return self.copy_(new * (high - low) + low)
+
+    def normal_(self, mean: Float = 0.0, std: Float = 1.0) -> Tensor:
+        """Normal random numbers, in place."""
+        from minitorch.creation import randn
+
+        new = randn(*self.shape, dtype=self.dtype, device=self.device)
+        return self.copy_(new * std + mean)
+
+    def __iadd__(self, other: Any) -> Tensor:
+        return self.add_(other)
+
+    def __isub__(self, other: Any) -> Tensor:
+        return self.sub_(other)
+
+    def __imul__(self, other: Any) -> Tensor:
+        return self.mul_(other)
+
+    def __itruediv__(self, other: Any) -> Tensor:
+        return self.div_(other)
+
+    # --------------------------------------------------------------- arithmetic
+
+    def __add__(self, other: Any) -> Tensor:
+        return ew.Add.apply(*operands("add", self, other))
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Tensor:
+        return ew.Sub.apply(*operands("sub", self, other))
+
+    def __rsub__(self, other: Any) -> Tensor:
+        return ew.Sub.apply(*operands("sub", other, self))
+
+    def __mul__(self, other: Any) -> Tensor:
+        return ew.Mul.apply(*operands("mul", self, other))
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Any) -> Tensor:
+        a, b = operands("div", self, other)
+        return ew.Div.apply(to_floating(a), to_floating(b))
+
+    def __rtruediv__(self, other: Any) -> Tensor:
+        a, b = operands("div", other, self)
+        return ew.Div.apply(to_floating(a), to_floating(b))
+
+    def __floordiv__(self, other: Any) -> Tensor:
+        a, b = operands("floor_divide", self, other)
+        _check_divisor("floor_divide", b)
+        return a.wrap(a.backend.zip(operators.floor_divide, a.raw, b.raw))
+
+    def __rfloordiv__(self, other: Any) -> Tensor:
+        return operands("floor_divide", other, self)[0] // self
+
+    def __mod__(self, other: Any) -> Tensor:
+        a, b = operands("remainder", self, other)
+        _check_divisor("remainder", b)
+        return a.wrap(a.backend.zip(operators.remainder, a.raw, b.raw))
+
+    def __pow__(self, other: Any) -> Tensor:
+        if type(other) is not Tensor and other == 2:
+            return self * self
+        a, b = operands("pow", self, other)
+        if not a.dtype.is_floating_point and b.numel() and bool((b < 0).any()):
+            raise ValueError("pow: integers to negative powers; use .float() first")
+        return ew.Pow.apply(a, b)
+
+    def __rpow__(self, other: Any) -> Tensor:
+        return ew.Pow.apply(*operands("pow", other, self))
+
+    def __matmul__(self, other: Tensor) -> Tensor:
+        return matmul(self, other)
+
+    def __neg__(self) -> Tensor:
+        return ew.Neg.apply(_not_bool("neg", self))
+
+    def __abs__(self) -> Tensor:
+        return ew.Abs.apply(self)
+
+    def add(self, other: Any, *, alpha: Number = 1) -> Tensor:
+        """self + alpha * other"""
+        return self + (other if alpha == 1 else alpha * other)
+
+    def sub(self, other: Any, *, alpha: Number = 1) -> Tensor:
+        """self - alpha * other"""
+        return self - (other if alpha == 1 else alpha * other)
+
+    def mul(self, other: Any) -> Tensor:
+        """self * other"""
+        return self * other
+
+    def div(self, other: Any) -> Tensor:
+        """self / other"""
+        return self / other
+
+    def pow(self, exponent: Any) -> Tensor:
+        """self ** exponent"""
+        return self**exponent
+
+    def matmul(self, other: Tensor) -> Tensor:
+        """self @ other"""
+        return matmul(self, other)
+
+    mm = bmm = dot = mv = matmul
+
+    def maximum(self, other: Any) -> Tensor:
+        """The larger of each pair."""
+        return ew.Maximum.apply(*operands("maximum", self, other))
+
+    def minimum(self, other: Any) -> Tensor:
+        """The smaller of each pair."""
+        return ew.Minimum.apply(*operands("minimum", self, other))
+
+    def clamp(self, min: Any = None, max: Any = None) -> Tensor:
+        """Values below `min` raised to it, those above `max` lowered to it.
+
+        The gradient passes where the value was in [min, max].
+        """
+        if min is None and max is None:
+            raise ValueError("clamp: give min, max or both")
+        a = self
+        if min is not None:
+            a, low = operands("clamp", a, min)
+            a = ew.Where.apply(ew.compare(operators.lt, a, low), low, a)
+        if max is not None:
+            a, high = operands("clamp", a, max)
+            a = ew.Where.apply(ew.compare(operators.gt, a, high), high, a)
+        return a
+
+    clip = clamp
+
+    # -------------------------------------------------------------- comparisons
+
+    def __lt__(self, other: Any) -> Tensor:
+        return ew.compare(operators.lt, *operands("lt", self, other))
+
+    def __le__(self, other: Any) -> Tensor:
+        return ew.compare(operators.le, *operands("le", self, other))
+
+    def __gt__(self, other: Any) -> Tensor:
+        return ew.compare(operators.gt, *operands("gt", self, other))
+
+    def __ge__(self, other: Any) -> Tensor:
+        return ew.compare(operators.ge, *operands("ge", self, other))
+
+    def __eq__(self, other: object) -> Any:
+        if not isinstance(other, (Tensor, bool, int, float, np.number, np.bool_)):
+            return NotImplemented
+        return ew.compare(operators.eq, *operands("eq", self, other))
+
+    def __ne__(self, other: object) -> Any:
+        if not isinstance(other, (Tensor, bool, int, float, np.number, np.bool_)):
+            return NotImplemented
+        return ew.compare(operators.ne, *operands("ne", self, other))
+
+    lt, le, gt, ge, eq, ne = __lt__, __le__, __gt__, __ge__, __eq__, __ne__
+
+    def __and__(self, other: Any) -> Tensor:
+        return self.logical_and(_only_bool("&", other, _only_bool("&", self)))
+
+    def __or__(self, other: Any) -> Tensor:
+        return self.logical_or(_only_bool("|", other, _only_bool("|", self)))
+
+    def __xor__(self, other: Any) -> Tensor:
+        return self.logical_xor(_only_bool("^", other, _only_bool("^", self)))
+
+    def __invert__(self) -> Tensor:
+        return _only_bool("~", self).logical_not()
+
+    def logical_and(self, other: Any) -> Tensor:
+        """Whether both are not 0."""
+        return ew.compare(operators.logical_and, *operands("logical_and", self, other))
+
+    def logical_or(self, other: Any) -> Tensor:
+        """Whether at least one is not 0."""
+        return ew.compare(operators.logical_or, *operands("logical_or", self, other))
+
+    def logical_xor(self, other: Any) -> Tensor:
+        """Whether exactly one is not 0."""
+        return ew.compare(operators.logical_xor, *operands("logical_xor", self, other))
+
+    def logical_not(self) -> Tensor:
+        """Whether each is 0."""
+        return ew.test(operators.logical_not, self)
+
+    def isnan(self) -> Tensor:
+        """Where elements are NaN."""
+        return ew.test(operators.isnan, self)
+
+    def isinf(self) -> Tensor:
+        """Where elements are infinite."""
+        return ew.test(operators.isinf, self)
+
+    def isfinite(self) -> Tensor:
+        """Where elements are neither infinite nor NaN."""
+        return ew.test(operators.isfinite, self)
+
+    def equal(self, other: Tensor) -> Any:
+        """Whether both have one shape and equal elements: a Python bool."""
+        return self.raw.shape == other.raw.shape and bool((self == other).all())
+
+    def allclose(
+        self,
+        other: Tensor,
+        rtol: Float = 1e-5,
+        atol: Float = 1e-8,
+        equal_nan: Bool = False,
+    ) -> Any:
+        """Whether |self - other| <= atol + rtol |other| everywhere: a Python bool."""
+        a, b = operands("allclose", self.detach(), other.detach())
+        close = ((a - b).abs() <= atol + rtol * b.abs()) | (a == b)
+        if equal_nan:
+            close = close | (a.isnan() & b.isnan())
+        return bool(close.all())
+
+    # ------------------------------------------------------------- one operand
+
+    def neg(self) -> Tensor:
+        """-x"""
+        return -self
+
+    def abs(self) -> Tensor:
+        """|x|"""
+        return ew.Abs.apply(self)
+
+    def sign(self) -> Tensor:
+        """-1, 0 or 1"""
+        return ew.Step.apply(self, operators.sign)
+
+    def floor(self) -> Tensor:
+        """The largest whole number that is not above x."""
+        return ew.Step.apply(self, operators.floor)
+
+    def ceil(self) -> Tensor:
+        """The smallest whole number that is not below x."""
+        return ew.Step.apply(self, operators.ceil)
+
+    def round(self) -> Tensor:
+        """The nearest whole number, halves to the even one."""
+        return ew.Step.apply(self, operators.round)
+
+    def exp(self) -> Tensor:
+        """e ** x"""
+        return ew.Exp.apply(to_floating(self))
+
+    def expm1(self) -> Tensor:
+        """exp(x) - 1, exact for small x."""
+        return ew.Expm1.apply(to_floating(self))
+
+    def log(self) -> Tensor:
+        """The natural logarithm."""
+        return ew.Log.apply(to_floating(self))
+
+    def log1p(self) -> Tensor:
+        """log(1 + x), exact for small x."""
+        return ew.Log1p.apply(to_floating(self))
+
+    def sqrt(self) -> Tensor:
+        """The square root."""
+        return ew.Sqrt.apply(to_floating(self))
+
+    def rsqrt(self) -> Tensor:
+        """1 / sqrt(x)"""
+        return ew.Rsqrt.apply(to_floating(self))
+
+    def reciprocal(self) -> Tensor:
+        """1 / x"""
+        return ew.Reciprocal.apply(to_floating(self))
+
+    def square(self) -> Tensor:
+        """x * x"""
+        return self * self
+
+    def sin(self) -> Tensor:
+        """The sine of x radians."""
+        return ew.Sin.apply(to_floating(self))
+
+    def cos(self) -> Tensor:
+        """The cosine of x radians."""
+        return ew.Cos.apply(to_floating(self))
+
+    def tanh(self) -> Tensor:
+        """The hyperbolic tangent."""
+        return ew.Tanh.apply(to_floating(self))
+
+    def erf(self) -> Tensor:
+        """The error function."""
+        return ew.Erf.apply(to_floating(self))
+
+    def sigmoid(self) -> Tensor:
+        """1 / (1 + exp(-x))"""
+        return ew.Sigmoid.apply(to_floating(self))
+
+    def relu(self) -> Tensor:
+        """x where x > 0, else 0."""
+        return ew.Relu.apply(_not_bool("relu", self))
+
+    def gelu(self, approximate: str = "none") -> Tensor:
+        """x P(X <= x) for a standard normal X; "tanh" for the approximation."""
+        if approximate not in ("none", "tanh"):
+            raise ValueError(
+                f'gelu: approximate is {approximate!r}; it must be "none" or "tanh"'
+            )
+        op = ew.Gelu if approximate == "none" else ew.GeluTanh
+        return op.apply(to_floating(self))
+
+    def silu(self) -> Tensor:
+        """x * sigmoid(x)"""
+        return ew.Silu.apply(to_floating(self))
+
+    def elu(self, alpha: Float = 1.0) -> Tensor:
+        """x where x > 0, else alpha (exp(x) - 1)."""
+        x = to_floating(self)
+        return ew.Elu.apply(x, scalar_like(x, alpha, x.dtype))
+
+    def leaky_relu(self, negative_slope: Float = 0.01) -> Tensor:
+        """x where x > 0, else negative_slope * x."""
+        x = to_floating(self)
+        return ew.LeakyRelu.apply(x, scalar_like(x, negative_slope, x.dtype))
+
+    def softplus(self) -> Tensor:
+        """log(1 + exp(x)), without overflow."""
+        return ew.Softplus.apply(to_floating(self))
+
+    # --------------------------------------------------------------- reductions
+
+    def sum(
+        self, dim: Dim = None, keepdim: Bool = False, *, dtype: DType | None = None
+    ) -> Tensor:
+        """The sum over one, several or all (None) dims. Integers give int64."""
+        a = cast(self, dtype) if dtype is not None else self
+        a = a if a.dtype.is_floating_point else cast(a, dtypes.int64)
+        dims = _dims(a, dim, "sum")
+        return _drop(reduce.Sum.apply(a, dims), dims, keepdim)
+
+    def mean(self, dim: Dim = None, keepdim: Bool = False) -> Tensor:
+        """The mean over one, several or all dims."""
+        _floating("mean", self)
+        dims = _dims(self, dim, "mean")
+        count = numel(tuple(self.raw.shape[d] for d in dims))
+        total = _drop(reduce.Sum.apply(self, dims), dims, keepdim)
+        return total * (1.0 / count) if count else total / 0.0
+
+    def var(
+        self,
+        dim: Dim = None,
+        *,
+        correction: Int = 1,
+        keepdim: Bool = False,
+        unbiased: Bool | None = None,
+    ) -> Tensor:
+        """The variance: squared distances from the mean over n - correction."""
+        _floating("var", self)
+        correction = correction if unbiased is None else int(bool(unbiased))
+        dims = _dims(self, dim, "var")
+        count = numel(tuple(self.raw.shape[d] for d in dims))
+        centred = self - self.mean(dims, keepdim=True)
+        total = _drop(reduce.Sum.apply(centred * centred, dims), dims, keepdim)
+        return total / float(max(count - correction, 0))
+
+    def std(
+        self,
+        dim: Dim = None,
+        *,
+        correction: Int = 1,
+        keepdim: Bool = False,
+        unbiased: Bool | None = None,
+    ) -> Tensor:
+        """The square root of the variance."""
+        return self.var(
+            dim, correction=correction, keepdim=keepdim, unbiased=unbiased
+        ).sqrt()
+
+    def prod(self, dim: Dim = None, keepdim: Bool = False) -> Tensor:
+        """The product over one or all dims. Integers give int64."""
+        a = self if self.dtype.is_floating_point else cast(self, dtypes.int64)
+        if dim is None:
+            a = a.reshape(-1)
+            out = _drop(reduce.Prod.apply(a, 0), (0,), False)
+            return out.reshape((1,) * self.dim()) if keepdim else out
+        if not isinstance(dim, int):
+            raise TypeError(f"prod: dim is {dim!r}; it must be an int or None")
+        dims = _dims(a, dim, "prod")
+        return _drop(reduce.Prod.apply(a, *dims), dims, keepdim) if dims else a.clone()
+
+    def amax(self, dim: Dim = None, keepdim: Bool = False) -> Tensor:
+        """The maximum over one, several or all dims."""
+        return self._extreme("amax", operators.maximum, reduce.lowest, dim, keepdim)
+
+    def amin(self, dim: Dim = None, keepdim: Bool = False) -> Tensor:
+        """The minimum over one, several or all dims."""
+        return self._extreme("amin", operators.minimum, reduce.highest, dim, keepdim)
+
+    def _extreme(
+        self, name: str, fn: Callable, start: Callable, dim: Dim, keepdim: Bool
+    ) -> Tensor:
+        dims = _dims(self, dim, name)
+        _not_empty(name, self, dims)
+        out = reduce.Extreme.apply(self, fn, dims, start(self.dtype))
+        return _drop(out, dims, keepdim)
+
+    def max(self, dim: Any = None, keepdim: Bool = False) -> Any:
+        """The maximum; with a dim, the pair (values, indices); or maximum(other)."""
+        if isinstance(dim, Tensor):
+            return self.maximum(dim)
+        if dim is None:
+            return self.amax()
+        return self._pick("max", self.argmax(dim, keepdim=True), dim, keepdim)
+
+    def min(self, dim: Any = None, keepdim: Bool = False) -> Any:
+        """The minimum; with a dim, the pair (values, indices); or minimum(other)."""
+        if isinstance(dim, Tensor):
+            return self.minimum(dim)
+        if dim is None:
+            return self.amin()
+        return self._pick("min", self.argmin(dim, keepdim=True), dim, keepdim)
+
+    def _pick(self, name: str, index: Tensor, dim: Any, keepdim: Bool) -> Any:
+        if self.dim() == 0:
+            return ValuesIndices(self.clone(), index)
+        dims = _dims(self, dim, name)
+        values = indexing.Gather.apply(self, dims[0], index)
+        return ValuesIndices(_drop(values, dims, keepdim), _drop(index, dims, keepdim))
+
+    def argmax(self, dim: Any = None, keepdim: Bool = False) -> Tensor:
+        """Where the (first) maximum is, along a dim or in the flattened tensor."""
+        return self._arg("argmax", dim, keepdim)
+
+    def argmin(self, dim: Any = None, keepdim: Bool = False) -> Tensor:
+        """Where the (first) minimum is, along a dim or in the flattened tensor."""
+        return self._arg("argmin", dim, keepdim)
+
+    def _arg(self, name: str, dim: Any, keepdim: Bool) -> Tensor:
+        a = self.detach()
+        if dim is None or a.dim() == 0:
+            a, dims = a.reshape(-1), (0,)
+        else:
+            dims = _dims(a, dim, name)
+        _not_empty(name, a, dims)
+        backend = a.backend
+        fn = backend.argmax if name == "argmax" else backend.argmin
+        out = _drop(a.wrap(fn(a.raw, dims[0])), dims, keepdim and dim is not None)
+        return out.reshape((1,) * self.dim()) if keepdim and dim is None else out
+
+    def any(self, dim: Dim = None, keepdim: Bool = False) -> Tensor:
+        """Whether one element, at least, is not 0."""
+        dims = _dims(self, dim, "any")
+        out = reduce.fold(operators.logical_or, self.bool(), dims, False)
+        return _drop(out, dims, keepdim)
+
+    def all(self, dim: Dim = None, keepdim: Bool = False) -> Tensor:
+        """Whether no element is 0."""
+        dims = _dims(self, dim, "all")
+        out = reduce.fold(operators.logical_and, self.bool(), dims, True)
+        return _drop(out, dims, keepdim)
+
+    def logsumexp(self, dim: Dim, keepdim: Bool = False) -> Tensor:
+        """log(sum(exp(x))), without overflow."""
+        a = to_floating(self)
+        dims = _dims(a, dim, "logsumexp")
+        top = a.detach().amax(dims, keepdim=True)
+        top = ew.Where.apply(top.isfinite(), top, top.new_zeros(()))
+        out = (a - top).exp().sum(dims, keepdim=True).log() + top
+        return _drop(out, dims, keepdim)
+
+    def norm(self, p: Any = 2, dim: Dim = None, keepdim: Bool = False) -> Tensor:
+        """The p-norm (1, 2 or inf) over one, several or all dims."""
+        _floating("norm", self)
+        if p == 2:
+            return (self * self).sum(dim, keepdim).sqrt()
+        if p == 1:
+            return self.abs().sum(dim, keepdim)
+        if p == operators.inf:
+            return self.abs().amax(dim, keepdim)
+        raise ValueError(f"norm: p is {p!r}; it must be 1, 2 or inf")
+
+    def cumsum(self, dim: Any) -> Tensor:
+        """Running sums along `dim`. Integers give int64."""
+        a = self if self.dtype.is_floating_point else cast(self, dtypes.int64)
+        dim = normalize_dim(dim, a.dim(), "cumsum")
+        return reduce.Cumsum.apply(a, dim) if a.dim() else a.clone()
+
+    # ----------------------------------------------------------------- movement
+
+    def view(self, *shape: Any) -> Tensor:
+        """The same memory in another shape; an error where that needs a copy."""
+        return movement.View.apply(self, _shape_for(self, "view", shape))
+
+    def reshape(self, *shape: Any) -> Tensor:
+        """The same elements in another shape: a view if possible, else a copy."""
+        new = _shape_for(self, "reshape", shape)
+        if self.raw.view(new) is None:
+            return movement.View.apply(movement.Clone.apply(self), new)
+        return movement.View.apply(self, new)
+
+    def view_as(self, other: Tensor) -> Tensor:
+        """A view in other's shape."""
+        return self.view(other.shape)
+
+    def reshape_as(self, other: Tensor) -> Tensor:
+        """Reshaped to other's shape."""
+        return self.reshape(other.shape)
+
+    def permute(self, *dims: Any) -> Tensor:
+        """Dimension i of the view is dimension dims[i] of this."""
+        order = _ints("permute", dims)
+        order = tuple(normalize_dim(d, self.dim(), "permute") for d in order)
+        if sorted(order) != list(range(self.dim())):
+            raise ValueError(
+                f"permute: dims are {order}; each of the {self.dim()} dimensions must "
+                f"be named once"
+            )
+        return movement.Permute.apply(self, order)
+
+    def transpose(self, dim0: Int, dim1: Int) -> Tensor:
+        """Two dimensions exchanged."""
+        order = list(range(self.dim()))
+        i = normalize_dim(dim0, self.dim(), "transpose")
+        j = normalize_dim(dim1, self.dim(), "transpose")
+        if order:
+            order[i], order[j] = order[j], order[i]
+        return movement.Permute.apply(self, tuple(order))
+
+    def t(self) -> Tensor:
+        """The transpose of a matrix."""
+        if self.dim() > 2:
+            raise ValueError(f"t: expected at most 2 dimensions, got {self.raw.shape}")
+        return self.transpose(0, 1) if self.dim() == 2 else self
+
+    @property
+    def T(self) -> Tensor:
+        """The dimensions in reverse order."""
+        return self.permute(*reversed(range(self.dim())))
+
+    @property
+    def mT(self) -> Tensor:
+        """The last two dimensions exchanged."""
+        if self.dim() < 2:
+            raise ValueError(f"mT: expected 2 dimensions or more, got {self.raw.shape}")
+        return self.transpose(-2, -1)
+
+    def movedim(self, source: Int, destination: Int) -> Tensor:
+        """One dimension moved to another place."""
+        order = list(range(self.dim()))
+        dim = order.pop(normalize_dim(source, self.dim(), "movedim"))
+        order.insert(normalize_dim(destination, self.dim(), "movedim"), dim)
+        return self.permute(*order)
+
+    def expand(self, *shape: Any) -> Tensor:
+        """Dims of size 1 repeated without a copy; -1 keeps a size."""
+        new = _expanded(self, _ints("expand", shape))
+        return movement.Expand.apply(self, new)
+
+    def expand_as(self, other: Tensor) -> Tensor:
+        """Expanded to other's shape."""
+        return self.expand(other.shape)
+
+    def broadcast_to(self, shape: Shape) -> Tensor:
+        """Expanded to `shape`."""
+        return self.expand(shape)
+
+    def squeeze(self, dim: Dim = None) -> Tensor:
+        """Without the dims of size 1: all of them, or those named."""
+        dims = _dims(self, dim, "squeeze")
+        keep = tuple(n for i, n in enumerate(self.raw.shape) if n != 1 or i not in dims)
+        return movement.View.apply(self, keep)
+
+    def unsqueeze(self, dim: Any) -> Tensor:
+        """With a new dim of size 1 at `dim`."""
+        dim = normalize_dim(dim, self.dim() + 1, "unsqueeze")
+        shape = (*self.raw.shape[:dim], 1, *self.raw.shape[dim:])
+        return movement.View.apply(self, shape)
+
+    def flatten(self, start_dim: Int = 0, end_dim: Int = -1) -> Tensor:
+        """Dims start_dim to end_dim as one."""
+        start = normalize_dim(start_dim, self.dim(), "flatten")
+        end = normalize_dim(end_dim, self.dim(), "flatten")
+        if start > end:
+            raise ValueError(f"flatten: start_dim {start} comes after end_dim {end}")
+        shape = self.raw.shape
+        one = numel(shape[start : end + 1])
+        return self.reshape((*shape[:start], one, *shape[end + 1 :]))
+
+    def contiguous(self) -> Tensor:
+        """This tensor if it lies row by row without gaps, else a copy that does."""
+        return self if self.raw.is_contiguous() else movement.Clone.apply(self)
+
+    def clone(self) -> Tensor:
+        """A contiguous copy, connected to this in the graph."""
+        return movement.Clone.apply(self)
+
+    def flip(self, *dims: Any) -> Tensor:
+        """The order of the elements along `dims` reversed (a copy)."""
+        order = [normalize_dim(d, self.dim(), "flip") for d in _ints("flip", dims)]
+        return movement.Flip.apply(self, tuple(order))
+
+    def narrow(self, dim: Any, start: Any, length: Any) -> Tensor:
+        """`length` indices of `dim` from `start`."""
+        dim = normalize_dim(dim, self.dim(), "narrow")
+        size = self.raw.shape[dim]
+        if not (0 <= start and 0 <= length and start + length <= size):
+            raise ValueError(
+                f"narrow: start {start} and length {length} leave dimension {dim} of "
+                f"size {size}"
+            )
+        return movement.Slice.apply(self, ((dim, start, length, 1),))
+
+    def select(self, dim: Any, index: Any) -> Tensor:
+        """The slice at `index` of `dim`, without that dim."""
+        dim = normalize_dim(dim, self.dim(), "select")
+        return self[(slice(None),) * dim + (index,)]
+
+    def split(self, size: Any, dim: Any = 0) -> tuple[Tensor, ...]:
+        """Views of `size` indices each (the last may be smaller), or of given sizes."""
+        dim = normalize_dim(dim, self.dim(), "split")
+        total = self.raw.shape[dim]
+        if isinstance(size, int):
+            if size <= 0:
+                raise ValueError(f"split: the size is {size}; it must be above 0")
+            sizes = [min(size, total - i) for i in range(0, max(total, 1), size)]
+        else:
+            sizes = list(size)
+        if sum(sizes) != total:
+            raise ValueError(
+                f"split: sizes {sizes} add up to {sum(sizes)}, but dimension {dim} has "
+                f"size {total}"
+            )
+        starts = np.cumsum([0, *sizes[:-1]]).tolist()
+        return tuple(self.narrow(dim, i, n) for i, n in zip(starts, sizes))
+
+    def chunk(self, chunks: Int, dim: Any = 0) -> tuple[Tensor, ...]:
+        """At most `chunks` views of (nearly) equal size."""
+        if chunks <= 0:
+            raise ValueError(f"chunk: chunks is {chunks}; it must be above 0")
+        size = self.size(dim)
+        return self.split(max(-(-size // chunks), 1), dim)
+
+    def unbind(self, dim: Any = 0) -> tuple[Tensor, ...]:
+        """The slices of `dim`, one tensor each."""
+        return tuple(self.select(dim, i) for i in range(self.size(dim)))
+
+    def repeat(self, *times: Any) -> Tensor:
+        """The tensor repeated `times` along each dim (a copy)."""
+        counts = _ints("repeat", times)
+        if len(counts) < self.dim():
+            raise ValueError(
+                f"repeat: {len(counts)} counts for {self.dim()} dimensions; give one "
+                f"for each"
+            )
+        shape = (1,) * (len(counts) - self.dim()) + self.raw.shape
+        wide = self.reshape([n for size in shape for n in (1, size)])
+        wide = wide.expand([n for pair in zip(counts, shape) for n in pair])
+        return wide.reshape([n * size for n, size in zip(counts, shape)])
+
+    @staticmethod
+    def cat(tensors: Sequence[Tensor], dim: Any = 0) -> Tensor:
+        """Tensors one after the other along `dim`."""
+        tensors = _checked_list("cat", tensors)
+        dim = normalize_dim(dim, tensors[0].dim(), "cat")
+        _check_cat(tensors, dim)
+        return movement.Cat.apply(dim, *tensors)
+
+    @staticmethod
+    def stack(tensors: Sequence[Tensor], dim: Any = 0) -> Tensor:
+        """Tensors of one shape along a new dim."""
+        tensors = _checked_list("stack", tensors)
+        for other in tensors[1:]:
+            if other.shape != tensors[0].shape:
+                raise ValueError(
+                    f"stack: one tensor is {tuple(tensors[0].shape)} and another "
+                    f"{tuple(other.shape)}; all must have one shape"
+                )
+        return Tensor.cat([t.unsqueeze(dim) for t in tensors], _after(tensors[0], dim))
+
+    def pad(self, pad: Sequence[Any], value: Any = 0) -> Tensor:
+        """`pad` is (before, after) of the last dim, then of the one before, and so on.
+
+        Negative numbers cut elements off.
+        """
+        return _pad(self, tuple(pad), value)
+
+    def tril(self, diagonal: Int = 0) -> Tensor:
+        """Elements above the diagonal set to 0."""
+        return self._triangle("tril", lambda row, col: col - row <= diagonal)
+
+    def triu(self, diagonal: Int = 0) -> Tensor:
+        """Elements below the diagonal set to 0."""
+        return self._triangle("triu", lambda row, col: col - row >= diagonal)
+
+    def _triangle(self, name: str, keep: Callable) -> Tensor:
+        if self.dim() < 2:
+            raise ValueError(f"{name}: expected 2 dims or more, got {self.raw.shape}")
+        rows, cols = self.raw.shape[-2:]
+        mask = keep(np.arange(rows)[:, None], np.arange(cols)[None, :])
+        return ew.Where.apply(self.new_tensor(mask), self, self.new_zeros(()))
+
+    # ----------------------------------------------------------------- indexing
+
+    def __getitem__(self, index: Any) -> Tensor:
+        return indexing.getitem(self, index)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        indexing.setitem(self, index, value)
+
+    def where(self, a: Any, b: Any) -> Tensor:
+        """a where this (bool) tensor holds, else b."""
+        condition = self if self.dtype is dtypes.bool_ else self.bool()
+        if not isinstance(a, Tensor) and not isinstance(b, Tensor):
+            kind = dtypes.promote(dtypes.infer(a), dtypes.infer(b))
+            a, b = scalar_like(self, a, kind), scalar_like(self, b, kind)
+        a, b = operands("where", a, b)
+        check_same_device("where", condition, a)
+        check_broadcast("where", condition.raw.shape, a.raw.shape, b.raw.shape)
+        return ew.Where.apply(condition, a, b)
+
+    def masked_fill(self, mask: Tensor, value: Any) -> Tensor:
+        """`value` where the mask holds, else this."""
+        filler = (
+            value if isinstance(value, Tensor) else scalar_like(self, value, self.dtype)
+        )
+        return _only_bool("masked_fill", mask).where(filler, self)
+
+    def masked_select(self, mask: Tensor) -> Tensor:
+        """The elements where the mask holds, in one dim."""
+        return self[_only_bool("masked_select", mask)]
+
+    def nonzero(self) -> Tensor:
+        """The indices of all elements that are not 0, int64 [n, dims]."""
+        return self.new_tensor(np.argwhere(self._host() != 0))
+
+    def gather(self, dim: Any, index: Tensor) -> Tensor:
+        """out[i, j] = self[index[i, j], j] for dim 0, and so on."""
+        dim = _check_gather("gather", self, dim, index)
+        return indexing.Gather.apply(self, dim, index)
+
+    def scatter_add(self, dim: Any, index: Tensor, src: Tensor) -> Tensor:
+        """A copy with out[index[i, j], j] += src[i, j] for dim 0, and so on."""
+        dim = _check_gather("scatter_add", self, dim, index)
+        if any(n > m for n, m in zip(index.raw.shape, src.raw.shape)):
+            raise ValueError(
+                f"scatter_add: index is {index.raw.shape} and src {src.raw.shape}; no "
+                f"size of index may be above src's"
+            )
+        for d, n in enumerate(index.raw.shape):
+            src = src.narrow(d, 0, n) if src.raw.shape[d] != n else src
+        return indexing.ScatterAdd.apply(self, dim, index, src)
+
+    def index_select(self, dim: Any, index: Tensor) -> Tensor:
+        """The slices `index` [n] of `dim`."""
+        dim = normalize_dim(dim, self.dim(), "index_select")
+        index = _check_index("index_select", self, index, 1)
+        return indexing.IndexSelect.apply(self, dim, index)
+
+    def sort(self, dim: Any = -1, descending: Bool = False) -> Any:
+        """Sorted values along `dim`, and where they were; the sort is stable."""
+        dim = normalize_dim(dim, self.dim(), "sort")
+        if self.dim() == 0:
+            return ValuesIndices(self.clone(), self.new_tensor(0))
+        _, index = self.backend.sort(self.raw, dim, bool(descending))
+        index = self.wrap(index)
+        return ValuesIndices(indexing.Gather.apply(self, dim, index), index)
+
+    def argsort(self, dim: Any = -1, descending: Bool = False) -> Tensor:
+        """The order that sorts `dim`."""
+        return self.detach().sort(dim, descending).indices
+
+    def topk(self, k: Int, dim: Any = -1, largest: Bool = True) -> Any:
+        """The k largest (or smallest) along `dim`, best first, and where they were."""
+        if not 0 <= k <= (self.size(dim) if self.dim() else 1):
+            raise ValueError(
+                f"topk: k is {k}; it must be from 0 to the size of dimension {dim}, "
+                f"{self.size(dim) if self.dim() else 1}"
+            )
+        values, indices = self.sort(dim, largest)
+        if self.dim() == 0:
+            return ValuesIndices(values, indices)
+        return ValuesIndices(values.narrow(dim, 0, k), indices.narrow(dim, 0, k))
+
+    # ------------------------------------------------------- softmax and the like
+
+    def softmax(self, dim: Any) -> Tensor:
+        """exp(x) / sum(exp(x)) along `dim`."""
+        from minitorch.functions.softmax import Softmax
+
+        a = to_floating(self)
+        return Softmax.apply(a, normalize_dim(dim, a.dim(), "softmax"))
+
+    def log_softmax(self, dim: Any) -> Tensor:
+        """x - logsumexp(x) along `dim`."""
+        from minitorch.functions.softmax import LogSoftmax
+
+        a = to_floating(self)
+        return LogSoftmax.apply(a, normalize_dim(dim, a.dim(), "log_softmax"))
+
+
+class Size(tuple):
+    """A shape: a tuple of ints that prints as PyTorch's does."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"minitorch.Size({list(self)})"
+
+    def numel(self) -> int:
+        """How many elements a tensor of this shape has."""
+        return numel(self)
+
+
+class ValuesIndices(tuple):
+    """The pair (values, indices) with names."""
+
+    __slots__ = ()
+
+    def __new__(cls, values: Tensor, indices: Tensor) -> ValuesIndices:
+        return super().__new__(cls, (values, indices))
+
+    @property
+    def values(self) -> Tensor:
+        return self[0]
+
+    @property
+    def indices(self) -> Tensor:
+        return self[1]
+
+
+class Handle:
+    """A registered hook; `remove()` takes it away."""
+
+    def __init__(self, hooks: list[Callable], hook: Callable) -> None:
+        self.hooks = hooks
+        self.hook = hook
+        hooks.append(hook)
+
+    def remove(self) -> None:
+        """Don't call the hook any more."""
+        if self.hook in self.hooks:
+            self.hooks.remove(self.hook)
+
+
+# --------------------------------------------------------------- argument checks
+
+
+def _start_gradient(name: str, root: Tensor, gradient: Any) -> Tensor:
+    """The gradient that a backward pass starts with."""
+    if gradient is None:
+        if root.numel() != 1:
+            raise RuntimeError(
+                f"{name}: a tensor of shape {root.raw.shape} needs a gradient argument "
+                f"of that shape; without one it must have a single element (take "
+                f".sum() or .mean())"
+            )
+        return root.new_ones(root.raw.shape)
+    if not isinstance(gradient, Tensor) or gradient.raw.shape != root.raw.shape:
+        given = gradient.raw.shape if isinstance(gradient, Tensor) else gradient
+        raise ValueError(
+            f"{name}: the gradient is {given!r}; expected a tensor of shape "
+            f"{root.raw.shape}"
+        )
+    check_same_device(name, root, gradient)
+    return cast(gradient, root.dtype)
+
+
+def grad(
+    outputs: Tensor | Sequence[Tensor],
+    inputs: Tensor | Sequence[Tensor],
+    grad_outputs: Tensor | Sequence[Tensor] | None = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    allow_unused: bool = False,
+) -> tuple[Tensor | None, ...]:
+    """The gradients of `outputs` with respect to `inputs`; no `.grad` is touched.
+
+    Raises:
+        RuntimeError: an output does not depend on one of the inputs, unless
+            `allow_unused` (its gradient is then None).
+    """
+    roots = [outputs] if isinstance(outputs, Tensor) else list(outputs)
+    ends = [inputs] if isinstance(inputs, Tensor) else list(inputs)
+    given: list[Any] = (
+        [grad_outputs]
+        if isinstance(grad_outputs, Tensor)
+        else list(grad_outputs or [None] * len(roots))
+    )
+    for x in [*roots, *ends]:
+        if not x.requires_grad:
+            raise RuntimeError(
+                f"grad: a tensor of shape {x.raw.shape} does not require grad"
+            )
+    starts = [_start_gradient("grad", r, g) for r, g in zip(roots, given)]
+    keep = create_graph if retain_graph is None else retain_graph
+    results = backpropagate(roots, starts, keep, create_graph, ends)
+    assert results is not None
+    if not allow_unused and any(g is None for g in results):
+        raise RuntimeError(
+            "grad: the outputs do not depend on one of the inputs; pass "
+            "allow_unused=True to get None for it"
+        )
+    return tuple(results)
+
+
+def _parse_to(self: Tensor, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
+    device = kwargs.pop("device", None)
+    dtype = kwargs.pop("dtype", None)
+    kwargs.pop("non_blocking", None)  # a hint, which the CPU has no use for
+    if kwargs:
+        raise TypeError(f"to: unknown argument(s) {sorted(kwargs)}")
+    for arg in args:
+        if isinstance(arg, DType):
+            dtype = arg
+        elif isinstance(arg, Tensor):
+            device, dtype = arg.device, arg.dtype
+        elif isinstance(arg, str):
+            device = arg
+        else:
+            raise TypeError(
+                f'to: got {arg!r}; expected a device name such as "cpu", a dtype such '
+                f"as minitorch.float64, or a tensor"
+            )
+    if device is not None:
+        get_backend(device)  # an unknown device is an error also where nothing moves
+    return device, None if dtype is None else dtypes.check(dtype)
+
+
+def _dims(a: Tensor, dim: Dim, name: str) -> tuple[int, ...]:
+    """The named dims, counted from the front; all of them for None or ()."""
+    if dim is None or (not isinstance(dim, int) and len(dim) == 0):
+        return tuple(range(a.dim()))
+    dims = [dim] if isinstance(dim, (int, np.integer)) else list(dim)
+    found = tuple(normalize_dim(d, a.dim(), name) for d in dims)
+    if len(set(found)) != len(found):
+        raise ValueError(f"{name}: dims {tuple(dims)} name one dimension twice")
+    return tuple(sorted(found)) if a.dim() else ()
+
+
+def _drop(a: Tensor, dims: tuple[int, ...], keepdim: Any) -> Tensor:
+    """Without the reduced dims, each of which has size 1."""
+    if keepdim or not dims:
+        return a
+    keep = tuple(n for i, n in enumerate(a.raw.shape) if i not in dims)
+    return movement.View.apply(a, keep)
+
+
+def _not_empty(name: str, a: Tensor, dims: Sequence[int]) -> None:
+    if any(a.raw.shape[d] == 0 for d in dims):
+        raise ValueError(
+            f"{name}: shape {a.raw.shape} has no elements along dimension(s) "
+            f"{tuple(dims)}, so there is no result"
+        )
+
+
+def _floating(name: str, a: Tensor) -> None:
+    if not a.dtype.is_floating_point:
+        raise TypeError(
+            f"{name}: the tensor is {a.dtype.name}; it must be float32 or float64; use "
+            f".float() first"
+        )
+
+
+def _not_bool(name: str, a: Tensor) -> Tensor:
+    if a.dtype is dtypes.bool_:
+        raise TypeError(f"{name}: not defined for bool tensors; use ~ or .int()")
+    return a
+
+
+def _only_bool(name: str, a: Any, like: Any = None) -> Tensor:
+    if isinstance(a, bool) and like is not None:
+        return scalar_like(like, a, dtypes.bool_)
+    if not isinstance(a, Tensor) or a.dtype is not dtypes.bool_:
+        kind = a.dtype.name if isinstance(a, Tensor) else type(a).__name__
+        raise TypeError(f"{name}: expected a bool tensor, got {kind}")
+    return a
+
+
+def _check_divisor(name: str, b: Tensor) -> None:
+    if not b.dtype.is_floating_point and b.numel() and not bool(b.all()):
+        raise ZeroDivisionError(f"{name}: integer division by zero")
+
+
+def _ints(name: str, args: tuple[Any, ...]) -> tuple[int, ...]:
+    """The ints of f(2, 3), f((2, 3)) or f([2, 3])."""
+    items = args[0] if len(args) == 1 and not isinstance(args[0], int) else args
+    try:
+        return tuple(operator.index(i) for i in items)
+    except TypeError:
+        raise TypeError(f"{name}: expected ints, got {args}") from None
+
+
+def _shape_for(a: Tensor, name: str, args: tuple[Any, ...]) -> Shape:
+    """A shape for a's elements, in which one -1 stands for what is left."""
+    shape = _ints(name, args)
+    if shape.count(-1) == 1:
+        rest = numel(tuple(n for n in shape if n != -1))
+        if rest and a.numel() % rest == 0:
+            shape = tuple(a.numel() // rest if n == -1 else n for n in shape)
+    if any(n < 0 for n in shape) or numel(shape) != a.numel():
+        raise ValueError(
+            f"{name}: shape {a.raw.shape} has {a.numel()} elements, which do not fit "
+            f"into {shape}; sizes must multiply to {a.numel()}, and one may be -1"
+        )
+    return shape
+
+
+def _expanded(a: Tensor, shape: Shape) -> Shape:
+    lead = len(shape) - a.dim()
+    old = (1,) * lead + a.raw.shape
+    new = tuple(
+        o if n == -1 and i >= lead else n for i, (o, n) in enumerate(zip(old, shape))
+    )
+    if lead < 0 or any(o not in (1, n) or n < 0 for o, n in zip(old, new)):
+        raise ValueError(
+            f"expand: {a.raw.shape} does not expand to {shape}; sizes are compared from "
+            f"the last, and only a size of 1 can change"
+        )
+    return new
+
+
+def _checked_list(name: str, tensors: Sequence[Tensor]) -> list[Tensor]:
+    items = list(tensors)
+    if not items or not all(isinstance(t, Tensor) for t in items):
+        raise TypeError(
+            f"{name}: expected a non-empty list of tensors, got {tensors!r}"
+        )
+    check_same_device(name, *items)
+    dtype = items[0].dtype
+    for item in items[1:]:
+        dtype = dtypes.promote(dtype, item.dtype)
+    return [cast(t, dtype) for t in items]
+
+
+def _check_index(name: str, a: Tensor, index: Tensor, dims: int) -> Tensor:
+    """An int64 index tensor with `dims` dimensions, on a's device."""
+    if not isinstance(index, Tensor) or index.dtype.category != 1:
+        kind = index.dtype.name if isinstance(index, Tensor) else type(index).__name__
+        raise TypeError(f"{name}: the index must be an int64 tensor, got {kind}")
+    if index.dim() != dims:
+        raise ValueError(
+            f"{name}: the index is {index.raw.shape}; expected {dims} dimension(s)"
+        )
+    check_same_device(name, a, index)
+    return cast(index.detach(), dtypes.int64)
+
+
+def _check_gather(name: str, a: Tensor, dim: Any, index: Tensor) -> int:
+    dim = normalize_dim(dim, a.dim(), name)
+    _check_index(name, a, index, a.dim())
+    for d, (n, m) in enumerate(zip(index.raw.shape, a.raw.shape)):
+        if d != dim and n > m:
+            raise ValueError(
+                f"{name}: the index is {index.raw.shape} and the tensor {a.raw.shape}; "
+                f"apart from dimension {dim} no size of the index may be larger"
+            )
+    return dim
+
+
+def _check_cat(tensors: list[Tensor], dim: int) -> None:
+    first = tensors[0].raw.shape
+    for other in tensors:
+        shape = other.raw.shape
+        same = len(shape) == len(first) and all(
+            n == m for i, (n, m) in enumerate(zip(shape, first)) if i != dim
+        )
+        if not same or not first:
+            raise ValueError(
+                f"cat: one tensor is {first} and another {shape}; all sizes but that "
+                f"of dimension {dim} must be equal"
+            )
+
+
+def _after(a: Tensor, dim: int) -> int:
+    return normalize_dim(dim, a.dim() + 1, "stack")
+
+
+def _pad(a: Tensor, pad: tuple[int, ...], value: Any) -> Tensor:
+    if len(pad) % 2 or len(pad) > 2 * a.dim():
+        raise ValueError(
+            f"pad: {pad} for {a.dim()} dimension(s); give (before, after) for the last "
+            f"dim, then for the one before it, and so on"
+        )
+    inner: list[Any] = [slice(None)] * a.dim()
+    for i in range(len(pad) // 2):
+        dim = a.dim() - 1 - i
+        before, after = pad[2 * i], pad[2 * i + 1]
+        keep = a.raw.shape[dim] + min(before, 0) + min(after, 0)
+        if keep < 0:
+            raise ValueError(
+                f"pad: {pad} cuts more off dimension {dim} than its size "
+                f"{a.raw.shape[dim]}"
+            )
+        a = a.narrow(dim, max(-before, 0), keep)
+        inner[dim] = slice(max(before, 0), max(before, 0) + keep)
+    shape = list(a.raw.shape)
+    for i in range(len(pad) // 2):
+        shape[-1 - i] += max(pad[2 * i], 0) + max(pad[2 * i + 1], 0)
+    out = a.new_full(shape, value)
+    out[tuple(inner)] = a
+    return out
+
+
+__all__ = ["Handle", "Size", "Tensor", "ValuesIndices", "grad", "unbroadcast"]

@@ -1,0 +1,334 @@
+"""How a tensor lies in memory: a flat storage, and a window of strides onto it.
+
+With this file one can view the same numbers in many shapes without copying them. A
+`TensorData` is four things:
+
+    storage   one flat array that any number of views share
+    shape     the size of each dimension                     (2, 3)
+    strides   storage elements from one index to the next    (3, 1)
+    offset    the storage position of the first element       0
+
+so that the element at index (i, j) lies at `offset + i * strides[0] + j * strides[1]`.
+`permute`, `expand`, `select`, `narrow` and `view` only write new numbers into that
+table; no element moves. Backends take and return `TensorData`; there is no gradient
+and no arithmetic here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from minitorch.dtypes import DType
+
+Shape = tuple[int, ...]
+Strides = tuple[int, ...]
+
+
+class Storage:
+    """The flat memory behind one or more tensors.
+
+    Attributes:
+        array: a one-dimensional array; NumPy's on the CPU, a device array on a GPU.
+        dtype: the element type.
+        device: the name of the backend that owns the memory, "cpu" for example.
+        version: how often the memory was written in place; saved tensors check it.
+    """
+
+    __slots__ = ("__weakref__", "array", "device", "dtype", "rebased", "version")
+
+    def __init__(self, array: Any, dtype: DType, device: str) -> None:
+        self.array = array
+        self.dtype = dtype
+        self.device = device
+        self.version = 0
+        self.rebased = -1  # version at which a recorded in-place operation wrote here
+
+
+# BEGIN SOLUTION a2.1
+@lru_cache(maxsize=4096)
+def contiguous_strides(shape: Shape) -> Strides:
+    """The strides of a tensor that lies row by row, without gaps.
+
+    >>> contiguous_strides((2, 3, 4))
+    (12, 4, 1)
+    """
+    strides = []
+    step = 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(strides))
+
+
+def index_to_position(index: Sequence[int], strides: Strides, offset: int = 0) -> int:
+    """The storage position of the element at `index`.
+
+    >>> index_to_position((1, 2), (3, 1))
+    5
+    """
+    position = offset
+    for i, stride in zip(index, strides):
+        position += i * stride
+    return position
+
+
+def position_to_index(ordinal: int, shape: Shape) -> Shape:
+    """The index of element number `ordinal` in row-major order.
+
+    >>> position_to_index(5, (2, 3))
+    (1, 2)
+    """
+    index = []
+    for size in reversed(shape):
+        ordinal, i = divmod(ordinal, size)
+        index.append(i)
+    return tuple(reversed(index))
+
+
+# END SOLUTION a2.1
+
+
+# BEGIN SOLUTION a2.2
+@lru_cache(maxsize=4096)
+def broadcast_shapes(*shapes: Shape) -> Shape:
+    """The shape that all of `shapes` expand to.
+
+    Sizes are compared from the last dimension; they must be equal, or 1, or missing.
+
+    >>> broadcast_shapes((5, 1, 3), (4, 1))
+    (5, 4, 3)
+    """
+    dims = max(len(shape) for shape in shapes)
+    out = [1] * dims
+    for shape in shapes:
+        for i, size in enumerate(shape, dims - len(shape)):
+            if out[i] == 1:
+                out[i] = size
+            elif size not in (1, out[i]):
+                raise ValueError(_cannot_broadcast(shapes, dims - i, out[i], size))
+    return tuple(out)
+
+
+# END SOLUTION a2.2
+
+
+def _cannot_broadcast(
+    shapes: Sequence[Shape], from_last: int, one: int, other: int
+) -> str:
+    return (
+        f"shapes {' and '.join(map(str, shapes))} do not broadcast: counted from the "
+        f"last, dimension {from_last} is {one} in one and {other} in another; sizes "
+        f"must be equal, or 1"
+    )
+
+
+def numel(shape: Shape) -> int:
+    """How many elements a shape holds; 1 for ()."""
+    return math.prod(shape)
+
+
+def normalize_dim(dim: int, dims: int, name: str) -> int:
+    """`dim` counted from the front; an IndexError where there is no such dimension.
+
+    A tensor without dimensions accepts 0 and -1, as in PyTorch.
+    """
+    bound = max(dims, 1)
+    if not isinstance(dim, (int, np.integer)) or isinstance(dim, bool):
+        raise TypeError(f"{name}: dim is {dim!r}; expected an int")
+    if not -bound <= dim < bound:
+        raise IndexError(
+            f"{name}: dim is {dim}, but the tensor has {dims} dimension(s); "
+            f"dim must be from {-bound} to {bound - 1}"
+        )
+    return int(dim) % bound
+
+
+class TensorData:
+    """A window of `shape` and `strides` onto a flat `storage`, from `offset` on."""
+
+    __slots__ = ("_contiguous", "offset", "shape", "storage", "strides")
+
+    def __init__(
+        self,
+        storage: Storage,
+        shape: Shape,
+        strides: Strides | None = None,
+        offset: int = 0,
+    ) -> None:
+        self.storage = storage
+        self.shape = shape
+        self.offset = offset
+        if strides is None:
+            self.strides = contiguous_strides(shape)
+            self._contiguous: bool | None = True
+        else:
+            self.strides = strides
+            self._contiguous = None  # found out when somebody asks
+
+    # ------------------------------------------------------------- what it is
+
+    @property
+    def dtype(self) -> DType:
+        return self.storage.dtype
+
+    @property
+    def device(self) -> str:
+        return self.storage.device
+
+    @property
+    def dims(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """How many elements the window shows."""
+        return math.prod(self.shape)
+
+    def is_contiguous(self) -> bool:
+        """Whether the elements lie row by row without gaps (sizes of 1 don't matter)."""
+        if self._contiguous is None:
+            self._contiguous = self._find_contiguous()
+        return self._contiguous
+
+    def _find_contiguous(self) -> bool:
+        expected = 1
+        for size, stride in zip(reversed(self.shape), reversed(self.strides)):
+            if size == 0:
+                return True
+            if size != 1:
+                if stride != expected:
+                    return False
+                expected *= size
+        return True
+
+    def flat(self) -> Any:
+        """The elements of a contiguous tensor as a flat array [size] (no copy)."""
+        array = self.storage.array
+        size = math.prod(self.shape)
+        if size == array.shape[0]:
+            return array
+        return array[self.offset : self.offset + size]
+
+    def array(self) -> np.ndarray:
+        """This window as a NumPy array that shares the memory (CPU storage only)."""
+        base = self.storage.array[self.offset :]
+        steps = tuple(s * base.itemsize for s in self.strides)
+        return np.lib.stride_tricks.as_strided(base, self.shape, steps)
+
+    def positions(self) -> Iterator[int]:
+        """The storage positions of all elements in row-major order."""
+        return iter_positions(self.shape, self.strides, self.offset)
+
+    def __repr__(self) -> str:
+        return (
+            f"TensorData(shape={self.shape}, strides={self.strides}, "
+            f"offset={self.offset}, {self.dtype.name} on {self.device!r})"
+        )
+
+    # ----------------------------------------------------- views: nothing is copied
+
+    def _window(self, shape: Shape, strides: Strides, offset: int) -> TensorData:
+        return TensorData(self.storage, shape, strides, offset)
+
+    def permute(self, order: Sequence[int]) -> TensorData:
+        """Dimension i of the view is dimension order[i] of this."""
+        shape = tuple(self.shape[i] for i in order)
+        return self._window(shape, tuple(self.strides[i] for i in order), self.offset)
+
+    def expand(self, shape: Shape) -> TensorData:
+        """Repeat dimensions of size 1 (or new leading ones), with a stride of 0."""
+        lead = len(shape) - len(self.shape)
+        strides = [0] * lead
+        for old, new, stride in zip(self.shape, shape[lead:], self.strides):
+            strides.append(stride if old == new else 0)
+        return self._window(shape, tuple(strides), self.offset)
+
+    def select(self, dim: int, index: int) -> TensorData:
+        """The slice at `index` (0 or more) of `dim`, without that dimension."""
+        offset = self.offset + index * self.strides[dim]
+        shape = self.shape[:dim] + self.shape[dim + 1 :]
+        return self._window(shape, self.strides[:dim] + self.strides[dim + 1 :], offset)
+
+    def slice(self, dim: int, start: int, length: int, step: int = 1) -> TensorData:
+        """`length` indices of `dim`, from `start`, `step` apart."""
+        shape, strides = list(self.shape), list(self.strides)
+        offset = self.offset + start * strides[dim] if length else self.offset
+        shape[dim] = length
+        strides[dim] *= step
+        return self._window(tuple(shape), tuple(strides), offset)
+
+    def unsqueeze(self, dim: int) -> TensorData:
+        """A new dimension of size 1 at `dim`."""
+        inner = self.shape[dim] * self.strides[dim] if dim < self.dims else 1
+        shape = (*self.shape[:dim], 1, *self.shape[dim:])
+        strides = (*self.strides[:dim], max(inner, 1), *self.strides[dim:])
+        return self._window(shape, strides, self.offset)
+
+    def squeeze(self, dims: Sequence[int]) -> TensorData:
+        """Without the dimensions `dims`, each of which has size 1."""
+        keep = [i for i in range(self.dims) if i not in dims]
+        return self.permute(keep)
+
+    def view(self, shape: Shape) -> TensorData | None:
+        """The same elements in another shape, or None where that needs a copy."""
+        if self.is_contiguous():
+            return TensorData(self.storage, shape, None, self.offset)
+        strides = view_strides(self.shape, self.strides, shape)
+        return None if strides is None else self._window(shape, strides, self.offset)
+
+
+def iter_positions(shape: Shape, strides: Strides, offset: int) -> Iterator[int]:
+    """Storage positions in row-major order, without recursion."""
+    if 0 in shape:
+        return
+    index = [0] * len(shape)
+    position = offset
+    while True:
+        yield position
+        for dim in range(len(shape) - 1, -1, -1):
+            index[dim] += 1
+            position += strides[dim]
+            if index[dim] < shape[dim]:
+                break
+            position -= index[dim] * strides[dim]
+            index[dim] = 0
+        else:
+            return
+
+
+def view_strides(old: Shape, strides: Strides, new: Shape) -> Strides | None:
+    """Strides that show `old` elements in the shape `new`, or None if none do.
+
+    Walks both shapes from the back in groups of equal product. Within a group the old
+    dimensions must follow each other without gaps.
+    """
+    if 0 in old:
+        return contiguous_strides(new)
+    dims = [(s, t) for s, t in zip(old, strides) if s != 1]
+    out: list[int] = [0] * len(new)
+    i = len(dims) - 1
+    j = len(new) - 1
+    while j >= 0:
+        if new[j] == 1:
+            out[j] = 1 if j == len(new) - 1 else out[j + 1] * new[j + 1]
+            j -= 1
+            continue
+        size, step = dims[i]
+        while size % new[j] != 0 or size < new[j]:  # the group needs one more old dim
+            i -= 1
+            outer, outer_step = dims[i]
+            if outer_step != size * step:
+                return None
+            size *= outer
+        out[j] = step
+        rest = size // new[j]
+        dims[i] = (rest, step * new[j])
+        if rest == 1:
+            i -= 1
+        j -= 1
+    return tuple(out)

@@ -1,0 +1,176 @@
+"""What tests of more than one file share: devices, memory layouts, comparisons.
+
+With this file a test can run on every installed device (`DEVICES`, `loaded`), put a
+NumPy array into a backend's memory in any layout (`make`, `LAYOUTS`), draw shapes around
+the block sizes of kernels (`shapes`), and compare a `TensorData` with what NumPy or
+torch says (`array_of`, `assert_equal`, `assert_close`).
+
+    a = numbers((4, 5), dtypes.float32, layout="stepped")
+    x = make(a, "cpu", "stepped")          # the same elements, with gaps between them
+    assert_close(backend.map(operators.exp, x), np.exp(a))
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from minitorch import dtypes
+from minitorch.backend import available_devices, get_backend
+from minitorch.dtypes import DType
+from minitorch.tensor_data import Shape, TensorData, contiguous_strides
+
+DEVICES = available_devices()
+FLOATS = (dtypes.float32, dtypes.float64)
+NUMBERS = (dtypes.float32, dtypes.float64, dtypes.int64, dtypes.int32)
+quick = settings(deadline=None, max_examples=25)
+
+# How the elements of a tensor lie in memory:
+LAYOUTS = (
+    "contiguous",
+    "offset",  # row by row, but in the middle of a larger storage
+    "permuted",  # column by column
+    "stepped",  # with gaps in every dimension, as from x[1::2, 1::2]
+    "negative",  # backwards in every dimension
+    "expanded",  # dimension 0 has a stride of 0; `numbers` makes fitting arrays
+)
+
+
+def loaded(device: str) -> Any:
+    """The backend of `device`; the test is skipped, with the reason, if it can't load."""
+    try:
+        return get_backend(device)
+    except RuntimeError as error:
+        pytest.skip(str(error))
+
+
+# ------------------------------------------------------------------------- inputs
+
+
+def numbers(
+    shape: Shape, dtype: DType = dtypes.float32, seed: int = 0, layout: str = ""
+) -> np.ndarray:
+    """Random elements: normal floats, integers from -9 to 9, or bools.
+
+    For the layout "expanded" all slices of dimension 0 are equal.
+    """
+    rng = np.random.default_rng((seed, *shape))
+    if dtype is dtypes.bool_:
+        array = rng.integers(0, 2, shape).astype(bool)
+    elif dtype.is_floating_point:
+        array = rng.standard_normal(shape).astype(dtype.numpy)
+    else:
+        array = rng.integers(-9, 10, shape).astype(dtype.numpy)
+    if layout == "expanded" and shape and array.size:
+        array = np.ascontiguousarray(np.broadcast_to(array[:1], shape))
+    return array
+
+
+def make(array: Any, device: str, layout: str = "contiguous") -> TensorData:
+    """A tensor on `device` with the elements of `array`, laid out as `layout` says.
+
+    Memory between the elements is filled with NaN (or the largest number), so that a
+    kernel that reads it shows.
+    """
+    array = np.asarray(array)
+    flat, strides, offset = _lay_out(array, layout)
+    storage = get_backend(device).from_numpy(flat).storage
+    return TensorData(storage, array.shape, strides, offset)
+
+
+def _lay_out(
+    array: np.ndarray, layout: str
+) -> tuple[np.ndarray, tuple[int, ...] | None, int]:
+    """A flat array, with the strides and the offset under which it shows `array`."""
+    shape = array.shape
+    if layout == "contiguous":
+        return np.array(array, order="C").reshape(-1), None, 0
+    if layout == "offset":
+        flat = _garbage(array.size + 5, array.dtype)
+        flat[3 : 3 + array.size] = array.reshape(-1)
+        return flat, contiguous_strides(shape), 3
+    if layout == "permuted":
+        flat = np.array(array.T, order="C").reshape(-1)
+        return flat, contiguous_strides(shape[::-1])[::-1], 0
+    if layout == "stepped":
+        wide = tuple(2 * size + 1 for size in shape)
+        base = _garbage(math.prod(wide), array.dtype).reshape(wide)
+        base[tuple(slice(1, None, 2) for _ in shape)] = array
+        steps = contiguous_strides(wide)
+        return base.reshape(-1), tuple(2 * step for step in steps), sum(steps)
+    if layout == "negative":
+        flat = np.array(array.reshape(-1)[::-1])
+        return flat, tuple(-s for s in contiguous_strides(shape)), max(array.size - 1, 0)
+    if layout == "expanded":
+        if not shape or array.size == 0:
+            return np.array(array).reshape(-1), None, 0
+        if not np.array_equal(array, np.broadcast_to(array[:1], shape)):
+            raise ValueError("make: the slices of dimension 0 differ; use numbers()")
+        return np.array(array[0]).reshape(-1), (0, *contiguous_strides(shape[1:])), 0
+    raise ValueError(f"make: layout is {layout!r}; expected one of {LAYOUTS}")
+
+
+def _garbage(size: int, dtype: np.dtype) -> np.ndarray:
+    value = {"f": np.nan, "b": True}.get(dtype.kind)
+    return np.full(size, np.iinfo(dtype).max if value is None else value, dtype)
+
+
+layouts = st.sampled_from(LAYOUTS)
+# Sizes at and next to the edges of blocks and vectors.
+edge_sizes = st.sampled_from((0, 1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33))
+
+
+def shapes(min_dims: int = 0, max_dims: int = 4, limit: int = 2000) -> Any:
+    """Shapes of edge sizes with at most `limit` elements."""
+    return (
+        st.lists(edge_sizes, min_size=min_dims, max_size=max_dims)
+        .map(tuple)
+        .map(lambda shape: _shrink(shape, limit))
+    )
+
+
+def _shrink(shape: Shape, limit: int) -> Shape:
+    while math.prod(shape) > limit:
+        largest = max(range(len(shape)), key=shape.__getitem__)
+        shape = (*shape[:largest], shape[largest] // 2, *shape[largest + 1 :])
+    return shape
+
+
+# -------------------------------------------------------------------- comparisons
+
+
+def array_of(a: TensorData) -> np.ndarray:
+    """A NumPy copy of the elements of `a`."""
+    return np.array(get_backend(a.device).to_numpy(a))
+
+
+def assert_equal(a: TensorData, expected: Any, dtype: DType | None = None) -> None:
+    """`a` has exactly these elements (NaN equals NaN), this shape and this dtype."""
+    expected = np.asarray(expected)
+    dtype = dtype or dtypes.from_numpy_dtype(expected.dtype)
+    assert a.dtype is dtype and a.shape == expected.shape
+    np.testing.assert_array_equal(array_of(a), expected)
+
+
+def assert_close(
+    a: TensorData,
+    expected: Any,
+    dtype: DType | None = None,
+    tolerance: float | None = None,
+) -> None:
+    """As `assert_equal`, but elements may differ by `tolerance * (|expected| + 1)`.
+
+    The tolerance is 2e-6 for float32, 1e-12 for float64 and 0 for others by default.
+    """
+    expected = np.asarray(expected)
+    dtype = dtype or dtypes.from_numpy_dtype(expected.dtype)
+    assert a.dtype is dtype and a.shape == expected.shape
+    if tolerance is None:
+        tolerance = {"float32": 2e-6, "float64": 1e-12}.get(dtype.name, 0)
+    np.testing.assert_allclose(
+        array_of(a), expected, rtol=tolerance, atol=tolerance, equal_nan=True
+    )
