@@ -1,84 +1,407 @@
-"""Two-dimensional convolution (first, plain form)."""
+"""Two-dimensional convolution and its two gradients, without unfolding the image.
+
+With this file one can convolve x [N, C, H, W] with weight [O, C/groups, KH, KW]
+(`conv2d`) and bring a gradient back to x (`conv2d_backward_input`) and to the weight
+(`conv2d_backward_weight`), with any stride, padding, dilation and number of groups.
+
+The idea: lay one image out with its padding, in rows of P numbers. Then the neighbour
+at (kh, kw) of all output positions lies at one fixed distance, kh * P + kw:
+
+    x with padding          flat:  . . . . . . a b c . . d e f . . g h i . . . . . .
+    . . . . .                      0         1         2
+    . a b c .               what the tap (1, 2) multiplies for output positions 0 1 2 ...
+    . d e f .   P = 5       is this array from 1 * P + 2 = 7 on:     b c . . d e f . . g
+    . g h i .
+    . . . . .
+
+so a convolution is a matrix product, out [O, positions] = weight [O, taps] times
+rows [taps, positions], whose rows are windows onto the one flat image: `offsets` tells
+where each begins. Nothing is copied KH * KW times. The P - OW positions at the end of
+each row are wrong (they run over the edge) and are left out at the end.
+
+- A stride s splits the image into s * s smaller ones first, one for each remainder of
+  the position divided by s; within each, steps are 1 again.
+- The gradient for x is a convolution of the gradient with the weight turned around;
+  with a stride, it is one such convolution for each remainder.
+- The gradient for the weight is dot products of the same rows with rows of the gradient.
+
+Source of the idea: Dukhan, "The Indirect Convolution Algorithm", 2019, for the offsets;
+Zhang, Franchetti and Low, "High performance zero-memory overhead direct convolutions",
+2018, for leaving out im2col.
+"""
 
 from __future__ import annotations
 
-import numpy as np
-from numba import prange
+from functools import lru_cache
+from typing import NamedTuple
 
-from fast_ops.launch import kernel
-from fast_ops.memory import copy, empty
-from minitorch.dtypes import DType
+import numpy as np
+from numba import get_num_threads, prange
+
+from fast_ops.launch import device_function, kernel
+from fast_ops.memory import contiguous, empty
+from fast_ops.simd import DOT, TILE, VECTOR_BYTES, tile_dot, tile_fma_at
 from minitorch.tensor_data import Shape, TensorData
 
 Pair = tuple[int, int]
 
+ROWS = TILE.rows
+STRIP_BYTES = 1 << 18  # image strip and its outputs: a quarter of a second-level cache
+TASKS = 16  # split the work into at least so many pieces, where it can be split
+PARTIAL = 1 << 22  # elements of the partial sums of a weight's gradient
+SLACK = 2 * VECTOR_BYTES // 4  # elements that vectors may read behind the last one
 
-def _dense(a: TensorData) -> np.ndarray:
-    return (a if a.is_contiguous() else copy(a, a.dtype)).flat().reshape(a.shape)
+# --------------------------------------------------------------------- how to lay out
+
+
+class Axis(NamedTuple):
+    """One direction, rows or columns, of a convolution in the form of this file.
+
+    Output i gathers from source positions (i + shift) * step + phase - pad, a pair
+    (phase, shift) for each tap, and goes to position i * out_step + out_at.
+    """
+
+    size: int  # of the source
+    count: int  # outputs
+    step: int
+    pad: int
+    taps: tuple[int, ...]  # which taps of the kernel take part
+    phases: tuple[int, ...]  # for each of them
+    shifts: tuple[int, ...]
+    out_size: int
+    out_step: int
+    out_at: int
+
+
+def forward_axis(
+    size: int, taps: int, stride: int, padding: int, dilation: int
+) -> Axis:
+    """out[i] = sum over k of x[i * stride + k * dilation - padding] * weight[k]."""
+    count = (size + 2 * padding - dilation * (taps - 1) - 1) // stride + 1
+    reach = [k * dilation for k in range(taps)]
+    phases = tuple(r % stride for r in reach)
+    shifts = tuple(r // stride for r in reach)
+    every = tuple(range(taps))
+    return Axis(size, count, stride, padding, every, phases, shifts, count, 1, 0)
+
+
+def backward_axis(
+    size: int, count: int, taps: int, stride: int, padding: int, dilation: int, rest: int
+) -> Axis:
+    """The positions h of dx for which (h + padding) % stride is `rest`.
+
+    With h + padding = q * stride + rest, dx[h] = sum over those k for which
+    k * dilation % stride is `rest` of grad[q - k * dilation // stride] * weight[k].
+    """
+    every = [k for k in range(taps) if k * dilation % stride == rest]
+    backs = [k * dilation // stride for k in every]
+    most = max(backs, default=0)
+    first = -((rest - padding) // stride)  # the q of the first h that is not negative
+    at = first * stride + rest - padding
+    places = max(0, (size - at + stride - 1) // stride)
+    return Axis(
+        count, places, 1, most - first, tuple(every), (0,) * len(every),
+        tuple(most - b for b in backs), size, stride, at,
+    )  # fmt: skip
+
+
+class Plan(NamedTuple):
+    """A convolution as the kernels want it; `numbers` is spelled out in `Geometry`."""
+
+    numbers: np.ndarray  # int64, the fields of Geometry
+    phases: np.ndarray  # [phases used, 2]
+    offsets: np.ndarray  # [taps of all channels] into the buffer
+    taps: np.ndarray  # [taps of all channels] into the weight
+    buffer: int  # elements of a laid out strip
+    strips: int
+
+
+class Geometry(NamedTuple):
+    """The sizes that a kernel reads from `Plan.numbers`."""
+
+    channels: int  # of the source, in one group
+    groups: int
+    height: int  # of the source
+    width: int
+    step_h: int
+    step_w: int
+    pad_h: int
+    pad_w: int
+    rows: int  # of a laid out strip
+    columns: int  # of a laid out strip: P
+    strip: int  # output rows in a strip
+    count_h: int  # output rows and columns
+    count_w: int
+    out_h: int  # size of an output plane
+    out_w: int
+    out_step_h: int
+    out_step_w: int
+    out_at_h: int
+    out_at_w: int
+
+
+@lru_cache(maxsize=1024)
+def make_plan(
+    h: Axis, w: Axis, images: int, groups: int, channels: int, made: int,
+    tap_steps: tuple[int, int, int], item: int,
+) -> Plan:  # fmt: skip
+    """Choose the strips and write the tables.
+
+    Args:
+        h, w: the two directions.
+        images: how many images there are.
+        groups, channels, made: groups, and source and output channels in each.
+        tap_steps: strides of the weight for source channel, kh, kw.
+        item: bytes of an element.
+    """
+    used = sorted(set(zip_product(h.phases, w.phases)))
+    reach_h, columns = max(h.shifts, default=0), w.count + max(w.shifts, default=0)
+    line = (len(used) * channels + made) * columns * item
+    strip = max(1, min(h.count, STRIP_BYTES // max(line, 1)))
+    pieces = -(-TASKS // max(1, images * groups))
+    strip = max(min(strip, 4), min(strip, -(-h.count // pieces)))
+    rows = strip + reach_h
+    plane = rows * columns
+    offsets, taps = [], []
+    for c in range(channels):
+        for kh, ph, sh in zip(h.taps, h.phases, h.shifts):
+            for kw, pw, sw in zip(w.taps, w.phases, w.shifts):
+                where = (c * len(used) + used.index((ph, pw))) * plane
+                offsets.append(where + sh * columns + sw)
+                taps.append(c * tap_steps[0] + kh * tap_steps[1] + kw * tap_steps[2])
+    offsets += [0] * DOT.vectors  # tiles may read a few entries more
+    numbers = Geometry(
+        channels, groups, h.size, w.size, h.step, w.step, h.pad, w.pad, rows, columns,
+        strip, h.count, w.count, h.out_size, w.out_size, h.out_step, w.out_step,
+        h.out_at, w.out_at,
+    )  # fmt: skip
+    return Plan(
+        np.array(numbers, dtype=np.int64),
+        np.array(used, dtype=np.int64).reshape(-1, 2),
+        np.array(offsets, dtype=np.int64),
+        np.array(taps, dtype=np.int64),
+        channels * len(used) * plane + columns + SLACK,
+        -(-h.count // strip),
+    )
+
+
+def zip_product(a: tuple[int, ...], b: tuple[int, ...]) -> list[Pair]:
+    """All pairs of an element of `a` and an element of `b`."""
+    return [(i, j) for i in a for j in b]
+
+
+# -------------------------------------------------------------------------- kernels
+
+
+@device_function
+def lay_out(source, at, first, numbers, phases, buffer):
+    """Write the padded rows of a strip, split by phases, into `buffer`.
+
+    # source: channels x [height, width] from `at` -> buffer [channels, phases, rows, P]
+
+        buffer[c, f, i, j] = source[c, (first + i) * step_h + phase_h - pad_h,
+                                       j * step_w + phase_w - pad_w]   or 0 outside
+    """
+    channels, height, width = numbers[0], numbers[2], numbers[3]
+    step_h, step_w, pad_h, pad_w = numbers[4], numbers[5], numbers[6], numbers[7]
+    rows, columns = numbers[8], numbers[9]
+    line_at = 0
+    for c in range(channels):
+        for f in range(phases.shape[0]):
+            left = pad_w - phases[f, 1]
+            begin = min(max((left + step_w - 1) // step_w, 0), columns)
+            end = min(max((width - 1 + left) // step_w + 1, begin), columns)
+            for i in range(rows):
+                h = (first + i) * step_h + phases[f, 0] - pad_h
+                line = buffer[line_at : line_at + columns]
+                line_at += columns
+                if h < 0 or h >= height:
+                    line[:] = 0
+                    continue
+                for j in range(begin):
+                    line[j] = 0
+                for j in range(end, columns):
+                    line[j] = 0
+                start = at + (c * height + h) * width + begin * step_w - left
+                inner = line[begin:end]
+                if step_w == 1:
+                    given = source[start : start + end - begin]
+                    for j in range(inner.size):
+                        inner[j] = given[j]
+                else:
+                    for j in range(inner.size):
+                        inner[j] = source[start + j * step_w]
+    buffer[line_at:] = 0
+
+
+@device_function
+def _put_rows(made, bias, out, out_at, made_at, first, count, numbers):
+    """Copy the right positions of one output channel of a strip to their place.
+
+    # made [strip, P] -> out [count, count_w] from row `first` on, plus `bias`
+    """
+    columns, wide = numbers[9], numbers[12]
+    out_w, step_h, step_w = numbers[14], numbers[15], numbers[16]
+    for i in range(count):
+        start = out_at + ((first + i) * step_h + numbers[17]) * out_w + numbers[18]
+        given = made[made_at + i * columns : made_at + i * columns + wide]
+        if step_w == 1:
+            line = out[start : start + wide]
+            for j in range(wide):
+                line[j] = given[j] + bias
+        else:
+            for j in range(wide):
+                out[start + j * step_w] = given[j] + bias
 
 
 @kernel(parallel=True)
-def _forward(x, weight, out, s0, s1, p0, p1, d0, d1, per_group):
-    N, O, OH, OW = out.shape
-    C, H, W = weight.shape[1], x.shape[2], x.shape[3]
-    for i in prange(N * O):
-        n, o = divmod(np.int64(i), O)
-        base = (o // per_group) * C
-        for oh in range(OH):
-            for ow in range(OW):
-                acc = out[n, o, oh, ow]
-                for c in range(C):
-                    for kh in range(weight.shape[2]):
-                        h = oh * s0 + kh * d0 - p0
-                        if h < 0 or h >= H:
-                            continue
-                        for kw in range(weight.shape[3]):
-                            w = ow * s1 + kw * d1 - p1
-                            if w >= 0 and w < W:
-                                acc += x[n, base + c, h, w] * weight[o, c, kh, kw]
-                out[n, o, oh, ow] = acc
+def _correlate(
+    source, weight, bias, out, numbers, phases, offsets, taps, row, packed, work, wide
+):
+    """Convolve all images; used forward, and backward with the weight turned around.
+
+    # source [N, G * C, H, W], weight: G * M rows of C * taps -> out [N, G * M, OH, OW]
+
+        for n, g, m, position:  out = bias[m] + sum over taps t of
+                                weight[m, t] * buffer[offsets[t] + position]
+
+    A task is a strip of rows of one image and group; a worker takes each `workers`-th
+    task and has a part of `work` for itself. The strip, padded, and its outputs stay in
+    the second-level cache. A tile is 8 channels by 32 positions, held in registers; its
+    32 columns of all taps are used for all panels of 8 channels while they are in the
+    first-level cache. Against unfolding (im2col), KH * KW times less is written.
+    """
+    channels, groups, strip = numbers[0], numbers[1], numbers[10]
+    depth, made = taps.size, bias.size // groups
+    panels = (made + ROWS - 1) // ROWS
+    for task in prange(groups * panels):
+        g, p = divmod(np.int64(task), panels)
+        for k in range(depth):
+            for i in range(ROWS):
+                m = min(p * ROWS + i, made - 1)
+                at = (g * row[0]) + m * row[1] + taps[k]
+                packed[((g * panels + p) * depth + k) * ROWS + i] = weight[at]
+    strips = (numbers[11] + strip - 1) // strip
+    plane_in, plane_out = numbers[2] * numbers[3], numbers[13] * numbers[14]
+    tasks = out.size // max(1, bias.size * plane_out) * groups * strips
+    room = strip * numbers[9]
+    for worker in prange(work.shape[0]):
+        buffer = work[worker, made * room :]
+        results = work[worker, : made * room]
+        for task in range(np.int64(worker), tasks, work.shape[0]):
+            image, s = divmod(task, strips)  # image: n * groups + g
+            first = s * strip
+            lay_out(source, image * channels * plane_in, first, numbers, phases, buffer)
+            rows = min(strip, numbers[11] - first)
+            count = rows * numbers[9]
+            for j in range(0, count, wide):
+                for p in range(panels):
+                    tile_fma_at(
+                        packed, (image % groups * panels + p) * depth * ROWS,
+                        buffer, j, offsets, 0, depth, results, p * ROWS * room + j,
+                        room, made - p * ROWS, count - j,
+                    )  # fmt: skip
+            for m in range(made):
+                _put_rows(
+                    results, bias[image % groups * made + m], out,
+                    (image * made + m) * plane_out, m * room, first, rows, numbers,
+                )  # fmt: skip
 
 
 @kernel(parallel=True)
-def _backward_input(grad, weight, dx, s0, s1, p0, p1, d0, d1, per_group):
-    N, O, OH, OW = grad.shape
-    C, H, W = weight.shape[1], dx.shape[2], dx.shape[3]
-    for n in prange(N):
-        for o in range(O):
-            base = (o // per_group) * C
-            for oh in range(OH):
-                for ow in range(OW):
-                    g = grad[n, o, oh, ow]
-                    for c in range(C):
-                        for kh in range(weight.shape[2]):
-                            h = oh * s0 + kh * d0 - p0
-                            if h < 0 or h >= H:
-                                continue
-                            for kw in range(weight.shape[3]):
-                                w = ow * s1 + kw * d1 - p1
-                                if w >= 0 and w < W:
-                                    dx[n, base + c, h, w] += g * weight[o, c, kh, kw]
+def _weight_sums(source, grad, out, numbers, phases, offsets, partial, work, splits):
+    """The gradient for the weight.
+
+    # source [N, G * C, H, W], grad [N, G * M, OH, OW] -> out [G * M, C * taps]
+
+        for m, t:  out = sum over n, position of
+                   grad[n, m, position] * buffer[offsets[t] + position]
+
+    A task is a block of images, a group, and one of `splits` parts of its channels m.
+    It adds all its images, in order, to its own part of `partial`; the blocks are added
+    in order at the end. Their number depends on the shapes alone, so the sum does not
+    depend on the number of threads. A tile is 4 channels by 6 taps, and a register
+    holds 16 positions of one sum: 24 multiply-adds for 10 loads.
+    """
+    channels, groups, strip, columns = numbers[0], numbers[1], numbers[10], numbers[9]
+    plane_in, plane_out = numbers[2] * numbers[3], numbers[11] * numbers[12]
+    size, blocks = out.size, partial.size // out.size
+    depth = offsets.size - DOT.vectors
+    made = size // (groups * depth)
+    images = source.size // (channels * groups * plane_in)
+    room = strip * columns + SLACK
+    part = (made + splits - 1) // splits
+    for worker in prange(work.shape[0]):
+        lines = work[worker, : (part + DOT.rows) * room]
+        buffer = work[worker, (part + DOT.rows) * room :]
+        for task in range(np.int64(worker), blocks * groups * splits, work.shape[0]):
+            block, rest = divmod(task, groups * splits)
+            g, split = divmod(rest, splits)
+            low, high = split * part, min(split * part + part, made)
+            total = block * size + g * made * depth
+            partial[total + low * depth : total + max(high, low) * depth] = 0
+            for n in range(block * images // blocks, (block + 1) * images // blocks):
+                image = n * groups + g
+                for first in range(0, numbers[11], strip):
+                    rows = min(strip, numbers[11] - first)
+                    at = image * channels * plane_in
+                    lay_out(source, at, first, numbers, phases, buffer)
+                    at = (image * made + low) * plane_out
+                    _widen(grad, at, high - low, first, rows, numbers, room, lines)
+                    for m in range(low, high, DOT.rows):
+                        for t in range(0, depth, DOT.vectors):
+                            tile_dot(
+                                lines, (m - low) * room, room, buffer, 0, offsets, t,
+                                rows * columns, partial, total + m * depth + t, depth,
+                                high - m, depth - t,
+                            )  # fmt: skip
+    for i in prange(size):
+        value = partial[np.int64(i)]
+        for block in range(1, blocks):
+            value += partial[block * size + np.int64(i)]
+        out[i] = value
 
 
-@kernel(parallel=True)
-def _backward_weight(grad, x, dw, s0, s1, p0, p1, d0, d1, per_group):
-    N, O, OH, OW = grad.shape
-    C, H, W = dw.shape[1], x.shape[2], x.shape[3]
-    for i in prange(O * C):
-        o, c = divmod(np.int64(i), C)
-        base = (o // per_group) * C
-        for n in range(N):
-            for oh in range(OH):
-                for ow in range(OW):
-                    g = grad[n, o, oh, ow]
-                    for kh in range(dw.shape[2]):
-                        h = oh * s0 + kh * d0 - p0
-                        if h < 0 or h >= H:
-                            continue
-                        for kw in range(dw.shape[3]):
-                            w = ow * s1 + kw * d1 - p1
-                            if w >= 0 and w < W:
-                                dw[o, c, kh, kw] += g * x[n, base + c, h, w]
+@device_function
+def _widen(grad, at, channels, first, rows, numbers, room, lines):
+    """Lay rows of the gradient out with zeros up to a width of P.
+
+    # grad: channels x [OH, OW] from `at`, rows `first` on -> lines [channels, room]
+    """
+    columns, high, wide = numbers[9], numbers[11], numbers[12]
+    for m in range(channels):
+        for i in range(rows):
+            start = at + (m * high + first + i) * wide
+            given = grad[start : start + wide]
+            line = lines[m * room + i * columns : m * room + (i + 1) * columns]
+            for j in range(wide):
+                line[j] = given[j]
+            for j in range(wide, columns):
+                line[j] = 0
+        lines[m * room + rows * columns : (m + 1) * room] = 0
+
+
+# ------------------------------------------------------------------------ launchers
+
+
+def _run(
+    source: TensorData, weight: TensorData, bias: np.ndarray, out: TensorData,
+    plan: Plan, row: Pair,
+) -> None:  # fmt: skip
+    """Call `_correlate` with room for packed weights and for each worker."""
+    dtype = out.dtype.numpy
+    groups = int(plan.numbers[1])
+    made = bias.size // groups
+    strip, columns = int(plan.numbers[10]), int(plan.numbers[9])
+    panels = -(-made // ROWS)
+    packed = np.empty(groups * panels * ROWS * plan.taps.size, dtype)
+    workers = max(1, min(get_num_threads(), source.shape[0] * groups * plan.strips))
+    work = np.empty((workers, made * strip * columns + plan.buffer), dtype)
+    wide = TILE.vectors * VECTOR_BYTES // out.dtype.itemsize
+    _correlate(
+        contiguous(source).flat(), contiguous(weight).flat(), bias, out.flat(),
+        plan.numbers, plan.phases, plan.offsets, plan.taps, row, packed, work, wide,
+    )  # fmt: skip
 
 
 def conv2d(
@@ -90,26 +413,26 @@ def conv2d(
     dilation: Pair,
     groups: int,
 ) -> TensorData:
-    """x [N, C, H, W], weight [O, C/groups, KH, KW] -> [N, O, OH, OW]."""
-    sizes = [
-        (x.shape[2 + i] + 2 * padding[i] - dilation[i] * (weight.shape[2 + i] - 1) - 1)
-        // stride[i]
-        + 1
+    """x [N, C, H, W], weight [O, C/groups, KH, KW] -> [N, O, OH, OW].
+
+    Cross-correlation, as in all deep-learning libraries;
+    OH = (H + 2 padding - dilation (KH - 1) - 1) // stride + 1.
+    """
+    made, channels, *taps = weight.shape
+    h, w = (
+        forward_axis(x.shape[2 + i], taps[i], stride[i], padding[i], dilation[i])
         for i in range(2)
-    ]
-    out = empty((x.shape[0], weight.shape[0], *sizes), x.dtype)
-    view = out.flat().reshape(out.shape)
-    view[:] = 0 if bias is None else _dense(bias).reshape(1, -1, 1, 1)
-    per_group = max(weight.shape[0] // groups, 1)
-    _forward(_dense(x), _dense(weight), view, *stride, *padding, *dilation, per_group)
+    )
+    out = empty((x.shape[0], made, h.count, w.count), x.dtype)
+    if out.size:
+        steps = (taps[0] * taps[1], taps[1], 1)
+        plan = make_plan(
+            h, w, x.shape[0], groups, channels, made // groups, steps, x.dtype.itemsize
+        )
+        size = channels * taps[0] * taps[1]
+        shift = np.zeros(made, x.dtype.numpy) if bias is None else contiguous(bias).flat()
+        _run(x, weight, shift, out, plan, (made // groups * size, size))
     return out
-
-
-def _zeros(shape: Shape, dtype: DType) -> tuple[TensorData, np.ndarray]:
-    out = empty(shape, dtype)
-    view = out.flat().reshape(shape)
-    view[:] = 0
-    return out, view
 
 
 def conv2d_backward_input(
@@ -122,12 +445,29 @@ def conv2d_backward_input(
     groups: int,
 ) -> TensorData:
     """The gradient for x [N, C, H, W] from grad [N, O, OH, OW]."""
-    out, view = _zeros(x_shape, grad.dtype)
-    per_group = max(weight.shape[0] // groups, 1)
-    _backward_input(
-        _dense(grad), _dense(weight), view, *stride, *padding, *dilation, per_group
-    )
-    return out
+    dx = empty(x_shape, grad.dtype)
+    if dx.size == 0:
+        return dx
+    made, channels, *taps = weight.shape
+    kernel_size = taps[0] * taps[1]
+    steps = (channels * kernel_size, taps[1], 1)
+    row = (made // groups * channels * kernel_size, kernel_size)
+    zeros = np.zeros(x_shape[1], grad.dtype.numpy)
+    for rest in zip_product(tuple(range(stride[0])), tuple(range(stride[1]))):
+        h, w = (
+            backward_axis(
+                x_shape[2 + i], grad.shape[2 + i], taps[i], stride[i], padding[i],
+                dilation[i], rest[i],
+            )
+            for i in range(2)
+        )  # fmt: skip
+        if h.count and w.count:
+            plan = make_plan(
+                h, w, x_shape[0], groups, made // groups, channels, steps,
+                grad.dtype.itemsize,
+            )  # fmt: skip
+            _run(grad, weight, zeros, dx, plan, row)
+    return dx
 
 
 def conv2d_backward_weight(
@@ -140,9 +480,27 @@ def conv2d_backward_weight(
     groups: int,
 ) -> TensorData:
     """The gradient for weight [O, C/groups, KH, KW] from grad [N, O, OH, OW]."""
-    out, view = _zeros(weight_shape, grad.dtype)
-    per_group = max(weight_shape[0] // groups, 1)
-    _backward_weight(
-        _dense(grad), _dense(x), view, *stride, *padding, *dilation, per_group
+    made, channels, *taps = weight_shape
+    dw = empty(weight_shape, grad.dtype)
+    if grad.size == 0 or x.size == 0 or dw.size == 0:
+        dw.flat().fill(0)
+        return dw
+    h, w = (
+        forward_axis(x.shape[2 + i], taps[i], stride[i], padding[i], dilation[i])
+        for i in range(2)
     )
-    return out
+    item, dtype = x.dtype.itemsize, x.dtype.numpy
+    steps = (taps[0] * taps[1], taps[1], 1)
+    # 1 image: strips only bound the memory here, they are no tasks.
+    plan = make_plan(h, w, TASKS, groups, channels, made // groups, steps, item)
+    blocks = max(1, min(x.shape[0], 2 * TASKS, PARTIAL // dw.size))
+    splits = max(1, min(-(-TASKS // (blocks * groups)), made // groups // DOT.rows))
+    part = -(-(made // groups) // splits)
+    room = int(plan.numbers[10] * plan.numbers[9]) + SLACK
+    workers = min(get_num_threads(), blocks * groups * splits)
+    work = np.empty((workers, (part + DOT.rows) * room + plan.buffer), dtype)
+    _weight_sums(
+        contiguous(x).flat(), contiguous(grad).flat(), dw.flat(), plan.numbers,
+        plan.phases, plan.offsets, np.empty(blocks * dw.size, dtype), work, splits,
+    )  # fmt: skip
+    return dw

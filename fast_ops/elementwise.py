@@ -2,23 +2,54 @@
 
 With this file one can apply a function of one number to a tensor (`map`), of two
 numbers to two tensors that broadcast (`zip`), and choose between two tensors (`where`).
+
+`map` and `zip` are higher-order: a *template* such as `zip_flat` is the loop, and
+`fast_ops.launch.specialize` compiles it once for each scalar function. There is one
+template for each way the operands can lie:
+
+    zip_flat        same shape, both without gaps     one loop over the storage
+    zip_second      b is one number                   the same, with b in a register
+    zip_first       a is one number
+    zip_strided     everything else                   rows of one merged dimension
+
+A tensor below `SERIAL_LIMIT` elements is done by the calling thread, because waking the
+others takes longer than the work.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numba import prange
 
-from fast_ops.launch import SERIAL_LIMIT, compile_kernel, specialize
-from fast_ops.memory import contiguous, empty
+from fast_ops.launch import SERIAL_LIMIT, Kernels, compile_kernel
+from fast_ops.memory import (
+    at,
+    contiguous,
+    copy,
+    copy_into,
+    empty,
+    overlap,
+    place,
+    plan,
+    position,
+)
 from minitorch.dtypes import DType
-from minitorch.tensor_data import TensorData, broadcast_shapes
+from minitorch.tensor_data import Shape, Strides, TensorData, broadcast_shapes
+
+# ---------------------------------------------------------------------- templates
 
 
+# BEGIN SOLUTION a3.1
 def map_flat(fn: Callable) -> Callable:
-    """The loop out[i] = fn(a[i]) over flat arrays."""
+    """Make the loop out[i] = fn(a[i]) over flat arrays.
+
+    Each thread takes one contiguous piece of i, so that no two write to one cache line
+    (but at the seams), and LLVM turns the piece into vector instructions.
+    """
 
     def loop(a: np.ndarray, out: np.ndarray) -> None:
         for i in prange(out.size):
@@ -28,7 +59,7 @@ def map_flat(fn: Callable) -> Callable:
 
 
 def zip_flat(fn: Callable) -> Callable:
-    """The loop out[i] = fn(a[i], b[i]) over flat arrays."""
+    """Make the loop out[i] = fn(a[i], b[i]) over flat arrays; threads as `map_flat`."""
 
     def loop(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
         for i in prange(out.size):
@@ -37,15 +68,118 @@ def zip_flat(fn: Callable) -> Callable:
     return loop
 
 
-def _where_flat(
-    condition: np.ndarray, a: np.ndarray, b: np.ndarray, out: np.ndarray
-) -> None:
-    for i in prange(out.size):
-        out[i] = a[i] if condition[i] else b[i]
+# END SOLUTION a3.1
 
 
-where_flat = compile_kernel(_where_flat)
-where_flat_parallel = compile_kernel(_where_flat, parallel=True)
+def map_in_place(fn: Callable) -> Callable:
+    """Make the loop a[i] = fn(a[i]).
+
+    `map_flat` with out = a would be right too, but its vector code only runs after a
+    check that the two do not overlap.
+    """
+
+    def loop(a: np.ndarray) -> None:
+        for i in prange(a.size):
+            a[i] = fn(a[i])
+
+    return loop
+
+
+def zip_in_place(fn: Callable) -> Callable:
+    """Make the loop a[i] = fn(a[i], b[i])."""
+
+    def loop(a: np.ndarray, b: np.ndarray) -> None:
+        for i in prange(a.size):
+            a[i] = fn(a[i], b[i])
+
+    return loop
+
+
+def zip_second(fn: Callable) -> Callable:
+    """Make the loop out[i] = fn(a[i], b[0]), with b[0] in a register."""
+
+    def loop(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
+        y = b[0]
+        for i in prange(out.size):
+            out[i] = fn(a[i], y)
+
+    return loop
+
+
+def zip_second_in_place(fn: Callable) -> Callable:
+    """Make the loop a[i] = fn(a[i], b[0])."""
+
+    def loop(a: np.ndarray, b: np.ndarray) -> None:
+        y = b[0]
+        for i in prange(a.size):
+            a[i] = fn(a[i], y)
+
+    return loop
+
+
+def zip_first(fn: Callable) -> Callable:
+    """Make the loop out[i] = fn(a[0], b[i]), with a[0] in a register."""
+
+    def loop(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
+        x = a[0]
+        for i in prange(out.size):
+            out[i] = fn(x, b[i])
+
+    return loop
+
+
+def zip_strided(fn: Callable) -> Callable:
+    """Make the loop out[i, j, k, x] = fn(a[i, j, k, x], b[i, j, k, x]), any strides.
+
+    Threads share tasks: one task is up to `piece` elements of one row (i, j, k). A stride
+    of 0 repeats an element, which is all that broadcasting is. Rows whose elements lie
+    side by side, or where b is one number, get loops of their own: only for them can
+    LLVM load and store whole vectors.
+    """
+
+    def loop(
+        a: np.ndarray, a_at: int, a_steps: Strides,
+        b: np.ndarray, b_at: int, b_steps: Strides,
+        out: np.ndarray, out_at: int, out_steps: Strides,
+        shape: Shape, piece: int,
+    ) -> None:  # fmt: skip
+        pieces = (shape[3] + piece - 1) // piece
+        sa, sb, so = a_steps[3], b_steps[3], out_steps[3]
+        for task in prange(shape[0] * shape[1] * shape[2] * pieces):
+            i, j, k, start = place(np.int64(task), shape, pieces, piece)
+            n = min(piece, shape[3] - start)
+            p = a_at + position(i, j, k, start, a_steps)
+            q = b_at + position(i, j, k, start, b_steps)
+            r = out_at + position(i, j, k, start, out_steps)
+            if sa == 1 and sb == 1 and so == 1:
+                x, y, z = a[p : p + n], b[q : q + n], out[r : r + n]
+                for e in range(n):
+                    z[e] = fn(x[e], y[e])
+            elif sa == 1 and sb == 0 and so == 1:
+                x, y0, z = a[p : p + n], b[q], out[r : r + n]
+                for e in range(n):
+                    z[e] = fn(x[e], y0)
+            else:
+                for e in range(n):
+                    out[at(r, e, so)] = fn(a[at(p, e, sa)], b[at(q, e, sb)])
+
+    return loop
+
+
+MAP_FLAT = (Kernels(map_flat), Kernels(map_flat, parallel=True))
+MAP_IN_PLACE = (Kernels(map_in_place), Kernels(map_in_place, parallel=True))
+ZIP_FLAT = (Kernels(zip_flat), Kernels(zip_flat, parallel=True))
+ZIP_IN_PLACE = (Kernels(zip_in_place), Kernels(zip_in_place, parallel=True))
+ZIP_SECOND = (Kernels(zip_second), Kernels(zip_second, parallel=True))
+ZIP_SECOND_IN_PLACE = (
+    Kernels(zip_second_in_place),
+    Kernels(zip_second_in_place, parallel=True),
+)
+ZIP_FIRST = (Kernels(zip_first), Kernels(zip_first, parallel=True))
+ZIP_STRIDED = (Kernels(zip_strided), Kernels(zip_strided, parallel=True))
+
+
+# ---------------------------------------------------------------------- launchers
 
 
 def map(
@@ -55,15 +189,31 @@ def map(
     out: TensorData | None = None,
 ) -> TensorData:
     """out[i] = fn(a[i]), of type `dtype` (a's if None), into `out` if given."""
-    from fast_ops.memory import copy_into
+    if out is not None:
+        return _map_into(fn, a, out)
+    if not a.is_contiguous():
+        a = copy(a, a.storage.dtype)
+    out = empty(a.shape, dtype or a.storage.dtype)
+    z = out.storage.array
+    x = a.storage.array
+    n = len(z)
+    if len(x) != n:
+        x = x[a.offset : a.offset + n]
+    MAP_FLAT[n >= SERIAL_LIMIT][fn](x, z)
+    return out
 
-    fresh = empty(a.shape, dtype or (out or a).dtype)
-    flat = fresh.flat()
-    run = specialize(map_flat, fn, flat.size >= SERIAL_LIMIT)
-    run(contiguous(a).flat(), flat)
-    if out is None:
-        return fresh
-    copy_into(out, fresh)
+
+def _map_into(fn: Callable, a: TensorData, out: TensorData) -> TensorData:
+    if out.is_contiguous() and a.is_contiguous():
+        z, x = out.flat(), a.flat()
+        parallel = len(z) >= SERIAL_LIMIT
+        if a.storage is out.storage and a.offset == out.offset:
+            MAP_IN_PLACE[parallel][fn](z)
+            return out
+        if not overlap(a, out):
+            MAP_FLAT[parallel][fn](x, z)
+            return out
+    copy_into(out, map(fn, a, out.dtype))
     return out
 
 
@@ -75,25 +225,117 @@ def zip(
     out: TensorData | None = None,
 ) -> TensorData:
     """out[i] = fn(a[i], b[i]); a and b broadcast. `out` may be a or b."""
-    from fast_ops.memory import copy_into
-
-    shape = broadcast_shapes(a.shape, b.shape)
-    fresh = empty(shape, dtype or (out or a).dtype)
-    flat = fresh.flat()
-    run = specialize(zip_flat, fn, flat.size >= SERIAL_LIMIT)
-    run(contiguous(a.expand(shape)).flat(), contiguous(b.expand(shape)).flat(), flat)
-    if out is None:
-        return fresh
-    copy_into(out, fresh)
+    if out is not None:
+        return _zip_into(fn, a, b, out)
+    shape = a.shape
+    dtype = dtype or a.storage.dtype
+    if shape == b.shape and a.is_contiguous() and b.is_contiguous():
+        out = empty(shape, dtype)
+        z = out.storage.array
+        x = a.storage.array
+        y = b.storage.array
+        n = len(z)
+        if len(x) != n:
+            x = x[a.offset : a.offset + n]
+        if len(y) != n:
+            y = y[b.offset : b.offset + n]
+        ZIP_FLAT[n >= SERIAL_LIMIT][fn](x, y, z)
+        return out
+    out = empty(broadcast_shapes(shape, b.shape), dtype)
+    _zip_broadcast(fn, a, b, out)
     return out
+
+
+def _zip_broadcast(
+    fn: Callable, a: TensorData, b: TensorData, out: TensorData
+) -> None:
+    """Choose the loop for operands that do not both lie as `out` does."""
+    n = out.size
+    parallel = n >= SERIAL_LIMIT
+    if out.is_contiguous():
+        if b.size == 1 and a.size == n and a.is_contiguous():
+            ZIP_SECOND[parallel][fn](a.flat(), _one(b), out.flat())
+            return
+        if a.size == 1 and b.size == n and b.is_contiguous():
+            ZIP_FIRST[parallel][fn](_one(a), b.flat(), out.flat())
+            return
+    if n == 0:
+        return
+    a, b = a.expand(out.shape), b.expand(out.shape)
+    way = plan(out.shape, a.strides, b.strides, out.strides)
+    run: Any = ZIP_STRIDED[parallel][fn]
+    x, y, z = a.storage.array, b.storage.array, out.storage.array
+    for p, q, r in way.outer:
+        run(
+            x, a.offset + p, way.strides[0],
+            y, b.offset + q, way.strides[1],
+            z, out.offset + r, way.strides[2],
+            way.shape, way.piece,
+        )  # fmt: skip
+
+
+def _one(a: TensorData) -> np.ndarray:
+    """The single element of `a`, as an array [1]."""
+    array = a.storage.array
+    return array if len(array) == 1 else array[a.offset : a.offset + 1]
+
+
+def _zip_into(
+    fn: Callable, a: TensorData, b: TensorData, out: TensorData
+) -> TensorData:
+    if a.shape == out.shape and not overlap(b, out):
+        in_place = _same_window(a, out)
+        if in_place and out.is_contiguous():
+            parallel = out.size >= SERIAL_LIMIT
+            if b.size == 1:
+                ZIP_SECOND_IN_PLACE[parallel][fn](out.flat(), _one(b))
+                return out
+            if b.shape == out.shape and b.is_contiguous():
+                ZIP_IN_PLACE[parallel][fn](out.flat(), b.flat())
+                return out
+        if in_place or not overlap(a, out):
+            _zip_broadcast(fn, a, b, out)
+            return out
+    copy_into(out, zip(fn, a, b, out.dtype))
+    return out
+
+
+def _same_window(a: TensorData, b: TensorData) -> bool:
+    """Whether element i of one is element i of the other, for all i."""
+    return (
+        a.storage is b.storage
+        and a.offset == b.offset
+        and a.shape == b.shape
+        and (a.strides == b.strides or (a.is_contiguous() and b.is_contiguous()))
+    )
+
+
+# -------------------------------------------------------------------------- where
+
+
+def _where_flat(
+    condition: np.ndarray, a: np.ndarray, b: np.ndarray, out: np.ndarray
+) -> None:
+    """out[i] = a[i] if condition[i] else b[i]; a and b may be one number each."""
+    one_a, one_b = a.size == 1, b.size == 1
+    for i in prange(out.size):
+        x = a[0] if one_a else a[i]
+        y = b[0] if one_b else b[i]
+        out[i] = x if condition[i] else y
+
+
+where_flat = (compile_kernel(_where_flat), compile_kernel(_where_flat, parallel=True))
 
 
 def where(condition: TensorData, a: TensorData, b: TensorData) -> TensorData:
     """out[i] = a[i] if condition[i] else b[i]; all three broadcast."""
     shape = broadcast_shapes(condition.shape, a.shape, b.shape)
     out = empty(shape, a.dtype)
-    flat = out.flat()
-    run = where_flat if flat.size < SERIAL_LIMIT else where_flat_parallel
-    c, x, y = (contiguous(t.expand(shape)).flat() for t in (condition, a, b))
-    run(c, x, y, flat)
+    n = math.prod(shape)
+    x, y = (_one(t) if t.size == 1 else _expanded(t, shape) for t in (a, b))
+    where_flat[n >= SERIAL_LIMIT](_expanded(condition, shape), x, y, out.flat())
     return out
+
+
+def _expanded(a: TensorData, shape: Shape) -> np.ndarray:
+    return contiguous(a if a.shape == shape else a.expand(shape)).flat()

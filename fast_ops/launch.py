@@ -122,3 +122,19 @@ def specialize(template: Callable, fn: Callable, parallel: bool = False) -> Any:
     loop.__qualname__ = loop.__name__
     key = (template.__module__, loop.__name__)
     return compile_kernel(loop, key, parallel, on_disk=ours)
+
+
+class Kernels(dict):
+    """The kernels of one template: `kernels[fn]` compiles at the first request.
+
+    A dict, so that a launcher pays one lookup (30 ns) for a kernel it used before.
+    """
+
+    def __init__(self, template: Callable, parallel: bool = False) -> None:
+        super().__init__()
+        self.template = template
+        self.parallel = parallel
+
+    def __missing__(self, fn: Callable) -> Any:
+        made = self[fn] = specialize(self.template, fn, self.parallel)
+        return made

@@ -11,18 +11,93 @@ tensors of any number of dimensions.
 
 from __future__ import annotations
 
+import math
+import sys
+from collections import deque
 from functools import lru_cache
 from itertools import product
+from sys import getrefcount
 from typing import Any, NamedTuple
 
 import numpy as np
 from numba import prange
 
-from fast_ops.launch import SERIAL_LIMIT, compile_kernel
+from fast_ops.launch import SERIAL_LIMIT, compile_kernel, device_function
 from minitorch.dtypes import DType, from_numpy_dtype
 from minitorch.tensor_data import Shape, Storage, Strides, TensorData
 
 RANK = 4  # loops in a strided kernel; more dimensions are looped over in Python
+# Elements of a row that one thread does in one go. With gaps between the elements every
+# one may be in a cache line of its own: 256 lines, 16 KiB, stay in the L1 cache until
+# the next row needs their other elements.
+PIECE = 8192
+PIECE_WITH_GAPS = 256
+
+
+# ------------------------------------------------------------- reuse of large memory
+
+# Bytes from which on memory is reused. Without a global lock in the interpreter, counts
+# of references are not exact at every moment, and nothing is.
+GIL = getattr(sys, "_is_gil_enabled", lambda: True)()
+POOLED = 256 * 1024 if GIL else sys.maxsize
+IDLE_LIMIT = 2**30  # bytes of unused memory that are kept at most
+ALIGNED = 64  # bytes in a cache line, and in an AVX-512 vector
+
+Buffer = tuple[np.ndarray, int]  # bytes, and where the first aligned one is
+_pool: dict[int, deque[Buffer]] = {}
+_total = [0]  # bytes of all buffers in the pool
+
+
+def pooled(size: int, dtype: DType) -> np.ndarray:
+    """A flat array of `size` elements on a buffer that nobody uses any more.
+
+    New memory from the system costs a page fault for every 4 KiB (0.1 us each, more
+    than an addition takes), so buffers of `POOLED` bytes or more stay in a pool. Every
+    array on a buffer, and every view of one, keeps a reference to the buffer itself;
+    so a buffer is free exactly when nothing but the pool refers to it.
+
+    A buffer leaves its queue before it is looked at, so that two threads never take
+    the same one.
+    """
+    step = max(1 << (size * dtype.itemsize).bit_length() - 4, 4096)  # waste < 1/8
+    space = -(-size * dtype.itemsize // step) * step
+    queue = _pool.setdefault(space, deque())
+    for _ in range(len(queue)):
+        try:
+            entry = queue.popleft()
+        except IndexError:  # another thread emptied it
+            break
+        idle = _idle(entry)
+        array = np.ndarray(size, dtype.numpy, *entry) if idle else None
+        queue.append(entry)
+        if array is not None:
+            return array
+    if _total[0] > IDLE_LIMIT:
+        release()
+    buffer = np.empty(space + ALIGNED, np.uint8)
+    entry = (buffer, -buffer.ctypes.data % ALIGNED)
+    array = np.ndarray(size, dtype.numpy, *entry)
+    _total[0] += buffer.size
+    queue.append(entry)
+    return array
+
+
+def _idle(entry: Buffer) -> bool:
+    return getrefcount(entry[0]) == 2  # the entry's reference and getrefcount's own
+
+
+def release() -> None:
+    """Give all unused buffers back to the system."""
+    for queue in list(_pool.values()):
+        for _ in range(len(queue)):
+            try:
+                entry = queue.popleft()
+            except IndexError:
+                break
+            if _idle(entry):
+                _total[0] -= entry[0].size
+            else:
+                queue.append(entry)
 
 
 # ------------------------------------------------------------------ making tensors
@@ -30,10 +105,10 @@ RANK = 4  # loops in a strided kernel; more dimensions are looped over in Python
 
 def empty(shape: Shape, dtype: DType) -> TensorData:
     """A contiguous tensor whose elements have no particular value."""
-    size = 1
-    for n in shape:
-        size *= n
-    return TensorData(Storage(np.empty(size, dtype.numpy), dtype, "cpu"), shape)
+    size = math.prod(shape)
+    if size * dtype.itemsize < POOLED:
+        return TensorData(Storage(np.empty(size, dtype.numpy), dtype, "cpu"), shape)
+    return TensorData(Storage(pooled(size, dtype), dtype, "cpu"), shape)
 
 
 def wrap(array: np.ndarray, shape: Shape, dtype: DType) -> TensorData:
@@ -91,11 +166,16 @@ class Plan(NamedTuple):
         shape: `RANK` sizes; the kernel's loops, the last one innermost.
         strides: for each operand `RANK` strides.
         outer: for each call of the kernel, the offset to add for each operand.
+        piece: how many elements of the innermost loop make one task.
     """
 
     shape: Shape
     strides: tuple[Strides, ...]
     outer: tuple[tuple[int, ...], ...]
+    piece: int
+
+
+Dim = tuple[int, tuple[int, ...]]  # a size, and the stride of each operand
 
 
 @lru_cache(maxsize=4096)
@@ -105,32 +185,75 @@ def plan(shape: Shape, *strides: Strides) -> Plan:
     >>> plan((2, 3, 5), (15, 5, 1), (0, 0, 1)).shape    # a row, added to 6 rows
     (1, 1, 6, 5)
     """
-    dims = [
-        (n, steps) for n, steps in zip(shape, zip(*strides)) if n != 1
-    ]
-    merged: list[tuple[int, tuple[int, ...]]] = []
-    for n, steps in dims:
-        if merged:
-            outer_n, outer_steps = merged[-1]
-            if all(o == n * s for o, s in zip(outer_steps, steps)):
-                merged[-1] = (outer_n * n, steps)
-                continue
-        merged.append((n, steps))
-    zeros = (0,) * len(strides)
-    merged = [(1, zeros)] * (RANK - len(merged)) + merged
-    loops, rest = merged[-RANK:], merged[:-RANK]
-    outer = tuple(
-        tuple(
-            sum(i * steps[k] for i, (_, steps) in zip(index, rest))
-            for k in range(len(strides))
-        )
+    dims = _ordered(_merged([d for d in zip(shape, zip(*strides)) if d[0] != 1]))
+    operands = range(len(strides))
+    dims = [(1, (0,) * len(strides))] * (RANK - len(dims)) + dims
+    loops, rest = dims[-RANK:], dims[:-RANK]
+    outer = [
+        tuple(sum(i * steps[k] for i, (_, steps) in zip(index, rest)) for k in operands)
         for index in product(*(range(n) for n, _ in rest))
-    )
+    ]
     return Plan(
         tuple(n for n, _ in loops),
-        tuple(tuple(steps[k] for _, steps in loops) for k in range(len(strides))),
-        outer,
+        tuple(tuple(steps[k] for _, steps in loops) for k in operands),
+        tuple(outer),
+        PIECE if all(step in (0, 1) for step in loops[-1][1]) else PIECE_WITH_GAPS,
     )
+
+
+def _merged(dims: list[Dim]) -> list[Dim]:
+    merged: list[Dim] = []
+    for n, steps in dims:
+        if merged and all(o == n * s for o, s in zip(merged[-1][1], steps)):
+            merged[-1] = (merged[-1][0] * n, steps)
+        else:
+            merged.append((n, steps))
+    return merged
+
+
+def _ordered(dims: list[Dim]) -> list[Dim]:
+    """The innermost loop long, and the next one along the memory of some operand."""
+    if len(dims) < 2:
+        return dims
+    longest = max(range(len(dims)), key=lambda i: dims[i][0])
+    if dims[-1][0] < 16 and dims[longest][0] >= 4 * dims[-1][0]:
+        dims = [*dims[:longest], *dims[longest + 1 :], dims[longest]]
+    if any(step not in (0, 1) for step in dims[-1][1]):
+        for i, (_, steps) in enumerate(dims[:-1]):
+            if 1 in steps:
+                return [*dims[:i], *dims[i + 1 : -1], dims[i], dims[-1]]
+    return dims
+
+
+@device_function
+def place(task: int, shape: Shape, pieces: int, piece: int) -> tuple[int, ...]:
+    """The indices i, j, k of a task's row, and where its piece of the row starts.
+
+    Tasks that follow each other do the same piece of neighbouring rows, so that they
+    find each other's cache lines where a row has gaps.
+    """
+    rest = task // shape[2]
+    k = task - rest * shape[2]
+    ij = rest // pieces
+    start = (rest - ij * pieces) * piece
+    i = ij // shape[1]
+    return i, ij - i * shape[1], k, start
+
+
+@device_function
+def position(i: int, j: int, k: int, x: int, steps: Strides) -> int:
+    """The position of element (i, j, k, x) from that of (0, 0, 0, 0) on."""
+    return i * steps[0] + j * steps[1] + k * steps[2] + x * steps[3]
+
+
+@device_function
+def at(first: int, i: int, step: int) -> int:
+    """first + i * step as an unsigned number.
+
+    Numba takes a negative index to count from the end; for an unsigned one it need not
+    ask, which saves a comparison for each element.
+    """
+    return np.uint64(first + i * step)
 
 
 # ------------------------------------------------------------------------- copying
@@ -143,26 +266,28 @@ def _copy_flat(a: np.ndarray, out: np.ndarray) -> None:
 
 
 def _copy_strided(
-    a: np.ndarray,
-    a_at: int,
-    a_steps: Strides,
-    out: np.ndarray,
-    out_at: int,
-    out_steps: Strides,
-    shape: Shape,
-) -> None:
-    """out[i, j, k, l] = a[i, j, k, l], any strides on both.
+    a: np.ndarray, a_at: int, a_steps: Strides,
+    out: np.ndarray, out_at: int, out_steps: Strides,
+    shape: Shape, piece: int,
+) -> None:  # fmt: skip
+    """out[i, j, k, x] = a[i, j, k, x], any strides on both.
 
-    Threads share the rows (i, j, k); a row is one loop over l.
+    Threads share tasks; one task is up to `piece` elements of one row (i, j, k).
     """
-    for unsigned in prange(shape[0] * shape[1] * shape[2]):
-        row = np.int64(unsigned)
-        ij, k = divmod(row, shape[2])
-        i, j = divmod(ij, shape[1])
-        p = a_at + i * a_steps[0] + j * a_steps[1] + k * a_steps[2]
-        q = out_at + i * out_steps[0] + j * out_steps[1] + k * out_steps[2]
-        for x in range(shape[3]):
-            out[q + x * out_steps[3]] = a[p + x * a_steps[3]]
+    pieces = (shape[3] + piece - 1) // piece
+    sa, so = a_steps[3], out_steps[3]
+    for task in prange(shape[0] * shape[1] * shape[2] * pieces):
+        i, j, k, start = place(np.int64(task), shape, pieces, piece)
+        n = min(piece, shape[3] - start)
+        p = a_at + position(i, j, k, start, a_steps)
+        q = out_at + position(i, j, k, start, out_steps)
+        if sa == 1 and so == 1:
+            x, z = a[p : p + n], out[q : q + n]
+            for e in range(n):
+                z[e] = x[e]
+        else:
+            for e in range(n):
+                out[at(q, e, so)] = a[at(p, e, sa)]
 
 
 copy_flat = compile_kernel(_copy_flat)
@@ -171,19 +296,39 @@ copy_strided = compile_kernel(_copy_strided)
 copy_strided_parallel = compile_kernel(_copy_strided, parallel=True)
 
 
+def overlap(a: TensorData, b: TensorData) -> bool:
+    """Whether writing one may change the other (never False by mistake)."""
+    x, y = a.storage.array, b.storage.array
+    if x is not y and not np.may_share_memory(x, y):
+        return False
+    if x is not y:
+        return True
+    first, last = _span(a)
+    other_first, other_last = _span(b)
+    return first <= other_last and other_first <= last
+
+
+def _span(a: TensorData) -> tuple[int, int]:
+    """The smallest and the largest storage position in a window."""
+    first = last = a.offset
+    for n, step in zip(a.shape, a.strides):
+        if n == 0:
+            return 0, -1
+        if step < 0:
+            first += (n - 1) * step
+        else:
+            last += (n - 1) * step
+    return first, last
+
+
 def copy_into(out: TensorData, a: TensorData) -> None:
     """out[...] = a, any strides on both; a already has out's shape and dtype.
 
-    Where both share a storage, a is copied first, unless they do not overlap.
+    Where both share memory and may overlap, a is copied first.
     """
-    size = out.size
-    if size == 0:
-        return
-    if a.storage is out.storage or np.may_share_memory(
-        a.storage.array, out.storage.array
-    ):
+    if overlap(a, out):
         a = copy(a, a.dtype)
-    _move(out, a, size)
+    _move(out, a, out.size)
 
 
 def copy(a: TensorData, dtype: DType) -> TensorData:
@@ -212,5 +357,5 @@ def _move(out: TensorData, a: TensorData, size: int) -> None:
     for p, q in way.outer:
         strided(
             x, a.offset + p, way.strides[0], y, out.offset + q, way.strides[1],
-            way.shape,
+            way.shape, way.piece,
         )  # fmt: skip

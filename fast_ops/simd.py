@@ -129,6 +129,18 @@ class _Emitter:
         fn = cgutils.get_or_insert_function(self.builder.module, kind, name)
         return self.builder.call(fn, [x, y, z])
 
+    def total(self, value: Any) -> Any:
+        """The sum of the lanes of a vector, pairwise."""
+        width = self.lanes
+        while width > 1:
+            width //= 2
+            kind = ir.VectorType(ir.IntType(32), width)
+            low = ir.Constant(kind, list(range(width)))
+            high = ir.Constant(kind, list(range(width, 2 * width)))
+            halves = [self.builder.shuffle_vector(value, value, h) for h in (low, high)]
+            value = self.builder.fadd(*halves)
+        return self.builder.extract_element(value, ir.Constant(ir.IntType(32), 0))
+
     def index(self, value: int) -> Any:
         """An integer constant for offsets."""
         return ir.Constant(ir.IntType(64), value)
@@ -295,3 +307,83 @@ def _write_tile(
                 old = emit.load_masked(row, at, added[v])
                 total = builder.fadd(old, sums[i * TILE.vectors + v])
                 emit.store_masked(total, row, at, masks[v])
+
+
+@intrinsic
+def tile_dot(
+    typing: Any,
+    a: Any,
+    a_at: Any,
+    a_row: Any,
+    b: Any,
+    b_at: Any,
+    offsets: Any,
+    offset_at: Any,
+    length: Any,
+    c: Any,
+    c_at: Any,
+    c_row: Any,
+    rows: Any,
+    columns: Any,
+) -> Any:
+    """c[i, j] += sum over p of a[i, p] * b[j, p] for one tile, p along the lanes.
+
+    a[i, p] is a[a_at + i * a_row + p], b[j, p] is b[b_at + offsets[offset_at + j] + p],
+    c[i, j] is c[c_at + i * c_row + j], for DOT.rows rows i and DOT.vectors columns j. p
+    runs to `length`, rounded up to whole vectors. All rows and columns are read; only
+    the first `rows` and `columns` are written. `offsets` are int64.
+    """
+    _check("tile_dot", (a, b, c))
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        emit = _Emitter(context, builder, a)
+        a_ptr = emit.data(a, args[0], args[1])
+        table = emit.data(offsets, args[5], args[6])
+        lefts = [
+            builder.gep(a_ptr, [builder.mul(args[2], emit.index(i))])
+            for i in range(DOT.rows)
+        ]
+        b_ptr = emit.data(b, args[3], args[4])
+        rights = [
+            builder.gep(b_ptr, [builder.load(builder.gep(table, [emit.index(j)]))])
+            for j in range(DOT.vectors)
+        ]
+        sums = _inner_products(emit, lefts, rights, args[7])
+        c_ptr = emit.data(c, args[8], args[9])
+        for i in range(DOT.rows):
+            for j in range(DOT.vectors):
+                inside = builder.and_(
+                    builder.icmp_signed("<", emit.index(i), args[11]),
+                    builder.icmp_signed("<", emit.index(j), args[12]),
+                )
+                with builder.if_then(inside):
+                    at = builder.add(builder.mul(args[10], emit.index(i)), emit.index(j))
+                    place = builder.gep(c_ptr, [at])
+                    total = emit.total(sums[i * DOT.vectors + j])
+                    builder.store(builder.fadd(builder.load(place), total), place)
+        return context.get_dummy_value()
+
+    i = types.intp
+    return types.void(a, i, i, b, i, offsets, i, i, c, i, i, i, i), code
+
+
+def _inner_products(
+    emit: _Emitter, lefts: list[Any], rights: list[Any], length: Any
+) -> list[Any]:
+    """Vectors whose lanes add up to the sums over p of left[p] * right[p]."""
+    builder = emit.builder
+    rounded = builder.add(length, emit.index(emit.lanes - 1))
+    vectors = builder.sdiv(rounded, emit.index(emit.lanes))
+
+    def step(v: Any, sums: list[Any]) -> list[Any]:
+        at = builder.mul(v, emit.index(emit.lanes))
+        left = [emit.load(pointer, at) for pointer in lefts]
+        made = list(sums)
+        for j, pointer in enumerate(rights):
+            right = emit.load(pointer, at)
+            for i in range(DOT.rows):
+                k = i * DOT.vectors + j
+                made[k] = emit.fma(left[i], right, sums[k])
+        return made
+
+    return _loop(builder, vectors, [emit.zero] * (DOT.rows * DOT.vectors), step)

@@ -19,6 +19,7 @@ from minitorch.creation import (
     Generator,
     arange,
     as_tensor,
+    default_generator,
     empty,
     empty_like,
     eye,
@@ -147,6 +148,6 @@ from minitorch.ops import (
     var,
     where,
 )
-from minitorch.tensor import Size, Tensor
+from minitorch.tensor import Size, Tensor, grad
 
 __version__ = "0.1.0"

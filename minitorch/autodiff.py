@@ -2,7 +2,8 @@
 
 With this file one can differentiate numerically (`central_difference`) and run
 backpropagation (`backpropagate`) over a recorded graph. The same few lines serve
-`Scalar`s, whose gradients are Python floats, and `Tensor`s, whose gradients are tensors.
+`Scalar`s, whose gradients are Python floats, and `Tensor`s, whose gradients are
+tensors.
 
 A graph is made of two kinds of things:
 

@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 
 from minitorch import dtypes
+from minitorch.arguments import int_sequence
 from minitorch.backend import get_backend
 from minitorch.dtypes import DType
-from minitorch.tensor import Number, Tensor, _ints
+from minitorch.tensor import Number, Tensor
 from minitorch.tensor_data import Shape, numel
 
 DEFAULT_DEVICE = "cpu"
@@ -30,7 +31,7 @@ def _finish(raw: Any, requires_grad: bool) -> Tensor:
 
 
 def _shape(name: str, size: tuple[Any, ...]) -> Shape:
-    shape = _ints(name, size)
+    shape = int_sequence(name, size)
     if any(n < 0 for n in shape):
         raise ValueError(f"{name}: shape {shape} has a negative size")
     return shape
@@ -367,8 +368,8 @@ def randint(
         low, high, size = 0, low, high
     if not 0 < high - low <= 2**31:
         raise ValueError(
-            f"randint: low is {low} and high {high}; high must be above low, by at most "
-            f"2**31"
+            f"randint: low is {low} and high {high}; high must be above low, at most "
+            f"by 2**31"
         )
     shape = _shape("randint", (size,))
     kind = _dtype(dtype, dtypes.int64)

@@ -17,7 +17,7 @@ With this file one can define an operation on tensors:
 
 `apply` runs `forward` without recording, and hangs the operation into the graph when a
 gradient will be wanted. All operations of the library are made in the same way; their
-`forward` hands the work to a backend and may return the backend's `TensorData` as it is.
+`forward` hands the work to a backend and may return the backend's `TensorData`.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ class Context(Node):
         for tensor, version in zip(self._saved, self._versions):
             if _version(tensor) != version:
                 raise RuntimeError(
-                    f"{name}: a tensor of shape {tuple(tensor.shape)} that the backward "
-                    f"pass needs was changed in place (version {version} was saved, "
+                    f"{name}: a tensor of shape {tuple(tensor.shape)} that backward "
+                    f"needs was changed in place (version {version} was saved, "
                     f"now {_version(tensor)}); use an operation that returns a new "
                     f"tensor, or change a clone()"
                 )

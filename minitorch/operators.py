@@ -9,9 +9,9 @@ Two conventions keep one definition good for all of them:
 
 - The body of a function is a formula that a compiler can take as it stands: numbers
   in, a number out, no objects.
-- Python raises where IEEE 754 arithmetic has an infinity or a NaN (`1 / 0`, `exp(1000)`).
-  `@ieee(...)` gives the IEEE value for that case. Compilers that follow IEEE 754 by
-  themselves compile the bare formula, `compilable(fn)`.
+- Python raises where IEEE 754 arithmetic has an infinity or a NaN: `1 / 0`,
+  `exp(1000)`. `@ieee(...)` gives the IEEE value for that case. Compilers that follow
+  IEEE 754 by themselves compile the bare formula, `compilable(fn)`.
 
 `functional` pieces for lists (`map`, `zip`, `reduce`) close the file: the higher-order
 functions from which the tensor backends are grown.

@@ -1,7 +1,8 @@
 """How a tensor looks when it is printed.
 
-With this file `print(x)` reads as PyTorch's: four digits, columns aligned, large tensors
-shortened in the middle, and the dtype, device or grad_fn where they are not the default.
+With this file `print(x)` reads as PyTorch's: four digits, columns aligned, large
+tensors shortened in the middle, and the dtype, device or grad_fn where they are not
+the default.
 """
 
 from __future__ import annotations
@@ -25,9 +26,8 @@ def tensor_repr(x: Tensor) -> str:
     values = x.detach().numpy()
     suffix = _suffix(x, values)
     if values.size == 0:
-        empty = "[]" if values.ndim == 1 else "[]"
         size = "" if values.shape == (0,) else f", size={tuple(values.shape)}"
-        return f"tensor({empty}{size}{suffix})"
+        return f"tensor([]{size}{suffix})"
     shown = _shown(values)
     formatter = _Formatter(shown, x.dtype.is_floating_point)
     summarize = values.size > THRESHOLD

@@ -2,8 +2,8 @@
 
 With this file one can follow what an expression does. A method of `Tensor` is one to
 three lines and holds no mathematics: it gets its operands ready and applies an
-operation of `minitorch/functions`, which asks the tensor's backend for the values. Names
-and meanings are PyTorch's. New tensors come from `minitorch/creation.py`.
+operation of `minitorch/functions`, which asks the tensor's backend for the values.
+Names and meanings are PyTorch's. New tensors come from `minitorch/creation.py`.
 """
 
 from __future__ import annotations
@@ -11,11 +11,29 @@ from __future__ import annotations
 import operator
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from minitorch import dtypes, operators
+from minitorch.arguments import (
+    check_cat,
+    check_divisor,
+    check_floating,
+    check_gather,
+    check_index,
+    checked_list,
+    expanded_shape,
+    int_sequence,
+    not_bool,
+    not_empty,
+    only_bool,
+    parse_to,
+    reduced_dims,
+    shape_for,
+    stack_dim,
+    start_gradient,
+)
 from minitorch.autodiff import Edge, Node, Variable, backpropagate, grad_mode
 from minitorch.backend import get_backend
 from minitorch.dtypes import DType
@@ -29,14 +47,16 @@ from minitorch.functions.operands import (
     operands,
     scalar_like,
     to_floating,
-    unbroadcast,
 )
+from minitorch.functions.softmax import LogSoftmax, Softmax
 from minitorch.tensor_data import Shape, TensorData, normalize_dim, numel
 
-Number = bool | int | float
-Dim = int | Sequence[int] | None
+Number: TypeAlias = bool | int | float
+Dim: TypeAlias = int | Sequence[int] | None
 # Inside the class, `bool`, `int` and `float` are methods; annotations use these names.
-Bool, Int, Float = bool, int, float
+Bool: TypeAlias = bool
+Int: TypeAlias = int
+Float: TypeAlias = float
 
 
 class Tensor(Variable):
@@ -159,8 +179,8 @@ class Tensor(Variable):
     def __bool__(self) -> Bool:
         if self.numel() != 1:
             raise ValueError(
-                f"bool(): a tensor of shape {self.raw.shape} is neither true nor false; "
-                f"use .any() or .all()"
+                f"bool(): a tensor of shape {self.raw.shape} is neither true nor "
+                f"false; use .any() or .all()"
             )
         return bool(self.item())
 
@@ -226,7 +246,7 @@ class Tensor(Variable):
 
     def to(self, *args: Any, **kwargs: Any) -> Tensor:
         """On another device, or in another dtype, or both: `to("cuda", float32)`."""
-        device, dtype = _parse_to(self, *args, **kwargs)
+        device, dtype = parse_to(self, *args, **kwargs)
         out = cast(self, dtype) if dtype is not None else self
         if device is not None and device != out.device:
             out = movement.ToDevice.apply(out, device)
@@ -319,8 +339,8 @@ class Tensor(Variable):
     def data(self, value: Tensor) -> None:
         if value.shape != self.shape or value.dtype is not self.dtype:
             raise ValueError(
-                f"data: got shape {tuple(value.shape)} and {value.dtype.name}; expected "
-                f"{tuple(self.shape)} and {self.dtype.name}"
+                f"data: got shape {tuple(value.shape)} and {value.dtype.name}; "
+                f"expected {tuple(self.shape)} and {self.dtype.name}"
             )
         self.raw = value.raw
 
@@ -343,7 +363,7 @@ class Tensor(Variable):
                 "backward(): the tensor was not made from any tensor with "
                 "requires_grad=True, so there is nothing to differentiate"
             )
-        start = _start_gradient("backward()", self, gradient)
+        start = start_gradient("backward()", self, gradient)
         keep = create_graph if retain_graph is None else bool(retain_graph)
         backpropagate([self], [start], keep, bool(create_graph))
 
@@ -352,7 +372,7 @@ class Tensor(Variable):
         if -1 < self._view_version < self.raw.storage.rebased:
             raise RuntimeError(
                 "this view was taken before its base was changed in place by a "
-                "recorded operation, so its gradient would be wrong; take the view again"
+                "recorded operation, so its gradient would be wrong; view it again"
             )
         return super().edge()
 
@@ -463,8 +483,8 @@ class Tensor(Variable):
             )
         if check_broadcast(name, a.raw.shape, b.raw.shape) != a.raw.shape:
             raise ValueError(
-                f"{name}: the result of shapes {a.raw.shape} and {b.raw.shape} does not "
-                f"fit into the first in place"
+                f"{name}: the result of shapes {a.raw.shape} and {b.raw.shape} does "
+                f"not fit into the first in place"
             )
         return self.assign_(
             lambda old: op(old, b),
@@ -568,7 +588,7 @@ class Tensor(Variable):
 
     def __floordiv__(self, other: Any) -> Tensor:
         a, b = operands("floor_divide", self, other)
-        _check_divisor("floor_divide", b)
+        check_divisor("floor_divide", b)
         return a.wrap(a.backend.zip(operators.floor_divide, a.raw, b.raw))
 
     def __rfloordiv__(self, other: Any) -> Tensor:
@@ -576,7 +596,7 @@ class Tensor(Variable):
 
     def __mod__(self, other: Any) -> Tensor:
         a, b = operands("remainder", self, other)
-        _check_divisor("remainder", b)
+        check_divisor("remainder", b)
         return a.wrap(a.backend.zip(operators.remainder, a.raw, b.raw))
 
     def __pow__(self, other: Any) -> Tensor:
@@ -594,7 +614,7 @@ class Tensor(Variable):
         return matmul(self, other)
 
     def __neg__(self) -> Tensor:
-        return ew.Neg.apply(_not_bool("neg", self))
+        return ew.Neg.apply(not_bool("neg", self))
 
     def __abs__(self) -> Tensor:
         return ew.Abs.apply(self)
@@ -678,16 +698,16 @@ class Tensor(Variable):
     lt, le, gt, ge, eq, ne = __lt__, __le__, __gt__, __ge__, __eq__, __ne__
 
     def __and__(self, other: Any) -> Tensor:
-        return self.logical_and(_only_bool("&", other, _only_bool("&", self)))
+        return self.logical_and(only_bool("&", other, only_bool("&", self)))
 
     def __or__(self, other: Any) -> Tensor:
-        return self.logical_or(_only_bool("|", other, _only_bool("|", self)))
+        return self.logical_or(only_bool("|", other, only_bool("|", self)))
 
     def __xor__(self, other: Any) -> Tensor:
-        return self.logical_xor(_only_bool("^", other, _only_bool("^", self)))
+        return self.logical_xor(only_bool("^", other, only_bool("^", self)))
 
     def __invert__(self) -> Tensor:
-        return _only_bool("~", self).logical_not()
+        return only_bool("~", self).logical_not()
 
     def logical_and(self, other: Any) -> Tensor:
         """Whether both are not 0."""
@@ -815,7 +835,7 @@ class Tensor(Variable):
 
     def relu(self) -> Tensor:
         """x where x > 0, else 0."""
-        return ew.Relu.apply(_not_bool("relu", self))
+        return ew.Relu.apply(not_bool("relu", self))
 
     def gelu(self, approximate: str = "none") -> Tensor:
         """x P(X <= x) for a standard normal X; "tanh" for the approximation."""
@@ -852,13 +872,13 @@ class Tensor(Variable):
         """The sum over one, several or all (None) dims. Integers give int64."""
         a = cast(self, dtype) if dtype is not None else self
         a = a if a.dtype.is_floating_point else cast(a, dtypes.int64)
-        dims = _dims(a, dim, "sum")
+        dims = reduced_dims(a, dim, "sum")
         return _drop(reduce.Sum.apply(a, dims), dims, keepdim)
 
     def mean(self, dim: Dim = None, keepdim: Bool = False) -> Tensor:
         """The mean over one, several or all dims."""
-        _floating("mean", self)
-        dims = _dims(self, dim, "mean")
+        check_floating("mean", self)
+        dims = reduced_dims(self, dim, "mean")
         count = numel(tuple(self.raw.shape[d] for d in dims))
         total = _drop(reduce.Sum.apply(self, dims), dims, keepdim)
         return total * (1.0 / count) if count else total / 0.0
@@ -872,9 +892,9 @@ class Tensor(Variable):
         unbiased: Bool | None = None,
     ) -> Tensor:
         """The variance: squared distances from the mean over n - correction."""
-        _floating("var", self)
+        check_floating("var", self)
         correction = correction if unbiased is None else int(bool(unbiased))
-        dims = _dims(self, dim, "var")
+        dims = reduced_dims(self, dim, "var")
         count = numel(tuple(self.raw.shape[d] for d in dims))
         centred = self - self.mean(dims, keepdim=True)
         total = _drop(reduce.Sum.apply(centred * centred, dims), dims, keepdim)
@@ -902,7 +922,7 @@ class Tensor(Variable):
             return out.reshape((1,) * self.dim()) if keepdim else out
         if not isinstance(dim, int):
             raise TypeError(f"prod: dim is {dim!r}; it must be an int or None")
-        dims = _dims(a, dim, "prod")
+        dims = reduced_dims(a, dim, "prod")
         return _drop(reduce.Prod.apply(a, *dims), dims, keepdim) if dims else a.clone()
 
     def amax(self, dim: Dim = None, keepdim: Bool = False) -> Tensor:
@@ -916,8 +936,8 @@ class Tensor(Variable):
     def _extreme(
         self, name: str, fn: Callable, start: Callable, dim: Dim, keepdim: Bool
     ) -> Tensor:
-        dims = _dims(self, dim, name)
-        _not_empty(name, self, dims)
+        dims = reduced_dims(self, dim, name)
+        not_empty(name, self, dims)
         out = reduce.Extreme.apply(self, fn, dims, start(self.dtype))
         return _drop(out, dims, keepdim)
 
@@ -940,7 +960,7 @@ class Tensor(Variable):
     def _pick(self, name: str, index: Tensor, dim: Any, keepdim: Bool) -> Any:
         if self.dim() == 0:
             return ValuesIndices(self.clone(), index)
-        dims = _dims(self, dim, name)
+        dims = reduced_dims(self, dim, name)
         values = indexing.Gather.apply(self, dims[0], index)
         return ValuesIndices(_drop(values, dims, keepdim), _drop(index, dims, keepdim))
 
@@ -954,32 +974,33 @@ class Tensor(Variable):
 
     def _arg(self, name: str, dim: Any, keepdim: Bool) -> Tensor:
         a = self.detach()
-        if dim is None or a.dim() == 0:
-            a, dims = a.reshape(-1), (0,)
-        else:
-            dims = _dims(a, dim, name)
-        _not_empty(name, a, dims)
-        backend = a.backend
-        fn = backend.argmax if name == "argmax" else backend.argmin
-        out = _drop(a.wrap(fn(a.raw, dims[0])), dims, keepdim and dim is not None)
-        return out.reshape((1,) * self.dim()) if keepdim and dim is None else out
+        flat = dim is None or a.dim() == 0
+        if flat:
+            a, dim = a.reshape(-1), 0
+        dims = reduced_dims(a, dim, name)
+        not_empty(name, a, dims)
+        fn = a.backend.argmax if name == "argmax" else a.backend.argmin
+        out = a.wrap(fn(a.raw, dims[0]))
+        if flat:
+            return out.reshape((1,) * self.dim() if keepdim else ())
+        return _drop(out, dims, keepdim)
 
     def any(self, dim: Dim = None, keepdim: Bool = False) -> Tensor:
         """Whether one element, at least, is not 0."""
-        dims = _dims(self, dim, "any")
+        dims = reduced_dims(self, dim, "any")
         out = reduce.fold(operators.logical_or, self.bool(), dims, False)
         return _drop(out, dims, keepdim)
 
     def all(self, dim: Dim = None, keepdim: Bool = False) -> Tensor:
         """Whether no element is 0."""
-        dims = _dims(self, dim, "all")
+        dims = reduced_dims(self, dim, "all")
         out = reduce.fold(operators.logical_and, self.bool(), dims, True)
         return _drop(out, dims, keepdim)
 
     def logsumexp(self, dim: Dim, keepdim: Bool = False) -> Tensor:
         """log(sum(exp(x))), without overflow."""
         a = to_floating(self)
-        dims = _dims(a, dim, "logsumexp")
+        dims = reduced_dims(a, dim, "logsumexp")
         top = a.detach().amax(dims, keepdim=True)
         top = ew.Where.apply(top.isfinite(), top, top.new_zeros(()))
         out = (a - top).exp().sum(dims, keepdim=True).log() + top
@@ -987,7 +1008,7 @@ class Tensor(Variable):
 
     def norm(self, p: Any = 2, dim: Dim = None, keepdim: Bool = False) -> Tensor:
         """The p-norm (1, 2 or inf) over one, several or all dims."""
-        _floating("norm", self)
+        check_floating("norm", self)
         if p == 2:
             return (self * self).sum(dim, keepdim).sqrt()
         if p == 1:
@@ -1006,11 +1027,11 @@ class Tensor(Variable):
 
     def view(self, *shape: Any) -> Tensor:
         """The same memory in another shape; an error where that needs a copy."""
-        return movement.View.apply(self, _shape_for(self, "view", shape))
+        return movement.View.apply(self, shape_for(self, "view", shape))
 
     def reshape(self, *shape: Any) -> Tensor:
         """The same elements in another shape: a view if possible, else a copy."""
-        new = _shape_for(self, "reshape", shape)
+        new = shape_for(self, "reshape", shape)
         if self.raw.view(new) is None:
             return movement.View.apply(movement.Clone.apply(self), new)
         return movement.View.apply(self, new)
@@ -1025,7 +1046,7 @@ class Tensor(Variable):
 
     def permute(self, *dims: Any) -> Tensor:
         """Dimension i of the view is dimension dims[i] of this."""
-        order = _ints("permute", dims)
+        order = int_sequence("permute", dims)
         order = tuple(normalize_dim(d, self.dim(), "permute") for d in order)
         if sorted(order) != list(range(self.dim())):
             raise ValueError(
@@ -1070,7 +1091,7 @@ class Tensor(Variable):
 
     def expand(self, *shape: Any) -> Tensor:
         """Dims of size 1 repeated without a copy; -1 keeps a size."""
-        new = _expanded(self, _ints("expand", shape))
+        new = expanded_shape(self, int_sequence("expand", shape))
         return movement.Expand.apply(self, new)
 
     def expand_as(self, other: Tensor) -> Tensor:
@@ -1083,7 +1104,7 @@ class Tensor(Variable):
 
     def squeeze(self, dim: Dim = None) -> Tensor:
         """Without the dims of size 1: all of them, or those named."""
-        dims = _dims(self, dim, "squeeze")
+        dims = reduced_dims(self, dim, "squeeze")
         keep = tuple(n for i, n in enumerate(self.raw.shape) if n != 1 or i not in dims)
         return movement.View.apply(self, keep)
 
@@ -1113,7 +1134,9 @@ class Tensor(Variable):
 
     def flip(self, *dims: Any) -> Tensor:
         """The order of the elements along `dims` reversed (a copy)."""
-        order = [normalize_dim(d, self.dim(), "flip") for d in _ints("flip", dims)]
+        order = [
+            normalize_dim(d, self.dim(), "flip") for d in int_sequence("flip", dims)
+        ]
         return movement.Flip.apply(self, tuple(order))
 
     def narrow(self, dim: Any, start: Any, length: Any) -> Tensor:
@@ -1163,7 +1186,7 @@ class Tensor(Variable):
 
     def repeat(self, *times: Any) -> Tensor:
         """The tensor repeated `times` along each dim (a copy)."""
-        counts = _ints("repeat", times)
+        counts = int_sequence("repeat", times)
         if len(counts) < self.dim():
             raise ValueError(
                 f"repeat: {len(counts)} counts for {self.dim()} dimensions; give one "
@@ -1177,22 +1200,24 @@ class Tensor(Variable):
     @staticmethod
     def cat(tensors: Sequence[Tensor], dim: Any = 0) -> Tensor:
         """Tensors one after the other along `dim`."""
-        tensors = _checked_list("cat", tensors)
+        tensors = checked_list("cat", tensors)
         dim = normalize_dim(dim, tensors[0].dim(), "cat")
-        _check_cat(tensors, dim)
+        check_cat(tensors, dim)
         return movement.Cat.apply(dim, *tensors)
 
     @staticmethod
     def stack(tensors: Sequence[Tensor], dim: Any = 0) -> Tensor:
         """Tensors of one shape along a new dim."""
-        tensors = _checked_list("stack", tensors)
+        tensors = checked_list("stack", tensors)
         for other in tensors[1:]:
             if other.shape != tensors[0].shape:
                 raise ValueError(
                     f"stack: one tensor is {tuple(tensors[0].shape)} and another "
                     f"{tuple(other.shape)}; all must have one shape"
                 )
-        return Tensor.cat([t.unsqueeze(dim) for t in tensors], _after(tensors[0], dim))
+        return Tensor.cat(
+            [t.unsqueeze(dim) for t in tensors], stack_dim(tensors[0], dim)
+        )
 
     def pad(self, pad: Sequence[Any], value: Any = 0) -> Tensor:
         """`pad` is (before, after) of the last dim, then of the one before, and so on.
@@ -1240,11 +1265,11 @@ class Tensor(Variable):
         filler = (
             value if isinstance(value, Tensor) else scalar_like(self, value, self.dtype)
         )
-        return _only_bool("masked_fill", mask).where(filler, self)
+        return only_bool("masked_fill", mask).where(filler, self)
 
     def masked_select(self, mask: Tensor) -> Tensor:
         """The elements where the mask holds, in one dim."""
-        return self[_only_bool("masked_select", mask)]
+        return self[only_bool("masked_select", mask)]
 
     def nonzero(self) -> Tensor:
         """The indices of all elements that are not 0, int64 [n, dims]."""
@@ -1252,12 +1277,12 @@ class Tensor(Variable):
 
     def gather(self, dim: Any, index: Tensor) -> Tensor:
         """out[i, j] = self[index[i, j], j] for dim 0, and so on."""
-        dim = _check_gather("gather", self, dim, index)
+        dim = check_gather("gather", self, dim, index)
         return indexing.Gather.apply(self, dim, index)
 
     def scatter_add(self, dim: Any, index: Tensor, src: Tensor) -> Tensor:
         """A copy with out[index[i, j], j] += src[i, j] for dim 0, and so on."""
-        dim = _check_gather("scatter_add", self, dim, index)
+        dim = check_gather("scatter_add", self, dim, index)
         if any(n > m for n, m in zip(index.raw.shape, src.raw.shape)):
             raise ValueError(
                 f"scatter_add: index is {index.raw.shape} and src {src.raw.shape}; no "
@@ -1270,7 +1295,7 @@ class Tensor(Variable):
     def index_select(self, dim: Any, index: Tensor) -> Tensor:
         """The slices `index` [n] of `dim`."""
         dim = normalize_dim(dim, self.dim(), "index_select")
-        index = _check_index("index_select", self, index, 1)
+        index = check_index("index_select", self, index, 1)
         return indexing.IndexSelect.apply(self, dim, index)
 
     def sort(self, dim: Any = -1, descending: Bool = False) -> Any:
@@ -1302,15 +1327,11 @@ class Tensor(Variable):
 
     def softmax(self, dim: Any) -> Tensor:
         """exp(x) / sum(exp(x)) along `dim`."""
-        from minitorch.functions.softmax import Softmax
-
         a = to_floating(self)
         return Softmax.apply(a, normalize_dim(dim, a.dim(), "softmax"))
 
     def log_softmax(self, dim: Any) -> Tensor:
         """x - logsumexp(x) along `dim`."""
-        from minitorch.functions.softmax import LogSoftmax
-
         a = to_floating(self)
         return LogSoftmax.apply(a, normalize_dim(dim, a.dim(), "log_softmax"))
 
@@ -1359,29 +1380,6 @@ class Handle:
             self.hooks.remove(self.hook)
 
 
-# --------------------------------------------------------------- argument checks
-
-
-def _start_gradient(name: str, root: Tensor, gradient: Any) -> Tensor:
-    """The gradient that a backward pass starts with."""
-    if gradient is None:
-        if root.numel() != 1:
-            raise RuntimeError(
-                f"{name}: a tensor of shape {root.raw.shape} needs a gradient argument "
-                f"of that shape; without one it must have a single element (take "
-                f".sum() or .mean())"
-            )
-        return root.new_ones(root.raw.shape)
-    if not isinstance(gradient, Tensor) or gradient.raw.shape != root.raw.shape:
-        given = gradient.raw.shape if isinstance(gradient, Tensor) else gradient
-        raise ValueError(
-            f"{name}: the gradient is {given!r}; expected a tensor of shape "
-            f"{root.raw.shape}"
-        )
-    check_same_device(name, root, gradient)
-    return cast(gradient, root.dtype)
-
-
 def grad(
     outputs: Tensor | Sequence[Tensor],
     inputs: Tensor | Sequence[Tensor],
@@ -1398,17 +1396,16 @@ def grad(
     """
     roots = [outputs] if isinstance(outputs, Tensor) else list(outputs)
     ends = [inputs] if isinstance(inputs, Tensor) else list(inputs)
-    given: list[Any] = (
-        [grad_outputs]
-        if isinstance(grad_outputs, Tensor)
-        else list(grad_outputs or [None] * len(roots))
-    )
+    given: list[Any] = [None] * len(roots)
+    if grad_outputs is not None:
+        one = isinstance(grad_outputs, Tensor)
+        given = [grad_outputs] if one else list(grad_outputs)
     for x in [*roots, *ends]:
         if not x.requires_grad:
             raise RuntimeError(
                 f"grad: a tensor of shape {x.raw.shape} does not require grad"
             )
-    starts = [_start_gradient("grad", r, g) for r, g in zip(roots, given)]
+    starts = [start_gradient("grad", r, g) for r, g in zip(roots, given)]
     keep = create_graph if retain_graph is None else retain_graph
     results = backpropagate(roots, starts, keep, create_graph, ends)
     assert results is not None
@@ -1418,178 +1415,6 @@ def grad(
             "allow_unused=True to get None for it"
         )
     return tuple(results)
-
-
-def _parse_to(self: Tensor, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
-    device = kwargs.pop("device", None)
-    dtype = kwargs.pop("dtype", None)
-    kwargs.pop("non_blocking", None)  # a hint, which the CPU has no use for
-    if kwargs:
-        raise TypeError(f"to: unknown argument(s) {sorted(kwargs)}")
-    for arg in args:
-        if isinstance(arg, DType):
-            dtype = arg
-        elif isinstance(arg, Tensor):
-            device, dtype = arg.device, arg.dtype
-        elif isinstance(arg, str):
-            device = arg
-        else:
-            raise TypeError(
-                f'to: got {arg!r}; expected a device name such as "cpu", a dtype such '
-                f"as minitorch.float64, or a tensor"
-            )
-    if device is not None:
-        get_backend(device)  # an unknown device is an error also where nothing moves
-    return device, None if dtype is None else dtypes.check(dtype)
-
-
-def _dims(a: Tensor, dim: Dim, name: str) -> tuple[int, ...]:
-    """The named dims, counted from the front; all of them for None or ()."""
-    if dim is None or (not isinstance(dim, int) and len(dim) == 0):
-        return tuple(range(a.dim()))
-    dims = [dim] if isinstance(dim, (int, np.integer)) else list(dim)
-    found = tuple(normalize_dim(d, a.dim(), name) for d in dims)
-    if len(set(found)) != len(found):
-        raise ValueError(f"{name}: dims {tuple(dims)} name one dimension twice")
-    return tuple(sorted(found)) if a.dim() else ()
-
-
-def _drop(a: Tensor, dims: tuple[int, ...], keepdim: Any) -> Tensor:
-    """Without the reduced dims, each of which has size 1."""
-    if keepdim or not dims:
-        return a
-    keep = tuple(n for i, n in enumerate(a.raw.shape) if i not in dims)
-    return movement.View.apply(a, keep)
-
-
-def _not_empty(name: str, a: Tensor, dims: Sequence[int]) -> None:
-    if any(a.raw.shape[d] == 0 for d in dims):
-        raise ValueError(
-            f"{name}: shape {a.raw.shape} has no elements along dimension(s) "
-            f"{tuple(dims)}, so there is no result"
-        )
-
-
-def _floating(name: str, a: Tensor) -> None:
-    if not a.dtype.is_floating_point:
-        raise TypeError(
-            f"{name}: the tensor is {a.dtype.name}; it must be float32 or float64; use "
-            f".float() first"
-        )
-
-
-def _not_bool(name: str, a: Tensor) -> Tensor:
-    if a.dtype is dtypes.bool_:
-        raise TypeError(f"{name}: not defined for bool tensors; use ~ or .int()")
-    return a
-
-
-def _only_bool(name: str, a: Any, like: Any = None) -> Tensor:
-    if isinstance(a, bool) and like is not None:
-        return scalar_like(like, a, dtypes.bool_)
-    if not isinstance(a, Tensor) or a.dtype is not dtypes.bool_:
-        kind = a.dtype.name if isinstance(a, Tensor) else type(a).__name__
-        raise TypeError(f"{name}: expected a bool tensor, got {kind}")
-    return a
-
-
-def _check_divisor(name: str, b: Tensor) -> None:
-    if not b.dtype.is_floating_point and b.numel() and not bool(b.all()):
-        raise ZeroDivisionError(f"{name}: integer division by zero")
-
-
-def _ints(name: str, args: tuple[Any, ...]) -> tuple[int, ...]:
-    """The ints of f(2, 3), f((2, 3)) or f([2, 3])."""
-    items = args[0] if len(args) == 1 and not isinstance(args[0], int) else args
-    try:
-        return tuple(operator.index(i) for i in items)
-    except TypeError:
-        raise TypeError(f"{name}: expected ints, got {args}") from None
-
-
-def _shape_for(a: Tensor, name: str, args: tuple[Any, ...]) -> Shape:
-    """A shape for a's elements, in which one -1 stands for what is left."""
-    shape = _ints(name, args)
-    if shape.count(-1) == 1:
-        rest = numel(tuple(n for n in shape if n != -1))
-        if rest and a.numel() % rest == 0:
-            shape = tuple(a.numel() // rest if n == -1 else n for n in shape)
-    if any(n < 0 for n in shape) or numel(shape) != a.numel():
-        raise ValueError(
-            f"{name}: shape {a.raw.shape} has {a.numel()} elements, which do not fit "
-            f"into {shape}; sizes must multiply to {a.numel()}, and one may be -1"
-        )
-    return shape
-
-
-def _expanded(a: Tensor, shape: Shape) -> Shape:
-    lead = len(shape) - a.dim()
-    old = (1,) * lead + a.raw.shape
-    new = tuple(
-        o if n == -1 and i >= lead else n for i, (o, n) in enumerate(zip(old, shape))
-    )
-    if lead < 0 or any(o not in (1, n) or n < 0 for o, n in zip(old, new)):
-        raise ValueError(
-            f"expand: {a.raw.shape} does not expand to {shape}; sizes are compared from "
-            f"the last, and only a size of 1 can change"
-        )
-    return new
-
-
-def _checked_list(name: str, tensors: Sequence[Tensor]) -> list[Tensor]:
-    items = list(tensors)
-    if not items or not all(isinstance(t, Tensor) for t in items):
-        raise TypeError(
-            f"{name}: expected a non-empty list of tensors, got {tensors!r}"
-        )
-    check_same_device(name, *items)
-    dtype = items[0].dtype
-    for item in items[1:]:
-        dtype = dtypes.promote(dtype, item.dtype)
-    return [cast(t, dtype) for t in items]
-
-
-def _check_index(name: str, a: Tensor, index: Tensor, dims: int) -> Tensor:
-    """An int64 index tensor with `dims` dimensions, on a's device."""
-    if not isinstance(index, Tensor) or index.dtype.category != 1:
-        kind = index.dtype.name if isinstance(index, Tensor) else type(index).__name__
-        raise TypeError(f"{name}: the index must be an int64 tensor, got {kind}")
-    if index.dim() != dims:
-        raise ValueError(
-            f"{name}: the index is {index.raw.shape}; expected {dims} dimension(s)"
-        )
-    check_same_device(name, a, index)
-    return cast(index.detach(), dtypes.int64)
-
-
-def _check_gather(name: str, a: Tensor, dim: Any, index: Tensor) -> int:
-    dim = normalize_dim(dim, a.dim(), name)
-    _check_index(name, a, index, a.dim())
-    for d, (n, m) in enumerate(zip(index.raw.shape, a.raw.shape)):
-        if d != dim and n > m:
-            raise ValueError(
-                f"{name}: the index is {index.raw.shape} and the tensor {a.raw.shape}; "
-                f"apart from dimension {dim} no size of the index may be larger"
-            )
-    return dim
-
-
-def _check_cat(tensors: list[Tensor], dim: int) -> None:
-    first = tensors[0].raw.shape
-    for other in tensors:
-        shape = other.raw.shape
-        same = len(shape) == len(first) and all(
-            n == m for i, (n, m) in enumerate(zip(shape, first)) if i != dim
-        )
-        if not same or not first:
-            raise ValueError(
-                f"cat: one tensor is {first} and another {shape}; all sizes but that "
-                f"of dimension {dim} must be equal"
-            )
-
-
-def _after(a: Tensor, dim: int) -> int:
-    return normalize_dim(dim, a.dim() + 1, "stack")
 
 
 def _pad(a: Tensor, pad: tuple[int, ...], value: Any) -> Tensor:
@@ -1618,4 +1443,9 @@ def _pad(a: Tensor, pad: tuple[int, ...], value: Any) -> Tensor:
     return out
 
 
-__all__ = ["Handle", "Size", "Tensor", "ValuesIndices", "grad", "unbroadcast"]
+def _drop(a: Tensor, dims: tuple[int, ...], keepdim: Any) -> Tensor:
+    """Without the reduced dims, each of which has size 1."""
+    if keepdim or not dims:
+        return a
+    keep = tuple(n for i, n in enumerate(a.raw.shape) if i not in dims)
+    return movement.View.apply(a, keep)

@@ -190,7 +190,7 @@ class TensorData:
         return math.prod(self.shape)
 
     def is_contiguous(self) -> bool:
-        """Whether the elements lie row by row without gaps (sizes of 1 don't matter)."""
+        """Whether the elements lie row by row without gaps (size-1 dims aside)."""
         if self._contiguous is None:
             self._contiguous = self._find_contiguous()
         return self._contiguous

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from helpers import DEVICES, loaded
+
 from minitorch.backend import Backend
 
 PROTOCOL = {
@@ -40,7 +41,6 @@ def public(backend: Any) -> set[str]:
 
 def test_the_protocol_is_known() -> None:
     assert {"map", "zip", "reduce", "matmul", "conv2d"} <= set(PROTOCOL)
-    assert len(PROTOCOL) == 45
 
 
 def test_simple_and_cpu_are_installed() -> None:

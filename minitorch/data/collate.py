@@ -5,7 +5,7 @@
     numbers                                -> a tensor [B] of float64, int64 or bool
     tuples, lists                          -> a list, collated place by place
     named tuples, dicts                    -> the same type, collated field by field
-    strings, bytes                         -> a list, as they are
+    strings, bytes                         -> the samples, as they are
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def default_collate(samples: Sequence[Any]) -> Any:
     if isinstance(first, (bool, int, float)):
         return _numbers(samples)
     if isinstance(first, (str, bytes)):
-        return list(samples)
+        return samples
     if isinstance(first, Mapping):
         return _mappings(samples)
     if isinstance(first, (tuple, list)):

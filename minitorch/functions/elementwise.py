@@ -183,13 +183,12 @@ class Where(Function):
         a_shape, b_shape = ctx.shapes  # type: ignore[attr-defined]
         zero = grad.new_zeros(())
         _, need_a, need_b = ctx.needs_input_grad
-        grad_a = Where.apply(condition, grad, zero) if need_a else None
-        grad_b = Where.apply(condition, zero, grad) if need_b else None
-        return (
-            None,
-            unbroadcast(grad_a, a_shape) if need_a else None,
-            unbroadcast(grad_b, b_shape) if need_b else None,
-        )
+        grad_a = grad_b = None
+        if need_a:
+            grad_a = unbroadcast(Where.apply(condition, grad, zero), a_shape)
+        if need_b:
+            grad_b = unbroadcast(Where.apply(condition, zero, grad), b_shape)
+        return None, grad_a, grad_b
 
 
 class LeakyRelu(Function):

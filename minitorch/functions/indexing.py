@@ -138,7 +138,7 @@ def setitem(a: Tensor, index: Any, value: Any) -> None:
     if any(_is_advanced(item) for item in items):
         _advanced_set(a, items, value)
         return
-    parts, new_dims = _basic_parts(a, items)
+    parts, _ = _basic_parts(a, items)
     target = window(a.raw, parts)
     lead = value.dim() - target.dims
     if lead > 0 and all(n == 1 for n in value.shape[:lead]):
@@ -200,7 +200,8 @@ def _dims_used(item: Any) -> int:
 
 def _basic_parts(a: Tensor, items: list[Any]) -> tuple[Window, list[int]]:
     """Slices of a's dims, and the positions of new dims in the result."""
-    parts, new_dims = [], []
+    parts: list[tuple[int, int, Any, int]] = []
+    new_dims = []
     dim = out_dim = 0
     for item in items:
         if item is None:
@@ -353,7 +354,7 @@ def _positions(a: Tensor, item: Any, size: int, dim: int) -> Tensor:
         return a.new_tensor(_checked_position(item, size, dim))
     if item.dtype.category != 1:
         raise TypeError(
-            f"index: an index tensor must be int64, int32 or bool; got {item.dtype.name}"
+            f"index: index tensors must be int64, int32 or bool; got {item.dtype.name}"
         )
     item = item.detach().to(dtypes.int64)
     if numel(item.shape) == 0:

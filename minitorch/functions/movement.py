@@ -1,7 +1,7 @@
 """Operations that only say anew where elements lie, and those that copy them together.
 
-With this file one can see which movements are free: a view writes new shapes and strides
-(`minitorch/tensor_data.py`) and moves nothing. The gradient of a movement is the
+With this file one can see which movements are free: a view writes new shapes and
+strides (`minitorch/tensor_data.py`); nothing moves. The gradient of a movement is the
 movement back.
 """
 
@@ -181,7 +181,7 @@ class Flip(Function):
 
 
 class Cat(Function):
-    """Tensors one after the other along `dim`; each gets its stretch of the gradient."""
+    """Tensors one after the other along `dim`; each gets its part of the gradient."""
 
     @staticmethod
     def forward(ctx: Context, dim: int, *tensors: Tensor) -> Any:

@@ -1,0 +1,212 @@
+"""Check and complete what users pass to tensor methods.
+
+With this file a method of `Tensor` can stay one line long: dims are counted from the
+front, shapes with -1 are completed, and what does not fit raises an error that says
+what was given, what was expected and what to do.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from minitorch import dtypes
+from minitorch.backend import get_backend
+from minitorch.dtypes import DType
+from minitorch.functions.operands import (
+    cast,
+    check_same_device,
+    is_tensor,
+    scalar_like,
+)
+from minitorch.tensor_data import Shape, normalize_dim, numel
+
+if TYPE_CHECKING:
+    from minitorch.tensor import Tensor
+
+
+def start_gradient(name: str, root: Tensor, gradient: Any) -> Tensor:
+    """The gradient that a backward pass starts with."""
+    if gradient is None:
+        if root.numel() != 1:
+            raise RuntimeError(
+                f"{name}: a tensor of shape {root.raw.shape} needs a gradient argument "
+                f"of that shape; without one it must have a single element (take "
+                f".sum() or .mean())"
+            )
+        return root.new_ones(root.raw.shape)
+    if not is_tensor(gradient) or gradient.raw.shape != root.raw.shape:
+        given = gradient.raw.shape if is_tensor(gradient) else gradient
+        raise ValueError(
+            f"{name}: the gradient is {given!r}; expected a tensor of shape "
+            f"{root.raw.shape}"
+        )
+    check_same_device(name, root, gradient)
+    return cast(gradient, root.dtype)
+
+
+def parse_to(self: Tensor, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
+    device = kwargs.pop("device", None)
+    dtype = kwargs.pop("dtype", None)
+    kwargs.pop("non_blocking", None)  # a hint, which the CPU has no use for
+    if kwargs:
+        raise TypeError(f"to: unknown argument(s) {sorted(kwargs)}")
+    for arg in args:
+        if isinstance(arg, DType):
+            dtype = arg
+        elif is_tensor(arg):
+            device, dtype = arg.device, arg.dtype
+        elif isinstance(arg, str):
+            device = arg
+        else:
+            raise TypeError(
+                f'to: got {arg!r}; expected a device name such as "cpu", a dtype such '
+                f"as minitorch.float64, or a tensor"
+            )
+    if device is not None:
+        get_backend(device)  # an unknown device is an error also where nothing moves
+    return device, None if dtype is None else dtypes.check(dtype)
+
+
+def reduced_dims(a: Tensor, dim: Any, name: str) -> tuple[int, ...]:
+    """The named dims, counted from the front; all of them for None or ()."""
+    if dim is None or (not isinstance(dim, int) and len(dim) == 0):
+        return tuple(range(a.dim()))
+    dims: list[Any] = [dim] if isinstance(dim, (int, np.integer)) else list(dim)
+    found = tuple(normalize_dim(d, a.dim(), name) for d in dims)
+    if len(set(found)) != len(found):
+        raise ValueError(f"{name}: dims {tuple(dims)} name one dimension twice")
+    return tuple(sorted(found)) if a.dim() else ()
+
+
+def not_empty(name: str, a: Tensor, dims: Sequence[int]) -> None:
+    if any(a.raw.shape[d] == 0 for d in dims):
+        raise ValueError(
+            f"{name}: shape {a.raw.shape} has no elements along dimension(s) "
+            f"{tuple(dims)}, so there is no result"
+        )
+
+
+def check_floating(name: str, a: Tensor) -> None:
+    if not a.dtype.is_floating_point:
+        raise TypeError(
+            f"{name}: the tensor is {a.dtype.name}; it must be float32 or float64; use "
+            f".float() first"
+        )
+
+
+def not_bool(name: str, a: Tensor) -> Tensor:
+    if a.dtype is dtypes.bool_:
+        raise TypeError(f"{name}: not defined for bool tensors; use ~ or .int()")
+    return a
+
+
+def only_bool(name: str, a: Any, like: Any = None) -> Tensor:
+    if isinstance(a, bool) and like is not None:
+        return scalar_like(like, a, dtypes.bool_)
+    if not is_tensor(a) or a.dtype is not dtypes.bool_:
+        kind = a.dtype.name if is_tensor(a) else type(a).__name__
+        raise TypeError(f"{name}: expected a bool tensor, got {kind}")
+    return a
+
+
+def check_divisor(name: str, b: Tensor) -> None:
+    if not b.dtype.is_floating_point and b.numel() and not bool(b.all()):
+        raise ZeroDivisionError(f"{name}: integer division by zero")
+
+
+def int_sequence(name: str, args: tuple[Any, ...]) -> tuple[int, ...]:
+    """The ints of f(2, 3), f((2, 3)) or f([2, 3])."""
+    items = args[0] if len(args) == 1 and not isinstance(args[0], int) else args
+    try:
+        return tuple(operator.index(i) for i in items)
+    except TypeError:
+        raise TypeError(f"{name}: expected ints, got {args}") from None
+
+
+def shape_for(a: Tensor, name: str, args: tuple[Any, ...]) -> Shape:
+    """A shape for a's elements, in which one -1 stands for what is left."""
+    shape = int_sequence(name, args)
+    if shape.count(-1) == 1:
+        rest = numel(tuple(n for n in shape if n != -1))
+        if rest and a.numel() % rest == 0:
+            shape = tuple(a.numel() // rest if n == -1 else n for n in shape)
+    if any(n < 0 for n in shape) or numel(shape) != a.numel():
+        raise ValueError(
+            f"{name}: shape {a.raw.shape} has {a.numel()} elements, which do not fit "
+            f"into {shape}; sizes must multiply to {a.numel()}, and one may be -1"
+        )
+    return shape
+
+
+def expanded_shape(a: Tensor, shape: Shape) -> Shape:
+    lead = len(shape) - a.dim()
+    old = (1,) * lead + a.raw.shape
+    new = tuple(
+        o if n == -1 and i >= lead else n for i, (o, n) in enumerate(zip(old, shape))
+    )
+    if lead < 0 or any(o not in (1, n) or n < 0 for o, n in zip(old, new)):
+        raise ValueError(
+            f"expand: {a.raw.shape} does not expand to {shape}; sizes are compared "
+            f"from the last, and only a size of 1 can change"
+        )
+    return new
+
+
+def checked_list(name: str, tensors: Sequence[Tensor]) -> list[Tensor]:
+    items = list(tensors)
+    if not items or not all(is_tensor(t) for t in items):
+        raise TypeError(
+            f"{name}: expected a non-empty list of tensors, got {tensors!r}"
+        )
+    check_same_device(name, *items)
+    dtype = items[0].dtype
+    for item in items[1:]:
+        dtype = dtypes.promote(dtype, item.dtype)
+    return [cast(t, dtype) for t in items]
+
+
+def check_index(name: str, a: Tensor, index: Tensor, dims: int) -> Tensor:
+    """An int64 index tensor with `dims` dimensions, on a's device."""
+    if not is_tensor(index) or index.dtype.category != 1:
+        kind = index.dtype.name if is_tensor(index) else type(index).__name__
+        raise TypeError(f"{name}: the index must be an int64 tensor, got {kind}")
+    if index.dim() != dims:
+        raise ValueError(
+            f"{name}: the index is {index.raw.shape}; expected {dims} dimension(s)"
+        )
+    check_same_device(name, a, index)
+    return cast(index.detach(), dtypes.int64)
+
+
+def check_gather(name: str, a: Tensor, dim: Any, index: Tensor) -> int:
+    dim = normalize_dim(dim, a.dim(), name)
+    check_index(name, a, index, a.dim())
+    for d, (n, m) in enumerate(zip(index.raw.shape, a.raw.shape)):
+        if d != dim and n > m:
+            raise ValueError(
+                f"{name}: the index is {index.raw.shape} and the tensor {a.raw.shape}; "
+                f"apart from dimension {dim} no size of the index may be larger"
+            )
+    return dim
+
+
+def check_cat(tensors: list[Tensor], dim: int) -> None:
+    first = tensors[0].raw.shape
+    for other in tensors:
+        shape = other.raw.shape
+        same = len(shape) == len(first) and all(
+            n == m for i, (n, m) in enumerate(zip(shape, first)) if i != dim
+        )
+        if not same or not first:
+            raise ValueError(
+                f"cat: one tensor is {first} and another {shape}; all sizes but that "
+                f"of dimension {dim} must be equal"
+            )
+
+
+def stack_dim(a: Tensor, dim: int) -> int:
+    return normalize_dim(dim, a.dim() + 1, "stack")

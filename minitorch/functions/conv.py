@@ -1,0 +1,227 @@
+"""Convolution in one and two dimensions.
+
+With this file one can see that the three functions of a convolution, its output, the
+gradient of its input and the gradient of its weight, are derivatives of each other:
+each one's backward pass is made of the other two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from minitorch.function import Context, Function
+from minitorch.functions.operands import check_same_device, check_same_dtype
+
+if TYPE_CHECKING:
+    from minitorch.tensor import Tensor
+
+Pair = tuple[int, int]
+Options = tuple[Pair, Pair, Pair, int]  # stride, padding, dilation, groups
+
+
+# BEGIN SOLUTION a6.2
+class Conv2d(Function):
+    """out[n, o, y, x] = bias[o] + sum_c,i,j weight[o, c, i, j] *
+    input[n, c, y * stride + i * dilation - padding, x * stride + ...]
+
+    x [N, C, H, W], weight [O, C/groups, KH, KW], bias [O] -> out [N, O, OH, OW]
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Context, x: Tensor, weight: Tensor, bias: Tensor | None, options: Options
+    ) -> Any:
+        ctx.save_for_backward(x, weight)
+        ctx.options = options  # type: ignore[attr-defined]
+        raw_bias = None if bias is None else bias.raw
+        return x.backend.conv2d(x.raw, weight.raw, raw_bias, *options)
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
+        x, weight = ctx.saved_tensors
+        options: Options = ctx.options  # type: ignore[attr-defined]
+        need_x, need_weight, need_bias, _ = ctx.needs_input_grad
+        to_x = to_weight = to_bias = None
+        if need_x:
+            to_x = Conv2dInput.apply(grad, weight, x.shape, options)
+        if need_weight:
+            to_weight = Conv2dWeight.apply(grad, x, weight.shape, options)
+        if need_bias:
+            to_bias = grad.sum((0, 2, 3))
+        return to_x, to_weight, to_bias, None
+
+
+class Conv2dInput(Function):
+    """The gradient for the input: each output spreads back over its window.
+
+    Linear in grad and in weight, so its own gradients are convolutions again.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Context, grad: Tensor, weight: Tensor, shape: Any, options: Options
+    ) -> Any:
+        ctx.save_for_backward(grad, weight)
+        ctx.options = options  # type: ignore[attr-defined]
+        return grad.backend.conv2d_backward_input(
+            grad.raw, weight.raw, tuple(shape), *options
+        )
+
+    @staticmethod
+    def backward(ctx: Context, upper: Tensor) -> tuple[Any, ...]:
+        grad, weight = ctx.saved_tensors
+        options: Options = ctx.options  # type: ignore[attr-defined]
+        to_grad = Conv2d.apply(upper, weight, None, options)
+        to_weight = Conv2dWeight.apply(grad, upper, weight.shape, options)
+        return to_grad, to_weight, None, None
+
+
+class Conv2dWeight(Function):
+    """The gradient for the weight: products of outputs' gradients and inputs.
+
+    Linear in grad and in the input.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Context, grad: Tensor, x: Tensor, shape: Any, options: Options
+    ) -> Any:
+        ctx.save_for_backward(grad, x)
+        ctx.options = options  # type: ignore[attr-defined]
+        return grad.backend.conv2d_backward_weight(
+            grad.raw, x.raw, tuple(shape), *options
+        )
+
+    @staticmethod
+    def backward(ctx: Context, upper: Tensor) -> tuple[Any, ...]:
+        grad, x = ctx.saved_tensors
+        options: Options = ctx.options  # type: ignore[attr-defined]
+        to_grad = Conv2d.apply(x, upper, None, options)
+        to_x = Conv2dInput.apply(grad, upper, x.shape, options)
+        return to_grad, to_x, None, None
+
+
+# END SOLUTION a6.2
+
+
+def as_pair(name: str, value: int | Sequence[int], least: int) -> Pair:
+    """(value, value) for an int; the two ints of a pair; none below `least`."""
+    pair = (value, value) if isinstance(value, int) else tuple(value)
+    if len(pair) != 2 or not all(isinstance(v, int) and v >= least for v in pair):
+        raise ValueError(
+            f"{name} is {value!r}; expected an int or two ints, each {least} or more"
+        )
+    return pair
+
+
+def conv2d(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: int | Pair = 1,
+    padding: int | Pair | str = 0,
+    dilation: int | Pair = 1,
+    groups: int = 1,
+) -> Tensor:
+    """Convolve (cross-correlate) images with a weight.
+
+    x [N, C, H, W] or [C, H, W], weight [O, C/groups, KH, KW], bias [O] ->
+    [N, O, OH, OW] with OH = (H + 2 padding - dilation (KH - 1) - 1) // stride + 1.
+
+    Args:
+        padding: zeros added on both sides; "valid" is 0, and "same" keeps H and W
+            (for stride 1 and an odd dilation * (K - 1) + 1).
+
+    Raises:
+        ValueError: shapes or options that do not fit each other.
+    """
+    if x.dim() == 3:
+        batch = conv2d(x.unsqueeze(0), weight, bias, stride, padding, dilation, groups)
+        return batch.squeeze(0)
+    _check_shapes(x, weight, bias, groups)
+    step = as_pair("conv2d: stride", stride, 1)
+    spread = as_pair("conv2d: dilation", dilation, 1)
+    pad = _padding(padding, weight.shape[2:], step, spread)
+    for name, size, p, d, k in zip(
+        ("height", "width"), x.shape[2:], pad, spread, weight.shape[2:]
+    ):
+        if size + 2 * p < d * (k - 1) + 1:
+            raise ValueError(
+                f"conv2d: the kernel covers {d * (k - 1) + 1} in {name}, but the "
+                f"padded input has only {size + 2 * p}; x is {tuple(x.shape)}, the "
+                f"weight {tuple(weight.shape)}, the padding {pad}"
+            )
+    return Conv2d.apply(x, weight, bias, (step, pad, spread, groups))
+
+
+def _padding(padding: Any, kernel: Any, stride: Pair, dilation: Pair) -> Pair:
+    if not isinstance(padding, str):
+        return as_pair("conv2d: padding", padding, 0)
+    if padding == "valid":
+        return 0, 0
+    reach = [d * (k - 1) for d, k in zip(dilation, kernel)]
+    if padding != "same" or stride != (1, 1) or any(r % 2 for r in reach):
+        raise ValueError(
+            f'conv2d: padding is {padding!r}; expected ints, "valid", or "same" with '
+            f"stride 1 and an odd kernel; stride is {stride} and kernel {tuple(kernel)}"
+        )
+    return reach[0] // 2, reach[1] // 2
+
+
+def _check_shapes(x: Tensor, weight: Tensor, bias: Tensor | None, groups: int) -> None:
+    if x.dim() != 4 or weight.dim() != 4:
+        raise ValueError(
+            f"conv2d: x is {tuple(x.shape)} and the weight {tuple(weight.shape)}; "
+            f"expected (N, C, H, W) and (O, C/groups, KH, KW)"
+        )
+    channels, (out, per_group) = x.shape[1], weight.shape[:2]
+    if groups < 1 or channels != per_group * groups or out % groups:
+        raise ValueError(
+            f"conv2d: x has {channels} channels, the weight is {tuple(weight.shape)} "
+            f"and groups is {groups}; channels must be {per_group} * groups, and the "
+            f"{out} outputs divisible by groups"
+        )
+    if bias is not None and tuple(bias.shape) != (out,):
+        raise ValueError(f"conv2d: the bias is {tuple(bias.shape)}; expected ({out},)")
+    check_same_device("conv2d", x, weight, bias)
+    check_same_dtype("conv2d", x, weight, bias)
+    if not x.dtype.is_floating_point:
+        raise TypeError(f"conv2d: x is {x.dtype.name}; expected float32 or float64")
+
+
+# BEGIN SOLUTION a6.1
+def conv1d(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: int | tuple[int] = 1,
+    padding: int | tuple[int] | str = 0,
+    dilation: int | tuple[int] = 1,
+    groups: int = 1,
+) -> Tensor:
+    """Convolve sequences: x [N, C, L], weight [O, C/groups, K] -> [N, O, OL].
+
+    A sequence is an image of height 1, so this is `conv2d` on views.
+    """
+    if x.dim() not in (2, 3) or weight.dim() != 3:
+        raise ValueError(
+            f"conv1d: x is {tuple(x.shape)} and the weight {tuple(weight.shape)}; "
+            f"expected (N, C, L) and (O, C/groups, K)"
+        )
+    step, spread = _one("stride", stride), _one("dilation", dilation)
+    pad = padding if isinstance(padding, str) else (0, _one("padding", padding))
+    out = conv2d(
+        x.unsqueeze(-2), weight.unsqueeze(-2), bias, (1, step), pad, (1, spread), groups
+    )
+    return out.squeeze(-2)
+
+
+# END SOLUTION a6.1
+
+
+def _one(name: str, value: Any) -> int:
+    values = (value,) if isinstance(value, int) else tuple(value)
+    if len(values) != 1 or not isinstance(values[0], int):
+        raise ValueError(f"conv1d: {name} is {value!r}; expected one int")
+    return values[0]

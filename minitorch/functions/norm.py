@@ -1,0 +1,162 @@
+"""Normalization over features (layer norm) and over the batch (batch norm).
+
+With this file one can see the two as one idea: subtract a mean, divide by a standard
+deviation, then scale and shift; only what the statistics are taken over differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from minitorch.function import Context, Function, once_differentiable
+from minitorch.functions.operands import check_same_device, check_same_dtype
+from minitorch.tensor_data import numel
+
+if TYPE_CHECKING:
+    from minitorch.tensor import Tensor
+
+
+# BEGIN SOLUTION a8.3
+class LayerNorm(Function):
+    """out = xhat * weight + bias, xhat = (x - mean) * rstd, statistics of each row
+
+    With g = grad * weight:
+    grad_x = rstd * (g - mean(g) - xhat * mean(g * xhat)),
+    grad_weight = sum over rows of grad * xhat, grad_bias = sum over rows of grad.
+
+    x [R, D], weight [D], bias [D]. Source: Ba, Kiros and Hinton, 2016.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Context, x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
+    ) -> Any:
+        raw_weight = None if weight is None else weight.raw
+        raw_bias = None if bias is None else bias.raw
+        out, mean, rstd = x.backend.layer_norm(x.raw, raw_weight, raw_bias, eps)
+        ctx.save_for_backward(x, mean, rstd, weight)
+        return out
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
+        once_differentiable(
+            "layer_norm", "(x - x.mean(-1)) * (x.var(-1) + eps).rsqrt()"
+        )
+        x, mean, rstd, weight = ctx.saved_tensors
+        raw_weight = None if weight is None else weight.raw
+        grads = grad.backend.layer_norm_backward(
+            grad.raw, x.raw, mean.raw, rstd.raw, raw_weight
+        )
+        return _wanted(ctx, grad, grads)
+
+
+# END SOLUTION a8.3
+
+
+class BatchNorm(Function):
+    """The same with the statistics of each channel, over N and L.
+
+    x [N, C, L], weight [C], bias [C]. Source: Ioffe and Szegedy, 2015.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Context, x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
+    ) -> Any:
+        raw_weight = None if weight is None else weight.raw
+        raw_bias = None if bias is None else bias.raw
+        out, mean, var = x.backend.batch_norm(x.raw, raw_weight, raw_bias, eps)
+        ctx.save_for_backward(x, mean, var, weight)
+        ctx.eps = eps  # type: ignore[attr-defined]
+        mean, var = x.wrap(mean), x.wrap(var)
+        ctx.mark_non_differentiable(mean, var)
+        return out, mean, var
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor, *_: Any) -> tuple[Any, ...]:
+        once_differentiable("batch_norm", "(x - x.mean(0)) * (x.var(0) + eps).rsqrt()")
+        x, mean, var, weight = ctx.saved_tensors
+        raw_weight = None if weight is None else weight.raw
+        eps: float = ctx.eps  # type: ignore[attr-defined]
+        grads = grad.backend.batch_norm_backward(
+            grad.raw, x.raw, mean.raw, var.raw, raw_weight, eps
+        )
+        return _wanted(ctx, grad, grads)
+
+
+def _wanted(ctx: Context, grad: Tensor, grads: Sequence[Any]) -> tuple[Any, ...]:
+    """The gradients for (x, weight, bias, eps) that somebody asked for."""
+    pairs = zip(ctx.needs_input_grad, grads)
+    return (*[grad.wrap(raw) if need else None for need, raw in pairs], None)
+
+
+def layer_norm(
+    x: Tensor,
+    normalized_shape: int | Sequence[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Normalize over the last dims, which must be `normalized_shape`.
+
+    x [*, D1, ..., Dk]; weight and bias, if given, are [D1, ..., Dk].
+    """
+    shape = (
+        (normalized_shape,)
+        if isinstance(normalized_shape, int)
+        else tuple(normalized_shape)
+    )
+    if not shape or tuple(x.shape[-len(shape) :]) != shape:
+        raise ValueError(
+            f"layer_norm: x is {tuple(x.shape)}, whose last dimensions are not the "
+            f"normalized_shape {shape}"
+        )
+    flat = [_checked("layer_norm", x, p, shape) for p in (weight, bias)]
+    size = numel(shape)
+    rows = x.reshape(x.numel() // size if size else 0, size)
+    return LayerNorm.apply(rows, *flat, float(eps)).reshape(x.shape)
+
+
+def batch_norm(
+    x: Tensor,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Normalize each channel with the statistics of this batch.
+
+    x [N, C] or [N, C, *] -> the normalized x, the mean [C] and the biased variance [C].
+
+    Raises:
+        ValueError: fewer than two values for each channel, or parameters not [C].
+    """
+    if x.dim() < 2:
+        raise ValueError(f"batch_norm: x is {tuple(x.shape)}; expected (N, C, ...)")
+    n, c = x.shape[:2]
+    length = numel(tuple(x.shape[2:]))
+    if n * length < 2:
+        raise ValueError(
+            f"batch_norm: x is {tuple(x.shape)}; training needs two values or more "
+            f"for each channel"
+        )
+    flat = [_checked("batch_norm", x, p, (c,)) for p in (weight, bias)]
+    out, mean, var = BatchNorm.apply(x.reshape(n, c, length), *flat, float(eps))
+    return out.reshape(x.shape), mean, var
+
+
+def _checked(
+    name: str, x: Tensor, parameter: Tensor | None, shape: tuple[int, ...]
+) -> Tensor | None:
+    """A weight or bias, flat; an error where it does not fit x."""
+    if not x.dtype.is_floating_point:
+        raise TypeError(f"{name}: x is {x.dtype.name}; expected float32 or float64")
+    if parameter is None:
+        return None
+    if tuple(parameter.shape) != shape:
+        raise ValueError(
+            f"{name}: the weight or bias is {tuple(parameter.shape)}; expected {shape}"
+        )
+    check_same_device(name, x, parameter)
+    check_same_dtype(name, x, parameter)
+    return parameter.reshape(-1)

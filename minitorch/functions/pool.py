@@ -1,0 +1,140 @@
+"""Pooling: one number for each window of an image.
+
+With this file one can see where the gradient of a window goes: to its maximum alone, or
+to all its elements in equal parts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from minitorch.function import Context, Function
+from minitorch.functions.conv import Pair, as_pair
+
+if TYPE_CHECKING:
+    from minitorch.tensor import Tensor
+
+
+# BEGIN SOLUTION a6.3
+class MaxPool2d(Function):
+    """The maximum of each window, and where it is; it gets the whole gradient."""
+
+    @staticmethod
+    def forward(ctx: Context, x: Tensor, options: tuple[Pair, Pair, Pair, Pair]) -> Any:
+        values, index = x.backend.max_pool2d(x.raw, *options)
+        ctx.save_for_backward(index)
+        ctx.shape = x.shape  # type: ignore[attr-defined]
+        return values, index
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor, _: Any = None) -> tuple[Any, ...]:
+        (index,) = ctx.saved_tensors
+        return PoolScatter.apply(grad, index, ctx.shape), None  # type: ignore
+
+
+class PoolScatter(Function):
+    """Zeros of `shape` with each gradient at the position of its maximum."""
+
+    @staticmethod
+    def forward(ctx: Context, grad: Tensor, index: Tensor, shape: Any) -> Any:
+        ctx.save_for_backward(index)
+        return grad.backend.max_pool2d_backward(grad.raw, index.raw, tuple(shape))
+
+    @staticmethod
+    def backward(ctx: Context, upper: Tensor) -> tuple[Any, ...]:
+        (index,) = ctx.saved_tensors
+        n, c = index.shape[:2]
+        picked = upper.reshape(n, c, -1).gather(2, index.reshape(n, c, -1))
+        return picked.reshape(index.shape), None, None
+
+
+class AvgPool2d(Function):
+    """The mean of each window; its elements share the gradient."""
+
+    @staticmethod
+    def forward(ctx: Context, x: Tensor, options: tuple[Pair, Pair, Pair, bool]) -> Any:
+        ctx.shape, ctx.options = x.shape, options  # type: ignore[attr-defined]
+        return x.backend.avg_pool2d(x.raw, *options)
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
+        return AvgPool2dInput.apply(grad, ctx.shape, ctx.options), None  # type: ignore
+
+
+class AvgPool2dInput(Function):
+    """The gradient of AvgPool2d's input; its own gradient is AvgPool2d."""
+
+    @staticmethod
+    def forward(ctx: Context, grad: Tensor, shape: Any, options: Any) -> Any:
+        ctx.options = options  # type: ignore[attr-defined]
+        return grad.backend.avg_pool2d_backward(grad.raw, tuple(shape), *options)
+
+    @staticmethod
+    def backward(ctx: Context, upper: Tensor) -> tuple[Any, ...]:
+        return AvgPool2d.apply(upper, ctx.options), None, None  # type: ignore
+
+
+# END SOLUTION a6.3
+
+
+def max_pool2d(
+    x: Tensor,
+    kernel_size: int | Pair,
+    stride: int | Pair | None = None,
+    padding: int | Pair = 0,
+    dilation: int | Pair = 1,
+) -> tuple[Tensor, Tensor]:
+    """x [N, C, H, W] -> maxima [N, C, OH, OW] and their int64 positions in the plane.
+
+    The stride is the kernel's size if not given.
+    """
+    kernel, step, pad = _options("max_pool2d", x, kernel_size, stride, padding)
+    spread = as_pair("max_pool2d: dilation", dilation, 1)
+    _check_fit("max_pool2d", x, kernel, pad, spread)
+    if x.dim() == 3:
+        values, index = MaxPool2d.apply(x.unsqueeze(0), (kernel, step, pad, spread))
+        return values.squeeze(0), index.squeeze(0)
+    return MaxPool2d.apply(x, (kernel, step, pad, spread))
+
+
+def avg_pool2d(
+    x: Tensor,
+    kernel_size: int | Pair,
+    stride: int | Pair | None = None,
+    padding: int | Pair = 0,
+    count_include_pad: bool = True,
+) -> Tensor:
+    """x [N, C, H, W] -> means [N, C, OH, OW]; padding counts as 0, or not at all."""
+    kernel, step, pad = _options("avg_pool2d", x, kernel_size, stride, padding)
+    _check_fit("avg_pool2d", x, kernel, pad, (1, 1))
+    options = (kernel, step, pad, bool(count_include_pad))
+    if x.dim() == 3:
+        return AvgPool2d.apply(x.unsqueeze(0), options).squeeze(0)
+    return AvgPool2d.apply(x, options)
+
+
+def _options(
+    name: str, x: Tensor, kernel_size: Any, stride: Any, padding: Any
+) -> tuple[Pair, Pair, Pair]:
+    if x.dim() not in (3, 4) or not x.dtype.is_floating_point:
+        raise ValueError(
+            f"{name}: x is {tuple(x.shape)} of {x.dtype.name}; expected (N, C, H, W) "
+            f"or (C, H, W), float32 or float64"
+        )
+    kernel = as_pair(f"{name}: kernel_size", kernel_size, 1)
+    step = kernel if stride is None else as_pair(f"{name}: stride", stride, 1)
+    return kernel, step, as_pair(f"{name}: padding", padding, 0)
+
+
+def _check_fit(name: str, x: Tensor, kernel: Pair, pad: Pair, spread: Pair) -> None:
+    for size, k, p, d in zip(x.shape[-2:], kernel, pad, spread):
+        if 2 * p > k:
+            raise ValueError(
+                f"{name}: the padding is {pad}; it must be at most half of the kernel "
+                f"{kernel}"
+            )
+        if size + 2 * p < d * (k - 1) + 1:
+            raise ValueError(
+                f"{name}: the window covers {d * (k - 1) + 1}, but the padded input "
+                f"has {size + 2 * p}; x is {tuple(x.shape)}, the kernel {kernel}"
+            )

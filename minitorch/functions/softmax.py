@@ -1,0 +1,131 @@
+"""Softmax, its logarithm, and the cross-entropy that trains classifiers.
+
+With this file one can see why the two are computed together: the gradient of
+cross-entropy after softmax is just `softmax(logits) - onehot(target)`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from minitorch import dtypes
+from minitorch.autodiff import grad_mode
+from minitorch.function import Context, Function, once_differentiable
+from minitorch.functions.operands import check_same_device
+
+if TYPE_CHECKING:
+    from minitorch.tensor import Tensor
+
+
+# BEGIN SOLUTION a6.4
+class Softmax(Function):
+    """out = exp(a) / sum(exp(a)) along dim
+
+    grad_a = out * (grad - sum(grad * out)).
+    """
+
+    @staticmethod
+    def forward(ctx: Context, a: Tensor, dim: int) -> Any:
+        out = (
+            a.backend.softmax(a.raw, dim) if a.dim() else a.backend.full((), 1, a.dtype)
+        )
+        ctx.save_for_backward(out)
+        ctx.dim = dim  # type: ignore[attr-defined]
+        return out
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
+        (out,) = ctx.saved_tensors
+        dim: int = ctx.dim  # type: ignore[attr-defined]
+        if grad_mode.enabled or grad.dim() == 0:
+            return out * (grad - (grad * out).sum(dim, keepdim=True)), None
+        raw = grad.backend.softmax_backward(grad.raw, out.raw, dim)
+        return grad.wrap(raw), None
+
+
+class LogSoftmax(Function):
+    """out = a - logsumexp(a) along dim
+
+    grad_a = grad - exp(out) * sum(grad).
+    """
+
+    @staticmethod
+    def forward(ctx: Context, a: Tensor, dim: int) -> Any:
+        raw = a.raw
+        out = (
+            a.backend.log_softmax(raw, dim)
+            if a.dim()
+            else a.backend.full((), 0, a.dtype)
+        )
+        ctx.save_for_backward(out)
+        ctx.dim = dim  # type: ignore[attr-defined]
+        return out
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
+        (out,) = ctx.saved_tensors
+        dim: int = ctx.dim  # type: ignore[attr-defined]
+        if grad_mode.enabled or grad.dim() == 0:
+            return grad - out.exp() * grad.sum(dim, keepdim=True), None
+        raw = grad.backend.log_softmax_backward(grad.raw, out.raw, dim)
+        return grad.wrap(raw), None
+
+
+class CrossEntropy(Function):
+    """losses[n] = logsumexp(logits[n]) - logits[n, target[n]]
+
+    grad_logits[n] = grad[n] * (softmax(logits[n]) - onehot(target[n])).
+    """
+
+    @staticmethod
+    def forward(ctx: Context, logits: Tensor, target: Tensor, ignore: int) -> Any:
+        losses, lse = logits.backend.cross_entropy(logits.raw, target.raw, ignore)
+        ctx.save_for_backward(logits, target, lse)
+        ctx.ignore = ignore  # type: ignore[attr-defined]
+        return losses
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
+        once_differentiable(
+            "cross_entropy", "-logits.log_softmax(1).gather(1, target.unsqueeze(1))"
+        )
+        logits, target, lse = ctx.saved_tensors
+        raw = grad.backend.cross_entropy_backward(
+            grad.raw,
+            logits.raw,
+            target.raw,
+            lse.raw,
+            ctx.ignore,  # type: ignore[attr-defined]
+        )
+        return grad.wrap(raw), None, None
+
+
+# END SOLUTION a6.4
+
+
+def cross_entropy(logits: Tensor, target: Tensor, ignore_index: int = -100) -> Tensor:
+    """The loss of each row: logits [N, C] and class numbers target [N] -> [N].
+
+    Rows whose target is `ignore_index` have the loss 0.
+
+    Raises:
+        ValueError: the shapes are not [N, C] and [N].
+        TypeError: logits are no floats, or the target is not int64.
+        IndexError: a target is not a class.
+    """
+    if logits.dim() != 2 or target.dim() != 1 or len(logits) != len(target):
+        raise ValueError(
+            f"cross_entropy: logits are {tuple(logits.shape)} and the target is "
+            f"{tuple(target.shape)}; expected (N, C) and (N,)"
+        )
+    if not logits.dtype.is_floating_point:
+        raise TypeError(
+            f"cross_entropy: logits are {logits.dtype.name}; expected float32 or 64"
+        )
+    if target.dtype.category != 1:
+        raise TypeError(
+            f"cross_entropy: the target is {target.dtype.name}; expected class numbers "
+            f"as int64"
+        )
+    check_same_device("cross_entropy", logits, target)
+    return CrossEntropy.apply(logits, target.to(dtypes.int64), int(ignore_index))
