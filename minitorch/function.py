@@ -23,7 +23,7 @@ gradient will be wanted. All operations of the library are made in the same way;
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from minitorch.autodiff import Edge, Node, Variable, grad_mode
 from minitorch.tensor_data import TensorData
@@ -45,9 +45,14 @@ class Context(Node):
         self.needs_input_grad: tuple[bool, ...] = ()
         self.hooks = None
         self._saved: tuple[Any, ...] | None = ()
-        self._versions: tuple[int, ...] = ()
+        self._versions: list[int] = []
         self._outputs: list[TensorData] = []
         self._constant_ids: set[int] = set()
+
+    if TYPE_CHECKING:  # any attribute may be set
+
+        def __getattr__(self, name: str) -> Any: ...
+        def __setattr__(self, name: str, value: Any) -> None: ...
 
     def __repr__(self) -> str:
         return f"<{self.function.__name__}Backward>"
@@ -59,7 +64,7 @@ class Context(Node):
         """
         if self.recording:
             self._saved = tensors
-            self._versions = tuple(_version(t) for t in tensors)
+            self._versions = [_version(t) for t in tensors]
 
     def mark_non_differentiable(self, *tensors: Any) -> None:
         """Say that these outputs are constants for differentiation."""
@@ -133,10 +138,9 @@ class Context(Node):
 
 
 def _version(tensor: Any) -> int:
-    if tensor is None:
-        return 0
-    raw = tensor if type(tensor) is TensorData else tensor.raw
-    return raw.storage.version
+    if type(tensor) is TensorData:
+        return tensor.storage.version
+    return 0 if tensor is None else tensor.raw.storage.version
 
 
 class Function:
@@ -175,26 +179,22 @@ class Function:
             raise TypeError(f"{cls.__name__}: none of the arguments is a tensor")
         ctx = Context(cls, recording)
         ctx._wrap = wrap = like.wrap  # type: ignore[attr-defined,method-assign]
-        if not recording:
-            out = cls._forward_quietly(ctx, args)
-            return out if type(out) is not TensorData else wrap(out)
-        ctx.needs_input_grad = tuple(
-            [isinstance(a, Variable) and a.requires_grad for a in args]
-        )
-        out = cls._forward_quietly(ctx, args)
-        ctx.edges = tuple([a.edge() if isinstance(a, Variable) else None for a in args])
-        return _record(ctx, out)
-
-    @classmethod
-    def _forward_quietly(cls, ctx: Context, args: tuple[Any, ...]) -> Any:
+        if recording:
+            edges = [a.edge() if isinstance(a, Variable) else None for a in args]
+            ctx.edges = tuple(edges)
+            ctx.needs_input_grad = tuple([edge is not None for edge in edges])
         before = grad_mode.enabled
         grad_mode.enabled = False
         try:
             out = cls.forward(ctx, *args)
         finally:
             grad_mode.enabled = before
-        if type(out) is tuple and not ctx.recording:
-            return tuple(ctx._wrap(o) if type(o) is TensorData else o for o in out)
+        if recording:
+            return _record(ctx, out)
+        if type(out) is TensorData:
+            return wrap(out)
+        if type(out) is tuple:
+            return tuple([wrap(o) if type(o) is TensorData else o for o in out])
         return out
 
 

@@ -123,9 +123,7 @@ def _first_gradients(
 
 def _checked_inputs(args: Sequence[Any]) -> list[int]:
     """The numbers of the arguments that require grad."""
-    found = [
-        i for i, x in enumerate(args) if isinstance(x, Tensor) and x.requires_grad
-    ]
+    found = [i for i, x in enumerate(args) if isinstance(x, Tensor) and x.requires_grad]
     if not found:
         raise ValueError(
             "gradcheck: no input requires grad; make one with requires_grad=True"

@@ -873,14 +873,14 @@ class Tensor(Variable):
         a = cast(self, dtype) if dtype is not None else self
         a = a if a.dtype.is_floating_point else cast(a, dtypes.int64)
         dims = reduced_dims(a, dim, "sum")
-        return _drop(reduce.Sum.apply(a, dims), dims, keepdim)
+        return reduce.Sum.apply(a, dims, keepdim)
 
     def mean(self, dim: Dim = None, keepdim: Bool = False) -> Tensor:
         """The mean over one, several or all dims."""
         check_floating("mean", self)
         dims = reduced_dims(self, dim, "mean")
         count = numel(tuple(self.raw.shape[d] for d in dims))
-        total = _drop(reduce.Sum.apply(self, dims), dims, keepdim)
+        total = reduce.Sum.apply(self, dims, keepdim)
         return total * (1.0 / count) if count else total / 0.0
 
     def var(
@@ -897,7 +897,7 @@ class Tensor(Variable):
         dims = reduced_dims(self, dim, "var")
         count = numel(tuple(self.raw.shape[d] for d in dims))
         centred = self - self.mean(dims, keepdim=True)
-        total = _drop(reduce.Sum.apply(centred * centred, dims), dims, keepdim)
+        total = reduce.Sum.apply(centred * centred, dims, keepdim)
         return total / float(max(count - correction, 0))
 
     def std(

@@ -38,7 +38,7 @@ BOX = 20  # pixels that the ink spans, the longer way
 EDGE = 0.9  # pixels by which soft ink reaches beyond the line's width
 POINTS = 112  # points along a digit: 0.6 pixels apart in the longest of them
 CHUNK = 500  # digits that share a stream of random numbers
-INK_AT_ONCE = 8  # digits whose distances to the strokes fit into the cache together
+INK_AT_ONCE = 4  # digits whose distances to the strokes fit into the cache together
 
 # How much writers differ, as standard deviations unless said otherwise.
 JITTER = 0.025  # of the points that define a stroke, in digit heights
@@ -211,16 +211,15 @@ def _fit(points: Floats, radii: Floats) -> Floats:
 def _ink(points: Floats, radii: Floats) -> Floats:
     """Draws lines along points [n, P, 2] in pixels, radii [n] -> [n, 28, 28], 0 to 1.
 
-    A pixel's ink follows from its distance to the nearest point, and the square of
-    that is |pixel|^2 + |point|^2 - 2 pixel . point: a matrix product and a minimum.
+    A pixel's ink follows from its distance to the nearest point. The square of that is
+    a sum of two squares, of which one is the same for a whole row of pixels, and the
+    other for a whole column.
     """
-    n = len(points)
-    q = points - MIDDLE  # keep the squares small, and so exact
-    ones = np.ones((n, POINTS, 1), np.float32)
-    left = np.concatenate([q * -2, (q * q).sum(axis=2, keepdims=True), ones], axis=2)
-    squares = (left.reshape(n * POINTS, 4) @ _pixels()).reshape(n, POINTS, -1)
-    distance = np.sqrt(np.maximum(squares.min(axis=1), 0)).reshape(n, SIDE, SIDE)
-    return np.clip(radii[:, None, None] + np.float32(0.5) - distance, 0, 1)
+    axis = np.arange(SIDE, dtype=np.float32)
+    across, down = np.moveaxis((points[:, :, :, None] - axis) ** 2, 2, 0)
+    squares = (down[:, :, :, None] + across[:, :, None, :]).min(axis=1)
+    edge = (radii + np.float32(0.5))[:, None, None]
+    return np.clip(edge - np.sqrt(squares), 0, 1)
 
 
 def _develop(ink: Floats) -> Bytes:
@@ -239,14 +238,6 @@ def _develop(ink: Floats) -> Bytes:
     columns = (axis - np.clip(right, -margin, margin)[:, None]) % SIDE
     digit = np.arange(len(ink))[:, None, None]
     return np.rint(grey[digit, rows[:, :, None], columns[:, None]]).astype(np.uint8)
-
-
-@functools.cache
-def _pixels() -> Floats:
-    """(x, y, 1, x^2 + y^2) of each pixel, from the middle of the field: [4, 784]."""
-    axis = np.arange(SIDE, dtype=np.float32) - MIDDLE
-    y, x = (grid.ravel() for grid in np.meshgrid(axis, axis, indexing="ij"))
-    return np.stack([x, y, np.ones_like(x), x * x + y * y])
 
 
 @functools.cache

@@ -33,14 +33,14 @@ class Conv2d(Function):
         ctx: Context, x: Tensor, weight: Tensor, bias: Tensor | None, options: Options
     ) -> Any:
         ctx.save_for_backward(x, weight)
-        ctx.options = options  # type: ignore[attr-defined]
+        ctx.options = options
         raw_bias = None if bias is None else bias.raw
         return x.backend.conv2d(x.raw, weight.raw, raw_bias, *options)
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
         x, weight = ctx.saved_tensors
-        options: Options = ctx.options  # type: ignore[attr-defined]
+        options: Options = ctx.options
         need_x, need_weight, need_bias, _ = ctx.needs_input_grad
         to_x = to_weight = to_bias = None
         if need_x:
@@ -63,7 +63,7 @@ class Conv2dInput(Function):
         ctx: Context, grad: Tensor, weight: Tensor, shape: Any, options: Options
     ) -> Any:
         ctx.save_for_backward(grad, weight)
-        ctx.options = options  # type: ignore[attr-defined]
+        ctx.options = options
         return grad.backend.conv2d_backward_input(
             grad.raw, weight.raw, tuple(shape), *options
         )
@@ -71,7 +71,7 @@ class Conv2dInput(Function):
     @staticmethod
     def backward(ctx: Context, upper: Tensor) -> tuple[Any, ...]:
         grad, weight = ctx.saved_tensors
-        options: Options = ctx.options  # type: ignore[attr-defined]
+        options: Options = ctx.options
         to_grad = Conv2d.apply(upper, weight, None, options)
         to_weight = Conv2dWeight.apply(grad, upper, weight.shape, options)
         return to_grad, to_weight, None, None
@@ -88,7 +88,7 @@ class Conv2dWeight(Function):
         ctx: Context, grad: Tensor, x: Tensor, shape: Any, options: Options
     ) -> Any:
         ctx.save_for_backward(grad, x)
-        ctx.options = options  # type: ignore[attr-defined]
+        ctx.options = options
         return grad.backend.conv2d_backward_weight(
             grad.raw, x.raw, tuple(shape), *options
         )
@@ -96,7 +96,7 @@ class Conv2dWeight(Function):
     @staticmethod
     def backward(ctx: Context, upper: Tensor) -> tuple[Any, ...]:
         grad, x = ctx.saved_tensors
-        options: Options = ctx.options  # type: ignore[attr-defined]
+        options: Options = ctx.options
         to_grad = Conv2d.apply(x, upper, None, options)
         to_x = Conv2dInput.apply(grad, upper, x.shape, options)
         return to_grad, to_x, None, None

@@ -36,12 +36,12 @@ class Add(Function):
 
     @staticmethod
     def forward(ctx: Context, a: Tensor, b: Tensor) -> Any:
-        ctx.shapes = a.shape, b.shape  # type: ignore[attr-defined]
+        ctx.shapes = a.raw.shape, b.raw.shape
         return a.backend.zip(operators.add, a.raw, b.raw)
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> Grads:
-        a_shape, b_shape = ctx.shapes  # type: ignore[attr-defined]
+        a_shape, b_shape = ctx.shapes
         need_a, need_b = ctx.needs_input_grad
         return (
             unbroadcast(grad, a_shape) if need_a else None,
@@ -54,12 +54,12 @@ class Sub(Function):
 
     @staticmethod
     def forward(ctx: Context, a: Tensor, b: Tensor) -> Any:
-        ctx.shapes = a.shape, b.shape  # type: ignore[attr-defined]
+        ctx.shapes = a.raw.shape, b.raw.shape
         return a.backend.zip(operators.sub, a.raw, b.raw)
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> Grads:
-        a_shape, b_shape = ctx.shapes  # type: ignore[attr-defined]
+        a_shape, b_shape = ctx.shapes
         need_a, need_b = ctx.needs_input_grad
         return (
             unbroadcast(grad, a_shape) if need_a else None,
@@ -174,13 +174,13 @@ class Where(Function):
     @staticmethod
     def forward(ctx: Context, condition: Tensor, a: Tensor, b: Tensor) -> Any:
         ctx.save_for_backward(condition)
-        ctx.shapes = a.shape, b.shape  # type: ignore[attr-defined]
+        ctx.shapes = a.raw.shape, b.raw.shape
         return a.backend.where(condition.raw, a.raw, b.raw)
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> Grads:
         (condition,) = ctx.saved_tensors
-        a_shape, b_shape = ctx.shapes  # type: ignore[attr-defined]
+        a_shape, b_shape = ctx.shapes
         zero = grad.new_zeros(())
         _, need_a, need_b = ctx.needs_input_grad
         grad_a = grad_b = None

@@ -31,14 +31,14 @@ class Gather(Function):
     @staticmethod
     def forward(ctx: Context, a: Tensor, dim: int, index: Tensor) -> Any:
         ctx.save_for_backward(index)
-        ctx.dim, ctx.shape = dim, a.shape  # type: ignore[attr-defined]
+        ctx.dim, ctx.shape = dim, a.shape
         return a.backend.gather(a.raw, dim, index.raw)
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
         (index,) = ctx.saved_tensors
-        zeros = grad.new_zeros(ctx.shape)  # type: ignore[attr-defined]
-        return ScatterAdd.apply(zeros, ctx.dim, index, grad), None, None  # type: ignore
+        zeros = grad.new_zeros(ctx.shape)
+        return ScatterAdd.apply(zeros, ctx.dim, index, grad), None, None
 
 
 class ScatterAdd(Function):
@@ -47,13 +47,13 @@ class ScatterAdd(Function):
     @staticmethod
     def forward(ctx: Context, a: Tensor, dim: int, index: Tensor, src: Tensor) -> Any:
         ctx.save_for_backward(index)
-        ctx.dim = dim  # type: ignore[attr-defined]
+        ctx.dim = dim
         return a.backend.scatter_add(a.raw, dim, index.raw, src.raw)
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
         (index,) = ctx.saved_tensors
-        dim: int = ctx.dim  # type: ignore[attr-defined]
+        dim: int = ctx.dim
         need_a, _, _, need_src = ctx.needs_input_grad
         to_src = Gather.apply(grad, dim, index) if need_src else None
         return grad if need_a else None, None, None, to_src
@@ -65,14 +65,14 @@ class IndexSelect(Function):
     @staticmethod
     def forward(ctx: Context, a: Tensor, dim: int, index: Tensor) -> Any:
         ctx.save_for_backward(index)
-        ctx.dim, ctx.shape = dim, a.shape  # type: ignore[attr-defined]
+        ctx.dim, ctx.shape = dim, a.shape
         return a.backend.index_select(a.raw, dim, index.raw)
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
         (index,) = ctx.saved_tensors
-        zeros = grad.new_zeros(ctx.shape)  # type: ignore[attr-defined]
-        return IndexAdd.apply(zeros, ctx.dim, index, grad), None, None  # type: ignore
+        zeros = grad.new_zeros(ctx.shape)
+        return IndexAdd.apply(zeros, ctx.dim, index, grad), None, None
 
 
 class IndexAdd(Function):
@@ -81,13 +81,13 @@ class IndexAdd(Function):
     @staticmethod
     def forward(ctx: Context, a: Tensor, dim: int, index: Tensor, src: Tensor) -> Any:
         ctx.save_for_backward(index)
-        ctx.dim = dim  # type: ignore[attr-defined]
+        ctx.dim = dim
         return a.backend.index_add(a.raw, dim, index.raw, src.raw)
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
         (index,) = ctx.saved_tensors
-        dim: int = ctx.dim  # type: ignore[attr-defined]
+        dim: int = ctx.dim
         need_a, _, _, need_src = ctx.needs_input_grad
         to_src = IndexSelect.apply(grad, dim, index) if need_src else None
         return grad if need_a else None, None, None, to_src
@@ -99,7 +99,7 @@ class IndexCopy(Function):
     @staticmethod
     def forward(ctx: Context, a: Tensor, dim: int, index: Tensor, src: Tensor) -> Any:
         ctx.save_for_backward(index)
-        ctx.dim = dim  # type: ignore[attr-defined]
+        ctx.dim = dim
         out = a.backend.copy(a.raw, a.dtype)
         a.backend.index_copy_(out, dim, index.raw, src.raw)
         return out
@@ -107,7 +107,7 @@ class IndexCopy(Function):
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
         (index,) = ctx.saved_tensors
-        dim: int = ctx.dim  # type: ignore[attr-defined]
+        dim: int = ctx.dim
         inside = IndexSelect.apply(grad, dim, index)
         return IndexCopy.apply(grad, dim, index, inside * 0), None, None, inside
 

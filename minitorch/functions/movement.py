@@ -25,7 +25,7 @@ class View(Function):
 
     @staticmethod
     def forward(ctx: Context, a: Tensor, shape: Shape) -> Any:
-        ctx.shape = a.shape  # type: ignore[attr-defined]
+        ctx.shape = a.shape
         viewed = a.raw.view(shape)
         if viewed is None:
             raise RuntimeError(
@@ -36,7 +36,7 @@ class View(Function):
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
-        return grad.reshape(ctx.shape), None  # type: ignore[attr-defined]
+        return grad.reshape(ctx.shape), None
 
 
 class Permute(Function):
@@ -46,12 +46,12 @@ class Permute(Function):
 
     @staticmethod
     def forward(ctx: Context, a: Tensor, order: tuple[int, ...]) -> Any:
-        ctx.order = order  # type: ignore[attr-defined]
+        ctx.order = order
         return a.raw.permute(order)
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
-        order: tuple[int, ...] = ctx.order  # type: ignore[attr-defined]
+        order: tuple[int, ...] = ctx.order
         back = sorted(range(len(order)), key=order.__getitem__)
         return Permute.apply(grad, tuple(back)), None
 
@@ -63,12 +63,12 @@ class Expand(Function):
 
     @staticmethod
     def forward(ctx: Context, a: Tensor, shape: Shape) -> Any:
-        ctx.shape = a.shape  # type: ignore[attr-defined]
+        ctx.shape = a.shape
         return a.raw.expand(shape)
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
-        return unbroadcast(grad, ctx.shape), None  # type: ignore[attr-defined]
+        return unbroadcast(grad, ctx.shape), None
 
 
 # A basic index is a tuple of (dim, start, length, step), with length None for an
@@ -95,12 +95,12 @@ class Slice(Function):
 
     @staticmethod
     def forward(ctx: Context, a: Tensor, parts: Window) -> Any:
-        ctx.shape, ctx.parts = a.shape, parts  # type: ignore[attr-defined]
+        ctx.shape, ctx.parts = a.shape, parts
         return window(a.raw, parts)
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
-        return SliceBackward.apply(grad, ctx.shape, ctx.parts), None  # type: ignore
+        return SliceBackward.apply(grad, ctx.shape, ctx.parts), None
 
 
 class SliceBackward(Function):
@@ -108,14 +108,14 @@ class SliceBackward(Function):
 
     @staticmethod
     def forward(ctx: Context, grad: Tensor, shape: Shape, parts: Window) -> Any:
-        ctx.parts = parts  # type: ignore[attr-defined]
+        ctx.parts = parts
         out = grad.backend.full(shape, 0, grad.dtype)
         grad.backend.copy_into(window(out, parts), grad.raw)
         return out
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
-        return Slice.apply(grad, ctx.parts), None, None  # type: ignore[attr-defined]
+        return Slice.apply(grad, ctx.parts), None, None
 
 
 class SliceAssign(Function):
@@ -123,14 +123,14 @@ class SliceAssign(Function):
 
     @staticmethod
     def forward(ctx: Context, a: Tensor, value: Tensor, parts: Window) -> Any:
-        ctx.parts = parts  # type: ignore[attr-defined]
+        ctx.parts = parts
         out = a.backend.copy(a.raw, a.dtype)
         a.backend.copy_into(window(out, parts), value.raw)
         return out
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
-        parts: Window = ctx.parts  # type: ignore[attr-defined]
+        parts: Window = ctx.parts
         inside = Slice.apply(grad, parts)
         return SliceAssign.apply(grad, inside * 0, parts), inside, None
 
@@ -154,13 +154,13 @@ class ToDevice(Function):
     def forward(ctx: Context, a: Tensor, device: str) -> Any:
         from minitorch.backend import get_backend
 
-        ctx.device = a.device  # type: ignore[attr-defined]
+        ctx.device = a.device
         host = a.backend.to_numpy(a.raw).copy()
         return get_backend(device).from_numpy(host)
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
-        return ToDevice.apply(grad, ctx.device), None  # type: ignore[attr-defined]
+        return ToDevice.apply(grad, ctx.device), None
 
 
 class Flip(Function):
@@ -168,7 +168,7 @@ class Flip(Function):
 
     @staticmethod
     def forward(ctx: Context, a: Tensor, dims: tuple[int, ...]) -> Any:
-        ctx.dims = dims  # type: ignore[attr-defined]
+        ctx.dims = dims
         raw = a.raw
         for dim in dims:
             size = raw.shape[dim]
@@ -177,7 +177,7 @@ class Flip(Function):
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
-        return Flip.apply(grad, ctx.dims), None  # type: ignore[attr-defined]
+        return Flip.apply(grad, ctx.dims), None
 
 
 class Cat(Function):
@@ -186,7 +186,7 @@ class Cat(Function):
     @staticmethod
     def forward(ctx: Context, dim: int, *tensors: Tensor) -> Any:
         sizes = [t.shape[dim] for t in tensors]
-        ctx.dim, ctx.sizes = dim, sizes  # type: ignore[attr-defined]
+        ctx.dim, ctx.sizes = dim, sizes
         first = tensors[0]
         shape = (*first.shape[:dim], sum(sizes), *first.shape[dim + 1 :])
         out = first.backend.empty(shape, first.dtype)
@@ -198,8 +198,8 @@ class Cat(Function):
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
-        dim: int = ctx.dim  # type: ignore[attr-defined]
-        sizes: Sequence[int] = ctx.sizes  # type: ignore[attr-defined]
+        dim: int = ctx.dim
+        sizes: Sequence[int] = ctx.sizes
         grads: list[Any] = [None]
         start = 0
         for size in sizes:

@@ -68,7 +68,7 @@ class BatchNorm(Function):
         raw_bias = None if bias is None else bias.raw
         out, mean, var = x.backend.batch_norm(x.raw, raw_weight, raw_bias, eps)
         ctx.save_for_backward(x, mean, var, weight)
-        ctx.eps = eps  # type: ignore[attr-defined]
+        ctx.eps = eps
         mean, var = x.wrap(mean), x.wrap(var)
         ctx.mark_non_differentiable(mean, var)
         return out, mean, var
@@ -78,7 +78,7 @@ class BatchNorm(Function):
         once_differentiable("batch_norm", "(x - x.mean(0)) * (x.var(0) + eps).rsqrt()")
         x, mean, var, weight = ctx.saved_tensors
         raw_weight = None if weight is None else weight.raw
-        eps: float = ctx.eps  # type: ignore[attr-defined]
+        eps: float = ctx.eps
         grads = grad.backend.batch_norm_backward(
             grad.raw, x.raw, mean.raw, var.raw, raw_weight, eps
         )

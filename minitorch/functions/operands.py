@@ -24,12 +24,12 @@ class Cast(Function):
 
     @staticmethod
     def forward(ctx: Context, a: Tensor, dtype: DType) -> Any:
-        ctx.dtype = a.dtype  # type: ignore[attr-defined]
+        ctx.dtype = a.dtype
         return a.backend.copy(a.raw, dtype)
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
-        return grad.to(ctx.dtype), None  # type: ignore[attr-defined]
+        return grad.to(ctx.dtype), None
 
 
 def cast(a: Tensor, dtype: DType) -> Tensor:

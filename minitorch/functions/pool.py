@@ -23,13 +23,13 @@ class MaxPool2d(Function):
     def forward(ctx: Context, x: Tensor, options: tuple[Pair, Pair, Pair, Pair]) -> Any:
         values, index = x.backend.max_pool2d(x.raw, *options)
         ctx.save_for_backward(index)
-        ctx.shape = x.shape  # type: ignore[attr-defined]
+        ctx.shape = x.shape
         return values, index
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor, _: Any = None) -> tuple[Any, ...]:
         (index,) = ctx.saved_tensors
-        return PoolScatter.apply(grad, index, ctx.shape), None  # type: ignore
+        return PoolScatter.apply(grad, index, ctx.shape), None
 
 
 class PoolScatter(Function):
@@ -53,12 +53,12 @@ class AvgPool2d(Function):
 
     @staticmethod
     def forward(ctx: Context, x: Tensor, options: tuple[Pair, Pair, Pair, bool]) -> Any:
-        ctx.shape, ctx.options = x.shape, options  # type: ignore[attr-defined]
+        ctx.shape, ctx.options = x.shape, options
         return x.backend.avg_pool2d(x.raw, *options)
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
-        return AvgPool2dInput.apply(grad, ctx.shape, ctx.options), None  # type: ignore
+        return AvgPool2dInput.apply(grad, ctx.shape, ctx.options), None
 
 
 class AvgPool2dInput(Function):
@@ -66,12 +66,12 @@ class AvgPool2dInput(Function):
 
     @staticmethod
     def forward(ctx: Context, grad: Tensor, shape: Any, options: Any) -> Any:
-        ctx.options = options  # type: ignore[attr-defined]
+        ctx.options = options
         return grad.backend.avg_pool2d_backward(grad.raw, tuple(shape), *options)
 
     @staticmethod
     def backward(ctx: Context, upper: Tensor) -> tuple[Any, ...]:
-        return AvgPool2d.apply(upper, ctx.options), None, None  # type: ignore
+        return AvgPool2d.apply(upper, ctx.options), None, None
 
 
 # END SOLUTION a6.3

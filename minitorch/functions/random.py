@@ -24,12 +24,12 @@ class Dropout(Function):
 
     @staticmethod
     def forward(ctx: Context, x: Tensor, p: float, seed: int, offset: int) -> Any:
-        ctx.options = p, seed, offset  # type: ignore[attr-defined]
+        ctx.options = p, seed, offset
         return x.backend.dropout(x.raw, p, seed, offset)
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
-        options: Any = ctx.options  # type: ignore[attr-defined]
+        options: Any = ctx.options
         return Dropout.apply(grad, *options), None, None, None
 
 

@@ -1,7 +1,7 @@
 """Operations that fold dimensions away: sums, products, extremes and scans.
 
 With this file one can see how the gradient of a reduction spreads back over what was
-folded. All reductions here keep the folded dims as 1; `Tensor` drops them if asked.
+folded. A backend keeps the folded dims as 1; they are dropped here, or in `Tensor`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from minitorch import dtypes, operators
 from minitorch.dtypes import DType
 from minitorch.function import Context, Function
+from minitorch.tensor_data import TensorData
 
 if TYPE_CHECKING:
     from minitorch.tensor import Tensor
@@ -19,18 +20,26 @@ if TYPE_CHECKING:
 Dims = tuple[int, ...]
 
 
+def dropped(a: TensorData, dims: Dims) -> TensorData:
+    """A view of `a` without `dims`, each of which has size 1."""
+    shape = tuple([n for i, n in enumerate(a.shape) if i not in dims])
+    return TensorData(a.storage, shape)
+
+
 # BEGIN SOLUTION a2.4
 class Sum(Function):
     """The sum over `dims`; every summand gets the gradient of the sum."""
 
     @staticmethod
-    def forward(ctx: Context, a: Tensor, dims: Dims) -> Any:
-        ctx.shape = a.shape  # type: ignore[attr-defined]
-        return a.backend.reduce(operators.add, a.raw, dims, 0)
+    def forward(ctx: Context, a: Tensor, dims: Dims, keepdim: bool) -> Any:
+        out = a.backend.reduce(operators.add, a.raw, dims, 0)
+        ctx.shapes = a.raw.shape, out.shape
+        return out if keepdim else dropped(out, dims)
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
-        return grad.expand(ctx.shape), None  # type: ignore[attr-defined]
+        shape, kept = ctx.shapes
+        return grad.reshape(kept).expand(shape), None, None
 
 
 # END SOLUTION a2.4
@@ -45,13 +54,13 @@ class Prod(Function):
     @staticmethod
     def forward(ctx: Context, a: Tensor, dim: int) -> Any:
         ctx.save_for_backward(a)
-        ctx.dim = dim  # type: ignore[attr-defined]
+        ctx.dim = dim
         return a.backend.reduce(operators.mul, a.raw, (dim,), 1)
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
         (a,) = ctx.saved_tensors
-        dim: int = ctx.dim  # type: ignore[attr-defined]
+        dim: int = ctx.dim
         others = []
         for i in range(a.shape[dim]):
             rest = [a.narrow(dim, 0, i), a.narrow(dim, i + 1, a.shape[dim] - i - 1)]
@@ -68,14 +77,14 @@ class Extreme(Function):
     def forward(ctx: Context, a: Tensor, fn: Callable, dims: Dims, start: float) -> Any:
         out = a.backend.reduce(fn, a.raw, dims, start)
         ctx.save_for_backward(a, out)
-        ctx.dims = dims  # type: ignore[attr-defined]
+        ctx.dims = dims
         return out
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
         a, out = ctx.saved_tensors
         wins = ((a == out) | (a.isnan() & out.isnan())).to(grad.dtype)
-        share = wins / wins.sum(ctx.dims, keepdim=True)  # type: ignore[attr-defined]
+        share = wins / wins.sum(ctx.dims, keepdim=True)
         return grad * share, None, None, None
 
 
@@ -84,12 +93,12 @@ class Cumsum(Function):
 
     @staticmethod
     def forward(ctx: Context, a: Tensor, dim: int) -> Any:
-        ctx.dim = dim  # type: ignore[attr-defined]
+        ctx.dim = dim
         return a.backend.cumsum(a.raw, dim)
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
-        dim: int = ctx.dim  # type: ignore[attr-defined]
+        dim: int = ctx.dim
         return grad.flip(dim).cumsum(dim).flip(dim), None
 
 

@@ -30,13 +30,13 @@ class Softmax(Function):
             a.backend.softmax(a.raw, dim) if a.dim() else a.backend.full((), 1, a.dtype)
         )
         ctx.save_for_backward(out)
-        ctx.dim = dim  # type: ignore[attr-defined]
+        ctx.dim = dim
         return out
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
         (out,) = ctx.saved_tensors
-        dim: int = ctx.dim  # type: ignore[attr-defined]
+        dim: int = ctx.dim
         if grad_mode.enabled or grad.dim() == 0:
             return out * (grad - (grad * out).sum(dim, keepdim=True)), None
         raw = grad.backend.softmax_backward(grad.raw, out.raw, dim)
@@ -58,13 +58,13 @@ class LogSoftmax(Function):
             else a.backend.full((), 0, a.dtype)
         )
         ctx.save_for_backward(out)
-        ctx.dim = dim  # type: ignore[attr-defined]
+        ctx.dim = dim
         return out
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
         (out,) = ctx.saved_tensors
-        dim: int = ctx.dim  # type: ignore[attr-defined]
+        dim: int = ctx.dim
         if grad_mode.enabled or grad.dim() == 0:
             return grad - out.exp() * grad.sum(dim, keepdim=True), None
         raw = grad.backend.log_softmax_backward(grad.raw, out.raw, dim)
@@ -81,7 +81,7 @@ class CrossEntropy(Function):
     def forward(ctx: Context, logits: Tensor, target: Tensor, ignore: int) -> Any:
         losses, lse = logits.backend.cross_entropy(logits.raw, target.raw, ignore)
         ctx.save_for_backward(logits, target, lse)
-        ctx.ignore = ignore  # type: ignore[attr-defined]
+        ctx.ignore = ignore
         return losses
 
     @staticmethod
@@ -95,7 +95,7 @@ class CrossEntropy(Function):
             logits.raw,
             target.raw,
             lse.raw,
-            ctx.ignore,  # type: ignore[attr-defined]
+            ctx.ignore,
         )
         return grad.wrap(raw), None, None
 

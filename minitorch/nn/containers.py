@@ -1,0 +1,173 @@
+"""Modules that hold modules.
+
+With this file one can chain modules (`Sequential`) and keep any number of them as an
+attribute (`ModuleList`, `ModuleDict`), where a plain list or dict would hide them from
+`parameters()`.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from minitorch.nn.module import Module
+
+
+class _Numbered(Module):
+    """Modules in order, named "0", "1" and so on unless given other names."""
+
+    def _items(self) -> list[Module]:
+        return list(self._modules.values())  # type: ignore[arg-type]
+
+    def _name_at(self, index: Any) -> str:
+        position = operator.index(index)
+        size = len(self._modules)
+        if not -size <= position < size:
+            raise IndexError(
+                f"{type(self).__name__}: index {position} for {size} module(s)"
+            )
+        return list(self._modules)[position]
+
+    def _renumber(self, modules: Iterable[Module]) -> None:
+        self._modules.clear()
+        for i, module in enumerate(modules):
+            self.add_module(str(i), module)
+
+    def __len__(self) -> int:
+        return len(self._modules)
+
+    def __iter__(self) -> Iterator[Module]:
+        return iter(self._items())
+
+    def __contains__(self, module: object) -> bool:
+        return any(module is item for item in self._modules.values())
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return type(self)._of(list(self._modules.items())[index])
+        return self._modules[self._name_at(index)]
+
+    def __setitem__(self, index: int, module: Module) -> None:
+        self.add_module(self._name_at(index), module)
+
+    def __delitem__(self, index: int | slice) -> None:
+        names = list(self._modules)[index]
+        for name in [names] if isinstance(names, str) else names:
+            del self._modules[name]
+        if all(name.isdigit() for name in self._modules):
+            self._renumber(self._items())
+
+    @classmethod
+    def _of(cls, items: list[tuple[str, Module]]) -> Any:
+        raise NotImplementedError
+
+    def append(self, module: Module) -> Any:
+        """Add a module at the end."""
+        self.add_module(str(len(self)), module)
+        return self
+
+    def extend(self, modules: Iterable[Module]) -> Any:
+        """Add modules at the end."""
+        for module in modules:
+            self.append(module)
+        return self
+
+    def insert(self, index: int, module: Module) -> Any:
+        """Add a module before the one at `index`."""
+        items = self._items()
+        items.insert(index, module)
+        self._renumber(items)
+        return self
+
+
+class Sequential(_Numbered):
+    """Each module's output is the next one's input.
+
+    `Sequential(Linear(2, 8), ReLU(), Linear(8, 1))`, or with names:
+    `Sequential({"first": Linear(2, 8), "act": ReLU()})`.
+    """
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__()
+        if len(args) == 1 and isinstance(args[0], Mapping):
+            for name, module in args[0].items():
+                self.add_module(name, module)
+        else:
+            for i, module in enumerate(args):
+                self.add_module(str(i), module)
+
+    @classmethod
+    def _of(cls, items: list[tuple[str, Module]]) -> Sequential:
+        return cls(dict(items))
+
+    def forward(self, x: Any) -> Any:
+        for module in self._modules.values():
+            x = module(x)  # type: ignore[misc]
+        return x
+
+
+class ModuleList(_Numbered):
+    """A list of modules, for a forward that loops over them."""
+
+    def __init__(self, modules: Iterable[Module] | None = None) -> None:
+        super().__init__()
+        self.extend(() if modules is None else modules)
+
+    @classmethod
+    def _of(cls, items: list[tuple[str, Module]]) -> ModuleList:
+        return cls([module for _, module in items])
+
+
+class ModuleDict(Module):
+    """A dict of modules, in the order of insertion."""
+
+    def __init__(
+        self, modules: Mapping[str, Module] | Iterable[tuple[str, Module]] | None = None
+    ) -> None:
+        super().__init__()
+        self.update(() if modules is None else modules)
+
+    def update(self, modules: Mapping[str, Module] | Iterable[Any]) -> None:
+        """Add the modules of a dict, or of (name, module) pairs."""
+        pairs = modules.items() if isinstance(modules, (Mapping, ModuleDict)) else modules
+        for name, module in pairs:
+            self[name] = module
+
+    def __getitem__(self, name: str) -> Any:
+        return self._modules[name]
+
+    def __setitem__(self, name: str, module: Module) -> None:
+        self.add_module(name, module)
+
+    def __delitem__(self, name: str) -> None:
+        del self._modules[name]
+
+    def __len__(self) -> int:
+        return len(self._modules)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._modules)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._modules
+
+    def keys(self) -> Iterable[str]:
+        """The names."""
+        return self._modules.keys()
+
+    def values(self) -> Iterable[Any]:
+        """The modules."""
+        return self._modules.values()
+
+    def items(self) -> Iterable[tuple[str, Any]]:
+        """(name, module) pairs."""
+        return self._modules.items()
+
+    def pop(self, name: str) -> Any:
+        """Take a module out."""
+        return self._modules.pop(name)
+
+    def clear(self) -> None:
+        """Take all modules out."""
+        self._modules.clear()
