@@ -18,9 +18,7 @@ Conventions that hold for all functions of `Backend`:
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Sequence
-from importlib.metadata import entry_points
 from typing import Any, Protocol
 
 import numpy as np
@@ -370,7 +368,7 @@ class Backend(Protocol):
 
 
 GROUP = "minitorch.backends"
-_loaded: dict[str, Any] = {}
+loaded_backends: dict[str, Any] = {}
 
 # What to do about a device that cannot be loaded, by the module that is missing.
 _HINTS = {
@@ -380,9 +378,16 @@ _HINTS = {
 }
 
 
+def _registered() -> dict[str, Any]:
+    """The entry points of all installed backends, by device name."""
+    from importlib.metadata import entry_points  # takes 20 ms to import
+
+    return {point.name: point for point in entry_points(group=GROUP)}
+
+
 def available_devices() -> list[str]:
     """The device names of all installed backends (not all may load)."""
-    return sorted({point.name for point in entry_points(group=GROUP)} | set(_loaded))
+    return sorted(_registered())
 
 
 def get_backend(device: str) -> Any:
@@ -392,14 +397,14 @@ def get_backend(device: str) -> Any:
         ValueError: no backend is registered under that name.
         RuntimeError: the backend is registered but cannot be loaded here.
     """
-    backend = _loaded.get(device)
+    backend = loaded_backends.get(device)
     if backend is None:
-        backend = _loaded[device] = _load(device)
+        backend = loaded_backends[device] = _load(device)
     return backend
 
 
 def _load(device: str) -> Any:
-    points = {point.name: point for point in entry_points(group=GROUP)}
+    points = _registered()
     if device not in points:
         raise ValueError(
             f"device: there is no device {device!r}; installed are "
@@ -412,8 +417,3 @@ def _load(device: str) -> Any:
         raise RuntimeError(
             f"device {device!r} cannot be used here: {error}. What to do: {hint}"
         ) from error
-
-
-def has_module(name: str) -> bool:
-    """Whether `import name` would find a module (without importing it)."""
-    return importlib.util.find_spec(name) is not None

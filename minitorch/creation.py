@@ -9,7 +9,7 @@ on every device, and in any number of threads.
 from __future__ import annotations
 
 import math
-import secrets
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -287,7 +287,7 @@ class Generator:
     """
 
     def __init__(self, seed: int | None = None) -> None:
-        self.seed = secrets.randbits(63) if seed is None else 0
+        self.seed = int.from_bytes(os.urandom(8), "little") if seed is None else 0
         self.offset = 0
         if seed is not None:
             self.manual_seed(seed)

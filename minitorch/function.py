@@ -38,16 +38,17 @@ class Context(Node):
     Other attributes can be set at will: `ctx.dim = dim`.
     """
 
+    # Defaults stand here, so that making a node costs two assignments.
+    edges: tuple[Edge | None, ...] = ()
+    needs_input_grad: tuple[bool, ...] = ()
+    _saved: tuple[Any, ...] | None = ()
+    _versions: Sequence[int] = ()
+    _outputs: Sequence[TensorData] = ()
+    _constant_ids: frozenset[int] = frozenset()
+
     def __init__(self, function: type[Function], recording: bool) -> None:
         self.function = function
         self.recording = recording
-        self.edges: tuple[Edge | None, ...] = ()
-        self.needs_input_grad: tuple[bool, ...] = ()
-        self.hooks = None
-        self._saved: tuple[Any, ...] | None = ()
-        self._versions: list[int] = []
-        self._outputs: list[TensorData] = []
-        self._constant_ids: set[int] = set()
 
     if TYPE_CHECKING:  # any attribute may be set
 
@@ -68,7 +69,7 @@ class Context(Node):
 
     def mark_non_differentiable(self, *tensors: Any) -> None:
         """Say that these outputs are constants for differentiation."""
-        self._constant_ids = {id(t) for t in tensors}
+        self._constant_ids = frozenset(id(t) for t in tensors)
 
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
@@ -201,7 +202,7 @@ class Function:
 def _record(ctx: Context, out: Any) -> Any:
     """Make tensors of the outputs that point back at their node."""
     if type(out) is TensorData:
-        ctx._outputs = [out]
+        ctx._outputs = (out,)
         if not out.storage.dtype.is_floating_point:
             return ctx._wrap(out)
         return ctx._wrap(out, ctx, 0)

@@ -31,6 +31,10 @@ SQRT_HALF = 0.7071067811865476
 SQRT_2_OVER_PI = 0.7978845608028654
 INV_SQRT_2PI = 0.3989422804014327
 
+# From here on all float64 numbers are whole. Compilers make integers of 64 bits in
+# `floor`, which have no room for larger numbers, infinity or NaN.
+ALL_WHOLE = 2.0**52
+
 
 def ieee(limit: Callable[..., float]) -> Callable[[Callable], Callable]:
     """Decorate a formula so that plain Python follows IEEE 754 as compilers do.
@@ -167,21 +171,20 @@ def pow_int(x: int, y: int) -> int:
     return result
 
 
-@ieee(lambda x: x)
 def floor(x: float) -> float:
     """The largest whole number that is not above x"""
-    return float(math.floor(x))
+    return float(math.floor(x)) if math.fabs(x) < ALL_WHOLE else x
 
 
-@ieee(lambda x: x)
 def ceil(x: float) -> float:
     """The smallest whole number that is not below x"""
-    return float(math.ceil(x))
+    return float(math.ceil(x)) if math.fabs(x) < ALL_WHOLE else x
 
 
-@ieee(lambda x: x)
 def round(x: float) -> float:
     """The nearest whole number, halves to the even one"""
+    if not math.fabs(x) < ALL_WHOLE:
+        return x
     whole = float(math.floor(x))
     half = x - whole
     if half > 0.5 or (half == 0.5 and whole % 2 == 1):
@@ -303,7 +306,7 @@ def leaky_relu(x: float, slope: float) -> float:
 
 def softplus(x: float) -> float:
     """log(1 + exp(x)), without overflow"""
-    return math.fabs(x) * 0.5 + x * 0.5 + math.log1p(math.exp(-math.fabs(x)))
+    return (x if x > 0 else 0.0) + math.log1p(math.exp(-math.fabs(x)))
 
 
 # ------------------------------------- derivatives, times the gradient from above

@@ -906,6 +906,15 @@ def test_indices_out_of_range(backend: Any, bad: int) -> None:
     assert_equal(x, numbers((3, 5)))  # nothing was written
 
 
+def test_indices_are_checked_where_slices_are_empty(backend: Any) -> None:
+    x = make(np.zeros((3, 0), np.float32), name_of(backend))
+    with pytest.raises(IndexError, match=r"5\b.*0.*0 to 2"):
+        backend.index_select(x, 0, make(long(1, 5), name_of(backend)))
+    none = make(np.zeros((0, 3), np.float32), name_of(backend))
+    with pytest.raises(IndexError, match="index_select"):
+        backend.index_select(none, 0, make(long(0), name_of(backend)))
+
+
 # -------------------------------------------------------------------- convolution
 
 CONVS = [  # x, weight, stride, padding, dilation, groups
@@ -1318,8 +1327,7 @@ def test_random_numbers_bit_for_bit(
 
 
 def test_known_words_of_philox() -> None:
-    """The test vectors that the authors of Philox publish with their code (Random123),
-    for Philox4x32-10: all bits 0, and all bits 1 in the words that can be chosen."""
+    """The answer to zeros that the authors publish with their code (Random123)."""
     zeros = (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)
     assert operators.philox(0, 0, 0, 0) == zeros
     assert tuple(philox_by_numpy(4, 0, 0)) == zeros

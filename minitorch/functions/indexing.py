@@ -175,6 +175,7 @@ def _expand_index(a: Tensor, index: Any) -> list[Any]:
     """The index as a list with one item for each dimension, Ellipsis filled in."""
     items = list(index) if isinstance(index, tuple) else [index]
     items = [_as_index_tensor(a, i) if _is_advanced(i) else i for i in items]
+    items = [int(i) if _is_position(i) else i for i in items]
     used = sum(_dims_used(item) for item in items)
     if used > a.dim():
         raise IndexError(
@@ -188,6 +189,11 @@ def _expand_index(a: Tensor, index: Any) -> list[Any]:
     if where:
         return items[: where[0]] + fill + items[where[0] + 1 :]
     return items + fill
+
+
+def _is_position(item: Any) -> bool:
+    """A tensor without dims that holds an integer is one position, not a list."""
+    return hasattr(item, "raw") and item.dim() == 0 and item.dtype.category == 1
 
 
 def _dims_used(item: Any) -> int:
@@ -299,21 +305,12 @@ def _prepare(
     Returns the permuted tensor, the flat positions [n], the shape that the indices
     broadcast to, how many dims are indexed, and where the index dims go in the rest.
     """
-    items = _split_masks(a, items)
-    basic = [slice(None) if _is_advanced(i) else i for i in items]
-    # An integer beside index tensors is an index tensor, too.
-    basic = [slice(None) if _is_int(i) else i for i in basic]
-    a = getitem(a, tuple(basic))
-    dims, tensors = [], []
-    out_dim = 0
-    for item in items:
-        if _is_advanced(item) or _is_int(item):
-            dims.append(out_dim)
-            tensors.append(item)
-        out_dim += 1
-    shape = check_broadcast(
-        "index tensors", *[t.shape if hasattr(t, "raw") else () for t in tensors]
-    )
+    a, items = _split_masks(a, items)
+    a = getitem(a, tuple(slice(None) if _is_advanced(i) else i for i in items))
+    items = [i for i in items if not _is_int(i)]  # their dims are gone
+    dims = [dim for dim, item in enumerate(items) if _is_advanced(item)]
+    tensors = [items[dim] for dim in dims]
+    shape = check_broadcast("index tensors", *[t.shape for t in tensors])
     flat = None
     for dim, item in zip(dims, tensors):
         item = _positions(a, item, a.shape[dim], dim)
@@ -330,8 +327,11 @@ def _is_int(item: Any) -> bool:
     return item is not None and not isinstance(item, slice) and not _is_advanced(item)
 
 
-def _split_masks(a: Tensor, items: list[Any]) -> list[Any]:
-    """Each bool mask replaced by the integer positions where it holds."""
+def _split_masks(a: Tensor, items: list[Any]) -> tuple[Tensor, list[Any]]:
+    """Each bool mask replaced by the integer positions where it holds.
+
+    A mask without dims stands for a new dim of size 1, of which it takes all or nothing.
+    """
     out: list[Any] = []
     for item in items:
         if not (_is_advanced(item) and item.dtype is dtypes.bool_):
@@ -344,14 +344,15 @@ def _split_masks(a: Tensor, items: list[Any]) -> list[Any]:
                 f"index: the mask is {item.shape}, but the dimensions that it stands "
                 f"for are {covered}; the shapes must be equal"
             )
+        if item.dim() == 0:
+            a = a.unsqueeze(dim)
+            item = item.unsqueeze(0)
         out += [a.new_tensor(where) for where in np.nonzero(item.numpy())]
-    return out
+    return a, out
 
 
 def _positions(a: Tensor, item: Any, size: int, dim: int) -> Tensor:
     """Index values in [0, size): negative ones counted from the end."""
-    if not hasattr(item, "raw"):
-        return a.new_tensor(_checked_position(item, size, dim))
     if item.dtype.category != 1:
         raise TypeError(
             f"index: index tensors must be int64, int32 or bool; got {item.dtype.name}"

@@ -178,14 +178,21 @@ class Module:
                 f"{type(self).__name__}: a {kind} cannot be named {name!r}; a name is "
                 f"a string without dots, and not empty"
             )
-        for table in (self._parameters, self._modules, self._buffers):
-            if name in table:
-                table[name] = None  # keeps its place in the order
-        table_of = {"parameter": self._parameters, "module": self._modules}
-        for table in (self._parameters, self._modules, self._buffers):
-            if table is not table_of.get(kind, self._buffers):
-                table.pop(name, None)  # type: ignore[attr-defined]
+        tables: dict[str, dict[str, Any]] = {
+            "parameter": self._parameters,
+            "buffer": self._buffers,
+            "module": self._modules,
+        }
+        if hasattr(type(self), name):
+            raise ValueError(
+                f"{type(self).__name__}: a {kind} cannot be named {name!r}, because the "
+                f"class has an attribute of that name, which would hide it"
+            )
+        for other, table in tables.items():
+            if other != kind:
+                table.pop(name, None)
         self.__dict__.pop(name, None)
+        self._non_persistent.discard(name)
 
     def register_parameter(self, name: str, param: Parameter | None) -> None:
         """Make `param` the attribute `name`, to be learned and stored."""
@@ -217,7 +224,6 @@ class Module:
             )
         self._claim(name, "buffer")
         self._buffers[name] = tensor
-        self._non_persistent.discard(name)
         if not persistent:
             self._non_persistent.add(name)
 

@@ -24,9 +24,10 @@ def gather(a: TensorData, dim: int, index: TensorData) -> TensorData:
     index int64 [I, J] -> out [I, J]; I and J may be smaller than a's, but for `dim`.
     Raises IndexError where an index is outside [0, a.shape[dim]).
     """
+    _check("gather", index, dim, a.shape)
     values = read(a)
-    places = _places("gather", a.shape, dim, index)
-    return tensor([values[p] for p in places], index.shape, a.dtype)
+    taken = [values[p] for p in _places(a.shape, dim, index)]
+    return tensor(taken, index.shape, a.dtype)
 
 
 def scatter_add(
@@ -36,9 +37,10 @@ def scatter_add(
 
     Sums are rounded once, at the end. IndexError as in `gather`.
     """
+    _check("scatter_add", index, dim, a.shape)
     values = read(a)
     used = TensorData(src.storage, index.shape, src.strides, src.offset)
-    for p, x in zip(_places("scatter_add", a.shape, dim, index), read(used)):
+    for p, x in zip(_places(a.shape, dim, index), read(used)):
         values[p] += x
     return tensor(values, a.shape, a.dtype)
 
@@ -48,10 +50,11 @@ def index_select(a: TensorData, dim: int, index: TensorData) -> TensorData:
 
     IndexError as in `gather`.
     """
+    _check("index_select", index, dim, a.shape)
     shape = (*a.shape[:dim], index.shape[0], *a.shape[dim + 1 :])
     values = read(a)
-    places = _places("index_select", a.shape, dim, _repeat(index, dim, shape))
-    return tensor([values[p] for p in places], shape, a.dtype)
+    taken = [values[p] for p in _places(a.shape, dim, _repeat(index, dim, shape))]
+    return tensor(taken, shape, a.dtype)
 
 
 def index_add(
@@ -61,8 +64,9 @@ def index_add(
 
     Sums are rounded once, at the end. IndexError as in `gather`.
     """
+    _check("index_add", index, dim, a.shape)
     values = read(a)
-    places = _places("index_add", a.shape, dim, _repeat(index, dim, src.shape))
+    places = _places(a.shape, dim, _repeat(index, dim, src.shape))
     for p, x in zip(places, read(src)):
         values[p] += x
     return tensor(values, a.shape, a.dtype)
@@ -73,8 +77,9 @@ def index_copy_(out: TensorData, dim: int, index: TensorData, src: TensorData) -
 
     IndexError as in `gather`; then nothing has been written.
     """
+    _check("index_copy_", index, dim, out.shape)
     values = read(out)
-    places = _places("index_copy_", out.shape, dim, _repeat(index, dim, src.shape))
+    places = _places(out.shape, dim, _repeat(index, dim, src.shape))
     for p, x in zip(places, read(src)):
         values[p] = x
     write(out, values)
@@ -86,25 +91,26 @@ def _repeat(index: TensorData, dim: int, shape: Shape) -> TensorData:
     return TensorData(index.storage, shape, strides, index.offset)
 
 
-def _places(name: str, shape: Shape, dim: int, index: TensorData) -> Iterator[int]:
+def _places(shape: Shape, dim: int, index: TensorData) -> Iterator[int]:
     """Where each element of `index` points to in the row-major list of a tensor.
 
     The place of a[i, index[i, j]] is i * strides[0] + index[i, j] * strides[1]: the
     index counts along `dim`, all other dimensions go along with it.
     """
-    shape, index_shape = shape or (1,), index.shape or (1,)
-    strides = contiguous_strides(shape)
+    strides = contiguous_strides(shape or (1,))
     others = tuple(0 if d == dim else stride for d, stride in enumerate(strides))
-    starts = iter_positions(index_shape, others, 0)
+    starts = iter_positions(index.shape or (1,), others, 0)
     for start, i in zip(starts, read(index)):
-        if not 0 <= i < shape[dim]:
-            raise IndexError(_out_of_range(name, i, dim, shape[dim]))
         yield start + i * strides[dim]
 
 
-def _out_of_range(name: str, index: int, dim: int, size: int) -> str:
-    allowed = f"must be from 0 to {size - 1}" if size else "has nothing to point to"
-    return (
-        f"{name}: index {index} is out of range: dim {dim} has size {size}, so it "
-        + (allowed)
-    )
+def _check(name: str, index: TensorData, dim: int, shape: Shape) -> None:
+    """Raise an IndexError where an index is not in [0, shape[dim])."""
+    size = shape[dim] if shape else 1
+    for i in read(index):
+        if not 0 <= i < size:
+            allowed = f"from 0 to {size - 1}" if size else "none fits"
+            raise IndexError(
+                f"{name}: index {i} is outside dimension {dim}, which has {size} "
+                f"element(s); allowed: {allowed}"
+            )

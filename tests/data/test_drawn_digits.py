@@ -120,14 +120,18 @@ def test_disk_cache_is_read_and_repaired(folder: Path) -> None:
     (path,) = folder.iterdir()
     assert path.name == f"drawn-v{digits.VERSION}-train-seed2-n30.npz"
     whole = path.read_bytes()
-    for broken in (whole, whole[:100], b"", b"PK\3\4 and more", whole[:-30]):
+    flipped = [
+        whole[:i] + bytes([whole[i] ^ 255]) + whole[i + 1 :] for i in (300, 2000)
+    ]
+    cut = [whole[:100], whole[:-30], b"", b"PK\3\4 and more"]
+    for broken in [whole, *flipped, *cut]:
         path.write_bytes(broken)
         digits._remembered.cache_clear()
         again = drawn_digits(30, 2, disk_cache=True)
         for a, b, c in zip(fresh, kept, again, strict=True):
             np.testing.assert_array_equal(a, b)
             np.testing.assert_array_equal(a, c)
-        assert path.read_bytes() == whole or len(path.read_bytes()) == len(whole)
+        assert len(path.read_bytes()) == len(whole)
 
 
 def test_disk_cache_is_used(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

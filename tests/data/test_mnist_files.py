@@ -19,9 +19,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import minitorch
 from minitorch.data import (
+    MNIST,
+    DataLoader,
     MNISTFileError,
     MNISTUnavailable,
+    default_collate,
     load_digits,
     load_mnist,
     mnist,
@@ -86,6 +90,11 @@ def snapshot(folder: Path) -> dict[str, bytes]:
     return {str(p): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
+def serve(server: http.server.HTTPServer) -> None:
+    """In a thread; the short interval is for a quick shutdown."""
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+
+
 class Server:
     """A mirror on this machine: serves a folder, and counts what is asked for."""
 
@@ -103,7 +112,7 @@ class Server:
         make = functools.partial(Handler, directory=str(folder))
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), make)
         self.url = f"http://127.0.0.1:{self.server.server_port}/"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        serve(self.server)
 
 
 @pytest.fixture
@@ -301,7 +310,7 @@ def test_a_download_cut_short(arrays, cache: Path, monkeypatch) -> None:
             pass
 
     server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    serve(server)
     monkeypatch.setattr(mnist, "MIRRORS", (f"http://127.0.0.1:{server.server_port}/",))
     with pytest.raises(MNISTUnavailable, match="sent 10 of 1000 bytes"):
         load_mnist()
@@ -404,6 +413,43 @@ def test_load_digits_of_one_source_only(arrays, tmp_path: Path) -> None:
     assert load_digits(tmp_path, train=False, source="drawn").source == "drawn"
     with pytest.raises(ValueError, match="source is 'fashion'"):
         load_digits(source="fashion")  # type: ignore[arg-type]
+
+
+# The data set
+
+
+def test_data_set_items_and_batches(arrays, tmp_path: Path) -> None:
+    put(tmp_path, arrays)
+    data = MNIST(tmp_path, train=False)
+    assert len(data) == 10 and data.data.shape == (10, 28, 28)
+    image, label = data[3]
+    assert (image.shape, image.dtype) == ((1, 28, 28), minitorch.float32)
+    expected = arrays[NAMES[2]][3] / np.float32(255)
+    np.testing.assert_array_equal(image.numpy()[0], expected)
+    assert type(label) is int and label == arrays[NAMES[3]][3]
+    # Whole batches are what the items collate to.
+    ((images, labels), _) = DataLoader(data, 6)
+    items = default_collate([data[i] for i in range(6)])
+    np.testing.assert_array_equal(images.numpy(), items[0].numpy())
+    assert labels.dtype is items[1].dtype is minitorch.int64
+    assert labels.tolist() == items[1].tolist()
+
+
+def test_data_set_with_transforms(arrays, tmp_path: Path) -> None:
+    put(tmp_path, arrays)
+    data = MNIST(tmp_path, False, lambda image: int(image.sum()), lambda y: -y)
+    sums = arrays[NAMES[2]].astype(int).sum(axis=(1, 2))
+    labels = -arrays[NAMES[3]].astype(int)
+    assert data[4] == (sums[4], labels[4])
+    ((first, second),) = DataLoader(data, 10)
+    assert first.tolist() == sums.tolist() and second.tolist() == labels.tolist()
+
+
+def test_data_set_does_not_download_unasked(arrays, mirror, monkeypatch) -> None:
+    monkeypatch.setattr(mnist, "MIRRORS", (mirror.url,))
+    with pytest.raises(MNISTUnavailable, match="download=False"):
+        MNIST()
+    assert len(MNIST(download=True)) == 30
 
 
 # The real ones

@@ -1,0 +1,148 @@
+"""Activations as modules, for use in `Sequential`.
+
+With this file one can put `ReLU()`, `GELU()`, `Softmax(dim=1)` and so on between
+layers. The formulas are in `minitorch/operators.py`.
+"""
+
+from __future__ import annotations
+
+from minitorch.nn import functional as F
+from minitorch.nn.functional import refuse_inplace
+from minitorch.nn.module import Module
+from minitorch.tensor import Tensor
+
+
+class ReLU(Module):
+    """max(x, 0)"""
+
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__()
+        refuse_inplace("ReLU", inplace)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.relu()
+
+
+class LeakyReLU(Module):
+    """x where x > 0, else negative_slope * x"""
+
+    def __init__(self, negative_slope: float = 0.01, inplace: bool = False) -> None:
+        super().__init__()
+        refuse_inplace("LeakyReLU", inplace)
+        self.negative_slope = negative_slope
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.leaky_relu(self.negative_slope)
+
+    def extra_repr(self) -> str:
+        return f"negative_slope={self.negative_slope}"
+
+
+class ELU(Module):
+    """x where x > 0, else alpha (exp(x) - 1); Clevert, Unterthiner, Hochreiter 2016"""
+
+    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
+        super().__init__()
+        refuse_inplace("ELU", inplace)
+        self.alpha = alpha
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.elu(self.alpha)
+
+    def extra_repr(self) -> str:
+        return f"alpha={self.alpha}"
+
+
+class GELU(Module):
+    """x P(X <= x) for a standard normal X, or its approximation with tanh"""
+
+    def __init__(self, approximate: str = "none") -> None:
+        super().__init__()
+        if approximate not in ("none", "tanh"):
+            raise ValueError(
+                f'GELU: approximate is {approximate!r}; expected "none" or "tanh"'
+            )
+        self.approximate = approximate
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.gelu(self.approximate)
+
+    def extra_repr(self) -> str:
+        return f"approximate={self.approximate!r}"
+
+
+class SiLU(Module):
+    """x sigmoid(x)"""
+
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__()
+        refuse_inplace("SiLU", inplace)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.silu()
+
+
+class Sigmoid(Module):
+    """1 / (1 + exp(-x))"""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.sigmoid()
+
+
+class Tanh(Module):
+    """The hyperbolic tangent"""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.tanh()
+
+
+class Softplus(Module):
+    """log(1 + exp(beta x)) / beta, and x itself where beta x > threshold"""
+
+    def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
+        super().__init__()
+        self.beta, self.threshold = beta, threshold
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.softplus(x, self.beta, self.threshold)
+
+    def extra_repr(self) -> str:
+        return f"beta={self.beta}, threshold={self.threshold}"
+
+
+class Softmax(Module):
+    """exp(x) / sum(exp(x)) along dim"""
+
+    def __init__(self, dim: int | None = None) -> None:
+        super().__init__()
+        self.dim = dim
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.softmax(x, self.dim)
+
+    def extra_repr(self) -> str:
+        return f"dim={self.dim}"
+
+
+class LogSoftmax(Module):
+    """x - logsumexp(x) along dim"""
+
+    def __init__(self, dim: int | None = None) -> None:
+        super().__init__()
+        self.dim = dim
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.log_softmax(x, self.dim)
+
+    def extra_repr(self) -> str:
+        return f"dim={self.dim}"
+
+
+class Identity(Module):
+    """x as it is; arguments of the constructor are for show, as in PyTorch."""
+
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        super().__init__()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x

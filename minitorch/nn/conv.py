@@ -1,0 +1,135 @@
+"""Convolution layers.
+
+With this file one can slide a learned kernel over sequences (`Conv1d`) and images
+(`Conv2d`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minitorch.dtypes import DType
+from minitorch.nn import functional as F
+from minitorch.nn.linear import check_sizes, default_bias, default_weight
+from minitorch.nn.module import Module
+from minitorch.tensor import Tensor
+
+
+class _Conv(Module):
+    """What convolutions of one and of two dimensions share."""
+
+    dims: int
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int | tuple[int, ...],
+        stride: int | tuple[int, ...] = 1,
+        padding: int | tuple[int, ...] | str = 0,
+        dilation: int | tuple[int, ...] = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        device: str | None = None,
+        dtype: DType | None = None,
+    ) -> None:
+        super().__init__()
+        name = type(self).__name__
+        check_sizes(name, in_channels=in_channels, out_channels=out_channels)
+        check_sizes(name, groups=groups)
+        if groups < 1 or in_channels % groups or out_channels % groups:
+            raise ValueError(
+                f"{name}: groups is {groups}; it must divide in_channels "
+                f"({in_channels}) and out_channels ({out_channels})"
+            )
+        if padding_mode != "zeros":
+            raise ValueError(
+                f'{name}: padding_mode={padding_mode!r} is not offered; use "zeros"'
+            )
+        self.in_channels, self.out_channels = in_channels, out_channels
+        self.kernel_size = self._each("kernel_size", kernel_size, 1)
+        self.stride = self._each("stride", stride, 1)
+        self.padding: Any = (
+            padding
+            if isinstance(padding, str)
+            else self._each("padding", padding, 0)
+        )
+        self.dilation = self._each("dilation", dilation, 1)
+        self.groups = groups
+        shape = (out_channels, in_channels // groups, *self.kernel_size)
+        self.weight = default_weight(shape, device, dtype)
+        if bias:
+            self.bias = default_bias(self.weight, out_channels, device, dtype)
+        else:
+            self.register_parameter("bias", None)
+
+    def _each(self, key: str, value: Any, least: int) -> tuple[int, ...]:
+        """One int for each dimension."""
+        values = (value,) * self.dims if isinstance(value, int) else tuple(value)
+        if len(values) != self.dims or not all(
+            isinstance(v, int) and v >= least for v in values
+        ):
+            raise ValueError(
+                f"{type(self).__name__}: {key} is {value!r}; expected an int, or "
+                f"{self.dims} of them, each {least} or more"
+            )
+        return values
+
+    def extra_repr(self) -> str:
+        parts = [
+            f"{self.in_channels}, {self.out_channels}",
+            f"kernel_size={self.kernel_size}",
+            f"stride={self.stride}",
+        ]
+        for key, value, default in (
+            ("padding", self.padding, (0,) * self.dims),
+            ("dilation", self.dilation, (1,) * self.dims),
+            ("groups", self.groups, 1),
+            ("bias", self.bias is not None, True),
+        ):
+            if value != default:
+                parts.append(f"{key}={value}")
+        return ", ".join(parts)
+
+
+class Conv1d(_Conv):
+    """x [N, C, L] -> [N, O, OL]; weight [O, C/groups, K], bias [O].
+
+    OL = (L + 2 padding - dilation (K - 1) - 1) // stride + 1. Weight and bias are
+    uniform in +-1 / sqrt(C/groups * K) at first.
+    """
+
+    dims = 1
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.conv1d(
+            x,
+            self.weight,
+            self.bias,
+            self.stride,  # type: ignore[arg-type]
+            self.padding,
+            self.dilation,  # type: ignore[arg-type]
+            self.groups,
+        )
+
+
+class Conv2d(_Conv):
+    """x [N, C, H, W] -> [N, O, OH, OW]; weight [O, C/groups, KH, KW], bias [O].
+
+    OH = (H + 2 padding - dilation (KH - 1) - 1) // stride + 1. Weight and bias are
+    uniform in +-1 / sqrt(C/groups * KH * KW) at first.
+    """
+
+    dims = 2
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.conv2d(
+            x,
+            self.weight,
+            self.bias,
+            self.stride,  # type: ignore[arg-type]
+            self.padding,
+            self.dilation,  # type: ignore[arg-type]
+            self.groups,
+        )

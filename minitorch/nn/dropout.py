@@ -1,0 +1,32 @@
+"""Dropout.
+
+With this file one can drop random activations in training: `Dropout(0.5)`.
+"""
+
+from __future__ import annotations
+
+from minitorch.nn import functional as F
+from minitorch.nn.functional import refuse_inplace
+from minitorch.nn.module import Module
+from minitorch.tensor import Tensor
+
+
+class Dropout(Module):
+    """In training zeros with probability p, and the others divided by 1 - p.
+
+    Source: Srivastava et al., "Dropout: a simple way to prevent neural networks from
+    overfitting", 2014.
+    """
+
+    def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
+        super().__init__()
+        refuse_inplace("Dropout", inplace)
+        if not 0.0 <= p <= 1.0:
+            raise ValueError(f"Dropout: p is {p}; it must be from 0 to 1")
+        self.p = p
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.dropout(x, self.p, self.training)
+
+    def extra_repr(self) -> str:
+        return f"p={self.p}"

@@ -1,0 +1,747 @@
+"""The operations of networks as plain functions; usually imported as F.
+
+With this file one can apply a layer, an activation or a loss without a module:
+`F.linear(x, weight, bias)`, `F.relu(x)`, `F.conv2d(x, weight)`,
+`F.cross_entropy(logits, target)`. Names, arguments and defaults are PyTorch's. An
+argument of PyTorch's that is missing here is an error, never ignored.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from minitorch import dtypes
+from minitorch.creation import Generator
+from minitorch.function import Context, Function
+from minitorch.functions import norm as norms
+from minitorch.functions import pool
+from minitorch.functions import softmax as softmaxes
+from minitorch.functions.conv import as_pair, conv1d, conv2d
+from minitorch.functions.operands import check_broadcast, check_same_device
+from minitorch.functions.random import dropout as random_zeros
+from minitorch.tensor import Tensor
+from minitorch.tensor_data import numel
+
+Pair = tuple[int, int]
+
+
+def refuse_inplace(name: str, inplace: bool) -> None:
+    """Explain that there are no in-place activations."""
+    if inplace:
+        raise ValueError(
+            f"{name}: inplace=True is not offered, since an input changed in place "
+            f"cannot serve a backward pass; leave it out, the output is the same"
+        )
+
+
+def _refuse(name: str, argument: str, value: Any, default: Any) -> None:
+    if value != default:
+        raise ValueError(
+            f"{name}: {argument}={value!r} is not offered; leave it at {default!r}"
+        )
+
+
+# --------------------------------------------------------------- layers, stateless
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """x @ weight^T + bias: x [*, in], weight [out, in], bias [out] -> [*, out]"""
+    shape, size = x.raw.shape, weight.raw.shape
+    if len(size) != 2 or not shape or shape[-1] != size[1]:
+        raise ValueError(
+            f"linear: the input is {shape} and the weight {size}; the input's last "
+            f"dimension must equal the weight's second, in_features"
+        )
+    if len(shape) > 2:  # one large product instead of many small ones
+        out = x.reshape(-1 if x.numel() else numel(shape[:-1]), size[1])
+        out = out @ weight.t()
+        out = out.reshape((*shape[:-1], size[0]))
+    else:
+        out = x @ weight.t()
+    return out if bias is None else out + bias
+
+
+def embedding(
+    input: Tensor, weight: Tensor, padding_idx: int | None = None
+) -> Tensor:
+    """Rows of a table: input int64 [*], weight [n, d] -> [*, d]
+
+    Args:
+        padding_idx: a row that receives no gradient.
+
+    Raises:
+        IndexError: an index is not a row.
+    """
+    if input.dtype.category != 1:
+        raise TypeError(
+            f"embedding: the input is {input.dtype.name}; expected int64 row numbers"
+        )
+    if weight.dim() != 2:
+        raise ValueError(
+            f"embedding: the weight is {weight.raw.shape}; expected (n, d)"
+        )
+    check_same_device("embedding", input, weight)
+    flat = input.detach().reshape(input.numel())
+    if flat.numel():
+        low, high = int(flat.amin()), int(flat.amax())
+        if low < 0 or high >= len(weight):
+            raise IndexError(
+                f"embedding: the input has numbers from {low} to {high}; the table has "
+                f"{len(weight)} rows, 0 to {len(weight) - 1}"
+            )
+    out = weight.index_select(0, flat)
+    if padding_idx is not None:
+        padding = padding_idx % len(weight)
+        out = (flat == padding).unsqueeze(1).where(out.detach(), out)
+    return out.reshape((*input.raw.shape, weight.raw.shape[1]))
+
+
+def dropout(
+    x: Tensor,
+    p: float = 0.5,
+    training: bool = True,
+    inplace: bool = False,
+    generator: Generator | None = None,
+) -> Tensor:
+    """In training, zeros with probability p, and the others divided by 1 - p."""
+    refuse_inplace("dropout", inplace)
+    if not 0.0 <= p <= 1.0:
+        raise ValueError(f"dropout: p is {p}; it must be from 0 to 1")
+    return random_zeros(x, p, generator) if training and p > 0 else x
+
+
+def layer_norm(
+    x: Tensor,
+    normalized_shape: int | Sequence[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
+    """(x - mean) / sqrt(var + eps) * weight + bias over the last dims.
+
+    x [*, D1, ..., Dk]; normalized_shape, weight and bias are D1, ..., Dk.
+    """
+    return norms.layer_norm(x, normalized_shape, weight, bias, eps)
+
+
+def batch_norm(
+    x: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """(x - mean) / sqrt(var + eps) * weight + bias for each channel.
+
+    x [N, C] or [N, C, *], all others [C]. In training, mean and variance are the
+    batch's, and the running ones move towards them by the share `momentum` (the
+    unbiased variance is what they learn); otherwise they are the running ones.
+    """
+    if training:
+        out, mean, var = norms.batch_norm(x, weight, bias, eps)
+        count = x.numel() // x.raw.shape[1]
+        _move_towards(running_mean, mean, momentum)
+        _move_towards(running_var, var * (count / (count - 1)), momentum)
+        return out
+    if running_mean is None or running_var is None:
+        raise ValueError(
+            "batch_norm: without training=True the running mean and variance are needed"
+        )
+    if x.dim() < 2 or x.raw.shape[1] != running_mean.numel():
+        raise ValueError(
+            f"batch_norm: x is {x.raw.shape}; expected (N, C, ...) with C = "
+            f"{running_mean.numel()}"
+        )
+    scale = (running_var + eps).rsqrt()
+    scale = scale if weight is None else scale * weight
+    shift = -running_mean * scale
+    shift = shift if bias is None else shift + bias
+    each = (-1, *[1] * (x.dim() - 2))
+    return x * scale.reshape(each) + shift.reshape(each)
+
+
+def _move_towards(running: Tensor | None, new: Tensor, share: float) -> None:
+    if running is not None:
+        value = running.detach() * (1.0 - share) + new.detach() * share
+        running.detach().copy_(value)
+
+
+def flatten(x: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
+    """Dims start_dim to end_dim as one."""
+    return x.flatten(start_dim, end_dim)
+
+
+# ------------------------------------------------------------------------- pooling
+
+
+def max_pool2d(
+    x: Tensor,
+    kernel_size: int | Pair,
+    stride: int | Pair | None = None,
+    padding: int | Pair = 0,
+    dilation: int | Pair = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """The maximum of each window: x [N, C, H, W] or [C, H, W] -> [N, C, OH, OW].
+
+    With `return_indices` also the int64 positions h * W + w of the maxima.
+    """
+    _refuse("max_pool2d", "ceil_mode", ceil_mode, False)
+    values, index = pool.max_pool2d(x, kernel_size, stride, padding, dilation)
+    return (values, index) if return_indices else values
+
+
+def max_pool1d(
+    x: Tensor,
+    kernel_size: int | tuple[int],
+    stride: int | tuple[int] | None = None,
+    padding: int | tuple[int] = 0,
+    dilation: int | tuple[int] = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """The maximum of each window: x [N, C, L] or [C, L] -> [N, C, OL]."""
+    _refuse("max_pool1d", "ceil_mode", ceil_mode, False)
+    if x.dim() not in (2, 3):
+        raise ValueError(f"max_pool1d: x is {x.raw.shape}; expected (N, C, L) or (C, L)")
+    kernel = _one("max_pool1d: kernel_size", kernel_size)
+    step = kernel if stride is None else _one("max_pool1d: stride", stride)
+    values, index = pool.max_pool2d(
+        x.unsqueeze(-2),  # a sequence is an image of height 1
+        (1, kernel),
+        (1, step),
+        (0, _one("max_pool1d: padding", padding)),
+        (1, _one("max_pool1d: dilation", dilation)),
+    )
+    values = values.squeeze(-2)
+    return (values, index.squeeze(-2)) if return_indices else values
+
+
+def _one(name: str, value: Any) -> int:
+    return as_pair(name, value if isinstance(value, int) else (*value, 0), 0)[0]
+
+
+def avg_pool2d(
+    x: Tensor,
+    kernel_size: int | Pair,
+    stride: int | Pair | None = None,
+    padding: int | Pair = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:
+    """The mean of each window: x [N, C, H, W] or [C, H, W] -> [N, C, OH, OW]."""
+    _refuse("avg_pool2d", "ceil_mode", ceil_mode, False)
+    _refuse("avg_pool2d", "divisor_override", divisor_override, None)
+    return pool.avg_pool2d(x, kernel_size, stride, padding, count_include_pad)
+
+
+def adaptive_avg_pool2d(x: Tensor, output_size: Any) -> Tensor:
+    """Means that leave an image of `output_size`: x [*, H, W] -> [*, OH, OW].
+
+    Args:
+        output_size: OH = OW as an int, or the pair (OH, OW); None keeps a size. H and
+            W must be multiples of them.
+    """
+    if x.dim() not in (3, 4):
+        raise ValueError(
+            f"adaptive_avg_pool2d: x is {x.raw.shape}; expected (N, C, H, W) or "
+            f"(C, H, W)"
+        )
+    wanted = (output_size,) * 2 if isinstance(output_size, int) else tuple(output_size)
+    if wanted == (1, 1):
+        return x.mean((-2, -1), keepdim=True)
+    sizes = x.raw.shape[-2:]
+    out = [size if w is None else w for size, w in zip(sizes, wanted)]
+    if len(wanted) != 2 or any(o < 1 or n % o for n, o in zip(sizes, out)):
+        raise ValueError(
+            f"adaptive_avg_pool2d: output_size is {output_size!r} and x is "
+            f"{x.raw.shape}; height and width must be multiples of the output's"
+        )
+    return pool.avg_pool2d(x, (sizes[0] // out[0], sizes[1] // out[1]))
+
+
+# ---------------------------------------------------------------------- activations
+
+
+def relu(x: Tensor, inplace: bool = False) -> Tensor:
+    """x where x > 0, else 0"""
+    refuse_inplace("relu", inplace)
+    return x.relu()
+
+
+def leaky_relu(
+    x: Tensor, negative_slope: float = 0.01, inplace: bool = False
+) -> Tensor:
+    """x where x > 0, else negative_slope * x"""
+    refuse_inplace("leaky_relu", inplace)
+    return x.leaky_relu(negative_slope)
+
+
+def elu(x: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """x where x > 0, else alpha (exp(x) - 1)"""
+    refuse_inplace("elu", inplace)
+    return x.elu(alpha)
+
+
+def gelu(x: Tensor, approximate: str = "none") -> Tensor:
+    """x P(X <= x) for a standard normal X; "tanh" for the approximation"""
+    return x.gelu(approximate)
+
+
+def silu(x: Tensor, inplace: bool = False) -> Tensor:
+    """x sigmoid(x)"""
+    refuse_inplace("silu", inplace)
+    return x.silu()
+
+
+def sigmoid(x: Tensor) -> Tensor:
+    """1 / (1 + exp(-x))"""
+    return x.sigmoid()
+
+
+def tanh(x: Tensor) -> Tensor:
+    """The hyperbolic tangent"""
+    return x.tanh()
+
+
+def softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
+    """log(1 + exp(beta x)) / beta, and x itself where beta x > threshold"""
+    scaled = x if beta == 1 else x * beta
+    curve = scaled.softplus() if beta == 1 else scaled.softplus() * (1.0 / beta)
+    return (scaled > threshold).where(x, curve)
+
+
+def logsigmoid(x: Tensor) -> Tensor:
+    """log(sigmoid(x)), without overflow"""
+    return -(-x).softplus()
+
+
+def softmax(
+    x: Tensor, dim: int | None = None, *, dtype: dtypes.DType | None = None
+) -> Tensor:
+    """exp(x) / sum(exp(x)) along dim"""
+    return _typed(x, dtype).softmax(_required_dim("softmax", x, dim))
+
+
+def log_softmax(
+    x: Tensor, dim: int | None = None, *, dtype: dtypes.DType | None = None
+) -> Tensor:
+    """x - logsumexp(x) along dim"""
+    return _typed(x, dtype).log_softmax(_required_dim("log_softmax", x, dim))
+
+
+def _typed(x: Tensor, dtype: dtypes.DType | None) -> Tensor:
+    return x if dtype is None else x.to(dtype)
+
+
+def _required_dim(name: str, x: Tensor, dim: int | None) -> int:
+    if dim is None:
+        raise ValueError(
+            f"{name}: dim is missing; for an input of shape {x.raw.shape} give, for "
+            f"example, dim=-1"
+        )
+    return dim
+
+
+# ------------------------------------------------------------------- small helpers
+
+
+def one_hot(x: Tensor, num_classes: int = -1) -> Tensor:
+    """int64 [*] -> int64 [*, num_classes], 1 at the number of each class, else 0.
+
+    Args:
+        num_classes: one more than the largest number by default.
+    """
+    if x.dtype.category != 1:
+        raise TypeError(f"one_hot: the input is {x.dtype.name}; expected int64")
+    if num_classes == -1 and x.numel() == 0:
+        raise ValueError("one_hot: num_classes is needed for an empty input")
+    low, high = (int(x.amin()), int(x.amax())) if x.numel() else (0, -1)
+    classes = high + 1 if num_classes == -1 else num_classes
+    if low < 0 or high >= classes:
+        raise ValueError(
+            f"one_hot: the input has numbers from {low} to {high}; with num_classes="
+            f"{classes} they must be from 0 to {classes - 1}"
+        )
+    numbers = x.new_tensor(np.arange(classes))
+    return (x.unsqueeze(-1) == numbers).long()
+
+
+def pad(
+    x: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None
+) -> Tensor:
+    """Constants around x: `pad` is (before, after) of the last dim, then of the one
+    before it, and so on; negative numbers cut off."""
+    if mode != "constant":
+        raise ValueError(f'pad: mode={mode!r} is not offered; use "constant"')
+    return x.pad(pad, 0 if value is None else value)
+
+
+def normalize(x: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
+    """x / max(norm of x along dim, eps)"""
+    return x / x.norm(p, dim, keepdim=True).clamp(min=eps)
+
+
+def cosine_similarity(
+    x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8
+) -> Tensor:
+    """The cosine of the angle between vectors along dim"""
+    lengths = x1.norm(2, dim).clamp(min=eps) * x2.norm(2, dim).clamp(min=eps)
+    return (x1 * x2).sum(dim) / lengths
+
+
+# --------------------------------------------------------------------------- losses
+
+
+def _reduce(name: str, losses: Tensor, reduction: str) -> Tensor:
+    if reduction == "mean":
+        return losses.mean()
+    if reduction == "sum":
+        return losses.sum()
+    check_reduction(name, reduction)
+    return losses
+
+
+def check_reduction(name: str, reduction: str) -> None:
+    """Only "none", "mean" and "sum" are reductions."""
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(
+            f'{name}: reduction is {reduction!r}; expected "none", "mean" or "sum"'
+        )
+
+
+def _check_pair(name: str, input: Tensor, target: Tensor) -> None:
+    """Warn where shapes differ but broadcast, which is seldom what was meant."""
+    if input.raw.shape != target.raw.shape:
+        shape = check_broadcast(name, input.raw.shape, target.raw.shape)
+        warnings.warn(
+            f"{name}: the input is {input.raw.shape} and the target "
+            f"{target.raw.shape}; they are broadcast to {shape}, which is likely to "
+            f"give a wrong loss; make both the same shape",
+            stacklevel=3,
+        )
+
+
+def mse_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
+    """(input - target)^2"""
+    _check_pair("mse_loss", input, target)
+    difference = input - target
+    return _reduce("mse_loss", difference * difference, reduction)
+
+
+def l1_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
+    """|input - target|"""
+    _check_pair("l1_loss", input, target)
+    return _reduce("l1_loss", (input - target).abs(), reduction)
+
+
+def smooth_l1_loss(
+    input: Tensor, target: Tensor, reduction: str = "mean", beta: float = 1.0
+) -> Tensor:
+    """d^2 / (2 beta) where d = |input - target| < beta, else d - beta / 2"""
+    _check_pair("smooth_l1_loss", input, target)
+    if beta < 0:
+        raise ValueError(f"smooth_l1_loss: beta is {beta}; it must be 0 or more")
+    d = (input - target).abs()
+    if beta > 0:
+        d = (d < beta).where(d * d * (0.5 / beta), d - 0.5 * beta)
+    return _reduce("smooth_l1_loss", d, reduction)
+
+
+def huber_loss(
+    input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0
+) -> Tensor:
+    """d^2 / 2 where d = |input - target| < delta, else delta (d - delta / 2)
+
+    Source: Huber, "Robust estimation of a location parameter", 1964.
+    """
+    _check_pair("huber_loss", input, target)
+    if delta <= 0:
+        raise ValueError(f"huber_loss: delta is {delta}; it must be above 0")
+    d = (input - target).abs()
+    losses = (d < delta).where(d * d * 0.5, (d - 0.5 * delta) * delta)
+    return _reduce("huber_loss", losses, reduction)
+
+
+def _check_same_shape(name: str, input: Tensor, target: Tensor) -> None:
+    if input.raw.shape != target.raw.shape:
+        raise ValueError(
+            f"{name}: the input is {input.raw.shape} and the target "
+            f"{target.raw.shape}; both must have one shape"
+        )
+
+
+class BinaryCrossEntropy(Function):
+    """-(t log x + (1 - t) log(1 - x)); d/dx = (x - t) / (x (1 - x))
+
+    Logarithms stop at -100 and the slope's divisor at 1e-12, as in PyTorch, so that
+    x = 0 and x = 1 give finite numbers.
+    """
+
+    @staticmethod
+    def forward(ctx: Context, x: Tensor, target: Tensor) -> Tensor:
+        ctx.save_for_backward(x, target)
+        log_x, log_rest = x.log().clamp(min=-100), (1.0 - x).log().clamp(min=-100)
+        return -(target * log_x + (1.0 - target) * log_rest)
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
+        x, target = ctx.saved_tensors
+        need_x, need_target = ctx.needs_input_grad
+        slope = (x - target) / (x * (1.0 - x)).clamp(min=1e-12) if need_x else None
+        change = (1.0 - x).log() - x.log() if need_target else None
+        return (
+            None if slope is None else grad * slope,
+            None if change is None else grad * change,
+        )
+
+
+def binary_cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    *,
+    reduction: str = "mean",
+) -> Tensor:
+    """-(t log x + (1 - t) log(1 - x)) for probabilities x and t, times weight
+
+    Raises:
+        ValueError: a shape differs, or an input is not in [0, 1].
+    """
+    name = "binary_cross_entropy"
+    _check_same_shape(name, input, target)
+    if input.numel() and not bool(((input >= 0) & (input <= 1)).all()):
+        raise ValueError(
+            f"{name}: the input has numbers outside [0, 1]; for logits use "
+            f"binary_cross_entropy_with_logits"
+        )
+    losses = BinaryCrossEntropy.apply(input, target.to(input.dtype))
+    return _reduce(name, losses if weight is None else losses * weight, reduction)
+
+
+def binary_cross_entropy_with_logits(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    *,
+    reduction: str = "mean",
+    pos_weight: Tensor | None = None,
+) -> Tensor:
+    """Binary cross-entropy of sigmoid(input), without overflow
+
+    With x = input: (1 - t) x + (1 + (pos_weight - 1) t) log(1 + exp(-x)).
+    """
+    name = "binary_cross_entropy_with_logits"
+    _check_same_shape(name, input, target)
+    losses = (-input).softplus()
+    if pos_weight is not None:
+        losses = losses * ((pos_weight - 1.0) * target + 1.0)
+    losses = (1.0 - target) * input + losses
+    return _reduce(name, losses if weight is None else losses * weight, reduction)
+
+
+def nll_loss(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    *,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+) -> Tensor:
+    """-input[n, target[n]] for log-probabilities; the arguments of cross_entropy."""
+    check_reduction("nll_loss", reduction)
+    rows, flat = _rows("nll_loss", input, target)
+    keep = flat != ignore_index
+    index = keep.where(flat, flat.new_zeros(()))
+    _check_classes("nll_loss", index, rows.raw.shape[1])
+    losses = -rows.gather(1, index.unsqueeze(1)).squeeze(1)
+    scale = keep.to(losses.dtype)
+    if weight is not None:
+        _check_weight("nll_loss", weight, rows)
+        scale = scale * weight.index_select(0, index)
+    losses = keep.where(losses * scale, losses.new_zeros(()))
+    if reduction == "mean":
+        return losses.sum() / scale.sum()
+    return losses.sum() if reduction == "sum" else losses.reshape(target.raw.shape)
+
+
+def cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    *,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    """The negative log-probability that softmax(input) gives the target.
+
+    Args:
+        input: logits [C], [N, C] or [N, C, *].
+        target: class numbers, int64 [], [N] or [N, *]; or the probabilities of all
+            classes, in the shape of the input.
+        weight: [C], how much each class counts; "mean" divides by what was counted.
+        ignore_index: targets of this number don't count.
+        reduction: "none" [N, *], "mean" or "sum".
+        label_smoothing: the share of the target that all classes share equally.
+    """
+    check_reduction("cross_entropy", reduction)
+    if not 0.0 <= label_smoothing <= 1.0:
+        raise ValueError(
+            f"cross_entropy: label_smoothing is {label_smoothing}; expected 0 to 1"
+        )
+    if target.dtype.is_floating_point:
+        return _soft_cross_entropy(
+            input, target, weight, ignore_index, reduction, label_smoothing
+        )
+    rows, flat = _rows("cross_entropy", input, target)
+    losses = softmaxes.cross_entropy(rows, flat, ignore_index)
+    divisor: Tensor | float = 1.0
+    if weight is not None or label_smoothing > 0:
+        losses, divisor = _weighted(
+            losses, rows, flat, weight, ignore_index, label_smoothing
+        )
+    elif reduction == "mean":  # counted on the host, which has checked targets anyway
+        divisor = float(np.count_nonzero(flat.numpy() != ignore_index))
+    if reduction == "mean":
+        return losses.sum() / divisor
+    return losses.sum() if reduction == "sum" else losses.reshape(target.raw.shape)
+
+
+def _weighted(
+    losses: Tensor,
+    rows: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    ignore_index: int,
+    smoothing: float,
+) -> tuple[Tensor, Tensor]:
+    """Losses [N] with class weights and label smoothing; what a mean divides by."""
+    keep = target != ignore_index
+    scale = keep.to(rows.dtype)
+    if weight is not None:
+        _check_weight("cross_entropy", weight, rows)
+        scale = scale * weight.index_select(0, keep.where(target, target.new_zeros(())))
+    losses = losses * scale
+    if smoothing > 0:
+        surprise = -rows.log_softmax(1)
+        surprise = surprise if weight is None else surprise * weight
+        even = keep.where(surprise.mean(1), losses.new_zeros(()))
+        losses = losses * (1.0 - smoothing) + even * smoothing
+    return losses, scale.sum()
+
+
+def _soft_cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    ignore_index: int,
+    reduction: str,
+    smoothing: float,
+) -> Tensor:
+    """Cross-entropy with the probabilities of all classes as the target."""
+    _check_same_shape("cross_entropy", input, target)
+    if ignore_index >= 0:
+        raise ValueError(
+            f"cross_entropy: ignore_index is {ignore_index}, but the target holds "
+            f"probabilities, not class numbers"
+        )
+    dim = 0 if input.dim() == 1 else 1
+    classes = input.raw.shape[dim]
+    if smoothing > 0:
+        target = target * (1.0 - smoothing) + smoothing / classes
+    products = -input.log_softmax(dim) * target
+    if weight is not None:
+        _check_weight("cross_entropy", weight, input)
+        products = products * weight.reshape((-1, *[1] * (input.dim() - dim - 1)))
+    losses = products.sum(dim)
+    if reduction == "mean":
+        return losses.sum() / float(losses.numel())
+    return losses.sum() if reduction == "sum" else losses
+
+
+def _rows(name: str, input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """Input [C], [N, C] or [N, C, *] as [M, C], and class numbers as [M]."""
+    shape = input.raw.shape
+    if not shape or target.raw.shape != shape[:1][: len(shape) - 1] + shape[2:]:
+        raise ValueError(
+            f"{name}: the input is {shape} and the target {target.raw.shape}; expected "
+            f"an input (N, C, ...) and class numbers (N, ...)"
+        )
+    if target.dtype.category != 1:
+        raise TypeError(
+            f"{name}: the target is {target.dtype.name}; expected class numbers, int64"
+        )
+    classes = shape[0] if len(shape) == 1 else shape[1]
+    if len(shape) > 2:
+        input = input.movedim(1, -1)
+    flat = target.detach().reshape(target.numel())
+    return input.reshape(target.numel(), classes), flat
+
+
+def _check_classes(name: str, target: Tensor, classes: int) -> None:
+    if target.numel():
+        low, high = int(target.amin()), int(target.amax())
+        if low < 0 or high >= classes:
+            raise IndexError(
+                f"{name}: the target has numbers from {low} to {high}; there are "
+                f"{classes} classes, 0 to {classes - 1}"
+            )
+
+
+def _check_weight(name: str, weight: Tensor, input: Tensor) -> None:
+    classes = input.raw.shape[0 if input.dim() == 1 else 1]
+    if weight.raw.shape != (classes,):
+        raise ValueError(
+            f"{name}: the weight is {weight.raw.shape}; expected ({classes},), one "
+            f"number for each class"
+        )
+    check_same_device(name, weight, input)
+
+
+__all__ = [
+    "adaptive_avg_pool2d",
+    "avg_pool2d",
+    "batch_norm",
+    "binary_cross_entropy",
+    "binary_cross_entropy_with_logits",
+    "conv1d",
+    "conv2d",
+    "cosine_similarity",
+    "cross_entropy",
+    "dropout",
+    "elu",
+    "embedding",
+    "flatten",
+    "gelu",
+    "huber_loss",
+    "l1_loss",
+    "layer_norm",
+    "leaky_relu",
+    "linear",
+    "log_softmax",
+    "logsigmoid",
+    "max_pool1d",
+    "max_pool2d",
+    "mse_loss",
+    "nll_loss",
+    "normalize",
+    "one_hot",
+    "pad",
+    "relu",
+    "sigmoid",
+    "silu",
+    "smooth_l1_loss",
+    "softmax",
+    "softplus",
+    "tanh",
+]

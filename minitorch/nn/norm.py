@@ -1,0 +1,163 @@
+"""Normalization layers.
+
+With this file one can keep activations near mean 0 and variance 1: over the batch
+(`BatchNorm1d`, `BatchNorm2d`) or over the features (`LayerNorm`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from minitorch.creation import ones, tensor, zeros
+from minitorch.dtypes import DType, int64
+from minitorch.nn import functional as F
+from minitorch.nn.module import Module
+from minitorch.nn.parameter import Parameter
+from minitorch.tensor import Tensor
+
+
+class _BatchNorm(Module):
+    dims: tuple[int, ...]
+    weight: Parameter | None
+    bias: Parameter | None
+    running_mean: Tensor | None
+    running_var: Tensor | None
+    num_batches_tracked: Tensor | None
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: str | None = None,
+        dtype: DType | None = None,
+    ) -> None:
+        super().__init__()
+        self.num_features, self.eps, self.momentum = num_features, eps, momentum
+        self.affine, self.track_running_stats = affine, track_running_stats
+        size = (num_features,)
+        self.register_parameter(
+            "weight",
+            Parameter(ones(size, device=device, dtype=dtype)) if affine else None,
+        )
+        self.register_parameter(
+            "bias",
+            Parameter(zeros(size, device=device, dtype=dtype)) if affine else None,
+        )
+        tracked = track_running_stats
+        self.register_buffer(
+            "running_mean", zeros(size, device=device, dtype=dtype) if tracked else None
+        )
+        self.register_buffer(
+            "running_var", ones(size, device=device, dtype=dtype) if tracked else None
+        )
+        self.register_buffer(
+            "num_batches_tracked",
+            tensor(0, dtype=int64, device=device) if tracked else None,
+        )
+
+    def reset_running_stats(self) -> None:
+        """Forget the running mean and variance."""
+        if self.running_mean is not None and self.running_var is not None:
+            self.running_mean.zero_()
+            self.running_var.fill_(1)
+        if self.num_batches_tracked is not None:
+            self.num_batches_tracked.zero_()
+
+    def _share(self) -> float:
+        """How much of the running values this batch replaces; count it."""
+        if self.num_batches_tracked is None:
+            return 0.0
+        self.num_batches_tracked.add_(1)
+        if self.momentum is None:  # the mean of all batches so far
+            return 1.0 / float(self.num_batches_tracked)
+        return self.momentum
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.dim() not in self.dims or x.raw.shape[1] != self.num_features:
+            raise ValueError(
+                f"{type(self).__name__}: the input is {x.raw.shape}; expected "
+                f"{' or '.join(map(str, self.dims))} dimensions, of which the second "
+                f"has size {self.num_features}"
+            )
+        share = self._share() if self.training else 0.0
+        return F.batch_norm(
+            x,
+            self.running_mean,
+            self.running_var,
+            self.weight,
+            self.bias,
+            self.training or self.running_mean is None,
+            share,
+            self.eps,
+        )
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, "
+            f"affine={self.affine}, track_running_stats={self.track_running_stats}"
+        )
+
+
+class BatchNorm1d(_BatchNorm):
+    """Normalize each channel of x [N, C] or [N, C, L].
+
+    In training with the batch's mean and variance, of which running values are kept
+    (momentum None: the mean over all batches); in evaluation with the running values.
+    """
+
+    dims = (2, 3)
+
+
+class BatchNorm2d(_BatchNorm):
+    """Normalize each channel of x [N, C, H, W]; see BatchNorm1d."""
+
+    dims = (4,)
+
+
+class LayerNorm(Module):
+    """(x - mean) / sqrt(var + eps) * weight + bias over the last dims.
+
+    x [*, D1, ..., Dk] for normalized_shape (D1, ..., Dk).
+    """
+
+    def __init__(
+        self,
+        normalized_shape: int | Sequence[int],
+        eps: float = 1e-5,
+        elementwise_affine: bool = True,
+        bias: bool = True,
+        device: str | None = None,
+        dtype: DType | None = None,
+    ) -> None:
+        super().__init__()
+        shape = (
+            (normalized_shape,)
+            if isinstance(normalized_shape, int)
+            else tuple(normalized_shape)
+        )
+        self.normalized_shape, self.eps = shape, eps
+        self.elementwise_affine = elementwise_affine
+        self.register_parameter(
+            "weight",
+            Parameter(ones(shape, device=device, dtype=dtype))
+            if elementwise_affine
+            else None,
+        )
+        self.register_parameter(
+            "bias",
+            Parameter(zeros(shape, device=device, dtype=dtype))
+            if elementwise_affine and bias
+            else None,
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.normalized_shape}, eps={self.eps}, "
+            f"elementwise_affine={self.elementwise_affine}"
+        )

@@ -1,0 +1,122 @@
+"""Pooling layers: one number for each window.
+
+With this file one can shrink images and sequences (`MaxPool2d`, `AvgPool2d`,
+`MaxPool1d`), or reduce them to a fixed size (`AdaptiveAvgPool2d`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minitorch.nn import functional as F
+from minitorch.nn.module import Module
+from minitorch.tensor import Tensor
+
+
+class _MaxPool(Module):
+    def __init__(
+        self,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        dilation: Any = 1,
+        return_indices: bool = False,
+        ceil_mode: bool = False,
+    ) -> None:
+        super().__init__()
+        if ceil_mode:
+            raise ValueError(
+                f"{type(self).__name__}: ceil_mode=True is not offered; pad the input"
+            )
+        self.kernel_size = kernel_size
+        self.stride = kernel_size if stride is None else stride
+        self.padding, self.dilation = padding, dilation
+        self.return_indices = return_indices
+
+    def extra_repr(self) -> str:
+        return (
+            f"kernel_size={self.kernel_size}, stride={self.stride}, "
+            f"padding={self.padding}, dilation={self.dilation}"
+        )
+
+
+class MaxPool1d(_MaxPool):
+    """The maximum of each window: x [N, C, L] -> [N, C, OL]"""
+
+    def forward(self, x: Tensor) -> Any:
+        return F.max_pool1d(
+            x,
+            self.kernel_size,
+            self.stride,
+            self.padding,
+            self.dilation,
+            return_indices=self.return_indices,
+        )
+
+
+class MaxPool2d(_MaxPool):
+    """The maximum of each window: x [N, C, H, W] -> [N, C, OH, OW]"""
+
+    def forward(self, x: Tensor) -> Any:
+        return F.max_pool2d(
+            x,
+            self.kernel_size,
+            self.stride,
+            self.padding,
+            self.dilation,
+            return_indices=self.return_indices,
+        )
+
+
+class AvgPool2d(Module):
+    """The mean of each window: x [N, C, H, W] -> [N, C, OH, OW]"""
+
+    def __init__(
+        self,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> None:
+        super().__init__()
+        if ceil_mode or divisor_override is not None:
+            raise ValueError(
+                "AvgPool2d: ceil_mode=True and divisor_override are not offered"
+            )
+        self.kernel_size = kernel_size
+        self.stride = kernel_size if stride is None else stride
+        self.padding, self.count_include_pad = padding, count_include_pad
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.avg_pool2d(
+            x,
+            self.kernel_size,
+            self.stride,
+            self.padding,
+            count_include_pad=self.count_include_pad,
+        )
+
+    def extra_repr(self) -> str:
+        return (
+            f"kernel_size={self.kernel_size}, stride={self.stride}, "
+            f"padding={self.padding}"
+        )
+
+
+class AdaptiveAvgPool2d(Module):
+    """Means that leave an image of `output_size`: x [*, H, W] -> [*, OH, OW].
+
+    H and W must be multiples of OH and OW; `AdaptiveAvgPool2d(1)` always fits.
+    """
+
+    def __init__(self, output_size: Any) -> None:
+        super().__init__()
+        self.output_size = output_size
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.adaptive_avg_pool2d(x, self.output_size)
+
+    def extra_repr(self) -> str:
+        return f"output_size={self.output_size}"

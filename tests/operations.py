@@ -1,0 +1,658 @@
+"""One table of all operations on tensors, and the checks that each one goes through.
+
+With this file a test file runs its family of operations (`OPERATIONS["reduce"]`) through
+
+- `check_forward`: values, shapes and dtypes are torch's, for every dtype and layout;
+- `check_backward`: gradients are torch's, for every layout;
+- `check_differences`: gradients, and gradients of gradients, are those of `gradcheck`.
+
+An entry's function takes the library as its first argument, because `minitorch` and
+`torch` have the same names: `lambda m, x, y: m.where(x > y, x, y)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from helpers import LAYOUTS, make
+
+import minitorch
+from minitorch import Tensor, dtypes
+from minitorch.dtypes import DType, bool_, float32, float64, int32, int64
+from minitorch.grad_check import gradcheck, gradgradcheck
+from minitorch.tensor_data import Shape
+
+KINDS = {"f": (float32, float64), "i": (int64, int32), "b": (bool_,)}
+TORCH_DTYPES = {
+    float32: torch.float32,
+    float64: torch.float64,
+    int64: torch.int64,
+    int32: torch.int32,
+    bool_: torch.bool,
+}
+
+
+@dataclass(frozen=True)
+class Operation:
+    """How one operation is called, and on what.
+
+    Attributes:
+        name: its name, and in test reports the variant.
+        fn: fn(library, *tensors), called with minitorch.
+        shapes: for each sample, the shapes of its tensors.
+        kinds: the dtypes it is defined for: f(loating), i(nteger), b(ool).
+        domain: the range of floating elements.
+        oracle: the same for torch, where that is called in another way.
+        differentiable: whether it has gradients; `twice`: and gradients of them.
+        tolerance: for float32; float64 has to keep 1e-12 of 1 + |expected|.
+    """
+
+    name: str
+    fn: Callable[..., Any]
+    shapes: Sequence[tuple[Shape, ...]]
+    kinds: str = "fib"
+    domain: tuple[float, float] = (-2.0, 2.0)
+    oracle: Callable[..., Any] | None = None
+    differentiable: bool = True
+    twice: bool = True
+    tolerance: float = 3e-6
+
+    def __str__(self) -> str:
+        return self.name
+
+
+# ------------------------------------------------------------------------ samples
+
+
+def elements(
+    op: Operation, shape: Shape, dtype: DType, seed: int, layout: str
+) -> np.ndarray:
+    """An array for one operand of `op`."""
+    rng = np.random.default_rng((seed, len(shape), *shape))
+    low, high = op.domain
+    if dtype is bool_:
+        array = rng.integers(0, 2, shape).astype(bool)
+    elif dtype.is_floating_point:
+        array = rng.uniform(low, high, shape).astype(dtype.numpy)
+    else:
+        array = rng.integers(max(int(low), -4), 5, shape).astype(dtype.numpy)
+        array[array == 0] += 0 if low <= 0 else 1
+    if layout == "expanded" and shape and array.size:
+        array = np.ascontiguousarray(np.broadcast_to(array[:1], shape))
+    return array
+
+
+def samples(
+    op: Operation, device: str, dtype: DType, layout: str, grad: bool = False
+) -> Iterable[tuple[list[Tensor], list[torch.Tensor]]]:
+    """For each shape of the entry: its operands as tensors of both libraries."""
+    for shapes in op.shapes:
+        arrays = [elements(op, s, dtype, i, layout) for i, s in enumerate(shapes)]
+        mine = [Tensor(make(a, device, layout)) for a in arrays]
+        theirs = [torch.tensor(a) for a in arrays]
+        if grad:
+            mine = [x.requires_grad_() for x in mine]
+            theirs = [x.requires_grad_() for x in theirs]
+        yield mine, theirs
+
+
+def oracle(op: Operation, operands: Sequence[torch.Tensor]) -> Any:
+    """What torch says."""
+    return (op.oracle or op.fn)(torch, *operands)
+
+
+# -------------------------------------------------------------------- comparisons
+
+
+def numpy_of(x: Any) -> np.ndarray:
+    """The elements of a tensor of either library."""
+    return np.asarray(x.detach().numpy())
+
+
+def assert_same(mine: Any, theirs: Any, tolerance: float = 0.0, what: str = "") -> None:
+    """Equal structure, shape, dtype, and elements up to `tolerance * (1 + |x|)`."""
+    if isinstance(theirs, (tuple, list)):
+        assert len(mine) == len(theirs), what
+        for a, b in zip(mine, theirs):
+            assert_same(a, b, tolerance, what)
+        return
+    if not isinstance(theirs, torch.Tensor):
+        assert type(mine) is type(theirs) and mine == theirs, what
+        return
+    assert tuple(mine.shape) == tuple(theirs.shape), f"{what}: shape {mine.shape}"
+    assert mine.dtype.name == str(theirs.dtype)[6:], f"{what}: {mine.dtype}"
+    a, b = numpy_of(mine), numpy_of(theirs)
+    if tolerance and mine.dtype.is_floating_point:
+        np.testing.assert_allclose(
+            a, b, rtol=tolerance, atol=tolerance, equal_nan=True, err_msg=what
+        )
+    else:
+        np.testing.assert_array_equal(a, b, err_msg=what)
+
+
+def tolerance(op: Operation, dtype: DType) -> float:
+    """The tolerance for results of this dtype."""
+    return 1e-12 if dtype is float64 else op.tolerance
+
+
+# ------------------------------------------------------------------------- checks
+
+
+def check_forward(op: Operation, device: str, layouts: Sequence[str] = LAYOUTS) -> None:
+    """Every dtype in every layout has torch's values, shapes and dtypes."""
+    for kind in op.kinds:
+        for dtype in KINDS[kind]:
+            for layout in layouts:
+                for mine, theirs in samples(op, device, dtype, layout):
+                    what = f"{op} {dtype.name} {layout} {[tuple(x.shape) for x in mine]}"
+                    expected = oracle(op, theirs)
+                    got = op.fn(minitorch, *mine)
+                    assert_same(got, expected, tolerance(op, dtype), what)
+
+
+def check_backward(
+    op: Operation, device: str, layouts: Sequence[str] = LAYOUTS
+) -> None:
+    """Gradients in float64 are torch's, in every layout; in float32 nearly so."""
+    for dtype in (float64, float32):
+        for layout in layouts if dtype is float64 else ("contiguous", "permuted"):
+            for mine, theirs in samples(op, device, dtype, layout, grad=True):
+                what = f"{op} {dtype.name} {layout} {[tuple(x.shape) for x in mine]}"
+                _backward(op.fn(minitorch, *mine))
+                _backward(oracle(op, theirs))
+                for x, y in zip(mine, theirs):
+                    assert (x.grad is None) == (y.grad is None), what
+                    if y.grad is not None:
+                        close = 1e-11 if dtype is float64 else 10 * op.tolerance
+                        assert_same(x.grad, y.grad, close, f"{what} gradient")
+
+
+def _backward(outputs: Any) -> None:
+    """Backward from all outputs at once, with gradients that depend on the place."""
+    total = 0.0
+    for number, out in enumerate(_floating(outputs)):
+        count = max(out.numel(), 1)
+        weights = np.cos(np.arange(out.numel()) + number).reshape(tuple(out.shape))
+        lib = torch if isinstance(out, torch.Tensor) else minitorch
+        weights = lib.tensor(weights, dtype=out.dtype, device=out.device)
+        total = total + (out * weights).sum() * (2.0 if count > 1 else 3.0)
+    total.backward()
+
+
+def _floating(outputs: Any) -> list[Any]:
+    items = [outputs] if hasattr(outputs, "backward") else list(outputs)
+    return [out for out in items if out.is_floating_point()]
+
+
+def check_differences(op: Operation, device: str) -> None:
+    """gradcheck, and gradgradcheck where there are gradients of gradients."""
+    for mine, _ in samples(op, device, float64, "contiguous", grad=True):
+        if sum(x.numel() for x in mine) > 40:
+            continue
+
+        def call(*xs: Tensor) -> Any:
+            return op.fn(minitorch, *xs)
+
+        assert gradcheck(call, mine, rtol=1e-4, atol=1e-5)
+        if op.twice:
+            assert gradgradcheck(call, mine, rtol=1e-4, atol=1e-5)
+
+
+def each(family: str, differentiable: bool = False) -> Any:
+    """Run a test once for each operation of a family, as its argument `op`."""
+    ops = [
+        op for op in OPERATIONS[family] if op.differentiable or not differentiable
+    ]
+    return pytest.mark.parametrize("op", ops, ids=str)
+
+
+# -------------------------------------------------------------------------- table
+
+ONE: Sequence[tuple[Shape, ...]] = [((),), ((1,),), ((0,),), ((7,),), ((3, 4),)]
+MORE: Sequence[tuple[Shape, ...]] = [*ONE, ((2, 0, 3),), ((2, 3, 4),)]
+TWO: Sequence[tuple[Shape, ...]] = [
+    ((3, 4), (3, 4)),
+    ((3, 4), (4,)),
+    ((4,), (3, 4)),
+    ((2, 1, 4), (3, 1)),
+    ((3, 4), ()),
+    ((), (5,)),
+    ((), ()),
+    ((0, 3), (1, 3)),
+    ((1,), (0,)),
+]
+
+
+def method(name: str, *args: Any, **kwargs: Any) -> Callable[..., Any]:
+    """fn(library, x) that calls x.name(*args)."""
+    return lambda m, x: getattr(x, name)(*args, **kwargs)
+
+
+def functional(name: str, **kwargs: Any) -> Callable[..., Any]:
+    """fn(library, x) that calls torch.nn.functional.name(x)."""
+    return lambda m, x: getattr(torch.nn.functional, name)(x, **kwargs)
+
+
+def unary(name: str, kinds: str = "fib", **options: Any) -> Operation:
+    """An operation on one tensor with a method of its name."""
+    return Operation(name, method(name), MORE, kinds, **options)
+
+
+def binary(name: str, fn: Callable, kinds: str = "fib", **options: Any) -> Operation:
+    """An operation on two tensors that broadcast."""
+    return Operation(name, fn, TWO, kinds, **options)
+
+
+def on(name: str, fn: Callable, *shapes: Shape, **options: Any) -> Operation:
+    """An operation on one tensor that is tried on `shapes`."""
+    return Operation(name, fn, [(s,) for s in shapes], **options)
+
+
+def index(m: Any, x: Any, values: Any) -> Any:
+    """An int64 tensor beside x."""
+    return m.tensor(values, dtype=m.int64, device=x.device)
+
+
+def mask(m: Any, x: Any, values: Any) -> Any:
+    """A bool tensor beside x."""
+    return m.tensor(np.array(values, dtype=bool), device=x.device)
+
+
+STEP = {"differentiable": True}
+POSITIVE = {"domain": (0.2, 3.0)}
+FLAT = {"differentiable": False}
+
+ELEMENTWISE = [
+    unary("neg", "fi"),
+    unary("abs", "fi"),
+    unary("sign"),
+    unary("floor", "fi"),
+    unary("ceil", "fi"),
+    unary("round", "fi"),
+    unary("exp"),
+    unary("expm1"),
+    unary("log", **POSITIVE),
+    unary("log1p", domain=(-0.8, 2.0)),
+    unary("sqrt", **POSITIVE),
+    unary("rsqrt", **POSITIVE),
+    unary("reciprocal", **POSITIVE),
+    unary("square", "fi"),
+    unary("sin"),
+    unary("cos"),
+    unary("tanh"),
+    unary("erf"),
+    unary("sigmoid"),
+    unary("relu", "fi"),
+    unary("gelu", "f", oracle=functional("gelu")),
+    Operation(
+        "gelu_tanh",
+        method("gelu", approximate="tanh"),
+        ONE,
+        "f",
+        oracle=functional("gelu", approximate="tanh"),
+    ),
+    unary("silu", "f", oracle=functional("silu")),
+    unary("elu", "f", oracle=functional("elu")),
+    Operation(
+        "elu_alpha",
+        method("elu", 0.3),
+        ONE,
+        "f",
+        oracle=functional("elu", alpha=0.3),
+    ),
+    unary("leaky_relu", "f", oracle=functional("leaky_relu")),
+    unary("softplus", "f", oracle=functional("softplus")),
+    unary("isnan", **FLAT),
+    unary("isinf", **FLAT),
+    unary("isfinite", **FLAT),
+    unary("logical_not", **FLAT),
+    Operation("invert", lambda m, x: ~x, ONE, "b", **FLAT),
+    Operation("clamp", method("clamp", -1, 1), ONE, "fi"),
+    Operation("clamp_float", method("clamp", -0.5, 0.75), ONE, "fi"),
+    Operation("clamp_min", method("clamp", min=0), ONE, "fi"),
+    Operation("clamp_max", method("clamp", max=1.5), ONE, "fi"),
+    Operation("clip", method("clip", -1, 1), ONE, "fi"),
+    Operation("pow_2", lambda m, x: x**2, ONE, "fi"),
+    Operation("pow_3", lambda m, x: x**3, ONE, "fi"),
+    Operation("pow_0", lambda m, x: x**0, ONE, "fi"),
+    Operation("pow_half", lambda m, x: x**0.5, ONE, "fi", **POSITIVE),
+    Operation("pow_minus_1.5", lambda m, x: x**-1.5, ONE, "f", **POSITIVE),
+    Operation("rpow", lambda m, x: 2.5**x, ONE, "fi"),
+    Operation("rpow_int", lambda m, x: 2**x, ONE, "f"),
+    Operation("rdiv", lambda m, x: 2 / x, ONE, "fib", **POSITIVE),
+    Operation("rsub", lambda m, x: 2 - x, ONE, "fi"),
+    Operation("radd", lambda m, x: 2.5 + x, ONE),
+    Operation("add_scalar", lambda m, x: x + 2, ONE),
+    Operation("sub_scalar", lambda m, x: x - 2.5, ONE, "fi"),
+    Operation("mul_scalar", lambda m, x: 3 * x * 0.5, ONE),
+    Operation("div_scalar", lambda m, x: x / 4, ONE),
+    Operation("add_true", lambda m, x: x + True, ONE),
+    Operation("floordiv_scalar", lambda m, x: x // 2, ONE, "fi", **FLAT),
+    Operation("mod_scalar", lambda m, x: x % 3, ONE, "fi", **FLAT),
+    Operation("rfloordiv", lambda m, x: 7 // x, ONE, "fi", **POSITIVE, **FLAT),
+    Operation("lt_scalar", lambda m, x: x < 1, ONE, **FLAT),
+    Operation("ge_scalar", lambda m, x: x >= 0.5, ONE, **FLAT),
+    Operation("eq_scalar", lambda m, x: x == 1, ONE, **FLAT),
+    binary("add", lambda m, x, y: x + y),
+    binary("add_alpha", lambda m, x, y: m.add(x, y, alpha=2), "fi"),
+    binary("sub", lambda m, x, y: x - y, "fi"),
+    binary("sub_alpha", lambda m, x, y: m.sub(x, y, alpha=3), "fi"),
+    binary("mul", lambda m, x, y: x * y),
+    binary("div", lambda m, x, y: x / y, **POSITIVE),
+    binary("floor_divide", lambda m, x, y: x // y, "fi", **POSITIVE, **FLAT),
+    binary("remainder", lambda m, x, y: x % y, "fi", **POSITIVE, **FLAT),
+    binary("pow", lambda m, x, y: x**y, "fi", **POSITIVE, tolerance=2e-5),
+    binary("maximum", lambda m, x, y: m.maximum(x, y)),
+    binary("minimum", lambda m, x, y: m.minimum(x, y)),
+    binary("max_other", lambda m, x, y: x.max(y)),
+    binary("where", lambda m, x, y: m.where(x > y, x, y)),
+    binary("where_scalar", lambda m, x, y: m.where(x > y, x, 2.5), "f"),
+    binary("where_left", lambda m, x, y: m.where(x > y, 2, y), "fi"),
+    binary("clamp_tensors", lambda m, x, y: x.clamp(y - 1, y + 1), "fi"),
+    binary("masked_fill", lambda m, x, y: (x + y).masked_fill(y > x, 3), "fi"),
+    binary("lt", lambda m, x, y: x < y, **FLAT),
+    binary("le", lambda m, x, y: x <= y, **FLAT),
+    binary("gt", lambda m, x, y: x > y, **FLAT),
+    binary("ge", lambda m, x, y: x >= y, **FLAT),
+    binary("eq", lambda m, x, y: x == y, **FLAT),
+    binary("ne", lambda m, x, y: x != y, **FLAT),
+    binary("logical_and", lambda m, x, y: m.logical_and(x, y), **FLAT),
+    binary("logical_or", lambda m, x, y: m.logical_or(x, y), **FLAT),
+    binary("logical_xor", lambda m, x, y: x.logical_xor(y), **FLAT),
+    binary("and", lambda m, x, y: x & y, "b", **FLAT),
+    binary("or", lambda m, x, y: x | y, "b", **FLAT),
+    binary("xor", lambda m, x, y: x ^ y, "b", **FLAT),
+]
+
+DIMS: Sequence[tuple[Shape, ...]] = [((3, 4),), ((2, 3, 4),), ((1, 5),)]
+WITH_EMPTY: Sequence[tuple[Shape, ...]] = [*DIMS, ((0, 3),), ((3, 0),), ((2, 0, 2),)]
+
+
+def reduction(
+    name: str, args: Sequence[Any], shapes: Any, kinds: str = "fib", **options: Any
+) -> list[Operation]:
+    """One entry for each argument: name(dim) and name(dim, keepdim=True)."""
+    out = []
+    for dim in args:
+        for keepdim in (False, True):
+            fn = method(name, dim, keepdim=keepdim)
+            label = f"{name}_{dim}{'_keepdim' if keepdim else ''}".replace(" ", "")
+            out.append(Operation(label, fn, shapes, kinds, **options))
+    return out
+
+
+ALL_DIMS = (0, -1, (0, 1), (-1, 0))
+REDUCE = [
+    Operation("sum", method("sum"), MORE),
+    *reduction("sum", (*ALL_DIMS, ()), WITH_EMPTY),
+    Operation("sum_dtype", lambda m, x: x.sum(0, dtype=m.float64), WITH_EMPTY),
+    Operation("mean", method("mean"), MORE, "f"),
+    *reduction("mean", ALL_DIMS, WITH_EMPTY, "f"),
+    Operation("prod", method("prod"), ONE),
+    *reduction("prod", (0, -1), WITH_EMPTY),
+    Operation("var", method("var"), [((7,),), ((3, 4),)], "f"),
+    Operation("std", method("std"), [((7,),), ((3, 4),)], "f"),
+    *reduction("var", ALL_DIMS, [((3, 4),), ((2, 3, 4),)], "f"),
+    *reduction("std", (0, (0, -1)), [((3, 4),), ((2, 3, 4),)], "f"),
+    Operation("var_biased", method("var", 1, correction=0), DIMS, "f"),
+    Operation("var_unbiased", method("var", 1, unbiased=False), DIMS, "f"),
+    Operation("amax", method("amax"), [((),), ((7,),), ((3, 4),)]),
+    *reduction("amax", ALL_DIMS, DIMS),
+    *reduction("amin", ALL_DIMS, DIMS),
+    Operation("max", method("max"), [((),), ((7,),), ((3, 4),)]),
+    Operation("min", method("min"), [((),), ((7,),), ((3, 4),)]),
+    *reduction("max", (0, -1), [*DIMS, ((3, 0),)[:0] or ((5, 2),)]),
+    *reduction("min", (0, -1), DIMS),
+    Operation("max_0d", method("max", 0), [((),)]),
+    Operation("argmax", method("argmax"), [((),), ((7,),), ((3, 4),)], "fi", **FLAT),
+    Operation("argmin", method("argmin"), [((),), ((7,),), ((3, 4),)], "fi", **FLAT),
+    *reduction("argmax", (None, 0, -1), DIMS, "fi", **FLAT),
+    *reduction("argmin", (None, 0, -1), DIMS, "fi", **FLAT),
+    Operation("any", method("any"), MORE, **FLAT),
+    Operation("all", method("all"), MORE, **FLAT),
+    *reduction("any", ALL_DIMS, WITH_EMPTY, **FLAT),
+    *reduction("all", ALL_DIMS, WITH_EMPTY, **FLAT),
+    *reduction("logsumexp", ALL_DIMS, DIMS, "fi"),
+    Operation("cumsum_0", method("cumsum", 0), [((),), *WITH_EMPTY]),
+    Operation("cumsum_1", method("cumsum", -1), WITH_EMPTY),
+    Operation("norm", method("norm"), [((7,),), ((3, 4),)], "f"),
+    Operation("norm_1", method("norm", 1, 0), DIMS, "f"),
+    Operation("norm_inf", method("norm", float("inf"), -1, keepdim=True), DIMS, "f"),
+    *[
+        Operation(f"softmax_{d}", method("softmax", d), [*WITH_EMPTY, ((),)], "f")
+        for d in (0, -1)
+    ],
+    *[
+        Operation(f"log_softmax_{d}", method("log_softmax", d), WITH_EMPTY, "f")
+        for d in (0, -1)
+    ],
+]
+
+MATMUL_SHAPES: Sequence[tuple[Shape, ...]] = [
+    ((4,), (4,)),
+    ((4,), (4, 3)),
+    ((2, 4), (4,)),
+    ((2, 4), (4, 3)),
+    ((1, 1), (1, 1)),
+    ((2, 3, 4), (4,)),
+    ((4,), (2, 4, 3)),
+    ((2, 3, 4), (4, 2)),
+    ((3, 4), (2, 4, 2)),
+    ((2, 3, 4), (2, 4, 2)),
+    ((2, 1, 2, 3), (3, 3, 2)),
+    ((1, 2, 3), (2, 3, 2)),
+    ((0, 4), (4, 3)),
+    ((2, 0), (0, 3)),
+    ((0,), (0,)),
+    ((2, 0, 3), (3, 2)),
+    ((0, 2, 3), (3, 2)),
+]
+MATMUL = [
+    Operation("matmul", lambda m, x, y: x @ y, MATMUL_SHAPES, "fi", tolerance=1e-5),
+    Operation("mm", lambda m, x, y: m.mm(x, y), [((2, 4), (4, 3))], "fi"),
+    Operation("bmm", lambda m, x, y: m.bmm(x, y), [((2, 3, 4), (2, 4, 2))], "fi"),
+    Operation("dot", lambda m, x, y: m.dot(x, y), [((4,), (4,))], "fi"),
+    Operation("mT", lambda m, x, y: x @ y.mT, [((2, 3, 4), (2, 2, 4))], "fi"),
+]
+
+MOVEMENT = [
+    on("view", method("view", 4, 3), (3, 4), (12,), (1, 12), kinds=""),
+    on("reshape", method("reshape", 4, 3), (3, 4), (12,), (2, 1, 6)),
+    on("reshape_rest", method("reshape", -1), (3, 4), (), (2, 0)),
+    on("reshape_tuple", method("reshape", (2, -1)), (4, 3), (2, 2, 3)),
+    on("reshape_same", method("reshape", (3, 4)), (3, 4)),
+    on("permute", method("permute", 2, 0, 1), (2, 3, 4), (1, 0, 2)),
+    on("permute_tuple", method("permute", (-1, 0, 1)), (2, 3, 4)),
+    on("transpose", method("transpose", 0, -1), (2, 3), (2, 3, 4), (5,)),
+    on("T", lambda m, x: x.T, (2, 3)),
+    on("t", method("t"), (2, 3), (4,), ()),
+    on("mT", lambda m, x: x.mT, (2, 3), (4, 2, 3)),
+    on("movedim", method("movedim", 0, -1), (2, 3, 4)),
+    on("expand", method("expand", 3, 4), (1, 4), (4,), (3, 1), (1,), ()),
+    on("expand_keep", method("expand", 2, -1, 4), (3, 1), (1, 3, 4)),
+    on("expand_empty", method("expand", 0, 3), (1, 3)),
+    on("broadcast_to", method("broadcast_to", (2, 3)), (3,), (2, 1)),
+    on("squeeze", method("squeeze"), (1, 3, 1), (2, 3), (), (1, 1)),
+    on("squeeze_dim", method("squeeze", 1), (2, 1, 3), (2, 3)),
+    on("squeeze_dims", method("squeeze", (0, -1)), (1, 3, 1), (1, 3)),
+    on("unsqueeze_0", method("unsqueeze", 0), (2, 3), (), (0,)),
+    on("unsqueeze_last", method("unsqueeze", -1), (2, 3), ()),
+    on("flatten", method("flatten"), (2, 3, 4), (), (5,), (2, 0)),
+    on("flatten_dims", method("flatten", 1, 2), (2, 3, 4), (2, 3, 1, 2)),
+    on("contiguous", method("contiguous"), (2, 3), (), (0, 2)),
+    on("clone", method("clone"), (2, 3), (), (0, 2)),
+    on("flip", method("flip", 0), (5,), (2, 3), (0, 2)),
+    on("flip_dims", method("flip", (0, -1)), (2, 3), (2, 3, 4)),
+    on("narrow", method("narrow", 1, 1, 2), (2, 4), (2, 3, 2)),
+    on("select", method("select", 1, -1), (2, 4), (2, 3, 2)),
+    on("split", method("split", 2, 1), (2, 5), (2, 4), (3, 1), (2, 0)),
+    on("split_sizes", method("split", [1, 3, 0]), (4, 2)),
+    on("chunk", method("chunk", 3, 0), (7, 2), (6,), (2,), (0, 3)),
+    on("unbind", method("unbind", 1), (2, 3), (2, 3, 2)),
+    on("repeat", method("repeat", 2, 3), (3,), (2, 2), (1, 0)),
+    on("repeat_3", method("repeat", 2, 1, 2), (2, 3)),
+    Operation(
+        "pad",
+        lambda m, x: x.pad((1, 2)),
+        [((3,),), ((2, 3),), ((2, 0),)],
+        oracle=functional("pad", pad=(1, 2)),
+    ),
+    Operation(
+        "pad_value",
+        lambda m, x: x.pad((1, 0, 2, 1), 3),
+        [((2, 3),), ((2, 2, 3),)],
+        "fi",
+        oracle=functional("pad", pad=(1, 0, 2, 1), value=3),
+    ),
+    Operation(
+        "pad_cut",
+        lambda m, x: x.pad((-1, 2, 1, -1)),
+        [((3, 3),)],
+        oracle=functional("pad", pad=(-1, 2, 1, -1)),
+    ),
+    on("tril", method("tril"), (3, 4), (4, 3), (2, 3, 3), (0, 3)),
+    on("triu", method("triu", 1), (3, 4), (4, 3), (2, 3, 3)),
+    on("tril_minus", method("tril", -1), (3, 4), (4, 3)),
+    Operation(
+        "cat",
+        lambda m, x, y: m.cat([x, y, x]),
+        [((2, 3), (1, 3)), ((2,), (3,)), ((0, 2), (2, 2))],
+    ),
+    Operation("cat_1", lambda m, x, y: m.cat((x, y), -1), [((2, 3), (2, 2))]),
+    Operation("stack", lambda m, x, y: m.stack([x, y]), [((2, 3),) * 2, ((),) * 2]),
+    Operation("stack_1", lambda m, x, y: m.stack([x, y], dim=-1), [((2, 3),) * 2]),
+    on("to_double", lambda m, x: x.to(m.float64), (2, 3), (), (0,)),
+    on("to_float", lambda m, x: x.float(), (2, 3), ()),
+    on("to_long", lambda m, x: x.long(), (2, 3), differentiable=False),
+    on("to_int", lambda m, x: x.int(), (2, 3), differentiable=False),
+    on("to_bool", lambda m, x: x.bool(), (2, 3), differentiable=False),
+]
+
+INDEX = [
+    on("int", lambda m, x: x[1], (3, 4), (3,)),
+    on("int_last", lambda m, x: x[-1, 2], (3, 4), (2, 3, 2)),
+    on("all_ints", lambda m, x: x[1, 2], (3, 4)),
+    on("slice", lambda m, x: x[1:3], (4, 2), (5,), (2, 3)),
+    on("slice_step", lambda m, x: x[::2, 1::3], (5, 7)),
+    on("slice_negative", lambda m, x: x[-3:-1, :-1], (4, 3)),
+    on("slice_empty", lambda m, x: x[3:1], (4, 2)),
+    on("slice_beyond", lambda m, x: x[2:100], (4, 2)),
+    on("none", lambda m, x: x[None, :, None], (3, 4), (3,)),
+    on("ellipsis", lambda m, x: x[..., 1], (3, 4), (2,), (2, 3, 4)),
+    on("ellipsis_mid", lambda m, x: x[0, ..., None, 1], (3, 4), (2, 3, 4)),
+    on("empty_tuple", lambda m, x: x[()], (2, 3), ()),
+    on("ellipsis_only", lambda m, x: x[...], (2, 3), ()),
+    on("slice_int_none", lambda m, x: x[1:, None, 0, ::2], (3, 4, 5)),
+    on("list", lambda m, x: x[[2, 0, 2]], (3, 4), (3,)),
+    on("tensor", lambda m, x: x[index(m, x, [2, 0, -1])], (3, 4), (3,)),
+    on("tensor_2d", lambda m, x: x[index(m, x, [[0, 1], [2, 2]])], (3, 4)),
+    on("tensor_0d", lambda m, x: x[index(m, x, 1)], (3, 4)),
+    on("tensor_empty", lambda m, x: x[index(m, x, [])], (3, 4), (0, 4)),
+    on(
+        "tensors",
+        lambda m, x: x[index(m, x, [0, 2]), index(m, x, [1, 0])],
+        (3, 4),
+        (3, 2, 2),
+    ),
+    on(
+        "tensors_broadcast",
+        lambda m, x: x[index(m, x, [[0], [2]]), index(m, x, [1, 0, 3])],
+        (3, 4),
+    ),
+    on("slice_tensor", lambda m, x: x[:, index(m, x, [1, 0, 1])], (3, 4), (2, 2, 3)),
+    on("step_tensor", lambda m, x: x[::2, index(m, x, [1, 0])], (3, 4)),
+    on("tensor_slice", lambda m, x: x[index(m, x, [1, 0]), 1:], (3, 4)),
+    on("int_tensor", lambda m, x: x[1, index(m, x, [1, 0])], (3, 4), (2, 2, 3)),
+    on("tensor_int", lambda m, x: x[index(m, x, [1, 0]), 1], (3, 4), (2, 2, 3)),
+    on(
+        "apart",
+        lambda m, x: x[index(m, x, [1, 0]), :, index(m, x, [0, 1])],
+        (2, 3, 2),
+        (2, 3, 2, 2),
+    ),
+    on("int_apart", lambda m, x: x[0, :, index(m, x, [0, 1])], (2, 3, 2)),
+    on("none_tensor", lambda m, x: x[None, index(m, x, [1, 0])], (3, 4)),
+    on("tensor_none", lambda m, x: x[index(m, x, [1, 0]), None], (3, 4)),
+    on("ellipsis_tensor", lambda m, x: x[..., index(m, x, [1, 0])], (3, 4), (2, 3, 2)),
+    on("mask", lambda m, x: x[mask(m, x, [1, 0, 1])], (3, 4), (3,)),
+    on("mask_all", lambda m, x: x[x == x], (3, 4), (0, 2), ()),
+    on("mask_none", lambda m, x: x[mask(m, x, [0, 0, 0])], (3, 4)),
+    on("mask_2d", lambda m, x: x[mask(m, x, [[1, 0], [0, 1], [1, 1]])], (3, 2, 2)),
+    on("mask_second", lambda m, x: x[:, mask(m, x, [1, 0, 1])], (2, 3), (2, 3, 2)),
+    on(
+        "mask_tensor",
+        lambda m, x: x[mask(m, x, [1, 0, 1]), index(m, x, [1, 0])],
+        (3, 4),
+    ),
+    on("mask_int", lambda m, x: x[mask(m, x, [1, 0, 1]), 1], (3, 4)),
+    on("mask_slice", lambda m, x: x[mask(m, x, [1, 0, 1]), ::2], (3, 4)),
+    on("masked_select", lambda m, x: x.masked_select(x == x), (3, 4), (5,)),
+    on(
+        "gather_0",
+        lambda m, x: x.gather(0, index(m, x, [[0, 2, 1], [2, 2, 0]])),
+        (3, 4),
+        (3, 3),
+    ),
+    on(
+        "gather_1",
+        lambda m, x: m.gather(x, -1, index(m, x, [[0, 2, 1, 1], [2, 2, 0, 3]])),
+        (2, 4),
+        (3, 4),
+    ),
+    on("gather_vector", lambda m, x: x.gather(0, index(m, x, [1, 1, 0, 2])), (3,)),
+    on("gather_empty", lambda m, x: x.gather(0, index(m, x, [[]])), (3, 4)),
+    on("index_select", lambda m, x: x.index_select(1, index(m, x, [2, 0, 2])), (2, 3)),
+    on("index_select_0", lambda m, x: m.index_select(x, 0, index(m, x, [])), (2, 3)),
+    Operation(
+        "scatter_add",
+        lambda m, x, y: x.scatter_add(0, index(m, x, [[0, 2, 0], [2, 2, 1]]), y),
+        [((3, 3), (2, 3)), ((3, 4), (2, 4)), ((4, 3), (3, 4))],
+        "fi",
+    ),
+    Operation(
+        "scatter_add_1",
+        lambda m, x, y: m.scatter_add(x, 1, index(m, x, [[0, 2, 0]]), y),
+        [((2, 3), (2, 3))],
+        "fi",
+    ),
+    on("sort", method("sort"), (3, 4), (5,), (), (0,), kinds="f"),
+    on(
+        "sort_descending",
+        method("sort", 0, descending=True),
+        (3, 4),
+        (5, 2),
+        kinds="fib",
+        oracle=lambda m, x: torch.sort(x, dim=0, descending=True, stable=True),
+    ),
+    on("argsort", method("argsort", 0), (5, 3), kinds="f", differentiable=False),
+    on("topk", method("topk", 2), (3, 4), (5,), kinds="f"),
+    on("topk_0", method("topk", 0), (3, 4), kinds="f"),
+    on("topk_smallest", method("topk", 3, 0, largest=False), (4, 3), kinds="f"),
+    on("topk_ints", lambda m, x: x.topk(3)[0], (4, 5), kinds="i"),
+    on("nonzero", method("nonzero"), (3, 4), (5,), (0, 2), differentiable=False),
+]
+
+OPERATIONS = {
+    "elementwise": ELEMENTWISE,
+    "reduce": REDUCE,
+    "matmul": MATMUL,
+    "movement": MOVEMENT,
+    "index": INDEX,
+}
+
+__all__ = [
+    "OPERATIONS",
+    "TORCH_DTYPES",
+    "Operation",
+    "assert_same",
+    "check_backward",
+    "check_differences",
+    "check_forward",
+    "dtypes",
+    "each",
+]

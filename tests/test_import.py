@@ -1,0 +1,56 @@
+"""What `import minitorch` costs, and what it must not bring along."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = ("numba", "torch", "typer", "rich", "matplotlib", "safetensors", "fast_ops")
+
+PROBE = """
+import sys, time
+start = time.perf_counter()
+import minitorch
+print(time.perf_counter() - start)
+print(*sorted({name.split(".")[0] for name in sys.modules}))
+"""
+
+
+def run(code: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    return done.stdout
+
+
+def test_import_is_light():
+    _, modules = run(PROBE).splitlines()
+    assert not set(HEAVY) & set(modules.split())
+
+
+def test_import_takes_less_than_a_fifth_of_a_second():
+    times = sorted(float(run(PROBE).splitlines()[0]) for _ in range(7))
+    assert times[0] < 0.2, f"the fastest of 7 imports took {times[0]:.3f} s: {times}"
+
+
+@pytest.mark.parametrize("device", ["simple", "cpu"])
+def test_a_backend_is_loaded_when_a_tensor_asks_for_it(device):
+    loaded = run(
+        "import sys, minitorch\n"
+        f"minitorch.zeros(2, device={device!r})\n"
+        "print('numba' in sys.modules, 'minitorch.simple_ops' in sys.modules)"
+    )
+    assert loaded.split() == [str(device == "cpu"), str(device == "simple")]
+
+
+def test_nothing_imports_torch_but_the_tests():
+    code = (
+        "import sys, minitorch, minitorch.nn, minitorch.optim, minitorch.data\n"
+        "import minitorch.train, minitorch.cli, minitorch.serialization\n"
+        "x = minitorch.randn(3, requires_grad=True)\n"
+        "minitorch.nn.Linear(3, 2)(x).sum().backward()\n"
+        "print('torch' in sys.modules)"
+    )
+    assert run(code).strip() == "False"
