@@ -130,7 +130,9 @@ class ModuleDict(Module):
 
     def update(self, modules: Mapping[str, Module] | Iterable[Any]) -> None:
         """Add the modules of a dict, or of (name, module) pairs."""
-        pairs = modules.items() if isinstance(modules, (Mapping, ModuleDict)) else modules
+        pairs = (
+            modules.items() if isinstance(modules, (Mapping, ModuleDict)) else modules
+        )
         for name, module in pairs:
             self[name] = module
 

@@ -51,9 +51,7 @@ class _Conv(Module):
         self.kernel_size = self._each("kernel_size", kernel_size, 1)
         self.stride = self._each("stride", stride, 1)
         self.padding: Any = (
-            padding
-            if isinstance(padding, str)
-            else self._each("padding", padding, 0)
+            padding if isinstance(padding, str) else self._each("padding", padding, 0)
         )
         self.dilation = self._each("dilation", dilation, 1)
         self.groups = groups

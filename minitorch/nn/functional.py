@@ -65,9 +65,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return out if bias is None else out + bias
 
 
-def embedding(
-    input: Tensor, weight: Tensor, padding_idx: int | None = None
-) -> Tensor:
+def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> Tensor:
     """Rows of a table: input int64 [*], weight [n, d] -> [*, d]
 
     Args:
@@ -211,7 +209,9 @@ def max_pool1d(
     """The maximum of each window: x [N, C, L] or [C, L] -> [N, C, OL]."""
     _refuse("max_pool1d", "ceil_mode", ceil_mode, False)
     if x.dim() not in (2, 3):
-        raise ValueError(f"max_pool1d: x is {x.raw.shape}; expected (N, C, L) or (C, L)")
+        raise ValueError(
+            f"max_pool1d: x is {x.raw.shape}; expected (N, C, L) or (C, L)"
+        )
     kernel = _one("max_pool1d: kernel_size", kernel_size)
     step = kernel if stride is None else _one("max_pool1d: stride", stride)
     values, index = pool.max_pool2d(

@@ -112,7 +112,9 @@ class NLLLoss(_Loss):
 class BCELoss(_Loss):
     """-(t log x + (1 - t) log(1 - x)) for probabilities x and t"""
 
-    def __init__(self, weight: Tensor | None = None, *, reduction: str = "mean") -> None:
+    def __init__(
+        self, weight: Tensor | None = None, *, reduction: str = "mean"
+    ) -> None:
         super().__init__(reduction)
         self.register_buffer("weight", weight)
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from typing import Any
 
 from minitorch.autodiff import no_grad
+from minitorch.creation import zeros
 from minitorch.tensor import Tensor
 
 
-def _with_grad(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
+def _with_grad(parameters: Tensor | Iterable[Tensor]) -> list[Any]:
     given = [parameters] if isinstance(parameters, Tensor) else list(parameters)
     return [p for p in given if p.grad is not None]
 
@@ -43,7 +45,7 @@ def clip_grad_norm_(
             f"clip_grad_norm_: norm_type is {norm_type!r}; expected 1, 2 or math.inf"
         )
     if not tensors:
-        return Tensor.stack([]) if False else _zero()
+        return zeros(())
     norms = Tensor.stack([p.grad.norm(norm_type) for p in tensors])
     total = norms.norm(norm_type)
     size = float(total)
@@ -57,3 +59,31 @@ def clip_grad_norm_(
         for p in tensors:
             p.grad = p.grad * factor  # a new tensor: gradients may share memory
     return total
+
+
+@no_grad()
+def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -> None:
+    """Set every number of all gradients to the nearest one in +-clip_value."""
+    for p in _with_grad(parameters):
+        p.grad = p.grad.clamp(-clip_value, clip_value)
+
+
+def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
+    """All numbers of all parameters, one after the other."""
+    return Tensor.cat([p.reshape(p.numel()) for p in parameters])
+
+
+@no_grad()
+def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
+    """Copy the numbers of a vector into the parameters, one after the other."""
+    given = list(parameters)
+    total = sum(p.numel() for p in given)
+    if vec.raw.shape != (total,):
+        raise ValueError(
+            f"vector_to_parameters: the vector is {vec.raw.shape}; the parameters have "
+            f"{total} numbers"
+        )
+    start = 0
+    for p in given:
+        p.copy_(vec.narrow(0, start, p.numel()).reshape(p.raw.shape))
+        start += p.numel()

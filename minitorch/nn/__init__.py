@@ -1,0 +1,83 @@
+"""Networks: modules, their layers, losses and starting values.
+
+With this package one can build a network as in PyTorch: `nn.Module`, `nn.Linear`,
+`nn.Sequential`, `nn.CrossEntropyLoss`, and `nn.functional`, `nn.init` and `nn.utils`.
+"""
+
+from minitorch.nn import functional, init, utils
+from minitorch.nn.activation import (
+    ELU,
+    GELU,
+    Identity,
+    LeakyReLU,
+    LogSoftmax,
+    ReLU,
+    Sigmoid,
+    SiLU,
+    Softmax,
+    Softplus,
+    Tanh,
+)
+from minitorch.nn.containers import ModuleDict, ModuleList, Sequential
+from minitorch.nn.conv import Conv1d, Conv2d
+from minitorch.nn.dropout import Dropout
+from minitorch.nn.embedding import Embedding
+from minitorch.nn.flatten import Flatten
+from minitorch.nn.linear import Linear
+from minitorch.nn.loss import (
+    BCELoss,
+    BCEWithLogitsLoss,
+    CrossEntropyLoss,
+    HuberLoss,
+    L1Loss,
+    MSELoss,
+    NLLLoss,
+    SmoothL1Loss,
+)
+from minitorch.nn.module import Module
+from minitorch.nn.norm import BatchNorm1d, BatchNorm2d, LayerNorm
+from minitorch.nn.parameter import Parameter
+from minitorch.nn.pool import AdaptiveAvgPool2d, AvgPool2d, MaxPool1d, MaxPool2d
+
+__all__ = [
+    "ELU",
+    "GELU",
+    "AdaptiveAvgPool2d",
+    "AvgPool2d",
+    "BCELoss",
+    "BCEWithLogitsLoss",
+    "BatchNorm1d",
+    "BatchNorm2d",
+    "Conv1d",
+    "Conv2d",
+    "CrossEntropyLoss",
+    "Dropout",
+    "Embedding",
+    "Flatten",
+    "HuberLoss",
+    "Identity",
+    "L1Loss",
+    "LayerNorm",
+    "LeakyReLU",
+    "Linear",
+    "LogSoftmax",
+    "MSELoss",
+    "MaxPool1d",
+    "MaxPool2d",
+    "Module",
+    "ModuleDict",
+    "ModuleList",
+    "NLLLoss",
+    "Parameter",
+    "ReLU",
+    "Sequential",
+    "SiLU",
+    "Sigmoid",
+    "SmoothL1Loss",
+    "Softmax",
+    "Softplus",
+    "Tanh",
+    "functional",
+    "init",
+    "utils",
+]

@@ -1,0 +1,12 @@
+"""Optimizers and learning-rate schedules.
+
+With this package one can train a module as in PyTorch:
+`optimizer = optim.SGD(model.parameters(), lr=0.1)`, then `zero_grad()`, `backward()`
+and `optimizer.step()`; `optim.lr_scheduler` changes the learning rate along the way.
+"""
+
+from minitorch.optim.adam import Adam, AdamW
+from minitorch.optim.optimizer import Optimizer
+from minitorch.optim.sgd import SGD
+
+__all__ = ["SGD", "Adam", "AdamW", "Optimizer"]

@@ -1,0 +1,150 @@
+"""Adam and AdamW.
+
+With this file one can train with steps whose size adapts to each parameter. The
+arithmetic is the backend's `adam_step`, one pass over the memory of each parameter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from minitorch.optim.optimizer import (
+    Group,
+    Optimizer,
+    check_betas,
+    check_number,
+    gradient,
+    refuse,
+    touch,
+    with_grad,
+)
+from minitorch.tensor import Tensor
+
+
+class Adam(Optimizer):
+    """m and v: running means of g and of g^2; p -= lr * m_hat / (sqrt(v_hat) + eps)
+
+    m_hat = m / (1 - beta1^step) and v_hat = v / (1 - beta2^step) undo the start at 0.
+
+    Args:
+        params: parameters, or groups of them.
+        lr: the learning rate.
+        betas: how much of the last running means remains.
+        eps: keeps the division finite.
+        weight_decay: adds weight_decay * p to the gradient.
+        maximize: go up instead.
+        decoupled_weight_decay: decay as in `AdamW`.
+
+    Source: Kingma and Ba, "Adam: a method for stochastic optimization", 2015.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        amsgrad: bool = False,
+        *,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        capturable: bool = False,
+        differentiable: bool = False,
+        fused: bool | None = None,
+        decoupled_weight_decay: bool = False,
+    ) -> None:
+        refuse(
+            type(self).__name__,
+            amsgrad=amsgrad,
+            foreach=foreach,
+            capturable=capturable,
+            differentiable=differentiable,
+            fused=fused,
+        )
+        defaults = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "maximize": maximize,
+            "decoupled_weight_decay": decoupled_weight_decay,
+        }
+        super().__init__(params, defaults)
+
+    def check(self, group: Group) -> None:
+        name = type(self).__name__
+        for key in ("lr", "eps", "weight_decay"):
+            check_number(name, key, group[key])
+        check_betas(name, group["betas"])
+
+    def update(self, group: Group) -> None:
+        kinds: dict[Any, list[Tensor]] = {}
+        for p in with_grad(group):
+            state = self.state[p]
+            if not state:
+                state["step"] = 0
+                state["exp_avg"] = p.new_zeros(p.raw.shape)
+                state["exp_avg_sq"] = p.new_zeros(p.raw.shape)
+            state["step"] += 1
+            kinds.setdefault((p.device, p.dtype.name, state["step"]), []).append(p)
+        for (_, _, step), params in kinds.items():
+            self._step_together(params, group, step)
+
+    def _step_together(self, params: list[Tensor], group: Group, step: int) -> None:
+        states = [self.state[p] for p in params]
+        beta1, beta2 = group["betas"]
+        params[0].backend.adam_step(
+            [p.raw for p in params],
+            [gradient(p, group["maximize"]).raw for p in params],
+            [state["exp_avg"].raw for state in states],
+            [state["exp_avg_sq"].raw for state in states],
+            step,
+            group["lr"],
+            beta1,
+            beta2,
+            group["eps"],
+            group["weight_decay"],
+            group["decoupled_weight_decay"],
+        )
+        touch(params)
+
+
+class AdamW(Adam):
+    """Adam whose weight decay shrinks p itself, p -= lr * weight_decay * p
+
+    The arguments are those of Adam, and the default of weight_decay is 0.01.
+
+    Source: Loshchilov and Hutter, "Decoupled weight decay regularization", 2019.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 1e-2,
+        amsgrad: bool = False,
+        *,
+        maximize: bool = False,
+        foreach: bool | None = None,
+        capturable: bool = False,
+        differentiable: bool = False,
+        fused: bool | None = None,
+    ) -> None:
+        super().__init__(
+            params,
+            lr,
+            betas,
+            eps,
+            weight_decay,
+            amsgrad,
+            foreach=foreach,
+            maximize=maximize,
+            capturable=capturable,
+            differentiable=differentiable,
+            fused=fused,
+            decoupled_weight_decay=True,
+        )

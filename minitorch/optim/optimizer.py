@@ -1,0 +1,246 @@
+"""What all optimizers share.
+
+With this file one can write an optimizer: a subclass of `Optimizer` defines
+`update(group)`, which changes the parameters of one group from their gradients.
+Groups, their options, `zero_grad`, `step(closure)` and the saving and loading of state
+come from here, in PyTorch's layout.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from copy import deepcopy
+from typing import Any
+
+from minitorch.autodiff import enable_grad, no_grad
+from minitorch.nn.module import Module, clear_grad
+from minitorch.tensor import Tensor
+
+Group = dict[str, Any]
+
+
+class Optimizer:
+    """Changes parameters so that a loss becomes smaller.
+
+    Attributes:
+        param_groups: dicts with the list "params" and the options for them.
+        defaults: the options of a group that names none of its own.
+        state: for each parameter a dict of what the method remembers about it.
+    """
+
+    def __init__(self, params: Iterable[Any], defaults: Mapping[str, Any]) -> None:
+        self.defaults = dict(defaults)
+        self.param_groups: list[Group] = []
+        self.state: defaultdict[Tensor, dict[str, Any]] = defaultdict(dict)
+        self.steps_taken = 0
+        for group in _as_groups(type(self).__name__, params):
+            self.add_param_group(group)
+
+    def add_param_group(self, param_group: Mapping[str, Any]) -> None:
+        """Learn more parameters: {"params": [...], "lr": 0.1}; defaults for the rest."""
+        name = type(self).__name__
+        group = {**self.defaults, **param_group}
+        params = group["params"]
+        group["params"] = [params] if isinstance(params, Tensor) else list(params)
+        unknown = sorted(set(group) - set(self.defaults) - {"params", "initial_lr"})
+        if unknown:
+            raise ValueError(
+                f"{name}: a parameter group has the unknown option(s) {unknown}; known "
+                f"are {sorted(self.defaults)}"
+            )
+        self.check(group)
+        seen = {id(p) for other in self.param_groups for p in other["params"]}
+        for p in group["params"]:
+            _check_param(name, p)
+            if id(p) in seen:
+                raise ValueError(
+                    f"{name}: a parameter of shape {p.raw.shape} is given twice, and "
+                    f"would be changed twice in each step"
+                )
+            seen.add(id(p))
+        self.param_groups.append(group)
+
+    def check(self, group: Group) -> None:
+        """Raise a ValueError if an option of the group makes no sense."""
+
+    def update(self, group: Group) -> None:
+        """Change the parameters of one group; not recorded."""
+        raise NotImplementedError(
+            f"{type(self).__name__}: has no update(self, group); define one"
+        )
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Change all parameters that have a gradient.
+
+        Args:
+            closure: computes the loss anew, with its gradients; called first.
+
+        Returns:
+            What the closure returned, or None.
+        """
+        loss = None
+        if closure is not None:
+            with enable_grad():
+                loss = closure()
+        with no_grad():
+            for group in self.param_groups:
+                self.update(group)
+        self.steps_taken += 1
+        return loss
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Drop all gradients, or set them to 0."""
+        for group in self.param_groups:
+            for p in group["params"]:
+                clear_grad(p, set_to_none)
+
+    # ------------------------------------------------------------ saving and loading
+
+    def state_dict(self) -> dict[str, Any]:
+        """{"state": {0: {...}, ...}, "param_groups": [...]}, parameters as numbers.
+
+        The tensors in it share this optimizer's memory.
+        """
+        numbers: dict[int, int] = {}
+        groups = []
+        for group in self.param_groups:
+            for p in group["params"]:
+                numbers[id(p)] = len(numbers)
+            options = {key: value for key, value in group.items() if key != "params"}
+            options["params"] = [numbers[id(p)] for p in group["params"]]
+            groups.append(options)
+        state = {numbers[id(p)]: dict(values) for p, values in self.state.items()}
+        return {"state": state, "param_groups": groups}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Copy what `state_dict()` returned; the groups must be as many and as large.
+
+        Raises:
+            ValueError: they are not, or hold an option that is not known here.
+        """
+        name = type(self).__name__
+        saved = state_dict["param_groups"]
+        sizes = [len(group["params"]) for group in saved]
+        own = [len(group["params"]) for group in self.param_groups]
+        if sizes != own:
+            raise ValueError(
+                f"{name}.load_state_dict: the saved groups have {sizes} parameters; "
+                f"this optimizer's have {own}"
+            )
+        groups = [self._loaded_group(*pair) for pair in zip(self.param_groups, saved)]
+        by_number = {
+            number: p
+            for group, other in zip(self.param_groups, saved)
+            for number, p in zip(other["params"], group["params"])
+        }
+        state: defaultdict[Tensor, dict[str, Any]] = defaultdict(dict)
+        for number, values in state_dict["state"].items():
+            p = by_number[int(number)]
+            state[p] = {key: _like(p, key, value) for key, value in values.items()}
+        self.param_groups, self.state = groups, state
+
+    def _loaded_group(self, group: Group, saved: Mapping[str, Any]) -> Group:
+        known = {key: saved[key] for key in saved if key in group or key in _EXTRA}
+        for key, value in saved.items():
+            if key not in known and value:
+                raise ValueError(
+                    f"{type(self).__name__}.load_state_dict: option {key!r} = "
+                    f"{value!r} is not known here; known are {sorted(self.defaults)}"
+                )
+        return {**group, **deepcopy(known), "params": group["params"]}
+
+    def __repr__(self) -> str:
+        lines = [f"{type(self).__name__} ("]
+        for i, group in enumerate(self.param_groups):
+            lines.append(f"Parameter Group {i}")
+            lines += [
+                f"    {key}: {group[key]}" for key in sorted(group) if key != "params"
+            ]
+        return "\n".join([*lines, ")"])
+
+
+_EXTRA = ("initial_lr",)  # what schedulers add to a group
+
+
+def _as_groups(name: str, params: Iterable[Any]) -> list[dict[str, Any]]:
+    """The groups in what a user passed: parameters, or dicts."""
+    if isinstance(params, (Tensor, Module)):
+        raise TypeError(
+            f"{name}: params is a {type(params).__name__}; expected an iterable, such "
+            f"as model.parameters() or [tensor]"
+        )
+    given = list(params)
+    if not given:
+        raise ValueError(f"{name}: got no parameters")
+    if isinstance(given[0], dict):
+        return given
+    return [{"params": given}]
+
+
+def _check_param(name: str, p: Any) -> None:
+    if not isinstance(p, Tensor):
+        raise TypeError(
+            f"{name}: a parameter is a {type(p).__name__}; expected a tensor"
+        )
+    if not p.is_leaf:
+        raise ValueError(
+            f"{name}: a tensor of shape {p.raw.shape} is the result of an operation; "
+            f"only leaves can be optimized"
+        )
+
+
+def _like(p: Tensor, key: str, value: Any) -> Any:
+    """A saved value for parameter p: tensors of p's shape on its device, copied."""
+    if not isinstance(value, Tensor):
+        return deepcopy(value)
+    if key == "step":  # PyTorch keeps this number in a tensor
+        return int(value.item())
+    if value.raw.shape != p.raw.shape:
+        raise ValueError(
+            f"load_state_dict: {key!r} is {value.raw.shape}, but its parameter is "
+            f"{p.raw.shape}"
+        )
+    return value.detach().to(p.device, p.dtype).clone()
+
+
+def check_number(name: str, key: str, value: Any, low: float = 0.0) -> None:
+    """An option must be a number that is not below `low`."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{name}: {key} is a {type(value).__name__}; expected a number")
+    if not value >= low:
+        raise ValueError(f"{name}: {key} is {value}; it must be {low} or more")
+
+
+def check_betas(name: str, betas: Any) -> None:
+    """Two decay rates, each in [0, 1)."""
+    if len(betas) != 2 or not all(0.0 <= beta < 1.0 for beta in betas):
+        raise ValueError(
+            f"{name}: betas is {betas!r}; expected two numbers, 0 or more and below 1"
+        )
+
+
+def refuse(name: str, **given: Any) -> None:
+    """Options of PyTorch's that do not exist here must have their default."""
+    for key, value in given.items():
+        if value:
+            raise ValueError(
+                f"{name}: {key}={value!r} is not offered here; leave it out"
+            )
+
+
+def with_grad(group: Group) -> list[Tensor]:
+    """The parameters of a group that have a gradient."""
+    return [p for p in group["params"] if p.grad is not None]
+
+
+def gradient(p: Tensor, maximize: bool = False) -> Tensor:
+    """The gradient to go down along: p's own, or its negative to maximize."""
+    grad: Tensor = p.grad.detach()
+    return -grad if maximize else grad
+
+
+def touch(params: Iterable[Tensor]) -> None:
+    """Count a change of memory, so that graphs which saved it notice."""
+    for p in params:
+        p.raw.storage.version += 1

@@ -1,0 +1,1 @@
+"""Where PyTorch programs look for the data tools: `minitorch.utils.data`."""

@@ -1,0 +1,23 @@
+"""The data tools under the name that PyTorch gives them.
+
+With this file `from minitorch.utils.data import DataLoader, TensorDataset` works as a
+PyTorch program writes it; the tools stand in `minitorch/data`.
+"""
+
+from minitorch.data import (
+    DataLoader,
+    Dataset,
+    Subset,
+    TensorDataset,
+    default_collate,
+    random_split,
+)
+
+__all__ = [
+    "DataLoader",
+    "Dataset",
+    "Subset",
+    "TensorDataset",
+    "default_collate",
+    "random_split",
+]
