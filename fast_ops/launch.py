@@ -33,6 +33,19 @@ from minitorch.operators import compilable
 # Reorder and contract floating-point operations, but keep NaN and infinity as they are.
 FASTMATH = {"contract", "reassoc", "nsz", "arcp", "afn"}
 
+# What Numba's `parallel` does on top of `prange` loops (it looks for array expressions and
+# tries to fuse them) finds nothing here, and takes time.
+PRANGE_ONLY = {
+    "prange": True,
+    "comprehension": False,
+    "fusion": False,
+    "inplace_binop": False,
+    "numpy": False,
+    "reduction": False,
+    "setitem": False,
+    "stencil": False,
+}
+
 # Below this many elements a parallel region costs more than it saves: 1 to 2 us with
 # OpenMP, 30 to 60 us with Numba's workqueue.
 SERIAL_LIMIT = 32_768
@@ -77,7 +90,7 @@ def compile_kernel(
         on_disk: keep the machine code for the next process.
     """
     dispatcher = njit(
-        parallel=parallel, fastmath=fastmath, error_model="numpy", nogil=True
+        parallel=PRANGE_ONLY if parallel else False, fastmath=fastmath, error_model="numpy", nogil=True
     )(fn)
     if on_disk:
         try:

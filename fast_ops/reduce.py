@@ -19,90 +19,194 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import prange
 
-from fast_ops.launch import SERIAL_LIMIT, Kernels, compile_kernel
+from fast_ops.launch import SERIAL_LIMIT, Kernels, compile_kernel, device_function
 from fast_ops.memory import Dim, at, contiguous, empty
 from minitorch import operators
-from minitorch.dtypes import DType, float32, float64, int64
+from minitorch.dtypes import ALL, DType, float32, float64, int64
 from minitorch.tensor_data import Shape, Strides, TensorData, contiguous_strides
 
-LANES = 512  # accumulators of one thread: 4 KiB of float64, well inside the L1 cache
+LANES = 512  # outputs, or copies of outputs, that one task folds side by side
 STRETCH = 16_384  # contiguous elements folded in one go
+BLOCK = 512  # elements folded in their own type before they join a wider total
 MAX_BLOCKS = 64  # parts into which the fold of one output is cut, at most
-SHORT = 32  # rows below this length are folded many at a time, one lane for each
 
 # ---------------------------------------------------------------------- templates
+#
+# Each template is a loop over tasks; what one task does is a function of its own,
+# which is compiled once for the serial and the parallel form of the loop.
 
 
-def fold_stretches(fn: Callable) -> Callable:
-    """Make the loop that folds contiguous stretches of memory, lane by lane.
+@device_function
+def element(group: int, shape: Shape) -> tuple[int, int, int]:
+    """The indices i, j, k of number `group` in row-major order."""
+    ij = group // shape[2]
+    i = ij // shape[1]
+    return i, ij - i * shape[1], group - ij * shape[2]
 
-    A stretch of `length` elements is laid out in lines of `lanes`, and the lines are
-    folded onto each other:
 
-        a a a a a a a a      lane j holds fn(... fn(start, x[j]) ..., x[3 * lanes + j])
-        a a a a a a a a
-        a a a a a a a a      lanes = 8, length = 27
-        a a a
+@lru_cache(maxsize=None)
+def row_task(fn: Callable) -> Any:
+    """Make the fold of stretches number `s` to `last` into one total."""
 
-    Lanes do not wait for each other, so that LLVM folds 16 at once, which it may not do
-    with `total = fn(total, x)`. Where several outputs lie side by side in memory (a sum
-    over the first dimension of [R, width]), lane j belongs to output j % width.
+    @device_function
+    def fold(a, at, folded, steps, length, piece, s, last, start, narrow):  # type: ignore[no-untyped-def]
+        pieces = (length + piece - 1) // piece
+        total = start[0]
+        for t in range(s, last):
+            uv = t // pieces
+            u = uv // folded[1]
+            begin = (t - uv * pieces) * piece
+            p = at + u * steps[0] + (uv - u * folded[1]) * steps[1] + begin
+            x = a[p : p + min(piece, length - begin)]
+            for low in range(0, x.size, BLOCK):
+                y = x[low : low + BLOCK]
+                part = narrow[0]
+                for e in range(y.size):
+                    part = fn(part, y[e])
+                total = fn(total, part)
+        return total
 
-    Threads share tasks: one output (or `width` of them) and one block of its stretches.
+    return fold
+
+
+def fold_rows(fn: Callable) -> Callable:
+    """Make the loop that folds contiguous stretches of memory, one output for each row.
+
+    Threads share tasks: one output, and one block of its stretches. A stretch is at
+    most `piece` elements of one row; BLOCK elements at a time are folded in the
+    element's own type (16 float32 at once, when LLVM knows that `fn` may be reordered),
+    and the blocks' results in the wider type of `start`.
     """
+    fold = row_task(fn)
 
     def loop(
         a: np.ndarray, first: int, kept: Shape, a_steps: Strides, out_steps: Strides,
-        width: int, out_width: int, lanes: int,
-        folded: Shape, folded_steps: Strides, length: int, piece: int,
-        blocks: int, start: np.ndarray, out: np.ndarray, partial: np.ndarray,
+        folded: Shape, folded_steps: Strides, length: int, piece: int, blocks: int,
+        start: np.ndarray, narrow: np.ndarray, partial: np.ndarray, out: np.ndarray,
     ) -> None:  # fmt: skip
-        pieces = (length + piece - 1) // piece
-        stretches = folded[0] * folded[1] * pieces
+        stretches = folded[0] * folded[1] * ((length + piece - 1) // piece)
         for task in prange(kept[0] * kept[1] * kept[2] * blocks):
             group = np.int64(task) // blocks
             block = np.int64(task) - group * blocks
-            ij = group // kept[2]
-            k = group - ij * kept[2]
-            i = ij // kept[1]
-            j = ij - i * kept[1]
-            total = np.full(lanes, start[0])
-            for s in range(
-                block * stretches // blocks, (block + 1) * stretches // blocks
-            ):
-                uv = s // pieces
-                u = uv // folded[1]
-                begin = (s - uv * pieces) * piece
-                p = first + i * a_steps[0] + j * a_steps[1] + k * a_steps[2] + begin
-                p += u * folded_steps[0] + (uv - u * folded[1]) * folded_steps[1]
-                x = a[p : p + min(piece, length - begin)]
-                whole = x.size // lanes * lanes
-                for line in range(0, whole, lanes):
-                    y = x[line : line + lanes]
-                    for e in range(lanes):
-                        total[e] = fn(total[e], y[e])
-                for e in range(x.size - whole):
-                    total[e] = fn(total[e], x[whole + e])
-            used = lanes
-            while used > width:  # fold the upper half of the groups onto the lower
-                half = (used // width + 1) // 2 * width
-                for e in range(used - half):
-                    total[e] = fn(total[e], total[half + e])
-                used = half
+            i, j, k = element(group, kept)
+            p = first + i * a_steps[0] + j * a_steps[1] + k * a_steps[2]
             q = i * out_steps[0] + j * out_steps[1] + k * out_steps[2]
+            s = block * stretches // blocks
+            last = (block + 1) * stretches // blocks
+            total = fold(
+                a, p, folded, folded_steps, length, piece, s, last, start, narrow
+            )
+            if blocks == 1:
+                out[q] = total
+            else:
+                partial[block, q] = total
+
+    return loop
+
+
+@lru_cache(maxsize=None)
+def line_task(fn: Callable) -> Any:
+    """Make the fold of stretches number `s` to `last` into `width` totals."""
+
+    @device_function
+    def fold(a, at, folded, steps, length, piece, s, last, total, width):  # type: ignore[no-untyped-def]
+        pieces = (length + piece - 1) // piece
+        lanes = total.size
+        for t in range(s, last):
+            uv = t // pieces
+            u = uv // folded[1]
+            begin = (t - uv * pieces) * piece
+            p = at + u * steps[0] + (uv - u * folded[1]) * steps[1] + begin
+            x = a[p : p + min(piece, length - begin)]
+            whole = x.size // lanes * lanes
+            for line in range(0, whole, lanes):
+                y = x[line : line + lanes]
+                for e in range(lanes):
+                    total[e] = fn(total[e], y[e])
+            y = x[whole:]
+            for e in range(y.size):
+                total[e] = fn(total[e], y[e])
+        while lanes > width:  # fold the upper half of the groups onto the lower
+            half = (lanes // width + 1) // 2 * width
+            for e in range(lanes - half):
+                total[e] = fn(total[e], total[half + e])
+            lanes = half
+
+    return fold
+
+
+def fold_lines(fn: Callable) -> Callable:
+    """Make the loop that folds lines of memory onto each other, lane by lane.
+
+    `width` outputs lie side by side: a sum over the first dimension of [R, width]. A
+    narrow matrix is one stretch of memory, cut into lines of several rows:
+
+        0 1 2 0 1 2      width = 3, lanes = 6, a stretch of 5 rows
+        0 1 2 0 1 2
+        0 1 2            lane j holds the fold of its column, for output j % width
+
+    A wide one is folded row by row, up to LANES columns in one task. LLVM folds 16
+    lanes at once for any `fn`, because lanes do not wait for each other.
+
+    Threads share tasks: `width` outputs, and one block of their stretches.
+    """
+    fold = line_task(fn)
+
+    def loop(
+        a: np.ndarray, first: int, kept: Shape, a_steps: Strides, out_steps: Strides,
+        width: int, out_width: int, lanes: int, folded: Shape, folded_steps: Strides,
+        length: int, piece: int, blocks: int, start: np.ndarray,
+        partial: np.ndarray, out: np.ndarray,
+    ) -> None:  # fmt: skip
+        stretches = folded[0] * folded[1] * ((length + piece - 1) // piece)
+        for task in prange(kept[0] * kept[1] * kept[2] * blocks):
+            group = np.int64(task) // blocks
+            block = np.int64(task) - group * blocks
+            i, j, k = element(group, kept)
+            p = first + i * a_steps[0] + j * a_steps[1] + k * a_steps[2]
+            q = i * out_steps[0] + j * out_steps[1] + k * out_steps[2]
+            total = np.empty(lanes, start.dtype)
+            for e in range(lanes):
+                total[e] = start[0]
+            s = block * stretches // blocks
+            last = (block + 1) * stretches // blocks
+            fold(a, p, folded, folded_steps, length, piece, s, last, total, width)
             for e in range(width):
                 if blocks == 1:
                     out[q + e * out_width] = total[e]
                 else:
                     partial[block, q + e * out_width] = total[e]
-        if blocks > 1:
-            for q in range(out.size):
-                result = start[0]
-                for block in range(blocks):
-                    result = fn(result, partial[block, q])
-                out[q] = result
 
     return loop
+
+
+def fold_blocks(fn: Callable) -> Callable:
+    """Make the loop that folds the blocks' results, in order: partial [blocks, size]."""
+
+    def loop(start: np.ndarray, partial: np.ndarray, out: np.ndarray) -> None:
+        for q in range(out.size):
+            total = start[0]
+            for block in range(partial.shape[0]):
+                total = fn(total, partial[block, q])
+            out[q] = total
+
+    return loop
+
+
+@lru_cache(maxsize=None)
+def strided_task(fn: Callable) -> Any:
+    """Make the fold of any strides into the first `n` elements of `total`."""
+
+    @device_function
+    def fold(a, at_, step, folded, steps, total, n):  # type: ignore[no-untyped-def]
+        for u in range(folded[0]):
+            for v in range(folded[1]):
+                for w in range(folded[2]):
+                    r = at_ + u * steps[0] + v * steps[1] + w * steps[2]
+                    for e in range(n):
+                        total[e] = fn(total[e], a[at(r, e, step)])
+
+    return fold
 
 
 def fold_strided(fn: Callable) -> Callable:
@@ -110,6 +214,7 @@ def fold_strided(fn: Callable) -> Callable:
 
     Threads share tasks: one task is `lanes` outputs of the innermost kept dimension.
     """
+    fold = strided_task(fn)
 
     def loop(
         a: np.ndarray, first: int, kept: Shape, a_steps: Strides, out_steps: Strides,
@@ -118,20 +223,14 @@ def fold_strided(fn: Callable) -> Callable:
     ) -> None:  # fmt: skip
         pieces = (kept[2] + lanes - 1) // lanes
         for task in prange(kept[0] * kept[1] * pieces):
-            ij = np.int64(task) // pieces
-            begin = (np.int64(task) - ij * pieces) * lanes
-            i = ij // kept[1]
-            j = ij - i * kept[1]
+            i, j, piece = element(np.int64(task), (kept[0], kept[1], pieces))
+            begin = piece * lanes
             n = min(lanes, kept[2] - begin)
-            total = np.full(lanes, start[0])
+            total = np.empty(lanes, start.dtype)
+            for e in range(n):
+                total[e] = start[0]
             p = first + i * a_steps[0] + j * a_steps[1] + begin * a_steps[2]
-            for u in range(folded[0]):
-                for v in range(folded[1]):
-                    for w in range(folded[2]):
-                        r = p + u * folded_steps[0] + v * folded_steps[1]
-                        r += w * folded_steps[2]
-                        for e in range(n):
-                            total[e] = fn(total[e], a[at(r, e, a_steps[2])])
+            fold(a, p, a_steps[2], folded, folded_steps, total, n)
             q = i * out_steps[0] + j * out_steps[1] + begin * out_steps[2]
             for e in range(n):
                 out[q + e * out_steps[2]] = total[e]
@@ -139,7 +238,9 @@ def fold_strided(fn: Callable) -> Callable:
     return loop
 
 
-STRETCHES = (Kernels(fold_stretches), Kernels(fold_stretches, parallel=True))
+ROWS = (Kernels(fold_rows), Kernels(fold_rows, parallel=True))
+LINES = (Kernels(fold_lines), Kernels(fold_lines, parallel=True))
+BLOCKS = Kernels(fold_blocks)
 STRIDED = (Kernels(fold_strided), Kernels(fold_strided, parallel=True))
 
 
@@ -147,19 +248,23 @@ STRIDED = (Kernels(fold_strided), Kernels(fold_strided, parallel=True))
 
 
 class Walk(NamedTuple):
-    """Sizes and strides of the loops of `fold_stretches` or `fold_strided`."""
+    """Which loop folds a tensor (`ROWS`, `LINES` or `STRIDED`), and its arguments."""
 
+    kind: int
     kept: Shape
     a_steps: Strides
     out_steps: Strides
     folded: Shape
     folded_steps: Strides
-    width: int  # outputs side by side in one task; 0: take fold_strided
-    out_width: int  # their stride in the output
-    lanes: int
-    length: int
-    piece: int
-    blocks: int
+    width: int = 1  # outputs side by side in one task
+    out_width: int = 1  # their stride in the output
+    lanes: int = 1
+    length: int = 1  # of a contiguous stretch
+    piece: int = 1  # how much of a stretch is folded in one go
+    blocks: int = 1  # tasks that share the fold of one output
+
+
+BY_ROWS, BY_LINES, BY_STRIDES = range(3)
 
 
 @lru_cache(maxsize=4096)
@@ -173,50 +278,67 @@ def walk(shape: Shape, strides: Strides, dims: tuple[int, ...]) -> Walk | None:
             (folded if i in dims else kept).append((n, (step, out_strides[i])))
     kept = _merge_sorted(kept)
     folded = _merge_sorted([(n, (step, 0)) for n, (step, _) in folded])
-    kept_inner = kept[-1][0] if kept else 1
-    if folded and folded[-1][1][0] == 1 and (folded[-1][0] >= SHORT or not kept):
-        return _stretch_walk(kept, folded[:-1], (1, (0, 0)), folded[-1][0])
+    if folded and folded[-1][1][0] == 1 and (folded[-1][0] >= 4 or not kept):
+        return _row_walk(kept, folded)
     if kept and kept[-1][1][0] == 1:
-        if kept_inner >= 2 * SHORT:
-            return _stretch_walk(kept[:-1], folded, kept[-1], 0)
-        if folded and folded[-1][1][0] == kept_inner:
-            length = folded[-1][0] * kept_inner
-            return _stretch_walk(kept[:-1], folded[:-1], kept[-1], length)
+        size = kept[-1][0]
+        if size >= 64:
+            return _wide_walk(kept, folded)
+        if folded and folded[-1][1][0] == size:
+            return _narrow_walk(kept, folded)
+    return _strided_walk(kept, folded)
+
+
+def _row_walk(kept: list[Dim], folded: list[Dim]) -> Walk | None:
+    """The innermost folded dimension is contiguous."""
     if len(kept) > 3 or len(folded) > 3:
         return None
-    k, f = _padded(kept, 3), _padded(folded, 3)
-    return Walk(*_columns(k), *_columns(f)[:2], 0, 0, min(256, k[-1][0]), 0, 0, 1)
-
-
-def _stretch_walk(
-    kept: list[Dim], folded: list[Dim], inner: Dim, length: int
-) -> Walk | None:
-    """Loops over stretches. `length` 0: a stretch is one line of `inner`'s elements."""
-    if len(kept) > 2 or len(folded) > 2:
-        return None
-    width, (_, out_width) = inner
-    kept = _padded(kept, 2)
-    f = _padded(folded, 2)
-    if length == 0:
-        return _wide_walk(kept, f, inner)
-    lanes = max(min(LANES, length) // width, 1) * width
-    piece = max(STRETCH // width, 1) * width
-    blocks = _blocks(kept, f, length, -(-length // piece))
-    loops = _columns([*kept, (1, (0, 0))])
-    return Walk(*loops, *_columns(f)[:2], width, out_width, lanes, length, piece, blocks)
-
-
-def _wide_walk(kept: list[Dim], folded: list[Dim], inner: Dim) -> Walk | None:
-    """One lane for each of up to LANES outputs that lie side by side."""
-    size, (_, out_width) = inner
-    width = next((w for w in range(min(LANES, size), 31, -1) if size % w == 0), 0)
-    if width == 0:
-        return None
-    loops = _columns([*kept, (size // width, (width, width * out_width))])
-    blocks = _blocks([*kept, (size // width, (0, 0))], folded, width, 1)
+    kept, outer, length = _padded(kept, 3), _padded(folded[:-1], 2), folded[-1][0]
+    piece = min(length, STRETCH)
+    blocks = _blocks(kept, outer, length, -(-length // piece))
     return Walk(
-        *loops, *_columns(folded)[:2], width, out_width, width, width, width, blocks
-    )
+        BY_ROWS, *_columns(kept), *_columns(outer)[:2],
+        length=length, piece=piece, blocks=blocks,
+    )  # fmt: skip
+
+
+def _narrow_walk(kept: list[Dim], folded: list[Dim]) -> Walk | None:
+    """A few outputs side by side, and the folded rows follow without gaps."""
+    if len(kept) > 4 or len(folded) > 3:
+        return None
+    width, (_, out_width) = kept[-1]
+    kept, outer = _padded(kept[:-1], 3), _padded(folded[:-1], 2)
+    length = folded[-1][0] * width
+    lanes = min(LANES, length) // width * width
+    piece = STRETCH // lanes * lanes
+    blocks = _blocks(kept, outer, length, -(-length // piece))
+    return Walk(
+        BY_LINES, *_columns(kept), *_columns(outer)[:2],
+        width, out_width, lanes, length, piece, blocks,
+    )  # fmt: skip
+
+
+def _wide_walk(kept: list[Dim], folded: list[Dim]) -> Walk | None:
+    """Many outputs side by side: a task takes as many as divide them evenly."""
+    size, (_, out_width) = kept[-1]
+    width = next((w for w in range(min(LANES, size), 31, -1) if size % w == 0), 0)
+    if len(kept) > 3 or len(folded) > 2 or width == 0:
+        return _strided_walk(kept, folded)
+    lines = (size // width, (width, width * out_width))
+    kept, outer = _padded([*kept[:-1], lines], 3), _padded(folded, 2)
+    blocks = _blocks(kept, outer, width, 1)
+    return Walk(
+        BY_LINES, *_columns(kept), *_columns(outer)[:2],
+        width, out_width, width, width, width, blocks,
+    )  # fmt: skip
+
+
+def _strided_walk(kept: list[Dim], folded: list[Dim]) -> Walk | None:
+    if len(kept) > 3 or len(folded) > 3:
+        return None
+    kept, folded = _padded(kept, 3), _padded(folded, 3)
+    lanes = min(256, kept[-1][0])
+    return Walk(BY_STRIDES, *_columns(kept), *_columns(folded)[:2], lanes=lanes)
 
 
 def _blocks(kept: list[Dim], folded: list[Dim], length: int, pieces: int) -> int:
@@ -257,8 +379,7 @@ def _columns(dims: list[Dim]) -> tuple[Shape, Strides, Strides]:
 # Folds whose result is one of the operands: nothing is rounded, so a wider accumulator
 # would only cost time.
 EXACT = {operators.maximum, operators.minimum}
-NO_PARTIAL = {d: np.empty((1, 1), d) for d in ("float32", "float64", "int64", "int32")}
-NO_PARTIAL["bool"] = np.empty((1, 1), np.bool_)
+NO_PARTIAL = {dtype.numpy: np.empty((1, 1), dtype.numpy) for dtype in ALL}
 
 
 @lru_cache(maxsize=1024)
@@ -292,29 +413,32 @@ def reduce(
         way = walk(a.shape, a.strides, (1,))
         assert way is not None
     wide = float64 if out_type is float32 and fn not in EXACT else out_type
-    _run(fn, a, way, size >= SERIAL_LIMIT, _start(start, wide), out.storage.array)
+    starts = _start(start, wide), _start(start, out_type)
+    _run(fn, a, way, size >= SERIAL_LIMIT, starts, out.storage.array)
     return out
 
 
 def _run(
-    fn: Callable, a: TensorData, way: Walk, parallel: bool, start: np.ndarray,
-    out: np.ndarray,
+    fn: Callable, a: TensorData, way: Walk, parallel: bool,
+    starts: tuple[np.ndarray, np.ndarray], out: np.ndarray,
 ) -> None:  # fmt: skip
-    if way.width == 0:
-        STRIDED[parallel][fn](
-            a.storage.array, a.offset, way.kept, way.a_steps, way.out_steps,
-            way.folded, way.folded_steps, way.lanes, start, out,
-        )  # fmt: skip
+    start, narrow = starts
+    common = a.storage.array, a.offset, way.kept, way.a_steps, way.out_steps
+    fold = way.folded, way.folded_steps
+    if way.kind == BY_STRIDES:
+        STRIDED[parallel][fn](*common, *fold, way.lanes, start, out)
         return
+    partial = NO_PARTIAL[start.dtype]
     if way.blocks > 1:
         partial = np.empty((way.blocks, len(out)), start.dtype)
+    cut = way.length, way.piece, way.blocks
+    if way.kind == BY_ROWS:
+        ROWS[parallel][fn](*common, *fold, *cut, start, narrow, partial, out)
     else:
-        partial = NO_PARTIAL[start.dtype.name]
-    STRETCHES[parallel][fn](
-        a.storage.array, a.offset, way.kept, way.a_steps, way.out_steps,
-        way.width, way.out_width, way.lanes, way.folded, way.folded_steps,
-        way.length, way.piece, way.blocks, start, out, partial,
-    )  # fmt: skip
+        lines = way.width, way.out_width, way.lanes
+        LINES[parallel][fn](*common, *lines, *fold, *cut, start, partial, out)
+    if way.blocks > 1:
+        BLOCKS[fn](start, partial, out)
 
 
 def _arg_rows(a: np.ndarray, n: int, sign: int, out: np.ndarray) -> None:

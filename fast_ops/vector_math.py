@@ -26,8 +26,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from llvmlite import ir
 from numba import njit, types
-from numba.extending import overload
+from numba.core import cgutils
+from numba.extending import intrinsic, overload
 
 from fast_ops.launch import device_function
 from minitorch import operators
@@ -284,6 +286,26 @@ def abs_backward_narrow(grad, x):  # type: ignore[no-untyped-def]
     return grad * (-ONE if x < ZERO else y)
 
 
+def _extreme(name: str) -> Any:
+    """LLVM's own maximum or minimum, which it can reorder in a fold; NaN wins."""
+
+    @intrinsic
+    def extreme(typing, x, y):  # type: ignore[no-untyped-def]
+        def code(context, builder, signature, args):  # type: ignore[no-untyped-def]
+            kind = context.get_value_type(x)
+            full = f"llvm.{name}.f{x.bitwidth}"
+            fn_type = ir.FunctionType(kind, [kind, kind])
+            fn = cgutils.get_or_insert_function(builder.module, fn_type, full)
+            return builder.call(fn, args)
+
+        return (x(x, x), code) if isinstance(x, types.Float) and x == y else None
+
+    return extreme
+
+
+maximum_float = _extreme("maximum")
+minimum_float = _extreme("minimum")
+
 # ------------------------------------------------------- choose a form by type
 
 
@@ -302,7 +324,9 @@ def by_type_1(fn: Callable, narrow: Any) -> Callable:
     return either
 
 
-def by_type_2(fn: Callable, narrow: Any) -> Callable:
+def by_type_2(
+    fn: Callable, narrow: Any, narrow_types: tuple[Any, ...] = (types.float32,)
+) -> Callable:
     """A function of two numbers for use in kernels, as `by_type_1`."""
     wide = device_function(fn)
 
@@ -311,11 +335,13 @@ def by_type_2(fn: Callable, narrow: Any) -> Callable:
 
     @overload(either, jit_options=EXACT_ORDER)
     def choose(x, y):  # type: ignore[no-untyped-def]
-        pick = narrow if x == y == types.float32 else wide
+        pick = narrow if x == y and x in narrow_types else wide
         return lambda x, y: pick(x, y)
 
     return either
 
+
+FLOATS = (types.float32, types.float64)
 
 exp = by_type_1(operators.exp, exp_narrow)
 log = by_type_1(operators.log, log_narrow)
@@ -335,6 +361,8 @@ FAST: dict[Callable, Callable] = {
     operators.silu: silu,
     operators.gelu: gelu,
     operators.gelu_tanh: gelu_tanh,
+    operators.maximum: by_type_2(operators.maximum, maximum_float, FLOATS),
+    operators.minimum: by_type_2(operators.minimum, minimum_float, FLOATS),
     operators.sign: by_type_1(operators.sign, sign_narrow),
     operators.tanh_backward: by_type_2(operators.tanh_backward, tanh_backward_narrow),
     operators.sigmoid_backward: by_type_2(

@@ -206,6 +206,28 @@ class Tensor(Variable):
     def __format__(self, spec: str) -> str:
         return format(self.item() if self.dim() == 0 else repr(self), spec)
 
+    # ------------------------------------------------------- copies and pickles
+
+    def __deepcopy__(self, memo: dict[Int, Any]) -> Tensor:
+        """A leaf with a copy of the numbers and of the gradient, for copy.deepcopy."""
+        self._require_leaf("deepcopy")
+        raw = self.backend.copy(self.raw, self.dtype)
+        grad = None if self.grad is None else self.grad.__deepcopy__(memo)
+        return _rebuild(type(self), raw, self.requires_grad, grad)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For pickle: the numbers, the device and requires_grad."""
+        self._require_leaf("pickle")
+        array = np.array(self._host(), order="C")
+        return _unpickle, (type(self), array, self.device, self.requires_grad)
+
+    def _require_leaf(self, name: str) -> None:
+        if not self.is_leaf:
+            raise RuntimeError(
+                f"{name}: the tensor is the result of an operation, and its graph is "
+                f"not copied; detach() it first"
+            )
+
     # ---------------------------------------------------- to and from Python
 
     def item(self) -> Any:
@@ -1416,6 +1438,23 @@ def grad(
             "allow_unused=True to get None for it"
         )
     return tuple(results)
+
+
+def _rebuild(
+    kind: type[Tensor], raw: TensorData, requires_grad: bool, grad: Tensor | None
+) -> Tensor:
+    """A leaf of class `kind` around `raw`."""
+    out = kind.__new__(kind)
+    Tensor.__init__(out, raw, requires_grad)
+    out.grad = grad
+    return out
+
+
+def _unpickle(
+    kind: type[Tensor], array: np.ndarray, device: str, requires_grad: bool
+) -> Tensor:
+    """What `Tensor.__reduce__` stored."""
+    return _rebuild(kind, get_backend(device).from_numpy(array), requires_grad, None)
 
 
 def _pad(a: Tensor, pad: tuple[int, ...], value: Any) -> Tensor:

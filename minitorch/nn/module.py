@@ -185,8 +185,8 @@ class Module:
         }
         if hasattr(type(self), name):
             raise ValueError(
-                f"{type(self).__name__}: a {kind} cannot be named {name!r}, because the "
-                f"class has an attribute of that name, which would hide it"
+                f"{type(self).__name__}: a {kind} cannot be named {name!r}, because "
+                f"the class has an attribute of that name, which would hide it"
             )
         for other, table in tables.items():
             if other != kind:

@@ -5,8 +5,19 @@ With this package one can train a module as in PyTorch:
 and `optimizer.step()`; `optim.lr_scheduler` changes the learning rate along the way.
 """
 
+from minitorch.optim import lr_scheduler
 from minitorch.optim.adam import Adam, AdamW
+from minitorch.optim.composed import Adagrad, AdamWScheduleFree, RMSprop
 from minitorch.optim.optimizer import Optimizer
 from minitorch.optim.sgd import SGD
 
-__all__ = ["SGD", "Adam", "AdamW", "Optimizer"]
+__all__ = [
+    "SGD",
+    "Adagrad",
+    "Adam",
+    "AdamW",
+    "AdamWScheduleFree",
+    "Optimizer",
+    "RMSprop",
+    "lr_scheduler",
+]

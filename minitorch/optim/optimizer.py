@@ -38,7 +38,7 @@ class Optimizer:
             self.add_param_group(group)
 
     def add_param_group(self, param_group: Mapping[str, Any]) -> None:
-        """Learn more parameters: {"params": [...], "lr": 0.1}; defaults for the rest."""
+        """Change more parameters: {"params": [...], "lr": 0.1} and default options."""
         name = type(self).__name__
         group = {**self.defaults, **param_group}
         params = group["params"]

@@ -1,0 +1,281 @@
+"""Optimizers made of tensor operations.
+
+With this file one can train with `RMSprop`, `Adagrad` and `AdamWScheduleFree`. Their
+rules are written with in-place tensor operations, so they read as in the papers and run
+on every device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from minitorch.autodiff import no_grad
+from minitorch.optim.optimizer import (
+    Group,
+    Optimizer,
+    check_betas,
+    check_number,
+    gradient,
+    refuse,
+    with_grad,
+)
+
+
+class RMSprop(Optimizer):
+    """v: running mean of g^2; p -= lr * g / (sqrt(v) + eps)
+
+    Args:
+        params: parameters, or groups of them.
+        lr: the learning rate.
+        alpha: how much of the last running mean remains.
+        eps: keeps the division finite.
+        weight_decay: adds weight_decay * p to the gradient.
+        momentum: how much of the last step remains.
+        centered: divide by the standard deviation of g instead.
+        maximize: go up instead.
+
+    Source: Tieleman and Hinton, "Lecture 6.5: RMSProp", 2012; centered: Graves,
+    "Generating sequences with recurrent neural networks", 2013.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1e-2,
+        alpha: float = 0.99,
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        momentum: float = 0,
+        centered: bool = False,
+        capturable: bool = False,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        refuse(
+            "RMSprop",
+            capturable=capturable,
+            foreach=foreach,
+            differentiable=differentiable,
+        )
+        defaults = {
+            "lr": lr,
+            "alpha": alpha,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "momentum": momentum,
+            "centered": centered,
+            "maximize": maximize,
+        }
+        super().__init__(params, defaults)
+
+    def check(self, group: Group) -> None:
+        for key in ("lr", "alpha", "eps", "weight_decay", "momentum"):
+            check_number("RMSprop", key, group[key])
+
+    def update(self, group: Group) -> None:
+        alpha, momentum = group["alpha"], group["momentum"]
+        for p in with_grad(group):
+            state = self.state[p]
+            if not state:
+                state["step"] = 0
+                state["square_avg"] = p.new_zeros(p.raw.shape)
+                if momentum > 0:
+                    state["momentum_buffer"] = p.new_zeros(p.raw.shape)
+                if group["centered"]:
+                    state["grad_avg"] = p.new_zeros(p.raw.shape)
+            state["step"] += 1
+            g = gradient(p, group["maximize"])
+            if group["weight_decay"]:
+                g = g + group["weight_decay"] * p
+            mean_square = state["square_avg"]
+            mean_square.mul_(alpha).add_(g * g, alpha=1 - alpha)
+            variance = mean_square
+            if group["centered"]:
+                mean = state["grad_avg"]
+                mean.mul_(alpha).add_(g, alpha=1 - alpha)
+                variance = mean_square - mean * mean
+            step = g / (variance.sqrt() + group["eps"])
+            if momentum > 0:
+                step = state["momentum_buffer"].mul_(momentum).add_(step)
+            p.sub_(step, alpha=group["lr"])
+
+
+class Adagrad(Optimizer):
+    """s: sum of all g^2; p -= lr / (1 + (step - 1) lr_decay) * g / (sqrt(s) + eps)
+
+    Args:
+        params: parameters, or groups of them.
+        lr: the learning rate.
+        lr_decay: how fast the rate falls.
+        weight_decay: adds weight_decay * p to the gradient.
+        initial_accumulator_value: what s starts with.
+        eps: keeps the division finite.
+        maximize: go up instead.
+
+    Source: Duchi, Hazan and Singer, "Adaptive subgradient methods for online learning
+    and stochastic optimization", 2011.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1e-2,
+        lr_decay: float = 0,
+        weight_decay: float = 0,
+        initial_accumulator_value: float = 0,
+        eps: float = 1e-10,
+        foreach: bool | None = None,
+        *,
+        maximize: bool = False,
+        differentiable: bool = False,
+        fused: bool | None = None,
+    ) -> None:
+        refuse("Adagrad", foreach=foreach, differentiable=differentiable, fused=fused)
+        defaults = {
+            "lr": lr,
+            "lr_decay": lr_decay,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "initial_accumulator_value": initial_accumulator_value,
+            "maximize": maximize,
+        }
+        super().__init__(params, defaults)
+
+    def check(self, group: Group) -> None:
+        for key in (
+            "lr",
+            "lr_decay",
+            "eps",
+            "weight_decay",
+            "initial_accumulator_value",
+        ):
+            check_number("Adagrad", key, group[key])
+
+    def update(self, group: Group) -> None:
+        for p in with_grad(group):
+            state = self.state[p]
+            if not state:
+                start = group["initial_accumulator_value"]
+                state["step"], state["sum"] = 0, p.new_full(p.raw.shape, start)
+            state["step"] += 1
+            g = gradient(p, group["maximize"])
+            if group["weight_decay"]:
+                g = g + group["weight_decay"] * p
+            lr = group["lr"] / (1.0 + (state["step"] - 1) * group["lr_decay"])
+            total = state["sum"].add_(g * g)
+            p.sub_(g / (total.sqrt() + group["eps"]), alpha=lr)
+
+
+class AdamWScheduleFree(Optimizer):
+    """AdamW whose weights are averaged, so that no learning-rate schedule is needed.
+
+    z takes the steps of AdamW, x is an average of all z, and gradients are wanted at
+    y = (1 - beta1) z + beta1 x. While training, a parameter holds y; `eval()` lets it
+    hold x, which is better, and `train()` brings y back. Call them together with the
+    model's `train()` and `eval()`.
+
+    Args:
+        params: parameters, or groups of them.
+        lr: the learning rate after the warm-up.
+        betas: the share of x in y, and how much of the mean of g^2 remains.
+        eps: keeps the division finite.
+        weight_decay: decay of y, as in AdamW.
+        warmup_steps: the rate rises linearly during so many steps.
+        r: later z weigh (step ** r) more in the average.
+        weight_lr_power: z weigh (largest lr so far) ** weight_lr_power.
+
+    Source: Defazio, Yang, Mehta, Mishchenko, Khaled and Cutkosky, "The road less
+    scheduled", 2024.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 0.0025,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        warmup_steps: int = 0,
+        r: float = 0.0,
+        weight_lr_power: float = 2.0,
+        foreach: bool | None = None,
+    ) -> None:
+        refuse("AdamWScheduleFree", foreach=foreach)
+        defaults = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "warmup_steps": warmup_steps,
+            "r": r,
+            "weight_lr_power": weight_lr_power,
+            "k": 0,
+            "weight_sum": 0.0,
+            "lr_max": 0.0,
+            "train_mode": True,
+        }
+        super().__init__(params, defaults)
+
+    def check(self, group: Group) -> None:
+        for key in ("lr", "eps", "weight_decay", "warmup_steps"):
+            check_number("AdamWScheduleFree", key, group[key])
+        check_betas("AdamWScheduleFree", group["betas"])
+        if group["betas"][0] == 0:
+            raise ValueError("AdamWScheduleFree: the first beta must be above 0")
+
+    @no_grad()
+    def train(self) -> None:
+        """Let the parameters hold y, for training."""
+        self._switch(True)
+
+    @no_grad()
+    def eval(self) -> None:
+        """Let the parameters hold the average x, for evaluation."""
+        self._switch(False)
+
+    def _switch(self, training: bool) -> None:
+        for group in self.param_groups:
+            if group["train_mode"] == training:
+                continue
+            beta = group["betas"][0]
+            for p in group["params"]:
+                if "z" in self.state[p]:  # p - z shrinks by beta from x to y
+                    z = self.state[p]["z"]
+                    p.copy_(z + (p - z) * (beta if training else 1.0 / beta))
+            group["train_mode"] = training
+
+    def update(self, group: Group) -> None:
+        if not group["train_mode"]:
+            raise RuntimeError(
+                "AdamWScheduleFree: step() after eval(); call optimizer.train() before "
+                "training goes on"
+            )
+        lr, share = self._next_step(group)
+        beta1, beta2 = group["betas"]
+        correction = 1.0 - beta2 ** group["k"]
+        for p in with_grad(group):
+            state = self.state[p]
+            if not state:
+                state["z"] = p.detach().clone()
+                state["exp_avg_sq"] = p.new_zeros(p.raw.shape)
+            g, z, v = gradient(p), state["z"], state["exp_avg_sq"]
+            v.mul_(beta2).add_(g * g, alpha=1.0 - beta2)
+            step = g / ((v * (1.0 / correction)).sqrt() + group["eps"])
+            if group["weight_decay"]:
+                step = step + group["weight_decay"] * p
+            x = z + (p - z) * (1.0 / beta1)
+            z.sub_(step, alpha=lr)
+            x.add_(z - x, alpha=share)
+            p.copy_(z + (x - z) * beta1)
+
+    def _next_step(self, group: Group) -> tuple[float, float]:
+        """This step's learning rate, and the share of its z in the average x."""
+        group["k"] += 1
+        warm = min(1.0, group["k"] / max(group["warmup_steps"], 1))
+        lr = group["lr"] * warm
+        group["lr_max"] = max(lr, group["lr_max"])
+        weight = group["k"] ** group["r"] * group["lr_max"] ** group["weight_lr_power"]
+        group["weight_sum"] += weight
+        return lr, weight / group["weight_sum"] if group["weight_sum"] else 0.0

@@ -1,0 +1,151 @@
+"""What one can choose about a training run: `TrainConfig`.
+
+With this file one can describe a run (`TrainConfig(epochs=1, device="cpu")`), fill in a
+recipe's defaults (`resolve`) and find out what is wrong with a choice (`ConfigError`).
+What is None is chosen by the recipe.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+OPTIMIZERS = ("adamw", "adam", "sgd")
+
+# Choices that a resumed run must share with the run it goes on with, or its weights
+# would not be those of a run that was never interrupted.
+FIXED = (
+    "recipe",
+    "dataset",
+    "model",
+    "hidden",
+    "optimizer",
+    "lr",
+    "batch_size",
+    "seed",
+    "limit",
+)
+
+# Where a run reads and writes; the rest is kept in the checkpoint.
+PLACES = ("data_dir", "out", "resume")
+
+
+class ConfigError(ValueError):
+    """A choice that makes no sense; `option` is the field of `TrainConfig`."""
+
+    def __init__(self, option: str, message: str) -> None:
+        self.option = option
+        super().__init__(f"{option.replace('_', '-')}: {message}")
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """The choices of one run; None means: the recipe's default.
+
+    Attributes:
+        recipe: "xor", "points" or "mnist"; `train_xor` and its kin fill it in.
+        dataset: for points, a name in `minitorch.data.POINT_DATASETS`.
+        device: where the tensors live.
+        model: a name in `minitorch.train.models.MODELS[recipe]`.
+        hidden: units in each hidden layer of an "mlp".
+        epochs: how often to go through the training examples.
+        batch_size: examples in one step.
+        lr: the highest learning rate of the schedule.
+        optimizer: "adamw", "adam" or "sgd" (with Nesterov momentum 0.9).
+        seed: of the weights, the order of the examples, dropout and drawn points.
+        limit: use only this many training examples; for points, draw this many.
+        data_dir: the folder with MNIST's four files.
+        out: the folder for checkpoints, tables and pictures.
+        resume: a checkpoint, or the folder of a run, to go on with.
+        checkpoint_every: seconds between checkpoints within an epoch; 0: none.
+        checkpoint_steps: steps between checkpoints within an epoch; 0: none.
+        plots: draw pictures at the end.
+        quiet: print nothing but the result.
+        verbose: also print what took how long.
+    """
+
+    recipe: str = ""
+    dataset: str | None = None
+    device: str = "cpu"
+    model: str | None = None
+    hidden: int | None = None
+    epochs: int | None = None
+    batch_size: int | None = None
+    lr: float | None = None
+    optimizer: str | None = None
+    seed: int = 0
+    limit: int | None = None
+    data_dir: str | Path | None = None
+    out: str | Path | None = None
+    resume: str | Path | None = None
+    checkpoint_every: float = 30.0
+    checkpoint_steps: int = 0
+    plots: bool = True
+    quiet: bool = False
+    verbose: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """The choices as what JSON knows; places as text."""
+        fields = asdict(self)
+        return {k: str(v) if isinstance(v, Path) else v for k, v in fields.items()}
+
+
+def resolve(config: TrainConfig, defaults: Mapping[str, Any]) -> TrainConfig:
+    """`config` with the recipe's defaults in place of what is None, checked.
+
+    Raises:
+        ConfigError: a choice that makes no sense.
+    """
+    fields = asdict(config)
+    missing = {k: v for k, v in defaults.items() if fields[k] is None}
+    config = replace(config, **missing)
+    _check_numbers(config)
+    check_choice("optimizer", config.optimizer, OPTIMIZERS)
+    return config
+
+
+def _check_numbers(config: TrainConfig) -> None:
+    for option, least in (
+        ("epochs", 1),
+        ("batch_size", 1),
+        ("hidden", 1),
+        ("limit", 1),
+        ("seed", 0),
+        ("checkpoint_steps", 0),
+    ):
+        value = asdict(config)[option]
+        if value is not None and (type(value) is not int or value < least):
+            raise ConfigError(
+                option, f"got {value!r}; expected a whole number, {least} or more"
+            )
+    if config.lr is not None and not (config.lr > 0 and math.isfinite(config.lr)):
+        raise ConfigError("lr", f"got {config.lr!r}; expected a number above 0")
+    if not config.checkpoint_every >= 0:
+        raise ConfigError(
+            "checkpoint_every",
+            f"got {config.checkpoint_every!r}; expected seconds, 0 or more",
+        )
+
+
+def check_choice(option: str, value: str | None, choices: Sequence[str]) -> None:
+    """Raise a ConfigError that lists the choices unless `value` is one of them."""
+    if value not in choices:
+        raise ConfigError(
+            option, f"there is no {value!r}; choose from {', '.join(choices)}"
+        )
+
+
+def check_resumable(config: TrainConfig, saved: Mapping[str, Any], path: Path) -> None:
+    """Raise a ConfigError if `config` is not the run that the checkpoint belongs to."""
+    now = config.to_json()
+    for option in FIXED:
+        if now[option] != saved.get(option):
+            raise ConfigError(
+                option,
+                f"the checkpoint {path} was trained with {saved.get(option)!r}, and "
+                f"this run asks for {now[option]!r}; leave the option out to go on as "
+                f"before, or start a new run without --resume",
+            )
