@@ -50,6 +50,15 @@ from fast_ops.softmax import (
     softmax_backward,
 )
 from fast_ops.sort import sort
+from fast_ops.sparse import (
+    csr_gather,
+    csr_matmul,
+    csr_pattern,
+    csr_sample,
+    csr_to_dense,
+    csr_transpose,
+)
+from fast_ops.threads import get_num_threads, set_num_threads, warn_if_slow
 
 __all__ = [
     "adam_step",
@@ -66,12 +75,19 @@ __all__ = [
     "copy_into",
     "cross_entropy",
     "cross_entropy_backward",
+    "csr_gather",
+    "csr_matmul",
+    "csr_pattern",
+    "csr_sample",
+    "csr_to_dense",
+    "csr_transpose",
     "cumsum",
     "dropout",
     "empty",
     "from_numpy",
     "full",
     "gather",
+    "get_num_threads",
     "index_add",
     "index_copy_",
     "index_select",
@@ -87,6 +103,7 @@ __all__ = [
     "randint",
     "reduce",
     "scatter_add",
+    "set_num_threads",
     "sgd_step",
     "softmax",
     "softmax_backward",
@@ -97,3 +114,5 @@ __all__ = [
     "where",
     "zip",
 ]
+
+warn_if_slow()

@@ -40,13 +40,24 @@ from numba import get_num_threads, prange
 
 from fast_ops.launch import device_function, kernel
 from fast_ops.memory import contiguous, empty
-from fast_ops.simd import DOT, TILE, VECTOR_BYTES, tile_dot, tile_fma_at
+from fast_ops.simd import (
+    DOT,
+    DOT_ROOM,
+    TILE,
+    VECTOR_BYTES,
+    copy_line,
+    tile_dot,
+    tile_fma_at,
+)
+from fast_ops.workspace import workspace
+from minitorch.dtypes import DType
 from minitorch.tensor_data import Shape, TensorData
 
 Pair = tuple[int, int]
 
 ROWS = TILE.rows
 STRIP_BYTES = 1 << 18  # image strip and its outputs: a quarter of a second-level cache
+FEW = 1 << 14  # packed weights that stay in the first-level cache
 TASKS = 16  # split the work into at least so many pieces, where it can be split
 PARTIAL = 1 << 22  # elements of the partial sums of a weight's gradient
 SLACK = 2 * VECTOR_BYTES // 4  # elements that vectors may read behind the last one
@@ -155,7 +166,7 @@ def make_plan(
         item: bytes of an element.
     """
     used = sorted(set(zip_product(h.phases, w.phases)))
-    reach_h, columns = max(h.shifts, default=0), w.count + max(w.shifts, default=0)
+    reach_h, columns = max(h.shifts, default=0), line_length(w)
     line = (len(used) * channels + made) * columns * item
     strip = max(1, min(h.count, STRIP_BYTES // max(line, 1)))
     pieces = -(-TASKS // max(1, images * groups))
@@ -185,6 +196,21 @@ def make_plan(
     )
 
 
+def line_length(w: Axis) -> int:
+    """P, the distance of the rows of a strip.
+
+    Zeros at the end of a row serve as the zeros at the start of the next one as well.
+    """
+    reach = max(w.shifts, default=0)
+    full = w.count + reach
+    shared = reach
+    for phase in w.phases:
+        start = max(0, -((phase - w.pad) // w.step))
+        stop = (w.size - 1 + w.pad - phase) // w.step + 1
+        shared = min(shared, start, max(0, full - stop))
+    return full - shared
+
+
 def zip_product(a: tuple[int, ...], b: tuple[int, ...]) -> list[Pair]:
     """All pairs of an element of `a` and an element of `b`."""
     return [(i, j) for i in a for j in b]
@@ -205,7 +231,7 @@ def lay_out(source, at, first, numbers, phases, buffer):
     channels, height, width = numbers[0], numbers[2], numbers[3]
     step_h, step_w, pad_h, pad_w = numbers[4], numbers[5], numbers[6], numbers[7]
     rows, columns = numbers[8], numbers[9]
-    line_at = 0
+    line_at, zero = 0, source.dtype.type(0)
     for c in range(channels):
         for f in range(phases.shape[0]):
             left = pad_w - phases[f, 1]
@@ -213,24 +239,16 @@ def lay_out(source, at, first, numbers, phases, buffer):
             end = min(max((width - 1 + left) // step_w + 1, begin), columns)
             for i in range(rows):
                 h = (first + i) * step_h + phases[f, 0] - pad_h
-                line = buffer[line_at : line_at + columns]
-                line_at += columns
+                start = at + (c * height + h) * width - left
                 if h < 0 or h >= height:
-                    line[:] = 0
-                    continue
-                for j in range(begin):
-                    line[j] = 0
-                for j in range(end, columns):
-                    line[j] = 0
-                start = at + (c * height + h) * width + begin * step_w - left
-                inner = line[begin:end]
-                if step_w == 1:
-                    given = source[start : start + end - begin]
-                    for j in range(inner.size):
-                        inner[j] = given[j]
+                    copy_line(source, 0, 0, 0, buffer, line_at, columns, zero)
+                elif step_w == 1:
+                    copy_line(source, start, begin, end, buffer, line_at, columns, zero)
                 else:
-                    for j in range(inner.size):
-                        inner[j] = source[start + j * step_w]
+                    buffer[line_at : line_at + columns] = 0
+                    for j in range(begin, end):
+                        buffer[line_at + j] = source[start + j * step_w]
+                line_at += columns
     buffer[line_at:] = 0
 
 
@@ -244,14 +262,11 @@ def _put_rows(made, bias, out, out_at, made_at, first, count, numbers):
     out_w, step_h, step_w = numbers[14], numbers[15], numbers[16]
     for i in range(count):
         start = out_at + ((first + i) * step_h + numbers[17]) * out_w + numbers[18]
-        given = made[made_at + i * columns : made_at + i * columns + wide]
         if step_w == 1:
-            line = out[start : start + wide]
-            for j in range(wide):
-                line[j] = given[j] + bias
+            copy_line(made, made_at + i * columns, 0, wide, out, start, wide, bias)
         else:
             for j in range(wide):
-                out[start + j * step_w] = given[j] + bias
+                out[start + j * step_w] = made[made_at + i * columns + j] + bias
 
 
 @kernel(parallel=True)
@@ -294,13 +309,18 @@ def _correlate(
             lay_out(source, image * channels * plane_in, first, numbers, phases, buffer)
             rows = min(strip, numbers[11] - first)
             count = rows * numbers[9]
-            for j in range(0, count, wide):
-                for p in range(panels):
-                    tile_fma_at(
-                        packed, (image % groups * panels + p) * depth * ROWS,
-                        buffer, j, offsets, 0, depth, results, p * ROWS * room + j,
-                        room, made - p * ROWS, count - j,
-                    )  # fmt: skip
+            across = (count + wide - 1) // wide
+            for tile in range(across * panels):
+                if panels * depth * ROWS < FEW:
+                    j, p = divmod(tile, panels)
+                else:
+                    p, j = divmod(tile, across)
+                tile_fma_at(
+                    packed, (image % groups * panels + p) * depth * ROWS,
+                    buffer, j * wide, offsets, 0, depth,
+                    results, p * ROWS * room + j * wide, room,
+                    made - p * ROWS, count - j * wide,
+                )  # fmt: skip
             for m in range(made):
                 _put_rows(
                     results, bias[image % groups * made + m], out,
@@ -325,21 +345,21 @@ def _weight_sums(source, grad, out, numbers, phases, offsets, partial, work, spl
     """
     channels, groups, strip, columns = numbers[0], numbers[1], numbers[10], numbers[9]
     plane_in, plane_out = numbers[2] * numbers[3], numbers[11] * numbers[12]
-    size, blocks = out.size, partial.size // out.size
     depth = offsets.size - DOT.vectors
-    made = size // (groups * depth)
+    made = out.size // (groups * depth)
     images = source.size // (channels * groups * plane_in)
     room = strip * columns + SLACK
-    part = (made + splits - 1) // splits
+    blocks, part = partial.shape[0], (made + splits - 1) // splits
+    across = (depth + DOT.vectors - 1) // DOT.vectors
     for worker in prange(work.shape[0]):
         lines = work[worker, : (part + DOT.rows) * room]
         buffer = work[worker, (part + DOT.rows) * room :]
         for task in range(np.int64(worker), blocks * groups * splits, work.shape[0]):
-            block, rest = divmod(task, groups * splits)
-            g, split = divmod(rest, splits)
-            low, high = split * part, min(split * part + part, made)
-            total = block * size + g * made * depth
-            partial[total + low * depth : total + max(high, low) * depth] = 0
+            block, gs = divmod(task, groups * splits)
+            g, low = gs // splits, gs % splits * part
+            count = min(part, made - low)
+            sums = partial[block, gs]
+            sums[:] = 0
             for n in range(block * images // blocks, (block + 1) * images // blocks):
                 image = n * groups + g
                 for first in range(0, numbers[11], strip):
@@ -347,19 +367,24 @@ def _weight_sums(source, grad, out, numbers, phases, offsets, partial, work, spl
                     at = image * channels * plane_in
                     lay_out(source, at, first, numbers, phases, buffer)
                     at = (image * made + low) * plane_out
-                    _widen(grad, at, high - low, first, rows, numbers, room, lines)
-                    for m in range(low, high, DOT.rows):
-                        for t in range(0, depth, DOT.vectors):
+                    _widen(grad, at, count, first, rows, numbers, room, lines)
+                    for m in range(0, count, DOT.rows):
+                        for t in range(across):
                             tile_dot(
-                                lines, (m - low) * room, room, buffer, 0, offsets, t,
-                                rows * columns, partial, total + m * depth + t, depth,
-                                high - m, depth - t,
+                                lines, m * room, room, buffer, 0, offsets,
+                                t * DOT.vectors, rows * columns,
+                                sums, (m // DOT.rows * across + t) * DOT_ROOM,
                             )  # fmt: skip
-    for i in prange(size):
-        value = partial[np.int64(i)]
-        for block in range(1, blocks):
-            value += partial[block * size + np.int64(i)]
-        out[i] = value
+    for task in prange(groups * made):
+        g, m = divmod(np.int64(task), made)
+        gs, m = g * splits + m // part, m % part
+        for t in range(depth):
+            tile = m // DOT.rows * across + t // DOT.vectors
+            at = tile * DOT_ROOM + m % DOT.rows * DOT.vectors + t % DOT.vectors
+            value = partial[0, gs, at]
+            for block in range(1, blocks):
+                value += partial[block, gs, at]
+            out[np.int64(task) * depth + t] = value
 
 
 @device_function
@@ -372,12 +397,8 @@ def _widen(grad, at, channels, first, rows, numbers, room, lines):
     for m in range(channels):
         for i in range(rows):
             start = at + (m * high + first + i) * wide
-            given = grad[start : start + wide]
-            line = lines[m * room + i * columns : m * room + (i + 1) * columns]
-            for j in range(wide):
-                line[j] = given[j]
-            for j in range(wide, columns):
-                line[j] = 0
+            to = m * room + i * columns
+            copy_line(grad, start, 0, wide, lines, to, columns, grad.dtype.type(0))
         lines[m * room + rows * columns : (m + 1) * room] = 0
 
 
@@ -396,12 +417,17 @@ def _run(
     panels = -(-made // ROWS)
     packed = np.empty(groups * panels * ROWS * plan.taps.size, dtype)
     workers = max(1, min(get_num_threads(), source.shape[0] * groups * plan.strips))
-    work = np.empty((workers, made * strip * columns + plan.buffer), dtype)
+    work = _for_workers(workers, made * strip * columns + plan.buffer, out.dtype)
     wide = TILE.vectors * VECTOR_BYTES // out.dtype.itemsize
     _correlate(
         contiguous(source).flat(), contiguous(weight).flat(), bias, out.flat(),
         plan.numbers, plan.phases, plan.offsets, plan.taps, row, packed, work, wide,
     )  # fmt: skip
+
+
+def _for_workers(workers: int, size: int, dtype: DType) -> np.ndarray:
+    """Room for `size` elements for each of the workers, [workers, size]."""
+    return workspace(workers * size, dtype)[: workers * size].reshape(workers, size)
 
 
 def conv2d(
@@ -496,11 +522,14 @@ def conv2d_backward_weight(
     blocks = max(1, min(x.shape[0], 2 * TASKS, PARTIAL // dw.size))
     splits = max(1, min(-(-TASKS // (blocks * groups)), made // groups // DOT.rows))
     part = -(-(made // groups) // splits)
+    splits = -(-(made // groups) // part)  # none may be empty
+    tiles = -(-part // DOT.rows) * -(-channels * taps[0] * taps[1] // DOT.vectors)
+    partial = np.empty((blocks, groups * splits, tiles * DOT_ROOM), dtype)
     room = int(plan.numbers[10] * plan.numbers[9]) + SLACK
     workers = min(get_num_threads(), blocks * groups * splits)
-    work = np.empty((workers, (part + DOT.rows) * room + plan.buffer), dtype)
+    work = _for_workers(workers, (part + DOT.rows) * room + plan.buffer, x.dtype)
     _weight_sums(
         contiguous(x).flat(), contiguous(grad).flat(), dw.flat(), plan.numbers,
-        plan.phases, plan.offsets, np.empty(blocks * dw.size, dtype), work, splits,
+        plan.phases, plan.offsets, partial, work, splits,
     )  # fmt: skip
     return dw

@@ -131,8 +131,8 @@ def zip_first(fn: Callable) -> Callable:
 def zip_strided(fn: Callable) -> Callable:
     """Make the loop out[i, j, k, x] = fn(a[i, j, k, x], b[i, j, k, x]), any strides.
 
-    Threads share tasks: one task is up to `piece` elements of one row (i, j, k). A stride
-    of 0 repeats an element, which is all that broadcasting is. Rows whose elements lie
+    Threads share tasks: one is up to `piece` elements of one row (i, j, k). A stride of
+    0 repeats an element, which is all that broadcasting is. Rows whose elements lie
     side by side, or where b is one number, get loops of their own: only for them can
     LLVM load and store whole vectors.
     """
@@ -246,9 +246,7 @@ def zip(
     return out
 
 
-def _zip_broadcast(
-    fn: Callable, a: TensorData, b: TensorData, out: TensorData
-) -> None:
+def _zip_broadcast(fn: Callable, a: TensorData, b: TensorData, out: TensorData) -> None:
     """Choose the loop for operands that do not both lie as `out` does."""
     n = out.size
     parallel = n >= SERIAL_LIMIT

@@ -10,9 +10,9 @@ With this file one can turn a Python loop into a kernel:
 and make one kernel for each scalar function from a template (`specialize`).
 
 A kernel is compiled at its first call for each combination of element types and is kept
-in Numba's on-disk cache. Numba by itself looks only at the file that a kernel stands in;
-here the key is a digest of all files that kernels are made from, so that an edit in any
-of them compiles anew, and it holds for templates too, whose closures Numba cannot
+in Numba's on-disk cache. Numba by itself looks only at the file that a kernel stands
+in; here the key is a digest of all files that kernels are made from, so that an edit in
+any of them compiles anew, and it holds for templates too, whose closures Numba cannot
 recognise in the next process.
 """
 
@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +33,8 @@ from minitorch.operators import compilable
 # Reorder and contract floating-point operations, but keep NaN and infinity as they are.
 FASTMATH = {"contract", "reassoc", "nsz", "arcp", "afn"}
 
-# What Numba's `parallel` does on top of `prange` loops (it looks for array expressions and
-# tries to fuse them) finds nothing here, and takes time.
+# What Numba's `parallel` does on top of `prange` loops (it looks for array expressions
+# and tries to fuse them) finds nothing here, and takes time.
 PRANGE_ONLY = {
     "prange": True,
     "comprehension": False,
@@ -90,7 +90,10 @@ def compile_kernel(
         on_disk: keep the machine code for the next process.
     """
     dispatcher = njit(
-        parallel=PRANGE_ONLY if parallel else False, fastmath=fastmath, error_model="numpy", nogil=True
+        parallel=PRANGE_ONLY if parallel else False,
+        fastmath=fastmath,
+        error_model="numpy",
+        nogil=True,
     )(fn)
     if on_disk:
         try:
@@ -116,7 +119,7 @@ def device_function(fn: Callable) -> Any:
     return njit(fastmath=FASTMATH, error_model="numpy")(compilable(fn))
 
 
-@lru_cache(maxsize=None)
+@cache
 def specialize(template: Callable, fn: Callable, parallel: bool = False) -> Any:
     """The kernel that `template(scalar)` makes from the scalar function `fn`.
 

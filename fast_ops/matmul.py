@@ -17,7 +17,6 @@ An element of the result is summed in one fixed order, whatever the number of th
 from __future__ import annotations
 
 import math
-import threading
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -26,8 +25,15 @@ from numba import prange
 
 from fast_ops.launch import compile_kernel, device_function, kernel
 from fast_ops.memory import empty
-from fast_ops.simd import TILE, VECTOR_BYTES, tile_fma
-from minitorch.dtypes import DType
+from fast_ops.simd import (
+    GROUP,
+    TILE,
+    VECTOR_BYTES,
+    copy_line,
+    tile_fma,
+    transpose_lines,
+)
+from fast_ops.workspace import KEEP_BYTES, workspace
 from minitorch.tensor_data import (
     Shape,
     Strides,
@@ -41,10 +47,9 @@ ROWS = TILE.rows
 DEPTH = 256  # steps of k in a row: a panel of b is then 32 KiB of float32
 BLOCK_ROWS = 8 * ROWS  # rows of out in a task
 BLOCK_PANELS = 8  # panels of b in a task
-WORK_BYTES = 1 << 26  # packed panels at a time, unless one product needs more
+PIECE_PANELS, PIECE_STEPS = 8, 64  # what is packed in one go
 TINY = 1024  # multiplications for which packing is not worth while
 SERIAL = 65_536  # multiplications for which one thread is faster than two
-_NO_WORK = np.empty(0, np.float32)
 
 # ----------------------------------------------------------- the ladder, rung by rung
 
@@ -145,27 +150,44 @@ def _blocked(a, b, out):
 
 
 @device_function
-def pack_panel(source, at, across, step, width, wide, depth, panel, panel_at):
-    """Lay a strip of a matrix out in the order in which the tiles read it.
+def _pack(source, at, across, step, lines, wide, depth, piece, out, out_at):
+    """Lay a piece of a matrix out in the order in which the tiles read it.
 
-    # source: `width` lines of `depth` steps -> panel [depth, wide], zeros after `width`
+    # source: `lines` lines of `depth` steps -> out: panels [depth, wide]
 
     A line is a row of a or a column of b; `across` leads to the next line, `step` to the
-    next k. If the lines lie side by side, each step is one short copy; else each line is
-    followed to its end.
+    next k. A panel holds `wide` lines, missing ones as zeros. A piece is PIECE_PANELS
+    panels and PIECE_STEPS steps of k, so that memory is read in long runs.
     """
-    if across == 1 and width == wide:
-        for k in range(depth):
-            line = source[at + k * step : at + k * step + wide]
-            made = panel[panel_at + k * wide : panel_at + (k + 1) * wide]
-            for i in range(wide):
-                made[i] = line[i]
+    chunks = (depth + PIECE_STEPS - 1) // PIECE_STEPS
+    group, chunk = divmod(piece, chunks)
+    low, k_low = group * PIECE_PANELS * wide, chunk * PIECE_STEPS
+    high, k_high = min(low + PIECE_PANELS * wide, lines), min(k_low + PIECE_STEPS, depth)
+    if across == 1:
+        zero = source.dtype.type(0)
+        for k in range(k_low, k_high):
+            for i in range(low, high, wide):
+                copy_line(
+                    source, at + k * step + i, 0, min(wide, lines - i),
+                    out, out_at + i * depth + k * wide, wide, zero,
+                )  # fmt: skip
         return
-    if width < wide:
-        panel[panel_at : panel_at + depth * wide] = 0
-    for i in range(width):
-        for k in range(depth):
-            panel[panel_at + k * wide + i] = source[at + i * across + k * step]
+    lanes = VECTOR_BYTES // source.itemsize
+    whole = k_low + (k_high - k_low) // lanes * lanes if step == 1 else k_low
+    for i in range(low, high, wide):
+        panel = out_at + i * depth
+        for k in range(k_low, whole, lanes):
+            for g in range(0, wide, GROUP):
+                transpose_lines(
+                    source, at + (i + g) * across + k, across, lines - i - g,
+                    out, panel + k * wide + g, wide, wide - g,
+                )  # fmt: skip
+        for k in range(whole, k_high):
+            for g in range(wide):
+                inside = i + g < lines
+                out[panel + k * wide + g] = (
+                    source[at + (i + g) * across + k * step] if inside else 0
+                )
 
 
 @device_function
@@ -215,22 +237,21 @@ def _packed(
     part, b_part = (rows * ROWS + panels * wide) * K, rows * ROWS * K
     high = (M + block_rows - 1) // block_rows
     blocks = high * ((N + block_columns - 1) // block_columns)
+    chunks = (K + PIECE_STEPS - 1) // PIECE_STEPS
+    a_pieces = (rows + PIECE_PANELS - 1) // PIECE_PANELS * chunks
+    b_pieces = (panels + PIECE_PANELS - 1) // PIECE_PANELS * chunks
     for first in range(0, a_starts.size, together):
         count = min(together, a_starts.size - first)
-        for task in prange(count * (rows + panels)):
-            which, p = divmod(np.int64(task), rows + panels)
-            if p < rows:
-                start = a_at + a_starts[first + which] + p * ROWS * a_row
-                pack_panel(
-                    a, start, a_row, a_step, min(ROWS, M - p * ROWS), ROWS, K,
-                    work, which * part + p * ROWS * K,
-                )  # fmt: skip
+        for task in prange(count * (a_pieces + b_pieces)):
+            which, p = divmod(np.int64(task), a_pieces + b_pieces)
+            if p < a_pieces:
+                start = a_at + a_starts[first + which]
+                _pack(a, start, a_row, a_step, M, ROWS, K, p, work, which * part)
             else:
-                n = (p - rows) * wide
-                pack_panel(
-                    b, b_at + b_starts[first + which] + n * b_col, b_col, b_step,
-                    min(wide, N - n), wide, K, work, which * part + b_part + n * K,
-                )  # fmt: skip
+                start, p = b_at + b_starts[first + which], p - a_pieces
+                _pack(
+                    b, start, b_col, b_step, N, wide, K, p, work, which * part + b_part
+                )
         for task in prange(count * blocks):
             which, block = divmod(np.int64(task), blocks)
             m, n = block % high * block_rows, block // high * block_columns
@@ -247,7 +268,7 @@ packed_parallel = compile_kernel(_packed, ("parallel",), parallel=True)
 
 
 def _rows(
-    a, a_at, a_starts, a_row, a_step, b, b_at, b_starts, b_step, b_col, out, work, sizes
+    a, a_at, a_starts, a_row, a_step, b, b_at, b_starts, b_step, b_col, out, sizes
 ):
     """`_loop_order` for any strides, batches and dtypes; threads share the rows.
 
@@ -268,6 +289,51 @@ def _rows(
 
 rows_serial = compile_kernel(_rows, ("serial",))
 rows_parallel = compile_kernel(_rows, ("parallel",), parallel=True)
+
+
+
+@kernel(parallel=True)
+def _vector_matrix(
+    a, a_at, a_starts, a_step, b, b_at, b_starts, b_step, b_col, out, sizes
+):
+    """One row times a matrix; each number of b is used once, so nothing is packed.
+
+    # a [B, K] @ b [B, K, N] -> out [B, N]
+
+        parallel for blocks of n:  for k, n:  out[n] += a[k] * b[k, n]
+
+    A task makes up to 256 outputs. Where the columns of b lie row by row, it adds rows
+    to them, in the first-level cache; where k is the contiguous direction, each output
+    is a dot product. Both read b once, in long runs: the limit is the memory.
+    """
+    N, K, part = sizes
+    blocks = (N + part - 1) // part
+    for task in prange(a_starts.size * blocks):
+        batch, block = divmod(np.int64(task), blocks)
+        first, last = block * part, min(block * part + part, N)
+        a_first, b_first = a_at + a_starts[batch], b_at + b_starts[batch]
+        row = out[batch * N + first : batch * N + last]
+        if b_step == 1 and a_step == 1:
+            left = a[a_first : a_first + K]
+            for n in range(row.size):
+                start = b_first + (first + n) * b_col
+                right = b[start : start + K]
+                total = out.dtype.type(0)
+                for k in range(K):
+                    total += left[k] * right[k]
+                row[n] = total
+            continue
+        row[:] = 0
+        for k in range(K):
+            factor, start = a[a_first + k * a_step], b_first + k * b_step + first * b_col
+            if b_col == 1:
+                right = b[start : start + row.size]
+                for n in range(row.size):
+                    row[n] += factor * right[n]
+            else:
+                for n in range(row.size):
+                    row[n] += factor * b[start + n * b_col]
+
 
 # ------------------------------------------------------------------------ the launcher
 
@@ -299,7 +365,7 @@ def _layout(
     (M, K), N = a_shape[-2:], b_shape[-1]
     wide = TILE.vectors * VECTOR_BYTES // item
     part = (M + ROWS) * K + (N + wide) * K
-    together = max(1, min(math.prod(batch), WORK_BYTES // max(part * item, 1)))
+    together = max(1, min(math.prod(batch), KEEP_BYTES // max(part * item, 1)))
     a_starts = _starts(batch, a_shape[:-2], a_strides[:-2])
     b_starts = _starts(batch, b_shape[:-2], b_strides[:-2])
     return _Layout(
@@ -319,23 +385,6 @@ def _starts(batch: Shape, shape: Shape, strides: Strides) -> np.ndarray:
     return np.array(list(iter_positions(batch, tuple(steps), 0)), dtype=np.int64)
 
 
-_local = threading.local()
-
-
-def _workspace(size: int, dtype: DType) -> np.ndarray:
-    """`size` elements or more for packed panels, kept from call to call.
-
-    Memory fresh from the operating system costs a fault for each page, about as much as
-    packing itself. Each Python thread has its own.
-    """
-    if size * dtype.itemsize > WORK_BYTES:
-        return np.empty(size, dtype.numpy)
-    kept = _local.__dict__.get(dtype.name)
-    if kept is None or kept.size < size:
-        kept = _local.__dict__[dtype.name] = np.empty(size, dtype.numpy)
-    return kept
-
-
 def matmul(a: TensorData, b: TensorData) -> TensorData:
     """a [*, M, K] @ b [*, K, N] -> [*, M, N]; the batch dims * broadcast.
 
@@ -347,14 +396,33 @@ def matmul(a: TensorData, b: TensorData) -> TensorData:
     work = way.multiplications
     if work == 0:
         out.storage.array.fill(0)
-        return out
-    run: Any = rows_serial if work <= TINY else rows_parallel
-    panels = _NO_WORK
-    if dtype.is_floating_point and work > TINY:
+    elif work <= TINY or not dtype.is_floating_point:
+        run: Any = rows_serial if work <= SERIAL else rows_parallel
+        run(
+            a.storage.array, a.offset, *way.a, b.storage.array, b.offset, *way.b,
+            out.storage.array, way.sizes,
+        )  # fmt: skip
+    elif way.sizes[0] == 1 or way.sizes[1] == 1:
+        _launch_vector(a, b, out.storage.array, way)
+    else:
         run = packed_serial if work <= SERIAL else packed_parallel
-        panels = _workspace(way.work, dtype)
-    run(
-        a.storage.array, a.offset, *way.a, b.storage.array, b.offset, *way.b,
-        out.storage.array, panels, way.sizes,
-    )  # fmt: skip
+        run(
+            a.storage.array, a.offset, *way.a, b.storage.array, b.offset, *way.b,
+            out.storage.array, workspace(way.work, dtype), way.sizes,
+        )  # fmt: skip
     return out
+
+
+def _launch_vector(a: TensorData, b: TensorData, out: np.ndarray, way: _Layout) -> None:
+    """A product with one row, or with one column as the transposed product."""
+    (a_starts, a_row, a_step), (b_starts, b_step, b_col) = way.a, way.b
+    M, N, K = way.sizes[:3]
+    x, y = a.storage.array, b.storage.array
+    part = max(1, min(256, max(M, N) // 8))
+    if M == 1:
+        left: tuple[Any, ...] = (x, a.offset, a_starts, a_step)
+        right: tuple[Any, ...] = (y, b.offset, b_starts, b_step, b_col)
+    else:
+        left = (y, b.offset, b_starts, b_step)
+        right = (x, a.offset, a_starts, a_step, a_row)
+    _vector_matrix(*left, *right, out, (max(M, N), K, part))

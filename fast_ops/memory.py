@@ -39,7 +39,7 @@ PIECE_WITH_GAPS = 256
 # Bytes from which on memory is reused. Without a global lock in the interpreter, counts
 # of references are not exact at every moment, and nothing is.
 GIL = getattr(sys, "_is_gil_enabled", lambda: True)()
-POOLED = 256 * 1024 if GIL else sys.maxsize
+POOLED = 1024 * 1024 if GIL else sys.maxsize
 IDLE_LIMIT = 2**30  # bytes of unused memory that are kept at most
 ALIGNED = 64  # bytes in a cache line, and in an AVX-512 vector
 
@@ -61,7 +61,9 @@ def pooled(size: int, dtype: DType) -> np.ndarray:
     """
     step = max(1 << (size * dtype.itemsize).bit_length() - 4, 4096)  # waste < 1/8
     space = -(-size * dtype.itemsize // step) * step
-    queue = _pool.setdefault(space, deque())
+    queue = _pool.get(space)
+    if queue is None:
+        queue = _pool.setdefault(space, deque())
     for _ in range(len(queue)):
         try:
             entry = queue.popleft()

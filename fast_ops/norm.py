@@ -1,4 +1,16 @@
-"""Layer norm and batch norm, forward and backward (first, plain form)."""
+"""Layer norm and batch norm, forward and backward.
+
+With this file one can bring each row (`layer_norm`) or each channel (`batch_norm`) to
+mean 0 and variance 1, and take the gradients.
+
+Mean and variance are taken in two passes, sum((x - mean)^2) after the mean is known:
+sum(x^2) - sum(x)^2 / n needs one pass, but loses all digits in float32 where the mean is
+large against the deviation. The second pass reads from the cache.
+
+Sums over rows (the gradients for weight and bias) are cut into blocks whose number
+depends on the shape alone, and the blocks are added in order: the result is the same for
+any number of threads.
+"""
 
 from __future__ import annotations
 
@@ -7,82 +19,230 @@ import math
 import numpy as np
 from numba import prange
 
-from fast_ops.launch import kernel
-from fast_ops.memory import copy, empty
+from fast_ops.launch import SERIAL_LIMIT, compile_kernel, device_function
+from fast_ops.memory import contiguous, copy, empty
 from minitorch.tensor_data import TensorData
 
+BLOCKS = 32  # partial sums over rows, at most
+SHORT = 16  # lines below this length are copied together first
 
-def _flat(a: TensorData) -> np.ndarray:
-    return (a if a.is_contiguous() else copy(a, a.dtype)).flat()
+# ------------------------------------------------------------------------ one line
 
 
-def _flat_or(a: TensorData | None, size: int, value: float, like: TensorData):
-    if a is not None:
-        return _flat(a)
-    return np.full(size, value, like.dtype.numpy)
+@device_function
+def line_sum(x: np.ndarray) -> float:
+    """The sum of a line; 64 partial sums run side by side in vector registers."""
+    total = x.dtype.type(0)
+    for i in range(x.size):
+        total += x[i]
+    return total
+
+
+@device_function
+def line_squares(x: np.ndarray, mean: float) -> float:
+    """The sum of (x[i] - mean)^2."""
+    total = x.dtype.type(0)
+    for i in range(x.size):
+        total += (x[i] - mean) * (x[i] - mean)
+    return total
+
+
+@device_function
+def line_products(x: np.ndarray, mean: float, grad: np.ndarray) -> tuple[float, float]:
+    """The sums of grad[i] and of grad[i] * (x[i] - mean)."""
+    total = x.dtype.type(0)
+    product = x.dtype.type(0)
+    for i in range(x.size):
+        total += grad[i]
+        product += grad[i] * (x[i] - mean)
+    return total, product
+
+
+# ----------------------------------------------------------------------- layer norm
+
+
+def _layer_norm(x, weight, bias, eps, out, mean, rstd):
+    """Normalize rows.
+
+    # x [R, D], weight [D], bias [D] -> out [R, D], mean [R], rstd [R]
+
+        for r:  mean = sum(x[r]) / D;  rstd = 1 / sqrt(sum((x[r] - mean)^2) / D + eps)
+            for i:  out[r, i] = (x[r, i] - mean) * rstd * weight[i] + bias[i]
+
+    A thread makes whole rows; a row of a few thousand numbers stays in the first-level
+    cache for the second and third pass.
+    """
+    D = weight.size
+    for r in prange(mean.size):
+        at = np.int64(r) * D
+        row, made = x[at : at + D], out[at : at + D]
+        middle = x.dtype.type(line_sum(row) / D)
+        scale = x.dtype.type(1.0 / math.sqrt(line_squares(row, middle) / D + eps))
+        mean[r] = middle
+        rstd[r] = scale
+        for i in range(D):
+            made[i] = (row[i] - middle) * scale * weight[i] + bias[i]
+
+
+@device_function
+def layer_norm_backward_row(grad, x, middle, scale, weight, dx, dw, db):
+    """One row's dx, and its shares of dw and db, added to what is there.
+
+        dx = rstd * (g - mean(g) - xhat * mean(g * xhat)),   g = grad * weight
+        dw += grad * xhat;  db += grad,                      xhat = (x - mean) * rstd
+    """
+    total = x.dtype.type(0)
+    product = x.dtype.type(0)
+    for i in range(x.size):
+        g = grad[i] * weight[i]
+        total += g
+        product += g * (x[i] - middle)
+    size = x.dtype.type(x.size)
+    shift = total / size
+    slope = product * scale * scale / size
+    for i in range(x.size):
+        away = x[i] - middle
+        dw[i] += grad[i] * (away * scale)
+        db[i] += grad[i]
+        dx[i] = scale * (grad[i] * weight[i] - shift - away * slope)
+
+
+def _layer_norm_backward(grad, x, mean, rstd, weight, dx, partial, dw, db):
+    """The three gradients of `_layer_norm` in one pass over the rows.
+
+    # grad [R, D], x [R, D] -> dx [R, D], dw [D], db [D]; partial [blocks, 2, D]
+
+        for r:  layer_norm_backward_row(...)
+
+    A task is a block of rows, with its own sums for dw and db in `partial`, which stay
+    in the cache; the blocks are added in order at the end. A pass over columns instead
+    would read grad and x a second time.
+    """
+    R, D = mean.size, weight.size
+    blocks = partial.shape[0]
+    for task in prange(blocks):
+        block = np.int64(task)
+        partial[block] = 0
+        for r in range(block * R // blocks, (block + 1) * R // blocks):
+            layer_norm_backward_row(
+                grad[r * D : r * D + D], x[r * D : r * D + D], mean[r], rstd[r], weight,
+                dx[r * D : r * D + D], partial[block, 0], partial[block, 1],
+            )  # fmt: skip
+    dw[:] = 0
+    db[:] = 0
+    for block in range(blocks):
+        for i in range(D):
+            dw[i] += partial[block, 0, i]
+            db[i] += partial[block, 1, i]
+
+
+# ----------------------------------------------------------------------- batch norm
+
+
+def _batch_norm(x, weight, bias, eps, out, mean, variance, size):
+    """Normalize channels.
+
+    # x [N, C, L], weight [C], bias [C] -> out [N, C, L], mean [C], variance [C]
+
+        for c:  mean = sum(x[:, c]) / (N L);  variance = sum((x[:, c] - mean)^2) / (N L)
+            for n, l:  out[n, c, l] = (x[n, c, l] - mean) / sqrt(variance + eps)
+                                      * weight[c] + bias[c]
+
+    A thread makes whole channels. A line of L numbers is added up in float32, the lines
+    in float64. The N lines of a channel stay in the second-level cache between passes.
+    """
+    C = mean.size
+    N = x.size // (C * size)
+    for task in prange(C):
+        c = np.int64(task)
+        total = 0.0
+        for n in range(N):
+            at = (n * C + c) * size
+            total += line_sum(x[at : at + size])
+        middle = x.dtype.type(total / (N * size))
+        total = 0.0
+        for n in range(N):
+            at = (n * C + c) * size
+            total += line_squares(x[at : at + size], middle)
+        mean[c] = middle
+        variance[c] = total / (N * size)
+        scale = x.dtype.type(weight[c] / math.sqrt(total / (N * size) + eps))
+        for n in range(N):
+            at = (n * C + c) * size
+            line, made = x[at : at + size], out[at : at + size]
+            for i in range(size):
+                made[i] = (line[i] - middle) * scale + bias[c]
+
+
+def _batch_norm_backward(grad, x, mean, variance, weight, eps, dx, dw, db, size):
+    """The three gradients of `_batch_norm`.
+
+    # grad [N, C, L], x [N, C, L] -> dx [N, C, L], dw [C], db [C]
+
+        for c:  db = sum(grad);  dw = sum(grad * xhat),  xhat = (x - mean) / deviation
+            for n, l:  dx = weight / deviation * (grad - db / (N L) - xhat * dw / (N L))
+
+    A thread makes whole channels, in two passes; nothing is shared.
+    """
+    C = mean.size
+    N = x.size // (C * size)
+    kind = x.dtype.type
+    for task in prange(C):
+        c = np.int64(task)
+        total, product = 0.0, 0.0
+        for n in range(N):
+            at = (n * C + c) * size
+            g, gx = line_products(x[at : at + size], mean[c], grad[at : at + size])
+            total += g
+            product += gx
+        scale = 1.0 / math.sqrt(variance[c] + eps)
+        dw[c] = product * scale
+        db[c] = total
+        shift = kind(total / (N * size))
+        slope = kind(product * scale * scale / (N * size))
+        factor, middle = kind(weight[c] * scale), mean[c]
+        for n in range(N):
+            at = (n * C + c) * size
+            line, given, made = x[at : at + size], grad[at : at + size], dx[at : at + size]
+            for i in range(size):
+                made[i] = factor * (given[i] - shift - (line[i] - middle) * slope)
+
+
+# Each loop for one thread, and for all of them.
+LAYER_NORM = (compile_kernel(_layer_norm), compile_kernel(_layer_norm, parallel=True))
+LAYER_NORM_BACKWARD = (
+    compile_kernel(_layer_norm_backward),
+    compile_kernel(_layer_norm_backward, parallel=True),
+)
+BATCH_NORM = (compile_kernel(_batch_norm), compile_kernel(_batch_norm, parallel=True))
+BATCH_NORM_BACKWARD = (
+    compile_kernel(_batch_norm_backward),
+    compile_kernel(_batch_norm_backward, parallel=True),
+)
+
+# ------------------------------------------------------------------------ launchers
+
+
+def _flat_or(a: TensorData | None, size: int, value: float, x: TensorData) -> np.ndarray:
+    """The elements of `a`, or `value` everywhere where there is none."""
+    return np.full(size, value, x.dtype.numpy) if a is None else contiguous(a).flat()
 
 
 def layer_norm(
     x: TensorData, weight: TensorData | None, bias: TensorData | None, eps: float
 ) -> tuple[TensorData, TensorData, TensorData]:
-    """x [R, D], weight and bias [D] -> out [R, D], mean [R], rstd [R]."""
-    R, D = x.shape
-    out, mean, rstd = empty(x.shape, x.dtype), empty((R,), x.dtype), empty((R,), x.dtype)
-    _layer_norm(
-        _flat(x).reshape(R, D),
-        _flat_or(weight, D, 1.0, x),
-        _flat_or(bias, D, 0.0, x),
-        eps,
-        out.flat().reshape(R, D),
-        mean.flat(),
-        rstd.flat(),
-    )
+    """x [R, D], weight and bias [D] -> out [R, D], mean [R], rstd [R].
+
+    out = (x - mean) * rstd * weight + bias, rstd = 1 / sqrt(variance + eps) with
+    the biased variance of each row.
+    """
+    rows, width = x.shape
+    out, mean, rstd = (empty(s, x.dtype) for s in (x.shape, (rows,), (rows,)))
+    LAYER_NORM[out.size >= SERIAL_LIMIT](
+        contiguous(x).flat(), _flat_or(weight, width, 1.0, x),
+        _flat_or(bias, width, 0.0, x), eps, out.flat(), mean.flat(), rstd.flat(),
+    )  # fmt: skip
     return out, mean, rstd
-
-
-@kernel(parallel=True)
-def _layer_norm(x, weight, bias, eps, out, mean, rstd):
-    D = x.shape[1]
-    for r in prange(x.shape[0]):
-        total = 0.0
-        for i in range(D):
-            total += x[r, i]
-        m = total / D
-        total = 0.0
-        for i in range(D):
-            total += (x[r, i] - m) ** 2
-        s = 1.0 / math.sqrt(total / D + eps)
-        mean[r] = m
-        rstd[r] = s
-        for i in range(D):
-            out[r, i] = (x[r, i] - m) * s * weight[i] + bias[i]
-
-
-@kernel(parallel=True)
-def _layer_norm_backward(grad, x, mean, rstd, weight, dx):
-    D = x.shape[1]
-    for r in prange(x.shape[0]):
-        a = 0.0
-        b = 0.0
-        for i in range(D):
-            g = grad[r, i] * weight[i]
-            a += g
-            b += g * (x[r, i] - mean[r]) * rstd[r]
-        for i in range(D):
-            hat = (x[r, i] - mean[r]) * rstd[r]
-            dx[r, i] = rstd[r] * (grad[r, i] * weight[i] - a / D - hat * b / D)
-
-
-@kernel(parallel=True)
-def _layer_norm_backward_params(grad, x, mean, rstd, dw, db):
-    for i in prange(x.shape[1]):
-        a = 0.0
-        b = 0.0
-        for r in range(x.shape[0]):
-            a += grad[r, i] * (x[r, i] - mean[r]) * rstd[r]
-            b += grad[r, i]
-        dw[i] = a
-        db[i] = b
 
 
 def layer_norm_backward(
@@ -93,77 +253,49 @@ def layer_norm_backward(
     weight: TensorData | None,
 ) -> tuple[TensorData, TensorData, TensorData]:
     """Gradients for x [R, D], weight [D] and bias [D]."""
-    R, D = x.shape
-    dx, dw, db = empty(x.shape, x.dtype), empty((D,), x.dtype), empty((D,), x.dtype)
-    g, xs = _flat(grad).reshape(R, D), _flat(x).reshape(R, D)
-    m, s = _flat(mean), _flat(rstd)
-    w = _flat_or(weight, D, 1.0, x)
-    _layer_norm_backward(g, xs, m, s, w, dx.flat().reshape(R, D))
-    _layer_norm_backward_params(g, xs, m, s, dw.flat(), db.flat())
+    rows, width = x.shape
+    dx, dw, db = (empty(s, x.dtype) for s in (x.shape, (width,), (width,)))
+    blocks = max(1, min(BLOCKS, rows // 4))
+    LAYER_NORM_BACKWARD[dx.size >= SERIAL_LIMIT](
+        contiguous(grad).flat(), contiguous(x).flat(), contiguous(mean).flat(),
+        contiguous(rstd).flat(), _flat_or(weight, width, 1.0, x), dx.flat(),
+        np.empty((blocks, 2, width), x.dtype.numpy), dw.flat(), db.flat(),
+    )  # fmt: skip
     return dx, dw, db
 
 
-@kernel(parallel=True)
-def _batch_norm(x, weight, bias, eps, out, mean, variance):
-    N, C, L = x.shape
-    for c in prange(C):
-        total = 0.0
-        for n in range(N):
-            for i in range(L):
-                total += x[n, c, i]
-        m = total / (N * L)
-        total = 0.0
-        for n in range(N):
-            for i in range(L):
-                total += (x[n, c, i] - m) ** 2
-        v = total / (N * L)
-        mean[c] = m
-        variance[c] = v
-        s = 1.0 / math.sqrt(v + eps)
-        for n in range(N):
-            for i in range(L):
-                out[n, c, i] = (x[n, c, i] - m) * s * weight[c] + bias[c]
+def _by_channel(x: TensorData) -> TensorData:
+    """Short lines of [N, C, L] put together as [1, C, N * L]: a copy."""
+    n, c, length = x.shape
+    moved = copy(x.permute((1, 0, 2)), x.dtype)
+    return TensorData(moved.storage, (1, c, n * length))
 
 
-@kernel(parallel=True)
-def _batch_norm_backward(grad, x, mean, variance, weight, eps, dx, dw, db):
-    N, C, L = x.shape
-    for c in prange(C):
-        s = 1.0 / math.sqrt(variance[c] + eps)
-        m = mean[c]
-        a = 0.0
-        b = 0.0
-        for n in range(N):
-            for i in range(L):
-                a += grad[n, c, i]
-                b += grad[n, c, i] * (x[n, c, i] - m) * s
-        dw[c] = b
-        db[c] = a
-        count = N * L
-        for n in range(N):
-            for i in range(L):
-                hat = (x[n, c, i] - m) * s
-                dx[n, c, i] = (
-                    weight[c] * s * (grad[n, c, i] - a / count - hat * b / count)
-                )
+def _by_image(x: TensorData, n: int) -> TensorData:
+    """[1, C, N * L] as [N, C, L] again: a copy."""
+    _, c, size = x.shape
+    moved = TensorData(x.storage, (c, n, size // n)).permute((1, 0, 2))
+    return copy(moved, x.dtype)
 
 
 def batch_norm(
     x: TensorData, weight: TensorData | None, bias: TensorData | None, eps: float
 ) -> tuple[TensorData, TensorData, TensorData]:
     """x [N, C, L], weight and bias [C] -> out, mean [C], biased variance [C]."""
-    C = x.shape[1]
-    out = empty(x.shape, x.dtype)
-    mean, variance = empty((C,), x.dtype), empty((C,), x.dtype)
-    _batch_norm(
-        _flat(x).reshape(x.shape),
-        _flat_or(weight, C, 1.0, x),
-        _flat_or(bias, C, 0.0, x),
-        eps,
-        out.flat().reshape(x.shape),
-        mean.flat(),
-        variance.flat(),
-    )
+    images, channels, length = x.shape
+    if length < SHORT and x.size and images > 1:
+        out, mean, variance = batch_norm(_by_channel(x), weight, bias, eps)
+        return _by_image(out, images), mean, variance
+    out, mean, variance = (empty(s, x.dtype) for s in (x.shape, (channels,), (channels,)))
+    if x.size == 0:
+        mean.flat().fill(math.nan)
+        variance.flat().fill(math.nan)
+        return out, mean, variance
+    BATCH_NORM[x.size >= SERIAL_LIMIT](
+        contiguous(x).flat(), _flat_or(weight, channels, 1.0, x),
+        _flat_or(bias, channels, 0.0, x), eps, out.flat(), mean.flat(),
+        variance.flat(), length,
+    )  # fmt: skip
     return out, mean, variance
 
 
@@ -176,17 +308,19 @@ def batch_norm_backward(
     eps: float,
 ) -> tuple[TensorData, TensorData, TensorData]:
     """Gradients for x [N, C, L], weight [C] and bias [C] in training mode."""
-    C = x.shape[1]
-    dx, dw, db = empty(x.shape, x.dtype), empty((C,), x.dtype), empty((C,), x.dtype)
-    _batch_norm_backward(
-        _flat(grad).reshape(x.shape),
-        _flat(x).reshape(x.shape),
-        _flat(mean),
-        _flat(variance),
-        _flat_or(weight, C, 1.0, x),
-        eps,
-        dx.flat().reshape(x.shape),
-        dw.flat(),
-        db.flat(),
-    )
+    images, channels, length = x.shape
+    if length < SHORT and x.size and images > 1:
+        grad, x = _by_channel(grad), _by_channel(x)
+        dx, dw, db = batch_norm_backward(grad, x, mean, variance, weight, eps)
+        return _by_image(dx, images), dw, db
+    dx, dw, db = (empty(s, x.dtype) for s in (x.shape, (channels,), (channels,)))
+    if x.size == 0:
+        dw.flat().fill(0)
+        db.flat().fill(0)
+        return dx, dw, db
+    BATCH_NORM_BACKWARD[x.size >= SERIAL_LIMIT](
+        contiguous(grad).flat(), contiguous(x).flat(), contiguous(mean).flat(),
+        contiguous(variance).flat(), _flat_or(weight, channels, 1.0, x), eps,
+        dx.flat(), dw.flat(), db.flat(), length,
+    )  # fmt: skip
     return dx, dw, db

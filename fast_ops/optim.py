@@ -1,53 +1,92 @@
-"""Optimizer steps: one pass over memory for each parameter."""
+"""Optimizer steps: one pass over memory for each parameter.
+
+With this file one can take a step of SGD (`sgd_step`) or of Adam and AdamW
+(`adam_step`), in place. Written with tensor operations, an Adam step reads and writes
+each array about ten times; fused into one loop, each number is loaded once, updated in
+registers and stored once.
+
+All factors are rounded to the parameters' type before the loop, so that float32
+parameters are updated in float32 arithmetic.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from numba import prange
 
-from fast_ops.launch import compile_kernel
+from fast_ops.launch import SERIAL_LIMIT, compile_kernel
 from fast_ops.memory import contiguous, copy_into
 from minitorch.tensor_data import TensorData
 
 
-def _sgd(
-    p: np.ndarray, grad: np.ndarray, buf: np.ndarray, lr: float, momentum: float,
-    damp: float, weight_decay: float, nesterov: bool, first: bool,
-) -> None:  # fmt: skip
-    for i in prange(p.size):
-        g = grad[i] + weight_decay * p[i]
-        b = g if first else momentum * buf[i] + damp * g
-        buf[i] = b
-        p[i] -= lr * (g + momentum * b if nesterov else b)
-
-
-def _sgd_plain(
-    p: np.ndarray, grad: np.ndarray, lr: float, weight_decay: float
-) -> None:
+def _sgd(p: np.ndarray, grad: np.ndarray, lr: float, weight_decay: float) -> None:
+    """p -= lr * (grad + weight_decay * p); each thread takes one piece of p."""
     for i in prange(p.size):
         p[i] -= lr * (grad[i] + weight_decay * p[i])
 
 
+def _sgd_momentum(
+    p: np.ndarray, grad: np.ndarray, buf: np.ndarray, lr: float, momentum: float,
+    damp: float, weight_decay: float, from_g: float, from_buf: float,
+) -> None:  # fmt: skip
+    """buf = momentum * buf + damp * g; p -= lr * (from_g * g + from_buf * buf).
+
+    g = grad + weight_decay * p. Without Nesterov's idea the step is buf (0 and 1); with
+    it, g + momentum * buf (1 and momentum).
+    """
+    for i in prange(p.size):
+        g = grad[i] + weight_decay * p[i]
+        b = momentum * buf[i] + damp * g
+        buf[i] = b
+        p[i] -= lr * (from_g * g + from_buf * b)
+
+
 def _adam(
     p: np.ndarray, grad: np.ndarray, m: np.ndarray, v: np.ndarray, step_size: float,
-    beta1: float, beta2: float, eps: float, root: float, decay: float, shrink: float,
+    new1: float, beta2: float, new2: float, eps: float, root: float, decay: float,
+    shrink: float,
 ) -> None:  # fmt: skip
+    """Move the averages m and v toward g and g * g, and p along m / sqrt(v).
+
+    new1 = 1 - beta1, new2 = 1 - beta2, root = 1 / sqrt(1 - beta2 ** step); g = grad +
+    decay * p (Adam), or p is first multiplied by `shrink` (AdamW).
+    """
     for i in prange(p.size):
         x = p[i] * shrink
         g = grad[i] + decay * x
-        m_i = m[i] + (1 - beta1) * (g - m[i])
-        v_i = beta2 * v[i] + (1 - beta2) * g * g
+        m_i = m[i] + new1 * (g - m[i])
+        v_i = beta2 * v[i] + new2 * g * g
         m[i] = m_i
         v[i] = v_i
         p[i] = x - step_size * m_i / (math.sqrt(v_i) * root + eps)
 
 
-sgd_momentum = compile_kernel(_sgd, parallel=True)
-sgd_plain = compile_kernel(_sgd_plain, parallel=True)
-adam = compile_kernel(_adam, parallel=True)
+sgd = (compile_kernel(_sgd), compile_kernel(_sgd, parallel=True))
+sgd_momentum = (
+    compile_kernel(_sgd_momentum),
+    compile_kernel(_sgd_momentum, parallel=True),
+)
+adam = (compile_kernel(_adam), compile_kernel(_adam, parallel=True))
+
+
+def _update(
+    kernels: tuple[Any, Any], given: Sequence[TensorData], factors: Sequence[float]
+) -> None:
+    """Run a kernel on flat arrays; given[1] is the gradient, the others change."""
+    flat = [contiguous(t) for t in given]
+    if any(t.dtype is not given[0].dtype for t in given):
+        kinds = [t.dtype.name for t in given]
+        raise TypeError(f"optimizer step: tensors of one parameter differ: {kinds}")
+    number: Callable = given[0].dtype.numpy.type
+    run = kernels[given[0].size >= SERIAL_LIMIT]
+    run(*[t.flat() for t in flat], *[number(x) for x in factors])
+    for i, (old, new) in enumerate(zip(given, flat)):
+        if new is not old and i != 1:
+            copy_into(old, new)
 
 
 def sgd_step(
@@ -61,21 +100,22 @@ def sgd_step(
     nesterov: bool,
     first: bool,
 ) -> None:
-    """One step in place on all tensors; `first` sets the buffers to the gradient."""
-    for i, (p, grad) in enumerate(zip(params, grads)):
-        x, g = contiguous(p), contiguous(grad)
-        if momentum_buffers is None or momentum == 0:
-            sgd_plain(x.flat(), g.flat(), float(lr), float(weight_decay))
-        else:
-            buf = contiguous(momentum_buffers[i])
-            sgd_momentum(
-                x.flat(), g.flat(), buf.flat(), float(lr), float(momentum),
-                1.0 - dampening, float(weight_decay), nesterov, first,
-            )  # fmt: skip
-            if buf is not momentum_buffers[i]:
-                copy_into(momentum_buffers[i], buf)
-        if x is not p:
-            copy_into(p, x)
+    """One step in place on all tensors; `first` sets the buffers to the gradient.
+
+    g = grad + weight_decay * p; buf = momentum * buf + (1 - dampening) * g;
+    p -= lr * (g + momentum * buf if nesterov else buf if momentum else g).
+    """
+    if momentum_buffers is None or momentum == 0:
+        for p, grad in zip(params, grads):
+            _update(sgd, (p, grad), (lr, weight_decay))
+        return
+    if first:
+        for buf in momentum_buffers:  # 0 times what was there, were it not NaN
+            buf.array().fill(0)
+    damp = 1.0 if first else 1.0 - dampening
+    mix = (1.0, momentum) if nesterov else (0.0, 1.0)
+    for given in zip(params, grads, momentum_buffers):
+        _update(sgd_momentum, given, (lr, momentum, damp, weight_decay, *mix))
 
 
 def adam_step(
@@ -91,17 +131,22 @@ def adam_step(
     weight_decay: float,
     decoupled: bool,
 ) -> None:
-    """One Adam (or, `decoupled`, AdamW) step in place; `step` counts from 1."""
-    step_size = lr / (1 - beta1**step)
-    root = 1 / math.sqrt(1 - beta2**step)
-    decay = 0.0 if decoupled else float(weight_decay)
-    shrink = 1.0 - lr * weight_decay if decoupled else 1.0
+    """One Adam (or, `decoupled`, AdamW) step in place; `step` counts from 1.
+
+    p -= lr / (1 - beta1^step) * m / (sqrt(v) / sqrt(1 - beta2^step) + eps).
+
+    Source: Kingma and Ba, "Adam", 2015; Loshchilov and Hutter, "Decoupled weight decay
+    regularization", 2019.
+    """
+    factors = (
+        lr / (1 - beta1**step),
+        1 - beta1,
+        beta2,
+        1 - beta2,
+        eps,
+        1 / math.sqrt(1 - beta2**step),
+        0.0 if decoupled else weight_decay,
+        1.0 - lr * weight_decay if decoupled else 1.0,
+    )
     for given in zip(params, grads, exp_avgs, exp_avg_sqs):
-        flat = [contiguous(t) for t in given]
-        adam(
-            *(t.flat() for t in flat), step_size, float(beta1), float(beta2),
-            float(eps), root, decay, shrink,
-        )  # fmt: skip
-        for old, new in zip(given, flat):
-            if new is not old:
-                copy_into(old, new)
+        _update(adam, given, factors)

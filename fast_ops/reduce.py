@@ -12,21 +12,23 @@ in float64, so only the last rounding is left.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from numba import prange
 
 from fast_ops.launch import SERIAL_LIMIT, Kernels, compile_kernel, device_function
-from fast_ops.memory import Dim, at, contiguous, empty
+from fast_ops.memory import Dim, at, contiguous, copy, empty, full
 from minitorch import operators
 from minitorch.dtypes import ALL, DType, float32, float64, int64
 from minitorch.tensor_data import Shape, Strides, TensorData, contiguous_strides
 
 LANES = 512  # outputs, or copies of outputs, that one task folds side by side
 STRETCH = 16_384  # contiguous elements folded in one go
+SHORT = 32  # rows below this length are folded many at a time, one lane for each
 BLOCK = 512  # elements folded in their own type before they join a wider total
 MAX_BLOCKS = 64  # parts into which the fold of one output is cut, at most
 
@@ -44,12 +46,52 @@ def element(group: int, shape: Shape) -> tuple[int, int, int]:
     return i, ij - i * shape[1], group - ij * shape[2]
 
 
-@lru_cache(maxsize=None)
+# BEGIN SOLUTION a3.1
+def fold_flat(fn: Callable) -> Callable:
+    """Make the loop out[r] = fold of a[r, 0], ..., a[r, n - 1], for a [rows, n].
+
+    Threads share rows. BLOCK elements at a time are folded in the element's own type
+    (16 float32 at once, when LLVM knows that `fn` may be reordered), and the blocks'
+    results in the wider type of `start`.
+    """
+
+    def loop(
+        a: np.ndarray, n: int, start: np.ndarray, narrow: np.ndarray, out: np.ndarray
+    ) -> None:
+        for r in prange(out.size):
+            row = np.int64(r) * n
+            total = start[0]
+            for low in range(0, n, BLOCK):
+                x = a[row + low : row + min(low + BLOCK, n)]
+                part = narrow[0]
+                for e in range(x.size):
+                    part = fn(part, x[e])
+                total = fn(total, part)
+            out[r] = total
+
+    return loop
+
+
+# END SOLUTION a3.1
+
+
+@cache
 def row_task(fn: Callable) -> Any:
     """Make the fold of stretches number `s` to `last` into one total."""
 
     @device_function
-    def fold(a, at, folded, steps, length, piece, s, last, start, narrow):  # type: ignore[no-untyped-def]
+    def fold(
+        a: Any,
+        at: Any,
+        folded: Any,
+        steps: Any,
+        length: Any,
+        piece: Any,
+        s: Any,
+        last: Any,
+        start: Any,
+        narrow: Any,
+    ) -> Any:
         pieces = (length + piece - 1) // piece
         total = start[0]
         for t in range(s, last):
@@ -72,10 +114,9 @@ def row_task(fn: Callable) -> Any:
 def fold_rows(fn: Callable) -> Callable:
     """Make the loop that folds contiguous stretches of memory, one output for each row.
 
-    Threads share tasks: one output, and one block of its stretches. A stretch is at
-    most `piece` elements of one row; BLOCK elements at a time are folded in the
-    element's own type (16 float32 at once, when LLVM knows that `fn` may be reordered),
-    and the blocks' results in the wider type of `start`.
+    `fold_flat` for rows with gaps between them, for rows in several stretches, and for
+    a few long rows. Threads share tasks: one output, and one block of its stretches, of
+    at most `piece` elements each.
     """
     fold = row_task(fn)
 
@@ -104,12 +145,23 @@ def fold_rows(fn: Callable) -> Callable:
     return loop
 
 
-@lru_cache(maxsize=None)
+@cache
 def line_task(fn: Callable) -> Any:
     """Make the fold of stretches number `s` to `last` into `width` totals."""
 
     @device_function
-    def fold(a, at, folded, steps, length, piece, s, last, total, width):  # type: ignore[no-untyped-def]
+    def fold(
+        a: Any,
+        at: Any,
+        folded: Any,
+        steps: Any,
+        length: Any,
+        piece: Any,
+        s: Any,
+        last: Any,
+        total: Any,
+        width: Any,
+    ) -> Any:
         pieces = (length + piece - 1) // piece
         lanes = total.size
         for t in range(s, last):
@@ -181,7 +233,7 @@ def fold_lines(fn: Callable) -> Callable:
 
 
 def fold_blocks(fn: Callable) -> Callable:
-    """Make the loop that folds the blocks' results, in order: partial [blocks, size]."""
+    """Make the loop that folds the results of blocks, in order: [blocks, size]."""
 
     def loop(start: np.ndarray, partial: np.ndarray, out: np.ndarray) -> None:
         for q in range(out.size):
@@ -193,16 +245,18 @@ def fold_blocks(fn: Callable) -> Callable:
     return loop
 
 
-@lru_cache(maxsize=None)
+@cache
 def strided_task(fn: Callable) -> Any:
     """Make the fold of any strides into the first `n` elements of `total`."""
 
     @device_function
-    def fold(a, at_, step, folded, steps, total, n):  # type: ignore[no-untyped-def]
+    def fold(
+        a: Any, first: Any, step: Any, folded: Any, steps: Any, total: Any, n: Any
+    ) -> Any:
         for u in range(folded[0]):
             for v in range(folded[1]):
                 for w in range(folded[2]):
-                    r = at_ + u * steps[0] + v * steps[1] + w * steps[2]
+                    r = first + u * steps[0] + v * steps[1] + w * steps[2]
                     for e in range(n):
                         total[e] = fn(total[e], a[at(r, e, step)])
 
@@ -238,6 +292,7 @@ def fold_strided(fn: Callable) -> Callable:
     return loop
 
 
+FLAT = (Kernels(fold_flat), Kernels(fold_flat, parallel=True))
 ROWS = (Kernels(fold_rows), Kernels(fold_rows, parallel=True))
 LINES = (Kernels(fold_lines), Kernels(fold_lines, parallel=True))
 BLOCKS = Kernels(fold_blocks)
@@ -272,13 +327,14 @@ def walk(shape: Shape, strides: Strides, dims: tuple[int, ...]) -> Walk | None:
     """Choose the loops for a reduction; None where there are too many dimensions."""
     out_shape = tuple([1 if i in dims else n for i, n in enumerate(shape)])
     out_strides = contiguous_strides(out_shape)
-    kept, folded = [], []
+    kept: list[Dim] = []
+    folded: list[Dim] = []
     for i, (n, step) in enumerate(zip(shape, strides)):
         if n != 1:
             (folded if i in dims else kept).append((n, (step, out_strides[i])))
     kept = _merge_sorted(kept)
     folded = _merge_sorted([(n, (step, 0)) for n, (step, _) in folded])
-    if folded and folded[-1][1][0] == 1 and (folded[-1][0] >= 4 or not kept):
+    if folded and folded[-1][1][0] == 1 and (folded[-1][0] >= SHORT or not kept):
         return _row_walk(kept, folded)
     if kept and kept[-1][1][0] == 1:
         size = kept[-1][0]
@@ -399,23 +455,36 @@ def reduce(
     The result does not depend on the number of threads.
     """
     dims = tuple(dims)
-    out_type = dtype or a.storage.dtype
-    out = empty(tuple([1 if i in dims else n for i, n in enumerate(a.shape)]), out_type)
-    size = a.size
+    shape, source = a.shape, a.storage.dtype
+    out_type = dtype or source
+    out = empty(tuple([1 if i in dims else n for i, n in enumerate(shape)]), out_type)
+    result = out.storage.array
+    size = math.prod(shape)
     if size == 0:
-        out.storage.array.fill(start)
+        result.fill(start)
         return out
-    way = walk(a.shape, a.strides, dims)
-    if way is None:
-        a = contiguous(a.permute([i for i in range(a.dims) if i not in dims] + [*dims]))
-        folded = size // out.size
-        a = TensorData(a.storage, (out.size, folded), None, a.offset)
-        way = walk(a.shape, a.strides, (1,))
-        assert way is not None
     wide = float64 if out_type is float32 and fn not in EXACT else out_type
     starts = _start(start, wide), _start(start, out_type)
-    _run(fn, a, way, size >= SERIAL_LIMIT, starts, out.storage.array)
+    parallel = size >= SERIAL_LIMIT
+    n = size // len(result)
+    if n <= STRETCH and a.is_contiguous() and _trailing(dims, len(shape)):
+        FLAT[parallel][fn](a.flat(), n, *starts, result)
+        return out
+    way = walk(shape, a.strides, dims)
+    if way is None:
+        rows = contiguous(
+            a.permute([i for i in range(a.dims) if i not in dims] + [*dims])
+        )
+        FLAT[parallel][fn](rows.flat(), n, *starts, result)
+    else:
+        _run(fn, a, way, parallel, starts, result)
     return out
+
+
+@lru_cache(maxsize=1024)
+def _trailing(dims: tuple[int, ...], rank: int) -> bool:
+    """Whether `dims` are the last of `rank` dimensions."""
+    return sorted(dims) == list(range(rank - len(dims), rank))
 
 
 def _run(
@@ -441,69 +510,102 @@ def _run(
         BLOCKS[fn](start, partial, out)
 
 
-def _arg_rows(a: np.ndarray, n: int, sign: int, out: np.ndarray) -> None:
-    for unsigned in prange(out.size):
-        r = np.int64(unsigned)
-        best = a[r * n]
-        where = 0
-        for i in range(1, n):
-            x = a[r * n + i]
-            if best != best:
-                break
-            if x != x or (x > best if sign > 0 else x < best):
-                best = x
-                where = i
-        out[r] = where
+# --------------------------------------------------------- positions of extremes
 
 
-arg_rows = compile_kernel(_arg_rows, parallel=True)
+def first_extreme(fn: Callable) -> Callable:
+    """Make the loop that finds the first place of the fold of each row, a [rows, n].
+
+    Two passes over a row: the extreme itself, 16 elements at once, then the first
+    element equal to it. NaN wins the first pass and is found in the second. Threads
+    share rows.
+    """
+
+    def loop(a: np.ndarray, n: int, out: np.ndarray) -> None:
+        for r in prange(out.size):
+            row = np.int64(r) * n
+            x = a[row : row + n]
+            best = x[0]
+            for i in range(n):
+                best = fn(best, x[i])
+            place = 0
+            for i in range(n):
+                if x[i] == best or x[i] != x[i]:
+                    place = i
+                    break
+            out[r] = place
+
+    return loop
 
 
-def _arg(a: TensorData, dim: int, sign: int) -> TensorData:
-    if a.dims == 0:
-        out = empty((), int64)
-        out.flat().fill(0)
-        return out
-    moved = a.permute([*(i for i in range(a.dims) if i != dim), dim])
-    rows = contiguous(moved).flat()
-    out = empty((*a.shape[:dim], 1, *a.shape[dim + 1 :]), int64)
-    arg_rows(rows, a.shape[dim], sign, out.flat())
-    return out
+FIRST = (Kernels(first_extreme), Kernels(first_extreme, parallel=True))
 
 
 def argmax(a: TensorData, dim: int) -> TensorData:
     """int64 positions of the first maximum along `dim` (kept as 1); NaN wins."""
-    return _arg(a, dim, 1)
+    return _first(operators.maximum, "argmax", a, dim)
 
 
 def argmin(a: TensorData, dim: int) -> TensorData:
     """int64 positions of the first minimum along `dim` (kept as 1); NaN wins."""
-    return _arg(a, dim, -1)
+    return _first(operators.minimum, "argmin", a, dim)
+
+
+def _first(fn: Callable, name: str, a: TensorData, dim: int) -> TensorData:
+    if a.dims == 0:
+        return full((), 0, int64)
+    n = a.shape[dim]
+    out = empty((*a.shape[:dim], 1, *a.shape[dim + 1 :]), int64)
+    if out.size == 0:
+        return out
+    if n == 0:
+        raise ValueError(f"{name}: dimension {dim} of {a.shape} has no elements")
+    rows = contiguous(a.permute([*(i for i in range(a.dims) if i != dim), dim]))
+    FIRST[a.size >= SERIAL_LIMIT][fn](rows.flat(), n, out.storage.array)
+    return out
+
+
+# ---------------------------------------------------------------------- running sums
 
 
 def _cumsum(a: np.ndarray, n: int, inner: int, out: np.ndarray) -> None:
-    for unsigned in prange(out.size // n):
-        line = np.int64(unsigned)
-        at = line // inner * n * inner + line % inner
-        total = out[at] = a[at]
-        for i in range(1, n):
-            at += inner
-            total += a[at]
-            out[at] = total
+    """out[o, i, k] = a[o, 0, k] + ... + a[o, i, k] for a [outer, n, inner].
+
+    Threads share the lines (o, k); neighbours k go down together, a cache line wide, so
+    that no line of memory is fetched twice.
+    """
+    width = min(inner, 16)
+    groups = (inner + width - 1) // width
+    for task in prange(out.size // (n * inner) * groups):
+        o = np.int64(task) // groups
+        k = (np.int64(task) - o * groups) * width
+        first = o * n * inner + k
+        w = min(width, inner - k)
+        for e in range(w):
+            total = a[first + e]
+            out[first + e] = total
+        if w == 1:
+            for i in range(1, n):
+                total += a[at(first, i, inner)]
+                out[at(first, i, inner)] = total
+        else:
+            for i in range(1, n):
+                p = first + i * inner
+                x, y, z = out[p - inner : p - inner + w], a[p : p + w], out[p : p + w]
+                for e in range(w):
+                    z[e] = x[e] + y[e]
 
 
-cumsum_lines = compile_kernel(_cumsum, parallel=True)
+cumsum_lines = (compile_kernel(_cumsum), compile_kernel(_cumsum, parallel=True))
 
 
 def cumsum(a: TensorData, dim: int) -> TensorData:
     """out[i] = a[0] + ... + a[i] along `dim`."""
+    if a.dims == 0:
+        return copy(a, a.dtype)
     out = empty(a.shape, a.dtype)
-    flat = out.flat()
-    if flat.size and a.dims:
-        inner = 1
-        for n in a.shape[dim + 1 :]:
-            inner *= n
-        cumsum_lines(contiguous(a).flat(), a.shape[dim], inner, flat)
-    elif flat.size:
-        flat[0] = contiguous(a).flat()[0]
+    if out.size:
+        inner = math.prod(a.shape[dim + 1 :])
+        run = cumsum_lines[out.size >= SERIAL_LIMIT]
+        run(contiguous(a).flat(), a.shape[dim], inner, out.storage.array)
     return out

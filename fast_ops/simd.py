@@ -50,16 +50,20 @@ VECTOR_BYTES = _vector_bytes()
 LANES = VECTOR_BYTES // 4  # of float32; float64 has half as many
 # Sums plus operands must fit into 32 registers with AVX-512, else 16.
 TILE = {64: Tile(8, 2), 32: Tile(6, 2), 16: Tile(4, 2)}[VECTOR_BYTES]
+GROUP = 8  # lines that `transpose_lines` takes at a time
 DOT = {64: Tile(4, 6), 32: Tile(2, 4), 16: Tile(2, 4)}[VECTOR_BYTES]
+DOT_ROOM = -(-DOT.rows * DOT.vectors // LANES) * LANES
 
 
 class _Emitter:
     """Builds vector code for arrays of one element type."""
 
-    def __init__(self, context: Any, builder: Any, array: types.Array) -> None:
-        self.context, self.builder = context, builder
+    def __init__(
+        self, context: Any, builder: Any, array: types.Array, lanes: int = 0
+    ) -> None:
+        self.context, self.builder, self.array = context, builder, array
         self.scalar = context.get_value_type(array.dtype)
-        self.lanes = VECTOR_BYTES // (array.dtype.bitwidth // 8)
+        self.lanes = lanes or VECTOR_BYTES // (array.dtype.bitwidth // 8)
         self.bytes = array.dtype.bitwidth // 8
         self.vector = ir.VectorType(self.scalar, self.lanes)
         self.zero = ir.Constant(self.vector, [0.0] * self.lanes)
@@ -118,6 +122,13 @@ class _Emitter:
         lanes = ir.Constant(ir.VectorType(ir.IntType(32), self.lanes), [0] * self.lanes)
         return self.builder.shuffle_vector(one, undefined, lanes)
 
+    def lanes_from(self, start: Any, at: Any) -> Any:
+        """A mask of the lanes whose number, counted from `at`, is not below `start`."""
+        kind = ir.VectorType(ir.IntType(64), self.lanes)
+        numbers = ir.Constant(kind, list(range(self.lanes)))
+        first = self.spread(self.builder.sub(start, at), kind)
+        return self.builder.icmp_signed(">=", numbers, first)
+
     def splat(self, value: Any) -> Any:
         """A vector with the number `value` in all lanes."""
         return self.spread(value, self.vector)
@@ -129,17 +140,59 @@ class _Emitter:
         fn = cgutils.get_or_insert_function(self.builder.module, kind, name)
         return self.builder.call(fn, [x, y, z])
 
-    def total(self, value: Any) -> Any:
-        """The sum of the lanes of a vector, pairwise."""
-        width = self.lanes
-        while width > 1:
-            width //= 2
-            kind = ir.VectorType(ir.IntType(32), width)
-            low = ir.Constant(kind, list(range(width)))
-            high = ir.Constant(kind, list(range(width, 2 * width)))
-            halves = [self.builder.shuffle_vector(value, value, h) for h in (low, high)]
-            value = self.builder.fadd(*halves)
-        return self.builder.extract_element(value, ir.Constant(ir.IntType(32), 0))
+    def interleave(self, x: Any, y: Any) -> tuple[Any, Any]:
+        """x0 y0 x1 y1 ... as two vectors."""
+        kind = ir.VectorType(ir.IntType(32), self.lanes)
+        order = [lane // 2 + lane % 2 * self.lanes for lane in range(2 * self.lanes)]
+        low = ir.Constant(kind, order[: self.lanes])
+        high = ir.Constant(kind, order[self.lanes :])
+        shuffle = self.builder.shuffle_vector
+        return shuffle(x, y, low), shuffle(x, y, high)
+
+    def store_part(
+        self, vectors: list[Any], first: int, pointer: Any, at: Any, count: Any
+    ) -> None:
+        """Write GROUP elements, from number `first` of all `vectors`, if i < count."""
+        size = min(GROUP, self.lanes)
+        kind = ir.VectorType(ir.IntType(32), size)
+        for i in range(0, GROUP, size):
+            vector, lane = divmod(first + i, self.lanes)
+            take = ir.Constant(kind, list(range(lane, lane + size)))
+            part = self.builder.shuffle_vector(vectors[vector], vectors[vector], take)
+            narrow = _Emitter(self.context, self.builder, self.array, size)
+            mask = narrow.first_lanes(count, i)
+            place = self.builder.add(at, self.index(i))
+            narrow.store_masked(part, pointer, place, mask)
+
+    def totals(self, vectors: list[Any]) -> list[Any]:
+        """The sums of the lanes of each vector, in vectors: a tree for all at once.
+
+        Each round adds the halves of the groups of two vectors, and puts the results
+        into one; after log2(lanes) rounds each group is one number.
+        """
+        missing = -len(vectors) % self.lanes
+        vectors = [*vectors, *[self.zero] * missing]
+        kind = ir.VectorType(ir.IntType(32), self.lanes)
+        group = self.lanes
+        while group > 1:
+            group //= 2
+            numbers = range(2 * self.lanes)
+            low = ir.Constant(kind, [n for n in numbers if n // group % 2 == 0])
+            high = ir.Constant(kind, [n for n in numbers if n // group % 2 == 1])
+            vectors = [
+                self.builder.fadd(
+                    self.builder.shuffle_vector(x, y, low),
+                    self.builder.shuffle_vector(x, y, high),
+                )
+                for x, y in zip(vectors[::2], vectors[1::2])
+            ]
+        return vectors
+
+    def store(self, value: Any, pointer: Any, at: Any) -> None:
+        """Write a vector to pointer[at] and the elements after it."""
+        place = self.builder.gep(pointer, [at])
+        wide = self.builder.bitcast(place, self.vector.as_pointer())
+        self.builder.store(value, wide, align=self.bytes)
 
     def index(self, value: int) -> Any:
         """An integer constant for offsets."""
@@ -320,20 +373,17 @@ def tile_dot(
     offsets: Any,
     offset_at: Any,
     length: Any,
-    c: Any,
-    c_at: Any,
-    c_row: Any,
-    rows: Any,
-    columns: Any,
+    sums: Any,
+    sums_at: Any,
 ) -> Any:
-    """c[i, j] += sum over p of a[i, p] * b[j, p] for one tile, p along the lanes.
+    """sums[i, j] += sum over p of a[i, p] * b[j, p] for one tile, p along the lanes.
 
     a[i, p] is a[a_at + i * a_row + p], b[j, p] is b[b_at + offsets[offset_at + j] + p],
-    c[i, j] is c[c_at + i * c_row + j], for DOT.rows rows i and DOT.vectors columns j. p
-    runs to `length`, rounded up to whole vectors. All rows and columns are read; only
-    the first `rows` and `columns` are written. `offsets` are int64.
+    sums[i, j] is sums[sums_at + i * DOT.vectors + j], for DOT.rows rows i and
+    DOT.vectors columns j. p runs to `length`, rounded up to whole vectors. The sums of a
+    tile fill DOT_ROOM elements. `offsets` are int64.
     """
-    _check("tile_dot", (a, b, c))
+    _check("tile_dot", (a, b, sums))
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         emit = _Emitter(context, builder, a)
@@ -348,23 +398,15 @@ def tile_dot(
             builder.gep(b_ptr, [builder.load(builder.gep(table, [emit.index(j)]))])
             for j in range(DOT.vectors)
         ]
-        sums = _inner_products(emit, lefts, rights, args[7])
-        c_ptr = emit.data(c, args[8], args[9])
-        for i in range(DOT.rows):
-            for j in range(DOT.vectors):
-                inside = builder.and_(
-                    builder.icmp_signed("<", emit.index(i), args[11]),
-                    builder.icmp_signed("<", emit.index(j), args[12]),
-                )
-                with builder.if_then(inside):
-                    at = builder.add(builder.mul(args[10], emit.index(i)), emit.index(j))
-                    place = builder.gep(c_ptr, [at])
-                    total = emit.total(sums[i * DOT.vectors + j])
-                    builder.store(builder.fadd(builder.load(place), total), place)
+        made = emit.totals(_inner_products(emit, lefts, rights, args[7]))
+        place = emit.data(sums, args[8], args[9])
+        for v, total in enumerate(made):
+            at = emit.index(v * emit.lanes)
+            emit.store(builder.fadd(emit.load(place, at), total), place, at)
         return context.get_dummy_value()
 
     i = types.intp
-    return types.void(a, i, i, b, i, offsets, i, i, c, i, i, i, i), code
+    return types.void(a, i, i, b, i, offsets, i, i, sums, i), code
 
 
 def _inner_products(
@@ -387,3 +429,93 @@ def _inner_products(
         return made
 
     return _loop(builder, vectors, [emit.zero] * (DOT.rows * DOT.vectors), step)
+
+
+@intrinsic
+def copy_line(
+    typing: Any,
+    source: Any,
+    at: Any,
+    begin: Any,
+    end: Any,
+    out: Any,
+    out_at: Any,
+    count: Any,
+    shift: Any,
+) -> Any:
+    """out[out_at + i] = shift + (source[at + i] if begin <= i < end else 0), i < count.
+
+    Short lines, as those of images, have few whole vectors; here the rest of a line is
+    one vector too, with a mask for the lanes that count.
+    """
+    _check("copy_line", (source, out))
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        emit = _Emitter(context, builder, source)
+        given = emit.data(source, args[0], args[1])
+        made = emit.data(out, args[4], args[5])
+        rounded = builder.add(args[6], emit.index(emit.lanes - 1))
+        vectors = builder.sdiv(rounded, emit.index(emit.lanes))
+        shift_all = emit.splat(args[7])
+
+        def step(v: Any, _: list[Any]) -> list[Any]:
+            i = builder.mul(v, emit.index(emit.lanes))
+            inside = builder.and_(
+                emit.lanes_from(args[2], i),
+                emit.first_lanes(builder.sub(args[3], i), 0),
+            )
+            value = builder.fadd(emit.load_masked(given, i, inside), shift_all)
+            some = emit.first_lanes(builder.sub(args[6], i), 0)
+            emit.store_masked(value, made, i, some)
+            return []
+
+        _loop(builder, vectors, [], step)
+        return context.get_dummy_value()
+
+    i = types.intp
+    return types.void(source, i, i, i, out, i, i, source.dtype), code
+
+
+@intrinsic
+def transpose_lines(
+    typing: Any,
+    source: Any,
+    at: Any,
+    across: Any,
+    lines: Any,
+    out: Any,
+    out_at: Any,
+    step: Any,
+    wide: Any,
+) -> Any:
+    """out[out_at + k * step + i] = source[at + i * across + k] for one vector of k.
+
+    For i < min(wide, GROUP), and for as many k as a vector has lanes; 0 for i >= lines.
+
+    Three rounds, each of which interleaves the first half of the registers with the
+    second, move the three bits of i from the top of the element number to the bottom.
+    Source of the idea: Stone, "Parallel processing with the perfect shuffle", 1971.
+    """
+    _check("transpose_lines", (source, out))
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        emit = _Emitter(context, builder, source)
+        given = emit.data(source, args[0], args[1])
+        made = emit.data(out, args[4], args[5])
+        every = emit.first_lanes(emit.index(emit.lanes), 0)
+        vectors = []
+        for i in range(GROUP):
+            there = builder.icmp_signed("<", emit.index(i), args[3])
+            line = builder.mul(args[2], emit.index(i))
+            vectors.append(emit.load_masked(given, line, emit.select_mask(every, there)))
+        for _ in range(3):
+            half = GROUP // 2
+            pairs = [emit.interleave(vectors[i], vectors[i + half]) for i in range(half)]
+            vectors = [vector for pair in pairs for vector in pair]
+        for k in range(emit.lanes):
+            row = builder.mul(args[6], emit.index(k))
+            emit.store_part(vectors, k * GROUP, made, row, args[7])
+        return context.get_dummy_value()
+
+    i = types.intp
+    return types.void(source, i, i, i, out, i, i, i), code

@@ -21,9 +21,7 @@ def _before(x: float, y: float, descending: bool) -> bool:
 before = device_function(_before)
 
 
-def _sort_rows(
-    values: np.ndarray, index: np.ndarray, n: int, descending: bool
-) -> None:
+def _sort_rows(values: np.ndarray, index: np.ndarray, n: int, descending: bool) -> None:
     for r in prange(values.size // n):
         v = values[r * n : r * n + n]
         p = index[r * n : r * n + n]

@@ -148,6 +148,21 @@ from minitorch.ops import (
     var,
     where,
 )
+from minitorch.serialization import load, save
+from minitorch.sparse import SparseCSR, sparse_csr, sparse_csr_tensor
 from minitorch.tensor import Size, Tensor, grad
 
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> object:
+    """`minitorch.nn` and `minitorch.optim`, imported when first asked for."""
+    if name == "nn":
+        import minitorch.nn
+
+        return minitorch.nn
+    if name == "optim":
+        import minitorch.optim
+
+        return minitorch.optim
+    raise AttributeError(f"module 'minitorch' has no attribute {name!r}")

@@ -45,6 +45,7 @@ def start_gradient(name: str, root: Tensor, gradient: Any) -> Tensor:
             f"{root.raw.shape}"
         )
     check_same_device(name, root, gradient)
+    gradient.raw.storage.shared = True  # it is the caller's
     return cast(gradient, root.dtype)
 
 

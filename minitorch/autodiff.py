@@ -21,9 +21,10 @@ the structure of nodes and edges is PyTorch's (Paszke et al., 2017).
 
 from __future__ import annotations
 
+import functools
+import inspect
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import ContextDecorator
 from typing import Any
 
 
@@ -59,7 +60,9 @@ def is_grad_enabled() -> bool:
     return grad_mode.enabled
 
 
-class _Switch(ContextDecorator):
+class _Switch:
+    """Set the mode for a `with` block or, as a decorator, for calls of a function."""
+
     mode: bool
 
     def __init__(self) -> None:
@@ -71,6 +74,21 @@ class _Switch(ContextDecorator):
 
     def __exit__(self, *exc: object) -> None:
         grad_mode.enabled = self.previous.pop()
+
+    def __call__(self, fn: Callable) -> Callable:
+        if inspect.isgeneratorfunction(fn):
+            raise TypeError(
+                f"{fn.__name__} is a generator: its caller would run in its gradient "
+                f"mode; use a with block inside it"
+            )
+        mode = self.mode
+
+        @functools.wraps(fn)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            with set_grad_mode(mode):
+                return fn(*args, **kwargs)
+
+        return call
 
 
 class no_grad(_Switch):
@@ -104,6 +122,10 @@ class set_grad_enabled(set_grad_mode):
     def __exit__(self, *exc: object) -> None:
         super().__exit__(*exc)
         grad_mode.enabled = self.before
+
+    def __call__(self, fn: Callable) -> Callable:
+        grad_mode.enabled = self.before  # as a decorator it changes nothing by itself
+        return super().__call__(fn)
 
 
 # ----------------------------------------------------------------------- the graph
@@ -262,7 +284,7 @@ def _run_hooks(item: Any, grads: list[Any]) -> list[Any]:
     else:
         hooks = item.hooks
     for index, functions in (hooks or {}).items():
-        for hook in functions or ():
+        for hook in tuple(functions or ()):  # a hook may remove itself
             if index < len(grads) and grads[index] is not None:
                 replacement = hook(grads[index])
                 grads[index] = grads[index] if replacement is None else replacement

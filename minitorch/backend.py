@@ -302,6 +302,45 @@ class Backend(Protocol):
     ) -> tuple[TensorData, TensorData, TensorData]:
         """Gradients for x [N, C, L], weight [C] and bias [C] in training mode."""
 
+    # ------------------------------------------------------------------- sparse
+    #
+    # A [M, K] in compressed sparse rows: row i has the elements p from crow[i] to
+    # crow[i + 1] - 1, values[p] in column col[p]. crow [M + 1] and col [nnz] are both
+    # int64 or both int32, and have been checked. Columns come in any order; of a place
+    # that comes twice, the sum counts.
+
+    def csr_matmul(
+        self, crow: TensorData, col: TensorData, values: TensorData, dense: TensorData
+    ) -> TensorData:
+        """A [M, K] @ dense [K, N] -> [M, N]. Any dtype but bool."""
+
+    def csr_sample(
+        self, crow: TensorData, col: TensorData, a: TensorData, b: TensorData
+    ) -> TensorData:
+        """a [M, N], b [K, N] -> [nnz]: out[p] = sum_j a[i, j] b[col[p], j] in row i."""
+
+    def csr_transpose(
+        self, crow: TensorData, col: TensorData, cols: int
+    ) -> tuple[TensorData, TensorData, TensorData]:
+        """crow [K + 1] and col [nnz] of A^T, and order int64 [nnz].
+
+        Element p of A^T is element order[p] of A; within a row of A^T the elements are
+        in the order in which they are in A.
+        """
+
+    def csr_pattern(self, a: TensorData) -> tuple[TensorData, TensorData]:
+        """Where a [M, K] is not 0 (NaN is not): crow int64 [M + 1], col int64 [nnz]."""
+
+    def csr_gather(
+        self, crow: TensorData, col: TensorData, a: TensorData
+    ) -> TensorData:
+        """a [M, K] -> [nnz]: out[p] = a[i, col[p]] in row i."""
+
+    def csr_to_dense(
+        self, crow: TensorData, col: TensorData, values: TensorData, cols: int
+    ) -> TensorData:
+        """A as a dense matrix [M, cols]."""
+
     # ------------------------------------------------------------------- random
 
     def uniform(self, shape: Shape, dtype: DType, seed: int, offset: int) -> TensorData:

@@ -225,7 +225,7 @@ def sqrt(x: float) -> float:
     return math.sqrt(x)
 
 
-@ieee(lambda x: inf if x == 0 else nan)
+@ieee(lambda x: math.copysign(inf, x) if x == 0 else nan)
 def rsqrt(x: float) -> float:
     """1 / sqrt(x)"""
     return 1.0 / math.sqrt(x)

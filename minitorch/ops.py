@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from minitorch.tensor import Number, Tensor
+from minitorch.functions.matmul import matmul as product
+from minitorch.tensor import Number, Tensor, choose
 
 
 def _tensor(name: str, input: Any) -> Tensor:
@@ -64,7 +65,7 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
 
 def where(condition: Tensor, input: Any, other: Any) -> Tensor:
     """input where the condition holds, else other."""
-    return _tensor("where", condition).where(input, other)
+    return choose(_tensor("where", condition), input, other)
 
 def neg(input: Tensor) -> Tensor:
     """-input"""
@@ -296,12 +297,12 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True) -> Any:
     return _tensor("topk", input).topk(k, dim, largest)
 
 def matmul(input: Tensor, other: Tensor) -> Tensor:
-    """input @ other"""
-    return _tensor("matmul", input) @ other
+    """input @ other; one of them may be a `SparseCSR`."""
+    return product(input, other)
 
 def mm(input: Tensor, mat2: Tensor) -> Tensor:
-    """The product of two matrices."""
-    return _tensor("mm", input) @ mat2
+    """The product of two matrices; one of them may be a `SparseCSR`."""
+    return product(input, mat2)
 
 def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     """The products of two stacks of matrices."""

@@ -14,6 +14,7 @@ import numpy as np
 from minitorch import dtypes
 
 if TYPE_CHECKING:
+    from minitorch.sparse import SparseCSR
     from minitorch.tensor import Tensor
 
 THRESHOLD = 1000
@@ -28,11 +29,38 @@ def tensor_repr(x: Tensor) -> str:
     if values.size == 0:
         size = "" if values.shape == (0,) else f", size={tuple(values.shape)}"
         return f"tensor([]{size}{suffix})"
-    shown = _shown(values)
-    formatter = _Formatter(shown, x.dtype.is_floating_point)
-    summarize = values.size > THRESHOLD
-    body = _lines(values, formatter, indent=8, summarize=summarize)
-    return f"tensor({body}{suffix})"
+    return f"tensor({_body(values, indent=8)}{suffix})"
+
+
+def _body(values: np.ndarray, indent: int) -> str:
+    formatter = _Formatter(_shown(values), values.dtype.kind == "f")
+    return _lines(values, formatter, indent, summarize=values.size > THRESHOLD)
+
+
+def sparse_csr_repr(x: SparseCSR) -> str:
+    """The text for a sparse matrix, as PyTorch would print it."""
+    values = x.values()
+    parts = [
+        _named_part("crow_indices", x.crow_indices()),
+        _named_part("col_indices", x.col_indices()),
+        _named_part("values", values),
+    ]
+    text = "tensor(" + (",\n" + " " * 7).join(parts)
+    notes = [f"size={tuple(x.shape)}", f"nnz={x.nnz}"]
+    notes += _suffix(values, values.detach().numpy()).split(", ")[1:]
+    notes.append(f"layout={x.layout!r}")
+    for note in notes:
+        width = len(text) - text.rfind("\n") + len(note) + 4
+        text += (",\n" + " " * 7 if width > LINE_WIDTH else ", ") + note
+    return text + ")"
+
+
+def _named_part(name: str, x: Tensor) -> str:
+    """One of the three lists: `values=tensor([1., 2.])`."""
+    values = x.detach().numpy()
+    if values.size == 0:
+        return f"{name}=tensor([], size=(0,))"
+    return f"{name}=tensor({_body(values, indent=len(name) + 15)})"
 
 
 def _suffix(x: Tensor, values: np.ndarray) -> str:

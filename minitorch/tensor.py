@@ -402,15 +402,19 @@ class Tensor(Variable):
     def accumulate_grad(self, grad: Tensor, create_graph: Bool) -> None:
         """Add `grad` to `.grad`, then run the post-accumulate hooks."""
         if self.grad is None:
-            shared = grad.raw.storage is self.raw.storage or not grad.is_contiguous()
-            self.grad = grad.clone() if shared else grad
+            # No copy is made of memory that nobody else holds: it may be changed in
+            # place, by zero_() for example, and must not change another gradient.
+            storage = grad.raw.storage
+            copy = create_graph or storage.shared or not grad.is_contiguous()
+            storage.shared = True
+            self.grad = grad.clone() if copy else grad
             if not create_graph:
                 self.grad = self.grad.detach()
         elif create_graph:
             self.grad = self.grad + grad
         else:
             self.grad = (self.grad + grad).detach()
-        for hook in self._post_hooks or ():
+        for hook in tuple(self._post_hooks or ()):
             hook(self)
 
     def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> Handle:
@@ -422,10 +426,10 @@ class Tensor(Variable):
         if not self.requires_grad:
             raise RuntimeError("register_hook: the tensor does not require grad")
         if self.node is None:
-            self._hooks = hooks = self._hooks or []
+            self._hooks = hooks = self._hooks or [_share]
         else:
             self.node.hooks = table = self.node.hooks or {}
-            hooks = table.setdefault(self.output_index, [])
+            hooks = table.setdefault(self.output_index, [_share])
         return Handle(hooks, hook)
 
     def register_post_accumulate_grad_hook(
@@ -443,14 +447,9 @@ class Tensor(Variable):
         """Keep `.grad` of this tensor, though it is no leaf."""
         if self.is_leaf:
             return
-        me = weakref.ref(self)
-
-        def keep(grad: Tensor) -> None:
-            tensor = me()
-            if tensor is not None:
-                tensor.grad = grad if tensor.grad is None else tensor.grad + grad
-
-        self.register_hook(keep)
+        hooks = (self.node.hooks or {}).get(self.output_index) if self.node else None
+        if not any(type(hook) is KeepGrad for hook in hooks or ()):
+            self.register_hook(KeepGrad(self))
 
     # --------------------------------------------------------- changes in place
 
@@ -932,9 +931,9 @@ class Tensor(Variable):
         unbiased: Bool | None = None,
     ) -> Tensor:
         """The square root of the variance."""
-        return self.var(
-            dim, correction=correction, keepdim=keepdim, unbiased=unbiased
-        ).sqrt()
+        return _root(
+            self.var(dim, correction=correction, keepdim=keepdim, unbiased=unbiased)
+        )
 
     def prod(self, dim: Dim = None, keepdim: Bool = False) -> Tensor:
         """The product over one or all dims. Integers give int64."""
@@ -1033,7 +1032,7 @@ class Tensor(Variable):
         """The p-norm (1, 2 or inf) over one, several or all dims."""
         check_floating("norm", self)
         if p == 2:
-            return (self * self).sum(dim, keepdim).sqrt()
+            return _root((self * self).sum(dim, keepdim))
         if p == 1:
             return self.abs().sum(dim, keepdim)
         if p == operators.inf:
@@ -1201,7 +1200,7 @@ class Tensor(Variable):
         if chunks <= 0:
             raise ValueError(f"chunk: chunks is {chunks}; it must be above 0")
         size = self.size(dim)
-        return self.split(max(-(-size // chunks), 1), dim)
+        return self.split(-(-size // chunks) if size else [0] * chunks, dim)
 
     def unbind(self, dim: Any = 0) -> tuple[Tensor, ...]:
         """The slices of `dim`, one tensor each."""
@@ -1272,27 +1271,26 @@ class Tensor(Variable):
     def __setitem__(self, index: Any, value: Any) -> None:
         indexing.setitem(self, index, value)
 
-    def where(self, a: Any, b: Any) -> Tensor:
-        """a where this (bool) tensor holds, else b."""
-        condition = self if self.dtype is dtypes.bool_ else self.bool()
-        if not isinstance(a, Tensor) and not isinstance(b, Tensor):
-            kind = dtypes.promote(dtypes.infer(a), dtypes.infer(b))
-            a, b = scalar_like(self, a, kind), scalar_like(self, b, kind)
-        a, b = operands("where", a, b)
-        check_same_device("where", condition, a)
-        check_broadcast("where", condition.raw.shape, a.raw.shape, b.raw.shape)
-        return ew.Where.apply(condition, a, b)
+    def where(self, condition: Tensor, other: Any) -> Tensor:
+        """This where the bool tensor `condition` holds, else other."""
+        return choose(condition, self, other)
 
     def masked_fill(self, mask: Tensor, value: Any) -> Tensor:
         """`value` where the mask holds, else this."""
         filler = (
             value if isinstance(value, Tensor) else scalar_like(self, value, self.dtype)
         )
-        return only_bool("masked_fill", mask).where(filler, self)
+        return choose(only_bool("masked_fill", mask), filler, self)
 
     def masked_select(self, mask: Tensor) -> Tensor:
         """The elements where the mask holds, in one dim."""
         return self[only_bool("masked_select", mask)]
+
+    def to_sparse_csr(self) -> Any:
+        """The elements of a matrix that are not 0, as a `minitorch.SparseCSR`."""
+        from minitorch.sparse import to_sparse_csr
+
+        return to_sparse_csr(self)
 
     def nonzero(self) -> Tensor:
         """The indices of all elements that are not 0, int64 [n, dims]."""
@@ -1395,12 +1393,44 @@ class Handle:
     def __init__(self, hooks: list[Callable], hook: Callable) -> None:
         self.hooks = hooks
         self.hook = hook
-        hooks.append(hook)
+        last = bool(hooks) and type(hooks[-1]) is KeepGrad  # it sees what others return
+        hooks.insert(len(hooks) - last, hook)
 
     def remove(self) -> None:
         """Don't call the hook any more."""
         if self.hook in self.hooks:
             self.hooks.remove(self.hook)
+        self.hooks = []  # the same hook may be registered twice; remove one only
+
+
+class KeepGrad:
+    """The hook behind `retain_grad`; it does not keep the tensor alive."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = weakref.ref(tensor)
+
+    def __call__(self, grad: Tensor) -> None:
+        """Add to the tensor's `.grad`."""
+        tensor = self.tensor()
+        if tensor is not None:
+            tensor.grad = grad if tensor.grad is None else tensor.grad + grad
+
+
+def _share(grad: Tensor) -> None:
+    """The first of all hooks: the others may keep the gradient that they see."""
+    grad.raw.storage.shared = True
+
+
+def choose(condition: Any, a: Any, b: Any) -> Tensor:
+    """a where the bool tensor `condition` holds, else b; numbers are allowed."""
+    condition = only_bool("where", condition)
+    if not isinstance(a, Tensor) and not isinstance(b, Tensor):
+        kind = dtypes.promote(dtypes.infer(a), dtypes.infer(b))
+        a, b = scalar_like(condition, a, kind), scalar_like(condition, b, kind)
+    a, b = operands("where", a, b)
+    check_same_device("where", condition, a)
+    check_broadcast("where", condition.raw.shape, a.raw.shape, b.raw.shape)
+    return ew.Where.apply(condition, a, b)
 
 
 def grad(
@@ -1481,6 +1511,14 @@ def _pad(a: Tensor, pad: tuple[int, ...], value: Any) -> Tensor:
     out = a.new_full(shape, value)
     out[tuple(inner)] = a
     return out
+
+
+def _root(a: Tensor) -> Tensor:
+    """sqrt(a), whose slope is taken to be 0, not infinite, where a is 0."""
+    if not (a.requires_grad and grad_mode.enabled):
+        return a.sqrt()
+    flat = a == 0
+    return a.masked_fill(flat, 1.0).sqrt().masked_fill(flat, 0.0)
 
 
 def _drop(a: Tensor, dims: tuple[int, ...], keepdim: Any) -> Tensor:

@@ -39,7 +39,15 @@ class Storage:
         version: how often the memory was written in place; saved tensors check it.
     """
 
-    __slots__ = ("__weakref__", "array", "device", "dtype", "rebased", "version")
+    __slots__ = (
+        "__weakref__",
+        "array",
+        "device",
+        "dtype",
+        "rebased",
+        "shared",
+        "version",
+    )
 
     def __init__(self, array: Any, dtype: DType, device: str) -> None:
         self.array = array
@@ -47,6 +55,7 @@ class Storage:
         self.device = device
         self.version = 0
         self.rebased = -1  # version at which a recorded in-place operation wrote here
+        self.shared = False  # as a gradient: whether somebody else may hold it, too
 
 
 # BEGIN SOLUTION a2.1

@@ -366,7 +366,7 @@ def _positions(a: Tensor, item: Any, size: int, dim: int) -> Tensor:
         raise IndexError(
             f"index: {bad} is out of range for dimension {dim} of size {size}"
         )
-    return item if low >= 0 else (item < 0).where(item + size, item)
+    return item if low >= 0 else item.where(item >= 0, item + size)
 
 
 def _move_front(out: Tensor, n: int, place: int) -> Tensor:

@@ -48,6 +48,8 @@ def matmul(a: Tensor, b: Tensor) -> Tensor:
     A vector on the left is a row, on the right a column, and its dimension is dropped
     from the result: [K] @ [K] -> (), [M, K] @ [K] -> [M], [K] @ [*, K, N] -> [*, N].
     """
+    if not (hasattr(a, "raw") and hasattr(b, "raw")):
+        return _with_sparse(a, b)
     a, b = _checked(a, b)
     left = a.unsqueeze(0) if a.dim() == 1 else a
     right = b.unsqueeze(1) if b.dim() == 1 else b
@@ -57,12 +59,22 @@ def matmul(a: Tensor, b: Tensor) -> Tensor:
     return out.squeeze(-1) if b.dim() == 1 else out
 
 
-def _checked(a: Any, b: Any) -> tuple[Tensor, Tensor]:
+def _with_sparse(a: Any, b: Any) -> Tensor:
+    """The product where an operand is no tensor: it may be a sparse matrix."""
+    from minitorch.sparse import SparseCSR
+
+    if isinstance(a, SparseCSR):
+        return a @ b
+    if isinstance(b, SparseCSR):
+        return b.__rmatmul__(a)
+    name, x = ("second", b) if hasattr(a, "raw") else ("first", a)
+    raise TypeError(
+        f"matmul: the {name} operand is a {type(x).__name__}; expected a tensor"
+    )
+
+
+def _checked(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     for name, x in (("first", a), ("second", b)):
-        if not hasattr(x, "raw"):
-            raise TypeError(
-                f"matmul: the {name} operand is a {type(x).__name__}; expected a tensor"
-            )
         if x.dim() == 0:
             raise ValueError(
                 f"matmul: the {name} operand has no dimensions; use * for a number"

@@ -38,6 +38,7 @@ from minitorch.nn.module import Module
 from minitorch.nn.norm import BatchNorm1d, BatchNorm2d, LayerNorm
 from minitorch.nn.parameter import Parameter
 from minitorch.nn.pool import AdaptiveAvgPool2d, AvgPool2d, MaxPool1d, MaxPool2d
+from minitorch.nn.sparse import SparseLinear, prune_linears, prune_weight
 
 __all__ = [
     "ELU",
@@ -76,8 +77,11 @@ __all__ = [
     "SmoothL1Loss",
     "Softmax",
     "Softplus",
+    "SparseLinear",
     "Tanh",
     "functional",
     "init",
+    "prune_linears",
+    "prune_weight",
     "utils",
 ]

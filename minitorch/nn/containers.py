@@ -45,7 +45,8 @@ class _Numbered(Module):
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
-            return type(self)._of(list(self._modules.items())[index])
+            items: list[Any] = list(self._modules.items())
+            return type(self)._of(items[index])
         return self._modules[self._name_at(index)]
 
     def __setitem__(self, index: int, module: Module) -> None:
@@ -130,9 +131,9 @@ class ModuleDict(Module):
 
     def update(self, modules: Mapping[str, Module] | Iterable[Any]) -> None:
         """Add the modules of a dict, or of (name, module) pairs."""
-        pairs = (
-            modules.items() if isinstance(modules, (Mapping, ModuleDict)) else modules
-        )
+        pairs: Any = modules
+        if isinstance(modules, (Mapping, ModuleDict)):
+            pairs = modules.items()
         for name, module in pairs:
             self[name] = module
 

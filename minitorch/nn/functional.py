@@ -94,7 +94,7 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> 
     out = weight.index_select(0, flat)
     if padding_idx is not None:
         padding = padding_idx % len(weight)
-        out = (flat == padding).unsqueeze(1).where(out.detach(), out)
+        out = out.where((flat != padding).unsqueeze(1), out.detach())
     return out.reshape((*input.raw.shape, weight.raw.shape[1]))
 
 
@@ -317,7 +317,7 @@ def softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     """log(1 + exp(beta x)) / beta, and x itself where beta x > threshold"""
     scaled = x if beta == 1 else x * beta
     curve = scaled.softplus() if beta == 1 else scaled.softplus() * (1.0 / beta)
-    return (scaled > threshold).where(x, curve)
+    return x.where(scaled > threshold, curve)
 
 
 def logsigmoid(x: Tensor) -> Tensor:
@@ -453,7 +453,7 @@ def smooth_l1_loss(
         raise ValueError(f"smooth_l1_loss: beta is {beta}; it must be 0 or more")
     d = (input - target).abs()
     if beta > 0:
-        d = (d < beta).where(d * d * (0.5 / beta), d - 0.5 * beta)
+        d = (d * d * (0.5 / beta)).where(d < beta, d - 0.5 * beta)
     return _reduce("smooth_l1_loss", d, reduction)
 
 
@@ -468,7 +468,7 @@ def huber_loss(
     if delta <= 0:
         raise ValueError(f"huber_loss: delta is {delta}; it must be above 0")
     d = (input - target).abs()
-    losses = (d < delta).where(d * d * 0.5, (d - 0.5 * delta) * delta)
+    losses = (d * d * 0.5).where(d < delta, (d - 0.5 * delta) * delta)
     return _reduce("huber_loss", losses, reduction)
 
 
@@ -561,14 +561,14 @@ def nll_loss(
     check_reduction("nll_loss", reduction)
     rows, flat = _rows("nll_loss", input, target)
     keep = flat != ignore_index
-    index = keep.where(flat, flat.new_zeros(()))
+    index = flat.where(keep, flat.new_zeros(()))
     _check_classes("nll_loss", index, rows.raw.shape[1])
     losses = -rows.gather(1, index.unsqueeze(1)).squeeze(1)
     scale = keep.to(losses.dtype)
     if weight is not None:
         _check_weight("nll_loss", weight, rows)
         scale = scale * weight.index_select(0, index)
-    losses = keep.where(losses * scale, losses.new_zeros(()))
+    losses = (losses * scale).where(keep, losses.new_zeros(()))
     if reduction == "mean":
         return losses.sum() / scale.sum()
     return losses.sum() if reduction == "sum" else losses.reshape(target.raw.shape)
@@ -630,12 +630,12 @@ def _weighted(
     scale = keep.to(rows.dtype)
     if weight is not None:
         _check_weight("cross_entropy", weight, rows)
-        scale = scale * weight.index_select(0, keep.where(target, target.new_zeros(())))
+        scale = scale * weight.index_select(0, target.where(keep, target.new_zeros(())))
     losses = losses * scale
     if smoothing > 0:
         surprise = -rows.log_softmax(1)
         surprise = surprise if weight is None else surprise * weight
-        even = keep.where(surprise.mean(1), losses.new_zeros(()))
+        even = surprise.mean(1).where(keep, losses.new_zeros(()))
         losses = losses * (1.0 - smoothing) + even * smoothing
     return losses, scale.sum()
 

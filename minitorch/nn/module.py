@@ -118,20 +118,20 @@ class Module:
 
     def _replace(self, name: str, value: Any) -> None:
         """Give a registered name None, or for a buffer another tensor."""
+        table: dict[str, Any] = self._modules
+        kind, wanted, allowed = "module", "a module", False
         if name in self._buffers:
-            table, kind, allowed = self._buffers, "buffer", isinstance(value, Tensor)
+            table, kind, wanted = self._buffers, "buffer", "a tensor"
+            allowed = isinstance(value, Tensor)
         elif name in self._parameters:
-            table, kind, allowed = self._parameters, "parameter", False
-        else:
-            table, kind, allowed = self._modules, "module", False
+            table, kind, wanted = self._parameters, "parameter", "an nn.Parameter"
         if value is not None and not allowed:
-            wanted = {"buffer": "a tensor", "parameter": "an nn.Parameter"}
             raise TypeError(
                 f"{type(self).__name__}.{name} is a registered {kind}, and got a "
-                f"{type(value).__name__}; assign {wanted.get(kind, 'a module')} or "
-                f"None, or delete it first: del module.{name}"
+                f"{type(value).__name__}; assign {wanted} or None, or delete it first: "
+                f"del module.{name}"
             )
-        table[name] = value  # type: ignore[assignment]
+        table[name] = value
 
     def __getattr__(self, name: str) -> Any:
         own = self.__dict__  # Python comes here only for what is not found in it
@@ -152,7 +152,7 @@ class Module:
             object.__delattr__(self, name)
             return
         for table in (self._parameters, self._modules, self._buffers):
-            table.pop(name, None)  # type: ignore[attr-defined]
+            table.pop(name, None)
         self._non_persistent.discard(name)
 
     def __dir__(self) -> list[str]:

@@ -236,7 +236,8 @@ def with_grad(group: Group) -> list[Tensor]:
 
 def gradient(p: Tensor, maximize: bool = False) -> Tensor:
     """The gradient to go down along: p's own, or its negative to maximize."""
-    grad: Tensor = p.grad.detach()
+    assert p.grad is not None  # `with_grad` has chosen p
+    grad = p.grad.detach()
     return -grad if maximize else grad
 
 

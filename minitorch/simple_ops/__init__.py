@@ -53,6 +53,14 @@ from minitorch.simple_ops.softmax import (
     softmax_backward,
 )
 from minitorch.simple_ops.sort import sort
+from minitorch.simple_ops.sparse import (
+    csr_gather,
+    csr_matmul,
+    csr_pattern,
+    csr_sample,
+    csr_to_dense,
+    csr_transpose,
+)
 
 __all__ = [
     "adam_step",
@@ -69,6 +77,12 @@ __all__ = [
     "copy_into",
     "cross_entropy",
     "cross_entropy_backward",
+    "csr_gather",
+    "csr_matmul",
+    "csr_pattern",
+    "csr_sample",
+    "csr_to_dense",
+    "csr_transpose",
     "cumsum",
     "dropout",
     "empty",

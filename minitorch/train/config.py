@@ -29,8 +29,8 @@ FIXED = (
     "limit",
 )
 
-# Where a run reads and writes; the rest is kept in the checkpoint.
-PLACES = ("data_dir", "out", "resume")
+# Choices that a resumed run takes over unless it is told otherwise.
+INHERITED = (*FIXED, "epochs", "device")
 
 
 class ConfigError(ValueError):
@@ -69,14 +69,14 @@ class TrainConfig:
 
     recipe: str = ""
     dataset: str | None = None
-    device: str = "cpu"
+    device: str | None = None
     model: str | None = None
     hidden: int | None = None
     epochs: int | None = None
     batch_size: int | None = None
     lr: float | None = None
     optimizer: str | None = None
-    seed: int = 0
+    seed: int | None = None
     limit: int | None = None
     data_dir: str | Path | None = None
     out: str | Path | None = None

@@ -1,0 +1,24 @@
+"""How fast are we, beside PyTorch, on this machine?
+
+With this package one can time operations and training steps: ours and PyTorch's take
+turns in one process, on the same inputs, with the same number of threads. `harness.py`
+takes the times, `cases.py` says what is timed, `report.py` prints and draws the results.
+`minitorch bench` on the command line does all of it.
+"""
+
+from minitorch.bench.cases import Case, all_cases, ladder_cases
+from minitorch.bench.harness import Timing, compare
+from minitorch.bench.report import Result, draw_ladder, draw_roofline, table, to_json
+
+__all__ = [
+    "Case",
+    "Result",
+    "Timing",
+    "all_cases",
+    "compare",
+    "draw_ladder",
+    "draw_roofline",
+    "ladder_cases",
+    "table",
+    "to_json",
+]

@@ -1,0 +1,209 @@
+"""Show what was measured: a table, JSON, a roofline, a ladder.
+
+With this file one can turn the times of `harness.compare` into what a reader wants to
+know: both medians, their ratio, GFLOP/s or GB/s, and the share of the machine's limit.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from minitorch.bench.cases import Case
+from minitorch.bench.harness import Timing
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the machine can do at most: operations and bytes a second."""
+
+    flops: float
+    bandwidth: float
+
+
+@dataclass(frozen=True)
+class Result:
+    """One measured case. Times in seconds, rates a second."""
+
+    family: str
+    name: str
+    ours: float
+    torch: float
+    ratio: float
+    goal: float
+    flops: float
+    bytes: float
+    share: float | None
+    rounds: int
+    discarded: int
+
+    @staticmethod
+    def of(case: Case, timing: Timing, limits: Limits) -> Result:
+        """The result of a case, with its share of what the machine can do."""
+        ours = timing.our_median
+        least = max(case.flops / limits.flops, case.bytes / limits.bandwidth)
+        return Result(
+            family=case.family,
+            name=case.name,
+            ours=ours,
+            torch=timing.their_median,
+            ratio=timing.ratio,
+            goal=case.goal,
+            flops=case.flops,
+            bytes=case.bytes,
+            share=least / ours if least else None,
+            rounds=len(timing.ours),
+            discarded=timing.discarded,
+        )
+
+    @property
+    def rate(self) -> str:
+        """GFLOP/s where the operations are the limit, else GB/s."""
+        if self.flops and self.flops / max(self.bytes, 1.0) > 4:
+            return f"{self.flops / self.ours / 1e9:.1f} GFLOP/s"
+        return f"{self.bytes / self.ours / 1e9:.1f} GB/s" if self.bytes else ""
+
+
+def seconds(value: float) -> str:
+    """A time with three digits and a fitting unit."""
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if value >= scale:
+            return f"{value / scale:.3g} {unit}"
+    return f"{value * 1e9:.3g} ns"
+
+
+HEADINGS = ("what", "ours", "torch", "ratio", "goal", "rate", "share of limit")
+
+
+def row(result: Result) -> tuple[str, ...]:
+    """The cells of one line of the table."""
+    share = "" if result.share is None else f"{100 * result.share:.0f} %"
+    return (
+        result.name,
+        seconds(result.ours),
+        seconds(result.torch),
+        f"{result.ratio:.2f}",
+        f"{result.goal:.2f}",
+        result.rate,
+        share,
+    )
+
+
+def table(results: Sequence[Result]) -> Any:
+    """A table for the terminal (a Rich renderable)."""
+    from rich.table import Table
+
+    out = Table(box=None, pad_edge=False)
+    for i, heading in enumerate(HEADINGS):
+        out.add_column(heading, justify="left" if i == 0 else "right", no_wrap=True)
+    family = ""
+    for result in results:
+        if result.family != family:
+            family = result.family
+            out.add_row(f"[bold]{family}[/bold]")
+        cells = list(row(result))
+        style = "green" if result.ratio <= result.goal else "red"
+        cells[3] = f"[{style}]{cells[3]}[/{style}]"
+        out.add_row(*cells)
+    return out
+
+
+def markdown(results: Sequence[Result]) -> str:
+    """The same table for a document."""
+    lines = ["| " + " | ".join(HEADINGS) + " |", "| --- " + "| ---: " * 6 + "|"]
+    lines += ["| " + " | ".join(row(result)) + " |" for result in results]
+    return "\n".join(lines) + "\n"
+
+
+def to_json(results: Sequence[Result], machine: dict[str, Any]) -> str:
+    """Everything that was measured, for programs."""
+    body = {"machine": machine, "results": [asdict(result) for result in results]}
+    return json.dumps(body, indent=2)
+
+
+# -------------------------------------------------------------------------- pictures
+
+
+def draw_roofline(results: Sequence[Result], limits: Limits, path: Path) -> None:
+    """Operations a second over operations for each byte, under the machine's roof.
+
+    Source: Williams, Waterman and Patterson, "Roofline", 2009.
+    """
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+    import numpy as np
+
+    points = [r for r in results if r.flops and r.bytes]
+    figure, axes = plt.subplots(figsize=(9, 5.5), layout="constrained")
+    x = np.logspace(-2, 3, 200)
+    roof = np.minimum(limits.flops, x * limits.bandwidth) / 1e9
+    axes.loglog(x, roof, color="0.3", lw=1.5)
+    axes.text(
+        x[-1], roof[-1] * 1.06, f"{limits.flops / 1e9:.0f} GFLOP/s",
+        ha="right", color="0.3",
+    )  # fmt: skip
+    axes.text(
+        0.03, 0.03 * limits.bandwidth / 1e9 * 1.35,
+        f"{limits.bandwidth / 1e9:.0f} GB/s", rotation=38, color="0.3",
+    )  # fmt: skip
+    families = sorted({r.family for r in points})
+    for family in families:
+        mine = [r for r in points if r.family == family]
+        at = [r.flops / r.bytes for r in mine]
+        (line,) = axes.plot(
+            at, [r.flops / r.ours / 1e9 for r in mine], "o", label=family
+        )
+        axes.plot(
+            at, [r.flops / r.torch / 1e9 for r in mine], "o",
+            mfc="none", color=line.get_color(),
+        )  # fmt: skip
+    axes.plot([], [], "o", color="0.5", label="filled: minitorch")
+    axes.plot([], [], "o", mfc="none", color="0.5", label="open: PyTorch")
+    axes.set_xlabel("operations for each byte that must be moved")
+    axes.set_ylabel("GFLOP/s")
+    axes.set_title("Roofline of this machine")
+    axes.grid(True, which="major", color="0.92")
+    axes.legend(frameon=False, loc="lower right")
+    _save(figure, path)
+
+
+def draw_ladder(results: Sequence[Result], limits: Limits, path: Path) -> None:
+    """The rungs of a ladder as bars, with PyTorch's speed and the limit as lines."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    speeds = [r.flops / r.ours / 1e9 for r in results]
+    names = [r.name.removeprefix("matmul_").replace("_", " ") for r in results]
+    figure, axes = plt.subplots(
+        figsize=(8, 0.6 * len(results) + 1.8), layout="constrained"
+    )
+    bars = axes.barh(names, speeds, color="#4c78a8", height=0.6)
+    axes.bar_label(bars, [f"{s:.1f}" for s in speeds], padding=4)
+    theirs = sorted(r.flops / r.torch / 1e9 for r in results)[len(results) // 2]
+    axes.axvline(theirs, color="#e45756", lw=1.5, label=f"PyTorch, {theirs:.0f}")
+    top = limits.flops / 1e9
+    axes.axvline(top, color="0.3", lw=1.5, ls="--", label=f"limit, {top:.0f}")
+    axes.invert_yaxis()
+    axes.set_xlim(0, 1.12 * max(top, *speeds))
+    axes.set_xlabel("GFLOP/s")
+    axes.set_title("Each rung of the matmul ladder")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, loc="lower right")
+    _save(figure, path)
+
+
+def _save(figure: Any, path: Path) -> None:
+    import matplotlib.pyplot as plt
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.part")
+    figure.savefig(part, dpi=150, format="png")
+    plt.close(figure)
+    part.replace(path)

@@ -1,0 +1,5 @@
+"""`python -m minitorch.cli` is `minitorch`."""
+
+from minitorch.cli import main
+
+main()

@@ -1,0 +1,45 @@
+"""All commands of `minitorch`.
+
+With this file one can add a command: a module of this package defines a Typer app or a
+function, and it is registered here.
+"""
+
+from __future__ import annotations
+
+import typer
+
+from minitorch.cli import doctor, train
+
+app = typer.Typer(
+    name="minitorch",
+    help="A tensor and autograd library that is a textbook you can run.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from minitorch import __version__
+
+        typer.echo(f"minitorch {__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def options(
+    version: bool = typer.Option(
+        False,
+        "--version",
+        help="Print the version.",
+        callback=_show_version,
+        is_eager=True,
+    ),
+) -> None:
+    """A tensor and autograd library that is a textbook you can run."""
+
+
+app.add_typer(train.app, name="train")
+app.command("doctor")(doctor.doctor)
+app.command("devices")(doctor.devices)

@@ -1,0 +1,59 @@
+"""How a command ends when something is wrong.
+
+With this file one can run the body of a command (`friendly`) so that what the user can
+mend is told in a few words: exit code 2 for a wrong option, 1 for a failure, 130 for
+Ctrl-C. With `--debug`, and for errors in minitorch itself, the traceback is shown.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import typer
+
+USAGE, FAILURE, STOPPED = 2, 1, 130
+
+
+def complain(message: str) -> None:
+    """Print a message about an error to stderr."""
+    print(f"minitorch: {message}", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def friendly(debug: bool, command: str) -> Iterator[None]:
+    """Turn errors of the body into messages and exit codes.
+
+    Args:
+        debug: let errors through, with their traceback.
+        command: what the user called, for the advice how to call it again.
+    """
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        _explain_stop(stop, command)
+        signum = getattr(stop, "signum", STOPPED - 128)
+        raise typer.Exit(128 + signum) from None
+    except (ValueError, RuntimeError, OSError) as error:
+        if debug or isinstance(error, (NotImplementedError, RecursionError)):
+            raise
+        from minitorch.train.config import ConfigError
+
+        if isinstance(error, ConfigError):
+            complain(f"--{error}\n(`{command} --help` lists all options)")
+            raise typer.Exit(USAGE) from None
+        complain(f"{error}\n(--debug shows where this comes from)")
+        raise typer.Exit(FAILURE) from None
+
+
+def _explain_stop(stop: KeyboardInterrupt, command: str) -> None:
+    from minitorch.train.session import Interrupted
+
+    if isinstance(stop, Interrupted):
+        complain(
+            f"stopped; a checkpoint was written. To go on:\n"
+            f"  {command} --resume {stop.folder}"
+        )
+    else:
+        complain("stopped at once; --resume goes on from the last checkpoint, if any")

@@ -1,0 +1,275 @@
+"""Pictures of what a network learnt.
+
+With this file one can draw, into PNG files: how loss and accuracy changed
+(`plot_curves`), what a network says about each place of the plane (`plot_boundary`),
+what it takes for what (`plot_confusion`) and where it is most wrong (`plot_mistakes`).
+matplotlib is imported at the first picture, and no window is opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from minitorch.train.session import Epoch
+
+# Two colours that people who do not see red and green apart can tell apart (after
+# Okabe and Ito, "Color universal design", 2008), and greys for what is not data.
+BLUE, ORANGE = "#0072b2", "#d55e00"
+INK, GREY, FAINT = "#222222", "#6b6b6b", "#dddddd"
+
+DPI = 150
+
+
+def plot_curves(history: Sequence[Epoch], path: Path, name: str) -> None:
+    """Loss and accuracy of each epoch, on training and on test examples."""
+    figure = _figure(9.0, 3.9)
+    left, right = figure.subplots(1, 2)
+    epochs = [row.epoch for row in history]
+    _two_lines(
+        left,
+        epochs,
+        [row.train_loss for row in history],
+        [row.test_loss for row in history],
+    )
+    _two_lines(
+        right,
+        epochs,
+        [100 * row.train_accuracy for row in history],
+        [100 * row.test_accuracy for row in history],
+    )
+    _title(left, "Loss", "cross-entropy, lower is better")
+    losses = [x for row in history for x in (row.train_loss, row.test_loss)]
+    if min(losses) > 0 and max(losses) / min(losses) > 20:
+        left.set_yscale("log")
+    last = history[-1]
+    _title(right, "Accuracy", f"{last.test_accuracy:.2%} of the test examples")
+    right.yaxis.set_major_formatter(lambda value, _: f"{value:g} %")
+    right.set_ylim(top=min(right.get_ylim()[1], 100.5))
+    figure.suptitle(name, x=0.01, ha="left", color=INK, weight="bold", size=13)
+    _save(figure, path)
+
+
+def plot_boundary(
+    probability: Callable[[npt.NDArray[np.float32]], npt.NDArray[np.float32]],
+    x: npt.NDArray[np.float32],
+    y: npt.NDArray[np.int64],
+    path: Path,
+    title: str,
+) -> None:
+    """What a network says about each place of the unit square, and points of two
+    classes; those on the wrong side are ringed.
+
+    Args:
+        probability: places float32 [M, 2] -> the probability of class 1, [M].
+        x, y: the points [N, 2] and their classes [N].
+    """
+    from matplotlib.colors import LinearSegmentedColormap
+
+    side = np.linspace(0, 1, 300, dtype=np.float32)
+    places = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
+    p = np.asarray(probability(places)).reshape(len(side), len(side))
+    figure = _figure(6.2, 5.6)
+    axes = figure.subplots()
+    colors = LinearSegmentedColormap.from_list("classes", [BLUE, "#ffffff", ORANGE])
+    shades = axes.imshow(
+        p, origin="lower", extent=(0, 1, 0, 1), cmap=colors, vmin=0, vmax=1, alpha=0.55
+    )
+    if p.min() < 0.5 < p.max():
+        axes.contour(side, side, p, levels=[0.5], colors=INK, linewidths=1.4)
+    for label, color, marker in ((0, BLUE, "o"), (1, ORANGE, "s")):
+        axes.scatter(
+            *x[y == label].T, c=color, marker=marker, s=20, edgecolors="white",
+            linewidths=0.7, label=f"class {label}", zorder=3, clip_on=False,
+        )  # fmt: skip
+    wrong = (np.asarray(probability(x)) > 0.5) != (y == 1)
+    if wrong.any():
+        axes.scatter(
+            *x[wrong].T, facecolors="none", edgecolors=INK, s=90, linewidths=1.4,
+            label=f"wrong ({wrong.sum()})", zorder=4, clip_on=False,
+        )  # fmt: skip
+    bar = figure.colorbar(shades, ax=axes, shrink=0.82, aspect=28, pad=0.03)
+    bar.set_label("probability of class 1", color=GREY)
+    bar.outline.set_visible(False)  # type: ignore[operator]
+    bar.ax.tick_params(length=0, labelcolor=GREY)
+    axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
+    axes.set_xticks([0, 0.5, 1])
+    axes.set_yticks([0, 0.5, 1])
+    _plain(axes)
+    axes.legend(
+        loc="upper left", bbox_to_anchor=(0, -0.06), ncols=3, frameon=False,
+        borderaxespad=0, handletextpad=0.2, columnspacing=1.2, labelcolor=INK,
+    )  # fmt: skip
+    axes.set_title(title, loc="left", color=INK, weight="bold", size=11.5, pad=10)
+    _save(figure, path)
+
+
+def plot_confusion(
+    labels: npt.NDArray[np.int64],
+    guesses: npt.NDArray[np.int64],
+    path: Path,
+    name: str,
+) -> None:
+    """How often each digit was taken for each other one. `labels`, `guesses`: [N]."""
+    counts = np.zeros((10, 10), dtype=np.int64)
+    np.add.at(counts, (labels, guesses), 1)
+    wrong = counts.copy()
+    np.fill_diagonal(wrong, 0)
+    figure = _figure(7.4, 6.9)
+    axes = figure.subplots()
+    # The square root lets single mistakes be seen beside frequent ones.
+    shade = np.sqrt(wrong / max(1, wrong.max()))
+    axes.imshow(shade, cmap="Oranges", vmin=0, vmax=1.25)
+    for i in range(10):
+        for j in range(10):
+            _count(axes, i, j, int(counts[i, j]), float(shade[i, j]))
+    totals = counts.sum(axis=1)
+    for i in np.flatnonzero(totals):
+        share = f"{counts[i, i] / totals[i]:.1%}"
+        axes.text(9.7, i, share, va="center", color=GREY, size=9.5, clip_on=False)
+    axes.text(9.7, -0.75, "right", color=GREY, size=9.5)
+    axes.set_xticks(range(10))
+    axes.set_yticks(range(10))
+    axes.set_xlabel("read as", color=GREY)
+    axes.set_ylabel("is a", color=GREY)
+    _plain(axes)
+    axes.tick_params(labelsize=11, labelcolor=INK)
+    _title(
+        axes,
+        f"{name}: {wrong.sum():,} of {len(labels):,} test digits misread",
+        "rows: what the digit is; columns: what the network took it for",
+    )
+    _save(figure, path)
+
+
+def _count(axes: Axes, row: int, column: int, count: int, shade: float) -> None:
+    """One number of the confusion matrix; the diagonal, which is right, in blue."""
+    from matplotlib.patches import Rectangle
+
+    if row == column:
+        box = Rectangle((column - 0.5, row - 0.5), 1, 1, color=BLUE, alpha=0.13, lw=0)
+        axes.add_patch(box)
+    elif count == 0:
+        return
+    color = BLUE if row == column else ("white" if shade > 0.75 else INK)
+    weight = "bold" if row == column else "normal"
+    axes.text(
+        column, row, f"{count}", ha="center", va="center", color=color, weight=weight,
+        size=10.5,
+    )  # fmt: skip
+
+
+def plot_mistakes(
+    images: npt.NDArray[np.uint8],
+    labels: npt.NDArray[np.int64],
+    probabilities: npt.NDArray[np.float32],
+    path: Path,
+    name: str,
+    rows: int = 4,
+    columns: int = 8,
+) -> None:
+    """The digits whose right answer the network found least likely.
+
+    Args:
+        images: bytes [N, 28, 28].
+        labels: the right answers [N].
+        probabilities: what the network says, [N, 10].
+    """
+    guesses = probabilities.argmax(axis=1)
+    chance = probabilities[np.arange(len(labels)), labels]
+    wrong = np.flatnonzero(guesses != labels)
+    worst = wrong[np.argsort(chance[wrong], kind="stable")][: rows * columns]
+    rows = max(1, -(-len(worst) // columns))
+    figure = _figure(1.15 * columns, 1.5 * rows + 0.9)
+    grid = figure.subplots(rows, columns, squeeze=False)
+    for axes in grid.flat:
+        axes.set_axis_off()
+    for axes, i in zip(grid.flat, worst):
+        axes.imshow(images[i], cmap="gray_r", vmin=0, vmax=255, interpolation="nearest")
+        axes.add_patch(_frame())
+        sure = probabilities[i, guesses[i]]
+        axes.set_title(
+            f"{guesses[i]}", color=ORANGE, weight="bold", size=13, loc="left", pad=3
+        )
+        axes.set_title(f"is a {labels[i]}", color=BLUE, size=9.5, loc="right", pad=4)
+        axes.text(
+            0.5, -0.05, f"{sure:.1%} sure", ha="center", va="top", color=GREY, size=8.5,
+            transform=axes.transAxes,
+        )  # fmt: skip
+    text = f"{name}: the worst {len(worst)} of {len(wrong)} mistakes"
+    if len(wrong) == 0:
+        text = f"{name}: no mistakes"
+    figure.suptitle(text, x=0.01, ha="left", color=INK, weight="bold", size=13)
+    figure.text(
+        0.01, 0.01, "orange: what the network read; blue: what it is", color=GREY, size=9
+    )
+    _save(figure, path)
+
+
+# --------------------------------------------------------------------- common parts
+
+
+def _figure(width: float, height: float) -> Figure:
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), dpi=DPI, layout="constrained")
+
+
+def _save(figure: Figure, path: Path) -> None:
+    from minitorch.data.files import atomic_write
+
+    with atomic_write(path) as file:
+        figure.savefig(file, format="png", facecolor="white")
+
+
+def _frame() -> Any:
+    from matplotlib.patches import Rectangle
+
+    return Rectangle((-0.5, -0.5), 28, 28, fill=False, color=FAINT, lw=1)
+
+
+def _plain(axes: Axes) -> None:
+    """No frame and no ticks around the data."""
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    axes.tick_params(length=0, labelcolor=GREY)
+
+
+def _title(axes: Axes, text: str, below: str) -> None:
+    axes.set_title(text, loc="left", color=INK, weight="bold", size=12, pad=20)
+    axes.text(
+        0, 1.02, below, transform=axes.transAxes, va="bottom", color=GREY, size=9.5
+    )
+
+
+def _two_lines(
+    axes: Axes, epochs: list[int], train: list[float], test: list[float]
+) -> None:
+    """Training and test values over epochs, each line with its name."""
+    from matplotlib.ticker import MaxNLocator
+
+    few = len(epochs) <= 15
+    for values, name, color, dashes in (
+        (train, "training", BLUE, (4, 1.5)),
+        (test, "test", ORANGE, (1, 0)),
+    ):
+        axes.plot(
+            epochs, values, color=color, label=name, linewidth=1.8, dashes=dashes,
+            marker="o" if few else None, markersize=4.5, clip_on=False,
+        )  # fmt: skip
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))
+    axes.set_xlim(min(1, epochs[0]) if len(epochs) > 1 else 0.5, max(1.5, epochs[-1]))
+    axes.set_xlabel("epoch", color=GREY)
+    axes.grid(axis="y", color=FAINT, linewidth=0.8)
+    axes.set_axisbelow(True)
+    _plain(axes)
+    axes.spines["bottom"].set(visible=True, color=GREY)
+    axes.legend(frameon=False, labelcolor="linecolor", handlelength=2.2)

@@ -1,0 +1,222 @@
+"""Tensors in files, in the safetensors format that other libraries read as well.
+
+With this file one can store the state of a module (`save_file(model.state_dict(),
+path)`) and read it again, here or in PyTorch (`load_file(path)`), and keep a whole
+checkpoint of nested dicts and lists (`save(...)`, `load(path)`). A file holds numbers
+and names, never code, so that reading one is safe. A file is complete or not there:
+it is written under another name and renamed at the end.
+
+The format: 8 bytes with the length of the header (little endian), the header in JSON,
+which gives the dtype, the shape and the place of each tensor, and then the numbers.
+Source: the documentation of safetensors.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minitorch.creation import from_numpy
+from minitorch.tensor import Tensor
+
+PathLike = str | os.PathLike[str]
+DTYPES = ("F32", "F64", "I64", "I32", "BOOL")  # safetensors' names of what we have
+SKELETON = "minitorch"  # where in the metadata the structure of a checkpoint is
+
+
+def save_file(
+    tensors: Mapping[str, Tensor],
+    filename: PathLike,
+    metadata: Mapping[str, str] | None = None,
+) -> None:
+    """Write tensors, by name, into a safetensors file.
+
+    Args:
+        metadata: strings to store beside them.
+
+    Raises:
+        TypeError: something is not a tensor, or a name is not a string.
+    """
+    from safetensors.numpy import save as to_bytes
+
+    from minitorch.data.files import atomic_write
+
+    if not isinstance(tensors, Mapping):
+        raise TypeError(
+            f"save_file: got a {type(tensors).__name__}; expected a dict of tensors, "
+            f"such as model.state_dict()"
+        )
+    arrays = {}
+    for name, tensor in tensors.items():
+        if not isinstance(name, str) or not isinstance(tensor, Tensor):
+            raise TypeError(
+                f"save_file: {name!r} is a {type(tensor).__name__}; expected strings "
+                f"with tensors; save() stores nested dicts and numbers as well"
+            )
+        arrays[name] = np.array(tensor.detach().cpu().numpy(), order="C")
+    strings = dict(metadata) if metadata else None
+    with atomic_write(filename) as file:
+        file.write(to_bytes(arrays, strings))
+
+
+def load_file(filename: PathLike, device: str | None = None) -> dict[str, Tensor]:
+    """The tensors of a safetensors file, by name.
+
+    Args:
+        device: where to put them; "cpu" by default.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it is not a complete safetensors file, or has a dtype that does
+            not exist here; the message says which.
+    """
+    return _read(filename, device)[0]
+
+
+def _read(
+    filename: PathLike, device: str | None
+) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The tensors and the metadata of a file."""
+    from safetensors import SafetensorError, safe_open
+
+    _check_file(Path(filename))
+    try:
+        with safe_open(os.fspath(filename), framework="numpy") as file:
+            # safetensors' arrays are read-only or not, by version: take copies
+            tensors = {
+                name: from_numpy(np.array(file.get_tensor(name)), device)
+                for name in file.keys()
+            }
+            return tensors, dict(file.metadata() or {})
+    except SafetensorError as error:
+        raise ValueError(f"load: {filename} is damaged: {error}") from error
+
+
+def _check_file(path: Path) -> None:
+    """Raise a ValueError that says what is wrong with a file, if something is."""
+    size = path.stat().st_size
+    with open(path, "rb") as file:
+        start = file.read(8)
+        length = int.from_bytes(start, "little")
+        if len(start) < 8 or length > size - 8:
+            raise ValueError(
+                f"load: {path} ({size} bytes) is not a safetensors file, or was cut "
+                f"off in its header; write it again with minitorch.save or save_file"
+            )
+        try:
+            header = json.loads(file.read(length))
+            entries = {k: v for k, v in header.items() if k != "__metadata__"}
+            end = max((v["data_offsets"][1] for v in entries.values()), default=0)
+            kinds = {k: v["dtype"] for k, v in entries.items()}
+        except (ValueError, AttributeError, KeyError, TypeError, IndexError) as error:
+            raise ValueError(
+                f"load: {path} is not a safetensors file: its header is not the JSON "
+                f"that it should be ({error})"
+            ) from None
+    if size != 8 + length + end:
+        raise ValueError(
+            f"load: {path} has {size} bytes, but its header promises "
+            f"{8 + length + end}; it was cut off or changed"
+        )
+    other = [f"{name} ({kind})" for name, kind in kinds.items() if kind not in DTYPES]
+    if other:
+        raise ValueError(
+            f"load: {path} has tensors of dtypes that do not exist here: "
+            f"{', '.join(other)}; convert them to one of {', '.join(DTYPES)} first"
+        )
+
+
+# --------------------------------------------------------------------- checkpoints
+
+
+def save(obj: Any, f: PathLike) -> None:
+    """Write tensors, or nested dicts, lists and tuples of tensors and numbers.
+
+    A plain dict of tensors, such as a state_dict, becomes a safetensors file like any
+    other. For the rest the structure is kept in the file's metadata:
+    `save({"model": model.state_dict(), "optim": opt.state_dict(), "epoch": 3}, path)`.
+
+    Raises:
+        TypeError: something else is in it, such as a module; the message says where.
+    """
+    if not isinstance(f, (str, os.PathLike)):
+        raise TypeError(f"save: the file is a {type(f).__name__}; expected a path")
+    plain = isinstance(obj, Mapping) and all(
+        isinstance(key, str) and isinstance(value, Tensor) for key, value in obj.items()
+    )
+    if plain:
+        save_file(obj, f)
+        return
+    tensors: dict[str, Tensor] = {}
+    skeleton = _encode(obj, "", tensors)
+    save_file(tensors, f, {SKELETON: json.dumps(skeleton)})
+
+
+def load(
+    f: PathLike, map_location: str | None = None, *, weights_only: bool = True
+) -> Any:
+    """What `save` stored; of any other safetensors file the dict of its tensors.
+
+    Args:
+        map_location: the device to put tensors on; "cpu" by default.
+        weights_only: must be True, for a file never holds code.
+
+    Raises:
+        ValueError: the file is damaged or none of ours; the message says what is wrong.
+    """
+    if weights_only is not True:
+        raise ValueError("load: weights_only=False is not offered; no file holds code")
+    if not isinstance(f, (str, os.PathLike)):
+        raise TypeError(f"load: the file is a {type(f).__name__}; expected a path")
+    tensors, metadata = _read(f, map_location)
+    if SKELETON not in metadata:
+        return tensors
+    return _decode(json.loads(metadata[SKELETON]), tensors)
+
+
+def _encode(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
+    """`value` as JSON, with its tensors put into `tensors` under their paths."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, Tensor):
+        name = path or "tensor"
+        while name in tensors:
+            name += "'"
+        tensors[name] = value
+        return {"tensor": name}
+    lead = f"{path}." if path else ""
+    if isinstance(value, Mapping):
+        for key in value:
+            if not (key is None or isinstance(key, (bool, int, float, str))):
+                raise TypeError(f"save: {path or 'the dict'} has a key {key!r}")
+        pairs = [[k, _encode(v, f"{lead}{k}", tensors)] for k, v in value.items()]
+        return {"dict": pairs}
+    if isinstance(value, (list, tuple)):
+        items = [_encode(v, f"{lead}{i}", tensors) for i, v in enumerate(value)]
+        return {"tuple" if isinstance(value, tuple) else "list": items}
+    raise TypeError(
+        f"save: {path or 'the object'} is a {type(value).__name__}; only tensors, "
+        f"numbers, strings, None, and dicts, lists and tuples of them can be stored; "
+        f"of a module store its state_dict()"
+    )
+
+
+def _decode(value: Any, tensors: Mapping[str, Tensor]) -> Any:
+    """The opposite of `_encode`."""
+    if not isinstance(value, dict):
+        return value
+    ((kind, content),) = value.items()
+    if kind == "tensor":
+        return tensors[content]
+    if kind == "dict":
+        return {key: _decode(item, tensors) for key, item in content}
+    items = [_decode(item, tensors) for item in content]
+    return tuple(items) if kind == "tuple" else items
+
+
+__all__ = ["load", "load_file", "save", "save_file"]

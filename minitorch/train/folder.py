@@ -1,0 +1,69 @@
+"""The folder of a run.
+
+With this file one can choose a folder (`default_folder`) and get it ready
+(`prepare_folder`) so that nothing of an earlier run is lost.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from minitorch.train.checkpoint import BEST, LAST
+from minitorch.train.config import ConfigError, TrainConfig
+
+NAMES = (
+    LAST,
+    BEST,
+    "metrics.json",
+    "config.json",
+    "curves.png",
+    "boundary.png",
+    "confusion.png",
+    "mistakes.png",
+)
+
+
+def default_folder(config: TrainConfig) -> Path:
+    """runs/<recipe>-<date and time>, a name that is not taken yet."""
+    stem = f"{config.recipe}-{time.strftime('%Y%m%d-%H%M%S')}"
+    folder, number = Path("runs", stem), 1
+    while folder.exists():
+        number += 1
+        folder = Path("runs", f"{stem}-{number}")
+    return folder
+
+
+def prepare_folder(folder: Path, resuming: bool) -> None:
+    """Make the folder; files of an earlier run in it move to `previous-<number>`.
+
+    Raises:
+        ConfigError: it cannot be made or written to.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for half_written in folder.glob(".*.tmp"):
+            half_written.unlink()
+        if not resuming:
+            _put_aside(folder)
+        probe = folder / f".{os.urandom(8).hex()}.tmp"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise ConfigError(
+            "out", f"cannot write to the folder {folder}: {error.strerror or error}"
+        ) from error
+
+
+def _put_aside(folder: Path) -> None:
+    old = [folder / name for name in NAMES if (folder / name).exists()]
+    if not old:
+        return
+    number = 1
+    while (folder / f"previous-{number}").exists():
+        number += 1
+    aside = folder / f"previous-{number}"
+    aside.mkdir()
+    for file in old:
+        file.rename(aside / file.name)

@@ -1,0 +1,156 @@
+"""What a training run says while it runs.
+
+With this file one can watch a run: `LiveReporter` draws a progress bar on a terminal,
+`PlainReporter` prints a line for each epoch (for files and pipes: no control codes),
+`QuietReporter` says nothing. `make_reporter` chooses.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from minitorch.train.config import TrainConfig
+    from minitorch.train.session import Epoch, Meter
+
+# A run of many short epochs prints only about this many lines.
+MOST_LINES = 20
+
+
+class Reporter(Protocol):
+    """What a run tells to those who watch it."""
+
+    def note(self, text: str) -> None:
+        """Something to know before or after the training."""
+
+    def start(self, examples: int, epochs: int) -> None:
+        """Training begins; an epoch has so many examples."""
+
+    def look(self, epoch: int, meter: Meter) -> None:
+        """How far epoch number `epoch` has come; called a few times a second."""
+
+    def testing(self, epoch: int) -> None:
+        """The epoch is over, the network is being measured."""
+
+    def end_epoch(self, row: Epoch) -> None:
+        """The numbers of an epoch."""
+
+    def stop(self) -> None:
+        """Training is over, for whatever reason."""
+
+
+def make_reporter(config: TrainConfig) -> Reporter:
+    """The reporter for where the output goes."""
+    if config.quiet:
+        return QuietReporter()
+    return LiveReporter() if sys.stdout.isatty() else PlainReporter()
+
+
+class QuietReporter:
+    """Says nothing."""
+
+    def note(self, text: str) -> None:
+        pass
+
+    def start(self, examples: int, epochs: int) -> None:
+        pass
+
+    def look(self, epoch: int, meter: Meter) -> None:
+        pass
+
+    def testing(self, epoch: int) -> None:
+        pass
+
+    def end_epoch(self, row: Epoch) -> None:
+        pass
+
+    def stop(self) -> None:
+        pass
+
+
+class PlainReporter(QuietReporter):
+    """One line for each epoch, or for every second, third, ... if there are many."""
+
+    def note(self, text: str) -> None:
+        print(text, flush=True)
+
+    def start(self, examples: int, epochs: int) -> None:
+        self.epochs = epochs
+        self.every = -(-epochs // MOST_LINES)
+
+    def end_epoch(self, row: Epoch) -> None:
+        if row.epoch % self.every == 0 or row.epoch == self.epochs:
+            print(epoch_line(row, self.epochs), flush=True)
+
+
+class LiveReporter(QuietReporter):
+    """A progress bar for the epoch that runs, and a line for each that is over.
+
+    It is drawn when `look` is called and at no other time: no thread competes with
+    the kernels.
+    """
+
+    def __init__(self) -> None:
+        from rich.console import Console
+
+        self.console = Console(highlight=False)
+
+    def note(self, text: str) -> None:
+        self.console.print(text, markup=False)
+
+    def start(self, examples: int, epochs: int) -> None:
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+
+        self.examples, self.epochs = examples, epochs
+        self.every = -(-epochs // MOST_LINES)
+        self.bar = Progress(
+            TextColumn("[bold]epoch {task.fields[epoch]}"),
+            BarColumn(bar_width=None),
+            TaskProgressColumn(),
+            TextColumn("{task.description}"),
+            console=self.console,
+            auto_refresh=False,
+            expand=True,
+            transient=True,
+        )
+        self.bar.start()
+        self.task = self.bar.add_task(
+            "first step: compiling kernels", total=examples, epoch=f"1/{epochs}"
+        )
+        self.bar.refresh()
+
+    def look(self, epoch: int, meter: Meter) -> None:
+        left = (self.examples - meter.examples) / max(meter.rate, 1e-9)
+        text = (
+            f"loss {meter.mean_loss:.4f}  accuracy {meter.accuracy:7.2%}  "
+            f"{meter.rate:,.0f} examples/s  {left:,.0f} s left"
+        )
+        if meter.examples:
+            self._draw(epoch, meter.examples, text)
+
+    def testing(self, epoch: int) -> None:
+        if self.examples >= 1000:  # else it is over before one can read it
+            self._draw(epoch, self.examples, "measuring on the test examples")
+
+    def _draw(self, epoch: int, done: int, text: str) -> None:
+        of = f"{epoch}/{self.epochs}"
+        self.bar.update(self.task, completed=done, description=text, epoch=of)
+        self.bar.refresh()
+
+    def end_epoch(self, row: Epoch) -> None:
+        if row.epoch % self.every == 0 or row.epoch == self.epochs:
+            self.bar.console.print(epoch_line(row, self.epochs), markup=False)
+
+    def stop(self) -> None:
+        self.bar.stop()
+
+
+def epoch_line(row: Epoch, epochs: int) -> str:
+    """The numbers of an epoch in one line."""
+    return (
+        f"epoch {row.epoch:{len(str(epochs))}}/{epochs}  "
+        f"loss {row.train_loss:.4f}  accuracy {row.train_accuracy:.2%}  "
+        f"test loss {row.test_loss:.4f}  test accuracy {row.test_accuracy:.2%}  "
+        f"{row.seconds:.1f} s  {row.examples_per_second:,.0f} examples/s"
+    )

@@ -1,0 +1,33 @@
+"""How the learning rate changes during a run: up quickly, then slowly down to 0.
+
+With this file one can make the factor that `LambdaLR` multiplies the learning rate by.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+WARM_UP = 0.2
+
+
+def one_cycle(steps: int, warm_up: float = WARM_UP) -> Callable[[int], float]:
+    """A function of the step number that rises from near 0 to 1, then falls to near 0.
+
+    It rises in a straight line for the share `warm_up` of all steps, while Adam's
+    averages fill and the first layers find their way, and falls along half a cosine.
+    Large steps in the middle find a wide valley, small ones at the end its ground: so a
+    run of one epoch ends as low as its length allows, and one of five epochs lower.
+
+    Source: Smith and Topin, "Super-convergence", 2018; the cosine is from Loshchilov
+    and Hutter, "SGDR", 2017.
+    """
+    rising = max(1, round(warm_up * steps))
+
+    def factor(step: int) -> float:
+        if step < rising:
+            return (step + 1) / rising
+        done = (step - rising) / max(1, steps - rising)
+        return 0.5 * (1.0 + math.cos(math.pi * min(1.0, done)))
+
+    return factor

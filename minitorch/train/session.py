@@ -1,0 +1,267 @@
+"""What goes on around the training loop: counting, checkpoints, and being interrupted.
+
+With this file one can run a loop that survives anything: a `Session` holds all that
+changes during training, looks on after each step, writes checkpoints, and can be put
+back to where a checkpoint was written (`restore`), so that the rest of the run comes
+out the same, bit for bit.
+"""
+
+from __future__ import annotations
+
+import math
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+
+from minitorch.creation import default_generator
+from minitorch.tensor import Tensor
+from minitorch.train.checkpoint import BEST, LAST, save_checkpoint
+from minitorch.train.config import TrainConfig
+
+# Seconds between looks at the results of steps. Reading a loss makes a GPU wait, and
+# drawing a progress bar takes a millisecond.
+LOOK_EVERY = 0.2
+MOST_PENDING = 256
+
+
+class Diverged(RuntimeError):
+    """The loss became infinite or not a number."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """The user (or the system) asked to stop; a checkpoint was written.
+
+    `signum` is the signal, `folder` where the checkpoint is.
+    """
+
+    def __init__(self, signum: int, folder: Path) -> None:
+        self.signum, self.folder = signum, folder
+        super().__init__(f"stopped by signal {signum}; resume={str(folder)!r} goes on")
+
+
+@dataclass
+class Meter:
+    """Sums over the steps of an epoch so far.
+
+    `warm_seconds` and `warm_examples` leave out the first step of a process, in which
+    kernels are compiled: they say how fast the rest goes.
+    """
+
+    examples: int = 0
+    loss: float = 0.0
+    correct: int = 0
+    seconds: float = 0.0
+    warm_examples: int = 0
+    warm_seconds: float = 0.0
+
+    @property
+    def mean_loss(self) -> float:
+        return self.loss / max(1, self.examples)
+
+    @property
+    def accuracy(self) -> float:
+        return self.correct / max(1, self.examples)
+
+    @property
+    def rate(self) -> float:
+        """Examples per second."""
+        if self.warm_examples:
+            return self.warm_examples / max(self.warm_seconds, 1e-9)
+        return self.examples / max(self.seconds, 1e-9)
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """The numbers of one epoch. Accuracies are shares, 0 to 1; `seconds` counts
+    training only; the training loss is the mean over the steps as they were taken."""
+
+    epoch: int
+    train_loss: float
+    train_accuracy: float
+    test_loss: float
+    test_accuracy: float
+    lr: float
+    seconds: float
+    examples_per_second: float
+
+
+@dataclass
+class Session:
+    """All that changes during training, and who watches it.
+
+    Attributes:
+        on_look: called with the meter a few times a second.
+        first_step: when the first step of this process was done (perf_counter).
+    """
+
+    config: TrainConfig
+    model: Any
+    optimizer: Any
+    scheduler: Any
+    loader: Any
+    folder: Path
+    source: str
+    on_look: Callable[[Meter], None]
+    step: int = 0
+    history: list[Epoch] = field(default_factory=list)
+    meter: Meter = field(default_factory=Meter)
+    first_step: float | None = None
+    stop_signal: int | None = None
+
+    def __post_init__(self) -> None:
+        # Steps whose loss was not read yet: (step, lr, loss, scores, y).
+        self._pending: list[tuple[int, float, Tensor, Tensor, Tensor]] = []
+        self._clock = self._looked = self._saved = time.perf_counter()
+
+    # ----------------------------------------------------------------- steps
+
+    def start_epoch(self) -> None:
+        """Start the clock; the sums are those of a checkpoint, or 0."""
+        self._clock = time.perf_counter()
+
+    def after_step(self, loss: Tensor, scores: Tensor, y: Tensor) -> None:
+        """What `train_epoch` calls when a step is done."""
+        lr = self.optimizer.param_groups[0]["lr"]
+        self.step += 1
+        self._pending.append((self.step, lr, loss.detach(), scores.detach(), y))
+        now = time.perf_counter()
+        if self.first_step is None:
+            self.look(warm=False)
+            self.first_step = now
+        elif now - self._looked > LOOK_EVERY or len(self._pending) >= MOST_PENDING:
+            self.look()
+        if self._checkpoint_is_due(now) or self.stop_signal is not None:
+            self.save()
+        self.stop_if_asked()
+
+    def look(self, warm: bool = True) -> None:
+        """Add up the steps since the last look. Raises Diverged."""
+        before = self.meter.examples
+        for step, lr, loss, scores, y in self._pending:
+            value, n = loss.item(), len(y)
+            if not math.isfinite(value):
+                self._pending.clear()
+                raise Diverged(self._advice(f"the loss became {value}", step, lr))
+            guesses = scores.cpu().numpy().argmax(axis=1)
+            self.meter.correct += int(np.count_nonzero(guesses == y.cpu().numpy()))
+            self.meter.loss += value * n
+            self.meter.examples += n
+        self._pending.clear()
+        now = time.perf_counter()
+        self.meter.seconds += now - self._clock
+        if warm:
+            self.meter.warm_seconds += now - self._clock
+            self.meter.warm_examples += self.meter.examples - before
+        self._clock = self._looked = now
+        self.on_look(self.meter)
+
+    def end_epoch(self, test_loss: float, test_accuracy: float) -> Epoch:
+        """Close the epoch, with how the network does on the test examples."""
+        meter, self.meter = self.meter, Meter()
+        lr = self.optimizer.param_groups[0]["lr"]
+        row = Epoch(
+            epoch=len(self.history) + 1,
+            train_loss=meter.mean_loss,
+            train_accuracy=meter.accuracy,
+            test_loss=test_loss,
+            test_accuracy=test_accuracy,
+            lr=lr,
+            seconds=meter.seconds,
+            examples_per_second=meter.rate,
+        )
+        best = max((e.test_accuracy for e in self.history), default=-1.0)
+        self.history.append(row)
+        if test_accuracy > best:
+            self.save(BEST)
+        self.save()
+        return row
+
+    def _advice(self, what: str, step: int, lr: float) -> str:
+        last = self.folder / LAST
+        kept = f"; the last good checkpoint is {last}" if last.exists() else ""
+        return (
+            f"training: {what} in step {step}, epoch {len(self.history) + 1}, at a "
+            f"learning rate of {lr:.3g}. The steps were too large: try --lr "
+            f"{(self.config.lr or lr) / 10:.3g}, or a larger --batch-size{kept}"
+        )
+
+    # ----------------------------------------------------------- checkpoints
+
+    def _checkpoint_is_due(self, now: float) -> bool:
+        seconds, steps = self.config.checkpoint_every, self.config.checkpoint_steps
+        if steps and self.step % steps == 0:
+            return True
+        return seconds > 0 and now - self._saved > seconds
+
+    def save(self, name: str = LAST) -> None:
+        """Write a checkpoint of this moment, which is between two steps."""
+        self.look()
+        weights = self.model.state_dict()
+        if not all(np.isfinite(w.cpu().numpy()).all() for w in weights.values()):
+            lr = self.optimizer.param_groups[0]["lr"]
+            raise Diverged(self._advice("a weight became infinite", self.step, lr))
+        state = {
+            "config": self.config.to_json(),
+            "source": self.source,
+            "step": self.step,
+            "history": [asdict(row) for row in self.history],
+            "meter": asdict(self.meter),
+            "generator": default_generator.get_state(),
+            "loader": self.loader.state_dict(),
+            "model": dict(weights),
+            "optimizer": self.optimizer.state_dict(),
+            "scheduler": self.scheduler.state_dict(),
+        }
+        save_checkpoint(self.folder / name, state)
+        self._saved = time.perf_counter()
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go back to where a checkpoint was written."""
+        self.step = state["step"]
+        self.history = [Epoch(**row) for row in state["history"]]
+        self.meter = Meter(**state["meter"])
+        default_generator.set_state(state["generator"])
+        self.loader.load_state_dict(state["loader"])
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.scheduler.load_state_dict(state["scheduler"])
+
+    # ---------------------------------------------------------- interruption
+
+    def stop_if_asked(self) -> None:
+        """Raise Interrupted if a signal came. A checkpoint was just written."""
+        if self.stop_signal is not None:
+            raise Interrupted(self.stop_signal, self.folder)
+
+    @contextmanager
+    def stoppable(self, notify: Callable[[], None]) -> Iterator[None]:
+        """Within this, Ctrl-C (or SIGTERM) stops after the step that is being taken.
+
+        In the middle of a step some weights are new and some are old, which would make
+        a bad checkpoint. A second Ctrl-C does not wait.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def ask(signum: int, frame: FrameType | None) -> None:
+            if self.stop_signal is not None:
+                raise KeyboardInterrupt
+            self.stop_signal = signum
+            notify()
+
+        signals = (signal.SIGINT, signal.SIGTERM)
+        before = {s: signal.signal(s, ask) for s in signals}
+        try:
+            yield
+        finally:
+            for s, handler in before.items():
+                signal.signal(s, handler)

@@ -1,0 +1,73 @@
+"""How many threads kernels use, and the disk cache of kernels."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+from typing import Any
+
+import pytest
+
+import fast_ops
+from fast_ops import launch, threads
+
+
+def test_set_and_get() -> None:
+    before = fast_ops.get_num_threads()
+    try:
+        fast_ops.set_num_threads(1)
+        assert fast_ops.get_num_threads() == 1
+    finally:
+        fast_ops.set_num_threads(before)
+
+
+@pytest.mark.parametrize("n", [0, -1, 10**6])
+def test_numbers_out_of_range(n: int) -> None:
+    with pytest.raises(ValueError, match="NUMBA_NUM_THREADS"):
+        fast_ops.set_num_threads(n)
+
+
+def test_other_types() -> None:
+    with pytest.raises(TypeError, match="expected an int"):
+        fast_ops.set_num_threads(1.0)  # type: ignore[arg-type]
+
+
+def test_layer_has_a_name() -> None:
+    assert threads.threading_layer() in ("omp", "tbb", "workqueue")
+
+
+def test_a_notice_where_only_workqueue_exists(monkeypatch: Any) -> None:
+    monkeypatch.setattr(threads, "has_fast_threads", lambda: False)
+    with pytest.warns(RuntimeWarning, match="workqueue"):
+        threads.warn_if_slow()
+    monkeypatch.setattr(threads, "has_fast_threads", lambda: True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        threads.warn_if_slow()
+
+
+def test_import_compiles_nothing() -> None:
+    code = (
+        "import fast_ops, numba.core.dispatcher as d, gc\n"
+        "made = [x for x in gc.get_objects() if isinstance(x, d.Dispatcher)]\n"
+        "ours = [x for x in made if x.py_func.__module__.startswith('fast_ops')]\n"
+        "assert ours and not any(x.overloads for x in ours)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_kernels_are_kept_apart_by_function_and_kind() -> None:
+    def template(fn: Any) -> Any:
+        def loop(a: Any, out: Any) -> None:
+            for i in range(out.size):
+                out[i] = fn(a[i])
+
+        return loop
+
+    def double(x: float) -> float:
+        return x + x
+
+    serial = launch.specialize(template, double)
+    assert launch.specialize(template, double) is serial
+    assert launch.specialize(template, double, True) is not serial

@@ -1,0 +1,227 @@
+"""Files of tensors: to PyTorch and back, checkpoints, and damaged files."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from nn_oracle import pair, same
+
+import minitorch
+from minitorch import nn, optim
+from minitorch.serialization import load_file, save_file
+
+
+def network(m):
+    return m.Sequential(
+        m.Conv2d(1, 4, 3, padding=1),
+        m.BatchNorm2d(4),
+        m.ReLU(),
+        m.MaxPool2d(2),
+        m.Flatten(),
+        m.Linear(4 * 4 * 4, 10),
+    )
+
+
+def trained_torch():
+    """A network of PyTorch's whose running statistics are not those of the start."""
+    torch.manual_seed(0)
+    net = network(torch.nn)
+    for _ in range(3):
+        net(torch.randn(8, 1, 8, 8) * 2 + 1)
+    return net.eval()
+
+
+def test_from_pytorch(tmp_path):
+    theirs = trained_torch()
+    safetensors.torch.save_file(theirs.state_dict(), tmp_path / "net.safetensors")
+    mine = network(nn)
+    mine.load_state_dict(load_file(tmp_path / "net.safetensors"))
+    x, tx = pair(5, 1, 8, 8)
+    same(mine.eval()(x), theirs(tx), rtol=1e-5, atol=1e-5)
+    assert mine[1].num_batches_tracked.item() == 3
+
+
+def test_to_pytorch(tmp_path):
+    mine = network(nn)
+    for _ in range(3):
+        mine(minitorch.randn(8, 1, 8, 8) * 2 + 1)
+    save_file(mine.eval().state_dict(), tmp_path / "net.safetensors")
+    theirs = network(torch.nn).eval()
+    theirs.load_state_dict(safetensors.torch.load_file(tmp_path / "net.safetensors"))
+    x, tx = pair(5, 1, 8, 8)
+    same(mine(x), theirs(tx), rtol=1e-5, atol=1e-5)
+
+
+arrays = st.sampled_from(["float32", "float64", "int64", "int32", "bool"]).flatmap(
+    lambda kind: st.lists(st.integers(0, 4), max_size=3).map(
+        lambda shape: (
+            (np.arange(np.prod(shape, dtype=int)) % 5).reshape(shape).astype(kind)
+        )
+    )
+)
+
+
+@given(st.dictionaries(st.text(max_size=5), arrays, max_size=4))
+def test_all_dtypes_and_shapes_come_back(tmp_path_factory, content):
+    content.pop("__metadata__", None)
+    path = tmp_path_factory.mktemp("files") / "x.safetensors"
+    tensors = {name: minitorch.tensor(array) for name, array in content.items()}
+    save_file(tensors, path, {"note": "a"})
+    found = load_file(path)
+    assert set(found) == set(content)
+    for name, array in content.items():
+        assert found[name].dtype is tensors[name].dtype
+        np.testing.assert_array_equal(found[name].numpy(), array)
+
+
+def test_views_are_stored_as_they_look(tmp_path):
+    base = minitorch.arange(12).reshape(3, 4)
+    save_file({"t": base.t(), "row": base[1], "grad": minitorch.ones(
+        1, requires_grad=True)}, tmp_path / "x")  # fmt: skip
+    found = load_file(tmp_path / "x")
+    assert found["t"].equal(base.t()) and found["row"].tolist() == [4, 5, 6, 7]
+    assert not found["grad"].requires_grad
+    found["row"][0] = 9  # the memory is ours to write
+
+
+def test_device(tmp_path):
+    save_file({"a": minitorch.ones(2, device="simple")}, tmp_path / "x")
+    assert load_file(tmp_path / "x")["a"].device == "cpu"
+    assert load_file(tmp_path / "x", "simple")["a"].device == "simple"
+    assert minitorch.load(tmp_path / "x", "simple")["a"].device == "simple"
+
+
+def test_save_and_load_as_in_pytorch(tmp_path):
+    mine = network(nn)
+    minitorch.save(mine.state_dict(), tmp_path / "net.pt")
+    other = network(nn)
+    other.load_state_dict(minitorch.load(tmp_path / "net.pt", weights_only=True))
+    x = minitorch.randn(2, 1, 8, 8)
+    assert other.eval()(x).equal(mine.eval()(x))
+    found = safetensors.torch.load_file(tmp_path / "net.pt")
+    assert found["1.running_mean"].shape == (4,)
+
+
+def test_a_checkpoint_resumes_training(tmp_path):
+    def step(net, opt):
+        opt.zero_grad()
+        (net(minitorch.ones(3, 2)) ** 2).sum().backward()
+        opt.step()
+
+    net = nn.Linear(2, 2)
+    opt = optim.Adam(net.parameters(), lr=0.1)
+    step(net, opt)
+    minitorch.save(
+        {
+            "model": net.state_dict(),
+            "optim": opt.state_dict(),
+            "epoch": 3,
+            "best": 0.1,
+            "name": "né",
+            "rest": [None, True, (1, 2.5), {}, minitorch.ones(())],
+        },
+        tmp_path / "check.pt",
+    )
+    found = minitorch.load(tmp_path / "check.pt")
+    assert (found["epoch"], found["best"], found["name"]) == (3, 0.1, "né")
+    assert found["rest"][:4] == [None, True, (1, 2.5), {}] and found["rest"][4] == 1
+    assert found["optim"]["param_groups"][0]["betas"] == (0.9, 0.999)
+    other = nn.Linear(2, 2)
+    resumed = optim.Adam(other.parameters())
+    other.load_state_dict(found["model"])
+    resumed.load_state_dict(found["optim"])
+    for _ in range(3):
+        step(net, opt)
+        step(other, resumed)
+    assert other.weight.equal(net.weight)
+    same_names = {"a.b": {"c": minitorch.ones(1)}, "a": {"b.c": minitorch.zeros(1)}}
+    minitorch.save(same_names, tmp_path / "y")
+    found = minitorch.load(tmp_path / "y")
+    assert found["a.b"]["c"] == 1 and found["a"]["b.c"] == 0
+    minitorch.save(minitorch.ones(2), tmp_path / "z")
+    assert minitorch.load(tmp_path / "z").tolist() == [1, 1]
+
+
+def test_what_cannot_be_saved(tmp_path):
+    path = tmp_path / "x"
+    for thing, words in (
+        (nn.Linear(1, 1), r"Linear; .*state_dict\(\)"),
+        ({"net": {"a": object()}}, r"net\.a is a object"),
+        ({(1, 2): 3}, "key"),
+    ):
+        with pytest.raises(TypeError, match=words):
+            minitorch.save(thing, path)
+    with pytest.raises(TypeError, match="'a' is a int"):
+        save_file({"a": 1}, path)
+    with pytest.raises(TypeError, match="dict of tensors"):
+        save_file([1], path)
+    with pytest.raises(TypeError, match="path"):
+        minitorch.save({}, None)
+    with pytest.raises(TypeError, match="path"):
+        minitorch.load(None)
+    with pytest.raises(ValueError, match="weights_only"):
+        minitorch.load(path, weights_only=False)
+    assert os.listdir(tmp_path) == []  # nothing is left behind
+
+
+def test_an_interrupted_save_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "x"
+    save_file({"a": minitorch.ones(1)}, path)
+
+    def broken(*args):
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(os, "replace", broken)
+    with pytest.raises(OSError, match="space"):
+        save_file({"a": minitorch.zeros(1)}, path)
+    assert load_file(path)["a"].item() == 1 and os.listdir(tmp_path) == ["x"]
+
+
+@given(st.data())
+def test_a_truncated_file_is_noticed(tmp_path_factory, data):
+    path = tmp_path_factory.mktemp("files") / "x"
+    save_file({"a": minitorch.ones(5), "b": minitorch.ones(2, 2)}, path)
+    content = path.read_bytes()
+    path.write_bytes(content[: data.draw(st.integers(0, len(content) - 1))])
+    with pytest.raises(ValueError, match="cut off"):
+        load_file(path)
+
+
+def test_damaged_and_foreign_files(tmp_path):
+    path = tmp_path / "x"
+    with pytest.raises(FileNotFoundError):
+        minitorch.load(path)
+    torch.save({"a": torch.ones(1)}, path)
+    with pytest.raises(ValueError, match="not a safetensors file"):
+        minitorch.load(path)
+    for header in (b"hello!!!", b"[1, 2]  ", json.dumps({"a": 1}).encode()):
+        path.write_bytes(len(header).to_bytes(8, "little") + header)
+        with pytest.raises(ValueError, match="header"):
+            load_file(path)
+    save_file({"a": minitorch.ones(5)}, path)
+    path.write_bytes(path.read_bytes() + b"more")
+    with pytest.raises(ValueError, match="promises"):
+        load_file(path)
+    safetensors.torch.save_file({"half": torch.ones(2, dtype=torch.bfloat16)}, path)
+    with pytest.raises(ValueError, match=r"half \(BF16\)"):
+        load_file(path)
+    wrong = {"a": {"dtype": "F32", "shape": [3], "data_offsets": [0, 8]}}
+    header = json.dumps(wrong).encode()
+    path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(8))
+    with pytest.raises(ValueError, match="damaged"):
+        load_file(path)
+
+
+def test_state_dict_is_not_changed_by_saving(tmp_path):
+    state = network(nn).state_dict()
+    before = copy.copy(state)
+    minitorch.save(state, tmp_path / "x")
+    assert list(state) == list(before)
