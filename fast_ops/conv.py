@@ -7,12 +7,12 @@ With this file one can convolve x [N, C, H, W] with weight [O, C/groups, KH, KW]
 The idea: lay one image out with its padding, in rows of P numbers. Then the neighbour
 at (kh, kw) of all output positions lies at one fixed distance, kh * P + kw:
 
-    x with padding          flat:  . . . . . . a b c . . d e f . . g h i . . . . . .
-    . . . . .                      0         1         2
-    . a b c .               what the tap (1, 2) multiplies for output positions 0 1 2 ...
-    . d e f .   P = 5       is this array from 1 * P + 2 = 7 on:     b c . . d e f . . g
-    . g h i .
-    . . . . .
+    x with padding, P = 5        tap (1, 2) of all outputs: the array from
+    .  .  .  .  .                1 * P + 2 = 7 on
+    .  a  b  c  .
+    .  d  e  f  .                b c .  . d  e f .  . g  h i .  . .
+    .  g  h  i  .                outputs 0 1 2, two to skip, outputs 3 4 5, ...
+    .  .  .  .  .
 
 so a convolution is a matrix product, out [O, positions] = weight [O, taps] times
 rows [taps, positions], whose rows are windows onto the one flat image: `offsets` tells
@@ -23,7 +23,9 @@ each row are wrong (they run over the edge) and are left out at the end.
   the position divided by s; within each, steps are 1 again.
 - The gradient for x is a convolution of the gradient with the weight turned around;
   with a stride, it is one such convolution for each remainder.
-- The gradient for the weight is dot products of the same rows with rows of the gradient.
+- The gradient for the weight is dot products of these rows with rows of the gradient.
+
+Zeros at the end of one row can be the zeros at the start of the next (`line_length`).
 
 Source of the idea: Dukhan, "The Indirect Convolution Algorithm", 2019, for the offsets;
 Zhang, Franchetti and Low, "High performance zero-memory overhead direct convolutions",
@@ -73,7 +75,7 @@ class Axis(NamedTuple):
     """
 
     size: int  # of the source
-    count: int  # outputs
+    outputs: int
     step: int
     pad: int
     taps: tuple[int, ...]  # which taps of the kernel take part
@@ -97,7 +99,13 @@ def forward_axis(
 
 
 def backward_axis(
-    size: int, count: int, taps: int, stride: int, padding: int, dilation: int, rest: int
+    size: int,
+    count: int,
+    taps: int,
+    stride: int,
+    padding: int,
+    dilation: int,
+    rest: int,
 ) -> Axis:
     """The positions h of dx for which (h + padding) % stride is `rest`.
 
@@ -168,9 +176,9 @@ def make_plan(
     used = sorted(set(zip_product(h.phases, w.phases)))
     reach_h, columns = max(h.shifts, default=0), line_length(w)
     line = (len(used) * channels + made) * columns * item
-    strip = max(1, min(h.count, STRIP_BYTES // max(line, 1)))
+    strip = max(1, min(h.outputs, STRIP_BYTES // max(line, 1)))
     pieces = -(-TASKS // max(1, images * groups))
-    strip = max(min(strip, 4), min(strip, -(-h.count // pieces)))
+    strip = max(min(strip, 4), min(strip, -(-h.outputs // pieces)))
     rows = strip + reach_h
     plane = rows * columns
     offsets, taps = [], []
@@ -183,7 +191,7 @@ def make_plan(
     offsets += [0] * DOT.vectors  # tiles may read a few entries more
     numbers = Geometry(
         channels, groups, h.size, w.size, h.step, w.step, h.pad, w.pad, rows, columns,
-        strip, h.count, w.count, h.out_size, w.out_size, h.out_step, w.out_step,
+        strip, h.outputs, w.outputs, h.out_size, w.out_size, h.out_step, w.out_step,
         h.out_at, w.out_at,
     )  # fmt: skip
     return Plan(
@@ -192,7 +200,7 @@ def make_plan(
         np.array(offsets, dtype=np.int64),
         np.array(taps, dtype=np.int64),
         channels * len(used) * plane + columns + SLACK,
-        -(-h.count // strip),
+        -(-h.outputs // strip),
     )
 
 
@@ -202,7 +210,7 @@ def line_length(w: Axis) -> int:
     Zeros at the end of a row serve as the zeros at the start of the next one as well.
     """
     reach = max(w.shifts, default=0)
-    full = w.count + reach
+    full = w.outputs + reach
     shared = reach
     for phase in w.phases:
         start = max(0, -((phase - w.pad) // w.step))
@@ -289,13 +297,12 @@ def _correlate(
     channels, groups, strip = numbers[0], numbers[1], numbers[10]
     depth, made = taps.size, bias.size // groups
     panels = (made + ROWS - 1) // ROWS
-    for task in prange(groups * panels):
-        g, p = divmod(np.int64(task), panels)
-        for k in range(depth):
-            for i in range(ROWS):
-                m = min(p * ROWS + i, made - 1)
-                at = (g * row[0]) + m * row[1] + taps[k]
-                packed[((g * panels + p) * depth + k) * ROWS + i] = weight[at]
+    for g in range(groups):
+        for p in range(panels):
+            for k in range(depth):
+                for i in range(ROWS):
+                    at = g * row[0] + min(p * ROWS + i, made - 1) * row[1] + taps[k]
+                    packed[((g * panels + p) * depth + k) * ROWS + i] = weight[at]
     strips = (numbers[11] + strip - 1) // strip
     plane_in, plane_out = numbers[2] * numbers[3], numbers[13] * numbers[14]
     tasks = out.size // max(1, bias.size * plane_out) * groups * strips
@@ -375,16 +382,18 @@ def _weight_sums(source, grad, out, numbers, phases, offsets, partial, work, spl
                                 t * DOT.vectors, rows * columns,
                                 sums, (m // DOT.rows * across + t) * DOT_ROOM,
                             )  # fmt: skip
-    for task in prange(groups * made):
-        g, m = divmod(np.int64(task), made)
-        gs, m = g * splits + m // part, m % part
+    for block in range(1, blocks):
+        for gs in range(groups * splits):
+            total, more = partial[0, gs], partial[block, gs]
+            for i in range(total.size):
+                total[i] += more[i]
+    for m in range(groups * made):
+        g, of_group = divmod(m, made)
+        gs, row = g * splits + of_group // part, of_group % part
         for t in range(depth):
-            tile = m // DOT.rows * across + t // DOT.vectors
-            at = tile * DOT_ROOM + m % DOT.rows * DOT.vectors + t % DOT.vectors
-            value = partial[0, gs, at]
-            for block in range(1, blocks):
-                value += partial[block, gs, at]
-            out[np.int64(task) * depth + t] = value
+            tile = row // DOT.rows * across + t // DOT.vectors
+            at = tile * DOT_ROOM + row % DOT.rows * DOT.vectors + t % DOT.vectors
+            out[m * depth + t] = partial[0, gs, at]
 
 
 @device_function
@@ -449,14 +458,16 @@ def conv2d(
         forward_axis(x.shape[2 + i], taps[i], stride[i], padding[i], dilation[i])
         for i in range(2)
     )
-    out = empty((x.shape[0], made, h.count, w.count), x.dtype)
+    out = empty((x.shape[0], made, h.outputs, w.outputs), x.dtype)
     if out.size:
         steps = (taps[0] * taps[1], taps[1], 1)
         plan = make_plan(
             h, w, x.shape[0], groups, channels, made // groups, steps, x.dtype.itemsize
         )
         size = channels * taps[0] * taps[1]
-        shift = np.zeros(made, x.dtype.numpy) if bias is None else contiguous(bias).flat()
+        shift = (
+            np.zeros(made, x.dtype.numpy) if bias is None else contiguous(bias).flat()
+        )
         _run(x, weight, shift, out, plan, (made // groups * size, size))
     return out
 
@@ -487,7 +498,7 @@ def conv2d_backward_input(
             )
             for i in range(2)
         )  # fmt: skip
-        if h.count and w.count:
+        if h.outputs and w.outputs:
             plan = make_plan(
                 h, w, x_shape[0], groups, made // groups, channels, steps,
                 grad.dtype.itemsize,

@@ -62,9 +62,9 @@ def _naive(a, b, out):
 
         for m, n, k:  out[m, n] += a[m, k] * b[k, n]
 
-    One thread makes all outputs, each as one sum in a register. The innermost loop walks
-    down a column of b: every step touches another cache line, and uses 4 of its 64
-    bytes.
+    One thread makes all outputs, each as one sum in a register. The innermost loop
+    walks down a column of b: every step touches another cache line, and uses 4 of its
+    64 bytes.
     """
     for m in range(out.shape[0]):
         for n in range(out.shape[1]):
@@ -82,9 +82,9 @@ def _loop_order(a, b, out):
 
         for m, k, n:  out[m, n] += a[m, k] * b[k, n]
 
-    One thread makes all outputs. The innermost loop now runs along rows of b and out, so
-    all of a cache line is used and the compiler can multiply 16 neighbours at once. The
-    row of out (4 N bytes) stays in the first-level cache while k runs.
+    One thread makes all outputs. The innermost loop now runs along rows of b and out,
+    so all of a cache line is used and the compiler can multiply 16 neighbours at once.
+    The row of out (4 N bytes) stays in the first-level cache while k runs.
     """
     for m in range(out.shape[0]):
         row = out[m]
@@ -155,14 +155,17 @@ def _pack(source, at, across, step, lines, wide, depth, piece, out, out_at):
 
     # source: `lines` lines of `depth` steps -> out: panels [depth, wide]
 
-    A line is a row of a or a column of b; `across` leads to the next line, `step` to the
-    next k. A panel holds `wide` lines, missing ones as zeros. A piece is PIECE_PANELS
-    panels and PIECE_STEPS steps of k, so that memory is read in long runs.
+    A line is a row of a or a column of b; `across` leads to the next line, `step` to
+    the next k. A panel holds `wide` lines, missing ones as zeros. A piece is
+    PIECE_PANELS panels and PIECE_STEPS steps of k, so that memory is read in long runs.
     """
     chunks = (depth + PIECE_STEPS - 1) // PIECE_STEPS
     group, chunk = divmod(piece, chunks)
     low, k_low = group * PIECE_PANELS * wide, chunk * PIECE_STEPS
-    high, k_high = min(low + PIECE_PANELS * wide, lines), min(k_low + PIECE_STEPS, depth)
+    high, k_high = (
+        min(low + PIECE_PANELS * wide, lines),
+        min(k_low + PIECE_STEPS, depth),
+    )
     if across == 1:
         zero = source.dtype.type(0)
         for k in range(k_low, k_high):
@@ -291,7 +294,6 @@ rows_serial = compile_kernel(_rows, ("serial",))
 rows_parallel = compile_kernel(_rows, ("parallel",), parallel=True)
 
 
-
 @kernel(parallel=True)
 def _vector_matrix(
     a, a_at, a_starts, a_step, b, b_at, b_starts, b_step, b_col, out, sizes
@@ -325,7 +327,10 @@ def _vector_matrix(
             continue
         row[:] = 0
         for k in range(K):
-            factor, start = a[a_first + k * a_step], b_first + k * b_step + first * b_col
+            factor, start = (
+                a[a_first + k * a_step],
+                b_first + k * b_step + first * b_col,
+            )
             if b_col == 1:
                 right = b[start : start + row.size]
                 for n in range(row.size):
@@ -370,8 +375,8 @@ def _layout(
     b_starts = _starts(batch, b_shape[:-2], b_strides[:-2])
     return _Layout(
         shape,
-        (a_starts, *a_strides[-2:]),
-        (b_starts, *b_strides[-2:]),
+        (a_starts, a_strides[-2], a_strides[-1]),
+        (b_starts, b_strides[-2], b_strides[-1]),
         (M, N, K, wide, BLOCK_ROWS, BLOCK_PANELS * wide, together),
         part * together,
         a_starts.size * M * N * K,
@@ -406,10 +411,7 @@ def matmul(a: TensorData, b: TensorData) -> TensorData:
         _launch_vector(a, b, out.storage.array, way)
     else:
         run = packed_serial if work <= SERIAL else packed_parallel
-        run(
-            a.storage.array, a.offset, *way.a, b.storage.array, b.offset, *way.b,
-            out.storage.array, workspace(way.work, dtype), way.sizes,
-        )  # fmt: skip
+        _launch_packed(run, a, b, out, way)
     return out
 
 
@@ -426,3 +428,69 @@ def _launch_vector(a: TensorData, b: TensorData, out: np.ndarray, way: _Layout) 
         left = (y, b.offset, b_starts, b_step)
         right = (x, a.offset, a_starts, a_step, a_row)
     _vector_matrix(*left, *right, out, (max(M, N), K, part))
+
+
+# ------------------------------------------------ the rungs of the ladder, callable
+
+
+def _run_rung(rung: Any, name: str, a: TensorData, b: TensorData) -> TensorData:
+    """Check two matrices and run one of the first four kernels on them."""
+    plain = a.is_contiguous() and b.is_contiguous()
+    if a.dims != 2 or b.dims != 2 or a.shape[1] != b.shape[0] or not plain:
+        raise ValueError(
+            f"{name}: a is {a.shape} and b is {b.shape}; expected contiguous matrices "
+            f"[M, K] and [K, N] (matmul takes any strides and batches)"
+        )
+    out = empty((a.shape[0], b.shape[1]), a.dtype)
+    rung(*(each.flat().reshape(each.shape) for each in (a, b, out)))
+    return out
+
+
+def matmul_naive(a: TensorData, b: TensorData) -> TensorData:
+    """a [M, K] @ b [K, N] -> [M, N] by `_naive`; both contiguous."""
+    return _run_rung(_naive, "matmul_naive", a, b)
+
+
+def matmul_loop_order(a: TensorData, b: TensorData) -> TensorData:
+    """a [M, K] @ b [K, N] -> [M, N] by `_loop_order`; both contiguous."""
+    return _run_rung(_loop_order, "matmul_loop_order", a, b)
+
+
+def matmul_parallel(a: TensorData, b: TensorData) -> TensorData:
+    """a [M, K] @ b [K, N] -> [M, N] by `_parallel`; both contiguous."""
+    return _run_rung(_parallel, "matmul_parallel", a, b)
+
+
+def matmul_blocked(a: TensorData, b: TensorData) -> TensorData:
+    """a [M, K] @ b [K, N] -> [M, N] by `_blocked`; both contiguous."""
+    return _run_rung(_blocked, "matmul_blocked", a, b)
+
+
+def matmul_packed(a: TensorData, b: TensorData) -> TensorData:
+    """a [*, M, K] @ b [*, K, N] -> [*, M, N] by `_packed`, whatever the size."""
+    way = _layout(a.shape, a.strides, b.shape, b.strides, a.dtype.itemsize)
+    out = empty(way.shape, a.dtype)
+    _launch_packed(packed_parallel, a, b, out, way)
+    return out
+
+
+def _launch_packed(
+    run: Any, a: TensorData, b: TensorData, out: TensorData, way: _Layout
+) -> None:
+    if way.multiplications == 0:
+        out.storage.array.fill(0)
+        return
+    run(
+        a.storage.array, a.offset, *way.a, b.storage.array, b.offset, *way.b,
+        out.storage.array, workspace(way.work, out.storage.dtype), way.sizes,
+    )  # fmt: skip
+
+
+# From the definition to the fastest; a benchmark draws them all.
+LADDER = (
+    matmul_naive,
+    matmul_loop_order,
+    matmul_parallel,
+    matmul_blocked,
+    matmul_packed,
+)

@@ -4,12 +4,12 @@ With this file one can bring each row (`layer_norm`) or each channel (`batch_nor
 mean 0 and variance 1, and take the gradients.
 
 Mean and variance are taken in two passes, sum((x - mean)^2) after the mean is known:
-sum(x^2) - sum(x)^2 / n needs one pass, but loses all digits in float32 where the mean is
-large against the deviation. The second pass reads from the cache.
+sum(x^2) - sum(x)^2 / n needs one pass, but loses all digits in float32 where the mean
+is large against the deviation. The second pass reads from the cache.
 
 Sums over rows (the gradients for weight and bias) are cut into blocks whose number
-depends on the shape alone, and the blocks are added in order: the result is the same for
-any number of threads.
+depends on the shape alone, and the blocks are added in order: the result is the same
+for any number of threads.
 """
 
 from __future__ import annotations
@@ -88,8 +88,8 @@ def _layer_norm(x, weight, bias, eps, out, mean, rstd):
 def layer_norm_backward_row(grad, x, middle, scale, weight, dx, dw, db):
     """One row's dx, and its shares of dw and db, added to what is there.
 
-        dx = rstd * (g - mean(g) - xhat * mean(g * xhat)),   g = grad * weight
-        dw += grad * xhat;  db += grad,                      xhat = (x - mean) * rstd
+    dx = rstd * (g - mean(g) - xhat * mean(g * xhat)),   g = grad * weight
+    dw += grad * xhat;  db += grad,                      xhat = (x - mean) * rstd
     """
     total = x.dtype.type(0)
     product = x.dtype.type(0)
@@ -203,7 +203,11 @@ def _batch_norm_backward(grad, x, mean, variance, weight, eps, dx, dw, db, size)
         factor, middle = kind(weight[c] * scale), mean[c]
         for n in range(N):
             at = (n * C + c) * size
-            line, given, made = x[at : at + size], grad[at : at + size], dx[at : at + size]
+            line, given, made = (
+                x[at : at + size],
+                grad[at : at + size],
+                dx[at : at + size],
+            )
             for i in range(size):
                 made[i] = factor * (given[i] - shift - (line[i] - middle) * slope)
 
@@ -223,7 +227,9 @@ BATCH_NORM_BACKWARD = (
 # ------------------------------------------------------------------------ launchers
 
 
-def _flat_or(a: TensorData | None, size: int, value: float, x: TensorData) -> np.ndarray:
+def _flat_or(
+    a: TensorData | None, size: int, value: float, x: TensorData
+) -> np.ndarray:
     """The elements of `a`, or `value` everywhere where there is none."""
     return np.full(size, value, x.dtype.numpy) if a is None else contiguous(a).flat()
 
@@ -286,7 +292,9 @@ def batch_norm(
     if length < SHORT and x.size and images > 1:
         out, mean, variance = batch_norm(_by_channel(x), weight, bias, eps)
         return _by_image(out, images), mean, variance
-    out, mean, variance = (empty(s, x.dtype) for s in (x.shape, (channels,), (channels,)))
+    out, mean, variance = (
+        empty(s, x.dtype) for s in (x.shape, (channels,), (channels,))
+    )
     if x.size == 0:
         mean.flat().fill(math.nan)
         variance.flat().fill(math.nan)

@@ -1,7 +1,7 @@
 """Pooling over windows of a plane, forward and backward.
 
-With this file one can take the maximum (`max_pool2d`) or the mean (`avg_pool2d`) of each
-window of x [N, C, H, W], and bring gradients back to x (`max_pool2d_backward`,
+With this file one can take the maximum (`max_pool2d`) or the mean (`avg_pool2d`) of
+each window of x [N, C, H, W], and bring gradients back to x (`max_pool2d_backward`,
 `avg_pool2d_backward`).
 
 Planes do not touch each other, so one task is one plane of N * C: forward it writes its
@@ -11,11 +11,13 @@ windows. Results do not depend on the number of threads.
 
 from __future__ import annotations
 
+from math import isnan
+
 import numpy as np
 from numba import prange
 
-from fast_ops.launch import kernel
-from fast_ops.memory import copy, empty
+from fast_ops.launch import device_function, kernel
+from fast_ops.memory import contiguous, empty
 from minitorch.dtypes import int64
 from minitorch.tensor_data import Shape, TensorData
 
@@ -24,16 +26,27 @@ Pair = tuple[int, int]
 
 def _planes(a: TensorData) -> np.ndarray:
     """a [N, C, H, W] as an array [N * C, H, W], copied only if it has gaps."""
-    dense = a if a.is_contiguous() else copy(a, a.dtype)
     n, c, h, w = a.shape
-    return dense.flat().reshape(n * c, h, w)
+    return contiguous(a).flat().reshape(n * c, h, w)
 
 
-def _sizes(x_shape: Shape, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair):
+def _sizes(
+    x_shape: Shape, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair
+) -> Pair:
+    """OH, OW: how many windows fit."""
     reach = [dilation[i] * (kernel[i] - 1) + 1 for i in range(2)]
-    return tuple(
-        (x_shape[2 + i] + 2 * padding[i] - reach[i]) // stride[i] + 1 for i in range(2)
-    )
+    room = [x_shape[2 + i] + 2 * padding[i] - reach[i] for i in range(2)]
+    return room[0] // stride[0] + 1, room[1] // stride[1] + 1
+
+
+@device_function
+def valid(tap: int, pad: int, stride: int, size: int, count: int) -> tuple[int, int]:
+    """The first output whose tap falls into the plane, and the first after those.
+
+    Output i sees position i * stride + tap - pad.
+    """
+    first = max(0, (pad - tap + stride - 1) // stride)
+    return first, max(first, min(count, (size - 1 + pad - tap) // stride + 1))
 
 
 @kernel(parallel=True)
@@ -42,31 +55,34 @@ def _max_planes(x, out, index, k0, k1, s0, s1, p0, p1, d0, d1):
 
     # x [P, H, W] -> out [P, OH, OW], index [P, OH, OW]
 
-        for p, oh, ow:  out = max over kh, kw of x[p, oh*s0 - p0 + kh*d0, ...]
+        for p, oh, kh, kw, ow:
+            out[p, oh, ow] = max(itself, x[p, oh*s0 - p0 + kh*d0, ow*s1 - p1 + kw*d1])
+
+    The loop over a row of outputs is the innermost one, and has no branch: what a
+    window keeps is a choice between two numbers, for many windows at a time. The row of
+    out and index stays in the first-level cache for all taps. `valid` keeps to the
+    outputs whose tap is not in the padding.
     """
     H, W = x.shape[1], x.shape[2]
     for p in prange(x.shape[0]):
-        plane = x[p]
         for oh in range(out.shape[1]):
-            top = oh * s0 - p0
-            if top < 0:
-                top += (-top + d0 - 1) // d0 * d0
-            bottom = min(oh * s0 - p0 + (k0 - 1) * d0 + 1, H)
-            for ow in range(out.shape[2]):
-                left = ow * s1 - p1
-                if left < 0:
-                    left += (-left + d1 - 1) // d1 * d1
-                right = min(ow * s1 - p1 + (k1 - 1) * d1 + 1, W)
-                where = top * W + left
-                best = plane[top, left]
-                for h in range(top, bottom, d0):
-                    for w in range(left, right, d1):
-                        value = plane[h, w]
-                        if value > best or (value != value and best == best):
-                            best = value
-                            where = h * W + w
-                out[p, oh, ow] = best
-                index[p, oh, ow] = where
+            out[p, oh] = -np.inf
+            index[p, oh] = -1
+            for kh in range(k0):
+                h = oh * s0 - p0 + kh * d0
+                if h < 0 or h >= H:
+                    continue
+                for kw in range(k1):
+                    first, last = valid(kw * d1, p1, s1, W, out.shape[2])
+                    start = first * s1 + kw * d1 - p1
+                    line, at = x[p, h, start:], h * W + start
+                    best, where = out[p, oh, first:last], index[p, oh, first:last]
+                    for i in range(best.size):
+                        value, old, place = line[i * s1], best[i], where[i]
+                        greater = (not (value <= old)) and not isnan(old)
+                        take = greater or place < 0
+                        best[i] = value if take else old
+                        where[i] = at + i * s1 if take else place
 
 
 def max_pool2d(
@@ -80,9 +96,8 @@ def max_pool2d(
     shape = (*x.shape[:2], *_sizes(x.shape, kernel, stride, padding, dilation))
     out, index = empty(shape, x.dtype), empty(shape, int64)
     if out.size:
-        _max_planes(
-            _planes(x), _planes(out), _planes(index), *kernel, *stride, *padding, *dilation
-        )
+        planes = (_planes(x), _planes(out), _planes(index))
+        _max_planes(*planes, *kernel, *stride, *padding, *dilation)
     return out, index
 
 
@@ -127,14 +142,18 @@ def _mean_planes(x, out, k0, k1, s0, s1, p0, p1, count_pad):
     for p in prange(x.shape[0]):
         for oh in range(out.shape[1]):
             top, bottom = max(oh * s0 - p0, 0), min(oh * s0 - p0 + k0, H)
-            for ow in range(out.shape[2]):
+            total = out[p, oh]
+            total[:] = 0
+            for h in range(top, bottom):
+                for kw in range(k1):
+                    first, last = valid(kw, p1, s1, W, total.size)
+                    line, some = x[p, h, first * s1 - p1 + kw :], total[first:last]
+                    for i in range(some.size):
+                        some[i] += line[i * s1]
+            for ow in range(total.size):
                 left, right = max(ow * s1 - p1, 0), min(ow * s1 - p1 + k1, W)
-                total = x.dtype.type(0)
-                for h in range(top, bottom):
-                    for w in range(left, right):
-                        total += x[p, h, w]
                 count = k0 * k1 if count_pad else (bottom - top) * (right - left)
-                out[p, oh, ow] = total / count
+                total[ow] /= count
 
 
 def avg_pool2d(

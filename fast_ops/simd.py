@@ -1,12 +1,12 @@
 """Vector instructions for the innermost loops of products and convolutions.
 
-With this file a kernel can call `tile_fma`, which multiplies a few rows of one matrix by
-a few columns of another and keeps the whole result in vector registers, and `tile_dot`,
-which does the same for sums along the contiguous direction. `TILE` and `DOT` say how
-large the tiles are on this machine.
+With this file a kernel can call `tile_fma`, which multiplies a few rows of one matrix
+by a few columns of another and keeps the whole result in vector registers, and
+`tile_dot`, which does the same for sums along the contiguous direction. `TILE` and
+`DOT` say how large the tiles are on this machine.
 
-A compiler vectorises the last of three nested loops and reloads the output at each step.
-The tiles here hold their sums in registers from the first step to the last: with
+A compiler vectorises the last of three nested loops and reloads the output at each
+step. The tiles here hold their sums in registers from the first step to the last: with
 AVX-512, 8 rows of 32 float32 columns are 16 sums of 16 lanes. A step loads two vectors
 of b, and each of the 8 numbers of a is multiplied into both: 16 multiply-adds for 10
 loads, so the arithmetic is the limit and not the cache.
@@ -235,7 +235,9 @@ def _loop(builder: Any, count: Any, starts: list[Any], body: Any) -> list[Any]:
 
 def _check(name: str, arrays: tuple[Any, ...]) -> None:
     for array in arrays:
-        if not (isinstance(array, types.Array) and isinstance(array.dtype, types.Float)):
+        if not (
+            isinstance(array, types.Array) and isinstance(array.dtype, types.Float)
+        ):
             raise TypingError(f"{name}: expected arrays of floats, got {array}")
 
 
@@ -275,7 +277,7 @@ def tile_fma(
             emit, a_ptr, args[2], args[3], args[7],
             lambda k: builder.gep(b_ptr, [builder.mul(k, args[6])]),
         )  # fmt: skip
-        _write_tile(emit, sums, c_ptr, *args[10:])
+        _write_tile(emit, sums, c_ptr, args[10], args[11], args[12], args[13])
         return context.get_dummy_value()
 
     i = types.intp
@@ -315,7 +317,7 @@ def tile_fma_at(
             lambda k: builder.gep(b_ptr, [builder.load(builder.gep(table, [k]))]),
         )  # fmt: skip
         never = ir.Constant(ir.IntType(1), 0)
-        _write_tile(emit, sums, c_ptr, *args[9:], never)
+        _write_tile(emit, sums, c_ptr, args[9], args[10], args[11], never)
         return context.get_dummy_value()
 
     i = types.intp
@@ -328,7 +330,8 @@ def _outer_products(
     """The sums over k of a[:, k] times b[k, :]; `b_row_at(k)` points to b[k, 0]."""
     builder = emit.builder
     rows = [
-        builder.gep(a_ptr, [builder.mul(a_row, emit.index(i))]) for i in range(TILE.rows)
+        builder.gep(a_ptr, [builder.mul(a_row, emit.index(i))])
+        for i in range(TILE.rows)
     ]
 
     def step(k: Any, sums: list[Any]) -> list[Any]:
@@ -346,7 +349,13 @@ def _outer_products(
 
 
 def _write_tile(
-    emit: _Emitter, sums: list[Any], c_ptr: Any, c_row: Any, rows: Any, cols: Any, add: Any
+    emit: _Emitter,
+    sums: list[Any],
+    c_ptr: Any,
+    c_row: Any,
+    rows: Any,
+    cols: Any,
+    add: Any,
 ) -> None:
     """Store the first rows and columns of a tile, or add them to what is there."""
     builder = emit.builder
@@ -380,8 +389,8 @@ def tile_dot(
 
     a[i, p] is a[a_at + i * a_row + p], b[j, p] is b[b_at + offsets[offset_at + j] + p],
     sums[i, j] is sums[sums_at + i * DOT.vectors + j], for DOT.rows rows i and
-    DOT.vectors columns j. p runs to `length`, rounded up to whole vectors. The sums of a
-    tile fill DOT_ROOM elements. `offsets` are int64.
+    DOT.vectors columns j. p runs to `length`, rounded up to whole vectors. The sums of
+    a tile fill DOT_ROOM elements. `offsets` are int64.
     """
     _check("tile_dot", (a, b, sums))
 
@@ -507,10 +516,14 @@ def transpose_lines(
         for i in range(GROUP):
             there = builder.icmp_signed("<", emit.index(i), args[3])
             line = builder.mul(args[2], emit.index(i))
-            vectors.append(emit.load_masked(given, line, emit.select_mask(every, there)))
+            vectors.append(
+                emit.load_masked(given, line, emit.select_mask(every, there))
+            )
         for _ in range(3):
             half = GROUP // 2
-            pairs = [emit.interleave(vectors[i], vectors[i + half]) for i in range(half)]
+            pairs = [
+                emit.interleave(vectors[i], vectors[i + half]) for i in range(half)
+            ]
             vectors = [vector for pair in pairs for vector in pair]
         for k in range(emit.lanes):
             row = builder.mul(args[6], emit.index(k))

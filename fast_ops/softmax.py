@@ -4,14 +4,14 @@ With this file one can turn scores into probabilities along a dimension (`softma
 into their logarithms (`log_softmax`), and compare scores with target classes
 (`cross_entropy`).
 
-All of them see a tensor as rows along `dim`. A row is finished by one function, compiled
-once (`softmax_row` and its neighbours); the kernel around it is only the loop over rows,
-shared by all threads or, for small tensors, run by one. Rows do not touch each other, so
-results do not depend on the number of threads.
+All of them see a tensor as rows along `dim`. A row is finished by one function,
+compiled once (`softmax_row` and its neighbours); the kernel around it is only the loop
+over rows, shared by all threads or, for small tensors, run by one. Rows do not touch
+each other, so results do not depend on the number of threads.
 
-Each row is read two or three times, from the first-level cache after the first time. The
-maximum is subtracted before the exponential, so nothing overflows; a row that is -inf
-everywhere has no maximum to subtract and becomes NaN, as in PyTorch.
+Each row is read two or three times, from the first-level cache after the first time.
+The maximum is subtracted before the exponential, so nothing overflows; a row that is
+-inf everywhere has no maximum to subtract and becomes NaN, as in PyTorch.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from numba import prange
 
 from fast_ops.launch import SERIAL_LIMIT, compile_kernel, device_function, kernel
 from fast_ops.memory import contiguous, copy, empty
-from fast_ops.vector_math import by_type_1, exp_flush, maximum_float
+from fast_ops.vector_math import by_type_1, exp_flush, helper, maximum_float
 from minitorch import operators
 from minitorch.tensor_data import TensorData
 
@@ -32,6 +32,15 @@ from minitorch.tensor_data import TensorData
 exp = by_type_1(operators.exp, exp_flush)
 
 # ------------------------------------------------------------------------- one row
+
+
+@helper
+def minus_both(x: float, top: float, log_total: float) -> float:
+    """(x - top) - log_total, in this order.
+
+    x and top may be large and close to each other; top + log_total would be rounded.
+    """
+    return (x - top) - log_total
 
 
 @device_function
@@ -78,7 +87,7 @@ def log_softmax_row(row: np.ndarray, out: np.ndarray) -> None:
     top, total = exp_sum(row)
     log_total = row.dtype.type(math.log(total))
     for i in range(row.size):
-        out[i] = (row[i] - top) - log_total
+        out[i] = minus_both(row[i], top, log_total)
 
 
 @device_function
@@ -138,10 +147,11 @@ def _cross_entropy(logits, target, ignore_index, losses, logsumexp):
         at = np.int64(r) * classes
         row = logits[at : at + classes]
         top, total = exp_sum(row)
-        logsumexp[r] = top + math.log(total)
+        log_total = row.dtype.type(math.log(total))
+        logsumexp[r] = top + log_total
         losses[r] = 0
         if target[r] != ignore_index:
-            losses[r] = logsumexp[r] - row[target[r]]
+            losses[r] = -minus_both(row[target[r]], top, log_total)
 
 
 def _cross_entropy_backward(grad, logits, target, logsumexp, ignore_index, dx):
@@ -173,7 +183,10 @@ SOFTMAX_BACKWARD = (
     compile_kernel(_softmax_backward),
     compile_kernel(_softmax_backward, parallel=True),
 )
-LOG_SOFTMAX = (compile_kernel(_log_softmax), compile_kernel(_log_softmax, parallel=True))
+LOG_SOFTMAX = (
+    compile_kernel(_log_softmax),
+    compile_kernel(_log_softmax, parallel=True),
+)
 LOG_SOFTMAX_BACKWARD = (
     compile_kernel(_log_softmax_backward),
     compile_kernel(_log_softmax_backward, parallel=True),

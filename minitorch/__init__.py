@@ -68,6 +68,7 @@ from minitorch.ops import (
     ceil,
     chunk,
     clamp,
+    clip,
     clone,
     cos,
     cumsum,
@@ -86,7 +87,9 @@ from minitorch.ops import (
     ge,
     gt,
     index_select,
+    is_floating_point,
     is_tensor,
+    isclose,
     isfinite,
     isinf,
     isnan,
@@ -97,8 +100,10 @@ from minitorch.ops import (
     logical_and,
     logical_not,
     logical_or,
+    logical_xor,
     logsumexp,
     lt,
+    masked_fill,
     masked_select,
     matmul,
     max,
@@ -109,15 +114,18 @@ from minitorch.ops import (
     mm,
     movedim,
     mul,
+    mv,
     narrow,
     ne,
     neg,
     nonzero,
     norm,
     numel,
+    outer,
     permute,
     pow,
     prod,
+    ravel,
     reciprocal,
     relu,
     remainder,
@@ -125,6 +133,7 @@ from minitorch.ops import (
     round,
     rsqrt,
     scatter_add,
+    select,
     sigmoid,
     sign,
     sin,
@@ -138,12 +147,14 @@ from minitorch.ops import (
     std,
     sub,
     sum,
+    t,
     tanh,
     topk,
     transpose,
     tril,
     triu,
     unbind,
+    unflatten,
     unsqueeze,
     var,
     where,
@@ -156,7 +167,11 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> object:
-    """`minitorch.nn` and `minitorch.optim`, imported when first asked for."""
+    """`minitorch.nn`, `.optim` and `.autograd`, imported when first asked for."""
+    if name == "autograd":
+        import minitorch.autograd
+
+        return minitorch.autograd
     if name == "nn":
         import minitorch.nn
 

@@ -74,9 +74,9 @@ def parse_to(self: Tensor, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
 
 def reduced_dims(a: Tensor, dim: Any, name: str) -> tuple[int, ...]:
     """The named dims, counted from the front; all of them for None or ()."""
-    if dim is None or (not isinstance(dim, int) and len(dim) == 0):
+    if dim is None or (isinstance(dim, (tuple, list)) and not dim):
         return tuple(range(a.dim()))
-    dims: list[Any] = [dim] if isinstance(dim, (int, np.integer)) else list(dim)
+    dims: list[Any] = list(dim) if isinstance(dim, (tuple, list)) else [dim]
     found = tuple(normalize_dim(d, a.dim(), name) for d in dims)
     if len(set(found)) != len(found):
         raise ValueError(f"{name}: dims {tuple(dims)} name one dimension twice")
@@ -121,7 +121,7 @@ def check_divisor(name: str, b: Tensor) -> None:
 
 def int_sequence(name: str, args: tuple[Any, ...]) -> tuple[int, ...]:
     """The ints of f(2, 3), f((2, 3)) or f([2, 3])."""
-    items = args[0] if len(args) == 1 and not isinstance(args[0], int) else args
+    items = args[0] if len(args) == 1 and isinstance(args[0], (tuple, list)) else args
     try:
         return tuple(operator.index(i) for i in items)
     except TypeError:

@@ -63,6 +63,14 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
     """Values kept within [min, max]."""
     return _tensor("clamp", input).clamp(min, max)
 
+def clip(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
+    """Values kept within [min, max]."""
+    return _tensor("clip", input).clamp(min, max)
+
+def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
+    """value where the mask holds, else input."""
+    return _tensor("masked_fill", input).masked_fill(mask, value)
+
 def where(condition: Tensor, input: Any, other: Any) -> Tensor:
     """input where the condition holds, else other."""
     return choose(_tensor("where", condition), input, other)
@@ -187,6 +195,10 @@ def logical_or(input: Tensor, other: Any) -> Tensor:
     """Whether at least one is not 0."""
     return _tensor("logical_or", input).logical_or(other)
 
+def logical_xor(input: Tensor, other: Any) -> Tensor:
+    """Whether exactly one is not 0."""
+    return _tensor("logical_xor", input).logical_xor(other)
+
 def logical_not(input: Tensor) -> Tensor:
     """Whether the element is 0."""
     return _tensor("logical_not", input).logical_not()
@@ -206,6 +218,13 @@ def isfinite(input: Tensor) -> Tensor:
 def equal(input: Tensor, other: Tensor) -> bool:
     """Whether both have one shape and equal elements."""
     return _tensor("equal", input).equal(other)
+
+def isclose(
+    input: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-8,
+    equal_nan: bool = False,
+) -> Tensor:
+    """Where |input - other| <= atol + rtol |other|."""
+    return _tensor("isclose", input).isclose(other, rtol, atol, equal_nan)
 
 def allclose(
     input: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-8,
@@ -308,6 +327,14 @@ def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     """The products of two stacks of matrices."""
     return _tensor("bmm", input) @ mat2
 
+def outer(input: Tensor, vec2: Tensor) -> Tensor:
+    """The products of all pairs of elements of two vectors."""
+    return _tensor("outer", input).outer(vec2)
+
+def mv(input: Tensor, vec: Tensor) -> Tensor:
+    """The product of a matrix and a vector."""
+    return _tensor("mv", input) @ vec
+
 def dot(input: Tensor, other: Tensor) -> Tensor:
     """The inner product of two vectors."""
     return _tensor("dot", input) @ other
@@ -343,6 +370,18 @@ def unsqueeze(input: Tensor, dim: int) -> Tensor:
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """Dims start_dim to end_dim as one."""
     return _tensor("flatten", input).flatten(start_dim, end_dim)
+
+def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
+    """One dim as several of the given sizes."""
+    return _tensor("unflatten", input).unflatten(dim, sizes)
+
+def ravel(input: Tensor) -> Tensor:
+    """All elements in one dim."""
+    return _tensor("ravel", input).ravel()
+
+def t(input: Tensor) -> Tensor:
+    """The transpose of a matrix."""
+    return _tensor("t", input).t()
 
 def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Tensors one after the other along `dim`."""
@@ -403,6 +442,14 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
 def nonzero(input: Tensor) -> Tensor:
     """The indices of all elements that are not 0."""
     return _tensor("nonzero", input).nonzero()
+
+def select(input: Tensor, dim: int, index: int) -> Tensor:
+    """The slice at `index` of `dim`."""
+    return _tensor("select", input).select(dim, index)
+
+def is_floating_point(input: Tensor) -> bool:
+    """Whether the dtype is float32 or float64."""
+    return _tensor("is_floating_point", input).is_floating_point()
 
 def numel(input: Tensor) -> int:
     """How many elements there are."""

@@ -29,29 +29,40 @@ INK, GREY, FAINT = "#222222", "#6b6b6b", "#dddddd"
 DPI = 150
 
 
-def plot_curves(history: Sequence[Epoch], path: Path, name: str) -> None:
-    """Loss and accuracy of each epoch, on training and on test examples."""
+def plot_curves(
+    history: Sequence[Epoch],
+    path: Path,
+    name: str,
+    trace: Sequence[tuple[float, float, float]] = (),
+) -> None:
+    """Loss and accuracy over the epochs, on training and on test examples.
+
+    Args:
+        trace: (epochs, loss, accuracy) of training, finer than one for each epoch.
+    """
     figure = _figure(9.0, 3.9)
     left, right = figure.subplots(1, 2)
-    epochs = [row.epoch for row in history]
-    _two_lines(
-        left,
-        epochs,
-        [row.train_loss for row in history],
-        [row.test_loss for row in history],
-    )
+    epochs = [float(row.epoch) for row in history]
+    # The numbers of an epoch's training are means over it: they belong to its middle.
+    train = list(trace) or [
+        (row.epoch - 0.5, row.train_loss, row.train_accuracy) for row in history
+    ]
+    times = [point[0] for point in train]
+    losses = [point[1] for point in train], [row.test_loss for row in history]
+    _two_lines(left, times, losses[0], epochs, losses[1])
     _two_lines(
         right,
+        times,
+        [100 * point[2] for point in train],
         epochs,
-        [100 * row.train_accuracy for row in history],
         [100 * row.test_accuracy for row in history],
     )
-    _title(left, "Loss", "cross-entropy, lower is better")
-    losses = [x for row in history for x in (row.train_loss, row.test_loss)]
-    if min(losses) > 0 and max(losses) / min(losses) > 20:
+    values = [*losses[0], *losses[1]]
+    if min(values) > 0 and max(values) / min(values) > 20:
         left.set_yscale("log")
-    last = history[-1]
-    _title(right, "Accuracy", f"{last.test_accuracy:.2%} of the test examples")
+        left.tick_params(which="minor", length=0)
+    _title(left, "Loss", "cross-entropy, lower is better")
+    _title(right, "Accuracy", f"{history[-1].test_accuracy:.2%} of the test examples")
     right.yaxis.set_major_formatter(lambda value, _: f"{value:g} %")
     right.set_ylim(top=min(right.get_ylim()[1], 100.5))
     figure.suptitle(name, x=0.01, ha="left", color=INK, weight="bold", size=13)
@@ -87,18 +98,19 @@ def plot_boundary(
         axes.contour(side, side, p, levels=[0.5], colors=INK, linewidths=1.4)
     for label, color, marker in ((0, BLUE, "o"), (1, ORANGE, "s")):
         axes.scatter(
-            *x[y == label].T, c=color, marker=marker, s=20, edgecolors="white",
-            linewidths=0.7, label=f"class {label}", zorder=3, clip_on=False,
+            x[y == label, 0], x[y == label, 1], c=color, marker=marker, s=20,
+            edgecolors="white", linewidths=0.7, label=f"class {label}", zorder=3,
+            clip_on=False,
         )  # fmt: skip
     wrong = (np.asarray(probability(x)) > 0.5) != (y == 1)
     if wrong.any():
         axes.scatter(
-            *x[wrong].T, facecolors="none", edgecolors=INK, s=90, linewidths=1.4,
-            label=f"wrong ({wrong.sum()})", zorder=4, clip_on=False,
+            x[wrong, 0], x[wrong, 1], facecolors="none", edgecolors=INK, s=90,
+            linewidths=1.4, label=f"wrong ({wrong.sum()})", zorder=4, clip_on=False,
         )  # fmt: skip
     bar = figure.colorbar(shades, ax=axes, shrink=0.82, aspect=28, pad=0.03)
     bar.set_label("probability of class 1", color=GREY)
-    bar.outline.set_visible(False)  # type: ignore[operator]
+    bar.outline.set_visible(False)
     bar.ax.tick_params(length=0, labelcolor=GREY)
     axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
     axes.set_xticks([0, 0.5, 1])
@@ -119,6 +131,8 @@ def plot_confusion(
     name: str,
 ) -> None:
     """How often each digit was taken for each other one. `labels`, `guesses`: [N]."""
+    from matplotlib.colors import LinearSegmentedColormap
+
     counts = np.zeros((10, 10), dtype=np.int64)
     np.add.at(counts, (labels, guesses), 1)
     wrong = counts.copy()
@@ -127,15 +141,16 @@ def plot_confusion(
     axes = figure.subplots()
     # The square root lets single mistakes be seen beside frequent ones.
     shade = np.sqrt(wrong / max(1, wrong.max()))
-    axes.imshow(shade, cmap="Oranges", vmin=0, vmax=1.25)
+    colors = LinearSegmentedColormap.from_list("mistakes", ["#ffffff", ORANGE])
+    axes.imshow(shade, cmap=colors, vmin=0, vmax=1)
     for i in range(10):
         for j in range(10):
             _count(axes, i, j, int(counts[i, j]), float(shade[i, j]))
     totals = counts.sum(axis=1)
-    for i in np.flatnonzero(totals):
+    for i in np.flatnonzero(totals).tolist():
         share = f"{counts[i, i] / totals[i]:.1%}"
         axes.text(9.7, i, share, va="center", color=GREY, size=9.5, clip_on=False)
-    axes.text(9.7, -0.75, "right", color=GREY, size=9.5)
+    axes.text(9.7, -0.7, "right", color=GREY, size=9.5)
     axes.set_xticks(range(10))
     axes.set_yticks(range(10))
     axes.set_xlabel("read as", color=GREY)
@@ -208,9 +223,8 @@ def plot_mistakes(
     if len(wrong) == 0:
         text = f"{name}: no mistakes"
     figure.suptitle(text, x=0.01, ha="left", color=INK, weight="bold", size=13)
-    figure.text(
-        0.01, 0.01, "orange: what the network read; blue: what it is", color=GREY, size=9
-    )
+    below = "orange: what the network read, and how sure it was; blue: what it is"
+    figure.supxlabel(below, x=0.01, ha="left", color=GREY, size=9)
     _save(figure, path)
 
 
@@ -244,32 +258,32 @@ def _plain(axes: Axes) -> None:
 
 
 def _title(axes: Axes, text: str, below: str) -> None:
-    axes.set_title(text, loc="left", color=INK, weight="bold", size=12, pad=20)
+    axes.set_title(text, loc="left", color=INK, weight="bold", size=12, pad=24)
     axes.text(
         0, 1.02, below, transform=axes.transAxes, va="bottom", color=GREY, size=9.5
     )
 
 
 def _two_lines(
-    axes: Axes, epochs: list[int], train: list[float], test: list[float]
+    axes: Axes,
+    train_epochs: list[float],
+    train: list[float],
+    test_epochs: list[float],
+    test: list[float],
 ) -> None:
-    """Training and test values over epochs, each line with its name."""
+    """Training and test values over epochs."""
     from matplotlib.ticker import MaxNLocator
 
-    few = len(epochs) <= 15
-    for values, name, color, dashes in (
-        (train, "training", BLUE, (4, 1.5)),
-        (test, "test", ORANGE, (1, 0)),
-    ):
-        axes.plot(
-            epochs, values, color=color, label=name, linewidth=1.8, dashes=dashes,
-            marker="o" if few else None, markersize=4.5, clip_on=False,
-        )  # fmt: skip
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))
-    axes.set_xlim(min(1, epochs[0]) if len(epochs) > 1 else 0.5, max(1.5, epochs[-1]))
-    axes.set_xlabel("epoch", color=GREY)
+    axes.plot(train_epochs, train, color=BLUE, linewidth=1.4, label="training")
+    axes.plot(
+        test_epochs, test, color=ORANGE, linewidth=1.8, label="test", zorder=3,
+        marker="o" if len(test) <= 15 else None, markersize=5, clip_on=False,
+    )  # fmt: skip
+    axes.set_xlim(0, max(test_epochs))
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
+    axes.set_xlabel("epochs", color=GREY)
     axes.grid(axis="y", color=FAINT, linewidth=0.8)
     axes.set_axisbelow(True)
     _plain(axes)
     axes.spines["bottom"].set(visible=True, color=GREY)
-    axes.legend(frameon=False, labelcolor="linecolor", handlelength=2.2)
+    axes.legend(frameon=False, labelcolor="linecolor", handlelength=1.6)

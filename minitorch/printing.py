@@ -7,6 +7,7 @@ the default.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,11 +26,21 @@ LINE_WIDTH = 80
 def tensor_repr(x: Tensor) -> str:
     """The text for `x`, as PyTorch would print it."""
     values = x.detach().numpy()
-    suffix = _suffix(x, values)
+    notes = _notes(x, values.size == 0)
     if values.size == 0:
-        size = "" if values.shape == (0,) else f", size={tuple(values.shape)}"
-        return f"tensor([]{size}{suffix})"
-    return f"tensor({_body(values, indent=8)}{suffix})"
+        size = [] if values.ndim == 1 else [f"size={tuple(values.shape)}"]
+        return _with_notes("tensor([]", [*size, *notes])
+    return _with_notes(f"tensor({_body(values, indent=7)}", notes)
+
+
+def _with_notes(text: str, notes: list[str]) -> str:
+    """The notes behind the numbers, each on a new line if the last one is full."""
+    used = len(text) - text.rfind("\n") + 1
+    for note in notes:
+        full = used + len(note) + 2 > LINE_WIDTH
+        text += (",\n" + " " * 7 if full else ", ") + note
+        used = 7 + len(note) if full else used + len(note) + 2
+    return text + ")"
 
 
 def _body(values: np.ndarray, indent: int) -> str:
@@ -47,12 +58,8 @@ def sparse_csr_repr(x: SparseCSR) -> str:
     ]
     text = "tensor(" + (",\n" + " " * 7).join(parts)
     notes = [f"size={tuple(x.shape)}", f"nnz={x.nnz}"]
-    notes += _suffix(values, values.detach().numpy()).split(", ")[1:]
-    notes.append(f"layout={x.layout!r}")
-    for note in notes:
-        width = len(text) - text.rfind("\n") + len(note) + 4
-        text += (",\n" + " " * 7 if width > LINE_WIDTH else ", ") + note
-    return text + ")"
+    notes += [*_notes(values, empty=False), f"layout={x.layout!r}"]
+    return _with_notes(text, notes)
 
 
 def _named_part(name: str, x: Tensor) -> str:
@@ -63,18 +70,19 @@ def _named_part(name: str, x: Tensor) -> str:
     return f"{name}=tensor({_body(values, indent=len(name) + 15)})"
 
 
-def _suffix(x: Tensor, values: np.ndarray) -> str:
+def _notes(x: Tensor, empty: bool) -> list[str]:
+    """What is not the default: device, dtype, and the place in a graph."""
     parts = []
     if x.device != "cpu":
         parts.append(f"device={x.device!r}")
     usual = (dtypes.float32, dtypes.int64, dtypes.bool_)
-    if x.dtype not in usual or (values.size == 0 and x.dtype is not dtypes.float32):
+    if x.dtype not in usual or (empty and x.dtype is not dtypes.float32):
         parts.append(f"dtype={x.dtype!r}")
     if x.node is not None:
         parts.append(f"grad_fn={x.node!r}")
     elif x.requires_grad:
         parts.append("requires_grad=True")
-    return "".join(f", {part}" for part in parts)
+    return parts
 
 
 def _shown(values: np.ndarray) -> np.ndarray:
@@ -88,28 +96,32 @@ def _shown(values: np.ndarray) -> np.ndarray:
 
 
 class _Formatter:
-    """Choose one format for all elements, and bring them to one width."""
+    """Choose one format for all elements, and bring them to one width.
+
+    NaN, infinities and zeros have no say in the choice; they take what room there is.
+    """
 
     def __init__(self, shown: np.ndarray, floating: bool) -> None:
-        self.format = _float_format(shown) if floating else str
-        self.width = max((len(self.format(v)) for v in shown.tolist()), default=0)
+        if floating:
+            shown = shown[np.isfinite(shown) & (shown != 0)]
+            self.format = _float_format(np.abs(shown).astype(np.float64))
+        else:
+            self.format = str
+        self.width = max((len(self.format(v)) for v in shown.tolist()), default=1)
 
     def __call__(self, value: float) -> str:
         return self.format(value).rjust(self.width)
 
 
-def _float_format(shown: np.ndarray):
-    finite = np.abs(shown[np.isfinite(shown) & (shown != 0)]).astype(np.float64)
-    if finite.size == 0:
-        return lambda v: f"{v:.0f}." if np.isfinite(v) else _special(v)
-    low, high = finite.min(), finite.max()
-    if np.all(finite == np.floor(finite)):
-        if high >= 1e8 or (high / low > 1000 and high >= 1e8):
-            return lambda v: f"{v:.4e}" if np.isfinite(v) else _special(v)
-        return lambda v: f"{v:.0f}." if np.isfinite(v) else _special(v)
-    if high / low > 1000 or high >= 1e8 or low < 1e-4:
-        return lambda v: f"{v:.4e}" if np.isfinite(v) else _special(v)
-    return lambda v: f"{v:.4f}" if np.isfinite(v) else _special(v)
+def _float_format(sizes: np.ndarray) -> Callable[[float], str]:
+    """Whole numbers as `3.`, others with four digits, wide ranges with exponents."""
+    whole = bool(np.all(sizes == np.floor(sizes)))
+    pattern = "{:.0f}." if whole else "{:.4f}"
+    if sizes.size:
+        low, high = sizes.min(), sizes.max()
+        if high / low > 1000 or high > 1e8 or (not whole and low < 1e-4):
+            pattern = "{:.4e}"
+    return lambda v: pattern.format(v) if np.isfinite(v) else _special(v)
 
 
 def _special(value: float) -> str:

@@ -182,6 +182,14 @@ class SparseCSR:
             pattern = CSRPattern(crow, col, pattern.shape)
         return SparseCSR(pattern, self._values.to(*args, **kwargs))
 
+    def cpu(self) -> SparseCSR:
+        """On the default device "cpu"."""
+        return self.to("cpu")
+
+    def cuda(self) -> SparseCSR:
+        """On the device "cuda"."""
+        return self.to("cuda")
+
     def float(self) -> SparseCSR:
         """With float32 values."""
         return self.to(dtypes.float32)

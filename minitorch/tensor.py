@@ -320,13 +320,13 @@ class Tensor(Variable):
         shape = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
         return Tensor(self.backend.full(shape, value, self.dtype))
 
-    def new_zeros(self, shape: Any) -> Tensor:
+    def new_zeros(self, *shape: Any) -> Tensor:
         """Zeros of `shape`, of this dtype and on this device."""
-        return self.new_full(shape, 0)
+        return self.new_full(int_sequence("new_zeros", shape), 0)
 
-    def new_ones(self, shape: Any) -> Tensor:
+    def new_ones(self, *shape: Any) -> Tensor:
         """Ones of `shape`, of this dtype and on this device."""
-        return self.new_full(shape, 1)
+        return self.new_full(int_sequence("new_ones", shape), 1)
 
     def arange_like(self) -> Tensor:
         """0, 1, ... numel - 1 as int64, on this device."""
@@ -556,6 +556,11 @@ class Tensor(Variable):
         indexing.setitem(self, (), self.clamp(min, max))
         return self
 
+    def masked_fill_(self, mask: Tensor, value: Any) -> Tensor:
+        """`value` where the mask holds, in place."""
+        indexing.setitem(self, (), self.masked_fill(mask, value))
+        return self
+
     def uniform_(self, low: Float = 0.0, high: Float = 1.0) -> Tensor:
         """Uniform random numbers in [low, high), in place."""
         from minitorch.creation import rand
@@ -622,7 +627,7 @@ class Tensor(Variable):
         return a.wrap(a.backend.zip(operators.remainder, a.raw, b.raw))
 
     def __pow__(self, other: Any) -> Tensor:
-        if type(other) is not Tensor and other == 2:
+        if not isinstance(other, Tensor) and other == 2:
             return self * self
         a, b = operands("pow", self, other)
         if not a.dtype.is_floating_point and b.numel() and bool((b < 0).any()):
@@ -666,6 +671,13 @@ class Tensor(Variable):
         return matmul(self, other)
 
     mm = bmm = dot = mv = matmul
+
+    def outer(self, other: Tensor) -> Tensor:
+        """The products of all pairs: a [N], b [M] -> [N, M]."""
+        for x in (self, other):
+            if x.dim() != 1:
+                raise ValueError(f"outer: expected two vectors, got {x.raw.shape}")
+        return self.unsqueeze(1) * other.unsqueeze(0)
 
     def maximum(self, other: Any) -> Tensor:
         """The larger of each pair."""
@@ -763,6 +775,18 @@ class Tensor(Variable):
         """Whether both have one shape and equal elements: a Python bool."""
         return self.raw.shape == other.raw.shape and bool((self == other).all())
 
+    def isclose(
+        self,
+        other: Tensor,
+        rtol: Float = 1e-5,
+        atol: Float = 1e-8,
+        equal_nan: Bool = False,
+    ) -> Tensor:
+        """Where |self - other| <= atol + rtol |other|: a bool tensor."""
+        a, b = operands("isclose", self.detach(), other.detach())
+        close = ((a - b).abs() <= atol + rtol * b.abs()) | (a == b)
+        return close | (a.isnan() & b.isnan()) if equal_nan else close
+
     def allclose(
         self,
         other: Tensor,
@@ -771,11 +795,7 @@ class Tensor(Variable):
         equal_nan: Bool = False,
     ) -> Any:
         """Whether |self - other| <= atol + rtol |other| everywhere: a Python bool."""
-        a, b = operands("allclose", self.detach(), other.detach())
-        close = ((a - b).abs() <= atol + rtol * b.abs()) | (a == b)
-        if equal_nan:
-            close = close | (a.isnan() & b.isnan())
-        return bool(close.all())
+        return bool(self.isclose(other, rtol, atol, equal_nan).all())
 
     # ------------------------------------------------------------- one operand
 
@@ -1146,6 +1166,16 @@ class Tensor(Variable):
         one = numel(shape[start : end + 1])
         return self.reshape((*shape[:start], one, *shape[end + 1 :]))
 
+    def unflatten(self, dim: Any, sizes: Sequence[Int]) -> Tensor:
+        """One dim as several of the given sizes, of which one may be -1."""
+        dim = normalize_dim(dim, self.dim(), "unflatten")
+        shape = self.raw.shape
+        return self.reshape((*shape[:dim], *sizes, *shape[dim + 1 :]))
+
+    def ravel(self) -> Tensor:
+        """All elements in one dim: a view if possible, else a copy."""
+        return self.reshape(-1)
+
     def contiguous(self) -> Tensor:
         """This tensor if it lies row by row without gaps, else a copy that does."""
         return self if self.raw.is_contiguous() else movement.Clone.apply(self)
@@ -1216,7 +1246,7 @@ class Tensor(Variable):
             )
         shape = (1,) * (len(counts) - self.dim()) + self.raw.shape
         wide = self.reshape([n for size in shape for n in (1, size)])
-        wide = wide.expand([n for pair in zip(counts, shape) for n in pair])
+        wide = wide.expand([n for pair in zip(counts, shape) for n in pair]).clone()
         return wide.reshape([n * size for n, size in zip(counts, shape)])
 
     @staticmethod

@@ -130,9 +130,9 @@ def _cannot_broadcast(
     shapes: Sequence[Shape], from_last: int, one: int, other: int
 ) -> str:
     return (
-        f"shapes {' and '.join(map(str, shapes))} do not broadcast: counted from the "
-        f"last, dimension {from_last} is {one} in one and {other} in another; sizes "
-        f"must be equal, or 1"
+        f"shapes {' and '.join(str(tuple(s)) for s in shapes)} do not broadcast: "
+        f"counted from the last, dimension {from_last} is {one} in one and {other} in "
+        f"another; sizes must be equal, or 1"
     )
 
 

@@ -214,9 +214,7 @@ def check_differences(op: Operation, device: str) -> None:
 
 def each(family: str, differentiable: bool = False) -> Any:
     """Run a test once for each operation of a family, as its argument `op`."""
-    ops = [
-        op for op in OPERATIONS[family] if op.differentiable or not differentiable
-    ]
+    ops = [op for op in OPERATIONS[family] if op.differentiable or not differentiable]
     return pytest.mark.parametrize("op", ops, ids=str)
 
 
@@ -466,6 +464,8 @@ MATMUL = [
     Operation("mm", lambda m, x, y: m.mm(x, y), [((2, 4), (4, 3))], "fi"),
     Operation("bmm", lambda m, x, y: m.bmm(x, y), [((2, 3, 4), (2, 4, 2))], "fi"),
     Operation("dot", lambda m, x, y: m.dot(x, y), [((4,), (4,))], "fi"),
+    Operation("mv", lambda m, x, y: m.mv(x, y), [((2, 4), (4,))], "fi"),
+    Operation("outer", lambda m, x, y: m.outer(x, y), [((2,), (4,)), ((0,), (1,))]),
     Operation("mT", lambda m, x, y: x @ y.mT, [((2, 3, 4), (2, 2, 4))], "fi"),
 ]
 
@@ -500,6 +500,9 @@ MOVEMENT = [
     on("unsqueeze_last", method("unsqueeze", -1), (2, 3), ()),
     on("flatten", method("flatten"), (2, 3, 4), (), (5,), (2, 0)),
     on("flatten_dims", method("flatten", 1, 2), (2, 3, 4), (2, 3, 1, 2)),
+    on("unflatten", method("unflatten", 1, (2, -1)), (2, 6), (3, 4, 2)),
+    on("unflatten_last", method("unflatten", -1, [2, 2]), (4,), (3, 4)),
+    on("ravel", method("ravel"), (2, 3), (), (0, 2)),
     on("contiguous", method("contiguous"), (2, 3), (), (0, 2)),
     on("clone", method("clone"), (2, 3), (), (0, 2)),
     on("flip", method("flip", 0), (5,), (2, 3), (0, 2)),

@@ -61,9 +61,7 @@ def tensors(
 ) -> Sample:
     """Any tensor on `device`."""
     shape = draw(small_shapes() if shapes is None else shapes)
-    return sample(
-        device, shape, draw(dtype_strategy), draw(layouts), seed=draw(seeds)
-    )
+    return sample(device, shape, draw(dtype_strategy), draw(layouts), seed=draw(seeds))
 
 
 @st.composite

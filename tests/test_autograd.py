@@ -601,7 +601,10 @@ def test_backward_with_create_graph(device):
 def test_grad_with_several_outputs(device):
     x = leaf([1.0, 2.0], device)
     a, b = x * 2, x * x
-    starts = [minitorch.ones(2, device=device), minitorch.full((2,), 3.0, device=device)]
+    starts = [
+        minitorch.ones(2, device=device),
+        minitorch.full((2,), 3.0, device=device),
+    ]
     assert minitorch.grad([a, b], x, starts)[0].tolist() == [8.0, 14.0]
 
 

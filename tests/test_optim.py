@@ -263,6 +263,8 @@ def test_errors():
     state["param_groups"][0]["amsgrad"] = True
     with pytest.raises(ValueError, match="amsgrad"):
         opt.load_state_dict(state)
+    with pytest.raises(ValueError, match="parameter 7"):
+        opt.load_state_dict({**opt.state_dict(), "state": {7: {}}})
     opt = optim.SGD([w], momentum=0.9)
     w.sum().backward()
     opt.step()

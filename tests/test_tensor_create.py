@@ -296,7 +296,11 @@ def test_devices_draw_the_same_numbers(device):
     def draw(where: str) -> list:
         minitorch.manual_seed(3)
         u, n = minitorch.rand(10, device=where), minitorch.randn(9, device=where)
-        return [u.tolist(), n.tolist(), minitorch.randint(5, (9,), device=where).tolist()]
+        return [
+            u.tolist(),
+            n.tolist(),
+            minitorch.randint(5, (9,), device=where).tolist(),
+        ]
 
     mine, expected = draw(device), draw("simple")
     assert mine[0] == expected[0] and mine[2] == expected[2]

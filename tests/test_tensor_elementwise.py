@@ -274,7 +274,9 @@ FUNCTIONS = (
 def test_function_forms(name):
     x = minitorch.tensor([0.5, 1.5], device="simple")
     assert_same(
-        getattr(minitorch, name)(x), getattr(torch, name)(torch.tensor([0.5, 1.5])), 1e-6
+        getattr(minitorch, name)(x),
+        getattr(torch, name)(torch.tensor([0.5, 1.5])),
+        1e-6,
     )
     with pytest.raises(TypeError, match=rf"{name}: .*float.*minitorch.tensor"):
         getattr(minitorch, name)(1.5)

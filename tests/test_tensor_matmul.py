@@ -1,4 +1,23 @@
-from operations import check_backward, check_differences, check_forward, each
+"""The matrix product in all of PyTorch's cases."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from operations import (
+    TORCH_DTYPES,
+    assert_same,
+    check_backward,
+    check_differences,
+    check_forward,
+    each,
+)
+from strategies import broadcastable_shapes, layouts, sample, seeds
+
+import minitorch
 
 
 @each("matmul")
@@ -14,3 +33,47 @@ def test_backward(op, device):
 @each("matmul", differentiable=True)
 def test_differences(op, device):
     check_differences(op, device)
+
+
+sizes = st.integers(0, 5)
+
+
+@given(
+    batch=broadcastable_shapes(), m=sizes, k=sizes, n=sizes, seed=seeds, data=st.data()
+)
+def test_batches_of_any_layout(device, batch, m, k, n, seed, data):
+    first, second = batch.input_shapes
+    a = sample(device, (*first, m, k), minitorch.float64, data.draw(layouts), seed)
+    b = sample(device, (*second, k, n), minitorch.float64, data.draw(layouts), seed + 1)
+    expected = torch.tensor(a.array) @ torch.tensor(b.array)
+    assert_same(a.tensor @ b.tensor, expected, 1e-12)
+
+
+@pytest.mark.parametrize(
+    "m, k, n", [(17, 33, 65), (64, 64, 64), (1, 129, 1), (65, 1, 9)]
+)
+def test_sizes_around_blocks(device, m, k, n):
+    if device == "simple" and m * k * n > 40_000:
+        m, k, n = m // 4 + 1, k // 4 + 1, n // 4 + 1
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((m, k)), rng.standard_normal((k, n))
+    for dtype in (minitorch.float32, minitorch.float64, minitorch.int64):
+        x = minitorch.tensor(a * 4, dtype=dtype, device=device).requires_grad_(
+            dtype.is_floating_point
+        )
+        y = minitorch.tensor((b * 4).T, dtype=dtype, device=device).T
+        s = torch.tensor(a * 4, dtype=TORCH_DTYPES[dtype])
+        t = torch.tensor(b * 4, dtype=TORCH_DTYPES[dtype])
+        tolerance = 1e-4 if dtype is minitorch.float32 else 1e-10
+        assert_same(x @ y, s @ t, tolerance)
+        if dtype.is_floating_point:
+            (x @ y).sum().backward()
+            assert_same(x.grad, t.sum(1).expand(m, k), tolerance)
+
+
+def test_nan_and_infinity_spread(device):
+    a = [[float("nan"), 0.0], [1.0, float("inf")]]
+    x, t = minitorch.tensor(a, device=device), torch.tensor(a)
+    assert_same(x @ x, t @ t)
+    zeros = minitorch.zeros(2, 2, device=device)
+    assert_same(x @ zeros, t @ torch.zeros(2, 2))

@@ -1,4 +1,26 @@
-from operations import check_backward, check_differences, check_forward, each
+"""Reductions over one, several and all dims, against torch."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from operations import (
+    assert_same,
+    check_backward,
+    check_differences,
+    check_forward,
+    each,
+)
+from strategies import small_shapes, tensors
+
+import minitorch
+
+inf, nan = math.inf, math.nan
 
 
 @each("reduce")
@@ -14,3 +36,107 @@ def test_backward(op, device):
 @each("reduce", differentiable=True)
 def test_differences(op, device):
     check_differences(op, device)
+
+
+@given(data=st.data(), keepdim=st.booleans())
+def test_any_dims(device, data, keepdim):
+    x, array = data.draw(tensors(device, small_shapes(1, 4)))
+    t = torch.tensor(array)
+    dims = data.draw(st.sets(st.integers(0, x.dim() - 1), min_size=1))
+    dims = tuple(d - x.dim() * data.draw(st.booleans()) for d in dims)
+    assert_same(x.sum(dims, keepdim), t.sum(dims, keepdim), 1e-5)
+    assert_same(x.any(dims, keepdim), t.any(dims, keepdim))
+    assert_same(x.all(dims, keepdim), t.all(dims, keepdim))
+    if all(x.size(d) for d in dims):
+        assert_same(x.amax(dims, keepdim), t.amax(dims, keepdim))
+        assert_same(x.amin(list(dims), keepdim), t.amin(dims, keepdim))
+
+
+EXTREMES = ["max", "min", "argmax", "argmin", "amax", "amin", "sum", "prod", "any"]
+
+
+@pytest.mark.parametrize("name", EXTREMES)
+def test_special_values(device, name):
+    rows = [[1.0, nan, 3.0], [inf, 1.0, -inf], [-inf, -inf, -inf], [2.0, 2.0, 1.0]]
+    x, t = minitorch.tensor(rows, device=device), torch.tensor(rows)
+    assert_same(getattr(x, name)(), getattr(t, name)())
+    assert_same(getattr(x, name)(1), getattr(t, name)(1))
+
+
+def test_the_first_of_equal_values_wins(device):
+    rows = [[1, 3, 3, 1], [2, 2, 2, 2]]
+    for dtype in (minitorch.int64, minitorch.float32):
+        x = minitorch.tensor(rows, dtype=dtype, device=device)
+        assert x.argmax(1).tolist() == [1, 0] and x.argmin(1).tolist() == [0, 0]
+        assert x.max(1).indices.tolist() == [1, 0]
+        assert x.argmax().item() == 1
+
+
+def test_ties_share_the_gradient_of_amax(device):
+    x = minitorch.tensor([[1.0, 3.0, 3.0]], device=device, requires_grad=True)
+    t = torch.tensor([[1.0, 3.0, 3.0]], requires_grad=True)
+    (x.amax(1) + x.max() + 2 * x.max(1).values).sum().backward()
+    (t.amax(1) + t.max() + 2 * t.max(1).values).sum().backward()
+    assert_same(x.grad, t.grad)
+
+
+@pytest.mark.parametrize("zeros", [0, 1, 2])
+def test_gradient_of_prod_with_zeros(device, zeros):
+    values = [0.0] * zeros + [2.0, 3.0, -1.0]
+    x = minitorch.tensor(values, device=device, requires_grad=True)
+    t = torch.tensor(values, requires_grad=True)
+    x.prod().backward()
+    t.prod().backward()
+    assert_same(x.grad, t.grad)
+
+
+def test_flat_places_of_std_and_norm(device):
+    """The slope of the root is taken as 0 where all elements are equal."""
+    for make in (lambda x: x.std(), lambda x: (x - x).norm(), lambda x: x.std(0)):
+        x = minitorch.full((3,), 2.0, device=device).requires_grad_()
+        t = torch.full((3,), 2.0).requires_grad_()
+        make(x).backward()
+        make(t).backward()
+        assert_same(x.grad, t.grad)
+
+
+def test_statistics_of_too_few_values(device):
+    x, t = minitorch.ones(1, 3, device=device), torch.ones(1, 3)
+    assert_same(x.var(0), t.var(0))
+    assert_same(x.std(0, correction=0), t.std(0, correction=0))
+    empty, none = minitorch.ones(0, 3, device=device), torch.ones(0, 3)
+    assert_same(empty.mean(0), none.mean(0))
+    assert_same(empty.sum(), none.sum())
+    assert_same(empty.prod(0), none.prod(0))
+    assert_same(empty.var(0), none.var(0))
+
+
+def test_many_elements(device):
+    n = 2000 if device == "simple" else 300_001
+    array = np.random.default_rng(0).standard_normal(n).astype(np.float32)
+    x = minitorch.tensor(array, device=device)
+    exact = array.astype(np.float64)
+    assert abs(x.sum().item() - exact.sum()) < 1e-6 * np.abs(exact).sum()
+    assert abs(x.mean().item() - exact.mean()) < 1e-6
+    assert abs(x.var().item() - exact.var(ddof=1)) < 1e-5
+    assert x.max().item() == array.max() and x.argmin().item() == array.argmin()
+    assert np.allclose(x.cumsum(0).numpy(), exact.cumsum(), atol=1e-6 * n)
+    assert minitorch.ones(n, dtype=minitorch.bool, device=device).sum().item() == n
+
+
+def test_function_forms(device):
+    x = minitorch.tensor([[1.0, 4.0], [3.0, 2.0]], device=device)
+    t = torch.tensor([[1.0, 4.0], [3.0, 2.0]])
+    for name in "sum mean prod amax amin argmax argmin any all logsumexp".split():
+        mine, theirs = getattr(minitorch, name)(x, 1), getattr(torch, name)(t, 1)
+        assert_same(mine, theirs, 1e-6, name)
+    for name in ("max", "min", "sort"):
+        mine = getattr(minitorch, name)(x, dim=0)
+        assert_same(tuple(mine), tuple(getattr(torch, name)(t, dim=0)))
+    for name in ("var", "std"):
+        assert_same(getattr(minitorch, name)(x, 0), getattr(torch, name)(t, 0), 1e-6)
+    assert_same(minitorch.cumsum(x, 0), torch.cumsum(t, 0))
+    assert_same(minitorch.norm(x), torch.norm(t), 1e-6)
+    assert_same(tuple(minitorch.topk(x, 1)), tuple(torch.topk(t, 1)))
+    assert_same(minitorch.softmax(x, 0), torch.softmax(t, 0), 1e-6)
+    assert_same(minitorch.log_softmax(x, 0), torch.log_softmax(t, 0), 1e-6)

@@ -2,7 +2,7 @@
 
 With this package one can time operations and training steps: ours and PyTorch's take
 turns in one process, on the same inputs, with the same number of threads. `harness.py`
-takes the times, `cases.py` says what is timed, `report.py` prints and draws the results.
+takes the times, `cases.py` says what is timed, `report.py` prints and draws it.
 `minitorch bench` on the command line does all of it.
 """
 

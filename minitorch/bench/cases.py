@@ -1,9 +1,9 @@
 """What is timed: each family at the sizes that matter, and whole training steps.
 
 With this file one can list the cases (`all_cases`), and add one: a case builds its
-inputs when it is run, the same numbers for both sides, and returns the two functions to
-time. A case knows how many operations and bytes it needs at least, so that a time can be
-read as a share of the machine's limit, and the goal that it has to meet.
+inputs when it is run, the same numbers for both sides, and returns the two functions
+to time. A case knows how many operations and bytes it needs at least, so that a time
+can be read as a share of the machine's limit, and the goal that it has to meet.
 """
 
 from __future__ import annotations

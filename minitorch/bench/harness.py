@@ -2,9 +2,9 @@
 
 With this file one can time two functions against each other (`compare`). On a shared
 machine a time by itself means little, a ratio of medians more: the two are called in
-turns, so that what slows one slows the other. A fixed piece of work is timed around each
-round; where it took much longer than usual, something else had the processor, and the
-round is thrown away.
+turns, so that what slows one slows the other. A fixed piece of work is timed around
+each round; where it took much longer than usual, something else had the processor,
+and the round is thrown away.
 """
 
 from __future__ import annotations
@@ -109,13 +109,16 @@ def _reference() -> float:
     return time.perf_counter() - start
 
 
+def available_cores() -> int:
+    """How many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def busy_notice(threads: int) -> str | None:
     """A sentence about other work on this machine, if there is any."""
-    cores = (
-        len(os.sched_getaffinity(0))
-        if hasattr(os, "sched_getaffinity")
-        else (os.cpu_count() or 1)
-    )
+    cores = available_cores()
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
     if threads > cores:
         return (
@@ -124,7 +127,7 @@ def busy_notice(threads: int) -> str | None:
         )
     if load + threads > cores + 0.5:
         return (
-            f"other work keeps {load:.1f} of {cores} cores busy; trust the ratios only, "
-            f"and those not much"
+            f"other work keeps {load:.1f} of {cores} cores busy; trust only the "
+            f"ratios, and those not much"
         )
     return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typer
 
-from minitorch.cli import doctor, train
+from minitorch.cli import bench, doctor, train
 
 app = typer.Typer(
     name="minitorch",
@@ -41,5 +41,6 @@ def options(
 
 
 app.add_typer(train.app, name="train")
+app.command("bench")(bench.bench)
 app.command("doctor")(doctor.doctor)
 app.command("devices")(doctor.devices)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes.util
 import importlib.metadata
+import importlib.util
 import os
 import platform
 import shutil
@@ -17,8 +18,6 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-
-from minitorch.backend import has_module
 
 OK, NOTE, MISSING, BROKEN = "ok", "note", "missing", "broken"
 
@@ -159,12 +158,17 @@ def _package(name: str, command: str = "") -> Finding:
         return MISSING, "not installed", command or f"pip install {name}"
 
 
+def has_module(name: str) -> bool:
+    """Whether `import name` would find a module (without importing it)."""
+    return importlib.util.find_spec(name) is not None
+
+
 def _fonts() -> Finding:
     if not has_module("matplotlib"):
         return MISSING, "matplotlib brings them", "pip install matplotlib"
-    from matplotlib.font_manager import findfont
+    from matplotlib.font_manager import FontProperties, findfont
 
-    return OK, Path(findfont("sans-serif")).name, ""
+    return OK, Path(findfont(FontProperties(family=["sans-serif"]))).name, ""
 
 
 # ------------------------------------------------------------------ the CPU backend
@@ -311,7 +315,9 @@ def _mojo() -> Finding:
         path = str(beside) if beside.exists() else None
     if path is None:
         return NOTE, "not installed", "for the device mojo: pip install mojo"
-    run = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=60)
+    run = subprocess.run(
+        [path, "--version"], capture_output=True, text=True, timeout=60
+    )
     if run.returncode != 0:
         return BROKEN, f"{path} fails", "pip install --force-reinstall mojo"
     return OK, f"{run.stdout.strip()} at {path}", ""

@@ -44,22 +44,21 @@ def _show(checks: list[Check]) -> None:
     from rich.text import Text
 
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for name, wide in (("", 9), ("what", 14), ("status", 7)):
-        table.add_column(name, no_wrap=True, min_width=wide)
-    table.add_column("found", overflow="fold", ratio=3)
-    table.add_column("what to do", overflow="fold", ratio=3)
+    table.add_column("what", no_wrap=True)
+    table.add_column("status", no_wrap=True)
+    table.add_column("found", overflow="fold")
+    table.add_column("what to do", overflow="fold")
     section = ""
     for check in checks:
-        if section and check.section != section:
-            table.add_section()
+        if check.section != section:
+            section = check.section
+            table.add_row(Text(section, style="bold"))
         table.add_row(
-            Text(check.section if check.section != section else "", style="dim"),
-            check.name,
+            Text("  " + check.name),
             Text(check.status, style=_STYLES[check.status]),
             Text(check.found),
             Text(check.advice),
         )
-        section = check.section
     Console(highlight=False).print(table)
 
 

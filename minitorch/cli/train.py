@@ -94,6 +94,13 @@ Dataset = Annotated[
         help="simple, diagonal, split, xor, circle or spiral.", show_default="spiral"
     ),
 ]
+Digits = Annotated[
+    str | None,
+    typer.Option(
+        help="mnist, or drawn for digits that the computer draws.",
+        show_default="mnist",
+    ),
+]
 DataDir = Annotated[
     Path | None,
     typer.Option(help="Folder with MNIST's files; else $MINITORCH_DATA, the cache."),
@@ -154,6 +161,7 @@ def points(
 
 @app.command()
 def mnist(
+    dataset: Digits = None,
     device: Device = None,
     model: DigitsModel = None,
     hidden: Hidden256 = None,

@@ -180,7 +180,7 @@ def _expand_index(a: Tensor, index: Any) -> list[Any]:
     if used > a.dim():
         raise IndexError(
             f"index: {used} indices for a tensor with {a.dim()} dimension(s) of "
-            f"shape {a.shape}"
+            f"shape {a.raw.shape}"
         )
     where = [i for i, item in enumerate(items) if item is Ellipsis]
     if len(where) > 1:
@@ -341,7 +341,7 @@ def _split_masks(a: Tensor, items: list[Any]) -> tuple[Tensor, list[Any]]:
         covered = a.shape[dim : dim + item.dim()]
         if item.shape != covered:
             raise IndexError(
-                f"index: the mask is {item.shape}, but the dimensions that it stands "
+                f"index: the mask is {item.raw.shape}, but the dimensions that it stands "
                 f"for are {covered}; the shapes must be equal"
             )
         if item.dim() == 0:

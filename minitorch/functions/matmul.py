@@ -82,8 +82,9 @@ def _checked(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     k, n = a.shape[-1], b.shape[max(-2, -b.dim())]
     if k != n:
         raise ValueError(
-            f"matmul: a is {a.shape} and b is {b.shape}; a's last dimension ({k}) must "
-            f"equal b's {'second to last' if b.dim() > 1 else 'only one'} ({n})"
+            f"matmul: a is {a.raw.shape} and b is {b.raw.shape}; a's last dimension "
+            f"({k}) must equal b's {'second to last' if b.dim() > 1 else 'only one'} "
+            f"({n})"
         )
     if a.dtype is not b.dtype:
         raise TypeError(

@@ -29,7 +29,7 @@ class View(Function):
         viewed = a.raw.view(shape)
         if viewed is None:
             raise RuntimeError(
-                f"view: shape {a.shape} with strides {a.raw.strides} cannot be seen as "
+                f"view: shape {a.raw.shape} with strides {a.raw.strides} cannot be seen as "
                 f"{shape} without a copy; use reshape, or contiguous().view(...)"
             )
         return viewed

@@ -84,13 +84,6 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> 
         )
     check_same_device("embedding", input, weight)
     flat = input.detach().reshape(input.numel())
-    if flat.numel():
-        low, high = int(flat.amin()), int(flat.amax())
-        if low < 0 or high >= len(weight):
-            raise IndexError(
-                f"embedding: the input has numbers from {low} to {high}; the table has "
-                f"{len(weight)} rows, 0 to {len(weight) - 1}"
-            )
     out = weight.index_select(0, flat)
     if padding_idx is not None:
         padding = padding_idx % len(weight)

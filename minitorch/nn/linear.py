@@ -63,10 +63,9 @@ class Linear(Module):
         check_sizes("Linear", in_features=in_features, out_features=out_features)
         self.in_features, self.out_features = in_features, out_features
         self.weight = default_weight((out_features, in_features), device, dtype)
-        self.bias = (
-            default_bias(self.weight, out_features, device, dtype) if bias else None
-        )
-        if not bias:
+        if bias:
+            self.bias = default_bias(self.weight, out_features, device, dtype)
+        else:
             self.register_parameter("bias", None)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -93,22 +93,23 @@ class SparseLinear(Module):
         )
 
 
-def prune_weight(weight: Tensor, amount: float) -> SparseCSR:
+def prune_weight(weight: Tensor | SparseCSR, amount: float) -> SparseCSR:
     """A matrix without its smallest elements, by absolute value.
 
     Args:
-        weight: [M, K]
-        amount: the share to drop, from 0 to 1; round(amount * M * K) elements. Of
-            equal ones the last are dropped.
+        weight: [M, K]; a sparse one can be pruned further.
+        amount: the share to drop, from 0 to 1, of all M * K elements. Of equal ones
+            the last are dropped. Zeros are dropped whatever the amount.
     """
     if not 0.0 <= amount <= 1.0:
         raise ValueError(f"prune: amount is {amount}; expected a share from 0 to 1")
+    weight = weight.to_dense() if isinstance(weight, SparseCSR) else weight
     if weight.dim() != 2:
         raise ValueError(f"prune: weight is {weight.raw.shape}; expected a matrix")
     rows, cols = weight.raw.shape
     size = np.abs(weight.detach().cpu().numpy()).reshape(-1)
     kept = np.argsort(-size, kind="stable")[: size.size - round(amount * size.size)]
-    places = np.sort(kept)
+    places = np.sort(kept[size[kept] != 0])
     crow = np.searchsorted(places, np.arange(rows + 1) * cols)
     values = weight.detach().reshape(-1)[tensor(places, device=weight.device)]
     return sparse_csr_tensor(crow, places % max(cols, 1), values, (rows, cols))
@@ -118,6 +119,7 @@ def prune_linears(module: Module, amount: float) -> Module:
     """Put a `SparseLinear` in the place of every `Linear` in a network.
 
     Each loses the `amount` smallest of its weights (`prune_weight`) and keeps its bias.
+    A `SparseLinear` is pruned further, so it can go in steps, with training between.
     The network is changed in place and returned; a single `Linear` gives its
     replacement. An optimizer has to be made anew, for the new parameters.
     """
@@ -128,7 +130,7 @@ def _replace(module: Module, amount: float, made: dict[int, Module]) -> Module:
     """`made` holds what is done: a module may be used in more than one place."""
     if id(module) not in made:
         made[id(module)] = module
-        if isinstance(module, Linear):
+        if isinstance(module, (Linear, SparseLinear)):
             sparse = SparseLinear(prune_weight(module.weight, amount), module.bias)
             made[id(module)] = sparse.train(module.training)
         for name, part in list(module._modules.items()):

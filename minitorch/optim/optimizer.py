@@ -136,6 +136,11 @@ class Optimizer:
         }
         state: defaultdict[Tensor, dict[str, Any]] = defaultdict(dict)
         for number, values in state_dict["state"].items():
+            if int(number) not in by_number:
+                raise ValueError(
+                    f"{name}.load_state_dict: there is a state for parameter {number}, "
+                    f"which no group has"
+                )
             p = by_number[int(number)]
             state[p] = {key: _like(p, key, value) for key, value in values.items()}
         self.param_groups, self.state = groups, state

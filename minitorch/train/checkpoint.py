@@ -58,7 +58,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     try:
         with safe_open(os.fspath(path), framework="np") as file:
             metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            tensors = {name: file.get_tensor(name) for name in file.keys()}
     except FileNotFoundError:
         raise CheckpointError(f"checkpoint: there is no file {path}") from None
     except (SafetensorError, OSError) as error:

@@ -30,7 +30,7 @@ FIXED = (
 )
 
 # Choices that a resumed run takes over unless it is told otherwise.
-INHERITED = (*FIXED, "epochs", "device")
+INHERITED = (*FIXED, "epochs", "device", "data_dir")
 
 
 class ConfigError(ValueError):
@@ -47,7 +47,8 @@ class TrainConfig:
 
     Attributes:
         recipe: "xor", "points" or "mnist"; `train_xor` and its kin fill it in.
-        dataset: for points, a name in `minitorch.data.POINT_DATASETS`.
+        dataset: for points, a name in `minitorch.data.POINT_DATASETS`; for mnist
+            "mnist" (drawn digits where that cannot be had) or "drawn".
         device: where the tensors live.
         model: a name in `minitorch.train.models.MODELS[recipe]`.
         hidden: units in each hidden layer of an "mlp".

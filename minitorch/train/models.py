@@ -7,6 +7,7 @@ that work look: `ConvNet` (13,000 weights, more than 99 % of MNIST), `LeNet` and
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 from types import MappingProxyType
 
 import minitorch.nn.functional as F
@@ -23,7 +24,7 @@ class Mlp(nn.Module):
     def __init__(self, inputs: int, hidden: int, layers: int, classes: int) -> None:
         super().__init__()
         sizes = [inputs] + [hidden] * layers
-        self.hidden = nn.ModuleList(nn.Linear(a, b) for a, b in zip(sizes, sizes[1:]))
+        self.hidden = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(sizes))
         self.output = nn.Linear(sizes[-1], classes)
 
     def forward(self, x: Tensor) -> Tensor:

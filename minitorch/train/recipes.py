@@ -1,8 +1,8 @@
 """Recipes: train a network from the first step to the pictures.
 
-With this file one can run `train_xor`, `train_points` and `train_mnist`, each a function
-of a `TrainConfig` that returns a `Result`; `minitorch train` on the command line calls
-them. The training itself is in `loop.py`.
+With this file one can run `train_xor`, `train_points` and `train_mnist`, each a
+function of a `TrainConfig` that returns a `Result`; `minitorch train` on the command
+line calls them. The training itself is in `loop.py`.
 
     >>> result = train_mnist(TrainConfig(epochs=1))
     >>> result.test_accuracy
@@ -52,6 +52,9 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "points": {"dataset": "spiral", "epochs": 60, "batch_size": 25, "limit": 500},
         "mnist": {"dataset": "mnist", "epochs": 5, "batch_size": 128},
     }
+)
+DATASETS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {"xor": ("xor",), "points": tuple(POINT_DATASETS), "mnist": ("mnist", "drawn")}
 )
 COMMON: Mapping[str, Any] = MappingProxyType(
     {"optimizer": "adamw", "seed": 0, "device": "cpu"}
@@ -104,13 +107,15 @@ class Result:
         n, epochs = len(self.test.labels), len(self.history)
         right = round(self.test_accuracy * n)
         return (
-            f"{self.name}: {self.train_accuracy:.2%} of the training examples and "
-            f"{self.test_accuracy:.2%} of the test examples right ({right:,} of "
-            f"{n:,}) after {epochs} epoch{'s' if epochs > 1 else ''}; see {self.folder}"
+            f"{self.name}: test accuracy {self.test_accuracy:.2%} ({right:,} of "
+            f"{n:,}), training accuracy {self.train_accuracy:.2%}, after {epochs} "
+            f"epoch{'s' if epochs > 1 else ''}; files in {self.folder}"
         )
 
 
-def train_xor(config: TrainConfig | None = None, started: float | None = None) -> Result:
+def train_xor(
+    config: TrainConfig | None = None, started: float | None = None
+) -> Result:
     """Learn which of two opposite quarters a point is in. Arguments as `train`'s."""
     return train(replace(config or TrainConfig(), recipe="xor"), started)
 
@@ -169,18 +174,17 @@ def fill_in(config: TrainConfig) -> TrainConfig:
     Raises:
         ConfigError: a choice that makes no sense.
     """
-    if config.recipe == "xor" and config.dataset not in (None, "xor"):
-        raise ConfigError("dataset", "train points has others than xor")
     config = resolve(config, {**DEFAULTS[config.recipe], **COMMON})
-    assert config.device is not None and config.optimizer is not None
+    if config.data_dir is not None:  # a resumed run may start in another folder
+        data_dir = Path(config.data_dir).expanduser().absolute()
+        config = replace(config, data_dir=data_dir)
     models = tuple(MODELS[config.recipe])
     if config.model is None:
         config = replace(config, model=models[0])
     assert config.model is not None
     check_choice("model", config.model, models)
     check_choice("device", config.device, available_devices())
-    if config.recipe != "mnist":
-        check_choice("dataset", config.dataset, tuple(POINT_DATASETS))
+    check_choice("dataset", config.dataset, DATASETS[config.recipe])
     if config.hidden is not None and config.model != "mlp":
         raise ConfigError(
             "hidden", f"the model {config.model!r} has no hidden units to choose; only "
@@ -189,6 +193,7 @@ def fill_in(config: TrainConfig) -> TrainConfig:
     if config.hidden is None and config.model == "mlp":
         config = replace(config, hidden=HIDDEN[config.recipe])
     if config.lr is None:
+        assert config.model is not None
         factor = SGD_FACTOR if config.optimizer == "sgd" else 1.0
         config = replace(config, lr=LEARNING_RATE[config.model] * factor)
     return config
@@ -200,7 +205,7 @@ def fill_in(config: TrainConfig) -> TrainConfig:
 def _with_checkpoint(
     config: TrainConfig,
 ) -> tuple[TrainConfig, dict[str, Any] | None]:
-    """The choices completed by the checkpoint's, and the checkpoint, if there is one."""
+    """The choices completed by the checkpoint's; and the checkpoint, if any."""
     if config.resume is None:
         return config, None
     path = find_checkpoint(Path(config.resume))
@@ -298,9 +303,7 @@ def _fit(
 STOPPING = "stopping after this step (Ctrl-C again: at once, without a checkpoint)"
 
 
-def _epoch(
-    session: Session, task: Task, reporter: Reporter, device: str
-) -> Evaluation:
+def _epoch(session: Session, task: Task, reporter: Reporter, device: str) -> Evaluation:
     """Train for one epoch (or what is left of it), then measure."""
     session.start_epoch()
     train_epoch(
@@ -369,9 +372,11 @@ def _finish(
 
 
 def _draw(session: Session, task: Task, test: Evaluation) -> list[Path]:
-    config, folder, history = session.config, session.folder, session.history
+    config, folder = session.config, session.folder
+    history, trace = session.history, session.trace
     if config.recipe == "mnist":
-        return report.draw_digits(folder, history, task.name, task.test_data[0], test)
+        images = task.test_data[0]
+        return report.draw_digits(folder, history, trace, task.name, images, test)
 
     def probability(x: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         device = config.device
@@ -379,6 +384,6 @@ def _draw(session: Session, task: Task, test: Evaluation) -> list[Path]:
             scores = session.model(from_numpy(scale_points(x)).to(device))
         return nn.functional.softmax(scores, dim=1)[:, 1].cpu().numpy()
 
-    return report.draw_points(folder, history, task.name, task.train_data, probability)
-
-
+    return report.draw_points(
+        folder, history, trace, task.name, task.train_data, probability
+    )

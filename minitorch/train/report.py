@@ -65,6 +65,7 @@ def _some(history: Sequence[Epoch]) -> list[Epoch]:
 def draw_points(
     folder: Path,
     history: Sequence[Epoch],
+    trace: Sequence[tuple[float, float, float]],
     name: str,
     points: tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]],
     probability: Callable[[npt.NDArray[np.float32]], npt.NDArray[np.float32]],
@@ -83,7 +84,7 @@ def draw_points(
         f"{last.test_accuracy:.1%} of new ones"
     )
     curves, boundary = folder / "curves.png", folder / "boundary.png"
-    plotting.plot_curves(history, curves, name)
+    plotting.plot_curves(history, curves, name, trace)
     plotting.plot_boundary(probability, *points, boundary, title)
     return [curves, boundary]
 
@@ -91,6 +92,7 @@ def draw_points(
 def draw_digits(
     folder: Path,
     history: Sequence[Epoch],
+    trace: Sequence[tuple[float, float, float]],
     name: str,
     images: npt.NDArray[np.uint8],
     test: Evaluation,
@@ -102,7 +104,7 @@ def draw_digits(
     curves = folder / "curves.png"
     confusion, mistakes = folder / "confusion.png", folder / "mistakes.png"
     guesses = test.probabilities.argmax(axis=1)
-    plotting.plot_curves(history, curves, name)
+    plotting.plot_curves(history, curves, name, trace)
     plotting.plot_confusion(test.labels, guesses, confusion, name)
     plotting.plot_mistakes(images, test.labels, test.probabilities, mistakes, name)
     return [curves, confusion, mistakes]

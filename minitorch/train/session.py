@@ -31,6 +31,9 @@ from minitorch.train.config import TrainConfig
 LOOK_EVERY = 0.2
 MOST_PENDING = 256
 
+# How many points the curves of training have.
+CURVE_POINTS = 120
+
 
 class Diverged(RuntimeError):
     """The loss became infinite or not a number."""
@@ -61,6 +64,14 @@ class Meter:
     seconds: float = 0.0
     warm_examples: int = 0
     warm_seconds: float = 0.0
+    lr: float = 0.0
+
+    def add(self, loss: float, correct: int, examples: int, lr: float) -> None:
+        """One more step."""
+        self.loss += loss * examples
+        self.correct += correct
+        self.examples += examples
+        self.lr = lr
 
     @property
     def mean_loss(self) -> float:
@@ -99,6 +110,11 @@ class Session:
 
     Attributes:
         on_look: called with the meter a few times a second.
+        step: how many steps were taken in all.
+        history: the numbers of the epochs that are over.
+        meter: the sums of the epoch that is not.
+        trace: (epochs, loss, accuracy) of training, about CURVE_POINTS of them, for
+            curves; `part` has the sums for the next one.
         first_step: when the first step of this process was done (perf_counter).
     """
 
@@ -113,12 +129,16 @@ class Session:
     step: int = 0
     history: list[Epoch] = field(default_factory=list)
     meter: Meter = field(default_factory=Meter)
+    part: Meter = field(default_factory=Meter)
+    trace: list[tuple[float, float, float]] = field(default_factory=list)
     first_step: float | None = None
     stop_signal: int | None = None
 
     def __post_init__(self) -> None:
         # Steps whose loss was not read yet: (step, lr, loss, scores, y).
         self._pending: list[tuple[int, float, Tensor, Tensor, Tensor]] = []
+        steps = len(self.loader) * (self.config.epochs or 1)
+        self.steps_per_point = max(1, steps // CURVE_POINTS)
         self._clock = self._looked = self._saved = time.perf_counter()
 
     # ----------------------------------------------------------------- steps
@@ -151,9 +171,11 @@ class Session:
                 self._pending.clear()
                 raise Diverged(self._advice(f"the loss became {value}", step, lr))
             guesses = scores.cpu().numpy().argmax(axis=1)
-            self.meter.correct += int(np.count_nonzero(guesses == y.cpu().numpy()))
-            self.meter.loss += value * n
-            self.meter.examples += n
+            correct = int(np.count_nonzero(guesses == y.cpu().numpy()))
+            for meter in (self.meter, self.part):
+                meter.add(value, correct, n, lr)
+            if step % self.steps_per_point == 0:
+                self._add_point(step)
         self._pending.clear()
         now = time.perf_counter()
         self.meter.seconds += now - self._clock
@@ -163,17 +185,21 @@ class Session:
         self._clock = self._looked = now
         self.on_look(self.meter)
 
+    def _add_point(self, step: int) -> None:
+        part, self.part = self.part, Meter()
+        middle = (step - self.steps_per_point / 2) / len(self.loader)
+        self.trace.append((middle, part.mean_loss, part.accuracy))
+
     def end_epoch(self, test_loss: float, test_accuracy: float) -> Epoch:
         """Close the epoch, with how the network does on the test examples."""
         meter, self.meter = self.meter, Meter()
-        lr = self.optimizer.param_groups[0]["lr"]
         row = Epoch(
             epoch=len(self.history) + 1,
             train_loss=meter.mean_loss,
             train_accuracy=meter.accuracy,
             test_loss=test_loss,
             test_accuracy=test_accuracy,
-            lr=lr,
+            lr=meter.lr,
             seconds=meter.seconds,
             examples_per_second=meter.rate,
         )
@@ -214,6 +240,8 @@ class Session:
             "step": self.step,
             "history": [asdict(row) for row in self.history],
             "meter": asdict(self.meter),
+            "part": asdict(self.part),
+            "trace": self.trace,
             "generator": default_generator.get_state(),
             "loader": self.loader.state_dict(),
             "model": dict(weights),
@@ -227,7 +255,8 @@ class Session:
         """Go back to where a checkpoint was written."""
         self.step = state["step"]
         self.history = [Epoch(**row) for row in state["history"]]
-        self.meter = Meter(**state["meter"])
+        self.meter, self.part = Meter(**state["meter"]), Meter(**state["part"])
+        self.trace = list(state["trace"])
         default_generator.set_state(state["generator"])
         self.loader.load_state_dict(state["loader"])
         self.model.load_state_dict(state["model"])

@@ -85,7 +85,7 @@ class ArrayDataset(BatchDataset[Any]):
 
 
 def normalize_digits(images: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
-    """Bytes [B, 28, 28] -> numbers around 0 with a spread of about 1, [B, 1, 28, 28]."""
+    """Bytes [B, 28, 28] -> numbers around 0, with spread 1, [B, 1, 28, 28]."""
     return _PIXELS[images[:, None]]
 
 
@@ -104,6 +104,7 @@ def points_task(config: TrainConfig) -> Task:
     from minitorch.data import POINT_DATASETS
 
     assert config.dataset is not None and config.limit is not None
+    assert config.seed is not None
     draw = xor_with_gap if config.recipe == "xor" else POINT_DATASETS[config.dataset]
     # Both from one stream, so that test points are never training points.
     points = draw(config.limit + TEST_POINTS, config.seed)
@@ -131,6 +132,8 @@ def digits_task(config: TrainConfig, source: Any = None) -> Task:
     from minitorch.data import load_digits
 
     folder = config.data_dir
+    if config.dataset == "drawn":
+        source = "drawn"
     if folder is not None and not Path(folder).expanduser().is_dir():
         raise ConfigError("data_dir", f"there is no folder {folder}")
     train = load_digits(folder, train=True, source=source)
@@ -159,7 +162,8 @@ def _task(
     test: tuple[npt.NDArray[Any], npt.NDArray[Any]],
     prepare: Callable[[npt.NDArray[Any]], npt.NDArray[np.float32]],
 ) -> Task:
-    assert config.batch_size is not None
+    assert config.batch_size is not None and config.device is not None
+    assert config.seed is not None
     shuffled = DataLoader(
         ArrayDataset(*train, prepare, config.device),
         config.batch_size,

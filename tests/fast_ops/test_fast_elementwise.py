@@ -172,8 +172,11 @@ ORACLES: dict[Callable, Callable[[torch.Tensor], torch.Tensor]] = {
     operators.erf: torch.erf,
     operators.sigmoid: torch.sigmoid,
     operators.silu: torch.nn.functional.silu,
-    operators.gelu: lambda x: x * torch.special.ndtr(x),
-    operators.gelu_tanh: lambda x: torch.nn.functional.gelu(x, approximate="tanh"),
+    # written so that nothing cancels in the lower tail, as it would in 1 + erf(x)
+    operators.gelu: lambda x: x * torch.erfc(-x * operators.SQRT_HALF) / 2,
+    operators.gelu_tanh: lambda x: (
+        x * torch.sigmoid(2 * operators.SQRT_2_OVER_PI * (x + 0.044715 * x**3))
+    ),
     operators.sign: lambda x: torch.sign(x),
 }
 

