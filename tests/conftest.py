@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 
 import pytest
-from helpers import DEVICES, loaded
 from hypothesis import HealthCheck, settings
+
+from helpers import DEVICES, loaded
 
 settings.register_profile(
     "ci",

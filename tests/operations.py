@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from helpers import LAYOUTS, make
 
 import minitorch
+from helpers import LAYOUTS, make
 from minitorch import Tensor, dtypes
 from minitorch.dtypes import DType, bool_, float32, float64, int32, int64
 from minitorch.grad_check import gradcheck, gradgradcheck

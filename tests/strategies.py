@@ -11,10 +11,10 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from helpers import LAYOUTS, make, numbers
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from helpers import LAYOUTS, make, numbers
 from minitorch import Tensor, dtypes
 from minitorch.dtypes import DType
 from minitorch.tensor_data import Shape

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from helpers import LAYOUTS, make
 from operations import assert_same
 
 import minitorch
+from helpers import LAYOUTS, make
 from minitorch import Tensor, float32, float64
 from minitorch.functions import conv, norm, pool, softmax
 from minitorch.functions.random import dropout

@@ -81,7 +81,7 @@ def test_any_index(device, data, layout, seed):
 def test_iteration_and_length(device):
     x = minitorch.arange(6, device=device).reshape(3, 2)
     assert len(x) == 3 and [row.tolist() for row in x] == [[0, 1], [2, 3], [4, 5]]
-    a, b, c = x
+    _, _, c = x
     assert c.tolist() == [4, 5]
     for operation in (len, iter, list):
         with pytest.raises(TypeError, match="without dimensions"):
