@@ -39,7 +39,7 @@ def mlp(hidden: int) -> nn.Sequential:
     )
 
 
-def load(train: bool, count: int | None, drawn: bool) -> tuple[Tensor, Tensor]:
+def load(train: bool, count: int, drawn: bool) -> tuple[Tensor, Tensor]:
     """Pixels around 0 [N, 784] and labels [N] of the first `count` digits."""
     digits = load_digits(train=train, source="drawn" if drawn else None)
     if train and digits.notice:
@@ -86,7 +86,7 @@ def report(name: str, model: nn.Module, x: Tensor, y: Tensor) -> float:
 
 
 def main(
-    count: int | None = None,
+    count: int = 12_000,
     epochs: int = 2,
     hidden: int = 1024,
     drawn: bool = False,
@@ -110,7 +110,7 @@ def main(
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--count", type=int, help="use the first COUNT digits only")
+    parser.add_argument("--count", type=int, default=12_000, help="digits to use")
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--hidden", type=int, default=1024)
     parser.add_argument("--drawn", action="store_true", help="do not look for MNIST")

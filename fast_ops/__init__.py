@@ -7,6 +7,7 @@ compiles nothing, a kernel is compiled when it is first called.
 
 from __future__ import annotations
 
+from fast_ops import threads
 from fast_ops.conv import conv2d, conv2d_backward_input, conv2d_backward_weight
 from fast_ops.elementwise import map, where, zip
 from fast_ops.indexing import (
@@ -58,7 +59,6 @@ from fast_ops.sparse import (
     csr_to_dense,
     csr_transpose,
 )
-from fast_ops.threads import get_num_threads, set_num_threads, warn_if_slow
 
 __all__ = [
     "adam_step",
@@ -87,7 +87,6 @@ __all__ = [
     "from_numpy",
     "full",
     "gather",
-    "get_num_threads",
     "index_add",
     "index_copy_",
     "index_select",
@@ -103,7 +102,6 @@ __all__ = [
     "randint",
     "reduce",
     "scatter_add",
-    "set_num_threads",
     "sgd_step",
     "softmax",
     "softmax_backward",
@@ -115,4 +113,4 @@ __all__ = [
     "zip",
 ]
 
-warn_if_slow()
+threads.warn_if_slow()

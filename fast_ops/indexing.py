@@ -16,7 +16,7 @@ import numpy as np
 from numba import prange
 
 from fast_ops.launch import SERIAL_LIMIT, compile_kernel
-from fast_ops.memory import at, contiguous, copy, copy_into, empty
+from fast_ops.memory import at, contiguous, copy, copy_into, empty, overlap
 from minitorch.tensor_data import TensorData
 
 COLUMNS = 64  # columns that one thread adds: four cache lines of float32
@@ -252,6 +252,8 @@ def index_copy_(out: TensorData, dim: int, index: TensorData, src: TensorData) -
     if src.size == 0:
         return
     inner = math.prod(out.shape[dim + 1 :])
+    if overlap(src, out):
+        src = copy(src, src.dtype)
     target = contiguous(out)
     put_slices(
         target.flat(), out.shape[dim], inner, index.flat(), contiguous(src).flat()

@@ -3,11 +3,12 @@
 With this file one can fold any scalar function over any dimensions (`reduce`), find the
 position of an extreme (`argmax`, `argmin`), and add up along a dimension (`cumsum`).
 
-`reduce` may take the elements in any order, so `fn` must be associative and commutative
-(up to rounding). The order depends only on shapes and strides: work is cut into blocks
-of fixed size, each folded by one thread, and the blocks' results are folded in order.
-So the result is the same, to the last bit, on any number of threads. float32 is summed
-in float64, so only the last rounding is left.
+Sums, products, extremes and logical folds may take their elements in any order. The
+order depends only on shapes and strides: work is cut into blocks of fixed size, each
+folded by one thread, and the blocks' results are folded in order. So the result is the
+same, to the last bit, on any number of threads. float32 is summed in blocks of `BLOCK`
+elements, and these in float64, so that errors do not grow with the length. Any other
+function, a user's own, sees the elements of one output one by one, in row-major order.
 """
 
 from __future__ import annotations
@@ -435,6 +436,16 @@ def _columns(dims: list[Dim]) -> tuple[Shape, Strides, Strides]:
 # Folds whose result is one of the operands: nothing is rounded, so a wider accumulator
 # would only cost time.
 EXACT = {operators.maximum, operators.minimum}
+
+# Folds whose parts may be folded by themselves, in any order, and then with each other.
+SPLITTABLE = {
+    *EXACT,
+    operators.add,
+    operators.mul,
+    operators.logical_and,
+    operators.logical_or,
+    operators.logical_xor,
+}
 NO_PARTIAL = {dtype.numpy: np.empty((1, 1), dtype.numpy) for dtype in ALL}
 
 
@@ -467,18 +478,32 @@ def reduce(
     starts = _start(start, wide), _start(start, out_type)
     parallel = size >= SERIAL_LIMIT
     n = size // len(result)
+    if fn not in SPLITTABLE:
+        _run(fn, _rows(a, dims), _in_order(len(result), n), parallel, starts, result)
+        return out
     if n <= STRETCH and a.is_contiguous() and _trailing(dims, len(shape)):
         FLAT[parallel][fn](a.flat(), n, *starts, result)
         return out
     way = walk(shape, a.strides, dims)
     if way is None:
-        rows = contiguous(
-            a.permute([i for i in range(a.dims) if i not in dims] + [*dims])
-        )
-        FLAT[parallel][fn](rows.flat(), n, *starts, result)
+        FLAT[parallel][fn](_rows(a, dims).flat(), n, *starts, result)
     else:
         _run(fn, a, way, parallel, starts, result)
     return out
+
+
+def _rows(a: TensorData, dims: tuple[int, ...]) -> TensorData:
+    """`a` with the folded dimensions last, in their order, and without gaps."""
+    kept = [i for i in range(a.dims) if i not in dims]
+    return contiguous(a.permute([*kept, *sorted(dims)]))
+
+
+def _in_order(rows: int, n: int) -> Walk:
+    """The loops over [rows, n] that take the n elements of a row in order."""
+    return Walk(
+        BY_STRIDES, (1, 1, rows), (0, 0, n), (0, 0, 1), (1, 1, n), (0, 0, 1),
+        lanes=min(64, rows),
+    )  # fmt: skip
 
 
 @lru_cache(maxsize=1024)

@@ -35,12 +35,18 @@ exp = by_type_1(operators.exp, exp_flush)
 
 
 @helper
-def minus_both(x: float, top: float, log_total: float) -> float:
+def log_share(x: float, top: float, log_total: float) -> float:
     """(x - top) - log_total, in this order.
 
     x and top may be large and close to each other; top + log_total would be rounded.
     """
     return (x - top) - log_total
+
+
+@helper
+def surprise(x: float, top: float, log_total: float) -> float:
+    """-log_share(x), in the same order."""
+    return log_total - (x - top)
 
 
 @device_function
@@ -87,7 +93,7 @@ def log_softmax_row(row: np.ndarray, out: np.ndarray) -> None:
     top, total = exp_sum(row)
     log_total = row.dtype.type(math.log(total))
     for i in range(row.size):
-        out[i] = minus_both(row[i], top, log_total)
+        out[i] = log_share(row[i], top, log_total)
 
 
 @device_function
@@ -151,7 +157,7 @@ def _cross_entropy(logits, target, ignore_index, losses, logsumexp):
         logsumexp[r] = top + log_total
         losses[r] = 0
         if target[r] != ignore_index:
-            losses[r] = -minus_both(row[target[r]], top, log_total)
+            losses[r] = surprise(row[target[r]], top, log_total)
 
 
 def _cross_entropy_backward(grad, logits, target, logsumexp, ignore_index, dx):

@@ -11,8 +11,6 @@ import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from minitorch import dtypes
 from minitorch.backend import get_backend
 from minitorch.dtypes import DType

@@ -197,22 +197,44 @@ def empty(
     return _finish(backend.empty(_shape("empty", size), _dtype(dtype)), requires_grad)
 
 
-def zeros_like(input: Tensor, *, dtype: DType | None = None) -> Tensor:
+def zeros_like(
+    input: Tensor,
+    *,
+    dtype: DType | None = None,
+    device: str | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """Zeros in the shape, dtype and on the device of `input`."""
-    return full_like(input, 0, dtype=dtype)
+    return full_like(input, 0, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
-def ones_like(input: Tensor, *, dtype: DType | None = None) -> Tensor:
+def ones_like(
+    input: Tensor,
+    *,
+    dtype: DType | None = None,
+    device: str | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """Ones in the shape, dtype and on the device of `input`."""
-    return full_like(input, 1, dtype=dtype)
+    return full_like(input, 1, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
 def full_like(
-    input: Tensor, fill_value: Number, *, dtype: DType | None = None
+    input: Tensor,
+    fill_value: Number,
+    *,
+    dtype: DType | None = None,
+    device: str | None = None,
+    requires_grad: bool = False,
 ) -> Tensor:
-    """`fill_value` in the shape, dtype and on the device of `input`."""
-    kind = _dtype(dtype, input.dtype)
-    return full(input.raw.shape, fill_value, dtype=kind, device=input.device)
+    """`fill_value` in the shape of `input`, by default in its dtype on its device."""
+    return full(
+        input.raw.shape,
+        fill_value,
+        dtype=_dtype(dtype, input.dtype),
+        device=device or input.device,
+        requires_grad=requires_grad,
+    )
 
 
 def empty_like(input: Tensor, *, dtype: DType | None = None) -> Tensor:

@@ -1,13 +1,13 @@
-"""Are the gradients right? Compare `backward` with differences of the function's values.
+"""Are the gradients right? Compare `backward` with differences of values.
 
 With this file one can check any function of tensors, and a `Function` of one's own:
 
-    x = minitorch.randn(3, 4, dtype=minitorch.float64, requires_grad=True)
+    x = minitorch.randn(3, dtype=minitorch.float64, requires_grad=True)
     gradcheck(lambda x: (x * x).sum(0), [x])        # d out / d x
     gradgradcheck(lambda x: (x * x).sum(0), [x])    # and the gradient of that gradient
 
-Both return True, or raise `GradientError`, which says for which input and which of its
-elements the two numbers differ. The differences are central ones in float64: their error
+Both return True, or raise `GradientError`, which says for which input and element the
+two numbers differ. The differences are central ones in float64: their error
 is O(eps^2) from the curvature, and about 1e-16 / eps from rounding, so that eps = 1e-6
 leaves some nine digits.
 

@@ -628,7 +628,7 @@ class Tensor(Variable):
 
     def __pow__(self, other: Any) -> Tensor:
         if not isinstance(other, Tensor) and other == 2:
-            return self * self
+            return self * (self if self.dtype is not dtypes.bool_ else self.long())
         a, b = operands("pow", self, other)
         if not a.dtype.is_floating_point and b.numel() and bool((b < 0).any()):
             raise ValueError("pow: integers to negative powers; use .float() first")
@@ -1207,10 +1207,10 @@ class Tensor(Variable):
         dim = normalize_dim(dim, self.dim(), "select")
         return self[(slice(None),) * dim + (index,)]
 
-    def split(self, size: Any, dim: Any = 0) -> tuple[Tensor, ...]:
-        """Views of `size` indices each (the last may be smaller), or of given sizes."""
+    def split(self, split_size: Any, dim: Any = 0) -> tuple[Tensor, ...]:
+        """Views of `split_size` indices each (the last may be smaller), or of sizes."""
         dim = normalize_dim(dim, self.dim(), "split")
-        total = self.raw.shape[dim]
+        total, size = self.raw.shape[dim], split_size
         if isinstance(size, int):
             if size <= 0:
                 raise ValueError(f"split: the size is {size}; it must be above 0")

@@ -1,6 +1,6 @@
 """One table of all operations on tensors, and the checks that each one goes through.
 
-With this file a test file runs its family of operations (`OPERATIONS["reduce"]`) through
+With this file a test runs its family of operations, `OPERATIONS["reduce"]`, through
 
 - `check_forward`: values, shapes and dtypes are torch's, for every dtype and layout;
 - `check_backward`: gradients are torch's, for every layout;

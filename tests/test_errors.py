@@ -36,7 +36,7 @@ CASES: dict[str, tuple[Any, type[Exception], list[str]]] = {
         ValueError,
         ["add", "(2, 3)", "(2, 4)", "3", "4", "must be equal, or 1"],
     ),
-    "add list": (lambda: ones(2) + [1, 2], TypeError, ["add", "list", "tensor"]),
+    "add list": (lambda: ones(2).add([1, 2]), TypeError, ["add", "list", "tensor"]),
     "add none": (lambda: ones(2) + None, TypeError, ["add", "NoneType"]),
     "mul text": (lambda: ones(2) * "a", TypeError, ["mul", "str", "number"]),
     "add devices": (

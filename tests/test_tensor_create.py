@@ -206,6 +206,9 @@ def test_full_infers_its_dtype(device):
     assert_same(minitorch.full_like(x, 7), torch.full((2,), 7, dtype=torch.int32))
     assert minitorch.ones_like(x, dtype=minitorch.float64).dtype is minitorch.float64
     assert minitorch.zeros_like(x.float().requires_grad_()).requires_grad is False
+    y = minitorch.zeros_like(x, dtype=minitorch.float32, requires_grad=True)
+    assert y.requires_grad and y.device == device
+    assert minitorch.full_like(x, 1, device="simple").device == "simple"
 
 
 def test_defaults_and_requires_grad():

@@ -303,6 +303,22 @@ def test_equal_and_allclose(device):
     assert not y.allclose(y) and y.allclose(y, equal_nan=True)
 
 
+def test_masked_fill_in_place_and_isclose(device):
+    x = minitorch.tensor([1.0, -2.0, nan], device=device)
+    t = torch.tensor([1.0, -2.0, nan])
+    assert_same(x.masked_fill_(x < 0, 5), t.masked_fill_(t < 0, 5))
+    assert_same(minitorch.masked_fill(x, x > 2, -inf), t.masked_fill(t > 2, -inf))
+    assert_same(minitorch.isclose(x, x + 1e-7), torch.isclose(t, t + 1e-7))
+    assert_same(x.isclose(x, equal_nan=True), t.isclose(t, equal_nan=True))
+    assert_same(minitorch.clip(x, 0, 2), torch.clip(t, 0, 2))
+    assert_same(minitorch.logical_xor(x > 2, x > 0), torch.logical_xor(t > 2, t > 0))
+
+
+def test_squares_of_bools_are_integers(device):
+    x = minitorch.tensor([True, False], device=device)
+    assert_same(x**2, torch.tensor([True, False]) ** 2)
+
+
 def test_python_conversions(device):
     x = minitorch.tensor(2.5, device=device)
     assert float(x) == 2.5 and int(x) == 2 and bool(x) and f"{x:.3f}" == "2.500"

@@ -330,7 +330,7 @@ def _is_int(item: Any) -> bool:
 def _split_masks(a: Tensor, items: list[Any]) -> tuple[Tensor, list[Any]]:
     """Each bool mask replaced by the integer positions where it holds.
 
-    A mask without dims stands for a new dim of size 1, of which it takes all or nothing.
+    A mask without dims stands for a new dim of size 1 and takes all of it or nothing.
     """
     out: list[Any] = []
     for item in items:
@@ -341,7 +341,7 @@ def _split_masks(a: Tensor, items: list[Any]) -> tuple[Tensor, list[Any]]:
         covered = a.shape[dim : dim + item.dim()]
         if item.shape != covered:
             raise IndexError(
-                f"index: the mask is {item.raw.shape}, but the dimensions that it stands "
+                f"index: the mask is {item.raw.shape}, but the dimensions it stands "
                 f"for are {covered}; the shapes must be equal"
             )
         if item.dim() == 0:

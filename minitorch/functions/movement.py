@@ -29,8 +29,8 @@ class View(Function):
         viewed = a.raw.view(shape)
         if viewed is None:
             raise RuntimeError(
-                f"view: shape {a.raw.shape} with strides {a.raw.strides} cannot be seen as "
-                f"{shape} without a copy; use reshape, or contiguous().view(...)"
+                f"view: shape {a.raw.shape} with strides {a.raw.strides} cannot be "
+                f"seen as {shape} without a copy; use reshape, or contiguous().view(...)"
             )
         return viewed
 

@@ -8,7 +8,7 @@ With this file one can watch a run: `LiveReporter` draws a progress bar on a ter
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from minitorch.train.config import TrainConfig
@@ -95,6 +95,7 @@ class LiveReporter(QuietReporter):
         from rich.console import Console
 
         self.console = Console(highlight=False)
+        self.bar: Any = None
 
     def note(self, text: str) -> None:
         self.console.print(text, markup=False)
@@ -121,13 +122,14 @@ class LiveReporter(QuietReporter):
         self.bar.refresh()
 
     def look(self, epoch: int, meter: Meter) -> None:
+        if self.bar is None or not meter.examples:
+            return  # a checkpoint before the first step looks, too
         left = (self.examples - meter.examples) / max(meter.rate, 1e-9)
         text = (
             f"loss {meter.mean_loss:.4f}  accuracy {meter.accuracy:7.2%}  "
             f"{meter.rate:,.0f} examples/s  {left:,.0f} s left"
         )
-        if meter.examples:
-            self._draw(epoch, meter.examples, text)
+        self._draw(epoch, meter.examples, text)
 
     def testing(self, epoch: int) -> None:
         if self.examples >= 1000:  # else it is over before one can read it

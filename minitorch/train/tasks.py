@@ -138,6 +138,9 @@ def digits_task(config: TrainConfig, source: Any = None) -> Task:
         raise ConfigError("data_dir", f"there is no folder {folder}")
     train = load_digits(folder, train=True, source=source)
     test = load_digits(folder, train=False, source=train.source)
+    notice = train.notice
+    if notice:
+        notice += ". On the command line: --data-dir FOLDER"
     name = "MNIST" if train.source == "mnist" else "drawn digits"
     n = config.limit or len(train)
     if n > len(train):
@@ -146,7 +149,7 @@ def digits_task(config: TrainConfig, source: Any = None) -> Task:
         config,
         name,
         train.source,
-        train.notice,
+        notice,
         (train.images[:n], train.labels[:n]),
         (test.images, test.labels),
         normalize_digits,

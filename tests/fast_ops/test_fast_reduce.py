@@ -167,6 +167,20 @@ def test_a_users_function() -> None:
         np.testing.assert_allclose(got, exact, rtol=1e-5)
 
 
+def test_a_users_function_sees_the_elements_in_order() -> None:
+    def digits(total: float, x: float) -> float:
+        return total * 0.5 + x
+
+    for shape, dims in (((700,), (0,)), ((200, 300), (0,)), ((4, 5, 6), (2, 0))):
+        array = numbers(*shape).astype(np.float64)
+        got = fast_ops.to_numpy(fast_ops.reduce(digits, data(array), dims, 0.0))
+        kept = [i for i in range(len(shape)) if i not in dims]
+        rows = array.transpose([*kept, *sorted(dims)])
+        rows = rows.reshape(*(shape[i] for i in kept), -1)
+        weights = 0.5 ** np.arange(rows.shape[-1])[::-1]
+        np.testing.assert_allclose(got.reshape(-1), (rows @ weights).reshape(-1))
+
+
 @pytest.mark.parametrize("shape", [(1, 5), (7, 33), (300, 200), (5, 8, 9)])
 def test_arg_extremes_and_cumsum(shape: tuple[int, ...]) -> None:
     array = np.random.default_rng(0).integers(-4, 4, shape).astype(np.float32)

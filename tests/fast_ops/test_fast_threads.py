@@ -9,28 +9,27 @@ from typing import Any
 
 import pytest
 
-import fast_ops
 from fast_ops import launch, threads
 
 
 def test_set_and_get() -> None:
-    before = fast_ops.get_num_threads()
+    before = threads.get_num_threads()
     try:
-        fast_ops.set_num_threads(1)
-        assert fast_ops.get_num_threads() == 1
+        threads.set_num_threads(1)
+        assert threads.get_num_threads() == 1
     finally:
-        fast_ops.set_num_threads(before)
+        threads.set_num_threads(before)
 
 
 @pytest.mark.parametrize("n", [0, -1, 10**6])
 def test_numbers_out_of_range(n: int) -> None:
     with pytest.raises(ValueError, match="NUMBA_NUM_THREADS"):
-        fast_ops.set_num_threads(n)
+        threads.set_num_threads(n)
 
 
 def test_other_types() -> None:
     with pytest.raises(TypeError, match="expected an int"):
-        fast_ops.set_num_threads(1.0)  # type: ignore[arg-type]
+        threads.set_num_threads(1.0)  # type: ignore[arg-type]
 
 
 def test_layer_has_a_name() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -128,8 +129,8 @@ def test_one_cycle_rises_then_falls(steps: int) -> None:
     values = [factor(step) for step in range(steps)]
     top = int(np.argmax(values))
     assert 0 < min(values) and max(values) == 1.0
-    assert all(a < b for a, b in zip(values[:top], values[1 : top + 1]))
-    assert all(a >= b for a, b in zip(values[top:], values[top + 1 :]))
+    assert all(a < b for a, b in pairwise(values[: top + 1]))
+    assert all(a >= b for a, b in pairwise(values[top:]))
     assert factor(steps) < 1e-9 or steps == 1
     if steps >= 100:
         assert abs(top / steps - 0.2) < 0.02 and values[-1] < 0.01

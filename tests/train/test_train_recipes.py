@@ -146,18 +146,13 @@ MNIST = os.environ.get("MINITORCH_DATA")
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
-@pytest.mark.skipif(MNIST is None, reason="needs MNIST: set MINITORCH_DATA")
-def test_mnist_in_one_epoch(tmp_path: Path) -> None:
-    result = run("mnist", tmp_path, epochs=1, data_dir=MNIST)
-    assert result.source == "mnist"
-    assert result.test_accuracy >= 0.98
-
-
-@pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.skipif(MNIST is None, reason="needs MNIST: set MINITORCH_DATA")
-def test_mnist_in_five_epochs(tmp_path: Path) -> None:
-    result = run("mnist", tmp_path, data_dir=MNIST)
-    assert len(result.history) == 5
-    assert result.test_accuracy >= 0.99
+@pytest.mark.parametrize("epochs, least", [(1, 0.98), (5, 0.99)])
+def test_mnist(epochs: int, least: float, tmp_path: Path) -> None:
+    import numba
+
+    numba.set_num_threads(numba.config.NUMBA_NUM_THREADS)
+    result = run("mnist", tmp_path, epochs=epochs, data_dir=MNIST)
+    assert result.source == "mnist" and len(result.history) == epochs
+    assert result.test_accuracy >= least
