@@ -553,8 +553,13 @@ class Tensor(Variable):
 
     def clamp_(self, min: Number | None = None, max: Number | None = None) -> Tensor:
         """Values below `min` and above `max` set to them, in place."""
-        indexing.setitem(self, (), self.clamp(min, max))
-        return self
+        new = self.clamp(min, max)
+        if new.dtype is not self.dtype:
+            raise TypeError(
+                f"clamp_: the result is {new.dtype.name}, which does not fit into a "
+                f"{self.dtype.name} tensor in place"
+            )
+        return self.copy_(new)
 
     def masked_fill_(self, mask: Tensor, value: Any) -> Tensor:
         """`value` where the mask holds, in place."""
@@ -1310,6 +1315,11 @@ class Tensor(Variable):
         filler = (
             value if isinstance(value, Tensor) else scalar_like(self, value, self.dtype)
         )
+        if isinstance(value, float) and self.dtype.category == 1 and value % 1 != 0:
+            raise TypeError(
+                f"masked_fill: {value} does not fit into a {self.dtype.name} tensor; "
+                f"use .float() first"
+            )
         return choose(only_bool("masked_fill", mask), filler, self)
 
     def masked_select(self, mask: Tensor) -> Tensor:

@@ -78,6 +78,16 @@ CASES: dict[str, tuple[Any, type[Exception], list[str]]] = {
         ValueError,
         ["gelu", "'fast'", '"none"', '"tanh"'],
     ),
+    "masked_fill value": (
+        lambda: ints(2).masked_fill(bools(2), 2.5),
+        TypeError,
+        ["masked_fill", "2.5", "int64", ".float()"],
+    ),
+    "clamp in place": (
+        lambda: ints(2).clamp_(0.5),
+        TypeError,
+        ["clamp_", "float32", "int64", "in place"],
+    ),
     "masked_fill mask": (
         lambda: ones(2).masked_fill(ones(2), 0),
         TypeError,
