@@ -7,8 +7,8 @@ from types import FunctionType
 from typing import Any
 
 import pytest
-from helpers import DEVICES, loaded
 
+from helpers import DEVICES, loaded
 from minitorch.backend import Backend
 
 PROTOCOL = {

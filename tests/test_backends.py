@@ -15,6 +15,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
 from helpers import (
     DEVICES,
     FLOATS,
@@ -30,10 +34,6 @@ from helpers import (
     quick,
     shapes,
 )
-from hypothesis import given
-from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
-
 from minitorch import dtypes, operators
 from minitorch.backend import get_backend
 from minitorch.dtypes import DType, bool_, float32, float64, int32, int64

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -143,7 +144,7 @@ def elementwise_cases() -> Iterator[Case]:
     for name, op, their_op in named:
         yield Case(
             "elementwise", f"{name} 1e5",
-            lambda op=op, their_op=their_op: simple(op, their_op, (n,)),
+            partial(simple, op, their_op, (n,)),
             0, 8 * n, 0.35,
         )  # fmt: skip
     for text, rows, cols in (("1e5", 250, 400), ("1e7", 2500, 4000)):
@@ -198,7 +199,7 @@ def reduce_cases() -> Iterator[Case]:
                 op = _reduction(name, dim)
                 yield Case(
                     "reduce", f"{name} over {where} {text}",
-                    lambda op=op, r=rows, c=cols: simple(op, op, (r, c)),
+                    partial(simple, op, op, (rows, cols)),
                     0, 4.0 * rows * cols,
                 )  # fmt: skip
 

@@ -56,13 +56,11 @@ def processor_name() -> str:
     """The processor's name, with its vector width where Linux tells it."""
     try:
         with open("/proc/cpuinfo") as file:
-            lines = dict(
-                (part.strip() for part in line.split(":", 1))
-                for line in file.read().split("\n\n")[0].splitlines()
-                if ":" in line
-            )
+            first = file.read().split("\n\n")[0]
     except OSError:
         return platform.processor() or platform.machine()
+    pairs = (line.partition(":") for line in first.splitlines())
+    lines = {name.strip(): value.strip() for name, _, value in pairs}
     flags = lines.get("flags", "").split()
     vectors = "AVX-512" if "avx512f" in flags else "AVX2" if "avx2" in flags else ""
     return " ".join(filter(None, [lines.get("model name", ""), vectors]))

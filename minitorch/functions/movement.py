@@ -30,7 +30,7 @@ class View(Function):
         if viewed is None:
             raise RuntimeError(
                 f"view: shape {a.raw.shape} with strides {a.raw.strides} cannot be "
-                f"seen as {shape} without a copy; use reshape, or contiguous().view(...)"
+                f"seen as {shape} without a copy; use reshape or contiguous().view()"
             )
         return viewed
 
