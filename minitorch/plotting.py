@@ -304,4 +304,6 @@ def _two_lines(
     axes.set_axisbelow(True)
     _plain(axes)
     axes.spines["bottom"].set(visible=True, color=GREY)
-    axes.legend(frameon=False, labelcolor="linecolor", handlelength=1.6)
+    rising = test[-1] + train[-1] > test[0] + train[0]
+    corner = "lower right" if rising else "upper right"
+    axes.legend(loc=corner, frameon=False, labelcolor="linecolor", handlelength=1.6)

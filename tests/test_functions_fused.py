@@ -67,7 +67,7 @@ by_layout = pytest.mark.parametrize("layout", LAYOUTS)
 
 
 def test_softmax_of_large_numbers(device):
-    values = [[1e4, 0.0, -1e4], [float("-inf"), 0.0, 1.0], [-1e5, -1e5, -1e5]]
+    values = [[1e4, 0.0, -1e4], [float("-inf"), 0.0, 1.0], [-1e30, -1e30, -1e30]]
     x, t = minitorch.tensor(values, device=device), torch.tensor(values)
     assert_same(x.softmax(1), t.softmax(1), 1e-6)
     assert_same(x.log_softmax(1), t.log_softmax(1), 1e-6)

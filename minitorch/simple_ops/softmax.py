@@ -37,12 +37,15 @@ def softmax_backward(grad: TensorData, out: TensorData, dim: int) -> TensorData:
 
 
 def log_softmax(a: TensorData, dim: int) -> TensorData:
-    """out = a - logsumexp(a) along `dim`; a [*] -> out [*]."""
+    """out = a - max - log(sum(exp(a - max))) along `dim`; a [*] -> out [*].
+
+    In this order: the logarithm would be lost beside a large maximum.
+    """
     values = read(a)
     for line in lines(a.shape, dim):
-        total = log_sum_exp([values[p] for p in line])
+        top, rest = max_and_log_sum([values[p] for p in line])
         for p in line:
-            values[p] -= total
+            values[p] = values[p] - top - rest
     return tensor(values, a.shape, a.dtype)
 
 
@@ -66,17 +69,19 @@ def cross_entropy(
     """
     rows, classes = logits.shape
     scores, losses = nested(logits), []
-    totals = [log_sum_exp(row) for row in scores]
+    parts = [max_and_log_sum(row) for row in scores]
     for n, label in enumerate(read(target)):
         if label == ignore_index:
             losses.append(0.0)
         elif 0 <= label < classes:
-            losses.append(totals[n] - scores[n][label])
+            top, rest = parts[n]
+            losses.append(top - scores[n][label] + rest)
         else:
             raise IndexError(
                 f"cross_entropy: target[{n}] is {label}; with {classes} classes it "
                 f"must be from 0 to {classes - 1}, or ignore_index ({ignore_index})"
             )
+    totals = [top + rest for top, rest in parts]
     return tensor(losses, (rows,), logits.dtype), tensor(totals, (rows,), logits.dtype)
 
 
@@ -102,7 +107,7 @@ def cross_entropy_backward(
     return tensor(out, (rows, classes), logits.dtype)
 
 
-def log_sum_exp(line: list[float]) -> float:
-    """log(sum(exp(x))) = max + log(sum(exp(x - max)))."""
+def max_and_log_sum(line: list[float]) -> tuple[float, float]:
+    """The two parts of log(sum(exp(x))) = max + log(sum(exp(x - max)))."""
     top = operators.reduce(operators.maximum, line, -inf)
-    return top + operators.log(sum(operators.exp(x - top) for x in line))
+    return top, operators.log(sum(operators.exp(x - top) for x in line))
