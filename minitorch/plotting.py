@@ -305,5 +305,5 @@ def _two_lines(
     _plain(axes)
     axes.spines["bottom"].set(visible=True, color=GREY)
     rising = test[-1] + train[-1] > test[0] + train[0]
-    corner = "lower right" if rising else "upper right"
+    corner: Any = "lower right" if rising else "upper right"
     axes.legend(loc=corner, frameon=False, labelcolor="linecolor", handlelength=1.6)
