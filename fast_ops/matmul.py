@@ -49,7 +49,7 @@ BLOCK_ROWS = 8 * ROWS  # rows of out in a task
 BLOCK_PANELS = 8  # panels of b in a task
 PIECE_PANELS, PIECE_STEPS = 8, 64  # what is packed in one go
 TINY = 1024  # multiplications for which packing is not worth while
-SERIAL = 65_536  # multiplications for which one thread is faster than two
+SERIAL = 524_288  # multiplications (9 us on one core) that one thread does by itself
 
 # ----------------------------------------------------------- the ladder, rung by rung
 

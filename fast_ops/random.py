@@ -122,7 +122,7 @@ dropout_blocks = _both(_dropout)
 
 
 def _draw(kernels: tuple[Any, Any], seed: int, offset: int, *args: Any) -> None:
-    parallel = args[-1].size >= SERIAL_LIMIT // 8  # a number costs 8 additions
+    parallel = args[-1].size >= SERIAL_LIMIT
     kernels[parallel](seed & LOW_32, (seed >> 32) & LOW_32, offset, *args)
 
 

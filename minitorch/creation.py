@@ -63,7 +63,7 @@ def tensor(
         out = out if dtype is None else out.to(dtype)
         return out.requires_grad_() if requires_grad else out
     array = _as_array(data)
-    wanted = _dtype(dtype, dtypes.from_numpy_dtype(array.dtype))
+    wanted = _default_dtype(data, array) if dtype is None else dtypes.check(dtype)
     array = np.array(array, dtype=wanted.numpy, order="C", copy=True)
     backend = get_backend(device or DEFAULT_DEVICE)
     return _finish(backend.from_numpy(array), requires_grad)
@@ -80,18 +80,22 @@ def _as_array(data: Any) -> np.ndarray:
             f"tensor: the nested lists do not make a box: {error}; all rows of a "
             f"dimension must have one length"
         ) from None
-    if array.size == 0 and array.dtype == np.float64:
-        return array.astype(np.float32)
-    if array.dtype.kind == "f" and not _has_float64(data):
-        return array.astype(np.float32)
-    if array.dtype.kind in "iu":
-        return array.astype(np.int64)
-    if array.dtype.kind not in "fb":
+    if array.dtype.kind not in "fiub":
         raise TypeError(
             f"tensor: elements of type {_element_type(data)} are not numbers; expected "
             f"bools, ints or floats"
         )
     return array
+
+
+def _default_dtype(data: Any, array: np.ndarray) -> DType:
+    """The dtype of `tensor(data)`; Python floats make float32, and ints int64."""
+    if not isinstance(data, (np.ndarray, np.generic)):
+        if array.dtype.kind == "f" and not (array.size and _has_float64(data)):
+            return dtypes.float32
+        if array.dtype.kind in "iu":
+            return dtypes.int64
+    return dtypes.from_numpy_dtype(array.dtype)
 
 
 def _plain(data: Any) -> Any:
@@ -120,10 +124,16 @@ def from_numpy(array: np.ndarray, device: str | None = None) -> Tensor:
 
     Raises:
         TypeError: not an array, or of a dtype that has no counterpart here.
+        ValueError: a stride is negative, so the memory cannot be shared.
     """
     if not isinstance(array, np.ndarray):
         raise TypeError(f"from_numpy: expected an array, got {type(array).__name__}")
     dtypes.from_numpy_dtype(array.dtype)
+    if any(step < 0 for step in array.strides):
+        raise ValueError(
+            f"from_numpy: the array has strides {array.strides}; a tensor cannot share "
+            f"memory that runs backwards, so pass array.copy()"
+        )
     return Tensor(get_backend(device or DEFAULT_DEVICE).from_numpy(array))
 
 

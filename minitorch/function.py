@@ -197,7 +197,10 @@ class Function:
         if recording:
             return _record(ctx, out)
         if type(out) is TensorData:
-            return wrap(out)
+            made = wrap(out)
+            if cls.returns_view:
+                made._view_version = out.storage.version
+            return made
         if type(out) is tuple:
             return tuple([wrap(o) if type(o) is TensorData else o for o in out])
         return out

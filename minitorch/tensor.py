@@ -11,6 +11,7 @@ from __future__ import annotations
 import operator
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from sys import getrefcount
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -57,6 +58,11 @@ Dim: TypeAlias = int | Sequence[int] | None
 Bool: TypeAlias = bool
 Int: TypeAlias = int
 Float: TypeAlias = float
+
+
+# What counts as a reference where only one tensor has a storage: its `raw`, a local
+# variable and the argument of getrefcount.
+ALONE = 3
 
 
 class Tensor(Variable):
@@ -471,6 +477,12 @@ class Tensor(Variable):
             or any(getattr(o, "requires_grad", False) for o in others)
         )
         storage = self.raw.storage
+        if any(s == 0 and n > 1 for n, s in zip(self.raw.shape, self.raw.strides)):
+            raise RuntimeError(
+                f"in-place change of an expanded tensor of shape {self.raw.shape} and "
+                f"strides {self.raw.strides}: several elements are one place in "
+                f"memory; clone() it first"
+            )
         if not wanted:
             quietly()
             storage.version += 1
@@ -480,7 +492,8 @@ class Tensor(Variable):
                 "in-place change of a leaf that requires grad; put it under "
                 "no_grad(), or make a new tensor"
             )
-        if self._view_version >= 0:
+        # A view that was not recorded may be all that is left of its base.
+        if self._view_version >= 0 and (self.node or getrefcount(storage) > ALONE):
             raise RuntimeError(
                 "in-place change of a view, recorded: the base would not learn of it; "
                 "assign through the base instead: x[i] = x[i] + y"
@@ -494,6 +507,7 @@ class Tensor(Variable):
         storage.rebased = storage.version
         self.node, self.output_index = new.node, new.output_index
         self.requires_grad = new.requires_grad
+        self._view_version = -1
         return self
 
     def _zip_(self, name: str, fn: Callable, op: Callable, other: Any) -> Tensor:

@@ -696,6 +696,46 @@ def test_in_place_on_a_leaf_or_a_view_is_an_error(device):
     assert x.tolist() == [2.0, 3.0] and x.is_leaf and x.requires_grad
 
 
+def test_in_place_on_a_view_that_was_not_recorded(device):
+    w = leaf(2.0, device)
+    base = minitorch.zeros(3, device=device)
+    view = base.view(3, 1)
+    for change in (lambda: base[0].add_(w), lambda: view.mul_(w)):
+        with pytest.raises(RuntimeError, match="the base would not learn"):
+            change()
+    alone = minitorch.zeros(4, device=device).view(2, 2)
+    alone[0] = w * 3
+    alone.mul_(w)
+    alone.sum().backward()
+    assert w.grad.item() == 24.0
+
+
+def test_a_view_whose_base_was_changed_is_not_used(device):
+    w = leaf(2.0, device)
+    base = minitorch.zeros(3, device=device)
+    view = base[1:]
+    base.add_(w)
+    with pytest.raises(RuntimeError, match="view it again"):
+        view * w
+
+
+def test_in_place_on_an_expanded_tensor_is_an_error(device):
+    x = minitorch.ones(1, device=device).expand(3)
+    for change in (lambda: x.add_(1), lambda: x.fill_(2), lambda: x[0:2].zero_()):
+        with pytest.raises(RuntimeError, match="expanded"):
+            change()
+    assert x.tolist() == [1.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize("index", [0, slice(0, 1), [0]])
+def test_infinite_gradients_stop_at_assigned_elements(device, index):
+    a = leaf([1.0, 2.0], device)
+    x = a * 1
+    x[index] = 5.0
+    x.backward(minitorch.tensor([float("inf"), 1.0], device=device))
+    assert a.grad.tolist() == [0.0, 1.0]
+
+
 def test_assigning_into_a_tensor_makes_it_part_of_the_graph(device):
     x = leaf([1.0, 2.0], device)
     out = minitorch.zeros(2, 2, device=device)

@@ -232,7 +232,6 @@ UNARY: dict[Callable, Callable] = {
     operators.log1p: torch.log1p,
     operators.expm1: torch.expm1,
     operators.sqrt: torch.sqrt,
-    operators.rsqrt: lambda x: torch.where(x == 0, inf, torch.rsqrt(x)),
     operators.reciprocal: torch.reciprocal,
     operators.tanh: torch.tanh,
     operators.erf: torch.erf,

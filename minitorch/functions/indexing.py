@@ -109,7 +109,8 @@ class IndexCopy(Function):
         (index,) = ctx.saved_tensors
         dim: int = ctx.dim
         inside = IndexSelect.apply(grad, dim, index)
-        return IndexCopy.apply(grad, dim, index, inside * 0), None, None, inside
+        zeros = grad.new_zeros(inside.shape)
+        return IndexCopy.apply(grad, dim, index, zeros), None, None, inside
 
 
 # ------------------------------------------------------------- from index to parts

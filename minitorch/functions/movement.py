@@ -132,7 +132,8 @@ class SliceAssign(Function):
     def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
         parts: Window = ctx.parts
         inside = Slice.apply(grad, parts)
-        return SliceAssign.apply(grad, inside * 0, parts), inside, None
+        zero = grad.new_zeros(())  # not inside * 0, which is NaN where inside is inf
+        return SliceAssign.apply(grad, zero, parts), inside, None
 
 
 class Clone(Function):
