@@ -17,6 +17,7 @@ from fast_ops.indexing import (
     index_select,
     scatter_add,
 )
+from fast_ops.linear import bias_activation, bias_activation_backward
 from fast_ops.matmul import matmul
 from fast_ops.memory import (
     copy,
@@ -68,6 +69,8 @@ __all__ = [
     "avg_pool2d_backward",
     "batch_norm",
     "batch_norm_backward",
+    "bias_activation",
+    "bias_activation_backward",
     "conv2d",
     "conv2d_backward_input",
     "conv2d_backward_weight",

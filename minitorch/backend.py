@@ -116,6 +116,25 @@ class Backend(Protocol):
         Both have two or more dims. Any dtype but bool.
         """
 
+    # ---------------------------------------------------------- bias and activation
+
+    def bias_activation(
+        self,
+        x: TensorData,
+        bias: TensorData,
+        fn: Callable | None,
+        out: TensorData | None = None,
+    ) -> TensorData:
+        """out = fn(x + bias), or x + bias where `fn` is None: x [R, N], bias [N].
+
+        Into `out` [R, N] if given, which may be x. Floating dtypes.
+        """
+
+    def bias_activation_backward(
+        self, grad: TensorData, x: TensorData, bias: TensorData, fn_backward: Callable
+    ) -> TensorData:
+        """The gradient for x [R, N]: fn_backward(grad, x + bias)."""
+
     # ----------------------------------------------------------------- indexing
 
     def gather(self, a: TensorData, dim: int, index: TensorData) -> TensorData:

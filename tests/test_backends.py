@@ -232,6 +232,7 @@ UNARY: dict[Callable, Callable] = {
     operators.log1p: torch.log1p,
     operators.expm1: torch.expm1,
     operators.sqrt: torch.sqrt,
+    operators.rsqrt: torch.rsqrt,
     operators.reciprocal: torch.reciprocal,
     operators.tanh: torch.tanh,
     operators.erf: torch.erf,

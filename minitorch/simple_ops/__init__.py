@@ -19,6 +19,7 @@ from minitorch.simple_ops.indexing import (
     index_select,
     scatter_add,
 )
+from minitorch.simple_ops.linear import bias_activation, bias_activation_backward
 from minitorch.simple_ops.matmul import matmul
 from minitorch.simple_ops.memory import (
     copy,
@@ -70,6 +71,8 @@ __all__ = [
     "avg_pool2d_backward",
     "batch_norm",
     "batch_norm_backward",
+    "bias_activation",
+    "bias_activation_backward",
     "conv2d",
     "conv2d_backward_input",
     "conv2d_backward_weight",
