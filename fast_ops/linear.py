@@ -111,11 +111,8 @@ def bias_activation(
 
 def _same(x: TensorData, out: TensorData) -> bool:
     """Whether x is `out` itself, element by element; `out` is contiguous."""
-    return (
-        x is out
-        or x.storage is out.storage
-        and x.offset == out.offset
-        and x.is_contiguous()
+    return x is out or (
+        x.storage is out.storage and x.offset == out.offset and x.is_contiguous()
     )
 
 

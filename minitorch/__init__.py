@@ -167,7 +167,7 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> object:
-    """`minitorch.nn`, `.optim` and `.autograd`, imported when first asked for."""
+    """`nn`, `optim`, `utils` and `autograd`, imported when first asked for."""
     if name == "autograd":
         import minitorch.autograd
 
@@ -180,4 +180,8 @@ def __getattr__(name: str) -> object:
         import minitorch.optim
 
         return minitorch.optim
+    if name == "utils":
+        import minitorch.utils.data
+
+        return minitorch.utils
     raise AttributeError(f"module 'minitorch' has no attribute {name!r}")

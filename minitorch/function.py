@@ -188,6 +188,10 @@ class Function:
             edges = [a.edge() if isinstance(a, Variable) else None for a in args]
             ctx.edges = tuple(edges)
             ctx.needs_input_grad = tuple([edge is not None for edge in edges])
+        elif grad_mode.enabled:
+            for arg in args:
+                if isinstance(arg, Variable):
+                    arg.edge()  # an error if its base has become part of a graph
         before = grad_mode.enabled
         grad_mode.enabled = False
         try:

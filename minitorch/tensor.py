@@ -409,9 +409,11 @@ class Tensor(Variable):
         """Add `grad` to `.grad`, then run the post-accumulate hooks."""
         if self.grad is None:
             # No copy is made of memory that nobody else holds: it may be changed in
-            # place, by zero_() for example, and must not change another gradient.
+            # place, by zero_() for example, and must not change another gradient; a
+            # hook may do so while other gradients are still on their way.
             storage = grad.raw.storage
             copy = create_graph or storage.shared or not grad.is_contiguous()
+            copy = copy or bool(self._post_hooks)
             storage.shared = True
             self.grad = grad.clone() if copy else grad
             if not create_graph:

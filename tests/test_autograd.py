@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import math
 import pickle
 import threading
 import tracemalloc
@@ -370,6 +371,15 @@ def test_post_accumulate_hooks(device):
         x.detach().register_hook(print)
 
 
+def test_a_post_accumulate_hook_changes_only_its_own_gradient(device):
+    a, b = leaf([1.0, 2.0], device), leaf([[3.0, 4.0]], device)
+    for x in (a, b):
+        x.register_post_accumulate_grad_hook(lambda x: x.grad.mul_(5).detach())
+    (a.view(1, 2) + b).backward(minitorch.ones(1, 2, device=device).exp())
+    for x in (a, b):
+        assert x.grad.flatten().tolist() == pytest.approx([5 * math.e] * 2)
+
+
 def test_step_inside_the_backward_pass(device):
     x = leaf([1.0], device)
 
@@ -717,6 +727,10 @@ def test_a_view_whose_base_was_changed_is_not_used(device):
     base.add_(w)
     with pytest.raises(RuntimeError, match="view it again"):
         view * w
+    with pytest.raises(RuntimeError, match="view it again"):
+        view.sum()  # would be a constant, without the gradient of w
+    with minitorch.no_grad():
+        assert view.sum().item() == 4.0
 
 
 def test_in_place_on_an_expanded_tensor_is_an_error(device):

@@ -58,3 +58,10 @@ def test_nothing_imports_torch_but_the_tests():
         "print('torch' in sys.modules)"
     )
     assert run(code).strip() == "False"
+
+
+def test_utils_data_needs_no_import_of_its_own():
+    """`torch.utils.data.DataLoader` is spelled out in many programs."""
+    code = "import minitorch; print(minitorch.utils.data.DataLoader.__name__)"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert out.stdout.strip() == "DataLoader", out.stderr

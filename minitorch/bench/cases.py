@@ -34,6 +34,8 @@ class Case:
         flops: floating-point operations of one call, 0 if they do not matter.
         bytes: bytes that must be read and written at least, 0 if they do not matter.
         goal: the largest ratio (our time / PyTorch's) to be content with.
+        agree: says of (our result, PyTorch's) whether ours is right; None: not checked.
+        wrong: known to be wrong, even if some results are right by luck.
     """
 
     family: str
@@ -42,6 +44,8 @@ class Case:
     flops: float = 0.0
     bytes: float = 0.0
     goal: float = 1.0
+    agree: Callable[[Any, Any], bool] | None = None
+    wrong: bool = False
 
 
 def torch_module() -> Any:
@@ -450,14 +454,26 @@ def all_cases(families: list[str] | None = None) -> Iterator[Case]:
 # --------------------------------------------------------------------------- ladders
 
 
-def ladder_cases(family: str, size: int = 512) -> Iterator[Case]:
-    """The rungs of a ladder, each against PyTorch's product of the same size.
+LADDER_SIZES = {"matmul": 512, "reduce": 4096}  # rows of a ladder's square matrices
+
+
+def ladder_cases(family: str, size: int | None = None) -> Iterator[Case]:
+    """The rungs of a ladder, each against PyTorch on square matrices of `size` rows.
+
+    The results are compared as well: a ladder may hold a rung that is wrong on purpose.
+    A sum takes more memory than caches hold, unless `size` says otherwise.
 
     Raises:
         ValueError: the family has no ladder.
     """
-    if family != "matmul":
-        raise ValueError(f"bench: {family!r} has no ladder; matmul has")
+    if family not in LADDER_SIZES:
+        ladders = " and ".join(LADDER_SIZES)
+        raise ValueError(f"bench: {family!r} has no ladder; {ladders} have")
+    size = size or LADDER_SIZES[family]
+    return _matmul_ladder(size) if family == "matmul" else _reduce_ladder(size)
+
+
+def _matmul_ladder(size: int) -> Iterator[Case]:
     from fast_ops.matmul import LADDER
 
     for rung in LADDER:
@@ -467,5 +483,36 @@ def ladder_cases(family: str, size: int = 512) -> Iterator[Case]:
             (a, b), (their_a, their_b) = both((size, size), (size, size))
             return lambda: rung(a.raw, b.raw), lambda: torch.matmul(their_a, their_b)
 
-        moved = 12.0 * size * size
-        yield Case("matmul", rung.__name__, build, 2.0 * size**3, moved)
+        flops, moved = 2.0 * size**3, 12.0 * size * size
+        yield Case("matmul", rung.__name__, build, flops, moved, agree=nearly_equal)
+
+
+def _reduce_ladder(size: int) -> Iterator[Case]:
+    from fast_ops.reduce_ladder import LADDER, WRONG
+
+    for rung in LADDER:
+
+        def build(rung: Callable = rung) -> Pair:
+            torch = torch_module()
+            # From 0 to 1: updates that get lost do not cancel each other.
+            x = np.random.default_rng(0).random((size, size), dtype=np.float32)
+            ours, theirs = mt.tensor(x), torch.tensor(x)
+            return lambda: rung(ours.raw), lambda: torch.sum(theirs)
+
+        moved = 4.0 * size * size
+        yield Case(
+            "reduce", rung.__name__, build, 0, moved,
+            agree=nearly_equal, wrong=rung in WRONG,
+        )  # fmt: skip
+
+
+def nearly_equal(ours: Any, theirs: Any) -> bool:
+    """Whether our raw result is PyTorch's, up to a thousandth of its largest element.
+
+    Wide enough for every order of float32 additions; a lost part is far larger.
+    """
+    import fast_ops
+
+    expected = theirs.numpy()
+    error = np.abs(fast_ops.to_numpy(ours) - expected).max(initial=0)
+    return bool(error <= 1e-3 * np.abs(expected).max(initial=0))

@@ -7,6 +7,7 @@ know: both medians, their ratio, GFLOP/s or GB/s, and the share of the machine's
 from __future__ import annotations
 
 import json
+import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -26,7 +27,10 @@ class Limits:
 
 @dataclass(frozen=True)
 class Result:
-    """One measured case. Times in seconds, rates a second."""
+    """One measured case. Times in seconds, rates a second.
+
+    `wrong` says that our result was not PyTorch's; a speed means nothing then.
+    """
 
     family: str
     name: str
@@ -39,9 +43,10 @@ class Result:
     share: float | None
     rounds: int
     discarded: int
+    wrong: bool = False
 
     @staticmethod
-    def of(case: Case, timing: Timing, limits: Limits) -> Result:
+    def of(case: Case, timing: Timing, limits: Limits, wrong: bool = False) -> Result:
         """The result of a case, with its share of what the machine can do."""
         ours = timing.our_median
         least = max(case.flops / limits.flops, case.bytes / limits.bandwidth)
@@ -57,7 +62,13 @@ class Result:
             share=least / ours if least else None,
             rounds=len(timing.ours),
             discarded=timing.discarded,
+            wrong=wrong,
         )
+
+    @property
+    def good(self) -> bool:
+        """Whether the result is right and the goal is met."""
+        return self.ratio <= self.goal and not self.wrong
 
     @property
     def rate(self) -> str:
@@ -82,7 +93,7 @@ def row(result: Result) -> tuple[str, ...]:
     """The cells of one line of the table."""
     share = "" if result.share is None else f"{100 * result.share:.0f} %"
     return (
-        result.name,
+        f"{result.name}: WRONG RESULT" if result.wrong else result.name,
         seconds(result.ours),
         seconds(result.torch),
         f"{result.ratio:.2f}",
@@ -105,7 +116,7 @@ def table(results: Sequence[Result]) -> Any:
             family = result.family
             out.add_row(f"[bold]{family}[/bold]")
         cells = list(row(result))
-        style = "green" if result.ratio <= result.goal else "red"
+        style = "green" if result.good else "red"
         cells[3] = f"[{style}]{cells[3]}[/{style}]"
         out.add_row(*cells)
     return out
@@ -173,30 +184,55 @@ def draw_roofline(results: Sequence[Result], limits: Limits, path: Path) -> None
 
 
 def draw_ladder(results: Sequence[Result], limits: Limits, path: Path) -> None:
-    """The rungs of a ladder as bars, with PyTorch's speed and the limit as lines."""
+    """The rungs of a ladder as bars, with PyTorch's speed and the limit as lines.
+
+    Operations a second where the results have any, else bytes a second. Bars of wrong
+    results are hatched, and say so.
+    """
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    speeds = [r.flops / r.ours / 1e9 for r in results]
-    names = [r.name.removeprefix("matmul_").replace("_", " ") for r in results]
+    unit, top = "GB/s", limits.bandwidth
+    if results[0].flops:
+        unit, top = "GFLOP/s", limits.flops
     figure, axes = plt.subplots(
-        figsize=(8, 0.6 * len(results) + 1.8), layout="constrained"
+        figsize=(8, 0.6 * len(results) + 2.1), layout="constrained"
     )
-    bars = axes.barh(names, speeds, color="#4c78a8", height=0.6)
-    axes.bar_label(bars, [f"{s:.1f}" for s in speeds], padding=4)
-    theirs = sorted(r.flops / r.torch / 1e9 for r in results)[len(results) // 2]
-    axes.axvline(theirs, color="#e45756", lw=1.5, label=f"PyTorch, {theirs:.0f}")
-    top = limits.flops / 1e9
-    axes.axvline(top, color="0.3", lw=1.5, ls="--", label=f"limit, {top:.0f}")
+    highest = max(top / 1e9, _draw_rungs(axes, results))
+    theirs = statistics.median((r.flops or r.bytes) / r.torch / 1e9 for r in results)
+    for speed, who, color, style in (
+        (theirs, "PyTorch", "#e45756", "-"),
+        (top / 1e9, "limit of this machine", "0.3", "--"),
+    ):
+        text = f"{who}, {speed:.3g} {unit}"
+        axes.axvline(speed, color=color, lw=1.5, ls=style, label=text)
     axes.invert_yaxis()
-    axes.set_xlim(0, 1.12 * max(top, *speeds))
-    axes.set_xlabel("GFLOP/s")
-    axes.set_title("Each rung of the matmul ladder")
+    axes.set_xlim(0, 1.12 * max(highest, theirs))
+    axes.set_xlabel(unit)
+    axes.set_title(f"Each rung of the {results[0].family} ladder")
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, loc="lower right")
+    figure.legend(frameon=False, loc="outside lower center", ncols=2)
     _save(figure, path)
+
+
+def _draw_rungs(axes: Any, results: Sequence[Result]) -> float:
+    """One bar for each result; returns the longest."""
+    speeds = [(r.flops or r.bytes) / r.ours / 1e9 for r in results]
+    names = [r.name.partition("_")[2].replace("_", " ") for r in results]
+    bars = axes.barh(names, speeds, color="#4c78a8", height=0.6)
+    texts = []
+    for bar, speed, result in zip(bars, speeds, results):
+        texts.append(f"{speed:.3g}")
+        if result.wrong:
+            bar.set(facecolor="white", edgecolor="#e45756", hatch="////")
+            texts[-1] += ": WRONG RESULT"
+    axes.bar_label(
+        bars, texts, padding=4,
+        bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
+    )  # fmt: skip
+    return max(speeds)
 
 
 def _save(figure: Any, path: Path) -> None:

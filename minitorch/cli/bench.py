@@ -1,7 +1,8 @@
 """`minitorch bench`: our times beside PyTorch's, on this machine.
 
 With this command one can see how fast each family of operations is, what share of the
-processor's limit that is, and what each rung of the matmul ladder gains.
+processor's limit that is, and what each rung of the matmul ladder (`minitorch bench
+matmul`) and of the ladder of sums (`minitorch bench reduce --ladder`) gains.
 """
 
 from __future__ import annotations
@@ -28,9 +29,15 @@ Names = Annotated[
 def bench(
     families: Names = None,
     ladder: Annotated[
-        bool, typer.Option("--ladder", help="Time the rungs of the matmul ladder.")
+        bool,
+        typer.Option("--ladder", help="Time the rungs of the matmul and sum ladders."),
     ] = False,
-    size: Annotated[int, typer.Option(help="Rows of the ladder's matrices.")] = 512,
+    size: Annotated[
+        int | None,
+        typer.Option(
+            help="Rows of the ladder's matrices.", show_default="matmul 512, sum 4096"
+        ),
+    ] = None,
     threads: Annotated[
         int | None, typer.Option(help="Threads for both sides; all cores if not given.")
     ] = None,
@@ -45,22 +52,38 @@ def bench(
 ) -> None:
     """Time minitorch and PyTorch in turns, and print the ratios."""
     with friendly(debug, "minitorch bench"):
-        if seconds <= 0 or size <= 0:
+        if seconds <= 0 or (size is not None and size <= 0):
             raise ValueError("bench: --seconds and --size must be above 0")
-        only_matmul = families == ["matmul"]
-        _run(families, ladder or only_matmul, size, threads, seconds, out, as_json)
+        ladders = _ladders(families) if ladder else []
+        if families == ["matmul"]:
+            ladders = families
+        _run(families, ladders, size, threads, seconds, out, as_json)
+
+
+def _ladders(families: list[str] | None) -> list[str]:
+    """Those of the families that have a ladder; an error where none has."""
+    from minitorch.bench.cases import LADDER_SIZES
+
+    chosen = [name for name in LADDER_SIZES if families is None or name in families]
+    if not chosen:
+        raise ValueError(
+            f"bench: --ladder draws {' and '.join(LADDER_SIZES)}, which are not among "
+            f"{', '.join(families or [])}; name one of them"
+        )
+    return chosen
 
 
 def _run(
     families: list[str] | None,
-    ladder: bool,
-    size: int,
+    ladders: list[str],
+    size: int | None,
     threads: int | None,
     seconds: float,
     out: Path,
     as_json: bool,
 ) -> None:
     from minitorch.bench import all_cases, ladder_cases, report, run
+    from minitorch.bench.cases import LADDER_SIZES
     from minitorch.bench.harness import available_cores, busy_notice
 
     threads = threads or available_cores()
@@ -76,9 +99,10 @@ def _run(
     show = None if as_json else _line
     results = run.measure(cases, limits, seconds, show)
     rungs: list[Result] = []
-    if ladder:
-        say(f"\nthe matmul ladder, {size} x {size}")
-        rungs = run.measure(ladder_cases("matmul", size), limits, seconds, show)
+    for family in ladders:
+        rows = size or LADDER_SIZES[family]
+        say(f"\nthe {family} ladder, {rows} x {rows}")
+        rungs += run.measure(ladder_cases(family, rows), limits, seconds, show)
     if as_json:
         typer.echo(report.to_json([*results, *rungs], machine))
     _write(out, results, rungs, limits, machine)
@@ -94,7 +118,7 @@ def _line(result: Any) -> None:
 
     name, *cells = row(result)
     widths = (9, 9, 6, 6, 14, 6)
-    mark = "  " if result.ratio <= result.goal else " >"
+    mark = "  " if result.good else " >"
     text = " ".join(cell.rjust(width) for cell, width in zip(cells, widths))
     typer.echo(f"{result.family:12}{name:46}{text}{mark}")
 
@@ -117,5 +141,6 @@ def _write(
         with atomic_write(out / name) as file:
             file.write(content.encode())
     report.draw_roofline([*results, *rungs], limits, out / "roofline.png")
-    if rungs:
-        report.draw_ladder(rungs, limits, out / "ladder.png")
+    for family in sorted({rung.family for rung in rungs}):
+        ladder = [rung for rung in rungs if rung.family == family]
+        report.draw_ladder(ladder, limits, out / f"ladder_{family}.png")

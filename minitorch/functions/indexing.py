@@ -140,15 +140,15 @@ def setitem(a: Tensor, index: Any, value: Any) -> None:
         _advanced_set(a, items, value)
         return
     parts, _ = _basic_parts(a, items)
-    target = window(a.raw, parts)
-    lead = value.dim() - target.dims
+    target = window(a.raw, parts).shape
+    lead = value.dim() - len(target)
     if lead > 0 and all(n == 1 for n in value.shape[:lead]):
         value = value.reshape(value.shape[lead:])
-    _check_assignable(value.shape, target.shape)
-    value = value.expand(target.shape)
+    _check_assignable(value.shape, target)
+    value = value.expand(target)
     a.assign_(
         lambda old: SliceAssign.apply(old, value, parts),
-        lambda: a.backend.copy_into(target, value.raw),
+        lambda: a.backend.copy_into(window(a.raw, parts), value.raw),
         value,
     )
 

@@ -132,8 +132,8 @@ class SliceAssign(Function):
     def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
         parts: Window = ctx.parts
         inside = Slice.apply(grad, parts)
-        zero = grad.new_zeros(())  # not inside * 0, which is NaN where inside is inf
-        return SliceAssign.apply(grad, zero, parts), inside, None
+        zeros = grad.new_zeros(inside.shape)  # inside * 0 would keep NaN and infinity
+        return SliceAssign.apply(grad, zeros, parts), inside, None
 
 
 class Clone(Function):

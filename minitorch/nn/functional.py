@@ -17,6 +17,7 @@ import numpy as np
 from minitorch import dtypes
 from minitorch.creation import Generator
 from minitorch.function import Context, Function
+from minitorch.functions import linear as linears
 from minitorch.functions import norm as norms
 from minitorch.functions import pool
 from minitorch.functions import softmax as softmaxes
@@ -24,7 +25,6 @@ from minitorch.functions.conv import as_pair, conv1d, conv2d
 from minitorch.functions.operands import check_broadcast, check_same_device
 from minitorch.functions.random import dropout as random_zeros
 from minitorch.tensor import Tensor
-from minitorch.tensor_data import numel
 
 Pair = tuple[int, int]
 
@@ -50,19 +50,18 @@ def _refuse(name: str, argument: str, value: Any, default: Any) -> None:
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x @ weight^T + bias: x [*, in], weight [out, in], bias [out] -> [*, out]"""
-    shape, size = x.raw.shape, weight.raw.shape
-    if len(size) != 2 or not shape or shape[-1] != size[1]:
-        raise ValueError(
-            f"linear: the input is {shape} and the weight {size}; the input's last "
-            f"dimension must equal the weight's second, in_features"
-        )
-    if len(shape) > 2:  # one large product instead of many small ones
-        out = x.reshape(-1 if x.numel() else numel(shape[:-1]), size[1])
-        out = out @ weight.t()
-        out = out.reshape((*shape[:-1], size[0]))
-    else:
-        out = x @ weight.t()
-    return out if bias is None else out + bias
+    return linears.linear(x, weight, bias)
+
+
+def bias_activation(x: Tensor, bias: Tensor, activation: str | None = None) -> Tensor:
+    """activation(x + bias) in one pass over memory: x [*, n], bias [n] -> [*, n]
+
+    PyTorch has no such function; there it is `relu(x + bias)`, for example.
+
+    Args:
+        activation: "relu", "gelu", "tanh", "sigmoid", "silu", or None for x + bias.
+    """
+    return linears.bias_activation(x, bias, activation)
 
 
 def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> Tensor:
@@ -705,6 +704,7 @@ __all__ = [
     "adaptive_avg_pool2d",
     "avg_pool2d",
     "batch_norm",
+    "bias_activation",
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
     "conv1d",

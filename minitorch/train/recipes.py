@@ -44,6 +44,7 @@ from minitorch.train.progress import Reporter, make_reporter
 from minitorch.train.schedule import one_cycle
 from minitorch.train.session import Epoch, Session
 from minitorch.train.tasks import Task, digits_task, points_task, scale_points
+from minitorch.train.warmup import compile_ahead
 
 # What a recipe chooses where the user did not.
 DEFAULTS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
@@ -155,6 +156,8 @@ def train(config: TrainConfig, started: float | None = None) -> Result:
     reporter = make_reporter(config)
     folder = Path(config.out) if config.out is not None else default_folder(config)
     prepare_folder(folder, resuming=saved is not None)
+    if config.recipe == "mnist":
+        compile_ahead(config.device)
     task = _load(config, saved)
     if task.notice:
         reporter.note(task.notice)

@@ -1,0 +1,252 @@
+"""The fully connected layer, and a bias with an activation, as one operation each.
+
+With this file one can see the three gradients of x @ weight^T + bias (`linear`), and
+add a bias and apply an activation in one pass over memory (`bias_activation`). Composed
+of smaller operations, both compute the same numbers; as one operation they record one
+node instead of three, and each gradient comes out in the layout of its parameter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from minitorch import operators
+from minitorch.autodiff import backpropagate, grad_mode
+from minitorch.function import Context, Function
+from minitorch.functions import elementwise as ew
+from minitorch.functions.matmul import MatMul
+from minitorch.functions.operands import check_same_device, check_same_dtype
+from minitorch.functions.reduce import dropped
+from minitorch.tensor_data import Shape, TensorData, numel
+
+if TYPE_CHECKING:
+    from minitorch.tensor import Tensor
+
+Grads = tuple[Any, ...]
+
+
+def rows_shape(shape: Shape) -> Shape:
+    """[*, N] as [R, N]; a vector is one row."""
+    return numel(shape[:-1]), shape[-1]
+
+
+def as_rows(a: TensorData, backend: Any) -> TensorData:
+    """The elements of a [*, N] as [R, N], copied only where no strides show them so."""
+    if len(a.shape) == 2:
+        return a
+    shape = rows_shape(a.shape)
+    seen = a.view(shape)
+    return TensorData(backend.copy(a, a.dtype).storage, shape) if seen is None else seen
+
+
+def reshaped(a: TensorData, shape: Shape) -> TensorData:
+    """A new contiguous tensor under another shape."""
+    return a if a.shape == shape else TensorData(a.storage, shape)
+
+
+class Linear(Function):
+    """out = x @ weight^T + bias, that is out[r, n] = sum_k x[r, k] weight[n, k] + b[n]
+
+    x [*, K], weight [N, K], bias [N] or None -> out [*, N]. With the dims * as rows r:
+
+        grad_x      = grad @ weight        [R, N] @ [N, K]
+        grad_weight = grad^T @ x           [N, R] @ [R, K]
+        grad_bias   = sum of grad over r   [N]
+    """
+
+    @staticmethod
+    def forward(ctx: Context, x: Tensor, weight: Tensor, bias: Tensor | None) -> Any:
+        ctx.save_for_backward(x, weight)
+        backend, w = x.backend, weight.raw
+        out = backend.matmul(as_rows(x.raw, backend), w.permute((1, 0)))
+        if bias is not None:
+            backend.bias_activation(out, bias.raw, None, out)
+        return reshaped(out, (*x.raw.shape[:-1], w.shape[0]))
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> Grads:
+        x, weight = ctx.saved_tensors
+        if grad_mode.enabled:
+            return _linear_backward_recorded(grad, x, weight, ctx.needs_input_grad)
+        need_x, need_weight, need_bias = ctx.needs_input_grad
+        backend, wrap = grad.backend, grad.wrap
+        g = as_rows(grad.raw, backend)
+        grad_x = grad_weight = grad_bias = None
+        if need_x:
+            grad_x = wrap(reshaped(backend.matmul(g, weight.raw), x.raw.shape))
+        if need_weight:
+            rows = as_rows(x.raw, backend)
+            grad_weight = wrap(backend.matmul(g.permute((1, 0)), rows))
+        if need_bias:
+            grad_bias = wrap(column_sums(g, backend))
+        return grad_x, grad_weight, grad_bias
+
+
+def _linear_backward_recorded(
+    grad: Tensor, x: Tensor, weight: Tensor, needs: tuple[bool, ...]
+) -> Grads:
+    """The gradients of `Linear` as operations that have gradients themselves."""
+    need_x, need_weight, need_bias = needs
+    g = grad.reshape(rows_shape(grad.raw.shape))
+    rows = x.reshape(rows_shape(x.raw.shape))
+    return (
+        MatMul.apply(g, weight).reshape(x.raw.shape) if need_x else None,
+        MatMul.apply(g.t(), rows) if need_weight else None,
+        g.sum(0) if need_bias else None,
+    )
+
+
+def column_sums(a: TensorData, backend: Any) -> TensorData:
+    """a [R, N] -> [N]: a bias is added to every row, so its gradient adds rows up."""
+    return dropped(backend.reduce(operators.add, a, (0,), 0), (0,))
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """x @ weight^T + bias
+
+    x [*, K], weight [N, K], bias [N] or None -> [*, N].
+
+    Raises:
+        ValueError: a shape does not fit.
+        TypeError: the dtypes differ, or are bool.
+        RuntimeError: the devices differ.
+    """
+    shape, size = x.raw.shape, weight.raw.shape
+    if len(size) != 2:
+        raise ValueError(
+            f"linear: the weight is {size}; expected (out_features, in_features)"
+        )
+    if not shape or shape[-1] != size[1]:
+        raise ValueError(
+            f"linear: the input is {shape} and the weight {size}; the input's last "
+            f"dimension must equal the weight's second, in_features"
+        )
+    if bias is not None and bias.raw.shape != size[:1]:
+        raise ValueError(
+            f"linear: the weight is {size} and the bias {bias.raw.shape}; the bias "
+            f"must be ({size[0]},), one number for each output"
+        )
+    _check_kinds("linear", x, weight, bias)
+    return Linear.apply(x, weight, bias)
+
+
+def _check_kinds(name: str, *tensors: Tensor | None) -> None:
+    """One device and one dtype for all, which is not bool."""
+    check_same_device(name, *tensors)
+    check_same_dtype(name, *tensors)
+    first = tensors[0]
+    if first is not None and first.dtype.category == 0:
+        raise TypeError(f"{name}: got bool tensors; convert them with .to(float32)")
+
+
+# ------------------------------------------------------------- bias and activation
+
+
+class Activation(NamedTuple):
+    """What `bias_activation` needs to know about one activation.
+
+    Attributes:
+        op: the operation without a bias, whose formulas are used again.
+        fn: its function of one number.
+        fn_backward: the derivative from the activation's input; None where `op` takes
+            it from the output, so that nothing else has to be kept.
+    """
+
+    op: type[Function]
+    fn: Callable
+    fn_backward: Callable | None = None
+
+
+ACTIVATIONS = {
+    "relu": Activation(ew.Relu, operators.relu),
+    "tanh": Activation(ew.Tanh, operators.tanh),
+    "sigmoid": Activation(ew.Sigmoid, operators.sigmoid),
+    "gelu": Activation(ew.Gelu, operators.gelu, operators.gelu_backward),
+    "silu": Activation(ew.Silu, operators.silu, operators.silu_backward),
+}
+
+
+class BiasActivation(Function):
+    """out = fn(x + bias) for x [*, N] and bias [N]
+
+    grad_x = grad * fn'(x + bias), grad_bias = the sum of grad_x over all but the last
+    dim. Where fn' follows from the output (relu, tanh, sigmoid), only that is kept; for
+    the others x + bias is computed again, in registers.
+    """
+
+    @staticmethod
+    def forward(ctx: Context, x: Tensor, bias: Tensor, kind: Activation | None) -> Any:
+        backend = x.backend
+        rows = as_rows(x.raw, backend)
+        fn = None if kind is None else kind.fn
+        out = reshaped(backend.bias_activation(rows, bias.raw, fn), x.raw.shape)
+        ctx.kind = kind
+        if kind is not None:
+            ctx.save_for_backward(*((x, bias) if kind.fn_backward else (out,)))
+        return out
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> Grads:
+        kind: Activation | None = ctx.kind
+        grad_x, grad_bias = grad, None
+        if kind is not None and kind.fn_backward is None:
+            grad_x = kind.op.backward(ctx, grad)  # it expects just what was saved
+        elif kind is not None:
+            grad_x = _through_activation(kind, grad, *ctx.saved_tensors)
+        if ctx.needs_input_grad[1]:
+            if grad_mode.enabled:
+                grad_bias = grad_x.reshape(rows_shape(grad_x.raw.shape)).sum(0)
+            else:
+                backend = grad.backend
+                sums = column_sums(as_rows(grad_x.raw, backend), backend)
+                grad_bias = grad.wrap(sums)
+        return grad_x, grad_bias, None
+
+
+def _through_activation(
+    kind: Activation, grad: Tensor, x: Tensor, bias: Tensor
+) -> Tensor:
+    """grad * fn'(x + bias): recorded as a composition, or one kernel."""
+    if grad_mode.enabled:
+        inner = x + bias
+        out = kind.op.apply(inner)
+        made = backpropagate([out], [grad], True, True, [inner])
+        assert made is not None  # inputs were given
+        return made[0]
+    backend = grad.backend
+    g, rows = as_rows(grad.raw, backend), as_rows(x.raw, backend)
+    raw = backend.bias_activation_backward(g, rows, bias.raw, kind.fn_backward)
+    return grad.wrap(reshaped(raw, x.raw.shape))
+
+
+def bias_activation(x: Tensor, bias: Tensor, activation: str | None = None) -> Tensor:
+    """activation(x + bias), in one pass over memory
+
+    x [*, N], bias [N] -> [*, N].
+
+    Args:
+        activation: "relu", "gelu", "tanh", "sigmoid", "silu", or None for x + bias.
+
+    Raises:
+        ValueError: the shapes do not fit, or there is no such activation.
+        TypeError: the dtypes differ, or are no floats.
+        RuntimeError: the devices differ.
+    """
+    name = "bias_activation"
+    shape, size = x.raw.shape, bias.raw.shape
+    if not shape or size != shape[-1:]:
+        raise ValueError(
+            f"{name}: x is {shape} and the bias {size}; expected x (..., N) and a bias "
+            f"(N,)"
+        )
+    if activation is not None and activation not in ACTIVATIONS:
+        raise ValueError(
+            f"{name}: activation is {activation!r}; expected one of "
+            f"{', '.join(map(repr, ACTIVATIONS))}, or None"
+        )
+    _check_kinds(name, x, bias)
+    if not x.dtype.is_floating_point:
+        raise TypeError(f"{name}: x is {x.dtype.name}; expected float32 or float64")
+    kind = None if activation is None else ACTIVATIONS[activation]
+    return BiasActivation.apply(x, bias, kind)
