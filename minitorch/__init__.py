@@ -8,6 +8,7 @@ specification) and whatever other backends are installed; `minitorch.nn`,
 `minitorch train mnist` on the command line trains a network; docs/ explains how.
 """
 
+from minitorch import cuda
 from minitorch.autodiff import (
     enable_grad,
     is_grad_enabled,
@@ -43,6 +44,7 @@ from minitorch.creation import (
     zeros,
     zeros_like,
 )
+from minitorch.devices import device
 from minitorch.dtypes import DType as dtype
 from minitorch.dtypes import bool_ as bool
 from minitorch.dtypes import float32, float64, int32, int64

@@ -177,9 +177,10 @@ class Function:
         for arg in args:
             if isinstance(arg, Variable):
                 like = arg
+                if arg._base is not None:  # type: ignore[attr-defined]
+                    arg.renew_view()  # type: ignore[attr-defined]
                 if arg.requires_grad and grad_mode.enabled:
                     recording = True
-                    break
         if like is None:
             raise TypeError(f"{cls.__name__}: none of the arguments is a tensor")
         ctx = Context(cls, recording)
@@ -188,23 +189,17 @@ class Function:
             edges = [a.edge() if isinstance(a, Variable) else None for a in args]
             ctx.edges = tuple(edges)
             ctx.needs_input_grad = tuple([edge is not None for edge in edges])
-        elif grad_mode.enabled:
-            for arg in args:
-                if isinstance(arg, Variable):
-                    arg.edge()  # an error if its base has become part of a graph
         before = grad_mode.enabled
         grad_mode.enabled = False
         try:
             out = cls.forward(ctx, *args)
         finally:
             grad_mode.enabled = before
+        if type(out) is TensorData:
+            made = _record(ctx, out) if recording else wrap(out)
+            return made.view_of(args[0]) if cls.returns_view else made
         if recording:
             return _record(ctx, out)
-        if type(out) is TensorData:
-            made = wrap(out)
-            if cls.returns_view:
-                made._view_version = out.storage.version
-            return made
         if type(out) is tuple:
             return tuple([wrap(o) if type(o) is TensorData else o for o in out])
         return out

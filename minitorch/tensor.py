@@ -11,7 +11,6 @@ from __future__ import annotations
 import operator
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from sys import getrefcount
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -60,11 +59,6 @@ Int: TypeAlias = int
 Float: TypeAlias = float
 
 
-# What counts as a reference where only one tensor has a storage: its `raw`, a local
-# variable and the argument of getrefcount.
-ALONE = 3
-
-
 class Tensor(Variable):
     """A tensor on one device. Make one with `minitorch.tensor(...)` and its kin.
 
@@ -75,7 +69,7 @@ class Tensor(Variable):
         node: the recorded operation that made this, None for a leaf.
     """
 
-    __slots__ = ("_view_version", "raw")
+    __slots__ = ("_base", "_view_version", "raw")
     __array_priority__ = 1000  # NumPy leaves `array + tensor` to us
 
     raw: TensorData
@@ -93,6 +87,7 @@ class Tensor(Variable):
         self.output_index = 0
         self._hooks = None
         self._post_hooks = None
+        self._base: Tensor | None = None  # the tensor that this is a view of
         self._view_version = -1
 
     @staticmethod
@@ -101,8 +96,6 @@ class Tensor(Variable):
         out = Tensor(raw)
         if node is not None:
             out.node, out.output_index, out.requires_grad = node, index, True
-            if node.function.returns_view:  # type: ignore[attr-defined]
-                out._view_version = raw.storage.version
         return out
 
     # ------------------------------------------------------------ what it is
@@ -398,11 +391,8 @@ class Tensor(Variable):
 
     def edge(self) -> Edge | None:
         """Where a gradient with respect to this has to go."""
-        if -1 < self._view_version < self.raw.storage.rebased:
-            raise RuntimeError(
-                "this view was taken before its base was changed in place by a "
-                "recorded operation, so its gradient would be wrong; view it again"
-            )
+        if self._base is not None:
+            self.renew_view()
         return super().edge()
 
     def accumulate_grad(self, grad: Tensor, create_graph: Bool) -> None:
@@ -421,7 +411,7 @@ class Tensor(Variable):
         elif create_graph:
             self.grad = self.grad + grad
         else:
-            self.grad = (self.grad + grad).detach()
+            self.grad.add_(grad)
         for hook in tuple(self._post_hooks or ()):
             hook(self)
 
@@ -494,12 +484,8 @@ class Tensor(Variable):
                 "in-place change of a leaf that requires grad; put it under "
                 "no_grad(), or make a new tensor"
             )
-        # A view that was not recorded may be all that is left of its base.
-        if self._view_version >= 0 and (self.node or getrefcount(storage) > ALONE):
-            raise RuntimeError(
-                "in-place change of a view, recorded: the base would not learn of it; "
-                "assign through the base instead: x[i] = x[i] + y"
-            )
+        if self._base is not None:
+            return self._assign_through_base(self._base, recorded, *others)
         old = Tensor.wrap(self.backend.copy(self.raw, self.dtype))
         old.node, old.output_index = self.node, self.output_index
         old.requires_grad = self.requires_grad
@@ -507,18 +493,72 @@ class Tensor(Variable):
         self.backend.copy_into(self.raw, new.raw)
         storage.version += 1
         storage.rebased = storage.version
-        self.node, self.output_index = new.node, new.output_index
-        self.requires_grad = new.requires_grad
-        self._view_version = -1
+        self._become(new)
         return self
+
+    def _become(self, other: Tensor) -> None:
+        """Take other's place in the graph."""
+        self.node, self.output_index = other.node, other.output_index
+        self.requires_grad = other.requires_grad
+
+    # A view and its base share memory, so a recorded change of one is a change of the
+    # other, and must be in the graph of both. The base is the one that keeps the
+    # graph: a view is changed by writing into its window of the base, and a view that
+    # is older than the last change of its base is taken from it again.
+
+    def view_of(self, source: Tensor) -> Tensor:
+        """Remember that this shares the memory of `source`."""
+        self._base = source if source._base is None else source._base
+        self._view_version = self.raw.storage.version
+        return self
+
+    def renew_view(self) -> None:
+        """Take this view again if a recorded operation has changed its base since."""
+        storage, base = self.raw.storage, self._base
+        if base is None or not grad_mode.enabled:
+            return
+        if self._view_version < storage.rebased:
+            where = self._positions_in(base)
+            again = indexing.IndexSelect.apply(base.reshape(-1), 0, where)
+            self._become(again.reshape(self.raw.shape))
+            self._view_version = storage.version
+
+    def _assign_through_base(
+        self, base: Tensor, recorded: Callable[[Tensor], Tensor], *others: Any
+    ) -> Tensor:
+        """Change this view by a recorded change of its window of the base."""
+        where = self._positions_in(base)
+
+        def whole(old: Tensor) -> Tensor:
+            flat = old.reshape(-1)
+            part = indexing.IndexSelect.apply(flat, 0, where).reshape(self.raw.shape)
+            new = recorded(part).reshape(-1)
+            return indexing.IndexCopy.apply(flat, 0, where, new).reshape(old.raw.shape)
+
+        base.assign_(whole, lambda: None, self, *others)
+        self.renew_view()
+        return self
+
+    def _positions_in(self, base: Tensor) -> Tensor:
+        """Where this view's elements lie in the flattened base, int64 [numel]."""
+        if not base.raw.is_contiguous():
+            raise RuntimeError(
+                f"in-place change, recorded, of a view of a tensor with shape "
+                f"{base.raw.shape} and strides {base.raw.strides}: only views of "
+                f"contiguous tensors can be changed so; take base.contiguous() first"
+            )
+        raw, storage = self.raw, base.arange_like().raw.storage
+        offset = raw.offset - base.raw.offset
+        return Tensor(TensorData(storage, raw.shape, raw.strides, offset)).reshape(-1)
 
     def _zip_(self, name: str, fn: Callable, op: Callable, other: Any) -> Tensor:
         a, b = operands(name, self, other)
-        if a.dtype is not self.dtype:
+        if a.dtype.category > self.dtype.category:
             raise TypeError(
                 f"{name}: the result is {a.dtype.name}, which does not fit into a "
                 f"{self.dtype.name} tensor in place"
             )
+        b = cast(b, self.dtype)
         if check_broadcast(name, a.raw.shape, b.raw.shape) != a.raw.shape:
             raise ValueError(
                 f"{name}: the result of shapes {a.raw.shape} and {b.raw.shape} does "

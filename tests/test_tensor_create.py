@@ -365,3 +365,15 @@ def test_random_in_place(device):
     assert x.min().item() >= 2 and x.max().item() < 3
     y = minitorch.empty(400, device=device).normal_(5.0, 0.1)
     assert abs(y.mean().item() - 5) < 0.05 and abs(y.std().item() - 0.1) < 0.02
+
+
+def test_a_program_can_choose_its_device(device):
+    chosen = minitorch.device(device)
+    assert chosen == device and chosen.type == device and chosen.index is None
+    assert minitorch.zeros(2, device=chosen).to(chosen).device == device
+    assert minitorch.device(f"{device}:0") == device
+    assert minitorch.cuda.is_available() == (minitorch.cuda.device_count() == 1)
+    with pytest.raises(ValueError, match="there is no device 'gpu'; installed are"):
+        minitorch.device("gpu")
+    with pytest.raises(ValueError, match="leave the index out"):
+        minitorch.device(f"{device}:1")

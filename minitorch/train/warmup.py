@@ -2,10 +2,10 @@
 
 With this file the first training step of a new installation comes sooner. Numba
 compiles one kernel at a time in a process, and a convolutional network needs some
-thirty of them. `compile_ahead` starts a second process that compiles those that are needed late, the
-matrix product and the backward pass of the convolutions, while this one loads the data
-and compiles the early ones. They meet in Numba's cache on disk, so the next run finds
-all of them there and starts no second process.
+thirty of them. `compile_ahead` starts a second process for those that are needed late:
+the matrix product, and the backward pass of the convolutions. Meanwhile this one loads
+the data and compiles the early ones. They meet in Numba's cache on disk, so the next
+run finds all of them there and starts no second process.
 
 Run by itself, `python -m minitorch.train.warmup` compiles them and leaves a mark.
 """
