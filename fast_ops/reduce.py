@@ -8,7 +8,8 @@ order depends only on shapes and strides: work is cut into blocks of fixed size,
 folded by one thread, and the blocks' results are folded in order. So the result is the
 same, to the last bit, on any number of threads. float32 is summed in blocks of `BLOCK`
 elements (down the columns of a matrix, in fours), and these in float64, so that errors
-do not grow with the length. Any other function, a user's own, sees the elements of one output one by one, in row-major order.
+do not grow with the length. Any other function, a user's own, sees the elements of one
+output one by one, in row-major order.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Devices by name.
 
 With this file the line with which so many PyTorch programs begin works:
-`device = minitorch.device("cuda" if minitorch.cuda.is_available() else "cpu")`. A device
-here is a string, the name of a backend; `device` checks it and gives it PyTorch's
-attributes.
+`device = minitorch.device("cuda" if minitorch.cuda.is_available() else "cpu")`. A
+device here is a string, the name of a backend; `device` checks it and gives it
+PyTorch's attributes.
 """
 
 from __future__ import annotations

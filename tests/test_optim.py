@@ -504,3 +504,12 @@ def test_xor_learns_as_in_pytorch(seed):
     # float32 rounds residuals r by about 1e-7, so a loss r^2 below 1e-6 is not known
     # to 1e-4 of itself, in either library.
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", [optim.SGD, optim.Adam, optim.RMSprop])
+def test_a_gradient_of_another_shape_is_an_error(kind):
+    p = minitorch.ones(3, requires_grad=True)
+    p.grad = minitorch.ones(2)
+    with pytest.raises(ValueError, match=r"parameter is \(3,\) and its .grad \(2,\)"):
+        kind([p], lr=0.1).step()
+    assert p.tolist() == [1.0, 1.0, 1.0]

@@ -242,6 +242,11 @@ def with_grad(group: Group) -> list[Tensor]:
 def gradient(p: Tensor, maximize: bool = False) -> Tensor:
     """The gradient to go down along: p's own, or its negative to maximize."""
     assert p.grad is not None  # `with_grad` has chosen p
+    if p.grad.raw.shape != p.raw.shape:
+        raise ValueError(
+            f"optimizer step: a parameter is {p.raw.shape} and its .grad "
+            f"{p.grad.raw.shape}; they must have one shape"
+        )
     grad = p.grad.detach()
     return -grad if maximize else grad
 
