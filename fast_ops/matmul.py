@@ -46,7 +46,8 @@ from minitorch.tensor_data import (
 ROWS = TILE.rows
 DEPTH = 256  # steps of k in a row: a panel of b is then 32 KiB of float32
 BLOCK_ROWS = 8 * ROWS  # rows of out in a task
-BLOCK_PANELS = 8  # panels of b in a task
+BLOCK_PANELS = 8  # panels of b in a task, at most
+TASKS = 16  # into which a product is cut at least, if it has as many panels
 PIECE_PANELS, PIECE_STEPS = 8, 64  # what is packed in one go
 TINY = 1024  # multiplications for which packing is not worth while
 SERIAL = 524_288  # multiplications (9 us on one core) that one thread does by itself
@@ -371,16 +372,26 @@ def _layout(
     wide = TILE.vectors * VECTOR_BYTES // item
     part = (M + ROWS) * K + (N + wide) * K
     together = max(1, min(math.prod(batch), KEEP_BYTES // max(part * item, 1)))
+    block_columns = wide * _panels(math.prod(batch), M, N, wide)
     a_starts = _starts(batch, a_shape[:-2], a_strides[:-2])
     b_starts = _starts(batch, b_shape[:-2], b_strides[:-2])
     return _Layout(
         shape,
         (a_starts, a_strides[-2], a_strides[-1]),
         (b_starts, b_strides[-2], b_strides[-1]),
-        (M, N, K, wide, BLOCK_ROWS, BLOCK_PANELS * wide, together),
+        (M, N, K, wide, BLOCK_ROWS, block_columns, together),
         part * together,
         a_starts.size * M * N * K,
     )
+
+
+def _panels(products: int, M: int, N: int, wide: int) -> int:
+    """Panels of b in a task: fewer where few rows would leave threads without work.
+
+    The cut does not change the order in which an output is summed.
+    """
+    panels = products * -(-M // BLOCK_ROWS) * -(-N // wide)
+    return max(1, min(BLOCK_PANELS, panels // TASKS))
 
 
 def _starts(batch: Shape, shape: Shape, strides: Strides) -> np.ndarray:

@@ -20,6 +20,7 @@ from numba import prange
 
 from fast_ops.launch import SERIAL_LIMIT, compile_kernel
 from fast_ops.memory import contiguous, copy_into
+from minitorch.dtypes import DType
 from minitorch.tensor_data import TensorData
 
 
@@ -74,16 +75,37 @@ adam = (compile_kernel(_adam), compile_kernel(_adam, parallel=True))
 
 
 def _update(
-    kernels: tuple[Any, Any], given: Sequence[TensorData], factors: Sequence[float]
+    kernels: tuple[Any, Any],
+    tensors: Sequence[Sequence[TensorData]],
+    factors: Sequence[float],
+) -> None:
+    """Run a kernel for each parameter: tensors[0][i], its gradient, and its state.
+
+    The factors are rounded once for all parameters of one type.
+    """
+    rounded: dict[DType, list[Any]] = {}
+    for given in zip(*tensors):
+        dtype = given[0].storage.dtype
+        numbers = rounded.get(dtype)
+        if numbers is None:
+            number: Callable = dtype.numpy.type
+            numbers = rounded[dtype] = [number(x) for x in factors]
+        for t in given:
+            if t.storage.dtype is not dtype:
+                kinds = [t.dtype.name for t in given]
+                raise TypeError(
+                    f"optimizer step: tensors of one parameter differ: {kinds}"
+                )
+        _update_one(kernels, given, numbers)
+
+
+def _update_one(
+    kernels: tuple[Any, Any], given: tuple[TensorData, ...], numbers: list[Any]
 ) -> None:
     """Run a kernel on flat arrays; given[1] is the gradient, the others change."""
     flat = [contiguous(t) for t in given]
-    if any(t.dtype is not given[0].dtype for t in given):
-        kinds = [t.dtype.name for t in given]
-        raise TypeError(f"optimizer step: tensors of one parameter differ: {kinds}")
-    number: Callable = given[0].dtype.numpy.type
-    run = kernels[given[0].size >= SERIAL_LIMIT]
-    run(*[t.flat() for t in flat], *[number(x) for x in factors])
+    arrays = [t.flat() for t in flat]
+    kernels[len(arrays[0]) >= SERIAL_LIMIT](*arrays, *numbers)
     for i, (old, new) in enumerate(zip(given, flat)):
         if new is not old and i != 1:
             copy_into(old, new)
@@ -106,16 +128,15 @@ def sgd_step(
     p -= lr * (g + momentum * buf if nesterov else buf if momentum else g).
     """
     if momentum_buffers is None or momentum == 0:
-        for p, grad in zip(params, grads):
-            _update(sgd, (p, grad), (lr, weight_decay))
+        _update(sgd, (params, grads), (lr, weight_decay))
         return
     if first:
         for buf in momentum_buffers:  # 0 times what was there, were it not NaN
             buf.array().fill(0)
     damp = 1.0 if first else 1.0 - dampening
     mix = (1.0, momentum) if nesterov else (0.0, 1.0)
-    for given in zip(params, grads, momentum_buffers):
-        _update(sgd_momentum, given, (lr, momentum, damp, weight_decay, *mix))
+    factors = (lr, momentum, damp, weight_decay, *mix)
+    _update(sgd_momentum, (params, grads, momentum_buffers), factors)
 
 
 def adam_step(
@@ -148,5 +169,4 @@ def adam_step(
         0.0 if decoupled else weight_decay,
         1.0 - lr * weight_decay if decoupled else 1.0,
     )
-    for given in zip(params, grads, exp_avgs, exp_avg_sqs):
-        _update(adam, given, factors)
+    _update(adam, (params, grads, exp_avgs, exp_avg_sqs), factors)

@@ -271,9 +271,9 @@ def fold_columns(fn: Callable) -> Callable:
         0 1 2 0 1 2
         0 1 2
 
-    Threads share tasks: `chunk` columns of one block of lines. `partial` holds the
-    totals of all blocks, [blocks, line], that is [blocks * line / N, N]; one thread
-    folds these in order.
+    Threads share tasks: `chunk` columns of one block of lines, and the rows at the end.
+    `partial` holds the totals of all blocks, [blocks, line], and those of the last task
+    [N]: many totals for each output, which one thread folds in order.
     """
     fold = column_task(fn)
 
@@ -281,18 +281,21 @@ def fold_columns(fn: Callable) -> Callable:
         a: np.ndarray, line: int, chunk: int, blocks: int, start: np.ndarray,
         partial: np.ndarray, out: np.ndarray,
     ) -> None:  # fmt: skip
-        lines, n = a.size // line, out.size
-        chunks = (line + chunk - 1) // chunk
-        for task in prange(chunks * blocks):
+        n = out.size
+        rows, group, chunks = a.size // n, line // n, (line + chunk - 1) // chunk
+        lines = rows // group
+        for task in prange(chunks * blocks + 1):
             block = np.int64(task) // chunks
             low = (np.int64(task) - block * chunks) * chunk
-            at = block * line + low
-            total = partial[at : at + min(chunk, line - low)]
-            total[:] = start[0]
+            at, width, step = block * line + low, min(chunk, line - low), line
             first, last = block * lines // blocks, (block + 1) * lines // blocks
-            fold(a, first, last, line, low, total)
+            if block == blocks:
+                width, step, first, last = n, n, lines * group, rows
+            total = partial[at : at + width]
+            for e in range(width):
+                total[e] = start[0]
+            fold(a, first, last, step, low, total)
         total = partial[:n]
-        fold(a, lines * (line // n), a.size // n, n, 0, total)
         for p in range(n, partial.size, n):
             part = partial[p : p + n]
             for e in range(n):
@@ -605,7 +608,7 @@ def _fold_columns(
     fn: Callable, a: np.ndarray, parallel: bool, start: np.ndarray, out: np.ndarray
 ) -> None:
     line, chunk, blocks = _column_cuts(len(a), len(out))
-    partial = np.empty(blocks * line, start.dtype)
+    partial = np.empty(blocks * line + len(out), start.dtype)
     COLUMNS[parallel][fn](a, line, chunk, blocks, start, partial, out)
 
 

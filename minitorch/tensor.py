@@ -983,8 +983,7 @@ class Tensor(Variable):
         check_floating("mean", self)
         dims = reduced_dims(self, dim, "mean")
         count = numel(tuple(self.raw.shape[d] for d in dims))
-        total = reduce.Sum.apply(self, dims, keepdim)
-        return total * (1.0 / count) if count else total / 0.0
+        return reduce.Mean.apply(self, dims, keepdim, count)
 
     def var(
         self,

@@ -21,7 +21,7 @@ Names = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[FAMILY]...",
-        help="matmul elementwise tiny reduce fused conv sparse optim step; if none, all",
+        help="matmul elementwise tiny reduce fused conv sparse optim step; else all",
     ),
 ]
 

@@ -45,6 +45,27 @@ class Sum(Function):
 # END SOLUTION a2.4
 
 
+class Mean(Function):
+    """The sum over `dims` by `count`; every summand gets its share of the gradient."""
+
+    @staticmethod
+    def forward(
+        ctx: Context, a: Tensor, dims: Dims, keepdim: bool, count: float
+    ) -> Any:
+        backend = a.backend
+        out = backend.reduce(operators.add, a.raw, dims, 0)
+        ctx.shapes, ctx.count = (a.raw.shape, out.shape), count
+        divisor = backend.full((), count, out.dtype)
+        backend.zip(operators.div, out, divisor, None, out)
+        return out if keepdim else dropped(out, dims)
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
+        shape, kept = ctx.shapes
+        share = grad / ctx.count
+        return share.reshape(kept).expand(shape), None, None, None
+
+
 class Prod(Function):
     """The product over one dim; d/da_i is the product of the others.
 
