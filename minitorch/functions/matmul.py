@@ -8,7 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from minitorch.function import Context, Function
-from minitorch.functions.operands import check_broadcast, operands, unbroadcast
+from minitorch.functions.operands import (
+    check_broadcast,
+    check_same_device,
+    unbroadcast,
+)
 
 if TYPE_CHECKING:
     from minitorch.tensor import Tensor
@@ -93,7 +97,6 @@ def _checked(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
         )
     if a.dtype.category == 0:
         raise TypeError("matmul: bool tensors cannot be multiplied; use .to(int64)")
-    if a.device != b.device:
-        operands("matmul", a, b)  # raises, and names both devices
+    check_same_device("matmul", a, b)
     check_broadcast("matmul: batch", a.shape[:-2], b.shape[:-2])
     return a, b
