@@ -1,0 +1,213 @@
+"""Flat arrays in GPU memory: what `Storage.array` is on the device "cuda".
+
+With this file one can get memory for elements (`allocate`) and hold on to it
+(`DeviceArray`). There is a class for each element type (`ARRAYS`), because kernels are
+looked up by the types of their arguments. A slice shares the memory and keeps the array
+that owns it alive; when the owner is gone, its memory goes back to the pool.
+
+In the simulator the arrays are NumPy's.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+
+from cuda_ops import allocator, device
+from cuda_ops.simulator import SIMULATED
+from minitorch import dtypes
+from minitorch.dtypes import DType
+
+
+class DeviceArray:
+    """`size` elements side by side in GPU memory.
+
+    Attributes:
+        pointer: the address of the first element.
+        shape: (size,)
+        words: what a kernel gets for the array, in Numba's order: two references that
+            only a CPU has, number of elements, bytes of one, address, shape, stride.
+        block: the memory, if this array owns it.
+        base: what has to stay alive as long as this array: the owner of the memory.
+        number: the value of an array of one element that has no memory yet. It gets
+            memory when somebody first asks for its address. Most numbers in programs
+            (`x * 2`) never need any, since kernels can take them as arguments.
+        inside: of such an array, whether it was made while a graph was captured.
+    """
+
+    __slots__ = ("base", "block", "inside", "number", "pointer", "shape", "words")
+
+    itemsize: ClassVar[int]
+    dtype: ClassVar[np.dtype]
+    kind: ClassVar[DType]
+    word: ClassVar[str]  # for `cuda_ops.compiler.signature`
+
+    def __init__(self, pointer: int, size: int, block: Any, base: Any = None) -> None:
+        self.pointer = pointer
+        self.shape = (size,)
+        self.block = block
+        self.base = base
+        self.number = None
+        self.inside = False
+        item = self.itemsize
+        self.words = (0, 0, size, item, pointer, size, item)
+
+    @classmethod
+    def of_number(cls, number: Any) -> DeviceArray:
+        """An array of one element, which gets memory when that is needed."""
+        made = cls.__new__(cls)
+        made.shape = (1,)
+        made.block = made.base = None
+        made.number = number
+        made.inside = device.current.capture is not None
+        return made
+
+    def __getattr__(self, name: str) -> Any:
+        """Called for what is not there yet: a number's memory."""
+        if name not in ("pointer", "words"):
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        self._give_memory()
+        return getattr(self, name)
+
+    def _give_memory(self) -> None:
+        number, item, capture = self.number, self.itemsize, device.current.capture
+        self.number = None
+        if capture is None or self.inside:
+            self._place(allocator.take(item))
+            self._write(number)
+            return
+        # It is older than the graph that is being captured, and may outlast it: a
+        # replay must not write it again.
+        with allocator.outside_graphs():
+            self._place(allocator.take(item))
+        capture.afterwards.append(partial(self._write, number))
+
+    def _place(self, block: Any) -> None:
+        self.block, item = block, self.itemsize
+        self.pointer = block.pointer
+        self.words = (0, 0, 1, item, self.pointer, 1, item)
+
+    def _write(self, number: Any) -> None:
+        """Put a number into the memory of an array of one element."""
+        item, api = self.itemsize, device.driver()
+        bits = np.asarray(number, self.dtype).view(f"u{item}")
+        if item == 8:
+            low, high = int(bits) & 0xFFFFFFFF, int(bits) >> 32
+            calls = [
+                (api.cuMemsetD32Async, self.pointer, low),
+                (api.cuMemsetD32Async, self.pointer + 4, high),
+            ]
+        else:
+            write = api.cuMemsetD32Async if item == 4 else api.cuMemsetD8Async
+            calls = [(write, self.pointer, int(bits))]
+        for write, pointer, value in calls:
+            device.call(
+                "writing a number", write, pointer, value, 1, device.current.handle
+            )
+
+    def __del__(self) -> None:
+        if self.block is not None:
+            self.block.free_later()
+
+    @property
+    def size(self) -> int:
+        return self.shape[0]
+
+    @property
+    def nbytes(self) -> int:
+        return self.shape[0] * self.itemsize
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, part: slice) -> DeviceArray:
+        """Some neighbouring elements, without a copy."""
+        if not isinstance(part, slice):
+            raise TypeError(
+                f"a device array takes slices, not {part!r}; copy it to the host, with "
+                f"to_numpy, to read elements"
+            )
+        start, stop, step = part.indices(self.shape[0])
+        if step != 1:
+            raise ValueError(f"a slice of a device array has step 1, not {step}")
+        return type(self)(
+            self.pointer + start * self.itemsize,
+            max(stop - start, 0),
+            None,
+            self if self.base is None else self.base,
+        )
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """For Numba, CuPy and torch, which share the memory then."""
+        return {
+            "shape": self.shape,
+            "typestr": self.dtype.str,
+            "data": (self.pointer, False),
+            "strides": None,
+            "version": 3,
+            "stream": device.current.key or 1,
+        }
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.shape[0]} elements)"
+
+
+class Float32Array(DeviceArray):
+    """float32 elements in GPU memory."""
+
+    __slots__ = ()
+    itemsize, dtype, kind, word = 4, np.dtype("f4"), dtypes.float32, "float32[]"
+
+
+class Float64Array(DeviceArray):
+    """float64 elements in GPU memory."""
+
+    __slots__ = ()
+    itemsize, dtype, kind, word = 8, np.dtype("f8"), dtypes.float64, "float64[]"
+
+
+class Int64Array(DeviceArray):
+    """int64 elements in GPU memory."""
+
+    __slots__ = ()
+    itemsize, dtype, kind, word = 8, np.dtype("i8"), dtypes.int64, "int64[]"
+
+
+class Int32Array(DeviceArray):
+    """int32 elements in GPU memory."""
+
+    __slots__ = ()
+    itemsize, dtype, kind, word = 4, np.dtype("i4"), dtypes.int32, "int32[]"
+
+
+class BoolArray(DeviceArray):
+    """bool elements in GPU memory, a byte each."""
+
+    __slots__ = ()
+    itemsize, dtype, kind, word = 1, np.dtype("?"), dtypes.bool_, "bool[]"
+
+
+ARRAYS: dict[DType, type[DeviceArray]] = {
+    array.kind: array
+    for array in (Float32Array, Float64Array, Int64Array, Int32Array, BoolArray)
+}
+
+
+def _allocate(size: int, dtype: DType) -> DeviceArray:
+    """Memory for `size` elements, which have no particular value."""
+    block = allocator.take(size * dtype.itemsize)
+    return ARRAYS[dtype](block.pointer, size, block)
+
+
+def _allocate_simulated(size: int, dtype: DType) -> np.ndarray:
+    """A NumPy array for the simulator; in a graph, one that lives as long as that."""
+    array = np.empty(size, dtype.numpy)
+    if device.current.capture is not None:
+        device.current.capture.kept.append(array)
+    return array
+
+
+allocate: Any = _allocate_simulated if SIMULATED else _allocate

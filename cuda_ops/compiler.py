@@ -1,0 +1,266 @@
+"""From a Python function to machine code, on any machine.
+
+With this file one can compile a kernel for a chip without having one: `to_ptx` makes
+PTX, the portable assembly, with Numba and NVVM; `to_cubin` makes the chip's own code
+from that with nvJitLink, and says how many registers, how much memory and how many
+spills the kernel has (`Cubin`). Signatures are written as text:
+
+    signature("float32[] float32[] int64 4*int64")    two arrays, a number, a 4-tuple
+
+`cached_cubin` keeps the result on disk under a key that names the sources, the versions
+and the chip, so that the next process loads it in a millisecond.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import sys
+from collections.abc import Callable
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from pkgutil import iter_modules
+from typing import Any, NamedTuple
+
+import numba
+from numba import types
+
+Arch = tuple[int, int]  # a compute capability, (9, 0) for sm_90
+
+_SCALARS = {
+    "float32": types.float32,
+    "float64": types.float64,
+    "int64": types.int64,
+    "int32": types.int32,
+    "uint64": types.uint64,
+    "uint32": types.uint32,
+    "int8": types.int8,
+    "uint8": types.uint8,
+    "bool": types.boolean,
+}
+
+
+@cache
+def signature(text: str) -> tuple[Any, ...]:
+    """Numba's types for a text such as "float32[] int64 3*int64".
+
+    `name[]` is a flat array without gaps, `name` a number and `n*name` a tuple.
+    """
+    return tuple(_parse(word, text) for word in text.split())
+
+
+def _parse(word: str, text: str) -> Any:
+    count, _, name = word.rpartition("*")
+    scalar = _SCALARS.get(name.removesuffix("[]"))
+    if scalar is None or (count and not count.isdigit()):
+        raise ValueError(
+            f"signature: {word!r} in {text!r} is no type; expected words such as "
+            f"float32[], float32, 4*int64, of {', '.join(_SCALARS)}"
+        )
+    if name.endswith("[]"):
+        return types.Array(scalar, 1, "C")
+    return types.UniTuple(scalar, int(count)) if count else scalar
+
+
+# ------------------------------------------------------------------------- compile
+
+RESERVED = 1024  # bytes of shared memory the system has in each block, from sm_90 on
+
+
+class Cubin(NamedTuple):
+    """A kernel's machine code for one chip, and what it needs to run.
+
+    Attributes:
+        code: the file that the driver loads.
+        entry: the kernel's name in it.
+        registers, shared, local, spills: for each thread; shared for each block. The
+            number of registers, the others in bytes.
+    """
+
+    code: bytes
+    entry: str
+    registers: int
+    shared: int
+    local: int
+    spills: int
+
+
+def to_ptx(
+    fn: Callable,
+    types_of_args: tuple[Any, ...],
+    arch: Arch = (9, 0),
+    fastmath: bool = False,
+    launch_bounds: Any = None,
+) -> str:
+    """PTX for a kernel with arguments of these types; needs no GPU."""
+    from cuda.bindings import nvvm
+    from numba import cuda
+
+    def compiled(lineinfo: bool) -> str:
+        ptx, _ = cuda.compile(
+            fn,
+            types.void(*types_of_args),
+            cc=arch,
+            device=False,
+            abi="numba",
+            output="ptx",
+            fastmath=fastmath,
+            launch_bounds=launch_bounds,
+            lineinfo=lineinfo,
+        )
+        return ptx
+
+    try:
+        return compiled(True)
+    except nvvm.nvvmError:  # NVVM refuses the line numbers of some long loops
+        return compiled(False)
+
+
+def to_cubin(ptx: str, arch: Arch, max_registers: int | None = None) -> Cubin:
+    """Machine code from PTX; needs no GPU.
+
+    Raises:
+        RuntimeError: the assembler rejects the PTX; the message is its log.
+    """
+    options = [f"-arch=sm_{arch[0]}{arch[1]}", "-verbose", "-lineinfo"]
+    if max_registers is not None:
+        options.append(f"-maxrregcount={max_registers}")
+    code, log = _link(ptx.encode(), options)
+    shared = int(_found(r"(\d+) bytes smem", log, "0"))
+    if shared and arch >= (9, 0):
+        shared -= RESERVED
+    entry = _found(r"\.visible\s+\.entry\s+([\w$]+)\(", ptx)
+    return Cubin(
+        code,
+        entry,
+        int(_found(r"[Uu]sed (\d+) registers", log)),
+        shared,
+        int(_found(r"(\d+) bytes lmem", log, "0")),
+        int(_found(r"(\d+) bytes spill stores", log, "0"))
+        + int(_found(r"(\d+) bytes spill loads", log, "0")),
+    )
+
+
+def _found(pattern: str, text: str, default: str | None = None) -> str:
+    match = re.search(pattern, text)
+    if match is None:
+        if default is None:
+            raise RuntimeError(f"cannot find {pattern!r} in: {text[:2000]}")
+        return default
+    return match.group(1)
+
+
+def _link(ptx: bytes, options: list[str]) -> tuple[bytes, str]:
+    """Assemble with nvJitLink, as the driver would, but with a log."""
+    from cuda.bindings import nvjitlink
+
+    handle = nvjitlink.create(len(options), options)
+    try:
+        try:
+            nvjitlink.add_data(handle, nvjitlink.InputType.PTX, ptx, len(ptx), "kernel")
+            nvjitlink.complete(handle)
+        except nvjitlink.nvJitLinkError as error:
+            size = nvjitlink.get_error_log_size(handle)
+            text = bytearray(size)
+            nvjitlink.get_error_log(handle, text)
+            log = text.decode(errors="replace").strip("\0\n ")
+            raise RuntimeError(f"assembling a kernel failed: {log}") from error
+        code = bytearray(nvjitlink.get_linked_cubin_size(handle))
+        nvjitlink.get_linked_cubin(handle, code)
+        info = bytearray(nvjitlink.get_info_log_size(handle))
+        nvjitlink.get_info_log(handle, info)
+        return bytes(code), info.decode(errors="replace")
+    finally:
+        nvjitlink.destroy(handle)
+
+
+# --------------------------------------------------------------------------- cache
+
+
+@cache
+def cache_folder() -> Path | None:
+    """Where machine code is kept; None where no folder can be written to.
+
+    $NUMBA_CACHE_DIR/minitorch_cuda, else the user's cache folder.
+    """
+    given = os.environ.get("NUMBA_CACHE_DIR")
+    user = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    folder = Path(given or user).expanduser() / "minitorch_cuda"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return None
+    return folder if os.access(folder, os.W_OK) else None
+
+
+def sources() -> list[Path]:
+    """The files that the modules of this package come from, and `operators.py`.
+
+    As the import system finds them: in a workspace another file may take the place of
+    one of ours.
+    """
+    here = str(Path(__file__).parent)
+    names = sorted(f"cuda_ops.{module.name}" for module in iter_modules([here]))
+    specs = [find_spec(name) for name in (*names, "minitorch.operators")]
+    return [Path(spec.origin) for spec in specs if spec is not None and spec.origin]
+
+
+@cache
+def toolchain() -> str:
+    """The versions of everything that makes machine code, and all sources."""
+    import numba_cuda
+    from cuda.bindings import nvjitlink
+
+    digest = hashlib.sha256()
+    for file in sources():
+        digest.update(file.read_bytes())
+    versions = (numba.__version__, numba_cuda.__version__, *nvjitlink.version())
+    return f"{versions} {sys.version_info[:2]} {digest.hexdigest()}"
+
+
+def closure_text(fn: Callable) -> str:
+    """What a function made by a template has in its closure, as text."""
+    cells = (cell.cell_contents for cell in fn.__closure__ or ())
+    return " ".join(getattr(c, "__qualname__", None) or repr(c) for c in cells)
+
+
+def cached_cubin(make: Callable[[], Cubin], *key: Any) -> Cubin:
+    """What `make` makes, from the disk if it was made before under this key."""
+    folder = cache_folder()
+    if folder is None:
+        return make()
+    name = hashlib.sha256(repr((key, toolchain())).encode()).hexdigest()[:32]
+    file = folder / f"{name}.cubin"
+    found = _read(file)
+    if found is None:
+        found = make()
+        _write(file, found)
+    return found
+
+
+def _read(file: Path) -> Cubin | None:
+    """A cubin from the cache; None if it is not there, or broken."""
+    try:
+        head, code = file.read_bytes().split(b"\n", 1)
+        fields = json.loads(head)
+        if fields.pop("digest") != hashlib.sha256(code).hexdigest():
+            return None
+        return Cubin(code, **fields)
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def _write(file: Path, cubin: Cubin) -> None:
+    """Write under another name first, so that nobody reads half a file."""
+    fields = cubin._asdict()
+    code = fields.pop("code")
+    fields["digest"] = hashlib.sha256(code).hexdigest()
+    part = file.with_name(f"{file.stem}.{os.getpid()}.part")
+    try:
+        part.write_bytes(json.dumps(fields).encode() + b"\n" + code)
+        os.replace(part, file)
+    except OSError:
+        pass  # a full disk: compile again next time

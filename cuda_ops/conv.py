@@ -1,0 +1,673 @@
+"""Two-dimensional convolution and its two gradients, without unfolding the image.
+
+With this file one can convolve x [N, C, H, W] with weight [O, C/groups, KH, KW]
+(`conv2d`) and bring a gradient back to x (`conv2d_backward_input`) and to the weight
+(`conv2d_backward_weight`), with any stride, padding, dilation and number of groups.
+
+All three are matrix products of which one factor, the image laid out in windows, exists
+a tile at a time only (`conv_tiles.py`; `conv_plan.py` has the tables behind it). Three
+ways to fill the tiles:
+
+    table    any convolution; the weight is read as it lies
+    packed   channels in multiples of 8: the weight is turned around first, one table
+             entry serves 8 or 16 channels, and a bounds check a whole step
+    wide     the same for kernels of one pixel: 16 bytes of neighbouring pixels at once
+
+Groups of few channels go to `conv_direct.py`. `choose` picks a cut of the product by an
+estimate of how busy it keeps the chip. Results depend on shapes and chip only: there
+are no atomics, and sums have a fixed order.
+"""
+
+from __future__ import annotations
+
+from functools import cache, lru_cache
+from typing import Any, NamedTuple
+
+from numba import cuda, int64
+
+from cuda_ops.conv_direct import (
+    CHUNK,
+    THREADS,
+    conv_direct_weight,
+    direct_kernel,
+    input_kernel,
+)
+from cuda_ops.conv_plan import (
+    Axis,
+    Weights,
+    backward_axes,
+    forward_axis,
+    magic,
+    table_plan,
+    weight_plan,
+)
+from cuda_ops.conv_tiles import (
+    NUMBERS,
+    PACKED,
+    SIZES,
+    TABLE,
+    WIDE,
+    Cut,
+    conv_template,
+    weight_template,
+)
+from cuda_ops.device import compute_capability, properties
+from cuda_ops.intrinsics import is_aligned
+from cuda_ops.launch import SIMULATED, Kernel, ceil_div, kernel
+from cuda_ops.memory import contiguous, copy, empty, from_numpy, full
+from minitorch.dtypes import DType
+from minitorch.tensor_data import Shape, TensorData, numel
+
+Pair = tuple[int, int]
+Phases = tuple[tuple[Axis, Axis], ...]
+
+FEW = 8  # channels of a group, made or summed, that are too few for tiles
+PARTIAL = 1 << 24  # elements of the partial sums of a weight's gradient
+MOST = 2**31  # positions that one launch can number
+
+# How a product can be cut, and the share of the chip's fma rate that the cut reaches
+# when there is work for all multiprocessors. Fitted to times on an H200.
+TABLE_CUTS = {
+    Cut(128, 128, 8, 8, 8, 4, 2): 0.72,
+    Cut(64, 128, 8, 8, 8, 4, 3): 0.68,
+    Cut(64, 64, 8, 8, 8, 4, 6): 0.62,
+    Cut(32, 128, 4, 8, 8, 4, 4): 0.50,
+    Cut(16, 128, 4, 4, 8, 4, 4): 0.36,
+}
+PACKED_CUTS = {
+    Cut(128, 128, 8, 8, 16, 3, 2): 0.80,
+    Cut(128, 128, 8, 8, 8, 4, 2): 0.76,
+    Cut(128, 64, 8, 8, 16, 3, 3): 0.80,
+    Cut(64, 128, 8, 8, 16, 3, 3): 0.80,
+    Cut(64, 128, 8, 8, 8, 4, 4): 0.74,
+    Cut(64, 64, 8, 8, 16, 3, 6): 0.72,
+    Cut(64, 64, 8, 8, 8, 4, 8): 0.68,
+    Cut(32, 128, 4, 8, 16, 3, 4): 0.56,
+    Cut(32, 128, 4, 8, 8, 4, 4): 0.50,
+    Cut(16, 128, 4, 4, 8, 4, 4): 0.40,
+}
+WEIGHT_CUTS = {
+    Cut(128, 128, 8, 8, 16, 3, 2): 0.72,
+    Cut(64, 128, 8, 8, 16, 3, 3): 0.74,
+    Cut(64, 64, 8, 8, 16, 3, 6): 0.61,
+    Cut(32, 64, 4, 8, 8, 4, 8): 0.45,
+    Cut(32, 32, 4, 4, 8, 4, 8): 0.36,
+    Cut(16, 64, 4, 4, 8, 4, 8): 0.40,
+}
+DOUBLE_CUTS = {Cut(64, 64, 4, 4, 8, 3, 2): 0.7, Cut(16, 64, 4, 4, 8, 3, 4): 0.4}
+SMALL_CUTS = {Cut(16, 16, 4, 4, 8, 3): 1.0}  # 16 threads, for the simulator
+
+
+# -------------------------------------------------------------------------- kernels
+
+
+@cache
+def conv_kernel(name: str, cut: Cut, mode: str, asynchronous: bool) -> Kernel:
+    """The kernel of `conv_tiles` for a type, a cut and a way to fill the tiles."""
+    vector = 16 // SIZES[name]
+    groups = cut.thread_cols // vector
+    ring = cut.stages * cut.depth * (cut.cols + cut.made + vector)
+    aside = cut.made * (cut.cols // groups + vector)
+    return _kernel(
+        conv_template(name, cut, mode, asynchronous),
+        f"conv_tiles_{mode}",
+        (name, cut, asynchronous),
+        max(ring, aside),
+        f"{name}[] {name}[] {name}[] {name}[] int32[] 5*int64 7*int64 bool",
+    )
+
+
+@cache
+def weight_kernel(name: str, cut: Cut, asynchronous: bool) -> Kernel:
+    """The kernel of `conv_weight_tiles` for a type and a cut."""
+    vector = 16 // SIZES[name]
+    return _kernel(
+        weight_template(name, cut, asynchronous),
+        "conv_weight_tiles",
+        (name, cut, asynchronous),
+        cut.stages * cut.depth * (cut.cols + cut.made + 2 * vector),
+        f"{name}[] {name}[] {name}[] int32[] 5*int64 7*int64 10*int64",
+    )
+
+
+def _kernel(
+    fn: Any, title: str, key: tuple[str, Cut, bool], shared: int, example: str
+) -> Kernel:
+    name, cut, asynchronous = key
+    shape = "x".join(map(str, cut))
+    return Kernel(
+        fn,
+        f"{title}[{name} {shape}{'' if asynchronous else ' sm_75'}]",
+        examples=[example],
+        threads=cut.threads,
+        # Without cp.async what is copied passes through registers.
+        launch_bounds=(cut.threads, cut.blocks if asynchronous else cut.blocks // 2),
+        shared=shared * SIZES[name],
+        arch=(8, 0) if asynchronous else (7, 5),
+    )
+
+
+PACK_LANES, PACK_LINES = (4, 2) if SIMULATED else (32, 8)
+
+
+@kernel(
+    examples=["float32[] float32[] int32[] 7*int64"], threads=PACK_LANES * PACK_LINES
+)
+def pack_weight(weight, packed, plan, layout):
+    """Turn a weight around, so that channels that are made lie side by side.
+
+    # weight -> packed [groups, rows, pitch]
+    # layout: rows, where they start in plan, pitch, O, the weight's steps of group and
+    # O, rows of a block
+
+        for g, row, o:  packed[g, row, o] = weight[g, o, place of row]  (0 if o >= O)
+
+    A block makes 32 channels of 128 rows. Its reads jump, but the numbers beside those
+    that it needs belong to its next rows, and come from the first-level cache then.
+    """
+    rows, start, pitch, made, group_step, made_step, lines = layout
+    o = int64(cuda.blockIdx.x) * PACK_LANES + cuda.threadIdx.x % PACK_LANES
+    group = int64(cuda.blockIdx.z)
+    first = int64(cuda.blockIdx.y) * lines
+    source = group * group_step + o * made_step
+    if o < pitch:
+        for row in range(
+            first + cuda.threadIdx.x // PACK_LANES, min(first + lines, rows), PACK_LINES
+        ):
+            value = weight.dtype.type(0)
+            if o < made:
+                value = weight[source + plan[start + row]]
+            packed[(group * rows + row) * pitch + o] = value
+
+
+SUM_COLS, SUM_LANES = (4, 2) if SIMULATED else (32, 8)
+
+
+def sum_template(name: str) -> Any:
+    dtype, room = NUMBERS[name], SUM_COLS * SUM_LANES
+
+    def sum_parts(parts, out, size, count):
+        """Add up the parts of a weight's gradient, always in the same order.
+
+        # parts [count, size] -> out [size]
+
+        A block makes 32 numbers. Line l of its 8 lines of threads adds the parts
+        l, l + 8, ..., and the lines' sums meet in shared memory.
+        """
+        shared = cuda.shared.array(room, dtype)
+        line, lane = divmod(int64(cuda.threadIdx.x), SUM_COLS)
+        at = int64(cuda.blockIdx.x) * SUM_COLS + lane
+        total = dtype(0)
+        if at < size:
+            for p in range(line, count, SUM_LANES):
+                total += parts[p * size + at]
+        shared[cuda.threadIdx.x] = total
+        cuda.syncthreads()
+        if line == 0 and at < size:
+            for i in range(1, SUM_LANES):
+                total += shared[i * SUM_COLS + lane]
+            out[at] = total
+
+    return sum_parts
+
+
+sum_parts = {
+    name: Kernel(
+        sum_template(name),
+        f"sum_parts[{name}]",
+        examples=[f"{name}[] {name}[] int64 int64"],
+        threads=SUM_COLS * SUM_LANES,
+    )
+    for name in SIZES
+}
+
+
+# ------------------------------------------------------------------ choosing a cut
+
+
+def choose(
+    cuts: dict[Cut, float], made: int, cols: int, copies: int, depth: int = 0
+) -> Cut:
+    """The cut that is done first with `copies` products of `made` x `cols` outputs.
+
+    A multiprocessor takes the tiles of its blocks in turn, so the time is the largest
+    number of tiles on one, times their size, over the rate of the cut; a
+    multiprocessor with fewer than 8 warps does not reach that rate.
+
+    Args:
+        depth: if given, the cut's depth must divide it.
+    """
+    processors = properties().multi_processor_count
+
+    def cost(cut: Cut) -> float:
+        tiles = ceil_div(made, cut.made) * ceil_div(cols, cut.cols) * copies
+        most = max(1, ceil_div(tiles, processors))
+        warps = min(most, cut.blocks) * cut.threads / 32
+        return most * cut.made * cut.cols / (cuts[cut] * min(1.0, warps / 8) ** 0.5)
+
+    fitting = [cut for cut in cuts if depth % cut.depth == 0]
+    return min(fitting, key=cost)
+
+
+def _asynchronous() -> bool:
+    return compute_capability() >= (8, 0)
+
+
+# -------------------------------------------------- forward, and gradient for the input
+
+
+class Step(NamedTuple):
+    """A convolution that is ready to be launched for any tensors of its shapes."""
+
+    kernel: Kernel
+    config: tuple[Any, ...]
+    out_shape: Shape
+    plan: Any  # the table, on the device
+    sizes: tuple[int, ...]
+    layout: tuple[int, ...]
+    pack: tuple[int, ...]  # what `pack_weight` takes, () if the weight is read in place
+    pack_grid: tuple[int, ...]
+    wide: bool  # whether the source has to begin at a multiple of 16 bytes
+
+
+class Problem(NamedTuple):
+    """A convolution as a product, whichever direction it goes.
+
+    Attributes:
+        phases: what `conv_plan` makes of rows and columns.
+        batch, groups: images, and groups of channels.
+        made, channels: of a group.
+        weights: where the weight lies.
+        out_shape: of the result.
+    """
+
+    phases: Phases
+    batch: int
+    groups: int
+    made: int
+    channels: int
+    weights: Weights
+    out_shape: Shape
+
+
+def plan_step(
+    problem: Problem, dtype: DType, mode: str | None = None, cut: Cut | None = None
+) -> Step:
+    """Prepare a convolution, and choose what `mode` and `cut` do not say."""
+    positions = max(h.places * w.places for h, w in problem.phases)
+    total = problem.batch * positions
+    if total >= MOST:
+        raise ValueError(
+            f"conv2d: {problem.batch} images of {positions} positions are more than "
+            f"2**31; split the batch"
+        )
+    wide = _is_wide(problem, SIZES[dtype.name])
+    if mode is None:
+        fits = problem.channels % 8 == 0 and problem.channels > 0
+        mode = (WIDE if wide else PACKED) if fits else TABLE
+    copies = problem.groups * len(problem.phases)
+    if cut is None:
+        cuts = _cuts(dtype, TABLE_CUTS if mode == TABLE else PACKED_CUTS)
+        depth = 0 if mode == TABLE else problem.channels
+        cut = choose(cuts, problem.made, total, copies, depth)
+    return _prepare(problem, dtype, mode, cut, total)
+
+
+def _cuts(dtype: DType, cuts: dict[Cut, float]) -> dict[Cut, float]:
+    if SIMULATED:
+        return SMALL_CUTS
+    return cuts if dtype.itemsize == 4 else DOUBLE_CUTS
+
+
+def _is_wide(problem: Problem, item: int) -> bool:
+    """Whether positions are pixels, one for one, and 16 bytes of them lie aligned."""
+    h, w = problem.phases[0]
+    plain = all(
+        a.taps == ((0, 0),) and a.step == 1 and a.base == 0 and a.places == a.size
+        for a in (h, w)
+    )
+    return len(problem.phases) == 1 and plain and h.size * w.size * item % 16 == 0
+
+
+def _prepare(problem: Problem, dtype: DType, mode: str, cut: Cut, total: int) -> Step:
+    h, w = problem.phases[0]
+    made, weights, packed = problem.made, problem.weights, mode != TABLE
+    table, rows_at, rows = table_plan(
+        problem.phases, problem.channels, weights, cut.depth, packed
+    )
+    plane, (out_h, out_w) = h.size * w.size, problem.out_shape[2:]
+    pitch = ceil_div(made, 4) * 4
+    steps = (rows * pitch, pitch) if packed else (weights.group, weights.made)
+    tiles_made = ceil_div(made, cut.made)
+    blocks = (
+        tiles_made * ceil_div(total, cut.cols), problem.groups, len(problem.phases)
+    )  # fmt: skip
+    run = conv_kernel(dtype.name, cut, mode, _asynchronous())
+    lines = PACK_LINES * 16  # rows of a block
+    pack = (rows, rows_at, pitch, made, weights.group, weights.made, lines)
+    grid = (ceil_div(pitch, PACK_LANES), ceil_div(rows, lines), problem.groups)
+    return Step(
+        run,
+        (blocks, cut.threads, 0, run.shared),
+        problem.out_shape,
+        from_numpy(table).flat(),
+        (problem.batch, h.size, w.size, plane, problem.channels * plane),
+        (problem.groups, made, *steps, tiles_made, out_h * out_w, out_w),
+        pack if packed else (),
+        grid,
+        mode == WIDE,
+    )
+
+
+def run_step(
+    step: Step, source: TensorData, weight: TensorData, bias: TensorData | None
+) -> TensorData:
+    """Launch a prepared convolution."""
+    out = empty(step.out_shape, source.dtype)
+    if out.size == 0:
+        return out
+    pixels = contiguous(source).flat()
+    if step.wide and not is_aligned(pixels):
+        pixels = copy(source, source.dtype).flat()
+    values = contiguous(weight).flat()
+    if step.pack:
+        shape = (step.layout[0] * step.layout[2],)
+        packed = empty(shape, source.dtype).flat()
+        threads = PACK_LANES * PACK_LINES
+        pack_weight[step.pack_grid, threads](values, packed, step.plan, step.pack)
+        values = packed
+    added = values if bias is None else contiguous(bias).flat()
+    step.kernel[step.config](
+        pixels, values, added, out.flat(), step.plan, step.sizes,
+        step.layout, bias is not None,
+    )  # fmt: skip
+    return out
+
+
+def forward_problem(
+    x: Shape, weight: Shape, stride: Pair, padding: Pair, dilation: Pair, groups: int
+) -> Problem:
+    """conv2d as a product."""
+    made, channels, *taps = weight
+    h, w = (
+        forward_axis(x[2 + i], taps[i], stride[i], padding[i], dilation[i])
+        for i in range(2)
+    )
+    area, made = taps[0] * taps[1], made // groups
+    weights = Weights(made * channels * area, channels * area, area, taps[1])
+    shape = (x[0], weight[0], h.places, w.places)
+    return Problem(((h, w),), x[0], groups, made, channels, weights, shape)
+
+
+def input_problem(
+    grad: Shape, weight: Shape, x: Shape, stride: Pair, padding: Pair, dilation: Pair,
+    groups: int,
+) -> Problem:  # fmt: skip
+    """The gradient for the input as a product: the weight's channels change places."""
+    summed, made, *taps = weight
+    rows, cols = (
+        backward_axes(
+            x[2 + i], grad[2 + i], taps[i], stride[i], padding[i], dilation[i]
+        )
+        for i in range(2)
+    )
+    area, summed = taps[0] * taps[1], summed // groups
+    weights = Weights(summed * made * area, area, made * area, taps[1])
+    # The phases with most taps come first: the short ones fill the gaps at the end.
+    phases = sorted(
+        ((h, w) for h in rows for w in cols),
+        key=lambda axes: -len(axes[0].taps) * len(axes[1].taps),
+    )
+    return Problem(tuple(phases), x[0], groups, made, summed, weights, x)
+
+
+@lru_cache(maxsize=1024)
+def _forward_step(dtype: DType, *shapes: Any) -> Step:
+    return plan_step(forward_problem(*shapes), dtype)
+
+
+@lru_cache(maxsize=1024)
+def _input_step(dtype: DType, *shapes: Any) -> Step:
+    return plan_step(input_problem(*shapes), dtype)
+
+
+def conv2d(
+    x: TensorData,
+    weight: TensorData,
+    bias: TensorData | None,
+    stride: Pair,
+    padding: Pair,
+    dilation: Pair,
+    groups: int,
+) -> TensorData:
+    """x [N, C, H, W], weight [O, C/groups, KH, KW] -> [N, O, OH, OW]."""
+    if _is_direct(weight.shape, groups):
+        return _run_direct(x, weight, bias, stride, padding, dilation, groups)
+    step = _forward_step(
+        x.dtype, x.shape, weight.shape, stride, padding, dilation, groups
+    )
+    return run_step(step, x, weight, bias)
+
+
+def conv2d_backward_input(
+    grad: TensorData,
+    weight: TensorData,
+    x_shape: Shape,
+    stride: Pair,
+    padding: Pair,
+    dilation: Pair,
+    groups: int,
+) -> TensorData:
+    """The gradient for x [N, C, H, W] from grad [N, O, OH, OW]."""
+    options = (stride, padding, dilation, groups)
+    if _is_direct(weight.shape, groups):
+        return _run_direct_input(grad, weight, x_shape, *options)
+    step = _input_step(grad.dtype, grad.shape, weight.shape, x_shape, *options)
+    return run_step(step, grad, weight, None)
+
+
+# -------------------------------------------------------------- gradient for the weight
+
+
+class WeightStep(NamedTuple):
+    """A weight's gradient, ready to be launched for any tensors of its shapes."""
+
+    kernel: Kernel
+    config: tuple[Any, ...]
+    parts: int
+    plan: Any
+    sizes: tuple[int, ...]
+    layout: tuple[int, ...]
+    axes: tuple[int, ...]
+
+
+def plan_weight(
+    dtype: DType, grad: Shape, x: Shape, weight: Shape, stride: Pair, padding: Pair,
+    dilation: Pair, groups: int, cut: Cut | None = None, parts: int | None = None,
+) -> WeightStep:  # fmt: skip
+    """Choose how to run the gradient for a weight, and prepare it."""
+    (made, channels, *taps), out_w = weight, grad[3]
+    made //= groups
+    h, w = (
+        forward_axis(x[2 + i], taps[i], stride[i], padding[i], dilation[i])
+        for i in range(2)
+    )
+    columns, positions = channels * taps[0] * taps[1], grad[2] * out_w
+    total = grad[0] * positions
+    if total >= MOST:
+        raise ValueError(f"conv2d: {total} positions are too many; split the batch")
+    if cut is None:
+        cut = choose_weight_cut(_cuts(dtype, WEIGHT_CUTS), made, columns, total, groups)
+    tiles_made, across = ceil_div(made, cut.made), ceil_div(columns, cut.cols)
+    if parts is None:
+        parts = part_count(cut, tiles_made * across * groups, numel(weight), total)
+    length = ceil_div(ceil_div(total, parts), cut.depth) * cut.depth
+    parts = max(1, ceil_div(total, max(length, 1)))
+    run = weight_kernel(dtype.name, cut, _asynchronous())
+    plane = h.size * w.size
+    magics = (*magic(max(1, positions)), *magic(max(1, out_w)))
+    return WeightStep(
+        run,
+        ((tiles_made * across, groups, parts), cut.threads, 0, run.shared),
+        parts,
+        from_numpy(weight_plan(h, w, channels, cut.cols)).flat(),
+        (x[0], h.size, w.size, plane, channels * plane),
+        (groups, made, positions, columns, tiles_made, length, total),
+        (positions, out_w, *magics, h.step, w.step, h.base, w.base),
+    )
+
+
+def choose_weight_cut(
+    cuts: dict[Cut, float], made: int, columns: int, total: int, groups: int
+) -> Cut:
+    """The cut that is done first, with the parts that `part_count` gives it."""
+
+    def cost(cut: Cut) -> float:
+        tiles = ceil_div(made, cut.made) * ceil_div(columns, cut.cols) * groups
+        parts = part_count(cut, tiles, groups * made * columns, total)
+        most = ceil_div(tiles * parts, properties().multi_processor_count)
+        return most * cut.made * cut.cols / (parts * cuts[cut])
+
+    return min(cuts, key=cost)
+
+
+def part_count(cut: Cut, tiles: int, size: int, total: int) -> int:
+    """How many parts to split the pixels into, for `tiles` tiles of the result.
+
+    As many blocks as fit on the chip at once; but at least 4 steps of work for each, no
+    huge partial sums, and not so many parts that adding them up takes longer than the
+    rest: more than 3 for each multiprocessor did.
+    """
+    processors = properties().multi_processor_count
+    wanted = cut.blocks * processors // max(1, tiles)
+    if tiles * wanted < processors * cut.blocks // 2:
+        wanted += 1
+    least = max(1, total // (4 * cut.depth))
+    return max(1, min(wanted, least, PARTIAL // max(1, size), 3 * processors))
+
+
+@lru_cache(maxsize=1024)
+def _weight_step(dtype: DType, *shapes: Any) -> WeightStep:
+    return plan_weight(dtype, *shapes)
+
+
+def run_weight(
+    step: WeightStep, grad: TensorData, x: TensorData, weight_shape: Shape
+) -> TensorData:
+    """Launch a prepared gradient for a weight."""
+    dw = empty(weight_shape, grad.dtype)
+    size = dw.size
+    to = dw if step.parts == 1 else empty((step.parts * size,), grad.dtype)
+    step.kernel[step.config](
+        contiguous(grad).flat(), contiguous(x).flat(), to.flat(), step.plan,
+        step.sizes, step.layout, step.axes,
+    )  # fmt: skip
+    if step.parts > 1:
+        add = sum_parts[grad.dtype.name]
+        blocks = ceil_div(size, SUM_COLS)
+        add[blocks, SUM_COLS * SUM_LANES](to.flat(), dw.flat(), size, step.parts)
+    return dw
+
+
+def conv2d_backward_weight(
+    grad: TensorData,
+    x: TensorData,
+    weight_shape: Shape,
+    stride: Pair,
+    padding: Pair,
+    dilation: Pair,
+    groups: int,
+) -> TensorData:
+    """The gradient for weight [O, C/groups, KH, KW] from grad [N, O, OH, OW]."""
+    options = (stride, padding, dilation, groups)
+    if numel(weight_shape) == 0 or grad.size == 0 or x.size == 0:
+        return full(weight_shape, 0.0, grad.dtype)
+    if _is_direct(weight_shape, groups):
+        return _run_direct_weight(grad, x, weight_shape, *options)
+    step = _weight_step(grad.dtype, grad.shape, x.shape, weight_shape, *options)
+    return run_weight(step, grad, x, weight_shape)
+
+
+# ------------------------------------------------------------- groups of few channels
+
+
+def _is_direct(weight: Shape, groups: int) -> bool:
+    """Whether a group has so few channels that tiles would be nearly empty."""
+    return groups > 1 and min(weight[0] // groups, weight[1]) < FEW
+
+
+def _direct_sizes(
+    x: Shape, weight: Shape, out: Shape, groups: int
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    image = (x[1], x[2], x[3], weight[1])
+    made = weight[0] // groups
+    return image, (weight[0], out[2], out[3], *weight[2:], made, out[2] * out[3])
+
+
+def _run_direct(
+    x: TensorData, weight: TensorData, bias: TensorData | None, stride: Pair,
+    padding: Pair, dilation: Pair, groups: int,
+) -> TensorData:  # fmt: skip
+    problem = forward_problem(x.shape, weight.shape, stride, padding, dilation, groups)
+    out = empty(problem.out_shape, x.dtype)
+    if out.size:
+        image, window = _direct_sizes(x.shape, weight.shape, out.shape, groups)
+        values = contiguous(weight).flat()
+        grid = (out.shape[0] * out.shape[1], ceil_div(window[6], CHUNK))
+        direct_kernel(weight.shape[2:])[grid, THREADS](
+            contiguous(x).flat(), values,
+            values if bias is None else contiguous(bias).flat(), out.flat(), image,
+            window, (*stride, *padding, *dilation), (*magic(window[2]), 0, 0),
+            bias is not None,
+        )  # fmt: skip
+    return out
+
+
+def _run_direct_input(
+    grad: TensorData, weight: TensorData, x_shape: Shape, stride: Pair, padding: Pair,
+    dilation: Pair, groups: int,
+) -> TensorData:  # fmt: skip
+    out = empty(x_shape, grad.dtype)
+    if out.size:
+        image, window = _direct_sizes(x_shape, weight.shape, grad.shape, groups)
+        grid = (x_shape[0] * x_shape[1], ceil_div(x_shape[2] * x_shape[3], CHUNK))
+        magics = (*magic(x_shape[3]), *magic(stride[0]), *magic(stride[1]))
+        run = input_kernel(weight.shape[2:], stride == (1, 1))
+        run[grid, THREADS](
+            contiguous(grad).flat(), contiguous(weight).flat(), out.flat(), image,
+            window, (*stride, *padding, *dilation), magics,
+        )  # fmt: skip
+    return out
+
+
+def _run_direct_weight(
+    grad: TensorData, x: TensorData, weight_shape: Shape, stride: Pair, padding: Pair,
+    dilation: Pair, groups: int,
+) -> TensorData:  # fmt: skip
+    out = empty(weight_shape, grad.dtype)
+    image, window = _direct_sizes(x.shape, weight_shape, grad.shape, groups)
+    total = grad.shape[0] * window[6]
+    if total >= MOST:
+        raise ValueError(f"conv2d: {total} positions are too many; split the batch")
+    magics = (*magic(window[6]), *magic(window[2]))
+    conv_direct_weight[grad.dtype.name][out.size, THREADS](
+        contiguous(grad).flat(), contiguous(x).flat(), out.flat(), image, window,
+        (*stride, *padding, *dilation), magics, total,
+    )  # fmt: skip
+    return out
+
+
+def _register() -> None:
+    """Make the kernels that tests compile and `minitorch inspect` shows."""
+    if not SIMULATED:
+        conv_kernel("float32", Cut(128, 128, 8, 8, 8, 4, 2), PACKED, True)
+        conv_kernel("float32", Cut(64, 128, 8, 8, 16, 3, 3), PACKED, True)
+        conv_kernel("float32", Cut(64, 64, 8, 8, 16, 3, 6), WIDE, True)
+        conv_kernel("float32", Cut(64, 128, 8, 8, 8, 4, 3), TABLE, True)
+        conv_kernel("float32", Cut(64, 64, 8, 8, 8, 4, 6), TABLE, False)
+        conv_kernel("float64", Cut(64, 64, 4, 4, 8, 3, 2), PACKED, True)
+        weight_kernel("float32", Cut(128, 128, 8, 8, 16, 3, 2), True)
+        weight_kernel("float32", Cut(64, 64, 8, 8, 16, 3, 6), True)
+
+
+_register()

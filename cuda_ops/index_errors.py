@@ -1,0 +1,114 @@
+"""Bad indices: noticed on the device, raised on the host, and nobody waits.
+
+With this file a kernel can report an index that is outside of its dimension
+(`bad_index`), and the host raises an IndexError for it when it next waits for the
+device anyway (`raise_pending`: called by `synchronize` and by copies to the host).
+
+A check before each launch would make the host wait for the device, which would then run
+dry; in a CUDA graph it is not even possible. So kernels treat a bad index as if it were
+not there (nothing is read or written for it) and leave a note in a small array in
+pinned host memory, which both sides see. Looking at it costs the host one load.
+
+    note   4 numbers for each operation: 1 if there is one, the index, the size, the dim
+
+In the simulator, and with MINITORCH_CUDA_SYNC=1, the call itself raises the error.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+from numba import cuda
+
+from cuda_ops import device as gpu
+from cuda_ops.arrays import ARRAYS
+from cuda_ops.intrinsics import device
+from cuda_ops.launch import SIMULATED
+from minitorch import dtypes
+
+OPERATIONS = (
+    "gather",
+    "scatter_add",
+    "index_select",
+    "index_add",
+    "index_copy_",
+    "cross_entropy",
+    "cross_entropy_backward",
+)
+WORDS = 4  # numbers in a note
+
+
+class Notes:
+    """The array for notes, as the device and as the host see it."""
+
+    def __init__(self) -> None:
+        self.on_device: Any = None
+        self.on_host: Any = None
+
+
+_notes = Notes()
+
+
+@device
+def bad_index(notes, operation, index, size, dim):
+    """Leave a note: `index` is outside [0, size) in dimension `dim`.
+
+    Of many bad indices of one operation, one is told; it does not matter which.
+    """
+    at = operation * 4
+    notes[at + 1] = index
+    notes[at + 2] = size
+    notes[at + 3] = dim
+    cuda.threadfence_system()
+    notes[at] = 1
+
+
+def notes() -> Any:
+    """The array that kernels get for `bad_index`."""
+    if _notes.on_device is None:
+        _notes.on_host, _notes.on_device = _host_visible(WORDS * len(OPERATIONS))
+        _notes.on_host.fill(0)
+        gpu.after_waiting.append(raise_pending)
+    return _notes.on_device
+
+
+def _host_visible(size: int) -> tuple[np.ndarray, Any]:
+    """int64 numbers in pinned host memory, as the host and as the device see them."""
+    if SIMULATED:
+        array = np.zeros(size, np.int64)
+        return array, array
+    what = "pinning memory for index errors"
+    pointer = int(gpu.call(what, gpu.driver().cuMemHostAlloc, 8 * size, 0))
+    memory: Any = (ctypes.c_int64 * size).from_address(pointer)
+    return np.frombuffer(memory, np.int64), ARRAYS[dtypes.int64](pointer, size, None)
+
+
+def number(name: str) -> int:
+    """The number of an operation in notes."""
+    return OPERATIONS.index(name)
+
+
+def after_launch() -> None:
+    """Raise at once where every launch is waited for."""
+    if SIMULATED or gpu.BLOCKING:
+        raise_pending()
+
+
+def raise_pending() -> None:
+    """Raise an IndexError if a kernel that has finished found a bad index.
+
+    The caller has waited for the kernels that it wants to hear of.
+    """
+    seen = _notes.on_host
+    if seen is None or not seen[::WORDS].any():
+        return
+    operation = int(seen[::WORDS].argmax())
+    _, index, size, dim = map(int, seen[operation * WORDS : (operation + 1) * WORDS])
+    seen.fill(0)
+    allowed = f"from 0 to {size - 1}" if size else "none fits"
+    raise IndexError(
+        f"{OPERATIONS[operation]}: index {index} is outside dimension {dim}, which has "
+        f"{size} element(s); allowed: {allowed}"
+    )

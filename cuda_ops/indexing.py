@@ -1,0 +1,479 @@
+"""Indexing: read and write elements whose positions are in another tensor.
+
+With this file one can look single elements up (`gather`), add to them (`scatter_add`),
+and read, add to or overwrite whole slices (`index_select`, `index_add`, `index_copy_`;
+the first two are an embedding's forward and backward pass).
+
+All kernels see a tensor as [outer, n, inner], with the indexed dimension in the middle.
+Sums are deterministic: they are those of a loop over the indices in their order, to the
+last bit, and no float is added atomically.
+
+A bad index is found by the kernel that uses it; the IndexError comes when the host next
+waits for the device (`index_errors.py`). Until then bad indices count as absent: their
+elements of a result have no particular value, and nothing is added or written for them.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from numba import cuda, int64, uint32
+
+from cuda_ops.index_errors import after_launch, bad_index, notes, number
+from cuda_ops.intrinsics import (
+    device,
+    is_aligned,
+    load,
+    load4,
+    store,
+    store4,
+    sync_warp,
+)
+from cuda_ops.launch import SIMULATED, ceil_div, kernel
+from cuda_ops.memory import contiguous, copy, copy_into, empty, full
+from cuda_ops.sort import end_of_run, sort_keys
+from minitorch import dtypes
+from minitorch.tensor_data import TensorData
+
+THREADS = 32 if SIMULATED else 256
+ROWS = 4  # rows that a thread of `copy_slices` has in flight
+LINES = 40 if SIMULATED else 65536  # enough lines for a thread each in `scatter_add`
+WARPS = 4 if SIMULATED else 256  # enough of them for a warp each
+
+_FLOAT = ("float32", "float64")
+_ALL = (*_FLOAT, "int64", "int32", "bool")
+_QUADS = ("float32", "int32")  # four elements are 16 bytes
+
+
+@device
+def split(x, n):
+    """x // n and x % n; a 32-bit division, much less work, where both are small."""
+    if x < 0x7FFFFFFF and n < 0x7FFFFFFF:
+        quotient = int64(uint32(x) // uint32(n))
+    else:
+        quotient = x // n
+    return quotient, x - quotient * n
+
+
+# ------------------------------------------------------------------- single elements
+
+_GATHER = [
+    f"{t}[] int64 int64 {i}[] int64 {t}[] int64[] int64"
+    for t in _ALL
+    for i in ("int64", "int32")
+]
+
+
+@kernel(examples=_GATHER)
+def gather_elements(a, n, inner, index, m, out, notes, dim):
+    """out[o, j, k] = a[o, index[o, j, k], k].
+
+    # a [outer, n, inner], index and out [outer, m, inner]
+
+    One thread for each element: index is read and out written in order, a is read
+    wherever it is.
+    """
+    e = cuda.grid(1)
+    if e < out.size:
+        i = index[e]
+        if i < 0 or i >= n:
+            bad_index(notes, 0, i, n, dim)
+        else:
+            line, k = split(e, inner)
+            outer, _ = split(line, m)
+            out[e] = a[(outer * n + i) * inner + k]
+
+
+def _line(a: TensorData) -> TensorData:
+    """A tensor without dimensions as one of shape (1,)."""
+    return TensorData(a.storage, (1,), (1,), a.offset)
+
+
+def _crop(a: TensorData, dim: int, shape: tuple[int, ...]) -> TensorData:
+    """a's first shape[i] indices of every dimension but `dim`."""
+    for i in range(a.dims):
+        if i != dim and a.shape[i] != shape[i]:
+            a = a.slice(i, 0, shape[i])
+    return a
+
+
+def gather(a: TensorData, dim: int, index: TensorData) -> TensorData:
+    """out[i, j] = a[index[i, j], j] for dim = 0; out has index's shape."""
+    out = empty(index.shape, a.dtype)
+    if a.dims == 0:
+        a, index, dim = _line(a), _line(contiguous(index)), 0
+    a = contiguous(_crop(a, dim, index.shape))
+    gather_elements[ceil_div(out.size, THREADS), THREADS](
+        a.flat(), a.shape[dim], math.prod(index.shape[dim + 1 :]),
+        contiguous(index).flat(), index.shape[dim], out.flat(), notes(), dim,
+    )  # fmt: skip
+    after_launch()
+    return out
+
+
+@kernel(examples=[f"{t}[] int64 int64 int64[] int64 {t}[] int64[] int64" for t in _ALL])
+def scatter_lines(out, n, inner, index, m, src, notes, dim):
+    """out[o, index[o, j, k], k] += src[o, j, k].
+
+    # out [outer, n, inner], index and src [outer, m, inner]
+
+    A thread takes a line (o, k) and goes through j from 0 up. Two elements that go to
+    one place are in one line, so no two threads add to the same place. Neighbouring
+    threads have neighbouring k, so their loads are coalesced where inner is large.
+    """
+    line = cuda.grid(1)
+    if line * m < index.size:
+        outer, k = split(line, inner)
+        for j in range(m):
+            e = (outer * m + j) * inner + k
+            i = index[e]
+            if i < 0 or i >= n:
+                bad_index(notes, 1, i, n, dim)
+            else:
+                out[(outer * n + i) * inner + k] += src[e]
+
+
+@kernel(
+    examples=[f"{t}[] int64 int64 int64[] int64 {t}[] int64[] int64" for t in _ALL[:4]],
+    threads=THREADS,
+)
+def scatter_by_warps(out, n, inner, index, m, src, notes, dim):
+    """`scatter_lines` with a warp for each line (o, k), where lines are few and long.
+
+    # out [outer, n, inner], index and src [outer, m, inner]
+
+    Lane l takes j = l, l + 32, ...: 32 elements at a time. They meet in shared memory,
+    where the first lane of those that go to one place adds them up in order: no two
+    lanes write to one place, and the order of the additions is that of j. Then the next
+    32; the barrier of the warp makes the others' sums seen.
+    """
+    places = cuda.shared.array(THREADS, int64)
+    numbers = cuda.shared.array(THREADS, src.dtype)
+    tid = cuda.threadIdx.x
+    warp = tid - tid % 32
+    line = (cuda.blockIdx.x * THREADS + tid) // 32
+    outer, k = split(line, inner)
+    length = m if line * m < index.size else 0
+    for start in range(0, length, 32):
+        j = start + tid - warp
+        place, number = int64(-1), src.dtype.type(0)
+        if j < m:
+            e = (outer * m + j) * inner + k
+            place, number = int64(load(index, e)), load(src, e)
+            if place < 0 or place >= n:
+                bad_index(notes, 1, place, n, dim)
+                place = int64(-1)
+        places[tid] = place
+        numbers[tid] = number
+        sync_warp()
+        u = warp
+        while load(places, u) != place:
+            u += 1
+        if u == tid and place >= 0:
+            target = (outer * n + place) * inner + k
+            total = load(out, target)
+            for u in range(tid, warp + 32):
+                if load(places, u) == place:
+                    total += load(numbers, u)
+            store(out, target, total)
+        sync_warp()
+
+
+@kernel(examples=["int64[] int64 int64 int64 int64[] int64[] int64"])
+def flat_positions(index, n, inner, m, positions, notes, dim):
+    """positions[e] = where index[e] points to in the flat out, or -1 for a bad index.
+
+    # index, positions [outer, m, inner]; one thread for each element
+    """
+    e = cuda.grid(1)
+    if e < index.size:
+        i = index[e]
+        if i < 0 or i >= n:
+            bad_index(notes, 1, i, n, dim)
+            positions[e] = -1
+        else:
+            line, k = split(e, inner)
+            outer, _ = split(line, m)
+            positions[e] = (outer * n + i) * inner + k
+
+
+def scatter_add(
+    a: TensorData, dim: int, index: TensorData, src: TensorData
+) -> TensorData:
+    """A copy of a with out[index[i, j], j] += src[i, j] for dim = 0.
+
+    A line along `dim` is done by a thread where there are many lines, by a warp where
+    there are some. Where there are few, the elements are sorted by where they go, and
+    added as in `index_add`. The sums are those of the loop in all three.
+    """
+    out = copy(a, a.dtype)
+    if index.size == 0:
+        return out
+    shape = a.shape
+    if a.dims == 0:
+        out, index, src, dim = _line(out), _line(index), _line(src), 0
+    index = contiguous(index)
+    src = contiguous(_crop(src, -1, index.shape))
+    window = _crop(out, dim, index.shape)
+    target = contiguous(window)
+    n, m, inner = target.shape[dim], index.shape[dim], math.prod(index.shape[dim + 1 :])
+    lines = index.size // m
+    if lines >= LINES or m == 1:
+        scatter_lines[ceil_div(lines, THREADS), THREADS](
+            target.flat(), n, inner, index.flat(), m, src.flat(), notes(), dim
+        )
+    elif lines >= WARPS or m <= 1024:
+        scatter_by_warps[ceil_div(32 * lines, THREADS), THREADS](
+            target.flat(), n, inner, index.flat(), m, src.flat(), notes(), dim
+        )
+    else:
+        places = empty((index.size,), dtypes.int64)
+        flat_positions[ceil_div(index.size, THREADS), THREADS](
+            index.flat(), n, inner, m, places.flat(), notes(), dim
+        )
+        _add_sorted(target.flat(), 1, target.size, 1, places, src.flat(), "", 0)
+    after_launch()
+    if target is not window:
+        copy_into(window, target)
+    return TensorData(out.storage, shape)
+
+
+# ---------------------------------------------------------------------- whole slices
+
+_SELECT = [
+    f"{t}[] int64 int64 {i}[] int64 bool {t}[] int64[] int64"
+    for t in _ALL
+    for i in ("int64", "int32")
+]
+
+
+@kernel(examples=_SELECT)
+def copy_slices(a, n, inner, index, rows, quads, out, notes, dim):
+    """out[o, j, :] = a[o, index[j], :]: the rows of an embedding.
+
+    # a [outer, n, inner], index [m], out [outer, m, inner], rows = outer * m
+
+    A thread copies the same piece of ROWS rows: 16 bytes of each where inner is a
+    multiple of 4 (`quads`), else one element. The rows' indices are read first, then
+    the pieces of all rows are on their way together. Neighbouring threads have
+    neighbouring pieces, so that reading and writing are coalesced.
+    """
+    pieces = inner // 4 if quads else inner
+    task, piece = split(cuda.grid(1), pieces)
+    for r in range(task * ROWS, min(task * ROWS + ROWS, rows)):
+        outer, j = split(r, index.size)
+        i = index[j]
+        if i < 0 or i >= n:
+            bad_index(notes, 2, i, n, dim)
+        elif quads:
+            x0, x1, x2, x3 = load4(a, (outer * n + i) * inner + 4 * piece)
+            store4(out, r * inner + 4 * piece, x0, x1, x2, x3)
+        else:
+            out[r * inner + piece] = a[(outer * n + i) * inner + piece]
+
+
+def _in_quads(inner: int, *arrays: Any) -> bool:
+    """Whether slices of `inner` elements are whole 16-byte vectors in all arrays."""
+    return inner % 4 == 0 and all(
+        array.dtype.itemsize >= 4 and is_aligned(array) for array in arrays
+    )
+
+
+@kernel(examples=["int64[] int64 int64[] int64", "int32[] int64 int64[] int64"])
+def check_slices(index, n, notes, dim):
+    """Report an index outside [0, n), where slices are empty and nothing is copied."""
+    j = cuda.grid(1)
+    if j < index.size and (index[j] < 0 or index[j] >= n):
+        bad_index(notes, 2, index[j], n, dim)
+
+
+def index_select(a: TensorData, dim: int, index: TensorData) -> TensorData:
+    """The slices `index` [n] of `dim`, in that order. IndexError as in gather."""
+    if a.dims == 0:
+        a, dim = _line(a), 0
+    m = index.size
+    out = empty((*a.shape[:dim], m, *a.shape[dim + 1 :]), a.dtype)
+    if out.size:
+        inner = math.prod(a.shape[dim + 1 :])
+        rows = out.size // inner
+        x, y = contiguous(a).flat(), out.flat()
+        quads = _in_quads(inner, x)
+        threads = ceil_div(rows, ROWS) * (inner // 4 if quads else inner)
+        copy_slices[ceil_div(threads, THREADS), THREADS](
+            x, a.shape[dim], inner, contiguous(index).flat(), rows, quads, y, notes(),
+            dim,
+        )  # fmt: skip
+        after_launch()
+    elif m:
+        places = contiguous(index).flat()
+        check_slices[ceil_div(m, THREADS), THREADS](places, a.shape[dim], notes(), dim)
+        after_launch()
+    return out
+
+
+_ADD = [
+    f"{t}[] int64 int64 int64[] int64[] bool {t}[] int64 int64[] int64"
+    for t in _ALL[:4]
+]
+
+
+@kernel(examples=_ADD)
+def add_runs(out, n, inner, keys, order, quads, src, operation, notes, dim):
+    """out[o, keys[s], :] += src[o, order[s], :]: an embedding's backward pass.
+
+    # out [outer, n, inner], keys and order [m] (ascending), src [outer, m, inner]
+
+        keys      1   1   1   4   6   6       the indices, sorted
+        order     0   2   5   1   3   4       whose slices these are
+                  ^           ^   ^           the first of each run adds its run up
+
+    A thread takes a piece of a slice: four columns, or one where they are no multiple
+    of 4. It works only if s is the first of a run of equal keys; then it is the only
+    one that writes to out's slice. The sort was stable, so slices are added in the
+    order of the indices. Four of them are on their way at a time.
+    """
+    pieces = inner // 4 if quads else inner
+    s, piece = split(cuda.grid(1), pieces)
+    m = keys.size
+    if s < m and (s == 0 or keys[s - 1] != keys[s]):
+        i = keys[s]
+        if i < 0 or i >= n:
+            if operation >= 0:
+                bad_index(notes, operation, i, n, dim)
+        else:
+            end = end_of_run(keys, s)
+            target = (cuda.blockIdx.y * n + i) * inner
+            source = cuda.blockIdx.y * m * inner
+            if quads:
+                add_quads(out, target + 4 * piece, src, source + 4 * piece, inner,
+                          order, s, end)  # fmt: skip
+            else:
+                total = out[target + piece]
+                for t in range(s, end):
+                    total += src[source + order[t] * inner + piece]
+                out[target + piece] = total
+
+
+@device
+def add_quads(out, target, src, source, inner, order, s, end):
+    """out[target:][:4] += src[source + order[t] * inner:][:4] for s <= t < end."""
+    a0, a1, a2, a3 = load4(out, target)
+    t = s
+    while t + 4 <= end:
+        x0, x1, x2, x3 = load4(src, source + order[t] * inner)
+        y0, y1, y2, y3 = load4(src, source + order[t + 1] * inner)
+        z0, z1, z2, z3 = load4(src, source + order[t + 2] * inner)
+        w0, w1, w2, w3 = load4(src, source + order[t + 3] * inner)
+        a0 = (((a0 + x0) + y0) + z0) + w0
+        a1 = (((a1 + x1) + y1) + z1) + w1
+        a2 = (((a2 + x2) + y2) + z2) + w2
+        a3 = (((a3 + x3) + y3) + z3) + w3
+        t += 4
+    while t < end:
+        x0, x1, x2, x3 = load4(src, source + order[t] * inner)
+        a0 += x0
+        a1 += x1
+        a2 += x2
+        a3 += x3
+        t += 1
+    store4(out, target, a0, a1, a2, a3)
+
+
+def _add_sorted(
+    out: Any, outer: int, n: int, inner: int, index: TensorData, src: Any,
+    operation: str, dim: int,
+) -> None:  # fmt: skip
+    """Add src [outer, m, inner] to the slices index [m] of out [outer, n, inner]."""
+    keys, order = sort_keys(index)
+    quads = _in_quads(inner, out, src)
+    threads = index.size * (inner // 4 if quads else inner)
+    add_runs[(ceil_div(threads, THREADS), outer), THREADS](
+        out, n, inner, keys.flat(), order.flat(), quads, src,
+        number(operation) if operation else -1, notes(), dim,
+    )  # fmt: skip
+
+
+def _sliced(
+    out: TensorData, dim: int, index: TensorData, src: TensorData
+) -> tuple[TensorData, TensorData, int, int, int]:
+    """out and src with at least one dimension, dim, and the sizes outer and inner."""
+    if out.dims == 0:
+        out, dim = _line(out), 0
+        src = TensorData(contiguous(src).storage, (index.size,))
+    outer = math.prod(out.shape[:dim])
+    return out, src, dim, outer, math.prod(out.shape[dim + 1 :])
+
+
+def index_add(
+    a: TensorData, dim: int, index: TensorData, src: TensorData
+) -> TensorData:
+    """A copy of a with src's slice i added to slice index[i] of `dim`."""
+    result = copy(a, a.dtype)
+    out, src, dim, outer, inner = _sliced(result, dim, index, src)
+    if src.size:
+        index = contiguous(index)
+        if index.dtype is not dtypes.int64:
+            index = copy(index, dtypes.int64)
+        _add_sorted(
+            out.flat(), outer, out.shape[dim], inner, index, contiguous(src).flat(),
+            "index_add", dim,
+        )  # fmt: skip
+        after_launch()
+    return result
+
+
+@kernel(examples=["int64[] int64 int64[] int64[] int64"])
+def claim_slices(index, n, winner, notes, dim):
+    """winner[i] = the largest j with index[j] == i: winner [n + 1] is -1 before.
+
+    One thread for each j. The maximum of integers does not depend on the order in which
+    threads come. winner[n] becomes 0 if any index is bad.
+    """
+    j = cuda.grid(1)
+    if j < index.size:
+        i = index[j]
+        if i < 0 or i >= n:
+            winner[n] = 0
+            bad_index(notes, 4, i, n, dim)
+        else:
+            cuda.atomic.max(winner, i, j)
+
+
+@kernel(examples=[f"{t}[] int64 int64 int64[] int64[] {t}[]" for t in _ALL])
+def put_slices(out, n, inner, index, winner, src):
+    """out[o, index[j], :] = src[o, j, :] if j is the winner of its slice.
+
+    # out [outer, n, inner], index [m], winner [n + 1], src [outer, m, inner]
+
+    One thread for each element of src. Nothing is written if an index was bad.
+    """
+    e = cuda.grid(1)
+    if e < src.size and winner[n] < 0:
+        row, k = split(e, inner)
+        outer, j = split(row, index.size)
+        i = index[j]
+        if 0 <= i < n and winner[i] == j:
+            out[(outer * n + i) * inner + k] = src[e]
+
+
+def index_copy_(out: TensorData, dim: int, index: TensorData, src: TensorData) -> None:
+    """Write src's slice i into slice index[i] of out's `dim`; the last one wins."""
+    out, src, dim, _, inner = _sliced(out, dim, index, src)
+    if src.size == 0:
+        return
+    if index.dtype is not dtypes.int64:
+        index = copy(index, dtypes.int64)
+    src = copy(src, src.dtype) if src.storage is out.storage else contiguous(src)
+    target = contiguous(out)
+    n, places = out.shape[dim], contiguous(index).flat()
+    winner = full((n + 1,), -1, dtypes.int64).flat()
+    claim_slices[ceil_div(places.size, THREADS), THREADS](
+        places, n, winner, notes(), dim
+    )
+    put_slices[ceil_div(src.size, THREADS), THREADS](
+        target.flat(), n, inner, places, winner, src.flat()
+    )
+    after_launch()
+    if target is not out:
+        copy_into(out, target)

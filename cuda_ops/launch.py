@@ -1,0 +1,453 @@
+"""Kernels: Python functions that run on the GPU, or in the simulator.
+
+With this file one can turn a loop body into a kernel, and start it with Numba's syntax:
+
+    @kernel(examples=["float32[] float32[] float32[]"])
+    def add_flat(a, b, out):
+        i = cuda.grid(1)
+        if i < out.size:
+            out[i] = a[i] + b[i]
+
+    add_flat[blocks, threads](x, y, z)
+
+and make one kernel for each scalar function from a template (`Kernels`). `examples` are
+signatures for which tests and `minitorch inspect` compile the kernel
+(`cuda_ops.compiler.signature` explains them).
+
+A kernel is compiled at its first launch for each combination of argument types and kept
+on disk (`cuda_ops.compiler`). From then on a launch looks up the compiled form by the
+Python types of its arguments, packs their values into one buffer and hands that to the
+driver. There is a class of device arrays for each element type, so that the look-up
+needs nothing but `type`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import re
+import struct
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from cuda_ops import device
+from cuda_ops.compiler import (
+    Arch,
+    Cubin,
+    cached_cubin,
+    closure_text,
+    signature,
+    to_cubin,
+    to_ptx,
+)
+from cuda_ops.scalar import FORMS64, device_function
+from cuda_ops.simulator import SIMULATED, cuda, simulate
+from minitorch import operators
+from minitorch.todo import todo
+
+__all__ = ["SIMULATED", "Kernel", "Kernels", "ceil_div", "device_function", "kernel"]
+
+REGISTRY: dict[str, Any] = {}  # every kernel with examples, by name
+TEMPLATES: list[Any] = []  # every `Kernels`, whose examples are made on request
+
+SHARED_LIMIT = 48 * 1024  # bytes for a block; more must be asked for
+
+
+def ceil_div(n: int, m: int) -> int:
+    """n / m, rounded up: how many blocks of m cover n."""
+    return -(-n // m)
+
+
+# -------------------------------------------------------------------------- types
+
+_WORDS = {  # the signature word of a number's type
+    int: "int64",
+    bool: "bool",
+    float: "float64",
+    np.float32: "float32",
+    np.float64: "float64",
+    np.int32: "int32",
+    np.int64: "int64",
+    np.uint32: "uint32",
+    np.uint64: "uint64",
+    np.bool_: "bool",
+}
+_LETTERS = {  # how `struct` packs them
+    "bool": "?",
+    "int8": "b",
+    "uint8": "B",
+    "int32": "i",
+    "uint32": "I",
+    "int64": "q",
+    "uint64": "Q",
+    "float32": "f",
+    "float64": "d",
+}
+ARRAY, NUMBER, TUPLE = 0, 1, 2
+
+
+def _word(arg: Any) -> str:
+    """The signature word of one argument."""
+    if type(arg) is tuple:
+        return f"{len(arg)}*int64"
+    word = getattr(type(arg), "word", None) or _WORDS.get(type(arg))
+    if word is None:
+        raise TypeError(
+            f"got a {type(arg).__name__}; kernels take device arrays, numbers and "
+            f"tuples of ints"
+        )
+    return word
+
+
+def _letters(word: str) -> str:
+    """How `struct` packs an argument; an array is seven words of 8 bytes."""
+    count, _, name = word.rpartition("*")
+    return "q" * 7 if name.endswith("[]") else _LETTERS[name] * int(count or 1)
+
+
+def _kind(word: str) -> int:
+    return ARRAY if word.endswith("[]") else TUPLE if "*" in word else NUMBER
+
+
+def _kind_of(arg: Any) -> Any:
+    """What `Kernel` looks its forms up by: a tuple's length, or the type."""
+    return len(arg) if type(arg) is tuple else type(arg)
+
+
+class Form:
+    """A kernel compiled for one combination of argument types, loaded and callable."""
+
+    __slots__ = (
+        "_pointers", "buffer", "cubin", "function", "kinds", "lock", "pack", "params",
+        "start",
+    )  # fmt: skip
+
+    def __init__(self, name: str, words: list[str], cubin: Cubin, shared: int) -> None:
+        self.cubin = cubin
+        self.kinds = [_kind(word) for word in words]
+        self.lock = Lock()  # for the buffer, until the driver has read it
+        self._lay_out("".join(map(_letters, words)))
+        self.function = _load(name, cubin, shared)
+        self.start = device.driver().cuLaunchKernel
+
+    def _lay_out(self, letters: str) -> None:
+        """A buffer for all values, and the driver's list of where each of them is."""
+        packer = struct.Struct("@" + letters)
+        self.buffer = ctypes.create_string_buffer(packer.size)
+        self.pack = packer.pack_into
+        start = ctypes.addressof(self.buffer)
+        ends = [struct.calcsize("@" + letters[: i + 1]) for i in range(len(letters))]
+        places = [start + e - struct.calcsize(c) for e, c in zip(ends, letters)]
+        self._pointers = (ctypes.c_void_p * len(places))(*places)
+        self.params = ctypes.addressof(self._pointers)
+
+
+@cache
+def can_pack() -> bool:
+    """Whether the installed packages have what a launch by the driver needs."""
+    api = device.driver()
+    needed = ("cuLaunchKernel", "cuLibraryLoadData", "cuLibraryGetKernel")
+    found = all(hasattr(api, name) for name in needed)
+    return found and importlib.util.find_spec("cuda.bindings.nvjitlink") is not None
+
+
+def _load(name: str, cubin: Cubin, shared: int) -> Any:
+    """The driver's handle of a compiled kernel."""
+    api, call = device.driver(), device.call
+    what = f"loading kernel {name}"
+    library = call(
+        what, api.cuLibraryLoadData, cubin.code, None, None, 0, None, None, 0
+    )
+    entry = call(what, api.cuLibraryGetKernel, library, cubin.entry.encode())
+    function = call(what, api.cuKernelGetFunction, entry)
+    if shared > SHARED_LIMIT - cubin.shared:
+        call(
+            f"asking for {shared} bytes of shared memory for kernel {name}",
+            api.cuFuncSetAttribute,
+            function,
+            api.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+            shared,
+        )
+    return function
+
+
+# ------------------------------------------------------------------------- kernels
+
+
+class Kernel:
+    """A Python function that runs once for each thread of a grid.
+
+    Attributes:
+        fn: the Python function.
+        name: the function's name; of a template's kernel `template[function]`.
+        examples: signatures, as text, for which tests compile it.
+        threads: the size of a block in those examples.
+        max_registers: registers a thread may have; the assembler spills above it.
+        launch_bounds: the largest block, or (largest block, least blocks per SM).
+        fastmath: approximate division, roots and functions; denormal numbers are 0.
+        shared: bytes of dynamic shared memory that a launch asks for at most.
+        arch: the oldest compute capability it can be compiled for.
+        on_disk: keep the machine code for the next process. Only for kernels of this
+            package, whose sources are part of the key.
+        float32_fn: what takes the place of `fn` for arguments with float32 numbers and
+            no float64 (of a template's kernel).
+        float64_fn: what takes the place of `fn` for arguments with float64 numbers.
+        float64: computes in float64 on purpose, whatever the arguments are.
+    """
+
+    def __init__(
+        self,
+        fn: Callable,
+        name: str = "",
+        examples: Sequence[str] = (),
+        threads: int = 256,
+        max_registers: int | None = None,
+        launch_bounds: int | tuple[int, ...] | None = None,
+        fastmath: bool = False,
+        shared: int = 0,
+        arch: tuple[int, int] = (7, 5),
+        on_disk: bool = True,
+        float32_fn: Callable | None = None,
+        float64_fn: Callable | None = None,
+        float64: bool = False,
+    ) -> None:
+        self.fn = fn
+        self.float32_fn = float32_fn
+        self.float64_fn = float64_fn
+        self.name = name or fn.__name__
+        self.examples = tuple(examples)
+        self.threads = threads
+        self.max_registers = max_registers
+        self.launch_bounds = launch_bounds
+        self.fastmath = fastmath
+        self.shared = shared
+        self.arch = arch
+        self.on_disk = on_disk and fn.__module__.startswith("cuda_ops.")
+        self.float64 = float64
+        self._forms: dict[tuple[Any, ...], Form] = {}
+        self._dispatchers: dict[Callable, Any] = {}  # of the plain launch
+        self._run: Callable = self._simulate if SIMULATED else self._launch
+        if "todo" in fn.__code__.co_names:  # a part that a student has to write
+            self._run = self._not_written
+        if self.examples:
+            register(self)
+
+    def __getitem__(self, config: tuple[Any, ...]) -> Callable:
+        """`kernel[blocks, threads]` (then stream, bytes of shared memory): to call."""
+        return partial(self._run, config)
+
+    # ------------------------------------------------------------- on the GPU
+
+    def _launch(self, config: tuple[Any, ...], *args: Any) -> None:
+        key: tuple[Any, ...] = tuple(map(type, args))
+        if tuple in key:
+            key = tuple([_kind_of(arg) for arg in args])
+        form = self._forms.get(key)
+        if form is None:
+            if not can_pack():
+                self._run = self._launch_plain
+                return self._launch_plain(config, *args)
+            form = self._forms[key] = self._compile(args)
+        blocks, threads = config[0], config[1]
+        gx, gy, gz = (blocks, 1, 1) if type(blocks) is int else _three(blocks)
+        bx, by, bz = (threads, 1, 1) if type(threads) is int else _three(threads)
+        if not (gx and gy and gz):
+            return  # an empty tensor
+        stream, shared = device.current.handle, 0
+        if len(config) > 2:
+            stream, shared = config[2] or stream, config[3] if len(config) > 3 else 0
+        values: list[Any] = []
+        for kind, arg in zip(form.kinds, args):
+            if kind == ARRAY:
+                values += arg.words
+            elif kind == NUMBER:
+                values.append(arg)
+            else:
+                values += arg
+        device.recent.append(self.name)
+        with form.lock:
+            form.pack(form.buffer, 0, *values)
+            code = form.start(
+                form.function, gx, gy, gz, bx, by, bz, shared, stream, form.params, 0
+            )[0]
+        if code or (device.BLOCKING and device.current.capture is None):
+            self._look_after(code, config, args)
+
+    def _look_after(
+        self, code: Any, config: tuple[Any, ...], args: tuple[Any, ...]
+    ) -> None:
+        """Raise the error of a launch; or wait for it, if that was asked for."""
+        if int(code) == device.INVALID_CONTEXT:  # the first launch in this thread
+            device.activate()
+            self._launch(config, *args)
+        elif code:
+            device.raise_error(code, f"launching kernel {self.name}{list(config)}")
+        else:
+            device.call(
+                f"kernel {self.name}{list(config)}", device.driver().cuCtxSynchronize
+            )
+
+    def _compile(self, args: tuple[Any, ...]) -> Form:
+        device.require_device()
+        words = [_word(arg) for arg in args]
+        cubin = self.cubin(" ".join(words), device.compute_capability())
+        with device.between_captures():
+            return Form(self.name, words, cubin, self.shared)
+
+    def _launch_plain(self, config: tuple[Any, ...], *args: Any) -> None:
+        """Numba's own launch, where calls of the driver are missing; much slower."""
+        if 0 in _three(config[0]):
+            return
+        words = [_word(arg) for arg in args]
+        fn = self._for_types(" ".join(words))
+        run = self._dispatchers.get(fn)
+        if run is None:
+            device.require_device()
+            run = self._dispatchers[fn] = cuda.jit(
+                fastmath=self.fastmath,
+                max_registers=self.max_registers,
+                launch_bounds=self.launch_bounds,
+            )(fn)
+        stream = cuda.external_stream(device.current.key) if device.current.key else 0
+        shared = config[3] if len(config) > 3 else 0
+        device.recent.append(self.name)
+        run[config[0], config[1], stream, shared](*args)
+        if device.BLOCKING and device.current.capture is None:
+            self._look_after(0, config, args)
+
+    # ---------------------------------------------------------- on any machine
+
+    def _for_types(self, text: str) -> Callable:
+        """The Python function for a signature: `fn`, or a form for its floats."""
+        if self.float32_fn and "float32" in text and "float64" not in text:
+            return self.float32_fn
+        return self.float64_fn if self.float64_fn and "float64" in text else self.fn
+
+    def ptx(self, text: str, arch: Arch = (9, 0)) -> str:
+        """The kernel's PTX for a signature such as "float32[] int64"; no GPU needed."""
+        fn = self._for_types(text)
+        return to_ptx(fn, signature(text), arch, self.fastmath, self.launch_bounds)
+
+    def cubin(self, text: str, arch: Arch = (9, 0)) -> Cubin:
+        """The kernel's machine code, from the disk if it has been made before."""
+        if arch < self.arch:
+            raise RuntimeError(
+                f"kernel {self.name} needs a GPU of compute capability "
+                f"{self.arch[0]}.{self.arch[1]}; this is {arch[0]}.{arch[1]}"
+            )
+
+        def make() -> Cubin:
+            return to_cubin(self.ptx(text, arch), arch, self.max_registers)
+
+        if not self.on_disk:
+            return make()
+        options = (self.fastmath, self.launch_bounds, self.max_registers)
+        return cached_cubin(
+            make, self.fn.__module__, self.name, closure_text(self.fn), text, arch,
+            options,
+        )  # fmt: skip
+
+    # -------------------------------------------------------------- elsewhere
+
+    def _simulate(self, config: tuple[Any, ...], *args: Any) -> None:
+        if device.current.capture is not None:
+            device.current.capture.note(self, config, args)
+        else:
+            self.simulate(config, *args)
+
+    def simulate(self, config: tuple[Any, ...], *args: Any) -> None:
+        """Run on NumPy arrays, thread by thread."""
+        shared = config[3] if len(config) > 3 else 0
+        simulate(self.fn, _three(config[0]), _three(config[1]), shared, args)
+
+    def _not_written(self, config: tuple[Any, ...], *args: Any) -> None:
+        """Raise for the task that the kernel's code names: `todo("a4.2")`."""
+        tasks = [c for c in self.fn.__code__.co_consts if _is_task(c)]
+        todo(tasks[0] if tasks else self.name)
+
+    def __repr__(self) -> str:
+        return f"Kernel({self.name})"
+
+
+def _is_task(value: Any) -> bool:
+    return isinstance(value, str) and re.fullmatch(r"a\d+\.\d+", value) is not None
+
+
+def _three(size: Any) -> tuple[int, int, int]:
+    """A grid or block size, with ones for the dimensions that are not given."""
+    if type(size) is not tuple:
+        return int(size), 1, 1
+    return (*size, 1, 1, 1)[:3]
+
+
+def kernel(fn: Callable | None = None, **options: Any) -> Any:
+    """Decorate a module-level function: `@kernel` or `@kernel(fastmath=True)`.
+
+    The options are `Kernel`'s.
+    """
+    if fn is not None:
+        return Kernel(fn)
+    return lambda fn: Kernel(fn, **options)
+
+
+def register(made: Kernel) -> None:
+    """Remember a kernel by its name."""
+    known = REGISTRY.get(made.name)
+    if known is not None and known.fn.__module__ != made.fn.__module__:
+        raise ValueError(
+            f"kernel {made.name} is in {known.fn.__module__} and in "
+            f"{made.fn.__module__}; names must differ"
+        )
+    REGISTRY[made.name] = made
+
+
+class Kernels(dict):
+    """The kernels of one template: `kernels[fn]` is made at the first request.
+
+    Args:
+        template: takes a device function and returns the kernel's Python function.
+        functions: scalar functions for which `examples` are registered.
+        options: `Kernel`'s.
+    """
+
+    def __init__(
+        self,
+        template: Callable,
+        functions: Sequence[Callable] = (),
+        examples: Sequence[str] = (),
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        self.template = template
+        self.options = options
+        self.functions = functions
+        self.examples = examples
+        TEMPLATES.append(self)
+
+    def make_examples(self) -> None:
+        """Make, and register, the kernels of the functions that were named."""
+        for fn in self.functions:
+            if fn not in self or not self[fn].examples:
+                self[fn] = self._make(fn, self.examples)
+
+    def _make(self, fn: Callable, examples: Sequence[str] = ()) -> Kernel:
+        ours = getattr(operators, fn.__name__, None) is fn
+        made = self.template(device_function(fn))
+        narrow = wide = None
+        if not SIMULATED:
+            narrow = self.template(device_function(fn, float32=True))
+            if fn in FORMS64:
+                wide = self.template(device_function(fn, float64=True))
+        name = f"{self.template.__name__}[{fn.__name__}]"
+        return Kernel(
+            made, name, examples, on_disk=ours, float32_fn=narrow, float64_fn=wide,
+            **self.options,
+        )  # fmt: skip
+
+    def __missing__(self, fn: Callable) -> Kernel:
+        made = self[fn] = self._make(fn)
+        return made

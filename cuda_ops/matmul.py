@@ -1,0 +1,432 @@
+"""Matrix products on the GPU, close to the limit of its multipliers.
+
+With this file one can multiply batches of matrices (`matmul`), and read, call and time
+every step on the way there (`LADDER`; the first four are in `matmul_ladder.py`):
+
+    matmul_naive        the definition, a thread for each output
+    matmul_coalesced    the same, but neighbouring threads read neighbours
+    matmul_tiled        tiles of both matrices in shared memory
+    matmul_coarsened    many outputs a thread, in registers
+    matmul_vectorized   16-byte loads, and copies that run while others multiply
+    matmul_tensor_core  the tensor cores, in TF32
+
+(the kernels of the last two are in `matmul_kernels.py`).
+`matmul` runs `matmul_vectorized` in tiles that suit the shape, or `matmul_tensor_core`
+for large float32 products after `minitorch.set_float32_matmul_precision("high")`.
+Operands are read in place, whatever their strides are. An output is one sum in an order
+that shapes, strides and chip determine: equal inputs give equal results.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from cuda_ops import tiles
+from cuda_ops.arrays import allocate
+from cuda_ops.device import compute_capability, properties
+from cuda_ops.intrinsics import is_aligned
+from cuda_ops.launch import ceil_div
+from cuda_ops.matmul_kernels import (
+    CONFIGS_4,
+    CONFIGS_8,
+    TENSOR_CONFIGS,
+    Config,
+    TensorConfig,
+    Way,
+    add_parts,
+    tensor_core,
+    vectorized,
+)
+from cuda_ops.matmul_ladder import (
+    matmul_coalesced,
+    matmul_coarsened,
+    matmul_naive,
+    matmul_tiled,
+)
+from cuda_ops.memory import empty
+from cuda_ops.transpose import transpose_copy
+from minitorch import precision
+from minitorch.dtypes import DType, float32
+from minitorch.tensor_data import Shape, Strides, TensorData, broadcast_shapes
+
+# ---------------------------------------------------------------- choosing how to cut
+
+# What the estimate below is made of, in cycles of a multiprocessor.
+FMA_RATE = 128.0  # fma a cycle
+TENSOR_RATE = 430.0  # of TF32, as far as mma.sync gets
+IDLE_SUMS = 8192  # sums in registers for which the units are busy half of the time
+STEP_CYCLES = 400.0  # of a step of k at least: a barrier, and the way to shared memory
+START_CYCLES = 2500.0  # of a block: its first tile comes from far away
+PASS_CYCLES = 4000.0  # of a second kernel
+PASS_BYTES = 8.0  # that it moves a cycle
+TENSOR_LEAST = 2**22  # multiplications for which rounding to TF32 pays
+
+
+class Cut(NamedTuple):
+    """A choice: how a block cuts the product, and into how many parts k is split."""
+
+    config: Any
+    parts: int
+
+
+@lru_cache(maxsize=4096)
+def choose(
+    configs: tuple[Any, ...], M: int, N: int, K: int, batches: int, rate: float
+) -> Cut:
+    """The cut with the smallest estimated time."""
+    sms = properties().multi_processor_count
+
+    def few_tiles(config: Any, M: int, N: int) -> bool:
+        """Whether a split would give work to multiprocessors that have none."""
+        return ceil_div(M, config.rows) * ceil_div(N, config.cols) * batches < 2 * sms
+
+    cuts = [
+        Cut(config, parts)
+        for config in configs
+        for parts in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+        if parts == 1 or (K >= 2 * parts * config.depth and few_tiles(config, M, N))
+    ]
+    return min(cuts, key=lambda cut: estimate(cut, M, N, K, batches, rate))
+
+
+def estimate(cut: Cut, M: int, N: int, K: int, batches: int, rate: float) -> float:
+    """Cycles for one product, roughly.
+
+    Blocks are dealt out evenly. Those that are on a multiprocessor together share its
+    units, and keep them the busier the more sums they have in registers: these are
+    the fma that do not wait for each other. A step takes its barrier at least.
+    """
+    c, sms = cut.config, properties().multi_processor_count
+    matrix_tiles = ceil_div(M, c.rows) * ceil_div(N, c.cols) * batches
+    load = ceil_div(matrix_tiles * cut.parts, sms)
+    together = max(1, min(load, c.blocks))
+    steps = ceil_div(ceil_div(K, cut.parts), c.depth)
+    sums = together * c.sums
+    busy = 0.95 * sums / (sums + IDLE_SUMS)
+    step = max(together * c.rows * c.cols * c.depth / rate / busy, STEP_CYCLES)
+    cycles = ceil_div(load, together) * (steps * step + START_CYCLES)
+    if cut.parts > 1:
+        moved = (cut.parts + 1) * M * N * batches * 4
+        cycles += PASS_CYCLES + moved / (sms * PASS_BYTES)
+    return cycles
+
+
+# ------------------------------------------------------------------------ the launcher
+
+MOST_BATCHES = 65535  # matrices in one launch
+
+
+class Piece(NamedTuple):
+    """A launch's share of the batch: where it starts, and how many matrices it has."""
+
+    a_at: int
+    b_at: int
+    first: int
+    matrices: int
+
+
+class Plan(NamedTuple):
+    """All that depends on shapes, strides and dtype only.
+
+    Attributes:
+        shape: of the result.
+        launches: kernels with their grids, and the piece of the batch that each makes.
+        a_strides, b_strides: of rows (columns), of steps of k, of two batch dims, and
+            the size of the last of these.
+        sizes: M, N, K, and the steps of k of a part.
+        matrix: elements of one matrix of the result.
+        parts: how many parts k is split into.
+    """
+
+    shape: Shape
+    launches: tuple[tuple[Callable, Piece], ...]
+    a_strides: tuple[int, ...]
+    b_strides: tuple[int, ...]
+    sizes: tuple[int, int, int, int]
+    matrix: int
+    parts: int
+
+
+class Sides(NamedTuple):
+    """A product with its batch folded up.
+
+    Attributes:
+        M, N, K: sizes of one product.
+        a, b: strides of a row (column) and of a step of k.
+        batch: (size, stride of a, stride of b) of each remaining batch dim.
+    """
+
+    M: int
+    N: int
+    K: int
+    a: tuple[int, int]
+    b: tuple[int, int]
+    batch: tuple[tuple[int, int, int], ...]
+
+
+def _fold(
+    batch: Shape, a_shape: Shape, a_strides: Strides, b_shape: Shape, b_strides: Strides
+) -> Sides:
+    """Join batch dims where strides allow; a batch with one b is one taller product."""
+    (M, K), N = a_shape[-2:], b_shape[-1]
+    dims: list[tuple[int, int, int]] = []
+    for size, a, b in zip(
+        batch,
+        _expanded(batch, a_shape[:-2], a_strides[:-2]),
+        _expanded(batch, b_shape[:-2], b_strides[:-2]),
+    ):
+        if size == 1:
+            continue
+        if dims and dims[-1][1] == size * a and dims[-1][2] == size * b:
+            size *= dims.pop()[0]
+        dims.append((size, a, b))
+    a_row = a_strides[-2]
+    if len(dims) == 1 and dims[0][2] == 0 and (M == 1 or dims[0][1] == M * a_row):
+        a_row = dims[0][1] if M == 1 else a_row
+        M, dims = M * dims[0][0], []
+    return Sides(
+        M, N, K, (a_row, a_strides[-1]), (b_strides[-1], b_strides[-2]), tuple(dims)
+    )
+
+
+def _expanded(batch: Shape, shape: Shape, strides: Strides) -> Strides:
+    """An operand's batch strides; 0 where it repeats."""
+    steps = tuple(0 if n == 1 else s for n, s in zip(shape, strides))
+    return (0,) * (len(batch) - len(shape)) + steps
+
+
+def _pieces(batch: tuple[tuple[int, int, int], ...]) -> Iterator[Piece]:
+    """Launches that cover the batch: each walks two dims, Python walks the others."""
+    inner, a_inner, b_inner = batch[-1] if batch else (1, 0, 0)
+    outer, a_outer, b_outer = batch[-2] if len(batch) > 1 else (1, 0, 0)
+    first = 0
+    for a_at, b_at in _starts(batch[:-2]):
+        if inner > MOST_BATCHES:
+            starts = [
+                (o, i) for o in range(outer) for i in range(0, inner, MOST_BATCHES)
+            ]
+            counts = [min(MOST_BATCHES, inner - i) for _, i in starts]
+        else:
+            lines = MOST_BATCHES // max(inner, 1)
+            starts = [(o, 0) for o in range(0, outer, lines)]
+            counts = [min(lines, outer - o) * inner for o, _ in starts]
+        for (o, i), count in zip(starts, counts):
+            at = a_at + o * a_outer + i * a_inner, b_at + o * b_outer + i * b_inner
+            yield Piece(*at, first, count)
+            first += count
+
+
+def _starts(dims: tuple[tuple[int, int, int], ...]) -> Iterator[tuple[int, int]]:
+    """Offsets of a and b for each index of the dims, in row-major order."""
+    if not dims:
+        yield 0, 0
+        return
+    size, a, b = dims[-1]
+    for a_at, b_at in _starts(dims[:-1]):
+        for i in range(size):
+            yield a_at + i * a, b_at + i * b
+
+
+def _way(
+    strides: tuple[int, int], others: tuple[int, ...], aligned: bool, vector: int,
+    wide: int, depth: int,
+) -> Way:  # fmt: skip
+    """How to copy an operand with these strides of rows (or columns) and of k.
+
+    16 bytes at a time need neighbours on the way, and that every line starts at a
+    multiple of 16 bytes and holds a whole number of such vectors.
+    """
+    stride, step = strides
+    k_fast = depth > 1 and (wide == 1 or abs(step) < abs(stride))
+    fast, slow, size = (step, stride, depth) if k_fast else (stride, step, wide)
+    even = aligned and all(s % vector == 0 for s in (slow, size, *others))
+    return Way(vector if even and fast == 1 else 1, k_fast)
+
+
+@lru_cache(maxsize=4096)
+def _plan(
+    a_shape: Shape, a_strides: Strides, a_aligned: bool, b_shape: Shape,
+    b_strides: Strides, b_aligned: bool, dtype: DType, allow_tf32: bool,
+) -> Plan:  # fmt: skip
+    """Fold, choose and bind everything that does not depend on the numbers."""
+    batch = broadcast_shapes(a_shape[:-2], b_shape[:-2])
+    sides = _fold(batch, a_shape, a_strides, b_shape, b_strides)
+    cut = _cut(sides, math.prod(size for size, _, _ in sides.batch), dtype, allow_tf32)
+    shape = (*batch, a_shape[-2], b_shape[-1])
+    return plan_for(shape, sides, cut, (a_aligned, b_aligned), dtype)
+
+
+def _cut(sides: Sides, batches: int, dtype: DType, allow_tf32: bool) -> Cut:
+    """The best cut on the units that the precision allows."""
+    M, N, K = sides.M, sides.N, sides.K
+    configs, size = configs_for(dtype), (M, N, K, batches)
+    best = choose(configs, *size, FMA_RATE)
+    if (
+        not allow_tf32
+        or math.prod(size) < TENSOR_LEAST
+        or compute_capability() < (8, 0)
+    ):
+        return best
+    tensor = choose(TENSOR_CONFIGS, *size, TENSOR_RATE)
+    fast = estimate(tensor, *size, TENSOR_RATE) < estimate(best, *size, FMA_RATE)
+    return tensor if fast else best
+
+
+def configs_for(dtype: DType) -> tuple[Config, ...]:
+    """How the ordinary units may cut a product of this dtype on this chip.
+
+    Without `cp.async` copies go through registers, and the largest tile has too few.
+    """
+    if dtype.itemsize == 8:
+        return CONFIGS_8
+    return CONFIGS_4 if compute_capability() >= (8, 0) else CONFIGS_4[1:]
+
+
+def plan_for(
+    shape: Shape, sides: Sides, cut: Cut, aligned: tuple[bool, bool], dtype: DType
+) -> Plan:
+    """The launches for a product that is cut in a given way."""
+    M, N, K = sides.M, sides.N, sides.K
+    config, vector = cut.config, tiles.VECTOR_BYTES // dtype.itemsize
+    tensor = isinstance(config, TensorConfig)
+    a_batch, b_batch = (tuple(dim[i] for dim in sides.batch) for i in (1, 2))
+    a_way = _way(sides.a, a_batch, aligned[0], vector, M, K)
+    b_way = _way(sides.b, b_batch, aligned[1], vector, N, K)
+    if tensor:
+        run = tensor_core(config, a_way, b_way)
+    else:
+        new = compute_capability() >= (8, 0)
+        run = vectorized(dtype.name, config, a_way, b_way, new)
+    part = ceil_div(ceil_div(K, cut.parts), config.depth) * config.depth
+    parts = max(1, ceil_div(K, max(part, 1)))
+    blocks = ceil_div(M, config.rows) * ceil_div(N, config.cols)
+    shared = config.shared(a_way, b_way, dtype.itemsize)
+    launches = tuple(
+        (run[(blocks, parts, piece.matrices), config.threads, None, shared], piece)
+        for piece in _pieces(sides.batch)
+    )
+    a_last = (0, 0, *a_batch)[-2:]
+    b_last = (0, 0, *b_batch)[-2:]
+    inner = sides.batch[-1][0] if sides.batch else 1
+    return Plan(
+        shape, launches, (*sides.a, *a_last, inner), (*sides.b, *b_last, inner),
+        (M, N, K, part), M * N, parts,
+    )  # fmt: skip
+
+
+def matmul(a: TensorData, b: TensorData) -> TensorData:
+    """a [*, M, K] @ b [*, K, N] -> [*, M, N]; the batch dims * broadcast.
+
+    Any strides, read in place: a transposed operand costs no copy. Only of very large
+    float32 matrices one may be turned around first (`_turned`), where that pays.
+    """
+    dtype = a.storage.dtype
+    if a.shape[-1] >= TURN_LEAST and a.dims == b.dims == 2:
+        a, b = _turned(a, b)
+    plan = _plan(
+        a.shape, a.strides, _even(a), b.shape, b.strides, _even(b), dtype,
+        precision.state.allow_tf32,
+    )  # fmt: skip
+    return launch(plan, a, b)
+
+
+# From this size on, turning a matrix around takes less than a twentieth of the time of
+# the product, which gains a tenth.
+TURN_LEAST = 2048
+
+
+def _turned(a: TensorData, b: TensorData) -> tuple[TensorData, TensorData]:
+    """Large operands in the direction in which the kernels are fastest.
+
+    `matmul_vectorized` multiplies one column of a by one row of b at a time, and so it
+    likes a to lie along M and b along N. `matmul_tensor_core` likes b along K, or a
+    along M; it is slow only where both lie along K.
+    """
+    if a.dtype is not float32 or min(*a.shape, b.shape[1]) < TURN_LEAST:
+        return a, b
+    along_k = a.strides[1] == 1 != a.strides[0], b.strides[0] == 1 != b.strides[1]
+    if precision.state.allow_tf32:
+        return (_transposed(a) if all(along_k) else a), b
+    return _transposed(a) if along_k[0] else a, _transposed(b) if along_k[1] else b
+
+
+def _transposed(a: TensorData) -> TensorData:
+    """The same matrix, by columns if it was by rows, and the other way round."""
+    other = a.permute((1, 0)) if a.strides[1] == 1 else a
+    out = empty(other.shape, a.dtype)
+    if not transpose_copy(other, out.flat()):
+        return a
+    return out.permute((1, 0)) if a.strides[1] == 1 else out
+
+
+def _even(a: TensorData) -> bool:
+    """Whether the first element lies at a multiple of 16 bytes."""
+    array = a.storage.array
+    return a.offset * a.storage.dtype.itemsize % 16 == 0 and is_aligned(array)
+
+
+def launch(plan: Plan, a: TensorData, b: TensorData) -> TensorData:
+    """Run a plan's kernels."""
+    dtype = a.storage.dtype
+    out = empty(plan.shape, dtype)
+    left, right, result = a.storage.array, b.storage.array, out.storage.array
+    for run, piece in plan.launches:
+        place = result
+        if len(plan.launches) > 1:
+            first = piece.first * plan.matrix
+            place = result[first : first + piece.matrices * plan.matrix]
+        size = piece.matrices * plan.matrix
+        sums = place if plan.parts == 1 else allocate(size * plan.parts, dtype)
+        run(
+            left, a.offset + piece.a_at, plan.a_strides,
+            right, b.offset + piece.b_at, plan.b_strides, sums, plan.sizes,
+        )  # fmt: skip
+        if plan.parts > 1:
+            add_parts[ceil_div(size, 256), 256](sums, place, plan.parts)
+    return out
+
+
+# ----------------------------------------------------- the last rungs, callable
+
+
+def _run_rung(name: str, a: TensorData, b: TensorData, cut: Cut) -> TensorData:
+    """A product of two matrices, cut in a given way."""
+    if a.dims != 2 or b.dims != 2 or a.shape[1] != b.shape[0]:
+        raise ValueError(
+            f"{name}: a is {a.shape} and b is {b.shape}; expected matrices [M, K] and "
+            f"[K, N] (matmul takes batches)"
+        )
+    sides = _fold((), a.shape, a.strides, b.shape, b.strides)
+    shape = (a.shape[0], b.shape[1])
+    return launch(plan_for(shape, sides, cut, (_even(a), _even(b)), a.dtype), a, b)
+
+
+def matmul_vectorized(a: TensorData, b: TensorData) -> TensorData:
+    """a [M, K] @ b [K, N] -> [M, N] by the kernel `matmul_vectorized`; any strides."""
+    return _run_rung("matmul_vectorized", a, b, Cut(configs_for(a.dtype)[0], 1))
+
+
+def matmul_tensor_core(a: TensorData, b: TensorData) -> TensorData:
+    """a [M, K] @ b [K, N] -> [M, N] by the kernel `matmul_tensor_core`; any strides.
+
+    float32, rounded to TF32 whatever precision is set.
+    """
+    if a.dtype.name != "float32":
+        raise TypeError(
+            f"matmul_tensor_core: got {a.dtype.name}; expected float32 (.to(float32))"
+        )
+    return _run_rung("matmul_tensor_core", a, b, Cut(TENSOR_CONFIGS[0], 1))
+
+
+# From the definition to the fastest; a benchmark draws them all.
+LADDER = (
+    matmul_naive,
+    matmul_coalesced,
+    matmul_tiled,
+    matmul_coarsened,
+    matmul_vectorized,
+    matmul_tensor_core,
+)

@@ -1,0 +1,607 @@
+"""The two kernels that multiply matrices, and the ways to cut a product into blocks.
+
+With this file one can get the kernel for one way to cut: `vectorized` on the ordinary
+units and `tensor_core` on the tensor cores. A way to cut is a `Config` or a
+`TensorConfig`, and a `Way` to copy each operand. `matmul.py` chooses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
+
+from numba import cuda, float32, float64, int32, int64
+
+from cuda_ops import tiles
+from cuda_ops.launch import SIMULATED, Kernel, kernel
+
+GROUP = 8  # rows of tiles that are walked together, column by column
+NUMBERS = {"float32": float32, "float64": float64, "int64": int64, "int32": int32}
+SIZES = {"float32": 4, "float64": 8, "int64": 8, "int32": 4}
+
+
+class Way(NamedTuple):
+    """How one operand is copied into shared memory; see `tiles.Copy`.
+
+    Attributes:
+        elements: neighbours that one instruction copies, 16 bytes full or one.
+        k_fast: whether k runs along the lines, as it does in memory.
+    """
+
+    elements: int
+    k_fast: bool
+
+
+def pitch_of(wide: int, depth: int, way: Way, more: int) -> int:
+    """From one line to the next in shared memory: `more` elements behind its end.
+
+    Without these, lines of 128 bytes would all begin in the same of the 32 banks.
+    """
+    return (depth if way.k_fast else wide) + more
+
+
+class Config(NamedTuple):
+    """How `matmul_vectorized` cuts a product into blocks, warps and threads.
+
+    A block makes `rows` x `cols` outputs, `depth` steps of k at a time. Its warps form
+    a grid of warps_m x warps_n, each thread makes thread_rows x thread_cols outputs.
+    With `slices` > 1 there are that many such grids; each takes a part of the depth,
+    and their sums are added at the end.
+
+    Attributes:
+        stages: tiles in shared memory; all but one are on their way.
+        interleave: 2 lays lanes out in pairs of rows, 1 row by row.
+        blocks: blocks that shall fit on a multiprocessor, which limits registers.
+    """
+
+    warps_m: int
+    warps_n: int
+    slices: int
+    thread_rows: int
+    thread_cols: int
+    lane_rows: int
+    depth: int
+    stages: int
+    interleave: int = 2
+    blocks: int = 1
+
+    @property
+    def rows(self) -> int:
+        return self.warps_m * self.lane_rows * self.thread_rows
+
+    @property
+    def cols(self) -> int:
+        return self.warps_n * 32 // self.lane_rows * self.thread_cols
+
+    @property
+    def threads(self) -> int:
+        return 32 * self.warps_m * self.warps_n * self.slices
+
+    @property
+    def sums(self) -> int:
+        """How many sums the block has in registers."""
+        return self.rows * self.cols * self.slices
+
+    def copies(
+        self, a_way: Way, b_way: Way, vector: int, asynchronous: bool
+    ) -> tuple[tiles.Copy, tiles.Copy]:
+        """How the block's threads copy a tile of a and one of b."""
+        a, b = (
+            tiles.Copy(
+                self.depth, wide, pitch_of(wide, self.depth, way, vector),
+                self.threads, way.elements, asynchronous, way.k_fast,
+            )
+            for wide, way in ((self.rows, a_way), (self.cols, b_way))
+        )  # fmt: skip
+        return a, b
+
+    def shared(self, a_way: Way, b_way: Way, size: int) -> int:
+        """Bytes of shared memory: the ring of tiles, later the sums put aside."""
+        copies = self.copies(a_way, b_way, tiles.VECTOR_BYTES // size, True)
+        ring = self.stages * sum(copy.elements_shared for copy in copies)
+        return max(ring, (self.slices - 1) * self.rows * self.cols) * size
+
+    def tile(self, a: tiles.Copy, b: tiles.Copy, vector: int) -> tiles.Tile:
+        """What a thread multiplies in one step; `vector` numbers are 16 bytes."""
+        lanes = self.lane_rows, 32 // self.lane_rows
+        counts = self.thread_rows, self.thread_cols
+        a_side, b_side = (
+            tiles.Side(count, n if c.k_fast else n * vector, c.pitch, c.k_fast)
+            for count, n, c in zip(counts, lanes, (a, b))
+        )
+        return tiles.Tile(a_side, b_side, self.depth // self.slices)
+
+
+# ------------------------------------------------- what both kinds of kernels share
+
+
+@cache
+def origin_of(rows: int, cols: int) -> Callable:
+    """The device function that finds the first row and column of a block's tile.
+
+    Blocks run in the order of their numbers, more or less. Numbered row by row, those
+    that run together would share one row of tiles of a and need all of b. Walking down
+    groups of 8 rows of tiles they form a square instead, which needs less of both: the
+    second-level cache then serves most of what they read.
+
+    Source of the idea: CUTLASS's "threadblock rasterization".
+    """
+
+    def origin(M, N):
+        high = (M + rows - 1) // rows
+        wide = (N + cols - 1) // cols
+        block = int64(cuda.blockIdx.x)
+        group = block // (GROUP * wide)
+        within = block - group * GROUP * wide
+        lines = min(GROUP, high - group * GROUP)
+        col = within // lines
+        return (group * GROUP + within - col * lines) * rows, col * cols
+
+    return tiles.inlined(origin)
+
+
+def batch_start(strides):
+    """Where the matrix of this block starts: strides are (.., .., outer, inner, n)."""
+    z = int64(cuda.blockIdx.z)
+    outer = z // strides[4]
+    return outer * strides[2] + (z - outer * strides[4]) * strides[3]
+
+
+class Ring(NamedTuple):
+    """The device functions that keep the shared tiles of a product coming.
+
+    Attributes:
+        begin: start the first copies; see `ring_of`.
+        load_a, load_b: copy one more tile of an operand (`tiles.copier`).
+        close, wait, wait_all: groups of copies (`tiles.fences`).
+        a_size: elements of a's tile, behind which b's tile starts.
+        stage: elements of both.
+    """
+
+    begin: Callable
+    load_a: Callable
+    load_b: Callable
+    close: Callable
+    wait: Callable
+    wait_all: Callable
+    a_size: int
+    stage: int
+
+
+def ring_of(a_copy: tiles.Copy, b_copy: tiles.Copy, stages: int, size: int) -> Ring:
+    """The functions for `stages` pairs of tiles, whose elements have `size` bytes.
+
+        count, a_from, a_walk, b_from, b_walk = begin(
+            shared, a, a_at, a_strides, b, b_at, b_strides, rows, cols, steps)
+
+    starts the copies of all pairs but one, for a sum of `steps` steps of k that take
+    `count` tiles. The first tile takes what is left over when the others are full.
+    """
+    depth, unit = a_copy.depth, tiles.unit_of(size)
+    a_size = a_copy.elements_shared
+    stage = a_size + b_copy.elements_shared
+    begin_a, load_a, first_a = tiles.copier(a_copy, size)
+    begin_b, load_b, first_b = tiles.copier(b_copy, size)
+    close, wait, wait_all = tiles.fences(a_copy.asynchronous, stages - 2)
+
+    def begin(shared, a, a_at, a_strides, b, b_at, b_strides, rows, cols, steps):
+        a_step, b_step = a_strides[1] * unit, b_strides[1] * unit
+        a_from, a_walk = begin_a(a, a_at, a_strides[0], a_strides[1])
+        b_from, b_walk = begin_b(b, b_at, b_strides[0], b_strides[1])
+        count = (steps + depth - 1) // depth
+        head = steps - (count - 1) * depth
+        for s in range(stages - 1):
+            if s == 0 and count > 0:
+                first_a(shared, 0, a, a_from, a_walk, rows, head)
+                first_b(shared, a_size, b, b_from, b_walk, cols, head)
+                a_from += head * a_step
+                b_from += head * b_step
+            elif s < count:
+                load_a(shared, s * stage, a, a_from, a_walk, rows)
+                load_b(shared, s * stage + a_size, b, b_from, b_walk, cols)
+                a_from += depth * a_step
+                b_from += depth * b_step
+            close()
+        return count, a_from, a_walk, b_from, b_walk
+
+    begin = tiles.inlined(begin)
+    return Ring(begin, load_a, load_b, close, wait, wait_all, a_size, stage)
+
+
+# ---------------------------------------------------------------- the ordinary units
+
+
+def vectorized_template(
+    name: str, config: Config, a_way: Way, b_way: Way, asynchronous: bool
+) -> Callable:
+    """The Python function of `matmul_vectorized` for one way to cut the product."""
+    c, dtype, size = config, NUMBERS[name], SIZES[name]
+    vector = tiles.VECTOR_BYTES // size
+    depth, stages, slices = c.depth, c.stages, c.slices
+    a_copy, b_copy = c.copies(a_way, b_way, vector, asynchronous)
+    begin, load_a, load_b, close, wait, wait_all, a_size, stage = ring_of(
+        a_copy, b_copy, stages, size
+    )
+    tile = c.tile(a_copy, b_copy, vector)
+    zero, multiply, store, put_aside, add_aside = tiles.fma_tile(dtype, tile)
+    a_line, a_k = a_copy.strides
+    b_line, b_k = b_copy.strides
+    slice_depth = depth // slices
+    add_slices = slice_adder(c, vector, put_aside, add_aside)
+    origin, start_of = origin_of(c.rows, c.cols), tiles.inlined(batch_start)
+    place, ring, forward = (
+        thread_place(c, 1 if a_way.k_fast else vector, 1 if b_way.k_fast else vector),
+        stages * stage,
+        tiles.unit_of(size) * depth,
+    )
+
+    def matmul_vectorized(a, a_at, a_strides, b, b_at, b_strides, out, sizes):
+        """Register tiles, fed by 16-byte loads from a ring of tiles in shared memory.
+
+        # a [B, M, K] @ b [B, K, N] -> out [parts, B, M, N]
+
+            for a block of 64 x 128 outputs, for k0 in range(first, last, 16):
+                tile k0 + 48 of a and b -> shared memory            (under way)
+                for k in tile k0:  for i, j in 8 x 8:
+                    acc[i, j] += a_tile[row i, k] * b_tile[k, col j]
+
+            ring    | tile t-1 -> t+3 | tile t    | tile t+1, t+2 |
+                      being overwritten  multiplied  arriving
+
+        A block of 128 threads makes 64 x 128 outputs, a warp 32 x 64, and a thread
+        8 x 8, in pieces that lie apart: so that its 16 factors for a k are four
+        16-byte loads, in which the lanes of a warp meet all banks equally often.
+        64 fma follow; `matmul_coarsened` needed 9 loads for 8 fma.
+
+        The 64 sums stay in registers, with factors, addresses and counters no more than
+        168, so three blocks share a multiprocessor, and two multiply while one is at
+        its barrier. A pair of tiles is 12 KB of shared memory; four pairs in a ring let
+        copies take the time of two tiles.
+        `cp.async` copies 16 bytes past the registers. An operand keeps the direction
+        it has in memory; one that lies along k is fetched four steps of k at a time,
+        which costs a tenth of the speed (`matmul` turns large ones around before).
+
+        Sources: Nath, Tomov and Dongarra, "An improved MAGMA GEMM for Fermi GPUs", 2010
+        (register tiles); "CUTLASS: fast linear algebra in CUDA C++", 2017 (warp tiles,
+        interleaved lanes, the order of blocks, slices of k).
+        """
+        M, N, K, part = sizes
+        shared = cuda.shared.array(0, dtype)
+        row, col = origin(M, N)
+        rows, cols, skip = M - row, N - col, cuda.blockIdx.y * part
+        a_at += start_of(a_strides) + row * a_strides[0] + skip * a_strides[1]
+        b_at += start_of(b_strides) + col * b_strides[0] + skip * b_strides[1]
+        count, a_from, a_walk, b_from, b_walk = begin(
+            shared, a, a_at, a_strides, b, b_at, b_strides, rows, cols,
+            min(K - skip, part),
+        )  # fmt: skip
+        _, slice_, my_row, my_col = place()
+        a_mine = slice_ * slice_depth * a_k + my_row * a_line
+        b_mine = slice_ * slice_depth * b_k + my_col * b_line + a_size
+        acc = zero()
+        slot, free = 0, ring - stage
+        for t in range(count):
+            wait()  # for this thread's copies of tile t
+            cuda.syncthreads()  # for all others'; and all are done with tile t - 1
+            acc = multiply(acc, shared, slot + a_mine, slot + b_mine)
+            if t + stages - 1 < count:
+                load_a(shared, free, a, a_from, a_walk, rows)
+                load_b(shared, free + a_size, b, b_from, b_walk, cols)
+                a_from += forward * a_strides[1]
+                b_from += forward * b_strides[1]
+            close()
+            free = slot
+            slot = slot + stage if slot + stage < ring else 0
+        thread, slice_, my_row, my_col = place()
+        if slices > 1:
+            wait_all()
+            acc = add_slices(shared, acc, thread, slice_)
+        if slice_ == 0:
+            matrix = cuda.blockIdx.y * cuda.gridDim.z + cuda.blockIdx.z
+            at = (matrix * M + row + my_row) * N + col + my_col
+            store(out, at, N, acc, rows - my_row, cols - my_col, N % vector == 0)
+
+    return matmul_vectorized
+
+
+def slice_adder(
+    c: Config, vector: int, put_aside: Callable, add_aside: Callable
+) -> Callable:
+    """add_slices(shared, acc, thread, slice) -> acc, the sum of all slices in slice 0.
+
+    The others put their sums where the tiles were, and slice 0 adds them in order.
+    """
+    slices, group = c.slices, c.threads // c.slices
+    size = c.thread_rows * c.thread_cols * group  # what one slice puts aside
+
+    def add_slices(shared, acc, thread, slice_):
+        cuda.syncthreads()
+        if slice_ > 0:
+            at = (slice_ - 1) * size + thread * vector
+            put_aside(shared, at, group * vector, acc)
+        cuda.syncthreads()
+        if slice_ == 0:
+            for s in range(slices - 1):
+                at = s * size + thread * vector
+                acc = add_aside(shared, at, group * vector, acc)
+        return acc
+
+    return tiles.inlined(add_slices)
+
+
+def thread_place(c: Config, high: int, wide: int) -> Callable:
+    """place() -> thread of its slice, slice, first row and first column in the tile.
+
+    `high` and `wide` are from the first row or column of a lane to the next lane's.
+
+    Lanes of a warp form a grid of lane_rows lines. With `interleave` 2 neighbours pair
+    up: lanes 0, 2, 4, ... are in one line and 1, 3, 5, ... in the next, so that 8
+    lanes, which load 16 bytes each at a time, need few different parts of both sides.
+    """
+    lane_cols, pairs = 32 // c.lane_rows, c.interleave
+    warp_rows, warp_cols = c.lane_rows * c.thread_rows, lane_cols * c.thread_cols
+    warps_n, group, thread_index = c.warps_n, c.threads // c.slices, tiles.thread_index
+
+    def place():
+        index = thread_index()
+        slice_, thread = index // group, index % group
+        warp, lane = thread // 32, thread % 32
+        lines, rest = lane // (lane_cols * pairs), lane % (lane_cols * pairs)
+        row = (lines * pairs + rest % pairs) * high
+        col = rest // pairs * wide
+        return (
+            thread, slice_, warp // warps_n * warp_rows + row,
+            warp % warps_n * warp_cols + col,
+        )  # fmt: skip
+
+    return tiles.inlined(place)
+
+
+# ----------------------------------------------------------------- the tensor cores
+
+
+class TensorConfig(NamedTuple):
+    """How `matmul_tensor_core` cuts a product into blocks and warps.
+
+    A warp makes 8 a_strips x 8 b_strips outputs, and a block has warps_m x warps_n
+    warps. `depth`, `stages` and `blocks` are as in `Config`.
+    """
+
+    warps_m: int
+    warps_n: int
+    a_strips: int
+    b_strips: int
+    depth: int
+    stages: int
+    blocks: int = 1
+
+    @property
+    def rows(self) -> int:
+        return self.warps_m * self.a_strips * 8
+
+    @property
+    def cols(self) -> int:
+        return self.warps_n * self.b_strips * 8
+
+    @property
+    def threads(self) -> int:
+        return 32 * self.warps_m * self.warps_n
+
+    @property
+    def sums(self) -> int:
+        """How many sums the block has in registers."""
+        return self.rows * self.cols
+
+    def copies(self, a_way: Way, b_way: Way) -> tuple[tiles.Copy, tiles.Copy]:
+        """How the block's threads copy a tile of a and one of b.
+
+        The lines are as far apart as a warp needs to meet all 32 banks: `ldmatrix`
+        reads 4 words of each of 8 lines at a time, which 4 words more put into
+        different banks; a load across k reads 8 words of each of 4 lines, and 8 words
+        more do.
+        """
+        a, b = (
+            tiles.Copy(
+                self.depth, wide,
+                pitch_of(wide, self.depth, way, 4 if way.k_fast else 8),
+                self.threads, way.elements, True, way.k_fast,
+            )
+            for wide, way in ((self.rows, a_way), (self.cols, b_way))
+        )  # fmt: skip
+        return a, b
+
+    def shared(self, a_way: Way, b_way: Way, size: int) -> int:
+        """Bytes of shared memory for the ring of tiles."""
+        copies = self.copies(a_way, b_way)
+        return self.stages * sum(copy.elements_shared for copy in copies) * size
+
+
+def tensor_core_template(config: TensorConfig, a_way: Way, b_way: Way) -> Callable:
+    """The Python function of `matmul_tensor_core` for one way to cut the product."""
+    c, depth, stages = config, config.depth, config.stages
+    a_copy, b_copy = c.copies(a_way, b_way)
+    begin, load_a, load_b, close, wait, _, a_size, stage = ring_of(
+        a_copy, b_copy, stages, 4
+    )
+    zero, multiply, store = tiles.mma_tile(
+        tiles.Strips(
+            c.a_strips,
+            c.b_strips,
+            a_way.k_fast,
+            b_way.k_fast,
+            depth,
+            a_copy.pitch,
+            b_copy.pitch,
+        )
+    )
+    origin, start_of = origin_of(c.rows, c.cols), tiles.inlined(batch_start)
+    warps_n, warp_rows, warp_cols = c.warps_n, c.a_strips * 8, c.b_strips * 8
+    a_line, b_line = a_copy.strides[0], b_copy.strides[0]
+    thread_index, ring = tiles.thread_index, stages * stage
+    forward = tiles.unit_of(4) * depth
+
+    def matmul_tensor_core(a, a_at, a_strides, b, b_at, b_strides, out, sizes):
+        """The tensor cores: 1,024 multiplications an instruction, of rounded factors.
+
+        # a [B, M, K] @ b [B, K, N] -> out [parts, B, M, N], float32
+
+            for a block of 128 x 128 outputs, for k0 in range(first, last, 16):
+                tile k0 + 48 of a and b -> shared memory            (under way)
+                for a warp of 64 x 64 outputs, for 8 k, for i in 4, j in 8:
+                    acc[i, j] += a [16 rows i, 8 k] @ b [8 k, 8 columns j]
+
+        A warp makes 64 x 64 outputs, and its lanes hold 128 of them each. One
+        `mma.sync.m16n8k8` multiplies 16 x 8 by 8 x 8 numbers that the lanes hold
+        together, 4 and 2 each, and adds the product to 4 sums of each lane. So 32
+        factors a lane feed 32 instructions of 1,024 multiplications; in
+        `matmul_vectorized` 16 factors fed 64 of 32.
+
+        128 sums, 32 factors and as many under way fill 200 to 230 registers; two
+        blocks of 128 threads share a multiprocessor. A pair of tiles is 19 KB of shared
+        memory, and four pairs in a ring keep three copies under way: a tile is used up
+        in 1,000 cycles now, about as long as memory takes to answer. Each operand lies
+        in shared memory in the order in which it comes: `ldmatrix` deals out the one
+        that lies along k, four numbers a lane at once.
+
+        Factors are rounded to TF32 as they come from shared memory: 10 bits after the
+        point, so that a product has a relative error of up to 2^-10. Sums are float32.
+
+        Source: "PTX ISA", on mma.sync, ldmatrix and cp.async; the order of loads and
+        products follows "CUTLASS: fast linear algebra in CUDA C++".
+        """
+        M, N, K, part = sizes
+        shared = cuda.shared.array(0, float32)
+        row, col = origin(M, N)
+        rows, cols, skip = M - row, N - col, cuda.blockIdx.y * part
+        a_at += start_of(a_strides) + row * a_strides[0] + skip * a_strides[1]
+        b_at += start_of(b_strides) + col * b_strides[0] + skip * b_strides[1]
+        count, a_from, a_walk, b_from, b_walk = begin(
+            shared, a, a_at, a_strides, b, b_at, b_strides, rows, cols,
+            min(K - skip, part),
+        )  # fmt: skip
+        warp = thread_index() // 32
+        a_mine = warp // warps_n * warp_rows * a_line
+        b_mine = warp % warps_n * warp_cols * b_line + a_size
+        acc = zero()
+        slot, free = 0, ring - stage
+        for t in range(count):
+            wait()  # for this thread's copies of tile t
+            cuda.syncthreads()  # for all others'; and all are done with tile t - 1
+            if t + stages - 1 < count:
+                load_a(shared, free, a, a_from, a_walk, rows)
+                load_b(shared, free + a_size, b, b_from, b_walk, cols)
+                a_from += forward * a_strides[1]
+                b_from += forward * b_strides[1]
+            close()
+            acc = multiply(acc, shared, slot + a_mine, slot + b_mine)
+            free = slot
+            slot = slot + stage if slot + stage < ring else 0
+        warp = thread_index() // 32
+        my_row, my_col = warp // warps_n * warp_rows, warp % warps_n * warp_cols
+        matrix = cuda.blockIdx.y * cuda.gridDim.z + cuda.blockIdx.z
+        at = (matrix * M + row + my_row) * N + col + my_col
+        store(out, at, N, acc, rows - my_row, cols - my_col, N % 4 == 0)
+
+    return matmul_tensor_core
+
+
+# --------------------------------------------------------- the cuts that are in use
+
+if SIMULATED:  # as small as a warp, so that products of 40 x 40 have several tiles
+    CONFIGS_4: tuple[Config, ...] = (
+        Config(1, 1, 1, 4, 8, 8, 8, 3),
+        Config(1, 1, 2, 4, 4, 8, 16, 2, interleave=1),
+    )
+    CONFIGS_8: tuple[Config, ...] = (Config(1, 1, 1, 4, 4, 8, 8, 3),)
+    TENSOR_CONFIGS: tuple[TensorConfig, ...] = (TensorConfig(1, 1, 4, 4, 8, 3),)
+else:
+    CONFIGS_4 = (
+        Config(2, 2, 1, 8, 8, 4, 16, 4, blocks=3),  # 64 x 128
+        Config(2, 2, 1, 4, 8, 8, 16, 4, blocks=4),  # 64 x 64
+        Config(2, 2, 2, 4, 8, 8, 32, 3, blocks=2),  # 64 x 64, two slices of k
+        Config(1, 1, 4, 4, 8, 8, 32, 4, blocks=4),  # 32 x 32, four slices of k
+        Config(1, 2, 4, 4, 4, 8, 32, 4, blocks=2),  # the same, with more threads
+        Config(1, 1, 8, 4, 4, 8, 64, 3, blocks=2),  # 32 x 16, eight slices of k
+    )
+    CONFIGS_8 = (
+        Config(2, 2, 1, 4, 8, 8, 16, 3, blocks=2),  # 64 x 64
+        Config(1, 1, 4, 4, 8, 8, 32, 3, blocks=2),  # 32 x 32, four slices of k
+    )
+    TENSOR_CONFIGS = (
+        TensorConfig(2, 2, 8, 8, 16, 4, blocks=2),  # 128 x 128
+        TensorConfig(2, 2, 4, 8, 16, 4, blocks=3),  # 64 x 128
+        TensorConfig(2, 2, 4, 4, 16, 4, blocks=4),  # 64 x 64
+    )
+
+# ------------------------------------------------------------- kernels, by their cuts
+
+MOST_REGISTERS = 255
+
+
+@cache
+def vectorized(
+    name: str, config: Config, a_way: Way, b_way: Way, asynchronous: bool
+) -> Kernel:
+    """The kernel `matmul_vectorized` for a dtype's name and one way to cut."""
+    fn = vectorized_template(name, config, a_way, b_way, asynchronous)
+    return _kernel(fn, config, (name, a_way, b_way, asynchronous), SIZES[name])
+
+
+@cache
+def tensor_core(config: TensorConfig, a_way: Way, b_way: Way) -> Kernel:
+    """The kernel `matmul_tensor_core` for one way to cut."""
+    fn = tensor_core_template(config, a_way, b_way)
+    return _kernel(fn, config, (a_way, b_way), 4)
+
+
+def _kernel(fn: Callable, config: Any, key: tuple[Any, ...], size: int) -> Kernel:
+    a_way, b_way = (part for part in key if isinstance(part, Way))
+    new = key[-1] is True or isinstance(config, TensorConfig)
+    registers = 65536 // (config.threads * config.blocks) // 8 * 8
+    if not new:  # older chips have room for one block's tiles only
+        registers = MOST_REGISTERS
+    main = key in MAIN.get(config, ())
+    return Kernel(
+        fn,
+        name=MAIN[config][key] if main else f"{fn.__name__}{(*config, *key)}",
+        examples=(EXAMPLE,) if main else (),
+        threads=config.threads,
+        max_registers=min(registers, MOST_REGISTERS),
+        shared=config.shared(a_way, b_way, size),
+        arch=(8, 0) if new else (7, 5),
+    )
+
+
+# The kernels for large float32 matrices that lie row by row, which tests compile and
+# `minitorch inspect` shows, have names. The others are made when they are needed.
+ACROSS_K, ALONG_K = Way(4, False), Way(4, True)
+EXAMPLE = "float32[] int64 5*int64 float32[] int64 5*int64 float32[] 4*int64"
+MAIN: dict[Any, dict[tuple[Any, ...], str]] = {
+    CONFIGS_4[0]: {("float32", ALONG_K, ACROSS_K, True): "matmul_vectorized"},
+    CONFIGS_4[1]: {("float32", ALONG_K, ACROSS_K, False): "matmul_vectorized_sm_75"},
+    TENSOR_CONFIGS[0]: {(ALONG_K, ACROSS_K): "matmul_tensor_core"},
+}
+vectorized("float32", CONFIGS_4[0], ALONG_K, ACROSS_K, True)
+vectorized("float32", CONFIGS_4[1], ALONG_K, ACROSS_K, False)
+tensor_core(TENSOR_CONFIGS[0], ALONG_K, ACROSS_K)
+
+
+@kernel(examples=["float32[] float32[] int64"])
+def add_parts(parts, out, count):
+    """Add the sums that blocks made of their parts of k, in order.
+
+    # parts [P, n] -> out [n]
+
+        for i:  out[i] = parts[0, i] + parts[1, i] + ... + parts[P - 1, i]
+
+    Thread i makes output i, so the order is the same each time. Where M and N are small
+    and K is long, splitting k is what gives all multiprocessors work to do.
+    """
+    i = cuda.grid(1)
+    n = out.size
+    if i < n:
+        total = parts[i]
+        for p in range(1, count):
+            total += parts[p * n + i]
+        out[i] = total

@@ -1,0 +1,204 @@
+"""The first steps from three plain loops to a fast matrix product on a GPU.
+
+With this file one can read, call and time four kernels, each with one idea more than
+the one before it:
+
+    matmul_naive        the definition, a thread for each output
+    matmul_coalesced    the same, but neighbouring threads read neighbours
+    matmul_tiled        tiles of both matrices in shared memory
+    matmul_coarsened    many outputs a thread, in registers
+
+They take contiguous matrices. The last two steps are in `matmul.py`: they are what the
+backend uses, and take any strides and batches.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import cuda
+
+from cuda_ops.launch import SIMULATED, ceil_div, kernel
+from cuda_ops.memory import empty
+from minitorch.tensor_data import TensorData
+
+SIDE = 4 if SIMULATED else 32  # rows and columns of a tile, and threads of a block
+AREA = SIDE * SIDE
+PADDED = SIDE * (SIDE + 1)
+HIGH = 4 if SIMULATED else 8  # outputs of a thread of `matmul_column_tiles`
+WIDE = 4 * HIGH if SIMULATED else 64  # rows and columns of its tiles
+DEEP = 4 if SIMULATED else 8  # steps of k of its tiles
+LINES = WIDE // HIGH  # rows of threads
+SQUARE = WIDE * DEEP
+THREADS = WIDE * LINES  # a thread for each element of a tile of a, and of b
+EXAMPLE = "float32[] float32[] float32[] int64 int64 int64"
+
+
+@kernel(examples=[EXAMPLE], threads=AREA)
+def matmul_one_by_one(a, b, out, M, N, K):
+    """The definition.
+
+    # a [M, K] @ b [K, N] -> out [M, N]
+
+        for m, n in parallel:  for k:  out[m, n] += a[m, k] * b[k, n]
+
+    Thread t of a block makes one output, as a sum in a register; the threads of a warp
+    make 32 rows of one column. Each load of a then touches 32 places K elements apart:
+    of each 32 bytes that come from memory, 4 are used, and the same holds for the
+    store. b's element is the same for the whole warp, and fetched once.
+    """
+    m = cuda.blockIdx.x * SIDE + cuda.threadIdx.x % SIDE
+    n = cuda.blockIdx.y * SIDE + cuda.threadIdx.x // SIDE
+    if m < M and n < N:
+        total = out.dtype.type(0)
+        for k in range(K):
+            total += a[m * K + k] * b[k * N + n]
+        out[m * N + n] = total
+
+
+@kernel(examples=[EXAMPLE], threads=AREA)
+def matmul_row_by_row(a, b, out, M, N, K):
+    """`matmul_one_by_one` with rows and columns of the block exchanged.
+
+    # a [M, K] @ b [K, N] -> out [M, N]
+
+        for m, n in parallel:  for k:  out[m, n] += a[m, k] * b[k, n]
+
+    The threads of a warp make 32 columns of one row. A load of b and the store of out
+    are now 128 bytes side by side, which memory delivers in one piece ("coalesced");
+    a's element is the same for all. The arithmetic has not changed, only which thread
+    makes which output. There are still two loads for each fma, so that the loads, not
+    the multipliers, set the pace.
+
+    Source: "CUDA C++ Best Practices Guide", section on coalesced access.
+    """
+    m = cuda.blockIdx.y * SIDE + cuda.threadIdx.x // SIDE
+    n = cuda.blockIdx.x * SIDE + cuda.threadIdx.x % SIDE
+    if m < M and n < N:
+        total = out.dtype.type(0)
+        for k in range(K):
+            total += a[m * K + k] * b[k * N + n]
+        out[m * N + n] = total
+
+
+@kernel(examples=[EXAMPLE], threads=AREA)
+def matmul_shared_tiles(a, b, out, M, N, K):
+    """`matmul_row_by_row`, fed from tiles in shared memory.
+
+    # a [M, K] @ b [K, N] -> out [M, N]
+
+        for k0 in range(0, K, 32):                            k0 ->
+            a_tile <- a[rows, k0 : k0 + 32]           a  +----+####+----+   b  +----+
+            b_tile <- b[k0 : k0 + 32, columns]   rows    +----+####+----+      |####|
+            for k:  total += a_tile[m, k] * b_tile[k, n]                       +----+
+
+    Thread t makes one output, and copies one element of each tile. The two tiles, 4 KB
+    each, are in shared memory, where a load takes 30 cycles instead of 200 to 600. Each
+    element is fetched from global memory once for 32 outputs, not for one: the
+    traffic there falls to 1/32. Zeros stand for what lies outside of the matrices. The
+    barriers keep threads from reading a tile before it is there, or writing the next
+    one before all have read this one.
+
+    Source of the idea: Kirk and Hwu, "Programming Massively Parallel Processors",
+    chapter on tiling.
+    """
+    a_tile = cuda.shared.array(AREA, out.dtype)
+    b_tile = cuda.shared.array(AREA, out.dtype)
+    x, y = cuda.threadIdx.x % SIDE, cuda.threadIdx.x // SIDE
+    m = cuda.blockIdx.y * SIDE + y
+    n = cuda.blockIdx.x * SIDE + x
+    total = zero = out.dtype.type(0)
+    for k0 in range(0, K, SIDE):
+        a_tile[y * SIDE + x] = a[m * K + k0 + x] if m < M and k0 + x < K else zero
+        b_tile[y * SIDE + x] = b[(k0 + y) * N + n] if n < N and k0 + y < K else zero
+        cuda.syncthreads()
+        for k in range(SIDE):
+            total += a_tile[y * SIDE + k] * b_tile[k * SIDE + x]
+        cuda.syncthreads()
+    if m < M and n < N:
+        out[m * N + n] = total
+
+
+@kernel(examples=[EXAMPLE], threads=THREADS)
+def matmul_column_tiles(a, b, out, M, N, K):
+    """`matmul_shared_tiles` with eight outputs a thread, in registers.
+
+    # a [M, K] @ b [K, N] -> out [M, N]
+
+        for k0 in range(0, K, 8):
+            a_tile <- a[64 rows, 8 k];  b_tile <- b[8 k, 64 columns]
+            for k:  right = b_tile[k, n]
+                for i in range(8):  total[i] += a_tile[m + i, k] * right
+
+    A block of 512 threads makes 64 x 64 outputs; a thread makes eight of one column. An
+    element of b, once it is in a register, is used for eight fma: 9 loads from shared
+    memory for 8 fma, where `matmul_shared_tiles` had 16. `total` is an array in name
+    only: its loops have a fixed length, so the compiler unrolls them, and every
+    `total[i]` becomes a register. Copies are one element a thread as before.
+
+    Source of the idea: Volkov and Demmel, "Benchmarking GPUs to tune dense linear
+    algebra", 2008.
+    """
+    a_tile = cuda.shared.array(SQUARE, out.dtype)
+    b_tile = cuda.shared.array(SQUARE, out.dtype)
+    total = cuda.local.array(HIGH, out.dtype)
+    t = cuda.threadIdx.x
+    x, y = t % WIDE, t // WIDE
+    row, col = cuda.blockIdx.y * WIDE, cuda.blockIdx.x * WIDE
+    m, n, k = row + t // DEEP, col + x, t % DEEP
+    zero = out.dtype.type(0)
+    for i in range(HIGH):
+        total[i] = zero
+    for k0 in range(0, K, DEEP):
+        a_tile[t] = a[m * K + k0 + k] if m < M and k0 + k < K else zero
+        b_tile[t] = b[(k0 + y) * N + n] if n < N and k0 + y < K else zero
+        cuda.syncthreads()
+        for step in range(DEEP):
+            right = b_tile[step * WIDE + x]
+            for i in range(HIGH):
+                total[i] += a_tile[(y * HIGH + i) * DEEP + step] * right
+        cuda.syncthreads()
+    for i in range(HIGH):
+        if row + y * HIGH + i < M and n < N:
+            out[(row + y * HIGH + i) * N + n] = total[i]
+
+
+# ------------------------------------------------------------------------- launchers
+
+
+def _run_rung(rung: Any, name: str, a: TensorData, b: TensorData) -> TensorData:
+    """Check two matrices and run one of the kernels on them."""
+    plain = a.is_contiguous() and b.is_contiguous()
+    if a.dims != 2 or b.dims != 2 or a.shape[1] != b.shape[0] or not plain:
+        raise ValueError(
+            f"{name}: a is {a.shape} and b is {b.shape}; expected contiguous matrices "
+            f"[M, K] and [K, N] (matmul takes any strides and batches)"
+        )
+    (M, K), N = a.shape, b.shape[1]
+    out = empty((M, N), a.dtype)
+    side = WIDE if rung is matmul_column_tiles else SIDE
+    blocks = ceil_div(N, side), ceil_div(M, side)
+    if rung is matmul_one_by_one:
+        blocks = blocks[::-1]
+    rung[blocks, rung.threads](a.flat(), b.flat(), out.flat(), M, N, K)
+    return out
+
+
+def matmul_naive(a: TensorData, b: TensorData) -> TensorData:
+    """a [M, K] @ b [K, N] -> [M, N] by `matmul_one_by_one`; both contiguous."""
+    return _run_rung(matmul_one_by_one, "matmul_naive", a, b)
+
+
+def matmul_coalesced(a: TensorData, b: TensorData) -> TensorData:
+    """a [M, K] @ b [K, N] -> [M, N] by `matmul_row_by_row`; both contiguous."""
+    return _run_rung(matmul_row_by_row, "matmul_coalesced", a, b)
+
+
+def matmul_tiled(a: TensorData, b: TensorData) -> TensorData:
+    """a [M, K] @ b [K, N] -> [M, N] by `matmul_shared_tiles`; both contiguous."""
+    return _run_rung(matmul_shared_tiles, "matmul_tiled", a, b)
+
+
+def matmul_coarsened(a: TensorData, b: TensorData) -> TensorData:
+    """a [M, K] @ b [K, N] -> [M, N] by `matmul_column_tiles`; both contiguous."""
+    return _run_rung(matmul_column_tiles, "matmul_coarsened", a, b)

@@ -1,0 +1,363 @@
+"""Memory of the GPU: make tensors, exchange them with NumPy, copy them.
+
+With this file one can make tensors (`empty`, `full`, `from_numpy`), bring them back
+(`to_numpy`) and lay any strided window out row by row (`copy`, `copy_into`,
+`contiguous`). Where the bytes come from is told in `cuda_ops/allocator.py`.
+
+It also holds what every strided kernel needs: `plan`, which turns the strides of some
+operands of one shape into at most `RANK` dimensions.
+
+Nothing here waits for the GPU but `to_numpy`, and `from_numpy` for very large arrays.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import cuda, int64, uint32
+
+from cuda_ops import device, staging
+from cuda_ops.arrays import ARRAYS, DeviceArray, allocate
+from cuda_ops.device import synchronize
+from cuda_ops.intrinsics import device as on_device
+from cuda_ops.intrinsics import is_aligned, load, load4, store, store4
+from cuda_ops.launch import SIMULATED, ceil_div, kernel
+from minitorch.dtypes import DType, from_numpy_dtype
+from minitorch.tensor_data import Shape, Storage, Strides, TensorData
+
+__all__ = [
+    "contiguous",
+    "copy",
+    "copy_into",
+    "empty",
+    "from_numpy",
+    "full",
+    "synchronize",
+    "to_numpy",
+]
+
+THREADS = 32 if SIMULATED else 256
+RANK = 4  # dimensions in a strided kernel; more are looped over in Python
+VECTORS = 4  # 16-byte vectors that a thread has under way
+TILE = THREADS * 4 * VECTORS  # elements of a block in a kernel on flat arrays
+STEP = THREADS * 4  # elements between two vectors of a thread
+LIMIT = 2**31  # elements of one launch of a strided kernel
+
+
+# ------------------------------------------------------------------ making tensors
+
+
+def empty(shape: Shape, dtype: DType) -> TensorData:
+    """A contiguous tensor whose elements have no particular value."""
+    return TensorData(Storage(allocate(math.prod(shape), dtype), dtype, "cuda"), shape)
+
+
+def wrap(array: Any, shape: Shape, dtype: DType) -> TensorData:
+    """A contiguous tensor of `shape` on a flat array that it takes over."""
+    return TensorData(Storage(array, dtype, "cuda"), shape)
+
+
+@kernel(examples=["float32[] float32"], threads=THREADS)
+def fill_flat(out, value):
+    """out[i] = value.
+
+    # out [N]
+
+    Thread t of a block writes `VECTORS` vectors of 16 bytes, `STEP` elements apart, so
+    that the vectors of a warp lie side by side. The last block writes one by one.
+    """
+    start = int64(cuda.blockIdx.x) * TILE
+    i = start + cuda.threadIdx.x * 4
+    if start + TILE <= out.size:
+        store4(out, i, value, value, value, value)
+        store4(out, i + STEP, value, value, value, value)
+        store4(out, i + 2 * STEP, value, value, value, value)
+        store4(out, i + 3 * STEP, value, value, value, value)
+    else:
+        for j in range(start + cuda.threadIdx.x, min(start + TILE, out.size), THREADS):
+            store(out, j, value)
+
+
+def full(shape: Shape, value: float, dtype: DType) -> TensorData:
+    """A contiguous tensor with `value` everywhere."""
+    size = math.prod(shape)
+    number = dtype.numpy.type(value)
+    if size == 1 and not SIMULATED:
+        return wrap(ARRAYS[dtype].of_number(number), shape, dtype)
+    out = allocate(size, dtype)
+    fill(out, number)
+    return wrap(out, shape, dtype)
+
+
+def fill(out: Any, number: Any) -> None:
+    """out[...] = number, for a flat array that owns its memory."""
+    if not SIMULATED and out.size and not any(number.tobytes()):  # not -0.0
+        clear(out)
+    else:
+        fill_flat[ceil_div(len(out), TILE), THREADS](out, number)
+
+
+def clear(out: DeviceArray) -> None:
+    """All bytes 0."""
+    device.call(
+        f"clearing {out.nbytes} bytes",
+        device.driver().cuMemsetD8Async,
+        out.pointer,
+        0,
+        out.nbytes,
+        device.current.handle,
+    )
+
+
+FROM_CPU = (
+    "each replay would copy the same numbers; make the tensor before the capture, and "
+    "put new numbers into it with x.copy_(batch) before each replay"
+)
+TO_CPU = (
+    "nothing is computed before the graph is replayed, so item(), numpy(), tolist(), "
+    "print and `if tensor:` have nothing to read; keep the tensor, and read it after "
+    "g.replay()"
+)
+
+
+def from_numpy(array: np.ndarray) -> TensorData:
+    """A tensor with a copy of the array's elements.
+
+    The copy runs behind the work that was started before; the array itself may be
+    changed as soon as this returns.
+    """
+    device.not_in_graph("copying from the CPU", FROM_CPU)
+    dtype = from_numpy_dtype(array.dtype)
+    flat = np.ascontiguousarray(array).reshape(-1)
+    if SIMULATED:
+        return wrap(flat.copy(), array.shape, dtype)
+    out = allocate(flat.size, dtype)
+    if flat.size:
+        staging.to_device(out, flat)
+    return wrap(out, array.shape, dtype)
+
+
+def to_numpy(a: TensorData) -> np.ndarray:
+    """A NumPy array with a's elements, when everything that makes them is done."""
+    device.not_in_graph("reading numbers on the CPU", TO_CPU)
+    if SIMULATED:
+        return a.array().copy()
+    if not a.is_contiguous():
+        a = copy(a, a.dtype)
+    out = np.empty(a.shape, a.dtype.numpy)
+    if out.size:
+        staging.to_host(out, a.flat())
+    return out
+
+
+# ------------------------------------------------------------------- strided loops
+
+
+class Plan(NamedTuple):
+    """How a strided kernel visits some operands of one shape.
+
+    Attributes:
+        strides: for each operand `RANK` strides.
+        pieces: for each launch, `RANK` sizes (the last one innermost) and the offset to
+            add for each operand.
+    """
+
+    strides: tuple[Strides, ...]
+    pieces: tuple[tuple[Shape, tuple[int, ...]], ...]
+
+
+Dim = tuple[int, tuple[int, ...]]  # a size, and the stride of each operand
+
+
+@lru_cache(maxsize=4096)
+def plan(shape: Shape, *strides: Strides) -> Plan:
+    """Merge dimensions that lie behind each other in all operands, and pad to `RANK`.
+
+    >>> plan((2, 3, 5), (15, 5, 1), (0, 0, 1)).pieces[0][0]   # a row, added to 6 rows
+    (1, 1, 6, 5)
+    """
+    dims = merged(shape, *strides)
+    operands = range(len(strides))
+    dims = [(1, (0,) * len(strides))] * (RANK - len(dims)) + dims
+    loops, rest = dims[-RANK:], dims[:-RANK]
+    steps = tuple(tuple(steps[k] for _, steps in loops) for k in operands)
+    pieces: list[tuple[Shape, tuple[int, ...]]] = []
+    for index in product(*(range(n) for n, _ in rest)):
+        offsets = [sum(i * d[1][k] for i, d in zip(index, rest)) for k in operands]
+        pieces += _cut(tuple(n for n, _ in loops), tuple(offsets), steps)
+    return Plan(steps, tuple(pieces))
+
+
+def _cut(
+    sizes: Shape, offsets: tuple[int, ...], steps: tuple[Strides, ...]
+) -> list[tuple[Shape, tuple[int, ...]]]:
+    """Halves of the longest dimension until 32 bits are enough to count elements."""
+    if math.prod(sizes) < LIMIT:
+        return [(sizes, offsets)]
+    dim = max(range(RANK), key=sizes.__getitem__)
+    half = sizes[dim] // 2
+    later = tuple(o + half * s[dim] for o, s in zip(offsets, steps))
+    first = (*sizes[:dim], half, *sizes[dim + 1 :])
+    second = (*sizes[:dim], sizes[dim] - half, *sizes[dim + 1 :])
+    return _cut(first, offsets, steps) + _cut(second, later, steps)
+
+
+@lru_cache(maxsize=4096)
+def merged(shape: Shape, *strides: Strides) -> list[Dim]:
+    """The dimensions of some operands, without those of size 1, merged if possible."""
+    out: list[Dim] = []
+    for n, steps in zip(shape, zip(*strides)):
+        if n == 1:
+            continue
+        if out and all(o == n * s for o, s in zip(out[-1][1], steps)):
+            out[-1] = (out[-1][0] * n, steps)
+        else:
+            out.append((n, steps))
+    return out
+
+
+@on_device
+def place(e, shape):
+    """The indices i, j, k, x of element number e of four dimensions.
+
+    In 32-bit arithmetic: a division of 64-bit numbers takes a hundred instructions.
+    """
+    n3, n2, n1 = uint32(shape[3]), uint32(shape[2]), uint32(shape[1])
+    e = uint32(e)
+    rest = uint32(e // n3)
+    x = e - rest * n3
+    ij = uint32(rest // n2)
+    k = rest - ij * n2
+    i = uint32(ij // n1)
+    return int64(i), int64(ij - i * n1), int64(k), int64(x)
+
+
+@on_device
+def position(i, j, k, x, steps):
+    """Where element (i, j, k, x) is, from that of (0, 0, 0, 0) on."""
+    return i * steps[0] + j * steps[1] + k * steps[2] + x * steps[3]
+
+
+# ------------------------------------------------------------------------- copying
+
+
+@kernel(examples=["float32[] float64[] bool"], threads=THREADS)
+def copy_flat(a, out, vectors):
+    """out[i] = a[i], converted to out's type.
+
+    # a [N] -> out [N]
+
+    Thread t has `VECTORS` vectors of 4 elements under way, `STEP` elements apart, so
+    that the vectors of a warp lie side by side. The last block does what is left.
+    """
+    start = int64(cuda.blockIdx.x) * TILE
+    i = start + cuda.threadIdx.x * 4
+    if vectors and start + TILE <= out.size:
+        a0, a1, a2, a3 = load4(a, i)
+        b0, b1, b2, b3 = load4(a, i + STEP)
+        c0, c1, c2, c3 = load4(a, i + 2 * STEP)
+        d0, d1, d2, d3 = load4(a, i + 3 * STEP)
+        store4(out, i, a0, a1, a2, a3)
+        store4(out, i + STEP, b0, b1, b2, b3)
+        store4(out, i + 2 * STEP, c0, c1, c2, c3)
+        store4(out, i + 3 * STEP, d0, d1, d2, d3)
+    else:
+        for j in range(start + cuda.threadIdx.x, min(start + TILE, out.size), THREADS):
+            store(out, j, load(a, j))
+
+
+@kernel(
+    examples=["float32[] int64 4*int64 float32[] int64 4*int64 4*int64 int64"],
+    threads=THREADS,
+)
+def copy_strided(a, a_at, a_steps, out, out_at, out_steps, shape, size):
+    """out[i, j, k, x] = a[i, j, k, x], any strides on both.
+
+    One thread makes one element; neighbouring threads have neighbouring x.
+    """
+    e = cuda.grid(1)
+    if e < size:
+        i, j, k, x = place(e, shape)
+        value = load(a, a_at + position(i, j, k, x, a_steps))
+        store(out, out_at + position(i, j, k, x, out_steps), value)
+
+
+def overlap(a: TensorData, b: TensorData) -> bool:
+    """Whether writing one may change the other (never False by mistake)."""
+    first, last = _span(a)
+    other_first, other_last = _span(b)
+    return first <= other_last and other_first <= last
+
+
+def _span(a: TensorData) -> tuple[int, int]:
+    """The addresses of the first and of the last byte of a window."""
+    first = last = a.offset
+    for n, step in zip(a.shape, a.strides):
+        if n == 0:
+            return 0, -1
+        if step < 0:
+            first += (n - 1) * step
+        else:
+            last += (n - 1) * step
+    array, item = a.storage.array, a.dtype.itemsize
+    start = array.ctypes.data if SIMULATED else array.pointer
+    return start + first * item, start + last * item + item - 1
+
+
+def copy_into(out: TensorData, a: TensorData) -> None:
+    """out[...] = a, any strides on both; a already has out's shape and dtype.
+
+    Where both share memory and may overlap, a is copied first.
+    """
+    if overlap(a, out):
+        a = copy(a, a.dtype)
+    _move(out, a)
+
+
+def copy(a: TensorData, dtype: DType) -> TensorData:
+    """A contiguous copy, converted to `dtype` (floats to ints: toward zero)."""
+    out = empty(a.shape, dtype)
+    _move(out, a)
+    return out
+
+
+def contiguous(a: TensorData) -> TensorData:
+    """`a` itself if it lies row by row, else a copy that does."""
+    return a if a.is_contiguous() else copy(a, a.dtype)
+
+
+def _move(out: TensorData, a: TensorData) -> None:
+    if a.is_contiguous() and out.is_contiguous():
+        x, z = a.flat(), out.flat()
+        if x.dtype == z.dtype and not SIMULATED:
+            _copy_bytes(z, x)
+        else:
+            blocks = ceil_div(len(z), TILE)
+            copy_flat[blocks, THREADS](x, z, is_aligned(x, z))
+        return
+    if out.size == 0:
+        return
+    way = plan(a.shape, a.strides, out.strides)
+    x, z = a.storage.array, out.storage.array
+    for shape, (p, q) in way.pieces:
+        size = math.prod(shape)
+        copy_strided[ceil_div(size, THREADS), THREADS](
+            x, a.offset + p, way.strides[0], z, out.offset + q, way.strides[1],
+            shape, size,
+        )  # fmt: skip
+
+
+def _copy_bytes(out: DeviceArray, a: DeviceArray) -> None:
+    if out.size:
+        device.call(
+            f"copying {a.nbytes} bytes on the GPU",
+            device.driver().cuMemcpyDtoDAsync,
+            out.pointer,
+            a.pointer,
+            a.nbytes,
+            device.current.handle,
+        )

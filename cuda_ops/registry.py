@@ -1,0 +1,31 @@
+"""All kernels, for those who look at them: tests, and `minitorch inspect`.
+
+With this file one can get every kernel that was made with example signatures, by name
+(`all_kernels`).
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pkgutil import iter_modules
+
+import cuda_ops
+from cuda_ops.launch import REGISTRY, SIMULATED, TEMPLATES, Kernel
+
+
+def all_kernels() -> dict[str, Kernel]:
+    """Every kernel with `examples`, from all files of this package.
+
+    Raises:
+        RuntimeError: in the simulator, where nothing can be compiled.
+    """
+    if SIMULATED:
+        raise RuntimeError(
+            "kernels cannot be compiled in the simulator; unset NUMBA_ENABLE_CUDASIM"
+        )
+    for module in iter_modules(cuda_ops.__path__, "cuda_ops."):
+        if module.name != "cuda_ops.backend":  # which needs a GPU
+            import_module(module.name)
+    for kernels in TEMPLATES:
+        kernels.make_examples()
+    return dict(REGISTRY)

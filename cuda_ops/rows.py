@@ -1,0 +1,342 @@
+"""Rows of numbers in registers: read once, used often, written once.
+
+With this file a kernel can hold a whole row of a matrix in the registers of a group of
+threads, put together what the threads of the group found (`summed`, `merged`), and be
+made for the lengths of rows that it meets (`RowKernels`).
+
+A row of n numbers is held by `group` threads, each of which has `held` of them:
+
+    width 4 (16 bytes at once)   thread   0     1     2     3     0     1     2 ...
+                                 place  0-3   4-7  8-11 12-15 16-19 20-23 24-27 ...
+    width 1                      thread   0  1  2  3  0  1  2  3  0 ...
+
+so that the threads of a warp always touch neighbouring addresses. `FITS` lists the
+combinations: a warp for a row, a block for a row, a large block for a row. Where
+`group` is a warp, a block has several rows. Places behind the end of a row are filled
+with a number that changes nothing, and are not written.
+
+Loads are never skipped: a thread behind the end reads the row's first numbers instead.
+So there is no branch between one load and the next, and all are on their way at the
+same time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from threading import current_thread
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import cuda, int64, uint32
+
+from cuda_ops.intrinsics import device, is_aligned, load4, shuffle_xor, store4
+from cuda_ops.launch import SIMULATED, Kernel, ceil_div
+from cuda_ops.memory import contiguous
+from minitorch.dtypes import DType, float32, float64
+from minitorch.tensor_data import TensorData
+
+WARP = 32
+BLOCK = 64 if SIMULATED else 256  # threads that share a row which is too long for 32
+LARGE = 128 if SIMULATED else 512  # and for the longest rows
+
+# (group, held), the first one that is large enough is taken: tune here.
+FITS: tuple[tuple[int, int], ...] = (
+    (WARP, 4), (WARP, 8), (WARP, 16), (WARP, 32),
+    (BLOCK, 8), (BLOCK, 16), (BLOCK, 32),
+    (LARGE, 8), (LARGE, 16), (LARGE, 32),
+)  # fmt: skip
+if SIMULATED:  # where a thread costs more than its work
+    FITS = ((WARP, 4), (WARP, 8), (BLOCK, 8), (LARGE, 8))
+LONGEST = FITS[-1][0] * FITS[-1][1]  # longer rows are never held
+
+
+def _simulated_barrier() -> None:
+    current_thread().syncthreads()  # type: ignore[attr-defined]
+
+
+barrier: Any = _simulated_barrier if SIMULATED else cuda.syncthreads
+
+
+# --------------------------------------------------------------- rows and registers
+
+
+def row_reader(width: int, group: int, held: int) -> Any:
+    """Make `read(a, at, n, t, fill, x)`: x [held] = thread t's part of a[at : at + n].
+
+    Places behind the row get `fill`. n is 1 or more.
+    """
+
+    def read_4(a, at, n, t, fill, x):
+        for v in range(held // 4):
+            i = 4 * (v * group + t)
+            x0, x1, x2, x3 = load4(a, at + (i if i < n else 0))
+            x[4 * v] = x0 if i < n else fill
+            x[4 * v + 1] = x1 if i < n else fill
+            x[4 * v + 2] = x2 if i < n else fill
+            x[4 * v + 3] = x3 if i < n else fill
+
+    def read_1(a, at, n, t, fill, x):
+        for v in range(held):
+            i = v * group + t
+            x0 = a[at + (i if i < n else 0)]
+            x[v] = x0 if i < n else fill
+
+    return device(read_4 if width == 4 else read_1)
+
+
+def row_writer(width: int, group: int, held: int) -> Any:
+    """Make `write(out, at, n, t, x)`: the reverse of `row_reader`."""
+
+    def write_4(out, at, n, t, x):
+        for v in range(held // 4):
+            i = 4 * (v * group + t)
+            if i < n:
+                k = 4 * v
+                store4(out, at + i, x[k], x[k + 1], x[k + 2], x[k + 3])
+
+    def write_1(out, at, n, t, x):
+        for v in range(held):
+            i = v * group + t
+            if i < n:
+                out[at + i] = x[v]
+
+    return device(write_4 if width == 4 else write_1)
+
+
+def row_centred(width: int, group: int, held: int) -> Any:
+    """Make `centre(x, mean, n, t)`: x -= mean, and 0 behind the end of the row."""
+
+    def centre(x, mean, n, t):
+        for k in range(held):
+            i = width * (k // width * group + t)
+            x[k] = x[k] - mean if i < n else mean - mean
+
+    return device(centre)
+
+
+@device
+def split(x, n):
+    """x // n and x % n for x >= 0; in 32 bits, a fifth of the work, if possible."""
+    if x < 0x7FFFFFFF and n < 0x7FFFFFFF:
+        quotient = int64(uint32(x) // uint32(n))
+    else:
+        quotient = x // n
+    return quotient, x - quotient * n
+
+
+# ------------------------------------------------------------------ between threads
+
+
+def summed(group: int) -> Any:
+    """Make `total(x, t, cells)`: the sum of the threads' x, known to all of them.
+
+    Five exchanges between the registers of a warp; then, if the group has more warps,
+    a cell of shared memory for each of them (`cells`, [WARP]), a barrier, and the same
+    exchanges for the warps' sums. Every thread adds in the same order.
+    """
+    warps = group // WARP
+    steps = warps.bit_length() - 1
+
+    def within_warp(x, t, cells):
+        for k in range(5):
+            x += shuffle_xor(x, 16 >> k)
+        return x
+
+    inner = device(within_warp)
+
+    def within_block(x, t, cells):
+        x = inner(x, t, cells)
+        if t % WARP == 0:
+            cells[t // WARP] = x
+        barrier()
+        x = cells[t % warps]
+        for k in range(steps):
+            x += shuffle_xor(x, 1 << k)
+        return x
+
+    return inner if warps == 1 else device(within_block)
+
+
+def merged(group: int, exp: Any, kind: Any) -> Any:
+    """Make `merge(top, total, t, tops, totals)` -> top and total of all threads.
+
+    The `total` of a thread is a sum of exp(x - top). Two of them are added after the
+    one with the lower top is scaled down to the other's:
+
+        top = max(top0, top1)
+        total = total0 * exp(top0 - top) + total1 * exp(top1 - top)
+
+    A group without a finite number has the top -inf and the total 0.
+
+    Source: Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018.
+    """
+    warps = group // WARP
+    steps = warps.bit_length() - 1
+    lowest, zero = kind(-np.inf), kind(0)
+
+    def exchange(top, total, lanes):
+        best = top
+        for k in range(lanes):
+            other = shuffle_xor(best, 1 << k)
+            best = other if other > best else best
+        total = total * exp(top - best) if best > lowest else zero + total
+        for k in range(lanes):
+            total += shuffle_xor(total, 1 << k)
+        return best, total
+
+    inner = device(exchange)
+
+    def within_warp(top, total, t, tops, totals):
+        return inner(top, total, 5)
+
+    def within_block(top, total, t, tops, totals):
+        best, whole = inner(top, total, 5)
+        if t % WARP == 0:
+            tops[t // WARP] = best
+            totals[t // WARP] = whole
+        barrier()
+        return inner(tops[t % warps], totals[t % warps], steps)
+
+    return device(within_warp if warps == 1 else within_block)
+
+
+# ---------------------------------------------------------------- kernels for lengths
+
+
+class Fit(NamedTuple):
+    """How rows are held.
+
+    Attributes:
+        dtype: the element type.
+        width: 4 for 16-byte loads and stores, else 1.
+        group: threads for a row.
+        held: numbers of a row that a thread holds.
+    """
+
+    dtype: DType
+    width: int
+    group: int
+    held: int
+
+    @property
+    def kind(self) -> Any:
+        """The class of one element, in NumPy and in kernels."""
+        return self.dtype.numpy.type
+
+    @property
+    def rows(self) -> int:
+        """Rows of a block."""
+        return max(1, BLOCK // self.group)
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return self.rows * self.group
+
+    def launch(self, rows: int) -> tuple[int, int]:
+        """The grid's and the block's size for so many rows."""
+        return ceil_div(rows, self.rows), self.threads
+
+
+@lru_cache(maxsize=4096)
+def fitting(n: int, dtype: DType, width: int, operands: int = 1) -> Fit | None:
+    """The first of `FITS` that holds rows of n numbers; None if there is none.
+
+    `operands` rows are held at the same time: as many registers are needed. A thread of
+    a large block has up to 128 in all, others up to 255; addresses need more of them
+    where numbers are loaded one by one.
+    """
+    for group, held in FITS:
+        registers = held * operands * dtype.itemsize // 4
+        most = 64 if group != LARGE else 32 if width == 4 else 16
+        if group * held >= n and registers <= most:
+            return Fit(dtype, width, group, held)
+    return None
+
+
+def width_of(n: int, dtype: DType, *arrays: Any) -> int:
+    """4 where rows of n float32 numbers begin at multiples of 16 bytes, else 1."""
+    if dtype is not float32 or n % 4:
+        return 1
+    return 4 if all([is_aligned(array) for array in arrays]) else 1
+
+
+# For these, tests compile the kernels of a template.
+EXAMPLES = (
+    Fit(float32, 1, WARP, 4),
+    Fit(float32, 4, WARP, 32),
+    Fit(float32, 4, BLOCK, 16),
+    Fit(float32, 1, BLOCK, 32),
+    Fit(float32, 4, LARGE, 32),
+    Fit(float64, 1, BLOCK, 16),
+)
+
+
+class RowKernels(dict):
+    """The kernels of one template, by `Fit`: `kernels[fit]` is made when it is asked.
+
+    Args:
+        name: what the kernels are called.
+        template: takes a `Fit` and returns the kernel's Python function.
+        example: a signature in which `T` stands for the element type.
+        fits: for which tests compile it.
+        resident: blocks that a multiprocessor is to hold at the same time, at least,
+            for some fits: the assembler limits the registers to what that leaves.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        template: Callable[[Fit], Callable],
+        example: str,
+        fits: Sequence[Fit] = EXAMPLES,
+        resident: Mapping[Fit, int] = MappingProxyType({}),
+    ) -> None:
+        super().__init__()
+        self.name = name
+        self.template = template
+        self.resident = resident
+        for fit in fits:
+            self[fit] = self._make(fit, [example.replace("T", fit.dtype.name)])
+
+    def _make(self, fit: Fit, examples: Sequence[str] = ()) -> Kernel:
+        dtype, width, group, held = fit
+        name = f"{self.name}[{dtype.name},{width},{group}x{held}]"
+        bounds = fit.threads, self.resident.get(fit, 1)
+        fn = self.template(fit)
+        return Kernel(fn, name, examples, fit.threads, launch_bounds=bounds)
+
+    def __missing__(self, fit: Fit) -> Kernel:
+        made = self[fit] = self._make(fit)
+        return made
+
+
+class FlatKernels(dict):
+    """The kernels of a template by its arguments, an element type first.
+
+    `kernels[dtype, width]` is made when it is asked; tests compile float32's.
+    """
+
+    def __init__(
+        self, template: Callable, example: str, *compiled: tuple[Any, ...]
+    ) -> None:
+        super().__init__()
+        self.template = template
+        for key in compiled:
+            self[key] = self._make(key, [example.replace("T", key[0].name)])
+
+    def _make(self, key: tuple[Any, ...], examples: Sequence[str] = ()) -> Kernel:
+        words = ",".join([key[0].name, *map(str, key[1:])])
+        name = f"{self.template.__name__}[{words}]"
+        return Kernel(self.template(*key), name, examples, BLOCK)
+
+    def __missing__(self, key: tuple[Any, ...]) -> Kernel:
+        made = self[key] = self._make(key)
+        return made
+
+
+def flat_or(a: TensorData | None, other: Any) -> Any:
+    """The elements of `a`; `other`, which no kernel reads, where there is none."""
+    return other if a is None else contiguous(a).flat()

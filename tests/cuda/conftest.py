@@ -1,0 +1,35 @@
+"""When tests of this folder run: on a GPU, or in Numba's simulator.
+
+Without either they are skipped, but for those that only compile. The normal suite runs
+this folder in a second process with the simulator (test_in_simulator.py).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from helpers import SIMULATED
+from minitorch.cuda import is_available
+
+COMPILE_ONLY = ("test_compile.py", "test_inspect.py", "test_in_simulator.py")
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    usable = is_available()
+    for item in items:
+        if HERE not in item.path.parents:
+            continue
+        if item.path.name in COMPILE_ONLY:
+            if SIMULATED:
+                item.add_marker(pytest.mark.skip(reason="the simulator cannot compile"))
+            continue
+        item.add_marker(pytest.mark.cuda)
+        if not usable:
+            item.add_marker(
+                pytest.mark.skip(
+                    reason="no GPU, and NUMBA_ENABLE_CUDASIM is not 1 here"
+                )
+            )

@@ -1,0 +1,316 @@
+"""Launching kernels: arguments, grids, templates, errors, the cache on the disk."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numba import cuda, float32, int64
+
+from helpers import array_of, make
+from minitorch import dtypes, operators
+from minitorch.todo import todo
+
+pytest.importorskip("numba_cuda")
+from cuda_ops import compiler, simulator
+from cuda_ops.intrinsics import (
+    ballot,
+    lane_index,
+    load4,
+    shuffle,
+    shuffle_down,
+    shuffle_up,
+    shuffle_xor,
+    store4,
+    warp_index,
+    warp_max,
+    warp_min,
+    warp_sum,
+)
+from cuda_ops.launch import SIMULATED, Kernels, ceil_div, device_function, kernel
+
+N = 64
+
+
+def flat(array: np.ndarray) -> Any:
+    return make(array, "cuda").flat()
+
+
+def back(array: Any) -> np.ndarray:
+    from minitorch.tensor_data import Storage, TensorData
+
+    dtype = dtypes.from_numpy_dtype(np.dtype(array.dtype))
+    return array_of(TensorData(Storage(array, dtype, "cuda"), (len(array),)))
+
+
+@kernel
+def write_arguments(out, i, f, d, b, n, numbers):
+    if cuda.grid(1) == 0:
+        out[0] = i
+        out[1] = f
+        out[2] = d
+        out[3] = b
+        out[4] = n
+        out[5] = numbers[0] + 10 * numbers[1] + 100 * numbers[2]
+
+
+def test_arguments_of_every_type_arrive() -> None:
+    """One-byte and four-byte numbers stand between numbers of eight bytes."""
+    out = flat(np.zeros(6))
+    arguments = (-5, np.float32(0.5), 0.1, True, np.int32(-7), (1, 2, 3))
+    write_arguments[1, 32](out, *arguments)
+    assert back(out).tolist() == [-5, 0.5, 0.1, 1, -7, 321]
+    write_arguments[(1, 1), (32, 1, 1)](out, 2**40, np.float32(1), 2.0, False,
+                                        np.int32(3), (4, 5, 6))  # fmt: skip
+    assert back(out).tolist() == [2**40, 1, 2, 0, 3, 654]
+
+
+@kernel
+def write_index(out, width):
+    x, y = cuda.grid(2)
+    if x < width and y < out.size // width:
+        out[y * width + x] = (
+            cuda.blockIdx.y * 1000 + cuda.blockIdx.x * 100 + cuda.threadIdx.y * 10
+        ) + cuda.threadIdx.x
+
+
+def test_grids_of_two_dimensions() -> None:
+    out = flat(np.zeros(15, np.int64))
+    write_index[(2, 2), (3, 2)](out, 5)
+    y, x = np.divmod(np.arange(15), 5)
+    expected = y // 2 * 1000 + x // 3 * 100 + y % 2 * 10 + x % 3
+    assert back(out).tolist() == expected.tolist()
+
+
+def test_no_blocks_is_no_launch() -> None:
+    out = flat(np.ones(4, np.int64))
+    write_index[0, 32](out, 4)
+    assert back(out).tolist() == [1, 1, 1, 1]
+
+
+def double_all(fn: Any) -> Any:
+    def loop(a, out):
+        i = cuda.grid(1)
+        if i < out.size:
+            out[i] = fn(fn(a[i]))
+
+    return loop
+
+
+DOUBLES = Kernels(double_all)
+OFFSET = 1.5
+
+
+def times(x: float) -> float:
+    return 2 * x
+
+
+def shifted(x: float) -> float:
+    """Calls another function of its module, and reads a number of it."""
+    return times(x) + OFFSET / 3
+
+
+def test_a_template_makes_one_kernel_for_each_function() -> None:
+    assert DOUBLES[operators.neg] is DOUBLES[operators.neg]
+    a = np.linspace(-2, 2, N, dtype=np.float32)
+    for dtype in (np.float32, np.float64):
+        out = flat(np.zeros(N, dtype))
+        DOUBLES[shifted][ceil_div(N, 32), 32](flat(a.astype(dtype)), out)
+        once = 2 * a.astype(dtype) + dtype(0.5)
+        np.testing.assert_allclose(back(out), 2 * once + dtype(0.5), rtol=1e-6)
+
+
+def test_a_closure_of_the_user() -> None:
+    slope = 0.25
+    leaky = lambda x: x if x > 0 else slope * x
+    a = np.linspace(-2, 2, N, dtype=np.float32)
+    out = flat(np.zeros(N, np.float32))
+    DOUBLES[leaky][ceil_div(N, 32), 32](flat(a), out)
+    np.testing.assert_allclose(back(out), np.where(a > 0, a, a / 16), rtol=1e-6)
+
+
+@kernel
+def unfinished(out):
+    todo("a4.2")
+
+
+def test_a_kernel_that_is_not_written_says_so() -> None:
+    with pytest.raises(NotImplementedError, match=r"task a4\.2 is not implemented"):
+        unfinished[1, 32](flat(np.zeros(1, np.float32)))
+
+
+@kernel
+def add_in_shared(a, out):
+    part = cuda.shared.array(0, float32)
+    i = cuda.threadIdx.x
+    part[i] = a[i]
+    cuda.syncthreads()
+    out[i] = part[i] + part[(i + 1) % cuda.blockDim.x]
+
+
+def test_dynamic_shared_memory() -> None:
+    a = np.arange(N, dtype=np.float32)
+    out = flat(np.zeros(N, np.float32))
+    add_in_shared[1, N, 0, 4 * N](flat(a), out)
+    assert back(out).tolist() == (a + np.roll(a, -1)).tolist()
+
+
+# -------------------------------------------------------------------------- warps
+
+
+@kernel
+def use_warps(a, out):
+    i = cuda.grid(1)
+    x = a[i]
+    lane = lane_index()
+    out[i] = warp_sum(x)
+    out[i + N] = warp_max(x)
+    out[i + 2 * N] = warp_min(x)
+    out[i + 3 * N] = shuffle_xor(x, 5)
+    out[i + 4 * N] = shuffle_down(x, 3)
+    out[i + 5 * N] = shuffle_up(x, 3)
+    out[i + 6 * N] = shuffle(x, 7)
+    out[i + 7 * N] = float32(ballot(x > 0) >> int64(lane) & 1)
+    out[i + 8 * N] = float32(100 * warp_index() + lane)
+
+
+def test_lanes_of_a_warp_exchange_values() -> None:
+    a = np.random.default_rng(0).integers(-9, 9, N).astype(np.float32)
+    out = flat(np.zeros(9 * N, np.float32))
+    use_warps[1, N](flat(a), out)
+    rows, lanes = a.reshape(2, 32), np.arange(32)
+    full = np.ones(32, np.float32)
+    expected = [
+        np.outer(rows.sum(1), full),
+        np.outer(rows.max(1), full),
+        np.outer(rows.min(1), full),
+        rows[:, lanes ^ 5],
+        rows[:, np.where(lanes + 3 < 32, lanes + 3, lanes)],
+        rows[:, np.where(lanes >= 3, lanes - 3, lanes)],
+        np.outer(rows[:, 7], full),
+        rows > 0,
+        np.array([[0], [100]]) + lanes,
+    ]
+    np.testing.assert_array_equal(back(out), np.ravel(expected))
+
+
+@kernel
+def shuffle_in_one_warp(a, out):
+    if cuda.threadIdx.x < 32:
+        out[cuda.threadIdx.x] = warp_sum(a[cuda.threadIdx.x])
+    cuda.syncthreads()
+    out[32 + cuda.threadIdx.x] = out[0]
+
+
+def test_one_warp_exchanges_values_while_others_wait() -> None:
+    out = flat(np.zeros(32 + N))
+    shuffle_in_one_warp[1, N](flat(np.ones(N)), out)
+    assert back(out).tolist() == [32] * (32 + N)
+
+
+@kernel
+def move_vectors(a, out):
+    i = cuda.grid(1) * 4
+    if i + 4 <= out.size:
+        x0, x1, x2, x3 = load4(a, i)
+        store4(out, i, x3, x2, x1, x0)
+
+
+@pytest.mark.parametrize("dtype", dtypes.ALL, ids=lambda d: d.name)
+def test_vectors_of_four_elements(dtype: dtypes.DType) -> None:
+    a = np.random.default_rng(1).integers(0, 2, 4 * N).astype(dtype.numpy)
+    out = flat(np.zeros(4 * N, dtype.numpy))
+    move_vectors[1, N](flat(a), out)
+    np.testing.assert_array_equal(back(out), a.reshape(N, 4)[:, ::-1].ravel())
+
+
+# -------------------------------------------------------------- scalar functions
+
+BY_HAND = [operators.sign, operators.floor, operators.ceil, operators.round]
+SPECIAL = [0.0, -0.0, 0.5, -0.5, 1.5, 2.5, -2.5, 1e30, -1e30, math.inf, -math.inf]
+
+
+@pytest.mark.parametrize("fn", BY_HAND, ids=lambda f: f.__name__)
+def test_float32_forms_written_by_hand(fn: Any) -> None:
+    a = np.array([*SPECIAL, math.nan, 3.7, -3.7], np.float32)
+    out = flat(np.zeros(len(a), np.float32))
+    Kernels(_once)[fn][1, 32](flat(a), out)
+    expected = [fn(float(x)) for x in a]
+    np.testing.assert_array_equal(back(out), np.array(expected, np.float32))
+
+
+def _once(fn: Any) -> Any:
+    def loop(a, out):
+        i = cuda.grid(1)
+        if i < out.size:
+            out[i] = fn(a[i])
+
+    return loop
+
+
+def test_device_function_takes_functions_only() -> None:
+    assert device_function(3) == 3  # numbers of a closure pass through
+
+
+# ------------------------------------------------------------- cache and signatures
+
+
+def test_signatures() -> None:
+    array, number, shape = compiler.signature("float32[] bool 3*int64")
+    assert (array.ndim, array.layout, number.name, shape.count) == (1, "C", "bool", 3)
+    with pytest.raises(ValueError, match=r"'float16\[\]' in .* is no type"):
+        compiler.signature("float16[]")
+
+
+def test_the_cache_keeps_machine_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiler, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(compiler, "toolchain", lambda: "versions")
+    made = compiler.Cubin(b"code\nmore", "entry", 12, 0, 0, 0)
+    calls = []
+
+    def make() -> compiler.Cubin:
+        calls.append(1)
+        return made
+
+    assert [compiler.cached_cubin(make, "key") for _ in range(3)] == [made] * 3
+    assert len(calls) == 1
+    compiler.cached_cubin(make, "another key")
+    assert len(calls) == 2
+    for file in tmp_path.iterdir():
+        file.write_bytes(file.read_bytes()[:-1])  # a broken file is made anew
+    assert compiler.cached_cubin(make, "key") == made and len(calls) == 3
+    assert not [f for f in tmp_path.iterdir() if f.suffix == ".part"]
+
+
+def test_no_folder_for_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiler, "cache_folder", lambda: None)
+    made = compiler.Cubin(b"", "", 0, 0, 0, 0)
+    assert compiler.cached_cubin(lambda: made, "key") is made
+
+
+# ----------------------------------------------------------------- in the simulator
+
+
+@kernel
+def wait_for_all(out):
+    if cuda.threadIdx.x == 3:
+        out[0] = 1 // (out.size - out.size)
+    cuda.syncthreads()
+
+
+@pytest.mark.skipif(not SIMULATED, reason="about the simulator")
+def test_an_error_in_one_thread_ends_the_launch() -> None:
+    with pytest.raises(ZeroDivisionError):
+        wait_for_all[1, 8](np.zeros(2))
+
+
+@pytest.mark.skipif(not SIMULATED, reason="about the simulator")
+def test_which_kernels_need_threads() -> None:
+    assert simulator.has_meetings(use_warps.fn)
+    assert simulator.has_meetings(add_in_shared.fn)
+    assert not simulator.has_meetings(DOUBLES[operators.neg].fn)

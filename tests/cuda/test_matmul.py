@@ -1,0 +1,341 @@
+"""Matrix products on the GPU against torch, and every rung of the ladder.
+
+Sizes lie around those of the tiles, which are as small as a warp in the simulator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+
+import minitorch
+from minitorch import precision
+from minitorch.tensor_data import TensorData
+from tests.cuda.sizes import pick
+
+pytest.importorskip("numba_cuda")
+from cuda_ops import matmul as family
+from cuda_ops.matmul import Cut, matmul, plan_for
+from cuda_ops.memory import from_numpy, to_numpy
+
+TILE = pick(32, 128)
+ROUNDING = {"float32": 1e-5, "float64": 1e-13, "int64": 0.0, "int32": 0.0}
+TF32 = 2e-3
+RUNGS = family.LADDER
+
+
+def numbers(
+    shape: tuple[int, ...], dtype: str = "float32", seed: int = 0
+) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    if dtype.startswith("int"):
+        return rng.integers(-9, 10, shape).astype(dtype)
+    return rng.standard_normal(shape).astype(dtype)
+
+
+def exact(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    wide = torch.int64 if a.dtype.kind == "i" else torch.float64
+    return (torch.from_numpy(a).to(wide) @ torch.from_numpy(b).to(wide)).numpy()
+
+
+def near(out: np.ndarray, a: np.ndarray, b: np.ndarray, tolerance: float) -> None:
+    expected = exact(a, b)
+    assert out.shape == expected.shape
+    assert out.dtype == a.dtype
+    scale = max(1.0, float(np.sqrt(a.shape[-1])))
+    np.testing.assert_allclose(out, expected, rtol=tolerance, atol=tolerance * scale)
+
+
+def laid_out(array: np.ndarray, how: str) -> TensorData:
+    """`array` on the device, in memory as it is, transposed, strided or reversed."""
+    last = array.ndim - 1
+    swap = (*range(last - 1), last, last - 1)
+    if how == "transposed":
+        return from_numpy(np.ascontiguousarray(array.transpose(swap))).permute(swap)
+    if how == "strided":  # every second column of a wider matrix, from the third on
+        wide = np.zeros((*array.shape[:-1], 2 * array.shape[-1] + 3), array.dtype)
+        wide[..., 2 : 2 + 2 * array.shape[-1] : 2] = array
+        return from_numpy(wide).slice(last, 2, array.shape[-1], 2)
+    if how == "window":  # columns of a wider matrix, so that rows are not aligned
+        wide = np.zeros((*array.shape[:-1], array.shape[-1] + 3), array.dtype)
+        wide[..., 1:-2] = array
+        return from_numpy(wide).slice(last, 1, array.shape[-1], 1)
+    if how == "reversed":
+        data = from_numpy(np.ascontiguousarray(array[..., ::-1, :]))
+        strides = (*data.strides[:-2], -data.strides[-2], data.strides[-1])
+        start = (array.shape[-2] - 1) * data.strides[-2]
+        return TensorData(data.storage, data.shape, strides, start)
+    return from_numpy(array)
+
+
+def product(
+    a: np.ndarray, b: np.ndarray, a_how: str = "", b_how: str = "",
+    fn: Callable = matmul,
+) -> np.ndarray:  # fmt: skip
+    return to_numpy(fn(laid_out(a, a_how), laid_out(b, b_how)))
+
+
+EDGES = [
+    (1, 1, 1),
+    (TILE - 1, 5, TILE + 1),
+    (TILE, 8, TILE),
+    (TILE + 1, 9, TILE - 1),
+    (2 * TILE + 4, 36, TILE + 4),
+    (3, 40, 2),
+]
+
+
+@pytest.mark.parametrize("shape", EDGES, ids=str)
+def test_around_the_size_of_a_tile(shape: tuple[int, int, int]) -> None:
+    M, K, N = shape
+    a, b = numbers((M, K)), numbers((K, N), seed=1)
+    near(product(a, b), a, b, ROUNDING["float32"])
+
+
+@pytest.mark.parametrize("dtype", list(ROUNDING))
+def test_every_dtype(dtype: str) -> None:
+    a, b = numbers((TILE + 1, 10), dtype), numbers((10, TILE + 2), dtype, 1)
+    near(product(a, b), a, b, ROUNDING[dtype])
+
+
+def test_whole_numbers_wrap_around_as_in_torch() -> None:
+    a = np.full((2, 2), 2**30, np.int32)
+    out = product(a, a)
+    expected = (torch.from_numpy(a) @ torch.from_numpy(a)).numpy()
+    np.testing.assert_array_equal(out, expected)
+
+
+LAYOUTS = ["", "transposed", "strided", "window", "reversed"]
+
+
+@pytest.mark.parametrize("a_how", LAYOUTS)
+@pytest.mark.parametrize("b_how", LAYOUTS)
+def test_any_strides(a_how: str, b_how: str) -> None:
+    a, b = numbers((TILE + 4, 12)), numbers((12, TILE + 8), seed=1)
+    near(product(a, b, a_how, b_how), a, b, ROUNDING["float32"])
+
+
+@pytest.mark.parametrize("high", [False, True])
+@pytest.mark.parametrize("a_how", LAYOUTS)
+@pytest.mark.parametrize("b_how", LAYOUTS)
+def test_large_operands_are_turned_around(
+    a_how: str, b_how: str, high: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(family, "TURN_LEAST", 8)
+    monkeypatch.setattr(precision.state, "allow_tf32", high)
+    a, b = numbers((TILE + 3, 37)), numbers((37, TILE - 3), seed=1)
+    near(product(a, b, a_how, b_how), a, b, TF32 if high else 1e-5)
+
+
+def test_repeated_rows() -> None:
+    a, b = numbers((1, 6)), numbers((6, 5), seed=1)
+    row = from_numpy(a).expand((4, 6))
+    near(to_numpy(matmul(row, from_numpy(b))), np.repeat(a, 4, 0), b, 1e-5)
+
+
+BATCHES = [
+    ((3,), (3,)),
+    ((2, 3), (3,)),
+    ((2, 1), (1, 3)),
+    ((2, 1, 3), (1, 2, 1)),
+    ((4,), ()),
+    ((), (3,)),
+    ((2, 3, 1, 2), (1, 1, 2, 1)),
+    ((0,), (1,)),
+]
+
+
+@pytest.mark.parametrize("batches", BATCHES, ids=str)
+def test_batches_broadcast(batches: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
+    a, b = numbers((*batches[0], 3, 5)), numbers((*batches[1], 5, 4), seed=1)
+    near(product(a, b), a, b, ROUNDING["float32"])
+    near(product(a, b, "transposed", "transposed"), a, b, ROUNDING["float32"])
+
+
+def test_more_matrices_than_a_grid_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = numbers((3, 5, 2, 3)), numbers((5, 3, 2), seed=1)
+    for most in (4, 7):
+        monkeypatch.setattr(family, "MOST_BATCHES", most)
+        family._plan.cache_clear()
+        near(product(a, b), a, b, ROUNDING["float32"])
+    family._plan.cache_clear()
+
+
+@pytest.mark.parametrize("shape", [(0, 3, 4), (3, 0, 4), (3, 4, 0), (0, 0, 0)], ids=str)
+def test_empty(shape: tuple[int, int, int]) -> None:
+    M, K, N = shape
+    out = product(numbers((M, K)), numbers((K, N)))
+    assert out.shape == (M, N)
+    assert not out.any()
+
+
+@pytest.mark.parametrize("parts", [2, 3, 5])
+@pytest.mark.parametrize("K", [16, 39, pick(70, 5000)])
+def test_split_over_k(parts: int, K: int) -> None:
+    a, b = numbers((2, 5, K)), numbers((2, K, 6), seed=1)
+    left, right = from_numpy(a), from_numpy(b)
+    sides = family._fold((2,), left.shape, left.strides, right.shape, right.strides)
+    for config in family.CONFIGS_4:
+        cut = Cut(config, parts)
+        plan = plan_for((2, 5, 6), sides, cut, (True, True), left.dtype)
+        near(to_numpy(family.launch(plan, left, right)), a, b, ROUNDING["float32"])
+
+
+@pytest.mark.parametrize("asynchronous", [True, False])
+def test_all_cuts(asynchronous: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chips without `cp.async` load and store instead."""
+    if not asynchronous:
+        monkeypatch.setattr(family, "compute_capability", lambda: (7, 5))
+    a, b = numbers((TILE + 1, 21)), numbers((21, TILE + 4), seed=1)
+    left, right = from_numpy(a), laid_out(b, "transposed")
+    sides = family._fold((), left.shape, left.strides, right.shape, right.strides)
+    shape = (TILE + 1, TILE + 4)
+    for config in family.CONFIGS_4:
+        plan = plan_for(shape, sides, Cut(config, 1), (True, True), left.dtype)
+        near(to_numpy(family.launch(plan, left, right)), a, b, ROUNDING["float32"])
+
+
+def test_the_same_numbers_each_time() -> None:
+    a, b = numbers((5, pick(90, 9000))), numbers((pick(90, 9000), 7), seed=1)
+    first = product(a, b)
+    for _ in range(pick(1, 10)):
+        np.testing.assert_array_equal(product(a, b), first)
+
+
+def test_what_is_outside_does_not_leak_in() -> None:
+    """NaN around a window of the operands stays out of the result."""
+    wide = np.full((TILE + 6, 20), np.nan, np.float32)
+    wide[2:5, 4:11] = numbers((3, 7))
+    a = from_numpy(wide).slice(0, 2, 3, 1).slice(1, 4, 7, 1)
+    b = a.permute((1, 0))
+    near(to_numpy(matmul(a, b)), wide[2:5, 4:11], wide[2:5, 4:11].T, 1e-5)
+
+
+def test_nan_and_infinity_go_through() -> None:
+    a, b = numbers((4, 9)), numbers((9, 4), seed=1)
+    a[1, 2], a[2, 3] = np.nan, np.inf
+    expected = torch.from_numpy(a) @ torch.from_numpy(b)
+    for rung in RUNGS:
+        out = product(a, b, fn=rung)
+        assert np.isnan(out[1]).all(), rung.__name__
+        np.testing.assert_array_equal(out[2], expected[2].numpy())
+
+
+# ----------------------------------------------------------------------- the ladder
+
+
+@pytest.mark.parametrize("rung", RUNGS, ids=lambda rung: rung.__name__)
+@pytest.mark.parametrize(
+    "shape", [(1, 1, 1), (TILE + 1, 17, TILE - 1), (5, 33, 6)], ids=str
+)
+def test_rungs(rung: Callable, shape: tuple[int, int, int]) -> None:
+    M, K, N = shape
+    a, b = numbers((M, K)), numbers((K, N), seed=1)
+    tolerance = TF32 if rung is family.matmul_tensor_core else ROUNDING["float32"]
+    near(product(a, b, fn=rung), a, b, tolerance)
+
+
+@pytest.mark.parametrize("rung", RUNGS[:-1], ids=lambda rung: rung.__name__)
+@pytest.mark.parametrize("dtype", ["float64", "int64"])
+def test_rungs_of_other_dtypes(rung: Callable, dtype: str) -> None:
+    a, b = numbers((6, 9), dtype), numbers((9, 5), dtype, 1)
+    near(product(a, b, fn=rung), a, b, ROUNDING[dtype])
+
+
+@pytest.mark.parametrize("rung", RUNGS, ids=lambda rung: rung.__name__)
+def test_rungs_take_matrices_only(rung: Callable) -> None:
+    with pytest.raises(ValueError, match=rung.__name__):
+        rung(from_numpy(numbers((2, 3))), from_numpy(numbers((2, 3))))
+    with pytest.raises(ValueError, match="expected"):
+        rung(from_numpy(numbers((2, 2, 3))), from_numpy(numbers((2, 3, 2))))
+
+
+@pytest.mark.parametrize("rung", RUNGS[:4], ids=lambda rung: rung.__name__)
+def test_first_rungs_without_steps(rung: Callable) -> None:
+    out = product(numbers((3, 0)), numbers((0, 2)), fn=rung)
+    np.testing.assert_array_equal(out, np.zeros((3, 2), np.float32))
+
+
+# ------------------------------------------------------------------- tensor cores
+
+
+@pytest.mark.parametrize("a_how", LAYOUTS)
+@pytest.mark.parametrize("b_how", LAYOUTS)
+def test_tensor_cores_with_any_strides(a_how: str, b_how: str) -> None:
+    a, b = numbers((TILE + 4, 12)), numbers((12, TILE + 8), seed=1)
+    near(product(a, b, a_how, b_how, family.matmul_tensor_core), a, b, TF32)
+
+
+def test_tensor_cores_round_factors_to_nearest() -> None:
+    """1 + 2^-11 is between two TF32 numbers, and goes to the larger one."""
+    a = np.full((8, 8), 1 + 2.0**-11, np.float32)
+    out = product(a, np.eye(8, dtype=np.float32), fn=family.matmul_tensor_core)
+    np.testing.assert_array_equal(out, np.full((8, 8), 1 + 2.0**-10, np.float32))
+
+
+def test_tensor_cores_multiply_float32_only() -> None:
+    a = from_numpy(numbers((4, 4), "float64"))
+    with pytest.raises(TypeError, match="float64"):
+        family.matmul_tensor_core(a, a)
+
+
+def test_highest_precision_uses_no_tensor_cores(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(family, "TENSOR_LEAST", 0)
+    monkeypatch.setattr(family, "FMA_RATE", 1e-6)  # the tensor cores are faster
+    family._plan.cache_clear()
+    n = pick(16, 512)
+    a = np.full((n, 8), 1 + 2.0**-12, np.float32)
+    b = np.full((8, n), 1.0, np.float32)
+    try:
+        assert minitorch.get_float32_matmul_precision() == "highest"
+        np.testing.assert_array_equal(product(a, b)[0, 0], np.float32(8 + 2.0**-9))
+        minitorch.set_float32_matmul_precision("high")
+        np.testing.assert_array_equal(product(a, b)[0, 0], np.float32(8))
+    finally:
+        minitorch.set_float32_matmul_precision("highest")
+        family._plan.cache_clear()
+
+
+def test_precision_names() -> None:
+    try:
+        for name in precision.PRECISIONS:
+            minitorch.set_float32_matmul_precision(name)
+            assert minitorch.get_float32_matmul_precision() == name
+            assert precision.state.allow_tf32 == (name != "highest")
+        with pytest.raises(ValueError, match="'low'"):
+            minitorch.set_float32_matmul_precision("low")
+    finally:
+        minitorch.set_float32_matmul_precision("highest")
+
+
+# ------------------------------------------------------------------------ choices
+
+
+def test_small_products_are_spread_over_the_chip(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of a chip with 132 multiprocessors: a split of k is chosen where it helps."""
+    chip = family.properties()._replace(multi_processor_count=132)
+    monkeypatch.setattr(family, "properties", lambda: chip)
+    family.choose.cache_clear()
+    cut = family.choose(family.CONFIGS_4, 64, 64, 100_000, 1, family.FMA_RATE)
+    assert cut.parts > 1
+    large = family.choose(family.CONFIGS_4, 8192, 8192, 8192, 1, family.FMA_RATE)
+    assert large.parts == 1
+    family.choose.cache_clear()
+
+
+def test_gradients_on_the_device() -> None:
+    x, w = numbers((5, 7)), numbers((7, 4), seed=1)
+    a = minitorch.tensor(x, device="cuda", requires_grad=True)
+    b = minitorch.tensor(w, device="cuda", requires_grad=True)
+    (a @ b).sum().backward()
+    left, right = (torch.from_numpy(v).requires_grad_() for v in (x, w))
+    (left @ right).sum().backward()
+    np.testing.assert_allclose(a.grad.numpy(), left.grad.numpy(), rtol=1e-5)
+    np.testing.assert_allclose(b.grad.numpy(), right.grad.numpy(), rtol=1e-5)

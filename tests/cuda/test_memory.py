@@ -1,0 +1,215 @@
+"""The caching allocator (without a GPU: on a make-believe driver), copies, plans."""
+
+from __future__ import annotations
+
+import gc
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helpers import array_of, make, quick
+from minitorch.tensor_data import contiguous_strides, iter_positions
+
+pytest.importorskip("numba_cuda")
+from cuda_ops.allocator import (
+    MEDIUM_SEGMENT,
+    SMALL,
+    SMALL_SEGMENT,
+    UNIT,
+    Block,
+    Driver,
+    OutOfMemoryError,
+    Pool,
+)
+from cuda_ops.memory import merged, plan
+
+MIB = 2**20
+
+
+class PaperDriver(Driver):
+    """A driver of a GPU with `total` bytes that only keeps books."""
+
+    def __init__(self, total: int = 100 * MIB) -> None:
+        self.total = total
+        self.held: dict[int, int] = {}
+        self.next = 1 << 30
+        self.now = 0
+
+    def allocate(self, size: int) -> int | None:
+        if sum(self.held.values()) + size > self.total:
+            return None
+        pointer = self.next
+        self.next += size
+        self.held[pointer] = size
+        return pointer
+
+    def free(self, pointer: int) -> None:
+        del self.held[pointer]
+
+    def available(self) -> tuple[int, int]:
+        return self.total - sum(self.held.values()), self.total
+
+    def stream(self) -> int:
+        return self.now
+
+
+def test_small_requests_share_a_segment() -> None:
+    pool = Pool(PaperDriver())
+    blocks = [pool.take(1000) for _ in range(10)]
+    assert pool.reserved == SMALL_SEGMENT and pool.allocated == 10 * 1024
+    pointers = [block.pointer for block in blocks]
+    assert pointers == list(range(pointers[0], pointers[0] + 10 * 1024, 1024))
+
+
+@pytest.mark.parametrize(
+    "size, segment",
+    [
+        (1, SMALL_SEGMENT),
+        (SMALL, SMALL_SEGMENT),
+        (SMALL + 1, MEDIUM_SEGMENT),
+        (10 * MIB - UNIT, MEDIUM_SEGMENT),
+        (10 * MIB, 10 * MIB),
+        (11 * MIB + 1, 12 * MIB),
+    ],
+)
+def test_segments(size: int, segment: int) -> None:
+    pool = Pool(PaperDriver())
+    pool.take(size)
+    assert pool.reserved == segment
+
+
+def test_a_freed_block_is_used_again() -> None:
+    pool = Pool(PaperDriver())
+    first = pool.take(5000)
+    pointer = first.pointer
+    first.free_later()
+    assert pool.take(4700).pointer == pointer  # both are 5120 bytes
+    assert pool.in_use() == 5120 and pool.peak == 5120
+
+
+def test_blocks_are_not_shared_between_streams() -> None:
+    driver = PaperDriver()
+    pool = Pool(driver)
+    block = pool.take(5000)
+    block.free_later()
+    driver.now = 7
+    assert pool.take(5000).pointer != block.pointer
+    driver.now = 0
+    assert pool.take(5000).pointer == block.pointer
+
+
+def test_neighbours_merge_before_a_new_segment_is_taken() -> None:
+    pool = Pool(PaperDriver())
+    for block in [pool.take(MIB // 2) for _ in range(4)]:
+        block.free_later()
+    assert pool.take(MIB).size == MIB and pool.reserved == SMALL_SEGMENT
+
+
+def test_out_of_memory_gives_unused_segments_back_first() -> None:
+    driver = PaperDriver(total=50 * MIB)
+    pool = Pool(driver)
+    block = pool.take(30 * MIB)
+    block.free_later()
+    pool.take(40 * MIB)  # does not fit beside the 30
+    assert pool.reserved == 40 * MIB == sum(driver.held.values())
+    with pytest.raises(OutOfMemoryError) as raised:
+        pool.take(20 * MIB)
+    for part in (
+        "20.0 MiB were asked",
+        "10.0 MiB of 50.0 MiB are free",
+        "use 40.0 MiB",
+    ):
+        assert part in str(raised.value)
+    assert isinstance(raised.value, RuntimeError)
+
+
+def test_empty_cache_keeps_what_is_in_use() -> None:
+    driver = PaperDriver()
+    pool = Pool(driver)
+    kept, freed = pool.take(20 * MIB), pool.take(30 * MIB)
+    freed.free_later()
+    pool.empty_cache()
+    assert pool.reserved == 20 * MIB and pool.in_use() == kept.size
+    kept.free_later()
+    pool.empty_cache()
+    assert (pool.reserved, pool.in_use(), driver.held) == (0, 0, {})
+
+
+@quick
+@given(st.lists(st.tuples(st.integers(0, 3 * MIB), st.booleans()), max_size=60))
+def test_blocks_never_overlap(steps: list[tuple[int, bool]]) -> None:
+    pool = Pool(PaperDriver(total=2**40))
+    used: list[Block] = []
+    for size, free in steps:
+        used.append(pool.take(size))
+        if free:
+            used.pop(len(used) // 2).free_later()
+        spans = sorted((b.pointer, b.pointer + b.size) for b in used)
+        assert all(end <= start for (_, end), (start, _) in pairwise(spans))
+        assert pool.in_use() == sum(b.size for b in used)
+        assert all(b.pointer % UNIT == 0 and b.size % UNIT == 0 for b in used)
+    for block in used:
+        block.free_later()
+    pool.empty_cache()
+    assert pool.reserved == 0
+
+
+def test_statistics_of_tensors() -> None:
+    import minitorch
+
+    gc.collect()
+    before = minitorch.cuda.memory_allocated()
+    minitorch.cuda.reset_peak_memory_stats()
+    x = minitorch.zeros(100, 30, device="cuda")
+    held = minitorch.cuda.memory_allocated() - before
+    assert held in (0, 12_288)  # nothing in the simulator
+    del x
+    assert minitorch.cuda.memory_allocated() == before
+    assert minitorch.cuda.max_memory_allocated() >= before + held
+    minitorch.cuda.empty_cache()
+
+
+# --------------------------------------------------------------------------- plans
+
+dims = st.lists(st.sampled_from((1, 2, 3, 5)), max_size=6).map(tuple)
+
+
+@quick
+@given(dims, st.data())
+def test_a_plan_visits_the_same_elements(shape: tuple[int, ...], data: Any) -> None:
+    order = data.draw(st.permutations(range(len(shape))))
+    strides = tuple(contiguous_strides(tuple(shape[i] for i in order)))
+    strides = tuple(strides[order.index(i)] for i in range(len(shape)))
+    way = plan(shape, strides)
+    visited = [
+        position
+        for sizes, (offset,) in way.pieces
+        for position in iter_positions(sizes, way.strides[0], offset)
+    ]
+    assert visited == list(iter_positions(shape, strides, 0))
+
+
+def test_dimensions_merge() -> None:
+    assert merged((2, 3, 5), (15, 5, 1), (0, 0, 1)) == [(6, (5, 0)), (5, (1, 1))]
+    assert merged((4, 1, 7), (7, 0, 1)) == [(28, (1,))]
+
+
+def test_a_plan_for_more_elements_than_32_bits_count() -> None:
+    way = plan((2**20, 2**13), (1, 2**20))
+    assert len(way.pieces) == 8
+    assert sum(int(np.prod(sizes)) for sizes, _ in way.pieces) == 2**33
+    assert {offset for _, (offset,) in way.pieces} == {k * 2**17 for k in range(8)}
+
+
+def test_slices_share_memory() -> None:
+    a = make(np.arange(10, dtype=np.float32), "cuda")
+    part = a.slice(0, 2, 3)
+    assert array_of(part).tolist() == [2, 3, 4]
+    from minitorch.backend import get_backend
+
+    get_backend("cuda").copy_into(part, make(np.full(3, 9, np.float32), "cuda"))
+    assert array_of(a).tolist() == [0, 1, 9, 9, 9, 5, 6, 7, 8, 9]
