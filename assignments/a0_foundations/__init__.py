@@ -1,0 +1,1 @@
+"""a0, Foundations: scalar mathematics, properties, higher-order functions, modules."""

@@ -1,0 +1,1 @@
+"""a1, Scalar autodiff: derivatives of expressions of numbers, and a network."""

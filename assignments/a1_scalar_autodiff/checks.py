@@ -1,0 +1,332 @@
+"""What a1 is checked with; the oracle is PyTorch in float64."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from assignments.a1_scalar_autodiff import calls
+from assignments.checks import AnyCheck, Check
+from assignments.draw import Draw
+
+# ---------------------------------------------------------------- central difference
+
+
+def _difference_inputs(draw: Draw) -> dict[str, Any]:
+    fn = draw.choice(tuple(calls.SMOOTH))
+    count = {"product": 2, "mixed": 3}.get(fn, 1)
+    values = [draw.number(-3, 3) for _ in range(count)]
+    return {"fn": fn, "values": values, "arg": draw.integer(0, count - 1)}
+
+
+def _difference_expected(fn: str, values: list[float], arg: int) -> dict[str, Any]:
+    import torch
+
+    xs = [torch.tensor(v, dtype=torch.float64, requires_grad=True) for v in values]
+    out: Any = calls.SMOOTH[fn](*xs)
+    return {"slope": torch.autograd.grad(out, xs)[arg].item()}
+
+
+def _wide_inputs(draw: Draw) -> dict[str, Any]:
+    return {**_difference_inputs(draw), "epsilon": draw.choice((0.5, 0.25, 1.0))}
+
+
+def _wide_expected(
+    fn: str, values: list[float], arg: int, epsilon: float
+) -> dict[str, Any]:
+    below, above = list(values), list(values)
+    below[arg] -= epsilon
+    above[arg] += epsilon
+    rise = calls.SMOOTH[fn](*above) - calls.SMOOTH[fn](*below)
+    return {"slope": rise / (2 * epsilon), "points": sorted([below, above])}
+
+
+DIFFERENCES = (
+    Check(
+        "a1.1",
+        "slopes",
+        calls.difference,
+        _difference_inputs,
+        _difference_expected,
+        tolerance=1e-6,
+    ),
+    Check(
+        "a1.1",
+        "a wide epsilon",
+        calls.wide_difference,
+        _wide_inputs,
+        _wide_expected,
+        oracle="the formula",
+    ),
+)
+
+# ------------------------------------------------------------------ scalar functions
+
+FUNCTIONS = {
+    "Add": 2, "Sub": 2, "Mul": 2, "Div": 2, "Pow": 2, "Neg": 1, "Log": 1, "Exp": 1,
+    "Sigmoid": 1, "ReLU": 1, "Tanh": 1,
+}  # fmt: skip
+
+
+def _function_inputs(draw: Draw, name: str) -> dict[str, Any]:
+    xs = [draw.number(-3, 3) for _ in range(FUNCTIONS[name])]
+    if name == "Log":
+        xs = [draw.number(0.25, 4)]
+    if name == "Div" and xs[1] == 0:
+        xs[1] = 1.0
+    if name == "Pow":
+        zero = draw.integer(0, 4) == 4
+        xs = [0.0, float(draw.integer(1, 3))] if zero else [draw.number(0.25, 4), xs[1]]
+    return {"name": name, "xs": xs, "d_out": draw.number(-2, 2)}
+
+
+def _function_expected(name: str, xs: list[float], d_out: float) -> dict[str, Any]:
+    import torch
+
+    names = {"ReLU": "relu"}
+    fn = vars(torch)[names.get(name, name.lower())]
+    given = [torch.tensor(x, dtype=torch.float64, requires_grad=True) for x in xs]
+    out = fn(*given)
+    grads = torch.autograd.grad(out, given, torch.tensor(d_out, dtype=torch.float64))
+    return {"out": out.item(), "grads": [g.item() for g in grads]}
+
+
+def _function(name: str) -> Check:
+    return Check(
+        "a1.2",
+        name,
+        calls.function,
+        partial(_function_inputs, name=name),
+        _function_expected,
+        tolerance=1e-12,
+        examples=30,
+    )
+
+
+# ----------------------------------------------------------------------- expressions
+
+
+def _program_inputs(draw: Draw, leaves: int, steps: int) -> dict[str, Any]:
+    program = []
+    for n in range(leaves, leaves + steps):
+        # The value before is always used, so that all steps count.
+        operation = draw.choice(tuple(calls.OPERATIONS))
+        program.append([operation, n - 1, draw.integer(0, n - 1)])
+    return {
+        "xs": [draw.number(-1, 1) for _ in range(leaves)],
+        "constant": [draw.integer(0, 3) == 3 for _ in range(leaves)],
+        "program": program,
+    }
+
+
+def _program_expected(
+    xs: list[float], constant: list[bool], program: calls.Program
+) -> dict[str, Any]:
+    import torch
+
+    leaves = [
+        torch.tensor(x, dtype=torch.float64, requires_grad=not c)
+        for x, c in zip(xs, constant)
+    ]
+    out = calls.run_program(leaves, program)
+    if out.requires_grad:
+        out.backward()
+    return {
+        "out": out.item(),
+        "grads": [None if leaf.grad is None else leaf.grad.item() for leaf in leaves],
+        "recorded": out.requires_grad,
+    }
+
+
+def _expressions(task: str) -> Check:
+    return Check(
+        task,
+        "expressions",
+        calls.gradients,
+        _program_inputs,
+        _program_expected,
+        {"leaves": (1, 3), "steps": (1, 5)},
+        ({"leaves": 3, "steps": 25},),
+        tolerance=1e-10,
+        examples=60,
+    )
+
+
+def _recording_expected(x: float, y: float) -> dict[str, Any]:
+    return {
+        "edges": [True, True],
+        "half": [True, False],
+        "recorded": [True, True, False, False],
+        "nodes": [False, False, True, True],
+        "values": [x * y, 2.0 * y, 2.0 * y, x * y],
+        "gradients": [3.0 * y, 3.0 * x],
+        "of one": [-3.0],
+    }
+
+
+# ------------------------------------------------------------------------- the order
+
+
+def _graph_inputs(draw: Draw, n: int) -> dict[str, Any]:
+    parents: list[list[int]] = [[]]
+    for node in range(1, n):
+        count = draw.integer(1, 3)
+        below = [draw.integer(-1, node - 1) for _ in range(count)]
+        parents.append([node - 1, *below] if draw.integer(0, 1) else below)
+    return {"parents": parents}
+
+
+def _graph_expected(parents: list[list[int]]) -> dict[str, Any]:
+    reached, waiting = set(), [len(parents) - 1]
+    while waiting:
+        node = waiting.pop()
+        if node not in reached:
+            reached.add(node)
+            waiting += [p for p in parents[node] if p >= 0]
+    return {"nodes": sorted(reached), "in the wrong order": []}
+
+
+ORDER = (
+    Check(
+        "a1.4",
+        "an order",
+        calls.order,
+        _graph_inputs,
+        _graph_expected,
+        {"n": (1, 6)},
+        ({"n": 40},),
+        examples=60,
+        oracle="the rule",
+    ),
+    _expressions("a1.4"),
+    Check(
+        "a1.4",
+        "a deep graph",
+        calls.chain,
+        lambda draw, n: {"n": n},
+        lambda n: {"grad": 1.0},
+        {"n": (0, 3)},
+        ({"n": 20_000},),
+        examples=4,
+        hint="Python's own recursion ends at a depth of about 1000.",
+    ),
+    Check(
+        "a1.4",
+        "a graph with many ways",
+        calls.doubling,
+        lambda draw, n: {"n": n},
+        lambda n: {"grad": 2.0**n},
+        {"n": (0, 4)},
+        ({"n": 60},),
+        examples=4,
+        hint="Visit each node once, however many ways lead to it.",
+    ),
+    Check(
+        "a1.4",
+        "each node once",
+        calls.twice,
+        lambda draw: {"x": draw.number()},
+        lambda x: {"grad": 2 * 3 * (6 * x + 1), "calls": [6 * x + 1.0] * 2},
+        tolerance=1e-12,
+        examples=10,
+    ),
+)
+
+# ------------------------------------------------------------------------------- XOR
+
+
+def _network_inputs(draw: Draw, hidden: int, n: int) -> dict[str, Any]:
+    count = 2 * hidden + hidden + hidden + 1
+    return {
+        "hidden": hidden,
+        "values": [draw.number(-1, 1) for _ in range(count)],
+        "points": [[draw.number(0, 1), draw.number(0, 1)] for _ in range(n)],
+    }
+
+
+def _step_inputs(draw: Draw, hidden: int, n: int) -> dict[str, Any]:
+    inputs = _network_inputs(draw, hidden, n)
+    labels = [draw.integer(0, 1) for _ in range(n)]
+    return {**inputs, "labels": labels, "lr": draw.choice((0.5, 0.1))}
+
+
+def _forward(parameters: Any, hidden: int, points: Any) -> Any:
+    import torch
+
+    w1 = parameters[: 2 * hidden].reshape(2, hidden)
+    b1 = parameters[2 * hidden : 3 * hidden]
+    w2 = parameters[3 * hidden : 4 * hidden]
+    x = torch.tensor(points, dtype=torch.float64)
+    return torch.sigmoid(torch.relu(x @ w1 + b1) @ w2 + parameters[4 * hidden])
+
+
+def _network_expected(hidden: int, values: Any, points: Any) -> dict[str, Any]:
+    import torch
+
+    parameters = torch.tensor(values, dtype=torch.float64)
+    return {"p": _forward(parameters, hidden, points).tolist()}
+
+
+def _step_expected(
+    hidden: int, values: Any, points: Any, labels: Any, lr: float
+) -> dict[str, Any]:
+    import torch
+
+    parameters = torch.tensor(values, dtype=torch.float64, requires_grad=True)
+    target = torch.tensor(labels, dtype=torch.float64)
+    losses = []
+    for _ in range(2):
+        p = _forward(parameters, hidden, points)
+        loss = torch.nn.functional.binary_cross_entropy(p, target)
+        (grad,) = torch.autograd.grad(loss, parameters)
+        with torch.no_grad():
+            parameters -= lr * grad
+        losses.append(loss.item())
+    return {"losses": losses, "after": parameters.tolist()}
+
+
+SIZES = {"hidden": (1, 3), "n": (1, 4)}
+XOR = (
+    Check(
+        "a1.5",
+        "forward",
+        calls.probabilities,
+        _network_inputs,
+        _network_expected,
+        SIZES,
+        tolerance=1e-10,
+    ),
+    Check(
+        "a1.5",
+        "steps",
+        calls.one_step,
+        _step_inputs,
+        _step_expected,
+        SIZES,
+        tolerance=1e-9,
+    ),
+    Check(
+        "a1.5",
+        "training",
+        calls.trained,
+        lambda draw: {"seed": draw.choice((3, 4, 8))},
+        lambda seed: {"corners": [0, 1, 1, 0]},
+        examples=1,
+    ),
+)
+
+CHECKS: tuple[AnyCheck, ...] = (
+    *DIFFERENCES,
+    *[_function(name) for name in FUNCTIONS],
+    Check(
+        "a1.3",
+        "what is recorded",
+        calls.recording,
+        lambda draw: {"x": draw.number(), "y": draw.number()},
+        _recording_expected,
+        oracle="the handout",
+    ),
+    _expressions("a1.3"),
+    *ORDER,
+    *XOR,
+)

@@ -1,0 +1,1 @@
+"""a3, Parallel CPU: kernels by Numba on all cores."""

@@ -1,0 +1,155 @@
+"""What a3 runs in the student's process: kernels of fast_ops on flat arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from assignments.calling import operand, read, results
+
+
+def _operator(name: str) -> Callable[..., Any]:
+    from minitorch import operators
+
+    return vars(operators)[name]
+
+
+def map_tensor(device: str, fn: str, a: np.ndarray, layout: str) -> dict[str, Any]:
+    """`map` of fast_ops."""
+    from fast_ops import elementwise
+
+    x = operand(device, a, layout)
+    return results({"out": elementwise.map(_operator(fn), x)}, {"a": x})
+
+
+def zip_tensors(
+    device: str, fn: str, a: np.ndarray, b: np.ndarray, a_layout: str, b_layout: str
+) -> dict[str, Any]:
+    """`zip` of fast_ops."""
+    from fast_ops import elementwise
+
+    x, y = operand(device, a, a_layout), operand(device, b, b_layout)
+    return results({"out": elementwise.zip(_operator(fn), x, y)}, {"a": x, "b": y})
+
+
+def zip_into(
+    device: str, fn: str, a: np.ndarray, b: np.ndarray, layout: str
+) -> dict[str, Any]:
+    """`zip` into a tensor with the same layout as `a`."""
+    from fast_ops import elementwise
+
+    x, y = operand(device, a, layout), operand(device, b)
+    out = operand(device, np.zeros_like(a), layout)
+    elementwise.zip(_operator(fn), x, y, None, out)
+    return results({"out": out}, {"a": x, "b": y})
+
+
+def reduce_rows(
+    device: str, fn: str, a: np.ndarray, start: float, dims: Sequence[int]
+) -> dict[str, Any]:
+    """`reduce` of fast_ops over the last dims of a contiguous tensor."""
+    from fast_ops.reduce import reduce
+
+    x = operand(device, a)
+    out = reduce(_operator(fn), x, tuple(dims), start)
+    return results({"out": out}, {"a": x})
+
+
+def rung(device: str, name: str, a: np.ndarray) -> dict[str, Any]:
+    """A rung of the ladder of sums."""
+    from fast_ops import reduce_ladder
+
+    x = operand(device, a)
+    return results({"out": vars(reduce_ladder)[name](x)}, {"a": x})
+
+
+def same_bits(device: str, a: np.ndarray, threads: Sequence[int]) -> dict[str, Any]:
+    """`sum_blocks` on several numbers of threads: must be the same to the last bit."""
+    from fast_ops import reduce_ladder
+    from fast_ops.threads import get_num_threads, max_num_threads, set_num_threads
+
+    before, sums = get_num_threads(), []
+    for count in threads:
+        set_num_threads(min(count, max_num_threads()))
+        sums.append(read(reduce_ladder.sum_blocks(operand(device, a))))
+    set_num_threads(before)
+    return {"sums": sums[0], "equal": all(s == sums[0] for s in sums)}
+
+
+def cells(device: str, x: np.ndarray, parts: int, spacing: int) -> dict[str, Any]:
+    """The kernel `_cells` itself: which cells it writes, and what into them."""
+    from fast_ops.reduce_ladder import _cells
+
+    out = np.zeros(parts * spacing)
+    given = np.array(x)
+    _cells(given, out, spacing, 0)
+    return {"cells": out, "x": given}
+
+
+def product(device: str, name: str, a: np.ndarray, b: np.ndarray) -> dict[str, Any]:
+    """A rung of the ladder of products."""
+    from fast_ops.matmul import LADDER
+
+    (multiply,) = [step for step in LADDER if step.__name__ == name]
+    x, y = operand(device, a), operand(device, b)
+    return results({"out": multiply(x, y)}, {"a": x, "b": y})
+
+
+# ----------------------------------------------------------------------------- speed
+
+Timed = tuple[Callable[[], Any], Callable[[Any], dict[str, Any]]]
+
+
+def timed_map(device: str, a: np.ndarray) -> Timed:
+    """relu of a large tensor."""
+    from fast_ops import elementwise
+    from minitorch import operators
+
+    x = operand(device, a)
+    return lambda: elementwise.map(operators.relu, x), _reading(a=x)
+
+
+def timed_copy(device: str, a: np.ndarray) -> Timed:
+    """A copy of a large tensor moves as many bytes."""
+    from fast_ops import memory
+
+    x = operand(device, a)
+    return lambda: memory.copy(x, x.dtype), _reading(a=x)
+
+
+def timed_sum(device: str, a: np.ndarray) -> Timed:
+    """The last rung of the ladder of sums."""
+    from fast_ops import reduce_ladder
+
+    x = operand(device, a)
+    return lambda: reduce_ladder.sum_blocks(x), _reading(a=x)
+
+
+def timed_serial_sum(device: str, a: np.ndarray) -> Timed:
+    """The first rung of the ladder of sums."""
+    from fast_ops import reduce_ladder
+
+    x = operand(device, a)
+    return lambda: reduce_ladder.sum_serial(x), _reading(a=x)
+
+
+def timed_product(device: str, a: np.ndarray, b: np.ndarray) -> Timed:
+    """The blocked matrix product."""
+    from fast_ops.matmul import matmul_blocked
+
+    x, y = operand(device, a), operand(device, b)
+    return lambda: matmul_blocked(x, y), _reading(a=x, b=y)
+
+
+def timed_naive_product(device: str, a: np.ndarray, b: np.ndarray) -> Timed:
+    """The product in the order of its definition."""
+    from fast_ops.matmul import matmul_naive
+
+    x, y = operand(device, a), operand(device, b)
+    return lambda: matmul_naive(x, y), _reading(a=x, b=y)
+
+
+def _reading(**operands: Any) -> Callable[[Any], dict[str, Any]]:
+    return lambda out: results({"out": out}, operands)

@@ -1,0 +1,314 @@
+"""What a3 is checked with; the oracle is PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from assignments.a3_parallel_cpu import calls
+from assignments.checks import AnyCheck, Check, Speed
+from assignments.draw import Draw, layout
+
+FLOATS = ("float32", "float64")
+MAPS = ("neg", "relu", "abs")
+ZIPS = ("add", "sub", "mul")
+# From here on fast_ops shares the work among its threads.
+PARALLEL = 32_768
+
+
+def _torch(array: np.ndarray) -> Any:
+    import torch
+
+    return torch.from_numpy(np.array(array))
+
+
+# ---------------------------------------------------------------------- map and zip
+
+
+def _map_inputs(draw: Draw, n: int) -> dict[str, Any]:
+    a = draw.array((n,), draw.choice(FLOATS))
+    return {"fn": draw.choice(MAPS), "a": a, "layout": "contiguous"}
+
+
+def _map_expected(fn: str, a: np.ndarray, layout: str) -> dict[str, Any]:
+    import torch
+
+    return {"out": vars(torch)[fn](_torch(a)).numpy()}
+
+
+def _zip_inputs(draw: Draw, n: int) -> dict[str, Any]:
+    dtype = draw.choice(FLOATS)
+    a, b = draw.array((n,), dtype), draw.array((n,), dtype)
+    how = {"a_layout": "contiguous", "b_layout": "contiguous"}
+    return {"fn": draw.choice(ZIPS), "a": a, "b": b, **how}
+
+
+def _strided_inputs(draw: Draw, m: int, n: int, dims: int = 2) -> dict[str, Any]:
+    shape = (m, n) if dims == 2 else (m, 1 + n % 3, 2, n)[:dims]
+    left = tuple(1 if draw.integer(0, 3) == 3 else size for size in shape)
+    right = tuple(1 if draw.integer(0, 2) == 2 else size for size in shape)
+    how = {"a_layout": layout(draw), "b_layout": layout(draw)}
+    fn = draw.choice(("sub", "add", "mul"))
+    return {"fn": fn, "a": draw.array(left), "b": draw.array(right), **how}
+
+
+def _zip_expected(fn: str, a: np.ndarray, b: np.ndarray, **how: Any) -> dict[str, Any]:
+    import torch
+
+    return {"out": vars(torch)[fn](_torch(a), _torch(b)).numpy()}
+
+
+def _into_inputs(draw: Draw, m: int, n: int) -> dict[str, Any]:
+    a, b = draw.array((m, n)), draw.array((n,))
+    return {"fn": draw.choice(ZIPS), "a": a, "b": b, "layout": layout(draw)}
+
+
+FLAT = {"n": (0, 6)}
+FLAT_EDGES = tuple({"n": n} for n in (0, 1, 1025, PARALLEL - 1, PARALLEL, PARALLEL + 7))
+ELEMENTWISE = (
+    Check(
+        "a3.1", "map", calls.map_tensor, _map_inputs, _map_expected, FLAT, FLAT_EDGES
+    ),
+    Check(
+        "a3.1", "zip", calls.zip_tensors, _zip_inputs, _zip_expected, FLAT, FLAT_EDGES
+    ),
+    Check(
+        "a3.1",
+        "zip with broadcasting and strides",
+        calls.zip_tensors,
+        _strided_inputs,
+        _zip_expected,
+        {"m": (1, 4), "n": (1, 5), "dims": (1, 4)},
+        (
+            {"m": 3, "n": 257},
+            {"m": 257, "n": 3},
+            {"m": 2, "n": 8193},
+            {"m": 33, "n": 1025},
+            {"m": 129, "n": 300},
+        ),
+        examples=40,
+        hint="What is the stride of a dimension that is repeated? Do pieces of a row "
+        "that come after the first begin at the right element?",
+    ),
+    Check(
+        "a3.1",
+        "zip into strides",
+        calls.zip_into,
+        _into_inputs,
+        _zip_expected,
+        {"m": (1, 4), "n": (1, 5)},
+        ({"m": 5, "n": 515},),
+    ),
+)
+
+# ------------------------------------------------------------------------ reductions
+
+STARTS = {"add": 0.0, "maximum": -np.inf, "mul": 1.0}
+
+
+def _reduce_inputs(draw: Draw, rows: int, n: int) -> dict[str, Any]:
+    fn = draw.choice(tuple(STARTS))
+    a = draw.array((rows, n), draw.choice(FLOATS), 0.5 if fn == "mul" else -2.0, 2.0)
+    if fn == "mul":
+        a = np.sign(a - 1).astype(a.dtype)
+    return {"fn": fn, "a": a, "start": STARTS[fn], "dims": (1,)}
+
+
+def _reduce_expected(
+    fn: str, a: np.ndarray, start: float, dims: tuple[int, ...]
+) -> dict[str, Any]:
+    folds = {"add": np.add, "mul": np.multiply, "maximum": np.maximum}
+    wide = a.astype(np.float64)
+    out = folds[fn].reduce(wide, tuple(dims), keepdims=True, initial=start)
+    return {"out": np.asarray(out).astype(a.dtype)}
+
+
+def _sum_inputs(name: str) -> Any:
+    return lambda draw, n: {"name": name, "a": draw.array((n,))}
+
+
+def _sum_expected(a: np.ndarray, **rest: Any) -> dict[str, Any]:
+    return {"out": np.array(a.astype(np.float64).sum(), np.float32)}
+
+
+def _elements(a: np.ndarray, **rest: Any) -> int:
+    # Partial sums in float64, or in float32 of at most a block: errors stay small.
+    return min(a.size, 4096)
+
+
+SUM_EDGES = tuple({"n": n} for n in (0, 1, 4095, 4096, 4097, 1_000_003))
+
+
+def _rung(task: str, name: str) -> Check:
+    return Check(
+        task,
+        name,
+        calls.rung,
+        _sum_inputs(name),
+        _sum_expected,
+        {"n": (0, 6)},
+        SUM_EDGES,
+        length=_elements,
+    )
+
+
+REDUCTIONS = (
+    Check(
+        "a3.2",
+        "reduce over rows",
+        calls.reduce_rows,
+        _reduce_inputs,
+        _reduce_expected,
+        {"rows": (1, 4), "n": (1, 6)},
+        (
+            {"rows": 3, "n": 511},
+            {"rows": 3, "n": 512},
+            {"rows": 3, "n": 513},
+            {"rows": 70, "n": 1025},
+            {"rows": 1, "n": 9000},
+        ),
+        length=_elements,
+        examples=30,
+        hint="Is the last block of a row shorter? Does each block begin with the "
+        "identity of fn?",
+    ),
+    _rung("a3.2", "sum_register"),
+    _rung("a3.2", "sum_blocks"),
+    Check(
+        "a3.2",
+        "the same bits on any number of threads",
+        calls.same_bits,
+        lambda draw, n: {"a": draw.array((n,)), "threads": (1, 2, 4, 2)},
+        lambda a, threads: {
+            "sums": np.array(a.astype(np.float64).sum(), np.float32),
+            "equal": True,
+        },
+        {"n": (0, 5)},
+        ({"n": 200_001},),
+        length=_elements,
+        examples=3,
+    ),
+)
+
+# --------------------------------------------------------------------- false sharing
+
+
+def _cells_inputs(draw: Draw, n: int, parts: int) -> dict[str, Any]:
+    spacing = draw.choice((1, 8, 3))
+    return {"x": draw.array((n,)), "parts": parts, "spacing": spacing}
+
+
+def _cells_expected(x: np.ndarray, parts: int, spacing: int) -> dict[str, Any]:
+    cells = np.zeros(parts * spacing)
+    for t in range(parts):
+        part = x[t * x.size // parts : (t + 1) * x.size // parts]
+        cells[t * spacing] = part.astype(np.float64).sum()
+    return {"cells": cells}
+
+
+SHARING = (
+    Check(
+        "a3.4",
+        "cells",
+        calls.cells,
+        _cells_inputs,
+        _cells_expected,
+        {"n": (0, 8), "parts": (1, 4)},
+        ({"n": 1000, "parts": 3}, {"n": 4097, "parts": 16}, {"n": 5, "parts": 8}),
+        tolerance=1e-9,
+    ),
+    _rung("a3.4", "sum_per_thread"),
+    _rung("a3.4", "sum_padded"),
+)
+
+# --------------------------------------------------------------------------- products
+
+
+def _product(name: str) -> Check:
+    def inputs(draw: Draw, m: int, k: int, n: int) -> dict[str, Any]:
+        dtype = draw.choice(FLOATS)
+        a, b = draw.array((m, k), dtype), draw.array((k, n), dtype)
+        return {"name": name, "a": a, "b": b}
+
+    sizes: Sequence[tuple[int, int, int]] = (
+        (0, 3, 2),
+        (2, 0, 3),
+        (31, 63, 65),
+        (32, 64, 64),
+        (33, 65, 33),
+        (5, 7, 513),
+        (65, 130, 1030),
+    )
+    return Check(
+        "a3.3",
+        name,
+        calls.product,
+        inputs,
+        lambda name, a, b: {"out": (_torch(a) @ _torch(b)).numpy()},
+        {"m": (1, 4), "k": (1, 4), "n": (1, 4)},
+        tuple({"m": m, "k": k, "n": n} for m, k, n in sizes),
+        length=lambda name, a, b: 2 * a.shape[1],
+        examples=12,
+    )
+
+
+# ------------------------------------------------------------------------------ speed
+
+
+def _large(draw: Draw, n: int) -> dict[str, Any]:
+    return {"a": draw.array((n,))}
+
+
+def _matrices(draw: Draw, n: int) -> dict[str, Any]:
+    return {"a": draw.array((n, n)), "b": draw.array((n, n))}
+
+
+SPEED = (
+    Speed(
+        "a3.5",
+        "map",
+        calls.timed_map,
+        calls.timed_copy,
+        _large,
+        lambda a: {"out": _torch(a).relu().numpy()},
+        {"n": 1_000_000},
+        ((0.1, 0.5), (0.25, 1.0)),
+        lambda a: (2.0 * a.nbytes, float(a.size)),
+        hint="A kernel that moves each byte once is as fast as a copy.",
+    ),
+    Speed(
+        "a3.5",
+        "sum",
+        calls.timed_sum,
+        calls.timed_serial_sum,
+        _large,
+        _sum_expected,
+        {"n": 1_000_000},
+        ((1.2, 0.5), (1.8, 1.0)),
+        lambda a: (float(a.nbytes), float(a.size)),
+        length=_elements,
+    ),
+    Speed(
+        "a3.5",
+        "matmul",
+        calls.timed_product,
+        calls.timed_naive_product,
+        _matrices,
+        lambda a, b: {"out": (_torch(a) @ _torch(b)).numpy()},
+        {"n": 512},
+        ((8.0, 0.5), (20.0, 1.0)),
+        lambda a, b: (3.0 * a.nbytes, 2.0 * a.shape[0] * a.shape[1] * b.shape[1]),
+        length=lambda a, b: 2 * a.shape[1],
+    ),
+)
+
+CHECKS: tuple[AnyCheck, ...] = (
+    *ELEMENTWISE,
+    *REDUCTIONS,
+    _product("matmul_parallel"),
+    _product("matmul_blocked"),
+    *SHARING,
+    *SPEED,
+)

@@ -1,0 +1,160 @@
+"""Call what a student wrote, with plain arrays in and plain arrays out.
+
+With this file the `calls.py` of an assignment lays operands out in memory (`operand`,
+`tensor`), reads results so that shared or changed operands show (`results`), reports an
+error that was asked for (`raised`), and runs a student's own tests (`run_properties`).
+It runs in the student's process and knows no right answers.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+
+def strides_of(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The strides of a contiguous tensor (our own: a student may be writing theirs)."""
+    return tuple(
+        math.prod(max(n, 1) for n in shape[i + 1 :]) for i in range(len(shape))
+    )
+
+
+def lay_out(array: np.ndarray, layout: str) -> tuple[np.ndarray, tuple[int, ...], int]:
+    """A flat array, strides and an offset under which it shows `array`.
+
+    Layouts: "contiguous"; "offset", in the middle of a larger storage; "permuted",
+    column by column; "stepped", with gaps; "negative", backwards. What lies between the
+    elements is garbage.
+    """
+    shape = array.shape
+    if layout == "contiguous":
+        return np.array(array, order="C").reshape(-1), strides_of(shape), 0
+    if layout == "offset":
+        flat = garbage(array.size + 5, array.dtype)
+        flat[3 : 3 + array.size] = array.reshape(-1)
+        return flat, strides_of(shape), 3
+    if layout == "permuted":
+        flat = np.array(array.T, order="C").reshape(-1)
+        return flat, strides_of(shape[::-1])[::-1], 0
+    if layout == "stepped":
+        wide = tuple(2 * n + 1 for n in shape)
+        base = garbage(math.prod(wide), array.dtype).reshape(wide)
+        base[tuple(slice(1, None, 2) for _ in shape)] = array
+        steps = strides_of(wide)
+        return base.reshape(-1), tuple(2 * s for s in steps), sum(steps)
+    if layout == "negative":
+        flat = np.array(array.reshape(-1)[::-1])
+        return flat, tuple(-s for s in strides_of(shape)), max(array.size - 1, 0)
+    raise ValueError(f"lay_out: no layout is called {layout!r}")
+
+
+def garbage(size: int, dtype: np.dtype) -> np.ndarray:
+    """NaN, True, or a large number, `size` times."""
+    value = {"f": np.nan, "b": True}.get(np.dtype(dtype).kind)
+    return np.full(size, np.iinfo(dtype).max if value is None else value, dtype)
+
+
+def operand(device: str, array: np.ndarray, layout: str = "contiguous") -> Any:
+    """A TensorData on `device` with the elements of `array`, laid out as asked."""
+    from minitorch.backend import get_backend
+    from minitorch.tensor_data import TensorData
+
+    flat, strides, offset = lay_out(np.asarray(array), layout)
+    storage = get_backend(device).from_numpy(flat).storage
+    return TensorData(storage, np.shape(array), strides, offset)
+
+
+def tensor(
+    device: str,
+    array: np.ndarray,
+    layout: str = "contiguous",
+    requires_grad: bool = False,
+) -> Any:
+    """A Tensor on `device` with the elements of `array`, laid out as asked."""
+    from minitorch import Tensor
+
+    made = Tensor(operand(device, array, layout))
+    made.requires_grad = requires_grad
+    return made
+
+
+def read(a: Any) -> Any:
+    """A NumPy copy of the elements of a tensor or of TensorData."""
+    from minitorch.backend import get_backend
+
+    raw = getattr(a, "raw", a)
+    if not hasattr(raw, "storage"):
+        return a
+    return np.array(get_backend(raw.device).to_numpy(raw))
+
+
+def results(outputs: Mapping[str, Any], operands: Mapping[str, Any]) -> dict[str, Any]:
+    """The contents of outputs, and of the operands after the call.
+
+    The operands' memory is overwritten before outputs are read: an output that shares
+    it is no new tensor, and shows garbage.
+    """
+    after = {name: read(a) for name, a in operands.items()}
+    for a in operands.values():
+        _overwrite(getattr(a, "raw", a))
+    return {**{name: read(a) for name, a in outputs.items()}, **after}
+
+
+def _overwrite(a: Any) -> None:
+    from minitorch.backend import get_backend
+    from minitorch.tensor_data import TensorData
+
+    backend = get_backend(a.device)
+    flat = garbage(len(a.storage.array), a.dtype.numpy)
+    whole = TensorData(a.storage, flat.shape, (1,), 0)
+    backend.copy_into(whole, backend.from_numpy(flat))
+
+
+def raised(call: Callable[[], Any]) -> dict[str, Any]:
+    """{"raises": the error's name}, where `call` is expected to refuse its inputs."""
+    try:
+        call()
+    except NotImplementedError:
+        raise
+    except Exception as error:  # whatever it is, its name is the result
+        return {"raises": type(error).__name__}
+    return {"raises": None}
+
+
+def run_properties(module: str, ops: Any, first_only: bool = False) -> dict[str, str]:
+    """Run all tests of a student's module on `ops`: their names, and how they failed.
+
+    With `first_only`, none is run after the first that fails. "" stands for a test that
+    passed; a failed assertion says "AssertionError: ...".
+    """
+    from hypothesis import Phase, settings
+
+    settings.register_profile(
+        "course",
+        deadline=None,
+        derandomize=True,
+        database=None,
+        max_examples=60,
+        phases=(Phase.explicit, Phase.generate),
+    )
+    settings.load_profile("course")
+    tests = importlib.import_module(module)
+    outcome = {}
+    for name, test in list(vars(tests).items()):
+        if not name.startswith("test_") or not callable(test):
+            continue
+        try:
+            test(ops)
+            outcome[name] = ""
+        except NotImplementedError:
+            raise
+        except Exception as error:
+            lines = str(error).strip().splitlines() or [""]
+            outcome[name] = f"{type(error).__name__}: {lines[0]}"
+            if first_only:
+                break
+    return outcome

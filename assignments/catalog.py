@@ -1,0 +1,236 @@
+"""The assignments: their tasks, points and files.
+
+With this file one can look up an assignment (`load("a3")`, `load_all()`), its tasks and
+what they are checked with (`Assignment.checks`), and the points that a task earns
+(`earned`). All of it stands in `assignments/aN_slug/assignment.toml`:
+
+    title = "Parallel CPU"
+    files = ["fast_ops/elementwise.py", ...]    # of the library, or of the folder
+
+    [[task]]
+    id = "a3.1"
+    title = "Parallel map and zip"
+    points = 4                                  # shared by the devices
+    devices = ["cpu"]                           # "python": uses no backend
+    hint = "..."                                # shown when a check fails
+    todo = "..."                                # stands in the place of the solution
+    [task.regions]
+    zip_flat = "..."                            # the same for one function
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from assignments.regions import Region, functions_of, parse
+
+if TYPE_CHECKING:
+    from assignments.checks import AnyCheck
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+FOLDER = Path(__file__).resolve().parent
+LIBRARY = FOLDER.parent
+
+
+@dataclass(frozen=True)
+class Task:
+    """A part of an assignment that is graded by itself.
+
+    Attributes:
+        id: "a3.1".
+        title: in a few words.
+        points: for all devices together.
+        devices: where its checks run; "python" where no backend is involved.
+        seconds: how long its checks may take on one device.
+        hint: what to look at when a check fails.
+        todo: what to write, for the place where the solution was.
+        regions: the same for single functions, by their names.
+        partial: whether single checks earn their part of the points.
+        bonus: whether its points come on top of the assignment's.
+        uses: tasks whose solutions this one is about (it may have no region itself).
+    """
+
+    id: str
+    title: str
+    points: float
+    devices: tuple[str, ...] = ("python",)
+    seconds: float = 60.0
+    hint: str = ""
+    todo: str = ""
+    regions: dict[str, str] = field(default_factory=dict)
+    partial: bool = False
+    bonus: bool = False
+    uses: tuple[str, ...] = ()
+
+    @property
+    def assignment(self) -> str:
+        """ "a3" """
+        return self.id.partition(".")[0]
+
+    @property
+    def marker(self) -> str:
+        """The task's mark in pytest: "task3_1"."""
+        return f"task{self.id[1:].replace('.', '_')}"
+
+    def text(self, function: str) -> str:
+        """What to write in the place of the region in `function`."""
+        return self.regions.get(function, self.todo or self.title)
+
+
+@dataclass(frozen=True)
+class File:
+    """A file that an assignment takes solutions out of.
+
+    Attributes:
+        path: where it lies in a workspace, "fast_ops/matmul.py".
+        module: its name as a module, "fast_ops.matmul"; "" if it is no Python.
+        source: the library's file.
+    """
+
+    path: str
+    module: str
+    source: Path
+
+    def regions(self) -> list[Region]:
+        """The marked regions of the library's file."""
+        if not self.module:
+            return []
+        return list(_parsed(self.source.read_text(), self.path))
+
+
+@lru_cache(maxsize=128)
+def _parsed(text: str, name: str) -> tuple[Region, ...]:
+    return tuple(parse(text, name))
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """One assignment, with everything that `assignment.toml` says about it."""
+
+    id: str
+    slug: str
+    title: str
+    tasks: tuple[Task, ...]
+    files: tuple[File, ...]
+
+    @property
+    def folder(self) -> Path:
+        return FOLDER / self.slug
+
+    @property
+    def points(self) -> float:
+        """What can be earned, without the bonus."""
+        return sum(task.points for task in self.tasks if not task.bonus)
+
+    def task(self, name: str) -> Task:
+        """The task "a3.1" (or "3.1")."""
+        for task in self.tasks:
+            if name in (task.id, task.id[1:]):
+                return task
+        names = ", ".join(task.id for task in self.tasks)
+        raise ValueError(f"{self.id}: there is no task {name!r}; the tasks are {names}")
+
+    def checks(self, task: str | None = None) -> tuple[AnyCheck, ...]:
+        """What is checked, of one task or of all."""
+        module = importlib.import_module(f"assignments.{self.slug}.checks")
+        found: tuple[AnyCheck, ...] = module.CHECKS
+        return tuple(c for c in found if task is None or c.task == task)
+
+    def others(self, task: str) -> dict[str, set[str]]:
+        """For each module, the functions that are not looked at in `task`.
+
+        They belong to other tasks, which `task` does not use.
+        """
+        looked_at = {task, *self.task(task).uses}
+        kept = {}
+        for file in self.files:
+            regions = file.regions()
+            own = [functions_of(regions, name) for name in looked_at]
+            names = [functions_of(regions, t.id) for t in self.tasks]
+            kept[file.module] = set().union(*names) - set().union(*own)
+        return kept
+
+
+def earned(points: float, passed: Sequence[float], partial: bool) -> float:
+    """The points for the checks of one task on one device.
+
+    Args:
+        points: what can be earned there.
+        passed: for each check, 1 if it passed, 0 if not, and what is between for speed.
+        partial: whether single checks earn their part.
+    """
+    if not passed:
+        return 0.0
+    if partial:
+        return points * sum(passed) / len(passed)
+    if any(share == 0 for share in passed):
+        return 0.0
+    return points * min(passed)
+
+
+def ids() -> tuple[str, ...]:
+    """The names of all assignments, in order: "a0", "a1", ..."""
+    return tuple(folder.name.partition("_")[0] for folder in _folders())
+
+
+def _folders() -> list[Path]:
+    return sorted(path.parent for path in FOLDER.glob("a*_*/assignment.toml"))
+
+
+def load_all() -> tuple[Assignment, ...]:
+    """All assignments, in order."""
+    return tuple(load(name) for name in ids())
+
+
+@cache
+def load(name: str) -> Assignment:
+    """The assignment called "a3" or by its folder's name.
+
+    Raises:
+        ValueError: there is no such assignment, or its file says something unknown.
+    """
+    for folder in _folders():
+        if name in (folder.name, folder.name.partition("_")[0]):
+            return _read(folder)
+    raise ValueError(f"there is no assignment {name!r}; there are {', '.join(ids())}")
+
+
+def _read(folder: Path) -> Assignment:
+    values = tomllib.loads((folder / "assignment.toml").read_text())
+    name = folder.name.partition("_")[0]
+    return Assignment(
+        name,
+        folder.name,
+        values["title"],
+        tuple(_task(name, entry) for entry in values["task"]),
+        tuple(_file(folder, path) for path in values["files"]),
+    )
+
+
+def _task(assignment: str, values: dict[str, Any]) -> Task:
+    unknown = set(values) - set(Task.__dataclass_fields__)
+    if unknown or not values["id"].startswith(f"{assignment}."):
+        raise ValueError(f"{assignment}: task {values['id']} has unknown {unknown}")
+    lists = {"devices": ("python",), "uses": ()}
+    tuples = {name: tuple(values.get(name, other)) for name, other in lists.items()}
+    return Task(**{**values, **tuples})
+
+
+def _file(folder: Path, path: str) -> File:
+    own = folder / path
+    source, module = (
+        (own, f"assignments.{folder.name}.{Path(path).stem}")
+        if own.exists()
+        else (LIBRARY / path, path.removesuffix(".py").replace("/", "."))
+    )
+    return File(path, module if path.endswith(".py") else "", source)

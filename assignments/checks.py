@@ -1,0 +1,179 @@
+"""What a task is checked with: inputs, a call, and an oracle.
+
+With this file an assignment defines its checks once, and they are used twice: a
+student sees the smallest input for which a call and the oracle differ, and a grader
+sends inputs from a secret seed to a process that has no oracle. There are three kinds:
+
+    Check        outputs must be those of the oracle
+    Speed        right outputs, and how fast, compared with the reference
+    Properties   a student's own tests must tell right implementations from wrong ones
+
+The interface of a call: a function of the assignment's `calls.py`, with the device's
+name and the inputs by name, which returns named values (see `compare.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from assignments.compare import Difference, difference
+from assignments.draw import Draw, SeededDraw
+
+Call = Callable[..., Any]
+Inputs = dict[str, Any]
+
+
+def _no_length(**inputs: Any) -> int:
+    return 1
+
+
+@dataclass(frozen=True)
+class Check:
+    """Outputs must be those of the oracle, for any inputs.
+
+    Attributes:
+        task: "a3.1".
+        name: what is checked, in a few words.
+        call: call(device, **inputs) -> named outputs; in the student's process.
+        inputs: inputs(draw, **sizes) -> named inputs.
+        expected: expected(**inputs) -> the right outputs; never in the student's
+            process when it counts.
+        sizes: from where to where each size goes, both included.
+        edges: sizes that are always run: empty, one, around a block, large.
+        tolerance: see `compare.difference`; by dtype if None.
+        length: length(**inputs) -> how many terms a result is the sum of.
+        examples: how many random inputs to try after the edges.
+        devices: where to run it; all devices of the task if None.
+        hint: what to look at when it fails.
+        oracle: whose word the right outputs are.
+    """
+
+    task: str
+    name: str
+    call: Call
+    inputs: Callable[..., Inputs]
+    expected: Callable[..., Inputs]
+    sizes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    edges: Sequence[Mapping[str, int]] = ()
+    tolerance: float | None = None
+    length: Callable[..., int] = _no_length
+    examples: int = 20
+    devices: tuple[str, ...] | None = None
+    hint: str = ""
+    oracle: str = "PyTorch"
+
+    def draw(self, draw: Draw, sizes: Mapping[str, int] | None = None) -> Inputs:
+        """Inputs of the given sizes, or of sizes that are drawn as well."""
+        if sizes is None:
+            sizes = {n: draw.integer(*limits) for n, limits in self.sizes.items()}
+        return self.inputs(draw, **sizes)
+
+    def cases(self, seed: int, count: int | None = None) -> Iterator[Inputs]:
+        """Inputs of all edge sizes, then `count` random ones; the same for a seed."""
+        count = self.examples if count is None else count
+        for number, sizes in enumerate([*self.edges, *[None] * count]):
+            yield self.draw(SeededDraw(seed, self.task, self.name, number), sizes)
+
+    def judge(self, inputs: Inputs, outputs: Any) -> Difference | None:
+        """What is wrong with the outputs of the call for these inputs, or None."""
+        return difference(
+            self.expected(**inputs),
+            outputs,
+            inputs,
+            self.tolerance,
+            self.length(**inputs),
+        )
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Right outputs, and how fast compared with the reference.
+
+    Attributes:
+        call: call(device, **inputs) -> (go, read): go() does what is timed, and
+            read(its result) gives the named outputs.
+        rival: the same for the reference library, in a process without an overlay.
+        sizes: of the inputs that are timed.
+        steps: (ratio, share) pairs: whoever reaches ratio = rival's time / student's
+            time gets that share of the points.
+        work: work(**inputs) -> (bytes, operations) that are needed at least.
+        others: as in `Check`.
+    """
+
+    task: str
+    name: str
+    call: Call
+    rival: Call
+    inputs: Callable[..., Inputs]
+    expected: Callable[..., Inputs]
+    sizes: Mapping[str, int]
+    steps: Sequence[tuple[float, float]]
+    work: Callable[..., tuple[float, float]]
+    tolerance: float | None = None
+    length: Callable[..., int] = _no_length
+    devices: tuple[str, ...] | None = None
+    hint: str = ""
+    oracle: str = "PyTorch"
+
+    def make_inputs(self, seed: int, number: int) -> Inputs:
+        """Inputs for timed call `number`: fresh ones each time."""
+        draw = SeededDraw(seed, self.task, self.name, number)
+        return self.inputs(draw, **self.sizes)
+
+    def judge(self, inputs: Inputs, outputs: Any) -> Difference | None:
+        """What is wrong with the outputs of the call for these inputs, or None."""
+        return difference(
+            self.expected(**inputs),
+            outputs,
+            inputs,
+            self.tolerance,
+            self.length(**inputs),
+        )
+
+    def points_share(self, ratio: float) -> float:
+        """The part of the points, 0 to 1, that a ratio to the rival's speed earns."""
+        return max(
+            [share for least, share in self.steps if ratio >= least], default=0.0
+        )
+
+
+@dataclass(frozen=True)
+class Broken:
+    """An implementation with a mistake.
+
+    Attributes:
+        name: to tell it from others.
+        what: the mistake in words.
+        make: returns the object with the functions.
+    """
+
+    name: str
+    what: str
+    make: Callable[[], Any]
+
+
+@dataclass(frozen=True)
+class Properties:
+    """A student's own tests must pass on the reference and catch what is broken.
+
+    Attributes:
+        module: the student's file, as a module of the library. Each of its functions
+            `test_...(ops)` is a test, by Hypothesis, of the object `ops`.
+        reference: returns the right implementation.
+        broken: wrong implementations; each must fail one test at least.
+        functions: the names of what `ops` has.
+    """
+
+    task: str
+    name: str
+    module: str
+    reference: Callable[[], Any]
+    broken: tuple[Broken, ...]
+    functions: tuple[str, ...]
+    devices: tuple[str, ...] | None = None
+    hint: str = ""
+
+
+AnyCheck = Check | Speed | Properties

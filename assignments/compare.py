@@ -1,0 +1,199 @@
+"""Compare what came out with what should have come out, strictly.
+
+With this file a grader or a test finds the first difference between two sets of named
+values (`difference`): names, types, shapes, dtypes, NaN only where it is expected, and
+numbers within a tolerance that depends on the dtype and on how many terms were added
+up (`tolerance`). It imports nothing but NumPy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Value = Any  # an array, bool, int, float, str, None, or lists, tuples, dicts of these
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Why an output is wrong.
+
+    Attributes:
+        name: of the output; "" if it is about all of them.
+        reason: in one line.
+        got, expected: both values, to print; "" where that says nothing.
+        where: the first place where they differ, and how many there are.
+    """
+
+    name: str
+    reason: str
+    got: str = ""
+    expected: str = ""
+    where: str = ""
+
+
+def tolerance(dtype: np.dtype, length: int = 1) -> float:
+    """The error that is allowed for sums of `length` terms of about 1, in any order."""
+    if dtype.kind != "f":
+        return 0.0
+    return float(np.finfo(dtype).eps) * (16 + 2 * length)
+
+
+def difference(
+    expected: Mapping[str, Value],
+    outputs: Any,
+    inputs: Mapping[str, Value],
+    allowed: float | None = None,
+    length: int = 1,
+) -> Difference | None:
+    """The first thing that is wrong with `outputs`, or None.
+
+    Args:
+        expected: the right value for each name.
+        outputs: what the call returned. Names that are also names of inputs are the
+            operands after the call, and must not have changed.
+        inputs: what the call was given.
+        allowed: errors up to `allowed * (1 + |expected|)`; by dtype if None.
+        length: how many terms a result is the sum of, at most.
+    """
+    if not isinstance(outputs, dict):
+        return Difference("", f"the call returned a {type(outputs).__name__}, no dict")
+    if "raises" in outputs and "raises" not in expected:
+        return Difference("", f"raised {outputs['raises']}, which it should not")
+    operands = {name: inputs[name] for name in outputs if name in inputs}
+    wanted = {**operands, **expected}
+    if set(outputs) != set(wanted):
+        return Difference(
+            "", f"outputs are {sorted(outputs)}; expected {sorted(wanted)}"
+        )
+    for name, value in expected.items():
+        found = _compare(name, outputs[name], value, allowed, length)
+        if found is not None:
+            return found
+    for name, value in operands.items():
+        if name not in expected and not same(outputs[name], value):
+            return Difference(
+                name,
+                f"the operand {name} was changed",
+                show(outputs[name]),
+                show(value),
+            )
+    return None
+
+
+def same(a: Value, b: Value) -> bool:
+    """Whether two values are the same, bit for bit (arrays) or equal (others)."""
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+        return (
+            a.dtype == b.dtype
+            and a.shape == b.shape
+            and np.ascontiguousarray(a).tobytes() == np.ascontiguousarray(b).tobytes()
+        )
+    if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
+        return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b))
+    return type(a) is type(b) and a == b
+
+
+def _compare(
+    name: str, got: Value, expected: Value, allowed: float | None, length: int
+) -> Difference | None:
+    if isinstance(expected, np.ndarray):
+        return _compare_arrays(name, got, expected, allowed, length)
+    if isinstance(expected, float) and type(got) is float:
+        pair = np.array(got), np.array(expected)
+        found = _compare_arrays(name, *pair, allowed, length)
+        return found and Difference(name, found.reason, repr(got), repr(expected))
+    if isinstance(expected, (list, tuple)) and isinstance(got, (list, tuple)):
+        if len(got) != len(expected):
+            reason = f"{name} has {len(got)} entries; expected {len(expected)}"
+            return Difference(name, reason, show(got), show(expected))
+        parts = enumerate(zip(got, expected))
+        return _first(
+            _compare(f"{name}[{i}]", g, e, allowed, length) for i, (g, e) in parts
+        )
+    if isinstance(expected, dict) and isinstance(got, dict):
+        if list(got) != list(expected):
+            reason = f"{name} has other names, or in another order"
+            return Difference(name, reason, show(list(got)), show(list(expected)))
+        pairs = ((key, got[key], expected[key]) for key in expected)
+        return _first(
+            _compare(f"{name}[{k!r}]", g, e, allowed, length) for k, g, e in pairs
+        )
+    if type(got) is type(expected) and got == expected:
+        return None
+    if type(got) is type(expected) or expected is None or got is None:
+        return Difference(name, f"{name} is wrong", show(got), show(expected))
+    reason = f"{name} is a {type(got).__name__}; expected a {type(expected).__name__}"
+    return Difference(name, reason, show(got), show(expected))
+
+
+def _first(found: Any) -> Difference | None:
+    return next((d for d in found if d is not None), None)
+
+
+def _compare_arrays(
+    name: str, got: Any, expected: np.ndarray, allowed: float | None, length: int
+) -> Difference | None:
+    texts = show(got), show(expected)
+    if type(got) is not np.ndarray:
+        reason = f"{name} is a {type(got).__name__}; expected an array"
+        return Difference(name, reason, *texts)
+    if got.shape != expected.shape:
+        reason = f"{name} has the shape {got.shape}; expected {expected.shape}"
+        return Difference(name, reason, *texts)
+    if got.dtype != expected.dtype:
+        reason = f"{name} has the dtype {got.dtype}; expected {expected.dtype}"
+        return Difference(name, reason, *texts)
+    limit = tolerance(expected.dtype, length) if allowed is None else allowed
+    wrong = _wrong(got, expected, limit)
+    if not wrong.any():
+        return None
+    at = tuple(int(i) for i in np.argwhere(wrong)[0])
+    place = f"{name}[{', '.join(map(str, at))}]" if at else name
+    return Difference(
+        name,
+        f"{name} has wrong values",
+        *texts,
+        f"{place} is {got[at]}; expected {expected[at]} "
+        f"({int(wrong.sum())} of {wrong.size} wrong)",
+    )
+
+
+def _wrong(got: np.ndarray, expected: np.ndarray, limit: float) -> np.ndarray:
+    """Which elements differ: by more than `limit * (1 + |expected|)` for floats."""
+    if expected.dtype.kind != "f":
+        return np.asarray(got != expected)
+    x, y = got.astype(np.float64), expected.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        close = np.abs(x - y) <= limit * (1 + np.abs(y))
+    special = ~np.isfinite(x) | ~np.isfinite(y)
+    equal = (x == y) | (np.isnan(x) & np.isnan(y))
+    return np.asarray(~np.where(special, equal, close))
+
+
+# -------------------------------------------------------------------------- printing
+
+FEW = 40  # elements that are printed of an array
+
+
+def show(value: Value) -> str:
+    """A value as a student may read it: arrays with dtype and shape."""
+    if isinstance(value, np.ndarray):
+        text = np.array2string(
+            value, precision=6, threshold=FEW, edgeitems=2, separator=", "
+        )
+        if value.ndim == 0:
+            return f"{text}  ({value.dtype})"
+        shape = ", ".join(map(str, value.shape))
+        return f"{text}  ({value.dtype} [{shape}])"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{k}: {show(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, (list, tuple)) and any(
+        isinstance(v, np.ndarray) for v in value
+    ):
+        return "[" + ", ".join(show(v) for v in value) + "]"
+    text = repr(value)
+    return text if len(text) <= 400 else f"{text[:400]}..."

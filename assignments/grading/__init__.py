@@ -1,0 +1,17 @@
+"""The grader: what a teacher runs on files that may be wrong, broken or hostile.
+
+With this package one can grade a submission (`grade.grade`), a folder of them
+(`batch.grade_all`), and make what a course hands out (`release.release`). The parts:
+
+    sandbox.py     starts a process that sees, and can use up, as little as possible
+    worker.py      what runs in that process: the student's code, one call at a time
+    wire.py        the values that cross, as bytes that cannot carry code
+    channel.py     the grader's end of a worker
+    library.py     the library without the solutions, with a student's files in it
+    submission.py  opens a folder or a zip that a student handed in
+    policy.py      reads what the student wrote for what a task does not allow
+    examine.py     checks and properties;  timing.py  speed;  grade.py  points
+    report.py      table, results.json, JUnit XML, CSV
+
+docs/grading.md says what is promised, and what is not.
+"""

@@ -1,0 +1,153 @@
+"""Grade a folder of submissions.
+
+With this file one can grade many submissions at a time (`grade_all`), stop and go on
+later, and have a table of the grades. Each submission has a folder with its
+`results.json` and `junit.xml`; whoever has one is not graded again, unless the
+submission or the way of grading has changed.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import traceback
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor, as_completed, wait
+from dataclasses import dataclass
+from pathlib import Path
+
+from assignments.grading import report as reports
+from assignments.grading import submission
+from assignments.grading.grade import Grader, Report
+from minitorch.data import atomic_write
+
+TABLE, STATE, RESULTS, JUNIT = "grades.csv", "state.json", "results.json", "junit.xml"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of the table.
+
+    Attributes:
+        name: of the submission.
+        header, cells: names and contents of its columns.
+        again: whether it was graded now, not earlier.
+    """
+
+    name: str
+    header: list[str]
+    cells: list[str]
+    again: bool
+
+
+def submissions(folder: Path) -> list[Path]:
+    """The folders and zips in a folder, in the order of their names."""
+    found = [
+        path
+        for path in folder.iterdir()
+        if not path.name.startswith(".") and (path.is_dir() or path.suffix == ".zip")
+    ]
+    return sorted(found, key=lambda path: path.name)
+
+
+def grade_all(
+    grader: Grader,
+    folder: Path,
+    out: Path,
+    jobs: int = 1,
+    done: Callable[[Entry], None] | None = None,
+) -> list[Entry]:
+    """Grade all submissions of a folder; write their results and a table of them.
+
+    Args:
+        folder: with a folder or a zip for each submission.
+        out: for the results; what is there already is not done again.
+        jobs: how many to grade at the same time.
+        done: called for each submission, in the order in which they get ready.
+    """
+    if jobs < 1:
+        raise ValueError(f"grade-all: --jobs is {jobs}; it must be at least 1")
+    paths = submissions(folder)
+    if not paths:
+        raise ValueError(f"grade-all: {folder} has neither folders nor zips")
+    out.mkdir(parents=True, exist_ok=True)
+    entries: dict[str, Entry] = {}
+    with ThreadPoolExecutor(jobs) as pool:
+        # The first one builds what all share, the library without the solutions.
+        running = [pool.submit(_one, grader, paths[0], out)]
+        try:
+            wait(running)
+            running += [pool.submit(_one, grader, path, out) for path in paths[1:]]
+            for future in as_completed(running):
+                entry = future.result()
+                entries[entry.name] = entry
+                write_table(out, entries.values())
+                if done is not None:
+                    done(entry)
+        except BaseException:
+            # Those that have begun are ended by their workers' time limits.
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return [entries[path.name] for path in paths]
+
+
+def _one(grader: Grader, path: Path, out: Path) -> Entry:
+    """Grade a submission, or take the result that is there."""
+    target = out / path.name
+    mark = _mark(grader, path)
+    try:
+        state = json.loads((target / STATE).read_text())
+        if state["mark"] == mark:
+            return Entry(path.name, state["header"], state["cells"], again=False)
+    except (OSError, ValueError, KeyError, TypeError):
+        pass  # not graded yet, or not to the end
+    try:
+        found = grader.grade(path)
+    except Exception:
+        # A mistake of the grader's own must not cost the others their grades.
+        found = Report(
+            *(grader.assignment, path.name, "", grader.mode, ()),
+            problem=f"the grader failed: {traceback.format_exc(limit=-3)}",
+        )
+        mark = ""
+    write(found, target)
+    header, cells = reports.columns(found), reports.row(found)
+    state = {"mark": mark, "header": header, "cells": cells}
+    _write(target / STATE, json.dumps(state, indent=1))
+    return Entry(path.name, header, cells, again=True)
+
+
+def _mark(grader: Grader, path: Path) -> str:
+    """Changes when the submission, the seed or the sandbox does."""
+    try:
+        digest = submission.read(path, grader.assignment).digest
+    except submission.Refused as error:
+        digest = str(error)
+    text = f"{digest} {grader.mode} {grader.seed(digest)}"
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def write(report: Report, folder: Path) -> None:
+    """Write `results.json` and `junit.xml` into a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    _write(folder / RESULTS, reports.gradescope(report))
+    _write(folder / JUNIT, reports.junit(report))
+
+
+def write_table(out: Path, entries: Iterable[Entry]) -> None:
+    """Write the table of those that are graded so far."""
+    text = io.StringIO()
+    rows = sorted(entries, key=lambda entry: entry.name)
+    names = max((row.header for row in rows), key=len)
+    table = csv.DictWriter(text, names, restval="", lineterminator="\n")
+    table.writeheader()
+    for row in rows:
+        table.writerow(dict(zip(row.header, row.cells)))
+    _write(out / TABLE, text.getvalue())
+
+
+def _write(path: Path, text: str) -> None:
+    with atomic_write(path) as file:
+        file.write(text.encode(errors="replace"))

@@ -1,0 +1,400 @@
+"""Grade one submission.
+
+With this file one can grade a folder or a zip (`Grader.grade`): every task on every
+device of it that this machine has, each in a worker of its own. Whatever a submission
+does, the result is a `Report`; what is wrong with the grader itself is an error.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Condition, Lock
+
+from assignments.catalog import Assignment, File, Task, earned
+from assignments.checks import AnyCheck, Properties, Speed
+from assignments.grading import examine, library, policy, sandbox, submission, timing
+from assignments.grading.channel import Failed, Worker
+from assignments.grading.examine import FAILED, NOT_RUN, Clock, Result
+from assignments.regions import functions_of, strip
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to grade.
+
+    Attributes:
+        secret: from which all inputs are drawn; whoever knows it knows the inputs.
+        mode: of the sandbox; the best one if "".
+        limits: of a worker.
+        patience: a task may take so many times the seconds that it states.
+        start_seconds: a worker may take to import the student's files.
+        call_seconds: one call may take at most.
+        read_code: whether what `policy` finds counts.
+    """
+
+    secret: str
+    mode: str = ""
+    limits: sandbox.Limits = field(default_factory=sandbox.Limits)
+    patience: float = 1.0
+    start_seconds: float = 30.0
+    call_seconds: float = 30.0
+    read_code: bool = True
+
+
+@dataclass(frozen=True)
+class Graded:
+    """A task's points on all its devices.
+
+    Attributes:
+        task: which.
+        points: that were earned.
+        results: of its checks, on each device.
+    """
+
+    task: Task
+    points: float
+    results: tuple[Result, ...]
+
+    @property
+    def seconds(self) -> float:
+        """Time that its checks took."""
+        return sum(result.seconds for result in self.results)
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a submission has earned.
+
+    Attributes:
+        assignment: which.
+        name: of the submission.
+        digest: of its files.
+        mode: of the sandbox.
+        tasks: in order.
+        problem: why nothing could be graded, "" if all was.
+        output: what the student's code printed, the beginning of it.
+        seconds: that grading took.
+    """
+
+    assignment: Assignment
+    name: str
+    digest: str
+    mode: str
+    tasks: tuple[Graded, ...]
+    problem: str = ""
+    output: str = ""
+    seconds: float = 0.0
+
+    @property
+    def points(self) -> float:
+        """All points, bonus included."""
+        return sum(graded.points for graded in self.tasks)
+
+
+class Quiet:
+    """Lets many grade at the same time, and whoever measures speed be alone."""
+
+    def __init__(self) -> None:
+        self._changed = Condition()
+        self._working = 0
+        self._waiting = 0
+        self._alone = False
+
+    @contextmanager
+    def shared(self) -> Iterator[None]:
+        """While others may work, too."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._alone and not self._waiting)
+            self._working += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._working -= 1
+                self._changed.notify_all()
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """While nobody else works."""
+        with self._changed:
+            self._waiting += 1
+            self._changed.wait_for(lambda: not self._alone and not self._working)
+            self._waiting -= 1
+            self._alone = True
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._alone = False
+                self._changed.notify_all()
+
+
+class Grader:
+    """Grades submissions of one assignment.
+
+    Args:
+        assignment: which.
+        settings: how.
+    """
+
+    def __init__(self, assignment: Assignment, settings: Settings) -> None:
+        self.assignment = assignment
+        self.settings = settings
+        self.mode = settings.mode or sandbox.best_mode()
+        problem = sandbox.why_not(self.mode)
+        if problem:
+            raise RuntimeError(f"grade: the sandbox {self.mode} fails here: {problem}")
+        if not any(file.regions() for file in assignment.files if file.module):
+            raise RuntimeError(
+                f"grade: this library has no solutions of {assignment.id}, as in a "
+                f"student edition; grade with the whole library"
+            )
+        self.checks: tuple[AnyCheck, ...] = assignment.checks()
+        self.quiet = Quiet()
+        self._once = Lock()
+        self._missing: dict[str, str] = {}
+        self._machine: timing.Machine | None = None
+
+    @property
+    def weakness(self) -> str:
+        """What the sandbox does not keep submissions from; "" if it is a strong one."""
+        found = sandbox.WHAT_IS_OPEN.get(self.mode, "")
+        return f"sandbox: {self.mode} only; {found}" if found else ""
+
+    # ------------------------------------------------------------------ submissions
+
+    def grade(self, path: Path) -> Report:
+        """Grade a folder or a zip."""
+        start = time.perf_counter()
+        try:
+            handed_in = submission.read(path, self.assignment)
+        except submission.Refused as error:
+            tasks = tuple(
+                self._nothing(task, str(error)) for task in self.assignment.tasks
+            )
+            problem = f"refused: {error}"
+            return Report(self.assignment, path.name, "", self.mode, tasks, problem)
+        broken = {
+            name: f"{name}: {problem}"
+            for name, data in handed_in.files.items()
+            if name.endswith(".py") and (problem := submission.why_not_python(data))
+        }
+        output = bytearray()
+        graded = tuple(
+            self._grade_task(task, handed_in, broken, output)
+            for task in self.assignment.tasks
+        )
+        return Report(
+            *(self.assignment, handed_in.name, handed_in.digest, self.mode, graded),
+            output=output.decode(errors="replace"),
+            seconds=time.perf_counter() - start,
+        )
+
+    def _nothing(self, task: Task, why: str) -> Graded:
+        results = (Result(task.id, "submission", "", FAILED, text=why),)
+        return Graded(task, 0.0, results)
+
+    def _grade_task(
+        self,
+        task: Task,
+        handed_in: submission.Submission,
+        broken: dict[str, str],
+        output: bytearray,
+    ) -> Graded:
+        """All devices of a task; equal parts of its points for those that are here."""
+        files, why = self._files_for(task, handed_in, broken)
+        if why:
+            return self._nothing(task, why)
+        here = [device for device in task.devices if not self.missing(device)]
+        results: list[Result] = []
+        points = 0.0
+        for device in task.devices:
+            if device not in here:
+                why = self.missing(device)
+                results.append(Result(task.id, "device", device, NOT_RUN, text=why))
+                continue
+            seed = self.seed(handed_in.digest)
+            found = self._on_device(task, device, files, seed, output)
+            results += found
+            shares = [result.share for result in found]
+            points += earned(task.points / len(here), shares, task.partial)
+        return Graded(task, points, tuple(results))
+
+    def _files_for(
+        self, task: Task, handed_in: submission.Submission, broken: dict[str, str]
+    ) -> tuple[dict[str, bytes], str]:
+        """The files with which a task is graded, and why it cannot be.
+
+        A file that is no Python, or has what is not allowed, counts against the tasks
+        that are solved in it; for other tasks the library's file takes its place.
+        """
+        files, problems = dict(handed_in.files), []
+        for file in self.assignment.files:
+            if file.path not in files:
+                continue
+            problem = broken.get(file.path) or self._not_allowed(
+                task, file, files[file.path].decode()
+            )
+            if not problem:
+                continue
+            del files[file.path]
+            if self._belongs(file, task):
+                problems.append(problem)
+        return files, "\n".join(problems)
+
+    def _belongs(self, file: File, task: Task) -> bool:
+        """Whether a task is solved in a file, alone or together with others."""
+        files = self.assignment.files
+        own = [f.path for f in files if functions_of(f.regions(), task.id)]
+        return not own or not file.module or file.path in own
+
+    def _not_allowed(self, task: Task, file: File, text: str) -> str:
+        """What the student wrote in a file and may not; "" if nothing."""
+        if not file.module or not self.settings.read_code:
+            return ""
+        reference = strip(file.source.read_text(), file.path, ())
+        others = library.others(file, self.assignment, task.id)
+        tests = file.module.startswith("assignments.")
+        rules = policy.rules_for(file.path, reference, tests, others)
+        # Other tasks' functions are the library's by now, and are not looked at.
+        whole = library.graft(file, text, self.assignment, task.id)
+        found = policy.violations(whole, reference, rules)
+        lines = [f"  {file.path}, line {v.line}: {v.text}" for v in found]
+        return "\n".join(["not allowed in this assignment:", *lines]) if lines else ""
+
+    def _on_device(
+        self,
+        task: Task,
+        device: str,
+        files: dict[str, bytes],
+        seed: int,
+        output: bytearray,
+    ) -> list[Result]:
+        """The results of a task's checks on a device.
+
+        Speed is measured in a worker of its own: in the others the allocator fills
+        memory with garbage, which takes time.
+        """
+        checks = [
+            check
+            for check in self.checks
+            if check.task == task.id and device in (check.devices or (device,))
+        ]
+        fast = [check for check in checks if isinstance(check, Speed)]
+        others = [check for check in checks if not isinstance(check, Speed)]
+        folder = library.student_tree(self.assignment, files, task.id)
+        results: list[Result] = []
+        try:
+            if others:
+                with self.quiet.shared():
+                    results += self._run(others, device, folder, seed, output)
+            if fast:
+                with self.quiet.alone():
+                    results += self._run(fast, device, folder, seed, output)
+        finally:
+            library.remove(folder)
+        return results
+
+    def _run(
+        self,
+        checks: Sequence[AnyCheck],
+        device: str,
+        folder: Path,
+        seed: int,
+        output: bytearray,
+    ) -> list[Result]:
+        """Run checks in a new worker."""
+        task = self.assignment.task(checks[0].task)
+        results = []
+        view = self.view(folder, device, checks)
+        with Worker(view, self.settings.limits, self.mode, output) as worker:
+            try:
+                start = {"do": "start", "module": self.calls}
+                worker.request(start, self.settings.start_seconds)
+            except Failed as failure:
+                text = examine.describe(failure, {})
+                return [
+                    Result(c.task, c.name, device, FAILED, text=text) for c in checks
+                ]
+            clock = Clock(
+                task.seconds * self.settings.patience, self.settings.call_seconds
+            )
+            for check in checks:
+                if isinstance(check, Speed):
+                    results.append(self._time(check, device, worker, seed, clock))
+                else:
+                    results.append(examine.examine(check, device, worker, seed, clock))
+        return results
+
+    def _time(
+        self, check: Speed, device: str, worker: Worker, seed: int, clock: Clock
+    ) -> Result:
+        view = self.view(library.reference_tree(self.assignment), device, [check])
+        with Worker(view, self.settings.limits, self.mode) as rival:
+            rival.request({"do": "start", "module": self.calls}, clock.call)
+            machine = self.machine(rival) if device == "cpu" else None
+            return timing.examine(check, device, worker, rival, machine, seed, clock)
+
+    # ---------------------------------------------------------------------- workers
+
+    @property
+    def calls(self) -> str:
+        """The module with the calls, as a worker knows it."""
+        return f"assignments.{self.assignment.slug}.calls"
+
+    def seed(self, digest: str) -> int:
+        """The seed for a submission: no other submission gets the same inputs.
+
+        What a student learns about inputs by printing them is therefore worth nothing.
+        """
+        key = hashlib.blake2b(self.settings.secret.encode(), digest_size=32).digest()
+        text = f"{self.assignment.id} {digest}".encode()
+        return int.from_bytes(
+            hashlib.blake2b(text, key=key, digest_size=7).digest(), "big"
+        )
+
+    def view(self, tree: Path, device: str, checks: Sequence[AnyCheck]) -> sandbox.View:
+        """What a worker for these checks sees."""
+        packages: tuple[str, ...] = sandbox.PACKAGES
+        environment = {}
+        if any(isinstance(check, Properties) for check in checks):
+            packages += sandbox.TEST_PACKAGES
+        if any(isinstance(check, Speed) for check in checks):
+            environment["MALLOC_PERTURB_"] = "0"
+        gpu = device == "cuda" and sandbox.has_gpu()
+        if device == "cuda":
+            packages += sandbox.CUDA_PACKAGES
+            if not gpu:
+                environment["NUMBA_ENABLE_CUDASIM"] = "1"
+        return sandbox.View(tree, packages, gpu, environment)
+
+    def missing(self, device: str) -> str:
+        """Why this machine cannot run a device, "" if it can, by the reference."""
+        if device == "python":
+            return ""
+        with self._once:
+            if device not in self._missing:
+                self._missing[device] = self._look(device)
+            return self._missing[device]
+
+    def _look(self, device: str) -> str:
+        view = self.view(library.reference_tree(self.assignment), device, [])
+        with Worker(view, self.settings.limits, self.mode) as worker:
+            try:
+                worker.request({"do": "device", "device": device}, seconds=60)
+            except Failed as failure:
+                return str(failure) or failure.type
+        return ""
+
+    def machine(self, rival: Worker) -> timing.Machine:
+        """This machine's limits, measured once, in a worker with the reference."""
+        with self._once:
+            if self._machine is None:
+                value = rival.request({"do": "limits"}, seconds=120).value
+                self._machine = timing.Machine(*value)
+            return self._machine

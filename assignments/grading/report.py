@@ -1,0 +1,223 @@
+"""What a teacher, a student and other programs read about a grade.
+
+With this file one can print a report as a table (`show`), and write it as
+`results.json` for Gradescope (`gradescope`), as JUnit XML (`junit`) and as rows of a
+table of many submissions (`row`, `columns`).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree
+
+from assignments.grading import sandbox
+from assignments.grading.examine import FAILED, NOT_RUN, PASSED, Result
+from assignments.grading.grade import Graded, Report
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+CONTROL = {c: None for c in range(32) if c not in (9, 10)} | {127: None}
+
+
+def notice(report: Report) -> str:
+    """What the mode of the sandbox does not promise; "" for the strong ones."""
+    open_part = sandbox.WHAT_IS_OPEN.get(report.mode, "")
+    return f"sandbox: {report.mode} only; {open_part}" if open_part else ""
+
+
+def clean(text: str) -> str:
+    """Text of a stranger's without control characters, which terminals would obey."""
+    return text.translate(CONTROL).encode("utf-8", "replace").decode()
+
+
+# ---------------------------------------------------------------------------- table
+
+
+def show(report: Report, console: Console) -> None:
+    """Print task, backend, points and time, and what is wrong."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("task")
+    table.add_column("backend")
+    table.add_column("checks", justify="right")
+    table.add_column("points", justify="right")
+    table.add_column("seconds", justify="right")
+    for graded in report.tasks:
+        for cells in _rows(graded):
+            table.add_row(*map(Text, cells))
+    console.print(table)
+    for graded in report.tasks:
+        for result in graded.results:
+            if result.text:
+                title = f"{result.task} {result.device}: {result.name}, {result.status}"
+                console.print(Text(title, style="bold"))
+                console.print(Text(f"{clean(result.text)}\n"))
+    for line in (report.problem, notice(report)):
+        if line:
+            console.print(Text(clean(line)))
+    total = report.assignment.points
+    console.print(
+        Text(f"{report.name}: {number(report.points)} of {number(total)} points")
+    )
+
+
+def _rows(graded: Graded) -> list[list[str]]:
+    """A row for each device; the points stand in the first one."""
+    devices = list(dict.fromkeys(result.device for result in graded.results))
+    rows = []
+    for at, device in enumerate(devices):
+        results = [result for result in graded.results if result.device == device]
+        passed = sum(result.status == PASSED for result in results)
+        ran = any(result.status != NOT_RUN for result in results)
+        title = f"{graded.task.id} {graded.task.title}" if at == 0 else ""
+        points = f"{number(graded.points)} / {number(graded.task.points)}"
+        rows.append(
+            [
+                title,
+                device,
+                f"{passed} of {len(results)}" if ran else NOT_RUN,
+                points if at == 0 else "",
+                f"{sum(result.seconds for result in results):.1f}",
+            ]
+        )
+    return rows
+
+
+def number(points: float) -> str:
+    """Points without needless digits."""
+    return f"{points:.2f}".rstrip("0").rstrip(".")
+
+
+# --------------------------------------------------------------------------- files
+
+
+def gradescope(report: Report) -> str:
+    """`results.json`, as Gradescope's autograder reads it.
+
+    The fields are those of its specification, "Output format"; `extra_data` has what
+    other programs may want.
+    """
+    lines = [line for line in (report.problem, notice(report)) if line]
+    tests = [_test(graded) for graded in report.tasks]
+    values = {
+        "score": round(report.points, 4),
+        "execution_time": round(report.seconds),
+        "output": clean("\n".join(lines)) or "Graded.",
+        "visibility": "visible",
+        "stdout_visibility": "hidden",
+        "tests": tests,
+        "extra_data": {
+            "assignment": report.assignment.id,
+            "digest": report.digest,
+            "sandbox": report.mode,
+            "printed": clean(report.output),
+            "checks": [
+                _check(result) for graded in report.tasks for result in graded.results
+            ],
+        },
+    }
+    return json.dumps(values, indent=1) + "\n"
+
+
+def _test(graded: Graded) -> dict[str, Any]:
+    lines = [f"{_title(r)}: {r.status}\n{r.text}".strip() for r in graded.results]
+    full = graded.points >= graded.task.points
+    return {
+        "number": graded.task.id,
+        "name": f"{graded.task.title}{' (bonus)' if graded.task.bonus else ''}",
+        "score": round(graded.points, 4),
+        "max_score": 0 if graded.task.bonus else graded.task.points,
+        "status": "passed" if full else "failed",
+        "output": clean("\n".join(lines)),
+        "output_format": "text",
+        "visibility": "visible",
+    }
+
+
+def _check(result: Result) -> dict[str, Any]:
+    return {
+        "task": result.task,
+        "device": result.device,
+        "check": result.name,
+        "status": result.status,
+        "share": round(result.share, 4),
+    }
+
+
+def _title(result: Result) -> str:
+    return f"{result.device} {result.name}".strip()
+
+
+def junit(report: Report) -> str:
+    """The report as JUnit XML, a suite for each task."""
+    root = ElementTree.Element("testsuites", name=report.assignment.id)
+    for graded in report.tasks:
+        results = graded.results
+        suite = ElementTree.SubElement(
+            root,
+            "testsuite",
+            name=f"{graded.task.id} {graded.task.title}",
+            tests=str(len(results)),
+            failures=str(sum(r.status not in (PASSED, NOT_RUN) for r in results)),
+            skipped=str(sum(r.status == NOT_RUN for r in results)),
+            time=f"{graded.seconds:.3f}",
+        )
+        for result in results:
+            case = ElementTree.SubElement(
+                suite,
+                "testcase",
+                classname=f"{graded.task.id}.{result.device or 'submission'}",
+                name=result.name,
+                time=f"{result.seconds:.3f}",
+            )
+            if result.status != PASSED:
+                kind = "skipped" if result.status == NOT_RUN else "failure"
+                entry = ElementTree.SubElement(case, kind, message=result.status)
+                entry.text = _xml_text(result.text)
+    ElementTree.indent(root)
+    return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _xml_text(text: str) -> str:
+    """XML 1.0 has no way to write surrogates and some other characters."""
+    allowed = (
+        c if c < "\ud800" or "\ue000" <= c < "\ufffe" else "?" for c in clean(text)
+    )
+    return "".join(allowed)
+
+
+def columns(report: Report) -> list[str]:
+    """The names of a row's cells."""
+    tasks = [graded.task.id for graded in report.tasks]
+    return ["submission", "points", *tasks, "status", "sandbox", "seconds", "digest"]
+
+
+def row(report: Report) -> list[str]:
+    """A submission in a table of many."""
+    tasks = [number(graded.points) for graded in report.tasks]
+    status = clean(report.problem) or "graded"
+    failed = [
+        g.task.id for g in report.tasks if any(r.status == FAILED for r in g.results)
+    ]
+    if failed and not report.problem:
+        status = f"no values from {' '.join(failed)}"
+    return [
+        safe_cell(report.name),
+        number(report.points),
+        *tasks,
+        safe_cell(status),
+        report.mode,
+        f"{report.seconds:.1f}",
+        report.digest,
+    ]
+
+
+def safe_cell(text: str) -> str:
+    """Text that spreadsheet programs do not take for a formula."""
+    text = clean(text).replace("\n", " ")
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t")) else text

@@ -1,0 +1,387 @@
+"""A process that sees, and can use up, as little as possible.
+
+With this file the grader can find out how well this machine can shut a process in
+(`best_mode`), and start one so (`start`). The modes, strongest first:
+
+    bubblewrap   the program bwrap: own file system, no network, no other processes
+    namespaces   the same, by `launch.py`, where bwrap is not installed
+    user         another user, with limits; the disk and the network are there (root)
+    limits       the same user, with limits; the disk and the network are there
+
+docs/grading.md says what each mode promises.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+import os
+import re
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+MODES = ("bubblewrap", "namespaces", "user", "limits")
+STRONG = ("bubblewrap", "namespaces")
+
+WHAT_IS_OPEN = {
+    "user": "the worker could read the disk (torch too) and use the network",
+    "limits": "the worker could read and write what the grader's user can",
+}
+
+# What a worker may import, apart from the standard library and the course.
+PACKAGES = ("numpy", "numpy.libs", "numba", "llvmlite", "llvmlite.libs")
+TEST_PACKAGES = (
+    "hypothesis",
+    "_hypothesis_globals.py",
+    "_hypothesis_ftz_detector.py",
+    "sortedcontainers",
+    "attr",
+    "attrs",
+    "exceptiongroup",
+)
+CUDA_PACKAGES = ("numba_cuda", "cuda", "nvidia", "cuda_bindings", "_cuda_bindings")
+DEVICE_FILES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a worker may use up.
+
+    Attributes:
+        memory: bytes of address space of a process, and of memory of all together.
+        processes: processes and threads, beside those of the kernels.
+        file_bytes: of the largest file it may write.
+        disk_bytes: of its temporary folder.
+        open_files: of one process.
+        cpu_seconds: of one process.
+        output_bytes: that it may print; it is ended when it prints more.
+        threads: of its kernels.
+    """
+
+    memory: int = 4 << 30
+    processes: int = 64
+    file_bytes: int = 64 << 20
+    disk_bytes: int = 128 << 20
+    open_files: int = 256
+    cpu_seconds: int = 600
+    output_bytes: int = 4 << 20
+    threads: int = 4
+
+
+@dataclass(frozen=True)
+class View:
+    """What a worker sees.
+
+    Attributes:
+        tree: folder with the course as it is for this worker.
+        packages: names in site-packages.
+        gpu: whether it sees the graphics processors.
+        environment: variables, beside those that all workers have.
+    """
+
+    tree: Path
+    packages: tuple[str, ...] = PACKAGES
+    gpu: bool = False
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Started:
+    """A process that was started.
+
+    Attributes:
+        process: the outermost process; what is in it ends with it.
+        socket: the grader's end of the connection.
+        user: the user it runs as, where that is another one.
+    """
+
+    process: subprocess.Popen[bytes]
+    socket: socket.socket
+    user: int | None
+
+
+def start(view: View, limits: Limits, mode: str) -> Started:
+    """Start a worker; it waits for requests on its socket."""
+    user = _another_user(mode)
+    ours, theirs = socket.socketpair()
+    number = theirs.fileno()
+    process = subprocess.Popen(
+        _command(view, limits, mode, user, number),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        pass_fds=(number,),
+        start_new_session=True,
+        cwd="/",
+        env=_environment(view, limits, mode),
+    )
+    theirs.close()
+    return Started(process, ours, user)
+
+
+def _command(
+    view: View, limits: Limits, mode: str, user: int | None, number: int
+) -> list[str]:
+    """The command line of a worker in one of the modes."""
+    strong = mode in STRONG
+    tree = "/course" if strong else str(view.tree)
+    packages = "/packages" if strong else str(_links_to(view.packages))
+    command = [
+        _interpreter(),
+        *("-s", "-S", "-B", f"{tree}/assignments/grading/worker.py"),
+        str(number),
+        json.dumps(_limits(view, limits, user, mode)),
+        json.dumps([packages]),
+    ]
+    if mode == "bubblewrap":
+        return [*_bubblewrap(view, limits), "--", *command]
+    spec: dict[str, object] = {
+        "mode": mode,
+        "command": command,
+        "environment": _environment(view, limits, mode),
+    }
+    if mode == "namespaces":
+        spec |= _file_system(view, limits)
+    launch = str(Path(__file__).with_name("launch.py"))
+    return [_interpreter(), "-s", "-S", "-B", launch, json.dumps(spec)]
+
+
+def _limits(
+    view: View, limits: Limits, user: int | None, mode: str
+) -> dict[str, int | None]:
+    """What worker.py sets for itself."""
+    return {
+        # CUDA takes address space for all memory of the machine and its GPUs.
+        "memory": None if view.gpu else limits.memory,
+        "processes": limits.processes + limits.threads,
+        "file_bytes": limits.file_bytes,
+        "open_files": limits.open_files,
+        "cpu_seconds": limits.cpu_seconds,
+        "user": user,
+        "die_with_parent": int(mode not in STRONG),
+    }
+
+
+def _another_user(mode: str) -> int | None:
+    """A user that owns nothing and runs nothing, if we can become another user."""
+    if os.getuid() != 0 or mode == "limits":
+        return None
+    used = set(_users())
+    while (user := 20_000 + secrets.randbelow(40_000)) in used:
+        pass
+    return user
+
+
+def _users() -> Iterator[int]:
+    """Who runs something now."""
+    for path in Path("/proc").glob("[0-9]*/status"):
+        try:
+            found = re.search(r"^Uid:\s+(\d+)", path.read_text(), re.MULTILINE)
+        except OSError:
+            continue
+        if found:
+            yield int(found[1])
+
+
+def _interpreter() -> str:
+    """The Python program itself: a virtual environment's link is not in the view."""
+    return os.path.realpath(sys.executable)
+
+
+def _environment(view: View, limits: Limits, mode: str) -> dict[str, str]:
+    """All variables of a worker: nothing of the grader's own."""
+    scratch = "/tmp"
+    return {
+        "PATH": "/usr/bin:/bin",
+        "HOME": scratch,
+        "TMPDIR": scratch,
+        "LC_ALL": "C.UTF-8",
+        "PYTHONHASHSEED": "0",
+        "NUMBA_CACHE_DIR": f"{scratch}/numba-{secrets.token_hex(8)}",
+        "NUMBA_NUM_THREADS": str(limits.threads),
+        "OMP_NUM_THREADS": str(limits.threads),
+        "OMP_WAIT_POLICY": "passive",
+        "OPENBLAS_NUM_THREADS": "1",
+        # glibc fills new memory with the byte 0xfe: what a kernel does not write is
+        # not zero, and not what an earlier kernel wrote. mallopt(3), M_PERTURB
+        "MALLOC_PERTURB_": "1",
+        **view.environment,
+    }
+
+
+# ------------------------------------------------------------------ what is visible
+
+
+def _file_system(view: View, limits: Limits) -> dict[str, object]:
+    """The worker's files, for `launch.py`."""
+    binds, links = _system_files()
+    binds += [(str(view.tree), "/course")]
+    binds += [(str(p), f"/packages/{p.name}") for p in _found(view.packages)]
+    devices = [*DEVICE_FILES, *(_gpu_files() if view.gpu else ())]
+    size = str(limits.disk_bytes)
+    return {
+        "root": _mount_point(),
+        "binds": binds,
+        "links": links,
+        "masks": _masks([source for source, _ in binds]),
+        "scratch": [("/tmp", size), ("/dev/shm", size)],
+        "devices": devices,
+    }
+
+
+def _bubblewrap(view: View, limits: Limits) -> list[str]:
+    """The same files, as options of bwrap(1)."""
+    program = shutil.which("bwrap") or "bwrap"
+    files = _file_system(view, limits)
+    options = [program, "--die-with-parent", "--unshare-pid", "--unshare-net"]
+    options += ["--unshare-ipc", "--unshare-uts", "--cap-drop", "ALL"]
+    if os.getuid() == 0:
+        options += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
+    else:
+        options += ["--unshare-user", "--uid", "1000", "--gid", "1000"]
+    for target in _folders_above([target for _, target in files["binds"]]):  # type: ignore[attr-defined]
+        # bwrap would make them for their owner alone.
+        options += ["--perms", "0755", "--dir", target]
+    for source, target in files["binds"]:  # type: ignore[attr-defined]
+        options += ["--ro-bind", source, target]
+    for target, link in files["links"]:  # type: ignore[attr-defined]
+        options += ["--symlink", link, target]
+    for target in files["masks"]:  # type: ignore[attr-defined]
+        options += ["--perms", "0755", "--size", "4096", "--tmpfs", target]
+    options += [
+        "--proc",
+        "/proc",
+        "--perms",
+        "0755",
+        "--size",
+        "4096",
+        "--tmpfs",
+        "/dev",
+    ]
+    for device in files["devices"]:  # type: ignore[attr-defined]
+        options += ["--dev-bind", device, device]
+    for target, size in files["scratch"]:  # type: ignore[attr-defined]
+        options += ["--perms", "1777", "--size", size, "--tmpfs", target]
+    return [*options, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/"]
+
+
+def _folders_above(targets: list[str]) -> list[str]:
+    """The folders in which something is mounted, outermost first."""
+    above = {str(folder) for target in targets for folder in Path(target).parents}
+    return sorted(above - {"/"})
+
+
+@functools.cache
+def _mount_point() -> str:
+    """An empty folder on which each launcher, in its own namespace, mounts."""
+    return tempfile.mkdtemp(prefix="minitorch-root-")
+
+
+def _system_files() -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """(what to bind, symbolic links): C libraries and Python, at their own places."""
+    base = Path(sys.base_prefix)
+    wanted = ["/usr/lib", "/usr/lib64", "/lib", "/lib64", "/etc/ld.so.cache"]
+    wanted += [str(base / "lib"), _interpreter()]
+    binds, links = [], []
+    for name in dict.fromkeys(wanted):
+        if os.path.islink(name):
+            links.append((name, os.readlink(name)))
+        elif os.path.exists(name):
+            binds.append((name, name))
+    return binds, links
+
+
+def _masks(sources: list[str]) -> list[str]:
+    """Folders of packages that would come along with Python and the C libraries."""
+    found = []
+    for source, pattern in itertools.product(
+        sources, ("python3*/site-packages", "python3*/dist-packages")
+    ):
+        if Path(source).is_dir():
+            found += [str(p) for p in Path(source).glob(pattern) if not p.is_symlink()]
+    return sorted(set(found))
+
+
+def _found(names: tuple[str, ...]) -> list[Path]:
+    """Those of the packages that are installed, wherever they are."""
+    folders = dict.fromkeys(
+        [sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), *sys.path]
+    )
+    found = []
+    for name in names:
+        places = (Path(folder, name) for folder in folders if folder)
+        found += list(itertools.islice((p for p in places if p.exists()), 1))
+    return found
+
+
+@functools.cache
+def _links_to(names: tuple[str, ...]) -> Path:
+    """A folder with links to packages, where there can be no view of its own."""
+    folder = Path(tempfile.mkdtemp(prefix="minitorch-packages-"))
+    folder.chmod(0o755)
+    for path in _found(names):
+        (folder / path.name).symlink_to(path)
+    return folder
+
+
+def has_gpu() -> bool:
+    """Whether there is a graphics processor of NVIDIA's."""
+    return any(re.fullmatch(r"nvidia\d+", p.name) for p in Path("/dev").glob("nvidia*"))
+
+
+def _gpu_files() -> list[str]:
+    return [str(path) for path in sorted(Path("/dev").glob("nvidia*")) if path.exists()]
+
+
+# ------------------------------------------------------------------------- the mode
+
+
+@functools.cache
+def best_mode() -> str:
+    """The strongest mode that works here; each is tried.
+
+    Raises:
+        RuntimeError: none is safe: the grader is root and cannot become anybody else.
+    """
+    reasons = []
+    for mode in MODES:
+        if mode == "limits" and os.getuid() == 0:
+            break
+        problem = why_not(mode)
+        if not problem:
+            return mode
+        reasons.append(f"{mode}: {problem}")
+    raise RuntimeError(
+        "grade: no sandbox works here, and as root a submission could do anything "
+        "(" + "; ".join(reasons) + "). Run as an ordinary user, or install bubblewrap"
+    )
+
+
+@functools.cache
+def why_not(mode: str) -> str:
+    """Start a worker in a mode; "" if that works, else what goes wrong."""
+    from assignments.grading.channel import Failed, Worker
+    from assignments.grading.library import bare_tree
+
+    if mode not in MODES:
+        raise ValueError(f"sandbox: no mode {mode!r}; there are {', '.join(MODES)}")
+    if mode == "bubblewrap" and shutil.which("bwrap") is None:
+        return "bwrap is not installed"
+    if mode == "user" and os.getuid() != 0:
+        return "only root can become another user"
+    with Worker(View(bare_tree()), Limits(), mode) as worker:
+        try:
+            worker.request({"do": "start", "module": ""}, seconds=20)
+        except Failed as failure:
+            said = bytes(worker.output).decode(errors="replace").strip().splitlines()
+            return "; ".join([str(failure), *said[-1:]])
+    return ""

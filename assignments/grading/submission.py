@@ -1,0 +1,252 @@
+"""What a student handed in: a folder or a zip, opened with care.
+
+With this file one can read an assignment's files out of a submission (`read`), and
+nothing else: no other file is opened, links are not followed, and an archive that is
+built to do harm is refused (`Refused`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from assignments.catalog import Assignment
+
+FILE_LIMIT = 512 << 10
+ARCHIVE_LIMIT = 32 << 20
+UNPACKED_LIMIT = 256 << 20
+ENTRIES_LIMIT = 5_000
+DEPTH_LIMIT = 4
+RATIO_LIMIT = 200
+
+
+class Refused(ValueError):
+    """A submission that is not opened; says why."""
+
+
+@dataclass(frozen=True)
+class Submission:
+    """The files of an assignment that were handed in.
+
+    Attributes:
+        name: of the folder or the zip.
+        files: for a path in the workspace, the contents.
+        missing: files of the assignment that are not there.
+    """
+
+    name: str
+    files: dict[str, bytes]
+    missing: tuple[str, ...]
+
+    @property
+    def digest(self) -> str:
+        """The same for submissions with the same contents."""
+        state = hashlib.blake2b(digest_size=16)
+        for path, data in sorted(self.files.items()):
+            for part in (path.encode(), data):
+                state.update(len(part).to_bytes(8, "little") + part)
+        return state.hexdigest()
+
+
+def read(path: Path, assignment: Assignment) -> Submission:
+    """Read a submission.
+
+    Raises:
+        Refused: it is neither a folder nor a zip, or it has none of the files, or it
+            has links, absolute paths, `..`, too many or too large files.
+    """
+    wanted = [file.path for file in assignment.files]
+    if path.is_symlink():
+        raise Refused(f"{path.name} is a symbolic link")
+    if path.is_dir():
+        files = _read_folder(path, wanted)
+    elif path.is_file():
+        files = _read_zip(path, wanted)
+    else:
+        raise Refused(f"{path} is neither a folder nor a zip")
+    if not files:
+        raise Refused(f"none of the assignment's files is there: {', '.join(wanted)}")
+    missing = tuple(name for name in wanted if name not in files)
+    return Submission(path.name, files, missing)
+
+
+def _root(names: Iterable[str], wanted: list[str]) -> str:
+    """The folder "a/b/" in which most of the wanted files are; the shortest one."""
+    paths = [PurePosixPath(name) for name in names]
+    counts: dict[str, int] = {}
+    for path in paths:
+        for want in wanted:
+            size = len(PurePosixPath(want).parts)
+            if path.parts[-size:] == PurePosixPath(want).parts:
+                root = "".join(f"{part}/" for part in path.parts[:-size])
+                counts[root] = counts.get(root, 0) + 1
+    return min(
+        counts, key=lambda root: (-counts[root], root.count("/"), root), default=""
+    )
+
+
+# --------------------------------------------------------------------------- folders
+
+
+def _read_folder(folder: Path, wanted: list[str]) -> dict[str, bytes]:
+    names = list(_names(folder, "", DEPTH_LIMIT))
+    root = _root(names, wanted)
+    known = set(names)
+    return {w: _read_file(folder, root + w) for w in wanted if root + w in known}
+
+
+def _names(folder: Path, prefix: str, depth: int) -> Iterable[str]:
+    """Paths of files below a folder, links not followed."""
+    entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    if len(entries) > ENTRIES_LIMIT:
+        raise Refused(f"{prefix or 'it'} has {len(entries)} files")
+    for entry in entries:
+        name = prefix + entry.name
+        if entry.is_dir(follow_symlinks=False):
+            if depth > 0 and not entry.name.startswith((".", "__pycache__")):
+                yield from _names(Path(entry.path), f"{name}/", depth - 1)
+        else:
+            yield name
+
+
+def _read_file(folder: Path, name: str) -> bytes:
+    """Read a regular file; no part of its path may be a link."""
+    *folders, last = PurePosixPath(name).parts
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        for part in folders:
+            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+            deeper = os.open(part, flags, dir_fd=handle)
+            os.close(handle)
+            handle = deeper
+        # Without O_NONBLOCK, opening a named pipe would wait for ever.
+        number = os.open(
+            last, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=handle
+        )
+    except OSError as error:
+        raise Refused(
+            f"{name} is a link or cannot be read ({error.strerror})"
+        ) from None
+    finally:
+        os.close(handle)
+    with open(number, "rb") as file:
+        if not stat.S_ISREG(os.fstat(number).st_mode):
+            raise Refused(f"{name} is no file")
+        data = file.read(FILE_LIMIT + 1)
+    if len(data) > FILE_LIMIT:
+        raise Refused(f"{name} has more than {FILE_LIMIT} bytes")
+    return data
+
+
+# ---------------------------------------------------------------------------- zips
+
+
+def _read_zip(path: Path, wanted: list[str]) -> dict[str, bytes]:
+    if path.stat().st_size > ARCHIVE_LIMIT:
+        raise Refused(f"{path.name} has more than {ARCHIVE_LIMIT} bytes")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            entries = archive.infolist()
+            _check_entries(entries)
+            root = _root([e.filename for e in entries if not e.is_dir()], wanted)
+            by_name = {entry.filename: entry for entry in entries}
+            return {
+                name: _read_entry(archive, by_name[root + name])
+                for name in wanted
+                if root + name in by_name
+            }
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError) as error:
+        raise Refused(f"{path.name} is no zip that can be read: {error}") from None
+    except (EOFError, ValueError, OverflowError, UnicodeError) as error:
+        raise Refused(f"{path.name}: {error}") from None
+
+
+def _check_entries(entries: list[zipfile.ZipInfo]) -> None:
+    """Refuse an archive as a whole when one entry is no honest file."""
+    if len(entries) > ENTRIES_LIMIT:
+        raise Refused(f"the zip has {len(entries)} entries")
+    seen: set[str] = set()
+    for entry in entries:
+        name = entry.filename
+        parts = name.replace("\\", "/").split("/")
+        kind = stat.S_IFMT(entry.external_attr >> 16)
+        if name.startswith(("/", "\\")) or ".." in parts or ":" in parts[0]:
+            raise Refused(f"the zip has an entry outside of its folder: {name!r}")
+        if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
+            raise Refused(f"the zip has a link or a device: {name!r}")
+        if entry.flag_bits & 1:
+            raise Refused(f"the zip is encrypted: {name!r}")
+        if name in seen:
+            raise Refused(f"the zip has two entries called {name!r}")
+        if entry.file_size > 1 << 20 and entry.file_size > RATIO_LIMIT * max(
+            entry.compress_size, 1
+        ):
+            raise Refused(f"the zip has an entry that grows too much: {name!r}")
+        seen.add(name)
+    if sum(entry.file_size for entry in entries) > UNPACKED_LIMIT:
+        raise Refused(f"the zip unpacks to more than {UNPACKED_LIMIT} bytes")
+
+
+def _read_entry(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
+    with archive.open(entry) as file:
+        # What an entry says about its size need not be true.
+        data = file.read(FILE_LIMIT + 1)
+    if len(data) > FILE_LIMIT:
+        raise Refused(f"{entry.filename} has more than {FILE_LIMIT} bytes")
+    return data
+
+
+# ------------------------------------------------------------------------- parsing
+
+PARSE = """
+import ast, resource, sys
+resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+resource.setrlimit(resource.RLIMIT_CPU, (10, 10))
+ast.dump(ast.parse(sys.stdin.buffer.read()))
+"""
+CODING = re.compile(rb"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)", re.MULTILINE)
+
+
+def why_not_python(data: bytes) -> str:
+    """Parse a file in another process; "" if that works, else what is wrong.
+
+    Some texts bring the parser down, and with it the process that it runs in.
+    """
+    try:
+        problem = _ambiguous(data)
+        if problem:
+            return problem
+        run = subprocess.run(
+            [sys.executable, "-I", "-S", "-c", PARSE],
+            input=data,
+            capture_output=True,
+            timeout=20,
+        )
+    except UnicodeDecodeError as error:
+        return f"not UTF-8: {error}"
+    except subprocess.TimeoutExpired:
+        return "it takes too long to parse"
+    if run.returncode < 0:
+        return "it brings Python's parser down"
+    lines = run.stderr.decode(errors="replace").strip().splitlines()
+    return lines[-1][:300] if run.returncode else ""
+
+
+def _ambiguous(data: bytes) -> str:
+    """Why two readers of a file could see different programs in it."""
+    text = data.decode().replace("\r\n", "\n")
+    head = b"\n".join(data.splitlines()[:2])
+    named = CODING.search(head)
+    if named and named[1].lower().replace(b"_", b"-") not in (b"utf-8", b"utf8"):
+        return f"its encoding is {named[1].decode()}; use UTF-8"
+    if text.removesuffix("\n").split("\n") != text.removesuffix("\n").splitlines():
+        return "it has characters that end lines for some programs only"
+    return ""

@@ -1,0 +1,108 @@
+"""pytest in a workspace: each check of each task is a test, marked task3_1 and so on.
+
+A task's checks run in a process of their own (see `runner.py`), so that a kernel that
+crashes or hangs takes no other task with it. `pytest --here` runs them in pytest's own
+process instead, with all of the student's functions, for a debugger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assignments import report
+from assignments.runner import Job, Runner
+from assignments.testing import NOT_RUN, PASSED, Outcome, run_check
+from assignments.workspace import MARK, Workspace, read
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--here", action="store_true", help="run the checks in this process, for --pdb"
+    )
+
+
+def pytest_collect_file(
+    file_path: Path, parent: pytest.Collector
+) -> pytest.Collector | None:
+    """The file that makes a folder a workspace stands for its checks."""
+    if file_path.name == MARK:
+        return CourseFile.from_parent(parent, path=file_path)
+    return None
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    for runner in session.stash.get(_runners, {}).values():
+        runner.close()
+
+
+_runners = pytest.StashKey[dict[bool, Runner]]()
+_outcomes = pytest.StashKey[dict[tuple[str, str], list[Outcome]]]()
+
+
+class CourseFile(pytest.File):
+    """All checks of the assignment in a workspace."""
+
+    def collect(self) -> Iterator[pytest.Item]:
+        workspace = read(self.path.parent)
+        for task in workspace.assignment.tasks:
+            for check in workspace.assignment.checks(task.id):
+                for device in check.devices or task.devices:
+                    on = "" if device == "python" else f", {device}"
+                    name = f"{task.id} {check.name}{on}"
+                    item = CheckItem.from_parent(self, name=name)
+                    item.setup_for(workspace, task, check, device)
+                    yield item
+
+
+class Failed(Exception):
+    """A check failed; its text is all that is shown."""
+
+
+class CheckItem(pytest.Item):
+    """One check on one device."""
+
+    def setup_for(
+        self, workspace: Workspace, task: Any, check: Any, device: str
+    ) -> None:
+        self.workspace, self.task = workspace, task
+        self.check, self.device = check, device
+        self.add_marker(task.marker)
+
+    def runtest(self) -> None:
+        if self.config.getoption("--here"):
+            files = [str(f) for f in self.workspace.folder.rglob("*.py")]
+            outcome = run_check(self.check, self.device, files)
+        else:
+            outcome = self._outcome()
+        if outcome.status == NOT_RUN:
+            pytest.skip(f"{self.device}: {outcome.reason}")
+        if outcome.status != PASSED:
+            raise Failed("\n".join(report.lines_of(outcome, self.task)))
+
+    def _outcome(self) -> Outcome:
+        """This check's part of what its task's process said."""
+        stash = self.session.stash
+        known = stash.setdefault(_outcomes, {})
+        key = self.task.id, self.device
+        if key not in known:
+            runners = stash.setdefault(_runners, {})
+            simulate = report.simulates(self.device)
+            if simulate not in runners:
+                runners[simulate] = Runner(simulate)
+            folders = [str(folder) for folder in self.workspace.folders]
+            job = Job(self.task.id, self.device, folders, self.task.seconds)
+            known[key] = runners[simulate].run(job)
+        named = [o for o in known[key] if o.check in ("", self.check.name)]
+        return named[0]
+
+    def repr_failure(self, excinfo: Any, style: Any = None) -> Any:
+        if isinstance(excinfo.value, Failed):
+            return str(excinfo.value)
+        return super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        return self.path, None, self.name

@@ -1,0 +1,126 @@
+"""Tell a student what the checks said.
+
+With this file one can put outcomes into points (`points_of`), into a table
+(`print_table`), and each failure into a few lines (`lines_of`).
+"""
+
+from __future__ import annotations
+
+import ctypes.util
+import os
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+from assignments.catalog import Task, earned
+from assignments.testing import NOT_RUN, PASSED, UNWRITTEN, Outcome
+
+INDENT = "    "
+
+
+def simulates(device: str) -> bool:
+    """Whether checks on a device run in Numba's simulator: cuda, without a driver."""
+    if device != "cuda":
+        return False
+    name = "nvcuda" if os.name == "nt" else "cuda"
+    forced = os.environ.get("NUMBA_ENABLE_CUDASIM") == "1"
+    return forced or ctypes.util.find_library(name) is None
+
+
+def device_name(device: str) -> str:
+    """ "cuda (simulator)" where that is what runs."""
+    return f"{device} (simulator)" if simulates(device) else device
+
+
+def points_of(task: Task, outcomes: Sequence[Outcome]) -> float:
+    """What a task earned on the one device that the outcomes are from."""
+    if any(o.check == "" for o in outcomes):  # the whole task crashed or hung
+        return 0.0
+    share = task.points / len(task.devices)
+    return earned(share, [o.share for o in outcomes], task.partial)
+
+
+def lines_of(outcome: Outcome, task: Task) -> list[str]:
+    """A failure in a few lines."""
+    on = "" if outcome.device == "python" else f" on {device_name(outcome.device)}"
+    what = f": {outcome.check}" if outcome.check else ""
+    lines = [f"{task.id}{on}{what}", f"{INDENT}{outcome.reason}"]
+    said = list(outcome.lines or [])
+    if outcome.status == UNWRITTEN:
+        return lines
+    if task.hint and not any(label == "hint" for label, _ in said):
+        said.append(("hint", task.hint))
+    width = max((len(label) for label, _ in said), default=0)
+    before = ""
+    for label, text in said:
+        shown = label if label != before else ""
+        before = label
+        margin = f"{INDENT}{shown:{width}}  "
+        if label == "hint":
+            lines += textwrap.wrap(
+                text, 88, initial_indent=margin, subsequent_indent=" " * len(margin)
+            )
+            continue
+        first, *rest = text.splitlines() or [""]
+        lines.append(margin + first)
+        lines += [" " * len(margin) + line for line in rest]
+    return lines
+
+
+def print_table(rows: Sequence[tuple[Task, str, Sequence[Outcome]]]) -> None:
+    """A line for each task and device: points, and what came of it."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("task")
+    table.add_column("device", no_wrap=True)
+    table.add_column("points", justify="right", no_wrap=True)
+    table.add_column("result", min_width=15)
+    for task, device, outcomes in rows:
+        points = points_of(task, outcomes)
+        most = task.points / len(task.devices)
+        word, style = _verdict(outcomes)
+        table.add_row(
+            f"{task.id} {task.title}",
+            "" if device == "python" else device_name(device),
+            f"{points:g} / {most:g}" + (" bonus" if task.bonus else ""),
+            Text(word, style=style),
+        )
+    Console(highlight=False).print(table)
+
+
+def _verdict(outcomes: Sequence[Outcome]) -> tuple[str, str]:
+    bad = [o for o in outcomes if o.status != PASSED]
+    if not bad:
+        said = "; ".join(o.reason for o in outcomes if o.reason)
+        return (f"passed: {said}" if said else "passed"), "green"
+    if all(o.status == NOT_RUN for o in bad):
+        return f"not run: {bad[0].reason}", "yellow"
+    if all(o.status == UNWRITTEN for o in bad) and len(bad) == len(outcomes):
+        return "not written yet", "dim"
+    if bad[0].check == "":
+        return bad[0].status, "bold red"
+    return f"{len(bad)} of {len(outcomes)} checks fail", "red"
+
+
+def first_failures(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """What to show in detail: all that failed, and of unwritten functions the first.
+
+    Where nothing is written the table has said so.
+    """
+    if all(outcome.status == UNWRITTEN for outcome in outcomes):
+        return []
+    shown: list[Outcome] = []
+    unwritten: set[Any] = set()
+    for outcome in outcomes:
+        if outcome.status in (PASSED, NOT_RUN):
+            continue
+        if outcome.status == UNWRITTEN:
+            if outcome.reason in unwritten:
+                continue
+            unwritten.add(outcome.reason)
+        shown.append(outcome)
+    return shown

@@ -1,0 +1,258 @@
+"""A student's folder for one assignment.
+
+With this file one can make it (`create`), know which assignment a folder is for
+(`read`, `find`), list its files by the modules that they replace (`files_of`), and keep
+what the last run of the checks said (`record`, `progress`).
+
+    a3/
+        README.md          the handout
+        workspace.toml     which assignment this is
+        conftest.py        lets pytest run the checks
+        course.py          `import course` in a script makes it use these files
+        fast_ops/...       the assignment's files, without the solutions
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from assignments import catalog
+from assignments.catalog import Assignment
+from assignments.regions import strip
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+MARK = "workspace.toml"
+PROGRESS = ".progress.json"
+
+CONFTEST = '''"""Lets pytest check this folder: `pytest`, `pytest -m task{number}`."""
+
+from __future__ import annotations
+
+import course
+
+pytest_plugins = ["assignments.pytest_plugin"]
+'''
+
+COURSE = '''"""`import course` first, and minitorch uses the files of this folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from assignments.workspace import use
+
+use(Path(__file__).parent)
+'''
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """A folder in which a student works on an assignment.
+
+    Attributes:
+        folder: where it is.
+        assignment: what it is for.
+        earlier: folders with earlier work that is used as well.
+    """
+
+    folder: Path
+    assignment: Assignment
+    earlier: tuple[Path, ...] = ()
+
+    @property
+    def folders(self) -> list[Path]:
+        """This folder and those with earlier work."""
+        return [self.folder, *self.earlier]
+
+
+# -------------------------------------------------------------------------- making
+
+
+def create(
+    assignment: Assignment,
+    folder: Path,
+    earlier: Sequence[Path] = (),
+    force: bool = False,
+) -> Path | None:
+    """Make a workspace.
+
+    Args:
+        assignment: what it is for.
+        folder: where; made if it is missing.
+        earlier: workspaces with earlier work, to use that instead of the library's.
+        force: where the folder has files already, move it aside first.
+
+    Returns:
+        Where the old folder was moved to, if it was.
+
+    Raises:
+        FileExistsError: the folder has files, and `force` is not set.
+        ValueError: a folder of `earlier` is no workspace.
+    """
+    others = [read(path).folder for path in earlier]
+    backup = None
+    if folder.exists() and any(folder.iterdir()):
+        if not force:
+            raise FileExistsError(
+                f"start: {folder} is not empty; name another folder, or pass --force "
+                f"to move it aside"
+            )
+        backup = _free_name(folder)
+        folder.rename(backup)
+    part = folder.with_name(f".{folder.name}.part")
+    if part.exists():
+        shutil.rmtree(part)
+    part.mkdir(parents=True)
+    _fill(assignment, part, others)
+    if folder.exists():
+        folder.rmdir()
+    part.rename(folder)
+    return backup
+
+
+def _free_name(folder: Path) -> Path:
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    name, number = folder.with_name(f"{folder.name}-backup-{stamp}"), 1
+    while name.exists():
+        number += 1
+        name = folder.with_name(f"{folder.name}-backup-{stamp}-{number}")
+    return name
+
+
+def _fill(assignment: Assignment, folder: Path, earlier: Sequence[Path]) -> None:
+    for path, text in stripped(assignment).items():
+        target = folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text)
+    for page in sorted(assignment.folder.iterdir()):
+        if page.suffix in (".md", ".svg", ".png"):
+            shutil.copyfile(page, folder / page.name)
+    (folder / MARK).write_text(_mark(assignment, earlier))
+    number = f"{assignment.tasks[0].id[1:].replace('.', '_')}"
+    (folder / "conftest.py").write_text(CONFTEST.format(number=number))
+    (folder / "course.py").write_text(COURSE)
+    marks = "".join(f"    {t.marker}: {t.id} {t.title}\n" for t in assignment.tasks)
+    (folder / "pytest.ini").write_text(f"[pytest]\naddopts = -q\nmarkers =\n{marks}")
+
+
+def _mark(assignment: Assignment, earlier: Sequence[Path]) -> str:
+    lines = [
+        f"# A workspace for {assignment.id}, {assignment.title}.",
+        f'assignment = "{assignment.id}"',
+        f"earlier = {json.dumps([str(path) for path in earlier])}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def stripped(
+    assignment: Assignment, tasks: Sequence[str] | None = None
+) -> dict[str, str]:
+    """The text of each of the assignment's files without the solutions.
+
+    Args:
+        tasks: which to take out; all tasks of the assignment if None.
+    """
+    tasks = [task.id for task in assignment.tasks] if tasks is None else tasks
+
+    def text(task: str, function: str) -> str:
+        return assignment.task(task).text(function)
+
+    return {
+        file.path: strip(file.source.read_text(), file.path, tasks, text)
+        for file in assignment.files
+    }
+
+
+# -------------------------------------------------------------------------- finding
+
+
+def read(folder: Path) -> Workspace:
+    """The workspace in a folder.
+
+    Raises:
+        ValueError: it is none.
+    """
+    mark = folder / MARK
+    if not mark.is_file():
+        raise ValueError(
+            f"{folder} is no workspace (it has no {MARK}); make one with "
+            f"`minitorch start a1`"
+        )
+    values = tomllib.loads(mark.read_text())
+    assignment = catalog.load(values["assignment"])
+    earlier = tuple(Path(path) for path in values.get("earlier", ()))
+    return Workspace(folder.resolve(), assignment, earlier)
+
+
+def find(start: Path) -> Workspace:
+    """The workspace that `start` is in."""
+    for folder in (start.resolve(), *start.resolve().parents):
+        if (folder / MARK).is_file():
+            return read(folder)
+    return read(start)
+
+
+def near(start: Path) -> list[Workspace]:
+    """The workspaces around a folder: itself, beside it, and in it."""
+    start = start.resolve()
+    places = [start, *start.glob("*")]
+    if (start / MARK).is_file():
+        places += start.parent.glob("*")
+    found = {p.resolve(): read(p) for p in places if (p / MARK).is_file()}
+    return sorted(found.values(), key=lambda w: (w.assignment.id, w.folder))
+
+
+def files_of(folders: Sequence[Path]) -> dict[str, Path]:
+    """For each module that workspaces replace, the file of the first that has one."""
+    files: dict[str, Path] = {}
+    for folder in folders:
+        for file in read(Path(folder)).assignment.files:
+            path = Path(folder).resolve() / file.path
+            if file.module and path.is_file():
+                files.setdefault(file.module, path)
+    return files
+
+
+def use(folder: Path) -> None:
+    """Let the workspace's files take the place of the library's, in this process.
+
+    Nothing happens where that is the case already.
+    """
+    from assignments import overlay
+
+    if not any(isinstance(finder, overlay.Overlay) for finder in sys.meta_path):
+        overlay.install(files_of(read(folder).folders))
+
+
+# ------------------------------------------------------------------------- progress
+
+
+def record(workspace: Workspace, points: dict[str, dict[str, float]]) -> None:
+    """Keep what tasks have earned, {task: {device: points}}, beside what is known."""
+    known = progress(workspace)
+    known.update(points)
+    path = workspace.folder / PROGRESS
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(known, indent=1))
+    part.replace(path)
+
+
+def progress(workspace: Workspace) -> dict[str, Any]:
+    """What the tasks had earned when they were last checked."""
+    path = workspace.folder / PROGRESS
+    try:
+        found = json.loads(path.read_text())
+    except (FileNotFoundError, json.JSONDecodeError):
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,244 @@
+"""`minitorch start | test | status | diff`: the course, from the student's side.
+
+With these commands one can take an assignment (`minitorch start a1`), see what works
+(`minitorch test` in its folder), see how far one is (`minitorch status`), and, when all
+is done, compare with the library (`minitorch diff a1`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from minitorch.cli.errors import FAILURE, complain
+
+if TYPE_CHECKING:
+    from assignments.catalog import Task
+    from assignments.runner import Job, Runner
+    from assignments.testing import Outcome
+    from assignments.workspace import Workspace
+
+Name = Annotated[str, typer.Argument(metavar="ASSIGNMENT", help="a0, a1, ... a9.")]
+Earlier = Annotated[
+    list[Path] | None,
+    typer.Option("--with", help="A workspace with earlier work, to use that as well."),
+]
+Within = Annotated[Path, typer.Option("--in", help="The workspace, or a folder in it.")]
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Turn errors into messages and the exit code for a failure."""
+    try:
+        yield
+    except typer.Exit:  # a RuntimeError, but no error
+        raise
+    except (ValueError, RuntimeError, OSError) as error:
+        complain(str(error))
+        raise typer.Exit(FAILURE) from None
+
+
+def start(
+    assignment: Name,
+    folder: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[DIR]", help="Where to make it; ./ASSIGNMENT if left out."
+        ),
+    ] = None,
+    earlier: Earlier = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Move a folder that is not empty aside.")
+    ] = False,
+) -> None:
+    """Make a workspace for an assignment: its files without the solutions."""
+    with _explained():
+        from assignments import catalog, workspace
+
+        chosen = catalog.load(assignment)
+        place = folder or Path(chosen.id)
+        backup = workspace.create(chosen, place, earlier or [], force)
+        if backup is not None:
+            typer.echo(f"moved what was there to {backup}")
+        typer.echo(f"{chosen.id} {chosen.title}: {len(chosen.tasks)} tasks in {place}/")
+        typer.echo(f"read {place / 'README.md'}, then:\n  cd {place}\n  minitorch test")
+
+
+def test(
+    only: Annotated[
+        str | None, typer.Option("-k", "--task", help="Only this task: 3.1, or a3.1.")
+    ] = None,
+    earlier: Earlier = None,
+    device: Annotated[str | None, typer.Option(help="Only on this device.")] = None,
+    together: Annotated[
+        bool,
+        typer.Option(
+            "--together",
+            help="Use your own functions for all tasks at once; otherwise what other "
+            "tasks ask for comes from the library.",
+        ),
+    ] = False,
+    folder: Within = Path("."),
+) -> None:
+    """Check the tasks of the workspace that this is called in."""
+    with _explained():
+        from assignments import workspace
+
+        place = workspace.find(folder)
+        missing = _missing()
+        if missing:
+            raise RuntimeError(
+                f"test: needs {missing}; install it: pip install {missing}"
+            )
+        outcomes = _run(place, only, device, earlier or [], together)
+        _show(place, outcomes)
+        if any(
+            o.share == 0 for row in outcomes for o in row[2] if o.status != "not run"
+        ):
+            raise typer.Exit(FAILURE)
+
+
+def _missing() -> str:
+    from importlib.util import find_spec
+
+    return " ".join(n for n in ("torch", "hypothesis") if find_spec(n) is None)
+
+
+Rows = list[tuple["Task", str, list["Outcome"]]]
+
+
+def _run(
+    place: Workspace,
+    only: str | None,
+    device: str | None,
+    earlier: list[Path],
+    together: bool,
+) -> Rows:
+    from assignments import report
+    from assignments.runner import Job, Runner
+
+    tasks = place.assignment.tasks
+    if only is not None:
+        tasks = (place.assignment.task(only),)
+    folders = [str(f) for f in (*place.folders, *(p.resolve() for p in earlier))]
+    rows: Rows = []
+    runners: dict[bool, Runner] = {}
+    try:
+        for task in tasks:
+            for name in task.devices:
+                if device not in (None, name):
+                    continue
+                simulate = report.simulates(name)
+                if simulate not in runners:
+                    runners[simulate] = Runner(simulate)
+                job = Job(task.id, name, folders, task.seconds, together)
+                rows.append((task, name, _one(runners[simulate], job)))
+    finally:
+        for runner in runners.values():
+            runner.close()
+    return rows
+
+
+def _one(runner: Runner, job: Job) -> list[Outcome]:
+    """Run a job, with a word about it where somebody is watching."""
+    import sys
+
+    if sys.stderr.isatty():
+        print(f"\r{job.task} on {job.device} ...\x1b[K", end="", file=sys.stderr)
+    outcomes = runner.run(job)
+    if sys.stderr.isatty():
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+    return outcomes
+
+
+def _show(place: Workspace, rows: Rows) -> None:
+    from assignments import report, workspace
+
+    typer.echo(f"{place.assignment.id} {place.assignment.title}")
+    report.print_table(rows)
+    for task, _, outcomes in rows:
+        for outcome in report.first_failures(outcomes):
+            typer.echo("\n".join(report.lines_of(outcome, task)) + "\n")
+    earned: dict[str, dict[str, float]] = workspace.progress(place)
+    for task, device, outcomes in rows:
+        earned.setdefault(task.id, {})[device] = report.points_of(task, outcomes)
+    workspace.record(place, earned)
+    total = sum(sum(earned.get(t.id, {}).values()) for t in place.assignment.tasks)
+    typer.echo(f"{total:g} of {place.assignment.points:g} points")
+
+
+def status(folder: Within = Path(".")) -> None:
+    """Show how far the course is: the points of each assignment's last checks."""
+    with _explained():
+        from assignments import catalog, workspace
+
+        found = workspace.near(folder)
+        for assignment in catalog.load_all():
+            own = [w for w in found if w.assignment.id == assignment.id]
+            title = f"{assignment.id}  {assignment.title:26}"
+            if not own:
+                typer.echo(f"{title} not started")
+            for place in own:
+                _status_line(title, place)
+
+
+def _status_line(title: str, place: Workspace) -> None:
+    from assignments import workspace
+
+    earned = workspace.progress(place)
+    tasks = place.assignment.tasks
+    points = sum(sum(earned.get(t.id, {}).values()) for t in tasks)
+    done = [t for t in tasks if sum(earned.get(t.id, {}).values()) >= t.points]
+    rest = [t.id for t in tasks if t not in done]
+    then = f"next: {rest[0]}" if rest else "done"
+    bar = "#" * len(done) + "." * len(rest)
+    counted = f"{points:g} of {place.assignment.points:g} points"
+    typer.echo(f"{title} [{bar}] {counted}, {then}  ({place.folder})")
+
+
+def diff(
+    assignment: Name,
+    folder: Within = Path("."),
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Show the solutions without asking.")
+    ] = False,
+) -> None:
+    """Compare a workspace with the library's own solutions."""
+    with _explained():
+        from assignments import catalog, workspace
+
+        chosen = catalog.load(assignment)
+        places = [w for w in workspace.near(folder) if w.assignment == chosen]
+        if not places:
+            raise ValueError(
+                f"diff: there is no workspace for {chosen.id} near {folder}"
+            )
+        if not yes:
+            typer.confirm(
+                f"This shows the solutions of {chosen.id}. Go on?", abort=True
+            )
+        for path, lines in _differences(places[0]).items():
+            typer.echo(f"\n== {path}")
+            typer.echo("".join(lines) or "the same as the library's\n", nl=False)
+
+
+def _differences(place: Workspace) -> dict[str, list[str]]:
+    """For each file, the lines that turn the student's into the library's."""
+    import difflib
+
+    from assignments.workspace import stripped
+
+    found = {}
+    for path, text in stripped(place.assignment, []).items():
+        own = place.folder / path
+        before = own.read_text() if own.exists() else ""
+        found[path] = list(
+            difflib.unified_diff(
+                before.splitlines(True), text.splitlines(True), "yours", "the library's"
+            )
+        )
+    return found

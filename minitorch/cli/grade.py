@@ -1,0 +1,167 @@
+"""`minitorch grade`, `grade-all` and `release`: the teacher's side of the course.
+
+With these commands one can grade what students hand in, one submission or a folder of
+them, and make what the course hands out. docs/grading.md says what to expect of them.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from minitorch.cli.errors import complain, friendly
+
+if TYPE_CHECKING:
+    from assignments.grading.batch import Entry
+    from assignments.grading.grade import Grader
+
+Name = Annotated[str, typer.Argument(metavar="ASSIGNMENT", help="a0, a1, ...")]
+Secret = Annotated[
+    Path | None,
+    typer.Option(
+        help="File with the secret from which all inputs are drawn.",
+        show_default="made once, in your configuration folder",
+    ),
+]
+Seed = Annotated[
+    str | None, typer.Option(help="The secret itself, for trying things out.")
+]
+Sandbox = Annotated[
+    str,
+    typer.Option(
+        help="bubblewrap, namespaces, user or limits.", show_default="the strongest"
+    ),
+]
+Patience = Annotated[
+    float, typer.Option(help="A task may take so many times its stated seconds.")
+]
+Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks of errors.")]
+
+
+def grade(
+    assignment: Name,
+    submission: Annotated[Path, typer.Argument(help="A folder or a zip.")],
+    out: Annotated[
+        Path, typer.Option(help="Folder for results.json and junit.xml.")
+    ] = Path("grades"),
+    secret: Secret = None,
+    seed: Seed = None,
+    sandbox: Sandbox = "",
+    patience: Patience = 1.0,
+    debug: Debug = False,
+) -> None:
+    """Grade one submission."""
+    with friendly(debug, "minitorch grade"):
+        from rich.console import Console
+
+        from assignments.grading import batch, report
+
+        found = _grader(assignment, secret, seed, sandbox, patience).grade(submission)
+        batch.write(found, out)
+        console = Console(highlight=False)
+        report.show(found, console)
+        typer.echo(f"written: {out / batch.RESULTS}, {out / batch.JUNIT}")
+
+
+def grade_all(
+    assignment: Name,
+    folder: Annotated[
+        Path, typer.Argument(help="Folder with a folder or a zip for each submission.")
+    ],
+    jobs: Annotated[int, typer.Option(help="Submissions at the same time.")] = 1,
+    out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("grades"),
+    secret: Secret = None,
+    seed: Seed = None,
+    sandbox: Sandbox = "",
+    patience: Patience = 1.0,
+    debug: Debug = False,
+) -> None:
+    """Grade a folder of submissions; go on where an earlier run has stopped."""
+    with friendly(debug, "minitorch grade-all"):
+        from assignments.grading import batch
+
+        grader = _grader(assignment, secret, seed, sandbox, patience)
+        total = len(batch.submissions(folder))
+        count = 0
+
+        def say(entry: Entry) -> None:
+            nonlocal count
+            count += 1
+            values = dict(zip(entry.header, entry.cells))
+            early = "" if entry.again else " (from an earlier run)"
+            line = f"{count:4} of {total}  {entry.name}: {values['points']} points"
+            typer.echo(f"{line}, {values['status']}{early}")
+
+        batch.grade_all(grader, folder, out, jobs, say)
+        typer.echo(f"the table is {out / batch.TABLE}")
+
+
+def release(
+    assignment: Name,
+    out: Annotated[Path, typer.Argument(help="Folder for what is made.")],
+    debug: Debug = False,
+) -> None:
+    """Make the students' zip, the student edition and the autograder."""
+    with friendly(debug, "minitorch release"):
+        from assignments import catalog
+        from assignments.grading.release import release as make
+
+        for path in make(catalog.load(assignment), out):
+            typer.echo(f"written: {path}")
+        typer.echo("the autograder has the solutions and a secret: keep it to yourself")
+
+
+def _grader(
+    assignment: str,
+    secret: Path | None,
+    seed: str | None,
+    sandbox: str,
+    patience: float,
+) -> Grader:
+    from assignments import catalog
+    from assignments.grading.grade import Grader, Settings
+
+    if patience <= 0:
+        raise ValueError(f"--patience is {patience}; it must be above 0")
+    text = seed if seed is not None else read_secret(secret or default_secret())
+    settings = Settings(text, mode=sandbox, patience=patience)
+    grader = Grader(catalog.load(assignment), settings)
+    if grader.weakness:
+        complain(f"notice: {grader.weakness}")
+    return grader
+
+
+def default_secret() -> Path:
+    """The secret of this user's course; made when it is needed for the first time."""
+    base = os.environ.get("XDG_CONFIG_HOME", "")
+    folder = Path(base) if os.path.isabs(base) else Path("~/.config").expanduser()
+    path = folder / "minitorch" / "grading-secret"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_name(f".{path.name}.{os.getpid()}")
+        with open(
+            os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w"
+        ) as file:
+            file.write(f"{secrets.token_hex(32)}\n")
+        try:
+            os.link(part, path)  # unlike a rename, it keeps what another process made
+        except FileExistsError:
+            pass
+        part.unlink()
+    return path
+
+
+def read_secret(path: Path) -> str:
+    """The secret in a file.
+
+    Raises:
+        ValueError: it is too short to be one.
+    """
+    text = path.read_text().strip()
+    if len(text) < 16:
+        raise ValueError(f"{path} has {len(text)} characters; a secret has 16 or more")
+    return text

@@ -1,0 +1,113 @@
+"""Workspaces for tests: untouched ones, the reference's, and wrong ones.
+
+With this file a test of the course takes a file of `wrong/aN/` (`WRONG`), which holds
+functions with a mistake and says in its first line which task they are for, and gets a
+workspace with them in the place of the library's (`write_wrong`).
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from assignments import catalog, overlay, workspace
+from assignments.catalog import Assignment, Task
+from assignments.runner import Job, Runner
+from assignments.testing import Outcome
+
+HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """A wrong solution.
+
+    Attributes:
+        task: which it is for, "a3.1".
+        path: the file that it changes.
+        what: the mistake.
+        text: the functions.
+    """
+
+    name: str
+    task: str
+    path: str
+    what: str
+    text: str
+
+    @property
+    def assignment(self) -> Assignment:
+        return catalog.load(self.task.partition(".")[0])
+
+
+def _read(path: Path) -> Wrong:
+    text = path.read_text()
+    first = (ast.get_docstring(ast.parse(text)) or "").splitlines()[0]
+    place, _, what = first.partition(": ")
+    task, _, file = place.partition(" in ")
+    return Wrong(f"{path.parent.name}-{path.stem}", task, file, what, text)
+
+
+WRONG = [_read(path) for path in sorted(HERE.glob("wrong/*/*.py"))]
+
+
+def write_files(assignment: Assignment, folder: Path, texts: dict[str, str]) -> None:
+    """A workspace with these texts as its files."""
+    workspace.create(assignment, folder)
+    for path, text in texts.items():
+        (folder / path).write_text(text)
+
+
+def reference(assignment: Assignment) -> dict[str, str]:
+    """The library's files, without markers."""
+    return workspace.stripped(assignment, [])
+
+
+def with_mistake(wrong: Wrong) -> dict[str, str]:
+    """The library's files with the functions of a wrong solution."""
+    texts = reference(wrong.assignment)
+    tree = ast.parse(texts[wrong.path])
+    part = ast.parse(wrong.text)
+    overlay.graft(tree, part, functions(part))
+    texts[wrong.path] = ast.unparse(ast.fix_missing_locations(tree)) + "\n"
+    return texts
+
+
+def functions(tree: ast.Module) -> set[str]:
+    """The names of the functions in a file, with those of their classes."""
+    found = set()
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef):
+            found.add(node.name)
+        elif isinstance(node, ast.ClassDef):
+            for part in node.body:
+                if isinstance(part, ast.FunctionDef):
+                    found.add(f"{node.name}.{part.name}")
+    return found
+
+
+@cache
+def as_checked(text: str, source: Path, from_library: frozenset[str]) -> str:
+    """What runs when a workspace's file is checked: with the library's functions."""
+    tree = ast.parse(text)
+    overlay.graft(tree, ast.parse(source.read_text()), from_library)
+    body = [n for n in tree.body if ast.unparse(n) != "from minitorch.todo import todo"]
+    return ast.dump(ast.Module(body, []))
+
+
+def run_task(
+    runner: Runner, task: Task, device: str, *folders: Path, limit: float = 0.0
+) -> list[Outcome]:
+    """The outcomes of a task's checks on one device."""
+    places = [str(folder) for folder in folders]
+    return runner.run(Job(task.id, device, places, limit or task.seconds))
+
+
+def run_to_failure(
+    runner: Runner, task: Task, device: str, folder: Path
+) -> list[Outcome]:
+    """The same up to the first check that fails, which saves compiling the others."""
+    job = Job(task.id, device, [str(folder)], task.seconds, first_failure=True)
+    return runner.run(job)

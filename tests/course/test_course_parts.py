@@ -1,0 +1,369 @@
+"""Regions, the overlay, inputs, comparisons and points, each by itself."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assignments import catalog, regions
+from assignments.checks import Check, Speed
+from assignments.compare import difference, same, tolerance
+from assignments.draw import LAYOUTS, HypothesisDraw, SeededDraw
+from minitorch.todo import todo, unwritten_task
+
+# --------------------------------------------------------------------------- regions
+
+BODY = '''
+"""A module."""
+
+from __future__ import annotations
+
+
+def f(x):
+    """What f is."""
+    y = x
+    # BEGIN SOLUTION a3.1
+    y += 1
+    # END SOLUTION a3.1
+    return y
+
+
+# BEGIN SOLUTION a3.2
+class C:
+    """What C is."""
+
+    @staticmethod
+    def g(
+        x: int,
+    ) -> int:
+        """What g is."""
+        # why
+        return x
+
+    def h(self):
+        # why
+        return 2
+
+
+# END SOLUTION a3.2
+'''
+
+
+def test_strip_keeps_signatures_and_docstrings():
+    text = regions.strip(BODY, "m.py", None, lambda task, name: f"write {name}")
+    assert "SOLUTION" not in text and "why" not in text and "y += 1" not in text
+    assert text.count("from minitorch.todo import todo") == 1
+    for kept in ("What f is", "y = x", "return y", "What C is", "What g is", "def h"):
+        assert kept in text
+    for said in (
+        '    # TODO a3.1: write f\n    todo("a3.1")',
+        "write C.g",
+        "write C.h",
+    ):
+        assert said in text
+    scope: dict = {}
+    exec(compile(text, "m.py", "exec"), scope)
+    with pytest.raises(NotImplementedError, match=r"a3\.1 is not implemented yet"):
+        scope["f"](1)
+    with pytest.raises(NotImplementedError, match=r"a3\.2 is not implemented yet"):
+        scope["C"].g(1)
+
+
+def test_strip_takes_only_the_given_tasks():
+    text = regions.strip(BODY, "m.py", ["a3.1"])
+    assert "y += 1" not in text and "return 2" in text and "SOLUTION" not in text
+    assert regions.strip(BODY, "m.py", []).count("todo") == 0
+
+
+def test_functions_of_a_task():
+    found = regions.parse(BODY, "m.py")
+    assert regions.functions_of(found, "a3.1") == {"f"}
+    assert regions.functions_of(found, "a3.2") == {"C.g", "C.h"}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("def f():\n    # BEGIN SOLUTION a1.1\n    pass\n", "a1.1 has no end"),
+        ("def f():\n    # END SOLUTION a1.1\n    pass\n", "none is open"),
+        (
+            "# BEGIN SOLUTION a1.1\n# BEGIN SOLUTION a1.2\nx = 1\n",
+            "a1.2 begins inside a1.1",
+        ),
+        ("# BEGIN SOLUTION a1.1\nx = 1\n# END SOLUTION a1.1\n", "only hold"),
+        ("# BEGIN SOLUTION one\nx = 1\n# END SOLUTION one\n", "is no task"),
+        (
+            "def f():\n    if f:\n        # BEGIN SOLUTION a1.1\n        a = 1\n"
+            "    b = 1\n    # END SOLUTION a1.1\n",
+            "whole statements",
+        ),
+        (
+            "def f():\n    # BEGIN SOLUTION a1.1\n    # END SOLUTION a1.1\n    f()",
+            "whole",
+        ),
+    ],
+)
+def test_bad_markers_are_named(text, said):
+    with pytest.raises(regions.RegionError, match=said):
+        regions.parse(text, "m.py")
+
+
+def test_mojo_files():
+    text = "fn f():\n    # BEGIN SOLUTION a9.1\n    x = 1\n    # END SOLUTION a9.1\n"
+    out = regions.strip(text, "m.mojo")
+    assert 'raise Error("a9.1 is not implemented yet")' in out and "x = 1" not in out
+
+
+# ------------------------------------------------------------------- todo in kernels
+
+
+def test_todo_names_the_task():
+    with pytest.raises(
+        NotImplementedError, match=r"^task a3\.1 is not implemented yet"
+    ):
+        todo("a3.1")
+
+    def kernel(a):
+        todo("a5.2")
+
+    assert unwritten_task(kernel) == "a5.2"
+    assert unwritten_task(test_functions_of_a_task) is None
+
+
+def test_unwritten_kernels_fail_at_their_launcher():
+    from fast_ops.launch import Unwritten, compile_kernel, device_function
+
+    def missing(x):
+        todo("a3.1")
+
+    helper = device_function(missing)
+
+    def calls_it(a):
+        a[0] = helper(a[0])
+
+    for made in (compile_kernel(missing), helper, compile_kernel(calls_it)):
+        assert isinstance(made, Unwritten)
+        with pytest.raises(NotImplementedError, match=r"a3\.1 is not implemented yet"):
+            made(np.zeros(1))
+
+
+def test_kernels_are_cached_by_what_they_are_made_from():
+    from fast_ops.launch import source_digest
+
+    one, other = source_digest("fast_ops.softmax"), source_digest("fast_ops.matmul")
+    assert one != other and one == source_digest("fast_ops.softmax")
+
+
+# --------------------------------------------------------------------------- overlay
+
+OVERLAY = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from pathlib import Path
+from assignments import overlay
+file = Path(sys.argv[2]) / "operators.py"
+overlay.install({"minitorch.operators": file}, {"minitorch.operators": {"sub", "gone"}})
+from minitorch import operators
+import minitorch.tensor_data
+print(operators.add(1, 2), operators.sub(1, 2), operators.gone(1), operators.__file__)
+print(minitorch.tensor_data.__file__)
+try:
+    overlay.install({"minitorch.scalar": file})
+except RuntimeError as error:
+    print(error)
+"""
+
+
+def test_overlay_replaces_a_module_and_nothing_else(tmp_path):
+    library = tmp_path / "library"
+    for name in ("assignments", "minitorch"):
+        (library / name).mkdir(parents=True)
+        (library / name / "__init__.py").write_text("")
+    source = (catalog.FOLDER / "overlay.py").read_text()
+    (library / "assignments" / "overlay.py").write_text(source)
+    (library / "minitorch" / "tensor_data.py").write_text("")
+    (library / "minitorch" / "operators.py").write_text(
+        "def sub(x, y):\n    return 'right'\n\ndef gone(x):\n    return 'back'\n"
+    )
+    (tmp_path / "tensor_data.py").write_text("raise RuntimeError\n")
+    (tmp_path / "operators.py").write_text(
+        "def add(x, y):\n    return 'mine'\n\ndef sub(x, y):\n    return 'wrong'\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", OVERLAY, str(library), str(tmp_path)],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    first, second, third = done.stdout.splitlines()
+    assert first == f"mine right back {tmp_path / 'operators.py'}"
+    assert second == str(library / "minitorch" / "tensor_data.py")
+    assert "install the overlay before" in third
+
+
+# ---------------------------------------------------------------------------- inputs
+
+
+def _inputs(draw, n, m):
+    return {
+        "a": draw.array((n, m), draw.choice(("float32", "int64", "bool"))),
+        "x": draw.number(),
+        "how": draw.choice(LAYOUTS),
+    }
+
+
+CHECK = Check(
+    "a9.9",
+    "sum",
+    lambda device, **inputs: {},
+    _inputs,
+    lambda **inputs: {},
+    {"n": (0, 3), "m": (0, 3)},
+    ({"n": 0, "m": 5}, {"n": 33, "m": 40}),
+    examples=5,
+)
+
+
+def test_cases_depend_on_the_seed_alone():
+    one, again, other = (list(CHECK.cases(seed)) for seed in (7, 7, 8))
+    assert (
+        len(one) == 7 and one[0]["a"].shape == (0, 5) and one[1]["a"].shape == (33, 40)
+    )
+    pairs = [(x[k], y[k]) for x, y in zip(one, again) for k in x]
+    assert all(same(x, y) for x, y in pairs)
+    assert not all(same(x[k], y[k]) for x, y in zip(one, other) for k in x)
+
+
+@given(st.data())
+def test_hypothesis_draws_the_same_kind_of_inputs(data):
+    inputs = CHECK.draw(HypothesisDraw(data.draw))
+    assert inputs["a"].ndim == 2 and max(inputs["a"].shape) <= 3
+    if inputs["a"].dtype == np.float32 and inputs["a"].size:
+        assert -2 <= inputs["a"].min() and inputs["a"].max() <= 2
+    assert inputs["how"] in LAYOUTS and -2 <= inputs["x"] <= 2
+
+
+@given(st.integers(0, 2**32), st.sampled_from(["float32", "int32", "bool"]))
+def test_seeded_arrays(seed, dtype):
+    array = SeededDraw(seed, "a").array((3, 4), dtype, -1, 1)
+    assert array.dtype == dtype and array.shape == (3, 4)
+    assert np.abs(array.astype(float)).max() <= 1
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("shape", [(), (0, 3), (2, 3), (4, 1, 2)])
+def test_operands_show_their_array_in_every_layout(layout, shape):
+    from assignments.calling import operand, read
+
+    array = np.arange(np.prod(shape, dtype=int), dtype=np.float32).reshape(shape)
+    made = operand("simple", array, layout)
+    assert same(read(made), array)
+
+
+def test_results_show_shared_and_changed_operands():
+    from assignments.calling import operand, results
+
+    array = np.ones((2, 2), np.float32)
+    x = operand("simple", array)
+    out = results({"out": x.permute((1, 0))}, {"a": x})
+    assert np.isnan(out["out"]).all() and same(out["a"], array)
+    y = operand("simple", array)
+    y.storage.array[0] = 5
+    assert not same(results({}, {"a": y})["a"], array)
+
+
+# ----------------------------------------------------------------------- comparisons
+
+ONES = np.ones((2, 3), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("got", "expected", "reason"),
+    [
+        (ONES, ONES, None),
+        (ONES + np.float32(1e-6), ONES, None),
+        (ONES + np.float32(1e-3), ONES, "wrong values"),
+        (ONES.astype(np.float64), ONES, "dtype"),
+        (ONES[:1], ONES, "shape"),
+        (ONES.tolist(), ONES, "expected an array"),
+        (ONES * np.float32(np.nan), ONES, "wrong values"),
+        (ONES * np.float32(np.nan), ONES * np.float32(np.nan), None),
+        (ONES * np.float32(np.inf), -ONES * np.float32(np.inf), "wrong values"),
+        (ONES.astype(np.int64), ONES.astype(np.int64) * 2, "wrong values"),
+        (1, True, "expected a bool"),
+        (1.0, 1.0 + 1e-15, None),
+        (1.0, 1.1, "wrong values"),
+        (1, 1.0, "expected a float"),
+        (float("nan"), 0.0, "wrong values"),
+        ((1, 2), [1, 2], None),
+        ([1, 2], [1, 2, 3], "2 entries; expected 3"),
+        ([1, [ONES]], [1, [ONES * 2]], "wrong values"),
+        ({"a": 1}, {"a": 2}, "wrong"),
+        (None, 0.5, "wrong"),
+    ],
+)
+def test_differences(got, expected, reason):
+    found = difference({"out": expected}, {"out": got}, {})
+    assert (found is None) if reason is None else reason in found.reason
+
+
+class Lazy(np.ndarray):
+    """An array whose class could compare as it likes."""
+
+
+def test_subclasses_missing_names_and_changed_operands_fail():
+    assert difference({"out": ONES}, {"out": ONES.view(Lazy)}, {}) is not None
+    assert difference({"out": ONES}, {}, {}) is not None
+    assert difference({"out": ONES}, {"out": ONES, "more": 1}, {}) is not None
+    assert difference({"out": ONES}, None, {}) is not None
+    changed = difference({"out": ONES}, {"out": ONES, "a": ONES * 2}, {"a": ONES})
+    assert changed is not None and "the operand a was changed" in changed.reason
+    assert difference({"out": 1}, {"raises": "ValueError"}, {}) is not None
+    assert difference({"raises": "ValueError"}, {"raises": "ValueError"}, {}) is None
+    assert difference({"raises": "ValueError"}, {"raises": None}, {}) is not None
+
+
+def test_tolerance_grows_with_the_length():
+    one, many = (tolerance(np.dtype(np.float32), n) for n in (1, 10_000))
+    assert 1e-6 < one < 1e-5 and 1e-3 < many < 1e-2
+    assert tolerance(np.dtype(np.int64), 10) == 0
+
+
+# ---------------------------------------------------------------------------- points
+
+
+def test_points():
+    assert catalog.earned(4, [1, 1], False) == 4
+    assert catalog.earned(4, [1, 0], False) == 0
+    assert catalog.earned(4, [1, 0], True) == 2
+    assert catalog.earned(4, [], True) == 0
+    steps = ((0.5, 0.5), (1, 1))
+    speed = Speed("a9.9", "", None, None, _inputs, dict, {"n": 2, "m": 2}, steps, None)
+    assert [speed.points_share(r) for r in (0.4, 0.5, 0.9, 1.0, 3.0)] == [
+        0,
+        0.5,
+        0.5,
+        1,
+        1,
+    ]
+    assert not same(speed.make_inputs(1, 1)["a"], speed.make_inputs(1, 2)["a"])
+
+
+def test_nothing_heavy_is_imported():
+    """A worker may load what describes checks before the library is replaced."""
+    code = textwrap.dedent(
+        """
+        import sys
+        import assignments.checks, assignments.calling, assignments.overlay
+        import assignments.runner, assignments.workspace, assignments.catalog
+        heavy = {"minitorch", "torch", "numba", "hypothesis", "fast_ops"}
+        assert not heavy & set(sys.modules), heavy & set(sys.modules)
+        """
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=catalog.LIBRARY)

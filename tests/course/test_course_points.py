@@ -1,0 +1,112 @@
+"""Untouched workspaces earn nothing, the reference all, wrong solutions lose theirs."""
+
+from __future__ import annotations
+
+import pytest
+from course.solutions import (
+    WRONG,
+    Wrong,
+    as_checked,
+    reference,
+    run_task,
+    run_to_failure,
+    with_mistake,
+    write_files,
+)
+
+from assignments import catalog, report, workspace
+from assignments.catalog import Assignment, Task
+from assignments.testing import CRASHED, FAILED, NOT_RUN, UNWRITTEN
+
+ASSIGNMENTS = catalog.load_all()
+PLACES = [
+    pytest.param(a, t, device, id=f"{t.id}-{device}")
+    for a in ASSIGNMENTS
+    for t in a.tasks
+    for device in t.devices
+    if device != "cuda"  # tests/cuda runs these, in the simulator
+]
+
+
+@pytest.mark.parametrize(("assignment", "task", "device"), PLACES)
+def test_untouched_earns_nothing(assignment, task, device, runner, tmp_path):
+    workspace.create(assignment, tmp_path / "a")
+    outcomes = run_task(runner, task, device, tmp_path / "a")
+    _skip_where_it_cannot_run(outcomes)
+    assert outcomes and all(o.share == 0 for o in outcomes), outcomes
+    assert {o.status for o in outcomes} <= {UNWRITTEN, FAILED}
+    assert UNWRITTEN in {o.status for o in outcomes}
+
+
+@pytest.mark.parametrize(("assignment", "task", "device"), PLACES)
+def test_reference_earns_all(assignment, task, device, runner):
+    outcomes = run_task(runner, task, device)
+    _skip_where_it_cannot_run(outcomes)
+    said = "\n".join(line for o in outcomes for line in report.lines_of(o, task))
+    points = report.points_of(task, outcomes)
+    assert points == pytest.approx(task.points / len(task.devices)), said
+
+
+def _skip_where_it_cannot_run(outcomes):
+    if outcomes and outcomes[0].status == NOT_RUN:
+        pytest.skip(outcomes[0].reason)
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: wrong.name)
+def test_wrong_solution_loses_its_task(wrong: Wrong, runner, tmp_path):
+    task = wrong.assignment.task(wrong.task)
+    write_files(wrong.assignment, tmp_path / "a", with_mistake(wrong))
+    device = task.devices[0]
+    outcomes = run_to_failure(runner, task, device, tmp_path / "a")
+    _skip_where_it_cannot_run(outcomes)
+    lost = [o for o in outcomes if o.share < 1]
+    assert lost, f"{wrong.what}: not noticed"
+    if not task.partial:
+        assert report.points_of(task, outcomes) == 0
+    for outcome in lost:
+        assert outcome.reason
+        if outcome.status != CRASHED:  # reading outside of an array may end a process
+            assert outcome.status == FAILED
+            assert outcome.lines, "a failure says with which input"
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: wrong.name)
+def test_wrong_solution_loses_only_its_task(wrong: Wrong):
+    """For all other tasks, the code that is checked is the reference's."""
+    texts = with_mistake(wrong)
+    for task in wrong.assignment.tasks:
+        if task.id != wrong.task and wrong.task not in task.uses:
+            assert _same_as_reference(wrong.assignment, task, texts)
+    assert not _same_as_reference(
+        wrong.assignment, wrong.assignment.task(wrong.task), texts
+    )
+
+
+@pytest.mark.parametrize("assignment", ASSIGNMENTS, ids=lambda a: a.id)
+def test_a_restored_region_is_the_reference(assignment: Assignment):
+    """With its own region alone back, what is checked for a task is the reference."""
+    tasks = [task.id for task in assignment.tasks]
+    for task in assignment.tasks:
+        rest = [name for name in tasks if name not in (task.id, *task.uses)]
+        assert _same_as_reference(
+            assignment, task, workspace.stripped(assignment, rest)
+        )
+
+
+def _same_as_reference(
+    assignment: Assignment, task: Task, texts: dict[str, str]
+) -> bool:
+    kept, right = assignment.others(task.id), reference(assignment)
+    return all(
+        as_checked(texts[file.path], file.source, frozenset(kept[file.module]))
+        == as_checked(right[file.path], file.source, frozenset())
+        for file in assignment.files
+        if file.module
+    )
+
+
+def test_every_assignment_has_wrong_solutions():
+    written = {a.id for a in ASSIGNMENTS} & {"a0", "a1", "a2", "a3"}
+    for name in written:
+        found = [w for w in WRONG if w.assignment.id == name]
+        assert len(found) >= 5

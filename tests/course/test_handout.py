@@ -1,0 +1,166 @@
+"""What a workspace holds: the handout and the files, and nothing that gives it away."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from assignments import catalog, regions, workspace
+from assignments.catalog import Assignment
+
+ASSIGNMENTS = catalog.load_all()
+each = pytest.mark.parametrize("assignment", ASSIGNMENTS, ids=lambda a: a.id)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory) -> dict[str, Path]:
+    made = {}
+    for assignment in ASSIGNMENTS:
+        made[assignment.id] = tmp_path_factory.mktemp("course") / assignment.id
+        workspace.create(assignment, made[assignment.id])
+    return made
+
+
+@each
+def test_no_marker_survives(assignment: Assignment, folders):
+    for path in folders[assignment.id].rglob("*"):
+        if path.is_file() and path.suffix in (".py", ".mojo", ".md", ".toml"):
+            text = path.read_text()
+            assert not re.search(r"(BEGIN|END) SOLUTION", text), path
+
+
+@each
+def test_no_solution_line_survives(assignment: Assignment, folders):
+    """Lines of a region are gone, unless they stand elsewhere in the file as well."""
+    for file in assignment.files:
+        if not file.module:
+            continue
+        lines = file.source.read_text().splitlines()
+        cut = [
+            range(c.first, c.last)
+            for r in file.regions()
+            if r.task.startswith(f"{assignment.id}.")
+            for c in r.cuts
+        ]
+        gone = {n for r in cut for n in r}
+        outside = Counter(s.strip() for n, s in enumerate(lines) if n not in gone)
+        left = Counter(
+            s.strip()
+            for s in (folders[assignment.id] / file.path).read_text().splitlines()
+        )
+        for number in gone:
+            line = lines[number].strip()
+            if len(line) > 3:
+                assert left[line] <= outside[line], f"{file.path}: {line}"
+
+
+@each
+def test_markers_belong_to_tasks_and_files(assignment: Assignment):
+    known = {task.id for task in assignment.tasks}
+    found = set()
+    for file in assignment.files:
+        assert file.source.is_file(), file.path
+        own = {r.task for r in file.regions() if r.task.startswith(f"{assignment.id}.")}
+        assert own or not file.module, f"{file.path} has no region of {assignment.id}"
+        found |= own
+    assert found <= known
+    for task in assignment.tasks:
+        assert task.id in found or task.uses or not assignment.files[0].module
+
+
+def test_every_marker_is_in_a_listed_file():
+    listed = {f.source.resolve() for a in ASSIGNMENTS for f in a.files}
+    known = {a.id for a in ASSIGNMENTS}
+    root = catalog.LIBRARY
+    for package in ("minitorch", "fast_ops", "cuda_ops", "assignments"):
+        for path in (root / package).rglob("*.py"):
+            text = path.read_text()
+            if "# BEGIN SOLUTION a" not in text or path.name == "regions.py":
+                continue
+            ours = [r for r in regions.parse(text, path.name)]
+            for region in ours:
+                if region.task.partition(".")[0] in known:
+                    assert path.resolve() in listed, f"{path}: {region.task}"
+
+
+@each
+def test_functions_belong_to_one_task(assignment: Assignment):
+    """Tasks can only be looked at one by one if they share no function."""
+    for file in assignment.files:
+        found = file.regions()
+        tasks = {r.task for r in found}
+        for one in tasks:
+            for other in tasks - {one}:
+                both = regions.functions_of(found, one) & regions.functions_of(
+                    found, other
+                )
+                assert not both, f"{file.path}: {both} is in {one} and {other}"
+
+
+@each
+def test_stripped_files_say_what_to_do(assignment: Assignment, folders):
+    for file in assignment.files:
+        text = (folders[assignment.id] / file.path).read_text()
+        if not file.module:
+            continue
+        ast.parse(text)
+        assert max(map(len, text.splitlines())) <= 88, file.path
+        for task in assignment.tasks:
+            if any(r.task == task.id for r in file.regions()):
+                assert f'todo("{task.id}")' in text
+                assert f"# TODO {task.id}" in text
+
+
+@each
+def test_every_check_belongs_to_a_task(assignment: Assignment):
+    tasks = {task.id for task in assignment.tasks}
+    checks = assignment.checks()
+    assert {check.task for check in checks} == tasks
+    names = [(check.task, check.name) for check in checks]
+    assert len(names) == len(set(names))
+    for task in assignment.tasks:
+        assert task.points > 0 and task.hint
+
+
+@each
+def test_the_handout_names_every_task(assignment: Assignment):
+    text = (assignment.folder / "README.md").read_text()
+    for task in assignment.tasks:
+        assert task.id in text and f"{task.points:g} points" in text
+        line = next(s for s in text.splitlines() if s.startswith(f"### {task.id}"))
+        assert f"({task.points:g} points)" in line and task.title in line
+    for picture in re.findall(r"!\[[^\]]*\]\(([^)]+)\)", text):
+        assert (assignment.folder / picture).is_file(), picture
+
+
+IMPORT_ALL = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from pathlib import Path
+from assignments import workspace
+workspace.use(Path(sys.argv[2]))
+import importlib
+for name in workspace.files_of([Path(sys.argv[2])]):
+    found = importlib.import_module(name)
+    assert found.__file__.startswith(sys.argv[2]), found.__file__
+import minitorch, minitorch.nn, fast_ops
+assert minitorch.__file__.startswith(sys.argv[1])
+"""
+
+
+@each
+def test_the_stripped_tree_imports(assignment: Assignment, folders):
+    root, place = str(catalog.LIBRARY), str(folders[assignment.id].resolve())
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORT_ALL, root, place],
+        cwd=place,  # its folders have the packages' names, and must not hide them
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,93 @@
+"""Grading folders of submissions."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+
+import pytest
+from grading.mini_course import (
+    SOLUTION,
+    UNTIMED,
+    make_grader,
+    write_file,
+    write_solution,
+)
+
+from assignments.grading import batch, sandbox
+
+CRASHING = SOLUTION.replace(
+    "import numpy as np", "import ctypes\n\nimport numpy as np"
+).replace("out = np.empty_like(x)", "ctypes.string_at(1)\n    out = np.empty_like(x)")
+HANGING = SOLUTION.replace("out = np.empty_like(x)", "while True:\n        pass", 1)
+FLOODING = SOLUTION.replace(
+    "out = np.empty_like(x)", "while True:\n        print('x' * 9999)"
+)
+HALF = SOLUTION.replace("2 * x[i] + 1", "2 * x[i]")
+
+
+def read_table(out):
+    with open(out / batch.TABLE, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_resume_and_table(tmp_path):
+    folder, out = tmp_path / "submissions", tmp_path / "grades"
+    write_solution(folder / "ada")
+    write_file(folder / "bob", HALF)
+    shutil.make_archive(str(folder / "cleo"), "zip", folder / "ada")
+    (folder / "notes.txt").write_text("no submission")
+    grader = make_grader(assignment=UNTIMED)
+    entries = batch.grade_all(grader, folder, out, jobs=2)
+    assert [entry.name for entry in entries] == ["ada", "bob", "cleo.zip"]
+    assert all(entry.again for entry in entries)
+    rows = read_table(out)
+    assert [row["points"] for row in rows] == ["10", "6", "10"]
+    assert [row["a99.1"] for row in rows] == ["4", "0", "4"]
+    assert json.loads((out / "bob" / batch.RESULTS).read_text())["score"] == 6.0
+    write_solution(tmp_path / "better", note="second try")
+    shutil.copytree(tmp_path / "better", folder / "bob", dirs_exist_ok=True)
+    (out / "cleo.zip" / batch.STATE).write_text('{"mark": ')
+    entries = batch.grade_all(make_grader(assignment=UNTIMED), folder, out)
+    assert [entry.again for entry in entries] == [False, True, True]
+    assert [row["points"] for row in read_table(out)] == ["10", "10", "10"]
+
+
+def test_a_mistake_in_the_grader_costs_one_submission(tmp_path, monkeypatch):
+    for name in ("a", "b"):
+        write_solution(tmp_path / "s" / name)
+    grader = make_grader(assignment=UNTIMED)
+    honest = grader.grade
+
+    def grade(path):
+        if path.name == "a":
+            raise ZeroDivisionError("a bug")
+        return honest(path)
+
+    monkeypatch.setattr(grader, "grade", grade)
+    batch.grade_all(grader, tmp_path / "s", tmp_path / "g", jobs=2)
+    first, second = read_table(tmp_path / "g")
+    assert "the grader failed" in first["status"] and second["points"] == "10"
+    monkeypatch.setattr(grader, "grade", honest)
+    entries = batch.grade_all(grader, tmp_path / "s", tmp_path / "g")
+    assert [entry.again for entry in entries] == [True, False]
+
+
+@pytest.mark.slow
+def test_a_hundred_of_which_thirty_are_broken(tmp_path):
+    mode = next((m for m in sandbox.STRONG if not sandbox.why_not(m)), None)
+    if mode is None:
+        pytest.skip("no sandbox here keeps submissions from doing harm")
+    expected = {}
+    for number in range(100):
+        kind = number % 10
+        name = f"student-{number:03}"
+        texts = {0: CRASHING, 1: HANGING, 2: FLOODING}
+        text = texts.get(kind, HALF if kind == 3 else SOLUTION)
+        write_file(tmp_path / "s" / name, f"{text}# {number}\n")
+        expected[name] = {0: "0", 1: "6", 2: "0", 3: "6"}.get(kind, "10")
+    grader = make_grader(mode, read_code=False, call_seconds=1.0, assignment=UNTIMED)
+    batch.grade_all(grader, tmp_path / "s", tmp_path / "g", jobs=2)
+    found = {row["submission"]: row["points"] for row in read_table(tmp_path / "g")}
+    assert found == expected

@@ -1,0 +1,211 @@
+"""Grading single submissions, and what is written about them."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+from xml.etree import ElementTree
+
+import pytest
+from grading.mini_course import (
+    LIMITS,
+    MINI,
+    PATH,
+    SOLUTION,
+    UNTIMED,
+    make_grader,
+    write_file,
+    write_solution,
+)
+from rich.console import Console
+
+from assignments.grading import report as reports
+from assignments.grading import sandbox, timing
+from assignments.grading.channel import Failed, Worker
+from assignments.grading.examine import Result
+from assignments.grading.grade import Graded
+from assignments.grading.library import bare_tree, stripped_tree
+
+SLOW = SOLUTION.replace(
+    "total += value", "total += value\n        for _ in range(40): pass"
+)
+
+
+@pytest.fixture(scope="module")
+def grader():
+    return make_grader(assignment=UNTIMED)
+
+
+def points(report) -> list[float]:
+    return [graded.points for graded in report.tasks]
+
+
+def test_solution_and_untouched_workspace(grader, tmp_path):
+    solved = grader.grade(write_solution(tmp_path / "solved"))
+    assert points(solved) == [4.0, 6.0]
+    untouched = (stripped_tree(UNTIMED) / PATH).read_text()
+    assert "SOLUTION" not in untouched and "total" not in untouched
+    report = grader.grade(write_file(tmp_path / "untouched", untouched))
+    assert points(report) == [0.0, 0.0]
+    texts = [result.text for graded in report.tasks for result in graded.results]
+    assert ["a99.1" in texts[0], "a99.2" in texts[1]] == [True, True]
+
+
+@pytest.mark.parametrize(
+    "right, wrong, expected",
+    [
+        ("2 * x[i] + 1", "2 * x[i]", [0, 6]),
+        ("range(x.size)", "range(x.size - 1)", [0, 6]),
+        ("total += value", "total = value", [4, 0]),
+        ("out[i] = total", "out[i] = float('nan')", [4, 0]),
+        ("return out\n\n\ndef", "return out.astype(float)\n\n\ndef", [0, 6]),
+        ("return out\n\n\ndef", "x[0] = 0\n    return out\n\n\ndef", [0, 6]),
+    ],
+)
+def test_a_mistake_costs_its_task_alone(grader, tmp_path, right, wrong, expected):
+    text = SOLUTION.replace(right, wrong, 1)
+    assert text != SOLUTION
+    assert points(grader.grade(write_file(tmp_path / "s", text))) == expected
+
+
+def test_a_crash_costs_its_task_alone(grader, tmp_path):
+    text = SOLUTION.replace("2 * x[i] + 1", "1 / 0")
+    report = grader.grade(write_file(tmp_path / "s", text))
+    assert points(report) == [0.0, 6.0]
+    (result,) = report.tasks[0].results
+    assert "ZeroDivisionError" in result.text
+    assert "in scale: out[i] = 1 / 0" in result.text
+
+
+def test_what_is_not_allowed_costs_its_task_alone(grader, tmp_path):
+    text = SOLUTION.replace("total += value", "total += eval('value')")
+    report = grader.grade(write_file(tmp_path / "s", text))
+    assert points(report) == [4.0, 0.0]
+    assert "uses eval" in report.tasks[1].results[0].text
+
+
+def test_the_same_seed_gives_the_same_grade(tmp_path):
+    wrong = SOLUTION.replace("2 * x[i] + 1", "2 * x[i] + (x[i] < 0.999)")
+    path = write_file(tmp_path / "s", wrong)
+    grader = make_grader(assignment=UNTIMED)
+    first, second = (make_grader(assignment=UNTIMED).grade(path) for _ in range(2))
+    assert points(first) == points(second)
+    texts = [
+        [r.text for g in report.tasks for r in g.results] for report in (first, second)
+    ]
+    assert texts[0] == texts[1]
+    assert first.digest == second.digest
+    other = replace(grader.settings, secret="another secret of the tests")
+    assert type(grader)(UNTIMED, other).seed("a") != grader.seed("a")
+    assert grader.seed("a") != grader.seed("b")
+
+
+def test_speed_points(tmp_path):
+    grader = make_grader()
+    report = grader.grade(write_file(tmp_path / "slow", SLOW))
+    assert points(report) == [4.0, 0.0]
+    speed = report.tasks[1].results[1]
+    assert speed.name == "speed of running" and "more points from 0.2 x" in speed.text
+
+
+def test_work_outside_of_the_timed_step_counts():
+    honest = [timing.Timed(1e-3, 1e-3, None)] * 5
+    early = [timing.Timed(1e-5, 2e-2, None)] * 5
+    assert timing.seconds(honest, honest) == pytest.approx(1e-3)
+    assert timing.seconds(early, honest) > 1e-2
+
+
+def test_faster_than_the_machine():
+    machine = timing.Machine(bandwidth=1e10, flops=1e11)
+    assert machine.least_seconds(1e9, 0) == pytest.approx(0.1 / timing.LIMIT_MARGIN)
+    assert machine.least_seconds(1e3, 1e11) == pytest.approx(1 / timing.LIMIT_MARGIN)
+
+
+# --------------------------------------------------------------------------- modes
+
+
+@pytest.mark.parametrize("mode", sandbox.MODES)
+def test_all_modes_that_work_here(mode, tmp_path):
+    problem = sandbox.why_not(mode)
+    if problem:
+        pytest.skip(f"{mode} does not work here: {problem}")
+    report = make_grader(mode, assignment=UNTIMED).grade(write_solution(tmp_path / "s"))
+    assert points(report) == [4.0, 6.0]
+    text = json.loads(reports.gradescope(report))["output"]
+    assert (text == "Graded.") == (mode in sandbox.STRONG)
+    assert mode in sandbox.STRONG or mode in text
+
+
+def test_best_mode_is_never_root_without_a_wall(monkeypatch):
+    sandbox.best_mode.cache_clear()
+    monkeypatch.setattr(
+        sandbox, "why_not", lambda mode: "" if mode == "limits" else "no"
+    )
+    monkeypatch.setattr("os.getuid", lambda: 0)
+    try:
+        with pytest.raises(RuntimeError, match="as root"):
+            sandbox.best_mode()
+        monkeypatch.setattr("os.getuid", lambda: 1000)
+        assert sandbox.best_mode() == "limits"
+    finally:
+        sandbox.best_mode.cache_clear()
+
+
+def test_a_worker_starts_and_ends_quickly():
+    mode = sandbox.best_mode()
+    start = time.perf_counter()
+    with Worker(sandbox.View(bare_tree()), LIMITS, mode) as worker:
+        worker.request({"do": "start", "module": ""}, seconds=20)
+        with pytest.raises(Failed, match="no action"):
+            worker.request({"do": "something"}, seconds=20)
+        assert worker.request({"do": "start", "module": ""}, seconds=20).value is None
+    with pytest.raises(Failed, match="closed"):
+        worker.request({"do": "start", "module": ""}, seconds=20)
+    assert time.perf_counter() - start < 10
+
+
+# -------------------------------------------------------------------------- reports
+
+
+@pytest.fixture(scope="module")
+def mixed(grader, tmp_path_factory):
+    text = SOLUTION.replace("2 * x[i] + 1", "2 * x[i]") + "print('hi')\n"
+    path = write_file(tmp_path_factory.mktemp("mixed") / "student", text)
+    return grader.grade(path)
+
+
+def test_gradescope(mixed):
+    values = json.loads(reports.gradescope(mixed))
+    assert values["score"] == 6.0
+    assert [t["score"] for t in values["tests"]] == [0.0, 6.0]
+    assert [t["max_score"] for t in values["tests"]] == [4.0, 6.0]
+    assert [t["status"] for t in values["tests"]] == ["failed", "passed"]
+    assert "has wrong values" in values["tests"][0]["output"]
+    assert values["extra_data"]["printed"].startswith("hi")
+    assert values["stdout_visibility"] == "hidden"
+
+
+def test_junit(mixed):
+    root = ElementTree.fromstring(reports.junit(mixed))
+    suites = root.findall("testsuite")
+    assert [suite.get("failures") for suite in suites] == ["1", "0"]
+    assert [len(suite.findall("testcase/failure")) for suite in suites] == [1, 0]
+
+
+def test_table(mixed):
+    console = Console(record=True, width=120, file=open("/dev/null", "w"))
+    reports.show(mixed, console)
+    text = console.export_text()
+    for part in ("a99.1 scale", "python", "0 of 1", "0 / 4", "6 / 6", "6 of 10"):
+        assert part in text
+
+
+def test_texts_of_strangers_are_harmless(mixed):
+    evil = "\x1b]0;x\x07 \ud800 ]]> <b> \x00 =1+1"
+    result = Result("a99.1", "check", "cpu", "wrong", text=evil)
+    graded = Graded(MINI.tasks[0], 0.0, (result,))
+    report = replace(mixed, tasks=(graded,), name="=HYPERLINK(1)", output=evil)
+    assert "\x1b" not in json.loads(reports.gradescope(report))["tests"][0]["output"]
+    ElementTree.fromstring(reports.junit(report))
+    assert reports.row(report)[0] == "'=HYPERLINK(1)"
