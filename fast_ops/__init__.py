@@ -31,6 +31,8 @@ from fast_ops.memory import (
 from fast_ops.norm import (
     batch_norm,
     batch_norm_backward,
+    dropout_residual_layer_norm,
+    dropout_residual_layer_norm_backward,
     layer_norm,
     layer_norm_backward,
 )
@@ -48,6 +50,7 @@ from fast_ops.softmax import (
     cross_entropy_backward,
     log_softmax,
     log_softmax_backward,
+    mean_loss,
     softmax,
     softmax_backward,
 )
@@ -86,6 +89,8 @@ __all__ = [
     "csr_transpose",
     "cumsum",
     "dropout",
+    "dropout_residual_layer_norm",
+    "dropout_residual_layer_norm_backward",
     "empty",
     "from_numpy",
     "full",
@@ -101,6 +106,7 @@ __all__ = [
     "matmul",
     "max_pool2d",
     "max_pool2d_backward",
+    "mean_loss",
     "normal",
     "randint",
     "reduce",

@@ -10,6 +10,7 @@ template for each way the operands can lie:
     zip_flat        same shape, both without gaps     one loop over the storage
     zip_second      b is one number                   the same, with b in a register
     zip_first       a is one number
+    zip_lines       b is a row or a column of a       lines of a
     zip_strided     everything else                   rows of one merged dimension
 
 A tensor below `SERIAL_LIMIT` elements is done by the calling thread, because waking the
@@ -20,6 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -36,6 +38,7 @@ from fast_ops.memory import (
     place,
     plan,
     position,
+    untransposed,
 )
 from minitorch.dtypes import DType
 from minitorch.tensor_data import Shape, Strides, TensorData, broadcast_shapes
@@ -43,7 +46,6 @@ from minitorch.tensor_data import Shape, Strides, TensorData, broadcast_shapes
 # ---------------------------------------------------------------------- templates
 
 
-# BEGIN SOLUTION a3.1
 def map_flat(fn: Callable) -> Callable:
     """Make the loop out[i] = fn(a[i]) over flat arrays.
 
@@ -52,8 +54,10 @@ def map_flat(fn: Callable) -> Callable:
     """
 
     def loop(a: np.ndarray, out: np.ndarray) -> None:
+        # BEGIN SOLUTION a3.1
         for i in prange(out.size):
             out[i] = fn(a[i])
+        # END SOLUTION a3.1
 
     return loop
 
@@ -62,13 +66,12 @@ def zip_flat(fn: Callable) -> Callable:
     """Make the loop out[i] = fn(a[i], b[i]) over flat arrays; threads as `map_flat`."""
 
     def loop(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
+        # BEGIN SOLUTION a3.1
         for i in prange(out.size):
             out[i] = fn(a[i], b[i])
+        # END SOLUTION a3.1
 
     return loop
-
-
-# END SOLUTION a3.1
 
 
 def map_in_place(fn: Callable) -> Callable:
@@ -128,6 +131,32 @@ def zip_first(fn: Callable) -> Callable:
     return loop
 
 
+def zip_lines(fn: Callable) -> Callable:
+    """Make the loop out[r, x] = fn(a[r, x], b[x]), or fn(a[r, x], b[r]).
+
+    `zip_strided` for the two broadcasts that come most often, a row and a column, with
+    few arguments, since the calls take longer than the work for a small tensor. `b` is
+    a column if it has one number for each line of `n`. Threads share lines.
+    """
+
+    def loop(
+        a: np.ndarray, b: np.ndarray, out: np.ndarray, n: int, column: bool
+    ) -> None:
+        for r in prange(out.size // n):
+            p = np.int64(r) * n
+            x, z = a[p : p + n], out[p : p + n]
+            if column:
+                y0 = b[np.int64(r)]
+                for e in range(n):
+                    z[e] = fn(x[e], y0)
+            else:
+                y = b[:n]
+                for e in range(n):
+                    z[e] = fn(x[e], y[e])
+
+    return loop
+
+
 def zip_strided(fn: Callable) -> Callable:
     """Make the loop out[i, j, k, x] = fn(a[i, j, k, x], b[i, j, k, x]), any strides.
 
@@ -143,6 +172,7 @@ def zip_strided(fn: Callable) -> Callable:
         out: np.ndarray, out_at: int, out_steps: Strides,
         shape: Shape, piece: int,
     ) -> None:  # fmt: skip
+        # BEGIN SOLUTION a3.1
         pieces = (shape[3] + piece - 1) // piece
         sa, sb, so = a_steps[3], b_steps[3], out_steps[3]
         for task in prange(shape[0] * shape[1] * shape[2] * pieces):
@@ -162,6 +192,7 @@ def zip_strided(fn: Callable) -> Callable:
             else:
                 for e in range(n):
                     out[at(r, e, so)] = fn(a[at(p, e, sa)], b[at(q, e, sb)])
+        # END SOLUTION a3.1
 
     return loop
 
@@ -176,6 +207,7 @@ ZIP_SECOND_IN_PLACE = (
     Kernels(zip_second_in_place, parallel=True),
 )
 ZIP_FIRST = (Kernels(zip_first), Kernels(zip_first, parallel=True))
+ZIP_LINES = (Kernels(zip_lines), Kernels(zip_lines, parallel=True))
 ZIP_STRIDED = (Kernels(zip_strided), Kernels(zip_strided, parallel=True))
 
 
@@ -257,8 +289,18 @@ def _zip_broadcast(fn: Callable, a: TensorData, b: TensorData, out: TensorData) 
         if a.size == 1 and b.size == n and b.is_contiguous():
             ZIP_FIRST[parallel][fn](_one(a), b.flat(), out.flat())
             return
+        width, column = lines(a.shape, b.shape)
+        if width and a.is_contiguous() and b.is_contiguous():
+            by_line = ZIP_LINES[parallel][fn]
+            by_line(a.flat(), b.flat(), out.flat(), width, column)
+            return
     if n == 0:
         return
+    a, b = untransposed(a), untransposed(b)
+    if a.shape == b.shape and a.is_contiguous() and b.is_contiguous():
+        if out.is_contiguous():
+            ZIP_FLAT[parallel][fn](a.flat(), b.flat(), out.flat())
+            return
     a, b = a.expand(out.shape), b.expand(out.shape)
     way = plan(out.shape, a.strides, b.strides, out.strides)
     run: Any = ZIP_STRIDED[parallel][fn]
@@ -270,6 +312,30 @@ def _zip_broadcast(fn: Callable, a: TensorData, b: TensorData, out: TensorData) 
             z, out.offset + r, way.strides[2],
             way.shape, way.piece,
         )  # fmt: skip
+
+
+MIN_LINES, MIN_LINE = 32, 16  # a matrix with fewer or shorter lines is cut otherwise
+
+
+@lru_cache(maxsize=4096)
+def lines(shape: Shape, other: Shape) -> tuple[int, bool]:
+    """How long a line of `shape` is to which `other` gives a row, or one number.
+
+    With it comes whether it is one number, a column; (0, False) for other broadcasts.
+
+    >>> lines((64, 20), (20,)), lines((64, 20), (64, 1))
+    ((20, False), (20, True))
+    """
+    while other[:1] == (1,) and len(other) > 1:
+        other = other[1:]
+    width, column = math.prod(other), False
+    if len(other) == len(shape) and other == (*shape[:-1], 1):
+        width, column = shape[-1], True
+    elif not other or shape[-len(other) :] != other:
+        return 0, False
+    if width < MIN_LINE or math.prod(shape) < MIN_LINES * width:
+        return 0, False
+    return width, column
 
 
 def _one(a: TensorData) -> np.ndarray:

@@ -2,14 +2,16 @@
 
 With this file a benchmark can say which share of the limit a kernel reaches:
 `peak_flops()` multiplies and adds on registers and first-level cache alone, and
-`bandwidth()` streams arrays that no cache holds. Both use as many threads as the
-kernels do, and both are the best of several runs, since a limit is what can be reached.
+`bandwidth()` and `read_bandwidth()` stream arrays that no cache holds (`cache_bytes()`
+says how much it is). All use as many threads as the kernels do, and are the best of
+several runs, since a limit is what can be reached.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 from numba import get_num_threads, prange
@@ -36,10 +38,21 @@ def _multiply_add(panels, out, tasks, times):
 
 
 @kernel(parallel=True)
-def _add(a, b, out):
-    """out[i] = a[i] + b[i]"""
-    for i in prange(out.size):
-        out[i] = a[i] + b[i]
+def _add(a, b):
+    """a[i] += b[i]"""
+    for i in prange(a.size):
+        a[i] += b[i]
+
+
+@kernel(parallel=True)
+def _total(a, parts, out):
+    """out[p] = the sum of part p of a"""
+    for p in prange(parts):
+        at = np.int64(p) * (a.size // parts)
+        part, total = a[at : at + a.size // parts], a.dtype.type(0)
+        for i in range(part.size):
+            total += part[i]
+        out[p] = total
 
 
 def _best(run: Callable[[], None], repeats: int) -> float:
@@ -63,12 +76,28 @@ def peak_flops(repeats: int = 20) -> float:
 
 
 def bandwidth(repeats: int = 20) -> float:
-    """Bytes a second of out = a + b on float32 arrays of 64 MB, two read, one written.
+    """Bytes a second of a += b on float32 arrays of 64 MB: two read, one written.
 
-    A write counts once, although the processor may fetch the line first.
+    An output of its own would be slower: the processor fetches a line before it writes
+    a part of it, and those bytes would not be counted.
     """
     n = 16_000_000
-    a, b = np.ones(n, np.float32), np.ones(n, np.float32)
-    out = np.empty(n, np.float32)
-    seconds = _best(lambda: _add(a, b, out), repeats)
-    return 3.0 * 4 * n / seconds
+    a, b = np.ones(n, np.float32), np.full(n, 1e-3, np.float32)
+    return 3.0 * 4 * n / _best(lambda: _add(a, b), repeats)
+
+
+def read_bandwidth(repeats: int = 20) -> float:
+    """Bytes a second of the sum of a float32 array of 128 MB."""
+    a, parts = np.ones(32_000_000, np.float32), 1000
+    out = np.empty(parts, np.float32)
+    return 4.0 * a.size / _best(lambda: _total(a, parts, out), repeats)
+
+
+def cache_bytes() -> float:
+    """The size of the largest cache of a core, or 64 MiB where the system hides it."""
+    sizes = [0.0]
+    for file in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
+        text = file.read_text().strip()
+        unit = {"K": 2.0**10, "M": 2.0**20}.get(text[-1:], 1.0)
+        sizes.append(float(text.rstrip("KM")) * unit)
+    return max(sizes) or 64 * 2.0**20

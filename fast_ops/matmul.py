@@ -9,7 +9,9 @@ each step on the way there (`LADDER`):
     matmul_blocked      blocks that stay in the cache
     matmul_packed       tiles that stay in registers, fed from packed panels
 
-`matmul` runs the last one for everything but integers and very small products.
+`matmul` runs the last one for everything but integers, very small products, and few
+rows times a transposed matrix (`_dot_tiles`), where packing would take longer than
+multiplying.
 
 An element of the result is summed in one fixed order, whatever the number of threads.
 """
@@ -26,10 +28,13 @@ from numba import prange
 from fast_ops.launch import compile_kernel, device_function, kernel
 from fast_ops.memory import empty
 from fast_ops.simd import (
+    DOT,
+    DOT_ROOM,
     GROUP,
     TILE,
     VECTOR_BYTES,
     copy_line,
+    tile_dot,
     tile_fma,
     transpose_lines,
 )
@@ -50,6 +55,8 @@ BLOCK_PANELS = 8  # panels of b in a task, at most
 TASKS = 16  # into which a product is cut at least, if it has as many panels
 PIECE_PANELS, PIECE_STEPS = 8, 64  # what is packed in one go
 TINY = 1024  # multiplications for which packing is not worth while
+DOT_ROWS = 192  # rows of a up to which a transposed b is not packed
+DOT_PART = 64  # rows of a in a task of `_dot_tiles`
 SERIAL = 524_288  # multiplications (9 us on one core) that one thread does by itself
 
 # ----------------------------------------------------------- the ladder, rung by rung
@@ -107,6 +114,7 @@ def _parallel(a, b, out):
     A thread makes whole rows. It writes to no row of another thread, so nothing has to
     be locked; each thread still reads all of b for each of its rows.
     """
+    # BEGIN SOLUTION a3.3
     for m in prange(out.shape[0]):
         row = out[m]
         for n in range(row.size):
@@ -115,6 +123,7 @@ def _parallel(a, b, out):
             left, right = a[m, k], b[k]
             for n in range(row.size):
                 row[n] += left * right[n]
+    # END SOLUTION a3.3
 
 
 @kernel(parallel=True)
@@ -133,6 +142,7 @@ def _blocked(a, b, out):
     Source of the idea: Lam, Rothberg and Wolf, "The cache performance and optimizations
     of blocked algorithms", 1991.
     """
+    # BEGIN SOLUTION a3.3
     M, N = out.shape
     K = a.shape[1]
     for block in prange((M + 31) // 32):
@@ -148,6 +158,7 @@ def _blocked(a, b, out):
                         left, right = a[m, k], b[k, n0 : n0 + 512]
                         for n in range(row.size):
                             row[n] += left * right[n]
+    # END SOLUTION a3.3
 
 
 @device_function
@@ -341,6 +352,51 @@ def _vector_matrix(
                     row[n] += factor * b[start + n * b_col]
 
 
+def _dot_tiles(a, a_at, a_row, b, b_at, b_col, out, sizes):
+    """Rows times rows, without packing: the forward pass of a linear layer.
+
+    # a [M, K] @ b [N, K].T -> out [M, N], M at least DOT.rows
+
+        parallel for tiles of n, blocks of m:  for tiles of m, k:
+            out[m, n] += a[m, k] * b[n, k]
+
+    Both lie along k, so a vector of a times a vector of b is 16 terms of one sum, and
+    nothing has to be laid out anew. A tile is DOT.rows x DOT.vectors sums in registers,
+    whose lanes are added up at the end; that costs as much as a few steps of k. The
+    last tile of rows begins early and makes some outputs twice, to the same bits.
+
+    `_packed` reads packed panels many times for each time it writes them; with few rows
+    of a it would not.
+    """
+    M, N, K = sizes
+    parts = (M + DOT_PART - 1) // DOT_PART
+    whole = K // (VECTOR_BYTES // a.itemsize) * (VECTOR_BYTES // a.itemsize)
+    for task in prange((N + DOT.vectors - 1) // DOT.vectors * parts):
+        tile = np.int64(task) // parts
+        part = np.int64(task) - tile * parts
+        n0 = tile * DOT.vectors
+        offsets = np.empty(DOT.vectors, np.int64)
+        for j in range(DOT.vectors):
+            offsets[j] = min(n0 + j, N - 1) * b_col
+        sums = np.empty(DOT_ROOM, out.dtype)
+        for begin in range(part * DOT_PART, min(M, (part + 1) * DOT_PART), DOT.rows):
+            m0 = min(begin, M - DOT.rows)
+            sums[:] = 0
+            start = a_at + m0 * a_row
+            tile_dot(a, start, a_row, b, b_at, offsets, 0, whole, sums, 0)
+            for i in range(DOT.rows):
+                row = a[start + i * a_row : start + i * a_row + K]
+                for j in range(min(DOT.vectors, N - n0)):
+                    total = sums[i * DOT.vectors + j]
+                    for k in range(whole, K):
+                        total += row[k] * b[b_at + offsets[j] + k]
+                    out[(m0 + i) * N + n0 + j] = total
+
+
+dot_serial = compile_kernel(_dot_tiles, ("serial",))
+dot_parallel = compile_kernel(_dot_tiles, ("parallel",), parallel=True)
+
+
 # ------------------------------------------------------------------------ the launcher
 
 
@@ -353,6 +409,7 @@ class _Layout(NamedTuple):
     sizes: tuple[int, int, int, int, int, int, int]
     work: int  # elements of the packed panels
     multiplications: int
+    dots: bool  # whether `_dot_tiles` is the kernel for it
 
 
 @lru_cache(maxsize=1024)
@@ -382,6 +439,10 @@ def _layout(
         (M, N, K, wide, BLOCK_ROWS, block_columns, together),
         part * together,
         a_starts.size * M * N * K,
+        a_starts.size == 1
+        and DOT.rows <= M <= DOT_ROWS
+        and a_strides[-1] == b_strides[-2] == 1
+        and K >= 2 * VECTOR_BYTES // item,
     )
 
 
@@ -420,6 +481,12 @@ def matmul(a: TensorData, b: TensorData) -> TensorData:
         )  # fmt: skip
     elif way.sizes[0] == 1 or way.sizes[1] == 1:
         _launch_vector(a, b, out.storage.array, way)
+    elif way.dots:
+        run = dot_serial if work <= SERIAL else dot_parallel
+        run(
+            a.storage.array, a.offset, way.a[1], b.storage.array, b.offset, way.b[2],
+            out.storage.array, way.sizes[:3],
+        )  # fmt: skip
     else:
         run = packed_serial if work <= SERIAL else packed_parallel
         _launch_packed(run, a, b, out, way)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import sys
 from collections import deque
+from collections.abc import Callable
 from functools import lru_cache
 from itertools import product
 from sys import getrefcount
@@ -23,6 +24,7 @@ import numpy as np
 from numba import prange
 
 from fast_ops.launch import SERIAL_LIMIT, compile_kernel, device_function
+from fast_ops.simd import GROUP, VECTOR_BYTES, transpose_lines
 from minitorch.dtypes import DType, from_numpy_dtype
 from minitorch.tensor_data import Shape, Storage, Strides, TensorData
 
@@ -32,6 +34,8 @@ RANK = 4  # loops in a strided kernel; more dimensions are looped over in Python
 # the next row needs their other elements.
 PIECE = 8192
 PIECE_WITH_GAPS = 256
+TILE = 32  # rows and columns of a tile that is transposed: 64 cache lines
+MIN_TILE = 8  # sizes from which tiles pay
 
 
 # ------------------------------------------------------------- reuse of large memory
@@ -169,12 +173,15 @@ class Plan(NamedTuple):
         strides: for each operand `RANK` strides.
         outer: for each call of the kernel, the offset to add for each operand.
         piece: how many elements of the innermost loop make one task.
+        transposes: whether the first operand lies along the second loop from inside,
+            the last one along the innermost, and both are long.
     """
 
     shape: Shape
     strides: tuple[Strides, ...]
     outer: tuple[tuple[int, ...], ...]
     piece: int
+    transposes: bool
 
 
 Dim = tuple[int, tuple[int, ...]]  # a size, and the stride of each operand
@@ -200,7 +207,14 @@ def plan(shape: Shape, *strides: Strides) -> Plan:
         tuple(tuple(steps[k] for _, steps in loops) for k in operands),
         tuple(outer),
         PIECE if all(step in (0, 1) for step in loops[-1][1]) else PIECE_WITH_GAPS,
+        _transposes(loops[-2], loops[-1]),
     )
+
+
+def _transposes(second: Dim, innermost: Dim) -> bool:
+    (down, steps), (across, inner_steps) = second, innermost
+    long = min(down, across) >= MIN_TILE
+    return long and steps[0] == 1 and inner_steps[-1] == 1 and inner_steps[0] != 1
 
 
 def _merged(dims: list[Dim]) -> list[Dim]:
@@ -292,6 +306,75 @@ def _copy_strided(
                 out[at(q, e, so)] = a[at(p, e, sa)]
 
 
+@device_function
+def transpose_tile(a, p, across, out, q, step, down, wide):
+    """out[q + k * step + x] = a[p + x * across + k] for k < down, x < wide"""
+    for x in range(wide):
+        y = a[p + x * across : p + x * across + down]
+        for k in range(down):
+            out[at(q + x, k, step)] = y[k]
+
+
+@device_function
+def transpose_tile_floats(a, p, across, out, q, step, down, wide):
+    """`transpose_tile`, a vector of k and GROUP x at a time, the rest one by one."""
+    lanes = VECTOR_BYTES // a.itemsize
+    vectors, groups = down // lanes * lanes, wide // GROUP * GROUP
+    for k in range(0, vectors, lanes):
+        for x in range(0, groups, GROUP):
+            transpose_lines(
+                a, p + x * across + k, across, GROUP, out, q + k * step + x, step, GROUP
+            )
+    transpose_tile(
+        a, p + groups * across, across, out, q + groups, step, vectors, wide - groups
+    )
+    transpose_tile(
+        a, p + vectors, across, out, q + vectors * step, step, down - vectors, wide
+    )
+
+
+def transposing(tile: Callable) -> Callable:
+    """Make the loop that copies a transposed matrix, or a stack of them, by tiles.
+
+    out[i, j, k, x] = a[i, j, k, x] where a's k and out's x lie side by side.
+
+    Either a is read or out is written in steps, and each step is on another cache line.
+    A tile of TILE x TILE elements touches 2 TILE lines, which the first-level cache
+    holds until all their elements are done. Threads share tiles. Source: Lam, Rothberg
+    and Wolf, "The cache performance and optimizations of blocked algorithms", 1991.
+    """
+
+    def loop(
+        a: np.ndarray, a_at: int, a_steps: Strides,
+        out: np.ndarray, out_at: int, out_steps: Strides,
+        shape: Shape,
+    ) -> None:  # fmt: skip
+        tiles_x, tiles_k = (shape[3] + TILE - 1) // TILE, (shape[2] + TILE - 1) // TILE
+        across, step = a_steps[3], out_steps[2]
+        for task in prange(shape[0] * shape[1] * tiles_k * tiles_x):
+            rest = np.int64(task) // tiles_x
+            x0 = (np.int64(task) - rest * tiles_x) * TILE
+            ij = rest // tiles_k
+            k0 = (rest - ij * tiles_k) * TILE
+            i = ij // shape[1]
+            j = ij - i * shape[1]
+            p = a_at + position(i, j, k0, x0, a_steps)
+            q = out_at + position(i, j, k0, x0, out_steps)
+            down, wide = min(TILE, shape[2] - k0), min(TILE, shape[3] - x0)
+            tile(a, p, across, out, q, step, down, wide)
+
+    return loop
+
+
+def _transposing_kernels(tile: Callable) -> tuple[Any, Any]:
+    loop, key = transposing(tile), (tile.__name__,)
+    return compile_kernel(loop, key), compile_kernel(loop, key, parallel=True)
+
+
+COPY_TRANSPOSED = (
+    _transposing_kernels(transpose_tile),
+    _transposing_kernels(transpose_tile_floats),
+)
 copy_flat = compile_kernel(_copy_flat)
 copy_flat_parallel = compile_kernel(_copy_flat, parallel=True)
 copy_strided = compile_kernel(_copy_strided)
@@ -345,6 +428,16 @@ def contiguous(a: TensorData) -> TensorData:
     return a if a.is_contiguous() else copy(a, a.dtype)
 
 
+def untransposed(a: TensorData) -> TensorData:
+    """`a` itself, or a copy where its last two dimensions lie the other way round.
+
+    An operation that reads it row by row would read one element of each cache line.
+    """
+    if a.dims < 2 or a.strides[-2] != 1 or a.strides[-1] in (0, 1):
+        return a
+    return copy(a, a.dtype) if min(a.shape[-2:]) >= MIN_TILE else a
+
+
 def _move(out: TensorData, a: TensorData, size: int) -> None:
     serial = size < SERIAL_LIMIT
     if a.is_contiguous() and out.is_contiguous():
@@ -353,9 +446,18 @@ def _move(out: TensorData, a: TensorData, size: int) -> None:
         return
     if size == 0:
         return
-    strided: Any = copy_strided if serial else copy_strided_parallel
     way = plan(a.shape, a.strides, out.strides)
     x, y = a.storage.array, out.storage.array
+    if way.transposes:
+        floats = a.dtype is out.dtype and a.dtype.is_floating_point
+        tiled: Any = COPY_TRANSPOSED[floats][not serial]
+        for p, q in way.outer:
+            tiled(
+                x, a.offset + p, way.strides[0], y, out.offset + q, way.strides[1],
+                way.shape,
+            )  # fmt: skip
+        return
+    strided: Any = copy_strided if serial else copy_strided_parallel
     for p, q in way.outer:
         strided(
             x, a.offset + p, way.strides[0], y, out.offset + q, way.strides[1],

@@ -32,6 +32,7 @@ LANES = 512  # outputs, or copies of outputs, that one task folds side by side
 STRETCH = 16_384  # contiguous elements folded in one go
 SHORT = 32  # rows below this length are folded many at a time, one lane for each
 BLOCK = 512  # elements folded in their own type before they join a wider total
+PIECE = 8_192  # elements that one task folds where a whole tensor becomes one number
 MAX_BLOCKS = 64  # parts into which the fold of one output is cut, at most
 
 # ---------------------------------------------------------------------- templates
@@ -48,33 +49,32 @@ def element(group: int, shape: Shape) -> tuple[int, int, int]:
     return i, ij - i * shape[1], group - ij * shape[2]
 
 
-# BEGIN SOLUTION a3.1
 def fold_flat(fn: Callable) -> Callable:
     """Make the loop out[r] = fold of a[r, 0], ..., a[r, n - 1], for a [rows, n].
 
-    Threads share rows. BLOCK elements at a time are folded in the element's own type
-    (16 float32 at once, when LLVM knows that `fn` may be reordered), and the blocks'
-    results in the wider type of `start`.
+    The last row may be shorter. Threads share rows. BLOCK elements at a time are folded
+    in the element's own type (16 float32 at once, when LLVM knows that `fn` may be
+    reordered), and the blocks' results in the wider type of `start`.
     """
 
     def loop(
         a: np.ndarray, n: int, start: np.ndarray, narrow: np.ndarray, out: np.ndarray
     ) -> None:
+        # BEGIN SOLUTION a3.2
         for r in prange(out.size):
             row = np.int64(r) * n
+            end = min(row + n, a.size)
             total = start[0]
-            for low in range(0, n, BLOCK):
-                x = a[row + low : row + min(low + BLOCK, n)]
+            for low in range(row, end, BLOCK):
+                x = a[low : min(low + BLOCK, end)]
                 part = narrow[0]
                 for e in range(x.size):
                     part = fn(part, x[e])
                 total = fn(total, part)
             out[r] = total
+        # END SOLUTION a3.2
 
     return loop
-
-
-# END SOLUTION a3.1
 
 
 @cache
@@ -524,8 +524,30 @@ NO_PARTIAL = {dtype.numpy: np.empty((1, 1), dtype.numpy) for dtype in ALL}
 
 
 @lru_cache(maxsize=1024)
-def _start(value: float, dtype: DType) -> np.ndarray:
-    return np.array([value], dtype.numpy)
+def _starts(value: float, dtype: DType, rounds: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Where a fold begins, in the type of its total and in that of its elements."""
+    wide = float64 if dtype is float32 and rounds else dtype
+    return np.array([value], wide.numpy), np.array([value], dtype.numpy)
+
+
+class Cut(NamedTuple):
+    """What a shape and the folded dims say, whatever the strides."""
+
+    out_shape: Shape
+    size: int  # elements to fold
+    length: int  # elements for each output
+    trailing: bool  # the folded dims are the last ones
+    leading: bool  # ... the first ones
+
+
+@lru_cache(maxsize=4096)
+def _cut(shape: Shape, dims: tuple[int, ...]) -> Cut:
+    rank, order = len(shape), sorted(dims)
+    out_shape = tuple([1 if i in dims else n for i, n in enumerate(shape)])
+    size, outputs = math.prod(shape), math.prod(out_shape)
+    trailing = order == list(range(rank - len(dims), rank))
+    length = size // outputs if outputs else 0
+    return Cut(out_shape, size, length, trailing, order == list(range(len(dims))))
 
 
 def reduce(
@@ -539,29 +561,30 @@ def reduce(
 
     The result does not depend on the number of threads.
     """
-    dims = tuple(dims)
-    shape, source = a.shape, a.storage.dtype
+    dims, source = tuple(dims), a.storage.dtype
     out_type = dtype or source
-    out = empty(tuple([1 if i in dims else n for i, n in enumerate(shape)]), out_type)
+    cut = _cut(a.shape, dims)
+    out = empty(cut.out_shape, out_type)
     result = out.storage.array
-    size = math.prod(shape)
+    size, n = cut.size, cut.length
     if size == 0:
         result.fill(start)
         return out
-    wide = float64 if out_type is float32 and fn not in EXACT else out_type
-    starts = _start(start, wide), _start(start, out_type)
+    starts = _starts(start, out_type, fn not in EXACT)
     parallel = size >= SERIAL_LIMIT
-    n = size // len(result)
     if fn not in SPLITTABLE:
         _run(fn, _rows(a, dims), _in_order(len(result), n), parallel, starts, result)
         return out
-    if n <= STRETCH and a.is_contiguous() and _trailing(dims, len(shape)):
+    if size == n > PIECE and a.is_contiguous():
+        _fold_all(fn, a.flat(), parallel, starts, result)
+        return out
+    if n <= STRETCH and a.is_contiguous() and cut.trailing:
         FLAT[parallel][fn](a.flat(), n, *starts, result)
         return out
-    if source is out_type and a.is_contiguous() and _leading(dims):
+    if source is out_type and a.is_contiguous() and cut.leading:
         _fold_columns(fn, a.flat(), parallel, starts[0], result)
         return out
-    way = walk(shape, a.strides, dims)
+    way = walk(a.shape, a.strides, dims)
     if way is None:
         FLAT[parallel][fn](_rows(a, dims).flat(), n, *starts, result)
     else:
@@ -583,18 +606,6 @@ def _in_order(rows: int, n: int) -> Walk:
     )  # fmt: skip
 
 
-@lru_cache(maxsize=1024)
-def _trailing(dims: tuple[int, ...], rank: int) -> bool:
-    """Whether `dims` are the last of `rank` dimensions."""
-    return sorted(dims) == list(range(rank - len(dims), rank))
-
-
-@lru_cache(maxsize=1024)
-def _leading(dims: tuple[int, ...]) -> bool:
-    """Whether `dims` are the first dimensions."""
-    return sorted(dims) == list(range(len(dims)))
-
-
 @lru_cache(maxsize=4096)
 def _column_cuts(size: int, n: int) -> tuple[int, int, int]:
     """How long a line is, how many columns a task takes, and the number of blocks."""
@@ -602,6 +613,19 @@ def _column_cuts(size: int, n: int) -> tuple[int, int, int]:
     chunk = min(line, 2 * LANES)
     tasks = -(-line // chunk)
     return line, chunk, max(1, min(MAX_BLOCKS // tasks, size // max(line, STRETCH)))
+
+
+def _fold_all(
+    fn: Callable,
+    a: np.ndarray,
+    parallel: bool,
+    starts: tuple[np.ndarray, np.ndarray],
+    out: np.ndarray,
+) -> None:
+    """Fold pieces as if they were rows, and then what came out, in order."""
+    partial = np.empty((-(-len(a) // PIECE), 1), starts[0].dtype)
+    FLAT[parallel][fn](a, PIECE, *starts, partial[:, 0])
+    BLOCKS[fn](starts[0], partial, out)
 
 
 def _fold_columns(

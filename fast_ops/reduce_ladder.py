@@ -106,13 +106,13 @@ def _cells(x: np.ndarray, cells: np.ndarray, spacing: int, zero: int) -> None:
     Source of the idea: Torrellas, Lam and Hennessy, "False sharing and spatial locality
     in multiprocessor caches", 1994.
     """
-    # BEGIN SOLUTION a3.2
+    # BEGIN SOLUTION a3.4
     parts = cells.size // spacing
     for task in prange(parts):
         t = np.int64(task)
         for i in range(t * x.size // parts, (t + 1) * x.size // parts):
             cells[t * spacing + (i & zero)] += x[i]
-    # END SOLUTION a3.2
+    # END SOLUTION a3.4
 
 
 @kernel(parallel=True, fastmath=False)

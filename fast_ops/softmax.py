@@ -23,7 +23,8 @@ import numpy as np
 from numba import prange
 
 from fast_ops.launch import SERIAL_LIMIT, compile_kernel, device_function, kernel
-from fast_ops.memory import contiguous, copy, empty
+from fast_ops.memory import contiguous, copy, empty, from_numpy
+from fast_ops.reduce import reduce
 from fast_ops.vector_math import by_type_1, exp_flush, helper, maximum_float
 from minitorch import operators
 from minitorch.tensor_data import TensorData
@@ -292,6 +293,25 @@ def cross_entropy(
         contiguous(logits).flat(), wanted, ignore_index, losses.flat(), logsumexp.flat()
     )
     return losses, logsumexp
+
+
+def mean_loss(
+    losses: TensorData, target: TensorData, ignore_index: int
+) -> tuple[TensorData, TensorData]:
+    """The mean [] of losses [N] with another target than `ignore_index`, and the share
+    1 / count [] that each of them has in it. NaN and infinity for none."""
+    counted = target.array() != ignore_index
+    if not counted.all():
+        losses = from_numpy(
+            np.where(counted, losses.array(), losses.dtype.numpy.type(0))
+        )
+    mean, share = empty((), losses.dtype), empty((), losses.dtype)
+    total = reduce(operators.add, losses, (0,), 0).storage.array
+    divisor = losses.dtype.numpy.type(np.count_nonzero(counted))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mean.storage.array[0] = total[0] / divisor
+        share.storage.array[0] = 1 / divisor
+    return mean, share
 
 
 def cross_entropy_backward(

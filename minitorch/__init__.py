@@ -161,6 +161,10 @@ from minitorch.ops import (
     var,
     where,
 )
+from minitorch.precision import (
+    get_float32_matmul_precision,
+    set_float32_matmul_precision,
+)
 from minitorch.serialization import load, save
 from minitorch.sparse import SparseCSR, sparse_csr, sparse_csr_tensor
 from minitorch.tensor import Size, Tensor, grad

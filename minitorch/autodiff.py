@@ -34,8 +34,9 @@ def central_difference(
 ) -> float:
     """The derivative of `f` with respect to argument number `arg`, numerically.
 
-    (f(x + epsilon) - f(x - epsilon)) / (2 epsilon); the error is O(epsilon^2).
+    The error is O(epsilon^2).
     """
+    # f'(x) is about (f(x + epsilon) - f(x - epsilon)) / (2 epsilon).
     above, below = list(values), list(values)
     above[arg] += epsilon
     below[arg] -= epsilon
@@ -216,6 +217,9 @@ def topological_sort(roots: Sequence[Any]) -> list[Any]:
     return order
 
 
+# END SOLUTION a1.4
+
+
 def backpropagate(
     roots: Sequence[Variable],
     gradients: Sequence[Any],
@@ -251,6 +255,7 @@ def backpropagate(
             if wanted is not None:
                 for index, grad in enumerate(grads):
                     results[id(item), index] = grad
+            # BEGIN SOLUTION a1.4
             if isinstance(item, Variable):
                 if wanted is None:
                     item.accumulate_grad(grads[0], create_graph)
@@ -260,14 +265,13 @@ def backpropagate(
                         _add_gradient(pending, edge, grad)
                 if not retain_graph:
                     item.release()
+            # END SOLUTION a1.4
     return None if inputs is None else [_result(results, x) for x in inputs]
-
-
-# END SOLUTION a1.4
 
 
 def _add_gradient(pending: dict[int, list[Any]], edge: Edge | None, grad: Any) -> None:
     """Add `grad` to what has arrived for output `edge[1]` of `edge[0]`."""
+    # BEGIN SOLUTION a1.3
     if edge is None:
         return
     grads = pending.setdefault(id(edge[0]), [])
@@ -275,6 +279,7 @@ def _add_gradient(pending: dict[int, list[Any]], edge: Edge | None, grad: Any) -
         grads.append(None)
     before = grads[edge[1]]
     grads[edge[1]] = grad if before is None else before + grad
+    # END SOLUTION a1.3
 
 
 def _run_hooks(item: Any, grads: list[Any]) -> list[Any]:

@@ -276,6 +276,12 @@ class Backend(Protocol):
     ) -> TensorData:
         """grad[n] * (softmax(logits[n]) - onehot(target[n])), rows ignored are 0."""
 
+    def mean_loss(
+        self, losses: TensorData, target: TensorData, ignore_index: int
+    ) -> tuple[TensorData, TensorData]:
+        """The mean [] of losses [N] with another target than `ignore_index`, and the
+        share 1 / count [] that each of them has in it. NaN and infinity for none."""
+
     # ------------------------------------------------------------ normalization
 
     def layer_norm(
@@ -300,6 +306,36 @@ class Backend(Protocol):
         weight: TensorData | None,
     ) -> tuple[TensorData, TensorData, TensorData]:
         """Gradients for x [R, D], weight [D] and bias [D]."""
+
+    def dropout_residual_layer_norm(
+        self,
+        x: TensorData,
+        residual: TensorData,
+        weight: TensorData | None,
+        bias: TensorData | None,
+        p: float,
+        seed: int,
+        offset: int,
+        eps: float,
+    ) -> tuple[TensorData, TensorData, TensorData]:
+        """layer_norm(dropout(x) + residual), all [R, D]: out, mean [R], rstd [R].
+
+        The zeros are those of `dropout(x, p, seed, offset)`.
+        """
+
+    def dropout_residual_layer_norm_backward(
+        self,
+        grad: TensorData,
+        x: TensorData,
+        residual: TensorData,
+        mean: TensorData,
+        rstd: TensorData,
+        weight: TensorData | None,
+        p: float,
+        seed: int,
+        offset: int,
+    ) -> tuple[TensorData, TensorData, TensorData, TensorData]:
+        """Gradients for x [R, D], residual [R, D], weight [D] and bias [D]."""
 
     def batch_norm(
         self,
@@ -432,6 +468,10 @@ loaded_backends: dict[str, Any] = {}
 _HINTS = {
     "numba": "pip install numba",
     "cuda_ops": "this installation has no CUDA backend",
+    "numba_cuda": "pip install 'minitorch[cuda13]' (or [cuda12], for older drivers)",
+    "cuda": "pip install 'minitorch[cuda13]' (or [cuda12], for older drivers)",
+    "cuda device": "run on a machine with an NVIDIA GPU and its driver (Google Colab "
+    "lends one), or set NUMBA_ENABLE_CUDASIM=1 to use Numba's slow simulator",
     "mojo_ops": "this installation has no Mojo backend",
 }
 

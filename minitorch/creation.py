@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -145,13 +145,24 @@ def as_tensor(
         out = data if device is None else data.to(device)
     elif isinstance(data, np.ndarray):
         out = from_numpy(data, device)
+    elif hasattr(data, "__cuda_array_interface__"):
+        out = Tensor(get_backend("cuda").from_cuda_array(data))
+        out = out if device is None else out.to(device)
     else:
         return tensor(data, dtype, device)
     return out if dtype is None else out.to(dtype)
 
 
+DLPACK_CUDA = 2  # how DLPack numbers GPUs among the types of devices
+
+
 def from_dlpack(source: Any) -> Tensor:
-    """A tensor on the memory of another library's CPU tensor, through DLPack."""
+    """A tensor on the memory of another library's tensor, through DLPack.
+
+    It is on "cuda" if that is on a GPU, else on "cpu".
+    """
+    if source.__dlpack_device__()[0] == DLPACK_CUDA:
+        return Tensor(get_backend("cuda").from_dlpack(source))
     return from_numpy(np.from_dlpack(source))
 
 
@@ -318,6 +329,9 @@ class Generator:
     block number on by ceil(n / 4), and nothing else is kept.
     """
 
+    # While a CUDA graph is captured: the one whose numbers move on at each replay.
+    captured: ClassVar[Generator | None] = None
+
     def __init__(self, seed: int | None = None) -> None:
         self.seed = int.from_bytes(os.urandom(8), "little") if seed is None else 0
         self.offset = 0
@@ -337,6 +351,11 @@ class Generator:
 
     def take(self, count: int) -> tuple[int, int]:
         """(seed, block number) for `count` numbers, and move on behind them."""
+        if Generator.captured is not None and Generator.captured is not self:
+            raise RuntimeError(
+                "random numbers in a CUDA graph come from the default generator, which "
+                "moves on at each replay; leave out generator=, and use manual_seed"
+            )
         start = self.offset
         self.offset += -(-count // 4)
         return self.seed, start

@@ -113,7 +113,9 @@ class Context(Node):
         if len(outputs) > 1:
             grads = grads + [None] * (len(outputs) - len(grads))
             grads = [
-                self._zeros(output) if grad is None else grad
+                self._zeros(output)
+                if grad is None and output.storage.dtype.is_floating_point
+                else grad
                 for grad, output in zip(grads, outputs)
             ]
         result = self.function.backward(self, *grads)

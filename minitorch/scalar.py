@@ -46,8 +46,11 @@ class ScalarContext(Node):
         self.saved_values = values
 
     def backward_node(self, grads: list[float]) -> Sequence[float]:
+        """The gradient of each argument, from that of the one output, `grads[0]`."""
+        # BEGIN SOLUTION a1.3
         result = self.function.backward(self, grads[0])
         return result if isinstance(result, tuple) else (result,)
+        # END SOLUTION a1.3
 
     def __repr__(self) -> str:
         return f"<{self.function.__name__}Backward>"
@@ -72,16 +75,18 @@ class ScalarFunction:
         ctx = ScalarContext(cls)
         values = [a.data if isinstance(a, Scalar) else float(a) for a in args]
         out = Scalar(cls.forward(ctx, *values), requires_grad=False)
+        # BEGIN SOLUTION a1.3
         edges = tuple([a.edge() if isinstance(a, Scalar) else None for a in args])
         if grad_mode.enabled and any(edge is not None for edge in edges):
             ctx.edges = edges
             out.node, out.requires_grad = ctx, True
         return out
+        # END SOLUTION a1.3
 
 
 # BEGIN SOLUTION a1.2
 class Add(ScalarFunction):
-    """f(x, y) = x + y; df/dx = 1, df/dy = 1"""
+    """f(x, y) = x + y"""
 
     @staticmethod
     def forward(ctx: ScalarContext, x: float, y: float) -> float:
@@ -89,11 +94,12 @@ class Add(ScalarFunction):
 
     @staticmethod
     def backward(ctx: ScalarContext, d_out: float) -> tuple[float, ...]:
+        # df/dx = 1, df/dy = 1
         return d_out, d_out
 
 
 class Sub(ScalarFunction):
-    """f(x, y) = x - y; df/dx = 1, df/dy = -1"""
+    """f(x, y) = x - y"""
 
     @staticmethod
     def forward(ctx: ScalarContext, x: float, y: float) -> float:
@@ -101,11 +107,12 @@ class Sub(ScalarFunction):
 
     @staticmethod
     def backward(ctx: ScalarContext, d_out: float) -> tuple[float, ...]:
+        # df/dx = 1, df/dy = -1
         return d_out, -d_out
 
 
 class Mul(ScalarFunction):
-    """f(x, y) = x y; df/dx = y, df/dy = x"""
+    """f(x, y) = x y"""
 
     @staticmethod
     def forward(ctx: ScalarContext, x: float, y: float) -> float:
@@ -114,12 +121,13 @@ class Mul(ScalarFunction):
 
     @staticmethod
     def backward(ctx: ScalarContext, d_out: float) -> tuple[float, ...]:
+        # df/dx = y, df/dy = x
         x, y = ctx.saved_values
         return d_out * y, d_out * x
 
 
 class Div(ScalarFunction):
-    """f(x, y) = x / y; df/dx = 1 / y, df/dy = -x / y^2"""
+    """f(x, y) = x / y"""
 
     @staticmethod
     def forward(ctx: ScalarContext, x: float, y: float) -> float:
@@ -128,13 +136,14 @@ class Div(ScalarFunction):
 
     @staticmethod
     def backward(ctx: ScalarContext, d_out: float) -> tuple[float, ...]:
+        # df/dx = 1 / y, df/dy = -x / y^2
         x, y = ctx.saved_values
         over_y = operators.div(d_out, y)
         return over_y, -over_y * operators.div(x, y)
 
 
 class Pow(ScalarFunction):
-    """f(x, y) = x^y; df/dx = y x^(y-1), df/dy = x^y log(x), which is 0 at x = 0"""
+    """f(x, y) = x^y"""
 
     @staticmethod
     def forward(ctx: ScalarContext, x: float, y: float) -> float:
@@ -143,6 +152,7 @@ class Pow(ScalarFunction):
 
     @staticmethod
     def backward(ctx: ScalarContext, d_out: float) -> tuple[float, ...]:
+        # df/dx = y x^(y-1), df/dy = x^y log(x), which is 0 at x = 0
         x, y = ctx.saved_values
         slope_x = y * operators.pow(x, y - 1) if y != 0 else 0.0
         slope_y = operators.pow(x, y) * operators.log(x) if x != 0 else 0.0
@@ -150,7 +160,7 @@ class Pow(ScalarFunction):
 
 
 class Neg(ScalarFunction):
-    """f(x) = -x; df/dx = -1"""
+    """f(x) = -x"""
 
     @staticmethod
     def forward(ctx: ScalarContext, x: float) -> float:
@@ -158,11 +168,12 @@ class Neg(ScalarFunction):
 
     @staticmethod
     def backward(ctx: ScalarContext, d_out: float) -> float:
+        # df/dx = -1
         return operators.neg(d_out)
 
 
 class Log(ScalarFunction):
-    """f(x) = log(x); df/dx = 1 / x"""
+    """f(x) = log(x)"""
 
     @staticmethod
     def forward(ctx: ScalarContext, x: float) -> float:
@@ -171,12 +182,13 @@ class Log(ScalarFunction):
 
     @staticmethod
     def backward(ctx: ScalarContext, d_out: float) -> float:
+        # df/dx = 1 / x
         (x,) = ctx.saved_values
         return operators.log_backward(d_out, x)
 
 
 class Exp(ScalarFunction):
-    """f(x) = e^x; df/dx = e^x"""
+    """f(x) = e^x"""
 
     @staticmethod
     def forward(ctx: ScalarContext, x: float) -> float:
@@ -186,12 +198,13 @@ class Exp(ScalarFunction):
 
     @staticmethod
     def backward(ctx: ScalarContext, d_out: float) -> float:
+        # df/dx = e^x
         (out,) = ctx.saved_values
         return d_out * out
 
 
 class Sigmoid(ScalarFunction):
-    """f(x) = s = 1 / (1 + e^-x); df/dx = s (1 - s)"""
+    """f(x) = s = 1 / (1 + e^-x)"""
 
     @staticmethod
     def forward(ctx: ScalarContext, x: float) -> float:
@@ -201,12 +214,13 @@ class Sigmoid(ScalarFunction):
 
     @staticmethod
     def backward(ctx: ScalarContext, d_out: float) -> float:
+        # df/dx = s (1 - s)
         (out,) = ctx.saved_values
         return operators.sigmoid_backward(d_out, out)
 
 
 class ReLU(ScalarFunction):
-    """f(x) = max(x, 0); df/dx = 1 where x > 0, else 0"""
+    """f(x) = max(x, 0)"""
 
     @staticmethod
     def forward(ctx: ScalarContext, x: float) -> float:
@@ -215,12 +229,13 @@ class ReLU(ScalarFunction):
 
     @staticmethod
     def backward(ctx: ScalarContext, d_out: float) -> float:
+        # df/dx = 1 where x > 0, else 0
         (x,) = ctx.saved_values
         return operators.relu_backward(d_out, x)
 
 
 class Tanh(ScalarFunction):
-    """f(x) = t = tanh(x); df/dx = 1 - t^2"""
+    """f(x) = t = tanh(x)"""
 
     @staticmethod
     def forward(ctx: ScalarContext, x: float) -> float:
@@ -230,6 +245,7 @@ class Tanh(ScalarFunction):
 
     @staticmethod
     def backward(ctx: ScalarContext, d_out: float) -> float:
+        # df/dx = 1 - t^2
         (out,) = ctx.saved_values
         return operators.tanh_backward(d_out, out)
 

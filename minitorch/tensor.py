@@ -261,10 +261,32 @@ class Tensor(Variable):
         return array.copy() if copy else array
 
     def __dlpack__(self, **options: Any) -> Any:
+        if self.device == "cuda":
+            return self.backend.to_dlpack(self._without_grad("__dlpack__"), **options)
         return self.numpy().__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[Int, Int]:
+        if self.device == "cuda":
+            return self.backend.dlpack_device(self.raw)
         return self._host().__dlpack_device__()
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """For Numba, CuPy and torch: where the memory on the GPU is."""
+        if self.device != "cuda":
+            raise AttributeError(
+                f"the tensor is on {self.device!r}; only tensors on 'cuda' have a "
+                f"__cuda_array_interface__"
+            )
+        return self.backend.cuda_array_interface(self._without_grad("sharing"))
+
+    def _without_grad(self, name: str) -> TensorData:
+        if self.requires_grad:
+            raise RuntimeError(
+                f"{name}: the tensor requires grad, and others would not record what "
+                f"is done to it; use .detach() first"
+            )
+        return self.raw
 
     def to(self, *args: Any, **kwargs: Any) -> Tensor:
         """On another device, or in another dtype, or both: `to("cuda", float32)`."""

@@ -246,16 +246,21 @@ class TensorData:
 
     def permute(self, order: Sequence[int]) -> TensorData:
         """Dimension i of the view is dimension order[i] of this."""
+        # BEGIN SOLUTION a2.1
         shape = tuple(self.shape[i] for i in order)
         return self._window(shape, tuple(self.strides[i] for i in order), self.offset)
+        # END SOLUTION a2.1
 
     def expand(self, shape: Shape) -> TensorData:
-        """Repeat dimensions of size 1 (or new leading ones), with a stride of 0."""
+        """Repeat dimensions of size 1 (or new leading ones), without a copy."""
+        # BEGIN SOLUTION a2.2
+        # A stride of 0 shows the same element at every index.
         lead = len(shape) - len(self.shape)
         strides = [0] * lead
         for old, new, stride in zip(self.shape, shape[lead:], self.strides):
             strides.append(stride if old == new else 0)
         return self._window(shape, tuple(strides), self.offset)
+        # END SOLUTION a2.2
 
     def select(self, dim: int, index: int) -> TensorData:
         """The slice at `index` (0 or more) of `dim`, without that dimension."""

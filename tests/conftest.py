@@ -37,3 +37,11 @@ def device(request: pytest.FixtureRequest) -> str:
     """The name of an installed device."""
     loaded(request.param)
     return request.param
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what runs on the device "cuda", so that `-m cuda` selects it."""
+    for item in items:
+        values = getattr(item, "callspec", None)
+        if values is not None and "cuda" in map(str, values.params.values()):
+            item.add_marker(pytest.mark.cuda)

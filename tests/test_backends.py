@@ -24,6 +24,7 @@ from helpers import (
     FLOATS,
     LAYOUTS,
     NUMBERS,
+    SIMULATED,
     array_of,
     assert_close,
     assert_equal,
@@ -61,7 +62,8 @@ def long(*values: int) -> np.ndarray:
 
 def large(backend: Any, slow: Shape, fast: Shape) -> Shape:
     """The larger shape for compiled backends, the smaller one for plain Python."""
-    return slow if name_of(backend) == "simple" else fast
+    plain = name_of(backend) == "simple" or (name_of(backend) == "cuda" and SIMULATED)
+    return slow if plain else fast
 
 
 by_dtype = pytest.mark.parametrize("dtype", dtypes.ALL, ids=lambda d: d.name)
@@ -888,6 +890,7 @@ def test_index_copy_with_overlapping_memory(backend: Any) -> None:
 
 @pytest.mark.parametrize("bad", [5, -1, 2**40])
 def test_indices_out_of_range(backend: Any, bad: int) -> None:
+    """At once, or on a GPU when one waits for it."""
     x = make(numbers((3, 5)), name_of(backend))
     i, grid = long(0, bad), np.array([[0, 4], [1, bad], [2, 2]])
     index, index_grid = make(i, name_of(backend)), make(grid, name_of(backend))
@@ -895,14 +898,19 @@ def test_indices_out_of_range(backend: Any, bad: int) -> None:
     message = rf"{bad}\b.*1.*0 to 4"
     with pytest.raises(IndexError, match="gather.*" + message):
         backend.gather(x, 1, index_grid)
+        backend.synchronize()
     with pytest.raises(IndexError, match="scatter_add.*" + message):
         backend.scatter_add(x, 1, index_grid, src)
+        backend.synchronize()
     with pytest.raises(IndexError, match="index_select.*" + message):
         backend.index_select(x, 1, index)
+        backend.synchronize()
     with pytest.raises(IndexError, match="index_add.*" + message):
         backend.index_add(x, 1, index, src)
+        backend.synchronize()
     with pytest.raises(IndexError, match="index_copy_.*" + message):
         backend.index_copy_(x, 1, index, src)
+        backend.synchronize()
     assert_equal(x, numbers((3, 5)))  # nothing was written
 
 
@@ -910,9 +918,11 @@ def test_indices_are_checked_where_slices_are_empty(backend: Any) -> None:
     x = make(np.zeros((3, 0), np.float32), name_of(backend))
     with pytest.raises(IndexError, match=r"5\b.*0.*0 to 2"):
         backend.index_select(x, 0, make(long(1, 5), name_of(backend)))
+        backend.synchronize()
     none = make(np.zeros((0, 3), np.float32), name_of(backend))
     with pytest.raises(IndexError, match="index_select"):
         backend.index_select(none, 0, make(long(0), name_of(backend)))
+        backend.synchronize()
 
 
 # -------------------------------------------------------------------- convolution
@@ -1181,12 +1191,46 @@ def test_cross_entropy(
     assert_close(back, dx.numpy().astype(a.dtype), None, 4 * tolerance)
 
 
+@by_float
+@pytest.mark.parametrize("rows", [0, 1, 5, 70, 1025])
+def test_mean_loss_counts_on_the_device(backend: Any, dtype: DType, rows: int) -> None:
+    a, target = numbers((rows,), dtype), indices((rows,), 9)
+    target[::4] = 3
+    x, labels = make(a, name_of(backend)), make(target, name_of(backend))
+    mean, share = backend.mean_loss(x, labels, 3)
+    kept = a[target != 3].astype(float)
+    assert mean.shape == share.shape == ()
+    if not kept.size:
+        assert np.isnan(array_of(mean)) and np.isinf(array_of(share))
+        return
+    tolerance = 2e-6 if dtype is float32 else 1e-12
+    np.testing.assert_allclose(array_of(mean), kept.mean(), tolerance, tolerance)
+    np.testing.assert_allclose(array_of(share), 1 / kept.size, tolerance)
+
+
+def test_all_rows_may_have_one_gradient(backend: Any) -> None:
+    """As the losses of a mean have: [5], with a stride of 0."""
+    x = make(numbers((5, 3)), name_of(backend))
+    target = make(long(0, 1, 2, 1, 0), name_of(backend))
+    _, total = backend.cross_entropy(x, target, -7)
+    grad = numbers((5,), layout="expanded")
+    assert len(set(grad.tolist())) == 1
+    one = make(grad, name_of(backend), "expanded")
+    each = make(grad, name_of(backend))
+    outs = [
+        array_of(backend.cross_entropy_backward(g, x, target, total, -7))
+        for g in (one, each)
+    ]
+    assert np.array_equal(*outs)
+
+
 @pytest.mark.parametrize("bad", [3, -1, -100])
 def test_cross_entropy_names_a_target_out_of_range(backend: Any, bad: int) -> None:
     x = make(numbers((4, 3)), name_of(backend))
     target = make(long(0, 1, bad, 2), name_of(backend))
     with pytest.raises(IndexError, match=rf"cross_entropy.*{bad}\b.*0 to 2"):
         backend.cross_entropy(x, target, -7)
+        backend.synchronize()
 
 
 def test_cross_entropy_may_ignore_a_class(backend: Any) -> None:

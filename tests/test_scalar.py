@@ -7,7 +7,7 @@ import time
 
 import pytest
 import torch
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from minitorch import no_grad
@@ -64,9 +64,8 @@ def test_one_argument_as_pytorch(name, data):
 
 
 @pytest.mark.parametrize("name", TWO)
-@given(positive, positive)
+@given(st.floats(0.5, 5.0), st.floats(0.1, 5.0))
 def test_derivative_check_accepts(name, a, b):
-    assume(a < 5 and b < 5 and a > 0.5)
     derivative_check(TWO[name], Scalar(a), Scalar(b))
 
 

@@ -33,6 +33,7 @@ class Case:
         build: makes the inputs and returns (ours, PyTorch's).
         flops: floating-point operations of one call, 0 if they do not matter.
         bytes: bytes that must be read and written at least, 0 if they do not matter.
+        reads: whether those bytes are only read, which is faster than writing.
         goal: the largest ratio (our time / PyTorch's) to be content with.
         agree: says of (our result, PyTorch's) whether ours is right; None: not checked.
         wrong: known to be wrong, even if some results are right by luck.
@@ -44,6 +45,7 @@ class Case:
     flops: float = 0.0
     bytes: float = 0.0
     goal: float = 1.0
+    reads: bool = False
     agree: Callable[[Any, Any], bool] | None = None
     wrong: bool = False
 
@@ -204,7 +206,7 @@ def reduce_cases() -> Iterator[Case]:
                 yield Case(
                     "reduce", f"{name} over {where} {text}",
                     partial(simple, op, op, (rows, cols)),
-                    0, 4.0 * rows * cols,
+                    0, 4.0 * rows * cols, reads=True,
                 )  # fmt: skip
 
 
@@ -424,6 +426,12 @@ def _step(model: Any, optimizer: Any, functional: Any, x: Any, y: Any) -> Callab
     return step
 
 
+def _epoch_cases() -> Iterator[Case]:
+    from minitorch.bench.epoch import epoch_cases  # it needs `Case`, from here
+
+    return epoch_cases()
+
+
 FAMILIES: dict[str, Callable[[], Iterator[Case]]] = {
     "matmul": matmul_cases,
     "elementwise": elementwise_cases,
@@ -434,6 +442,7 @@ FAMILIES: dict[str, Callable[[], Iterator[Case]]] = {
     "sparse": sparse_cases,
     "optim": optimizer_cases,
     "step": step_cases,
+    "epoch": _epoch_cases,
 }
 
 
@@ -502,7 +511,7 @@ def _reduce_ladder(size: int) -> Iterator[Case]:
         moved = 4.0 * size * size
         yield Case(
             "reduce", rung.__name__, build, 0, moved,
-            agree=nearly_equal, wrong=rung in WRONG,
+            agree=nearly_equal, wrong=rung in WRONG, reads=True,
         )  # fmt: skip
 
 

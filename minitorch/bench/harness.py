@@ -5,6 +5,11 @@ machine a time by itself means little, a ratio of medians more: the two are call
 turns, so that what slows one slows the other. A fixed piece of work is timed around
 each round; where it took much longer than usual, something else had the processor,
 and the round is thrown away.
+
+The two libraries bring a pool of threads each, and a pool that has just worked waits
+for more by spinning, on the cores that the other one needs. So before each sample there
+is a pause in which the pool of the side before falls asleep, and calls that are not
+timed, which wake the pool of the side that is next.
 """
 
 from __future__ import annotations
@@ -17,6 +22,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 SAMPLE_SECONDS = 0.004  # one sample repeats a short operation for at least this long
+PAUSE = 0.015  # libgomp's threads spin 300,000 times before they sleep: 1 to 10 ms
+WAKE_SECONDS = 0.001  # calls before each sample, to wake threads and to fill caches
 DISTURBED = 1.25  # the reference work took this much longer than its median
 
 
@@ -87,6 +94,7 @@ def _undisturbed(samples: list[tuple[float, float, float]]) -> int:
 
 def _repeats(fn: Callable[[], object]) -> int:
     """How often to call `fn` for one sample."""
+    time.sleep(PAUSE)
     fn()
     fn()
     start = time.perf_counter()
@@ -96,6 +104,11 @@ def _repeats(fn: Callable[[], object]) -> int:
 
 
 def _sample(fn: Callable[[], object], repeats: int) -> float:
+    time.sleep(PAUSE)
+    awake = time.perf_counter() + WAKE_SECONDS
+    fn()
+    while time.perf_counter() < awake:
+        fn()
     start = time.perf_counter()
     for _ in range(repeats):
         fn()

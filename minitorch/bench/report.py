@@ -19,10 +19,29 @@ from minitorch.bench.harness import Timing
 
 @dataclass(frozen=True)
 class Limits:
-    """What the machine can do at most: operations and bytes a second."""
+    """What the machine can do at most: operations and bytes a second.
+
+    `bandwidth` is for an array that is read and written in place and one that is read,
+    `reading` for one that is only read; both of memory. Data of less than `cache` bytes
+    may come faster, from a cache.
+    """
 
     flops: float
     bandwidth: float
+    reading: float
+    cache: float
+
+    def share(self, case: Case, seconds: float) -> float | None:
+        """The least time that `case` can take here, over the time that it took.
+
+        None where nothing is known: no counts, or data that caches may hold.
+        """
+        speed = self.reading if case.reads else self.bandwidth
+        computing, moving = case.flops / self.flops, case.bytes / speed
+        if moving > computing and case.bytes < self.cache:
+            return None
+        least = max(computing, moving)
+        return least / seconds if least else None
 
 
 @dataclass(frozen=True)
@@ -49,7 +68,6 @@ class Result:
     def of(case: Case, timing: Timing, limits: Limits, wrong: bool = False) -> Result:
         """The result of a case, with its share of what the machine can do."""
         ours = timing.our_median
-        least = max(case.flops / limits.flops, case.bytes / limits.bandwidth)
         return Result(
             family=case.family,
             name=case.name,
@@ -59,7 +77,7 @@ class Result:
             goal=case.goal,
             flops=case.flops,
             bytes=case.bytes,
-            share=least / ours if least else None,
+            share=limits.share(case, ours),
             rounds=len(timing.ours),
             discarded=timing.discarded,
             wrong=wrong,
@@ -194,17 +212,19 @@ def draw_ladder(results: Sequence[Result], limits: Limits, path: Path) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    unit, top = "GB/s", limits.bandwidth
-    if results[0].flops:
-        unit, top = "GFLOP/s", limits.flops
+    unit, top = (
+        ("FLOP/s", limits.flops) if results[0].flops else ("B/s", limits.bandwidth)
+    )
+    prefix, scale = ("T", 1e12) if top > 1e12 else ("G", 1e9)
+    unit = prefix + unit
     figure, axes = plt.subplots(
         figsize=(8, 0.6 * len(results) + 2.1), layout="constrained"
     )
-    highest = max(top / 1e9, _draw_rungs(axes, results))
-    theirs = statistics.median((r.flops or r.bytes) / r.torch / 1e9 for r in results)
+    highest = max(top / scale, _draw_rungs(axes, results, scale))
+    theirs = statistics.median((r.flops or r.bytes) / r.torch / scale for r in results)
     for speed, who, color, style in (
         (theirs, "PyTorch", "#e45756", "-"),
-        (top / 1e9, "limit of this machine", "0.3", "--"),
+        (top / scale, "limit of this machine", "0.3", "--"),
     ):
         text = f"{who}, {speed:.3g} {unit}"
         axes.axvline(speed, color=color, lw=1.5, ls=style, label=text)
@@ -217,10 +237,14 @@ def draw_ladder(results: Sequence[Result], limits: Limits, path: Path) -> None:
     _save(figure, path)
 
 
-def _draw_rungs(axes: Any, results: Sequence[Result]) -> float:
-    """One bar for each result; returns the longest."""
-    speeds = [(r.flops or r.bytes) / r.ours / 1e9 for r in results]
-    names = [r.name.partition("_")[2].replace("_", " ") for r in results]
+def _draw_rungs(axes: Any, results: Sequence[Result], scale: float) -> float:
+    """One bar for each result, in units of `scale` a second; returns the longest."""
+    speeds = [(r.flops or r.bytes) / r.ours / scale for r in results]
+    family = f"{results[0].family}_"
+    names = [
+        r.name.removeprefix(family).removeprefix("sum_").replace("_", " ")
+        for r in results
+    ]
     bars = axes.barh(names, speeds, color="#4c78a8", height=0.6)
     texts = []
     for bar, speed, result in zip(bars, speeds, results):

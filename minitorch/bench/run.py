@@ -8,29 +8,98 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from minitorch.bench.cases import Case, torch_module
-from minitorch.bench.harness import compare
+from minitorch.bench.cases import (
+    FAMILIES,
+    LADDER_SIZES,
+    Case,
+    all_cases,
+    ladder_cases,
+    torch_module,
+)
+from minitorch.bench.harness import Timing, compare
 from minitorch.bench.report import Limits, Result
 
 CHECKS = 3  # calls whose results are compared before the times are taken
 
 
+@dataclass(frozen=True)
+class Bench:
+    """A device, with what can be timed on it and how.
+
+    Attributes:
+        machine: its name, its limits and the versions in use, for the head of a table.
+        limits: what it can do at most.
+        families: that have cases.
+        cases: of the named families, or of all.
+        ladder: the rungs of a family's ladder on square matrices of some size.
+        sizes: the families that have a ladder, with the size if none is given.
+        compare: times two functions.
+    """
+
+    machine: dict[str, Any]
+    limits: Limits
+    families: Collection[str]
+    cases: Callable[[list[str] | None], Iterable[Case]]
+    ladder: Callable[[str, int | None], Iterable[Case]]
+    sizes: Mapping[str, int]
+    compare: Callable[..., Timing]
+
+
+def bench_on(device: str, threads: int) -> Bench:
+    """What to do on "cpu", with so many threads, or on "cuda".
+
+    Raises:
+        ValueError: nothing is timed on that device.
+        RuntimeError: there is no GPU.
+    """
+    if device == "cpu":
+        set_threads(threads)
+        limits = machine_limits()
+        machine = describe(limits, threads)
+        return Bench(
+            machine, limits, FAMILIES, all_cases, ladder_cases, LADDER_SIZES, compare
+        )
+    if device != "cuda":
+        raise ValueError(
+            f"bench: the device is {device!r}; only 'cpu' and 'cuda' are timed"
+        )
+    from minitorch.backend import get_backend
+    from minitorch.bench import gpu_cases as gpu
+    from minitorch.bench.gpu_harness import compare_on_gpu
+
+    get_backend("cuda")
+    if not torch_module().cuda.is_available():
+        raise RuntimeError(
+            "bench: the device is 'cuda', but this PyTorch sees no GPU to compare with"
+        )
+    limits = gpu_limits()
+    return Bench(
+        describe_gpu(limits), limits, gpu.FAMILIES, gpu.gpu_cases, gpu.gpu_ladder,
+        gpu.LADDER_SIZES, compare_on_gpu,
+    )  # fmt: skip
+
+
 def set_threads(threads: int) -> None:
-    """Let both sides use `threads` threads."""
+    """Let both sides use `threads` threads.
+
+    PyTorch comes first, so that it finds the OpenMP library that it brings: with the
+    system's, which Numba loads, some of its functions (exp, tanh) take 50 times longer.
+    """
+    torch_module().set_num_threads(threads)
     import fast_ops.threads
 
-    torch_module().set_num_threads(threads)
     fast_ops.threads.set_num_threads(threads)
 
 
 def machine_limits() -> Limits:
     """What this machine can do, measured with the threads that are set."""
-    from fast_ops.limits import bandwidth, peak_flops
+    from fast_ops.limits import bandwidth, cache_bytes, peak_flops, read_bandwidth
 
-    return Limits(peak_flops(), bandwidth())
+    return Limits(peak_flops(), bandwidth(), read_bandwidth(), cache_bytes())
 
 
 def describe(limits: Limits, threads: int) -> dict[str, Any]:
@@ -47,9 +116,40 @@ def describe(limits: Limits, threads: int) -> dict[str, Any]:
         "threading_layer": fast_ops.threads.threading_layer(),
         "peak_gflops": round(limits.flops / 1e9, 1),
         "bandwidth_gb_s": round(limits.bandwidth / 1e9, 1),
+        "read_bandwidth_gb_s": round(limits.reading / 1e9, 1),
+        "cache_mib": round(limits.cache / 2**20, 1),
         "python": platform.python_version(),
         "numba": numba.__version__,
         "torch": torch_module().__version__,
+        "minitorch": __version__,
+    }
+
+
+def gpu_limits() -> Limits:
+    """What the GPU can do, measured."""
+    from cuda_ops.device import properties
+    from cuda_ops.limits import bandwidth, peak_flops
+
+    both_ways = bandwidth()
+    cache = float(properties().l2_cache_size)
+    return Limits(peak_flops(), both_ways, both_ways, cache)
+
+
+def describe_gpu(limits: Limits) -> dict[str, Any]:
+    """The GPU and the versions that a table of results has to name."""
+    import numba_cuda
+
+    from minitorch import __version__, cuda
+
+    torch = torch_module()
+    return {
+        "gpu": cuda.get_device_name(),
+        "peak_gflops": round(limits.flops / 1e9),
+        "bandwidth_gb_s": round(limits.bandwidth / 1e9),
+        "python": platform.python_version(),
+        "numba_cuda": numba_cuda.__version__,
+        "torch": torch.__version__,
+        "cuda_of_torch": torch.version.cuda,
         "minitorch": __version__,
     }
 
@@ -73,8 +173,14 @@ def measure(
     limits: Limits,
     seconds: float = 3.0,
     each: Callable[[Result], None] | None = None,
+    compare: Callable[..., Timing] = compare,
 ) -> list[Result]:
-    """Time all cases; `each` is called with a result as soon as it is there."""
+    """Time all cases.
+
+    Args:
+        each: called with a result as soon as it is there.
+        compare: how two functions are timed, `harness.compare` or one for a GPU.
+    """
     results = []
     for case in cases:
         ours, theirs = case.build()

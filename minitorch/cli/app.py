@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typer
 
-from minitorch.cli import bench, doctor, train
+from minitorch.cli import bench, course, doctor, grade, inspect, train
 
 app = typer.Typer(
     name="minitorch",
@@ -43,4 +43,12 @@ def options(
 app.add_typer(train.app, name="train")
 app.command("bench")(bench.bench)
 app.command("doctor")(doctor.doctor)
+app.command("inspect")(inspect.inspect)
 app.command("devices")(doctor.devices)
+app.command("start")(course.start)
+app.command("test")(course.test)
+app.command("status")(course.status)
+app.command("diff")(course.diff)
+app.command("grade")(grade.grade)
+app.command("grade-all")(grade.grade_all)
+app.command("release")(grade.release)

@@ -2,7 +2,9 @@
 
 With this command one can see how fast each family of operations is, what share of the
 processor's limit that is, and what each rung of the matmul ladder (`minitorch bench
-matmul`) and of the ladder of sums (`minitorch bench reduce --ladder`) gains.
+matmul`) and of the ladder of sums (`minitorch bench reduce --ladder`) gains. With
+`--device cuda` the same is done on the GPU, which has ladders of transposes, softmax
+and sparse products as well.
 """
 
 from __future__ import annotations
@@ -21,21 +23,25 @@ Names = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[FAMILY]...",
-        help="matmul elementwise tiny reduce fused conv sparse optim step; else all",
+        help="matmul elementwise tiny reduce fused conv sparse optim step epoch; on "
+        "cuda elementwise fused reduce matmul conv sparse; else all",
     ),
 ]
 
 
 def bench(
     families: Names = None,
+    device: Annotated[
+        str, typer.Option(help="cpu or cuda; PyTorch runs on the same.")
+    ] = "cpu",
     ladder: Annotated[
         bool,
-        typer.Option("--ladder", help="Time the rungs of the matmul and sum ladders."),
+        typer.Option("--ladder", help="Time the rungs of the ladders, too."),
     ] = False,
     size: Annotated[
         int | None,
         typer.Option(
-            help="Rows of the ladder's matrices.", show_default="matmul 512, sum 4096"
+            help="Rows of the ladder's matrices.", show_default="one for each ladder"
         ),
     ] = None,
     threads: Annotated[
@@ -54,20 +60,16 @@ def bench(
     with friendly(debug, "minitorch bench"):
         if seconds <= 0 or (size is not None and size <= 0):
             raise ValueError("bench: --seconds and --size must be above 0")
-        ladders = _ladders(families) if ladder else []
-        if families == ["matmul"]:
-            ladders = families
-        _run(families, ladders, size, threads, seconds, out, as_json)
+        ladder = ladder or families == ["matmul"]
+        _run(families, device, ladder, size, threads, seconds, out, as_json)
 
 
-def _ladders(families: list[str] | None) -> list[str]:
+def _ladders(families: list[str] | None, exist: list[str]) -> list[str]:
     """Those of the families that have a ladder; an error where none has."""
-    from minitorch.bench.cases import LADDER_SIZES
-
-    chosen = [name for name in LADDER_SIZES if families is None or name in families]
+    chosen = [name for name in exist if families is None or name in families]
     if not chosen:
         raise ValueError(
-            f"bench: --ladder draws {' and '.join(LADDER_SIZES)}, which are not among "
+            f"bench: --ladder draws {' and '.join(exist)}, which are not among "
             f"{', '.join(families or [])}; name one of them"
         )
     return chosen
@@ -75,37 +77,38 @@ def _ladders(families: list[str] | None) -> list[str]:
 
 def _run(
     families: list[str] | None,
-    ladders: list[str],
+    device: str,
+    ladder: bool,
     size: int | None,
     threads: int | None,
     seconds: float,
     out: Path,
     as_json: bool,
 ) -> None:
-    from minitorch.bench import all_cases, ladder_cases, report, run
-    from minitorch.bench.cases import LADDER_SIZES
+    from minitorch.bench import report, run
     from minitorch.bench.harness import available_cores, busy_notice
 
     threads = threads or available_cores()
-    run.set_threads(threads)
     say = _quiet if as_json else typer.echo
     notice = busy_notice(threads)
     if notice:
         typer.echo(f"notice: {notice}", err=True)
-    limits = run.machine_limits()
-    machine = run.describe(limits, threads)
-    say("  ".join(f"{name}: {value}" for name, value in machine.items()))
-    cases = list(all_cases(families))
+    on = run.bench_on(device, threads)
+    ladders = _ladders(families, list(on.sizes)) if ladder else []
+    say("  ".join(f"{name}: {value}" for name, value in on.machine.items()))
     show = None if as_json else _line
-    results = run.measure(cases, limits, seconds, show)
+    timed = families and [f for f in families if f in on.families or f not in ladders]
+    cases = [] if timed == [] else list(on.cases(timed))
+    results = run.measure(cases, on.limits, seconds, show, on.compare)
     rungs: list[Result] = []
     for family in ladders:
-        rows = size or LADDER_SIZES[family]
+        rows = size or on.sizes[family]
         say(f"\nthe {family} ladder, {rows} x {rows}")
-        rungs += run.measure(ladder_cases(family, rows), limits, seconds, show)
+        steps = on.ladder(family, rows)
+        rungs += run.measure(steps, on.limits, seconds, show, on.compare)
     if as_json:
-        typer.echo(report.to_json([*results, *rungs], machine))
-    _write(out, results, rungs, limits, machine)
+        typer.echo(report.to_json([*results, *rungs], on.machine))
+    _write(out, results, rungs, on.limits, on.machine)
     say(f"\ntables and pictures are in {out}")
 
 

@@ -58,6 +58,9 @@ Steps = Annotated[
         "--checkpoint-steps", help="Steps between checkpoints in an epoch; 0: none."
     ),
 ]
+Graph = Annotated[
+    bool, typer.Option(help="On a GPU, replay each step as one CUDA graph.")
+]
 Plots = Annotated[bool, typer.Option(help="Draw pictures at the end.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the result.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print timings, too.")]
@@ -120,6 +123,7 @@ def xor(
     limit: Points400 = None,
     out: Out = None,
     resume: Resume = None,
+    graph: Graph = True,
     checkpoint_every: Every = 30.0,
     checkpoint_steps: Steps = 0,
     plots: Plots = True,
@@ -148,6 +152,7 @@ def points(
     limit: Points500 = None,
     out: Out = None,
     resume: Resume = None,
+    graph: Graph = True,
     checkpoint_every: Every = 30.0,
     checkpoint_steps: Steps = 0,
     plots: Plots = True,
@@ -174,6 +179,7 @@ def mnist(
     data_dir: DataDir = None,
     out: Out = None,
     resume: Resume = None,
+    graph: Graph = True,
     checkpoint_every: Every = 30.0,
     checkpoint_steps: Steps = 0,
     plots: Plots = True,

@@ -41,7 +41,10 @@ PYTORCH_ONLY: Mapping[str, tuple[Any, str]] = MappingProxyType(
         "sampler": (None, "use shuffle=True, or give a Subset with the order wanted"),
         "batch_sampler": (None, "give a Subset with the order wanted, and batch_size"),
         "num_workers": (0, "batches are made by one thread; see prefetch"),
-        "pin_memory": (False, "leave it out, and move batches with tensor.to(device)"),
+        "pin_memory": (
+            False,
+            "leave it out: tensor.to('cuda') copies through pinned memory",
+        ),
         "pin_memory_device": ("", "leave it out, and use tensor.to(device)"),
         "timeout": (0, "leave it out: there are no worker processes to wait for"),
         "worker_init_fn": (None, "leave it out: there are no worker processes"),

@@ -32,7 +32,7 @@ def fused(fn: Callable, grad: Tensor, x: Tensor) -> Tensor:
 
 # BEGIN SOLUTION a2.4
 class Add(Function):
-    """a + b; the gradient goes to both."""
+    """a + b"""
 
     @staticmethod
     def forward(ctx: Context, a: Tensor, b: Tensor) -> Any:
@@ -41,6 +41,7 @@ class Add(Function):
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> Grads:
+        # The gradient goes to both.
         a_shape, b_shape = ctx.shapes
         need_a, need_b = ctx.needs_input_grad
         return (
@@ -50,7 +51,7 @@ class Add(Function):
 
 
 class Sub(Function):
-    """a - b; the gradient goes to a, and with the sign changed to b."""
+    """a - b"""
 
     @staticmethod
     def forward(ctx: Context, a: Tensor, b: Tensor) -> Any:
@@ -59,6 +60,7 @@ class Sub(Function):
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> Grads:
+        # The gradient goes to a, and with the sign changed to b.
         a_shape, b_shape = ctx.shapes
         need_a, need_b = ctx.needs_input_grad
         return (
@@ -68,7 +70,7 @@ class Sub(Function):
 
 
 class Mul(Function):
-    """a * b; d/da = b, d/db = a"""
+    """a * b"""
 
     @staticmethod
     def forward(ctx: Context, a: Tensor, b: Tensor) -> Any:
@@ -77,6 +79,7 @@ class Mul(Function):
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> Grads:
+        # d/da = b, d/db = a
         a, b = ctx.saved_tensors
         need_a, need_b = ctx.needs_input_grad
         return (
@@ -86,7 +89,7 @@ class Mul(Function):
 
 
 class Div(Function):
-    """a / b; d/da = 1 / b, d/db = -a / b^2"""
+    """a / b"""
 
     @staticmethod
     def forward(ctx: Context, a: Tensor, b: Tensor) -> Any:
@@ -95,6 +98,7 @@ class Div(Function):
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> Grads:
+        # d/da = 1 / b, d/db = -a / b^2
         a, b = ctx.saved_tensors
         need_a, need_b = ctx.needs_input_grad
         over_b = grad / b
@@ -235,7 +239,7 @@ def test(fn: Callable, a: Tensor) -> Tensor:
 
 # BEGIN SOLUTION a2.4
 class Neg(Function):
-    """-x; the gradient changes its sign."""
+    """-x"""
 
     @staticmethod
     def forward(ctx: Context, x: Tensor) -> Any:
@@ -243,11 +247,12 @@ class Neg(Function):
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> Tensor:
+        # The gradient changes its sign.
         return -grad
 
 
 class Exp(Function):
-    """exp(x); its own derivative."""
+    """exp(x)"""
 
     @staticmethod
     def forward(ctx: Context, x: Tensor) -> Any:
@@ -257,12 +262,13 @@ class Exp(Function):
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> Tensor:
+        # It is its own derivative.
         (out,) = ctx.saved_tensors
         return grad * out
 
 
 class Log(Function):
-    """log(x); 1 / x"""
+    """log(x)"""
 
     @staticmethod
     def forward(ctx: Context, x: Tensor) -> Any:
@@ -271,12 +277,13 @@ class Log(Function):
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> Tensor:
+        # d/dx = 1 / x
         (x,) = ctx.saved_tensors
         return grad / x
 
 
 class Sigmoid(Function):
-    """s = 1 / (1 + exp(-x)); s (1 - s)"""
+    """s = 1 / (1 + exp(-x))"""
 
     @staticmethod
     def forward(ctx: Context, x: Tensor) -> Any:
@@ -286,6 +293,7 @@ class Sigmoid(Function):
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> Tensor:
+        # ds/dx = s (1 - s)
         (out,) = ctx.saved_tensors
         if grad_mode.enabled:
             return grad * (out * (1.0 - out))
@@ -293,7 +301,7 @@ class Sigmoid(Function):
 
 
 class Relu(Function):
-    """x where x > 0, else 0; slope 1 or 0, and 0 at 0."""
+    """x where x > 0, else 0; at 0 the slope counts as 0."""
 
     @staticmethod
     def forward(ctx: Context, x: Tensor) -> Any:
@@ -303,6 +311,7 @@ class Relu(Function):
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> Tensor:
+        # The slope is 1 where x > 0, else 0.
         (out,) = ctx.saved_tensors
         if grad_mode.enabled:
             return grad.masked_fill(out <= 0, 0.0)

@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 class MatMul(Function):
     """out = a @ b, that is out[i, j] = sum_k a[i, k] b[k, j]
 
-    From d out[i, j] / d a[i, k] = b[k, j] follows
-    grad_a = grad @ b^T, and in the same way grad_b = a^T @ grad.
-
     a [*, M, K] @ b [*, K, N] -> out [*, M, N]; the batch dims * broadcast.
     """
 
@@ -35,6 +32,8 @@ class MatMul(Function):
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
+        # From d out[i, j] / d a[i, k] = b[k, j] follows grad_a = grad @ b^T, and in the
+        # same way grad_b = a^T @ grad.
         a, b = ctx.saved_tensors
         need_a, need_b = ctx.needs_input_grad
         return (

@@ -14,6 +14,7 @@ from minitorch.functions.operands import check_same_device, check_same_dtype
 from minitorch.tensor_data import numel
 
 if TYPE_CHECKING:
+    from minitorch.creation import Generator
     from minitorch.tensor import Tensor
 
 
@@ -54,6 +55,45 @@ class LayerNorm(Function):
 # END SOLUTION a8.3
 
 
+class DropoutResidualLayerNorm(Function):
+    """LayerNorm of dropout(x) + residual, as one operation.
+
+    What transformers do twice in each layer. The sum is needed by nobody else, so it is
+    never written to memory: backward makes it again from x, residual and the counter of
+    the random numbers. With `inner` the gradient that LayerNorm has for its input:
+    grad_residual = inner, grad_x = dropout(inner) with the same zeros.
+
+    x, residual [R, D], weight [D], bias [D].
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Context, x: Tensor, residual: Tensor, weight: Tensor | None,
+        bias: Tensor | None, p: float, seed: int, offset: int, eps: float,
+    ) -> Any:  # fmt: skip
+        raw_weight = None if weight is None else weight.raw
+        raw_bias = None if bias is None else bias.raw
+        out, mean, rstd = x.backend.dropout_residual_layer_norm(
+            x.raw, residual.raw, raw_weight, raw_bias, p, seed, offset, eps
+        )
+        ctx.save_for_backward(x, residual, mean, rstd, weight)
+        ctx.options = p, seed, offset
+        return out
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
+        once_differentiable(
+            "dropout_residual_layer_norm", "layer_norm composed of (x - x.mean(-1)) ..."
+        )
+        x, residual, mean, rstd, weight = ctx.saved_tensors
+        raw_weight = None if weight is None else weight.raw
+        options: Any = ctx.options
+        grads = grad.backend.dropout_residual_layer_norm_backward(
+            grad.raw, x.raw, residual.raw, mean.raw, rstd.raw, raw_weight, *options
+        )
+        return (*_wanted(ctx, grad, grads), None, None, None)
+
+
 class BatchNorm(Function):
     """The same with the statistics of each channel, over N and L.
 
@@ -86,7 +126,7 @@ class BatchNorm(Function):
 
 
 def _wanted(ctx: Context, grad: Tensor, grads: Sequence[Any]) -> tuple[Any, ...]:
-    """The gradients for (x, weight, bias, eps) that somebody asked for."""
+    """The gradients that somebody asked for, and None for the number after them."""
     pairs = zip(ctx.needs_input_grad, grads)
     return (*[grad.wrap(raw) if need else None for need, raw in pairs], None)
 
@@ -102,6 +142,52 @@ def layer_norm(
 
     x [*, D1, ..., Dk]; weight and bias, if given, are [D1, ..., Dk].
     """
+    rows, flat = _rows("layer_norm", x, normalized_shape, weight, bias)
+    return LayerNorm.apply(rows, *flat, float(eps)).reshape(x.shape)
+
+
+def dropout_residual_layer_norm(
+    x: Tensor,
+    residual: Tensor,
+    normalized_shape: int | Sequence[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    p: float = 0.5,
+    eps: float = 1e-5,
+    generator: Generator | None = None,
+) -> Tensor:
+    """layer_norm(dropout(x, p) + residual, ...), in one pass over memory.
+
+    x, residual [*, D1, ..., Dk]; weight and bias, if given, are [D1, ..., Dk].
+    """
+    from minitorch.creation import default_generator
+
+    name = "dropout_residual_layer_norm"
+    if residual.shape != x.shape:
+        raise ValueError(
+            f"{name}: x is {tuple(x.shape)} and residual {tuple(residual.shape)}; both "
+            f"must have one shape"
+        )
+    if not 0.0 <= p < 1.0:
+        raise ValueError(f"{name}: p is {p}; it must be from 0 to below 1")
+    check_same_device(name, x, residual)
+    check_same_dtype(name, x, residual)
+    rows, flat = _rows(name, x, normalized_shape, weight, bias)
+    seed, offset = (generator or default_generator).take(x.numel())
+    out = DropoutResidualLayerNorm.apply(
+        rows, residual.reshape(rows.shape), *flat, float(p), seed, offset, float(eps)
+    )
+    return out.reshape(x.shape)
+
+
+def _rows(
+    name: str,
+    x: Tensor,
+    normalized_shape: int | Sequence[int],
+    weight: Tensor | None,
+    bias: Tensor | None,
+) -> tuple[Tensor, list[Tensor | None]]:
+    """x as rows of what is normalized together, and flat parameters; all checked."""
     shape = (
         (normalized_shape,)
         if isinstance(normalized_shape, int)
@@ -109,13 +195,12 @@ def layer_norm(
     )
     if not shape or tuple(x.shape[-len(shape) :]) != shape:
         raise ValueError(
-            f"layer_norm: x is {tuple(x.shape)}, whose last dimensions are not the "
+            f"{name}: x is {tuple(x.shape)}, whose last dimensions are not the "
             f"normalized_shape {shape}"
         )
-    flat = [_checked("layer_norm", x, p, shape) for p in (weight, bias)]
+    flat = [_checked(name, x, p, shape) for p in (weight, bias)]
     size = numel(shape)
-    rows = x.reshape(x.numel() // size if size else 0, size)
-    return LayerNorm.apply(rows, *flat, float(eps)).reshape(x.shape)
+    return x.reshape(x.numel() // size if size else 0, size), flat
 
 
 def batch_norm(

@@ -131,9 +131,11 @@ def unbroadcast(grad: Tensor, shape: tuple[int, ...]) -> Tensor:
 
     An element that broadcasting used many times receives the sum of the gradients.
     """
+    # BEGIN SOLUTION a2.2
     if grad.raw.shape == shape:
         return grad
     lead = len(grad.shape) - len(shape)
     dims = list(range(lead))
     dims += [i for i, n in enumerate(shape, lead) if n == 1 and grad.shape[i] != 1]
     return grad.sum(dims, keepdim=True).reshape(shape)
+    # END SOLUTION a2.2

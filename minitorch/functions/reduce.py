@@ -22,13 +22,15 @@ Dims = tuple[int, ...]
 
 def dropped(a: TensorData, dims: Dims) -> TensorData:
     """A view of `a` without `dims`, each of which has size 1."""
+    if len(dims) == len(a.shape):
+        return TensorData(a.storage, ())
     shape = tuple([n for i, n in enumerate(a.shape) if i not in dims])
     return TensorData(a.storage, shape)
 
 
 # BEGIN SOLUTION a2.4
 class Sum(Function):
-    """The sum over `dims`; every summand gets the gradient of the sum."""
+    """The sum over `dims`."""
 
     @staticmethod
     def forward(ctx: Context, a: Tensor, dims: Dims, keepdim: bool) -> Any:
@@ -38,6 +40,7 @@ class Sum(Function):
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
+        # Every summand gets the gradient of the sum.
         shape, kept = ctx.shapes
         return grad.reshape(kept).expand(shape), None, None
 

@@ -24,7 +24,6 @@ from minitorch.functions import softmax as softmaxes
 from minitorch.functions.conv import as_pair, conv1d, conv2d
 from minitorch.functions.operands import check_broadcast, check_same_device
 from minitorch.functions.random import dropout as random_zeros
-from minitorch.functions.reduce import Mean
 from minitorch.tensor import Tensor
 
 Pair = tuple[int, int]
@@ -117,6 +116,28 @@ def layer_norm(
     x [*, D1, ..., Dk]; normalized_shape, weight and bias are D1, ..., Dk.
     """
     return norms.layer_norm(x, normalized_shape, weight, bias, eps)
+
+
+def dropout_residual_layer_norm(
+    x: Tensor,
+    residual: Tensor,
+    normalized_shape: int | Sequence[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    p: float = 0.5,
+    training: bool = True,
+    eps: float = 1e-5,
+    generator: Generator | None = None,
+) -> Tensor:
+    """layer_norm(residual + dropout(x, p)), in one pass over memory.
+
+    PyTorch has no such function; there it is three operations. Shapes as in
+    `layer_norm`; x and residual have one shape. Without `training` nothing is dropped.
+    """
+    return norms.dropout_residual_layer_norm(
+        x, residual, normalized_shape, weight, bias, p if training else 0.0, eps,
+        generator,
+    )  # fmt: skip
 
 
 def batch_norm(
@@ -598,17 +619,14 @@ def cross_entropy(
         )
     rows, flat = _rows("cross_entropy", input, target)
     losses = softmaxes.cross_entropy(rows, flat, ignore_index)
-    divisor: Tensor | float = 1.0
     if weight is not None or label_smoothing > 0:
         losses, divisor = _weighted(
             losses, rows, flat, weight, ignore_index, label_smoothing
         )
-    elif reduction == "mean":  # counted on the host, which has checked targets anyway
-        divisor = float(np.count_nonzero(flat.numpy() != ignore_index))
-    if reduction == "mean":
-        if isinstance(divisor, float):
-            return Mean.apply(losses, (0,), False, divisor)
-        return losses.sum() / divisor
+        if reduction == "mean":
+            return losses.sum() / divisor
+    elif reduction == "mean":
+        return softmaxes.mean_loss(losses, flat, ignore_index)
     return losses.sum() if reduction == "sum" else losses.reshape(target.raw.shape)
 
 
@@ -718,6 +736,7 @@ __all__ = [
     "cosine_similarity",
     "cross_entropy",
     "dropout",
+    "dropout_residual_layer_norm",
     "elu",
     "embedding",
     "flatten",

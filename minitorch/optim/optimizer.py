@@ -20,6 +20,15 @@ from minitorch.tensor import Tensor
 Group = dict[str, Any]
 
 
+class _Watch:
+    """Who takes note of updates, and does them: a CUDA graph that is being captured."""
+
+    update: Callable[[Optimizer, Group], None] | None = None
+
+
+watch = _Watch()
+
+
 class Optimizer:
     """Changes parameters so that a loss becomes smaller.
 
@@ -85,7 +94,10 @@ class Optimizer:
                 loss = closure()
         with no_grad():
             for group in self.param_groups:
-                self.update(group)
+                if watch.update is None:
+                    self.update(group)
+                else:
+                    watch.update(self, group)
         self.steps_taken += 1
         return loss
 

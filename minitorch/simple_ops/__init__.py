@@ -33,6 +33,8 @@ from minitorch.simple_ops.memory import (
 from minitorch.simple_ops.norm import (
     batch_norm,
     batch_norm_backward,
+    dropout_residual_layer_norm,
+    dropout_residual_layer_norm_backward,
     layer_norm,
     layer_norm_backward,
 )
@@ -50,6 +52,7 @@ from minitorch.simple_ops.softmax import (
     cross_entropy_backward,
     log_softmax,
     log_softmax_backward,
+    mean_loss,
     softmax,
     softmax_backward,
 )
@@ -88,6 +91,8 @@ __all__ = [
     "csr_transpose",
     "cumsum",
     "dropout",
+    "dropout_residual_layer_norm",
+    "dropout_residual_layer_norm_backward",
     "empty",
     "from_numpy",
     "full",
@@ -103,6 +108,7 @@ __all__ = [
     "matmul",
     "max_pool2d",
     "max_pool2d_backward",
+    "mean_loss",
     "normal",
     "randint",
     "reduce",

@@ -11,7 +11,9 @@ from __future__ import annotations
 from itertools import product
 
 from minitorch import operators
+from minitorch.simple_ops.elementwise import zip as zip_elements
 from minitorch.simple_ops.lists import nested, read, tensor
+from minitorch.simple_ops.random import dropout
 from minitorch.tensor_data import Shape, TensorData
 
 Three = tuple[TensorData, TensorData, TensorData]
@@ -69,6 +71,46 @@ def layer_norm_backward(
         tensor(dweight, (size,), x.dtype),
         tensor(dbias, (size,), x.dtype),
     )
+
+
+def dropout_residual_layer_norm(
+    x: TensorData,
+    residual: TensorData,
+    weight: TensorData | None,
+    bias: TensorData | None,
+    p: float,
+    seed: int,
+    offset: int,
+    eps: float,
+) -> Three:
+    """layer_norm(dropout(x) + residual), all [R, D]: out, mean [R], rstd [R].
+
+    The zeros are those of `dropout(x, p, seed, offset)`.
+    """
+    return layer_norm(_dropped_sum(x, residual, p, seed, offset), weight, bias, eps)
+
+
+def dropout_residual_layer_norm_backward(
+    grad: TensorData,
+    x: TensorData,
+    residual: TensorData,
+    mean: TensorData,
+    rstd: TensorData,
+    weight: TensorData | None,
+    p: float,
+    seed: int,
+    offset: int,
+) -> tuple[TensorData, TensorData, TensorData, TensorData]:
+    """Gradients for x [R, D], residual [R, D], weight [D] and bias [D]."""
+    total = _dropped_sum(x, residual, p, seed, offset)
+    inner, dw, db = layer_norm_backward(grad, total, mean, rstd, weight)
+    return dropout(inner, p, seed, offset), inner, dw, db
+
+
+def _dropped_sum(
+    x: TensorData, residual: TensorData, p: float, seed: int, offset: int
+) -> TensorData:
+    return zip_elements(operators.add, dropout(x, p, seed, offset), residual)
 
 
 def batch_norm(

@@ -107,6 +107,19 @@ def cross_entropy_backward(
     return tensor(out, (rows, classes), logits.dtype)
 
 
+def mean_loss(
+    losses: TensorData, target: TensorData, ignore_index: int
+) -> tuple[TensorData, TensorData]:
+    """The mean [] of losses [N] with another target than `ignore_index`, and the share
+    1 / count [] that each of them has in it. NaN and infinity for none."""
+    pairs = zip(read(losses), read(target))
+    kept = [loss for loss, label in pairs if label != ignore_index]
+    mean, share = operators.nan, inf
+    if kept:
+        mean, share = sum(kept) / len(kept), 1 / len(kept)
+    return tensor([mean], (), losses.dtype), tensor([share], (), losses.dtype)
+
+
 def max_and_log_sum(line: list[float]) -> tuple[float, float]:
     """The two parts of log(sum(exp(x))) = max + log(sum(exp(x - max)))."""
     top = operators.reduce(operators.maximum, line, -inf)

@@ -5,7 +5,7 @@
 
 train_xor, train_points, train_mnist   the recipes; each takes a TrainConfig
 TrainConfig, Result                    what goes in, what comes out
-train_epoch, evaluate                  the loop itself, for one's own programs
+train_step, train_epoch, evaluate      the loop itself, for one's own programs
 save_checkpoint, load_checkpoint       everything a run remembers, in one file
 """
 
@@ -17,7 +17,7 @@ from minitorch.train.checkpoint import (
     save_checkpoint,
 )
 from minitorch.train.config import ConfigError, TrainConfig
-from minitorch.train.loop import Evaluation, evaluate, train_epoch
+from minitorch.train.loop import Evaluation, evaluate, train_epoch, train_step
 from minitorch.train.models import ConvNet, LeNet, Mlp
 from minitorch.train.recipes import (
     Result,
@@ -26,12 +26,13 @@ from minitorch.train.recipes import (
     train_points,
     train_xor,
 )
-from minitorch.train.session import Diverged, Epoch, Interrupted
+from minitorch.train.session import DeviceFailed, Diverged, Epoch, Interrupted
 
 __all__ = [
     "CheckpointError",
     "ConfigError",
     "ConvNet",
+    "DeviceFailed",
     "Diverged",
     "Epoch",
     "Evaluation",
@@ -47,5 +48,6 @@ __all__ = [
     "train_epoch",
     "train_mnist",
     "train_points",
+    "train_step",
     "train_xor",
 ]

@@ -60,6 +60,8 @@ class TrainConfig:
         limit: use only this many training examples; for points, draw this many.
         data_dir: the folder with MNIST's four files.
         out: the folder for checkpoints, tables and pictures.
+        graph: on the device "cuda", capture a step in a CUDA graph and replay it; the
+            results are the same.
         resume: a checkpoint, or the folder of a run, to go on with.
         checkpoint_every: seconds between checkpoints within an epoch; 0: none.
         checkpoint_steps: steps between checkpoints within an epoch; 0: none.
@@ -82,6 +84,7 @@ class TrainConfig:
     data_dir: str | Path | None = None
     out: str | Path | None = None
     resume: str | Path | None = None
+    graph: bool = True
     checkpoint_every: float = 30.0
     checkpoint_steps: int = 0
     plots: bool = True

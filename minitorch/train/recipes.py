@@ -14,6 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -25,10 +26,11 @@ from minitorch import nn, optim
 from minitorch.autodiff import no_grad
 from minitorch.backend import available_devices, get_backend
 from minitorch.creation import from_numpy, manual_seed
+from minitorch.cuda_graphs import is_device_error, make_graphed_step
 from minitorch.data import POINT_DATASETS
 from minitorch.optim.lr_scheduler import LambdaLR
 from minitorch.train import report
-from minitorch.train.checkpoint import find_checkpoint, load_checkpoint
+from minitorch.train.checkpoint import LAST, find_checkpoint, load_checkpoint
 from minitorch.train.config import (
     INHERITED,
     ConfigError,
@@ -38,11 +40,11 @@ from minitorch.train.config import (
     resolve,
 )
 from minitorch.train.folder import default_folder, prepare_folder
-from minitorch.train.loop import Evaluation, evaluate, train_epoch
+from minitorch.train.loop import Evaluation, Step, evaluate, train_epoch, train_step
 from minitorch.train.models import MODELS, build_model
 from minitorch.train.progress import Reporter, make_reporter
 from minitorch.train.schedule import one_cycle
-from minitorch.train.session import Epoch, Session
+from minitorch.train.session import DeviceFailed, Epoch, Session
 from minitorch.train.tasks import Task, digits_task, points_task, scale_points
 from minitorch.train.warmup import compile_ahead
 
@@ -291,12 +293,17 @@ def _fit(
         reporter.note("all epochs are done already")
         return evaluate(session.model, task.test, config.device)
     reporter.start(len(task.train_data[1]), config.epochs)
+    step = _make_step(session, reporter)
     try:
         with session.stoppable(lambda: reporter.note(STOPPING)):
             while len(session.history) < config.epochs:
-                test = _epoch(session, task, reporter, config.device)
+                test = _epoch(session, task, reporter, config.device, step)
                 _write_metrics(session, task, started)
                 session.stop_if_asked()
+    except RuntimeError as error:
+        if config.device == "cuda" and is_device_error(error):
+            raise DeviceFailed(_how_to_resume(error, session)) from error
+        raise
     finally:
         reporter.stop()
     assert test is not None
@@ -306,7 +313,29 @@ def _fit(
 STOPPING = "stopping after this step (Ctrl-C again: at once, without a checkpoint)"
 
 
-def _epoch(session: Session, task: Task, reporter: Reporter, device: str) -> Evaluation:
+def _make_step(session: Session, reporter: Reporter) -> Step:
+    """`train_step`; on a GPU as a CUDA graph, unless the user wants none."""
+    step = partial(train_step, session.model, session.optimizer)
+    if session.config.device != "cuda" or not session.config.graph:
+        return step
+
+    def refused(reason: str) -> None:
+        reporter.note(f"training without a CUDA graph: {reason}")
+
+    return make_graphed_step(step, refused)
+
+
+def _how_to_resume(error: RuntimeError, session: Session) -> str:
+    """The error of the device, and what is not lost."""
+    return (
+        f"{error}. The checkpoint {session.folder / LAST} is complete; to go on from "
+        f"it: minitorch train {session.config.recipe} --resume {session.folder}"
+    )
+
+
+def _epoch(
+    session: Session, task: Task, reporter: Reporter, device: str, step: Step
+) -> Evaluation:
     """Train for one epoch (or what is left of it), then measure."""
     session.start_epoch()
     train_epoch(
@@ -316,6 +345,7 @@ def _epoch(session: Session, task: Task, reporter: Reporter, device: str) -> Eva
         session.scheduler,
         device,
         session.after_step,
+        step,
     )
     session.look()
     reporter.testing(len(session.history) + 1)

@@ -29,7 +29,7 @@ from minitorch.train.config import TrainConfig
 # Seconds between looks at the results of steps. Reading a loss makes a GPU wait, and
 # drawing a progress bar takes a millisecond.
 LOOK_EVERY = 0.2
-MOST_PENDING = 256
+MOST_PENDING = 1024
 
 # How many points the curves of training have.
 CURVE_POINTS = 120
@@ -37,6 +37,10 @@ CURVE_POINTS = 120
 
 class Diverged(RuntimeError):
     """The loss became infinite or not a number."""
+
+
+class DeviceFailed(RuntimeError):
+    """The GPU cannot be used any more; `folder` has the last checkpoint."""
 
 
 class Interrupted(KeyboardInterrupt):
@@ -48,6 +52,41 @@ class Interrupted(KeyboardInterrupt):
     def __init__(self, signum: int, folder: Path) -> None:
         self.signum, self.folder = signum, folder
         super().__init__(f"stopped by signal {signum}; resume={str(folder)!r} goes on")
+
+
+class Results:
+    """Losses and numbers of right answers, on the device until somebody reads them.
+
+    They are copied out of the tensors of a step, which the next step may overwrite.
+    """
+
+    def __init__(self) -> None:
+        self.steps: list[tuple[int, float, int]] = []  # number, learning rate, examples
+        self.losses: Any = None
+        self.rights: Any = None
+
+    def add(
+        self, step: int, lr: float, examples: int, loss: Tensor, right: Tensor
+    ) -> None:
+        """What a step gave; at most MOST_PENDING times between two reads."""
+        if self.losses is None:
+            self.losses = loss.new_zeros(MOST_PENDING)
+            self.rights = right.new_zeros(MOST_PENDING)
+        self.losses[len(self.steps)] = loss
+        self.rights[len(self.steps)] = right
+        self.steps.append((step, lr, examples))
+
+    def full(self) -> bool:
+        """Whether they must be read before the next `add`."""
+        return len(self.steps) == MOST_PENDING
+
+    def read(self) -> list[tuple[int, float, int, float, int]]:
+        """Step, learning rate, examples, loss, right answers of each; forget them."""
+        steps, self.steps = self.steps, []
+        if not steps:
+            return []
+        losses, rights = self.losses.numpy().tolist(), self.rights.numpy().tolist()
+        return [(*s, loss, right) for s, loss, right in zip(steps, losses, rights)]
 
 
 @dataclass
@@ -135,8 +174,7 @@ class Session:
     stop_signal: int | None = None
 
     def __post_init__(self) -> None:
-        # Steps whose loss was not read yet: (step, lr, loss, scores, y).
-        self._pending: list[tuple[int, float, Tensor, Tensor, Tensor]] = []
+        self._pending = Results()
         steps = len(self.loader) * (self.config.epochs or 1)
         self.steps_per_point = max(1, steps // CURVE_POINTS)
         self._clock = self._looked = self._saved = time.perf_counter()
@@ -147,16 +185,16 @@ class Session:
         """Start the clock; the sums are those of a checkpoint, or 0."""
         self._clock = time.perf_counter()
 
-    def after_step(self, loss: Tensor, scores: Tensor, y: Tensor) -> None:
+    def after_step(self, loss: Tensor, right: Tensor, examples: int) -> None:
         """What `train_epoch` calls when a step is done."""
         lr = self.optimizer.param_groups[0]["lr"]
         self.step += 1
-        self._pending.append((self.step, lr, loss.detach(), scores.detach(), y))
+        self._pending.add(self.step, lr, examples, loss, right)
         now = time.perf_counter()
         if self.first_step is None:
             self.look(warm=False)
             self.first_step = now
-        elif now - self._looked > LOOK_EVERY or len(self._pending) >= MOST_PENDING:
+        elif now - self._looked > LOOK_EVERY or self._pending.full():
             self.look()
         if self._checkpoint_is_due(now) or self.stop_signal is not None:
             self.save()
@@ -165,18 +203,13 @@ class Session:
     def look(self, warm: bool = True) -> None:
         """Add up the steps since the last look. Raises Diverged."""
         before = self.meter.examples
-        for step, lr, loss, scores, y in self._pending:
-            value, n = loss.item(), len(y)
-            if not math.isfinite(value):
-                self._pending.clear()
-                raise Diverged(self._advice(f"the loss became {value}", step, lr))
-            guesses = scores.cpu().numpy().argmax(axis=1)
-            correct = int(np.count_nonzero(guesses == y.cpu().numpy()))
+        for step, lr, n, loss, right in self._pending.read():
+            if not math.isfinite(loss):
+                raise Diverged(self._advice(f"the loss became {loss}", step, lr))
             for meter in (self.meter, self.part):
-                meter.add(value, correct, n, lr)
+                meter.add(loss, right, n, lr)
             if step % self.steps_per_point == 0:
                 self._add_point(step)
-        self._pending.clear()
         now = time.perf_counter()
         self.meter.seconds += now - self._clock
         if warm:

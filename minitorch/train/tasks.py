@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from minitorch.data import BatchDataset, DataLoader, Points
+from minitorch.data import BatchDataset, DataLoader, Points, TensorDataset
 from minitorch.data.dataset import HOST_DEVICES, Indices
 from minitorch.train.config import ConfigError, TrainConfig
 
@@ -82,6 +82,25 @@ class ArrayDataset(BatchDataset[Any]):
         x = self.prepare(self.x[indices])
         y = self.y[indices].astype(np.int64)
         return from_numpy(x, self.device), from_numpy(y, self.device)
+
+
+ON_DEVICE = 2**30  # bytes of examples that a GPU keeps
+
+
+def _dataset(
+    x: npt.NDArray[Any],
+    y: npt.NDArray[Any],
+    prepare: Callable[[npt.NDArray[Any]], npt.NDArray[np.float32]],
+    device: str,
+) -> BatchDataset[Any]:
+    """Examples for a loader. A GPU gets all of them once, if they are not too many,
+    and picks the rows of a batch there."""
+    if device != "cuda" or 4 * x.size > ON_DEVICE:
+        return ArrayDataset(x, y, prepare, device)
+    from minitorch.creation import from_numpy
+
+    labels = from_numpy(y.astype(np.int64), device)
+    return TensorDataset(from_numpy(prepare(x), device), labels)
 
 
 def normalize_digits(images: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
@@ -168,10 +187,10 @@ def _task(
     assert config.batch_size is not None and config.device is not None
     assert config.seed is not None
     shuffled = DataLoader(
-        ArrayDataset(*train, prepare, config.device),
+        _dataset(*train, prepare, config.device),
         config.batch_size,
         shuffle=True,
         seed=config.seed,
     )
-    in_order = DataLoader(ArrayDataset(*test, prepare, config.device), TEST_BATCH)
+    in_order = DataLoader(_dataset(*test, prepare, config.device), TEST_BATCH)
     return Task(name, source, notice, shuffled, in_order, train, test)

@@ -46,7 +46,8 @@ def mark() -> Path:
 
     from fast_ops.launch import source_digest
 
-    parts = (source_digest(), numba.__version__, sys.version, numba.config.CACHE_DIR)
+    digest = source_digest("fast_ops")
+    parts = (digest, numba.__version__, sys.version, numba.config.CACHE_DIR)
     name = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:20]
     return cache_folder("kernels") / name
 

@@ -177,7 +177,7 @@ def test_the_benchmark_says_which_rung_is_wrong(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="the benchmark compares with PyTorch")
     from minitorch.bench import draw_ladder, ladder_cases, report, run
 
-    limits = report.Limits(1e11, 1e10)
+    limits = report.Limits(1e11, 1e10, 1e10, 0.0)
     results = run.measure(ladder_cases("reduce", 40), limits, seconds=0.01)
     assert [result.name for result in results] == [name(rung) for rung in LADDER]
     for result, rung in zip(results, LADDER):
