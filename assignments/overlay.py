@@ -20,6 +20,8 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
+from assignments import syntax
+
 # Top-level packages that have modules a workspace may replace.
 PACKAGES = ("minitorch", "fast_ops", "cuda_ops", "mojo_ops", "assignments")
 
@@ -96,9 +98,9 @@ class StudentLoader(importlib.machinery.SourceFileLoader):
     def source_to_code(  # type: ignore[override]
         self, data: Any, path: Any, *, _optimize: int = -1
     ) -> CodeType:
-        tree = ast.parse(data, path)
+        tree = syntax.parse(data, path)
         if self.kept:
-            library = ast.parse(self.library.read_bytes(), str(self.library))
+            library = syntax.parse(self.library.read_bytes(), str(self.library))
             graft(tree, library, self.kept)
         return compile(tree, path, "exec", dont_inherit=True, optimize=_optimize)
 

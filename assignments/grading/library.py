@@ -24,7 +24,7 @@ from collections.abc import Callable, Collection, Mapping
 from importlib.metadata import entry_points
 from pathlib import Path
 
-from assignments import catalog, workspace
+from assignments import catalog, syntax, workspace
 from assignments.catalog import Assignment, File
 from assignments.regions import functions_of, strip
 
@@ -251,5 +251,5 @@ def _definitions(text: str) -> dict[str, tuple[int, int]]:
             if isinstance(node, ast.ClassDef):
                 visit(node.body, f"{prefix}{node.name}.")
 
-    visit(ast.parse(text).body, "")
+    visit(syntax.parse(text).body, "")
     return found

@@ -20,6 +20,8 @@ import ast
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
+from assignments import syntax
+
 MODULES = {
     "__future__",
     "abc",
@@ -138,7 +140,7 @@ def rules_for(path: str, reference: str, tests: bool, others: Collection[str]) -
         tests: whether the student writes tests in it.
         others: functions of other tasks.
     """
-    tree = ast.parse(reference)
+    tree = syntax.parse(reference)
     own = {name for node in ast.walk(tree) for name in _imports(node)}
     modules = MODULES | own | (TEST_MODULES if tests else set())
     used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
@@ -169,12 +171,12 @@ def violations(text: str, reference: str, rules: Rules) -> list[Violation]:
     """
     known = {
         ast.dump(node)
-        for node in ast.walk(ast.parse(reference))
+        for node in ast.walk(syntax.parse(reference))
         if isinstance(node, ast.stmt)
     }
     found = [
         Violation(getattr(node, "lineno", 0), function, problem)
-        for node, function in _new(ast.parse(text), known, "")
+        for node, function in _new(syntax.parse(text), known, "")
         for problem in _problems(node, rules, function)
     ]
     return sorted(set(found), key=lambda v: (v.line, v.text))

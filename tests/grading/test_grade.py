@@ -27,8 +27,10 @@ from assignments.grading.examine import Result
 from assignments.grading.grade import Graded
 from assignments.grading.library import bare_tree, stripped_tree
 
+# So much slower that a busy machine, which adds milliseconds to every call, cannot make
+# it look like the reference.
 SLOW = SOLUTION.replace(
-    "total += value", "total += value\n        for _ in range(40): pass"
+    "total += value", "total += value\n        for _ in range(200): pass"
 )
 
 
