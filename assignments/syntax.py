@@ -4,8 +4,8 @@ With this file the grader parses files of several submissions at a time (`parse`
 CPython before 3.12 counts the depth of the tree that it builds for all threads together
 (https://github.com/python/cpython/issues/106905): where another thread gets its turn
 while a tree is built, as Hypothesis's hook into the garbage collector allows,
-`ast.parse` raises "SystemError: AST constructor recursion depth mismatch". One thread at
-a time is right everywhere.
+`ast.parse` raises "SystemError: AST constructor recursion depth mismatch". One thread
+at a time is right everywhere.
 """
 
 from __future__ import annotations

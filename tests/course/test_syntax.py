@@ -11,7 +11,7 @@ from assignments import catalog, syntax
 
 
 def test_threads_may_parse_at_the_same_time():
-    """With a hook into the garbage collector, threads change places inside of a parse."""
+    """With a hook into the garbage collector, threads take turns inside of a parse."""
     text = (catalog.LIBRARY / "minitorch" / "tensor.py").read_text()
     right = ast.dump(ast.parse(text))
 
