@@ -1,9 +1,9 @@
 """Python source as a syntax tree, in any thread.
 
 With this file the grader parses files of several submissions at a time (`parse`).
-CPython before 3.11.8 and 3.12.2 counts the depth of the tree that it builds for all threads together
-(https://github.com/python/cpython/issues/106905): where another thread gets its turn
-while a tree is built, as Hypothesis's hook into the garbage collector allows,
+CPython before 3.11.8 and 3.12.2 counts the depth of a tree that it builds for all
+threads together (https://github.com/python/cpython/issues/106905): where another thread
+gets its turn meanwhile, as Hypothesis's hook into the garbage collector allows,
 `ast.parse` raises "SystemError: AST constructor recursion depth mismatch". One thread
 at a time is right everywhere.
 """
