@@ -2,7 +2,8 @@
 
 `minitorch` loads this module when a tensor is first put on the device "cuda". Without a
 GPU, and without the simulator, that is an error which says how to get either. Beside
-the protocol there is what shares memory with other libraries (`cuda_ops/dlpack.py`).
+the protocol there is what shares memory with other libraries (`cuda_ops/dlpack.py`),
+and what copies without waiting (`pin_memory`, `from_numpy_async`, `to_numpy_async`).
 """
 
 from __future__ import annotations
@@ -27,6 +28,10 @@ from cuda_ops.memory import (
     synchronize,
     to_numpy,
 )
+from cuda_ops.memory import from_numpy_async as from_numpy_async
+from cuda_ops.memory import is_pinned as is_pinned
+from cuda_ops.memory import pin_memory as pin_memory
+from cuda_ops.memory import to_numpy_async as to_numpy_async
 from cuda_ops.norm import (
     batch_norm,
     batch_norm_backward,

@@ -8,6 +8,8 @@ It also holds what every strided kernel needs: `plan`, which turns the strides o
 operands of one shape into at most `RANK` dimensions.
 
 Nothing here waits for the GPU but `to_numpy`, and `from_numpy` for very large arrays.
+Where the host's memory is pinned (`pin_memory`), copies need no help from the CPU, and
+the caller may choose to know when they are done (`from_numpy_async`, `to_numpy_async`).
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import cuda, int64, uint32
 
-from cuda_ops import device, staging
+from cuda_ops import device, pinned, staging
 from cuda_ops.arrays import ARRAYS, DeviceArray, allocate
 from cuda_ops.device import synchronize
 from cuda_ops.intrinsics import device as on_device
@@ -35,9 +37,13 @@ __all__ = [
     "copy_into",
     "empty",
     "from_numpy",
+    "from_numpy_async",
     "full",
+    "is_pinned",
+    "pin_memory",
     "synchronize",
     "to_numpy",
+    "to_numpy_async",
 ]
 
 THREADS = 32 if SIMULATED else 256
@@ -151,6 +157,47 @@ def to_numpy(a: TensorData) -> np.ndarray:
     out = np.empty(a.shape, a.dtype.numpy)
     if out.size:
         staging.to_host(out, a.flat())
+    return out
+
+
+def pin_memory(array: np.ndarray) -> np.ndarray:
+    """A contiguous copy in pinned host memory."""
+    out = pinned.empty(array.shape, array.dtype)
+    out[...] = array
+    return out
+
+
+def is_pinned(a: TensorData) -> bool:
+    """Whether a tensor of the CPU lies in pinned memory of this library."""
+    return pinned.buffer_of(a.storage.array) is not None
+
+
+def from_numpy_async(array: np.ndarray) -> TensorData:
+    """`from_numpy` that leaves all of the copying to the GPU, from pinned memory.
+
+    The array must not be changed before the work on the current stream is done. (It
+    may be forgotten: its memory is not given to anybody else before.) From memory that
+    is not pinned, or with gaps, it copies as `from_numpy` does.
+    """
+    flat = np.ascontiguousarray(array).reshape(-1)
+    buffer = pinned.buffer_of(flat)
+    if buffer is None:
+        return from_numpy(array)
+    device.not_in_graph("copying from the CPU", FROM_CPU)
+    dtype = from_numpy_dtype(array.dtype)
+    out = allocate(flat.size, dtype)
+    staging.start_to_device(out, flat, buffer)
+    return wrap(out, array.shape, dtype)
+
+
+def to_numpy_async(a: TensorData) -> np.ndarray:
+    """An array in pinned memory, to be read when work on the current stream is done."""
+    device.not_in_graph("reading numbers on the CPU", TO_CPU)
+    a = contiguous(a)
+    out = pinned.empty(a.shape, a.dtype.numpy)
+    buffer = pinned.buffer_of(out)
+    if buffer is not None:  # else there are no elements
+        staging.start_to_host(out.reshape(-1), a.flat(), buffer)
     return out
 
 

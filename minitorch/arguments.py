@@ -47,10 +47,13 @@ def start_gradient(name: str, root: Tensor, gradient: Any) -> Tensor:
     return cast(gradient, root.dtype)
 
 
-def parse_to(self: Tensor, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
+def parse_to(self: Tensor, *args: Any, **kwargs: Any) -> tuple[Any, Any, bool]:
+    """The device (or None), the dtype (or None) and `non_blocking` of a `to`."""
     device = kwargs.pop("device", None)
     dtype = kwargs.pop("dtype", None)
-    kwargs.pop("non_blocking", None)  # a hint, which the CPU has no use for
+    non_blocking = kwargs.pop("non_blocking", False)
+    if not isinstance(non_blocking, bool):
+        raise TypeError(f"to: non_blocking is {non_blocking!r}; expected a bool")
     if kwargs:
         raise TypeError(f"to: unknown argument(s) {sorted(kwargs)}")
     for arg in args:
@@ -67,7 +70,17 @@ def parse_to(self: Tensor, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
             )
     if device is not None:
         get_backend(device)  # an unknown device is an error also where nothing moves
-    return device, None if dtype is None else dtypes.check(dtype)
+    return device, None if dtype is None else dtypes.check(dtype), non_blocking
+
+
+def check_pinnable(a: Tensor) -> Tensor:
+    """`a`, if it is where memory can be pinned."""
+    if a.device != "cpu":
+        raise RuntimeError(
+            f"pin_memory: the tensor is on {a.device!r}; only memory of the device "
+            f"'cpu' can be pinned"
+        )
+    return a
 
 
 def reduced_dims(a: Tensor, dim: Any, name: str) -> tuple[int, ...]:

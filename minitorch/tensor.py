@@ -22,6 +22,7 @@ from minitorch.arguments import (
     check_floating,
     check_gather,
     check_index,
+    check_pinnable,
     checked_list,
     expanded_shape,
     int_sequence,
@@ -289,20 +290,38 @@ class Tensor(Variable):
         return self.raw
 
     def to(self, *args: Any, **kwargs: Any) -> Tensor:
-        """On another device, or in another dtype, or both: `to("cuda", float32)`."""
-        device, dtype = parse_to(self, *args, **kwargs)
+        """On another device, or in another dtype, or both: `to("cuda", float32)`.
+
+        With `non_blocking=True` nobody waits for a copy between the CPU's pinned memory
+        (`pin_memory`) and "cuda", as in PyTorch: the numbers that are copied must not
+        be changed before the work on the stream is done, and a copy on the CPU must not
+        be read before (`minitorch.cuda.synchronize`).
+        """
+        device, dtype, non_blocking = parse_to(self, *args, **kwargs)
         out = cast(self, dtype) if dtype is not None else self
         if device is not None and device != out.device:
-            out = movement.ToDevice.apply(out, device)
+            out = movement.ToDevice.apply(out, device, non_blocking)
         return out
+
+    def pin_memory(self) -> Tensor:
+        """In memory from which `to("cuda", non_blocking=True)` copies on its own.
+
+        Itself, if it already is there.
+        """
+        check_pinnable(self)
+        return self if self.is_pinned() else movement.Pin.apply(self)
+
+    def is_pinned(self) -> Bool:
+        """Whether it is in pinned memory."""
+        return movement.is_pinned(self)
 
     def cpu(self) -> Tensor:
         """On the default device "cpu"."""
         return self.to("cpu")
 
-    def cuda(self) -> Tensor:
+    def cuda(self, *, non_blocking: Bool = False) -> Tensor:
         """On the device "cuda"."""
-        return self.to("cuda")
+        return self.to("cuda", non_blocking=non_blocking)
 
     def type(self, dtype: DType) -> Tensor:
         """In another dtype."""
@@ -615,8 +634,13 @@ class Tensor(Variable):
             )
         return self._zip_("div_", operators.div, operator.truediv, other)
 
-    def copy_(self, other: Any) -> Tensor:
-        """The numbers of `other`, converted and broadcast to this tensor."""
+    def copy_(self, other: Any, non_blocking: Bool = False) -> Tensor:
+        """The numbers of `other`, converted and broadcast to this tensor.
+
+        With `non_blocking` nobody waits for a copy to "cuda" from pinned memory.
+        """
+        if non_blocking and self.device == "cuda" and isinstance(other, Tensor):
+            other = other.to("cuda", non_blocking=True)
         indexing.setitem(self, (), other)
         return self
 

@@ -13,6 +13,7 @@ were still to come.
 from __future__ import annotations
 
 import operator
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from minitorch.backend import get_backend
 from minitorch.data.collate import default_collate
 from minitorch.data.dataset import (
     BatchDataset,
@@ -29,6 +31,7 @@ from minitorch.data.dataset import (
     reads_batches,
     shuffled,
 )
+from minitorch.data.pin_memory import pin_memory
 from minitorch.data.prefetch import Prefetcher
 
 if TYPE_CHECKING:
@@ -41,10 +44,6 @@ PYTORCH_ONLY: Mapping[str, tuple[Any, str]] = MappingProxyType(
         "sampler": (None, "use shuffle=True, or give a Subset with the order wanted"),
         "batch_sampler": (None, "give a Subset with the order wanted, and batch_size"),
         "num_workers": (0, "batches are made by one thread; see prefetch"),
-        "pin_memory": (
-            False,
-            "leave it out: tensor.to('cuda') copies through pinned memory",
-        ),
         "pin_memory_device": ("", "leave it out, and use tensor.to(device)"),
         "timeout": (0, "leave it out: there are no worker processes to wait for"),
         "worker_init_fn": (None, "leave it out: there are no worker processes"),
@@ -96,6 +95,8 @@ class DataLoader:
     seed          of the shuffling, 0 or more; or give a generator to draw it from
     prefetch      batches to make ahead, in a thread; 0: make them when asked for
     collate_fn    list of samples -> batch; default `default_collate`
+    pin_memory    put batches into pinned memory (`Tensor.pin_memory`), from which
+                  `x.to("cuda", non_blocking=True)` copies while the program goes on
 
     Each `for` over the loader is a new epoch: one that was left early does not go
     on. Other than in PyTorch, arguments after `shuffle` must be named.
@@ -119,6 +120,7 @@ class DataLoader:
         seed: int = 0,
         prefetch: int = 2,
         collate_fn: Callable[[Sequence[Any]], Any] | None = None,
+        pin_memory: bool = False,
         generator: Generator | None = None,
         **pytorch_only: Any,
     ) -> None:
@@ -135,6 +137,7 @@ class DataLoader:
         self.seed = choose_seed("DataLoader", seed, generator)
         self.prefetch = _whole_number("prefetch", prefetch, least=0)
         self.collate_fn = default_collate if collate_fn is None else collate_fn
+        self.pin_memory = bool(pin_memory)
         # Where the next pass starts; the position of the latest pass, if any.
         self._next_epoch = 0
         self._next_batch = 0
@@ -151,6 +154,8 @@ class DataLoader:
         position = _Position(epoch, start)
         self._latest = position
         batches: Iterator[Any] = self._make_batches(self._order(epoch), start)
+        if self.pin_memory and _can_pin():
+            batches = map(pin_memory, batches)
         if self.prefetch > 0 and not self._runs_kernels():
             batches = Prefetcher(batches, self.prefetch)
         return _Pass(batches, position)
@@ -220,6 +225,20 @@ class DataLoader:
 
     def _runs_kernels(self) -> bool:
         return isinstance(self.dataset, BatchDataset) and self.dataset.runs_kernels()
+
+
+def _can_pin() -> bool:
+    """Whether memory can be pinned; a warning that says why if not."""
+    try:
+        get_backend("cuda")
+    except (RuntimeError, ValueError) as error:
+        warnings.warn(
+            f"DataLoader: pin_memory=True has no effect, and batches stay in ordinary "
+            f"memory: {error}",
+            stacklevel=3,
+        )
+        return False
+    return True
 
 
 def _refuse(given: Mapping[str, Any]) -> None:

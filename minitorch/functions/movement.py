@@ -152,18 +152,47 @@ class ToDevice(Function):
     """The same elements in another device's memory."""
 
     @staticmethod
-    def forward(ctx: Context, a: Tensor, device: str) -> Any:
+    def forward(
+        ctx: Context, a: Tensor, device: str, non_blocking: bool = False
+    ) -> Any:
         from minitorch.backend import get_backend
 
         ctx.device = a.device
+        if non_blocking and a.device == "cuda":
+            return get_backend(device).from_numpy(a.backend.to_numpy_async(a.raw))
         host = a.backend.to_numpy(a.raw)
+        if non_blocking and device == "cuda":
+            return get_backend(device).from_numpy_async(host)
         if "cuda" not in (device, a.device):  # else it was copied already, or will be
             host = host.copy()
         return get_backend(device).from_numpy(host)
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
-        return ToDevice.apply(grad, ctx.device), None
+        return ToDevice.apply(grad, ctx.device, False), None, None
+
+
+class Pin(Function):
+    """A contiguous copy in memory that the GPU reads by itself."""
+
+    @staticmethod
+    def forward(ctx: Context, a: Tensor) -> Any:
+        from minitorch.backend import get_backend
+
+        pinned = get_backend("cuda").pin_memory(a.backend.to_numpy(a.raw))
+        return a.backend.from_numpy(pinned)
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> Tensor:
+        return grad
+
+
+def is_pinned(a: Tensor) -> bool:
+    """Whether the GPU reads and writes the memory of `a` by itself."""
+    from minitorch.backend import loaded_backends
+
+    cuda = loaded_backends.get("cuda")  # nothing is pinned before it is loaded
+    return a.device == "cpu" and cuda is not None and cuda.is_pinned(a.raw)
 
 
 class Flip(Function):

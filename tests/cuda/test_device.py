@@ -205,6 +205,30 @@ def test_copies_to_the_gpu_and_back(size: int) -> None:
         assert_equal(x, first + np.float32(k))
 
 
+def test_nobody_waits_for_a_pinned_copy() -> None:
+    size = 1 << 26
+    busy, x = minitorch.ones(size, device="cuda"), minitorch.ones(size).pin_memory()
+    for _ in range(20):
+        busy = busy * 1.0 + 0.0
+    on_gpu, done = x.to("cuda", non_blocking=True), minitorch.cuda.Event()
+    done.record()
+    assert not done.query()
+    place = x.numpy().ctypes.data
+    del x  # its memory is still being read
+    other = minitorch.zeros(size).pin_memory()
+    assert other.numpy().ctypes.data != place or done.query()
+    assert on_gpu.sum().item() == size
+
+
+def test_a_copy_to_the_cpu_that_nobody_waits_for() -> None:
+    x = minitorch.arange(1 << 24, device="cuda")
+    out = x.to("cpu", non_blocking=True)
+    del x
+    minitorch.ones(1 << 24, device="cuda")  # the memory is used behind the copy
+    minitorch.cuda.synchronize()
+    assert out.is_pinned() and np.array_equal(out.numpy(), np.arange(1 << 24))
+
+
 def test_streams_and_events() -> None:
     stream = minitorch.cuda.Stream()
     start, end = (minitorch.cuda.Event(enable_timing=True) for _ in range(2))

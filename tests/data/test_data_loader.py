@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import minitorch
+from minitorch.cuda import is_available
 from minitorch.data import DataLoader, Dataset, Subset, TensorDataset, random_split
 
 
@@ -306,7 +307,6 @@ def test_all_of_pytorchs_arguments_are_known() -> None:
 
 REFUSED = [
     ("num_workers", 4, "num_workers=4 .* prefetch"),
-    ("pin_memory", True, "pin_memory=True .*tensor.to"),
     ("sampler", [0, 1], "use shuffle=True, or give a Subset"),
     ("batch_sampler", [[0]], "Subset"),
     ("prefetch_factor", 2, "prefetch=<"),
@@ -318,6 +318,16 @@ REFUSED = [
     ("prefetch", -1, "prefetch is -1"),
     ("seed", -1, "seed is -1"),
 ]
+
+
+@pytest.mark.skipif(is_available(), reason="tests/cuda/test_pinned.py has this case")
+def test_pinning_without_a_gpu_is_a_warning() -> None:
+    loader = DataLoader(Numbers(3), 3, pin_memory=True)
+    with pytest.warns(UserWarning, match="pin_memory=True has no .* What to do: "):
+        (batch,) = loader
+    assert batch.tolist() == [0, 1, 2] and not batch.is_pinned()
+    with pytest.raises(RuntimeError, match=r"'cuda' cannot be used .* What to do: "):
+        batch.pin_memory()
 
 
 @pytest.mark.parametrize(("name", "value", "message"), REFUSED)
