@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from assignments import report
-from assignments.runner import Job, Runner
+from assignments.runner import Job, Runners
 from assignments.testing import NOT_RUN, PASSED, Outcome, run_check
 from assignments.workspace import MARK, Workspace, read
 
@@ -35,11 +35,12 @@ def pytest_collect_file(
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    for runner in session.stash.get(_runners, {}).values():
-        runner.close()
+    runners = session.stash.get(_runners, None)
+    if runners is not None:
+        runners.close()
 
 
-_runners = pytest.StashKey[dict[bool, Runner]]()
+_runners = pytest.StashKey[Runners]()
 _outcomes = pytest.StashKey[dict[tuple[str, str], list[Outcome]]]()
 
 
@@ -89,13 +90,10 @@ class CheckItem(pytest.Item):
         known = stash.setdefault(_outcomes, {})
         key = self.task.id, self.device
         if key not in known:
-            runners = stash.setdefault(_runners, {})
-            simulate = report.simulates(self.device)
-            if simulate not in runners:
-                runners[simulate] = Runner(simulate)
+            runners = stash.setdefault(_runners, Runners())
             folders = [str(folder) for folder in self.workspace.folders]
             job = Job(self.task.id, self.device, folders, self.task.seconds)
-            known[key] = runners[simulate].run(job)
+            known[key] = runners.run(job)
         named = [o for o in known[key] if o.check in ("", self.check.name)]
         return named[0]
 

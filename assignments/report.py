@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import ctypes.util
 import os
+import sys
 import textwrap
 from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from assignments.catalog import Task, earned
@@ -19,12 +22,20 @@ INDENT = "    "
 
 
 def simulates(device: str) -> bool:
-    """Whether checks on a device run in Numba's simulator: cuda, without a driver."""
-    if device != "cuda":
-        return False
-    name = "nvcuda" if os.name == "nt" else "cuda"
+    """Whether checks on a device run in Numba's simulator: cuda, without a GPU."""
     forced = os.environ.get("NUMBA_ENABLE_CUDASIM") == "1"
-    return forced or ctypes.util.find_library(name) is None
+    return device == "cuda" and (forced or not _has_gpu())
+
+
+@cache
+def _has_gpu() -> bool:
+    """Whether there are a driver and, where that can be seen, a GPU for it."""
+    if sys.platform == "linux":
+        files = [*Path("/dev").glob("nvidia[0-9]*"), *Path("/dev").glob("dxg")]
+        if not files:
+            return False
+    name = "nvcuda" if os.name == "nt" else "cuda"
+    return ctypes.util.find_library(name) is not None
 
 
 def device_name(device: str) -> str:

@@ -1,8 +1,9 @@
 """Run the checks of tasks, each task in a process of its own.
 
 With this file `minitorch test`, pytest in a workspace and the tests of the course run a
-task (`Runner.run`): a crash or an endless loop of one task is reported, and the others
-still run.
+task (`Runners.run`): a crash or an endless loop of one task is reported, and the others
+still run. Numba simulates a GPU for a whole process or not at all, so jobs for "cuda"
+go to a process of their own where there is no GPU (`report.simulates`).
 
 `python -m assignments.runner` is the process that the tasks' processes come from. It
 imports what is slow to import (PyTorch, Numba, Hypothesis) but nothing of the library,
@@ -22,14 +23,16 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from assignments.report import simulates
 from assignments.testing import CRASHED, HUNG, NOT_RUN, PASSED, Outcome
 
 PRELOADED = ("hypothesis", "numpy", "torch", "numba")
+PRELOADED_TO_SIMULATE = "numba.cuda"
 STARTING = 60.0  # seconds that a process may take to start
 
 
@@ -135,10 +138,11 @@ def serve() -> None:
     faulthandler.enable()
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what student code prints goes to stderr
-    for name in PRELOADED:
+    simulate = os.environ.get("NUMBA_ENABLE_CUDASIM") == "1"
+    for name in (*PRELOADED, *[PRELOADED_TO_SIMULATE] * simulate):
         try:
             __import__(name)
-        except ImportError:
+        except (ImportError, AttributeError):  # numba-cuda and NumPy can be at odds
             pass
     for line in sys.stdin:
         job = Job(**json.loads(line))
@@ -277,6 +281,34 @@ class Runner:
         self.close()
 
 
+class Runners:
+    """Runs jobs for any device: each in the kind of process that it needs.
+
+    A process is started when the first job for it comes.
+    """
+
+    def __init__(self) -> None:
+        self._runners: dict[bool, Runner] = {}
+
+    def run(self, job: Job) -> list[Outcome]:
+        """The outcomes of a job's checks, as `Runner.run` gives them."""
+        simulate = simulates(job.device)
+        if simulate not in self._runners:
+            self._runners[simulate] = Runner(simulate)
+        return self._runners[simulate].run(job)
+
+    def close(self) -> None:
+        """Stop all processes."""
+        for runner in self._runners.values():
+            runner.close()
+
+    def __enter__(self) -> Runners:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
 def _search_path() -> str:
     """The library's folder first, so that a workspace's folders do not hide it."""
     root = str(Path(__file__).resolve().parent.parent)
@@ -303,12 +335,6 @@ def _outcomes(job: Job, answer: Mapping[str, Any]) -> list[Outcome]:
 def _tail(answer: Mapping[str, Any]) -> list[tuple[str, str]]:
     text = "\n".join(str(answer.get("output", "")).strip().splitlines()[-8:])
     return [("printed", text)] if text else []
-
-
-def run_all(jobs: Sequence[Job], simulate: bool = False) -> list[Outcome]:
-    """Run some jobs with one runner."""
-    with Runner(simulate) as runner:
-        return [outcome for job in jobs for outcome in runner.run(job)]
 
 
 if __name__ == "__main__":

@@ -66,17 +66,18 @@ def _map_vector(fn: Callable) -> Callable:
 
     @device
     def vector(a, out, i, vectors):
+        # BEGIN SOLUTION a4.1
         if vectors and i + 4 <= out.size:
             x0, x1, x2, x3 = load4(a, i)
             store4(out, i, fn(x0), fn(x1), fn(x2), fn(x3))
         else:
             for j in range(i, min(i + 4, out.size)):
                 store(out, j, fn(load(a, j)))
+        # END SOLUTION a4.1
 
     return vector
 
 
-# BEGIN SOLUTION a4.1
 def map_flat(fn: Callable) -> Callable:
     """Make the kernel out[i] = fn(a[i]) over flat arrays.
 
@@ -87,7 +88,9 @@ def map_flat(fn: Callable) -> Callable:
     vector = _map_vector(fn)
 
     def loop(a, out, vectors):
+        # BEGIN SOLUTION a4.1
         vector(a, out, int64(cuda.grid(1)) * 4, vectors)
+        # END SOLUTION a4.1
 
     return loop
 
@@ -106,6 +109,7 @@ def map_large(fn: Callable) -> Callable:
     vector = _map_vector(fn)
 
     def loop(a, out, vectors):
+        # BEGIN SOLUTION a4.1
         start = int64(cuda.blockIdx.x) * TILE
         i = start + cuda.threadIdx.x * 4
         if vectors and start + TILE <= out.size:
@@ -120,11 +124,9 @@ def map_large(fn: Callable) -> Callable:
         else:
             for j in range(i, min(start + TILE, out.size), STEP):
                 vector(a, out, j, vectors)
+        # END SOLUTION a4.1
 
     return loop
-
-
-# END SOLUTION a4.1
 
 
 def map_strided(fn: Callable) -> Callable:
@@ -134,11 +136,13 @@ def map_strided(fn: Callable) -> Callable:
     """
 
     def loop(a, a_at, a_steps, out, out_at, shape, size):
+        # BEGIN SOLUTION a4.2
         e = cuda.grid(1)
         if e < size:
             i, j, k, x = place(e, shape)
             value = load(a, a_at + position(i, j, k, x, a_steps))
             store(out, out_at + e, fn(value))
+        # END SOLUTION a4.2
 
     return loop
 
@@ -151,6 +155,7 @@ def _zip_vector(fn: Callable) -> Callable:
 
     @device
     def vector(a, b, out, i, vectors):
+        # BEGIN SOLUTION a4.1
         if vectors and i + 4 <= out.size:
             x0, x1, x2, x3 = load4(a, i)
             y0, y1, y2, y3 = load4(b, i)
@@ -158,11 +163,11 @@ def _zip_vector(fn: Callable) -> Callable:
         else:
             for j in range(i, min(i + 4, out.size)):
                 store(out, j, fn(load(a, j), load(b, j)))
+        # END SOLUTION a4.1
 
     return vector
 
 
-# BEGIN SOLUTION a4.1
 def zip_flat(fn: Callable) -> Callable:
     """Make the kernel out[i] = fn(a[i], b[i]) over flat arrays; threads as `map_flat`.
 
@@ -171,7 +176,9 @@ def zip_flat(fn: Callable) -> Callable:
     vector = _zip_vector(fn)
 
     def loop(a, b, out, vectors):
+        # BEGIN SOLUTION a4.1
         vector(a, b, out, int64(cuda.grid(1)) * 4, vectors)
+        # END SOLUTION a4.1
 
     return loop
 
@@ -187,6 +194,7 @@ def zip_large(fn: Callable) -> Callable:
     vector = _zip_vector(fn)
 
     def loop(a, b, out, vectors):
+        # BEGIN SOLUTION a4.1
         start = int64(cuda.blockIdx.x) * TILE
         i = start + cuda.threadIdx.x * 4
         if vectors and start + TILE <= out.size:
@@ -202,11 +210,9 @@ def zip_large(fn: Callable) -> Callable:
         else:
             for j in range(i, min(start + TILE, out.size), STEP):
                 vector(a, b, out, j, vectors)
+        # END SOLUTION a4.1
 
     return loop
-
-
-# END SOLUTION a4.1
 
 
 def zip_number(fn: Callable) -> Callable:
@@ -242,6 +248,7 @@ def zip_repeated(fn: Callable) -> Callable:
     """
 
     def loop(a, b, out, inner, mode):
+        # BEGIN SOLUTION a4.2
         i = int64(cuda.grid(1)) * 4
         m, n = uint32(b.size), uint32(inner)
         if i + 4 <= out.size and mode != ONE_BY_ONE:
@@ -256,6 +263,7 @@ def zip_repeated(fn: Callable) -> Callable:
             for j in range(i, min(i + 4, out.size)):
                 y = load(b, int64(uint32(uint32(j) // n) % m))
                 store(out, j, fn(load(a, j), y))
+        # END SOLUTION a4.2
 
     return loop
 
@@ -286,12 +294,14 @@ def zip_strided(fn: Callable) -> Callable:
     """
 
     def loop(a, a_at, a_steps, b, b_at, b_steps, out, out_at, out_steps, shape, size):
+        # BEGIN SOLUTION a4.2
         e = cuda.grid(1)
         if e < size:
             i, j, k, x = place(e, shape)
             p = load(a, a_at + position(i, j, k, x, a_steps))
             q = load(b, b_at + position(i, j, k, x, b_steps))
             store(out, out_at + position(i, j, k, x, out_steps), fn(p, q))
+        # END SOLUTION a4.2
 
     return loop
 
@@ -522,12 +532,14 @@ def where_flat(condition, a, b, out, one_a, one_b):
 
     Thread t makes elements 4t to 4t + 3; only one of a and b is read.
     """
+    # BEGIN SOLUTION a4.1
     first = int64(cuda.grid(1)) * 4
     for i in range(first, min(first + 4, out.size)):
         if load(condition, i):
             store(out, i, load(a, 0 if one_a else i))
         else:
             store(out, i, load(b, 0 if one_b else i))
+    # END SOLUTION a4.1
 
 
 def where(condition: TensorData, a: TensorData, b: TensorData) -> TensorData:

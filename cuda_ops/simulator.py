@@ -77,6 +77,7 @@ def reachable(fn: FunctionType) -> tuple[FunctionType, ...]:
             if module.__name__.startswith("cuda_ops"):  # `tiles.multiply(...)`
                 values += [vars(module).get(name) for name in here.__code__.co_names]
         for value in values:
+            value = getattr(value, "py_func", value)  # of a compiled device function
             if isinstance(value, FunctionType) and value not in found:
                 found[value] = None
                 todo.append(value)

@@ -21,6 +21,7 @@ from assignments.grading import examine, library, policy, sandbox, submission, t
 from assignments.grading.channel import Failed, Worker
 from assignments.grading.examine import FAILED, NOT_RUN, Clock, Result
 from assignments.regions import functions_of, strip
+from assignments.report import simulates
 
 
 @dataclass(frozen=True)
@@ -366,7 +367,7 @@ class Grader:
             packages += sandbox.TEST_PACKAGES
         if any(isinstance(check, Speed) for check in checks):
             environment["MALLOC_PERTURB_"] = "0"
-        gpu = device == "cuda" and sandbox.has_gpu()
+        gpu = device == "cuda" and not simulates(device)
         if device == "cuda":
             packages += sandbox.CUDA_PACKAGES
             if not gpu:

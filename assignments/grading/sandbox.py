@@ -333,11 +333,6 @@ def _links_to(names: tuple[str, ...]) -> Path:
     return folder
 
 
-def has_gpu() -> bool:
-    """Whether there is a graphics processor of NVIDIA's."""
-    return any(re.fullmatch(r"nvidia\d+", p.name) for p in Path("/dev").glob("nvidia*"))
-
-
 def _gpu_files() -> list[str]:
     return [str(path) for path in sorted(Path("/dev").glob("nvidia*")) if path.exists()]
 

@@ -18,7 +18,7 @@ from minitorch.cli.errors import FAILURE, complain
 
 if TYPE_CHECKING:
     from assignments.catalog import Task
-    from assignments.runner import Job, Runner
+    from assignments.runner import Job, Runners
     from assignments.testing import Outcome
     from assignments.workspace import Workspace
 
@@ -118,38 +118,30 @@ def _run(
     earlier: list[Path],
     together: bool,
 ) -> Rows:
-    from assignments import report
-    from assignments.runner import Job, Runner
+    from assignments.runner import Job, Runners
 
     tasks = place.assignment.tasks
     if only is not None:
         tasks = (place.assignment.task(only),)
     folders = [str(f) for f in (*place.folders, *(p.resolve() for p in earlier))]
     rows: Rows = []
-    runners: dict[bool, Runner] = {}
-    try:
+    with Runners() as runners:
         for task in tasks:
             for name in task.devices:
                 if device not in (None, name):
                     continue
-                simulate = report.simulates(name)
-                if simulate not in runners:
-                    runners[simulate] = Runner(simulate)
                 job = Job(task.id, name, folders, task.seconds, together)
-                rows.append((task, name, _one(runners[simulate], job)))
-    finally:
-        for runner in runners.values():
-            runner.close()
+                rows.append((task, name, _one(runners, job)))
     return rows
 
 
-def _one(runner: Runner, job: Job) -> list[Outcome]:
+def _one(runners: Runners, job: Job) -> list[Outcome]:
     """Run a job, with a word about it where somebody is watching."""
     import sys
 
     if sys.stderr.isatty():
         print(f"\r{job.task} on {job.device} ...\x1b[K", end="", file=sys.stderr)
-    outcomes = runner.run(job)
+    outcomes = runners.run(job)
     if sys.stderr.isatty():
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
     return outcomes

@@ -1,4 +1,4 @@
-"""What all tests of the course share: one process that their checks run in."""
+"""What all tests of the course share: the processes that their checks run in."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from assignments.runner import Runner
+from assignments.runner import Runners
 
 
 @pytest.fixture(scope="session")
-def runner() -> Iterator[Runner]:
+def runner() -> Iterator[Runners]:
     """Imports PyTorch, Numba and Hypothesis once, and forks for each job."""
-    with Runner() as made:
+    with Runners() as made:
         yield made

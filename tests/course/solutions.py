@@ -14,7 +14,7 @@ from pathlib import Path
 
 from assignments import catalog, overlay, workspace
 from assignments.catalog import Assignment, Task
-from assignments.runner import Job, Runner
+from assignments.runner import Job, Runners
 from assignments.testing import Outcome
 
 HERE = Path(__file__).parent
@@ -98,7 +98,7 @@ def as_checked(text: str, source: Path, from_library: frozenset[str]) -> str:
 
 
 def run_task(
-    runner: Runner, task: Task, device: str, *folders: Path, limit: float = 0.0
+    runner: Runners, task: Task, device: str, *folders: Path, limit: float = 0.0
 ) -> list[Outcome]:
     """The outcomes of a task's checks on one device."""
     places = [str(folder) for folder in folders]
@@ -106,7 +106,7 @@ def run_task(
 
 
 def run_to_failure(
-    runner: Runner, task: Task, device: str, folder: Path
+    runner: Runners, task: Task, device: str, folder: Path
 ) -> list[Outcome]:
     """The same up to the first check that fails, which saves compiling the others."""
     job = Job(task.id, device, [str(folder)], task.seconds, first_failure=True)

@@ -24,7 +24,6 @@ PLACES = [
     for a in ASSIGNMENTS
     for t in a.tasks
     for device in t.devices
-    if device != "cuda"  # tests/cuda runs these, in the simulator
 ]
 
 

@@ -18,6 +18,7 @@ pytest.importorskip("numba_cuda")
 from cuda_ops import compiler, simulator
 from cuda_ops.intrinsics import (
     ballot,
+    device,
     lane_index,
     load4,
     shuffle,
@@ -137,9 +138,21 @@ def unfinished(out):
     todo("a4.2")
 
 
-def test_a_kernel_that_is_not_written_says_so() -> None:
-    with pytest.raises(NotImplementedError, match=r"task a4\.2 is not implemented"):
-        unfinished[1, 32](flat(np.zeros(1, np.float32)))
+@device
+def missing(x):
+    todo("a4.3")
+
+
+@kernel
+def unfinished_inside(out):
+    out[0] = missing(out[0])
+
+
+@pytest.mark.parametrize("blocks", [1, 0])
+def test_a_kernel_that_is_not_written_says_so(blocks: int) -> None:
+    for run, task in ((unfinished, "a4.2"), (unfinished_inside, "a4.3")):
+        with pytest.raises(NotImplementedError, match=f"task {task} is not impl"):
+            run[blocks, 32](flat(np.zeros(1, np.float32)))
 
 
 @kernel

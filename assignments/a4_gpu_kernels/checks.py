@@ -1,0 +1,216 @@
+"""What a4 is checked with; the oracle is PyTorch.
+
+In the simulator blocks are small (32 threads, 128 elements) and every thread costs, so
+large sizes are for GPUs alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from assignments.a4_gpu_kernels import calls
+from assignments.checks import AnyCheck, Check
+from assignments.draw import Draw, layout
+from assignments.report import simulates
+
+FLOATS = ("float32", "float64")
+MAPS = ("neg", "relu", "abs")
+ZIPS = ("sub", "add", "mul")
+SIMULATED = simulates("cuda")
+EXAMPLES = 6 if SIMULATED else 20
+
+
+def _torch(array: np.ndarray) -> Any:
+    import torch
+
+    return torch.from_numpy(np.array(array))
+
+
+def _sizes(*simulated: int, gpu: Sequence[int]) -> tuple[dict[str, int], ...]:
+    """Sizes n, around the blocks of where this runs."""
+    return tuple({"n": n} for n in (simulated if SIMULATED else gpu))
+
+
+# ------------------------------------------------------------- indexing and guards
+
+
+def _map_inputs(draw: Draw, n: int) -> dict[str, Any]:
+    a = draw.array((n,), draw.choice(FLOATS))
+    where = draw.choice(("contiguous", "offset"))
+    return {"fn": draw.choice(MAPS), "a": a, "layout": where}
+
+
+def _map_expected(fn: str, a: np.ndarray, layout: str) -> dict[str, Any]:
+    import torch
+
+    return {"out": vars(torch)[fn](_torch(a)).numpy()}
+
+
+def _zip_inputs(draw: Draw, n: int) -> dict[str, Any]:
+    dtype = draw.choice(FLOATS)
+    a, b = draw.array((n,), dtype), draw.array((n,), dtype)
+    where = draw.choice(("contiguous", "offset"))
+    how = {"a_layout": where, "b_layout": "contiguous"}
+    return {"fn": draw.choice(ZIPS), "a": a, "b": b, **how}
+
+
+def _zip_expected(fn: str, a: np.ndarray, b: np.ndarray, **how: Any) -> dict[str, Any]:
+    import torch
+
+    return {"out": vars(torch)[fn](_torch(a), _torch(b)).numpy()}
+
+
+def _between_expected(a: np.ndarray, b: np.ndarray) -> dict[str, Any]:
+    memory = np.full(a.size + 2 * calls.MARGIN, -1.0, a.dtype)
+    memory[calls.MARGIN : calls.MARGIN + a.size] = a + b
+    return {"memory": memory}
+
+
+def _choice_inputs(draw: Draw, n: int) -> dict[str, Any]:
+    one_a, one_b = draw.choice((False, True)), draw.choice((False, True))
+    return {
+        "condition": draw.array((n,), "bool"),
+        "a": draw.array((1 if one_a else n,)),
+        "b": draw.array((1 if one_b else n,)),
+    }
+
+
+def _choice_expected(
+    condition: np.ndarray, a: np.ndarray, b: np.ndarray
+) -> dict[str, Any]:
+    import torch
+
+    return {"out": torch.where(_torch(condition), _torch(a), _torch(b)).numpy()}
+
+
+FLAT = {"n": (0, 9)}
+FLAT_EDGES = _sizes(
+    *(0, 1, 127, 128, 129, 511, 512, 513, 1024, 1333),
+    gpu=(0, 1, 1023, 1024, 1025, 4095, 4097, 2**21 - 1, 2**21, 2**21 + 4097),
+)
+INDEXING = (
+    Check(
+        "a4.1",
+        "where",
+        calls.choose,
+        _choice_inputs,
+        _choice_expected,
+        FLAT,
+        _sizes(0, 1, 129, 300, gpu=(0, 1, 1025, 70_001)),
+        examples=EXAMPLES,
+    ),
+    Check(
+        "a4.1",
+        "map",
+        calls.map_tensor,
+        _map_inputs,
+        _map_expected,
+        FLAT,
+        FLAT_EDGES,
+        examples=EXAMPLES,
+        hint="Which elements does the last block make, when n is no multiple of its "
+        "tile? Is there one with no whole vector, and one that begins behind n?",
+    ),
+    Check(
+        "a4.1",
+        "zip",
+        calls.zip_tensors,
+        _zip_inputs,
+        _zip_expected,
+        FLAT,
+        FLAT_EDGES,
+        examples=EXAMPLES,
+    ),
+    Check(
+        "a4.1",
+        "nothing else is written",
+        calls.zip_between,
+        lambda draw, n: {"a": draw.array((n,)), "b": draw.array((n,))},
+        _between_expected,
+        FLAT,
+        _sizes(0, 1, 130, 1029, gpu=(0, 1, 1026, 70_001)),
+        examples=EXAMPLES,
+        hint="A grid has more threads than there are elements: a thread without work "
+        "must do nothing.",
+    ),
+)
+
+# -------------------------------------------------------------------- broadcasting
+
+
+def _strided_map_inputs(draw: Draw, m: int, n: int) -> dict[str, Any]:
+    a = draw.array((m, n), draw.choice(FLOATS))
+    return {"fn": draw.choice(MAPS), "a": a, "layout": layout(draw)}
+
+
+def _broadcast_inputs(draw: Draw, m: int, n: int, dims: int = 2) -> dict[str, Any]:
+    shape = (m, 1 + n % 3, 2, n)[4 - dims :] if dims != 2 else (m, n)
+    left = tuple(1 if draw.integer(0, 3) == 3 else size for size in shape)
+    right = tuple(1 if draw.integer(0, 2) == 2 else size for size in shape)
+    how = {"a_layout": layout(draw), "b_layout": layout(draw)}
+    return {
+        "fn": draw.choice(ZIPS),
+        "a": draw.array(left),
+        "b": draw.array(right),
+        **how,
+    }
+
+
+def _repeated_inputs(draw: Draw, m: int, n: int) -> dict[str, Any]:
+    """A row, a column, or a number for each channel of images."""
+    shapes = (((m, n), (n,)), ((m, n), (m, 1)), ((2, m, n), (m, 1)), ((m, n), (1,)))
+    left, right = draw.choice(shapes)
+    first, second = draw.array(left), draw.array(right)
+    if draw.choice((False, True)):
+        first, second = second, first
+    how = {"a_layout": "contiguous", "b_layout": "contiguous"}
+    return {"fn": draw.choice(ZIPS), "a": first, "b": second, **how}
+
+
+MATRIX_EDGES = tuple(
+    {"m": m, "n": n}
+    for m, n in (
+        ((0, 3), (1, 1), (31, 1), (4, 8), (33, 33), (3, 129))
+        if SIMULATED
+        else ((0, 3), (1, 1), (255, 1), (16, 256), (257, 1), (129, 1025))
+    )
+)
+BROADCASTING = (
+    Check(
+        "a4.2",
+        "map of strides",
+        calls.map_tensor,
+        _strided_map_inputs,
+        _map_expected,
+        {"m": (1, 3), "n": (1, 4)},
+        MATRIX_EDGES,
+        examples=2 * EXAMPLES,
+    ),
+    Check(
+        "a4.2",
+        "zip with a row, a column, a channel, a number",
+        calls.zip_tensors,
+        _repeated_inputs,
+        _zip_expected,
+        {"m": (1, 3), "n": (1, 4)},
+        (*MATRIX_EDGES, *({"m": 3, "n": n} for n in (4, 6, 7, 8, 12))),
+        examples=2 * EXAMPLES,
+        hint="Element i of out meets b[i // inner % b.size]: for a row inner is 1, for "
+        "a column it is the length of a row.",
+    ),
+    Check(
+        "a4.2",
+        "zip with broadcasting and strides",
+        calls.zip_tensors,
+        _broadcast_inputs,
+        _zip_expected,
+        {"m": (1, 3), "n": (1, 4), "dims": (1, 4)},
+        MATRIX_EDGES,
+        examples=4 * EXAMPLES,
+    ),
+)
+
+CHECKS: tuple[AnyCheck, ...] = (*INDEXING, *BROADCASTING)
