@@ -22,6 +22,9 @@ A free block is reused on the stream that it was taken on, and only there. Work 
 stream happens in order, so nobody has to wait until kernels that still use the old
 contents are done.
 
+When the GPU has no memory left, the unused segments of all pools are given back before
+the request is refused.
+
 Source: the ideas are those of PyTorch's CUDA caching allocator (PyTorch documentation,
 "CUDA semantics", memory management), with the merging put off.
 """
@@ -149,24 +152,73 @@ class Bins:
         self.put(rest)
 
 
+class Books:
+    """What the pools of one GPU share.
+
+    Attributes:
+        driver: where their segments come from.
+        pools: those that have segments.
+        allocated: bytes in use in all of them.
+        peak: the most bytes that were in use.
+        lock: for whoever takes memory or gives segments back, from any pool.
+    """
+
+    def __init__(self, driver: Driver) -> None:
+        self.driver = driver
+        self.pools: list[Pool] = []
+        self.allocated = self.peak = 0
+        self.lock = Lock()
+
+    def count(self, size: int) -> None:
+        """So many more bytes are in use."""
+        self.allocated += size
+        if self.allocated > self.peak:
+            self.collect()  # what was given back to another pool is not in use
+            self.peak = max(self.peak, self.allocated)
+
+    def collect(self) -> None:
+        """Take note of all blocks that were given back."""
+        for pool in self.pools:
+            pool.collect()
+
+    def release_free(self) -> None:
+        """Give segments of which nothing is used back to the driver, from all pools."""
+        self.collect()
+        for pool in tuple(self.pools):
+            pool.release_free()
+
+    def too_little(self, size: int, wanted: int) -> str:
+        """The message of an `OutOfMemoryError`."""
+        free, total = self.driver.available()
+        reserved = sum(pool.reserved for pool in self.pools)
+        graphs = sum(pool.reserved for pool in self.pools if pool.graphs)
+        kept = f" ({_mib(graphs)} belong to CUDA graphs)" if graphs else ""
+        return (
+            f"the GPU is out of memory: {_mib(size)} were asked for, which takes a "
+            f"segment of {_mib(wanted)}; {_mib(free)} of {_mib(total)} are free. "
+            f"Tensors here use {_mib(self.allocated)}, and {_mib(reserved)} are "
+            f"held{kept}, so {_mib(reserved - self.allocated)} are cached in pieces "
+            f"that do not fit. Use a smaller batch, delete tensors that are not needed "
+            f"(del x), or run without gradients (no_grad) where none are needed"
+        )
+
+
 class Pool:
     """Segments, and who uses which part of them.
 
     Attributes:
         allocated, reserved: bytes in use, and bytes of all segments.
-        peak: the most bytes that were in use.
         graphs: how many CUDA graphs use the memory. They do so at each replay, also
             where no tensor is left, so segments stay as long as there are any.
     """
 
-    def __init__(self, driver: Driver | None = None) -> None:
-        self.driver = driver or Driver()
+    def __init__(self, books: Books | None = None) -> None:
+        self.books = books or BOOKS
         self.returned: deque[Block] = deque()
         self.segments: list[tuple[int, int, Block]] = []  # address, bytes, first block
         self.bins: dict[tuple[int, bool], Bins] = {}
-        self.allocated = self.reserved = self.peak = 0
+        self.allocated = self.reserved = 0
         self.graphs = 0
-        self.lock = Lock()
 
     def take(self, nbytes: int) -> Block:
         """Memory for `nbytes`, not initialized.
@@ -175,25 +227,25 @@ class Pool:
             OutOfMemoryError: the GPU has not so much left.
         """
         size = (nbytes + UNIT - 1) // UNIT * UNIT or UNIT
-        with self.lock:
+        with self.books.lock:
             if self.returned:
-                self._collect()
-            key = (self.driver.stream(), size <= SMALL)
+                self.collect()
+            key = (self.books.driver.stream(), size <= SMALL)
             bins = self.bins.get(key)
             if bins is None:
                 bins = self.bins[key] = Bins(UNIT if size <= SMALL else SMALL)
             block = bins.exact(size) or bins.fitting(size) or self._search(bins, size)
             self.allocated += block.size
-            if self.allocated > self.peak:
-                self.peak = self.allocated
+            self.books.count(block.size)
             return block
 
-    def _collect(self) -> None:
+    def collect(self) -> None:
         """Put the blocks that were given back into their bins."""
         returned = self.returned
         while returned:
             block = returned.popleft()
             self.allocated -= block.size
+            self.books.allocated -= block.size
             block.bins.put(block)
 
     def _search(self, bins: Bins, size: int) -> Block:
@@ -229,28 +281,21 @@ class Pool:
             wanted = MEDIUM_SEGMENT
         else:
             wanted = (size + ROUND - 1) // ROUND * ROUND
-        pointer = self.driver.allocate(wanted)
+        books = self.books
+        pointer = books.driver.allocate(wanted)
+        if pointer is None and device.current.capture is None:
+            books.release_free()
+            pointer = books.driver.allocate(wanted)
         if pointer is None:
-            self._release_free()
-            pointer = self.driver.allocate(wanted)
-        if pointer is None:
-            raise OutOfMemoryError(self._too_little(size, wanted))
+            raise OutOfMemoryError(books.too_little(size, wanted))
+        if self not in books.pools:
+            books.pools.append(self)
         block = Block(self, bins, pointer, wanted)
         self.segments.append((pointer, wanted, block))
         self.reserved += wanted
         bins.put(block)
 
-    def _too_little(self, size: int, wanted: int) -> str:
-        free, total = self.driver.available()
-        return (
-            f"the GPU is out of memory: {_mib(size)} were asked for, which takes a "
-            f"segment of {_mib(wanted)}; {_mib(free)} of {_mib(total)} are free. "
-            f"Tensors here use {_mib(self.allocated)}, and {_mib(self.reserved)} are "
-            f"held. Use a smaller batch, delete tensors that are not needed (del x), "
-            f"or run without gradients (no_grad) where none are needed"
-        )
-
-    def _release_free(self) -> None:
+    def release_free(self) -> None:
         """Give segments of which nothing is used back to the driver."""
         if self.graphs:
             return
@@ -259,27 +304,32 @@ class Pool:
         for pointer, size, block in self.segments:
             if block.free and block.size == size:
                 block.bins.remove(block)
-                self.driver.free(pointer)
+                self.books.driver.free(pointer)
                 self.reserved -= size
             else:
                 kept.append((pointer, size, block))
         self.segments = kept
+        if not kept and self in self.books.pools:
+            self.books.pools.remove(self)
 
     def empty_cache(self) -> None:
         """Give all segments of which nothing is used back to the driver."""
-        with self.lock:
-            self._collect()
-            self._release_free()
+        with self.books.lock:
+            self.collect()
+            self.release_free()
 
     def in_use(self) -> int:
         """Bytes of blocks that are in use."""
-        with self.lock:
-            self._collect()
+        with self.books.lock:
+            self.collect()
             return self.allocated
 
 
 def _mib(size: int) -> str:
     return f"{size / 2**20:,.1f} MiB"
+
+
+BOOKS = Books(Driver())
 
 
 class _Current:
@@ -293,7 +343,6 @@ class _Current:
 
 MAIN = _Current()  # the pool that everything comes from, but for `use_pool`
 DEFAULT = MAIN.pool
-_pools = [DEFAULT]
 
 
 def take(nbytes: int) -> Block:
@@ -304,8 +353,6 @@ def take(nbytes: int) -> Block:
 @contextmanager
 def use_pool(pool: Pool) -> Iterator[None]:
     """Take memory from `pool` within the block; what was taken goes back there."""
-    if pool not in _pools:
-        _pools.append(pool)
     before, MAIN.pool = MAIN.pool, pool
     try:
         yield
@@ -324,37 +371,31 @@ def outside_graphs() -> Iterator[None]:
         yield
 
 
-def release_pool(pool: Pool) -> None:
-    """Forget a pool of `use_pool`, and give its unused segments back."""
-    pool.empty_cache()
-    if pool in _pools and not pool.segments:
-        _pools.remove(pool)
-
-
-def memory_allocated() -> int:
+def memory_allocated(books: Books = BOOKS) -> int:
     """Bytes that tensors use."""
-    return sum(pool.in_use() for pool in _pools)
+    with books.lock:
+        books.collect()
+        return books.allocated
 
 
-def memory_reserved() -> int:
+def memory_reserved(books: Books = BOOKS) -> int:
     """Bytes that are held for tensors, used or not."""
-    return sum(pool.reserved for pool in _pools)
+    return sum(pool.reserved for pool in tuple(books.pools))
 
 
-def max_memory_allocated() -> int:
+def max_memory_allocated(books: Books = BOOKS) -> int:
     """The most bytes that tensors used at a time since the last reset."""
-    memory_allocated()
-    return sum(pool.peak for pool in _pools)
+    return books.peak
 
 
-def reset_peak_memory_stats() -> None:
+def reset_peak_memory_stats(books: Books = BOOKS) -> None:
     """Let `max_memory_allocated` start from what is used now."""
-    memory_allocated()
-    for pool in _pools:
-        pool.peak = pool.allocated
+    with books.lock:
+        books.collect()
+        books.peak = books.allocated
 
 
-def empty_cache() -> None:
+def empty_cache(books: Books = BOOKS) -> None:
     """Give memory that no tensor uses back to the driver; waits for the GPU."""
-    for pool in _pools:
-        pool.empty_cache()
+    with books.lock:
+        books.release_free()

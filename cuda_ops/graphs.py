@@ -150,7 +150,7 @@ class DriverGraph:
         if pool is not None:
             pool.graphs -= 1
             if not pool.graphs:
-                allocator.release_pool(pool)
+                pool.empty_cache()
 
 
 CAPTURING = "capturing a CUDA graph"

@@ -15,12 +15,14 @@ from helpers import array_of, make, quick
 from minitorch.tensor_data import contiguous_strides, iter_positions
 
 pytest.importorskip("numba_cuda")
+from cuda_ops import allocator, device
 from cuda_ops.allocator import (
     MEDIUM_SEGMENT,
     SMALL,
     SMALL_SEGMENT,
     UNIT,
     Block,
+    Books,
     Driver,
     OutOfMemoryError,
     Pool,
@@ -57,8 +59,12 @@ class PaperDriver(Driver):
         return self.now
 
 
+def paper_pool(total: int = 100 * MIB) -> Pool:
+    return Pool(Books(PaperDriver(total)))
+
+
 def test_small_requests_share_a_segment() -> None:
-    pool = Pool(PaperDriver())
+    pool = paper_pool()
     blocks = [pool.take(1000) for _ in range(10)]
     assert pool.reserved == SMALL_SEGMENT and pool.allocated == 10 * 1024
     pointers = [block.pointer for block in blocks]
@@ -77,23 +83,23 @@ def test_small_requests_share_a_segment() -> None:
     ],
 )
 def test_segments(size: int, segment: int) -> None:
-    pool = Pool(PaperDriver())
+    pool = paper_pool()
     pool.take(size)
     assert pool.reserved == segment
 
 
 def test_a_freed_block_is_used_again() -> None:
-    pool = Pool(PaperDriver())
+    pool = paper_pool()
     first = pool.take(5000)
     pointer = first.pointer
     first.free_later()
     assert pool.take(4700).pointer == pointer  # both are 5120 bytes
-    assert pool.in_use() == 5120 and pool.peak == 5120
+    assert pool.in_use() == 5120 and pool.books.peak == 5120
 
 
 def test_blocks_are_not_shared_between_streams() -> None:
     driver = PaperDriver()
-    pool = Pool(driver)
+    pool = Pool(Books(driver))
     block = pool.take(5000)
     block.free_later()
     driver.now = 7
@@ -103,7 +109,7 @@ def test_blocks_are_not_shared_between_streams() -> None:
 
 
 def test_neighbours_merge_before_a_new_segment_is_taken() -> None:
-    pool = Pool(PaperDriver())
+    pool = paper_pool()
     for block in [pool.take(MIB // 2) for _ in range(4)]:
         block.free_later()
     assert pool.take(MIB).size == MIB and pool.reserved == SMALL_SEGMENT
@@ -111,7 +117,7 @@ def test_neighbours_merge_before_a_new_segment_is_taken() -> None:
 
 def test_out_of_memory_gives_unused_segments_back_first() -> None:
     driver = PaperDriver(total=50 * MIB)
-    pool = Pool(driver)
+    pool = Pool(Books(driver))
     block = pool.take(30 * MIB)
     block.free_later()
     pool.take(40 * MIB)  # does not fit beside the 30
@@ -129,7 +135,7 @@ def test_out_of_memory_gives_unused_segments_back_first() -> None:
 
 def test_empty_cache_keeps_what_is_in_use() -> None:
     driver = PaperDriver()
-    pool = Pool(driver)
+    pool = Pool(Books(driver))
     kept, freed = pool.take(20 * MIB), pool.take(30 * MIB)
     freed.free_later()
     pool.empty_cache()
@@ -139,10 +145,74 @@ def test_empty_cache_keeps_what_is_in_use() -> None:
     assert (pool.reserved, pool.in_use(), driver.held) == (0, 0, {})
 
 
+def test_out_of_memory_gives_segments_of_all_pools_back_first() -> None:
+    driver = PaperDriver(total=100 * MIB)
+    books = Books(driver)
+    one, other, captured = Pool(books), Pool(books), Pool(books)
+    captured.graphs = 1
+    held = [pool.take(20 * MIB) for pool in (one, other, captured)]
+    for block in held:
+        block.free_later()
+    assert one.take(70 * MIB).size == 70 * MIB
+    assert (one.reserved, other.reserved) == (70 * MIB, 0)
+    assert captured.reserved == 20 * MIB  # replays write there
+    assert books.pools == [captured, one]
+
+
+def test_the_error_counts_all_pools() -> None:
+    books = Books(PaperDriver(total=100 * MIB))
+    one, other, captured = Pool(books), Pool(books), Pool(books)
+    captured.graphs = 1
+    captured.take(10 * MIB).free_later()
+    kept = [one.take(40 * MIB), other.take(30 * MIB), other.take(4 * MIB)]
+    with pytest.raises(OutOfMemoryError) as raised:
+        one.take(11 * MIB + 1)
+    for part in (
+        "11.0 MiB were asked for, which takes a segment of 12.0 MiB",
+        "0.0 MiB of 100.0 MiB are free",
+        "Tensors here use 74.0 MiB, and 100.0 MiB are held",
+        "(10.0 MiB belong to CUDA graphs)",
+        "26.0 MiB are cached",
+    ):
+        assert part in str(raised.value)
+    assert books.allocated == sum(block.size for block in kept)
+
+
+def test_nothing_is_given_back_while_a_graph_is_captured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    books = Books(PaperDriver(total=50 * MIB))
+    one, other = Pool(books), Pool(books)
+    one.take(30 * MIB).free_later()
+    monkeypatch.setattr(device.current, "capture", object())
+    with pytest.raises(OutOfMemoryError):
+        other.take(30 * MIB)
+    monkeypatch.undo()
+    other.take(30 * MIB)
+
+
+def test_the_peak_is_that_of_all_pools_together() -> None:
+    books = Books(PaperDriver())
+    one, other = Pool(books), Pool(books)
+    one.take(20 * MIB).free_later()
+    other.take(30 * MIB).free_later()  # not at the same time
+    assert allocator.max_memory_allocated(books) == 30 * MIB
+    first, second = one.take(10 * MIB), other.take(25 * MIB)
+    assert allocator.max_memory_allocated(books) == 35 * MIB
+    first.free_later()
+    assert allocator.memory_allocated(books) == second.size == 25 * MIB
+    assert allocator.memory_reserved(books) == 50 * MIB
+    allocator.reset_peak_memory_stats(books)
+    assert allocator.max_memory_allocated(books) == 25 * MIB
+    second.free_later()
+    allocator.empty_cache(books)
+    assert allocator.memory_reserved(books) == 0 and not books.pools
+
+
 @quick
 @given(st.lists(st.tuples(st.integers(0, 3 * MIB), st.booleans()), max_size=60))
 def test_blocks_never_overlap(steps: list[tuple[int, bool]]) -> None:
-    pool = Pool(PaperDriver(total=2**40))
+    pool = paper_pool(2**40)
     used: list[Block] = []
     for size, free in steps:
         used.append(pool.take(size))
