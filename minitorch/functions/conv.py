@@ -20,7 +20,6 @@ Pair = tuple[int, int]
 Options = tuple[Pair, Pair, Pair, int]  # stride, padding, dilation, groups
 
 
-# BEGIN SOLUTION a6.2
 class Conv2d(Function):
     """out[n, o, y, x] = bias[o] + sum_c,i,j weight[o, c, i, j] *
     input[n, c, y * stride + i * dilation - padding, x * stride + ...]
@@ -28,6 +27,7 @@ class Conv2d(Function):
     x [N, C, H, W], weight [O, C/groups, KH, KW], bias [O] -> out [N, O, OH, OW]
     """
 
+    # BEGIN SOLUTION a6.2
     @staticmethod
     def forward(
         ctx: Context, x: Tensor, weight: Tensor, bias: Tensor | None, options: Options
@@ -50,6 +50,8 @@ class Conv2d(Function):
         if need_bias:
             to_bias = grad.sum((0, 2, 3))
         return to_x, to_weight, to_bias, None
+
+    # END SOLUTION a6.2
 
 
 class Conv2dInput(Function):
@@ -100,9 +102,6 @@ class Conv2dWeight(Function):
         to_grad = Conv2d.apply(x, upper, None, options)
         to_x = Conv2dInput.apply(grad, upper, x.shape, options)
         return to_grad, to_x, None, None
-
-
-# END SOLUTION a6.2
 
 
 def as_pair(name: str, value: int | Sequence[int], least: int) -> Pair:
@@ -190,7 +189,6 @@ def _check_shapes(x: Tensor, weight: Tensor, bias: Tensor | None, groups: int) -
         raise TypeError(f"conv2d: x is {x.dtype.name}; expected float32 or float64")
 
 
-# BEGIN SOLUTION a6.1
 def conv1d(
     x: Tensor,
     weight: Tensor,
@@ -211,13 +209,12 @@ def conv1d(
         )
     step, spread = _one("stride", stride), _one("dilation", dilation)
     pad = padding if isinstance(padding, str) else (0, _one("padding", padding))
+    # BEGIN SOLUTION a6.1
     out = conv2d(
         x.unsqueeze(-2), weight.unsqueeze(-2), bias, (1, step), pad, (1, spread), groups
     )
     return out.squeeze(-2)
-
-
-# END SOLUTION a6.1
+    # END SOLUTION a6.1
 
 
 def _one(name: str, value: Any) -> int:

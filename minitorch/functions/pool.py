@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from minitorch.tensor import Tensor
 
 
-# BEGIN SOLUTION a6.3
 class MaxPool2d(Function):
     """The maximum of each window, and where it is; it gets the whole gradient."""
 
+    # BEGIN SOLUTION a6.3
     @staticmethod
     def forward(ctx: Context, x: Tensor, options: tuple[Pair, Pair, Pair, Pair]) -> Any:
         values, index = x.backend.max_pool2d(x.raw, *options)
@@ -30,6 +30,8 @@ class MaxPool2d(Function):
     def backward(ctx: Context, grad: Tensor, _: Any = None) -> tuple[Any, ...]:
         (index,) = ctx.saved_tensors
         return PoolScatter.apply(grad, index, ctx.shape), None
+
+    # END SOLUTION a6.3
 
 
 class PoolScatter(Function):
@@ -51,6 +53,7 @@ class PoolScatter(Function):
 class AvgPool2d(Function):
     """The mean of each window; its elements share the gradient."""
 
+    # BEGIN SOLUTION a6.3
     @staticmethod
     def forward(ctx: Context, x: Tensor, options: tuple[Pair, Pair, Pair, bool]) -> Any:
         ctx.shape, ctx.options = x.shape, options
@@ -59,6 +62,8 @@ class AvgPool2d(Function):
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
         return AvgPool2dInput.apply(grad, ctx.shape, ctx.options), None
+
+    # END SOLUTION a6.3
 
 
 class AvgPool2dInput(Function):
@@ -72,9 +77,6 @@ class AvgPool2dInput(Function):
     @staticmethod
     def backward(ctx: Context, upper: Tensor) -> tuple[Any, ...]:
         return AvgPool2d.apply(upper, ctx.options), None, None
-
-
-# END SOLUTION a6.3
 
 
 def max_pool2d(

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from minitorch.tensor import Tensor
 
 
-# BEGIN SOLUTION a6.5
 class Dropout(Function):
     """x / (1 - p) with probability 1 - p, else 0; linear, so it is its own gradient.
 
     Source: Srivastava et al., 2014.
     """
 
+    # BEGIN SOLUTION a6.5
     @staticmethod
     def forward(ctx: Context, x: Tensor, p: float, seed: int, offset: int) -> Any:
         ctx.options = p, seed, offset
@@ -32,8 +32,7 @@ class Dropout(Function):
         options: Any = ctx.options
         return Dropout.apply(grad, *options), None, None, None
 
-
-# END SOLUTION a6.5
+    # END SOLUTION a6.5
 
 
 def dropout(x: Tensor, p: float = 0.5, generator: Generator | None = None) -> Tensor:

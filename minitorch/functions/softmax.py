@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from minitorch.tensor import Tensor
 
 
-# BEGIN SOLUTION a6.4
 class Softmax(Function):
     """out = exp(a) / sum(exp(a)) along dim
 
@@ -33,6 +32,7 @@ class Softmax(Function):
         ctx.dim = dim
         return out
 
+    # BEGIN SOLUTION a6.4
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
         (out,) = ctx.saved_tensors
@@ -41,6 +41,8 @@ class Softmax(Function):
             return out * (grad - (grad * out).sum(dim, keepdim=True)), None
         raw = grad.backend.softmax_backward(grad.raw, out.raw, dim)
         return grad.wrap(raw), None
+
+    # END SOLUTION a6.4
 
 
 class LogSoftmax(Function):
@@ -61,6 +63,7 @@ class LogSoftmax(Function):
         ctx.dim = dim
         return out
 
+    # BEGIN SOLUTION a6.4
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
         (out,) = ctx.saved_tensors
@@ -69,6 +72,8 @@ class LogSoftmax(Function):
             return grad - out.exp() * grad.sum(dim, keepdim=True), None
         raw = grad.backend.log_softmax_backward(grad.raw, out.raw, dim)
         return grad.wrap(raw), None
+
+    # END SOLUTION a6.4
 
 
 class CrossEntropy(Function):
@@ -98,9 +103,6 @@ class CrossEntropy(Function):
             ctx.ignore,
         )
         return grad.wrap(raw), None, None
-
-
-# END SOLUTION a6.4
 
 
 class MeanLoss(Function):

@@ -25,6 +25,7 @@ def max_pool2d(
     The first maximum of a window wins; NaN counts as the largest. Padding never wins.
     """
     batch, channels, height, width = x.shape
+    # BEGIN SOLUTION a6.3
     rows = windows(height, kernel[0], stride[0], padding[0], dilation[0])
     cols = windows(width, kernel[1], stride[1], padding[1], dilation[1])
     image, maxima, positions = nested(x), [], []
@@ -38,18 +39,21 @@ def max_pool2d(
         positions.append(where)
     shape = (batch, channels, len(rows), len(cols))
     return tensor(maxima, shape, x.dtype), tensor(positions, shape, int64)
+    # END SOLUTION a6.3
 
 
 def max_pool2d_backward(
     grad: TensorData, index: TensorData, x_shape: Shape
 ) -> TensorData:
     """Each element of grad [N, C, OH, OW] added where `index` says -> [N, C, H, W]."""
+    # BEGIN SOLUTION a6.3
     width = x_shape[3]
     g, where, out = nested(grad), nested(index), zeros(*x_shape)
     for n, c, y, x in product(*(range(size) for size in grad.shape)):
         h, w = divmod(where[n][c][y][x], width)
         out[n][c][h][w] += g[n][c][y][x]
     return tensor(flatten(out), x_shape, grad.dtype)
+    # END SOLUTION a6.3
 
 
 def avg_pool2d(
@@ -67,12 +71,14 @@ def avg_pool2d(
     batch, channels, height, width = x.shape
     rows = windows(height, kernel[0], stride[0], padding[0])
     cols = windows(width, kernel[1], stride[1], padding[1])
+    # BEGIN SOLUTION a6.3
     image, means = nested(x), []
     for n, c, ys, xs in product(range(batch), range(channels), rows, cols):
         total = sum(image[n][c][h][w] for h in ys for w in xs)
         count = kernel[0] * kernel[1] if count_include_pad else len(ys) * len(xs)
         means.append(total / count)
     return tensor(means, (batch, channels, len(rows), len(cols)), x.dtype)
+    # END SOLUTION a6.3
 
 
 def avg_pool2d_backward(
@@ -87,6 +93,7 @@ def avg_pool2d_backward(
     batch, channels, height, width = x_shape
     rows = windows(height, kernel[0], stride[0], padding[0])
     cols = windows(width, kernel[1], stride[1], padding[1])
+    # BEGIN SOLUTION a6.3
     g, out = nested(grad), zeros(*x_shape)
     for n, c in product(range(batch), range(channels)):
         for (y, ys), (x, xs) in product(enumerate(rows), enumerate(cols)):
@@ -94,6 +101,7 @@ def avg_pool2d_backward(
             for h, w in product(ys, xs):
                 out[n][c][h][w] += g[n][c][y][x] / count
     return tensor(flatten(out), x_shape, grad.dtype)
+    # END SOLUTION a6.3
 
 
 def windows(

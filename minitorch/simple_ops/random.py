@@ -65,8 +65,10 @@ def dropout(x: TensorData, p: float, seed: int, offset: int) -> TensorData:
 
     1 / (1 - p) is rounded to x's dtype before it multiplies.
     """
+    # BEGIN SOLUTION a6.5
     scale = pack([operators.reciprocal(1.0 - p)], x.dtype).item()
     values = read(x)
     for i, word in enumerate(words(len(values), seed, offset)):
         values[i] = values[i] * scale if word >= p * 2**32 else 0.0
     return tensor(values, x.shape, x.dtype)
+    # END SOLUTION a6.5

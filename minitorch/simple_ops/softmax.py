@@ -19,10 +19,12 @@ def softmax(a: TensorData, dim: int) -> TensorData:
     """out = exp(a - max) / sum(exp(a - max)) along `dim`; a [*] -> out [*]."""
     values = read(a)
     for line in lines(a.shape, dim):
+        # BEGIN SOLUTION a6.4
         top = operators.reduce(operators.maximum, [values[p] for p in line], -inf)
         total = sum(operators.exp(values[p] - top) for p in line)
         for p in line:
             values[p] = operators.exp(values[p] - top) / total
+        # END SOLUTION a6.4
     return tensor(values, a.shape, a.dtype)
 
 
@@ -43,9 +45,11 @@ def log_softmax(a: TensorData, dim: int) -> TensorData:
     """
     values = read(a)
     for line in lines(a.shape, dim):
+        # BEGIN SOLUTION a6.4
         top, rest = max_and_log_sum([values[p] for p in line])
         for p in line:
             values[p] = values[p] - top - rest
+        # END SOLUTION a6.4
     return tensor(values, a.shape, a.dtype)
 
 
@@ -68,6 +72,7 @@ def cross_entropy(
     `ignore_index`. Raises IndexError for another target outside [0, C).
     """
     rows, classes = logits.shape
+    # BEGIN SOLUTION a6.4
     scores, losses = nested(logits), []
     parts = [max_and_log_sum(row) for row in scores]
     for n, label in enumerate(read(target)):
@@ -83,6 +88,7 @@ def cross_entropy(
             )
     totals = [top + rest for top, rest in parts]
     return tensor(losses, (rows,), logits.dtype), tensor(totals, (rows,), logits.dtype)
+    # END SOLUTION a6.4
 
 
 def cross_entropy_backward(
@@ -97,6 +103,7 @@ def cross_entropy_backward(
     grad, target, logsumexp [N], logits [N, C] -> [N, C]
     """
     rows, classes = logits.shape
+    # BEGIN SOLUTION a6.4
     g, labels, totals = read(grad), read(target), read(logsumexp)
     out = []
     for n, row in enumerate(nested(logits)):
@@ -105,6 +112,7 @@ def cross_entropy_backward(
             slope = g[n] * (probability - operators.eq(c, labels[n]))
             out.append(0.0 if labels[n] == ignore_index else slope)
     return tensor(out, (rows, classes), logits.dtype)
+    # END SOLUTION a6.4
 
 
 def mean_loss(
@@ -122,5 +130,7 @@ def mean_loss(
 
 def max_and_log_sum(line: list[float]) -> tuple[float, float]:
     """The two parts of log(sum(exp(x))) = max + log(sum(exp(x - max)))."""
+    # BEGIN SOLUTION a6.4
     top = operators.reduce(operators.maximum, line, -inf)
     return top, operators.log(sum(operators.exp(x - top) for x in line))
+    # END SOLUTION a6.4
