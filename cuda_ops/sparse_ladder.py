@@ -61,6 +61,7 @@ def csr_row_a_thread(crow, col, values, dense, out, n):
     long as its longest row. With a large n neighbours share the row, and all is well
     but that every thread reads the same col[p] and values[p].
     """
+    # BEGIN SOLUTION a7.2
     t = cuda.grid(1)
     if t < out.size:
         i = t // n
@@ -69,6 +70,7 @@ def csr_row_a_thread(crow, col, values, dense, out, n):
         for p in range(crow[i], crow[i + 1]):
             total += values[p] * dense[col[p] * n + j]
         out[t] = total
+    # END SOLUTION a7.2
 
 
 # --------------------------------------------------------------------- a row a warp
@@ -87,6 +89,7 @@ def csr_row_a_warp(crow, col, values, dense, out, n):
     Rows of fewer than 32 elements leave lanes idle, and one long row keeps one warp
     busy when all others are done.
     """
+    # BEGIN SOLUTION a7.2
     i = cuda.blockIdx.x * WARPS + cuda.threadIdx.x // WARP
     lane = cuda.threadIdx.x % WARP
     total = values.dtype.type(0)
@@ -100,6 +103,7 @@ def csr_row_a_warp(crow, col, values, dense, out, n):
     total += shuffle_xor(total, 1)
     if lane == 0 and i * n < out.size:
         out[i] = total
+    # END SOLUTION a7.2
 
 
 @kernel(examples=_CSR, threads=THREADS)
@@ -111,6 +115,7 @@ def csr_row_a_warp_wide(crow, col, values, dense, out, n):
     Lane l of warp (i, b) makes out[i, 32 b + l]: the warp reads col[p] and values[p]
     once, as one broadcast, and 32 neighbours of a row of `dense` in one 128-byte load.
     """
+    # BEGIN SOLUTION a7.3
     blocks = (n + WARP - 1) // WARP
     w = cuda.blockIdx.x * WARPS + cuda.threadIdx.x // WARP
     i = w // blocks
@@ -120,6 +125,7 @@ def csr_row_a_warp_wide(crow, col, values, dense, out, n):
         for p in range(crow[i], crow[i + 1]):
             total += values[p] * dense[col[p] * n + j]
         out[i * n + j] = total
+    # END SOLUTION a7.3
 
 
 # ------------------------------------------------------------------------- balanced
@@ -133,6 +139,7 @@ def merge_row(crow, step, nnz):
     last element, as step crow[i + 1] + i. So the row is the number of row ends that
     come before `step`, found by halving.
     """
+    # BEGIN SOLUTION a7.5
     low = max(step - nnz, 0)
     high = min(step, crow.size - 1)
     while low < high:
@@ -142,6 +149,7 @@ def merge_row(crow, step, nnz):
         else:
             high = middle
     return low
+    # END SOLUTION a7.5
 
 
 @kernel(
@@ -163,6 +171,7 @@ def csr_balanced(crow, col, values, dense, out, n, share, carry_row, carry):
     columns l, l + 32, ...; sums stay in registers. No atomics: the order of every
     addition is fixed by the shape.
     """
+    # BEGIN SOLUTION a7.5
     g = cuda.blockIdx.x * WARPS + cuda.threadIdx.x // WARP
     rows, nnz = crow.size - 1, col.size
     if g < carry_row.size:
@@ -183,6 +192,7 @@ def csr_balanced(crow, col, values, dense, out, n, share, carry_row, carry):
                     carry[g * n + j] = total
         if cuda.threadIdx.x % WARP == 0:
             carry_row[g] = i1
+    # END SOLUTION a7.5
 
 
 @kernel(

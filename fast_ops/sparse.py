@@ -41,6 +41,7 @@ def first_row(crow, task, tasks):
     The work before row i is crow[i] + ROW_COST * i. It grows with every row, so the row
     at which task / tasks of all work is done is found by halving.
     """
+    # BEGIN SOLUTION a7.5
     rows = crow.size - 1
     wanted = (crow[rows] + ROW_COST * rows) * task // tasks
     low, high = 0, rows
@@ -51,6 +52,7 @@ def first_row(crow, task, tasks):
         else:
             high = middle
     return low
+    # END SOLUTION a7.5
 
 
 # ------------------------------------------------------------------ sparse times dense
@@ -59,6 +61,7 @@ def first_row(crow, task, tasks):
 @device_function
 def _add_rows(row, first, last, col, values, dense, at, step):
     """row += values[p] * (row col[p] of the dense matrix) for first <= p < last."""
+    # BEGIN SOLUTION a7.3
     n = row.size
     p = first
     while p + 4 <= last:
@@ -76,6 +79,7 @@ def _add_rows(row, first, last, col, values, dense, at, step):
         for j in range(n):
             row[j] += v * x[j]
         p += 1
+    # END SOLUTION a7.3
 
 
 def _matmul(crow, col, values, dense, at, step, out, columns, wide, tasks):
@@ -95,6 +99,7 @@ def _matmul(crow, col, values, dense, at, step, out, columns, wide, tasks):
 
     The rows of the dense matrix lie `step` apart, from `at` on.
     """
+    # BEGIN SOLUTION a7.3
     blocks = (columns + wide - 1) // wide
     for number in prange(blocks * tasks):
         block, task = divmod(np.int64(number), tasks)
@@ -105,6 +110,19 @@ def _matmul(crow, col, values, dense, at, step, out, columns, wide, tasks):
             for j in range(width):
                 row[j] = 0
             _add_rows(row, crow[i], crow[i + 1], col, values, dense, at + start, step)
+    # END SOLUTION a7.3
+
+
+@device_function
+def part_of_row(values, col, x, first, last):
+    """The sum of values[p] * x[col[p]] for first <= p < last."""
+    # BEGIN SOLUTION a7.2
+    row, places = values[first:last], col[first:last]
+    total = values.dtype.type(0)
+    for p in range(row.size):
+        total += row[p] * x[places[p]]
+    return total
+    # END SOLUTION a7.2
 
 
 def _matvec(crow, col, values, x, out, tasks):
@@ -115,14 +133,12 @@ def _matvec(crow, col, values, x, out, tasks):
     A task is a range of rows. Sixteen elements at a time read their places of x with
     one instruction (a gather); x, 4 K bytes, stays in the cache.
     """
+    # BEGIN SOLUTION a7.2
     for number in prange(tasks):
         task = np.int64(number)
         for i in range(first_row(crow, task, tasks), first_row(crow, task + 1, tasks)):
-            row, places = values[crow[i] : crow[i + 1]], col[crow[i] : crow[i + 1]]
-            total = values.dtype.type(0)
-            for p in range(row.size):
-                total += row[p] * x[places[p]]
-            out[i] = total
+            out[i] = part_of_row(values, col, x, crow[i], crow[i + 1])
+    # END SOLUTION a7.2
 
 
 matmul_serial = compile_kernel(_matmul, ("serial",))
@@ -175,6 +191,7 @@ def _sample(crow, col, a, b, columns, out, tasks):
     A task is a range of rows. Four elements of a row at a time share the loads of a's
     row, and their four sums do not wait for each other.
     """
+    # BEGIN SOLUTION a7.4
     for number in prange(tasks):
         task = np.int64(number)
         for i in range(first_row(crow, task, tasks), first_row(crow, task + 1, tasks)):
@@ -200,6 +217,7 @@ def _sample(crow, col, a, b, columns, out, tasks):
                     s += x[j] * y[j]
                 out[p] = s
                 p += 1
+    # END SOLUTION a7.4
 
 
 sample_serial = compile_kernel(_sample, ("serial",))
@@ -235,6 +253,7 @@ def _transpose(crow, col, crow_t, col_t, order):
     While elements are placed, crow_t[k + 1] is the next free place of row k; at the end
     that is where row k + 1 begins.
     """
+    # BEGIN SOLUTION a7.1
     crow_t[:] = 0
     for p in range(col.size):
         if col[p] + 2 < crow_t.size:
@@ -247,6 +266,7 @@ def _transpose(crow, col, crow_t, col_t, order):
             crow_t[col[p] + 1] = place + 1
             col_t[place] = i
             order[place] = p
+    # END SOLUTION a7.1
 
 
 transpose_elements = compile_kernel(_transpose)
@@ -267,6 +287,7 @@ def csr_transpose(
 
 def _count(a, cols, crow):
     """crow[i + 1] = how many elements of row i are not zero: a [M, cols]."""
+    # BEGIN SOLUTION a7.1
     for unsigned in prange(crow.size - 1):
         i = np.int64(unsigned)
         row = a[i * cols : (i + 1) * cols]
@@ -274,10 +295,12 @@ def _count(a, cols, crow):
         for k in range(cols):
             count += row[k] != 0
         crow[i + 1] = count
+    # END SOLUTION a7.1
 
 
 def _columns(a, cols, crow, col):
     """The columns of the elements of a [M, cols] that are not zero, row after row."""
+    # BEGIN SOLUTION a7.1
     for unsigned in prange(crow.size - 1):
         i = np.int64(unsigned)
         place = crow[i]
@@ -285,6 +308,7 @@ def _columns(a, cols, crow, col):
             if a[i * cols + k] != 0:
                 col[place] = k
                 place += 1
+    # END SOLUTION a7.1
 
 
 def _gather(crow, col, a, cols, out):

@@ -120,6 +120,7 @@ class CSRMatMul(Function):
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
+        # BEGIN SOLUTION a7.4
         values, b = ctx.saved_tensors
         pattern: CSRPattern = ctx.pattern
         need_values, need_b, _ = ctx.needs_input_grad
@@ -127,6 +128,7 @@ class CSRMatMul(Function):
         to_values = CSRSample.apply(grad, b, pattern) if need_values else None
         to_b = transposed_matmul(values, grad, pattern) if need_b else None
         return to_values, to_b, None
+        # END SOLUTION a7.4
 
 
 class CSRSample(Function):
@@ -146,12 +148,14 @@ class CSRSample(Function):
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
+        # BEGIN SOLUTION a7.4
         a, b = ctx.saved_tensors
         pattern: CSRPattern = ctx.pattern
         need_a, need_b, _ = ctx.needs_input_grad
         to_a = CSRMatMul.apply(grad, b, pattern) if need_a else None
         to_b = transposed_matmul(grad, a, pattern) if need_b else None
         return to_a, to_b, None
+        # END SOLUTION a7.4
 
 
 class Reorder(Function):
@@ -167,7 +171,9 @@ class Reorder(Function):
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
+        # BEGIN SOLUTION a7.4
         return Reorder.apply(grad, ctx.inverse, ctx.order), None, None
+        # END SOLUTION a7.4
 
 
 class CSRToDense(Function):
@@ -184,7 +190,9 @@ class CSRToDense(Function):
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
+        # BEGIN SOLUTION a7.4
         return CSRGather.apply(grad, ctx.pattern), None
+        # END SOLUTION a7.4
 
 
 class CSRGather(Function):
@@ -200,13 +208,17 @@ class CSRGather(Function):
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
+        # BEGIN SOLUTION a7.4
         return CSRToDense.apply(grad, ctx.pattern), None
+        # END SOLUTION a7.4
 
 
 def transposed_matmul(values: Tensor, dense: Tensor, pattern: CSRPattern) -> Tensor:
     """A^T [K, M] @ dense [M, N] -> [K, N], where A has these values at these places."""
+    # BEGIN SOLUTION a7.4
     to, order, inverse = pattern.transposed()
     return CSRMatMul.apply(Reorder.apply(values, order, inverse), dense, to)
+    # END SOLUTION a7.4
 
 
 def pattern_of(a: Tensor) -> CSRPattern:

@@ -31,10 +31,12 @@ from minitorch.tensor_data import TensorData
 
 def _elements(crow: TensorData, col: TensorData) -> Iterator[tuple[int, int, int]]:
     """(p, i, k) for all stored elements: number p stands in row i and column k."""
+    # BEGIN SOLUTION a7.1
     starts, columns = read(crow), read(col)
     for i in range(len(starts) - 1):
         for p in range(starts[i], starts[i + 1]):
             yield p, i, columns[p]
+    # END SOLUTION a7.1
 
 
 def csr_matmul(
@@ -44,6 +46,7 @@ def csr_matmul(
 
     out[i, j] = sum of values[p] * dense[col[p], j] over the elements p of row i.
     """
+    # BEGIN SOLUTION a7.3
     rows, n = crow.shape[0] - 1, dense.shape[1]
     numbers, right = read(values), nested(dense)
     out = [0] * (rows * n)
@@ -51,6 +54,7 @@ def csr_matmul(
         for j in range(n):
             out[i * n + j] += numbers[p] * right[k][j]
     return tensor(out, (rows, n), values.dtype)
+    # END SOLUTION a7.3
 
 
 def csr_sample(
@@ -60,12 +64,14 @@ def csr_sample(
 
     out[p] = a[i, 0] * b[col[p], 0] + ... + a[i, N-1] * b[col[p], N-1] for p in row i.
     """
+    # BEGIN SOLUTION a7.4
     left, right = nested(a), nested(b)
     out = [
         sum(x * y for x, y in zip(left[i], right[k]))
         for _, i, k in _elements(crow, col)
     ]
     return tensor(out, col.shape, a.dtype)
+    # END SOLUTION a7.4
 
 
 def csr_transpose(
@@ -76,6 +82,7 @@ def csr_transpose(
     Element p of A^T is element order[p] of A; order is int64. Within a row of A^T the
     elements are in the order in which they are in A.
     """
+    # BEGIN SOLUTION a7.1
     elements = sorted(_elements(crow, col), key=lambda element: element[2])
     starts = [0] * (cols + 1)
     for _, _, k in elements:
@@ -87,10 +94,12 @@ def csr_transpose(
         tensor([i for _, i, _ in elements], col.shape, col.dtype),
         tensor([p for p, _, _ in elements], col.shape, int64),
     )
+    # END SOLUTION a7.1
 
 
 def csr_pattern(a: TensorData) -> tuple[TensorData, TensorData]:
     """Where a [M, K] is not zero: crow int64 [M + 1], col int64 [nnz]. NaN is not."""
+    # BEGIN SOLUTION a7.1
     starts, columns = [0], []
     for row in nested(a):
         columns += [k for k, x in enumerate(row) if x != 0]
@@ -99,6 +108,7 @@ def csr_pattern(a: TensorData) -> tuple[TensorData, TensorData]:
         tensor(starts, (len(starts),), int64),
         tensor(columns, (len(columns),), int64),
     )
+    # END SOLUTION a7.1
 
 
 def csr_gather(crow: TensorData, col: TensorData, a: TensorData) -> TensorData:
@@ -112,8 +122,10 @@ def csr_to_dense(
     crow: TensorData, col: TensorData, values: TensorData, cols: int
 ) -> TensorData:
     """A as a dense matrix [M, cols]; numbers for the same place are added up."""
+    # BEGIN SOLUTION a7.1
     rows, numbers = crow.shape[0] - 1, read(values)
     out = [0] * (rows * cols)
     for p, i, k in _elements(crow, col):
         out[i * cols + k] += numbers[p]
     return tensor(out, (rows, cols), values.dtype)
+    # END SOLUTION a7.1

@@ -1,0 +1,283 @@
+"""What a7 runs in the student's process: sparse matrices as lists of numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from assignments.calling import operand, read, results, tensor
+
+# ----------------------------------------------------------------------- building CSR
+
+
+def pattern(device: str, a: np.ndarray, layout: str) -> dict[str, Any]:
+    """`csr_pattern`"""
+    from minitorch.backend import get_backend
+
+    x = operand(device, a, layout)
+    crow, col = get_backend(device).csr_pattern(x)
+    return results({"crow": crow, "col": col}, {"a": x})
+
+
+def transposed(
+    device: str, crow: np.ndarray, col: np.ndarray, cols: int
+) -> dict[str, Any]:
+    """`csr_transpose`"""
+    from minitorch.backend import get_backend
+
+    given = {"crow": operand(device, crow), "col": operand(device, col)}
+    crow_t, col_t, order = get_backend(device).csr_transpose(**given, cols=cols)
+    return results({"crow_t": crow_t, "col_t": col_t, "order": order}, given)
+
+
+def dense(
+    device: str, crow: np.ndarray, col: np.ndarray, values: np.ndarray, cols: int
+) -> dict[str, Any]:
+    """`csr_to_dense`"""
+    from minitorch.backend import get_backend
+
+    lists = _lists(device, crow=crow, col=col, values=values)
+    out = get_backend(device).csr_to_dense(*lists.values(), cols)
+    return results({"out": out}, lists)
+
+
+def elements(device: str, crow: np.ndarray, col: np.ndarray) -> dict[str, Any]:
+    """`_elements` of simple_ops: all (p, row, column)."""
+    from minitorch.simple_ops.sparse import _elements
+
+    found = _elements(operand(device, crow), operand(device, col))
+    return {"elements": [[int(n) for n in element] for element in found]}
+
+
+def _lists(device: str, **arrays: np.ndarray) -> dict[str, Any]:
+    return {name: operand(device, array) for name, array in arrays.items()}
+
+
+# --------------------------------------------------------------------------- products
+
+
+def product(
+    device: str,
+    crow: np.ndarray,
+    col: np.ndarray,
+    values: np.ndarray,
+    b: np.ndarray,
+    layout: str,
+) -> dict[str, Any]:
+    """The backend's `csr_matmul`."""
+    from minitorch.backend import get_backend
+
+    lists = _lists(device, crow=crow, col=col, values=values)
+    right = operand(device, b, layout)
+    out = get_backend(device).csr_matmul(*lists.values(), right)
+    return results({"out": out}, {**lists, "b": right})
+
+
+def rung(
+    device: str,
+    name: str,
+    crow: np.ndarray,
+    col: np.ndarray,
+    values: np.ndarray,
+    x: np.ndarray,
+) -> dict[str, Any]:
+    """A rung of the CPU's ladder of products with a vector."""
+    from fast_ops import sparse_ladder
+
+    (multiply,) = [f for f in sparse_ladder.LADDER if f.__name__ == name]
+    lists = _lists(device, crow=crow, col=col, values=values, x=x)
+    return results({"out": multiply(*lists.values())}, lists)
+
+
+def whole_matvec(
+    device: str,
+    crow: np.ndarray,
+    col: np.ndarray,
+    values: np.ndarray,
+    x: np.ndarray,
+    tasks: int,
+) -> dict[str, Any]:
+    """The kernel `_matvec` itself, into memory that holds NaN."""
+    from fast_ops.sparse import matvec_serial
+
+    out = np.full(crow.size - 1, np.nan, values.dtype)
+    matvec_serial(crow.copy(), col.copy(), values.copy(), x.copy(), out, tasks)
+    return {"out": out}
+
+
+def gpu_rung(
+    device: str,
+    name: str,
+    crow: np.ndarray,
+    col: np.ndarray,
+    values: np.ndarray,
+    b: np.ndarray,
+) -> dict[str, Any]:
+    """A rung of the GPU's ladder."""
+    from cuda_ops.sparse_ladder import LADDER
+
+    lists = _lists(device, crow=crow, col=col, values=values, b=b)
+    return results({"out": LADDER[name](*lists.values())}, lists)
+
+
+# --------------------------------------------------------------------- with gradients
+
+
+def _matrix(
+    device: str, crow: np.ndarray, col: np.ndarray, values: Any, cols: int
+) -> Any:
+    from minitorch import sparse_csr_tensor
+
+    return sparse_csr_tensor(crow, col, values, (crow.size - 1, cols), device=device)
+
+
+def _gradients(out: Any, grad: np.ndarray, **leaves: Any) -> dict[str, Any]:
+    """The output, the gradients of the leaves, and the leaves."""
+    value = read(out)
+    out.backward(tensor(out.device, grad))
+    grads = {f"grad_{n}": read(x.grad) for n, x in leaves.items() if x.requires_grad}
+    return {"out": value, **grads, **{n: read(x) for n, x in leaves.items()}}
+
+
+def product_gradients(
+    device: str,
+    crow: np.ndarray,
+    col: np.ndarray,
+    values: np.ndarray,
+    b: np.ndarray,
+    grad: np.ndarray,
+    wanted: Sequence[bool],
+) -> dict[str, Any]:
+    """A @ b, and the gradients that are wanted."""
+    v, right = tensor(device, values), tensor(device, b)
+    v.requires_grad, right.requires_grad = wanted
+    out = _matrix(device, crow, col, v, b.shape[0]) @ right
+    return _gradients(out, grad, values=v, b=right)
+
+
+def sample_gradients(
+    device: str,
+    crow: np.ndarray,
+    col: np.ndarray,
+    a: np.ndarray,
+    b: np.ndarray,
+    grad: np.ndarray,
+    wanted: Sequence[bool],
+) -> dict[str, Any]:
+    """`CSRSample`, and the gradients that are wanted."""
+    from minitorch.functions.sparse import CSRSample
+
+    ones = tensor(device, np.ones(col.size, a.dtype))
+    places = _matrix(device, crow, col, ones, b.shape[0]).pattern
+    left, right = tensor(device, a), tensor(device, b)
+    left.requires_grad, right.requires_grad = wanted
+    out = CSRSample.apply(left, right, places)
+    return _gradients(out, grad, a=left, b=right)
+
+
+def transposed_gradients(
+    device: str,
+    crow: np.ndarray,
+    col: np.ndarray,
+    values: np.ndarray,
+    cols: int,
+    b: np.ndarray,
+    grad: np.ndarray,
+) -> dict[str, Any]:
+    """`transposed_matmul`: A^T @ b, and both gradients."""
+    from minitorch.functions.sparse import transposed_matmul
+
+    v, right = tensor(device, values, requires_grad=True), tensor(device, b)
+    right.requires_grad = True
+    out = transposed_matmul(v, right, _matrix(device, crow, col, v, cols).pattern)
+    return _gradients(out, grad, values=v, b=right)
+
+
+def to_dense_gradients(
+    device: str,
+    crow: np.ndarray,
+    col: np.ndarray,
+    values: np.ndarray,
+    cols: int,
+    grad: np.ndarray,
+) -> dict[str, Any]:
+    """`to_dense`, and the gradient of the values."""
+    v = tensor(device, values, requires_grad=True)
+    out = _matrix(device, crow, col, v, cols).to_dense()
+    return _gradients(out, grad, values=v)
+
+
+def to_sparse_gradients(device: str, a: np.ndarray, grad: np.ndarray) -> dict[str, Any]:
+    """The values of `to_sparse_csr`, and the gradient of the dense matrix."""
+    x = tensor(device, a, requires_grad=True)
+    return _gradients(x.to_sparse_csr().values(), grad, a=x)
+
+
+# ----------------------------------------------------------------------- load balance
+
+
+def first_rows(device: str, crow: np.ndarray, tasks: int) -> dict[str, Any]:
+    """`first_row` for all tasks and for the end of the last one."""
+    from fast_ops.sparse import first_row
+
+    rows = [int(first_row(crow.copy(), t, tasks)) for t in range(tasks + 1)]
+    return {"rows": rows}
+
+
+def merge_rows(device: str, crow: np.ndarray) -> dict[str, Any]:
+    """`merge_row` of fast_ops for every step of the merge."""
+    from fast_ops.sparse_ladder import merge_row
+
+    steps = int(crow[-1]) + crow.size - 1
+    return {"rows": [int(merge_row(crow.copy(), s)) for s in range(steps + 1)]}
+
+
+def merged(
+    device: str,
+    crow: np.ndarray,
+    col: np.ndarray,
+    values: np.ndarray,
+    x: np.ndarray,
+    tasks: int,
+) -> dict[str, Any]:
+    """The kernel `_merged` itself: what each task writes, into memory with NaN."""
+    from fast_ops.sparse_ladder import _merged
+
+    out = np.full(crow.size - 1, np.nan, values.dtype)
+    carry_row, carry = np.full(tasks, -1), np.full(tasks, np.nan, values.dtype)
+    lists = crow.copy(), col.copy(), values.copy(), x.copy()
+    _merged(*lists, out, carry_row, carry)
+    return {"out": out, "carry_row": carry_row, "carry": carry}
+
+
+# ------------------------------------------------------------------------------ speed
+
+Timed = tuple[Callable[[], Any], Callable[[Any], dict[str, Any]]]
+
+
+def _timed(run: Callable[..., Any], lists: dict[str, Any]) -> Timed:
+    go = lambda: run(*lists.values())
+    return go, lambda out: results({"out": out}, lists)
+
+
+def timed_product(
+    device: str, crow: np.ndarray, col: np.ndarray, values: np.ndarray, b: np.ndarray
+) -> Timed:
+    """The sparse matrix times a dense one."""
+    from fast_ops.sparse import csr_matmul
+
+    return _timed(csr_matmul, _lists(device, crow=crow, col=col, values=values, b=b))
+
+
+def timed_dense_product(
+    device: str, crow: np.ndarray, col: np.ndarray, values: np.ndarray, b: np.ndarray
+) -> Timed:
+    """The same with the zeros."""
+    from fast_ops.matmul import matmul
+    from fast_ops.sparse import csr_to_dense
+
+    lists = _lists(device, crow=crow, col=col, values=values, b=b)
+    a = csr_to_dense(lists["crow"], lists["col"], lists["values"], b.shape[0])
+    return _timed(lambda *_: matmul(a, lists["b"]), lists)
