@@ -6,36 +6,22 @@ With this file one can put outcomes into points (`points_of`), into a table
 
 from __future__ import annotations
 
-import ctypes.util
-import os
-import sys
 import textwrap
 from collections.abc import Sequence
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 from assignments.catalog import Task, earned
+from assignments.simulated import simulates
 from assignments.testing import NOT_RUN, PASSED, UNWRITTEN, Outcome
 
 INDENT = "    "
 
 
-def simulates(device: str) -> bool:
-    """Whether checks on a device run in Numba's simulator: cuda, without a GPU."""
-    forced = os.environ.get("NUMBA_ENABLE_CUDASIM") == "1"
-    return device == "cuda" and (forced or not _has_gpu())
-
-
-@cache
-def _has_gpu() -> bool:
-    """Whether there are a driver and, where that can be seen, a GPU for it."""
-    if sys.platform == "linux":
-        files = [*Path("/dev").glob("nvidia[0-9]*"), *Path("/dev").glob("dxg")]
-        if not files:
-            return False
-    name = "nvcuda" if os.name == "nt" else "cuda"
-    return ctypes.util.find_library(name) is not None
+def needs_gpu(task: Task, device: str) -> str:
+    """Why a task cannot run on a device that is simulated; "" if it can."""
+    if task.gpu and simulates(device):
+        return "needs a GPU: in the simulator it would take too long"
+    return ""
 
 
 def device_name(device: str) -> str:
@@ -48,7 +34,8 @@ def points_of(task: Task, outcomes: Sequence[Outcome]) -> float:
     if any(o.check == "" for o in outcomes):  # the whole task crashed or hung
         return 0.0
     share = task.points / len(task.devices)
-    return earned(share, [o.share for o in outcomes], task.partial)
+    ran = [o.share for o in outcomes if o.status != NOT_RUN]
+    return earned(share, ran, task.partial)
 
 
 def lines_of(outcome: Outcome, task: Task) -> list[str]:
@@ -104,17 +91,19 @@ def print_table(rows: Sequence[tuple[Task, str, Sequence[Outcome]]]) -> None:
 
 
 def _verdict(outcomes: Sequence[Outcome]) -> tuple[str, str]:
-    bad = [o for o in outcomes if o.status != PASSED]
+    ran = [o for o in outcomes if o.status != NOT_RUN]
+    if not ran:
+        return f"not run: {outcomes[0].reason}" if outcomes else "not run", "yellow"
+    bad = [o for o in ran if o.status != PASSED]
     if not bad:
-        said = "; ".join(o.reason for o in outcomes if o.reason)
-        return (f"passed: {said}" if said else "passed"), "green"
-    if all(o.status == NOT_RUN for o in bad):
-        return f"not run: {bad[0].reason}", "yellow"
-    if all(o.status == UNWRITTEN for o in bad) and len(bad) == len(outcomes):
+        said = [o.reason for o in ran if o.reason]
+        said += [f"not run: {o.check}" for o in outcomes if o.status == NOT_RUN]
+        return f"passed: {'; '.join(said)}" if said else "passed", "green"
+    if all(o.status == UNWRITTEN for o in bad) and len(bad) == len(ran):
         return "not written yet", "dim"
     if bad[0].check == "":
         return bad[0].status, "bold red"
-    return f"{len(bad)} of {len(outcomes)} checks fail", "red"
+    return f"{len(bad)} of {len(ran)} checks fail", "red"
 
 
 def first_failures(outcomes: Sequence[Outcome]) -> list[Outcome]:

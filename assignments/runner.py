@@ -3,7 +3,7 @@
 With this file `minitorch test`, pytest in a workspace and the tests of the course run a
 task (`Runners.run`): a crash or an endless loop of one task is reported, and the others
 still run. Numba simulates a GPU for a whole process or not at all, so jobs for "cuda"
-go to a process of their own where there is no GPU (`report.simulates`).
+go to a process of their own where there is no GPU (`simulated.simulates`).
 
 `python -m assignments.runner` is the process that the tasks' processes come from. It
 imports what is slow to import (PyTorch, Numba, Hypothesis) but nothing of the library,
@@ -28,7 +28,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from assignments.report import simulates
+from assignments.simulated import simulates
 from assignments.testing import CRASHED, HUNG, NOT_RUN, PASSED, Outcome
 
 PRELOADED = ("hypothesis", "numpy", "torch", "numba")
@@ -63,7 +63,7 @@ class Job:
 
 def run_here(job: Job) -> list[Outcome]:
     """Install the overlay and run the checks of a job in this process."""
-    from assignments import catalog, overlay, workspace
+    from assignments import catalog, overlay, report, workspace
     from assignments.testing import run_check
 
     assignment = catalog.load(job.task.partition(".")[0])
@@ -82,7 +82,8 @@ def run_here(job: Job) -> list[Outcome]:
         for check in assignment.checks(job.task)
         if check.devices is None or job.device in check.devices
     ]
-    why = device_problem(job.device)
+    task = assignment.task(job.task)
+    why = report.needs_gpu(task, job.device) or device_problem(job.device)
     if why:
         names = [check.name for check in checks]
         return [Outcome(job.task, n, job.device, NOT_RUN, 0.0, why) for n in names]
@@ -90,7 +91,8 @@ def run_here(job: Job) -> list[Outcome]:
     outcomes = []
     for check in checks:
         outcomes.append(run_check(check, job.device, places))
-        if job.first_failure and outcomes[-1].share == 0:
+        last = outcomes[-1]
+        if job.first_failure and last.share == 0 and last.status != NOT_RUN:
             break
     return outcomes
 

@@ -16,12 +16,12 @@ from pathlib import Path
 from threading import Condition, Lock
 
 from assignments.catalog import Assignment, File, Task, earned
-from assignments.checks import AnyCheck, Properties, Speed
+from assignments.checks import AnyCheck, Properties, Speed, why_not
 from assignments.grading import examine, library, policy, sandbox, submission, timing
 from assignments.grading.channel import Failed, Worker
 from assignments.grading.examine import FAILED, NOT_RUN, Clock, Result
 from assignments.regions import functions_of, strip
-from assignments.report import simulates
+from assignments.simulated import simulates
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,12 @@ class Graded:
         """Time that its checks took."""
         return sum(result.seconds for result in self.results)
 
+    @property
+    def possible(self) -> float:
+        """The points that could be earned here: none where nothing could run."""
+        ran = any(result.status != NOT_RUN for result in self.results)
+        return self.task.points if ran else 0.0
+
 
 @dataclass(frozen=True)
 class Report:
@@ -95,6 +101,11 @@ class Report:
     def points(self) -> float:
         """All points, bonus included."""
         return sum(graded.points for graded in self.tasks)
+
+    @property
+    def possible(self) -> float:
+        """What could be earned here, without the bonus."""
+        return sum(g.possible for g in self.tasks if not g.task.bonus)
 
 
 class Quiet:
@@ -207,23 +218,23 @@ class Grader:
         broken: dict[str, str],
         output: bytearray,
     ) -> Graded:
-        """All devices of a task; equal parts of its points for those that are here."""
+        """All devices of a task; equal parts of its points for those that ran."""
         files, why = self._files_for(task, handed_in, broken)
         if why:
             return self._nothing(task, why)
-        here = [device for device in task.devices if not self.missing(device)]
         results: list[Result] = []
-        points = 0.0
+        shares: list[list[float]] = []
+        seed = self.seed(handed_in.digest)
         for device in task.devices:
-            if device not in here:
-                why = self.missing(device)
+            why = self.missing(device)
+            if why:
                 results.append(Result(task.id, "device", device, NOT_RUN, text=why))
                 continue
-            seed = self.seed(handed_in.digest)
             found = self._on_device(task, device, files, seed, output)
             results += found
-            shares = [result.share for result in found]
-            points += earned(task.points / len(here), shares, task.partial)
+            shares.append([r.share for r in found if r.status != NOT_RUN])
+        ran = [found for found in shares if found]
+        points = sum(earned(task.points / len(ran), s, task.partial) for s in ran)
         return Graded(task, points, tuple(results))
 
     def _files_for(
@@ -286,10 +297,18 @@ class Grader:
             for check in self.checks
             if check.task == task.id and device in (check.devices or (device,))
         ]
+        reasons = {check.name: why_not(check, device) for check in checks}
+        results = [
+            Result(task.id, name, device, NOT_RUN, text=why)
+            for name, why in reasons.items()
+            if why
+        ]
+        checks = [check for check in checks if not reasons[check.name]]
+        if not checks:
+            return results
         fast = [check for check in checks if isinstance(check, Speed)]
         others = [check for check in checks if not isinstance(check, Speed)]
         folder = library.student_tree(self.assignment, files, task.id)
-        results: list[Result] = []
         try:
             if others:
                 with self.quiet.shared():
