@@ -58,7 +58,6 @@ class Task:
         partial: whether single checks earn their part of the points.
         bonus: whether its points come on top of the assignment's.
         uses: tasks whose solutions this one is about (it may have no region itself).
-        gpu: whether "cuda" needs a GPU: simulated, its checks would take hours.
     """
 
     id: str
@@ -72,7 +71,6 @@ class Task:
     partial: bool = False
     bonus: bool = False
     uses: tuple[str, ...] = ()
-    gpu: bool = False
 
     @property
     def assignment(self) -> str:

@@ -20,6 +20,9 @@ from typing import Any
 
 from assignments.compare import Difference, difference
 from assignments.draw import Draw, SeededDraw
+from assignments.simulated import simulates
+
+GPU, SIMULATOR = "gpu", "simulator"
 
 Call = Callable[..., Any]
 Inputs = dict[str, Any]
@@ -46,6 +49,7 @@ class Check:
         length: length(**inputs) -> how many terms a result is the sum of.
         examples: how many random inputs to try after the edges.
         devices: where to run it; all devices of the task if None.
+        needs: GPU or SIMULATOR, for what can only be seen there; "" for both.
         hint: what to look at when it fails.
         oracle: whose word the right outputs are.
     """
@@ -61,6 +65,7 @@ class Check:
     length: Callable[..., int] = _no_length
     examples: int = 20
     devices: tuple[str, ...] | None = None
+    needs: str = ""
     hint: str = ""
     oracle: str = "PyTorch"
 
@@ -114,6 +119,7 @@ class Speed:
     tolerance: float | None = None
     length: Callable[..., int] = _no_length
     devices: tuple[str, ...] | None = None
+    needs: str = ""
     hint: str = ""
     oracle: str = "PyTorch"
 
@@ -177,3 +183,16 @@ class Properties:
 
 
 AnyCheck = Check | Speed | Properties
+
+
+def why_not(check: AnyCheck, device: str) -> str:
+    """Why a check says nothing on a device here; "" if it does."""
+    needs = "" if isinstance(check, Properties) else check.needs
+    if needs == GPU and simulates(device):
+        return f"{check.name}: kernels are simulated here; this needs a GPU"
+    if needs == SIMULATOR and not simulates(device):
+        return (
+            f"{check.name}: only the simulator can see this; set "
+            f"NUMBA_ENABLE_CUDASIM=1 to use it"
+        )
+    return ""

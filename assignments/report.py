@@ -17,13 +17,6 @@ from assignments.testing import NOT_RUN, PASSED, UNWRITTEN, Outcome
 INDENT = "    "
 
 
-def needs_gpu(task: Task, device: str) -> str:
-    """Why a task cannot run on a device that is simulated; "" if it can."""
-    if task.gpu and simulates(device):
-        return "needs a GPU: in the simulator it would take too long"
-    return ""
-
-
 def device_name(device: str) -> str:
     """ "cuda (simulator)" where that is what runs."""
     return f"{device} (simulator)" if simulates(device) else device
