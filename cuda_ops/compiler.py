@@ -119,8 +119,10 @@ def to_ptx(
         return compiled(False)
 
 
-def to_cubin(ptx: str, arch: Arch, max_registers: int | None = None) -> Cubin:
-    """Machine code from PTX; needs no GPU.
+def to_cubin(
+    ptx: str, arch: Arch, max_registers: int | None = None, entry: str | None = None
+) -> Cubin:
+    """Machine code from PTX; needs no GPU. `entry`: which kernel, if it has several.
 
     Raises:
         RuntimeError: the assembler rejects the PTX; the message is its log.
@@ -129,10 +131,11 @@ def to_cubin(ptx: str, arch: Arch, max_registers: int | None = None) -> Cubin:
     if max_registers is not None:
         options.append(f"-maxrregcount={max_registers}")
     code, log = _link(ptx.encode(), options)
-    shared = int(_found(r"(\d+) bytes smem", log, "0"))
+    entry = entry or _found(r"\.visible\s+\.entry\s+([\w$]+)\(", ptx)
+    log = _about(entry, log)
+    shared = max(map(int, re.findall(r"(\d+) bytes smem", log)), default=0)
     if shared and arch >= (9, 0):
         shared -= RESERVED
-    entry = _found(r"\.visible\s+\.entry\s+([\w$]+)\(", ptx)
     return Cubin(
         code,
         entry,
@@ -142,6 +145,13 @@ def to_cubin(ptx: str, arch: Arch, max_registers: int | None = None) -> Cubin:
         int(_found(r"(\d+) bytes spill stores", log, "0"))
         + int(_found(r"(\d+) bytes spill loads", log, "0")),
     )
+
+
+def _about(entry: str, log: str) -> str:
+    """The parts of the assembler's log that speak of one kernel."""
+    start = r"Compiling entry function|Function properties for '"
+    parts = re.split(f"(?={start})", log)
+    return "".join(part for part in parts if f"'{entry}'" in part) or log
 
 
 def _found(pattern: str, text: str, default: str | None = None) -> str:
