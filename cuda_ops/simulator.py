@@ -16,6 +16,7 @@ from __future__ import annotations
 import dis
 import importlib.util
 import itertools
+import linecache
 import math
 import sys
 import threading
@@ -24,10 +25,13 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from importlib.metadata import version
-from types import FunctionType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
+
+from cuda_ops import watch as watching
+from cuda_ops.watch import Watch
 
 
 def _import_numba_cuda() -> Any:
@@ -198,9 +202,10 @@ def _one_by_one(run: Callable, blocks: Size, threads: Size) -> None:
             run()
 
 
-def _together(run: Callable, blocks: Size, threads: Size) -> None:
+def _together(run: Callable, blocks: Size, threads: Size, shared: SharedArrays) -> None:
     """One block after the other, its threads at the same time."""
     for at in _indices(blocks):
+        shared.clear()
         block = Block(threads, math.prod(threads))
         started = [CudaThread(block, run, index, at) for index in _indices(threads)]
         for thread in started:
@@ -215,12 +220,23 @@ class SharedArrays:
     """The shared memory of a block: one array for each line that asks for one.
 
     In place of Numba's, where two threads that ask at the same time may get one each.
+    It is full of garbage when a block begins, so that reading what nobody has written
+    does not go well by chance.
     """
 
-    def __init__(self, dynamic: int) -> None:
+    def __init__(self, dynamic: int, watch: Watch | None) -> None:
         self._made: dict[Any, np.ndarray] = {}
         self._making = threading.Lock()
-        self._dynamic = np.zeros(dynamic, np.uint8)
+        self._watch = watch
+        self._dynamic = np.full(dynamic, GARBAGE, np.uint8)
+
+    def clear(self) -> None:
+        """Begin a block."""
+        for array in self._made.values():
+            if self._watch is not None:
+                self._watch.forget(array)
+            array.view(np.ndarray).view(np.uint8)[...] = GARBAGE
+        self._dynamic[...] = GARBAGE
 
     def array(self, shape: Any, dtype: Any) -> np.ndarray:
         """`cuda.shared.array`; the shape 0 stands for all of the dynamic memory."""
@@ -235,9 +251,21 @@ class SharedArrays:
         line = frame.f_code, frame.f_lineno
         with self._making:
             if line not in self._made:
-                self._made[line] = np.empty(shape, kind)
+                self._made[line] = self._new(shape, kind, *line)
             return self._made[line]
 
+    def _new(self, shape: Any, kind: np.dtype, code: CodeType, line: int) -> np.ndarray:
+        bare = np.full(math.prod(np.atleast_1d(shape)) * kind.itemsize, GARBAGE, "u1")
+        made: np.ndarray = bare.view(kind).reshape(shape)
+        if self._watch is None:
+            return made
+        text = linecache.getline(code.co_filename, line).partition("=")[0].strip()
+        name = text if text.isidentifier() else "shared memory"
+        watched: np.ndarray = self._watch.wrap(made, name, True)
+        return watched
+
+
+GARBAGE = 0xFF  # of every byte: NaN as a float, -1 as an int
 
 # Seconds after which Python lets another thread run; the default is 5 ms.
 SWITCH = 1e-4
@@ -265,9 +293,13 @@ def simulate(
     """
     from numba.cuda.simulator.kernelapi import FakeCUDAModule, swapped_cuda_module
 
+    watch = watching.current[-1] if watching.current else None
+    if watch is not None:
+        watch.begin()
+        names = fn.__code__.co_varnames
+        args = tuple(watch.wrap(a, n, False) for n, a in zip(names, args))
     module = FakeCUDAModule(blocks, threads, shared)
-    module._shared = SharedArrays(shared)
-    spread = _together if has_meetings(fn) else _one_by_one
+    memory = module._shared = SharedArrays(shared, watch)
     globals_seen: set[int] = set()
     with ExitStack() as stack:
         stack.enter_context(_quiet())
@@ -275,4 +307,7 @@ def simulate(
             if id(part.__globals__) not in globals_seen:
                 globals_seen.add(id(part.__globals__))
                 stack.enter_context(swapped_cuda_module(part, module))
-        spread(lambda: fn(*args), blocks, threads)
+        if has_meetings(fn):
+            _together(lambda: fn(*args), blocks, threads, memory)
+        else:
+            _one_by_one(lambda: fn(*args), blocks, threads)

@@ -14,7 +14,7 @@ import numpy as np
 from assignments.a4_gpu_kernels import calls
 from assignments.checks import AnyCheck, Check
 from assignments.draw import Draw, layout
-from assignments.report import simulates
+from assignments.simulated import simulates
 
 FLOATS = ("float32", "float64")
 MAPS = ("neg", "relu", "abs")

@@ -60,10 +60,18 @@ def show(report: Report, console: Console) -> None:
     for line in (report.problem, notice(report)):
         if line:
             console.print(Text(clean(line)))
-    total = report.assignment.points
-    console.print(
-        Text(f"{report.name}: {number(report.points)} of {number(total)} points")
-    )
+    total = f"{number(report.points)} of {number(report.possible)} points"
+    console.print(Text(f"{report.name}: {total}{not_run(report)}"))
+
+
+def not_run(report: Report) -> str:
+    """The tasks of which nothing could run here, which do not count; "" if none."""
+    missed = [
+        f"{g.task.id} ({number(g.task.points)})"
+        for g in report.tasks
+        if not g.possible and not g.task.bonus
+    ]
+    return f"; not run here, and not counted: {', '.join(missed)}" if missed else ""
 
 
 def _rows(graded: Graded) -> list[list[str]]:
@@ -75,7 +83,7 @@ def _rows(graded: Graded) -> list[list[str]]:
         passed = sum(result.status == PASSED for result in results)
         ran = any(result.status != NOT_RUN for result in results)
         title = f"{graded.task.id} {graded.task.title}" if at == 0 else ""
-        points = f"{number(graded.points)} / {number(graded.task.points)}"
+        points = f"{number(graded.points)} / {number(graded.possible)}"
         rows.append(
             [
                 title,
@@ -102,7 +110,8 @@ def gradescope(report: Report) -> str:
     The fields are those of its specification, "Output format"; `extra_data` has what
     other programs may want.
     """
-    lines = [line for line in (report.problem, notice(report)) if line]
+    missed = not_run(report).removeprefix("; ")
+    lines = [line for line in (report.problem, notice(report), missed) if line]
     tests = [_test(graded) for graded in report.tasks]
     values = {
         "score": round(report.points, 4),
@@ -126,12 +135,12 @@ def gradescope(report: Report) -> str:
 
 def _test(graded: Graded) -> dict[str, Any]:
     lines = [f"{_title(r)}: {r.status}\n{r.text}".strip() for r in graded.results]
-    full = graded.points >= graded.task.points
+    full = graded.points >= graded.possible
     return {
         "number": graded.task.id,
         "name": f"{graded.task.title}{' (bonus)' if graded.task.bonus else ''}",
         "score": round(graded.points, 4),
-        "max_score": 0 if graded.task.bonus else graded.task.points,
+        "max_score": 0 if graded.task.bonus else graded.possible,
         "status": "passed" if full else "failed",
         "output": clean("\n".join(lines)),
         "output_format": "text",

@@ -160,7 +160,13 @@ def _show(place: Workspace, rows: Rows) -> None:
         earned.setdefault(task.id, {})[device] = report.points_of(task, outcomes)
     workspace.record(place, earned)
     total = sum(sum(earned.get(t.id, {}).values()) for t in place.assignment.tasks)
-    typer.echo(f"{total:g} of {place.assignment.points:g} points")
+    missed = [
+        f"{task.id} on {device}"
+        for task, device, outcomes in rows
+        if outcomes and all(o.status == "not run" for o in outcomes)
+    ]
+    rest = f"; could not run here: {', '.join(missed)}" if missed else ""
+    typer.echo(f"{total:g} of {place.assignment.points:g} points{rest}")
 
 
 def status(folder: Within = Path(".")) -> None:
