@@ -122,6 +122,32 @@ def gpu_rung(
     return results({"out": LADDER[name](*lists.values())}, lists)
 
 
+def gpu_shares(
+    device: str,
+    crow: np.ndarray,
+    col: np.ndarray,
+    values: np.ndarray,
+    b: np.ndarray,
+    share: int,
+) -> dict[str, Any]:
+    """The kernel `csr_balanced` itself: what groups write, into memory with NaN."""
+    from cuda_ops.sparse_ladder import THREADS, WARPS, csr_balanced
+
+    rows, n = crow.size - 1, b.shape[1]
+    groups = -(-(rows + col.size) // share)
+    made = _lists(
+        device,
+        out=np.full((rows, n), np.nan, values.dtype),
+        carry_row=np.full(groups, -1),
+        carry=np.full((groups, n), np.nan, values.dtype),
+    )
+    lists = _lists(device, crow=crow, col=col, values=values, b=b)
+    out, carry_row, carry = (a.flat() for a in made.values())
+    arrays = [a.flat() for a in lists.values()]
+    csr_balanced[-(-groups // WARPS), THREADS](*arrays, out, n, share, carry_row, carry)
+    return results(made, lists)
+
+
 # --------------------------------------------------------------------- with gradients
 
 

@@ -10,9 +10,11 @@ import numpy as np
 from assignments.a7_sparse_matrices import calls
 from assignments.checks import AnyCheck, Check, Speed
 from assignments.draw import Draw, layout
+from assignments.simulated import simulates
 
 # From here on fast_ops shares the work among its threads.
 PARALLEL = 32_768
+SIMULATED = simulates("cuda")  # where every thread of a GPU costs
 
 
 def _torch(array: np.ndarray) -> Any:
@@ -194,6 +196,32 @@ def _sizes(*all_sizes: tuple[int, ...]) -> tuple[dict[str, int], ...]:
     return tuple(dict(zip(("rows", "cols", "n", "long"), s)) for s in all_sizes)
 
 
+def _on_gpu(
+    name: str, check: str, n: tuple[int, int], *edges: tuple[int, ...], task: str
+) -> Check:
+    """A check of a rung of the GPU's ladder; simulated, with few and small inputs."""
+
+    def inputs(draw: Draw, rows: int, cols: int, n: int, long: int = 0) -> Any:
+        given = _product_inputs(draw, rows, cols, n, long)
+        del given["layout"]
+        return {"name": name, **given}
+
+    large = () if SIMULATED else _sizes((3000, 500, n[0]), (3000, 90, n[1], 60_000))
+    return Check(
+        task,
+        check,
+        calls.gpu_rung,
+        inputs,
+        _product_expected,
+        {**SHAPE, "n": n},
+        (*_sizes((0, 3, n[0]), (1, 1, n[0]), *edges), *large),
+        length=_longest,
+        examples=4 if SIMULATED else 20,
+        devices=("cuda",),
+        hint="Does a thread without work do nothing? Are empty rows written?",
+    )
+
+
 NEVER_ZERO = "The memory of out is not zero at the beginning. Are empty rows written?"
 
 
@@ -207,6 +235,7 @@ def _rung(task: str, name: str) -> Check:
         SHAPE,
         (*SMALL, {"rows": 100, "cols": 70}, {"rows": 65, "cols": 300, "long": 5000}),
         length=_longest,
+        devices=("cpu",),
         hint=NEVER_ZERO,
     )
 
@@ -241,6 +270,12 @@ VECTORS = (
         hint=NEVER_ZERO,
         devices=("cpu",),
     ),
+    _on_gpu(
+        "row_a_thread", "a row a thread", (1, 3), (33, 20, 2), (64, 9, 1), task="a7.2"
+    ),
+    _on_gpu(
+        "row_a_warp", "a row a warp", (1, 1), (5, 90, 1, 33), (3, 9, 1, 32), task="a7.2"
+    ),
 )
 
 MATRICES = (
@@ -269,6 +304,15 @@ MATRICES = (
         examples=2,
         hint="The last block of columns can be narrower than `wide`.",
         devices=("cpu",),
+    ),
+    _on_gpu(
+        "row_a_warp",
+        "a row a warp",
+        (2, 5),
+        (3, 9, 31),
+        (3, 9, 32),
+        (5, 9, 33),
+        task="a7.3",
     ),
 )
 
@@ -423,19 +467,48 @@ def _merge_rows_expected(crow: np.ndarray) -> dict[str, Any]:
     return {"rows": np.searchsorted(ends, steps).tolist()}
 
 
-def _merged_expected(
-    crow: np.ndarray, col: np.ndarray, values: np.ndarray, x: np.ndarray, tasks: int
+def _shares(
+    crow: np.ndarray, products: np.ndarray, steps: np.ndarray
 ) -> dict[str, Any]:
-    rows, products = crow.size - 1, values.astype(np.float64) * x[col]
-    steps = np.arange(tasks + 1) * (rows + col.size) // tasks
+    """What tasks write that take the steps steps[t] to steps[t + 1] of the merge.
+
+    products [nnz, n] has, for each element, what it adds to its row of the result.
+    """
+    rows, tasks, n = crow.size - 1, steps.size - 1, products.shape[1]
     first = np.searchsorted(crow[1:] + np.arange(rows), steps)
-    out, carry = np.zeros(rows, np.float32), np.zeros(tasks, np.float32)
+    out, carry = np.zeros((rows, n), np.float32), np.zeros((tasks, n), np.float32)
     for t in range(tasks):
         p, last = int(steps[t] - first[t]), int(first[t + 1])
         for i in range(int(first[t]), last):
-            out[i], p = products[p : crow[i + 1]].sum(), int(crow[i + 1])
-        carry[t] = products[p : steps[t + 1] - last].sum()
+            out[i], p = products[p : crow[i + 1]].sum(0), int(crow[i + 1])
+        carry[t] = products[p : steps[t + 1] - last].sum(0)
     return {"out": out, "carry_row": first[1:], "carry": carry}
+
+
+def _merged_expected(
+    crow: np.ndarray, col: np.ndarray, values: np.ndarray, x: np.ndarray, tasks: int
+) -> dict[str, Any]:
+    products = values.astype(np.float64) * x[col]
+    steps = np.arange(tasks + 1) * (crow.size - 1 + col.size) // tasks
+    found = _shares(crow, products[:, None], steps)
+    return {**found, "out": found["out"][:, 0], "carry": found["carry"][:, 0]}
+
+
+def _shares_inputs(
+    draw: Draw, rows: int, cols: int, n: int, long: int = 0
+) -> dict[str, Any]:
+    given = _product_inputs(draw, rows, cols, n, long)
+    del given["layout"]
+    return {**given, "share": draw.choice((4, 1, 16))}
+
+
+def _shares_expected(
+    crow: np.ndarray, col: np.ndarray, values: np.ndarray, b: np.ndarray, share: int
+) -> dict[str, Any]:
+    products = values[:, None].astype(np.float64) * b[col]
+    total = crow.size - 1 + col.size
+    steps = np.minimum(np.arange(-(-total // share) + 1) * share, total)
+    return _shares(crow, products, steps)
 
 
 BALANCE = (
@@ -492,6 +565,22 @@ BALANCE = (
         oracle="NumPy",
     ),
     _rung("a7.5", "matvec_merged"),
+    Check(
+        "a7.5",
+        "every group's share",
+        calls.gpu_shares,
+        _shares_inputs,
+        _shares_expected,
+        {**SHAPE, "n": (1, 2)},
+        _sizes((1, 1, 1), (7, 9, 33), (5, 20, 2, 60)),
+        length=_longest,
+        examples=4 if SIMULATED else 30,
+        devices=("cuda",),
+        hint="Begin with the element g * share - i0. A row that does not end here goes "
+        "to carry, and not to out.",
+        oracle="NumPy",
+    ),
+    _on_gpu("balanced", "balanced", (1, 2), (40, 9, 1), (5, 20, 1, 99), task="a7.5"),
 )
 
 # ------------------------------------------------------------------------------ speed

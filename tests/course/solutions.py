@@ -41,6 +41,14 @@ class Wrong:
     def assignment(self) -> Assignment:
         return catalog.load(self.task.partition(".")[0])
 
+    @property
+    def device(self) -> str:
+        """Where the mistake shows: the file's device, if that is one of the task's."""
+        devices = self.assignment.task(self.task).devices
+        folders = {"cuda_ops": "cuda", "fast_ops": "cpu"}
+        here = folders.get(self.path.partition("/")[0], devices[0])
+        return here if here in devices else devices[0]
+
 
 def _read(path: Path) -> Wrong:
     text = path.read_text()

@@ -55,8 +55,7 @@ def _skip_where_it_cannot_run(outcomes):
 def test_wrong_solution_loses_its_task(wrong: Wrong, runner, tmp_path):
     task = wrong.assignment.task(wrong.task)
     write_files(wrong.assignment, tmp_path / "a", with_mistake(wrong))
-    device = task.devices[0]
-    outcomes = run_to_failure(runner, task, device, tmp_path / "a")
+    outcomes = run_to_failure(runner, task, wrong.device, tmp_path / "a")
     _skip_where_it_cannot_run(outcomes)
     lost = [o for o in outcomes if o.share < 1]
     assert lost, f"{wrong.what}: not noticed"
