@@ -8,7 +8,7 @@ can be read as a share of the machine's limit, and the goal that it has to meet.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -19,6 +19,7 @@ import minitorch as mt
 import minitorch.nn as nn
 import minitorch.nn.functional as F
 import minitorch.optim as optim
+from minitorch.bench.harness import Timing
 
 Pair = tuple[Callable[[], object], Callable[[], object]]
 
@@ -37,6 +38,7 @@ class Case:
         goal: the largest ratio (our time / PyTorch's) to be content with.
         agree: says of (our result, PyTorch's) whether ours is right; None: not checked.
         wrong: known to be wrong, even if some results are right by luck.
+        compare: times the two, if they need another way than others on the device.
     """
 
     family: str
@@ -48,6 +50,7 @@ class Case:
     reads: bool = False
     agree: Callable[[Any, Any], bool] | None = None
     wrong: bool = False
+    compare: Callable[..., Timing] | None = None
 
 
 def torch_module() -> Any:
@@ -70,6 +73,9 @@ def both(*shapes: tuple[int, ...], grad: bool = False) -> tuple[list[Any], list[
     ours = [mt.tensor(a, requires_grad=grad) for a in arrays]
     theirs = [torch.tensor(a, requires_grad=grad) for a in arrays]
     return ours, theirs
+
+
+Both = Callable[..., tuple[list[Any], list[Any]]]  # what `both` is
 
 
 def simple(op: Callable, their_op: Callable, *shapes: tuple[int, ...]) -> Pair:
@@ -174,7 +180,7 @@ def _broadcasts(text: str, rows: int, cols: int, add: Callable) -> Iterator[Case
     )  # fmt: skip
 
 
-def tiny_cases() -> Iterator[Case]:
+def tiny_cases(both: Both = both) -> Iterator[Case]:
     """What an operation costs when there is nothing to compute: with recording."""
     named: list[tuple[str, Callable]] = [
         ("add", lambda x, y: x + y),
@@ -355,7 +361,7 @@ def sparse_cases() -> Iterator[Case]:
 # -------------------------------------------------------------- optimizers and steps
 
 
-def optimizer_cases() -> Iterator[Case]:
+def optimizer_cases(both: Both = both) -> Iterator[Case]:
     """One step of Adam and AdamW on a small and on a large set of parameters."""
     torch = torch_module()
     small = [(784, 256), (256,), (256, 128), (128,), (128, 10), (10,)]
@@ -366,22 +372,27 @@ def optimizer_cases() -> Iterator[Case]:
             ("Adam", optim.Adam, torch.optim.Adam),
             ("AdamW", optim.AdamW, torch.optim.AdamW),
         ):
-
-            def build(
-                s: Any = shapes, o: Any = our_class, t: Any = their_class
-            ) -> Pair:
-                ours, theirs = both(*s, grad=True)
-                for mine, other in zip(ours, theirs):
-                    mine.grad = mt.ones_like(mine)
-                    other.grad = torch.ones_like(other)
-                return o(ours).step, t(theirs, fused=True).step
-
+            build = partial(optimizer_steps, both, shapes, our_class, their_class)
             count = sum(int(np.prod(s)) for s in shapes)
             yield Case("optim", f"{name} {text}", build, 0, 28.0 * count, goal)
 
 
-def _models(library: Any) -> dict[str, Callable[[], Any]]:
-    """The two networks, built from the `nn` of either library."""
+def optimizer_steps(
+    both: Both, shapes: Sequence[tuple[int, ...]], our_class: Any, their_class: Any
+) -> Pair:
+    """Steps on parameters of these shapes, with gradients of 1."""
+    ours, theirs = both(*shapes, grad=True)
+    for mine, other in zip(ours, theirs):
+        mine.grad = mt.ones_like(mine)
+        other.grad = torch_module().ones_like(other)
+    return our_class(ours).step, their_class(theirs, fused=True).step
+
+
+CPU_NETWORKS = ("MLP 784-256-128-10", "LeNet-5")
+
+
+def networks(library: Any) -> dict[str, Callable[[], Any]]:
+    """Networks by name, built from the `nn` of either library."""
     return {
         "MLP 784-256-128-10": lambda: library.Sequential(
             library.Flatten(), library.Linear(784, 256), library.ReLU(),
@@ -393,32 +404,47 @@ def _models(library: Any) -> dict[str, Callable[[], Any]]:
             library.Flatten(), library.Linear(400, 120), library.ReLU(),
             library.Linear(120, 84), library.ReLU(), library.Linear(84, 10),
         ),
+        "CNN of PyTorch's MNIST example": lambda: library.Sequential(
+            library.Conv2d(1, 32, 3), library.ReLU(),
+            library.Conv2d(32, 64, 3), library.ReLU(),
+            library.MaxPool2d(2), library.Dropout(0.25), library.Flatten(),
+            library.Linear(9216, 128), library.ReLU(), library.Dropout(0.5),
+            library.Linear(128, 10),
+        ),
     }  # fmt: skip
 
 
 def step_cases() -> Iterator[Case]:
     """Whole training steps: forward, backward, Adam."""
     torch = torch_module()
-    for name in _models(nn):
+    for name in CPU_NETWORKS:
         for batch in (64, 512):
 
             def build(name: str = name, batch: int = batch) -> Pair:
-                mine, other = _models(nn)[name](), _models(torch.nn)[name]()
-                for p, q in zip(mine.parameters(), other.parameters()):
-                    p.data.copy_(mt.tensor(q.detach().numpy()))
+                mine, other = twins(name)
                 (x,), (their_x,) = both((batch, 1, 28, 28))
                 labels = np.arange(batch) % 10
                 y, their_y = mt.tensor(labels), torch.tensor(labels)
-                we = _step(mine, optim.Adam(mine.parameters()), F, x, y)
+                we = train_step(mine, optim.Adam(mine.parameters()), F)
                 adam = torch.optim.Adam(other.parameters())
-                they = _step(other, adam, torch.nn.functional, their_x, their_y)
-                return we, they
+                they = train_step(other, adam, torch.nn.functional)
+                return lambda: we(x, y), lambda: they(their_x, their_y)
 
             yield Case("step", f"{name}, batch {batch}", build, goal=0.6)
 
 
-def _step(model: Any, optimizer: Any, functional: Any, x: Any, y: Any) -> Callable:
-    def step() -> None:
+def twins(name: str) -> tuple[Any, Any]:
+    """A network of ours and the same one of PyTorch's, with the same weights."""
+    mine, other = networks(nn)[name](), networks(torch_module().nn)[name]()
+    for p, q in zip(mine.parameters(), other.parameters()):
+        p.data.copy_(mt.tensor(q.detach().numpy()))
+    return mine, other
+
+
+def train_step(model: Any, optimizer: Any, functional: Any) -> Callable[..., None]:
+    """step(x, y) of either library."""
+
+    def step(x: Any, y: Any) -> None:
         optimizer.zero_grad()
         functional.cross_entropy(model(x), y).backward()
         optimizer.step()

@@ -1,9 +1,9 @@
 """What is timed on a GPU: each family at sizes that fill it, and the ladders.
 
 With this file one can list the cases for the device "cuda" (`gpu_cases`) and its
-ladders (`gpu_ladder`). Both libraries work on the same memory: inputs are PyTorch's
-tensors, and ours are views of them (`minitorch.from_dlpack`). A goal is a ratio of
-times: 1.4 times PyTorch's speed is 0.71.
+ladders (`gpu_ladder`). Both libraries work on the same memory (`gpu_inputs.py`); what
+a program waits for is in `gpu_steps.py`. A goal is a ratio of times: 1.4 times
+PyTorch's speed is 0.71.
 """
 
 from __future__ import annotations
@@ -15,36 +15,16 @@ from typing import Any
 import minitorch as mt
 import minitorch.nn.functional as F
 from minitorch.bench.cases import Case, Pair, torch_module
+from minitorch.bench.gpu_inputs import backward, both, set_up, simple
+from minitorch.bench.gpu_steps import (
+    epoch_cases,
+    optimizer_cases,
+    step_cases,
+    tiny_cases,
+)
 
 LARGE = 2**28
 ROWS, COLUMNS = 16_384, 4_096
-
-
-def both(*shapes: tuple[int, ...], grad: bool = False) -> tuple[list[Any], list[Any]]:
-    """Normal numbers as our tensors and as PyTorch's, in the same memory."""
-    torch = torch_module()
-    torch.manual_seed(0)
-    theirs = [torch.randn(shape, device="cuda") for shape in shapes]
-    ours = [mt.from_dlpack(t) for t in theirs]
-    for tensor in (*ours, *theirs) if grad else ():
-        tensor.requires_grad_(True)
-    return ours, theirs
-
-
-def simple(op: Callable, their_op: Callable, *shapes: tuple[int, ...]) -> Pair:
-    """A function of tensors, without recording."""
-    torch = torch_module()
-    ours, theirs = both(*shapes)
-
-    def we() -> Any:
-        with mt.no_grad():
-            return op(*ours)
-
-    def they() -> Any:
-        with torch.no_grad():
-            return their_op(*theirs)
-
-    return we, they
 
 
 def nearly_equal(ours: Any, theirs: Any) -> bool:
@@ -124,23 +104,6 @@ def _backward(name: str, op: Any, their_op: Any, shapes: Any, moved: float) -> C
     return Case("fused", name, build, 0, moved, 1.0, agree=nearly_equal)
 
 
-def backward(op: Callable, their_op: Callable, *shapes: tuple[int, ...]) -> Pair:
-    """The backward pass alone, of a function that was recorded; the first gradient."""
-    torch = torch_module()
-    ours, theirs = both(*shapes, grad=True)
-    y, their_y = op(*ours), their_op(*theirs)
-    up = torch.randn_like(their_y)
-    mine = mt.from_dlpack(up)
-
-    def we() -> Any:
-        return mt.grad(y, ours, mine, retain_graph=True)[0]
-
-    def they() -> Any:
-        return torch.autograd.grad(their_y, theirs, up, retain_graph=True)[0]
-
-    return we, they
-
-
 def reduce_cases() -> Iterator[Case]:
     """Sums of rows, of columns and of everything."""
     for where, dim in (("last", 1), ("first", 0), ("all", None)):
@@ -172,13 +135,8 @@ def matmul_cases() -> Iterator[Case]:
 
 
 def _product(name: str, n: int, goal: float, precision: str) -> Case:
-    def build() -> Pair:
-        torch = torch_module()
-        mt.set_float32_matmul_precision(precision)
-        torch.set_float32_matmul_precision(precision)
-        times = lambda a, b: a @ b
-        return simple(times, times, (n, n), (n, n))
-
+    times = lambda a, b: a @ b
+    build = partial(simple, times, times, (n, n), (n, n), precision=precision)
     flops, moved = 2.0 * n**3, 12.0 * n * n
     return Case("matmul", name, build, flops, moved, goal, agree=nearly_equal)
 
@@ -195,9 +153,6 @@ SHAPES = (  # what, N, C, H, O, kernel
 
 def conv_cases() -> Iterator[Case]:
     """Convolutions of small and of large networks, forward and backward by itself."""
-    torch = torch_module()
-    torch.backends.cudnn.allow_tf32 = False
-    torch.backends.cudnn.benchmark = True
     for name, n, c, size, o, k in SHAPES:
         shapes = ((n, c, size, size), (o, c, k, k))
         op = lambda x, w, p=k // 2: F.conv2d(x, w, padding=p)
@@ -228,6 +183,7 @@ def sparse_cases() -> Iterator[Case]:
 
 
 def _sparse(density: float) -> Pair:
+    set_up()
     ours, theirs, (b, their_b) = _sparse_operands(8192, density)
     return lambda: ours @ b, lambda: theirs @ their_b
 
@@ -253,6 +209,10 @@ FAMILIES: dict[str, Callable[[], Iterator[Case]]] = {
     "matmul": matmul_cases,
     "conv": conv_cases,
     "sparse": sparse_cases,
+    "tiny": tiny_cases,
+    "optim": optimizer_cases,
+    "step": step_cases,
+    "epoch": epoch_cases,
 }
 
 

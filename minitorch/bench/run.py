@@ -185,7 +185,7 @@ def measure(
     for case in cases:
         ours, theirs = case.build()
         wrong = is_wrong(case, ours, theirs)
-        timing = compare(ours, theirs, seconds=seconds)
+        timing = (case.compare or compare)(ours, theirs, seconds=seconds)
         result = Result.of(case, timing, limits, wrong)
         results.append(result)
         if each is not None:

@@ -23,8 +23,8 @@ Names = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[FAMILY]...",
-        help="matmul elementwise tiny reduce fused conv sparse optim step epoch; on "
-        "cuda elementwise fused reduce matmul conv sparse; else all",
+        help="matmul elementwise tiny reduce fused conv sparse optim step epoch; all "
+        "if none is named",
     ),
 ]
 
