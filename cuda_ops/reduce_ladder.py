@@ -73,6 +73,7 @@ def sum_divergent_blocks(x, out):
         out[cuda.blockIdx.x] = cells[0]
 
 
+# BEGIN SOLUTION a4.3
 @kernel(examples=["float32[] float32[]"], threads=BLOCK)
 def sum_contiguous_blocks(x, out):
     """The same tree with "sequential addressing": the first half adds the second.
@@ -129,6 +130,10 @@ def sum_several_blocks(x, out):
         out[cuda.blockIdx.x] = cells[0]
 
 
+# END SOLUTION a4.3
+
+
+# BEGIN SOLUTION a4.6
 @kernel(examples=["float32[] float32[]"], threads=BLOCK)
 def sum_shuffle_blocks(x, out):
     """The tree within a warp through registers: "shuffles".
@@ -151,6 +156,9 @@ def sum_shuffle_blocks(x, out):
     total = total_of(total, t, cells)
     if t == 0:
         out[cuda.blockIdx.x] = total
+
+
+# END SOLUTION a4.6
 
 
 @kernel(examples=["float32[] float32[]"], threads=BLOCK)

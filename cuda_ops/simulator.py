@@ -97,8 +97,10 @@ def has_meetings(fn: FunctionType) -> bool:
 class Block:
     """The threads of a block that are alive, and how many wait at the barrier."""
 
-    def __init__(self, size: Size, threads: int) -> None:
+    def __init__(self, size: Size, threads: int, strict: bool = False) -> None:
         self._block_dim = size
+        self._threads = threads
+        self._strict = strict  # whether all threads have to come to each barrier
         self.warps: dict[int, Any] = {}
         self.block_state = np.zeros(size, dtype=np.bool_)
         self.alive = threads
@@ -131,6 +133,12 @@ class Block:
 
     def _open(self) -> None:
         if self.waiting and self.waiting == self.alive:
+            if self._strict and self.alive < self._threads and self.failed is None:
+                self.failed = RuntimeError(
+                    f"{self.waiting} threads wait at a barrier that the other "
+                    f"{self._threads - self.alive} of their block never reach; keep "
+                    f"barriers out of branches that threads of a block take differently"
+                )
             self.waiting = 0
             self.round += 1
             self.changed.notify_all()
@@ -206,7 +214,7 @@ def _together(run: Callable, blocks: Size, threads: Size, shared: SharedArrays) 
     """One block after the other, its threads at the same time."""
     for at in _indices(blocks):
         shared.clear()
-        block = Block(threads, math.prod(threads))
+        block = Block(threads, math.prod(threads), shared.watch is not None)
         started = [CudaThread(block, run, index, at) for index in _indices(threads)]
         for thread in started:
             thread.start()
@@ -227,14 +235,14 @@ class SharedArrays:
     def __init__(self, dynamic: int, watch: Watch | None) -> None:
         self._made: dict[Any, np.ndarray] = {}
         self._making = threading.Lock()
-        self._watch = watch
+        self.watch = watch
         self._dynamic = np.full(dynamic, GARBAGE, np.uint8)
 
     def clear(self) -> None:
         """Begin a block."""
         for array in self._made.values():
-            if self._watch is not None:
-                self._watch.forget(array)
+            if self.watch is not None:
+                self.watch.forget(array)
             array.view(np.ndarray).view(np.uint8)[...] = GARBAGE
         self._dynamic[...] = GARBAGE
 
@@ -257,11 +265,11 @@ class SharedArrays:
     def _new(self, shape: Any, kind: np.dtype, code: CodeType, line: int) -> np.ndarray:
         bare = np.full(math.prod(np.atleast_1d(shape)) * kind.itemsize, GARBAGE, "u1")
         made: np.ndarray = bare.view(kind).reshape(shape)
-        if self._watch is None:
+        if self.watch is None:
             return made
         text = linecache.getline(code.co_filename, line).partition("=")[0].strip()
         name = text if text.isidentifier() else "shared memory"
-        watched: np.ndarray = self._watch.wrap(made, name, True)
+        watched: np.ndarray = self.watch.wrap(made, name, True)
         return watched
 
 

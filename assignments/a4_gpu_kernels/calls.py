@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -18,12 +19,27 @@ def _operator(name: str) -> Callable[..., Any]:
     return vars(operators)[name]
 
 
+@contextmanager
+def watched(warp: int = 32) -> Iterator[Any]:
+    """Kernels with a race fail, where they are simulated."""
+    from cuda_ops.launch import SIMULATED
+    from cuda_ops.watch import watching
+
+    if not SIMULATED:
+        yield None
+        return
+    with watching(warp) as watch:
+        yield watch
+
+
 def map_tensor(device: str, fn: str, a: np.ndarray, layout: str) -> dict[str, Any]:
     """`map` of cuda_ops."""
     from cuda_ops import elementwise
 
     x = operand(device, a, layout)
-    return results({"out": elementwise.map(_operator(fn), x)}, {"a": x})
+    with watched():
+        out = elementwise.map(_operator(fn), x)
+    return results({"out": out}, {"a": x})
 
 
 def zip_tensors(
@@ -33,7 +49,9 @@ def zip_tensors(
     from cuda_ops import elementwise
 
     x, y = operand(device, a, a_layout), operand(device, b, b_layout)
-    return results({"out": elementwise.zip(_operator(fn), x, y)}, {"a": x, "b": y})
+    with watched():
+        out = elementwise.zip(_operator(fn), x, y)
+    return results({"out": out}, {"a": x, "b": y})
 
 
 def choose(
@@ -43,7 +61,8 @@ def choose(
     from cuda_ops import elementwise
 
     c, x, y = (operand(device, part) for part in (condition, a, b))
-    out = elementwise.where(c, x, y)
+    with watched():
+        out = elementwise.where(c, x, y)
     return results({"out": out}, {"condition": c, "a": x, "b": y})
 
 
@@ -58,5 +77,81 @@ def zip_between(device: str, a: np.ndarray, b: np.ndarray) -> dict[str, Any]:
     storage = get_backend(device).from_numpy(around).storage
     out = TensorData(storage, a.shape, (1,), MARGIN)
     x, y = operand(device, a), operand(device, b)
-    elementwise.zip(operators.add, x, y, None, out)
+    with watched():
+        elementwise.zip(operators.add, x, y, None, out)
     return {"memory": read(TensorData(storage, around.shape, (1,), 0))}
+
+
+def total(device: str, name: str, a: np.ndarray) -> dict[str, Any]:
+    """A rung of the ladder of sums."""
+    from cuda_ops import reduce_ladder
+
+    x = operand(device, a)
+    with watched():
+        out = vars(reduce_ladder)[name](x)
+    return results({"out": out}, {"a": x})
+
+
+def scan(device: str, counts: np.ndarray) -> dict[str, Any]:
+    """`exclusive_scan`."""
+    from cuda_ops.scan import exclusive_scan
+
+    x = operand(device, counts)
+    with watched():
+        out = exclusive_scan(x)
+    return results({"out": out}, {"counts": x})
+
+
+def turn(device: str, name: str, a: np.ndarray) -> dict[str, Any]:
+    """A rung of the ladder of transposes."""
+    from cuda_ops import transpose
+
+    x = operand(device, a)
+    with watched():
+        out = vars(transpose)[name](x)
+    return results({"out": out}, {"a": x})
+
+
+def turn_batch(device: str, a: np.ndarray) -> dict[str, Any]:
+    """`transpose_copy` of a batch of matrices, from the middle of a larger one."""
+    from cuda_ops import transpose
+    from minitorch.backend import get_backend
+    from minitorch.tensor_data import TensorData
+
+    x = operand(device, a)
+    batch, m, n = a.shape
+    view = TensorData(x.storage, (batch, n - 1, m), (m * n, 1, n), 1)
+    out = get_backend(device).from_numpy(np.zeros((batch, n - 1, m), a.dtype))
+    with watched():
+        done = transpose.transpose_copy(view, out.flat())
+    return results({"out": out, "done": done}, {"a": x})
+
+
+def turn_pieces(device: str, name: str, a: np.ndarray, least: int) -> dict[str, Any]:
+    """How many pieces of memory a transpose asks for beyond the least number."""
+    from cuda_ops import transpose
+
+    x = operand(device, a)
+    with watched(transpose.SIDE) as watch:
+        out = vars(transpose)[name](x)
+    needless = max(0, watch.moved - least)
+    return {**results({"out": out}, {"a": x}), "needless pieces": needless}
+
+
+def costs(
+    device: str, conditions: list[bool], then: int, other: int, warp: int
+) -> dict[str, Any]:
+    """`branch_cost`."""
+    from assignments.a4_gpu_kernels.divergence import branch_cost
+
+    return {"cost": branch_cost(list(conditions), then, other, warp)}
+
+
+def busy(device: str, block: int, warp: int) -> dict[str, Any]:
+    """`busy_divergent` and `busy_contiguous`."""
+    from assignments.a4_gpu_kernels import divergence
+
+    return {
+        "divergent": list(divergence.busy_divergent(block, warp)),
+        "contiguous": list(divergence.busy_contiguous(block, warp)),
+    }

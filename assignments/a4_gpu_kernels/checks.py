@@ -7,12 +7,13 @@ large sizes are for GPUs alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from assignments.a4_gpu_kernels import calls
-from assignments.checks import AnyCheck, Check
+from assignments.checks import SIMULATOR, AnyCheck, Check
 from assignments.draw import Draw, layout
 from assignments.simulated import simulates
 
@@ -213,4 +214,206 @@ BROADCASTING = (
     ),
 )
 
-CHECKS: tuple[AnyCheck, ...] = (*INDEXING, *BROADCASTING)
+# ---------------------------------------------------------------------- block sums
+
+
+def _rung(task: str, name: str, hint: str = "", most: int = 1100) -> Check:
+    """A sum by blocks; in the simulator they have 64 threads, on a GPU 256."""
+    return Check(
+        task,
+        name,
+        calls.total,
+        lambda draw, n: {"name": name, "a": draw.array((n,))},
+        lambda name, a: {"out": np.array(a.astype(np.float64).sum(), np.float32)},
+        {"n": (0, 5)},
+        _sizes(
+            *(0, 1, 63, 64, 65, 257, most),
+            gpu=(0, 1, 255, 256, 257, 2047, 2049, 70_001, 1_000_003),
+        ),
+        length=lambda name, a: min(a.size, 4096),
+        examples=EXAMPLES // 2,
+        hint=hint,
+    )
+
+
+REDUCTIONS = (
+    _rung(
+        "a4.3",
+        "sum_contiguous",
+        "Every step reads what another thread wrote in the step before. Threads that "
+        "have no element of x put a zero into the tree.",
+        most=513,
+    ),
+    _rung("a4.3", "sum_several"),
+)
+
+# ---------------------------------------------------------------------- prefix sums
+
+SCANS = (
+    Check(
+        "a4.4",
+        "exclusive_scan",
+        calls.scan,
+        lambda draw, n: {"counts": draw.array((n,), "int64", 0, 9)},
+        lambda counts: {"out": np.concatenate([[0], _torch(counts).cumsum(0).numpy()])},
+        {"n": (0, 7)},
+        _sizes(
+            *(0, 1, 3, 31, 32, 33, 257, 1090),
+            gpu=(0, 1, 1023, 1024, 1025, 70_001, 1_100_000),
+        ),
+        examples=EXAMPLES,
+        hint="out[i] is the sum of what comes before x[i], and out[n] the sum of all. "
+        "Where a thread reads a cell that another one changes, a barrier belongs "
+        "between the two, on both sides.",
+    ),
+)
+
+# ----------------------------------------------------------------------- transpose
+
+SIDE = 8 if SIMULATED else 32  # of a tile
+DTYPES = ("float32", "float64", "int64")
+
+
+def _turned(name: str, a: np.ndarray, **rest: Any) -> dict[str, Any]:
+    return {"out": _torch(a).T.contiguous().numpy()}
+
+
+TURNS = ((0, 3), (1, 1), (SIDE - 1, SIDE), (SIDE + 1, 2 * SIDE), (3 * SIDE, 5))
+
+
+def _turn(name: str, *more: tuple[int, int]) -> Check:
+    return Check(
+        "a4.5",
+        name,
+        calls.turn,
+        lambda draw, m, n: {"name": name, "a": draw.array((m, n), draw.choice(DTYPES))},
+        _turned,
+        {"m": (1, 3), "n": (1, 3)},
+        tuple({"m": m, "n": n} for m, n in (*TURNS, *more)),
+        examples=EXAMPLES // 2,
+    )
+
+
+def _pieces(name: str) -> Check:
+    def inputs(draw: Draw, m: int, n: int) -> dict[str, Any]:
+        a = draw.array((m * SIDE, n * SIDE))
+        return {"name": name, "a": a, "least": 2 * a.nbytes // 32}
+
+    return Check(
+        "a4.5",
+        f"{name}: side by side",
+        calls.turn_pieces,
+        inputs,
+        lambda name, a, least: {**_turned(name, a), "needless pieces": 0},
+        {"m": (1, 3), "n": (1, 3)},
+        examples=2,
+        needs=SIMULATOR,
+        hint="Neighbouring threads have to read neighbours in a row of a, and to write "
+        "neighbours in a row of out.",
+    )
+
+
+TRANSPOSES = (
+    _turn("tiled"),
+    _turn("padded", (SIDE, SIDE), (2, 1030)),
+    Check(
+        "a4.5",
+        "a batch of strided matrices",
+        calls.turn_batch,
+        lambda draw, m, n: {"a": draw.array((2, m, n), draw.choice(DTYPES))},
+        lambda a: {
+            "out": np.ascontiguousarray(a[:, :, 1:].transpose(0, 2, 1)),
+            "done": True,
+        },
+        {"m": (4, 5), "n": (5, 6)},
+        ({"m": SIDE + 1, "n": 2 * SIDE},),
+        examples=EXAMPLES // 2,
+        hint="Matrix b of the batch begins at at + b * batch_step; its rows are step "
+        "elements apart, which can be more than n.",
+    ),
+    _pieces("tiled"),
+    _pieces("padded"),
+)
+
+# ----------------------------------------------------------------------- divergence
+
+
+def _cost_inputs(draw: Draw, n: int) -> dict[str, Any]:
+    """Long runs of equal conditions, so that some warps agree."""
+    conditions: list[bool] = []
+    while len(conditions) < n:
+        conditions += [draw.choice((False, True))] * draw.integer(1, 9)
+    return {
+        "conditions": conditions[:n],
+        "then": draw.integer(0, 20),
+        "other": draw.integer(0, 20),
+        "warp": draw.choice((4, 2, 8, 32)),
+    }
+
+
+def _cost(conditions: list[bool], then: int, other: int, warp: int) -> dict[str, Any]:
+    warps = [conditions[i : i + warp] for i in range(0, len(conditions), warp)]
+    sides = [(then, True in lanes) for lanes in warps]
+    sides += [(other, False in lanes) for lanes in warps]
+    return {"cost": sum(cost for cost, taken in sides if taken)}
+
+
+def _busy(block: int, warp: int) -> dict[str, Any]:
+    """By marking every thread that adds, as the two kernels say it."""
+    threads = np.arange(block)
+    steps = [2**k for k in range(block.bit_length() - 1)]
+
+    def warps(adds: np.ndarray) -> int:
+        return len(np.unique(threads[adds] // warp))
+
+    return {
+        "divergent": [warps(threads % (2 * s) == 0) for s in steps],
+        "contiguous": [warps(threads < s) for s in reversed(steps)],
+    }
+
+
+def _busy_inputs(draw: Draw) -> dict[str, Any]:
+    return {"block": 2 ** draw.integer(0, 10), "warp": draw.choice((32, 4, 16))}
+
+
+DIVERGENCE = (
+    Check(
+        "a4.6",
+        "branch_cost",
+        calls.costs,
+        _cost_inputs,
+        _cost,
+        {"n": (0, 12)},
+        ({"n": 0}, {"n": 1}, {"n": 31}, {"n": 33}, {"n": 100}),
+        devices=("python",),
+        hint="A side costs its instructions once for each warp that has a lane in it.",
+        oracle="a count of all warps",
+    ),
+    Check(
+        "a4.6",
+        "busy warps",
+        calls.busy,
+        _busy_inputs,
+        _busy,
+        devices=("python",),
+        oracle="a count of all threads",
+    ),
+    replace(
+        _rung(
+            "a4.6",
+            "sum_shuffle",
+            "All lanes of a warp have to take part in a shuffle: threads without "
+            "elements bring a zero along.",
+        ),
+        devices=("cuda",),
+    ),
+)
+
+CHECKS: tuple[AnyCheck, ...] = (
+    *INDEXING,
+    *BROADCASTING,
+    *REDUCTIONS,
+    *SCANS,
+    *TRANSPOSES,
+    *DIVERGENCE,
+)

@@ -1,4 +1,4 @@
-"""Checks that only a GPU or only the simulator can run, and what that does to points."""
+"""Checks that only a GPU or only the simulator can run, and what counts then."""
 
 from __future__ import annotations
 

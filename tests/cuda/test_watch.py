@@ -60,6 +60,14 @@ def same_everywhere(a, out):
     out[0] = a[0]
 
 
+@kernel
+def barrier_for_half(a, out):
+    t = cuda.threadIdx.x
+    if t < N // 2:
+        cuda.syncthreads()
+        out[t] = a[t]
+
+
 def arrays() -> tuple[np.ndarray, np.ndarray]:
     return np.arange(N, dtype=np.float32), np.zeros(N, np.float32)
 
@@ -76,6 +84,13 @@ def test_a_missing_barrier_is_always_found() -> None:
     for _ in range(5):
         with watching(), pytest.raises(RuntimeError, match=r"race: thread .* cells\["):
             reverse_too_early[1, N](a, out)
+
+
+def test_a_barrier_is_for_all() -> None:
+    a, out = arrays()
+    barrier_for_half[1, N](a, out)
+    with watching(), pytest.raises(RuntimeError, match="8 threads wait at a barrier"):
+        barrier_for_half[1, N](a, out)
 
 
 @pytest.mark.parametrize("blocks", [1, 4])
