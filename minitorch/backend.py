@@ -473,6 +473,9 @@ _HINTS = {
     "cuda device": "run on a machine with an NVIDIA GPU and its driver (Google Colab "
     "lends one), or set NUMBA_ENABLE_CUDASIM=1 to use Numba's slow simulator",
     "mojo_ops": "this installation has no Mojo backend",
+    "mojo": "pip install 'minitorch[mojo]' (in a clone: pip install -e '.[mojo]')",
+    "mojo platform": 'use the device "cpu" here; Mojo runs on Linux with glibc 2.34 or '
+    "newer (on Windows: in WSL) and on macOS with Apple silicon",
 }
 
 

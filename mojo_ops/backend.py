@@ -1,0 +1,133 @@
+"""The functions of the device "mojo": those in Mojo, and those that are yet to come.
+
+With this file `minitorch` runs tensors on the device "mojo". It brings every function
+that `minitorch.backend.Backend` lists, each from the file of its family; what has no
+Mojo kernel yet is taken from the CPU backend, at the end of this file. Importing it
+compiles nothing: a family is compiled when one of its kernels is first called.
+"""
+
+from __future__ import annotations
+
+import fast_ops
+from mojo_ops.build import check_platform
+from mojo_ops.elementwise import map, where, zip
+from mojo_ops.fallback import from_cpu
+from mojo_ops.memory import (
+    copy,
+    copy_into,
+    empty,
+    from_numpy,
+    full,
+    synchronize,
+    to_numpy,
+)
+
+__all__ = [
+    "adam_step",
+    "argmax",
+    "argmin",
+    "avg_pool2d",
+    "avg_pool2d_backward",
+    "batch_norm",
+    "batch_norm_backward",
+    "bias_activation",
+    "bias_activation_backward",
+    "conv2d",
+    "conv2d_backward_input",
+    "conv2d_backward_weight",
+    "copy",
+    "copy_into",
+    "cross_entropy",
+    "cross_entropy_backward",
+    "csr_gather",
+    "csr_matmul",
+    "csr_pattern",
+    "csr_sample",
+    "csr_to_dense",
+    "csr_transpose",
+    "cumsum",
+    "dropout",
+    "dropout_residual_layer_norm",
+    "dropout_residual_layer_norm_backward",
+    "empty",
+    "from_numpy",
+    "full",
+    "gather",
+    "index_add",
+    "index_copy_",
+    "index_select",
+    "layer_norm",
+    "layer_norm_backward",
+    "log_softmax",
+    "log_softmax_backward",
+    "map",
+    "matmul",
+    "max_pool2d",
+    "max_pool2d_backward",
+    "mean_loss",
+    "normal",
+    "randint",
+    "reduce",
+    "scatter_add",
+    "sgd_step",
+    "softmax",
+    "softmax_backward",
+    "sort",
+    "synchronize",
+    "to_numpy",
+    "uniform",
+    "where",
+    "zip",
+]
+
+check_platform()
+
+# ------------------------------------------------------------ not in Mojo yet
+
+adam_step = from_cpu(fast_ops.adam_step)
+argmax = from_cpu(fast_ops.argmax)
+argmin = from_cpu(fast_ops.argmin)
+avg_pool2d = from_cpu(fast_ops.avg_pool2d)
+avg_pool2d_backward = from_cpu(fast_ops.avg_pool2d_backward)
+batch_norm = from_cpu(fast_ops.batch_norm)
+batch_norm_backward = from_cpu(fast_ops.batch_norm_backward)
+bias_activation = from_cpu(fast_ops.bias_activation)
+bias_activation_backward = from_cpu(fast_ops.bias_activation_backward)
+conv2d = from_cpu(fast_ops.conv2d)
+conv2d_backward_input = from_cpu(fast_ops.conv2d_backward_input)
+conv2d_backward_weight = from_cpu(fast_ops.conv2d_backward_weight)
+cross_entropy = from_cpu(fast_ops.cross_entropy)
+cross_entropy_backward = from_cpu(fast_ops.cross_entropy_backward)
+csr_gather = from_cpu(fast_ops.csr_gather)
+csr_matmul = from_cpu(fast_ops.csr_matmul)
+csr_pattern = from_cpu(fast_ops.csr_pattern)
+csr_sample = from_cpu(fast_ops.csr_sample)
+csr_to_dense = from_cpu(fast_ops.csr_to_dense)
+csr_transpose = from_cpu(fast_ops.csr_transpose)
+cumsum = from_cpu(fast_ops.cumsum)
+dropout = from_cpu(fast_ops.dropout)
+dropout_residual_layer_norm = from_cpu(fast_ops.dropout_residual_layer_norm)
+dropout_residual_layer_norm_backward = from_cpu(
+    fast_ops.dropout_residual_layer_norm_backward
+)
+gather = from_cpu(fast_ops.gather)
+index_add = from_cpu(fast_ops.index_add)
+index_copy_ = from_cpu(fast_ops.index_copy_)
+index_select = from_cpu(fast_ops.index_select)
+layer_norm = from_cpu(fast_ops.layer_norm)
+layer_norm_backward = from_cpu(fast_ops.layer_norm_backward)
+log_softmax = from_cpu(fast_ops.log_softmax)
+log_softmax_backward = from_cpu(fast_ops.log_softmax_backward)
+matmul = from_cpu(fast_ops.matmul)
+max_pool2d = from_cpu(fast_ops.max_pool2d)
+max_pool2d_backward = from_cpu(fast_ops.max_pool2d_backward)
+mean_loss = from_cpu(fast_ops.mean_loss)
+normal = from_cpu(fast_ops.normal)
+randint = from_cpu(fast_ops.randint)
+reduce = from_cpu(fast_ops.reduce)
+scatter_add = from_cpu(fast_ops.scatter_add)
+sgd_step = from_cpu(fast_ops.sgd_step)
+softmax = from_cpu(fast_ops.softmax)
+softmax_backward = from_cpu(fast_ops.softmax_backward)
+sort = from_cpu(fast_ops.sort)
+uniform = from_cpu(fast_ops.uniform)

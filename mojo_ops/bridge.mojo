@@ -1,0 +1,141 @@
+"""What a kernel is given: Python's arguments, read without copying.
+
+With this file a kernel can read numbers and the memory of NumPy arrays from the
+arguments that Python passes (`Arguments`), and index such memory by element or by
+vector (`Buffer`).
+
+An exported kernel has the signature of a C function for Python (METH_FASTCALL), and
+`mojo_ops/bridge.py` makes it callable:
+
+    @export
+    def add_all(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
+        var a = arguments.buffer[DType.float32](0)
+        ...
+        return done()
+
+`team` is the thread team (`parallel.mojo`). Nothing checks the arguments here: the
+launcher, in the Python file of the same name, has done so.
+"""
+
+from std.ffi import external_call
+from std.math import iota
+from std.sys.intrinsics import masked_load, masked_store
+
+comptime Address = Pointer[NoneType, MutUntrackedOrigin]
+comptime Object = Address  # a Python object
+
+# Where an array object keeps the address of its first element: behind the reference
+# count and the type. `bridge.py` verifies it when it loads the kernels.
+comptime DATA = 16
+
+
+struct Buffer[T: DType](TrivialRegisterPassable):
+    """Elements of type T that lie one behind the other; their owner is elsewhere."""
+
+    var data: Pointer[Scalar[Self.T], MutUntrackedOrigin]
+
+    @always_inline
+    def __init__(out self, address: Address):
+        self.data = address.unsafe_bitcast[Scalar[Self.T]]()
+
+    @always_inline
+    def __getitem__(self, i: Int) -> Scalar[Self.T]:
+        return self.data[unsafe_offset=i]
+
+    @always_inline
+    def __setitem__(self, i: Int, value: Scalar[Self.T]):
+        self.data[unsafe_offset=i] = value
+
+    @always_inline
+    def load[width: Int](self, i: Int) -> SIMD[Self.T, width]:
+        """Elements i to i + width - 1."""
+        return self.data.unsafe_load[width=width](i)
+
+    @always_inline
+    def store[width: Int](self, i: Int, value: SIMD[Self.T, width]):
+        """Write elements i to i + width - 1."""
+        self.data.unsafe_store(i, value)
+
+    @always_inline
+    def at(self, i: Int) -> Self:
+        """The same memory, counted from element i on."""
+        return Self(self.data.unsafe_offset(i).unsafe_bitcast[NoneType]())
+
+    @always_inline
+    def address(self) -> Address:
+        return self.data.unsafe_bitcast[NoneType]()
+
+
+@always_inline
+def load_some[T: DType, w: Int](x: Buffer[T], i: Int, n: Int) -> SIMD[T, w]:
+    """Elements i to i + w - 1; ones from n on, which need not exist."""
+    var mask = (iota[DType.int64, w]() + Int64(i)).lt(Int64(n))
+    return masked_load[w](x.at(i).data, mask, SIMD[T, w](1))
+
+
+@always_inline
+def store_some[T: DType, w: Int](z: Buffer[T], i: Int, n: Int, value: SIMD[T, w]):
+    """Write elements i to i + w - 1, but none from n on."""
+    var mask = (iota[DType.int64, w]() + Int64(i)).lt(Int64(n))
+    masked_store[w](value, z.at(i).data, mask)
+
+
+@always_inline
+def bytes_on(start: Address, count: Int) -> Address:
+    """The byte `count` bytes after `start`."""
+    return start.unsafe_bitcast[UInt8]().unsafe_offset(count).unsafe_bitcast[NoneType]()
+
+
+struct Arguments(TrivialRegisterPassable):
+    """The arguments of a call from Python."""
+
+    var items: Pointer[Object, MutUntrackedOrigin]
+
+    @always_inline
+    def integer(self, i: Int) -> Int:
+        return external_call["PyLong_AsLongLong", Int](self.items[unsafe_offset=i])
+
+    @always_inline
+    def number(self, i: Int) -> Float64:
+        return external_call["PyFloat_AsDouble", Float64](self.items[unsafe_offset=i])
+
+    def text(self, i: Int) -> StaticString:
+        """A string; valid as long as the caller holds it."""
+        var start = external_call[
+            "PyUnicode_AsUTF8", Pointer[UInt8, ImmStaticOrigin]
+        ](self.items[unsafe_offset=i])
+        var length = external_call["strlen", Int](start)
+        return StaticString(
+            unsafe_from_utf8=Span[UInt8, ImmStaticOrigin](
+                unsafe_ptr=start, length=length
+            )
+        )
+
+    @always_inline
+    def address(self, i: Int) -> Address:
+        """The first byte of an array."""
+        return address_of(self.items[unsafe_offset=i])
+
+    @always_inline
+    def buffer[T: DType](self, i: Int) -> Buffer[T]:
+        """The elements of a flat array."""
+        return Buffer[T](self.address(i))
+
+
+@always_inline
+def address_of(array: Object) -> Address:
+    """The first byte of an array."""
+    var field = array.unsafe_bitcast[UInt8]().unsafe_offset(DATA)
+    return field.unsafe_bitcast[Address]()[]
+
+
+@always_inline
+def integer(value: Int) -> Object:
+    """A Python int, for a kernel to return."""
+    return external_call["PyLong_FromLongLong", Object](value)
+
+
+@always_inline
+def done() -> Object:
+    """What a kernel returns that has nothing to say: 0."""
+    return integer(0)

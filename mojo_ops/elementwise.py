@@ -1,0 +1,234 @@
+"""Elementwise operations: launchers of the kernels in `elementwise.mojo`.
+
+With this file one can apply a function of one number to a tensor (`map`), of two
+numbers to two tensors that broadcast (`zip`), and choose between two tensors (`where`).
+
+An operator is compiled for some types; `_unary` and `_binary` find the loop for a type.
+Operands of another type are converted first, as PyTorch promotes them, and a result of
+another type than asked for is converted last. A function that is not in
+`operators.mojo`, such as a user's own, is compiled by Numba and runs on the same
+memory (`mojo_ops/fallback.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fast_ops.memory import overlap
+from minitorch import dtypes, operators
+from minitorch.dtypes import DType, bool_, float32, int64
+from minitorch.tensor_data import TensorData, broadcast_shapes
+from mojo_ops import fallback
+from mojo_ops.memory import (
+    contiguous,
+    copy,
+    copy_into,
+    empty,
+    kernels,
+    loops,
+    run_map,
+)
+
+# Operators whose results are truth values.
+TESTS = frozenset(
+    {
+        operators.lt,
+        operators.le,
+        operators.gt,
+        operators.ge,
+        operators.eq,
+        operators.ne,
+        operators.logical_and,
+        operators.logical_or,
+        operators.logical_xor,
+        operators.logical_not,
+        operators.isnan,
+        operators.isinf,
+        operators.isfinite,
+    }
+)
+
+
+class Rows(dict):
+    """The loops of operators: `rows[fn, dtype]` is an address, 0 where there is none.
+
+    A dict, so that a launcher pays one lookup for a loop that it used before.
+    """
+
+    def __init__(self, find: str) -> None:
+        super().__init__()
+        self.find = find
+
+    def __missing__(self, key: tuple[Callable, DType]) -> int:
+        fn, dtype = key
+        ours = getattr(operators, fn.__name__, None) is fn
+        find = kernels.find_map if self.find == "find_map" else kernels.find_zip
+        self[key] = int(find(fn.__name__, dtype.name)) if ours else 0
+        return self[key]
+
+
+MAP = Rows("find_map")
+ZIP = Rows("find_zip")
+
+
+def in_mojo(fn: Callable) -> bool:
+    """Whether an operator of `minitorch/operators.py` has a loop in Mojo."""
+    return any(MAP[fn, d] or ZIP[fn, d] for d in dtypes.ALL)
+
+
+def _suitable(rows: Rows, fn: Callable, dtype: DType, wanted: DType) -> DType | None:
+    """The type to compute in, for operands of `dtype` and a result of type `wanted`."""
+    for candidate in (dtype, wanted, int64 if dtype is bool_ else float32):
+        if rows[fn, candidate]:
+            return candidate
+    return None
+
+
+# -------------------------------------------------------------------------------- map
+
+
+def map(
+    fn: Callable,
+    a: TensorData,
+    dtype: DType | None = None,
+    out: TensorData | None = None,
+) -> TensorData:
+    """out[i] = fn(a[i]), of type `dtype` (a's if None), into `out` if given."""
+    if out is not None:
+        return _map_into(fn, a, out)
+    given = a.storage.dtype
+    dtype = dtype or given
+    row = MAP[fn, given]
+    if not row or dtype is not (bool_ if fn in TESTS else given):
+        return _map_converted(fn, a, dtype)
+    if not a.is_contiguous():
+        a = copy(a, given)
+    out = empty(a.shape, dtype)
+    z, x = out.storage.array, a.storage.array
+    n = len(z)
+    if len(x) != n:
+        x = x[a.offset : a.offset + n]
+    kernels.map_flat(row, x, z, given.itemsize, dtype.itemsize, n)
+    return out
+
+
+def _map_into(fn: Callable, a: TensorData, out: TensorData) -> TensorData:
+    row = MAP[fn, a.dtype]
+    natural = bool_ if fn in TESTS else a.dtype
+    if row and out.dtype is natural and (same_window(a, out) or not overlap(a, out)):
+        run_map(row, a, out)
+    else:
+        copy_into(out, map(fn, a, out.dtype))
+    return out
+
+
+def _map_converted(fn: Callable, a: TensorData, dtype: DType) -> TensorData:
+    """`map` where there is no loop from a's type to `dtype`."""
+    inner = _suitable(MAP, fn, a.dtype, dtype)
+    if inner is None:
+        return fallback.map(fn, a, dtype)
+    natural = bool_ if fn in TESTS else inner
+    out = empty(a.shape, natural)
+    run_map(MAP[fn, inner], a if a.dtype is inner else copy(a, inner), out)
+    return out if natural is dtype else copy(out, dtype)
+
+
+# -------------------------------------------------------------------------------- zip
+
+
+def zip(
+    fn: Callable,
+    a: TensorData,
+    b: TensorData,
+    dtype: DType | None = None,
+    out: TensorData | None = None,
+) -> TensorData:
+    """out[i] = fn(a[i], b[i]); a and b broadcast. `out` may be a or b."""
+    if out is not None:
+        return _zip_into(fn, a, b, out)
+    given = a.storage.dtype
+    dtype = dtype or given
+    row = ZIP[fn, given]
+    wrong = given is not b.storage.dtype
+    if wrong or not row or dtype is not (bool_ if fn in TESTS else given):
+        return _zip_converted(fn, a, b, dtype)
+    shape = a.shape
+    if shape != b.shape or not (a.is_contiguous() and b.is_contiguous()):
+        out = empty(broadcast_shapes(shape, b.shape), dtype)
+        _zip_strided(row, a, b, out)
+        return out
+    out = empty(shape, dtype)
+    z, x, y = out.storage.array, a.storage.array, b.storage.array
+    n = len(z)
+    if len(x) != n:
+        x = x[a.offset : a.offset + n]
+    if len(y) != n:
+        y = y[b.offset : b.offset + n]
+    kernels.zip_flat(row, x, y, z, given.itemsize, dtype.itemsize, n)
+    return out
+
+
+def _zip_strided(row: int, a: TensorData, b: TensorData, out: TensorData) -> None:
+    """z = fn(x, y) for operands that broadcast or lie with gaps."""
+    if 0 in out.shape:
+        return
+    a, b = a.expand(out.shape), b.expand(out.shape)
+    item, z_item = a.dtype.itemsize, out.dtype.itemsize
+    x, y, z = a.storage.array, b.storage.array, out.storage.array
+    plan, outer = loops(out.shape, a.strides, b.strides, out.strides)
+    for p, q, r in outer:
+        kernels.zip_strided(
+            row, plan, x, a.offset + p, item, y, b.offset + q, item,
+            z, out.offset + r, z_item,
+        )  # fmt: skip
+
+
+def _zip_into(
+    fn: Callable, a: TensorData, b: TensorData, out: TensorData
+) -> TensorData:
+    row = ZIP[fn, a.dtype]
+    natural = bool_ if fn in TESTS else a.dtype
+    fits = row and a.dtype is b.dtype and out.dtype is natural
+    apart = all(same_window(t, out) or not overlap(t, out) for t in (a, b))
+    if fits and apart:
+        _zip_strided(row, a, b, out)
+    else:
+        copy_into(out, zip(fn, a, b, out.dtype))
+    return out
+
+
+def _zip_converted(
+    fn: Callable, a: TensorData, b: TensorData, dtype: DType
+) -> TensorData:
+    """`zip` where there is no loop from the operands' types to `dtype`."""
+    inner = _suitable(ZIP, fn, dtypes.promote(a.dtype, b.dtype), dtype)
+    if inner is None:
+        return fallback.zip(fn, a, b, dtype)
+    natural = bool_ if fn in TESTS else inner
+    out = empty(broadcast_shapes(a.shape, b.shape), natural)
+    x, y = (t if t.dtype is inner else copy(t, inner) for t in (a, b))
+    _zip_strided(ZIP[fn, inner], x, y, out)
+    return out if natural is dtype else copy(out, dtype)
+
+
+def same_window(a: TensorData, b: TensorData) -> bool:
+    """Whether element i of one is element i of the other, for all i."""
+    return (
+        a.storage is b.storage
+        and a.offset == b.offset
+        and a.shape == b.shape
+        and (a.strides == b.strides or (a.is_contiguous() and b.is_contiguous()))
+    )
+
+
+# ------------------------------------------------------------------------------ where
+
+
+def where(condition: TensorData, a: TensorData, b: TensorData) -> TensorData:
+    """out[i] = a[i] if condition[i] else b[i]; all three broadcast."""
+    shape = broadcast_shapes(condition.shape, a.shape, b.shape)
+    out = empty(shape, a.dtype)
+    c = contiguous(condition.expand(shape)).flat()
+    x, y = (contiguous(t.expand(shape)).flat() for t in (a, b))
+    kernels.where_flat(c, x, y, out.storage.array, a.dtype.itemsize, len(c))
+    return out
