@@ -21,7 +21,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -116,7 +116,7 @@ def flags() -> list[str]:
 
 def digest(texts: dict[str, str]) -> str:
     """A name for what the compiler makes of these sources, here and now."""
-    parts = [version(), processor(), *flags()]
+    parts = [version(), str(compiler()), processor(), *flags()]
     parts += [f"{name}\n{texts[name]}" for name in sorted(texts)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:20]
 
@@ -137,11 +137,25 @@ def built(module: str) -> Path:
     """The shared library of a module; compiles it if nobody has done so before."""
     texts = sources(module)
     target = cache_folder() / f"{module}-{digest(texts)}.so"
+    return compiled(target, source(module), texts, ["--emit", "shared-lib"])
+
+
+def compiled(
+    target: Path, file: Path, texts: dict[str, str], options: Sequence[str]
+) -> Path:
+    """`target`, made from a module's file unless somebody has done so before.
+
+    Args:
+        target: a file in the cache, whose name tells what is in it.
+        file: the module's source, which error messages name.
+        texts: the module, first, and what it imports; see `sources`.
+        options: what to make: a library, or code for another processor.
+    """
     if not target.exists():
         _make(target.parent)
         with _locked(target):
             if not target.exists():
-                _compile(module, texts, target)
+                _compile(file, texts, options, target)
     return target
 
 
@@ -169,7 +183,9 @@ def _locked(target: Path) -> Iterator[None]:
     target.with_suffix(".lock").unlink(missing_ok=True)
 
 
-def _compile(module: str, texts: dict[str, str], target: Path) -> None:
+def _compile(
+    file: Path, texts: dict[str, str], options: Sequence[str], target: Path
+) -> None:
     """Compile in a folder of its own, and rename the result, so that nobody ever
     loads half a file."""
     work = target.with_suffix(f".{os.getpid()}")
@@ -177,20 +193,19 @@ def _compile(module: str, texts: dict[str, str], target: Path) -> None:
     try:
         for name, text in texts.items():
             (work / f"{name}.mojo").write_text(text)
-        made = work / "made.so"
-        command = [str(compiler()), "build", str(work / f"{module}.mojo")]
-        command += ["-I", str(work), "--emit", "shared-lib"]
-        command += ["--disable-warnings", *flags(), "-o", str(made)]
-        with _progress(module, target.parent):
+        made, first = work / f"made{target.suffix}", work / f"{next(iter(texts))}.mojo"
+        command = [str(compiler()), "build", str(first), "-I", str(work)]
+        command += [*options, "--disable-warnings", *flags(), "-o", str(made)]
+        with _progress(file, target.parent):
             run = subprocess.run(
                 command, env=_environment(), capture_output=True, text=True
             )
         if run.returncode != 0 or not made.exists():
-            raise RuntimeError(_failure(module, run.stderr, work))
+            raise RuntimeError(_failure(file, run.stderr, first))
         os.replace(made, target)
     finally:
-        for file in work.iterdir():
-            file.unlink()
+        for left in work.iterdir():
+            left.unlink()
         work.rmdir()
 
 
@@ -210,11 +225,11 @@ def _environment() -> dict[str, str]:
 
 
 @contextmanager
-def _progress(module: str, folder: Path) -> Iterator[None]:
+def _progress(file: Path, folder: Path) -> Iterator[None]:
     """Say on stderr what takes so long, and how long it took."""
     start = time.perf_counter()
     print(
-        f"mojo_ops: compiling {module}.mojo, once, into {folder} ...",
+        f"mojo_ops: compiling {file.parent.name}/{file.name}, once, into {folder} ...",
         end="",
         file=sys.stderr,
         flush=True,
@@ -225,9 +240,9 @@ def _progress(module: str, folder: Path) -> Iterator[None]:
         print(f" {time.perf_counter() - start:.1f} s", file=sys.stderr, flush=True)
 
 
-def _failure(module: str, output: str, work: Path) -> str:
+def _failure(file: Path, output: str, copy: Path) -> str:
     """The compiler's complaint about the file that the user can edit."""
-    text = output.replace(f"{work}{os.sep}{module}.mojo", str(source(module)))
-    text = text.replace(f"{work}{os.sep}", f"{FOLDER}{os.sep}")
+    text = output.replace(str(copy), str(file))
+    text = text.replace(f"{copy.parent}{os.sep}", f"{FOLDER}{os.sep}")
     shown = "\n".join(text.splitlines()[:30])
-    return f"mojo_ops: {source(module)} does not compile:\n{shown}"
+    return f"mojo_ops: {file} does not compile:\n{shown}"
