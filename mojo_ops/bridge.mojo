@@ -135,7 +135,38 @@ def integer(value: Int) -> Object:
     return external_call["PyLong_FromLongLong", Object](value)
 
 
-@always_inline
 def done() -> Object:
-    """What a kernel returns that has nothing to say: 0."""
+    """What a kernel returns that has nothing to say: 0, or NULL after an error."""
+    if external_call["PyErr_Occurred", Int]() != 0:
+        return null()
     return integer(0)
+
+
+@always_inline
+def null() -> Object:
+    """What a function returns to Python after it has set an error."""
+    var nowhere = 0
+    return Object(unsafe_from_address=nowhere)
+
+
+def raise_in_python(text: Address):
+    """Set a RuntimeError; Python raises it when the kernel returns `null()`."""
+    var builtins = String("builtins")
+    var name = String("RuntimeError")
+    var module = external_call["PyImport_ImportModule", Object](
+        builtins.as_c_string_span().ptr()
+    )
+    var type = external_call["PyObject_GetAttrString", Object](
+        module, name.as_c_string_span().ptr()
+    )
+    external_call["PyErr_SetString", NoneType](type, text)
+    _ = builtins^
+    _ = name^
+
+
+def fail(error: Error):
+    """Let Python raise a RuntimeError with the text of `error`."""
+    var text = String(error)
+    var start = text.as_c_string_span().ptr().unsafe_bitcast[NoneType]()
+    raise_in_python(Object(unsafe_from_address=Int(start)))
+    _ = text^

@@ -30,11 +30,12 @@ from std.atomic import Atomic, Ordering
 from std.ffi import external_call
 from std.sys import CompilationTarget, llvm_intrinsic
 
-from bridge import Address, Object, address_of
+from bridge import Address, Object, address_of, fail, raise_in_python
 
-comptime Task = def(Address, Int) thin -> None  # body and task number
+comptime Task = def(Team, Address, Int) thin -> None  # and a kernel, and its number
 comptime Word = Pointer[Int, MutUntrackedOrigin]
 comptime CLOSED = 1 << 32  # taken from the door by the caller, to close it
+comptime MESSAGE_BYTES = 256
 comptime SPINS = 1000  # turns of about 20 ns before a thread goes to sleep
 
 
@@ -53,8 +54,10 @@ struct Team(TrivialRegisterPassable):
     comptime NEXT = 24  # the next task that nobody took
     comptime DOOR = 32  # threads inside, minus CLOSED when closed
     comptime ASLEEP = 40  # threads that wait for CONDITION
+    comptime FAILED = 41  # 1 once a task has raised an error, whose text is at MESSAGE
     comptime MUTEX = 48  # a pthread_mutex_t, at most 64 bytes
     comptime CONDITION = 56  # a pthread_cond_t, at most 64 bytes
+    comptime MESSAGE = 64  # up to MESSAGE_BYTES bytes
 
     @always_inline
     def __init__(out self, team: Object):
@@ -91,6 +94,25 @@ struct Team(TrivialRegisterPassable):
         return self.words.unsafe_offset(word).unsafe_bitcast[NoneType]()
 
 
+    def report(self, error: Error):
+        """Keep the text of the first error, for the caller to raise."""
+        if self.add(Self.FAILED, 1) != 0:
+            return
+        var text = String(error)
+        var bytes = text.as_bytes()
+        var to = self.at(Self.MESSAGE).unsafe_bitcast[UInt8]()
+        var count = min(len(bytes), MESSAGE_BYTES - 1)
+        for i in range(count):
+            to[unsafe_offset=i] = bytes[i]
+        to[unsafe_offset=count] = 0
+
+    def raise_reported(self):
+        """Raise in Python what a task has reported."""
+        if self.get(Self.FAILED) != 0:
+            self.set(Self.FAILED, 0)
+            raise_in_python(self.at(Self.MESSAGE))
+
+
 @always_inline
 def pause():
     """Tell the core that this is a waiting loop."""
@@ -109,7 +131,7 @@ def take_tasks(team: Team):
     var tasks = team.words[unsafe_offset=Team.TASKS]
     var task = team.add(Team.NEXT, 1)
     while task < tasks:
-        body(context, task)
+        body(team, context, task)
         task = team.add(Team.NEXT, 1)
     _ = word
 
@@ -169,14 +191,17 @@ def start(team: Team, threads: Int):
 trait Kernel(TrivialRegisterPassable):
     """Work that is cut into tasks: the fields are what a task needs to know."""
 
-    def run(self, task: Int):
+    def run(self, task: Int) raises:
         """Do task number `task`; called once for each, by any thread."""
         ...
 
 
-def call_kernel[K: Kernel](context: Address, task: Int):
+def call_kernel[K: Kernel](team: Team, context: Address, task: Int):
     """Run one task of the kernel that lies at `context`."""
-    context.unsafe_bitcast[K]()[].run(task)
+    try:
+        context.unsafe_bitcast[K]()[].run(task)
+    except error:
+        team.report(error)
 
 
 def parallel_for[K: Kernel](team: Team, tasks: Int, kernel: K):
@@ -187,8 +212,11 @@ def parallel_for[K: Kernel](team: Team, tasks: Int, kernel: K):
     """
     var threads = team.get(Team.THREADS)
     if tasks <= 1 or threads <= 1 or not team.acquire():
-        for task in range(tasks):
-            kernel.run(task)
+        try:
+            for task in range(tasks):
+                kernel.run(task)
+        except error:
+            fail(error)
         return
     var state = external_call["PyEval_SaveThread", Address]()
     if team.get(Team.STARTED) < threads - 1:
@@ -201,8 +229,9 @@ def parallel_for[K: Kernel](team: Team, tasks: Int, kernel: K):
     team.set(Team.NEXT, 0)
     run_job(team)
     _ = shared  # it must live until here: the threads read it
-    _ = team.add(Team.BUSY, -1)
     external_call["PyEval_RestoreThread", NoneType](state)
+    team.raise_reported()
+    _ = team.add(Team.BUSY, -1)
 
 
 def run_job(team: Team):
