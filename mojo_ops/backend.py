@@ -21,6 +21,15 @@ from mojo_ops.memory import (
     synchronize,
     to_numpy,
 )
+from mojo_ops.softmax import (
+    cross_entropy,
+    cross_entropy_backward,
+    log_softmax,
+    log_softmax_backward,
+    mean_loss,
+    softmax,
+    softmax_backward,
+)
 
 __all__ = [
     "adam_step",
@@ -96,8 +105,6 @@ bias_activation_backward = from_cpu(fast_ops.bias_activation_backward)
 conv2d = from_cpu(fast_ops.conv2d)
 conv2d_backward_input = from_cpu(fast_ops.conv2d_backward_input)
 conv2d_backward_weight = from_cpu(fast_ops.conv2d_backward_weight)
-cross_entropy = from_cpu(fast_ops.cross_entropy)
-cross_entropy_backward = from_cpu(fast_ops.cross_entropy_backward)
 csr_gather = from_cpu(fast_ops.csr_gather)
 csr_matmul = from_cpu(fast_ops.csr_matmul)
 csr_pattern = from_cpu(fast_ops.csr_pattern)
@@ -116,18 +123,13 @@ index_copy_ = from_cpu(fast_ops.index_copy_)
 index_select = from_cpu(fast_ops.index_select)
 layer_norm = from_cpu(fast_ops.layer_norm)
 layer_norm_backward = from_cpu(fast_ops.layer_norm_backward)
-log_softmax = from_cpu(fast_ops.log_softmax)
-log_softmax_backward = from_cpu(fast_ops.log_softmax_backward)
 matmul = from_cpu(fast_ops.matmul)
 max_pool2d = from_cpu(fast_ops.max_pool2d)
 max_pool2d_backward = from_cpu(fast_ops.max_pool2d_backward)
-mean_loss = from_cpu(fast_ops.mean_loss)
 normal = from_cpu(fast_ops.normal)
 randint = from_cpu(fast_ops.randint)
 reduce = from_cpu(fast_ops.reduce)
 scatter_add = from_cpu(fast_ops.scatter_add)
 sgd_step = from_cpu(fast_ops.sgd_step)
-softmax = from_cpu(fast_ops.softmax)
-softmax_backward = from_cpu(fast_ops.softmax_backward)
 sort = from_cpu(fast_ops.sort)
 uniform = from_cpu(fast_ops.uniform)
