@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 WARP = 32
-PATIENCE = 60.0  # seconds that a lane waits for the others of its warp
 
 
 class Warp:
@@ -25,12 +24,10 @@ class Warp:
     """
 
     def __init__(self, lanes: int) -> None:
-        self.barrier = threading.Barrier(lanes)
+        self.lanes = lanes
+        self.waiting: list[Any] = []  # lanes that are at an exchange
         self.tables: tuple[dict[int, Any], dict[int, Any]] = ({}, {})
         self.turns = [0] * WARP
-
-
-_making = threading.Lock()
 
 
 def _warp() -> tuple[Warp, int]:
@@ -38,11 +35,10 @@ def _warp() -> tuple[Warp, int]:
     thread: Any = threading.current_thread()
     block = thread._manager
     index, lane = divmod(thread.thread_id, WARP)
-    with _making:
-        warps = block.warps
-        if index not in warps:
-            size = int(np.prod(block._block_dim))
-            warps[index] = Warp(min(WARP, size - index * WARP))
+    warps = block.warps
+    if index not in warps:
+        size = int(np.prod(block._block_dim))
+        warps[index] = Warp(min(WARP, size - index * WARP))
     return warps[index], lane
 
 
@@ -52,13 +48,8 @@ def exchange(value: Any) -> tuple[dict[int, Any], int]:
     table = warp.tables[warp.turns[lane] % 2]
     warp.turns[lane] += 1
     table[lane] = value
-    try:
-        warp.barrier.wait(PATIENCE)
-    except threading.BrokenBarrierError:
-        raise RuntimeError(
-            "a warp waits for lanes that do not come: a shuffle, vote or mma must be "
-            "reached by all threads of the warp"
-        ) from None
+    thread: Any = threading.current_thread()
+    thread._manager.meet(warp.waiting, warp.lanes)
     return table, lane
 
 

@@ -7,15 +7,13 @@ on NumPy arrays (`simulate`).
 What `cuda.threadIdx`, `cuda.shared.array`, `cuda.atomic.add`, ... mean comes from
 Numba's simulator. How threads run is decided here. A kernel without barriers runs as a
 plain loop over its threads. Where threads meet at barriers or exchange values within a
-warp, every thread of a block is a Python thread, and a barrier is a place where all
-that are still alive wait for the last one.
+warp, every thread of a block is a Python thread (`cuda_ops/simulated_block.py`).
 """
 
 from __future__ import annotations
 
 import dis
 import importlib.util
-import itertools
 import linecache
 import math
 import sys
@@ -31,6 +29,7 @@ from typing import Any
 import numpy as np
 
 from cuda_ops import watch as watching
+from cuda_ops.simulated_block import Block, Size, places
 from cuda_ops.watch import Watch
 
 
@@ -53,8 +52,6 @@ def _import_numba_cuda() -> Any:
 
 cuda = _import_numba_cuda()
 SIMULATED = bool(cuda.config.ENABLE_CUDASIM)
-
-Size = tuple[int, int, int]
 
 # Names in a function's code that show that its threads wait for each other.
 MEETING = {
@@ -94,134 +91,21 @@ def has_meetings(fn: FunctionType) -> bool:
     return any(MEETING & set(part.__code__.co_names) for part in reachable(fn))
 
 
-class Block:
-    """The threads of a block that are alive, and how many wait at the barrier."""
-
-    def __init__(self, size: Size, threads: int, strict: bool = False) -> None:
-        self._block_dim = size
-        self._threads = threads
-        self._strict = strict  # whether all threads have to come to each barrier
-        self.warps: dict[int, Any] = {}
-        self.block_state = np.zeros(size, dtype=np.bool_)
-        self.alive = threads
-        self.waiting = 0
-        self.round = 0
-        self.failed: BaseException | None = None
-        self.changed = threading.Condition()
-
-    def wait(self) -> None:
-        """Return when all threads that are alive have come here."""
-        with self.changed:
-            now = self.round
-            self.waiting += 1
-            self._open()
-            while self.round == now and self.failed is None:
-                self.changed.wait()
-            if self.failed is not None:
-                raise RuntimeError("another thread of the block failed")
-
-    def leave(self, error: BaseException | None) -> None:
-        """A thread is done, or has failed."""
-        with self.changed:
-            self.alive -= 1
-            if error is not None and self.failed is None:
-                self.failed = error
-                for warp in self.warps.values():
-                    warp.barrier.abort()
-                self.changed.notify_all()
-            self._open()
-
-    def _open(self) -> None:
-        if self.waiting and self.waiting == self.alive:
-            if self._strict and self.alive < self._threads and self.failed is None:
-                self.failed = RuntimeError(
-                    f"{self.waiting} threads wait at a barrier that the other "
-                    f"{self._threads - self.alive} of their block never reach; keep "
-                    f"barriers out of branches that threads of a block take differently"
-                )
-            self.waiting = 0
-            self.round += 1
-            self.changed.notify_all()
-
-
-class CudaThread(threading.Thread):
-    """One CUDA thread; Numba's simulator looks here for its indices and barriers."""
-
-    def __init__(self, block: Block, run: Callable, index: Size, at: Size) -> None:
-        super().__init__(daemon=True)
-        self._manager = block
-        self._run_kernel = run
-        _place(self, index, at, block._block_dim)
-
-    def run(self) -> None:
-        error: BaseException | None = None
-        try:
-            self._run_kernel()
-        except BaseException as caught:  # raised again by the launching thread
-            error = caught
-        self._manager.leave(error)
-
-    def syncthreads(self) -> None:
-        """Wait for all threads of the block."""
-        self._manager.wait()
-
-    def _vote(self, value: Any) -> np.ndarray:
-        i = self.threadIdx  # type: ignore[attr-defined]
-        self._manager.block_state[i.x, i.y, i.z] = bool(value)
-        self.syncthreads()
-        votes = self._manager.block_state.copy()
-        self.syncthreads()
-        return votes
-
-    def syncthreads_count(self, value: Any) -> int:
-        """How many threads of the block have a true value."""
-        return int(self._vote(value).sum())
-
-    def syncthreads_and(self, value: Any) -> int:
-        """Whether all threads of the block have a true value."""
-        return int(self._vote(value).all())
-
-    def syncthreads_or(self, value: Any) -> int:
-        """Whether a thread of the block has a true value."""
-        return int(self._vote(value).any())
-
-
-def _place(thread: Any, index: Size, at: Size, size: Size) -> None:
-    """Write a CUDA thread's indices where the simulator reads them."""
-    from numba.cuda.simulator.kernelapi import Dim3
-
-    thread.threadIdx = Dim3(*index)
-    thread.blockIdx = Dim3(*at)
-    thread.thread_id = index[0] + size[0] * (index[1] + size[1] * index[2])
-
-
-def _indices(size: Size) -> Iterator[Size]:
-    """All index triples of a grid or a block, x fastest."""
-    for z, y, x in itertools.product(*map(range, reversed(size))):
-        yield x, y, z
-
-
 def _one_by_one(run: Callable, blocks: Size, threads: Size) -> None:
     """All threads of all blocks, one after the other, in this Python thread."""
-    here = threading.current_thread()
-    for at in _indices(blocks):
-        for index in _indices(threads):
-            _place(here, index, at, threads)
+    here: Any = threading.current_thread()
+    for at in places(blocks):
+        here.blockIdx = at
+        for number, index in enumerate(places(threads)):
+            here.thread_id, here.threadIdx = number, index
             run()
 
 
 def _together(run: Callable, blocks: Size, threads: Size, shared: SharedArrays) -> None:
-    """One block after the other, its threads at the same time."""
-    for at in _indices(blocks):
+    """One block after the other, its threads in turns."""
+    for at in places(blocks):
         shared.clear()
-        block = Block(threads, math.prod(threads), shared.watch is not None)
-        started = [CudaThread(block, run, index, at) for index in _indices(threads)]
-        for thread in started:
-            thread.start()
-        for thread in started:
-            thread.join()
-        if block.failed is not None:
-            raise block.failed
+        Block(threads, strict=shared.watch is not None).run(run, at)
 
 
 class SharedArrays:
@@ -275,21 +159,17 @@ class SharedArrays:
 
 GARBAGE = 0xFF  # of every byte: NaN as a float, -1 as an int
 
-# Seconds after which Python lets another thread run; the default is 5 ms.
-SWITCH = 1e-4
-
-
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Floats overflow as silently as on a chip, and threads take turns quickly."""
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(SWITCH)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)
-            yield
-    finally:
-        sys.setswitchinterval(interval)
+    """Floats overflow as silently as on a chip."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        yield
+
+
+# While a kernel runs, the name `cuda` in its module stands for the simulator's view of
+# that launch; so launches of several Python threads come one after the other.
+_launching = threading.Lock()
 
 
 def simulate(
@@ -310,6 +190,7 @@ def simulate(
     memory = module._shared = SharedArrays(shared, watch)
     globals_seen: set[int] = set()
     with ExitStack() as stack:
+        stack.enter_context(_launching)
         stack.enter_context(_quiet())
         for part in reachable(fn):
             if id(part.__globals__) not in globals_seen:

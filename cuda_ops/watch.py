@@ -6,11 +6,11 @@ With this file one can run kernels in the simulator under watch (`watching`):
         sum_contiguous(x)           # a race raises an error that says who and where
     watch.moved                     # 32-byte pieces of memory that warps asked for
 
-In the simulator the threads of a block take turns as Python likes, so a race may go
-well. Here it never does: two threads use one element, at least one of them writes, and
-no barrier lies between. That is an error in whatever order they come. Threads of
-different blocks have no barrier at all. Two threads that write the same value do no
-harm, and atomic operations are left out.
+In the simulator the threads of a block take turns in one and the same order, so a race
+may go well. Here it never does: two threads use one element, at least one of them
+writes, and no barrier lies between. That is an error in whatever order they come.
+Threads of different blocks have no barrier at all. Two threads that write the same
+value do no harm, and atomic operations are left out.
 
 A warp's accesses are put together by their number: the third load of each lane is one
 request. That holds as long as the lanes of a warp take the same branches.

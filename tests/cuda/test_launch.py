@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from cuda_ops.intrinsics import (
     shuffle_up,
     shuffle_xor,
     store4,
+    sync_warp,
     warp_index,
     warp_max,
     warp_min,
@@ -320,6 +322,66 @@ def wait_for_all(out):
 def test_an_error_in_one_thread_ends_the_launch() -> None:
     with pytest.raises(ZeroDivisionError):
         wait_for_all[1, 8](np.zeros(2))
+
+
+@kernel
+def shuffle_in_part(out):
+    if cuda.threadIdx.x != 5:
+        out[cuda.threadIdx.x] = shuffle_xor(cuda.threadIdx.x, 1)
+
+
+@kernel
+def barrier_in_part(out):
+    if cuda.threadIdx.x < 32:
+        out[cuda.threadIdx.x] = shuffle_xor(cuda.threadIdx.x, 1)
+        cuda.syncthreads()
+    else:
+        sync_warp()
+
+
+@pytest.mark.skipif(not SIMULATED, reason="a GPU may wait for ever")
+def test_lanes_that_do_not_come_are_an_error() -> None:
+    with pytest.raises(RuntimeError, match="a warp waits for lanes that do not come"):
+        shuffle_in_part[1, 32](np.zeros(32))
+    out = np.zeros(64)
+    barrier_in_part[1, 64](out)  # the second warp has ended: that is allowed
+    assert out[:32].tolist() == [i ^ 1 for i in range(32)] and not out[32:].any()
+
+
+@kernel
+def note_order(order, count, rounds):
+    for _ in range(rounds):
+        order[count[0]] = cuda.threadIdx.x
+        count[0] += 1
+        cuda.syncthreads()
+
+
+@pytest.mark.skipif(not SIMULATED, reason="about the simulator")
+def test_threads_take_turns_in_the_same_order() -> None:
+    orders = []
+    for _ in range(2):
+        order, count = np.zeros(3 * 40), np.zeros(1, np.int64)
+        note_order[1, 40](order, count, 3)
+        orders.append(order.tolist())
+    assert orders[0] == orders[1] == [*range(40)] * 3
+
+
+@pytest.mark.skipif(not SIMULATED, reason="about the simulator")
+def test_launches_from_several_threads() -> None:
+    outs = [np.zeros(40) for _ in range(4)]
+    threads = [threading.Thread(target=shuffle_all[1, 40], args=(out,)) for out in outs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    expected = [i ^ 1 for i in range(40)]
+    assert all(out.tolist() == expected for out in outs)
+
+
+@kernel
+def shuffle_all(out):
+    out[cuda.grid(1)] = shuffle_xor(cuda.threadIdx.x, 1)
+    cuda.syncthreads()
 
 
 @pytest.mark.skipif(not SIMULATED, reason="about the simulator")
