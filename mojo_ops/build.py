@@ -63,11 +63,12 @@ def _numbers(version: str) -> tuple[int, ...]:
 def compiler() -> Path:
     """The compiler's program; a ModuleNotFoundError says how to install it."""
     spec = importlib.util.find_spec("mojo")
-    if spec is not None and spec.origin is None and spec.submodule_search_locations:
-        package = Path(next(iter(spec.submodule_search_locations)))
-        program = package.parent / "modular" / "bin" / "mojo"
-        if program.exists():
-            return program
+    if spec is not None and spec.origin is None:
+        # The package has no __init__.py: any folder called mojo is a part of it.
+        for part in spec.submodule_search_locations or ():
+            program = Path(part).parent / "modular" / "bin" / "mojo"
+            if program.exists():
+                return program
     raise ModuleNotFoundError("the Mojo compiler is not installed", name="mojo")
 
 
