@@ -12,6 +12,7 @@ import fast_ops
 from mojo_ops.build import check_platform
 from mojo_ops.elementwise import map, where, zip
 from mojo_ops.fallback import from_cpu
+from mojo_ops.matmul import matmul
 from mojo_ops.memory import (
     copy,
     copy_into,
@@ -123,7 +124,6 @@ index_copy_ = from_cpu(fast_ops.index_copy_)
 index_select = from_cpu(fast_ops.index_select)
 layer_norm = from_cpu(fast_ops.layer_norm)
 layer_norm_backward = from_cpu(fast_ops.layer_norm_backward)
-matmul = from_cpu(fast_ops.matmul)
 max_pool2d = from_cpu(fast_ops.max_pool2d)
 max_pool2d_backward = from_cpu(fast_ops.max_pool2d_backward)
 normal = from_cpu(fast_ops.normal)

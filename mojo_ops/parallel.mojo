@@ -204,14 +204,17 @@ def call_kernel[K: Kernel](team: Team, context: Address, task: Int):
         team.report(error)
 
 
-def parallel_for[K: Kernel](team: Team, tasks: Int, kernel: K):
+def parallel_for[
+    K: Kernel
+](team: Team, tasks: Int, kernel: K, serial: Bool = False):
     """Do tasks 0 to tasks - 1 of a kernel on all threads of the team.
 
-    The caller helps. If the team is busy with the loop of another Python thread, the
-    caller does all the work by itself. Other Python threads run in the meantime.
+    The caller helps. If the team is busy with the loop of another Python thread, or the
+    work is so small that it is `serial`, the caller does all of it by itself. Other
+    Python threads run in the meantime.
     """
     var threads = team.get(Team.THREADS)
-    if tasks <= 1 or threads <= 1 or not team.acquire():
+    if serial or tasks <= 1 or threads <= 1 or not team.acquire():
         try:
             for task in range(tasks):
                 kernel.run(task)
