@@ -317,7 +317,7 @@ def cross_entropy_backward(
 
 
 def mean_of[T: DType](a: Arguments):
-    """mean = sum of losses[n] / count over the n that are not ignored; share = 1 / count
+    """mean = sum of losses[n] / count, share = 1 / count, for the n not ignored.
 
     One thread adds the N numbers up, in float64: there are no more than rows of logits,
     each of which took a hundred times as long.
