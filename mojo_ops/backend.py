@@ -12,6 +12,7 @@ import fast_ops
 from mojo_ops.build import check_platform
 from mojo_ops.elementwise import map, where, zip
 from mojo_ops.fallback import from_cpu
+from mojo_ops.linear import bias_activation, bias_activation_backward
 from mojo_ops.matmul import matmul
 from mojo_ops.memory import (
     copy,
@@ -101,8 +102,6 @@ avg_pool2d = from_cpu(fast_ops.avg_pool2d)
 avg_pool2d_backward = from_cpu(fast_ops.avg_pool2d_backward)
 batch_norm = from_cpu(fast_ops.batch_norm)
 batch_norm_backward = from_cpu(fast_ops.batch_norm_backward)
-bias_activation = from_cpu(fast_ops.bias_activation)
-bias_activation_backward = from_cpu(fast_ops.bias_activation_backward)
 conv2d = from_cpu(fast_ops.conv2d)
 conv2d_backward_input = from_cpu(fast_ops.conv2d_backward_input)
 conv2d_backward_weight = from_cpu(fast_ops.conv2d_backward_weight)
