@@ -29,7 +29,15 @@ from pathlib import Path
 from typing import Any
 
 from assignments.simulated import simulates
-from assignments.testing import CRASHED, HUNG, NOT_RUN, PASSED, Outcome
+from assignments.testing import (
+    CRASHED,
+    FAILED,
+    HUNG,
+    NOT_RUN,
+    PASSED,
+    Outcome,
+    raised,
+)
 
 PRELOADED = ("hypothesis", "numpy", "torch", "numba")
 PRELOADED_TO_SIMULATE = "numba.cuda"
@@ -82,11 +90,10 @@ def run_here(job: Job) -> list[Outcome]:
         for check in assignment.checks(job.task)
         if check.devices is None or job.device in check.devices
     ]
-    why = device_problem(job.device)
-    if why:
-        names = [check.name for check in checks]
-        return [Outcome(job.task, n, job.device, NOT_RUN, 0.0, why) for n in names]
     places = [str(path) for path in files.values()]
+    error = device_error(job.device)
+    if error is not None:
+        return [_unusable(job, check.name, error, places) for check in checks]
     outcomes = []
     for check in checks:
         outcomes.append(run_check(check, job.device, places))
@@ -96,24 +103,37 @@ def run_here(job: Job) -> list[Outcome]:
     return outcomes
 
 
-def device_problem(device: str) -> str:
-    """Why checks cannot run on a device here; "" if they can."""
+def device_error(device: str) -> Exception | None:
+    """Why checks cannot run on a device here; None if they can."""
     if device == "python":
-        return ""
+        return None
     from minitorch.backend import available_devices, get_backend
     from minitorch.dtypes import float32
 
     if device not in available_devices():
-        return f"no backend for {device!r} is installed"
+        return RuntimeError(f"no backend for {device!r} is installed")
     try:
         backend = get_backend(device)
         backend.full((1,), 0.0, float32)
         backend.synchronize()
     except NotImplementedError:
-        return ""
+        return None
     except Exception as error:  # whatever keeps a device from working is its problem
-        return (str(error).strip().splitlines() or [type(error).__name__])[0]
-    return ""
+        return error
+    return None
+
+
+def _unusable(job: Job, check: str, error: Exception, files: list[str]) -> Outcome:
+    """The outcome where a device does not work: a student's mistake, or not."""
+    while isinstance(error.__cause__, Exception):
+        error = error.__cause__
+    problem = raised(error, files)
+    if problem.lines:  # it comes from one of the student's files
+        found = Outcome(job.task, check, job.device, FAILED, reason=problem.reason)
+        found.lines = problem.lines
+        return found
+    why = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return Outcome(job.task, check, job.device, NOT_RUN, reason=why)
 
 
 def _answer(job: Job) -> dict[str, Any]:

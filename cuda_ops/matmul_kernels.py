@@ -279,6 +279,7 @@ def vectorized_template(
         _, slice_, my_row, my_col = place()
         a_mine = slice_ * slice_depth * a_k + my_row * a_line
         b_mine = slice_ * slice_depth * b_k + my_col * b_line + a_size
+        # BEGIN SOLUTION a5.5
         acc = zero()
         slot, free = 0, ring - stage
         for t in range(count):
@@ -293,6 +294,7 @@ def vectorized_template(
             close()
             free = slot
             slot = slot + stage if slot + stage < ring else 0
+        # END SOLUTION a5.5
         thread, slice_, my_row, my_col = place()
         if slices > 1:
             wait_all()
@@ -480,6 +482,7 @@ def tensor_core_template(config: TensorConfig, a_way: Way, b_way: Way) -> Callab
             shared, a, a_at, a_strides, b, b_at, b_strides, rows, cols,
             min(K - skip, part),
         )  # fmt: skip
+        # BEGIN SOLUTION a5.8
         warp = thread_index() // 32
         a_mine = warp // warps_n * warp_rows * a_line
         b_mine = warp % warps_n * warp_cols * b_line + a_size
@@ -502,6 +505,7 @@ def tensor_core_template(config: TensorConfig, a_way: Way, b_way: Way) -> Callab
         matrix = cuda.blockIdx.y * cuda.gridDim.z + cuda.blockIdx.z
         at = (matrix * M + row + my_row) * N + col + my_col
         store(out, at, N, acc, rows - my_row, cols - my_col, N % 4 == 0)
+        # END SOLUTION a5.8
 
     return matmul_tensor_core
 

@@ -34,6 +34,7 @@ THREADS = WIDE * LINES  # a thread for each element of a tile of a, and of b
 EXAMPLE = "float32[] float32[] float32[] int64 int64 int64"
 
 
+# BEGIN SOLUTION a5.1
 @kernel(examples=[EXAMPLE], threads=AREA)
 def matmul_one_by_one(a, b, out, M, N, K):
     """The definition.
@@ -56,6 +57,10 @@ def matmul_one_by_one(a, b, out, M, N, K):
         out[m * N + n] = total
 
 
+# END SOLUTION a5.1
+
+
+# BEGIN SOLUTION a5.2
 @kernel(examples=[EXAMPLE], threads=AREA)
 def matmul_row_by_row(a, b, out, M, N, K):
     """`matmul_one_by_one` with rows and columns of the block exchanged.
@@ -81,6 +86,10 @@ def matmul_row_by_row(a, b, out, M, N, K):
         out[m * N + n] = total
 
 
+# END SOLUTION a5.2
+
+
+# BEGIN SOLUTION a5.3
 @kernel(examples=[EXAMPLE], threads=AREA)
 def matmul_shared_tiles(a, b, out, M, N, K):
     """`matmul_row_by_row`, fed from tiles in shared memory.
@@ -119,6 +128,10 @@ def matmul_shared_tiles(a, b, out, M, N, K):
         out[m * N + n] = total
 
 
+# END SOLUTION a5.3
+
+
+# BEGIN SOLUTION a5.4
 @kernel(examples=[EXAMPLE], threads=THREADS)
 def matmul_column_tiles(a, b, out, M, N, K):
     """`matmul_shared_tiles` with eight outputs a thread, in registers.
@@ -161,6 +174,9 @@ def matmul_column_tiles(a, b, out, M, N, K):
     for i in range(HIGH):
         if row + y * HIGH + i < M and n < N:
             out[(row + y * HIGH + i) * N + n] = total[i]
+
+
+# END SOLUTION a5.4
 
 
 # ------------------------------------------------------------------------- launchers

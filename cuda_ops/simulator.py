@@ -132,13 +132,10 @@ class SharedArrays:
 
     def array(self, shape: Any, dtype: Any) -> np.ndarray:
         """`cuda.shared.array`; the shape 0 stands for all of the dynamic memory."""
-        from numba.cuda.np.numpy_support import as_dtype
-
-        known = isinstance(dtype, (type, np.dtype))
-        kind = np.dtype(dtype) if known else as_dtype(dtype)
+        kind = _dtype(dtype)
         if shape == 0:
-            whole = len(self._dynamic) // kind.itemsize * kind.itemsize
-            return self._dynamic[:whole].view(kind)
+            with self._making:
+                return self._whole(kind)
         frame = sys._getframe(1)
         line = frame.f_code, frame.f_lineno
         with self._making:
@@ -146,9 +143,18 @@ class SharedArrays:
                 self._made[line] = self._new(shape, kind, *line)
             return self._made[line]
 
+    def _whole(self, kind: np.dtype) -> np.ndarray:
+        """All of the dynamic memory, as one array."""
+        if kind not in self._made:
+            size = len(self._dynamic) // kind.itemsize * kind.itemsize
+            array: np.ndarray = self._dynamic[:size].view(kind)
+            if self.watch is not None:
+                array = self.watch.wrap(array, "shared", True)
+            self._made[kind] = array
+        return self._made[kind]
+
     def _new(self, shape: Any, kind: np.dtype, code: CodeType, line: int) -> np.ndarray:
-        bare = np.full(math.prod(np.atleast_1d(shape)) * kind.itemsize, GARBAGE, "u1")
-        made: np.ndarray = bare.view(kind).reshape(shape)
+        made = _garbage(shape, kind)
         if self.watch is None:
             return made
         text = linecache.getline(code.co_filename, line).partition("=")[0].strip()
@@ -157,7 +163,30 @@ class SharedArrays:
         return watched
 
 
+class LocalArrays:
+    """A thread's own arrays; they begin as garbage, too."""
+
+    def array(self, shape: Any, dtype: Any) -> np.ndarray:
+        """`cuda.local.array`"""
+        return _garbage(shape, _dtype(dtype))
+
+
+def _dtype(kind: Any) -> np.dtype:
+    """NumPy's type for a type of NumPy's or Numba's."""
+    from numba.cuda.np.numpy_support import as_dtype
+
+    known = isinstance(kind, (type, np.dtype))
+    return np.dtype(kind) if known else np.dtype(as_dtype(kind))
+
+
+def _garbage(shape: Any, kind: np.dtype) -> np.ndarray:
+    nbytes = math.prod(np.atleast_1d(shape)) * kind.itemsize
+    made: np.ndarray = np.full(nbytes, GARBAGE, np.uint8).view(kind).reshape(shape)
+    return made
+
+
 GARBAGE = 0xFF  # of every byte: NaN as a float, -1 as an int
+
 
 @contextmanager
 def _quiet() -> Iterator[None]:
@@ -188,6 +217,7 @@ def simulate(
         args = tuple(watch.wrap(a, n, False) for n, a in zip(names, args))
     module = FakeCUDAModule(blocks, threads, shared)
     memory = module._shared = SharedArrays(shared, watch)
+    module._local = LocalArrays()
     globals_seen: set[int] = set()
     with ExitStack() as stack:
         stack.enter_context(_launching)

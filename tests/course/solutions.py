@@ -1,8 +1,9 @@
 """Workspaces for tests: untouched ones, the reference's, and wrong ones.
 
-With this file a test of the course takes a file of `wrong/aN/` (`WRONG`), which holds
-functions with a mistake and says in its first line which task they are for, and gets a
-workspace with them in the place of the library's (`write_wrong`).
+With this file a test of the course takes a file of `wrong/aN/` (`WRONG`), which says in
+its first line which task it is for, and gets a workspace with its mistake in the place
+of the library's code (`with_mistake`, `write_files`). The file holds functions, or two
+texts, RIGHT and WRONG: a few lines of a long function, and what takes their place.
 """
 
 from __future__ import annotations
@@ -76,11 +77,26 @@ def reference(assignment: Assignment) -> dict[str, str]:
 def with_mistake(wrong: Wrong) -> dict[str, str]:
     """The library's files with the functions of a wrong solution."""
     texts = reference(wrong.assignment)
-    tree = ast.parse(texts[wrong.path])
     part = ast.parse(wrong.text)
+    edit = _edit(part)
+    if edit is not None:
+        assert texts[wrong.path].count(edit[0]) == 1, f"{wrong.name}: {edit[0]}"
+        texts[wrong.path] = texts[wrong.path].replace(*edit)
+        return texts
+    tree = ast.parse(texts[wrong.path])
     overlay.graft(tree, part, functions(part))
     texts[wrong.path] = ast.unparse(ast.fix_missing_locations(tree)) + "\n"
     return texts
+
+
+def _edit(tree: ast.Module) -> tuple[str, str] | None:
+    """RIGHT and WRONG of a file that changes a few lines of a long function."""
+    found = {
+        ast.unparse(node.targets[0]): ast.literal_eval(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+    }
+    return (found["RIGHT"], found["WRONG"]) if "RIGHT" in found else None
 
 
 def functions(tree: ast.Module) -> set[str]:

@@ -150,6 +150,19 @@ def test_hanging_crashing_and_broken_files(place, runner, tmp_path):
     assert ("raised at", "autodiff.py:1: def broken(:") in outcome.lines
 
 
+@pytest.mark.parametrize("line", ["gone = nowhere", "from numba import gone"])
+def test_a_backend_that_a_student_broke_fails(tmp_path, runner, line):
+    """It is no device that is missing here."""
+    place = tmp_path / "a3"
+    workspace.create(catalog.load("a3"), place)
+    path = place / "fast_ops" / "elementwise.py"
+    path.write_text(path.read_text() + f"\n\n{line}\n")
+    task = catalog.load("a3").task("3.1")
+    outcome = run_task(runner, task, "cpu", place)[0]
+    assert outcome.status == FAILED and "gone" in str(outcome.lines)
+    assert "elementwise.py" in outcome.lines[0][1]
+
+
 def test_without_fork(place):
     """Where a process cannot fork, each job has one of its own."""
     from assignments.runner import Job, in_new_process

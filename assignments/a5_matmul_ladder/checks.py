@@ -1,0 +1,320 @@
+"""What a5 is checked with; the oracle is PyTorch.
+
+In the simulator tiles are 4 x 4 (coarsened: 16 x 16, vectorised: 32 x 32), on a GPU
+32 x 32 (64 x 64, 64 x 128).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from assignments.a5_matmul_ladder import calls
+from assignments.checks import GPU, SIMULATOR, AnyCheck, Check, Speed
+from assignments.draw import Draw, layout
+from assignments.simulated import simulates
+
+SIMULATED = simulates("cuda")
+FLOATS = ("float32", "float64")
+TF32 = 2e-3  # relative error of products of numbers with 10 bits after the point
+Size = tuple[int, int, int]
+
+
+def _torch(array: np.ndarray) -> Any:
+    import torch
+
+    return torch.from_numpy(np.array(array))
+
+
+def _product(a: np.ndarray, b: np.ndarray, **rest: Any) -> dict[str, Any]:
+    return {"out": (_torch(a) @ _torch(b)).numpy()}
+
+
+def _length(a: np.ndarray, **rest: Any) -> int:
+    return 2 * a.shape[1]
+
+
+def _matrices(draw: Draw, m: int, k: int, n: int, dtype: str) -> dict[str, np.ndarray]:
+    return {"a": draw.array((m, k), dtype), "b": draw.array((k, n), dtype)}
+
+
+def _sizes(simulated: Sequence[Size], gpu: Sequence[Size]) -> list[dict[str, int]]:
+    """Edge sizes (m, k, n), around the tiles of where this runs."""
+    chosen = simulated if SIMULATED else gpu
+    return [{"m": m, "k": k, "n": n} for m, k, n in chosen]
+
+
+# ------------------------------------------------------------------------ the rungs
+
+EMPTY = ((0, 3, 2), (2, 0, 3), (1, 1, 1))
+ON_A_GPU = (
+    *EMPTY,
+    *((31, 32, 33), (32, 33, 31), (64, 64, 64), (65, 63, 129), (257, 300, 130)),
+    *((3, 1030, 2), (1025, 17, 40)),
+)
+SMALL: dict[str, Sequence[Size]] = {
+    "matmul_naive": (*EMPTY, (3, 4, 5), (4, 5, 3), (9, 2, 7), (2, 3, 1030)),
+    "matmul_coalesced": (*EMPTY, (3, 4, 5), (4, 5, 3), (9, 2, 7), (2, 3, 1030)),
+    "matmul_tiled": (*EMPTY, (3, 4, 5), (4, 5, 3), (9, 8, 7), (2, 1026, 3)),
+    "matmul_coarsened": (*EMPTY, (15, 4, 17), (16, 5, 16), (33, 3, 2), (2, 130, 3)),
+    "matmul_vectorized": (*EMPTY, (31, 8, 33), (32, 33, 4), (5, 40, 6)),
+    "matmul_tensor_core": (*EMPTY, (31, 8, 33), (4, 33, 12)),
+}
+
+
+def _rung(task: str, name: str, strided: bool = False, hint: str = "") -> Check:
+    exact = name != "matmul_tensor_core"
+    dtypes = FLOATS if exact else FLOATS[:1]
+
+    def inputs(draw: Draw, m: int, k: int, n: int) -> dict[str, Any]:
+        numbers = _matrices(draw, m, k, n, draw.choice(dtypes))
+        how = (layout(draw), layout(draw)) if strided else ("contiguous",) * 2
+        return {"name": name, **numbers, "layouts": how}
+
+    return Check(
+        task,
+        name,
+        calls.product,
+        inputs,
+        _product,
+        {"m": (1, 5), "k": (1, 5), "n": (1, 5)},
+        _sizes(SMALL[name], ON_A_GPU),
+        tolerance=None if exact else TF32 * 8,
+        length=_length,
+        examples=4 if SIMULATED else 12,
+        hint=hint,
+    )
+
+
+def _pieces(task: str, name: str, least: Callable[..., int], hint: str) -> Check:
+    """Neighbouring threads must use neighbouring memory: it is counted."""
+
+    def inputs(draw: Draw, k: int) -> dict[str, Any]:
+        numbers = _matrices(draw, 16, 8 * k, 16, "float32")
+        return {"name": name, **numbers, "least": least(16, 8 * k, 16)}
+
+    return Check(
+        task,
+        f"{name}: side by side",
+        calls.pieces,
+        inputs,
+        lambda a, b, **rest: {**_product(a, b), "needless pieces": 0},
+        {"k": (1, 2)},
+        length=_length,
+        examples=1,
+        needs=SIMULATOR,
+        hint=hint,
+    )
+
+
+# Requests of four neighbouring threads: each is one piece of memory at best.
+def _coalesced_pieces(m: int, k: int, n: int) -> int:
+    return m * n // 4 * (2 * k + 1)
+
+
+def _tiled_pieces(m: int, k: int, n: int) -> int:
+    return m * n // 16 * (k // 4 * 8 + 4)
+
+
+def _coarsened_pieces(m: int, k: int, n: int) -> int:
+    return m * n // 256 * (k // 4 * 32 + 64)
+
+
+RUNGS = (
+    _rung("a5.1", "matmul_naive"),
+    _rung("a5.2", "matmul_coalesced"),
+    _pieces(
+        "a5.2",
+        "matmul_coalesced",
+        _coalesced_pieces,
+        "Neighbouring threads must make neighbouring columns of one row.",
+    ),
+    _rung("a5.3", "matmul_tiled"),
+    _pieces(
+        "a5.3",
+        "matmul_tiled",
+        _tiled_pieces,
+        "Each thread copies one element of each tile; the sums read shared memory.",
+    ),
+    _rung("a5.4", "matmul_coarsened"),
+    _pieces(
+        "a5.4",
+        "matmul_coarsened",
+        _coarsened_pieces,
+        "Each thread copies one element of each tile, whatever it makes of them.",
+    ),
+    _rung(
+        "a5.5",
+        "matmul_vectorized",
+        strided=True,
+        hint="Which tile lies in slot, and which one is being overwritten in free? The "
+        "last tiles have no copies to start, but close() all the same.",
+    ),
+    Check(
+        "a5.5",
+        "in slices of k",
+        calls.in_slices,
+        lambda draw, m, k, n: _matrices(draw, m, k, n, "float32"),
+        _product,
+        edges=_sizes([(16, 35, 33)], [(65, 400, 70)]),
+        sizes={"m": (1, 3), "k": (1, 40), "n": (1, 3)},
+        length=_length,
+        examples=2,
+    ),
+    _rung("a5.8", "matmul_tensor_core", strided=True),
+)
+
+# ------------------------------------------------------------------------- roofline
+
+
+def _block(draw: Draw) -> tuple[int, int]:
+    return draw.choice(((1, 1), (4, 4), (32, 32), (64, 128), (2, 3)))
+
+
+def _count_inputs(draw: Draw, m: int, n: int, k: int) -> dict[str, Any]:
+    return {"size": (m, n, k), "block": _block(draw), "itemsize": draw.choice((4, 8))}
+
+
+def _counted(
+    size: tuple[int, int, int], block: tuple[int, int], itemsize: int
+) -> dict[str, Any]:
+    """By walking through all blocks."""
+    (m, n, k), (rows, cols) = size, block
+    elements = m * n
+    for top in range(0, m, rows):
+        for left in range(0, n, cols):
+            elements += k * (min(rows, m - top) + min(cols, n - left))
+    return {"flops": 2 * m * n * k, "bytes": itemsize * elements}
+
+
+def _machine(draw: Draw) -> dict[str, float]:
+    return {"peak": draw.number(1.0, 64.0), "bandwidth": draw.number(0.5, 8.0)}
+
+
+def _limit_inputs(draw: Draw) -> dict[str, Any]:
+    machine = _machine(draw)
+    ridge = machine["peak"] / machine["bandwidth"]
+    factor = draw.choice((0.5, 1.5, 0.99, 1.01))
+    return {"intensity": ridge * factor, **machine}
+
+
+def _limit(intensity: float, peak: float, bandwidth: float) -> str:
+    return "memory" if intensity * bandwidth < peak else "arithmetic"
+
+
+def _roof(
+    size: tuple[int, int, int], block: tuple[int, int], peak: float, bandwidth: float
+) -> dict[str, Any]:
+    counted = _counted(size, block, 4)
+    intensity = counted["flops"] / counted["bytes"]
+    return {
+        "intensity": intensity,
+        "attainable": min(peak, intensity * bandwidth),
+        "limit": _limit(intensity, peak, bandwidth),
+    }
+
+
+SIDES = {"m": (1, 70), "n": (1, 70), "k": (1, 70)}
+SHAPES = ((1, 1, 1), (64, 64, 64), (65, 129, 33), (3, 500, 7), (32, 1, 1024))
+SHAPE_EDGES = [{"m": m, "n": n, "k": k} for m, n, k in SHAPES]
+ROOFS = (
+    Check(
+        "a5.6",
+        "flops and traffic",
+        calls.counts,
+        _count_inputs,
+        _counted,
+        SIDES,
+        SHAPE_EDGES,
+        hint="How many blocks need one row of a? How many need one column of b?",
+        oracle="a walk through all blocks",
+    ),
+    Check(
+        "a5.6",
+        "limit",
+        calls.limits,
+        _limit_inputs,
+        lambda **inputs: {"limit": _limit(**inputs)},
+        hint="At the ridge both limits are the same: peak = intensity * bandwidth.",
+        oracle="the definition",
+    ),
+    Check(
+        "a5.6",
+        "roofline",
+        calls.roof,
+        lambda draw, m, n, k: {
+            "size": (m, n, k),
+            "block": _block(draw),
+            **_machine(draw),
+        },
+        _roof,
+        SIDES,
+        SHAPE_EDGES,
+        tolerance=1e-9,
+        oracle="the definition",
+    ),
+)
+
+# ---------------------------------------------------------------------------- speed
+
+
+def _speed(
+    name: str, call: Any, rival: Any, half: float, whole: float, hint: str
+) -> Speed:
+    def inputs(draw: Draw, n: int) -> dict[str, Any]:
+        return _matrices(draw, n, n, n, "float32")
+
+    return Speed(
+        "a5.7",
+        name,
+        call,
+        rival,
+        inputs,
+        _product,
+        {"n": 1024},
+        ((half, 0.5), (whole, 1.0)),
+        lambda a, b: (3.0 * a.nbytes, 2.0 * a.shape[0] * a.shape[1] * b.shape[1]),
+        length=_length,
+        needs=GPU,
+        hint=hint,
+    )
+
+
+SPEEDS = (
+    _speed(
+        "coalesced against naive",
+        calls.timed_coalesced,
+        calls.timed_naive,
+        1.4,
+        1.8,
+        "A load of a warp should touch neighbouring addresses.",
+    ),
+    _speed(
+        "tiled against coalesced",
+        calls.timed_tiled,
+        calls.timed_coalesced,
+        1.05,
+        1.2,
+        "Does the innermost loop read shared memory alone?",
+    ),
+    _speed(
+        "coarsened against tiled",
+        calls.timed_coarsened,
+        calls.timed_tiled,
+        1.4,
+        1.8,
+        "Is the element of b in a register while it is used for all rows?",
+    ),
+    _speed(
+        "vectorized against coarsened",
+        calls.timed_vectorized,
+        calls.timed_coarsened,
+        2.0,
+        3.0,
+        "Copies must be on their way while the tile that is there is multiplied.",
+    ),
+)
+
+CHECKS: tuple[AnyCheck, ...] = (*RUNGS, *ROOFS, *SPEEDS)

@@ -1,0 +1,8 @@
+"""a5.4 in cuda_ops/matmul_ladder.py: rows at the edge decide for all rows."""
+
+RIGHT = """
+        if row + y * HIGH + i < M and n < N:
+"""
+WRONG = """
+        if row + y * HIGH + HIGH <= M and n < N:
+"""
