@@ -133,7 +133,8 @@ class Buffer:
 
     Attributes:
         bytes: the memory, uint8 [size].
-        events: for each stream that copied, the event behind the last copy.
+        events: for each stream that ever copied, the event behind the last copy. They
+            are kept for the next user.
     """
 
     __slots__ = ("bytes", "driver", "events", "pointer")
