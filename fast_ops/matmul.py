@@ -53,7 +53,7 @@ DEPTH = 256  # steps of k in a row: a panel of b is then 32 KiB of float32
 BLOCK_ROWS = 8 * ROWS  # rows of out in a task
 BLOCK_PANELS = 8  # panels of b in a task, at most
 TASKS = 16  # into which a product is cut at least, if it has as many panels
-PIECE_PANELS, PIECE_STEPS = 8, 64  # what is packed in one go
+PIECE_LINES, PIECE_STEPS = 64, 64  # what is packed in one go, at most
 TINY = 1024  # multiplications for which packing is not worth while
 DOT_ROWS = 192  # rows of a up to which a transposed b is not packed
 DOT_PART = 64  # rows of a in a task of `_dot_tiles`
@@ -162,22 +162,27 @@ def _blocked(a, b, out):
 
 
 @device_function
+def _pieces(lines, wide, depth):
+    """How many pieces `_pack` makes of a matrix."""
+    group = PIECE_LINES // wide * wide
+    return (lines + group - 1) // group * ((depth + PIECE_STEPS - 1) // PIECE_STEPS)
+
+
+@device_function
 def _pack(source, at, across, step, lines, wide, depth, piece, out, out_at):
     """Lay a piece of a matrix out in the order in which the tiles read it.
 
     # source: `lines` lines of `depth` steps -> out: panels [depth, wide]
 
     A line is a row of a or a column of b; `across` leads to the next line, `step` to
-    the next k. A panel holds `wide` lines, missing ones as zeros. A piece is
-    PIECE_PANELS panels and PIECE_STEPS steps of k, so that memory is read in long runs.
+    the next k. A panel holds `wide` lines, missing ones as zeros. A piece is some whole
+    panels and PIECE_STEPS steps of k, so that memory is read in long runs. Those of a
+    and of b are equally large, so that threads that do as many have as much to do.
     """
-    chunks = (depth + PIECE_STEPS - 1) // PIECE_STEPS
-    group, chunk = divmod(piece, chunks)
-    low, k_low = group * PIECE_PANELS * wide, chunk * PIECE_STEPS
-    high, k_high = (
-        min(low + PIECE_PANELS * wide, lines),
-        min(k_low + PIECE_STEPS, depth),
-    )
+    group = PIECE_LINES // wide * wide
+    row, chunk = divmod(piece, (depth + PIECE_STEPS - 1) // PIECE_STEPS)
+    low, k_low = row * group, chunk * PIECE_STEPS
+    high, k_high = min(low + group, lines), min(k_low + PIECE_STEPS, depth)
     if across == 1:
         zero = source.dtype.type(0)
         for k in range(k_low, k_high):
@@ -249,30 +254,28 @@ def _packed(
     """
     M, N, K, wide, block_rows, block_columns, together = sizes
     rows, panels = (M + ROWS - 1) // ROWS, (N + wide - 1) // wide
-    part, b_part = (rows * ROWS + panels * wide) * K, rows * ROWS * K
+    part, a_part = (rows * ROWS + panels * wide) * K, panels * wide * K
     high = (M + block_rows - 1) // block_rows
     blocks = high * ((N + block_columns - 1) // block_columns)
-    chunks = (K + PIECE_STEPS - 1) // PIECE_STEPS
-    a_pieces = (rows + PIECE_PANELS - 1) // PIECE_PANELS * chunks
-    b_pieces = (panels + PIECE_PANELS - 1) // PIECE_PANELS * chunks
+    a_pieces, b_pieces = _pieces(M, ROWS, K), _pieces(N, wide, K)
     for first in range(0, a_starts.size, together):
         count = min(together, a_starts.size - first)
         for task in prange(count * (a_pieces + b_pieces)):
             which, p = divmod(np.int64(task), a_pieces + b_pieces)
             if p < a_pieces:
                 start = a_at + a_starts[first + which]
-                _pack(a, start, a_row, a_step, M, ROWS, K, p, work, which * part)
+                _pack(
+                    a, start, a_row, a_step, M, ROWS, K, p, work, which * part + a_part
+                )
             else:
                 start, p = b_at + b_starts[first + which], p - a_pieces
-                _pack(
-                    b, start, b_col, b_step, N, wide, K, p, work, which * part + b_part
-                )
+                _pack(b, start, b_col, b_step, N, wide, K, p, work, which * part)
         for task in prange(count * blocks):
             which, block = divmod(np.int64(task), blocks)
             m, n = block % high * block_rows, block // high * block_columns
             start = which * part
             _multiply_block(
-                work, start + m * K, start + b_part + n * K, K,
+                work, start + a_part + m * K, start + n * K, K,
                 out, ((first + which) * M + m) * N + n, N,
                 min(block_rows, M - m), min(block_columns, N - n), wide,
             )  # fmt: skip
@@ -449,10 +452,15 @@ def _layout(
 def _panels(products: int, M: int, N: int, wide: int) -> int:
     """Panels of b in a task: fewer where few rows would leave threads without work.
 
-    The cut does not change the order in which an output is summed.
+    All tasks get about as many: each thread takes a run of tasks, one column of blocks
+    after the other, and with 6 panels in the first and 2 in the last column, one of two
+    threads would do three quarters of the work. The cut does not change the order in
+    which an output is summed.
     """
-    panels = products * -(-M // BLOCK_ROWS) * -(-N // wide)
-    return max(1, min(BLOCK_PANELS, panels // TASKS))
+    columns = max(1, -(-N // wide))
+    panels = products * -(-M // BLOCK_ROWS) * columns
+    most = max(1, min(BLOCK_PANELS, panels // TASKS))
+    return -(-columns // -(-columns // most))
 
 
 def _starts(batch: Shape, shape: Shape, strides: Strides) -> np.ndarray:

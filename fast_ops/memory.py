@@ -25,6 +25,7 @@ from numba import prange
 
 from fast_ops.launch import SERIAL_LIMIT, compile_kernel, device_function
 from fast_ops.simd import GROUP, VECTOR_BYTES, transpose_lines
+from fast_ops.workspace import Buffer, line_buffer
 from minitorch.dtypes import DType, from_numpy_dtype
 from minitorch.tensor_data import Shape, Storage, Strides, TensorData
 
@@ -45,9 +46,7 @@ MIN_TILE = 8  # sizes from which tiles pay
 GIL = getattr(sys, "_is_gil_enabled", lambda: True)()
 POOLED = 1024 * 1024 if GIL else sys.maxsize
 IDLE_LIMIT = 2**30  # bytes of unused memory that are kept at most
-ALIGNED = 64  # bytes in a cache line, and in an AVX-512 vector
 
-Buffer = tuple[np.ndarray, int]  # bytes, and where the first aligned one is
 _pool: dict[int, deque[Buffer]] = {}
 _total = [0]  # bytes of all buffers in the pool
 
@@ -80,10 +79,9 @@ def pooled(size: int, dtype: DType) -> np.ndarray:
             return array
     if _total[0] > IDLE_LIMIT:
         release()
-    buffer = np.empty(space + ALIGNED, np.uint8)
-    entry = (buffer, -buffer.ctypes.data % ALIGNED)
+    entry = line_buffer(space)
     array = np.ndarray(size, dtype.numpy, *entry)
-    _total[0] += buffer.size
+    _total[0] += entry[0].size
     queue.append(entry)
     return array
 

@@ -25,14 +25,15 @@ import numpy as np
 from numba import prange
 
 from fast_ops.launch import kernel
-from fast_ops.memory import ALIGNED, wrap
+from fast_ops.memory import wrap
 from fast_ops.threads import get_num_threads
+from fast_ops.workspace import LINE_BYTES, line_buffer
 from minitorch.dtypes import float32
 from minitorch.tensor_data import TensorData
 
 BLOCK = 4096  # elements of a block: 16 KiB of float32
 CELL_BYTES = 8  # a cell is a float64
-LINE = ALIGNED // CELL_BYTES  # cells in a cache line
+LINE = LINE_BYTES // CELL_BYTES  # cells in a cache line
 
 # The first five kernels keep the order that is written down (`fastmath=False`), so that
 # each shows one idea; only the last lets LLVM reorder the additions within a block.
@@ -187,9 +188,9 @@ def _elements(name: str, a: TensorData) -> np.ndarray:
 
 def aligned_cells(count: int) -> np.ndarray:
     """`count` float64 cells of 0, the first one at the beginning of a cache line."""
-    room = np.zeros(count + LINE)
-    first = -room.ctypes.data % ALIGNED // CELL_BYTES
-    return room[first : first + count]
+    cells = np.ndarray(count, np.float64, *line_buffer(count * CELL_BYTES))
+    cells.fill(0)
+    return cells
 
 
 def _in_order(totals: np.ndarray) -> TensorData:

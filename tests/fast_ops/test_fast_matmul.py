@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fast_ops
-from fast_ops.matmul import DEPTH, LADDER, SERIAL, TINY
+from fast_ops.matmul import BLOCK_PANELS, DEPTH, LADDER, SERIAL, TINY, _panels
 from fast_ops.simd import TILE, VECTOR_BYTES
 from minitorch.tensor_data import TensorData
 
@@ -149,3 +149,13 @@ def test_one_thread_and_many_use_the_same_order() -> None:
     whole = product(fast_ops.from_numpy(a), fast_ops.from_numpy(b))
     part = product(fast_ops.from_numpy(a[:8].copy()), fast_ops.from_numpy(b))
     np.testing.assert_array_equal(whole[:8], part)
+
+
+@given(st.integers(1, 4), st.integers(1, 2000), st.integers(0, 60))
+def test_columns_of_blocks_are_equally_wide(
+    products: int, rows: int, panels: int
+) -> None:
+    each = _panels(products, rows, panels * WIDE, WIDE)
+    columns = -(-panels // each)
+    assert 1 <= each <= BLOCK_PANELS
+    assert each * columns - panels < max(columns, 1)  # less than one missing in each

@@ -12,6 +12,7 @@ import torch
 
 import fast_ops
 from fast_ops import memory
+from fast_ops.workspace import LINE_BYTES, workspace
 from minitorch import dtypes
 from minitorch.tensor_data import TensorData
 
@@ -90,8 +91,11 @@ def test_a_storage_alone_keeps_its_buffer() -> None:
 
 def test_large_buffers_start_at_a_cache_line() -> None:
     a = fast_ops.empty(LARGE, dtypes.float64)
-    assert a.storage.array.ctypes.data % memory.ALIGNED == 0
+    assert a.storage.array.ctypes.data % LINE_BYTES == 0
     assert a.storage.array.shape == LARGE
+    assert all(
+        workspace(n, dtypes.int32).ctypes.data % LINE_BYTES == 0 for n in (1, 99)
+    )
 
 
 def test_threads_never_get_the_same_buffer() -> None:

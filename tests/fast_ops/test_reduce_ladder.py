@@ -12,7 +12,6 @@ import pytest
 import fast_ops
 from fast_ops import reduce_ladder, threads
 from fast_ops.matmul import LADDER as PRODUCTS
-from fast_ops.memory import ALIGNED
 from fast_ops.reduce_ladder import (
     BLOCK,
     LADDER,
@@ -24,6 +23,7 @@ from fast_ops.reduce_ladder import (
     sum_racy,
     sum_serial,
 )
+from fast_ops.workspace import LINE_BYTES
 from minitorch.tensor_data import TensorData
 
 RIGHT = [rung for rung in LADDER if rung is not sum_racy]
@@ -139,7 +139,7 @@ def lines_of_cells(rung: Callable, monkeypatch: pytest.MonkeyPatch) -> list[int]
     (cells,) = made
     used = np.flatnonzero(cells) * cells.itemsize + cells.ctypes.data
     assert len(used) == threads.get_num_threads()
-    return [int(address) // ALIGNED for address in used]
+    return [int(address) // LINE_BYTES for address in used]
 
 
 def test_cells_side_by_side_share_a_line(
@@ -161,7 +161,7 @@ def test_cells_begin_at_a_cache_line(count: int) -> None:
     for _ in range(5):
         cells = aligned_cells(count)
         assert cells.shape == (count,) and not cells.any()
-        assert cells.ctypes.data % ALIGNED == 0 or count == 0
+        assert cells.ctypes.data % LINE_BYTES == 0 or count == 0
 
 
 @pytest.mark.parametrize("rung", LADDER, ids=name)
