@@ -306,14 +306,18 @@ class Runners:
     """Runs jobs for any device: each in the kind of process that it needs.
 
     A process is started when the first job for it comes.
+
+    Args:
+        simulate: simulate a GPU also where there is one.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, simulate: bool = False) -> None:
+        self._simulate = simulate
         self._runners: dict[bool, Runner] = {}
 
     def run(self, job: Job) -> list[Outcome]:
         """The outcomes of a job's checks, as `Runner.run` gives them."""
-        simulate = simulates(job.device)
+        simulate = simulates(job.device) or (self._simulate and job.device == "cuda")
         if simulate not in self._runners:
             self._runners[simulate] = Runner(simulate)
         return self._runners[simulate].run(job)
