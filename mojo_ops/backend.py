@@ -23,6 +23,9 @@ from mojo_ops.memory import (
     synchronize,
     to_numpy,
 )
+from mojo_ops.optim import adam_step, sgd_step
+from mojo_ops.random import dropout, normal, randint, uniform
+from mojo_ops.reduce import argmax, argmin, cumsum, reduce
 from mojo_ops.softmax import (
     cross_entropy,
     cross_entropy_backward,
@@ -95,9 +98,6 @@ check_platform()
 
 # ------------------------------------------------------------ not in Mojo yet
 
-adam_step = from_cpu(fast_ops.adam_step)
-argmax = from_cpu(fast_ops.argmax)
-argmin = from_cpu(fast_ops.argmin)
 avg_pool2d = from_cpu(fast_ops.avg_pool2d)
 avg_pool2d_backward = from_cpu(fast_ops.avg_pool2d_backward)
 batch_norm = from_cpu(fast_ops.batch_norm)
@@ -111,8 +111,6 @@ csr_pattern = from_cpu(fast_ops.csr_pattern)
 csr_sample = from_cpu(fast_ops.csr_sample)
 csr_to_dense = from_cpu(fast_ops.csr_to_dense)
 csr_transpose = from_cpu(fast_ops.csr_transpose)
-cumsum = from_cpu(fast_ops.cumsum)
-dropout = from_cpu(fast_ops.dropout)
 dropout_residual_layer_norm = from_cpu(fast_ops.dropout_residual_layer_norm)
 dropout_residual_layer_norm_backward = from_cpu(
     fast_ops.dropout_residual_layer_norm_backward
@@ -125,10 +123,5 @@ layer_norm = from_cpu(fast_ops.layer_norm)
 layer_norm_backward = from_cpu(fast_ops.layer_norm_backward)
 max_pool2d = from_cpu(fast_ops.max_pool2d)
 max_pool2d_backward = from_cpu(fast_ops.max_pool2d_backward)
-normal = from_cpu(fast_ops.normal)
-randint = from_cpu(fast_ops.randint)
-reduce = from_cpu(fast_ops.reduce)
 scatter_add = from_cpu(fast_ops.scatter_add)
-sgd_step = from_cpu(fast_ops.sgd_step)
 sort = from_cpu(fast_ops.sort)
-uniform = from_cpu(fast_ops.uniform)

@@ -1,0 +1,171 @@
+"""Random numbers: counted, not stepped, so that all threads draw one sequence.
+
+With this file `random.py` can fill tensors with uniform, normal or whole random
+numbers, and drop elements at random (`draw`).
+
+Block number b of a stream is a function of b and the seed alone (`philox` in
+`minitorch/operators.py`): four 32-bit words, for elements 4 b to 4 b + 3. Here 16
+blocks are computed side by side in vectors, and their words woven together:
+
+    w0 of 16 blocks   \\
+    w1 of 16 blocks    \\   64 words: w0 w1 w2 w3 of block b, then of block b + 1 ...
+    w2 of 16 blocks    /
+    w3 of 16 blocks   /
+
+Normal numbers take the C library's logarithm, sine and cosine in float64, one number at
+a time, so that they are those of every other backend.
+"""
+
+from std.ffi import external_call
+from std.math import ceildiv, iota, sqrt
+
+from bridge import Arguments, Buffer, Object, done
+from parallel import Kernel, Team, parallel_for
+
+comptime f32 = DType.float32
+comptime f64 = DType.float64
+
+comptime BLOCKS = 16  # side by side
+comptime WORDS = 4 * BLOCKS
+comptime SHARE = 8192  # elements in a task; a multiple of WORDS
+comptime LOW_32 = UInt64(0xFFFFFFFF)
+
+comptime UNIFORM = 0
+comptime NORMAL = 1
+comptime INTEGER = 2
+comptime DROPOUT = 3
+
+comptime Lanes = SIMD[DType.uint64, BLOCKS]
+comptime Words = SIMD[DType.uint64, WORDS]
+
+
+@always_inline
+def philox(first: UInt64, seed: UInt64) -> Words:
+    """The words of blocks first to first + 15, block after block."""
+    var number = iota[DType.uint64, BLOCKS]() + first
+    var c0 = number & LOW_32
+    var c1 = number >> 32
+    var c2 = Lanes(0)
+    var c3 = Lanes(0)
+    var key0 = seed & LOW_32
+    var key1 = seed >> 32
+    comptime for _ in range(10):
+        var p0 = c0 * 0xD2511F53
+        var p1 = c2 * 0xCD9E8D57
+        c0 = (p1 >> 32) ^ c1 ^ key0
+        c2 = (p0 >> 32) ^ c3 ^ key1
+        c1 = p1 & LOW_32
+        c3 = p0 & LOW_32
+        key0 = (key0 + 0x9E3779B9) & LOW_32
+        key1 = (key1 + 0xBB67AE85) & LOW_32
+    var woven = c0.interleave(c2).interleave(c1.interleave(c3))
+    return rebind[Words](woven)
+
+
+@always_inline
+def box_muller[T: DType](words: Words, mut out_: SIMD[T, WORDS]):
+    """Two normal numbers from each two words."""
+    comptime for i in range(0, WORDS, 2):
+        var share = (words[i].cast[f64]() + 1) * 2.0**-32
+        var radius = sqrt(-2.0 * external_call["log", Float64](share))
+        var angle = (2.0 * 3.141592653589793) * (words[i + 1].cast[f64]() * 2.0**-32)
+        out_[i] = (radius * external_call["cos", Float64](angle)).cast[T]()
+        out_[i + 1] = (radius * external_call["sin", Float64](angle)).cast[T]()
+
+
+@fieldwise_init
+struct Draw[T: DType, kind: Int](Kernel):
+    """Fill z with random numbers of one kind; a task is SHARE elements."""
+
+    var x: Buffer[Self.T]  # what is dropped; else not used
+    var z: Buffer[Self.T]
+    var n: Int
+    var seed: UInt64
+    var offset: UInt64
+    var low: Int  # of integers; for dropout, the first word that keeps an element
+    var span: Int  # of integers
+    var scale: Scalar[Self.T]  # of what dropout keeps
+
+    def run(self, task: Int):
+        var first = task * SHARE
+        for i in range(first, min(first + SHARE, self.n), WORDS):
+            var words = philox(self.offset + UInt64(i // 4), self.seed)
+            var values = self.values(words)
+            if i + WORDS <= self.n:
+                self.write(i, values)
+            else:
+                for j in range(self.n - i):
+                    self.write_one(i + j, values[j])
+
+    @always_inline
+    def values(self, words: Words) -> SIMD[Self.T, WORDS]:
+        """What the words become; for dropout, the factor of each element."""
+        comptime if Self.kind == UNIFORM:
+            return (words >> 8).cast[Self.T]() * 5.9604644775390625e-08  # 2 ** -24
+        elif Self.kind == NORMAL:
+            var out_ = SIMD[Self.T, WORDS]()
+            box_muller(words, out_)
+            return out_
+        elif Self.kind == INTEGER:
+            var steps = ((words * UInt64(self.span)) >> 32).cast[DType.int64]()
+            return (steps + Int64(self.low)).cast[Self.T]()
+        else:
+            var none = SIMD[Self.T, WORDS](0)
+            var keep = words.ge(UInt64(self.low))
+            return keep.select(SIMD[Self.T, WORDS](self.scale), none)
+
+    @always_inline
+    def write(self, i: Int, values: SIMD[Self.T, WORDS]):
+        comptime if Self.kind == DROPOUT:
+            var x = self.x.load[WORDS](i)
+            var none = SIMD[Self.T, WORDS](0)
+            self.z.store[WORDS](i, values.eq(0).select(none, x * values))
+        else:
+            self.z.store[WORDS](i, values)
+
+    @always_inline
+    def write_one(self, i: Int, value: Scalar[Self.T]):
+        comptime if Self.kind == DROPOUT:
+            self.z[i] = self.x[i] * value if value != 0 else 0
+        else:
+            self.z[i] = value
+
+
+# ------------------------------------------------------------------- called from Python
+
+
+def draw_kind[T: DType, kind: Int](team: Object, a: Arguments):
+    var n = a.integer(4)
+    var scale = Scalar[T](0)
+    comptime if kind == DROPOUT:
+        scale = a.number(9).cast[T]()
+    var kernel = Draw[T, kind](
+        a.buffer[T](2), a.buffer[T](3), n, UInt64(a.integer(5)), UInt64(a.integer(6)),
+        a.integer(7), a.integer(8), scale,
+    )
+    parallel_for(Team(team), ceildiv(n, SHARE), kernel)
+
+
+def draw_floats[T: DType](team: Object, arguments: Arguments):
+    var kind = arguments.integer(1)
+    if kind == UNIFORM:
+        draw_kind[T, UNIFORM](team, arguments)
+    elif kind == NORMAL:
+        draw_kind[T, NORMAL](team, arguments)
+    else:
+        draw_kind[T, DROPOUT](team, arguments)
+
+
+@export
+def draw(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
+    """(type, kind, x, out, n, seed, offset, low, span, scale), see `Draw`."""
+    var type = arguments.text(0)
+    if type == "float32":
+        draw_floats[f32](team, arguments)
+    elif type == "float64":
+        draw_floats[f64](team, arguments)
+    elif type == "int64":
+        draw_kind[DType.int64, INTEGER](team, arguments)
+    else:
+        draw_kind[DType.int32, INTEGER](team, arguments)
+    return done()

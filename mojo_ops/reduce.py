@@ -1,0 +1,192 @@
+"""Reductions: launchers of the kernels in `reduce.mojo`.
+
+With this file one can fold an operator over any dimensions (`reduce`), find the
+position of an extreme (`argmax`, `argmin`), and add up along a dimension (`cumsum`).
+
+The kernels fold the middle of [outer, n, inner]. Dimensions that lie beside each other
+are folded as one, and several runs of them one after the other, the last run first; so
+no tensor that lies without gaps is copied, whatever is folded. A function of the user,
+whose elements must come in order, is left to the CPU backend's Numba kernels.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+
+import numpy as np
+
+import fast_ops
+from minitorch import operators
+from minitorch.dtypes import DType, bool_, float32, float64, int64
+from minitorch.tensor_data import Shape, TensorData
+from mojo_ops.bridge import Library
+from mojo_ops.fallback import from_cpu
+from mojo_ops.memory import contiguous, copy, empty, full
+
+kernels = Library("reduce")
+
+TASK = 16_384  # elements in a task, about
+LONG = 16_384  # elements from which on the fold of one output is cut into blocks
+MAX_BLOCKS = 64
+
+NUMBERS = {operators.add, operators.mul, operators.maximum, operators.minimum}
+TRUTH = {operators.logical_and, operators.logical_or, operators.logical_xor}
+NO_PARTIAL = np.empty(1)
+
+_reduce_by_cpu = from_cpu(fast_ops.reduce)
+
+
+@lru_cache(maxsize=1024)
+def _start(value: float, dtype: DType) -> np.ndarray:
+    return np.array([value], dtype.numpy)
+
+
+@lru_cache(maxsize=4096)
+def _runs(shape: Shape, dims: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
+    """The runs (first, last + 1) of neighbouring folded dims, the last run first.
+
+    Dims of size 1 are neither folded nor in the way.
+
+    >>> _runs((8, 6, 4, 4), (0, 2, 3))
+    ((2, 4), (0, 1))
+    """
+    runs: list[tuple[int, int]] = []
+    for dim in sorted(dims):
+        if shape[dim] == 1:
+            continue
+        if runs and all(n == 1 or i in dims for i, n in _between(shape, runs[-1], dim)):
+            runs[-1] = (runs[-1][0], dim + 1)
+        else:
+            runs.append((dim, dim + 1))
+    return tuple(reversed(runs))
+
+
+def _between(shape: Shape, run: tuple[int, int], dim: int) -> list[tuple[int, int]]:
+    return [(i, shape[i]) for i in range(run[1], dim)]
+
+
+def reduce(
+    fn: Callable,
+    a: TensorData,
+    dims: Sequence[int],
+    start: float,
+    dtype: DType | None = None,
+) -> TensorData:
+    """Fold `fn` over `dims`, from its identity `start`; they keep a size of 1.
+
+    The result does not depend on the number of threads.
+    """
+    dims, out_type = tuple(dims), dtype or a.dtype
+    truth = fn in TRUTH or (out_type is bool_ and fn is not operators.add)
+    if (fn not in NUMBERS and fn not in TRUTH) or (out_type is bool_ and not truth):
+        return _reduce_by_cpu(fn, a, dims, start, dtype)
+    if a.size == 0:
+        shape = tuple([1 if i in dims else n for i, n in enumerate(a.shape)])
+        return full(shape, start, out_type)
+    inner_type = bool_ if truth else out_type
+    if a.dtype is not inner_type:
+        a = copy(a, inner_type)
+    out = _fold_any(fn, a, dims, start)
+    return out if inner_type is out_type else copy(out, out_type)
+
+
+def _fold_any(
+    fn: Callable, a: TensorData, dims: tuple[int, ...], start: float
+) -> TensorData:
+    """Fold in the order in which memory lies, where that is another one."""
+    runs = _runs(a.shape, dims)
+    if not runs:
+        return copy(a, a.dtype)
+    if not a.is_contiguous():
+        order = sorted(range(a.dims), key=lambda i: -a.strides[i])
+        dense = a.permute(order)
+        if dense.is_contiguous():
+            moved = tuple(order.index(i) for i in dims)
+            out = _fold_any(fn, dense, moved, start)
+            return contiguous(out.permute([order.index(i) for i in range(a.dims)]))
+        a = contiguous(a)
+    for first, last in runs:
+        a = _fold(fn, a, first, last, start)
+    return a
+
+
+@lru_cache(maxsize=4096)
+def _cut(outer: int, n: int, inner: int) -> tuple[int, int]:
+    """The length of a block of n, and how many units make a task (see `Cut`).
+
+    Both follow from the shape alone, never from the number of threads.
+    """
+    width = min(inner, 64)
+    blocks = min(MAX_BLOCKS, max(1, n * inner // LONG))
+    if outer * -(-inner // 64) >= 2 * MAX_BLOCKS:
+        blocks = 1  # there is enough to share without
+    block = -(-n // blocks)
+    return block, max(1, TASK // (block * width))
+
+
+def _fold(
+    fn: Callable, a: TensorData, first: int, last: int, start: float
+) -> TensorData:
+    """Fold the dims from `first` to `last` of a contiguous tensor."""
+    shape, dtype = a.shape, a.dtype
+    outer, inner = math.prod(shape[:first]), math.prod(shape[last:])
+    n = math.prod(shape[first:last])
+    out = empty((*shape[:first], *[1] * (last - first), *shape[last:]), dtype)
+    block, share = _cut(outer, n, inner)
+    partial = NO_PARTIAL
+    if block < n:
+        wide = float64 if dtype is float32 else dtype
+        partial = np.empty(outer * inner * -(-n // block), wide.numpy)
+    kernels.fold(
+        fn.__name__, dtype.name, a.flat(), out.storage.array, partial,
+        _start(start, dtype), outer, n, inner, block, share,
+    )  # fmt: skip
+    return out
+
+
+# --------------------------------------------------------- positions of extremes
+
+
+def argmax(a: TensorData, dim: int) -> TensorData:
+    """int64 positions of the first maximum along `dim` (kept as 1); NaN wins."""
+    return _first("argmax", "maximum", a, dim)
+
+
+def argmin(a: TensorData, dim: int) -> TensorData:
+    """int64 positions of the first minimum along `dim` (kept as 1); NaN wins."""
+    return _first("argmin", "minimum", a, dim)
+
+
+def _first(name: str, fold: str, a: TensorData, dim: int) -> TensorData:
+    if a.dims == 0:
+        return full((), 0, int64)
+    n = a.shape[dim]
+    out = empty((*a.shape[:dim], 1, *a.shape[dim + 1 :]), int64)
+    if out.size == 0:
+        return out
+    if n == 0:
+        raise ValueError(f"{name}: dimension {dim} of {a.shape} has no elements")
+    rows = contiguous(a.permute([*(i for i in range(a.dims) if i != dim), dim]))
+    kernels.first(
+        fold, a.dtype.name, rows.flat(), out.storage.array, out.size, n,
+        max(1, TASK // n),
+    )  # fmt: skip
+    return out
+
+
+# ---------------------------------------------------------------------- running sums
+
+
+def cumsum(a: TensorData, dim: int) -> TensorData:
+    """out[i] = a[0] + ... + a[i] along `dim`."""
+    if a.dims == 0 or a.size == 0:
+        return copy(a, a.dtype)
+    out = empty(a.shape, a.dtype)
+    n, inner = a.shape[dim], math.prod(a.shape[dim + 1 :])
+    kernels.running_sums(
+        a.dtype.name, contiguous(a).flat(), out.storage.array, a.size // n, n, inner,
+        max(1, TASK // n),
+    )  # fmt: skip
+    return out
