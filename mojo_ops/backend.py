@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import fast_ops
 from mojo_ops.build import check_platform
+from mojo_ops.conv import conv2d, conv2d_backward_input, conv2d_backward_weight
 from mojo_ops.elementwise import map, where, zip
 from mojo_ops.fallback import from_cpu
 from mojo_ops.linear import bias_activation, bias_activation_backward
@@ -102,9 +103,6 @@ avg_pool2d = from_cpu(fast_ops.avg_pool2d)
 avg_pool2d_backward = from_cpu(fast_ops.avg_pool2d_backward)
 batch_norm = from_cpu(fast_ops.batch_norm)
 batch_norm_backward = from_cpu(fast_ops.batch_norm_backward)
-conv2d = from_cpu(fast_ops.conv2d)
-conv2d_backward_input = from_cpu(fast_ops.conv2d_backward_input)
-conv2d_backward_weight = from_cpu(fast_ops.conv2d_backward_weight)
 csr_gather = from_cpu(fast_ops.csr_gather)
 csr_matmul = from_cpu(fast_ops.csr_matmul)
 csr_pattern = from_cpu(fast_ops.csr_pattern)

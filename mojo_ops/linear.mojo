@@ -5,8 +5,8 @@ to the sums (`bias_activation`), or carry a gradient back through that operator
 (`bias_activation_backward`).
 
 The operator is not compiled here a second time: the kernels are given the address of
-its row function, from `elementwise.mojo`, and call it on the sums of a whole task, which
-lie one behind the other. Those 16 kB stay in the first-level cache in between, so
+its row function, from `elementwise.mojo`, and call it on the sums of a whole task,
+which lie one behind the other. Those 16 kB stay in the first-level cache in between, so
 memory is passed over once.
 """
 

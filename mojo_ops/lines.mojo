@@ -72,6 +72,14 @@ def fill[T: DType](z: Buffer[T], n: Int, value: Scalar[T]):
 
 
 @always_inline
+def copy_line[T: DType](x: Buffer[T], z: Buffer[T], n: Int, shift: Scalar[T]):
+    """z[i] = x[i] + shift for i < n"""
+    comptime w = simd_width_of[T]()
+    for i in range(0, n, w):
+        store_part(z, i, n, load_part[w](x, i, n, 0) + shift)
+
+
+@always_inline
 def share_of(length: Int) -> Int:
     """How many lines of this length make one task."""
     return max(1, SHARE // max(1, length))
