@@ -24,7 +24,21 @@ from mojo_ops.memory import (
     synchronize,
     to_numpy,
 )
+from mojo_ops.norm import (
+    batch_norm,
+    batch_norm_backward,
+    dropout_residual_layer_norm,
+    dropout_residual_layer_norm_backward,
+    layer_norm,
+    layer_norm_backward,
+)
 from mojo_ops.optim import adam_step, sgd_step
+from mojo_ops.pool import (
+    avg_pool2d,
+    avg_pool2d_backward,
+    max_pool2d,
+    max_pool2d_backward,
+)
 from mojo_ops.random import dropout, normal, randint, uniform
 from mojo_ops.reduce import argmax, argmin, cumsum, reduce
 from mojo_ops.softmax import (
@@ -99,27 +113,15 @@ check_platform()
 
 # ------------------------------------------------------------ not in Mojo yet
 
-avg_pool2d = from_cpu(fast_ops.avg_pool2d)
-avg_pool2d_backward = from_cpu(fast_ops.avg_pool2d_backward)
-batch_norm = from_cpu(fast_ops.batch_norm)
-batch_norm_backward = from_cpu(fast_ops.batch_norm_backward)
 csr_gather = from_cpu(fast_ops.csr_gather)
 csr_matmul = from_cpu(fast_ops.csr_matmul)
 csr_pattern = from_cpu(fast_ops.csr_pattern)
 csr_sample = from_cpu(fast_ops.csr_sample)
 csr_to_dense = from_cpu(fast_ops.csr_to_dense)
 csr_transpose = from_cpu(fast_ops.csr_transpose)
-dropout_residual_layer_norm = from_cpu(fast_ops.dropout_residual_layer_norm)
-dropout_residual_layer_norm_backward = from_cpu(
-    fast_ops.dropout_residual_layer_norm_backward
-)
 gather = from_cpu(fast_ops.gather)
 index_add = from_cpu(fast_ops.index_add)
 index_copy_ = from_cpu(fast_ops.index_copy_)
 index_select = from_cpu(fast_ops.index_select)
-layer_norm = from_cpu(fast_ops.layer_norm)
-layer_norm_backward = from_cpu(fast_ops.layer_norm_backward)
-max_pool2d = from_cpu(fast_ops.max_pool2d)
-max_pool2d_backward = from_cpu(fast_ops.max_pool2d_backward)
 scatter_add = from_cpu(fast_ops.scatter_add)
 sort = from_cpu(fast_ops.sort)
