@@ -28,6 +28,8 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parent
 PACKAGE = "mojo-compiler"
+WRITTEN_FOR = "1.2.0"  # as setup.cfg pins it
+CACHE = "MINITORCH_MOJO_CACHE"
 GLIBC = (2, 34)  # what the compiler's binary asks for
 INSTALL = "pip install -e '.[mojo]'"
 
@@ -127,7 +129,7 @@ def digest(texts: dict[str, str]) -> str:
 
 def cache_folder() -> Path:
     """Where compiled kernels are kept: MINITORCH_MOJO_CACHE, or the user's cache."""
-    named = os.environ.get("MINITORCH_MOJO_CACHE")
+    named = os.environ.get(CACHE)
     if named:
         return Path(named)
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
@@ -169,7 +171,7 @@ def _make(folder: Path) -> None:
     if not writable:
         raise RuntimeError(
             f"mojo_ops: compiled kernels are kept in {folder}, which cannot be written "
-            f"to; set MINITORCH_MOJO_CACHE to a folder that can"
+            f"to; set {CACHE} to a folder that can"
         )
 
 

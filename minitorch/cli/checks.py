@@ -62,6 +62,8 @@ def all_checks() -> Iterator[Check]:
         ("gpu", "numba-cuda", _numba_cuda),
         ("gpu", "CUDA simulator", _simulator),
         ("mojo", "Mojo compiler", _mojo),
+        ("mojo", "kernels", _mojo_kernels),
+        ("mojo", "kernel cache", _mojo_cache),
         ("data", "MNIST", _mnist),
         ("data", "data cache", _data_cache),
         ("for tests", "PyTorch", lambda: _package("torch", TESTS)),
@@ -309,18 +311,53 @@ def _simulator() -> Finding:
 
 
 def _mojo() -> Finding:
-    path = shutil.which("mojo")
-    if path is None:
-        beside = Path(sys.executable).with_name("mojo")
-        path = str(beside) if beside.exists() else None
-    if path is None:
-        return NOTE, "not installed", "for the device mojo: pip install mojo"
-    run = subprocess.run(
-        [path, "--version"], capture_output=True, text=True, timeout=60
-    )
-    if run.returncode != 0:
-        return BROKEN, f"{path} fails", "pip install --force-reinstall mojo"
-    return OK, f"{run.stdout.strip()} at {path}", ""
+    """The compiler, and whether it is the version that the kernels are written for."""
+    from mojo_ops import build
+
+    try:
+        build.check_platform()
+    except ModuleNotFoundError:
+        return NOTE, "not installed", f"for the device mojo: {build.INSTALL}"
+    except ImportError as error:
+        return NOTE, str(error), 'use the device "cpu" here'
+    found = f"{build.version()} at {build.compiler()}"
+    if build.version() != build.WRITTEN_FOR:
+        advice = f"the kernels are written for {build.WRITTEN_FOR}: {build.INSTALL}"
+        return NOTE, found, advice
+    return OK, found, ""
+
+
+def _mojo_kernels() -> Finding:
+    """Which functions are in Mojo, and which still are the CPU backend's."""
+    from minitorch.backend import get_backend
+
+    if _mojo()[0] != OK:
+        return NOTE, "not to be used without the compiler", ""
+    from mojo_ops.fallback import names
+
+    backend = get_backend("mojo")
+    others = names(backend)
+    count = len(backend.__all__)
+    if not others:
+        return OK, f"all {count} functions are in Mojo", ""
+    listed = ", ".join(others)
+    return OK, (
+        f"{count - len(others)} of {count} functions are in Mojo; the others run the "
+        f'kernels of the device "cpu": {listed}'
+    ), ""  # fmt: skip
+
+
+def _mojo_cache() -> Finding:
+    from mojo_ops import build
+
+    folder = build.cache_folder()
+    if not _writable(folder):
+        return (
+            NOTE,
+            f"{folder} cannot be written to",
+            f"export {build.CACHE}=<a folder>",
+        )
+    return OK, str(folder), ""
 
 
 # ------------------------------------------------------------------------- the data
