@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from assignments import report
+from assignments.grading import reading
 from assignments.runner import Job, Runners
 from assignments.testing import NOT_RUN, PASSED, Outcome, run_check
 from assignments.workspace import MARK, Workspace, read
@@ -50,6 +51,12 @@ class CourseFile(pytest.File):
     def collect(self) -> Iterator[pytest.Item]:
         workspace = read(self.path.parent)
         for task in workspace.assignment.tasks:
+            lines = reading.refused(workspace.assignment, workspace.folder, task)
+            if lines:
+                name = f"{task.id} what is not allowed"
+                item = RefusedItem.from_parent(self, name=name)
+                item.setup_for(task, lines)
+                yield item
             for check in workspace.assignment.checks(task.id):
                 for device in check.devices or task.devices:
                     on = "" if device == "python" else f", {device}"
@@ -63,7 +70,31 @@ class Failed(Exception):
     """A check failed; its text is all that is shown."""
 
 
-class CheckItem(pytest.Item):
+class CourseItem(pytest.Item):
+    """Something that fails with a text for students."""
+
+    def repr_failure(self, excinfo: Any, style: Any = None) -> Any:
+        if isinstance(excinfo.value, Failed):
+            return str(excinfo.value)
+        return super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        return self.path, None, self.name
+
+
+class RefusedItem(CourseItem):
+    """Lines for which a grader gives no points for a task."""
+
+    def setup_for(self, task: Any, lines: list[str]) -> None:
+        self.task, self.lines = task, lines
+        self.add_marker(task.marker)
+
+    def runtest(self) -> None:
+        outcome = reading.refusal(self.task, "python", self.lines)
+        raise Failed("\n".join(report.lines_of(outcome, self.task)))
+
+
+class CheckItem(CourseItem):
     """One check on one device."""
 
     def setup_for(
@@ -96,11 +127,3 @@ class CheckItem(pytest.Item):
             known[key] = runners.run(job)
         named = [o for o in known[key] if o.check in ("", self.check.name)]
         return named[0]
-
-    def repr_failure(self, excinfo: Any, style: Any = None) -> Any:
-        if isinstance(excinfo.value, Failed):
-            return str(excinfo.value)
-        return super().repr_failure(excinfo, style)
-
-    def reportinfo(self) -> tuple[Path, int | None, str]:
-        return self.path, None, self.name

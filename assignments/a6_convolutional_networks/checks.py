@@ -363,7 +363,9 @@ def _plane(draw: Draw, shape: Sequence[int], dtype: str = "float32") -> np.ndarr
 def _max_inputs(draw: Draw, n: int, c: int, h: int, w: int, kh: int, kw: int) -> Inputs:
     how = _windows(draw, h, w, kh, kw)
     dilation = (draw.integer(1, 2), draw.integer(1, 2))
-    size = map(_at_least, (h, w), (kh, kw), how["padding"], dilation)
+    # A window whose pixels all lie in the padding has no maximum.
+    lines = zip((h, w), (kh, kw), how["padding"], dilation)
+    size = (max(_at_least(*line), line[-1]) for line in lines)
     x = _plane(draw, (n, c, *size), draw.choice(FLOATS))
     return {"x": x, "layout": layout(draw), **how, "dilation": dilation}
 

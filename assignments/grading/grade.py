@@ -15,12 +15,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Condition, Lock
 
-from assignments.catalog import Assignment, File, Task, earned
+from assignments.catalog import Assignment, Task, earned
 from assignments.checks import AnyCheck, Properties, Speed, why_not
-from assignments.grading import examine, library, policy, sandbox, submission, timing
+from assignments.grading import (
+    examine,
+    library,
+    reading,
+    sandbox,
+    submission,
+    timing,
+)
 from assignments.grading.channel import Failed, Worker
+from assignments.grading.earlier import NOTHING, Earlier, merged
 from assignments.grading.examine import FAILED, NOT_RUN, Clock, Result
-from assignments.regions import functions_of, strip
 from assignments.simulated import simulates
 
 
@@ -34,7 +41,7 @@ class Settings:
         limits: of a worker.
         patience: a task may take so many times the seconds that it states.
         start_seconds: a worker may take to import the student's files.
-        call_seconds: one call may take at most.
+        call_seconds: one call may take, or a quarter of its task's seconds.
         read_code: whether what `policy` finds counts.
     """
 
@@ -86,6 +93,7 @@ class Report:
         problem: why nothing could be graded, "" if all was.
         output: what the student's code printed, the beginning of it.
         seconds: that grading took.
+        notes: about the earlier work that was carried along.
     """
 
     assignment: Assignment
@@ -96,6 +104,7 @@ class Report:
     problem: str = ""
     output: str = ""
     seconds: float = 0.0
+    notes: tuple[str, ...] = ()
 
     @property
     def points(self) -> float:
@@ -180,9 +189,14 @@ class Grader:
 
     # ------------------------------------------------------------------ submissions
 
-    def grade(self, path: Path) -> Report:
-        """Grade a folder or a zip."""
+    def grade(self, path: Path, carried: Sequence[Earlier] = ()) -> Report:
+        """Grade a folder or a zip.
+
+        Args:
+            carried: earlier work, which takes the place of the library's.
+        """
         start = time.perf_counter()
+        earlier = merged(carried)
         try:
             handed_in = submission.read(path, self.assignment)
         except submission.Refused as error:
@@ -191,20 +205,17 @@ class Grader:
             )
             problem = f"refused: {error}"
             return Report(self.assignment, path.name, "", self.mode, tasks, problem)
-        broken = {
-            name: f"{name}: {problem}"
-            for name, data in handed_in.files.items()
-            if name.endswith(".py") and (problem := submission.why_not_python(data))
-        }
+        broken = submission.unreadable(handed_in.files)
         output = bytearray()
         graded = tuple(
-            self._grade_task(task, handed_in, broken, output)
+            self._grade_task(task, handed_in, broken, output, earlier)
             for task in self.assignment.tasks
         )
         return Report(
             *(self.assignment, handed_in.name, handed_in.digest, self.mode, graded),
             output=output.decode(errors="replace"),
             seconds=time.perf_counter() - start,
+            notes=earlier.notes,
         )
 
     def _nothing(self, task: Task, why: str) -> Graded:
@@ -217,6 +228,7 @@ class Grader:
         handed_in: submission.Submission,
         broken: dict[str, str],
         output: bytearray,
+        earlier: Earlier,
     ) -> Graded:
         """All devices of a task; equal parts of its points for those that ran."""
         files, why = self._files_for(task, handed_in, broken)
@@ -224,13 +236,13 @@ class Grader:
             return self._nothing(task, why)
         results: list[Result] = []
         shares: list[list[float]] = []
-        seed = self.seed(handed_in.digest)
+        seed = self.seed(handed_in.digest, earlier)
         for device in task.devices:
             why = self.missing(device)
             if why:
                 results.append(Result(task.id, "device", device, NOT_RUN, text=why))
                 continue
-            found = self._on_device(task, device, files, seed, output)
+            found = self._on_device(task, device, files, seed, output, earlier)
             results += found
             shares.append([r.share for r in found if r.status != NOT_RUN])
         ran = [found for found in shares if found]
@@ -249,35 +261,16 @@ class Grader:
         for file in self.assignment.files:
             if file.path not in files:
                 continue
-            problem = broken.get(file.path) or self._not_allowed(
-                task, file, files[file.path].decode()
-            )
+            problem = broken.get(file.path, "")
+            if not problem and self.settings.read_code:
+                text = files[file.path].decode()
+                problem = reading.not_allowed(self.assignment, file, text, task.id)
             if not problem:
                 continue
             del files[file.path]
-            if self._belongs(file, task):
+            if reading.belongs(self.assignment, file, task):
                 problems.append(problem)
         return files, "\n".join(problems)
-
-    def _belongs(self, file: File, task: Task) -> bool:
-        """Whether a task is solved in a file, alone or together with others."""
-        files = self.assignment.files
-        own = [f.path for f in files if functions_of(f.regions(), task.id)]
-        return not own or not file.module or file.path in own
-
-    def _not_allowed(self, task: Task, file: File, text: str) -> str:
-        """What the student wrote in a file and may not; "" if nothing."""
-        if not file.module or not self.settings.read_code:
-            return ""
-        reference = strip(file.source.read_text(), file.path, ())
-        others = library.others(file, self.assignment, task.id)
-        tests = file.module.startswith("assignments.")
-        rules = policy.rules_for(file.path, reference, tests, others)
-        # Other tasks' functions are the library's by now, and are not looked at.
-        whole = library.graft(file, text, self.assignment, task.id)
-        found = policy.violations(whole, reference, rules)
-        lines = [f"  {file.path}, line {v.line}: {v.text}" for v in found]
-        return "\n".join(["not allowed in this assignment:", *lines]) if lines else ""
 
     def _on_device(
         self,
@@ -286,6 +279,7 @@ class Grader:
         files: dict[str, bytes],
         seed: int,
         output: bytearray,
+        earlier: Earlier = NOTHING,
     ) -> list[Result]:
         """The results of a task's checks on a device.
 
@@ -308,7 +302,7 @@ class Grader:
             return results
         fast = [check for check in checks if isinstance(check, Speed)]
         others = [check for check in checks if not isinstance(check, Speed)]
-        folder = library.student_tree(self.assignment, files, task.id)
+        folder = library.student_tree(self.assignment, files, task.id, earlier.files)
         try:
             if others:
                 with self.quiet.shared():
@@ -341,15 +335,18 @@ class Grader:
                 return [
                     Result(c.task, c.name, device, FAILED, text=text) for c in checks
                 ]
-            clock = Clock(
-                task.seconds * self.settings.patience, self.settings.call_seconds
-            )
+            clock = self._clock(task)
             for check in checks:
                 if isinstance(check, Speed):
                     results.append(self._time(check, device, worker, seed, clock))
                 else:
                     results.append(examine.examine(check, device, worker, seed, clock))
         return results
+
+    def _clock(self, task: Task) -> Clock:
+        """A call may take a quarter of its task's time: the first one compiles."""
+        seconds = task.seconds * self.settings.patience
+        return Clock(seconds, max(self.settings.call_seconds, seconds / 4))
 
     def _time(
         self, check: Speed, device: str, worker: Worker, seed: int, clock: Clock
@@ -367,13 +364,13 @@ class Grader:
         """The module with the calls, as a worker knows it."""
         return f"assignments.{self.assignment.slug}.calls"
 
-    def seed(self, digest: str) -> int:
+    def seed(self, digest: str, earlier: Earlier = NOTHING) -> int:
         """The seed for a submission: no other submission gets the same inputs.
 
         What a student learns about inputs by printing them is therefore worth nothing.
         """
         key = hashlib.blake2b(self.settings.secret.encode(), digest_size=32).digest()
-        text = f"{self.assignment.id} {digest}".encode()
+        text = f"{self.assignment.id} {digest} {earlier.digest}".strip().encode()
         return int.from_bytes(
             hashlib.blake2b(text, key=key, digest_size=7).digest(), "big"
         )

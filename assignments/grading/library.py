@@ -101,12 +101,16 @@ def _once(name: str, make: Callable[[], Path]) -> Path:
 
 
 def student_tree(
-    assignment: Assignment, submitted: Mapping[str, bytes], task: str
+    assignment: Assignment,
+    submitted: Mapping[str, bytes],
+    task: str,
+    earlier: Mapping[str, bytes] | None = None,
 ) -> Path:
     """A new folder: the stripped library, and a student's work on one task.
 
     Args:
         submitted: for a file's path in the workspace, what was handed in.
+        earlier: work on other assignments, in the place of the library's.
 
     Raises:
         SyntaxError: a file that is not Python.
@@ -115,14 +119,21 @@ def student_tree(
     folder = new_folder("student")
     shutil.copytree(base, folder, dirs_exist_ok=True)
     texts = workspace.stripped(assignment)
+    for name, data in (earlier or {}).items():
+        _replace(folder / name, data.decode())
     for file in assignment.files:
-        data = submitted.get(file.path)
-        text = texts[file.path] if data is None else data.decode()
+        data = submitted.get(file.path, b"")
+        text = data.decode() if file.path in submitted else texts[file.path]
         path = folder / place(assignment, file)
-        _write(path, graft(file, text, assignment, task))
-        for compiled in path.parent.glob(f"__pycache__/{path.stem}.*"):
-            compiled.unlink()
+        _replace(path, graft(file, text, assignment, task))
     return folder
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write a file, of which the compiled form is no longer right."""
+    _write(path, text)
+    for compiled in path.parent.glob(f"__pycache__/{path.stem}.*"):
+        compiled.unlink()
 
 
 def remove(folder: Path) -> None:

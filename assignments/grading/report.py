@@ -57,7 +57,7 @@ def show(report: Report, console: Console) -> None:
                 title = f"{result.task} {result.device}: {result.name}, {result.status}"
                 console.print(Text(title, style="bold"))
                 console.print(Text(f"{clean(result.text)}\n"))
-    for line in (report.problem, notice(report)):
+    for line in (report.problem, notice(report), *report.notes):
         if line:
             console.print(Text(clean(line)))
     total = f"{number(report.points)} of {number(report.possible)} points"
@@ -111,7 +111,8 @@ def gradescope(report: Report) -> str:
     other programs may want.
     """
     missed = not_run(report).removeprefix("; ")
-    lines = [line for line in (report.problem, notice(report), missed) if line]
+    said = (report.problem, notice(report), missed, *report.notes)
+    lines = [line for line in said if line]
     tests = [_test(graded) for graded in report.tasks]
     values = {
         "score": round(report.points, 4),

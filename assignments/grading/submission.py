@@ -14,7 +14,7 @@ import stat
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -64,18 +64,22 @@ def read(path: Path, assignment: Assignment) -> Submission:
             has links, absolute paths, `..`, too many or too large files.
     """
     wanted = [file.path for file in assignment.files]
-    if path.is_symlink():
-        raise Refused(f"{path.name} is a symbolic link")
-    if path.is_dir():
-        files = _read_folder(path, wanted)
-    elif path.is_file():
-        files = _read_zip(path, wanted)
-    else:
-        raise Refused(f"{path} is neither a folder nor a zip")
+    files = read_files(path, wanted)
     if not files:
         raise Refused(f"none of the assignment's files is there: {', '.join(wanted)}")
     missing = tuple(name for name in wanted if name not in files)
     return Submission(path.name, files, missing)
+
+
+def read_files(path: Path, wanted: list[str]) -> dict[str, bytes]:
+    """Those of the wanted files that a folder or a zip has."""
+    if path.is_symlink():
+        raise Refused(f"{path.name} is a symbolic link")
+    if path.is_dir():
+        return _read_folder(path, wanted)
+    if path.is_file():
+        return _read_zip(path, wanted)
+    raise Refused(f"{path} is neither a folder nor a zip")
 
 
 def _root(names: Iterable[str], wanted: list[str]) -> str:
@@ -205,6 +209,16 @@ def _read_entry(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
 
 
 # ------------------------------------------------------------------------- parsing
+
+
+def unreadable(files: Mapping[str, bytes]) -> dict[str, str]:
+    """For each of some files that is no Python, what is wrong with it."""
+    return {
+        name: f"{name}: {problem}"
+        for name, data in files.items()
+        if name.endswith(".py") and (problem := why_not_python(data))
+    }
+
 
 PARSE = """
 import ast, resource, sys

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from assignments import catalog
 from minitorch.cli.errors import FAILURE, complain
 
 if TYPE_CHECKING:
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
     from assignments.testing import Outcome
     from assignments.workspace import Workspace
 
-Name = Annotated[str, typer.Argument(metavar="ASSIGNMENT", help="a0, a1, ... a9.")]
+Name = Annotated[
+    str, typer.Argument(metavar="ASSIGNMENT", help=f"{', '.join(catalog.ids())}.")
+]
 Earlier = Annotated[
     list[Path] | None,
     typer.Option("--with", help="A workspace with earlier work, to use that as well."),
@@ -57,7 +60,7 @@ def start(
 ) -> None:
     """Make a workspace for an assignment: its files without the solutions."""
     with _explained():
-        from assignments import catalog, workspace
+        from assignments import workspace
 
         chosen = catalog.load(assignment)
         place = folder or Path(chosen.id)
@@ -118,6 +121,7 @@ def _run(
     earlier: list[Path],
     together: bool,
 ) -> Rows:
+    from assignments.grading import reading
     from assignments.runner import Job, Runners
 
     tasks = place.assignment.tasks
@@ -127,11 +131,15 @@ def _run(
     rows: Rows = []
     with Runners() as runners:
         for task in tasks:
+            lines = reading.refused(place.assignment, place.folder, task)
             for name in task.devices:
                 if device not in (None, name):
                     continue
                 job = Job(task.id, name, folders, task.seconds, together)
-                rows.append((task, name, _one(runners, job)))
+                found = _one(runners, job)
+                if lines:
+                    found.insert(0, reading.refusal(task, name, lines))
+                rows.append((task, name, found))
     return rows
 
 
@@ -172,7 +180,7 @@ def _show(place: Workspace, rows: Rows) -> None:
 def status(folder: Within = Path(".")) -> None:
     """Show how far the course is: the points of each assignment's last checks."""
     with _explained():
-        from assignments import catalog, workspace
+        from assignments import workspace
 
         found = workspace.near(folder)
         for assignment in catalog.load_all():
@@ -207,7 +215,7 @@ def diff(
 ) -> None:
     """Compare a workspace with the library's own solutions."""
     with _explained():
-        from assignments import catalog, workspace
+        from assignments import workspace
 
         chosen = catalog.load(assignment)
         places = [w for w in workspace.near(folder) if w.assignment == chosen]

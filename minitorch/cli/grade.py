@@ -13,13 +13,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from assignments import catalog
 from minitorch.cli.errors import complain, friendly
 
 if TYPE_CHECKING:
     from assignments.grading.batch import Entry
     from assignments.grading.grade import Grader
 
-Name = Annotated[str, typer.Argument(metavar="ASSIGNMENT", help="a0, a1, ...")]
+Name = Annotated[
+    str, typer.Argument(metavar="ASSIGNMENT", help=f"{', '.join(catalog.ids())}.")
+]
 Secret = Annotated[
     Path | None,
     typer.Option(
@@ -45,6 +48,15 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks of errors.
 def grade(
     assignment: Name,
     submission: Annotated[Path, typer.Argument(help="A folder or a zip.")],
+    earlier: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--with",
+            metavar="DIR",
+            help="A workspace with the same student's earlier work, to use instead of "
+            "the library's; or a2=DIR, where DIR does not say what it is for.",
+        ),
+    ] = None,
     out: Annotated[
         Path, typer.Option(help="Folder for results.json and junit.xml.")
     ] = Path("grades"),
@@ -59,8 +71,11 @@ def grade(
         from rich.console import Console
 
         from assignments.grading import batch, report
+        from assignments.grading.earlier import read
 
-        found = _grader(assignment, secret, seed, sandbox, patience).grade(submission)
+        grader = _grader(assignment, secret, seed, sandbox, patience)
+        carried = [read(word, grader.assignment) for word in earlier or []]
+        found = grader.grade(submission, carried)
         batch.write(found, out)
         console = Console(highlight=False)
         report.show(found, console)
@@ -107,7 +122,6 @@ def release(
 ) -> None:
     """Make the students' zip, the student edition and the autograder."""
     with friendly(debug, "minitorch release"):
-        from assignments import catalog
         from assignments.grading.release import release as make
 
         for path in make(catalog.load(assignment), out):
@@ -122,7 +136,6 @@ def _grader(
     sandbox: str,
     patience: float,
 ) -> Grader:
-    from assignments import catalog
     from assignments.grading.grade import Grader, Settings
 
     if patience <= 0:

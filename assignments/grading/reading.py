@@ -1,0 +1,99 @@
+"""Read a student's files for what their tasks do not allow.
+
+With this file the grader (`not_allowed`) and the student's own `minitorch test`
+(`refused`) read the same lines in the same way, so that nobody is surprised by a 0.
+What is not allowed stands in `policy.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from assignments.catalog import Assignment, File, Task
+from assignments.grading import library, policy
+from assignments.regions import functions_of, strip
+from assignments.testing import Outcome
+
+TITLE = "not allowed in this assignment:"
+
+
+def not_allowed(assignment: Assignment, file: File, text: str, task: str = "") -> str:
+    """What is in a student's file and may not be, a line for each; "" if nothing.
+
+    Args:
+        task: the task that the file is read for. Other tasks' functions are the
+            library's then, and are not looked at. "" for all tasks at once.
+
+    Raises:
+        SyntaxError: the file is no Python.
+    """
+    if not file.module:
+        return ""
+    reference = strip(file.source.read_text(), file.path, ())
+    others = library.others(file, assignment, task) if task else set()
+    tests = file.module.startswith("assignments.")
+    rules = policy.rules_for(file.path, reference, tests, others)
+    whole = library.graft(file, text, assignment, task) if task else text
+    found = policy.violations(whole, reference, rules)
+    lines = [f"  {file.path}, line {v.line}: {v.text}" for v in found]
+    return "\n".join([TITLE, *lines]) if lines else ""
+
+
+def belongs(assignment: Assignment, file: File, task: Task) -> bool:
+    """Whether a task is solved in a file, alone or together with others."""
+    own = [f.path for f in assignment.files if functions_of(f.regions(), task.id)]
+    return not own or not file.module or file.path in own
+
+
+def refused(assignment: Assignment, folder: Path, task: Task) -> list[str]:
+    """The lines of a workspace for which a grader would give no points for a task.
+
+    A file that is no Python is not looked at: the checks say that.
+    """
+    lines: list[str] = []
+    for file in assignment.files:
+        path = folder / file.path
+        if not path.is_file() or not belongs(assignment, file, task):
+            continue
+        try:
+            found = not_allowed(assignment, file, path.read_text(), task.id)
+        except (SyntaxError, UnicodeDecodeError):
+            continue
+        lines += [line.strip() for line in found.splitlines()[1:]]
+    return lines
+
+
+def refusal(task: Task, device: str, lines: list[str]) -> Outcome:
+    """What takes a task's points, however right its values are.
+
+    Args:
+        lines: from `refused`; at least one.
+    """
+    said = [("not allowed", line) for line in lines]
+    hint = "Write it with loops and numbers, and with what the file imports already."
+    said.append(("hint", hint))
+    reason = "a grader gives no points while these lines are there, whatever they do"
+    return Outcome(task.id, "", device, "not allowed", 0.0, reason, said)
+
+
+def allowed_files(
+    assignment: Assignment, files: Mapping[str, bytes], problems: Mapping[str, str]
+) -> tuple[dict[str, bytes], list[str]]:
+    """Those of some files that may be used as a whole, and what is wrong with others.
+
+    Args:
+        problems: of files that cannot be read, what is wrong with them.
+    """
+    kept, notes = dict(files), []
+    for file in assignment.files:
+        if file.path not in kept:
+            continue
+        text = kept[file.path]
+        problem = problems.get(file.path) or not_allowed(
+            assignment, file, text.decode()
+        )
+        if problem:
+            del kept[file.path]
+            notes.append(problem)
+    return kept, notes

@@ -1,0 +1,93 @@
+"""What the grader refuses is told to the student by `minitorch test`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from assignments import catalog, workspace
+from assignments.grading import reading
+from minitorch.cli.app import app
+
+A1 = catalog.load("a1")
+SCALAR = "minitorch/scalar.py"
+
+
+@pytest.fixture
+def place(tmp_path):
+    """A workspace in which all of a1 is solved."""
+    folder = tmp_path / "a1"
+    workspace.create(A1, folder)
+    for path, text in workspace.stripped(A1, []).items():
+        (folder / path).write_text(text)
+    return folder
+
+
+def cheat(place):
+    """Solve a1.1 rightly, in a way that is not allowed."""
+    path = place / "minitorch/autodiff.py"
+    text = path.read_text()
+    right, other = (
+        "above[arg] += epsilon",
+        "above.__setitem__(arg, above[arg] + epsilon)",
+    )
+    wrong = text.replace(right, other)
+    assert wrong != text
+    path.write_text(wrong)
+
+
+def call(*words):
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def test_test_says_what_the_grader_refuses(place):
+    cheat(place)
+    result = call("test", "-k", "1.1", "--in", place)
+    assert result.exit_code == 1
+    said = result.output
+    assert "not allowed" in said and "0 / 2" in said and "no points" in said
+    assert "minitorch/autodiff.py, line" in said and "uses .__setitem__" in said
+    assert said.splitlines()[-1] == "0 of 21 points"
+    earned = json.loads((place / workspace.PROGRESS).read_text())
+    assert earned["a1.1"] == {"python": 0.0}
+
+
+def test_pytest_says_it_as_well(place):
+    cheat(place)
+    words = ["pytest", "-m", "task1_1", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [sys.executable, "-m", *words], cwd=place, capture_output=True, text=True
+    )
+    assert "1 failed, 2 passed" in done.stdout, done.stdout + done.stderr
+    assert "a1.1 what is not allowed" in done.stdout
+    assert "uses .__setitem__" in done.stdout
+
+
+def test_only_the_task_of_the_lines_is_refused(place):
+    assert all(not reading.refused(A1, place, task) for task in A1.tasks)
+    cheat(place)
+    found = {task.id: reading.refused(A1, place, task) for task in A1.tasks}
+    assert [name for name, lines in found.items() if lines] == ["a1.1"]
+
+
+def test_files_that_are_no_python_are_left_to_the_checks(place):
+    (place / SCALAR).write_text("def broken(:\n")
+    assert all(not reading.refused(A1, place, task) for task in A1.tasks)
+
+
+def test_references_are_allowed(tmp_path):
+    for assignment in catalog.load_all():
+        for file in assignment.files:
+            if file.module:
+                text = workspace.stripped(assignment, [])[file.path]
+                assert reading.not_allowed(assignment, file, text) == "", file.path
+
+
+def test_help_names_the_assignments_that_exist():
+    for command in ("start", "diff", "grade", "grade-all", "release"):
+        said = " ".join(call(command, "--help").output.replace("│", " ").split())
+        assert f"{', '.join(catalog.ids())}." in said, said
