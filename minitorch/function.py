@@ -1,8 +1,9 @@
 """Operations that know their derivative.
 
-With this file one can define an operation on tensors:
+With this file one can define an operation on tensors (`minitorch.Function` is
+`UserFunction` here):
 
-    class Square(Function):
+    class Square(minitorch.Function):
         @staticmethod
         def forward(ctx, x):
             ctx.save_for_backward(x)
@@ -127,8 +128,8 @@ class Context(Node):
                 f"gradient(s) for {len(self.edges)} argument(s) of forward; return one "
                 f"for each, None for those without"
             )
-        if not self.function.__module__.startswith("minitorch.functions."):
-            for grad in result:  # a user's function may return what it keeps, too
+        if self.function.shares_gradients:
+            for grad in result:
                 if isinstance(grad, Variable) and hasattr(grad, "raw"):
                     grad.raw.storage.shared = True
         return result
@@ -155,9 +156,12 @@ class Function:
 
     Attributes:
         returns_view: whether the output shares its storage with the first argument.
+        shares_gradients: whether somebody may still hold what `backward` returns; a
+            `.grad`, which may change in place, is then a copy of it.
     """
 
     returns_view = False
+    shares_gradients = False
 
     @staticmethod
     def forward(ctx: Context, *args: Any) -> Any:
@@ -205,6 +209,16 @@ class Function:
         if type(out) is tuple:
             return tuple([wrap(o) if type(o) is TensorData else o for o in out])
         return out
+
+
+class UserFunction(Function):
+    """An operation with a derivative: give it static methods `forward` and `backward`.
+
+    This is `minitorch.Function`. Its backward pass may return a tensor that it keeps;
+    those of the library return new ones, or what they were given.
+    """
+
+    shares_gradients = True
 
 
 def _record(ctx: Context, out: Any) -> Any:
