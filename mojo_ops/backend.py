@@ -13,6 +13,7 @@ from mojo_ops.build import check_platform
 from mojo_ops.conv import conv2d, conv2d_backward_input, conv2d_backward_weight
 from mojo_ops.elementwise import map, where, zip
 from mojo_ops.fallback import from_cpu
+from mojo_ops.indexing import gather, index_add, index_copy_, index_select, scatter_add
 from mojo_ops.linear import bias_activation, bias_activation_backward
 from mojo_ops.matmul import matmul
 from mojo_ops.memory import (
@@ -119,9 +120,4 @@ csr_pattern = from_cpu(fast_ops.csr_pattern)
 csr_sample = from_cpu(fast_ops.csr_sample)
 csr_to_dense = from_cpu(fast_ops.csr_to_dense)
 csr_transpose = from_cpu(fast_ops.csr_transpose)
-gather = from_cpu(fast_ops.gather)
-index_add = from_cpu(fast_ops.index_add)
-index_copy_ = from_cpu(fast_ops.index_copy_)
-index_select = from_cpu(fast_ops.index_select)
-scatter_add = from_cpu(fast_ops.scatter_add)
 sort = from_cpu(fast_ops.sort)
