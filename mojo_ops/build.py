@@ -180,10 +180,13 @@ def _locked(target: Path) -> Iterator[None]:
     """Let one process compile a module while the others wait for it."""
     import fcntl
 
-    with open(target.with_suffix(".lock"), "w") as file:
+    lock = target.with_suffix(".lock")
+    with open(lock, "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-    target.with_suffix(".lock").unlink(missing_ok=True)
+        try:
+            yield
+        finally:
+            lock.unlink(missing_ok=True)
 
 
 def _compile(
