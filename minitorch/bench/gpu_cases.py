@@ -202,6 +202,12 @@ def _sparse_operands(n: int, density: float) -> tuple[Any, Any, tuple[Any, Any]]
     return ours, theirs, (b, their_b)
 
 
+def _mojo_cases() -> Iterator[Case]:
+    from minitorch.bench.mojo_cases import mojo_cases
+
+    yield from mojo_cases()
+
+
 FAMILIES: dict[str, Callable[[], Iterator[Case]]] = {
     "elementwise": elementwise_cases,
     "fused": fused_cases,
@@ -213,16 +219,18 @@ FAMILIES: dict[str, Callable[[], Iterator[Case]]] = {
     "optim": optimizer_cases,
     "step": step_cases,
     "epoch": epoch_cases,
+    "mojo": _mojo_cases,
 }
+EXTRA = ("mojo",)  # families that need more than the device: only when named
 
 
 def gpu_cases(families: list[str] | None = None) -> Iterator[Case]:
-    """The cases of the named families, or of all.
+    """The cases of the named families, or of all but `EXTRA`.
 
     Raises:
         ValueError: there is no family of that name.
     """
-    for name in families or list(FAMILIES):
+    for name in families or [name for name in FAMILIES if name not in EXTRA]:
         if name not in FAMILIES:
             raise ValueError(
                 f"bench: there is no family {name!r} on the GPU; choose from "
@@ -267,7 +275,7 @@ def gpu_ladder(family: str, size: int | None = None) -> Iterator[Case]:
     }[family]
     for rung in rungs():
         shapes = [(n, n)] * (2 if family == "matmul" else 1)
-        build = partial(_rung, rung, op, shapes)
+        build = partial(on_raw, rung, op, shapes)
         yield Case(family, rung.__name__, build, flops, moved, agree=nearly_equal)
 
 
@@ -288,7 +296,8 @@ def _sparse_rung(rung: Callable, n: int) -> Pair:
     return lambda: rung(*parts, b.raw), lambda: theirs @ their_b
 
 
-def _rung(rung: Callable, their_op: Callable, shapes: list[Any]) -> Pair:
+def on_raw(rung: Callable, their_op: Callable, shapes: list[Any]) -> Pair:
+    """A launcher, which takes raw data, and a function of PyTorch's tensors."""
     ours, theirs = both(*shapes)
     raws = [tensor.raw for tensor in ours]
     return lambda: rung(*raws), lambda: their_op(*theirs)
