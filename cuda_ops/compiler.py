@@ -94,8 +94,12 @@ def to_ptx(
     arch: Arch = (9, 0),
     fastmath: bool = False,
     launch_bounds: Any = None,
+    lineinfo: bool = True,
 ) -> str:
-    """PTX for a kernel with arguments of these types; needs no GPU."""
+    """PTX for a kernel with arguments of these types; needs no GPU.
+
+    `lineinfo`: with the numbers of the source's lines, for profilers. It takes longer.
+    """
     from cuda.bindings import nvvm
     from numba import cuda
 
@@ -114,7 +118,7 @@ def to_ptx(
         return ptx
 
     try:
-        return compiled(True)
+        return compiled(lineinfo)
     except nvvm.nvvmError:  # NVVM refuses the line numbers of some long loops
         return compiled(False)
 

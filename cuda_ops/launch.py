@@ -326,10 +326,12 @@ class Kernel:
             return self.float32_fn
         return self.float64_fn if self.float64_fn and "float64" in text else self.fn
 
-    def ptx(self, text: str, arch: Arch = (9, 0)) -> str:
+    def ptx(self, text: str, arch: Arch = (9, 0), lineinfo: bool = True) -> str:
         """The kernel's PTX for a signature such as "float32[] int64"; no GPU needed."""
-        fn = self._for_types(text)
-        return to_ptx(fn, signature(text), arch, self.fastmath, self.launch_bounds)
+        return to_ptx(
+            self._for_types(text), signature(text), arch, self.fastmath,
+            self.launch_bounds, lineinfo,
+        )  # fmt: skip
 
     def cubin(self, text: str, arch: Arch = (9, 0)) -> Cubin:
         """The kernel's machine code, from the disk if it has been made before."""
