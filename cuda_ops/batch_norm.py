@@ -33,14 +33,13 @@ from numba import cuda
 
 from cuda_ops.intrinsics import device, load4, store4
 from cuda_ops.launch import SIMULATED, ceil_div, device_function
-from cuda_ops.memory import contiguous, empty, full
+from cuda_ops.memory import contiguous, empty, full, split
 from cuda_ops.rows import (
     BLOCK,
     WARP,
     FlatKernels,
     barrier,
     flat_or,
-    split,
     summed,
     width_of,
 )

@@ -49,7 +49,7 @@ from cuda_ops.conv_tiles import (
     WIDE,
     Cut,
     conv_template,
-    weight_template,
+    weight_tiles_template,
 )
 from cuda_ops.device import compute_capability, properties
 from cuda_ops.intrinsics import is_aligned
@@ -122,7 +122,7 @@ def weight_kernel(name: str, cut: Cut, asynchronous: bool) -> Kernel:
     """The kernel of `conv_weight_tiles` for a type and a cut."""
     vector = 16 // SIZES[name]
     return _kernel(
-        weight_template(name, cut, asynchronous),
+        weight_tiles_template(name, cut, asynchronous),
         "conv_weight_tiles",
         (name, cut, asynchronous),
         cut.stages * cut.depth * (cut.cols + cut.made + 2 * vector),

@@ -168,7 +168,7 @@ def sum_of_block(dtype: Any) -> Any:
     return device(sum_block)
 
 
-def weight_template(name: str) -> Any:
+def weight_direct_template(name: str) -> Any:
     sum_block = sum_of_block(NUMBERS[name])
 
     def conv_direct_weight(grad, x, out, image, window, options, axes, total_m):
@@ -209,7 +209,7 @@ def weight_template(name: str) -> Any:
 
 conv_direct_weight = {
     name: Kernel(
-        weight_template(name),
+        weight_direct_template(name),
         f"conv_direct_weight[{name}]",
         examples=[f"{name}[] {name}[] {name}[] 4*int64 7*int64 6*int64 4*int64 int64"],
         threads=THREADS,

@@ -437,7 +437,7 @@ def weight_filler(name: str, cut: Cut, asynchronous: bool) -> tuple[Callable, ..
     return tiles.inlined(begin), tiles.inlined(fill)
 
 
-def weight_template(name: str, cut: Cut, asynchronous: bool) -> Callable:
+def weight_tiles_template(name: str, cut: Cut, asynchronous: bool) -> Callable:
     """The Python function of `conv_weight_tiles` for one way to cut the product."""
     dtype, vector = NUMBERS[name], 16 // SIZES[name]
     zero, multiply, store, *_ = tiles.fma_tile(dtype, cut.tile(vector, vector))

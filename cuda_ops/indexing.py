@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from numba import cuda, int64, uint32
+from numba import cuda, int64
 
 from cuda_ops.index_errors import after_launch, bad_index, notes, number
 from cuda_ops.intrinsics import (
@@ -31,7 +31,7 @@ from cuda_ops.intrinsics import (
     sync_warp,
 )
 from cuda_ops.launch import SIMULATED, ceil_div, kernel
-from cuda_ops.memory import contiguous, copy, copy_into, empty, full
+from cuda_ops.memory import contiguous, copy, copy_into, empty, full, split
 from cuda_ops.sort import end_of_run, sort_keys
 from minitorch import dtypes
 from minitorch.tensor_data import TensorData
@@ -44,16 +44,6 @@ WARPS = 4 if SIMULATED else 256  # enough of them for a warp each
 _FLOAT = ("float32", "float64")
 _ALL = (*_FLOAT, "int64", "int32", "bool")
 _QUADS = ("float32", "int32")  # four elements are 16 bytes
-
-
-@device
-def split(x, n):
-    """x // n and x % n; a 32-bit division, much less work, where both are small."""
-    if x < 0x7FFFFFFF and n < 0x7FFFFFFF:
-        quotient = int64(uint32(x) // uint32(n))
-    else:
-        quotient = x // n
-    return quotient, x - quotient * n
 
 
 # ------------------------------------------------------------------- single elements

@@ -297,12 +297,6 @@ def warp_min(x: Any) -> Any:
     return x if x < y or x != x else y
 
 
-@device
-def atomic_add(array: Any, i: int, value: Any) -> Any:
-    """array[i] += value, whoever else does; the old value."""
-    return cuda.atomic.add(array, i, value)
-
-
 # ------------------------------------------------- copies that nobody waits for
 
 
@@ -369,14 +363,19 @@ def cp_async_wait(typing: Any, groups: Any) -> Any:
 # ------------------------------------------------------------------- tensor cores
 
 
+def tf32_word(builder: Any, x: Any) -> Any:
+    """Write the rounding of a float32 to TF32, the 32-bit word for tensor cores."""
+    kind = ir.FunctionType(I32, [F32])
+    asm = ir.InlineAsm(kind, "cvt.rna.tf32.f32 $0, $1;", "=r,f")
+    return builder.call(asm, [x])
+
+
 @emulated(emulation.to_tf32)
 def to_tf32(typing: Any, x: Any) -> Any:
     """x rounded to TF32: 8 bits of exponent, 10 of fraction (sm_80)."""
 
     def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        kind = ir.FunctionType(I32, [F32])
-        asm = ir.InlineAsm(kind, "cvt.rna.tf32.f32 $0, $1;", "=r,f")
-        return builder.bitcast(builder.call(asm, args), F32)
+        return builder.bitcast(tf32_word(builder, args[0]), F32)
 
     return types.float32(types.float32), code
 

@@ -198,7 +198,7 @@ def _expanded(batch: Shape, shape: Shape, strides: Strides) -> Strides:
     return (0,) * (len(batch) - len(shape)) + steps
 
 
-def _pieces(batch: tuple[tuple[int, int, int], ...]) -> Iterator[Piece]:
+def _launches(batch: tuple[tuple[int, int, int], ...]) -> Iterator[Piece]:
     """Launches that cover the batch: each walks two dims, Python walks the others."""
     inner, a_inner, b_inner = batch[-1] if batch else (1, 0, 0)
     outer, a_outer, b_outer = batch[-2] if len(batch) > 1 else (1, 0, 0)
@@ -306,7 +306,7 @@ def plan_for(
     shared = config.shared(a_way, b_way, dtype.itemsize)
     launches = tuple(
         (run[(blocks, parts, piece.matrices), config.threads, None, shared], piece)
-        for piece in _pieces(sides.batch)
+        for piece in _launches(sides.batch)
     )
     a_last = (0, 0, *a_batch)[-2:]
     b_last = (0, 0, *b_batch)[-2:]

@@ -289,6 +289,16 @@ def position(i, j, k, x, steps):
     return i * steps[0] + j * steps[1] + k * steps[2] + x * steps[3]
 
 
+@on_device
+def split(x, n):
+    """x // n and x % n for x >= 0; in 32 bits, a fifth of the work, if possible."""
+    if x < 0x7FFFFFFF and n < 0x7FFFFFFF:
+        quotient = int64(uint32(x) // uint32(n))
+    else:
+        quotient = x // n
+    return quotient, x - quotient * n
+
+
 # ------------------------------------------------------------------------- copying
 
 

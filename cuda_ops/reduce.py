@@ -43,8 +43,8 @@ from cuda_ops.intrinsics import (
     store,
 )
 from cuda_ops.launch import SIMULATED, Kernel, Kernels, ceil_div
-from cuda_ops.memory import contiguous, copy, empty, fill, full
-from cuda_ops.rows import BLOCK, WARP, barrier, split
+from cuda_ops.memory import contiguous, copy, empty, fill, full, split
+from cuda_ops.rows import BLOCK, WARP, barrier
 from minitorch import operators
 from minitorch.dtypes import DType, bool_, int64
 from minitorch.tensor_data import Shape, Strides, TensorData
@@ -569,7 +569,7 @@ def _lanes(n: int) -> int:
     return min(WARP, 1 << max(n - 1, 0).bit_length())
 
 
-def _pieces(outputs: int, size: int, least: int) -> int:
+def _pieces_a_fold(outputs: int, size: int, least: int) -> int:
     """Into how many pieces to cut the fold of each output."""
     return max(1, min(BLOCKS // outputs, size // least))
 
@@ -585,7 +585,7 @@ def _fold_rows(
             x, a.offset, step, n, lanes, wide, start, out
         )
         return
-    pieces = _pieces(len(out), count * n, LEAST)
+    pieces = _pieces_a_fold(len(out), count * n, LEAST)
     made = out
     if pieces > 1:
         made = empty((len(out) * pieces,), dtype).storage.array
@@ -618,13 +618,13 @@ def _fold_columns(
     ((batches, batch_step), (n, _)), ((rows, step),) = way.kept, way.folded
     x = a.storage.array
     if batches == 1 and n <= NARROW and step == n:
-        parts = _pieces(1, rows * n, LEAST)
+        parts = _pieces_a_fold(1, rows * n, LEAST)
         made = out if parts == 1 else empty((parts * n,), dtype).storage.array
         FOLD_NARROW[fn][parts, BLOCK](x, a.offset, rows, n, parts, start, made)
     else:
         wide = _is_wide(a, batch_step, step, n)
         across = ceil_div(n, 4 * LINES if wide else LINES) * batches
-        parts = _pieces(across, rows, LEAST_ROWS)
+        parts = _pieces_a_fold(across, rows, LEAST_ROWS)
         parts = 1 if parts <= 4 else parts  # a second kernel would take longer
         made = out if parts == 1 else empty((parts * len(out),), dtype).storage.array
         kernels = FOLD_COLUMNS_WIDE if wide else FOLD_COLUMNS
@@ -773,7 +773,7 @@ def _first(better: Callable, name: str, a: TensorData, dim: int) -> TensorData:
     x = contiguous(a).flat()
     inner = math.prod(a.shape[dim + 1 :])
     lanes = 1 if inner > 1 else _lanes(n)
-    pieces = 1 if inner > 1 else _pieces(len(found), n, LEAST)
+    pieces = 1 if inner > 1 else _pieces_a_fold(len(found), n, LEAST)
     piece = ceil_div(n, pieces)
     pieces = ceil_div(n, piece)
     places = found
@@ -915,7 +915,7 @@ def _scan(x: Any, rows: int, n: int, out: Any, dtype: DType) -> None:
     if n <= 8 * WARP:
         SCAN_ROWS[WARP][ceil_div(rows, WARPS), BLOCK](x, n, 1, n, x, out)
         return
-    pieces = _pieces(rows, n, LEAST)
+    pieces = _pieces_a_fold(rows, n, LEAST)
     piece = ceil_div(ceil_div(n, pieces), PIECE) * PIECE
     pieces = ceil_div(n, piece)
     before = x

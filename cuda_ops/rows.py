@@ -29,7 +29,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import cuda, int64, uint32
+from numba import cuda
 
 from cuda_ops.intrinsics import device, is_aligned, load4, shuffle_xor, store4
 from cuda_ops.launch import SIMULATED, Kernel, ceil_div
@@ -114,16 +114,6 @@ def row_centred(width: int, group: int, held: int) -> Any:
             x[k] = x[k] - mean if i < n else mean - mean
 
     return device(centre)
-
-
-@device
-def split(x, n):
-    """x // n and x % n for x >= 0; in 32 bits, a fifth of the work, if possible."""
-    if x < 0x7FFFFFFF and n < 0x7FFFFFFF:
-        quotient = int64(uint32(x) // uint32(n))
-    else:
-        quotient = x // n
-    return quotient, x - quotient * n
 
 
 # ------------------------------------------------------------------ between threads

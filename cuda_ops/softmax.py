@@ -735,7 +735,7 @@ def _moved_back(a: TensorData, dim: int) -> TensorData:
     return copy(a.permute([*range(dim), last, *range(dim, last)]), a.dtype)
 
 
-def _pieces(n: int) -> tuple[int, int]:
+def _pieces_of_a_row(n: int) -> tuple[int, int]:
     """Into how many pieces a long row is cut, and how long they are."""
     step = HELD * BLOCK
     most = min(MOST_PIECES, BLOCK)
@@ -759,7 +759,7 @@ def _rows(a: TensorData, out: TensorData, dim: int, logarithm: bool) -> None:
         kernels[fit][fit.launch(count)](x, y, count, n)
         return
     fit = Fit(dtype, width, BLOCK, HELD)
-    pieces, piece = _pieces(n)
+    pieces, piece = _pieces_of_a_row(n)
     tops, totals = (empty((count * pieces,), dtype).storage.array for _ in range(2))
     grid = count * pieces, BLOCK
     SOFTMAX_PARTIALS[fit][grid](x, n, pieces, piece, tops, totals)
@@ -805,7 +805,7 @@ def _slopes(
         kernels[fit][fit.launch(count)](g, y, made, count, n)
         return
     fit = Fit(dtype, width, BLOCK, HELD)
-    pieces, piece = _pieces(n)
+    pieces, piece = _pieces_of_a_row(n)
     sums = empty((count * pieces,), dtype).storage.array
     grid = count * pieces, BLOCK
     SLOPE_PARTIALS[logarithm][fit][grid](g, y, n, pieces, piece, sums)

@@ -29,6 +29,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import cuda, int64
 
+from cuda_ops.intrinsics import tf32_word
 from cuda_ops.simulator import SIMULATED
 
 if not SIMULATED:
@@ -593,7 +594,7 @@ def _fragments(
         for row in (first, first + 8):
             b += _load(builder, b_end, k * strips.b_pitch + row, 1, 4)
             b += _load(builder, b_end, (k + 4) * strips.b_pitch + row, 1, 4)
-    return [_to_tf32(builder, x) for x in a], [_to_tf32(builder, x) for x in b]
+    return [_rounded(builder, x) for x in a], [_rounded(builder, x) for x in b]
 
 
 def _ldmatrix(builder: Any, address: Any, offset: int) -> list[Any]:
@@ -610,18 +611,10 @@ def _ldmatrix(builder: Any, address: Any, offset: int) -> list[Any]:
     return _unpack(builder, value, 4)
 
 
-def _to_tf32(builder: Any, x: Any) -> Any:
-    """Round a float32 to TF32, which an instruction takes as a 32-bit word."""
-    number = ir.FloatType()
-    x = builder.bitcast(x, number) if isinstance(x.type, ir.IntType) else x
-    return builder.call(
-        ir.InlineAsm(
-            ir.FunctionType(ir.IntType(32), [number]),
-            "cvt.rna.tf32.f32 $0, $1;",
-            "=r,f",
-        ),
-        [x],
-    )
+def _rounded(builder: Any, x: Any) -> Any:
+    """A float32, or the word that `ldmatrix` gave for one, rounded to TF32."""
+    x = builder.bitcast(x, ir.FloatType()) if isinstance(x.type, ir.IntType) else x
+    return tf32_word(builder, x)
 
 
 _MMA = (

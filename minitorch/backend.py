@@ -468,8 +468,8 @@ loaded_backends: dict[str, Any] = {}
 _HINTS = {
     "numba": "pip install numba",
     "cuda_ops": "this installation has no CUDA backend",
-    "numba_cuda": "pip install 'minitorch[cuda13]' (or [cuda12], for older drivers)",
-    "cuda": "pip install 'minitorch[cuda13]' (or [cuda12], for older drivers)",
+    "numba_cuda": "pip install -e '.[cuda13]' (or [cuda12], for older drivers)",
+    "cuda": "pip install -e '.[cuda13]' (or [cuda12], for older drivers)",
     "cuda device": "run on a machine with an NVIDIA GPU and its driver (Google Colab "
     "lends one), or set NUMBA_ENABLE_CUDASIM=1 to use Numba's slow simulator",
     "mojo_ops": "this installation has no Mojo backend",

@@ -65,7 +65,7 @@ def _kernels() -> dict[str, Kernel]:
     except ImportError as error:
         raise RuntimeError(
             f"inspect: kernels cannot be compiled here: {error}. What to do: "
-            f"pip install 'minitorch[cuda13]' (no GPU is needed)"
+            f"pip install -e '.[cuda13]' (no GPU is needed)"
         ) from error
     return all_kernels()
 

@@ -14,7 +14,7 @@ from minitorch.cli.app import app
 pytest.importorskip("numba_cuda")
 from cuda_ops.occupancy import occupancy
 
-pytest.importorskip("numba_cuda", reason="pip install 'minitorch[cuda13]'")
+pytest.importorskip("numba_cuda", reason="pip install -e '.[cuda13]'")
 
 
 def invoke(*arguments: str) -> Any:
