@@ -24,7 +24,7 @@ Names = Annotated[
     typer.Argument(
         metavar="[FAMILY]...",
         help="matmul elementwise tiny reduce fused conv sparse optim step epoch; all "
-        "if none is named",
+        "if none is named. On cuda also mojo, if named: Mojo's kernels beside Numba's.",
     ),
 ]
 
