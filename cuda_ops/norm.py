@@ -100,6 +100,36 @@ def affine(fit: Fit, scaled: bool, shifted: bool) -> Any:
     return device(finish)
 
 
+def row_normalized(fit: Fit, scaled: bool, shifted: bool) -> Any:
+    """Make `normalize(z, y, eps, weight, bias, n, t, cells, more_cells)`.
+
+    `z` is a row, 0 behind its end. It becomes (z - mean) * rstd * weight + bias; mean
+    and rstd are returned, to all threads of the group. `y` is room for a row, and
+    `cells` and `more_cells` are for one sum over the group each.
+    """
+    kind, held, zero, one = fit.kind, fit.held, fit.kind(0), fit.kind(1)
+    centre, total_of = row_centred(fit.width, fit.group, held), summed(fit.group)
+    finish = affine(fit, scaled, shifted)
+
+    def normalize(z, y, eps, weight, bias, n, t, cells, more_cells):
+        # BEGIN SOLUTION a8.3
+        total = zero
+        for k in range(held):
+            total += z[k]
+        mean = total_of(total, t, cells) / kind(n)
+        centre(z, mean, n, t)
+        total = zero
+        for k in range(held):
+            total += z[k] * z[k]
+        variance = total_of(total, t, more_cells) / kind(n)
+        rstd = one / sqrt(variance + eps)
+        finish(z, rstd, weight, bias, n, t, y)
+        return mean, rstd
+        # END SOLUTION a8.3
+
+    return device(normalize)
+
+
 def layer_norm_rows(fit: Fit, scaled: bool, shifted: bool) -> Callable:
     """Layer norm of rows that fit into the registers of a warp or a block.
 
@@ -113,10 +143,8 @@ def layer_norm_rows(fit: Fit, scaled: bool, shifted: bool) -> Callable:
     memory sees 8 bytes for each number, the least possible, where three passes have 16.
     """
     kind, group, held, rows = fit.kind, fit.group, fit.held, fit.rows
-    read, centre = (f(fit.width, group, held) for f in (row_reader, row_centred))
-    write, finish = row_writer(fit.width, group, held), affine(fit, scaled, shifted)
-    total_of = summed(group)
-    zero, one = kind(0), kind(1)
+    read, write = (f(fit.width, group, held) for f in (row_reader, row_writer))
+    normalize, zero = row_normalized(fit, scaled, shifted), kind(0)
 
     def kernel(x, weight, bias, eps, out, mean, rstd, n):
         z = cuda.local.array(held, kind)
@@ -127,17 +155,7 @@ def layer_norm_rows(fit: Fit, scaled: bool, shifted: bool) -> Callable:
         r = cuda.blockIdx.x * rows + cuda.threadIdx.x // group
         at = min(r, mean.size - 1) * n
         read(x, at, n, t, zero, z)
-        total = zero
-        for k in range(held):
-            total += z[k]
-        middle = total_of(total, t, cells) / kind(n)
-        centre(z, middle, n, t)
-        total = zero
-        for k in range(held):
-            total += z[k] * z[k]
-        variance = total_of(total, t, more_cells) / kind(n)
-        scale = one / sqrt(variance + eps)
-        finish(z, scale, weight, bias, n, t, y)
+        middle, scale = normalize(z, y, eps, weight, bias, n, t, cells, more_cells)
         if r < mean.size:
             write(out, at, n, t, z)
             if t == 0:
@@ -194,10 +212,9 @@ def dropout_residual_layer_norm_rows(fit: Fit, scaled: bool, shifted: bool) -> C
     to each multiprocessor in the time of some 80.
     """
     kind, group, held, rows = fit.kind, fit.group, fit.held, fit.rows
-    read, centre = (f(fit.width, group, held) for f in (row_reader, row_centred))
-    write, finish = row_writer(fit.width, group, held), affine(fit, scaled, shifted)
-    drop, total_of = dropper(fit), summed(group)
-    zero, one = kind(0), kind(1)
+    read, write = (f(fit.width, group, held) for f in (row_reader, row_writer))
+    normalize, drop = row_normalized(fit, scaled, shifted), dropper(fit)
+    zero = kind(0)
 
     def kernel(
         key0, key1, offset, base, limit, keep, x, residual, weight, bias, eps, out,
@@ -213,18 +230,9 @@ def dropout_residual_layer_norm_rows(fit: Fit, scaled: bool, shifted: bool) -> C
         read(x, at, n, t, zero, z)
         read(residual, at, n, t, zero, y)
         drop(z, key0, key1, offset, base, at, n, t, limit, keep)
-        total = zero
         for k in range(held):
             z[k] += y[k]
-            total += z[k]
-        middle = total_of(total, t, cells) / kind(n)
-        centre(z, middle, n, t)
-        total = zero
-        for k in range(held):
-            total += z[k] * z[k]
-        variance = total_of(total, t, more_cells) / kind(n)
-        scale = one / sqrt(variance + eps)
-        finish(z, scale, weight, bias, n, t, y)
+        middle, scale = normalize(z, y, eps, weight, bias, n, t, cells, more_cells)
         if r < mean.size:
             write(out, at, n, t, z)
             if t == 0:
@@ -303,6 +311,7 @@ def row_slope(fit: Fit, scaled: bool) -> Any:
     read, total_of = row_reader(fit.width, fit.group, held), summed(fit.group)
 
     def slope(g, z, y, scale, weight, dw, db, n, t, cells, more_cells):
+        # BEGIN SOLUTION a8.3
         if scaled:
             read(weight, 0, n, t, zero, y)
         total, product = zero, zero
@@ -318,6 +327,7 @@ def row_slope(fit: Fit, scaled: bool) -> Any:
         product = total_of(product, t, more_cells) / kind(n)
         for k in range(held):
             g[k] = scale * (g[k] - total - z[k] * product)
+        # END SOLUTION a8.3
 
     return device(slope)
 

@@ -66,6 +66,7 @@ FACTORS = 8
 @device
 def find_chunk(firsts, sizes):
     """The tensor of this block, and the first and last element of its chunk in it."""
+    # BEGIN SOLUTION a8.4
     block = cuda.blockIdx.x
     tensor = int64(-1)
     for first in firsts:
@@ -73,6 +74,7 @@ def find_chunk(firsts, sizes):
             tensor += 1
     start = (block - firsts[tensor]) * CHUNK
     return tensor, start, min(start + CHUNK, sizes[tensor])
+    # END SOLUTION a8.4
 
 
 @device
@@ -196,11 +198,13 @@ def momentum_chunks_captured(params, grads, bufs, sizes, firsts, first, f):
 @device
 def adam_element(p, g, m, v, f0, f1, f2, f3, f4, f5, f6, f7):
     """The new p, m and v: see `adam_chunks`."""
+    # BEGIN SOLUTION a8.4
     x = p * f7
     g = g + f6 * x
     m = m + f1 * (g - m)
     v = f2 * v + f3 * g * g
     return x - f0 * m / (math.sqrt(v) * f5 + f4), m, v
+    # END SOLUTION a8.4
 
 
 @device
@@ -208,6 +212,7 @@ def adam_chunk(
     params, grads, ms, vs, sizes, firsts, f0, f1, f2, f3, f4, f5, f6, f7
 ):  # fmt: skip
     """The block's chunk: see `adam_chunks`."""
+    # BEGIN SOLUTION a8.4
     t, start, stop = find_chunk(firsts, sizes)
     p = array_at(params[t], sizes[t], f0)
     g = array_at(grads[t], sizes[t], f0)
@@ -230,6 +235,7 @@ def adam_chunk(
         p[i], m[i], v[i] = adam_element(
             p[i], g[i], m[i], v[i], f0, f1, f2, f3, f4, f5, f6, f7
         )
+    # END SOLUTION a8.4
 
 
 _ADAM = f"{_SGD[0]} {FEW}*int64 {FEW}*int64"
@@ -499,6 +505,7 @@ def adam_step(
             options = (beta1, beta2, eps, weight_decay)
             _adam_captured(dtype, tensors, step, lr, options, decoupled)
             continue
+        # BEGIN SOLUTION a8.4
         factors = (
             lr / (1 - beta1**step),
             1 - beta1,
@@ -509,6 +516,7 @@ def adam_step(
             0.0 if decoupled else weight_decay,
             1.0 - lr * weight_decay if decoupled else 1.0,
         )
+        # END SOLUTION a8.4
         numbers = _numbers(dtype, factors)
         for blocks, tuples in _launches(tensors):
             adam_chunks[blocks, THREADS](*tuples, *numbers)

@@ -29,12 +29,14 @@ def bias_rows(fn: Callable) -> Callable:
     """
 
     def loop(x: np.ndarray, bias: np.ndarray, out: np.ndarray) -> None:
+        # BEGIN SOLUTION a8.1
         n = bias.size
         for r in prange(out.size // n):
             first = np.int64(r) * n
             a, z = x[first : first + n], out[first : first + n]
             for j in range(n):
                 z[j] = fn(a[j] + bias[j])
+        # END SOLUTION a8.1
 
     return loop
 
@@ -47,12 +49,14 @@ def bias_rows_in_place(fn: Callable) -> Callable:
     """
 
     def loop(x: np.ndarray, bias: np.ndarray) -> None:
+        # BEGIN SOLUTION a8.1
         n = bias.size
         for r in prange(x.size // n):
             first = np.int64(r) * n
             a = x[first : first + n]
             for j in range(n):
                 a[j] = fn(a[j] + bias[j])
+        # END SOLUTION a8.1
 
     return loop
 
@@ -63,6 +67,7 @@ def bias_rows_backward(fn: Callable) -> Callable:
     def loop(
         grad: np.ndarray, x: np.ndarray, bias: np.ndarray, out: np.ndarray
     ) -> None:
+        # BEGIN SOLUTION a8.1
         n = bias.size
         for r in prange(out.size // n):
             first = np.int64(r) * n
@@ -70,6 +75,7 @@ def bias_rows_backward(fn: Callable) -> Callable:
             g, a, z = grad[first:last], x[first:last], out[first:last]
             for j in range(n):
                 z[j] = fn(g[j], a[j] + bias[j])
+        # END SOLUTION a8.1
 
     return loop
 

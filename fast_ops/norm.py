@@ -75,6 +75,7 @@ def _layer_norm(x, weight, bias, eps, out, mean, rstd):
     A thread makes whole rows; a row of a few thousand numbers stays in the first-level
     cache for the second and third pass.
     """
+    # BEGIN SOLUTION a8.3
     D = weight.size
     for r in prange(mean.size):
         at = np.int64(r) * D
@@ -85,6 +86,7 @@ def _layer_norm(x, weight, bias, eps, out, mean, rstd):
         rstd[r] = scale
         for i in range(D):
             made[i] = (row[i] - middle) * scale * weight[i] + bias[i]
+    # END SOLUTION a8.3
 
 
 @device_function
@@ -94,6 +96,7 @@ def layer_norm_backward_row(grad, x, middle, scale, weight, dx, dw, db):
     dx = rstd * (g - mean(g) - xhat * mean(g * xhat)),   g = grad * weight
     dw += grad * xhat;  db += grad,                      xhat = (x - mean) * rstd
     """
+    # BEGIN SOLUTION a8.3
     total = x.dtype.type(0)
     product = x.dtype.type(0)
     for i in range(x.size):
@@ -108,6 +111,7 @@ def layer_norm_backward_row(grad, x, middle, scale, weight, dx, dw, db):
         dw[i] += grad[i] * (away * scale)
         db[i] += grad[i]
         dx[i] = scale * (grad[i] * weight[i] - shift - away * slope)
+    # END SOLUTION a8.3
 
 
 def _layer_norm_backward(grad, x, mean, rstd, weight, dx, partial, dw, db):
@@ -121,6 +125,7 @@ def _layer_norm_backward(grad, x, mean, rstd, weight, dx, partial, dw, db):
     in the cache; the blocks are added in order at the end. A pass over columns instead
     would read grad and x a second time.
     """
+    # BEGIN SOLUTION a8.3
     R, D = mean.size, weight.size
     blocks = partial.shape[0]
     for task in prange(blocks):
@@ -137,6 +142,7 @@ def _layer_norm_backward(grad, x, mean, rstd, weight, dx, partial, dw, db):
         for i in range(D):
             dw[i] += partial[block, 0, i]
             db[i] += partial[block, 1, i]
+    # END SOLUTION a8.3
 
 
 # ----------------------------------------------------------------------- batch norm

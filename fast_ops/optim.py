@@ -56,6 +56,7 @@ def _adam(
     new1 = 1 - beta1, new2 = 1 - beta2, root = 1 / sqrt(1 - beta2 ** step); g = grad +
     decay * p (Adam), or p is first multiplied by `shrink` (AdamW).
     """
+    # BEGIN SOLUTION a8.4
     for i in prange(p.size):
         x = p[i] * shrink
         g = grad[i] + decay * x
@@ -64,6 +65,7 @@ def _adam(
         m[i] = m_i
         v[i] = v_i
         p[i] = x - step_size * m_i / (math.sqrt(v_i) * root + eps)
+    # END SOLUTION a8.4
 
 
 sgd = (compile_kernel(_sgd), compile_kernel(_sgd, parallel=True))
@@ -159,6 +161,7 @@ def adam_step(
     Source: Kingma and Ba, "Adam", 2015; Loshchilov and Hutter, "Decoupled weight decay
     regularization", 2019.
     """
+    # BEGIN SOLUTION a8.4
     factors = (
         lr / (1 - beta1**step),
         1 - beta1,
@@ -169,4 +172,5 @@ def adam_step(
         0.0 if decoupled else weight_decay,
         1.0 - lr * weight_decay if decoupled else 1.0,
     )
+    # END SOLUTION a8.4
     _update(adam, (params, grads, exp_avgs, exp_avg_sqs), factors)

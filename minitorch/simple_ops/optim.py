@@ -70,6 +70,7 @@ def adam_step(
     Source: Kingma and Ba, "Adam: a method for stochastic optimization", 2015;
     Loshchilov and Hutter, "Decoupled weight decay regularization", 2019.
     """
+    # BEGIN SOLUTION a8.4
     fix1, fix2 = 1 - beta1**step, 1 - beta2**step  # m and v start at 0, which is low
     for k in range(len(params)):
         ps, gs, ms, vs = map(read, (params[k], grads[k], exp_avgs[k], exp_avg_sqs[k]))
@@ -85,3 +86,4 @@ def adam_step(
         write(params[k], ps)
         write(exp_avgs[k], ms)
         write(exp_avg_sqs[k], vs)
+    # END SOLUTION a8.4

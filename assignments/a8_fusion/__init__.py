@@ -1,0 +1,1 @@
+"""a8, Fusion: several operations in one pass over memory."""

@@ -1,0 +1,276 @@
+"""What a8 runs in the student's process: fused operations and their gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from assignments.calling import operand, read, results, tensor
+
+# ------------------------------------------------------------------ bias, activation
+
+
+def _operator(name: str | None) -> Callable[..., Any] | None:
+    from minitorch import operators
+
+    return None if name is None else vars(operators)[name]
+
+
+def bias_activation(
+    device: str,
+    fn: str | None,
+    x: np.ndarray,
+    bias: np.ndarray,
+    layout: str,
+    in_place: bool,
+) -> dict[str, Any]:
+    """The backend's `bias_activation`, perhaps into x itself."""
+    from minitorch.backend import get_backend
+
+    a, b = operand(device, x, layout), operand(device, bias)
+    run = get_backend(device).bias_activation
+    if in_place:
+        return results({"out": read(run(a, b, _operator(fn), a))}, {"bias": b})
+    return results({"out": run(a, b, _operator(fn))}, {"x": a, "bias": b})
+
+
+def bias_activation_backward(
+    device: str, fn: str, grad: np.ndarray, x: np.ndarray, bias: np.ndarray, layout: str
+) -> dict[str, Any]:
+    """The backend's `bias_activation_backward`."""
+    from minitorch.backend import get_backend
+
+    g, a, b = operand(device, grad), operand(device, x, layout), operand(device, bias)
+    run = get_backend(device).bias_activation_backward
+    backward = _operator(f"{fn}_backward")
+    out = run(g, a, b, backward)
+    return results({"out": out}, {"grad": g, "x": a, "bias": b})
+
+
+def _gradients(out: Any, grad: np.ndarray, **leaves: Any) -> dict[str, Any]:
+    """The output, the gradients of the leaves, and the leaves."""
+    value = read(out)
+    out.backward(tensor(out.device, grad))
+    grads = {f"grad_{n}": read(x.grad) for n, x in leaves.items() if x.requires_grad}
+    return {"out": value, **grads, **{n: read(x) for n, x in leaves.items()}}
+
+
+def bias_gradients(
+    device: str,
+    fn: str | None,
+    x: np.ndarray,
+    bias: np.ndarray,
+    grad: np.ndarray,
+    wanted: Sequence[bool],
+) -> dict[str, Any]:
+    """`bias_activation` of tensors, and the gradients that are wanted."""
+    from minitorch.functions.linear import bias_activation
+
+    a, b = tensor(device, x), tensor(device, bias)
+    a.requires_grad, b.requires_grad = wanted
+    return _gradients(bias_activation(a, b, fn), grad, x=a, bias=b)
+
+
+# --------------------------------------------------------------------- online softmax
+
+
+def merged(
+    device: str, top0: float, total0: float, top1: float, total1: float
+) -> dict[str, Any]:
+    """`merge` of two pairs."""
+    from fast_ops.softmax_ladder import merge
+
+    pair = merge(*[np.float32(x) for x in (top0, total0, top1, total1)])
+    return {"pair": [float(x) for x in pair]}
+
+
+def pair(device: str, a: np.ndarray) -> dict[str, Any]:
+    """`online_pair` of a row."""
+    from fast_ops.softmax_ladder import online_pair
+
+    return {"pair": [float(x) for x in online_pair(a.copy())]}
+
+
+def rung(device: str, name: str, a: np.ndarray) -> dict[str, Any]:
+    """A rung of the CPU's ladder, or of the GPU's."""
+    if device == "cuda":
+        from cuda_ops.softmax_ladder import LADDER
+    else:
+        from fast_ops.softmax_ladder import LADDER
+    (softmax,) = [f for f in LADDER if f.__name__ == name]
+    x = operand(device, a)
+    return results({"out": softmax(x)}, {"a": x})
+
+
+# ------------------------------------------------------------------------- layer norm
+
+
+def layer_norm(
+    device: str,
+    x: np.ndarray,
+    weight: np.ndarray,
+    bias: np.ndarray,
+    eps: float,
+    layout: str,
+) -> dict[str, Any]:
+    """The backend's `layer_norm`."""
+    from minitorch.backend import get_backend
+
+    a, w, b = operand(device, x, layout), operand(device, weight), operand(device, bias)
+    out, mean, rstd = get_backend(device).layer_norm(a, w, b, eps)
+    made = {"out": out, "mean": mean, "rstd": rstd}
+    return results(made, {"x": a, "weight": w, "bias": b})
+
+
+def layer_norm_backward(
+    device: str,
+    grad: np.ndarray,
+    x: np.ndarray,
+    mean: np.ndarray,
+    rstd: np.ndarray,
+    weight: np.ndarray,
+) -> dict[str, Any]:
+    """The backend's `layer_norm_backward`."""
+    from minitorch.backend import get_backend
+
+    names = {"grad": grad, "x": x, "mean": mean, "rstd": rstd, "weight": weight}
+    given = {name: operand(device, a) for name, a in names.items()}
+    dx, dw, db = get_backend(device).layer_norm_backward(*given.values())
+    return results({"grad_x": dx, "grad_weight": dw, "grad_bias": db}, given)
+
+
+def layer_norm_gradients(
+    device: str,
+    x: np.ndarray,
+    weight: np.ndarray,
+    bias: np.ndarray,
+    grad: np.ndarray,
+    wanted: Sequence[bool],
+) -> dict[str, Any]:
+    """`layer_norm` of tensors, and the gradients that are wanted."""
+    from minitorch.functions.norm import layer_norm
+
+    a, w, b = tensor(device, x), tensor(device, weight), tensor(device, bias)
+    a.requires_grad, w.requires_grad, b.requires_grad = wanted
+    out = layer_norm(a, x.shape[-1], w, b)
+    return _gradients(out, grad, x=a, weight=w, bias=b)
+
+
+# ------------------------------------------------------------------------------ AdamW
+
+
+def adam_steps(
+    device: str,
+    params: Sequence[np.ndarray],
+    grads: Sequence[Sequence[np.ndarray]],
+    lr: float,
+    betas: Sequence[float],
+    eps: float,
+    weight_decay: float,
+    decoupled: bool,
+) -> dict[str, Any]:
+    """Parameters and running means after some steps, one for each entry of grads."""
+    from minitorch.backend import get_backend
+
+    step = get_backend(device).adam_step
+    p = [operand(device, a) for a in params]
+    m, v = ([operand(device, np.zeros_like(a)) for a in params] for _ in range(2))
+    for number, given in enumerate(grads):
+        g = [operand(device, a) for a in given]
+        step(p, g, m, v, number + 1, lr, *betas, eps, weight_decay, decoupled)
+    named = {"after": p, "exp_avg": m, "exp_avg_sq": v}
+    return {name: [read(a) for a in tensors] for name, tensors in named.items()}
+
+
+# ------------------------------------------------------------------------------ speed
+
+Timed = tuple[Callable[[], Any], Callable[[Any], dict[str, Any]]]
+
+
+def timed_bias(device: str, x: np.ndarray, bias: np.ndarray) -> Timed:
+    """relu(x + bias) in one pass."""
+    from fast_ops.linear import bias_activation
+    from minitorch import operators
+
+    a, b = operand(device, x), operand(device, bias)
+    go = lambda: bias_activation(a, b, operators.relu)
+    return go, lambda out: results({"out": out}, {"x": a, "bias": b})
+
+
+def timed_sum_and_relu(device: str, x: np.ndarray, bias: np.ndarray) -> Timed:
+    """The same as two operations."""
+    from fast_ops import elementwise
+    from minitorch import operators
+
+    a, b = operand(device, x), operand(device, bias)
+    go = lambda: elementwise.map(operators.relu, elementwise.zip(operators.add, a, b))
+    return go, lambda out: results({"out": out}, {"x": a, "bias": b})
+
+
+def _norm_operands(device: str, **arrays: np.ndarray) -> dict[str, Any]:
+    return {name: operand(device, a) for name, a in arrays.items()}
+
+
+def timed_layer_norm(
+    device: str, x: np.ndarray, weight: np.ndarray, bias: np.ndarray
+) -> Timed:
+    """Layer norm as one operation."""
+    from fast_ops.norm import layer_norm
+
+    given = _norm_operands(device, x=x, weight=weight, bias=bias)
+    go = lambda: layer_norm(*given.values(), 1e-5)[0]
+    return go, lambda out: results({"out": out}, given)
+
+
+def timed_composed_norm(
+    device: str, x: np.ndarray, weight: np.ndarray, bias: np.ndarray
+) -> Timed:
+    """The same as operations of tensors."""
+    import minitorch
+
+    given = _norm_operands(device, x=x, weight=weight, bias=bias)
+    a, w, b = (minitorch.Tensor(t) for t in given.values())
+
+    def go() -> Any:
+        with minitorch.no_grad():
+            away = a - a.mean(-1, keepdim=True)
+            variance = (away * away).mean(-1, keepdim=True)
+            return (away * (variance + 1e-5).rsqrt() * w + b).raw
+
+    return go, lambda out: results({"out": out}, given)
+
+
+def _adam_state(device: str, p: np.ndarray, g: np.ndarray) -> list[Any]:
+    zeros = np.zeros_like(p)
+    return [operand(device, a) for a in (p, g, zeros, zeros)]
+
+
+def timed_adam(device: str, p: np.ndarray, g: np.ndarray) -> Timed:
+    """A first step of AdamW in one pass."""
+    from fast_ops.optim import adam_step
+
+    state = _adam_state(device, p, g)
+    lists = [[a] for a in state]
+    go = lambda: adam_step(*lists, 1, 0.01, 0.9, 0.999, 1e-8, 0.1, True)
+    return go, lambda _: {"after": read(state[0]), "exp_avg": read(state[2])}
+
+
+def timed_composed_adam(device: str, p: np.ndarray, g: np.ndarray) -> Timed:
+    """The same as operations of tensors."""
+    import minitorch
+
+    state = [minitorch.Tensor(a) for a in _adam_state(device, p, g)]
+
+    def go() -> None:
+        x, grad, m, v = state
+        with minitorch.no_grad():
+            m *= 0.9
+            m += grad * 0.1
+            v *= 0.999
+            v += grad * grad * 0.001
+            x *= 1 - 0.01 * 0.1
+            x -= (m / 0.1) / ((v / 0.001).sqrt() + 1e-8) * 0.01
+
+    return go, lambda _: {"after": read(state[0]), "exp_avg": read(state[2])}

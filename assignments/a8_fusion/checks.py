@@ -1,0 +1,513 @@
+"""What a8 is checked with; the oracle is PyTorch."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from assignments.a8_fusion import calls
+from assignments.checks import AnyCheck, Check, Speed
+from assignments.draw import Draw, layout
+from assignments.simulated import simulates
+
+# From here on fast_ops shares the work among its threads.
+PARALLEL = 32_768
+SIMULATED = simulates("cuda")  # where every thread of a GPU costs
+
+
+def _torch(array: np.ndarray) -> Any:
+    import torch
+
+    return torch.from_numpy(np.array(array))
+
+
+def _sizes(names: str, *all_sizes: tuple[int, ...]) -> tuple[dict[str, int], ...]:
+    return tuple(dict(zip(names.split(), sizes)) for sizes in all_sizes)
+
+
+# ------------------------------------------------------------------ bias, activation
+
+ACTIVATIONS = (None, "relu", "gelu")  # each is compiled
+
+
+def _activated(fn: str | None, x: Any) -> Any:
+    import torch
+
+    return x if fn is None else vars(torch.nn.functional)[fn](x)
+
+
+def _bias_inputs(draw: Draw, rows: int, n: int) -> dict[str, Any]:
+    return {
+        "fn": "relu" if rows * n >= PARALLEL else draw.choice(("relu", "gelu")),
+        "x": draw.array((rows, n)),
+        "bias": draw.array((n,)),
+        "layout": layout(draw),
+        "in_place": bool(draw.integer(0, 1)),
+    }
+
+
+def _bias_expected(
+    fn: str | None, x: np.ndarray, bias: np.ndarray, **how: Any
+) -> dict[str, Any]:
+    return {"out": _activated(fn, _torch(x) + _torch(bias)).numpy()}
+
+
+def _bias_backward_inputs(draw: Draw, rows: int, n: int) -> dict[str, Any]:
+    return {
+        "fn": "gelu",
+        "grad": draw.array((rows, n)),
+        "x": draw.array((rows, n)),
+        "bias": draw.array((n,)),
+        "layout": layout(draw),
+    }
+
+
+def _bias_backward_expected(
+    fn: str, grad: np.ndarray, x: np.ndarray, bias: np.ndarray, layout: str
+) -> dict[str, Any]:
+    given = _torch(x).requires_grad_()
+    _activated(fn, given + _torch(bias)).backward(_torch(grad))
+    return {"out": given.grad.numpy()}
+
+
+def _backward(out: Any, grad: np.ndarray, **leaves: Any) -> dict[str, Any]:
+    out.backward(_torch(grad))
+    grads = {f"grad_{n}": x.grad.numpy() for n, x in leaves.items() if x.requires_grad}
+    return {"out": out.detach().numpy(), **grads}
+
+
+def _bias_gradient_inputs(draw: Draw, dims: int, rows: int, n: int) -> dict[str, Any]:
+    shape = ((n,), (rows, n), (2, rows, n))[dims - 1]
+    return {
+        "fn": draw.choice(ACTIVATIONS),
+        "x": draw.array(shape),
+        "bias": draw.array((n,)),
+        "grad": draw.array(shape),
+        "wanted": draw.choice(((True, True), (True, False), (False, True))),
+    }
+
+
+def _bias_gradient_expected(
+    fn: str | None, x: np.ndarray, bias: np.ndarray, grad: np.ndarray, wanted: Any
+) -> dict[str, Any]:
+    a, b = _torch(x), _torch(bias)
+    a.requires_grad, b.requires_grad = wanted
+    return _backward(_activated(fn, a + b), grad, x=a, bias=b)
+
+
+MATRIX = {"rows": (0, 4), "n": (1, 5)}
+SMALL = _sizes("rows n", (0, 3), (1, 1), (3, 129))
+LARGE = _sizes("rows n", (257, 129), (1, PARALLEL + 1))
+
+
+def _with_large(make: Any) -> tuple[Check, ...]:
+    """A check of small sizes everywhere, and one of large ones where those are fast."""
+    return make(SMALL, ("cpu", "cuda"), ""), make(
+        LARGE, ("cpu",) if SIMULATED else ("cpu", "cuda"), ", large"
+    )
+
+
+def _bias(edges: Any, devices: tuple[str, ...], name: str) -> Check:
+    return Check(
+        "a8.1",
+        f"fn(x + bias){name}",
+        calls.bias_activation,
+        _bias_inputs,
+        _bias_expected,
+        MATRIX,
+        edges,
+        examples=1 if name else 8,
+        devices=devices,
+        hint="Element j of a row meets element j of the bias.",
+    )
+
+
+def _bias_backward(edges: Any, devices: tuple[str, ...], name: str) -> Check:
+    return Check(
+        "a8.1",
+        f"fn_backward(grad, x + bias){name}",
+        calls.bias_activation_backward,
+        _bias_backward_inputs,
+        _bias_backward_expected,
+        MATRIX,
+        edges,
+        examples=1 if name else 8,
+        devices=devices,
+    )
+
+
+BIAS = (
+    *_with_large(_bias),
+    *_with_large(_bias_backward),
+    Check(
+        "a8.1",
+        "gradients",
+        calls.bias_gradients,
+        _bias_gradient_inputs,
+        _bias_gradient_expected,
+        {"dims": (1, 3), "rows": (1, 4), "n": (1, 4)},
+        length=lambda **inputs: 16,
+        examples=8,
+        hint="The bias was added to every row: its gradient is a sum over rows.",
+    ),
+)
+
+# --------------------------------------------------------------------- online softmax
+
+
+def _row(draw: Draw, shape: tuple[int, ...]) -> np.ndarray:
+    """Numbers, some of them large, and some masked out by -inf, but not a whole row."""
+    a = draw.array(shape, low=-8, high=8)
+    how = draw.choice(("plain", "masked", "far", "rising"))
+    if how == "masked" and a.size:
+        away = draw.array(shape, "bool")
+        away[..., draw.integer(0, shape[-1] - 1)] = False
+        a[away] = -np.inf
+    if how == "far":
+        a += np.float32(draw.choice((1000, -1000)))
+    if how == "rising":
+        a = np.sort(a, -1)
+    return a
+
+
+def _pair_expected(a: np.ndarray) -> list[float]:
+    top = float(a.max(initial=-np.inf))
+    total = float(np.exp(a.astype(np.float64) - top).sum()) if top > -np.inf else 0.0
+    return [top, total]
+
+
+def _merge_inputs(draw: Draw) -> dict[str, float]:
+    pairs = []
+    for _ in range(2):
+        top = draw.choice((draw.number(-8, 8), -math.inf))
+        pairs.append((top, 0.0 if top == -math.inf else draw.number(1, 4)))
+    (top0, total0), (top1, total1) = pairs
+    return {"top0": top0, "total0": total0, "top1": top1, "total1": total1}
+
+
+def _merge_expected(
+    top0: float, total0: float, top1: float, total1: float
+) -> dict[str, Any]:
+    top = float(np.float32(max(top0, top1)))
+    if top == -math.inf:
+        return {"pair": [top, 0.0]}
+    parts = zip((total0, total1), (top0, top1))
+    return {"pair": [top, sum(s * math.exp(t - top) for s, t in parts)]}
+
+
+def _softmax_expected(name: str, a: np.ndarray) -> dict[str, Any]:
+    return {"out": _torch(a).double().softmax(-1).float().numpy()}
+
+
+def _rung(name: str, device: str, *edges: tuple[int, int]) -> Check:
+    return Check(
+        "a8.2",
+        f"{name} on the GPU" if device == "cuda" else name,
+        calls.rung,
+        lambda draw, rows, n: {"name": name, "a": _row(draw, (rows, n))},
+        _softmax_expected,
+        {"rows": (0, 3), "n": (1, 6)},
+        _sizes("rows n", (0, 3), (1, 1), *edges),
+        length=lambda name, a: 32,
+        examples=8 if device == "cuda" else 20,
+        devices=(device,),
+        hint="When a larger number comes, what has been added so far is too large by "
+        "exp(new top - old top). And exp(-inf - -inf) is NaN.",
+    )
+
+
+GPU_ROWS = (
+    ((2, 63), (2, 64), (3, 193)) if SIMULATED else ((70, 255), (9, 257), (3, 9999))
+)
+SOFTMAX = (
+    Check(
+        "a8.2",
+        "merge",
+        calls.merged,
+        _merge_inputs,
+        _merge_expected,
+        tolerance=1e-5,
+        examples=40,
+        devices=("cpu",),
+        hint="Two groups without a number have the top -inf: exp(-inf - -inf) is NaN.",
+        oracle="NumPy",
+    ),
+    Check(
+        "a8.2",
+        "online_pair",
+        calls.pair,
+        lambda draw, n: {"a": _row(draw, (n,)) if n else draw.array((0,))},
+        lambda a: {"pair": _pair_expected(a)},
+        {"n": (0, 6)},
+        _sizes("n", (0,), (1023,), (1024,), (1025,), (5000,)),
+        tolerance=1e-4,
+        examples=30,
+        devices=("cpu",),
+        hint="What has been added so far must be scaled down when a larger number "
+        "comes.",
+        oracle="NumPy",
+    ),
+    _rung("two_passes", "cpu", (3, 1025), (65, 700)),
+    _rung("in_pieces", "cpu", (3, 63), (2, 64), (1, 65), (2, 5000)),
+    _rung("two_passes", "cuda", *GPU_ROWS),
+)
+
+# ------------------------------------------------------------------------- layer norm
+
+
+def _norm_inputs(draw: Draw, rows: int, n: int) -> dict[str, Any]:
+    shift = draw.choice((0, 100))
+    return {
+        "x": draw.array((rows, n)) + np.float32(shift),
+        "weight": draw.array((n,)),
+        "bias": draw.array((n,)),
+        "eps": draw.choice((1e-5, 0.1)),
+        "layout": layout(draw),
+    }
+
+
+def _norm_expected(
+    x: np.ndarray, weight: np.ndarray, bias: np.ndarray, eps: float, layout: str
+) -> dict[str, Any]:
+    import torch
+
+    given = [_torch(a).double() for a in (x, weight, bias)]
+    parts = torch.native_layer_norm(given[0], [x.shape[1]], *given[1:], eps)
+    out, mean, rstd = (part.float().numpy() for part in parts)
+    return {"out": out, "mean": mean.reshape(-1), "rstd": rstd.reshape(-1)}
+
+
+def _norm_backward_inputs(draw: Draw, rows: int, n: int) -> dict[str, Any]:
+    x = draw.array((rows, n))
+    wide = x.astype(np.float64)
+    return {
+        "grad": draw.array((rows, n)),
+        "x": x,
+        "mean": wide.mean(1).astype(np.float32),
+        "rstd": (1 / np.sqrt(wide.var(1) + 0.1)).astype(np.float32),
+        "weight": draw.array((n,)),
+    }
+
+
+def _norm_backward_expected(
+    grad: np.ndarray, x: np.ndarray, mean: np.ndarray, rstd: np.ndarray,
+    weight: np.ndarray,
+) -> dict[str, Any]:  # fmt: skip
+    import torch
+
+    names = {"x": x, "weight": weight, "bias": np.zeros_like(weight)}
+    leaves = {n: _torch(a).double().requires_grad_() for n, a in names.items()}
+    out = torch.nn.functional.layer_norm(
+        leaves["x"], weight.shape, leaves["weight"], leaves["bias"], 0.1
+    )
+    out.backward(_torch(grad).double())
+    return {f"grad_{n}": a.grad.float().numpy() for n, a in leaves.items()}
+
+
+def _norm_gradient_inputs(draw: Draw, rows: int, n: int) -> dict[str, Any]:
+    return {
+        "x": np.sort(draw.array((rows, n)) + np.arange(n, dtype=np.float32)),
+        "weight": draw.array((n,)),
+        "bias": draw.array((n,)),
+        "grad": draw.array((rows, n)),
+        "wanted": draw.choice(
+            ((True, True, True), (True, False, False), (False, True, True))
+        ),
+    }
+
+
+def _norm_gradient_expected(
+    x: np.ndarray, weight: np.ndarray, bias: np.ndarray, grad: np.ndarray, wanted: Any
+) -> dict[str, Any]:
+    import torch
+
+    a, w, b = _torch(x), _torch(weight), _torch(bias)
+    a.requires_grad, w.requires_grad, b.requires_grad = wanted
+    out = torch.nn.functional.layer_norm(a, weight.shape, w, b)
+    return _backward(out, grad, x=a, weight=w, bias=b)
+
+
+# Where numbers are near 100, the variance is a difference of sums of 10 000 each.
+NORM_LENGTH = 400
+ROWS = _sizes("rows n", (1, 1), (5, 33), (33, 4), (2, 300))
+LARGE_ROWS = _sizes("rows n", (257, 129), (3, 4097))
+
+
+def _norm(name: str, call: Any, inputs: Any, expected: Any, hint: str) -> Any:
+    def make(edges: Any, devices: tuple[str, ...], more: str) -> Check:
+        return Check(
+            "a8.3",
+            f"{name}{more}",
+            call,
+            inputs,
+            expected,
+            {"rows": (1, 4), "n": (1, 5)},
+            edges,
+            length=lambda **inputs: NORM_LENGTH,
+            examples=1 if more else 8,
+            devices=devices,
+            hint=hint,
+        )
+
+    return make(ROWS, ("cpu", "cuda"), ""), make(
+        LARGE_ROWS, ("cpu",) if SIMULATED else ("cpu", "cuda"), ", large"
+    )
+
+
+NORM = (
+    *_norm(
+        "forward", calls.layer_norm, _norm_inputs, _norm_expected,
+        "The variance is the mean of (x - mean)^2: sum(x^2) / n - mean^2 loses all "
+        "digits where the mean is large.",
+    ),
+    *_norm(
+        "backward", calls.layer_norm_backward, _norm_backward_inputs,
+        _norm_backward_expected,
+        "Mean and rstd depend on x as well: two terms are subtracted from the "
+        "gradient. Is the memory of dw and db zero at the beginning?",
+    ),
+    Check(
+        "a8.3",
+        "gradients of tensors",
+        calls.layer_norm_gradients,
+        _norm_gradient_inputs,
+        _norm_gradient_expected,
+        {"rows": (1, 4), "n": (2, 5)},
+        length=lambda **inputs: NORM_LENGTH,
+        examples=8,
+    ),
+)  # fmt: skip
+
+# ------------------------------------------------------------------------------ AdamW
+
+
+def _adam_inputs(draw: Draw, tensors: int, n: int) -> dict[str, Any]:
+    shapes = [(n + 3 * k % 7,) for k in range(tensors)]
+    return {
+        "params": [draw.array(shape) for shape in shapes],
+        "grads": [
+            [draw.array(shape) for shape in shapes] for _ in range(draw.integer(1, 3))
+        ],
+        "lr": draw.choice((0.1, 0.5)),
+        "betas": draw.choice(((0.9, 0.999), (0.5, 0.75))),
+        "eps": draw.choice((0.01, 1e-8)),
+        "weight_decay": draw.choice((0.0, 0.5)),
+        "decoupled": draw.choice((True, False)),
+    }
+
+
+def _adam_expected(
+    params: list[np.ndarray], grads: list[list[np.ndarray]], lr: float, betas: Any,
+    eps: float, weight_decay: float, decoupled: bool,
+) -> dict[str, Any]:  # fmt: skip
+    import torch
+
+    leaves = [_torch(p).double().requires_grad_() for p in params]
+    kind = torch.optim.AdamW if decoupled else torch.optim.Adam
+    optimizer = kind(leaves, lr, tuple(betas), eps, weight_decay)
+    for given in grads:
+        for leaf, grad in zip(leaves, given):
+            leaf.grad = _torch(grad).double()
+        optimizer.step()
+    states = [optimizer.state[leaf] for leaf in leaves]
+    return {
+        "after": [leaf.detach().float().numpy() for leaf in leaves],
+        "exp_avg": [state["exp_avg"].float().numpy() for state in states],
+        "exp_avg_sq": [state["exp_avg_sq"].float().numpy() for state in states],
+    }
+
+
+def _adam(edges: Any, devices: tuple[str, ...], name: str) -> Check:
+    return Check(
+        "a8.4",
+        f"steps{name}",
+        calls.adam_steps,
+        _adam_inputs,
+        _adam_expected,
+        {"tensors": (1, 3), "n": (0, 4)},
+        edges,
+        tolerance=1e-5,
+        examples=1 if name else 16,
+        devices=devices,
+        hint="Decoupled decay shrinks p and leaves the gradient alone. m and v start "
+        "at 0, which the factors make up for.",
+    )
+
+
+ADAM = (
+    _adam(_sizes("tensors n", (1, 1), (9, 2)), ("simple", "cpu", "cuda"), ""),
+    _adam(_sizes("tensors n", (2, 127), (3, 128), (33, 1)), ("cuda",), " of many"),
+    _adam(
+        _sizes("tensors n", (2, PARALLEL)),
+        ("cpu",) if SIMULATED else ("cpu", "cuda"),
+        ", large",
+    ),
+)
+
+# ------------------------------------------------------------------------------ speed
+
+
+def _speed_bias(draw: Draw, rows: int, n: int) -> dict[str, Any]:
+    return {"x": draw.array((rows, n)), "bias": draw.array((n,))}
+
+
+def _speed_norm(draw: Draw, rows: int, n: int) -> dict[str, Any]:
+    return {**_speed_bias(draw, rows, n), "weight": draw.array((n,))}
+
+
+def _speed_norm_expected(
+    x: np.ndarray, weight: np.ndarray, bias: np.ndarray
+) -> dict[str, Any]:
+    return {"out": _norm_expected(x, weight, bias, 1e-5, "")["out"]}
+
+
+def _speed_adam_expected(p: np.ndarray, g: np.ndarray) -> dict[str, Any]:
+    found = _adam_expected([p], [[g]], 0.01, (0.9, 0.999), 1e-8, 0.1, True)
+    return {name: found[name][0] for name in ("after", "exp_avg")}
+
+
+SPEED = (
+    Speed(
+        "a8.5",
+        "bias and relu",
+        calls.timed_bias,
+        calls.timed_sum_and_relu,
+        _speed_bias,
+        lambda x, bias: _bias_expected("relu", x, bias),
+        {"rows": 1000, "n": 1000},
+        ((1.0, 0.5), (1.2, 1.0)),
+        lambda x, bias: (2.0 * x.nbytes, 2.0 * x.size),
+        hint="One loop, one reading and one writing of each number.",
+    ),
+    Speed(
+        "a8.5",
+        "layer norm",
+        calls.timed_layer_norm,
+        calls.timed_composed_norm,
+        _speed_norm,
+        _speed_norm_expected,
+        {"rows": 500, "n": 1000},
+        ((1.0, 0.5), (1.5, 1.0)),
+        lambda x, weight, bias: (2.0 * x.nbytes, 6.0 * x.size),
+        length=lambda **inputs: NORM_LENGTH,
+        hint="Loops over a row that have no branches become vector instructions; use "
+        "line_sum and line_squares.",
+    ),
+    Speed(
+        "a8.5",
+        "AdamW",
+        calls.timed_adam,
+        calls.timed_composed_adam,
+        lambda draw, n: {"p": draw.array((n,)), "g": draw.array((n,), low=0.5)},
+        _speed_adam_expected,
+        {"n": 500_000},
+        ((2.0, 0.5), (4.0, 1.0)),
+        lambda p, g: (7.0 * p.nbytes, 12.0 * p.size),
+        tolerance=1e-5,
+        hint="Load each number once, and store each once.",
+    ),
+)
+
+CHECKS: tuple[AnyCheck, ...] = (*BIAS, *SOFTMAX, *NORM, *ADAM, *SPEED)
