@@ -23,7 +23,7 @@ from std.atomic import Atomic
 from std.math import ceildiv
 from std.sys import simd_width_of
 
-from bridge import Arguments, Buffer, Object, done
+from bridge import Arguments, Buffer, Object, done, integer
 from lines import copy_line, fill, load_part, store_part
 from parallel import Kernel, Team, parallel_for
 
@@ -36,6 +36,7 @@ comptime ROWS = 8  # channels of a tile of `Correlate`, and lines of a packed pa
 comptime VECTORS = 2 if WIDE else 1  # vectors in a row of such a tile
 comptime DOT_ROWS = 4 if WIDE else 2  # channels of a tile of `WeightSums`
 comptime DOT_TAPS = 6 if WIDE else 4  # taps of such a tile
+comptime DOT_ROOM = 32 if WIDE else 8  # sums of such a tile, up to a power of 2
 comptime FEW = 1 << 14  # packed weights that stay in the first-level cache
 
 
@@ -332,7 +333,7 @@ struct WeightSums[T: DType](Kernel):
     """The gradient for the weight, in parts that `AddParts` adds.
 
     # source [N, G * C, H, W], grad [N, G * M, OH, OW]
-    # -> parts [blocks, G * splits, M / splits, depth]
+    # -> parts [blocks, G * splits, tiles, DOT_ROOM]
 
         for m, t:  part = sum over n of a block, position of
                    grad[n, m, position] * strip[offsets[t] + position]
@@ -367,8 +368,9 @@ struct WeightSums[T: DType](Kernel):
         while task < self.blocks * l.groups * self.splits:
             var block = task // (l.groups * self.splits)
             var split = task - block * l.groups * self.splits
-            var sums = self.parts.at(task * self.part * l.depth)
-            fill(sums, self.part * l.depth, 0)
+            var room = tiles_of(self.part, l.depth) * DOT_ROOM
+            var sums = self.parts.at(task * room)
+            fill(sums, room, 0)
             var first = block * self.images // self.blocks
             var last = (block + 1) * self.images // self.blocks
             for n in range(first, last):
@@ -419,7 +421,7 @@ struct WeightSums[T: DType](Kernel):
         """Add to the sums of channels m and following, taps t and following."""
         comptime V = SIMD[Self.T, Self.w]
         var l = self.layout
-        var totals = Array[V, DOT_ROWS * DOT_TAPS](fill=V(0))
+        var parts = Array[V, DOT_ROOM](fill=V(0))
         var x = Array[Buffer[Self.T], DOT_TAPS](fill=strip)
         comptime for j in range(DOT_TAPS):
             x[j] = strip.at(Int(l.offsets[min(t + j, l.depth - 1)]))
@@ -429,19 +431,34 @@ struct WeightSums[T: DType](Kernel):
                 var left = lines.load[Self.w](row + p)
                 comptime for j in range(DOT_TAPS):
                     comptime at = i * DOT_TAPS + j
-                    totals[at] = x[j].load[Self.w](p).fma(left, totals[at])
-        comptime for i in range(DOT_ROWS):
-            comptime for j in range(DOT_TAPS):
-                if m + i < count and t + j < l.depth:
-                    var total = totals[i * DOT_TAPS + j].reduce_add()
-                    sums[(m + i) * l.depth + t + j] += total
+                    parts[at] = x[j].load[Self.w](p).fma(left, parts[at])
+        add_lanes(parts)
+        var across = ceildiv(l.depth, DOT_TAPS)
+        var z = sums.at((m // DOT_ROWS * across + t // DOT_TAPS) * DOT_ROOM)
+        comptime for v in range(DOT_ROOM // Self.w):
+            z.store[Self.w](v * Self.w, z.load[Self.w](v * Self.w) + parts[v])
+
+
+@always_inline
+def add_lanes[T: DType, w: Int](mut x: Array[SIMD[T, w], DOT_ROOM]):
+    """Put the sum of the lanes of x[i] into lane i % w of x[i // w].
+
+    Two vectors become one that holds sums of neighbours: a0 + a1, a2 + a3, ..., b0 +
+    b1, ... After log2(w) rounds of it each lane is the sum of a vector. Adding up the
+    lanes of one vector after the other would take four times as many instructions.
+    """
+    comptime for level in range(4):
+        comptime if (1 << level) < w:
+            comptime for i in range(DOT_ROOM >> (level + 1)):
+                var both = x[2 * i].join(x[2 * i + 1]).deinterleave()
+                x[i] = rebind[SIMD[T, w]](both[0]) + rebind[SIMD[T, w]](both[1])
 
 
 @fieldwise_init
 struct AddParts[T: DType](Kernel):
-    """out[m, t] = the sum of the parts of all blocks, in order; a task is one m.
+    """out[m, t] = the sum of the parts of all blocks, in order; a task is one tile.
 
-    # parts [blocks, G * splits, part, depth] -> z [G * M, depth]
+    # parts [blocks, G * splits, tiles, DOT_ROOM] -> z [G * M, depth]
     """
 
     var parts: Buffer[Self.T]
@@ -454,17 +471,34 @@ struct AddParts[T: DType](Kernel):
     var depth: Int
 
     def run(self, task: Int):
-        comptime w = simd_width_of[Self.T]()
-        var g = task // self.made
-        var m = task - g * self.made
-        var split = g * self.splits + m // self.part
-        var x = self.parts.at((split * self.part + m % self.part) * self.depth)
-        var z = self.z.at(task * self.depth)
-        for t in range(0, self.depth, w):
-            var total = SIMD[Self.T, w](0)
-            for block in range(self.blocks):
-                total += load_part[w](x.at(block * self.block), t, self.depth, 0)
-            store_part(z, t, self.depth, total)
+        var total = SIMD[Self.T, DOT_ROOM](0)
+        for block in range(self.blocks):
+            total += self.parts.load[DOT_ROOM](block * self.block + task * DOT_ROOM)
+        var across = ceildiv(self.depth, DOT_TAPS)
+        var split = task // tiles_of(self.part, self.depth)
+        var tile = task - split * tiles_of(self.part, self.depth)
+        var low = split % self.splits * self.part
+        var count = min(self.part, self.made - low)
+        var first = split // self.splits * self.made + low
+        comptime for i in range(DOT_ROWS):
+            var m = tile // across * DOT_ROWS + i
+            comptime for j in range(DOT_TAPS):
+                var t = tile % across * DOT_TAPS + j
+                if m < count and t < self.depth:
+                    self.z[(first + m) * self.depth + t] = total[i * DOT_TAPS + j]
+
+
+@always_inline
+def tiles_of(part: Int, depth: Int) -> Int:
+    """How many tiles hold the sums of `part` channels."""
+    return ceildiv(part, DOT_ROWS) * ceildiv(depth, DOT_TAPS)
+
+
+@export
+def part_room(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
+    """(channels of a split, depth) -> elements of a part of `WeightSums`"""
+    var tiles = tiles_of(arguments.integer(0), arguments.integer(1))
+    return integer(tiles * DOT_ROOM)
 
 
 def run_weight_sums[T: DType](team: Object, a: Arguments):
@@ -478,13 +512,13 @@ def run_weight_sums[T: DType](team: Object, a: Arguments):
         a.buffer[DType.int64](17), a.integer(9), made, blocks, splits, part,
         a.integer(14),
     )
-    var block = layout.groups * splits * part * layout.depth
+    var tiles = layout.groups * splits * tiles_of(part, layout.depth)
     var add = AddParts[T](
-        a.buffer[T](15), a.buffer[T](2), blocks, block, splits, part, made,
+        a.buffer[T](15), a.buffer[T](2), blocks, tiles * DOT_ROOM, splits, part, made,
         layout.depth,
     )
     parallel_for(Team(team), a.integer(18), sums)
-    parallel_for(Team(team), layout.groups * made, add, blocks * block < FEW)
+    parallel_for(Team(team), tiles, add, blocks * tiles * DOT_ROOM < FEW)
 
 
 @export

@@ -161,7 +161,7 @@ def _weight_sums(grad: TensorData, x: TensorData, dw: TensorData, plan: Plan) ->
     splits = -(-made // part)  # none may be empty
     line = strip * columns + SLACK
     workers = min(get_num_threads(), blocks * groups * splits)
-    parts = blocks * groups * splits * part * depth
+    parts = blocks * groups * splits * kernels.part_room(part, depth)
     work = workspace(parts + workers * (part * line + plan.buffer), x.dtype)
     kernels.weight_sums(
         contiguous(x).flat(), contiguous(grad).flat(), dw.storage.array, plan.numbers,
