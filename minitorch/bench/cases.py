@@ -65,12 +65,25 @@ def torch_module() -> Any:
     return torch
 
 
+_host = {"device": "cpu"}
+
+
+def put_inputs_on(device: str) -> None:
+    """Let our tensors be on "cpu" or on "mojo", whose memory is the host's, too."""
+    _host["device"] = device
+
+
+def host_tensor(array: np.ndarray, grad: bool = False) -> Any:
+    """An array as a tensor of ours, on the device that is timed."""
+    return mt.tensor(array, device=_host["device"], requires_grad=grad)
+
+
 def both(*shapes: tuple[int, ...], grad: bool = False) -> tuple[list[Any], list[Any]]:
     """The same normal numbers as our tensors and as PyTorch's."""
     torch = torch_module()
     rng = np.random.default_rng(0)
     arrays = [rng.standard_normal(shape, dtype=np.float32) for shape in shapes]
-    ours = [mt.tensor(a, requires_grad=grad) for a in arrays]
+    ours = [host_tensor(a, grad) for a in arrays]
     theirs = [torch.tensor(a, requires_grad=grad) for a in arrays]
     return ours, theirs
 
@@ -280,7 +293,7 @@ def fused_cases() -> Iterator[Case]:
 def _cross_entropy(n: int, classes: int) -> Iterator[Case]:
     torch = torch_module()
     labels = np.random.default_rng(1).integers(0, classes, n)
-    ours, theirs = mt.tensor(labels), torch.tensor(labels)
+    ours, theirs = host_tensor(labels), torch.tensor(labels)
     op = lambda x: F.cross_entropy(x, ours)
     their_op = lambda x: torch.nn.functional.cross_entropy(x, theirs)
     size = 4.0 * n * classes
@@ -347,7 +360,7 @@ def sparse_cases() -> Iterator[Case]:
             keep = rng.random((4096, 4096)) < percent / 100
             a = np.where(keep, rng.standard_normal(keep.shape), 0).astype(np.float32)
             (b,), (their_b,) = both((4096, 128))
-            ours = mt.tensor(a).to_sparse_csr()
+            ours = host_tensor(a).to_sparse_csr()
             theirs = torch.tensor(a).to_sparse_csr()
             return lambda: ours @ b, lambda: theirs @ their_b
 
@@ -422,9 +435,10 @@ def step_cases() -> Iterator[Case]:
 
             def build(name: str = name, batch: int = batch) -> Pair:
                 mine, other = twins(name)
+                mine.to(_host["device"])
                 (x,), (their_x,) = both((batch, 1, 28, 28))
                 labels = np.arange(batch) % 10
-                y, their_y = mt.tensor(labels), torch.tensor(labels)
+                y, their_y = host_tensor(labels), torch.tensor(labels)
                 we = train_step(mine, optim.Adam(mine.parameters()), F)
                 adam = torch.optim.Adam(other.parameters())
                 they = train_step(other, adam, torch.nn.functional)
@@ -512,14 +526,34 @@ def _matmul_ladder(size: int) -> Iterator[Case]:
     from fast_ops.matmul import LADDER
 
     for rung in LADDER:
+        yield _matmul_rung(rung, rung.__name__, size)
 
-        def build(rung: Callable = rung) -> Pair:
-            torch = torch_module()
-            (a, b), (their_a, their_b) = both((size, size), (size, size))
-            return lambda: rung(a.raw, b.raw), lambda: torch.matmul(their_a, their_b)
 
-        flops, moved = 2.0 * size**3, 12.0 * size * size
-        yield Case("matmul", rung.__name__, build, flops, moved, agree=nearly_equal)
+def mojo_ladder(family: str, size: int | None = None) -> Iterator[Case]:
+    """The rungs of the matmul ladder in Numba, and those in Mojo.
+
+    Raises:
+        ValueError: Mojo has no ladder of that family.
+    """
+    from fast_ops.matmul import LADDER as NUMBA
+    from mojo_ops.matmul import LADDER as MOJO
+
+    if family != "matmul":
+        raise ValueError(f"bench: {family!r} has no ladder in Mojo; matmul has")
+    size = size or LADDER_SIZES[family]
+    for rungs, compiler in ((NUMBA, "Numba"), (MOJO, "Mojo")):
+        for rung in rungs:
+            yield _matmul_rung(rung, f"{rung.__name__}, {compiler}", size)
+
+
+def _matmul_rung(rung: Callable, name: str, size: int) -> Case:
+    def build() -> Pair:
+        torch = torch_module()
+        (a, b), (their_a, their_b) = both((size, size), (size, size))
+        return lambda: rung(a.raw, b.raw), lambda: torch.matmul(their_a, their_b)
+
+    flops, moved = 2.0 * size**3, 12.0 * size * size
+    return Case("matmul", name, build, flops, moved, agree=nearly_equal)
 
 
 def _reduce_ladder(size: int) -> Iterator[Case]:

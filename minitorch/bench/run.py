@@ -18,6 +18,8 @@ from minitorch.bench.cases import (
     Case,
     all_cases,
     ladder_cases,
+    mojo_ladder,
+    put_inputs_on,
     torch_module,
 )
 from minitorch.bench.harness import Timing, compare
@@ -50,22 +52,17 @@ class Bench:
 
 
 def bench_on(device: str, threads: int) -> Bench:
-    """What to do on "cpu", with so many threads, or on "cuda".
+    """What to do on "cpu" or "mojo", with so many threads, or on "cuda".
 
     Raises:
         ValueError: nothing is timed on that device.
         RuntimeError: there is no GPU.
     """
-    if device == "cpu":
-        set_threads(threads)
-        limits = machine_limits()
-        machine = describe(limits, threads)
-        return Bench(
-            machine, limits, FAMILIES, all_cases, ladder_cases, LADDER_SIZES, compare
-        )
+    if device in ("cpu", "mojo"):
+        return _bench_on_host(device, threads)
     if device != "cuda":
         raise ValueError(
-            f"bench: the device is {device!r}; only 'cpu' and 'cuda' are timed"
+            f"bench: the device is {device!r}; only 'cpu', 'mojo' and 'cuda' are timed"
         )
     from minitorch.backend import get_backend
     from minitorch.bench import gpu_cases as gpu
@@ -81,6 +78,28 @@ def bench_on(device: str, threads: int) -> Bench:
         describe_gpu(limits), limits, gpu.FAMILIES, gpu.gpu_cases, gpu.gpu_ladder,
         gpu.LADDER_SIZES, compare_on_gpu,
     )  # fmt: skip
+
+
+def _bench_on_host(device: str, threads: int) -> Bench:
+    from minitorch.backend import get_backend
+
+    get_backend(device)
+    put_inputs_on(device)
+    set_threads(threads)
+    limits = machine_limits()
+    machine = describe(limits, threads)
+    if device == "cpu":
+        return Bench(
+            machine, limits, FAMILIES, all_cases, ladder_cases, LADDER_SIZES, compare
+        )
+    from mojo_ops import bridge, build
+
+    bridge.set_num_threads(threads)
+    machine["mojo"] = build.version()
+    families = [name for name in FAMILIES if name != "epoch"]
+    cases = lambda names: all_cases(names or families)
+    sizes = {"matmul": LADDER_SIZES["matmul"]}
+    return Bench(machine, limits, families, cases, mojo_ladder, sizes, compare)
 
 
 def set_threads(threads: int) -> None:
