@@ -5,11 +5,11 @@ With this file one can list the cases whose time is the host's as much as the GP
 host's clock, from a GPU that has nothing to do to one that has done all
 (`compare_hosts`). What is timed is the CPU benchmark's table, on the device "cuda".
 
-A training step is compared three times:
+A training step, on batches of 64, is compared three times:
 
-    eager               the kernels are started one by one, on both sides
-    CUDA graph          captured once, started with one call; new inputs are copied in
-    ..., fused Adam     PyTorch with its update of all parameters in one kernel
+    eager           the kernels are started one by one, on both sides
+    graph           a CUDA graph, started with one call; new inputs are copied in
+    graph, fused    PyTorch with its Adam that updates all parameters in one kernel
 """
 
 from __future__ import annotations
@@ -68,14 +68,10 @@ def step_cases() -> Iterator[Case]:
         shape = (BATCH, 1, 28, 28)
         for how, build, ratio in (
             ("eager", partial(eager_steps, networks, shape), 1.0),
-            ("CUDA graph", partial(graph_steps, networks, shape), goal),
-            (
-                "CUDA graph, fused Adam",
-                partial(graph_steps, networks, shape, fused=True),
-                1.0,
-            ),
+            ("graph", partial(graph_steps, networks, shape), goal),
+            ("graph, fused", partial(graph_steps, networks, shape, fused=True), 1.0),
         ):
-            text = f"{name}, batch {BATCH}, {how}"
+            text = f"{name}, {how}"
             yield Case("step", text, build, goal=ratio, compare=compare_hosts)
 
 
