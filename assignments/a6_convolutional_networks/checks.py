@@ -135,7 +135,7 @@ ONE_DIMENSION = (
         _axis_expected,
         {"size": (1, 6), "kernel": (1, 4)},
         ({"size": 1, "kernel": 1}, {"size": 3, "kernel": 5}, {"size": 31, "kernel": 3}),
-        examples=40,
+        examples=25,
         devices=SIMPLE,
         hint="Output number o looks at position o * stride + i * dilation - padding "
         "through weight number i. Positions outside of the tensor are left out.",
@@ -297,7 +297,7 @@ def _conv(
     return Check(
         *("a6.2", name, call, inputs, expected, *sizes),
         length=_terms,
-        examples=15,
+        examples=12,
         devices=devices,
         hint=hint,
     )
@@ -462,6 +462,7 @@ def _pool(
     return Check(
         *("a6.3", name, call, inputs, expected, *sizes),
         length=_terms,
+        examples=12,
         devices=devices,
         hint=hint,
     )
