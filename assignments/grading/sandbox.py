@@ -48,7 +48,15 @@ TEST_PACKAGES = (
     "attrs",
     "exceptiongroup",
 )
-CUDA_PACKAGES = ("numba_cuda", "cuda", "nvidia", "cuda_bindings", "_cuda_bindings")
+CUDA_PACKAGES = (
+    "numba_cuda",
+    "_numba_cuda_redirector.py",
+    "cuda",
+    "nvidia",
+    "cuda_bindings",
+    "_cuda_bindings",
+    "cuda_bindings-*.dist-info",  # cuda.core asks for its version
+)
 DEVICE_FILES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
 
@@ -162,13 +170,18 @@ def _limits(
     return {
         # CUDA takes address space for all memory of the machine and its GPUs.
         "memory": None if view.gpu else limits.memory,
-        "processes": limits.processes + limits.threads,
+        "processes": limits.processes + limits.threads + _simulated_threads(view),
         "file_bytes": limits.file_bytes,
         "open_files": limits.open_files,
         "cpu_seconds": limits.cpu_seconds,
         "user": user,
         "die_with_parent": int(mode not in STRONG),
     }
+
+
+def _simulated_threads(view: View) -> int:
+    """How many threads the simulator may need: one for each of a block's."""
+    return 512 if view.environment.get("NUMBA_ENABLE_CUDASIM") == "1" else 0
 
 
 def _another_user(mode: str) -> int | None:
@@ -312,14 +325,14 @@ def _masks(sources: list[str]) -> list[str]:
 
 
 def _found(names: tuple[str, ...]) -> list[Path]:
-    """Those of the packages that are installed, wherever they are."""
+    """Those of the packages (names or patterns) that are installed, wherever."""
     folders = dict.fromkeys(
         [sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), *sys.path]
     )
     found = []
     for name in names:
-        places = (Path(folder, name) for folder in folders if folder)
-        found += list(itertools.islice((p for p in places if p.exists()), 1))
+        places = (p for folder in folders if folder for p in Path(folder).glob(name))
+        found += list(itertools.islice(places, 1))
     return found
 
 

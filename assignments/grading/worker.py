@@ -253,11 +253,28 @@ def describe(error: BaseException) -> dict[str, str]:
     return {"type": str(name)[:100], "text": text, "where": where[:TEXT_LIMIT]}
 
 
+def _prepare_numba_cuda(packages: list[str]) -> None:
+    """What numba-cuda expects of a Python that was started without -S.
+
+    Its .pth file lets `numba.cuda` be the package numba-cuda, not the old part of
+    Numba; and CUDA's libraries are looked for where the module `site` says.
+    """
+    try:
+        import _numba_cuda_redirector  # noqa: F401
+    except ImportError:
+        return  # no worker for "cuda", or the package is not installed
+    import site
+
+    site.ENABLE_USER_SITE, site.USER_SITE = True, packages[0]
+
+
 def main() -> None:
     """Give up what this process may not have, then serve."""
     del sys.path[0]  # this file's folder
     _restrict(json.loads(sys.argv[2]))
-    sys.path[:0] = [ROOT, *json.loads(sys.argv[3])]
+    packages = json.loads(sys.argv[3])
+    sys.path[:0] = [ROOT, *packages]
+    _prepare_numba_cuda(packages)
     Worker(socket.socket(fileno=int(sys.argv[1]))).serve()
 
 
