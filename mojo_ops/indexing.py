@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import fast_ops
 from fast_ops.memory import overlap
-from minitorch.dtypes import bool_
+from minitorch.dtypes import bool_, int64
 from minitorch.tensor_data import TensorData
 from mojo_ops import fallback
 from mojo_ops.bridge import Library
@@ -38,8 +38,8 @@ def _sizes(a: TensorData, dim: int, m: int) -> Sizes:
 
 
 def _check(name: str, index: TensorData, size: int, dim: int) -> TensorData:
-    """The indices row by row, all of them from 0 to size - 1."""
-    index = contiguous(index)
+    """The indices as int64, row by row, all of them from 0 to size - 1."""
+    index = contiguous(index) if index.dtype is int64 else copy(index, int64)
     values = index.flat()
     bad = kernels.first_outside(values, index.size, size)
     if bad >= 0:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from minitorch.dtypes import int64
 from minitorch.tensor_data import TensorData
 from mojo_ops.bridge import Library
 from mojo_ops.memory import contiguous, copy, empty
@@ -67,6 +68,11 @@ def log_softmax_backward(grad: TensorData, out: TensorData, dim: int) -> TensorD
     return _along(kernels.log_softmax_backward, dim, grad, out)
 
 
+def _labels(target: TensorData) -> TensorData:
+    """The classes as int64, one behind the other."""
+    return contiguous(target) if target.dtype is int64 else copy(target, int64)
+
+
 def cross_entropy(
     logits: TensorData, target: TensorData, ignore_index: int
 ) -> tuple[TensorData, TensorData]:
@@ -78,7 +84,7 @@ def cross_entropy(
     rows, classes = logits.shape
     dtype = logits.dtype
     losses, logsumexp = empty((rows,), dtype), empty((rows,), dtype)
-    wanted = contiguous(target).flat()
+    wanted = _labels(target).flat()
     bad = kernels.cross_entropy(
         contiguous(logits).flat(), wanted, losses.storage.array,
         logsumexp.storage.array, rows, classes, ignore_index, dtype.itemsize,
@@ -107,7 +113,7 @@ def cross_entropy_backward(
     if dx.size:
         kernels.cross_entropy_backward(
             contiguous(grad).flat(), contiguous(logits).flat(),
-            contiguous(target).flat(), contiguous(logsumexp).flat(),
+            _labels(target).flat(), contiguous(logsumexp).flat(),
             dx.storage.array, *logits.shape, ignore_index, dx.dtype.itemsize,
         )  # fmt: skip
     return dx
@@ -120,7 +126,7 @@ def mean_loss(
     1 / count [] that each of them has in it. NaN and infinity for none."""
     mean, share = empty((), losses.dtype), empty((), losses.dtype)
     kernels.mean_loss(
-        contiguous(losses).flat(), contiguous(target).flat(), mean.storage.array,
+        contiguous(losses).flat(), _labels(target).flat(), mean.storage.array,
         share.storage.array, losses.size, ignore_index, losses.dtype.itemsize,
     )  # fmt: skip
     return mean, share
