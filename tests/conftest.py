@@ -11,13 +11,13 @@ import os
 import pytest
 from hypothesis import HealthCheck, settings
 
-from helpers import DEVICES, loaded
+from helpers import DEVICES, EXAMPLES, loaded
 
 settings.register_profile(
     "ci",
     deadline=None,
     derandomize=True,
-    max_examples=25,
+    max_examples=EXAMPLES,
     suppress_health_check=[
         HealthCheck.function_scoped_fixture,
         HealthCheck.too_slow,

@@ -33,7 +33,8 @@ DEVICES = [d for d in available_devices() if d != "cuda" or is_available()]
 SIMULATED = os.environ.get("NUMBA_ENABLE_CUDASIM", "0") == "1"
 FLOATS = (dtypes.float32, dtypes.float64)
 NUMBERS = (dtypes.float32, dtypes.float64, dtypes.int64, dtypes.int32)
-quick = settings(deadline=None, max_examples=25)
+EXAMPLES = 8 if SIMULATED else 25  # that hypothesis makes for a test
+quick = settings(deadline=None, max_examples=EXAMPLES)
 
 # How the elements of a tensor lie in memory:
 LAYOUTS = (

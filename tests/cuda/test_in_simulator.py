@@ -1,7 +1,10 @@
-"""Run this folder, and the backends' common tests, in Numba's simulator.
+"""Run this folder, and other tests of the device "cuda", in Numba's simulator.
 
 A process either simulates or does not, so the simulator gets one of its own. On CI
-without a GPU this is what runs the kernels.
+without a GPU this is what runs the kernels: the tests of this folder, those that all
+backends share, and those of tensors, networks and optimizers. Of the last two kinds a
+few combinations of parameters are enough here (`thinned` in conftest.py), and what
+takes the simulator longest is left out. On a GPU `pytest -m cuda` runs all of them.
 """
 
 from __future__ import annotations
@@ -16,22 +19,60 @@ import pytest
 from helpers import SIMULATED
 
 ROOT = Path(__file__).parents[2]
-TESTS = ("tests/cuda", "tests/test_backends.py", "tests/test_backend_protocol.py")
-# In the order of time: what the common tests ask of the simulator and what adds little
-# there to the tests of this folder.
+TESTS = (
+    "tests/cuda",
+    "tests/test_backends.py",
+    "tests/test_backend_protocol.py",
+    "tests/test_autograd.py",
+    "tests/test_dropout_residual_layer_norm.py",
+    "tests/test_functions_fused.py",
+    "tests/test_in_place_views.py",
+    "tests/test_linear.py",
+    "tests/test_nn_layers.py",
+    "tests/test_nn_loss.py",
+    "tests/test_optim.py",
+    "tests/test_sparse.py",
+    "tests/test_tensor_create.py",
+    "tests/test_tensor_data.py",
+    "tests/test_tensor_elementwise.py",
+    "tests/test_tensor_index.py",
+    "tests/test_tensor_matmul.py",
+    "tests/test_tensor_movement.py",
+    "tests/test_tensor_reduce.py",
+)
+# Names of tests on large inputs.
 LEFT_OUT = ("many_elements", "large")
+# Gradients by differences, whose kernels run twice for each number of the input and are
+# those of the other tests; and a few on matrices too large for a simulator.
+TOO_LONG = (
+    "tests/test_functions_fused.py::test_conv_gradients_by_differences",
+    "tests/test_functions_fused.py::test_norm_gradients_by_differences",
+    "tests/test_functions_fused.py::test_pool_gradients_by_differences",
+    "tests/test_linear.py::test_backends_add_a_bias",
+    "tests/test_linear.py::test_backends_add_a_bias_in_place",
+    "tests/test_linear.py::test_backends_carry_a_gradient_through",
+    "tests/test_sparse.py::test_gradients_of_products",
+    "tests/test_sparse.py::test_gradients_of_the_other_operations",
+    "tests/test_sparse.py::test_products_at_the_edges",
+    "tests/test_tensor_elementwise.py::test_differences",
+    "tests/test_tensor_index.py::test_differences",
+    "tests/test_tensor_matmul.py::test_differences",
+    "tests/test_tensor_movement.py::test_differences",
+    "tests/test_tensor_reduce.py::test_differences",
+)
 OPTIONS = ("-m", "pytest", "-q", "-m", "cuda", "-p", "no:cacheprovider")
-SECONDS = 2400  # a few minutes on two free cores
+SECONDS = 1200  # about five minutes of one core
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(SECONDS + 30)
 @pytest.mark.skipif(SIMULATED, reason="this is the simulator")
 def test_kernels_in_the_simulator() -> None:
-    pytest.importorskip("numba_cuda", reason="pip install 'minitorch[cuda13]'")
+    pytest.importorskip("numba_cuda", reason="pip install -e '.[cuda13]'")
     chosen = " and ".join(["cuda", *(f"not {part}" for part in LEFT_OUT)])
+    left_out = [f"--deselect={test}" for test in TOO_LONG]
     result = subprocess.run(
-        [sys.executable, *OPTIONS, *TESTS, "-k", chosen],
+        [sys.executable, *OPTIONS, *TESTS, "-k", chosen, *left_out],
         cwd=ROOT,
         env={**os.environ, "NUMBA_ENABLE_CUDASIM": "1"},
         capture_output=True,
@@ -40,3 +81,9 @@ def test_kernels_in_the_simulator() -> None:
     )
     assert result.returncode == 0, result.stdout[-6000:] + result.stderr[-2000:]
     assert " passed" in result.stdout
+
+
+@pytest.mark.parametrize("test", TOO_LONG)
+def test_what_is_left_out_exists(test: str) -> None:
+    file, name = test.split("::")
+    assert f"def {name}(" in (ROOT / file).read_text()

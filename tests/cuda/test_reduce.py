@@ -13,7 +13,7 @@ from minitorch import dtypes, operators, simple_ops
 from minitorch.dtypes import DType, float32, float64, int32, int64
 from minitorch.functions.reduce import highest, lowest
 from minitorch.tensor_data import TensorData
-from tests.cuda.sizes import pick
+from tests.cuda.sizes import big, pick
 
 pytest.importorskip("numba_cuda")
 from cuda_ops import reduce as ops
@@ -205,7 +205,8 @@ def test_the_first_nan_is_the_extreme() -> None:
         a = numbers((2, n), float32)
         a[1, [n // 2, n - 1]] = np.nan
         check_first(a, 1)
-        check_first(a.T.copy(), 0)
+        if big or n < ops.LEAST:
+            check_first(a.T.copy(), 0)
 
 
 def test_first_extreme_of_nothing() -> None:
