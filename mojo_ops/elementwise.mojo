@@ -43,7 +43,8 @@ comptime Relation = def[T: DType, w: Int](SIMD[T, w], SIMD[T, w]) thin -> SIMD[
     DType.bool, w
 ]
 
-comptime PIECE = 1024  # elements of a row that are gathered at a time
+comptime PIECE = 1024  # elements of a row that are gathered at a time, at most
+comptime PIECE_WITH_GAPS = 256  # where each may be in a cache line of its own
 comptime SHARE = 16384  # elements of a task on flat operands
 
 
@@ -366,21 +367,32 @@ struct MapFlat(Kernel):
     var z_item: Int
     var n: Int
 
-    def run(self, task: Int):
-        var word = self.row
-        var row = Pointer(to=word).unsafe_bitcast[MapRow]()[]
+    def run(self, task: Int) raises:
+        # BEGIN SOLUTION a9.5
         var start = task * SHARE
-        row(
+        self.call(
             bytes_on(self.x, start * self.x_item),
             bytes_on(self.z, start * self.z_item),
             min(SHARE, self.n - start),
         )
+        # END SOLUTION a9.5
+
+    @always_inline
+    def call(self, x: Address, z: Address, n: Int):
+        """Apply the operator to n elements: z[i] = f(x[i])."""
+        var word = self.row
+        var row = Pointer(to=word).unsafe_bitcast[MapRow]()[]
+        row(x, z, n)
         _ = word
 
 
 @fieldwise_init
 struct ZipFlat(Kernel):
-    """z[i] = f(x[i], y[i]); a task is SHARE elements."""
+    """z[i] = f(x[i], y[i]); a task is SHARE elements.
+
+    One of both may be a single number: it is written into a small piece of memory, over
+    and over, and the loop reads that piece again and again.
+    """
 
     var row: Int
     var x: Address
@@ -389,17 +401,33 @@ struct ZipFlat(Kernel):
     var item: Int
     var z_item: Int
     var n: Int
+    var one: Int  # 1 if x is one number, 2 if y is, else 0
 
     def run(self, task: Int):
-        var word = self.row
-        var row = Pointer(to=word).unsafe_bitcast[ZipRow]()[]
         var start = task * SHARE
-        row(
-            bytes_on(self.x, start * self.item),
-            bytes_on(self.y, start * self.item),
-            bytes_on(self.z, start * self.z_item),
-            min(SHARE, self.n - start),
-        )
+        var n = min(SHARE, self.n - start)
+        var x = bytes_on(self.x, start * self.item)
+        var y = bytes_on(self.y, start * self.item)
+        var z = bytes_on(self.z, start * self.z_item)
+        if self.one == 0:
+            self.call(x, y, z, n)
+            return
+        var memory = stack_allocation[PIECE, Int64, alignment=64]()
+        var room = memory.unsafe_bitcast[NoneType]().unsafe_origin_cast[
+            MutUntrackedOrigin
+        ]()
+        var number = self.x if self.one == 1 else self.y
+        move_any(self.item, number, 0, room, 1, min(n, PIECE))
+        for i in range(0, n, PIECE):
+            var left = room if self.one == 1 else bytes_on(x, i * self.item)
+            var right = room if self.one == 2 else bytes_on(y, i * self.item)
+            self.call(left, right, bytes_on(z, i * self.z_item), min(PIECE, n - i))
+
+    @always_inline
+    def call(self, x: Address, y: Address, z: Address, n: Int):
+        """Apply the operator to n pairs: `z[i] = f(x[i], y[i])`."""
+        var word = self.row
+        Pointer(to=word).unsafe_bitcast[ZipRow]()[](x, y, z, n)
         _ = word
 
 
@@ -426,7 +454,7 @@ def map_flat(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
 
 @export
 def zip_flat(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
-    """(row, x, y, z, size of an x, size of a z, n): z[i] = f(x[i], y[i])"""
+    """(row, x, y, z, size of an x, size of a z, n, one), see `ZipFlat`."""
     var n = arguments.integer(6)
     var kernel = ZipFlat(
         arguments.integer(0),
@@ -436,6 +464,7 @@ def zip_flat(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
         arguments.integer(4),
         arguments.integer(5),
         n,
+        arguments.integer(7),
     )
     parallel_for(Team(team), tasks_for(n), kernel)
     return done()
@@ -446,9 +475,17 @@ def zip_flat(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
 
 @always_inline
 def move[T: DType](source: Address, step: Int, to: Address, to_step: Int, n: Int):
-    """to[i * to_step] = source[i * step]"""
+    """`to[i * to_step] = source[i * step]` for i < n."""
     var x = Buffer[T](source)
     var z = Buffer[T](to)
+    if step == 0 and to_step == 1:
+        comptime w = simd_width_of[T]()
+        var whole = n // w * w
+        for i in range(0, whole, w):
+            z.store[w](i, SIMD[T, w](x[0]))
+        for i in range(whole, n):
+            z[i] = x[0]
+        return
     for i in range(n):
         z[i * to_step] = x[i * step]
 
@@ -487,6 +524,10 @@ struct Operand(TrivialRegisterPassable):
     @always_inline
     def dense(self) -> Bool:
         return Int(self.steps[3]) == 1
+
+    @always_inline
+    def gaps(self) -> Bool:
+        return Int(self.steps[3]) != 1 and Int(self.steps[3]) != 0
 
     @always_inline
     def gathered(self, start: Address, room: Address, n: Int) -> Address:
@@ -566,7 +607,8 @@ def run_strided(team: Object, arguments: Arguments, operands: Int):
     """
     var plan = arguments.buffer[DType.int64](1)
     var all = InlineOperands(arguments, plan, operands)
-    var piece = min(PIECE, Int(plan[3]))
+    var gaps = all.x.gaps() or all.y.gaps() or all.z.gaps()
+    var piece = min(PIECE_WITH_GAPS if gaps else PIECE, Int(plan[3]))
     var pieces = (Int(plan[3]) + piece - 1) // piece
     pieces *= Int(plan[0]) * Int(plan[1]) * Int(plan[2])
     var share = max(1, SHARE // piece)

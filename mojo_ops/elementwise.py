@@ -155,7 +155,7 @@ def zip(
     shape = a.shape
     if shape != b.shape or not (a.is_contiguous() and b.is_contiguous()):
         out = empty(broadcast_shapes(shape, b.shape), dtype)
-        _zip_strided(row, a, b, out)
+        _zip_broadcast(row, a, b, out)
         return out
     out = empty(shape, dtype)
     z, x, y = out.storage.array, a.storage.array, b.storage.array
@@ -164,8 +164,25 @@ def zip(
         x = x[a.offset : a.offset + n]
     if len(y) != n:
         y = y[b.offset : b.offset + n]
-    kernels.zip_flat(row, x, y, z, given.itemsize, dtype.itemsize, n)
+    kernels.zip_flat(row, x, y, z, given.itemsize, dtype.itemsize, n, 0)
     return out
+
+
+def _zip_broadcast(row: int, a: TensorData, b: TensorData, out: TensorData) -> None:
+    """z = fn(x, y) for operands that do not both lie as `out` does."""
+    n = out.size
+    if a.is_contiguous() and b.is_contiguous() and out.is_contiguous():
+        x, y = a.flat(), b.flat()
+        one = ZIP_ONE.get((len(x) == n, len(y) == n)) if 1 in (len(x), len(y)) else None
+        if one is not None:
+            items = a.dtype.itemsize, out.dtype.itemsize
+            kernels.zip_flat(row, x, y, out.flat(), *items, n, one)
+            return
+    _zip_strided(row, a, b, out)
+
+
+# Which operand is one number, by whether x and y have as many elements as the result.
+ZIP_ONE = {(True, True): 0, (False, True): 1, (True, False): 2}
 
 
 def _zip_strided(row: int, a: TensorData, b: TensorData, out: TensorData) -> None:
@@ -191,7 +208,7 @@ def _zip_into(
     fits = row and a.dtype is b.dtype and out.dtype is natural
     apart = all(same_window(t, out) or not overlap(t, out) for t in (a, b))
     if fits and apart:
-        _zip_strided(row, a, b, out)
+        _zip_broadcast(row, a, b, out)
     else:
         copy_into(out, zip(fn, a, b, out.dtype))
     return out
@@ -207,7 +224,7 @@ def _zip_converted(
     natural = bool_ if fn in TESTS else inner
     out = empty(broadcast_shapes(a.shape, b.shape), natural)
     x, y = (t if t.dtype is inner else copy(t, inner) for t in (a, b))
-    _zip_strided(ZIP[fn, inner], x, y, out)
+    _zip_broadcast(ZIP[fn, inner], x, y, out)
     return out if natural is dtype else copy(out, dtype)
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -31,7 +32,8 @@ TASK = 16_384  # elements in a task, about
 LONG = 16_384  # elements from which on the fold of one output is cut into blocks
 MAX_BLOCKS = 64
 
-NUMBERS = {operators.add, operators.mul, operators.maximum, operators.minimum}
+EXTREMES = {operators.maximum, operators.minimum}
+NUMBERS = {operators.add, operators.mul, *EXTREMES}
 TRUTH = {operators.logical_and, operators.logical_or, operators.logical_xor}
 NO_PARTIAL = np.empty(1)
 
@@ -43,28 +45,64 @@ def _start(value: float, dtype: DType) -> np.ndarray:
     return np.array([value], dtype.numpy)
 
 
+class Fold(NamedTuple):
+    """The fold of one run of neighbouring dimensions of a contiguous tensor.
+
+    Attributes:
+        out_shape: the tensor's shape, with ones for the run.
+        sizes: outer, n, inner, the length of a block of n, and how many units make a
+            task (see `Cut` in reduce.mojo). All follow from the shape alone, never from
+            the number of threads.
+        partials: how many results of blocks there are, 0 if n is not cut.
+    """
+
+    out_shape: Shape
+    sizes: tuple[int, int, int, int, int]
+    partials: int
+
+
 @lru_cache(maxsize=4096)
-def _runs(shape: Shape, dims: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
+def _folds(shape: Shape, dims: tuple[int, ...]) -> tuple[Fold, ...]:
+    """Fold the runs of neighbouring dims one after the other, the last one first."""
+    folds = []
+    for first, last in _runs(shape, dims):
+        outer, inner = math.prod(shape[:first]), math.prod(shape[last:])
+        n = math.prod(shape[first:last])
+        shape = (*shape[:first], *[1] * (last - first), *shape[last:])
+        block, share = _cut(outer, n, inner)
+        blocks = -(-n // block)
+        partials = outer * inner * blocks if blocks > 1 else 0
+        folds.append(Fold(shape, (outer, n, inner, block, share), partials))
+    return tuple(folds)
+
+
+def _runs(shape: Shape, dims: tuple[int, ...]) -> list[tuple[int, int]]:
     """The runs (first, last + 1) of neighbouring folded dims, the last run first.
 
     Dims of size 1 are neither folded nor in the way.
 
     >>> _runs((8, 6, 4, 4), (0, 2, 3))
-    ((2, 4), (0, 1))
+    [(2, 4), (0, 1)]
     """
     runs: list[tuple[int, int]] = []
     for dim in sorted(dims):
         if shape[dim] == 1:
             continue
-        if runs and all(n == 1 or i in dims for i, n in _between(shape, runs[-1], dim)):
+        if runs and all(n == 1 for n in shape[runs[-1][1] : dim]):
             runs[-1] = (runs[-1][0], dim + 1)
         else:
             runs.append((dim, dim + 1))
-    return tuple(reversed(runs))
+    return runs[::-1]
 
 
-def _between(shape: Shape, run: tuple[int, int], dim: int) -> list[tuple[int, int]]:
-    return [(i, shape[i]) for i in range(run[1], dim)]
+def _cut(outer: int, n: int, inner: int) -> tuple[int, int]:
+    """The length of a block of n, and how many units make a task."""
+    width = min(inner, 64)
+    blocks = min(MAX_BLOCKS, max(1, n * inner // LONG))
+    if outer * -(-inner // 64) >= 2 * MAX_BLOCKS:
+        blocks = 1  # there is enough to share without
+    block = -(-n // blocks)
+    return block, max(1, TASK // (block * width))
 
 
 def reduce(
@@ -78,27 +116,23 @@ def reduce(
 
     The result does not depend on the number of threads.
     """
-    dims, out_type = tuple(dims), dtype or a.dtype
-    truth = fn in TRUTH or (out_type is bool_ and fn is not operators.add)
-    if (fn not in NUMBERS and fn not in TRUTH) or (out_type is bool_ and not truth):
-        return _reduce_by_cpu(fn, a, dims, start, dtype)
-    if a.size == 0:
+    dims, given = tuple(dims), a.storage.dtype
+    out_type = dtype or given
+    if 0 in a.shape:
         shape = tuple([1 if i in dims else n for i, n in enumerate(a.shape)])
         return full(shape, start, out_type)
-    inner_type = bool_ if truth else out_type
-    if a.dtype is not inner_type:
-        a = copy(a, inner_type)
-    out = _fold_any(fn, a, dims, start)
-    return out if inner_type is out_type else copy(out, out_type)
+    if fn in NUMBERS and out_type is not bool_:
+        return _fold_any(fn, a if given is out_type else copy(a, out_type), dims, start)
+    if fn not in TRUTH and fn not in EXTREMES:
+        return _reduce_by_cpu(fn, a, dims, start, dtype)
+    out = _fold_any(fn, a if given is bool_ else copy(a, bool_), dims, start)
+    return out if out_type is bool_ else copy(out, out_type)
 
 
 def _fold_any(
     fn: Callable, a: TensorData, dims: tuple[int, ...], start: float
 ) -> TensorData:
     """Fold in the order in which memory lies, where that is another one."""
-    runs = _runs(a.shape, dims)
-    if not runs:
-        return copy(a, a.dtype)
     if not a.is_contiguous():
         order = sorted(range(a.dims), key=lambda i: -a.strides[i])
         dense = a.permute(order)
@@ -107,41 +141,24 @@ def _fold_any(
             out = _fold_any(fn, dense, moved, start)
             return contiguous(out.permute([order.index(i) for i in range(a.dims)]))
         a = contiguous(a)
-    for first, last in runs:
-        a = _fold(fn, a, first, last, start)
+    folds = _folds(a.shape, dims)
+    if not folds:
+        return copy(a, a.dtype)
+    for fold in folds:
+        a = _fold(fn, a, fold, start)
     return a
 
 
-@lru_cache(maxsize=4096)
-def _cut(outer: int, n: int, inner: int) -> tuple[int, int]:
-    """The length of a block of n, and how many units make a task (see `Cut`).
-
-    Both follow from the shape alone, never from the number of threads.
-    """
-    width = min(inner, 64)
-    blocks = min(MAX_BLOCKS, max(1, n * inner // LONG))
-    if outer * -(-inner // 64) >= 2 * MAX_BLOCKS:
-        blocks = 1  # there is enough to share without
-    block = -(-n // blocks)
-    return block, max(1, TASK // (block * width))
-
-
-def _fold(
-    fn: Callable, a: TensorData, first: int, last: int, start: float
-) -> TensorData:
-    """Fold the dims from `first` to `last` of a contiguous tensor."""
-    shape, dtype = a.shape, a.dtype
-    outer, inner = math.prod(shape[:first]), math.prod(shape[last:])
-    n = math.prod(shape[first:last])
-    out = empty((*shape[:first], *[1] * (last - first), *shape[last:]), dtype)
-    block, share = _cut(outer, n, inner)
+def _fold(fn: Callable, a: TensorData, fold: Fold, start: float) -> TensorData:
+    dtype = a.storage.dtype
+    out = empty(fold.out_shape, dtype)
     partial = NO_PARTIAL
-    if block < n:
+    if fold.partials:
         wide = float64 if dtype is float32 else dtype
-        partial = np.empty(outer * inner * -(-n // block), wide.numpy)
+        partial = np.empty(fold.partials, wide.numpy)
     kernels.fold(
         fn.__name__, dtype.name, a.flat(), out.storage.array, partial,
-        _start(start, dtype), outer, n, inner, block, share,
+        _start(start, dtype), *fold.sizes,
     )  # fmt: skip
     return out
 
