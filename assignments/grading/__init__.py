@@ -10,6 +10,8 @@ With this package one can grade a submission (`grade.grade`), a folder of them
     library.py     the library without the solutions, with a student's files in it
     submission.py  opens a folder or a zip that a student handed in
     policy.py      reads what the student wrote for what a task does not allow
+    reading.py     the same for whole workspaces, for the grader and `minitorch test`
+    earlier.py     work on other assignments that is carried along
     examine.py     checks and properties;  timing.py  speed;  grade.py  points
     report.py      table, results.json, JUnit XML, CSV
 
