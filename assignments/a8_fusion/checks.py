@@ -139,8 +139,6 @@ def _bias_backward(edges: Any, devices: tuple[str, ...], name: str) -> Check:
 
 
 BIAS = (
-    *_with_large(_bias),
-    *_with_large(_bias_backward),
     Check(
         "a8.1",
         "gradients",
@@ -152,6 +150,8 @@ BIAS = (
         examples=8,
         hint="The bias was added to every row: its gradient is a sum over rows.",
     ),
+    *_with_large(_bias),
+    *_with_large(_bias_backward),
 )
 
 # --------------------------------------------------------------------- online softmax
