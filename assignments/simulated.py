@@ -20,10 +20,10 @@ def simulates(device: str) -> bool:
 
 @cache
 def _has_gpu() -> bool:
-    """Whether there are a driver and, where that can be seen, a GPU for it."""
-    if sys.platform == "linux":
-        files = [*Path("/dev").glob("nvidia[0-9]*"), *Path("/dev").glob("dxg")]
-        if not files:
-            return False
+    """Whether there is a GPU of NVIDIA's, or at least a driver for one."""
+    if any(Path("/dev").glob("nvidia[0-9]*")):  # Linux
+        return True
+    if sys.platform == "linux" and not Path("/dev/dxg").exists():  # not Windows's
+        return False
     name = "nvcuda" if os.name == "nt" else "cuda"
     return ctypes.util.find_library(name) is not None

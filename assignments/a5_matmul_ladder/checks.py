@@ -18,7 +18,8 @@ from assignments.simulated import simulates
 
 SIMULATED = simulates("cuda")
 FLOATS = ("float32", "float64")
-TF32 = 2e-3  # relative error of products of numbers with 10 bits after the point
+# Sums of 300 products of numbers with 10 bits after the point are off by 0.03 at most.
+TF32 = 0.05
 Size = tuple[int, int, int]
 
 
@@ -81,7 +82,7 @@ def _rung(task: str, name: str, strided: bool = False, hint: str = "") -> Check:
         _product,
         {"m": (1, 5), "k": (1, 5), "n": (1, 5)},
         _sizes(SMALL[name], ON_A_GPU),
-        tolerance=None if exact else TF32 * 8,
+        tolerance=None if exact else TF32,
         length=_length,
         examples=4 if SIMULATED else 12,
         hint=hint,
@@ -311,8 +312,8 @@ SPEEDS = (
         "vectorized against coarsened",
         calls.timed_vectorized,
         calls.timed_coarsened,
-        2.0,
-        3.0,
+        1.5,
+        2.2,
         "Copies must be on their way while the tile that is there is multiplied.",
     ),
 )
