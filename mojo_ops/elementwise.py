@@ -153,7 +153,8 @@ def zip(
     if wrong or not row or dtype is not (bool_ if fn in TESTS else given):
         return _zip_converted(fn, a, b, dtype)
     shape = a.shape
-    if shape != b.shape or not (a.is_contiguous() and b.is_contiguous()):
+    one = 0 if shape == b.shape else 2 if b.shape == () else -1
+    if one < 0 or not (a.is_contiguous() and b.is_contiguous()):
         out = empty(broadcast_shapes(shape, b.shape), dtype)
         _zip_broadcast(row, a, b, out)
         return out
@@ -162,9 +163,11 @@ def zip(
     n = len(z)
     if len(x) != n:
         x = x[a.offset : a.offset + n]
-    if len(y) != n:
+    if one:
+        y = y if len(y) == 1 else y[b.offset :]
+    elif len(y) != n:
         y = y[b.offset : b.offset + n]
-    kernels.zip_flat(row, x, y, z, given.itemsize, dtype.itemsize, n, 0)
+    kernels.zip_flat(row, x, y, z, given.itemsize, dtype.itemsize, n, one)
     return out
 
 
