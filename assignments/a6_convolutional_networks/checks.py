@@ -836,7 +836,7 @@ def _learned_expected(tests: np.ndarray, count: int, **rest: Any) -> dict[str, A
     return {"losses": [0.0] * count, "digits": _ANSWERS[_name(tests)].copy()}
 
 
-# Simulated, a convolution takes minutes: on the device cuda this needs a GPU.
+# Simulated, a step with one image takes 10 s: on the device cuda this needs a GPU.
 TRAINING = (
     Check(
         *("a6.6", "forward", calls.scores),
