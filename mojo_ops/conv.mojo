@@ -24,7 +24,7 @@ from std.math import ceildiv
 from std.sys import simd_width_of
 
 from bridge import Arguments, Buffer, Object, done, integer
-from lines import copy_line, fill, load_part, store_part
+from lines import copy_block, fill, store_part
 from parallel import Kernel, Team, parallel_for
 
 comptime f32 = DType.float32
@@ -107,32 +107,38 @@ struct Layout(TrivialRegisterPassable):
             strip[c, f, i, j] = source[c, (first + i) * step_h + phase_h - pad_h,
                                           j * step_w + phase_w - pad_w]  or 0 outside
         """
-        var at = 0
+        fill(strip, self.room, 0)
         for c in range(self.channels):
+            var plane = source.at(c * self.height * self.width)
             for f in range(self.phase_count):
-                var left = self.pad_w - Int(self.phases[2 * f + 1])
-                var up = self.pad_h - Int(self.phases[2 * f])
-                for i in range(self.rows):
-                    var h = (first + i) * self.step_h - up
-                    var line = strip.at(at)
-                    at += self.columns
-                    fill(line, self.columns, 0)
-                    if h >= 0 and h < self.height:
-                        var row = source.at((c * self.height + h) * self.width)
-                        self.lay_line(row, left, line)
-        fill(strip.at(at), self.room - at, 0)
+                var at = (c * self.phase_count + f) * self.rows * self.columns
+                self.lay_plane(plane, first, f, strip.at(at))
 
     @always_inline
-    def lay_line[T: DType](self, row: Buffer[T], left: Int, line: Buffer[T]):
-        """line[j] = row[j * step_w - left], where there is such an element."""
+    def lay_plane[
+        T: DType
+    ](self, plane: Buffer[T], first: Int, phase: Int, z: Buffer[T]):
+        """The rows and columns of one phase that are not in the padding."""
+        var up = self.pad_h - Int(self.phases[2 * phase]) - first * self.step_h
+        var top = min(max(ceildiv(up, self.step_h), 0), self.rows)
+        var low = min((self.height - 1 + up) // self.step_h + 1, self.rows)
+        var left = self.pad_w - Int(self.phases[2 * phase + 1])
         var begin = min(max(ceildiv(left, self.step_w), 0), self.columns)
-        var end = (self.width - 1 + left) // self.step_w + 1
-        end = min(max(end, begin), self.columns)
-        if self.step_w == 1:
-            copy_line(row.at(begin - left), line.at(begin), end - begin, 0)
+        var end = min((self.width - 1 + left) // self.step_w + 1, self.columns)
+        if top >= low or begin >= end:
             return
-        for j in range(begin, end):
-            line[j] = row[j * self.step_w - left]
+        var x = plane.at((top * self.step_h - up) * self.width)
+        var x_step = self.step_h * self.width
+        var to = z.at(top * self.columns)
+        if self.step_w == 1:
+            copy_block(
+                x.at(begin - left), x_step, to.at(begin), self.columns, low - top,
+                end - begin, 0,
+            )
+            return
+        for i in range(low - top):
+            for j in range(begin, end):
+                to[i * self.columns + j] = x[i * x_step + j * self.step_w - left]
 
     def put_rows[
         T: DType
@@ -144,15 +150,15 @@ struct Layout(TrivialRegisterPassable):
         var wide = Int(self.sizes[14])
         var step_h = Int(self.sizes[15])
         var step_w = Int(self.sizes[16])
+        var start = z.at((first * step_h + Int(self.sizes[17])) * wide)
+        var to = start.at(Int(self.sizes[18]))
+        var z_step = step_h * wide
+        if step_w == 1:
+            copy_block(made, self.columns, to, z_step, rows, self.count_w, shift)
+            return
         for i in range(rows):
-            var h = (first + i) * step_h + Int(self.sizes[17])
-            var line = z.at(h * wide + Int(self.sizes[18]))
-            var from_ = made.at(i * self.columns)
-            if step_w == 1:
-                copy_line(from_, line, self.count_w, shift)
-            else:
-                for j in range(self.count_w):
-                    line[j * step_w] = from_[j] + shift
+            for j in range(self.count_w):
+                to[i * z_step + j * step_w] = made[i * self.columns + j] + shift
 
 
 # -------------------------------------------------------------------------- convolution
@@ -406,12 +412,11 @@ struct WeightSums[T: DType](Kernel):
         # grad: `count` planes [OH, OW] -> lines [count, line]
         """
         var l = self.layout
+        fill(lines, count * self.line, 0)
         for m in range(count):
+            var x = grad.at(m * l.count_h * l.count_w)
             var line = lines.at(m * self.line)
-            fill(line, self.line, 0)
-            for i in range(rows):
-                var row = grad.at((m * l.count_h + i) * l.count_w)
-                copy_line(row, line.at(i * l.columns), l.count_w, 0)
+            copy_block(x, l.count_w, line, l.columns, rows, l.count_w, 0)
 
     @always_inline
     def tile(

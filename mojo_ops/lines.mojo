@@ -72,11 +72,24 @@ def fill[T: DType](z: Buffer[T], n: Int, value: Scalar[T]):
 
 
 @always_inline
-def copy_line[T: DType](x: Buffer[T], z: Buffer[T], n: Int, shift: Scalar[T]):
-    """z[i] = x[i] + shift for i < n"""
+def copy_block[
+    T: DType
+](
+    x: Buffer[T], x_step: Int, z: Buffer[T], z_step: Int, rows: Int, n: Int,
+    shift: Scalar[T],
+):
+    """z[i * z_step + j] = x[i * x_step + j] + shift for i < rows, j < n
+
+    The loop over rows is the inner one: which lanes of the last vector of a row count
+    is then found out once for all rows.
+    """
     comptime w = simd_width_of[T]()
-    for i in range(0, n, w):
-        store_part(z, i, n, load_part[w](x, i, n, 0) + shift)
+    for j in range(0, n, w):
+        var mask = iota[DType.int32, w]().lt(Int32(n - j))
+        for i in range(rows):
+            var from_ = x.at(i * x_step + j).data
+            var value = masked_load[w](from_, mask, SIMD[T, w](0))
+            masked_store[w](value + shift, z.at(i * z_step + j).data, mask)
 
 
 @always_inline
