@@ -41,8 +41,6 @@ comptime VECTORS = 2 if WIDE else 1  # vectors in a row of a tile of `matmul_pac
 comptime TILED_ROWS = 4  # rows of a tile of `matmul_tiled`
 comptime TILED_VECTORS = 2
 comptime DEPTH = 256  # steps of k in a row: a panel of b is then 32 KiB
-comptime BLOCK_ROWS = 12 * ROWS  # rows of out in a task
-comptime BLOCK_PANELS = 8  # panels of b in a task, at most
 comptime PIECE_LINES = 64  # what one task packs: so many lines
 comptime PIECE_STEPS = 256  # of so many steps
 
@@ -69,7 +67,7 @@ struct Matrices[T: DType](TrivialRegisterPassable):
         self.K = arguments.integer(5)
 
 
-# -------------------------------------------------------------- the ladder, rung by rung
+# ------------------------------------------------------------- the ladder, rung by rung
 
 
 def naive[T: DType](p: Matrices[T]) raises:
@@ -330,7 +328,7 @@ struct Multiply[T: DType](Kernel):
 
     # panels of a [M / 8, K, 8], panels of b [N / 32, K, 32] -> z [M, N]
 
-        parallel for blocks of 96 rows and up to 8 panels of columns:
+        parallel for blocks of up to 240 rows and up to 8 panels of columns:
             for blocks of 256 k, panels of b, panels of a:
                 8 x 32 outputs += a's panel * b's panel, in registers
 
@@ -351,7 +349,8 @@ struct Multiply[T: DType](Kernel):
     var M: Int
     var N: Int
     var K: Int
-    var columns: Int  # of z in a task
+    var rows: Int  # of z in a task
+    var columns: Int
 
     comptime w = simd_width_of[Self.T]()
     comptime wide = VECTORS * Self.w
@@ -359,21 +358,21 @@ struct Multiply[T: DType](Kernel):
     @always_inline
     def tasks(self) -> Int:
         """For each matrix."""
-        return ceildiv(self.M, BLOCK_ROWS) * ceildiv(self.N, self.columns)
+        return ceildiv(self.M, self.rows) * ceildiv(self.N, self.columns)
 
     def run(self, task: Int):
         var which = task // self.tasks()
         var block = task - which * self.tasks()
-        var down = ceildiv(self.M, BLOCK_ROWS)
+        var down = ceildiv(self.M, self.rows)
         var n = block // down * self.columns
-        var m = (block - block // down * down) * BLOCK_ROWS
+        var m = (block - block // down * down) * self.rows
         var a = self.a.at(which * self.a_part)
         var b = self.b.at(which * self.b_part)
         var z = self.z.at(which * self.M * self.N)
         for k in range(0, self.K, DEPTH):
             for j in range(n, min(n + self.columns, self.N), Self.wide):
                 var right = b.at(j * self.K + k * Self.wide)
-                for i in range(m, min(m + BLOCK_ROWS, self.M), ROWS):
+                for i in range(m, min(m + self.rows, self.M), ROWS):
                     var left = a.at(i * self.K + k * ROWS)
                     self.tile(left, right, z, i, j, k)
 
@@ -509,13 +508,17 @@ def matmul_naive(team: Object, arguments: Arguments, count: Int) abi("C") -> Obj
 
 
 @export
-def matmul_loop_order(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
+def matmul_loop_order(
+    team: Object, arguments: Arguments, count: Int
+) abi("C") -> Object:
     """See `run_rung`."""
     return run_rung["loop_order"](team, arguments)
 
 
 @export
-def matmul_vectorised(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
+def matmul_vectorised(
+    team: Object, arguments: Arguments, count: Int
+) abi("C") -> Object:
     """See `run_rung`."""
     return run_rung["vectorised"](team, arguments)
 
@@ -570,7 +573,7 @@ def packed[T: DType](team: Object, arguments: Arguments):
         var pack_b = Pack[T, wide](b, b_work, b_part, first, K, b_tasks)
         var multiply = Multiply[T](
             a_work, b_work, z.at(first * a.lines * b.lines), a_part, b_part,
-            a.lines, b.lines, K, Int(plan[9]),
+            a.lines, b.lines, K, Int(plan[11]), Int(plan[9]),
         )
         parallel_for(Team(team), count * a_tasks, pack_a, serial)
         parallel_for(Team(team), count * b_tasks, pack_b, serial)
@@ -582,7 +585,8 @@ def matmul_packed(team: Object, arguments: Arguments, count: Int) abi("C") -> Ob
     """(a, offset, b, offset, out, work, starts of a, starts of b, plan, type).
 
     The plan is an array of int64: across, step and lines of a and of b, then K, how
-    many products there are, how many fit into work, columns of a task, serial.
+    many products there are, how many fit into work, columns of a task, serial, rows of
+    a task.
     """
     if arguments.text(9) == "float32":
         packed[f32](team, arguments)

@@ -27,7 +27,7 @@ from mojo_ops.memory import empty
 kernels = Library("matmul")
 
 ROWS = 8  # lines of a panel of a, as in matmul.mojo
-BLOCK_ROWS = 12 * ROWS
+BLOCK_ROWS = 240  # rows of out in a task, at most: 240 KiB of packed a
 BLOCK_PANELS = 8  # panels of b in a task, at most
 TASKS = 16  # into which a product is cut at least, if it has as many panels
 TINY = 2048  # multiplications for which packing is not worth while
@@ -71,9 +71,10 @@ def _layout(
     multiplications = products * M * N * K
     a_lines = (a_strides[-2], a_strides[-1], M)
     b_lines = (b_strides[-1], b_strides[-2], N)
-    columns = wide * _panels(products, M, N, wide)
+    rows = _block_rows(M)
+    columns = wide * _panels(products * -(-M // max(rows, 1)), N, wide)
     serial = multiplications <= SERIAL
-    plan = (*a_lines, *b_lines, K, products, together, columns, serial)
+    plan = (*a_lines, *b_lines, K, products, together, columns, serial, rows)
     return Layout(
         shape,
         _starts(batch, a_shape[:-2], a_strides[:-2]),
@@ -84,14 +85,19 @@ def _layout(
     )
 
 
-def _panels(products: int, M: int, N: int, wide: int) -> int:
+def _block_rows(M: int) -> int:
+    """Rows of a task: all tasks get about as many."""
+    blocks = max(1, -(-M // BLOCK_ROWS))
+    return -(-M // (blocks * ROWS)) * ROWS
+
+
+def _panels(row_blocks: int, N: int, wide: int) -> int:
     """Panels of b in a task: fewer where few rows would leave threads without work.
 
     The cut does not change the order in which an output is summed.
     """
     columns = max(1, -(-N // wide))
-    panels = products * -(-M // BLOCK_ROWS) * columns
-    most = max(1, min(BLOCK_PANELS, panels // TASKS))
+    most = max(1, min(BLOCK_PANELS, row_blocks * columns // TASKS))
     return -(-columns // -(-columns // most))
 
 
