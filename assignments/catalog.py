@@ -101,9 +101,13 @@ class File:
     module: str
     source: Path
 
+    @property
+    def is_mojo(self) -> bool:
+        return self.path.endswith(".mojo")
+
     def regions(self) -> list[Region]:
         """The marked regions of the library's file."""
-        if not self.module:
+        if not (self.module or self.is_mojo):
             return []
         return list(_parsed(self.source.read_text(), self.path))
 
@@ -154,6 +158,8 @@ class Assignment:
         looked_at = {task, *self.task(task).uses}
         kept = {}
         for file in self.files:
+            if not file.module:
+                continue
             regions = file.regions()
             own = [functions_of(regions, name) for name in looked_at]
             names = [functions_of(regions, t.id) for t in self.tasks]

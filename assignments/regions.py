@@ -12,7 +12,7 @@ A region stands between two comments:
 Either it is a part of one function's body, which disappears as a whole; or it holds
 whole functions and classes, of which signatures and docstrings stay. In the place of
 what disappears stand a comment that says what to write, and `todo("a3.2")`, which
-raises an error with the task's name.
+raises an error with the task's name. A Mojo file has regions of the first kind.
 """
 
 from __future__ import annotations
@@ -74,11 +74,11 @@ class Region:
 
 
 def parse(text: str, name: str) -> list[Region]:
-    """The regions of a Python file, in order.
+    """The regions of a Python or Mojo file, in order.
 
     Args:
         text: the file's text.
-        name: what to call the file in errors.
+        name: what to call the file in errors; its suffix tells the language.
 
     Raises:
         RegionError: markers that are not in pairs, are nested, cut through a
@@ -88,6 +88,8 @@ def parse(text: str, name: str) -> list[Region]:
     spans = list(_spans(lines, name))
     if not spans:
         return []
+    if name.endswith(".mojo"):
+        return [_mojo_region(text, name, *span) for span in spans]
     tree = syntax.parse(text, name)
     regions = []
     for task, first, last in spans:
@@ -205,6 +207,24 @@ def _bodies(node: ast.stmt, prefix: str, lines: Sequence[str]) -> Iterator[Cut]:
     yield Cut(prefix + node.name, first, _end(body[-1]), body[0].col_offset)
 
 
+def _mojo_region(text: str, name: str, task: str, first: int, last: int) -> Region:
+    """A region of a Mojo file, which is a part of one function's body."""
+    from assignments.mojo_text import definitions
+
+    code = [line for line in text.splitlines()[first:last] if line.strip()]
+    if not code:
+        raise RegionError(f"{name}:{first}: the region of {task} is empty")
+    around = [
+        (begin, function)
+        for function, (begin, end) in definitions(text).items()
+        if begin < first and last <= end
+    ]
+    indent = len(code[0]) - len(code[0].lstrip())
+    if not around or indent == 0:
+        raise RegionError(f"{name}:{first}: {task} must be inside a function's body")
+    return Region(task, first, last, (Cut(max(around)[1], first, last, indent),))
+
+
 def functions_of(regions: Collection[Region], task: str) -> set[str]:
     """The names of the functions that a task's regions change, "Module.train"."""
     return {cut.function for r in regions if r.task == task for cut in r.cuts}
@@ -227,8 +247,6 @@ def strip(
         tasks: what to take out; everything if None.
         texts: what to say in the place of a region (see `Texts`).
     """
-    if name.endswith(".mojo"):
-        return _strip_mojo(text, name, tasks, texts)
     lines = text.splitlines()
     cuts = [
         (cut, region.task)
@@ -240,17 +258,27 @@ def strip(
     for cut, task in cuts:
         said = texts(task, cut.function) if texts else ""
         block = comment_block(task, said, cut.indent)
-        block.append(f'{" " * cut.indent}todo("{task}")')
+        block.append(" " * cut.indent + _stub(task, name))
         kept[cut.first : cut.last] = [
             "\n".join(block),
             *[None] * (cut.last - cut.first - 1),
         ]
-    if cuts:
+    if cuts and not name.endswith(".mojo"):
         at = _last_import(syntax.parse(text, name))
         ours = re.search(r"^from (minitorch|fast_ops|cuda_ops)\b", text, re.MULTILINE)
         gap = "\n" if ours else "\n\n"
         kept[at - 1] = f"{kept[at - 1]}{gap}{IMPORT}"
     return _without_markers([line for line in kept if line is not None])
+
+
+def _stub(task: str, name: str) -> str:
+    """What stands in the place of a solution: an error with the task's name.
+
+    Mojo has no `todo`; a function there raises an Error, with the same words.
+    """
+    if name.endswith(".mojo"):
+        return f'raise Error("task {task} is not implemented yet")'
+    return f'todo("{task}")'
 
 
 def comment_block(task: str, text: str, indent: int) -> list[str]:
@@ -288,24 +316,3 @@ def _without_markers(parts: Sequence[str]) -> str:
         dropped = False
         out.append(line)
     return "\n".join(out).rstrip("\n") + "\n"
-
-
-def _strip_mojo(
-    text: str, name: str, tasks: Collection[str] | None, texts: Texts | None
-) -> str:
-    """The same for Mojo, which has no `todo`: a function there raises an Error."""
-    lines = text.splitlines()
-    kept: list[str | None] = list(lines)
-    for task, first, last in _spans(lines, name):
-        if tasks is not None and task not in tasks:
-            continue
-        code = [line for line in lines[first:last] if line.strip()]
-        if not code:
-            raise RegionError(f"{name}:{first}: the region of {task} is empty")
-        indent = len(code[0]) - len(code[0].lstrip())
-        if indent == 0:
-            raise RegionError(f"{name}:{first}: {task} must be inside a function body")
-        block = comment_block(task, texts(task, "") if texts else "", indent)
-        block.append(f'{" " * indent}raise Error("{task} is not implemented yet")')
-        kept[first:last] = ["\n".join(block), *[None] * (last - first - 1)]
-    return _without_markers([line for line in kept if line is not None])

@@ -71,7 +71,7 @@ class Job:
 
 def run_here(job: Job) -> list[Outcome]:
     """Install the overlay and run the checks of a job in this process."""
-    from assignments import catalog, overlay, workspace
+    from assignments import catalog, mojo_text, overlay, workspace
     from assignments.testing import run_check
 
     assignment = catalog.load(job.task.partition(".")[0])
@@ -85,12 +85,17 @@ def run_here(job: Job) -> list[Outcome]:
         if name in own and name in files and files[name].parent.is_relative_to(folder)
     }
     overlay.install(files, mine)
+    mojo = (
+        []
+        if not job.workspaces
+        else mojo_text.use(assignment, folder, job.task, job.together)
+    )
     checks = [
         check
         for check in assignment.checks(job.task)
         if check.devices is None or job.device in check.devices
     ]
-    places = [str(path) for path in files.values()]
+    places = [str(path) for path in (*files.values(), *mojo)]
     error = device_error(job.device)
     if error is not None:
         return [_unusable(job, check.name, error, places) for check in checks]

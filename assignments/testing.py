@@ -202,7 +202,8 @@ def raised(error: Exception, files: Collection[str]) -> Problem:
     lines = []
     known = {str(Path(file).resolve()) for file in files}
     if isinstance(error, SyntaxError) and error.filename:
-        place = f"{Path(error.filename).name}:{error.lineno}"
+        number = f":{error.lineno}" if error.lineno else ""
+        place = f"{Path(error.filename).name}{number}"
         lines.append(("raised at", f"{place}: {(error.text or '').strip()}"))
     frames = traceback.extract_tb(error.__traceback__)
     for frame in reversed(frames):

@@ -170,7 +170,7 @@ class Grader:
         problem = sandbox.why_not(self.mode)
         if problem:
             raise RuntimeError(f"grade: the sandbox {self.mode} fails here: {problem}")
-        if not any(file.regions() for file in assignment.files if file.module):
+        if not any(file.regions() for file in assignment.files):
             raise RuntimeError(
                 f"grade: this library has no solutions of {assignment.id}, as in a "
                 f"student edition; grade with the whole library"
@@ -378,6 +378,7 @@ class Grader:
     def view(self, tree: Path, device: str, checks: Sequence[AnyCheck]) -> sandbox.View:
         """What a worker for these checks sees."""
         packages: tuple[str, ...] = sandbox.PACKAGES
+        programs: tuple[str, ...] = ()
         environment = {}
         if any(isinstance(check, Properties) for check in checks):
             packages += sandbox.TEST_PACKAGES
@@ -388,7 +389,10 @@ class Grader:
             packages += sandbox.CUDA_PACKAGES
             if not gpu:
                 environment["NUMBA_ENABLE_CUDASIM"] = "1"
-        return sandbox.View(tree, packages, gpu, environment)
+        if device == "mojo":
+            packages += sandbox.MOJO_PACKAGES
+            programs += sandbox.MOJO_PROGRAMS
+        return sandbox.View(tree, packages, programs, gpu, environment)
 
     def missing(self, device: str) -> str:
         """Why this machine cannot run a device, "" if it can, by the reference."""

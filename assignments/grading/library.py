@@ -24,7 +24,7 @@ from collections.abc import Callable, Collection, Mapping
 from importlib.metadata import entry_points
 from pathlib import Path
 
-from assignments import catalog, syntax, workspace
+from assignments import catalog, mojo_text, syntax, workspace
 from assignments.catalog import Assignment, File
 from assignments.regions import functions_of, strip
 
@@ -218,8 +218,11 @@ def others(file: File, assignment: Assignment, task: str) -> set[str]:
 def graft(file: File, text: str, assignment: Assignment, task: str) -> str:
     """A student's file, with the reference's functions for all other tasks.
 
-    Lines of what is before a replaced function keep their numbers.
+    Lines of what is before a replaced function keep their numbers. Of a Mojo file only
+    the task's functions are the student's.
     """
+    if file.is_mojo:
+        return mojo_text.as_checked(file, text, assignment, task)
     names = others(file, assignment, task)
     if not names:
         return text

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from assignments import mojo_text
 from assignments.catalog import Assignment, File, Task
 from assignments.grading import library, policy
 from assignments.regions import functions_of, strip
@@ -28,6 +29,8 @@ def not_allowed(assignment: Assignment, file: File, text: str, task: str = "") -
     Raises:
         SyntaxError: the file is no Python.
     """
+    if file.is_mojo:
+        return _not_allowed_in_mojo(assignment, file, text, task)
     if not file.module:
         return ""
     reference = strip(file.source.read_text(), file.path, ())
@@ -40,10 +43,23 @@ def not_allowed(assignment: Assignment, file: File, text: str, task: str = "") -
     return "\n".join([TITLE, *lines]) if lines else ""
 
 
+def _not_allowed_in_mojo(
+    assignment: Assignment, file: File, text: str, task: str
+) -> str:
+    tasks = [task] if task else [t.id for t in assignment.tasks]
+    lines = [
+        f"  {file.path}, line {number}: {what}"
+        for name in tasks
+        for number, what in mojo_text.violations(file, text, assignment, name)
+    ]
+    return "\n".join([TITLE, *lines]) if lines else ""
+
+
 def belongs(assignment: Assignment, file: File, task: Task) -> bool:
     """Whether a task is solved in a file, alone or together with others."""
     own = [f.path for f in assignment.files if functions_of(f.regions(), task.id)]
-    return not own or not file.module or file.path in own
+    no_code = not (file.module or file.is_mojo)
+    return not own or no_code or file.path in own
 
 
 def refused(assignment: Assignment, folder: Path, task: Task) -> list[str]:

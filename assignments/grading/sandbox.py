@@ -57,6 +57,9 @@ CUDA_PACKAGES = (
     "_cuda_bindings",
     "cuda_bindings-*.dist-info",  # cuda.core asks for its version
 )
+# The Mojo compiler, and the C compiler that it calls to link.
+MOJO_PACKAGES = ("mojo", "modular", "mojo_compiler-*.dist-info")
+MOJO_PROGRAMS = ("/usr/bin", "/bin", "/etc/alternatives")
 DEVICE_FILES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
 
@@ -92,12 +95,14 @@ class View:
     Attributes:
         tree: folder with the course as it is for this worker.
         packages: names in site-packages.
+        programs: folders of the system, beside its libraries.
         gpu: whether it sees the graphics processors.
         environment: variables, beside those that all workers have.
     """
 
     tree: Path
     packages: tuple[str, ...] = PACKAGES
+    programs: tuple[str, ...] = ()
     gpu: bool = False
     environment: dict[str, str] = field(default_factory=dict)
 
@@ -236,7 +241,7 @@ def _environment(view: View, limits: Limits, mode: str) -> dict[str, str]:
 
 def _file_system(view: View, limits: Limits) -> dict[str, object]:
     """The worker's files, for `launch.py`."""
-    binds, links = _system_files()
+    binds, links = _system_files(view.programs)
     binds += [(str(view.tree), "/course")]
     binds += [(str(p), f"/packages/{p.name}") for p in _found(view.packages)]
     devices = [*DEVICE_FILES, *(_gpu_files() if view.gpu else ())]
@@ -299,11 +304,13 @@ def _mount_point() -> str:
     return tempfile.mkdtemp(prefix="minitorch-root-")
 
 
-def _system_files() -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+def _system_files(
+    programs: tuple[str, ...],
+) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
     """(what to bind, symbolic links): C libraries and Python, at their own places."""
     base = Path(sys.base_prefix)
     wanted = ["/usr/lib", "/usr/lib64", "/lib", "/lib64", "/etc/ld.so.cache"]
-    wanted += [str(base / "lib"), _interpreter()]
+    wanted += [str(base / "lib"), _interpreter(), *programs]
     binds, links = [], []
     for name in dict.fromkeys(wanted):
         if os.path.islink(name):

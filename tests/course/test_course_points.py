@@ -14,8 +14,8 @@ from course.solutions import (
     write_files,
 )
 
-from assignments import catalog, report, workspace
-from assignments.catalog import Assignment, Task
+from assignments import catalog, mojo_text, report, workspace
+from assignments.catalog import Assignment, File, Task
 from assignments.testing import CRASHED, FAILED, NOT_RUN, UNWRITTEN
 
 ASSIGNMENTS = catalog.load_all()
@@ -94,13 +94,23 @@ def test_a_restored_region_is_the_reference(assignment: Assignment):
 def _same_as_reference(
     assignment: Assignment, task: Task, texts: dict[str, str]
 ) -> bool:
-    kept, right = assignment.others(task.id), reference(assignment)
+    right = reference(assignment)
     return all(
-        as_checked(texts[file.path], file.source, frozenset(kept[file.module]))
-        == as_checked(right[file.path], file.source, frozenset())
+        _checked(assignment, task, file, texts)
+        == _checked(assignment, task, file, right)
         for file in assignment.files
-        if file.module
+        if file.regions()
     )
+
+
+def _checked(
+    assignment: Assignment, task: Task, file: File, texts: dict[str, str]
+) -> str:
+    text = texts[file.path]
+    if file.is_mojo:
+        return mojo_text.as_checked(file, text, assignment, task.id)
+    kept = assignment.others(task.id)[file.module]
+    return as_checked(text, file.source, frozenset(kept))
 
 
 def test_every_assignment_has_wrong_solutions():

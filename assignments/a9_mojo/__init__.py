@@ -1,0 +1,1 @@
+"""a9, Mojo: kernels in another language, on the same tensors."""

@@ -1,0 +1,100 @@
+"""What a9 runs in the student's process: Mojo kernels on flat arrays."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from assignments.calling import operand, results
+
+UNWRITTEN = re.compile(r"task a9\.\d is not implemented yet")
+COMPLAINT = re.compile(r"^\S*?(\w+\.mojo):\d+:\d+: error: (.*)\n(.*)", re.MULTILINE)
+
+
+def _call(kernel: Callable[..., Any], *args: Any) -> Any:
+    """Call a kernel; errors of Mojo as the errors that they would be in Python."""
+    try:
+        return kernel(*args)
+    except RuntimeError as error:
+        text = str(error)
+        if UNWRITTEN.search(text):
+            raise NotImplementedError(text) from None
+        found = COMPLAINT.search(text)
+        if found is None:
+            raise
+        name, message, line = found.groups()
+        said = f"it does not compile: {message}"
+        raise SyntaxError(said, (name, None, None, line)) from None
+
+
+def product(device: str, name: str, a: np.ndarray, b: np.ndarray) -> dict[str, Any]:
+    """A rung of the ladder of products."""
+    multiply = _rung(name)
+    x, y = operand(device, a), operand(device, b)
+    return results({"out": _call(multiply, x, y)}, {"a": x, "b": y})
+
+
+def same_bits(device: str, name: str, a: np.ndarray, b: np.ndarray) -> dict[str, Any]:
+    """A product on one thread and on several: the same to the last bit."""
+    from mojo_ops.bridge import get_num_threads, set_num_threads
+
+    multiply, before = _rung(name), get_num_threads()
+    x, y = operand(device, a), operand(device, b)
+    outs = []
+    try:
+        for threads in (1, 2, 3):
+            set_num_threads(threads)
+            outs.append(_call(multiply, x, y))
+    finally:
+        set_num_threads(before)
+    return results({str(i): out for i, out in enumerate(outs)}, {"a": x, "b": y})
+
+
+def map_tensor(device: str, fn: str, a: np.ndarray) -> dict[str, Any]:
+    """`map` of the backend, for an operator that Mojo has."""
+    from minitorch import operators
+    from minitorch.dtypes import bool_
+    from mojo_ops import elementwise
+
+    x, dtype = operand(device, a), bool_ if fn == "isnan" else None
+    out = _call(elementwise.map, vars(operators)[fn], x, dtype)
+    return results({"out": out}, {"a": x})
+
+
+def _rung(name: str) -> Callable[..., Any]:
+    from mojo_ops.matmul import LADDER
+
+    (found,) = [rung for rung in LADDER if rung.__name__ == name]
+    return found
+
+
+# ----------------------------------------------------------------------------- speed
+
+Timed = tuple[Callable[[], Any], Callable[[Any], dict[str, Any]]]
+
+
+def timed_loop_order(device: str, a: np.ndarray, b: np.ndarray) -> Timed:
+    """The rung without vectors and threads."""
+    return _timed(device, "matmul_loop_order", a, b)
+
+
+def timed_vectorised(device: str, a: np.ndarray, b: np.ndarray) -> Timed:
+    """The rung with vectors."""
+    return _timed(device, "matmul_vectorised", a, b)
+
+
+def timed_tiled(device: str, a: np.ndarray, b: np.ndarray) -> Timed:
+    """The rung with tiles in registers, on all threads."""
+    return _timed(device, "matmul_tiled", a, b)
+
+
+def _timed(device: str, name: str, a: np.ndarray, b: np.ndarray) -> Timed:
+    multiply = _rung(name)
+    x, y = operand(device, a), operand(device, b)
+    return (
+        lambda: _call(multiply, x, y),
+        lambda out: results({"out": out}, {"a": x, "b": y}),
+    )
