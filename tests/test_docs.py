@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import platform
 import re
 import runpy
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pytest
 
 import minitorch
 
@@ -38,3 +41,60 @@ def test_paths_in_the_readme_exist():
     assert links and named
     for path in {*links, *named}:
         assert (ROOT / path).exists(), path
+
+
+def test_the_code_in_the_chapter_on_compilers_is_the_librarys():
+    text = (ROOT / "docs" / "four_compilers.md").read_text()
+    pieces = re.findall(r"<!-- from (\S+) -->\n```\w+\n(.*?)```", text, re.S)
+    assert len(pieces) == 5 == text.count("<!-- from")
+    for path, code in pieces:
+        library = (ROOT / path).read_text()
+        library = re.sub(r"^ *# (BEGIN|END) SOLUTION .*\n", "", library, flags=re.M)
+        assert code in library, f"{path} has changed; four_compilers.md quotes it"
+    prose = re.sub(r"```.*?```", "", text, flags=re.S)
+    for path in re.findall(r"\]\(([^)#:]+)\)", prose):
+        assert (ROOT / "docs" / path).exists(), path
+
+
+@pytest.fixture(scope="module")
+def what_compilers_make() -> dict[str, Any]:
+    return runpy.run_path(str(ROOT / "docs" / "what_compilers_make.py"))
+
+
+x86_only = pytest.mark.skipif(
+    platform.machine() not in ("x86_64", "AMD64"), reason="reads x86 assembly"
+)
+
+
+def check_loop(found: dict[str, Any]) -> None:
+    """Exponentials are taken on vectors that stay in registers."""
+    lanes = int(found["vector"].split()[0]) // 32
+    vectors, rest = divmod(found["numbers a round"], lanes)
+    assert lanes in (4, 8, 16) and vectors >= 1 and rest == 0
+    assert found["multiply-adds"] >= 5 * vectors  # the steps of the polynomial
+    assert 5 < found["registers"] <= 32
+
+
+@x86_only
+def test_what_numba_makes_of_softmax(what_compilers_make):
+    check_loop(what_compilers_make["facts"](what_compilers_make["numba_assembly"]()))
+
+
+@x86_only
+def test_what_mojo_makes_of_softmax(what_compilers_make):
+    try:
+        text = what_compilers_make["mojo_assembly"]()
+    except ImportError as error:
+        pytest.skip(f"no Mojo compiler: {error}")
+    found = what_compilers_make["facts"](text)
+    check_loop(found)
+    assert found["from the stack"] == 0
+
+
+def test_what_numba_makes_of_softmax_on_a_gpu(what_compilers_make):
+    pytest.importorskip("numba_cuda", reason="needs the extra cuda13")
+    try:
+        found = what_compilers_make["gpu_facts"]()
+    except (ImportError, RuntimeError) as error:
+        pytest.skip(f"kernels for GPUs cannot be compiled here: {error}")
+    assert found["spilled bytes"] == 0 and found["vector loads"] == 8
