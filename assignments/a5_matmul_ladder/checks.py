@@ -313,7 +313,7 @@ SPEEDS = (
         calls.timed_vectorized,
         calls.timed_coarsened,
         1.5,
-        2.2,
+        1.8,
         "Copies must be on their way while the tile that is there is multiplied.",
     ),
 )
