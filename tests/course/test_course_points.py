@@ -16,6 +16,7 @@ from course.solutions import (
 
 from assignments import catalog, mojo_text, report, workspace
 from assignments.catalog import Assignment, File, Task
+from assignments.checks import Speed
 from assignments.testing import CRASHED, FAILED, NOT_RUN, UNWRITTEN
 
 ASSIGNMENTS = catalog.load_all()
@@ -39,8 +40,12 @@ def test_untouched_earns_nothing(assignment, task, device, runner, tmp_path):
 
 @pytest.mark.parametrize(("assignment", "task", "device"), PLACES)
 def test_reference_earns_all(assignment, task, device, runner):
-    outcomes = run_task(runner, task, device)
-    _skip_where_it_cannot_run(outcomes)
+    timed = any(isinstance(check, Speed) for check in assignment.checks(task.id))
+    for _ in range(5 if timed else 1):  # other programs can only make it slower
+        outcomes = run_task(runner, task, device)
+        _skip_where_it_cannot_run(outcomes)
+        if all(outcome.share == 1 for outcome in outcomes):
+            break
     said = "\n".join(line for o in outcomes for line in report.lines_of(o, task))
     points = report.points_of(task, outcomes)
     assert points == pytest.approx(task.points / len(task.devices)), said

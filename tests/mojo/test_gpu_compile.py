@@ -18,7 +18,7 @@ import pytest
 
 import minitorch as mt
 
-pytest.importorskip("numba_cuda", reason="pip install 'minitorch[cuda13]'")
+pytest.importorskip("numba_cuda", reason="pip install -e '.[cuda13]'")
 from cuda_ops.compiler import to_cubin
 from cuda_ops.occupancy import limits, occupancy
 from cuda_ops.simulator import SIMULATED
