@@ -62,8 +62,8 @@ def all_checks() -> Iterator[Check]:
         ("gpu", "numba-cuda", _numba_cuda),
         ("gpu", "CUDA simulator", _simulator),
         ("mojo", "Mojo compiler", _mojo),
-        ("mojo", "kernels", _mojo_kernels),
-        ("mojo", "kernel cache", _mojo_cache),
+        ("mojo", "Mojo kernels", _mojo_kernels),
+        ("mojo", "Mojo kernel cache", _mojo_cache),
         ("data", "MNIST", _mnist),
         ("data", "data cache", _data_cache),
         ("for tests", "PyTorch", lambda: _package("torch", TESTS)),
@@ -331,8 +331,9 @@ def _mojo_kernels() -> Finding:
     """Which functions are in Mojo, and which still are the CPU backend's."""
     from minitorch.backend import get_backend
 
-    if _mojo()[0] != OK:
-        return NOTE, "not to be used without the compiler", ""
+    status, _, advice = _mojo()
+    if status != OK:
+        return NOTE, "not to be used without the compiler", advice
     from mojo_ops.fallback import names
 
     backend = get_backend("mojo")
