@@ -56,6 +56,7 @@ CUDA_PACKAGES = (
     "cuda_bindings",
     "_cuda_bindings",
     "cuda_bindings-*.dist-info",  # cuda.core asks for its version
+    "packaging",  # numba_cuda asks for NumPy's
 )
 # The Mojo compiler, and the C compiler that it calls to link.
 MOJO_PACKAGES = ("mojo", "modular", "mojo_compiler-*.dist-info")

@@ -34,7 +34,8 @@ def test_untouched_earns_nothing(assignment, task, device, runner, tmp_path):
     outcomes = run_task(runner, task, device, tmp_path / "a")
     _skip_where_it_cannot_run(outcomes)
     assert outcomes and all(o.share == 0 for o in outcomes), outcomes
-    assert {o.status for o in outcomes} <= {UNWRITTEN, FAILED}
+    # Some checks need the simulator, and others a GPU.
+    assert {o.status for o in outcomes} <= {UNWRITTEN, FAILED, NOT_RUN}
     assert UNWRITTEN in {o.status for o in outcomes}
 
 
