@@ -95,53 +95,64 @@ def to_ptx(
     fastmath: bool = False,
     launch_bounds: Any = None,
     lineinfo: bool = True,
+    only_arch: bool = False,
 ) -> str:
     """PTX for a kernel with arguments of these types; needs no GPU.
 
     `lineinfo`: with the numbers of the source's lines, for profilers. It takes longer.
+    `only_arch`: for no newer chip, with instructions that only this one has ("sm_90a").
     """
     from cuda.bindings import nvvm
+
+    options = dict(fastmath=fastmath, launch_bounds=launch_bounds)
+    chip = (*arch, "a") if only_arch else arch
+    try:
+        return _compiled(fn, types_of_args, chip, "ptx", lineinfo=lineinfo, **options)
+    except nvvm.nvvmError:  # NVVM refuses the line numbers of some long loops
+        return _compiled(fn, types_of_args, chip, "ptx", lineinfo=False, **options)
+
+
+def to_lto(fn: Callable, types_of_args: tuple[Any, ...], arch: Arch) -> bytes:
+    """Code for the linker to compile, as a whole: it knows that nothing is called.
+
+    Without that it lets no asynchronous product of a warpgroup run on behind another.
+    """
+    return _compiled(fn, types_of_args, (*arch, "a"), "ltoir")
+
+
+def _compiled(
+    fn: Callable, types_of_args: Any, chip: Any, output: str, **options: Any
+) -> Any:
     from numba import cuda
 
-    def compiled(lineinfo: bool) -> str:
-        ptx, _ = cuda.compile(
-            fn,
-            types.void(*types_of_args),
-            cc=arch,
-            device=False,
-            abi="numba",
-            output="ptx",
-            fastmath=fastmath,
-            launch_bounds=launch_bounds,
-            lineinfo=lineinfo,
-        )
-        return ptx
-
-    try:
-        return compiled(lineinfo)
-    except nvvm.nvvmError:  # NVVM refuses the line numbers of some long loops
-        return compiled(False)
+    code, _ = cuda.compile(
+        fn, types.void(*types_of_args), cc=chip, device=False, abi="numba",
+        output=output, **options,
+    )  # fmt: skip
+    return code
 
 
 def to_cubin(
-    ptx: str, arch: Arch, max_registers: int | None = None, entry: str | None = None
-) -> Cubin:
-    """Machine code from PTX; needs no GPU. `entry`: which kernel, if it has several.
+    code: str | bytes, arch: Arch, max_registers: int | None = None,
+    entry: str | None = None,
+) -> Cubin:  # fmt: skip
+    """Machine code from PTX, or from `to_lto`'s code; needs no GPU.
+
+    `entry`: which kernel, if there are several.
 
     Raises:
-        RuntimeError: the assembler rejects the PTX; the message is its log.
+        RuntimeError: the assembler rejects the code; the message is its log.
     """
-    options = [f"-arch=sm_{arch[0]}{arch[1]}", "-verbose", "-lineinfo"]
-    if max_registers is not None:
-        options.append(f"-maxrregcount={max_registers}")
-    code, log = _link(ptx.encode(), options)
-    entry = entry or _found(r"\.visible\s+\.entry\s+([\w$]+)\(", ptx)
+    cubin, log = assemble(code, arch, max_registers)
+    if entry is None and isinstance(code, str):
+        entry = _found(r"\.visible\s+\.entry\s+([\w$]+)\(", code)
+    entry = entry or _found(r"Compiling entry function '([\w$]+)'", log)
     log = _about(entry, log)
     shared = max(map(int, re.findall(r"(\d+) bytes smem", log)), default=0)
     if shared and arch >= (9, 0):
         shared -= RESERVED
     return Cubin(
-        code,
+        cubin,
         entry,
         int(_found(r"[Uu]sed (\d+) registers", log)),
         shared,
@@ -149,6 +160,18 @@ def to_cubin(
         int(_found(r"(\d+) bytes spill stores", log, "0"))
         + int(_found(r"(\d+) bytes spill loads", log, "0")),
     )
+
+
+def assemble(
+    code: str | bytes, arch: Arch, max_registers: int | None = None
+) -> tuple[bytes, str]:
+    """The file that the driver loads, and the assembler's log."""
+    whole = isinstance(code, bytes)
+    chip = f"sm_{arch[0]}{arch[1]}{'a' if whole else ''}"
+    options = [f"-arch={chip}", "-verbose", "-lto" if whole else "-lineinfo"]
+    if max_registers is not None:
+        options.append(f"-maxrregcount={max_registers}")
+    return _link(code if isinstance(code, bytes) else code.encode(), whole, options)
 
 
 def _about(entry: str, log: str) -> str:
@@ -167,14 +190,15 @@ def _found(pattern: str, text: str, default: str | None = None) -> str:
     return match.group(1)
 
 
-def _link(ptx: bytes, options: list[str]) -> tuple[bytes, str]:
+def _link(data: bytes, whole: bool, options: list[str]) -> tuple[bytes, str]:
     """Assemble with nvJitLink, as the driver would, but with a log."""
     from cuda.bindings import nvjitlink
 
+    kind = nvjitlink.InputType.LTOIR if whole else nvjitlink.InputType.PTX
     handle = nvjitlink.create(len(options), options)
     try:
         try:
-            nvjitlink.add_data(handle, nvjitlink.InputType.PTX, ptx, len(ptx), "kernel")
+            nvjitlink.add_data(handle, kind, data, len(data), "kernel")
             nvjitlink.complete(handle)
         except nvjitlink.nvJitLinkError as error:
             size = nvjitlink.get_error_log_size(handle)

@@ -41,6 +41,7 @@ from cuda_ops.compiler import (
     closure_text,
     signature,
     to_cubin,
+    to_lto,
     to_ptx,
 )
 from cuda_ops.scalar import FORMS64, device_function
@@ -190,6 +191,8 @@ class Kernel:
         fastmath: approximate division, roots and functions; denormal numbers are 0.
         shared: bytes of dynamic shared memory that a launch asks for at most.
         arch: the oldest compute capability it can be compiled for.
+        only_arch: it uses instructions that no newer one has (a target such as
+            sm_90a).
         on_disk: keep the machine code for the next process. Only for kernels of this
             package, whose sources are part of the key.
         float32_fn: what takes the place of `fn` for arguments with float32 numbers and
@@ -209,6 +212,7 @@ class Kernel:
         fastmath: bool = False,
         shared: int = 0,
         arch: tuple[int, int] = (7, 5),
+        only_arch: bool = False,
         on_disk: bool = True,
         float32_fn: Callable | None = None,
         float64_fn: Callable | None = None,
@@ -225,6 +229,7 @@ class Kernel:
         self.fastmath = fastmath
         self.shared = shared
         self.arch = arch
+        self.only_arch = only_arch
         self.on_disk = on_disk and fn.__module__.startswith("cuda_ops.")
         self.float64 = float64
         self._forms: dict[tuple[Any, ...], Form] = {}
@@ -326,23 +331,34 @@ class Kernel:
             return self.float32_fn
         return self.float64_fn if self.float64_fn and "float64" in text else self.fn
 
+    def runs_on(self, arch: Arch) -> bool:
+        """Whether it can be compiled for chips of this compute capability."""
+        return arch == self.arch if self.only_arch else arch >= self.arch
+
     def ptx(self, text: str, arch: Arch = (9, 0), lineinfo: bool = True) -> str:
         """The kernel's PTX for a signature such as "float32[] int64"; no GPU needed."""
         return to_ptx(
             self._for_types(text), signature(text), arch, self.fastmath,
-            self.launch_bounds, lineinfo,
+            self.launch_bounds, lineinfo, self.only_arch,
         )  # fmt: skip
+
+    def code(self, text: str, arch: Arch = (9, 0)) -> str | bytes:
+        """What machine code is made from: PTX, or more than that for `only_arch`."""
+        if self.only_arch:
+            return to_lto(self._for_types(text), signature(text), arch)
+        return self.ptx(text, arch)
 
     def cubin(self, text: str, arch: Arch = (9, 0)) -> Cubin:
         """The kernel's machine code, from the disk if it has been made before."""
-        if arch < self.arch:
+        if not self.runs_on(arch):
+            more = "" if self.only_arch else " or newer"
             raise RuntimeError(
                 f"kernel {self.name} needs a GPU of compute capability "
-                f"{self.arch[0]}.{self.arch[1]}; this is {arch[0]}.{arch[1]}"
+                f"{self.arch[0]}.{self.arch[1]}{more}; this is {arch[0]}.{arch[1]}"
             )
 
         def make() -> Cubin:
-            return to_cubin(self.ptx(text, arch), arch, self.max_registers)
+            return to_cubin(self.code(text, arch), arch, self.max_registers)
 
         if not self.on_disk:
             return make()

@@ -9,9 +9,10 @@ every step on the way there (`LADDER`; the first four are in `matmul_ladder.py`)
     matmul_coarsened    many outputs a thread, in registers
     matmul_vectorized   16-byte loads, and copies that run while others multiply
     matmul_tensor_core  the tensor cores, in TF32
+    matmul_warpgroup    the same, fed as Hopper does it (compute capability 9.0 only)
 
-(the kernels of the last two are in `matmul_kernels.py`).
-`matmul` runs `matmul_vectorized` in tiles that suit the shape, or `matmul_tensor_core`
+(the kernels of the last three are in `matmul_kernels.py` and `warpgroup.py`).
+`matmul` runs `matmul_vectorized` in tiles that suit the shape, or one of the last two
 for large float32 products after `minitorch.set_float32_matmul_precision("high")`.
 Operands are read in place, whatever their strides are. An output is one sum in an order
 that shapes, strides and chip determine: equal inputs give equal results.
@@ -25,7 +26,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from cuda_ops import tiles
-from cuda_ops.arrays import allocate
+from cuda_ops.arrays import DeviceArray, allocate
 from cuda_ops.device import compute_capability, properties
 from cuda_ops.intrinsics import is_aligned
 from cuda_ops.launch import ceil_div
@@ -48,6 +49,13 @@ from cuda_ops.matmul_ladder import (
 )
 from cuda_ops.memory import empty
 from cuda_ops.transpose import transpose_copy
+from cuda_ops.warpgroup import (
+    ARCH,
+    GROUP_CONFIGS,
+    GroupConfig,
+    round_flat,
+    warpgroup,
+)
 from minitorch import precision
 from minitorch.dtypes import DType, float32
 from minitorch.tensor_data import Shape, Strides, TensorData, broadcast_shapes
@@ -57,6 +65,7 @@ from minitorch.tensor_data import Shape, Strides, TensorData, broadcast_shapes
 # What the estimate below is made of, in cycles of a multiprocessor.
 FMA_RATE = 128.0  # fma a cycle
 TENSOR_RATE = 430.0  # of TF32, as far as mma.sync gets
+GROUP_RATE = 860.0  # of TF32, of the 1024 that wgmma could do
 IDLE_SUMS = 8192  # sums in registers for which the units are busy half of the time
 STEP_CYCLES = 400.0  # of a step of k at least: a barrier, and the way to shared memory
 START_CYCLES = 2500.0  # of a block: its first tile comes from far away
@@ -111,6 +120,9 @@ def estimate(cut: Cut, M: int, N: int, K: int, batches: int, rate: float) -> flo
     if cut.parts > 1:
         moved = (cut.parts + 1) * M * N * batches * 4
         cycles += PASS_CYCLES + moved / (sms * PASS_BYTES)
+    if isinstance(c, GroupConfig):
+        moved = 2 * (M if c.turned else N) * K * batches * 4
+        cycles += PASS_CYCLES + moved / (sms * PASS_BYTES)
     return cycles
 
 
@@ -139,6 +151,7 @@ class Plan(NamedTuple):
         sizes: M, N, K, and the steps of k of a part.
         matrix: elements of one matrix of the result.
         parts: how many parts k is split into.
+        reads: the operand (0 or 1) that tensor cores fetch themselves, if they do.
     """
 
     shape: Shape
@@ -148,6 +161,7 @@ class Plan(NamedTuple):
     sizes: tuple[int, int, int, int]
     matrix: int
     parts: int
+    reads: int | None
 
 
 class Sides(NamedTuple):
@@ -240,10 +254,15 @@ def _way(
     multiple of 16 bytes and holds a whole number of such vectors.
     """
     stride, step = strides
-    k_fast = depth > 1 and (wide == 1 or abs(step) < abs(stride))
+    k_fast = _along_k(stride, step, wide, depth)
     fast, slow, size = (step, stride, depth) if k_fast else (stride, step, wide)
     even = aligned and all(s % vector == 0 for s in (slow, size, *others))
     return Way(vector if even and fast == 1 else 1, k_fast)
+
+
+def _along_k(stride: int, step: int, wide: int, depth: int) -> bool:
+    """Whether an operand has its steps of k closer together than rows or columns."""
+    return depth > 1 and (wide == 1 or abs(step) < abs(stride))
 
 
 @lru_cache(maxsize=4096)
@@ -270,9 +289,32 @@ def _cut(sides: Sides, batches: int, dtype: DType, allow_tf32: bool) -> Cut:
         or compute_capability() < (8, 0)
     ):
         return best
-    tensor = choose(TENSOR_CONFIGS, *size, TENSOR_RATE)
-    fast = estimate(tensor, *size, TENSOR_RATE) < estimate(best, *size, FMA_RATE)
-    return tensor if fast else best
+    cuts = [(best, FMA_RATE)]
+    for more, rate in ((TENSOR_CONFIGS, TENSOR_RATE), (_groups(sides), GROUP_RATE)):
+        if more:
+            cuts.append((choose(more, *size, rate), rate))
+    return min(cuts, key=lambda cut: estimate(cut[0], *size, cut[1]))[0]
+
+
+def _groups(sides: Sides) -> tuple[GroupConfig, ...]:
+    """The cuts for warpgroups that suit these strides, and this chip.
+
+    One operand has to lie along k, without large gaps, since it is copied (`rounded`).
+    """
+    if compute_capability() != ARCH:
+        return ()
+    M, N, K = sides.M, sides.N, sides.K
+    for turned, (stride, step), wide, dim in (
+        (False, sides.b, N, 2),
+        (True, sides.a, M, 1),
+    ):
+        ends = [(wide, stride), (K, step)]
+        ends += [(batch[0], batch[dim]) for batch in sides.batch]
+        span = 1 + sum(abs(stride) * (n - 1) for n, stride in ends)
+        size = math.prod(n for n, stride in ends if stride)
+        if _along_k(stride, step, wide, K) and span <= 2 * size:
+            return tuple(config for config in GROUP_CONFIGS if config.turned == turned)
+    return ()
 
 
 def configs_for(dtype: DType) -> tuple[Config, ...]:
@@ -291,11 +333,14 @@ def plan_for(
     """The launches for a product that is cut in a given way."""
     M, N, K = sides.M, sides.N, sides.K
     config, vector = cut.config, tiles.VECTOR_BYTES // dtype.itemsize
-    tensor = isinstance(config, TensorConfig)
     a_batch, b_batch = (tuple(dim[i] for dim in sides.batch) for i in (1, 2))
     a_way = _way(sides.a, a_batch, aligned[0], vector, M, K)
     b_way = _way(sides.b, b_batch, aligned[1], vector, N, K)
-    if tensor:
+    reads = None
+    if isinstance(config, GroupConfig):
+        a_way, b_way = config.ways(a_way, b_way)
+        run, reads = warpgroup(config, a_way, b_way), 0 if config.turned else 1
+    elif isinstance(config, TensorConfig):
         run = tensor_core(config, a_way, b_way)
     else:
         new = compute_capability() >= (8, 0)
@@ -313,7 +358,7 @@ def plan_for(
     inner = sides.batch[-1][0] if sides.batch else 1
     return Plan(
         shape, launches, (*sides.a, *a_last, inner), (*sides.b, *b_last, inner),
-        (M, N, K, part), M * N, parts,
+        (M, N, K, part), M * N, parts, reads,
     )  # fmt: skip
 
 
@@ -343,13 +388,15 @@ def _turned(a: TensorData, b: TensorData) -> tuple[TensorData, TensorData]:
 
     `matmul_vectorized` multiplies one column of a by one row of b at a time, and so it
     likes a to lie along M and b along N. `matmul_tensor_core` likes b along K, or a
-    along M; it is slow only where both lie along K.
+    along M; it is slow only where both lie along K. `matmul_warpgroup` needs one of
+    them to lie along K.
     """
     if a.dtype is not float32 or min(*a.shape, b.shape[1]) < TURN_LEAST:
         return a, b
     along_k = a.strides[1] == 1 != a.strides[0], b.strides[0] == 1 != b.strides[1]
     if precision.state.allow_tf32:
-        return (_transposed(a) if all(along_k) else a), b
+        bad = not any(along_k) if compute_capability() == ARCH else all(along_k)
+        return (_transposed(a) if bad else a), b
     return _transposed(a) if along_k[0] else a, _transposed(b) if along_k[1] else b
 
 
@@ -373,6 +420,11 @@ def launch(plan: Plan, a: TensorData, b: TensorData) -> TensorData:
     dtype = a.storage.dtype
     out = empty(plan.shape, dtype)
     left, right, result = a.storage.array, b.storage.array, out.storage.array
+    a_first, b_first = a.offset, b.offset
+    if plan.reads == 0:
+        left, a_first = rounded(a)
+    elif plan.reads == 1:
+        right, b_first = rounded(b)
     for run, piece in plan.launches:
         place = result
         if len(plan.launches) > 1:
@@ -381,12 +433,28 @@ def launch(plan: Plan, a: TensorData, b: TensorData) -> TensorData:
         size = piece.matrices * plan.matrix
         sums = place if plan.parts == 1 else allocate(size * plan.parts, dtype)
         run(
-            left, a.offset + piece.a_at, plan.a_strides,
-            right, b.offset + piece.b_at, plan.b_strides, sums, plan.sizes,
+            left, a_first + piece.a_at, plan.a_strides,
+            right, b_first + piece.b_at, plan.b_strides, sums, plan.sizes,
         )  # fmt: skip
         if plan.parts > 1:
             add_parts[ceil_div(size, 256), 256](sums, place, plan.parts)
     return out
+
+
+def rounded(a: TensorData) -> tuple[DeviceArray, int]:
+    """The numbers of a as TF32, and where the first is: strides stay what they are.
+
+    All between its first and last element in memory is copied.
+    """
+    ends = [stride * (n - 1) for n, stride in zip(a.shape, a.strides) if n > 0]
+    first = a.offset + sum(end for end in ends if end < 0)
+    first -= first % 4  # so that what was at a multiple of 16 bytes still is
+    last = a.offset + sum(end for end in ends if end > 0)
+    array = a.storage.array[first : last + 1]
+    out = allocate(array.size, a.storage.dtype)
+    aligned = is_aligned(array)
+    round_flat[ceil_div(array.size, 4 * 256), 256](array, out, aligned)
+    return out, a.offset - first
 
 
 # ----------------------------------------------------- the last rungs, callable
@@ -421,6 +489,23 @@ def matmul_tensor_core(a: TensorData, b: TensorData) -> TensorData:
     return _run_rung("matmul_tensor_core", a, b, Cut(TENSOR_CONFIGS[0], 1))
 
 
+def matmul_warpgroup(a: TensorData, b: TensorData) -> TensorData:
+    """a [M, K] @ b [K, N] -> [M, N] by the kernel `matmul_warpgroup`; any strides.
+
+    float32, in TF32 whatever precision is set.
+
+    Raises:
+        RuntimeError: the GPU's compute capability is not 9.0.
+    """
+    if a.dtype.name != "float32":
+        raise TypeError(
+            f"matmul_warpgroup: got {a.dtype.name}; expected float32 (.to(float32))"
+        )
+    along_k = b.dims == 2 and _along_k(b.strides[1], b.strides[0], b.shape[1], 2)
+    config = next(c for c in GROUP_CONFIGS if c.turned != along_k)
+    return _run_rung("matmul_warpgroup", a, b, Cut(config, 1))
+
+
 # From the definition to the fastest; a benchmark draws them all.
 LADDER = (
     matmul_naive,
@@ -429,4 +514,10 @@ LADDER = (
     matmul_coarsened,
     matmul_vectorized,
     matmul_tensor_core,
+    matmul_warpgroup,
 )
+
+
+def runs_here(rung: Callable) -> bool:
+    """Whether this GPU has what a rung of the ladder needs."""
+    return rung is not matmul_warpgroup or compute_capability() == ARCH

@@ -119,6 +119,11 @@ def _pointer(
     return builder.addrspacecast(data, kind)
 
 
+def shared_pointer(context: Any, builder: Any, array_type: Any, array: Any) -> Any:
+    """The address of an array's first element in shared memory."""
+    return _pointer(context, builder, array_type, array, SHARED)
+
+
 def _constant(value: int) -> Any:
     return ir.Constant(ir.IntType(64), value)
 
@@ -153,16 +158,16 @@ def _multiply_add(builder: Any, x: Any, y: Any, z: Any) -> Any:
     return builder.fma(x, y, z)
 
 
-def _unpack(builder: Any, tuple_value: Any, count: int) -> list[Any]:
+def unpack(builder: Any, tuple_value: Any, count: int) -> list[Any]:
     return [builder.extract_value(tuple_value, i) for i in range(count)]
 
 
-def _address(builder: Any, pointer: Any) -> Any:
+def shared_address(builder: Any, pointer: Any) -> Any:
     """A shared-memory address as the 32-bit number that instructions take."""
     return builder.trunc(builder.ptrtoint(pointer, ir.IntType(64)), ir.IntType(32))
 
 
-def _assembly(builder: Any, text: str, kind: Any, constraints: str, args: Any) -> Any:
+def assembly(builder: Any, text: str, kind: Any, constraints: str, args: Any) -> Any:
     inline = ir.InlineAsm(
         ir.FunctionType(kind, [arg.type for arg in args]), text, constraints, True
     )
@@ -210,7 +215,7 @@ def _store_runs(
                         builder.store(values[place], at(run, i))
 
 
-def _make_store(kind: Any, count: int, runs_of: Callable, size: int) -> Callable:
+def make_store(kind: Any, count: int, runs_of: Callable, size: int) -> Callable:
     """The `store` function of a tile; `runs_of(builder)` -> (first row, col, runs)."""
 
     @intrinsic
@@ -227,7 +232,7 @@ def _make_store(kind: Any, count: int, runs_of: Callable, size: int) -> Callable
             left = builder.sub(rows, row), builder.sub(cols, col)
             _store_runs(
                 builder, runs, builder.gep(pointer, [first]), stride,
-                _unpack(builder, acc, count), left, _flag(builder, aligned), size,
+                unpack(builder, acc, count), left, _flag(builder, aligned), size,
             )  # fmt: skip
             return context.get_dummy_value()
 
@@ -236,7 +241,7 @@ def _make_store(kind: Any, count: int, runs_of: Callable, size: int) -> Callable
     return store
 
 
-def _make_zero(kind: Any, count: int) -> Callable:
+def make_zero(kind: Any, count: int) -> Callable:
     @intrinsic
     def zero(typing):
         tile = types.UniTuple(kind, count)
@@ -249,7 +254,7 @@ def _make_zero(kind: Any, count: int) -> Callable:
     return zero
 
 
-def _emulated_store(runs_of_thread: Callable) -> Callable:
+def emulated_store(runs_of_thread: Callable) -> Callable:
     def store(out, at, stride, acc, rows, cols, aligned):
         first_row, first_col, runs = runs_of_thread()
         for run in runs:
@@ -292,13 +297,13 @@ def fma_tile(dtype: Any, tile: Tile) -> Functions:
     ]
     count = tile.a.rows * tile.b.rows
     if SIMULATED:
-        store = _emulated_store(lambda: (0, 0, runs))
+        store = emulated_store(lambda: (0, 0, runs))
         return *_emulated_fma(dtype, tile, vector), store, *_emulated_aside(vector)
     zero_row = _constant(0)
     return (
-        _make_zero(dtype, count),
+        make_zero(dtype, count),
         _make_fma(dtype, tile, vector, size),
-        _make_store(dtype, count, lambda _: (zero_row, zero_row, runs), size),
+        make_store(dtype, count, lambda _: (zero_row, zero_row, runs), size),
         _make_put_aside(dtype, count, vector, size),
         _make_add_aside(dtype, count, vector, size),
     )
@@ -318,7 +323,7 @@ def _make_fma(dtype: Any, tile: Tile, vector: int, size: int) -> Callable:
         def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
             base = _pointer(context, builder, sig.args[1], args[1], SHARED)
             a, b = builder.gep(base, [args[2]]), builder.gep(base, [args[3]])
-            acc = _unpack(builder, args[0], count)
+            acc = unpack(builder, args[0], count)
             for k in range(0, tile.depth, vector):
                 steps = range(k, k + vector)
                 if tile.a.along or tile.b.along:
@@ -413,7 +418,7 @@ def _make_put_aside(dtype: Any, count: int, vector: int, size: int) -> Callable:
 
         def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
             base = _pointer(context, builder, sig.args[0], args[0], SHARED)
-            values = _unpack(builder, args[3], count)
+            values = unpack(builder, args[3], count)
             for v in range(count // vector):
                 offset = builder.mul(args[2], _constant(v))
                 at = builder.gep(base, [builder.add(args[1], offset)])
@@ -433,7 +438,7 @@ def _make_add_aside(dtype: Any, count: int, vector: int, size: int) -> Callable:
 
         def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
             base = _pointer(context, builder, sig.args[0], args[0], SHARED)
-            values = _unpack(builder, args[3], count)
+            values = unpack(builder, args[3], count)
             whole = isinstance(values[0].type, ir.IntType)
             plus = builder.add if whole else builder.fadd
             for v in range(count // vector):
@@ -487,14 +492,14 @@ def mma_tile(strips: Strips) -> Functions:
         return _emulated_mma(strips)
 
     def runs_of(builder: Any) -> tuple[Any, Any, list[Run]]:
-        lane = _lane(builder)
+        lane = read_lane(builder)
         g, t = builder.lshr(lane, _constant(2)), builder.and_(lane, _constant(3))
         return g, builder.mul(t, _constant(2)), _mma_runs(strips)
 
     return (
-        _make_zero(types.float32, count),
+        make_zero(types.float32, count),
         _make_mma(strips),
-        _make_store(types.float32, count, runs_of, 4),
+        make_store(types.float32, count, runs_of, 4),
     )
 
 
@@ -508,8 +513,8 @@ def _mma_runs(strips: Strips) -> list[Run]:
     return runs
 
 
-def _lane(builder: Any) -> Any:
-    thread = _assembly(builder, "mov.u32 $0, %laneid;", ir.IntType(32), "=r", [])
+def read_lane(builder: Any) -> Any:
+    thread = assembly(builder, "mov.u32 $0, %laneid;", ir.IntType(32), "=r", [])
     return builder.zext(thread, ir.IntType(64))
 
 
@@ -524,17 +529,22 @@ def _make_mma(strips: Strips) -> Callable:
 
         def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
             base = _pointer(context, builder, sig.args[1], args[1], SHARED)
-            lane = _lane(builder)
+            lane = read_lane(builder)
             ends = (
-                _fragment_base(builder, base, args[2], lane, strips, True),
-                _fragment_base(builder, base, args[3], lane, strips, False),
+                fragment_base(builder, base, args[2], lane, strips, True),
+                fragment_base(builder, base, args[3], lane, strips, False),
             )
-            acc = _unpack(builder, args[0], count)
-            following = _fragments(builder, ends, strips, 0)
+            acc = unpack(builder, args[0], count)
+
+            def factors(k: int) -> list[list[Any]]:
+                both = fragments(builder, ends, strips, k)
+                return [[_rounded(builder, x) for x in side] for side in both]
+
+            following = factors(0)
             for k in range(0, strips.depth, 8):
                 a, b = following
                 if k + 8 < strips.depth:
-                    following = _fragments(builder, ends, strips, k + 8)
+                    following = factors(k + 8)
                 _mma_all(builder, acc, a, b)
             return cgutils.pack_array(builder, acc)
 
@@ -543,7 +553,7 @@ def _make_mma(strips: Strips) -> Callable:
     return multiply
 
 
-def _fragment_base(
+def fragment_base(
     builder: Any, base: Any, at: Any, lane: Any, strips: Strips, left: bool
 ) -> Any:
     """Where this lane reads a (`left`) or b: an address for `ldmatrix`, or a pointer.
@@ -568,13 +578,13 @@ def _fragment_base(
         k = builder.mul(builder.and_(lane, _constant(3)), _constant(pitch))
         place = builder.add(k, builder.lshr(lane, _constant(2)))
     pointer = builder.gep(base, [builder.add(at, place)])
-    return _address(builder, pointer) if along else pointer
+    return shared_address(builder, pointer) if along else pointer
 
 
-def _fragments(
+def fragments(
     builder: Any, ends: tuple[Any, Any], strips: Strips, k: int
 ) -> tuple[list[Any], list[Any]]:
-    """A lane's elements of a and b for 8 steps of k, as TF32, in the order of `mma`."""
+    """A lane's elements of a and b for 8 steps of k, in the order of `mma`."""
     a_end, b_end = ends
     a: list[Any] = []
     for strip in range(0, strips.a_strips, 2):
@@ -594,21 +604,21 @@ def _fragments(
         for row in (first, first + 8):
             b += _load(builder, b_end, k * strips.b_pitch + row, 1, 4)
             b += _load(builder, b_end, (k + 4) * strips.b_pitch + row, 1, 4)
-    return [_rounded(builder, x) for x in a], [_rounded(builder, x) for x in b]
+    return a, b
 
 
 def _ldmatrix(builder: Any, address: Any, offset: int) -> list[Any]:
     """Of four matrices of 8 rows and 4 words, lane 4 g + t gets word t of row g."""
     word = ir.IntType(32)
     name = "ldmatrix.sync.aligned.m8n8.x4.shared.b16"
-    value = _assembly(
+    value = assembly(
         builder,
         f"{name} {{$0, $1, $2, $3}}, [$4 + {offset}];",
         ir.LiteralStructType([word] * 4),
         "=r,=r,=r,=r,r,~{memory}",
         [address],
     )
-    return _unpack(builder, value, 4)
+    return unpack(builder, value, 4)
 
 
 def _rounded(builder: Any, x: Any) -> Any:
@@ -636,7 +646,7 @@ def _mma_all(builder: Any, acc: list[Any], a: list[Any], b: list[Any]) -> None:
             first = 4 * (i * blocks + j)
             args = a[4 * i : 4 * i + 4] + b[2 * j : 2 * j + 2] + acc[first : first + 4]
             made = builder.call(instruction, args)
-            acc[first : first + 4] = _unpack(builder, made, 4)
+            acc[first : first + 4] = unpack(builder, made, 4)
 
 
 def round_tf32(values: np.ndarray) -> np.ndarray:
@@ -644,6 +654,12 @@ def round_tf32(values: np.ndarray) -> np.ndarray:
     words = np.ascontiguousarray(values, np.float32).view(np.uint32)
     rounded = (words + np.uint32(0x1000)) & np.uint32(0xFFFFE000)
     return np.where(np.isfinite(values), rounded.view(np.float32), values)
+
+
+def cut_tf32(values: np.ndarray) -> np.ndarray:
+    """float32 numbers as tensor cores read them: without their last 13 bits."""
+    words = np.ascontiguousarray(values, np.float32).view(np.uint32)
+    return (words & np.uint32(0xFFFFE000)).view(np.float32)
 
 
 def _emulated_mma(strips: Strips) -> Functions:
@@ -672,7 +688,7 @@ def _emulated_mma(strips: Strips) -> Functions:
     def place():
         return cuda.laneid // 4, cuda.laneid % 4 * 2, runs
 
-    return zero, inlined(multiply), inlined(_emulated_store(inlined(place)))
+    return zero, inlined(multiply), inlined(emulated_store(inlined(place)))
 
 
 # -------------------------------------------------------------- filling shared memory
@@ -691,6 +707,9 @@ class Copy(NamedTuple):
         elements: how many neighbours one instruction copies: 1, or 16 bytes full.
         asynchronous: with `cp.async` (from compute capability 8.0 on).
         k_fast: whether k runs along the lines.
+        swizzle: exchange the 16-byte pieces of each line, so that piece p of line r is
+            at p ^ r (of r as many bits as there are pieces). Loads of one piece of many
+            lines then meet different banks, without a gap between the lines.
     """
 
     depth: int
@@ -700,6 +719,7 @@ class Copy(NamedTuple):
     elements: int
     asynchronous: bool
     k_fast: bool
+    swizzle: bool = False
 
     @property
     def elements_shared(self) -> int:
@@ -710,6 +730,11 @@ class Copy(NamedTuple):
     def strides(self) -> tuple[int, int]:
         """From one row to the next and from one k to the next in shared memory."""
         return (self.pitch, 1) if self.k_fast else (1, self.pitch)
+
+
+def swizzled(line: Any, k: Any, depth: int) -> Any:
+    """Where element k of a line of `depth` float32 lies, with `Copy.swizzle`."""
+    return ((k // 4) ^ (line % (depth // 4))) * 4 + k % 4
 
 
 def inlined(fn: Callable) -> Callable:
@@ -732,7 +757,7 @@ def _make_thread_index() -> Callable:
     def thread_index(typing):
         def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
             kind = ir.IntType(32)
-            index = _assembly(builder, "mov.u32 $0, %tid.x;", kind, "=r", [])
+            index = assembly(builder, "mov.u32 $0, %tid.x;", kind, "=r", [])
             return builder.zext(index, ir.IntType(64))
 
         return types.int64(), generate
@@ -776,6 +801,10 @@ def copier(copy: Copy, size: int) -> Functions:
     if copy.threads % per_line or (lines * per_line) % copy.threads:
         raise ValueError(f"copier: {copy.threads} threads cannot share {copy} evenly")
     jump = copy.threads // per_line
+    swizzle, depth = copy.swizzle, copy.depth
+    if swizzle and jump % (depth // 4):
+        raise ValueError(f"copier: {copy.threads} threads cannot swizzle {copy}")
+    place = inlined(swizzled)
     w_jump, k_jump = (jump, 0) if k_fast else (0, jump)
     to_jump = jump * pitch
 
@@ -785,6 +814,8 @@ def copier(copy: Copy, size: int) -> Functions:
         w, k = (slow, fast) if k_fast else (fast, slow)
         start = address_of(source, at + w * stride + k * step)
         go = (w_jump * stride + k_jump * step) * unit
+        if swizzle:  # the same for all lines of a thread, which are `jump` apart
+            fast = place(slow, fast, depth)
         return start, (slow * pitch + fast, go, w, k)
 
     load, load_first = _make_loads(copy, w_jump, k_jump, to_jump)
@@ -831,8 +862,8 @@ def copy_async(elements: int, clear: bool) -> Callable:
         text = f"{copy}, $2;"
         if not clear:
             text = f"{{ .reg .pred p; setp.ne.b32 p, $2, 0; @p {copy}; }}"
-        args = [_address(builder, to), source, flag]
-        _assembly(builder, text, ir.VoidType(), "r,l,r,~{memory}", args)
+        args = [shared_address(builder, to), source, flag]
+        assembly(builder, text, ir.VoidType(), "r,l,r,~{memory}", args)
 
     return _make_move(elements, clear, write)
 
@@ -921,11 +952,23 @@ def fences(asynchronous: bool, pending: int) -> Functions:
     )
 
 
+def arrival(pending: int) -> Callable:
+    """arrive(): `wait` of `fences`, for tiles that tensor cores fetch by themselves.
+
+    They reach shared memory on another way (the asynchronous proxy), which sees a
+    thread's copies after a fence of that thread and a barrier.
+    """
+    if SIMULATED:
+        return inlined(lambda: None)
+    fence = "fence.proxy.async.shared::cta;"
+    return _make_fence(f"cp.async.wait_group {pending}; {fence}")
+
+
 def _make_fence(text: str) -> Callable:
     @intrinsic
     def fence(typing):
         def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-            _assembly(builder, text, ir.VoidType(), "~{memory}", [])
+            assembly(builder, text, ir.VoidType(), "~{memory}", [])
             return context.get_dummy_value()
 
         return types.void(), generate
@@ -964,7 +1007,7 @@ def lay_aside(dtype: Any, tile: Tile, pitch: int) -> Callable:
             def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
                 base = _pointer(context, builder, sig.args[0], args[0], SHARED)
                 base = builder.gep(base, [args[1]])
-                values = _unpack(builder, args[2], count)
+                values = unpack(builder, args[2], count)
                 for offset, start in zip(offsets, starts):
                     to = builder.gep(base, [_constant(offset)])
                     _store(builder, values[start : start + vector], to, size)

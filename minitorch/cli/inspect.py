@@ -23,7 +23,7 @@ COUNTED = {  # what is counted in the PTX, by the name that is shown
     "other loads": r"\bld\.(?:global|shared)(?![.\w]*\.v[24])",
     "other stores": r"\bst\.(?:global|shared)(?![.\w]*\.v[24])",
     "asynchronous copies": r"\bcp\.async\.c[ag]",
-    "tensor-core instructions": r"\b(?:mma|wgmma)\.",
+    "tensor-core instructions": r"\b(?:mma\.sync|wgmma\.mma_async)\.",
     "barriers": r"\bbar(?:rier)?\.(?:cta\.)?sync",
     "shuffles": r"\bshfl\.",
     "atomics": r"\b(?:atom|red)\.",
@@ -99,7 +99,8 @@ def facts(kernel: Kernel, example: str, chip: tuple[int, int]) -> dict[str, Any]
     from cuda_ops.occupancy import occupancy
 
     text = kernel.ptx(example, chip)
-    made = to_cubin(text, chip, kernel.max_registers)
+    code = kernel.code(example, chip) if kernel.only_arch else text
+    made = to_cubin(code, chip, kernel.max_registers)
     fits = occupancy(chip, kernel.threads, made.registers, made.shared + kernel.shared)
     code = "\n".join(line.split("//")[0] for line in text.splitlines())
     code = code[code.index(")\n{") :] if ")\n{" in code else code
@@ -124,10 +125,10 @@ def _show(kernel: Kernel, example: str, chip: tuple[int, int], ptx: bool) -> Non
     from rich.table import Table
     from rich.text import Text
 
-    if chip < kernel.arch:
+    if not kernel.runs_on(chip):
         typer.echo(
-            f"{kernel.name}: needs sm_{kernel.arch[0]}{kernel.arch[1]}, which "
-            f"sm_{chip[0]}{chip[1]} is not"
+            f"{kernel.name}: needs sm_{kernel.arch[0]}{kernel.arch[1]}"
+            f"{'a' if kernel.only_arch else ''}, which sm_{chip[0]}{chip[1]} is not"
         )
         return
     if ptx:

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 import pytest
 
 pytest.importorskip("numba_cuda")
-from cuda_ops.compiler import Cubin, to_cubin
+from cuda_ops.compiler import Cubin, assemble, to_cubin
 from cuda_ops.launch import SIMULATED, Kernel
 from cuda_ops.occupancy import limits, occupancy
 from cuda_ops.registry import all_kernels
@@ -52,9 +52,9 @@ def test_compiles_and_fits(case: tuple[str, str]) -> None:
     if "float32" in example and "float64" not in example and not kernel.float64:
         wide = WIDE.findall(ptx)
         assert not wide, f"float64 arithmetic: a literal without float32()? {wide}"
-    for chip in CHIPS:
-        if chip >= kernel.arch:
-            fits(kernel, to_cubin(ptx, chip, kernel.max_registers), chip)
+    for chip in filter(kernel.runs_on, CHIPS):
+        code = kernel.code(example, chip) if kernel.only_arch else ptx
+        fits(kernel, to_cubin(code, chip, kernel.max_registers), chip)
 
 
 def fits(kernel: Kernel, made: Cubin, chip: tuple[int, int]) -> None:
@@ -63,6 +63,14 @@ def fits(kernel: Kernel, made: Cubin, chip: tuple[int, int]) -> None:
     shared = made.shared + kernel.shared
     assert shared <= limits(chip).block_shared, f"{shared} bytes shared for {chip}"
     assert occupancy(chip, kernel.threads, made.registers, shared).blocks >= 1, chip
+
+
+@pytest.mark.skipif(SIMULATED, reason="the simulator compiles nothing")
+def test_products_of_a_warpgroup_run_on_behind_each_other() -> None:
+    kernel = KERNELS["matmul_warpgroup"]
+    code = kernel.code(kernel.examples[0])
+    _, log = assemble(code, (9, 0), kernel.max_registers)
+    assert "serialized" not in log, log
 
 
 def test_there_are_kernels() -> None:

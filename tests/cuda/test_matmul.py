@@ -6,6 +6,7 @@ Sizes lie around those of the tiles, which are as small as a warp in the simulat
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,11 +21,22 @@ pytest.importorskip("numba_cuda")
 from cuda_ops import matmul as family
 from cuda_ops.matmul import Cut, matmul, plan_for
 from cuda_ops.memory import from_numpy, to_numpy
+from cuda_ops.warpgroup import GROUP_CONFIGS, GroupConfig
 
 TILE = pick(32, 128)
 ROUNDING = {"float32": 1e-5, "float64": 1e-13, "int64": 0.0, "int32": 0.0}
 TF32 = 2e-3
-RUNGS = family.LADDER
+RUNGS = [
+    pytest.param(
+        rung,
+        marks=pytest.mark.skipif(
+            not family.runs_here(rung), reason="needs compute capability 9.0"
+        ),
+        id=rung.__name__,
+    )
+    for rung in family.LADDER
+]
+TENSOR_CORES = (family.matmul_tensor_core, family.matmul_warpgroup)
 
 
 def numbers(
@@ -172,16 +184,24 @@ def test_empty(shape: tuple[int, int, int]) -> None:
     assert not out.any()
 
 
+def cuts() -> list[tuple[Any, float]]:
+    """Ways to cut a product that suit this chip, and how exact they are."""
+    exact = [(config, ROUNDING["float32"]) for config in family.CONFIGS_4]
+    if not family.runs_here(family.matmul_warpgroup):
+        return exact
+    return exact + [(config, TF32) for config in GROUP_CONFIGS]
+
+
 @pytest.mark.parametrize("parts", [2, 3, 5])
 @pytest.mark.parametrize("K", [16, 39, pick(70, 5000)])
 def test_split_over_k(parts: int, K: int) -> None:
     a, b = numbers((2, 5, K)), numbers((2, K, 6), seed=1)
     left, right = from_numpy(a), from_numpy(b)
     sides = family._fold((2,), left.shape, left.strides, right.shape, right.strides)
-    for config in family.CONFIGS_4:
+    for config, tolerance in cuts():
         cut = Cut(config, parts)
-        plan = plan_for((2, 5, 6), sides, cut, (True, True), left.dtype)
-        near(to_numpy(family.launch(plan, left, right)), a, b, ROUNDING["float32"])
+        plan = plan_for((2, 5, 6), sides, cut, (False, False), left.dtype)
+        near(to_numpy(family.launch(plan, left, right)), a, b, tolerance)
 
 
 @pytest.mark.parametrize("asynchronous", [True, False])
@@ -193,9 +213,29 @@ def test_all_cuts(asynchronous: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     left, right = from_numpy(a), laid_out(b, "transposed")
     sides = family._fold((), left.shape, left.strides, right.shape, right.strides)
     shape = (TILE + 1, TILE + 4)
-    for config in family.CONFIGS_4:
+    for config, tolerance in cuts():
         plan = plan_for(shape, sides, Cut(config, 1), (True, True), left.dtype)
-        near(to_numpy(family.launch(plan, left, right)), a, b, ROUNDING["float32"])
+        near(to_numpy(family.launch(plan, left, right)), a, b, tolerance)
+
+
+def test_the_fastest_units_are_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Warpgroups on a Hopper, where an operand lies along k; mma.sync elsewhere."""
+    monkeypatch.setattr(family, "FMA_RATE", 1e-6)
+    monkeypatch.setattr(family, "TENSOR_RATE", 1e-3)
+    monkeypatch.setattr(family, "GROUP_RATE", 1.0)
+    monkeypatch.setattr(family, "compute_capability", lambda: (9, 0))
+    family.choose.cache_clear()
+    n = 4096
+    sides = family.Sides(n, n, n, (n, 1), (1, n), ())
+    for side, kind in (((n, 1), GroupConfig), ((1, n), family.TensorConfig)):
+        cut = family._cut(sides._replace(a=side), 1, minitorch.float32, True)
+        assert isinstance(cut.config, kind)
+    monkeypatch.setattr(family, "compute_capability", lambda: (8, 0))
+    cut = family._cut(sides, 1, minitorch.float32, True)
+    assert isinstance(cut.config, family.TensorConfig)
+    cut = family._cut(sides, 1, minitorch.float32, False)
+    assert isinstance(cut.config, family.Config)
+    family.choose.cache_clear()
 
 
 def test_the_same_numbers_each_time() -> None:
@@ -218,7 +258,7 @@ def test_nan_and_infinity_go_through() -> None:
     a, b = numbers((4, 9)), numbers((9, 4), seed=1)
     a[1, 2], a[2, 3] = np.nan, np.inf
     expected = torch.from_numpy(a) @ torch.from_numpy(b)
-    for rung in RUNGS:
+    for rung in filter(family.runs_here, family.LADDER):
         out = product(a, b, fn=rung)
         assert np.isnan(out[1]).all(), rung.__name__
         np.testing.assert_array_equal(out[2], expected[2].numpy())
@@ -227,25 +267,25 @@ def test_nan_and_infinity_go_through() -> None:
 # ----------------------------------------------------------------------- the ladder
 
 
-@pytest.mark.parametrize("rung", RUNGS, ids=lambda rung: rung.__name__)
+@pytest.mark.parametrize("rung", RUNGS)
 @pytest.mark.parametrize(
     "shape", [(1, 1, 1), (TILE + 1, 17, TILE - 1), (5, 33, 6)], ids=str
 )
 def test_rungs(rung: Callable, shape: tuple[int, int, int]) -> None:
     M, K, N = shape
     a, b = numbers((M, K)), numbers((K, N), seed=1)
-    tolerance = TF32 if rung is family.matmul_tensor_core else ROUNDING["float32"]
+    tolerance = TF32 if rung in TENSOR_CORES else ROUNDING["float32"]
     near(product(a, b, fn=rung), a, b, tolerance)
 
 
-@pytest.mark.parametrize("rung", RUNGS[:-1], ids=lambda rung: rung.__name__)
+@pytest.mark.parametrize("rung", RUNGS[:-2])
 @pytest.mark.parametrize("dtype", ["float64", "int64"])
 def test_rungs_of_other_dtypes(rung: Callable, dtype: str) -> None:
     a, b = numbers((6, 9), dtype), numbers((9, 5), dtype, 1)
     near(product(a, b, fn=rung), a, b, ROUNDING[dtype])
 
 
-@pytest.mark.parametrize("rung", RUNGS, ids=lambda rung: rung.__name__)
+@pytest.mark.parametrize("rung", RUNGS)
 def test_rungs_take_matrices_only(rung: Callable) -> None:
     with pytest.raises(ValueError, match=rung.__name__):
         rung(from_numpy(numbers((2, 3))), from_numpy(numbers((2, 3))))
@@ -253,7 +293,7 @@ def test_rungs_take_matrices_only(rung: Callable) -> None:
         rung(from_numpy(numbers((2, 2, 3))), from_numpy(numbers((2, 3, 2))))
 
 
-@pytest.mark.parametrize("rung", RUNGS[:4], ids=lambda rung: rung.__name__)
+@pytest.mark.parametrize("rung", RUNGS[:4])
 def test_first_rungs_without_steps(rung: Callable) -> None:
     out = product(numbers((3, 0)), numbers((0, 2)), fn=rung)
     np.testing.assert_array_equal(out, np.zeros((3, 2), np.float32))
@@ -262,24 +302,39 @@ def test_first_rungs_without_steps(rung: Callable) -> None:
 # ------------------------------------------------------------------- tensor cores
 
 
+@pytest.mark.parametrize("rung", RUNGS[-2:])
 @pytest.mark.parametrize("a_how", LAYOUTS)
 @pytest.mark.parametrize("b_how", LAYOUTS)
-def test_tensor_cores_with_any_strides(a_how: str, b_how: str) -> None:
+def test_tensor_cores_with_any_strides(a_how: str, b_how: str, rung: Callable) -> None:
     a, b = numbers((TILE + 4, 12)), numbers((12, TILE + 8), seed=1)
-    near(product(a, b, a_how, b_how, family.matmul_tensor_core), a, b, TF32)
+    near(product(a, b, a_how, b_how, rung), a, b, TF32)
 
 
-def test_tensor_cores_round_factors_to_nearest() -> None:
+@pytest.mark.parametrize("rung", RUNGS[-2:])
+@pytest.mark.parametrize("shape", [(1, 1, 1), (3, 0, 4), (0, 3, 4)], ids=str)
+def test_tensor_cores_with_little_to_do(
+    rung: Callable, shape: tuple[int, int, int]
+) -> None:
+    a, b = numbers((shape[0], shape[1])), numbers(shape[1:], seed=1)
+    near(product(a, b, fn=rung), a, b, TF32)
+
+
+@pytest.mark.parametrize("rung", RUNGS[-2:])
+@pytest.mark.parametrize("how", LAYOUTS)
+def test_tensor_cores_round_factors_to_nearest(how: str, rung: Callable) -> None:
     """1 + 2^-11 is between two TF32 numbers, and goes to the larger one."""
-    a = np.full((8, 8), 1 + 2.0**-11, np.float32)
-    out = product(a, np.eye(8, dtype=np.float32), fn=family.matmul_tensor_core)
-    np.testing.assert_array_equal(out, np.full((8, 8), 1 + 2.0**-10, np.float32))
+    between = np.full((8, 8), 1 + 2.0**-11, np.float32)
+    eye = np.eye(8, dtype=np.float32)
+    larger = np.full((8, 8), 1 + 2.0**-10, np.float32)
+    np.testing.assert_array_equal(product(between, eye, how, how, rung), larger)
+    np.testing.assert_array_equal(product(eye, between, how, how, rung), larger)
 
 
-def test_tensor_cores_multiply_float32_only() -> None:
+@pytest.mark.parametrize("rung", RUNGS[-2:])
+def test_tensor_cores_multiply_float32_only(rung: Callable) -> None:
     a = from_numpy(numbers((4, 4), "float64"))
     with pytest.raises(TypeError, match="float64"):
-        family.matmul_tensor_core(a, a)
+        rung(a, a)
 
 
 def test_highest_precision_uses_no_tensor_cores(
