@@ -27,6 +27,10 @@ each row are wrong (they run over the edge) and are left out at the end.
 
 Zeros at the end of one row can be the zeros at the start of the next (`line_length`).
 
+A zero of the padding times inf is NaN, where there should be no product at all. So the
+kernels return whether the weight, or the gradient for it, is finite; where it is not,
+`conv_exact.py` makes the result once more.
+
 Source of the idea: Dukhan, "The Indirect Convolution Algorithm", 2019, for the offsets;
 Zhang, Franchetti and Low, "High performance zero-memory overhead direct convolutions",
 2018, for leaving out im2col.
@@ -40,6 +44,11 @@ from typing import NamedTuple
 import numpy as np
 from numba import get_num_threads, prange
 
+from fast_ops.conv_exact import (
+    exact_backward_input,
+    exact_backward_weight,
+    exact_output,
+)
 from fast_ops.launch import device_function, kernel
 from fast_ops.memory import contiguous, empty
 from fast_ops.simd import (
@@ -293,16 +302,22 @@ def _correlate(
     the second-level cache. A tile is 8 channels by 32 positions, held in registers; its
     32 columns of all taps are used for all panels of 8 channels while they are in the
     first-level cache. Against unfolding (im2col), KH * KW times less is written.
+
+    Returns False, and convolves nothing, where the weight is not finite.
     """
     channels, groups, strip = numbers[0], numbers[1], numbers[10]
     depth, made = taps.size, bias.size // groups
     panels = (made + ROWS - 1) // ROWS
+    finite = True
     for g in range(groups):
         for p in range(panels):
             for k in range(depth):
                 for i in range(ROWS):
                     at = g * row[0] + min(p * ROWS + i, made - 1) * row[1] + taps[k]
                     packed[((g * panels + p) * depth + k) * ROWS + i] = weight[at]
+                    finite &= np.isfinite(weight[at])
+    if not finite:
+        return False
     strips = (numbers[11] + strip - 1) // strip
     plane_in, plane_out = numbers[2] * numbers[3], numbers[13] * numbers[14]
     tasks = out.size // max(1, bias.size * plane_out) * groups * strips
@@ -333,6 +348,7 @@ def _correlate(
                     results, bias[image % groups * made + m], out,
                     (image * made + m) * plane_out, m * room, first, rows, numbers,
                 )  # fmt: skip
+    return True
 
 
 @kernel(parallel=True)
@@ -349,6 +365,8 @@ def _weight_sums(source, grad, out, numbers, phases, offsets, partial, work, spl
     in order at the end. Their number depends on the shapes alone, so the sum does not
     depend on the number of threads. A tile is 4 channels by 6 taps, and a register
     holds 16 positions of one sum: 24 multiply-adds for 10 loads.
+
+    Returns whether all sums are finite.
     """
     channels, groups, strip, columns = numbers[0], numbers[1], numbers[10], numbers[9]
     plane_in, plane_out = numbers[2] * numbers[3], numbers[11] * numbers[12]
@@ -387,6 +405,7 @@ def _weight_sums(source, grad, out, numbers, phases, offsets, partial, work, spl
             total, more = partial[0, gs], partial[block, gs]
             for i in range(total.size):
                 total[i] += more[i]
+    finite = True
     for m in range(groups * made):
         g, of_group = divmod(m, made)
         gs, row = g * splits + of_group // part, of_group % part
@@ -394,6 +413,8 @@ def _weight_sums(source, grad, out, numbers, phases, offsets, partial, work, spl
             tile = row // DOT.rows * across + t // DOT.vectors
             at = tile * DOT_ROOM + row % DOT.rows * DOT.vectors + t % DOT.vectors
             out[m * depth + t] = partial[0, gs, at]
+            finite &= np.isfinite(partial[0, gs, at])
+    return finite
 
 
 @device_function
@@ -417,8 +438,11 @@ def _widen(grad, at, channels, first, rows, numbers, room, lines):
 def _run(
     source: TensorData, weight: TensorData, bias: np.ndarray, out: TensorData,
     plan: Plan, row: Pair,
-) -> None:  # fmt: skip
-    """Call `_correlate` with room for packed weights and for each worker."""
+) -> bool:  # fmt: skip
+    """Call `_correlate` with room for packed weights and for each worker.
+
+    Returns whether the weight is finite; if not, `out` is still to be made.
+    """
     dtype = out.dtype.numpy
     groups = int(plan.numbers[1])
     made = bias.size // groups
@@ -428,7 +452,7 @@ def _run(
     workers = max(1, min(get_num_threads(), source.shape[0] * groups * plan.strips))
     work = _for_workers(workers, made * strip * columns + plan.buffer, out.dtype)
     wide = TILE.vectors * VECTOR_BYTES // out.dtype.itemsize
-    _correlate(
+    return _correlate(
         contiguous(source).flat(), contiguous(weight).flat(), bias, out.flat(),
         plan.numbers, plan.phases, plan.offsets, plan.taps, row, packed, work, wide,
     )  # fmt: skip
@@ -468,7 +492,8 @@ def conv2d(
         shift = (
             np.zeros(made, x.dtype.numpy) if bias is None else contiguous(bias).flat()
         )
-        _run(x, weight, shift, out, plan, (made // groups * size, size))
+        if not _run(x, weight, shift, out, plan, (made // groups * size, size)):
+            exact_output(x, weight, bias, out, stride, padding, dilation)
     return out
 
 
@@ -503,7 +528,9 @@ def conv2d_backward_input(
                 h, w, x_shape[0], groups, made // groups, channels, steps,
                 grad.dtype.itemsize,
             )  # fmt: skip
-            _run(grad, weight, zeros, dx, plan, row)
+            if not _run(grad, weight, zeros, dx, plan, row):
+                exact_backward_input(grad, weight, dx, stride, padding, dilation)
+                break
     return dx
 
 
@@ -539,8 +566,10 @@ def conv2d_backward_weight(
     room = int(plan.numbers[10] * plan.numbers[9]) + SLACK
     workers = min(get_num_threads(), blocks * groups * splits)
     work = _for_workers(workers, (part + DOT.rows) * room + plan.buffer, x.dtype)
-    _weight_sums(
+    finite = _weight_sums(
         contiguous(x).flat(), contiguous(grad).flat(), dw.flat(), plan.numbers,
         plan.phases, plan.offsets, partial, work, splits,
     )  # fmt: skip
+    if not finite:
+        exact_backward_weight(grad, x, dw, stride, padding, dilation)
     return dw

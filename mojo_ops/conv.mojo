@@ -17,11 +17,16 @@ are left out at the end.
 Some workers, no more than there are threads, have a piece of memory each, and take the
 next task until there is none left (`next_task`). What a task computes does not depend
 on the worker.
+
+A zero of the padding times inf is NaN, where there should be no product at all. So the
+kernels say whether the weight, or the gradient for it, is finite (`not_finite`); where
+it is not, the launcher has the result made once more, product by product.
 """
 
 from std.atomic import Atomic
 from std.math import ceildiv
 from std.sys import simd_width_of
+from std.utils.numerics import isfinite
 
 from bridge import Arguments, Buffer, Object, done, integer
 from lines import copy_block, fill, store_part
@@ -44,6 +49,12 @@ comptime FEW = 1 << 14  # packed weights that stay in the first-level cache
 def next_task(counter: Table) -> Int:
     """The next task that nobody took."""
     return Atomic[Int].fetch_add(counter.address().unsafe_bitcast[Int](), 1)
+
+
+@always_inline
+def not_finite(counter: Table):
+    """Note down, behind the counter of tasks, that there is an inf or a NaN."""
+    _ = Atomic[Int].fetch_add(counter.at(1).address().unsafe_bitcast[Int](), 1)
 
 
 # -------------------------------------------------------------------- laying images out
@@ -171,12 +182,13 @@ struct PackWeight[T: DType](Kernel):
     # weight: G * M rows of `depth` taps -> packed [G, panels, depth, ROWS]
 
     A panel holds the taps of ROWS channels, one tap of all of them after the other;
-    missing channels repeat the last one.
+    missing channels repeat the last one. Notes down what is not finite.
     """
 
     var weight: Buffer[Self.T]
     var taps: Table  # [depth] into the weight
     var packed: Buffer[Self.T]
+    var counter: Table
     var group_step: Int  # in the weight
     var row_step: Int
     var depth: Int
@@ -187,11 +199,16 @@ struct PackWeight[T: DType](Kernel):
         var g = task // self.panels
         var m = (task - g * self.panels) * ROWS
         var z = self.packed.at(task * self.depth * ROWS)
+        var finite = True
         for i in range(ROWS):
             var row = min(m + i, self.made - 1)
             var x = self.weight.at(g * self.group_step + row * self.row_step)
             for k in range(self.depth):
-                z[k * ROWS + i] = x[Int(self.taps[k])]
+                var value = x[Int(self.taps[k])]
+                z[k * ROWS + i] = value
+                finite &= isfinite(value)
+        if not finite:
+            not_finite(self.counter)
 
 
 @fieldwise_init
@@ -305,25 +322,31 @@ def run_correlate[T: DType](team: Object, a: Arguments):
     var layout = Layout(a, 4)
     var made = a.integer(13)
     var workers = a.integer(17)
+    var counter = a.buffer[DType.int64](16)
     var panels = ceildiv(made, ROWS)
     var pack = PackWeight[T](
-        a.buffer[T](1), a.buffer[DType.int64](10), a.buffer[T](14), a.integer(11),
-        a.integer(12), layout.depth, made, panels,
+        a.buffer[T](1), a.buffer[DType.int64](10), a.buffer[T](14), counter,
+        a.integer(11), a.integer(12), layout.depth, made, panels,
     )
     var correlate = Correlate[T](
         layout, a.buffer[T](0), a.buffer[T](14), a.buffer[T](2), a.buffer[T](3),
-        a.buffer[T](15), a.buffer[DType.int64](16), made, a.integer(18),
+        a.buffer[T](15), counter, made, a.integer(18),
     )
     var small = layout.groups * panels * layout.depth * ROWS < FEW
     parallel_for(Team(team), layout.groups * panels, pack, small)
-    parallel_for(Team(team), workers, correlate)
+    if counter[1] == 0:
+        parallel_for(Team(team), workers, correlate)
 
 
 @export
 def correlate(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
     """(source, weight, bias, out, numbers, phases, offsets, number of phases, depth,
     room of a strip, taps, step between groups, step between rows of the weight,
-    channels made in a group, packed, work, counter, workers, tasks, bytes)"""
+    channels made in a group, packed, work, counter, workers, tasks, bytes)
+
+    counter[1] is above 0 afterwards where the weight is not finite; then nothing is
+    convolved.
+    """
     if arguments.integer(19) == 4:
         run_correlate[f32](team, arguments)
     else:
@@ -464,10 +487,13 @@ struct AddParts[T: DType](Kernel):
     """out[m, t] = the sum of the parts of all blocks, in order; a task is one tile.
 
     # parts [blocks, G * splits, tiles, DOT_ROOM] -> z [G * M, depth]
+
+    Notes down what is not finite.
     """
 
     var parts: Buffer[Self.T]
     var z: Buffer[Self.T]
+    var counter: Table
     var blocks: Int
     var block: Int  # elements of a block
     var splits: Int
@@ -479,6 +505,8 @@ struct AddParts[T: DType](Kernel):
         var total = SIMD[Self.T, DOT_ROOM](0)
         for block in range(self.blocks):
             total += self.parts.load[DOT_ROOM](block * self.block + task * DOT_ROOM)
+        if not isfinite(total).reduce_and():
+            not_finite(self.counter)
         var across = ceildiv(self.depth, DOT_TAPS)
         var split = task // tiles_of(self.part, self.depth)
         var tile = task - split * tiles_of(self.part, self.depth)
@@ -519,8 +547,8 @@ def run_weight_sums[T: DType](team: Object, a: Arguments):
     )
     var tiles = layout.groups * splits * tiles_of(part, layout.depth)
     var add = AddParts[T](
-        a.buffer[T](15), a.buffer[T](2), blocks, tiles * DOT_ROOM, splits, part, made,
-        layout.depth,
+        a.buffer[T](15), a.buffer[T](2), a.buffer[DType.int64](17), blocks,
+        tiles * DOT_ROOM, splits, part, made, layout.depth,
     )
     parallel_for(Team(team), a.integer(18), sums)
     parallel_for(Team(team), tiles, add, blocks * tiles * DOT_ROOM < FEW)
@@ -530,7 +558,10 @@ def run_weight_sums[T: DType](team: Object, a: Arguments):
 def weight_sums(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
     """(source, grad, out, numbers, phases, offsets, number of phases, depth, room of a
     strip, images, channels made in a group, blocks, splits, channels of a split,
-    elements of a line, parts, work, counter, workers, bytes)"""
+    elements of a line, parts, work, counter, workers, bytes)
+
+    counter[1] is above 0 afterwards where a sum is not finite.
+    """
     if arguments.integer(19) == 4:
         run_weight_sums[f32](team, arguments)
     else:

@@ -4,7 +4,8 @@ With this file one can convolve x [N, C, H, W] with weight [O, C/groups, KH, KW]
 (`conv2d`) and bring a gradient back to x (`conv2d_backward_input`) and to the weight
 (`conv2d_backward_weight`), with any stride, padding, dilation and number of groups.
 
-How an image is laid out is planned by `fast_ops/conv.py`, which explains it.
+How an image is laid out is planned by `fast_ops/conv.py`, which explains it. Weights
+and gradients that are not finite are left to `fast_ops/conv_exact.py`, as there.
 """
 
 from __future__ import annotations
@@ -21,6 +22,11 @@ from fast_ops.conv import (
     forward_axis,
     make_plan,
     zip_product,
+)
+from fast_ops.conv_exact import (
+    exact_backward_input,
+    exact_backward_weight,
+    exact_output,
 )
 from fast_ops.workspace import workspace
 from minitorch.tensor_data import Shape, TensorData
@@ -59,7 +65,8 @@ def conv2d(
             h, w, x.shape[0], groups, channels, made // groups, steps, x.dtype.itemsize
         )
         size = channels * taps[0] * taps[1]
-        _correlate(x, weight, bias, out, plan, (made // groups * size, size))
+        if not _correlate(x, weight, bias, out, plan, (made // groups * size, size)):
+            exact_output(x, weight, bias, out, stride, padding, dilation)
     return out
 
 
@@ -93,17 +100,20 @@ def conv2d_backward_input(
                 h, w, x_shape[0], groups, made // groups, channels, steps,
                 grad.dtype.itemsize,
             )  # fmt: skip
-            _correlate(grad, weight, None, dx, plan, row)
+            if not _correlate(grad, weight, None, dx, plan, row):
+                exact_backward_input(grad, weight, dx, stride, padding, dilation)
+                break
     return dx
 
 
 def _correlate(
     source: TensorData, weight: TensorData, bias: TensorData | None, out: TensorData,
     plan: Plan, steps: Pair,
-) -> None:  # fmt: skip
+) -> bool:  # fmt: skip
     """Call the kernel with room for packed weights and for each worker.
 
-    `steps` are the distances of groups and of channels in the weight.
+    `steps` are the distances of groups and of channels in the weight. Returns whether
+    the weight is finite; if not, `out` is still to be made.
     """
     groups, columns, strip = (int(plan.numbers[i]) for i in (1, 9, 10))
     made, depth, dtype = out.shape[1] // groups, len(plan.taps), out.dtype
@@ -115,12 +125,14 @@ def _correlate(
     workers = min(get_num_threads(), tasks)
     packed = groups * -(-made // ROWS) * ROWS * depth
     work = workspace(packed + workers * (made * strip * columns + plan.buffer), dtype)
+    counter = np.zeros(2, np.int64)
     kernels.correlate(
         contiguous(source).flat(), contiguous(weight).flat(), shift,
         out.storage.array, plan.numbers, plan.phases, plan.offsets, len(plan.phases),
         depth, plan.buffer, plan.taps, *steps, made, work, work[packed:],
-        np.zeros(1, np.int64), workers, tasks, dtype.itemsize,
+        counter, workers, tasks, dtype.itemsize,
     )  # fmt: skip
+    return not counter[1]
 
 
 def conv2d_backward_weight(
@@ -147,12 +159,16 @@ def conv2d_backward_weight(
     plan = make_plan(
         h, w, TASKS, groups, channels, made // groups, steps, x.dtype.itemsize
     )
-    _weight_sums(grad, x, dw, plan)
+    if not _weight_sums(grad, x, dw, plan):
+        exact_backward_weight(grad, x, dw, stride, padding, dilation)
     return dw
 
 
-def _weight_sums(grad: TensorData, x: TensorData, dw: TensorData, plan: Plan) -> None:
-    """Call the kernel; the work is cut by images first, then by channels."""
+def _weight_sums(grad: TensorData, x: TensorData, dw: TensorData, plan: Plan) -> bool:
+    """Call the kernel; the work is cut by images first, then by channels.
+
+    Returns whether all sums are finite.
+    """
     groups, columns, strip = (int(plan.numbers[i]) for i in (1, 9, 10))
     made, depth, images = dw.shape[0] // groups, len(plan.taps), x.shape[0]
     blocks = max(1, min(images, 2 * TASKS, PARTIAL // dw.size))
@@ -163,9 +179,11 @@ def _weight_sums(grad: TensorData, x: TensorData, dw: TensorData, plan: Plan) ->
     workers = min(get_num_threads(), blocks * groups * splits)
     parts = blocks * groups * splits * kernels.part_room(part, depth)
     work = workspace(parts + workers * (part * line + plan.buffer), x.dtype)
+    counter = np.zeros(2, np.int64)
     kernels.weight_sums(
         contiguous(x).flat(), contiguous(grad).flat(), dw.storage.array, plan.numbers,
         plan.phases, plan.offsets, len(plan.phases), depth, plan.buffer, images, made,
-        blocks, splits, part, line, work, work[parts:], np.zeros(1, np.int64), workers,
+        blocks, splits, part, line, work, work[parts:], counter, workers,
         x.dtype.itemsize,
     )  # fmt: skip
+    return not counter[1]

@@ -41,6 +41,7 @@ from minitorch.dtypes import DType, bool_, float32, float64, int32, int64
 from minitorch.tensor_data import Shape, TensorData
 
 inf, nan = math.inf, math.nan
+SIMPLE = loaded("simple")
 
 
 @pytest.fixture(params=DEVICES, scope="module")
@@ -1002,6 +1003,73 @@ def test_conv2d_of_large_images(backend: Any, x_shape: Shape, w_shape: Shape) ->
     assert_close(for_x, dx, tolerance=1e-4)
     for_w = backend.conv2d_backward_weight(tg, tx, w_shape, *how)
     assert_close(for_w, dw, tolerance=1e-3)
+
+
+# What reaches over the edge: padding, strides, dilation, groups.
+EDGES = [  # stride, padding, dilation, groups
+    ((1, 1), (0, 0), (1, 1), 1),
+    ((1, 1), (1, 1), (1, 1), 2),
+    ((2, 1), (1, 2), (1, 2), 1),
+    ((3, 2), (2, 0), (1, 1), 2),
+]
+
+
+def convolve_with(
+    backend: Any, x: np.ndarray, w: np.ndarray, grad: np.ndarray, how: Any
+) -> list[np.ndarray]:
+    """The output of a backend and its gradients for x and the weight."""
+    tx, tw, tg = (make(a, name_of(backend)) for a in (x, w, grad))
+    made = (
+        backend.conv2d(tx, tw, None, *how),
+        backend.conv2d_backward_input(tg, tw, x.shape, *how),
+        backend.conv2d_backward_weight(tg, tx, w.shape, *how),
+    )
+    return [array_of(each) for each in made]
+
+
+def with_special(which: int, how: Any, place: Any, value: float) -> list[np.ndarray]:
+    """x, weight, grad; one of them has an inf or a NaN in a plane, at `place`."""
+    stride, padding, dilation, groups = how
+    size = [
+        (6 + 2 * p - 2 * d - 1) // s + 1 for s, p, d in zip(stride, padding, dilation)
+    ]
+    shapes = (2, 2, 6, 6), (4, 2 // groups, 3, 3), (2, 4, *size)
+    arrays = [numbers(shape, float32, i) for i, shape in enumerate(shapes)]
+    arrays[which][(1, 0, *place)] = value
+    return arrays
+
+
+@pytest.mark.parametrize("how", EDGES, ids=str)
+@pytest.mark.parametrize("which", [0, 1, 2], ids=["x", "weight", "grad"])
+def test_conv2d_has_no_products_with_padding(
+    backend: Any, which: int, how: Any
+) -> None:
+    """0 * inf would be NaN where a window reaches over the edge."""
+    if name_of(backend) == "cuda":
+        pytest.xfail("the tiles of cuda_ops multiply zeros of the padding")
+    for place, value in product([(0, 0), (0, -1), (-1, 0), (1, -1)], [inf, -inf, nan]):
+        arrays = with_special(which, how, place, value)
+        got = convolve_with(backend, *arrays, how)
+        for made, expected in zip(got, convolve_with(SIMPLE, *arrays, how)):
+            np.testing.assert_allclose(made, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.skipif(
+    not torch.backends.mkldnn.is_available(),
+    reason="PyTorch unfolds x here, with the zeros of its padding",
+)
+@pytest.mark.parametrize("how", [how for how in EDGES if how[3] == 1], ids=str)
+def test_conv2d_of_infinities_is_that_of_pytorch(how: Any) -> None:
+    """For one group; for more, PyTorch itself multiplies zeros of the padding."""
+    for which in range(3):
+        arrays = with_special(which, how, (0, -1), inf)
+        x, w, grad = (tensor(a).requires_grad_() for a in arrays)
+        out = torch.conv2d(x, w, None, *how)
+        expected = (out, *torch.autograd.grad(out, (x, w), grad))
+        for made, theirs in zip(convolve_with(SIMPLE, *arrays, how), expected):
+            np.testing.assert_allclose(
+                made, theirs.detach().numpy(), rtol=1e-5, atol=1e-5
+            )
 
 
 # ------------------------------------------------------------------------ pooling
