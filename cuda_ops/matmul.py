@@ -26,7 +26,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from cuda_ops import tiles
-from cuda_ops.arrays import DeviceArray, allocate
+from cuda_ops.arrays import allocate
 from cuda_ops.device import compute_capability, properties
 from cuda_ops.intrinsics import is_aligned
 from cuda_ops.launch import ceil_div
@@ -47,7 +47,7 @@ from cuda_ops.matmul_ladder import (
     matmul_naive,
     matmul_tiled,
 )
-from cuda_ops.memory import empty
+from cuda_ops.memory import copy_into, empty
 from cuda_ops.transpose import transpose_copy
 from cuda_ops.warpgroup import (
     ARCH,
@@ -65,12 +65,14 @@ from minitorch.tensor_data import Shape, Strides, TensorData, broadcast_shapes
 # What the estimate below is made of, in cycles of a multiprocessor.
 FMA_RATE = 128.0  # fma a cycle
 TENSOR_RATE = 430.0  # of TF32, as far as mma.sync gets
+ALONG_RATE = 300.0  # the same, where both operands lie along k
 GROUP_RATE = 860.0  # of TF32, of the 1024 that wgmma could do
 IDLE_SUMS = 8192  # sums in registers for which the units are busy half of the time
 STEP_CYCLES = 400.0  # of a step of k at least: a barrier, and the way to shared memory
 START_CYCLES = 2500.0  # of a block: its first tile comes from far away
 PASS_CYCLES = 4000.0  # of a second kernel
 PASS_BYTES = 8.0  # that it moves a cycle
+COPY_BYTES = 16.0  # that a copy moves a cycle
 TENSOR_LEAST = 2**22  # multiplications for which rounding to TF32 pays
 
 
@@ -120,9 +122,6 @@ def estimate(cut: Cut, M: int, N: int, K: int, batches: int, rate: float) -> flo
     if cut.parts > 1:
         moved = (cut.parts + 1) * M * N * batches * 4
         cycles += PASS_CYCLES + moved / (sms * PASS_BYTES)
-    if isinstance(c, GroupConfig):
-        moved = 2 * (M if c.turned else N) * K * batches * 4
-        cycles += PASS_CYCLES + moved / (sms * PASS_BYTES)
     return cycles
 
 
@@ -151,7 +150,6 @@ class Plan(NamedTuple):
         sizes: M, N, K, and the steps of k of a part.
         matrix: elements of one matrix of the result.
         parts: how many parts k is split into.
-        reads: the operand (0 or 1) that tensor cores fetch themselves, if they do.
     """
 
     shape: Shape
@@ -161,7 +159,6 @@ class Plan(NamedTuple):
     sizes: tuple[int, int, int, int]
     matrix: int
     parts: int
-    reads: int | None
 
 
 class Sides(NamedTuple):
@@ -269,52 +266,101 @@ def _along_k(stride: int, step: int, wide: int, depth: int) -> bool:
 def _plan(
     a_shape: Shape, a_strides: Strides, a_aligned: bool, b_shape: Shape,
     b_strides: Strides, b_aligned: bool, dtype: DType, allow_tf32: bool,
+    reads: int | None,
 ) -> Plan:  # fmt: skip
     """Fold, choose and bind everything that does not depend on the numbers."""
     batch = broadcast_shapes(a_shape[:-2], b_shape[:-2])
     sides = _fold(batch, a_shape, a_strides, b_shape, b_strides)
-    cut = _cut(sides, math.prod(size for size, _, _ in sides.batch), dtype, allow_tf32)
+    if reads is None:
+        cut = _cut(sides, dtype, allow_tf32)
+    else:
+        cut = choose(_groups(reads), *_size(sides), GROUP_RATE)
     shape = (*batch, a_shape[-2], b_shape[-1])
     return plan_for(shape, sides, cut, (a_aligned, b_aligned), dtype)
 
 
-def _cut(sides: Sides, batches: int, dtype: DType, allow_tf32: bool) -> Cut:
-    """The best cut on the units that the precision allows."""
-    M, N, K = sides.M, sides.N, sides.K
-    configs, size = configs_for(dtype), (M, N, K, batches)
-    best = choose(configs, *size, FMA_RATE)
-    if (
-        not allow_tf32
-        or math.prod(size) < TENSOR_LEAST
-        or compute_capability() < (8, 0)
-    ):
+def _size(sides: Sides) -> tuple[int, int, int, int]:
+    return sides.M, sides.N, sides.K, math.prod(size for size, _, _ in sides.batch)
+
+
+def _cut(sides: Sides, dtype: DType, allow_tf32: bool) -> Cut:
+    """The best cut of the kernels that take operands as they are."""
+    size = _size(sides)
+    best = choose(configs_for(dtype), *size, FMA_RATE)
+    if not (allow_tf32 and _pays_to_round(size)):
         return best
-    cuts = [(best, FMA_RATE)]
-    for more, rate in ((TENSOR_CONFIGS, TENSOR_RATE), (_groups(sides), GROUP_RATE)):
-        if more:
-            cuts.append((choose(more, *size, rate), rate))
-    return min(cuts, key=lambda cut: estimate(cut[0], *size, cut[1]))[0]
+    along_k = _along_k(*sides.a, sides.M, sides.K), _along_k(*sides.b, sides.N, sides.K)
+    rate = ALONG_RATE if all(along_k) else TENSOR_RATE
+    tensor = choose(TENSOR_CONFIGS, *size, rate)
+    fast = estimate(tensor, *size, rate) < estimate(best, *size, FMA_RATE)
+    return tensor if fast else best
 
 
-def _groups(sides: Sides) -> tuple[GroupConfig, ...]:
-    """The cuts for warpgroups that suit these strides, and this chip.
+def _pays_to_round(size: tuple[int, ...]) -> bool:
+    """Whether tensor cores are worth while, and there."""
+    return math.prod(size) >= TENSOR_LEAST and compute_capability() >= (8, 0)
 
-    One operand has to lie along k, without large gaps, since it is copied (`rounded`).
+
+# ------------------------------------------------- an operand for tensor cores to read
+
+
+@lru_cache(maxsize=4096)
+def _reads(
+    a_shape: Shape, a_strides: Strides, b_shape: Shape, b_strides: Strides, dtype: DType
+) -> int | None:
+    """Which operand, 0 or 1, a warpgroup should read; None where others are faster.
+
+    It is copied for that (`lines`), in one pass if it lies along k, else in two.
     """
-    if compute_capability() != ARCH:
-        return ()
-    M, N, K = sides.M, sides.N, sides.K
-    for turned, (stride, step), wide, dim in (
-        (False, sides.b, N, 2),
-        (True, sides.a, M, 1),
-    ):
-        ends = [(wide, stride), (K, step)]
-        ends += [(batch[0], batch[dim]) for batch in sides.batch]
-        span = 1 + sum(abs(stride) * (n - 1) for n, stride in ends)
-        size = math.prod(n for n, stride in ends if stride)
-        if _along_k(stride, step, wide, K) and span <= 2 * size:
-            return tuple(config for config in GROUP_CONFIGS if config.turned == turned)
-    return ()
+    batch = broadcast_shapes(a_shape[:-2], b_shape[:-2])
+    sides = _fold(batch, a_shape, a_strides, b_shape, b_strides)
+    size = _size(sides)
+    if compute_capability() != ARCH or not _pays_to_round(size):
+        return None
+    other = _cut(sides, dtype, True)
+    rate = TENSOR_RATE if isinstance(other.config, TensorConfig) else FMA_RATE
+    best, found = estimate(other, *size, rate), None
+    for reads, side, wide in ((1, sides.b, sides.N), (0, sides.a, sides.M)):
+        cut = choose(_groups(reads), *size, GROUP_RATE)
+        cycles = estimate(cut, *size, GROUP_RATE)
+        copies = math.prod(n for n, *strides in sides.batch if strides[reads])
+        passes = 1 if _along_k(*side, wide, sides.K) else 2
+        moved = 8 * wide * sides.K * copies
+        bandwidth = properties().multi_processor_count * COPY_BYTES
+        cycles += passes * (PASS_CYCLES + moved / bandwidth)
+        if cycles < best:
+            best, found = cycles, reads
+    return found
+
+
+def _groups(reads: int) -> tuple[GroupConfig, ...]:
+    """The cuts in which a warpgroup reads a (0) or b (1)."""
+    return tuple(config for config in GROUP_CONFIGS if config.turned == (reads == 0))
+
+
+def lines(a: TensorData) -> TensorData:
+    """A copy of a [*, n, K] row by row, rounded to TF32."""
+    out = empty(a.shape, a.dtype)
+    source, to = a, out.flat()
+    if not a.is_contiguous():
+        if not transpose_copy(a, to):
+            copy_into(out, a)
+        source = out
+    aligned = is_aligned(source.flat(), to)
+    round_flat[ceil_div(out.size, 4 * 256), 256](source.flat(), to, aligned)
+    return out
+
+
+def _made_ready(
+    a: TensorData, b: TensorData, reads: int | None
+) -> tuple[TensorData, TensorData]:
+    """a and b, of which one is replaced by its `lines`, of b by those of b.T."""
+    if reads == 0:
+        return lines(a), b
+    if reads == 1:
+        swap = (*range(b.dims - 2), b.dims - 1, b.dims - 2)
+        return a, lines(b.permute(swap)).permute(swap)
+    return a, b
 
 
 def configs_for(dtype: DType) -> tuple[Config, ...]:
@@ -336,10 +382,9 @@ def plan_for(
     a_batch, b_batch = (tuple(dim[i] for dim in sides.batch) for i in (1, 2))
     a_way = _way(sides.a, a_batch, aligned[0], vector, M, K)
     b_way = _way(sides.b, b_batch, aligned[1], vector, N, K)
-    reads = None
     if isinstance(config, GroupConfig):
         a_way, b_way = config.ways(a_way, b_way)
-        run, reads = warpgroup(config, a_way, b_way), 0 if config.turned else 1
+        run = warpgroup(config, a_way, b_way)
     elif isinstance(config, TensorConfig):
         run = tensor_core(config, a_way, b_way)
     else:
@@ -358,7 +403,7 @@ def plan_for(
     inner = sides.batch[-1][0] if sides.batch else 1
     return Plan(
         shape, launches, (*sides.a, *a_last, inner), (*sides.b, *b_last, inner),
-        (M, N, K, part), M * N, parts, reads,
+        (M, N, K, part), M * N, parts,
     )  # fmt: skip
 
 
@@ -366,15 +411,18 @@ def matmul(a: TensorData, b: TensorData) -> TensorData:
     """a [*, M, K] @ b [*, K, N] -> [*, M, N]; the batch dims * broadcast.
 
     Any strides, read in place: a transposed operand costs no copy. Only of very large
-    float32 matrices one may be turned around first (`_turned`), where that pays.
+    float32 matrices one may be turned around first (`_turned`), where that pays; and
+    for Hopper's tensor cores one operand is copied (`_reads`).
     """
-    dtype = a.storage.dtype
-    if a.shape[-1] >= TURN_LEAST and a.dims == b.dims == 2:
+    dtype, reads, high = a.storage.dtype, None, precision.state.allow_tf32
+    if high and dtype is float32:
+        reads = _reads(a.shape, a.strides, b.shape, b.strides, dtype)
+        a, b = _made_ready(a, b, reads)
+    if reads is None and a.shape[-1] >= TURN_LEAST and a.dims == b.dims == 2:
         a, b = _turned(a, b)
     plan = _plan(
-        a.shape, a.strides, _even(a), b.shape, b.strides, _even(b), dtype,
-        precision.state.allow_tf32,
-    )  # fmt: skip
+        a.shape, a.strides, _even(a), b.shape, b.strides, _even(b), dtype, high, reads
+    )
     return launch(plan, a, b)
 
 
@@ -388,15 +436,13 @@ def _turned(a: TensorData, b: TensorData) -> tuple[TensorData, TensorData]:
 
     `matmul_vectorized` multiplies one column of a by one row of b at a time, and so it
     likes a to lie along M and b along N. `matmul_tensor_core` likes b along K, or a
-    along M; it is slow only where both lie along K. `matmul_warpgroup` needs one of
-    them to lie along K.
+    along M; it is slow only where both lie along K.
     """
     if a.dtype is not float32 or min(*a.shape, b.shape[1]) < TURN_LEAST:
         return a, b
     along_k = a.strides[1] == 1 != a.strides[0], b.strides[0] == 1 != b.strides[1]
     if precision.state.allow_tf32:
-        bad = not any(along_k) if compute_capability() == ARCH else all(along_k)
-        return (_transposed(a) if bad else a), b
+        return (_transposed(a) if all(along_k) else a), b
     return _transposed(a) if along_k[0] else a, _transposed(b) if along_k[1] else b
 
 
@@ -420,11 +466,6 @@ def launch(plan: Plan, a: TensorData, b: TensorData) -> TensorData:
     dtype = a.storage.dtype
     out = empty(plan.shape, dtype)
     left, right, result = a.storage.array, b.storage.array, out.storage.array
-    a_first, b_first = a.offset, b.offset
-    if plan.reads == 0:
-        left, a_first = rounded(a)
-    elif plan.reads == 1:
-        right, b_first = rounded(b)
     for run, piece in plan.launches:
         place = result
         if len(plan.launches) > 1:
@@ -433,28 +474,12 @@ def launch(plan: Plan, a: TensorData, b: TensorData) -> TensorData:
         size = piece.matrices * plan.matrix
         sums = place if plan.parts == 1 else allocate(size * plan.parts, dtype)
         run(
-            left, a_first + piece.a_at, plan.a_strides,
-            right, b_first + piece.b_at, plan.b_strides, sums, plan.sizes,
+            left, a.offset + piece.a_at, plan.a_strides,
+            right, b.offset + piece.b_at, plan.b_strides, sums, plan.sizes,
         )  # fmt: skip
         if plan.parts > 1:
             add_parts[ceil_div(size, 256), 256](sums, place, plan.parts)
     return out
-
-
-def rounded(a: TensorData) -> tuple[DeviceArray, int]:
-    """The numbers of a as TF32, and where the first is: strides stay what they are.
-
-    All between its first and last element in memory is copied.
-    """
-    ends = [stride * (n - 1) for n, stride in zip(a.shape, a.strides) if n > 0]
-    first = a.offset + sum(end for end in ends if end < 0)
-    first -= first % 4  # so that what was at a multiple of 16 bytes still is
-    last = a.offset + sum(end for end in ends if end > 0)
-    array = a.storage.array[first : last + 1]
-    out = allocate(array.size, a.storage.dtype)
-    aligned = is_aligned(array)
-    round_flat[ceil_div(array.size, 4 * 256), 256](array, out, aligned)
-    return out, a.offset - first
 
 
 # ----------------------------------------------------- the last rungs, callable
@@ -492,7 +517,8 @@ def matmul_tensor_core(a: TensorData, b: TensorData) -> TensorData:
 def matmul_warpgroup(a: TensorData, b: TensorData) -> TensorData:
     """a [M, K] @ b [K, N] -> [M, N] by the kernel `matmul_warpgroup`; any strides.
 
-    float32, in TF32 whatever precision is set.
+    float32, rounded to TF32 whatever precision is set; if only b lies along k, or both
+    do, b is read, else a.
 
     Raises:
         RuntimeError: the GPU's compute capability is not 9.0.
@@ -501,9 +527,10 @@ def matmul_warpgroup(a: TensorData, b: TensorData) -> TensorData:
         raise TypeError(
             f"matmul_warpgroup: got {a.dtype.name}; expected float32 (.to(float32))"
         )
-    along_k = b.dims == 2 and _along_k(b.strides[1], b.strides[0], b.shape[1], 2)
-    config = next(c for c in GROUP_CONFIGS if c.turned != along_k)
-    return _run_rung("matmul_warpgroup", a, b, Cut(config, 1))
+    reads = int(b.dims == 2 and _along_k(b.strides[1], b.strides[0], b.shape[1], 2))
+    if a.dims == b.dims == 2:
+        a, b = _made_ready(a, b, reads)
+    return _run_rung("matmul_warpgroup", a, b, Cut(_groups(reads)[0], 1))
 
 
 # From the definition to the fastest; a benchmark draws them all.

@@ -21,7 +21,7 @@ pytest.importorskip("numba_cuda")
 from cuda_ops import matmul as family
 from cuda_ops.matmul import Cut, matmul, plan_for
 from cuda_ops.memory import from_numpy, to_numpy
-from cuda_ops.warpgroup import GROUP_CONFIGS, GroupConfig
+from cuda_ops.warpgroup import GROUP_CONFIGS
 
 TILE = pick(32, 128)
 ROUNDING = {"float32": 1e-5, "float64": 1e-13, "int64": 0.0, "int32": 0.0}
@@ -225,16 +225,21 @@ def test_the_fastest_units_are_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(family, "GROUP_RATE", 1.0)
     monkeypatch.setattr(family, "compute_capability", lambda: (9, 0))
     family.choose.cache_clear()
-    n = 4096
-    sides = family.Sides(n, n, n, (n, 1), (1, n), ())
-    for side, kind in (((n, 1), GroupConfig), ((1, n), family.TensorConfig)):
-        cut = family._cut(sides._replace(a=side), 1, minitorch.float32, True)
-        assert isinstance(cut.config, kind)
+    family._reads.cache_clear()
+    n, small = 4096, 256
+    along, across = (n, 1), (1, n)
+    square, dtype = (n, n), minitorch.float32
+    assert family._reads(square, along, square, along, dtype) == 0  # what lies along k
+    assert family._reads(square, across, square, across, dtype) == 1
+    wide = (small, 1)  # b [n, small], across k: still less to copy than a
+    assert family._reads(square, along, (n, small), wide, dtype) == 1
+    sides = family.Sides(n, n, n, along, across, ())
+    assert isinstance(family._cut(sides, dtype, True).config, family.TensorConfig)
+    assert isinstance(family._cut(sides, dtype, False).config, family.Config)
+    family._reads.cache_clear()
     monkeypatch.setattr(family, "compute_capability", lambda: (8, 0))
-    cut = family._cut(sides, 1, minitorch.float32, True)
-    assert isinstance(cut.config, family.TensorConfig)
-    cut = family._cut(sides, 1, minitorch.float32, False)
-    assert isinstance(cut.config, family.Config)
+    assert family._reads(square, along, square, along, dtype) is None
+    family._reads.cache_clear()
     family.choose.cache_clear()
 
 
