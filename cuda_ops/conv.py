@@ -13,7 +13,9 @@ ways to fill the tiles:
              entry serves 8 or 16 channels, and a bounds check a whole step
     wide     the same for kernels of one pixel: 16 bytes of neighbouring pixels at once
 
-Groups of few channels go to `conv_direct.py`. `choose` picks a cut of the product by an
+Groups of few channels go to `conv_direct.py`, and the gradients of a convolution of an
+image of few channels to `conv_few.py`; many channels with 3 x 3 taps to `winograd.py`,
+if it is estimated to be faster. `choose` picks a cut of the product by an
 estimate of how busy it keeps the chip. Results depend on shapes and chip only: there
 are no atomics, and sums have a fixed order.
 """
@@ -25,6 +27,7 @@ from typing import Any, NamedTuple
 
 from numba import cuda, int64
 
+from cuda_ops import conv_few, winograd
 from cuda_ops.conv_direct import (
     CHUNK,
     THREADS,
@@ -54,7 +57,9 @@ from cuda_ops.conv_tiles import (
 from cuda_ops.device import compute_capability, properties
 from cuda_ops.intrinsics import is_aligned
 from cuda_ops.launch import SIMULATED, Kernel, ceil_div, kernel
+from cuda_ops.matmul import FMA_RATE
 from cuda_ops.memory import contiguous, copy, empty, from_numpy, full
+from cuda_ops.winograd import WinogradPlan, run_winograd
 from minitorch.dtypes import DType
 from minitorch.tensor_data import Shape, TensorData, numel
 
@@ -63,6 +68,7 @@ Phases = tuple[tuple[Axis, Axis], ...]
 
 FEW = 8  # channels of a group, made or summed, that are too few for tiles
 PARTIAL = 1 << 24  # elements of the partial sums of a weight's gradient
+WINOGRAD_GAIN = 0.9  # of the time with tiles, so that estimates may be wrong a little
 MOST = 2**31  # positions that one launch can number
 
 # How a product can be cut, and the share of the chip's fma rate that the cut reaches
@@ -237,16 +243,17 @@ def choose(
     Args:
         depth: if given, the cut's depth must divide it.
     """
-    processors = properties().multi_processor_count
-
-    def cost(cut: Cut) -> float:
-        tiles = ceil_div(made, cut.made) * ceil_div(cols, cut.cols) * copies
-        most = max(1, ceil_div(tiles, processors))
-        warps = min(most, cut.blocks) * cut.threads / 32
-        return most * cut.made * cut.cols / (cuts[cut] * min(1.0, warps / 8) ** 0.5)
-
     fitting = [cut for cut in cuts if depth % cut.depth == 0]
-    return min(fitting, key=cost)
+    return min(fitting, key=lambda cut: step_cycles(cut, cuts[cut], made, cols, copies))
+
+
+def step_cycles(cut: Cut, share: float, made: int, cols: int, copies: int) -> float:
+    """Cycles for one step of k, if the cut reaches `share` of the fma rate."""
+    tiles = ceil_div(made, cut.made) * ceil_div(cols, cut.cols) * copies
+    most = max(1, ceil_div(tiles, properties().multi_processor_count))
+    warps = min(most, cut.blocks) * cut.threads / 32
+    rate = FMA_RATE * share * min(1.0, warps / 8) ** 0.5
+    return most * cut.made * cut.cols / rate
 
 
 def _asynchronous() -> bool:
@@ -301,16 +308,28 @@ def plan_step(
             f"conv2d: {problem.batch} images of {positions} positions are more than "
             f"2**31; split the batch"
         )
-    wide = _is_wide(problem, SIZES[dtype.name])
-    if mode is None:
-        fits = problem.channels % 8 == 0 and problem.channels > 0
-        mode = (WIDE if wide else PACKED) if fits else TABLE
-    copies = problem.groups * len(problem.phases)
+    mode = mode or _choose_mode(problem, SIZES[dtype.name])
     if cut is None:
         cuts = _cuts(dtype, TABLE_CUTS if mode == TABLE else PACKED_CUTS)
         depth = 0 if mode == TABLE else problem.channels
+        copies = problem.groups * len(problem.phases)
         cut = choose(cuts, problem.made, total, copies, depth)
     return _prepare(problem, dtype, mode, cut, total)
+
+
+def _choose_mode(problem: Problem, item: int) -> str:
+    if problem.channels % 8 or problem.channels == 0:
+        return TABLE
+    return WIDE if _is_wide(problem, item) else PACKED
+
+
+def packed_cycles(problem: Problem) -> float:
+    """An estimate of the time of a convolution of one phase with a packed weight."""
+    (h, w), made, channels = problem.phases[0], problem.made, problem.channels
+    size = (made, problem.batch * h.places * w.places, problem.groups)
+    cut = choose(PACKED_CUTS, *size, channels)
+    taps = len(h.taps) * len(w.taps)
+    return taps * channels * step_cycles(cut, PACKED_CUTS[cut], *size)
 
 
 def _cuts(dtype: DType, cuts: dict[Cut, float]) -> dict[Cut, float]:
@@ -360,9 +379,12 @@ def _prepare(problem: Problem, dtype: DType, mode: str, cut: Cut, total: int) ->
 
 
 def run_step(
-    step: Step, source: TensorData, weight: TensorData, bias: TensorData | None
-) -> TensorData:
+    step: Step | WinogradPlan, source: TensorData, weight: TensorData,
+    bias: TensorData | None,
+) -> TensorData:  # fmt: skip
     """Launch a prepared convolution."""
+    if isinstance(step, WinogradPlan):
+        return run_winograd(step, source, weight, bias)
     out = empty(step.out_shape, source.dtype)
     if out.size == 0:
         return out
@@ -422,13 +444,28 @@ def input_problem(
 
 
 @lru_cache(maxsize=1024)
-def _forward_step(dtype: DType, *shapes: Any) -> Step:
-    return plan_step(forward_problem(*shapes), dtype)
+def _forward_step(
+    dtype: DType, x: Shape, weight: Shape, stride: Pair, padding: Pair, *others: Any
+) -> Step | WinogradPlan:
+    problem = forward_problem(x, weight, stride, padding, *others)
+    if winograd.fits(dtype, x, problem.out_shape, weight[2:], stride, *others):
+        plan = winograd.forward_plan(x, weight, padding)
+        if plan.cycles < WINOGRAD_GAIN * packed_cycles(problem):
+            return plan
+    return plan_step(problem, dtype)
 
 
 @lru_cache(maxsize=1024)
-def _input_step(dtype: DType, *shapes: Any) -> Step:
-    return plan_step(input_problem(*shapes), dtype)
+def _input_step(
+    dtype: DType, grad: Shape, weight: Shape, x: Shape, stride: Pair, padding: Pair,
+    *others: Any,
+) -> Step | WinogradPlan:  # fmt: skip
+    problem = input_problem(grad, weight, x, stride, padding, *others)
+    if winograd.fits(dtype, grad, x, weight[2:], stride, *others):
+        plan = winograd.input_plan(grad, weight, x, padding)
+        if plan.cycles < WINOGRAD_GAIN * packed_cycles(problem):
+            return plan
+    return plan_step(problem, dtype)
 
 
 def conv2d(
@@ -462,6 +499,8 @@ def conv2d_backward_input(
     options = (stride, padding, dilation, groups)
     if _is_direct(weight.shape, groups):
         return _run_direct_input(grad, weight, x_shape, *options)
+    if conv_few.is_few(grad.dtype, weight.shape, stride, dilation, groups):
+        return _run_few_input(grad, weight, x_shape, padding)
     step = _input_step(grad.dtype, grad.shape, weight.shape, x_shape, *options)
     return run_step(step, grad, weight, None)
 
@@ -563,10 +602,13 @@ def run_weight(
         step.sizes, step.layout, step.axes,
     )  # fmt: skip
     if step.parts > 1:
-        add = sum_parts[grad.dtype.name]
-        blocks = ceil_div(size, SUM_COLS)
-        add[blocks, SUM_COLS * SUM_LANES](to.flat(), dw.flat(), size, step.parts)
+        _add_parts(to, dw, step.parts)
     return dw
+
+
+def _add_parts(parts: TensorData, out: TensorData, count: int) -> None:
+    add, blocks = sum_parts[out.dtype.name], ceil_div(out.size, SUM_COLS)
+    add[blocks, SUM_COLS * SUM_LANES](parts.flat(), out.flat(), out.size, count)
 
 
 def conv2d_backward_weight(
@@ -584,6 +626,9 @@ def conv2d_backward_weight(
         return full(weight_shape, 0.0, grad.dtype)
     if _is_direct(weight_shape, groups):
         return _run_direct_weight(grad, x, weight_shape, *options)
+    few = conv_few.is_few(grad.dtype, weight_shape, stride, dilation, groups)
+    if few and weight_shape[0] <= conv_few.FEW_MADE:
+        return _run_few_weight(grad, x, weight_shape, padding)
     step = _weight_step(grad.dtype, grad.shape, x.shape, weight_shape, *options)
     return run_weight(step, grad, x, weight_shape)
 
@@ -654,6 +699,50 @@ def _run_direct_weight(
         contiguous(grad).flat(), contiguous(x).flat(), out.flat(), image, window,
         (*stride, *padding, *dilation), magics, total,
     )  # fmt: skip
+    return out
+
+
+# ------------------------------------------------- gradients for few channels
+
+
+def _run_few_input(
+    grad: TensorData, weight: TensorData, x_shape: Shape, padding: Pair,
+    cut: conv_few.InputCut | None = None,
+) -> TensorData:  # fmt: skip
+    out = empty(x_shape, grad.dtype)
+    if out.size:
+        N, C, *size = x_shape
+        taps = (weight.shape[2], weight.shape[3])
+        if cut is None:
+            cut = conv_few.InputCut(taps, conv_few.choose_quads(size[1]), 2)
+        plan = conv_few.plan_input(cut, N * C, grad.shape[1], (size[0], size[1]))
+        run = conv_few.input_kernel(cut, _asynchronous())
+        run[plan.grid, plan.threads, 0, plan.shared](
+            contiguous(grad).flat(), contiguous(weight).flat(), out.flat(),
+            (C, *size), (*grad.shape[1:], *padding), plan.tile,
+        )  # fmt: skip
+    return out
+
+
+def _run_few_weight(
+    grad: TensorData, x: TensorData, weight_shape: Shape, padding: Pair,
+    cut: conv_few.WeightCut | None = None, resident: int = conv_few.RESIDENT,
+) -> TensorData:  # fmt: skip
+    out = empty(weight_shape, grad.dtype)
+    if cut is None:
+        taps = (weight_shape[2], weight_shape[3])
+        cut = conv_few.choose_weight_cut(taps, weight_shape[0], grad.shape[3])
+    plan = conv_few.plan_weight(cut, weight_shape, grad.shape, resident=resident)
+    parts = plan.grid[0]
+    to = out if parts == 1 else empty((parts * out.size,), grad.dtype)
+    conv_few.weight_kernel(cut, _asynchronous())[
+        plan.grid, plan.threads, 0, plan.shared
+    ](
+        contiguous(grad).flat(), contiguous(x).flat(), to.flat(), x.shape[1:],
+        (*grad.shape[1:], *padding), plan.tile,
+    )  # fmt: skip
+    if parts > 1:
+        _add_parts(to, out, parts)
     return out
 
 

@@ -16,7 +16,7 @@ from minitorch.tensor_data import TensorData
 from tests.cuda.sizes import big, pick
 
 pytest.importorskip("numba_cuda")
-from cuda_ops import conv
+from cuda_ops import conv, conv_few, winograd
 from cuda_ops.conv_plan import backward_axes, forward_axis, magic
 from cuda_ops.memory import from_numpy, to_numpy
 
@@ -81,16 +81,25 @@ CASES = [
     Case((2, 4, 4, 5), 6, (3, 2), (2, 1), (1, 2), groups=2),
     Case((1, 16, 3, 4), 16, (2, 2), groups=2),  # groups that fill tiles
     Case((1, 1, 1, 1), 1, (1, 1)),
+    Case((3, 1, 9, 10), 6, (5, 5), padding=(2, 2)),  # few: tiles down and across
+    Case((1, 3, 7, 16), 7, (3, 3)),  # few, whole tiles; the last channel missing
+    Case((2, 3, 5, 6), 3, (2, 7), padding=(1, 5)),  # few, any taps
+    Case((1, 1, 5, 6), 9, (3, 3)),  # few to make, but too many were made of them
+    Case((2, 4, 5, 6), 3, (3, 3)),  # a channel more than few
 ]
 
 BIG = [
     Case((5, 16, 28, 28), 32, (3, 3), padding=(1, 1)),
     Case((64, 1, 28, 28), 6, (5, 5), padding=(2, 2)),  # LeNet
+    Case((33, 1, 28, 28), 8, (3, 3)),  # few
+    Case((3, 3, 65, 67), 7, (5, 5), padding=(4, 3)),
     Case((64, 6, 14, 14), 16, (5, 5)),
     Case((64, 32, 26, 26), 64, (3, 3)),  # PyTorch's MNIST example
     Case((3, 3, 70, 75), 64, (7, 7), (2, 2), (3, 3)),
     Case((4, 64, 56, 56), 64, (3, 3), padding=(1, 1)),
     Case((4, 128, 28, 28), 128, (3, 3), (2, 2), (1, 1)),
+    Case((17, 256, 14, 14), 256, (3, 3), padding=(1, 1)),  # Winograd
+    Case((16, 256, 15, 13), 128, (3, 3), padding=(0, 2)),
     Case((2, 256, 14, 14), 512, (1, 1)),
     Case((2, 256, 14, 14), 512, (1, 1), (2, 2)),
     Case((2, 160, 7, 7), 130, (3, 3), padding=(1, 1)),
@@ -180,6 +189,81 @@ def test_parts_of_a_weight_gradient_have_a_fixed_order() -> None:
         for _ in range(2)
     )
     np.testing.assert_array_equal(first, again)
+
+
+def test_few_channels_have_a_fixed_order() -> None:
+    case = Case(pick((5, 2, 6, 7), (64, 2, 40, 40)), 3, (3, 3))
+    x, weight, _ = tensors(case, torch.float32)
+    grad = torch.randn(torch.nn.functional.conv2d(x, weight).shape)
+    cut = conv_few.choose_weight_cut((3, 3), case.made, grad.shape[3])
+    plan = conv_few.plan_weight(cut, tuple(weight.shape), tuple(grad.shape))
+    assert plan.grid[0] > 1, "one part only"
+    shapes = (tuple(weight.shape), *case[3:])
+    first, again = (
+        to_numpy(conv.conv2d_backward_weight(data(grad), data(x), *shapes))
+        for _ in range(2)
+    )
+    np.testing.assert_array_equal(first, again)
+
+
+@pytest.mark.parametrize("channels", [1, 6, 40, 4096])
+@pytest.mark.parametrize("width", [1, 7, 28, 33, 224])
+def test_few_channels_fit_into_shared_memory(channels: int, width: int) -> None:
+    for taps in ((1, 1), (3, 3), (5, 5), (7, 7)):
+        quads = conv_few.choose_quads(width)
+        plan = conv_few.plan_input(
+            conv_few.InputCut(taps, quads, 2), 5, channels, (width, width)
+        )
+        across, lines, stage = plan.tile
+        tiles_down = plan.grid[1] // across
+        assert plan.shared <= 48 * 1024 and 1 <= stage <= channels
+        assert across * 4 * quads >= width and tiles_down * lines * 2 >= width
+        cut = conv_few.choose_weight_cut(taps, channels, width)
+        shapes = (channels, 3, *taps), (9, channels, width, width)
+        weights = conv_few.plan_weight(cut, *shapes)
+        assert weights.shared <= 48 * 1024
+        assert weights.threads <= max(conv_few.TEAMS, cut.teams * cut.quads)
+        assert weights.grid[1] * cut.made * cut.groups >= channels
+        assert weights.tile[1] * weights.tile[3] * 4 * cut.quads >= width * width
+
+
+WINOGRAD = [
+    Case((2, 4, 6, 6), 8, (3, 3), padding=(1, 1)),
+    Case((1, 8, 5, 7), 4, (3, 3), padding=(0, 2)),  # odd outputs: half patches
+    Case((3, 4, 3, 4), 4, (3, 3), padding=(3, 1)),  # patches of padding only
+]
+
+
+@pytest.mark.parametrize("case", WINOGRAD, ids=str)
+def test_winograd_against_pytorch(case: Case) -> None:
+    x, weight, bias = tensors(case, torch.float32)
+    wide = x.double().requires_grad_()
+    out = torch.nn.functional.conv2d(wide, weight.double(), bias.double(), *case[3:])
+    grad = torch.randn(out.shape)
+    (dx,) = torch.autograd.grad(out, wide, grad.double())
+    shape = tuple(weight.shape)
+    plan = winograd.forward_plan(case.x, shape, case.padding)
+    first, again = (
+        winograd.run_winograd(plan, data(x), data(weight), data(bias)) for _ in range(2)
+    )
+    compare(first, out)
+    np.testing.assert_array_equal(to_numpy(first), to_numpy(again))
+    plan = winograd.input_plan(tuple(grad.shape), shape, case.x, case.padding)
+    compare(winograd.run_winograd(plan, data(grad), data(weight), None), dx)
+
+
+@pytest.mark.skipif(not big, reason="the estimates are for a GPU's cuts")
+def test_winograd_is_for_many_channels() -> None:
+    for channels, chosen in ((32, False), (256, True)):
+        x, weight = (64, channels, 14, 14), (channels, channels, 3, 3)
+        how = ((1, 1), (1, 1), (1, 1), 1)
+        problem = conv.forward_problem(x, weight, *how)
+        plan = winograd.forward_plan(x, weight, (1, 1))
+        estimate = conv.packed_cycles(problem)
+        assert (plan.cycles < conv.WINOGRAD_GAIN * estimate) == chosen
+        options = (x, problem.out_shape, (3, 3), (1, 1), (1, 1), 1)
+        assert winograd.fits(dtypes.float32, *options)
+        assert not winograd.fits(dtypes.float64, *options)
 
 
 @pytest.mark.parametrize("divisor", [1, 2, 3, 7, 49, 641, 46341, 2**31 - 1])
