@@ -15,10 +15,11 @@ for each way the operands can lie:
 
 What limits these kernels is memory. To keep it busy there must be enough bytes under
 way: 4.8 TB/s times a latency of 0.6 us is 3 MB, or 22 KB for each of 132 SMs. A load of
-4 bytes by each of 2,048 threads is 8 KB; four loads of 16 bytes are 128 KB (Little's
+4 bytes by each of 2,048 threads is 8 KB; two loads of 16 bytes are 64 KB (Little's
 law; Volkov, "Understanding Latency Hiding on GPUs", 2016). So a thread of a flat kernel
-loads four vectors of 16 bytes before it stores the first (`*_large`). Below `LARGE`
-elements there is one vector a thread, so that all SMs get work.
+loads two vectors of 16 bytes before it stores the first (`*_large`). More is no gain:
+blocks of 128 threads with two vectors reached 4.23 TB/s on an H200, 256 with four 4.05.
+Below `LARGE` elements there is one vector a thread, so that all SMs get work.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ from minitorch.tensor_data import Shape, TensorData, broadcast_shapes
 
 LARGE = (
     2 * TILE if SIMULATED else 2**21
-)  # elements from which on a thread has 4 vectors
+)  # elements from which on a thread has two vectors
 
 # How `b` of `zip_repeated` lies: see there.
 ONE_BY_ONE, ROW, RUN = 0, 1, 2
@@ -100,8 +101,8 @@ def map_large(fn: Callable) -> Callable:
 
     # a [N] -> out [N]
 
-    A block makes a tile of `TILE` elements, and each thread four vectors of it, `STEP`
-    elements apart: in each load a warp reads 512 bytes side by side. All loads come
+    A block makes a tile of `TILE` elements, and each thread two vectors of it, `STEP`
+    elements apart: in each load a warp reads 512 bytes side by side. Both loads come
     before the first store, because the compiler may not move them there: for all it
     knows, `out` may be `a`. What is left over for the last block is done vector by
     vector.
@@ -115,12 +116,8 @@ def map_large(fn: Callable) -> Callable:
         if vectors and start + TILE <= out.size:
             a0, a1, a2, a3 = load4(a, i)
             b0, b1, b2, b3 = load4(a, i + STEP)
-            c0, c1, c2, c3 = load4(a, i + 2 * STEP)
-            d0, d1, d2, d3 = load4(a, i + 3 * STEP)
             store4(out, i, fn(a0), fn(a1), fn(a2), fn(a3))
             store4(out, i + STEP, fn(b0), fn(b1), fn(b2), fn(b3))
-            store4(out, i + 2 * STEP, fn(c0), fn(c1), fn(c2), fn(c3))
-            store4(out, i + 3 * STEP, fn(d0), fn(d1), fn(d2), fn(d3))
         else:
             for j in range(i, min(start + TILE, out.size), STEP):
                 vector(a, out, j, vectors)
@@ -188,8 +185,7 @@ def zip_large(fn: Callable) -> Callable:
 
     # a [N], b [N] -> out [N]
 
-    Threads as `map_large`, but two vectors of each operand at a time: as many bytes
-    under way with as many registers.
+    Threads as `map_large`.
     """
     vector = _zip_vector(fn)
 
@@ -198,15 +194,12 @@ def zip_large(fn: Callable) -> Callable:
         start = int64(cuda.blockIdx.x) * TILE
         i = start + cuda.threadIdx.x * 4
         if vectors and start + TILE <= out.size:
-            for _ in range(2):
-                a0, a1, a2, a3 = load4(a, i)
-                c0, c1, c2, c3 = load4(a, i + STEP)
-                b0, b1, b2, b3 = load4(b, i)
-                d0, d1, d2, d3 = load4(b, i + STEP)
-                store4(out, i, fn(a0, b0), fn(a1, b1), fn(a2, b2), fn(a3, b3))
-                i += STEP
-                store4(out, i, fn(c0, d0), fn(c1, d1), fn(c2, d2), fn(c3, d3))
-                i += STEP
+            a0, a1, a2, a3 = load4(a, i)
+            c0, c1, c2, c3 = load4(a, i + STEP)
+            b0, b1, b2, b3 = load4(b, i)
+            d0, d1, d2, d3 = load4(b, i + STEP)
+            store4(out, i, fn(a0, b0), fn(a1, b1), fn(a2, b2), fn(a3, b3))
+            store4(out, i + STEP, fn(c0, d0), fn(c1, d1), fn(c2, d2), fn(c3, d3))
         else:
             for j in range(i, min(start + TILE, out.size), STEP):
                 vector(a, b, out, j, vectors)

@@ -46,9 +46,9 @@ __all__ = [
     "to_numpy_async",
 ]
 
-THREADS = 32 if SIMULATED else 256
+THREADS = 32 if SIMULATED else 128
 RANK = 4  # dimensions in a strided kernel; more are looped over in Python
-VECTORS = 4  # 16-byte vectors that a thread has under way
+VECTORS = 2  # 16-byte vectors that a thread has under way
 TILE = THREADS * 4 * VECTORS  # elements of a block in a kernel on flat arrays
 STEP = THREADS * 4  # elements between two vectors of a thread
 LIMIT = 2**31  # elements of one launch of a strided kernel
@@ -81,8 +81,6 @@ def fill_flat(out, value):
     if start + TILE <= out.size:
         store4(out, i, value, value, value, value)
         store4(out, i + STEP, value, value, value, value)
-        store4(out, i + 2 * STEP, value, value, value, value)
-        store4(out, i + 3 * STEP, value, value, value, value)
     else:
         for j in range(start + cuda.threadIdx.x, min(start + TILE, out.size), THREADS):
             store(out, j, value)
@@ -316,12 +314,8 @@ def copy_flat(a, out, vectors):
     if vectors and start + TILE <= out.size:
         a0, a1, a2, a3 = load4(a, i)
         b0, b1, b2, b3 = load4(a, i + STEP)
-        c0, c1, c2, c3 = load4(a, i + 2 * STEP)
-        d0, d1, d2, d3 = load4(a, i + 3 * STEP)
         store4(out, i, a0, a1, a2, a3)
         store4(out, i + STEP, b0, b1, b2, b3)
-        store4(out, i + 2 * STEP, c0, c1, c2, c3)
-        store4(out, i + 3 * STEP, d0, d1, d2, d3)
     else:
         for j in range(start + cuda.threadIdx.x, min(start + TILE, out.size), THREADS):
             store(out, j, load(a, j))
