@@ -1,4 +1,4 @@
-"""What pytest sets up for all tests: the `device` fixture and hypothesis profiles.
+"""What pytest sets up for all tests: `device`, their order, hypothesis profiles.
 
 A test that takes `device` runs once on every installed device, and is skipped, with the
 reason, on one that cannot be used here.
@@ -7,11 +7,16 @@ reason, on one that cannot be used here.
 from __future__ import annotations
 
 import os
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from helpers import DEVICES, EXAMPLES, loaded
+from helpers import DEVICES, EXAMPLES, SIMULATED, loaded
+
+CUDA = Path(__file__).parent / "cuda"
 
 settings.register_profile(
     "ci",
@@ -39,9 +44,46 @@ def device(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what runs on the device "cuda", so that `-m cuda` selects it."""
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> None:
+    """Mark what runs on the device "cuda", and let what is slow start first.
+
+    With several processes the last one to end is then not far behind the others.
+    """
     for item in items:
-        values = getattr(item, "callspec", None)
-        if values is not None and "cuda" in map(str, values.params.values()):
+        if "cuda" in map(str, _params(item).values()):
             item.add_marker(pytest.mark.cuda)
+    if SIMULATED:
+        config.hook.pytest_deselected(items=thinned(items))
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+def _params(item: pytest.Item) -> dict[str, Any]:
+    """The values that a test gets for its parameters, by name."""
+    call = getattr(item, "callspec", None)
+    return {} if call is None else call.params
+
+
+def thinned(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Take out tests of the simulator that bring no value of a parameter anew.
+
+    A test of 5 layouts, 2 dtypes and 4 shapes is run 5 times then, not 40 times: each
+    layout, each dtype and each shape comes once. Those of tests/cuda are all kept.
+    Returns what was taken out.
+    """
+    seen: dict[str, set[tuple[str, str]]] = defaultdict(set)
+    left_out: list[pytest.Item] = []
+    for item in items:
+        params = _params(item)
+        device = params.get("device", params.get("backend"))
+        if device != "cuda" or CUDA in item.path.parents:
+            continue
+        known = seen[item.nodeid.partition("[")[0]]
+        values = {(name, repr(value)) for name, value in params.items()}
+        if values <= known:
+            left_out.append(item)
+        known |= values
+    gone = set(map(id, left_out))
+    items[:] = [item for item in items if id(item) not in gone]
+    return left_out

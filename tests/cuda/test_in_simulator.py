@@ -1,10 +1,10 @@
 """Run this folder, and other tests of the device "cuda", in Numba's simulator.
 
-A process either simulates or does not, so the simulator gets one of its own. On CI
-without a GPU this is what runs the kernels: the tests of this folder, those that all
+A process either simulates or does not, so the simulator gets two of its own. On CI
+without a GPU these are what runs the kernels: the tests of this folder, those that all
 backends share, and those of tensors, networks and optimizers. Of the last two kinds a
-few combinations of parameters are enough here (`thinned` in conftest.py), and what
-takes the simulator longest is left out. On a GPU `pytest -m cuda` runs all of them.
+few combinations of parameters are enough here (`thinned` in tests/conftest.py), and
+what takes the simulator longest is left out. On a GPU `pytest -m cuda` runs all.
 """
 
 from __future__ import annotations
@@ -19,29 +19,35 @@ import pytest
 from helpers import SIMULATED
 
 ROOT = Path(__file__).parents[2]
-TESTS = (
-    "tests/cuda",
-    "tests/test_backends.py",
-    "tests/test_backend_protocol.py",
-    "tests/test_autograd.py",
-    "tests/test_dropout_residual_layer_norm.py",
-    "tests/test_functions_fused.py",
-    "tests/test_in_place_views.py",
-    "tests/test_linear.py",
-    "tests/test_nn_layers.py",
-    "tests/test_nn_loss.py",
-    "tests/test_optim.py",
-    "tests/test_sparse.py",
-    "tests/test_tensor_create.py",
-    "tests/test_tensor_data.py",
-    "tests/test_tensor_elementwise.py",
-    "tests/test_tensor_index.py",
-    "tests/test_tensor_matmul.py",
-    "tests/test_tensor_movement.py",
-    "tests/test_tensor_reduce.py",
-)
-# Names of tests on large inputs.
-LEFT_OUT = ("many_elements", "large")
+# Two processes, which take about as long as each other.
+PARTS = {
+    "kernels": (
+        "tests/cuda",
+        "tests/test_autograd.py",
+        "tests/test_dropout_residual_layer_norm.py",
+        "tests/test_functions_fused.py",
+        "tests/test_linear.py",
+        "tests/test_nn_layers.py",
+        "tests/test_nn_loss.py",
+        "tests/test_optim.py",
+        "tests/test_sparse.py",
+    ),
+    "tensors": (
+        "tests/test_backend_protocol.py",
+        "tests/test_backends.py",
+        "tests/test_in_place_views.py",
+        "tests/test_tensor_create.py",
+        "tests/test_tensor_data.py",
+        "tests/test_tensor_elementwise.py",
+        "tests/test_tensor_index.py",
+        "tests/test_tensor_matmul.py",
+        "tests/test_tensor_movement.py",
+        "tests/test_tensor_reduce.py",
+    ),
+}
+# Names of tests on large inputs, and of reductions that differ from others only in the
+# shape which the library gives the kernel's result.
+LEFT_OUT = ("many_elements", "large", "keepdim")
 # Gradients by differences, whose kernels run twice for each number of the input and are
 # those of the other tests; and a few on matrices too large for a simulator.
 TOO_LONG = (
@@ -61,18 +67,19 @@ TOO_LONG = (
     "tests/test_tensor_reduce.py::test_differences",
 )
 OPTIONS = ("-m", "pytest", "-q", "-m", "cuda", "-p", "no:cacheprovider")
-SECONDS = 1200  # about five minutes of one core
+SECONDS = 600  # about two minutes of one core
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(SECONDS + 30)
 @pytest.mark.skipif(SIMULATED, reason="this is the simulator")
-def test_kernels_in_the_simulator() -> None:
+@pytest.mark.parametrize("part", PARTS)
+def test_kernels_in_the_simulator(part: str) -> None:
     pytest.importorskip("numba_cuda", reason="pip install -e '.[cuda13]'")
-    chosen = " and ".join(["cuda", *(f"not {part}" for part in LEFT_OUT)])
+    chosen = " and ".join(["cuda", *(f"not {name}" for name in LEFT_OUT)])
     left_out = [f"--deselect={test}" for test in TOO_LONG]
     result = subprocess.run(
-        [sys.executable, *OPTIONS, *TESTS, "-k", chosen, *left_out],
+        [sys.executable, *OPTIONS, *PARTS[part], "-k", chosen, *left_out],
         cwd=ROOT,
         env={**os.environ, "NUMBA_ENABLE_CUDASIM": "1"},
         capture_output=True,
