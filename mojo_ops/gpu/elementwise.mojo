@@ -19,7 +19,8 @@ from intrinsics import Floats, Vector
 from operators import add, exp, gelu, mul, relu, tanh
 
 comptime f32 = DType.float32
-comptime THREADS = 256  # of a block
+comptime THREADS = 128  # of a block
+comptime VECTORS = 2  # of a thread, in large arrays
 comptime STEP = 4 * THREADS  # numbers from one vector of a thread to its next
 comptime Unary = def[T: DType, w: Int](SIMD[T, w]) thin -> SIMD[T, w]
 comptime Binary = def[T: DType, w: Int](SIMD[T, w], SIMD[T, w]) thin -> SIMD[T, w]
@@ -87,7 +88,7 @@ def relu_flat(a: Floats, out_: Floats, n: Int, aligned: Int) abi("C"):
 
 @export
 def relu_large(a: Floats, out_: Floats, n: Int, aligned: Int) abi("C"):
-    map[relu, 4](a, out_, n, aligned)
+    map[relu, VECTORS](a, out_, n, aligned)
 
 
 @export
@@ -97,7 +98,7 @@ def exp_flat(a: Floats, out_: Floats, n: Int, aligned: Int) abi("C"):
 
 @export
 def exp_large(a: Floats, out_: Floats, n: Int, aligned: Int) abi("C"):
-    map[exp, 4](a, out_, n, aligned)
+    map[exp, VECTORS](a, out_, n, aligned)
 
 
 @export
@@ -107,7 +108,7 @@ def tanh_flat(a: Floats, out_: Floats, n: Int, aligned: Int) abi("C"):
 
 @export
 def tanh_large(a: Floats, out_: Floats, n: Int, aligned: Int) abi("C"):
-    map[tanh, 4](a, out_, n, aligned)
+    map[tanh, VECTORS](a, out_, n, aligned)
 
 
 @export
@@ -117,7 +118,7 @@ def gelu_flat(a: Floats, out_: Floats, n: Int, aligned: Int) abi("C"):
 
 @export
 def gelu_large(a: Floats, out_: Floats, n: Int, aligned: Int) abi("C"):
-    map[gelu, 4](a, out_, n, aligned)
+    map[gelu, VECTORS](a, out_, n, aligned)
 
 
 @export
@@ -127,7 +128,7 @@ def add_flat(a: Floats, b: Floats, out_: Floats, n: Int, aligned: Int) abi("C"):
 
 @export
 def add_large(a: Floats, b: Floats, out_: Floats, n: Int, aligned: Int) abi("C"):
-    zip[add, 2](a, b, out_, n, aligned)
+    zip[add, VECTORS](a, b, out_, n, aligned)
 
 
 @export
@@ -137,4 +138,4 @@ def mul_flat(a: Floats, b: Floats, out_: Floats, n: Int, aligned: Int) abi("C"):
 
 @export
 def mul_large(a: Floats, b: Floats, out_: Floats, n: Int, aligned: Int) abi("C"):
-    zip[mul, 2](a, b, out_, n, aligned)
+    zip[mul, VECTORS](a, b, out_, n, aligned)

@@ -14,24 +14,19 @@ from minitorch.tensor_data import TensorData
 from mojo_ops.gpu.check import check_float32
 from mojo_ops.gpu.kernels import MojoKernel
 
-THREADS = 256  # as in elementwise.mojo
+THREADS = 128  # as in elementwise.mojo
 STEP = 4 * THREADS
 LARGE = 2**21  # elements from which on a thread has several vectors under way
-MAP_VECTORS, ZIP_VECTORS = 4, 2
+VECTORS = 2  # of 4 elements, that a thread makes of large arrays
 
 
 class _Pair:
-    """The two kernels of a function: for arrays of any size, and for large ones.
+    """The two kernels of a function: for arrays of any size, and for large ones."""
 
-    Attributes:
-        vectors: of 4 elements, that a thread of the second makes.
-    """
-
-    def __init__(self, name: str, vectors: int) -> None:
+    def __init__(self, name: str) -> None:
         self.name = name
         self.flat = MojoKernel("elementwise", f"{name}_flat", THREADS)
         self.large = MojoKernel("elementwise", f"{name}_large", THREADS)
-        self.vectors = vectors
 
     def __call__(self, *operands: TensorData) -> TensorData:
         """The function of all elements of operands of one shape."""
@@ -47,17 +42,15 @@ class _Pair:
         n = out.size
         kernel, tile = self.flat, STEP
         if n >= LARGE:
-            kernel, tile = self.large, STEP * self.vectors
+            kernel, tile = self.large, STEP * VECTORS
         z = out.storage.array
         pointers = [array.pointer for array in (*arrays, z)]
         kernel[ceil_div(n, tile), THREADS](*pointers, n, int(is_aligned(*arrays, z)))
         return out
 
 
-_RELU, _EXP, _TANH, _GELU = (
-    _Pair(name, MAP_VECTORS) for name in ("relu", "exp", "tanh", "gelu")
-)
-_ADD, _MUL = (_Pair(name, ZIP_VECTORS) for name in ("add", "mul"))
+_RELU, _EXP, _TANH, _GELU = map(_Pair, ("relu", "exp", "tanh", "gelu"))
+_ADD, _MUL = map(_Pair, ("add", "mul"))
 
 
 def relu(a: TensorData) -> TensorData:
