@@ -41,7 +41,7 @@ from numba import cuda, float32, int32, int64
 from cuda_ops import matmul
 from cuda_ops.conv_plan import magic
 from cuda_ops.conv_tiles import OUTSIDE, divide, inside
-from cuda_ops.device import properties
+from cuda_ops.device import compute_capability, properties
 from cuda_ops.intrinsics import device, load, store, store2
 from cuda_ops.launch import SIMULATED, ceil_div, kernel
 from cuda_ops.matmul_kernels import CONFIGS_4, Config
@@ -252,10 +252,10 @@ def winograd_output(product, bias, out, image, patches, has_bias):
 
 # ------------------------------------------------------------------ choosing, launching
 
-# How the 16 products may be cut: as `matmul` cuts, or 128 channels by 64 patches.
+# How the 16 products may be cut, from compute capability 8.0 on.
 CONFIGS: tuple[Config, ...] = CONFIGS_4
 if not SIMULATED:
-    CONFIGS = (*CONFIGS_4[:2], Config(2, 2, 1, 8, 8, 8, 16, 4, blocks=3))
+    CONFIGS = (*CONFIGS_4[:2], Config(2, 2, 1, 8, 8, 8, 16, 4, blocks=3))  # 128 x 64
 MOST = 1 << 28  # numbers in the transformed image and product together
 LAUNCH_CYCLES = 3000.0  # of each of the four kernels
 MOVED = 16.0  # bytes a cycle and multiprocessor in the transforms
@@ -308,7 +308,8 @@ def plan_winograd(
     total = N * down * across
     pitch = ceil_div(total, 4) * 4
     size = (O, pitch, C, PLACES)
-    configs = CONFIGS if config is None else (config,)
+    new = compute_capability() >= (8, 0)
+    configs = (CONFIGS if new else CONFIGS_4[1:2]) if config is None else (config,)
     cut = matmul.choose(configs, *size, matmul.FMA_RATE)
     sides = matmul.Sides(O, pitch, C, (1, O), (1, pitch), ((PLACES, C * O, C * pitch),))
     shape = (PLACES, O, pitch)
