@@ -141,6 +141,8 @@ def use(
 ) -> list[Path]:
     """Let the Mojo files of a workspace take the place of the library's.
 
+    What is compiled lies in this process's temporary folder; the runner removes it.
+
     Returns:
         The student's files.
     """

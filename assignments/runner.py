@@ -7,7 +7,8 @@ go to a process of their own where there is no GPU (`simulated.simulates`).
 
 `python -m assignments.runner` is the process that the tasks' processes come from. It
 imports what is slow to import (PyTorch, Numba, Hypothesis) but nothing of the library,
-and forks for each task; where there is no fork, a task gets a fresh process.
+and forks for each task, which has all that already; where there is no fork, a task gets
+a fresh process.
 
 A job and its answer are one line of JSON each.
 """
@@ -15,6 +16,7 @@ A job and its answer are one line of JSON each.
 from __future__ import annotations
 
 import faulthandler
+import gc
 import json
 import os
 import queue
@@ -25,6 +27,7 @@ import tempfile
 import threading
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -170,11 +173,23 @@ def serve() -> None:
             __import__(name)
         except (ImportError, AttributeError):  # numba-cuda and NumPy can be at odds
             pass
+    gc.freeze()  # what is there by now, no task has to search
     for line in sys.stdin:
         job = Job(**json.loads(line))
+        if job.device == "cpu":
+            compile_something()
         answer = _in_fork(job) if hasattr(os, "fork") else in_new_process(job)
         answers.write(json.dumps(answer) + "\n")
         answers.flush()
+
+
+@cache
+def compile_something() -> None:
+    """Let Numba load all that it loads before it first compiles, or reads its cache."""
+    from numba import njit
+
+    njit("int64(int64)")(lambda number: number)
+    gc.freeze()
 
 
 def _in_fork(job: Job) -> dict[str, Any]:
@@ -227,6 +242,7 @@ def _be_child(job: Job, result: Path, output: Path) -> None:
 
 
 def _answer_into(job: Job, result: Path) -> None:
+    tempfile.tempdir = str(result.parent)  # removed with all that the task leaves there
     answer = json.dumps(_answer(job))
     sys.stdout.flush()
     part = result.with_suffix(".part")

@@ -6,6 +6,7 @@ reason, on one that cannot be used here.
 
 from __future__ import annotations
 
+import gc
 import os
 from collections import defaultdict
 from pathlib import Path
@@ -57,6 +58,16 @@ def pytest_collection_modifyitems(
     if SIMULATED:
         config.hook.pytest_deselected(items=thinned(items))
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+def pytest_collection_finish() -> None:
+    """Let the garbage collector search less, and less often.
+
+    The tests themselves live to the end, and compilers make objects by the million.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 def _params(item: pytest.Item) -> dict[str, Any]:

@@ -71,7 +71,12 @@ def write_files(assignment: Assignment, folder: Path, texts: dict[str, str]) -> 
 
 def reference(assignment: Assignment) -> dict[str, str]:
     """The library's files, without markers."""
-    return workspace.stripped(assignment, [])
+    return dict(_reference(assignment.id))
+
+
+@cache
+def _reference(name: str) -> dict[str, str]:
+    return workspace.stripped(catalog.load(name), [])
 
 
 def with_mistake(wrong: Wrong) -> dict[str, str]:
@@ -122,11 +127,16 @@ def as_checked(text: str, source: Path, from_library: frozenset[str]) -> str:
 
 
 def run_task(
-    runner: Runners, task: Task, device: str, *folders: Path, limit: float = 0.0
+    runner: Runners,
+    task: Task,
+    device: str,
+    *folders: Path,
+    limit: float = 0.0,
+    together: bool = False,
 ) -> list[Outcome]:
     """The outcomes of a task's checks on one device."""
     places = [str(folder) for folder in folders]
-    return runner.run(Job(task.id, device, places, limit or task.seconds))
+    return runner.run(Job(task.id, device, places, limit or task.seconds, together))
 
 
 def run_to_failure(
