@@ -390,7 +390,8 @@ def _sliced(
     """out and src with at least one dimension, dim, and the sizes outer and inner."""
     if out.dims == 0:
         out, dim = _line(out), 0
-        src = TensorData(contiguous(src).storage, (index.size,))
+        src = contiguous(src)
+        src = TensorData(src.storage, (index.size,), (1,), src.offset)
     outer = math.prod(out.shape[:dim])
     return out, src, dim, outer, math.prod(out.shape[dim + 1 :])
 

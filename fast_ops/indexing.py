@@ -81,6 +81,12 @@ def _line(a: TensorData) -> TensorData:
     return TensorData(a.storage, (1,), (1,), a.offset)
 
 
+def _as_line(src: TensorData, size: int) -> TensorData:
+    """The elements of `src`, row by row, as [size]."""
+    src = contiguous(src)
+    return TensorData(src.storage, (size,), (1,), src.offset)
+
+
 def _crop(a: TensorData, dim: int, shape: tuple[int, ...]) -> TensorData:
     """a's first shape[i] indices of every dimension but `dim`."""
     for i in range(a.dims):
@@ -230,7 +236,7 @@ def index_add(
     """A copy of a with src's slice i added to slice index[i] of `dim`."""
     out = copy(a, a.dtype)
     if a.dims == 0:
-        a, src, dim = _line(a), TensorData(contiguous(src).storage, (index.size,)), 0
+        a, src, dim = _line(a), _as_line(src, index.size), 0
     index = _check("index_add", index, a.shape[dim], dim)
     if src.size:
         inner = math.prod(a.shape[dim + 1 :])
@@ -243,11 +249,7 @@ def index_add(
 def index_copy_(out: TensorData, dim: int, index: TensorData, src: TensorData) -> None:
     """Write src's slice i into slice index[i] of out's `dim`; the last one wins."""
     if out.dims == 0:
-        out, src, dim = (
-            _line(out),
-            TensorData(contiguous(src).storage, (index.size,)),
-            0,
-        )
+        out, src, dim = _line(out), _as_line(src, index.size), 0
     index = _check("index_copy_", index, out.shape[dim], dim)
     if src.size == 0:
         return

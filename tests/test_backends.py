@@ -883,6 +883,24 @@ def test_index_copy_writes_in_place(
     assert_equal(out, expected)
 
 
+@pytest.mark.parametrize("src_shape", [(), (1,)], ids=str)
+def test_indexing_without_dimensions(backend: Any, src_shape: Shape) -> None:
+    """One element, in the middle of a storage: its offset must not be lost."""
+
+    def place(value: Any, shape: Shape = ()) -> TensorData:
+        return make(np.array(value).reshape(shape), name_of(backend), "offset")
+
+    a, src, zero = place(3.0), place(5.0, src_shape), place(0, (1,))
+    assert_equal(backend.gather(a, 0, place(0)), np.array(3.0))
+    assert_equal(backend.scatter_add(a, 0, place(0), place(5.0)), np.array(8.0))
+    assert_equal(backend.index_select(a, 0, zero).view((1,)), np.array([3.0]))
+    assert_equal(backend.index_add(a, 0, zero, src), np.array(8.0))
+    backend.index_copy_(a, 0, zero, src)
+    assert_equal(a, np.array(5.0))
+    storage = array_of(TensorData(a.storage, (6,)))
+    assert np.isnan(storage[:3]).all() and np.isnan(storage[4:]).all()
+
+
 def test_index_copy_with_overlapping_memory(backend: Any) -> None:
     a = make(np.arange(12, dtype=np.float32).reshape(4, 3), name_of(backend))
     backend.index_copy_(a, 0, make(long(1, 2, 3), name_of(backend)), a.slice(0, 0, 3))
