@@ -15,8 +15,10 @@ segments, and is cut into blocks:
 
 Sizes are multiples of 512 bytes. A block that is no longer used goes to a bin of blocks
 of its size, where the next request of that size finds it with one look-up: the same
-sizes come again at every training step. Neighbouring free blocks are merged only when a
-request would otherwise need a new segment.
+sizes come again at every training step. Often a request even fits the block that was
+given back just before, which then changes hands without any books being kept.
+Neighbouring free blocks are merged only when a request would otherwise need a new
+segment.
 
 A free block is reused on the stream that it was taken on, and only there. Work on one
 stream happens in order, so nobody has to wait until kernels that still use the old
@@ -104,7 +106,8 @@ class Block:
 class Bins:
     """Free blocks by size, of one stream and of small or large segments."""
 
-    def __init__(self, least_rest: int) -> None:
+    def __init__(self, stream: int, least_rest: int) -> None:
+        self.stream = stream
         self.by_size: dict[int, dict[Block, None]] = {}
         self.sizes: list[int] = []  # those that ever had blocks, in order
         self.least_rest = least_rest  # what is cut off a block is at least this large
@@ -227,23 +230,45 @@ class Pool:
             OutOfMemoryError: the GPU has not so much left.
         """
         size = (nbytes + UNIT - 1) // UNIT * UNIT or UNIT
+        stream = self.books.driver.stream()
+        if self.returned:
+            last = self._take_last(size, stream)
+            if last is not None:
+                return last
         with self.books.lock:
-            if self.returned:
-                self.collect()
-            key = (self.books.driver.stream(), size <= SMALL)
+            self.collect()
+            key = (stream, size <= SMALL)
             bins = self.bins.get(key)
             if bins is None:
-                bins = self.bins[key] = Bins(UNIT if size <= SMALL else SMALL)
+                bins = self.bins[key] = Bins(stream, UNIT if size <= SMALL else SMALL)
             block = bins.exact(size) or bins.fitting(size) or self._search(bins, size)
             self.allocated += block.size
             self.books.count(block.size)
             return block
 
+    def _take_last(self, size: int, stream: int) -> Block | None:
+        """The block that was given back last, if it is of this size.
+
+        `pop` is atomic, so the block belongs to nobody else; and as it counts as used
+        until `collect` sees it, no sum changes. So this needs no lock.
+        """
+        try:
+            block = self.returned.pop()
+        except IndexError:  # another thread was faster
+            return None
+        if block.size == size and block.bins.stream == stream:
+            return block
+        self.returned.append(block)
+        return None
+
     def collect(self) -> None:
         """Put the blocks that were given back into their bins."""
         returned = self.returned
         while returned:
-            block = returned.popleft()
+            try:
+                block = returned.popleft()
+            except IndexError:  # another thread has taken the last one
+                return
             self.allocated -= block.size
             self.books.allocated -= block.size
             block.bins.put(block)

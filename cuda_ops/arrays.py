@@ -27,8 +27,7 @@ class DeviceArray:
     Attributes:
         pointer: the address of the first element.
         shape: (size,)
-        words: what a kernel gets for the array, in Numba's order: two references that
-            only a CPU has, number of elements, bytes of one, address, shape, stride.
+        words: what a launch packs: the address and the number of elements.
         block: the memory, if this array owns it.
         base: what has to stay alive as long as this array: the owner of the memory.
         number: the value of an array of one element that has no memory yet. It gets
@@ -39,6 +38,7 @@ class DeviceArray:
 
     __slots__ = ("base", "block", "inside", "number", "pointer", "shape", "words")
 
+    inside: bool
     itemsize: ClassVar[int]
     dtype: ClassVar[np.dtype]
     kind: ClassVar[DType]
@@ -50,9 +50,7 @@ class DeviceArray:
         self.block = block
         self.base = base
         self.number = None
-        self.inside = False
-        item = self.itemsize
-        self.words = (0, 0, size, item, pointer, size, item)
+        self.words = (pointer, size)
 
     @classmethod
     def of_number(cls, number: Any) -> DeviceArray:
@@ -85,9 +83,8 @@ class DeviceArray:
         capture.afterwards.append(partial(self._write, number))
 
     def _place(self, block: Any) -> None:
-        self.block, item = block, self.itemsize
-        self.pointer = block.pointer
-        self.words = (0, 0, 1, item, self.pointer, 1, item)
+        self.block, self.pointer = block, block.pointer
+        self.words = (block.pointer, 1)
 
     def _write(self, number: Any) -> None:
         """Put a number into the memory of an array of one element."""
@@ -198,7 +195,7 @@ ARRAYS: dict[DType, type[DeviceArray]] = {
 
 def _allocate(size: int, dtype: DType) -> DeviceArray:
     """Memory for `size` elements, which have no particular value."""
-    block = allocator.take(size * dtype.itemsize)
+    block = allocator.MAIN.pool.take(size * dtype.itemsize)
     return ARRAYS[dtype](block.pointer, size, block)
 
 

@@ -347,7 +347,7 @@ def map(
 
 
 def _map_flat(fn: Callable, x: Any, z: Any) -> None:
-    n = len(z)
+    n = z.shape[0]
     if n < LARGE:
         MAP_FLAT[fn][ceil_div(n, STEP), THREADS](x, z, is_aligned(x, z))
     else:
@@ -398,7 +398,7 @@ def zip(
 
 
 def _zip_flat(fn: Callable, x: Any, y: Any, z: Any) -> None:
-    n = len(z)
+    n = z.shape[0]
     if n < LARGE:
         ZIP_FLAT[fn][ceil_div(n, STEP), THREADS](x, y, z, is_aligned(x, y, z))
     else:

@@ -15,10 +15,16 @@ signatures for which tests and `minitorch inspect` compile the kernel
 (`cuda_ops.compiler.signature` explains them).
 
 A kernel is compiled at its first launch for each combination of argument types and kept
-on disk (`cuda_ops.compiler`). From then on a launch looks up the compiled form by the
-Python types of its arguments, packs their values into one buffer and hands that to the
-driver. There is a class of device arrays for each element type, so that the look-up
-needs nothing but `type`.
+on disk (`cuda_ops.compiler`). From then on a launch takes four steps:
+
+    add_flat[blocks, threads]   look up the `Launch`, which knows the grid
+    (x, y, z)                   collect the values, and see that the types are those of
+                                the launch before; else look up another `Form`
+    a `Frame`                   pack the values into it
+    cuLaunchKernel              call the driver, which reads the frame
+
+There is a class of device arrays for each element type, so that a look at types needs
+nothing but `type`.
 """
 
 from __future__ import annotations
@@ -26,9 +32,9 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
-from threading import Lock
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -54,6 +60,7 @@ __all__ = ["SIMULATED", "Kernel", "Kernels", "ceil_div", "device_function", "ker
 REGISTRY: dict[str, Any] = {}  # every kernel with examples, by name
 TEMPLATES: list[Any] = []  # every `Kernels`, whose examples are made on request
 
+GRIDS = 256  # grids of a kernel that are remembered
 SHARED_LIMIT = 48 * 1024  # bytes for a block; more must be asked for
 
 
@@ -87,7 +94,6 @@ _LETTERS = {  # how `struct` packs them
     "float32": "f",
     "float64": "d",
 }
-ARRAY, NUMBER, TUPLE = 0, 1, 2
 
 
 def _word(arg: Any) -> str:
@@ -104,46 +110,120 @@ def _word(arg: Any) -> str:
 
 
 def _letters(word: str) -> str:
-    """How `struct` packs an argument; an array is seven words of 8 bytes."""
+    """How `struct` packs an argument; of an array, its address and its size."""
     count, _, name = word.rpartition("*")
-    return "q" * 7 if name.endswith("[]") else _LETTERS[name] * int(count or 1)
+    return "qq" if name.endswith("[]") else _LETTERS[name] * int(count or 1)
 
 
-def _kind(word: str) -> int:
-    return ARRAY if word.endswith("[]") else TUPLE if "*" in word else NUMBER
-
-
-def _kind_of(arg: Any) -> Any:
+def _kind(arg: Any) -> Any:
     """What `Kernel` looks its forms up by: a tuple's length, or the type."""
     return len(arg) if type(arg) is tuple else type(arg)
 
 
+# The numbers 0 to 8, for arguments that never change.
+_CONSTANTS = (ctypes.c_int64 * 9)(*range(9))
+
+
+def _constant(number: int) -> int:
+    """Where a number from 0 to 8 lies."""
+    return ctypes.addressof(_CONSTANTS) + 8 * number
+
+
+def _parameters(word: str, places: Iterator[int]) -> list[int]:
+    """Where the driver finds the parameters that an argument is to Numba's code.
+
+    Args:
+        word: the argument's part of the signature.
+        places: where its values are packed.
+
+    An array is seven parameters: two references that only a CPU has, the number of
+    elements, the bytes of one, the address, the shape and the stride. Four of them are
+    constants, and two are the same number.
+    """
+    if not word.endswith("[]"):
+        return list(islice(places, len(_letters(word))))
+    zero, item = _constant(0), _constant(struct.calcsize(_LETTERS[word[:-2]]))
+    address, size = islice(places, 2)
+    return [zero, zero, size, item, address, size, item]
+
+
+Frame = tuple[Any, int, Any]  # a buffer for values, where its list of places is, and it
+
+
 class Form:
-    """A kernel compiled for one combination of argument types, loaded and callable."""
+    """A kernel compiled for one combination of argument types, and loaded.
+
+    Values are packed in another order than that of the arguments: those of arrays
+    first, then numbers, then what is in tuples.
+
+    Attributes:
+        function: the driver's handle.
+        arrays, numbers: the positions and types of those arguments.
+        tuples: the positions and lengths of those.
+        pack: writes all values into a frame's buffer.
+        frames: those that no launch is using. The driver reads a frame without the
+            global lock, so each launch needs one of its own until the call is over;
+            `pop` and `append` are atomic.
+    """
 
     __slots__ = (
-        "_pointers", "buffer", "cubin", "function", "kinds", "lock", "pack", "params",
-        "start",
+        "_letters", "_words", "arrays", "count", "cubin", "frames", "function",
+        "numbers", "pack", "tuples",
     )  # fmt: skip
 
-    def __init__(self, name: str, words: list[str], cubin: Cubin, shared: int) -> None:
+    def __init__(
+        self, name: str, words: list[str], kinds: tuple[Any, ...], cubin: Cubin,
+        shared: int,
+    ) -> None:  # fmt: skip
+        self._words = words
         self.cubin = cubin
-        self.kinds = [_kind(word) for word in words]
-        self.lock = Lock()  # for the buffer, until the driver has read it
-        self._lay_out("".join(map(_letters, words)))
+        self.count = len(kinds)
+        self.tuples = [pair for pair in enumerate(kinds) if type(pair[1]) is int]
+        others = [pair for pair in enumerate(kinds) if type(pair[1]) is not int]
+        self.arrays = [pair for pair in others if words[pair[0]].endswith("[]")]
+        self.numbers = [pair for pair in others if not words[pair[0]].endswith("[]")]
+        self._letters = "".join(_letters(words[i]) for i in self._order())
+        self.pack = struct.Struct("@" + self._letters).pack_into
+        self.frames: list[Frame] = []
         self.function = _load(name, cubin, shared)
-        self.start = device.driver().cuLaunchKernel
 
-    def _lay_out(self, letters: str) -> None:
+    def _order(self) -> list[int]:
+        """The positions of the arguments, in the order of their values."""
+        return [i for i, _ in (*self.arrays, *self.numbers, *self.tuples)]
+
+    def values(self, args: tuple[Any, ...]) -> list[Any] | None:
+        """What to pack for these arguments; None if it is not their form."""
+        if len(args) != self.count:
+            return None
+        values: list[Any] = []
+        for i, kind in self.arrays:
+            arg = args[i]
+            if type(arg) is not kind:
+                return None
+            values += arg.words
+        for i, kind in self.numbers:
+            arg = args[i]
+            if type(arg) is not kind:
+                return None
+            values.append(arg)
+        for i, length in self.tuples:
+            arg = args[i]
+            if type(arg) is not tuple or len(arg) != length:
+                return None
+            values += arg
+        return values
+
+    def new_frame(self) -> Frame:
         """A buffer for all values, and the driver's list of where each of them is."""
-        packer = struct.Struct("@" + letters)
-        self.buffer = ctypes.create_string_buffer(packer.size)
-        self.pack = packer.pack_into
-        start = ctypes.addressof(self.buffer)
+        letters = self._letters
+        buffer = ctypes.create_string_buffer(struct.calcsize("@" + letters))
+        start = ctypes.addressof(buffer)
         ends = [struct.calcsize("@" + letters[: i + 1]) for i in range(len(letters))]
-        places = [start + e - struct.calcsize(c) for e, c in zip(ends, letters)]
-        self._pointers = (ctypes.c_void_p * len(places))(*places)
-        self.params = ctypes.addressof(self._pointers)
+        places = iter([start + e - struct.calcsize(c) for e, c in zip(ends, letters)])
+        found = {i: _parameters(self._words[i], places) for i in self._order()}
+        parameters = [place for i in range(self.count) for place in found[i]]
+        pointers = (ctypes.c_void_p * len(parameters))(*parameters)
+        return buffer, ctypes.addressof(pointers), pointers
 
 
 @cache
@@ -233,79 +313,56 @@ class Kernel:
         self.on_disk = on_disk and fn.__module__.startswith("cuda_ops.")
         self.float64 = float64
         self._forms: dict[tuple[Any, ...], Form] = {}
+        self._launches: dict[tuple[Any, ...], Callable] = {}
         self._dispatchers: dict[Callable, Any] = {}  # of the plain launch
-        self._run: Callable = self._simulate if SIMULATED else self._launch
         if self.examples:
             register(self)
 
     def __getitem__(self, config: tuple[Any, ...]) -> Callable:
         """`kernel[blocks, threads]` (then stream, bytes of shared memory): to call."""
-        return partial(self._run, config)
+        return self._launches.get(config) or self._prepare(config)
+
+    def _prepare(self, config: tuple[Any, ...]) -> Callable:
+        """What launches a grid; kept, because the same few come again and again."""
+        if len(self._launches) >= GRIDS:
+            self._launches.clear()
+        launch: Callable
+        if SIMULATED:
+            launch = partial(self._simulate, config)
+        elif 0 in _three(config[0]):
+            launch = self._launch_nothing
+        elif can_pack():
+            launch = Launch(self, config).run
+        else:
+            launch = partial(self._launch_plain, config)
+        self._launches[config] = launch
+        return launch
 
     # ------------------------------------------------------------- on the GPU
 
-    def _launch(self, config: tuple[Any, ...], *args: Any) -> None:
-        key: tuple[Any, ...] = tuple(map(type, args))
-        if tuple in key:
-            key = tuple([_kind_of(arg) for arg in args])
-        form = self._forms.get(key)
+    def form(self, args: tuple[Any, ...]) -> Form:
+        """The compiled form for these arguments."""
+        kinds = tuple([_kind(arg) for arg in args])
+        form = self._forms.get(kinds)
         if form is None:
-            if not can_pack():
-                self._run = self._launch_plain
-                return self._launch_plain(config, *args)
-            form = self._forms[key] = self._compile(args)
-        blocks, threads = config[0], config[1]
-        gx, gy, gz = (blocks, 1, 1) if type(blocks) is int else _three(blocks)
-        bx, by, bz = (threads, 1, 1) if type(threads) is int else _three(threads)
-        if not (gx and gy and gz):
-            return  # an empty tensor
-        stream, shared = device.current.handle, 0
-        if len(config) > 2:
-            stream, shared = config[2] or stream, config[3] if len(config) > 3 else 0
-        values: list[Any] = []
-        for kind, arg in zip(form.kinds, args):
-            if kind == ARRAY:
-                values += arg.words
-            elif kind == NUMBER:
-                values.append(arg)
-            else:
-                values += arg
-        device.recent.append(self.name)
-        with form.lock:
-            form.pack(form.buffer, 0, *values)
-            code = form.start(
-                form.function, gx, gy, gz, bx, by, bz, shared, stream, form.params, 0
-            )[0]
-        if code or (device.BLOCKING and device.current.capture is None):
-            self._look_after(code, config, args)
+            words = [_word(arg) for arg in args]
+            form = self._forms[kinds] = self._compile(words, kinds)
+        return form
 
-    def _look_after(
-        self, code: Any, config: tuple[Any, ...], args: tuple[Any, ...]
-    ) -> None:
-        """Raise the error of a launch; or wait for it, if that was asked for."""
-        if int(code) == device.INVALID_CONTEXT:  # the first launch in this thread
-            device.activate()
-            self._launch(config, *args)
-        elif code:
-            device.raise_error(code, f"launching kernel {self.name}{list(config)}")
-        else:
-            device.call(
-                f"kernel {self.name}{list(config)}", device.driver().cuCtxSynchronize
-            )
-
-    def _compile(self, args: tuple[Any, ...]) -> Form:
+    def _compile(self, words: list[str], kinds: tuple[Any, ...]) -> Form:
         self._must_be_written()
         device.require_device()
-        words = [_word(arg) for arg in args]
         cubin = self.cubin(" ".join(words), device.compute_capability())
         with device.between_captures():
-            return Form(self.name, words, cubin, self.shared)
+            return Form(self.name, words, kinds, cubin, self.shared)
+
+    def _launch_nothing(self, *args: Any) -> None:
+        """A grid without blocks, for an empty tensor."""
+        self._must_be_written()
 
     def _launch_plain(self, config: tuple[Any, ...], *args: Any) -> None:
         """Numba's own launch, where calls of the driver are missing; much slower."""
         self._must_be_written()
-        if 0 in _three(config[0]):
-            return
         words = [_word(arg) for arg in args]
         fn = self._for_types(" ".join(words))
         run = self._dispatchers.get(fn)
@@ -320,8 +377,7 @@ class Kernel:
         shared = config[3] if len(config) > 3 else 0
         device.recent.append(self.name)
         run[config[0], config[1], stream, shared](*args)
-        if device.BLOCKING and device.current.capture is None:
-            self._look_after(0, config, args)
+        look_after(0, f"kernel {self.name}{list(config)}")
 
     # ---------------------------------------------------------- on any machine
 
@@ -390,6 +446,71 @@ class Kernel:
 
     def __repr__(self) -> str:
         return f"Kernel({self.name})"
+
+
+class Launch:
+    """A kernel with a grid: what `kernel[blocks, threads]` calls.
+
+    Attributes:
+        starts: for each form that was launched, the driver's call with all that does
+            not change.
+        last: the form of the launch before and its start: most often they fit again.
+    """
+
+    __slots__ = ("config", "grid", "kernel", "last", "starts", "stream")
+
+    def __init__(self, kernel: Kernel, config: tuple[Any, ...]) -> None:
+        blocks, threads, stream, shared = (*config, None, 0)[:4]
+        self.kernel = kernel
+        self.config = config
+        self.grid = (*_three(blocks), *_three(threads), shared)
+        self.stream = stream
+        self.starts: dict[Form, Callable] = {}
+        self.last: tuple[Form, Callable] | None = None
+
+    def run(self, *args: Any) -> None:
+        """Launch the kernel with these arguments."""
+        form, start = self.last or self._choose(args)
+        values = form.values(args)
+        if values is None:
+            self._choose(args)
+            return self.run(*args)
+        device.recent.append(self.kernel.name)
+        try:
+            frame = form.frames.pop()
+        except IndexError:  # the first launch, or all are used by other threads
+            frame = form.new_frame()
+        form.pack(frame[0], 0, *values)
+        code = start(self.stream or device.current.handle, frame[1], 0)[0]
+        form.frames.append(frame)
+        if code or device.BLOCKING:
+            self._look_after(code, args)
+
+    def _choose(self, args: tuple[Any, ...]) -> tuple[Form, Callable]:
+        """The form for these arguments and its start."""
+        form = self.kernel.form(args)
+        start = self.starts.get(form)
+        if start is None:
+            call = device.driver().cuLaunchKernel
+            start = self.starts[form] = partial(call, form.function, *self.grid)
+        self.last = form, start
+        return form, start
+
+    def _look_after(self, code: Any, args: tuple[Any, ...]) -> None:
+        """Raise the error of a launch; or wait for it, if that was asked for."""
+        if int(code) == device.INVALID_CONTEXT:  # the first launch in this thread
+            device.activate()
+            self.run(*args)
+        else:
+            look_after(code, f"kernel {self.kernel.name}{list(self.config)}")
+
+
+def look_after(code: Any, what: str) -> None:
+    """Raise the error of a launch; or wait for it, if that was asked for."""
+    if code:
+        device.raise_error(code, f"launching {what}")
+    elif device.BLOCKING and device.current.capture is None:
+        device.call(what, device.driver().cuCtxSynchronize)
 
 
 @cache

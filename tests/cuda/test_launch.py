@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+from ctypes import c_bool, c_float, c_int64, c_void_p
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,9 @@ from minitorch import dtypes, operators
 from minitorch.todo import todo
 
 pytest.importorskip("numba_cuda")
-from cuda_ops import compiler, simulator
+from cuda_ops import compiler, launch, simulator
+from cuda_ops import device as device_of
+from cuda_ops.arrays import Float64Array, Int32Array
 from cuda_ops.intrinsics import (
     ballot,
     device,
@@ -171,6 +174,81 @@ def test_dynamic_shared_memory() -> None:
     out = flat(np.zeros(N, np.float32))
     add_in_shared[1, N, 0, 4 * N](flat(a), out)
     assert back(out).tolist() == (a + np.roll(a, -1)).tolist()
+
+
+# ------------------------------------------------------- without a GPU: the packing
+
+PARTS = {  # of each argument, as Numba's code reads them
+    Float64Array: [c_int64, c_int64, c_int64, c_int64, c_int64, c_int64, c_int64],
+    Int32Array: [c_int64, c_int64, c_int64, c_int64, c_int64, c_int64, c_int64],
+    int: [c_int64],
+    bool: [c_bool],
+    np.float32: [c_float],
+    tuple: [c_int64, c_int64, c_int64],
+}
+
+
+def read_frame(frame: Any, args: Any) -> list[Any]:
+    """The kernel's parameters, from where the driver finds them."""
+    kinds = [kind for arg in args for kind in PARTS[type(arg)]]
+    places = (c_void_p * len(kinds)).from_address(frame[1])
+    return [kind.from_address(at).value for kind, at in zip(kinds, places)]
+
+
+def test_the_driver_finds_each_parameter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "_load", lambda *_: None)
+    args = (
+        True, Float64Array(2**40, 5, None), (1, -2, 3), np.float32(0.5), 7,
+        Int32Array(4096, 6, None), False,
+    )  # fmt: skip
+    words = [launch._word(arg) for arg in args]
+    kinds = tuple(launch._kind(arg) for arg in args)
+    form = launch.Form("name", words, kinds, compiler.Cubin(b"", "", 0, 0, 0, 0), 0)
+    frame = form.new_frame()
+    form.pack(frame[0], 0, *form.values(args))
+    double, single = [0, 0, 5, 8, 2**40, 5, 8], [0, 0, 6, 4, 4096, 6, 4]
+    assert read_frame(frame, args) == [True, *double, 1, -2, 3, 0.5, 7, *single, False]
+    others = ((*args, 1), args[:-1], (1, *args[1:]), (*args[:2], (1, 2), *args[3:]))
+    assert [form.values(other) for other in others] == [None] * 4
+
+
+class PaperDriver:
+    """Takes launches; `during` is called in each, while the driver reads its frame."""
+
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+        self.during: Any = lambda: None
+
+    def cuLaunchKernel(self, *args: Any) -> tuple[int]:
+        *grid, _, places, _ = args[1:]
+        during, self.during = self.during, lambda: None
+        during()
+        self.seen.append((grid, c_int64.from_address(c_int64.from_address(places).value)
+                          .value))  # fmt: skip
+        return (0,)
+
+
+def test_launches_at_one_time_and_of_other_types(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    paper, made = PaperDriver(), []
+    monkeypatch.setattr(launch, "_load", lambda *_: None)
+    monkeypatch.setattr(device_of, "driver", lambda: paper)
+
+    def compiled(self: Any, words: Any, kinds: Any) -> Any:
+        made.append(" ".join(words))
+        cubin = compiler.Cubin(b"", "", 0, 0, 0, 0)
+        return launch.Form("name", words, kinds, cubin, 0)
+
+    monkeypatch.setattr(launch.Kernel, "_compile", compiled)
+    run = launch.Launch(launch.Kernel(times), ((2, 3), 64, None, 128)).run
+    paper.during = lambda: run(8)  # another thread, while the driver reads the 7
+    run(7)
+    run(9, (1, 2))
+    run(10)
+    grid = [2, 3, 1, 64, 1, 1, 128]
+    assert paper.seen == [(grid, 8), (grid, 7), (grid, 9), (grid, 10)]
+    assert made == ["int64", "int64 2*int64"]
 
 
 # -------------------------------------------------------------------------- warps

@@ -97,6 +97,17 @@ def test_a_freed_block_is_used_again() -> None:
     assert pool.in_use() == 5120 and pool.books.peak == 5120
 
 
+def test_blocks_go_back_and_forth_without_new_memory() -> None:
+    pool = paper_pool()
+    kept, returned = pool.take(600), pool.take(600)
+    for size in (600, 600, 5000, 600):  # the second fits what was given back last
+        returned.free_later()
+        returned = pool.take(size)
+        assert returned is not kept and returned.size == -(-size // UNIT) * UNIT
+    assert pool.in_use() == pool.books.allocated == 2 * 1024
+    assert pool.reserved == SMALL_SEGMENT
+
+
 def test_blocks_are_not_shared_between_streams() -> None:
     driver = PaperDriver()
     pool = Pool(Books(driver))
