@@ -22,6 +22,14 @@ comptime COLUMNS = 64  # columns that one task adds: four cache lines of float32
 comptime SERIAL = 4096  # elements that one thread adds alone
 
 
+@always_inline
+def both[T: DType, w: Int](x: SIMD[T, w], y: SIMD[T, w]) -> SIMD[T, w]:
+    """x + y; of truth values, which are kept as bytes of 0 and 1, x or y."""
+    comptime if T == DType.uint8:
+        return x | y
+    return x + y
+
+
 @export
 def first_outside(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
     """(index, how many, size) -> where the first index outside [0, size) is, or -1"""
@@ -106,7 +114,8 @@ struct ScatterAdd[T: DType](Kernel):
         for j in range(self.m):
             var at = (outer * self.m + j) * self.inner
             for k in range(low, high):
-                a[Int(self.index[at + k]) * self.inner + k] += self.src[at + k]
+                var to = Int(self.index[at + k]) * self.inner + k
+                a[to] = both[Self.T, 1](a[to], self.src[at + k])
 
 
 # ------------------------------------------------------------------------------- slices
@@ -162,8 +171,8 @@ struct AddSlices[T: DType](Kernel):
             var z = self.a.at(to * self.inner + low)
             var x = self.src.at((outer * self.m + j) * self.inner + low)
             for k in range(0, width, w):
-                var sum = load_part[w](z, k, width, 0) + load_part[w](x, k, width, 0)
-                store_part(z, k, width, sum)
+                var old = load_part[w](z, k, width, 0)
+                store_part(z, k, width, both(old, load_part[w](x, k, width, 0)))
 
 
 @fieldwise_init
@@ -271,6 +280,8 @@ def add[name: StaticString](team: Object, a: Arguments) -> Object:
         run_add[DType.float64, name](team, a)
     elif type == "int64":
         run_add[DType.int64, name](team, a)
+    elif type == "bool":
+        run_add[DType.uint8, name](team, a)
     else:
         run_add[DType.int32, name](team, a)
     return done()

@@ -2,7 +2,6 @@
 
 With this file one can look single elements up (`gather`), add to them (`scatter_add`),
 and read, add to or overwrite whole slices (`index_select`, `index_add`, `index_copy_`).
-Truth values are added by the CPU backend.
 """
 
 from __future__ import annotations
@@ -10,17 +9,13 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-import fast_ops
 from fast_ops.memory import overlap
-from minitorch.dtypes import bool_, int64
+from minitorch.dtypes import int64
 from minitorch.tensor_data import TensorData
-from mojo_ops import fallback
 from mojo_ops.bridge import Library
 from mojo_ops.memory import contiguous, copy, copy_into, empty
 
 kernels = Library("indexing")
-_scatter_truth = fallback.from_cpu(fast_ops.scatter_add)
-_add_truth = fallback.from_cpu(fast_ops.index_add)
 
 
 class Sizes(NamedTuple):
@@ -87,8 +82,6 @@ def scatter_add(
     a: TensorData, dim: int, index: TensorData, src: TensorData
 ) -> TensorData:
     """A copy of a with out[index[i, j], j] += src[i, j] for dim = 0."""
-    if a.dtype is bool_:
-        return _scatter_truth(a, dim, index, src)
     out = copy(a, a.dtype)
     if index.size == 0:
         return out
@@ -127,8 +120,6 @@ def index_add(
     a: TensorData, dim: int, index: TensorData, src: TensorData
 ) -> TensorData:
     """A copy of a with src's slice i added to slice index[i] of `dim`."""
-    if a.dtype is bool_:
-        return _add_truth(a, dim, index, src)
     out = copy(a, a.dtype)
     if a.dims == 0:
         a, src, dim = _line(a), _as_line(src, index.size), 0

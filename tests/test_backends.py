@@ -826,7 +826,7 @@ def test_scatter_add(
     i = indices(index_shape, size)
     src_shape = tuple(n + 1 for n in index_shape)  # src may be larger than index
     kind = layout if layout != "expanded" else "contiguous"
-    for dtype in (float64, int64):
+    for dtype in (float64, int64, bool_):
         a = numbers(shape, dtype, 1, layout)
         src = numbers(src_shape, dtype, 2, layout)
         x, index = make(a, name_of(backend), layout), make(i, name_of(backend), kind)
@@ -844,7 +844,7 @@ def test_slices_by_index(backend: Any, layout: str, shape: Shape, dim: int) -> N
     for count in (0, 1, 4, 33):
         i = indices((count,), shape[dim], seed=count)
         src_shape = (*shape[:dim], count, *shape[dim + 1 :])
-        for dtype in (float64, int32):
+        for dtype in (float64, int32, bool_):
             a = numbers(shape, dtype, 1, layout)
             src = numbers(src_shape, dtype, 2, layout)
             x, y = (make(c, name_of(backend), layout) for c in (a, src))
