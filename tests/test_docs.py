@@ -51,9 +51,27 @@ def test_the_code_in_the_chapter_on_compilers_is_the_librarys():
         library = (ROOT / path).read_text()
         library = re.sub(r"^ *# (BEGIN|END) SOLUTION .*\n", "", library, flags=re.M)
         assert code in library, f"{path} has changed; four_compilers.md quotes it"
-    prose = re.sub(r"```.*?```", "", text, flags=re.S)
+
+
+@pytest.mark.parametrize(
+    "page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.name
+)
+def test_paths_in_the_book_exist(page):
+    prose = re.sub(r"```.*?```", "", page.read_text(), flags=re.S)
     for path in re.findall(r"\]\(([^)#:]+)\)", prose):
         assert (ROOT / "docs" / path).exists(), path
+
+
+def test_the_chapter_on_gpu_kernels_names_every_rung():
+    pytest.importorskip("numba_cuda")
+    from cuda_ops.matmul import LADDER
+
+    text = (ROOT / "docs" / "gpu_kernels.md").read_text()
+    for rung in LADDER:
+        assert f"`{rung.__name__}`" in text
+    for test in re.findall(r"`(test_\w+)`", text):
+        files = (ROOT / "tests").rglob("test_*.py")
+        assert any(f"def {test}(" in file.read_text() for file in files), test
 
 
 @pytest.fixture(scope="module")
