@@ -25,7 +25,7 @@ from numba import prange
 from fast_ops.launch import SERIAL_LIMIT, compile_kernel, device_function, kernel
 from fast_ops.memory import contiguous, copy, empty, from_numpy
 from fast_ops.reduce import reduce
-from fast_ops.vector_math import by_type_1, exp_flush, helper, maximum_float
+from fast_ops.vector_math import by_type_1, exp_flush, helper, maximum_float, scaled
 from minitorch import operators
 from minitorch.tensor_data import TensorData
 
@@ -75,7 +75,7 @@ def softmax_row(row: np.ndarray, out: np.ndarray) -> None:
         total += value
     scale = row.dtype.type(1) / total
     for i in range(row.size):
-        out[i] *= scale
+        out[i] = scaled(out[i], scale)
 
 
 @device_function

@@ -63,6 +63,16 @@ def helper(fn: Callable) -> Any:
 
 
 @helper
+def scaled(x: float, factor: float) -> float:
+    """x * factor, as it is written.
+
+    A factor 1 / y serves many x. Where products may be reordered, LLVM takes it back:
+    x * (1 / y) becomes x / y, and a division takes several times as long.
+    """
+    return x * factor
+
+
+@helper
 def power_of_two(n: float) -> float:
     """2 ** n for a whole float32 n from -126 to 127: n goes into the exponent bits."""
     bits = np.float32(n + BIAS).view(np.int32)
