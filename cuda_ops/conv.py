@@ -68,7 +68,8 @@ Phases = tuple[tuple[Axis, Axis], ...]
 
 FEW = 8  # channels of a group, made or summed, that are too few for tiles
 PARTIAL = 1 << 24  # elements of the partial sums of a weight's gradient
-WINOGRAD_GAIN = 1.1  # the estimate for tiles is too low: by 5 to 35 % on an H200
+WINOGRAD_GAIN = 1.1  # Winograd's estimate is rather too high
+START_CYCLES = 20_000.0  # of a launch with a packed weight, and of the packing
 MOST = 2**31  # positions that one launch can number
 
 # How a product can be cut, and the share of the chip's fma rate that the cut reaches
@@ -329,7 +330,8 @@ def packed_cycles(problem: Problem) -> float:
     size = (made, problem.batch * h.places * w.places, problem.groups)
     cut = choose(PACKED_CUTS, *size, channels)
     taps = len(h.taps) * len(w.taps)
-    return taps * channels * step_cycles(cut, PACKED_CUTS[cut], *size)
+    steps = taps * channels
+    return steps * step_cycles(cut, PACKED_CUTS[cut], *size) + START_CYCLES
 
 
 def _cuts(dtype: DType, cuts: dict[Cut, float]) -> dict[Cut, float]:

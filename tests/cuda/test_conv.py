@@ -254,8 +254,8 @@ def test_winograd_against_pytorch(case: Case) -> None:
 
 @pytest.mark.skipif(not big, reason="the estimates are for a GPU's cuts")
 def test_winograd_is_for_many_channels() -> None:
-    for channels, chosen in ((32, False), (256, True)):
-        x, weight = (64, channels, 14, 14), (channels, channels, 3, 3)
+    for images, channels, size, chosen in ((256, 32, 32, False), (64, 256, 14, True)):
+        x, weight = (images, channels, size, size), (channels, channels, 3, 3)
         how = ((1, 1), (1, 1), (1, 1), 1)
         problem = conv.forward_problem(x, weight, *how)
         plan = winograd.forward_plan(x, weight, (1, 1))
