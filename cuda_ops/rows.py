@@ -44,7 +44,7 @@ LARGE = 128 if SIMULATED else 512  # and for the longest rows
 # (group, held), the first one that is large enough is taken: tune here.
 FITS: tuple[tuple[int, int], ...] = (
     (WARP, 4), (WARP, 8), (WARP, 16), (WARP, 32),
-    (BLOCK, 8), (BLOCK, 16), (BLOCK, 32),
+    (BLOCK // 2, 16), (BLOCK, 16), (BLOCK, 32),
     (LARGE, 8), (LARGE, 16), (LARGE, 32),
 )  # fmt: skip
 if SIMULATED:  # where a thread costs more than its work
@@ -218,7 +218,7 @@ class Fit(NamedTuple):
     @property
     def rows(self) -> int:
         """Rows of a block."""
-        return max(1, BLOCK // self.group)
+        return BLOCK // WARP if self.group == WARP else 1
 
     @property
     def threads(self) -> int:
