@@ -235,14 +235,15 @@ def cache_folder() -> Path | None:
 
 
 def sources() -> list[Path]:
-    """The files that the modules of this package come from, and `operators.py`.
+    """The files of this package's modules, and of what it compiles of `minitorch`.
 
     As the import system finds them: in a workspace another file may take the place of
     one of ours.
     """
     here = str(Path(__file__).parent)
     names = sorted(f"cuda_ops.{module.name}" for module in iter_modules([here]))
-    specs = [find_spec(name) for name in (*names, "minitorch.operators")]
+    names += ["minitorch.operators", "minitorch.step_factors"]
+    specs = [find_spec(name) for name in names]
     return [Path(spec.origin) for spec in specs if spec is not None and spec.origin]
 
 

@@ -41,6 +41,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,7 @@ from cuda_ops.launch import SIMULATED, ceil_div, kernel
 from cuda_ops.memory import contiguous, copy_into, empty, fill
 from minitorch import dtypes
 from minitorch.dtypes import DType
+from minitorch.step_factors import adam_factors, momentum_factors
 from minitorch.tensor_data import TensorData
 
 THREADS = 32 if SIMULATED else 256
@@ -272,6 +274,8 @@ def adam_chunks_captured(params, grads, ms, vs, sizes, firsts, f):
 
 # -------------------------------------------------------------------- CUDA graphs
 
+factors_of_step = device(adam_factors)
+
 
 @kernel(
     examples=[
@@ -285,15 +289,9 @@ def count_adam_step(lr, count, beta1, beta2, eps, weight_decay, decoupled, f):
     # lr [1], count [1], f [8]; one thread, in float64
     """
     count[0] += 1
-    step = float(count[0])
-    f[0] = lr[0] / (1.0 - math.pow(beta1, step))
-    f[1] = 1.0 - beta1
-    f[2] = beta2
-    f[3] = 1.0 - beta2
-    f[4] = eps
-    f[5] = 1.0 / math.sqrt(1.0 - math.pow(beta2, step))
-    f[6] = 0.0 if decoupled else weight_decay
-    f[7] = 1.0 - lr[0] * weight_decay if decoupled else 1.0
+    f[0], f[1], f[2], f[3], f[4], f[5], f[6], f[7] = factors_of_step(
+        float(count[0]), lr[0], beta1, beta2, eps, weight_decay, decoupled
+    )
 
 
 @kernel(
@@ -370,63 +368,82 @@ def capturing() -> Iterator[list[Captured]]:
 # ----------------------------------------------------------------------- launchers
 
 
-def _address(array: Any) -> int:
-    return array.ctypes.data if SIMULATED else array.pointer
+def _address(t: TensorData) -> int:
+    """Where the elements of a contiguous tensor begin."""
+    array = t.storage.array
+    start = array.ctypes.data if SIMULATED else array.pointer
+    return start + t.offset * array.itemsize
+
+
+Words = tuple[int, ...]
+
+
+@lru_cache(maxsize=256)
+def _chunks(sizes: Words) -> tuple[int, Words, Words]:
+    """How many blocks the tensors of a launch take, and the tuples sizes and firsts."""
+    firsts, blocks = [], 0
+    for size in sizes:
+        firsts.append(blocks)
+        blocks += ceil_div(size, CHUNK)
+    rest = (FEW if len(sizes) <= FEW else MOST) - len(sizes)
+    return blocks, (*sizes, *[0] * rest), (*firsts, *[blocks] * rest)
 
 
 def _launches(
     tensors: Sequence[Sequence[TensorData]],
-) -> Iterator[tuple[int, tuple[tuple[int, ...], ...]]]:
+) -> Iterator[tuple[int, tuple[Words, ...]]]:
     """For each launch: how many blocks, and the tuples of addresses, sizes, firsts.
 
     The launch must be made before the next is asked for: afterwards, tensors that are
     not contiguous are copied back.
     """
-    rows = [row for row in zip(*tensors) if row[0].size]
-    for at in range(0, len(rows), MOST):
-        part = rows[at : at + MOST]
-        flat = [[contiguous(t) for t in row] for row in part]
-        sizes = [row[0].size for row in part]
-        firsts, blocks = [], 0
-        for size in sizes:
-            firsts.append(blocks)
-            blocks += ceil_div(size, CHUNK)
-        rest = (FEW if len(part) <= FEW else MOST) - len(part)
-        columns = [
-            tuple([_address(row[k].flat()) for row in flat] + [0] * rest)
-            for k in range(len(tensors))
-        ]
-        yield blocks, (*columns, tuple(sizes + [0] * rest),
-                       tuple(firsts + [blocks] * rest))  # fmt: skip
-        for old, new in zip(part, flat):
-            for k, tensor in enumerate(old):
-                if new[k] is not tensor and k != 1:
-                    copy_into(tensor, new[k])
+    sizes = [math.prod(p.shape) for p in tensors[0]]
+    if 0 in sizes:
+        tensors = [[t for t, n in zip(column, sizes) if n] for column in tensors]
+        sizes = [n for n in sizes if n]
+    for at in range(0, len(sizes), MOST):
+        blocks, *tables = _chunks(tuple(sizes[at : at + MOST]))
+        given = [list(column[at : at + MOST]) for column in tensors]
+        flat = [list(map(contiguous, column)) for column in given]
+        rest = (0,) * (len(tables[0]) - len(given[0]))
+        addresses = [(*map(_address, column), *rest) for column in flat]
+        yield blocks, (*addresses, *tables)
+        for k, (old, new) in enumerate(zip(given, flat)):
+            if new != old and k != 1:  # gradients do not change
+                _copy_back(old, new)
+
+
+def _copy_back(given: Sequence[TensorData], flat: Sequence[TensorData]) -> None:
+    """Write copies that were made because tensors are not contiguous."""
+    for old, new in zip(given, flat):
+        if new is not old:
+            copy_into(old, new)
 
 
 def _by_dtype(
     tensors: Sequence[Sequence[TensorData]],
-) -> dict[DType, list[list[TensorData]]]:
+) -> dict[DType, Sequence[Sequence[TensorData]]]:
     """The tensors of each element type, in lists as before.
 
     Raises:
         TypeError: tensors of one parameter differ in type.
     """
-    kinds: dict[DType, list[list[TensorData]]] = {}
+    kinds = {t.storage.dtype for column in tensors for t in column}
+    if len(kinds) == 1:
+        return {kinds.pop(): tensors}
+    rows: dict[DType, list[tuple[TensorData, ...]]] = {}
     for row in zip(*tensors):
         dtype = row[0].storage.dtype
         if any(t.storage.dtype is not dtype for t in row):
             names = [t.dtype.name for t in row]
             raise TypeError(f"optimizer step: tensors of one parameter differ: {names}")
-        lists = kinds.setdefault(dtype, [[] for _ in row])
-        for one, tensor in zip(lists, row):
-            one.append(tensor)
-    return kinds
+        rows.setdefault(dtype, []).append(row)
+    return {dtype: list(zip(*some)) for dtype, some in rows.items()}
 
 
 def _numbers(dtype: DType, factors: Sequence[float]) -> list[Any]:
-    number = dtype.numpy.type
-    return [number(x) for x in factors]
+    """The factors, rounded to the type of the parameters."""
+    return list(np.array(factors, dtype.numpy))
 
 
 def sgd_step(
@@ -450,9 +467,7 @@ def sgd_step(
         for dtype, tensors in _by_dtype((params, grads)).items():
             _run(sgd_chunks, sgd_chunks_captured, tensors, (), dtype, factors)
         return
-    damp = 1.0 if first else 1.0 - dampening
-    mix = (1.0, momentum) if nesterov else (0.0, 1.0)
-    factors = (lr, momentum, damp, weight_decay, *mix)
+    factors = momentum_factors(lr, momentum, dampening, weight_decay, nesterov, first)
     for dtype, tensors in _by_dtype((params, grads, momentum_buffers)).items():
         _run(
             momentum_chunks, momentum_chunks_captured, tensors, (first,), dtype, factors
@@ -505,18 +520,7 @@ def adam_step(
             options = (beta1, beta2, eps, weight_decay)
             _adam_captured(dtype, tensors, step, lr, options, decoupled)
             continue
-        # BEGIN SOLUTION a8.4
-        factors = (
-            lr / (1 - beta1**step),
-            1 - beta1,
-            beta2,
-            1 - beta2,
-            eps,
-            1 / math.sqrt(1 - beta2**step),
-            0.0 if decoupled else weight_decay,
-            1.0 - lr * weight_decay if decoupled else 1.0,
-        )
-        # END SOLUTION a8.4
+        factors = adam_factors(step, lr, beta1, beta2, eps, weight_decay, decoupled)
         numbers = _numbers(dtype, factors)
         for blocks, tuples in _launches(tensors):
             adam_chunks[blocks, THREADS](*tuples, *numbers)

@@ -6,12 +6,12 @@ With this file one can take a step of SGD (`sgd_step`) or of Adam and AdamW
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from minitorch.dtypes import DType
+from minitorch.step_factors import adam_factors, momentum_factors
 from minitorch.tensor_data import TensorData
 from mojo_ops.bridge import Library
 from mojo_ops.memory import contiguous, copy_into
@@ -74,9 +74,7 @@ def sgd_step(
     if first:
         for buf in momentum_buffers:  # 0 times what was there, were it not NaN
             buf.array().fill(0)
-    damp = 1.0 if first else 1.0 - dampening
-    mix = (1.0, momentum) if nesterov else (0.0, 1.0)
-    factors = (lr, momentum, damp, weight_decay, *mix)
+    factors = momentum_factors(lr, momentum, dampening, weight_decay, nesterov, first)
     _update(kernels.sgd_momentum, (params, grads, momentum_buffers), factors)
 
 
@@ -100,14 +98,5 @@ def adam_step(
     Source: Kingma and Ba, "Adam", 2015; Loshchilov and Hutter, "Decoupled weight decay
     regularization", 2019.
     """
-    factors = (
-        lr / (1 - beta1**step),
-        1 - beta1,
-        beta2,
-        1 - beta2,
-        eps,
-        1 / math.sqrt(1 - beta2**step),
-        0.0 if decoupled else weight_decay,
-        1.0 - lr * weight_decay if decoupled else 1.0,
-    )
+    factors = adam_factors(step, lr, beta1, beta2, eps, weight_decay, decoupled)
     _update(kernels.adam, (params, grads, exp_avgs, exp_avg_sqs), factors)

@@ -14,7 +14,7 @@ from minitorch.optim.optimizer import (
     Optimizer,
     check_betas,
     check_number,
-    gradient,
+    raw_gradients,
     refuse,
     touch,
     with_grad,
@@ -80,7 +80,7 @@ class Adam(Optimizer):
         check_betas(name, group["betas"])
 
     def update(self, group: Group) -> None:
-        kinds: dict[Any, list[Tensor]] = {}
+        kinds: dict[Any, tuple[list[Tensor], list[dict[str, Any]]]] = {}
         for p in with_grad(group):
             state = self.state[p]
             if not state:
@@ -88,16 +88,25 @@ class Adam(Optimizer):
                 state["exp_avg"] = p.new_zeros(p.raw.shape)
                 state["exp_avg_sq"] = p.new_zeros(p.raw.shape)
             state["step"] += 1
-            kinds.setdefault((p.device, p.dtype.name, state["step"]), []).append(p)
-        for (_, _, step), params in kinds.items():
-            self._step_together(params, group, step)
+            storage = p.raw.storage
+            kind = storage.device, storage.dtype, state["step"]
+            params, states = kinds.setdefault(kind, ([], []))
+            params.append(p)
+            states.append(state)
+        for (_, _, step), (params, states) in kinds.items():
+            self._step_together(params, states, group, step)
 
-    def _step_together(self, params: list[Tensor], group: Group, step: int) -> None:
-        states = [self.state[p] for p in params]
+    def _step_together(
+        self,
+        params: list[Tensor],
+        states: list[dict[str, Any]],
+        group: Group,
+        step: int,
+    ) -> None:
         beta1, beta2 = group["betas"]
         params[0].backend.adam_step(
             [p.raw for p in params],
-            [gradient(p, group["maximize"]).raw for p in params],
+            raw_gradients(params, group["maximize"]),
             [state["exp_avg"].raw for state in states],
             [state["exp_avg_sq"].raw for state in states],
             step,

@@ -16,6 +16,7 @@ from typing import Any
 from minitorch.autodiff import enable_grad, no_grad
 from minitorch.nn.module import Module, clear_grad
 from minitorch.tensor import Tensor
+from minitorch.tensor_data import TensorData
 
 Group = dict[str, Any]
 
@@ -261,6 +262,14 @@ def gradient(p: Tensor, maximize: bool = False) -> Tensor:
         )
     grad = p.grad.detach()
     return -grad if maximize else grad
+
+
+def raw_gradients(params: list[Tensor], maximize: bool) -> list[TensorData]:
+    """The gradients to go down along, as a backend takes them."""
+    raws = [p.grad.raw for p in params if p.grad is not None]
+    if maximize or [raw.shape for raw in raws] != [p.raw.shape for p in params]:
+        return [gradient(p, maximize).raw for p in params]  # or its error
+    return raws
 
 
 def touch(params: Iterable[Tensor]) -> None:

@@ -13,7 +13,7 @@ from minitorch.optim.optimizer import (
     Group,
     Optimizer,
     check_number,
-    gradient,
+    raw_gradients,
     refuse,
     touch,
     with_grad,
@@ -75,7 +75,8 @@ class SGD(Optimizer):
         kinds: dict[Any, list[Tensor]] = {}
         for p in with_grad(group):
             first = group["momentum"] != 0 and self._start(p)
-            kinds.setdefault((p.device, p.dtype.name, first), []).append(p)
+            storage = p.raw.storage
+            kinds.setdefault((storage.device, storage.dtype, first), []).append(p)
         for (_, _, first), params in kinds.items():
             self._step_together(params, group, first)
 
@@ -92,7 +93,7 @@ class SGD(Optimizer):
             buffers = [self.state[p]["momentum_buffer"].raw for p in params]
         params[0].backend.sgd_step(
             [p.raw for p in params],
-            [gradient(p, group["maximize"]).raw for p in params],
+            raw_gradients(params, group["maximize"]),
             buffers,
             group["lr"],
             group["momentum"],
