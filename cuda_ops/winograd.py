@@ -29,6 +29,9 @@ where tiles (`conv_tiles.py`) move nothing. So it pays only for many channels
 Rounding errors grow by about two, as outputs are differences of larger sums; in float32
 they stay near 1e-6 of the largest output.
 
+An infinite or NaN pixel makes NaN of all outputs of its patches, where the definition
+would leave some of them infinite or finite.
+
 Source: Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2015.
 """
 
