@@ -26,11 +26,9 @@ What the transforms cost is memory: they move 4 times the image and 4 times the 
 where tiles (`conv_tiles.py`) move nothing. So it pays only for many channels
 (`plan_winograd` compares estimates).
 
-Rounding errors grow by about two, as outputs are differences of larger sums; in float32
-they stay near 1e-6 of the largest output.
-
-An infinite or NaN pixel makes NaN of all outputs of its patches, where the definition
-would leave some of them infinite or finite.
+Outputs are differences of larger sums, so rounding errors grow; in float32 they stayed
+below 1e-6 of the largest output. An infinite or NaN pixel can make NaN of any output of
+its patches, where the definition would leave some of them infinite or finite.
 
 Source: Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2015.
 """
