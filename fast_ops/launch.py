@@ -147,6 +147,7 @@ def compile_kernel(
         fastmath=fastmath,
         error_model="numpy",
         nogil=True,
+        no_cfunc_wrapper=True,  # nobody calls it as a C function
     )(fn)
     if on_disk:
         try:
@@ -173,7 +174,7 @@ def device_function(fn: Callable) -> Any:
     task = unwritten(formula) if hasattr(formula, "__code__") else None
     if task is not None:
         return Unwritten(task)
-    return njit(fastmath=FASTMATH, error_model="numpy")(formula)
+    return njit(fastmath=FASTMATH, error_model="numpy", no_cfunc_wrapper=True)(formula)
 
 
 @cache
