@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import fast_ops
-from fast_ops import memory
+from fast_ops import limits, memory
 from fast_ops.workspace import LINE_BYTES, workspace
 from minitorch import dtypes
 from minitorch.tensor_data import TensorData
@@ -133,3 +133,14 @@ def test_plan_merges_and_orders_loops() -> None:
     assert long.shape == (1, 1, 3, 1000)  # the long loop goes inside
     many = memory.plan((2,) * 6, (1, 2, 4, 8, 16, 32), (32, 16, 8, 4, 2, 1))
     assert len(many.outer) == 4 and many.shape == (2, 2, 2, 2)
+
+
+def test_the_limit_is_measured_on_whole_cache_lines() -> None:
+    """A kernel whose vectors straddle lines would say that the machine can do less."""
+    panels, out = (
+        limits.from_line(2 * limits.ROOM, 0.5),
+        limits.from_line(2 * limits.OUT, 0.0),
+    )
+    assert panels.ctypes.data % LINE_BYTES == out.ctypes.data % LINE_BYTES == 0
+    limits._multiply_add(panels, out, 2, 3)  # two tiles, three times; all is added up
+    np.testing.assert_array_equal(out, 3 * limits.DEPTH * 0.5 * 0.5)
