@@ -368,11 +368,12 @@ def capturing() -> Iterator[list[Captured]]:
 # ----------------------------------------------------------------------- launchers
 
 
-def _address(t: TensorData) -> int:
-    """Where the elements of a contiguous tensor begin."""
-    array = t.storage.array
-    start = array.ctypes.data if SIMULATED else array.pointer
-    return start + t.offset * array.itemsize
+def _addresses(tensors: Sequence[TensorData]) -> list[int]:
+    """Where the elements of contiguous tensors of one type begin."""
+    item = tensors[0].storage.dtype.itemsize
+    if SIMULATED:
+        return [t.storage.array.ctypes.data + t.offset * item for t in tensors]
+    return [t.storage.array.pointer + t.offset * item for t in tensors]
 
 
 Words = tuple[int, ...]
@@ -406,7 +407,7 @@ def _launches(
         given = [list(column[at : at + MOST]) for column in tensors]
         flat = [list(map(contiguous, column)) for column in given]
         rest = (0,) * (len(tables[0]) - len(given[0]))
-        addresses = [(*map(_address, column), *rest) for column in flat]
+        addresses = [(*_addresses(column), *rest) for column in flat]
         yield blocks, (*addresses, *tables)
         for k, (old, new) in enumerate(zip(given, flat)):
             if new != old and k != 1:  # gradients do not change

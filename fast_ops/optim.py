@@ -12,7 +12,7 @@ parameters are updated in float32 arithmetic.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -91,8 +91,7 @@ def _update(
         dtype = given[0].storage.dtype
         numbers = rounded.get(dtype)
         if numbers is None:
-            number: Callable = dtype.numpy.type
-            numbers = rounded[dtype] = [number(x) for x in factors]
+            numbers = rounded[dtype] = list(np.array(factors, dtype.numpy))
         for t in given:
             if t.storage.dtype is not dtype:
                 kinds = [t.dtype.name for t in given]
@@ -106,12 +105,13 @@ def _update_one(
     kernels: tuple[Any, Any], given: tuple[TensorData, ...], numbers: list[Any]
 ) -> None:
     """Run a kernel on flat arrays; given[1] is the gradient, the others change."""
-    flat = [contiguous(t) for t in given]
+    flat = list(map(contiguous, given))
     arrays = [t.flat() for t in flat]
     kernels[len(arrays[0]) >= SERIAL_LIMIT](*arrays, *numbers)
-    for i, (old, new) in enumerate(zip(given, flat)):
-        if new is not old and i != 1:
-            copy_into(old, new)
+    if flat != list(given):  # some are copies
+        for i, (old, new) in enumerate(zip(given, flat)):
+            if new is not old and i != 1:
+                copy_into(old, new)
 
 
 def sgd_step(

@@ -44,12 +44,13 @@ def _update_one(
     kernel: Callable, given: tuple[TensorData, ...], factors: np.ndarray
 ) -> None:
     """Run a kernel on flat arrays; given[1] is the gradient, the others change."""
-    flat = [contiguous(t) for t in given]
+    flat = list(map(contiguous, given))
     arrays = [t.flat() for t in flat]
     kernel(len(arrays[0]), given[0].storage.dtype.name, factors, *arrays)
-    for i, (old, new) in enumerate(zip(given, flat)):
-        if new is not old and i != 1:
-            copy_into(old, new)
+    if flat != list(given):  # some are copies
+        for i, (old, new) in enumerate(zip(given, flat)):
+            if new is not old and i != 1:
+                copy_into(old, new)
 
 
 def sgd_step(
