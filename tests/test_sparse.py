@@ -180,10 +180,10 @@ def test_products_against_torch(device, shape):
     case = random_case(shape, 0.2, dtypes.float64)
     theirs = torch.sparse_csr_tensor(
         torch.tensor(case.crow),
-        torch.tensor(case.col),  # stride 1, also if empty, as torch 2.11 wants
+        torch.tensor(case.col),
         torch.tensor(case.values),
         shape,
-        check_invariants=True,
+        check_invariants=case.col.size > 0,  # torch 2.11 refuses an empty one
     )
     b = numbers((shape[1], 6), dtypes.float64)
     mine = minitorch.tensor(b, device=device)

@@ -13,6 +13,7 @@ docs/grading.md says what each mode promises.
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import itertools
 import json
@@ -233,6 +234,7 @@ def _environment(view: View, limits: Limits, mode: str) -> dict[str, str]:
         # glibc fills new memory with the byte 0xfe: what a kernel does not write is
         # not zero, and not what an earlier kernel wrote. mallopt(3), M_PERTURB
         "MALLOC_PERTURB_": "1",
+        **({"LD_LIBRARY_PATH": ":".join(_driver_folders())} if view.gpu else {}),
         **view.environment,
     }
 
@@ -242,7 +244,8 @@ def _environment(view: View, limits: Limits, mode: str) -> dict[str, str]:
 
 def _file_system(view: View, limits: Limits) -> dict[str, object]:
     """The worker's files, for `launch.py`."""
-    binds, links = _system_files(view.programs)
+    folders = _driver_folders() if view.gpu else ()
+    binds, links = _system_files((*view.programs, *folders))
     binds += [(str(view.tree), "/course")]
     binds += [(str(p), f"/packages/{p.name}") for p in _found(view.packages)]
     devices = [*DEVICE_FILES, *(_gpu_files() if view.gpu else ())]
@@ -352,6 +355,23 @@ def _links_to(names: tuple[str, ...]) -> Path:
     for path in _found(names):
         (folder / path.name).symlink_to(path)
     return folder
+
+
+@functools.cache
+def _driver_folders() -> tuple[str, ...]:
+    """Where the libraries of NVIDIA's driver are, if not among the system's.
+
+    A container often has them in a folder of their own, which ld.so is told by a
+    variable that workers do not get.
+    """
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return ()
+    loaded = Path("/proc/self/maps").read_text()
+    files = re.findall(r"\s(/\S*/lib(?:cuda|nvidia)[^/\s]*)$", loaded, re.MULTILINE)
+    folders = sorted({str(Path(file).parent) for file in files})
+    return tuple(f for f in folders if not f.startswith(("/usr/lib", "/lib")))
 
 
 def _gpu_files() -> list[str]:
