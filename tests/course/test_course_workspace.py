@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from course.solutions import reference, run_task
@@ -128,6 +129,14 @@ def test_an_exception_points_at_the_line(place, runner):
     text = "\n".join(report.lines_of(outcome, task))
     assert "raised IndexError: tuple index out of range" in text
     assert "autodiff.py" in text and "return values[arg + 10]" in text
+
+
+def test_temporary_files_are_removed(place, runner):
+    make = "import tempfile; raise ValueError(tempfile.mkdtemp())"
+    solve(place, "a1.1", f"    {make}\n")
+    outcome = run_task(runner, catalog.load("a1").task("1.1"), "python", place)[0]
+    made = Path(outcome.reason.partition("ValueError: ")[2])
+    assert made.is_absolute() and not made.exists() and not made.parent.exists()
 
 
 def test_hanging_crashing_and_broken_files(place, runner, tmp_path):
