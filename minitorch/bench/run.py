@@ -133,6 +133,7 @@ def describe(limits: Limits, threads: int) -> dict[str, Any]:
         "cores": os.cpu_count(),
         "threads": threads,
         "threading_layer": fast_ops.threads.threading_layer(),
+        "omp_wait_policy": os.environ.get("OMP_WAIT_POLICY", "not set"),
         "peak_gflops": round(limits.flops / 1e9, 1),
         "bandwidth_gb_s": round(limits.bandwidth / 1e9, 1),
         "read_bandwidth_gb_s": round(limits.reading / 1e9, 1),
