@@ -207,6 +207,26 @@ def test_to_keeps_the_objects():
         net.to(minitorch.int64)
     with pytest.raises(ValueError, match="nowhere"):
         net.to("nowhere")
+    with pytest.raises(TypeError, match="non_blocking is 1; expected a bool"):
+        net.to("cpu", non_blocking=1)
+
+
+def test_to_without_waiting(device):
+    """Also from pinned memory, where there is a GPU: the numbers arrive."""
+    net = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
+    net(minitorch.ones(2, 3)).sum().backward()
+    before = {name: value.tolist() for name, value in net.state_dict().items()}
+    first = net[0].weight
+    grad = first.grad.tolist()
+    if device == "cuda":
+        for tensor in net.parameters():
+            tensor.raw = tensor.detach().pin_memory().raw
+    assert net.to(device, non_blocking=True) is net
+    minitorch.ones(1, device=device).sum().item()  # waits for the work before it
+    assert net[0].weight is first and first.device == device
+    assert first.grad.device == device and first.grad.tolist() == grad
+    after = {name: value.tolist() for name, value in net.state_dict().items()}
+    assert after == before
 
 
 def test_apply_zero_grad_requires_grad():

@@ -380,13 +380,16 @@ class Module:
 
         `to("cuda")`, `to(minitorch.float64)`, `to("cpu", minitorch.float32)` or
         `to(tensor)`. The parameters stay the same objects, so an optimizer keeps them.
+
+        With `non_blocking=True` nobody waits for copies between pinned memory and
+        "cuda", as in `Tensor.to`.
         """
-        device, dtype = _parse_to(*args, **kwargs)
+        device, dtype, non_blocking = _parse_to(*args, **kwargs)
         with no_grad():
             for tensor in chain(self.parameters(), self.buffers()):
-                _move(tensor, device, dtype)
+                _move(tensor, device, dtype, non_blocking)
                 if tensor.grad is not None:
-                    _move(tensor.grad, device, dtype)
+                    _move(tensor.grad, device, dtype, non_blocking)
         return self
 
     def cpu(self: M) -> M:
@@ -502,8 +505,11 @@ def _shape(tensor: Tensor) -> tuple[int, ...]:
     return tuple(tensor.raw.shape)
 
 
-def _parse_to(*args: Any, **kwargs: Any) -> tuple[str | None, DType | None]:
+def _parse_to(*args: Any, **kwargs: Any) -> tuple[str | None, DType | None, bool]:
     device, dtype = kwargs.pop("device", None), kwargs.pop("dtype", None)
+    non_blocking = kwargs.pop("non_blocking", False)
+    if not isinstance(non_blocking, bool):
+        raise TypeError(f"Module.to: non_blocking is {non_blocking!r}; expected a bool")
     if kwargs:
         raise TypeError(f"Module.to: unknown argument(s) {sorted(kwargs)}")
     for arg in args:
@@ -525,14 +531,16 @@ def _parse_to(*args: Any, **kwargs: Any) -> tuple[str | None, DType | None]:
             f"Module.to: dtype is {dtype.name}; a module's parameters are float32 or "
             f"float64"
         )
-    return device, dtype
+    return device, dtype, non_blocking
 
 
-def _move(tensor: Tensor, device: str | None, dtype: DType | None) -> None:
+def _move(
+    tensor: Tensor, device: str | None, dtype: DType | None, non_blocking: bool
+) -> None:
     """Let `tensor` refer to memory on `device` and, if it is floating, of `dtype`."""
     moved = tensor.detach()
     if dtype is not None and moved.dtype.is_floating_point:
         moved = moved.to(dtype)
     if device is not None:
-        moved = moved.to(device)
+        moved = moved.to(device, non_blocking=non_blocking)
     tensor.raw = moved.raw
