@@ -156,20 +156,23 @@ def fold_short(fn: Callable) -> Callable:
 
         for r:  out[r] = fold of a[r, 0], ..., a[r, n - 1]
 
-    `lanes` neighbouring threads (1 to 32, a power of two) make a row: they read it
+    2**shift neighbouring threads (1 to 32 lanes of a warp) make a row: they read it
     together, and fold their totals through each other's registers, with no shared
     memory and no barrier. Rows of 8 elements keep all 32 lanes of a warp busy that way.
+    A shift, because a division by a number that is known only now takes a hundred
+    instructions, more than the rest of a short row.
     """
     fn = kept(fn)
     stretch = stretch_fold(fn)
 
-    def kernel(a, at, step, n, lanes, wide, start, out):
-        t = cuda.threadIdx.x % lanes
-        r = cuda.blockIdx.x * (BLOCK // lanes) + cuda.threadIdx.x // lanes
+    def kernel(a, at, step, n, shift, wide, start, out):
+        lanes = 1 << shift
+        t = cuda.threadIdx.x & (lanes - 1)
+        r = cuda.blockIdx.x * (BLOCK >> shift) + (cuda.threadIdx.x >> shift)
         begin = at + (r if r < out.size else 0) * step
         total = stretch(start, a, begin, begin + n, t, lanes, wide)
         while lanes > 1:
-            lanes //= 2
+            lanes >>= 1
             total = fn(total, shuffle_xor(total, lanes))
         if t == 0 and r < out.size:
             store(out, r, total)
@@ -564,9 +567,9 @@ def _is_wide(a: TensorData, *multiples: int) -> bool:
     return four and is_aligned(a.storage.array)
 
 
-def _lanes(n: int) -> int:
-    """The number of lanes of a warp for n elements or vectors."""
-    return min(WARP, 1 << max(n - 1, 0).bit_length())
+def _shift(n: int) -> int:
+    """The power of two of lanes of a warp that suits n pieces of work."""
+    return min(WARP.bit_length() - 1, max(n - 1, 0).bit_length())
 
 
 def _pieces_a_fold(outputs: int, size: int, least: int) -> int:
@@ -580,9 +583,9 @@ def _fold_rows(
     ((_, step),), ((count, hop), (n, _)) = way.kept, way.folded
     x, wide = a.storage.array, _is_wide(a, step, hop, n)
     if count == 1 and n <= SHORT:
-        lanes = _lanes(n // 4 if wide else n)
-        FOLD_SHORT[fn][ceil_div(len(out) * lanes, BLOCK), BLOCK](
-            x, a.offset, step, n, lanes, wide, start, out
+        shift = _shift(ceil_div(n, 8) if wide else n)  # two vectors a lane
+        FOLD_SHORT[fn][ceil_div(len(out) << shift, BLOCK), BLOCK](
+            x, a.offset, step, n, shift, wide, start, out
         )
         return
     pieces = _pieces_a_fold(len(out), count * n, LEAST)
@@ -608,7 +611,7 @@ def _fold_parts_of_rows(
 ) -> None:
     """The second launch: parts [R, pieces] -> out [R]."""
     FOLD_SHORT[fn][ceil_div(len(out) * WARP, BLOCK), BLOCK](
-        parts, 0, pieces, pieces, WARP, False, start, out
+        parts, 0, pieces, pieces, _shift(WARP), False, start, out
     )
 
 
@@ -663,16 +666,17 @@ def first_in_rows(better: Callable) -> Callable:
 
         for o, k, p:  out[o, k, p] = first place of the extreme of a[o, piece p, k]
 
-    `lanes` neighbouring threads share a piece, 1 to 32, with four loads under way each.
+    2**shift neighbouring threads share a piece, 1 to 32, with four loads under way each.
     A thread keeps its best element and that one's place; then pairs are exchanged
     between the registers of a warp. Where I > 1, a line is a thread's: its neighbours
     then read neighbouring lines.
     """
     wins = better_of(better)
 
-    def kernel(a, n, inner, pieces, piece, lanes, out):
-        t = cuda.threadIdx.x % lanes
-        q = cuda.blockIdx.x * (BLOCK // lanes) + cuda.threadIdx.x // lanes
+    def kernel(a, n, inner, pieces, piece, shift, out):
+        lanes = 1 << shift
+        t = cuda.threadIdx.x & (lanes - 1)
+        q = cuda.blockIdx.x * (BLOCK >> shift) + (cuda.threadIdx.x >> shift)
         known = q < out.size
         q = q if known else 0
         line, p = split(q, pieces)
@@ -697,7 +701,7 @@ def first_in_rows(better: Callable) -> Callable:
             if wins(x3, k3, best, place):
                 best, place = x3, k3
         while lanes > 1:
-            lanes //= 2
+            lanes >>= 1
             other = shuffle_xor(place, lanes)
             x = load(a, at + other * inner)
             if wins(x, other, best, place):
@@ -729,7 +733,7 @@ def first_of_places(better: Callable) -> Callable:
                 best, place = x, other
         lanes = WARP
         while lanes > 1:
-            lanes //= 2
+            lanes >>= 1
             other = shuffle_xor(place, lanes)
             x = load(a, (r if known else 0) * n + other)
             if wins(x, other, best, place):
@@ -772,15 +776,15 @@ def _first(better: Callable, name: str, a: TensorData, dim: int) -> TensorData:
         raise ValueError(f"{name}: dimension {dim} of {a.shape} has no elements")
     x = contiguous(a).flat()
     inner = math.prod(a.shape[dim + 1 :])
-    lanes = 1 if inner > 1 else _lanes(n)
+    shift = 0 if inner > 1 else _shift(n)
     pieces = 1 if inner > 1 else _pieces_a_fold(len(found), n, LEAST)
     piece = ceil_div(n, pieces)
     pieces = ceil_div(n, piece)
     places = found
     if pieces > 1:
         places = empty((len(found) * pieces,), int64).storage.array
-    FIRST_IN_ROWS[better][ceil_div(len(places) * lanes, BLOCK), BLOCK](
-        x, n, inner, pieces, piece, lanes, places
+    FIRST_IN_ROWS[better][ceil_div(len(places) << shift, BLOCK), BLOCK](
+        x, n, inner, pieces, piece, shift, places
     )
     if pieces > 1:
         FIRST_OF_PLACES[better][ceil_div(len(found), WARPS), BLOCK](
