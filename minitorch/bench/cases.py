@@ -503,7 +503,8 @@ def all_cases(families: list[str] | None = None) -> Iterator[Case]:
 # --------------------------------------------------------------------------- ladders
 
 
-LADDER_SIZES = {"matmul": 512, "reduce": 4096}  # rows of a ladder's square matrices
+# Rows of a ladder's square matrices.
+LADDER_SIZES = {"matmul": 512, "reduce": 4096, "softmax": 2048, "sparse": 8192}
 
 
 def ladder_cases(family: str, size: int | None = None) -> Iterator[Case]:
@@ -516,10 +517,15 @@ def ladder_cases(family: str, size: int | None = None) -> Iterator[Case]:
         ValueError: the family has no ladder.
     """
     if family not in LADDER_SIZES:
-        ladders = " and ".join(LADDER_SIZES)
+        ladders = ", ".join(LADDER_SIZES)
         raise ValueError(f"bench: {family!r} has no ladder; {ladders} have")
-    size = size or LADDER_SIZES[family]
-    return _matmul_ladder(size) if family == "matmul" else _reduce_ladder(size)
+    rungs: dict[str, Callable[[int], Iterator[Case]]] = {
+        "matmul": _matmul_ladder,
+        "reduce": _reduce_ladder,
+        "softmax": _softmax_ladder,
+        "sparse": _sparse_ladder,
+    }
+    return rungs[family](size or LADDER_SIZES[family])
 
 
 def _matmul_ladder(size: int) -> Iterator[Case]:
@@ -573,6 +579,39 @@ def _reduce_ladder(size: int) -> Iterator[Case]:
             "reduce", rung.__name__, build, 0, moved,
             agree=nearly_equal, wrong=rung in WRONG, reads=True,
         )  # fmt: skip
+
+
+def _softmax_ladder(size: int) -> Iterator[Case]:
+    """Softmax of each row. `in_pieces` is for fewer rows than threads: it loses."""
+    from fast_ops.softmax_ladder import LADDER
+
+    for rung in LADDER:
+
+        def build(rung: Callable = rung) -> Pair:
+            (x,), (theirs,) = both((size, size))
+            return lambda: rung(x.raw), lambda: theirs.softmax(-1)
+
+        moved = 8.0 * size * size
+        yield Case("softmax", rung.__name__, build, 0, moved, agree=nearly_equal)
+
+
+def _sparse_ladder(size: int) -> Iterator[Case]:
+    """A sparse matrix, of which 1 % is not zero, times a vector."""
+    from fast_ops.sparse_ladder import LADDER
+
+    for rung in LADDER:
+
+        def build(rung: Callable = rung) -> Pair:
+            a = np.random.default_rng(0).random((size, size), dtype=np.float32)
+            theirs = torch_module().tensor(np.where(a < 0.01, a, 0)).to_sparse_csr()
+            (x,), (their_x,) = both((size,))
+            parts = (theirs.crow_indices(), theirs.col_indices(), theirs.values())
+            ours = [mt.tensor(part.numpy()).raw for part in parts]
+            return lambda: rung(*ours, x.raw), lambda: theirs @ their_x
+
+        elements = 0.01 * size * size
+        flops, moved = 2 * elements, 12 * elements + 8.0 * size
+        yield Case("sparse", rung.__name__, build, flops, moved, agree=nearly_equal)
 
 
 def nearly_equal(ours: Any, theirs: Any) -> bool:

@@ -2,10 +2,10 @@
 
 With this command one can see how fast each family of operations is, what share of the
 processor's limit that is, and what each rung of the matmul ladder (`minitorch bench
-matmul`) and of the ladder of sums (`minitorch bench reduce --ladder`) gains. With
-`--device mojo` it is done by the kernels in Mojo, whose ladder stands beside Numba's;
-with `--device cuda` on the GPU, which has ladders of transposes, softmax and sparse
-products as well.
+matmul`) and of the ladders of sums, softmax and sparse products (`minitorch bench
+reduce --ladder`) gains. With `--device mojo` it is done by the kernels in Mojo, whose
+ladder stands beside Numba's; with `--device cuda` on the GPU, which has a ladder of
+transposes as well.
 """
 
 from __future__ import annotations

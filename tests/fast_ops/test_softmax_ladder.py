@@ -31,3 +31,12 @@ def test_rungs_are_softmax(rung, shape):
 def test_rungs_name_what_they_cannot_take(rung):
     with pytest.raises(ValueError, match=rf"{rung.__name__}: a is float32 \(3,\)"):
         rung(CPU.from_numpy(np.ones(3, np.float32)))
+
+
+def test_the_benchmark_draws_the_ladder() -> None:
+    from minitorch.bench import ladder_cases
+    from minitorch.bench.run import is_wrong
+
+    cases = list(ladder_cases("softmax", 70))
+    assert [case.name for case in cases] == [rung.__name__ for rung in LADDER]
+    assert not any(is_wrong(case, *case.build()) for case in cases)

@@ -40,3 +40,12 @@ def test_rungs_multiply(rung, name):
     threads.set_num_threads(before)
     np.testing.assert_allclose(outs[0], expected, rtol=1e-4)
     np.testing.assert_array_equal(*outs)
+
+
+def test_the_benchmark_draws_the_ladder() -> None:
+    from minitorch.bench import ladder_cases
+    from minitorch.bench.run import is_wrong
+
+    cases = list(ladder_cases("sparse", 300))
+    assert [case.name for case in cases] == [rung.__name__ for rung in LADDER]
+    assert not any(is_wrong(case, *case.build()) for case in cases)
