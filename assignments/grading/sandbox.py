@@ -13,6 +13,7 @@ docs/grading.md says what each mode promises.
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import functools
 import itertools
@@ -305,7 +306,19 @@ def _folders_above(targets: list[str]) -> list[str]:
 @functools.cache
 def _mount_point() -> str:
     """An empty folder on which each launcher, in its own namespace, mounts."""
-    return tempfile.mkdtemp(prefix="minitorch-root-")
+    return str(_folder_until_exit("minitorch-root-"))
+
+
+def _folder_until_exit(prefix: str) -> Path:
+    """A temporary folder that goes with this process (not with a fork of it)."""
+    folder, owner = Path(tempfile.mkdtemp(prefix=prefix)), os.getpid()
+
+    def remove() -> None:
+        if os.getpid() == owner:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    atexit.register(remove)
+    return folder
 
 
 def _system_files(
@@ -350,7 +363,7 @@ def _found(names: tuple[str, ...]) -> list[Path]:
 @functools.cache
 def _links_to(names: tuple[str, ...]) -> Path:
     """A folder with links to packages, where there can be no view of its own."""
-    folder = Path(tempfile.mkdtemp(prefix="minitorch-packages-"))
+    folder = _folder_until_exit("minitorch-packages-")
     folder.chmod(0o755)
     for path in _found(names):
         (folder / path.name).symlink_to(path)
