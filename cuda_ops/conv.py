@@ -18,6 +18,9 @@ image of few channels to `conv_few.py`; many channels with 3 x 3 taps to `winogr
 if it is estimated to be faster. `choose` picks a cut of the product by an
 estimate of how busy it keeps the chip. Results depend on shapes and chip only: there
 are no atomics, and sums have a fixed order.
+
+What lies around the image is multiplied as zeros. So where a weight or a gradient is
+infinite or NaN, an output that it meets only there becomes NaN; "cpu" leaves it alone.
 """
 
 from __future__ import annotations
