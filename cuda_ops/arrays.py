@@ -11,6 +11,7 @@ In the simulator the arrays are NumPy's.
 from __future__ import annotations
 
 from functools import partial
+from threading import RLock
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,6 +20,8 @@ from cuda_ops import allocator, device
 from cuda_ops.simulator import SIMULATED
 from minitorch import dtypes
 from minitorch.dtypes import DType
+
+_GIVING = RLock()  # one thread at a time gives an array its memory
 
 
 class DeviceArray:
@@ -66,25 +69,26 @@ class DeviceArray:
         """Called for what is not there yet: a number's memory."""
         if name not in ("pointer", "words"):
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
-        self._give_memory()
-        return getattr(self, name)
+        with _GIVING:
+            if self.number is not None:  # else another thread has been here first
+                self._give_memory()
+        return object.__getattribute__(self, name)
 
     def _give_memory(self) -> None:
         number, item, capture = self.number, self.itemsize, device.current.capture
-        self.number = None
         if capture is None or self.inside:
-            self._place(allocator.take(item))
+            self.block = allocator.take(item)
+            self.pointer = self.block.pointer
             self._write(number)
-            return
-        # It is older than the graph that is being captured, and may outlast it: a
-        # replay must not write it again.
-        with allocator.outside_graphs():
-            self._place(allocator.take(item))
-        capture.afterwards.append(partial(self._write, number))
-
-    def _place(self, block: Any) -> None:
-        self.block, self.pointer = block, block.pointer
-        self.words = (block.pointer, 1)
+        else:
+            # It is older than the graph that is being captured, and may outlast it: a
+            # replay must not write it again.
+            with allocator.outside_graphs():
+                self.block = allocator.take(item)
+            self.pointer = self.block.pointer
+            capture.afterwards.append(partial(self._write, number))
+        self.number = None
+        self.words = (self.pointer, 1)  # last: a thread that sees it sees the number
 
     def _write(self, number: Any) -> None:
         """Put a number into the memory of an array of one element."""

@@ -112,12 +112,19 @@ def to_ptx(
         return _compiled(fn, types_of_args, chip, "ptx", lineinfo=False, **options)
 
 
-def to_lto(fn: Callable, types_of_args: tuple[Any, ...], arch: Arch) -> bytes:
+def to_lto(
+    fn: Callable,
+    types_of_args: tuple[Any, ...],
+    arch: Arch,
+    fastmath: bool = False,
+    launch_bounds: Any = None,
+) -> bytes:
     """Code for the linker to compile, as a whole: it knows that nothing is called.
 
     Without that it lets no asynchronous product of a warpgroup run on behind another.
     """
-    return _compiled(fn, types_of_args, (*arch, "a"), "ltoir")
+    options = dict(fastmath=fastmath, launch_bounds=launch_bounds)
+    return _compiled(fn, types_of_args, (*arch, "a"), "ltoir", **options)
 
 
 def _compiled(

@@ -21,6 +21,7 @@ are no atomics, and sums have a fixed order.
 
 What lies around the image is multiplied as zeros. So where a weight or a gradient is
 infinite or NaN, an output that it meets only there becomes NaN; "cpu" leaves it alone.
+`conv_few.py` and `winograd.py` can spread an infinite pixel in the same way.
 """
 
 from __future__ import annotations
@@ -504,7 +505,8 @@ def conv2d_backward_input(
     options = (stride, padding, dilation, groups)
     if _is_direct(weight.shape, groups):
         return _run_direct_input(grad, weight, x_shape, *options)
-    if conv_few.is_few(grad.dtype, weight.shape, stride, dilation, groups):
+    few = conv_few.is_few(grad.dtype, weight.shape, stride, dilation, groups)
+    if few and numel(x_shape[2:]) <= conv_few.MOST_PIXELS:
         return _run_few_input(grad, weight, x_shape, padding)
     step = _input_step(grad.dtype, grad.shape, weight.shape, x_shape, *options)
     return run_step(step, grad, weight, None)

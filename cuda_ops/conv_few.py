@@ -45,6 +45,7 @@ MOST_TAPS = 7  # in a row or column of the kernel
 BYTES = 4  # of a number: these kernels are for float32 only
 ROOM = 46 * 1024 // BYTES  # numbers that a block has in shared memory at most
 FEW = 3  # channels of the input for which these kernels are faster than tiles
+MOST_PIXELS = 1 << 23  # of a plane, whose tiles the grid's y can number
 FEW_MADE = 8  # channels of the output for which the weight's gradient is
 UNIT = tiles.unit_of(BYTES)
 QUADS = (2,) if SIMULATED else (8, 4, 2)  # groups of 4 columns in a tile
@@ -61,7 +62,11 @@ def span_of(taps: int) -> int:
 def is_few(
     dtype: DType, weight: Shape, stride: Pair, dilation: Pair, groups: int
 ) -> bool:
-    """Whether `conv_few_input` makes the gradient of such a convolution's input."""
+    """Whether the kernels of this file are for such a convolution.
+
+    `conv_few_input` takes planes of up to `MOST_PIXELS`, and `conv_few_weight` makes up
+    to `FEW_MADE` channels.
+    """
     return (
         dtype is float32_type
         and groups == 1
@@ -349,6 +354,9 @@ def weight_template(cut: WeightCut, asynchronous: bool) -> Callable:
         and 8 of x, and has 20 fma for each channel and row of 5 taps. Its sums stay in
         registers through all tiles of the part. Then the teams add up in shared memory,
         and `sum_parts` the parts: always in the same order, without atomics.
+
+        The tile of grad ends with zeros where the image has no more outputs, and those
+        are multiplied, too: an infinite pixel near the end makes NaN of other taps.
         """
         C, H, W = image
         O, OH, OW, down, right = window

@@ -401,7 +401,10 @@ class Kernel:
     def code(self, text: str, arch: Arch = (9, 0)) -> str | bytes:
         """What machine code is made from: PTX, or more than that for `only_arch`."""
         if self.only_arch:
-            return to_lto(self._for_types(text), signature(text), arch)
+            return to_lto(
+                self._for_types(text), signature(text), arch, self.fastmath,
+                self.launch_bounds,
+            )  # fmt: skip
         return self.ptx(text, arch)
 
     def cubin(self, text: str, arch: Arch = (9, 0)) -> Cubin:
@@ -460,7 +463,9 @@ class Launch:
     __slots__ = ("config", "grid", "kernel", "last", "starts", "stream")
 
     def __init__(self, kernel: Kernel, config: tuple[Any, ...]) -> None:
-        blocks, threads, stream, shared = (*config, None, 0)[:4]
+        blocks, threads = config[:2]
+        stream = config[2] if len(config) > 2 else None
+        shared = config[3] if len(config) > 3 else 0
         self.kernel = kernel
         self.config = config
         self.grid = (*_three(blocks), *_three(threads), shared)
@@ -472,9 +477,9 @@ class Launch:
         """Launch the kernel with these arguments."""
         form, start = self.last or self._choose(args)
         values = form.values(args)
-        if values is None:
-            self._choose(args)
-            return self.run(*args)
+        if values is None:  # arguments of other types than in the launch before
+            form, start = self._choose(args)
+            values = form.values(args) or []
         device.recent.append(self.kernel.name)
         try:
             frame = form.frames.pop()

@@ -339,7 +339,16 @@ def _groups(reads: int) -> tuple[GroupConfig, ...]:
 
 
 def lines(a: TensorData) -> TensorData:
-    """A copy of a [*, n, K] row by row, rounded to TF32."""
+    """A copy of a [*, n, K] row by row, rounded to TF32.
+
+    A dim that repeats one matrix (of stride 0) is copied once, and repeats the copy.
+    """
+    repeated = [i for i in range(a.dims - 2) if a.strides[i] == 0 and a.shape[i] > 1]
+    if repeated:
+        once = tuple(1 if i in repeated else n for i, n in enumerate(a.shape))
+        made = lines(TensorData(a.storage, once, a.strides, a.offset))
+        steps = tuple(0 if i in repeated else s for i, s in enumerate(made.strides))
+        return TensorData(made.storage, a.shape, steps, made.offset)
     out = empty(a.shape, a.dtype)
     source, to = a, out.flat()
     if not a.is_contiguous():
@@ -414,8 +423,9 @@ def matmul(a: TensorData, b: TensorData) -> TensorData:
     float32 matrices one may be turned around first (`_turned`), where that pays; and
     for Hopper's tensor cores one operand is copied (`_reads`).
     """
-    dtype, reads, high = a.storage.dtype, None, precision.state.allow_tf32
-    if high and dtype is float32:
+    dtype, reads = a.storage.dtype, None
+    high = precision.state.allow_tf32 and dtype is float32
+    if high:
         reads = _reads(a.shape, a.strides, b.shape, b.strides, dtype)
         a, b = _made_ready(a, b, reads)
     if reads is None and a.shape[-1] >= TURN_LEAST and a.dims == b.dims == 2:

@@ -44,7 +44,7 @@ LARGE = 128 if SIMULATED else 512  # and for the longest rows
 # (group, held), the first one that is large enough is taken: tune here.
 FITS: tuple[tuple[int, int], ...] = (
     (WARP, 4), (WARP, 8), (WARP, 16), (WARP, 32),
-    (BLOCK // 2, 16), (BLOCK, 16), (BLOCK, 32),
+    (BLOCK // 2, 16), (BLOCK, 8), (BLOCK, 16), (BLOCK, 32),
     (LARGE, 8), (LARGE, 16), (LARGE, 32),
 )  # fmt: skip
 if SIMULATED:  # where a thread costs more than its work
@@ -257,6 +257,7 @@ def width_of(n: int, dtype: DType, *arrays: Any) -> int:
 EXAMPLES = (
     Fit(float32, 1, WARP, 4),
     Fit(float32, 4, WARP, 32),
+    Fit(float32, 4, BLOCK // 2, 16),
     Fit(float32, 4, BLOCK, 16),
     Fit(float32, 1, BLOCK, 32),
     Fit(float32, 4, LARGE, 32),

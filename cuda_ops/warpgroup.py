@@ -340,6 +340,11 @@ class GroupConfig(NamedTuple):
 def warpgroup_template(config: GroupConfig, a_way: Way, b_way: Way) -> Callable:
     """The Python function of `matmul_warpgroup` for one way to cut the product."""
     c, depth, stages = config, config.depth, config.stages
+    if stages < 3:
+        raise ValueError(
+            f"matmul_warpgroup: got {stages} stages; expected 3 or more, for tiles "
+            f"that are multiplied, taken to registers, and on their way"
+        )
     a_copy, b_copy = c.copies(a_way, b_way)
     start, load_a, load_b, close, _, _, a_size, stage = ring_of(
         a_copy, b_copy, stages, 4
@@ -350,6 +355,12 @@ def warpgroup_template(config: GroupConfig, a_way: Way, b_way: Way) -> Callable:
     )
     arrive = tiles.arrival(stages - 3)
     read_at, held_at = (0, a_size) if c.turned else (a_size, 0)
+    if not SIMULATED and (stage * 4 % GROUP_BYTES or read_at * 4 % GROUP_BYTES):
+        # What is swizzled for the hardware has to begin at such a multiple, as
+        # dynamic shared memory does.
+        raise ValueError(
+            f"matmul_warpgroup: tiles of {c} lie across {GROUP_BYTES} bytes"
+        )
     origin, start_of = origin_of(c.rows, c.cols), tiles.inlined(batch_start)
     thread_index, ring = tiles.thread_index, stages * stage
     forward, line, turned = tiles.unit_of(4) * depth, held.strides[0], c.turned

@@ -18,8 +18,10 @@ from collections.abc import Sequence
 import pytest
 
 pytest.importorskip("numba_cuda")
+from cuda_ops import warpgroup
 from cuda_ops.compiler import Cubin, assemble, to_cubin
 from cuda_ops.launch import SIMULATED, Kernel
+from cuda_ops.matmul_kernels import EXAMPLE, Way
 from cuda_ops.occupancy import limits, occupancy
 from cuda_ops.registry import all_kernels
 
@@ -66,11 +68,16 @@ def fits(kernel: Kernel, made: Cubin, chip: tuple[int, int]) -> None:
 
 
 @pytest.mark.skipif(SIMULATED, reason="the simulator compiles nothing")
-def test_products_of_a_warpgroup_run_on_behind_each_other() -> None:
-    kernel = KERNELS["matmul_warpgroup"]
-    code = kernel.code(kernel.examples[0])
+@pytest.mark.parametrize("elements", [1, 4])
+def test_products_of_a_warpgroup_run_on_behind_each_other(elements: int) -> None:
+    """And copies of single numbers, which need most registers, do not spill."""
+    config = warpgroup.GROUP_CONFIGS[0]
+    along_k, across_k = Way(elements, True), Way(elements, False)
+    kernel = warpgroup.warpgroup(config, across_k, along_k)
+    code = kernel.code(EXAMPLE)
     _, log = assemble(code, (9, 0), kernel.max_registers)
     assert "serialized" not in log, log
+    fits(kernel, to_cubin(code, (9, 0), kernel.max_registers), (9, 0))
 
 
 def test_there_are_kernels() -> None:

@@ -249,6 +249,9 @@ def test_launches_at_one_time_and_of_other_types(
     grid = [2, 3, 1, 64, 1, 1, 128]
     assert paper.seen == [(grid, 8), (grid, 7), (grid, 9), (grid, 10)]
     assert made == ["int64", "int64 2*int64"]
+    for config, shared in (((2, 32), 0), ((2, 32, "mine"), 0), ((2, 32, None, 64), 64)):
+        launch.Launch(launch.Kernel(times), config).run(1)
+        assert paper.seen[-1] == ([2, 1, 1, 32, 1, 1, shared], 1)
 
 
 # -------------------------------------------------------------------------- warps

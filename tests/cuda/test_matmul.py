@@ -363,6 +363,27 @@ def test_highest_precision_uses_no_tensor_cores(
         family._plan.cache_clear()
 
 
+@pytest.mark.parametrize("dtype", ["float64", "int64", "int32"])
+def test_other_dtypes_use_no_tensor_cores(
+    dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(family, "TENSOR_LEAST", 0)
+    monkeypatch.setattr(family, "FMA_RATE", 1e-6)  # the tensor cores are faster
+    monkeypatch.setattr(precision.state, "allow_tf32", True)
+    family._plan.cache_clear()
+    a, b = numbers((TILE, 40), dtype), numbers((40, TILE), dtype, 1)
+    near(product(a, b), a, b, ROUNDING[dtype])
+    family._plan.cache_clear()
+
+
+def test_what_repeats_is_copied_once() -> None:
+    a = numbers((2, 5, 8))
+    data = TensorData(from_numpy(a).storage, (3, 2, 5, 8), (0, 40, 8, 1))
+    made = family.lines(data)
+    assert made.storage.array.size == a.size
+    np.testing.assert_allclose(to_numpy(made), np.broadcast_to(a, data.shape), 1e-3)
+
+
 def test_precision_names() -> None:
     try:
         for name in precision.PRECISIONS:
