@@ -583,7 +583,7 @@ def _fold_rows(
     ((_, step),), ((count, hop), (n, _)) = way.kept, way.folded
     x, wide = a.storage.array, _is_wide(a, step, hop, n)
     if count == 1 and n <= SHORT:
-        shift = _shift(ceil_div(n, 8) if wide else n)  # two vectors a lane
+        shift = _shift(ceil_div(n, 8 if wide else 4))  # two vectors a lane, or 4
         FOLD_SHORT[fn][ceil_div(len(out) << shift, BLOCK), BLOCK](
             x, a.offset, step, n, shift, wide, start, out
         )
@@ -777,7 +777,7 @@ def _first(better: Callable, name: str, a: TensorData, dim: int) -> TensorData:
         raise ValueError(f"{name}: dimension {dim} of {a.shape} has no elements")
     x = contiguous(a).flat()
     inner = math.prod(a.shape[dim + 1 :])
-    shift = 0 if inner > 1 else _shift(n)
+    shift = 0 if inner > 1 else _shift(ceil_div(n, 4))
     pieces = 1 if inner > 1 else _pieces_a_fold(len(found), n, LEAST)
     piece = ceil_div(n, pieces)
     pieces = ceil_div(n, piece)

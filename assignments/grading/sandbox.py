@@ -349,9 +349,14 @@ def _masks(sources: list[str]) -> list[str]:
 
 
 def _found(names: tuple[str, ...]) -> list[Path]:
-    """Those of the packages (names or patterns) that are installed, wherever."""
+    """Those of the packages (names or patterns) that are installed, wherever.
+
+    Where there are several, the one that the grader itself would import.
+    """
+    here = os.getcwd()
+    searched = [path for path in sys.path if path and os.path.realpath(path) != here]
     folders = dict.fromkeys(
-        [sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), *sys.path]
+        [*searched, sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
     )
     found = []
     for name in names:
