@@ -235,7 +235,7 @@ def _environment(view: View, limits: Limits, mode: str) -> dict[str, str]:
         # glibc fills new memory with the byte 0xfe: what a kernel does not write is
         # not zero, and not what an earlier kernel wrote. mallopt(3), M_PERTURB
         "MALLOC_PERTURB_": "1",
-        **({"LD_LIBRARY_PATH": ":".join(_driver_folders())} if view.gpu else {}),
+        **(_gpu_environment() if view.gpu else {}),
         **view.environment,
     }
 
@@ -245,8 +245,10 @@ def _environment(view: View, limits: Limits, mode: str) -> dict[str, str]:
 
 def _file_system(view: View, limits: Limits) -> dict[str, object]:
     """The worker's files, for `launch.py`."""
-    folders = _driver_folders() if view.gpu else ()
-    binds, links = _system_files((*view.programs, *folders))
+    folders = [*view.programs]
+    if view.gpu:
+        folders += [*_driver_folders(), *(str(f / "nvvm") for f in _toolkits())]
+    binds, links = _system_files(tuple(folders))
     binds += [(str(view.tree), "/course")]
     binds += [(str(p), f"/packages/{p.name}") for p in _found(view.packages)]
     devices = [*DEVICE_FILES, *(_gpu_files() if view.gpu else ())]
@@ -390,6 +392,31 @@ def _driver_folders() -> tuple[str, ...]:
     files = re.findall(r"\s(/\S*/lib(?:cuda|nvidia)[^/\s]*)$", loaded, re.MULTILINE)
     folders = sorted({str(Path(file).parent) for file in files})
     return tuple(f for f in folders if not f.startswith(("/usr/lib", "/lib")))
+
+
+@functools.cache
+def _toolkits() -> tuple[Path, ...]:
+    """CUDA's toolkit, where it is installed beside the Python packages or for them.
+
+    Its folder `nvvm` holds the compiler that Numba needs.
+    """
+    nvcc = shutil.which("nvcc")
+    named = [
+        os.environ.get("CUDA_PATH"),
+        os.environ.get("CUDA_HOME"),
+        "/usr/local/cuda",
+    ]
+    named += [str(Path(nvcc).resolve().parents[1])] if nvcc else []
+    roots = [Path(name).resolve() for name in named if name]
+    return tuple(root for root in roots if (root / "nvvm").is_dir())[:1]
+
+
+def _gpu_environment() -> dict[str, str]:
+    """What tells programs where the driver and the toolkit are."""
+    made = {"LD_LIBRARY_PATH": ":".join(_driver_folders())}
+    for root in _toolkits():
+        made["CUDA_HOME"] = str(root)
+    return made
 
 
 def _gpu_files() -> list[str]:

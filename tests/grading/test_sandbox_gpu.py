@@ -20,6 +20,8 @@ files = sandbox._file_system(view, sandbox.Limits())
 assert (str(folder), str(folder)) in files["binds"], files["binds"]
 environment = sandbox._environment(view, sandbox.Limits(), "namespaces")
 assert environment["LD_LIBRARY_PATH"] == str(folder)
+assert environment["CUDA_HOME"] == str(folder / "cuda")
+assert (str(folder / "cuda/nvvm"), str(folder / "cuda/nvvm")) in files["binds"]
 view = sandbox.View(folder)
 assert "LD_LIBRARY_PATH" not in sandbox._environment(view, sandbox.Limits(), "limits")
 assert (str(folder), str(folder)) not in sandbox._file_system(view, sandbox.Limits())[
@@ -41,6 +43,11 @@ def test_a_driver_in_a_folder_of_its_own(tmp_path):
     folder = tmp_path / "driver"
     folder.mkdir()
     shutil.copy(found[0], folder / "libcuda.so.1")
+    (folder / "cuda" / "nvvm").mkdir(parents=True)
     program = PROGRAM.format(folder=str(folder.resolve()))
-    environment = {**os.environ, "LD_LIBRARY_PATH": str(folder)}
+    environment = {
+        **os.environ,
+        "LD_LIBRARY_PATH": str(folder),
+        "CUDA_PATH": str(folder / "cuda"),
+    }
     subprocess.run([sys.executable, "-c", program], env=environment, check=True)
