@@ -667,8 +667,7 @@ def first_in_rows(better: Callable) -> Callable:
         for o, k, p:  out[o, k, p] = first place of the extreme of a[o, piece p, k]
 
     2**shift neighbouring threads, 1 to 32, share a piece, with four loads under way
-    each.
-    A thread keeps its best element and that one's place; then pairs are exchanged
+    each. A thread keeps its best element and that one's place; then pairs are exchanged
     between the registers of a warp. Where I > 1, a line is a thread's: its neighbours
     then read neighbouring lines.
     """

@@ -492,9 +492,7 @@ def mma_tile(strips: Strips) -> Functions:
         return _emulated_mma(strips)
 
     def runs_of(builder: Any) -> tuple[Any, Any, list[Run]]:
-        lane = read_lane(builder)
-        g, t = builder.lshr(lane, _constant(2)), builder.and_(lane, _constant(3))
-        return g, builder.mul(t, _constant(2)), _mma_runs(strips)
+        return *first_sum(builder), _mma_runs(strips)
 
     return (
         make_zero(types.float32, count),
@@ -511,6 +509,13 @@ def _mma_runs(strips: Strips) -> list[Run]:
         for j in range(strips.b_strips):
             runs.append(Run(8 * strip, 8 * j, (first + 4 * j, first + 4 * j + 1)))
     return runs
+
+
+def first_sum(builder: Any) -> tuple[Any, Any]:
+    """Row g and column 2 t of the first sum of lane 4 g + t."""
+    lane = read_lane(builder)
+    g, t = builder.lshr(lane, _constant(2)), builder.and_(lane, _constant(3))
+    return g, builder.mul(t, _constant(2))
 
 
 def read_lane(builder: Any) -> Any:
@@ -538,7 +543,7 @@ def _make_mma(strips: Strips) -> Callable:
 
             def factors(k: int) -> list[list[Any]]:
                 both = fragments(builder, ends, strips, k)
-                return [[_rounded(builder, x) for x in side] for side in both]
+                return [[rounded(builder, x) for x in side] for side in both]
 
             following = factors(0)
             for k in range(0, strips.depth, 8):
@@ -621,7 +626,7 @@ def _ldmatrix(builder: Any, address: Any, offset: int) -> list[Any]:
     return unpack(builder, value, 4)
 
 
-def _rounded(builder: Any, x: Any) -> Any:
+def rounded(builder: Any, x: Any) -> Any:
     """A float32, or the word that `ldmatrix` gave for one, rounded to TF32."""
     x = builder.bitcast(x, ir.FloatType()) if isinstance(x.type, ir.IntType) else x
     return tf32_word(builder, x)

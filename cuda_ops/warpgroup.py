@@ -87,15 +87,13 @@ def wgmma_tile(group: Group) -> tiles.Functions:
     `begin` rounds to TF32 what is held; of what is read, the last 13 bits are ignored.
     A lane holds of both what it would hold for `mma.sync.m16n8k8` (`tiles.mma_tile`),
     for 16 rows of the tile and all columns. `shared`, at `read_at`, has lines of 32
-    numbers along k, whose 16-byte pieces are exchanged as `tiles.Copy.swizzled` says.
+    numbers along k, whose 16-byte pieces are exchanged as `tiles.Copy.swizzle` says.
     """
     if SIMULATED:
         return _emulated(group)
 
     def runs_of(builder: Any) -> tuple[Any, Any, list[tiles.Run]]:
-        lane, three = tiles.read_lane(builder), ir.Constant(ir.IntType(64), 3)
-        g = builder.lshr(lane, ir.Constant(ir.IntType(64), 2))
-        pair = builder.shl(builder.and_(lane, three), ir.Constant(ir.IntType(64), 1))
+        g, pair = tiles.first_sum(builder)
         runs = _runs(group)
         return (pair, g, runs) if group.turned else (g, pair, runs)
 
@@ -156,7 +154,9 @@ def _make_begin(group: Group) -> Callable:
             address = tiles.shared_address(builder, builder.gep(base, [args[3]]))
             acc = tiles.unpack(builder, args[0], held)
             factors = tiles.unpack(builder, args[1], count)
-            factors = [_rounded(builder, word) for word in factors]
+            # Rounded here and not in `take`: where the assembler sees a factor made
+            # while a product is under way, it waits after each. Loading is no matter.
+            factors = [tiles.rounded(builder, word) for word in factors]
             ends = _descriptors(builder, address, group.depth)
             made = _multiply(builder, acc, factors, ends, group)
             return cgutils.pack_array(builder, tiles.unpack(builder, made, held))
@@ -166,19 +166,9 @@ def _make_begin(group: Group) -> Callable:
     return begin
 
 
-def _rounded(builder: Any, word: Any) -> Any:
-    """A number rounded to TF32, here and not earlier.
-
-    The assembler gives up what it gains by asynchronous products, and waits after each,
-    where it sees a factor made while others are under way; loading one is no matter.
-    """
-    kind = ir.IntType(32)
-    return tiles.assembly(builder, "cvt.rna.tf32.f32 $0, $1;", kind, "=r,r", [word])
-
-
 # A descriptor tells the tensor cores where a matrix of 8-row groups of 128-byte lines
 # starts (in 16 bytes), how far the groups are apart, and that lines are swizzled.
-LINE_BYTES, GROUP_BYTES = 128, 1024
+GROUP_BYTES = 1024
 SWIZZLED_128 = 1 << 62
 DESCRIPTOR = SWIZZLED_128 | GROUP_BYTES >> 4 << 32 | 1 << 16
 
