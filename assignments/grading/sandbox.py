@@ -247,7 +247,9 @@ def _file_system(view: View, limits: Limits) -> dict[str, object]:
     """The worker's files, for `launch.py`."""
     folders = [*view.programs]
     if view.gpu:
-        folders += [*_driver_folders(), *(str(f / "nvvm") for f in _toolkits())]
+        folders += _driver_folders()
+        toolkit = _toolkit()
+        folders += [str(toolkit / "nvvm")] if toolkit else []
     binds, links = _system_files(tuple(folders))
     binds += [(str(view.tree), "/course")]
     binds += [(str(p), f"/packages/{p.name}") for p in _found(view.packages)]
@@ -395,7 +397,7 @@ def _driver_folders() -> tuple[str, ...]:
 
 
 @functools.cache
-def _toolkits() -> tuple[Path, ...]:
+def _toolkit() -> Path | None:
     """CUDA's toolkit, where it is installed beside the Python packages or for them.
 
     Its folder `nvvm` holds the compiler that Numba needs.
@@ -407,16 +409,15 @@ def _toolkits() -> tuple[Path, ...]:
         "/usr/local/cuda",
     ]
     named += [str(Path(nvcc).resolve().parents[1])] if nvcc else []
-    roots = [Path(name).resolve() for name in named if name]
-    return tuple(root for root in roots if (root / "nvvm").is_dir())[:1]
+    roots = (Path(name).resolve() for name in named if name)
+    return next((root for root in roots if (root / "nvvm").is_dir()), None)
 
 
 def _gpu_environment() -> dict[str, str]:
     """What tells programs where the driver and the toolkit are."""
     made = {"LD_LIBRARY_PATH": ":".join(_driver_folders())}
-    for root in _toolkits():
-        made["CUDA_HOME"] = str(root)
-    return made
+    toolkit = _toolkit()
+    return made | {"CUDA_HOME": str(toolkit)} if toolkit else made
 
 
 def _gpu_files() -> list[str]:
