@@ -27,6 +27,7 @@ from cuda_ops.arrays import ARRAYS
 from cuda_ops.intrinsics import device
 from cuda_ops.launch import SIMULATED
 from minitorch import dtypes
+from minitorch.backend.indexing import index_error
 
 OPERATIONS = (
     "gather",
@@ -107,8 +108,4 @@ def raise_pending() -> None:
     operation = int(seen[::WORDS].argmax())
     _, index, size, dim = map(int, seen[operation * WORDS : (operation + 1) * WORDS])
     seen.fill(0)
-    allowed = f"from 0 to {size - 1}" if size else "none fits"
-    raise IndexError(
-        f"{OPERATIONS[operation]}: index {index} is outside dimension {dim}, which has "
-        f"{size} element(s); allowed: {allowed}"
-    )
+    raise index_error(OPERATIONS[operation], index, dim, size)

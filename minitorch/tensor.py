@@ -262,24 +262,17 @@ class Tensor(Variable):
         return array.copy() if copy else array
 
     def __dlpack__(self, **options: Any) -> Any:
-        if self.device == "cuda":
-            return self.backend.to_dlpack(self._without_grad("__dlpack__"), **options)
-        return self.numpy().__dlpack__(**options)
+        return self.backend.to_dlpack(self._without_grad("__dlpack__"), **options)
 
     def __dlpack_device__(self) -> tuple[Int, Int]:
-        if self.device == "cuda":
-            return self.backend.dlpack_device(self.raw)
-        return self._host().__dlpack_device__()
+        return self.backend.dlpack_device(self.raw)
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
         """For Numba, CuPy and torch: where the memory on the GPU is."""
-        if self.device != "cuda":
-            raise AttributeError(
-                f"the tensor is on {self.device!r}; only tensors on 'cuda' have a "
-                f"__cuda_array_interface__"
-            )
-        return self.backend.cuda_array_interface(self._without_grad("sharing"))
+        interface = self.backend.cuda_array_interface(self.raw)
+        self._without_grad("sharing")
+        return interface
 
     def _without_grad(self, name: str) -> TensorData:
         if self.requires_grad:
@@ -639,8 +632,8 @@ class Tensor(Variable):
 
         With `non_blocking` nobody waits for a copy to "cuda" from pinned memory.
         """
-        if non_blocking and self.device == "cuda" and isinstance(other, Tensor):
-            other = other.to("cuda", non_blocking=True)
+        if non_blocking and isinstance(other, Tensor):
+            other = other.to(self.device, non_blocking=True)
         indexing.setitem(self, (), other)
         return self
 
