@@ -1,7 +1,7 @@
 """A new operation in one file: mish, an activation, with its gradient, on every device.
 
-Run it: `python docs/mish.py`. docs/add_an_operation.md explains the parts; the tests run
-`mish` on every device that is installed.
+Run it: `python docs/mish.py`. docs/add_an_operation.md explains the parts; the tests
+run `mish` on every device that is installed.
 """
 
 from __future__ import annotations
