@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from minitorch import backend as registry
+from minitorch.backend import registry
 from mojo_ops import build
 
 KERNEL = """
