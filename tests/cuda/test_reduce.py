@@ -153,9 +153,7 @@ def test_a_users_function_sees_the_elements_in_order() -> None:
     for dtype in (int64, float64):
         for dims in ((0,), (1,), (2,), (0, 2), (0, 1, 2)):
             x = a.astype(dtype.numpy)
-            expected = simple.reduce(
-                in_decimal, make(x, "simple"), dims, 0
-            )
+            expected = simple.reduce(in_decimal, make(x, "simple"), dims, 0)
             for layout in ("contiguous", "permuted", "negative"):
                 found = ops.reduce(in_decimal, make(x, "cuda", layout), dims, 0)
                 assert_equal(found, simple.to_numpy(expected))
