@@ -338,7 +338,7 @@ class Allocations(RuleBasedStateMachine):
         try:
             block = self.pools[which].take(nbytes)
         except OutOfMemoryError as error:
-            free, total = self.driver.available()
+            free, _ = self.driver.available()
             assert f"{free / MIB:,.1f} MiB of 200.0 MiB are free" in str(error)
             used = sum(block.size for block, _ in self.live)
             assert f"use {used / MIB:,.1f} MiB" in str(error)
