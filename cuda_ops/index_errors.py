@@ -40,9 +40,9 @@ OPERATIONS = (
 )
 WORDS = 4  # numbers in a note
 EARLIER = (
-    ". The cause is an earlier operation than the one that raises this, since programs "
-    "do not wait for the GPU. Run again with CUDA_LAUNCH_BLOCKING=1 in the environment, "
-    "and the operation itself raises the error"
+    ". The cause is an earlier operation than the one that raises this, since the "
+    "program does not wait for the GPU. Run again with CUDA_LAUNCH_BLOCKING=1 in the "
+    "environment, and the operation itself raises the error"
 )
 
 

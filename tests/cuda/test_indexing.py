@@ -189,11 +189,13 @@ def test_a_late_report_says_that_the_cause_was_earlier(
     monkeypatch.setattr(index_errors, "SIMULATED", False)
     monkeypatch.setattr(device, "BLOCKING", False)
     indexing.index_select(a, 0, index)
-    with pytest.raises(IndexError, match="index 7 .* earlier .*CUDA_LAUNCH_BLOCKING=1"):
+    with pytest.raises(
+        IndexError, match=r"index 7 .* earlier .*CUDA_LAUNCH_BLOCKING=1"
+    ):
         memory.synchronize()
         device.look_at_notes()
     monkeypatch.setattr(device, "BLOCKING", True)
-    with pytest.raises(IndexError, match="index 7 .*allowed: from 0 to 3$"):
+    with pytest.raises(IndexError, match=r"index 7 .*allowed: from 0 to 3$"):
         indexing.index_select(a, 0, index)
 
 
