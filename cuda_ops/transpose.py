@@ -143,10 +143,10 @@ def transpose_padded(dtype: DType) -> Callable:
         bank of tile[x, k]:  (x * 32 + k) % 32 = k              all the same
                              (x * 33 + k) % 32 = (x + k) % 32   all different
 
-    So a column is read as fast as a row. For elements of 8 bytes, of which half a warp
-    is served at once, the same holds of 16 pairs of banks. A byte more would not do for
-    bools: 33 x + k is in word (33 x + k) // 4, whose banks meet unless 4 divides k. With
-    4 bytes more it is word 9 x + k // 4, and 9 x % 32 is all different.
+    So a column is read as fast as a row. Of 8 bytes each, half a warp is served at
+    once, and the same holds of 16 pairs of banks. For bools a byte more would not do:
+    33 x + k is in word (33 x + k) // 4, and two of these banks meet unless 4 divides k.
+    With 4 bytes more it is word 9 x + k // 4, and 9 x % 32 is all different.
     """
     return tile_kernel(1, dtype)
 
@@ -174,12 +174,12 @@ def transpose_vectorized(dtype: DType) -> Callable:
         row l ^ (q & 1), column q ^ (l // 4)
 
     A warp is served in turns of 128 bytes. With elements of 4 bytes these are 8 lanes,
-    whose vectors must differ in column % 8. As 8 threads store vector q of the lines
-    e, 4 + e, ... 28 + e, their columns are q ^ 0, q ^ 1, ... q ^ 7; as they load vectors
-    of one line l, columns 0 ^ (l // 4), 1 ^ (l // 4), ... Without the exchange all
-    stores would meet in one column. With elements of a byte a turn is the whole warp,
-    two times 16 lanes with q and q + 1, or l and l + 1, and the same 16 columns: for
-    these, one of the two is in an odd row, that is in the other 16 banks.
+    whose vectors must differ in column % 8. When 8 threads store vector q of the lines
+    e, 4 + e, ... 28 + e, their columns are q ^ 0, q ^ 1, ... q ^ 7; when they load
+    vectors of one line l, columns 0 ^ (l // 4), 1 ^ (l // 4), ... Without the exchange
+    all stores would meet in one column. With elements of a byte a turn is the whole
+    warp, two times 16 lanes with q and q + 1, or l and l + 1, and the same 16 columns:
+    one of the two is in an odd row, that is in the other 16 banks.
     """
     kind, size = dtype.numpy.type, WIDE * WIDE
 
@@ -211,7 +211,7 @@ def transpose_vectorized(dtype: DType) -> Callable:
 
 @device
 def vector_at(line, quad):
-    """Where vector `quad` of a line of `out` is in the tile of `transpose_vectorized`."""
+    """Where vector `quad` of a line of `out` is in `transpose_vectorized`'s tile."""
     return ((line ^ (quad & 1)) * QUADS + (quad ^ (line // 4))) * 4
 
 
