@@ -194,7 +194,8 @@ class Bins:
 
     def _join(self, first: Block) -> None:
         """Add all free blocks behind this one to it."""
-        size, block = 0, first
+        size = 0
+        block: Block | None = first
         while block is not None and block.free:
             del self.by_size[block.size][block]
             block.free = False
