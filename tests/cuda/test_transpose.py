@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from helpers import make
 from minitorch import dtypes
 from minitorch.dtypes import DType
 from minitorch.tensor_data import TensorData, contiguous_strides
+from tests.cuda.banks import turns
 from tests.cuda.sizes import pick
 
 pytest.importorskip("numba_cuda")
@@ -131,20 +131,6 @@ def test_other_layouts_are_copied_element_by_element() -> None:
 
 
 # ------------------------------------------------------------------- shared memory
-
-
-def turns(places: np.ndarray, width: int) -> int:
-    """In how many turns a warp's accesses to shared memory are served.
-
-    `places` are the byte addresses of the lanes' accesses of `width` bytes. Those of 8
-    and 16 bytes are served for 16 and 8 lanes at a time. Each time takes as many turns
-    as there are different words in the bank that has most of them.
-    """
-    total = 0
-    for lanes in np.split(places, max(1, width // 4)):
-        words = {int(p) // 4 + w for p in lanes for w in range(max(1, width // 4))}
-        total += max(Counter(word % 32 for word in words).values())
-    return total
 
 
 @pytest.mark.parametrize("itemsize", [1, 4])
