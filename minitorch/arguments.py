@@ -118,6 +118,27 @@ def not_bool(name: str, a: Tensor) -> Tensor:
     return a
 
 
+def without_bools(name: str, a: Any, b: Any) -> tuple[Tensor, Tensor]:
+    """The operands of an operation that has no meaning for bools, not even for one."""
+    for x in (a, b):
+        if isinstance(x, bool) or getattr(x, "dtype", None) is dtypes.bool_:
+            raise TypeError(f"{name}: not defined for bools; use ^, ~ or .int()")
+    return operands(name, a, b)
+
+
+def times_alpha(name: str, a: Tensor, other: Any, alpha: Any) -> Any:
+    """alpha * other, in the dtype of a + other."""
+    if alpha == 1:
+        return other
+    b = operands(name, a, other)[1]
+    if isinstance(alpha, float) and not b.dtype.is_floating_point:
+        raise TypeError(
+            f"{name}: alpha is {alpha}, and the operands are {b.dtype.name}; it must "
+            f"be an int for them"
+        )
+    return b * scalar_like(b, alpha, b.dtype)
+
+
 def only_bool(name: str, a: Any, like: Any = None) -> Tensor:
     if isinstance(a, bool) and like is not None:
         return scalar_like(like, a, dtypes.bool_)

@@ -37,6 +37,8 @@ from minitorch.arguments import (
     shape_for,
     stack_dim,
     start_gradient,
+    times_alpha,
+    without_bools,
 )
 from minitorch.autodiff import Edge, Node, Variable, backpropagate, grad_mode
 from minitorch.backend import get_backend, loaded_backends
@@ -60,7 +62,7 @@ from minitorch.tensor_data import Shape, TensorData, normalize_dim, numel
 
 Number: TypeAlias = bool | int | float
 Dim: TypeAlias = int | Sequence[int] | None
-# Inside the class, `bool`, `int`, `float` and `type` are methods; annotations use these.
+# Inside the class, `bool`, `int`, `float` and `type` are methods; annotations say:
 Operation: TypeAlias = type[Function]
 Bool: TypeAlias = bool
 Int: TypeAlias = int
@@ -181,7 +183,7 @@ class Tensor(Variable):
 
     def __iter__(self) -> Iterator[Tensor]:
         if not self.raw.shape:
-            raise TypeError("a tensor without dimensions cannot be iterated over")
+            raise TypeError("iter: a tensor without dimensions cannot be iterated over")
         return (self[i] for i in range(len(self)))
 
     def __bool__(self) -> Bool:
@@ -200,7 +202,7 @@ class Tensor(Variable):
 
     def __index__(self) -> Int:
         if self.dtype.is_floating_point:
-            raise TypeError("a floating-point tensor cannot be used as an index")
+            raise TypeError("index: a floating-point tensor cannot be one; use .long()")
         return int(self.item())
 
     __hash__ = object.__hash__
@@ -615,10 +617,23 @@ class Tensor(Variable):
             b,
         )
 
-    def _take(self, name: str, new: Tensor) -> Tensor:
-        """The numbers of `new`, which an operation `name` made of this, in place."""
-        self._check_fits(name, new)
-        return self.copy_(new)
+    def _replace(self, name: str, op: Callable, *others: Any) -> Tensor:
+        """op(self) in place, where `others` are its other operands."""
+
+        def new(old: Tensor) -> Tensor:
+            out = op(old)
+            self._check_fits(name, out)
+            if out.raw.shape != self.raw.shape:
+                raise ValueError(
+                    f"{name}: the result is {out.raw.shape}, which does not fit into "
+                    f"{self.raw.shape} in place"
+                )
+            return cast(out, self.dtype)
+
+        def quietly() -> None:
+            self.backend.copy_into(self.raw, new(self.detach()).raw)
+
+        return self.assign_(new, quietly, *others)
 
     def _check_fits(self, name: str, new: Tensor) -> None:
         if new.dtype.category > self.dtype.category:
@@ -629,13 +644,12 @@ class Tensor(Variable):
 
     def add_(self, other: Any, *, alpha: Number = 1) -> Tensor:
         """self += alpha * other"""
-        other = other if alpha == 1 else alpha * other
+        other = times_alpha("add_", self, other, alpha)
         return self._zip_("add_", operators.add, operator.add, other)
 
     def sub_(self, other: Any, *, alpha: Number = 1) -> Tensor:
         """self -= alpha * other"""
-        other = other if alpha == 1 else alpha * other
-        not_bool("sub_", self)
+        _, other = without_bools("sub_", self, times_alpha("sub_", self, other, alpha))
         return self._zip_("sub_", operators.sub, operator.sub, other)
 
     def mul_(self, other: Any) -> Tensor:
@@ -682,7 +696,7 @@ class Tensor(Variable):
 
     def clamp_(self, min: Number | None = None, max: Number | None = None) -> Tensor:
         """Values below `min` and above `max` set to them, in place."""
-        return self._take("clamp_", self.clamp(min, max))
+        return self._replace("clamp_", lambda old: old.clamp(min, max), min, max)
 
     def masked_fill_(self, mask: Tensor, value: Any) -> Tensor:
         """`value` where the mask holds, in place."""
@@ -715,22 +729,22 @@ class Tensor(Variable):
         return self.div_(other)
 
     def __ifloordiv__(self, other: Any) -> Tensor:
-        return self._take("//=", self // other)
+        return self._replace("//=", lambda old: old // other, other)
 
     def __imod__(self, other: Any) -> Tensor:
-        return self._take("%=", self % other)
+        return self._replace("%=", lambda old: old % other, other)
 
     def __ipow__(self, other: Any) -> Tensor:
-        return self._take("**=", self**other)
+        return self._replace("**=", lambda old: old**other, other)
 
     def __iand__(self, other: Any) -> Tensor:
-        return self._take("&=", self & other)
+        return self._replace("&=", lambda old: old & other, other)
 
     def __ior__(self, other: Any) -> Tensor:
-        return self._take("|=", self | other)
+        return self._replace("|=", lambda old: old | other, other)
 
     def __ixor__(self, other: Any) -> Tensor:
-        return self._take("^=", self ^ other)
+        return self._replace("^=", lambda old: old ^ other, other)
 
     # --------------------------------------------------------------- arithmetic
 
@@ -740,12 +754,10 @@ class Tensor(Variable):
     __radd__ = __add__
 
     def __sub__(self, other: Any) -> Tensor:
-        a, b = operands("sub", self, other)
-        return ew.Sub.apply(not_bool("sub", a), b)
+        return ew.Sub.apply(*without_bools("sub", self, other))
 
     def __rsub__(self, other: Any) -> Tensor:
-        a, b = operands("sub", other, self)
-        return ew.Sub.apply(not_bool("sub", a), b)
+        return ew.Sub.apply(*without_bools("sub", other, self))
 
     def __mul__(self, other: Any) -> Tensor:
         return ew.Mul.apply(*operands("mul", self, other))
@@ -796,11 +808,11 @@ class Tensor(Variable):
 
     def add(self, other: Any, *, alpha: Number = 1) -> Tensor:
         """self + alpha * other"""
-        return self + (other if alpha == 1 else alpha * other)
+        return self + times_alpha("add", self, other, alpha)
 
     def sub(self, other: Any, *, alpha: Number = 1) -> Tensor:
         """self - alpha * other"""
-        return self - (other if alpha == 1 else alpha * other)
+        return self - times_alpha("sub", self, other, alpha)
 
     def mul(self, other: Any) -> Tensor:
         """self * other"""
@@ -1417,8 +1429,8 @@ class Tensor(Variable):
         counts = int_sequence("repeat", times)
         if len(counts) < self.dim() or any(n < 0 for n in counts):
             raise ValueError(
-                f"repeat: counts {counts} for {self.dim()} dimension(s); give one for "
-                f"each, 0 or more"
+                f"repeat: {len(counts)} counts {counts} for {self.dim()} dimension(s); "
+                f"give one for each, 0 or more"
             )
         shape = (1,) * (len(counts) - self.dim()) + self.raw.shape
         wide = self.reshape([n for size in shape for n in (1, size)])
@@ -1525,9 +1537,16 @@ class Tensor(Variable):
         """The slices `index` [n] of `dim`; without dims, the one element."""
         name = "index_select"
         dim = normalize_dim(dim, self.dim(), name)
+        if isinstance(index, Tensor) and not index.dim():
+            index = index.unsqueeze(0)
         index = check_index(name, self, index, 1)
         if self.dim():
             return indexing.IndexSelect.apply(self, dim, index)
+        if len(index) != 1:
+            raise ValueError(
+                f"{name}: the index is {index.raw.shape}; a tensor without dimensions "
+                f"has one element, so that it must be one 0"
+            )
         return self.reshape(1).index_select(0, index).reshape(())
 
     def sort(self, dim: Any = -1, descending: Bool = False) -> Any:
@@ -1550,7 +1569,7 @@ class Tensor(Variable):
                 f"topk: k is {k}; it must be from 0 to the size of dimension {dim}, "
                 f"{self.size(dim) if self.dim() else 1}"
             )
-        values, indices = self.sort(dim, largest)
+        values, indices = not_bool("topk", self).sort(dim, largest)
         if self.dim() == 0:
             return ValuesIndices(values, indices)
         return ValuesIndices(values.narrow(dim, 0, k), indices.narrow(dim, 0, k))
