@@ -1,13 +1,11 @@
-"""Kernels in children of fork(), and in Python threads beside each other."""
+"""Threads in children of fork(), and Python threads beside each other."""
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from forked import in_child, large_work
@@ -27,12 +25,6 @@ def same(expected: list[bytes]) -> None:
         assert large_work() == expected
 
 
-def test_a_child_computes_what_its_parent_does() -> None:
-    expected = large_work()
-    assert in_child(lambda: same(expected)) == 0
-    same(expected)
-
-
 def test_a_child_has_several_threads() -> None:
     large_work()
 
@@ -42,24 +34,6 @@ def test_a_child_has_several_threads() -> None:
 
     if sys.platform == "linux" and team.parallel.NUM_THREADS > 1:
         assert in_child(counted) == 0
-
-
-def test_children_of_children() -> None:
-    expected = large_work()
-
-    def child() -> None:
-        assert in_child(lambda: same(expected)) == 0  # whose parent did not compute
-        same(expected)
-        assert in_child(lambda: same(expected)) == 0
-
-    assert in_child(child) == 0
-
-
-@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-def test_a_pool(method: Any) -> None:
-    expected = large_work()
-    with multiprocessing.get_context(method).Pool(2) as pool:
-        assert pool.map(large_work, ["cpu"] * 4) == [expected] * 4
 
 
 PROGRAM = """
