@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 from cuda_ops.simulator import SIMULATED
 
+NOT_INITIALIZED = 3  # CUDA_ERROR_NOT_INITIALIZED
 INVALID_CONTEXT = 201  # CUDA_ERROR_INVALID_CONTEXT: this thread has not used the GPU
 BLOCKING = os.environ.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0")
 recent: deque[str] = deque(maxlen=8)  # names of the last kernels launched
@@ -66,6 +67,12 @@ def raise_error(code: Any, what: str) -> None:
         raise CaptureError(
             f"{message}. While a CUDA graph is captured, nothing may wait for the GPU "
             f"or use another stream: do it before the capture, or after the replay"
+        )
+    if int(code) == NOT_INITIALIZED:  # though `require_device` did that, in a parent
+        message += (
+            ". A process cannot use the GPU if its parent did so before fork(): start "
+            'it with multiprocessing.get_context("spawn"), or let the parent leave '
+            '"cuda" alone'
         )
     if _is_asynchronous(code):
         names = ", ".join(recent) or "none"
