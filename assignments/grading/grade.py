@@ -31,7 +31,7 @@ from assignments.grading.examine import FAILED, NOT_RUN, Clock, Result
 from assignments.simulated import simulates
 
 ALWAYS = ("python", "simple", "cpu")  # devices that no extra has to be installed for
-STARTING = 120.0  # seconds that the reference may take to be imported
+STARTING = 600.0  # seconds that the reference may take to start, on a busy machine
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,8 @@ class Settings:
         secret: from which all inputs are drawn; whoever knows it knows the inputs.
         mode: of the sandbox; the best one if "".
         limits: of a worker.
-        patience: a task may take so many times the seconds that it states.
+        patience: a task, and the start of a worker, may take so many times the seconds
+            that are stated for it.
         start_seconds: a worker may take to import the student's files.
         call_seconds: one call may take, or a quarter of its task's seconds.
         read_code: whether what `policy` finds counts.
@@ -347,7 +348,8 @@ class Grader:
         with Worker(view, self.settings.limits, self.mode, output) as worker:
             try:
                 start = {"do": "start", "module": self.calls}
-                worker.request(start, self.settings.start_seconds)
+                seconds = self.settings.start_seconds * self.settings.patience
+                worker.request(start, seconds)
             except Failed as failure:
                 with self._reference(device, checks):
                     pass  # it can be imported, so this is no fault of the machine

@@ -13,6 +13,7 @@ from assignments import catalog, workspace
 from assignments.checks import Speed
 from assignments.grading.release import build_wheel, copy_project
 
+pytestmark = pytest.mark.timeout(1800)  # compilers on a busy machine
 EXTRA = {"cuda": "numba_cuda", "mojo": "mojo.run"}  # a module of each extra
 PLACES = [
     pytest.param(name, marks=[pytest.mark.extras] * (name in ("a4", "a9")))
@@ -57,7 +58,6 @@ def needs_extra(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("name", PLACES)
 def test_the_reference_earns_all_points(name, programs, tmp_path):
     needs_extra(name)
