@@ -16,6 +16,7 @@ from grading import installed
 from assignments import catalog, workspace
 from assignments.grading.release import setup, write_autograder
 
+pytestmark = pytest.mark.timeout(1200)  # pip and the grader, on a busy machine
 ASSIGNMENT = catalog.load("a1")
 SOLVED = workspace.stripped(ASSIGNMENT, ())
 PATH = ASSIGNMENT.files[0].path
