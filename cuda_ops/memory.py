@@ -388,7 +388,8 @@ def copy_plan(shape: Shape, a: Strides, out: Strides) -> tuple[Plan, bool]:
 
     Where neighbours in `a` lie along one dim x, and those in `out` along another one y,
     a copy in either order would ask for a piece of memory for each element on the other
-    side. Tiles have x and y as their last dims; they pay from half a tile on.
+    side. Tiles have x and y as their last dims. They pay from a whole tile on: with
+    sides of 16 an H200 takes 1.4 to 2.7 times as long for them as without.
 
     >>> copy_plan((8, 32, 1000), (32000, 1, 32), (32000, 1000, 1))[0].pieces[0][0]
     (1, 8, 1000, 32)
@@ -399,7 +400,7 @@ def copy_plan(shape: Shape, a: Strides, out: Strides) -> tuple[Plan, bool]:
             min(range(len(dims)), key=lambda d: abs(dims[d][1][side]) or math.inf)
             for side in (0, 1)
         )
-        if x != y and min(dims[x][0], dims[y][0]) >= SIDE // 2 and dims[y][1][0]:
+        if x != y and min(dims[x][0], dims[y][0]) >= SIDE and dims[y][1][0]:
             rest = [dim for d, dim in enumerate(dims) if d not in (x, y)]
             sizes, steps = zip(*rest, dims[y], dims[x])
             return plan(sizes, *zip(*steps)), True
