@@ -1,4 +1,4 @@
-"""The profiler: what it notes, how spans nest, what it writes, and that it can be off."""
+"""The profiler: what it notes, how spans nest, and that it costs nothing when off."""
 
 from __future__ import annotations
 

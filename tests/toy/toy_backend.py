@@ -16,35 +16,36 @@ from minitorch.backend.indexing import index_error
 from minitorch.dtypes import from_numpy_dtype, int64
 from minitorch.tensor_data import Storage, TensorData
 
+quiet = np.errstate(all="ignore")
 FAST = {operators.add: np.add, operators.mul: np.multiply, operators.sub: np.subtract}
 
 
+@quiet
 def wrap(array, dtype=None):
     """A contiguous copy of an array as a tensor, converted to `dtype`."""
     kind = dtype or from_numpy_dtype(array.dtype)
-    with np.errstate(over="ignore", invalid="ignore"):
-        flat = np.array(array, kind.numpy, order="C").reshape(-1)
-    return TensorData(Storage(flat, kind, "toy"), np.shape(array))
+    flat = np.array(array, kind.numpy, order="C")
+    return TensorData(Storage(flat.reshape(-1), kind, "toy"), flat.shape)
 
 
+@quiet
 def pack(array, dtype):
     """Python numbers in `dtype`: integers wrap around, as hardware does."""
-    if dtype.category != 1:
-        with np.errstate(over="ignore"):
-            return array.astype(dtype.numpy)
-    half = 2 ** (8 * dtype.itemsize - 1)
+    if dtype.category == 1:
+        half = 2 ** (8 * dtype.itemsize - 1)
 
-    def whole(x):
-        return ((int(x) if math.isfinite(x) else -half) + half) % (2 * half) - half
+        def whole(x):
+            return ((int(x) if math.isfinite(x) else -half) + half) % (2 * half) - half
 
-    return np.asarray(np.frompyfunc(whole, 1, 1)(array), dtype.numpy)
+        array = np.frompyfunc(whole, 1, 1)(array)
+    return np.asarray(array, dtype.numpy)
 
 
+@quiet
 def compute(fn, dtype, *operands):
     """fn of all elements, which broadcast; slow, since `fn` may be any function."""
     if fn in FAST and all(a.dtype.kind == "f" for a in operands):
-        with np.errstate(all="ignore"):
-            return FAST[fn](*operands)
+        return FAST[fn](*operands)
     made = np.frompyfunc(fn, len(operands), 1)(*(a.astype(object) for a in operands))
     return pack(np.asarray(made, object), dtype)
 
@@ -92,7 +93,7 @@ class Windows:
         made = np.zeros(self.counts)
         for _, there, _ in self.taps():
             made[there] += 1
-        return np.full_like(made, math.prod(self.kernel)) if count_include_pad else made
+        return made * 0 + math.prod(self.kernel) if count_include_pad else made
 
 
 def reach(n, start, step, count):
@@ -101,8 +102,8 @@ def reach(n, start, step, count):
     last = max(first, min(count, -((start - n) // step))) - 1
     if last < first:
         return slice(0), slice(0)
-    pixels = slice(first * step + start, last * step + start + 1, step)
-    return slice(first, last + 1), pixels
+    at = first * step + start
+    return slice(first, last + 1), slice(at, last * step + start + 1, step)
 
 
 def grouped(array, groups, dim):
@@ -158,6 +159,7 @@ class ToyBackend(Backend):
     def where(self, condition, a, b):
         return wrap(np.where(condition.array(), a.array(), b.array()), a.dtype)
 
+    @quiet
     def reduce(self, fn, a, dims, start, dtype=None):
         kind = dtype or a.dtype
         if not kind.is_floating_point and math.isfinite(start):
@@ -189,10 +191,9 @@ class ToyBackend(Backend):
         values = np.take_along_axis(array, order, dim).reshape(a.shape)
         return wrap(values), wrap(order.reshape(a.shape), int64)
 
+    @quiet
     def matmul(self, a, b):
         return wrap(np.matmul(a.array(), b.array()))
-
-    # ------------------------------------------------------------------- indexing
 
     def gather(self, a, dim, index):
         array, i = np.atleast_1d(a.array()), np.atleast_1d(index.array())
@@ -277,8 +278,6 @@ class ToyBackend(Backend):
         for _, there, at in windows.taps():
             out[at] += share[there]
         return wrap(out, grad.dtype)
-
-    # --------------------------------------------------------------------- random
 
     def uniform(self, shape, dtype, seed, offset):
         drawn = words(math.prod(shape), seed, offset).astype(np.int64)
