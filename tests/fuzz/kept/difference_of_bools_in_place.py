@@ -1,0 +1,6 @@
+"""PyTorch's error for a difference with a bool."""
+
+import torch
+
+a = torch.tensor([True, False])
+a -= a
