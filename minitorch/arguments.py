@@ -18,7 +18,6 @@ from minitorch.functions.operands import (
     cast,
     check_same_device,
     is_tensor,
-    operands,
     scalar_like,
 )
 from minitorch.tensor_data import Shape, normalize_dim, numel
@@ -84,15 +83,9 @@ def check_pinnable(a: Tensor) -> Tensor:
     return a
 
 
-def reduced_dims(
-    a: Tensor, dim: Any, name: str, empty_is_all: bool = True
-) -> tuple[int, ...]:
-    """The named dims, counted from the front; all of them for None.
-
-    For () it is all of them, too, or none: PyTorch has it both ways.
-    """
-    empty = isinstance(dim, (tuple, list)) and not dim
-    if dim is None or (empty and empty_is_all):
+def reduced_dims(a: Tensor, dim: Any, name: str) -> tuple[int, ...]:
+    """The named dims, counted from the front; all of them for None or ()."""
+    if dim is None or (isinstance(dim, (tuple, list)) and not dim):
         return tuple(range(a.dim()))
     dims: list[Any] = list(dim) if isinstance(dim, (tuple, list)) else [dim]
     found = tuple(normalize_dim(d, a.dim(), name) for d in dims)
@@ -121,16 +114,6 @@ def not_bool(name: str, a: Tensor) -> Tensor:
     if a.dtype is dtypes.bool_:
         raise TypeError(f"{name}: not defined for bool tensors; use ~ or .int()")
     return a
-
-
-def subtracted(name: str, a: Any, b: Any) -> tuple[Tensor, Tensor]:
-    """The operands of a difference, of which none may be bool."""
-    for x in (a, b):
-        if isinstance(x, bool) or getattr(x, "dtype", None) is dtypes.bool_:
-            raise TypeError(
-                f"{name}: an operand is bool; use ^ or ~ for masks, or .int()"
-            )
-    return operands(name, a, b)
 
 
 def only_bool(name: str, a: Any, like: Any = None) -> Tensor:

@@ -34,7 +34,6 @@ from minitorch.arguments import (
     shape_for,
     stack_dim,
     start_gradient,
-    subtracted,
 )
 from minitorch.autodiff import Edge, Node, Variable, backpropagate, grad_mode
 from minitorch.backend import get_backend, loaded_backends
@@ -598,6 +597,14 @@ class Tensor(Variable):
         offset = raw.offset - base.raw.offset
         return Tensor(TensorData(storage, raw.shape, raw.strides, offset)).reshape(-1)
 
+    def _apart(self, b: TensorData) -> TensorData:
+        """`b`, or a copy where it is another window of the memory that is written."""
+        a = self.raw
+        if b.storage is not a.storage:
+            return b
+        same = (b.shape, b.strides, b.offset) == (a.shape, a.strides, a.offset)
+        return b if same else self.backend.copy(b, b.dtype)
+
     def _zip_(self, name: str, fn: Callable, op: Callable, other: Any) -> Tensor:
         a, b = operands(name, self, other)
         if a.dtype.category > self.dtype.category:
@@ -617,14 +624,6 @@ class Tensor(Variable):
             b,
         )
 
-    def _apart(self, b: TensorData) -> TensorData:
-        """`b`, or a copy where it is another window of the memory that is written."""
-        a = self.raw
-        if b.storage is not a.storage:
-            return b
-        same = (b.shape, b.strides, b.offset) == (a.shape, a.strides, a.offset)
-        return b if same else self.backend.copy(b, b.dtype)
-
     def add_(self, other: Any, *, alpha: Number = 1) -> Tensor:
         """self += alpha * other"""
         other = other if alpha == 1 else alpha * other
@@ -632,7 +631,6 @@ class Tensor(Variable):
 
     def sub_(self, other: Any, *, alpha: Number = 1) -> Tensor:
         """self -= alpha * other"""
-        subtracted("sub_", self, other)
         other = other if alpha == 1 else alpha * other
         return self._zip_("sub_", operators.sub, operator.sub, other)
 
@@ -717,10 +715,10 @@ class Tensor(Variable):
     __radd__ = __add__
 
     def __sub__(self, other: Any) -> Tensor:
-        return ew.Sub.apply(*subtracted("sub", self, other))
+        return ew.Sub.apply(*operands("sub", self, other))
 
     def __rsub__(self, other: Any) -> Tensor:
-        return ew.Sub.apply(*subtracted("sub", other, self))
+        return ew.Sub.apply(*operands("sub", other, self))
 
     def __mul__(self, other: Any) -> Tensor:
         return ew.Mul.apply(*operands("mul", self, other))
@@ -1150,13 +1148,13 @@ class Tensor(Variable):
 
     def any(self, dim: Dim = None, keepdim: Bool = False) -> Tensor:
         """Whether one element, at least, is not 0."""
-        dims = reduced_dims(self, dim, "any", empty_is_all=False)
+        dims = reduced_dims(self, dim, "any")
         out = reduce.fold(operators.logical_or, self.bool(), dims, False)
         return _drop(out, dims, keepdim)
 
     def all(self, dim: Dim = None, keepdim: Bool = False) -> Tensor:
         """Whether no element is 0."""
-        dims = reduced_dims(self, dim, "all", empty_is_all=False)
+        dims = reduced_dims(self, dim, "all")
         out = reduce.fold(operators.logical_and, self.bool(), dims, True)
         return _drop(out, dims, keepdim)
 
@@ -1164,8 +1162,6 @@ class Tensor(Variable):
         """log(sum(exp(x))), without overflow."""
         a = to_floating(self)
         dims = reduced_dims(a, dim, "logsumexp")
-        if 0 in a.raw.shape:
-            return a.sum(dims, keepdim).log()
         top = a.detach().amax(dims, keepdim=True)
         top = ew.Where.apply(top.isfinite(), top, top.new_zeros(()))
         out = (a - top).exp().sum(dims, keepdim=True).log() + top
@@ -1269,7 +1265,7 @@ class Tensor(Variable):
 
     def squeeze(self, dim: Dim = None) -> Tensor:
         """Without the dims of size 1: all of them, or those named."""
-        dims = reduced_dims(self, dim, "squeeze", empty_is_all=False)
+        dims = () if dim in ((), []) else reduced_dims(self, dim, "squeeze")
         keep = tuple(n for i, n in enumerate(self.raw.shape) if n != 1 or i not in dims)
         return movement.View.apply(self, keep)
 

@@ -83,4 +83,8 @@ KNOWN: tuple[tuple[str, Callable[[torch.Tensor], bool]], ...] = (
     (r"\b(bmm|mv|mm|dot)\(", _always),  # numbers of dimensions
     (r"copy_\(", _always),  # shapes with leading ones
     (r"index_select|unflatten|movedim", _always),  # of 0-d
+    (r" -=? |sub_", lambda x: x.dtype is torch.bool),  # differences of bools
+    (r" -=? (True|False)|(True|False) - |sub_\((True|False)", _always),  # the same
+    (r"\b(any|all)\(dim=\(\)", _always),  # are no dims
+    (r"\blogsumexp\(", lambda x: x.numel() == 0),
 )
