@@ -23,7 +23,7 @@ import re
 import traceback
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -163,16 +163,16 @@ def _state_difference(line: str, ours: Names, theirs: Names) -> str | None:
     """The new variable of an assignment, or, after any other line, all of them."""
     target, equals, _ = line.partition(" = ")
     assigned = equals and target.isidentifier()
-    scale = _scale(line, theirs)
+    precision = _precision(line, theirs)
     for name in [target] if assigned else list(tensors(theirs)):
         expected, got = theirs[name], ours[name]
         if not isinstance(expected, torch.Tensor):
             if got != expected:
                 return f"{name} is {got!r}; PyTorch has {expected!r}"
             continue
-        what = _tensor_difference(name, got, expected, scale)
+        what = _tensor_difference(name, got, expected, precision)
         if what is None and expected.is_leaf | expected.retains_grad:
-            what = _grad_difference(f"{name}.grad", got.grad, expected.grad, scale)
+            what = _grad_difference(f"{name}.grad", got.grad, expected.grad, precision)
         if what is not None:
             return what
     return None
@@ -190,22 +190,39 @@ def largest(x: torch.Tensor) -> float:
     return max((float(part.max()) for part in finite if part.numel()), default=0.0)
 
 
-def _scale(line: str, theirs: Names) -> float:
-    """The size of products of the numbers from which a line's result is computed."""
+class Precision(NamedTuple):
+    """How closely the results of a line can be compared.
+
+    Attributes:
+        scale: the size of products of the numbers that they are computed from.
+        eps: the relative distance of these, 0 where it is that of the result.
+    """
+
+    scale: float
+    eps: float
+
+
+def _precision(line: str, theirs: Names) -> Precision:
     words = set(re.findall(r"\w+", line))
     everything = not words.isdisjoint(("backward", "grad"))
     used = [x for n, x in tensors(theirs).items() if everything or n in words]
-    return max(1.0, *(largest(x) for x in used if x.dtype is not torch.bool), 0.0) ** 2
+    sizes = [largest(x) for x in used if x.dtype is not torch.bool]
+    # The gradient of a float64 leaf may have come through float32 results.
+    coarse = everything and any(x.dtype is torch.float32 for x in used)
+    eps = float(np.finfo(np.float32).eps) if coarse else 0.0
+    return Precision(max(1.0, 0.0, *sizes) ** 2, eps)
 
 
-def _grad_difference(name: str, got: Any, expected: Any, scale: float) -> str | None:
+def _grad_difference(
+    name: str, got: Any, expected: Any, precision: Precision
+) -> str | None:
     if expected is None:
         return None if got is None else f"{name} is {got}; PyTorch has None"
-    return _tensor_difference(name, got, expected, scale)
+    return _tensor_difference(name, got, expected, precision)
 
 
 def _tensor_difference(
-    name: str, got: Any, expected: torch.Tensor, scale: float
+    name: str, got: Any, expected: torch.Tensor, precision: Precision
 ) -> str | None:
     """Type, shape, dtype, values, and whether it takes part in differentiation."""
     if not isinstance(got, minitorch.Tensor):
@@ -218,7 +235,7 @@ def _tensor_difference(
         if mine != _plain(theirs):
             return f"{name}.{attribute} is {mine}; PyTorch has {_plain(theirs)}"
     a, b = got.detach().numpy(), expected.detach().numpy()
-    if not _close(a, b, scale):
+    if not _close(a, b, precision):
         return f"{name} is\n{a!r}\nPyTorch has\n{b!r}"
     if a.dtype.kind == "f" and a.tobytes() != b.tobytes():
         backend = get_backend(got.device)
@@ -233,8 +250,8 @@ def _plain(value: Any) -> Any:
     return str(value).rpartition(".")[2]
 
 
-def _close(a: np.ndarray, b: np.ndarray, scale: float) -> bool:
+def _close(a: np.ndarray, b: np.ndarray, precision: Precision) -> bool:
     if a.dtype.kind != "f":
         return np.array_equal(a, b)
-    tolerance = ROUNDINGS * float(np.finfo(a.dtype).eps)
-    return np.allclose(a, b, rtol=tolerance, atol=tolerance * scale, equal_nan=True)
+    rounding = ROUNDINGS * max(precision.eps, float(np.finfo(a.dtype).eps))
+    return np.allclose(a, b, rounding, rounding * precision.scale, equal_nan=True)
