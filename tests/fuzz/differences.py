@@ -27,6 +27,8 @@ MORE_ALLOWED: tuple[tuple[str, str], ...] = (
     ("Boolean inputs not supported|does not support bool", "the same"),
     ("the written-to tensor refer to a single memory", "the operand is copied"),
     ("Index put requires the source and destination dtypes match", "it is converted"),
+    ("Trying to backward through the graph a second", "nothing that is freed is used"),
+    ("A view was created in no_grad mode", "it is recorded like others"),
     ("function that returns multiple views", "parts of a split are views like others"),
     ("output with shape \\[\\] doesn't match the broadcast", "logsumexp over no dims"),
     ("ScatterAddBackward0 returned an invalid gradient", "src may be the larger one"),

@@ -13,8 +13,9 @@ and committed together with what mends it.
 from __future__ import annotations
 
 import os
+import re
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -90,10 +91,21 @@ def shortened(
     number = len(lines)
     while number > 0:
         number -= 1
-        rest = lines[:number] + lines[number + 1 :]
-        if differs(rest) is not None:
-            lines, number = rest, len(rest)
+        for rest in without(lines, number):
+            if differs(rest) is not None:
+                lines, number = rest, len(rest)
+                break
     return lines
+
+
+def without(lines: list[str], number: int) -> Iterator[list[str]]:
+    """The program without a line; what was made there may be another tensor then."""
+    before, after = lines[:number], lines[number + 1 :]
+    yield before + after
+    target, _, expression = lines[number].partition(" = ")
+    if target.isidentifier():
+        for name in re.findall(r"\b[a-z]\b", expression):
+            yield before + [re.sub(rf"\b{target}\b", name, line) for line in after]
 
 
 def text(lines: list[str]) -> str:
