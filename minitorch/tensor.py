@@ -424,7 +424,7 @@ class Tensor(Variable):
             retain_graph: keep what the backward pass needs, to use the graph again.
             create_graph: record the backward pass, for gradients of gradients.
         """
-        if not self.requires_grad:
+        if self.edge() is None:
             raise RuntimeError(
                 "backward(): the tensor was not made from any tensor with "
                 "requires_grad=True, so there is nothing to differentiate"
@@ -465,7 +465,7 @@ class Tensor(Variable):
         A hook may return another gradient to go on with. `remove()` of the returned
         handle takes the hook away.
         """
-        if not self.requires_grad:
+        if self.edge() is None:
             raise RuntimeError("register_hook: the tensor does not require grad")
         if self.node is None:
             self._hooks = hooks = self._hooks or [_share]
@@ -508,10 +508,8 @@ class Tensor(Variable):
             quietly: writes the new values straight into the memory.
             others: the other operands; the change is recorded if one requires grad.
         """
-        wanted = grad_mode.enabled and (
-            self.requires_grad
-            or any(getattr(o, "requires_grad", False) for o in others)
-        )
+        involved = [x for x in (self, *others) if isinstance(x, Tensor)]
+        wanted = grad_mode.enabled and any(x.edge() is not None for x in involved)
         storage = self.raw.storage
         if any(s == 0 and n > 1 for n, s in zip(self.raw.shape, self.raw.strides)):
             raise RuntimeError(
@@ -541,9 +539,16 @@ class Tensor(Variable):
         return self
 
     def _become(self, other: Tensor) -> None:
-        """Take other's place in the graph."""
+        """Take other's place in the graph; `retain_grad` holds for the new one."""
+        table = self.node.hooks if self.node is not None else None
+        hooks = (table or {}).get(self.output_index, [])
+        keeping = [h for h in hooks if type(h) is KeepGrad and h.tensor() is self]
+        for hook in keeping:
+            hooks.remove(hook)
         self.node, self.output_index = other.node, other.output_index
         self.requires_grad = other.requires_grad
+        if keeping:
+            self.retain_grad()
 
     # A view and its base share memory, so a recorded change of one is a change of the
     # other, and must be in the graph of both. The base is the one that keeps the
@@ -595,6 +600,14 @@ class Tensor(Variable):
         offset = raw.offset - base.raw.offset
         return Tensor(TensorData(storage, raw.shape, raw.strides, offset)).reshape(-1)
 
+    def _apart(self, b: TensorData) -> TensorData:
+        """`b`, or a copy where it is another window of the memory that is written."""
+        a = self.raw
+        if b.storage is not a.storage:
+            return b
+        same = (b.shape, b.strides, b.offset) == (a.shape, a.strides, a.offset)
+        return b if same else self.backend.copy(b, b.dtype)
+
     def _zip_(self, name: str, fn: Callable, op: Callable, other: Any) -> Tensor:
         a, b = operands(name, self, other)
         self._check_fits(name, a)
@@ -606,7 +619,7 @@ class Tensor(Variable):
             )
         return self.assign_(
             lambda old: op(old, b),
-            lambda: self.backend.zip(fn, self.raw, b.raw, None, self.raw),
+            lambda: self.backend.zip(fn, self.raw, self._apart(b.raw), None, self.raw),
             b,
         )
 
@@ -1287,7 +1300,7 @@ class Tensor(Variable):
         """The transpose of a matrix."""
         if self.dim() > 2:
             raise ValueError(f"t: expected at most 2 dimensions, got {self.raw.shape}")
-        return self.transpose(0, 1) if self.dim() == 2 else self
+        return self.permute(*reversed(range(self.dim())))
 
     @property
     def T(self) -> Tensor:
@@ -1324,7 +1337,7 @@ class Tensor(Variable):
 
     def squeeze(self, dim: Dim = None) -> Tensor:
         """Without the dims of size 1: all of them, or those named."""
-        dims = reduced_dims(self, dim, "squeeze")
+        dims = () if dim in ((), []) else reduced_dims(self, dim, "squeeze")
         keep = tuple(n for i, n in enumerate(self.raw.shape) if n != 1 or i not in dims)
         return movement.View.apply(self, keep)
 
@@ -1340,6 +1353,8 @@ class Tensor(Variable):
         end = normalize_dim(end_dim, self.dim(), "flatten")
         if start > end:
             raise ValueError(f"flatten: start_dim {start} comes after end_dim {end}")
+        if start == end and self.dim():
+            return self
         shape = self.raw.shape
         one = numel(shape[start : end + 1])
         return self.reshape((*shape[:start], one, *shape[end + 1 :]))
@@ -1686,7 +1701,7 @@ def grad(
         one = isinstance(grad_outputs, Tensor)
         given = [grad_outputs] if one else list(grad_outputs)
     for x in [*roots, *ends]:
-        if not x.requires_grad:
+        if x.edge() is None:
             raise RuntimeError(
                 f"grad: a tensor of shape {x.raw.shape} does not require grad"
             )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import os
 from collections import defaultdict
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,15 @@ settings.register_profile(
     max_examples=500,
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+# The day's programs of tests/fuzz: workers inherit what the first process has set.
+os.environ.setdefault("MINITORCH_FUZZ_SEED", date.today().strftime("%Y%m%d"))
+
+
+def pytest_report_header() -> str:
+    """The seed of the fuzzer, to repeat its programs with."""
+    return "fuzz: MINITORCH_FUZZ_SEED=" + os.environ["MINITORCH_FUZZ_SEED"]
 
 
 @pytest.fixture(params=DEVICES)

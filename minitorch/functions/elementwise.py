@@ -170,7 +170,10 @@ class Pow(Function):
 
 
 class Maximum(Function):
-    """The larger of a and b gets the gradient; equal ones share it."""
+    """The larger of a and b gets the gradient; equal ones share it.
+
+    Where one is NaN neither is larger, and both get all of it, as in PyTorch.
+    """
 
     @staticmethod
     def forward(ctx: Context, a: Tensor, b: Tensor) -> Any:
@@ -180,7 +183,7 @@ class Maximum(Function):
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> Grads:
         a, b = ctx.saved_tensors
-        return _share(grad, a, b, a > b)
+        return _share(grad, a, b, a < b, b < a)
 
 
 class Minimum(Function):
@@ -194,14 +197,16 @@ class Minimum(Function):
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> Grads:
         a, b = ctx.saved_tensors
-        return _share(grad, a, b, a < b)
+        return _share(grad, a, b, b < a, a < b)
 
 
-def _share(grad: Tensor, a: Tensor, b: Tensor, a_wins: Tensor) -> Grads:
-    to_a = a_wins.to(grad.dtype) + (a == b).to(grad.dtype) * 0.5
+def _share(
+    grad: Tensor, a: Tensor, b: Tensor, a_loses: Tensor, b_loses: Tensor
+) -> Grads:
+    grad = grad * (1.0 - 0.5 * (a == b).to(grad.dtype))
     return (
-        unbroadcast(grad * to_a, a.shape),
-        unbroadcast(grad * (1.0 - to_a), b.shape),
+        unbroadcast(grad.masked_fill(a_loses, 0.0), a.shape),
+        unbroadcast(grad.masked_fill(b_loses, 0.0), b.shape),
     )
 
 

@@ -139,7 +139,9 @@ def setitem(a: Tensor, index: Any, value: Any) -> None:
     if any(_is_advanced(item) for item in items):
         _advanced_set(a, items, value)
         return
-    parts, _ = _basic_parts(a, items)
+    parts, new_dims = _basic_parts(a, items)
+    if new_dims:
+        return setitem(getitem(a, index), (), value)
     target = window(a.raw, parts).shape
     lead = value.dim() - len(target)
     if lead > 0 and all(n == 1 for n in value.shape[:lead]):

@@ -33,6 +33,7 @@ PARTS = {
         "tests/test_sparse.py",
     ),
     "tensors": (
+        "tests/fuzz",
         "tests/test_backend_protocol.py",
         "tests/test_backends.py",
         "tests/test_in_place_views.py",
