@@ -23,6 +23,8 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
+import operator
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -133,6 +135,8 @@ class set_grad_enabled(set_grad_mode):
 
 Edge = tuple[Any, int]  # (a Node or a leaf Variable, which of the node's outputs)
 
+numbers = itertools.count(1)  # of the nodes, in the order in which they are recorded
+
 
 class Node:
     """One recorded operation.
@@ -140,9 +144,12 @@ class Node:
     Attributes:
         edges: for each input, where its gradient goes; None for a constant.
         hooks: functions to call when the gradient of an output is complete.
+        number: the next of `numbers` when this was recorded, so that it is larger than
+            the number of every node that this one depends on.
     """
 
     edges: tuple[Edge | None, ...] = ()
+    number: int = 0
     hooks: dict[int, list[Callable]] | None = None
 
     def backward_node(self, grads: list[Any]) -> Sequence[Any]:
@@ -194,27 +201,32 @@ class Variable:
 def topological_sort(roots: Sequence[Any]) -> list[Any]:
     """All nodes and leaves below `roots`, each before everything that it depends on.
 
-    Depth first with a stack of our own, so that a graph may be as deep as memory
-    allows; time and space are linear in the number of edges.
+    Nodes come youngest first, which is the forward pass in reverse: an operation uses
+    only what was made before it. A leaf comes right after the last node that uses it,
+    when its gradient is complete, and not after the whole graph: what is to be done
+    with the gradient, such as sending it to another machine, can start at once.
+
+    Every edge is looked at twice; sorting compares numbers that lie in long runs.
     """
-    order: list[Any] = []
+    nodes: list[Any] = []
     seen: set[int] = set()
-    stack: list[Any] = list(roots)
+    stack = list(roots)  # of our own, so that a graph may be as deep as memory allows
     while stack:
         item = stack.pop()
-        if item is None:  # all that lies below the next item is in order already
-            order.append(stack.pop())
-            continue
-        if id(item) in seen:
-            continue
-        seen.add(id(item))
-        stack.append(item)
-        stack.append(None)
-        for edge in item.edges:
-            if edge is not None and id(edge[0]) not in seen:
-                stack.append(edge[0])
-    order.reverse()
-    return order
+        if item.edges and id(item) not in seen:
+            seen.add(id(item))
+            nodes.append(item)
+            stack += [edge[0] for edge in item.edges if edge is not None]
+    nodes.sort(key=operator.attrgetter("number"))
+    order: dict[int, Any] = {}  # from the end: the oldest node first, a leaf before it
+    for node in nodes:
+        for edge in reversed(node.edges):
+            if edge is not None and not edge[0].edges:
+                order.setdefault(id(edge[0]), edge[0])
+        order[id(node)] = node
+    for root in roots:  # a leaf that no node uses
+        order.setdefault(id(root), root)
+    return list(order.values())[::-1]
 
 
 # END SOLUTION a1.4
@@ -237,8 +249,9 @@ def backpropagate(
         inputs: return the gradients of these variables (None for one that no root
             depends on) instead of adding to the `.grad` of the leaves.
 
-    A node runs when the gradients of all its uses have arrived and been added up,
-    which is what the topological order is for.
+    A node runs when the gradients of all its uses have arrived and been added up, and
+    a leaf gets its gradient as soon as it is complete: this is what the topological
+    order is for.
     """
     pending: dict[int, list[Any]] = {}
     start = [root.edge() for root in roots]

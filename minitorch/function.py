@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from minitorch.autodiff import Edge, Node, Variable, grad_mode
+from minitorch.autodiff import Edge, Node, Variable, grad_mode, numbers
 from minitorch.tensor_data import TensorData
 
 
@@ -194,6 +194,7 @@ class Function:
         if recording:
             edges = [a.edge() if isinstance(a, Variable) else None for a in args]
             ctx.edges = tuple(edges)
+            ctx.number = next(numbers)
             ctx.needs_input_grad = tuple([edge is not None for edge in edges])
         before = grad_mode.enabled
         grad_mode.enabled = False
