@@ -11,7 +11,8 @@ pinned host memory, which both sides see. Looking at it costs the host one load.
 
     note   4 numbers for each operation: 1 if there is one, the index, the size, the dim
 
-In the simulator, and with MINITORCH_CUDA_SYNC=1, the call itself raises the error.
+In the simulator, and with CUDA_LAUNCH_BLOCKING=1, the call itself raises the error.
+Else the call that raises it is a later one, which the message says.
 """
 
 from __future__ import annotations
@@ -38,6 +39,11 @@ OPERATIONS = (
     "cross_entropy_backward",
 )
 WORDS = 4  # numbers in a note
+EARLIER = (
+    ". The cause is an earlier operation than the one that raises this, since the "
+    "program does not wait for the GPU. Run again with CUDA_LAUNCH_BLOCKING=1 in the "
+    "environment, and the operation itself raises the error"
+)
 
 
 class Notes:
@@ -90,9 +96,14 @@ def number(name: str) -> int:
     return OPERATIONS.index(name)
 
 
+def _at_once() -> bool:
+    """Whether every launch is waited for."""
+    return SIMULATED or gpu.BLOCKING
+
+
 def after_launch() -> None:
     """Raise at once where every launch is waited for."""
-    if SIMULATED or gpu.BLOCKING:
+    if _at_once():
         raise_pending()
 
 
@@ -110,5 +121,5 @@ def raise_pending() -> None:
     allowed = f"from 0 to {size - 1}" if size else "none fits"
     raise IndexError(
         f"{OPERATIONS[operation]}: index {index} is outside dimension {dim}, which has "
-        f"{size} element(s); allowed: {allowed}"
+        f"{size} element(s); allowed: {allowed}{'' if _at_once() else EARLIER}"
     )

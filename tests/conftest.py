@@ -17,7 +17,10 @@ from hypothesis import HealthCheck, settings
 
 from helpers import DEVICES, EXAMPLES, SIMULATED, loaded
 
-CUDA = Path(__file__).parent / "cuda"
+HERE = Path(__file__).parent
+CUDA = HERE / "cuda"
+# Devices that need an extra; all tests in the folders of their names do, too.
+EXTRAS = {"cuda", "mojo"}
 
 settings.register_profile(
     "ci",
@@ -48,13 +51,18 @@ def device(request: pytest.FixtureRequest) -> str:
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> None:
-    """Mark what runs on the device "cuda", and let what is slow start first.
+    """Mark what needs a device that is not everywhere; let what is slow start first.
 
-    With several processes the last one to end is then not far behind the others.
+    With several processes the last one to end is then not far behind the others. Apart
+    from that the order is any (pytest-randomly), and the same in all processes.
     """
     for item in items:
-        if "cuda" in map(str, _params(item).values()):
+        values = _params(item).values()
+        if "cuda" in map(str, values):
             item.add_marker(pytest.mark.cuda)
+        devices = {str(getattr(value, "device", value)) for value in values}
+        if EXTRAS & {*devices, *item.path.parts[len(HERE.parts) :]}:
+            item.add_marker(pytest.mark.extras)
     if SIMULATED:
         config.hook.pytest_deselected(items=thinned(items))
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)

@@ -62,6 +62,7 @@ def test_paths_in_the_book_exist(page):
         assert (ROOT / "docs" / path).exists(), path
 
 
+@pytest.mark.extras
 def test_the_chapter_on_gpu_kernels_names_every_rung():
     pytest.importorskip("numba_cuda")
     from cuda_ops.matmul import LADDER
@@ -98,6 +99,7 @@ def test_what_numba_makes_of_softmax(what_compilers_make):
     check_loop(what_compilers_make["facts"](what_compilers_make["numba_assembly"]()))
 
 
+@pytest.mark.extras
 @x86_only
 def test_what_mojo_makes_of_softmax(what_compilers_make):
     try:
@@ -109,6 +111,7 @@ def test_what_mojo_makes_of_softmax(what_compilers_make):
     assert found["from the stack"] == 0
 
 
+@pytest.mark.extras
 def test_what_numba_makes_of_softmax_on_a_gpu(what_compilers_make):
     pytest.importorskip("numba_cuda", reason="needs the extra cuda13")
     try:

@@ -111,6 +111,39 @@ class Div(Function):
 # END SOLUTION a2.4
 
 
+class FloorDivide(Function):
+    """floor(a / b)"""
+
+    @staticmethod
+    def forward(ctx: Context, a: Tensor, b: Tensor) -> Any:
+        return a.backend.zip(operators.floor_divide, a.raw, b.raw)
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> Grads:
+        raise RuntimeError(
+            "floor_divide: no gradient is defined for its steps, as in PyTorch; use "
+            "(a / b).floor(), whose gradient is 0, or detach() the operands"
+        )
+
+
+class Remainder(Function):
+    """a - floor(a / b) b; d/da = 1, d/db = -floor(a / b)"""
+
+    @staticmethod
+    def forward(ctx: Context, a: Tensor, b: Tensor) -> Any:
+        ctx.save_for_backward(a.detach(), b.detach())
+        return a.backend.zip(operators.remainder, a.raw, b.raw)
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> Grads:
+        a, b = ctx.saved_tensors
+        need_a, need_b = ctx.needs_input_grad
+        return (
+            unbroadcast(grad, a.shape) if need_a else None,
+            unbroadcast(-grad * (a // b), b.shape) if need_b else None,
+        )
+
+
 class Pow(Function):
     """a ** b; d/da = b a^(b-1), d/db = a^b log(a), which is 0 where a is 0."""
 

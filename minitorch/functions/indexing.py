@@ -132,7 +132,7 @@ def setitem(a: Tensor, index: Any, value: Any) -> None:
     """a[index] = value, in place"""
     items = _expand_index(a, index)
     if not hasattr(value, "raw"):
-        value = a.new_tensor(value)
+        value = a.new_tensor(value, a.dtype)
     value = value.to(a.dtype) if value.dtype is not a.dtype else value
     if value.device != a.device:
         value = value.to(a.device)
