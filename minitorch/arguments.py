@@ -36,7 +36,7 @@ def start_gradient(name: str, root: Tensor, gradient: Any) -> Tensor:
                 f"of that shape; without one it must have a single element (take "
                 f".sum() or .mean())"
             )
-        return root.new_ones(root.raw.shape)
+        return root.new_full(root.raw.shape, 1)
     if not is_tensor(gradient) or gradient.raw.shape != root.raw.shape:
         given = gradient.raw.shape if is_tensor(gradient) else gradient
         raise ValueError(
@@ -44,7 +44,6 @@ def start_gradient(name: str, root: Tensor, gradient: Any) -> Tensor:
             f"{root.raw.shape}"
         )
     check_same_device(name, root, gradient)
-    gradient.raw.storage.shared = True  # it is the caller's
     return cast(gradient, root.dtype)
 
 

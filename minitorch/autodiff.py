@@ -23,8 +23,9 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 
@@ -133,6 +134,8 @@ class set_grad_enabled(set_grad_mode):
 
 Edge = tuple[Any, int]  # (a Node or a leaf Variable, which of the node's outputs)
 
+numbers = itertools.count(1)  # of the nodes, in the order in which they are recorded
+
 
 class Node:
     """One recorded operation.
@@ -140,9 +143,12 @@ class Node:
     Attributes:
         edges: for each input, where its gradient goes; None for a constant.
         hooks: functions to call when the gradient of an output is complete.
+        number: the next of `numbers` when this was recorded, so that it is larger than
+            the number of every node that this one depends on.
     """
 
     edges: tuple[Edge | None, ...] = ()
+    number: int
     hooks: dict[int, list[Callable]] | None = None
 
     def backward_node(self, grads: list[Any]) -> Sequence[Any]:
@@ -194,27 +200,32 @@ class Variable:
 def topological_sort(roots: Sequence[Any]) -> list[Any]:
     """All nodes and leaves below `roots`, each before everything that it depends on.
 
-    Depth first with a stack of our own, so that a graph may be as deep as memory
-    allows; time and space are linear in the number of edges.
+    Nodes come youngest first, which is the forward pass in reverse: an operation uses
+    only what was made before it. A leaf comes right after the last node that uses it,
+    when its gradient is complete, and not after the whole graph: what is to be done
+    with the gradient, such as sending it to another machine, can start at once.
+
+    Every edge is looked at twice; the numbers that are sorted lie in long runs.
     """
-    order: list[Any] = []
-    seen: set[int] = set()
-    stack: list[Any] = list(roots)
+    nodes: dict[int, Any] = {}
+    stack = [root for root in roots if root.edges]  # deep graphs: no recursion
     while stack:
-        item = stack.pop()
-        if item is None:  # all that lies below the next item is in order already
-            order.append(stack.pop())
-            continue
-        if id(item) in seen:
-            continue
-        seen.add(id(item))
-        stack.append(item)
-        stack.append(None)
-        for edge in item.edges:
-            if edge is not None and id(edge[0]) not in seen:
-                stack.append(edge[0])
-    order.reverse()
-    return order
+        node = stack.pop()
+        if node.number not in nodes:
+            nodes[node.number] = node
+            for edge in node.edges:
+                if edge is not None and edge[0].edges:
+                    stack.append(edge[0])
+    order: list[Any] = []  # from its end: the oldest node first, its leaves before it
+    placed: set[int] = set()
+    for number in sorted(nodes):
+        for edge in reversed(nodes[number].edges):
+            if edge is not None and not edge[0].edges and id(edge[0]) not in placed:
+                placed.add(id(edge[0]))
+                order.append(edge[0])
+        order.append(nodes[number])
+    unused = {id(x): x for x in roots if not x.edges and id(x) not in placed}
+    return [*unused.values(), *reversed(order)]
 
 
 # END SOLUTION a1.4
@@ -237,21 +248,25 @@ def backpropagate(
         inputs: return the gradients of these variables (None for one that no root
             depends on) instead of adding to the `.grad` of the leaves.
 
-    A node runs when the gradients of all its uses have arrived and been added up,
-    which is what the topological order is for.
+    A node runs when the gradients of all its uses have arrived and been added up, and
+    a leaf gets its gradient as soon as it is complete: this is what the topological
+    order is for.
     """
     pending: dict[int, list[Any]] = {}
+    mark_shared(gradients)
     start = [root.edge() for root in roots]
     for edge, gradient in zip(start, gradients):
         _add_gradient(pending, edge, gradient)
     order = topological_sort([edge[0] for edge in start if edge is not None])
     wanted = None if inputs is None else _wanted(order, inputs)
     results: dict[tuple[int, int], Any] = {}
-    with set_grad_mode(create_graph):
+    before, grad_mode.enabled = grad_mode.enabled, create_graph
+    try:
         for item in order:
-            if id(item) not in pending or (wanted and id(item) not in wanted[1]):
+            grads = pending.pop(id(item), None)
+            if grads is None or (wanted and id(item) not in wanted[1]):
                 continue
-            grads = _run_hooks(item, pending.pop(id(item)))
+            grads = _run_hooks(item, grads)
             if wanted is not None:
                 for index, grad in enumerate(grads):
                     results[id(item), index] = grad
@@ -266,6 +281,8 @@ def backpropagate(
                 if not retain_graph:
                     item.release()
             # END SOLUTION a1.4
+    finally:
+        grad_mode.enabled = before
     return None if inputs is None else [_result(results, x) for x in inputs]
 
 
@@ -282,17 +299,39 @@ def _add_gradient(pending: dict[int, list[Any]], edge: Edge | None, grad: Any) -
     # END SOLUTION a1.3
 
 
+def mark_shared(gradients: Iterable[Any]) -> None:
+    """Say of gradients that somebody besides this backward pass may hold their memory.
+
+    This is all that decides who owns it. A `.grad` is changed in place, by the next
+    backward pass or by its user, so that it takes over the memory of the gradient that
+    arrives only if nobody else has it; else it is a copy. An operation of the library
+    returns new memory, or (a view of) what it was given, and a gradient is handed on
+    only once. Thus shared are
+
+    - the gradients that a backward pass starts with, which are its caller's;
+    - those that a hook has seen or returned, because it may keep them;
+    - those that a user's `Function` returned, for the same reason;
+    - those that lie in one memory but go to several inputs, as both of a + b.
+    """
+    for grad in gradients:
+        if isinstance(grad, Variable) and hasattr(grad, "raw"):  # else it is a number
+            grad.raw.storage.shared = True
+
+
 def _run_hooks(item: Any, grads: list[Any]) -> list[Any]:
     """Call the hooks of `item` with its complete gradients; they may replace them."""
     if isinstance(item, Variable):
         hooks = {0: item._hooks} if item._hooks else None
     else:
         hooks = item.hooks
-    for index, functions in (hooks or {}).items():
-        for hook in tuple(functions or ()):  # a hook may remove itself
+    if not hooks:
+        return grads
+    for index, functions in hooks.items():
+        for hook in tuple(functions):  # a hook may remove itself
             if index < len(grads) and grads[index] is not None:
                 replacement = hook(grads[index])
                 grads[index] = grads[index] if replacement is None else replacement
+                mark_shared([grads[index]])
     return grads
 
 

@@ -26,7 +26,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from minitorch.autodiff import Edge, Node, Variable, grad_mode
+from minitorch.autodiff import (
+    Edge,
+    Node,
+    Variable,
+    grad_mode,
+    mark_shared,
+    numbers,
+)
 from minitorch.executor import active
 from minitorch.tensor_data import TensorData
 
@@ -135,9 +142,9 @@ class Context(Node):
                 f"for each, None for those without"
             )
         if self.function.shares_gradients:
-            for grad in result:
-                if isinstance(grad, Variable) and hasattr(grad, "raw"):
-                    grad.raw.storage.shared = True
+            mark_shared(result)
+        elif self.needs_input_grad.count(True) > 1 and _overlap(result):
+            mark_shared(result)
         return result
 
     def _zeros(self, output: TensorData) -> Any:
@@ -151,6 +158,17 @@ class Context(Node):
             self._saved = None
 
 
+def _overlap(gradients: Sequence[Any]) -> bool:
+    """Whether two of the gradients lie in one memory."""
+    seen: list[Any] = []
+    for grad in gradients:
+        if grad is not None:
+            if grad.raw.storage in seen:
+                return True
+            seen.append(grad.raw.storage)
+    return False
+
+
 def _version(tensor: Any) -> int:
     if type(tensor) is TensorData:
         return tensor.storage.version
@@ -162,8 +180,8 @@ class Function:
 
     Attributes:
         returns_view: whether the output shares its storage with the first argument.
-        shares_gradients: whether somebody may still hold what `backward` returns; a
-            `.grad`, which may change in place, is then a copy of it.
+        shares_gradients: whether somebody may still hold what `backward` returns (see
+            `minitorch.autodiff.mark_shared`).
     """
 
     returns_view = False
@@ -200,6 +218,7 @@ class Function:
         if recording:
             edges = [a.edge() if isinstance(a, Variable) else None for a in args]
             ctx.edges = tuple(edges)
+            ctx.number = next(numbers)
             ctx.needs_input_grad = tuple([edge is not None for edge in edges])
         before = grad_mode.enabled
         grad_mode.enabled = False

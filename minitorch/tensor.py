@@ -442,16 +442,10 @@ class Tensor(Variable):
     def accumulate_grad(self, grad: Tensor, create_graph: Bool) -> None:
         """Add `grad` to `.grad`, then run the post-accumulate hooks."""
         if self.grad is None:
-            # No copy is made of memory that nobody else holds: it may be changed in
-            # place, by zero_() for example, and must not change another gradient; a
-            # hook may do so while other gradients are still on their way.
-            storage = grad.raw.storage
-            copy = create_graph or storage.shared or not grad.is_contiguous()
-            copy = copy or bool(self._post_hooks)
-            storage.shared = True
-            self.grad = grad.clone() if copy else grad
-            if not create_graph:
-                self.grad = self.grad.detach()
+            shared = grad.raw.storage.shared  # see `mark_shared`
+            if create_graph or shared or not grad.is_contiguous():
+                grad = grad.clone()
+            self.grad = grad if create_graph else grad.detach()
         elif create_graph:
             self.grad = self.grad + grad
         else:
@@ -468,10 +462,10 @@ class Tensor(Variable):
         if self.edge() is None:
             raise RuntimeError("register_hook: the tensor does not require grad")
         if self.node is None:
-            self._hooks = hooks = self._hooks or [_share]
+            self._hooks = hooks = self._hooks or []
         else:
             self.node.hooks = table = self.node.hooks or {}
-            hooks = table.setdefault(self.output_index, [_share])
+            hooks = table.setdefault(self.output_index, [])
         return Handle(hooks, hook)
 
     def register_post_accumulate_grad_hook(
@@ -511,7 +505,10 @@ class Tensor(Variable):
         involved = [x for x in (self, *others) if isinstance(x, Tensor)]
         wanted = grad_mode.enabled and any(x.edge() is not None for x in involved)
         storage = self.raw.storage
-        if any(s == 0 and n > 1 for n, s in zip(self.raw.shape, self.raw.strides)):
+        overlaps = any(
+            s == 0 and n > 1 for n, s in zip(self.raw.shape, self.raw.strides)
+        )
+        if overlaps and self.numel():
             raise RuntimeError(
                 f"in-place change of an expanded tensor of shape {self.raw.shape} and "
                 f"strides {self.raw.strides}: several elements are one place in "
@@ -1653,13 +1650,8 @@ class KeepGrad:
     def __call__(self, grad: Tensor) -> None:
         """Add to the tensor's `.grad`."""
         tensor = self.tensor()
-        if tensor is not None:
-            tensor.grad = grad if tensor.grad is None else tensor.grad + grad
-
-
-def _share(grad: Tensor) -> None:
-    """The first of all hooks: the others may keep the gradient that they see."""
-    grad.raw.storage.shared = True
+        if tensor is not None:  # the gradient itself goes on to what is below
+            tensor.grad = grad.clone() if tensor.grad is None else tensor.grad + grad
 
 
 def _pow(a: Any, b: Any) -> Tensor:

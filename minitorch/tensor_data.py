@@ -37,6 +37,8 @@ class Storage:
         dtype: the element type.
         device: the name of the backend that owns the memory, "cpu" for example.
         version: how often the memory was written in place; saved tensors check it.
+        shared: whether this, as a gradient, may have several holders; only
+            `minitorch.autodiff.mark_shared` writes it.
     """
 
     __slots__ = (
@@ -55,7 +57,7 @@ class Storage:
         self.device = device
         self.version = 0
         self.rebased = -1  # version at which a recorded in-place operation wrote here
-        self.shared = False  # as a gradient: whether somebody else may hold it, too
+        self.shared = False
 
 
 # BEGIN SOLUTION a2.1

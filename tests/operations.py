@@ -182,8 +182,8 @@ def check_backward(op: Operation, device: str) -> None:
         for layout in op.layouts if every else some_layouts(op, dtype):
             for mine, theirs in samples(op, device, dtype, layout, grad=True):
                 what = f"{op} {dtype.name} {layout} {[tuple(x.shape) for x in mine]}"
-                _backward(op.fn(minitorch, *mine))
-                _backward(oracle(op, theirs))
+                weighted_sum(op.fn(minitorch, *mine)).backward()
+                weighted_sum(oracle(op, theirs)).backward()
                 for x, y in zip(mine, theirs):
                     assert (x.grad is None) == (y.grad is None), what
                     if y.grad is not None:
@@ -191,16 +191,16 @@ def check_backward(op: Operation, device: str) -> None:
                         assert_same(x.grad, y.grad, close, f"{what} gradient")
 
 
-def _backward(outputs: Any) -> None:
-    """Backward from all outputs at once, with gradients that depend on the place."""
-    total = 0.0
+def weighted_sum(outputs: Any) -> Any:
+    """A number made from all outputs, whose gradients depend on the place."""
+    total: Any = 0.0
     for number, out in enumerate(_floating(outputs)):
         count = max(out.numel(), 1)
         weights = np.cos(np.arange(out.numel()) + number).reshape(tuple(out.shape))
         lib = torch if isinstance(out, torch.Tensor) else minitorch
         weights = lib.tensor(weights, dtype=out.dtype, device=out.device)
         total = total + (out * weights).sum() * (2.0 if count > 1 else 3.0)
-    total.backward()
+    return total
 
 
 def _floating(outputs: Any) -> list[Any]:
@@ -1069,4 +1069,5 @@ __all__ = [
     "elements",
     "public_operations",
     "samples",
+    "weighted_sum",
 ]

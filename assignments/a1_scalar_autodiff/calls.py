@@ -129,9 +129,10 @@ def recording(device: str, x: float, y: float) -> dict[str, Any]:
 
 
 class Item:
-    """A node of a graph that only has edges."""
+    """A node that only has edges and a number, or a leaf, without edges."""
 
-    def __init__(self, edges: tuple[Any, ...]) -> None:
+    def __init__(self, number: int, edges: tuple[Any, ...]) -> None:
+        self.number = number
         self.edges = edges
 
 
@@ -140,8 +141,8 @@ def order(device: str, parents: Sequence[Sequence[int]]) -> dict[str, Any]:
     from minitorch.autodiff import topological_sort
 
     items: list[Item] = []
-    for below in parents:
-        items.append(Item(tuple(None if p < 0 else (items[p], 0) for p in below)))
+    for n, below in enumerate(parents):
+        items.append(Item(n, tuple(None if p < 0 else (items[p], 0) for p in below)))
     found = topological_sort([items[-1]])
     number = {id(item): n for n, item in enumerate(items)}
     place = {number[id(item)]: at for at, item in enumerate(found)}
@@ -151,7 +152,45 @@ def order(device: str, parents: Sequence[Sequence[int]]) -> dict[str, Any]:
     return {
         "nodes": sorted(number[id(item)] for item in found),
         "in the wrong order": early,
+        "leaves that wait": [
+            number[id(item)] for item in found if not item.edges and _waits(item, found)
+        ],
     }
+
+
+def _waits(leaf: Item, found: Sequence[Item]) -> bool:
+    """Whether there are nodes between a leaf and the last node that uses it."""
+    at = [item is leaf for item in found].index(True)
+    uses = [any(e and e[0] is leaf for e in item.edges) for item in found[:at]]
+    between = uses[::-1].index(True) if True in uses else 0
+    return any(item.edges for item in found[at - between : at])
+
+
+def leaves_on_the_way(device: str, uses: Sequence[int]) -> dict[str, Any]:
+    """For each step of a backward pass, which leaves have their gradient already.
+
+    Step number n of the forward pass multiplies with leaf number uses[n].
+    """
+    from minitorch.scalar import Scalar, ScalarFunction
+
+    leaves = [Scalar(1.0) for _ in range(max(uses) + 1)]
+    seen: list[list[bool]] = []
+
+    class Look(ScalarFunction):
+        @staticmethod
+        def forward(ctx: Any, a: float, b: float) -> float:
+            return a * b
+
+        @staticmethod
+        def backward(ctx: Any, d_out: float) -> tuple[float, float]:
+            seen.append([leaf.grad is not None for leaf in leaves])
+            return d_out, d_out
+
+    out: Any = Scalar(1.0)
+    for use in uses:
+        out = Look.apply(out, leaves[use])
+    out.backward()
+    return {"there": seen, "grads": [leaf.grad for leaf in leaves]}
 
 
 def chain(device: str, n: int) -> dict[str, Any]:

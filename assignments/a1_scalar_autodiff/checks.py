@@ -183,7 +183,24 @@ def _graph_expected(parents: list[list[int]]) -> dict[str, Any]:
         if node not in reached:
             reached.add(node)
             waiting += [p for p in parents[node] if p >= 0]
-    return {"nodes": sorted(reached), "in the wrong order": []}
+    nodes = sorted(reached)
+    return {"nodes": nodes, "in the wrong order": [], "leaves that wait": []}
+
+
+def _uses_inputs(draw: Draw, n: int) -> dict[str, Any]:
+    return {"uses": [draw.integer(0, n) for _ in range(n)]}
+
+
+def _uses_expected(uses: list[int]) -> dict[str, Any]:
+    leaves = range(max(uses) + 1)
+    return {
+        # Step n runs after the steps behind it: a leaf that only they use is complete.
+        "there": [
+            [leaf in uses and leaf not in uses[: n + 1] for leaf in leaves]
+            for n in reversed(range(len(uses)))
+        ],
+        "grads": [float(uses.count(leaf)) or None for leaf in leaves],
+    }
 
 
 ORDER = (
@@ -229,6 +246,18 @@ ORDER = (
         lambda x: {"grad": 2 * 3 * (6 * x + 1), "calls": [6 * x + 1.0] * 2},
         tolerance=1e-12,
         examples=10,
+    ),
+    Check(
+        "a1.4",
+        "leaves on the way",
+        calls.leaves_on_the_way,
+        _uses_inputs,
+        _uses_expected,
+        {"n": (1, 4)},
+        ({"n": 12},),
+        examples=20,
+        oracle="the rule",
+        hint="A leaf has its gradient when the last node that uses it has run.",
     ),
 )
 
