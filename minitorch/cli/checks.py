@@ -226,18 +226,14 @@ def _run_parallel_loop() -> None:
 
 
 def _kernel_cache() -> Finding:
-    named = os.environ.get("NUMBA_CACHE_DIR")
-    if named:
-        folder = Path(named)
-    elif has_module("fast_ops"):
-        import fast_ops
+    if not has_module("numba"):
+        return MISSING, "Numba keeps it", "pip install numba"
+    from fast_ops.launch import cache_folder
 
-        folder = Path(fast_ops.__file__).parent / "__pycache__"
-    else:
-        return MISSING, "fast_ops is not installed", "pip install -e ."
-    if not _writable(folder):
-        advice = "export NUMBA_CACHE_DIR=<a folder>; else each start compiles anew"
-        return NOTE, f"{folder} cannot be written to", advice
+    folder = cache_folder()
+    if folder is None:
+        advice = "export NUMBA_CACHE_DIR=<a folder>"
+        return NOTE, "no folder can be written to: each start compiles anew", advice
     return OK, str(folder), ""
 
 

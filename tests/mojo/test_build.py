@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from helpers import DAMAGES, damaged
 from minitorch import backend as registry
 from mojo_ops import bridge, build
 
@@ -137,19 +138,7 @@ def test_compiled_once(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert [f.name for f in (folder / "cache").glob("probe*")] == [first.name]
 
 
-def damaged(content: bytes, how: str) -> bytes:
-    """What a full disk, a stopped machine or a bad sector leave of a file."""
-    middle = len(content) // 2
-    return {
-        "empty": b"",
-        "half": content[:middle],
-        "zeros": bytes(len(content)),
-        "random": np.random.default_rng(0).bytes(len(content)),
-        "one bit": content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :],
-    }[how]
-
-
-@pytest.mark.parametrize("how", ["empty", "half", "zeros", "random", "one bit"])
+@pytest.mark.parametrize("how", DAMAGES)
 def test_a_damaged_library_is_made_again(
     how: str, folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: Any
 ) -> None:
