@@ -66,14 +66,14 @@ def all_checks() -> Iterator[Check]:
         ("mojo", "Mojo kernel cache", _mojo_cache),
         ("data", "MNIST", _mnist),
         ("data", "data cache", _data_cache),
-        ("for tests", "PyTorch", lambda: _package("torch", TESTS)),
-        ("for tests", "pytest", lambda: _package("pytest", TESTS)),
-        ("for tests", "Hypothesis", lambda: _package("hypothesis", TESTS)),
+        ("for the course", "PyTorch", lambda: _package("torch", COURSE)),
+        ("for the course", "pytest", lambda: _package("pytest", COURSE)),
+        ("for the course", "Hypothesis", lambda: _package("hypothesis", COURSE)),
     ):
         yield Check(section, name, *_guarded(look))
 
 
-TESTS = 'pip install -e ".[test]"'
+COURSE = 'pip install -e ".[course]"'
 
 # Status, what was found, advice.
 Finding = tuple[str, str, str]
@@ -373,8 +373,8 @@ def _mnist() -> Finding:
             f"files into a folder and export {DATA_VARIABLE}=<folder>"
         )
         return NOTE, "not on this machine", advice
-    named = os.environ.get(DATA_VARIABLE)
-    return OK, f"in {named or mnist_cache()}, checksums right", ""
+    place = os.environ.get(DATA_VARIABLE) or mnist_cache()
+    return OK, f"in {place}, checksums right", ""
 
 
 def _data_cache() -> Finding:
