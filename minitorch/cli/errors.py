@@ -83,5 +83,7 @@ def _explain_stop(stop: KeyboardInterrupt, command: str) -> None:
             f"stopped; a checkpoint was written. To go on:\n"
             f"  {command} --resume {stop.folder}"
         )
-    else:
+    elif command.startswith("minitorch train"):
         complain("stopped at once; --resume goes on from the last checkpoint, if any")
+    else:
+        complain("stopped")
