@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 
 import minitorch
-from helpers import loaded
+from helpers import DEVICES, SIMULATED, loaded
+from mojo_ops import build
 
 ROOT = Path(minitorch.__file__).parents[1]
 TEXT = (ROOT / "README.md").read_text()
@@ -28,11 +29,10 @@ QUICKER = {
     "minitorch train xor": "--epochs 2 --limit 50",
     "minitorch train points": "--epochs 2 --limit 50",
     "minitorch train mnist": "--epochs 1 --limit 256",
-    # All families take minutes; the last one is the one that needs digits.
-    "minitorch bench": "tiny epoch --seconds 0.001",
+    "minitorch bench": "tiny --seconds 0.001",  # all families take minutes
     "python docs/pruned_mlp.py": "--count 256 --epochs 1 --hidden 64",
 }
-SLOW = ("minitorch bench", "minitorch train mnist")
+SLOW = ("minitorch train mnist",)
 NAMED = ("pytest -n 2", "minitorch release")  # this very run; a name without arguments
 
 # Sockets that reach no further than this machine's own processes.
@@ -87,6 +87,7 @@ def offline(tmp_path_factory: Any) -> dict[str, str]:
     (folder / "sitecustomize.py").write_text(NO_NETWORK)
     kept = {k: v for k, v in os.environ.items() if k != "MINITORCH_DATA"}
     path = os.pathsep.join([str(folder), str(ROOT), kept.get("PYTHONPATH", "")])
+    kept["MINITORCH_MOJO_CACHE"] = str(build.cache_folder())  # no data, but minutes
     return {**kept, "PYTHONPATH": path, "XDG_CACHE_HOME": str(folder / "cache")}
 
 
@@ -100,6 +101,8 @@ def words_of(line: str) -> list[str]:
 
 
 def run(line: str, folder: Path, environment: dict[str, str]) -> Any:
+    if "--device cuda" in line and (SIMULATED or "cuda" not in DEVICES):
+        pytest.skip("there is no GPU here, and the simulator would take hours")
     if "--device" in line:
         loaded(line.partition("--device ")[2].split()[0])
     if "inspect" in line:
@@ -131,3 +134,20 @@ def test_the_command_runs(line: str, tmp_path: Path, offline: dict[str, str]) ->
     assert "Traceback" not in found.stderr
     if line.startswith("minitorch train mnist"):
         assert "These are drawn digits" in found.stderr
+
+
+@pytest.mark.slow
+def test_the_last_family_of_the_benchmark_needs_no_mnist(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    from minitorch.bench.epoch import epoch_cases
+    from minitorch.data import mnist
+
+    monkeypatch.delenv("MINITORCH_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(mnist, "MIRRORS", ())
+    (case,) = epoch_cases()
+    ours, theirs = case.build()
+    assert "These are drawn digits" in capsys.readouterr().err
+    ours()
+    theirs()
