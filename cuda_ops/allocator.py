@@ -16,9 +16,13 @@ segments, and is cut into blocks:
 Sizes are multiples of 512 bytes. A block that is no longer used goes to a bin of blocks
 of its size, where the next request of that size finds it with one look-up: the same
 sizes come again at every training step. Often a request even fits the block that was
-given back just before, which then changes hands without any books being kept.
-Neighbouring free blocks are merged only when a request would otherwise need a new
-segment.
+given back just before, which then changes hands without any books being kept. Other
+requests look for the next larger size in a sorted list, by bisection, and cut off what
+they do not need. Neighbouring free blocks are merged only when a request would
+otherwise need a new segment, and only blocks that were put back since the last time are
+looked at. So whatever sizes come, a request takes O(log n) steps on average, for n
+sizes of free blocks (and a moment to move the tail of the list, which Python does as
+one block of memory).
 
 A free block is reused on the stream that it was taken on, and only there. Work on one
 stream happens in order, so nobody has to wait until kernels that still use the old
@@ -38,6 +42,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock
+from typing import Any
 
 from cuda_ops import device
 
@@ -54,7 +59,13 @@ class OutOfMemoryError(RuntimeError):
 
 
 class Driver:
-    """Where segments come from; tests put another one in its place."""
+    """Where segments come from; tests put another one in its place.
+
+    Attributes:
+        current: its `key` tells the current stream from others.
+    """
+
+    current: Any = device.current
 
     def allocate(self, size: int) -> int | None:
         """The address of `size` new bytes, None if there are too few."""
@@ -79,22 +90,23 @@ class Driver:
         """Free bytes and all bytes of the GPU."""
         return device.call("asking for free memory", device.driver().cuMemGetInfo)
 
-    def stream(self) -> int:
-        """What tells the current stream from others."""
-        return device.current.key
-
 
 class Block:
-    """A piece of a segment. Its neighbours are linked, for merging."""
+    """A piece of a segment. Its neighbours are linked, for merging.
 
-    __slots__ = ("after", "before", "bins", "free", "pointer", "pool", "size")
+    Attributes:
+        free: whether it lies in its bins.
+        loose: whether `Bins.merge` is going to look at it.
+    """
+
+    __slots__ = ("after", "before", "bins", "free", "loose", "pointer", "pool", "size")
 
     def __init__(self, pool: Pool, bins: Bins, pointer: int, size: int) -> None:
         self.pool = pool
         self.bins = bins
         self.pointer = pointer
         self.size = size
-        self.free = False
+        self.free = self.loose = False
         self.before: Block | None = None
         self.after: Block | None = None
 
@@ -104,46 +116,55 @@ class Block:
 
 
 class Bins:
-    """Free blocks by size, of one stream and of small or large segments."""
+    """Free blocks by size, of one stream and of small or large segments.
+
+    A size stays when its last block is taken, since most come again, until a search
+    comes past it or there are too many of them.
+    """
 
     def __init__(self, stream: int, least_rest: int) -> None:
         self.stream = stream
         self.by_size: dict[int, dict[Block, None]] = {}
-        self.sizes: list[int] = []  # those that ever had blocks, in order
+        self.sizes: list[int] = []  # the keys of `by_size`, in order
+        self.most_sizes = 1024  # so many, and those without blocks go
+        self.loose: list[Block] = []  # put back since the last merge
         self.least_rest = least_rest  # what is cut off a block is at least this large
 
     def put(self, block: Block) -> None:
         """Add a free block."""
         found = self.by_size.get(block.size)
         if found is None:
-            found = self.by_size[block.size] = {}
-            insort(self.sizes, block.size)
-        block.free = True
+            found = self._new_size(block.size)
         found[block] = None
+        block.free = True
+        if not block.loose:
+            block.loose = True
+            self.loose.append(block)
 
-    def remove(self, block: Block) -> None:
-        """Take this block out."""
-        del self.by_size[block.size][block]
-        block.free = False
-
-    def exact(self, size: int) -> Block | None:
-        """A block of just this size, the one that was put last."""
-        found = self.by_size.get(size)
-        if not found:
-            return None
-        block, _ = found.popitem()
-        block.free = False
-        return block
+    def _new_size(self, size: int) -> dict[Block, None]:
+        if len(self.sizes) >= self.most_sizes:
+            self.by_size = {size: b for size, b in self.by_size.items() if b}
+            self.sizes = sorted(self.by_size)
+            self.most_sizes = 2 * len(self.sizes) + 1024
+        insort(self.sizes, size)
+        found = self.by_size[size] = {}
+        return found
 
     def fitting(self, size: int) -> Block | None:
         """The smallest block of at least this size, cut to it if worth while."""
-        for place in range(bisect_left(self.sizes, size), len(self.sizes)):
-            block = self.exact(self.sizes[place])
-            if block is not None:
-                if block.size - size >= self.least_rest:
-                    self._cut(block, size)
-                return block
-        return None
+        sizes, by_size = self.sizes, self.by_size
+        place = end = bisect_left(sizes, size)
+        while end < len(sizes) and not by_size[sizes[end]]:
+            del by_size[sizes[end]]
+            end += 1
+        del sizes[place:end]
+        if place == len(sizes):
+            return None
+        block, _ = by_size[sizes[place]].popitem()  # the one that was put last
+        block.free = False
+        if block.size - size >= self.least_rest:
+            self._cut(block, size)
+        return block
 
     def _cut(self, block: Block, size: int) -> None:
         rest = Block(block.pool, self, block.pointer + size, block.size - size)
@@ -153,6 +174,37 @@ class Bins:
             block.after.before = rest
         block.after = rest
         self.put(rest)
+
+    def merge(self) -> None:
+        """Make one block of free neighbours, everywhere.
+
+        No two of the blocks that were left by the last merge are neighbours, so one of
+        those put back since then is in every pair.
+        """
+        loose, self.loose = self.loose, []
+        for block in loose:
+            block.loose = False
+            if not block.free:  # taken again, or part of another one by now
+                continue
+            first = block
+            while first.before is not None and first.before.free:
+                first = first.before
+            if first.after is not None and first.after.free:
+                self._join(first)
+
+    def _join(self, first: Block) -> None:
+        """Add all free blocks behind this one to it."""
+        size = 0
+        block: Block | None = first
+        while block is not None and block.free:
+            del self.by_size[block.size][block]
+            block.free = False
+            size += block.size
+            block = block.after
+        first.size, first.after = size, block
+        if block is not None:
+            block.before = first
+        self.put(first)
 
 
 class Books:
@@ -172,12 +224,10 @@ class Books:
         self.allocated = self.peak = 0
         self.lock = Lock()
 
-    def count(self, size: int) -> None:
-        """So many more bytes are in use."""
-        self.allocated += size
-        if self.allocated > self.peak:
-            self.collect()  # what was given back to another pool is not in use
-            self.peak = max(self.peak, self.allocated)
+    def new_peak(self) -> None:
+        """More bytes than ever before may be in use."""
+        self.collect()  # what was given back to another pool is not in use
+        self.peak = max(self.peak, self.allocated)
 
     def collect(self) -> None:
         """Take note of all blocks that were given back."""
@@ -226,40 +276,48 @@ class Pool:
     def take(self, nbytes: int) -> Block:
         """Memory for `nbytes`, not initialized.
 
+        `deque.pop` is atomic, so the block that was given back last belongs to nobody
+        else; and as it counts as used until `collect` sees it, no sum changes if it
+        fits. So this needs no lock.
+
         Raises:
             OutOfMemoryError: the GPU has not so much left.
         """
-        size = (nbytes + UNIT - 1) // UNIT * UNIT or UNIT
-        stream = self.books.driver.stream()
-        if self.returned:
-            last = self._take_last(size, stream)
-            if last is not None:
-                return last
-        with self.books.lock:
-            self.collect()
-            key = (stream, size <= SMALL)
-            bins = self.bins.get(key)
-            if bins is None:
-                bins = self.bins[key] = Bins(stream, UNIT if size <= SMALL else SMALL)
-            block = bins.exact(size) or bins.fitting(size) or self._search(bins, size)
+        size = (nbytes + UNIT - 1) & -UNIT or UNIT
+        books, returned = self.books, self.returned
+        stream = books.driver.current.key
+        if returned:
+            try:
+                block = returned.pop()
+            except IndexError:  # another thread was faster
+                pass
+            else:
+                if block.size == size and block.bins.stream == stream:
+                    return block
+                returned.append(block)
+        with books.lock:
+            if returned:
+                self.collect()
+            bins = self.bins.get((stream, size <= SMALL)) or self._new_bins(
+                stream, size
+            )
+            found = bins.by_size.get(size)
+            if found:
+                block, _ = found.popitem()
+                block.free = False
+            else:
+                block = bins.fitting(size) or self._search(bins, size)
             self.allocated += block.size
-            self.books.count(block.size)
+            books.allocated += block.size
+            if books.allocated > books.peak:
+                books.new_peak()
             return block
 
-    def _take_last(self, size: int, stream: int) -> Block | None:
-        """The block that was given back last, if it is of this size.
-
-        `pop` is atomic, so the block belongs to nobody else; and as it counts as used
-        until `collect` sees it, no sum changes. So this needs no lock.
-        """
-        try:
-            block = self.returned.pop()
-        except IndexError:  # another thread was faster
-            return None
-        if block.size == size and block.bins.stream == stream:
-            return block
-        self.returned.append(block)
-        return None
+    def _new_bins(self, stream: int, size: int) -> Bins:
+        """Bins for blocks of this size on a stream that had none."""
+        bins = Bins(stream, UNIT if size <= SMALL else SMALL)
+        self.bins[stream, size <= SMALL] = bins
+        return bins
 
     def collect(self) -> None:
         """Put the blocks that were given back into their bins."""
@@ -275,28 +333,13 @@ class Pool:
 
     def _search(self, bins: Bins, size: int) -> Block:
         """Merge free neighbours; else take a new segment."""
-        self._merge()
+        bins.merge()
         found = bins.fitting(size)
         if found is None:
             self._grow(bins, size)
             found = bins.fitting(size)
         assert found is not None
         return found
-
-    def _merge(self) -> None:
-        for _, _, block in self.segments:
-            while block.after is not None:
-                after = block.after
-                if not (block.free and after.free):
-                    block = after
-                    continue
-                block.bins.remove(block)
-                block.bins.remove(after)
-                block.size += after.size
-                block.after = after.after
-                if after.after is not None:
-                    after.after.before = block
-                block.bins.put(block)
 
     def _grow(self, bins: Bins, size: int) -> None:
         """A new segment that holds a block of `size`."""
@@ -324,11 +367,13 @@ class Pool:
         """Give segments of which nothing is used back to the driver."""
         if self.graphs:
             return
-        self._merge()
+        for bins in self.bins.values():
+            bins.merge()
         kept = []
         for pointer, size, block in self.segments:
             if block.free and block.size == size:
-                block.bins.remove(block)
+                del block.bins.by_size[size][block]
+                block.free = False
                 self.books.driver.free(pointer)
                 self.reserved -= size
             else:

@@ -5,8 +5,9 @@ is (`properties`), call the driver with errors raised (`check`), choose the stre
 kernels and copies go to (`current_stream`, `use_stream`), and wait (`synchronize`).
 
 A kernel that reads outside of its arrays is noticed later, by whatever call comes next.
-The error then names the last kernels that were launched; with MINITORCH_CUDA_SYNC=1 in
-the environment every launch is waited for, and the error names the right one.
+The error then names the last kernels that were launched; with CUDA_LAUNCH_BLOCKING=1 in
+the environment every launch is waited for, and the operation that caused an error is
+the one that raises it.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from typing import Any, NamedTuple
 
 from cuda_ops.simulator import SIMULATED
 
+NOT_INITIALIZED = 3  # CUDA_ERROR_NOT_INITIALIZED
 INVALID_CONTEXT = 201  # CUDA_ERROR_INVALID_CONTEXT: this thread has not used the GPU
-BLOCKING = os.environ.get("MINITORCH_CUDA_SYNC", "0") not in ("", "0")
+BLOCKING = os.environ.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0")
 recent: deque[str] = deque(maxlen=8)  # names of the last kernels launched
 after_waiting: list[Callable[[], None]] = []  # `index_errors.raise_pending`, once used
 
@@ -66,12 +68,18 @@ def raise_error(code: Any, what: str) -> None:
             f"{message}. While a CUDA graph is captured, nothing may wait for the GPU "
             f"or use another stream: do it before the capture, or after the replay"
         )
+    if int(code) == NOT_INITIALIZED:  # though `require_device` did that, in a parent
+        message += (
+            ". A process cannot use the GPU if its parent did so before fork(): start "
+            'it with multiprocessing.get_context("spawn"), or let the parent leave '
+            '"cuda" alone'
+        )
     if _is_asynchronous(code):
         names = ", ".join(recent) or "none"
         message += (
             f". A kernel that ran before caused it; launched last were: {names}. The "
             f"device cannot be used in this process any more. To learn which kernel it "
-            f"was, run again with MINITORCH_CUDA_SYNC=1"
+            f"was, run again with CUDA_LAUNCH_BLOCKING=1"
         )
     error = CudaError(message)
     error.code = code

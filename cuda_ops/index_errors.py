@@ -11,7 +11,8 @@ pinned host memory, which both sides see. Looking at it costs the host one load.
 
     note   4 numbers for each operation: 1 if there is one, the index, the size, the dim
 
-In the simulator, and with MINITORCH_CUDA_SYNC=1, the call itself raises the error.
+In the simulator, and with CUDA_LAUNCH_BLOCKING=1, the call itself raises the error.
+Else the call that raises it is a later one, which the message says.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from cuda_ops.arrays import ARRAYS
 from cuda_ops.intrinsics import device
 from cuda_ops.launch import SIMULATED
 from minitorch import dtypes
+from minitorch.backend.indexing import index_error
 
 OPERATIONS = (
     "gather",
@@ -38,6 +40,11 @@ OPERATIONS = (
     "cross_entropy_backward",
 )
 WORDS = 4  # numbers in a note
+EARLIER = (
+    ". The cause is an earlier operation than the one that raises this, since the "
+    "program does not wait for the GPU. Run again with CUDA_LAUNCH_BLOCKING=1 in the "
+    "environment, and the operation itself raises the error"
+)
 
 
 class Notes:
@@ -90,9 +97,14 @@ def number(name: str) -> int:
     return OPERATIONS.index(name)
 
 
+def _at_once() -> bool:
+    """Whether every launch is waited for."""
+    return SIMULATED or gpu.BLOCKING
+
+
 def after_launch() -> None:
     """Raise at once where every launch is waited for."""
-    if SIMULATED or gpu.BLOCKING:
+    if _at_once():
         raise_pending()
 
 
@@ -107,8 +119,5 @@ def raise_pending() -> None:
     operation = int(seen[::WORDS].argmax())
     _, index, size, dim = map(int, seen[operation * WORDS : (operation + 1) * WORDS])
     seen.fill(0)
-    allowed = f"from 0 to {size - 1}" if size else "none fits"
-    raise IndexError(
-        f"{OPERATIONS[operation]}: index {index} is outside dimension {dim}, which has "
-        f"{size} element(s); allowed: {allowed}"
-    )
+    error = index_error(OPERATIONS[operation], index, dim, size)
+    raise error if _at_once() else IndexError(f"{error}{EARLIER}")

@@ -47,8 +47,7 @@ from cuda_ops.matmul_ladder import (
     matmul_naive,
     matmul_tiled,
 )
-from cuda_ops.memory import copy_into, empty
-from cuda_ops.transpose import transpose_copy
+from cuda_ops.memory import copy, copy_into, empty
 from cuda_ops.warpgroup import (
     ARCH,
     GROUP_CONFIGS,
@@ -352,8 +351,7 @@ def lines(a: TensorData) -> TensorData:
     out = empty(a.shape, a.dtype)
     source, to = a, out.flat()
     if not a.is_contiguous():
-        if not transpose_copy(a, to):
-            copy_into(out, a)
+        copy_into(out, a)
         source = out
     aligned = is_aligned(source.flat(), to)
     round_flat[ceil_div(out.size, 4 * 256), 256](source.flat(), to, aligned)
@@ -458,11 +456,9 @@ def _turned(a: TensorData, b: TensorData) -> tuple[TensorData, TensorData]:
 
 def _transposed(a: TensorData) -> TensorData:
     """The same matrix, by columns if it was by rows, and the other way round."""
-    other = a.permute((1, 0)) if a.strides[1] == 1 else a
-    out = empty(other.shape, a.dtype)
-    if not transpose_copy(other, out.flat()):
-        return a
-    return out.permute((1, 0)) if a.strides[1] == 1 else out
+    if a.strides[1] == 1:
+        return copy(a.permute((1, 0)), a.dtype).permute((1, 0))
+    return copy(a, a.dtype)
 
 
 def _even(a: TensorData) -> bool:

@@ -86,13 +86,22 @@ class Config(NamedTuple):
     def copies(
         self, a_way: Way, b_way: Way, vector: int, asynchronous: bool
     ) -> tuple[tiles.Copy, tiles.Copy]:
-        """How the block's threads copy a tile of a and one of b."""
+        """How the block's threads copy a tile of a and one of b.
+
+        Lines of 64 bytes, and 16 more, begin in banks 0, 20, 8, 28, ... Eight lanes
+        that copy two of them meet in 4 banks, which takes two turns. Without a gap two
+        lines fill the 32 banks, and lanes that load the same piece of both meet
+        different ones, too. So there is no gap where half a warp has two rows of a.
+        """
+        pairs = a_way.k_fast and self.depth == 4 * vector and self.lane_rows == 4
         a, b = (
             tiles.Copy(
-                self.depth, wide, pitch_of(wide, self.depth, way, vector),
+                self.depth, wide, pitch_of(wide, self.depth, way, more),
                 self.threads, way.elements, asynchronous, way.k_fast,
             )
-            for wide, way in ((self.rows, a_way), (self.cols, b_way))
+            for wide, way, more in (
+                (self.rows, a_way, 0 if pairs else vector), (self.cols, b_way, vector),
+            )
         )  # fmt: skip
         return a, b
 

@@ -1,13 +1,13 @@
 """Transpose a matrix: the same numbers, read along rows and written along columns.
 
-With this file one can lay a transposed matrix, or a batch of them, out row by row
-(`transpose_copy`), and read, run and time the steps that lead there, by name in
-`LADDER`:
+With this file `memory.py` copies whatever lies in another order than it shall
+(`move`: transposed matrices, batches of them, images with their channels last), and one
+can read, run and time the steps that lead there, by name in `LADDER`:
 
     transpose_uncoalesced   a thread an element: neighbours write far apart
     transpose_tiled         through shared memory: both sides in order
     transpose_padded        a column more in shared memory: no bank conflicts
-    transpose_vectorized    16 bytes at a time on both sides
+    transpose_vectorized    16 bytes at a time, also in shared memory
 
 A rung takes a contiguous matrix [M, N] and returns [N, M]. This is the first case in
 which the order of access, and nothing else, decides on the speed: memory comes in
@@ -19,19 +19,19 @@ Source: Ruetsch and Micikevicius, "Optimizing matrix transpose in CUDA", 2009.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
-from numba import cuda
+from numba import cuda, int64, uint32
 
 from cuda_ops.arrays import allocate
-from cuda_ops.intrinsics import is_aligned, load, load4, store, store4
+from cuda_ops.intrinsics import device, is_aligned, load, load4, store, store4
 from cuda_ops.launch import SIMULATED, Kernel, ceil_div, kernel
-from minitorch.dtypes import ALL, DType, float32
-from minitorch.tensor_data import Storage, TensorData
+from minitorch.dtypes import ALL, DType, float32, from_numpy_dtype
+from minitorch.tensor_data import Shape, Storage, Strides, TensorData
 
 SIDE = 8 if SIMULATED else 32  # of a tile of elements; neighbouring threads along it
+WORD = 4  # bytes of a bank of shared memory
 LINES = (
     2 if SIMULATED else 8
 )  # lines of a tile that the threads of a block make at once
@@ -39,7 +39,6 @@ QUADS = (
     4 if SIMULATED else 16
 )  # vectors of 4 in a line of a tile of `transpose_vectorized`
 WIDE = 4 * QUADS  # the side of such a tile
-WIDE_LINES = 4 if SIMULATED else 16  # lines of it that are made at once
 
 # ------------------------------------------------------------------- rung by rung
 
@@ -65,32 +64,54 @@ def transpose_uncoalesced(a, out, m, n):
             store(out, j * m + i, load(a, i * n + j))
 
 
-def tile_kernel(padding: int, dtype: DType) -> Callable:
-    """Make `transpose_tiled` (no padding) or `transpose_padded` for a type.
+@device
+def tile_of_block(side, a_at, a_steps, out_at, out_steps, shape):
+    """The tile of this block: its first element in `a` and in `out`, rows, columns.
 
-    Batches are for `transpose_copy`: matrix b begins at at + b * batch_step, and its
-    columns are `step` elements apart.
+    A matrix of shape[2] x shape[3] elements is cut into tiles of side x side, and there
+    are shape[0] x shape[1] matrices. Rows and columns are how many there are from the
+    tile's first one on, which at the edges is less than `side`.
     """
-    kind, pitch = dtype.numpy.type, SIDE + padding
+    across = uint32((shape[3] + side - 1) // side)
+    down = uint32((shape[2] + side - 1) // side)
+    block = uint32(cuda.blockIdx.x)
+    line = uint32(block // across)
+    matrix = uint32(line // down)
+    i = uint32(matrix // uint32(shape[1]))
+    j = int64(matrix - i * uint32(shape[1]))
+    top, left = int64(line - matrix * down) * side, int64(block - line * across) * side
+    i = int64(i)
+    a_at += i * a_steps[0] + j * a_steps[1] + top * a_steps[2] + left * a_steps[3]
+    out_at += i * out_steps[0] + j * out_steps[1]
+    out_at += top * out_steps[2] + left * out_steps[3]
+    return a_at, out_at, shape[2] - top, shape[3] - left
 
-    def kernel(a, at, batch_step, step, m, n, out):
+
+def elements_of_a_word(dtype: DType) -> int:
+    """How many elements lie in one bank of shared memory, or one that takes two."""
+    return max(1, WORD // dtype.itemsize)
+
+
+def tile_kernel(padding: int, dtype: DType) -> Callable:
+    """Make `transpose_tiled` (no padding) or `transpose_padded` for a type."""
+    kind, pitch = dtype.numpy.type, SIDE + padding * elements_of_a_word(dtype)
+
+    def kernel(a, a_at, a_steps, out, out_at, out_steps, shape):
+        a_first, out_first, rows, cols = tile_of_block(
+            SIDE, a_at, a_steps, out_at, out_steps, shape
+        )
         # BEGIN SOLUTION a4.5
         tile = cuda.shared.array((SIDE, pitch), kind)
         x = cuda.threadIdx.x % SIDE
         y = cuda.threadIdx.x // SIDE
-        across, down = (n + SIDE - 1) // SIDE, (m + SIDE - 1) // SIDE
-        line = cuda.blockIdx.x // across
-        left = (cuda.blockIdx.x - line * across) * SIDE  # of the tile, in `a`
-        batch = line // down
-        top = (line - batch * down) * SIDE
-        first = at + batch * batch_step
         for k in range(y, SIDE, LINES):
-            if top + k < m and left + x < n:
-                tile[k, x] = load(a, first + (top + k) * step + left + x)
+            if k < rows and x < cols:
+                tile[k, x] = load(a, a_first + k * a_steps[2] + x * a_steps[3])
         cuda.syncthreads()
         for k in range(y, SIDE, LINES):
-            if left + k < n and top + x < m:
-                store(out, batch * m * n + (left + k) * m + top + x, tile[x, k])
+            if x < rows and k < cols:
+                p = out_first + x * out_steps[2] + k * out_steps[3]
+                store(out, p, tile[x, k])
         # END SOLUTION a4.5
 
     return kernel
@@ -99,7 +120,7 @@ def tile_kernel(padding: int, dtype: DType) -> Callable:
 def transpose_tiled(dtype: DType) -> Callable:
     """Through a tile in shared memory: rows come in, columns go out.
 
-    # a [m, n] -> out [n, m]
+    # a [B, C, m, n] -> out [B, C, m, n]; a has neighbours along n, out along m
 
         a:  . . . . . .        out:  . . . .        a tile is read row by row,
             . A A . . .              . A A .        and written row by row, both
@@ -115,63 +136,88 @@ def transpose_tiled(dtype: DType) -> Callable:
 
 
 def transpose_padded(dtype: DType) -> Callable:
-    """`transpose_tiled` with rows of SIDE + 1 elements in shared memory.
+    """`transpose_tiled` with rows that are a word longer in shared memory.
 
-    # a [m, n] -> out [n, m]
+    # a [B, C, m, n] -> out [B, C, m, n]; a has neighbours along n, out along m
 
         bank of tile[x, k]:  (x * 32 + k) % 32 = k              all the same
                              (x * 33 + k) % 32 = (x + k) % 32   all different
 
-    So a column is read as fast as a row.
+    So a column is read as fast as a row. Of 8 bytes each, half a warp is served at
+    once, and the same holds of 16 pairs of banks. For bools a byte more would not do:
+    33 x + k is in word (33 x + k) // 4, and two of these banks meet unless 4 divides k.
+    With 4 bytes more it is word 9 x + k // 4, and 9 x % 32 is all different.
     """
     return tile_kernel(1, dtype)
 
 
 def transpose_vectorized(dtype: DType) -> Callable:
-    """`transpose_padded` with 16 bytes for each load and store.
+    """Four elements for each load and store, of global and of shared memory.
 
-    # a [B, m, n], m and n multiples of 4 -> out [B, n, m]
+    # a [B, C, m, n] -> out [B, C, m, n]; a's step along n and out's along m are 1, and
+    # all other steps, m and n multiples of 4
 
-    A block moves a tile of WIDE x WIDE elements; a thread reads four neighbours of a
-    row as one vector, and later writes four neighbours of a column of the tile as one.
-    That makes a quarter of the instructions, and four times as many bytes under way for
-    each thread, on which the speed of the memory depends (Little's law).
+        a thread's part of `a`, by rows      in registers      of `out`, by columns
+             a0 a1 a2 a3                                        a0 b0 c0 d0
+             b0 b1 b2 b3                     turned around      a1 b1 c1 d1
+             c0 c1 c2 c3                         -->            a2 b2 c2 d2
+             d0 d1 d2 d3                                        a3 b3 c3 d3
 
-    Rows have WIDE + 1 elements in shared memory, and go there one by one. Threads j and
-    j + 8 of a warp meet in a bank; two words each in two rounds are still faster than
-    the memory.
+    A block moves a tile of WIDE x WIDE elements. A thread reads four vectors, which are
+    four lines of a square of 4 x 4, and stores the four columns into shared memory as
+    vectors. So the crooked way is done in registers, with a quarter of the instructions
+    of `transpose_padded`, and 64 bytes under way for each thread, on which the speed of
+    the memory depends (Little's law). Then line by line of `out` goes through the warp.
+
+    In shared memory vector q of line l is at (`vector_at`)
+
+        row l ^ (q & 1), column q ^ (l // 4)
+
+    A warp is served in turns of 128 bytes. With elements of 4 bytes these are 8 lanes,
+    whose vectors must differ in column % 8. When 8 threads store vector q of the lines
+    e, 4 + e, ... 28 + e, their columns are q ^ 0, q ^ 1, ... q ^ 7; when they load
+    vectors of one line l, columns 0 ^ (l // 4), 1 ^ (l // 4), ... Without the exchange
+    all stores would meet in one column. With elements of a byte a turn is the whole
+    warp, two times 16 lanes with q and q + 1, or l and l + 1, and the same 16 columns:
+    one of the two is in an odd row, that is in the other 16 banks.
     """
-    kind, pitch = dtype.numpy.type, WIDE + 1
+    kind, size = dtype.numpy.type, WIDE * WIDE
 
-    def kernel(a, at, batch_step, step, m, n, out):
-        tile = cuda.shared.array((WIDE, pitch), kind)
-        x = cuda.threadIdx.x % QUADS * 4
+    def kernel(a, a_at, a_steps, out, out_at, out_steps, shape):
+        tile = cuda.shared.array(size, kind)
+        a_first, out_first, rows, cols = tile_of_block(
+            WIDE, a_at, a_steps, out_at, out_steps, shape
+        )
+        x = cuda.threadIdx.x % QUADS
         y = cuda.threadIdx.x // QUADS
-        across, down = (n + WIDE - 1) // WIDE, (m + WIDE - 1) // WIDE
-        line = cuda.blockIdx.x // across
-        left = (cuda.blockIdx.x - line * across) * WIDE
-        batch = line // down
-        top = (line - batch * down) * WIDE
-        first = at + batch * batch_step
-        for k in range(y, WIDE, WIDE_LINES):
-            if top + k < m and left + x < n:
-                x0, x1, x2, x3 = load4(a, first + (top + k) * step + left + x)
-                tile[k, x], tile[k, x + 1] = x0, x1
-                tile[k, x + 2], tile[k, x + 3] = x2, x3
+        if 4 * y < rows and 4 * x < cols:
+            p, step = a_first + 4 * y * a_steps[2] + 4 * x, a_steps[2]
+            a0, a1, a2, a3 = load4(a, p)
+            b0, b1, b2, b3 = load4(a, p + step)
+            c0, c1, c2, c3 = load4(a, p + 2 * step)
+            d0, d1, d2, d3 = load4(a, p + 3 * step)
+            store4(tile, vector_at(4 * x, y), a0, b0, c0, d0)
+            store4(tile, vector_at(4 * x + 1, y), a1, b1, c1, d1)
+            store4(tile, vector_at(4 * x + 2, y), a2, b2, c2, d2)
+            store4(tile, vector_at(4 * x + 3, y), a3, b3, c3, d3)
         cuda.syncthreads()
-        for k in range(y, WIDE, WIDE_LINES):
-            if left + k < n and top + x < m:
-                p = batch * m * n + (left + k) * m + top + x
-                store4(
-                    out, p, tile[x, k], tile[x + 1, k], tile[x + 2, k], tile[x + 3, k]
-                )
+        for k in range(y, WIDE, QUADS):
+            if 4 * x < rows and k < cols:
+                x0, x1, x2, x3 = load4(tile, vector_at(k, x))
+                store4(out, out_first + k * out_steps[3] + 4 * x, x0, x1, x2, x3)
 
     return kernel
 
 
+@device
+def vector_at(line, quad):
+    """Where vector `quad` of a line of `out` is in `transpose_vectorized`'s tile."""
+    return ((line ^ (quad & 1)) * QUADS + (quad ^ (line // 4))) * 4
+
+
 def _kernels(template: Callable, threads: int) -> dict[DType, Kernel]:
     """The template's kernel for each element type; tests compile float32's."""
-    text = "T[] int64 int64 int64 int64 int64 T[]"
+    text = "T[] int64 4*int64 T[] int64 4*int64 4*int64"
     return {
         dtype: Kernel(
             template(dtype),
@@ -185,56 +231,35 @@ def _kernels(template: Callable, threads: int) -> dict[DType, Kernel]:
 
 TILED = _kernels(transpose_tiled, SIDE * LINES)
 PADDED = _kernels(transpose_padded, SIDE * LINES)
-VECTORIZED = _kernels(transpose_vectorized, QUADS * WIDE_LINES)
+VECTORIZED = _kernels(transpose_vectorized, QUADS * QUADS)
 
 # ------------------------------------------------------------------------- launchers
 
 
-def transpose_copy(a: TensorData, out: Any) -> bool:
-    """out[...] = a, row by row, where `a` is a batch of transposed matrices.
-
-    a [*, N, M] with strides (*, 1, step), from `.mT` or `permute`; `out` is a flat
-    array for its elements, of the same type. Says whether it did: False, and nothing
-    done, for any other layout, and where a side is shorter than a vector.
-    """
-    if a.dims < 2 or a.strides[-2] != 1 or min(a.shape[-2:]) < 4:
-        return False
-    (n, m), step = a.shape[-2:], a.strides[-1]
-    batches = math.prod(a.shape[:-2])
-    batch_step = _batch_step(a)
-    if batch_step is None or step < n or batches == 0:
-        return False
-    _transpose(a.storage.array, a.offset, batch_step, step, batches, m, n, out, a.dtype)
-    return True
-
-
-def _batch_step(a: TensorData) -> int | None:
-    """The step from one matrix to the next, if it is always the same."""
-    step: int | None = None
-    for size, stride in zip(reversed(a.shape[:-2]), reversed(a.strides[:-2])):
-        if size == 1:
-            continue
-        if step is None:
-            step, expected = stride, stride
-        elif stride != expected:
-            return None
-        expected *= size
-    return step or 0
-
-
-def _transpose(
-    x: Any, at: int, batch_step: int, step: int, batches: int, m: int, n: int, out: Any,
-    dtype: DType,
+def move(
+    a: Any, a_at: int, a_steps: Strides, out: Any, out_at: int, out_steps: Strides,
+    shape: Shape,
 ) -> None:  # fmt: skip
-    """`batches` matrices [m, n], rows `step` apart -> [n, m]: the best rung."""
-    four = m % 4 == n % 4 == step % 4 == batch_step % 4 == at % 4 == 0
-    if four and dtype.itemsize == 4 and is_aligned(x) and is_aligned(out):
-        blocks = ceil_div(m, WIDE) * ceil_div(n, WIDE) * batches
-        threads, kernels = QUADS * WIDE_LINES, VECTORIZED
+    """out[i, j, y, x] = a[i, j, y, x], converted to out's type, by the best rung.
+
+    `a` and `out` are flat arrays in which the first element is at `a_at` and `out_at`.
+    The steps are any, but it is fast where a's smallest is along x, out's along y.
+    """
+    dtype = from_numpy_dtype(a.dtype)
+    outer, inner, m, n = shape
+    evenly = (m, n, a_at, *a_steps[:3], out_at, *out_steps[:2], out_steps[3])
+    if (
+        a_steps[3] == out_steps[2] == 1
+        and min(m, n) >= SIDE
+        and not any(number % 4 for number in evenly)
+        and dtype.itemsize <= 4
+        and is_aligned(a, out)
+    ):
+        side, threads, kernels = WIDE, QUADS * QUADS, VECTORIZED
     else:
-        blocks = ceil_div(m, SIDE) * ceil_div(n, SIDE) * batches
-        threads, kernels = SIDE * LINES, PADDED
-    kernels[dtype][blocks, threads](x, at, batch_step, step, m, n, out)
+        side, threads, kernels = SIDE, SIDE * LINES, PADDED
+    blocks = ceil_div(m, side) * ceil_div(n, side) * outer * inner
+    kernels[dtype][blocks, threads](a, a_at, a_steps, out, out_at, out_steps, shape)
 
 
 def _made(name: str, a: TensorData) -> TensorData:
@@ -261,33 +286,33 @@ def uncoalesced(a: TensorData) -> TensorData:
     return out
 
 
+def _by_tiles(kernels: dict[DType, Kernel], name: str, a: TensorData) -> TensorData:
+    out = _made(name, a)
+    kernels[a.dtype][_blocks(a, SIDE), SIDE * LINES](*_both(a, out))
+    return out
+
+
+def _both(a: TensorData, out: TensorData) -> tuple[Any, ...]:
+    """The arguments of `move` for a contiguous matrix and its transpose."""
+    m, n = a.shape
+    return a.flat(), 0, (0, 0, n, 1), out.flat(), 0, (0, 0, 1, m), (1, 1, m, n)
+
+
 def tiled(a: TensorData) -> TensorData:
     """a [M, N] -> [N, M], by `transpose_tiled`."""
-    out = _made("tiled", a)
-    m, n = a.shape
-    TILED[a.dtype][_blocks(a, SIDE), SIDE * LINES](
-        a.flat(), 0, 0, n, m, n, out.storage.array
-    )
-    return out
+    return _by_tiles(TILED, "tiled", a)
 
 
 def padded(a: TensorData) -> TensorData:
     """a [M, N] -> [N, M], by `transpose_padded`."""
-    out = _made("padded", a)
-    m, n = a.shape
-    PADDED[a.dtype][_blocks(a, SIDE), SIDE * LINES](
-        a.flat(), 0, 0, n, m, n, out.storage.array
-    )
-    return out
+    return _by_tiles(PADDED, "padded", a)
 
 
 def vectorized(a: TensorData) -> TensorData:
     """a [M, N] -> [N, M], by `transpose_vectorized`, or `transpose_padded` where M or
-    N is no multiple of 4 or an element has no 4 bytes."""
+    N is no multiple of 4 or short, or an element has 8 bytes."""
     out = _made("vectorized", a)
-    m, n = a.shape
-    if out.size:
-        _transpose(a.flat(), 0, 0, n, 1, m, n, out.storage.array, a.dtype)
+    move(*_both(a, out))
     return out
 
 

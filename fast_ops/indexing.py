@@ -17,6 +17,7 @@ from numba import prange
 
 from fast_ops.launch import SERIAL_LIMIT, compile_kernel
 from fast_ops.memory import at, contiguous, copy, copy_into, empty, overlap
+from minitorch.backend.indexing import index_error
 from minitorch.tensor_data import TensorData
 
 COLUMNS = 64  # columns that one thread adds: four cache lines of float32
@@ -30,10 +31,7 @@ def _both(fn: Any) -> tuple[Any, Any]:
 def _out_of_range(name: str, index: TensorData, size: int, dim: int) -> IndexError:
     values = contiguous(index).flat()
     bad = values[(values < 0) | (values >= size)][0]
-    return IndexError(
-        f"{name}: index {bad} is outside dimension {dim}, which has {size} element(s); "
-        f"indices must be from 0 to {size - 1}"
-    )
+    return index_error(name, bad, dim, size)
 
 
 def _in_range(index: np.ndarray, size: int) -> bool:

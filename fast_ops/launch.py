@@ -36,6 +36,7 @@ from typing import IO, Any, NoReturn
 from numba import njit
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 
+from fast_ops.team import starts_threads
 from minitorch import operators
 from minitorch.operators import compilable
 from minitorch.todo import todo, unwritten_task
@@ -219,6 +220,9 @@ def compile_kernel(
             dispatcher._cache = KernelCache(fn, (*key, str(parallel)))
         except RuntimeError:
             pass  # no folder to write to: compile in each process
+    if parallel:
+        kept = dispatcher._cache
+        kept.load_overload = starts_threads(kept.load_overload)
     return dispatcher
 
 

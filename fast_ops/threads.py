@@ -5,8 +5,9 @@ With this file one can set and ask the number of threads (`set_num_threads`,
 
 Numba starts its threads with OpenMP or TBB where the machine has them: a parallel loop
 then costs 1 to 2 us. Everywhere else it brings its own, "workqueue", which costs 30 to
-60 us for each loop and must not be entered by two Python threads at once; a notice says
-so, because small tensors become much slower with it.
+60 us for each loop and serves one Python thread at a time; a notice says so, because
+small tensors become much slower with it. `fast_ops/team.py` says what a child of fork()
+does, and when.
 """
 
 from __future__ import annotations

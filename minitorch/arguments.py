@@ -18,6 +18,7 @@ from minitorch.functions.operands import (
     cast,
     check_same_device,
     is_tensor,
+    operands,
     scalar_like,
 )
 from minitorch.tensor_data import Shape, normalize_dim, numel
@@ -102,18 +103,40 @@ def not_empty(name: str, a: Tensor, dims: Sequence[int]) -> None:
         )
 
 
-def check_floating(name: str, a: Tensor) -> None:
+def check_floating(name: str, a: Tensor) -> Tensor:
     if not a.dtype.is_floating_point:
         raise TypeError(
             f"{name}: the tensor is {a.dtype.name}; it must be float32 or float64; use "
             f".float() first"
         )
+    return a
 
 
 def not_bool(name: str, a: Tensor) -> Tensor:
     if a.dtype is dtypes.bool_:
-        raise TypeError(f"{name}: not defined for bool tensors; use ~ or .int()")
+        raise TypeError(f"{name}: not defined for bool tensors; use ^, ~ or .int()")
     return a
+
+
+def without_bools(name: str, a: Any, b: Any) -> tuple[Tensor, Tensor]:
+    """The operands of an operation that has no meaning for bools, not even for one."""
+    for x in (a, b):
+        if isinstance(x, bool) or getattr(x, "dtype", None) is dtypes.bool_:
+            raise TypeError(f"{name}: not defined for bools; use ^, ~ or .int()")
+    return operands(name, a, b)
+
+
+def times_alpha(name: str, a: Tensor, other: Any, alpha: Any) -> Any:
+    """alpha * other, in the dtype of a + other."""
+    if alpha == 1:
+        return other
+    b = operands(name, a, other)[1]
+    if isinstance(alpha, float) and not b.dtype.is_floating_point:
+        raise TypeError(
+            f"{name}: alpha is {alpha}, and the operands are {b.dtype.name}; it must "
+            f"be an int for them"
+        )
+    return b * scalar_like(b, alpha, b.dtype)
 
 
 def only_bool(name: str, a: Any, like: Any = None) -> Tensor:
@@ -125,9 +148,40 @@ def only_bool(name: str, a: Any, like: Any = None) -> Tensor:
     return a
 
 
-def check_divisor(name: str, b: Tensor) -> None:
-    if not b.dtype.is_floating_point and b.numel() and not bool(b.all()):
+def dividends(name: str, a: Any, b: Any) -> tuple[Tensor, Tensor]:
+    """The operands of a division with a remainder: no bools, no integer zeros."""
+    a, b = operands(name, a, b)
+    not_bool(name, a)
+    if not b.dtype.is_floating_point and a.numel() and b.numel() and not bool(b.all()):
         raise ZeroDivisionError(f"{name}: integer division by zero")
+    return a, b
+
+
+def filler(a: Tensor, value: Any) -> Tensor:
+    """What `masked_fill` puts into `a`: a tensor of its dtype without dims."""
+    given = value if is_tensor(value) else scalar_like(a, value, a.dtype)
+    cut = isinstance(value, float) and a.dtype.category == 1 and value % 1 != 0
+    if cut or given.dtype.category > a.dtype.category:
+        raise TypeError(
+            f"masked_fill: {value} does not fit into a {a.dtype.name} tensor; use "
+            f".float() first"
+        )
+    if given.dim():
+        raise ValueError(
+            f"masked_fill: the value is a tensor of shape {given.raw.shape}; expected "
+            f"a number or a tensor without dimensions; use where()"
+        )
+    return cast(given, a.dtype)
+
+
+def existing_dim(name: str, a: Tensor, dim: Any) -> int:
+    """`dim` counted from the front, of a tensor that must have dimensions."""
+    if not a.dim():
+        raise IndexError(
+            f"{name}: dim is {dim}, but the tensor has no dimensions; unsqueeze(0) "
+            f"gives it one"
+        )
+    return normalize_dim(dim, a.dim(), name)
 
 
 def int_sequence(name: str, args: tuple[Any, ...]) -> tuple[int, ...]:
@@ -141,15 +195,20 @@ def int_sequence(name: str, args: tuple[Any, ...]) -> tuple[int, ...]:
 
 def shape_for(a: Tensor, name: str, args: tuple[Any, ...]) -> Shape:
     """A shape for a's elements, in which one -1 stands for what is left."""
-    shape = int_sequence(name, args)
+    return completed(name, a.raw.shape, int_sequence(name, args))
+
+
+def completed(name: str, old: Shape, shape: Shape) -> Shape:
+    """`shape`, in which one -1 stands for what is left, for the elements of `old`."""
+    count = numel(old)
     if shape.count(-1) == 1:
         rest = numel(tuple(n for n in shape if n != -1))
-        if rest and a.numel() % rest == 0:
-            shape = tuple(a.numel() // rest if n == -1 else n for n in shape)
-    if any(n < 0 for n in shape) or numel(shape) != a.numel():
+        if rest and count % rest == 0:
+            shape = tuple(count // rest if n == -1 else n for n in shape)
+    if any(n < 0 for n in shape) or numel(shape) != count:
         raise ValueError(
-            f"{name}: shape {a.raw.shape} has {a.numel()} elements, which do not fit "
-            f"into {shape}; sizes must multiply to {a.numel()}, and one may be -1"
+            f"{name}: shape {old} has {count} elements, which do not fit into "
+            f"{shape}; sizes must multiply to {count}, and one may be -1"
         )
     return shape
 

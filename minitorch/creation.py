@@ -55,7 +55,7 @@ def tensor(
     Python floats make float32, ints int64, bools bool; arrays keep their dtype.
 
     Raises:
-        ValueError: rows of different lengths.
+        ValueError: rows of different lengths, or a number too large for the dtype.
         TypeError: elements that are not numbers.
     """
     if isinstance(data, Tensor):
@@ -64,6 +64,9 @@ def tensor(
         return out.requires_grad_() if requires_grad else out
     array = _as_array(data)
     wanted = _default_dtype(data, array) if dtype is None else dtypes.check(dtype)
+    if array.size and not isinstance(data, (np.ndarray, np.generic)):
+        for number in np.array([array.min(), array.max()]).tolist():
+            dtypes.check_number(number, wanted)
     array = np.array(array, dtype=wanted.numpy, order="C", copy=True)
     backend = get_backend(device or DEFAULT_DEVICE)
     return _finish(backend.from_numpy(array), requires_grad)
@@ -80,6 +83,8 @@ def _as_array(data: Any) -> np.ndarray:
             f"tensor: the nested lists do not make a box: {error}; all rows of a "
             f"dimension must have one length"
         ) from None
+    if array.dtype.kind == "O" and all(isinstance(x, (int, float)) for x in array.flat):
+        return array  # integers of more than 64 bits
     if array.dtype.kind not in "fiub":
         raise TypeError(
             f"tensor: elements of type {_element_type(data)} are not numbers; expected "
@@ -91,6 +96,9 @@ def _as_array(data: Any) -> np.ndarray:
 def _default_dtype(data: Any, array: np.ndarray) -> DType:
     """The dtype of `tensor(data)`; Python floats make float32, and ints int64."""
     if not isinstance(data, (np.ndarray, np.generic)):
+        if array.dtype.kind == "O":
+            whole = all(isinstance(x, int) for x in array.flat)
+            return dtypes.int64 if whole else dtypes.float32
         if array.dtype.kind == "f" and not (array.size and _has_float64(data)):
             return dtypes.float32
         if array.dtype.kind in "iu":
@@ -180,6 +188,7 @@ def full(
     """A tensor of shape `size` with `fill_value` everywhere."""
     backend = get_backend(device or DEFAULT_DEVICE)
     kind = _dtype(dtype, dtypes.infer(fill_value))
+    fill_value = dtypes.check_number(fill_value, kind)
     return _finish(
         backend.full(_shape("full", (size,)), fill_value, kind), requires_grad
     )
@@ -275,12 +284,14 @@ def arange(
     """start, start + step, ... below `end`; `arange(5)` is 0, 1, 2, 3, 4."""
     if end is None:
         start, end = 0, start
+    whole = all(dtypes.infer(x) is not dtypes.float32 for x in (start, end, step))
     if step == 0:
         raise ValueError("arange: the step is 0")
     if (end - start) * step < 0:
         raise ValueError(f"arange: a step of {step} never gets from {start} to {end}")
-    whole = all(dtypes.infer(x) is not dtypes.float32 for x in (start, end, step))
     kind = _dtype(dtype, dtypes.int64 if whole else dtypes.float32)
+    for number in (start, end, step) if whole else ():
+        dtypes.check_number(number, dtypes.int64)
     count = max(0, math.ceil((end - start) / step))
     values = (start + step * np.arange(count)).astype(kind.numpy)
     backend = get_backend(device or DEFAULT_DEVICE)
@@ -406,7 +417,7 @@ def randn(
 
 
 def randint(
-    low: int,
+    low: int = 0,
     high: Any = None,
     size: Any = None,
     *,
@@ -416,7 +427,10 @@ def randint(
 ) -> Tensor:
     """Random integers in [low, high): `randint(10, (3,))` or `randint(0, 10, (3,))`."""
     if size is None:
-        low, high, size = 0, low, high
+        high, size = None, high
+    if high is None:
+        low, high = 0, low
+    low, high = int_sequence("randint", (low, high))
     if not 0 < high - low <= 2**31:
         raise ValueError(
             f"randint: low is {low} and high {high}; high must be above low, at most "
@@ -433,7 +447,9 @@ def randperm(
     n: int, *, device: str | None = None, generator: Generator | None = None
 ) -> Tensor:
     """A random order of 0, 1, ... n - 1 (int64)."""
-    keys = randint(0, 2**31, (n,), device=device, generator=generator)
+    keys = randint(
+        0, 2**31, _shape("randperm", (n,)), device=device, generator=generator
+    )
     return keys.argsort()
 
 
@@ -467,13 +483,18 @@ def _floating_dtype(name: str, dtype: DType | None) -> DType:
 
 def meshgrid(*tensors: Tensor, indexing: str = "ij") -> tuple[Tensor, ...]:
     """Coordinates of a grid: each 1-D tensor expanded over the dims of the others."""
+    if not tensors or any(t.dim() > 1 for t in tensors):
+        raise ValueError(
+            f"meshgrid: expected one vector or more, got shapes "
+            f"{[t.raw.shape for t in tensors]}"
+        )
     if indexing not in ("ij", "xy"):
         raise ValueError(f'meshgrid: indexing is {indexing!r}; use "ij" or "xy"')
-    shape = tuple(len(t) for t in tensors)
+    shape = tuple(t.numel() for t in tensors)
     grids = []
     for i, t in enumerate(tensors):
-        ones: Sequence[int] = [1] * i + [len(t)] + [1] * (len(tensors) - i - 1)
+        ones: Sequence[int] = [1] * i + [-1] + [1] * (len(tensors) - i - 1)
         grids.append(t.reshape(ones).expand(shape))
-    if indexing == "xy":
+    if indexing == "xy" and len(tensors) > 1:
         grids = [g.transpose(0, 1) for g in grids]
     return tuple(grids)

@@ -449,7 +449,7 @@ class GraphedStep:
 
 
 def _launches_are_waited_for() -> bool:
-    """Whether MINITORCH_CUDA_SYNC asks for the name of each kernel that fails."""
+    """Whether CUDA_LAUNCH_BLOCKING asks for the name of each kernel that fails."""
     get_backend("cuda")
     from cuda_ops.device import BLOCKING
 

@@ -86,6 +86,26 @@ def infer(value: Any) -> DType:
     )
 
 
+def check_number(value: Any, dtype: DType) -> Any:
+    """`value`, if `dtype` has room for it: integers don't wrap around.
+
+    Floats become integers toward zero, and those that float32 cannot hold infinite.
+
+    Raises:
+        ValueError: the number is too large, or NaN for an integer type.
+    """
+    if dtype.category == 0 or (dtype.category == 2 and not isinstance(value, int)):
+        return value
+    bound = 2 ** (8 * dtype.itemsize - 1) if dtype.category == 1 else 2**1024
+    if not -bound <= value < bound:
+        raise ValueError(
+            f"number: {value} does not fit into {dtype.name}, which ends at -2**"
+            f"{bound.bit_length() - 1} and just below 2**{bound.bit_length() - 1}; use "
+            f"a larger dtype"
+        )
+    return value
+
+
 def promote(a: DType, b: DType) -> DType:
     """The smaller of the types that hold both, as PyTorch has it.
 

@@ -27,6 +27,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from minitorch.autodiff import Edge, Node, Variable, grad_mode
+from minitorch.executor import active
 from minitorch.tensor_data import TensorData
 
 
@@ -119,7 +120,12 @@ class Context(Node):
                 else grad
                 for grad, output in zip(grads, outputs)
             ]
-        result = self.function.backward(self, *grads)
+        backward = self.function.backward
+        if active.executor is None:
+            result = backward(self, *grads)
+        else:
+            name = f"{self.function.__name__}Backward"
+            result = active.executor.operation(name, backward, (self, *grads))
         if not isinstance(result, tuple):
             result = (result,)
         if len(result) != len(self.edges):
@@ -198,7 +204,10 @@ class Function:
         before = grad_mode.enabled
         grad_mode.enabled = False
         try:
-            out = cls.forward(ctx, *args)
+            if active.executor is None:
+                out = cls.forward(ctx, *args)
+            else:
+                out = active.executor.operation(cls.__name__, cls.forward, (ctx, *args))
         finally:
             grad_mode.enabled = before
         if type(out) is TensorData:

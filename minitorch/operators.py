@@ -160,7 +160,11 @@ def pow(x: float, y: float) -> float:
 
 
 def pow_int(x: int, y: int) -> int:
-    """x ** y for integers and y >= 0, by repeated squaring."""
+    """x ** y for integers by repeated squaring; toward zero where y is below 0."""
+    if y < 0:
+        if x != 1 and x != -1:
+            return 0
+        y &= 1
     result = 1
     while y > 0:
         if y & 1:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from minitorch.functions.matmul import matmul as product
+from minitorch.functions.matmul import matmul as multiply
+from minitorch.functions.matmul import product
 from minitorch.tensor import Number, Tensor, choose
 
 
@@ -317,15 +318,15 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True) -> Any:
 
 def matmul(input: Tensor, other: Tensor) -> Tensor:
     """input @ other; one of them may be a `SparseCSR`."""
-    return product(input, other)
+    return multiply(input, other)
 
 def mm(input: Tensor, mat2: Tensor) -> Tensor:
     """The product of two matrices; one of them may be a `SparseCSR`."""
-    return product(input, mat2)
+    return product("mm", input, 2, mat2, 2)
 
 def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     """The products of two stacks of matrices."""
-    return _tensor("bmm", input) @ mat2
+    return _tensor("bmm", input).bmm(mat2)
 
 def outer(input: Tensor, vec2: Tensor) -> Tensor:
     """The products of all pairs of elements of two vectors."""
@@ -333,11 +334,11 @@ def outer(input: Tensor, vec2: Tensor) -> Tensor:
 
 def mv(input: Tensor, vec: Tensor) -> Tensor:
     """The product of a matrix and a vector."""
-    return _tensor("mv", input) @ vec
+    return _tensor("mv", input).mv(vec)
 
 def dot(input: Tensor, other: Tensor) -> Tensor:
     """The inner product of two vectors."""
-    return _tensor("dot", input) @ other
+    return _tensor("dot", input).dot(other)
 
 def reshape(input: Tensor, shape: Any) -> Tensor:
     """The same elements in another shape."""

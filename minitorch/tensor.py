@@ -18,13 +18,16 @@ import numpy as np
 from minitorch import dtypes, operators
 from minitorch.arguments import (
     check_cat,
-    check_divisor,
     check_floating,
     check_gather,
     check_index,
     check_pinnable,
     checked_list,
+    completed,
+    dividends,
+    existing_dim,
     expanded_shape,
+    filler,
     int_sequence,
     not_bool,
     not_empty,
@@ -34,27 +37,33 @@ from minitorch.arguments import (
     shape_for,
     stack_dim,
     start_gradient,
+    times_alpha,
+    without_bools,
 )
 from minitorch.autodiff import Edge, Node, Variable, backpropagate, grad_mode
 from minitorch.backend import get_backend, loaded_backends
 from minitorch.dtypes import DType
+from minitorch.function import Function
 from minitorch.functions import elementwise as ew
 from minitorch.functions import indexing, movement, reduce
-from minitorch.functions.matmul import matmul
+from minitorch.functions.matmul import matmul, product
 from minitorch.functions.operands import (
     cast,
     check_broadcast,
     check_same_device,
+    check_same_dtype,
     operands,
     scalar_like,
     to_floating,
+    type_with_number,
 )
 from minitorch.functions.softmax import LogSoftmax, Softmax
 from minitorch.tensor_data import Shape, TensorData, normalize_dim, numel
 
 Number: TypeAlias = bool | int | float
 Dim: TypeAlias = int | Sequence[int] | None
-# Inside the class, `bool`, `int` and `float` are methods; annotations use these names.
+# Inside the class, `bool`, `int`, `float` and `type` are methods; annotations say:
+Operation: TypeAlias = type[Function]
 Bool: TypeAlias = bool
 Int: TypeAlias = int
 Float: TypeAlias = float
@@ -109,7 +118,7 @@ class Tensor(Variable):
         """The shape, or the size of one dimension."""
         if dim is None:
             return self.shape
-        return self.raw.shape[normalize_dim(dim, self.raw.dims, "size")]
+        return self.raw.shape[existing_dim("size", self, dim)]
 
     def dim(self) -> Int:
         """How many dimensions there are."""
@@ -174,7 +183,7 @@ class Tensor(Variable):
 
     def __iter__(self) -> Iterator[Tensor]:
         if not self.raw.shape:
-            raise TypeError("a tensor without dimensions cannot be iterated over")
+            raise TypeError("iter: a tensor without dimensions cannot be iterated over")
         return (self[i] for i in range(len(self)))
 
     def __bool__(self) -> Bool:
@@ -193,7 +202,7 @@ class Tensor(Variable):
 
     def __index__(self) -> Int:
         if self.dtype.is_floating_point:
-            raise TypeError("a floating-point tensor cannot be used as an index")
+            raise TypeError("index: a floating-point tensor cannot be one; use .long()")
         return int(self.item())
 
     __hash__ = object.__hash__
@@ -262,24 +271,17 @@ class Tensor(Variable):
         return array.copy() if copy else array
 
     def __dlpack__(self, **options: Any) -> Any:
-        if self.device == "cuda":
-            return self.backend.to_dlpack(self._without_grad("__dlpack__"), **options)
-        return self.numpy().__dlpack__(**options)
+        return self.backend.to_dlpack(self._without_grad("__dlpack__"), **options)
 
     def __dlpack_device__(self) -> tuple[Int, Int]:
-        if self.device == "cuda":
-            return self.backend.dlpack_device(self.raw)
-        return self._host().__dlpack_device__()
+        return self.backend.dlpack_device(self.raw)
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
         """For Numba, CuPy and torch: where the memory on the GPU is."""
-        if self.device != "cuda":
-            raise AttributeError(
-                f"the tensor is on {self.device!r}; only tensors on 'cuda' have a "
-                f"__cuda_array_interface__"
-            )
-        return self.backend.cuda_array_interface(self._without_grad("sharing"))
+        interface = self.backend.cuda_array_interface(self.raw)
+        self._without_grad("sharing")
+        return interface
 
     def _without_grad(self, name: str) -> TensorData:
         if self.requires_grad:
@@ -358,6 +360,7 @@ class Tensor(Variable):
     def new_full(self, shape: Any, value: Number) -> Tensor:
         """A tensor of `shape` full of `value`, of this dtype and on this device."""
         shape = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+        value = dtypes.check_number(value, self.dtype)
         return Tensor(self.backend.full(shape, value, self.dtype))
 
     def new_zeros(self, *shape: Any) -> Tensor:
@@ -421,7 +424,7 @@ class Tensor(Variable):
             retain_graph: keep what the backward pass needs, to use the graph again.
             create_graph: record the backward pass, for gradients of gradients.
         """
-        if not self.requires_grad:
+        if self.edge() is None:
             raise RuntimeError(
                 "backward(): the tensor was not made from any tensor with "
                 "requires_grad=True, so there is nothing to differentiate"
@@ -462,7 +465,7 @@ class Tensor(Variable):
         A hook may return another gradient to go on with. `remove()` of the returned
         handle takes the hook away.
         """
-        if not self.requires_grad:
+        if self.edge() is None:
             raise RuntimeError("register_hook: the tensor does not require grad")
         if self.node is None:
             self._hooks = hooks = self._hooks or [_share]
@@ -505,10 +508,8 @@ class Tensor(Variable):
             quietly: writes the new values straight into the memory.
             others: the other operands; the change is recorded if one requires grad.
         """
-        wanted = grad_mode.enabled and (
-            self.requires_grad
-            or any(getattr(o, "requires_grad", False) for o in others)
-        )
+        involved = [x for x in (self, *others) if isinstance(x, Tensor)]
+        wanted = grad_mode.enabled and any(x.edge() is not None for x in involved)
         storage = self.raw.storage
         if any(s == 0 and n > 1 for n, s in zip(self.raw.shape, self.raw.strides)):
             raise RuntimeError(
@@ -538,9 +539,16 @@ class Tensor(Variable):
         return self
 
     def _become(self, other: Tensor) -> None:
-        """Take other's place in the graph."""
+        """Take other's place in the graph; `retain_grad` holds for the new one."""
+        table = self.node.hooks if self.node is not None else None
+        hooks = (table or {}).get(self.output_index, [])
+        keeping = [h for h in hooks if type(h) is KeepGrad and h.tensor() is self]
+        for hook in keeping:
+            hooks.remove(hook)
         self.node, self.output_index = other.node, other.output_index
         self.requires_grad = other.requires_grad
+        if keeping:
+            self.retain_grad()
 
     # A view and its base share memory, so a recorded change of one is a change of the
     # other, and must be in the graph of both. The base is the one that keeps the
@@ -592,13 +600,17 @@ class Tensor(Variable):
         offset = raw.offset - base.raw.offset
         return Tensor(TensorData(storage, raw.shape, raw.strides, offset)).reshape(-1)
 
+    def _apart(self, b: TensorData) -> TensorData:
+        """`b`, or a copy where it is another window of the memory that is written."""
+        a = self.raw
+        if b.storage is not a.storage:
+            return b
+        same = (b.shape, b.strides, b.offset) == (a.shape, a.strides, a.offset)
+        return b if same else self.backend.copy(b, b.dtype)
+
     def _zip_(self, name: str, fn: Callable, op: Callable, other: Any) -> Tensor:
         a, b = operands(name, self, other)
-        if a.dtype.category > self.dtype.category:
-            raise TypeError(
-                f"{name}: the result is {a.dtype.name}, which does not fit into a "
-                f"{self.dtype.name} tensor in place"
-            )
+        self._check_fits(name, a)
         b = cast(b, self.dtype)
         if check_broadcast(name, a.raw.shape, b.raw.shape) != a.raw.shape:
             raise ValueError(
@@ -607,18 +619,43 @@ class Tensor(Variable):
             )
         return self.assign_(
             lambda old: op(old, b),
-            lambda: self.backend.zip(fn, self.raw, b.raw, None, self.raw),
+            lambda: self.backend.zip(fn, self.raw, self._apart(b.raw), None, self.raw),
             b,
         )
 
+    def _replace(self, name: str, op: Callable, *others: Any) -> Tensor:
+        """op(self) in place, where `others` are its other operands."""
+
+        def new(old: Tensor) -> Tensor:
+            out = op(old)
+            self._check_fits(name, out)
+            if out.raw.shape != self.raw.shape:
+                raise ValueError(
+                    f"{name}: the result is {out.raw.shape}, which does not fit into "
+                    f"{self.raw.shape} in place"
+                )
+            return cast(out, self.dtype)
+
+        def quietly() -> None:
+            self.backend.copy_into(self.raw, new(self.detach()).raw)
+
+        return self.assign_(new, quietly, *others)
+
+    def _check_fits(self, name: str, new: Tensor) -> None:
+        if new.dtype.category > self.dtype.category:
+            raise TypeError(
+                f"{name}: the result is {new.dtype.name}, which does not fit into a "
+                f"{self.dtype.name} tensor in place"
+            )
+
     def add_(self, other: Any, *, alpha: Number = 1) -> Tensor:
         """self += alpha * other"""
-        other = other if alpha == 1 else alpha * other
+        other = times_alpha("add_", self, other, alpha)
         return self._zip_("add_", operators.add, operator.add, other)
 
     def sub_(self, other: Any, *, alpha: Number = 1) -> Tensor:
         """self -= alpha * other"""
-        other = other if alpha == 1 else alpha * other
+        _, other = without_bools("sub_", self, times_alpha("sub_", self, other, alpha))
         return self._zip_("sub_", operators.sub, operator.sub, other)
 
     def mul_(self, other: Any) -> Tensor:
@@ -639,13 +676,23 @@ class Tensor(Variable):
 
         With `non_blocking` nobody waits for a copy to "cuda" from pinned memory.
         """
-        if non_blocking and self.device == "cuda" and isinstance(other, Tensor):
-            other = other.to("cuda", non_blocking=True)
+        if isinstance(other, Tensor) and other.dim() > self.dim():
+            raise ValueError(
+                f"copy_: a tensor of shape {other.raw.shape} does not fit into one of "
+                f"shape {self.raw.shape}; drop dimensions first, with reshape()"
+            )
+        if non_blocking and isinstance(other, Tensor):
+            other = other.to(self.device, non_blocking=True)
         indexing.setitem(self, (), other)
         return self
 
     def fill_(self, value: Number) -> Tensor:
-        """`value` everywhere."""
+        """`value`, a number or a tensor without dims, everywhere."""
+        if isinstance(value, Tensor) and value.dim():
+            raise ValueError(
+                f"fill_: the value is a tensor of shape {value.raw.shape}; expected a "
+                f"number or a tensor without dimensions; use copy_()"
+            )
         indexing.setitem(self, (), value)
         return self
 
@@ -655,18 +702,11 @@ class Tensor(Variable):
 
     def clamp_(self, min: Number | None = None, max: Number | None = None) -> Tensor:
         """Values below `min` and above `max` set to them, in place."""
-        new = self.clamp(min, max)
-        if new.dtype is not self.dtype:
-            raise TypeError(
-                f"clamp_: the result is {new.dtype.name}, which does not fit into a "
-                f"{self.dtype.name} tensor in place"
-            )
-        return self.copy_(new)
+        return self._replace("clamp_", lambda old: old.clamp(min, max), min, max)
 
     def masked_fill_(self, mask: Tensor, value: Any) -> Tensor:
         """`value` where the mask holds, in place."""
-        indexing.setitem(self, (), self.masked_fill(mask, value))
-        return self
+        return self.copy_(self.masked_fill(mask, value))
 
     def uniform_(self, low: Float = 0.0, high: Float = 1.0) -> Tensor:
         """Uniform random numbers in [low, high), in place."""
@@ -694,6 +734,24 @@ class Tensor(Variable):
     def __itruediv__(self, other: Any) -> Tensor:
         return self.div_(other)
 
+    def __ifloordiv__(self, other: Any) -> Tensor:
+        return self._replace("//=", lambda old: old // other, other)
+
+    def __imod__(self, other: Any) -> Tensor:
+        return self._replace("%=", lambda old: old % other, other)
+
+    def __ipow__(self, other: Any) -> Tensor:
+        return self._replace("**=", lambda old: old**other, other)
+
+    def __iand__(self, other: Any) -> Tensor:
+        return self._replace("&=", lambda old: old & other, other)
+
+    def __ior__(self, other: Any) -> Tensor:
+        return self._replace("|=", lambda old: old | other, other)
+
+    def __ixor__(self, other: Any) -> Tensor:
+        return self._replace("^=", lambda old: old ^ other, other)
+
     # --------------------------------------------------------------- arithmetic
 
     def __add__(self, other: Any) -> Tensor:
@@ -702,10 +760,10 @@ class Tensor(Variable):
     __radd__ = __add__
 
     def __sub__(self, other: Any) -> Tensor:
-        return ew.Sub.apply(*operands("sub", self, other))
+        return ew.Sub.apply(*without_bools("sub", self, other))
 
     def __rsub__(self, other: Any) -> Tensor:
-        return ew.Sub.apply(*operands("sub", other, self))
+        return ew.Sub.apply(*without_bools("sub", other, self))
 
     def __mul__(self, other: Any) -> Tensor:
         return ew.Mul.apply(*operands("mul", self, other))
@@ -721,28 +779,29 @@ class Tensor(Variable):
         return ew.Div.apply(to_floating(a), to_floating(b))
 
     def __floordiv__(self, other: Any) -> Tensor:
-        a, b = operands("floor_divide", self, other)
-        check_divisor("floor_divide", b)
-        return a.wrap(a.backend.zip(operators.floor_divide, a.raw, b.raw))
+        return ew.FloorDivide.apply(*dividends("floor_divide", self, other))
 
     def __rfloordiv__(self, other: Any) -> Tensor:
-        return operands("floor_divide", other, self)[0] // self
+        return ew.FloorDivide.apply(*dividends("floor_divide", other, self))
 
     def __mod__(self, other: Any) -> Tensor:
-        a, b = operands("remainder", self, other)
-        check_divisor("remainder", b)
-        return a.wrap(a.backend.zip(operators.remainder, a.raw, b.raw))
+        return ew.Remainder.apply(*dividends("remainder", self, other))
+
+    def __rmod__(self, other: Any) -> Tensor:
+        return ew.Remainder.apply(*dividends("remainder", other, self))
 
     def __pow__(self, other: Any) -> Tensor:
-        if not isinstance(other, Tensor) and other == 2:
-            return self * (self if self.dtype is not dtypes.bool_ else self.long())
-        a, b = operands("pow", self, other)
-        if not a.dtype.is_floating_point and b.numel() and bool((b < 0).any()):
+        if isinstance(other, Tensor):
+            return _pow(self, other)
+        a = cast(self, type_with_number("pow", self, other))
+        if other == 2:  # also the fastest
+            return a * a
+        if other < 0 and not a.dtype.is_floating_point:
             raise ValueError("pow: integers to negative powers; use .float() first")
-        return ew.Pow.apply(a, b)
+        return _pow(a, other)
 
     def __rpow__(self, other: Any) -> Tensor:
-        return ew.Pow.apply(*operands("pow", other, self))
+        return _pow(other, self)
 
     def __matmul__(self, other: Tensor) -> Tensor:
         return matmul(self, other)
@@ -751,15 +810,15 @@ class Tensor(Variable):
         return ew.Neg.apply(not_bool("neg", self))
 
     def __abs__(self) -> Tensor:
-        return ew.Abs.apply(self)
+        return ew.Abs.apply(not_bool("abs", self))
 
     def add(self, other: Any, *, alpha: Number = 1) -> Tensor:
         """self + alpha * other"""
-        return self + (other if alpha == 1 else alpha * other)
+        return self + times_alpha("add", self, other, alpha)
 
     def sub(self, other: Any, *, alpha: Number = 1) -> Tensor:
         """self - alpha * other"""
-        return self - (other if alpha == 1 else alpha * other)
+        return self - times_alpha("sub", self, other, alpha)
 
     def mul(self, other: Any) -> Tensor:
         """self * other"""
@@ -777,7 +836,21 @@ class Tensor(Variable):
         """self @ other"""
         return matmul(self, other)
 
-    mm = bmm = dot = mv = matmul
+    def mm(self, mat2: Tensor) -> Tensor:
+        """The product of two matrices: [M, K] @ [K, N] -> [M, N]"""
+        return product("mm", self, 2, mat2, 2)
+
+    def bmm(self, mat2: Tensor) -> Tensor:
+        """The products of two stacks: [B, M, K] @ [B, K, N] -> [B, M, N]"""
+        return product("bmm", self, 3, mat2, 3)
+
+    def mv(self, vec: Tensor) -> Tensor:
+        """The product of a matrix and a vector: [M, K] @ [K] -> [M]"""
+        return product("mv", self, 2, vec, 1)
+
+    def dot(self, other: Tensor) -> Tensor:
+        """The inner product of two vectors: [K] @ [K] -> ()"""
+        return product("dot", self, 1, other, 1)
 
     def outer(self, other: Tensor) -> Tensor:
         """The products of all pairs: a [N], b [M] -> [N, M]."""
@@ -847,6 +920,8 @@ class Tensor(Variable):
     def __xor__(self, other: Any) -> Tensor:
         return self.logical_xor(only_bool("^", other, only_bool("^", self)))
 
+    __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
+
     def __invert__(self) -> Tensor:
         return only_bool("~", self).logical_not()
 
@@ -890,8 +965,11 @@ class Tensor(Variable):
         equal_nan: Bool = False,
     ) -> Tensor:
         """Where |self - other| <= atol + rtol |other|: a bool tensor."""
+        check_same_dtype("isclose", self, other)
         a, b = operands("isclose", self.detach(), other.detach())
-        close = ((a - b).abs() <= atol + rtol * b.abs()) | (a == b)
+        close = a == b
+        if a.dtype is not dtypes.bool_:
+            close = close | ((a - b).abs() <= atol + rtol * b.abs())
         return close | (a.isnan() & b.isnan()) if equal_nan else close
 
     def allclose(
@@ -912,7 +990,7 @@ class Tensor(Variable):
 
     def abs(self) -> Tensor:
         """|x|"""
-        return ew.Abs.apply(self)
+        return abs(self)
 
     def sign(self) -> Tensor:
         """-1, 0 or 1"""
@@ -920,15 +998,15 @@ class Tensor(Variable):
 
     def floor(self) -> Tensor:
         """The largest whole number that is not above x."""
-        return ew.Step.apply(self, operators.floor)
+        return ew.Step.apply(not_bool("floor", self), operators.floor)
 
     def ceil(self) -> Tensor:
         """The smallest whole number that is not below x."""
-        return ew.Step.apply(self, operators.ceil)
+        return ew.Step.apply(not_bool("ceil", self), operators.ceil)
 
     def round(self) -> Tensor:
         """The nearest whole number, halves to the even one."""
-        return ew.Step.apply(self, operators.round)
+        return ew.Step.apply(not_bool("round", self), operators.round)
 
     def exp(self) -> Tensor:
         """e ** x"""
@@ -960,7 +1038,7 @@ class Tensor(Variable):
 
     def square(self) -> Tensor:
         """x * x"""
-        return self * self
+        return self**2
 
     def sin(self) -> Tensor:
         """The sine of x radians."""
@@ -993,36 +1071,39 @@ class Tensor(Variable):
                 f'gelu: approximate is {approximate!r}; it must be "none" or "tanh"'
             )
         op = ew.Gelu if approximate == "none" else ew.GeluTanh
-        return op.apply(to_floating(self))
+        return op.apply(check_floating("gelu", self))
 
     def silu(self) -> Tensor:
         """x * sigmoid(x)"""
-        return ew.Silu.apply(to_floating(self))
+        return ew.Silu.apply(check_floating("silu", self))
 
     def elu(self, alpha: Float = 1.0) -> Tensor:
         """x where x > 0, else alpha (exp(x) - 1)."""
-        x = to_floating(self)
+        x = check_floating("elu", self)
         return ew.Elu.apply(x, scalar_like(x, alpha, x.dtype))
 
     def leaky_relu(self, negative_slope: Float = 0.01) -> Tensor:
         """x where x > 0, else negative_slope * x."""
-        x = to_floating(self)
+        x = check_floating("leaky_relu", self)
         return ew.LeakyRelu.apply(x, scalar_like(x, negative_slope, x.dtype))
 
     def softplus(self) -> Tensor:
         """log(1 + exp(x)), without overflow."""
-        return ew.Softplus.apply(to_floating(self))
+        return ew.Softplus.apply(check_floating("softplus", self))
 
     # --------------------------------------------------------------- reductions
 
     def sum(
         self, dim: Dim = None, keepdim: Bool = False, *, dtype: DType | None = None
     ) -> Tensor:
-        """The sum over one, several or all (None) dims. Integers give int64."""
-        a = cast(self, dtype) if dtype is not None else self
-        a = a if a.dtype.is_floating_point else cast(a, dtypes.int64)
-        dims = reduced_dims(a, dim, "sum")
-        return reduce.Sum.apply(a, dims, keepdim)
+        """The sum over one, several or all (None) dims, of the elements as `dtype`.
+
+        Integers give int64 where no dtype is named.
+        """
+        a = self if dtype is None else cast(self, dtypes.check(dtype))
+        total = a if a.dtype.is_floating_point else cast(a, dtypes.int64)
+        out = reduce.Sum.apply(total, reduced_dims(a, dim, "sum"), keepdim)
+        return out if dtype is None else cast(out, dtype)
 
     def mean(self, dim: Dim = None, keepdim: Bool = False) -> Tensor:
         """The mean over one, several or all dims."""
@@ -1095,7 +1176,7 @@ class Tensor(Variable):
             return self.maximum(dim)
         if dim is None:
             return self.amax()
-        return self._pick("max", self.argmax(dim, keepdim=True), dim, keepdim)
+        return self._pick("max", self._arg("argmax", dim, True), dim, keepdim)
 
     def min(self, dim: Any = None, keepdim: Bool = False) -> Any:
         """The minimum; with a dim, the pair (values, indices); or minimum(other)."""
@@ -1103,7 +1184,7 @@ class Tensor(Variable):
             return self.minimum(dim)
         if dim is None:
             return self.amin()
-        return self._pick("min", self.argmin(dim, keepdim=True), dim, keepdim)
+        return self._pick("min", self._arg("argmin", dim, True), dim, keepdim)
 
     def _pick(self, name: str, index: Tensor, dim: Any, keepdim: Bool) -> Any:
         if self.dim() == 0:
@@ -1114,42 +1195,45 @@ class Tensor(Variable):
 
     def argmax(self, dim: Any = None, keepdim: Bool = False) -> Tensor:
         """Where the (first) maximum is, along a dim or in the flattened tensor."""
-        return self._arg("argmax", dim, keepdim)
+        return not_bool("argmax", self)._arg("argmax", dim, keepdim)
 
     def argmin(self, dim: Any = None, keepdim: Bool = False) -> Tensor:
         """Where the (first) minimum is, along a dim or in the flattened tensor."""
-        return self._arg("argmin", dim, keepdim)
+        return not_bool("argmin", self)._arg("argmin", dim, keepdim)
 
     def _arg(self, name: str, dim: Any, keepdim: Bool) -> Tensor:
         a = self.detach()
+        dim = dim if dim is None else normalize_dim(dim, a.dim(), name)
         flat = dim is None or a.dim() == 0
         if flat:
             a, dim = a.reshape(-1), 0
-        dims = reduced_dims(a, dim, name)
-        not_empty(name, a, dims)
+        not_empty(name, a, (dim,))
         fn = a.backend.argmax if name == "argmax" else a.backend.argmin
-        out = a.wrap(fn(a.raw, dims[0]))
+        out = a.wrap(fn(a.raw, dim))
         if flat:
             return out.reshape((1,) * self.dim() if keepdim else ())
-        return _drop(out, dims, keepdim)
+        return _drop(out, (dim,), keepdim)
 
     def any(self, dim: Dim = None, keepdim: Bool = False) -> Tensor:
         """Whether one element, at least, is not 0."""
-        dims = reduced_dims(self, dim, "any")
-        out = reduce.fold(operators.logical_or, self.bool(), dims, False)
-        return _drop(out, dims, keepdim)
+        return self._fold("any", operators.logical_or, False, dim, keepdim)
 
     def all(self, dim: Dim = None, keepdim: Bool = False) -> Tensor:
         """Whether no element is 0."""
-        dims = reduced_dims(self, dim, "all")
-        out = reduce.fold(operators.logical_and, self.bool(), dims, True)
-        return _drop(out, dims, keepdim)
+        return self._fold("all", operators.logical_and, True, dim, keepdim)
+
+    def _fold(
+        self, name: str, fn: Callable, start: Bool, dim: Dim, keepdim: Bool
+    ) -> Tensor:
+        # No dims, (), are no dims here, as in PyTorch; elsewhere they are all.
+        dims = () if dim in ((), []) else reduced_dims(self, dim, name)
+        return _drop(reduce.fold(fn, self.bool(), dims, start), dims, keepdim)
 
     def logsumexp(self, dim: Dim, keepdim: Bool = False) -> Tensor:
         """log(sum(exp(x))), without overflow."""
         a = to_floating(self)
         dims = reduced_dims(a, dim, "logsumexp")
-        top = a.detach().amax(dims, keepdim=True)
+        top = reduce.Extreme.apply(a.detach(), operators.maximum, dims, -operators.inf)
         top = ew.Where.apply(top.isfinite(), top, top.new_zeros(()))
         out = (a - top).exp().sum(dims, keepdim=True).log() + top
         return _drop(out, dims, keepdim)
@@ -1216,7 +1300,7 @@ class Tensor(Variable):
         """The transpose of a matrix."""
         if self.dim() > 2:
             raise ValueError(f"t: expected at most 2 dimensions, got {self.raw.shape}")
-        return self.transpose(0, 1) if self.dim() == 2 else self
+        return self.permute(*reversed(range(self.dim())))
 
     @property
     def T(self) -> Tensor:
@@ -1232,10 +1316,11 @@ class Tensor(Variable):
 
     def movedim(self, source: Int, destination: Int) -> Tensor:
         """One dimension moved to another place."""
-        order = list(range(self.dim()))
-        dim = order.pop(normalize_dim(source, self.dim(), "movedim"))
-        order.insert(normalize_dim(destination, self.dim(), "movedim"), dim)
-        return self.permute(*order)
+        start = normalize_dim(source, self.dim(), "movedim")
+        end = normalize_dim(destination, self.dim(), "movedim")
+        order = list(range(self.dim() or 1))
+        order.insert(end, order.pop(start))
+        return self.permute(order[: self.dim()])
 
     def expand(self, *shape: Any) -> Tensor:
         """Dims of size 1 repeated without a copy; -1 keeps a size."""
@@ -1252,7 +1337,7 @@ class Tensor(Variable):
 
     def squeeze(self, dim: Dim = None) -> Tensor:
         """Without the dims of size 1: all of them, or those named."""
-        dims = reduced_dims(self, dim, "squeeze")
+        dims = () if dim in ((), []) else reduced_dims(self, dim, "squeeze")
         keep = tuple(n for i, n in enumerate(self.raw.shape) if n != 1 or i not in dims)
         return movement.View.apply(self, keep)
 
@@ -1268,15 +1353,20 @@ class Tensor(Variable):
         end = normalize_dim(end_dim, self.dim(), "flatten")
         if start > end:
             raise ValueError(f"flatten: start_dim {start} comes after end_dim {end}")
+        if start == end and self.dim():
+            return self
         shape = self.raw.shape
         one = numel(shape[start : end + 1])
         return self.reshape((*shape[:start], one, *shape[end + 1 :]))
 
     def unflatten(self, dim: Any, sizes: Sequence[Int]) -> Tensor:
         """One dim as several of the given sizes, of which one may be -1."""
-        dim = normalize_dim(dim, self.dim(), "unflatten")
+        dim = existing_dim("unflatten", self, dim)
         shape = self.raw.shape
-        return self.reshape((*shape[:dim], *sizes, *shape[dim + 1 :]))
+        parts = completed(
+            "unflatten", (shape[dim],), int_sequence("unflatten", (sizes,))
+        )
+        return self.reshape((*shape[:dim], *parts, *shape[dim + 1 :]))
 
     def ravel(self) -> Tensor:
         """All elements in one dim: a view if possible, else a copy."""
@@ -1292,15 +1382,15 @@ class Tensor(Variable):
 
     def flip(self, *dims: Any) -> Tensor:
         """The order of the elements along `dims` reversed (a copy)."""
-        order = [
-            normalize_dim(d, self.dim(), "flip") for d in int_sequence("flip", dims)
-        ]
-        return movement.Flip.apply(self, tuple(order))
+        named = int_sequence("flip", dims)
+        order = reduced_dims(self, named, "flip") if named else ()
+        return movement.Flip.apply(self, order)
 
     def narrow(self, dim: Any, start: Any, length: Any) -> Tensor:
         """`length` indices of `dim` from `start`."""
-        dim = normalize_dim(dim, self.dim(), "narrow")
+        dim = existing_dim("narrow", self, dim)
         size = self.raw.shape[dim]
+        start = start + size if start < 0 else start
         if not (0 <= start and 0 <= length and start + length <= size):
             raise ValueError(
                 f"narrow: start {start} and length {length} leave dimension {dim} of "
@@ -1310,12 +1400,12 @@ class Tensor(Variable):
 
     def select(self, dim: Any, index: Any) -> Tensor:
         """The slice at `index` of `dim`, without that dim."""
-        dim = normalize_dim(dim, self.dim(), "select")
+        dim = existing_dim("select", self, dim)
         return self[(slice(None),) * dim + (index,)]
 
     def split(self, split_size: Any, dim: Any = 0) -> tuple[Tensor, ...]:
         """Views of `split_size` indices each (the last may be smaller), or of sizes."""
-        dim = normalize_dim(dim, self.dim(), "split")
+        dim = existing_dim("split", self, dim)
         total, size = self.raw.shape[dim], split_size
         if isinstance(size, int):
             if size <= 0:
@@ -1345,10 +1435,10 @@ class Tensor(Variable):
     def repeat(self, *times: Any) -> Tensor:
         """The tensor repeated `times` along each dim (a copy)."""
         counts = int_sequence("repeat", times)
-        if len(counts) < self.dim():
+        if len(counts) < self.dim() or any(n < 0 for n in counts):
             raise ValueError(
-                f"repeat: {len(counts)} counts for {self.dim()} dimensions; give one "
-                f"for each"
+                f"repeat: {len(counts)} counts {counts} for {self.dim()} dimension(s); "
+                f"give one for each, 0 or more"
             )
         shape = (1,) * (len(counts) - self.dim()) + self.raw.shape
         wide = self.reshape([n for size in shape for n in (1, size)])
@@ -1412,20 +1502,17 @@ class Tensor(Variable):
         return choose(condition, self, other)
 
     def masked_fill(self, mask: Tensor, value: Any) -> Tensor:
-        """`value` where the mask holds, else this."""
-        filler = (
-            value if isinstance(value, Tensor) else scalar_like(self, value, self.dtype)
-        )
-        if isinstance(value, float) and self.dtype.category == 1 and value % 1 != 0:
-            raise TypeError(
-                f"masked_fill: {value} does not fit into a {self.dtype.name} tensor; "
-                f"use .float() first"
-            )
-        return choose(only_bool("masked_fill", mask), filler, self)
+        """`value`, a number or a tensor without dims, where the mask holds, else this.
+
+        The dtype stays; what does not fit into it is an error.
+        """
+        return choose(only_bool("masked_fill", mask), filler(self, value), self)
 
     def masked_select(self, mask: Tensor) -> Tensor:
-        """The elements where the mask holds, in one dim."""
-        return self[only_bool("masked_select", mask)]
+        """The elements where the mask, broadcast with this, holds, in one dim."""
+        mask, shape = only_bool("masked_select", mask), self.raw.shape
+        both = check_broadcast("masked_select", shape, mask.raw.shape)
+        return self.expand(both).reshape(-1)[mask.expand(both).reshape(-1)]
 
     def to_sparse_csr(self) -> Any:
         """The elements of a matrix that are not 0, as a `minitorch.SparseCSR`."""
@@ -1455,10 +1542,20 @@ class Tensor(Variable):
         return indexing.ScatterAdd.apply(self, dim, index, src)
 
     def index_select(self, dim: Any, index: Tensor) -> Tensor:
-        """The slices `index` [n] of `dim`."""
-        dim = normalize_dim(dim, self.dim(), "index_select")
-        index = check_index("index_select", self, index, 1)
-        return indexing.IndexSelect.apply(self, dim, index)
+        """The slices `index` [n] of `dim`; without dims, the one element."""
+        name = "index_select"
+        dim = normalize_dim(dim, self.dim(), name)
+        if isinstance(index, Tensor) and not index.dim():
+            index = index.unsqueeze(0)
+        index = check_index(name, self, index, 1)
+        if self.dim():
+            return indexing.IndexSelect.apply(self, dim, index)
+        if len(index) != 1:
+            raise ValueError(
+                f"{name}: the index is {index.raw.shape}; a tensor without dimensions "
+                f"has one element, so that it must be one 0"
+            )
+        return self.reshape(1).index_select(0, index).reshape(())
 
     def sort(self, dim: Any = -1, descending: Bool = False) -> Any:
         """Sorted values along `dim`, and where they were; the sort is stable."""
@@ -1480,7 +1577,7 @@ class Tensor(Variable):
                 f"topk: k is {k}; it must be from 0 to the size of dimension {dim}, "
                 f"{self.size(dim) if self.dim() else 1}"
             )
-        values, indices = self.sort(dim, largest)
+        values, indices = not_bool("topk", self).sort(dim, largest)
         if self.dim() == 0:
             return ValuesIndices(values, indices)
         return ValuesIndices(values.narrow(dim, 0, k), indices.narrow(dim, 0, k))
@@ -1489,13 +1586,16 @@ class Tensor(Variable):
 
     def softmax(self, dim: Any) -> Tensor:
         """exp(x) / sum(exp(x)) along `dim`."""
-        a = to_floating(self)
-        return Softmax.apply(a, normalize_dim(dim, a.dim(), "softmax"))
+        return self._along("softmax", Softmax, dim)
 
     def log_softmax(self, dim: Any) -> Tensor:
         """x - logsumexp(x) along `dim`."""
-        a = to_floating(self)
-        return LogSoftmax.apply(a, normalize_dim(dim, a.dim(), "log_softmax"))
+        return self._along("log_softmax", LogSoftmax, dim)
+
+    def _along(self, name: str, op: Operation, dim: Any) -> Tensor:
+        """An operation on rows; a tensor without dims is a row of one element."""
+        a, dim = check_floating(name, self), normalize_dim(dim, self.dim(), name)
+        return op.apply(a, dim) if a.dim() else op.apply(a.reshape(1), 0).reshape(())
 
 
 class Size(tuple):
@@ -1562,6 +1662,12 @@ def _share(grad: Tensor) -> None:
     grad.raw.storage.shared = True
 
 
+def _pow(a: Any, b: Any) -> Tensor:
+    """a ** b where one, at least, is a tensor."""
+    a, b = operands("pow", a, b)
+    return ew.Pow.apply(not_bool("pow", a), b)
+
+
 def choose(condition: Any, a: Any, b: Any) -> Tensor:
     """a where the bool tensor `condition` holds, else b; numbers are allowed."""
     condition = only_bool("where", condition)
@@ -1595,7 +1701,7 @@ def grad(
         one = isinstance(grad_outputs, Tensor)
         given = [grad_outputs] if one else list(grad_outputs)
     for x in [*roots, *ends]:
-        if not x.requires_grad:
+        if x.edge() is None:
             raise RuntimeError(
                 f"grad: a tensor of shape {x.raw.shape} does not require grad"
             )

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-import fast_ops
+from fast_ops import elementwise
 from minitorch.tensor_data import TensorData
 from mojo_ops.memory import relabelled
 
@@ -32,10 +32,10 @@ def from_cpu(fn: Callable) -> Callable:
     return run
 
 
-map = from_cpu(fast_ops.map)
-zip = from_cpu(fast_ops.zip)
+map = from_cpu(elementwise.map)
+zip = from_cpu(elementwise.zip)
 
 
 def names(backend: Any) -> list[str]:
     """The functions of the backend that are not in Mojo."""
-    return [n for n in backend.__all__ if hasattr(getattr(backend, n), "from_cpu")]
+    return [n for n in dir(backend) if hasattr(getattr(backend, n), "from_cpu")]

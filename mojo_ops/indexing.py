@@ -10,6 +10,7 @@ import math
 from typing import NamedTuple
 
 from fast_ops.memory import overlap
+from minitorch.backend.indexing import index_error
 from minitorch.dtypes import int64
 from minitorch.tensor_data import TensorData
 from mojo_ops.bridge import Library
@@ -38,10 +39,7 @@ def _check(name: str, index: TensorData, size: int, dim: int) -> TensorData:
     values = index.flat()
     bad = kernels.first_outside(values, index.size, size)
     if bad >= 0:
-        raise IndexError(
-            f"{name}: index {values[bad]} is outside dimension {dim}, which has {size} "
-            f"element(s); indices must be from 0 to {size - 1}"
-        )
+        raise index_error(name, values[bad], dim, size)
     return index
 
 

@@ -11,12 +11,9 @@ import math
 
 import numpy as np
 
-from minitorch import operators
 from minitorch.tensor_data import TensorData
 from mojo_ops.bridge import Library
-from mojo_ops.elementwise import zip as zip_elements
 from mojo_ops.memory import contiguous, copy, empty
-from mojo_ops.random import dropout
 
 kernels = Library("norm")
 
@@ -67,46 +64,6 @@ def layer_norm_backward(
         db.storage.array, rows, width, blocks, x.dtype.itemsize,
     )  # fmt: skip
     return dx, dw, db
-
-
-def dropout_residual_layer_norm(
-    x: TensorData,
-    residual: TensorData,
-    weight: TensorData | None,
-    bias: TensorData | None,
-    p: float,
-    seed: int,
-    offset: int,
-    eps: float,
-) -> tuple[TensorData, TensorData, TensorData]:
-    """layer_norm(dropout(x) + residual), all [R, D]: out, mean [R], rstd [R].
-
-    The zeros are those of `dropout(x, p, seed, offset)`.
-    """
-    return layer_norm(_dropped_sum(x, residual, p, seed, offset), weight, bias, eps)
-
-
-def dropout_residual_layer_norm_backward(
-    grad: TensorData,
-    x: TensorData,
-    residual: TensorData,
-    mean: TensorData,
-    rstd: TensorData,
-    weight: TensorData | None,
-    p: float,
-    seed: int,
-    offset: int,
-) -> tuple[TensorData, TensorData, TensorData, TensorData]:
-    """Gradients for x [R, D], residual [R, D], weight [D] and bias [D]."""
-    total = _dropped_sum(x, residual, p, seed, offset)
-    inner, dw, db = layer_norm_backward(grad, total, mean, rstd, weight)
-    return dropout(inner, p, seed, offset), inner, dw, db
-
-
-def _dropped_sum(
-    x: TensorData, residual: TensorData, p: float, seed: int, offset: int
-) -> TensorData:
-    return zip_elements(operators.add, dropout(x, p, seed, offset), residual)
 
 
 def _by_channel(x: TensorData) -> TensorData:

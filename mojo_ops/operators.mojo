@@ -127,9 +127,10 @@ def pow[T: DType, w: Int](x: SIMD[T, w], y: SIMD[T, w]) -> SIMD[T, w]:
 
 @always_inline
 def pow_int[T: DType, w: Int](x: SIMD[T, w], y: SIMD[T, w]) -> SIMD[T, w]:
-    var result = SIMD[T, w](1)
+    var unit = x.eq(1) | x.eq(-1)
+    var result = choose(y.lt(0) & ~unit, SIMD[T, w](0), SIMD[T, w](1))
     var base = x
-    var left = y
+    var left = choose(y.lt(0), y & 1, y)
     while left.gt(0).reduce_or():
         result = choose((left & 1).eq(1) & left.gt(0), result * base, result)
         base = base * base

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-import fast_ops
+from fast_ops import reduce as numba
 from minitorch import operators
 from minitorch.dtypes import DType, bool_, float32, float64, int64
 from minitorch.tensor_data import Shape, TensorData
@@ -37,7 +37,7 @@ NUMBERS = {operators.add, operators.mul, *EXTREMES}
 TRUTH = {operators.logical_and, operators.logical_or, operators.logical_xor}
 NO_PARTIAL = np.empty(1)
 
-_reduce_by_cpu = from_cpu(fast_ops.reduce)
+_reduce_by_cpu = from_cpu(numba.reduce)
 
 
 @lru_cache(maxsize=1024)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import os
 from collections import defaultdict
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,10 @@ from hypothesis import HealthCheck, settings
 
 from helpers import DEVICES, EXAMPLES, SIMULATED, loaded
 
-CUDA = Path(__file__).parent / "cuda"
+HERE = Path(__file__).parent
+CUDA = HERE / "cuda"
+# Devices that need an extra; all tests in the folders of their names do, too.
+EXTRAS = {"cuda", "mojo"}
 
 settings.register_profile(
     "ci",
@@ -38,6 +42,15 @@ settings.register_profile(
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
+# The day's programs of tests/fuzz: workers inherit what the first process has set.
+os.environ.setdefault("MINITORCH_FUZZ_SEED", date.today().strftime("%Y%m%d"))
+
+
+def pytest_report_header() -> str:
+    """The seed of the fuzzer, to repeat its programs with."""
+    return "fuzz: MINITORCH_FUZZ_SEED=" + os.environ["MINITORCH_FUZZ_SEED"]
+
+
 @pytest.fixture(params=DEVICES)
 def device(request: pytest.FixtureRequest) -> str:
     """The name of an installed device."""
@@ -48,13 +61,18 @@ def device(request: pytest.FixtureRequest) -> str:
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> None:
-    """Mark what runs on the device "cuda", and let what is slow start first.
+    """Mark what needs a device that is not everywhere; let what is slow start first.
 
-    With several processes the last one to end is then not far behind the others.
+    With several processes the last one to end is then not far behind the others. Apart
+    from that the order is any (pytest-randomly), and the same in all processes.
     """
     for item in items:
-        if "cuda" in map(str, _params(item).values()):
+        values = _params(item).values()
+        if "cuda" in map(str, values):
             item.add_marker(pytest.mark.cuda)
+        devices = {str(getattr(value, "device", value)) for value in values}
+        if EXTRAS & {*devices, *item.path.parts[len(HERE.parts) :]}:
+            item.add_marker(pytest.mark.extras)
     if SIMULATED:
         config.hook.pytest_deselected(items=thinned(items))
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)

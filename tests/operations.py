@@ -4,7 +4,11 @@ With this file a test runs its family of operations, `OPERATIONS["reduce"]`, thr
 
 - `check_forward`: values, shapes and dtypes are torch's, for every dtype and layout;
 - `check_backward`: gradients are torch's, for every layout;
-- `check_differences`: gradients, and gradients of gradients, are those of `gradcheck`.
+- `check_differences`: gradients, and gradients of gradients, are those of `gradcheck`;
+- `check_refusal`: what has no gradient here has none in torch either.
+
+`public_operations` finds every function and method of the library, and `Calls` sees
+which of them the table calls: an operation without an entry fails a test.
 
 An entry's function takes the library as its first argument, because `minitorch` and
 `torch` have the same names: `lambda m, x, y: m.where(x > y, x, y)`.
@@ -12,6 +16,8 @@ An entry's function takes the library as its first argument, because `minitorch`
 
 from __future__ import annotations
 
+import inspect
+import operator
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -198,8 +204,23 @@ def _backward(outputs: Any) -> None:
 
 
 def _floating(outputs: Any) -> list[Any]:
-    items = [outputs] if hasattr(outputs, "backward") else list(outputs)
-    return [out for out in items if out.is_floating_point()]
+    items = list(outputs) if isinstance(outputs, (tuple, list)) else [outputs]
+    return [x for x in items if hasattr(x, "backward") and x.is_floating_point()]
+
+
+def check_refusal(op: Operation, device: str) -> None:
+    """Without a gradient is what torch has no gradient for, and in the same way.
+
+    The result does not require grad, or the backward pass raises.
+    """
+    for mine, theirs in samples(op, device, float64, "contiguous", grad=True):
+        results = _floating(op.fn(minitorch, *mine)), _floating(oracle(op, theirs))
+        for ours, expected in zip(*results, strict=True):
+            what = f"{op} {[tuple(x.shape) for x in mine]}"
+            assert ours.requires_grad == expected.requires_grad, what
+            for result in (ours, expected) if expected.requires_grad else ():
+                with pytest.raises(RuntimeError):
+                    result.sum().backward()
 
 
 def check_differences(op: Operation, device: str) -> None:
@@ -222,6 +243,76 @@ def each(family: str, differentiable: bool = False) -> Any:
     return pytest.mark.parametrize("op", ops, ids=str)
 
 
+# ------------------------------------------------------- what the library offers
+
+NAMESPACES: dict[str, Any] = {
+    "minitorch": minitorch,
+    "functional": minitorch.nn.functional,
+    "Tensor": Tensor,
+}
+
+
+def public_operations() -> dict[str, Any]:
+    """All functions, methods and properties that programs can call, by full name.
+
+    Python's own special methods count where they are operators, as `__add__` is.
+    """
+    found = {}
+    for space, owner in NAMESPACES.items():
+        for name, value in vars(owner).items():
+            special = name.startswith("__") and not hasattr(object, name)
+            special = special and owner is Tensor
+            callable_ = inspect.isfunction(value) or isinstance(
+                value, (property, staticmethod)
+            )
+            if callable_ and (special or not name.startswith("_")):
+                found[f"{space}.{name}"] = value
+    return found
+
+
+class Calls:
+    """Sees, as a context, which public operations are called, though not by others.
+
+    Attributes:
+        seen: their full names.
+    """
+
+    def __init__(self, operations: dict[str, Any]) -> None:
+        self.seen: set[str] = set()
+        self.depth = 0
+        self.operations = operations
+
+    def __enter__(self) -> Calls:
+        for name, value in self.operations.items():
+            self._put(name, self._watched(name, value))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for name, value in self.operations.items():
+            self._put(name, value)
+
+    def _put(self, name: str, value: Any) -> None:
+        space, _, attribute = name.partition(".")
+        setattr(NAMESPACES[space], attribute, value)
+
+    def _watched(self, name: str, value: Any) -> Any:
+        if isinstance(value, property):
+            return property(self._watched(name, value.fget), value.fset)
+        if isinstance(value, staticmethod):
+            return staticmethod(self._watched(name, value.__func__))
+
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            if not self.depth:
+                self.seen.add(name)
+            self.depth += 1
+            try:
+                return value(*args, **kwargs)
+            finally:
+                self.depth -= 1
+
+        return watched
+
+
 # -------------------------------------------------------------------------- table
 
 ONE: Sequence[tuple[Shape, ...]] = [((),), ((1,),), ((0,),), ((7,),), ((3, 4),)]
@@ -240,8 +331,14 @@ TWO: Sequence[tuple[Shape, ...]] = [
 
 
 def method(name: str, *args: Any, **kwargs: Any) -> Callable[..., Any]:
-    """fn(library, x) that calls x.name(*args)."""
-    return lambda m, x: getattr(x, name)(*args, **kwargs)
+    """fn(library, x) that calls x.name(*args); its `as_function`, library.name."""
+
+    def call(m: Any, x: Any) -> Any:
+        return getattr(x, name)(*args, **kwargs)
+
+    if inspect.isfunction(getattr(minitorch, name, None)):
+        call.as_function = lambda m, x: getattr(m, name)(x, *args, **kwargs)
+    return call
 
 
 def functional(name: str, **kwargs: Any) -> Callable[..., Any]:
@@ -292,7 +389,7 @@ ELEMENTWISE = [
     unary("sqrt", **POSITIVE),
     unary("rsqrt", **POSITIVE),
     unary("reciprocal", **POSITIVE),
-    unary("square", "fi"),
+    unary("square"),
     unary("sin"),
     unary("cos"),
     unary("tanh"),
@@ -328,7 +425,8 @@ ELEMENTWISE = [
     Operation("clamp_min", method("clamp", min=0), ONE, "fi"),
     Operation("clamp_max", method("clamp", max=1.5), ONE, "fi"),
     Operation("clip", method("clip", -1, 1), ONE, "fi"),
-    Operation("pow_2", lambda m, x: x**2, ONE, "fi"),
+    Operation("pow_2", lambda m, x: x**2, ONE),
+    Operation("pow_2.0", lambda m, x: x**2.0, ONE),
     Operation("pow_3", lambda m, x: x**3, ONE, "fi"),
     Operation("pow_0", lambda m, x: x**0, ONE, "fi"),
     Operation("pow_half", lambda m, x: x**0.5, ONE, "fi", **POSITIVE),
@@ -344,8 +442,17 @@ ELEMENTWISE = [
     Operation("div_scalar", lambda m, x: x / 4, ONE),
     Operation("add_true", lambda m, x: x + True, ONE),
     Operation("floordiv_scalar", lambda m, x: x // 2, ONE, "fi", **FLAT),
-    Operation("mod_scalar", lambda m, x: x % 3, ONE, "fi", **FLAT),
+    Operation("mod_scalar", lambda m, x: x % 3, ONE, "fi"),
+    Operation("mod_float", lambda m, x: x % -0.75, ONE, "fi"),
     Operation("rfloordiv", lambda m, x: 7 // x, ONE, "fi", **POSITIVE, **FLAT),
+    Operation(
+        "rmod",
+        lambda m, x: 5.5 % x,
+        ONE,
+        "fi",
+        oracle=lambda m, x: torch.tensor(5.5) % x,  # a number % x has no gradient there
+        **POSITIVE,
+    ),
     Operation("lt_scalar", lambda m, x: x < 1, ONE, **FLAT),
     Operation("ge_scalar", lambda m, x: x >= 0.5, ONE, **FLAT),
     Operation("eq_scalar", lambda m, x: x == 1, ONE, **FLAT),
@@ -356,7 +463,7 @@ ELEMENTWISE = [
     binary("mul", lambda m, x, y: x * y),
     binary("div", lambda m, x, y: x / y, **POSITIVE),
     binary("floor_divide", lambda m, x, y: x // y, "fi", **POSITIVE, **FLAT),
-    binary("remainder", lambda m, x, y: x % y, "fi", **POSITIVE, **FLAT),
+    binary("remainder", lambda m, x, y: x % y, "fi", **POSITIVE),
     binary("pow", lambda m, x, y: x**y, "fi", **POSITIVE, tolerance=2e-5),
     binary("maximum", lambda m, x, y: m.maximum(x, y)),
     binary("minimum", lambda m, x, y: m.minimum(x, y)),
@@ -411,7 +518,7 @@ REDUCE = [
     *reduction("var", ALL_DIMS, [((3, 4),), ((2, 3, 4),)], "f"),
     *reduction("std", (0, (0, -1)), [((3, 4),), ((2, 3, 4),)], "f"),
     Operation("var_biased", method("var", 1, correction=0), DIMS, "f"),
-    Operation("var_unbiased", method("var", 1, unbiased=False), DIMS, "f"),
+    Operation("var_unbiased", lambda m, x: x.var(1, unbiased=False), DIMS, "f"),
     Operation("amax", method("amax"), [((),), ((7,),), ((3, 4),)]),
     *reduction("amax", ALL_DIMS, DIMS),
     *reduction("amin", ALL_DIMS, DIMS),
@@ -482,11 +589,11 @@ MOVEMENT = [
         (1, 12),
         layouts=("contiguous", "offset"),
     ),
-    on("reshape", method("reshape", 4, 3), (3, 4), (12,), (2, 1, 6)),
+    on("reshape", lambda m, x: x.reshape(4, 3), (3, 4), (12,), (2, 1, 6)),
     on("reshape_rest", method("reshape", -1), (3, 4), (), (2, 0)),
     on("reshape_tuple", method("reshape", (2, -1)), (4, 3), (2, 2, 3)),
     on("reshape_same", method("reshape", (3, 4)), (3, 4)),
-    on("permute", method("permute", 2, 0, 1), (2, 3, 4), (1, 0, 2)),
+    on("permute", lambda m, x: x.permute(2, 0, 1), (2, 3, 4), (1, 0, 2)),
     on("permute_tuple", method("permute", (-1, 0, 1)), (2, 3, 4)),
     on("transpose", method("transpose", 0, -1), (2, 3), (2, 3, 4), (5,)),
     on("T", lambda m, x: x.T, (2, 3)),
@@ -642,7 +749,10 @@ INDEX = [
         lambda m, x, y: x.scatter_add(0, index(m, x, [[0, 2, 0], [2, 2, 1]]), y),
         [((3, 4), (2, 4)), ((4, 3), (3, 4))],
         "fi",
-        differentiable=False,
+        # torch takes a larger source, but then its own gradient has another shape.
+        oracle=lambda m, x, y: x.scatter_add(
+            0, index(m, x, [[0, 2, 0], [2, 2, 1]]), y[:2, :3]
+        ),
     ),
     Operation(
         "scatter_add_1",
@@ -673,22 +783,290 @@ INDEX = [
     on("nonzero", method("nonzero"), (3, 4), (5,), (0, 2), differentiable=False),
 ]
 
+# ------------------------------------------- the same operations by other names
+
+
+def function(name: str, space: str = "") -> Callable[..., Any]:
+    """fn(library, *tensors) that calls library.name, or that of `space` in it."""
+    path = f"{space}.{name}".lstrip(".")
+    return lambda m, *xs: operator.attrgetter(path)(m)(*xs)
+
+
+def method_of_two(name: str) -> Callable[..., Any]:
+    """fn(library, x, y) that calls x.name(y)."""
+    return lambda m, x, y: getattr(x, name)(y)
+
+
+PAIR = [((3, 4), (4,))]
+VECTORS = [((4,), (4,))]
+EQUAL = [((3, 4), (3, 4))]
+COMPARE = "lt le gt ge eq ne logical_and logical_or logical_xor isclose".split()
+FORMS = [
+    *[
+        Operation(f"{name}_function", function(name), PAIR, "f", **POSITIVE)
+        for name in "add sub mul div pow remainder maximum minimum".split()
+    ],
+    *[
+        Operation(f"{name}_method", method_of_two(name), PAIR, "f", **POSITIVE)
+        for name in "add sub mul div pow remainder maximum minimum".split()
+        if hasattr(Tensor, name)
+    ],
+    *[Operation(f"{n}_function", function(n), EQUAL, "f", **FLAT) for n in COMPARE],
+    *[Operation(f"{n}_method", method_of_two(n), EQUAL, "f", **FLAT) for n in COMPARE],
+    *[
+        Operation(f"{form}_{name}", by(name), EQUAL, "f", **FLAT)
+        for form, by in (("function", function), ("method", method_of_two))
+        for name in ("equal", "allclose")
+    ],
+    Operation("floor_divide_function", function("floor_divide"), PAIR, "f", **FLAT),
+    *[
+        Operation(f"{form}_{name}", by(name), shapes, "f")
+        for form, by in (("function", function), ("method", method_of_two))
+        for name, shapes in (
+            ("matmul", [((2, 3), (3, 4))]),
+            ("mm", [((2, 3), (3, 4))]),
+            ("bmm", [((2, 2, 3), (2, 3, 4))]),
+            ("mv", [((3, 4), (4,))]),
+            ("dot", VECTORS),
+            ("outer", VECTORS),
+        )
+    ],
+    Operation("minus", lambda m, x: -x, ONE, "f"),
+    Operation("absolute", lambda m, x: abs(x), ONE, "f"),
+    Operation("iterate", lambda m, x: list(x), [((3, 4),)], "f"),
+    Operation("where_method", lambda m, x, y: x.where(x > y, y), PAIR, "f"),
+    Operation("masked_fill_function", lambda m, x: m.masked_fill(x, x > 0, 3), ONE),
+    Operation(
+        "masked_fill_tensor", lambda m, x, y: x.masked_fill(x > 0, y), [((3,), ())]
+    ),
+    Operation("masked_select_function", lambda m, x: m.masked_select(x, x > 0), ONE),
+    Operation(
+        "masked_select_broadcast",
+        lambda m, x: x.masked_select(mask(m, x, [[True], [False], [True]])),
+        [((3, 4),), ((4,),), ((2, 1, 4),), ((),)],
+    ),
+    *[
+        Operation(name, method_of_two(name), [((3, 4), (3, 4))], "f")
+        for name in ("view_as", "reshape_as", "expand_as")
+    ],
+    Operation("double", method("double"), ONE),
+    Operation("type", lambda m, x: x.type(m.float64), ONE),
+    Operation("cpu", lambda m, x: x.cpu(), ONE, "f"),
+    Operation("detach", method("detach"), ONE, **FLAT),
+    Operation("data", lambda m, x: x.data, ONE, **FLAT),
+    Operation(
+        "cat_static",
+        lambda m, x, y: Tensor.cat([x, y]),
+        EQUAL,
+        oracle=lambda m, x, y: torch.cat([x, y]),
+    ),
+    Operation(
+        "stack_static",
+        lambda m, x, y: Tensor.stack([x, y]),
+        EQUAL,
+        oracle=lambda m, x, y: torch.stack([x, y]),
+    ),
+]
+
+
+def in_place(
+    name: str, fn: Callable[..., Any], kinds: str = "f", **options: Any
+) -> Any:
+    """fn(copy of x, y) changes the copy, or returns what has to take its place."""
+
+    def changed(m: Any, x: Any, y: Any) -> Any:
+        copy = x.clone()
+        fn(copy, y)
+        return copy
+
+    return Operation(name, changed, PAIR, kinds, **options)
+
+
+IN_PLACE = [
+    *[
+        in_place(name, lambda x, y, name=name: getattr(x, name)(y))
+        for name in ("add_", "sub_", "mul_", "copy_")
+    ],
+    in_place("div_", lambda x, y: x.div_(y), **POSITIVE),
+    *[
+        in_place(name, getattr(operator, name))
+        for name in ("iadd", "isub", "imul", "imod", "ipow", "itruediv")
+    ],
+    in_place("ifloordiv", operator.ifloordiv, **FLAT),
+    *[in_place(n, getattr(operator, n), "b", **FLAT) for n in ("iand", "ior", "ixor")],
+    in_place("setitem", lambda x, y: operator.setitem(x, 1, y)),
+    in_place("fill_", lambda x, y: x.fill_(y.sum())),
+    in_place("zero_", lambda x, y: x.zero_()),
+    in_place("clamp_", lambda x, y: x.clamp_(-0.5, 1)),
+    in_place("masked_fill_", lambda x, y: x.masked_fill_(x > 0, 2.5)),
+    in_place("uniform_", lambda x, y: x.uniform_().mul_(0)),
+    in_place("normal_", lambda x, y: x.normal_().mul_(0)),
+]
+
+
+def net(name: str, *shapes: Shape, call: Any = None, **options: Any) -> Operation:
+    """A function of nn.functional on tensors, or `call(functional, *tensors)`."""
+    fn = call or (lambda f, *xs: getattr(f, name)(*xs))
+    given = options.pop("oracle", None)
+    return Operation(
+        name,
+        lambda m, *xs: fn(m.nn.functional, *xs),
+        [shapes],
+        "f",
+        tolerance=2e-5,
+        layouts=("contiguous", "permuted"),
+        oracle=given and (lambda m, *xs: given(torch.nn.functional, *xs)),
+        **options,
+    )
+
+
+def dropped(f: Any, x: Any) -> Any:
+    """Dropout with the same random numbers each time."""
+    generator = minitorch.Generator(3) if hasattr(minitorch, "Generator") else None
+    return f.dropout(x, 0.5, generator=generator)
+
+
+def dropped_by_torch(f: Any, x: Any) -> Any:
+    """What `dropped` keeps of ones, times x."""
+    kept = dropped(minitorch.nn.functional, minitorch.ones(tuple(x.shape)))
+    return x * torch.tensor(kept.numpy()).to(x.dtype)
+
+
+def classes(x: Any) -> Any:
+    """The numbers of three classes, in the library of x."""
+    return index(torch if isinstance(x, torch.Tensor) else minitorch, x, [0, 2, 1])
+
+
+IMAGE, ROWS = (2, 2, 4, 4), (3, 4)
+SAME = (ROWS, ROWS)
+FUNCTIONAL = [
+    *[
+        net(name, ROWS)
+        for name in (
+            "relu leaky_relu elu gelu silu sigmoid tanh softplus logsigmoid".split()
+        )
+    ],
+    net("linear", ROWS, (2, 4), (2,)),
+    net(
+        "bias_activation",
+        ROWS,
+        (4,),
+        call=lambda f, x, b: f.bias_activation(x, b, "gelu"),
+        oracle=lambda f, x, b: f.gelu(x + b),
+    ),
+    net("embedding", ROWS, call=lambda f, w: f.embedding(classes(w), w)),
+    net("dropout", ROWS, call=dropped, oracle=dropped_by_torch),
+    net(
+        "layer_norm",
+        ROWS,
+        (4,),
+        (4,),
+        call=lambda f, x, w, b: f.layer_norm(x, (4,), w, b),
+    ),
+    net(
+        "dropout_residual_layer_norm",
+        ROWS,
+        ROWS,
+        (4,),
+        (4,),
+        call=lambda f, x, r, w, b: f.dropout_residual_layer_norm(
+            x, r, (4,), w, b, training=False
+        ),
+        oracle=lambda f, x, r, w, b: f.layer_norm(x + r, (4,), w, b),
+    ),
+    net(
+        "batch_norm",
+        ROWS,
+        (4,),
+        (4,),
+        call=lambda f, x, w, b: f.batch_norm(x, None, None, w, b, True),
+    ),
+    net("flatten", IMAGE, oracle=lambda f, x: torch.flatten(x)),
+    net("max_pool2d", IMAGE, call=lambda f, x: f.max_pool2d(x, 2)),
+    net("max_pool1d", (2, 2, 6), call=lambda f, x: f.max_pool1d(x, 2)),
+    net("avg_pool2d", IMAGE, call=lambda f, x: f.avg_pool2d(x, 2)),
+    net("adaptive_avg_pool2d", IMAGE, call=lambda f, x: f.adaptive_avg_pool2d(x, 2)),
+    net("conv1d", (2, 2, 5), (3, 2, 3)),
+    net("conv2d", IMAGE, (3, 2, 3, 3)),
+    net("softmax", ROWS, call=lambda f, x: f.softmax(x, 1)),
+    net("log_softmax", ROWS, call=lambda f, x: f.log_softmax(x, 1)),
+    net("one_hot", ROWS, call=lambda f, x: f.one_hot(classes(x)), **FLAT),
+    net("pad", ROWS, call=lambda f, x: f.pad(x, (1, 2))),
+    net("normalize", ROWS),
+    net("cosine_similarity", *SAME),
+    *[
+        net(name, *SAME)
+        for name in "mse_loss l1_loss smooth_l1_loss huber_loss".split()
+    ],
+    net("binary_cross_entropy", *SAME, domain=(0.1, 0.9)),
+    net("binary_cross_entropy_with_logits", *SAME),
+    net("nll_loss", ROWS, call=lambda f, x: f.nll_loss(x, classes(x))),
+    net("cross_entropy", ROWS, call=lambda f, x: f.cross_entropy(x, classes(x))),
+]
+
+# What no gradient goes through, by reason.
+WITHOUT_GRADIENT = {
+    "makes a new tensor": """
+        minitorch.arange minitorch.as_tensor minitorch.empty minitorch.empty_like
+        minitorch.eye minitorch.from_dlpack minitorch.from_numpy minitorch.full
+        minitorch.full_like minitorch.linspace minitorch.meshgrid minitorch.ones
+        minitorch.ones_like minitorch.rand minitorch.rand_like minitorch.randint
+        minitorch.randint_like minitorch.randn minitorch.randn_like minitorch.randperm
+        minitorch.tensor minitorch.zeros minitorch.zeros_like Tensor.new_tensor
+        Tensor.new_full Tensor.new_zeros Tensor.new_ones Tensor.arange_like""",
+    "says what a tensor is": """
+        minitorch.is_floating_point minitorch.is_tensor minitorch.numel Tensor.shape
+        Tensor.size Tensor.dim Tensor.ndim Tensor.numel Tensor.element_size
+        Tensor.stride Tensor.storage_offset Tensor.is_contiguous
+        Tensor.is_floating_point Tensor.dtype Tensor.device Tensor.backend
+        Tensor.grad_fn Tensor.is_pinned
+        Tensor.__len__""",
+    "gives numbers to Python and to others": """
+        Tensor.__bool__ Tensor.__float__ Tensor.__int__ Tensor.__index__ Tensor.item
+        Tensor.tolist Tensor.numpy Tensor.__array__ Tensor.__dlpack__
+        Tensor.__dlpack_device__ Tensor.__cuda_array_interface__ Tensor.__deepcopy__
+        minitorch.load minitorch.save""",
+    "is autograd itself": """
+        minitorch.grad minitorch.is_grad_enabled Tensor.requires_grad_ Tensor.backward
+        Tensor.edge Tensor.accumulate_grad Tensor.register_hook Tensor.retain_grad
+        Tensor.register_post_accumulate_grad_hook Tensor.assign_ Tensor.view_of
+        Tensor.renew_view Tensor.wrap""",
+    "sets or asks for something else": """
+        minitorch.available_devices minitorch.manual_seed
+        minitorch.get_float32_matmul_precision minitorch.set_float32_matmul_precision
+        functional.as_pair functional.check_broadcast functional.check_same_device
+        functional.check_floating functional.check_reduction
+        functional.refuse_inplace functional.random_zeros""",
+    "needs another device": "Tensor.cuda Tensor.pin_memory",
+    "is sparse, see test_sparse.py": """
+        minitorch.sparse_csr_tensor Tensor.to_sparse_csr""",
+}
+
 OPERATIONS = {
     "elementwise": ELEMENTWISE,
     "reduce": REDUCE,
     "matmul": MATMUL,
     "movement": MOVEMENT,
     "index": INDEX,
+    "forms": FORMS,
+    "in place": IN_PLACE,
+    "functional": FUNCTIONAL,
 }
 
 __all__ = [
     "OPERATIONS",
     "TORCH_DTYPES",
+    "WITHOUT_GRADIENT",
+    "Calls",
     "Operation",
     "assert_same",
     "check_backward",
     "check_differences",
     "check_forward",
+    "check_refusal",
     "dtypes",
     "each",
+    "elements",
+    "public_operations",
+    "samples",
 ]

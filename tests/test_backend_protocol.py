@@ -1,4 +1,4 @@
-"""Every installed backend has the functions of the protocol, and no others."""
+"""Every installed backend brings the primitives, with the contract's signatures."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from typing import Any
 import pytest
 
 from helpers import DEVICES, loaded
-from minitorch.backend import Backend
+from minitorch.backend import Backend, Primitives
 
-PROTOCOL = {
-    name: member
-    for name, member in vars(Backend).items()
+CONTRACT = sorted(
+    name
+    for family in Backend.__mro__
+    for name, member in vars(family).items()
     if isinstance(member, FunctionType) and not name.startswith("_")
-}
+)
+PRIMITIVES = sorted(Primitives.__abstractmethods__)
 
 
 @pytest.fixture(params=DEVICES, scope="module")
@@ -32,30 +34,47 @@ def parameters(fn: Any) -> list[tuple[str, Any, Any]]:
     ]
 
 
-def public(backend: Any) -> set[str]:
-    """The functions that a backend offers: `__all__`, or all without an underscore."""
-    if hasattr(backend, "__all__"):
-        return set(backend.__all__)
-    return {n for n, f in vars(backend).items() if callable(f) and n[0] != "_"}
+def test_the_contract_is_small() -> None:
+    assert {"map", "zip", "reduce", "matmul", "conv2d"} <= set(PRIMITIVES)
+    assert 25 <= len(PRIMITIVES) <= 30
+    assert set(PRIMITIVES) < set(CONTRACT)
 
 
-def test_the_protocol_is_known() -> None:
-    assert {"map", "zip", "reduce", "matmul", "conv2d"} <= set(PROTOCOL)
+def test_simple_cpu_and_toy_are_installed() -> None:
+    assert {"simple", "cpu", "toy"} <= set(DEVICES)
 
 
-def test_simple_and_cpu_are_installed() -> None:
-    assert {"simple", "cpu"} <= set(DEVICES)
+def test_the_toy_brings_the_primitives_and_nothing_else() -> None:
+    from toy_backend import ToyBackend
+
+    brought = {name for name in vars(ToyBackend) if not name.startswith("_")}
+    assert sorted(brought) == PRIMITIVES
+    source = inspect.getsource(inspect.getmodule(ToyBackend))  # type: ignore[arg-type]
+    assert len(source.splitlines()) <= 300
 
 
-def test_no_function_is_missing_or_unknown(backend: Any) -> None:
-    assert sorted(public(backend)) == sorted(PROTOCOL)
+def test_a_backend_without_a_primitive_is_refused() -> None:
+    class Incomplete(Backend):
+        pass
+
+    with pytest.raises(TypeError, match="matmul"):
+        Incomplete()  # type: ignore[abstract]
 
 
-@pytest.mark.parametrize("name", PROTOCOL)
+def test_no_function_is_unknown(backend: Any) -> None:
+    assert isinstance(backend, Backend)
+    brought = {name for name in vars(type(backend)) if not name.startswith("_")}
+    assert brought <= {*CONTRACT, "host_memory"}
+
+
+@pytest.mark.parametrize("name", CONTRACT)
 def test_parameters(backend: Any, name: str) -> None:
-    assert parameters(getattr(backend, name)) == parameters(PROTOCOL[name])
+    expected = parameters(getattr(Backend, name))
+    if ("options", inspect.Parameter.VAR_KEYWORD, inspect.Parameter.empty) in expected:
+        pytest.skip(f"{name} takes any options")
+    assert parameters(getattr(backend, name)) == expected
 
 
-@pytest.mark.parametrize("name", PROTOCOL)
-def test_a_function_says_what_it_does(backend: Any, name: str) -> None:
-    assert (getattr(backend, name).__doc__ or "").strip()
+@pytest.mark.parametrize("name", CONTRACT)
+def test_a_function_says_what_it_does(name: str) -> None:
+    assert (getattr(Backend, name).__doc__ or "").strip()

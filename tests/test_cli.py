@@ -263,6 +263,7 @@ def test_drawn_digits_are_called_so(
 # --------------------------------------------------------------------------- doctor
 
 
+@pytest.mark.extras
 def test_doctor_as_json() -> None:
     result = invoke("doctor", "--json")
     assert result.exit_code == 0
@@ -292,6 +293,7 @@ def test_doctor_survives_anything(monkeypatch: pytest.MonkeyPatch) -> None:
     assert first["status"] == "broken" and "no such machine" in first["found"]
 
 
+@pytest.mark.extras
 def test_devices() -> None:
     result = invoke("devices")
     assert result.exit_code == 0

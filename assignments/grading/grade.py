@@ -30,6 +30,9 @@ from assignments.grading.earlier import NOTHING, Earlier, merged
 from assignments.grading.examine import FAILED, NOT_RUN, Clock, Result
 from assignments.simulated import simulates
 
+ALWAYS = ("python", "simple", "cpu")  # devices that no extra has to be installed for
+STARTING = 600.0  # seconds that the reference may take to start, on a busy machine
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -39,7 +42,8 @@ class Settings:
         secret: from which all inputs are drawn; whoever knows it knows the inputs.
         mode: of the sandbox; the best one if "".
         limits: of a worker.
-        patience: a task may take so many times the seconds that it states.
+        patience: a task, and the start of a worker, may take so many times the seconds
+            that are stated for it.
         start_seconds: a worker may take to import the student's files.
         call_seconds: one call may take, or a quarter of its task's seconds.
         read_code: whether what `policy` finds counts.
@@ -180,6 +184,21 @@ class Grader:
         self._once = Lock()
         self._missing: dict[str, str] = {}
         self._machine: timing.Machine | None = None
+        self._look_at_machine()
+
+    def _look_at_machine(self) -> None:
+        """Without a package, or any of its devices, it cannot be graded here."""
+        view = self.view(library.bare_tree(), "python", self.checks)
+        lacking = sandbox.not_installed(view.packages)
+        if lacking:
+            raise RuntimeError(f"grade: {lacking}")
+        names = {device for task in self.assignment.tasks for device in task.devices}
+        why = {name: self.missing(name) for name in sorted(names - {"python"})}
+        if why and all(why.values()):
+            said = "; ".join(f"{name}: {text}" for name, text in why.items())
+            raise RuntimeError(
+                f"grade: {self.assignment.id} cannot be graded on this machine ({said})"
+            )
 
     @property
     def weakness(self) -> str:
@@ -329,8 +348,11 @@ class Grader:
         with Worker(view, self.settings.limits, self.mode, output) as worker:
             try:
                 start = {"do": "start", "module": self.calls}
-                worker.request(start, self.settings.start_seconds)
+                seconds = self.settings.start_seconds * self.settings.patience
+                worker.request(start, seconds)
             except Failed as failure:
+                with self._reference(device, checks):
+                    pass  # it can be imported, so this is no fault of the machine
                 text = examine.describe(failure, {})
                 return [
                     Result(c.task, c.name, device, FAILED, text=text) for c in checks
@@ -351,9 +373,7 @@ class Grader:
     def _time(
         self, check: Speed, device: str, worker: Worker, seed: int, clock: Clock
     ) -> Result:
-        view = self.view(library.reference_tree(self.assignment), device, [check])
-        with Worker(view, self.settings.limits, self.mode) as rival:
-            rival.request({"do": "start", "module": self.calls}, clock.call)
+        with self._reference(device, [check]) as rival:
             machine = self.machine(rival) if device == "cpu" else None
             return timing.examine(check, device, worker, rival, machine, seed, clock)
 
@@ -394,8 +414,27 @@ class Grader:
             programs += sandbox.MOJO_PROGRAMS
         return sandbox.View(tree, packages, programs, gpu, environment)
 
+    @contextmanager
+    def _reference(self, device: str, checks: Sequence[AnyCheck]) -> Iterator[Worker]:
+        """A worker with the reference, ready to be called.
+
+        Raises:
+            RuntimeError: it does not start, so no submission can be blamed either.
+        """
+        view = self.view(library.reference_tree(self.assignment), device, checks)
+        with Worker(view, self.settings.limits, self.mode) as rival:
+            try:
+                rival.request({"do": "start", "module": self.calls}, STARTING)
+            except Failed as failure:
+                raise _broken(device, failure) from None
+            yield rival
+
     def missing(self, device: str) -> str:
-        """Why this machine cannot run a device, "" if it can, by the reference."""
+        """Why this machine cannot run a device, "" if it can, by the reference.
+
+        Raises:
+            RuntimeError: the device's packages are there, and yet it does not work.
+        """
         if device == "python":
             return ""
         with self._once:
@@ -405,11 +444,14 @@ class Grader:
 
     def _look(self, device: str) -> str:
         view = self.view(library.reference_tree(self.assignment), device, [])
+        lacking = sandbox.not_installed(view.packages)
+        if lacking and device not in ALWAYS:
+            return lacking
         with Worker(view, self.settings.limits, self.mode) as worker:
             try:
-                worker.request({"do": "device", "device": device}, seconds=60)
+                worker.request({"do": "device", "device": device}, STARTING)
             except Failed as failure:
-                return str(failure) or failure.type
+                raise _broken(device, failure) from None
         return ""
 
     def machine(self, rival: Worker) -> timing.Machine:
@@ -419,3 +461,12 @@ class Grader:
                 value = rival.request({"do": "limits"}, seconds=120).value
                 self._machine = timing.Machine(*value)
             return self._machine
+
+
+def _broken(device: str, failure: Failed) -> RuntimeError:
+    """The error where the machine, not a submission, is at fault."""
+    text = examine.describe(failure, {}).partition("\n  inputs:")[0]
+    return RuntimeError(
+        f"grade: not even the reference works here on {device}: {text}\n"
+        f"Nothing was graded. `minitorch doctor` looks at this machine"
+    )

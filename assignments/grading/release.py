@@ -34,16 +34,24 @@ KEPT = re.compile(r"(# (?:BEGIN|END)) KEPT (a\d+\.\d+)")
 # Zip files have no time zone and begin in 1980; the same release has the same bytes.
 TIME = (1980, 1, 1, 0, 0, 0)
 
+# What the devices of an assignment need, beside what all of them do: an extra, and
+# packages of the system.
+EXTRAS = {"cuda": "cuda13", "mojo": "mojo"}
+SYSTEM = ("python3", "python3-venv", "bubblewrap", "libgomp1")
+SYSTEM_FOR = {"mojo": ("gcc", "libc6-dev")}  # its compiler calls a linker
+
+# Both scripts can be tried under another root than "/", as DESTDIR does it for make.
 SETUP = """#!/usr/bin/env bash
 # Gradescope runs this once, when the autograder's image is built.
 set -euo pipefail
 apt-get update
-apt-get install -y --no-install-recommends python3 python3-venv bubblewrap libgomp1
-cd /autograder/source
-python3 -m venv /opt/minitorch
-/opt/minitorch/bin/pip install --quiet --upgrade pip
-/opt/minitorch/bin/pip install --quiet torch --index-url "{torch_index}"
-/opt/minitorch/bin/pip install --quiet "$(echo minitorch-*.whl)[test]"
+apt-get install -y --no-install-recommends {system}
+cd "${{ROOT:-}}/autograder/source"
+python3 -m venv "${{ROOT:-}}/opt/minitorch"
+pip="${{ROOT:-}}/opt/minitorch/bin/pip"
+"$pip" install --quiet --upgrade pip
+"$pip" install --quiet torch --index-url "{torch_index}"
+"$pip" install --quiet "$(echo minitorch-*.whl)[{extras}]"
 """
 
 TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
@@ -52,9 +60,10 @@ RUN = """#!/usr/bin/env bash
 # Gradescope runs this for each submission.
 set -euo pipefail
 # A worker is another user, and has no business with solutions, seed or results.
-chmod 700 /autograder/source /autograder/results
-exec /opt/minitorch/bin/minitorch grade {assignment} /autograder/submission \\
-    --out /autograder/results --secret /autograder/source/secret
+cd "${{ROOT:-}}/autograder"
+chmod 700 source results
+exec "${{ROOT:-}}/opt/minitorch/bin/minitorch" grade {assignment} submission \\
+    --out results --secret source/secret
 """
 
 
@@ -102,7 +111,7 @@ def write_student_edition(assignment: Assignment, out: Path) -> Path:
         for name in removed:
             remove_solutions(catalog.load(name), source)
         _mark_edition(source / "setup.cfg", f"without.{assignment.id}")
-        return _build_wheel(source, out)
+        return build_wheel(source, out)
 
 
 def remove_solutions(assignment: Assignment, root: Path) -> None:
@@ -129,9 +138,9 @@ def write_autograder(assignment: Assignment, target: Path) -> Path:
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "source"
         copy_project(source)
-        wheel = _build_wheel(source, Path(folder))
+        wheel = build_wheel(source, Path(folder))
         files = {
-            "setup.sh": SETUP.format(torch_index=TORCH_INDEX).encode(),
+            "setup.sh": setup(assignment).encode(),
             "run_autograder": RUN.format(assignment=assignment.id).encode(),
             "secret": f"{secrets.token_hex(32)}\n".encode(),
             wheel.name: wheel.read_bytes(),
@@ -139,6 +148,16 @@ def write_autograder(assignment: Assignment, target: Path) -> Path:
     _write_zip(target, files, programs=("setup.sh", "run_autograder"))
     target.chmod(0o600)
     return target
+
+
+def setup(assignment: Assignment) -> str:
+    """The script that makes the environment, with what the devices need."""
+    devices = sorted({device for task in assignment.tasks for device in task.devices})
+    extras = ["test", *(EXTRAS[name] for name in devices if name in EXTRAS)]
+    system = [*SYSTEM, *(p for name in devices for p in SYSTEM_FOR.get(name, ()))]
+    return SETUP.format(
+        system=" ".join(system), torch_index=TORCH_INDEX, extras=",".join(extras)
+    )
 
 
 def copy_project(target: Path) -> None:
@@ -161,7 +180,7 @@ def _mark_edition(path: Path, label: str) -> None:
     path.write_text("\n".join(lines) + "\n")
 
 
-def _build_wheel(source: Path, out: Path) -> Path:
+def build_wheel(source: Path, out: Path) -> Path:
     """Build a wheel with the setuptools that is installed; needs no network."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps"]

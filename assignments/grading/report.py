@@ -136,7 +136,7 @@ def gradescope(report: Report) -> str:
 
 def _test(graded: Graded) -> dict[str, Any]:
     lines = [f"{_title(r)}: {r.status}\n{r.text}".strip() for r in graded.results]
-    full = graded.points >= graded.possible
+    full = 0 < graded.possible <= graded.points
     return {
         "number": graded.task.id,
         "name": f"{graded.task.title}{' (bonus)' if graded.task.bonus else ''}",

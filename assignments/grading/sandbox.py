@@ -16,6 +16,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import functools
+import importlib.util
 import itertools
 import json
 import os
@@ -25,10 +26,10 @@ import shutil
 import socket
 import subprocess
 import sys
-import sysconfig
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from importlib import metadata
 from pathlib import Path
 
 MODES = ("bubblewrap", "namespaces", "user", "limits")
@@ -39,12 +40,13 @@ WHAT_IS_OPEN = {
     "limits": "the worker could read and write what the grader's user can",
 }
 
-# What a worker may import, apart from the standard library and the course.
-PACKAGES = ("numpy", "numpy.libs", "numba", "llvmlite", "llvmlite.libs")
+# What a worker may import, apart from the standard library and the course. Names are
+# those of `import`, and of folders that describe a distribution.
+PACKAGES = ("numpy", "numba", "llvmlite")
 TEST_PACKAGES = (
     "hypothesis",
-    "_hypothesis_globals.py",
-    "_hypothesis_ftz_detector.py",
+    "_hypothesis_globals",
+    "_hypothesis_ftz_detector",
     "sortedcontainers",
     "attr",
     "attrs",
@@ -52,7 +54,7 @@ TEST_PACKAGES = (
 )
 CUDA_PACKAGES = (
     "numba_cuda",
-    "_numba_cuda_redirector.py",
+    "_numba_cuda_redirector",
     "cuda",
     "nvidia",
     "cuda_bindings",
@@ -63,6 +65,17 @@ CUDA_PACKAGES = (
 # The Mojo compiler, and the C compiler that it calls to link.
 MOJO_PACKAGES = ("mojo", "modular", "mojo_compiler-*.dist-info")
 MOJO_PROGRAMS = ("/usr/bin", "/bin", "/etc/alternatives")
+# Without these a worker is of no use; the others come and go with versions. What to
+# install is written as in the README.
+NEEDED = {
+    "numpy": ".",
+    "numba": ".",
+    "llvmlite": ".",
+    "hypothesis": ".[course]",
+    "numba_cuda": ".[cuda13]",
+    "mojo": ".[mojo]",
+    "modular": ".[mojo]",
+}
 DEVICE_FILES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
 
@@ -97,7 +110,7 @@ class View:
 
     Attributes:
         tree: folder with the course as it is for this worker.
-        packages: names in site-packages.
+        packages: names of packages, see `PACKAGES`.
         programs: folders of the system, beside its libraries.
         gpu: whether it sees the graphics processors.
         environment: variables, beside those that all workers have.
@@ -126,7 +139,14 @@ class Started:
 
 
 def start(view: View, limits: Limits, mode: str) -> Started:
-    """Start a worker; it waits for requests on its socket."""
+    """Start a worker; it waits for requests on its socket.
+
+    Raises:
+        RuntimeError: a package that it needs is not installed.
+    """
+    lacking = not_installed(view.packages)
+    if lacking:
+        raise RuntimeError(f"grade: {lacking}")
     user = _another_user(mode)
     ours, theirs = socket.socketpair()
     number = theirs.fileno()
@@ -252,7 +272,8 @@ def _file_system(view: View, limits: Limits) -> dict[str, object]:
         folders += [str(toolkit / "nvvm")] if toolkit else []
     binds, links = _system_files(tuple(folders))
     binds += [(str(view.tree), "/course")]
-    binds += [(str(p), f"/packages/{p.name}") for p in _found(view.packages)]
+    found = _found(view.packages)
+    binds += [(str(path), f"/packages/{name}") for name, path in found.items()]
     devices = [*DEVICE_FILES, *(_gpu_files() if view.gpu else ())]
     size = str(limits.disk_bytes)
     return {
@@ -352,21 +373,52 @@ def _masks(sources: list[str]) -> list[str]:
     return sorted(set(found))
 
 
-def _found(names: tuple[str, ...]) -> list[Path]:
-    """Those of the packages (names or patterns) that are installed, wherever.
+def not_installed(names: tuple[str, ...]) -> str:
+    """Which of the packages is missing, and how to install it; "" if none is."""
+    for name in names:
+        if name in NEEDED and not _places(name):
+            return (
+                f"the package {name} is not installed for {sys.executable}; "
+                f"pip install -e '{NEEDED[name]}' installs it"
+            )
+    return ""
+
+
+def _found(names: tuple[str, ...]) -> dict[str, Path]:
+    """Where those of the packages are that are installed, by the names of their files.
 
     Where there are several, the one that the grader itself would import.
     """
-    here = os.getcwd()
-    searched = [path for path in sys.path if path and os.path.realpath(path) != here]
-    folders = dict.fromkeys(
-        [*searched, sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
-    )
-    found = []
-    for name in names:
-        places = (p for folder in folders if folder for p in Path(folder).glob(name))
-        found += list(itertools.islice(places, 1))
-    return found
+    places = (path for name in names for path in _places(name))
+    return {path.name: path.resolve() for path in places}
+
+
+@functools.cache
+def _places(name: str) -> tuple[Path, ...]:
+    """A package's folder or file, and the folder of its libraries; () without it.
+
+    The import system is asked, which alone knows: a folder of `sys.path` has other
+    things by that name, too, such as the script `numba` in an environment's `bin`.
+    """
+    if name.endswith(".dist-info"):
+        return tuple(p for folder in _installed_in() for p in folder.glob(name))[:1]
+    spec = importlib.util.find_spec(name)
+    if spec is None:
+        return ()
+    parts = [Path(part) for part in spec.submodule_search_locations or ()]
+    if spec.origin is None:
+        # Without an __init__.py, any folder of that name counts as a part.
+        return tuple(part for part in parts if part.parent in _installed_in())[:1]
+    path = parts[0] if parts else Path(spec.origin)
+    libraries = path.resolve().with_name(f"{name}.libs")
+    return (path, libraries) if libraries.is_dir() else (path,)
+
+
+@functools.cache
+def _installed_in() -> tuple[Path, ...]:
+    """The folders that something is installed in."""
+    found = (Path(str(each.locate_file(""))) for each in metadata.distributions())
+    return tuple(dict.fromkeys(found))
 
 
 @functools.cache
@@ -374,8 +426,8 @@ def _links_to(names: tuple[str, ...]) -> Path:
     """A folder with links to packages, where there can be no view of its own."""
     folder = _folder_until_exit("minitorch-packages-")
     folder.chmod(0o755)
-    for path in _found(names):
-        (folder / path.name).symlink_to(path)
+    for name, path in _found(names).items():
+        (folder / name).symlink_to(path)
     return folder
 
 
@@ -462,7 +514,7 @@ def why_not(mode: str) -> str:
         return "only root can become another user"
     with Worker(View(bare_tree()), Limits(), mode) as worker:
         try:
-            worker.request({"do": "start", "module": ""}, seconds=20)
+            worker.request({"do": "start", "module": ""}, seconds=60)
         except Failed as failure:
             said = bytes(worker.output).decode(errors="replace").strip().splitlines()
             return "; ".join([str(failure), *said[-1:]])

@@ -62,6 +62,8 @@ def read(path: Path, assignment: Assignment) -> Submission:
     Raises:
         Refused: it is neither a folder nor a zip, or it has none of the files, or it
             has links, absolute paths, `..`, too many or too large files.
+        FileNotFoundError: there is nothing at this path, which no student is to blame
+            for.
     """
     wanted = [file.path for file in assignment.files]
     files = read_files(path, wanted)
@@ -79,6 +81,8 @@ def read_files(path: Path, wanted: list[str]) -> dict[str, bytes]:
         return _read_folder(path, wanted)
     if path.is_file():
         return _read_zip(path, wanted)
+    if not path.exists():
+        raise FileNotFoundError(f"{path} does not exist; expected a folder or a zip")
     raise Refused(f"{path} is neither a folder nor a zip")
 
 

@@ -47,7 +47,7 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks of errors.
 
 def grade(
     assignment: Name,
-    submission: Annotated[Path, typer.Argument(help="A folder or a zip.")],
+    submission: Annotated[Path, typer.Argument(exists=True, help="A folder or a zip.")],
     earlier: Annotated[
         list[str] | None,
         typer.Option(
@@ -85,7 +85,12 @@ def grade(
 def grade_all(
     assignment: Name,
     folder: Annotated[
-        Path, typer.Argument(help="Folder with a folder or a zip for each submission.")
+        Path,
+        typer.Argument(
+            exists=True,
+            file_okay=False,
+            help="Folder with a folder or a zip for each submission.",
+        ),
     ],
     jobs: Annotated[int, typer.Option(help="Submissions at the same time.")] = 1,
     out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("grades"),
@@ -111,8 +116,14 @@ def grade_all(
             line = f"{count:4} of {total}  {entry.name}: {values['points']} points"
             typer.echo(f"{line}, {values['status']}{early}")
 
-        batch.grade_all(grader, folder, out, jobs, say)
+        entries = batch.grade_all(grader, folder, out, jobs, say)
         typer.echo(f"the table is {out / batch.TABLE}")
+        failed = [entry.name for entry in entries if entry.failed]
+        if failed:
+            raise RuntimeError(
+                f"grade-all: the grader itself failed on {len(failed)} of {total} "
+                f"({', '.join(failed[:5])}); the table says why"
+            )
 
 
 def release(

@@ -1,6 +1,7 @@
 """With this package one can get data and feed it to a model.
 
-DataLoader, default_collate            batches, shuffled, prefetched, resumable
+DataLoader, default_collate            batches, shuffled, resumable, made ahead by a
+                                       thread or by worker processes
 Dataset, TensorDataset, Subset,        what a loader reads
 BatchDataset, random_split
 load_digits, load_mnist, MNIST,        pictures of digits

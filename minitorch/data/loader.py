@@ -33,8 +33,11 @@ from minitorch.data.dataset import (
 )
 from minitorch.data.pin_memory import pin_memory
 from minitorch.data.prefetch import Prefetcher
+from minitorch.data.workers import WorkerOptions, Workers
 
 if TYPE_CHECKING:
+    from multiprocessing.context import BaseContext
+
     from minitorch.creation import Generator
 
 # What PyTorch's DataLoader takes and this one does not: PyTorch's default, which is
@@ -43,13 +46,7 @@ PYTORCH_ONLY: Mapping[str, tuple[Any, str]] = MappingProxyType(
     {
         "sampler": (None, "use shuffle=True, or give a Subset with the order wanted"),
         "batch_sampler": (None, "give a Subset with the order wanted, and batch_size"),
-        "num_workers": (0, "batches are made by one thread; see prefetch"),
         "pin_memory_device": ("", "leave it out, and use tensor.to(device)"),
-        "timeout": (0, "leave it out: there are no worker processes to wait for"),
-        "worker_init_fn": (None, "leave it out: there are no worker processes"),
-        "multiprocessing_context": (None, "leave it out: there are no processes"),
-        "prefetch_factor": (None, "use prefetch=<batches to make ahead>"),
-        "persistent_workers": (False, "leave it out: there are no worker processes"),
         "in_order": (True, "leave it out: batches always come in order"),
     }
 )
@@ -93,10 +90,17 @@ class DataLoader:
     shuffle       a new random order in every epoch
     drop_last     leave out the last batch if it is not full
     seed          of the shuffling, 0 or more; or give a generator to draw it from
-    prefetch      batches to make ahead, in a thread; 0: make them when asked for
+    prefetch      batches to make ahead, in a thread or by each worker; 0: make them
+                  when asked for
     collate_fn    list of samples -> batch; default `default_collate`
     pin_memory    put batches into pinned memory (`Tensor.pin_memory`), from which
                   `x.to("cuda", non_blocking=True)` copies while the program goes on
+    num_workers   processes that make the batches; 0: this one makes them
+
+    For workers only, as in PyTorch: `prefetch_factor`, its name for `prefetch`;
+    `timeout`, seconds to wait for a batch; `worker_init_fn(id)`, called first in each;
+    `multiprocessing_context`, "fork", "spawn", "forkserver" or a context;
+    `persistent_workers`, keep them from one epoch to the next.
 
     Each `for` over the loader is a new epoch: one that was left early does not go
     on. Other than in PyTorch, arguments after `shuffle` must be named.
@@ -106,8 +110,17 @@ class DataLoader:
     with tensors themselves, say. (Batches of a `TensorDataset` whose tensors are on a
     GPU are made when asked for, in any case.)
 
+    With `num_workers`, no thread runs: each worker has a copy of the data set, computes
+    on one thread, and begins its random numbers with a seed made of (seed, epoch, id);
+    see `minitorch.utils.data.get_worker_info`. Batches come in order and are sent as
+    bytes, tensors as their numbers. A forked worker cannot use "cuda" if this process
+    did. What a spawned one gets must be importable, and the program's own beginning be
+    under `if __name__ == "__main__":`.
+
     Errors: TypeError, ValueError for arguments that make no sense, and for PyTorch's
-    arguments that do not exist here; the message says what to use instead.
+    arguments that do not exist here; the message says what to use instead. An error in
+    a worker is raised here, after the batches before it, with the worker's traceback as
+    its cause; RuntimeError for a worker that was killed, or took longer than `timeout`.
     """
 
     def __init__(
@@ -122,6 +135,12 @@ class DataLoader:
         collate_fn: Callable[[Sequence[Any]], Any] | None = None,
         pin_memory: bool = False,
         generator: Generator | None = None,
+        num_workers: int = 0,
+        timeout: float = 0,
+        worker_init_fn: Callable[[int], Any] | None = None,
+        multiprocessing_context: str | BaseContext | None = None,
+        prefetch_factor: int | None = None,
+        persistent_workers: bool = False,
         **pytorch_only: Any,
     ) -> None:
         _refuse(pytorch_only)
@@ -136,12 +155,27 @@ class DataLoader:
         self.drop_last = bool(drop_last)
         self.seed = choose_seed("DataLoader", seed, generator)
         self.prefetch = _whole_number("prefetch", prefetch, least=0)
+        self.workers = WorkerOptions(
+            _whole_number("num_workers", num_workers, least=0),
+            timeout,
+            worker_init_fn,
+            multiprocessing_context,
+            prefetch_factor,
+            bool(persistent_workers),
+        )
+        if prefetch_factor is not None:
+            self.prefetch = _whole_number("prefetch_factor", prefetch_factor, least=1)
         self.collate_fn = default_collate if collate_fn is None else collate_fn
         self.pin_memory = bool(pin_memory)
         # Where the next pass starts; the position of the latest pass, if any.
         self._next_epoch = 0
         self._next_batch = 0
         self._latest: _Position | None = None
+        self._kept: Workers | None = None  # from one epoch to the next
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy gets, in a spawned worker, say: all but the processes."""
+        return {**self.__dict__, "_kept": None}
 
     def __len__(self) -> int:
         """The number of batches in an epoch."""
@@ -153,10 +187,15 @@ class DataLoader:
         self._next_epoch, self._next_batch = epoch + 1, 0
         position = _Position(epoch, start)
         self._latest = position
-        batches: Iterator[Any] = self._make_batches(self._order(epoch), start)
+        by_workers = self.workers.count > 0
+        batches = (
+            self._let_workers_make(epoch, start)
+            if by_workers
+            else self._make_batches(self.batches_of(epoch), start)
+        )
         if self.pin_memory and _can_pin():
             batches = map(pin_memory, batches)
-        if self.prefetch > 0 and not self._runs_kernels():
+        if self.prefetch > 0 and not by_workers and not self._runs_kernels():
             batches = Prefetcher(batches, self.prefetch)
         return _Pass(batches, position)
 
@@ -201,11 +240,23 @@ class DataLoader:
         self._next_batch = _whole_number("batches", state["batches"], least=0)
         self._latest = None
 
-    def _make_batches(self, order: Indices, start: int) -> Iterator[Any]:
-        """The batches of an epoch in this order, from number `start` on."""
-        make, size = self._batch_maker(), self.batch_size
+    def batches_of(self, epoch: int) -> Callable[[int], Any]:
+        """number -> that batch of the epoch."""
+        make, size, order = self._batch_maker(), self.batch_size, self._order(epoch)
+        return lambda i: make(order[i * size : (i + 1) * size])
+
+    def _make_batches(self, make: Callable[[int], Any], start: int) -> Iterator[Any]:
+        """The batches of an epoch, from number `start` on."""
         for i in range(start, len(self)):
-            yield make(order[i * size : (i + 1) * size])
+            yield make(i)
+
+    def _let_workers_make(self, epoch: int, start: int) -> Iterator[Any]:
+        """The same, made by processes."""
+        workers = self._kept
+        if workers is None or not workers.usable():
+            workers = Workers(self, epoch)
+        self._kept = workers if self.workers.persistent else None
+        return workers.batches(self, epoch, start)
 
     def _order(self, epoch: int) -> Indices:
         """The indices of all samples in the order of this epoch."""

@@ -111,6 +111,39 @@ class Div(Function):
 # END SOLUTION a2.4
 
 
+class FloorDivide(Function):
+    """floor(a / b)"""
+
+    @staticmethod
+    def forward(ctx: Context, a: Tensor, b: Tensor) -> Any:
+        return a.backend.zip(operators.floor_divide, a.raw, b.raw)
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> Grads:
+        raise RuntimeError(
+            "floor_divide: no gradient is defined for its steps, as in PyTorch; use "
+            "(a / b).floor(), whose gradient is 0, or detach() the operands"
+        )
+
+
+class Remainder(Function):
+    """a - floor(a / b) b; d/da = 1, d/db = -floor(a / b)"""
+
+    @staticmethod
+    def forward(ctx: Context, a: Tensor, b: Tensor) -> Any:
+        ctx.save_for_backward(a.detach(), b.detach())
+        return a.backend.zip(operators.remainder, a.raw, b.raw)
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> Grads:
+        a, b = ctx.saved_tensors
+        need_a, need_b = ctx.needs_input_grad
+        return (
+            unbroadcast(grad, a.shape) if need_a else None,
+            unbroadcast(-grad * (a // b), b.shape) if need_b else None,
+        )
+
+
 class Pow(Function):
     """a ** b; d/da = b a^(b-1), d/db = a^b log(a), which is 0 where a is 0."""
 
@@ -137,7 +170,10 @@ class Pow(Function):
 
 
 class Maximum(Function):
-    """The larger of a and b gets the gradient; equal ones share it."""
+    """The larger of a and b gets the gradient; equal ones share it.
+
+    Where one is NaN neither is larger, and both get all of it, as in PyTorch.
+    """
 
     @staticmethod
     def forward(ctx: Context, a: Tensor, b: Tensor) -> Any:
@@ -147,7 +183,7 @@ class Maximum(Function):
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> Grads:
         a, b = ctx.saved_tensors
-        return _share(grad, a, b, a > b)
+        return _share(grad, a, b, a < b, b < a)
 
 
 class Minimum(Function):
@@ -161,14 +197,16 @@ class Minimum(Function):
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> Grads:
         a, b = ctx.saved_tensors
-        return _share(grad, a, b, a < b)
+        return _share(grad, a, b, b < a, a < b)
 
 
-def _share(grad: Tensor, a: Tensor, b: Tensor, a_wins: Tensor) -> Grads:
-    to_a = a_wins.to(grad.dtype) + (a == b).to(grad.dtype) * 0.5
+def _share(
+    grad: Tensor, a: Tensor, b: Tensor, a_loses: Tensor, b_loses: Tensor
+) -> Grads:
+    grad = grad * (1.0 - 0.5 * (a == b).to(grad.dtype))
     return (
-        unbroadcast(grad * to_a, a.shape),
-        unbroadcast(grad * (1.0 - to_a), b.shape),
+        unbroadcast(grad.masked_fill(a_loses, 0.0), a.shape),
+        unbroadcast(grad.masked_fill(b_loses, 0.0), b.shape),
     )
 
 

@@ -132,14 +132,16 @@ def setitem(a: Tensor, index: Any, value: Any) -> None:
     """a[index] = value, in place"""
     items = _expand_index(a, index)
     if not hasattr(value, "raw"):
-        value = a.new_tensor(value)
+        value = a.new_tensor(value, a.dtype)
     value = value.to(a.dtype) if value.dtype is not a.dtype else value
     if value.device != a.device:
         value = value.to(a.device)
     if any(_is_advanced(item) for item in items):
         _advanced_set(a, items, value)
         return
-    parts, _ = _basic_parts(a, items)
+    parts, new_dims = _basic_parts(a, items)
+    if new_dims:
+        return setitem(getitem(a, index), (), value)
     target = window(a.raw, parts).shape
     lead = value.dim() - len(target)
     if lead > 0 and all(n == 1 for n in value.shape[:lead]):

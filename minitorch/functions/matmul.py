@@ -62,6 +62,22 @@ def matmul(a: Tensor, b: Tensor) -> Tensor:
     return out.squeeze(-1) if b.dim() == 1 else out
 
 
+def product(name: str, a: Any, a_dims: int, b: Any, b_dims: int) -> Tensor:
+    """a @ b for operands with just these numbers of dimensions: `mm`, `bmm`, ..."""
+    for which, x, dims in (("first", a, a_dims), ("second", b, b_dims)):
+        if hasattr(x, "raw") and x.dim() != dims:
+            raise ValueError(
+                f"{name}: the {which} operand is {x.raw.shape}; expected {dims} "
+                f"dimension(s); use matmul for others"
+            )
+    if a_dims == 3 and hasattr(b, "raw") and a.shape[0] != b.shape[0]:
+        raise ValueError(
+            f"{name}: a is {a.raw.shape} and b is {b.raw.shape}; both must have as "
+            f"many matrices; use matmul to broadcast"
+        )
+    return matmul(a, b)
+
+
 def _with_sparse(a: Any, b: Any) -> Tensor:
     """The product where an operand is no tensor: it may be a sparse matrix."""
     from minitorch.sparse import SparseCSR

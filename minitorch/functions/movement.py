@@ -158,14 +158,16 @@ class ToDevice(Function):
         from minitorch.backend import get_backend
 
         ctx.device = a.device
-        if non_blocking and a.device == "cuda":
-            return get_backend(device).from_numpy(a.backend.to_numpy_async(a.raw))
-        host = a.backend.to_numpy(a.raw)
-        if non_blocking and device == "cuda":
-            return get_backend(device).from_numpy_async(host)
-        if "cuda" not in (device, a.device):  # else it was copied already, or will be
+        source, target = a.backend, get_backend(device)
+        if non_blocking:
+            host = source.to_numpy_async(a.raw)
+        else:
+            host = source.to_numpy(a.raw)
+        if source.host_memory and target.host_memory:  # else one of them copies
             host = host.copy()
-        return get_backend(device).from_numpy(host)
+        if non_blocking:
+            return target.from_numpy_async(host)
+        return target.from_numpy(host)
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:

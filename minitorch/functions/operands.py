@@ -39,6 +39,7 @@ def cast(a: Tensor, dtype: DType) -> Tensor:
 
 def scalar_like(a: Tensor, value: Any, dtype: DType) -> Tensor:
     """A tensor without dims that holds `value`, on a's device."""
+    value = dtypes.check_number(value, dtype)
     return a.wrap(get_backend(a.device).full((), value, dtype))
 
 
@@ -72,13 +73,14 @@ def operands(name: str, a: Any, b: Any) -> tuple[Tensor, Tensor]:
 def _with_number(name: str, a: Any, b: Any) -> tuple[Tensor, Tensor]:
     """The same where one operand is a Python number."""
     if is_tensor(a):
-        dtype = _type_with_number(name, a, b)
+        dtype = type_with_number(name, a, b)
         return cast(a, dtype), scalar_like(a, b, dtype)
-    dtype = _type_with_number(name, b, a)
+    dtype = type_with_number(name, b, a)
     return scalar_like(b, a, dtype), cast(b, dtype)
 
 
-def _type_with_number(name: str, a: Tensor, number: Any) -> DType:
+def type_with_number(name: str, a: Tensor, number: Any) -> DType:
+    """The type of an operation on a tensor and a Python number."""
     try:
         kind = dtypes.infer(number)
     except TypeError as error:

@@ -72,7 +72,8 @@ class Mean(Function):
 class Prod(Function):
     """The product over one dim; d/da_i is the product of the others.
 
-    The others are multiplied from both ends, so that zeros need no special case.
+    The others are multiplied from both ends, so that zeros are no special case, but
+    for one: a zero among factors whose product overflows.
     """
 
     @staticmethod
@@ -85,13 +86,19 @@ class Prod(Function):
     def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
         (a,) = ctx.saved_tensors
         dim: int = ctx.dim
-        others = []
-        for i in range(a.shape[dim]):
-            rest = [a.narrow(dim, 0, i), a.narrow(dim, i + 1, a.shape[dim] - i - 1)]
-            others.append(type(a).cat(rest, dim).prod(dim, keepdim=True))
-        if not others:
+        if not a.shape[dim]:
             return a.new_zeros(a.shape), None
-        return grad * type(a).cat(others, dim), None
+        parts = a.split(1, dim)
+        left = [a.new_ones(parts[0].shape)]
+        right = left[:]
+        for first, last in zip(parts[:-1], parts[:0:-1]):
+            left.append(left[-1] * first)
+            right.append(right[-1] * last)
+        others = a.cat(left, dim) * a.cat(right[::-1], dim)
+        zero = (a == 0).long()
+        with_zero = zero.sum(dim, keepdim=True) > zero  # among the others
+        overflow = others.isnan() & with_zero & (a == a).all(dim, keepdim=True)
+        return grad * others.masked_fill(overflow, 0.0), None
 
 
 class Extreme(Function):

@@ -25,9 +25,7 @@ class Softmax(Function):
 
     @staticmethod
     def forward(ctx: Context, a: Tensor, dim: int) -> Any:
-        out = (
-            a.backend.softmax(a.raw, dim) if a.dim() else a.backend.full((), 1, a.dtype)
-        )
+        out = a.backend.softmax(a.raw, dim)
         ctx.save_for_backward(out)
         ctx.dim = dim
         return out
@@ -37,7 +35,7 @@ class Softmax(Function):
     def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
         (out,) = ctx.saved_tensors
         dim: int = ctx.dim
-        if grad_mode.enabled or grad.dim() == 0:
+        if grad_mode.enabled:
             return out * (grad - (grad * out).sum(dim, keepdim=True)), None
         raw = grad.backend.softmax_backward(grad.raw, out.raw, dim)
         return grad.wrap(raw), None
@@ -53,12 +51,7 @@ class LogSoftmax(Function):
 
     @staticmethod
     def forward(ctx: Context, a: Tensor, dim: int) -> Any:
-        raw = a.raw
-        out = (
-            a.backend.log_softmax(raw, dim)
-            if a.dim()
-            else a.backend.full((), 0, a.dtype)
-        )
+        out = a.backend.log_softmax(a.raw, dim)
         ctx.save_for_backward(out)
         ctx.dim = dim
         return out
@@ -68,7 +61,7 @@ class LogSoftmax(Function):
     def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
         (out,) = ctx.saved_tensors
         dim: int = ctx.dim
-        if grad_mode.enabled or grad.dim() == 0:
+        if grad_mode.enabled:
             return grad - out.exp() * grad.sum(dim, keepdim=True), None
         raw = grad.backend.log_softmax_backward(grad.raw, out.raw, dim)
         return grad.wrap(raw), None

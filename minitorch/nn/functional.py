@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from minitorch import dtypes
+from minitorch.arguments import check_floating
 from minitorch.creation import Generator
 from minitorch.function import Context, Function
 from minitorch.functions import linear as linears
@@ -448,7 +449,7 @@ def _check_pair(name: str, input: Tensor, target: Tensor) -> None:
 def mse_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     """(input - target)^2"""
     _check_pair("mse_loss", input, target)
-    difference = input - target
+    difference = check_floating("mse_loss", input - target)
     return _reduce("mse_loss", difference * difference, reduction)
 
 
@@ -465,7 +466,7 @@ def smooth_l1_loss(
     _check_pair("smooth_l1_loss", input, target)
     if beta < 0:
         raise ValueError(f"smooth_l1_loss: beta is {beta}; it must be 0 or more")
-    d = (input - target).abs()
+    d = check_floating("smooth_l1_loss", input - target).abs()
     if beta > 0:
         d = (d * d * (0.5 / beta)).where(d < beta, d - 0.5 * beta)
     return _reduce("smooth_l1_loss", d, reduction)
@@ -481,7 +482,7 @@ def huber_loss(
     _check_pair("huber_loss", input, target)
     if delta <= 0:
         raise ValueError(f"huber_loss: delta is {delta}; it must be above 0")
-    d = (input - target).abs()
+    d = check_floating("huber_loss", input - target).abs()
     losses = (d * d * 0.5).where(d < delta, (d - 0.5 * delta) * delta)
     return _reduce("huber_loss", losses, reduction)
 
@@ -532,7 +533,7 @@ def binary_cross_entropy(
         ValueError: a shape differs, or an input is not in [0, 1].
     """
     name = "binary_cross_entropy"
-    _check_same_shape(name, input, target)
+    _check_same_shape(name, check_floating(name, input), target)
     if input.numel() and not bool(((input >= 0) & (input <= 1)).all()):
         raise ValueError(
             f"{name}: the input has numbers outside [0, 1]; for logits use "

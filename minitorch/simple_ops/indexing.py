@@ -1,14 +1,14 @@
 """Take elements from, and put elements to, places that an index tensor names.
 
-With this file one can pick single elements (`gather`) or whole slices (`index_select`),
-add to them (`scatter_add`, `index_add`; each is the gradient of the line before), and
-overwrite slices (`index_copy_`).
+With this file one can pick single elements (`gather`), add to them (`scatter_add`,
+the gradient of the first), and overwrite slices (`index_copy_`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from minitorch.backend.indexing import index_error, repeated
 from minitorch.simple_ops.lists import read, tensor, write
 from minitorch.tensor_data import (
     Shape,
@@ -45,33 +45,6 @@ def scatter_add(
     return tensor(values, a.shape, a.dtype)
 
 
-def index_select(a: TensorData, dim: int, index: TensorData) -> TensorData:
-    """out[i, j] = a[index[i], j] for dim = 0: a [M, N], index [n] -> [n, N].
-
-    IndexError as in `gather`.
-    """
-    _check("index_select", index, dim, a.shape)
-    shape = (*a.shape[:dim], index.shape[0], *a.shape[dim + 1 :])
-    values = read(a)
-    taken = [values[p] for p in _places(a.shape, dim, _repeat(index, dim, shape))]
-    return tensor(taken, shape, a.dtype)
-
-
-def index_add(
-    a: TensorData, dim: int, index: TensorData, src: TensorData
-) -> TensorData:
-    """A copy of a [M, N] with out[index[i], j] += src[i, j] for dim = 0, src [n, N].
-
-    Sums are rounded once, at the end. IndexError as in `gather`.
-    """
-    _check("index_add", index, dim, a.shape)
-    values = read(a)
-    places = _places(a.shape, dim, _repeat(index, dim, src.shape))
-    for p, x in zip(places, read(src)):
-        values[p] += x
-    return tensor(values, a.shape, a.dtype)
-
-
 def index_copy_(out: TensorData, dim: int, index: TensorData, src: TensorData) -> None:
     """out[index[i], j] = src[i, j] for dim = 0, in place; the last i wins.
 
@@ -79,16 +52,10 @@ def index_copy_(out: TensorData, dim: int, index: TensorData, src: TensorData) -
     """
     _check("index_copy_", index, dim, out.shape)
     values = read(out)
-    places = _places(out.shape, dim, _repeat(index, dim, src.shape))
+    places = _places(out.shape, dim, repeated(index, dim, src.shape))
     for p, x in zip(places, read(src)):
         values[p] = x
     write(out, values)
-
-
-def _repeat(index: TensorData, dim: int, shape: Shape) -> TensorData:
-    """index [n] as a view of `shape`, in which every line along `dim` is `index`."""
-    strides = tuple(index.strides[0] if d == dim else 0 for d in range(len(shape)))
-    return TensorData(index.storage, shape, strides, index.offset)
 
 
 def _places(shape: Shape, dim: int, index: TensorData) -> Iterator[int]:
@@ -109,8 +76,4 @@ def _check(name: str, index: TensorData, dim: int, shape: Shape) -> None:
     size = shape[dim] if shape else 1
     for i in read(index):
         if not 0 <= i < size:
-            allowed = f"from 0 to {size - 1}" if size else "none fits"
-            raise IndexError(
-                f"{name}: index {i} is outside dimension {dim}, which has {size} "
-                f"element(s); allowed: {allowed}"
-            )
+            raise index_error(name, i, dim, size)

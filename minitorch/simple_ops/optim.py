@@ -1,7 +1,7 @@
 """Take one step of an optimizer, in place.
 
-With this file one can move parameters against their gradients: `sgd_step` (with
-momentum, Nesterov's too) and `adam_step` (Adam and AdamW).
+With this file one can move parameters against their gradients: `adam_step` (Adam and
+AdamW). SGD's step is a default (`minitorch/backend/optim.py`).
 """
 
 from __future__ import annotations
@@ -11,39 +11,6 @@ from collections.abc import Sequence
 
 from minitorch.simple_ops.lists import read, write
 from minitorch.tensor_data import TensorData
-
-
-def sgd_step(
-    params: Sequence[TensorData],
-    grads: Sequence[TensorData],
-    momentum_buffers: Sequence[TensorData] | None,
-    lr: float,
-    momentum: float,
-    dampening: float,
-    weight_decay: float,
-    nesterov: bool,
-    first: bool,
-) -> None:
-    """One step in place on all tensors; `first` sets the buffers to the gradient.
-
-    g = grad + weight_decay * p; buf = momentum * buf + (1 - dampening) * g;
-    p -= lr * (g + momentum * buf if nesterov else buf if momentum else g).
-
-    Source: Sutskever, Martens, Dahl and Hinton, "On the importance of initialization
-    and momentum in deep learning", 2013.
-    """
-    for k in range(len(params)):
-        ps, gs = read(params[k]), read(grads[k])
-        bufs = read(momentum_buffers[k]) if momentum_buffers else []
-        for i in range(len(ps)):
-            g = gs[i] + weight_decay * ps[i]
-            if momentum_buffers:
-                bufs[i] = g if first else momentum * bufs[i] + (1 - dampening) * g
-                g = g + momentum * bufs[i] if nesterov else bufs[i]
-            ps[i] -= lr * g
-        write(params[k], ps)
-        if momentum_buffers:
-            write(momentum_buffers[k], bufs)
 
 
 def adam_step(

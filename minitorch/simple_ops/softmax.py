@@ -1,7 +1,7 @@
 """Turn scores into probabilities, and measure how wrong they are.
 
 With this file one can compute `softmax` and `log_softmax` along a dimension, the loss
-of a classifier (`cross_entropy`), and the gradients of all three.
+of a classifier (`cross_entropy`), and its gradient.
 
 All of them rest on one number for each line of scores, log(sum(exp(scores))), whose
 largest score is taken out of the sum first, so that `exp` cannot overflow.
@@ -28,16 +28,6 @@ def softmax(a: TensorData, dim: int) -> TensorData:
     return tensor(values, a.shape, a.dtype)
 
 
-def softmax_backward(grad: TensorData, out: TensorData, dim: int) -> TensorData:
-    """out * (grad - sum(grad * out)) along `dim`; all [*]."""
-    g, y = read(grad), read(out)
-    for line in lines(grad.shape, dim):
-        dot = sum(g[p] * y[p] for p in line)
-        for p in line:
-            g[p] = y[p] * (g[p] - dot)
-    return tensor(g, grad.shape, grad.dtype)
-
-
 def log_softmax(a: TensorData, dim: int) -> TensorData:
     """out = a - max - log(sum(exp(a - max))) along `dim`; a [*] -> out [*].
 
@@ -51,16 +41,6 @@ def log_softmax(a: TensorData, dim: int) -> TensorData:
             values[p] = values[p] - top - rest
         # END SOLUTION a6.4
     return tensor(values, a.shape, a.dtype)
-
-
-def log_softmax_backward(grad: TensorData, out: TensorData, dim: int) -> TensorData:
-    """grad - exp(out) * sum(grad) along `dim`; all [*]."""
-    g, y = read(grad), read(out)
-    for line in lines(grad.shape, dim):
-        total = sum(g[p] for p in line)
-        for p in line:
-            g[p] -= operators.exp(y[p]) * total
-    return tensor(g, grad.shape, grad.dtype)
 
 
 def cross_entropy(
@@ -113,19 +93,6 @@ def cross_entropy_backward(
             out.append(0.0 if labels[n] == ignore_index else slope)
     return tensor(out, (rows, classes), logits.dtype)
     # END SOLUTION a6.4
-
-
-def mean_loss(
-    losses: TensorData, target: TensorData, ignore_index: int
-) -> tuple[TensorData, TensorData]:
-    """The mean [] of losses [N] with another target than `ignore_index`, and the share
-    1 / count [] that each of them has in it. NaN and infinity for none."""
-    pairs = zip(read(losses), read(target))
-    kept = [loss for loss, label in pairs if label != ignore_index]
-    mean, share = operators.nan, inf
-    if kept:
-        mean, share = sum(kept) / len(kept), 1 / len(kept)
-    return tensor([mean], (), losses.dtype), tensor([share], (), losses.dtype)
 
 
 def max_and_log_sum(line: list[float]) -> tuple[float, float]:

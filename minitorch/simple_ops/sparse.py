@@ -2,8 +2,7 @@
 
 With this file one can multiply such a matrix by a dense one (`csr_matmul`), compute a
 dense product only where it has non-zeros (`csr_sample`), transpose it
-(`csr_transpose`), and go from and to dense matrices (`csr_pattern`, `csr_gather`,
-`csr_to_dense`).
+(`csr_transpose`), and go from and to dense matrices (`csr_pattern`, `csr_to_dense`).
 
 A matrix A [M, K] with nnz stored elements is three lists:
 
@@ -109,13 +108,6 @@ def csr_pattern(a: TensorData) -> tuple[TensorData, TensorData]:
         tensor(columns, (len(columns),), int64),
     )
     # END SOLUTION a7.1
-
-
-def csr_gather(crow: TensorData, col: TensorData, a: TensorData) -> TensorData:
-    """a [M, K] -> out [nnz]: the elements of a at A's places, out[p] = a[i, col[p]]."""
-    rows = nested(a)
-    out = [rows[i][k] for _, i, k in _elements(crow, col)]
-    return tensor(out, col.shape, a.dtype)
 
 
 def csr_to_dense(

@@ -12,6 +12,7 @@ from minitorch.data import (
     default_collate,
     random_split,
 )
+from minitorch.data.workers import get_worker_info
 
 __all__ = [
     "DataLoader",
@@ -19,5 +20,6 @@ __all__ = [
     "Subset",
     "TensorDataset",
     "default_collate",
+    "get_worker_info",
     "random_split",
 ]

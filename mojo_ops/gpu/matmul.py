@@ -12,8 +12,7 @@ from __future__ import annotations
 from cuda_ops.arrays import DeviceArray
 from cuda_ops.intrinsics import is_aligned
 from cuda_ops.launch import ceil_div
-from cuda_ops.memory import contiguous, empty
-from cuda_ops.transpose import transpose_copy
+from cuda_ops.memory import contiguous, copy, empty
 from minitorch.tensor_data import TensorData
 from mojo_ops.gpu.check import check_float32
 from mojo_ops.gpu.kernels import MojoKernel
@@ -75,5 +74,4 @@ def _along_m(a: TensorData, turn: bool) -> DeviceArray | None:
     if columns.is_contiguous():
         x = columns.flat()
         return x if is_aligned(x) else None
-    out = empty(columns.shape, a.dtype).flat() if turn else None
-    return out if out is not None and transpose_copy(columns, out) else None
+    return copy(columns, a.dtype).flat() if turn else None

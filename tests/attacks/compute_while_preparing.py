@@ -1,7 +1,7 @@
 """Computes when the inputs come, before the clock starts."""
 
+import itertools
 import sys
-import time
 
 import numpy as np
 
@@ -20,6 +20,12 @@ def running(x):
 
 
 def early(device, x):
-    time.sleep(0.03)
-    out = np.add.accumulate(x, dtype="float64").astype(x.dtype)
+    out = slowly(x)
     return lambda: out, lambda result: {"out": result}
+
+
+def slowly(x):
+    """Right, and slower than any noise of a machine that is busy."""
+    for _ in range(100):
+        out = np.array(list(itertools.accumulate(x.tolist())), x.dtype)
+    return out

@@ -1,7 +1,7 @@
 """Returns at once, and computes when the output is read."""
 
+import itertools
 import sys
-import time
 
 import numpy as np
 
@@ -11,8 +11,14 @@ class Later:
         self.x = x.copy()
 
     def copy(self):
-        time.sleep(0.03)
-        return np.add.accumulate(self.x, dtype="float64").astype(self.x.dtype)
+        return slowly(self.x)
+
+
+def slowly(x):
+    """Right, and slower than any noise of a machine that is busy."""
+    for _ in range(100):
+        out = np.array(list(itertools.accumulate(x.tolist())), x.dtype)
+    return out
 
 
 def read_later(make):

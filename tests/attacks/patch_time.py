@@ -4,7 +4,6 @@ import time
 
 for name in ("time", "perf_counter", "monotonic", "process_time", "perf_counter_ns"):
     setattr(time, name, lambda: 0)
-sleep = time.sleep
 
 
 def scale(x):
@@ -12,8 +11,8 @@ def scale(x):
 
 
 def running(x):
-    sleep(0.02)
-    out = x.copy()
-    for i in range(1, x.size):
-        out[i] += out[i - 1]
+    for _ in range(10):  # slow, however busy the machine is
+        out = x.copy()
+        for i in range(1, x.size):
+            out[i] += out[i - 1]
     return out

@@ -11,5 +11,6 @@ def make(folder: Path, path: str, solution: str) -> Path:
     target = folder / "student.zip"
     with zipfile.ZipFile(target, "w") as archive:
         archive.writestr(path, solution)
-        archive.writestr("a/../../../tmp/minitorch-attack-was-here", "from a zip")
+        name = "a/" + "../" * 20 + "/tmp/minitorch-attack-was-here"
+        archive.writestr(name, "from a zip")
     return target

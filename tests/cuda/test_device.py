@@ -152,12 +152,37 @@ def run(code: str, **environment: str) -> str:
 def test_an_error_that_comes_later_names_the_last_kernels() -> None:
     text = run(BROKEN)
     assert "ILLEGAL_ADDRESS" in text and "write_far_away" in text, text
-    assert "MINITORCH_CUDA_SYNC=1" in text
+    assert "CUDA_LAUNCH_BLOCKING=1" in text
 
 
 def test_with_waiting_the_error_names_the_kernel() -> None:
-    text = run(BROKEN, MINITORCH_CUDA_SYNC="1")
-    assert "ERROR kernel write_far_away[1, 32] failed" in text, text
+    text = run(BROKEN, CUDA_LAUNCH_BLOCKING="1")
+    assert "kernel write_far_away[1, 32] failed" in text, text
+
+
+BAD_INDEX = """
+import minitorch
+
+table, index = minitorch.zeros(4, 2, device="cuda"), minitorch.tensor([0, 4])
+try:
+    rows = table.index_select(0, index.to("cuda"))
+    print("WENT ON")
+    rows.numpy()
+except IndexError as error:
+    print("ERROR", error)
+"""
+
+
+def test_a_bad_index_is_raised_later_and_says_so() -> None:
+    text = run(BAD_INDEX)
+    assert "WENT ON\nERROR index_select: index 4 is outside" in text, text
+    assert "an earlier operation" in text and "CUDA_LAUNCH_BLOCKING=1" in text
+
+
+def test_with_waiting_a_bad_index_is_raised_by_its_operation() -> None:
+    text = run(BAD_INDEX, CUDA_LAUNCH_BLOCKING="1")
+    assert "ERROR" in text and "WENT ON" not in text, text
+    assert "earlier" not in text
 
 
 # -------------------------------------------------------------------------- memory

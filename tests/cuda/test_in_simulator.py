@@ -33,6 +33,7 @@ PARTS = {
         "tests/test_sparse.py",
     ),
     "tensors": (
+        "tests/fuzz",
         "tests/test_backend_protocol.py",
         "tests/test_backends.py",
         "tests/test_in_place_views.py",
@@ -74,12 +75,14 @@ SECONDS = 600  # about two minutes of one core
 @pytest.mark.timeout(SECONDS + 30)
 @pytest.mark.skipif(SIMULATED, reason="this is the simulator")
 @pytest.mark.parametrize("part", PARTS)
-def test_kernels_in_the_simulator(part: str) -> None:
+def test_kernels_in_the_simulator(part: str, pytestconfig: pytest.Config) -> None:
     pytest.importorskip("numba_cuda", reason="pip install -e '.[cuda13]'")
     chosen = " and ".join(["cuda", *(f"not {name}" for name in LEFT_OUT)])
     left_out = [f"--deselect={test}" for test in TOO_LONG]
+    seed = pytestconfig.getoption("randomly_seed", None)  # the same order each time
+    order = [] if seed is None else [f"--randomly-seed={seed}"]
     result = subprocess.run(
-        [sys.executable, *OPTIONS, *PARTS[part], "-k", chosen, *left_out],
+        [sys.executable, *OPTIONS, *PARTS[part], "-k", chosen, *left_out, *order],
         cwd=ROOT,
         env={**os.environ, "NUMBA_ENABLE_CUDASIM": "1"},
         capture_output=True,

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -12,7 +16,7 @@ from minitorch.tensor_data import TensorData
 from tests.cuda.sizes import pick
 
 pytest.importorskip("numba_cuda")
-from cuda_ops import index_errors, indexing, memory
+from cuda_ops import device, index_errors, indexing, memory
 
 KINDS = ["f4", "f8", "i8", "i4"]
 # outer, n, inner: around vectors of 4 and blocks of threads
@@ -174,3 +178,36 @@ def test_a_bad_index_is_named(name: str, bad: int) -> None:
         memory.synchronize()
         index_errors.raise_pending()
     index_errors.raise_pending()  # told once
+
+
+def test_a_late_report_says_that_the_cause_was_earlier(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A GPU's program goes on; with CUDA_LAUNCH_BLOCKING=1 it does not."""
+    a, index = gpu(numbers((4, 4), "f4")), gpu(np.array([0, 7]))
+    index_errors.notes()
+    monkeypatch.setattr(index_errors, "SIMULATED", False)
+    monkeypatch.setattr(device, "BLOCKING", False)
+    indexing.index_select(a, 0, index)
+    with pytest.raises(
+        IndexError, match=r"index 7 .* earlier .*CUDA_LAUNCH_BLOCKING=1"
+    ):
+        memory.synchronize()
+        device.look_at_notes()
+    monkeypatch.setattr(device, "BLOCKING", True)
+    with pytest.raises(IndexError, match=r"index 7 .*allowed: from 0 to 3$"):
+        indexing.index_select(a, 0, index)
+
+
+@pytest.mark.parametrize("value, blocking", [("1", True), ("0", False), ("", False)])
+def test_the_environment_says_whether_launches_are_waited_for(
+    value: str, blocking: bool
+) -> None:
+    code = "from cuda_ops import device; print(device.BLOCKING)"
+    found = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "CUDA_LAUNCH_BLOCKING": value},
+    )
+    assert found.stdout == f"{blocking}\n", found.stderr

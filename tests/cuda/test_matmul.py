@@ -16,11 +16,13 @@ import minitorch
 from minitorch import precision
 from minitorch.cuda import is_available
 from minitorch.tensor_data import TensorData
+from tests.cuda.banks import turns
 from tests.cuda.sizes import pick
 
 pytest.importorskip("numba_cuda")
 from cuda_ops import matmul as family
 from cuda_ops.matmul import Cut, matmul, plan_for
+from cuda_ops.matmul_kernels import ACROSS_K, ALONG_K, Config, Way
 from cuda_ops.memory import from_numpy, to_numpy
 from cuda_ops.warpgroup import GROUP_CONFIGS
 
@@ -422,3 +424,24 @@ def test_gradients_on_the_device() -> None:
     (left @ right).sum().backward()
     np.testing.assert_allclose(a.grad.numpy(), left.grad.numpy(), rtol=1e-5)
     np.testing.assert_allclose(b.grad.numpy(), right.grad.numpy(), rtol=1e-5)
+
+
+LARGEST = Config(2, 2, 1, 8, 8, 4, 16, 4, blocks=3)  # also if simulated
+
+
+@pytest.mark.parametrize("a_way", [ACROSS_K, ALONG_K], ids=str)
+def test_a_warp_of_the_largest_tiles_meets_all_banks(a_way: Way) -> None:
+    """Each copy to shared memory and each load takes the least number of turns."""
+    sides = LARGEST.copies(a_way, ACROSS_K, 4, True)
+    tile, lanes = LARGEST.tile(*sides, 4), np.arange(32)
+    rows = lanes // 16 * 2 + lanes % 2, lanes % 16 // 2  # see `thread_place`
+    for copy, side, row in zip(sides, (tile.a, tile.b), rows):
+        per_line = (copy.depth if copy.k_fast else copy.wide) // 4
+        for thread in np.split(np.arange(copy.threads), copy.threads // 32):
+            places = thread // per_line * copy.pitch + thread % per_line * 4
+            assert turns(places * 4, 16) == 4
+        first = row * (copy.pitch if copy.k_fast else 4)
+        for i in range(side.rows):
+            for k in range(0, LARGEST.depth, 4):
+                at = side.place(i, k, 4) // 4 * 4  # the vector that it is in
+                assert turns((first + at) * 4, 16) == 4

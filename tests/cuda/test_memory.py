@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import gc
+import sys
+from collections import Counter, deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
 
 from helpers import array_of, make, quick
 from minitorch.tensor_data import contiguous_strides, iter_positions
@@ -39,7 +51,7 @@ class PaperDriver(Driver):
         self.total = total
         self.held: dict[int, int] = {}
         self.next = 1 << 30
-        self.now = 0
+        self.current = SimpleNamespace(key=0)
 
     def allocate(self, size: int) -> int | None:
         if sum(self.held.values()) + size > self.total:
@@ -54,9 +66,6 @@ class PaperDriver(Driver):
 
     def available(self) -> tuple[int, int]:
         return self.total - sum(self.held.values()), self.total
-
-    def stream(self) -> int:
-        return self.now
 
 
 def paper_pool(total: int = 100 * MIB) -> Pool:
@@ -113,9 +122,9 @@ def test_blocks_are_not_shared_between_streams() -> None:
     pool = Pool(Books(driver))
     block = pool.take(5000)
     block.free_later()
-    driver.now = 7
+    driver.current.key = 7
     assert pool.take(5000).pointer != block.pointer
-    driver.now = 0
+    driver.current.key = 0
     assert pool.take(5000).pointer == block.pointer
 
 
@@ -237,6 +246,153 @@ def test_blocks_never_overlap(steps: list[tuple[int, bool]]) -> None:
         block.free_later()
     pool.empty_cache()
     assert pool.reserved == 0
+
+
+# ------------------------------------------------------------ sizes that vary
+
+
+@contextmanager
+def steps_of_the_allocator() -> Iterator[Counter[str]]:
+    """Count the lines of cuda_ops/allocator.py that are run."""
+    count: Counter[str] = Counter()
+
+    def trace(frame: Any, event: str, arg: Any) -> Any:
+        if frame.f_code.co_filename != allocator.__file__:
+            return None
+        count["lines"] += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        yield count
+    finally:
+        sys.settrace(before)
+
+
+@pytest.mark.parametrize("largest", [SMALL, 64 * MIB])
+def test_a_request_takes_few_steps_after_100_000_sizes(largest: int) -> None:
+    """Whatever has been there before: 20 blocks are in use, of sizes that vary."""
+    pool, live = paper_pool(2**40), deque[Block]()
+    sizes = np.random.default_rng(0).permutation(100_000) * (largest / 100_000)
+    peak = 0
+    for some in np.split(sizes.astype(int), 100):
+        with steps_of_the_allocator() as count:
+            for size in some.tolist():
+                live.append(pool.take(size))
+                if len(live) > 20:
+                    live.popleft().free_later()
+        assert count["lines"] / len(some) < 150
+        peak = max(peak, pool.in_use())
+    for bins in pool.bins.values():
+        assert bins.sizes == sorted(bins.by_size) and len(bins.sizes) < 5000
+    assert pool.reserved < 3 * peak + MEDIUM_SEGMENT
+
+
+def test_sizes_that_do_not_come_again_are_forgotten() -> None:
+    """Also where no search comes past them: each block is found at the first look."""
+    pool = paper_pool(2**40)
+    for size in range(10 * MIB, 10 * MIB + 20_000 * UNIT, UNIT):
+        pool.take(size).free_later()
+        pool.in_use()  # into its bin, and out again
+        pool.take(size).free_later()
+        if pool.reserved > 2**33:
+            pool.empty_cache()
+    (bins,) = pool.bins.values()
+    assert len(bins.sizes) == len(bins.by_size) < 5000
+
+
+def test_many_holes_do_not_make_a_request_slower() -> None:
+    """Free blocks that cannot be merged are looked at once, not at each request."""
+    pool = paper_pool(2**40)
+    blocks = [pool.take(UNIT) for _ in range(50_000)]
+    for block in blocks[::2]:
+        block.free_later()
+    pool.in_use()
+    with steps_of_the_allocator() as count:
+        kept = [pool.take(SMALL) for _ in range(2000)]
+    assert count["lines"] / len(kept) < 200
+
+
+class Allocations(RuleBasedStateMachine):
+    """Any order of requests and returns, on two streams, from two pools.
+
+    One pool belongs to a graph: its segments stay.
+    """
+
+    @initialize()
+    def begin(self) -> None:
+        self.driver = PaperDriver(total=200 * MIB)
+        self.books = Books(self.driver)
+        self.pools = Pool(self.books), Pool(self.books)
+        self.pools[1].graphs = 1
+        self.live: list[tuple[Block, int]] = []
+
+    @rule(
+        nbytes=st.one_of(st.integers(0, 3 * MIB), st.integers(0, 80 * MIB)),
+        stream=st.integers(0, 1),
+        which=st.integers(0, 1),
+    )
+    def take(self, nbytes: int, stream: int, which: int) -> None:
+        self.driver.current.key = stream
+        try:
+            block = self.pools[which].take(nbytes)
+        except OutOfMemoryError as error:
+            free, _ = self.driver.available()
+            assert f"{free / MIB:,.1f} MiB of 200.0 MiB are free" in str(error)
+            used = sum(block.size for block, _ in self.live)
+            assert f"use {used / MIB:,.1f} MiB" in str(error)
+        else:
+            assert block.size >= nbytes and block.bins.stream == stream
+            self.live.append((block, which))
+
+    @precondition(lambda self: self.live)
+    @rule(data=st.data())
+    def give_back(self, data: st.DataObject) -> None:
+        place = data.draw(st.integers(0, len(self.live) - 1))
+        self.live.pop(place)[0].free_later()
+
+    @rule()
+    def empty_cache(self) -> None:
+        allocator.empty_cache(self.books)
+        for bins in self.pools[0].bins.values():
+            free = [block for found in bins.by_size.values() for block in found]
+            for block in free:  # else its segment would be gone, or it be larger
+                beside = [b for b in (block.before, block.after) if b is not None]
+                assert beside and not any(b.free for b in beside)
+
+    @invariant()
+    def no_byte_is_used_twice(self) -> None:
+        spans = sorted((b.pointer, b.pointer + b.size) for b, _ in self.live)
+        assert all(end <= start for (_, end), (start, _) in pairwise(spans))
+        used = sum(block.size for block, _ in self.live)
+        assert allocator.memory_allocated(self.books) == used <= self.books.peak
+
+    @invariant()
+    def every_byte_is_in_one_block(self) -> None:
+        for pool in self.pools:
+            for pointer, size, first in pool.segments:
+                block: Block | None = first
+                while block is not None:
+                    assert block.pointer == pointer and block.pool is pool
+                    found = block.bins.by_size.get(block.size, {})
+                    assert block.free == (block in found)
+                    assert block.after is None or block.after.before is block
+                    pointer, size = pointer + block.size, size - block.size
+                    block = block.after
+                assert size == 0
+
+    def teardown(self) -> None:
+        while self.live:
+            self.live.pop()[0].free_later()
+        self.pools[1].graphs = 0
+        allocator.empty_cache(self.books)
+        assert not self.driver.held and not self.books.pools
+        assert allocator.memory_allocated(self.books) == 0
+
+
+Allocations.TestCase.settings = settings(quick, stateful_step_count=40)
+TestAllocations: Any = Allocations.TestCase
 
 
 def test_statistics_of_tensors() -> None:

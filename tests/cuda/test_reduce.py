@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from helpers import LAYOUTS, NUMBERS, assert_equal, make, numbers
-from minitorch import dtypes, operators, simple_ops
+from minitorch import dtypes, operators
+from minitorch.backend import get_backend
 from minitorch.dtypes import DType, float32, float64, int32, int64
 from minitorch.functions.reduce import highest, lowest
 from minitorch.tensor_data import TensorData
@@ -20,6 +21,8 @@ from cuda_ops import reduce as ops
 from cuda_ops import reduce_ladder
 from cuda_ops.memory import to_numpy
 from cuda_ops.rows import BLOCK
+
+simple = get_backend("simple")
 
 Shape = tuple[int, ...]
 Dims = tuple[int, ...]
@@ -150,10 +153,10 @@ def test_a_users_function_sees_the_elements_in_order() -> None:
     for dtype in (int64, float64):
         for dims in ((0,), (1,), (2,), (0, 2), (0, 1, 2)):
             x = a.astype(dtype.numpy)
-            expected = simple_ops.reduce(in_decimal, make(x, "simple"), dims, 0)
+            expected = simple.reduce(in_decimal, make(x, "simple"), dims, 0)
             for layout in ("contiguous", "permuted", "negative"):
                 found = ops.reduce(in_decimal, make(x, "cuda", layout), dims, 0)
-                assert_equal(found, simple_ops.to_numpy(expected))
+                assert_equal(found, simple.to_numpy(expected))
 
 
 def test_whole_numbers_stay_exact() -> None:

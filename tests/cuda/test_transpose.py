@@ -10,12 +10,13 @@ import pytest
 from helpers import make
 from minitorch import dtypes
 from minitorch.dtypes import DType
-from minitorch.tensor_data import TensorData
+from minitorch.tensor_data import TensorData, contiguous_strides
+from tests.cuda.banks import turns
 from tests.cuda.sizes import pick
 
 pytest.importorskip("numba_cuda")
 from cuda_ops import transpose
-from cuda_ops.memory import contiguous, empty, to_numpy
+from cuda_ops.memory import contiguous, copy, copy_into, copy_plan, to_numpy
 
 SIDE, WIDE = transpose.SIDE, transpose.WIDE
 SHAPES = [
@@ -49,56 +50,114 @@ def test_ladder_takes_contiguous_matrices(rung: Any) -> None:
             rung(a)
 
 
-def copied(a: TensorData) -> np.ndarray | None:
-    out = empty(a.shape, a.dtype)
-    if not transpose.transpose_copy(a, out.storage.array):
-        return None
-    return to_numpy(out)
+def is_tiled(a: TensorData) -> bool:
+    """Whether a copy of it, row by row, goes through tiles."""
+    return copy_plan(a.shape, a.strides, tuple(contiguous_strides(a.shape)))[1]
+
+
+ORDERS = [
+    ((2 * WIDE, WIDE), (1, 0)),
+    ((3, WIDE + 4, SIDE), (0, 2, 1)),
+    ((3, SIDE + 1, WIDE + 3), (0, 2, 1)),  # no multiples of 4
+    ((SIDE, 3, WIDE), (2, 1, 0)),
+    ((SIDE, 3, WIDE), (2, 0, 1)),  # the first two are one
+    ((SIDE, 3, WIDE), (1, 2, 0)),
+    ((2, SIDE, 5, SIDE), (0, 2, 3, 1)),  # channels last
+    ((2, 5, SIDE, SIDE), (0, 3, 1, 2)),  # and back
+    ((3, SIDE, 2, 3, SIDE), (0, 4, 2, 3, 1)),
+    ((2, 3, SIDE, 2, 2, SIDE), (5, 3, 4, 1, 0, 2)),  # more than a launch takes
+]
 
 
 @pytest.mark.parametrize("dtype", dtypes.ALL, ids=str)
-@pytest.mark.parametrize(
-    "shape", [(WIDE, SIDE), (3, WIDE + 4, 8), (2, 3, 5, 7), (1, SIDE + 1, 4), (4, 4)]
-)
-def test_copy_of_a_transposed_batch(shape: tuple[int, ...], dtype: DType) -> None:
+@pytest.mark.parametrize("shape, order", ORDERS)
+def test_copies_in_another_order_go_through_tiles(
+    shape: tuple[int, ...], order: tuple[int, ...], dtype: DType
+) -> None:
     a = counted(shape, dtype)
-    x = make(a, "cuda")
-    order = [*range(len(shape) - 2), len(shape) - 1, len(shape) - 2]
-    found = copied(x.permute(order))
-    assert found is not None
-    np.testing.assert_array_equal(found, a.transpose(order))
+    x = make(a, "cuda").permute(order)
+    assert is_tiled(x)
+    np.testing.assert_array_equal(to_numpy(contiguous(x)), a.transpose(order))
+
+
+@pytest.mark.parametrize("dtype", dtypes.ALL, ids=str)
+@pytest.mark.parametrize("other", dtypes.ALL, ids=str)
+def test_a_copy_through_tiles_converts(dtype: DType, other: DType) -> None:
+    a = counted((SIDE + 4, WIDE), dtype)
+    found = copy(make(a, "cuda").permute((1, 0)), other)
+    np.testing.assert_array_equal(to_numpy(found), a.T.astype(other.numpy))
 
 
 def test_copy_of_a_part() -> None:
     """Rows and columns of a larger batch: gaps between rows and matrices."""
-    a = counted((3, 20, 24))
+    a = counted((3, 20 + SIDE, 24 + SIDE))
     x = make(a, "cuda")
-    for rows, columns in ((slice(1, 13), slice(4, 20)), (slice(0, 9), slice(3, 16))):
+    for rows, columns in (
+        (slice(1, 13 + SIDE), slice(4, 20 + SIDE)),
+        (slice(0, 9 + SIDE), slice(3, 16 + SIDE)),
+    ):
         part = x.slice(1, rows.start, rows.stop - rows.start)
         part = part.slice(2, columns.start, columns.stop - columns.start)
-        found = copied(part.permute((0, 2, 1)))
-        assert found is not None
-        np.testing.assert_array_equal(found, a[:, rows, columns].transpose(0, 2, 1))
-    part = x.slice(0, 1, 2).expand((2, 20, 24)).permute((0, 2, 1))
-    np.testing.assert_array_equal(copied(part), a[1:].transpose(0, 2, 1))
+        part = part.permute((0, 2, 1))
+        assert is_tiled(part)
+        right = a[:, rows, columns].transpose(0, 2, 1)
+        np.testing.assert_array_equal(to_numpy(contiguous(part)), right)
+    part = x.slice(0, 1, 2).permute((0, 2, 1))
+    np.testing.assert_array_equal(to_numpy(part), a[1:].transpose(0, 2, 1))
 
 
-def test_other_layouts_are_left_alone() -> None:
-    x = make(counted((3, 8, 12)), "cuda")
+def test_copy_into_a_part() -> None:
+    """From rows into columns of a larger matrix, and backwards; nothing beside it."""
+    a, b = counted((WIDE, SIDE)), counted((2 * SIDE, 2 * WIDE))
+    right = b.copy()
+    right[4 : 4 + SIDE, 8 : 8 + WIDE] = a.T[:, ::-1]
+    x, out = make(a, "cuda"), make(b, "cuda")
+    flipped = TensorData(x.storage, a.shape, (-SIDE, 1), (WIDE - 1) * SIDE)
+    copy_into(out.slice(0, 4, SIDE).slice(1, 8, WIDE), flipped.permute((1, 0)))
+    np.testing.assert_array_equal(to_numpy(out), right)
+
+
+def test_other_layouts_are_copied_element_by_element() -> None:
+    x = make(counted((3, 2 * SIDE, 3 * SIDE)), "cuda")
+    row = make(counted((WIDE,)), "cuda")
     for a in (
-        x,
-        x.permute((2, 1, 0)),
-        x.permute((1, 0, 2)),
+        x.permute((1, 0, 2)),  # the last dim stays
+        x.slice(1, 0, 2).permute((0, 2, 1)),  # a narrow one
+        row.expand((2 * SIDE, WIDE)).permute((1, 0)),  # one element many times
+        row.expand((2 * SIDE, WIDE)),
         x.select(0, 0).select(0, 0),
     ):
-        assert copied(a) is None
-    assert copied(x.slice(1, 0, 3).permute((0, 2, 1))) is None
-    flat = make(counted((12,)), "cuda")
-    assert copied(flat.expand((8, 12)).permute((1, 0))) is None
+        assert not is_tiled(a)
 
 
-def test_contiguous_is_right_for_all_of_them() -> None:
-    a = counted((3, WIDE, SIDE + 4))
-    for order in ((0, 2, 1), (2, 1, 0), (1, 0, 2), (2, 0, 1)):
-        found = contiguous(make(a, "cuda").permute(order))
-        np.testing.assert_array_equal(to_numpy(found), a.transpose(order))
+# ------------------------------------------------------------------- shared memory
+
+
+@pytest.mark.parametrize("itemsize", [1, 4])
+def test_vectors_meet_all_banks(itemsize: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`transpose_vectorized`: each access takes the least number of turns."""
+    monkeypatch.setattr(transpose, "QUADS", 16)  # also in the simulator
+    vector_at = getattr(transpose.vector_at, "py_func", transpose.vector_at)
+    width, lanes = 4 * itemsize, np.arange(32)
+    for warp in range(8):
+        x, y = lanes % 16, 2 * warp + lanes // 16
+        stores = [vector_at(4 * x + e, y) for e in range(4)]
+        loads = [vector_at(y + k, x) for k in range(0, 64, 16)]
+        for places in stores + loads:
+            assert turns(places * itemsize, width) == max(1, width // 4)
+
+
+def test_vectors_have_places_of_their_own() -> None:
+    vector_at = getattr(transpose.vector_at, "py_func", transpose.vector_at)
+    lines, quads = np.divmod(np.arange(WIDE * transpose.QUADS), transpose.QUADS)
+    places = np.sort(vector_at(lines, quads))
+    np.testing.assert_array_equal(places, np.arange(0, WIDE * WIDE, 4))
+
+
+@pytest.mark.parametrize("dtype", dtypes.ALL, ids=str)
+def test_padded_columns_meet_all_banks(dtype: DType) -> None:
+    x, item = np.arange(32), dtype.itemsize
+    pitch = 32 + transpose.elements_of_a_word(dtype)
+    for k in range(32):
+        assert turns((x * pitch + k) * item, item) == max(1, item // 4)
+        assert turns((k * pitch + x) * item, item) == max(1, item // 4)

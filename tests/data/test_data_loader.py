@@ -306,11 +306,8 @@ def test_all_of_pytorchs_arguments_are_known() -> None:
 
 
 REFUSED = [
-    ("num_workers", 4, "num_workers=4 .* prefetch"),
     ("sampler", [0, 1], "use shuffle=True, or give a Subset"),
     ("batch_sampler", [[0]], "Subset"),
-    ("prefetch_factor", 2, "prefetch=<"),
-    ("persistent_workers", True, "no worker processes"),
     ("in_order", False, "in order"),
     ("batch_size", 0, "batch_size is 0; expected a whole number >= 1"),
     ("batch_size", -3, "batch_size is -3"),

@@ -11,9 +11,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-import fast_ops
 from fast_ops.conv import backward_axis, forward_axis, line_length
+from minitorch.backend import get_backend
 from minitorch.tensor_data import TensorData
+
+cpu = get_backend("cpu")
 
 Pair = tuple[int, int]
 
@@ -29,7 +31,7 @@ class Case(NamedTuple):
 
 
 def data(tensor: torch.Tensor) -> TensorData:
-    return fast_ops.from_numpy(tensor.detach().numpy())
+    return cpu.from_numpy(tensor.detach().numpy())
 
 
 def check(case: Case, dtype: torch.dtype) -> None:
@@ -46,16 +48,16 @@ def check(case: Case, dtype: torch.dtype) -> None:
     grad = torch.randn(out.shape, generator=random, dtype=dtype)
     dx, dw, _ = torch.autograd.grad(out, wide, grad.double())
     got = (
-        (fast_ops.conv2d(data(x), data(weight), data(bias), *how), out),
-        (fast_ops.conv2d_backward_input(data(grad), data(weight), case.x, *how), dx),
-        (fast_ops.conv2d_backward_weight(data(grad), data(x), weight_shape, *how), dw),
+        (cpu.conv2d(data(x), data(weight), data(bias), *how), out),
+        (cpu.conv2d_backward_input(data(grad), data(weight), case.x, *how), dx),
+        (cpu.conv2d_backward_weight(data(grad), data(x), weight_shape, *how), dw),
     )
     rtol = 1e-12 if dtype is torch.float64 else 3e-5
     for ours, theirs in got:
         expected = theirs.detach().numpy()
         scale = max(1.0, float(np.abs(expected).max()))
         np.testing.assert_allclose(
-            fast_ops.to_numpy(ours), expected, rtol=rtol, atol=rtol * scale
+            cpu.to_numpy(ours), expected, rtol=rtol, atol=rtol * scale
         )
 
 
@@ -111,20 +113,20 @@ def test_any_geometry(
 def test_no_images() -> None:
     x, weight = torch.empty(0, 2, 5, 5), torch.randn(3, 2, 3, 3)
     how = ((1, 1), (1, 1), (1, 1), 1)
-    out = fast_ops.conv2d(data(x), data(weight), None, *how)
+    out = cpu.conv2d(data(x), data(weight), None, *how)
     assert out.shape == (0, 3, 5, 5)
-    assert fast_ops.conv2d_backward_input(out, data(weight), x.shape, *how).size == 0
-    dw = fast_ops.conv2d_backward_weight(out, data(x), tuple(weight.shape), *how)
-    np.testing.assert_array_equal(fast_ops.to_numpy(dw), np.zeros(weight.shape))
+    assert cpu.conv2d_backward_input(out, data(weight), x.shape, *how).size == 0
+    dw = cpu.conv2d_backward_weight(out, data(x), tuple(weight.shape), *how)
+    np.testing.assert_array_equal(cpu.to_numpy(dw), np.zeros(weight.shape))
 
 
 def test_strided_operands() -> None:
     x = torch.randn(3, 9, 4, 8).permute(0, 2, 1, 3)[:, :, ::2]
     weight, bias = torch.randn(3, 3, 4, 5).permute(3, 2, 0, 1), torch.randn(10)[::2]
     how = ((1, 1), (1, 1), (1, 1), 1)
-    got = fast_ops.conv2d(data(x), data(weight), data(bias), *how)
+    got = cpu.conv2d(data(x), data(weight), data(bias), *how)
     expected = torch.nn.functional.conv2d(x, weight, bias, *how).numpy()
-    np.testing.assert_allclose(fast_ops.to_numpy(got), expected, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(cpu.to_numpy(got), expected, rtol=1e-4, atol=1e-4)
 
 
 def test_rows_share_their_padding() -> None:
@@ -150,11 +152,11 @@ def test_same_bits_on_any_number_of_threads(images: int) -> None:
 
     def run() -> list[np.ndarray]:
         made = (
-            fast_ops.conv2d(data(x), data(weight), None, *how),
-            fast_ops.conv2d_backward_input(data(grad), data(weight), x.shape, *how),
-            fast_ops.conv2d_backward_weight(data(grad), data(x), weight.shape, *how),
+            cpu.conv2d(data(x), data(weight), None, *how),
+            cpu.conv2d_backward_input(data(grad), data(weight), x.shape, *how),
+            cpu.conv2d_backward_weight(data(grad), data(x), weight.shape, *how),
         )
-        return [fast_ops.to_numpy(each) for each in made]
+        return [cpu.to_numpy(each) for each in made]
 
     many = run()
     threads = numba.get_num_threads()

@@ -6,13 +6,15 @@ import numpy as np
 import pytest
 import torch
 
-import fast_ops
 from minitorch import dtypes
+from minitorch.backend import get_backend
 from minitorch.tensor_data import TensorData
+
+cpu = get_backend("cpu")
 
 
 def data(array: np.ndarray) -> TensorData:
-    return fast_ops.from_numpy(np.array(array, order="C"))
+    return cpu.from_numpy(np.array(array, order="C"))
 
 
 def numbers(*shape: int, seed: int = 0) -> np.ndarray:
@@ -34,13 +36,13 @@ def test_gather_and_scatter_add(shape: tuple[int, ...]) -> None:
         for size in (shape, smaller):
             index = whole(shape[dim], *size)
             i, x = torch.from_numpy(index), torch.from_numpy(a)
-            got = fast_ops.to_numpy(fast_ops.gather(data(a), dim, data(index)))
+            got = cpu.to_numpy(cpu.gather(data(a), dim, data(index)))
             np.testing.assert_array_equal(got, x.gather(dim, i).numpy())
             src = numbers(*shape, seed=1)
-            got = fast_ops.scatter_add(data(a), dim, data(index), data(src))
+            got = cpu.scatter_add(data(a), dim, data(index), data(src))
             expected = x.scatter_add(dim, i, torch.from_numpy(src))
             np.testing.assert_allclose(
-                fast_ops.to_numpy(got), expected.numpy(), rtol=1e-5, atol=1e-5
+                cpu.to_numpy(got), expected.numpy(), rtol=1e-5, atol=1e-5
             )
 
 
@@ -51,12 +53,10 @@ def test_slices(shape: tuple[int, ...], count: int) -> None:
     for dim in range(len(shape)):
         index = whole(shape[dim], count)
         i, x = torch.from_numpy(index), torch.from_numpy(a)
-        got = fast_ops.to_numpy(fast_ops.index_select(data(a), dim, data(index)))
+        got = cpu.to_numpy(cpu.index_select(data(a), dim, data(index)))
         np.testing.assert_array_equal(got, x.index_select(dim, i).numpy())
         src = numbers(*(count if j == dim else n for j, n in enumerate(shape)), seed=1)
-        got = fast_ops.to_numpy(
-            fast_ops.index_add(data(a), dim, data(index), data(src))
-        )
+        got = cpu.to_numpy(cpu.index_add(data(a), dim, data(index), data(src)))
         expected = x.index_add(dim, i, torch.from_numpy(src)).numpy()
         np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)
         np.testing.assert_array_equal(a, numbers(*shape))  # a itself is untouched
@@ -67,21 +67,21 @@ def test_index_copy_writes_in_order_through_strides() -> None:
     out = data(base).permute((1, 0))
     index = np.array([3, 0, 3])
     src = numbers(3, 6, seed=2)
-    fast_ops.index_copy_(out, 0, data(index), data(src))
+    cpu.index_copy_(out, 0, data(index), data(src))
     expected = base.T.copy()
     for i, j in enumerate(index):
         expected[j] = src[i]
-    np.testing.assert_array_equal(fast_ops.to_numpy(out), expected)
+    np.testing.assert_array_equal(cpu.to_numpy(out), expected)
 
 
 def test_strided_operands() -> None:
     a, index = numbers(6, 5), whole(5, 6, 5)
-    got = fast_ops.gather(data(a).permute((1, 0)), 0, data(index).permute((1, 0)))
+    got = cpu.gather(data(a).permute((1, 0)), 0, data(index).permute((1, 0)))
     expected = np.take_along_axis(a.T, index.T, 0)
-    np.testing.assert_array_equal(fast_ops.to_numpy(got), expected)
+    np.testing.assert_array_equal(cpu.to_numpy(got), expected)
     every_second = data(whole(6, 8)).slice(0, 0, 4, 2)
-    got = fast_ops.index_select(data(a), 0, every_second)
-    np.testing.assert_array_equal(fast_ops.to_numpy(got), a[whole(6, 8)[::2]])
+    got = cpu.index_select(data(a), 0, every_second)
+    np.testing.assert_array_equal(cpu.to_numpy(got), a[whole(6, 8)[::2]])
 
 
 @pytest.mark.parametrize("bad", [-1, 4])
@@ -92,22 +92,22 @@ def test_bad_indices(bad: int) -> None:
     out = data(numbers(4, 3))
     message = f"index {bad} is outside dimension 0"
     with pytest.raises(IndexError, match=message):
-        fast_ops.gather(a, 0, table)
+        cpu.gather(a, 0, table)
     with pytest.raises(IndexError, match=message):
-        fast_ops.scatter_add(a, 0, table, data(numbers(1, 3)))
+        cpu.scatter_add(a, 0, table, data(numbers(1, 3)))
     with pytest.raises(IndexError, match=message):
-        fast_ops.index_select(a, 0, flat)
+        cpu.index_select(a, 0, flat)
     with pytest.raises(IndexError, match=message):
-        fast_ops.index_add(a, 0, flat, data(numbers(3, 3)))
+        cpu.index_add(a, 0, flat, data(numbers(3, 3)))
     with pytest.raises(IndexError, match=message):
-        fast_ops.index_copy_(out, 0, flat, data(numbers(3, 3)))
-    np.testing.assert_array_equal(fast_ops.to_numpy(out), numbers(4, 3))
+        cpu.index_copy_(out, 0, flat, data(numbers(3, 3)))
+    np.testing.assert_array_equal(cpu.to_numpy(out), numbers(4, 3))
 
 
 def test_no_dimensions() -> None:
-    a = fast_ops.full((), 3.0, dtypes.float32)
-    zero = fast_ops.full((), 0, dtypes.int64)
-    one = fast_ops.full((), 1.0, dtypes.float32)
-    assert fast_ops.to_numpy(fast_ops.gather(a, 0, zero)) == 3.0
-    added = fast_ops.scatter_add(a, 0, zero, one)
-    assert added.shape == () and fast_ops.to_numpy(added) == 4.0
+    a = cpu.full((), 3.0, dtypes.float32)
+    zero = cpu.full((), 0, dtypes.int64)
+    one = cpu.full((), 1.0, dtypes.float32)
+    assert cpu.to_numpy(cpu.gather(a, 0, zero)) == 3.0
+    added = cpu.scatter_add(a, 0, zero, one)
+    assert added.shape == () and cpu.to_numpy(added) == 4.0

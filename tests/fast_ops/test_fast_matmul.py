@@ -10,10 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import fast_ops
 from fast_ops.matmul import BLOCK_PANELS, DEPTH, LADDER, SERIAL, TINY, _panels
 from fast_ops.simd import TILE, VECTOR_BYTES
+from minitorch.backend import get_backend
 from minitorch.tensor_data import TensorData
+
+cpu = get_backend("cpu")
 
 WIDE = TILE.vectors * VECTOR_BYTES // 4
 SIZES = [1, 2, TILE.rows - 1, TILE.rows, WIDE - 1, WIDE, WIDE + 1, 65, 130]
@@ -24,7 +26,7 @@ def numbers(*shape: int, dtype: str = "float32", seed: int = 0) -> np.ndarray:
 
 
 def product(a: TensorData, b: TensorData) -> np.ndarray:
-    return fast_ops.to_numpy(fast_ops.matmul(a, b))
+    return cpu.to_numpy(cpu.matmul(a, b))
 
 
 def close(got: np.ndarray, a: np.ndarray, b: np.ndarray) -> None:
@@ -41,12 +43,12 @@ def close(got: np.ndarray, a: np.ndarray, b: np.ndarray) -> None:
 def test_every_rung(rung: Callable, shape: tuple[int, int, int]) -> None:
     m, k, n = shape
     a, b = numbers(m, k), numbers(k, n, seed=1)
-    got = rung(fast_ops.from_numpy(a), fast_ops.from_numpy(b))
-    close(fast_ops.to_numpy(got), a, b)
+    got = rung(cpu.from_numpy(a), cpu.from_numpy(b))
+    close(cpu.to_numpy(got), a, b)
 
 
 def test_rungs_say_what_they_take() -> None:
-    a = fast_ops.from_numpy(numbers(3, 4))
+    a = cpu.from_numpy(numbers(3, 4))
     for rung in LADDER[:4]:
         with pytest.raises(ValueError, match=rung.__name__):
             rung(a, a)
@@ -65,16 +67,16 @@ def test_sizes_around_blocks(
     m: int, k: int, n: int, dtype: str, layout: tuple[bool, bool]
 ) -> None:
     a, b = numbers(m, k, dtype=dtype), numbers(k, n, dtype=dtype, seed=1)
-    left = fast_ops.from_numpy(np.asarray(a, order="F" if layout[0] else "C"))
-    right = fast_ops.from_numpy(np.asarray(b, order="F" if layout[1] else "C"))
+    left = cpu.from_numpy(np.asarray(a, order="F" if layout[0] else "C"))
+    right = cpu.from_numpy(np.asarray(b, order="F" if layout[1] else "C"))
     close(product(left, right), a, b)
 
 
 @pytest.mark.parametrize("m", [2, 9, 300])
 def test_any_strides_and_offset(m: int) -> None:
     a, b = numbers(2 * m + 1, 80), numbers(40, 3 * m + 2, seed=1)
-    left = fast_ops.from_numpy(a).slice(0, 1, m, 2).slice(1, 0, 20, 4)
-    right = fast_ops.from_numpy(b).slice(0, 39, 20, -2).slice(1, 2, m, 3)
+    left = cpu.from_numpy(a).slice(0, 1, m, 2).slice(1, 0, 20, 4)
+    right = cpu.from_numpy(b).slice(0, 39, 20, -2).slice(1, 2, m, 3)
     close(product(left, right), a[1::2, ::4], b[39::-2, 2::3])
 
 
@@ -93,7 +95,7 @@ def test_any_strides_and_offset(m: int) -> None:
 )
 def test_batches_broadcast(left: tuple[int, ...], right: tuple[int, ...]) -> None:
     a, b = numbers(*left), numbers(*right, seed=1)
-    close(product(fast_ops.from_numpy(a), fast_ops.from_numpy(b)), a, b)
+    close(product(cpu.from_numpy(a), cpu.from_numpy(b)), a, b)
 
 
 @pytest.mark.parametrize("layout", ["C", "F"])
@@ -101,14 +103,14 @@ def test_batches_broadcast(left: tuple[int, ...], right: tuple[int, ...]) -> Non
 def test_vectors(shape: tuple[int, int, int], layout: str) -> None:
     m, k, n = shape
     a, b = numbers(m, k), numbers(k, n, seed=1)
-    left = fast_ops.from_numpy(np.asarray(a, order=layout))
-    right = fast_ops.from_numpy(np.asarray(b, order=layout))
+    left = cpu.from_numpy(np.asarray(a, order=layout))
+    right = cpu.from_numpy(np.asarray(b, order=layout))
     close(product(left, right), a, b)
 
 
 def test_no_terms_give_zeros() -> None:
     a, b = np.empty((3, 0), np.float32), np.empty((0, 4), np.float32)
-    got = product(fast_ops.from_numpy(a), fast_ops.from_numpy(b))
+    got = product(cpu.from_numpy(a), cpu.from_numpy(b))
     np.testing.assert_array_equal(got, np.zeros((3, 4)))
 
 
@@ -117,7 +119,7 @@ def test_no_terms_give_zeros() -> None:
 def test_integers_are_exact(dtype: str, size: int) -> None:
     random = np.random.default_rng(0)
     a, b = (random.integers(-1000, 1000, (size, size)).astype(dtype) for _ in range(2))
-    got = product(fast_ops.from_numpy(a), fast_ops.from_numpy(b).permute((1, 0)))
+    got = product(cpu.from_numpy(a), cpu.from_numpy(b).permute((1, 0)))
     assert got.dtype == dtype
     np.testing.assert_array_equal(got, a @ b.T)
 
@@ -125,7 +127,7 @@ def test_integers_are_exact(dtype: str, size: int) -> None:
 def test_nan_and_infinity_stay_in_their_row() -> None:
     a, b = numbers(40, 50), numbers(50, 60, seed=1)
     a[3, 7], a[5, 0] = np.nan, np.inf
-    got = product(fast_ops.from_numpy(a), fast_ops.from_numpy(b))
+    got = product(cpu.from_numpy(a), cpu.from_numpy(b))
     assert np.isnan(got[3]).all()
     np.testing.assert_array_equal(got[5], np.inf * b[0])
     assert np.isfinite(np.delete(got, [3, 5], axis=0)).all()
@@ -133,7 +135,7 @@ def test_nan_and_infinity_stay_in_their_row() -> None:
 
 @pytest.mark.parametrize("side", [round(TINY ** (1 / 3)) + 1, 41, 200])
 def test_same_bits_on_any_number_of_threads(side: int) -> None:
-    a, b = (fast_ops.from_numpy(numbers(3, side, side, seed=s)) for s in range(2))
+    a, b = (cpu.from_numpy(numbers(3, side, side, seed=s)) for s in range(2))
     many = product(a, b)
     threads = numba.get_num_threads()
     numba.set_num_threads(1)
@@ -146,8 +148,8 @@ def test_same_bits_on_any_number_of_threads(side: int) -> None:
 def test_one_thread_and_many_use_the_same_order() -> None:
     side = round(SERIAL ** (1 / 3)) + 4
     a, b = numbers(side, side), numbers(side, side, seed=1)
-    whole = product(fast_ops.from_numpy(a), fast_ops.from_numpy(b))
-    part = product(fast_ops.from_numpy(a[:8].copy()), fast_ops.from_numpy(b))
+    whole = product(cpu.from_numpy(a), cpu.from_numpy(b))
+    part = product(cpu.from_numpy(a[:8].copy()), cpu.from_numpy(b))
     np.testing.assert_array_equal(whole[:8], part)
 
 

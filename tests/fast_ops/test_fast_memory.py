@@ -14,7 +14,10 @@ import fast_ops
 from fast_ops import limits, memory
 from fast_ops.workspace import LINE_BYTES, workspace
 from minitorch import dtypes
+from minitorch.backend import get_backend
 from minitorch.tensor_data import TensorData
+
+cpu = get_backend("cpu")
 
 LARGE = (memory.POOLED // 4 + 5,)  # float32 elements that go to the pool
 
@@ -22,9 +25,9 @@ LARGE = (memory.POOLED // 4 + 5,)  # float32 elements that go to the pool
 def test_from_numpy_shares_memory_of_any_strides() -> None:
     base = np.arange(24.0, dtype=np.float32).reshape(4, 6)
     for view in (base, base.T, base[:, 1::2], base[2:], base[1, 2:3]):
-        shared = fast_ops.from_numpy(view)
-        np.testing.assert_array_equal(fast_ops.to_numpy(shared), view)
-        assert np.shares_memory(fast_ops.to_numpy(shared), base)
+        shared = cpu.from_numpy(view)
+        np.testing.assert_array_equal(cpu.to_numpy(shared), view)
+        assert np.shares_memory(cpu.to_numpy(shared), base)
 
 
 def test_from_numpy_copies_what_it_cannot_share() -> None:
@@ -33,64 +36,64 @@ def test_from_numpy_copies_what_it_cannot_share() -> None:
     fixed.flags.writeable = False
     packed = np.zeros(3, np.dtype([("a", "i1"), ("b", "f8")]))["b"]
     for array in (base[::-1], fixed, packed, np.broadcast_to(base, (2, 6))):
-        got = fast_ops.from_numpy(array)
-        np.testing.assert_array_equal(fast_ops.to_numpy(got), array)
-        assert not np.shares_memory(fast_ops.to_numpy(got), array)
+        got = cpu.from_numpy(array)
+        np.testing.assert_array_equal(cpu.to_numpy(got), array)
+        assert not np.shares_memory(cpu.to_numpy(got), array)
 
 
 def test_from_numpy_of_empty_and_scalar_arrays() -> None:
     for shape in ((), (0,), (0, 3), (3, 0, 2)):
-        got = fast_ops.from_numpy(np.ones(shape, np.int64).T)
-        assert fast_ops.to_numpy(got).shape == shape[::-1]
+        got = cpu.from_numpy(np.ones(shape, np.int64).T)
+        assert cpu.to_numpy(got).shape == shape[::-1]
 
 
 def test_from_numpy_names_the_types_that_exist() -> None:
     with pytest.raises(TypeError, match="float32"):
-        fast_ops.from_numpy(np.ones(3, np.float16))
+        cpu.from_numpy(np.ones(3, np.float16))
 
 
 @pytest.mark.skipif(not memory.GIL, reason="buffers are reused only under a GIL")
 def test_a_large_buffer_is_used_again_when_nobody_has_it() -> None:
-    first = fast_ops.empty(LARGE, dtypes.float32)
+    first = cpu.empty(LARGE, dtypes.float32)
     place = first.storage.array.ctypes.data
     del first
     places = []
     for _ in range(20):  # the pool may hold older buffers of this size
-        again = fast_ops.empty(LARGE, dtypes.int32)
+        again = cpu.empty(LARGE, dtypes.int32)
         places.append(again.storage.array.ctypes.data)
         del again
     assert place in places
 
 
 VIEWS: dict[str, Callable[[TensorData], Any]] = {
-    "window": lambda a: fast_ops.to_numpy(TensorData(a.storage, (3,), (1,), 2)),
+    "window": lambda a: cpu.to_numpy(TensorData(a.storage, (3,), (1,), 2)),
     "array": fast_ops.to_numpy,
-    "bits": lambda a: fast_ops.to_numpy(a)[10:20].view(np.int32).reshape(2, 5),
-    "memoryview": lambda a: memoryview(fast_ops.to_numpy(a)[3:9]),
+    "bits": lambda a: cpu.to_numpy(a)[10:20].view(np.int32).reshape(2, 5),
+    "memoryview": lambda a: memoryview(cpu.to_numpy(a)[3:9]),
     "strided": lambda a: TensorData(a.storage, (2, 2), (5, -1), 9).array(),
-    "torch": lambda a: torch.from_numpy(fast_ops.to_numpy(a))[5:].numpy(),
+    "torch": lambda a: torch.from_numpy(cpu.to_numpy(a))[5:].numpy(),
 }
 
 
 @pytest.mark.parametrize("name", VIEWS)
 def test_a_buffer_is_not_reused_while_any_view_lives(name: str) -> None:
-    a = fast_ops.full(LARGE, 7.0, dtypes.float32)
+    a = cpu.full(LARGE, 7.0, dtypes.float32)
     view = VIEWS[name](a)
     before = np.array(view)
     del a
-    others = [fast_ops.full(LARGE, 1.0, dtypes.float32) for _ in range(5)]
+    others = [cpu.full(LARGE, 1.0, dtypes.float32) for _ in range(5)]
     np.testing.assert_array_equal(np.array(view), before)
     assert len(others) == 5
 
 
 def test_a_storage_alone_keeps_its_buffer() -> None:
-    storage = fast_ops.full(LARGE, 7.0, dtypes.float32).storage
-    others = [fast_ops.full(LARGE, 1.0, dtypes.float32) for _ in range(5)]
+    storage = cpu.full(LARGE, 7.0, dtypes.float32).storage
+    others = [cpu.full(LARGE, 1.0, dtypes.float32) for _ in range(5)]
     assert storage.array[0] == 7.0 and len(others) == 5
 
 
 def test_large_buffers_start_at_a_cache_line() -> None:
-    a = fast_ops.empty(LARGE, dtypes.float64)
+    a = cpu.empty(LARGE, dtypes.float64)
     assert a.storage.array.ctypes.data % LINE_BYTES == 0
     assert a.storage.array.shape == LARGE
     assert all(
@@ -103,8 +106,8 @@ def test_threads_never_get_the_same_buffer() -> None:
 
     def work(number: int) -> None:
         for _ in range(200):
-            a = fast_ops.full(LARGE, float(number), dtypes.float32)
-            b = fast_ops.full(LARGE, -1.0, dtypes.float32)
+            a = cpu.full(LARGE, float(number), dtypes.float32)
+            b = cpu.full(LARGE, -1.0, dtypes.float32)
             if a.storage.array[0] != number or a.storage.array[-1] != number:
                 wrong.append(number)
             del a, b
@@ -118,12 +121,12 @@ def test_threads_never_get_the_same_buffer() -> None:
 
 
 def test_release_gives_idle_buffers_back() -> None:
-    kept = fast_ops.full(LARGE, 3.0, dtypes.float32)
-    fast_ops.empty(LARGE, dtypes.float32)  # nobody keeps it
+    kept = cpu.full(LARGE, 3.0, dtypes.float32)
+    cpu.empty(LARGE, dtypes.float32)  # nobody keeps it
     before = memory._total[0]
     memory.release()
     assert memory._total[0] < before
-    assert fast_ops.to_numpy(kept)[0] == 3.0
+    assert cpu.to_numpy(kept)[0] == 3.0
 
 
 def test_plan_merges_and_orders_loops() -> None:

@@ -7,21 +7,23 @@ import numpy as np
 import pytest
 import torch
 
-import fast_ops
+from minitorch.backend import get_backend
 from minitorch.tensor_data import TensorData
+
+cpu = get_backend("cpu")
 
 functional = torch.nn.functional
 EPS = {torch.float32: 2e-5, torch.float64: 1e-11}
 
 
 def data(tensor: torch.Tensor) -> TensorData:
-    return fast_ops.from_numpy(tensor.detach().numpy())
+    return cpu.from_numpy(tensor.detach().numpy())
 
 
 def close(got: TensorData, expected: torch.Tensor, tolerance: float) -> None:
     scale = max(1.0, float(expected.detach().abs().max()))
     np.testing.assert_allclose(
-        fast_ops.to_numpy(got),
+        cpu.to_numpy(got),
         expected.detach().numpy(),
         rtol=tolerance,
         atol=tolerance * scale,
@@ -54,10 +56,10 @@ def test_layer_norm(shape: tuple[int, int], affine: bool, dtype: torch.dtype) ->
     expected = functional.layer_norm(wide[0], (shape[1],), wide[1], wide[2], 1e-5)
     gradients = torch.autograd.grad(expected, wide, grad.double())
     sources = [None if each is None else data(each) for each in used]
-    out, mean, rstd = fast_ops.layer_norm(data(x), *sources, 1e-5)
+    out, mean, rstd = cpu.layer_norm(data(x), *sources, 1e-5)
     close(out, expected, EPS[dtype])
     close(mean, wide[0].mean(1), EPS[dtype])
-    got = fast_ops.layer_norm_backward(data(grad), data(x), mean, rstd, sources[0])
+    got = cpu.layer_norm_backward(data(grad), data(x), mean, rstd, sources[0])
     for ours, theirs in zip(got, gradients):
         close(ours, theirs, 5 * EPS[dtype])
 
@@ -79,13 +81,11 @@ def test_batch_norm(
         each.requires_grad_()
     expected = functional.batch_norm(wide[0], None, None, *wide[1:], True, 0.1, 1e-5)
     gradients = torch.autograd.grad(expected, wide, grad.double())
-    out, mean, variance = fast_ops.batch_norm(data(x), *sources, 1e-5)
+    out, mean, variance = cpu.batch_norm(data(x), *sources, 1e-5)
     close(out, expected, EPS[dtype])
     close(mean, wide[0].mean((0, 2)), EPS[dtype])
     close(variance, wide[0].var((0, 2), unbiased=False), EPS[dtype])
-    got = fast_ops.batch_norm_backward(
-        data(grad), data(x), mean, variance, sources[0], 1e-5
-    )
+    got = cpu.batch_norm_backward(data(grad), data(x), mean, variance, sources[0], 1e-5)
     for ours, theirs in zip(got, gradients):
         close(ours, theirs, 5 * EPS[dtype])
 
@@ -94,30 +94,30 @@ def test_large_mean_keeps_its_digits() -> None:
     """One pass over x and x^2 would give a variance of 0 or less here."""
     x = np.random.default_rng(0).standard_normal((8, 4096)) + 10_000
     narrow = x.astype(np.float32)
-    _, _, rstd = fast_ops.layer_norm(fast_ops.from_numpy(narrow), None, None, 0.0)
+    _, _, rstd = cpu.layer_norm(cpu.from_numpy(narrow), None, None, 0.0)
     expected = 1 / narrow.astype(np.float64).std(1)
-    np.testing.assert_allclose(fast_ops.to_numpy(rstd), expected, rtol=1e-3)
+    np.testing.assert_allclose(cpu.to_numpy(rstd), expected, rtol=1e-3)
 
 
 def test_no_rows() -> None:
     x = torch.empty(0, 4)
-    out, mean, rstd = fast_ops.layer_norm(data(x), None, None, 1e-5)
+    out, mean, rstd = cpu.layer_norm(data(x), None, None, 1e-5)
     assert out.shape == (0, 4) and mean.shape == rstd.shape == (0,)
-    dx, dw, db = fast_ops.layer_norm_backward(out, data(x), mean, rstd, None)
+    dx, dw, db = cpu.layer_norm_backward(out, data(x), mean, rstd, None)
     assert dx.shape == (0, 4)
     for each in (dw, db):
-        np.testing.assert_array_equal(fast_ops.to_numpy(each), np.zeros(4))
+        np.testing.assert_array_equal(cpu.to_numpy(each), np.zeros(4))
 
 
 def test_same_bits_on_any_number_of_threads() -> None:
     x, weight, _, grad = (data(t) for t in inputs((700, 65), 65, torch.float32))
-    _, mean, rstd = fast_ops.layer_norm(x, weight, None, 1e-5)
-    many = fast_ops.layer_norm_backward(grad, x, mean, rstd, weight)
+    _, mean, rstd = cpu.layer_norm(x, weight, None, 1e-5)
+    many = cpu.layer_norm_backward(grad, x, mean, rstd, weight)
     threads = numba.get_num_threads()
     numba.set_num_threads(1)
     try:
-        one = fast_ops.layer_norm_backward(grad, x, mean, rstd, weight)
+        one = cpu.layer_norm_backward(grad, x, mean, rstd, weight)
     finally:
         numba.set_num_threads(threads)
     for a, b in zip(one, many):
-        np.testing.assert_array_equal(fast_ops.to_numpy(a), fast_ops.to_numpy(b))
+        np.testing.assert_array_equal(cpu.to_numpy(a), cpu.to_numpy(b))

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-import fast_ops
 from minitorch import dtypes, operators
+from minitorch.backend import get_backend
 from minitorch.tensor_data import Shape
+
+cpu = get_backend("cpu")
 
 # The published test vectors of Random123 for philox4x32-10: counter, key, result.
 ONES = 2**32 - 1
@@ -63,13 +65,11 @@ def test_uniform_and_randint(shape: Shape, seed: int, offset: int) -> None:
     size = int(np.prod(shape))
     drawn = words(size, seed, offset)
     for dtype in (dtypes.float32, dtypes.float64):
-        got = fast_ops.to_numpy(fast_ops.uniform(shape, dtype, seed, offset))
+        got = cpu.to_numpy(cpu.uniform(shape, dtype, seed, offset))
         expected = np.array([(w >> 8) / 2**24 for w in drawn], dtype.numpy)
         np.testing.assert_array_equal(got, expected.reshape(shape))
     for low, high in ((0, 10), (-5, 2**31 - 6)):
-        got = fast_ops.to_numpy(
-            fast_ops.randint(low, high, shape, dtypes.int64, seed, offset)
-        )
+        got = cpu.to_numpy(cpu.randint(low, high, shape, dtypes.int64, seed, offset))
         expected = np.array([low + (w * (high - low) >> 32) for w in drawn], np.int64)
         np.testing.assert_array_equal(got, expected.reshape(shape))
 
@@ -81,19 +81,19 @@ def test_normal(shape: Shape) -> None:
     expected: list[float] = []
     for i in range(0, size, 2):
         expected += operators.box_muller(drawn[i], drawn[i + 1])
-    got = fast_ops.to_numpy(fast_ops.normal(shape, dtypes.float64, 11, 4))
+    got = cpu.to_numpy(cpu.normal(shape, dtypes.float64, 11, 4))
     # the product with cos or sin is as exact as the angle: 2 pi * 2 ** -53
     np.testing.assert_allclose(got.reshape(-1), expected[:size], rtol=1e-12, atol=1e-14)
 
 
 def test_large_draws_are_the_same_sequence() -> None:
     size = 40_001
-    got = fast_ops.to_numpy(fast_ops.uniform((size,), dtypes.float32, 3, 1))
+    got = cpu.to_numpy(cpu.uniform((size,), dtypes.float32, 3, 1))
     expected = [(w >> 8) / 2**24 for w in words(size, 3, 1)]
     np.testing.assert_array_equal(got, np.array(expected, np.float32))
-    later = fast_ops.to_numpy(fast_ops.uniform((100,), dtypes.float32, 3, 26))
+    later = cpu.to_numpy(cpu.uniform((100,), dtypes.float32, 3, 26))
     np.testing.assert_array_equal(later, got[100:200])
-    normal = fast_ops.to_numpy(fast_ops.normal((size,), dtypes.float32, 3, 1))
+    normal = cpu.to_numpy(cpu.normal((size,), dtypes.float32, 3, 1))
     assert abs(normal.mean()) < 0.03 and abs(normal.std() - 1) < 0.03
 
 
@@ -101,7 +101,7 @@ def test_large_draws_are_the_same_sequence() -> None:
 def test_dropout(p: float) -> None:
     for size in (0, 6, 5000):
         x = np.random.default_rng(0).standard_normal((2, size)).astype(np.float32)
-        got = fast_ops.to_numpy(fast_ops.dropout(fast_ops.from_numpy(x), p, 9, 2))
+        got = cpu.to_numpy(cpu.dropout(cpu.from_numpy(x), p, 9, 2))
         keep = np.array([w >= p * 2**32 for w in words(2 * size, 9, 2)], bool)
         scale = np.float32(1 / (1 - p)) if p < 1 else np.float32(0)
         expected = np.where(keep.reshape(x.shape), x * scale, np.float32(0))
@@ -110,10 +110,6 @@ def test_dropout(p: float) -> None:
 
 def test_dropout_follows_the_index_not_the_memory() -> None:
     x = np.ones((30, 20), np.float32)
-    straight = fast_ops.dropout(fast_ops.from_numpy(x), 0.5, 1, 0)
-    turned = fast_ops.dropout(
-        fast_ops.from_numpy(x.T.copy()).permute((1, 0)), 0.5, 1, 0
-    )
-    np.testing.assert_array_equal(
-        fast_ops.to_numpy(straight), fast_ops.to_numpy(turned)
-    )
+    straight = cpu.dropout(cpu.from_numpy(x), 0.5, 1, 0)
+    turned = cpu.dropout(cpu.from_numpy(x.T.copy()).permute((1, 0)), 0.5, 1, 0)
+    np.testing.assert_array_equal(cpu.to_numpy(straight), cpu.to_numpy(turned))

@@ -10,15 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import fast_ops
 from fast_ops import threads
 from fast_ops.reduce import BY_LINES, BY_ROWS, BY_STRIDES, walk
 from minitorch import dtypes, operators
+from minitorch.backend import get_backend
 from minitorch.tensor_data import TensorData
+
+cpu = get_backend("cpu")
 
 
 def data(array: np.ndarray) -> TensorData:
-    return fast_ops.from_numpy(np.array(array, order="C"))
+    return cpu.from_numpy(np.array(array, order="C"))
 
 
 def numbers(*shape: int, seed: int = 0) -> np.ndarray:
@@ -57,14 +59,12 @@ def test_sum_and_max_over_all_choices_of_dims(
         array, a = array.transpose(order), a.permute(order)
     for count in range(1, len(shape) + 1):
         for dims in combinations(range(len(shape)), count):
-            got = fast_ops.to_numpy(fast_ops.reduce(operators.add, a, dims, 0))
+            got = cpu.to_numpy(cpu.reduce(operators.add, a, dims, 0))
             exact = array.sum(dims, dtype=np.float64, keepdims=True)
             size = np.abs(array).sum(dims, keepdims=True)
             assert got.shape == exact.shape
             assert np.all(np.abs(got - exact) <= 2.0**-23 * (np.abs(exact) + size))
-            got = fast_ops.to_numpy(
-                fast_ops.reduce(operators.maximum, a, dims, -operators.inf)
-            )
+            got = cpu.to_numpy(cpu.reduce(operators.maximum, a, dims, -operators.inf))
             np.testing.assert_array_equal(got, array.max(dims, keepdims=True))
 
 
@@ -82,28 +82,28 @@ def test_strided_windows(choices: st.DataObject) -> None:
     order = choices.draw(st.permutations(range(rank)))
     a, array = a.permute(order), array.transpose(order)
     dims = choices.draw(st.sets(st.integers(0, rank - 1), min_size=1))
-    got = fast_ops.to_numpy(fast_ops.reduce(operators.add, a, tuple(dims), 0))
+    got = cpu.to_numpy(cpu.reduce(operators.add, a, tuple(dims), 0))
     exact = array.sum(tuple(dims), keepdims=True, dtype=np.float64)
     np.testing.assert_allclose(got, exact, rtol=1e-5, atol=1e-5)
 
 
 def test_expanded_and_reversed_windows() -> None:
     a = data(numbers(50)).expand((30, 50))
-    got = fast_ops.to_numpy(fast_ops.reduce(operators.add, a, (0,), 0))
+    got = cpu.to_numpy(cpu.reduce(operators.add, a, (0,), 0))
     np.testing.assert_allclose(got[0], 30 * numbers(50), rtol=1e-6)
     base = data(numbers(40))
     backwards = TensorData(base.storage, (40,), (-1,), 39)
-    got = fast_ops.to_numpy(fast_ops.reduce(operators.add, backwards, (0,), 0))
+    got = cpu.to_numpy(cpu.reduce(operators.add, backwards, (0,), 0))
     np.testing.assert_allclose(got[0], numbers(40).sum(dtype=np.float64), rtol=1e-6)
 
 
 def test_empty_dims_give_the_identity() -> None:
     a = data(numbers(0, 3))
-    got = fast_ops.to_numpy(fast_ops.reduce(operators.add, a, (0,), 0))
+    got = cpu.to_numpy(cpu.reduce(operators.add, a, (0,), 0))
     np.testing.assert_array_equal(got, np.zeros((1, 3), np.float32))
-    got = fast_ops.to_numpy(fast_ops.reduce(operators.mul, a, (0,), 1))
+    got = cpu.to_numpy(cpu.reduce(operators.mul, a, (0,), 1))
     np.testing.assert_array_equal(got, np.ones((1, 3), np.float32))
-    assert fast_ops.reduce(operators.add, a, (1,), 0).shape == (0, 1)
+    assert cpu.reduce(operators.add, a, (1,), 0).shape == (0, 1)
 
 
 def test_the_result_is_the_same_on_any_number_of_threads() -> None:
@@ -123,8 +123,8 @@ def test_the_result_is_the_same_on_any_number_of_threads() -> None:
             results = []
             for n in (1, 2):
                 threads.set_num_threads(n)
-                out = fast_ops.reduce(operators.add, a, dims, 0)
-                results.append(fast_ops.to_numpy(out).copy())
+                out = cpu.reduce(operators.add, a, dims, 0)
+                results.append(cpu.to_numpy(out).copy())
             np.testing.assert_array_equal(*results)
     finally:
         threads.set_num_threads(before)
@@ -137,29 +137,29 @@ def test_nan_wins(shape: tuple[int, ...]) -> None:
         array[place] = np.nan
         a = data(array)
         for fn, start in ((operators.maximum, -np.inf), (operators.minimum, np.inf)):
-            assert np.isnan(fast_ops.to_numpy(fast_ops.reduce(fn, a, (0,), start)))[0]
-        assert fast_ops.to_numpy(fast_ops.argmax(a, 0))[0] == place
-        assert fast_ops.to_numpy(fast_ops.argmin(a, 0))[0] == place
+            assert np.isnan(cpu.to_numpy(cpu.reduce(fn, a, (0,), start)))[0]
+        assert cpu.to_numpy(cpu.argmax(a, 0))[0] == place
+        assert cpu.to_numpy(cpu.argmin(a, 0))[0] == place
 
 
 def test_integers_and_bools() -> None:
     values = np.random.default_rng(0).integers(-9, 9, (40, 33))
     for array in (values, values.astype(np.int32), values > 0):
         for dims in ((0,), (1,), (0, 1)):
-            got = fast_ops.reduce(operators.add, data(array), dims, 0, dtypes.int64)
+            got = cpu.reduce(operators.add, data(array), dims, 0, dtypes.int64)
             assert got.dtype is dtypes.int64
             exact = array.sum(dims, keepdims=True)
-            np.testing.assert_array_equal(fast_ops.to_numpy(got), exact)
+            np.testing.assert_array_equal(cpu.to_numpy(got), exact)
     for fn, start, oracle in (
         (operators.logical_or, False, np.any),
         (operators.logical_and, True, np.all),
     ):
-        got = fast_ops.reduce(fn, data(values), (1,), start, dtypes.bool_)
+        got = cpu.reduce(fn, data(values), (1,), start, dtypes.bool_)
         exact = oracle(values, axis=1, keepdims=True)
-        np.testing.assert_array_equal(fast_ops.to_numpy(got), exact)
+        np.testing.assert_array_equal(cpu.to_numpy(got), exact)
     big = np.array([2**62, 3, -(2**63)])
-    got = fast_ops.reduce(operators.maximum, data(big), (0,), -(2**63))
-    assert fast_ops.to_numpy(got)[0] == 2**62
+    got = cpu.reduce(operators.maximum, data(big), (0,), -(2**63))
+    assert cpu.to_numpy(got)[0] == 2**62
 
 
 def test_a_users_function() -> None:
@@ -168,7 +168,7 @@ def test_a_users_function() -> None:
 
     for shape, dims in (((300,), (0,)), ((30, 40), (0,)), ((200, 300), (1,))):
         a = numbers(*shape)
-        got = fast_ops.to_numpy(fast_ops.reduce(hypot, data(a), dims, 0.0))
+        got = cpu.to_numpy(cpu.reduce(hypot, data(a), dims, 0.0))
         exact = np.sqrt((a.astype(np.float64) ** 2).sum(dims, keepdims=True))
         np.testing.assert_allclose(got, exact, rtol=1e-5)
 
@@ -179,7 +179,7 @@ def test_a_users_function_sees_the_elements_in_order() -> None:
 
     for shape, dims in (((700,), (0,)), ((200, 300), (0,)), ((4, 5, 6), (2, 0))):
         array = numbers(*shape).astype(np.float64)
-        got = fast_ops.to_numpy(fast_ops.reduce(digits, data(array), dims, 0.0))
+        got = cpu.to_numpy(cpu.reduce(digits, data(array), dims, 0.0))
         kept = [i for i in range(len(shape)) if i not in dims]
         rows = array.transpose([*kept, *sorted(dims)])
         rows = rows.reshape(*(shape[i] for i in kept), -1)
@@ -191,17 +191,17 @@ def test_a_users_function_sees_the_elements_in_order() -> None:
 def test_arg_extremes_and_cumsum(shape: tuple[int, ...]) -> None:
     array = np.random.default_rng(0).integers(-4, 4, shape).astype(np.float32)
     for dim in range(len(shape)):
-        got = fast_ops.to_numpy(fast_ops.argmax(data(array), dim))
+        got = cpu.to_numpy(cpu.argmax(data(array), dim))
         np.testing.assert_array_equal(got, array.argmax(dim, keepdims=True))
-        got = fast_ops.to_numpy(fast_ops.argmin(data(array), dim))
+        got = cpu.to_numpy(cpu.argmin(data(array), dim))
         np.testing.assert_array_equal(got, array.argmin(dim, keepdims=True))
-        got = fast_ops.to_numpy(fast_ops.cumsum(data(array), dim))
+        got = cpu.to_numpy(cpu.cumsum(data(array), dim))
         np.testing.assert_array_equal(got, array.cumsum(dim))
 
 
 def test_argmax_of_nothing_says_so() -> None:
     with pytest.raises(ValueError, match="no elements"):
-        fast_ops.argmax(data(numbers(2, 0)), 1)
+        cpu.argmax(data(numbers(2, 0)), 1)
 
 
 def layouts(shape: tuple[int, ...], dims: tuple[int, ...]) -> int:
@@ -246,11 +246,11 @@ def test_sort_is_stable_and_puts_nan_on_top(
     array = rng.integers(-5, 5, shape).astype(np.float32)
     array[rng.random(shape) < 0.1] = np.nan
     for dim in range(len(shape)):
-        values, index = fast_ops.sort(data(array), dim, descending)
+        values, index = cpu.sort(data(array), dim, descending)
         order = sorted_oracle(array, dim, descending)
-        np.testing.assert_array_equal(fast_ops.to_numpy(index), order)
+        np.testing.assert_array_equal(cpu.to_numpy(index), order)
         expected = np.take_along_axis(array, order, dim)
-        np.testing.assert_array_equal(fast_ops.to_numpy(values), expected)
+        np.testing.assert_array_equal(cpu.to_numpy(values), expected)
 
 
 CHECKED: dict[str, Callable] = {"sum": operators.add, "max": operators.maximum}
@@ -260,6 +260,6 @@ CHECKED: dict[str, Callable] = {"sum": operators.add, "max": operators.maximum}
 def test_float64(name: str) -> None:
     array = np.random.default_rng(0).standard_normal((50, 60))
     start = 0.0 if name == "sum" else -operators.inf
-    got = fast_ops.reduce(CHECKED[name], data(array), (0,), start)
+    got = cpu.reduce(CHECKED[name], data(array), (0,), start)
     exact = getattr(array, name)(0, keepdims=True)
-    np.testing.assert_allclose(fast_ops.to_numpy(got), exact, rtol=1e-13)
+    np.testing.assert_allclose(cpu.to_numpy(got), exact, rtol=1e-13)

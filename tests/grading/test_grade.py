@@ -14,6 +14,7 @@ from grading.mini_course import (
     PATH,
     SOLUTION,
     UNTIMED,
+    Mini,
     make_grader,
     write_file,
     write_solution,
@@ -23,8 +24,8 @@ from rich.console import Console
 from assignments.grading import report as reports
 from assignments.grading import sandbox, timing
 from assignments.grading.channel import Failed, Worker
-from assignments.grading.examine import Result
-from assignments.grading.grade import Graded
+from assignments.grading.examine import NOT_RUN, Result
+from assignments.grading.grade import Graded, Report
 from assignments.grading.library import bare_tree, stripped_tree
 
 # So much slower that a busy machine, which adds milliseconds to every call, cannot make
@@ -122,6 +123,67 @@ def test_faster_than_the_machine():
     machine = timing.Machine(bandwidth=1e10, flops=1e11)
     assert machine.least_seconds(1e9, 0) == pytest.approx(0.1 / timing.LIMIT_MARGIN)
     assert machine.least_seconds(1e3, 1e11) == pytest.approx(1 / timing.LIMIT_MARGIN)
+
+
+# ---------------------------------------------------------------------- the machine
+
+
+def on_devices(*devices: str) -> Mini:
+    """The miniature assignment, for devices of the library."""
+    tasks = tuple(replace(task, devices=devices) for task in UNTIMED.tasks)
+    return replace(UNTIMED, tasks=tasks)
+
+
+def lacking(monkeypatch, name: str) -> None:
+    """Let a package be one that is not installed."""
+    real = sandbox._places
+    monkeypatch.setattr(sandbox, "_places", lambda n: () if n == name else real(n))
+
+
+@pytest.mark.parametrize("package", ["numpy", "numba"])
+def test_a_package_that_is_missing_is_an_error(monkeypatch, package):
+    lacking(monkeypatch, package)
+    with pytest.raises(RuntimeError, match=f"{package} is not installed.*pip install"):
+        make_grader(sandbox.MODES[-1], assignment=on_devices("cpu"))
+
+
+def test_none_of_the_devices_is_here(monkeypatch):
+    lacking(monkeypatch, "mojo")
+    with pytest.raises(RuntimeError, match="a99 cannot be graded on this machine"):
+        make_grader(assignment=on_devices("python", "mojo"))
+
+
+def test_a_device_that_does_not_work_is_an_error(monkeypatch):
+    """Its packages are there; so it should work, and nobody is graded without it."""
+    monkeypatch.setattr(sandbox, "NEEDED", {})
+    with pytest.raises(RuntimeError, match="not even the reference works here on nix"):
+        make_grader(assignment=on_devices("nix"))
+
+
+def test_one_device_of_two_is_named_and_does_not_count(monkeypatch, tmp_path):
+    lacking(monkeypatch, "mojo")
+    grader = make_grader(assignment=on_devices("simple", "mojo"))
+    report = grader.grade(write_solution(tmp_path / "s"))
+    assert points(report) == [4.0, 6.0]
+    results = [result for graded in report.tasks for result in graded.results]
+    assert {r.text for r in results if r.device == "mojo"} == {grader.missing("mojo")}
+
+
+def test_no_submission_is_blamed_for_a_reference_that_does_not_start(
+    monkeypatch, tmp_path
+):
+    grader = make_grader(assignment=UNTIMED)
+    monkeypatch.setattr(type(grader), "calls", "assignments.no_such_module")
+    with pytest.raises(RuntimeError, match="not even the reference"):
+        grader.grade(write_solution(tmp_path / "s"))
+
+
+def test_what_did_not_run_has_not_passed():
+    result = Result("a99.1", "device", "cuda", NOT_RUN, text="no GPU")
+    graded = Graded(MINI.tasks[0], 0.0, (result,))
+    report = Report(MINI, "s", "", "limits", (graded,))
+    (test,) = json.loads(reports.gradescope(report))["tests"]
+    assert (test["status"], test["score"], test["max_score"]) == ("failed", 0, 0)
 
 
 # --------------------------------------------------------------------------- modes

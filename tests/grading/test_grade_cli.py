@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 
 import pytest
 from typer.testing import CliRunner
@@ -51,6 +52,29 @@ def test_grade_all(tmp_path):
         rows = list(csv.DictReader(file))
     assert [row["points"] for row in rows] == [f"{A1.points:g}", "0", "0"], rows
     assert "refused" in rows[2]["status"]
+
+
+@pytest.mark.parametrize("command", ["grade", "grade-all"])
+def test_nothing_is_written_about_a_path_that_is_not_there(command, tmp_path):
+    out = tmp_path / "out"
+    result = run(command, "a1", tmp_path / "TYPO", "--out", out, "--seed", "a" * 16)
+    said = re.sub(r"[\s│]", "", result.output)  # it stands in a box, in short lines
+    assert result.exit_code == 2 and "doesnotexist" in said
+    assert not out.exists()
+
+
+def test_a_mistake_of_the_graders_own_is_no_success(tmp_path, monkeypatch):
+    write(tmp_path / "s" / "ada", ())
+
+    def grade(*_):
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr("assignments.grading.grade.Grader.grade", grade)
+    out = tmp_path / "out"
+    arguments = ("grade-all", "a1", tmp_path / "s", "--out", out)
+    result = run(*arguments, "--seed", "a secret of the tests")
+    assert result.exit_code == 1
+    assert "the grader failed" in (out / "grades.csv").read_text()
 
 
 @pytest.mark.parametrize(

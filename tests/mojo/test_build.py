@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from helpers import DAMAGES, damaged
-from minitorch import backend as registry
+from minitorch.backend import registry
 from mojo_ops import bridge, build
 
 KERNEL = """

@@ -4,22 +4,20 @@
 def tile_kernel(padding, dtype):
     kind, pitch = dtype.numpy.type, SIDE + padding
 
-    def kernel(a, at, batch_step, step, m, n, out):
+    def kernel(a, a_at, a_steps, out, out_at, out_steps, shape):
+        a_first, out_first, rows, cols = tile_of_block(
+            SIDE, a_at, a_steps, out_at, out_steps, shape
+        )
         tile = cuda.shared.array((SIDE, pitch), kind)
         x = cuda.threadIdx.x % SIDE
         y = cuda.threadIdx.x // SIDE
-        across, down = (n + SIDE - 1) // SIDE, (m + SIDE - 1) // SIDE
-        line = cuda.blockIdx.x // across
-        left = (cuda.blockIdx.x - line * across) * SIDE
-        batch = line // down
-        top = (line - batch * down) * SIDE
-        first = at + batch * batch_step
         for k in range(y, SIDE, LINES):
-            if top + k < m and left + x < n:
-                tile[k, x] = load(a, first + (top + k) * step + left + x)
+            if k < rows and x < cols:
+                tile[k, x] = load(a, a_first + k * a_steps[2] + x * a_steps[3])
         cuda.syncthreads()
         for k in range(y, SIDE, LINES):
-            if top + k < m and left + x < n:
-                store(out, batch * m * n + (left + x) * m + top + k, tile[k, x])
+            if k < rows and x < cols:
+                p = out_first + k * out_steps[2] + x * out_steps[3]
+                store(out, p, tile[k, x])
 
     return kernel

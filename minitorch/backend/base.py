@@ -1,0 +1,21 @@
+"""The contract between operations and devices.
+
+With this file one can read which families make a `Backend`, the class of which every
+device has one object.
+"""
+
+from __future__ import annotations
+
+from minitorch.backend.linear import Linear
+from minitorch.backend.norm import Norm
+from minitorch.backend.optim import Optim
+from minitorch.backend.sharing import Sharing
+from minitorch.backend.softmax import Softmax
+from minitorch.backend.sparse import Sparse
+
+
+class Backend(Linear, Softmax, Norm, Sparse, Optim, Sharing):
+    """All functions of a device: the primitives it brings, and what is made of them.
+
+    A device overrides a default where a kernel of its own pays.
+    """

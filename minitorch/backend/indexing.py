@@ -1,0 +1,62 @@
+"""Whole slices by their numbers, made of `gather` and `scatter_add`.
+
+With this file a backend selects slices (`index_select`) and adds to them (`index_add`):
+the number of a slice is the index of each of its elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from minitorch.backend.primitives import Primitives
+from minitorch.tensor_data import Shape, TensorData
+
+
+class Indexing(Primitives):
+    """Defaults for the slices of a dimension."""
+
+    def index_select(self, a: TensorData, dim: int, index: TensorData) -> TensorData:
+        """The slices `index` [n] of `dim`, in that order. IndexError as in gather."""
+        shape = (*a.shape[:dim], index.shape[0], *a.shape[dim + 1 :])
+        with renamed("gather", "index_select"):
+            self._check_slices(a, dim, index)
+            return self.gather(a, dim, repeated(index, dim, shape))
+
+    def index_add(
+        self, a: TensorData, dim: int, index: TensorData, src: TensorData
+    ) -> TensorData:
+        """A copy of a with src's slice i added to slice index[i] of `dim`."""
+        with renamed("gather", "index_add"):
+            self._check_slices(a, dim, index)
+        with renamed("scatter_add", "index_add"):
+            return self.scatter_add(a, dim, repeated(index, dim, src.shape), src)
+
+    def _check_slices(self, a: TensorData, dim: int, index: TensorData) -> None:
+        """Empty slices have no elements whose index could be found to be wrong."""
+        if a.size == 0:
+            self.gather(self.full(a.shape[dim : dim + 1], 0, a.dtype), 0, index)
+
+
+def index_error(name: str, index: int, dim: int, size: int) -> IndexError:
+    """The error of all backends for an index that is not in [0, size)."""
+    allowed = f"from 0 to {size - 1}" if size else "none fits"
+    return IndexError(
+        f"{name}: index {index} is outside dimension {dim}, which has {size} "
+        f"element(s); allowed: {allowed}"
+    )
+
+
+@contextmanager
+def renamed(primitive: str, name: str) -> Iterator[None]:
+    """Let an IndexError of a primitive speak of the function that was called."""
+    try:
+        yield
+    except IndexError as error:
+        raise IndexError(str(error).replace(primitive, name, 1)) from None
+
+
+def repeated(index: TensorData, dim: int, shape: Shape) -> TensorData:
+    """index [n] as a view of `shape`, in which every line along `dim` is `index`."""
+    strides = tuple(index.strides[0] if d == dim else 0 for d in range(len(shape)))
+    return TensorData(index.storage, shape, strides, index.offset)

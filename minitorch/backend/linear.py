@@ -1,0 +1,37 @@
+"""What follows the matrix product of a layer: a bias, and an activation.
+
+With this file a backend adds a bias to every row of a matrix and applies a function to
+the sums, by two elementwise operations; a kernel of its own reads and writes once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from minitorch import operators
+from minitorch.backend.primitives import Primitives
+from minitorch.tensor_data import TensorData
+
+
+class Linear(Primitives):
+    """Defaults for a layer's bias and activation."""
+
+    def bias_activation(
+        self,
+        x: TensorData,
+        bias: TensorData,
+        fn: Callable | None,
+        out: TensorData | None = None,
+    ) -> TensorData:
+        """out = fn(x + bias), or x + bias where `fn` is None: x [R, N], bias [N].
+
+        Into `out` [R, N] if given, which may be x. Floating dtypes.
+        """
+        out = self.zip(operators.add, x, bias, out=out)
+        return out if fn is None else self.map(fn, out, out=out)
+
+    def bias_activation_backward(
+        self, grad: TensorData, x: TensorData, bias: TensorData, fn_backward: Callable
+    ) -> TensorData:
+        """The gradient for x [R, N]: fn_backward(grad, x + bias)."""
+        return self.zip(fn_backward, grad, self.zip(operators.add, x, bias))

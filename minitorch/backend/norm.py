@@ -1,0 +1,167 @@
+"""Groups of numbers brought to mean 0 and variance 1.
+
+With this file a backend normalizes rows (`layer_norm`) and channels (`batch_norm`). A
+group is a row in the one and a channel in the other; the mathematics of a group stands
+here once, in `_moments` and `_group_backward`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from minitorch import operators
+from minitorch.backend.primitives import Primitives
+from minitorch.tensor_data import TensorData
+
+Three = tuple[TensorData, TensorData, TensorData]
+
+
+class Norm(Primitives):
+    """Defaults for layer norm and batch norm."""
+
+    def layer_norm(
+        self,
+        x: TensorData,
+        weight: TensorData | None,
+        bias: TensorData | None,
+        eps: float,
+    ) -> Three:
+        """x [R, D], weight and bias [D] -> out [R, D], mean [R], rstd [R].
+
+        out = (x - mean) * rstd * weight + bias, rstd = 1 / sqrt(variance + eps) with
+        the biased variance of each row.
+
+        Source: Ba, Kiros and Hinton, "Layer normalization", 2016.
+        """
+        centered, mean, variance = self._moments(x, (1,))
+        rstd = self._rstd(variance, eps)
+        out = self._scaled(self._mul(centered, rstd), weight, bias)
+        return out, mean.squeeze((1,)), rstd.squeeze((1,))
+
+    def layer_norm_backward(
+        self,
+        grad: TensorData,
+        x: TensorData,
+        mean: TensorData,
+        rstd: TensorData,
+        weight: TensorData | None,
+    ) -> Three:
+        """Gradients for x [R, D], weight [D] and bias [D]."""
+        centered = self.zip(operators.sub, x, mean.unsqueeze(1))
+        normal = self._mul(centered, rstd.unsqueeze(1))
+        inner = grad if weight is None else self._mul(grad, weight)
+        dx = self._group_backward(inner, normal, rstd.unsqueeze(1), (1,))
+        dweight = self._sum(self._mul(grad, normal), (0,))
+        return dx, dweight.squeeze((0,)), self._sum(grad, (0,)).squeeze((0,))
+
+    def dropout_residual_layer_norm(
+        self,
+        x: TensorData,
+        residual: TensorData,
+        weight: TensorData | None,
+        bias: TensorData | None,
+        p: float,
+        seed: int,
+        offset: int,
+        eps: float,
+    ) -> Three:
+        """layer_norm(dropout(x) + residual), all [R, D]: out, mean [R], rstd [R].
+
+        The zeros are those of `dropout(x, p, seed, offset)`.
+        """
+        total = self.zip(operators.add, self.dropout(x, p, seed, offset), residual)
+        return self.layer_norm(total, weight, bias, eps)
+
+    def dropout_residual_layer_norm_backward(
+        self,
+        grad: TensorData,
+        x: TensorData,
+        residual: TensorData,
+        mean: TensorData,
+        rstd: TensorData,
+        weight: TensorData | None,
+        p: float,
+        seed: int,
+        offset: int,
+    ) -> tuple[TensorData, TensorData, TensorData, TensorData]:
+        """Gradients for x [R, D], residual [R, D], weight [D] and bias [D]."""
+        total = self.zip(operators.add, self.dropout(x, p, seed, offset), residual)
+        inner, dw, db = self.layer_norm_backward(grad, total, mean, rstd, weight)
+        return self.dropout(inner, p, seed, offset), inner, dw, db
+
+    def batch_norm(
+        self,
+        x: TensorData,
+        weight: TensorData | None,
+        bias: TensorData | None,
+        eps: float,
+    ) -> Three:
+        """x [N, C, L], weight and bias [C] -> out, mean [C], biased variance [C].
+
+        Source: Ioffe and Szegedy, "Batch normalization", 2015.
+        """
+        centered, mean, variance = self._moments(x, (0, 2))
+        normal = self._mul(centered, self._rstd(variance, eps))
+        columns = [None if p is None else p.unsqueeze(1) for p in (weight, bias)]
+        out = self._scaled(normal, *columns)
+        return out, mean.squeeze((0, 2)), variance.squeeze((0, 2))
+
+    def batch_norm_backward(
+        self,
+        grad: TensorData,
+        x: TensorData,
+        mean: TensorData,
+        variance: TensorData,
+        weight: TensorData | None,
+        eps: float,
+    ) -> Three:
+        """Gradients for x [N, C, L], weight [C] and bias [C] in training mode.
+
+        The formulas are those of `layer_norm_backward`, with channels for rows.
+        """
+        rstd = self._rstd(variance, eps).unsqueeze(1)
+        centered = self.zip(operators.sub, x, mean.unsqueeze(1))
+        normal = self._mul(centered, rstd)
+        inner = grad if weight is None else self._mul(grad, weight.unsqueeze(1))
+        dx = self._group_backward(inner, normal, rstd, (0, 2))
+        dweight = self._sum(self._mul(grad, normal), (0, 2))
+        return dx, dweight.squeeze((0, 2)), self._sum(grad, (0, 2)).squeeze((0, 2))
+
+    def _moments(self, x: TensorData, dims: Sequence[int]) -> Three:
+        """x - mean, the mean and the biased variance of the groups along `dims`."""
+        mean = self._mean(x, dims)
+        centered = self.zip(operators.sub, x, mean)
+        return centered, mean, self._mean(self._mul(centered, centered), dims)
+
+    def _mean(self, x: TensorData, dims: Sequence[int]) -> TensorData:
+        count = 1
+        for dim in dims:
+            count *= x.shape[dim]
+        return self.zip(operators.div, self._sum(x, dims), self._number(count, x.dtype))
+
+    def _rstd(self, variance: TensorData, eps: float) -> TensorData:
+        shifted = self.zip(operators.add, variance, self._number(eps, variance.dtype))
+        return self.map(operators.rsqrt, shifted)
+
+    def _scaled(
+        self, x: TensorData, weight: TensorData | None, bias: TensorData | None
+    ) -> TensorData:
+        """x * weight + bias, of which either may be missing."""
+        out = x if weight is None else self._mul(x, weight)
+        return out if bias is None else self.zip(operators.add, out, bias)
+
+    def _group_backward(
+        self,
+        grad: TensorData,
+        normal: TensorData,
+        rstd: TensorData,
+        dims: Sequence[int],
+    ) -> TensorData:
+        """The gradient for groups x from that for normal = (x - mean) * rstd.
+
+        dx = rstd * (grad - mean(grad) - normal * mean(grad * normal)): what would
+        change the mean or the variance of a group is taken away, as both are fixed.
+        """
+        along_normal = self._mul(normal, self._mean(self._mul(grad, normal), dims))
+        out = self.zip(operators.sub, grad, self._mean(grad, dims))
+        return self._mul(self.zip(operators.sub, out, along_normal), rstd)

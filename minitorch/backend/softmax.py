@@ -1,0 +1,126 @@
+"""Scores into probabilities, and how wrong they are.
+
+With this file a backend has softmax, log-softmax and cross-entropy, and their
+gradients, by reductions and elementwise operations. All rest on log(sum(exp(scores))),
+whose largest score is taken out of the sum first, so that `exp` cannot overflow.
+"""
+
+from __future__ import annotations
+
+from minitorch import dtypes, operators
+from minitorch.backend.primitives import Primitives
+from minitorch.tensor_data import TensorData
+
+
+class Softmax(Primitives):
+    """Defaults for the softmax family."""
+
+    def softmax(self, a: TensorData, dim: int) -> TensorData:
+        """exp(a - max) / sum(exp(a - max)) along `dim`."""
+        powers = self.map(operators.exp, self._below_max(a, dim)[0])
+        return self.zip(operators.div, powers, self._sum(powers, (dim,)))
+
+    def softmax_backward(
+        self, grad: TensorData, out: TensorData, dim: int
+    ) -> TensorData:
+        """out * (grad - sum(grad * out)) along `dim`."""
+        dot = self._sum(self._mul(grad, out), (dim,))
+        return self._mul(out, self.zip(operators.sub, grad, dot))
+
+    def log_softmax(self, a: TensorData, dim: int) -> TensorData:
+        """a - max - log(sum(exp(a - max))) along `dim`.
+
+        In this order: the logarithm would be lost beside a large maximum.
+        """
+        below = self._below_max(a, dim)[0]
+        return self.zip(operators.sub, below, self._log_sum_exp(below, dim))
+
+    def log_softmax_backward(
+        self, grad: TensorData, out: TensorData, dim: int
+    ) -> TensorData:
+        """grad - exp(out) * sum(grad) along `dim`."""
+        share = self._mul(self.map(operators.exp, out), self._sum(grad, (dim,)))
+        return self.zip(operators.sub, grad, share)
+
+    def _below_max(self, a: TensorData, dim: int) -> tuple[TensorData, TensorData]:
+        """a - max along `dim`, and max."""
+        top = self.reduce(operators.maximum, a, (dim,), -operators.inf)
+        return self.zip(operators.sub, a, top), top
+
+    def _log_sum_exp(self, a: TensorData, dim: int) -> TensorData:
+        """log(sum(exp(a))) along `dim`, as it stands."""
+        powers = self._sum(self.map(operators.exp, a), (dim,))
+        return self.map(operators.log, powers)
+
+    # -------------------------------------------------------------- cross-entropy
+
+    def cross_entropy(
+        self, logits: TensorData, target: TensorData, ignore_index: int
+    ) -> tuple[TensorData, TensorData]:
+        """logits [N, C], target int64 [N] -> losses [N], logsumexp of each row [N].
+
+        losses[n] = logsumexp(logits[n]) - logits[n, target[n]], or 0 where target[n]
+        is `ignore_index`. Raises IndexError for another target outside [0, C).
+        """
+        ignored, label = self._labels(target, ignore_index)
+        below, top = self._below_max(logits, 1)
+        rest = self._log_sum_exp(below, 1)
+        losses = self.zip(operators.sub, rest, self._picked(below, label))
+        rows = (logits.shape[0],)
+        total = self.zip(operators.add, top, rest)
+        return (
+            TensorData(self.where(ignored, self._zero(logits), losses).storage, rows),
+            TensorData(total.storage, rows),
+        )
+
+    def cross_entropy_backward(
+        self,
+        grad: TensorData,
+        logits: TensorData,
+        target: TensorData,
+        logsumexp: TensorData,
+        ignore_index: int,
+    ) -> TensorData:
+        """grad[n] * (softmax(logits[n]) - onehot(target[n])), rows ignored are 0."""
+        ignored, label = self._labels(target, ignore_index)
+        logs = self.zip(operators.sub, logits, logsumexp.unsqueeze(1))
+        minus_one = self.full(label.shape, -1, logits.dtype)
+        slope = self.scatter_add(self.map(operators.exp, logs), 1, label, minus_one)
+        slope = self._mul(grad.unsqueeze(1), slope)
+        return self.where(ignored, self._zero(logits), slope)
+
+    def mean_loss(
+        self, losses: TensorData, target: TensorData, ignore_index: int
+    ) -> tuple[TensorData, TensorData]:
+        """The mean [] of losses [N] with another target than `ignore_index`, and the
+        share 1 / count [] that each of them has in it. NaN and infinity for none."""
+        ignore, zero = self._number(ignore_index, target.dtype), self._zero(losses)
+        ignored = self.zip(operators.eq, target, ignore, dtypes.bool_)
+        total = self._sum(self.where(ignored, zero, losses), (0,))
+        count = self._sum(self.zip(operators.ne, target, ignore, losses.dtype), (0,))
+        mean = self.zip(operators.div, total, count)
+        share = self.map(operators.reciprocal, count)
+        return TensorData(mean.storage, ()), TensorData(share.storage, ())
+
+    def _zero(self, like: TensorData) -> TensorData:
+        return self._number(0, like.dtype)
+
+    def _labels(
+        self, target: TensorData, ignore_index: int
+    ) -> tuple[TensorData, TensorData]:
+        """target [N] -> which are ignored, and labels with 0 for those, both [N, 1]."""
+        column = target.unsqueeze(1)
+        ignore = self._number(ignore_index, target.dtype)
+        ignored = self.zip(operators.eq, column, ignore, dtypes.bool_)
+        return ignored, self.where(ignored, self._zero(target), column)
+
+    def _picked(self, logits: TensorData, label: TensorData) -> TensorData:
+        """logits[n, label[n]] as [N, 1]; the error names what the caller gave."""
+        try:
+            return self.gather(logits, 1, label)
+        except IndexError as error:
+            classes = logits.shape[1]
+            raise IndexError(
+                f"cross_entropy: a target is no class ({error}); with {classes} "
+                f"classes it must be from 0 to {classes - 1}, or ignore_index"
+            ) from None
