@@ -13,7 +13,8 @@ A kernel is compiled at its first call for each combination of element types and
 in Numba's on-disk cache. Numba by itself looks only at the file that a kernel stands
 in; here the key is a digest of that file and of all that it imports from this package,
 so that an edit in any of them compiles anew, and it holds for templates too, whose
-closures Numba cannot recognise in the next process.
+closures Numba cannot recognise in the next process. Each file of the cache ends with a
+digest of itself: one that was cut off or damaged is told, deleted, and made again.
 
 A part that a student has yet to write (`minitorch/todo.py`) cannot raise an error from
 within a kernel; calling the kernel raises it instead (`Unwritten`).
@@ -23,13 +24,17 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import os
 import re
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
-from typing import Any, NoReturn
+from pathlib import Path
+from typing import IO, Any, NoReturn
 
 from numba import njit
-from numba.core.caching import FunctionCache
+from numba.core.caching import FunctionCache, IndexDataCacheFile
 
 from fast_ops.team import starts_threads
 from minitorch import operators
@@ -91,15 +96,75 @@ def _source(module: str) -> str:
     return (read(module) if read is not None else None) or ""
 
 
+class SealedFiles(IndexDataCacheFile):
+    """Numba's files of a kernel (an index, and machine code for each signature), each
+    with a digest at its end, where unpickling does not look."""
+
+    def _load_index(self) -> dict[Any, str]:
+        return super()._load_index() if _intact(self._index_path) else {}
+
+    def _load_data(self, name: str) -> Any:
+        if not _intact(self._data_path(name)):
+            raise FileNotFoundError(name)  # which `load` takes for: compile it
+        return super()._load_data(name)
+
+    @contextmanager
+    def _open_for_write(self, filepath: str) -> Iterator[IO[bytes]]:
+        with super()._open_for_write(filepath) as file:
+            yield file
+            file.flush()
+            file.write(hashlib.sha256(Path(file.name).read_bytes()).digest())
+
+    def save(self, key: Any, data: Any) -> None:
+        """Keep the key beside the code: an index may be newer than what it names."""
+        super().save(key, (key, data))
+
+    def load(self, key: Any) -> Any:
+        """What was saved under this key, or None."""
+        found = super().load(key)
+        return found[1] if found is not None and found[0] == key else None
+
+
+def _intact(path: str) -> bool:
+    """Whether a file of the cache can be used; a damaged one is told and deleted."""
+    try:
+        content = Path(path).read_bytes()
+        if hashlib.sha256(content[:-32]).digest() == content[-32:]:
+            return True
+        print(f"fast_ops: {path} is damaged; it is made again", file=sys.stderr)
+        os.unlink(path)
+    except OSError:
+        pass  # not there, or another user's
+    return False
+
+
 class KernelCache(FunctionCache):
     """Numba's on-disk cache, with a key that knows all sources of a kernel."""
 
     def __init__(self, py_func: Callable, key: tuple[str, ...]) -> None:
         self._key = (*key, source_digest(py_func.__module__))
         super().__init__(py_func)
+        base, locator = self._impl.filename_base, self._impl.locator
+        self._cache_file = SealedFiles(
+            self.cache_path, f"{base}.sealed", locator.get_source_stamp()
+        )
 
     def _index_key(self, sig: Any, codegen: Any) -> tuple[Any, ...]:
         return (sig, codegen.magic_tuple(), self._key)
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep machine code, unless the disk is full: then it is compiled again."""
+        with suppress(OSError):
+            super().save_overload(sig, data)
+
+
+def cache_folder() -> Path | None:
+    """Where kernels are kept on disk: NUMBA_CACHE_DIR, or this package's folder, or
+    the user's cache; None where none of them can be written to."""
+    try:
+        return Path(KernelCache(compile_kernel, ()).cache_path)
+    except RuntimeError:
+        return None
 
 
 class Unwritten:

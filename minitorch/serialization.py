@@ -4,7 +4,9 @@ With this file one can store the state of a module (`save_file(model.state_dict(
 path)`) and read it again, here or in PyTorch (`load_file(path)`), and keep a whole
 checkpoint of nested dicts and lists (`save(...)`, `load(path)`). A file holds numbers
 and names, never code, so that reading one is safe. A file is complete or not there:
-it is written under another name and renamed at the end.
+it is written under another name and renamed at the end; and what is read is what was
+written: a checksum of the whole file is in its metadata (files of other programs have
+none, and are read without).
 
 The format: 8 bytes with the length of the header (little endian), the header in JSON,
 which gives the dtype, the shape and the place of each tensor, and then the numbers.
@@ -13,11 +15,12 @@ Source: the documentation of safetensors.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import re
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -27,6 +30,10 @@ from minitorch.tensor import Tensor
 PathLike = str | os.PathLike[str]
 DTYPES = ("F32", "F64", "I64", "I32", "BOOL")  # safetensors' names of what we have
 SKELETON = "minitorch"  # where in the metadata the structure of a checkpoint is
+VERSION = "minitorch.version"  # of the format; a file that has it has a checksum
+CHECKSUM = "minitorch.sha256"  # of the file with 64 zeros in the checksum's place
+BLANK = "0" * 64
+ENTRY = re.compile(rb'(?<="minitorch\.sha256":")[^"]{64}(?=")')  # in the header
 
 
 def save_file(
@@ -37,7 +44,7 @@ def save_file(
     """Write tensors, by name, into a safetensors file.
 
     Args:
-        metadata: strings to store beside them.
+        metadata: strings to store beside them and beside a checksum.
 
     Raises:
         TypeError: something is not a tensor, or a name is not a string.
@@ -59,9 +66,14 @@ def save_file(
                 f"with tensors; save() stores nested dicts and numbers as well"
             )
         arrays[name] = np.array(tensor.detach().cpu().numpy(), order="C")
-    strings = dict(metadata) if metadata else None
-    with atomic_write(filename) as file:
-        file.write(to_bytes(arrays, strings))
+    # "format" tells other programs whose names the tensors have: they are PyTorch's.
+    strings = {"format": "pt", **(metadata or {}), VERSION: "1", CHECKSUM: BLANK}
+    content = to_bytes(arrays, strings)
+    digest = hashlib.sha256(content).hexdigest().encode()
+    end = 8 + int.from_bytes(content[:8], "little")
+    with atomic_write(filename, len(content)) as file:
+        file.write(ENTRY.sub(digest, content[:end]))
+        file.write(memoryview(content)[end:])
 
 
 def load_file(filename: PathLike, device: str | None = None) -> dict[str, Tensor]:
@@ -84,50 +96,80 @@ def _read(
     """The tensors and the metadata of a file."""
     from safetensors import SafetensorError, safe_open
 
-    _check_file(Path(filename))
-    try:
-        with safe_open(os.fspath(filename), framework="numpy") as file:
-            # safetensors' arrays are read-only or not, by version: take copies
-            tensors = {
-                name: from_numpy(np.array(file.get_tensor(name)), device)
-                for name in file.keys()
-            }
-            return tensors, dict(file.metadata() or {})
-    except SafetensorError as error:
-        raise ValueError(f"load: {filename} is damaged: {error}") from error
-
-
-def _check_file(path: Path) -> None:
-    """Raise a ValueError that says what is wrong with a file, if something is."""
-    size = path.stat().st_size
-    with open(path, "rb") as file:
-        start = file.read(8)
-        length = int.from_bytes(start, "little")
-        if len(start) < 8 or length > size - 8:
-            raise ValueError(
-                f"load: {path} ({size} bytes) is not a safetensors file, or was cut "
-                f"off in its header; write it again with minitorch.save or save_file"
-            )
+    with open(filename, "rb") as checked:
+        _check_file(checked)
         try:
-            header = json.loads(file.read(length))
-            entries = {k: v for k, v in header.items() if k != "__metadata__"}
-            end = max((v["data_offsets"][1] for v in entries.values()), default=0)
-            kinds = {k: v["dtype"] for k, v in entries.items()}
-        except (ValueError, AttributeError, KeyError, TypeError, IndexError) as error:
-            raise ValueError(
-                f"load: {path} is not a safetensors file: its header is not the JSON "
-                f"that it should be ({error})"
-            ) from None
+            with safe_open(os.fspath(filename), framework="numpy") as file:
+                # safetensors' arrays are read-only or not, by version: take copies
+                tensors = {
+                    name: from_numpy(np.array(file.get_tensor(name)), device)
+                    for name in file.keys()
+                }
+                metadata = dict(file.metadata() or {})
+        except SafetensorError as error:
+            raise ValueError(f"load: {filename} is damaged: {error}") from error
+        if os.path.samestat(os.fstat(checked.fileno()), os.stat(filename)):
+            return tensors, metadata
+    return _read(filename, device)  # somebody has put another file there meanwhile
+
+
+def _check_file(file: IO[bytes]) -> None:
+    """Raise a ValueError that says what is wrong with a file, if something is."""
+    path, size = file.name, os.fstat(file.fileno()).st_size
+    start = file.read(8)
+    length = int.from_bytes(start, "little")
+    if len(start) < 8 or length > size - 8:
+        raise ValueError(
+            f"load: {path} ({size} bytes) is not a safetensors file, or was cut "
+            f"off in its header; write it again with minitorch.save or save_file"
+        )
+    header = file.read(length)
+    kinds, end, metadata = _parse(path, header)
     if size != 8 + length + end:
         raise ValueError(
             f"load: {path} has {size} bytes, but its header promises "
             f"{8 + length + end}; it was cut off or changed"
         )
+    if VERSION in metadata or CHECKSUM in metadata:
+        _check_sum(start + header, file, metadata.get(CHECKSUM))
     other = [f"{name} ({kind})" for name, kind in kinds.items() if kind not in DTYPES]
     if other:
         raise ValueError(
             f"load: {path} has tensors of dtypes that do not exist here: "
             f"{', '.join(other)}; convert them to one of {', '.join(DTYPES)} first"
+        )
+
+
+def _parse(path: str, text: bytes) -> tuple[dict[str, Any], int, dict[str, Any]]:
+    """Of a header: the dtypes by name, how many bytes follow, and the metadata."""
+    try:
+        header = json.loads(text)
+        metadata = dict(header.pop("__metadata__", None) or {})
+        end = max((v["data_offsets"][1] for v in header.values()), default=0)
+        return {k: v["dtype"] for k, v in header.items()}, end, metadata
+    except (
+        ValueError, AttributeError, KeyError, TypeError, IndexError, RecursionError
+    ) as error:  # fmt: skip
+        raise ValueError(
+            f"load: {path} is not a safetensors file: its header is not the JSON "
+            f"that it should be ({error})"
+        ) from None
+
+
+def _check_sum(start: bytes, rest: IO[bytes], promised: Any) -> None:
+    """Raise a ValueError unless a file has the checksum that is in its metadata.
+
+    Args:
+        start: the file's header, with its length.
+        rest: the file, behind its header.
+    """
+    digest = hashlib.sha256(ENTRY.sub(BLANK.encode(), start))
+    while piece := rest.read(1 << 20):
+        digest.update(piece)
+    if digest.hexdigest() != promised:
+        raise ValueError(
+            f"load: {rest.name} is damaged: its checksum is {digest.hexdigest()}, and "
+            f"was {promised} when it was written; take another copy, or write it again"
         )
 
 
@@ -143,6 +185,7 @@ def save(obj: Any, f: PathLike) -> None:
 
     Raises:
         TypeError: something else is in it, such as a module; the message says where.
+        ValueError: it is nested too deeply, or contains itself.
     """
     if not isinstance(f, (str, os.PathLike)):
         raise TypeError(f"save: the file is a {type(f).__name__}; expected a path")
@@ -153,8 +196,11 @@ def save(obj: Any, f: PathLike) -> None:
         save_file(obj, f)
         return
     tensors: dict[str, Tensor] = {}
-    skeleton = _encode(obj, "", tensors)
-    save_file(tensors, f, {SKELETON: json.dumps(skeleton)})
+    try:
+        skeleton = json.dumps(_encode(obj, "", tensors))
+    except RecursionError:
+        raise ValueError(f"save: the object for {f} is nested too deeply") from None
+    save_file(tensors, f, {SKELETON: skeleton})
 
 
 def load(
@@ -176,7 +222,13 @@ def load(
     tensors, metadata = _read(f, map_location)
     if SKELETON not in metadata:
         return tensors
-    return _decode(json.loads(metadata[SKELETON]), tensors)
+    try:
+        return _decode(json.loads(metadata[SKELETON]), tensors)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise ValueError(
+            f"load: the structure in {f} ({SKELETON!r} in its metadata) is none that "
+            f"minitorch.save writes: {error}"
+        ) from error
 
 
 def _encode(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
@@ -212,9 +264,13 @@ def _decode(value: Any, tensors: Mapping[str, Tensor]) -> Any:
         return value
     ((kind, content),) = value.items()
     if kind == "tensor":
+        if content not in tensors:
+            raise ValueError(f"it names a tensor {content!r}, which is not in the file")
         return tensors[content]
     if kind == "dict":
         return {key: _decode(item, tensors) for key, item in content}
+    if kind not in ("list", "tuple"):
+        raise ValueError(f"it has a {kind!r}; expected tensor, dict, list or tuple")
     items = [_decode(item, tensors) for item in content]
     return tuple(items) if kind == "tuple" else items
 

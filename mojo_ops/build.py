@@ -3,8 +3,9 @@
 With this file one can have a `.mojo` file of this folder as a shared library
 (`built("matmul")`), compiled at the first request and found in the user's cache
 afterwards, and ask whether that can work here at all (`check_platform`). The name of
-the file in the cache is a digest of all that decides what is in it: the text of the
-file and of those it imports, the compiler's version, the processor and the flags.
+the file in the cache is a digest of all that decides what is in it (the text of the
+file and of those it imports, the compiler's version, the processor and the flags), and
+a digest of what is in it: a file that was damaged is compiled again.
 
 Nothing is compiled when a package is installed, and no compiled file is passed on: the
 compiler's licence does not allow it.
@@ -22,7 +23,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
@@ -151,17 +152,36 @@ def compiled(
     """`target`, made from a module's file unless somebody has done so before.
 
     Args:
-        target: a file in the cache, whose name tells what is in it.
+        target: a file in the cache, whose name tells what decides what is in it; the
+            file that is returned has a digest of its content in its name as well.
         file: the module's source, which error messages name.
         texts: the module, first, and what it imports; see `sources`.
         options: what to make: a library, or code for another processor.
     """
-    if not target.exists():
+    made = kept(target)
+    if made is None:
         _make(target.parent)
         with _locked(target):
-            if not target.exists():
-                _compile(file, texts, options, target)
-    return target
+            made = kept(target) or _compile(file, texts, options, target)
+    return made
+
+
+def kept(target: Path) -> Path | None:
+    """The file that was made for `target` before, or None; a damaged one is deleted."""
+    for file in target.parent.glob(f"{target.stem}.*{target.suffix}"):
+        with suppress(OSError):  # gone, or another user's; where it matters, told later
+            if file == named(target, file.read_bytes()):
+                return file
+            print(f"mojo_ops: {file} is damaged; it is made again", file=sys.stderr)
+            file.unlink()
+    return None
+
+
+def named(target: Path, content: bytes) -> Path:
+    """The name under which `content` is kept for `target`."""
+    return target.with_suffix(
+        f".{hashlib.sha256(content).hexdigest()[:20]}{target.suffix}"
+    )
 
 
 def _make(folder: Path) -> None:
@@ -193,7 +213,7 @@ def _locked(target: Path) -> Iterator[None]:
 
 def _compile(
     file: Path, texts: dict[str, str], options: Sequence[str], target: Path
-) -> None:
+) -> Path:
     """Compile in a folder of its own, and rename the result, so that nobody ever
     loads half a file."""
     work = target.with_suffix(f".{os.getpid()}")
@@ -210,7 +230,7 @@ def _compile(
             )
         if run.returncode != 0 or not made.exists():
             raise RuntimeError(_failure(file, run.stderr, first))
-        os.replace(made, target)
+        return made.rename(named(target, made.read_bytes()))
     finally:
         for left in work.iterdir():
             left.unlink()

@@ -192,3 +192,20 @@ def assert_close(
     np.testing.assert_allclose(
         array_of(a), expected, rtol=tolerance, atol=tolerance, equal_nan=True
     )
+
+
+# ------------------------------------------------------------------------- files
+
+DAMAGES = ("empty", "half", "zeros", "random", "one bit")
+
+
+def damaged(content: bytes, how: str) -> bytes:
+    """What a full disk, a stopped machine or a bad sector leave of a file."""
+    half = content[: len(content) // 2]
+    return {
+        "empty": b"",
+        "half": half,
+        "zeros": bytes(len(content)),
+        "random": np.random.default_rng(0).bytes(len(content)),
+        "one bit": half[:-1] + bytes([half[-1] ^ 1]) + content[len(half) :],
+    }[how]

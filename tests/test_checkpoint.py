@@ -349,3 +349,41 @@ def test_stopped_by_signal(signum: int, whole_run: Path, tmp_path: Path) -> None
     assert "Traceback" not in errors
     finish("train", "points", "--no-plots", "--resume", str(tmp_path))
     assert_same_run(whole_run, tmp_path)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has other signals")
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_stopped_before_training(signum: int, tmp_path: Path) -> None:
+    """While the first kernel is compiled, say: told in one line, nothing half made."""
+    code = (
+        "import os, minitorch.train.recipes as recipes\n"
+        f"recipes._session = lambda *a: os.kill(os.getpid(), {int(signum)}) or "
+        "__import__('time').sleep(60)\n"
+        "from minitorch.cli import main\n"
+        "main()"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code, "train", "points", "--out", str(tmp_path)],
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert run.returncode == 128 + signum, run.stderr
+    assert "stopped at once" in run.stderr and "Traceback" not in run.stderr
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no resource limits")
+def test_a_disk_that_is_full_is_told(tmp_path: Path) -> None:
+    import resource
+
+    def small_files() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
+
+    run = subprocess.run(
+        [sys.executable, "-m", "minitorch.cli", *LONG, "--out", str(tmp_path)],
+        capture_output=True, text=True, timeout=120, preexec_fn=small_files,
+    )  # fmt: skip
+    assert run.returncode == 1
+    told = run.stderr.strip().splitlines()
+    assert len(told) == 2 and "(--debug shows" in told[1], run.stderr
+    assert str(tmp_path / LAST) in told[0] and "after 10,000 of " in told[0]
+    assert not list(tmp_path.iterdir())

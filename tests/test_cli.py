@@ -40,6 +40,9 @@ def in_a_process(*arguments: Any, **environment: str) -> Any:
 def test_version() -> None:
     result = invoke("--version")
     assert result.exit_code == 0 and result.output.strip() == f"minitorch {__version__}"
+    command = [sys.executable, "-m", "minitorch", "--version"]
+    run = subprocess.run(command, capture_output=True, text=True)
+    assert run.stdout == result.output, run.stderr
 
 
 @pytest.mark.parametrize("arguments", [[], ["train"], ["doctor"], ["train", "mnist"]])
@@ -171,6 +174,26 @@ def test_no_data_folder(tmp_path: Path) -> None:
     assert result.exit_code == 2 and "--data-dir: there is no folder" in result.output
 
 
+def test_data_without_labels_is_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from minitorch.data import write_idx
+
+    data = tmp_path / "data"
+    data.mkdir()
+    arguments = ["train", "mnist", "--quiet", "--out", tmp_path / "run"]
+    write_idx(data / "train-images-idx3-ubyte", np.zeros((2, 28, 28), np.uint8))
+    (tmp_path / "empty").mkdir()
+    result = invoke(*arguments, "--data-dir", tmp_path / "empty")
+    assert result.exit_code == 1
+    assert "train-images-idx3-ubyte: not in it" in result.output
+    for place in (tmp_path / "empty", tmp_path / "nowhere"):
+        monkeypatch.setenv("MINITORCH_DATA", str(place))
+        result = invoke(*arguments)
+        assert result.exit_code == 1 and "Traceback" not in result.output
+        assert f"{place}, which MINITORCH_DATA names" in result.output
+
+
 def test_broken_data_is_not_replaced(tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()
@@ -226,6 +249,9 @@ def test_drawn_digits_are_called_so(
 
     monkeypatch.setattr(digit_data, "load_mnist", unavailable)
     arguments = ["--limit", "64", "--epochs", "1", "--model", "mlp", "--no-plots"]
+    quiet = invoke("train", "mnist", *arguments, "--out", tmp_path, "--quiet")
+    assert quiet.stderr.startswith("These are drawn digits, not MNIST's")
+    assert len(quiet.stdout.splitlines()) == 1
     result = invoke("train", "mnist", *arguments, "--out", tmp_path)
     assert result.exit_code == 0, result.output
     assert "These are drawn digits" in result.output

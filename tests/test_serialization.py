@@ -225,3 +225,109 @@ def test_state_dict_is_not_changed_by_saving(tmp_path):
     before = copy.copy(state)
     minitorch.save(state, tmp_path / "x")
     assert list(state) == list(before)
+
+
+def test_flipped_bits_are_refused(tmp_path):
+    """In each byte one bit, another from byte to byte, and the one between a and A."""
+    path = tmp_path / "x"
+    save_file({"a.weight": minitorch.ones(3), "b": minitorch.zeros(2)}, path)
+    content = path.read_bytes()
+    taken = []
+    for place in range(len(content)):
+        for bit in {place % 8, 5}:
+            changed = bytearray(content)
+            changed[place] ^= 1 << bit
+            path.write_bytes(changed)
+            try:
+                load_file(path)
+                taken.append((place, bit, bytes(changed)))
+            except ValueError:
+                pass
+    assert not taken, f"{len(taken)}, such as {taken[0]}"
+
+
+def test_a_flipped_bit_in_a_checkpoint_is_told(tmp_path):
+    path = tmp_path / "x"
+    minitorch.save({"model": {"w": minitorch.ones(1000)}, "epoch": 3}, path)
+    content = bytearray(path.read_bytes())
+    content[-2000] ^= 4
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"x is damaged: its checksum is .*written"):
+        minitorch.load(path)
+
+
+def test_files_without_a_checksum_load(tmp_path):
+    """Those of other programs, and what this library wrote before it had one."""
+    path = tmp_path / "x"
+    one = {"a": torch.ones(2)}
+    for metadata in (None, {"format": "pt"}):
+        safetensors.torch.save_file(one, path, metadata)
+        assert minitorch.load(path)["a"].tolist() == [1, 1]
+    skeleton = {"minitorch": '{"list": [{"tensor": "a"}, 3]}'}
+    safetensors.torch.save_file(one, path, skeleton)
+    assert minitorch.load(path)[1] == 3
+
+
+def test_metadata_are_kept_and_a_checksum_among_them_is_not(tmp_path):
+    path = tmp_path / "x"
+    given = {"note": '"minitorch.sha256":"' + "0" * 64 + '"', "format": "flax"}
+    save_file({"a": minitorch.ones(1)}, path, {**given, "minitorch.sha256": "old"})
+    assert load_file(path)["a"].item() == 1
+    with safetensors.safe_open(path, "numpy") as file:
+        assert given.items() <= file.metadata().items()
+    minitorch.save({}, path)  # other programs ask for a format: the names are PyTorch's
+    with safetensors.safe_open(path, "numpy") as file:
+        assert file.metadata()["format"] == "pt"
+
+
+def test_deep_json_is_an_error(tmp_path):
+    path, deep = tmp_path / "x", "[" * 200_000 + "]" * 200_000
+    for text in (deep, json.dumps({"__metadata__": 1})[:-2] + deep + "}"):
+        header = text.encode()
+        path.write_bytes(len(header).to_bytes(8, "little") + header)
+        with pytest.raises(ValueError, match="header"):
+            minitorch.load(path)
+    one = {"a": torch.ones(1)}
+    safetensors.torch.save_file(one, path, {"minitorch": deep})
+    with pytest.raises(ValueError, match="structure"):
+        minitorch.load(path)
+    endless: list = []
+    endless.append(endless)
+    with pytest.raises(ValueError, match="nested too deeply"):
+        minitorch.save(endless, path)
+
+
+@pytest.mark.parametrize(
+    "skeleton, words",
+    [
+        ('{"tensor": "b"}', "a tensor 'b', which is not in the file"),
+        ('{"set": [1]}', "a 'set'; expected tensor, dict, list or tuple"),
+        ('{"list": [], "dict": []}', "structure"),
+        ('{"dict": [1]}', "structure"),
+        ('{"list": 3}', "structure"),
+        ('{"tensor": [1]}', "structure"),
+        ("{", "structure"),
+    ],
+)
+def test_a_skeleton_that_is_not_ours_is_an_error(skeleton, words, tmp_path):
+    path = tmp_path / "x"
+    safetensors.torch.save_file({"a": torch.ones(1)}, path, {"minitorch": skeleton})
+    with pytest.raises(ValueError, match=words) as caught:
+        minitorch.load(path)
+    assert str(path) in str(caught.value)
+
+
+def test_a_file_may_be_replaced_while_it_is_read(tmp_path, monkeypatch):
+    """A run that goes on writes its checkpoint anew; a reader gets the one or the
+    other, whole."""
+    path = tmp_path / "x"
+    save_file({"a": minitorch.ones(3)}, path)
+    original = safetensors.safe_open
+
+    def replaced(*args, **options):
+        monkeypatch.setattr(safetensors, "safe_open", original)
+        save_file({"a": minitorch.zeros(5)}, path)
+        return original(*args, **options)
+
+    monkeypatch.setattr(safetensors, "safe_open", replaced)
+    assert load_file(path)["a"].tolist() == [0] * 5

@@ -71,7 +71,7 @@ NEEDED = {
     "numpy": ".",
     "numba": ".",
     "llvmlite": ".",
-    "hypothesis": ".[test]",
+    "hypothesis": ".[course]",
     "numba_cuda": ".[cuda13]",
     "mojo": ".[mojo]",
     "modular": ".[mojo]",

@@ -60,7 +60,7 @@ def torch_module() -> Any:
     except ImportError:
         raise RuntimeError(
             "the benchmark compares with PyTorch, which is not installed; run: "
-            "pip install torch"
+            "pip install -e '.[course]'"
         ) from None
     return torch
 

@@ -13,6 +13,7 @@ loss before the epoch is over; ours replays a CUDA graph, as `minitorch train` d
 from __future__ import annotations
 
 import statistics
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -39,6 +40,8 @@ def _epochs(device: str) -> Pair:
     chosen = TrainConfig("mnist", device=device, limit=EXAMPLES, batch_size=BATCH)
     config = fill_in(chosen)
     task = digits_task(config)
+    if task.notice:
+        print(task.notice, file=sys.stderr)
     if device == "cpu":
         return _our_epoch(config, task), _their_epoch(config, task)
     from minitorch.bench.gpu_inputs import set_up

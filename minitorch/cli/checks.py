@@ -66,14 +66,14 @@ def all_checks() -> Iterator[Check]:
         ("mojo", "Mojo kernel cache", _mojo_cache),
         ("data", "MNIST", _mnist),
         ("data", "data cache", _data_cache),
-        ("for tests", "PyTorch", lambda: _package("torch", TESTS)),
-        ("for tests", "pytest", lambda: _package("pytest", TESTS)),
-        ("for tests", "Hypothesis", lambda: _package("hypothesis", TESTS)),
+        ("for the course", "PyTorch", lambda: _package("torch", COURSE)),
+        ("for the course", "pytest", lambda: _package("pytest", COURSE)),
+        ("for the course", "Hypothesis", lambda: _package("hypothesis", COURSE)),
     ):
         yield Check(section, name, *_guarded(look))
 
 
-TESTS = 'pip install -e ".[test]"'
+COURSE = 'pip install -e ".[course]"'
 
 # Status, what was found, advice.
 Finding = tuple[str, str, str]
@@ -226,18 +226,14 @@ def _run_parallel_loop() -> None:
 
 
 def _kernel_cache() -> Finding:
-    named = os.environ.get("NUMBA_CACHE_DIR")
-    if named:
-        folder = Path(named)
-    elif has_module("fast_ops"):
-        import fast_ops
+    if not has_module("numba"):
+        return MISSING, "Numba keeps it", "pip install numba"
+    from fast_ops.launch import cache_folder
 
-        folder = Path(fast_ops.__file__).parent / "__pycache__"
-    else:
-        return MISSING, "fast_ops is not installed", "pip install -e ."
-    if not _writable(folder):
-        advice = "export NUMBA_CACHE_DIR=<a folder>; else each start compiles anew"
-        return NOTE, f"{folder} cannot be written to", advice
+    folder = cache_folder()
+    if folder is None:
+        advice = "export NUMBA_CACHE_DIR=<a folder>"
+        return NOTE, "no folder can be written to: each start compiles anew", advice
     return OK, str(folder), ""
 
 
@@ -371,8 +367,8 @@ def _mnist() -> Finding:
             f"files into a folder and export {DATA_VARIABLE}=<folder>"
         )
         return NOTE, "not on this machine", advice
-    named = os.environ.get(DATA_VARIABLE)
-    return OK, f"in {named or mnist_cache()}, checksums right", ""
+    place = os.environ.get(DATA_VARIABLE) or mnist_cache()
+    return OK, f"in {place}, checksums right", ""
 
 
 def _data_cache() -> Finding:

@@ -95,7 +95,9 @@ def test(
         missing = _missing()
         if missing:
             raise RuntimeError(
-                f"test: needs {missing}; install it: pip install {missing}"
+                f"test: needs {missing}; install what the course needs: "
+                f"pip install -e '.[course]' (the README says how to get PyTorch "
+                f"without CUDA)"
             )
         outcomes = _run(place, only, device, earlier or [], together)
         _show(place, outcomes)
@@ -108,7 +110,7 @@ def test(
 def _missing() -> str:
     from importlib.util import find_spec
 
-    return " ".join(n for n in ("torch", "hypothesis") if find_spec(n) is None)
+    return " and ".join(n for n in ("torch", "hypothesis") if find_spec(n) is None)
 
 
 Rows = list[tuple["Task", str, list["Outcome"]]]

@@ -2,14 +2,18 @@
 
 With this file one can run the body of a command (`friendly`) so that what the user can
 mend is told in a few words: exit code 2 for a wrong option, 1 for a failure, 130 for
-Ctrl-C. With `--debug`, and for errors in minitorch itself, the traceback is shown.
+Ctrl-C, 143 for SIGTERM, which stops a command as Ctrl-C does. With `--debug`, and for
+errors in minitorch itself, the traceback is shown.
 """
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
 
 import typer
 
@@ -30,7 +34,8 @@ def friendly(debug: bool, command: str) -> Iterator[None]:
         command: what the user called, for the advice how to call it again.
     """
     try:
-        yield
+        with _terminable():
+            yield
     except KeyboardInterrupt as stop:
         _explain_stop(stop, command)
         signum = getattr(stop, "signum", STOPPED - 128)
@@ -47,6 +52,29 @@ def friendly(debug: bool, command: str) -> Iterator[None]:
         raise typer.Exit(FAILURE) from None
 
 
+class Terminated(KeyboardInterrupt):
+    """SIGTERM came; what stands in `finally` is done, as after Ctrl-C."""
+
+    signum = signal.SIGTERM
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """Within this, SIGTERM raises `Terminated`."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(signum: int, frame: FrameType | None) -> None:
+        raise Terminated
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def _explain_stop(stop: KeyboardInterrupt, command: str) -> None:
     from minitorch.train.session import Interrupted
 
@@ -55,5 +83,7 @@ def _explain_stop(stop: KeyboardInterrupt, command: str) -> None:
             f"stopped; a checkpoint was written. To go on:\n"
             f"  {command} --resume {stop.folder}"
         )
-    else:
+    elif command.startswith("minitorch train"):
         complain("stopped at once; --resume goes on from the last checkpoint, if any")
+    else:
+        complain("stopped")

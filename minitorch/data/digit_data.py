@@ -49,33 +49,37 @@ def load_digits(
     allow_download: bool = True,
     *,
     source: Source | None = None,
+    least: int = 0,
     progress: Progress | None = None,
 ) -> DigitData:
     """MNIST (see `load_mnist`), or else 12,000 (2,000 if not `train`) drawn digits.
 
+    A `data_dir`, and the folder that MINITORCH_DATA names, must have MNIST's files.
+    `least`: how many digits to draw at least; the first 12,000 are always the same.
     `source`: "mnist" to have no digits rather than drawn ones, "drawn" not to look for
     MNIST. A test set should have the source of its training set.
 
-    Errors: MNISTFileError for a broken file in a folder that the user named, since
-    other digits in its place would hide that; MNISTUnavailable if source is "mnist";
-    ValueError for another source.
+    Errors: MNISTFileError for a file that is broken, or not there, in a folder that the
+    user named, since other digits in its place would hide that; MNISTUnavailable if
+    source is "mnist"; ValueError for another source.
     """
     if source not in (None, "mnist", "drawn"):
         raise ValueError(
             f"load_digits: source is {source!r}; expected 'mnist', 'drawn' or None"
         )
     if source == "drawn":
-        return _drawn(train, "")
+        return _drawn(train, least, "")
+    download = allow_download and data_dir is None
     try:
-        images, labels = load_mnist(data_dir, train, allow_download, progress=progress)
+        images, labels = load_mnist(data_dir, train, download, progress=progress)
     except MNISTUnavailable as error:
         if source == "mnist":
             raise
-        return _drawn(train, f"These are drawn digits, not MNIST's. {error}")
+        return _drawn(train, least, f"These are drawn digits, not MNIST's. {error}")
     return DigitData(images, labels, "mnist")
 
 
-def _drawn(train: bool, notice: str) -> DigitData:
-    n = DRAWN_TRAIN if train else DRAWN_TEST
+def _drawn(train: bool, least: int, notice: str) -> DigitData:
+    n = max(least, DRAWN_TRAIN if train else DRAWN_TEST)
     images, labels = drawn_digits(n, seed=0, train=train)
     return DigitData(images, labels, "drawn", notice)

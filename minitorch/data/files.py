@@ -1,16 +1,21 @@
 """With this file one can write a file so that nobody ever sees half of it
-(`atomic_write`), and find the folder where this library keeps what it can fetch or
-make again (`cache_folder`).
+(`atomic_write`), remove what killed writers left (`remove_leftovers`), and find the
+folder where this library keeps what it can fetch or make again (`cache_folder`).
 """
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
+
+if sys.platform != "win32":
+    import fcntl
 
 
 def cache_folder(*parts: str) -> Path:
@@ -34,24 +39,81 @@ def cache_folder(*parts: str) -> Path:
 
 
 @contextmanager
-def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+def atomic_write(
+    path: str | os.PathLike[str], size: int | None = None
+) -> Iterator[IO[bytes]]:
     """Opens a temporary file beside `path`; a clean exit renames it to `path`.
 
-    On any exception the temporary file is removed and `path` is left as it was. The
-    rename is atomic because both names lie in one folder, so in one file system.
+    On any exception the temporary file is removed and `path` is left as it was; what
+    killed writers left in the folder is removed before. The rename is atomic because
+    both names lie in one folder, so in one file system.
 
-    Errors: OSError, when the folder does not exist or cannot be written.
+    Args:
+        size: how many bytes will be written, for the message where they do not fit.
+
+    Errors: OSError, when the folder does not exist or cannot be written, or when the
+    disk is full: then it names `path` and the bytes.
     """
     target = Path(path)
-    # Not tempfile.mkstemp: its files are private to the user (mode 0600) and would
-    # stay so after the rename; a plain open follows the umask as other files do.
-    temporary = target.with_name(f".{target.name}.{os.urandom(8).hex()}.tmp")
+    remove_leftovers(target.parent)
+    file = _open_temporary(target.parent)
+    temporary = Path(file.name)
     try:
-        with open(temporary, "xb") as file:
+        with file:
             yield file
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, target)
-    except BaseException:
+    except BaseException as error:
+        written = temporary.stat().st_size if temporary.exists() else 0
         temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno in FULL:
+            raise _no_room(error, target, written, size) from error
         raise
+
+
+FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
+
+
+def _no_room(error: OSError, path: Path, written: int, size: int | None) -> OSError:
+    """The error of a full disk, which by itself names neither file nor sizes."""
+    of = "" if size is None else f" of {size:,}"
+    free = shutil.disk_usage(path.parent).free
+    return OSError(
+        error.errno,
+        f"{error.strerror} after {written:,}{of} bytes ({free:,} are free there now); "
+        f"a file of this name is as it was before; make room, or choose another folder",
+        str(path),
+    )
+
+
+# A writer holds a lock on its temporary file, which ends with the process, however that
+# ends: what nobody holds is left over. Windows deletes no file that somebody has open.
+TEMPORARY = ".minitorch-{}.tmp"
+
+
+def _open_temporary(folder: Path) -> IO[bytes]:
+    """A new file, held."""
+    while True:
+        # Not tempfile.mkstemp: its files are private to the user (mode 0600) and would
+        # stay so after the rename; a plain open follows the umask as other files do.
+        path = folder / TEMPORARY.format(os.urandom(8).hex())
+        file = open(path, "xb")
+        if sys.platform != "win32":
+            with suppress(OSError):  # a file system without locks
+                fcntl.flock(file, fcntl.LOCK_EX)
+        if path.exists():  # else `remove_leftovers` came before the lock
+            return file
+        file.close()
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Delete the temporary files in a folder whose writers were killed."""
+    for path in folder.glob(TEMPORARY.format("*")):
+        with suppress(OSError):  # held, gone, or on a file system without locks
+            if sys.platform == "win32":
+                path.unlink()
+                continue
+            with open(path, "r+b") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                path.unlink()

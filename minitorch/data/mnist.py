@@ -104,8 +104,8 @@ class MNISTUnavailable(RuntimeError):
 
 
 class MNISTFileError(RuntimeError):
-    """A file in a folder that the user named is not the MNIST file of that name. It
-    is left as it is; nothing else is used in its place."""
+    """A folder that the user named lacks a file, or has another one by the name of
+    MNIST's. It is left as it is; nothing else is used in its place."""
 
 
 def load_mnist(
@@ -123,9 +123,13 @@ def load_mnist(
     is downloaded goes into the cache. A folder may hold the files packed or not, and
     itself, or in `mnist/`, or in `MNIST/raw/` as torchvision keeps them.
 
+    A folder that was named must have the files: only where `data_dir` comes with
+    `download` (as in PyTorch's `MNIST(root, download=True)`) is the search continued.
+
     A broken file in the cache is put aside, with a warning, and fetched again.
 
-    Errors: MNISTUnavailable; MNISTFileError for a broken file in the user's folders.
+    Errors: MNISTUnavailable; MNISTFileError for a file in the user's folders that is
+    broken or not there.
     """
     images, labels = (
         _load(file, data_dir, download, progress) for file in MNIST_FILES[train]
@@ -204,6 +208,11 @@ def _load(
         if path is not None:
             return _read_users(file, path)
         missing = "not in it" if folder.is_dir() else "no such folder"
+        if origin == DATA_VARIABLE or not download:
+            raise MNISTFileError(
+                f"MNIST: {file.name}: {missing}: {folder}, which {origin} names. Put "
+                f"the four files there, or name no folder to have them looked for"
+            )
         tried.append((f"{origin} {folder}", missing))
     cache = mnist_cache()
     path = _find(file, cache)

@@ -6,10 +6,11 @@ With this file one can choose a folder (`default_folder`) and get it ready
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
+from tempfile import TemporaryFile
 
+from minitorch.data.files import remove_leftovers
 from minitorch.train.checkpoint import BEST, LAST
 from minitorch.train.config import ConfigError, TrainConfig
 
@@ -43,13 +44,10 @@ def prepare_folder(folder: Path, resuming: bool) -> None:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for half_written in folder.glob(".*.tmp"):
-            half_written.unlink()
+        remove_leftovers(folder)
         if not resuming:
             _put_aside(folder)
-        probe = folder / f".{os.urandom(8).hex()}.tmp"
-        probe.touch()
-        probe.unlink()
+        TemporaryFile(dir=folder).close()
     except OSError as error:
         raise ConfigError(
             "out", f"cannot write to the folder {folder}: {error.strerror or error}"

@@ -2,7 +2,7 @@
 
 With this file one can watch a run: `LiveReporter` draws a progress bar on a terminal,
 `PlainReporter` prints a line for each epoch (for files and pipes: no control codes),
-`QuietReporter` says nothing. `make_reporter` chooses.
+`QuietReporter` only warns. `make_reporter` chooses.
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ class Reporter(Protocol):
 
     def note(self, text: str) -> None:
         """Something to know before or after the training."""
+
+    def warn(self, text: str) -> None:
+        """What must not go unnoticed, however quiet the run is."""
 
     def start(self, examples: int, epochs: int) -> None:
         """Training begins; an epoch has so many examples."""
@@ -48,10 +51,13 @@ def make_reporter(config: TrainConfig) -> Reporter:
 
 
 class QuietReporter:
-    """Says nothing."""
+    """Says nothing but warnings."""
 
     def note(self, text: str) -> None:
         pass
+
+    def warn(self, text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
 
     def start(self, examples: int, epochs: int) -> None:
         pass

@@ -162,7 +162,7 @@ def train(config: TrainConfig, started: float | None = None) -> Result:
         compile_ahead(config.device)
     task = _load(config, saved)
     if task.notice:
-        reporter.note(task.notice)
+        reporter.warn(task.notice)
     session = _session(config, task, folder, reporter)
     if saved is None:
         session.save()  # so that there is something to resume from the first step on

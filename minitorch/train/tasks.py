@@ -155,7 +155,7 @@ def digits_task(config: TrainConfig, source: Any = None) -> Task:
         source = "drawn"
     if folder is not None and not Path(folder).expanduser().is_dir():
         raise ConfigError("data_dir", f"there is no folder {folder}")
-    train = load_digits(folder, train=True, source=source)
+    train = load_digits(folder, train=True, source=source, least=config.limit or 0)
     test = load_digits(folder, train=False, source=train.source)
     notice = train.notice
     if notice:

@@ -74,12 +74,13 @@ def place(module: str, arch: Arch = (9, 0)) -> Path:
 def ptx(module: str, arch: Arch = (9, 0)) -> str:
     """The PTX of all kernels of a module; compiles it if nobody has done so before."""
     target = place(module, arch)
-    if not target.exists():
+    made = build.kept(target)
+    if made is None:
         check_compiler()
         options = [*OPTIONS, "--target-cpu", chip(arch)]
         file = FOLDER / f"{module}.mojo"
-        build.compiled(target, file, sources(module), options)
-    return target.read_text()
+        made = build.compiled(target, file, sources(module), options)
+    return made.read_text()
 
 
 def check_compiler() -> None:

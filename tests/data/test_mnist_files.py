@@ -145,7 +145,7 @@ def test_environment_variable(arrays, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("MINITORCH_DATA", str(tmp_path / "data"))
     check(load_mnist(download=False), arrays)
     # The argument comes first, and where it has nothing the variable does.
-    check(load_mnist(tmp_path / "nowhere", download=False), arrays)
+    check(load_mnist(tmp_path / "nowhere"), arrays)
 
 
 def test_order(arrays, tmp_path: Path, cache: Path, monkeypatch) -> None:
@@ -160,19 +160,45 @@ def test_order(arrays, tmp_path: Path, cache: Path, monkeypatch) -> None:
         mnist, "read_idx", lambda p, md5: (used.append(p.parent), real(p, md5=md5))[1]
     )
     for place in places:
-        load_mnist(places[0], download=False)
+        load_mnist(places[0])
         assert used[-2:] == [place, place]
         shutil.rmtree(place)
+        if place == places[1]:
+            monkeypatch.delenv("MINITORCH_DATA")
     with pytest.raises(MNISTUnavailable) as caught:
-        load_mnist(places[0], download=False)
+        load_mnist(places[0])
     tried = [place for place, _ in caught.value.tried]
-    assert tried == [
-        f"data_dir {places[0]}",
-        f"MINITORCH_DATA {places[1]}",
-        f"cache {cache}",
-        "download",
-    ]
-    assert "not allowed (download=False)" in str(caught.value)
+    assert tried == [f"data_dir {places[0]}", f"cache {cache}"]
+    with pytest.raises(MNISTUnavailable, match=r"not allowed \(download=False\)"):
+        load_mnist(download=False)
+
+
+@pytest.mark.parametrize("missing", range(4))
+@pytest.mark.parametrize("named", ["argument", "variable"])
+@pytest.mark.parametrize("load", [load_mnist, load_digits])
+def test_a_named_folder_that_lacks_a_file_is_an_error(
+    arrays, mirror: Server, cache: Path, tmp_path: Path, monkeypatch, missing: int,
+    named: str, load,
+) -> None:  # fmt: skip
+    """Although the file is in the cache, and is to be had from a mirror."""
+    monkeypatch.setattr(mnist, "MIRRORS", (mirror.url,))
+    put(cache, arrays)
+    folder = tmp_path / "data"
+    put(folder, arrays)
+    (folder / f"{NAMES[missing]}.gz").unlink()
+    if named == "variable":
+        monkeypatch.setenv("MINITORCH_DATA", str(folder))
+        options = {}
+    else:
+        options = {"data_dir": folder}
+        if load is load_mnist:
+            options["download"] = False
+    with pytest.raises(MNISTFileError, match=f"{NAMES[missing]}: not in it: {folder}"):
+        load(train=missing < 2, **options)
+    shutil.rmtree(folder)
+    with pytest.raises(MNISTFileError, match=f"no such folder: {folder}"):
+        load(**options)
+    assert mirror.asked == []
 
 
 # Files of the user
@@ -399,11 +425,13 @@ def test_load_digits_prefers_mnist(arrays, tmp_path: Path) -> None:
 
 
 def test_load_digits_falls_back_and_says_why(arrays, tmp_path: Path) -> None:
-    digits = load_digits(tmp_path, train=False, allow_download=False)
+    digits = load_digits(train=False, allow_download=False)
     assert digits.source == "drawn" and len(digits) == 2000
     assert digits.images.shape == (2000, 28, 28)
     assert "drawn digits, not MNIST's" in digits.notice
-    assert f"data_dir {tmp_path}: not in it" in digits.notice
+    assert "not allowed (download=False)" in digits.notice
+    more = load_digits(train=False, allow_download=False, least=2100)
+    assert len(more) == 2100 and np.array_equal(more.images[:2000], digits.images)
 
 
 def test_load_digits_of_one_source_only(arrays, tmp_path: Path) -> None:

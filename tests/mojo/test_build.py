@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import platform
+import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
+from helpers import DAMAGES, damaged
 from minitorch.backend import registry
-from mojo_ops import build
+from mojo_ops import bridge, build
 
 KERNEL = """
 from bridge import Arguments, Buffer, Object, done
@@ -132,6 +136,38 @@ def test_compiled_once(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert build.built("probe") == first
     assert capfd.readouterr().err == ""
     assert [f.name for f in (folder / "cache").glob("probe*")] == [first.name]
+
+
+@pytest.mark.parametrize("how", DAMAGES)
+def test_a_damaged_library_is_made_again(
+    how: str, folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: Any
+) -> None:
+    content = b"the library that the compiler made " * 100
+
+    def make(command: list[str], **options: Any) -> Any:
+        Path(command[-1]).write_bytes(content)
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    monkeypatch.setattr(build, "compiler", lambda: folder / "modular" / "bin" / "mojo")
+    monkeypatch.setattr(build, "version", lambda: "a compiler that is quick")
+    monkeypatch.setattr(subprocess, "run", make)
+    file = build.built("probe")
+    file.write_bytes(damaged(content, how))
+    capfd.readouterr()
+    assert build.built("probe") == file and file.read_bytes() == content
+    first, *rest = capfd.readouterr().err.splitlines()
+    assert first == f"mojo_ops: {file} is damaged; it is made again"
+    assert len(rest) == 1 and "compiling" in rest[0]
+    assert list((folder / "cache").iterdir()) == [file]
+
+
+def test_kernels_run_after_their_library_was_damaged(folder: Path) -> None:
+    pytest.importorskip("mojo.run", reason=f"no Mojo compiler: {build.INSTALL}")
+    file = build.built("probe")
+    file.write_bytes(bytes(file.stat().st_size))
+    a = np.ones(1, np.float32)
+    bridge.Library("probe").twice(a)
+    assert a[0] == 2
 
 
 def test_the_compiler_sends_nothing_home(monkeypatch: pytest.MonkeyPatch) -> None:

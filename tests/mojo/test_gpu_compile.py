@@ -116,7 +116,7 @@ def test_ptx_in_the_cache_needs_no_compiler(
     monkeypatch.setattr(build, "compiler", nothing)
     with pytest.raises(RuntimeError, match=r"mojo-gpu"):
         mojo.ptx("reduce")
-    mojo.place("reduce").write_text("the kernels")
+    build.named(mojo.place("reduce"), b"the kernels").write_text("the kernels")
     assert mojo.ptx("reduce") == "the kernels"
 
 

@@ -1,0 +1,5 @@
+"""`python -m minitorch` is `minitorch`."""
+
+from minitorch.cli import main
+
+main()

@@ -1,0 +1,143 @@
+"""Kernels on disk: damaged files, full disks, and folders that cannot be written to."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+import pytest
+
+from fast_ops import launch
+from helpers import DAMAGES, damaged
+from minitorch.cli import checks
+
+ROOT = Path(checks.__file__).parents[2]
+
+
+def loop(a: Any, out: Any) -> None:
+    for i in range(out.size):
+        out[i] = a[i] + a[i]
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    return tmp_path
+
+
+def hits() -> int:
+    """How many of two signatures of a kernel were found on the disk."""
+    kernel = launch.compile_kernel(loop, ("a test",))
+    for dtype in (np.float32, np.float64):
+        out = np.zeros(3, dtype)
+        kernel(np.ones(3, dtype), out)
+        assert out.tolist() == [2.0, 2.0, 2.0]
+    return sum(kernel.stats.cache_hits.values())
+
+
+@pytest.mark.parametrize("how", DAMAGES)
+def test_damaged_files_are_made_again(
+    how: str, cache: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert hits() == 0 and hits() == 2
+    (index,), codes = cache.rglob("*.nbi"), sorted(cache.rglob("*.nbc"))
+    assert len(codes) == 2 and capfd.readouterr().err == ""
+    for file, left in ((codes[0], 1), (codes[1], 1), (index, 0)):
+        file.write_bytes(damaged(file.read_bytes(), how))
+        assert hits() == left
+        said = capfd.readouterr().err
+        assert said == f"fast_ops: {file} is damaged; it is made again\n"
+        assert hits() == 2 and capfd.readouterr().err == ""
+
+
+def test_code_that_belongs_to_another_signature_is_not_run(cache: Path) -> None:
+    """As where a process was killed between writing the index and the code."""
+    hits()
+    one, other = sorted(cache.rglob("*.nbc"))
+    shutil.copy(one, other)
+    assert hits() == 1 and hits() == 2
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no resource limits")
+def test_a_full_disk_stops_nothing(cache: Path) -> None:
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        assert hits() == 0
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert hits() == 0 and hits() == 2
+
+
+# ----------------------------------------------------- a user who may write nowhere
+
+LOOK = """
+import json
+from minitorch.cli import checks
+
+findings = [checks._kernel_cache(), checks._mojo_cache(), checks._data_cache()]
+import minitorch
+assert (minitorch.ones(3) + 1).sum().item() == 6
+from fast_ops.launch import cache_folder
+folder = cache_folder()
+print(json.dumps([findings, str(folder), bool(folder and any(folder.glob("*.nbi")))]))
+"""
+
+
+def without_privileges() -> None:
+    """Let file permissions stop root, too (CAP_DAC_OVERRIDE is capability 1)."""
+    import ctypes
+
+    PR_CAPBSET_DROP, CAP_DAC_OVERRIDE = 24, 1
+    if os.geteuid() == 0:
+        ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, 0, 0, 0)
+
+
+@pytest.fixture
+def packages(tmp_path: Path) -> Any:
+    """A copy of the library in folders that cannot be written to."""
+    target = tmp_path / "packages"
+    leave = shutil.ignore_patterns("__pycache__")
+    for name in ("minitorch", "fast_ops", "cuda_ops", "mojo_ops", "assignments"):
+        shutil.copytree(ROOT / name, target / name, ignore=leave)
+    folders = [target, *(f for f in target.rglob("*") if f.is_dir())]
+    for folder in folders:
+        folder.chmod(0o555)
+    yield target
+    for folder in folders:
+        folder.chmod(0o755)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="root is stopped as Linux does it")
+@pytest.mark.parametrize("home", ["writable", "not writable"])
+def test_where_caches_go_is_said_truly(
+    home: str, packages: Path, tmp_path: Path
+) -> None:
+    place = tmp_path / "home"
+    place.mkdir(0o755 if home == "writable" else 0o555)
+    environment = {"HOME": str(place), "PYTHONPATH": str(packages)}
+    environment |= {"PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1"}
+    found = subprocess.run(
+        [sys.executable, "-c", LOOK],
+        capture_output=True, text=True, timeout=240, env=environment, cwd=place,
+        preexec_fn=without_privileges,
+    )  # fmt: skip
+    assert found.returncode == 0, found.stderr
+    (numbas, mojo, data), folder, kept = json.loads(found.stdout)
+    if home == "writable":
+        assert [row[0] for row in (numbas, mojo, data)] == ["ok", "ok", "ok"]
+        assert kept and numbas[1] == folder and folder.startswith(str(place))
+        assert mojo[1] == str(place / ".cache" / "minitorch" / "mojo")
+    else:
+        assert [row[0] for row in (numbas, mojo, data)] == ["note", "note", "note"]
+        assert "each start compiles anew" in numbas[1] and not kept
+        assert str(place) in mojo[1] and "MINITORCH_MOJO_CACHE" in mojo[2]
