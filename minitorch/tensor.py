@@ -1136,6 +1136,8 @@ class Tensor(Variable):
     def _arg(self, name: str, dim: Any, keepdim: Bool) -> Tensor:
         a = self.detach()
         flat = dim is None or a.dim() == 0
+        if dim is not None:
+            normalize_dim(dim, a.dim(), name)
         if flat:
             a, dim = a.reshape(-1), 0
         dims = reduced_dims(a, dim, name)
