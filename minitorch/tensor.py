@@ -1202,6 +1202,8 @@ class Tensor(Variable):
         a = self.detach()
         dim = dim if dim is None else normalize_dim(dim, a.dim(), name)
         flat = dim is None or a.dim() == 0
+        if dim is not None:
+            normalize_dim(dim, a.dim(), name)
         if flat:
             a, dim = a.reshape(-1), 0
         not_empty(name, a, (dim,))

@@ -63,6 +63,8 @@ NOT_DRAWN: tuple[tuple[str, Callable[[torch.Tensor], bool]], ...] = (
     (r"\b(amax|amin)\(", lambda x: x.requires_grad and _has_nan(x)),  # NaN / 0 there
     (r"\b(var|std)\(dim=\(\)", lambda x: x.requires_grad),  # divided by 0 there
     (r"\bgelu\(", lambda x: bool(x.isinf().any())),  # NaN in PyTorch's vectors of 8
+    # 0 x NaN among the other factors is NaN here; PyTorch counts the zeros instead.
+    (r"\bprod\(", lambda x: x.requires_grad and not bool(x.isfinite().all())),
     (r"\bsign\(", _has_nan),  # it stays NaN here, as in NumPy; PyTorch's is 0
 )
 
