@@ -1,9 +1,8 @@
-"""Where minitorch differs from PyTorch on purpose, and where it does so for now.
+"""Where minitorch differs from PyTorch on purpose.
 
 With this file the fuzzer knows what not to report. `NOT_SUPPORTED` and `MORE_ALLOWED`
 are decisions: one library refuses, with an error that says so, what the other does.
-`NOT_DRAWN` are lines whose values differ by decision, and `KNOWN` those that are not
-drawn because a mend is under way.
+`NOT_DRAWN` are lines whose values differ by decision.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ def left_out(line: str, used: list[torch.Tensor]) -> bool:
     """Whether a line is not drawn; `used` are the tensors that it names."""
     return any(
         re.search(pattern, line) and any(map(holds, used))
-        for pattern, holds in NOT_DRAWN + KNOWN
+        for pattern, holds in NOT_DRAWN
     )
 
 
@@ -66,31 +65,4 @@ NOT_DRAWN: tuple[tuple[str, Callable[[torch.Tensor], bool]], ...] = (
     # 0 x NaN among the other factors is NaN here; PyTorch counts the zeros instead.
     (r"\bprod\(", lambda x: x.requires_grad and not bool(x.isfinite().all())),
     (r"\bsign\(", _has_nan),  # it stays NaN here, as in NumPy; PyTorch's is 0
-)
-
-# ------------------------------------------------------------------- KNOWN, for now
-# Delete from here to the end of the file, and `+ KNOWN` above, when these are mended.
-
-
-def _grad(x: torch.Tensor) -> bool:
-    return x.requires_grad
-
-
-def _always(x: torch.Tensor) -> bool:
-    return True
-
-
-KNOWN: tuple[tuple[str, Callable[[torch.Tensor], bool]], ...] = (
-    (r" % | // |remainder|floor_divide", _grad),  # drop gradients
-    (r"\d % ", _always),  # a number % a tensor
-    (r"masked_select", _always),  # masks that broadcast
-    (r"\*\*|pow|square", _always),  # types of int ** float, bool ** n, 3 ** -2
-    (r"softmax\(", lambda x: x.dim() == 0),  # of NaN and infinity
-    (r"\b(bmm|mv|mm|dot)\(", _always),  # numbers of dimensions
-    (r"copy_\(", _always),  # shapes with leading ones
-    (r"index_select|unflatten|movedim", _always),  # of 0-d
-    (r" -=? |sub_", lambda x: x.dtype is torch.bool),  # differences of bools
-    (r" -=? (True|False)|(True|False) - |sub_\((True|False)", _always),  # the same
-    (r"\b(any|all)\(dim=\(\)", _always),  # are no dims
-    (r"\blogsumexp\(", lambda x: x.numel() == 0),
 )
