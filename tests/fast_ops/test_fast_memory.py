@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-import fast_ops
 from fast_ops import limits, memory
 from fast_ops.workspace import LINE_BYTES, workspace
 from minitorch import dtypes
