@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-import fast_ops  # noqa: F401  # else pytest takes tests/fast_ops for that package
 from helpers import DEVICES, EXAMPLES, SIMULATED, loaded
 
 HERE = Path(__file__).parent
