@@ -46,24 +46,35 @@ def atomic_write(
 
     On any exception the temporary file is removed and `path` is left as it was; what
     killed writers left in the folder is removed before. The rename is atomic because
-    both names lie in one folder, so in one file system.
+    both names lie in one folder, so in one file system. Of a symbolic link, the file
+    that it leads to is written.
 
     Args:
         size: how many bytes will be written, for the message where they do not fit.
 
-    Errors: OSError, when the folder does not exist or cannot be written, or when the
-    disk is full: then it names `path` and the bytes.
+    Errors: OSError, when the folder does not exist or cannot be written, when `path` is
+    a folder, a device or a pipe, which no file may replace, or when the disk is full:
+    then it names `path` and the bytes.
     """
-    target = Path(path)
+    target = Path(os.path.realpath(path))
+    if target.exists() and not target.is_file():
+        kind = errno.EISDIR if target.is_dir() else errno.EINVAL
+        raise OSError(kind, "not a file; expected the name of one", str(path))
     remove_leftovers(target.parent)
-    file = _open_temporary(target.parent)
+    try:
+        file = _open_temporary(target.parent)
+    except OSError as error:  # which names the temporary file
+        raise OSError(error.errno, error.strerror, str(path)) from error
     temporary = Path(file.name)
     try:
         with file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, target)
+            if sys.platform != "win32":  # while it is held: else it may be left over
+                os.replace(temporary, target)
+        if sys.platform == "win32":  # which renames no open file
+            os.replace(temporary, target)
     except BaseException as error:
         written = temporary.stat().st_size if temporary.exists() else 0
         temporary.unlink(missing_ok=True)

@@ -81,6 +81,44 @@ def test_a_file_removed_before_it_was_locked_is_made_again(
 
 
 @unix
+def test_another_writer_does_not_take_a_complete_file_for_a_leftover(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace = os.replace
+
+    def late(source: Path, target: Path) -> None:  # another process is quicker
+        remove_leftovers(tmp_path)
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", late)
+    minitorch.save({"a": minitorch.ones(2)}, tmp_path / "a")
+    assert minitorch.load(tmp_path / "a")["a"].tolist() == [1, 1]
+    assert os.listdir(tmp_path) == ["a"]
+
+
+@unix
+def test_a_link_stays_one_and_what_is_no_file_stays_what_it_is(tmp_path: Path) -> None:
+    link, pipe = tmp_path / "link", tmp_path / "pipe"
+    link.symlink_to("file")
+    os.mkfifo(pipe)
+    with atomic_write(link) as file:
+        file.write(b"a")
+    assert link.is_symlink() and (tmp_path / "file").read_bytes() == b"a"
+    for path, kind in ((pipe, OSError), (tmp_path, IsADirectoryError)):
+        with pytest.raises(kind, match="not a file; expected the name of one") as error:
+            minitorch.save({}, path)
+        assert error.value.filename == str(path)
+    assert pipe.is_fifo() and len(os.listdir(tmp_path)) == 3
+
+
+def test_an_error_names_the_file_and_not_the_temporary_one(tmp_path: Path) -> None:
+    path = tmp_path / "no folder" / "a"
+    with pytest.raises(FileNotFoundError) as error:
+        minitorch.save({}, path)
+    assert error.value.filename == str(path)
+
+
+@unix
 def test_a_full_disk_names_the_file_and_the_bytes(tmp_path: Path) -> None:
     """A limit on the size of files is what stands for a disk without room."""
     import resource
