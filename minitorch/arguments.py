@@ -11,7 +11,7 @@ import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from minitorch import dtypes
+import minitorch.dtypes as dtypes
 from minitorch.backend import get_backend
 from minitorch.dtypes import DType
 from minitorch.functions.operands import (

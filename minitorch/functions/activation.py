@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from minitorch import operators
+import minitorch.operators as operators
 from minitorch.arguments import check_floating
 from minitorch.autodiff import grad_mode
 from minitorch.function import Context, Function

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from minitorch import dtypes, operators
+import minitorch.dtypes as dtypes
+import minitorch.operators as operators
 from minitorch.arguments import filler, only_bool
 from minitorch.function import Context, Function
 from minitorch.functions.comparison import compare

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from minitorch import dtypes, operators
+import minitorch.dtypes as dtypes
+import minitorch.operators as operators
 from minitorch.functions.operands import (
     check_same_dtype,
     checked_tensor,

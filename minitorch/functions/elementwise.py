@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from minitorch import operators
+import minitorch.operators as operators
 from minitorch.arguments import dividends, not_bool, times_alpha, without_bools
 from minitorch.autodiff import grad_mode
 from minitorch.dtypes import Number

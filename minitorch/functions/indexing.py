@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from minitorch import dtypes
+import minitorch.dtypes as dtypes
 from minitorch.arguments import (
     check_gather,
     check_index,

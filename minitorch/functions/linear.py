@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from minitorch import operators
+import minitorch.operators as operators
 from minitorch.autodiff import backpropagate, grad_mode
 from minitorch.function import Context, Function
 from minitorch.functions.activation import Gelu, Silu

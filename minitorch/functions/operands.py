@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from minitorch import dtypes
+import minitorch.dtypes as dtypes
 from minitorch.autodiff import Variable
 from minitorch.backend import get_backend
 from minitorch.dtypes import DType

@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from minitorch import dtypes, operators
+import minitorch.dtypes as dtypes
+import minitorch.operators as operators
 from minitorch.arguments import check_floating, dim_in, not_empty, reduced_dims
 from minitorch.autodiff import grad_mode
 from minitorch.dtypes import DType

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from minitorch import dtypes
+import minitorch.dtypes as dtypes
 from minitorch.arguments import check_floating, dim_in
 from minitorch.autodiff import grad_mode
 from minitorch.function import Context, Function, once_differentiable

@@ -10,7 +10,7 @@ import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from minitorch import operators
+import minitorch.operators as operators
 from minitorch.arguments import times_alpha, without_bools
 from minitorch.autodiff import Variable, grad_mode
 from minitorch.dtypes import Number

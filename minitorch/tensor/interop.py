@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from minitorch import dtypes
+import minitorch.dtypes as dtypes
 from minitorch.arguments import check_pinnable, int_sequence, parse_to
 from minitorch.dtypes import DType, Number
 from minitorch.functions import movement
