@@ -173,4 +173,6 @@ def test_random_programs_find_what_is_broken(monkeypatch: pytest.MonkeyPatch) ->
     found = first_difference("simple", 0)
     assert found is not None
     lines = shortened(found.lines, lambda lines: difference(lines, "simple"))
-    assert len(lines) <= 3 and (".mul_(" in lines[-1] or " *= " in lines[-1])
+    # It may show in a later line: a product with 0 has the right value all the same.
+    assert len(lines) <= 5
+    assert any(".mul_(" in line or " *= " in line for line in lines)

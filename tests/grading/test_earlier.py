@@ -91,7 +91,7 @@ def test_what_it_is_for(tmp_path):
             earlier.read(str(folder), A2)
     with pytest.raises(Refused, match="is a2 itself"):
         earlier.read(f"a2={folder}", A2)
-    with pytest.raises(Refused, match="neither a folder nor a zip"):
+    with pytest.raises(FileNotFoundError, match="expected a folder or a zip"):
         earlier.read(str(tmp_path / "nothing"), A2)
 
 

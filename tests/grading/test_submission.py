@@ -42,7 +42,7 @@ def test_nothing_and_too_much_are_refused(tmp_path):
     folder = write_solution(tmp_path / "large", note="x" * submission.FILE_LIMIT)
     with pytest.raises(submission.Refused, match="more than"):
         submission.read(folder, MINI)
-    with pytest.raises(submission.Refused, match="neither"):
+    with pytest.raises(FileNotFoundError, match="expected a folder or a zip"):
         submission.read(tmp_path / "missing", MINI)
 
 
