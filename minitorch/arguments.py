@@ -219,8 +219,11 @@ def int_sequence(name: str, args: Any) -> tuple[int, ...]:
 
 def shape_for(a: Tensor, name: str, args: Any) -> Shape:
     """A shape for a's elements, in which one -1 stands for what is left."""
-    dims_of(name, a)
-    return completed(name, a.raw.shape, int_sequence(name, args))
+    try:
+        old = a.raw.shape
+    except AttributeError:
+        raise not_a_tensor(name, a) from None
+    return completed(name, old, int_sequence(name, args))
 
 
 def completed(name: str, old: Shape, shape: Shape) -> Shape:

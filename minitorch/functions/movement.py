@@ -264,11 +264,6 @@ class Cat(Function):
 # ------------------------------------------------------- what users call: views
 
 
-def view(input: Tensor, shape: Any) -> Tensor:
-    """The same memory in another shape; an error where that needs a copy."""
-    return View.apply(input, shape_for(input, "view", shape))
-
-
 def reshape(input: Tensor, shape: Any) -> Tensor:
     """The same elements in another shape: a view if possible, else a copy."""
     new = shape_for(input, "reshape", shape)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from minitorch.arguments import shape_for
 from minitorch.functions import movement
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ class Movement:
 
     def view(self: Any, *shape: Any) -> Tensor:
         """The same memory in another shape; an error where that needs a copy."""
-        return movement.view(self, shape)
+        return movement.View.apply(self, shape_for(self, "view", shape))
 
     def reshape(self: Any, *shape: Any) -> Tensor:
         """The same elements in another shape: a view if possible, else a copy."""
@@ -46,7 +47,7 @@ class Movement:
 
     def view_as(self: Any, other: Tensor) -> Tensor:
         """A view in other's shape."""
-        return movement.view(self, other.raw.shape)
+        return movement.View.apply(self, shape_for(self, "view_as", other.raw.shape))
 
     def reshape_as(self: Any, other: Tensor) -> Tensor:
         """Reshaped to other's shape."""
