@@ -53,113 +53,131 @@ from minitorch.dtypes import float64 as double
 from minitorch.dtypes import int32 as int
 from minitorch.dtypes import int64 as long
 from minitorch.function import UserFunction as Function
-from minitorch.ops import (
-    abs,
-    add,
-    all,
-    allclose,
-    amax,
-    amin,
-    any,
-    argmax,
-    argmin,
-    argsort,
-    bmm,
-    broadcast_to,
-    cat,
-    ceil,
-    chunk,
+from minitorch.functions.choice import (
     clamp,
     clip,
-    clone,
-    cos,
-    cumsum,
-    div,
-    dot,
+    masked_fill,
+    maximum,
+    minimum,
+    where,
+)
+from minitorch.functions.comparison import (
+    allclose,
     eq,
     equal,
-    erf,
-    exp,
-    expm1,
-    flatten,
-    flip,
-    floor,
-    floor_divide,
-    gather,
     ge,
     gt,
-    index_select,
-    is_floating_point,
-    is_tensor,
     isclose,
     isfinite,
     isinf,
     isnan,
     le,
-    log,
-    log1p,
-    log_softmax,
     logical_and,
     logical_not,
     logical_or,
     logical_xor,
-    logsumexp,
     lt,
-    masked_fill,
-    masked_select,
-    matmul,
-    max,
-    maximum,
-    mean,
-    min,
-    minimum,
-    mm,
-    movedim,
-    mul,
-    mv,
-    narrow,
     ne,
+)
+from minitorch.functions.elementwise import (
+    abs,
+    add,
+    ceil,
+    cos,
+    div,
+    erf,
+    exp,
+    expm1,
+    floor,
+    floor_divide,
+    log,
+    log1p,
+    mul,
     neg,
-    nonzero,
-    norm,
-    numel,
-    outer,
-    permute,
     pow,
-    prod,
-    ravel,
     reciprocal,
     relu,
     remainder,
-    reshape,
     round,
     rsqrt,
-    scatter_add,
-    select,
     sigmoid,
     sign,
     sin,
-    softmax,
-    sort,
-    split,
     sqrt,
     square,
+    sub,
+    tanh,
+)
+from minitorch.functions.indexing import (
+    gather,
+    index_select,
+    masked_select,
+    nonzero,
+    scatter_add,
+    select,
+)
+from minitorch.functions.inquiry import (
+    is_floating_point,
+    is_tensor,
+    numel,
+)
+from minitorch.functions.matmul import (
+    bmm,
+    dot,
+    matmul,
+    mm,
+    mv,
+    outer,
+)
+from minitorch.functions.movement import (
+    broadcast_to,
+    cat,
+    chunk,
+    clone,
+    flatten,
+    flip,
+    movedim,
+    narrow,
+    permute,
+    ravel,
+    reshape,
+    split,
     squeeze,
     stack,
-    std,
-    sub,
-    sum,
     t,
-    tanh,
-    topk,
     transpose,
     tril,
     triu,
     unbind,
     unflatten,
     unsqueeze,
+)
+from minitorch.functions.order import (
+    argmax,
+    argmin,
+    argsort,
+    max,
+    min,
+    sort,
+    topk,
+)
+from minitorch.functions.reduce import (
+    all,
+    amax,
+    amin,
+    any,
+    cumsum,
+    logsumexp,
+    mean,
+    norm,
+    prod,
+    std,
+    sum,
     var,
-    where,
+)
+from minitorch.functions.softmax import (
+    log_softmax,
+    softmax,
 )
 from minitorch.precision import (
     get_float32_matmul_precision,
@@ -174,20 +192,9 @@ __version__ = "0.1.0"
 
 def __getattr__(name: str) -> object:
     """`nn`, `optim`, `utils` and `autograd`, imported when first asked for."""
-    if name == "autograd":
-        import minitorch.autograd
+    if name not in ("autograd", "nn", "optim", "utils"):
+        raise AttributeError(f"module 'minitorch' has no attribute {name!r}")
+    from importlib import import_module
 
-        return minitorch.autograd
-    if name == "nn":
-        import minitorch.nn
-
-        return minitorch.nn
-    if name == "optim":
-        import minitorch.optim
-
-        return minitorch.optim
-    if name == "utils":
-        import minitorch.utils.data
-
-        return minitorch.utils
-    raise AttributeError(f"module 'minitorch' has no attribute {name!r}")
+    # An import statement would ask this function again while the module is being made.
+    return import_module(f"minitorch.{name}")

@@ -1,6 +1,6 @@
-"""Check and complete what users pass to tensor methods.
+"""Check and complete what users pass to operations.
 
-With this file a method of `Tensor` can stay one line long: dims are counted from the
+With this file the functions that users call can stay short: dims are counted from the
 front, shapes with -1 are completed, and what does not fit raises an error that says
 what was given, what was expected and what to do.
 """
@@ -11,13 +11,14 @@ import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from minitorch import dtypes
+import minitorch.dtypes as dtypes
 from minitorch.backend import get_backend
 from minitorch.dtypes import DType
 from minitorch.functions.operands import (
     cast,
     check_same_device,
     is_tensor,
+    not_a_tensor,
     operands,
     scalar_like,
 )
@@ -83,15 +84,37 @@ def check_pinnable(a: Tensor) -> Tensor:
     return a
 
 
+def dims_of(name: str, a: Tensor) -> int:
+    """How many dimensions `a`, which must be a tensor, has."""
+    try:
+        return len(a.raw.shape)
+    except AttributeError:
+        raise not_a_tensor(name, a) from None
+
+
+def dtype_of(name: str, a: Tensor) -> DType:
+    """The dtype of `a`, which must be a tensor."""
+    try:
+        return a.raw.storage.dtype
+    except AttributeError:
+        raise not_a_tensor(name, a) from None
+
+
+def dim_in(name: str, a: Tensor, dim: Any) -> int:
+    """`dim` counted from the front; a tensor without dims is taken to have one."""
+    return normalize_dim(dim, dims_of(name, a), name)
+
+
 def reduced_dims(a: Tensor, dim: Any, name: str) -> tuple[int, ...]:
     """The named dims, counted from the front; all of them for None or ()."""
     if dim is None or (isinstance(dim, (tuple, list)) and not dim):
-        return tuple(range(a.dim()))
+        return tuple(range(dims_of(name, a)))
     dims: list[Any] = list(dim) if isinstance(dim, (tuple, list)) else [dim]
-    found = tuple(normalize_dim(d, a.dim(), name) for d in dims)
+    total = dims_of(name, a)
+    found = tuple(normalize_dim(d, total, name) for d in dims)
     if len(set(found)) != len(found):
         raise ValueError(f"{name}: dims {tuple(dims)} name one dimension twice")
-    return tuple(sorted(found)) if a.dim() else ()
+    return tuple(sorted(found)) if total else ()
 
 
 def not_empty(name: str, a: Tensor, dims: Sequence[int]) -> None:
@@ -103,7 +126,7 @@ def not_empty(name: str, a: Tensor, dims: Sequence[int]) -> None:
 
 
 def check_floating(name: str, a: Tensor) -> Tensor:
-    if not a.dtype.is_floating_point:
+    if not dtype_of(name, a).is_floating_point:
         raise TypeError(
             f"{name}: the tensor is {a.dtype.name}; it must be float32 or float64; use "
             f".float() first"
@@ -112,7 +135,7 @@ def check_floating(name: str, a: Tensor) -> Tensor:
 
 
 def not_bool(name: str, a: Tensor) -> Tensor:
-    if a.dtype is dtypes.bool_:
+    if dtype_of(name, a) is dtypes.bool_:
         raise TypeError(f"{name}: not defined for bool tensors; use ^, ~ or .int()")
     return a
 
@@ -175,7 +198,7 @@ def filler(a: Tensor, value: Any) -> Tensor:
 
 def existing_dim(name: str, a: Tensor, dim: Any) -> int:
     """`dim` counted from the front, of a tensor that must have dimensions."""
-    if not a.dim():
+    if not dims_of(name, a):
         raise IndexError(
             f"{name}: dim is {dim}, but the tensor has no dimensions; unsqueeze(0) "
             f"gives it one"
@@ -183,8 +206,10 @@ def existing_dim(name: str, a: Tensor, dim: Any) -> int:
     return normalize_dim(dim, a.dim(), name)
 
 
-def int_sequence(name: str, args: tuple[Any, ...]) -> tuple[int, ...]:
-    """The ints of f(2, 3), f((2, 3)) or f([2, 3])."""
+def int_sequence(name: str, args: Any) -> tuple[int, ...]:
+    """The ints of f(2, 3), f((2, 3)) or f([2, 3]), whose arguments are `args`."""
+    if not isinstance(args, tuple):
+        args = (args,)
     items = args[0] if len(args) == 1 and isinstance(args[0], (tuple, list)) else args
     try:
         return tuple(operator.index(i) for i in items)
@@ -192,9 +217,13 @@ def int_sequence(name: str, args: tuple[Any, ...]) -> tuple[int, ...]:
         raise TypeError(f"{name}: expected ints, got {args}") from None
 
 
-def shape_for(a: Tensor, name: str, args: tuple[Any, ...]) -> Shape:
+def shape_for(a: Tensor, name: str, args: Any) -> Shape:
     """A shape for a's elements, in which one -1 stands for what is left."""
-    return completed(name, a.raw.shape, int_sequence(name, args))
+    try:
+        old = a.raw.shape
+    except AttributeError:
+        raise not_a_tensor(name, a) from None
+    return completed(name, old, int_sequence(name, args))
 
 
 def completed(name: str, old: Shape, shape: Shape) -> Shape:
@@ -253,7 +282,7 @@ def check_index(name: str, a: Tensor, index: Tensor, dims: int) -> Tensor:
 
 
 def check_gather(name: str, a: Tensor, dim: Any, index: Tensor) -> int:
-    dim = normalize_dim(dim, a.dim(), name)
+    dim = dim_in(name, a, dim)
     check_index(name, a, index, a.dim())
     for d, (n, m) in enumerate(zip(index.raw.shape, a.raw.shape)):
         if d != dim and n > m:

@@ -4,7 +4,7 @@ With this file `minitorch.autograd.grad(loss, parameters)`, a class that derives
 `minitorch.autograd.Function`, and `minitorch.autograd.gradcheck(fn, inputs)` work as
 they do in PyTorch. Each name is defined elsewhere: the engine in
 `minitorch/autodiff.py`, `Function` in `minitorch/function.py` (as `UserFunction`),
-`grad` in `minitorch/tensor.py`, the checks in `minitorch/grad_check.py`.
+`grad` in `minitorch/tensor/hooks.py`, the checks in `minitorch/grad_check.py`.
 """
 
 from minitorch.autodiff import enable_grad, no_grad, set_grad_enabled

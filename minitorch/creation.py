@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from minitorch import dtypes
+import minitorch.dtypes as dtypes
 from minitorch.arguments import int_sequence
 from minitorch.backend import get_backend
 from minitorch.dtypes import DType

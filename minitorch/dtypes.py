@@ -7,9 +7,11 @@ mixed operation (`promote`).
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+
+Number: TypeAlias = bool | int | float
 
 
 class DType:

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from minitorch import dtypes
+import minitorch.dtypes as dtypes
 from minitorch.autodiff import enable_grad, no_grad
 from minitorch.tensor import Tensor, grad
 

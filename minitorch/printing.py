@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from minitorch import dtypes
+import minitorch.dtypes as dtypes
 
 if TYPE_CHECKING:
     from minitorch.sparse import SparseCSR

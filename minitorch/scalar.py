@@ -19,7 +19,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from minitorch import operators
+import minitorch.operators as operators
 from minitorch.autodiff import (
     Edge,
     Node,

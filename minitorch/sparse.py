@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from minitorch import dtypes
+import minitorch.dtypes as dtypes
 from minitorch.arguments import parse_to
 from minitorch.creation import tensor
 from minitorch.dtypes import DType

@@ -252,6 +252,12 @@ NAMESPACES: dict[str, Any] = {
 }
 
 
+def _members(owner: Any) -> dict[str, Any]:
+    """What a module or a class holds, or a class gets from the rooms it is made of."""
+    bases = owner.__mro__[-2::-1] if isinstance(owner, type) else [owner]
+    return {name: value for base in bases for name, value in vars(base).items()}
+
+
 def public_operations() -> dict[str, Any]:
     """All functions, methods and properties that programs can call, by full name.
 
@@ -259,7 +265,7 @@ def public_operations() -> dict[str, Any]:
     """
     found = {}
     for space, owner in NAMESPACES.items():
-        for name, value in vars(owner).items():
+        for name, value in _members(owner).items():
             special = name.startswith("__") and not hasattr(object, name)
             special = special and owner is Tensor
             callable_ = inspect.isfunction(value) or isinstance(
@@ -1028,9 +1034,9 @@ WITHOUT_GRADIENT = {
         minitorch.load minitorch.save""",
     "is autograd itself": """
         minitorch.grad minitorch.is_grad_enabled Tensor.requires_grad_ Tensor.backward
-        Tensor.edge Tensor.accumulate_grad Tensor.register_hook Tensor.retain_grad
-        Tensor.register_post_accumulate_grad_hook Tensor.assign_ Tensor.view_of
-        Tensor.renew_view Tensor.wrap""",
+        Tensor.edge Tensor.is_leaf Tensor.accumulate_grad Tensor.register_hook
+        Tensor.retain_grad Tensor.register_post_accumulate_grad_hook Tensor.assign_
+        Tensor.view_of Tensor.renew_view Tensor.wrap""",
     "sets or asks for something else": """
         minitorch.available_devices minitorch.manual_seed
         minitorch.get_float32_matmul_precision minitorch.set_float32_matmul_precision

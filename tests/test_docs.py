@@ -21,7 +21,7 @@ ROOT = Path(minitorch.__file__).parent.parent
 def test_trace_add_walks_the_trail(capsys):
     runpy.run_path(str(ROOT / "docs" / "trace_add.py"), run_name="__main__")
     printed = capsys.readouterr().out
-    trail = "minitorch.tensor -> minitorch.functions.elementwise -> {} -> "
+    trail = "minitorch.tensor.elementwise -> minitorch.functions.elementwise -> {} -> "
     for backend in ("minitorch.simple_ops.elementwise", "fast_ops.elementwise"):
         assert trail.format(backend) + "minitorch.operators" in printed
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import pytest
@@ -350,3 +351,25 @@ def test_error(case):
         call()
     text = str(error.value)
     assert [part for part in parts if part not in text] == [], text
+
+
+OPERATIONS = {
+    name: list(inspect.signature(function).parameters.values())
+    for name, function in vars(minitorch).items()
+    if inspect.isfunction(function)
+    and function.__module__.startswith("minitorch.functions.")
+    and "input" in inspect.signature(function).parameters
+}
+
+
+@pytest.mark.parametrize("name", [name for name in OPERATIONS if name != "where"])
+def test_a_list_is_no_tensor(name):
+    first, *others = OPERATIONS[name]
+    assert first.name == "input"
+    numbers = {"dims": (0,), "shape": (1,), "sizes": (1,), "mask": bools(1)}
+    numbers |= dict.fromkeys(("other", "mat2"), ones(1, 1)) | {"index": ints(1)}
+    numbers |= dict.fromkeys(("vec", "vec2", "src"), ones(1))
+    needed = [p.name for p in others if p.default is p.empty]
+    needed += ["min"] * (name in ("clamp", "clip"))
+    with pytest.raises(TypeError, match=rf"^({name}|clamp|matmul): .*list"):
+        getattr(minitorch, name)([1.0], **{p: numbers.get(p, 1) for p in needed})

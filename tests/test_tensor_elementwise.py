@@ -280,6 +280,7 @@ def test_function_forms(name):
     )
     with pytest.raises(TypeError, match=rf"{name}: .*float.*minitorch.tensor"):
         getattr(minitorch, name)(1.5)
+    assert getattr(minitorch.Tensor, name) is getattr(minitorch, name)
 
 
 def test_two_operand_function_forms():

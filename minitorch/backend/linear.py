@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from minitorch import operators
+import minitorch.operators as operators
 from minitorch.backend.primitives import Primitives
 from minitorch.tensor_data import TensorData
 

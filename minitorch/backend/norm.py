@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from minitorch import operators
+import minitorch.operators as operators
 from minitorch.backend.primitives import Primitives
 from minitorch.tensor_data import TensorData
 

@@ -25,7 +25,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from minitorch import operators
+import minitorch.operators as operators
 from minitorch.dtypes import DType
 from minitorch.tensor_data import Shape, TensorData
 

@@ -7,7 +7,8 @@ whose largest score is taken out of the sum first, so that `exp` cannot overflow
 
 from __future__ import annotations
 
-from minitorch import dtypes, operators
+import minitorch.dtypes as dtypes
+import minitorch.operators as operators
 from minitorch.backend.primitives import Primitives
 from minitorch.tensor_data import TensorData
 

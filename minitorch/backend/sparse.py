@@ -15,7 +15,8 @@ operation is one of `gather` and `scatter_add`.
 
 from __future__ import annotations
 
-from minitorch import dtypes, operators
+import minitorch.dtypes as dtypes
+import minitorch.operators as operators
 from minitorch.backend.indexing import Indexing
 from minitorch.tensor_data import TensorData
 

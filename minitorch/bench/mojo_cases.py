@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from minitorch import operators
+import minitorch.operators as operators
 from minitorch.bench.cases import Case, torch_module
 from minitorch.bench.gpu_cases import nearly_equal, on_raw
 

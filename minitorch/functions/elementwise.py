@@ -4,6 +4,10 @@ With this file one can see the derivative of each: a class computes the values w
 backend's `map` or `zip` of a function from `minitorch/operators.py`. Where the backward
 pass is itself recorded (for gradients of gradients), it is composed of tensor
 operations; otherwise one fused `zip` does it.
+
+Behind the classes stand the functions that users call, as `minitorch.exp(x)` and as
+`x.exp()`. One operand gives a result of its shape, [*] -> [*]; two broadcast, and one
+of them may be a number.
 """
 
 from __future__ import annotations
@@ -11,10 +15,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from minitorch import dtypes, operators
+import minitorch.operators as operators
+from minitorch.arguments import dividends, not_bool, times_alpha, without_bools
 from minitorch.autodiff import grad_mode
+from minitorch.dtypes import Number
 from minitorch.function import Context, Function
-from minitorch.functions.operands import unbroadcast
+from minitorch.functions.operands import (
+    cast,
+    checked_tensor,
+    is_tensor,
+    operands,
+    to_floating,
+    type_with_number,
+    unbroadcast,
+)
 
 if TYPE_CHECKING:
     from minitorch.tensor import Tensor
@@ -167,109 +181,6 @@ class Pow(Function):
             slope = (out * a.log()).masked_fill((a == 0) & (b >= 0), 0.0)
             grad_b = unbroadcast(grad * slope, b.shape)
         return grad_a, grad_b
-
-
-class Maximum(Function):
-    """The larger of a and b gets the gradient; equal ones share it.
-
-    Where one is NaN neither is larger, and both get all of it, as in PyTorch.
-    """
-
-    @staticmethod
-    def forward(ctx: Context, a: Tensor, b: Tensor) -> Any:
-        ctx.save_for_backward(a, b)
-        return a.backend.zip(operators.maximum, a.raw, b.raw)
-
-    @staticmethod
-    def backward(ctx: Context, grad: Tensor) -> Grads:
-        a, b = ctx.saved_tensors
-        return _share(grad, a, b, a < b, b < a)
-
-
-class Minimum(Function):
-    """The smaller of a and b gets the gradient; equal ones share it."""
-
-    @staticmethod
-    def forward(ctx: Context, a: Tensor, b: Tensor) -> Any:
-        ctx.save_for_backward(a, b)
-        return a.backend.zip(operators.minimum, a.raw, b.raw)
-
-    @staticmethod
-    def backward(ctx: Context, grad: Tensor) -> Grads:
-        a, b = ctx.saved_tensors
-        return _share(grad, a, b, b < a, a < b)
-
-
-def _share(
-    grad: Tensor, a: Tensor, b: Tensor, a_loses: Tensor, b_loses: Tensor
-) -> Grads:
-    grad = grad * (1.0 - 0.5 * (a == b).to(grad.dtype))
-    return (
-        unbroadcast(grad.masked_fill(a_loses, 0.0), a.shape),
-        unbroadcast(grad.masked_fill(b_loses, 0.0), b.shape),
-    )
-
-
-class Where(Function):
-    """a where the condition holds, else b; each gets the gradient it was used for."""
-
-    @staticmethod
-    def forward(ctx: Context, condition: Tensor, a: Tensor, b: Tensor) -> Any:
-        ctx.save_for_backward(condition)
-        ctx.shapes = a.raw.shape, b.raw.shape
-        return a.backend.where(condition.raw, a.raw, b.raw)
-
-    @staticmethod
-    def backward(ctx: Context, grad: Tensor) -> Grads:
-        (condition,) = ctx.saved_tensors
-        a_shape, b_shape = ctx.shapes
-        zero = grad.new_zeros(())
-        _, need_a, need_b = ctx.needs_input_grad
-        grad_a = grad_b = None
-        if need_a:
-            grad_a = unbroadcast(Where.apply(condition, grad, zero), a_shape)
-        if need_b:
-            grad_b = unbroadcast(Where.apply(condition, zero, grad), b_shape)
-        return None, grad_a, grad_b
-
-
-class LeakyRelu(Function):
-    """x where x > 0, else slope * x"""
-
-    @staticmethod
-    def forward(ctx: Context, x: Tensor, slope: Tensor) -> Any:
-        ctx.save_for_backward(x, slope)
-        return x.backend.zip(operators.leaky_relu, x.raw, slope.raw)
-
-    @staticmethod
-    def backward(ctx: Context, grad: Tensor) -> Grads:
-        x, slope = ctx.saved_tensors
-        return Where.apply(x > 0, grad, grad * slope), None
-
-
-class Elu(Function):
-    """x where x > 0, else alpha (exp(x) - 1), whose slope is out + alpha"""
-
-    @staticmethod
-    def forward(ctx: Context, x: Tensor, alpha: Tensor) -> Any:
-        out = x.backend.zip(operators.elu, x.raw, alpha.raw)
-        ctx.save_for_backward(x, out, alpha)
-        return out
-
-    @staticmethod
-    def backward(ctx: Context, grad: Tensor) -> Grads:
-        x, out, alpha = ctx.saved_tensors
-        return Where.apply(x > 0, grad, grad * (out + alpha)), None
-
-
-def compare(fn: Callable, a: Tensor, b: Tensor) -> Tensor:
-    """A bool tensor of fn(a, b); comparisons have no gradient."""
-    return a.wrap(a.backend.zip(fn, a.raw, b.raw, dtypes.bool_))
-
-
-def test(fn: Callable, a: Tensor) -> Tensor:
-    """A bool tensor of fn(a)."""
-    return a.wrap(a.backend.map(fn, a.raw, dtypes.bool_))
 
 
 # ------------------------------------------------------------------ one operand
@@ -523,67 +434,152 @@ class Erf(Function):
         return grad * (1.1283791670955126 * (-(x * x)).exp())
 
 
-class Gelu(Function):
-    """x P(X <= x) for a standard normal X; P(X <= x) + x density(x)"""
-
-    @staticmethod
-    def forward(ctx: Context, x: Tensor) -> Any:
-        ctx.save_for_backward(x)
-        return x.backend.map(operators.gelu, x.raw)
-
-    @staticmethod
-    def backward(ctx: Context, grad: Tensor) -> Tensor:
-        (x,) = ctx.saved_tensors
-        if not grad_mode.enabled:
-            return fused(operators.gelu_backward, grad, x)
-        cdf = 0.5 * (1.0 + (x * operators.SQRT_HALF).erf())
-        return grad * (cdf + x * operators.INV_SQRT_2PI * (-0.5 * x * x).exp())
+# -------------------------------------------------- what users call: two operands
 
 
-class GeluTanh(Function):
-    """GELU with tanh in the place of erf"""
-
-    @staticmethod
-    def forward(ctx: Context, x: Tensor) -> Any:
-        ctx.save_for_backward(x)
-        return x.backend.map(operators.gelu_tanh, x.raw)
-
-    @staticmethod
-    def backward(ctx: Context, grad: Tensor) -> Tensor:
-        (x,) = ctx.saved_tensors
-        if not grad_mode.enabled:
-            return fused(operators.gelu_tanh_backward, grad, x)
-        t = (operators.SQRT_2_OVER_PI * (x + 0.044715 * x * x * x)).tanh()
-        slope = operators.SQRT_2_OVER_PI * (1.0 + 3.0 * 0.044715 * x * x)
-        return grad * (0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * slope)
+def add(input: Tensor, other: Any, *, alpha: Number = 1) -> Tensor:
+    """input + alpha * other"""
+    return Add.apply(*operands("add", input, times_alpha("add", input, other, alpha)))
 
 
-class Silu(Function):
-    """x s with s = sigmoid(x); s (1 + x (1 - s))"""
-
-    @staticmethod
-    def forward(ctx: Context, x: Tensor) -> Any:
-        ctx.save_for_backward(x)
-        return x.backend.map(operators.silu, x.raw)
-
-    @staticmethod
-    def backward(ctx: Context, grad: Tensor) -> Tensor:
-        (x,) = ctx.saved_tensors
-        if not grad_mode.enabled:
-            return fused(operators.silu_backward, grad, x)
-        s = x.sigmoid()
-        return grad * (s * (1.0 + x * (1.0 - s)))
+def sub(input: Tensor, other: Any, *, alpha: Number = 1) -> Tensor:
+    """input - alpha * other"""
+    other = times_alpha("sub", input, other, alpha)
+    return Sub.apply(*without_bools("sub", input, other))
 
 
-class Softplus(Function):
-    """log(1 + exp(x)); sigmoid(x)"""
+def mul(input: Tensor, other: Any) -> Tensor:
+    """input * other"""
+    return Mul.apply(*operands("mul", input, other))
 
-    @staticmethod
-    def forward(ctx: Context, x: Tensor) -> Any:
-        ctx.save_for_backward(x)
-        return x.backend.map(operators.softplus, x.raw)
 
-    @staticmethod
-    def backward(ctx: Context, grad: Tensor) -> Tensor:
-        (x,) = ctx.saved_tensors
-        return grad * x.sigmoid()
+def div(input: Tensor, other: Any) -> Tensor:
+    """input / other; integers give float32."""
+    a, b = operands("div", input, other)
+    return Div.apply(to_floating("div", a), to_floating("div", b))
+
+
+def floor_divide(input: Tensor, other: Any) -> Tensor:
+    """floor(input / other)"""
+    return FloorDivide.apply(*dividends("floor_divide", input, other))
+
+
+def remainder(input: Tensor, other: Any) -> Tensor:
+    """input - floor(input / other) * other"""
+    return Remainder.apply(*dividends("remainder", input, other))
+
+
+def pow(input: Any, exponent: Any) -> Tensor:
+    """input ** exponent, of which one may be a number."""
+    if not is_tensor(exponent):
+        kind = type_with_number("pow", checked_tensor("pow", input), exponent)
+        input = cast(input, kind)
+        if exponent == 2:  # also the fastest
+            return mul(input, input)
+        if exponent < 0 and not kind.is_floating_point:
+            raise ValueError("pow: integers to negative powers; use .float() first")
+    a, b = operands("pow", input, exponent)
+    return Pow.apply(not_bool("pow", a), b)
+
+
+# --------------------------------------------------- what users call: one operand
+
+
+def neg(input: Tensor) -> Tensor:
+    """-input"""
+    return Neg.apply(not_bool("neg", input))
+
+
+def abs(input: Tensor) -> Tensor:
+    """|input|"""
+    return Abs.apply(not_bool("abs", input))
+
+
+def sign(input: Tensor) -> Tensor:
+    """-1, 0 or 1"""
+    return Step.apply(checked_tensor("sign", input), operators.sign)
+
+
+def floor(input: Tensor) -> Tensor:
+    """The largest whole number that is not above the element."""
+    return Step.apply(not_bool("floor", input), operators.floor)
+
+
+def ceil(input: Tensor) -> Tensor:
+    """The smallest whole number that is not below the element."""
+    return Step.apply(not_bool("ceil", input), operators.ceil)
+
+
+def round(input: Tensor) -> Tensor:
+    """The nearest whole number, halves to the even one."""
+    return Step.apply(not_bool("round", input), operators.round)
+
+
+def exp(input: Tensor) -> Tensor:
+    """e ** input"""
+    return Exp.apply(to_floating("exp", input))
+
+
+def expm1(input: Tensor) -> Tensor:
+    """exp(input) - 1, exact for small numbers."""
+    return Expm1.apply(to_floating("expm1", input))
+
+
+def log(input: Tensor) -> Tensor:
+    """The natural logarithm."""
+    return Log.apply(to_floating("log", input))
+
+
+def log1p(input: Tensor) -> Tensor:
+    """log(1 + input), exact for small numbers."""
+    return Log1p.apply(to_floating("log1p", input))
+
+
+def sqrt(input: Tensor) -> Tensor:
+    """The square root."""
+    return Sqrt.apply(to_floating("sqrt", input))
+
+
+def rsqrt(input: Tensor) -> Tensor:
+    """1 / sqrt(input)"""
+    return Rsqrt.apply(to_floating("rsqrt", input))
+
+
+def reciprocal(input: Tensor) -> Tensor:
+    """1 / input"""
+    return Reciprocal.apply(to_floating("reciprocal", input))
+
+
+def square(input: Tensor) -> Tensor:
+    """input * input"""
+    return pow(checked_tensor("square", input), 2)
+
+
+def sin(input: Tensor) -> Tensor:
+    """The sine of radians."""
+    return Sin.apply(to_floating("sin", input))
+
+
+def cos(input: Tensor) -> Tensor:
+    """The cosine of radians."""
+    return Cos.apply(to_floating("cos", input))
+
+
+def tanh(input: Tensor) -> Tensor:
+    """The hyperbolic tangent."""
+    return Tanh.apply(to_floating("tanh", input))
+
+
+def erf(input: Tensor) -> Tensor:
+    """The error function."""
+    return Erf.apply(to_floating("erf", input))
+
+
+def sigmoid(input: Tensor) -> Tensor:
+    """1 / (1 + exp(-input))"""
+    return Sigmoid.apply(to_floating("sigmoid", input))
+
+
+def relu(input: Tensor) -> Tensor:
+    """The element where it is above 0, else 0."""
+    return Relu.apply(not_bool("relu", input))

@@ -12,10 +12,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from minitorch import dtypes
+import minitorch.dtypes as dtypes
+from minitorch.arguments import (
+    check_gather,
+    check_index,
+    dim_in,
+    existing_dim,
+    only_bool,
+)
 from minitorch.function import Context, Function
 from minitorch.functions.movement import Slice, SliceAssign, Window, window
-from minitorch.functions.operands import check_broadcast
+from minitorch.functions.operands import (
+    check_broadcast,
+    checked_tensor,
+    is_tensor,
+)
 from minitorch.tensor_data import numel
 
 if TYPE_CHECKING:
@@ -378,3 +389,62 @@ def _move_front(out: Tensor, n: int, place: int) -> Tensor:
         return out
     order = [*range(n, n + place), *range(n), *range(n + place, out.dim())]
     return out.permute(order)
+
+
+# --------------------------------------------------------------- what users call
+
+
+def select(input: Tensor, dim: int, index: int) -> Tensor:
+    """The slice at `index` of `dim`, without that dim."""
+    dim = existing_dim("select", input, dim)
+    return getitem(input, (slice(None),) * dim + (index,))
+
+
+def masked_select(input: Tensor, mask: Tensor) -> Tensor:
+    """The elements where the mask, broadcast with this, holds, in one dim."""
+    shape = checked_tensor("masked_select", input).raw.shape
+    mask = only_bool("masked_select", mask)
+    both = check_broadcast("masked_select", shape, mask.raw.shape)
+    return getitem(input.expand(both).reshape(-1), mask.expand(both).reshape(-1))
+
+
+def nonzero(input: Tensor) -> Tensor:
+    """The indices of all elements that are not 0, int64 [n, dims]."""
+    a = checked_tensor("nonzero", input)
+    return a.new_tensor(np.argwhere(a.backend.to_numpy(a.raw) != 0))
+
+
+def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
+    """out[i, j] = input[index[i, j], j] for dim 0, and so on."""
+    dim = check_gather("gather", input, dim, index)
+    return Gather.apply(input, dim, index)
+
+
+def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
+    """A copy with out[index[i, j], j] += src[i, j] for dim 0, and so on."""
+    dim = check_gather("scatter_add", input, dim, index)
+    if any(n > m for n, m in zip(index.raw.shape, src.raw.shape)):
+        raise ValueError(
+            f"scatter_add: index is {index.raw.shape} and src {src.raw.shape}; no "
+            f"size of index may be above src's"
+        )
+    for d, n in enumerate(index.raw.shape):
+        src = src.narrow(d, 0, n) if src.raw.shape[d] != n else src
+    return ScatterAdd.apply(input, dim, index, src)
+
+
+def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
+    """The slices `index` [n] of `dim`; without dims, the one element."""
+    name = "index_select"
+    dim = dim_in(name, input, dim)
+    if is_tensor(index) and not index.dim():
+        index = index.unsqueeze(0)
+    index = check_index(name, input, index, 1)
+    if input.dim():
+        return IndexSelect.apply(input, dim, index)
+    if len(index) != 1:
+        raise ValueError(
+            f"{name}: the index is {index.raw.shape}; a tensor without dimensions "
+            f"has one element, so that it must be one 0"
+        )
+    return index_select(input.reshape(1), 0, index).reshape(())

@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from minitorch import operators
+import minitorch.operators as operators
 from minitorch.autodiff import backpropagate, grad_mode
 from minitorch.function import Context, Function
-from minitorch.functions import elementwise as ew
+from minitorch.functions.activation import Gelu, Silu
+from minitorch.functions.elementwise import Relu, Sigmoid, Tanh
 from minitorch.functions.matmul import MatMul
 from minitorch.functions.operands import check_same_device, check_same_dtype
 from minitorch.functions.reduce import dropped
@@ -161,11 +162,11 @@ class Activation(NamedTuple):
 
 
 ACTIVATIONS = {
-    "relu": Activation(ew.Relu, operators.relu),
-    "tanh": Activation(ew.Tanh, operators.tanh),
-    "sigmoid": Activation(ew.Sigmoid, operators.sigmoid),
-    "gelu": Activation(ew.Gelu, operators.gelu, operators.gelu_backward),
-    "silu": Activation(ew.Silu, operators.silu, operators.silu_backward),
+    "relu": Activation(Relu, operators.relu),
+    "tanh": Activation(Tanh, operators.tanh),
+    "sigmoid": Activation(Sigmoid, operators.sigmoid),
+    "gelu": Activation(Gelu, operators.gelu, operators.gelu_backward),
+    "silu": Activation(Silu, operators.silu, operators.silu_backward),
 }
 
 

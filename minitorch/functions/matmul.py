@@ -11,6 +11,7 @@ from minitorch.function import Context, Function
 from minitorch.functions.operands import (
     check_broadcast,
     check_same_device,
+    checked_tensor,
     unbroadcast,
 )
 
@@ -45,15 +46,15 @@ class MatMul(Function):
 # END SOLUTION a2.5
 
 
-def matmul(a: Tensor, b: Tensor) -> Tensor:
-    """The product in all of PyTorch's cases.
+def matmul(input: Tensor, other: Tensor) -> Tensor:
+    """input @ other in all of PyTorch's cases; one of them may be a `SparseCSR`.
 
     A vector on the left is a row, on the right a column, and its dimension is dropped
     from the result: [K] @ [K] -> (), [M, K] @ [K] -> [M], [K] @ [*, K, N] -> [*, N].
     """
-    if not (hasattr(a, "raw") and hasattr(b, "raw")):
-        return _with_sparse(a, b)
-    a, b = _checked(a, b)
+    if not (hasattr(input, "raw") and hasattr(other, "raw")):
+        return _with_sparse(input, other)
+    a, b = _checked(input, other)
     left = a.unsqueeze(0) if a.dim() == 1 else a
     right = b.unsqueeze(1) if b.dim() == 1 else b
     out = MatMul.apply(left, right)
@@ -62,7 +63,35 @@ def matmul(a: Tensor, b: Tensor) -> Tensor:
     return out.squeeze(-1) if b.dim() == 1 else out
 
 
-def product(name: str, a: Any, a_dims: int, b: Any, b_dims: int) -> Tensor:
+def mm(input: Tensor, mat2: Tensor) -> Tensor:
+    """The product of two matrices: [M, K] @ [K, N] -> [M, N]"""
+    return _product("mm", input, 2, mat2, 2)
+
+
+def bmm(input: Tensor, mat2: Tensor) -> Tensor:
+    """The products of two stacks: [B, M, K] @ [B, K, N] -> [B, M, N]"""
+    return _product("bmm", checked_tensor("bmm", input), 3, mat2, 3)
+
+
+def mv(input: Tensor, vec: Tensor) -> Tensor:
+    """The product of a matrix and a vector: [M, K] @ [K] -> [M]"""
+    return _product("mv", checked_tensor("mv", input), 2, vec, 1)
+
+
+def dot(input: Tensor, other: Tensor) -> Tensor:
+    """The inner product of two vectors: [K] @ [K] -> ()"""
+    return _product("dot", checked_tensor("dot", input), 1, other, 1)
+
+
+def outer(input: Tensor, vec2: Tensor) -> Tensor:
+    """The products of all pairs: [N], [M] -> [N, M]"""
+    for x in (input, vec2):
+        if checked_tensor("outer", x).dim() != 1:
+            raise ValueError(f"outer: expected two vectors, got {x.raw.shape}")
+    return input.unsqueeze(1) * vec2.unsqueeze(0)
+
+
+def _product(name: str, a: Any, a_dims: int, b: Any, b_dims: int) -> Tensor:
     """a @ b for operands with just these numbers of dimensions: `mm`, `bmm`, ..."""
     for which, x, dims in (("first", a, a_dims), ("second", b, b_dims)):
         if hasattr(x, "raw") and x.dim() != dims:

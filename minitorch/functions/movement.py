@@ -3,16 +3,35 @@
 With this file one can see which movements are free: a view writes new shapes and
 strides (`minitorch/tensor_data.py`); nothing moves. The gradient of a movement is the
 movement back.
+
+Behind the classes stand the functions that users call. Those that take a shape or dims
+take them as one argument; the methods of their names also take them one by one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from minitorch.arguments import (
+    check_cat,
+    checked_list,
+    completed,
+    dim_in,
+    dims_of,
+    existing_dim,
+    expanded_shape,
+    int_sequence,
+    reduced_dims,
+    shape_for,
+    stack_dim,
+)
 from minitorch.function import Context, Function
+from minitorch.functions.choice import Where
 from minitorch.functions.operands import unbroadcast
-from minitorch.tensor_data import Shape, TensorData
+from minitorch.tensor_data import Shape, TensorData, normalize_dim, numel
 
 if TYPE_CHECKING:
     from minitorch.tensor import Tensor
@@ -240,3 +259,258 @@ class Cat(Function):
             grads.append(grad.narrow(dim, start, size))
             start += size
         return tuple(grads)
+
+
+# ------------------------------------------------------- what users call: views
+
+
+def reshape(input: Tensor, shape: Any) -> Tensor:
+    """The same elements in another shape: a view if possible, else a copy."""
+    new = shape_for(input, "reshape", shape)
+    if input.raw.view(new) is None:
+        return View.apply(Clone.apply(input), new)
+    return View.apply(input, new)
+
+
+def permute(input: Tensor, dims: Any) -> Tensor:
+    """Dimension i of the view is dimension dims[i] of this."""
+    total = dims_of("permute", input)
+    order = int_sequence("permute", dims)
+    order = tuple(normalize_dim(d, total, "permute") for d in order)
+    if sorted(order) != list(range(total)):
+        raise ValueError(
+            f"permute: dims are {order}; each of the {total} dimensions must be named "
+            f"once"
+        )
+    return Permute.apply(input, order)
+
+
+def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
+    """Two dimensions exchanged: [*, M, *, N, *] -> [*, N, *, M, *]"""
+    i, j = dim_in("transpose", input, dim0), dim_in("transpose", input, dim1)
+    order = list(range(input.dim()))
+    if order:
+        order[i], order[j] = order[j], order[i]
+    return Permute.apply(input, tuple(order))
+
+
+def t(input: Tensor) -> Tensor:
+    """The transpose of a matrix: [M, N] -> [N, M]"""
+    if dims_of("t", input) > 2:
+        raise ValueError(f"t: expected at most 2 dimensions, got {input.raw.shape}")
+    return reversed_dims(input)
+
+
+def reversed_dims(a: Tensor) -> Tensor:
+    """The dimensions in reverse order: `a.T`."""
+    return Permute.apply(a, tuple(reversed(range(a.dim()))))
+
+
+def movedim(input: Tensor, source: int, destination: int) -> Tensor:
+    """One dimension moved to another place."""
+    start, end = dim_in("movedim", input, source), dim_in("movedim", input, destination)
+    order = list(range(input.dim() or 1))
+    order.insert(end, order.pop(start))
+    return Permute.apply(input, tuple(order[: input.dim()]))
+
+
+def expand(input: Tensor, shape: Any) -> Tensor:
+    """Dims of size 1 repeated without a copy; -1 keeps a size."""
+    return Expand.apply(input, expanded_shape(input, int_sequence("expand", shape)))
+
+
+def broadcast_to(input: Tensor, shape: Any) -> Tensor:
+    """Expanded to `shape`."""
+    dims_of("broadcast_to", input)
+    return expand(input, shape)
+
+
+def squeeze(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
+    """Without the dims of size 1: all of them, or those named."""
+    dims = () if dim in ((), []) else reduced_dims(input, dim, "squeeze")
+    keep = tuple(n for i, n in enumerate(input.raw.shape) if n != 1 or i not in dims)
+    return View.apply(input, keep)
+
+
+def unsqueeze(input: Tensor, dim: int) -> Tensor:
+    """With a new dim of size 1 at `dim`."""
+    dim = normalize_dim(dim, dims_of("unsqueeze", input) + 1, "unsqueeze")
+    shape = input.raw.shape
+    return View.apply(input, (*shape[:dim], 1, *shape[dim:]))
+
+
+def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
+    """Dims start_dim to end_dim as one."""
+    start, end = dim_in("flatten", input, start_dim), dim_in("flatten", input, end_dim)
+    if start > end:
+        raise ValueError(f"flatten: start_dim {start} comes after end_dim {end}")
+    if start == end and input.dim():
+        return input
+    shape = input.raw.shape
+    one = numel(shape[start : end + 1])
+    return reshape(input, (*shape[:start], one, *shape[end + 1 :]))
+
+
+def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
+    """One dim as several of the given sizes, of which one may be -1."""
+    dim = existing_dim("unflatten", input, dim)
+    shape = input.raw.shape
+    wanted = int_sequence("unflatten", (sizes,))
+    parts = completed("unflatten", (shape[dim],), wanted)
+    return reshape(input, (*shape[:dim], *parts, *shape[dim + 1 :]))
+
+
+def ravel(input: Tensor) -> Tensor:
+    """All elements in one dim: a view if possible, else a copy."""
+    dims_of("ravel", input)
+    return reshape(input, -1)
+
+
+def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
+    """`length` indices of `dim` from `start`."""
+    dim = existing_dim("narrow", input, dim)
+    size = input.raw.shape[dim]
+    start = start + size if start < 0 else start
+    if not (0 <= start and 0 <= length and start + length <= size):
+        raise ValueError(
+            f"narrow: start {start} and length {length} leave dimension {dim} of "
+            f"size {size}"
+        )
+    return Slice.apply(input, ((dim, start, length, 1),))
+
+
+def split(input: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
+    """Views of `split_size` indices each (the last may be smaller), or of sizes."""
+    dim = existing_dim("split", input, dim)
+    total, size = input.raw.shape[dim], split_size
+    if isinstance(size, int):
+        if size <= 0:
+            raise ValueError(f"split: the size is {size}; it must be above 0")
+        sizes = [min(size, total - i) for i in range(0, max(total, 1), size)]
+    else:
+        sizes = list(size)
+    if sum(sizes) != total:
+        raise ValueError(
+            f"split: sizes {sizes} add up to {sum(sizes)}, but dimension {dim} has "
+            f"size {total}"
+        )
+    starts = np.cumsum([0, *sizes[:-1]]).tolist()
+    return tuple(narrow(input, dim, i, n) for i, n in zip(starts, sizes))
+
+
+def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
+    """At most `chunks` views of (nearly) equal size."""
+    if chunks <= 0:
+        raise ValueError(f"chunk: chunks is {chunks}; it must be above 0")
+    dims_of("chunk", input)
+    size = input.size(dim)
+    return split(input, -(-size // chunks) if size else [0] * chunks, dim)
+
+
+def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
+    """The slices of `dim`, one tensor each."""
+    dims_of("unbind", input)
+    return tuple(input.select(dim, i) for i in range(input.size(dim)))
+
+
+# ------------------------------------------------------ what users call: copies
+
+
+def contiguous(input: Tensor) -> Tensor:
+    """This tensor if it lies row by row without gaps, else a copy that does."""
+    return input if input.raw.is_contiguous() else Clone.apply(input)
+
+
+def clone(input: Tensor) -> Tensor:
+    """A contiguous copy, connected to this in the graph."""
+    dims_of("clone", input)
+    return Clone.apply(input)
+
+
+def flip(input: Tensor, dims: Any) -> Tensor:
+    """The order of the elements along `dims` reversed (a copy)."""
+    dims_of("flip", input)
+    named = int_sequence("flip", dims)
+    return Flip.apply(input, reduced_dims(input, named, "flip") if named else ())
+
+
+def repeat(input: Tensor, times: Any) -> Tensor:
+    """The tensor repeated `times` along each dim (a copy)."""
+    counts = int_sequence("repeat", times)
+    if len(counts) < input.dim() or any(n < 0 for n in counts):
+        raise ValueError(
+            f"repeat: {len(counts)} counts {counts} for {input.dim()} dimension(s); "
+            f"give one for each, 0 or more"
+        )
+    shape = (1,) * (len(counts) - input.dim()) + input.raw.shape
+    wide = reshape(input, [n for size in shape for n in (1, size)])
+    wide = expand(wide, [n for pair in zip(counts, shape) for n in pair])
+    return reshape(wide.clone(), [n * size for n, size in zip(counts, shape)])
+
+
+def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+    """Tensors one after the other along `dim`: [A, *], [B, *] -> [A + B, *] for 0"""
+    tensors = checked_list("cat", tensors)
+    dim = normalize_dim(dim, tensors[0].dim(), "cat")
+    check_cat(tensors, dim)
+    return Cat.apply(dim, *tensors)
+
+
+def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+    """N tensors of one shape along a new dim: [*], [*], ... -> [N, *] for dim 0"""
+    tensors = checked_list("stack", tensors)
+    for other in tensors[1:]:
+        if other.shape != tensors[0].shape:
+            raise ValueError(
+                f"stack: one tensor is {tuple(tensors[0].shape)} and another "
+                f"{tuple(other.shape)}; all must have one shape"
+            )
+    return cat([unsqueeze(a, dim) for a in tensors], stack_dim(tensors[0], dim))
+
+
+def pad(input: Tensor, pad: Sequence[Any], value: Any = 0) -> Tensor:
+    """`pad` is (before, after) of the last dim, then of the one before, and so on.
+
+    Negative numbers cut elements off.
+    """
+    pad, dims = tuple(pad), input.dim()
+    if len(pad) % 2 or len(pad) > 2 * dims:
+        raise ValueError(
+            f"pad: {pad} for {dims} dimension(s); give (before, after) for the last "
+            f"dim, then for the one before it, and so on"
+        )
+    inner: list[Any] = [slice(None)] * dims
+    for i, (before, after) in enumerate(zip(pad[::2], pad[1::2])):
+        dim = dims - 1 - i
+        keep = input.raw.shape[dim] + min(before, 0) + min(after, 0)
+        if keep < 0:
+            raise ValueError(
+                f"pad: {pad} cuts more off dimension {dim} than its size "
+                f"{input.raw.shape[dim]}"
+            )
+        input = narrow(input, dim, max(-before, 0), keep)
+        inner[dim] = slice(max(before, 0), max(before, 0) + keep)
+    shape = list(input.raw.shape)
+    for i, (before, after) in enumerate(zip(pad[::2], pad[1::2])):
+        shape[-1 - i] += max(before, 0) + max(after, 0)
+    out = input.new_full(shape, value)
+    out[tuple(inner)] = input
+    return out
+
+
+def tril(input: Tensor, diagonal: int = 0) -> Tensor:
+    """Elements above the diagonal set to 0: [*, M, N] -> [*, M, N]"""
+    return _triangle("tril", input, lambda row, col: col - row <= diagonal)
+
+
+def triu(input: Tensor, diagonal: int = 0) -> Tensor:
+    """Elements below the diagonal set to 0: [*, M, N] -> [*, M, N]"""
+    return _triangle("triu", input, lambda row, col: col - row >= diagonal)
+
+
+def _triangle(name: str, a: Tensor, keep: Callable) -> Tensor:
+    if dims_of(name, a) < 2:
+        raise ValueError(f"{name}: expected 2 dims or more, got {a.raw.shape}")
+    rows, cols = a.raw.shape[-2:]
+    mask = keep(np.arange(rows)[:, None], np.arange(cols)[None, :])
+    return Where.apply(a.wrap(a.backend.from_numpy(mask)), a, a.new_zeros(()))

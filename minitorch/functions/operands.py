@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from minitorch import dtypes
+import minitorch.dtypes as dtypes
 from minitorch.autodiff import Variable
 from minitorch.backend import get_backend
 from minitorch.dtypes import DType
@@ -48,6 +48,21 @@ def is_tensor(value: Any) -> bool:
     return isinstance(value, Variable) and hasattr(value, "raw")
 
 
+def not_a_tensor(name: str, value: Any) -> TypeError:
+    """The error for something that is no tensor, such as a list of numbers."""
+    return TypeError(
+        f"{name}: expected a minitorch tensor, got {type(value).__name__}; make one "
+        f"with minitorch.tensor(...)"
+    )
+
+
+def checked_tensor(name: str, value: Any) -> Tensor:
+    """`value`, if it is a tensor."""
+    if not is_tensor(value):
+        raise not_a_tensor(name, value)
+    return value
+
+
 def operands(name: str, a: Any, b: Any) -> tuple[Tensor, Tensor]:
     """Two tensors of one device and dtype whose shapes broadcast.
 
@@ -75,6 +90,8 @@ def _with_number(name: str, a: Any, b: Any) -> tuple[Tensor, Tensor]:
     if is_tensor(a):
         dtype = type_with_number(name, a, b)
         return cast(a, dtype), scalar_like(a, b, dtype)
+    if not is_tensor(b):
+        raise not_a_tensor(name, a)
     dtype = type_with_number(name, b, a)
     return scalar_like(b, a, dtype), cast(b, dtype)
 
@@ -123,9 +140,22 @@ def check_same_dtype(name: str, *tensors: Tensor | None) -> None:
             )
 
 
-def to_floating(a: Tensor) -> Tensor:
+def to_floating(name: str, a: Tensor) -> Tensor:
     """`a` in a floating dtype: integers and bools become float32, as in PyTorch."""
-    return a if a.raw.dtype.is_floating_point else cast(a, dtypes.float32)
+    try:
+        floating = a.raw.storage.dtype.is_floating_point
+    except AttributeError:
+        raise not_a_tensor(name, a) from None
+    return a if floating else cast(a, dtypes.float32)
+
+
+def to_counting(name: str, a: Tensor) -> Tensor:
+    """`a` in a dtype for sums and products: integers and bools become int64."""
+    try:
+        floating = a.raw.storage.dtype.is_floating_point
+    except AttributeError:
+        raise not_a_tensor(name, a) from None
+    return a if floating else cast(a, dtypes.int64)
 
 
 def unbroadcast(grad: Tensor, shape: tuple[int, ...]) -> Tensor:

@@ -1,23 +1,33 @@
 """Operations that fold dimensions away: sums, products, extremes and scans.
 
 With this file one can see how the gradient of a reduction spreads back over what was
-folded. A backend keeps the folded dims as 1; they are dropped here, or in `Tensor`.
+folded. A backend keeps the folded dims as 1; they are dropped here.
+
+Behind the classes stand the functions that users call. They fold one dim, several, or
+all (None), which are dropped from the shape, or kept as 1 where `keepdim` is set.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from minitorch import dtypes, operators
+import minitorch.dtypes as dtypes
+import minitorch.operators as operators
+from minitorch.arguments import check_floating, dim_in, not_empty, reduced_dims
+from minitorch.autodiff import grad_mode
 from minitorch.dtypes import DType
 from minitorch.function import Context, Function
-from minitorch.tensor_data import TensorData
+from minitorch.functions.choice import Where
+from minitorch.functions.movement import View
+from minitorch.functions.operands import cast, checked_tensor, to_counting, to_floating
+from minitorch.tensor_data import TensorData, numel
 
 if TYPE_CHECKING:
     from minitorch.tensor import Tensor
 
 Dims = tuple[int, ...]
+Dim: TypeAlias = int | Sequence[int] | None
 
 
 def dropped(a: TensorData, dims: Dims) -> TensorData:
@@ -152,6 +162,159 @@ def _bounds(dtype: DType) -> tuple[float, float]:
     return -(2**bits), 2**bits - 1
 
 
-def fold(fn: Callable, a: Tensor, dims: Sequence[int], start: float) -> Tensor:
-    """Fold a function without a gradient: `any` and `all`."""
-    return a.wrap(a.backend.reduce(fn, a.raw, tuple(dims), start, dtypes.bool_))
+def drop(a: Tensor, dims: Dims, keepdim: bool) -> Tensor:
+    """`a` without the reduced dims, each of which has size 1, unless `keepdim`."""
+    if keepdim or not dims:
+        return a
+    keep = tuple(n for i, n in enumerate(a.raw.shape) if i not in dims)
+    return View.apply(a, keep)
+
+
+# --------------------------------------------------------------- what users call
+
+
+def sum(
+    input: Tensor,
+    dim: Dim = None,
+    keepdim: bool = False,
+    *,
+    dtype: DType | None = None,
+) -> Tensor:
+    """The sum over one, several or all (None) dims, of the elements as `dtype`.
+
+    Integers give int64 where no dtype is named.
+    """
+    if dtype is not None:
+        input = cast(checked_tensor("sum", input), dtypes.check(dtype))
+    total = to_counting("sum", input)
+    out = Sum.apply(total, reduced_dims(input, dim, "sum"), keepdim)
+    return out if dtype is None else cast(out, dtype)
+
+
+def mean(input: Tensor, dim: Dim = None, keepdim: bool = False) -> Tensor:
+    """The mean over one, several or all dims."""
+    check_floating("mean", input)
+    dims = reduced_dims(input, dim, "mean")
+    count = numel(tuple(input.raw.shape[d] for d in dims))
+    return Mean.apply(input, dims, keepdim, count)
+
+
+def var(
+    input: Tensor,
+    dim: Dim = None,
+    *,
+    correction: int = 1,
+    keepdim: bool = False,
+    unbiased: bool | None = None,
+) -> Tensor:
+    """The variance: squared distances from the mean over n - correction."""
+    check_floating("var", input)
+    correction = correction if unbiased is None else int(bool(unbiased))
+    dims = reduced_dims(input, dim, "var")
+    count = numel(tuple(input.raw.shape[d] for d in dims))
+    centred = input - mean(input, dims, keepdim=True)
+    total = Sum.apply(centred * centred, dims, keepdim)
+    return total / float(count - correction if count > correction else 0)
+
+
+def std(
+    input: Tensor,
+    dim: Dim = None,
+    *,
+    correction: int = 1,
+    keepdim: bool = False,
+    unbiased: bool | None = None,
+) -> Tensor:
+    """The square root of the variance."""
+    check_floating("std", input)
+    return _root(
+        var(input, dim, correction=correction, keepdim=keepdim, unbiased=unbiased)
+    )
+
+
+def _root(a: Tensor) -> Tensor:
+    """sqrt(a), whose slope is taken to be 0, not infinite, where a is 0."""
+    if not (a.requires_grad and grad_mode.enabled):
+        return a.sqrt()
+    flat = a == 0
+    return a.masked_fill(flat, 1.0).sqrt().masked_fill(flat, 0.0)
+
+
+def norm(input: Tensor, p: Any = 2, dim: Dim = None, keepdim: bool = False) -> Tensor:
+    """The p-norm (1, 2 or inf) over one, several or all dims."""
+    check_floating("norm", input)
+    if p == 2:
+        return _root(sum(input * input, dim, keepdim))
+    if p == 1:
+        return sum(input.abs(), dim, keepdim)
+    if p == operators.inf:
+        return amax(input.abs(), dim, keepdim)
+    raise ValueError(f"norm: p is {p!r}; it must be 1, 2 or inf")
+
+
+def logsumexp(input: Tensor, dim: Dim, keepdim: bool = False) -> Tensor:
+    """log(sum(exp(x))), without overflow."""
+    a = to_floating("logsumexp", input)
+    dims = reduced_dims(a, dim, "logsumexp")
+    top = Extreme.apply(a.detach(), operators.maximum, dims, -operators.inf)
+    top = Where.apply(top.isfinite(), top, top.new_zeros(()))
+    out = sum((a - top).exp(), dims, keepdim=True).log() + top
+    return drop(out, dims, keepdim)
+
+
+def prod(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+    """The product over one or all dims. Integers give int64."""
+    a = to_counting("prod", input)
+    if dim is None:
+        out = drop(Prod.apply(a.reshape(-1), 0), (0,), False)
+        return out.reshape((1,) * a.dim()) if keepdim else out
+    if not isinstance(dim, int):
+        raise TypeError(f"prod: dim is {dim!r}; it must be an int or None")
+    dims = reduced_dims(a, dim, "prod")
+    return drop(Prod.apply(a, *dims), dims, keepdim) if dims else a.clone()
+
+
+def amax(input: Tensor, dim: Dim = None, keepdim: bool = False) -> Tensor:
+    """The maximum over one, several or all dims."""
+    return _extreme("amax", input, operators.maximum, lowest, dim, keepdim)
+
+
+def amin(input: Tensor, dim: Dim = None, keepdim: bool = False) -> Tensor:
+    """The minimum over one, several or all dims."""
+    return _extreme("amin", input, operators.minimum, highest, dim, keepdim)
+
+
+def _extreme(
+    name: str, a: Tensor, fn: Callable, start: Callable, dim: Dim, keepdim: bool
+) -> Tensor:
+    dims = reduced_dims(a, dim, name)
+    not_empty(name, a, dims)
+    return drop(Extreme.apply(a, fn, dims, start(a.dtype)), dims, keepdim)
+
+
+def any(input: Tensor, dim: Dim = None, keepdim: bool = False) -> Tensor:
+    """Whether one element, at least, is not 0."""
+    return _fold("any", operators.logical_or, False, input, dim, keepdim)
+
+
+def all(input: Tensor, dim: Dim = None, keepdim: bool = False) -> Tensor:
+    """Whether no element is 0."""
+    return _fold("all", operators.logical_and, True, input, dim, keepdim)
+
+
+def _fold(
+    name: str, fn: Callable, start: bool, input: Tensor, dim: Dim, keepdim: bool
+) -> Tensor:
+    """Fold a function of bools, which has no gradient."""
+    a = cast(checked_tensor(name, input), dtypes.bool_)
+    # No dims, (), are no dims here, as in PyTorch; elsewhere they are all.
+    dims = () if dim in ((), []) else reduced_dims(a, dim, name)
+    out = a.wrap(a.backend.reduce(fn, a.raw, dims, start, dtypes.bool_))
+    return drop(out, dims, keepdim)
+
+
+def cumsum(input: Tensor, dim: int) -> Tensor:
+    """Running sums along `dim`. Integers give int64."""
+    a = to_counting("cumsum", input)
+    dim = dim_in("cumsum", a, dim)
+    return Cumsum.apply(a, dim) if a.dim() else a.clone()

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from minitorch import dtypes
+import minitorch.dtypes as dtypes
+from minitorch.arguments import check_floating, dim_in
 from minitorch.autodiff import grad_mode
 from minitorch.function import Context, Function, once_differentiable
 from minitorch.functions.operands import check_same_device
@@ -67,6 +68,22 @@ class LogSoftmax(Function):
         return grad.wrap(raw), None
 
     # END SOLUTION a6.4
+
+
+def softmax(input: Tensor, dim: int) -> Tensor:
+    """exp(x) / sum(exp(x)) along `dim`: [*] -> [*]"""
+    return _along("softmax", Softmax, input, dim)
+
+
+def log_softmax(input: Tensor, dim: int) -> Tensor:
+    """x - logsumexp(x) along `dim`: [*] -> [*]"""
+    return _along("log_softmax", LogSoftmax, input, dim)
+
+
+def _along(name: str, op: type[Function], input: Tensor, dim: int) -> Tensor:
+    """An operation on rows; a tensor without dims is a row of one element."""
+    a, dim = check_floating(name, input), dim_in(name, input, dim)
+    return op.apply(a, dim) if a.dim() else op.apply(a.reshape(1), 0).reshape(())
 
 
 class CrossEntropy(Function):

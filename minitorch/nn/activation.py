@@ -6,7 +6,7 @@ layers. The formulas are in `minitorch/operators.py`.
 
 from __future__ import annotations
 
-from minitorch.nn import functional as F
+import minitorch.nn.functional as F
 from minitorch.nn.functional import refuse_inplace
 from minitorch.nn.module import Module
 from minitorch.tensor import Tensor

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import minitorch.nn.functional as F
 from minitorch.dtypes import DType
-from minitorch.nn import functional as F
 from minitorch.nn.linear import check_sizes, default_bias, default_weight
 from minitorch.nn.module import Module
 from minitorch.tensor import Tensor

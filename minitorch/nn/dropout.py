@@ -5,7 +5,7 @@ With this file one can drop random activations in training: `Dropout(0.5)`.
 
 from __future__ import annotations
 
-from minitorch.nn import functional as F
+import minitorch.nn.functional as F
 from minitorch.nn.functional import refuse_inplace
 from minitorch.nn.module import Module
 from minitorch.tensor import Tensor

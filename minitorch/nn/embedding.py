@@ -5,10 +5,10 @@ With this file one can turn numbers of words into vectors: `Embedding(10_000, 12
 
 from __future__ import annotations
 
+import minitorch.nn.functional as F
 from minitorch.autodiff import no_grad
 from minitorch.creation import randn
 from minitorch.dtypes import DType
-from minitorch.nn import functional as F
 from minitorch.nn.linear import check_sizes
 from minitorch.nn.module import Module
 from minitorch.nn.parameter import Parameter

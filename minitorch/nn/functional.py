@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from minitorch import dtypes
+import minitorch.dtypes as dtypes
 from minitorch.arguments import check_floating
 from minitorch.creation import Generator
 from minitorch.function import Context, Function

@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import minitorch.nn.functional as F
+import minitorch.nn.init as init
 from minitorch.creation import empty
 from minitorch.dtypes import DType
-from minitorch.nn import functional as F
-from minitorch.nn import init
 from minitorch.nn.module import Module
 from minitorch.nn.parameter import Parameter
 from minitorch.tensor import Tensor

@@ -6,7 +6,7 @@ With this file one can keep a loss and its options together. The mathematics is 
 
 from __future__ import annotations
 
-from minitorch.nn import functional as F
+import minitorch.nn.functional as F
 from minitorch.nn.functional import check_reduction
 from minitorch.nn.module import Module
 from minitorch.tensor import Tensor

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import minitorch.nn.functional as F
 from minitorch.creation import ones, tensor, zeros
 from minitorch.dtypes import DType, int64
-from minitorch.nn import functional as F
 from minitorch.nn.module import Module
 from minitorch.nn.parameter import Parameter
 from minitorch.tensor import Tensor

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from minitorch.nn import functional as F
+import minitorch.nn.functional as F
 from minitorch.nn.module import Module
 from minitorch.tensor import Tensor
 

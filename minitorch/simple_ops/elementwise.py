@@ -10,7 +10,7 @@ from __future__ import annotations
 import builtins
 from collections.abc import Callable
 
-from minitorch import operators
+import minitorch.operators as operators
 from minitorch.dtypes import DType
 from minitorch.simple_ops.lists import read, tensor, write
 from minitorch.tensor_data import TensorData, broadcast_shapes

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from itertools import product
 
-from minitorch import operators
+import minitorch.operators as operators
 from minitorch.backend import Pair
 from minitorch.dtypes import int64
 from minitorch.simple_ops.conv import out_size, taps

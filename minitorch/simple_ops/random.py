@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from minitorch import operators
+import minitorch.operators as operators
 from minitorch.dtypes import DType
 from minitorch.simple_ops.lists import pack, read, tensor
 from minitorch.tensor_data import Shape, TensorData

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from minitorch import operators
+import minitorch.operators as operators
 from minitorch.dtypes import DType, int64
 from minitorch.simple_ops.lists import keep_dim, lines, read, tensor
 from minitorch.tensor_data import TensorData, contiguous_strides, iter_positions

@@ -9,7 +9,7 @@ largest score is taken out of the sum first, so that `exp` cannot overflow.
 
 from __future__ import annotations
 
-from minitorch import operators
+import minitorch.operators as operators
 from minitorch.operators import inf
 from minitorch.simple_ops.lists import lines, nested, read, tensor
 from minitorch.tensor_data import TensorData

@@ -6,7 +6,7 @@ came from.
 
 from __future__ import annotations
 
-from minitorch import operators
+import minitorch.operators as operators
 from minitorch.dtypes import int64
 from minitorch.simple_ops.lists import lines, read, tensor
 from minitorch.tensor_data import TensorData

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+import minitorch.train.report as report
 from minitorch import nn, optim
 from minitorch.autodiff import no_grad
 from minitorch.backend import available_devices, get_backend
@@ -29,7 +30,6 @@ from minitorch.creation import from_numpy, manual_seed
 from minitorch.cuda_graphs import is_device_error, make_graphed_step
 from minitorch.data import POINT_DATASETS
 from minitorch.optim.lr_scheduler import LambdaLR
-from minitorch.train import report
 from minitorch.train.checkpoint import LAST, find_checkpoint, load_checkpoint
 from minitorch.train.config import (
     INHERITED,

@@ -1,0 +1,293 @@
+"""Changes in place, and how the graph follows them.
+
+With this file one can see what `a += b` and `a[0] = 1` do: the memory is written, and
+where a gradient will be wanted, the change is recorded for a view and its base alike.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import minitorch.operators as operators
+from minitorch.arguments import times_alpha, without_bools
+from minitorch.autodiff import Variable, grad_mode
+from minitorch.dtypes import Number
+from minitorch.functions import indexing
+from minitorch.functions.operands import cast, check_broadcast, is_tensor, operands
+from minitorch.tensor.hooks import KeepGrad
+from minitorch.tensor_data import TensorData
+
+if TYPE_CHECKING:
+    from minitorch.tensor.core import Tensor
+
+
+class InPlace(Variable):
+    """The methods that change a tensor, and its place in the graph."""
+
+    __slots__ = ("_base", "_view_version")
+
+    _base: Tensor | None  # the tensor that this is a view of
+    _view_version: int
+
+    def assign_(
+        self: Any,
+        recorded: Callable[[Tensor], Tensor],
+        quietly: Callable[[], Any],
+        *others: Any,
+    ) -> Tensor:
+        """Change this tensor's memory, and its place in the graph if need be.
+
+        Args:
+            recorded: from a copy of this tensor as it was to the new values, recorded.
+            quietly: writes the new values straight into the memory.
+            others: the other operands; the change is recorded if one requires grad.
+        """
+        involved = [x for x in (self, *others) if is_tensor(x)]
+        wanted = grad_mode.enabled and any(x.edge() is not None for x in involved)
+        storage = self.raw.storage
+        overlaps = any(
+            s == 0 and n > 1 for n, s in zip(self.raw.shape, self.raw.strides)
+        )
+        if overlaps and self.numel():
+            raise RuntimeError(
+                f"in-place change of an expanded tensor of shape {self.raw.shape} and "
+                f"strides {self.raw.strides}: several elements are one place in "
+                f"memory; clone() it first"
+            )
+        if not wanted:
+            quietly()
+            storage.version += 1
+            return self
+        if self.is_leaf and self.requires_grad:
+            raise RuntimeError(
+                "in-place change of a leaf that requires grad; put it under "
+                "no_grad(), or make a new tensor"
+            )
+        if self._base is not None:
+            return self._assign_through_base(self._base, recorded, *others)
+        old = self.wrap(self.backend.copy(self.raw, self.dtype))
+        old.node, old.output_index = self.node, self.output_index
+        old.requires_grad = self.requires_grad
+        new = recorded(old)
+        self.backend.copy_into(self.raw, new.raw)
+        storage.version += 1
+        storage.rebased = storage.version
+        self._become(new)
+        return self
+
+    def _become(self: Any, other: Tensor) -> None:
+        """Take other's place in the graph; `retain_grad` holds for the new one."""
+        table = self.node.hooks if self.node is not None else None
+        hooks = (table or {}).get(self.output_index, [])
+        keeping = [h for h in hooks if type(h) is KeepGrad and h.tensor() is self]
+        for hook in keeping:
+            hooks.remove(hook)
+        self.node, self.output_index = other.node, other.output_index
+        self.requires_grad = other.requires_grad
+        if keeping:
+            self.retain_grad()
+
+    # A view and its base share memory, so a recorded change of one is a change of the
+    # other, and must be in the graph of both. The base is the one that keeps the
+    # graph: a view is changed by writing into its window of the base, and a view that
+    # is older than the last change of its base is taken from it again.
+
+    def view_of(self: Any, source: Tensor) -> Tensor:
+        """Remember that this shares the memory of `source`."""
+        self._base = source if source._base is None else source._base
+        self._view_version = self.raw.storage.version
+        return self
+
+    def renew_view(self: Any) -> None:
+        """Take this view again if a recorded operation has changed its base since."""
+        storage, base = self.raw.storage, self._base
+        if base is None or not grad_mode.enabled:
+            return
+        if self._view_version < storage.rebased:
+            where = self._positions_in(base)
+            again = indexing.IndexSelect.apply(base.reshape(-1), 0, where)
+            self._become(again.reshape(self.raw.shape))
+            self._view_version = storage.version
+
+    def _assign_through_base(
+        self: Any, base: Tensor, recorded: Callable[[Tensor], Tensor], *others: Any
+    ) -> Tensor:
+        """Change this view by a recorded change of its window of the base."""
+        where = self._positions_in(base)
+
+        def whole(old: Tensor) -> Tensor:
+            flat = old.reshape(-1)
+            part = indexing.IndexSelect.apply(flat, 0, where).reshape(self.raw.shape)
+            new = recorded(part).reshape(-1)
+            return indexing.IndexCopy.apply(flat, 0, where, new).reshape(old.raw.shape)
+
+        base.assign_(whole, lambda: None, self, *others)
+        self.renew_view()
+        return self
+
+    def _positions_in(self: Any, base: Tensor) -> Tensor:
+        """Where this view's elements lie in the flattened base, int64 [numel]."""
+        if not base.raw.is_contiguous():
+            raise RuntimeError(
+                f"in-place change, recorded, of a view of a tensor with shape "
+                f"{base.raw.shape} and strides {base.raw.strides}: only views of "
+                f"contiguous tensors can be changed so; take base.contiguous() first"
+            )
+        raw, storage = self.raw, base.arange_like().raw.storage
+        offset = raw.offset - base.raw.offset
+        where = TensorData(storage, raw.shape, raw.strides, offset)
+        return self.wrap(where).reshape(-1)
+
+    def _apart(self: Any, b: TensorData) -> TensorData:
+        """`b`, or a copy where it is another window of the memory that is written."""
+        a = self.raw
+        if b.storage is not a.storage:
+            return b
+        same = (b.shape, b.strides, b.offset) == (a.shape, a.strides, a.offset)
+        return b if same else self.backend.copy(b, b.dtype)
+
+    def _zip_(self: Any, name: str, fn: Callable, op: Callable, other: Any) -> Tensor:
+        a, b = operands(name, self, other)
+        self._check_fits(name, a)
+        b = cast(b, self.dtype)
+        if check_broadcast(name, a.raw.shape, b.raw.shape) != a.raw.shape:
+            raise ValueError(
+                f"{name}: the result of shapes {a.raw.shape} and {b.raw.shape} does "
+                f"not fit into the first in place"
+            )
+        return self.assign_(
+            lambda old: op(old, b),
+            lambda: self.backend.zip(fn, self.raw, self._apart(b.raw), None, self.raw),
+            b,
+        )
+
+    def _replace(self: Any, name: str, op: Callable, *others: Any) -> Tensor:
+        """op(self) in place, where `others` are its other operands."""
+
+        def new(old: Tensor) -> Tensor:
+            out = op(old)
+            self._check_fits(name, out)
+            if out.raw.shape != self.raw.shape:
+                raise ValueError(
+                    f"{name}: the result is {out.raw.shape}, which does not fit into "
+                    f"{self.raw.shape} in place"
+                )
+            return cast(out, self.dtype)
+
+        def quietly() -> None:
+            self.backend.copy_into(self.raw, new(self.detach()).raw)
+
+        return self.assign_(new, quietly, *others)
+
+    def _check_fits(self: Any, name: str, new: Tensor) -> None:
+        if new.dtype.category > self.dtype.category:
+            raise TypeError(
+                f"{name}: the result is {new.dtype.name}, which does not fit into a "
+                f"{self.dtype.name} tensor in place"
+            )
+
+    def add_(self: Any, other: Any, *, alpha: Number = 1) -> Tensor:
+        """self += alpha * other"""
+        other = times_alpha("add_", self, other, alpha)
+        return self._zip_("add_", operators.add, operator.add, other)
+
+    def sub_(self: Any, other: Any, *, alpha: Number = 1) -> Tensor:
+        """self -= alpha * other"""
+        _, other = without_bools("sub_", self, times_alpha("sub_", self, other, alpha))
+        return self._zip_("sub_", operators.sub, operator.sub, other)
+
+    def mul_(self: Any, other: Any) -> Tensor:
+        """self *= other"""
+        return self._zip_("mul_", operators.mul, operator.mul, other)
+
+    def div_(self: Any, other: Any) -> Tensor:
+        """self /= other"""
+        if not self.dtype.is_floating_point:
+            raise TypeError(
+                f"div_: the result is float32, which does not fit into a "
+                f"{self.dtype.name} tensor in place"
+            )
+        return self._zip_("div_", operators.div, operator.truediv, other)
+
+    def copy_(self: Any, other: Any, non_blocking: bool = False) -> Tensor:
+        """The numbers of `other`, converted and broadcast to this tensor.
+
+        With `non_blocking` nobody waits for a copy to "cuda" from pinned memory.
+        """
+        if is_tensor(other) and other.dim() > self.dim():
+            raise ValueError(
+                f"copy_: a tensor of shape {other.raw.shape} does not fit into one of "
+                f"shape {self.raw.shape}; drop dimensions first, with reshape()"
+            )
+        if non_blocking and is_tensor(other):
+            other = other.to(self.device, non_blocking=True)
+        indexing.setitem(self, (), other)
+        return self
+
+    def fill_(self: Any, value: Any) -> Tensor:
+        """`value`, a number or a tensor without dims, everywhere."""
+        if is_tensor(value) and value.dim():
+            raise ValueError(
+                f"fill_: the value is a tensor of shape {value.raw.shape}; expected a "
+                f"number or a tensor without dimensions; use copy_()"
+            )
+        indexing.setitem(self, (), value)
+        return self
+
+    def zero_(self: Any) -> Tensor:
+        """0 everywhere."""
+        return self.fill_(0)
+
+    def clamp_(self: Any, min: Any = None, max: Any = None) -> Tensor:
+        """Values below `min` and above `max` set to them, in place."""
+        return self._replace("clamp_", lambda old: old.clamp(min, max), min, max)
+
+    def masked_fill_(self: Any, mask: Tensor, value: Any) -> Tensor:
+        """`value` where the mask holds, in place."""
+        return self.copy_(self.masked_fill(mask, value))
+
+    def uniform_(self: Any, low: float = 0.0, high: float = 1.0) -> Tensor:
+        """Uniform random numbers in [low, high), in place."""
+        from minitorch.creation import rand
+
+        new = rand(*self.shape, dtype=self.dtype, device=self.device)
+        return self.copy_(new * (high - low) + low)
+
+    def normal_(self: Any, mean: float = 0.0, std: float = 1.0) -> Tensor:
+        """Normal random numbers, in place."""
+        from minitorch.creation import randn
+
+        new = randn(*self.shape, dtype=self.dtype, device=self.device)
+        return self.copy_(new * std + mean)
+
+    def __iadd__(self: Any, other: Any) -> Tensor:
+        return self.add_(other)
+
+    def __isub__(self: Any, other: Any) -> Tensor:
+        return self.sub_(other)
+
+    def __imul__(self: Any, other: Any) -> Tensor:
+        return self.mul_(other)
+
+    def __itruediv__(self: Any, other: Any) -> Tensor:
+        return self.div_(other)
+
+    def __ifloordiv__(self: Any, other: Any) -> Tensor:
+        return self._replace("//=", lambda old: old // other, other)
+
+    def __imod__(self: Any, other: Any) -> Tensor:
+        return self._replace("%=", lambda old: old % other, other)
+
+    def __ipow__(self: Any, other: Any) -> Tensor:
+        return self._replace("**=", lambda old: old**other, other)
+
+    def __iand__(self: Any, other: Any) -> Tensor:
+        return self._replace("&=", lambda old: old & other, other)
+
+    def __ior__(self: Any, other: Any) -> Tensor:
+        return self._replace("|=", lambda old: old | other, other)
+
+    def __ixor__(self: Any, other: Any) -> Tensor:
+        return self._replace("^=", lambda old: old ^ other, other)

@@ -1,0 +1,163 @@
+"""Tensors to and from Python, NumPy, other libraries and other devices.
+
+With this file one can read the numbers of a tensor, share its memory, and bring it to
+another device or dtype.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import minitorch.dtypes as dtypes
+from minitorch.arguments import check_pinnable, int_sequence, parse_to
+from minitorch.dtypes import DType, Number
+from minitorch.functions import movement
+from minitorch.functions.operands import cast
+from minitorch.tensor_data import TensorData
+
+if TYPE_CHECKING:
+    from minitorch.tensor.core import Tensor
+
+
+class Interop:
+    """The methods that hand numbers over, and that make new tensors like this."""
+
+    __slots__ = ()
+
+    def item(self: Any) -> Any:
+        """The only element as a Python number."""
+        if self.numel() != 1:
+            raise ValueError(
+                f"item(): the tensor has {self.numel()} elements (shape "
+                f"{self.raw.shape}); it must have exactly one; use .tolist()"
+            )
+        return self._host().reshape(()).item()
+
+    def tolist(self: Any) -> Any:
+        """The elements as nested lists of Python numbers."""
+        return self._host().tolist()
+
+    def _host(self: Any) -> np.ndarray:
+        return self.backend.to_numpy(self.raw)
+
+    def numpy(self: Any) -> np.ndarray:
+        """A NumPy array of the elements; on the CPU it shares the memory."""
+        if self.requires_grad:
+            raise RuntimeError(
+                "numpy(): the tensor requires grad, and NumPy would not record what is "
+                "done to it; use .detach().numpy()"
+            )
+        return self._host()
+
+    def __array__(self: Any, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        array = self.numpy()
+        if dtype is not None and array.dtype != dtype:
+            return array.astype(dtype)
+        return array.copy() if copy else array
+
+    def __dlpack__(self: Any, **options: Any) -> Any:
+        return self.backend.to_dlpack(self._without_grad("__dlpack__"), **options)
+
+    def __dlpack_device__(self: Any) -> tuple[int, int]:
+        return self.backend.dlpack_device(self.raw)
+
+    @property
+    def __cuda_array_interface__(self: Any) -> dict[str, Any]:
+        """For Numba, CuPy and torch: where the memory on the GPU is."""
+        interface = self.backend.cuda_array_interface(self.raw)
+        self._without_grad("sharing")
+        return interface
+
+    def _without_grad(self: Any, name: str) -> TensorData:
+        if self.requires_grad:
+            raise RuntimeError(
+                f"{name}: the tensor requires grad, and others would not record what "
+                f"is done to it; use .detach() first"
+            )
+        return self.raw
+
+    def to(self: Any, *args: Any, **kwargs: Any) -> Tensor:
+        """On another device, or in another dtype, or both: `to("cuda", float32)`.
+
+        With `non_blocking=True` nobody waits for a copy between the CPU's pinned memory
+        (`pin_memory`) and "cuda", as in PyTorch: the numbers that are copied must not
+        be changed before the work on the stream is done, and a copy on the CPU must not
+        be read before (`minitorch.cuda.synchronize`).
+        """
+        device, dtype, non_blocking = parse_to(self, *args, **kwargs)
+        out = cast(self, dtype) if dtype is not None else self
+        if device is not None and device != out.device:
+            out = movement.ToDevice.apply(out, device, non_blocking)
+        return out
+
+    def pin_memory(self: Any) -> Tensor:
+        """In memory from which `to("cuda", non_blocking=True)` copies on its own.
+
+        Itself, if it already is there.
+        """
+        check_pinnable(self)
+        return self if self.is_pinned() else movement.Pin.apply(self)
+
+    def is_pinned(self: Any) -> bool:
+        """Whether it is in pinned memory."""
+        return movement.is_pinned(self)
+
+    def cpu(self: Any) -> Tensor:
+        """On the default device "cpu"."""
+        return self.to("cpu")
+
+    def cuda(self: Any, *, non_blocking: bool = False) -> Tensor:
+        """On the device "cuda"."""
+        return self.to("cuda", non_blocking=non_blocking)
+
+    def type(self: Any, dtype: DType) -> Tensor:
+        """In another dtype."""
+        return cast(self, dtypes.check(dtype))
+
+    def float(self: Any) -> Tensor:
+        """As float32."""
+        return cast(self, dtypes.float32)
+
+    def double(self: Any) -> Tensor:
+        """As float64."""
+        return cast(self, dtypes.float64)
+
+    def long(self: Any) -> Tensor:
+        """As int64."""
+        return cast(self, dtypes.int64)
+
+    def int(self: Any) -> Tensor:
+        """As int32."""
+        return cast(self, dtypes.int32)
+
+    def bool(self: Any) -> Tensor:
+        """As bool: whether each element is not 0."""
+        return cast(self, dtypes.bool_)
+
+    # ------------------------------------------------------- new ones like this
+
+    def new_tensor(self: Any, data: Any, dtype: DType | None = None) -> Tensor:
+        """A tensor of `data` on this device."""
+        from minitorch.creation import tensor
+
+        return tensor(data, dtype=dtype, device=self.device)
+
+    def new_full(self: Any, shape: Any, value: Number) -> Tensor:
+        """A tensor of `shape` full of `value`, of this dtype and on this device."""
+        shape = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+        value = dtypes.check_number(value, self.dtype)
+        return self.wrap(self.backend.full(shape, value, self.dtype))
+
+    def new_zeros(self: Any, *shape: Any) -> Tensor:
+        """Zeros of `shape`, of this dtype and on this device."""
+        return self.new_full(int_sequence("new_zeros", shape), 0)
+
+    def new_ones(self: Any, *shape: Any) -> Tensor:
+        """Ones of `shape`, of this dtype and on this device."""
+        return self.new_full(int_sequence("new_ones", shape), 1)
+
+    def arange_like(self: Any) -> Tensor:
+        """0, 1, ... numel - 1 as int64, on this device."""
+        return self.new_tensor(np.arange(self.numel(), dtype=np.int64))
