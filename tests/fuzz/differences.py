@@ -61,6 +61,8 @@ NOT_DRAWN: tuple[tuple[str, Callable[[torch.Tensor], bool]], ...] = (
     (r"\bclamp_?\(", lambda x: x.requires_grad and _has_nan(x)),  # its gradient is 0
     (r"\b(amax|amin)\(", lambda x: x.requires_grad and _has_nan(x)),  # NaN / 0 there
     (r"\b(var|std)\(dim=\(\)", lambda x: x.requires_grad),  # divided by 0 there
+    # Of one number without dims PyTorch's gradient is infinite where the number is NaN.
+    (r"\b(var|std)\(", lambda x: x.requires_grad and x.dim() == 0 and _has_nan(x)),
     (r"\bgelu\(", lambda x: bool(x.isinf().any())),  # NaN in PyTorch's vectors of 8
     # 0 x NaN among the other factors is NaN here; PyTorch counts the zeros instead.
     (r"\bprod\(", lambda x: x.requires_grad and not bool(x.isfinite().all())),
