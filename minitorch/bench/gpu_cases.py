@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from math import prod
 from typing import Any
 
 import minitorch as mt
@@ -63,6 +64,21 @@ def elementwise_cases() -> Iterator[Case]:
     flip = lambda x, y: x + y.T
     square = [(8192, 8192)] * 2
     yield _case(one, "add transposed", flip, flip, square, 0, 12.0 * 8192**2, 1.0)
+
+
+def copy_cases() -> Iterator[Case]:
+    """Elements in another order: what `contiguous()` does with a permuted tensor."""
+    for name, shape, order in (
+        ("2048 transposed", (2048, 2048), (1, 0)),
+        ("8192 transposed", (8192, 8192), (1, 0)),
+        ("2047 x 2049 transposed", (2047, 2049), (1, 0)),
+        ("NCHW to NHWC, 64 channels", (64, 64, 56, 56), (0, 2, 3, 1)),
+        ("NHWC to NCHW, 64 channels", (64, 56, 56, 64), (0, 3, 1, 2)),
+        ("NCHW to NHWC, 3 channels", (64, 3, 224, 224), (0, 2, 3, 1)),
+        ("heads of 64 to the front", (32, 512, 8, 64), (0, 2, 1, 3)),
+    ):
+        copied = lambda x, order=order: x.permute(*order).contiguous()
+        yield _case("copies", name, copied, copied, [shape], 0, 8.0 * prod(shape), 1.0)
 
 
 def fused_cases() -> Iterator[Case]:
@@ -212,6 +228,7 @@ def _mojo_cases() -> Iterator[Case]:
 
 FAMILIES: dict[str, Callable[[], Iterator[Case]]] = {
     "elementwise": elementwise_cases,
+    "copies": copy_cases,
     "fused": fused_cases,
     "reduce": reduce_cases,
     "matmul": matmul_cases,

@@ -25,7 +25,7 @@ Names = Annotated[
     typer.Argument(
         metavar="[FAMILY]...",
         help="matmul elementwise tiny reduce fused conv sparse optim step epoch; all "
-        "if none is named. On cuda also mojo, if named: Mojo's kernels beside Numba's.",
+        "if none is named. On cuda also copies, and mojo, if named: Mojo's kernels.",
     ),
 ]
 
