@@ -472,8 +472,10 @@ def remainder(input: Tensor, other: Any) -> Tensor:
 def pow(input: Any, exponent: Any) -> Tensor:
     """input ** exponent, of which one may be a number."""
     if not is_tensor(exponent):
-        kind = type_with_number("pow", checked_tensor("pow", input), exponent)
-        input = cast(input, kind)
+        kind = checked_tensor("pow", input).dtype
+        if exponent != 2 or not kind.is_floating_point:
+            kind = type_with_number("pow", input, exponent)
+            input = cast(input, kind)
         if exponent == 2:  # also the fastest
             return mul(input, input)
         if exponent < 0 and not kind.is_floating_point:
