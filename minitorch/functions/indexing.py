@@ -129,6 +129,8 @@ class IndexCopy(Function):
 
 def getitem(a: Tensor, index: Any) -> Tensor:
     """a[index]"""
+    if is_tensor(index) and index.dtype.category == 1 and a.dim():
+        return _rows(a, index)
     items = _expand_index(a, index)
     if any(_is_advanced(item) for item in items):
         return _advanced_get(a, items)
@@ -268,6 +270,14 @@ def _checked_position(item: Any, size: int, dim: int) -> int:
 # ------------------------------------------------- masks and integer index tensors
 
 
+def _rows(a: Tensor, index: Tensor) -> Tensor:
+    """a[index] for one tensor of whole numbers: index [*], a [n, ...] -> [*, ...]."""
+    index = index if index.device == a.device else index.to(a.device)
+    places = _positions(a, index, a.shape[0], 0)
+    out = IndexSelect.apply(a, 0, places if places.dim() == 1 else places.reshape(-1))
+    return out if index.dim() == 1 else out.reshape((*index.shape, *a.shape[1:]))
+
+
 def _advanced_get(a: Tensor, items: list[Any]) -> Tensor:
     a, flat, index_shape, front, place = _prepare(a, items)
     rows = a.reshape((numel(a.shape[:front]), *a.shape[front:]))
@@ -374,7 +384,11 @@ def _positions(a: Tensor, item: Any, size: int, dim: int) -> Tensor:
     item = item.detach().to(dtypes.int64)
     if numel(item.shape) == 0:
         return item
-    low, high = item.min().item(), item.max().item()
+    if item.backend.host_memory:
+        values = item.backend.to_numpy(item.raw)
+        low, high = int(values.min()), int(values.max())
+    else:
+        low, high = item.min().item(), item.max().item()
     if low < -size or high >= size:
         bad = low if low < -size else high
         raise IndexError(
