@@ -129,7 +129,7 @@ class IndexCopy(Function):
 
 def getitem(a: Tensor, index: Any) -> Tensor:
     """a[index]"""
-    if is_tensor(index) and index.dtype.category == 1 and a.dim():
+    if is_tensor(index) and index.dtype.category == 1 and index.dim() and a.dim():
         return _rows(a, index)
     items = _expand_index(a, index)
     if any(_is_advanced(item) for item in items):
