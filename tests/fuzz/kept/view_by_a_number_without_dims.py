@@ -1,6 +1,6 @@
-import torch
+"""An index tensor without dims is a number: what it selects is a view."""
 
-# An index tensor without dims is a number: what it selects is a view.
+import torch
 
 a = torch.tensor([[0, 1]])
 e = a[torch.tensor(0)]
