@@ -1,8 +1,7 @@
 """Layer norm and batch norm: launchers of `norm.mojo`.
 
 With this file one can bring each row (`layer_norm`) or each channel (`batch_norm`) to
-mean 0 and variance 1, take the gradients, and normalize what comes out of a residual
-connection (`dropout_residual_layer_norm`, composed of three families).
+mean 0 and variance 1, and take the gradients.
 """
 
 from __future__ import annotations
