@@ -147,6 +147,6 @@ def _speed(name: str, call: Any, steps: Sequence[tuple[float, float]]) -> Speed:
 CHECKS: tuple[AnyCheck, ...] = (
     *PRODUCTS,
     MAP,
-    _speed("matmul_vectorised", calls.timed_vectorised, ((2.0, 0.5), (4.0, 1.0))),
-    _speed("matmul_tiled", calls.timed_tiled, ((6.0, 0.5), (12.0, 1.0))),
+    _speed("matmul_vectorised", calls.timed_vectorised, ((1.5, 0.5), (2.5, 1.0))),
+    _speed("matmul_tiled", calls.timed_tiled, ((4.5, 0.5), (7.0, 1.0))),
 )
