@@ -6,7 +6,8 @@ With this file one can slide a learned kernel over sequences (`Conv1d`) and imag
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import minitorch.nn.functional as F
 from minitorch.dtypes import DType
@@ -19,6 +20,7 @@ class _Conv(Module):
     """What convolutions of one and of two dimensions share."""
 
     dims: int
+    _conv: ClassVar[Callable[..., Tensor]]
 
     def __init__(
         self,
@@ -57,10 +59,8 @@ class _Conv(Module):
         self.groups = groups
         shape = (out_channels, in_channels // groups, *self.kernel_size)
         self.weight = default_weight(shape, device, dtype)
-        if bias:
-            self.bias = default_bias(self.weight, out_channels, device, dtype)
-        else:
-            self.register_parameter("bias", None)
+        first = default_bias(self.weight, device, dtype) if bias else None
+        self.register_parameter("bias", first)
 
     def _each(self, key: str, value: Any, least: int) -> tuple[int, ...]:
         """One int for each dimension."""
@@ -73,6 +73,17 @@ class _Conv(Module):
                 f"{self.dims} of them, each {least} or more"
             )
         return values
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self._conv(
+            x,
+            self.weight,
+            self.bias,
+            self.stride,
+            self.padding,
+            self.dilation,
+            self.groups,
+        )
 
     def extra_repr(self) -> str:
         parts = [
@@ -99,17 +110,7 @@ class Conv1d(_Conv):
     """
 
     dims = 1
-
-    def forward(self, x: Tensor) -> Tensor:
-        return F.conv1d(
-            x,
-            self.weight,
-            self.bias,
-            self.stride,  # type: ignore[arg-type]
-            self.padding,
-            self.dilation,  # type: ignore[arg-type]
-            self.groups,
-        )
+    _conv = staticmethod(F.conv1d)
 
 
 class Conv2d(_Conv):
@@ -120,14 +121,4 @@ class Conv2d(_Conv):
     """
 
     dims = 2
-
-    def forward(self, x: Tensor) -> Tensor:
-        return F.conv2d(
-            x,
-            self.weight,
-            self.bias,
-            self.stride,  # type: ignore[arg-type]
-            self.padding,
-            self.dilation,  # type: ignore[arg-type]
-            self.groups,
-        )
+    _conv = staticmethod(F.conv2d)

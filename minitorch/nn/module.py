@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from itertools import chain
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from minitorch.autodiff import no_grad
 from minitorch.backend import get_backend
@@ -46,6 +46,7 @@ class Module:
     """
 
     training: bool
+    _shown: ClassVar[tuple[str, ...]] = ()  # attributes that are printed
     _parameters: dict[str, Parameter | None]
     _buffers: dict[str, Tensor | None]
     _modules: dict[str, Module | None]
@@ -468,8 +469,8 @@ class Module:
     # -------------------------------------------------------------------- printing
 
     def extra_repr(self) -> str:
-        """What to print between the brackets; subclasses define it."""
-        return ""
+        """What to print between the brackets, `_shown` if a subclass says no more."""
+        return ", ".join(f"{name}={getattr(self, name)!r}" for name in self._shown)
 
     def __repr__(self) -> str:
         name, extra = type(self).__name__, self.extra_repr()
