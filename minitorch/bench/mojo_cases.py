@@ -13,11 +13,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import minitorch.operators as operators
-from minitorch.bench.cases import Case, torch_module
-from minitorch.bench.gpu_cases import nearly_equal, on_raw
-
-LARGE = 2**28
-ROWS, COLUMNS = 16_384, 4_096
+from minitorch.bench.gpu_cases import COLUMNS, LARGE, ROWS
+from minitorch.bench.inputs import Case, nearly_equal, on_raw, torch_module
 
 
 class _Same(NamedTuple):
@@ -34,7 +31,6 @@ class _Same(NamedTuple):
 
 def mojo_cases() -> Iterator[Case]:
     """Each operation twice: by Mojo, and by Numba."""
-    torch_module().set_float32_matmul_precision("highest")
     for same in (*_elementwise(), *_sums(), *_products()):
         for who, ours in (("Mojo", same.mojo), ("Numba", same.numba)):
             yield Case(

@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from minitorch.bench.cases import Case
 from minitorch.bench.harness import Timing
+from minitorch.bench.inputs import Case
 
 
 @dataclass(frozen=True)

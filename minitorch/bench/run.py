@@ -15,14 +15,12 @@ from typing import Any
 from minitorch.bench.cases import (
     FAMILIES,
     LADDER_SIZES,
-    Case,
     all_cases,
     ladder_cases,
     mojo_ladder,
-    put_inputs_on,
-    torch_module,
 )
 from minitorch.bench.harness import Timing, compare
+from minitorch.bench.inputs import Case, put_inputs_on, torch_module
 from minitorch.bench.report import Limits, Result
 
 CHECKS = 3  # calls whose results are compared before the times are taken
@@ -73,6 +71,7 @@ def bench_on(device: str, threads: int) -> Bench:
         raise RuntimeError(
             "bench: the device is 'cuda', but this PyTorch sees no GPU to compare with"
         )
+    put_inputs_on(device)
     limits = gpu_limits()
     return Bench(
         describe_gpu(limits), limits, gpu.FAMILIES, gpu.gpu_cases, gpu.gpu_ladder,
