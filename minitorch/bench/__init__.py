@@ -9,4 +9,4 @@ takes the times, `cases.py` says what is timed, `report.py` prints and draws it.
 from minitorch.bench.cases import all_cases, ladder_cases
 from minitorch.bench.harness import Timing, compare
 from minitorch.bench.inputs import Case
-from minitorch.bench.report import Result, draw_ladder, draw_roofline, table, to_json
+from minitorch.bench.report import Result, draw_ladder, draw_roofline, to_json

@@ -121,27 +121,8 @@ def row(result: Result) -> tuple[str, ...]:
     )
 
 
-def table(results: Sequence[Result]) -> Any:
-    """A table for the terminal (a Rich renderable)."""
-    from rich.table import Table
-
-    out = Table(box=None, pad_edge=False)
-    for i, heading in enumerate(HEADINGS):
-        out.add_column(heading, justify="left" if i == 0 else "right", no_wrap=True)
-    family = ""
-    for result in results:
-        if result.family != family:
-            family = result.family
-            out.add_row(f"[bold]{family}[/bold]")
-        cells = list(row(result))
-        style = "green" if result.good else "red"
-        cells[3] = f"[{style}]{cells[3]}[/{style}]"
-        out.add_row(*cells)
-    return out
-
-
 def markdown(results: Sequence[Result]) -> str:
-    """The same table for a document."""
+    """The results as a table for a document."""
     lines = ["| " + " | ".join(HEADINGS) + " |", "| --- " + "| ---: " * 6 + "|"]
     lines += ["| " + " | ".join(row(result)) + " |" for result in results]
     return "\n".join(lines) + "\n"
