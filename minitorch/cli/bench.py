@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from minitorch.cli.errors import friendly
+from minitorch.machine import usable_cores
 
 if TYPE_CHECKING:
     from minitorch.bench.report import Limits, Result
@@ -87,9 +88,9 @@ def _run(
     as_json: bool,
 ) -> None:
     from minitorch.bench import report, run
-    from minitorch.bench.harness import available_cores, busy_notice
+    from minitorch.bench.harness import busy_notice
 
-    threads = threads or available_cores()
+    threads = threads or usable_cores()
     say = _quiet if as_json else typer.echo
     notice = busy_notice(threads)
     if notice:

@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from minitorch.machine import processor_name, usable_cores, vector_units
+
 OK, NOTE, MISSING, BROKEN = "ok", "note", "missing", "broken"
 
 
@@ -101,44 +103,23 @@ def _system() -> Finding:
 
 
 def _processor() -> Finding:
-    return OK, _cpu_info("model name") or platform.processor() or "unknown", ""
-
-
-def _cpu_info(field: str) -> str:
-    """A field of Linux's /proc/cpuinfo, or what macOS calls it, or ""."""
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        for line in info.read_text().splitlines():
-            if line.startswith(field):
-                return line.partition(":")[2].strip()
-    if sys.platform == "darwin" and field == "model name":
-        command = ["sysctl", "-n", "machdep.cpu.brand_string"]
-        return subprocess.run(command, capture_output=True, text=True).stdout.strip()
-    return ""
-
-
-def _usable_cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return OK, processor_name() or "unknown", ""
 
 
 def _cores() -> Finding:
-    usable, all_cores = _usable_cores(), os.cpu_count() or 1
+    usable, all_cores = usable_cores(), os.cpu_count() or 1
     found = f"{usable} usable" + (f" of {all_cores}" if usable < all_cores else "")
     return OK, found, ""
 
 
 def _vector_units() -> Finding:
-    flags = set(_cpu_info("flags").split())
-    if not flags:
+    units = vector_units()
+    if units is None:
         name = "NEON" if platform.machine() in ("arm64", "aarch64") else "unknown"
         return OK, name, ""
-    names = {"avx2": "AVX2", "fma": "FMA", "avx512f": "AVX-512"}
-    found = [name for flag, name in names.items() if flag in flags]
-    if "avx2" not in flags:
+    if "AVX2" not in units:
         return NOTE, "no AVX2", "kernels work, at a fraction of the speed"
-    return OK, ", ".join(found), ""
+    return OK, ", ".join(units), ""
 
 
 def _memory() -> Finding:
@@ -208,7 +189,7 @@ def _threads() -> Finding:
     found = f"{count} threads by {_LAYER_NAMES.get(layer, layer)}"
     if layer == "workqueue":
         return NOTE, found, _LAYERS[layer] + ": parallel loops then start 20 x faster"
-    if count < _usable_cores():
+    if count < usable_cores():
         return NOTE, found, "unset NUMBA_NUM_THREADS to use all cores"
     return OK, found, ""
 
