@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from minitorch.backend import get_backend
-from minitorch.data.collate import default_collate
+from minitorch.data.collate import default_collate, pin_memory
 from minitorch.data.dataset import (
     BatchDataset,
     Dataset,
@@ -31,7 +31,6 @@ from minitorch.data.dataset import (
     reads_batches,
     shuffled,
 )
-from minitorch.data.pin_memory import pin_memory
 from minitorch.data.prefetch import Prefetcher
 from minitorch.data.workers import WorkerOptions, Workers
 
