@@ -79,7 +79,8 @@ def _products() -> Iterator[Case]:
         (2048, "shared tiles"), (2048, "the best"), (4096, "the best"),
         (8192, "the best"),
     ):  # fmt: skip
+        mojo, numba = kernels[which]
         yield from _by_each(
-            f"matmul {n}, {which}", *kernels[which], torch_module().matmul,
+            f"matmul {n}, {which}", mojo, numba, torch_module().matmul,
             [(n, n)] * 2, 12.0 * n * n, 2.0 * n**3,
         )  # fmt: skip
