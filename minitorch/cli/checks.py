@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes.util
 import importlib.metadata
-import importlib.util
 import os
 import platform
 import shutil
@@ -84,6 +83,8 @@ Finding = tuple[str, str, str]
 def _guarded(look: Callable[[], Finding]) -> Finding:
     try:
         return look()
+    except ModuleNotFoundError as error:
+        return MISSING, f"needs {error.name}", f"pip install {error.name}"
     except Exception as error:  # a report on a broken machine must not break
         return BROKEN, f"{type(error).__name__}: {error}", "see the message"
 
@@ -141,14 +142,7 @@ def _package(name: str, command: str = "") -> Finding:
         return MISSING, "not installed", command or f"pip install {name}"
 
 
-def has_module(name: str) -> bool:
-    """Whether `import name` would find a module (without importing it)."""
-    return importlib.util.find_spec(name) is not None
-
-
 def _fonts() -> Finding:
-    if not has_module("matplotlib"):
-        return MISSING, "matplotlib brings them", "pip install matplotlib"
     from matplotlib.font_manager import FontProperties, findfont
 
     return OK, Path(findfont(FontProperties(family=["sans-serif"]))).name, ""
@@ -159,8 +153,6 @@ def _fonts() -> Finding:
 
 def _kernels() -> Finding:
     """Compile a matmul, run it, and compare with NumPy."""
-    if not has_module("numba"):
-        return MISSING, "Numba compiles them", "pip install numba"
     import numpy as np
 
     from minitorch.creation import from_numpy
@@ -180,8 +172,6 @@ _LAYERS = {"workqueue": "pip install tbb, or install OpenMP (apt install libgomp
 
 def _threads() -> Finding:
     """The layer that runs parallel loops; it is known once one has run."""
-    if not has_module("numba"):
-        return MISSING, "Numba starts them", "pip install numba"
     import numba
 
     _run_parallel_loop()
@@ -207,8 +197,6 @@ def _run_parallel_loop() -> None:
 
 
 def _kernel_cache() -> Finding:
-    if not has_module("numba"):
-        return MISSING, "Numba keeps it", "pip install numba"
     from fast_ops.launch import cache_folder
 
     folder = cache_folder()
@@ -271,8 +259,6 @@ assert (a == 2).all()
 def _simulator() -> Finding:
     """Run a kernel in Numba's CUDA simulator, in a process of its own: whether Numba
     simulates is decided when it is imported."""
-    if not has_module("numba"):
-        return MISSING, "Numba brings it", "pip install numba"
     run = subprocess.run(
         [sys.executable, "-c", _SIMULATED],
         env={**os.environ, "NUMBA_ENABLE_CUDASIM": "1"},
