@@ -456,15 +456,3 @@ def _number(name: str, other: Any) -> Any:
         f"{name}: a SparseCSR and {kind}; a sparse matrix can be scaled by a number; "
         f"for products of elements use .to_dense() or .values()"
     )
-
-
-__all__ = [
-    "CSRPattern",
-    "Layout",
-    "SparseCSR",
-    "mm",
-    "sampled_addmm",
-    "sparse_csr",
-    "sparse_csr_tensor",
-    "to_sparse_csr",
-]

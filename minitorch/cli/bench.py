@@ -91,7 +91,7 @@ def _run(
     from minitorch.bench.harness import busy_notice
 
     threads = threads or usable_cores()
-    say = _quiet if as_json else typer.echo
+    say = (lambda text: None) if as_json else typer.echo  # JSON stands alone
     notice = busy_notice(threads)
     if notice:
         typer.echo(f"notice: {notice}", err=True)
@@ -112,10 +112,6 @@ def _run(
         typer.echo(report.to_json([*results, *rungs], on.machine))
     _write(out, results, rungs, on.limits, on.machine)
     say(f"\ntables and pictures are in {out}")
-
-
-def _quiet(text: str) -> None:
-    """Where JSON goes to stdout nothing else does."""
 
 
 def _line(result: Any) -> None:
