@@ -29,6 +29,9 @@ from minitorch.functions.elementwise import tanh as tanh
 from minitorch.functions.linear import bias_activation as bias_activation
 from minitorch.functions.linear import linear as linear
 from minitorch.functions.movement import flatten as flatten
+from minitorch.functions.norm import (
+    dropout_residual_layer_norm as dropout_residual_layer_norm,
+)
 from minitorch.functions.norm import layer_norm as layer_norm
 from minitorch.functions.operands import check_broadcast, check_same_device
 from minitorch.functions.random import dropout as random_zeros
@@ -94,28 +97,6 @@ def dropout(
     if not 0.0 <= p <= 1.0:
         raise ValueError(f"dropout: p is {p}; it must be from 0 to 1")
     return random_zeros(x, p, generator) if training and p > 0 else x
-
-
-def dropout_residual_layer_norm(
-    x: Tensor,
-    residual: Tensor,
-    normalized_shape: int | Sequence[int],
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    p: float = 0.5,
-    training: bool = True,
-    eps: float = 1e-5,
-    generator: Generator | None = None,
-) -> Tensor:
-    """layer_norm(residual + dropout(x, p)), in one pass over memory.
-
-    PyTorch has no such function; there it is three operations. Shapes as in
-    `layer_norm`; x and residual have one shape. Without `training` nothing is dropped.
-    """
-    return norms.dropout_residual_layer_norm(
-        x, residual, normalized_shape, weight, bias, p if training else 0.0, eps,
-        generator,
-    )  # fmt: skip
 
 
 def batch_norm(
