@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import minitorch.nn.functional as F
 from minitorch.dtypes import DType
+from minitorch.functions.conv import as_sizes
 from minitorch.nn.linear import check_sizes, default_bias, default_weight
 from minitorch.nn.module import Module
 from minitorch.tensor import Tensor
@@ -50,29 +51,20 @@ class _Conv(Module):
                 f'{name}: padding_mode={padding_mode!r} is not offered; use "zeros"'
             )
         self.in_channels, self.out_channels = in_channels, out_channels
-        self.kernel_size = self._each("kernel_size", kernel_size, 1)
-        self.stride = self._each("stride", stride, 1)
-        self.padding: Any = (
-            padding if isinstance(padding, str) else self._each("padding", padding, 0)
+        sizes = lambda key, value, least: as_sizes(
+            f"{name}: {key}", value, self.dims, least
         )
-        self.dilation = self._each("dilation", dilation, 1)
+        self.kernel_size = sizes("kernel_size", kernel_size, 1)
+        self.stride = sizes("stride", stride, 1)
+        self.padding: Any = (
+            padding if isinstance(padding, str) else sizes("padding", padding, 0)
+        )
+        self.dilation = sizes("dilation", dilation, 1)
         self.groups = groups
         shape = (out_channels, in_channels // groups, *self.kernel_size)
         self.weight = default_weight(shape, device, dtype)
         first = default_bias(self.weight, device, dtype) if bias else None
         self.register_parameter("bias", first)
-
-    def _each(self, key: str, value: Any, least: int) -> tuple[int, ...]:
-        """One int for each dimension."""
-        values = (value,) * self.dims if isinstance(value, int) else tuple(value)
-        if len(values) != self.dims or not all(
-            isinstance(v, int) and v >= least for v in values
-        ):
-            raise ValueError(
-                f"{type(self).__name__}: {key} is {value!r}; expected an int, or "
-                f"{self.dims} of them, each {least} or more"
-            )
-        return values
 
     def forward(self, x: Tensor) -> Tensor:
         return self._conv(

@@ -21,7 +21,7 @@ from minitorch.function import Context, Function
 from minitorch.functions import norm as norms
 from minitorch.functions import pool
 from minitorch.functions import softmax as softmaxes
-from minitorch.functions.conv import as_pair
+from minitorch.functions.conv import as_sizes
 from minitorch.functions.conv import conv1d as conv1d
 from minitorch.functions.conv import conv2d as conv2d
 from minitorch.functions.elementwise import sigmoid as sigmoid
@@ -180,21 +180,17 @@ def max_pool1d(
         raise ValueError(
             f"max_pool1d: x is {x.raw.shape}; expected (N, C, L) or (C, L)"
         )
-    kernel = _one("max_pool1d: kernel_size", kernel_size)
-    step = kernel if stride is None else _one("max_pool1d: stride", stride)
+    (kernel,) = as_sizes("max_pool1d: kernel_size", kernel_size, 1, 1)
+    stride = kernel if stride is None else stride
+    (step,) = as_sizes("max_pool1d: stride", stride, 1, 1)
+    (pad,) = as_sizes("max_pool1d: padding", padding, 1, 0)
+    (spread,) = as_sizes("max_pool1d: dilation", dilation, 1, 1)
+    image = x.unsqueeze(-2)  # a sequence is an image of height 1
     values, index = pool.max_pool2d(
-        x.unsqueeze(-2),  # a sequence is an image of height 1
-        (1, kernel),
-        (1, step),
-        (0, _one("max_pool1d: padding", padding)),
-        (1, _one("max_pool1d: dilation", dilation)),
+        image, (1, kernel), (1, step), (0, pad), (1, spread)
     )
     values = values.squeeze(-2)
     return (values, index.squeeze(-2)) if return_indices else values
-
-
-def _one(name: str, value: Any) -> int:
-    return as_pair(name, value if isinstance(value, int) else (*value, 0), 0)[0]
 
 
 def avg_pool2d(
