@@ -57,6 +57,7 @@ SHORT = 256 if SIMULATED else 1024  # longest row for a part of a warp
 BLOCKS = 8 if SIMULATED else 1056  # blocks that fill the GPU: 8 for each of 132 SMs
 PIECE = 16 * BLOCK  # elements that a block folds at a time: 4 vectors a thread
 LEAST = 4 * PIECE  # elements of a piece, at least, where blocks share an output
+LEAST_PLACES = 16 * WARP  # of a row's piece, at least, that a warp searches
 LINES = 8 if SIMULATED else 32  # threads side by side in `fold_columns`
 SHARES = BLOCK // LINES  # threads that share a column there
 LEAST_ROWS = 4 * SHARES  # rows of a part there, at least
@@ -627,7 +628,8 @@ def _fold_columns(
     else:
         wide = _is_wide(a, batch_step, step, n)
         across = ceil_div(n, 4 * LINES if wide else LINES) * batches
-        parts = _pieces_a_fold(across, rows, LEAST_ROWS)
+        # Half as many blocks as elsewhere: the second launch has few, and must be short.
+        parts = max(1, min(BLOCKS // 2 // across, rows // LEAST_ROWS))
         parts = 1 if parts <= 4 else parts  # a second kernel would take longer
         made = out if parts == 1 else empty((parts * len(out),), dtype).storage.array
         kernels = FOLD_COLUMNS_WIDE if wide else FOLD_COLUMNS
@@ -636,9 +638,7 @@ def _fold_columns(
         )
     if parts > 1:  # [parts, outputs]: one matrix of `parts` rows
         size = len(out)
-        wide = size % 4 == 0
-        kernels = FOLD_COLUMNS_WIDE if wide else FOLD_COLUMNS
-        kernels[fn][ceil_div(size, 4 * LINES if wide else LINES), BLOCK](
+        FOLD_COLUMNS[fn][ceil_div(size, LINES), BLOCK](
             made, 0, 0, size, parts, size, 1, 1, start, out
         )
 
@@ -777,7 +777,9 @@ def _first(better: Callable, name: str, a: TensorData, dim: int) -> TensorData:
     x = contiguous(a).flat()
     inner = math.prod(a.shape[dim + 1 :])
     shift = 0 if inner > 1 else _shift(ceil_div(n, 4))
-    pieces = 1 if inner > 1 else _pieces_a_fold(len(found), n, LEAST)
+    pieces = 1
+    if inner == 1:  # a piece is a warp's
+        pieces = max(1, min(BLOCKS * WARPS // len(found), n // LEAST_PLACES))
     piece = ceil_div(n, pieces)
     pieces = ceil_div(n, piece)
     places = found
