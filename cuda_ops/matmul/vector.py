@@ -4,7 +4,7 @@ With this file one can get the kernel for such a product (`cut_of`, `VectorConfi
 There is nothing to keep in tiles: the time is that of reading the matrix. Two kernels,
 for the two ways in which it can lie:
 
-    matvec_rows       a row is a stretch of memory       a warp or a block a row
+    matvec_rows       a row is a stretch of memory       4 to 32 lanes or a block a row
     matvec_columns    neighbours are in other rows       a thread 1 or 4 rows
 
 Where there are few rows, several blocks share k, and `add_parts` adds their sums. A
@@ -30,14 +30,16 @@ if TYPE_CHECKING:
 
 SHARES = BLOCK // WARP  # threads that share a row in `matvec_columns`
 BLOCKS = 528  # blocks that fill the GPU: 4 for each of 132 multiprocessors
-LEAST = 512  # steps of k for a block, at least, where blocks share a row
+# Steps of k for a thread, at least, where blocks share a row.
+LEAST = 8
 
 
 class VectorConfig(NamedTuple):
     """How a product with a vector is cut into blocks.
 
     Attributes:
-        group: threads for a row in `matvec_rows`; 0 for `matvec_columns`.
+        group: threads for a row in `matvec_rows`, a power of two; 0 for
+            `matvec_columns`.
         width: 4 where the matrix is read 16 bytes at a time, else 1.
         turned: whether the matrix is b, and a is the vector.
     """
@@ -87,15 +89,24 @@ def cut_of(sides: Sides, aligned: tuple[bool, bool]) -> tuple[VectorConfig, int]
         both = aligned[not turned] and all(n % 4 == 0 for n in jumps)
         wide = even and both and step == vector_step == 1
         wide = wide and sides.K % 4 == 0 and (count == 1 or row % 4 == 0)
-        group = WARP if count * matrices >= BLOCKS * BLOCK // WARP else BLOCK
-        config = VectorConfig(group, 4 if wide else 1, turned)
+        config = VectorConfig(
+            _group(count * matrices, sides.K), 4 if wide else 1, turned
+        )
     elif row == 1:
         wide = even and count % 4 == 0 and step % 4 == 0
         config = VectorConfig(0, 4 if wide else 1, turned)
     else:
         return None
-    blocks = ceil_div(count, config.span) * matrices
-    return config, max(1, min(BLOCKS // max(blocks, 1), sides.K // LEAST))
+    blocks = max(1, ceil_div(count, config.span) * matrices)
+    least = LEAST * (config.group * config.width or SHARES)
+    return config, max(1, min(BLOCKS // blocks, sides.K // least))
+
+
+def _group(rows: int, K: int) -> int:
+    """Threads for a row: each has 32 numbers or more; a block where rows are few."""
+    if rows < BLOCKS and K >= 4 * BLOCK:
+        return BLOCK
+    return min(WARP, max(4, 1 << max(K // 32, 1).bit_length() - 1))
 
 
 def rows_template(name: str, config: VectorConfig) -> Callable:
@@ -263,5 +274,5 @@ def matvec(name: str, config: VectorConfig) -> Kernel:
     )
 
 
-for _group in (0, WARP, BLOCK):
-    matvec("float32", VectorConfig(_group, 4, False))
+for _threads in (0, WARP, BLOCK):
+    matvec("float32", VectorConfig(_threads, 4, False))
