@@ -72,7 +72,7 @@ def test_loops_and_thread_numbers_are_plain() -> None:
         out[cuda.threadIdx.x // 32] = total
 
     ptx = Kernel(columns, "", [], 64).ptx("float32[] float32[] int64", lineinfo=False)
-    loops = [block for block in ptx.split("$L__")[1:] if "add.rn.f32" in block]
+    loops = [block for block in ptx.split("$L__")[1:] if "add.f32" in block]
     assert loops and not any(re.search("selp|shr|mul", block) for block in loops), ptx
     assert "shr.s64" not in ptx and "setp.lt.s64" not in ptx, ptx
 
