@@ -10,12 +10,14 @@ to the functions of the backend, and how long each takes:
     prof.export_chrome_trace("trace.json")     # open it at https://ui.perfetto.dev
 
 It stands at the seam of `minitorch/executor.py`, so that nothing is paid while it is
-off. There are four kinds of spans, each inside of one of the kind before it:
+off. There are five kinds of spans; those of one thread lie inside of each other:
 
     user       a block of `record_function`
-    operation  the forward or backward pass of one operation: MatMul, MatMulBackward
+    operation  the forward or backward pass of one operation: MatMul, MatMulBackward;
+               or the step of an optimizer: AdamW.step
     kernel     a function of a backend: matmul, reduce, adam_step
-    device     the same on a GPU, between two CUDA events on its stream
+    read       the host asks for numbers, and waits for them: host read: item()
+    device     a kernel on a GPU, between two CUDA events on its stream
 
 Times are in microseconds. Source of the names: PyTorch's documentation, torch.profiler.
 The trace is in the JSON format of Chrome's trace viewer ("Trace Event Format").
@@ -27,18 +29,14 @@ import enum
 import json
 import threading
 import time
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from minitorch.executor import Executor, active, executing
+from minitorch.executor import Executor, active, executing, users_stack
 from minitorch.tensor_data import TensorData
-
-# What a frame of the library itself does not tell about a user's program.
-INSIDE = str(Path(__file__).parent)
 
 
 class ProfilerActivity(enum.Enum):
@@ -54,7 +52,7 @@ class Span:
 
     Attributes:
         name: of a block, an operation or a function of a backend.
-        kind: "user", "operation", "kernel" or "device".
+        kind: "user", "operation", "kernel", "read" or "device".
         start, end: microseconds since the profiler began.
         row: number of the thread; for the kind "device", of the stream.
         inner: microseconds of the spans directly inside of this one.
@@ -171,6 +169,16 @@ class profile(Executor):
                 span.bytes = _bytes_of(result, args)
         return result
 
+    def read(self, name: str, fn: Callable[..., Any], a: TensorData) -> Any:
+        """Time how long the host waits for numbers."""
+        with self.span(f"host read: {name}", "read", (a,)):
+            return fn(a)
+
+    def advance(self, name: str, run: Callable[..., Any], args: Any) -> Any:
+        """Time a step that the host counts, as an operation."""
+        with self.span(name, "operation"):
+            return run(*args)
+
     @contextmanager
     def span(self, name: str, kind: str, args: Sequence[Any] = ()) -> Iterator[Span]:
         """Note what happens in a block; spans of a thread lie inside of each other."""
@@ -178,7 +186,7 @@ class profile(Executor):
         if self.record_shapes:
             span.shapes = tuple(s for s in map(_shape_of, args) if s is not None)
         if self.with_stack:
-            span.stack = _users_stack()
+            span.stack = users_stack()
         opened = self._rows.open
         opened.append(span)
         try:
@@ -369,16 +377,6 @@ def _bytes_of(result: Any, args: Sequence[Any]) -> int:
         part.size * part.dtype.itemsize
         for part in parts
         if type(part) is TensorData and id(part.storage) not in given
-    )
-
-
-def _users_stack() -> tuple[str, ...]:
-    """The frames outside of the library, the innermost one first."""
-    frames = reversed(traceback.extract_stack())
-    return tuple(
-        f"{frame.filename}({frame.lineno}): {frame.name}"
-        for frame in frames
-        if not frame.filename.startswith(INSIDE) and "contextlib" not in frame.filename
     )
 
 

@@ -20,8 +20,9 @@ from minitorch.arguments import (
     existing_dim,
     only_bool,
 )
+from minitorch.executor import host_read
 from minitorch.function import Context, Function
-from minitorch.functions.movement import Slice, SliceAssign, Window, window
+from minitorch.functions.movement import Slice, SliceAssign, Window, stack, window
 from minitorch.functions.operands import (
     check_broadcast,
     checked_tensor,
@@ -371,7 +372,8 @@ def _split_masks(a: Tensor, items: list[Any]) -> tuple[Tensor, list[Any]]:
         if item.dim() == 0:
             a = a.unsqueeze(dim)
             item = item.unsqueeze(0)
-        out += [a.new_tensor(where) for where in np.nonzero(item.numpy())]
+        mask = host_read("boolean mask", item.raw)
+        out += [a.new_tensor(where) for where in np.nonzero(mask)]
     return a, out
 
 
@@ -384,17 +386,21 @@ def _positions(a: Tensor, item: Any, size: int, dim: int) -> Tensor:
     item = item.detach().to(dtypes.int64)
     if numel(item.shape) == 0:
         return item
-    if item.backend.host_memory:
-        values = item.backend.to_numpy(item.raw)
-        low, high = int(values.min()), int(values.max())
-    else:
-        low, high = item.min().item(), item.max().item()
+    low, high = _bounds(item)
     if low < -size or high >= size:
         bad = low if low < -size else high
         raise IndexError(
             f"index: {bad} is out of range for dimension {dim} of size {size}"
         )
     return item if low >= 0 else item.where(item >= 0, item + size)
+
+
+def _bounds(index: Tensor) -> tuple[int, int]:
+    """The smallest and the largest number, with one read by the host."""
+    if not index.backend.host_memory:
+        index = stack([index.min(), index.max()])
+    values = host_read("check of an index", index.raw)
+    return int(values.min()), int(values.max())
 
 
 def _move_front(out: Tensor, n: int, place: int) -> Tensor:
@@ -425,7 +431,7 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
 def nonzero(input: Tensor) -> Tensor:
     """The indices of all elements that are not 0, int64 [n, dims]."""
     a = checked_tensor("nonzero", input)
-    return a.new_tensor(np.argwhere(a.backend.to_numpy(a.raw) != 0))
+    return a.new_tensor(np.argwhere(host_read("nonzero()", a.raw) != 0))
 
 
 def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
