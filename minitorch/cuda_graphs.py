@@ -57,7 +57,7 @@ def graph_pool_handle() -> Any:
 
 
 def _refuse(text: str) -> NoReturn:
-    from cuda_ops.device import CaptureError
+    from cuda_ops.runtime.device import CaptureError
 
     raise CaptureError(text)
 

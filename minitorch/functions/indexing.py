@@ -330,7 +330,7 @@ def _prepare(
     Returns the permuted tensor, the flat positions [n], the shape that the indices
     broadcast to, how many dims are indexed, and where the index dims go in the rest.
     """
-    a, items = _split_masks(a, items)
+    a, items, inside = _split_masks(a, items)
     a = getitem(a, tuple(slice(None) if _is_advanced(i) else i for i in items))
     items = [i for i in items if not _is_int(i)]  # their dims are gone
     dims = [dim for dim, item in enumerate(items) if _is_advanced(item)]
@@ -338,7 +338,8 @@ def _prepare(
     shape = check_broadcast("index tensors", *[t.shape for t in tensors])
     flat = None
     for dim, item in zip(dims, tensors):
-        item = _positions(a, item, a.shape[dim], dim)
+        if id(item) not in inside:
+            item = _positions(a, item, a.shape[dim], dim)
         flat = item if flat is None else flat * a.shape[dim] + item
     assert flat is not None
     flat = flat.expand(shape).reshape(-1)
@@ -352,12 +353,14 @@ def _is_int(item: Any) -> bool:
     return item is not None and not isinstance(item, slice) and not _is_advanced(item)
 
 
-def _split_masks(a: Tensor, items: list[Any]) -> tuple[Tensor, list[Any]]:
+def _split_masks(a: Tensor, items: list[Any]) -> tuple[Tensor, list[Any], set[int]]:
     """Each bool mask replaced by the integer positions where it holds.
 
     A mask without dims stands for a new dim of size 1 and takes all of it or nothing.
+    Returns the ids of these positions, too, which need no check.
     """
     out: list[Any] = []
+    inside: set[int] = set()
     for item in items:
         if not (_is_advanced(item) and item.dtype is dtypes.bool_):
             out.append(item)
@@ -373,8 +376,10 @@ def _split_masks(a: Tensor, items: list[Any]) -> tuple[Tensor, list[Any]]:
             a = a.unsqueeze(dim)
             item = item.unsqueeze(0)
         mask = host_read("boolean mask", item.raw)
-        out += [a.new_tensor(where) for where in np.nonzero(mask)]
-    return a, out
+        places = [a.new_tensor(where) for where in np.nonzero(mask)]
+        inside |= set(map(id, places))
+        out += places
+    return a, out, inside
 
 
 def _positions(a: Tensor, item: Any, size: int, dim: int) -> Tensor:
