@@ -70,7 +70,7 @@ class _Step:
     """A step of an optimizer in a graph.
 
     Attributes:
-        params: with a gradient at the capture.
+        params: with a gradient at the capture; `missing` are in no launch so far.
         before: what the optimizer remembered of each parameter before the capture.
         parts: for each captured launch its numbers on the device, the number of its
             group, and what the optimizer remembers of the parameters in it.
@@ -80,6 +80,7 @@ class _Step:
         self.optimizer, self.state = optimizer, optimizer.state
         self.params = [p for g in optimizer.param_groups for p in with_grad(g)]
         self.storages = [p.raw.storage for p in self.params]
+        self.missing = set(self.params)
         self.options = list(map(_options, optimizer.param_groups))
         self.before = {p: dict(values) for p, values in self.state.items()}
         self.taken = optimizer.steps_taken
@@ -93,6 +94,7 @@ class _Step:
         mine = [p for p in self.params if id(p.raw) in raws]
         groups = enumerate(self.optimizer.param_groups)
         index = next(i for i, g in groups if any(p is mine[0] for p in g["params"]))
+        self.missing -= set(mine)
         counted = [self.state[p] for p in mine if "step" in self.state[p]]
         self.parts.append((made, index, counted))
         return made
@@ -100,11 +102,11 @@ class _Step:
     def captured(self) -> None:
         """Raise a CaptureError if replays would not do what steps do."""
         name = f"{type(self.optimizer).__name__}.step() cannot be captured in a CUDA"
-        if self.params and not self.parts:
+        if self.missing:
             _refuse(
                 f"{name} graph: its learning rate would stand still; SGD, Adam and "
-                f"AdamW can. Leave step() out of the captured block, and call it after "
-                f"each replay"
+                f"AdamW can, with parameters on the GPU. Leave step() out of the "
+                f"captured block, and call it after each replay"
             )
         if any(len(s) != len(self.before.get(p, ())) for p, s in self.state.items()):
             _refuse(
@@ -115,11 +117,10 @@ class _Step:
     def undo(self) -> None:
         """No step was taken during the capture."""
         self.optimizer.steps_taken = self.taken
-        for p in list(self.state):
-            if p in self.before:
-                self.state[p].clear()
-                self.state[p].update(self.before[p])
-            else:
+        for p, values in list(self.state.items()):
+            values.clear()
+            values.update(self.before.get(p, {}))
+            if not values:
                 del self.state[p]
 
     def check(self) -> None:
@@ -140,11 +141,10 @@ class _Step:
         self.optimizer.steps_taken += 1
         for numbers, index, states in self.parts:
             lr = self.optimizer.param_groups[index]["lr"]
-            count = states[0]["step"] if states else numbers.count
             if lr != numbers.lr:
                 numbers.set(lr=lr)
-            if count != numbers.count:
-                numbers.set(count=count)
+            if states and states[0]["step"] != numbers.count:
+                numbers.set(count=states[0]["step"])
             numbers.count += 1  # as the replay does on the device
             for state in states:
                 state["step"] += 1
@@ -209,6 +209,8 @@ class Capture(Executor):
             return fn(*args, **kwargs)
         given = inspect.signature(fn).bind(*args, **kwargs)
         x = given.arguments
+        if x["params"][0].device != "cuda":
+            return None  # nothing is computed, and the step is refused
         x["lr"] = self.step.numbers(x["params"], x["lr"], x.get("step", 1))
         return fn(*given.args, **given.kwargs)
 

@@ -383,6 +383,18 @@ def test_composed_optimizers_cannot_be_captured() -> None:
     assert step.graph is None
 
 
+def test_a_step_on_the_cpu_cannot_be_captured() -> None:
+    both = [minitorch.ones(2, device=d, requires_grad=True) for d in ("cuda", "cpu")]
+    optimizer = optim.SGD(both, 0.1)
+    for p in both:
+        p.sum().backward()
+    with pytest.raises(CaptureError, match="parameters on the GPU"):
+        with graph(CUDAGraph()):
+            optimizer.step()
+    assert [p.tolist() for p in both] == [[1.0, 1.0]] * 2
+    assert optimizer.steps_taken == 0
+
+
 def test_only_the_default_generator_moves_on() -> None:
     x = tensor(np.ones(4, np.float32))
     other = minitorch.Generator(3)
