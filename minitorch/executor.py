@@ -21,7 +21,6 @@ at once. The profiler (`minitorch/profiler.py`) looks on; the capture of a CUDA 
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -137,6 +136,8 @@ class _Watched:
 
 def users_stack() -> tuple[str, ...]:
     """Where the program is, the innermost frame first, without the library's own."""
+    import traceback
+
     frames = reversed(traceback.extract_stack())
     return tuple(
         f"{frame.filename}({frame.lineno}): {frame.name}"
