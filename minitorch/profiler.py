@@ -246,25 +246,20 @@ class profile(Executor):
 
     def export_chrome_trace(self, path: str | Path) -> None:
         """Write a JSON file for a trace viewer: a row a thread, and a row a stream."""
-        rows: dict[str, int] = {}
+        rows: dict[tuple[bool, int], int] = {}
         spans = [
-            _chrome_event(span, rows.setdefault(self._row_name(span), len(rows)))
+            _chrome_event(span, rows.setdefault(_row_of(span), len(rows)))
             for span in self.events()
         ]
         names = [
             {
                 **{"ph": "M", "name": "thread_name", "pid": 0, "tid": row, "ts": 0},
-                "args": {"name": name},
+                "args": {"name": f"GPU, stream {at}" if gpu else self._names[at]},
             }
-            for name, row in rows.items()
+            for (gpu, at), row in rows.items()
         ]
         text = json.dumps({"traceEvents": names + spans, "displayTimeUnit": "ms"})
         Path(path).write_text(text)
-
-    def _row_name(self, span: Span) -> str:
-        if span.kind == "device":
-            return f"stream {span.row} of the GPU"
-        return f"{self._names[span.row]} {span.row}"
 
 
 class record_function:
@@ -407,6 +402,11 @@ def _bytes_of(result: Any, args: Sequence[Any]) -> int:
         for part in parts
         if type(part) is TensorData and id(part.storage) not in given
     )
+
+
+def _row_of(span: Span) -> tuple[bool, int]:
+    """Streams and threads may have the same number."""
+    return span.kind == "device", span.row
 
 
 def _chrome_event(span: Span, row: int) -> dict[str, Any]:

@@ -217,7 +217,7 @@ def damaged(content: bytes, how: str) -> bytes:
 
 
 def rows_of_trace(path: Path) -> dict[str, list[dict[str, Any]]]:
-    """The spans of each row of a trace, which is as the Trace Event Format wants it.
+    """The spans of a trace by the names of rows; it is as the Trace Event Format says.
 
     Every event says what it is, when and where; rows have names; and spans of a row lie
     inside of each other or apart.
@@ -225,21 +225,24 @@ def rows_of_trace(path: Path) -> dict[str, list[dict[str, Any]]]:
     trace = json.loads(path.read_text())
     assert trace["displayTimeUnit"] in ("ms", "ns")
     names: dict[tuple[int, int], str] = {}
-    rows: dict[str, list[dict[str, Any]]] = {}
+    rows: dict[tuple[int, int], list[dict[str, Any]]] = {}
     for event in trace["traceEvents"]:
         assert {"ph", "name", "ts", "pid", "tid"} <= set(event)
         assert type(event["pid"]) is type(event["tid"]) is int
+        place = event["pid"], event["tid"]
         if event["ph"] == "M":
             assert event["name"] == "thread_name"
-            names[event["pid"], event["tid"]] = event["args"]["name"]
+            names[place] = event["args"]["name"]
             continue
         assert event["ph"] == "X" and event["ts"] >= 0 and event["dur"] >= 0
         assert isinstance(event["name"], str) and isinstance(event["args"], dict)
-        rows.setdefault(names[event["pid"], event["tid"]], []).append(event)
-    assert sorted(rows) == sorted(names.values())
-    for spans in rows.values():
+        rows.setdefault(place, []).append(event)
+    assert set(rows) == set(names)
+    found: dict[str, list[dict[str, Any]]] = {}
+    for place, spans in rows.items():
         _assert_nested(spans)
-    return rows
+        found.setdefault(names[place], []).extend(spans)
+    return found
 
 
 def _assert_nested(spans: list[dict[str, Any]]) -> None:
