@@ -80,6 +80,7 @@ CHOICES: dict[str, tuple[Any, Any, Any]] = {
 # Options with defaults of their own: help, default, and a short name.
 SETTINGS: dict[str, tuple[str, Any, str]] = {
     "graph": ("On a GPU, replay each step as one CUDA graph.", True, ""),
+    "profile": ("Profile five steps: print a table, write trace.json.", False, ""),
     "checkpoint_every": ("Seconds between checkpoints in an epoch; 0: none.", 30.0, ""),
     "checkpoint_steps": ("Steps between checkpoints in an epoch; 0: none.", 0, ""),
     "plots": ("Draw pictures at the end.", True, ""),
