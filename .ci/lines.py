@@ -12,7 +12,7 @@ import sys
 
 # Lines of Python and Mojo, comments and docstrings included.
 BUDGETS = {
-    "minitorch": 25_600,
+    "minitorch": 25_700,
     "fast_ops": 7_700,
     "cuda_ops": 19_000,
     "mojo_ops": 8_900,
