@@ -38,7 +38,7 @@ from fast_ops.simd import (
     tile_fma,
     transpose_lines,
 )
-from fast_ops.workspace import KEEP_BYTES, workspace
+from minitorch.backend.host.workspace import KEEP_BYTES, workspace
 from minitorch.tensor_data import (
     Shape,
     Strides,

@@ -25,6 +25,7 @@ from bridge import (
     Arguments,
     Buffer,
     Object,
+    by_bytes,
     bytes_on,
     done,
     integer,
@@ -686,44 +687,43 @@ def find_move(team: Object, arguments: Arguments, count: Int) abi("C") -> Object
 
 
 @fieldwise_init
-struct WhereFlat(Kernel):
-    """z[i] = x[i] if c[i] else y[i]; a task is SHARE elements of `item` bytes."""
+struct WhereFlat[T: DType](Kernel):
+    """z[i] = x[i] if c[i] else y[i]; a task is SHARE elements.
+
+    A step is 0 where there is one number for all i, else 1.
+    """
 
     var c: Buffer[DType.uint8]
-    var x: Address
-    var y: Address
-    var z: Address
-    var item: Int
+    var x: Buffer[Self.T]
+    var y: Buffer[Self.T]
+    var z: Buffer[Self.T]
+    var x_step: Int
+    var y_step: Int
     var n: Int
 
     def run(self, task: Int):
-        if self.item == 4:
-            self.choose[DType.int32](task)
-        elif self.item == 8:
-            self.choose[DType.int64](task)
-        else:
-            self.choose[DType.uint8](task)
+        var last = min(task * SHARE + SHARE, self.n)
+        if self.x_step * self.y_step == 1:
+            for i in range(task * SHARE, last):
+                self.z[i] = self.x[i] if self.c[i] != 0 else self.y[i]
+            return
+        for i in range(task * SHARE, last):
+            var x = self.x[i * self.x_step]
+            var y = self.y[i * self.y_step]
+            self.z[i] = x if self.c[i] != 0 else y
 
-    @always_inline
-    def choose[T: DType](self, task: Int):
-        var x = Buffer[T](self.x)
-        var y = Buffer[T](self.y)
-        var z = Buffer[T](self.z)
-        for i in range(task * SHARE, min(task * SHARE + SHARE, self.n)):
-            z[i] = x[i] if self.c[i] != 0 else y[i]
+
+def run_where[T: DType](team: Object, a: Arguments):
+    var n = a.size(3)
+    var kernel = WhereFlat[T](
+        a.buffer[DType.uint8](0), a.buffer[T](1), a.buffer[T](2), a.buffer[T](3),
+        Int(a.size(1) != 1), Int(a.size(2) != 1), n,
+    )
+    parallel_for(Team(team), tasks_for(n), kernel)
 
 
 @export
 def where_flat(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
-    """(c, x, y, z, size of an element, n): z[i] = x[i] if c[i] else y[i]"""
-    var n = arguments.integer(5)
-    var kernel = WhereFlat(
-        arguments.buffer[DType.uint8](0),
-        arguments.address(1),
-        arguments.address(2),
-        arguments.address(3),
-        arguments.integer(4),
-        n,
-    )
-    parallel_for(Team(team), tasks_for(n), kernel)
-    return done()
+    """(condition, x, y, z): z[i] = x[i] if condition[i] else y[i]; x and y may be one
+    number each"""
+    return by_bytes[run_where](team, arguments, 3)

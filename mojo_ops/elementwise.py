@@ -1,7 +1,7 @@
 """Elementwise operations: launchers of the kernels in `elementwise.mojo`.
 
-With this file one can apply a function of one number to a tensor (`map`), of two
-numbers to two tensors that broadcast (`zip`), and choose between two tensors (`where`).
+With this file one can apply a function of one number to a tensor (`map`), and of two
+numbers to two tensors that broadcast (`zip`).
 
 An operator is compiled for some types; `_unary` and `_binary` find the loop for a type.
 Operands of another type are converted first, as PyTorch promotes them, and a result of
@@ -14,20 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fast_ops.memory import overlap
 from minitorch import dtypes, operators
+from minitorch.backend.host.memory import overlap, same_window
 from minitorch.dtypes import DType, bool_, float32, int64
 from minitorch.tensor_data import TensorData, broadcast_shapes
 from mojo_ops import fallback
-from mojo_ops.memory import (
-    contiguous,
-    copy,
-    copy_into,
-    empty,
-    kernels,
-    loops,
-    run_map,
-)
+from mojo_ops.memory import copy, copy_into, empty, kernels, loops, run_map
 
 # Operators whose results are truth values.
 TESTS = frozenset(
@@ -229,26 +221,3 @@ def _zip_converted(
     x, y = (t if t.dtype is inner else copy(t, inner) for t in (a, b))
     _zip_broadcast(ZIP[fn, inner], x, y, out)
     return out if natural is dtype else copy(out, dtype)
-
-
-def same_window(a: TensorData, b: TensorData) -> bool:
-    """Whether element i of one is element i of the other, for all i."""
-    return (
-        a.storage is b.storage
-        and a.offset == b.offset
-        and a.shape == b.shape
-        and (a.strides == b.strides or (a.is_contiguous() and b.is_contiguous()))
-    )
-
-
-# ------------------------------------------------------------------------------ where
-
-
-def where(condition: TensorData, a: TensorData, b: TensorData) -> TensorData:
-    """out[i] = a[i] if condition[i] else b[i]; all three broadcast."""
-    shape = broadcast_shapes(condition.shape, a.shape, b.shape)
-    out = empty(shape, a.dtype)
-    c = contiguous(condition.expand(shape)).flat()
-    x, y = (contiguous(t.expand(shape)).flat() for t in (a, b))
-    kernels.where_flat(c, x, y, out.storage.array, a.dtype.itemsize, len(c))
-    return out

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fast_ops.workspace import KEEP_BYTES, workspace
+from minitorch.backend.host.workspace import KEEP_BYTES, workspace
 from minitorch.tensor_data import (
     Shape,
     Strides,

@@ -1,7 +1,8 @@
 """Reductions: fold one dimension of [outer, n, inner] into single elements.
 
 With this file `reduce.py` can fold sums, products, extremes and logical operators
-(`fold`), and find the first place of an extreme (`first`).
+(`fold`); the backend finds first places of extremes (`argmax`, `argmin`) and adds up
+along a dimension (`cumsum`).
 
     out[o, k] = f(... f(f(start, a[o, 0, k]), a[o, 1, k]) ..., a[o, n - 1, k])
 
@@ -17,7 +18,16 @@ from std.math import ceildiv
 from std.sys import simd_width_of
 
 import operators as op
-from bridge import Arguments, Buffer, Object, done, load_some, store_some
+from bridge import (
+    Arguments,
+    Buffer,
+    Object,
+    by_number,
+    by_type,
+    done,
+    load_some,
+    store_some,
+)
 from parallel import Kernel, Team, parallel_for
 
 comptime f32 = DType.float32
@@ -27,6 +37,7 @@ comptime Binary = def[T: DType, w: Int](SIMD[T, w], SIMD[T, w]) thin -> SIMD[T, 
 
 comptime BLOCK = 512  # elements of a row folded in their own type
 comptime STEPS = 16  # rows folded in their own type
+comptime TASK = 16384  # elements in a task, about
 comptime STRIPE = 4  # vectors of columns that go down together
 
 
@@ -332,35 +343,34 @@ def fold(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
     return done()
 
 
-def first_of[T: DType](team: Object, arguments: Arguments):
-    var a = arguments.buffer[T](2)
-    var z = arguments.buffer[DType.int64](3)
-    var rows = arguments.integer(4)
-    var n = arguments.integer(5)
-    var share = arguments.integer(6)
-    if arguments.text(0) == "maximum":
-        var kernel = First[T, op.maximum](a, z, rows, n, share)
-        parallel_for(Team(team), ceildiv(rows, share), kernel)
-    else:
-        var kernel = First[T, op.minimum](a, z, rows, n, share)
-        parallel_for(Team(team), ceildiv(rows, share), kernel)
+def find_first[T: DType, f: Binary](team: Object, a: Arguments):
+    var n = a.integer(1)
+    var rows = a.size(2)
+    var share = max(1, TASK // n)
+    var kernel = First[T, f](
+        a.buffer[T](0), a.buffer[DType.int64](2), rows, n, share
+    )
+    parallel_for(Team(team), ceildiv(rows, share), kernel)
+
+
+def run_argmax[T: DType](team: Object, a: Arguments):
+    find_first[T, op.maximum](team, a)
 
 
 @export
-def first(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
-    """(name, type, a, out, rows, n, rows in a task), see `First`."""
-    var type = arguments.text(1)
-    if type == "float32":
-        first_of[f32](team, arguments)
-    elif type == "float64":
-        first_of[f64](team, arguments)
-    elif type == "int64":
-        first_of[DType.int64](team, arguments)
-    elif type == "int32":
-        first_of[DType.int32](team, arguments)
-    else:
-        first_of[DType.uint8](team, arguments)
-    return done()
+def argmax(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
+    """(rows, n, out), see `First`."""
+    return by_type[run_argmax](team, arguments, 0)
+
+
+def run_argmin[T: DType](team: Object, a: Arguments):
+    find_first[T, op.minimum](team, a)
+
+
+@export
+def argmin(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
+    """(rows, n, out), see `First`."""
+    return by_type[run_argmin](team, arguments, 0)
 
 
 @fieldwise_init
@@ -386,26 +396,17 @@ struct RunningSums[T: DType](Kernel):
                 at += self.inner
 
 
-def running_sums_of[T: DType](team: Object, arguments: Arguments):
-    var lines = arguments.integer(3)
-    var share = arguments.integer(6)
+def run_cumsum[T: DType](team: Object, a: Arguments):
+    var n = a.integer(1)
+    var lines = a.size(0) // n
+    var share = max(1, TASK // n)
     var kernel = RunningSums(
-        arguments.buffer[T](1), arguments.buffer[T](2), lines, arguments.integer(4),
-        arguments.integer(5), share,
+        a.buffer[T](0), a.buffer[T](3), lines, n, a.integer(2), share
     )
     parallel_for(Team(team), ceildiv(lines, share), kernel)
 
 
 @export
-def running_sums(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
-    """(type, a, out, lines, n, inner, lines in a task), see `RunningSums`."""
-    var type = arguments.text(0)
-    if type == "float32":
-        running_sums_of[f32](team, arguments)
-    elif type == "float64":
-        running_sums_of[f64](team, arguments)
-    elif type == "int64":
-        running_sums_of[DType.int64](team, arguments)
-    else:
-        running_sums_of[DType.int32](team, arguments)
-    return done()
+def cumsum(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
+    """(a, n, inner, out), see `RunningSums`."""
+    return by_number[run_cumsum](team, arguments, 0)
