@@ -18,7 +18,6 @@ An element of the result is summed in one fixed order, whatever the number of th
 
 from __future__ import annotations
 
-import math
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -38,21 +37,13 @@ from fast_ops.simd import (
     tile_fma,
     transpose_lines,
 )
+from minitorch.backend.host.matmul import check_rung, panels, products_of
 from minitorch.backend.host.workspace import KEEP_BYTES, workspace
-from minitorch.tensor_data import (
-    Shape,
-    Strides,
-    TensorData,
-    broadcast_shapes,
-    iter_positions,
-    view_strides,
-)
+from minitorch.tensor_data import Shape, Strides, TensorData
 
 ROWS = TILE.rows
 DEPTH = 256  # steps of k in a row: a panel of b is then 32 KiB of float32
 BLOCK_ROWS = 8 * ROWS  # rows of out in a task
-BLOCK_PANELS = 8  # panels of b in a task, at most
-TASKS = 16  # into which a product is cut at least, if it has as many panels
 PIECE_LINES, PIECE_STEPS = 64, 64  # what is packed in one go, at most
 TINY = 1024  # multiplications for which packing is not worth while
 DOT_ROWS = 192  # rows of a up to which a transposed b is not packed
@@ -419,55 +410,25 @@ class _Layout(NamedTuple):
 def _layout(
     a_shape: Shape, a_strides: Strides, b_shape: Shape, b_strides: Strides, item: int
 ) -> _Layout:
-    """Fold batches that share one b into rows of a, and choose the sizes of blocks."""
-    batch = broadcast_shapes(a_shape[:-2], b_shape[:-2])
-    shape = (*batch, a_shape[-2], b_shape[-1])
-    if math.prod(b_shape[:-2]) == 1 and batch == a_shape[:-2]:
-        folded = (math.prod(a_shape[:-1]), a_shape[-1])
-        strides = view_strides(a_shape, a_strides, folded)
-        if strides is not None:
-            batch, a_shape, a_strides = (), folded, strides
-            b_shape, b_strides = b_shape[-2:], b_strides[-2:]
-    (M, K), N = a_shape[-2:], b_shape[-1]
+    """Choose the sizes of blocks."""
+    given = products_of(a_shape, a_strides, b_shape, b_strides)
+    M, N, K = given.sizes
     wide = TILE.vectors * VECTOR_BYTES // item
-    part = (M + ROWS) * K + (N + wide) * K
-    together = max(1, min(math.prod(batch), KEEP_BYTES // max(part * item, 1)))
-    block_columns = wide * _panels(math.prod(batch), M, N, wide)
-    a_starts = _starts(batch, a_shape[:-2], a_strides[:-2])
-    b_starts = _starts(batch, b_shape[:-2], b_strides[:-2])
+    packed = (M + ROWS) * K + (N + wide) * K
+    together = max(1, min(given.count, KEEP_BYTES // max(packed * item, 1)))
+    columns = wide * panels(given.count * -(-M // BLOCK_ROWS), N, wide)
     return _Layout(
-        shape,
-        (a_starts, a_strides[-2], a_strides[-1]),
-        (b_starts, b_strides[-2], b_strides[-1]),
-        (M, N, K, wide, BLOCK_ROWS, block_columns, together),
-        part * together,
-        a_starts.size * M * N * K,
-        a_starts.size == 1
+        given.shape,
+        given.a,
+        given.b,
+        (M, N, K, wide, BLOCK_ROWS, columns, together),
+        packed * together,
+        given.multiplications,
+        given.count == 1
         and DOT.rows <= M <= DOT_ROWS
-        and a_strides[-1] == b_strides[-2] == 1
+        and given.a[2] == given.b[1] == 1
         and K >= 2 * VECTOR_BYTES // item,
     )
-
-
-def _panels(products: int, M: int, N: int, wide: int) -> int:
-    """Panels of b in a task: fewer where few rows would leave threads without work.
-
-    All tasks get about as many: each thread takes a run of tasks, one column of blocks
-    after the other, and with 6 panels in the first and 2 in the last column, one of two
-    threads would do three quarters of the work. The cut does not change the order in
-    which an output is summed.
-    """
-    columns = max(1, -(-N // wide))
-    panels = products * -(-M // BLOCK_ROWS) * columns
-    most = max(1, min(BLOCK_PANELS, panels // TASKS))
-    return -(-columns // -(-columns // most))
-
-
-def _starts(batch: Shape, shape: Shape, strides: Strides) -> np.ndarray:
-    """Where each matrix of the batch begins; repeated ones have a stride of 0."""
-    lead = len(batch) - len(shape)
-    steps = [0] * lead + [0 if n == 1 else s for n, s in zip(shape, strides)]
-    return np.array(list(iter_positions(batch, tuple(steps), 0)), dtype=np.int64)
 
 
 def matmul(a: TensorData, b: TensorData) -> TensorData:
@@ -521,12 +482,7 @@ def _launch_vector(a: TensorData, b: TensorData, out: np.ndarray, way: _Layout) 
 
 def _run_rung(rung: Any, name: str, a: TensorData, b: TensorData) -> TensorData:
     """Check two matrices and run one of the first four kernels on them."""
-    plain = a.is_contiguous() and b.is_contiguous()
-    if a.dims != 2 or b.dims != 2 or a.shape[1] != b.shape[0] or not plain:
-        raise ValueError(
-            f"{name}: a is {a.shape} and b is {b.shape}; expected contiguous matrices "
-            f"[M, K] and [K, N] (matmul takes any strides and batches)"
-        )
+    check_rung(name, a, b)
     out = empty((a.shape[0], b.shape[1]), a.dtype)
     rung(*(each.flat().reshape(each.shape) for each in (a, b, out)))
     return out

@@ -4,7 +4,7 @@ With this file one can read, call and time each step on the way there:
 
     matmul_naive        the definition, one sum for each output
     matmul_loop_order   the same loops in the order in which memory lies
-    matmul_vectorised   a vector of outputs at a time
+    matmul_vectorized   a vector of outputs at a time
     matmul_parallel     rows shared among the threads
     matmul_tiled        tiles of outputs that stay in registers
     matmul_packed       the same, fed from packed panels that stay in the caches
@@ -14,7 +14,7 @@ and what the backend needs besides: products of integers and of very small matri
 
 Mojo's compiler makes vector instructions where the program says so (`load[w]`) and
 nowhere else, so each rung shows what its idea alone gains. `fast_ops/matmul.py` has the
-same ladder in Numba, whose compiler vectorises loops by itself.
+same ladder in Numba, whose compiler vectorizes loops by itself.
 """
 
 from std.math import ceildiv
@@ -110,7 +110,7 @@ def loop_order[T: DType](p: Matrices[T]) raises:
                 row[n] += left * right[n]
 
 
-def vectorised_row[T: DType](p: Matrices[T], m: Int) raises:
+def vectorized_row[T: DType](p: Matrices[T], m: Int) raises:
     """Row m of z: `w` outputs at a time, with one instruction.
 
         for k, vectors n:  z[m, n .. n + w] += a[m, k] * b[k, n .. n + w]
@@ -135,15 +135,15 @@ def vectorised_row[T: DType](p: Matrices[T], m: Int) raises:
     # END SOLUTION a9.2
 
 
-def vectorised[T: DType](p: Matrices[T]) raises:
-    """`vectorised_row` for all rows, by one thread."""
+def vectorized[T: DType](p: Matrices[T]) raises:
+    """`vectorized_row` for all rows, by one thread."""
     for m in range(p.M):
-        vectorised_row(p, m)
+        vectorized_row(p, m)
 
 
 @fieldwise_init
 struct ParallelRows[T: DType](Kernel):
-    """`vectorised_row`, with the rows of z shared among the threads.
+    """`vectorized_row`, with the rows of z shared among the threads.
 
         parallel for blocks of m:  for m, k, n:  z[m, n] += a[m, k] * b[k, n]
 
@@ -158,7 +158,7 @@ struct ParallelRows[T: DType](Kernel):
         # BEGIN SOLUTION a9.3
         var first = task * self.share
         for m in range(first, min(first + self.share, self.p.M)):
-            vectorised_row(self.p, m)
+            vectorized_row(self.p, m)
         # END SOLUTION a9.3
 
 
@@ -171,7 +171,7 @@ struct Tiled[T: DType](Kernel):
             for k:  load 2 vectors of b, 4 numbers of a;  8 multiply-adds
             store the tile
 
-    `vectorised_row` loads and stores a vector of z for each multiply-add. Here the sums
+    `vectorized_row` loads and stores a vector of z for each multiply-add. Here the sums
     are in 8 registers while k runs, and each vector of b is used for 4 rows: 8
     multiply-adds for 6 loads and no store.
     """
@@ -425,7 +425,7 @@ struct Multiply[T: DType](Kernel):
 
 @fieldwise_init
 struct AnyRows[T: DType](Kernel):
-    """`vectorised_row` for any strides and batches; a task is `share` rows.
+    """`vectorized_row` for any strides and batches; a task is `share` rows.
 
     # a [B, M, K] @ b [B, K, N] -> z [B, M, N]
     """
@@ -480,8 +480,8 @@ def rung[T: DType, name: StaticString](team: Object, arguments: Arguments) raise
         naive(p)
     elif name == "loop_order":
         loop_order(p)
-    elif name == "vectorised":
-        vectorised(p)
+    elif name == "vectorized":
+        vectorized(p)
     elif name == "parallel":
         var share = max(1, min(16, ceildiv(p.M, 16)))
         parallel_for(Team(team), ceildiv(p.M, share), ParallelRows(p, share))
@@ -516,11 +516,11 @@ def matmul_loop_order(
 
 
 @export
-def matmul_vectorised(
+def matmul_vectorized(
     team: Object, arguments: Arguments, count: Int
 ) abi("C") -> Object:
     """See `run_rung`."""
-    return run_rung["vectorised"](team, arguments)
+    return run_rung["vectorized"](team, arguments)
 
 
 @export

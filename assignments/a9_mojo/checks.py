@@ -89,7 +89,7 @@ def _same_bits(task: str, name: str) -> Check:
 
 PRODUCTS = (
     _product("a9.1", "matmul_naive"),
-    _product("a9.2", "matmul_vectorised"),
+    _product("a9.2", "matmul_vectorized"),
     _product("a9.3", "matmul_parallel"),
     _same_bits("a9.3", "matmul_parallel"),
     _product("a9.4", "matmul_tiled"),
@@ -147,6 +147,6 @@ def _speed(name: str, call: Any, steps: Sequence[tuple[float, float]]) -> Speed:
 CHECKS: tuple[AnyCheck, ...] = (
     *PRODUCTS,
     MAP,
-    _speed("matmul_vectorised", calls.timed_vectorised, ((1.5, 0.5), (2.5, 1.0))),
+    _speed("matmul_vectorized", calls.timed_vectorized, ((1.5, 0.5), (2.5, 1.0))),
     _speed("matmul_tiled", calls.timed_tiled, ((4.5, 0.5), (7.0, 1.0))),
 )

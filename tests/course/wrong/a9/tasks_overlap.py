@@ -3,10 +3,10 @@
 RIGHT = """
         var first = task * self.share
         for m in range(first, min(first + self.share, self.p.M)):
-            vectorised_row(self.p, m)
+            vectorized_row(self.p, m)
 """
 WRONG = """
         var first = task
         for m in range(first, min(first + self.share, self.p.M)):
-            vectorised_row(self.p, m)
+            vectorized_row(self.p, m)
 """
