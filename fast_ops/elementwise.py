@@ -301,15 +301,15 @@ def _zip_broadcast(fn: Callable, a: TensorData, b: TensorData, out: TensorData) 
             ZIP_FLAT[parallel][fn](a.flat(), b.flat(), out.flat())
             return
     a, b = a.expand(out.shape), b.expand(out.shape)
-    way = plan(out.shape, a.strides, b.strides, out.strides)
+    loops = plan(out.shape, a.strides, b.strides, out.strides)
     run: Any = ZIP_STRIDED[parallel][fn]
     x, y, z = a.storage.array, b.storage.array, out.storage.array
-    for p, q, r in way.outer:
+    for p, q, r in loops.outer:
         run(
-            x, a.offset + p, way.strides[0],
-            y, b.offset + q, way.strides[1],
-            z, out.offset + r, way.strides[2],
-            way.shape, way.chunk,
+            x, a.offset + p, loops.strides[0],
+            y, b.offset + q, loops.strides[1],
+            z, out.offset + r, loops.strides[2],
+            loops.shape, loops.chunk,
         )  # fmt: skip
 
 

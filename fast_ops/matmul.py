@@ -44,7 +44,7 @@ from minitorch.tensor_data import Shape, Strides, TensorData
 ROWS = TILE.rows
 DEPTH = 256  # steps of k in a row: a panel of b is then 32 KiB of float32
 BLOCK_ROWS = 8 * ROWS  # rows of out in a task
-PIECE_LINES, PIECE_STEPS = 64, 64  # what is packed in one go, at most
+CHUNK_LINES, CHUNK_STEPS = 64, 64  # what is packed in one go, at most
 TINY = 1024  # multiplications for which packing is not worth while
 DOT_ROWS = 192  # rows of a up to which a transposed b is not packed
 DOT_PART = 64  # rows of a in a task of `_dot_tiles`
@@ -153,27 +153,27 @@ def _blocked(a, b, out):
 
 
 @device_function
-def _pieces(lines, wide, depth):
-    """How many pieces `_pack` makes of a matrix."""
-    group = PIECE_LINES // wide * wide
-    return (lines + group - 1) // group * ((depth + PIECE_STEPS - 1) // PIECE_STEPS)
+def _chunks(lines, wide, depth):
+    """How many chunks `_pack` makes of a matrix."""
+    group = CHUNK_LINES // wide * wide
+    return (lines + group - 1) // group * ((depth + CHUNK_STEPS - 1) // CHUNK_STEPS)
 
 
 @device_function
-def _pack(source, at, across, step, lines, wide, depth, piece, out, out_at):
-    """Lay a piece of a matrix out in the order in which the tiles read it.
+def _pack(source, at, across, step, lines, wide, depth, chunk, out, out_at):
+    """Lay a chunk of a matrix out in the order in which the tiles read it.
 
     # source: `lines` lines of `depth` steps -> out: panels [depth, wide]
 
     A line is a row of a or a column of b; `across` leads to the next line, `step` to
-    the next k. A panel holds `wide` lines, missing ones as zeros. A piece is some whole
-    panels and PIECE_STEPS steps of k, so that memory is read in long runs. Those of a
+    the next k. A panel holds `wide` lines, missing ones as zeros. A chunk is some whole
+    panels and CHUNK_STEPS steps of k, so that memory is read in long runs. Those of a
     and of b are equally large, so that threads that do as many have as much to do.
     """
-    group = PIECE_LINES // wide * wide
-    row, chunk = divmod(piece, (depth + PIECE_STEPS - 1) // PIECE_STEPS)
-    low, k_low = row * group, chunk * PIECE_STEPS
-    high, k_high = min(low + group, lines), min(k_low + PIECE_STEPS, depth)
+    group = CHUNK_LINES // wide * wide
+    row, k_chunk = divmod(chunk, (depth + CHUNK_STEPS - 1) // CHUNK_STEPS)
+    low, k_low = row * group, k_chunk * CHUNK_STEPS
+    high, k_high = min(low + group, lines), min(k_low + CHUNK_STEPS, depth)
     if across == 1:
         zero = source.dtype.type(0)
         for k in range(k_low, k_high):
@@ -248,18 +248,18 @@ def _packed(
     part, a_part = (rows * ROWS + panels * wide) * K, panels * wide * K
     high = (M + block_rows - 1) // block_rows
     blocks = high * ((N + block_columns - 1) // block_columns)
-    a_pieces, b_pieces = _pieces(M, ROWS, K), _pieces(N, wide, K)
+    a_chunks, b_chunks = _chunks(M, ROWS, K), _chunks(N, wide, K)
     for first in range(0, a_starts.size, together):
         count = min(together, a_starts.size - first)
-        for task in prange(count * (a_pieces + b_pieces)):
-            which, p = divmod(np.int64(task), a_pieces + b_pieces)
-            if p < a_pieces:
+        for task in prange(count * (a_chunks + b_chunks)):
+            which, p = divmod(np.int64(task), a_chunks + b_chunks)
+            if p < a_chunks:
                 start = a_at + a_starts[first + which]
                 _pack(
                     a, start, a_row, a_step, M, ROWS, K, p, work, which * part + a_part
                 )
             else:
-                start, p = b_at + b_starts[first + which], p - a_pieces
+                start, p = b_at + b_starts[first + which], p - a_chunks
                 _pack(b, start, b_col, b_step, N, wide, K, p, work, which * part)
         for task in prange(count * blocks):
             which, block = divmod(np.int64(task), blocks)
@@ -437,35 +437,37 @@ def matmul(a: TensorData, b: TensorData) -> TensorData:
     Any strides, read in place: a transposed operand costs no copy.
     """
     dtype = a.storage.dtype
-    way = _layout(a.shape, a.strides, b.shape, b.strides, dtype.itemsize)
-    out = empty(way.shape, dtype)
-    work = way.multiplications
+    layout = _layout(a.shape, a.strides, b.shape, b.strides, dtype.itemsize)
+    out = empty(layout.shape, dtype)
+    work = layout.multiplications
     if work == 0:
         out.storage.array.fill(0)
     elif work <= TINY or not dtype.is_floating_point:
         run: Any = rows_serial if work <= SERIAL else rows_parallel
         run(
-            a.storage.array, a.offset, *way.a, b.storage.array, b.offset, *way.b,
-            out.storage.array, way.sizes,
+            a.storage.array, a.offset, *layout.a, b.storage.array, b.offset, *layout.b,
+            out.storage.array, layout.sizes,
         )  # fmt: skip
-    elif way.sizes[0] == 1 or way.sizes[1] == 1:
-        _launch_vector(a, b, out.storage.array, way)
-    elif way.dots:
+    elif layout.sizes[0] == 1 or layout.sizes[1] == 1:
+        _launch_vector(a, b, out.storage.array, layout)
+    elif layout.dots:
         run = dot_serial if work <= SERIAL else dot_parallel
         run(
-            a.storage.array, a.offset, way.a[1], b.storage.array, b.offset, way.b[2],
-            out.storage.array, way.sizes[:3],
+            a.storage.array, a.offset, layout.a[1],
+            b.storage.array, b.offset, layout.b[2], out.storage.array, layout.sizes[:3],
         )  # fmt: skip
     else:
         run = packed_serial if work <= SERIAL else packed_parallel
-        _launch_packed(run, a, b, out, way)
+        _launch_packed(run, a, b, out, layout)
     return out
 
 
-def _launch_vector(a: TensorData, b: TensorData, out: np.ndarray, way: _Layout) -> None:
+def _launch_vector(
+    a: TensorData, b: TensorData, out: np.ndarray, layout: _Layout
+) -> None:
     """A product with one row, or with one column as the transposed product."""
-    (a_starts, a_row, a_step), (b_starts, b_step, b_col) = way.a, way.b
-    M, N, K = way.sizes[:3]
+    (a_starts, a_row, a_step), (b_starts, b_step, b_col) = layout.a, layout.b
+    M, N, K = layout.sizes[:3]
     x, y = a.storage.array, b.storage.array
     part = max(1, min(256, max(M, N) // 8))
     if M == 1:
@@ -510,21 +512,21 @@ def matmul_blocked(a: TensorData, b: TensorData) -> TensorData:
 
 def matmul_packed(a: TensorData, b: TensorData) -> TensorData:
     """a [*, M, K] @ b [*, K, N] -> [*, M, N] by `_packed`, whatever the size."""
-    way = _layout(a.shape, a.strides, b.shape, b.strides, a.dtype.itemsize)
-    out = empty(way.shape, a.dtype)
-    _launch_packed(packed_parallel, a, b, out, way)
+    layout = _layout(a.shape, a.strides, b.shape, b.strides, a.dtype.itemsize)
+    out = empty(layout.shape, a.dtype)
+    _launch_packed(packed_parallel, a, b, out, layout)
     return out
 
 
 def _launch_packed(
-    run: Any, a: TensorData, b: TensorData, out: TensorData, way: _Layout
+    run: Any, a: TensorData, b: TensorData, out: TensorData, layout: _Layout
 ) -> None:
-    if way.multiplications == 0:
+    if layout.multiplications == 0:
         out.storage.array.fill(0)
         return
     run(
-        a.storage.array, a.offset, *way.a, b.storage.array, b.offset, *way.b,
-        out.storage.array, workspace(way.work, out.storage.dtype), way.sizes,
+        a.storage.array, a.offset, *layout.a, b.storage.array, b.offset, *layout.b,
+        out.storage.array, workspace(layout.work, out.storage.dtype), layout.sizes,
     )  # fmt: skip
 
 

@@ -180,22 +180,22 @@ class CPUMemory(HostMemory):
             return
         if size == 0:
             return
-        way = plan(a.shape, a.strides, out.strides)
+        loops = plan(a.shape, a.strides, out.strides)
         x, y = a.storage.array, out.storage.array
-        if way.transposes:
+        if loops.transposes:
             floats = a.dtype is out.dtype and a.dtype.is_floating_point
             tiled: Any = COPY_TRANSPOSED[floats][not serial]
-            for p, q in way.outer:
+            for p, q in loops.outer:
                 tiled(
-                    x, a.offset + p, way.strides[0], y, out.offset + q, way.strides[1],
-                    way.shape,
+                    x, a.offset + p, loops.strides[0],
+                    y, out.offset + q, loops.strides[1], loops.shape,
                 )  # fmt: skip
             return
         strided: Any = copy_strided if serial else copy_strided_parallel
-        for p, q in way.outer:
+        for p, q in loops.outer:
             strided(
-                x, a.offset + p, way.strides[0], y, out.offset + q, way.strides[1],
-                way.shape, way.chunk,
+                x, a.offset + p, loops.strides[0], y, out.offset + q, loops.strides[1],
+                loops.shape, loops.chunk,
             )  # fmt: skip
 
 

@@ -72,13 +72,13 @@ def _layer_norm(x, weight, bias, eps, out, mean, rstd):
     D = weight.size
     for r in prange(mean.size):
         at = np.int64(r) * D
-        row, made = x[at : at + D], out[at : at + D]
+        row, z = x[at : at + D], out[at : at + D]
         middle = x.dtype.type(line_sum(row) / D)
         scale = x.dtype.type(1.0 / math.sqrt(line_squares(row, middle) / D + eps))
         mean[r] = middle
         rstd[r] = scale
         for i in range(D):
-            made[i] = (row[i] - middle) * scale * weight[i] + bias[i]
+            z[i] = (row[i] - middle) * scale * weight[i] + bias[i]
     # END SOLUTION a8.3
 
 
@@ -171,9 +171,9 @@ def _batch_norm(x, weight, bias, eps, out, mean, variance, size):
         scale = x.dtype.type(weight[c] / math.sqrt(total / (N * size) + eps))
         for n in range(N):
             at = (n * C + c) * size
-            line, made = x[at : at + size], out[at : at + size]
+            line, z = x[at : at + size], out[at : at + size]
             for i in range(size):
-                made[i] = (line[i] - middle) * scale + bias[c]
+                z[i] = (line[i] - middle) * scale + bias[c]
 
 
 def _batch_norm_backward(grad, x, mean, variance, weight, eps, dx, dw, db, size):
@@ -205,13 +205,13 @@ def _batch_norm_backward(grad, x, mean, variance, weight, eps, dx, dw, db, size)
         factor, middle = kind(weight[c] * scale), mean[c]
         for n in range(N):
             at = (n * C + c) * size
-            line, given, made = (
+            line, given, z = (
                 x[at : at + size],
                 grad[at : at + size],
                 dx[at : at + size],
             )
             for i in range(size):
-                made[i] = factor * (given[i] - shift - (line[i] - middle) * slope)
+                z[i] = factor * (given[i] - shift - (line[i] - middle) * slope)
 
 
 KERNELS = both(_layer_norm, _layer_norm_backward, _batch_norm, _batch_norm_backward)

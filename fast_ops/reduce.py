@@ -38,7 +38,7 @@ from minitorch.dtypes import ALL, DType, float32, float64
 from minitorch.tensor_data import Shape, Strides, TensorData
 
 BLOCK = 512  # elements folded in their own type before they join a wider total
-PIECE = 8_192  # elements that one task folds where a whole tensor becomes one number
+CHUNK = 8_192  # elements that one task folds where a whole tensor becomes one number
 
 # ---------------------------------------------------------------------- templates
 #
@@ -93,20 +93,20 @@ def row_task(fn: Callable) -> Any:
         folded: Any,
         steps: Any,
         length: Any,
-        piece: Any,
+        chunk: Any,
         s: Any,
         last: Any,
         start: Any,
         narrow: Any,
     ) -> Any:
-        pieces = (length + piece - 1) // piece
+        chunks = (length + chunk - 1) // chunk
         total = start[0]
         for t in range(s, last):
-            uv = t // pieces
+            uv = t // chunks
             u = uv // folded[1]
-            begin = (t - uv * pieces) * piece
+            begin = (t - uv * chunks) * chunk
             p = at + u * steps[0] + (uv - u * folded[1]) * steps[1] + begin
-            x = a[p : p + min(piece, length - begin)]
+            x = a[p : p + min(chunk, length - begin)]
             for low in range(0, x.size, BLOCK):
                 y = x[low : low + BLOCK]
                 part = narrow[0]
@@ -123,16 +123,16 @@ def fold_rows(fn: Callable) -> Callable:
 
     `fold_flat` for rows with gaps between them, for rows in several stretches, and for
     a few long rows. Threads share tasks: one output, and one block of its stretches, of
-    at most `piece` elements each.
+    at most `chunk` elements each.
     """
     fold = row_task(fn)
 
     def loop(
         a: np.ndarray, first: int, kept: Shape, a_steps: Strides, out_steps: Strides,
-        folded: Shape, folded_steps: Strides, length: int, piece: int, blocks: int,
+        folded: Shape, folded_steps: Strides, length: int, chunk: int, blocks: int,
         start: np.ndarray, narrow: np.ndarray, partial: np.ndarray, out: np.ndarray,
     ) -> None:  # fmt: skip
-        stretches = folded[0] * folded[1] * ((length + piece - 1) // piece)
+        stretches = folded[0] * folded[1] * ((length + chunk - 1) // chunk)
         for task in prange(kept[0] * kept[1] * kept[2] * blocks):
             group = np.int64(task) // blocks
             block = np.int64(task) - group * blocks
@@ -142,7 +142,7 @@ def fold_rows(fn: Callable) -> Callable:
             s = block * stretches // blocks
             last = (block + 1) * stretches // blocks
             total = fold(
-                a, p, folded, folded_steps, length, piece, s, last, start, narrow
+                a, p, folded, folded_steps, length, chunk, s, last, start, narrow
             )
             if blocks == 1:
                 out[q] = total
@@ -163,20 +163,20 @@ def line_task(fn: Callable) -> Any:
         folded: Any,
         steps: Any,
         length: Any,
-        piece: Any,
+        chunk: Any,
         s: Any,
         last: Any,
         total: Any,
         width: Any,
     ) -> Any:
-        pieces = (length + piece - 1) // piece
+        chunks = (length + chunk - 1) // chunk
         lanes = total.size
         for t in range(s, last):
-            uv = t // pieces
+            uv = t // chunks
             u = uv // folded[1]
-            begin = (t - uv * pieces) * piece
+            begin = (t - uv * chunks) * chunk
             p = at + u * steps[0] + (uv - u * folded[1]) * steps[1] + begin
-            x = a[p : p + min(piece, length - begin)]
+            x = a[p : p + min(chunk, length - begin)]
             whole = x.size // lanes * lanes
             for line in range(0, whole, lanes):
                 y = x[line : line + lanes]
@@ -214,10 +214,10 @@ def fold_lines(fn: Callable) -> Callable:
     def loop(
         a: np.ndarray, first: int, kept: Shape, a_steps: Strides, out_steps: Strides,
         width: int, out_width: int, lanes: int, folded: Shape, folded_steps: Strides,
-        length: int, piece: int, blocks: int, start: np.ndarray,
+        length: int, chunk: int, blocks: int, start: np.ndarray,
         partial: np.ndarray, out: np.ndarray,
     ) -> None:  # fmt: skip
-        stretches = folded[0] * folded[1] * ((length + piece - 1) // piece)
+        stretches = folded[0] * folded[1] * ((length + chunk - 1) // chunk)
         for task in prange(kept[0] * kept[1] * kept[2] * blocks):
             group = np.int64(task) // blocks
             block = np.int64(task) - group * blocks
@@ -229,7 +229,7 @@ def fold_lines(fn: Callable) -> Callable:
                 total[e] = start[0]
             s = block * stretches // blocks
             last = (block + 1) * stretches // blocks
-            fold(a, p, folded, folded_steps, length, piece, s, last, total, width)
+            fold(a, p, folded, folded_steps, length, chunk, s, last, total, width)
             for e in range(width):
                 if blocks == 1:
                     out[q + e * out_width] = total[e]
@@ -354,10 +354,10 @@ def fold_strided(fn: Callable) -> Callable:
         folded: Shape, folded_steps: Strides, lanes: int,
         start: np.ndarray, out: np.ndarray,
     ) -> None:  # fmt: skip
-        pieces = (kept[2] + lanes - 1) // lanes
-        for task in prange(kept[0] * kept[1] * pieces):
-            i, j, piece = element(np.int64(task), (kept[0], kept[1], pieces))
-            begin = piece * lanes
+        chunks = (kept[2] + lanes - 1) // lanes
+        for task in prange(kept[0] * kept[1] * chunks):
+            i, j, chunk = element(np.int64(task), (kept[0], kept[1], chunks))
+            begin = chunk * lanes
             n = min(lanes, kept[2] - begin)
             total = np.empty(lanes, start.dtype)
             for e in range(n):
@@ -449,7 +449,7 @@ def reduce(
     if fn not in SPLITTABLE:
         _run(fn, _rows(a, dims), _in_order(len(result), n), parallel, starts, result)
         return out
-    if size == n > PIECE and a.is_contiguous():
+    if size == n > CHUNK and a.is_contiguous():
         _fold_all(fn, a.flat(), parallel, starts, result)
         return out
     if n <= STRETCH and a.is_contiguous() and cut.trailing:
@@ -458,11 +458,11 @@ def reduce(
     if source is out_type and a.is_contiguous() and cut.leading:
         _fold_columns(fn, a.flat(), parallel, starts[0], result)
         return out
-    way = walk(a.shape, a.strides, dims)
-    if way is None:
+    loops = walk(a.shape, a.strides, dims)
+    if loops is None:
         FLAT[parallel][fn](_rows(a, dims).flat(), n, *starts, result)
     else:
-        _run(fn, a, way, parallel, starts, result)
+        _run(fn, a, loops, parallel, starts, result)
     return out
 
 
@@ -496,9 +496,9 @@ def _fold_all(
     starts: tuple[np.ndarray, np.ndarray],
     out: np.ndarray,
 ) -> None:
-    """Fold pieces as if they were rows, and then what came out, in order."""
-    partial = np.empty((-(-len(a) // PIECE), 1), starts[0].dtype)
-    FLAT[parallel][fn](a, PIECE, *starts, partial[:, 0])
+    """Fold chunks as if they were rows, and then what came out, in order."""
+    partial = np.empty((-(-len(a) // CHUNK), 1), starts[0].dtype)
+    FLAT[parallel][fn](a, CHUNK, *starts, partial[:, 0])
     BLOCKS[fn](starts[0], partial, out)
 
 
@@ -511,25 +511,25 @@ def _fold_columns(
 
 
 def _run(
-    fn: Callable, a: TensorData, way: Walk, parallel: bool,
+    fn: Callable, a: TensorData, loops: Walk, parallel: bool,
     starts: tuple[np.ndarray, np.ndarray], out: np.ndarray,
 ) -> None:  # fmt: skip
     start, narrow = starts
-    common = a.storage.array, a.offset, way.kept, way.a_steps, way.out_steps
-    fold = way.folded, way.folded_steps
-    if way.kind == BY_STRIDES:
-        STRIDED[parallel][fn](*common, *fold, way.lanes, start, out)
+    common = a.storage.array, a.offset, loops.kept, loops.a_steps, loops.out_steps
+    fold = loops.folded, loops.folded_steps
+    if loops.kind == BY_STRIDES:
+        STRIDED[parallel][fn](*common, *fold, loops.lanes, start, out)
         return
     partial = NO_PARTIAL[start.dtype]
-    if way.blocks > 1:
-        partial = np.empty((way.blocks, len(out)), start.dtype)
-    cut = way.length, way.piece, way.blocks
-    if way.kind == BY_ROWS:
+    if loops.blocks > 1:
+        partial = np.empty((loops.blocks, len(out)), start.dtype)
+    cut = loops.length, loops.chunk, loops.blocks
+    if loops.kind == BY_ROWS:
         ROWS[parallel][fn](*common, *fold, *cut, start, narrow, partial, out)
     else:
-        lines = way.width, way.out_width, way.lanes
+        lines = loops.width, loops.out_width, loops.lanes
         LINES[parallel][fn](*common, *lines, *fold, *cut, start, partial, out)
-    if way.blocks > 1:
+    if loops.blocks > 1:
         BLOCKS[fn](start, partial, out)
 
 

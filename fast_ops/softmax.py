@@ -171,14 +171,14 @@ def _cross_entropy_backward(grad, logits, target, logsumexp, ignore_index, dx):
     classes = logits.size // target.size
     for r in prange(target.size):
         at = np.int64(r) * classes
-        row, made = logits[at : at + classes], dx[at : at + classes]
+        row, z = logits[at : at + classes], dx[at : at + classes]
         if target[r] == ignore_index:
-            made[:] = 0
+            z[:] = 0
         else:
             factor, log_total = grad[r], logsumexp[r]
             for i in range(row.size):
-                made[i] = factor * exp(row[i] - log_total)
-            made[target[r]] -= factor
+                z[i] = factor * exp(row[i] - log_total)
+            z[target[r]] -= factor
 
 
 def _mean_loss(losses, target, ignore_index, mean, share):

@@ -31,7 +31,7 @@ class Walk(NamedTuple):
     out_width: int = 1  # their stride in the output
     lanes: int = 1
     length: int = 1  # of a contiguous stretch
-    piece: int = 1  # how much of a stretch is folded in one go
+    chunk: int = 1  # how much of a stretch is folded in one go
     blocks: int = 1  # tasks that share the fold of one output
 
 
@@ -66,11 +66,11 @@ def _row_walk(kept: list[Dim], folded: list[Dim]) -> Walk | None:
     if len(kept) > 3 or len(folded) > 3:
         return None
     kept, outer, length = _padded(kept, 3), _padded(folded[:-1], 2), folded[-1][0]
-    piece = min(length, STRETCH)
-    blocks = _blocks(kept, outer, length, -(-length // piece))
+    chunk = min(length, STRETCH)
+    blocks = _blocks(kept, outer, length, -(-length // chunk))
     return Walk(
         BY_ROWS, *_columns(kept), *_columns(outer)[:2],
-        length=length, piece=piece, blocks=blocks,
+        length=length, chunk=chunk, blocks=blocks,
     )  # fmt: skip
 
 
@@ -82,11 +82,11 @@ def _narrow_walk(kept: list[Dim], folded: list[Dim]) -> Walk | None:
     kept, outer = _padded(kept[:-1], 3), _padded(folded[:-1], 2)
     length = folded[-1][0] * width
     lanes = min(LANES, length) // width * width
-    piece = STRETCH // lanes * lanes
-    blocks = _blocks(kept, outer, length, -(-length // piece))
+    chunk = STRETCH // lanes * lanes
+    blocks = _blocks(kept, outer, length, -(-length // chunk))
     return Walk(
         BY_LINES, *_columns(kept), *_columns(outer)[:2],
-        width, out_width, lanes, length, piece, blocks,
+        width, out_width, lanes, length, chunk, blocks,
     )  # fmt: skip
 
 
@@ -113,12 +113,12 @@ def _strided_walk(kept: list[Dim], folded: list[Dim]) -> Walk | None:
     return Walk(BY_STRIDES, *_columns(kept), *_columns(folded)[:2], lanes=lanes)
 
 
-def _blocks(kept: list[Dim], folded: list[Dim], length: int, pieces: int) -> int:
+def _blocks(kept: list[Dim], folded: list[Dim], length: int, chunks: int) -> int:
     """Into how many parts to cut the fold, so that threads have enough to share."""
     tasks = 1
     for n, _ in kept:
         tasks *= n
-    stretches = folded[0][0] * folded[1][0] * pieces
+    stretches = folded[0][0] * folded[1][0] * chunks
     work = stretches * min(length, STRETCH)
     return max(1, min(MAX_BLOCKS // tasks, stretches, work // STRETCH))
 

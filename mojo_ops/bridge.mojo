@@ -14,8 +14,9 @@ An exported kernel has the signature of a C function for Python (METH_FASTCALL),
         return done()
 
 `team` is the thread team (`parallel.mojo`). Most kernels are functions of a type, which
-an argument decides: `by_float[run](team, arguments, 0)` and its neighbours. Nothing checks the arguments here: the
-launcher, in `minitorch/backend/host` or in the Python file of the same name, has done so.
+an argument decides: `by_float[run](team, arguments, 0)` and its neighbours. Nothing
+checks the arguments here: the launcher, in `minitorch/backend/host` or in the Python
+file of the same name, has done so.
 """
 
 from std.ffi import external_call

@@ -3,7 +3,7 @@
 With this file a launcher can call what a `.mojo` file exports:
 
     kernels = Library("elementwise")
-    kernels.zip_flat(row, a, b, out, n)
+    kernels.zip_flat(row, a, b, out)
 
 and one can set the number of threads (`set_num_threads`). A kernel takes ints, floats,
 strings and NumPy arrays, and reads them where they are: no array is copied, and its

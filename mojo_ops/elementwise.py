@@ -100,7 +100,7 @@ def map(
     n = len(z)
     if len(x) != n:
         x = x[a.offset : a.offset + n]
-    kernels.map_flat(row, x, z, given.itemsize, dtype.itemsize, n)
+    kernels.map_flat(row, x, z)
     return out
 
 
@@ -156,10 +156,10 @@ def zip(
     if len(x) != n:
         x = x[a.offset : a.offset + n]
     if one:
-        y = y if len(y) == 1 else y[b.offset :]
+        y = y if len(y) == 1 else y[b.offset : b.offset + 1]
     elif len(y) != n:
         y = y[b.offset : b.offset + n]
-    kernels.zip_flat(row, x, y, z, given.itemsize, dtype.itemsize, n, one)
+    kernels.zip_flat(row, x, y, z)
     return out
 
 
@@ -168,31 +168,18 @@ def _zip_broadcast(row: int, a: TensorData, b: TensorData, out: TensorData) -> N
     n = out.size
     if a.is_contiguous() and b.is_contiguous() and out.is_contiguous():
         x, y = a.flat(), b.flat()
-        one = ZIP_ONE.get((len(x) == n, len(y) == n)) if 1 in (len(x), len(y)) else None
-        if one is not None:
-            items = a.dtype.itemsize, out.dtype.itemsize
-            kernels.zip_flat(row, x, y, out.flat(), *items, n, one)
+        if max(len(x), len(y)) == n and {len(x), len(y)} <= {1, n}:
+            kernels.zip_flat(row, x, y, out.flat())
             return
-    _zip_strided(row, a, b, out)
-
-
-# Which operand is one number, by whether x and y have as many elements as the result.
-ZIP_ONE = {(True, True): 0, (False, True): 1, (True, False): 2}
-
-
-def _zip_strided(row: int, a: TensorData, b: TensorData, out: TensorData) -> None:
-    """z = fn(x, y) for operands that broadcast or lie with gaps."""
-    if 0 in out.shape:
+    if n == 0:
         return
     a, b = a.expand(out.shape), b.expand(out.shape)
-    item, z_item = a.dtype.itemsize, out.dtype.itemsize
     x, y, z = a.storage.array, b.storage.array, out.storage.array
     plan, outer = loops(out.shape, a.strides, b.strides, out.strides)
     for p, q, r in outer:
         kernels.zip_strided(
-            row, plan, x, a.offset + p, item, y, b.offset + q, item,
-            z, out.offset + r, z_item,
-        )  # fmt: skip
+            row, plan, x, a.offset + p, y, b.offset + q, z, out.offset + r
+        )
 
 
 def _zip_into(

@@ -14,7 +14,7 @@ from std.math import ceildiv
 from std.sys import simd_width_of
 
 from bridge import Arguments, Buffer, Object, by_bytes, by_type, integer
-from lines import load_part, share_of, store_part
+from lines import load_part, lines_per_task, store_part
 from parallel import Kernel, Team, parallel_for
 
 comptime Index = Buffer[DType.int64]
@@ -72,14 +72,15 @@ struct Gather[T: DType](Kernel):
 
     @always_inline
     def tasks(self) -> Int:
-        return ceildiv(self.lines(), share_of(self.length()))
+        return ceildiv(self.lines(), lines_per_task(self.length()))
 
     def run(self, task: Int):
         var length = self.length()
-        var share = share_of(length)
+        var per_task = lines_per_task(length)
         var step = 1 if self.inner > 1 else 0
         var of_slab = self.m * self.inner // length
-        for line in range(task * share, min(task * share + share, self.lines())):
+        var last = min(task * per_task + per_task, self.lines())
+        for line in range(task * per_task, last):
             var a = self.a.at(line // of_slab * self.n * self.inner)
             var index = self.index.at(line * length)
             var z = self.z.at(line * length)
@@ -106,9 +107,9 @@ struct ScatterAdd[T: DType](Kernel):
     var inner: Int
 
     def run(self, task: Int):
-        var pieces = ceildiv(self.inner, COLUMNS)
-        var outer = task // pieces
-        var low = (task - outer * pieces) * COLUMNS
+        var chunks = ceildiv(self.inner, COLUMNS)
+        var outer = task // chunks
+        var low = (task - outer * chunks) * COLUMNS
         var high = min(low + COLUMNS, self.inner)
         var a = self.a.at(outer * self.n * self.inner)
         for j in range(self.m):
@@ -135,8 +136,8 @@ struct CopySlices[T: DType](Kernel):
 
     def run(self, task: Int):
         comptime w = simd_width_of[Self.T]()
-        var share = share_of(self.inner)
-        for row in range(task * share, min(task * share + share, self.rows)):
+        var per_task = lines_per_task(self.inner)
+        for row in range(task * per_task, min(task * per_task + per_task, self.rows)):
             var outer = row // self.m
             var from_ = outer * self.n + Int(self.index[row - outer * self.m])
             var x = self.a.at(from_ * self.inner)
@@ -162,9 +163,9 @@ struct AddSlices[T: DType](Kernel):
 
     def run(self, task: Int):
         comptime w = simd_width_of[Self.T]()
-        var pieces = ceildiv(self.inner, COLUMNS)
-        var outer = task // pieces
-        var low = (task - outer * pieces) * COLUMNS
+        var chunks = ceildiv(self.inner, COLUMNS)
+        var outer = task // chunks
+        var low = (task - outer * chunks) * COLUMNS
         var width = min(COLUMNS, self.inner - low)
         for j in range(self.m):
             var to = outer * self.n + Int(self.index[j])
@@ -241,7 +242,7 @@ def run_index_select[T: DType](team: Object, a: Arguments):
         a.buffer[T](0), a.buffer[DType.int64](1), a.buffer[T](2), a.integer(3),
         a.size(1), inner, slices,
     )
-    parallel_for(Team(team), ceildiv(slices, share_of(inner)), kernel)
+    parallel_for(Team(team), ceildiv(slices, lines_per_task(inner)), kernel)
 
 
 @export

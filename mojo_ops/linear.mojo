@@ -10,10 +10,11 @@ which lie one behind the other. Those 16 kB stay in the first-level cache in bet
 memory is passed over once.
 """
 
+from std.math import ceildiv
 from std.sys import simd_width_of
 
 from bridge import Address, Arguments, Buffer, Object, done
-from lines import load_part, share_of, store_part
+from lines import load_part, lines_per_task, store_part
 from parallel import Kernel, Team, parallel_for
 
 comptime MapRow = def(Address, Address, Int) thin -> None
@@ -40,8 +41,8 @@ struct BiasRows[T: DType](Kernel):
     var n: Int
 
     def run(self, task: Int):
-        var first = task * share_of(self.n)
-        var last = min(first + share_of(self.n), self.rows)
+        var first = task * lines_per_task(self.n)
+        var last = min(first + lines_per_task(self.n), self.rows)
         for r in range(first, last):
             self.add_bias(self.x.at(r * self.n), self.out_.at(r * self.n))
         var sums = self.out_.at(first * self.n).address()
@@ -79,8 +80,8 @@ def run_bias_rows[T: DType](team: Object, a: Arguments):
         rows,
         n,
     )
-    var share = share_of(n)
-    parallel_for(Team(team), (rows + share - 1) // share, kernel)
+    var per_task = lines_per_task(n)
+    parallel_for(Team(team), ceildiv(rows, per_task), kernel)
 
 
 @export

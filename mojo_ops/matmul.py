@@ -78,22 +78,22 @@ def matmul(a: TensorData, b: TensorData) -> TensorData:
 
     Any strides, read in place: a transposed operand costs no copy.
     """
-    way = _layout(a.shape, a.strides, b.shape, b.strides, a.storage.dtype.itemsize)
-    tiny = way.multiplications <= TINY or not a.storage.dtype.is_floating_point
-    return _launch(kernels.matmul_rows if tiny else kernels.matmul_packed, a, b, way)
+    layout = _layout(a.shape, a.strides, b.shape, b.strides, a.storage.dtype.itemsize)
+    tiny = layout.multiplications <= TINY or not a.storage.dtype.is_floating_point
+    return _launch(kernels.matmul_rows if tiny else kernels.matmul_packed, a, b, layout)
 
 
-def _launch(run: Any, a: TensorData, b: TensorData, way: Layout) -> TensorData:
+def _launch(run: Any, a: TensorData, b: TensorData, layout: Layout) -> TensorData:
     dtype = a.storage.dtype
-    out = empty(way.shape, dtype)
+    out = empty(layout.shape, dtype)
     z = out.storage.array
-    if way.multiplications == 0:
+    if layout.multiplications == 0:
         z.fill(0)
         return out
-    work = workspace(way.work, dtype) if dtype.is_floating_point else z
+    work = workspace(layout.work, dtype) if dtype.is_floating_point else z
     run(
         a.storage.array, a.offset, b.storage.array, b.offset, z, work,
-        way.a_starts, way.b_starts, way.plan, dtype.name,
+        layout.a_starts, layout.b_starts, layout.plan, dtype.name,
     )  # fmt: skip
     return out
 
@@ -141,8 +141,8 @@ def matmul_tiled(a: TensorData, b: TensorData) -> TensorData:
 
 def matmul_packed(a: TensorData, b: TensorData) -> TensorData:
     """a [*, M, K] @ b [*, K, N] -> [*, M, N] by packed panels, whatever the size."""
-    way = _layout(a.shape, a.strides, b.shape, b.strides, a.dtype.itemsize)
-    return _launch(kernels.matmul_packed, a, b, way)
+    layout = _layout(a.shape, a.strides, b.shape, b.strides, a.dtype.itemsize)
+    return _launch(kernels.matmul_packed, a, b, layout)
 
 
 # From the definition to the fastest; a benchmark draws them all.

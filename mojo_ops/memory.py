@@ -73,16 +73,12 @@ def _cast(source: DType, target: DType) -> int:
 
 def run_map(row: int, a: TensorData, out: TensorData) -> None:
     """Call the loop at `row` on all elements of `a` and `out`, of one shape."""
-    x_item, z_item = a.dtype.itemsize, out.dtype.itemsize
     if a.is_contiguous() and out.is_contiguous():
-        x, z = a.flat(), out.flat()
-        kernels.map_flat(row, x, z, x_item, z_item, len(z))
+        kernels.map_flat(row, a.flat(), out.flat())
         return
     if 0 in out.shape:
         return
     x, z = a.storage.array, out.storage.array
     plan, outer = loops(out.shape, a.strides, out.strides)
     for p, q in outer:
-        kernels.map_strided(
-            row, plan, x, a.offset + p, x_item, z, out.offset + q, z_item
-        )
+        kernels.map_strided(row, plan, x, a.offset + p, z, out.offset + q)

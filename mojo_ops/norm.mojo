@@ -16,7 +16,7 @@ from std.math import ceildiv, sqrt
 from std.sys import simd_width_of
 
 from bridge import Arguments, Buffer, Object, by_float
-from lines import fill, load_part, share_of, store_part, sum_of
+from lines import fill, load_part, lines_per_task, store_part, sum_of
 from parallel import Kernel, Team, parallel_for
 
 comptime f32 = DType.float32
@@ -77,8 +77,8 @@ struct LayerNorm[T: DType](Kernel):
     var D: Int
 
     def run(self, task: Int):
-        var share = share_of(self.D)
-        for r in range(task * share, min(task * share + share, self.rows)):
+        var per_task = lines_per_task(self.D)
+        for r in range(task * per_task, min(task * per_task + per_task, self.rows)):
             var x = self.x.at(r * self.D)
             var size = Float64(self.D)
             var middle = (sum_of(x, self.D).cast[f64]() / size).cast[Self.T]()
@@ -177,7 +177,7 @@ def run_layer_norm[T: DType](team: Object, a: Arguments):
         a.buffer[T](0), a.buffer[T](1), a.buffer[T](2), a.buffer[T](4),
         a.buffer[T](5), a.buffer[T](6), a.number(3), rows, D,
     )
-    parallel_for(Team(team), ceildiv(rows, share_of(D)), kernel)
+    parallel_for(Team(team), ceildiv(rows, lines_per_task(D)), kernel)
 
 
 @export

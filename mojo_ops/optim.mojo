@@ -11,7 +11,7 @@ from std.sys import simd_width_of
 from bridge import Arguments, Buffer, Object, by_float, load_some, store_some
 from parallel import Kernel, Team, parallel_for
 
-comptime SHARE = 16384  # elements in a task
+comptime PER_TASK = 16384  # elements in a task
 
 
 trait Step(TrivialRegisterPassable):
@@ -45,16 +45,16 @@ def put[
 
 @fieldwise_init
 struct AllElements[S: Step](Kernel):
-    """A step for all elements; a task is SHARE of them."""
+    """A step for all elements; a task is PER_TASK of them."""
 
     var step: Self.S
     var n: Int
 
     def run(self, task: Int):
         comptime w = simd_width_of[Self.S.T]()
-        var last = min(task * SHARE + SHARE, self.n)
-        var whole = task * SHARE + (last - task * SHARE) // w * w
-        for i in range(task * SHARE, whole, w):
+        var last = min(task * PER_TASK + PER_TASK, self.n)
+        var whole = task * PER_TASK + (last - task * PER_TASK) // w * w
+        for i in range(task * PER_TASK, whole, w):
             self.step.update[w, True](i, last)
         if whole < last:
             self.step.update[w, False](whole, last)
@@ -141,7 +141,7 @@ struct Adam[D: DType](Step):
 
 
 def take[S: Step](team: Object, step: S, n: Int):
-    parallel_for(Team(team), ceildiv(n, SHARE), AllElements(step, n))
+    parallel_for(Team(team), ceildiv(n, PER_TASK), AllElements(step, n))
 
 
 def run_sgd[T: DType](team: Object, a: Arguments):

@@ -1,7 +1,7 @@
 """Pooling over windows of a plane, forward and backward.
 
-With this file the backend can take the maximum (`max_pool2d`) or the mean (`avg_pool2d`)
-of each window of x [N, C, H, W], and bring gradients back to x.
+With this file the backend can take the maximum (`max_pool2d`) or the mean
+(`avg_pool2d`) of each window of x [N, C, H, W], and bring gradients back to x.
 
 Planes do not touch each other: a task is some whole planes of N * C, forward it writes
 their outputs, backward it adds into their part of the gradient, in the order of the
@@ -17,7 +17,7 @@ from std.sys import simd_width_of
 from std.utils.numerics import inf
 
 from bridge import Arguments, Buffer, Object, by_float
-from lines import fill, load_part, share_of, store_part
+from lines import fill, load_part, lines_per_task, store_part
 from parallel import Kernel, Team, parallel_for
 
 comptime Places = Buffer[DType.int64]
@@ -64,13 +64,13 @@ struct Windows(TrivialRegisterPassable):
         self.count_pad = n[13] != 0
 
     @always_inline
-    def share(self) -> Int:
+    def per_task(self) -> Int:
         """How many planes make one task."""
-        return share_of(self.H * self.W)
+        return lines_per_task(self.H * self.W)
 
     @always_inline
     def tasks(self) -> Int:
-        return ceildiv(self.planes, self.share())
+        return ceildiv(self.planes, self.per_task())
 
     @always_inline
     def first_inside(self) -> Int:
@@ -115,10 +115,10 @@ trait Pooling(TrivialRegisterPassable):
 @always_inline
 def each_row[P: Pooling, w: Int](pooling: P, windows: Windows, task: Int):
     """Make all windows of the planes of a task."""
-    var first = task * windows.share()
+    var first = task * windows.per_task()
     var left = windows.first_inside()
     var right = windows.last_inside()
-    for plane in range(first, min(first + windows.share(), windows.planes)):
+    for plane in range(first, min(first + windows.per_task(), windows.planes)):
         for oh in range(windows.OH):
             for ow in range(left):
                 pooling.windows[1](plane, oh, ow, windows.OW)
@@ -199,13 +199,13 @@ struct MaxPoolBackward[T: DType](Kernel):
 
     def run(self, task: Int):
         var size = self.o.H * self.o.W
-        var made = self.o.OH * self.o.OW
-        var first = task * self.o.share()
-        var last = min(first + self.o.share(), self.o.planes)
+        var outputs = self.o.OH * self.o.OW
+        var first = task * self.o.per_task()
+        var last = min(first + self.o.per_task(), self.o.planes)
         fill(self.dx.at(first * size), (last - first) * size, 0)
         for plane in range(first, last):
             var dx = self.dx.at(plane * size)
-            for i in range(plane * made, (plane + 1) * made):
+            for i in range(plane * outputs, (plane + 1) * outputs):
                 dx[Int(self.index[i])] += self.grad[i]
 
 
@@ -294,7 +294,7 @@ struct AvgPool[T: DType](Kernel, Pooling):
 
 @fieldwise_init
 struct AvgPoolBackward[T: DType](Kernel):
-    """Each window's gradient, shared out to its elements; a task is some planes.
+    """Each window's gradient, divided among its elements; a task is some planes.
 
     # grad [P, OH, OW] -> dx [P, H, W]
     """
@@ -305,8 +305,8 @@ struct AvgPoolBackward[T: DType](Kernel):
 
     def run(self, task: Int):
         var size = self.o.H * self.o.W
-        var first = task * self.o.share()
-        var last = min(first + self.o.share(), self.o.planes)
+        var first = task * self.o.per_task()
+        var last = min(first + self.o.per_task(), self.o.planes)
         fill(self.dx.at(first * size), (last - first) * size, 0)
         for plane in range(first, last):
             for oh in range(self.o.OH):
@@ -322,10 +322,10 @@ struct AvgPoolBackward[T: DType](Kernel):
             var counted = o.k0 * o.k1
             if not o.count_pad:
                 counted = rows_inside(o, oh) * columns_inside(o, ow)
-            var share = grad[ow] / Scalar[Self.T](counted)
+            var each = grad[ow] / Scalar[Self.T](counted)
             for h in range(max(top, 0), min(top + o.k0, o.H)):
                 for w in range(max(left, 0), min(left + o.k1, o.W)):
-                    dx[h * o.W + w] += share
+                    dx[h * o.W + w] += each
 
 
 def run_avg[T: DType](team: Object, a: Arguments):

@@ -26,7 +26,7 @@ comptime f64 = DType.float64
 
 comptime BLOCKS = 16  # side by side
 comptime WORDS = 4 * BLOCKS
-comptime SHARE = 8192  # elements in a task; a multiple of WORDS
+comptime PER_TASK = 8192  # elements in a task; a multiple of WORDS
 comptime LOW_32 = UInt64(0xFFFFFFFF)
 
 comptime UNIFORM = 0
@@ -65,8 +65,8 @@ def philox(first: UInt64, seed: UInt64) -> Words:
 def box_muller[T: DType](words: Words, mut out_: SIMD[T, WORDS]):
     """Two normal numbers from each two words."""
     comptime for i in range(0, WORDS, 2):
-        var share = (words[i].cast[f64]() + 1) * 2.0**-32
-        var radius = sqrt(-2.0 * external_call["log", Float64](share))
+        var fraction = (words[i].cast[f64]() + 1) * 2.0**-32
+        var radius = sqrt(-2.0 * external_call["log", Float64](fraction))
         var angle = (2.0 * 3.141592653589793) * (words[i + 1].cast[f64]() * 2.0**-32)
         out_[i] = (radius * external_call["cos", Float64](angle)).cast[T]()
         out_[i + 1] = (radius * external_call["sin", Float64](angle)).cast[T]()
@@ -74,7 +74,7 @@ def box_muller[T: DType](words: Words, mut out_: SIMD[T, WORDS]):
 
 @fieldwise_init
 struct Draw[T: DType, kind: Int](Kernel):
-    """Fill z with random numbers of one kind; a task is SHARE elements."""
+    """Fill z with random numbers of one kind; a task is PER_TASK elements."""
 
     var x: Buffer[Self.T]  # what is dropped; else not used
     var z: Buffer[Self.T]
@@ -86,8 +86,8 @@ struct Draw[T: DType, kind: Int](Kernel):
     var scale: Scalar[Self.T]  # of what dropout keeps
 
     def run(self, task: Int):
-        var first = task * SHARE
-        for i in range(first, min(first + SHARE, self.n), WORDS):
+        var first = task * PER_TASK
+        for i in range(first, min(first + PER_TASK, self.n), WORDS):
             var words = philox(self.offset + UInt64(i // 4), self.seed)
             var values = self.values(words)
             if i + WORDS <= self.n:
@@ -143,7 +143,7 @@ def draw[
         a.buffer[T](x), a.buffer[T](out_), n, seed, UInt64(a.integer(2)), low, span,
         scale,
     )
-    parallel_for(Team(team), ceildiv(n, SHARE), kernel)
+    parallel_for(Team(team), ceildiv(n, PER_TASK), kernel)
 
 
 def run_uniform[T: DType](team: Object, a: Arguments):

@@ -113,10 +113,10 @@ struct Cut[T: DType](TrivialRegisterPassable):
     var inner: Int
     var blocks: Int  # into which n is cut
     var block: Int  # how long they are
-    var share: Int  # units in a task
+    var per_task: Int  # units in a task
 
     def __init__(out self, arguments: Arguments):
-        """From (name, type, a, out, partial, start, outer, n, inner, block, share)."""
+        """(name, type, a, out, partial, start, outer, n, inner, block, per_task)."""
         self.a = arguments.buffer[Self.T](2)
         self.z = arguments.buffer[Self.T](3)
         self.partial = arguments.buffer[wide[Self.T]()](4)
@@ -126,7 +126,7 @@ struct Cut[T: DType](TrivialRegisterPassable):
         self.inner = arguments.integer(8)
         self.block = arguments.integer(9)
         self.blocks = ceildiv(self.n, self.block)
-        self.share = arguments.integer(10)
+        self.per_task = arguments.integer(10)
 
 
 @fieldwise_init
@@ -140,8 +140,8 @@ struct FoldRows[T: DType, f: Binary](Kernel):
         return self.c.outer * self.c.blocks
 
     def run(self, task: Int):
-        var first = task * self.c.share
-        for unit in range(first, min(first + self.c.share, self.units())):
+        var first = task * self.c.per_task
+        for unit in range(first, min(first + self.c.per_task, self.units())):
             var row = unit // self.c.blocks
             var begin = (unit - row * self.c.blocks) * self.c.block
             var x = self.c.a.at(row * self.c.n + begin)
@@ -187,8 +187,8 @@ struct FoldColumns[T: DType, f: Binary](Kernel):
         return self.c.outer * self.c.blocks * self.stripes()
 
     def run(self, task: Int):
-        var first = task * self.c.share
-        for unit in range(first, min(first + self.c.share, self.units())):
+        var first = task * self.c.per_task
+        for unit in range(first, min(first + self.c.per_task, self.units())):
             var block = unit // self.stripes()
             var k = (unit - block * self.stripes()) * STRIPE * Self.w
             if k + STRIPE * Self.w <= self.c.inner:
@@ -267,18 +267,18 @@ struct First[T: DType, f: Binary](Kernel):
     """out[r] = the first place of the fold of row r, in a [rows, n].
 
     Two passes over a row: the extreme itself, then the first element equal to it. NaN
-    wins the first pass and is found in the second. A task is `share` rows.
+    wins the first pass and is found in the second. A task is `per_task` rows.
     """
 
     var a: Buffer[Self.T]
     var z: Buffer[DType.int64]
     var rows: Int
     var n: Int
-    var share: Int
+    var per_task: Int
 
     def run(self, task: Int):
-        var first = task * self.share
-        for row in range(first, min(first + self.share, self.rows)):
+        var first = task * self.per_task
+        for row in range(first, min(first + self.per_task, self.rows)):
             var x = self.a.at(row * self.n)
             var best = fold_block[Self.T, Self.f](x, self.n, x[0])
             var place = 0
@@ -294,10 +294,10 @@ def fold_by[T: DType, f: Binary](team: Object, arguments: Arguments):
     var cut = Cut[T](arguments)
     if cut.inner == 1:
         var rows = FoldRows[T, f](cut)
-        parallel_for(Team(team), ceildiv(rows.units(), cut.share), rows)
+        parallel_for(Team(team), ceildiv(rows.units(), cut.per_task), rows)
     else:
         var columns = FoldColumns[T, f](cut)
-        parallel_for(Team(team), ceildiv(columns.units(), cut.share), columns)
+        parallel_for(Team(team), ceildiv(columns.units(), cut.per_task), columns)
     if cut.blocks > 1:
         var blocks = FoldBlocks[T, f](cut)
         parallel_for(Team(team), blocks.tasks(), blocks)
@@ -346,11 +346,11 @@ def fold(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
 def find_first[T: DType, f: Binary](team: Object, a: Arguments):
     var n = a.integer(1)
     var rows = a.size(2)
-    var share = max(1, TASK // n)
+    var per_task = max(1, TASK // n)
     var kernel = First[T, f](
-        a.buffer[T](0), a.buffer[DType.int64](2), rows, n, share
+        a.buffer[T](0), a.buffer[DType.int64](2), rows, n, per_task
     )
-    parallel_for(Team(team), ceildiv(rows, share), kernel)
+    parallel_for(Team(team), ceildiv(rows, per_task), kernel)
 
 
 def run_argmax[T: DType](team: Object, a: Arguments):
@@ -375,18 +375,21 @@ def argmin(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
 
 @fieldwise_init
 struct RunningSums[T: DType](Kernel):
-    """out[o, i, k] = a[o, 0, k] + ... + a[o, i, k]; a task is `share` lines (o, k)."""
+    """out[o, i, k] = a[o, 0, k] + ... + a[o, i, k]
+
+    A task is `per_task` lines (o, k).
+    """
 
     var a: Buffer[Self.T]
     var z: Buffer[Self.T]
     var lines: Int
     var n: Int
     var inner: Int
-    var share: Int
+    var per_task: Int
 
     def run(self, task: Int):
-        var first = task * self.share
-        for line in range(first, min(first + self.share, self.lines)):
+        var first = task * self.per_task
+        for line in range(first, min(first + self.per_task, self.lines)):
             var o = line // self.inner
             var at = o * self.n * self.inner + line - o * self.inner
             var total = Scalar[Self.T](0)
@@ -399,11 +402,11 @@ struct RunningSums[T: DType](Kernel):
 def run_cumsum[T: DType](team: Object, a: Arguments):
     var n = a.integer(1)
     var lines = a.size(0) // n
-    var share = max(1, TASK // n)
+    var per_task = max(1, TASK // n)
     var kernel = RunningSums(
-        a.buffer[T](0), a.buffer[T](3), lines, n, a.integer(2), share
+        a.buffer[T](0), a.buffer[T](3), lines, n, a.integer(2), per_task
     )
-    parallel_for(Team(team), ceildiv(lines, share), kernel)
+    parallel_for(Team(team), ceildiv(lines, per_task), kernel)
 
 
 @export

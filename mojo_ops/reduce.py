@@ -68,10 +68,10 @@ def _folds(shape: Shape, dims: tuple[int, ...]) -> tuple[Fold, ...]:
         outer, inner = math.prod(shape[:first]), math.prod(shape[last:])
         n = math.prod(shape[first:last])
         shape = (*shape[:first], *[1] * (last - first), *shape[last:])
-        block, share = _cut(outer, n, inner)
+        block, per_task = _cut(outer, n, inner)
         blocks = -(-n // block)
         partials = outer * inner * blocks if blocks > 1 else 0
-        folds.append(Fold(shape, (outer, n, inner, block, share), partials))
+        folds.append(Fold(shape, (outer, n, inner, block, per_task), partials))
     return tuple(folds)
 
 

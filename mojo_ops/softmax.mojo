@@ -1,13 +1,13 @@
 """Softmax, log-softmax and cross-entropy, forward and backward.
 
-With this file `softmax.py` can turn rows of scores into probabilities (`softmax`) or
+With this file the backend can turn rows of scores into probabilities (`softmax`) or
 into their logarithms (`log_softmax`), compare them with target classes
 (`cross_entropy`), and bring the gradients back.
 
 Whatever runs along other dimensions has been laid out as rows by the launcher. A row is
 finished by one function (`softmax_row` and its neighbours), a task is as many rows as
-make about `SHARE` elements. Rows do not touch each other, so results do not depend on
-the number of threads.
+make about `PER_TASK` elements. Rows do not touch each other, so results do not depend
+on the number of threads.
 
 A row is read two or three times, from the first-level cache after the first time. The
 exponential is a polynomial on 16 numbers at once (`scalar_math.mojo`); it takes most of
@@ -20,7 +20,7 @@ from std.sys import simd_width_of
 from std.utils.numerics import inf
 
 from bridge import FLOAT32, Arguments, Buffer, Object, by_float, done, integer
-from lines import fill, load_part, maximum_of, share_of, store_part, sum_of
+from lines import fill, load_part, maximum_of, lines_per_task, store_part, sum_of
 from parallel import Kernel, Team, parallel_for
 from scalar_math import exp_flush, f32, f64, log, per_lane
 
@@ -112,8 +112,8 @@ struct Rows[T: DType, row: Row](Kernel):
     var n: Int
 
     def run(self, task: Int):
-        var share = share_of(self.n)
-        for r in range(task * share, min(task * share + share, self.rows)):
+        var per_task = lines_per_task(self.n)
+        for r in range(task * per_task, min(task * per_task + per_task, self.rows)):
             var at = r * self.n
             Self.row[Self.T](self.x.at(at), self.y.at(at), self.z.at(at), self.n)
 
@@ -125,7 +125,7 @@ def run_rows[T: DType, row: Row](team: Object, a: Arguments, out_: Int):
     var kernel = Rows[T, row](
         a.buffer[T](0), a.buffer[T](out_ - 1), a.buffer[T](out_), rows, n
     )
-    parallel_for(Team(team), ceildiv(rows, share_of(n)), kernel)
+    parallel_for(Team(team), ceildiv(rows, lines_per_task(n)), kernel)
 
 
 def along_rows[row: Row](team: Object, a: Arguments, out_: Int) -> Object:
@@ -187,8 +187,8 @@ struct CrossEntropy[T: DType](Kernel):
     var ignore_index: Int
 
     def run(self, task: Int):
-        var share = share_of(self.classes)
-        for r in range(task * share, min(task * share + share, self.rows)):
+        var per_task = lines_per_task(self.classes)
+        for r in range(task * per_task, min(task * per_task + per_task, self.rows)):
             var row = self.logits.at(r * self.classes)
             var top = maximum_of(row, self.classes)
             var log_total = log[Self.T, 1](exp_sum(row, self.classes, top))
@@ -221,23 +221,23 @@ struct CrossEntropyBackward[T: DType](Kernel):
     var ignore_index: Int
 
     def run(self, task: Int):
-        var share = share_of(self.classes)
-        for r in range(task * share, min(task * share + share, self.rows)):
-            var made = self.dx.at(r * self.classes)
+        var per_task = lines_per_task(self.classes)
+        for r in range(task * per_task, min(task * per_task + per_task, self.rows)):
+            var z = self.dx.at(r * self.classes)
             if Int(self.target[r]) == self.ignore_index:
-                fill(made, self.classes, 0)
+                fill(z, self.classes, 0)
             else:
-                self.row(self.logits.at(r * self.classes), made, r)
+                self.row(self.logits.at(r * self.classes), z, r)
 
     @always_inline
-    def row(self, x: Buffer[Self.T], made: Buffer[Self.T], r: Int):
+    def row(self, x: Buffer[Self.T], z: Buffer[Self.T], r: Int):
         comptime w = simd_width_of[Self.T]()
         var factor = self.grad[r]
         var log_total = self.logsumexp[r]
         for i in range(0, self.classes, w):
             var y = exp(load_part[w](x, i, self.classes, 0) - log_total)
-            store_part(made, i, self.classes, factor * y)
-        made[Int(self.target[r])] -= factor
+            store_part(z, i, self.classes, factor * y)
+        z[Int(self.target[r])] -= factor
 
 
 @export
@@ -261,7 +261,7 @@ def run_cross_entropy[T: DType](team: Object, a: Arguments):
         a.buffer[T](0), a.buffer[DType.int64](1), a.buffer[T](3), a.buffer[T](4), rows,
         classes, a.integer(2),
     )
-    parallel_for(Team(team), ceildiv(rows, share_of(classes)), kernel)
+    parallel_for(Team(team), ceildiv(rows, lines_per_task(classes)), kernel)
 
 
 @export
@@ -277,7 +277,7 @@ def run_cross_entropy_backward[T: DType](team: Object, a: Arguments):
         a.buffer[T](0), a.buffer[T](1), a.buffer[DType.int64](2), a.buffer[T](3),
         a.buffer[T](5), rows, classes, a.integer(4),
     )
-    parallel_for(Team(team), ceildiv(rows, share_of(classes)), kernel)
+    parallel_for(Team(team), ceildiv(rows, lines_per_task(classes)), kernel)
 
 
 @export

@@ -13,7 +13,7 @@ from assignments.draw import Draw
 
 FLOATS = ("float32", "float64")
 MAPS = ("neg", "relu", "abs", "isnan")
-SHARE = 16384  # elements of a task, as in elementwise.mojo
+PER_TASK = 16384  # elements of a task, as in elementwise.mojo
 
 
 def _torch(array: np.ndarray) -> Any:
@@ -117,7 +117,9 @@ MAP = Check(
     _map_expected,
     {"n": (0, 6)},
     tuple(
-        {"n": n} for n in (0, 1, 1025, SHARE - 1, SHARE, SHARE + 1, 3 * SHARE + 7) * 2
+        {"n": n}
+        for n in (0, 1, 1025, PER_TASK - 1, PER_TASK, PER_TASK + 1, 3 * PER_TASK + 7)
+        * 2
     ),
     examples=12,
 )

@@ -60,8 +60,16 @@ def products_of(
     return Products(
         shape,
         (a_shape[-2], b_shape[-1], a_shape[-1]),
-        (_starts(batch, a_shape[:-2], a_strides[:-2]), *a_strides[-2:]),
-        (_starts(batch, b_shape[:-2], b_strides[:-2]), *b_strides[-2:]),
+        (
+            _starts(batch, a_shape[:-2], a_strides[:-2]),
+            a_strides[-2],
+            a_strides[-1],
+        ),
+        (
+            _starts(batch, b_shape[:-2], b_strides[:-2]),
+            b_strides[-2],
+            b_strides[-1],
+        ),
     )
 
 
