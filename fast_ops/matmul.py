@@ -415,8 +415,8 @@ def _layout(
     M, N, K = given.sizes
     wide = TILE.vectors * VECTOR_BYTES // item
     packed = (M + ROWS) * K + (N + wide) * K
-    together = max(1, min(given.count, KEEP_BYTES // max(packed * item, 1)))
-    columns = wide * panels(given.count * -(-M // BLOCK_ROWS), N, wide)
+    together = max(1, min(given.number, KEEP_BYTES // max(packed * item, 1)))
+    columns = wide * panels(given.number * -(-M // BLOCK_ROWS), N, wide)
     return _Layout(
         given.shape,
         given.a,
@@ -424,7 +424,7 @@ def _layout(
         (M, N, K, wide, BLOCK_ROWS, columns, together),
         packed * together,
         given.multiplications,
-        given.count == 1
+        given.number == 1
         and DOT.rows <= M <= DOT_ROWS
         and given.a[2] == given.b[1] == 1
         and K >= 2 * VECTOR_BYTES // item,

@@ -50,13 +50,13 @@ def _layout(
     M, N, K = given.sizes
     wide = _wide("float64" if item == 8 else "float32")
     packed = (-(-M // ROWS) * ROWS + -(-N // wide) * wide) * K
-    together = max(1, min(given.count, KEEP_BYTES // max(packed * item, 1)))
+    together = max(1, min(given.number, KEEP_BYTES // max(packed * item, 1)))
     rows = _block_rows(M)
-    columns = wide * panels(given.count * -(-M // max(rows, 1)), N, wide)
+    columns = wide * panels(given.number * -(-M // max(rows, 1)), N, wide)
     serial = given.multiplications <= SERIAL
     a_lines = (*given.a[1:], M)
     b_lines = (given.b[2], given.b[1], N)
-    plan = (*a_lines, *b_lines, K, given.count, together, columns, serial, rows)
+    plan = (*a_lines, *b_lines, K, given.number, together, columns, serial, rows)
     return Layout(
         given.shape,
         given.a[0],

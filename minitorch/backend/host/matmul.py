@@ -34,7 +34,7 @@ class Products(NamedTuple):
     b: tuple[np.ndarray, int, int]  # start of each product, stride of steps, of columns
 
     @property
-    def count(self) -> int:
+    def number(self) -> int:
         """How many products there are."""
         return self.a[0].size
 
@@ -42,7 +42,7 @@ class Products(NamedTuple):
     def multiplications(self) -> int:
         """Of all products together."""
         M, N, K = self.sizes
-        return self.count * M * N * K
+        return self.number * M * N * K
 
 
 def products_of(
