@@ -238,11 +238,11 @@ def correlate(
 ) -> bool:  # fmt: skip
     """Call `_correlate` with room for packed weights and for each worker."""
     dtype = out.storage.dtype
-    groups, columns, strip = (int(plan.numbers[i]) for i in (1, 9, 10))
+    groups, positions = plan.groups, plan.positions
     made = bias.size // groups
     packed = np.empty(groups * -(-made // ROWS) * ROWS * plan.taps.size, dtype.numpy)
     workers = max(1, min(get_num_threads(), out.shape[0] * groups * plan.strips))
-    work = _for_workers(workers, made * strip * columns + plan.buffer, dtype)
+    work = _for_workers(workers, made * positions + plan.buffer, dtype)
     return _correlate(
         source, weight, bias, out.storage.array, plan.numbers, plan.phases,
         plan.offsets, plan.taps, steps, packed, work,
@@ -256,12 +256,12 @@ def weight_sums(
 ) -> bool:  # fmt: skip
     """Call `_weight_sums` with room for partial sums and for each worker."""
     dtype = out.storage.dtype
-    groups, columns, strip = (int(plan.numbers[i]) for i in (1, 9, 10))
+    groups, positions = plan.groups, plan.positions
     blocks, splits, part = split
     tiles = -(-part // DOT.rows) * -(-plan.taps.size // DOT.vectors)
     partial = np.empty((blocks, groups * splits, tiles * DOT_ROOM), dtype.numpy)
     workers = min(get_num_threads(), blocks * groups * splits)
-    room = (part + DOT.rows) * (strip * columns + SLACK) + plan.buffer
+    room = (part + DOT.rows) * (positions + SLACK) + plan.buffer
     work = _for_workers(workers, room, dtype)
     return _weight_sums(
         source, grad, out.storage.array, plan.numbers, plan.phases, plan.offsets,

@@ -14,9 +14,6 @@ import numpy as np
 from numba import prange
 
 from fast_ops.launch import SERIAL_LIMIT, Kernels
-from fast_ops.memory import contiguous
-from minitorch.backend.host.memory import same_window
-from minitorch.tensor_data import TensorData
 
 
 def bias_rows(fn: Callable) -> Callable:
@@ -86,22 +83,20 @@ BACKWARD = (Kernels(bias_rows_backward), Kernels(bias_rows_backward, parallel=Tr
 
 
 def bias_rows_any(
-    fn: Callable, x: TensorData, bias: TensorData, out: TensorData
-) -> None:
+    fn: Callable, x: np.ndarray, bias: np.ndarray, out: np.ndarray
+) -> bool:
     """out = fn(x + bias) for x [R, N], which may be `out`, by the loop that fits."""
-    shift, z = contiguous(bias).flat(), out.flat()
-    parallel = len(z) >= SERIAL_LIMIT
-    if x is out or same_window(x, out):
-        IN_PLACE[parallel][fn](z, shift)
+    parallel = len(out) >= SERIAL_LIMIT
+    if x is out:
+        IN_PLACE[parallel][fn](out, bias)
     else:
-        ROWS[parallel][fn](contiguous(x).flat(), shift, z)
+        ROWS[parallel][fn](x, bias, out)
+    return True
 
 
 def bias_rows_backward_any(
-    fn: Callable, grad: TensorData, x: TensorData, bias: TensorData, out: TensorData
-) -> None:
+    fn: Callable, grad: np.ndarray, x: np.ndarray, bias: np.ndarray, out: np.ndarray
+) -> bool:
     """out = fn(grad, x + bias) for x [R, N]."""
-    z = out.storage.array
-    BACKWARD[len(z) >= SERIAL_LIMIT][fn](
-        contiguous(grad).flat(), contiguous(x).flat(), contiguous(bias).flat(), z
-    )
+    BACKWARD[len(out) >= SERIAL_LIMIT][fn](grad, x, bias, out)
+    return True

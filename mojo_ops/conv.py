@@ -26,12 +26,12 @@ def correlate(
 ) -> bool:  # fmt: skip
     """Call the kernel with room for packed weights and for each worker."""
     dtype = out.storage.dtype
-    groups, columns, strip = (int(plan.numbers[i]) for i in (1, 9, 10))
+    groups, positions = plan.groups, plan.positions
     made, depth = out.shape[1] // groups, len(plan.taps)
     tasks = out.shape[0] * groups * plan.strips
     workers = min(get_num_threads(), tasks)
     packed = groups * -(-made // ROWS) * ROWS * depth
-    work = workspace(packed + workers * (made * strip * columns + plan.buffer), dtype)
+    work = workspace(packed + workers * (made * positions + plan.buffer), dtype)
     counter = np.zeros(2, np.int64)
     kernels.correlate(
         source, weight, bias, out.storage.array, plan.numbers, plan.phases,
@@ -47,10 +47,10 @@ def weight_sums(
 ) -> bool:  # fmt: skip
     """Call the kernel with room for partial sums and for each worker."""
     dtype = out.storage.dtype
-    groups, columns, strip = (int(plan.numbers[i]) for i in (1, 9, 10))
+    groups, positions = plan.groups, plan.positions
     blocks, splits, part = split
     made, depth = out.shape[0] // groups, len(plan.taps)
-    line = strip * columns + SLACK
+    line = positions + SLACK
     workers = min(get_num_threads(), blocks * groups * splits)
     partial = blocks * groups * splits * kernels.part_room(part, depth)
     work = workspace(partial + workers * (part * line + plan.buffer), dtype)

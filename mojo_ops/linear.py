@@ -3,56 +3,41 @@
 With this file the backend adds a bias to every row of a matrix and applies a function
 of one number to the sums (`bias_rows`), and carries a gradient back through that
 function (`bias_rows_backward`). An operator that `elementwise.mojo` lacks, such as a
-user's own, is applied in a pass of its own.
+user's own, is left to the launcher.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
 from minitorch import operators
-from minitorch.tensor_data import TensorData
+from minitorch.dtypes import from_numpy_dtype
 from mojo_ops.bridge import Library
-from mojo_ops.elementwise import MAP, TESTS, ZIP, map, zip
-from mojo_ops.memory import contiguous
+from mojo_ops.elementwise import MAP, TESTS, ZIP, Rows
 
 kernels = Library("linear")
 
 
-def bias_rows(fn: Callable, x: TensorData, bias: TensorData, out: TensorData) -> None:
-    """out = fn(x + bias) for x [R, N], which may be `out`."""
-    sums_alone = fn is operators.identity or not _in_one_pass(fn, x)
-    row = 0 if sums_alone else MAP[fn, x.dtype]
-    x = contiguous(x)
-    _bias_rows(x, x, bias, out, row, 0)
-    if not row and fn is not operators.identity:
-        map(fn, out, out=out)
+def bias_rows(fn: Callable, x: np.ndarray, bias: np.ndarray, out: np.ndarray) -> bool:
+    """out = fn(x + bias) for x [R, N], which may be `out`; see `BiasRows`."""
+    row = _row(MAP, fn, out)
+    kernels.bias_rows(x, x, bias, out, row, 0)
+    return row != 0
 
 
 def bias_rows_backward(
-    fn: Callable, grad: TensorData, x: TensorData, bias: TensorData, out: TensorData
-) -> None:
+    fn: Callable, grad: np.ndarray, x: np.ndarray, bias: np.ndarray, out: np.ndarray
+) -> bool:
     """out = fn(grad, x + bias) for x [R, N]."""
-    row = ZIP[fn, x.dtype] if _in_one_pass(fn, x) else 0
-    _bias_rows(contiguous(grad), contiguous(x), bias, out, 0, row)
-    if not row:
-        zip(fn, grad, out, out=out)
+    row = _row(ZIP, fn, out)
+    kernels.bias_rows(grad, x, bias, out, 0, row)
+    return row != 0
 
 
-def _in_one_pass(fn: Callable, x: TensorData) -> bool:
-    """Whether sums and results are numbers of the kernel's types."""
-    return x.dtype.is_floating_point and fn not in TESTS
-
-
-def _bias_rows(
-    grad: TensorData, x: TensorData, bias: TensorData, out: TensorData,
-    map_row: int, zip_row: int,
-) -> None:  # fmt: skip
-    """out = x + bias, then the row function on it; see `BiasRows`."""
-    if not x.dtype.is_floating_point:
-        zip(operators.add, x, bias, out=out)
-    else:
-        kernels.bias_rows(
-            grad.flat(), x.flat(), contiguous(bias).flat(), out.flat(), map_row,
-            zip_row, *x.shape, x.dtype.itemsize,
-        )  # fmt: skip
+def _row(rows: Rows, fn: Callable, out: np.ndarray) -> int:
+    """The loop of an operator whose results are numbers of the kernel's types, or 0."""
+    if fn is operators.identity or fn in TESTS:
+        return 0
+    return rows[fn, from_numpy_dtype(out.dtype)]

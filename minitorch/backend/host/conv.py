@@ -133,6 +133,8 @@ class Plan(NamedTuple):
     taps: np.ndarray  # [taps of all channels] into the weight
     buffer: int  # elements of a laid out strip
     strips: int
+    groups: int
+    positions: int  # elements of a strip of one output channel
 
 
 class Geometry(NamedTuple):
@@ -201,6 +203,8 @@ def make_plan(
         np.array(taps, dtype=np.int64),
         channels * len(used) * plane + columns + SLACK,
         -(-h.outputs // strip),
+        groups,
+        strip * columns,
     )
 
 
@@ -235,6 +239,7 @@ class Split(NamedTuple):
     part: int  # channels of a split
 
 
+@lru_cache(maxsize=1024)
 def split_sums(images: int, groups: int, made: int, elements: int) -> Split:
     """For `made` output channels in each group, and a weight of so many elements."""
     blocks = max(1, min(images, 2 * TASKS, PARTIAL // elements))

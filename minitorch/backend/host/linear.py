@@ -11,9 +11,11 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 
-from minitorch import operators
+import numpy as np
+
 from minitorch.backend.host.memory import HostMemory, overlap, same_window
 from minitorch.backend.linear import Linear
+from minitorch.operators import identity
 from minitorch.tensor_data import TensorData
 
 
@@ -22,20 +24,23 @@ class HostLinear(HostMemory, Linear):
 
     @abstractmethod
     def _bias_rows(
-        self, fn: Callable, x: TensorData, bias: TensorData, out: TensorData
-    ) -> None:
-        """out = fn(x + bias), none empty; x may be `out`, which is contiguous."""
+        self, fn: Callable, x: np.ndarray, bias: np.ndarray, out: np.ndarray
+    ) -> bool:
+        """out = fn(x + bias) for flat arrays; x is `out`, or does not touch it.
+
+        Returns False where there is no such loop: then out = x + bias.
+        """
 
     @abstractmethod
     def _bias_rows_backward(
         self,
         fn: Callable,
-        grad: TensorData,
-        x: TensorData,
-        bias: TensorData,
-        out: TensorData,
-    ) -> None:
-        """out = fn(grad, x + bias), none empty."""
+        grad: np.ndarray,
+        x: np.ndarray,
+        bias: np.ndarray,
+        out: np.ndarray,
+    ) -> bool:
+        """out = fn(grad, x + bias), or, with False, out = x + bias."""
 
     def bias_activation(
         self,
@@ -47,15 +52,20 @@ class HostLinear(HostMemory, Linear):
         """The sums only ever exist in registers, or in the cache."""
         if out is None:
             out = self.empty(x.shape, x.storage.dtype)
-        elif (
-            not out.is_contiguous()
-            or overlap(bias, out)
-            or (x is not out and overlap(x, out) and not same_window(x, out))
-        ):
+            z, source = out.storage.array, self._flat(x)
+        elif not out.is_contiguous() or overlap(bias, out):
             self.copy_into(out, self.bias_activation(x, bias, fn))
             return out
-        if 0 not in out.shape:
-            self._bias_rows(fn or operators.identity, x, bias, out)
+        else:
+            z = out.flat()
+            if x is out or same_window(x, out):
+                source = z
+            else:
+                source = self._flat(self.copy(x, x.dtype) if overlap(x, out) else x)
+        if len(z):
+            whole = self._bias_rows(fn or identity, source, self._flat(bias), z)
+            if not whole and fn is not None:
+                self.map(fn, out, out=out)
         return out
 
     def bias_activation_backward(
@@ -63,6 +73,9 @@ class HostLinear(HostMemory, Linear):
     ) -> TensorData:
         """As `bias_activation`."""
         out = self.empty(x.shape, x.storage.dtype)
-        if 0 not in out.shape:
-            self._bias_rows_backward(fn_backward, grad, x, bias, out)
+        z = out.storage.array
+        if len(z) and not self._bias_rows_backward(
+            fn_backward, self._flat(grad), self._flat(x), self._flat(bias), z
+        ):
+            self.zip(fn_backward, grad, out, out=out)
         return out

@@ -12,6 +12,7 @@ for bit. `key0` and `key1` are the low and the high 32 bits of the seed.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -48,11 +49,14 @@ class HostRandom(HostMemory, Primitives):
     def dropout(self, x: TensorData, p: float, seed: int, offset: int) -> TensorData:
         """The mask never exists in memory."""
         out = self.empty(x.shape, x.storage.dtype)
-        scale = np.array([1.0 / (1.0 - p) if p < 1 else 0.0], x.storage.dtype.numpy)
-        first_kept = math.ceil(p * 2.0**32)
-        return _draw(
-            self._random.dropout, seed, offset, out, self._flat(x), first_kept, scale
-        )
+        kept = _first_kept_and_scale(p, x.storage.dtype)
+        return _draw(self._random.dropout, seed, offset, out, self._flat(x), *kept)
+
+
+@lru_cache(maxsize=64)
+def _first_kept_and_scale(p: float, dtype: DType) -> tuple[int, np.ndarray]:
+    scale = 1.0 / (1.0 - p) if p < 1 else 0.0
+    return math.ceil(p * 2.0**32), np.array([scale], dtype.numpy)
 
 
 def _draw(
