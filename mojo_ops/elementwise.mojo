@@ -438,9 +438,8 @@ def tasks_for(n: Int) -> Int:
 
 
 @export
-def map_flat(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
+def map_flat(team: Object, a: Arguments, count: Int) abi("C") -> Object:
     """(row, x, z): z[i] = f(x[i])"""
-    var a = arguments
     var kernel = MapFlat(
         a.integer(0), a.address(1), a.address(2), a.bytes(1), a.bytes(2), a.size(2)
     )
@@ -449,9 +448,8 @@ def map_flat(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
 
 
 @export
-def zip_flat(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
+def zip_flat(team: Object, a: Arguments, count: Int) abi("C") -> Object:
     """(row, x, y, z): z[i] = f(x[i], y[i]); x or y may be one number"""
-    var a = arguments
     var n = a.size(3)
     var one = 1 if a.size(1) != n else (2 if a.size(2) != n else 0)
     var kernel = ZipFlat(

@@ -62,7 +62,7 @@ class HostIndexing(HostMemory, Indexing):
         target = self.contiguous(window)
         self._indexing.scatter_add[len(places) >= SERIAL_LIMIT](
             target.flat(), places,
-            self._flat(_crop(src, dim, index.shape).slice(dim, 0, m)), n, m,
+            self._flat(_crop(src, -1, index.shape)), n, m,
             math.prod(index.shape[dim + 1 :]),
         )  # fmt: skip
         if target is not window:
@@ -134,7 +134,7 @@ def _line(a: TensorData) -> TensorData:
 
 
 def _crop(a: TensorData, dim: int, shape: tuple[int, ...]) -> TensorData:
-    """a's first shape[i] indices of every dimension but `dim`."""
+    """a's first shape[i] indices of every dimension but `dim` (-1: of all)."""
     for i in range(a.dims):
         if i != dim and a.shape[i] != shape[i]:
             a = a.slice(i, 0, shape[i])
