@@ -12,7 +12,7 @@ import sys
 
 # Lines of Python and Mojo, comments and docstrings included.
 BUDGETS = {
-    "minitorch": 28_300,
+    "minitorch": 28_500,
     "fast_ops": 6_100,
     "cuda_ops": 19_000,
     "mojo_ops": 7_700,
