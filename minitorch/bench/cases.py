@@ -377,7 +377,7 @@ def ladder_cases(family: str, size: int | None = None) -> Iterator[Case]:
 
     The results are compared as well: a ladder may hold a rung that is wrong on purpose.
     A sum takes more memory than caches hold, unless `size` says otherwise. The rung
-    `in_pieces` of softmax is for fewer rows than threads: it loses.
+    `in_chunks` of softmax is for fewer rows than threads: it loses.
 
     Raises:
         ValueError: the family has no ladder.
