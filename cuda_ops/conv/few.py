@@ -31,6 +31,7 @@ from typing import NamedTuple
 from numba import cuda, float32, int32, int64, uint32
 
 from cuda_ops.block import tiles
+from cuda_ops.block.copies import address_of, fences, unit_of
 from cuda_ops.block.intrinsics import load, load4, store, store4
 from cuda_ops.conv.tiles import inside, mover
 from cuda_ops.runtime.device import properties
@@ -47,7 +48,7 @@ ROOM = 46 * 1024 // BYTES  # numbers that a block has in shared memory at most
 FEW = 3  # channels of the input for which these kernels are faster than tiles
 MOST_PIXELS = 1 << 23  # of a plane, whose tiles the grid's y can number
 FEW_MADE = 8  # channels of the output for which the weight's gradient is
-UNIT = tiles.unit_of(BYTES)
+UNIT = unit_of(BYTES)
 QUADS = (2,) if SIMULATED else (8, 4, 2)  # groups of 4 columns in a tile
 THREADS = 8 if SIMULATED else 256  # of a block of `conv_few_input` at most
 TEAMS = 10 if SIMULATED else 320  # threads of a block of `conv_few_weight` at most
@@ -99,7 +100,7 @@ def filler(pitch: int, asynchronous: bool) -> Callable:
             line = int64(uint32(e) // uint32(pitch))
             row, col = place[0] + line, place[1] + e - line * pitch
             there = inside(int32(row), size[0]) & inside(int32(col), size[1])
-            address = tiles.address_of(source, at + row * size[1] + col)
+            address = address_of(source, at + row * size[1] + col)
             for s in range(planes):
                 move(shared, to + s * lines * pitch + e, source, address, there)
                 address += apart * UNIT
@@ -168,7 +169,7 @@ def input_template(cut: InputCut, asynchronous: bool) -> Callable:
         reader(span),
         reader(wide4),
     )
-    close, _, wait_all = tiles.fences(asynchronous, 0)
+    close, _, wait_all = fences(asynchronous, 0)
 
     def fill_taps(shared, to, weight, at, apart, planes):
         """Lay the taps of some channels into shared memory, turned around."""
@@ -337,7 +338,7 @@ def weight_template(cut: WeightCut, asynchronous: bool) -> Callable:
     row_sums, teams_down, ups = tap_rows * wide, high // tap_rows, 4 * made
     fill, fill_grad = filler(pitch, asynchronous), filler(columns, asynchronous)
     read_line, read_grad = reader(span), reader(4)
-    close, _, wait_all = tiles.fences(asynchronous, 0)
+    close, _, wait_all = fences(asynchronous, 0)
 
     def conv_few_weight(grad, x, out, image, window, tile):
         """A block adds up what some images give to the taps of some channels.

@@ -22,6 +22,7 @@ from typing import NamedTuple
 from numba import cuda, float32, float64, int32, int64, uint32
 
 from cuda_ops.block import tiles
+from cuda_ops.block.copies import address_of, copy_async, copy_now, fences
 from cuda_ops.block.intrinsics import fresh, load4
 from cuda_ops.conv.plan import FAR, HEADER
 from cuda_ops.runtime.launch import SIMULATED
@@ -143,7 +144,7 @@ def placer(cut: Cut, vector: int) -> Callable:
 
 def mover(elements: int, asynchronous: bool) -> Callable:
     """move(shared, at, source, address, inside): copy, or write zeros if not inside."""
-    return (tiles.copy_async if asynchronous else tiles.copy_now)(elements, True)
+    return (copy_async if asynchronous else copy_now)(elements, True)
 
 
 # ------------------------------------------------ forward, and the input's gradient
@@ -163,7 +164,7 @@ def table_filler(name: str, cut: Cut, asynchronous: bool) -> Filler:
         """A thread's distance from its pixel, its channel, and where that starts."""
         made = first + int64(cuda.threadIdx.x) // depth
         at = group * layout[2] + made * layout[3]
-        return 0, made, tiles.address_of(weight, at)
+        return 0, made, address_of(weight, at)
 
     def fill(shared, at, source, weight, plan, row, here, mine, sizes, layout, k):
         t = int64(cuda.threadIdx.x)
@@ -210,7 +211,7 @@ def packed_filler(name: str, cut: Cut, asynchronous: bool, wide: bool) -> Filler
         made = first + t % pieces * vector
         row = plan[head + 16] + t // pieces
         at = group * layout[2] + row * layout[3] + made
-        return t // lanes * sizes[3], made, tiles.address_of(weight, at)
+        return t // lanes * sizes[3], made, address_of(weight, at)
 
     def fill(shared, at, source, weight, plan, row, here, mine, sizes, layout, k):
         t = int64(cuda.threadIdx.x)
@@ -286,7 +287,7 @@ def conv_template(name: str, cut: Cut, mode: str, asynchronous: bool) -> Callabl
         begin, fill, elements = table_filler(name, cut, asynchronous)
     else:
         begin, fill, elements = packed_filler(name, cut, asynchronous, mode == WIDE)
-    close, wait, wait_all = tiles.fences(asynchronous, cut.stages - 2)
+    close, wait, wait_all = fences(asynchronous, cut.stages - 2)
     finish, finish_last, parts = writer(name, cut)
     place, whereabouts = placer(cut, vector), locator(cut)
     cols, made, stages, lanes = cut.cols, cut.made, cut.stages, cut.cols // elements
@@ -330,7 +331,7 @@ def conv_template(name: str, cut: Cut, mode: str, asynchronous: bool) -> Callabl
         y = int32(y * plan[head + 8] + plan[head + 10]) if m < total else int32(OUTSIDE)
         x = int32(x * plan[head + 9] + plan[head + 11])
         base = (image * layout[0] + group) * sizes[4] + y * sizes[2] + x + apart
-        here = (tiles.address_of(source, base), y, x)
+        here = (address_of(source, base), y, x)
         mine = (first_made, weight_at)
         for s in range(stages - 1):
             if s < steps:
@@ -401,8 +402,8 @@ def weight_filler(name: str, cut: Cut, asynchronous: bool) -> tuple[Callable, ..
         line = int64(cuda.threadIdx.x) // LINE
         at = (group * layout[1] + first + line) * layout[2]
         return (
-            tiles.address_of(grad, at),
-            tiles.address_of(source, group * sizes[4]),
+            address_of(grad, at),
+            address_of(source, group * sizes[4]),
             HEADER // 4 + first_col + line,
             layout[1] - first - line,
         )
@@ -442,7 +443,7 @@ def weight_tiles_template(name: str, cut: Cut, asynchronous: bool) -> Callable:
     dtype, vector = NUMBERS[name], 16 // SIZES[name]
     zero, multiply, store, *_ = tiles.fma_tile(dtype, cut.tile(vector, vector))
     begin, fill = weight_filler(name, cut, asynchronous)
-    close, wait, _ = tiles.fences(asynchronous, cut.stages - 2)
+    close, wait, _ = fences(asynchronous, cut.stages - 2)
     place, made, cols, depth, stages = placer(cut, vector), *cut[:2], *cut[4:6]
     b_at = depth * (made + vector)
     stage = b_at + depth * (cols + vector)

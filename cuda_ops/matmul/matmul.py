@@ -25,8 +25,8 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from cuda_ops.block import tiles
 from cuda_ops.block.intrinsics import is_aligned
+from cuda_ops.block.tiles import VECTOR_BYTES
 from cuda_ops.ladders.matmul import (
     matmul_coalesced,
     matmul_coarsened,
@@ -114,7 +114,7 @@ def estimate(cut: Cut, M: int, N: int, K: int, batches: int, rate: float) -> flo
     load = ceil_div(matrix_tiles * cut.parts, sms)
     together = max(1, min(load, c.blocks))
     steps = ceil_div(ceil_div(K, cut.parts), c.depth)
-    sums = together * c.sums
+    sums = together * c.rows * c.cols * getattr(c, "slices", 1)
     busy = 0.95 * sums / (sums + IDLE_SUMS)
     step = max(together * c.rows * c.cols * c.depth / rate / busy, STEP_CYCLES)
     cycles = ceil_div(load, together) * (steps * step + START_CYCLES)
@@ -385,7 +385,7 @@ def plan_for(
 ) -> Plan:
     """The launches for a product that is cut in a given way."""
     M, N, K = sides.M, sides.N, sides.K
-    config, vector = cut.config, tiles.VECTOR_BYTES // dtype.itemsize
+    config, vector = cut.config, VECTOR_BYTES // dtype.itemsize
     a_batch, b_batch = (tuple(dim[i] for dim in sides.batch) for i in (1, 2))
     a_way = _way(sides.a, a_batch, aligned[0], vector, M, K)
     b_way = _way(sides.b, b_batch, aligned[1], vector, N, K)

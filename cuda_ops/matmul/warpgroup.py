@@ -29,22 +29,32 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import cuda, float32
 
-from cuda_ops.block import tiles
+from cuda_ops.block import llvm, mma
+from cuda_ops.block.copies import Copy, arrival, swizzled
 from cuda_ops.block.intrinsics import load4, store4, to_tf32
+from cuda_ops.block.llvm import written
+from cuda_ops.block.tiles import (
+    Functions,
+    Run,
+    emulated_store,
+    inlined,
+    make_store,
+    make_zero,
+    thread_index,
+)
 from cuda_ops.matmul.kernels import (
     EXAMPLE,
     Way,
-    batch_start,
-    origin_of,
     pitch_of,
+    ring_elements,
     ring_of,
+    tile_storer,
 )
 from cuda_ops.runtime.launch import SIMULATED, Kernel, kernel
 
 if not SIMULATED:
     from llvmlite import ir
-    from numba.cuda import cgutils, types
-    from numba.cuda.extending import intrinsic
+    from numba.cuda import types
 
 ARCH = (9, 0)
 WARP_ROWS = 16  # rows of outputs that one warp of a group makes
@@ -60,7 +70,7 @@ class Group(NamedTuple):
     Attributes:
         cols: rows of the operand that is read, which are columns of the group's tile.
         depth: steps of k of one call.
-        along, pitch: of the operand that is held, as in `tiles.Strips`.
+        along, pitch: of the operand that is held, as in `mma.Strips`.
         turned: whether the tile's columns are rows of the matrix that is stored.
     """
 
@@ -76,92 +86,82 @@ class Group(NamedTuple):
         return WARP_ROWS * self.cols // 32
 
     @property
-    def strips(self) -> tiles.Strips:
+    def strips(self) -> mma.Strips:
         """What a warp holds, in the words of `mma`: its first operand."""
-        return tiles.Strips(2, 0, self.along, False, self.depth, self.pitch, 0)
+        return mma.Strips(2, 0, self.along, False, self.depth, self.pitch, 0)
 
 
-def wgmma_tile(group: Group) -> tiles.Functions:
+def wgmma_tile(group: Group) -> Functions:
     """The functions zero, take, begin, finish and store; see the top of this file.
 
     `begin` rounds to TF32 what is held; of what is read, the last 13 bits are ignored.
-    A lane holds of both what it would hold for `mma.sync.m16n8k8` (`tiles.mma_tile`),
+    A lane holds of both what it would hold for `mma.sync.m16n8k8` (`mma.mma_tile`),
     for 16 rows of the tile and all columns. `shared`, at `read_at`, has lines of 32
-    numbers along k, whose 16-byte pieces are exchanged as `tiles.Copy.swizzle` says.
+    numbers along k, whose 16-byte pieces are exchanged as `Copy.swizzle` says.
     """
     if SIMULATED:
         return _emulated(group)
 
-    def runs_of(builder: Any) -> tuple[Any, Any, list[tiles.Run]]:
-        g, pair = tiles.first_sum(builder)
+    def runs_of(builder: Any) -> tuple[Any, Any, list[Run]]:
+        g, pair = mma.first_sum(builder)
         runs = _runs(group)
         return (pair, g, runs) if group.turned else (g, pair, runs)
 
     return (
-        tiles.make_zero(types.float32, group.held),
+        make_zero(types.float32, group.held),
         _make_take(group),
         _make_begin(group),
         _make_finish(group.held),
-        tiles.make_store(types.float32, group.held, runs_of, 4),
+        make_store(types.float32, group.held, runs_of),
     )
 
 
-def _runs(group: Group) -> list[tiles.Run]:
+def _runs(group: Group) -> list[Run]:
     """What a lane holds, relative to its first row and column."""
     runs = []
     for half in range(2):
         for j in range(group.cols // 8):
             place = 4 * j + 2 * half
             if group.turned:
-                runs.append(tiles.Run(8 * j, 8 * half, (place,)))
-                runs.append(tiles.Run(8 * j + 1, 8 * half, (place + 1,)))
+                runs.append(Run(8 * j, 8 * half, (place,)))
+                runs.append(Run(8 * j + 1, 8 * half, (place + 1,)))
             else:
-                runs.append(tiles.Run(8 * half, 8 * j, (place, place + 1)))
+                runs.append(Run(8 * half, 8 * j, (place, place + 1)))
     return runs
 
 
 def _make_take(group: Group) -> Callable:
-    count = group.depth // 2
+    words_type = types.UniTuple(types.uint32, group.depth // 2)
 
-    @intrinsic
-    def take(typing, shared, at):
-        def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-            base = tiles.shared_pointer(context, builder, sig.args[0], args[0])
-            lane, strips = tiles.read_lane(builder), group.strips
-            end = tiles.fragment_base(builder, base, args[1], lane, strips, True)
-            words: list[Any] = []
-            for k in range(0, group.depth, 8):
-                words += tiles.fragments(builder, (end, None), strips, k)[0]
-            words = [builder.bitcast(word, ir.IntType(32)) for word in words]
-            return cgutils.pack_array(builder, words)
-
-        return types.UniTuple(types.uint32, count)(shared, types.int64), generate
+    @written(lambda shared, at: words_type(shared, types.int64))
+    def take(builder: Any, shared: Any, at: Any) -> list[Any]:
+        lane, strips = llvm.read_lane(builder), group.strips
+        end = mma.fragment_base(builder, shared, at, lane, strips, True)
+        words: list[Any] = []
+        for k in range(0, group.depth, 8):
+            words += mma.fragments(builder, (end, None), strips, k)[0]
+        return [builder.bitcast(word, ir.IntType(32)) for word in words]
 
     return take
 
 
 def _make_begin(group: Group) -> Callable:
-    count, held = group.depth // 2, group.held
+    def signature(acc: Any, factors: Any, shared: Any, at: Any) -> Any:
+        acc_type = types.UniTuple(types.float32, group.held)
+        words = types.UniTuple(types.uint32, group.depth // 2)
+        return acc_type(acc_type, words, shared, types.int64)
 
-    @intrinsic
-    def begin(typing, acc, factors, shared, at):
-        numbers = types.UniTuple(types.float32, held)
-        words = types.UniTuple(types.uint32, count)
-        sig = numbers(numbers, words, shared, types.int64)
-
-        def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-            base = tiles.shared_pointer(context, builder, sig.args[2], args[2])
-            address = tiles.shared_address(builder, builder.gep(base, [args[3]]))
-            acc = tiles.unpack(builder, args[0], held)
-            factors = tiles.unpack(builder, args[1], count)
-            # Rounded here and not in `take`: where the assembler sees a factor made
-            # while a product is under way, it waits after each. Loading is no matter.
-            factors = [tiles.rounded(builder, word) for word in factors]
-            ends = _descriptors(builder, address, group.depth)
-            made = _multiply(builder, acc, factors, ends, group)
-            return cgutils.pack_array(builder, tiles.unpack(builder, made, held))
-
-        return sig, generate
+    @written(signature)
+    def begin(
+        builder: Any, acc: list[Any], factors: list[Any], shared: Any, at: Any
+    ) -> list[Any]:
+        address = llvm.shared_address(builder, builder.gep(shared, [at]))
+        # Rounded here and not in `take`: where the assembler sees a factor made while
+        # a product is under way, it waits after each. Loading is no matter.
+        factors = [mma.rounded(builder, word) for word in factors]
+        ends = _descriptors(builder, address, group.depth)
+        sums = _multiply(builder, acc, factors, ends, group)
+        return llvm.unpack(builder, sums, group.held)
 
     return begin
 
@@ -200,33 +200,29 @@ def _multiply(
     places = ["=f"] * held + ["r"] * len(factors) + ["l"] * len(ends)
     places += [str(i) for i in range(held)] + ["~{memory}"]
     text = "{ " + " ".join(lines) + " }"
-    made = ir.LiteralStructType([number] * held)
+    kind = ir.LiteralStructType([number] * held)
     args = [*factors, *ends, *acc]
-    return tiles.assembly(builder, text, made, ",".join(places), args)
+    return llvm.assembly(builder, text, kind, ",".join(places), args)
 
 
 def _make_finish(held: int) -> Callable:
-    @intrinsic
-    def finish(typing, acc):
-        numbers = types.UniTuple(types.float32, held)
+    acc_type = types.UniTuple(types.float32, held)
 
-        def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-            places = ["=f"] * held + [str(i) for i in range(held)] + ["~{memory}"]
-            made = tiles.assembly(
-                builder,
-                "wgmma.wait_group.sync.aligned 0;",
-                ir.LiteralStructType([ir.FloatType()] * held),
-                ",".join(places),
-                tiles.unpack(builder, args[0], held),
-            )
-            return cgutils.pack_array(builder, tiles.unpack(builder, made, held))
-
-        return numbers(numbers), generate
+    @written(lambda acc: acc_type(acc_type))
+    def finish(builder: Any, acc: list[Any]) -> list[Any]:
+        # The sums pass through the wait: nobody reads them before it.
+        text, kind = (
+            "wgmma.wait_group.sync.aligned 0;",
+            ir.LiteralStructType([ir.FloatType()] * held),
+        )
+        places = ["=f"] * held + [str(i) for i in range(held)] + ["~{memory}"]
+        sums = llvm.assembly(builder, text, kind, ",".join(places), acc)
+        return llvm.unpack(builder, sums, held)
 
     return finish
 
 
-def _emulated(group: Group) -> tiles.Functions:
+def _emulated(group: Group) -> Functions:
     """A warp of 16 rows stands for the group of four."""
     runs = _runs(group)
 
@@ -237,17 +233,16 @@ def _emulated(group: Group) -> tiles.Functions:
         rows = np.asarray([cuda.laneid // 4, cuda.laneid // 4 + 8])[:, None]
         k = np.arange(group.depth)
         places = rows * group.pitch + k if group.along else k * group.pitch + rows
-        return tiles.round_tf32(np.asarray(shared)[at + places])  # [2, k]
+        return mma.round_tf32(np.asarray(shared)[at + places])  # [2, k]
 
     def begin(acc, factors, shared, at):
         cols = 8 * np.arange(group.cols // 8)[:, None] + [0, 1] + cuda.laneid % 4 * 2
         k = np.arange(group.depth)
-        places = cols[..., None] * group.depth + tiles.swizzled(
-            cols[..., None], k, group.depth
-        )
-        read = tiles.cut_tf32(np.asarray(shared)[at + places])  # [col // 8, 2, k]
-        made = np.einsum("hk,jck->jhc", factors, read)
-        return acc + made.reshape(-1).astype(np.float32)
+        lines = cols[..., None]
+        places = lines * group.depth + swizzled(lines, k, group.depth)
+        read = mma.cut_tf32(np.asarray(shared)[at + places])  # [col // 8, 2, k]
+        sums = np.einsum("hk,jck->jhc", factors, read)
+        return acc + sums.reshape(-1).astype(np.float32)
 
     def place():
         g, pair = cuda.laneid // 4, cuda.laneid % 4 * 2
@@ -256,9 +251,8 @@ def _emulated(group: Group) -> tiles.Functions:
     def finish(acc):
         return acc
 
-    store = tiles.emulated_store(tiles.inlined(place))
-    made: list[Callable] = [take, begin, finish, store]
-    return zero, *map(tiles.inlined, made)
+    store = emulated_store(inlined(place))
+    return zero, inlined(take), inlined(begin), inlined(finish), inlined(store)
 
 
 # -------------------------------------------------------------------------- the kernel
@@ -296,26 +290,21 @@ class GroupConfig(NamedTuple):
     def threads(self) -> int:
         return 32 * WARPS * self.groups
 
-    @property
-    def sums(self) -> int:
-        """How many sums the block has in registers."""
-        return self.rows * self.cols
-
     def ways(self, a_way: Way, b_way: Way) -> tuple[Way, Way]:
         """The same, but what is read lies along k when it has been copied."""
         read = a_way if self.turned else b_way
         read = read if read.k_fast else Way(1, True)
         return (read, b_way) if self.turned else (a_way, read)
 
-    def copies(self, a_way: Way, b_way: Way) -> tuple[tiles.Copy, tiles.Copy]:
+    def copies(self, a_way: Way, b_way: Way, _: int = 4) -> tuple[Copy, Copy]:
         """How the block's threads copy a tile of a and one of b."""
         read, held = (a_way, b_way) if self.turned else (b_way, a_way)
         pitch = pitch_of(self.holds, self.depth, held, 4 if held.k_fast else 8)
-        reads = tiles.Copy(
+        reads = Copy(
             self.depth, self.reads, self.depth, self.threads, read.elements, True,
             True, swizzle=True,
         )  # fmt: skip
-        holds = tiles.Copy(
+        holds = Copy(
             self.depth, self.holds, pitch, self.threads, held.elements, True,
             held.k_fast,
         )  # fmt: skip
@@ -323,8 +312,7 @@ class GroupConfig(NamedTuple):
 
     def shared(self, a_way: Way, b_way: Way, size: int) -> int:
         """Bytes of shared memory for the ring of tiles."""
-        copies = self.copies(a_way, b_way)
-        return self.stages * sum(copy.elements_shared for copy in copies) * size
+        return ring_elements(self, a_way, b_way) * size
 
 
 def warpgroup_template(config: GroupConfig, a_way: Way, b_way: Way) -> Callable:
@@ -336,14 +324,14 @@ def warpgroup_template(config: GroupConfig, a_way: Way, b_way: Way) -> Callable:
             f"that are multiplied, taken to registers, and on their way"
         )
     a_copy, b_copy = c.copies(a_way, b_way)
-    start, load_a, load_b, close, _, _, a_size, stage = ring_of(
-        a_copy, b_copy, stages, 4
+    start, load_a, load_b, close, _, _, a_size, stage, forward = ring_of(
+        c, a_copy, b_copy, 4
     )
     held = b_copy if c.turned else a_copy
     zero, take, begin, finish, store = wgmma_tile(
         Group(c.reads, depth, held.k_fast, held.pitch, c.turned)
     )
-    arrive = tiles.arrival(stages - 3)
+    arrive = arrival(stages - 3)
     read_at, held_at = (0, a_size) if c.turned else (a_size, 0)
     if not SIMULATED and (stage * 4 % GROUP_BYTES or read_at * 4 % GROUP_BYTES):
         # What is swizzled for the hardware has to begin at such a multiple, as
@@ -351,9 +339,8 @@ def warpgroup_template(config: GroupConfig, a_way: Way, b_way: Way) -> Callable:
         raise ValueError(
             f"matmul_warpgroup: tiles of {c} lie across {GROUP_BYTES} bytes"
         )
-    origin, start_of = origin_of(c.rows, c.cols), tiles.inlined(batch_start)
-    thread_index, ring = tiles.thread_index, stages * stage
-    forward, line, turned = tiles.unit_of(4) * depth, held.strides[0], c.turned
+    store_tile, ring = tile_storer(store, 4), stages * stage
+    line, turned = held.strides[0], c.turned
 
     def matmul_warpgroup(a, a_at, a_strides, b, b_at, b_strides, out, sizes):
         """Hopper's tensor cores: 131,072 multiplications an instruction, on their own.
@@ -385,16 +372,11 @@ def warpgroup_template(config: GroupConfig, a_way: Way, b_way: Way) -> Callable:
 
         Source: "PTX ISA", on wgmma, matrix descriptors and the asynchronous proxy.
         """
-        M, N, K, part = sizes
         shared = cuda.shared.array(0, float32)
-        row, col = origin(M, N)
-        rows, cols, skip = M - row, N - col, cuda.blockIdx.y * part
-        a_at += start_of(a_strides) + row * a_strides[0] + skip * a_strides[1]
-        b_at += start_of(b_strides) + col * b_strides[0] + skip * b_strides[1]
-        count, a_from, a_walk, b_from, b_walk = start(
-            shared, a, a_at, a_strides, b, b_at, b_strides, rows, cols,
-            min(K - skip, part),
-        )  # fmt: skip
+        row, col, count, a_from, a_walk, b_from, b_walk = start(
+            shared, a, a_at, a_strides, b, b_at, b_strides, sizes
+        )
+        rows, cols = sizes[0] - row, sizes[1] - col
         mine = thread_index() // 32 * WARP_ROWS * line + held_at
         acc = zero()
         slot, free = 0, ring - stage
@@ -415,14 +397,11 @@ def warpgroup_template(config: GroupConfig, a_way: Way, b_way: Way) -> Callable:
             slot = slot + stage if slot + stage < ring else 0
             factors = take(shared, slot + mine)
             acc = finish(acc)
-        my_row = my_col = 0
         if turned:
-            my_col = thread_index() // 32 * WARP_ROWS
+            col += thread_index() // 32 * WARP_ROWS
         else:
-            my_row = thread_index() // 32 * WARP_ROWS
-        matrix = cuda.blockIdx.y * cuda.gridDim.z + cuda.blockIdx.z
-        at = (matrix * M + row + my_row) * N + col + my_col
-        store(out, at, N, acc, rows - my_row, cols - my_col, N % 4 == 0)
+            row += thread_index() // 32 * WARP_ROWS
+        store_tile(out, acc, row, col, sizes)
 
     return matmul_warpgroup
 
