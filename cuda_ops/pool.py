@@ -19,17 +19,20 @@ from typing import Any
 
 from numba import cuda, float32, float64, int32, int64
 
+from cuda_ops.block.rows import KernelFamily
 from cuda_ops.conv.plan import magic, out_size
 from cuda_ops.conv.tiles import divide
 from cuda_ops.memory import contiguous, empty
 from cuda_ops.runtime.launch import SIMULATED, Kernel, ceil_div, kernel
-from minitorch.dtypes import int64 as index_dtype
+from minitorch import dtypes
+from minitorch.dtypes import DType
 from minitorch.tensor_data import Shape, TensorData
 
 Pair = tuple[int, int]
 
 THREADS = 16 if SIMULATED else 256
-MOST = 1 << 30  # numbers that one launch makes
+# Numbers that one launch makes.
+MOST = 1 << 30
 NUMBERS = {"float32": float32, "float64": float64}
 
 # Windows that have a kernel of their own, whose loops the compiler unrolls, so that all
@@ -139,7 +142,7 @@ def max_pool2d(
         for i in range(2)
     )
     shape = (n, c, oh, ow)
-    out, index = empty(shape, x.dtype), empty(shape, index_dtype)
+    out, index = empty(shape, x.dtype), empty(shape, dtypes.int64)
     run = max_kernel(kernel if kernel in USUAL else ANY, padding != (0, 0))
     window = (*kernel, *stride, *padding, *dilation)
     sizes = (h * w, oh * ow, oh * ow)
@@ -153,30 +156,31 @@ def max_pool2d(
     return out, index
 
 
-BAND = 64 if SIMULATED else 4096  # pixels that a block keeps in shared memory
-FREE = 1 << 30  # the owner of a pixel that nobody wants to add to
+# Pixels that a block keeps in shared memory.
+BAND = 64 if SIMULATED else 4096
+# The owner of a pixel that nobody wants to add to.
+FREE = 1 << 30
 
 
-def scatter_template(name: str) -> Callable:
-    """The Python function of `max_pool_scatter` for a type."""
-    dtype = NUMBERS[name]
+def max_pool_scatter(dtype: DType) -> Callable:
+    """Add each gradient at its place; a block makes some planes, or part of one.
 
-    def max_pool_scatter(grad, index, out, sizes, magics):
-        """Add each gradient at its place; a block makes some planes, or part of one.
+    # grad [P, OH * OW], index [P, OH * OW] -> out [P, H * W]
+    # sizes: P, OH * OW, H * W, planes of a block, bands of a plane
+    # magics: of OH * OW
 
-        # grad [P, OH * OW], index [P, OH * OW] -> out [P, H * W]
-        # sizes: P, OH * OW, H * W, planes of a block, bands of a plane
-        # magics: of OH * OW
+        for p, i:  out[p, index[p, i]] += grad[p, i]
 
-            for p, i:  out[p, index[p, i]] += grad[p, i]
+    Windows may overlap, so several gradients may belong to one pixel. Each thread takes
+    one gradient; the threads that want the same pixel draw lots (an atomic minimum of
+    their numbers), the lowest adds, and the others try again: sums are in the order of
+    the windows, whatever the threads do. Where windows do not overlap the first round
+    is the last one.
+    """
+    number = NUMBERS[dtype.name]
 
-        Windows may overlap, so several gradients may belong to one pixel. Each thread
-        takes one gradient; the threads that want the same pixel draw lots (an atomic
-        minimum of their numbers), the lowest adds, and the others try again: sums are
-        in the order of the windows, whatever the threads do. Where windows do not
-        overlap the first round is the last one.
-        """
-        shared = cuda.shared.array(BAND, dtype)
+    def kernel(grad, index, out, sizes, magics):
+        shared = cuda.shared.array(BAND, number)
         owner = cuda.shared.array(BAND, int32)
         thread = cuda.threadIdx.x
         P, positions, pixels, many, bands = sizes
@@ -184,19 +188,20 @@ def scatter_template(name: str) -> Callable:
         low = (int64(cuda.blockIdx.x) - portion * bands) * BAND
         first = portion * many
         planes = min(many, P - first)
-        held = min(planes * pixels - low, BAND)
-        for i in range(thread, held, THREADS):
-            shared[i] = dtype(0)
+        pixels_here = min(planes * pixels - low, BAND)
+        for i in range(thread, pixels_here, THREADS):
+            shared[i] = number(0)
             owner[i] = FREE
         cuda.syncthreads()
         for start in range(0, planes * positions, THREADS):
             i = start + thread
-            place, value = int64(-1), dtype(0)
+            place, value = int64(-1), number(0)
             if i < planes * positions:
                 place = index[first * positions + i] - low
                 place += divide(i, magics[0], magics[1]) * pixels
                 value = grad[first * positions + i]
-            waiting = 0 <= place < held
+            # Every thread takes part in every round, as there are barriers in it.
+            waiting = 0 <= place < pixels_here
             while cuda.syncthreads_or(int32(1) if waiting else int32(0)):
                 if waiting:
                     cuda.atomic.min(owner, place, thread)
@@ -208,21 +213,16 @@ def scatter_template(name: str) -> Callable:
                     owner[place] = FREE
                     waiting = False
         cuda.syncthreads()
-        for i in range(thread, held, THREADS):
+        for i in range(thread, pixels_here, THREADS):
             out[first * pixels + low + i] = shared[i]
 
-    return max_pool_scatter
+    return kernel
 
 
-max_pool_scatter = {
-    name: Kernel(
-        scatter_template(name),
-        f"max_pool_scatter[{name}]",
-        examples=[f"{name}[] int64[] {name}[] 5*int64 2*int64"],
-        threads=THREADS,
-    )
-    for name in NUMBERS
-}
+MAX_POOL_SCATTER = KernelFamily(
+    max_pool_scatter, "T[] int64[] T[] 5*int64 2*int64", (dtypes.float32,), (dtypes.float64,),
+    threads=THREADS,
+)  # fmt: skip
 
 
 def max_pool2d_backward(
@@ -238,7 +238,7 @@ def max_pool2d_backward(
     enough = ceil_div(2 * THREADS, max(1, positions))
     many = max(1, min(BAND // pixels, enough, ceil_div(planes, 1024)))
     bands = ceil_div(many * pixels, BAND)
-    max_pool_scatter[grad.dtype.name][ceil_div(planes, many) * bands, THREADS](
+    MAX_POOL_SCATTER[grad.dtype,][ceil_div(planes, many) * bands, THREADS](
         contiguous(grad).flat(), contiguous(index).flat(), dx.flat(),
         (planes, positions, pixels, many, bands), magic(max(1, positions)),
     )  # fmt: skip
@@ -358,8 +358,8 @@ def mean_pool_gather(grad, out, sizes, window, magics, count, count_pad):
             number = k0 * k1
             if not count_pad:
                 number = down * (min(left + k1, W) - max(left, 0))
-            share = grad[plane * OH * OW + oh * OW + ow]
-            total += share / out.dtype.type(number)
+            value = grad[plane * OH * OW + oh * OW + ow]
+            total += value / out.dtype.type(number)
     out[i] = total
 
 

@@ -57,7 +57,7 @@ from minitorch.tensor_data import TensorData
 
 # Numbers that a thread has in registers where rows are too long for them.
 ITEMS = 8 if SIMULATED else 16
-# Numbers of a long row that one block takes, at least, and blocks that share it at most.
+# Numbers of a long row that a block takes at least, and blocks that share it at most.
 CHUNK = 2 * ITEMS * BLOCK
 MOST_SPLITS = 256
 # Columns side by side in a block, threads that share one of them, and the numbers that

@@ -242,8 +242,8 @@ class Fit(NamedTuple):
 def fitting(n: int, dtype: DType, width: int, operands: int = 1) -> Fit | None:
     """The first of `FITS` with room for rows of n numbers; None if there is none.
 
-    `operands` rows lie there at the same time: as many registers are needed. A thread of
-    a large block has up to 128 in all, others up to 255; addresses need more of them
+    `operands` rows lie there at the same time: as many registers are needed. A thread
+    of a large block has up to 128 in all, others up to 255; addresses need more of them
     where numbers are loaded one by one.
     """
     for group, items in FITS:

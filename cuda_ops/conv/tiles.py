@@ -1,8 +1,8 @@
 """Convolution kernels that multiply tiles: one thread block, one tile of the result.
 
 With this file one can make the kernels of a convolution and of its gradient for the
-input (`conv_kernel`) and for the weight (`weight_kernel`), for a type and a way to cut
-the work (`Cut`). `conv.py` chooses the cuts and launches them; `conv_plan.py` says
+input (`conv_template`) and for the weight (`weight_tiles_template`), for a type and a
+cut of the work (`Cut`). `conv.py` chooses the cuts and launches them; `plan.py` says
 which elements meet.
 
 Unfolding an image (im2col) and multiplying matrices writes every pixel KH * KW times.
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from numba import cuda, float32, float64, int32, int64, uint32
 
@@ -25,14 +25,19 @@ from cuda_ops.block import tiles
 from cuda_ops.block.copies import address_of, copy_async, copy_now, fences
 from cuda_ops.block.intrinsics import fresh, load4
 from cuda_ops.conv.plan import FAR, HEADER
-from cuda_ops.runtime.launch import SIMULATED
+from cuda_ops.runtime.device import compute_capability
+from cuda_ops.runtime.launch import SIMULATED, Kernel
+from minitorch.dtypes import DType
 
 NUMBERS = {"float32": float32, "float64": float64}
 SIZES = {"float32": 4, "float64": 8}
 LOW = 0xFFFFFFFF
-OUTSIDE = -(1 << 30)  # a place that no reach brings back into the image
-UNITS = {"float32": 1, "float64": 1} if SIMULATED else SIZES  # steps of an address
-LINE = 8  # neighbouring pixels that a weight's gradient copies at a time
+# A place that no reach brings back into the image.
+OUTSIDE = -(1 << 30)
+# From one element's address to the next.
+UNITS = {"float32": 1, "float64": 1} if SIMULATED else SIZES
+# Neighbouring pixels that a weight's gradient copies at a time.
+LINE = 8
 
 
 Filler = tuple[Callable, Callable, int]  # begin, fill, elements that a copy moves
@@ -336,18 +341,9 @@ def conv_template(name: str, cut: Cut, mode: str, asynchronous: bool) -> Callabl
         for s in range(stages - 1):
             if s < steps:
                 fill(
-                    shared,
-                    s * stage,
-                    source,
-                    weight,
-                    plan,
-                    row,
-                    here,
-                    mine,
-                    sizes,
-                    layout,
-                    s,
-                )
+                    shared, s * stage, source, weight, plan, row, here, mine, sizes,
+                    layout, s,
+                )  # fmt: skip
             close()
         my_made, my_col = place(int64(cuda.threadIdx.x))
         slot, free = 0, ring - stage
@@ -357,18 +353,9 @@ def conv_template(name: str, cut: Cut, mode: str, asynchronous: bool) -> Callabl
             cuda.syncthreads()
             if k + stages - 1 < steps:
                 fill(
-                    shared,
-                    free,
-                    source,
-                    weight,
-                    plan,
-                    row,
-                    here,
-                    mine,
-                    sizes,
-                    layout,
+                    shared, free, source, weight, plan, row, here, mine, sizes, layout,
                     k + stages - 1,
-                )
+                )  # fmt: skip
             close()
             acc = multiply(acc, shared, slot + weights_at + my_made, slot + my_col)
             free = slot
@@ -476,18 +463,9 @@ def weight_tiles_template(name: str, cut: Cut, asynchronous: bool) -> Callable:
         for s in range(stages - 1):
             k = start + s * depth
             fill(
-                shared,
-                s * stage,
-                grad,
-                source,
-                plan,
-                mine,
-                sizes,
-                layout,
-                axes,
-                k,
+                shared, s * stage, grad, source, plan, mine, sizes, layout, axes, k,
                 last,
-            )
+            )  # fmt: skip
             close()
         row, col = place(int64(cuda.threadIdx.x))
         slot, free = 0, ring - stage
@@ -511,3 +489,42 @@ def weight_tiles_template(name: str, cut: Cut, asynchronous: bool) -> Callable:
         store(out, at, layout[3], acc, left[0], left[1], layout[3] % vector == 0)
 
     return conv_weight_tiles
+
+
+# ----------------------------------------------------------------- kernels for all cuts
+
+# Positions that one launch can number.
+MOST = 2**31
+DOUBLE_CUTS = {Cut(64, 64, 4, 4, 8, 3, 2): 0.7, Cut(16, 64, 4, 4, 8, 3, 4): 0.4}
+# For the simulator: 16 threads.
+SMALL_CUTS = {Cut(16, 16, 4, 4, 8, 3): 1.0}
+
+
+def cuts_for(dtype: DType, cuts: dict[Cut, float]) -> dict[Cut, float]:
+    """`cuts`, which are for float32, or those of another type or of the simulator."""
+    if SIMULATED:
+        return SMALL_CUTS
+    return cuts if dtype.itemsize == 4 else DOUBLE_CUTS
+
+
+def asynchronous_here() -> bool:
+    """Whether this chip copies to shared memory while others compute."""
+    return compute_capability() >= (8, 0)
+
+
+def tiles_kernel(
+    fn: Any, title: str, key: tuple[str, Cut, bool], shared: int, example: str
+) -> Kernel:
+    """A kernel of this file; `key`: its type, its cut, and whether it is for sm_80."""
+    name, cut, asynchronous = key
+    shape = "x".join(map(str, cut))
+    return Kernel(
+        fn,
+        f"{title}[{name} {shape}{'' if asynchronous else ' sm_75'}]",
+        examples=[example],
+        threads=cut.threads,
+        # Without cp.async what is copied passes through registers.
+        launch_bounds=(cut.threads, cut.blocks if asynchronous else cut.blocks // 2),
+        shared=shared * SIZES[name],
+        arch=(8, 0) if asynchronous else (7, 5),
+    )

@@ -23,7 +23,7 @@ and `matmul_vectorized` makes all 16 in one launch:
     outputs [N, O, OH, OW]                  `winograd_output`
 
 What the transforms cost is memory: they move 4 times the image and 4 times the output,
-where tiles (`conv_tiles.py`) move nothing. So it pays only for many channels
+where tiles (`tiles.py`) move nothing. So it pays only for many channels
 (`plan_winograd` compares estimates).
 
 Outputs are differences of larger sums, so rounding errors grow; in float32 they stayed

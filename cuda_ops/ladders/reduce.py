@@ -26,8 +26,8 @@ from typing import Any
 import numpy as np
 from numba import cuda, float32
 
-from cuda_ops.block.intrinsics import is_aligned, load4
-from cuda_ops.block.rows import BLOCK, WARP, summed
+from cuda_ops.block.intrinsics import WARP, is_aligned, load4
+from cuda_ops.block.rows import BLOCK, summed
 from cuda_ops.memory import empty, full
 from cuda_ops.runtime.launch import ceil_div, kernel
 from minitorch import dtypes

@@ -19,6 +19,7 @@ pytest.importorskip("numba_cuda")
 from cuda_ops.conv import conv, winograd
 from cuda_ops.conv import few as conv_few
 from cuda_ops.conv.plan import backward_axes, forward_axis, magic
+from cuda_ops.conv.weight import plan_weight
 from cuda_ops.memory import from_numpy, to_numpy
 
 Pair = tuple[int, int]
@@ -183,7 +184,7 @@ def test_parts_of_a_weight_gradient_have_a_fixed_order() -> None:
     x, weight, _ = tensors(case, torch.float32)
     grad = torch.randn(torch.nn.functional.conv2d(x, weight).shape)
     shapes = (tuple(grad.shape), case.x, tuple(weight.shape), *case[3:])
-    step = conv.plan_weight(dtypes.float32, *shapes, parts=5)
+    step = plan_weight(dtypes.float32, *shapes, parts=5)
     assert step.parts > 2
     first, again = (
         to_numpy(conv.run_weight(step, data(grad), data(x), tuple(weight.shape)))
