@@ -120,7 +120,7 @@ def cross_entropy_backward_rows(fit: Fit) -> Callable:
 def mean_of_losses(dtype: DType) -> Callable:
     """The mean of the losses that count, and 1 / how many those are.
 
-    # losses [N], target [N] -> mean [1], share [1]
+    # losses [N], target [N] -> mean [1], inverse [1]
 
         mean = sum of losses[n] where target[n] != ignore_index, by their number
 
@@ -132,7 +132,7 @@ def mean_of_losses(dtype: DType) -> Callable:
     total = summed(BLOCK)
     zero, one = kind(0), kind(1)
 
-    def kernel(losses, target, ignore_index, mean, share):
+    def kernel(losses, target, ignore_index, mean, inverse):
         cells = cuda.shared.array(WARP, kind)
         counts = cuda.shared.array(WARP, kind)
         t = cuda.threadIdx.x
@@ -145,7 +145,7 @@ def mean_of_losses(dtype: DType) -> Callable:
         count = total(count, t, counts)
         if t == 0:
             mean[0] = loss / count
-            share[0] = one / count
+            inverse[0] = one / count
 
     return kernel
 
@@ -212,15 +212,15 @@ def _each(grad: TensorData) -> tuple[Any, int]:
 def mean_loss(
     losses: TensorData, target: TensorData, ignore_index: int
 ) -> tuple[TensorData, TensorData]:
-    """The mean [] of losses [N] with another target than `ignore_index`, and the share
-    1 / count [] that each of them has in it."""
+    """The mean [] of losses [N] with another target than `ignore_index`, and
+    1 / count [], the weight of each of them in it."""
     dtype = losses.dtype
-    mean, share = empty((), dtype), empty((), dtype)
+    mean, inverse = empty((), dtype), empty((), dtype)
     MEAN_OF_LOSSES[dtype,][1, BLOCK](
         contiguous(losses).flat(), contiguous(target).flat(), ignore_index,
-        mean.storage.array, share.storage.array,
+        mean.storage.array, inverse.storage.array,
     )  # fmt: skip
-    return mean, share
+    return mean, inverse
 
 
 def cross_entropy_backward(

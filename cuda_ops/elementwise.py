@@ -51,9 +51,8 @@ from minitorch import operators
 from minitorch.dtypes import DType
 from minitorch.tensor_data import Shape, TensorData, broadcast_shapes
 
-LARGE = (
-    2 * TILE if SIMULATED else 2**21
-)  # elements from which on a thread has two vectors
+# Elements from which on a thread has two vectors.
+LARGE = 2 * TILE if SIMULATED else 2**21
 
 # How `b` of `zip_repeated` lies: see there.
 ONE_BY_ONE, ROW, RUN = 0, 1, 2
@@ -355,13 +354,13 @@ def _map_flat(fn: Callable, x: Any, z: Any) -> None:
 
 
 def _map_strided(fn: Callable, a: TensorData, out: TensorData) -> None:
-    way = plan(a.shape, a.strides, out.strides)
+    loops = plan(a.shape, a.strides, out.strides)
     run = MAP_STRIDED[fn]
     x, z = a.storage.array, out.storage.array
-    for shape, (p, q) in way.pieces:
+    for shape, (p, q) in loops.launches:
         size = math.prod(shape)
         run[ceil_div(size, THREADS), THREADS](
-            x, a.offset + p, way.strides[0], z, q, shape, size
+            x, a.offset + p, loops.strides[0], z, q, shape, size
         )
 
 
@@ -415,15 +414,15 @@ def _zip_broadcast(fn: Callable, a: TensorData, b: TensorData, out: TensorData) 
         if _lies_as(b, out) and _zip_second(fn, b, a, out, True):
             return
     a, b = a.expand(out.shape), b.expand(out.shape)
-    way = plan(out.shape, a.strides, b.strides, out.strides)
+    loops = plan(out.shape, a.strides, b.strides, out.strides)
     run = ZIP_STRIDED[fn]
     x, y, z = a.storage.array, b.storage.array, out.storage.array
-    for shape, (p, q, r) in way.pieces:
+    for shape, (p, q, r) in loops.launches:
         size = math.prod(shape)
         run[ceil_div(size, THREADS), THREADS](
-            x, a.offset + p, way.strides[0],
-            y, b.offset + q, way.strides[1],
-            z, out.offset + r, way.strides[2],
+            x, a.offset + p, loops.strides[0],
+            y, b.offset + q, loops.strides[1],
+            z, out.offset + r, loops.strides[2],
             shape, size,
         )  # fmt: skip
 

@@ -37,9 +37,12 @@ from minitorch import dtypes
 from minitorch.tensor_data import TensorData
 
 THREADS = 32 if SIMULATED else 256
-ROWS = 4  # rows that a thread of `copy_slices` has in flight
-LINES = 40 if SIMULATED else 65536  # enough lines for a thread each in `scatter_add`
-WARPS = 4 if SIMULATED else 256  # enough of them for a warp each
+# Rows that a thread of `copy_slices` has in flight.
+ROWS = 4
+# Enough lines for a thread each in `scatter_add`.
+LINES = 40 if SIMULATED else 65536
+# Enough of them for a warp each.
+WARPS = 4 if SIMULATED else 256
 
 _FLOAT = ("float32", "float64")
 _ALL = (*_FLOAT, "int64", "int32", "bool")

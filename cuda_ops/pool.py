@@ -220,7 +220,8 @@ def max_pool_scatter(dtype: DType) -> Callable:
 
 
 MAX_POOL_SCATTER = KernelFamily(
-    max_pool_scatter, "T[] int64[] T[] 5*int64 2*int64", (dtypes.float32,), (dtypes.float64,),
+    max_pool_scatter, "T[] int64[] T[] 5*int64 2*int64",
+    (dtypes.float32,), (dtypes.float64,),
     threads=THREADS,
 )  # fmt: skip
 

@@ -62,8 +62,10 @@ LOW_32 = 0xFFFFFFFF
 UNIT = np.float32(2.0**-24)
 
 philox = device(operators.philox)
-TWO_PI = 2.0 * math.pi  # as a float64
-TWO_PI_REST = 2.4492935982947064e-16  # what is missing to 2 pi
+# As a float64.
+TWO_PI = 2.0 * math.pi
+# What is missing to 2 pi.
+TWO_PI_REST = 2.4492935982947064e-16
 
 
 def _box_muller(word0, word1):

@@ -415,7 +415,8 @@ def fold_strided(fn: Callable) -> Callable:
     return kernel
 
 
-SUMS = (operators.add, operators.maximum)  # compiled by tests
+# Compiled by tests.
+SUMS = (operators.add, operators.maximum)
 FOLD_SHORT = Kernels(
     fold_short, SUMS, ["float32[] int64 int64 int64 int64 bool float32 float32[]"],
     threads=BLOCK,
@@ -460,7 +461,8 @@ class Layout(NamedTuple):
 
 
 ROWS, COLUMNS, STRIDES, COPY = range(4)
-DIMS = 3  # dimensions that `fold_strided` can keep, and fold
+# Dimensions that `fold_strided` can keep, and fold.
+DIMS = 3
 
 
 @lru_cache(maxsize=4096)

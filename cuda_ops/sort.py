@@ -35,9 +35,11 @@ from minitorch.dtypes import DType
 from minitorch.tensor_data import TensorData
 
 THREADS = 8 if SIMULATED else 256
-EACH = 4 if SIMULATED else 8  # outputs of a thread in `merge_runs`
+# Outputs of a thread in `merge_runs`.
+EACH = 4 if SIMULATED else 8
 TILE = THREADS * EACH
-SMALL = 8 if SIMULATED else 128  # a tile for short rows, of which there are many
+# A tile for short rows, of which there are many.
+SMALL = 8 if SIMULATED else 128
 
 _KEYS = ("int32", "int64")
 

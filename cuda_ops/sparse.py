@@ -25,6 +25,7 @@ import numpy as np
 from numba import cuda, int32
 
 from cuda_ops.block.intrinsics import (
+    WARP,
     ballot,
     is_aligned,
     load,
@@ -43,13 +44,16 @@ from cuda_ops.sort import sort_keys
 from minitorch.dtypes import float32, float64, int64
 from minitorch.tensor_data import Storage, TensorData
 
-WARP = 32
 THREADS = 64 if SIMULATED else 128
 WARPS = THREADS // WARP
-LANES = 32  # at most so many threads share a row in `csr_rows`, with 4 columns each
-RUN = 8 if SIMULATED else 64  # elements that a group of threads does in `csr_sample`
-UNEVEN = 16  # a row this many times longer than the mean is divided ...
-LONG = 64 if SIMULATED else 4096  # ... if it has so many elements, too
+# At most so many threads share a row in `csr_rows`, with 4 columns each.
+LANES = 32
+# Elements that a group of threads does in `csr_sample`.
+RUN = 8 if SIMULATED else 64
+# A row this many times longer than the mean is divided ...
+UNEVEN = 16
+# ... if it has so many elements, too.
+LONG = 64 if SIMULATED else 4096
 
 _INDEX = ("int64", "int32")
 _FLOAT = ("float32", "float64")

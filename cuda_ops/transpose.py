@@ -31,20 +31,20 @@ from cuda_ops.runtime.launch import SIMULATED, ceil_div, kernel
 from minitorch.dtypes import DType, float32, from_numpy_dtype
 from minitorch.tensor_data import Shape, Storage, Strides, TensorData
 
-# The side of a tile of elements, neighbouring threads along it, and lines of a tile that
-# the threads of a block make at once.
+# The side of a tile of elements, with neighbouring threads along it, and rows of a tile
+# that the threads of a block copy at once.
 SIDE = 8 if SIMULATED else 32
-LINES = 2 if SIMULATED else 8
+BLOCK_ROWS = 2 if SIMULATED else 8
 # Bytes of a bank of shared memory.
 WORD = 4
-# Vectors of 4 in a line of a tile of `transpose_vectorized`, and the side of such a tile.
+# Vectors of 4 in a row of a tile of `transpose_vectorized`, and the side of that tile.
 QUADS = 4 if SIMULATED else 16
 WIDE = 4 * QUADS
 
 # ------------------------------------------------------------------- rung by rung
 
 
-@kernel(examples=["float32[] float32[] int64 int64"], threads=SIDE * LINES)
+@kernel(examples=["float32[] float32[] int64 int64"], threads=SIDE * BLOCK_ROWS)
 def transpose_uncoalesced(a, out, m, n):
     """The two loops, with a thread for each element.
 
@@ -59,7 +59,7 @@ def transpose_uncoalesced(a, out, m, n):
     across = (n + SIDE - 1) // SIDE
     tile_i = cuda.blockIdx.x // across
     j = (cuda.blockIdx.x - tile_i * across) * SIDE + cuda.threadIdx.x % SIDE
-    for k in range(cuda.threadIdx.x // SIDE, SIDE, LINES):
+    for k in range(cuda.threadIdx.x // SIDE, SIDE, BLOCK_ROWS):
         i = tile_i * SIDE + k
         if i < m and j < n:
             store(out, j * m + i, load(a, i * n + j))
@@ -105,11 +105,11 @@ def tile_kernel(padding: int, dtype: DType) -> Callable:
         tile = cuda.shared.array((SIDE, pitch), kind)
         x = cuda.threadIdx.x % SIDE
         y = cuda.threadIdx.x // SIDE
-        for k in range(y, SIDE, LINES):
+        for k in range(y, SIDE, BLOCK_ROWS):
             if k < rows and x < cols:
                 tile[k, x] = load(a, a_first + k * a_steps[2] + x * a_steps[3])
         cuda.syncthreads()
-        for k in range(y, SIDE, LINES):
+        for k in range(y, SIDE, BLOCK_ROWS):
             if x < rows and k < cols:
                 p = out_first + x * out_steps[2] + k * out_steps[3]
                 store(out, p, tile[x, k])
@@ -217,8 +217,8 @@ def vector_at(line, quad):
 
 
 _TEXT = "T[] int64 4*int64 T[] int64 4*int64 4*int64"
-TILED = KernelFamily(transpose_tiled, _TEXT, (float32,), threads=SIDE * LINES)
-PADDED = KernelFamily(transpose_padded, _TEXT, (float32,), threads=SIDE * LINES)
+TILED = KernelFamily(transpose_tiled, _TEXT, (float32,), threads=SIDE * BLOCK_ROWS)
+PADDED = KernelFamily(transpose_padded, _TEXT, (float32,), threads=SIDE * BLOCK_ROWS)
 VECTORIZED = KernelFamily(
     transpose_vectorized, _TEXT, (float32,), threads=QUADS * QUADS
 )
@@ -247,7 +247,7 @@ def move(
     ):
         side, threads, kernels = WIDE, QUADS * QUADS, VECTORIZED
     else:
-        side, threads, kernels = SIDE, SIDE * LINES, PADDED
+        side, threads, kernels = SIDE, SIDE * BLOCK_ROWS, PADDED
     blocks = ceil_div(m, side) * ceil_div(n, side) * outer * inner
     kernels[dtype,][blocks, threads](a, a_at, a_steps, out, out_at, out_steps, shape)
 
@@ -270,7 +270,7 @@ def _blocks(a: TensorData, side: int) -> int:
 def uncoalesced(a: TensorData) -> TensorData:
     """a [M, N] -> [N, M], by `transpose_uncoalesced`."""
     out = _output("uncoalesced", a)
-    transpose_uncoalesced[_blocks(a, SIDE), SIDE * LINES](
+    transpose_uncoalesced[_blocks(a, SIDE), SIDE * BLOCK_ROWS](
         a.flat(), out.storage.array, *a.shape
     )
     return out
@@ -278,7 +278,7 @@ def uncoalesced(a: TensorData) -> TensorData:
 
 def _by_tiles(kernels: KernelFamily, name: str, a: TensorData) -> TensorData:
     out = _output(name, a)
-    kernels[a.dtype,][_blocks(a, SIDE), SIDE * LINES](*_both(a, out))
+    kernels[a.dtype,][_blocks(a, SIDE), SIDE * BLOCK_ROWS](*_both(a, out))
     return out
 
 

@@ -80,7 +80,7 @@ WINOGRAD_GAIN = 1.1
 # Of a launch with a packed weight, and of the packing.
 START_CYCLES = 20_000.0
 
-# How a product can be cut, and the share of the chip's fma rate that the cut reaches
+# How a product can be cut, and the fraction of the chip's fma rate that the cut reaches
 # when there is work for all multiprocessors. Fitted to times on an H200.
 TABLE_CUTS = {
     Cut(128, 128, 8, 8, 8, 4, 2): 0.72,
@@ -109,8 +109,8 @@ def conv_kernel(name: str, cut: Cut, mode: str, asynchronous: bool) -> Kernel:
     """The kernel of `conv_tiles` for a type, a cut and a way to fill the tiles."""
     vector = 16 // SIZES[name]
     groups = cut.thread_cols // vector
-    ring = cut.stages * cut.depth * (cut.cols + cut.made + vector)
-    aside = cut.made * (cut.cols // groups + vector)
+    ring = cut.stages * cut.depth * (cut.cols + cut.outs + vector)
+    aside = cut.outs * (cut.cols // groups + vector)
     return tiles_kernel(
         conv_template(name, cut, mode, asynchronous),
         f"conv_tiles_{mode}",
@@ -120,14 +120,12 @@ def conv_kernel(name: str, cut: Cut, mode: str, asynchronous: bool) -> Kernel:
     )
 
 
-PACK_LANES, PACK_LINES = (4, 2) if SIMULATED else (32, 8)
+PACK_TX, PACK_TY = (4, 2) if SIMULATED else (32, 8)
 
 
-@kernel(
-    examples=["float32[] float32[] int32[] 7*int64"], threads=PACK_LANES * PACK_LINES
-)
+@kernel(examples=["float32[] float32[] int32[] 7*int64"], threads=PACK_TX * PACK_TY)
 def pack_weight(weight, packed, plan, layout):
-    """Turn a weight around, so that channels that are made lie side by side.
+    """Turn a weight around, so that output channels lie side by side.
 
     # weight -> packed [groups, rows, pitch]
     # layout: rows, where they start in plan, pitch, O, the weight's steps of group and
@@ -138,17 +136,17 @@ def pack_weight(weight, packed, plan, layout):
     A block makes 32 channels of 128 rows. Its reads jump, but the numbers beside those
     that it needs belong to its next rows, and come from the first-level cache then.
     """
-    rows, start, pitch, made, group_step, made_step, lines = layout
-    o = int64(cuda.blockIdx.x) * PACK_LANES + cuda.threadIdx.x % PACK_LANES
+    rows, start, pitch, outs, group_stride, out_stride, lines = layout
+    o = int64(cuda.blockIdx.x) * PACK_TX + cuda.threadIdx.x % PACK_TX
     group = int64(cuda.blockIdx.z)
     first = int64(cuda.blockIdx.y) * lines
-    source = group * group_step + o * made_step
+    source = group * group_stride + o * out_stride
     if o < pitch:
         for row in range(
-            first + cuda.threadIdx.x // PACK_LANES, min(first + lines, rows), PACK_LINES
+            first + cuda.threadIdx.x // PACK_TX, min(first + lines, rows), PACK_TY
         ):
             value = weight.dtype.type(0)
-            if o < made:
+            if o < outs:
                 value = weight[source + plan[start + row]]
             packed[(group * rows + row) * pitch + o] = value
 
@@ -157,9 +155,9 @@ def pack_weight(weight, packed, plan, layout):
 
 
 def choose(
-    cuts: dict[Cut, float], made: int, cols: int, copies: int, depth: int = 0
+    cuts: dict[Cut, float], outs: int, cols: int, copies: int, depth: int = 0
 ) -> Cut:
-    """The cut that is done first with `copies` products of `made` x `cols` outputs.
+    """The cut that is done first with `copies` products of `outs` x `cols` outputs.
 
     A multiprocessor takes the tiles of its blocks in turn, so the time is the largest
     number of tiles on one, times their size, over the rate of the cut; a
@@ -169,16 +167,16 @@ def choose(
         depth: if given, the cut's depth must divide it.
     """
     fitting = [cut for cut in cuts if depth % cut.depth == 0]
-    return min(fitting, key=lambda cut: step_cycles(cut, cuts[cut], made, cols, copies))
+    return min(fitting, key=lambda cut: step_cycles(cut, cuts[cut], outs, cols, copies))
 
 
-def step_cycles(cut: Cut, share: float, made: int, cols: int, copies: int) -> float:
-    """Cycles for one step of k, if the cut reaches `share` of the fma rate."""
-    tiles = ceil_div(made, cut.made) * ceil_div(cols, cut.cols) * copies
+def step_cycles(cut: Cut, fraction: float, outs: int, cols: int, copies: int) -> float:
+    """Cycles for one step of k, if the cut reaches this fraction of the fma rate."""
+    tiles = ceil_div(outs, cut.outs) * ceil_div(cols, cut.cols) * copies
     most = max(1, ceil_div(tiles, properties().multi_processor_count))
     warps = min(most, cut.blocks) * cut.threads / 32
-    rate = FMA_RATE * share * min(1.0, warps / 8) ** 0.5
-    return most * cut.made * cut.cols / rate
+    rate = FMA_RATE * fraction * min(1.0, warps / 8) ** 0.5
+    return most * cut.outs * cut.cols / rate
 
 
 # -------------------------------------------------- forward, and gradient for the input
@@ -204,7 +202,7 @@ class Problem(NamedTuple):
     Attributes:
         phases: what `conv_plan` makes of rows and columns.
         batch, groups: images, and groups of channels.
-        made, channels: of a group.
+        outs, channels: of a group.
         weights: where the weight lies.
         out_shape: of the result.
     """
@@ -212,7 +210,7 @@ class Problem(NamedTuple):
     phases: Phases
     batch: int
     groups: int
-    made: int
+    outs: int
     channels: int
     weights: Weights
     out_shape: Shape
@@ -234,7 +232,7 @@ def plan_step(
         cuts = cuts_for(dtype, TABLE_CUTS if mode == TABLE else PACKED_CUTS)
         depth = 0 if mode == TABLE else problem.channels
         copies = problem.groups * len(problem.phases)
-        cut = choose(cuts, problem.made, total, copies, depth)
+        cut = choose(cuts, problem.outs, total, copies, depth)
     return _prepare(problem, dtype, mode, cut, total)
 
 
@@ -246,8 +244,8 @@ def _choose_mode(problem: Problem, item: int) -> str:
 
 def packed_cycles(problem: Problem) -> float:
     """An estimate of the time of a convolution of one phase with a packed weight."""
-    (h, w), made, channels = problem.phases[0], problem.made, problem.channels
-    size = (made, problem.batch * h.places * w.places, problem.groups)
+    (h, w), outs, channels = problem.phases[0], problem.outs, problem.channels
+    size = (outs, problem.batch * h.places * w.places, problem.groups)
     cut = choose(PACKED_CUTS, *size, channels)
     taps = len(h.taps) * len(w.taps)
     steps = taps * channels
@@ -266,28 +264,28 @@ def _is_wide(problem: Problem, item: int) -> bool:
 
 def _prepare(problem: Problem, dtype: DType, mode: str, cut: Cut, total: int) -> Step:
     h, w = problem.phases[0]
-    made, weights, packed = problem.made, problem.weights, mode != TABLE
+    outs, weights, packed = problem.outs, problem.weights, mode != TABLE
     table, rows_at, rows = table_plan(
         problem.phases, problem.channels, weights, cut.depth, packed
     )
     plane, (out_h, out_w) = h.size * w.size, problem.out_shape[2:]
-    pitch = ceil_div(made, 4) * 4
-    steps = (rows * pitch, pitch) if packed else (weights.group, weights.made)
-    tiles_made = ceil_div(made, cut.made)
+    pitch = ceil_div(outs, 4) * 4
+    steps = (rows * pitch, pitch) if packed else (weights.group, weights.outs)
+    out_tiles = ceil_div(outs, cut.outs)
     blocks = (
-        tiles_made * ceil_div(total, cut.cols), problem.groups, len(problem.phases)
+        out_tiles * ceil_div(total, cut.cols), problem.groups, len(problem.phases)
     )  # fmt: skip
     run = conv_kernel(dtype.name, cut, mode, asynchronous_here())
-    lines = PACK_LINES * 16  # rows of a block
-    pack = (rows, rows_at, pitch, made, weights.group, weights.made, lines)
-    grid = (ceil_div(pitch, PACK_LANES), ceil_div(rows, lines), problem.groups)
+    lines = PACK_TY * 16  # rows of a block
+    pack = (rows, rows_at, pitch, outs, weights.group, weights.outs, lines)
+    grid = (ceil_div(pitch, PACK_TX), ceil_div(rows, lines), problem.groups)
     return Step(
         run,
         (blocks, cut.threads, 0, run.shared),
         problem.out_shape,
         from_numpy(table).flat(),
         (problem.batch, h.size, w.size, plane, problem.channels * plane),
-        (problem.groups, made, *steps, tiles_made, out_h * out_w, out_w),
+        (problem.groups, outs, *steps, out_tiles, out_h * out_w, out_w),
         pack if packed else (),
         grid,
         mode == WIDE,
@@ -311,7 +309,7 @@ def run_step(
     if step.pack:
         shape = (step.layout[0] * step.layout[2],)
         packed = empty(shape, source.dtype).flat()
-        threads = PACK_LANES * PACK_LINES
+        threads = PACK_TX * PACK_TY
         pack_weight[step.pack_grid, threads](values, packed, step.plan, step.pack)
         values = packed
     added = values if bias is None else contiguous(bias).flat()
@@ -326,15 +324,15 @@ def forward_problem(
     x: Shape, weight: Shape, stride: Pair, padding: Pair, dilation: Pair, groups: int
 ) -> Problem:
     """conv2d as a product."""
-    made, channels, *taps = weight
+    outs, channels, *taps = weight
     h, w = (
         forward_axis(x[2 + i], taps[i], stride[i], padding[i], dilation[i])
         for i in range(2)
     )
-    area, made = taps[0] * taps[1], made // groups
-    weights = Weights(made * channels * area, channels * area, area, taps[1])
+    area, outs = taps[0] * taps[1], outs // groups
+    weights = Weights(outs * channels * area, channels * area, area, taps[1])
     shape = (x[0], weight[0], h.places, w.places)
-    return Problem(((h, w),), x[0], groups, made, channels, weights, shape)
+    return Problem(((h, w),), x[0], groups, outs, channels, weights, shape)
 
 
 def input_problem(
@@ -342,7 +340,7 @@ def input_problem(
     groups: int,
 ) -> Problem:  # fmt: skip
     """The gradient for the input as a product: the weight's channels change places."""
-    summed, made, *taps = weight
+    summed, outs, *taps = weight
     rows, cols = (
         backward_axes(
             x[2 + i], grad[2 + i], taps[i], stride[i], padding[i], dilation[i]
@@ -350,13 +348,13 @@ def input_problem(
         for i in range(2)
     )
     area, summed = taps[0] * taps[1], summed // groups
-    weights = Weights(summed * made * area, area, made * area, taps[1])
+    weights = Weights(summed * outs * area, area, outs * area, taps[1])
     # The phases with most taps come first: the short ones fill the gaps at the end.
     phases = sorted(
         ((h, w) for h in rows for w in cols),
         key=lambda axes: -len(axes[0].taps) * len(axes[1].taps),
     )
-    return Problem(tuple(phases), x[0], groups, made, summed, weights, x)
+    return Problem(tuple(phases), x[0], groups, outs, summed, weights, x)
 
 
 @lru_cache(maxsize=1024)
@@ -441,7 +439,7 @@ def conv2d_backward_weight(
     if _is_direct(weight_shape, groups):
         return _run_direct_weight(grad, x, weight_shape, *options)
     few = conv_few.is_few(grad.dtype, weight_shape, stride, dilation, groups)
-    if few and weight_shape[0] <= conv_few.FEW_MADE:
+    if few and weight_shape[0] <= conv_few.FEW_OUTS:
         return _run_few_weight(grad, x, weight_shape, padding)
     step = weight_step(grad.dtype, grad.shape, x.shape, weight_shape, *options)
     return run_weight(step, grad, x, weight_shape)
@@ -459,8 +457,8 @@ def _direct_sizes(
     x: Shape, weight: Shape, out: Shape, groups: int
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     image = (x[1], x[2], x[3], weight[1])
-    made = weight[0] // groups
-    return image, (weight[0], out[2], out[3], *weight[2:], made, out[2] * out[3])
+    outs = weight[0] // groups
+    return image, (weight[0], out[2], out[3], *weight[2:], outs, out[2] * out[3])
 
 
 def _run_direct(

@@ -54,9 +54,9 @@ def direct_template(taps: Pair) -> Callable:
         threads make neighbouring pixels; all threads of a block read the same weights.
         """
         C, H, W, K = image
-        O, _, OW, KH, KW, made, positions = window
+        O, _, OW, KH, KW, outs, positions = window
         n, o = divmod(int64(cuda.blockIdx.x), O)
-        source = (n * C + o // made * K) * H * W
+        source = (n * C + o // outs * K) * H * W
         begin = int64(cuda.blockIdx.y) * CHUNK
         last = min(begin + CHUNK, positions)
         for at in range(begin + cuda.threadIdx.x, last, THREADS):
@@ -99,7 +99,7 @@ def input_template(taps: Pair, unit: bool) -> Callable:
         gathers what the windows would scatter, so no two threads write to one place.
         """
         C, H, W, K = image
-        O, OH, OW, KH, KW, made, positions = window
+        O, OH, OW, KH, KW, outs, positions = window
         n, c = divmod(int64(cuda.blockIdx.x), C)
         group, k = divmod(c, K)
         begin = int64(cuda.blockIdx.y) * CHUNK
@@ -108,7 +108,7 @@ def input_template(taps: Pair, unit: bool) -> Callable:
             w = at - h * W + options[3]
             h += options[2]
             total = grad.dtype.type(0)
-            for o in range(group * made, group * made + made):
+            for o in range(group * outs, group * outs + outs):
                 plane, tap = (n * O + o) * positions, (o * K + k) * KH * KW
                 for i in range(KH if any_size else rows):
                     p, rest = h - i * options[4], int64(0)
@@ -187,11 +187,11 @@ def conv_direct_weight(dtype: DType) -> Callable:
 
     def kernel(grad, x, out, image, window, options, axes, total_m):
         C, H, W, K = image
-        O, _, OW, KH, KW, made, positions = window
+        O, _, OW, KH, KW, outs, positions = window
         rest, j = divmod(int64(cuda.blockIdx.x), KW)
         rest, i = divmod(rest, KH)
         o, k = divmod(rest, K)
-        source = (o // made * K + k) * H * W
+        source = (o // outs * K + k) * H * W
         top, left = i * options[4] - options[2], j * options[5] - options[3]
         total = grad.dtype.type(0)
         for m in range(cuda.threadIdx.x, total_m, THREADS):

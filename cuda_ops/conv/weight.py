@@ -57,10 +57,10 @@ def sum_parts(dtype: DType) -> Callable:
     A block makes 32 numbers. Row y of its 8 rows of threads adds the parts y, y + 8,
     ..., and the rows' sums meet in shared memory.
     """
-    kind = NUMBERS[dtype.name]
+    kind, room = NUMBERS[dtype.name], TX * TY
 
     def kernel(parts, out, size, count):
-        shared = cuda.shared.array(TX * TY, kind)
+        shared = cuda.shared.array(room, kind)
         ty, tx = divmod(int64(cuda.threadIdx.x), TX)
         at = int64(cuda.blockIdx.x) * TX + tx
         total = kind(0)
@@ -90,7 +90,7 @@ def weight_kernel(name: str, cut: Cut, asynchronous: bool) -> Kernel:
         weight_tiles_template(name, cut, asynchronous),
         "conv_weight_tiles",
         (name, cut, asynchronous),
-        cut.stages * cut.depth * (cut.cols + cut.made + 2 * vector),
+        cut.stages * cut.depth * (cut.cols + cut.outs + 2 * vector),
         f"{name}[] {name}[] {name}[] int32[] 5*int64 7*int64 10*int64",
     )
 
@@ -112,8 +112,8 @@ def plan_weight(
     dilation: Pair, groups: int, cut: Cut | None = None, parts: int | None = None,
 ) -> WeightStep:  # fmt: skip
     """Choose how to run the gradient for a weight, and prepare it."""
-    (made, channels, *taps), out_w = weight, grad[3]
-    made //= groups
+    (outs, channels, *taps), out_w = weight, grad[3]
+    outs //= groups
     h, w = (
         forward_axis(x[2 + i], taps[i], stride[i], padding[i], dilation[i])
         for i in range(2)
@@ -124,11 +124,11 @@ def plan_weight(
         raise ValueError(f"conv2d: {total} positions are too many; split the batch")
     if cut is None:
         cut = choose_weight_cut(
-            cuts_for(dtype, WEIGHT_CUTS), made, columns, total, groups
+            cuts_for(dtype, WEIGHT_CUTS), outs, columns, total, groups
         )
-    tiles_made, across = ceil_div(made, cut.made), ceil_div(columns, cut.cols)
+    out_tiles, across = ceil_div(outs, cut.outs), ceil_div(columns, cut.cols)
     if parts is None:
-        parts = part_count(cut, tiles_made * across * groups, numel(weight), total)
+        parts = part_count(cut, out_tiles * across * groups, numel(weight), total)
     length = ceil_div(ceil_div(total, parts), cut.depth) * cut.depth
     parts = max(1, ceil_div(total, max(length, 1)))
     run = weight_kernel(dtype.name, cut, asynchronous_here())
@@ -136,25 +136,25 @@ def plan_weight(
     magics = (*magic(max(1, positions)), *magic(max(1, out_w)))
     return WeightStep(
         run,
-        ((tiles_made * across, groups, parts), cut.threads, 0, run.shared),
+        ((out_tiles * across, groups, parts), cut.threads, 0, run.shared),
         parts,
         from_numpy(weight_plan(h, w, channels, cut.cols)).flat(),
         (x[0], h.size, w.size, plane, channels * plane),
-        (groups, made, positions, columns, tiles_made, length, total),
+        (groups, outs, positions, columns, out_tiles, length, total),
         (positions, out_w, *magics, h.step, w.step, h.base, w.base),
     )
 
 
 def choose_weight_cut(
-    cuts: dict[Cut, float], made: int, columns: int, total: int, groups: int
+    cuts: dict[Cut, float], outs: int, columns: int, total: int, groups: int
 ) -> Cut:
     """The cut that is done first, with the parts that `part_count` gives it."""
 
     def cost(cut: Cut) -> float:
-        tiles = ceil_div(made, cut.made) * ceil_div(columns, cut.cols) * groups
-        parts = part_count(cut, tiles, groups * made * columns, total)
+        tiles = ceil_div(outs, cut.outs) * ceil_div(columns, cut.cols) * groups
+        parts = part_count(cut, tiles, groups * outs * columns, total)
         most = ceil_div(tiles * parts, properties().multi_processor_count)
-        return most * cut.made * cut.cols / (parts * cuts[cut])
+        return most * cut.outs * cut.cols / (parts * cuts[cut])
 
     return min(cuts, key=cost)
 

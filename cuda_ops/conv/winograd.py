@@ -14,7 +14,7 @@ transforms of the images and of the taps that need none:
           | 0  1  0 -1 |       | 0    0    1  |
 
 The sum over channels may be taken before the last transform. So for each of the 16
-places in a patch there is one matrix product, [made, channels] @ [channels, patches],
+places in a patch there is one matrix product, [outs, channels] @ [channels, patches],
 and `matmul_vectorized` makes all 16 in one launch:
 
     taps    [O, C, 3, 3] -> [16, C, O]      `winograd_taps`
@@ -53,9 +53,11 @@ from minitorch.tensor_data import Shape, TensorData
 
 Pair = tuple[int, int]
 
-PLACES = 16  # in a patch
+# In a patch.
+PLACES = 16
 THREADS = 8 if SIMULATED else 256
-LANES = 4 if SIMULATED else 32  # channels side by side in a block of `winograd_taps`
+# Channels side by side in a block of `winograd_taps`.
+LANES = 4 if SIMULATED else 32
 
 # ------------------------------------------------------------------------- transforms
 
@@ -144,11 +146,11 @@ def winograd_taps(weight, out, layout):
     of a block use up the sectors of 32 bytes that they fetch, and nearly two thirds of
     the traffic are writes.
     """
-    O, C, made_step, channel_step, first, step = layout
+    O, C, out_stride, in_stride, first, step = layout
     o = int64(cuda.blockIdx.x) * LANES + cuda.threadIdx.x % LANES
     c = int64(cuda.blockIdx.y) * (THREADS // LANES) + cuda.threadIdx.x // LANES
     if o < O and c < C:
-        at = o * made_step + c * channel_step + first
+        at = o * out_stride + c * in_stride + first
         t0 = tap_column(weight, at, step)
         t1 = tap_column(weight, at + step, step)
         t2 = tap_column(weight, at + 2 * step, step)
@@ -257,8 +259,10 @@ def winograd_output(product, bias, out, image, patches, has_bias):
 CONFIGS: tuple[Config, ...] = CONFIGS_4
 if not SIMULATED:
     CONFIGS = (*CONFIGS_4[:2], Config(2, 2, 1, 8, 8, 8, 16, 4, blocks=3))  # 128 x 64
-MOST = 1 << 28  # numbers in the transformed image and product together
-LEAST_CHANNELS = 32  # below, the transforms alone take longer than tiles
+# Numbers in the transformed image and product together.
+MOST = 1 << 28
+# Below, the transforms alone take longer than tiles.
+LEAST_CHANNELS = 32
 # Fitted to times on an H200: cycles of each of the four kernels at least, and bytes a
 # cycle and multiprocessor in the transforms.
 LAUNCH_CYCLES = 5000.0
@@ -266,10 +270,10 @@ MOVED = 16.0
 
 
 class Taps(NamedTuple):
-    """Where a weight's taps lie: steps of made and of summed channels, the first one,
+    """Where a weight's taps lie: steps of output and of summed channels, the first one,
     and from one tap to the next."""
 
-    made: int
+    outs: int
     channel: int
     first: int
     step: int

@@ -33,8 +33,10 @@ from cuda_ops.runtime.launch import ceil_div, kernel
 from minitorch import dtypes
 from minitorch.tensor_data import TensorData
 
-EACH = 8  # elements of a thread in `sum_several` and `sum_shuffle`
-VECTORS = 4  # vectors of 4 elements that a thread of `sum_vectorized` has under way
+# Elements of a thread in `sum_several` and `sum_shuffle`.
+EACH = 8
+# Vectors of 4 elements that a thread of `sum_vectorized` has under way.
+VECTORS = 4
 ZERO = np.float32(0)
 WARPS = BLOCK // WARP
 

@@ -5,13 +5,13 @@ With this file one can get the kernel `matmul_warpgroup` for one way to cut a pr
 
     zero, take, begin, finish, store = wgmma_tile(Group(256, 32, ...))
     acc = zero()                                   # 64 x 256 outputs of 128 threads
-    factors = take(shared, held_at)                # 64 x 32 numbers into registers
-    acc = begin(acc, factors, shared, read_at)     # the product is under way
+    factors = take(shared, reg_at)                # 64 x 32 numbers into registers
+    acc = begin(acc, factors, shared, smem_at)     # the product is under way
     acc = finish(acc)                              # now it is there
 
-`wgmma.mma_async` multiplies 64 x 8 numbers by 8 x 256. The first ("held") are in the
-registers of four warps, the second ("read") in shared memory, where the tensor cores
-fetch them themselves. It runs while its threads go on with something else.
+`wgmma.mma_async` multiplies 64 x 8 numbers by 8 x 256. The first are in the registers
+of four warps, the second in shared memory, where the tensor cores fetch them
+themselves. It runs while its threads go on with something else.
 
 Only compute capability 9.0 has it (the target sm_90a); `matmul.py` takes
 `matmul_tensor_core` elsewhere.
@@ -31,7 +31,7 @@ from numba import cuda, float32
 
 from cuda_ops.block import llvm, mma
 from cuda_ops.block.copies import Copy, arrival, swizzled
-from cuda_ops.block.intrinsics import load4, store4, to_tf32
+from cuda_ops.block.intrinsics import WARP, load4, store4, to_tf32
 from cuda_ops.block.llvm import written
 from cuda_ops.block.tiles import (
     Functions,
@@ -44,7 +44,7 @@ from cuda_ops.block.tiles import (
 )
 from cuda_ops.matmul.kernels import (
     EXAMPLE,
-    Way,
+    Layout,
     pitch_of,
     ring_elements,
     ring_of,
@@ -57,20 +57,23 @@ if not SIMULATED:
     from numba.cuda import types
 
 ARCH = (9, 0)
-WARP_ROWS = 16  # rows of outputs that one warp of a group makes
-WARPS = 1 if SIMULATED else 4  # of a group
-DEPTH = 8 if SIMULATED else 32  # numbers of a line of what is read: 128 bytes
+# Rows of outputs that one warp of a group makes, and warps of a group.
+WARP_ROWS = 16
+WARPS = 1 if SIMULATED else 4
+# Numbers of a line in shared memory: 128 bytes.
+DEPTH = 8 if SIMULATED else 32
 
 # ---------------------------------------------------------- what a warpgroup multiplies
 
 
 class Group(NamedTuple):
-    """The outputs of a warpgroup, and how its held factors lie in shared memory.
+    """The outputs of a warpgroup, and where the factors for its registers come from.
 
     Attributes:
-        cols: rows of the operand that is read, which are columns of the group's tile.
+        cols: rows of the operand that stays in shared memory, and columns of the
+            group's tile.
         depth: steps of k of one call.
-        along, pitch: of the operand that is held, as in `mma.Strips`.
+        along, pitch: of the operand that goes to registers, as in `mma.Strips`.
         turned: whether the tile's columns are rows of the matrix that is stored.
     """
 
@@ -81,23 +84,24 @@ class Group(NamedTuple):
     turned: bool
 
     @property
-    def held(self) -> int:
-        """How many outputs a lane holds."""
-        return WARP_ROWS * self.cols // 32
+    def sums(self) -> int:
+        """How many outputs a lane has."""
+        return WARP_ROWS * self.cols // WARP
 
     @property
     def strips(self) -> mma.Strips:
-        """What a warp holds, in the words of `mma`: its first operand."""
+        """What a warp has, in the words of `mma`: its first operand."""
         return mma.Strips(2, 0, self.along, False, self.depth, self.pitch, 0)
 
 
 def wgmma_tile(group: Group) -> Functions:
     """The functions zero, take, begin, finish and store; see the top of this file.
 
-    `begin` rounds to TF32 what is held; of what is read, the last 13 bits are ignored.
-    A lane holds of both what it would hold for `mma.sync.m16n8k8` (`mma.mma_tile`),
-    for 16 rows of the tile and all columns. `shared`, at `read_at`, has lines of 32
-    numbers along k, whose 16-byte pieces are exchanged as `Copy.swizzle` says.
+    `begin` rounds to TF32 what is in registers; of what is in shared memory, the last
+    13 bits are ignored. A lane has of both what it has for `mma.sync.m16n8k8`
+    (`mma.mma_tile`),
+    for 16 rows of the tile and all columns. `shared`, at `smem_at`, has lines of 32
+    numbers along k, whose 16-byte vectors are exchanged as `Copy.swizzle` says.
     """
     if SIMULATED:
         return _emulated(group)
@@ -108,16 +112,16 @@ def wgmma_tile(group: Group) -> Functions:
         return (pair, g, runs) if group.turned else (g, pair, runs)
 
     return (
-        make_zero(types.float32, group.held),
+        make_zero(types.float32, group.sums),
         _make_take(group),
         _make_begin(group),
-        _make_finish(group.held),
-        make_store(types.float32, group.held, runs_of),
+        _make_finish(group.sums),
+        make_store(types.float32, group.sums, runs_of),
     )
 
 
 def _runs(group: Group) -> list[Run]:
-    """What a lane holds, relative to its first row and column."""
+    """What a lane has, relative to its first row and column."""
     runs = []
     for half in range(2):
         for j in range(group.cols // 8):
@@ -147,7 +151,7 @@ def _make_take(group: Group) -> Callable:
 
 def _make_begin(group: Group) -> Callable:
     def signature(acc: Any, factors: Any, shared: Any, at: Any) -> Any:
-        acc_type = types.UniTuple(types.float32, group.held)
+        acc_type = types.UniTuple(types.float32, group.sums)
         words = types.UniTuple(types.uint32, group.depth // 2)
         return acc_type(acc_type, words, shared, types.int64)
 
@@ -161,7 +165,7 @@ def _make_begin(group: Group) -> Callable:
         factors = [mma.rounded(builder, word) for word in factors]
         ends = _descriptors(builder, address, group.depth)
         sums = _multiply(builder, acc, factors, ends, group)
-        return llvm.unpack(builder, sums, group.held)
+        return llvm.unpack(builder, sums, group.sums)
 
     return begin
 
@@ -174,7 +178,7 @@ DESCRIPTOR = SWIZZLED_128 | GROUP_BYTES >> 4 << 32 | 1 << 16
 
 
 def _descriptors(builder: Any, address: Any, depth: int) -> list[Any]:
-    """For each 8 steps of k (32 bytes) a descriptor of what is read."""
+    """For each 8 steps of k (32 bytes) a descriptor of shared memory."""
     long = ir.IntType(64)
     start = builder.zext(builder.lshr(address, ir.Constant(ir.IntType(32), 4)), long)
     first = builder.or_(start, ir.Constant(long, DESCRIPTOR))
@@ -185,39 +189,39 @@ def _descriptors(builder: Any, address: Any, depth: int) -> list[Any]:
 def _multiply(
     builder: Any, acc: list[Any], factors: list[Any], ends: list[Any], group: Group
 ) -> Any:
-    """acc += held x read, under way: the instructions are one piece of assembly."""
-    held, number = group.held, ir.FloatType()
-    sums = ", ".join(f"${i}" for i in range(held))
+    """acc += registers x shared memory, under way: the instructions are one text."""
+    count, number = group.sums, ir.FloatType()
+    sums = ", ".join(f"${i}" for i in range(count))
     lines = [".reg .pred p;", "setp.eq.u32 p, 0, 0;", "wgmma.fence.sync.aligned;"]
     for step in range(len(ends)):
-        first = held + 4 * step
+        first = count + 4 * step
         words = ", ".join(f"${first + i}" for i in range(4))
         lines.append(
             f"wgmma.mma_async.sync.aligned.m64n{group.cols}k8.f32.tf32.tf32 "
-            f"{{{sums}}}, {{{words}}}, ${held + len(factors) + step}, p, 1, 1;"
+            f"{{{sums}}}, {{{words}}}, ${count + len(factors) + step}, p, 1, 1;"
         )
     lines.append("wgmma.commit_group.sync.aligned;")
-    places = ["=f"] * held + ["r"] * len(factors) + ["l"] * len(ends)
-    places += [str(i) for i in range(held)] + ["~{memory}"]
+    places = ["=f"] * count + ["r"] * len(factors) + ["l"] * len(ends)
+    places += [str(i) for i in range(count)] + ["~{memory}"]
     text = "{ " + " ".join(lines) + " }"
-    kind = ir.LiteralStructType([number] * held)
+    kind = ir.LiteralStructType([number] * count)
     args = [*factors, *ends, *acc]
     return llvm.assembly(builder, text, kind, ",".join(places), args)
 
 
-def _make_finish(held: int) -> Callable:
-    acc_type = types.UniTuple(types.float32, held)
+def _make_finish(count: int) -> Callable:
+    acc_type = types.UniTuple(types.float32, count)
 
     @written(lambda acc: acc_type(acc_type))
     def finish(builder: Any, acc: list[Any]) -> list[Any]:
         # The sums pass through the wait: nobody reads them before it.
         text, kind = (
             "wgmma.wait_group.sync.aligned 0;",
-            ir.LiteralStructType([ir.FloatType()] * held),
+            ir.LiteralStructType([ir.FloatType()] * count),
         )
-        places = ["=f"] * held + [str(i) for i in range(held)] + ["~{memory}"]
+        places = ["=f"] * count + [str(i) for i in range(count)] + ["~{memory}"]
         sums = llvm.assembly(builder, text, kind, ",".join(places), acc)
-        return llvm.unpack(builder, sums, held)
+        return llvm.unpack(builder, sums, count)
 
     return finish
 
@@ -227,7 +231,7 @@ def _emulated(group: Group) -> Functions:
     runs = _runs(group)
 
     def zero():
-        return np.zeros(group.held, np.float32)
+        return np.zeros(group.sums, np.float32)
 
     def take(shared, at):
         rows = np.asarray([cuda.laneid // 4, cuda.laneid // 4 + 8])[:, None]
@@ -240,8 +244,8 @@ def _emulated(group: Group) -> Functions:
         k = np.arange(group.depth)
         lines = cols[..., None]
         places = lines * group.depth + swizzled(lines, k, group.depth)
-        read = mma.cut_tf32(np.asarray(shared)[at + places])  # [col // 8, 2, k]
-        sums = np.einsum("hk,jck->jhc", factors, read)
+        right = mma.cut_tf32(np.asarray(shared)[at + places])  # [col // 8, 2, k]
+        sums = np.einsum("hk,jck->jhc", factors, right)
         return acc + sums.reshape(-1).astype(np.float32)
 
     def place():
@@ -261,61 +265,65 @@ def _emulated(group: Group) -> Functions:
 class GroupConfig(NamedTuple):
     """How `matmul_warpgroup` cuts a product into blocks and warpgroups.
 
-    A block makes 64 `groups` x `reads` outputs of a product, or with `turned` of the
-    turned one, b.T @ a.T: the operand that is read has to lie along k, and that is a
-    then, not b. `stages` and `blocks` are as in `matmul_kernels.Config`.
+    A block makes 64 `groups` x `smem_rows` outputs of a product, or with `turned` of
+    the turned one, b.T @ a.T: the operand in shared memory has to lie along k, and that
+    is a then, not b. `stages` and `blocks` are as in `kernels.Config`.
     """
 
     groups: int
-    reads: int
+    smem_rows: int
     stages: int
     turned: bool
     blocks: int = 1
     depth: int = DEPTH
 
     @property
-    def holds(self) -> int:
-        """Rows of the block's tile, whose factors are held."""
+    def reg_rows(self) -> int:
+        """Rows of the block's tile, whose factors are in registers."""
         return self.groups * WARPS * WARP_ROWS
 
     @property
     def rows(self) -> int:
-        return self.reads if self.turned else self.holds
+        return self.smem_rows if self.turned else self.reg_rows
 
     @property
     def cols(self) -> int:
-        return self.holds if self.turned else self.reads
+        return self.reg_rows if self.turned else self.smem_rows
 
     @property
     def threads(self) -> int:
-        return 32 * WARPS * self.groups
+        return WARP * WARPS * self.groups
 
-    def ways(self, a_way: Way, b_way: Way) -> tuple[Way, Way]:
-        """The same, but what is read lies along k when it has been copied."""
-        read = a_way if self.turned else b_way
-        read = read if read.k_fast else Way(1, True)
-        return (read, b_way) if self.turned else (a_way, read)
+    def layouts(self, a_layout: Layout, b_layout: Layout) -> tuple[Layout, Layout]:
+        """The same, but what stays in shared memory lies along k there."""
+        in_smem = a_layout if self.turned else b_layout
+        in_smem = in_smem if in_smem.k_fast else Layout(1, True)
+        return (in_smem, b_layout) if self.turned else (a_layout, in_smem)
 
-    def copies(self, a_way: Way, b_way: Way, _: int = 4) -> tuple[Copy, Copy]:
+    def copies(
+        self, a_layout: Layout, b_layout: Layout, _: int = 4
+    ) -> tuple[Copy, Copy]:
         """How the block's threads copy a tile of a and one of b."""
-        read, held = (a_way, b_way) if self.turned else (b_way, a_way)
-        pitch = pitch_of(self.holds, self.depth, held, 4 if held.k_fast else 8)
-        reads = Copy(
-            self.depth, self.reads, self.depth, self.threads, read.elements, True,
-            True, swizzle=True,
+        in_smem, in_regs = (a_layout, b_layout) if self.turned else (b_layout, a_layout)
+        pitch = pitch_of(self.reg_rows, self.depth, in_regs, 4 if in_regs.k_fast else 8)
+        smem_copy = Copy(
+            self.depth, self.smem_rows, self.depth, self.threads, in_smem.elements,
+            True, True, swizzle=True,
         )  # fmt: skip
-        holds = Copy(
-            self.depth, self.holds, pitch, self.threads, held.elements, True,
-            held.k_fast,
+        reg_copy = Copy(
+            self.depth, self.reg_rows, pitch, self.threads, in_regs.elements, True,
+            in_regs.k_fast,
         )  # fmt: skip
-        return (reads, holds) if self.turned else (holds, reads)
+        return (smem_copy, reg_copy) if self.turned else (reg_copy, smem_copy)
 
-    def shared(self, a_way: Way, b_way: Way, size: int) -> int:
+    def shared(self, a_layout: Layout, b_layout: Layout, size: int) -> int:
         """Bytes of shared memory for the ring of tiles."""
-        return ring_elements(self, a_way, b_way) * size
+        return ring_elements(self, a_layout, b_layout) * size
 
 
-def warpgroup_template(config: GroupConfig, a_way: Way, b_way: Way) -> Callable:
+def warpgroup_template(
+    config: GroupConfig, a_layout: Layout, b_layout: Layout
+) -> Callable:
     """The Python function of `matmul_warpgroup` for one way to cut the product."""
     c, depth, stages = config, config.depth, config.stages
     if stages < 3:
@@ -323,24 +331,24 @@ def warpgroup_template(config: GroupConfig, a_way: Way, b_way: Way) -> Callable:
             f"matmul_warpgroup: got {stages} stages; expected 3 or more, for tiles "
             f"that are multiplied, taken to registers, and on their way"
         )
-    a_copy, b_copy = c.copies(a_way, b_way)
+    a_copy, b_copy = c.copies(a_layout, b_layout)
     start, load_a, load_b, close, _, _, a_size, stage, forward = ring_of(
         c, a_copy, b_copy, 4
     )
-    held = b_copy if c.turned else a_copy
+    in_regs = b_copy if c.turned else a_copy
     zero, take, begin, finish, store = wgmma_tile(
-        Group(c.reads, depth, held.k_fast, held.pitch, c.turned)
+        Group(c.smem_rows, depth, in_regs.k_fast, in_regs.pitch, c.turned)
     )
     arrive = arrival(stages - 3)
-    read_at, held_at = (0, a_size) if c.turned else (a_size, 0)
-    if not SIMULATED and (stage * 4 % GROUP_BYTES or read_at * 4 % GROUP_BYTES):
+    smem_at, reg_at = (0, a_size) if c.turned else (a_size, 0)
+    if not SIMULATED and (stage * 4 % GROUP_BYTES or smem_at * 4 % GROUP_BYTES):
         # What is swizzled for the hardware has to begin at such a multiple, as
         # dynamic shared memory does.
         raise ValueError(
             f"matmul_warpgroup: tiles of {c} lie across {GROUP_BYTES} bytes"
         )
     store_tile, ring = tile_storer(store, 4), stages * stage
-    line, turned = held.strides[0], c.turned
+    row_stride, turned = in_regs.strides[0], c.turned
 
     def matmul_warpgroup(a, a_at, a_strides, b, b_at, b_strides, out, sizes):
         """Hopper's tensor cores: 131,072 multiplications an instruction, on their own.
@@ -348,7 +356,7 @@ def warpgroup_template(config: GroupConfig, a_way: Way, b_way: Way) -> Callable:
         # a [B, M, K] @ b [B, K, N] -> out [parts, B, M, N], float32
 
             for a block of 256 x 128 outputs, for k0 in range(first, last, 32):
-                acc[128 b, 256 a] += b's tile k0 (held) x a's tile k0 (read)
+                acc[128 b, 256 a] += b's tile k0 (registers) x a's tile k0 (shared)
                 tile k0 + 32 of b -> registers                      (meanwhile)
                 tile k0 + 96 of a and b -> shared memory            (meanwhile)
 
@@ -356,19 +364,20 @@ def warpgroup_template(config: GroupConfig, a_way: Way, b_way: Way) -> Callable:
                       being overwritten  multiplied  to registers  arriving
 
         The warps of `matmul_tensor_core` fetch both factors of each `mma.sync` into
-        registers, and wait for its result. Here four warps hold 64 x 32 factors of one
+        registers, and wait for its result. Here four warps have 64 x 32 factors of one
         operand, `wgmma.mma_async` fetches the other itself, 256 lines of 128 bytes, and
         the warps go on: to the next barrier, and to the next tile's factors. They wait
         at the end of a step, when all of that is done. Two groups of four warps share
         a block's 256 x 128 outputs, 128 sums a thread.
 
-        The tensor cores want lines along k, and 16-byte pieces of line r in the order
-        0 ^ r, 1 ^ r, ... 7 ^ r, so that the same piece of 8 lines meets all banks. If b
-        does not lie along k, but a does, then the block makes a part of b.T @ a.T.
+        The tensor cores want lines along k, and 16-byte vectors of line r in the order
+        0 ^ r, 1 ^ r, ... 7 ^ r, so that the same vector of 8 lines meets all banks. If
+        b does not lie along k, but a does, then the block makes a part of b.T @ a.T.
 
-        What is held is rounded to TF32 on the way. Of what is read the tensor cores
-        ignore the last 13 bits, so `round_flat` rounds that beforehand, which takes a
-        twentieth of the time of a product of 4096 rows. Sums are float32.
+        What goes to registers is rounded to TF32 on the way. Of what is in shared
+        memory the tensor cores ignore the last 13 bits, so `round_flat` rounds that
+        beforehand, which takes a twentieth of the time of a product of 4096 rows. Sums
+        are float32.
 
         Source: "PTX ISA", on wgmma, matrix descriptors and the asynchronous proxy.
         """
@@ -377,14 +386,14 @@ def warpgroup_template(config: GroupConfig, a_way: Way, b_way: Way) -> Callable:
             shared, a, a_at, a_strides, b, b_at, b_strides, sizes
         )
         rows, cols = sizes[0] - row, sizes[1] - col
-        mine = thread_index() // 32 * WARP_ROWS * line + held_at
+        mine = thread_index() // WARP * WARP_ROWS * row_stride + reg_at
         acc = zero()
         slot, free = 0, ring - stage
         arrive()  # this thread's copies of tile 0
         cuda.syncthreads()  # and all others'
         factors = take(shared, mine)
         for t in range(count):
-            acc = begin(acc, factors, shared, slot + read_at)
+            acc = begin(acc, factors, shared, slot + smem_at)
             arrive()
             cuda.syncthreads()  # tile t + 1 is there; all are done with tile t - 1
             if t + stages - 1 < count:
@@ -398,9 +407,9 @@ def warpgroup_template(config: GroupConfig, a_way: Way, b_way: Way) -> Callable:
             factors = take(shared, slot + mine)
             acc = finish(acc)
         if turned:
-            col += thread_index() // 32 * WARP_ROWS
+            col += thread_index() // WARP * WARP_ROWS
         else:
-            row += thread_index() // 32 * WARP_ROWS
+            row += thread_index() // WARP * WARP_ROWS
         store_tile(out, acc, row, col, sizes)
 
     return matmul_warpgroup
@@ -421,17 +430,17 @@ else:
 
 
 @cache
-def warpgroup(config: GroupConfig, a_way: Way, b_way: Way) -> Kernel:
+def warpgroup(config: GroupConfig, a_layout: Layout, b_layout: Layout) -> Kernel:
     """The kernel `matmul_warpgroup` for one way to cut."""
-    fn = warpgroup_template(config, a_way, b_way)
-    main = (config, a_way, b_way) == MAIN
+    fn = warpgroup_template(config, a_layout, b_layout)
+    main = (config, a_layout, b_layout) == MAIN
     return Kernel(
         fn,
-        name=fn.__name__ if main else f"{fn.__name__}{(*config, a_way, b_way)}",
+        name=fn.__name__ if main else f"{fn.__name__}{(*config, a_layout, b_layout)}",
         examples=(EXAMPLE,) if main else (),
         threads=config.threads,
         max_registers=min(65536 // (config.threads * config.blocks) // 8 * 8, 255),
-        shared=config.shared(a_way, b_way, 4),
+        shared=config.shared(a_layout, b_layout, 4),
         arch=ARCH,
         only_arch=True,
     )
@@ -439,8 +448,8 @@ def warpgroup(config: GroupConfig, a_way: Way, b_way: Way) -> Kernel:
 
 MAIN = (
     next(config for config in GROUP_CONFIGS if config.turned),
-    Way(4, True),
-    Way(4, False),
+    Layout(4, True),
+    Layout(4, False),
 )
 warpgroup(*MAIN)
 

@@ -225,7 +225,7 @@ def test_few_channels_fit_into_shared_memory(channels: int, width: int) -> None:
         weights = conv_few.plan_weight(cut, *shapes)
         assert weights.shared <= 48 * 1024
         assert weights.threads <= max(conv_few.TEAMS, cut.teams * cut.quads)
-        assert weights.grid[1] * cut.made * cut.groups >= channels
+        assert weights.grid[1] * cut.outs * cut.groups >= channels
         assert weights.tile[1] * weights.tile[3] * 4 * cut.quads >= width * width
 
 
@@ -294,7 +294,7 @@ def test_every_pixel_belongs_to_one_phase() -> None:
 
 def test_the_cut_suits_the_product() -> None:
     cuts = conv.TABLE_CUTS
-    assert conv.choose(cuts, 6, 10**6, 1).made == 16
-    assert conv.choose(cuts, 32, 10**6, 1).made == 32
-    assert conv.choose(cuts, 256, 10**6, 1).made == 128
+    assert conv.choose(cuts, 6, 10**6, 1).outs == 16
+    assert conv.choose(cuts, 32, 10**6, 1).outs == 32
+    assert conv.choose(cuts, 256, 10**6, 1).outs == 128
     assert conv.choose(conv.PACKED_CUTS, 64, 10**6, 1, depth=24).depth == 8

@@ -21,7 +21,7 @@ from tests.cuda.sizes import pick
 
 pytest.importorskip("numba_cuda")
 from cuda_ops.matmul import matmul as family
-from cuda_ops.matmul.kernels import ACROSS_K, ALONG_K, Config, Way
+from cuda_ops.matmul.kernels import ACROSS_K, ALONG_K, Config, Layout
 from cuda_ops.matmul.matmul import Cut, matmul, plan_for
 from cuda_ops.matmul.warpgroup import GROUP_CONFIGS
 from cuda_ops.memory import from_numpy, to_numpy
@@ -429,10 +429,10 @@ def test_gradients_on_the_device() -> None:
 LARGEST = Config(2, 2, 1, 8, 8, 4, 16, 4, blocks=3)  # also if simulated
 
 
-@pytest.mark.parametrize("a_way", [ACROSS_K, ALONG_K], ids=str)
-def test_a_warp_of_the_largest_tiles_meets_all_banks(a_way: Way) -> None:
+@pytest.mark.parametrize("a_layout", [ACROSS_K, ALONG_K], ids=str)
+def test_a_warp_of_the_largest_tiles_meets_all_banks(a_layout: Layout) -> None:
     """Each copy to shared memory and each load takes the least number of turns."""
-    sides = LARGEST.copies(a_way, ACROSS_K, 4, True)
+    sides = LARGEST.copies(a_layout, ACROSS_K, 4, True)
     tile, lanes = LARGEST.tile(*sides, 4), np.arange(32)
     rows = lanes // 16 * 2 + lanes % 2, lanes % 16 // 2  # see `thread_place`
     for copy, side, row in zip(sides, (tile.a, tile.b), rows):
