@@ -14,7 +14,7 @@ import sys
 BUDGETS = {
     "minitorch": 26_800,
     "fast_ops": 7_700,
-    "cuda_ops": 19_000,
+    "cuda_ops": 18_700,
     "mojo_ops": 8_900,
     "assignments": 14_800,
     "docs": 600,

@@ -2,7 +2,7 @@
 
 With this file one can bring each channel of a batch to mean 0 and variance 1
 (`batch_norm`), and take the gradients. A channel is too large for registers, and lies
-in as many pieces as there are images, so there are three launches:
+in as many places as there are images, so there are three launches:
 
     moments_of_rows/columns   mean and variance of parts of each channel, many blocks
     moments_of_parts          those of the channels, from those of the parts, in order

@@ -62,7 +62,7 @@ ONE_BY_ONE, ROW, RUN = 0, 1, 2
 
 
 def _map_vector(fn: Callable) -> Callable:
-    """out[i : i + 4] = fn(a[i : i + 4]), in one piece if `vectors`."""
+    """out[i : i + 4] = fn(a[i : i + 4]), at once if `vectors`."""
 
     @device
     def vector(a, out, i, vectors):
@@ -147,7 +147,7 @@ def map_strided(fn: Callable) -> Callable:
 
 
 def _zip_vector(fn: Callable) -> Callable:
-    """out[i : i + 4] = fn(a[i : i + 4], b[i : i + 4]), in one piece if `vectors`."""
+    """out[i : i + 4] = fn(a[i : i + 4], b[i : i + 4]), at once if `vectors`."""
 
     @device
     def vector(a, b, out, i, vectors):
@@ -492,7 +492,7 @@ def _zip_into(
     fn: Callable, a: TensorData, b: TensorData, out: TensorData
 ) -> TensorData:
     if a.shape == out.shape and not overlap(b, out):
-        if _same_window(a, out) or not overlap(a, out):
+        if same_window(a, out) or not overlap(a, out):
             if b.shape == out.shape and _lies_as(b, out) and _lies_as(a, out):
                 if out.is_contiguous():
                     _zip_flat(fn, a.flat(), b.flat(), out.flat())
@@ -503,7 +503,7 @@ def _zip_into(
     return out
 
 
-def _same_window(a: TensorData, b: TensorData) -> bool:
+def same_window(a: TensorData, b: TensorData) -> bool:
     """Whether element i of one is element i of the other, for all i."""
     return (
         a.storage is b.storage

@@ -397,9 +397,9 @@ def copy_plan(shape: Shape, a: Strides, out: Strides) -> tuple[Plan, bool]:
     """How to copy from strides `a` to strides `out`, and whether by tiles.
 
     Where neighbours in `a` lie along one dim x, and those in `out` along another one y,
-    a copy in either order would ask for a sector of memory for each element on the other
-    side. Tiles have x and y as their last dims. They pay from a whole tile on: with
-    sides of 16 an H200 takes 1.4 to 2.7 times as long for them as without.
+    a copy in either order would ask for a sector of memory for each element on the
+    other side. Tiles have x and y as their last dims. They pay from a whole tile on:
+    with sides of 16 an H200 takes 1.4 to 2.7 times as long for them as without.
 
     >>> copy_plan((8, 32, 1000), (32000, 1, 32), (32000, 1000, 1))[0].launches[0][0]
     (1, 8, 1000, 32)

@@ -19,6 +19,7 @@ from typing import Any
 
 from numba import cuda, float32, float64, int32, int64
 
+from cuda_ops.block.intrinsics import device
 from cuda_ops.block.rows import KernelFamily
 from cuda_ops.conv.plan import magic, out_size
 from cuda_ops.conv.tiles import divide
@@ -39,6 +40,17 @@ NUMBERS = {"float32": float32, "float64": float64}
 # of a window's pixels are on their way at once.
 USUAL = ((2, 2), (3, 3))
 ANY = (0, 0)
+
+
+@device
+def window_of(i, sizes, window, magics):
+    """Where the plane of output i begins in x, and where its window begins there."""
+    plane = divide(i, magics[0], magics[1])
+    at = i - plane * sizes[2] * sizes[3]
+    oh = divide(at, magics[2], magics[3])
+    top = oh * window[2] - window[4]
+    left = (at - oh * sizes[3]) * window[3] - window[5]
+    return plane * sizes[0] * sizes[1], top, left
 
 
 # ------------------------------------------------------------------------- maxima
@@ -68,18 +80,14 @@ def max_template(kernel: Pair, padded: bool) -> Callable:
         if i >= count:
             return
         H, W = sizes[0], sizes[1]
-        plane = divide(i, magics[0], magics[1])
-        at = i - plane * sizes[2] * sizes[3]
-        oh = divide(at, magics[2], magics[3])
-        top = oh * window[2] - window[4]
-        left = (at - oh * sizes[3]) * window[3] - window[5]
+        plane, top, left = window_of(i, sizes, window, magics)
         best, where = out.dtype.type(0), int64(-1)
         for kh in range(window[0] if any_size else rows):
             h = top + kh * window[6]
             for kw in range(window[1] if any_size else cols):
                 w = left + kw * window[7]
                 if not padded or (0 <= h < H and 0 <= w < W):
-                    value = x[plane * H * W + h * W + w]
+                    value = x[plane + h * W + w]
                     larger = not (value <= best) and best == best
                     if where < 0 or larger:
                         best = value
@@ -131,11 +139,7 @@ def _launches(
 def max_pool2d(
     x: TensorData, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair
 ) -> tuple[TensorData, TensorData]:
-    """x [N, C, H, W] -> maxima and their int64 positions h * W + w in the plane.
-
-    The first maximum of a window wins; NaN counts as the largest. Padding is never the
-    maximum.
-    """
+    """x [N, C, H, W] -> maxima and their int64 positions h * W + w in the plane."""
     n, c, h, w = x.shape
     oh, ow = (
         out_size(x.shape[2 + i], kernel[i], stride[i], padding[i], dilation[i])
@@ -267,17 +271,13 @@ def mean_template(kernel: Pair, padded: bool) -> Callable:
         if i >= count:
             return
         H, W = sizes[0], sizes[1]
-        plane = divide(i, magics[0], magics[1])
-        at = i - plane * sizes[2] * sizes[3]
-        oh = divide(at, magics[2], magics[3])
-        top = oh * window[2] - window[4]
-        left = (at - oh * sizes[3]) * window[3] - window[5]
+        plane, top, left = window_of(i, sizes, window, magics)
         total = out.dtype.type(0)
         for kh in range(window[0] if any_size else rows):
             for kw in range(window[1] if any_size else cols):
                 h, w = top + kh, left + kw
                 if not padded or (0 <= h < H and 0 <= w < W):
-                    total += x[plane * H * W + h * W + w]
+                    total += x[plane + h * W + w]
         number = window[0] * window[1]
         if padded and not count_pad:
             down = min(top + window[0], H) - max(top, 0)

@@ -174,6 +174,7 @@ def fold_short(fn: Callable) -> Callable:
 
     def kernel(a, at, step, n, shift, wide, start, out):
         lanes = 1 << shift
+        # Threads behind the last row fold the first one: all meet in the exchanges.
         t = cuda.threadIdx.x & (lanes - 1)
         r = cuda.blockIdx.x * (BLOCK >> shift) + (cuda.threadIdx.x >> shift)
         begin = at + (r if r < out.size else 0) * step
@@ -236,6 +237,7 @@ def fold_stretches(fn: Callable) -> Callable:
         width = 4 if wide else 1
         r = cuda.blockIdx.x // splits
         p = cuda.blockIdx.x - r * splits
+        # A unit is a vector of 4, or an element; chunks are equal to within one unit.
         units = count * n // width
         end = (p + 1) * units // splits
         first = at + r * step
@@ -364,6 +366,7 @@ def fold_narrow(fn: Callable) -> Callable:
     def kernel(a, at, rows, n, parts, start, out):
         cells = cuda.shared.array(BLOCK, out.dtype)
         t = cuda.threadIdx.x
+        # A multiple of n, so that a step of as many elements stays in the column.
         lanes = BLOCK // n * n
         part = cuda.blockIdx.x
         total = start

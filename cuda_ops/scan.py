@@ -1,6 +1,6 @@
 """Prefix sums of counts, on the device.
 
-With this file one can turn the lengths of consecutive pieces into the places where they
+With this file one can turn the lengths of consecutive runs into the places where they
 begin (`exclusive_scan`).
 """
 

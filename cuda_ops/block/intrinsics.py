@@ -192,40 +192,45 @@ def store(typing: Any, array: Any, i: Any, value: Any) -> Any:
 # -------------------------------------------------------------------------- warps
 
 
-def _shuffle_xor(value: Any, mask: int) -> Any:
-    """The value of lane `lane ^ mask`; all lanes of the warp must come here."""
-    return cuda.shfl_xor_sync(ALL_LANES, value, mask)
-
-
-def _shuffle_up(value: Any, lanes: int) -> Any:
-    """The value of the lane `lanes` below, or one's own where there is none."""
-    return cuda.shfl_up_sync(ALL_LANES, value, lanes)
-
-
-def _shuffle(value: Any, source: int) -> Any:
-    """The value of lane `source`."""
-    return cuda.shfl_sync(ALL_LANES, value, source)
-
-
-def _ballot(condition: Any) -> int:
-    """A bit for each lane: whether its condition holds."""
-    return cuda.ballot_sync(ALL_LANES, condition)
-
-
-def _sync_warp() -> None:
-    """Wait for all lanes of the warp, and see what they wrote to shared memory."""
-    cuda.syncwarp()
-
-
 def _either(on_device: Callable, stand_in: Callable) -> Any:
     return stand_in if SIMULATED else device(on_device)
 
 
-shuffle_xor = _either(_shuffle_xor, emulation.shuffle_xor)
-shuffle_up = _either(_shuffle_up, emulation.shuffle_up)
-shuffle = _either(_shuffle, emulation.shuffle)
-ballot = _either(_ballot, emulation.ballot)
-sync_warp = _either(_sync_warp, emulation.sync_warp)
+# All lanes of the warp must come to each of these; `cuda_ops/simulator/emulation.py`
+# says what they give.
+shuffle_xor = _either(
+    lambda value, mask: cuda.shfl_xor_sync(ALL_LANES, value, mask),
+    emulation.shuffle_xor,
+)
+shuffle_up = _either(
+    lambda value, lanes: cuda.shfl_up_sync(ALL_LANES, value, lanes),
+    emulation.shuffle_up,
+)
+shuffle = _either(
+    lambda value, source: cuda.shfl_sync(ALL_LANES, value, source), emulation.shuffle
+)
+ballot = _either(lambda holds: cuda.ballot_sync(ALL_LANES, holds), emulation.ballot)
+# Wait for all lanes of the warp, and see what they wrote to shared memory.
+sync_warp = _either(lambda: cuda.syncwarp(), emulation.sync_warp)
+
+
+@device
+def add_equal(out, target, places, numbers, place, warp, tid, end):
+    """out[target] += the numbers of all lanes of a warp that go to `place`, in order.
+
+    `places` and `numbers`, in shared memory, are those of the lanes `warp` to `end - 1`
+    of the block. Only the first lane of those with equal places adds, so that no two
+    lanes write to one place, and the order of the additions is that of the lanes.
+    """
+    u = warp
+    while load(places, u) != place:
+        u += 1
+    if u == tid:
+        total = load(out, target)
+        for u in range(tid, end):
+            if load(places, u) == place:
+                total += load(numbers, u)
+        store(out, target, total)
 
 
 # ------------------------------------------------------------------- tensor cores
@@ -281,16 +286,16 @@ def array_at(typing: Any, pointer: Any, size: Any, like: Any) -> Any:
     result = types.Array(like, 1, "C")
 
     def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        made = context.make_array(result)(context, builder)
+        array = context.make_array(result)(context, builder)
         item = context.get_abi_sizeof(context.get_data_type(result.dtype))
         length = context.cast(builder, args[1], sig.args[1], types.intp)
         step = ir.Constant(I64, item)
-        made.data = builder.inttoptr(args[0], made.data.type)
-        made.shape = cgutils.pack_array(builder, [length])
-        made.strides = cgutils.pack_array(builder, [step])
-        made.itemsize = step
-        made.nitems = length
-        return made._getvalue()
+        array.data = builder.inttoptr(args[0], array.data.type)
+        array.shape = cgutils.pack_array(builder, [length])
+        array.strides = cgutils.pack_array(builder, [step])
+        array.itemsize = step
+        array.nitems = length
+        return array._getvalue()
 
     return result(pointer, size, like), code
 

@@ -226,7 +226,7 @@ def input_template(cut: InputCut, asynchronous: bool) -> Callable:
             acc[v] = float32(0)
         for first in range(0, O, stage):
             count = min(stage, O - first)
-            cuda.syncthreads()
+            cuda.syncthreads()  # All are done with the channels before.
             at = (n * O + first) * OH * OW
             fill(
                 shared, 0, grad, at, OH * OW, count, tall + high - 1, place, (OH, OW)
@@ -241,6 +241,7 @@ def input_template(cut: InputCut, asynchronous: bool) -> Callable:
                 for y in range(high + rows - 1):
                     read_line(near, 0, shared, at + y * pitch)
                     for r in range(rows):
+                        # Line y meets row r of the outputs through tap y - r.
                         if 0 <= y - r < high:
                             i = s * high + y - r
                             read_taps(tap, 0, shared, taps_at + i * wide4)
@@ -388,7 +389,7 @@ def weight_template(cut: WeightCut, asynchronous: bool) -> Callable:
             n, rest = divmod(unit, per_image)
             row, col = divmod(rest, across)
             row, col = row * tall, col * columns
-            cuda.syncthreads()
+            cuda.syncthreads()  # All are done with the tile before.
             fill(
                 shared, 0, x, (n * C + c) * H * W, 0, 1, tall + high - 1,
                 (row - down, col - right), (H, W),
@@ -414,6 +415,8 @@ def weight_template(cut: WeightCut, asynchronous: bool) -> Callable:
                                 )
         cuda.syncthreads()
         size, threads = lines * quads, int64(cuda.blockDim.x)
+        # A sum's numbers lie one after the other, thread by thread; one place more
+        # between two sums puts them into different banks.
         for v in range(sums):
             shared[v * (threads + 1) + thread] = acc[v]
         cuda.syncthreads()

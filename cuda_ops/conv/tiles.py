@@ -203,9 +203,9 @@ def packed_filler(name: str, cut: Cut, asynchronous: bool, wide: bool) -> Filler
     elements, unit = vector if wide else 1, UNITS[name]
     threads, depth, cols = cut.threads, cut.depth, cut.cols
     pitch, weights_at = cut.outs + vector, cut.depth * cut.cols
-    lanes, pieces = cols // elements, cut.outs // vector
+    lanes, vectors = cols // elements, cut.outs // vector
     step = max(1, threads // lanes)
-    rows, weight_step = depth // step, max(1, threads // pieces)
+    rows, weight_step = depth // step, max(1, threads // vectors)
     copies = max(1, depth // weight_step)
     move = mover(elements, asynchronous)
     move_wide = mover(vector, asynchronous)
@@ -213,8 +213,8 @@ def packed_filler(name: str, cut: Cut, asynchronous: bool, wide: bool) -> Filler
     def begin(first, group, weight, plan, head, sizes, layout):
         """A thread's distance from its pixel, its channel, its place in the weight."""
         t = int64(cuda.threadIdx.x)
-        outs = first + t % pieces * vector
-        row = plan[head + 16] + t // pieces
+        outs = first + t % vectors * vector
+        row = plan[head + 16] + t // vectors
         at = group * layout[2] + row * layout[3] + outs
         return t // lanes * sizes[3], outs, address_of(weight, at)
 
@@ -229,9 +229,9 @@ def packed_filler(name: str, cut: Cut, asynchronous: bool, wide: bool) -> Filler
         for r in range(rows):
             move(shared, to + r * step * cols, source, address, ok)
             address += apart
-        to = at + weights_at + t // pieces * pitch + t % pieces * vector
+        to = at + weights_at + t // vectors * pitch + t % vectors * vector
         ok = outs < layout[3]
-        if t // pieces < depth:
+        if t // vectors < depth:
             address = weight_at + k * depth * layout[3] * unit
             for i in range(copies):
                 move_wide(shared, to + i * weight_step * pitch, weight, address, ok)
@@ -262,7 +262,7 @@ def writer(name: str, cut: Cut) -> tuple[Callable, Callable, int]:
             group, first, start, head = whereabouts(
                 fresh("ctaid.x"), fresh("ctaid.y"), fresh("ctaid.z"), layout[4]
             )
-            cuda.syncthreads()
+            cuda.syncthreads()  # All are done with the tiles, or the group before.
             lay_group(shared, my_out * pitch + my_col, acc)
             cuda.syncthreads()
             m = start + g * part + t % part
@@ -333,6 +333,7 @@ def conv_template(name: str, cut: Cut, mode: str, asynchronous: bool) -> Callabl
         )
         m = start + int64(cuda.threadIdx.x) % lanes * elements
         image, y, x = position(plan, head, m)
+        # Positions behind the last lie so far outside that every tap is a zero.
         y = int32(y * plan[head + 8] + plan[head + 10]) if m < total else int32(OUTSIDE)
         x = int32(x * plan[head + 9] + plan[head + 11])
         base = (image * layout[0] + group) * sizes[4] + y * sizes[2] + x + apart
@@ -346,11 +347,12 @@ def conv_template(name: str, cut: Cut, mode: str, asynchronous: bool) -> Callabl
                 )  # fmt: skip
             close()
         my_out, my_col = place(int64(cuda.threadIdx.x))
+        # `slot` is the tile of this step, `free` the one of the step before.
         slot, free = 0, ring - stage
         acc = zero()
         for k in range(steps):
-            wait()
-            cuda.syncthreads()
+            wait()  # This thread's copies of step k are there,
+            cuda.syncthreads()  # all others' too; and all are done with step k - 1.
             if k + stages - 1 < steps:
                 fill(
                     shared, free, source, weight, plan, row, here, mine, sizes, layout,
@@ -471,7 +473,7 @@ def weight_tiles_template(name: str, cut: Cut, asynchronous: bool) -> Callable:
         slot, free = 0, ring - stage
         acc = zero()
         for k0 in range(start, last, depth):
-            wait()
+            wait()  # As in `conv_tiles`.
             cuda.syncthreads()
             k = k0 + (stages - 1) * depth
             if k < last:

@@ -154,6 +154,7 @@ def winograd_taps(weight, out, layout):
         t0 = tap_column(weight, at, step)
         t1 = tap_column(weight, at + step, step)
         t2 = tap_column(weight, at + 2 * step, step)
+        # Row i of G g G^T goes to the places 4 i to 4 i + 3, which are C * O apart.
         to, place = c * O + o, C * O
         store_four(out, to, place, tap_sums(t0[0], t1[0], t2[0]))
         store_four(out, to + 4 * place, place, tap_sums(t0[1], t1[1], t2[1]))
@@ -190,12 +191,13 @@ def winograd_input(source, out, image, patches, base):
         n, row, col = patch_of(p, patches)
         y, x = 2 * row + base[0], 2 * col + base[1]
         at = ((n * C + c) * H + y) * W + x
-        if p >= patches[2]:
+        if p >= patches[2]:  # Behind the last patch: all pixels are outside.
             y = int64(OUTSIDE)
         r0 = patch_row(source, at, y, x, H, W)
         r1 = patch_row(source, at + W, y + 1, x, H, W)
         r2 = patch_row(source, at + 2 * W, y + 2, x, H, W)
         r3 = patch_row(source, at + 3 * W, y + 3, x, H, W)
+        # Column j of the result goes to the places j, j + 4, j + 8, j + 12.
         to, place = c * pitch + p, C * pitch
         step = 4 * place
         store_four(out, to, step, patch_sums(r0[0], r1[0], r2[0], r3[0]))
@@ -229,6 +231,7 @@ def winograd_output(product, bias, out, image, patches, has_bias):
     if p < patches[2]:
         pitch = patches[3]
         n, row, col = patch_of(p, patches)
+        # Column j of the patch lies at the places j, j + 4, j + 8, j + 12.
         at, place = o * pitch + p, O * pitch
         m0 = output_column(product, at, 4 * place)
         m1 = output_column(product, at + place, 4 * place)

@@ -179,7 +179,7 @@ def csr_balanced(crow, col, values, dense, out, n, steps, carry_row, carry):
         last = min((g + 1) * steps, rows + nnz)
         i1 = merge_row(crow, last, nnz)
         for j in range(cuda.threadIdx.x % WARP, n, WARP):
-            p = g * steps - i0
+            p = g * steps - i0  # Of the steps before, i0 were row ends.
             for i in range(i0, i1 + 1):
                 end = crow[i + 1] if i < i1 else last - i1
                 total = values.dtype.type(0)
@@ -264,7 +264,7 @@ def row_a_warp(
 def balanced(
     crow: TensorData, col: TensorData, values: TensorData, dense: TensorData
 ) -> TensorData:
-    """A [M, K] @ dense [K, N] -> [M, N]: equal shares of elements and row ends."""
+    """A [M, K] @ dense [K, N] -> [M, N]: equal numbers of elements and row ends."""
     arrays, out = _operands(crow, col, values, dense)
     rows, n = out.shape
     groups = ceil_div(rows + col.shape[0], STEPS)

@@ -151,6 +151,7 @@ def origin_of(rows: int, cols: int) -> Callable:
         high = (M + rows - 1) // rows
         wide = (N + cols - 1) // cols
         block = int64(cuda.blockIdx.x)
+        # In a group, blocks go down its rows first, then to the next column.
         group = block // (GROUP * wide)
         within = block - group * GROUP * wide
         lines = min(GROUP, high - group * GROUP)
@@ -325,6 +326,7 @@ def vectorized_template(
         _, slice_, my_row, my_col = place()
         a_mine = slice_ * slice_depth * a_k + my_row * a_row_stride
         b_mine = slice_ * slice_depth * b_k + my_col * b_row_stride + a_size
+        # `a_mine` and `b_mine` are this thread's first factors, counted from a slot.
         # BEGIN SOLUTION a5.5
         acc = zero()
         slot, free = 0, ring - stage
@@ -342,8 +344,9 @@ def vectorized_template(
             slot = slot + stage if slot + stage < ring else 0
         # END SOLUTION a5.5
         thread, slice_, my_row, my_col = place()
+        # Found anew: no register had to keep it through the loop.
         if slices > 1:
-            wait_all()
+            wait_all()  # No copy may come into the room that the sums take.
             acc = add_slices(shared, acc, thread, slice_)
         if slice_ == 0:
             finish(out, acc, row + my_row, col + my_col, sizes)
@@ -362,7 +365,7 @@ def slice_adder(
     size = c.thread_rows * c.thread_cols * group  # what one slice puts aside
 
     def add_slices(shared, acc, thread, slice_):
-        cuda.syncthreads()
+        cuda.syncthreads()  # All are done with the tiles.
         if slice_ > 0:
             at = (slice_ - 1) * size + thread * vector
             put_aside(shared, at, group * vector, acc)

@@ -518,6 +518,11 @@ def _run_rung(name: str, a: TensorData, b: TensorData, cut: Cut) -> TensorData:
     return launch(plan_for(shape, sides, cut, (_even(a), _even(b)), a.dtype), a, b)
 
 
+def _must_be_float32(name: str, a: TensorData) -> None:
+    if a.dtype is not float32:
+        raise TypeError(f"{name}: got {a.dtype.name}; expected float32 (.to(float32))")
+
+
 def matmul_vectorized(a: TensorData, b: TensorData) -> TensorData:
     """a [M, K] @ b [K, N] -> [M, N] by the kernel `matmul_vectorized`; any strides."""
     return _run_rung("matmul_vectorized", a, b, Cut(configs_for(a.dtype)[0], 1))
@@ -528,10 +533,7 @@ def matmul_tensor_core(a: TensorData, b: TensorData) -> TensorData:
 
     float32, rounded to TF32 whatever precision is set.
     """
-    if a.dtype.name != "float32":
-        raise TypeError(
-            f"matmul_tensor_core: got {a.dtype.name}; expected float32 (.to(float32))"
-        )
+    _must_be_float32("matmul_tensor_core", a)
     return _run_rung("matmul_tensor_core", a, b, Cut(TENSOR_CONFIGS[0], 1))
 
 
@@ -544,10 +546,7 @@ def matmul_warpgroup(a: TensorData, b: TensorData) -> TensorData:
     Raises:
         RuntimeError: the GPU's compute capability is not 9.0.
     """
-    if a.dtype.name != "float32":
-        raise TypeError(
-            f"matmul_warpgroup: got {a.dtype.name}; expected float32 (.to(float32))"
-        )
+    _must_be_float32("matmul_warpgroup", a)
     reads = int(b.dims == 2 and _along_k(b.strides[1], b.strides[0], b.shape[1], 2))
     if a.dims == b.dims == 2:
         a, b = _prepared(a, b, reads)

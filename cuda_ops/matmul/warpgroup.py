@@ -404,6 +404,7 @@ def warpgroup_template(
             close()
             free = slot
             slot = slot + stage if slot + stage < ring else 0
+            # The next tile's factors come while the product is under way.
             factors = take(shared, slot + mine)
             acc = finish(acc)
         if turned:

@@ -84,7 +84,7 @@ def test_elements(dim: int, kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "lines", [1, indexing.WARPS, indexing.LINES - 1, indexing.LINES + 1]
+    "lines", [1, indexing.WARP_EACH, indexing.THREAD_EACH - 1, indexing.THREAD_EACH + 1]
 )
 def test_scatter_of_few_and_of_many_lines(lines: int) -> None:
     for m in (6, 33, 1030) if lines == 1 else (6, 33):
@@ -204,7 +204,7 @@ def test_a_late_report_says_that_the_cause_was_earlier(
 def test_the_environment_says_whether_launches_are_waited_for(
     value: str, blocking: bool
 ) -> None:
-    code = "from cuda_ops import device; print(device.BLOCKING)"
+    code = "from cuda_ops.runtime import device; print(device.BLOCKING)"
     found = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,
