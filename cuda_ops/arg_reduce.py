@@ -15,11 +15,14 @@ from numba import cuda
 from cuda_ops.block.intrinsics import WARP, device, load, shuffle_xor
 from cuda_ops.block.rows import BLOCK
 from cuda_ops.memory import contiguous, empty, full, split
-from cuda_ops.reduce import LEAST, WARPS, lane_shift, splits_of
+from cuda_ops.reduce import BLOCKS, WARPS, lane_shift
 from cuda_ops.runtime.launch import Kernels, ceil_div
 from minitorch import operators
 from minitorch.dtypes import int64
 from minitorch.tensor_data import TensorData
+
+# Elements of a row's chunk, at least, that a warp searches.
+LEAST_PLACES = 16 * WARP
 
 
 def better_of(better: Callable) -> Any:
@@ -31,6 +34,15 @@ def better_of(better: Callable) -> Any:
     def wins(x, i, y, j):
         same = x == y or (x != x and y != y)
         return (i < j) if same else (better(x, y) or x != x)
+
+    return device(wins)
+
+
+def better_later(better: Callable) -> Any:
+    """Make `wins(x, y)`: the same for an x whose place is behind that of y."""
+
+    def wins(x, y):
+        return better(x, y) or (x != x and y == y)
 
     return device(wins)
 
@@ -67,8 +79,7 @@ def first_in_rows(better: Callable) -> Callable:
     exchanged between the registers of a warp. Where I > 1, a row is a thread's: its
     neighbours then read neighbouring rows.
     """
-    wins = better_of(better)
-    winner = warp_winner(wins)
+    later, winner = better_later(better), warp_winner(better_of(better))
 
     def kernel(a, n, inner, splits, chunk, shift, out):
         lanes = 1 << shift
@@ -90,13 +101,13 @@ def first_in_rows(better: Callable) -> Callable:
             k3 = min(i + 3 * lanes, last - 1)
             x0, x1 = load(a, at + i * inner), load(a, at + j * inner)
             x2, x3 = load(a, at + k2 * inner), load(a, at + k3 * inner)
-            if wins(x0, i, best, place):
+            if later(x0, best):
                 best, place = x0, i
-            if wins(x1, j, best, place):
+            if later(x1, best):
                 best, place = x1, j
-            if wins(x2, k2, best, place):
+            if later(x2, best):
                 best, place = x2, k2
-            if wins(x3, k3, best, place):
+            if later(x3, best):
                 best, place = x3, k3
         place = winner(a, at, inner, best, place, lanes)
         if t == 0 and known:
@@ -108,26 +119,27 @@ def first_in_rows(better: Callable) -> Callable:
 def first_of_places(better: Callable) -> Callable:
     """Choose among the places that were found in the chunks of each row.
 
-    # a [R, n], places [R, splits] -> out [R]; a warp makes a row.
+    # a [R, n], places [R, splits] -> out [R, groups]; a warp chooses among `each`.
     """
     wins = better_of(better)
     winner = warp_winner(wins)
 
-    def kernel(a, n, places, splits, out):
+    def kernel(a, n, places, splits, groups, each, out):
         t = cuda.threadIdx.x % WARP
-        r = cuda.blockIdx.x * WARPS + cuda.threadIdx.x // WARP
-        known = r < out.size
-        at = (r if known else 0) * splits
-        place = load(places, at)
-        best = load(a, (r if known else 0) * n + place)
-        for i in range(t, splits, WARP):
-            other = load(places, at + i)
-            x = load(a, (r if known else 0) * n + other)
+        q = cuda.blockIdx.x * WARPS + cuda.threadIdx.x // WARP
+        known = q < out.size
+        r, g = split(q if known else 0, groups)
+        row, first = r * n, r * splits + g * each
+        place = load(places, first)
+        best = load(a, row + place)
+        for i in range(t, min(each, splits - g * each), WARP):
+            other = load(places, first + i)
+            x = load(a, row + other)
             if wins(x, other, best, place):
                 best, place = x, other
-        place = winner(a, (r if known else 0) * n, 1, best, place, WARP)
+        place = winner(a, row, 1, best, place, WARP)
         if t == 0 and known:
-            out[r] = place
+            out[q] = place
 
     return kernel
 
@@ -138,8 +150,9 @@ FIRST_IN_ROWS = Kernels(
     threads=BLOCK,
 )  # fmt: skip
 FIRST_OF_PLACES = Kernels(
-    first_of_places, _BOTH, ["float32[] int64 int64[] int64 int64[]"], threads=BLOCK
-)
+    first_of_places, _BOTH, ["float32[] int64 int64[] int64 int64 int64 int64[]"],
+    threads=BLOCK,
+)  # fmt: skip
 
 
 def argmax(a: TensorData, dim: int) -> TensorData:
@@ -165,7 +178,9 @@ def _first(better: Callable, name: str, a: TensorData, dim: int) -> TensorData:
     x = contiguous(a).flat()
     inner = math.prod(a.shape[dim + 1 :])
     shift = 0 if inner > 1 else lane_shift(ceil_div(n, 4))
-    splits = 1 if inner > 1 else splits_of(len(found), n, LEAST)
+    splits = 1
+    if inner == 1:  # A chunk is a warp's.
+        splits = max(1, min(BLOCKS * WARPS // len(found), n // LEAST_PLACES))
     chunk = ceil_div(n, splits)
     splits = ceil_div(n, chunk)
     places = found
@@ -174,8 +189,14 @@ def _first(better: Callable, name: str, a: TensorData, dim: int) -> TensorData:
     FIRST_IN_ROWS[better][ceil_div(len(places) << shift, BLOCK), BLOCK](
         x, n, inner, splits, chunk, shift, places
     )
-    if splits > 1:
-        FIRST_OF_PLACES[better][ceil_div(len(found), WARPS), BLOCK](
-            x, n, places, splits, found
+    while splits > 1:  # Each launch leaves one place of `each`.
+        each = min(splits, 4 * WARP)
+        groups = ceil_div(splits, each)
+        chosen = found
+        if groups > 1:
+            chosen = empty((len(found) * groups,), int64).storage.array
+        FIRST_OF_PLACES[better][ceil_div(len(chosen), WARPS), BLOCK](
+            x, n, places, splits, groups, each, chosen
         )
+        places, splits = chosen, groups
     return out

@@ -407,11 +407,12 @@ FOUR_ROWS = (
 
 
 def by_options(
-    template: Callable, example: str, fits: Sequence[Fit], count: int
+    template: Callable, example: str, fits: Sequence[Fit], count: int, resident: int = 1
 ) -> Any:
     """Kernels of a template by whether there is a weight (and a bias, of 2), and fit.
 
-    Tests compile those that have all.
+    Tests compile those that have all. `resident`: blocks that share a multiprocessor
+    for rows of up to 4,096 numbers.
     """
     names = ("scaled", "shifted")[:count]
     return {
@@ -423,13 +424,14 @@ def by_options(
             + "".join(
                 word for word, there in zip(("+weight", "+bias"), chosen) if there
             ),
+            resident={Fit(float32, 4, BLOCK, 16): resident},
         )
         for chosen in product((False, True), repeat=count)
     }
 
 
 _ROWS = "T[] T[] T[] T T[] T[] T[] int64"
-LAYER_NORM = by_options(layer_norm_rows, _ROWS, FULL_ROWS, 2)
+LAYER_NORM = by_options(layer_norm_rows, _ROWS, FULL_ROWS, 2, 4)
 LAYER_NORM_LONG = by_options(layer_norm_long, _ROWS, LONG, 2)
 LAYER_NORM_BACKWARD = by_options(
     layer_norm_backward_rows, "T[] T[] T[] T[] T[] T[] T[] int64 int64", FOUR_ROWS, 1

@@ -22,25 +22,22 @@ type before the launch, so that float32 parameters are updated in float32 arithm
 Steps in a CUDA graph
 ---------------------
 A captured launch keeps its arguments: learning rate and step number would stand still.
-While a graph is captured, kernels can take their factors from device memory instead:
+While a graph is captured, a step can take them from device memory instead:
 
-    with capturing() as steps:            # while the graph is captured
-        ... optimizer.step() ...
-    for step in steps:                    # one for each captured launch
-        step.set()                        # once, before the first replay
-        step.set(lr=..., count=...)       # before a replay, where one has changed
+    numbers = Captured(lr, count, dtype)
+    adam_step(..., lr=numbers, ...)       # while the graph is captured
+    numbers.set()                         # once, before the first replay
+    numbers.set(lr=..., count=...)        # before a replay, where one has changed
 
-Each captured `adam_step` or `sgd_step` makes a `Captured`: `lr` and `count` in device
-memory, and a small kernel in front of the step that adds 1 to `count` and computes the
-factors from both, in float64. So a replay that changes nothing needs no call at all:
-steps are counted on the device. After a replay the host adds 1 to its own counts.
+A small kernel in front of the step adds 1 to `count` and computes the factors from
+both, in float64. So a replay that changes nothing needs no call at all: steps are
+counted on the device. After a replay the host adds 1 to its own counts.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
@@ -338,34 +335,6 @@ class Captured:
             fill(self.device_count.flat(), np.int64(count))
 
 
-class _Capture:
-    """Where captured steps are noted; None when no graph is being captured."""
-
-    def __init__(self) -> None:
-        self.steps: list[Captured] | None = None
-
-
-_capture = _Capture()
-
-
-def _captured(lr: float, count: int, dtype: DType) -> Captured | None:
-    """The device memory of this step, if a graph is being captured."""
-    if _capture.steps is None:
-        return None
-    _capture.steps.append(Captured(lr, count, dtype))
-    return _capture.steps[-1]
-
-
-@contextmanager
-def capturing() -> Iterator[list[Captured]]:
-    """Steps inside take their factors from device memory, and are noted in the list."""
-    before, _capture.steps = _capture.steps, []
-    try:
-        yield _capture.steps
-    finally:
-        _capture.steps = before
-
-
 # ----------------------------------------------------------------------- launchers
 
 
@@ -445,13 +414,14 @@ def _by_dtype(
 
 def _launch(
     runs: tuple[Any, Any], dtype: DType, tensors: Sequence[Sequence[TensorData]],
-    flags: tuple[bool, ...], factors: Sequence[float], captured: Captured | None,
+    flags: tuple[bool, ...], factors: Captured | Sequence[float],
 ) -> None:  # fmt: skip
     """Run a kernel for all tensors: with factors of their type, or device memory's."""
-    eager, replayed = runs
-    run, given = eager, list(np.array(factors, dtype.numpy))
-    if captured is not None:
-        run, given = replayed, [captured.factors.flat()]
+    run, captured = runs
+    if isinstance(factors, Captured):
+        run, given = captured, [factors.factors.flat()]
+    else:
+        given = list(np.array(factors, dtype.numpy))
     for blocks, tuples in _launches(tensors):
         run[blocks, THREADS](*tuples, *flags, *given)
 
@@ -460,7 +430,7 @@ def sgd_step(
     params: Sequence[TensorData],
     grads: Sequence[TensorData],
     momentum_buffers: Sequence[TensorData] | None,
-    lr: float,
+    lr: float | Captured,
     momentum: float,
     dampening: float,
     weight_decay: float,
@@ -471,19 +441,18 @@ def sgd_step(
     runs: tuple[Any, Any] = (sgd_chunks, sgd_chunks_captured)
     columns: tuple[Sequence[TensorData], ...] = (params, grads)
     flags: tuple[bool, ...] = ()
-    factors: tuple[float, ...] = (lr, weight_decay)
+    rest: tuple[float, ...] = (weight_decay,)
     if momentum_buffers is not None and momentum != 0:
         runs = momentum_chunks, momentum_chunks_captured
         columns, flags = (params, grads, momentum_buffers), (first,)
-        factors = momentum_factors(
-            lr, momentum, dampening, weight_decay, nesterov, first
-        )
+        options = (momentum, dampening, weight_decay, nesterov, first)
+        rest = momentum_factors(0, *options)[1:]
+    if isinstance(lr, Captured):
+        five = [*map(float, rest), 0.0, 0.0, 0.0, 0.0][:5]
+        count_sgd_step[1, 1](*lr.counted(), *five, lr.factors.flat())
     for dtype, tensors in _by_dtype(columns).items():
-        captured = _captured(factors[0], 0, dtype)
-        if captured is not None:
-            rest = [*map(float, factors[1:]), 0.0, 0.0, 0.0, 0.0][:5]
-            count_sgd_step[1, 1](*captured.counted(), *rest, captured.factors.flat())
-        _launch(runs, dtype, tensors, flags, factors, captured)
+        factors = lr if isinstance(lr, Captured) else (lr, *rest)
+        _launch(runs, dtype, tensors, flags, factors)
 
 
 def adam_step(
@@ -492,7 +461,7 @@ def adam_step(
     exp_avgs: Sequence[TensorData],
     exp_avg_sqs: Sequence[TensorData],
     step: int,
-    lr: float,
+    lr: float | Captured,
     beta1: float,
     beta2: float,
     eps: float,
@@ -504,14 +473,14 @@ def adam_step(
     Source: Kingma and Ba, "Adam", 2015; Loshchilov and Hutter, "Decoupled weight decay
     regularization", 2019.
     """
-    factors = adam_factors(step, lr, beta1, beta2, eps, weight_decay, decoupled)
     columns = (params, grads, exp_avgs, exp_avg_sqs)
+    options = (beta1, beta2, eps, weight_decay)
+    if isinstance(lr, Captured):
+        given = (*lr.counted(), *map(float, options), decoupled)
+        count_adam_step[1, 1](*given, lr.factors.flat())
+        factors: Captured | tuple[float, ...] = lr
+    else:
+        factors = adam_factors(step, lr, *options, decoupled)
     runs = adam_chunks, adam_chunks_captured
     for dtype, tensors in _by_dtype(columns).items():
-        captured = _captured(lr, step - 1, dtype)
-        if captured is not None:
-            options = map(float, (beta1, beta2, eps, weight_decay))
-            count_adam_step[1, 1](
-                *captured.counted(), *options, decoupled, captured.factors.flat()
-            )
-        _launch(runs, dtype, tensors, (), factors, captured)
+        _launch(runs, dtype, tensors, (), factors)

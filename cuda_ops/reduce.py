@@ -640,7 +640,9 @@ def _fold_columns(
     else:
         wide = _is_wide(a, batch_step, step, n)
         across = ceil_div(n, 4 * TX if wide else TX) * batches
-        parts = splits_of(across, rows, LEAST_ROWS)
+        # Half as many blocks as elsewhere: the second launch has few, and must be
+        # short.
+        parts = max(1, min(BLOCKS // 2 // across, rows // LEAST_ROWS))
         parts = 1 if parts <= 4 else parts  # a second kernel would take longer
         if parts > 1:
             partials = empty((parts * len(out),), dtype).storage.array
@@ -650,8 +652,6 @@ def _fold_columns(
         )
     if parts > 1:  # [parts, outputs]: one matrix of `parts` rows
         size = len(out)
-        wide = size % 4 == 0
-        kernels = FOLD_COLUMNS_WIDE if wide else FOLD_COLUMNS
-        kernels[fn][ceil_div(size, 4 * TX if wide else TX), BLOCK](
+        FOLD_COLUMNS[fn][ceil_div(size, TX), BLOCK](
             partials, 0, 0, size, parts, size, 1, 1, start, out
         )

@@ -22,9 +22,10 @@ same time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from threading import current_thread
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -130,16 +131,19 @@ def row_centred(fit: Fit) -> Any:
 def summed(group: int) -> Any:
     """Make `total(x, t, cells)`: the sum of the threads' x, known to all of them.
 
-    Five exchanges between the registers of a warp; then, if the group has more warps,
+    `group`: lanes of a warp, a power of two, or whole warps. Up to five exchanges
+    between the registers of a warp; then, if the group has more warps,
     a cell of shared memory for each of them (`cells`, [WARP]), a barrier, and the same
     exchanges for the warps' sums. Every thread adds in the same order.
     """
     warps = group // WARP
     steps = warps.bit_length() - 1
+    half = min(group, WARP) // 2
+    exchanges = half.bit_length()
 
     def within_warp(x, t, cells):
-        for k in range(5):
-            x += shuffle_xor(x, 16 >> k)
+        for k in range(exchanges):
+            x += shuffle_xor(x, half >> k)
         return x
 
     inner = device(within_warp)
@@ -154,7 +158,7 @@ def summed(group: int) -> Any:
             x += shuffle_xor(x, 1 << k)
         return x
 
-    return inner if warps == 1 else device(within_block)
+    return inner if warps <= 1 else device(within_block)
 
 
 def merged(group: int, exp: Any, kind: Any) -> Any:
@@ -284,6 +288,8 @@ class KernelFamily(dict):
         compiled: the arguments for which tests compile it.
         name: what the kernels are called, if not as the template.
         threads: of a block, where there is no `Fit`.
+        resident: blocks that share a multiprocessor for some fits: the assembler limits
+            the registers to what that leaves.
     """
 
     def __init__(
@@ -293,9 +299,10 @@ class KernelFamily(dict):
         *compiled: tuple[Any, ...],
         name: str = "",
         threads: int = BLOCK,
+        resident: Mapping[Fit, int] = MappingProxyType({}),
     ) -> None:
         super().__init__()
-        self.template = template
+        self.template, self.resident = template, resident
         self.name = name or template.__name__
         self.threads = threads
         for key in compiled:
@@ -308,7 +315,7 @@ class KernelFamily(dict):
             return Kernel(fn, f"{self.name}[{words}]", examples, self.threads)
         dtype, width, group, items = key
         name = f"{self.name}[{dtype.name},{width},{group}x{items}]"
-        fn, bounds = self.template(key), (key.threads, 1)
+        fn, bounds = self.template(key), (key.threads, self.resident.get(key, 1))
         return Kernel(fn, name, examples, key.threads, launch_bounds=bounds)
 
     def __missing__(self, key: tuple[Any, ...]) -> Kernel:
