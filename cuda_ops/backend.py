@@ -9,7 +9,12 @@ the kernels there is what shares memory with other libraries
 from __future__ import annotations
 
 from cuda_ops import (
+    arg_reduce,
+    batch_norm,
+    cross_entropy,
+    cumsum,
     elementwise,
+    fused_norm,
     indexing,
     linear,
     memory,
@@ -52,9 +57,9 @@ class CUDABackend(Backend):
     zip = staticmethod(elementwise.zip)
     where = staticmethod(elementwise.where)
 
-    argmax = staticmethod(reduce.argmax)
-    argmin = staticmethod(reduce.argmin)
-    cumsum = staticmethod(reduce.cumsum)
+    argmax = staticmethod(arg_reduce.argmax)
+    argmin = staticmethod(arg_reduce.argmin)
+    cumsum = staticmethod(cumsum.cumsum)
     reduce = staticmethod(reduce.reduce)
 
     sort = staticmethod(sort.sort)
@@ -79,21 +84,21 @@ class CUDABackend(Backend):
     avg_pool2d = staticmethod(pool.avg_pool2d)
     avg_pool2d_backward = staticmethod(pool.avg_pool2d_backward)
 
-    softmax_backward = staticmethod(softmax.softmax_backward)
     log_softmax = staticmethod(softmax.log_softmax)
     log_softmax_backward = staticmethod(softmax.log_softmax_backward)
-    cross_entropy = staticmethod(softmax.cross_entropy)
-    cross_entropy_backward = staticmethod(softmax.cross_entropy_backward)
-    mean_loss = staticmethod(softmax.mean_loss)
+    cross_entropy_backward = staticmethod(cross_entropy.cross_entropy_backward)
+    mean_loss = staticmethod(cross_entropy.mean_loss)
+    cross_entropy = staticmethod(cross_entropy.cross_entropy)
+    softmax_backward = staticmethod(softmax.softmax_backward)
     softmax = staticmethod(softmax.softmax)
 
     layer_norm = staticmethod(norm.layer_norm)
     layer_norm_backward = staticmethod(norm.layer_norm_backward)
-    batch_norm = staticmethod(norm.batch_norm)
-    batch_norm_backward = staticmethod(norm.batch_norm_backward)
-    dropout_residual_layer_norm = staticmethod(norm.dropout_residual_layer_norm)
+    batch_norm_backward = staticmethod(batch_norm.batch_norm_backward)
+    batch_norm = staticmethod(batch_norm.batch_norm)
+    dropout_residual_layer_norm = staticmethod(fused_norm.dropout_residual_layer_norm)
     dropout_residual_layer_norm_backward = staticmethod(
-        norm.dropout_residual_layer_norm_backward
+        fused_norm.dropout_residual_layer_norm_backward
     )
 
     csr_matmul = staticmethod(sparse.csr_matmul)

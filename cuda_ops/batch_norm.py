@@ -2,15 +2,16 @@
 
 With this file one can bring each channel of a batch to mean 0 and variance 1
 (`batch_norm`), and take the gradients. A channel is too large for registers, and lies
-in as many pieces as there are images, so there are three launches:
+in as many places as there are images, so there are three launches:
 
-    moments_of_lines/columns   mean and variance of parts of each channel, many blocks
-    moments_of_parts           those of the channels, from those of the parts, in order
-    batch_norm_flat            every element by itself
+    moments_of_rows/columns   mean and variance of parts of each channel, many blocks
+    moments_of_parts          those of the channels, from those of the parts, in order
+    batch_norm_flat           every element by itself
 
-and backward `slopes_of_lines/columns`, `slopes_of_parts`, `batch_norm_backward_flat`.
-"Lines" are for images; "columns" are for [N, C] and images of less than SHORT elements,
-where the columns of a matrix [N, C L] are read side by side.
+and backward `gradient_sums_of_rows/columns`, `gradient_sums_of_parts` and
+`batch_norm_backward_flat`. "Rows" are for images; "columns" are for [N, C] and images
+of less than SHORT elements, where the columns of a matrix [N, C L] are read side by
+side.
 
 The variance of a few numbers in registers is taken after their mean is known; such
 parts are put together by `joined`, where sum(x^2) - sum(x)^2 would lose all digits if
@@ -31,15 +32,8 @@ from typing import Any
 
 from numba import cuda
 
-from cuda_ops.block.intrinsics import device, load4, store4
-from cuda_ops.block.rows import (
-    BLOCK,
-    WARP,
-    FlatKernels,
-    barrier,
-    summed,
-    width_of,
-)
+from cuda_ops.block.intrinsics import WARP, device, load4, store4
+from cuda_ops.block.rows import BLOCK, KernelFamily, barrier, summed, width_of
 from cuda_ops.memory import contiguous, empty, flat_or, full, split
 from cuda_ops.runtime.launch import SIMULATED, ceil_div, device_function
 from minitorch import operators
@@ -48,12 +42,17 @@ from minitorch.tensor_data import TensorData
 
 Three = tuple[TensorData, TensorData, TensorData]
 
-LINES = 16 if SIMULATED else 32  # columns side by side in a block
-SHARES = 4 if SIMULATED else 8  # threads that share one of these columns
-AHEAD = 8  # numbers that a thread has in flight
-SHORT = 32  # lines of a channel below this length are walked through as columns
-SPLITS = 8 if SIMULATED else 1056  # blocks for the moments of all channels: 8 an SM
-SPLIT_SIZE = 128 if SIMULATED else 4096  # numbers in such a block, at least
+# Columns side by side in a block, and threads that share one of them.
+TX = 16 if SIMULATED else 32
+TY = 4 if SIMULATED else 8
+# Numbers that a thread has in flight.
+AHEAD = 8
+# Images with fewer pixels than this are walked through as columns.
+SHORT = 32
+# Blocks for the moments of all channels, 8 for each multiprocessor, and numbers in such
+# a block at least.
+SPLITS = 8 if SIMULATED else 1056
+SPLIT_SIZE = 128 if SIMULATED else 4096
 
 sqrt = device_function(operators.sqrt)
 
@@ -66,10 +65,28 @@ def joined(count, mean, squares, more, other_mean, other_squares):
     whole = count + more
     if more > 0:
         away = other_mean - mean
-        share = more / whole
-        mean += away * share
-        squares += other_squares + away * away * count * share
+        fraction = more / whole
+        mean += away * fraction
+        squares += other_squares + away * away * count * fraction
     return whole, mean, squares
+
+
+@device
+def place_of(e, length, c, channels):
+    """Where element e of channel c of x [N, channels, length] lies."""
+    image, i = split(e, length)
+    return (image * channels + c) * length + i
+
+
+@device
+def column_of_thread(columns):
+    """A thread's place (x, y) in its block, its part of the rows, and its column: as it
+    would be, and inside of the matrix."""
+    tx, ty = cuda.threadIdx.x % TX, cuda.threadIdx.x // TX
+    across = (columns + TX - 1) // TX
+    p = cuda.blockIdx.x // across
+    i = (cuda.blockIdx.x - p * across) * TX + tx
+    return tx, ty, p, i, min(i, columns - 1)
 
 
 def moments_of_few(kind: Any) -> Any:
@@ -113,16 +130,16 @@ def block_joined(kind: Any) -> Any:
     return device(join)
 
 
-def moments_of_lines(dtype: DType, width: int) -> Callable:
-    """Mean and squared deviations of the parts of each channel, for long lines.
+def moments_of_rows(dtype: DType, width: int) -> Callable:
+    """Mean and squared deviations of the parts of each channel, for large images.
 
     # x [N, C, L] -> means, squares [C, parts]
 
         for c, p:  means[c, p] = mean of x - x[0, c, 0] over part p of x[:, c, :]
                    squares[c, p] = sum of (x - x[0, c, 0] - means[c, p])^2
 
-    A block makes a part; its threads take AHEAD numbers at a time, from lines that lie
-    C L apart. Mean and squares of so few are taken in registers, in two steps, and
+    A block makes a part; its threads take AHEAD numbers at a time, from images that
+    lie C L apart. Mean and squares of so few are taken in registers, in two steps, and
     joined with what the thread has: one division for AHEAD numbers, and one reading.
     """
     kind, units = dtype.numpy.type, AHEAD // width
@@ -140,8 +157,7 @@ def moments_of_lines(dtype: DType, width: int) -> Callable:
         for u in range(first + cuda.threadIdx.x, last, BLOCK * units):
             for k in range(units):
                 e = u + k * BLOCK
-                image, i = split((e if e < last else first) * width, length)
-                at = (image * channels + c) * length + i
+                at = place_of((e if e < last else first) * width, length, c, channels)
                 if width == 4:
                     z[4 * k], z[4 * k + 1], z[4 * k + 2], z[4 * k + 3] = load4(x, at)
                 else:
@@ -160,41 +176,37 @@ def moments_of_lines(dtype: DType, width: int) -> Callable:
 
 
 def moments_of_columns(dtype: DType) -> Callable:
-    """The same for short lines: of parts of the columns of a matrix [N, C L].
+    """The same for small images: of parts of the columns of a matrix [N, C L].
 
     # x [N, C L] -> means, squares [parts, C L]
 
-    A block makes LINES columns of a part of the rows; SHARES threads share each.
+    A block makes TX columns of a part of the rows; TY threads share each.
     """
     kind = dtype.numpy.type
     zero, few = kind(0), moments_of_few(kind)
 
     def kernel(x, rows, columns, length, parts, means, squares):
         z = cuda.local.array(AHEAD, kind)
-        cells = cuda.shared.array((3, SHARES, LINES), kind)
-        across = (columns + LINES - 1) // LINES
-        p = cuda.blockIdx.x // across
-        j = cuda.threadIdx.x % LINES
-        s = cuda.threadIdx.x // LINES
-        i = (cuda.blockIdx.x - p * across) * LINES + j
-        column = min(i, columns - 1)
+        cells = cuda.shared.array((3, TY, TX), kind)
+        tx, ty, p, i, column = column_of_thread(columns)
         first, last = p * rows // parts, (p + 1) * rows // parts
         count, mean, square = zero, zero, zero
         origin = x[column // length * length]
-        for r in range(first + s, last, SHARES * AHEAD):
+        for r in range(first + ty, last, TY * AHEAD):
             for k in range(AHEAD):
-                row = r + k * SHARES
+                row = r + k * TY
                 z[k] = x[(row if row < last else first) * columns + column] - origin
-            more = min(AHEAD, (last - r + SHARES - 1) // SHARES)
+            more = min(AHEAD, (last - r + TY - 1) // TY)
             here, away = few(z, more)
             count, mean, square = joined(count, mean, square, kind(more), here, away)
-        cells[0, s, j], cells[1, s, j], cells[2, s, j] = count, mean, square
+        cells[0, ty, tx], cells[1, ty, tx], cells[2, ty, tx] = count, mean, square
         barrier()
-        if s == 0 and i < columns:
-            for k in range(1, SHARES):
+        if ty == 0 and i < columns:
+            for k in range(1, TY):
                 count, mean, square = joined(
-                    count, mean, square, cells[0, k, j], cells[1, k, j], cells[2, k, j]
-                )
+                    count, mean, square,
+                    cells[0, k, tx], cells[1, k, tx], cells[2, k, tx],
+                )  # fmt: skip
             means[p * columns + i] = mean
             squares[p * columns + i] = square
 
@@ -266,15 +278,15 @@ def batch_norm_flat(dtype: DType, width: int, scaled: bool, shifted: bool) -> Ca
     return kernel
 
 
-def slopes_of_lines(dtype: DType, width: int) -> Callable:
-    """The sums for the gradients of the parts of each channel, for long lines.
+def gradient_sums_of_rows(dtype: DType, width: int) -> Callable:
+    """The sums for the gradients of the parts of each channel, for large images.
 
     # grad, x [N, C, L], mean [C] -> totals, products [C, parts]
 
         for c, p:  totals[c, p] = sum of grad over part p of the N L numbers of c
                    products[c, p] = sum of grad * (x - mean[c])
 
-    Threads as in `moments_of_lines`; their sums are added with `summed`.
+    Threads as in `moments_of_rows`; their sums are added with `summed`.
     """
     kind, units = dtype.numpy.type, AHEAD // width
     zero, total_of = kind(0), summed(BLOCK)
@@ -292,8 +304,7 @@ def slopes_of_lines(dtype: DType, width: int) -> Callable:
         for u in range(first + cuda.threadIdx.x, last, BLOCK * units):
             for k in range(units):
                 e = u + k * BLOCK
-                image, i = split((e if e < last else first) * width, length)
-                at = (image * mean.size + c) * length + i
+                at = place_of((e if e < last else first) * width, length, c, mean.size)
                 if width == 4:
                     z[4 * k], z[4 * k + 1], z[4 * k + 2], z[4 * k + 3] = load4(x, at)
                     g[4 * k], g[4 * k + 1], g[4 * k + 2], g[4 * k + 3] = load4(grad, at)
@@ -313,8 +324,8 @@ def slopes_of_lines(dtype: DType, width: int) -> Callable:
     return kernel
 
 
-def slopes_of_columns(dtype: DType) -> Callable:
-    """The same for short lines: of parts of the columns of matrices [N, C L].
+def gradient_sums_of_columns(dtype: DType) -> Callable:
+    """The same for small images: of parts of the columns of matrices [N, C L].
 
     # grad, x [N, C L], mean [C] -> totals, products [parts, C L]
 
@@ -324,33 +335,28 @@ def slopes_of_columns(dtype: DType) -> Callable:
     zero = kind(0)
 
     def kernel(grad, x, mean, rows, length, parts, totals, products):
-        sums = cuda.shared.array((SHARES, LINES), kind)
-        more_sums = cuda.shared.array((SHARES, LINES), kind)
+        sums = cuda.shared.array((TY, TX), kind)
+        more_sums = cuda.shared.array((TY, TX), kind)
         columns = mean.size * length
-        across = (columns + LINES - 1) // LINES
-        p = cuda.blockIdx.x // across
-        j = cuda.threadIdx.x % LINES
-        s = cuda.threadIdx.x // LINES
-        i = (cuda.blockIdx.x - p * across) * LINES + j
-        column = min(i, columns - 1)
+        tx, ty, p, i, column = column_of_thread(columns)
         middle, total, product = mean[column // length], zero, zero
-        for r in range(p * rows // parts + s, (p + 1) * rows // parts, SHARES):
+        for r in range(p * rows // parts + ty, (p + 1) * rows // parts, TY):
             g = grad[r * columns + column]
             total += g
             product += g * (x[r * columns + column] - middle)
-        sums[s, j], more_sums[s, j] = total, product
+        sums[ty, tx], more_sums[ty, tx] = total, product
         barrier()
-        if s == 0 and i < columns:
-            for k in range(1, SHARES):
-                total += sums[k, j]
-                product += more_sums[k, j]
+        if ty == 0 and i < columns:
+            for k in range(1, TY):
+                total += sums[k, tx]
+                product += more_sums[k, tx]
             totals[p * columns + i] = total
             products[p * columns + i] = product
 
     return kernel
 
 
-def slopes_of_parts(dtype: DType) -> Callable:
+def gradient_sums_of_parts(dtype: DType) -> Callable:
     """dweight and dbias of each channel, from the sums of its parts, in order.
 
     # totals, products, variance [C] -> dweight [C], dbias [C]
@@ -384,17 +390,20 @@ def batch_norm_backward_flat(dtype: DType, width: int, scaled: bool) -> Callable
         dx = weight / deviation * (grad - dbias / (N L) - xhat * dweight / (N L))
         xhat = (x - mean) / deviation,  deviation = sqrt(variance + eps)
 
-    A thread makes `width` neighbours. `share` is 1 / (N L).
+    A thread makes `width` neighbours. `weight_of_one` is 1 / (N L).
     """
     one = dtype.numpy.type(1)
 
-    def kernel(grad, x, mean, variance, weight, dweight, dbias, eps, share, length, dx):
+    def kernel(
+        grad, x, mean, variance, weight, dweight, dbias, eps, weight_of_one, length, dx
+    ):
         e = cuda.grid(1) * width
         if e < x.size:
             line, _ = split(e, length)
             _, c = split(line, mean.size)
             middle, scale = mean[c], one / sqrt(variance[c] + eps)
-            slope, shift = dweight[c] * share * scale, dbias[c] * share
+            along_x = dweight[c] * weight_of_one * scale
+            shift = dbias[c] * weight_of_one
             if scaled:
                 scale *= weight[c]
             if width == 4:
@@ -402,43 +411,43 @@ def batch_norm_backward_flat(dtype: DType, width: int, scaled: bool) -> Callable
                 g0, g1, g2, g3 = load4(grad, e)
                 store4(
                     dx, e,
-                    scale * (g0 - shift - (a0 - middle) * slope),
-                    scale * (g1 - shift - (a1 - middle) * slope),
-                    scale * (g2 - shift - (a2 - middle) * slope),
-                    scale * (g3 - shift - (a3 - middle) * slope),
+                    scale * (g0 - shift - (a0 - middle) * along_x),
+                    scale * (g1 - shift - (a1 - middle) * along_x),
+                    scale * (g2 - shift - (a2 - middle) * along_x),
+                    scale * (g3 - shift - (a3 - middle) * along_x),
                 )  # fmt: skip
             else:
-                dx[e] = scale * (grad[e] - shift - (x[e] - middle) * slope)
+                dx[e] = scale * (grad[e] - shift - (x[e] - middle) * along_x)
 
     return kernel
 
 
 # ---------------------------------------------------------------------------- kernels
 
-MOMENTS_OF_LINES = FlatKernels(
-    moments_of_lines, "T[] int64 int64 int64 T[] T[]", (float32, 1), (float32, 4)
+MOMENTS_OF_ROWS = KernelFamily(
+    moments_of_rows, "T[] int64 int64 int64 T[] T[]", (float32, 1), (float32, 4)
 )
-MOMENTS_OF_COLUMNS = FlatKernels(
+MOMENTS_OF_COLUMNS = KernelFamily(
     moments_of_columns, "T[] int64 int64 int64 int64 T[] T[]", (float32,)
 )
-MOMENTS_OF_PARTS = FlatKernels(
+MOMENTS_OF_PARTS = KernelFamily(
     moments_of_parts,
     "T[] int64 T[] T[] int64 int64 int64 int64 int64 int64 T[] T[]", (float32,),
 )  # fmt: skip
-BATCH_NORM_FLAT = FlatKernels(
+BATCH_NORM_FLAT = KernelFamily(
     batch_norm_flat, "T[] T[] T[] T[] T[] T int64 T[]",
     (float32, 1, True, True), (float32, 4, True, True),
 )  # fmt: skip
-SLOPES_OF_LINES = FlatKernels(
-    slopes_of_lines, "T[] T[] T[] int64 int64 T[] T[]", (float32, 1), (float32, 4)
+GRADIENT_SUMS_OF_ROWS = KernelFamily(
+    gradient_sums_of_rows, "T[] T[] T[] int64 int64 T[] T[]", (float32, 1), (float32, 4)
 )
-SLOPES_OF_COLUMNS = FlatKernels(
-    slopes_of_columns, "T[] T[] T[] int64 int64 int64 T[] T[]", (float32,)
+GRADIENT_SUMS_OF_COLUMNS = KernelFamily(
+    gradient_sums_of_columns, "T[] T[] T[] int64 int64 int64 T[] T[]", (float32,)
 )
-SLOPES_OF_PARTS = FlatKernels(
-    slopes_of_parts, "T[] T[] T[] T int64 int64 int64 int64 T[] T[]", (float32,)
+GRADIENT_SUMS_OF_PARTS = KernelFamily(
+    gradient_sums_of_parts, "T[] T[] T[] T int64 int64 int64 int64 T[] T[]", (float32,)
 )
-BATCH_NORM_BACKWARD_FLAT = FlatKernels(
+BATCH_NORM_BACKWARD_FLAT = KernelFamily(
     batch_norm_backward_flat, "T[] T[] T[] T[] T[] T[] T[] T T int64 T[]",
     (float32, 1, True), (float32, 4, True),
 )  # fmt: skip
@@ -454,11 +463,11 @@ def _parts(channels: int, size: int, rows: int | None = None) -> int:
 
 
 def _layout(x: TensorData, aligned: int) -> tuple[int, int, int, int, int, int]:
-    """How channels are cut: rows (0: by lines), parts, and where the parts' numbers
+    """How channels are cut: rows (0: by images), parts, and where the parts' numbers
     are: part_step, step, inner, and the width of a unit."""
     images, channels, length = x.shape
     if length < SHORT:
-        parts = _parts(ceil_div(channels * length, LINES), images * LINES, images)
+        parts = _parts(ceil_div(channels * length, TX), images * TX, images)
         return images, parts, channels * length, length, length, 1
     parts = _parts(channels, images * length)
     return 0, parts, 1, parts, 1, aligned
@@ -481,12 +490,12 @@ def batch_norm(
     size = channels * parts * inner
     means, squares = (empty((size,), dtype).storage.array for _ in range(2))
     if rows:
-        blocks = parts * ceil_div(channels * length, LINES)
-        MOMENTS_OF_COLUMNS[dtype,][blocks, LINES * SHARES](
+        blocks = parts * ceil_div(channels * length, TX)
+        MOMENTS_OF_COLUMNS[dtype,][blocks, TX * TY](
             a, rows, channels * length, length, parts, means, squares
         )
     else:
-        MOMENTS_OF_LINES[dtype, unit][channels * parts, BLOCK](
+        MOMENTS_OF_ROWS[dtype, unit][channels * parts, BLOCK](
             a, channels, length, parts, means, squares
         )
     MOMENTS_OF_PARTS[dtype,][ceil_div(channels, BLOCK), BLOCK](
@@ -520,15 +529,15 @@ def batch_norm_backward(
     size = channels * parts * inner
     totals, products = (empty((size,), dtype).storage.array for _ in range(2))
     if rows:
-        blocks = parts * ceil_div(channels * length, LINES)
-        SLOPES_OF_COLUMNS[dtype,][blocks, LINES * SHARES](
+        blocks = parts * ceil_div(channels * length, TX)
+        GRADIENT_SUMS_OF_COLUMNS[dtype,][blocks, TX * TY](
             g, a, mu, rows, length, parts, totals, products
         )
     else:
-        SLOPES_OF_LINES[dtype, unit][channels * parts, BLOCK](
+        GRADIENT_SUMS_OF_ROWS[dtype, unit][channels * parts, BLOCK](
             g, a, mu, length, parts, totals, products
         )
-    SLOPES_OF_PARTS[dtype,][ceil_div(channels, BLOCK), BLOCK](
+    GRADIENT_SUMS_OF_PARTS[dtype,][ceil_div(channels, BLOCK), BLOCK](
         totals, products, var, kind(eps), parts, part_step, step, inner,
         dw.storage.array, db.storage.array,
     )  # fmt: skip

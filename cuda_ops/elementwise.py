@@ -51,9 +51,8 @@ from minitorch import operators
 from minitorch.dtypes import DType
 from minitorch.tensor_data import Shape, TensorData, broadcast_shapes
 
-LARGE = (
-    2 * TILE if SIMULATED else 2**21
-)  # elements from which on a thread has two vectors
+# Elements from which on a thread has two vectors.
+LARGE = 2 * TILE if SIMULATED else 2**21
 
 # How `b` of `zip_repeated` lies: see there.
 ONE_BY_ONE, ROW, RUN = 0, 1, 2
@@ -63,7 +62,7 @@ ONE_BY_ONE, ROW, RUN = 0, 1, 2
 
 
 def _map_vector(fn: Callable) -> Callable:
-    """out[i : i + 4] = fn(a[i : i + 4]), in one piece if `vectors`."""
+    """out[i : i + 4] = fn(a[i : i + 4]), at once if `vectors`."""
 
     @device
     def vector(a, out, i, vectors):
@@ -148,7 +147,7 @@ def map_strided(fn: Callable) -> Callable:
 
 
 def _zip_vector(fn: Callable) -> Callable:
-    """out[i : i + 4] = fn(a[i : i + 4], b[i : i + 4]), in one piece if `vectors`."""
+    """out[i : i + 4] = fn(a[i : i + 4], b[i : i + 4]), at once if `vectors`."""
 
     @device
     def vector(a, b, out, i, vectors):
@@ -355,13 +354,13 @@ def _map_flat(fn: Callable, x: Any, z: Any) -> None:
 
 
 def _map_strided(fn: Callable, a: TensorData, out: TensorData) -> None:
-    way = plan(a.shape, a.strides, out.strides)
+    loops = plan(a.shape, a.strides, out.strides)
     run = MAP_STRIDED[fn]
     x, z = a.storage.array, out.storage.array
-    for shape, (p, q) in way.pieces:
+    for shape, (p, q) in loops.launches:
         size = math.prod(shape)
         run[ceil_div(size, THREADS), THREADS](
-            x, a.offset + p, way.strides[0], z, q, shape, size
+            x, a.offset + p, loops.strides[0], z, q, shape, size
         )
 
 
@@ -415,15 +414,15 @@ def _zip_broadcast(fn: Callable, a: TensorData, b: TensorData, out: TensorData) 
         if _lies_as(b, out) and _zip_second(fn, b, a, out, True):
             return
     a, b = a.expand(out.shape), b.expand(out.shape)
-    way = plan(out.shape, a.strides, b.strides, out.strides)
+    loops = plan(out.shape, a.strides, b.strides, out.strides)
     run = ZIP_STRIDED[fn]
     x, y, z = a.storage.array, b.storage.array, out.storage.array
-    for shape, (p, q, r) in way.pieces:
+    for shape, (p, q, r) in loops.launches:
         size = math.prod(shape)
         run[ceil_div(size, THREADS), THREADS](
-            x, a.offset + p, way.strides[0],
-            y, b.offset + q, way.strides[1],
-            z, out.offset + r, way.strides[2],
+            x, a.offset + p, loops.strides[0],
+            y, b.offset + q, loops.strides[1],
+            z, out.offset + r, loops.strides[2],
             shape, size,
         )  # fmt: skip
 
@@ -493,7 +492,7 @@ def _zip_into(
     fn: Callable, a: TensorData, b: TensorData, out: TensorData
 ) -> TensorData:
     if a.shape == out.shape and not overlap(b, out):
-        if _same_window(a, out) or not overlap(a, out):
+        if same_window(a, out) or not overlap(a, out):
             if b.shape == out.shape and _lies_as(b, out) and _lies_as(a, out):
                 if out.is_contiguous():
                     _zip_flat(fn, a.flat(), b.flat(), out.flat())
@@ -504,7 +503,7 @@ def _zip_into(
     return out
 
 
-def _same_window(a: TensorData, b: TensorData) -> bool:
+def same_window(a: TensorData, b: TensorData) -> bool:
     """Whether element i of one is element i of the other, for all i."""
     return (
         a.storage is b.storage

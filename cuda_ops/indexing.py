@@ -21,11 +21,12 @@ from typing import Any
 from numba import cuda, int64
 
 from cuda_ops.block.intrinsics import (
+    WARP,
+    add_equal,
     device,
     is_aligned,
     load,
     load4,
-    store,
     store4,
     sync_warp,
 )
@@ -37,9 +38,12 @@ from minitorch import dtypes
 from minitorch.tensor_data import TensorData
 
 THREADS = 32 if SIMULATED else 256
-ROWS = 4  # rows that a thread of `copy_slices` has in flight
-LINES = 40 if SIMULATED else 65536  # enough lines for a thread each in `scatter_add`
-WARPS = 4 if SIMULATED else 256  # enough of them for a warp each
+# Rows that a thread of `copy_slices` has in flight.
+ROWS = 4
+# Enough lines for a thread each in `scatter_add`.
+THREAD_EACH = 40 if SIMULATED else 65536
+# Enough of them for a warp each.
+WARP_EACH = 4 if SIMULATED else 256
 
 _FLOAT = ("float32", "float64")
 _ALL = (*_FLOAT, "int64", "int32", "bool")
@@ -134,18 +138,17 @@ def scatter_by_warps(out, n, inner, index, m, src, notes, dim):
     # out [outer, n, inner], index and src [outer, m, inner]
 
     Lane l takes j = l, l + 32, ...: 32 elements at a time. They meet in shared memory,
-    where the first lane of those that go to one place adds them up in order: no two
-    lanes write to one place, and the order of the additions is that of j. Then the next
-    32; the barrier of the warp makes the others' sums seen.
+    where `add_equal` adds them up in the order of j. Then the next 32; the barrier of
+    the warp makes the others' sums seen.
     """
     places = cuda.shared.array(THREADS, int64)
     numbers = cuda.shared.array(THREADS, src.dtype)
     tid = cuda.threadIdx.x
-    warp = tid - tid % 32
-    line = (cuda.blockIdx.x * THREADS + tid) // 32
+    warp = tid - tid % WARP
+    line = (cuda.blockIdx.x * THREADS + tid) // WARP
     outer, k = split(line, inner)
     length = m if line * m < index.size else 0
-    for start in range(0, length, 32):
+    for start in range(0, length, WARP):
         j = start + tid - warp
         place, number = int64(-1), src.dtype.type(0)
         if j < m:
@@ -157,17 +160,10 @@ def scatter_by_warps(out, n, inner, index, m, src, notes, dim):
         places[tid] = place
         numbers[tid] = number
         sync_warp()
-        u = warp
-        while load(places, u) != place:
-            u += 1
-        if u == tid and place >= 0:
+        if place >= 0:
             target = (outer * n + place) * inner + k
-            total = load(out, target)
-            for u in range(tid, warp + 32):
-                if load(places, u) == place:
-                    total += load(numbers, u)
-            store(out, target, total)
-        sync_warp()
+            add_equal(out, target, places, numbers, place, warp, tid, warp + WARP)
+        sync_warp()  # All have read the numbers, before the next ones come.
 
 
 @kernel(examples=["int64[] int64 int64 int64 int64[] int64[] int64"])
@@ -209,12 +205,12 @@ def scatter_add(
     target = contiguous(window)
     n, m, inner = target.shape[dim], index.shape[dim], math.prod(index.shape[dim + 1 :])
     lines = index.size // m
-    if lines >= LINES or m == 1:
+    if lines >= THREAD_EACH or m == 1:
         scatter_lines[ceil_div(lines, THREADS), THREADS](
             target.flat(), n, inner, index.flat(), m, src.flat(), notes(), dim
         )
-    elif lines >= WARPS or m <= 1024:
-        scatter_by_warps[ceil_div(32 * lines, THREADS), THREADS](
+    elif lines >= WARP_EACH or m <= 1024:
+        scatter_by_warps[ceil_div(WARP * lines, THREADS), THREADS](
             target.flat(), n, inner, index.flat(), m, src.flat(), notes(), dim
         )
     else:
@@ -244,23 +240,23 @@ def copy_slices(a, n, inner, index, rows, quads, out, notes, dim):
 
     # a [outer, n, inner], index [m], out [outer, m, inner], rows = outer * m
 
-    A thread copies the same piece of ROWS rows: 16 bytes of each where inner is a
+    A thread copies the same unit of ROWS rows: 16 bytes of each where inner is a
     multiple of 4 (`quads`), else one element. The rows' indices are read first, then
-    the pieces of all rows are on their way together. Neighbouring threads have
-    neighbouring pieces, so that reading and writing are coalesced.
+    the units of all rows are on their way together. Neighbouring threads have
+    neighbouring units, so that reading and writing are coalesced.
     """
-    pieces = inner // 4 if quads else inner
-    task, piece = split(cuda.grid(1), pieces)
+    units = inner // 4 if quads else inner
+    task, unit = split(cuda.grid(1), units)
     for r in range(task * ROWS, min(task * ROWS + ROWS, rows)):
         outer, j = split(r, index.size)
         i = index[j]
         if i < 0 or i >= n:
             bad_index(notes, 2, i, n, dim)
         elif quads:
-            x0, x1, x2, x3 = load4(a, (outer * n + i) * inner + 4 * piece)
-            store4(out, r * inner + 4 * piece, x0, x1, x2, x3)
+            x0, x1, x2, x3 = load4(a, (outer * n + i) * inner + 4 * unit)
+            store4(out, r * inner + 4 * unit, x0, x1, x2, x3)
         else:
-            out[r * inner + piece] = a[(outer * n + i) * inner + piece]
+            out[r * inner + unit] = a[(outer * n + i) * inner + unit]
 
 
 def _in_quads(inner: int, *arrays: Any) -> bool:
@@ -318,13 +314,13 @@ def add_runs(out, n, inner, keys, order, quads, src, operation, notes, dim):
         order     0   2   5   1   3   4       whose slices these are
                   ^           ^   ^           the first of each run adds its run up
 
-    A thread takes a piece of a slice: four columns, or one where they are no multiple
+    A thread takes a unit of a slice: four columns, or one where they are no multiple
     of 4. It works only if s is the first of a run of equal keys; then it is the only
     one that writes to out's slice. The sort was stable, so slices are added in the
     order of the indices. Four of them are on their way at a time.
     """
-    pieces = inner // 4 if quads else inner
-    s, piece = split(cuda.grid(1), pieces)
+    units = inner // 4 if quads else inner
+    s, unit = split(cuda.grid(1), units)
     m = keys.size
     if s < m and (s == 0 or keys[s - 1] != keys[s]):
         i = keys[s]
@@ -336,13 +332,13 @@ def add_runs(out, n, inner, keys, order, quads, src, operation, notes, dim):
             target = (cuda.blockIdx.y * n + i) * inner
             source = cuda.blockIdx.y * m * inner
             if quads:
-                add_quads(out, target + 4 * piece, src, source + 4 * piece, inner,
+                add_quads(out, target + 4 * unit, src, source + 4 * unit, inner,
                           order, s, end)  # fmt: skip
             else:
-                total = out[target + piece]
+                total = out[target + unit]
                 for t in range(s, end):
-                    total += src[source + order[t] * inner + piece]
-                out[target + piece] = total
+                    total += src[source + order[t] * inner + unit]
+                out[target + unit] = total
 
 
 @device

@@ -18,8 +18,10 @@ from cuda_ops.runtime.launch import kernel
 from minitorch.dtypes import float32 as f32
 
 THREADS = 256
-BLOCKS = 8  # for each multiprocessor
-ROUNDS = 512  # of 64 multiply-adds
+# For each multiprocessor.
+BLOCKS = 8
+# Of 64 multiply-adds.
+ROUNDS = 512
 
 
 @kernel(examples=["float32[] float32 float32 int64"], threads=THREADS)

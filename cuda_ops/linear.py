@@ -14,7 +14,7 @@ from typing import Any
 from numba import cuda, int64, uint32
 
 from cuda_ops.block.intrinsics import device, load, load4, store, store4
-from cuda_ops.elementwise import ROW, repeat_mode, zip_repeated
+from cuda_ops.elementwise import ROW, repeat_mode, same_window, zip_repeated
 from cuda_ops.memory import STEP, THREADS, contiguous, copy_into, empty, overlap
 from cuda_ops.runtime.launch import Kernels, ceil_div
 from minitorch import operators
@@ -84,27 +84,21 @@ def bias_activation(
     fn: Callable | None,
     out: TensorData | None = None,
 ) -> TensorData:
-    """out = fn(x + bias), or x + bias where `fn` is None, for x [R, N] and bias [N].
-
-    Into `out` [R, N] if given, which may be x.
-    """
+    """out = fn(x + bias), or x + bias where `fn` is None, for x [R, N] and bias [N]."""
     fn = fn or operators.identity
     if out is None:
         out = empty(x.shape, x.storage.dtype)
-    elif not out.is_contiguous() or overlap(bias, out) or not _usable(x, out):
+    elif (
+        not out.is_contiguous()
+        or overlap(bias, out)
+        or (overlap(x, out) and not same_window(x, out))
+    ):
         copy_into(out, bias_activation(x, bias, fn))
         return out
     a, b, z = contiguous(x).flat(), contiguous(bias).flat(), out.flat()
     mode = repeat_mode(len(b), 1, a, b, z)
     ROWS[fn][ceil_div(len(z), STEP), THREADS](a, b, z, 1, mode)
     return out
-
-
-def _usable(x: TensorData, out: TensorData) -> bool:
-    """Whether x is `out` itself, element by element, or far from it."""
-    if x.storage is out.storage and x.offset == out.offset and x.is_contiguous():
-        return True
-    return not overlap(x, out)
 
 
 def bias_activation_backward(

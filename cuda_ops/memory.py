@@ -48,11 +48,16 @@ __all__ = [
 ]
 
 THREADS = 32 if SIMULATED else 128
-RANK = 4  # dimensions in a strided kernel; more are looped over in Python
-VECTORS = 2  # 16-byte vectors that a thread has under way
-TILE = THREADS * 4 * VECTORS  # elements of a block in a kernel on flat arrays
-STEP = THREADS * 4  # elements between two vectors of a thread
-LIMIT = 2**31  # elements of one launch of a strided kernel
+# Dimensions in a strided kernel; more are looped over in Python.
+RANK = 4
+# 16-byte vectors that a thread has under way.
+VECTORS = 2
+# Elements of a block in a kernel on flat arrays.
+TILE = THREADS * 4 * VECTORS
+# Elements between two vectors of a thread.
+STEP = THREADS * 4
+# Elements of one launch of a strided kernel.
+LIMIT = 2**31
 
 
 # ------------------------------------------------------------------ making tensors
@@ -208,12 +213,12 @@ class Plan(NamedTuple):
 
     Attributes:
         strides: for each operand `RANK` strides.
-        pieces: for each launch, `RANK` sizes (the last one innermost) and the offset to
+        launches: for each, `RANK` sizes (the last one innermost) and the offset to
             add for each operand.
     """
 
     strides: tuple[Strides, ...]
-    pieces: tuple[tuple[Shape, tuple[int, ...]], ...]
+    launches: tuple[tuple[Shape, tuple[int, ...]], ...]
 
 
 Dim = tuple[int, tuple[int, ...]]  # a size, and the stride of each operand
@@ -223,7 +228,7 @@ Dim = tuple[int, tuple[int, ...]]  # a size, and the stride of each operand
 def plan(shape: Shape, *strides: Strides) -> Plan:
     """Merge dimensions that lie behind each other in all operands, and pad to `RANK`.
 
-    >>> plan((2, 3, 5), (15, 5, 1), (0, 0, 1)).pieces[0][0]   # a row, added to 6 rows
+    >>> plan((2, 3, 5), (15, 5, 1), (0, 0, 1)).launches[0][0]   # a row, added to 6 rows
     (1, 1, 6, 5)
     """
     dims = merged(shape, *strides)
@@ -231,11 +236,11 @@ def plan(shape: Shape, *strides: Strides) -> Plan:
     dims = [(1, (0,) * len(strides))] * (RANK - len(dims)) + dims
     loops, rest = dims[-RANK:], dims[:-RANK]
     steps = tuple(tuple(steps[k] for _, steps in loops) for k in operands)
-    pieces: list[tuple[Shape, tuple[int, ...]]] = []
+    launches: list[tuple[Shape, tuple[int, ...]]] = []
     for index in product(*(range(n) for n, _ in rest)):
         offsets = [sum(i * d[1][k] for i, d in zip(index, rest)) for k in operands]
-        pieces += _cut(tuple(n for n, _ in loops), tuple(offsets), steps)
-    return Plan(steps, tuple(pieces))
+        launches += _cut(tuple(n for n, _ in loops), tuple(offsets), steps)
+    return Plan(steps, tuple(launches))
 
 
 def _cut(
@@ -392,11 +397,11 @@ def copy_plan(shape: Shape, a: Strides, out: Strides) -> tuple[Plan, bool]:
     """How to copy from strides `a` to strides `out`, and whether by tiles.
 
     Where neighbours in `a` lie along one dim x, and those in `out` along another one y,
-    a copy in either order would ask for a piece of memory for each element on the other
-    side. Tiles have x and y as their last dims. They pay from a whole tile on: with
-    sides of 16 an H200 takes 1.4 to 2.7 times as long for them as without.
+    a copy in either order would ask for a sector of memory for each element on the
+    other side. Tiles have x and y as their last dims. They pay from a whole tile on:
+    with sides of 16 an H200 takes 1.4 to 2.7 times as long for them as without.
 
-    >>> copy_plan((8, 32, 1000), (32000, 1, 32), (32000, 1000, 1))[0].pieces[0][0]
+    >>> copy_plan((8, 32, 1000), (32000, 1, 32), (32000, 1000, 1))[0].launches[0][0]
     (1, 8, 1000, 32)
     """
     dims = merged(shape, a, out)
@@ -423,10 +428,10 @@ def _move(out: TensorData, a: TensorData) -> None:
         return
     if out.size == 0:
         return
-    way, tiles = copy_plan(a.shape, a.strides, out.strides)
+    loops, tiles = copy_plan(a.shape, a.strides, out.strides)
     x, z = a.storage.array, out.storage.array
-    for shape, (p, q) in way.pieces:
-        start = x, a.offset + p, way.strides[0], z, out.offset + q, way.strides[1]
+    for shape, (p, q) in loops.launches:
+        start = x, a.offset + p, loops.strides[0], z, out.offset + q, loops.strides[1]
         if tiles:
             move(*start, shape)
         else:

@@ -54,8 +54,10 @@ from minitorch.step_factors import adam_factors, momentum_factors
 from minitorch.tensor_data import TensorData
 
 THREADS = 32 if SIMULATED else 256
-CHUNK = 4 * THREADS * (1 if SIMULATED else 4)  # elements of a block
-FEW, MOST = 8, 32  # tensors of a launch; fewer are filled up with empty ones
+# Elements of a block.
+CHUNK = 4 * THREADS * (1 if SIMULATED else 4)
+# Tensors of a launch: fewer are filled up with empty ones.
+FEW, MOST = 8, 32
 FACTORS = 8
 
 
@@ -82,37 +84,40 @@ def whole_vectors(start, stop, addresses):
     return start + (stop - start) // 4 * 4 if addresses % 16 == 0 else start
 
 
-# ----------------------------------------------------------------------------- SGD
+# ------------------------------------------------------------------------- kernels
+
+# Each kernel exists twice: with its factors as numbers, and, for a CUDA graph, with
+# factors from device memory.
+_TABLES = f"{FEW}*int64 {FEW}*int64 {FEW}*int64 {FEW}*int64"
+_TYPES = ("float32", "float64")
+_SGD, _MOMENTUM = _TABLES, f"{_TABLES} {FEW}*int64 bool"
+_ADAM = f"{_TABLES} {FEW}*int64 {FEW}*int64"
 
 
 @device
-def sgd_element(p, g, f0, f1):
+def sgd_element(p, g, f):
     """p - lr * (g + weight_decay * p)"""
-    return p - f0 * (g + f1 * p)
+    return p - f[0] * (g + f[1] * p)
 
 
 @device
-def sgd_chunk(params, grads, sizes, firsts, f0, f1):
+def sgd_chunk(params, grads, sizes, firsts, f):
     """The block's chunk: see `sgd_chunks`."""
     t, start, stop = find_chunk(firsts, sizes)
-    p = array_at(params[t], sizes[t], f0)
-    g = array_at(grads[t], sizes[t], f0)
+    p = array_at(params[t], sizes[t], f[0])
+    g = array_at(grads[t], sizes[t], f[0])
     end = whole_vectors(start, stop, params[t] | grads[t])
     for i in range(start + 4 * cuda.threadIdx.x, end, 4 * THREADS):
         p0, p1, p2, p3 = load4(p, i)
         g0, g1, g2, g3 = load4(g, i)
-        p0, p1 = sgd_element(p0, g0, f0, f1), sgd_element(p1, g1, f0, f1)
-        p2, p3 = sgd_element(p2, g2, f0, f1), sgd_element(p3, g3, f0, f1)
+        p0, p1 = sgd_element(p0, g0, f), sgd_element(p1, g1, f)
+        p2, p3 = sgd_element(p2, g2, f), sgd_element(p3, g3, f)
         store4(p, i, p0, p1, p2, p3)
     for i in range(end + cuda.threadIdx.x, stop, THREADS):
-        p[i] = sgd_element(p[i], g[i], f0, f1)
+        p[i] = sgd_element(p[i], g[i], f)
 
 
-_SGD = [f"{FEW}*int64 {FEW}*int64 {FEW}*int64 {FEW}*int64"]
-_ONE = {"float32": "float32", "float64": "float64"}
-
-
-@kernel(examples=[f"{_SGD[0]} {t} {t}" for t in _ONE], threads=THREADS)
+@kernel(examples=[f"{_SGD} {t} {t}" for t in _TYPES], threads=THREADS)
 def sgd_chunks(params, grads, sizes, firsts, f0, f1):
     """p -= lr * (g + weight_decay * p), with f = lr, weight_decay.
 
@@ -123,51 +128,46 @@ def sgd_chunks(params, grads, sizes, firsts, f0, f1):
     A block does a chunk of a tensor (the picture above), a thread four neighbours at a
     time: three 16-byte accesses for eight operations, so memory is what takes the time.
     """
-    sgd_chunk(params, grads, sizes, firsts, f0, f1)
+    sgd_chunk(params, grads, sizes, firsts, (f0, f1))
 
 
-@kernel(examples=[f"{_SGD[0]} {t}[]" for t in _ONE], threads=THREADS)
+@kernel(examples=[f"{_SGD} {t}[]" for t in _TYPES], threads=THREADS)
 def sgd_chunks_captured(params, grads, sizes, firsts, f):
-    """`sgd_chunks` with its factors from device memory, for a CUDA graph."""
-    sgd_chunk(params, grads, sizes, firsts, f[0], f[1])
+    """`sgd_chunks` with its factors from device memory."""
+    sgd_chunk(params, grads, sizes, firsts, (f[0], f[1]))
 
 
 @device
-def momentum_element(p, g, b, first, f0, f1, f2, f3, f4, f5):
+def momentum_element(p, g, b, first, f):
     """The new p and b: see `momentum_chunks`."""
-    g = g + f3 * p
-    b = f2 * g if first else f1 * b + f2 * g
-    return p - f0 * (f4 * g + f5 * b), b
+    g = g + f[3] * p
+    b = f[2] * g if first else f[1] * b + f[2] * g
+    return p - f[0] * (f[4] * g + f[5] * b), b
 
 
 @device
-def momentum_chunk(
-    params, grads, bufs, sizes, firsts, first, f0, f1, f2, f3, f4, f5
-):  # fmt: skip
+def momentum_chunk(params, grads, bufs, sizes, firsts, first, f):
     """The block's chunk: see `momentum_chunks`."""
     t, start, stop = find_chunk(firsts, sizes)
-    p = array_at(params[t], sizes[t], f0)
-    g = array_at(grads[t], sizes[t], f0)
-    b = array_at(bufs[t], sizes[t], f0)
+    p = array_at(params[t], sizes[t], f[0])
+    g = array_at(grads[t], sizes[t], f[0])
+    b = array_at(bufs[t], sizes[t], f[0])
     end = whole_vectors(start, stop, params[t] | grads[t] | bufs[t])
     for i in range(start + 4 * cuda.threadIdx.x, end, 4 * THREADS):
         p0, p1, p2, p3 = load4(p, i)
         g0, g1, g2, g3 = load4(g, i)
         b0, b1, b2, b3 = load4(b, i)
-        p0, b0 = momentum_element(p0, g0, b0, first, f0, f1, f2, f3, f4, f5)
-        p1, b1 = momentum_element(p1, g1, b1, first, f0, f1, f2, f3, f4, f5)
-        p2, b2 = momentum_element(p2, g2, b2, first, f0, f1, f2, f3, f4, f5)
-        p3, b3 = momentum_element(p3, g3, b3, first, f0, f1, f2, f3, f4, f5)
+        p0, b0 = momentum_element(p0, g0, b0, first, f)
+        p1, b1 = momentum_element(p1, g1, b1, first, f)
+        p2, b2 = momentum_element(p2, g2, b2, first, f)
+        p3, b3 = momentum_element(p3, g3, b3, first, f)
         store4(p, i, p0, p1, p2, p3)
         store4(b, i, b0, b1, b2, b3)
     for i in range(end + cuda.threadIdx.x, stop, THREADS):
-        p[i], b[i] = momentum_element(p[i], g[i], b[i], first, f0, f1, f2, f3, f4, f5)
+        p[i], b[i] = momentum_element(p[i], g[i], b[i], first, f)
 
 
-_MOMENTUM = f"{_SGD[0]} {FEW}*int64 bool"
-
-
-@kernel(examples=[f"{_MOMENTUM} {t} {t} {t} {t} {t} {t}" for t in _ONE])
+@kernel(examples=[f"{_MOMENTUM} {' '.join([t] * 6)}" for t in _TYPES])
 def momentum_chunks(
     params, grads, bufs, sizes, firsts, first, f0, f1, f2, f3, f4, f5
 ):  # fmt: skip
@@ -180,67 +180,59 @@ def momentum_chunks(
     momentum). `first`: b was not there before, and is damp * g. Threads as in
     `sgd_chunks`.
     """
-    momentum_chunk(params, grads, bufs, sizes, firsts, first, f0, f1, f2, f3, f4, f5)
+    f = f0, f1, f2, f3, f4, f5
+    momentum_chunk(params, grads, bufs, sizes, firsts, first, f)
 
 
-@kernel(examples=[f"{_MOMENTUM} {t}[]" for t in _ONE], threads=THREADS)
+@kernel(examples=[f"{_MOMENTUM} {t}[]" for t in _TYPES], threads=THREADS)
 def momentum_chunks_captured(params, grads, bufs, sizes, firsts, first, f):
-    """`momentum_chunks` with its factors from device memory, for a CUDA graph."""
-    momentum_chunk(
-        params, grads, bufs, sizes, firsts, first, f[0], f[1], f[2], f[3], f[4], f[5]
-    )
-
-
-# ---------------------------------------------------------------------------- Adam
+    """`momentum_chunks` with its factors from device memory."""
+    f = f[0], f[1], f[2], f[3], f[4], f[5]
+    momentum_chunk(params, grads, bufs, sizes, firsts, first, f)
 
 
 @device
-def adam_element(p, g, m, v, f0, f1, f2, f3, f4, f5, f6, f7):
+def adam_element(p, g, m, v, f):
     """The new p, m and v: see `adam_chunks`."""
     # BEGIN SOLUTION a8.4
-    x = p * f7
-    g = g + f6 * x
-    m = m + f1 * (g - m)
-    v = f2 * v + f3 * g * g
-    return x - f0 * m / (math.sqrt(v) * f5 + f4), m, v
+    x = p * f[7]
+    g = g + f[6] * x
+    m = m + f[1] * (g - m)
+    v = f[2] * v + f[3] * g * g
+    return x - f[0] * m / (math.sqrt(v) * f[5] + f[4]), m, v
     # END SOLUTION a8.4
 
 
 @device
-def adam_chunk(
-    params, grads, ms, vs, sizes, firsts, f0, f1, f2, f3, f4, f5, f6, f7
-):  # fmt: skip
+def adam_chunk(params, grads, ms, vs, sizes, firsts, f):
     """The block's chunk: see `adam_chunks`."""
     # BEGIN SOLUTION a8.4
     t, start, stop = find_chunk(firsts, sizes)
-    p = array_at(params[t], sizes[t], f0)
-    g = array_at(grads[t], sizes[t], f0)
-    m = array_at(ms[t], sizes[t], f0)
-    v = array_at(vs[t], sizes[t], f0)
+    p = array_at(params[t], sizes[t], f[0])
+    g = array_at(grads[t], sizes[t], f[0])
+    m = array_at(ms[t], sizes[t], f[0])
+    v = array_at(vs[t], sizes[t], f[0])
     end = whole_vectors(start, stop, params[t] | grads[t] | ms[t] | vs[t])
     for i in range(start + 4 * cuda.threadIdx.x, end, 4 * THREADS):
         p0, p1, p2, p3 = load4(p, i)
         g0, g1, g2, g3 = load4(g, i)
         m0, m1, m2, m3 = load4(m, i)
         v0, v1, v2, v3 = load4(v, i)
-        p0, m0, v0 = adam_element(p0, g0, m0, v0, f0, f1, f2, f3, f4, f5, f6, f7)
-        p1, m1, v1 = adam_element(p1, g1, m1, v1, f0, f1, f2, f3, f4, f5, f6, f7)
-        p2, m2, v2 = adam_element(p2, g2, m2, v2, f0, f1, f2, f3, f4, f5, f6, f7)
-        p3, m3, v3 = adam_element(p3, g3, m3, v3, f0, f1, f2, f3, f4, f5, f6, f7)
+        p0, m0, v0 = adam_element(p0, g0, m0, v0, f)
+        p1, m1, v1 = adam_element(p1, g1, m1, v1, f)
+        p2, m2, v2 = adam_element(p2, g2, m2, v2, f)
+        p3, m3, v3 = adam_element(p3, g3, m3, v3, f)
         store4(p, i, p0, p1, p2, p3)
         store4(m, i, m0, m1, m2, m3)
         store4(v, i, v0, v1, v2, v3)
     for i in range(end + cuda.threadIdx.x, stop, THREADS):
-        p[i], m[i], v[i] = adam_element(
-            p[i], g[i], m[i], v[i], f0, f1, f2, f3, f4, f5, f6, f7
-        )
+        p[i], m[i], v[i] = adam_element(p[i], g[i], m[i], v[i], f)
     # END SOLUTION a8.4
 
 
-_ADAM = f"{_SGD[0]} {FEW}*int64 {FEW}*int64"
-
-
-@kernel(examples=[f"{_ADAM} {' '.join([t] * FACTORS)}" for t in _ONE], threads=THREADS)
+@kernel(
+    examples=[f"{_ADAM} {' '.join([t] * FACTORS)}" for t in _TYPES], threads=THREADS
+)
 def adam_chunks(
     params, grads, ms, vs, sizes, firsts, f0, f1, f2, f3, f4, f5, f6, f7
 ):  # fmt: skip
@@ -257,16 +249,15 @@ def adam_chunks(
     16-byte accesses for four elements, 28 bytes for each, and one square root and one
     division, which hide behind them.
     """
-    adam_chunk(params, grads, ms, vs, sizes, firsts, f0, f1, f2, f3, f4, f5, f6, f7)
+    f = f0, f1, f2, f3, f4, f5, f6, f7
+    adam_chunk(params, grads, ms, vs, sizes, firsts, f)
 
 
-@kernel(examples=[f"{_ADAM} {t}[]" for t in _ONE], threads=THREADS)
+@kernel(examples=[f"{_ADAM} {t}[]" for t in _TYPES], threads=THREADS)
 def adam_chunks_captured(params, grads, ms, vs, sizes, firsts, f):
-    """`adam_chunks` with its factors from device memory, for a CUDA graph."""
-    adam_chunk(
-        params, grads, ms, vs, sizes, firsts,
-        f[0], f[1], f[2], f[3], f[4], f[5], f[6], f[7],
-    )  # fmt: skip
+    """`adam_chunks` with its factors from device memory."""
+    f = f[0], f[1], f[2], f[3], f[4], f[5], f[6], f[7]
+    adam_chunk(params, grads, ms, vs, sizes, firsts, f)
 
 
 # -------------------------------------------------------------------- CUDA graphs
@@ -276,7 +267,7 @@ factors_of_step = device(adam_factors)
 
 @kernel(
     examples=[
-        f"float64[] int64[] float64 float64 float64 float64 bool {t}[]" for t in _ONE
+        f"float64[] int64[] float64 float64 float64 float64 bool {t}[]" for t in _TYPES
     ],
     threads=1,
 )
@@ -292,9 +283,7 @@ def count_adam_step(lr, count, beta1, beta2, eps, weight_decay, decoupled, f):
 
 
 @kernel(
-    examples=[
-        f"float64[] int64[] float64 float64 float64 float64 float64 {t}[]" for t in _ONE
-    ],
+    examples=[f"float64[] int64[] {' '.join(['float64'] * 5)} {t}[]" for t in _TYPES],
     threads=1,
 )
 def count_sgd_step(lr, count, f1, f2, f3, f4, f5, f):
@@ -326,6 +315,10 @@ class Captured:
             self.device_lr = empty((1,), dtypes.float64)
             self.device_count = empty((1,), dtypes.int64)
             self.factors = empty((FACTORS,), dtype)
+
+    def counted(self) -> tuple[Any, Any]:
+        """What the kernels take that count a step: the learning rate and the count."""
+        return self.device_lr.flat(), self.device_count.flat()
 
     def set(self, lr: float | None = None, count: int | None = None) -> None:
         """Write the learning rate or the number of steps done before the next replay.
@@ -419,9 +412,18 @@ def _by_dtype(
     return {dtype: list(zip(*some)) for dtype, some in rows.items()}
 
 
-def _numbers(dtype: DType, factors: Sequence[float]) -> list[Any]:
-    """The factors, rounded to the type of the parameters."""
-    return list(np.array(factors, dtype.numpy))
+def _launch(
+    runs: tuple[Any, Any], dtype: DType, tensors: Sequence[Sequence[TensorData]],
+    flags: tuple[bool, ...], factors: Captured | Sequence[float],
+) -> None:  # fmt: skip
+    """Run a kernel for all tensors: with factors of their type, or device memory's."""
+    run, captured = runs
+    if isinstance(factors, Captured):
+        run, given = captured, [factors.factors.flat()]
+    else:
+        given = list(np.array(factors, dtype.numpy))
+    for blocks, tuples in _launches(tensors):
+        run[blocks, THREADS](*tuples, *flags, *given)
 
 
 def sgd_step(
@@ -435,41 +437,22 @@ def sgd_step(
     nesterov: bool,
     first: bool,
 ) -> None:
-    """One step in place on all tensors; `first` sets the buffers to the gradient.
-
-    g = grad + weight_decay * p; buf = momentum * buf + (1 - dampening) * g;
-    p -= lr * (g + momentum * buf if nesterov else buf if momentum else g).
-    """
-    if momentum_buffers is None or momentum == 0:
-        factors: tuple[Any, ...] = (lr, weight_decay)
-        for dtype, tensors in _by_dtype((params, grads)).items():
-            _run(sgd_chunks, sgd_chunks_captured, tensors, (), dtype, factors)
-        return
-    rest = momentum_factors(0, momentum, dampening, weight_decay, nesterov, first)[1:]
-    factors = (lr, *rest)
-    for dtype, tensors in _by_dtype((params, grads, momentum_buffers)).items():
-        _run(
-            momentum_chunks, momentum_chunks_captured, tensors, (first,), dtype, factors
-        )
-
-
-def _run(
-    eager: Any, captured: Any, tensors: Sequence[Sequence[TensorData]],
-    flags: tuple[bool, ...], dtype: DType, factors: tuple[Any, ...],
-) -> None:  # fmt: skip
-    """Launch an SGD kernel for all tensors: with numbers, or with device memory."""
-    state = factors[0]
-    if not isinstance(state, Captured):
-        numbers = _numbers(dtype, factors)
-        for blocks, tuples in _launches(tensors):
-            eager[blocks, THREADS](*tuples, *flags, *numbers)
-        return
-    rest = [*map(float, factors[1:]), 0.0, 0.0, 0.0, 0.0][:5]
-    count_sgd_step[1, 1](
-        state.device_lr.flat(), state.device_count.flat(), *rest, state.factors.flat()
-    )
-    for blocks, tuples in _launches(tensors):
-        captured[blocks, THREADS](*tuples, *flags, state.factors.flat())
+    """One step in place on all tensors; `first` sets the buffers to the gradient."""
+    runs: tuple[Any, Any] = (sgd_chunks, sgd_chunks_captured)
+    columns: tuple[Sequence[TensorData], ...] = (params, grads)
+    flags: tuple[bool, ...] = ()
+    rest: tuple[float, ...] = (weight_decay,)
+    if momentum_buffers is not None and momentum != 0:
+        runs = momentum_chunks, momentum_chunks_captured
+        columns, flags = (params, grads, momentum_buffers), (first,)
+        options = (momentum, dampening, weight_decay, nesterov, first)
+        rest = momentum_factors(0, *options)[1:]
+    if isinstance(lr, Captured):
+        five = [*map(float, rest), 0.0, 0.0, 0.0, 0.0][:5]
+        count_sgd_step[1, 1](*lr.counted(), *five, lr.factors.flat())
+    for dtype, tensors in _by_dtype(columns).items():
+        factors = lr if isinstance(lr, Captured) else (lr, *rest)
+        _launch(runs, dtype, tensors, flags, factors)
 
 
 def adam_step(
@@ -487,31 +470,17 @@ def adam_step(
 ) -> None:
     """One Adam (or, `decoupled`, AdamW) step in place; `step` counts from 1.
 
-    p -= lr / (1 - beta1^step) * m / (sqrt(v) / sqrt(1 - beta2^step) + eps).
-
     Source: Kingma and Ba, "Adam", 2015; Loshchilov and Hutter, "Decoupled weight decay
     regularization", 2019.
     """
-    kinds = _by_dtype((params, grads, exp_avgs, exp_avg_sqs))
-    for dtype, tensors in kinds.items():
-        if isinstance(lr, Captured):
-            options = (beta1, beta2, eps, weight_decay)
-            _adam_captured(lr, tensors, options, decoupled)
-            continue
-        factors = adam_factors(step, lr, beta1, beta2, eps, weight_decay, decoupled)
-        numbers = _numbers(dtype, factors)
-        for blocks, tuples in _launches(tensors):
-            adam_chunks[blocks, THREADS](*tuples, *numbers)
-
-
-def _adam_captured(
-    state: Captured, tensors: Sequence[Sequence[TensorData]],
-    options: tuple[float, ...], decoupled: bool,
-) -> None:  # fmt: skip
-    """An Adam step whose factors are computed on the device at each replay."""
-    count_adam_step[1, 1](
-        state.device_lr.flat(), state.device_count.flat(), *map(float, options),
-        decoupled, state.factors.flat(),
-    )  # fmt: skip
-    for blocks, tuples in _launches(tensors):
-        adam_chunks_captured[blocks, THREADS](*tuples, state.factors.flat())
+    columns = (params, grads, exp_avgs, exp_avg_sqs)
+    options = (beta1, beta2, eps, weight_decay)
+    if isinstance(lr, Captured):
+        given = (*lr.counted(), *map(float, options), decoupled)
+        count_adam_step[1, 1](*given, lr.factors.flat())
+        factors: Captured | tuple[float, ...] = lr
+    else:
+        factors = adam_factors(step, lr, *options, decoupled)
+    runs = adam_chunks, adam_chunks_captured
+    for dtype, tensors in _by_dtype(columns).items():
+        _launch(runs, dtype, tensors, (), factors)

@@ -19,23 +19,38 @@ from typing import Any
 
 from numba import cuda, float32, float64, int32, int64
 
+from cuda_ops.block.intrinsics import device
+from cuda_ops.block.rows import KernelFamily
 from cuda_ops.conv.plan import magic, out_size
 from cuda_ops.conv.tiles import divide
 from cuda_ops.memory import contiguous, empty
 from cuda_ops.runtime.launch import SIMULATED, Kernel, ceil_div, kernel
-from minitorch.dtypes import int64 as index_dtype
+from minitorch import dtypes
+from minitorch.dtypes import DType
 from minitorch.tensor_data import Shape, TensorData
 
 Pair = tuple[int, int]
 
 THREADS = 16 if SIMULATED else 256
-MOST = 1 << 30  # numbers that one launch makes
+# Numbers that one launch makes.
+MOST = 1 << 30
 NUMBERS = {"float32": float32, "float64": float64}
 
 # Windows that have a kernel of their own, whose loops the compiler unrolls, so that all
 # of a window's pixels are on their way at once.
 USUAL = ((2, 2), (3, 3))
 ANY = (0, 0)
+
+
+@device
+def window_of(i, sizes, window, magics):
+    """Where the plane of output i begins in x, and where its window begins there."""
+    plane = divide(i, magics[0], magics[1])
+    at = i - plane * sizes[2] * sizes[3]
+    oh = divide(at, magics[2], magics[3])
+    top = oh * window[2] - window[4]
+    left = (at - oh * sizes[3]) * window[3] - window[5]
+    return plane * sizes[0] * sizes[1], top, left
 
 
 # ------------------------------------------------------------------------- maxima
@@ -65,18 +80,14 @@ def max_template(kernel: Pair, padded: bool) -> Callable:
         if i >= count:
             return
         H, W = sizes[0], sizes[1]
-        plane = divide(i, magics[0], magics[1])
-        at = i - plane * sizes[2] * sizes[3]
-        oh = divide(at, magics[2], magics[3])
-        top = oh * window[2] - window[4]
-        left = (at - oh * sizes[3]) * window[3] - window[5]
+        plane, top, left = window_of(i, sizes, window, magics)
         best, where = out.dtype.type(0), int64(-1)
         for kh in range(window[0] if any_size else rows):
             h = top + kh * window[6]
             for kw in range(window[1] if any_size else cols):
                 w = left + kw * window[7]
                 if not padded or (0 <= h < H and 0 <= w < W):
-                    value = x[plane * H * W + h * W + w]
+                    value = x[plane + h * W + w]
                     larger = not (value <= best) and best == best
                     if where < 0 or larger:
                         best = value
@@ -128,18 +139,14 @@ def _launches(
 def max_pool2d(
     x: TensorData, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair
 ) -> tuple[TensorData, TensorData]:
-    """x [N, C, H, W] -> maxima and their int64 positions h * W + w in the plane.
-
-    The first maximum of a window wins; NaN counts as the largest. Padding is never the
-    maximum.
-    """
+    """x [N, C, H, W] -> maxima and their int64 positions h * W + w in the plane."""
     n, c, h, w = x.shape
     oh, ow = (
         out_size(x.shape[2 + i], kernel[i], stride[i], padding[i], dilation[i])
         for i in range(2)
     )
     shape = (n, c, oh, ow)
-    out, index = empty(shape, x.dtype), empty(shape, index_dtype)
+    out, index = empty(shape, x.dtype), empty(shape, dtypes.int64)
     run = max_kernel(kernel if kernel in USUAL else ANY, padding != (0, 0))
     window = (*kernel, *stride, *padding, *dilation)
     sizes = (h * w, oh * ow, oh * ow)
@@ -153,30 +160,31 @@ def max_pool2d(
     return out, index
 
 
-BAND = 64 if SIMULATED else 4096  # pixels that a block keeps in shared memory
-FREE = 1 << 30  # the owner of a pixel that nobody wants to add to
+# Pixels that a block keeps in shared memory.
+BAND = 64 if SIMULATED else 4096
+# The owner of a pixel that nobody wants to add to.
+FREE = 1 << 30
 
 
-def scatter_template(name: str) -> Callable:
-    """The Python function of `max_pool_scatter` for a type."""
-    dtype = NUMBERS[name]
+def max_pool_scatter(dtype: DType) -> Callable:
+    """Add each gradient at its place; a block makes some planes, or part of one.
 
-    def max_pool_scatter(grad, index, out, sizes, magics):
-        """Add each gradient at its place; a block makes some planes, or part of one.
+    # grad [P, OH * OW], index [P, OH * OW] -> out [P, H * W]
+    # sizes: P, OH * OW, H * W, planes of a block, bands of a plane
+    # magics: of OH * OW
 
-        # grad [P, OH * OW], index [P, OH * OW] -> out [P, H * W]
-        # sizes: P, OH * OW, H * W, planes of a block, bands of a plane
-        # magics: of OH * OW
+        for p, i:  out[p, index[p, i]] += grad[p, i]
 
-            for p, i:  out[p, index[p, i]] += grad[p, i]
+    Windows may overlap, so several gradients may belong to one pixel. Each thread takes
+    one gradient; the threads that want the same pixel draw lots (an atomic minimum of
+    their numbers), the lowest adds, and the others try again: sums are in the order of
+    the windows, whatever the threads do. Where windows do not overlap the first round
+    is the last one.
+    """
+    number = NUMBERS[dtype.name]
 
-        Windows may overlap, so several gradients may belong to one pixel. Each thread
-        takes one gradient; the threads that want the same pixel draw lots (an atomic
-        minimum of their numbers), the lowest adds, and the others try again: sums are
-        in the order of the windows, whatever the threads do. Where windows do not
-        overlap the first round is the last one.
-        """
-        shared = cuda.shared.array(BAND, dtype)
+    def kernel(grad, index, out, sizes, magics):
+        shared = cuda.shared.array(BAND, number)
         owner = cuda.shared.array(BAND, int32)
         thread = cuda.threadIdx.x
         P, positions, pixels, many, bands = sizes
@@ -184,19 +192,20 @@ def scatter_template(name: str) -> Callable:
         low = (int64(cuda.blockIdx.x) - portion * bands) * BAND
         first = portion * many
         planes = min(many, P - first)
-        held = min(planes * pixels - low, BAND)
-        for i in range(thread, held, THREADS):
-            shared[i] = dtype(0)
+        pixels_here = min(planes * pixels - low, BAND)
+        for i in range(thread, pixels_here, THREADS):
+            shared[i] = number(0)
             owner[i] = FREE
         cuda.syncthreads()
         for start in range(0, planes * positions, THREADS):
             i = start + thread
-            place, value = int64(-1), dtype(0)
+            place, value = int64(-1), number(0)
             if i < planes * positions:
                 place = index[first * positions + i] - low
                 place += divide(i, magics[0], magics[1]) * pixels
                 value = grad[first * positions + i]
-            waiting = 0 <= place < held
+            # Every thread takes part in every round, as there are barriers in it.
+            waiting = 0 <= place < pixels_here
             while cuda.syncthreads_or(int32(1) if waiting else int32(0)):
                 if waiting:
                     cuda.atomic.min(owner, place, thread)
@@ -208,21 +217,17 @@ def scatter_template(name: str) -> Callable:
                     owner[place] = FREE
                     waiting = False
         cuda.syncthreads()
-        for i in range(thread, held, THREADS):
+        for i in range(thread, pixels_here, THREADS):
             out[first * pixels + low + i] = shared[i]
 
-    return max_pool_scatter
+    return kernel
 
 
-max_pool_scatter = {
-    name: Kernel(
-        scatter_template(name),
-        f"max_pool_scatter[{name}]",
-        examples=[f"{name}[] int64[] {name}[] 5*int64 2*int64"],
-        threads=THREADS,
-    )
-    for name in NUMBERS
-}
+MAX_POOL_SCATTER = KernelFamily(
+    max_pool_scatter, "T[] int64[] T[] 5*int64 2*int64",
+    (dtypes.float32,), (dtypes.float64,),
+    threads=THREADS,
+)  # fmt: skip
 
 
 def max_pool2d_backward(
@@ -238,7 +243,7 @@ def max_pool2d_backward(
     enough = ceil_div(2 * THREADS, max(1, positions))
     many = max(1, min(BAND // pixels, enough, ceil_div(planes, 1024)))
     bands = ceil_div(many * pixels, BAND)
-    max_pool_scatter[grad.dtype.name][ceil_div(planes, many) * bands, THREADS](
+    MAX_POOL_SCATTER[grad.dtype,][ceil_div(planes, many) * bands, THREADS](
         contiguous(grad).flat(), contiguous(index).flat(), dx.flat(),
         (planes, positions, pixels, many, bands), magic(max(1, positions)),
     )  # fmt: skip
@@ -266,17 +271,13 @@ def mean_template(kernel: Pair, padded: bool) -> Callable:
         if i >= count:
             return
         H, W = sizes[0], sizes[1]
-        plane = divide(i, magics[0], magics[1])
-        at = i - plane * sizes[2] * sizes[3]
-        oh = divide(at, magics[2], magics[3])
-        top = oh * window[2] - window[4]
-        left = (at - oh * sizes[3]) * window[3] - window[5]
+        plane, top, left = window_of(i, sizes, window, magics)
         total = out.dtype.type(0)
         for kh in range(window[0] if any_size else rows):
             for kw in range(window[1] if any_size else cols):
                 h, w = top + kh, left + kw
                 if not padded or (0 <= h < H and 0 <= w < W):
-                    total += x[plane * H * W + h * W + w]
+                    total += x[plane + h * W + w]
         number = window[0] * window[1]
         if padded and not count_pad:
             down = min(top + window[0], H) - max(top, 0)
@@ -358,8 +359,8 @@ def mean_pool_gather(grad, out, sizes, window, magics, count, count_pad):
             number = k0 * k1
             if not count_pad:
                 number = down * (min(left + k1, W) - max(left, 0))
-            share = grad[plane * OH * OW + oh * OW + ow]
-            total += share / out.dtype.type(number)
+            value = grad[plane * OH * OW + oh * OW + ow]
+            total += value / out.dtype.type(number)
     out[i] = total
 
 

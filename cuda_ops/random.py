@@ -62,8 +62,10 @@ LOW_32 = 0xFFFFFFFF
 UNIT = np.float32(2.0**-24)
 
 philox = device(operators.philox)
-TWO_PI = 2.0 * math.pi  # as a float64
-TWO_PI_REST = 2.4492935982947064e-16  # what is missing to 2 pi
+# As a float64.
+TWO_PI = 2.0 * math.pi
+# What is missing to 2 pi.
+TWO_PI_REST = 2.4492935982947064e-16
 
 
 def _box_muller(word0, word1):
@@ -262,16 +264,14 @@ def _start(kernel: Any, size: int, seed: int, offset: int, *args: Any) -> None:
 
 
 def uniform(shape: Shape, dtype: DType, seed: int, offset: int) -> TensorData:
-    """Uniform numbers in [0, 1): element i from word i % 4 of Philox block
-    `offset + i // 4` as (word >> 8) / 2**24."""
+    """Uniform numbers in [0, 1), as the kernel says."""
     out = empty(shape, dtype)
     _start(uniform_blocks, out.size, seed, offset, out.flat())
     return out
 
 
 def normal(shape: Shape, dtype: DType, seed: int, offset: int) -> TensorData:
-    """Standard normal numbers: elements 4b, 4b+1 from `operators.box_muller` of words
-    0 and 1 of block offset + b, elements 4b+2, 4b+3 from words 2 and 3."""
+    """Standard normal numbers, as the kernel says."""
     out = empty(shape, dtype)
     _start(normal_blocks, out.size, seed, offset, out.flat())
     return out
@@ -287,11 +287,7 @@ def randint(
 
 
 def dropout(x: TensorData, p: float, seed: int, offset: int) -> TensorData:
-    """x / (1 - p) where word i >= p * 2**32 (words as in uniform), else 0.
-
-    The word belongs to the row-major index of the element. 1 / (1 - p) is rounded to
-    x's dtype before it multiplies.
-    """
+    """x / (1 - p) where word i >= p * 2**32 (words as in uniform), else 0."""
     out = empty(x.shape, x.dtype)
     scale = x.dtype.numpy.type(1.0 / (1.0 - p) if p < 1 else 0.0)
     flat = contiguous(x).flat()

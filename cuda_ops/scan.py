@@ -1,6 +1,6 @@
 """Prefix sums of counts, on the device.
 
-With this file one can turn the lengths of consecutive pieces into the places where they
+With this file one can turn the lengths of consecutive runs into the places where they
 begin (`exclusive_scan`).
 """
 
@@ -14,7 +14,8 @@ from minitorch import dtypes
 from minitorch.tensor_data import TensorData
 
 THREADS = 8 if SIMULATED else 256
-EACH = 4  # neighbouring elements that a thread adds up by itself
+# Neighbouring elements that a thread adds up by itself.
+EACH = 4
 TILE = THREADS * EACH
 
 

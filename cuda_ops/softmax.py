@@ -1,19 +1,19 @@
-"""Softmax, log-softmax and cross-entropy, forward and backward, on the GPU.
+"""Softmax and log-softmax, forward and backward, on the GPU.
 
 With this file one can turn scores into probabilities along a dimension (`softmax`) or
-into their logarithms (`log_softmax`), and compare scores with target classes
-(`cross_entropy`).
+into their logarithms (`log_softmax`).
 
 Such kernels compute little, so the time is that of the bytes. A row is read once, kept
 in registers (`cuda_ops/block/rows.py`) and written once, where it has up to 16,384
 numbers:
 
-    softmax_rows       the last dimension, held by a warp or by a block
+    softmax_rows       the last dimension, in the registers of a warp or of a block
     softmax_partials   the last dimension, too long for registers: many blocks share a
-    softmax_pieces     row; the first kernel reads it, the second reads and writes it
-    softmax_columns    any other dimension: neighbouring threads in neighbouring lines
+    softmax_chunks     row; the first kernel reads it, the second reads and writes it
+    softmax_columns    any other dimension: neighbouring threads in neighbouring columns
 
-and the same for backward. The steps that lead there are in `softmax_ladder.py`.
+and the same for backward; each is made for softmax and for its logarithm. The steps
+that lead there are in `ladders/softmax.py`.
 
 All find the maximum and the sum of exponentials in one pass, the "online" way: a sum of
 exp(x - top) for a top that was too low is scaled down when a higher one is met. A row
@@ -30,17 +30,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import cuda
 
-from cuda_ops.block.intrinsics import device
+from cuda_ops.block.intrinsics import WARP, device
 from cuda_ops.block.rows import (
     BLOCK,
-    WARP,
+    EXAMPLES,
     Fit,
-    RowKernels,
+    KernelFamily,
     barrier,
     fitting,
     merged,
@@ -49,24 +49,24 @@ from cuda_ops.block.rows import (
     summed,
     width_of,
 )
-from cuda_ops.index_errors import after_launch, bad_index, notes, number
 from cuda_ops.memory import contiguous, copy, empty, full
-from cuda_ops.runtime.launch import SIMULATED, Kernel, ceil_div, device_function
+from cuda_ops.runtime.launch import SIMULATED, ceil_div, device_function
 from minitorch import operators
 from minitorch.dtypes import DType, float32, float64
 from minitorch.tensor_data import TensorData
 
-HELD = (
-    8 if SIMULATED else 16
-)  # numbers that a thread has in registers where rows are too long for that
-PIECE = 2 * HELD * BLOCK  # numbers of a long row that one block takes, at least
-MOST_PIECES = 256  # blocks that share a long row, at most
-LINES = 16 if SIMULATED else 32  # lines side by side in a block
-SHARES = 4 if SIMULATED else 8  # threads that share one of these lines
-AHEAD = 4  # numbers that a thread loads at once in `softmax_columns`
-SHORT_INNER = 4  # fewer lines than this side by side are moved to the end first
-
-OPERATION = number("cross_entropy")
+# Numbers that a thread has in registers where rows are too long for them.
+ITEMS = 8 if SIMULATED else 16
+# Numbers of a long row that a block takes at least, and blocks that share it at most.
+CHUNK = 2 * ITEMS * BLOCK
+MOST_SPLITS = 256
+# Columns side by side in a block, threads that share one of them, and the numbers that
+# a thread loads at once.
+TX = 16 if SIMULATED else 32
+TY = 4 if SIMULATED else 8
+AHEAD = 4
+# Fewer columns than this side by side are moved to the end first.
+SHORT_INNER = 4
 
 exp = device_function(operators.exp)
 log = device_function(operators.log)
@@ -81,36 +81,37 @@ def top_of(x):
     return top
 
 
-# --------------------------------------------------------- forward: rows in registers
+# ----------------------------------------------------------------- rows in registers
 
 
-def softmax_rows(fit: Fit) -> Callable:
+def softmax_rows(fit: Fit, logarithm: bool) -> Callable:
     """The kernel for rows that fit into the registers of a warp or a block.
 
     # a [R, n] -> out [R, n]
 
         for r:  top = max(a[r]);  total = sum(exp(a[r] - top))
                 for i:  out[r, i] = exp(a[r, i] - top) / total
+                    or  (a[r, i] - top) - log(total)
 
-    A group of threads makes a row; each holds up to 32 numbers of it in registers,
-    loaded and stored 16 bytes at a time (`rows.py`). Memory sees 8 bytes for each
-    number, which is the least possible; three passes would be 16.
+    A group of threads makes a row; each has up to 32 numbers of it in registers, loaded
+    and stored 16 bytes at a time (`rows.py`). Memory sees 8 bytes for each number,
+    which is the least possible; three passes would be 16.
 
     A thread takes its exponentials relative to its own maximum, at once, without
     waiting for that of the row. All maxima and sums are then merged in one go, with one
-    barrier, and the exponentials scaled by exp(own top - row's top) / total.
+    barrier, and the exponentials scaled by exp(own top - row's top) / total. For the
+    logarithm the row itself stays in registers. Both a and top may be large there, and
+    top + log(total) would be rounded: hence the order.
 
     Source of the idea: Milakov and Gimelshein, 2018; rows in registers as in Triton's
     tutorial "Fused softmax".
     """
-    kind, group, held, rows = fit.kind, fit.group, fit.held, fit.rows
-    read = row_reader(fit.width, group, held)
-    write = row_writer(fit.width, group, held)
-    merge = merged(group, exp, kind)
+    kind, group, items, rows = fit.kind, fit.group, fit.items, fit.rows
+    read, write, merge = row_reader(fit), row_writer(fit), merged(group, exp, kind)
     lowest, zero = kind(-np.inf), kind(0)
 
     def kernel(a, out, count, n):
-        x = cuda.local.array(held, kind)
+        x = cuda.local.array(items, kind)
         tops = cuda.shared.array(WARP, kind)
         totals = cuda.shared.array(WARP, kind)
         t = cuda.threadIdx.x % group
@@ -120,113 +121,38 @@ def softmax_rows(fit: Fit) -> Callable:
         top = top_of(x)
         base = top if top > lowest else zero
         total = zero
-        for k in range(held):
-            x[k] = exp(x[k] - base)
-            total += x[k]
+        for k in range(items):
+            y = exp(x[k] - base)
+            total += y
+            x[k] = x[k] if logarithm else y
         best, whole = merge(top, total, t, tops, totals)
-        scale = exp(top - best) / whole
-        for k in range(held):
-            x[k] *= scale
+        rest = log(whole) if logarithm else exp(top - best) / whole
+        for k in range(items):
+            x[k] = (x[k] - best) - rest if logarithm else x[k] * rest
         write(out, at, n if r < count else 0, t, x)
 
     return kernel
 
 
-def log_softmax_rows(fit: Fit) -> Callable:
-    """`softmax_rows` for the logarithm: the row itself stays in the registers.
-
-    # a [R, n] -> out [R, n]
-
-        for r:  top = max(a[r]);  rest = log(sum(exp(a[r] - top)))
-                for i:  out[r, i] = (a[r, i] - top) - rest
-
-    In this order, as both a and top may be large: top + rest would be rounded.
-    """
-    kind, group, held, rows = fit.kind, fit.group, fit.held, fit.rows
-    read = row_reader(fit.width, group, held)
-    write = row_writer(fit.width, group, held)
-    merge = merged(group, exp, kind)
-    lowest, zero = kind(-np.inf), kind(0)
-
-    def kernel(a, out, count, n):
-        x = cuda.local.array(held, kind)
-        tops = cuda.shared.array(WARP, kind)
-        totals = cuda.shared.array(WARP, kind)
-        t = cuda.threadIdx.x % group
-        r = cuda.blockIdx.x * rows + cuda.threadIdx.x // group
-        at = min(r, count - 1) * n
-        read(a, at, n, t, lowest, x)
-        top = top_of(x)
-        base = top if top > lowest else zero
-        total = zero
-        for k in range(held):
-            total += exp(x[k] - base)
-        best, whole = merge(top, total, t, tops, totals)
-        rest = log(whole)
-        for k in range(held):
-            x[k] = (x[k] - best) - rest
-        write(out, at, n if r < count else 0, t, x)
-
-    return kernel
-
-
-# -------------------------------------------------------- backward: rows in registers
-
-
-def softmax_backward_rows(fit: Fit) -> Callable:
+def softmax_backward_rows(fit: Fit, logarithm: bool) -> Callable:
     """The gradient for rows that fit into registers, together with the output's.
 
     # grad [R, n], out [R, n] -> dx [R, n]
 
-        for r:  dot = sum(grad[r] * out[r])
-                for i:  dx[r, i] = out[r, i] * (grad[r, i] - dot)
+        for r:  total = sum(grad[r] * out[r])   or  sum(grad[r])
+                for i:  dx[r, i] = out[r, i] * (grad[r, i] - total)
+                               or  grad[r, i] - exp(out[r, i]) * total
 
     Threads, registers and loads as in `softmax_rows`, with two rows for each group:
     12 bytes for each number, the least possible.
     """
-    kind, group, held, rows = fit.kind, fit.group, fit.held, fit.rows
-    read = row_reader(fit.width, group, held)
-    write = row_writer(fit.width, group, held)
-    total_of = summed(group)
+    kind, group, items, rows = fit.kind, fit.group, fit.items, fit.rows
+    read, write, total_of = row_reader(fit), row_writer(fit), summed(group)
     zero = kind(0)
 
     def kernel(grad, out, dx, count, n):
-        g = cuda.local.array(held, kind)
-        y = cuda.local.array(held, kind)
-        cells = cuda.shared.array(WARP, kind)
-        t = cuda.threadIdx.x % group
-        r = cuda.blockIdx.x * rows + cuda.threadIdx.x // group
-        at = min(r, count - 1) * n
-        read(grad, at, n, t, zero, g)
-        read(out, at, n, t, zero, y)
-        dot = zero
-        for k in range(held):
-            dot += g[k] * y[k]
-        dot = total_of(dot, t, cells)
-        for k in range(held):
-            g[k] = y[k] * (g[k] - dot)
-        write(dx, at, n if r < count else 0, t, g)
-
-    return kernel
-
-
-def log_softmax_backward_rows(fit: Fit) -> Callable:
-    """The gradient of `log_softmax_rows`, made like `softmax_backward_rows`.
-
-    # grad [R, n], out [R, n] -> dx [R, n]
-
-        for r:  total = sum(grad[r])
-                for i:  dx[r, i] = grad[r, i] - exp(out[r, i]) * total
-    """
-    kind, group, held, rows = fit.kind, fit.group, fit.held, fit.rows
-    read = row_reader(fit.width, group, held)
-    write = row_writer(fit.width, group, held)
-    total_of = summed(group)
-    zero = kind(0)
-
-    def kernel(grad, out, dx, count, n):
-        g = cuda.local.array(held, kind)
-        y = cuda.local.array(held, kind)
+        g = cuda.local.array(items, kind)
+        y = cuda.local.array(items, kind)
         cells = cuda.shared.array(WARP, kind)
         t = cuda.threadIdx.x % group
         r = cuda.blockIdx.x * rows + cuda.threadIdx.x // group
@@ -234,67 +160,65 @@ def log_softmax_backward_rows(fit: Fit) -> Callable:
         read(grad, at, n, t, zero, g)
         read(out, at, n, t, zero, y)
         total = zero
-        for k in range(held):
-            total += g[k]
+        for k in range(items):
+            total += g[k] if logarithm else g[k] * y[k]
         total = total_of(total, t, cells)
-        for k in range(held):
-            g[k] -= exp(y[k]) * total
+        for k in range(items):
+            g[k] = g[k] - exp(y[k]) * total if logarithm else y[k] * (g[k] - total)
         write(dx, at, n if r < count else 0, t, g)
 
     return kernel
 
 
-# ------------------------------------------------------------- rows in several pieces
+# --------------------------------------------------------------- rows in several chunks
 
 
-def part_finder(fit: Fit) -> Any:
-    """Make `part(a, at, n, t, x)` -> top and total of thread t's numbers of a part.
+def partial_finder(fit: Fit) -> Any:
+    """Make `partial_of(a, at, n, t, x)` -> top and total of thread t's part of a chunk.
 
-    The part a[at : at + n] is read `held` numbers for each thread at a time; `x` is
+    The chunk a[at : at + n] is read `items` numbers for each thread at a time; `x` is
     room for those.
     """
-    kind, group, held = fit.kind, fit.group, fit.held
-    read = row_reader(fit.width, group, held)
-    lowest, zero = kind(-np.inf), kind(0)
+    kind, group, items = fit.kind, fit.group, fit.items
+    read, lowest, zero = row_reader(fit), kind(-np.inf), kind(0)
 
-    def part(a, at, n, t, x):
+    def partial_of(a, at, n, t, x):
         top, total = lowest, zero
-        for first in range(0, n, group * held):
+        for first in range(0, n, group * items):
             read(a, at + first, n - first, t, lowest, x)
             best = top_of(x)
             best = best if best > top else top
             base = best if best > lowest else zero
             total *= exp(top - base)
-            for k in range(held):
+            for k in range(items):
                 total += exp(x[k] - base)
             top = best
         return top, total
 
-    return device(part)
+    return device(partial_of)
 
 
 def softmax_partials(fit: Fit) -> Callable:
-    """The maximum and the sum of exponentials of each piece of a long row.
+    """The maximum and the sum of exponentials of each chunk of a long row.
 
-    # a [R, n] -> tops, totals [R, pieces]
+    # a [R, n] -> tops, totals [R, splits]
 
-        for r, p:  tops[r, p] = max(piece);  totals[r, p] = sum(exp(piece - tops[r, p]))
+        for r, s:  tops[r, s] = max(chunk);  totals[r, s] = sum(exp(chunk - tops[r, s]))
 
-    A block makes one piece, `piece` numbers (the last one of a row may be shorter), so
+    A block takes one chunk, `chunk` numbers (the last one of a row may be shorter), so
     that even one row keeps all multiprocessors busy.
     """
-    kind, group, held = fit.kind, fit.group, fit.held
-    part = part_finder(fit)
-    merge = merged(group, exp, kind)
+    kind, items = fit.kind, fit.items
+    partial_of, merge = partial_finder(fit), merged(fit.group, exp, kind)
 
-    def kernel(a, n, pieces, piece, tops, totals):
-        x = cuda.local.array(held, kind)
+    def kernel(a, n, splits, chunk, tops, totals):
+        x = cuda.local.array(items, kind)
         warp_tops = cuda.shared.array(WARP, kind)
         warp_totals = cuda.shared.array(WARP, kind)
         t = cuda.threadIdx.x
-        r = cuda.blockIdx.x // pieces
-        first = (cuda.blockIdx.x - r * pieces) * piece
-        top, total = part(a, r * n + first, min(piece, n - first), t, x)
+        r = cuda.blockIdx.x // splits
+        first = (cuda.blockIdx.x - r * splits) * chunk
+        top, total = partial_of(a, r * n + first, min(chunk, n - first), t, x)
         top, total = merge(top, total, t, warp_tops, warp_totals)
         if t == 0:
             tops[cuda.blockIdx.x] = top
@@ -303,36 +227,34 @@ def softmax_partials(fit: Fit) -> Callable:
     return kernel
 
 
-def softmax_pieces(fit: Fit, logarithm: bool) -> Callable:
+def softmax_chunks(fit: Fit, logarithm: bool) -> Callable:
     """Softmax, or its logarithm, of long rows from the results of `softmax_partials`.
 
-    # a [R, n], tops, totals [R, pieces] -> out [R, n]
+    # a [R, n], tops, totals [R, splits] -> out [R, n]
 
-    A block merges what is known of its row's pieces, then reads its own piece again and
+    A block merges the partial results of its row, then reads its own chunk again and
     writes it: 12 bytes for each number, 8 of them read. The second time, what fits is
     found in the second-level cache (50 MB on an H100 or H200).
     """
-    kind, group, held = fit.kind, fit.group, fit.held
-    read = row_reader(fit.width, group, held)
-    write = row_writer(fit.width, group, held)
-    merge = merged(group, exp, kind)
+    kind, group, items = fit.kind, fit.group, fit.items
+    read, write, merge = row_reader(fit), row_writer(fit), merged(group, exp, kind)
     lowest, zero, one = kind(-np.inf), kind(0), kind(1)
 
-    def kernel(a, n, pieces, piece, tops, totals, out):
-        x = cuda.local.array(held, kind)
+    def kernel(a, n, splits, chunk, tops, totals, out):
+        x = cuda.local.array(items, kind)
         warp_tops = cuda.shared.array(WARP, kind)
         warp_totals = cuda.shared.array(WARP, kind)
         t = cuda.threadIdx.x
-        r = cuda.blockIdx.x // pieces
+        r = cuda.blockIdx.x // splits
         top, total = lowest, zero
-        if t < pieces:  # there are no more pieces than threads
-            top, total = tops[r * pieces + t], totals[r * pieces + t]
+        if t < splits:  # A row has no more chunks than a block has threads.
+            top, total = tops[r * splits + t], totals[r * splits + t]
         top, total = merge(top, total, t, warp_tops, warp_totals)
         rest = log(total) if logarithm else one / total
-        begin = (cuda.blockIdx.x - r * pieces) * piece
-        for first in range(begin, min(begin + piece, n), group * held):
+        begin = (cuda.blockIdx.x - r * splits) * chunk
+        for first in range(begin, min(begin + chunk, n), group * items):
             read(a, r * n + first, n - first, t, zero, x)
-            for k in range(held):
+            for k in range(items):
                 if logarithm:
                     x[k] = (x[k] - top) - rest
                 else:
@@ -342,36 +264,34 @@ def softmax_pieces(fit: Fit, logarithm: bool) -> Callable:
     return kernel
 
 
-def slope_partials(fit: Fit, logarithm: bool) -> Callable:
-    """The sum over each piece of a long row that the gradient needs.
+def softmax_backward_partials(fit: Fit, logarithm: bool) -> Callable:
+    """The sum over each chunk of a long row that the gradient needs.
 
-    # grad, out [R, n] -> sums [R, pieces]
+    # grad, out [R, n] -> sums [R, splits]
 
-        for r, p:  sums[r, p] = sum(grad * out over the piece), or sum(grad)
+        for r, s:  sums[r, s] = sum(grad * out over the chunk), or sum(grad)
 
     Blocks as in `softmax_partials`.
     """
-    kind, group, held = fit.kind, fit.group, fit.held
-    read = row_reader(fit.width, group, held)
-    total_of = summed(group)
-    zero = kind(0)
+    kind, group, items = fit.kind, fit.group, fit.items
+    read, total_of, zero = row_reader(fit), summed(group), kind(0)
 
-    def kernel(grad, out, n, pieces, piece, sums):
-        g = cuda.local.array(held, kind)
-        y = cuda.local.array(held, kind)
+    def kernel(grad, out, n, splits, chunk, sums):
+        g = cuda.local.array(items, kind)
+        y = cuda.local.array(items, kind)
         cells = cuda.shared.array(WARP, kind)
         t = cuda.threadIdx.x
-        r = cuda.blockIdx.x // pieces
-        begin = (cuda.blockIdx.x - r * pieces) * piece
+        r = cuda.blockIdx.x // splits
+        begin = (cuda.blockIdx.x - r * splits) * chunk
         total = zero
-        for first in range(begin, min(begin + piece, n), group * held):
+        for first in range(begin, min(begin + chunk, n), group * items):
             read(grad, r * n + first, n - first, t, zero, g)
             if logarithm:
-                for k in range(held):
+                for k in range(items):
                     total += g[k]
             else:
                 read(out, r * n + first, n - first, t, zero, y)
-                for k in range(held):
+                for k in range(items):
                     total += g[k] * y[k]
         total = total_of(total, t, cells)
         if t == 0:
@@ -380,30 +300,28 @@ def slope_partials(fit: Fit, logarithm: bool) -> Callable:
     return kernel
 
 
-def slope_pieces(fit: Fit, logarithm: bool) -> Callable:
-    """The gradients of long rows from the results of `slope_partials`.
+def softmax_backward_chunks(fit: Fit, logarithm: bool) -> Callable:
+    """The gradients of long rows from the results of `softmax_backward_partials`.
 
-    # grad, out [R, n], sums [R, pieces] -> dx [R, n]
+    # grad, out [R, n], sums [R, splits] -> dx [R, n]
     """
-    kind, group, held = fit.kind, fit.group, fit.held
-    read = row_reader(fit.width, group, held)
-    write = row_writer(fit.width, group, held)
-    total_of = summed(group)
+    kind, group, items = fit.kind, fit.group, fit.items
+    read, write, total_of = row_reader(fit), row_writer(fit), summed(group)
     zero = kind(0)
 
-    def kernel(grad, out, n, pieces, piece, sums, dx):
-        g = cuda.local.array(held, kind)
-        y = cuda.local.array(held, kind)
+    def kernel(grad, out, n, splits, chunk, sums, dx):
+        g = cuda.local.array(items, kind)
+        y = cuda.local.array(items, kind)
         cells = cuda.shared.array(WARP, kind)
         t = cuda.threadIdx.x
-        r = cuda.blockIdx.x // pieces
-        total = sums[r * pieces + t] if t < pieces else zero
+        r = cuda.blockIdx.x // splits
+        total = sums[r * splits + t] if t < splits else zero
         total = total_of(total, t, cells)
-        begin = (cuda.blockIdx.x - r * pieces) * piece
-        for first in range(begin, min(begin + piece, n), group * held):
+        begin = (cuda.blockIdx.x - r * splits) * chunk
+        for first in range(begin, min(begin + chunk, n), group * items):
             read(grad, r * n + first, n - first, t, zero, g)
             read(out, r * n + first, n - first, t, zero, y)
-            for k in range(held):
+            for k in range(items):
                 if logarithm:
                     g[k] -= exp(y[k]) * total
                 else:
@@ -416,6 +334,20 @@ def slope_pieces(fit: Fit, logarithm: bool) -> Callable:
 # ------------------------------------------------------------------------ other dims
 
 
+@device
+def column_of_thread(n, inner, size):
+    """Where a thread is in its block, and where its column of [O, n, I] begins.
+
+    Threads behind the last column read the first one (`known` is False), so that all
+    come to the barrier.
+    """
+    tx, ty = cuda.threadIdx.x % TX, cuda.threadIdx.x // TX
+    column = cuda.blockIdx.x * TX + tx
+    known = column * n < size
+    column = column if known else 0
+    return tx, ty, (column // inner) * n * inner + column % inner, known
+
+
 def softmax_columns(dtype: DType, logarithm: bool) -> Callable:
     """Softmax along a dimension that is not the last.
 
@@ -424,34 +356,29 @@ def softmax_columns(dtype: DType, logarithm: bool) -> Callable:
         for o, k:  top = max(a[o, :, k]);  total = sum(exp(a[o, :, k] - top))
                    for i:  out[o, i, k] = exp(a[o, i, k] - top) / total
 
-    A block makes LINES neighbouring lines (o, k), and SHARES threads share each:
+    A block makes TX neighbouring columns (o, k), and TY threads share each:
 
-        thread          0   1   2 ...  31      one row of LINES numbers is read at once
+        thread          0   1   2 ...  31      one row of TX numbers is read at once
         thread         32  33  34 ...  63      from neighbouring addresses
-        line            0   1   2 ...  31
+        column          0   1   2 ...  31
 
-    A thread takes every SHARES-th number of its line, `AHEAD` of them in flight, and
-    keeps a running maximum and a running sum. The threads of a line meet in shared
-    memory. The line is then read a second time, from a cache if it fits.
+    A thread takes every TY-th number of its column, `AHEAD` of them in flight, and
+    keeps a running maximum and a running sum. The threads of a column meet in shared
+    memory. The column is then read a second time, from a cache if it fits.
     """
     kind = dtype.numpy.type
     lowest, zero, one = kind(-np.inf), kind(0), kind(1)
 
     def kernel(a, n, inner, out):
         x = cuda.local.array(AHEAD, kind)
-        tops = cuda.shared.array((SHARES, LINES), kind)
-        totals = cuda.shared.array((SHARES, LINES), kind)
-        j = cuda.threadIdx.x % LINES
-        s = cuda.threadIdx.x // LINES
-        line = cuda.blockIdx.x * LINES + j
-        known = line * n < out.size
-        line = line if known else 0
-        at = (line // inner) * n * inner + line % inner
+        tops = cuda.shared.array((TY, TX), kind)
+        totals = cuda.shared.array((TY, TX), kind)
+        tx, ty, at, known = column_of_thread(n, inner, out.size)
         top, total = lowest, zero
-        for first in range(s, n, SHARES * AHEAD):
+        for first in range(ty, n, TY * AHEAD):
             for k in range(AHEAD):
-                i = first + k * SHARES
-                value = a[at + (i if i < n else s) * inner]
+                i = first + k * TY
+                value = a[at + (i if i < n else ty) * inner]
                 x[k] = value if i < n else lowest
             best = top_of(x)
             best = best if best > top else top
@@ -460,26 +387,26 @@ def softmax_columns(dtype: DType, logarithm: bool) -> Callable:
             for k in range(AHEAD):
                 total += exp(x[k] - base)
             top = best
-        tops[s, j] = top
-        totals[s, j] = total
+        tops[ty, tx] = top
+        totals[ty, tx] = total
         barrier()
-        for k in range(SHARES):
-            top = tops[k, j] if tops[k, j] > top else top
+        for k in range(TY):
+            top = tops[k, tx] if tops[k, tx] > top else top
         total = zero
-        for k in range(SHARES):
-            scale = exp(tops[k, j] - top) if tops[k, j] > lowest else one
-            total += totals[k, j] * scale  # 0, or NaN, where the maximum is lowest
+        for k in range(TY):
+            # Where the maximum is lowest, the total is 0 or NaN, and stays that.
+            scale = exp(tops[k, tx] - top) if tops[k, tx] > lowest else one
+            total += totals[k, tx] * scale
         rest = log(total) if logarithm else one / total
-        for i in range(s, n if known else 0, SHARES):
+        for i in range(ty, n if known else 0, TY):
             value = a[at + i * inner] - top
             out[at + i * inner] = value - rest if logarithm else exp(value) * rest
 
     return kernel
 
 
-def slope_columns(dtype: DType, logarithm: bool) -> Callable:
-    """The gradient along a dimension that is not the last; threads as in
-    `softmax_columns`.
+def softmax_backward_columns(dtype: DType, logarithm: bool) -> Callable:
+    """The gradient along a dimension that is not the last; as `softmax_columns`.
 
     # grad, out [O, n, I] -> dx [O, n, I]
     """
@@ -487,23 +414,18 @@ def slope_columns(dtype: DType, logarithm: bool) -> Callable:
     zero = kind(0)
 
     def kernel(grad, out, n, inner, dx):
-        totals = cuda.shared.array((SHARES, LINES), kind)
-        j = cuda.threadIdx.x % LINES
-        s = cuda.threadIdx.x // LINES
-        line = cuda.blockIdx.x * LINES + j
-        known = line * n < out.size
-        line = line if known else 0
-        at = (line // inner) * n * inner + line % inner
+        totals = cuda.shared.array((TY, TX), kind)
+        tx, ty, at, known = column_of_thread(n, inner, out.size)
         total = zero
-        for i in range(s, n, SHARES):
+        for i in range(ty, n, TY):
             p = at + i * inner
             total += grad[p] if logarithm else grad[p] * out[p]
-        totals[s, j] = total
+        totals[ty, tx] = total
         barrier()
         total = zero
-        for k in range(SHARES):
-            total += totals[k, j]
-        for i in range(s, n if known else 0, SHARES):
+        for k in range(TY):
+            total += totals[k, tx]
+        for i in range(ty, n if known else 0, TY):
             p = at + i * inner
             g, y = grad[p], out[p]
             dx[p] = g - exp(y) * total if logarithm else y * (g - total)
@@ -511,404 +433,136 @@ def slope_columns(dtype: DType, logarithm: bool) -> Callable:
     return kernel
 
 
-# ---------------------------------------------------------------------- cross-entropy
-
-
-def cross_entropy_rows(fit: Fit) -> Callable:
-    """The loss of each row, without writing a softmax.
-
-    # logits [N, C], target [N] -> losses [N], logsumexp [N]
-
-        for n:  logsumexp[n] = log(sum over c of exp(logits[n, c]))
-                losses[n] = logsumexp[n] - logits[n, target[n]]
-
-    A warp or a block reads a row once, with a running maximum and sum; nothing of
-    [N, C] is written. Softmax, logarithm and choice would move five times the bytes.
-
-    A row whose target is neither a class nor `ignore_index` leaves a note for the host
-    (`index_errors.py`), and has the loss 0.
-    """
-    kind, group, held, rows = fit.kind, fit.group, fit.held, fit.rows
-    part = part_finder(fit)
-    merge = merged(group, exp, kind)
-    zero = kind(0)
-
-    def kernel(logits, target, ignore_index, classes, losses, logsumexp, notes):
-        x = cuda.local.array(held, kind)
-        tops = cuda.shared.array(WARP, kind)
-        totals = cuda.shared.array(WARP, kind)
-        t = cuda.threadIdx.x % group
-        r = cuda.blockIdx.x * rows + cuda.threadIdx.x // group
-        at = min(r, target.size - 1) * classes
-        top, total = part(logits, at, classes, t, x)
-        top, total = merge(top, total, t, tops, totals)
-        rest = log(total)
-        if t == 0 and r < target.size:
-            logsumexp[r] = top + rest
-            label = target[r]
-            if label == ignore_index:
-                losses[r] = zero
-            elif label >= 0 and label < classes:
-                losses[r] = rest - (logits[at + label] - top)
-            else:
-                losses[r] = zero
-                bad_index(notes, OPERATION, label, classes, 1)
-
-    return kernel
-
-
-def cross_entropy_backward_rows(fit: Fit) -> Callable:
-    """The gradient for the logits, with one exponential for each.
-
-    # grad [N], logits [N, C], target [N], logsumexp [N] -> dx [N, C]
-
-        for n, c:  dx[n, c] = grad[n] * (exp(logits[n, c] - logsumexp[n])
-                                         - (1 if c == target[n] else 0))
-
-    Threads as in `cross_entropy_rows`. The forward pass kept one number a row, not a
-    softmax: 8 bytes for each number. `step` is 0 where all rows have one gradient, as
-    those of a mean have. Where a row is ignored, all is 0. The thread whose
-    number has the row's target writes it a second time.
-    """
-    kind, group, held, rows = fit.kind, fit.group, fit.held, fit.rows
-    read = row_reader(fit.width, group, held)
-    write = row_writer(fit.width, group, held)
-    zero, one, width = kind(0), kind(1), fit.width
-
-    def kernel(grad, step, logits, target, logsumexp, ignore_index, classes, dx):
-        x = cuda.local.array(held, kind)
-        t = cuda.threadIdx.x % group
-        r = cuda.blockIdx.x * rows + cuda.threadIdx.x // group
-        if r < target.size:
-            label = target[r]
-            wanted = label != ignore_index
-            factor, rest = grad[r * step], logsumexp[r]
-            for first in range(0, classes, group * held):
-                at = r * classes + first
-                read(logits, at, classes - first, t, zero, x)
-                for k in range(held):
-                    x[k] = factor * exp(x[k] - rest) if wanted else zero
-                write(dx, at, classes - first, t, x)
-            if (
-                wanted
-                and label >= 0
-                and label < classes
-                and label // width % group == t
-            ):
-                hit = exp(logits[r * classes + label] - rest) - one
-                dx[r * classes + label] = factor * hit
-
-    return kernel
-
-
-def mean_of_losses(dtype: DType) -> Callable:
-    """The mean of the losses that count, and 1 / how many those are.
-
-    # losses [N], target [N] -> mean [1], share [1]
-
-        mean = sum of losses[n] where target[n] != ignore_index, by their number
-
-    One block: thread t adds losses t, t + BLOCK, ...; then the threads' sums are added
-    as in `rows.summed`. As four kernels (compare, count, add, divide) a step of a small
-    network would wait three times longer for them than they compute.
-    """
-    kind = dtype.numpy.type
-    total = summed(BLOCK)
-    zero, one = kind(0), kind(1)
-
-    def kernel(losses, target, ignore_index, mean, share):
-        cells = cuda.shared.array(WARP, kind)
-        counts = cuda.shared.array(WARP, kind)
-        t = cuda.threadIdx.x
-        loss, count = zero, zero
-        for n in range(t, losses.size, BLOCK):
-            if target[n] != ignore_index:
-                loss += losses[n]
-                count += one
-        loss = total(loss, t, cells)
-        count = total(count, t, counts)
-        if t == 0:
-            mean[0] = loss / count
-            share[0] = one / count
-
-    return kernel
-
-
 # ---------------------------------------------------------------------------- kernels
 
-MEAN_OF_LOSSES = {
-    dtype: Kernel(
-        mean_of_losses(dtype),
-        f"mean_of_losses[{dtype.name}]",
-        [f"{dtype.name}[] int64[] int64 {dtype.name}[] {dtype.name}[]"],
-        threads=BLOCK,
-    )
-    for dtype in (float32, float64)
-}
 
-LONG = (Fit(float32, 4, BLOCK, HELD), Fit(float64, 1, BLOCK, HELD))
-# Blocks that a multiprocessor is to hold at least, for some fits (`RowKernels`): 5 for
-# Fit(float32, 4, BLOCK, 16) leaves 48 registers, too few for some assemblers.
-RESIDENT: dict[Fit, int] = {}
-BESIDE = (  # examples for two rows in registers
+class Direction(NamedTuple):
+    """The kernels of one direction, forward or backward.
+
+    Each is a pair, for softmax and for its logarithm. `sums` is how many partial
+    results there are for a chunk, `alone` the results for a tensor without dimensions.
+    """
+
+    rows: tuple[KernelFamily, KernelFamily]
+    partials: tuple[KernelFamily, KernelFamily]
+    chunks: tuple[KernelFamily, KernelFamily]
+    columns: tuple[KernelFamily, KernelFamily]
+    sums: int
+    alone: tuple[int, int]
+
+
+LONG = (Fit(float32, 4, BLOCK, ITEMS), Fit(float64, 1, BLOCK, ITEMS))
+TWO_ROWS = (
     Fit(float32, 1, WARP, 4),
     Fit(float32, 4, BLOCK, 16),
     Fit(float64, 1, BLOCK, 8),
 )
-OVER_CLASSES = (
-    Fit(float32, 1, WARP, 4),
-    Fit(float32, 4, BLOCK, HELD),
-    Fit(float64, 1, WARP, HELD),
-)
-
-SOFTMAX_ROWS = RowKernels(
-    "softmax_rows", softmax_rows, "T[] T[] int64 int64", resident=RESIDENT
-)
-LOG_SOFTMAX_ROWS = RowKernels(
-    "log_softmax_rows", log_softmax_rows, "T[] T[] int64 int64", resident=RESIDENT
-)
-SOFTMAX_BACKWARD_ROWS = RowKernels(
-    "softmax_backward_rows", softmax_backward_rows, "T[] T[] T[] int64 int64", BESIDE
-)
-LOG_SOFTMAX_BACKWARD_ROWS = RowKernels(
-    "log_softmax_backward_rows", log_softmax_backward_rows,
-    "T[] T[] T[] int64 int64", BESIDE,
-)  # fmt: skip
-SOFTMAX_PARTIALS = RowKernels(
-    "softmax_partials", softmax_partials, "T[] int64 int64 int64 T[] T[]", LONG
-)
-# Where there are two kernels, the second one is for the logarithm.
-SOFTMAX_PIECES, SLOPE_PARTIALS, SLOPE_PIECES = (
-    tuple(
-        RowKernels(prefix + name, partial(template, logarithm=bool(prefix)), text, LONG)
-        for prefix in ("", "log_")
-    )
-    for name, template, text in (
-        ("softmax_pieces", softmax_pieces, "T[] int64 int64 int64 T[] T[] T[]"),
-        ("slope_partials", slope_partials, "T[] T[] int64 int64 int64 T[]"),
-        ("slope_pieces", slope_pieces, "T[] T[] int64 int64 int64 T[] T[]"),
-    )
-)
-CROSS_ENTROPY_ROWS = RowKernels(
-    "cross_entropy_rows", cross_entropy_rows,
-    "T[] int64[] int64 int64 T[] T[] int64[]", OVER_CLASSES,
-)  # fmt: skip
-CROSS_ENTROPY_BACKWARD_ROWS = RowKernels(
-    "cross_entropy_backward_rows", cross_entropy_backward_rows,
-    "T[] int64 T[] int64[] T[] int64 int64 T[]", OVER_CLASSES,
-)  # fmt: skip
 
 
-def _columns(name: str, template: Callable, example: str) -> Any:
-    """The kernels of a template for columns, by (element type, logarithm)."""
-    return {
-        (dtype, logarithm): Kernel(
-            template(dtype, logarithm),
-            f"{'log_' if logarithm else ''}{name}[{dtype.name}]",
-            [example.replace("T", dtype.name)],
-            LINES * SHARES,
+def _both(
+    template: Callable, example: str, *compiled: tuple[Any, ...], threads: int = BLOCK
+) -> tuple[KernelFamily, KernelFamily]:
+    """The kernels of a template for softmax, and those for its logarithm."""
+    plain, log_ = (
+        KernelFamily(
+            partial(template, logarithm=logarithm), example, *compiled,
+            name="log_" * logarithm + template.__name__, threads=threads,
         )
-        for dtype in (float32, float64)
         for logarithm in (False, True)
-    }
+    )  # fmt: skip
+    return plain, log_
 
 
-SOFTMAX_COLUMNS = _columns("softmax_columns", softmax_columns, "T[] int64 int64 T[]")
-SLOPE_COLUMNS = _columns("slope_columns", slope_columns, "T[] T[] int64 int64 T[]")
+_PARTIALS = KernelFamily(softmax_partials, "T[] int64 int64 int64 T[] T[]", *LONG)
+_KINDS = ((float32,), (float64,))
+FORWARD = Direction(
+    _both(softmax_rows, "T[] T[] int64 int64", *EXAMPLES),
+    (_PARTIALS, _PARTIALS),
+    _both(softmax_chunks, "T[] int64 int64 int64 T[] T[] T[]", *LONG),
+    _both(softmax_columns, "T[] int64 int64 T[]", *_KINDS, threads=TX * TY),
+    2, (1, 0),
+)  # fmt: skip
+BACKWARD = Direction(
+    _both(softmax_backward_rows, "T[] T[] T[] int64 int64", *TWO_ROWS),
+    _both(softmax_backward_partials, "T[] T[] int64 int64 int64 T[]", *LONG),
+    _both(softmax_backward_chunks, "T[] T[] int64 int64 int64 T[] T[]", *LONG),
+    _both(
+        softmax_backward_columns, "T[] T[] int64 int64 T[]", *_KINDS, threads=TX * TY
+    ),
+    1, (0, 0),
+)  # fmt: skip
 
 # -------------------------------------------------------------------------- launchers
 
 
-def _inner(a: TensorData, dim: int) -> int:
-    """How many lines along `dim` lie side by side."""
-    return math.prod(a.shape[dim + 1 :])
-
-
-def _moved(a: TensorData, dim: int) -> TensorData:
-    """`a` with `dim` at the end, row by row."""
-    order = [*(i for i in range(a.dims) if i != dim), dim]
-    return contiguous(a.permute(order))
-
-
-def _moved_back(a: TensorData, dim: int) -> TensorData:
-    """The last dimension of `a` at `dim` again, row by row."""
-    last = a.dims - 1
-    return copy(a.permute([*range(dim), last, *range(dim, last)]), a.dtype)
-
-
-def _pieces_of_a_row(n: int) -> tuple[int, int]:
-    """Into how many pieces a long row is cut, and how long they are."""
-    step = HELD * BLOCK
-    most = min(MOST_PIECES, BLOCK)
-    length = max(PIECE, ceil_div(ceil_div(n, most), step) * step)
+def _splits_of(n: int) -> tuple[int, int]:
+    """Into how many chunks a long row is split, and how long they are."""
+    step = ITEMS * BLOCK
+    most = min(MOST_SPLITS, BLOCK)
+    length = max(CHUNK, ceil_div(ceil_div(n, most), step) * step)
     return ceil_div(n, length), length
 
 
-def _rows(a: TensorData, out: TensorData, dim: int, logarithm: bool) -> None:
-    """The kernels of `softmax` for contiguous tensors that have elements."""
-    n, inner, dtype = a.shape[dim], _inner(a, dim), a.dtype
-    x, y = a.flat(), out.storage.array
+def _launch(
+    kernels: Direction, logarithm: bool, given: list[Any], n: int, inner: int,
+    dtype: DType, y: Any,
+) -> None:  # fmt: skip
+    """The kernels for flat arrays that have elements; `inner` columns side by side."""
     count = len(y) // n
     if inner > 1:
-        grid = ceil_div(count, LINES), LINES * SHARES
-        SOFTMAX_COLUMNS[dtype, logarithm][grid](x, n, inner, y)
+        grid = ceil_div(count, TX), TX * TY
+        kernels.columns[logarithm][dtype,][grid](*given, n, inner, y)
         return
-    width = width_of(n, dtype, x)
-    fit = fitting(n, dtype, width)
+    width = width_of(n, dtype, *given)
+    fit = fitting(n, dtype, width, len(given))
     if fit is not None:
-        kernels = LOG_SOFTMAX_ROWS if logarithm else SOFTMAX_ROWS
-        kernels[fit][fit.launch(count)](x, y, count, n)
+        kernels.rows[logarithm][fit][fit.launch(count)](*given, y, count, n)
         return
-    fit = Fit(dtype, width, BLOCK, HELD)
-    pieces, piece = _pieces_of_a_row(n)
-    tops, totals = (empty((count * pieces,), dtype).storage.array for _ in range(2))
-    grid = count * pieces, BLOCK
-    SOFTMAX_PARTIALS[fit][grid](x, n, pieces, piece, tops, totals)
-    SOFTMAX_PIECES[logarithm][fit][grid](x, n, pieces, piece, tops, totals, y)
+    fit = Fit(dtype, width, BLOCK, ITEMS)
+    splits, chunk = _splits_of(n)
+    sums = [empty((count * splits,), dtype).storage.array for _ in range(kernels.sums)]
+    grid, sizes = (count * splits, BLOCK), (n, splits, chunk)
+    kernels.partials[logarithm][fit][grid](*given, *sizes, *sums)
+    kernels.chunks[logarithm][fit][grid](*given, *sizes, *sums, y)
 
 
-def _forward(a: TensorData, dim: int, logarithm: bool) -> TensorData:
+def _along(
+    kernels: Direction, logarithm: bool, dim: int, *given: TensorData
+) -> TensorData:
+    """Softmax, or its gradient, along `dim` of tensors of one shape and type."""
+    a = given[0]
     if a.dims == 0:
-        return full((), 0 if logarithm else 1, a.dtype)
-    if 1 < _inner(a, dim) < SHORT_INNER:
-        return _moved_back(_forward(_moved(a, dim), a.dims - 1, logarithm), dim)
+        return full((), kernels.alone[logarithm], a.dtype)
+    inner = math.prod(a.shape[dim + 1 :])
+    if 1 < inner < SHORT_INNER:
+        last = a.dims - 1
+        order = [*(i for i in range(a.dims) if i != dim), dim]
+        moved = [contiguous(x.permute(order)) for x in given]
+        out = _along(kernels, logarithm, last, *moved)
+        return copy(out.permute([*range(dim), last, *range(dim, last)]), a.dtype)
     out = empty(a.shape, a.dtype)
     if out.size:
-        _rows(contiguous(a), out, dim, logarithm)
+        flat = [contiguous(x).flat() for x in given]
+        n, y = a.shape[dim], out.storage.array
+        _launch(kernels, logarithm, flat, n, inner, a.dtype, y)
     return out
 
 
 def softmax(a: TensorData, dim: int) -> TensorData:
-    """exp(a - max) / sum(exp(a - max)) along `dim`; a [*] -> [*]."""
-    return _forward(a, dim, False)
+    """exp(a - max) / sum(exp(a - max)) along `dim`."""
+    return _along(FORWARD, False, dim, a)
 
 
 def log_softmax(a: TensorData, dim: int) -> TensorData:
-    """a - max - log(sum(exp(a - max))) along `dim`; a [*] -> [*]."""
-    return _forward(a, dim, True)
-
-
-def _slopes(
-    grad: TensorData, out: TensorData, dx: TensorData, dim: int, logarithm: bool
-) -> None:
-    """The kernels of `softmax_backward` for contiguous tensors that have elements."""
-    n, inner, dtype = out.shape[dim], _inner(out, dim), out.dtype
-    g, y, made = grad.flat(), out.flat(), dx.storage.array
-    count = len(made) // n
-    if inner > 1:
-        grid = ceil_div(count, LINES), LINES * SHARES
-        SLOPE_COLUMNS[dtype, logarithm][grid](g, y, n, inner, made)
-        return
-    width = width_of(n, dtype, g, y)
-    fit = fitting(n, dtype, width, 2)
-    if fit is not None:
-        kernels = LOG_SOFTMAX_BACKWARD_ROWS if logarithm else SOFTMAX_BACKWARD_ROWS
-        kernels[fit][fit.launch(count)](g, y, made, count, n)
-        return
-    fit = Fit(dtype, width, BLOCK, HELD)
-    pieces, piece = _pieces_of_a_row(n)
-    sums = empty((count * pieces,), dtype).storage.array
-    grid = count * pieces, BLOCK
-    SLOPE_PARTIALS[logarithm][fit][grid](g, y, n, pieces, piece, sums)
-    SLOPE_PIECES[logarithm][fit][grid](g, y, n, pieces, piece, sums, made)
-
-
-def _backward(
-    grad: TensorData, out: TensorData, dim: int, logarithm: bool
-) -> TensorData:
-    if out.dims == 0:
-        return full((), 0, out.dtype)
-    if 1 < _inner(out, dim) < SHORT_INNER:
-        g, y = _moved(grad, dim), _moved(out, dim)
-        return _moved_back(_backward(g, y, out.dims - 1, logarithm), dim)
-    dx = empty(out.shape, out.dtype)
-    if dx.size:
-        _slopes(contiguous(grad), contiguous(out), dx, dim, logarithm)
-    return dx
+    """a - max - log(sum(exp(a - max))) along `dim`."""
+    return _along(FORWARD, True, dim, a)
 
 
 def softmax_backward(grad: TensorData, out: TensorData, dim: int) -> TensorData:
-    """out * (grad - sum(grad * out)) along `dim`; all [*]."""
-    return _backward(grad, out, dim, False)
+    """out * (grad - sum(grad * out)) along `dim`."""
+    return _along(BACKWARD, False, dim, grad, out)
 
 
 def log_softmax_backward(grad: TensorData, out: TensorData, dim: int) -> TensorData:
-    """grad - exp(out) * sum(grad) along `dim`; all [*]."""
-    return _backward(grad, out, dim, True)
-
-
-def _over_classes(classes: int, dtype: DType, *arrays: Any) -> Fit:
-    """How the kernels of cross-entropy read rows of any length, part by part."""
-    width = width_of(classes, dtype, *arrays)
-    if classes <= 4 * WARP:
-        return Fit(dtype, width, WARP, 4)
-    return Fit(dtype, width, WARP if classes <= 2 * HELD * WARP else BLOCK, HELD)
-
-
-def cross_entropy(
-    logits: TensorData, target: TensorData, ignore_index: int
-) -> tuple[TensorData, TensorData]:
-    """logits [N, C], target int64 [N] -> losses [N], logsumexp of each row [N].
-
-    losses[n] = logsumexp(logits[n]) - logits[n, target[n]], or 0 where target[n] is
-    `ignore_index`. Raises IndexError for another target outside [0, C): at the next
-    copy to the host or synchronization, so that no call waits for the GPU
-    (`index_errors.py`).
-    """
-    count, classes = logits.shape
-    dtype = logits.dtype
-    losses, logsumexp = empty((count,), dtype), empty((count,), dtype)
-    if count == 0:
-        return losses, logsumexp
-    x = contiguous(logits).flat() if classes else empty((1,), dtype).storage.array
-    fit = _over_classes(classes, dtype, x)
-    CROSS_ENTROPY_ROWS[fit][fit.launch(count)](
-        x, contiguous(target).flat(), ignore_index, classes, losses.storage.array,
-        logsumexp.storage.array, notes(),
-    )  # fmt: skip
-    after_launch()
-    return losses, logsumexp
-
-
-def _each(grad: TensorData) -> tuple[Any, int]:
-    """A flat array, and the steps in it from the gradient of one row to the next."""
-    if grad.size and grad.strides == (0,):
-        return grad.storage.array[grad.offset : grad.offset + 1], 0
-    return contiguous(grad).flat(), 1
-
-
-def mean_loss(
-    losses: TensorData, target: TensorData, ignore_index: int
-) -> tuple[TensorData, TensorData]:
-    """The mean [] of losses [N] with another target than `ignore_index`, and the share
-    1 / count [] that each of them has in it."""
-    dtype = losses.dtype
-    mean, share = empty((), dtype), empty((), dtype)
-    MEAN_OF_LOSSES[dtype][1, BLOCK](
-        contiguous(losses).flat(), contiguous(target).flat(), ignore_index,
-        mean.storage.array, share.storage.array,
-    )  # fmt: skip
-    return mean, share
-
-
-def cross_entropy_backward(
-    grad: TensorData,
-    logits: TensorData,
-    target: TensorData,
-    logsumexp: TensorData,
-    ignore_index: int,
-) -> TensorData:
-    """grad[n] * (softmax(logits[n]) - onehot(target[n])), rows ignored are 0.
-
-    grad, target, logsumexp [N], logits [N, C] -> [N, C]
-    """
-    dx = empty(logits.shape, logits.dtype)
-    if dx.size:
-        count, classes = logits.shape
-        x = contiguous(logits).flat()
-        fit = _over_classes(classes, logits.dtype, x)
-        CROSS_ENTROPY_BACKWARD_ROWS[fit][fit.launch(count)](
-            *_each(grad), x, contiguous(target).flat(),
-            contiguous(logsumexp).flat(), ignore_index, classes, dx.storage.array,
-        )  # fmt: skip
-    return dx
+    """grad - exp(out) * sum(grad) along `dim`."""
+    return _along(BACKWARD, True, dim, grad, out)

@@ -35,9 +35,11 @@ from minitorch.dtypes import DType
 from minitorch.tensor_data import TensorData
 
 THREADS = 8 if SIMULATED else 256
-EACH = 4 if SIMULATED else 8  # outputs of a thread in `merge_runs`
+# Outputs of a thread in `merge_runs`.
+EACH = 4 if SIMULATED else 8
 TILE = THREADS * EACH
-SMALL = 8 if SIMULATED else 128  # a tile for short rows, of which there are many
+# A tile for short rows, of which there are many.
+SMALL = 8 if SIMULATED else 128
 
 _KEYS = ("int32", "int64")
 
@@ -92,11 +94,14 @@ def sort_tile_of(size: int) -> Any:
             else:
                 key[x] = top
         cuda.syncthreads()
+        # Runs of `span` elements become sorted, in turns up and down, so that two of
+        # them together are one bitonic run, which the next round sorts.
         span = 2
         while span <= size:
             step = span // 2
             while step > 0:
                 for e in range(tid, size // 2, threads):
+                    # Pair e is x and x + step: x has no bit `step`.
                     x = 2 * e - (e & (step - 1))
                     y = x + step
                     kx, ky, px, py = key[x], key[y], place[x], place[y]
@@ -171,6 +176,7 @@ def merge_runs(keys, order, n, width, tiles, keys_out, order_out):
     right_size = min(width, n - base - left_size)
     left = row * n + base
     right = left + left_size
+    # The block makes outputs d0 to d1 of this merge.
     d0 = first - base
     d1 = min(d0 + TILE, left_size + right_size)
     if tid < 2:
@@ -180,6 +186,7 @@ def merge_runs(keys, order, n, width, tiles, keys_out, order_out):
     l0, l1 = bounds[0], bounds[1]
     lefts = l1 - l0
     for x in range(tid, d1 - d0, THREADS):
+        # Of d0 outputs before, l0 came from the left, so d0 - l0 from the right.
         p = left + l0 + x if x < lefts else right + d0 - l0 + x - lefts
         key[x] = keys[p]
         place[x] = order[p]
@@ -196,6 +203,7 @@ def merge_runs(keys, order, n, width, tiles, keys_out, order_out):
                 source[x] = j
                 j += 1
     cuda.syncthreads()
+    # Written in the order of the outputs, not of the threads that found them.
     for x in range(tid, d1 - d0, THREADS):
         keys_out[row * n + first + x] = key[source[x]]
         order_out[row * n + first + x] = place[source[x]]

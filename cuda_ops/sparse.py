@@ -25,6 +25,8 @@ import numpy as np
 from numba import cuda, int32
 
 from cuda_ops.block.intrinsics import (
+    WARP,
+    add_equal,
     ballot,
     is_aligned,
     load,
@@ -43,13 +45,16 @@ from cuda_ops.sort import sort_keys
 from minitorch.dtypes import float32, float64, int64
 from minitorch.tensor_data import Storage, TensorData
 
-WARP = 32
 THREADS = 64 if SIMULATED else 128
 WARPS = THREADS // WARP
-LANES = 32  # at most so many threads share a row in `csr_rows`, with 4 columns each
-RUN = 8 if SIMULATED else 64  # elements that a group of threads does in `csr_sample`
-UNEVEN = 16  # a row this many times longer than the mean is divided ...
-LONG = 64 if SIMULATED else 4096  # ... if it has so many elements, too
+# At most so many threads share a row in `csr_rows`, with 4 columns each.
+LANES = 32
+# Elements that a group of threads does in `csr_sample`.
+RUN = 8 if SIMULATED else 64
+# A row this many times longer than the mean is divided ...
+UNEVEN = 16
+# ... if it has so many elements, too.
+LONG = 64 if SIMULATED else 4096
 
 _INDEX = ("int64", "int32")
 _FLOAT = ("float32", "float64")
@@ -118,8 +123,9 @@ def csr_rows(lanes: int, value: str) -> Any:
         for done in range(0, longest, lanes):
             places[tid] = place
             numbers[tid] = number
-            sync_warp()
+            sync_warp()  # The group's elements are there.
             p = first + done
+            # The next ones are on their way while these are used.
             place, number = element(col, values, step, p + lanes + lane, last)
             u, end = group, group + min(last - p, lanes)
             while u + 4 <= end:
@@ -127,7 +133,7 @@ def csr_rows(lanes: int, value: str) -> Any:
                 u += 4
             if u < end:
                 a0, a1, a2, a3 = add_rest(a0, a1, a2, a3, places, numbers, u, end, mine)
-            sync_warp()
+            sync_warp()  # Nobody reads them any more.
         if i < rows and j < columns:
             store4(out, i * columns + j, a0, a1, a2, a3)
 
@@ -567,9 +573,8 @@ def csr_gather_elements(crow, col, a, cols, out):
 def csr_scatter_elements(crow, col, values, cols, out):
     """out[i, col[p]] += values[p] for the elements p of row i: out [M, cols] is 0.
 
-    A warp a row, 32 elements at a time. They meet in shared memory, where the first
-    lane of those with equal columns adds them up in order: no two lanes write to one
-    place, and the order of additions is that of the elements.
+    A warp a row, 32 elements at a time. They meet in shared memory, where `add_equal`
+    adds those of equal columns up, in the order of the elements.
     """
     places = cuda.shared.array(THREADS, int32)
     numbers = cuda.shared.array(THREADS, values.dtype)
@@ -583,16 +588,10 @@ def csr_scatter_elements(crow, col, values, cols, out):
         numbers[tid] = values[p] if p < last else values.dtype.type(0)
         sync_warp()
         place = places[tid]
-        u = warp
-        while places[u] != place:
-            u += 1
-        if u == tid and p < last:
-            total = out[i * cols + place]
-            for u in range(tid, warp + min(WARP, last - start)):
-                if places[u] == place:
-                    total += numbers[u]
-            out[i * cols + place] = total
-        sync_warp()
+        if p < last:
+            end = warp + min(WARP, last - start)
+            add_equal(out, i * cols + place, places, numbers, place, warp, tid, end)
+        sync_warp()  # All have read the numbers, before the next ones come.
 
 
 def csr_pattern(a: TensorData) -> tuple[TensorData, TensorData]:

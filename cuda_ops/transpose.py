@@ -11,8 +11,8 @@ can read, run and time the steps that lead there, by name in `LADDER`:
 
 A rung takes a contiguous matrix [M, N] and returns [N, M]. This is the first case in
 which the order of access, and nothing else, decides on the speed: memory comes in
-pieces of 32 bytes, a warp asks for 32 elements at once, and what it asks for lies in 4
-such pieces, or in 32.
+sectors of 32 bytes, a warp asks for 32 elements at once, and what it asks for lies in 4
+of them, or in 32.
 
 Source: Ruetsch and Micikevicius, "Optimizing matrix transpose in CUDA", 2009.
 """
@@ -25,25 +25,26 @@ from typing import Any
 from numba import cuda, int64, uint32
 
 from cuda_ops.block.intrinsics import device, is_aligned, load, load4, store, store4
+from cuda_ops.block.rows import KernelFamily
 from cuda_ops.runtime.arrays import allocate
-from cuda_ops.runtime.launch import SIMULATED, Kernel, ceil_div, kernel
-from minitorch.dtypes import ALL, DType, float32, from_numpy_dtype
+from cuda_ops.runtime.launch import SIMULATED, ceil_div, kernel
+from minitorch.dtypes import DType, float32, from_numpy_dtype
 from minitorch.tensor_data import Shape, Storage, Strides, TensorData
 
-SIDE = 8 if SIMULATED else 32  # of a tile of elements; neighbouring threads along it
-WORD = 4  # bytes of a bank of shared memory
-LINES = (
-    2 if SIMULATED else 8
-)  # lines of a tile that the threads of a block make at once
-QUADS = (
-    4 if SIMULATED else 16
-)  # vectors of 4 in a line of a tile of `transpose_vectorized`
-WIDE = 4 * QUADS  # the side of such a tile
+# The side of a tile of elements, with neighbouring threads along it, and rows of a tile
+# that the threads of a block copy at once.
+SIDE = 8 if SIMULATED else 32
+BLOCK_ROWS = 2 if SIMULATED else 8
+# Bytes of a bank of shared memory.
+WORD = 4
+# Vectors of 4 in a row of a tile of `transpose_vectorized`, and the side of that tile.
+QUADS = 4 if SIMULATED else 16
+WIDE = 4 * QUADS
 
 # ------------------------------------------------------------------- rung by rung
 
 
-@kernel(examples=["float32[] float32[] int64 int64"], threads=SIDE * LINES)
+@kernel(examples=["float32[] float32[] int64 int64"], threads=SIDE * BLOCK_ROWS)
 def transpose_uncoalesced(a, out, m, n):
     """The two loops, with a thread for each element.
 
@@ -52,13 +53,13 @@ def transpose_uncoalesced(a, out, m, n):
         for i, j:  out[j, i] = a[i, j]
 
     Neighbouring threads have neighbouring j. They read neighbouring addresses, and
-    write addresses m elements apart: each of a warp's 32 stores goes to a piece of 32
-    bytes of its own, of which 4 bytes are used.
+    write addresses m elements apart: each of a warp's 32 stores goes to a sector of
+    32 bytes of its own, of which 4 bytes are used.
     """
     across = (n + SIDE - 1) // SIDE
     tile_i = cuda.blockIdx.x // across
     j = (cuda.blockIdx.x - tile_i * across) * SIDE + cuda.threadIdx.x % SIDE
-    for k in range(cuda.threadIdx.x // SIDE, SIDE, LINES):
+    for k in range(cuda.threadIdx.x // SIDE, SIDE, BLOCK_ROWS):
         i = tile_i * SIDE + k
         if i < m and j < n:
             store(out, j * m + i, load(a, i * n + j))
@@ -104,11 +105,11 @@ def tile_kernel(padding: int, dtype: DType) -> Callable:
         tile = cuda.shared.array((SIDE, pitch), kind)
         x = cuda.threadIdx.x % SIDE
         y = cuda.threadIdx.x // SIDE
-        for k in range(y, SIDE, LINES):
+        for k in range(y, SIDE, BLOCK_ROWS):
             if k < rows and x < cols:
                 tile[k, x] = load(a, a_first + k * a_steps[2] + x * a_steps[3])
         cuda.syncthreads()
-        for k in range(y, SIDE, LINES):
+        for k in range(y, SIDE, BLOCK_ROWS):
             if x < rows and k < cols:
                 p = out_first + x * out_steps[2] + k * out_steps[3]
                 store(out, p, tile[x, k])
@@ -124,7 +125,7 @@ def transpose_tiled(dtype: DType) -> Callable:
 
         a:  . . . . . .        out:  . . . .        a tile is read row by row,
             . A A . . .              . A A .        and written row by row, both
-            . A A . . .              . A A .        in pieces of SIDE elements
+            . A A . . .              . A A .        SIDE elements at a time
 
     A block moves a tile of SIDE x SIDE. Neighbouring threads read neighbours in a row
     of `a`, and after the barrier write neighbours in a row of `out`; the crooked way is
@@ -215,23 +216,12 @@ def vector_at(line, quad):
     return ((line ^ (quad & 1)) * QUADS + (quad ^ (line // 4))) * 4
 
 
-def _kernels(template: Callable, threads: int) -> dict[DType, Kernel]:
-    """The template's kernel for each element type; tests compile float32's."""
-    text = "T[] int64 4*int64 T[] int64 4*int64 4*int64"
-    return {
-        dtype: Kernel(
-            template(dtype),
-            f"{template.__name__}[{dtype.name}]",
-            [text.replace("T", dtype.name)] if dtype is float32 else (),
-            threads,
-        )
-        for dtype in ALL
-    }
-
-
-TILED = _kernels(transpose_tiled, SIDE * LINES)
-PADDED = _kernels(transpose_padded, SIDE * LINES)
-VECTORIZED = _kernels(transpose_vectorized, QUADS * QUADS)
+_TEXT = "T[] int64 4*int64 T[] int64 4*int64 4*int64"
+TILED = KernelFamily(transpose_tiled, _TEXT, (float32,), threads=SIDE * BLOCK_ROWS)
+PADDED = KernelFamily(transpose_padded, _TEXT, (float32,), threads=SIDE * BLOCK_ROWS)
+VECTORIZED = KernelFamily(
+    transpose_vectorized, _TEXT, (float32,), threads=QUADS * QUADS
+)
 
 # ------------------------------------------------------------------------- launchers
 
@@ -257,12 +247,12 @@ def move(
     ):
         side, threads, kernels = WIDE, QUADS * QUADS, VECTORIZED
     else:
-        side, threads, kernels = SIDE, SIDE * LINES, PADDED
+        side, threads, kernels = SIDE, SIDE * BLOCK_ROWS, PADDED
     blocks = ceil_div(m, side) * ceil_div(n, side) * outer * inner
-    kernels[dtype][blocks, threads](a, a_at, a_steps, out, out_at, out_steps, shape)
+    kernels[dtype,][blocks, threads](a, a_at, a_steps, out, out_at, out_steps, shape)
 
 
-def _made(name: str, a: TensorData) -> TensorData:
+def _output(name: str, a: TensorData) -> TensorData:
     """The output of a rung; an error where it cannot take `a`."""
     if a.dims != 2 or not a.is_contiguous():
         raise ValueError(
@@ -279,16 +269,16 @@ def _blocks(a: TensorData, side: int) -> int:
 
 def uncoalesced(a: TensorData) -> TensorData:
     """a [M, N] -> [N, M], by `transpose_uncoalesced`."""
-    out = _made("uncoalesced", a)
-    transpose_uncoalesced[_blocks(a, SIDE), SIDE * LINES](
+    out = _output("uncoalesced", a)
+    transpose_uncoalesced[_blocks(a, SIDE), SIDE * BLOCK_ROWS](
         a.flat(), out.storage.array, *a.shape
     )
     return out
 
 
-def _by_tiles(kernels: dict[DType, Kernel], name: str, a: TensorData) -> TensorData:
-    out = _made(name, a)
-    kernels[a.dtype][_blocks(a, SIDE), SIDE * LINES](*_both(a, out))
+def _by_tiles(kernels: KernelFamily, name: str, a: TensorData) -> TensorData:
+    out = _output(name, a)
+    kernels[a.dtype,][_blocks(a, SIDE), SIDE * BLOCK_ROWS](*_both(a, out))
     return out
 
 
@@ -311,7 +301,7 @@ def padded(a: TensorData) -> TensorData:
 def vectorized(a: TensorData) -> TensorData:
     """a [M, N] -> [N, M], by `transpose_vectorized`, or `transpose_padded` where M or
     N is no multiple of 4 or short, or an element has 8 bytes."""
-    out = _made("vectorized", a)
+    out = _output("vectorized", a)
     move(*_both(a, out))
     return out
 

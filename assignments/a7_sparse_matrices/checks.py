@@ -576,7 +576,7 @@ BALANCE = (
         length=_longest,
         examples=4 if SIMULATED else 30,
         devices=("cuda",),
-        hint="Begin with the element g * share - i0. A row that does not end here goes "
+        hint="Begin with the element g * steps - i0. A row that does not end here goes "
         "to carry, and not to out.",
         oracle="NumPy",
     ),

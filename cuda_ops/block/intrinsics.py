@@ -1,8 +1,8 @@
 """What a GPU can do and Python has no words for: vectors, warps, tensor cores.
 
 With this file a kernel can move 16 bytes at once (`load4`, `store4`), let the 32
-threads of a warp exchange values (`shuffle_xor`, `warp_sum`), copy to shared memory
-without waiting (`cp_async16`) and use tensor cores (`mma_tf32`).
+threads of a warp exchange values (`shuffle_xor`) and round factors for tensor cores
+(`to_tf32`).
 
 A function decorated with `@emulated` writes LLVM code; in the simulator the function of
 the same name in `cuda_ops/simulator/emulation.py` runs instead. A function decorated
@@ -133,7 +133,7 @@ def _alignment(dtype: Any, count: int) -> int:
 
 
 if not SIMULATED:
-    I1, I32, I64 = ir.IntType(1), ir.IntType(32), ir.IntType(64)
+    I32, I64 = ir.IntType(32), ir.IntType(64)
     F32 = ir.FloatType()
 
 
@@ -141,12 +141,6 @@ if not SIMULATED:
 def load4(typing: Any, array: Any, i: Any) -> Any:
     """`x0, x1, x2, x3 = load4(array, i)`: 16 bytes at once, of 4-byte elements."""
     return _load_vector(4)(typing, array, i)
-
-
-@emulated(emulation.load2)
-def load2(typing: Any, array: Any, i: Any) -> Any:
-    """`x0, x1 = load2(array, i)`: 16 bytes at once, of 8-byte elements."""
-    return _load_vector(2)(typing, array, i)
 
 
 @emulated(emulation.store4)
@@ -198,165 +192,45 @@ def store(typing: Any, array: Any, i: Any, value: Any) -> Any:
 # -------------------------------------------------------------------------- warps
 
 
-def _shuffle_xor(value: Any, mask: int) -> Any:
-    """The value of lane `lane ^ mask`; all lanes of the warp must come here."""
-    return cuda.shfl_xor_sync(ALL_LANES, value, mask)
-
-
-def _shuffle_down(value: Any, lanes: int) -> Any:
-    """The value of the lane `lanes` above, or one's own where there is none."""
-    return cuda.shfl_down_sync(ALL_LANES, value, lanes)
-
-
-def _shuffle_up(value: Any, lanes: int) -> Any:
-    """The value of the lane `lanes` below, or one's own where there is none."""
-    return cuda.shfl_up_sync(ALL_LANES, value, lanes)
-
-
-def _shuffle(value: Any, source: int) -> Any:
-    """The value of lane `source`."""
-    return cuda.shfl_sync(ALL_LANES, value, source)
-
-
-def _ballot(condition: Any) -> int:
-    """A bit for each lane: whether its condition holds."""
-    return cuda.ballot_sync(ALL_LANES, condition)
-
-
-def _sync_warp() -> None:
-    """Wait for all lanes of the warp, and see what they wrote to shared memory."""
-    cuda.syncwarp()
-
-
-def _warp_index() -> int:
-    """The warp's place in its block."""
-    thread = cuda.threadIdx.x + cuda.blockDim.x * (
-        cuda.threadIdx.y + cuda.blockDim.y * cuda.threadIdx.z
-    )
-    return thread // 32
-
-
-def _lane_index() -> int:
-    """The thread's place in its warp, 0 to 31."""
-    return cuda.laneid
-
-
 def _either(on_device: Callable, stand_in: Callable) -> Any:
     return stand_in if SIMULATED else device(on_device)
 
 
-shuffle_xor = _either(_shuffle_xor, emulation.shuffle_xor)
-shuffle_down = _either(_shuffle_down, emulation.shuffle_down)
-shuffle_up = _either(_shuffle_up, emulation.shuffle_up)
-shuffle = _either(_shuffle, emulation.shuffle)
-ballot = _either(_ballot, emulation.ballot)
-sync_warp = _either(_sync_warp, emulation.sync_warp)
-lane_index = _either(_lane_index, emulation.lane_index)
-warp_index = _either(_warp_index, emulation.warp_index)
+# All lanes of the warp must come to each of these; `cuda_ops/simulator/emulation.py`
+# says what they give.
+shuffle_xor = _either(
+    lambda value, mask: cuda.shfl_xor_sync(ALL_LANES, value, mask),
+    emulation.shuffle_xor,
+)
+shuffle_up = _either(
+    lambda value, lanes: cuda.shfl_up_sync(ALL_LANES, value, lanes),
+    emulation.shuffle_up,
+)
+shuffle = _either(
+    lambda value, source: cuda.shfl_sync(ALL_LANES, value, source), emulation.shuffle
+)
+ballot = _either(lambda holds: cuda.ballot_sync(ALL_LANES, holds), emulation.ballot)
+# Wait for all lanes of the warp, and see what they wrote to shared memory.
+sync_warp = _either(lambda: cuda.syncwarp(), emulation.sync_warp)
 
 
 @device
-def warp_sum(x: Any) -> Any:
-    """The sum over all lanes of the warp, in every lane, always in the same order."""
-    x += shuffle_xor(x, 16)
-    x += shuffle_xor(x, 8)
-    x += shuffle_xor(x, 4)
-    x += shuffle_xor(x, 2)
-    x += shuffle_xor(x, 1)
-    return x
+def add_equal(out, target, places, numbers, place, warp, tid, end):
+    """out[target] += the numbers of all lanes of a warp that go to `place`, in order.
 
-
-@device
-def warp_max(x: Any) -> Any:
-    """The largest value of all lanes, in every lane; NaN wins."""
-    y = shuffle_xor(x, 16)
-    x = x if x > y or x != x else y
-    y = shuffle_xor(x, 8)
-    x = x if x > y or x != x else y
-    y = shuffle_xor(x, 4)
-    x = x if x > y or x != x else y
-    y = shuffle_xor(x, 2)
-    x = x if x > y or x != x else y
-    y = shuffle_xor(x, 1)
-    return x if x > y or x != x else y
-
-
-@device
-def warp_min(x: Any) -> Any:
-    """The smallest value of all lanes, in every lane; NaN wins."""
-    y = shuffle_xor(x, 16)
-    x = x if x < y or x != x else y
-    y = shuffle_xor(x, 8)
-    x = x if x < y or x != x else y
-    y = shuffle_xor(x, 4)
-    x = x if x < y or x != x else y
-    y = shuffle_xor(x, 2)
-    x = x if x < y or x != x else y
-    y = shuffle_xor(x, 1)
-    return x if x < y or x != x else y
-
-
-# ------------------------------------------------- copies that nobody waits for
-
-
-@emulated(emulation.cp_async16)
-def cp_async16(
-    typing: Any, shared: Any, i: Any, array: Any, j: Any, inside: Any
-) -> Any:
-    """16 bytes from array[j] on to shared[i] on, without a register (sm_80).
-
-    Zeros are written where `inside` is False; array[j] is not read then. Both places
-    are aligned to 16 bytes. See `cp_async_wait`.
+    `places` and `numbers`, in shared memory, are those of the lanes `warp` to `end - 1`
+    of the block. Only the first lane of those with equal places adds, so that no two
+    lanes write to one place, and the order of the additions is that of the lanes.
     """
-    if not (_is_array(shared) and _is_array(array)):
-        return None
-
-    def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        i = _index(context, builder, sig.args[1], args[1])
-        j = _index(context, builder, sig.args[3], args[3])
-        to = _pointer(context, builder, sig.args[0], args[0], i)
-        start = _pointer(context, builder, sig.args[2], args[2], j)
-        to = builder.addrspacecast(to, ir.PointerType(to.type.pointee, 3))
-        inside = context.cast(builder, args[4], sig.args[4], types.boolean)
-        size = builder.select(inside, ir.Constant(I32, 16), ir.Constant(I32, 0))
-        kind = ir.FunctionType(ir.VoidType(), [I32, I64, I32])
-        text = "cp.async.cg.shared.global [$0], [$1], 16, $2;"
-        asm = ir.InlineAsm(kind, text, "r,l,r,~{memory}", side_effect=True)
-        start = builder.addrspacecast(start, ir.PointerType(start.type.pointee, 1))
-        values = [builder.ptrtoint(to, I32), builder.ptrtoint(start, I64), size]
-        builder.call(asm, values)
-        return context.get_dummy_value()
-
-    return types.void(shared, i, array, j, inside), code
-
-
-def _statement(text: str) -> Callable:
-    """Code for one line of assembly without operands."""
-
-    def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        kind = ir.FunctionType(ir.VoidType(), [])
-        builder.call(ir.InlineAsm(kind, text, "~{memory}", side_effect=True), [])
-        return context.get_dummy_value()
-
-    return code
-
-
-@emulated(emulation.cp_async_commit)
-def cp_async_commit(typing: Any) -> Any:
-    """The copies since the last commit are one group."""
-    return types.void(), _statement("cp.async.commit_group;")
-
-
-@emulated(emulation.cp_async_wait)
-def cp_async_wait(typing: Any, groups: Any) -> Any:
-    """Wait until at most `groups` (a literal) of this thread's groups are under way.
-
-    Other threads' copies are seen after the next barrier.
-    """
-    if not isinstance(groups, types.IntegerLiteral):
-        return None
-    line = f"cp.async.wait_group {groups.literal_value};"
-    return types.void(groups), _statement(line)
+    u = warp
+    while load(places, u) != place:
+        u += 1
+    if u == tid:
+        total = load(out, target)
+        for u in range(tid, end):
+            if load(places, u) == place:
+                total += load(numbers, u)
+        store(out, target, total)
 
 
 # ------------------------------------------------------------------- tensor cores
@@ -377,43 +251,6 @@ def to_tf32(typing: Any, x: Any) -> Any:
         return builder.bitcast(tf32_word(builder, args[0]), F32)
 
     return types.float32(types.float32), code
-
-
-@emulated(emulation.mma_tf32)
-def mma_tf32(
-    typing: Any, a0: Any, a1: Any, a2: Any, a3: Any, b0: Any, b1: Any,
-    c0: Any, c1: Any, c2: Any, c3: Any,
-) -> Any:  # fmt: skip
-    """`d0, d1, d2, d3 = mma_tf32(a0..a3, b0, b1, c0..c3)`: D = A @ B + C (sm_80).
-
-    A [16, 8], B [8, 8], C and D [16, 8], spread over the warp. With g = lane // 4 and
-    t = lane % 4 a lane holds
-
-        a0 = A[g, t]       a1 = A[g + 8, t]      a2 = A[g, t + 4]  a3 = A[g + 8, t + 4]
-        b0 = B[t, g]       b1 = B[t + 4, g]
-        c0 = C[g, 2t]      c1 = C[g, 2t + 1]     c2 = C[g + 8, 2t] c3 = C[g + 8, 2t + 1]
-
-    All are float32; of A and B the upper 19 bits are read (round with `to_tf32`).
-
-    Source: NVIDIA, "Parallel Thread Execution ISA", matrix fragments of mma.m16n8k8.
-    """
-    result = types.UniTuple(types.float32, 4)
-
-    def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        bits = [builder.bitcast(x, I32) for x in args[:6]]
-        out = ir.LiteralStructType([F32] * 4)
-        kind = ir.FunctionType(out, [I32] * 6 + [F32] * 4)
-        text = (
-            "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
-            "{$0,$1,$2,$3}, {$4,$5,$6,$7}, {$8,$9}, {$10,$11,$12,$13};"
-        )
-        places = "=f,=f,=f,=f,r,r,r,r,r,r,f,f,f,f"
-        asm = ir.InlineAsm(kind, text, places, side_effect=True)
-        made = builder.call(asm, bits + list(args[6:]))
-        items = [builder.extract_value(made, k) for k in range(4)]
-        return context.make_tuple(builder, sig.return_type, items)
-
-    return result(*[types.float32] * 10), code
 
 
 # ------------------------------------------- registers read anew
@@ -449,16 +286,16 @@ def array_at(typing: Any, pointer: Any, size: Any, like: Any) -> Any:
     result = types.Array(like, 1, "C")
 
     def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        made = context.make_array(result)(context, builder)
+        array = context.make_array(result)(context, builder)
         item = context.get_abi_sizeof(context.get_data_type(result.dtype))
         length = context.cast(builder, args[1], sig.args[1], types.intp)
         step = ir.Constant(I64, item)
-        made.data = builder.inttoptr(args[0], made.data.type)
-        made.shape = cgutils.pack_array(builder, [length])
-        made.strides = cgutils.pack_array(builder, [step])
-        made.itemsize = step
-        made.nitems = length
-        return made._getvalue()
+        array.data = builder.inttoptr(args[0], array.data.type)
+        array.shape = cgutils.pack_array(builder, [length])
+        array.strides = cgutils.pack_array(builder, [step])
+        array.itemsize = step
+        array.nitems = length
+        return array._getvalue()
 
     return result(pointer, size, like), code
 

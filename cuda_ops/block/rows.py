@@ -2,9 +2,9 @@
 
 With this file a kernel can hold a whole row of a matrix in the registers of a group of
 threads, put together what the threads of the group found (`summed`, `merged`), and be
-made for the lengths of rows that it meets (`RowKernels`).
+made for the lengths of rows that it meets (`KernelFamily`).
 
-A row of n numbers is held by `group` threads, each of which has `held` of them:
+A row of n numbers lies in `group` threads, with `items` numbers in each of them:
 
     width 4 (16 bytes at once)   thread   0     1     2     3     0     1     2 ...
                                  place  0-3   4-7  8-11 12-15 16-19 20-23 24-27 ...
@@ -31,15 +31,22 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import cuda
 
-from cuda_ops.block.intrinsics import device, is_aligned, load4, shuffle_xor, store4
+from cuda_ops.block.intrinsics import (
+    WARP,
+    device,
+    is_aligned,
+    load4,
+    shuffle_xor,
+    store4,
+)
 from cuda_ops.runtime.launch import SIMULATED, Kernel, ceil_div
 from minitorch.dtypes import DType, float32, float64
 
-WARP = 32
-BLOCK = 64 if SIMULATED else 256  # threads that share a row which is too long for 32
-LARGE = 128 if SIMULATED else 512  # and for the longest rows
+# Threads that share a row which is too long for a warp, and for the longest rows.
+BLOCK = 64 if SIMULATED else 256
+LARGE = 128 if SIMULATED else 512
 
-# (group, held), the first one that is large enough is taken: tune here.
+# (group, items), the first one that is large enough is taken: tune here.
 FITS: tuple[tuple[int, int], ...] = (
     (WARP, 4), (WARP, 8), (WARP, 16), (WARP, 32),
     (BLOCK // 2, 16), (BLOCK, 8), (BLOCK, 16), (BLOCK, 32),
@@ -47,7 +54,8 @@ FITS: tuple[tuple[int, int], ...] = (
 )  # fmt: skip
 if SIMULATED:  # where a thread costs more than its work
     FITS = ((WARP, 4), (WARP, 8), (BLOCK, 8), (LARGE, 8))
-LONGEST = FITS[-1][0] * FITS[-1][1]  # longer rows are never held
+# Longer rows never fit into registers.
+LONGEST = FITS[-1][0] * FITS[-1][1]
 
 
 def _simulated_barrier() -> None:
@@ -60,14 +68,15 @@ barrier: Any = _simulated_barrier if SIMULATED else cuda.syncthreads
 # --------------------------------------------------------------- rows and registers
 
 
-def row_reader(width: int, group: int, held: int) -> Any:
-    """Make `read(a, at, n, t, fill, x)`: x [held] = thread t's part of a[at : at + n].
+def row_reader(fit: Fit) -> Any:
+    """Make `read(a, at, n, t, fill, x)`: x [items] = thread t's part of a[at : at + n].
 
     Places behind the row get `fill`. n is 1 or more.
     """
+    group, items = fit.group, fit.items
 
     def read_4(a, at, n, t, fill, x):
-        for v in range(held // 4):
+        for v in range(items // 4):
             i = 4 * (v * group + t)
             x0, x1, x2, x3 = load4(a, at + (i if i < n else 0))
             x[4 * v] = x0 if i < n else fill
@@ -76,38 +85,40 @@ def row_reader(width: int, group: int, held: int) -> Any:
             x[4 * v + 3] = x3 if i < n else fill
 
     def read_1(a, at, n, t, fill, x):
-        for v in range(held):
+        for v in range(items):
             i = v * group + t
             x0 = a[at + (i if i < n else 0)]
             x[v] = x0 if i < n else fill
 
-    return device(read_4 if width == 4 else read_1)
+    return device(read_4 if fit.width == 4 else read_1)
 
 
-def row_writer(width: int, group: int, held: int) -> Any:
+def row_writer(fit: Fit) -> Any:
     """Make `write(out, at, n, t, x)`: the reverse of `row_reader`."""
+    group, items = fit.group, fit.items
 
     def write_4(out, at, n, t, x):
-        for v in range(held // 4):
+        for v in range(items // 4):
             i = 4 * (v * group + t)
             if i < n:
                 k = 4 * v
                 store4(out, at + i, x[k], x[k + 1], x[k + 2], x[k + 3])
 
     def write_1(out, at, n, t, x):
-        for v in range(held):
+        for v in range(items):
             i = v * group + t
             if i < n:
                 out[at + i] = x[v]
 
-    return device(write_4 if width == 4 else write_1)
+    return device(write_4 if fit.width == 4 else write_1)
 
 
-def row_centred(width: int, group: int, held: int) -> Any:
+def row_centred(fit: Fit) -> Any:
     """Make `centre(x, mean, n, t)`: x -= mean, and 0 behind the end of the row."""
+    width, group, items = fit.width, fit.group, fit.items
 
     def centre(x, mean, n, t):
-        for k in range(held):
+        for k in range(items):
             i = width * (k // width * group + t)
             x[k] = x[k] - mean if i < n else mean - mean
 
@@ -141,7 +152,7 @@ def summed(group: int) -> Any:
         x = inner(x, t, cells)
         if t % WARP == 0:
             cells[t // WARP] = x
-        barrier()
+        barrier()  # All warps' sums are there; nobody writes to the cells any more.
         x = cells[t % warps]
         for k in range(steps):
             x += shuffle_xor(x, 1 << k)
@@ -197,19 +208,19 @@ def merged(group: int, exp: Any, kind: Any) -> Any:
 
 
 class Fit(NamedTuple):
-    """How rows are held.
+    """How rows lie in registers.
 
     Attributes:
         dtype: the element type.
         width: 4 for 16-byte loads and stores, else 1.
         group: threads for a row.
-        held: numbers of a row that a thread holds.
+        items: numbers of a row in each thread.
     """
 
     dtype: DType
     width: int
     group: int
-    held: int
+    items: int
 
     @property
     def kind(self) -> Any:
@@ -233,17 +244,17 @@ class Fit(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def fitting(n: int, dtype: DType, width: int, operands: int = 1) -> Fit | None:
-    """The first of `FITS` that holds rows of n numbers; None if there is none.
+    """The first of `FITS` with room for rows of n numbers; None if there is none.
 
-    `operands` rows are held at the same time: as many registers are needed. A thread of
-    a large block has up to 128 in all, others up to 255; addresses need more of them
+    `operands` rows lie there at the same time: as many registers are needed. A thread
+    of a large block has up to 128 in all, others up to 255; addresses need more of them
     where numbers are loaded one by one.
     """
-    for group, held in FITS:
-        registers = held * operands * dtype.itemsize // 4
+    for group, items in FITS:
+        registers = items * operands * dtype.itemsize // 4
         most = 64 if group != LARGE else 32 if width == 4 else 16
-        if group * held >= n and registers <= most:
-            return Fit(dtype, width, group, held)
+        if group * items >= n and registers <= most:
+            return Fit(dtype, width, group, items)
     return None
 
 
@@ -266,64 +277,47 @@ EXAMPLES = (
 )
 
 
-class RowKernels(dict):
-    """The kernels of one template, by `Fit`: `kernels[fit]` is made when it is asked.
+class KernelFamily(dict):
+    """The kernels of one template by its arguments, made when they are asked for:
+    `kernels[fit]`, or `kernels[dtype, width]`.
 
     Args:
-        name: what the kernels are called.
-        template: takes a `Fit` and returns the kernel's Python function.
+        template: takes a `Fit`, or several arguments of which the element type is the
+            first, and returns the kernel's Python function.
         example: a signature in which `T` stands for the element type.
-        fits: for which tests compile it.
-        resident: blocks that a multiprocessor is to hold at the same time, at least,
-            for some fits: the assembler limits the registers to what that leaves.
+        compiled: the arguments for which tests compile it.
+        name: what the kernels are called, if not as the template.
+        threads: of a block, where there is no `Fit`.
+        resident: blocks that share a multiprocessor for some fits: the assembler limits
+            the registers to what that leaves.
     """
 
     def __init__(
         self,
-        name: str,
-        template: Callable[[Fit], Callable],
+        template: Callable,
         example: str,
-        fits: Sequence[Fit] = EXAMPLES,
+        *compiled: tuple[Any, ...],
+        name: str = "",
+        threads: int = BLOCK,
         resident: Mapping[Fit, int] = MappingProxyType({}),
     ) -> None:
         super().__init__()
-        self.name = name
-        self.template = template
-        self.resident = resident
-        for fit in fits:
-            self[fit] = self._make(fit, [example.replace("T", fit.dtype.name)])
-
-    def _make(self, fit: Fit, examples: Sequence[str] = ()) -> Kernel:
-        dtype, width, group, held = fit
-        name = f"{self.name}[{dtype.name},{width},{group}x{held}]"
-        bounds = fit.threads, self.resident.get(fit, 1)
-        fn = self.template(fit)
-        return Kernel(fn, name, examples, fit.threads, launch_bounds=bounds)
-
-    def __missing__(self, fit: Fit) -> Kernel:
-        made = self[fit] = self._make(fit)
-        return made
-
-
-class FlatKernels(dict):
-    """The kernels of a template by its arguments, an element type first.
-
-    `kernels[dtype, width]` is made when it is asked; tests compile float32's.
-    """
-
-    def __init__(
-        self, template: Callable, example: str, *compiled: tuple[Any, ...]
-    ) -> None:
-        super().__init__()
-        self.template = template
+        self.template, self.resident = template, resident
+        self.name = name or template.__name__
+        self.threads = threads
         for key in compiled:
             self[key] = self._make(key, [example.replace("T", key[0].name)])
 
     def _make(self, key: tuple[Any, ...], examples: Sequence[str] = ()) -> Kernel:
-        words = ",".join([key[0].name, *map(str, key[1:])])
-        name = f"{self.template.__name__}[{words}]"
-        return Kernel(self.template(*key), name, examples, BLOCK)
+        if not isinstance(key, Fit):
+            words = ",".join([key[0].name, *map(str, key[1:])])
+            fn = self.template(*key)
+            return Kernel(fn, f"{self.name}[{words}]", examples, self.threads)
+        dtype, width, group, items = key
+        name = f"{self.name}[{dtype.name},{width},{group}x{items}]"
+        fn, bounds = self.template(key), (key.threads, self.resident.get(key, 1))
+        return Kernel(fn, name, examples, key.threads, launch_bounds=bounds)
 
     def __missing__(self, key: tuple[Any, ...]) -> Kernel:
-        made = self[key] = self._make(key)
-        return made
+        self[key] = self._make(key)
+        return self[key]

@@ -5,7 +5,7 @@ With this file one can convolve x [N, C, H, W] with weight [O, C/groups, KH, KW]
 (`conv2d_backward_weight`), with any stride, padding, dilation and number of groups.
 
 All three are matrix products of which one factor, the image laid out in windows, exists
-a tile at a time only (`conv_tiles.py`; `conv_plan.py` has the tables behind it). Three
+a tile at a time only (`tiles.py`; `plan.py` has the tables behind it). Three
 ways to fill the tiles:
 
     table    any convolution; the weight is read as it lies
@@ -13,15 +13,15 @@ ways to fill the tiles:
              entry serves 8 or 16 channels, and a bounds check a whole step
     wide     the same for kernels of one pixel: 16 bytes of neighbouring pixels at once
 
-Groups of few channels go to `conv_direct.py`, and the gradients of a convolution of an
-image of few channels to `conv_few.py`; many channels with 3 x 3 taps to `winograd.py`,
+Groups of few channels go to `direct.py`, and the gradients of a convolution of an
+image of few channels to `few.py`; many channels with 3 x 3 taps to `winograd.py`,
 if it is estimated to be faster. `choose` picks a cut of the product by an
 estimate of how busy it keeps the chip. Results depend on shapes and chip only: there
 are no atomics, and sums have a fixed order.
 
 What lies around the image is multiplied as zeros. So where a weight or a gradient is
 infinite or NaN, an output that it meets only there becomes NaN; "cpu" leaves it alone.
-`conv_few.py` and `winograd.py` can spread an infinite pixel in the same way.
+`few.py` and `winograd.py` can spread an infinite pixel in the same way.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from cuda_ops.conv import few as conv_few
 from cuda_ops.conv import winograd
 from cuda_ops.conv.direct import (
     CHUNK,
+    DIRECT_WEIGHT,
     THREADS,
-    conv_direct_weight,
     direct_kernel,
     input_kernel,
 )
@@ -48,22 +48,24 @@ from cuda_ops.conv.plan import (
     forward_axis,
     magic,
     table_plan,
-    weight_plan,
 )
 from cuda_ops.conv.tiles import (
-    NUMBERS,
+    MOST,
     PACKED,
     SIZES,
     TABLE,
     WIDE,
     Cut,
+    asynchronous_here,
     conv_template,
-    weight_tiles_template,
+    cuts_for,
+    tiles_kernel,
 )
+from cuda_ops.conv.weight import add_parts, run_weight, weight_kernel, weight_step
 from cuda_ops.conv.winograd import WinogradPlan, run_winograd
 from cuda_ops.matmul.matmul import FMA_RATE
 from cuda_ops.memory import contiguous, copy, empty, from_numpy, full
-from cuda_ops.runtime.device import compute_capability, properties
+from cuda_ops.runtime.device import properties
 from cuda_ops.runtime.launch import SIMULATED, Kernel, ceil_div, kernel
 from minitorch.dtypes import DType
 from minitorch.tensor_data import Shape, TensorData, numel
@@ -71,13 +73,14 @@ from minitorch.tensor_data import Shape, TensorData, numel
 Pair = tuple[int, int]
 Phases = tuple[tuple[Axis, Axis], ...]
 
-FEW = 8  # channels of a group, made or summed, that are too few for tiles
-PARTIAL = 1 << 24  # elements of the partial sums of a weight's gradient
-WINOGRAD_GAIN = 1.1  # Winograd's estimate is rather too high
-START_CYCLES = 20_000.0  # of a launch with a packed weight, and of the packing
-MOST = 2**31  # positions that one launch can number
+# Channels of a group, out or in, that are too few for tiles.
+FEW = 8
+# Winograd's estimate is rather too high.
+WINOGRAD_GAIN = 1.1
+# Of a launch with a packed weight, and of the packing.
+START_CYCLES = 20_000.0
 
-# How a product can be cut, and the share of the chip's fma rate that the cut reaches
+# How a product can be cut, and the fraction of the chip's fma rate that the cut reaches
 # when there is work for all multiprocessors. Fitted to times on an H200.
 TABLE_CUTS = {
     Cut(128, 128, 8, 8, 8, 4, 2): 0.72,
@@ -98,18 +101,6 @@ PACKED_CUTS = {
     Cut(32, 128, 4, 8, 8, 4, 4): 0.50,
     Cut(16, 128, 4, 4, 8, 4, 4): 0.40,
 }
-WEIGHT_CUTS = {
-    Cut(128, 128, 8, 8, 16, 3, 2): 0.72,
-    Cut(64, 128, 8, 8, 16, 3, 3): 0.74,
-    Cut(64, 64, 8, 8, 16, 3, 6): 0.61,
-    Cut(32, 64, 4, 8, 8, 4, 8): 0.45,
-    Cut(32, 32, 4, 4, 8, 4, 8): 0.36,
-    Cut(16, 64, 4, 4, 8, 4, 8): 0.40,
-}
-DOUBLE_CUTS = {Cut(64, 64, 4, 4, 8, 3, 2): 0.7, Cut(16, 64, 4, 4, 8, 3, 4): 0.4}
-SMALL_CUTS = {Cut(16, 16, 4, 4, 8, 3): 1.0}  # 16 threads, for the simulator
-
-
 # -------------------------------------------------------------------------- kernels
 
 
@@ -118,9 +109,9 @@ def conv_kernel(name: str, cut: Cut, mode: str, asynchronous: bool) -> Kernel:
     """The kernel of `conv_tiles` for a type, a cut and a way to fill the tiles."""
     vector = 16 // SIZES[name]
     groups = cut.thread_cols // vector
-    ring = cut.stages * cut.depth * (cut.cols + cut.made + vector)
-    aside = cut.made * (cut.cols // groups + vector)
-    return _kernel(
+    ring = cut.stages * cut.depth * (cut.cols + cut.outs + vector)
+    aside = cut.outs * (cut.cols // groups + vector)
+    return tiles_kernel(
         conv_template(name, cut, mode, asynchronous),
         f"conv_tiles_{mode}",
         (name, cut, asynchronous),
@@ -129,44 +120,12 @@ def conv_kernel(name: str, cut: Cut, mode: str, asynchronous: bool) -> Kernel:
     )
 
 
-@cache
-def weight_kernel(name: str, cut: Cut, asynchronous: bool) -> Kernel:
-    """The kernel of `conv_weight_tiles` for a type and a cut."""
-    vector = 16 // SIZES[name]
-    return _kernel(
-        weight_tiles_template(name, cut, asynchronous),
-        "conv_weight_tiles",
-        (name, cut, asynchronous),
-        cut.stages * cut.depth * (cut.cols + cut.made + 2 * vector),
-        f"{name}[] {name}[] {name}[] int32[] 5*int64 7*int64 10*int64",
-    )
+PACK_TX, PACK_TY = (4, 2) if SIMULATED else (32, 8)
 
 
-def _kernel(
-    fn: Any, title: str, key: tuple[str, Cut, bool], shared: int, example: str
-) -> Kernel:
-    name, cut, asynchronous = key
-    shape = "x".join(map(str, cut))
-    return Kernel(
-        fn,
-        f"{title}[{name} {shape}{'' if asynchronous else ' sm_75'}]",
-        examples=[example],
-        threads=cut.threads,
-        # Without cp.async what is copied passes through registers.
-        launch_bounds=(cut.threads, cut.blocks if asynchronous else cut.blocks // 2),
-        shared=shared * SIZES[name],
-        arch=(8, 0) if asynchronous else (7, 5),
-    )
-
-
-PACK_LANES, PACK_LINES = (4, 2) if SIMULATED else (32, 8)
-
-
-@kernel(
-    examples=["float32[] float32[] int32[] 7*int64"], threads=PACK_LANES * PACK_LINES
-)
+@kernel(examples=["float32[] float32[] int32[] 7*int64"], threads=PACK_TX * PACK_TY)
 def pack_weight(weight, packed, plan, layout):
-    """Turn a weight around, so that channels that are made lie side by side.
+    """Turn a weight around, so that output channels lie side by side.
 
     # weight -> packed [groups, rows, pitch]
     # layout: rows, where they start in plan, pitch, O, the weight's steps of group and
@@ -177,70 +136,28 @@ def pack_weight(weight, packed, plan, layout):
     A block makes 32 channels of 128 rows. Its reads jump, but the numbers beside those
     that it needs belong to its next rows, and come from the first-level cache then.
     """
-    rows, start, pitch, made, group_step, made_step, lines = layout
-    o = int64(cuda.blockIdx.x) * PACK_LANES + cuda.threadIdx.x % PACK_LANES
+    rows, start, pitch, outs, group_stride, out_stride, lines = layout
+    o = int64(cuda.blockIdx.x) * PACK_TX + cuda.threadIdx.x % PACK_TX
     group = int64(cuda.blockIdx.z)
     first = int64(cuda.blockIdx.y) * lines
-    source = group * group_step + o * made_step
+    source = group * group_stride + o * out_stride
     if o < pitch:
         for row in range(
-            first + cuda.threadIdx.x // PACK_LANES, min(first + lines, rows), PACK_LINES
+            first + cuda.threadIdx.x // PACK_TX, min(first + lines, rows), PACK_TY
         ):
             value = weight.dtype.type(0)
-            if o < made:
+            if o < outs:
                 value = weight[source + plan[start + row]]
             packed[(group * rows + row) * pitch + o] = value
-
-
-SUM_COLS, SUM_LANES = (4, 2) if SIMULATED else (32, 8)
-
-
-def sum_template(name: str) -> Any:
-    dtype, room = NUMBERS[name], SUM_COLS * SUM_LANES
-
-    def sum_parts(parts, out, size, count):
-        """Add up the parts of a weight's gradient, always in the same order.
-
-        # parts [count, size] -> out [size]
-
-        A block makes 32 numbers. Line l of its 8 lines of threads adds the parts
-        l, l + 8, ..., and the lines' sums meet in shared memory.
-        """
-        shared = cuda.shared.array(room, dtype)
-        line, lane = divmod(int64(cuda.threadIdx.x), SUM_COLS)
-        at = int64(cuda.blockIdx.x) * SUM_COLS + lane
-        total = dtype(0)
-        if at < size:
-            for p in range(line, count, SUM_LANES):
-                total += parts[p * size + at]
-        shared[cuda.threadIdx.x] = total
-        cuda.syncthreads()
-        if line == 0 and at < size:
-            for i in range(1, SUM_LANES):
-                total += shared[i * SUM_COLS + lane]
-            out[at] = total
-
-    return sum_parts
-
-
-sum_parts = {
-    name: Kernel(
-        sum_template(name),
-        f"sum_parts[{name}]",
-        examples=[f"{name}[] {name}[] int64 int64"],
-        threads=SUM_COLS * SUM_LANES,
-    )
-    for name in SIZES
-}
 
 
 # ------------------------------------------------------------------ choosing a cut
 
 
 def choose(
-    cuts: dict[Cut, float], made: int, cols: int, copies: int, depth: int = 0
+    cuts: dict[Cut, float], outs: int, cols: int, copies: int, depth: int = 0
 ) -> Cut:
-    """The cut that is done first with `copies` products of `made` x `cols` outputs.
+    """The cut that is done first with `copies` products of `outs` x `cols` outputs.
 
     A multiprocessor takes the tiles of its blocks in turn, so the time is the largest
     number of tiles on one, times their size, over the rate of the cut; a
@@ -250,20 +167,16 @@ def choose(
         depth: if given, the cut's depth must divide it.
     """
     fitting = [cut for cut in cuts if depth % cut.depth == 0]
-    return min(fitting, key=lambda cut: step_cycles(cut, cuts[cut], made, cols, copies))
+    return min(fitting, key=lambda cut: step_cycles(cut, cuts[cut], outs, cols, copies))
 
 
-def step_cycles(cut: Cut, share: float, made: int, cols: int, copies: int) -> float:
-    """Cycles for one step of k, if the cut reaches `share` of the fma rate."""
-    tiles = ceil_div(made, cut.made) * ceil_div(cols, cut.cols) * copies
+def step_cycles(cut: Cut, fraction: float, outs: int, cols: int, copies: int) -> float:
+    """Cycles for one step of k, if the cut reaches this fraction of the fma rate."""
+    tiles = ceil_div(outs, cut.outs) * ceil_div(cols, cut.cols) * copies
     most = max(1, ceil_div(tiles, properties().multi_processor_count))
     warps = min(most, cut.blocks) * cut.threads / 32
-    rate = FMA_RATE * share * min(1.0, warps / 8) ** 0.5
-    return most * cut.made * cut.cols / rate
-
-
-def _asynchronous() -> bool:
-    return compute_capability() >= (8, 0)
+    rate = FMA_RATE * fraction * min(1.0, warps / 8) ** 0.5
+    return most * cut.outs * cut.cols / rate
 
 
 # -------------------------------------------------- forward, and gradient for the input
@@ -289,7 +202,7 @@ class Problem(NamedTuple):
     Attributes:
         phases: what `conv_plan` makes of rows and columns.
         batch, groups: images, and groups of channels.
-        made, channels: of a group.
+        outs, channels: of a group.
         weights: where the weight lies.
         out_shape: of the result.
     """
@@ -297,7 +210,7 @@ class Problem(NamedTuple):
     phases: Phases
     batch: int
     groups: int
-    made: int
+    outs: int
     channels: int
     weights: Weights
     out_shape: Shape
@@ -316,10 +229,10 @@ def plan_step(
         )
     mode = mode or _choose_mode(problem, SIZES[dtype.name])
     if cut is None:
-        cuts = _cuts(dtype, TABLE_CUTS if mode == TABLE else PACKED_CUTS)
+        cuts = cuts_for(dtype, TABLE_CUTS if mode == TABLE else PACKED_CUTS)
         depth = 0 if mode == TABLE else problem.channels
         copies = problem.groups * len(problem.phases)
-        cut = choose(cuts, problem.made, total, copies, depth)
+        cut = choose(cuts, problem.outs, total, copies, depth)
     return _prepare(problem, dtype, mode, cut, total)
 
 
@@ -331,18 +244,12 @@ def _choose_mode(problem: Problem, item: int) -> str:
 
 def packed_cycles(problem: Problem) -> float:
     """An estimate of the time of a convolution of one phase with a packed weight."""
-    (h, w), made, channels = problem.phases[0], problem.made, problem.channels
-    size = (made, problem.batch * h.places * w.places, problem.groups)
+    (h, w), outs, channels = problem.phases[0], problem.outs, problem.channels
+    size = (outs, problem.batch * h.places * w.places, problem.groups)
     cut = choose(PACKED_CUTS, *size, channels)
     taps = len(h.taps) * len(w.taps)
     steps = taps * channels
     return steps * step_cycles(cut, PACKED_CUTS[cut], *size) + START_CYCLES
-
-
-def _cuts(dtype: DType, cuts: dict[Cut, float]) -> dict[Cut, float]:
-    if SIMULATED:
-        return SMALL_CUTS
-    return cuts if dtype.itemsize == 4 else DOUBLE_CUTS
 
 
 def _is_wide(problem: Problem, item: int) -> bool:
@@ -357,28 +264,28 @@ def _is_wide(problem: Problem, item: int) -> bool:
 
 def _prepare(problem: Problem, dtype: DType, mode: str, cut: Cut, total: int) -> Step:
     h, w = problem.phases[0]
-    made, weights, packed = problem.made, problem.weights, mode != TABLE
+    outs, weights, packed = problem.outs, problem.weights, mode != TABLE
     table, rows_at, rows = table_plan(
         problem.phases, problem.channels, weights, cut.depth, packed
     )
     plane, (out_h, out_w) = h.size * w.size, problem.out_shape[2:]
-    pitch = ceil_div(made, 4) * 4
-    steps = (rows * pitch, pitch) if packed else (weights.group, weights.made)
-    tiles_made = ceil_div(made, cut.made)
+    pitch = ceil_div(outs, 4) * 4
+    steps = (rows * pitch, pitch) if packed else (weights.group, weights.outs)
+    out_tiles = ceil_div(outs, cut.outs)
     blocks = (
-        tiles_made * ceil_div(total, cut.cols), problem.groups, len(problem.phases)
+        out_tiles * ceil_div(total, cut.cols), problem.groups, len(problem.phases)
     )  # fmt: skip
-    run = conv_kernel(dtype.name, cut, mode, _asynchronous())
-    lines = PACK_LINES * 16  # rows of a block
-    pack = (rows, rows_at, pitch, made, weights.group, weights.made, lines)
-    grid = (ceil_div(pitch, PACK_LANES), ceil_div(rows, lines), problem.groups)
+    run = conv_kernel(dtype.name, cut, mode, asynchronous_here())
+    lines = PACK_TY * 16  # rows of a block
+    pack = (rows, rows_at, pitch, outs, weights.group, weights.outs, lines)
+    grid = (ceil_div(pitch, PACK_TX), ceil_div(rows, lines), problem.groups)
     return Step(
         run,
         (blocks, cut.threads, 0, run.shared),
         problem.out_shape,
         from_numpy(table).flat(),
         (problem.batch, h.size, w.size, plane, problem.channels * plane),
-        (problem.groups, made, *steps, tiles_made, out_h * out_w, out_w),
+        (problem.groups, outs, *steps, out_tiles, out_h * out_w, out_w),
         pack if packed else (),
         grid,
         mode == WIDE,
@@ -402,7 +309,7 @@ def run_step(
     if step.pack:
         shape = (step.layout[0] * step.layout[2],)
         packed = empty(shape, source.dtype).flat()
-        threads = PACK_LANES * PACK_LINES
+        threads = PACK_TX * PACK_TY
         pack_weight[step.pack_grid, threads](values, packed, step.plan, step.pack)
         values = packed
     added = values if bias is None else contiguous(bias).flat()
@@ -417,15 +324,15 @@ def forward_problem(
     x: Shape, weight: Shape, stride: Pair, padding: Pair, dilation: Pair, groups: int
 ) -> Problem:
     """conv2d as a product."""
-    made, channels, *taps = weight
+    outs, channels, *taps = weight
     h, w = (
         forward_axis(x[2 + i], taps[i], stride[i], padding[i], dilation[i])
         for i in range(2)
     )
-    area, made = taps[0] * taps[1], made // groups
-    weights = Weights(made * channels * area, channels * area, area, taps[1])
+    area, outs = taps[0] * taps[1], outs // groups
+    weights = Weights(outs * channels * area, channels * area, area, taps[1])
     shape = (x[0], weight[0], h.places, w.places)
-    return Problem(((h, w),), x[0], groups, made, channels, weights, shape)
+    return Problem(((h, w),), x[0], groups, outs, channels, weights, shape)
 
 
 def input_problem(
@@ -433,7 +340,7 @@ def input_problem(
     groups: int,
 ) -> Problem:  # fmt: skip
     """The gradient for the input as a product: the weight's channels change places."""
-    summed, made, *taps = weight
+    summed, outs, *taps = weight
     rows, cols = (
         backward_axes(
             x[2 + i], grad[2 + i], taps[i], stride[i], padding[i], dilation[i]
@@ -441,13 +348,13 @@ def input_problem(
         for i in range(2)
     )
     area, summed = taps[0] * taps[1], summed // groups
-    weights = Weights(summed * made * area, area, made * area, taps[1])
+    weights = Weights(summed * outs * area, area, outs * area, taps[1])
     # The phases with most taps come first: the short ones fill the gaps at the end.
     phases = sorted(
         ((h, w) for h in rows for w in cols),
         key=lambda axes: -len(axes[0].taps) * len(axes[1].taps),
     )
-    return Problem(tuple(phases), x[0], groups, made, summed, weights, x)
+    return Problem(tuple(phases), x[0], groups, outs, summed, weights, x)
 
 
 @lru_cache(maxsize=1024)
@@ -516,109 +423,6 @@ def conv2d_backward_input(
 # -------------------------------------------------------------- gradient for the weight
 
 
-class WeightStep(NamedTuple):
-    """A weight's gradient, ready to be launched for any tensors of its shapes."""
-
-    kernel: Kernel
-    config: tuple[Any, ...]
-    parts: int
-    plan: Any
-    sizes: tuple[int, ...]
-    layout: tuple[int, ...]
-    axes: tuple[int, ...]
-
-
-def plan_weight(
-    dtype: DType, grad: Shape, x: Shape, weight: Shape, stride: Pair, padding: Pair,
-    dilation: Pair, groups: int, cut: Cut | None = None, parts: int | None = None,
-) -> WeightStep:  # fmt: skip
-    """Choose how to run the gradient for a weight, and prepare it."""
-    (made, channels, *taps), out_w = weight, grad[3]
-    made //= groups
-    h, w = (
-        forward_axis(x[2 + i], taps[i], stride[i], padding[i], dilation[i])
-        for i in range(2)
-    )
-    columns, positions = channels * taps[0] * taps[1], grad[2] * out_w
-    total = grad[0] * positions
-    if total >= MOST:
-        raise ValueError(f"conv2d: {total} positions are too many; split the batch")
-    if cut is None:
-        cut = choose_weight_cut(_cuts(dtype, WEIGHT_CUTS), made, columns, total, groups)
-    tiles_made, across = ceil_div(made, cut.made), ceil_div(columns, cut.cols)
-    if parts is None:
-        parts = part_count(cut, tiles_made * across * groups, numel(weight), total)
-    length = ceil_div(ceil_div(total, parts), cut.depth) * cut.depth
-    parts = max(1, ceil_div(total, max(length, 1)))
-    run = weight_kernel(dtype.name, cut, _asynchronous())
-    plane = h.size * w.size
-    magics = (*magic(max(1, positions)), *magic(max(1, out_w)))
-    return WeightStep(
-        run,
-        ((tiles_made * across, groups, parts), cut.threads, 0, run.shared),
-        parts,
-        from_numpy(weight_plan(h, w, channels, cut.cols)).flat(),
-        (x[0], h.size, w.size, plane, channels * plane),
-        (groups, made, positions, columns, tiles_made, length, total),
-        (positions, out_w, *magics, h.step, w.step, h.base, w.base),
-    )
-
-
-def choose_weight_cut(
-    cuts: dict[Cut, float], made: int, columns: int, total: int, groups: int
-) -> Cut:
-    """The cut that is done first, with the parts that `part_count` gives it."""
-
-    def cost(cut: Cut) -> float:
-        tiles = ceil_div(made, cut.made) * ceil_div(columns, cut.cols) * groups
-        parts = part_count(cut, tiles, groups * made * columns, total)
-        most = ceil_div(tiles * parts, properties().multi_processor_count)
-        return most * cut.made * cut.cols / (parts * cuts[cut])
-
-    return min(cuts, key=cost)
-
-
-def part_count(cut: Cut, tiles: int, size: int, total: int) -> int:
-    """How many parts to split the pixels into, for `tiles` tiles of the result.
-
-    As many blocks as fit on the chip at once; but at least 4 steps of work for each, no
-    huge partial sums, and not so many parts that adding them up takes longer than the
-    rest: more than 3 for each multiprocessor did.
-    """
-    processors = properties().multi_processor_count
-    wanted = cut.blocks * processors // max(1, tiles)
-    if tiles * wanted < processors * cut.blocks // 2:
-        wanted += 1
-    least = max(1, total // (4 * cut.depth))
-    return max(1, min(wanted, least, PARTIAL // max(1, size), 3 * processors))
-
-
-@lru_cache(maxsize=1024)
-def _weight_step(dtype: DType, *shapes: Any) -> WeightStep:
-    return plan_weight(dtype, *shapes)
-
-
-def run_weight(
-    step: WeightStep, grad: TensorData, x: TensorData, weight_shape: Shape
-) -> TensorData:
-    """Launch a prepared gradient for a weight."""
-    dw = empty(weight_shape, grad.dtype)
-    size = dw.size
-    to = dw if step.parts == 1 else empty((step.parts * size,), grad.dtype)
-    step.kernel[step.config](
-        contiguous(grad).flat(), contiguous(x).flat(), to.flat(), step.plan,
-        step.sizes, step.layout, step.axes,
-    )  # fmt: skip
-    if step.parts > 1:
-        _add_parts(to, dw, step.parts)
-    return dw
-
-
-def _add_parts(parts: TensorData, out: TensorData, count: int) -> None:
-    add, blocks = sum_parts[out.dtype.name], ceil_div(out.size, SUM_COLS)
-    add[blocks, SUM_COLS * SUM_LANES](parts.flat(), out.flat(), out.size, count)
-
-
 def conv2d_backward_weight(
     grad: TensorData,
     x: TensorData,
@@ -635,9 +439,9 @@ def conv2d_backward_weight(
     if _is_direct(weight_shape, groups):
         return _run_direct_weight(grad, x, weight_shape, *options)
     few = conv_few.is_few(grad.dtype, weight_shape, stride, dilation, groups)
-    if few and weight_shape[0] <= conv_few.FEW_MADE:
+    if few and weight_shape[0] <= conv_few.FEW_OUTS:
         return _run_few_weight(grad, x, weight_shape, padding)
-    step = _weight_step(grad.dtype, grad.shape, x.shape, weight_shape, *options)
+    step = weight_step(grad.dtype, grad.shape, x.shape, weight_shape, *options)
     return run_weight(step, grad, x, weight_shape)
 
 
@@ -653,8 +457,8 @@ def _direct_sizes(
     x: Shape, weight: Shape, out: Shape, groups: int
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     image = (x[1], x[2], x[3], weight[1])
-    made = weight[0] // groups
-    return image, (weight[0], out[2], out[3], *weight[2:], made, out[2] * out[3])
+    outs = weight[0] // groups
+    return image, (weight[0], out[2], out[3], *weight[2:], outs, out[2] * out[3])
 
 
 def _run_direct(
@@ -703,7 +507,7 @@ def _run_direct_weight(
     if total >= MOST:
         raise ValueError(f"conv2d: {total} positions are too many; split the batch")
     magics = (*magic(window[6]), *magic(window[2]))
-    conv_direct_weight[grad.dtype.name][out.size, THREADS](
+    DIRECT_WEIGHT[grad.dtype,][out.size, THREADS](
         contiguous(grad).flat(), contiguous(x).flat(), out.flat(), image, window,
         (*stride, *padding, *dilation), magics, total,
     )  # fmt: skip
@@ -724,7 +528,7 @@ def _run_few_input(
         if cut is None:
             cut = conv_few.InputCut(taps, conv_few.choose_quads(size[1]), 2)
         plan = conv_few.plan_input(cut, N * C, grad.shape[1], (size[0], size[1]))
-        run = conv_few.input_kernel(cut, _asynchronous())
+        run = conv_few.input_kernel(cut, asynchronous_here())
         run[plan.grid, plan.threads, 0, plan.shared](
             contiguous(grad).flat(), contiguous(weight).flat(), out.flat(),
             (C, *size), (*grad.shape[1:], *padding), plan.tile,
@@ -743,14 +547,14 @@ def _run_few_weight(
     plan = conv_few.plan_weight(cut, weight_shape, grad.shape, resident=resident)
     parts = plan.grid[0]
     to = out if parts == 1 else empty((parts * out.size,), grad.dtype)
-    conv_few.weight_kernel(cut, _asynchronous())[
+    conv_few.weight_kernel(cut, asynchronous_here())[
         plan.grid, plan.threads, 0, plan.shared
     ](
         contiguous(grad).flat(), contiguous(x).flat(), to.flat(), x.shape[1:],
         (*grad.shape[1:], *padding), plan.tile,
     )  # fmt: skip
     if parts > 1:
-        _add_parts(to, out, parts)
+        add_parts(to, out, parts)
     return out
 
 

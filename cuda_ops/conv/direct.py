@@ -15,18 +15,21 @@ from typing import Any
 from numba import cuda, int32, int64
 
 from cuda_ops.block.intrinsics import device, load
+from cuda_ops.block.rows import KernelFamily
 from cuda_ops.conv.tiles import NUMBERS, divide, inside
 from cuda_ops.runtime.launch import SIMULATED, Kernel
+from minitorch.dtypes import DType, float32, float64
 
 Pair = tuple[int, int]
 
-THREADS = 8 if SIMULATED else 256  # of a block, a power of two
-CHUNK = 4 * THREADS  # pixels of a plane that one block makes
+# Threads of a block, a power of two, and pixels of a plane that a block makes.
+THREADS = 8 if SIMULATED else 256
+CHUNK = 4 * THREADS
 
 ARRAYS = "float32[] float32[] float32[]"
 
-
-USUAL = ((3, 3), (5, 5))  # windows whose loops are unrolled
+# Windows whose loops are unrolled.
+USUAL = ((3, 3), (5, 5))
 ANY = (0, 0)
 
 
@@ -51,9 +54,9 @@ def direct_template(taps: Pair) -> Callable:
         threads make neighbouring pixels; all threads of a block read the same weights.
         """
         C, H, W, K = image
-        O, _, OW, KH, KW, made, positions = window
+        O, _, OW, KH, KW, outs, positions = window
         n, o = divmod(int64(cuda.blockIdx.x), O)
-        source = (n * C + o // made * K) * H * W
+        source = (n * C + o // outs * K) * H * W
         begin = int64(cuda.blockIdx.y) * CHUNK
         last = min(begin + CHUNK, positions)
         for at in range(begin + cuda.threadIdx.x, last, THREADS):
@@ -96,7 +99,7 @@ def input_template(taps: Pair, unit: bool) -> Callable:
         gathers what the windows would scatter, so no two threads write to one place.
         """
         C, H, W, K = image
-        O, OH, OW, KH, KW, made, positions = window
+        O, OH, OW, KH, KW, outs, positions = window
         n, c = divmod(int64(cuda.blockIdx.x), C)
         group, k = divmod(c, K)
         begin = int64(cuda.blockIdx.y) * CHUNK
@@ -105,7 +108,7 @@ def input_template(taps: Pair, unit: bool) -> Callable:
             w = at - h * W + options[3]
             h += options[2]
             total = grad.dtype.type(0)
-            for o in range(group * made, group * made + made):
+            for o in range(group * outs, group * outs + outs):
                 plane, tap = (n * O + o) * positions, (o * K + k) * KH * KW
                 for i in range(KH if any_size else rows):
                     p, rest = h - i * options[4], int64(0)
@@ -168,27 +171,27 @@ def sum_of_block(dtype: Any) -> Any:
     return device(sum_block)
 
 
-def weight_direct_template(name: str) -> Any:
-    sum_block = sum_of_block(NUMBERS[name])
+def conv_direct_weight(dtype: DType) -> Callable:
+    """A block makes one number of the weight's gradient.
 
-    def conv_direct_weight(grad, x, out, image, window, options, axes, total_m):
-        """A block makes one number of the weight's gradient.
+    # grad [N, O, OH, OW], x [N, C, H, W] -> out [O, K, KH, KW]
+    # image, window, options: as in `conv_direct`; axes: magic of OH * OW and OW
 
-        # grad [N, O, OH, OW], x [N, C, H, W] -> out [O, K, KH, KW]
-        # image, window, options: as in `conv_direct`; axes: magic of OH * OW and OW
+        for o, k, i, j:  out = sum over n, p, q of
+            grad[n, o, p, q] * x[n, c, p * stride + i * dilation - padding, ..]
 
-            for o, k, i, j:  out = sum over n, p, q of
-                grad[n, o, p, q] * x[n, c, p * stride + i * dilation - padding, ..]
+    Thread t adds the positions t, t + THREADS, ..., and the threads' sums meet in a
+    tree: a fixed order, without atomics.
+    """
+    sum_block = sum_of_block(NUMBERS[dtype.name])
 
-        Thread t adds the positions t, t + THREADS, ..., and the threads' sums meet in a
-        tree: a fixed order, without atomics.
-        """
+    def kernel(grad, x, out, image, window, options, axes, total_m):
         C, H, W, K = image
-        O, _, OW, KH, KW, made, positions = window
+        O, _, OW, KH, KW, outs, positions = window
         rest, j = divmod(int64(cuda.blockIdx.x), KW)
         rest, i = divmod(rest, KH)
         o, k = divmod(rest, K)
-        source = (o // made * K + k) * H * W
+        source = (o // outs * K + k) * H * W
         top, left = i * options[4] - options[2], j * options[5] - options[3]
         total = grad.dtype.type(0)
         for m in range(cuda.threadIdx.x, total_m, THREADS):
@@ -204,18 +207,13 @@ def weight_direct_template(name: str) -> Any:
         if cuda.threadIdx.x == 0:
             out[cuda.blockIdx.x] = total
 
-    return conv_direct_weight
+    return kernel
 
 
-conv_direct_weight = {
-    name: Kernel(
-        weight_direct_template(name),
-        f"conv_direct_weight[{name}]",
-        examples=[f"{name}[] {name}[] {name}[] 4*int64 7*int64 6*int64 4*int64 int64"],
-        threads=THREADS,
-    )
-    for name in NUMBERS
-}
+DIRECT_WEIGHT = KernelFamily(
+    conv_direct_weight, "T[] T[] T[] 4*int64 7*int64 6*int64 4*int64 int64",
+    (float32,), (float64,), threads=THREADS,
+)  # fmt: skip
 
 
 def _register() -> None:

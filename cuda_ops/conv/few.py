@@ -31,6 +31,7 @@ from typing import NamedTuple
 from numba import cuda, float32, int32, int64, uint32
 
 from cuda_ops.block import tiles
+from cuda_ops.block.copies import address_of, fences, unit_of
 from cuda_ops.block.intrinsics import load, load4, store, store4
 from cuda_ops.conv.tiles import inside, mover
 from cuda_ops.runtime.device import properties
@@ -41,17 +42,27 @@ from minitorch.tensor_data import Shape
 
 Pair = tuple[int, int]
 
-MOST_TAPS = 7  # in a row or column of the kernel
-BYTES = 4  # of a number: these kernels are for float32 only
-ROOM = 46 * 1024 // BYTES  # numbers that a block has in shared memory at most
-FEW = 3  # channels of the input for which these kernels are faster than tiles
-MOST_PIXELS = 1 << 23  # of a plane, whose tiles the grid's y can number
-FEW_MADE = 8  # channels of the output for which the weight's gradient is
-UNIT = tiles.unit_of(BYTES)
-QUADS = (2,) if SIMULATED else (8, 4, 2)  # groups of 4 columns in a tile
-THREADS = 8 if SIMULATED else 256  # of a block of `conv_few_input` at most
-TEAMS = 10 if SIMULATED else 320  # threads of a block of `conv_few_weight` at most
-RESIDENT = 2 * TEAMS  # of its threads on a multiprocessor
+# In a row or column of the kernel.
+MOST_TAPS = 7
+# Of a number: these kernels are for float32 only.
+BYTES = 4
+# Numbers that a block has in shared memory at most.
+ROOM = 46 * 1024 // BYTES
+# Channels of the input for which these kernels are faster than tiles.
+FEW = 3
+# Of a plane, whose tiles the grid's y can number.
+MOST_PIXELS = 1 << 23
+# Channels of the output for which the weight's gradient is.
+FEW_OUTS = 8
+UNIT = unit_of(BYTES)
+# Groups of 4 columns in a tile.
+QUADS = (2,) if SIMULATED else (8, 4, 2)
+# Of a block of `conv_few_input` at most.
+THREADS = 8 if SIMULATED else 256
+# Threads of a block of `conv_few_weight` at most.
+TEAMS = 10 if SIMULATED else 320
+# Of its threads on a multiprocessor.
+RESIDENT = 2 * TEAMS
 
 
 def span_of(taps: int) -> int:
@@ -65,7 +76,7 @@ def is_few(
     """Whether the kernels of this file are for such a convolution.
 
     `conv_few_input` takes planes of up to `MOST_PIXELS`, and `conv_few_weight` makes up
-    to `FEW_MADE` channels.
+    to `FEW_OUTS` channels.
     """
     return (
         dtype is float32_type
@@ -99,7 +110,7 @@ def filler(pitch: int, asynchronous: bool) -> Callable:
             line = int64(uint32(e) // uint32(pitch))
             row, col = place[0] + line, place[1] + e - line * pitch
             there = inside(int32(row), size[0]) & inside(int32(col), size[1])
-            address = tiles.address_of(source, at + row * size[1] + col)
+            address = address_of(source, at + row * size[1] + col)
             for s in range(planes):
                 move(shared, to + s * lines * pitch + e, source, address, there)
                 address += apart * UNIT
@@ -168,7 +179,7 @@ def input_template(cut: InputCut, asynchronous: bool) -> Callable:
         reader(span),
         reader(wide4),
     )
-    close, _, wait_all = tiles.fences(asynchronous, 0)
+    close, _, wait_all = fences(asynchronous, 0)
 
     def fill_taps(shared, to, weight, at, apart, planes):
         """Lay the taps of some channels into shared memory, turned around."""
@@ -215,7 +226,7 @@ def input_template(cut: InputCut, asynchronous: bool) -> Callable:
             acc[v] = float32(0)
         for first in range(0, O, stage):
             count = min(stage, O - first)
-            cuda.syncthreads()
+            cuda.syncthreads()  # All are done with the channels before.
             at = (n * O + first) * OH * OW
             fill(
                 shared, 0, grad, at, OH * OW, count, tall + high - 1, place, (OH, OW)
@@ -230,6 +241,7 @@ def input_template(cut: InputCut, asynchronous: bool) -> Callable:
                 for y in range(high + rows - 1):
                     read_line(near, 0, shared, at + y * pitch)
                     for r in range(rows):
+                        # Line y meets row r of the outputs through tap y - r.
                         if 0 <= y - r < high:
                             i = s * high + y - r
                             read_taps(tap, 0, shared, taps_at + i * wide4)
@@ -303,14 +315,14 @@ class WeightCut(NamedTuple):
     Attributes:
         taps: rows and columns of the kernel.
         quads: groups of 4 columns in a tile.
-        made: channels of the gradient that a thread has sums for.
+        outs: channels of the gradient that a thread has sums for.
         tap_rows: rows of taps that it has sums for.
         groups: such groups of channels in a block.
     """
 
     taps: Pair
     quads: int
-    made: int
+    outs: int
     tap_rows: int
     groups: int
 
@@ -326,18 +338,18 @@ class WeightCut(NamedTuple):
 
     @property
     def sums(self) -> int:
-        return self.made * self.tap_rows * self.taps[1]
+        return self.outs * self.tap_rows * self.taps[1]
 
 
 def weight_template(cut: WeightCut, asynchronous: bool) -> Callable:
     """The Python function of `conv_few_weight` for one size of kernel."""
-    (high, wide), quads, made, tap_rows, groups = cut
-    pitch, span, channels, sums = cut.pitch, span_of(wide), made * groups, cut.sums
+    (high, wide), quads, outs, tap_rows, groups = cut
+    pitch, span, channels, sums = cut.pitch, span_of(wide), outs * groups, cut.sums
     columns, teams, area = 4 * quads, cut.teams, high * wide
-    row_sums, teams_down, ups = tap_rows * wide, high // tap_rows, 4 * made
+    row_sums, teams_down, ups = tap_rows * wide, high // tap_rows, 4 * outs
     fill, fill_grad = filler(pitch, asynchronous), filler(columns, asynchronous)
     read_line, read_grad = reader(span), reader(4)
-    close, _, wait_all = tiles.fences(asynchronous, 0)
+    close, _, wait_all = fences(asynchronous, 0)
 
     def conv_few_weight(grad, x, out, image, window, tile):
         """A block adds up what some images give to the taps of some channels.
@@ -378,7 +390,7 @@ def weight_template(cut: WeightCut, asynchronous: bool) -> Callable:
             n, rest = divmod(unit, per_image)
             row, col = divmod(rest, across)
             row, col = row * tall, col * columns
-            cuda.syncthreads()
+            cuda.syncthreads()  # All are done with the tile before.
             fill(
                 shared, 0, x, (n * C + c) * H * W, 0, 1, tall + high - 1,
                 (row - down, col - right), (H, W),
@@ -391,12 +403,12 @@ def weight_template(cut: WeightCut, asynchronous: bool) -> Callable:
             wait_all()
             cuda.syncthreads()
             for r in range(line, tall, lines):
-                at = grad_at + (group * made * tall + r) * columns + quad
-                for o in range(made):
+                at = grad_at + (group * outs * tall + r) * columns + quad
+                for o in range(outs):
                     read_grad(up, 4 * o, shared, at + o * tall * columns)
                 for i in range(tap_rows):
                     read_line(near, 0, shared, (r + my_row + i) * pitch + quad)
-                    for o in range(made):
+                    for o in range(outs):
                         for j in range(wide):
                             for v in range(4):
                                 acc[o * row_sums + i * wide + j] += (
@@ -405,12 +417,14 @@ def weight_template(cut: WeightCut, asynchronous: bool) -> Callable:
             unit += int64(cuda.gridDim.x)
         cuda.syncthreads()
         size, threads = lines * quads, int64(cuda.blockDim.x)
+        # A sum's numbers lie one after the other, thread by thread; one place more
+        # between two sums puts them into different banks.
         for v in range(sums):
             shared[v * (threads + 1) + thread] = acc[v]
         cuda.syncthreads()
         for e in range(thread, teams * sums, threads):
             team, v = e // sums, e % sums
-            o = first + team // teams_down * made + v // row_sums
+            o = first + team // teams_down * outs + v // row_sums
             value = float32(0)
             for t in range(size):
                 value += shared[v * (threads + 1) + team * size + t]
@@ -435,15 +449,15 @@ def weight_kernel(cut: WeightCut, asynchronous: bool) -> Kernel:
     )
 
 
-def choose_weight_cut(taps: Pair, made: int, width: int) -> WeightCut:
-    """The cut for a weight [made, C, *taps], where grad has lines of `width`.
+def choose_weight_cut(taps: Pair, outs: int, width: int) -> WeightCut:
+    """The cut for a weight [outs, C, *taps], where grad has lines of `width`.
 
     Few taps leave room for the sums of all their rows; else each row gets a team. Eight
     channels are one block's.
     """
     all_rows = taps[0] * taps[1] <= 9
-    mine = min(made, 4 if all_rows else 2)
-    groups = min(FEW_MADE // mine, ceil_div(made, mine))
+    mine = min(outs, 4 if all_rows else 2)
+    groups = min(FEW_OUTS // mine, ceil_div(outs, mine))
     rows = taps[0] if all_rows else 1
     return WeightCut(taps, choose_quads(width), mine, rows, groups)
 
@@ -463,7 +477,7 @@ def plan_weight(
 ) -> WeightPlan:  # fmt: skip
     """Cut images into tiles, and these into parts: as many as run at the same time."""
     N, O, height, width = grad
-    channels, line = cut.made * cut.groups, 4 * cut.quads
+    channels, line = cut.outs * cut.groups, 4 * cut.quads
     room = (ROOM - (cut.taps[0] - 1) * cut.pitch) // (cut.pitch + channels * line)
     tall = ceil_div(height, ceil_div(height, max(1, room)))
     team = min(most, ROOM // cut.sums - 1) // cut.teams

@@ -30,9 +30,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-HEADER = 20  # numbers of a phase's header
-FAR = 1 << 29  # the reach of a tap that is there only to fill up the table
-LIMIT = 1 << 31  # numbers in a table are 32 bits wide
+# Numbers of a phase's header.
+HEADER = 20
+# The reach of a tap that is there only to fill up the table.
+FAR = 1 << 29
+# Numbers in a table are 32 bits wide.
+LIMIT = 1 << 31
 
 
 class Axis(NamedTuple):
@@ -107,13 +110,13 @@ class Weights(NamedTuple):
 
     Attributes:
         group: from one group of channels to the next.
-        made: from one made channel to the next.
+        outs: from one output channel to the next.
         channel: from one summed channel to the next.
         columns: taps in a row of the kernel.
     """
 
     group: int
-    made: int
+    outs: int
     channel: int
     columns: int
 

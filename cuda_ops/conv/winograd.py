@@ -14,7 +14,7 @@ transforms of the images and of the taps that need none:
           | 0  1  0 -1 |       | 0    0    1  |
 
 The sum over channels may be taken before the last transform. So for each of the 16
-places in a patch there is one matrix product, [made, channels] @ [channels, patches],
+places in a patch there is one matrix product, [outs, channels] @ [channels, patches],
 and `matmul_vectorized` makes all 16 in one launch:
 
     taps    [O, C, 3, 3] -> [16, C, O]      `winograd_taps`
@@ -23,7 +23,7 @@ and `matmul_vectorized` makes all 16 in one launch:
     outputs [N, O, OH, OW]                  `winograd_output`
 
 What the transforms cost is memory: they move 4 times the image and 4 times the output,
-where tiles (`conv_tiles.py`) move nothing. So it pays only for many channels
+where tiles (`tiles.py`) move nothing. So it pays only for many channels
 (`plan_winograd` compares estimates).
 
 Outputs are differences of larger sums, so rounding errors grow; in float32 they stayed
@@ -53,9 +53,11 @@ from minitorch.tensor_data import Shape, TensorData
 
 Pair = tuple[int, int]
 
-PLACES = 16  # in a patch
+# In a patch.
+PLACES = 16
 THREADS = 8 if SIMULATED else 256
-LANES = 4 if SIMULATED else 32  # channels side by side in a block of `winograd_taps`
+# Channels side by side in a block of `winograd_taps`.
+LANES = 4 if SIMULATED else 32
 
 # ------------------------------------------------------------------------- transforms
 
@@ -144,14 +146,15 @@ def winograd_taps(weight, out, layout):
     of a block use up the sectors of 32 bytes that they fetch, and nearly two thirds of
     the traffic are writes.
     """
-    O, C, made_step, channel_step, first, step = layout
+    O, C, out_stride, in_stride, first, step = layout
     o = int64(cuda.blockIdx.x) * LANES + cuda.threadIdx.x % LANES
     c = int64(cuda.blockIdx.y) * (THREADS // LANES) + cuda.threadIdx.x // LANES
     if o < O and c < C:
-        at = o * made_step + c * channel_step + first
+        at = o * out_stride + c * in_stride + first
         t0 = tap_column(weight, at, step)
         t1 = tap_column(weight, at + step, step)
         t2 = tap_column(weight, at + 2 * step, step)
+        # Row i of G g G^T goes to the places 4 i to 4 i + 3, which are C * O apart.
         to, place = c * O + o, C * O
         store_four(out, to, place, tap_sums(t0[0], t1[0], t2[0]))
         store_four(out, to + 4 * place, place, tap_sums(t0[1], t1[1], t2[1]))
@@ -188,12 +191,13 @@ def winograd_input(source, out, image, patches, base):
         n, row, col = patch_of(p, patches)
         y, x = 2 * row + base[0], 2 * col + base[1]
         at = ((n * C + c) * H + y) * W + x
-        if p >= patches[2]:
+        if p >= patches[2]:  # Behind the last patch: all pixels are outside.
             y = int64(OUTSIDE)
         r0 = patch_row(source, at, y, x, H, W)
         r1 = patch_row(source, at + W, y + 1, x, H, W)
         r2 = patch_row(source, at + 2 * W, y + 2, x, H, W)
         r3 = patch_row(source, at + 3 * W, y + 3, x, H, W)
+        # Column j of the result goes to the places j, j + 4, j + 8, j + 12.
         to, place = c * pitch + p, C * pitch
         step = 4 * place
         store_four(out, to, step, patch_sums(r0[0], r1[0], r2[0], r3[0]))
@@ -227,6 +231,7 @@ def winograd_output(product, bias, out, image, patches, has_bias):
     if p < patches[2]:
         pitch = patches[3]
         n, row, col = patch_of(p, patches)
+        # Column j of the patch lies at the places j, j + 4, j + 8, j + 12.
         at, place = o * pitch + p, O * pitch
         m0 = output_column(product, at, 4 * place)
         m1 = output_column(product, at + place, 4 * place)
@@ -257,8 +262,10 @@ def winograd_output(product, bias, out, image, patches, has_bias):
 CONFIGS: tuple[Config, ...] = CONFIGS_4
 if not SIMULATED:
     CONFIGS = (*CONFIGS_4[:2], Config(2, 2, 1, 8, 8, 8, 16, 4, blocks=3))  # 128 x 64
-MOST = 1 << 28  # numbers in the transformed image and product together
-LEAST_CHANNELS = 32  # below, the transforms alone take longer than tiles
+# Numbers in the transformed image and product together.
+MOST = 1 << 28
+# Below, the transforms alone take longer than tiles.
+LEAST_CHANNELS = 32
 # Fitted to times on an H200: cycles of each of the four kernels at least, and bytes a
 # cycle and multiprocessor in the transforms.
 LAUNCH_CYCLES = 5000.0
@@ -266,10 +273,10 @@ MOVED = 16.0
 
 
 class Taps(NamedTuple):
-    """Where a weight's taps lie: steps of made and of summed channels, the first one,
+    """Where a weight's taps lie: steps of output and of summed channels, the first one,
     and from one tap to the next."""
 
-    made: int
+    outs: int
     channel: int
     first: int
     step: int

@@ -22,15 +22,21 @@ from cuda_ops.memory import empty
 from cuda_ops.runtime.launch import SIMULATED, ceil_div, kernel
 from minitorch.tensor_data import TensorData
 
-SIDE = 4 if SIMULATED else 32  # rows and columns of a tile, and threads of a block
+# Rows and columns of a tile, and threads of a block.
+SIDE = 4 if SIMULATED else 32
 AREA = SIDE * SIDE
 PADDED = SIDE * (SIDE + 1)
-HIGH = 4 if SIMULATED else 8  # outputs of a thread of `matmul_column_tiles`
-WIDE = 4 * HIGH if SIMULATED else 64  # rows and columns of its tiles
-DEEP = 4 if SIMULATED else 8  # steps of k of its tiles
-LINES = WIDE // HIGH  # rows of threads
+# Outputs of a thread of `matmul_column_tiles`.
+HIGH = 4 if SIMULATED else 8
+# Rows and columns of its tiles.
+WIDE = 4 * HIGH if SIMULATED else 64
+# Steps of k of its tiles.
+DEEP = 4 if SIMULATED else 8
+# Rows of threads.
+BLOCK_ROWS = WIDE // HIGH
 SQUARE = WIDE * DEEP
-THREADS = WIDE * LINES  # a thread for each element of a tile of a, and of b
+# A thread for each element of a tile of a, and of b.
+THREADS = WIDE * BLOCK_ROWS
 EXAMPLE = "float32[] float32[] float32[] int64 int64 int64"
 
 
@@ -70,7 +76,7 @@ def matmul_row_by_row(a, b, out, M, N, K):
         for m, n in parallel:  for k:  out[m, n] += a[m, k] * b[k, n]
 
     The threads of a warp make 32 columns of one row. A load of b and the store of out
-    are now 128 bytes side by side, which memory delivers in one piece ("coalesced");
+    are now 128 bytes side by side, which memory delivers at once ("coalesced");
     a's element is the same for all. The arithmetic has not changed, only which thread
     makes which output. There are still two loads for each fma, so that the loads, not
     the multipliers, set the pace.

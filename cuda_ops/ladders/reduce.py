@@ -26,15 +26,17 @@ from typing import Any
 import numpy as np
 from numba import cuda, float32
 
-from cuda_ops.block.intrinsics import is_aligned, load4
-from cuda_ops.block.rows import BLOCK, WARP, summed
+from cuda_ops.block.intrinsics import WARP, is_aligned, load4
+from cuda_ops.block.rows import BLOCK, summed
 from cuda_ops.memory import empty, full
 from cuda_ops.runtime.launch import ceil_div, kernel
 from minitorch import dtypes
 from minitorch.tensor_data import TensorData
 
-EACH = 8  # elements of a thread in `sum_several` and `sum_shuffle`
-VECTORS = 4  # vectors of 4 elements that a thread of `sum_vectorized` has under way
+# Elements of a thread in `sum_several` and `sum_shuffle`.
+EACH = 8
+# Vectors of 4 elements that a thread of `sum_vectorized` has under way.
+VECTORS = 4
 ZERO = np.float32(0)
 WARPS = BLOCK // WARP
 

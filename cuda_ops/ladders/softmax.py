@@ -22,11 +22,11 @@ from collections.abc import Callable
 import numpy as np
 from numba import cuda, float32
 
-from cuda_ops.block.intrinsics import device
-from cuda_ops.block.rows import BLOCK, WARP, barrier, fitting, merged, summed, width_of
+from cuda_ops.block.intrinsics import WARP, device
+from cuda_ops.block.rows import BLOCK, barrier, fitting, merged, summed, width_of
 from cuda_ops.memory import empty
 from cuda_ops.runtime.launch import device_function, kernel
-from cuda_ops.softmax import SOFTMAX_ROWS
+from cuda_ops.softmax import FORWARD
 from minitorch import dtypes, operators
 from minitorch.tensor_data import TensorData
 
@@ -156,7 +156,7 @@ def one_pass(a: TensorData) -> TensorData:
     fit = fitting(n, a.dtype, width_of(n, a.dtype, a.flat()))
     if fit is None:
         raise ValueError(f"one_pass: rows of {n} numbers do not fit into registers")
-    SOFTMAX_ROWS[fit][fit.launch(rows)](a.flat(), out.flat(), rows, n)
+    FORWARD.rows[False][fit][fit.launch(rows)](a.flat(), out.flat(), rows, n)
     return out
 
 

@@ -23,17 +23,17 @@ from typing import Any
 
 from numba import cuda
 
-from cuda_ops.block.intrinsics import device, shuffle_xor
+from cuda_ops.block.intrinsics import WARP, device, shuffle_xor
 from cuda_ops.memory import contiguous, empty
 from cuda_ops.runtime.launch import SIMULATED, ceil_div, kernel
 from cuda_ops.sort import end_of_run
 from minitorch.dtypes import int64
 from minitorch.tensor_data import TensorData
 
-WARP = 32
 THREADS = 64 if SIMULATED else 256
 WARPS = THREADS // WARP
-SHARE = 16 if SIMULATED else 256  # row ends and elements of a group in `balanced`
+# Steps (row ends and elements) of a group in `balanced`.
+STEPS = 16 if SIMULATED else 256
 
 _CSR = [
     f"{i}[] {i}[] {v}[] {v}[] {v}[] int64"
@@ -156,7 +156,7 @@ def merge_row(crow, step, nnz):
     examples=[f"{words} int64 int64[] {words.split()[2]}" for words in _CSR],
     threads=THREADS,
 )
-def csr_balanced(crow, col, values, dense, out, n, share, carry_row, carry):
+def csr_balanced(crow, col, values, dense, out, n, steps, carry_row, carry):
     """Every group of 32 threads does the same work, whatever the rows are.
 
     # A [M, K] @ dense [K, n] -> out [M, n], carry [groups, n], carry_row [groups]
@@ -165,7 +165,7 @@ def csr_balanced(crow, col, values, dense, out, n, share, carry_row, carry):
         steps      a0 a1 a2 A b0 b1 | b2 b3 b4 b5 b6 B | c0 C   an end is a step, too
         groups     0                  1                  2
 
-    Group g takes `share` steps from g * share on. A row that ends there is written by
+    Group g takes `steps` steps from g * steps on. A row that ends there is written by
     it; what it has of the row that is not at its end goes to carry[g], and
     `csr_add_carries` adds these to the row in the order of the groups. Lane l sums
     columns l, l + 32, ...; sums stay in registers. No atomics: the order of every
@@ -175,11 +175,11 @@ def csr_balanced(crow, col, values, dense, out, n, share, carry_row, carry):
     g = cuda.blockIdx.x * WARPS + cuda.threadIdx.x // WARP
     rows, nnz = crow.size - 1, col.size
     if g < carry_row.size:
-        i0 = merge_row(crow, g * share, nnz)
-        last = min((g + 1) * share, rows + nnz)
+        i0 = merge_row(crow, g * steps, nnz)
+        last = min((g + 1) * steps, rows + nnz)
         i1 = merge_row(crow, last, nnz)
         for j in range(cuda.threadIdx.x % WARP, n, WARP):
-            p = g * share - i0
+            p = g * steps - i0  # Of the steps before, i0 were row ends.
             for i in range(i0, i1 + 1):
                 end = crow[i + 1] if i < i1 else last - i1
                 total = values.dtype.type(0)
@@ -264,14 +264,14 @@ def row_a_warp(
 def balanced(
     crow: TensorData, col: TensorData, values: TensorData, dense: TensorData
 ) -> TensorData:
-    """A [M, K] @ dense [K, N] -> [M, N]: equal shares of elements and row ends."""
+    """A [M, K] @ dense [K, N] -> [M, N]: equal numbers of elements and row ends."""
     arrays, out = _operands(crow, col, values, dense)
     rows, n = out.shape
-    groups = ceil_div(rows + col.shape[0], SHARE)
+    groups = ceil_div(rows + col.shape[0], STEPS)
     carry = empty((groups, n), values.dtype).flat()
     carry_row = empty((groups,), int64).flat()
     blocks = ceil_div(groups, WARPS) if n else 0
-    csr_balanced[blocks, THREADS](*arrays, out.flat(), n, SHARE, carry_row, carry)
+    csr_balanced[blocks, THREADS](*arrays, out.flat(), n, STEPS, carry_row, carry)
     csr_add_carries[blocks, THREADS](out.flat(), carry, carry_row, n)
     return out
 

@@ -2,7 +2,7 @@
 
 With this file one can get the kernel for one way to cut: `vectorized` on the ordinary
 units and `tensor_core` on the tensor cores. A way to cut is a `Config` or a
-`TensorConfig`, and a `Way` to copy each operand. `matmul.py` chooses.
+`TensorConfig`, and a `Layout` to copy each operand. `matmul.py` chooses.
 """
 
 from __future__ import annotations
@@ -13,16 +13,27 @@ from typing import Any, NamedTuple
 
 from numba import cuda, float32, float64, int32, int64
 
-from cuda_ops.block import tiles
+from cuda_ops.block.copies import Copy, copier, fences, unit_of
+from cuda_ops.block.intrinsics import WARP
+from cuda_ops.block.mma import Strips, mma_tile
+from cuda_ops.block.tiles import (
+    VECTOR_BYTES,
+    Side,
+    Tile,
+    fma_tile,
+    inlined,
+    thread_index,
+)
 from cuda_ops.runtime.launch import SIMULATED, Kernel, kernel
 
-GROUP = 8  # rows of tiles that are walked together, column by column
+# Rows of tiles that are walked together, column by column.
+GROUP = 8
 NUMBERS = {"float32": float32, "float64": float64, "int64": int64, "int32": int32}
 SIZES = {"float32": 4, "float64": 8, "int64": 8, "int32": 4}
 
 
-class Way(NamedTuple):
-    """How one operand is copied into shared memory; see `tiles.Copy`.
+class Layout(NamedTuple):
+    """How one operand is copied into shared memory; see `Copy`.
 
     Attributes:
         elements: neighbours that one instruction copies, 16 bytes full or one.
@@ -33,12 +44,12 @@ class Way(NamedTuple):
     k_fast: bool
 
 
-def pitch_of(wide: int, depth: int, way: Way, more: int) -> int:
+def pitch_of(wide: int, depth: int, layout: Layout, more: int) -> int:
     """From one line to the next in shared memory: `more` elements behind its end.
 
     Without these, lines of 128 bytes would all begin in the same of the 32 banks.
     """
-    return (depth if way.k_fast else wide) + more
+    return (depth if layout.k_fast else wide) + more
 
 
 class Config(NamedTuple):
@@ -46,11 +57,11 @@ class Config(NamedTuple):
 
     A block makes `rows` x `cols` outputs, `depth` steps of k at a time. Its warps form
     a grid of warps_m x warps_n, each thread makes thread_rows x thread_cols outputs.
-    With `slices` > 1 there are that many such grids; each takes a part of the depth,
+    With `slices` > 1 there are that many such grids; each takes a chunk of the depth,
     and their sums are added at the end.
 
     Attributes:
-        stages: tiles in shared memory; all but one are on their way.
+        stages: tiles in shared memory; all but one are on their layout.
         interleave: 2 lays lanes out in pairs of rows, 1 row by row.
         blocks: blocks that shall fit on a multiprocessor, which limits registers.
     """
@@ -72,54 +83,53 @@ class Config(NamedTuple):
 
     @property
     def cols(self) -> int:
-        return self.warps_n * 32 // self.lane_rows * self.thread_cols
+        return self.warps_n * WARP // self.lane_rows * self.thread_cols
 
     @property
     def threads(self) -> int:
-        return 32 * self.warps_m * self.warps_n * self.slices
-
-    @property
-    def sums(self) -> int:
-        """How many sums the block has in registers."""
-        return self.rows * self.cols * self.slices
+        return WARP * self.warps_m * self.warps_n * self.slices
 
     def copies(
-        self, a_way: Way, b_way: Way, vector: int, asynchronous: bool
-    ) -> tuple[tiles.Copy, tiles.Copy]:
+        self,
+        a_layout: Layout,
+        b_layout: Layout,
+        vector: int = 4,
+        asynchronous: bool = True,
+    ) -> tuple[Copy, Copy]:
         """How the block's threads copy a tile of a and one of b.
 
         Lines of 64 bytes, and 16 more, begin in banks 0, 20, 8, 28, ... Eight lanes
         that copy two of them meet in 4 banks, which takes two turns. Without a gap two
-        lines fill the 32 banks, and lanes that load the same piece of both meet
+        lines fill the 32 banks, and lanes that load the same batch_range of both meet
         different ones, too. So there is no gap where half a warp has two rows of a.
         """
-        pairs = a_way.k_fast and self.depth == 4 * vector and self.lane_rows == 4
+        pairs = a_layout.k_fast and self.depth == 4 * vector and self.lane_rows == 4
         a, b = (
-            tiles.Copy(
-                self.depth, wide, pitch_of(wide, self.depth, way, more),
-                self.threads, way.elements, asynchronous, way.k_fast,
+            Copy(
+                self.depth, wide, pitch_of(wide, self.depth, layout, more),
+                self.threads, layout.elements, asynchronous, layout.k_fast,
             )
-            for wide, way, more in (
-                (self.rows, a_way, 0 if pairs else vector), (self.cols, b_way, vector),
+            for wide, layout, more in (
+                (self.rows, a_layout, 0 if pairs else vector),
+                (self.cols, b_layout, vector),
             )
         )  # fmt: skip
         return a, b
 
-    def shared(self, a_way: Way, b_way: Way, size: int) -> int:
+    def shared(self, a_layout: Layout, b_layout: Layout, size: int) -> int:
         """Bytes of shared memory: the ring of tiles, later the sums put aside."""
-        copies = self.copies(a_way, b_way, tiles.VECTOR_BYTES // size, True)
-        ring = self.stages * sum(copy.elements_shared for copy in copies)
+        ring = ring_elements(self, a_layout, b_layout, VECTOR_BYTES // size)
         return max(ring, (self.slices - 1) * self.rows * self.cols) * size
 
-    def tile(self, a: tiles.Copy, b: tiles.Copy, vector: int) -> tiles.Tile:
+    def tile(self, a: Copy, b: Copy, vector: int) -> Tile:
         """What a thread multiplies in one step; `vector` numbers are 16 bytes."""
-        lanes = self.lane_rows, 32 // self.lane_rows
+        lanes = self.lane_rows, WARP // self.lane_rows
         counts = self.thread_rows, self.thread_cols
         a_side, b_side = (
-            tiles.Side(count, n if c.k_fast else n * vector, c.pitch, c.k_fast)
+            Side(count, n if c.k_fast else n * vector, c.pitch, c.k_fast)
             for count, n, c in zip(counts, lanes, (a, b))
         )
-        return tiles.Tile(a_side, b_side, self.depth // self.slices)
+        return Tile(a_side, b_side, self.depth // self.slices)
 
 
 # ------------------------------------------------- what both kinds of kernels share
@@ -141,13 +151,14 @@ def origin_of(rows: int, cols: int) -> Callable:
         high = (M + rows - 1) // rows
         wide = (N + cols - 1) // cols
         block = int64(cuda.blockIdx.x)
+        # In a group, blocks go down its rows first, then to the next column.
         group = block // (GROUP * wide)
         within = block - group * GROUP * wide
         lines = min(GROUP, high - group * GROUP)
         col = within // lines
         return (group * GROUP + within - col * lines) * rows, col * cols
 
-    return tiles.inlined(origin)
+    return inlined(origin)
 
 
 def batch_start(strides):
@@ -158,14 +169,15 @@ def batch_start(strides):
 
 
 class Ring(NamedTuple):
-    """The device functions that keep the shared tiles of a product coming.
+    """The device functions of a product whose shared tiles form a ring.
 
     Attributes:
         begin: start the first copies; see `ring_of`.
-        load_a, load_b: copy one more tile of an operand (`tiles.copier`).
-        close, wait, wait_all: groups of copies (`tiles.fences`).
+        load_a, load_b: copy one more tile of an operand (`copies.copier`).
+        close, wait, wait_all: groups of copies (`copies.fences`).
         a_size: elements of a's tile, behind which b's tile starts.
         stage: elements of both.
+        forward: from one tile's address to the next one's, where k has a stride of 1.
     """
 
     begin: Callable
@@ -176,25 +188,42 @@ class Ring(NamedTuple):
     wait_all: Callable
     a_size: int
     stage: int
+    forward: int
 
 
-def ring_of(a_copy: tiles.Copy, b_copy: tiles.Copy, stages: int, size: int) -> Ring:
-    """The functions for `stages` pairs of tiles, whose elements have `size` bytes.
+def ring_elements(
+    config: Any, a_layout: Layout, b_layout: Layout, vector: int = 4
+) -> int:
+    """Elements of shared memory for all stages of a ring of tiles."""
+    copies = config.copies(a_layout, b_layout, vector)
+    return config.stages * sum(copy.elements_shared for copy in copies)
 
-        count, a_from, a_walk, b_from, b_walk = begin(
-            shared, a, a_at, a_strides, b, b_at, b_strides, rows, cols, steps)
 
-    starts the copies of all pairs but one, for a sum of `steps` steps of k that take
-    `count` tiles. The first tile takes what is left over when the others are full.
+def ring_of(config: Any, a_copy: Copy, b_copy: Copy, size: int) -> Ring:
+    """The functions for a way to cut, whose elements have `size` bytes.
+
+        row, col, count, a_from, a_walk, b_from, b_walk = begin(
+            shared, a, a_at, a_strides, b, b_at, b_strides, sizes)
+
+    finds the block's outputs, from `row` and `col` on, and starts the copies of all
+    pairs of tiles but one, for its chunk of k, which takes `count` tiles. The first
+    tile takes what is left over when the others are full.
     """
-    depth, unit = a_copy.depth, tiles.unit_of(size)
+    depth, stages, unit = a_copy.depth, config.stages, unit_of(size)
     a_size = a_copy.elements_shared
     stage = a_size + b_copy.elements_shared
-    begin_a, load_a, first_a = tiles.copier(a_copy, size)
-    begin_b, load_b, first_b = tiles.copier(b_copy, size)
-    close, wait, wait_all = tiles.fences(a_copy.asynchronous, stages - 2)
+    begin_a, load_a, first_a = copier(a_copy, size)
+    begin_b, load_b, first_b = copier(b_copy, size)
+    close, wait, wait_all = fences(a_copy.asynchronous, stages - 2)
+    origin, start_of = origin_of(config.rows, config.cols), inlined(batch_start)
 
-    def begin(shared, a, a_at, a_strides, b, b_at, b_strides, rows, cols, steps):
+    def begin(shared, a, a_at, a_strides, b, b_at, b_strides, sizes):
+        M, N, K, chunk = sizes
+        row, col = origin(M, N)
+        rows, cols, skip = M - row, N - col, cuda.blockIdx.y * chunk
+        a_at += start_of(a_strides) + row * a_strides[0] + skip * a_strides[1]
+        b_at += start_of(b_strides) + col * b_strides[0] + skip * b_strides[1]
+        steps = min(K - skip, chunk)
         a_step, b_step = a_strides[1] * unit, b_strides[1] * unit
         a_from, a_walk = begin_a(a, a_at, a_strides[0], a_strides[1])
         b_from, b_walk = begin_b(b, b_at, b_strides[0], b_strides[1])
@@ -212,43 +241,57 @@ def ring_of(a_copy: tiles.Copy, b_copy: tiles.Copy, stages: int, size: int) -> R
                 a_from += depth * a_step
                 b_from += depth * b_step
             close()
-        return count, a_from, a_walk, b_from, b_walk
+        return row, col, count, a_from, a_walk, b_from, b_walk
 
-    begin = tiles.inlined(begin)
-    return Ring(begin, load_a, load_b, close, wait, wait_all, a_size, stage)
+    begin = inlined(begin)
+    return Ring(
+        begin, load_a, load_b, close, wait, wait_all, a_size, stage, unit * depth
+    )
+
+
+def tile_storer(store: Callable, vector: int) -> Callable:
+    """finish(out, acc, row, col, sizes): store a thread's outputs from (row, col) on.
+
+    The grid's y is the chunk of k, its z the matrix of the batch.
+    """
+
+    def finish(out, acc, row, col, sizes):
+        M, N = sizes[0], sizes[1]
+        matrix = cuda.blockIdx.y * cuda.gridDim.z + cuda.blockIdx.z
+        at = (matrix * M + row) * N + col
+        store(out, at, N, acc, M - row, N - col, N % vector == 0)
+
+    return inlined(finish)
 
 
 # ---------------------------------------------------------------- the ordinary units
 
 
 def vectorized_template(
-    name: str, config: Config, a_way: Way, b_way: Way, asynchronous: bool
+    name: str, config: Config, a_layout: Layout, b_layout: Layout, asynchronous: bool
 ) -> Callable:
     """The Python function of `matmul_vectorized` for one way to cut the product."""
     c, dtype, size = config, NUMBERS[name], SIZES[name]
-    vector = tiles.VECTOR_BYTES // size
-    depth, stages, slices = c.depth, c.stages, c.slices
-    a_copy, b_copy = c.copies(a_way, b_way, vector, asynchronous)
-    begin, load_a, load_b, close, wait, wait_all, a_size, stage = ring_of(
-        a_copy, b_copy, stages, size
+    vector = VECTOR_BYTES // size
+    a_copy, b_copy = c.copies(a_layout, b_layout, vector, asynchronous)
+    begin, load_a, load_b, close, wait, wait_all, a_size, stage, forward = ring_of(
+        c, a_copy, b_copy, size
     )
     tile = c.tile(a_copy, b_copy, vector)
-    zero, multiply, store, put_aside, add_aside = tiles.fma_tile(dtype, tile)
-    a_line, a_k = a_copy.strides
-    b_line, b_k = b_copy.strides
-    slice_depth = depth // slices
-    add_slices = slice_adder(c, vector, put_aside, add_aside)
-    origin, start_of = origin_of(c.rows, c.cols), tiles.inlined(batch_start)
-    place, ring, forward = (
-        thread_place(c, 1 if a_way.k_fast else vector, 1 if b_way.k_fast else vector),
-        stages * stage,
-        tiles.unit_of(size) * depth,
+    zero, multiply, store, put_aside, add_aside = fma_tile(dtype, tile)
+    (a_row_stride, a_k), (b_row_stride, b_k) = a_copy.strides, b_copy.strides
+    stages, slices, slice_depth = c.stages, c.slices, c.depth // c.slices
+    add_slices, finish = (
+        slice_adder(c, vector, put_aside, add_aside),
+        tile_storer(store, vector),
     )
+    high, wide = (1 if layout.k_fast else vector for layout in (a_layout, b_layout))
+    place, ring = thread_place(c, high, wide), stages * stage
 
     def matmul_vectorized(a, a_at, a_strides, b, b_at, b_strides, out, sizes):
         """Register tiles, fed by 16-byte loads from a ring of tiles in shared memory.
 
-        # a [B, M, K] @ b [B, K, N] -> out [parts, B, M, N]
+        # a [B, M, K] @ b [B, K, N] -> out [splits, B, M, N]
 
             for a block of 64 x 128 outputs, for k0 in range(first, last, 16):
                 tile k0 + 48 of a and b -> shared memory            (under way)
@@ -259,7 +302,7 @@ def vectorized_template(
                       being overwritten  multiplied  arriving
 
         A block of 128 threads makes 64 x 128 outputs, a warp 32 x 64, and a thread
-        8 x 8, in pieces that lie apart: so that its 16 factors for a k are four
+        8 x 8, in groups that lie apart: so that its 16 factors for a k are four
         16-byte loads, in which the lanes of a warp meet all banks equally often.
         64 fma follow; `matmul_coarsened` needed 9 loads for 8 fma.
 
@@ -275,19 +318,15 @@ def vectorized_template(
         (register tiles); "CUTLASS: fast linear algebra in CUDA C++", 2017 (warp tiles,
         interleaved lanes, the order of blocks, slices of k).
         """
-        M, N, K, part = sizes
         shared = cuda.shared.array(0, dtype)
-        row, col = origin(M, N)
-        rows, cols, skip = M - row, N - col, cuda.blockIdx.y * part
-        a_at += start_of(a_strides) + row * a_strides[0] + skip * a_strides[1]
-        b_at += start_of(b_strides) + col * b_strides[0] + skip * b_strides[1]
-        count, a_from, a_walk, b_from, b_walk = begin(
-            shared, a, a_at, a_strides, b, b_at, b_strides, rows, cols,
-            min(K - skip, part),
-        )  # fmt: skip
+        row, col, count, a_from, a_walk, b_from, b_walk = begin(
+            shared, a, a_at, a_strides, b, b_at, b_strides, sizes
+        )
+        rows, cols = sizes[0] - row, sizes[1] - col
         _, slice_, my_row, my_col = place()
-        a_mine = slice_ * slice_depth * a_k + my_row * a_line
-        b_mine = slice_ * slice_depth * b_k + my_col * b_line + a_size
+        a_mine = slice_ * slice_depth * a_k + my_row * a_row_stride
+        b_mine = slice_ * slice_depth * b_k + my_col * b_row_stride + a_size
+        # `a_mine` and `b_mine` are this thread's first factors, counted from a slot.
         # BEGIN SOLUTION a5.5
         acc = zero()
         slot, free = 0, ring - stage
@@ -305,13 +344,12 @@ def vectorized_template(
             slot = slot + stage if slot + stage < ring else 0
         # END SOLUTION a5.5
         thread, slice_, my_row, my_col = place()
+        # Found anew: no register had to keep it through the loop.
         if slices > 1:
-            wait_all()
+            wait_all()  # No copy may come into the room that the sums take.
             acc = add_slices(shared, acc, thread, slice_)
         if slice_ == 0:
-            matrix = cuda.blockIdx.y * cuda.gridDim.z + cuda.blockIdx.z
-            at = (matrix * M + row + my_row) * N + col + my_col
-            store(out, at, N, acc, rows - my_row, cols - my_col, N % vector == 0)
+            finish(out, acc, row + my_row, col + my_col, sizes)
 
     return matmul_vectorized
 
@@ -327,7 +365,7 @@ def slice_adder(
     size = c.thread_rows * c.thread_cols * group  # what one slice puts aside
 
     def add_slices(shared, acc, thread, slice_):
-        cuda.syncthreads()
+        cuda.syncthreads()  # All are done with the tiles.
         if slice_ > 0:
             at = (slice_ - 1) * size + thread * vector
             put_aside(shared, at, group * vector, acc)
@@ -338,7 +376,7 @@ def slice_adder(
                 acc = add_aside(shared, at, group * vector, acc)
         return acc
 
-    return tiles.inlined(add_slices)
+    return inlined(add_slices)
 
 
 def thread_place(c: Config, high: int, wide: int) -> Callable:
@@ -350,23 +388,23 @@ def thread_place(c: Config, high: int, wide: int) -> Callable:
     up: lanes 0, 2, 4, ... are in one line and 1, 3, 5, ... in the next, so that 8
     lanes, which load 16 bytes each at a time, need few different parts of both sides.
     """
-    lane_cols, pairs = 32 // c.lane_rows, c.interleave
+    lane_cols, pairs = WARP // c.lane_rows, c.interleave
     warp_rows, warp_cols = c.lane_rows * c.thread_rows, lane_cols * c.thread_cols
-    warps_n, group, thread_index = c.warps_n, c.threads // c.slices, tiles.thread_index
+    warps_n, group = c.warps_n, c.threads // c.slices
 
     def place():
         index = thread_index()
         slice_, thread = index // group, index % group
-        warp, lane = thread // 32, thread % 32
-        lines, rest = lane // (lane_cols * pairs), lane % (lane_cols * pairs)
-        row = (lines * pairs + rest % pairs) * high
+        warp, lane = thread // WARP, thread % WARP
+        line, rest = lane // (lane_cols * pairs), lane % (lane_cols * pairs)
+        row = (line * pairs + rest % pairs) * high
         col = rest // pairs * wide
         return (
             thread, slice_, warp // warps_n * warp_rows + row,
             warp % warps_n * warp_cols + col,
         )  # fmt: skip
 
-    return tiles.inlined(place)
+    return inlined(place)
 
 
 # ----------------------------------------------------------------- the tensor cores
@@ -397,14 +435,11 @@ class TensorConfig(NamedTuple):
 
     @property
     def threads(self) -> int:
-        return 32 * self.warps_m * self.warps_n
+        return WARP * self.warps_m * self.warps_n
 
-    @property
-    def sums(self) -> int:
-        """How many sums the block has in registers."""
-        return self.rows * self.cols
-
-    def copies(self, a_way: Way, b_way: Way) -> tuple[tiles.Copy, tiles.Copy]:
+    def copies(
+        self, a_layout: Layout, b_layout: Layout, _: int = 4
+    ) -> tuple[Copy, Copy]:
         """How the block's threads copy a tile of a and one of b.
 
         The lines are as far apart as a warp needs to meet all 32 banks: `ldmatrix`
@@ -413,49 +448,41 @@ class TensorConfig(NamedTuple):
         more do.
         """
         a, b = (
-            tiles.Copy(
+            Copy(
                 self.depth, wide,
-                pitch_of(wide, self.depth, way, 4 if way.k_fast else 8),
-                self.threads, way.elements, True, way.k_fast,
+                pitch_of(wide, self.depth, layout, 4 if layout.k_fast else 8),
+                self.threads, layout.elements, True, layout.k_fast,
             )
-            for wide, way in ((self.rows, a_way), (self.cols, b_way))
+            for wide, layout in ((self.rows, a_layout), (self.cols, b_layout))
         )  # fmt: skip
         return a, b
 
-    def shared(self, a_way: Way, b_way: Way, size: int) -> int:
+    def shared(self, a_layout: Layout, b_layout: Layout, size: int) -> int:
         """Bytes of shared memory for the ring of tiles."""
-        copies = self.copies(a_way, b_way)
-        return self.stages * sum(copy.elements_shared for copy in copies) * size
+        return ring_elements(self, a_layout, b_layout) * size
 
 
-def tensor_core_template(config: TensorConfig, a_way: Way, b_way: Way) -> Callable:
+def tensor_core_template(
+    config: TensorConfig, a_layout: Layout, b_layout: Layout
+) -> Callable:
     """The Python function of `matmul_tensor_core` for one way to cut the product."""
-    c, depth, stages = config, config.depth, config.stages
-    a_copy, b_copy = c.copies(a_way, b_way)
-    begin, load_a, load_b, close, wait, _, a_size, stage = ring_of(
-        a_copy, b_copy, stages, 4
+    c, stages = config, config.stages
+    a_copy, b_copy = c.copies(a_layout, b_layout)
+    begin, load_a, load_b, close, wait, _, a_size, stage, forward = ring_of(
+        c, a_copy, b_copy, 4
     )
-    zero, multiply, store = tiles.mma_tile(
-        tiles.Strips(
-            c.a_strips,
-            c.b_strips,
-            a_way.k_fast,
-            b_way.k_fast,
-            depth,
-            a_copy.pitch,
-            b_copy.pitch,
-        )
+    along = a_layout.k_fast, b_layout.k_fast
+    zero, multiply, store = mma_tile(
+        Strips(c.a_strips, c.b_strips, *along, c.depth, a_copy.pitch, b_copy.pitch)
     )
-    origin, start_of = origin_of(c.rows, c.cols), tiles.inlined(batch_start)
     warps_n, warp_rows, warp_cols = c.warps_n, c.a_strips * 8, c.b_strips * 8
-    a_line, b_line = a_copy.strides[0], b_copy.strides[0]
-    thread_index, ring = tiles.thread_index, stages * stage
-    forward = tiles.unit_of(4) * depth
+    a_row_stride, b_row_stride = a_copy.strides[0], b_copy.strides[0]
+    finish, ring = tile_storer(store, 4), stages * stage
 
     def matmul_tensor_core(a, a_at, a_strides, b, b_at, b_strides, out, sizes):
         """The tensor cores: 1,024 multiplications an instruction, of rounded factors.
 
-        # a [B, M, K] @ b [B, K, N] -> out [parts, B, M, N], float32
+        # a [B, M, K] @ b [B, K, N] -> out [splits, B, M, N], float32
 
             for a block of 128 x 128 outputs, for k0 in range(first, last, 16):
                 tile k0 + 48 of a and b -> shared memory            (under way)
@@ -481,20 +508,15 @@ def tensor_core_template(config: TensorConfig, a_way: Way, b_way: Way) -> Callab
         Source: "PTX ISA", on mma.sync, ldmatrix and cp.async; the order of loads and
         products follows "CUTLASS: fast linear algebra in CUDA C++".
         """
-        M, N, K, part = sizes
         shared = cuda.shared.array(0, float32)
-        row, col = origin(M, N)
-        rows, cols, skip = M - row, N - col, cuda.blockIdx.y * part
-        a_at += start_of(a_strides) + row * a_strides[0] + skip * a_strides[1]
-        b_at += start_of(b_strides) + col * b_strides[0] + skip * b_strides[1]
-        count, a_from, a_walk, b_from, b_walk = begin(
-            shared, a, a_at, a_strides, b, b_at, b_strides, rows, cols,
-            min(K - skip, part),
-        )  # fmt: skip
+        row, col, count, a_from, a_walk, b_from, b_walk = begin(
+            shared, a, a_at, a_strides, b, b_at, b_strides, sizes
+        )
+        rows, cols = sizes[0] - row, sizes[1] - col
         # BEGIN SOLUTION a5.8
-        warp = thread_index() // 32
-        a_mine = warp // warps_n * warp_rows * a_line
-        b_mine = warp % warps_n * warp_cols * b_line + a_size
+        warp = thread_index() // WARP
+        a_mine = warp // warps_n * warp_rows * a_row_stride
+        b_mine = warp % warps_n * warp_cols * b_row_stride + a_size
         acc = zero()
         slot, free = 0, ring - stage
         for t in range(count):
@@ -509,11 +531,9 @@ def tensor_core_template(config: TensorConfig, a_way: Way, b_way: Way) -> Callab
             acc = multiply(acc, shared, slot + a_mine, slot + b_mine)
             free = slot
             slot = slot + stage if slot + stage < ring else 0
-        warp = thread_index() // 32
+        warp = thread_index() // WARP
         my_row, my_col = warp // warps_n * warp_rows, warp % warps_n * warp_cols
-        matrix = cuda.blockIdx.y * cuda.gridDim.z + cuda.blockIdx.z
-        at = (matrix * M + row + my_row) * N + col + my_col
-        store(out, at, N, acc, rows - my_row, cols - my_col, N % 4 == 0)
+        finish(out, acc, row + my_row, col + my_col, sizes)
         # END SOLUTION a5.8
 
     return matmul_tensor_core
@@ -554,22 +574,22 @@ MOST_REGISTERS = 255
 
 @cache
 def vectorized(
-    name: str, config: Config, a_way: Way, b_way: Way, asynchronous: bool
+    name: str, config: Config, a_layout: Layout, b_layout: Layout, asynchronous: bool
 ) -> Kernel:
     """The kernel `matmul_vectorized` for a dtype's name and one way to cut."""
-    fn = vectorized_template(name, config, a_way, b_way, asynchronous)
-    return _kernel(fn, config, (name, a_way, b_way, asynchronous), SIZES[name])
+    fn = vectorized_template(name, config, a_layout, b_layout, asynchronous)
+    return _kernel(fn, config, (name, a_layout, b_layout, asynchronous), SIZES[name])
 
 
 @cache
-def tensor_core(config: TensorConfig, a_way: Way, b_way: Way) -> Kernel:
+def tensor_core(config: TensorConfig, a_layout: Layout, b_layout: Layout) -> Kernel:
     """The kernel `matmul_tensor_core` for one way to cut."""
-    fn = tensor_core_template(config, a_way, b_way)
-    return _kernel(fn, config, (a_way, b_way), 4)
+    fn = tensor_core_template(config, a_layout, b_layout)
+    return _kernel(fn, config, (a_layout, b_layout), 4)
 
 
 def _kernel(fn: Callable, config: Any, key: tuple[Any, ...], size: int) -> Kernel:
-    a_way, b_way = (part for part in key if isinstance(part, Way))
+    a_layout, b_layout = (part for part in key if isinstance(part, Layout))
     new = key[-1] is True or isinstance(config, TensorConfig)
     registers = 65536 // (config.threads * config.blocks) // 8 * 8
     if not new:  # older chips have room for one block's tiles only
@@ -581,14 +601,14 @@ def _kernel(fn: Callable, config: Any, key: tuple[Any, ...], size: int) -> Kerne
         examples=(EXAMPLE,) if main else (),
         threads=config.threads,
         max_registers=min(registers, MOST_REGISTERS),
-        shared=config.shared(a_way, b_way, size),
+        shared=config.shared(a_layout, b_layout, size),
         arch=(8, 0) if new else (7, 5),
     )
 
 
 # The kernels for large float32 matrices that lie row by row, which tests compile and
 # `minitorch inspect` shows, have names. The others are made when they are needed.
-ACROSS_K, ALONG_K = Way(4, False), Way(4, True)
+ACROSS_K, ALONG_K = Layout(4, False), Layout(4, True)
 EXAMPLE = "float32[] int64 5*int64 float32[] int64 5*int64 float32[] 4*int64"
 MAIN: dict[Any, dict[tuple[Any, ...], str]] = {
     CONFIGS_4[0]: {("float32", ALONG_K, ACROSS_K, True): "matmul_vectorized"},
@@ -601,12 +621,12 @@ tensor_core(TENSOR_CONFIGS[0], ALONG_K, ACROSS_K)
 
 
 @kernel(examples=["float32[] float32[] int64"])
-def add_parts(parts, out, count):
-    """Add the sums that blocks made of their parts of k, in order.
+def add_partials(partials, out, count):
+    """Add the partial sums of blocks that split k, in order.
 
-    # parts [P, n] -> out [n]
+    # partials [S, n] -> out [n]
 
-        for i:  out[i] = parts[0, i] + parts[1, i] + ... + parts[P - 1, i]
+        for i:  out[i] = partials[0, i] + partials[1, i] + ... + partials[S - 1, i]
 
     Thread i makes output i, so the order is the same each time. Where M and N are small
     and K is long, splitting k is what gives all multiprocessors work to do.
@@ -614,7 +634,7 @@ def add_parts(parts, out, count):
     i = cuda.grid(1)
     n = out.size
     if i < n:
-        total = parts[i]
-        for p in range(1, count):
-            total += parts[p * n + i]
+        total = partials[i]
+        for s in range(1, count):
+            total += partials[s * n + i]
         out[i] = total

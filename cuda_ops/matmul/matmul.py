@@ -1,7 +1,7 @@
 """Matrix products on the GPU, close to the limit of its multipliers.
 
 With this file one can multiply batches of matrices (`matmul`), and read, call and time
-every step on the way there (`LADDER`; the first four are in `matmul_ladder.py`):
+every step on the way there (`LADDER`; the first four are in `ladders/matmul.py`):
 
     matmul_naive        the definition, a thread for each output
     matmul_coalesced    the same, but neighbouring threads read neighbours
@@ -11,7 +11,7 @@ every step on the way there (`LADDER`; the first four are in `matmul_ladder.py`)
     matmul_tensor_core  the tensor cores, in TF32
     matmul_warpgroup    the same, fed as Hopper does it (compute capability 9.0 only)
 
-(the kernels of the last three are in `matmul_kernels.py` and `warpgroup.py`).
+(the kernels of the last three are in `kernels.py` and `warpgroup.py`).
 `matmul` runs `matmul_vectorized` in tiles that suit the shape, or one of the last two
 for large float32 products after `minitorch.set_float32_matmul_precision("high")`.
 Operands are read in place, whatever their strides are. An output is one sum in an order
@@ -25,8 +25,8 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from cuda_ops.block import tiles
 from cuda_ops.block.intrinsics import is_aligned
+from cuda_ops.block.tiles import VECTOR_BYTES
 from cuda_ops.ladders.matmul import (
     matmul_coalesced,
     matmul_coarsened,
@@ -38,9 +38,9 @@ from cuda_ops.matmul.kernels import (
     CONFIGS_8,
     TENSOR_CONFIGS,
     Config,
+    Layout,
     TensorConfig,
-    Way,
-    add_parts,
+    add_partials,
     tensor_core,
     vectorized,
 )
@@ -63,24 +63,35 @@ from minitorch.tensor_data import Shape, Strides, TensorData, broadcast_shapes
 # ---------------------------------------------------------------- choosing how to cut
 
 # What the estimate below is made of, in cycles of a multiprocessor.
-FMA_RATE = 128.0  # fma a cycle
-TENSOR_RATE = 430.0  # of TF32, as far as mma.sync gets
-ALONG_RATE = 300.0  # the same, where both operands lie along k
-GROUP_RATE = 860.0  # of TF32, of the 1024 that wgmma could do
-IDLE_SUMS = 8192  # sums in registers for which the units are busy half of the time
-STEP_CYCLES = 400.0  # of a step of k at least: a barrier, and the way to shared memory
-START_CYCLES = 2500.0  # of a block: its first tile comes from far away
-PASS_CYCLES = 4000.0  # of a second kernel
-PASS_BYTES = 8.0  # that it moves a cycle
-COPY_BYTES = 16.0  # that a copy moves a cycle
-TENSOR_LEAST = 2**22  # multiplications for which rounding to TF32 pays
+# Fma a cycle.
+FMA_RATE = 128.0
+# Of TF32, as far as mma.sync gets.
+TENSOR_RATE = 430.0
+# The same, where both operands lie along k.
+ALONG_RATE = 300.0
+# Of TF32, of the 1024 that wgmma could do.
+GROUP_RATE = 860.0
+# Sums in registers for which the units are busy half of the time.
+IDLE_SUMS = 8192
+# Of a step of k at least: a barrier, and the way to shared memory.
+STEP_CYCLES = 400.0
+# Of a block: its first tile comes from far away.
+START_CYCLES = 2500.0
+# Of a second kernel.
+PASS_CYCLES = 4000.0
+# That it moves a cycle.
+PASS_BYTES = 8.0
+# That a copy moves a cycle.
+COPY_BYTES = 16.0
+# Multiplications for which rounding to TF32 pays.
+TENSOR_LEAST = 2**22
 
 
 class Cut(NamedTuple):
-    """A choice: how a block cuts the product, and into how many parts k is split."""
+    """A choice: how a block cuts the product, and into how many chunks k is split."""
 
     config: Any
-    parts: int
+    splits: int
 
 
 @lru_cache(maxsize=4096)
@@ -95,10 +106,10 @@ def choose(
         return ceil_div(M, config.rows) * ceil_div(N, config.cols) * batches < 2 * sms
 
     cuts = [
-        Cut(config, parts)
+        Cut(config, splits)
         for config in configs
-        for parts in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
-        if parts == 1 or (K >= 2 * parts * config.depth and few_tiles(config, M, N))
+        for splits in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+        if splits == 1 or (K >= 2 * splits * config.depth and few_tiles(config, M, N))
     ]
     return min(cuts, key=lambda cut: estimate(cut, M, N, K, batches, rate))
 
@@ -112,26 +123,27 @@ def estimate(cut: Cut, M: int, N: int, K: int, batches: int, rate: float) -> flo
     """
     c, sms = cut.config, properties().multi_processor_count
     matrix_tiles = ceil_div(M, c.rows) * ceil_div(N, c.cols) * batches
-    load = ceil_div(matrix_tiles * cut.parts, sms)
+    load = ceil_div(matrix_tiles * cut.splits, sms)
     together = max(1, min(load, c.blocks))
-    steps = ceil_div(ceil_div(K, cut.parts), c.depth)
-    sums = together * c.sums
+    steps = ceil_div(ceil_div(K, cut.splits), c.depth)
+    sums = together * c.rows * c.cols * getattr(c, "slices", 1)
     busy = 0.95 * sums / (sums + IDLE_SUMS)
     step = max(together * c.rows * c.cols * c.depth / rate / busy, STEP_CYCLES)
     cycles = ceil_div(load, together) * (steps * step + START_CYCLES)
-    if cut.parts > 1:
-        moved = (cut.parts + 1) * M * N * batches * 4
+    if cut.splits > 1:
+        moved = (cut.splits + 1) * M * N * batches * 4
         cycles += PASS_CYCLES + moved / (sms * PASS_BYTES)
     return cycles
 
 
 # ------------------------------------------------------------------------ the launcher
 
-MOST_BATCHES = 65535  # matrices in one launch
+# Matrices in one launch.
+MOST_BATCHES = 65535
 
 
-class Piece(NamedTuple):
-    """A launch's share of the batch: where it starts, and how many matrices it has."""
+class BatchRange(NamedTuple):
+    """The matrices of one launch: where it starts, and how many matrices it has."""
 
     a_at: int
     b_at: int
@@ -144,21 +156,21 @@ class Plan(NamedTuple):
 
     Attributes:
         shape: of the result.
-        launches: kernels with their grids, and the piece of the batch that each makes.
+        launches: kernels with their grids, and the matrices that each makes.
         a_strides, b_strides: of rows (columns), of steps of k, of two batch dims, and
             the size of the last of these.
-        sizes: M, N, K, and the steps of k of a part.
+        sizes: M, N, K, and the steps of k of a chunk.
         matrix: elements of one matrix of the result.
-        parts: how many parts k is split into.
+        splits: how many chunks k is split into.
     """
 
     shape: Shape
-    launches: tuple[tuple[Callable, Piece], ...]
+    launches: tuple[tuple[Callable, BatchRange], ...]
     a_strides: tuple[int, ...]
     b_strides: tuple[int, ...]
     sizes: tuple[int, int, int, int]
     matrix: int
-    parts: int
+    splits: int
 
 
 class Sides(NamedTuple):
@@ -209,7 +221,7 @@ def _expanded(batch: Shape, shape: Shape, strides: Strides) -> Strides:
     return (0,) * (len(batch) - len(shape)) + steps
 
 
-def _launches(batch: tuple[tuple[int, int, int], ...]) -> Iterator[Piece]:
+def _launches(batch: tuple[tuple[int, int, int], ...]) -> Iterator[BatchRange]:
     """Launches that cover the batch: each walks two dims, Python walks the others."""
     inner, a_inner, b_inner = batch[-1] if batch else (1, 0, 0)
     outer, a_outer, b_outer = batch[-2] if len(batch) > 1 else (1, 0, 0)
@@ -221,12 +233,12 @@ def _launches(batch: tuple[tuple[int, int, int], ...]) -> Iterator[Piece]:
             ]
             counts = [min(MOST_BATCHES, inner - i) for _, i in starts]
         else:
-            lines = MOST_BATCHES // max(inner, 1)
-            starts = [(o, 0) for o in range(0, outer, lines)]
-            counts = [min(lines, outer - o) * inner for o, _ in starts]
+            rows = MOST_BATCHES // max(inner, 1)
+            starts = [(o, 0) for o in range(0, outer, rows)]
+            counts = [min(rows, outer - o) * inner for o, _ in starts]
         for (o, i), count in zip(starts, counts):
             at = a_at + o * a_outer + i * a_inner, b_at + o * b_outer + i * b_inner
-            yield Piece(*at, first, count)
+            yield BatchRange(*at, first, count)
             first += count
 
 
@@ -241,10 +253,10 @@ def _starts(dims: tuple[tuple[int, int, int], ...]) -> Iterator[tuple[int, int]]
             yield a_at + i * a, b_at + i * b
 
 
-def _way(
+def layout_for(
     strides: tuple[int, int], others: tuple[int, ...], aligned: bool, vector: int,
     wide: int, depth: int,
-) -> Way:  # fmt: skip
+) -> Layout:  # fmt: skip
     """How to copy an operand with these strides of rows (or columns) and of k.
 
     16 bytes at a time need neighbours on the way, and that every line starts at a
@@ -254,7 +266,7 @@ def _way(
     k_fast = _along_k(stride, step, wide, depth)
     fast, slow, size = (step, stride, depth) if k_fast else (stride, step, wide)
     even = aligned and all(s % vector == 0 for s in (slow, size, *others))
-    return Way(vector if even and fast == 1 else 1, k_fast)
+    return Layout(vector if even and fast == 1 else 1, k_fast)
 
 
 def _along_k(stride: int, step: int, wide: int, depth: int) -> bool:
@@ -313,7 +325,7 @@ def _reads(
 ) -> int | None:
     """Which operand, 0 or 1, a warpgroup should read; None where others are faster.
 
-    It is copied for that (`lines`), in one pass if it lies along k, else in two.
+    It is copied for that (`rounded_rows`), in one pass if it lies along k, else in two.
     """
     batch = broadcast_shapes(a_shape[:-2], b_shape[:-2])
     sides = _fold(batch, a_shape, a_strides, b_shape, b_strides)
@@ -343,7 +355,7 @@ def _groups(reads: int) -> tuple[GroupConfig, ...]:
     return tuple(config for config in GROUP_CONFIGS if config.turned == (reads == 0))
 
 
-def lines(a: TensorData) -> TensorData:
+def rounded_rows(a: TensorData) -> TensorData:
     """A copy of a [*, n, K] row by row, rounded to TF32.
 
     A dim that repeats one matrix (of stride 0) is copied once, and repeats the copy.
@@ -351,9 +363,9 @@ def lines(a: TensorData) -> TensorData:
     repeated = [i for i in range(a.dims - 2) if a.strides[i] == 0 and a.shape[i] > 1]
     if repeated:
         once = tuple(1 if i in repeated else n for i, n in enumerate(a.shape))
-        made = lines(TensorData(a.storage, once, a.strides, a.offset))
-        steps = tuple(0 if i in repeated else s for i, s in enumerate(made.strides))
-        return TensorData(made.storage, a.shape, steps, made.offset)
+        copied = rounded_rows(TensorData(a.storage, once, a.strides, a.offset))
+        steps = tuple(0 if i in repeated else s for i, s in enumerate(copied.strides))
+        return TensorData(copied.storage, a.shape, steps, copied.offset)
     out = empty(a.shape, a.dtype)
     source, to = a, out.flat()
     if not a.is_contiguous():
@@ -364,15 +376,15 @@ def lines(a: TensorData) -> TensorData:
     return out
 
 
-def _made_ready(
+def _prepared(
     a: TensorData, b: TensorData, reads: int | None
 ) -> tuple[TensorData, TensorData]:
-    """a and b, of which one is replaced by its `lines`, of b by those of b.T."""
+    """a and b, of which one is replaced by its `rounded_rows`, of b by those of b.T."""
     if reads == 0:
-        return lines(a), b
+        return rounded_rows(a), b
     if reads == 1:
         swap = (*range(b.dims - 2), b.dims - 1, b.dims - 2)
-        return a, lines(b.permute(swap)).permute(swap)
+        return a, rounded_rows(b.permute(swap)).permute(swap)
     return a, b
 
 
@@ -389,36 +401,39 @@ def configs_for(dtype: DType) -> tuple[Config, ...]:
 def plan_for(
     shape: Shape, sides: Sides, cut: Cut, aligned: tuple[bool, bool], dtype: DType
 ) -> Plan:
-    """The launches for a product that is cut in a given way."""
+    """The launches for a product that is cut in a given layout."""
     M, N, K = sides.M, sides.N, sides.K
-    config, vector = cut.config, tiles.VECTOR_BYTES // dtype.itemsize
+    config, vector = cut.config, VECTOR_BYTES // dtype.itemsize
     a_batch, b_batch = (tuple(dim[i] for dim in sides.batch) for i in (1, 2))
-    a_way = _way(sides.a, a_batch, aligned[0], vector, M, K)
-    b_way = _way(sides.b, b_batch, aligned[1], vector, N, K)
+    a_layout = layout_for(sides.a, a_batch, aligned[0], vector, M, K)
+    b_layout = layout_for(sides.b, b_batch, aligned[1], vector, N, K)
     if isinstance(config, VectorConfig):
         run = matvec(dtype.name, config)
     elif isinstance(config, GroupConfig):
-        a_way, b_way = config.ways(a_way, b_way)
-        run = warpgroup(config, a_way, b_way)
+        a_layout, b_layout = config.layouts(a_layout, b_layout)
+        run = warpgroup(config, a_layout, b_layout)
     elif isinstance(config, TensorConfig):
-        run = tensor_core(config, a_way, b_way)
+        run = tensor_core(config, a_layout, b_layout)
     else:
         new = compute_capability() >= (8, 0)
-        run = vectorized(dtype.name, config, a_way, b_way, new)
-    part = ceil_div(ceil_div(K, cut.parts), config.depth) * config.depth
-    parts = max(1, ceil_div(K, max(part, 1)))
+        run = vectorized(dtype.name, config, a_layout, b_layout, new)
+    chunk = ceil_div(ceil_div(K, cut.splits), config.depth) * config.depth
+    splits = max(1, ceil_div(K, max(chunk, 1)))
     blocks = ceil_div(M, config.rows) * ceil_div(N, config.cols)
-    shared = config.shared(a_way, b_way, dtype.itemsize)
+    shared = config.shared(a_layout, b_layout, dtype.itemsize)
     launches = tuple(
-        (run[(blocks, parts, piece.matrices), config.threads, None, shared], piece)
-        for piece in _launches(sides.batch)
+        (
+            run[(blocks, splits, batch_range.matrices), config.threads, None, shared],
+            batch_range,
+        )
+        for batch_range in _launches(sides.batch)
     )
     a_last = (0, 0, *a_batch)[-2:]
     b_last = (0, 0, *b_batch)[-2:]
     inner = sides.batch[-1][0] if sides.batch else 1
     return Plan(
         shape, launches, (*sides.a, *a_last, inner), (*sides.b, *b_last, inner),
-        (M, N, K, part), M * N, parts,
+        (M, N, K, chunk), M * N, splits,
     )  # fmt: skip
 
 
@@ -433,7 +448,7 @@ def matmul(a: TensorData, b: TensorData) -> TensorData:
     high = precision.state.allow_tf32 and dtype is float32
     if high:
         reads = _reads(a.shape, a.strides, b.shape, b.strides, dtype)
-        a, b = _made_ready(a, b, reads)
+        a, b = _prepared(a, b, reads)
     if reads is None and a.shape[-1] >= TURN_LEAST and a.dims == b.dims == 2:
         a, b = _turned(a, b)
     plan = _plan(
@@ -480,19 +495,19 @@ def launch(plan: Plan, a: TensorData, b: TensorData) -> TensorData:
     dtype = a.storage.dtype
     out = empty(plan.shape, dtype)
     left, right, result = a.storage.array, b.storage.array, out.storage.array
-    for run, piece in plan.launches:
+    for run, batch_range in plan.launches:
         place = result
         if len(plan.launches) > 1:
-            first = piece.first * plan.matrix
-            place = result[first : first + piece.matrices * plan.matrix]
-        size = piece.matrices * plan.matrix
-        sums = place if plan.parts == 1 else allocate(size * plan.parts, dtype)
+            first = batch_range.first * plan.matrix
+            place = result[first : first + batch_range.matrices * plan.matrix]
+        size = batch_range.matrices * plan.matrix
+        sums = place if plan.splits == 1 else allocate(size * plan.splits, dtype)
         run(
-            left, a.offset + piece.a_at, plan.a_strides,
-            right, b.offset + piece.b_at, plan.b_strides, sums, plan.sizes,
+            left, a.offset + batch_range.a_at, plan.a_strides,
+            right, b.offset + batch_range.b_at, plan.b_strides, sums, plan.sizes,
         )  # fmt: skip
-        if plan.parts > 1:
-            add_parts[ceil_div(size, 256), 256](sums, place, plan.parts)
+        if plan.splits > 1:
+            add_partials[ceil_div(size, 256), 256](sums, place, plan.splits)
     return out
 
 
@@ -500,7 +515,7 @@ def launch(plan: Plan, a: TensorData, b: TensorData) -> TensorData:
 
 
 def _run_rung(name: str, a: TensorData, b: TensorData, cut: Cut) -> TensorData:
-    """A product of two matrices, cut in a given way."""
+    """A product of two matrices, cut in a given layout."""
     if a.dims != 2 or b.dims != 2 or a.shape[1] != b.shape[0]:
         raise ValueError(
             f"{name}: a is {a.shape} and b is {b.shape}; expected matrices [M, K] and "
@@ -509,6 +524,11 @@ def _run_rung(name: str, a: TensorData, b: TensorData, cut: Cut) -> TensorData:
     sides = _fold((), a.shape, a.strides, b.shape, b.strides)
     shape = (a.shape[0], b.shape[1])
     return launch(plan_for(shape, sides, cut, (_even(a), _even(b)), a.dtype), a, b)
+
+
+def _must_be_float32(name: str, a: TensorData) -> None:
+    if a.dtype is not float32:
+        raise TypeError(f"{name}: got {a.dtype.name}; expected float32 (.to(float32))")
 
 
 def matmul_vectorized(a: TensorData, b: TensorData) -> TensorData:
@@ -521,10 +541,7 @@ def matmul_tensor_core(a: TensorData, b: TensorData) -> TensorData:
 
     float32, rounded to TF32 whatever precision is set.
     """
-    if a.dtype.name != "float32":
-        raise TypeError(
-            f"matmul_tensor_core: got {a.dtype.name}; expected float32 (.to(float32))"
-        )
+    _must_be_float32("matmul_tensor_core", a)
     return _run_rung("matmul_tensor_core", a, b, Cut(TENSOR_CONFIGS[0], 1))
 
 
@@ -537,13 +554,10 @@ def matmul_warpgroup(a: TensorData, b: TensorData) -> TensorData:
     Raises:
         RuntimeError: the GPU's compute capability is not 9.0.
     """
-    if a.dtype.name != "float32":
-        raise TypeError(
-            f"matmul_warpgroup: got {a.dtype.name}; expected float32 (.to(float32))"
-        )
+    _must_be_float32("matmul_warpgroup", a)
     reads = int(b.dims == 2 and _along_k(b.strides[1], b.strides[0], b.shape[1], 2))
     if a.dims == b.dims == 2:
-        a, b = _made_ready(a, b, reads)
+        a, b = _prepared(a, b, reads)
     return _run_rung("matmul_warpgroup", a, b, Cut(_groups(reads)[0], 1))
 
 

@@ -7,7 +7,7 @@ for the two ways in which it can lie:
     matvec_rows       a row is a stretch of memory       4 to 32 lanes or a block a row
     matvec_columns    neighbours are in other rows       a thread 1 or 4 rows
 
-Where there are few rows, several blocks share k, and `add_parts` adds their sums. A
+Where there are few rows, several blocks share k, and `add_partials` adds their sums. A
 vector times a matrix is the same with the operands exchanged.
 """
 
@@ -19,17 +19,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numba import cuda
 
-from cuda_ops.block import tiles
-from cuda_ops.block.intrinsics import load, load4
-from cuda_ops.block.rows import BLOCK, WARP, barrier, summed
+from cuda_ops.block.intrinsics import WARP, load, load4
+from cuda_ops.block.rows import BLOCK, barrier, summed
+from cuda_ops.block.tiles import inlined
 from cuda_ops.matmul.kernels import EXAMPLE, NUMBERS, batch_start
 from cuda_ops.runtime.launch import Kernel, ceil_div
 
 if TYPE_CHECKING:
     from cuda_ops.matmul.matmul import Sides
 
-SHARES = BLOCK // WARP  # threads that share a row in `matvec_columns`
-BLOCKS = 528  # blocks that fill the GPU: 4 for each of 132 multiprocessors
+# Threads that share a row in `matvec_columns`.
+WARPS = BLOCK // WARP
+# Blocks that fill the GPU: 4 for each of 132 multiprocessors.
+BLOCKS = 528
 # Steps of k for a thread, at least, where blocks share a row.
 LEAST = 8
 
@@ -50,7 +52,7 @@ class VectorConfig(NamedTuple):
 
     @property
     def depth(self) -> int:
-        """A part of k is a multiple of this."""
+        """A chunk of k is a multiple of this."""
         return 4
 
     @property
@@ -76,7 +78,7 @@ class VectorConfig(NamedTuple):
 
 
 def cut_of(sides: Sides, aligned: tuple[bool, bool]) -> tuple[VectorConfig, int] | None:
-    """The config and the parts of k; None unless an operand is a vector."""
+    """The config and the splits of k; None unless an operand is a vector."""
     turned = sides.M == 1
     if not (turned or sides.N == 1):
         return None
@@ -101,7 +103,7 @@ def cut_of(sides: Sides, aligned: tuple[bool, bool]) -> tuple[VectorConfig, int]
     else:
         return None
     blocks = max(1, ceil_div(count, config.span) * matrices)
-    least = LEAST * (config.group * config.width or SHARES)
+    least = LEAST * (config.group * config.width or WARPS)
     return config, max(1, min(BLOCKS // blocks, sides.K // least))
 
 
@@ -115,26 +117,26 @@ def _group(rows: int, K: int) -> int:
 def rows_template(name: str, config: VectorConfig) -> Callable:
     """The Python function of `matvec_rows`."""
     group, width, turned = config.group, config.width, config.turned
-    add, start_of, rows = summed(group), tiles.inlined(batch_start), BLOCK // group
+    add, start_of, rows = summed(group), inlined(batch_start), BLOCK // group
     dtype = NUMBERS[name]
 
     def matvec_rows(a, a_at, a_strides, b, b_at, b_strides, out, sizes):
         """out[m] = sum of a[m, k] * b[k], a group of threads a row.
 
-        # a [B, M, K] @ b [B, K, 1] -> out [parts, B, M, 1]
+        # a [B, M, K] @ b [B, K, 1] -> out [splits, B, M, 1]
 
         Each thread has four loads of a under way, and four sums that need not wait for
         each other. b comes from the caches: all rows read it.
         """
-        M, N, K, part = sizes
+        M, N, K, chunk = sizes
         if turned:
             M, a, b, a_at, b_at = N, b, a, b_at, a_at
             a_strides, b_strides = b_strides, a_strides
         cells = cuda.shared.array(WARP, dtype)
         t = cuda.threadIdx.x % group
         m = cuda.blockIdx.x * rows + cuda.threadIdx.x // group
-        skip = cuda.blockIdx.y * part
-        n = min(K - skip, part)
+        skip = cuda.blockIdx.y * chunk
+        n = min(K - skip, chunk)
         i = a_at + start_of(a_strides) + (m if m < M else 0) * a_strides[0]
         i += skip * a_strides[1]
         j = b_at + start_of(b_strides) + skip * b_strides[1]
@@ -186,77 +188,77 @@ def rows_template(name: str, config: VectorConfig) -> Callable:
 def columns_template(name: str, config: VectorConfig) -> Callable:
     """The Python function of `matvec_columns`."""
     width, turned = config.width, config.turned
-    start_of, span = tiles.inlined(batch_start), config.span
+    start_of, span = inlined(batch_start), config.span
     dtype = NUMBERS[name]
 
     def matvec_columns(a, a_at, a_strides, b, b_at, b_strides, out, sizes):
         """out[m] = sum of a[m, k] * b[k], where a[m, k] and a[m + 1, k] are neighbours.
 
-        # a [B, M, K] @ b [B, K, 1] -> out [parts, B, M, 1]
+        # a [B, M, K] @ b [B, K, 1] -> out [splits, B, M, 1]
 
         The lanes of a warp make neighbouring outputs, so that they read neighbours; the
         warps of a block take turns with k, and their sums meet in shared memory.
         """
-        M, N, K, part = sizes
+        M, N, K, chunk = sizes
         if turned:
             M, a, b, a_at, b_at = N, b, a, b_at, a_at
             a_strides, b_strides = b_strides, a_strides
-        cells = cuda.shared.array((SHARES, span), dtype)
-        lane, share = cuda.threadIdx.x % WARP * width, cuda.threadIdx.x // WARP
+        cells = cuda.shared.array((WARPS, span), dtype)
+        lane, warp = cuda.threadIdx.x % WARP * width, cuda.threadIdx.x // WARP
         m = cuda.blockIdx.x * span + lane
-        skip = cuda.blockIdx.y * part
-        n = min(K - skip, part)
+        skip = cuda.blockIdx.y * chunk
+        n = min(K - skip, chunk)
         a_step, b_step = a_strides[1], b_strides[1]
         i = a_at + start_of(a_strides) + skip * a_step + (m if m < M else 0)
         j = b_at + start_of(b_strides) + skip * b_step
         p = q = r = s = out.dtype.type(0)
         if width == 4:
-            k = share
-            while k + 3 * SHARES < n:
+            k = warp
+            while k + 3 * WARPS < n:
                 a0, a1, a2, a3 = load4(a, i + k * a_step)
-                c0, c1, c2, c3 = load4(a, i + (k + SHARES) * a_step)
-                d0, d1, d2, d3 = load4(a, i + (k + 2 * SHARES) * a_step)
-                e0, e1, e2, e3 = load4(a, i + (k + 3 * SHARES) * a_step)
+                c0, c1, c2, c3 = load4(a, i + (k + WARPS) * a_step)
+                d0, d1, d2, d3 = load4(a, i + (k + 2 * WARPS) * a_step)
+                e0, e1, e2, e3 = load4(a, i + (k + 3 * WARPS) * a_step)
                 x = load(b, j + k * b_step)
                 p, q, r, s = p + a0 * x, q + a1 * x, r + a2 * x, s + a3 * x
-                x = load(b, j + (k + SHARES) * b_step)
+                x = load(b, j + (k + WARPS) * b_step)
                 p, q, r, s = p + c0 * x, q + c1 * x, r + c2 * x, s + c3 * x
-                x = load(b, j + (k + 2 * SHARES) * b_step)
+                x = load(b, j + (k + 2 * WARPS) * b_step)
                 p, q, r, s = p + d0 * x, q + d1 * x, r + d2 * x, s + d3 * x
-                x = load(b, j + (k + 3 * SHARES) * b_step)
+                x = load(b, j + (k + 3 * WARPS) * b_step)
                 p, q, r, s = p + e0 * x, q + e1 * x, r + e2 * x, s + e3 * x
-                k += 4 * SHARES
+                k += 4 * WARPS
             while k < n:
                 a0, a1, a2, a3 = load4(a, i + k * a_step)
                 x = load(b, j + k * b_step)
                 p, q, r, s = p + a0 * x, q + a1 * x, r + a2 * x, s + a3 * x
-                k += SHARES
-            cells[share, lane + 1] = q
-            cells[share, lane + 2] = r
-            cells[share, lane + 3] = s
+                k += WARPS
+            cells[warp, lane + 1] = q
+            cells[warp, lane + 2] = r
+            cells[warp, lane + 3] = s
         else:
-            k = share
-            while k + 3 * SHARES < n:
+            k = warp
+            while k + 3 * WARPS < n:
                 a0 = load(a, i + k * a_step)
-                a1 = load(a, i + (k + SHARES) * a_step)
-                a2 = load(a, i + (k + 2 * SHARES) * a_step)
-                a3 = load(a, i + (k + 3 * SHARES) * a_step)
+                a1 = load(a, i + (k + WARPS) * a_step)
+                a2 = load(a, i + (k + 2 * WARPS) * a_step)
+                a3 = load(a, i + (k + 3 * WARPS) * a_step)
                 p += a0 * load(b, j + k * b_step)
-                q += a1 * load(b, j + (k + SHARES) * b_step)
-                r += a2 * load(b, j + (k + 2 * SHARES) * b_step)
-                s += a3 * load(b, j + (k + 3 * SHARES) * b_step)
-                k += 4 * SHARES
+                q += a1 * load(b, j + (k + WARPS) * b_step)
+                r += a2 * load(b, j + (k + 2 * WARPS) * b_step)
+                s += a3 * load(b, j + (k + 3 * WARPS) * b_step)
+                k += 4 * WARPS
             while k < n:
                 p += load(a, i + k * a_step) * load(b, j + k * b_step)
-                k += SHARES
+                k += WARPS
             p = (p + q) + (r + s)
-        cells[share, lane] = p
+        cells[warp, lane] = p
         barrier()
         matrix = cuda.blockIdx.y * cuda.gridDim.z + cuda.blockIdx.z
         first = cuda.blockIdx.x * span
         for own in range(cuda.threadIdx.x, min(span, M - first), BLOCK):
             total = cells[0, own]
-            for other in range(1, SHARES):
+            for other in range(1, WARPS):
                 total += cells[other, own]
             out[matrix * M + first + own] = total
 

@@ -59,12 +59,6 @@ def shuffle_xor(value: Any, mask: int) -> Any:
     return table.get(lane ^ mask, value)
 
 
-def shuffle_down(value: Any, lanes: int) -> Any:
-    """The value of the lane `lanes` above, or one's own where there is none."""
-    table, lane = exchange(value)
-    return table.get(lane + lanes, value)
-
-
 def shuffle_up(value: Any, lanes: int) -> Any:
     """The value of the lane `lanes` below, or one's own where there is none."""
     table, lane = exchange(value)
@@ -85,18 +79,6 @@ def ballot(condition: Any) -> int:
 def sync_warp() -> None:
     """Wait for all lanes of the warp."""
     exchange(None)
-
-
-def lane_index() -> int:
-    """The thread's place in its warp, 0 to 31."""
-    thread: Any = threading.current_thread()
-    return thread.thread_id % WARP
-
-
-def warp_index() -> int:
-    """The warp's place in its block."""
-    thread: Any = threading.current_thread()
-    return thread.thread_id // WARP
 
 
 # ------------------------------------------------------------------------- memory
@@ -129,12 +111,6 @@ def store4(array: Any, i: int, a: Any, b: Any, c: Any, d: Any) -> None:
     _put(array, i + 3, d)
 
 
-def load2(array: Any, i: int) -> tuple[Any, Any]:
-    """array[i], array[i + 1]"""
-    _check(array, i, 2)
-    return array[i], array[i + 1]
-
-
 def store2(array: Any, i: int, a: Any, b: Any) -> None:
     """array[i], array[i + 1] = a, b"""
     _check(array, i, 2)
@@ -163,55 +139,12 @@ def _check(array: Any, i: int, count: int) -> None:
             raise RuntimeError(f"element {i} is not aligned for {count} at once")
 
 
-def cp_async16(shared: Any, i: int, array: Any, j: int, inside: bool) -> None:
-    """16 bytes from array[j] on to shared[i] on; zeros if not `inside`."""
-    for k in range(16 // shared.itemsize):
-        shared[i + k] = array[j + k] if inside else 0
-
-
-def cp_async_commit() -> None:
-    """Nothing: copies are done at once."""
-
-
-def cp_async_wait(groups: int) -> None:
-    """Nothing: copies are done at once."""
-
-
 def to_tf32(x: Any) -> Any:
     """x rounded to the 10 bits of fraction that tensor cores read, half away from 0"""
     bits = np.float32(x).view(np.uint32)
     if np.isfinite(np.float32(x)):
         bits = np.uint32(int(bits) + 0x1000)
     return np.uint32(int(bits) & 0xFFFFE000).view(np.float32)
-
-
-def _cut(x: Any) -> float:
-    """x as tensor cores read it: without the lower 13 bits."""
-    return float(np.uint32(int(np.float32(x).view(np.uint32)) & 0xFFFFE000).view("f4"))
-
-
-def mma_tf32(
-    a0: Any, a1: Any, a2: Any, a3: Any, b0: Any, b1: Any,
-    c0: Any, c1: Any, c2: Any, c3: Any,
-) -> tuple[Any, Any, Any, Any]:  # fmt: skip
-    """The lane's part of A [16, 8] @ B [8, 8] + C [16, 8]."""
-    table, lane = exchange((a0, a1, a2, a3, b0, b1))
-    group, place = divmod(lane, 4)
-
-    def element(row: int, column: int, start: Any) -> Any:
-        total = float(start)
-        for k in range(8):
-            a = table[row % 8 * 4 + k % 4][row // 8 + 2 * (k // 4)]
-            b = table[column * 4 + k % 4][4 + k // 4]
-            total += _cut(a) * _cut(b)
-        return np.float32(total)
-
-    return (
-        element(group, 2 * place, c0),
-        element(group, 2 * place + 1, c1),
-        element(group + 8, 2 * place, c2),
-        element(group + 8, 2 * place + 1, c3),
-    )
 
 
 def fresh(name: str) -> int:

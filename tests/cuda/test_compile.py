@@ -21,7 +21,7 @@ from numba import cuda
 pytest.importorskip("numba_cuda")
 from cuda_ops.block.intrinsics import load
 from cuda_ops.matmul import warpgroup
-from cuda_ops.matmul.kernels import EXAMPLE, Way
+from cuda_ops.matmul.kernels import EXAMPLE, Layout
 from cuda_ops.registry import all_kernels
 from cuda_ops.runtime.compiler import Cubin, assemble, to_cubin
 from cuda_ops.runtime.launch import SIMULATED, Kernel
@@ -90,7 +90,7 @@ def fits(kernel: Kernel, made: Cubin, chip: tuple[int, int]) -> None:
 def test_products_of_a_warpgroup_run_on_behind_each_other(elements: int) -> None:
     """And copies of single numbers, which need most registers, do not spill."""
     config = warpgroup.GROUP_CONFIGS[0]
-    along_k, across_k = Way(elements, True), Way(elements, False)
+    along_k, across_k = Layout(elements, True), Layout(elements, False)
     kernel = warpgroup.warpgroup(config, across_k, along_k)
     code = kernel.code(EXAMPLE)
     _, log = assemble(code, (9, 0), kernel.max_registers)

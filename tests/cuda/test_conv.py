@@ -19,6 +19,7 @@ pytest.importorskip("numba_cuda")
 from cuda_ops.conv import conv, winograd
 from cuda_ops.conv import few as conv_few
 from cuda_ops.conv.plan import backward_axes, forward_axis, magic
+from cuda_ops.conv.weight import plan_weight
 from cuda_ops.memory import from_numpy, to_numpy
 
 Pair = tuple[int, int]
@@ -183,7 +184,7 @@ def test_parts_of_a_weight_gradient_have_a_fixed_order() -> None:
     x, weight, _ = tensors(case, torch.float32)
     grad = torch.randn(torch.nn.functional.conv2d(x, weight).shape)
     shapes = (tuple(grad.shape), case.x, tuple(weight.shape), *case[3:])
-    step = conv.plan_weight(dtypes.float32, *shapes, parts=5)
+    step = plan_weight(dtypes.float32, *shapes, parts=5)
     assert step.parts > 2
     first, again = (
         to_numpy(conv.run_weight(step, data(grad), data(x), tuple(weight.shape)))
@@ -224,7 +225,7 @@ def test_few_channels_fit_into_shared_memory(channels: int, width: int) -> None:
         weights = conv_few.plan_weight(cut, *shapes)
         assert weights.shared <= 48 * 1024
         assert weights.threads <= max(conv_few.TEAMS, cut.teams * cut.quads)
-        assert weights.grid[1] * cut.made * cut.groups >= channels
+        assert weights.grid[1] * cut.outs * cut.groups >= channels
         assert weights.tile[1] * weights.tile[3] * 4 * cut.quads >= width * width
 
 
@@ -293,7 +294,7 @@ def test_every_pixel_belongs_to_one_phase() -> None:
 
 def test_the_cut_suits_the_product() -> None:
     cuts = conv.TABLE_CUTS
-    assert conv.choose(cuts, 6, 10**6, 1).made == 16
-    assert conv.choose(cuts, 32, 10**6, 1).made == 32
-    assert conv.choose(cuts, 256, 10**6, 1).made == 128
+    assert conv.choose(cuts, 6, 10**6, 1).outs == 16
+    assert conv.choose(cuts, 32, 10**6, 1).outs == 32
+    assert conv.choose(cuts, 256, 10**6, 1).outs == 128
     assert conv.choose(conv.PACKED_CUTS, 64, 10**6, 1, depth=24).depth == 8

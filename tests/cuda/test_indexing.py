@@ -85,7 +85,7 @@ def test_elements(dim: int, kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "lines", [1, indexing.WARPS, indexing.LINES - 1, indexing.LINES + 1]
+    "lines", [1, indexing.WARP_EACH, indexing.THREAD_EACH - 1, indexing.THREAD_EACH + 1]
 )
 def test_scatter_of_few_and_of_many_lines(lines: int) -> None:
     for m in (6, 33, 1030) if lines == 1 else (6, 33):

@@ -21,7 +21,7 @@ from tests.cuda.sizes import pick
 
 pytest.importorskip("numba_cuda")
 from cuda_ops.matmul import matmul as family
-from cuda_ops.matmul.kernels import ACROSS_K, ALONG_K, Config, Way
+from cuda_ops.matmul.kernels import ACROSS_K, ALONG_K, Config, Layout
 from cuda_ops.matmul.matmul import Cut, matmul, plan_for
 from cuda_ops.matmul.warpgroup import GROUP_CONFIGS
 from cuda_ops.memory import from_numpy, to_numpy
@@ -401,9 +401,9 @@ def test_other_dtypes_use_no_tensor_cores(
 def test_what_repeats_is_copied_once() -> None:
     a = numbers((2, 5, 8))
     data = TensorData(from_numpy(a).storage, (3, 2, 5, 8), (0, 40, 8, 1))
-    made = family.lines(data)
-    assert made.storage.array.size == a.size
-    np.testing.assert_allclose(to_numpy(made), np.broadcast_to(a, data.shape), 1e-3)
+    copied = family.rounded_rows(data)
+    assert copied.storage.array.size == a.size
+    np.testing.assert_allclose(to_numpy(copied), np.broadcast_to(a, data.shape), 1e-3)
 
 
 def test_precision_names() -> None:
@@ -429,9 +429,9 @@ def test_small_products_are_spread_over_the_chip(
     monkeypatch.setattr(family, "properties", lambda: chip)
     family.choose.cache_clear()
     cut = family.choose(family.CONFIGS_4, 64, 64, 100_000, 1, family.FMA_RATE)
-    assert cut.parts > 1
+    assert cut.splits > 1
     large = family.choose(family.CONFIGS_4, 8192, 8192, 8192, 1, family.FMA_RATE)
-    assert large.parts == 1
+    assert large.splits == 1
     family.choose.cache_clear()
 
 
@@ -449,10 +449,10 @@ def test_gradients_on_the_device() -> None:
 LARGEST = Config(2, 2, 1, 8, 8, 4, 16, 4, blocks=3)  # also if simulated
 
 
-@pytest.mark.parametrize("a_way", [ACROSS_K, ALONG_K], ids=str)
-def test_a_warp_of_the_largest_tiles_meets_all_banks(a_way: Way) -> None:
+@pytest.mark.parametrize("a_layout", [ACROSS_K, ALONG_K], ids=str)
+def test_a_warp_of_the_largest_tiles_meets_all_banks(a_layout: Layout) -> None:
     """Each copy to shared memory and each load takes the least number of turns."""
-    sides = LARGEST.copies(a_way, ACROSS_K, 4, True)
+    sides = LARGEST.copies(a_layout, ACROSS_K, 4, True)
     tile, lanes = LARGEST.tile(*sides, 4), np.arange(32)
     rows = lanes // 16 * 2 + lanes % 2, lanes % 16 // 2  # see `thread_place`
     for copy, side, row in zip(sides, (tile.a, tile.b), rows):

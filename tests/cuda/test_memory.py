@@ -424,7 +424,7 @@ def test_a_plan_visits_the_same_elements(shape: tuple[int, ...], data: Any) -> N
     way = plan(shape, strides)
     visited = [
         position
-        for sizes, (offset,) in way.pieces
+        for sizes, (offset,) in way.launches
         for position in iter_positions(sizes, way.strides[0], offset)
     ]
     assert visited == list(iter_positions(shape, strides, 0))
@@ -437,9 +437,9 @@ def test_dimensions_merge() -> None:
 
 def test_a_plan_for_more_elements_than_32_bits_count() -> None:
     way = plan((2**20, 2**13), (1, 2**20))
-    assert len(way.pieces) == 8
-    assert sum(int(np.prod(sizes)) for sizes, _ in way.pieces) == 2**33
-    assert {offset for _, (offset,) in way.pieces} == {k * 2**17 for k in range(8)}
+    assert len(way.launches) == 8
+    assert sum(int(np.prod(sizes)) for sizes, _ in way.launches) == 2**33
+    assert {offset for _, (offset,) in way.launches} == {k * 2**17 for k in range(8)}
 
 
 def test_slices_share_memory() -> None:

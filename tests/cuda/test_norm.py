@@ -13,7 +13,7 @@ from minitorch.tensor_data import TensorData
 from tests.cuda.sizes import pick
 
 pytest.importorskip("numba_cuda")
-from cuda_ops import norm
+from cuda_ops import batch_norm, fused_norm, norm
 from cuda_ops.block.rows import BLOCK, LONGEST
 from cuda_ops.elementwise import zip as zip_elements
 from cuda_ops.memory import to_numpy
@@ -130,11 +130,13 @@ def test_all_in_one(shape: Shape, p: float) -> None:
     how = (p, 2**40 + 5, 77)
     dropped = zip_elements(operators.add, dropout(a, *how), r)
     expected = norm.layer_norm(dropped, w, b, EPS)
-    ours = norm.dropout_residual_layer_norm(a, r, w, b, *how, EPS)
+    ours = fused_norm.dropout_residual_layer_norm(a, r, w, b, *how, EPS)
     for one, other in zip(ours, expected):
         assert_close(one, to_numpy(other), rtol=2e-5, atol=2e-5)
     inner, dw, db = norm.layer_norm_backward(g, dropped, *expected[1:], w)
-    slopes = norm.dropout_residual_layer_norm_backward(g, a, r, *ours[1:], w, *how)
+    slopes = fused_norm.dropout_residual_layer_norm_backward(
+        g, a, r, *ours[1:], w, *how
+    )
     for one, other in zip(slopes, (dropout(inner, *how), inner, dw, db)):
         assert_close(one, to_numpy(other), rtol=1e-4, atol=1e-4)
     kept = to_numpy(slopes[0]) != 0
@@ -166,29 +168,29 @@ def test_batch_norm(shape: Shape, affine: str, dtype: DType) -> None:
     slopes = torch.autograd.grad(expected, asked, torch.tensor(g).double())
     x = make(a, "cuda")
     w, b = (None if p is None else make(p, "cuda") for p in (weight, bias))
-    out, mean, variance = norm.batch_norm(x, w, b, EPS)
+    out, mean, variance = batch_norm.batch_norm(x, w, b, EPS)
     close(out, expected, dtype, 10)
     close(mean, wide[0].mean((0, 2)), dtype, 10)
     close(variance, wide[0].var((0, 2), correction=0), dtype, 10)
-    ours = norm.batch_norm_backward(make(g, "cuda"), x, mean, variance, w, EPS)
+    ours = batch_norm.batch_norm_backward(make(g, "cuda"), x, mean, variance, w, EPS)
     for one, slope in zip(ours, slopes):
         close(one, slope, dtype, 100)
 
 
 def test_batch_norm_of_nothing() -> None:
-    out, mean, variance = norm.batch_norm(
+    out, mean, variance = batch_norm.batch_norm(
         make(np.zeros((0, 3, 2), np.float32), "cuda"), None, None, EPS
     )
     assert out.shape == (0, 3, 2)
     assert np.isnan(to_numpy(mean)).all() and np.isnan(to_numpy(variance)).all()
-    _, dw, db = norm.batch_norm_backward(out, out, mean, variance, None, EPS)
+    _, dw, db = batch_norm.batch_norm_backward(out, out, mean, variance, None, EPS)
     assert not to_numpy(dw).any() and not to_numpy(db).any()
 
 
 def test_batch_norm_layouts() -> None:
     a = numbers((4, 6, 10), float32)
     for layout in ("permuted", "negative", "stepped"):
-        out, _, _ = norm.batch_norm(make(a, "cuda", layout), None, None, EPS)
+        out, _, _ = batch_norm.batch_norm(make(a, "cuda", layout), None, None, EPS)
         expected = torch.nn.functional.batch_norm(
             torch.tensor(a), None, None, training=True, eps=EPS
         )

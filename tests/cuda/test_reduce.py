@@ -18,7 +18,9 @@ from tests.cuda.sizes import big, pick
 
 pytest.importorskip("numba_cuda")
 from cuda_ops import reduce as ops
+from cuda_ops.arg_reduce import argmax, argmin
 from cuda_ops.block.rows import BLOCK
+from cuda_ops.cumsum import cumsum
 from cuda_ops.ladders import reduce as reduce_ladder
 from cuda_ops.memory import to_numpy
 
@@ -53,7 +55,7 @@ def check_sum(
         assert_equal(ops.reduce(fn, x, dims, start), expected.astype(a.dtype))
 
 
-ROWS = [1, 3, 4, 31, 33, 64, ops.SHORT, ops.SHORT + 1, ops.SHORT + 4, ops.PIECE + 4]
+ROWS = [1, 3, 4, 31, 33, 64, ops.SHORT, ops.SHORT + 1, ops.SHORT + 4, ops.STEP + 4]
 
 
 @pytest.mark.parametrize("n", ROWS)
@@ -183,7 +185,10 @@ def test_same_bits_in_every_run() -> None:
 
 def check_first(a: np.ndarray, dim: int, layout: str = "contiguous") -> None:
     x = make(a, "cuda", layout)
-    for ours, theirs in ((ops.argmax, np.argmax), (ops.argmin, np.argmin)):
+    for ours, theirs in (
+        (argmax, np.argmax),
+        (argmin, np.argmin),
+    ):
         expected = np.expand_dims(theirs(a, dim), dim)
         assert_equal(ours(x, dim), expected.astype(np.int64))
 
@@ -214,18 +219,18 @@ def test_the_first_nan_is_the_extreme() -> None:
 
 @pytest.mark.parametrize("shape", [(1, 20_000), (1, 300_000), (3, 5_000)], ids=str)
 def test_positions_in_very_long_rows(shape: tuple[int, int]) -> None:
-    """Pieces of a row are searched by warps, and so are the places that these found."""
+    """Chunks of a row are searched by warps, and so are the places that these found."""
     a = np.random.default_rng(0).integers(0, 50, shape).astype(np.float32)
     for row in a, np.where(a == a[0, -1], np.nan, a):
-        found = ops.argmax(make(row, "cuda"), 1).to_numpy()[:, 0]
+        found = to_numpy(argmax(make(row, "cuda"), 1))[:, 0]
         np.testing.assert_array_equal(found, row.argmax(1))
 
 
 def test_first_extreme_of_nothing() -> None:
-    assert ops.argmax(make(np.zeros((0, 3), np.float32), "cuda"), 1).shape == (0, 1)
-    assert to_numpy(ops.argmin(make(np.float32(3), "cuda"), 0)) == 0
+    assert argmax(make(np.zeros((0, 3), np.float32), "cuda"), 1).shape == (0, 1)
+    assert to_numpy(argmin(make(np.float32(3), "cuda"), 0)) == 0
     with pytest.raises(ValueError, match=r"argmax: dimension 1 of .2, 0."):
-        ops.argmax(make(np.zeros((2, 0), np.float32), "cuda"), 1)
+        argmax(make(np.zeros((2, 0), np.float32), "cuda"), 1)
 
 
 # -------------------------------------------------------------------- running sums
@@ -239,7 +244,7 @@ def test_cumsum_of_rows(n: int, dtype: DType) -> None:
     a = numbers((pick(2, 9), n), dtype)
     expected = a.astype("f8").cumsum(1).astype(a.dtype)
     size = float(np.abs(a.astype("f8")).sum(1).max())
-    assert_close(ops.cumsum(make(a, "cuda"), 1), expected, size)
+    assert_close(cumsum(make(a, "cuda"), 1), expected, size)
 
 
 @pytest.mark.parametrize(
@@ -248,13 +253,13 @@ def test_cumsum_of_rows(n: int, dtype: DType) -> None:
 def test_cumsum_of_any_dim(shape: Shape, dim: int) -> None:
     for layout in ("contiguous", "permuted", "negative"):
         a = numbers(shape, float64)
-        found = ops.cumsum(make(a, "cuda", layout), dim)
+        found = cumsum(make(a, "cuda", layout), dim)
         assert_close(found, torch.tensor(a).cumsum(dim).numpy(), 10)
 
 
 def test_cumsum_of_nothing() -> None:
-    assert ops.cumsum(make(np.zeros((0, 3), np.float32), "cuda"), 0).shape == (0, 3)
-    assert to_numpy(ops.cumsum(make(np.float32(3), "cuda"), 0)) == 3
+    assert cumsum(make(np.zeros((0, 3), np.float32), "cuda"), 0).shape == (0, 3)
+    assert to_numpy(cumsum(make(np.float32(3), "cuda"), 0)) == 3
 
 
 # ----------------------------------------------------------------------- ladder

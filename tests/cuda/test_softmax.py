@@ -12,6 +12,7 @@ from minitorch.tensor_data import TensorData
 from tests.cuda.sizes import pick
 
 pytest.importorskip("numba_cuda")
+from cuda_ops import cross_entropy as loss
 from cuda_ops import softmax as ops
 from cuda_ops.block.rows import BLOCK, LONGEST
 from cuda_ops.ladders import softmax as softmax_ladder
@@ -123,11 +124,11 @@ def test_cross_entropy(shape: tuple[int, int], dtype: dtypes.DType) -> None:
     )
     (slope,) = torch.autograd.grad(expected, wide, torch.tensor(g).double())
     x, t = make(a, "cuda"), make(target, "cuda")
-    losses, logsumexp = ops.cross_entropy(x, t, -100)
+    losses, logsumexp = loss.cross_entropy(x, t, -100)
     tol = {"rtol": 2e-5, "atol": 1e-6} if a.itemsize == 4 else {"rtol": 1e-11}
     assert_close(losses, expected.detach().numpy(), **tol)
     assert_close(logsumexp, torch.logsumexp(wide, 1).detach().numpy(), **tol)
-    dx = ops.cross_entropy_backward(make(g, "cuda"), x, t, logsumexp, -100)
+    dx = loss.cross_entropy_backward(make(g, "cuda"), x, t, logsumexp, -100)
     assert_close(dx, slope.numpy(), **tol)
 
 
@@ -137,20 +138,20 @@ def test_a_bad_target_is_named(bad: int) -> None:
     target = np.zeros(40, np.int64)
     target[33] = bad
     with pytest.raises(IndexError, match=rf"cross_entropy.*{bad}\b.*0 to 2"):
-        ops.cross_entropy(x, make(target, "cuda"), -100)
+        loss.cross_entropy(x, make(target, "cuda"), -100)
         synchronize()
     target[33] = 1  # the next call is as good as any
-    losses, _ = ops.cross_entropy(x, make(target, "cuda"), -100)
+    losses, _ = loss.cross_entropy(x, make(target, "cuda"), -100)
     assert np.isfinite(to_numpy(losses)).all()
 
 
 def test_cross_entropy_of_nothing() -> None:
     x = make(np.zeros((0, 3), np.float32), "cuda")
     t = make(np.zeros(0, np.int64), "cuda")
-    losses, logsumexp = ops.cross_entropy(x, t, -100)
+    losses, logsumexp = loss.cross_entropy(x, t, -100)
     assert losses.shape == logsumexp.shape == (0,)
     g = make(np.zeros(0, np.float32), "cuda")
-    assert ops.cross_entropy_backward(g, x, t, logsumexp, -100).shape == (0, 3)
+    assert loss.cross_entropy_backward(g, x, t, logsumexp, -100).shape == (0, 3)
 
 
 # ------------------------------------------------------------------------- ladder

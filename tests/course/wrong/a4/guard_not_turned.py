@@ -11,11 +11,11 @@ def tile_kernel(padding, dtype):
         tile = cuda.shared.array((SIDE, pitch), kind)
         x = cuda.threadIdx.x % SIDE
         y = cuda.threadIdx.x // SIDE
-        for k in range(y, SIDE, LINES):
+        for k in range(y, SIDE, BLOCK_ROWS):
             if k < rows and x < cols:
                 tile[k, x] = load(a, a_first + k * a_steps[2] + x * a_steps[3])
         cuda.syncthreads()
-        for k in range(y, SIDE, LINES):
+        for k in range(y, SIDE, BLOCK_ROWS):
             if k < rows and x < cols:
                 p = out_first + x * out_steps[2] + k * out_steps[3]
                 store(out, p, tile[x, k])

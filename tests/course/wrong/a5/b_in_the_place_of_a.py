@@ -1,8 +1,8 @@
 """a5.8 in cuda_ops/matmul/kernels.py: b's tile is looked for where a's is."""
 
 RIGHT = """
-        b_mine = warp % warps_n * warp_cols * b_line + a_size
+        b_mine = warp % warps_n * warp_cols * b_row_stride + a_size
 """
 WRONG = """
-        b_mine = warp % warps_n * warp_cols * b_line
+        b_mine = warp % warps_n * warp_cols * b_row_stride
 """

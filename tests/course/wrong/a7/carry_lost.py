@@ -2,14 +2,14 @@
 
 
 @kernel(threads=THREADS)
-def csr_balanced(crow, col, values, dense, out, n, share, carry_row, carry):
+def csr_balanced(crow, col, values, dense, out, n, steps, carry_row, carry):
     g = cuda.blockIdx.x * WARPS + cuda.threadIdx.x // WARP
     rows, nnz = crow.size - 1, col.size
     if g < carry_row.size:
-        i0 = merge_row(crow, g * share, nnz)
-        i1 = merge_row(crow, min((g + 1) * share, rows + nnz), nnz)
+        i0 = merge_row(crow, g * steps, nnz)
+        i1 = merge_row(crow, min((g + 1) * steps, rows + nnz), nnz)
         for j in range(cuda.threadIdx.x % WARP, n, WARP):
-            p = g * share - i0
+            p = g * steps - i0
             for i in range(i0, i1):
                 total = values.dtype.type(0)
                 while p < crow[i + 1]:

@@ -1,0 +1,273 @@
+"""Tiles of the tensor cores: what a warp multiplies with one instruction.
+
+With this file a kernel can multiply strips of 8 rows and 8 columns in shared memory
+with `mma.sync` (`mma_tile`), and deal their elements out to the lanes of a warp
+(`fragment_base`, `fragments`, which `matmul/warpgroup.py` uses as well). Factors are
+rounded to TF32 (`round_tf32` says how); sums are float32.
+
+Source: "PTX ISA", sections on mma.m16n8k8 and ldmatrix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import cuda
+
+from cuda_ops.block import llvm
+from cuda_ops.block.intrinsics import tf32_word
+from cuda_ops.block.llvm import constant, read_lane, written
+from cuda_ops.block.tiles import (
+    Functions,
+    Run,
+    emulated_store,
+    inlined,
+    make_store,
+    make_zero,
+)
+from cuda_ops.simulator import SIMULATED
+
+if not SIMULATED:
+    from llvmlite import ir
+    from numba.cuda import types
+
+
+class Strips(NamedTuple):
+    """The outputs of a warp on the tensor cores, and where their factors lie.
+
+    A strip is 8 rows of a, or 8 columns of b. In shared memory it lies along k, as
+    [row, k], or across k, as [k, row].
+
+    Attributes:
+        a_strips, b_strips: how many of each, both even.
+        a_along, b_along: whether the operand lies along k.
+        depth: steps of k in one call of `multiply`, a multiple of 8.
+        a_pitch, b_pitch: elements from one row (along k) or one k (across) to the next.
+    """
+
+    a_strips: int
+    b_strips: int
+    a_along: bool
+    b_along: bool
+    depth: int
+    a_pitch: int
+    b_pitch: int
+
+    @property
+    def sums(self) -> int:
+        """How many outputs a lane has."""
+        return 2 * self.a_strips * self.b_strips
+
+
+def mma_tile(strips: Strips) -> Functions:
+    """The functions of a warp's tile on the tensor cores: zero, multiply, store.
+
+        zero() -> acc, this lane's part of the warp's outputs
+        multiply(acc, shared, a_at, b_at) -> acc:
+            for each 8 k, strips p, q of a and column strip c of b:
+                16 x 8 outputs += (strips p and q) [16, 8] @ (strip c) [8, 8]
+        store(out, at, stride, acc, rows, cols, aligned), from the warp's first output
+
+    `multiply` rounds both operands to TF32 (10 bits after the point, ties away from
+    zero: `cvt.rna.tf32`); products and sums are float32. `mma.sync.m16n8k8` spreads its
+    operands over the 32 lanes of a warp: lane 4 g + t holds elements (g, t) and
+    (g, t + 4) of each strip, and of the result columns 2 t and 2 t + 1 of rows g of
+    both strips. `ldmatrix` hands out the elements of strips that lie along k, four
+    registers at a time; those of strips that lie across k are loaded one by one.
+    """
+    if SIMULATED:
+        return _emulated_mma(strips)
+
+    def runs_of(builder: Any) -> tuple[Any, Any, list[Run]]:
+        return *first_sum(builder), _runs(strips)
+
+    return (
+        make_zero(types.float32, strips.sums),
+        _make_mma(strips),
+        make_store(types.float32, strips.sums, runs_of),
+    )
+
+
+def _runs(strips: Strips) -> list[Run]:
+    """What a lane has, relative to its first row and column."""
+    runs = []
+    for strip in range(strips.a_strips):
+        first = (strip // 2 * strips.b_strips) * 4 + strip % 2 * 2
+        for j in range(strips.b_strips):
+            runs.append(Run(8 * strip, 8 * j, (first + 4 * j, first + 4 * j + 1)))
+    return runs
+
+
+def first_sum(builder: Any) -> tuple[Any, Any]:
+    """Row g and column 2 t of the first sum of lane 4 g + t."""
+    lane = read_lane(builder)
+    g, t = builder.lshr(lane, constant(2)), builder.and_(lane, constant(3))
+    return g, builder.mul(t, constant(2))
+
+
+def _make_mma(strips: Strips) -> Callable:
+    def signature(acc: Any, shared: Any, a_at: Any, b_at: Any) -> Any:
+        acc_type = types.UniTuple(types.float32, strips.sums)
+        return acc_type(acc_type, shared, types.int64, types.int64)
+
+    @written(signature)
+    def multiply(
+        builder: Any, acc: list[Any], shared: Any, a_at: Any, b_at: Any
+    ) -> list[Any]:
+        lane = read_lane(builder)
+        ends = (
+            fragment_base(builder, shared, a_at, lane, strips, True),
+            fragment_base(builder, shared, b_at, lane, strips, False),
+        )
+
+        def factors(k: int) -> list[list[Any]]:
+            both = fragments(builder, ends, strips, k)
+            return [[rounded(builder, x) for x in side] for side in both]
+
+        # The next factors are on their way while these are multiplied.
+        following = factors(0)
+        for k in range(0, strips.depth, 8):
+            a, b = following
+            if k + 8 < strips.depth:
+                following = factors(k + 8)
+            _mma_all(builder, acc, a, b)
+        return acc
+
+    return multiply
+
+
+def fragment_base(
+    builder: Any, base: Any, at: Any, lane: Any, strips: Strips, left: bool
+) -> Any:
+    """Where this lane reads a (`left`) or b: an address for `ldmatrix`, or a pointer.
+
+    For `ldmatrix`, lanes 8 i to 8 i + 7 name the rows of the i-th of four matrices of 8
+    rows and 4 k. In the order in which `mma` takes them, these are, for a, both strips
+    at k and then both at k + 4; for b, the first strip at k and k + 4, then the second.
+    """
+    along = strips.a_along if left else strips.b_along
+    pitch = strips.a_pitch if left else strips.b_pitch
+    one = constant(1)
+    if along:
+        # Bits 3 and 4 of the lane's number choose the matrix: a strip, a half of k.
+        matrix = builder.lshr(lane, constant(3))
+        low, high = builder.and_(matrix, one), builder.lshr(matrix, one)
+        strip, far = (low, high) if left else (high, low)
+        row = builder.add(
+            builder.and_(lane, constant(7)), builder.mul(strip, constant(8))
+        )
+        place = builder.mul(row, constant(pitch))
+        place = builder.add(place, builder.mul(far, constant(4)))
+    else:
+        k = builder.mul(builder.and_(lane, constant(3)), constant(pitch))
+        place = builder.add(k, builder.lshr(lane, constant(2)))
+    pointer = builder.gep(base, [builder.add(at, place)])
+    return llvm.shared_address(builder, pointer) if along else pointer
+
+
+def fragments(
+    builder: Any, ends: tuple[Any, Any], strips: Strips, k: int
+) -> tuple[list[Any], list[Any]]:
+    """A lane's elements of a and b for 8 steps of k, in the order of `mma`."""
+    a_end, b_end = ends
+    a: list[Any] = []
+    for strip in range(0, strips.a_strips, 2):
+        first = 8 * strip
+        if strips.a_along:
+            a += _ldmatrix(builder, a_end, (first * strips.a_pitch + k) * 4)
+            continue
+        for step in (k, k + 4):
+            a += llvm.load(builder, a_end, step * strips.a_pitch + first, 1)
+            a += llvm.load(builder, a_end, step * strips.a_pitch + first + 8, 1)
+    b: list[Any] = []
+    for strip in range(0, strips.b_strips, 2):
+        first = 8 * strip
+        if strips.b_along:
+            b += _ldmatrix(builder, b_end, (first * strips.b_pitch + k) * 4)
+            continue
+        for row in (first, first + 8):
+            b += llvm.load(builder, b_end, k * strips.b_pitch + row, 1)
+            b += llvm.load(builder, b_end, (k + 4) * strips.b_pitch + row, 1)
+    return a, b
+
+
+def _ldmatrix(builder: Any, address: Any, offset: int) -> list[Any]:
+    """Of four matrices of 8 rows and 4 words, lane 4 g + t gets word t of row g."""
+    name = "ldmatrix.sync.aligned.m8n8.x4.shared.b16"
+    text = f"{name} {{$0, $1, $2, $3}}, [$4 + {offset}];"
+    kind = ir.LiteralStructType([ir.IntType(32)] * 4)
+    value = llvm.assembly(builder, text, kind, "=r,=r,=r,=r,r,~{memory}", [address])
+    return llvm.unpack(builder, value, 4)
+
+
+def rounded(builder: Any, x: Any) -> Any:
+    """A float32, or the word that `ldmatrix` gave for one, rounded to TF32."""
+    x = builder.bitcast(x, ir.FloatType()) if isinstance(x.type, ir.IntType) else x
+    return tf32_word(builder, x)
+
+
+_MMA = (
+    "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
+    "{$0, $1, $2, $3}, {$4, $5, $6, $7}, {$8, $9}, {$10, $11, $12, $13};"
+)
+
+
+def _mma_all(builder: Any, acc: list[Any], a: list[Any], b: list[Any]) -> None:
+    """acc += a's pairs of strips times b's strips: one instruction for each pair."""
+    number, word = ir.FloatType(), ir.IntType(32)
+    four = ir.LiteralStructType([number] * 4)
+    kind = ir.FunctionType(four, [word] * 6 + [number] * 4)
+    instruction = ir.InlineAsm(kind, _MMA, "=f,=f,=f,=f,r,r,r,r,r,r,0,1,2,3")
+    blocks = len(b) // 2
+    for i in range(len(a) // 4):
+        for step in range(blocks):
+            # There and back through b, so that its last strip is used again at once.
+            j = step if i % 2 == 0 else blocks - 1 - step
+            first = 4 * (i * blocks + j)
+            args = a[4 * i : 4 * i + 4] + b[2 * j : 2 * j + 2] + acc[first : first + 4]
+            sums = builder.call(instruction, args)
+            acc[first : first + 4] = llvm.unpack(builder, sums, 4)
+
+
+def round_tf32(values: np.ndarray) -> np.ndarray:
+    """float32 numbers as TF32 keeps them: 10 bits, ties away from zero."""
+    words = np.ascontiguousarray(values, np.float32).view(np.uint32)
+    rounded = (words + np.uint32(0x1000)) & np.uint32(0xFFFFE000)
+    return np.where(np.isfinite(values), rounded.view(np.float32), values)
+
+
+def cut_tf32(values: np.ndarray) -> np.ndarray:
+    """float32 numbers as tensor cores read them: without their last 13 bits."""
+    words = np.ascontiguousarray(values, np.float32).view(np.uint32)
+    return (words & np.uint32(0xFFFFE000)).view(np.float32)
+
+
+def _emulated_mma(strips: Strips) -> Functions:
+    pairs, blocks = strips.a_strips // 2, strips.b_strips
+    runs = _runs(strips)
+
+    def factors(shared, at, rows, along, pitch):
+        k = np.arange(strips.depth)
+        places = rows[..., None] * pitch + k if along else k * pitch + rows[..., None]
+        return round_tf32(np.asarray(shared)[at + places])  # [strips, 8 or fewer, k]
+
+    def zero():
+        return np.zeros(strips.sums, np.float32)
+
+    def multiply(acc, shared, a_at, b_at):
+        lane = cuda.laneid
+        g, t = lane // 4, lane % 4
+        rows = 8 * np.arange(strips.a_strips)[:, None] + [g]
+        cols = 8 * np.arange(blocks)[:, None] + [2 * t, 2 * t + 1]
+        a = factors(shared, a_at, rows, strips.a_along, strips.a_pitch)
+        b = factors(shared, b_at, cols, strips.b_along, strips.b_pitch)
+        sums = np.einsum("srk,bck->sbc", a, b)  # [a's strips, b's strips, 2 columns]
+        sums = sums.reshape(pairs, 2, blocks, 2).transpose(0, 2, 1, 3)
+        return acc + sums.reshape(-1).astype(np.float32)
+
+    def place():
+        return cuda.laneid // 4, cuda.laneid % 4 * 2, runs
+
+    return zero, inlined(multiply), inlined(emulated_store(inlined(place)))
