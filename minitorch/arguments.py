@@ -48,15 +48,15 @@ def start_gradient(name: str, root: Tensor, gradient: Any) -> Tensor:
     return cast(gradient, root.dtype)
 
 
-def parse_to(self: Tensor, *args: Any, **kwargs: Any) -> tuple[Any, Any, bool]:
+def parse_to(name: str, *args: Any, **kwargs: Any) -> tuple[Any, Any, bool]:
     """The device (or None), the dtype (or None) and `non_blocking` of a `to`."""
     device = kwargs.pop("device", None)
     dtype = kwargs.pop("dtype", None)
     non_blocking = kwargs.pop("non_blocking", False)
     if not isinstance(non_blocking, bool):
-        raise TypeError(f"to: non_blocking is {non_blocking!r}; expected a bool")
+        raise TypeError(f"{name}: non_blocking is {non_blocking!r}; expected a bool")
     if kwargs:
-        raise TypeError(f"to: unknown argument(s) {sorted(kwargs)}")
+        raise TypeError(f"{name}: unknown argument(s) {sorted(kwargs)}")
     for arg in args:
         if isinstance(arg, DType):
             dtype = arg
@@ -64,9 +64,11 @@ def parse_to(self: Tensor, *args: Any, **kwargs: Any) -> tuple[Any, Any, bool]:
             device, dtype = arg.device, arg.dtype
         elif isinstance(arg, str):
             device = arg
+        elif type(arg) is int:
+            device = f"cuda:{arg}"
         else:
             raise TypeError(
-                f'to: got {arg!r}; expected a device name such as "cpu", a dtype such '
+                f'{name}: got {arg!r}; expected a device name such as "cpu", a dtype such '
                 f"as minitorch.float64, or a tensor"
             )
     if device is not None:
@@ -78,7 +80,7 @@ def check_pinnable(a: Tensor) -> Tensor:
     """`a`, if it is where memory can be pinned."""
     if a.device != "cpu":
         raise RuntimeError(
-            f"pin_memory: the tensor is on {a.device!r}; only memory of the device "
+            f"pin_memory: the tensor is on '{a.device}'; only memory of the device "
             f"'cpu' can be pinned"
         )
     return a

@@ -263,6 +263,7 @@ class CUDAGraph:
             stream: a `minitorch.cuda.Stream` to capture on; None: one for all graphs.
         """
         from cuda_ops import graphs, optim, random
+        from cuda_ops.runtime import device
 
         if self._ready or self._open is not None:
             raise RuntimeError("CUDAGraph: it holds a graph already; reset() it first")
@@ -272,7 +273,8 @@ class CUDAGraph:
                 f"graph_pool_handle() returns"
             )
         self._pool = pool or graphs.Pool()
-        handle = graphs.side_stream() if stream is None else stream.handle
+        side = device.current.gpu.side_stream
+        handle = side if stream is None else stream.handle
         numbers, self._updates = _Numbers(), _Updates()
         with ExitStack() as stack:
             stack.callback(numbers.undo)
@@ -303,19 +305,20 @@ class CUDAGraph:
             stack.__exit__(*error)
 
     def replay(self) -> None:
-        """Do again all that was captured, behind the work of the current stream."""
+        """Do again all that was captured, behind the work of its GPU's stream."""
         if not self._ready:
             raise RuntimeError(
                 "replay: this graph is empty; capture one with "
                 "`with minitorch.cuda.graph(g):`"
             )
-        from cuda_ops.runtime.device import not_in_graph
+        from cuda_ops.runtime.device import not_in_graph, on
 
         not_in_graph("replaying a graph", "end the capture before")
-        self._updates.before_replay()
-        self._numbers.before_replay()
-        self._graph.replay()
-        self._updates.after_replay()
+        with on(self._graph.gpu):
+            self._updates.before_replay()
+            self._numbers.before_replay()
+            self._graph.replay()
+            self._updates.after_replay()
 
     def reset(self) -> None:
         """Forget the graph, and give its memory back as far as no tensor uses it."""
@@ -406,21 +409,20 @@ class GraphedStep:
         self._grads: list[tuple[Tensor, Tensor]] = []
         self._alone = True  # whether the last step was not a replay
         self._plain = _launches_are_waited_for()
-        # Not `Tensor.copy_`: the host's time for a step is what a small network waits
-        # for, and of one kind all inputs can be copied as they are.
-        self._copy_into = get_backend("cuda").copy_into
 
     def __call__(self, *inputs: Tensor) -> Any:
         """What the step returns; tensors are overwritten by the next call."""
-        kind = tuple([(x.raw.shape, x.dtype, x.device) for x in inputs])
+        kind = tuple([(x.raw.shape, x.dtype, x.raw.device) for x in inputs])
         if self.graph is None and kind in self._seen and not self._plain:
             self._capture(kind, inputs)
         if self.graph is None or kind != self._kind:
             self._seen.add(kind)
             self._alone = True
             return self._step(*inputs)
+        # Not `Tensor.copy_`: the host's time for a step is what a small network waits
+        # for, and of one kind all inputs can be copied as they are.
         for static, x in zip(self._inputs, inputs):
-            self._copy_into(static.raw, x.raw)
+            static.backend.copy_into(static.raw, x.raw)
         self.graph.replay()
         if self._alone:  # .grad is what the other step left there
             for p, grad in self._grads:

@@ -56,7 +56,7 @@ class Span:
         name: of a block, an operation or a function of a backend.
         kind: "user", "operation", "kernel" or "device".
         start, end: microseconds since the profiler began.
-        row: number of the thread; for the kind "device", of the stream.
+        row: number of the thread; for the kind "device", of the GPU.
         inner: microseconds of the spans directly inside of this one.
         shapes: of the tensors it was given, if they are recorded.
         stack: where the user's program called it, if that is recorded.
@@ -135,15 +135,13 @@ class profile(Executor):
         self._rows = _Rows()
         self._timers: list[tuple[Span, Any, Any]] = []
         self._begin = 0
-        self._first: Any = None  # the CUDA event at the beginning
+        self._first: dict[int, tuple[float, Any]] = {}  # of each GPU: when, an event
         self._on_gpu = _wants_gpu(activities)
 
     def __enter__(self) -> profile:
         self._exit = ExitStack()
         self._exit.enter_context(executing(self))
         self._begin = time.perf_counter_ns()
-        if self._on_gpu:
-            self._first = _recorded_event()
         return self
 
     def __exit__(self, *error: Any) -> None:
@@ -163,10 +161,10 @@ class profile(Executor):
     ) -> Any:
         """Time a function of a backend, on the GPU as well if that is wanted."""
         with self.span(name, "kernel", args) as span:
-            before = _recorded_event() if self._on_gpu else None
+            before = self._recorded_event() if self._on_gpu else None
             result = fn(*args, **kwargs)
             if before is not None:
-                self._timers.append((span, before, _recorded_event()))
+                self._timers.append((span, before, self._recorded_event()))
             if self.profile_memory:
                 span.bytes = _bytes_of(result, args)
         return result
@@ -194,14 +192,25 @@ class profile(Executor):
     def _now(self) -> float:
         return (time.perf_counter_ns() - self._begin) / 1000
 
+    def _recorded_event(self) -> Any:
+        """A mark in the current stream of the GPU that works now."""
+        from minitorch import cuda
+
+        event = cuda.Event(enable_timing=True)
+        event.record()
+        self._first.setdefault(event.device.index, (self._now(), event))
+        return event
+
     def _read_timers(self) -> None:
-        """What the CUDA events say, as spans of the stream."""
-        self._timers[-1][2].synchronize()
+        """What the CUDA events say, as spans of each GPU's stream."""
         for span, before, after in self._timers:
-            start = 1000 * self._first.elapsed_time(before)
-            end = 1000 * self._first.elapsed_time(after)
+            after.synchronize()
+            row = before.device.index
+            begin, first = self._first[row]
+            start = begin + 1000 * first.elapsed_time(before)
+            end = begin + 1000 * first.elapsed_time(after)
             span.device_time = end - start
-            self.spans.append(Span(span.name, "device", start, 0, end))
+            self.spans.append(Span(span.name, "device", start, row, end))
         self._timers = []
 
     # ------------------------------------------------------------------- what it says
@@ -233,9 +242,9 @@ class profile(Executor):
         events: list[dict[str, Any]] = [
             {
                 **{"ph": "M", "name": "thread_name", "pid": 0, "tid": number},
-                "args": {"name": "stream of the GPU" if gpu else f"thread {number}"},
+                "args": {"name": f"stream of GPU {n}" if gpu else f"thread {number}"},
             }
-            for (gpu, _), number in numbers.items()
+            for (gpu, n), number in numbers.items()
         ]
         for span in self.events():
             row = numbers[span.kind == "device", span.row]
@@ -346,14 +355,6 @@ def _simulated() -> bool:
     from numba import config
 
     return bool(config.ENABLE_CUDASIM)
-
-
-def _recorded_event() -> Any:
-    from minitorch.cuda import Event
-
-    event = Event(enable_timing=True)
-    event.record()
-    return event
 
 
 def _shape_of(value: Any) -> tuple[int, ...] | None:

@@ -175,7 +175,7 @@ class SparseCSR:
 
     def to(self, *args: Any, **kwargs: Any) -> SparseCSR:
         """On another device, or with values of another dtype, or both."""
-        device, *_ = parse_to(self._values, *args, **kwargs)
+        device, *_ = parse_to("to", *args, **kwargs)
         pattern = self.pattern
         if device is not None and device != self.device:
             crow, col = pattern.crow.to(device), pattern.col.to(device)

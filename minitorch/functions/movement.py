@@ -176,8 +176,11 @@ class ToDevice(Function):
     ) -> Any:
         from minitorch.backend import get_backend
 
-        ctx.device = a.device
+        ctx.device = a.raw.storage.device
         source, target = a.backend, get_backend(device)
+        copied = target.from_peer(a.raw)
+        if copied is not None:
+            return copied
         if non_blocking:
             host = source.to_numpy_async(a.raw)
         else:
@@ -213,7 +216,7 @@ def is_pinned(a: Tensor) -> bool:
     from minitorch.backend import loaded_backends
 
     cuda = loaded_backends.get("cuda")  # nothing is pinned before it is loaded
-    return a.device == "cpu" and cuda is not None and cuda.is_pinned(a.raw)
+    return a.raw.storage.device == "cpu" and cuda is not None and cuda.is_pinned(a.raw)
 
 
 class Flip(Function):

@@ -22,8 +22,8 @@ from difflib import get_close_matches
 from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 
+from minitorch.arguments import parse_to
 from minitorch.autodiff import no_grad
-from minitorch.backend import get_backend
 from minitorch.dtypes import DType, float32, float64
 from minitorch.nn.parameter import Parameter
 from minitorch.tensor import Handle, Tensor
@@ -384,7 +384,12 @@ class Module:
         With `non_blocking=True` nobody waits for copies between pinned memory and
         "cuda", as in `Tensor.to`.
         """
-        device, dtype, non_blocking = _parse_to(*args, **kwargs)
+        device, dtype, non_blocking = parse_to("Module.to", *args, **kwargs)
+        if dtype is not None and not dtype.is_floating_point:
+            raise TypeError(
+                f"Module.to: dtype is {dtype.name}; a module's parameters are float32 "
+                f"or float64"
+            )
         with no_grad():
             for tensor in chain(self.parameters(), self.buffers()):
                 _move(tensor, device, dtype, non_blocking)
@@ -396,9 +401,9 @@ class Module:
         """Move to the device "cpu"."""
         return self.to("cpu")
 
-    def cuda(self: M) -> M:
-        """Move to the device "cuda"."""
-        return self.to("cuda")
+    def cuda(self: M, device: Any = None) -> M:
+        """Move to a GPU: the current one, or that of a number or a name."""
+        return self.to("cuda" if device is None else device)
 
     def float(self: M) -> M:
         """Convert to float32."""
@@ -503,35 +508,6 @@ def _misfits(own: Mapping[str, Tensor], state: Mapping[str, Any]) -> list[str]:
 
 def _shape(tensor: Tensor) -> tuple[int, ...]:
     return tuple(tensor.raw.shape)
-
-
-def _parse_to(*args: Any, **kwargs: Any) -> tuple[str | None, DType | None, bool]:
-    device, dtype = kwargs.pop("device", None), kwargs.pop("dtype", None)
-    non_blocking = kwargs.pop("non_blocking", False)
-    if not isinstance(non_blocking, bool):
-        raise TypeError(f"Module.to: non_blocking is {non_blocking!r}; expected a bool")
-    if kwargs:
-        raise TypeError(f"Module.to: unknown argument(s) {sorted(kwargs)}")
-    for arg in args:
-        if isinstance(arg, DType):
-            dtype = arg
-        elif isinstance(arg, Tensor):
-            device, dtype = arg.device, arg.dtype
-        elif isinstance(arg, str):
-            device = arg
-        else:
-            raise TypeError(
-                f'Module.to: got {arg!r}; expected a device name such as "cpu", a '
-                f"dtype such as minitorch.float64, or a tensor"
-            )
-    if device is not None:
-        get_backend(device)  # an unknown device is an error before anything moves
-    if dtype is not None and not dtype.is_floating_point:
-        raise TypeError(
-            f"Module.to: dtype is {dtype.name}; a module's parameters are float32 or "
-            f"float64"
-        )
-    return device, dtype, non_blocking
 
 
 def _move(
