@@ -68,8 +68,8 @@ def parse_to(name: str, *args: Any, **kwargs: Any) -> tuple[Any, Any, bool]:
             device = f"cuda:{arg}"
         else:
             raise TypeError(
-                f'{name}: got {arg!r}; expected a device name such as "cpu", a dtype such '
-                f"as minitorch.float64, or a tensor"
+                f'{name}: got {arg!r}; expected a device such as "cpu", a dtype '
+                f"such as minitorch.float64, or a tensor"
             )
     if device is not None:
         get_backend(device)  # an unknown device is an error also where nothing moves

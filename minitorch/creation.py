@@ -269,7 +269,9 @@ def full_like(
 
 def empty_like(input: Tensor, *, dtype: DType | None = None) -> Tensor:
     """A tensor like `input` whose elements have no particular value."""
-    return empty(input.raw.shape, dtype=_dtype(dtype, input.dtype), device=input.raw.device)
+    return empty(
+        input.raw.shape, dtype=_dtype(dtype, input.dtype), device=input.raw.device
+    )
 
 
 def arange(
@@ -471,7 +473,9 @@ def randint_like(
     input: Tensor, low: int, high: int, *, generator: Generator | None = None
 ) -> Tensor:
     """Random integers in the shape and on the device of `input`, as int64."""
-    return randint(low, high, input.raw.shape, device=input.raw.device, generator=generator)
+    return randint(
+        low, high, input.raw.shape, device=input.raw.device, generator=generator
+    )
 
 
 def _floating_dtype(name: str, dtype: DType | None) -> DType:

@@ -135,7 +135,7 @@ class profile(Executor):
         self._rows = _Rows()
         self._timers: list[tuple[Span, Any, Any]] = []
         self._begin = 0
-        self._first: dict[int, tuple[float, Any]] = {}  # of each GPU: when, an event
+        self._first: dict[Any, tuple[float, Any]] = {}  # of each GPU: when, an event
         self._on_gpu = _wants_gpu(activities)
 
     def __enter__(self) -> profile:
@@ -198,15 +198,15 @@ class profile(Executor):
 
         event = cuda.Event(enable_timing=True)
         event.record()
-        self._first.setdefault(event.device.index, (self._now(), event))
+        self._first.setdefault(event.device, (self._now(), event))
         return event
 
     def _read_timers(self) -> None:
         """What the CUDA events say, as spans of each GPU's stream."""
         for span, before, after in self._timers:
             after.synchronize()
+            begin, first = self._first[before.device]
             row = before.device.index
-            begin, first = self._first[row]
             start = begin + 1000 * first.elapsed_time(before)
             end = begin + 1000 * first.elapsed_time(after)
             span.device_time = end - start

@@ -1,7 +1,7 @@
 """A caching allocator: GPU memory that is reused without asking the driver.
 
-With this file one can take memory of a GPU (`Pool.take`), see how much is in use and how
-much is held (`Books.memory_allocated`, `memory_reserved`), give unused memory back
+With this file one can take memory of a GPU (`Pool.take`), see how much is in use and
+how much is held (`Books.memory_allocated`, `memory_reserved`), give unused memory back
 (`empty_cache`), and let a block of code take its memory from a pool of its own
 (`use_pool`), as a CUDA graph has to, whose memory must not be given to anybody else.
 
@@ -42,7 +42,6 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock
-from typing import Any
 
 from cuda_ops.runtime import device
 

@@ -327,7 +327,8 @@ class ThreadsOwn(threading.local):
     """
 
     def __init__(self, gpu: Gpu) -> None:
-        self.handle, self.key, self.capture, self.elsewhere = None, 0, None, {}
+        self.handle = self.capture = None
+        self.key, self.elsewhere = 0, dict[Gpu, Any]()
         _enter(self, gpu)
 
 

@@ -361,7 +361,7 @@ def train(place: str) -> None:
     out = F.max_pool2d(F.conv2d(images, ones(4, 3, 3, 3, device=place)), 2)
     (out.sum() * 2.5 + out.mean() + out.flatten(1).sort(1)[0].sum()).backward()
     assert images.grad.device == place
-    loss.item(), x[1:, ::2].cpu(), x.pin_memory if False else x.numpy()
+    loss.item(), x[1:, ::2].cpu(), x.numpy()
 
 
 def alone(paper: PaperDriver) -> None:
@@ -441,7 +441,7 @@ def copies(paper: PaperDriver) -> None:
     paper.cuCtxSetCurrent(paper.contexts[1])  # as torch does
     back = from_dlpack(y)
     assert back.device == "cuda:1" and np.array_equal(back.numpy(), a)
-    again = as_tensor(y.__cuda_array_interface__ and Foreign(y))
+    again = as_tensor(Foreign(y))
     assert again.device == "cuda:1" and np.array_equal(again.numpy(), a)
     assert cuda.current_device() == 0
 
@@ -453,9 +453,33 @@ class Foreign:
         self.__cuda_array_interface__ = x.__cuda_array_interface__
 
 
+def graphed(place: str) -> None:
+    """A training step in a graph of a GPU, replayed there and from GPU 0."""
+    from minitorch import cuda, nn, ones, optim
+
+    model = nn.Linear(6, 3).to(place)
+    optimizer = optim.AdamW(model.parameters())
+
+    def step(x: Any) -> Any:
+        optimizer.zero_grad(set_to_none=True)
+        loss = nn.functional.dropout(model(x), 0.5).sum()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    with cuda.device(place):
+        run = cuda.make_graphed_step(step)
+        for _ in range(3):
+            run(ones(4, 6, device=place))
+        assert run.graph is not None
+    optimizer.param_groups[0]["lr"] = 0.5
+    run(ones(4, 6, device=place))
+    run.graph.reset()
+
+
 def streams(paper: PaperDriver) -> None:
-    """Streams, events, graphs and pinned memory of each GPU."""
-    from minitorch import cuda, nn, ones, optim, profiler
+    """Streams, events, graphs, pinned memory and times of each GPU."""
+    from minitorch import cuda, ones, profiler
 
     for place in ("cuda:0", "cuda:1"):
         stream, event = cuda.Stream(place), cuda.Event(enable_timing=True)
@@ -470,29 +494,11 @@ def streams(paper: PaperDriver) -> None:
         assert later.query() and event.elapsed_time(later) == 1.0
         x = ones(100).pin_memory().to(place, non_blocking=True)
         x.to("cpu", non_blocking=True)
-        model = nn.Linear(6, 3).to(place)
-        optimizer = optim.AdamW(model.parameters())
-
-        def step(x: Any) -> Any:
-            optimizer.zero_grad(set_to_none=True)
-            loss = nn.functional.dropout(model(x), 0.5).sum()
-            loss.backward()
-            optimizer.step()
-            return loss.detach()
-
-        with cuda.device(place):
-            run = cuda.make_graphed_step(step)
-            for _ in range(3):
-                run(ones(4, 6, device=place))
-            assert run.graph is not None
-        optimizer.param_groups[0]["lr"] = 0.5
-        run(ones(4, 6, device=place))  # from GPU 0
-        run.graph.reset()
+        graphed(place)
         with profiler.profile([profiler.ProfilerActivity.CUDA]) as prof:
             x + x
         rows = {span.row for span in prof.events() if span.kind == "device"}
         assert rows == {int(place[-1])}
-        del stream, event, later
 
 
 if __name__ == "__main__":

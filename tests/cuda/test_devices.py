@@ -106,7 +106,9 @@ def test_the_current_device() -> None:
     assert cuda.current_device() == 0
     cuda.set_device(minitorch.device("cuda:1"))
     assert minitorch.ones(2).to("cuda").device == "cuda:1"
-    assert minitorch.ones(2).cuda(0).device == minitorch.ones(2).to(0).device == "cuda:0"
+    assert (
+        minitorch.ones(2).cuda(0).device == minitorch.ones(2).to(0).device == "cuda:0"
+    )
 
 
 def test_each_thread_has_a_current_device() -> None:
@@ -258,7 +260,9 @@ def train(name: str, make_optimizer: Callable[..., Any]) -> list[bytes]:
         optimizer.step()
         losses.append(loss)
     tensors = [*losses, *model.parameters()]
-    tensors += [s for t in optimizer.state.values() for s in t.values() if hasattr(s, "raw")]
+    tensors += [
+        s for t in optimizer.state.values() for s in t.values() if hasattr(s, "raw")
+    ]
     assert all(t.device == name for t in tensors)
     return [t.detach().numpy().tobytes() for t in tensors]
 
@@ -394,7 +398,7 @@ def test_a_graph_is_of_one_gpu() -> None:
     from cuda_ops.runtime.device import CaptureError
 
     x, y = on_both(lambda name: minitorch.ones(4, device=name))
-    with pytest.raises(CaptureError, match="a graph of 'cuda:0'.*graph of its own"):
+    with pytest.raises(CaptureError, match=r"a graph of 'cuda:0'.*graph of its own"):
         with cuda.graph(cuda.CUDAGraph()):
             y + 1
     assert (y + 1).tolist() == [2.0] * 4 and (x + 1).tolist() == [2.0] * 4
