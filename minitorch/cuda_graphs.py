@@ -433,11 +433,12 @@ class GraphedStep:
     def _capture(self, kind: Any, inputs: tuple[Tensor, ...]) -> None:
         from cuda_ops.graphs import CaptureError
         from cuda_ops.runtime.allocator import OutOfMemoryError
+        from minitorch.cuda import device
 
-        made = CUDAGraph()
         static = [x.detach().clone() for x in inputs]
+        made = CUDAGraph()
         try:
-            with graph(made):
+            with device(static[0].device if static else None), graph(made):
                 outputs = self._step(*static)
         except (CaptureError, OutOfMemoryError) as error:
             self._plain = True

@@ -26,7 +26,10 @@ RATE = "The highest learning rate; ten times the default with sgd."
 # `minitorch.train.recipes`, which is not imported here: `--help` should be quick.
 Device = Annotated[
     str | None,
-    typer.Option(help="Where to compute; see minitorch devices.", show_default="cpu"),
+    typer.Option(
+        help="Where to compute, for example cuda:1; see minitorch devices.",
+        show_default="cpu",
+    ),
 ]
 Optimizer = Annotated[
     str | None, typer.Option(help="adamw, adam or sgd.", show_default="adamw")

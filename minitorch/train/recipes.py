@@ -26,6 +26,7 @@ import minitorch.train.report as report
 from minitorch import nn, optim
 from minitorch.autodiff import no_grad
 from minitorch.backend import available_devices, get_backend
+from minitorch.backend.registry import split_name
 from minitorch.creation import from_numpy, manual_seed
 from minitorch.cuda_graphs import is_device_error, make_graphed_step
 from minitorch.data import POINT_DATASETS
@@ -188,7 +189,8 @@ def fill_in(config: TrainConfig) -> TrainConfig:
         config = replace(config, model=models[0])
     assert config.model is not None
     check_choice("model", config.model, models)
-    check_choice("device", config.device, available_devices())
+    assert config.device is not None
+    check_choice("device", split_name(config.device)[0], available_devices())
     check_choice("dataset", config.dataset, DATASETS[config.recipe])
     if config.hidden is not None and config.model != "mlp":
         raise ConfigError(
@@ -301,7 +303,7 @@ def _fit(
                 _write_metrics(session, task, started)
                 session.stop_if_asked()
     except RuntimeError as error:
-        if config.device == "cuda" and is_device_error(error):
+        if split_name(config.device)[0] == "cuda" and is_device_error(error):
             raise DeviceFailed(_how_to_resume(error, session)) from error
         raise
     finally:
@@ -316,7 +318,8 @@ STOPPING = "stopping after this step (Ctrl-C again: at once, without a checkpoin
 def _make_step(session: Session, reporter: Reporter) -> Step:
     """`train_step`; on a GPU as a CUDA graph, unless the user wants none."""
     step = partial(train_step, session.model, session.optimizer)
-    if session.config.device != "cuda" or not session.config.graph:
+    assert session.config.device is not None
+    if split_name(session.config.device)[0] != "cuda" or not session.config.graph:
         return step
 
     def refused(reason: str) -> None:

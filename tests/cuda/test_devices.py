@@ -421,14 +421,14 @@ def test_a_graphed_step_on_the_other_gpu() -> None:
             optimizer.step()
             return loss.detach()
 
-        with cuda.device(name):
-            run = cuda.make_graphed_step(step) if graphed else step
-            inputs = [
-                minitorch.tensor(numbers((6, 4), seed=i), device=name) for i in range(5)
-            ]
-            y = minitorch.tensor([0, 1, 2, 0, 1, 2], device=name)
-            first = [run(x, y).item() for x in inputs[:3]]
-        return first + [run(x, y).item() for x in inputs[3:]]  # from anywhere
+        run = cuda.make_graphed_step(step) if graphed else step
+        inputs = [
+            minitorch.tensor(numbers((6, 4), seed=i), device=name) for i in range(5)
+        ]
+        y = minitorch.tensor([0, 1, 2, 0, 1, 2], device=name)
+        found = [run(x, y).item() for x in inputs[:3]]
+        with cuda.device(1):
+            return found + [run(x, y).item() for x in inputs[3:]]
 
     expected = losses("cuda:0", False)
     assert expected == losses("cuda:0", True) == losses("cuda:1", True)
