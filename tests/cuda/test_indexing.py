@@ -204,7 +204,7 @@ def test_a_late_report_says_that_the_cause_was_earlier(
 def test_the_environment_says_whether_launches_are_waited_for(
     value: str, blocking: bool
 ) -> None:
-    code = "from cuda_ops import device; print(device.BLOCKING)"
+    code = "from cuda_ops.runtime import device; print(device.BLOCKING)"
     found = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,
