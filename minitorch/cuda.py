@@ -73,6 +73,8 @@ def set_device(device: Any) -> None:
 
     Called before anything is put on a GPU, it holds for all threads, and no other GPU
     is touched: in a program of one process a GPU, each calls `set_device(local_rank)`.
+    Where another library keeps a current GPU of its own (`torch.cuda.set_device`), it
+    must be the same.
 
     Args:
         device: a number, or a name such as "cuda:1".
