@@ -85,21 +85,10 @@ def set_device(device: Any) -> None:
     _device().set_device(_index(device))
 
 
-class device:
-    """Let "cuda" mean another GPU in a block: `with minitorch.cuda.device(1):`.
-
-    Args:
-        device: a number or a name; None changes nothing.
-    """
-
-    def __init__(self, device: Any) -> None:
-        self._on = _device().on(_gpu(device))
-
-    def __enter__(self) -> None:
-        self._on.__enter__()
-
-    def __exit__(self, *error: object) -> None:
-        self._on.__exit__(*error)
+def device(device: Any) -> Any:
+    """`with minitorch.cuda.device(1):` lets "cuda" mean another GPU in the block; None
+    changes nothing."""
+    return _device().on(_gpu(device))
 
 
 def _index(device: Any) -> int:
@@ -159,34 +148,29 @@ manual_seed_all = manual_seed  # there is one sequence, for all GPUs
 
 
 def _books(device: Any) -> Any:
-    """What is noted of a GPU's memory; None of one that is not in use."""
-    used = _device().gpus.get(_index(device))
-    return None if used is None else used.pool.books
+    """What is noted of a GPU's memory: nothing, of one that is not in use."""
+    module, index = _device(), _index(device)
+    return (module.gpus.get(index) or module.Gpu(index)).pool.books
 
 
 def memory_allocated(device: Any = None) -> int:
     """Bytes that tensors use on a GPU."""
-    books = _books(device)
-    return 0 if books is None else books.memory_allocated()
+    return _books(device).memory_allocated()
 
 
 def memory_reserved(device: Any = None) -> int:
     """Bytes that are held for tensors, used or not."""
-    books = _books(device)
-    return 0 if books is None else books.memory_reserved()
+    return _books(device).memory_reserved()
 
 
 def max_memory_allocated(device: Any = None) -> int:
     """The most bytes that tensors used at a time."""
-    books = _books(device)
-    return 0 if books is None else books.peak
+    return _books(device).peak
 
 
 def reset_peak_memory_stats(device: Any = None) -> None:
     """Let `max_memory_allocated` start from what is used now."""
-    books = _books(device)
-    if books is not None:
-        books.reset_peak()
+    _books(device).reset_peak()
 
 
 def empty_cache() -> None:
@@ -196,6 +180,18 @@ def empty_cache() -> None:
 
 
 # ------------------------------------------------------------- streams and events
+
+
+NONBLOCKING, TIMED, UNTIMED = 1, 0, 2  # flags of the driver for streams and events
+
+
+def _call(gpu: Any, what: str, name: str, *args: Any) -> Any:
+    """What a function of the driver returns on a GPU; None in the simulator."""
+    module = _device()
+    if module.SIMULATED:
+        return None
+    with module.on(gpu):
+        return module.call(what, getattr(module.driver(), name), *args)
 
 
 class Stream:
@@ -215,16 +211,10 @@ class Stream:
     _destroy: Any = None
 
     def __init__(self, device: Any = None) -> None:
-        self.handle = None
         self._gpu = _gpu(device)
-        module = _device()
-        if not module.SIMULATED:
-            api = module.driver()
-            flag = api.CUstream_flags.CU_STREAM_NON_BLOCKING
-            with module.on(self._gpu):
-                what, make = "making a stream", api.cuStreamCreate
-                self.handle = module.call(what, make, flag)
-            self._destroy = api.cuStreamDestroy
+        self.handle = _call(self._gpu, "making a stream", "cuStreamCreate", NONBLOCKING)
+        if self.handle is not None:
+            self._destroy = _device().driver().cuStreamDestroy
 
     @property
     def device(self) -> minitorch_device:
@@ -233,11 +223,8 @@ class Stream:
 
     def synchronize(self) -> None:
         """Wait until all work on this stream is done."""
-        module = _device()
-        if not module.SIMULATED:
-            wait = module.driver().cuStreamSynchronize
-            with module.on(self._gpu):
-                module.call("waiting for a stream", wait, self.handle)
+        what = "waiting for a stream"
+        _call(self._gpu, what, "cuStreamSynchronize", self.handle)
 
     def wait_stream(self, other: Stream) -> None:
         """Let what comes next here wait for what is under way on `other`."""
@@ -329,32 +316,22 @@ class Event:
                 f"Event: it was recorded on {self._gpu.name!r}, and the stream is of "
                 f"{stream._gpu.name!r}; use an event for each GPU"
             )
-        module, self._gpu = _device(), stream._gpu
+        gpu = self._gpu = stream._gpu
         self._time = time.perf_counter()
-        if not module.SIMULATED:
-            with module.on(self._gpu):
-                handle = self._handle or self._make()
-                record = module.driver().cuEventRecord
-                module.call("recording an event", record, handle, stream.handle)
-
-    def _make(self) -> Any:
-        module, api = _device(), _device().driver()
-        kinds, make = api.CUevent_flags, api.cuEventCreate
-        timed, plain = kinds.CU_EVENT_DEFAULT, kinds.CU_EVENT_DISABLE_TIMING
-        flag = timed if self.enable_timing else plain
-        self._handle = module.call("making an event", make, flag)
-        self._destroy = api.cuEventDestroy
-        return self._handle
+        if self._handle is None:
+            flag = TIMED if self.enable_timing else UNTIMED
+            self._handle = _call(gpu, "making an event", "cuEventCreate", flag)
+            if self._handle is not None:
+                self._destroy = _device().driver().cuEventDestroy
+        what = "recording an event"
+        _call(gpu, what, "cuEventRecord", self._handle, stream.handle)
 
     def wait(self, stream: Stream | None = None) -> None:
         """Let what comes next on `stream` (the current one) wait for the mark."""
         if self._handle is not None:
-            module, stream = _device(), stream or current_stream()
-            wait = module.driver().cuStreamWaitEvent
-            with module.on(stream._gpu):
-                module.call(
-                    "waiting for an event", wait, stream.handle, self._handle, 0
-                )
+            stream, name = stream or current_stream(), "cuStreamWaitEvent"
+            what = "waiting for an event"
+            _call(stream._gpu, what, name, stream.handle, self._handle, 0)
 
     def query(self) -> bool:
         """Whether the work before the mark is done."""
@@ -369,9 +346,8 @@ class Event:
     def synchronize(self) -> None:
         """Wait until the work before the mark is done."""
         if self._handle is not None:
-            module = _device()
-            wait = module.driver().cuEventSynchronize
-            module.call("waiting for an event", wait, self._handle)
+            what = "waiting for an event"
+            _call(self._gpu, what, "cuEventSynchronize", self._handle)
 
     def elapsed_time(self, end: Event) -> float:
         """Milliseconds from this mark to the mark `end`; both have been reached."""
@@ -385,9 +361,8 @@ class Event:
             )
         if self._handle is None:
             return 1e3 * (end._time - self._time)
-        module = _device()
-        ask = module.driver().cuEventElapsedTime
-        return module.call("measuring time", ask, self._handle, end._handle)
+        name = "cuEventElapsedTime"
+        return _call(self._gpu, "measuring time", name, self._handle, end._handle)
 
     def __del__(self) -> None:
         if self._handle is not None:

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from cuda_ops.runtime import device
+from cuda_ops.runtime.allocator import Block
 from cuda_ops.simulator import SIMULATED
 from minitorch import dtypes
 from minitorch.dtypes import DType
@@ -51,7 +52,9 @@ class DeviceArray:
     kind: ClassVar[DType]
     word: ClassVar[str]  # for `cuda_ops.runtime.compiler.signature`
 
-    def __init__(self, pointer: int, size: int, block: Any, base: Any = None) -> None:
+    def __init__(
+        self, pointer: int, size: int, block: Block | None, base: Any = None
+    ) -> None:
         self.pointer = pointer
         self.shape = (size,)
         self.block = block

@@ -245,9 +245,6 @@ class Gpu:
                 setattr(self, name, Gpu.parts[name](self))
         return vars(self)[name]
 
-    def __repr__(self) -> str:
-        return f"Gpu({self.index})"
-
 
 def _make_context(gpu: Gpu) -> Any:
     if SIMULATED:
@@ -264,15 +261,6 @@ when_several: list[Callable[[], None]] = []  # called when the second one is use
 _lock = threading.RLock()
 
 
-def gpu(index: int) -> Gpu:
-    """The GPU of this number, which is in use from now on.
-
-    Raises:
-        ValueError: there is no such GPU.
-    """
-    return gpus.get(index) or _begin(index)
-
-
 def check_index(index: int) -> None:
     """Raise a ValueError if there is no GPU of this number."""
     if not 0 <= index < count():
@@ -280,7 +268,8 @@ def check_index(index: int) -> None:
         raise ValueError(f"device: there is no 'cuda:{index}'; there is {known}")
 
 
-def _begin(index: int) -> Gpu:
+def gpu(index: int) -> Gpu:
+    """The GPU of this number, which is in use from now on; see `check_index`."""
     with _lock:
         if index not in gpus:
             check_index(index)
@@ -401,6 +390,11 @@ class on:
             _bind(vars(self.before).get("context"))  # which it need not have
 
 
+def activate() -> None:
+    """Let the driver do what the calling thread asks for on the current GPU."""
+    _bind(current.gpu.context)
+
+
 def _bind(context: Any) -> None:
     """Make a context that of the calling thread; None: none."""
     if not SIMULATED:
@@ -409,17 +403,7 @@ def _bind(context: Any) -> None:
             raise_error(code, "choosing a GPU")
 
 
-def activate() -> None:
-    """Let the driver do what the calling thread asks for on the current GPU."""
-    _bind(current.gpu.context)
-
-
 # ------------------------------------------------------------------------ streams
-
-
-def current_stream() -> Any:
-    """The driver's handle of the stream that kernels and copies go to, or None."""
-    return current.handle
 
 
 @contextmanager
