@@ -381,8 +381,9 @@ class on:
     def __enter__(self) -> None:
         self.before = current.gpu
         if self.before is not self.gpu:
+            context = self.gpu.context  # an error, if it cannot be made, comes first
             _change(self.gpu)
-            activate()
+            _bind(context)
 
     def __exit__(self, *error: object) -> None:
         if self.before is not self.gpu:
