@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from minitorch.backend import available_devices, get_backend
 from minitorch.backend.registry import split_name
+from minitorch.creation import manual_seed
 from minitorch.devices import device as minitorch_device
 from minitorch.devices import named
 
@@ -131,17 +132,8 @@ def get_device_capability(device: Any = None) -> tuple[int, int]:
     return found.major, found.minor
 
 
-def manual_seed(seed: int) -> None:
-    """`minitorch.manual_seed`: all devices draw from one sequence of random numbers.
-
-    (In PyTorch each has a sequence of its own, and this would leave the CPU's alone.)
-    """
-    from minitorch.creation import manual_seed
-
-    manual_seed(seed)
-
-
-manual_seed_all = manual_seed  # there is one sequence, for all GPUs
+# All devices draw from one sequence of random numbers. (In PyTorch each has its own.)
+manual_seed_all = manual_seed
 
 
 # -------------------------------------------------------------------------- memory
