@@ -4,9 +4,15 @@
 GPU, and without the simulator, that is an error which says how to get either. Beside
 the kernels there is what shares memory with other libraries
 (`cuda_ops/runtime/dlpack.py`), and what copies without waiting.
+
+All functions work on the current GPU. As long as a process uses one, that is where all
+tensors are; from the second on, the functions of a tensor change to its GPU first.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
 
 from cuda_ops import (
     arg_reduce,
@@ -29,15 +35,26 @@ from cuda_ops import (
 )
 from cuda_ops.conv import conv
 from cuda_ops.matmul import matmul
-from cuda_ops.runtime import dlpack
-from cuda_ops.runtime.device import require_device
+from cuda_ops.runtime import device, dlpack
 from minitorch.backend import Backend
+from minitorch.backend.registry import Around, renew
 
 
 class CUDABackend(Backend):
-    """One NVIDIA GPU, or Numba's simulator of one."""
+    """NVIDIA GPUs, or Numba's simulator of some."""
 
     host_memory = False
+
+    def current_index(self) -> int:
+        """The number of the current GPU."""
+        return device.current_index()
+
+    def at(self, index: int, functions: Backend) -> Backend:
+        """`functions`, on the GPU of this number."""
+        here, there = device.current.gpu, device.gpu(index)
+        if here is there and len(device.gpus) == 1:
+            return functions
+        return cast(Backend, Around(functions, lambda _, fn: _on(there, fn)))
 
     # A function with its file's name comes last of the file: it hides the module.
 
@@ -50,6 +67,7 @@ class CUDABackend(Backend):
     synchronize = staticmethod(memory.synchronize)
     from_numpy_async = staticmethod(memory.from_numpy_async)
     to_numpy_async = staticmethod(memory.to_numpy_async)
+    from_peer = staticmethod(memory.from_peer)
     is_pinned = staticmethod(memory.is_pinned)
     pin_memory = staticmethod(memory.pin_memory)
 
@@ -123,4 +141,17 @@ class CUDABackend(Backend):
     from_cuda_array = staticmethod(dlpack.from_cuda_array)
 
 
-require_device()
+def _on(gpu: device.Gpu, fn: Callable[..., Any]) -> Callable[..., Any]:
+    """`fn`, on a GPU whether it is the current one or not."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if device.current.gpu is gpu:
+            return fn(*args, **kwargs)
+        with device.on(gpu):
+            return fn(*args, **kwargs)
+
+    return call
+
+
+device.when_several.append(renew)
+device.require_device()

@@ -33,7 +33,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -71,9 +70,14 @@ class Capture:
 
 
 @contextmanager
-def _noting() -> Iterator[Capture]:
+def _noting(pool: Pool) -> Iterator[Capture]:
     """Let the block's launches be noted, not done."""
     device.not_in_graph("capturing another graph", "end the first capture before")
+    if pool.books is not device.current.gpu.pool.books:
+        raise ValueError(
+            f"CUDAGraph: pool is memory of another GPU than {device.current.name!r}, "
+            f"which is captured; call graph_pool_handle() there"
+        )
     index_errors.notes()  # pinned memory, which could not be taken in between
     capture, before = Capture(), device.recent
     device.current.capture, device.recent = capture, capture.names
@@ -88,6 +92,7 @@ class DriverGraph:
 
     Attributes:
         names: of the kernels, in the order of their launches.
+        gpu: whose work it is; `replay` is called where that is the current one.
         nodes: how many there are: kernels, copies and fills.
     """
 
@@ -97,14 +102,15 @@ class DriverGraph:
         self._ready: Any = None  # the executable graph
         self._text = ""  # for errors
         self._pool: Pool | None = None
+        self.gpu = device.current.gpu
 
     @contextmanager
     def capture(self, pool: Pool, stream: Any) -> Iterator[None]:
         """Capture what the block starts, with memory from `pool`, on `stream`."""
-        self._pool = pool
+        self._pool, self.gpu = pool, device.current.gpu
         pool.graphs += 1  # from here on nobody gives its memory back
         try:
-            with _noting() as capture, device.use_stream(stream):
+            with _noting(pool) as capture, device.use_stream(stream):
                 with allocator.use_pool(pool), _stream_capture(stream) as graphs:
                     yield
             self._make_ready(graphs[0])
@@ -187,11 +193,13 @@ class SimulatedGraph:
         self.nodes = 0
         self._launches: list[tuple[Any, Any, tuple[Any, ...]]] = []
         self._memory: list[Any] = []
+        self.gpu = device.current.gpu
 
     @contextmanager
     def capture(self, pool: Pool, stream: Any) -> Iterator[None]:
         """Note what the block starts."""
-        with _noting() as capture:
+        self.gpu = device.current.gpu
+        with _noting(pool) as capture:
             yield
         self.names, self.nodes = tuple(capture.names), len(capture.launches)
         self._launches, self._memory = capture.launches, capture.kept
@@ -210,16 +218,17 @@ class SimulatedGraph:
 Graph: Any = SimulatedGraph if SIMULATED else DriverGraph
 
 
-# The stream that graphs are captured on: the default stream cannot be.
-@cache
-def side_stream() -> Any:
-    """The driver's handle of a stream for captures; None in the simulator."""
+def _side_stream(_: device.Gpu) -> Any:
+    """The driver's handle of a stream for captures, which the default one cannot be;
+    None in the simulator."""
     if SIMULATED:
         return None
-    device.require_device()
     api = device.driver()
     flag = api.CUstream_flags.CU_STREAM_NON_BLOCKING
     return device.call("making a stream", api.cuStreamCreate, flag)
+
+
+device.Gpu.parts["side_stream"] = _side_stream
 
 
 def new_counter() -> Any:

@@ -48,14 +48,14 @@ EARLIER = (
 
 
 class Notes:
-    """The array for notes, as the device and as the host see it."""
+    """A GPU's array for notes, as the device and as the host see it."""
 
-    def __init__(self) -> None:
-        self.on_device: Any = None
-        self.on_host: Any = None
+    def __init__(self, _: gpu.Gpu) -> None:
+        self.on_host, self.on_device = _host_visible(WORDS * len(OPERATIONS))
+        self.on_host.fill(0)
 
 
-_notes = Notes()
+gpu.Gpu.parts["notes"] = Notes
 
 
 @device
@@ -74,11 +74,7 @@ def bad_index(notes, operation, index, size, dim):
 
 def notes() -> Any:
     """The array that kernels get for `bad_index`."""
-    if _notes.on_device is None:
-        _notes.on_host, _notes.on_device = _host_visible(WORDS * len(OPERATIONS))
-        _notes.on_host.fill(0)
-        gpu.after_waiting.append(raise_pending)
-    return _notes.on_device
+    return gpu.current.gpu.notes.on_device
 
 
 def _host_visible(size: int) -> tuple[np.ndarray, Any]:
@@ -111,13 +107,17 @@ def after_launch() -> None:
 def raise_pending() -> None:
     """Raise an IndexError if a kernel that has finished found a bad index.
 
-    The caller has waited for the kernels that it wants to hear of.
+    The caller has waited for the kernels that it wants to hear of, on this GPU.
     """
-    seen = _notes.on_host
-    if seen is None or not seen[::WORDS].any():
+    notes = vars(gpu.current.gpu).get("notes")  # None as long as nobody needed it
+    if notes is None or not notes.on_host[::WORDS].any():
         return
+    seen = notes.on_host
     operation = int(seen[::WORDS].argmax())
     _, index, size, dim = map(int, seen[operation * WORDS : (operation + 1) * WORDS])
     seen.fill(0)
     error = index_error(OPERATIONS[operation], index, dim, size)
     raise error if _at_once() else IndexError(f"{error}{EARLIER}")
+
+
+gpu.after_waiting.append(raise_pending)

@@ -56,7 +56,7 @@ def _best(run: Callable[[], object], repeats: int) -> float:
     """The shortest of some runs, in seconds."""
     api = device.driver()
     start, end = (device.call("an event", api.cuEventCreate, 0) for _ in range(2))
-    stream, times = device.current_stream(), []
+    stream, times = device.current.handle, []
     for _ in range(repeats + 1):
         device.call("timing", api.cuEventRecord, start, stream)
         run()

@@ -39,6 +39,7 @@ __all__ = [
     "empty",
     "from_numpy",
     "from_numpy_async",
+    "from_peer",
     "full",
     "is_pinned",
     "pin_memory",
@@ -65,12 +66,13 @@ LIMIT = 2**31
 
 def empty(shape: Shape, dtype: DType) -> TensorData:
     """A contiguous tensor whose elements have no particular value."""
-    return TensorData(Storage(allocate(math.prod(shape), dtype), dtype, "cuda"), shape)
+    array = allocate(math.prod(shape), dtype)
+    return TensorData(Storage(array, dtype, device.current.name), shape)
 
 
 def wrap(array: Any, shape: Shape, dtype: DType) -> TensorData:
     """A contiguous tensor of `shape` on a flat array that it takes over."""
-    return TensorData(Storage(array, dtype, "cuda"), shape)
+    return TensorData(Storage(array, dtype, device.current.name), shape)
 
 
 @kernel(examples=["float32[] float32"], threads=THREADS)
@@ -379,6 +381,23 @@ def copy(a: TensorData, dtype: DType) -> TensorData:
     """A contiguous copy, converted to `dtype` (floats to ints: toward zero)."""
     out = empty(a.shape, dtype)
     _move(out, a)
+    return out
+
+
+def from_peer(a: TensorData) -> TensorData | None:
+    """A copy, on the current GPU, of a tensor of another one; None if it is on none."""
+    kind, _, index = a.device.partition(":")
+    if kind != "cuda":
+        return None
+    source, target = device.gpu(int(index)), device.current.gpu
+    with device.on(source):
+        flat = contiguous(a).flat()
+        with device.on(target):
+            out = empty(a.shape, a.dtype)
+            if SIMULATED:
+                out.flat()[:] = flat
+            elif out.size:
+                staging.to_peer(out.flat(), flat, source)
     return out
 
 

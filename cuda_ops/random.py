@@ -52,6 +52,7 @@ from numba import cuda, float32
 
 from cuda_ops.block.intrinsics import device, is_aligned, load4, store4
 from cuda_ops.memory import contiguous, empty, full
+from cuda_ops.runtime import device as gpu
 from cuda_ops.runtime.launch import SIMULATED, ceil_div, kernel
 from minitorch import dtypes, operators
 from minitorch.dtypes import DType
@@ -218,12 +219,10 @@ class Counting:
     """Which device array the kernels count from.
 
     Attributes:
-        zero: an int64 array [1] that holds 0; made when first needed.
-        base: the array in use.
+        base: the array in use; None is the GPU's `zero`.
     """
 
     def __init__(self) -> None:
-        self.zero: Any = None
         self.base: Any = None
 
 
@@ -234,9 +233,14 @@ def block_base() -> Any:
     """The int64 array [1] whose number kernels add to their offset (see above)."""
     if counting.base is not None:
         return counting.base
-    if counting.zero is None:
-        counting.zero = full((1,), 0, dtypes.int64).flat()
-    return counting.zero
+    return gpu.current.gpu.zero
+
+
+def _zero(_: gpu.Gpu) -> Any:
+    return full((1,), 0, dtypes.int64).flat()
+
+
+gpu.Gpu.parts["zero"] = _zero
 
 
 @contextmanager

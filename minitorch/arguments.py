@@ -68,9 +68,11 @@ def parse_to(name: str, *args: Any, **kwargs: Any) -> tuple[Any, Any, bool]:
             device, dtype = arg.device, arg.dtype
         elif isinstance(arg, str):
             device = arg
+        elif type(arg) is int:
+            device = f"cuda:{arg}"
         else:
             raise TypeError(
-                f'{name}: got {arg!r}; expected a device name such as "cpu", a dtype '
+                f'{name}: got {arg!r}; expected a device such as "cpu", a dtype '
                 f"such as minitorch.float64, or a tensor"
             )
     if device is not None:
@@ -82,7 +84,7 @@ def check_pinnable(a: Tensor) -> Tensor:
     """`a`, if it is where memory can be pinned."""
     if a.device != "cpu":
         raise RuntimeError(
-            f"pin_memory: the tensor is on {a.device!r}; only memory of the device "
+            f"pin_memory: the tensor is on '{a.device}'; only memory of the device "
             f"'cpu' can be pinned"
         )
     return a

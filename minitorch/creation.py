@@ -64,7 +64,7 @@ def tensor(
         TypeError: elements that are not numbers.
     """
     if isinstance(data, Tensor):
-        out = data.detach().clone().to(device or data.device)
+        out = data.detach().clone().to(device or data.raw.device)
         out = out if dtype is None else out.to(dtype)
         return out.requires_grad_() if requires_grad else out
     array = _as_array(data)
@@ -266,14 +266,16 @@ def full_like(
         input.raw.shape,
         fill_value,
         dtype=_dtype(dtype, input.dtype),
-        device=device or input.device,
+        device=device or input.raw.device,
         requires_grad=requires_grad,
     )
 
 
 def empty_like(input: Tensor, *, dtype: DType | None = None) -> Tensor:
     """A tensor like `input` whose elements have no particular value."""
-    return empty(input.raw.shape, dtype=_dtype(dtype, input.dtype), device=input.device)
+    return empty(
+        input.raw.shape, dtype=_dtype(dtype, input.dtype), device=input.raw.device
+    )
 
 
 def arange(
@@ -449,14 +451,14 @@ def randperm(
 def rand_like(input: Tensor, *, generator: Generator | None = None) -> Tensor:
     """Uniform random numbers in the shape, dtype and on the device of `input`."""
     return rand(
-        input.raw.shape, dtype=input.dtype, device=input.device, generator=generator
+        input.raw.shape, dtype=input.dtype, device=input.raw.device, generator=generator
     )
 
 
 def randn_like(input: Tensor, *, generator: Generator | None = None) -> Tensor:
     """Normal random numbers in the shape, dtype and on the device of `input`."""
     return randn(
-        input.raw.shape, dtype=input.dtype, device=input.device, generator=generator
+        input.raw.shape, dtype=input.dtype, device=input.raw.device, generator=generator
     )
 
 
@@ -464,7 +466,9 @@ def randint_like(
     input: Tensor, low: int, high: int, *, generator: Generator | None = None
 ) -> Tensor:
     """Random integers in the shape and on the device of `input`, as int64."""
-    return randint(low, high, input.raw.shape, device=input.device, generator=generator)
+    return randint(
+        low, high, input.raw.shape, device=input.raw.device, generator=generator
+    )
 
 
 def _floating_dtype(name: str, dtype: DType | None) -> DType:

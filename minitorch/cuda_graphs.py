@@ -174,7 +174,7 @@ class Capture(Executor):
 
     def read(self, name: str, fn: Callable[..., Any], a: TensorData) -> Any:
         """Refuse to read what is on the GPU."""
-        if a.device != "cuda":
+        if not a.device.startswith("cuda"):
             return fn(a)
         where = next(iter(users_stack()), "the library")
         return _refuse(
@@ -209,7 +209,7 @@ class Capture(Executor):
             return fn(*args, **kwargs)
         given = inspect.signature(fn).bind(*args, **kwargs)
         x = given.arguments
-        if x["params"][0].device != "cuda":
+        if not x["params"][0].device.startswith("cuda"):
             return None  # nothing is computed, and the step is refused
         x["lr"] = self.step.numbers(x["params"], x["lr"], x.get("step", 1))
         return fn(*given.args, **given.kwargs)
@@ -290,6 +290,7 @@ class CUDAGraph:
             stream: a `minitorch.cuda.Stream` to capture on; None: one for all graphs.
         """
         from cuda_ops import graphs
+        from cuda_ops.runtime import device
 
         if self._captured is not None or self._open is not None:
             raise RuntimeError("CUDAGraph: it holds a graph already; reset() it first")
@@ -299,7 +300,8 @@ class CUDAGraph:
                 f"graph_pool_handle() returns"
             )
         self._pool = pool or graphs.Pool()
-        handle = graphs.side_stream() if stream is None else stream.handle
+        side = device.current.gpu.side_stream
+        handle = side if stream is None else stream.handle
         capture = Capture()
         block = capture.of(self._graph, self._pool, handle)
         block.__enter__()
@@ -318,17 +320,18 @@ class CUDAGraph:
             self._captured = capture
 
     def replay(self) -> None:
-        """Do again all that was captured, behind the work of the current stream."""
+        """Do again all that was captured, behind the work of its GPU's stream."""
         if self._captured is None:
             raise RuntimeError(
                 "replay: this graph is empty; capture one with "
                 "`with minitorch.cuda.graph(g):`"
             )
-        from cuda_ops.runtime.device import not_in_graph
+        from cuda_ops.runtime.device import not_in_graph, on
 
         not_in_graph("replaying a graph", "end the capture before")
-        self._captured.before_replay()
-        self._graph.replay()
+        with on(self._graph.gpu):
+            self._captured.before_replay()
+            self._graph.replay()
 
     def reset(self) -> None:
         """Forget the graph, and give its memory back as far as no tensor uses it."""
@@ -415,7 +418,7 @@ class GraphedStep:
 
     def __call__(self, *inputs: Tensor) -> Any:
         """What the step returns; tensors are overwritten by the next call."""
-        kind = tuple([(x.raw.shape, x.dtype, x.device) for x in inputs])
+        kind = tuple([(x.raw.shape, x.dtype, x.raw.device) for x in inputs])
         if self.graph is None and kind in self._seen and not self._plain:
             if active.executor is None:  # else it wants to see the step
                 self._capture(kind, inputs)
@@ -425,9 +428,8 @@ class GraphedStep:
             return self._step(*inputs)
         # Not `Tensor.copy_`: the host's time for a step is what a small network waits
         # for, and of one kind all inputs can be copied as they are.
-        copy_into = get_backend("cuda").copy_into
         for static, x in zip(self._inputs, inputs):
-            copy_into(static.raw, x.raw)
+            static.backend.copy_into(static.raw, x.raw)
         self.graph.replay()
         if self._alone:  # .grad is what the other step left there
             for p, grad in self._grads:
@@ -438,11 +440,12 @@ class GraphedStep:
     def _capture(self, kind: Any, inputs: tuple[Tensor, ...]) -> None:
         from cuda_ops.graphs import CaptureError
         from cuda_ops.runtime.allocator import OutOfMemoryError
+        from minitorch.cuda import device
 
-        made = CUDAGraph()
         static = [x.detach().clone() for x in inputs]
+        made = CUDAGraph()
         try:
-            with graph(made):
+            with device(static[0].device if static else None), graph(made):
                 outputs = self._step(*static)
         except (CaptureError, OutOfMemoryError) as error:
             self._plain = True

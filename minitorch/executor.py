@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from minitorch.backend import Backend, get_backend
-from minitorch.backend.registry import between
+from minitorch.backend.registry import Around, between
 from minitorch.tensor_data import TensorData
 
 # What a frame of the library itself does not tell about a user's program.
@@ -108,30 +108,17 @@ def executing(executor: E) -> Iterator[E]:
             f"end its block first"
         )
     active.executor = executor
+
+    def watched(name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
+        if name in READS:
+            return fn
+        return lambda *args, **kwargs: executor.call(name, fn, args, kwargs)
+
     try:
-        with between(lambda backend: cast(Backend, _Watched(backend, executor))):
+        with between(lambda backend: cast(Backend, Around(backend, watched))):
             yield executor
     finally:
         active.executor = None
-
-
-class _Watched:
-    """A backend whose functions are called by an executor."""
-
-    def __init__(self, backend: Backend, executor: Executor) -> None:
-        self._backend, self._executor = backend, executor
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._backend, name)
-        if name in READS or not callable(found):
-            return found
-        executor = self._executor
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            return executor.call(name, found, args, kwargs)
-
-        setattr(self, name, call)  # found at once from now on
-        return call
 
 
 def users_stack() -> tuple[str, ...]:

@@ -75,7 +75,7 @@ def _notes(x: Tensor, empty: bool) -> list[str]:
     """What is not the default: device, dtype, and the place in a graph."""
     parts = []
     if x.device != "cpu":
-        parts.append(f"device={x.device!r}")
+        parts.append(f"device='{x.device}'")
     usual = (dtypes.float32, dtypes.int64, dtypes.bool_)
     if x.dtype not in usual or (empty and x.dtype is not dtypes.float32):
         parts.append(f"dtype={x.dtype!r}")

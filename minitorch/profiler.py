@@ -54,7 +54,7 @@ class Span:
         name: of a block, an operation or a function of a backend.
         kind: "user", "operation", "kernel", "read" or "device".
         start, end: microseconds since the profiler began.
-        row: number of the thread; for the kind "device", of the stream.
+        row: number of the thread; for the kind "device", of the GPU.
         inner: microseconds of the spans directly inside of this one.
         shapes: of the tensors it was given, if they are recorded.
         stack: where the user's program called it, if that is recorded.
@@ -135,15 +135,13 @@ class profile(Executor):
         self._rows = _Rows(self._names)
         self._timers: list[tuple[Any, ...]] = []  # span, stream, event, event
         self._begin = 0
-        self._first: Any = None  # the CUDA event at the beginning
+        self._first: dict[Any, tuple[float, Any]] = {}  # of each GPU: when, an event
         self._on_gpu = _wants_gpu(activities)
 
     def __enter__(self) -> profile:
         self._exit = ExitStack()
         self._exit.enter_context(executing(self))
         self._begin = time.perf_counter_ns()
-        if self._on_gpu:
-            self._first = _recorded_event()
         return self
 
     def __exit__(self, *error: Any) -> None:
@@ -163,10 +161,11 @@ class profile(Executor):
     ) -> Any:
         """Time a function of a backend, on the GPU as well if that is wanted."""
         with self.span(name, "kernel", args) as span:
-            before = _recorded_event() if self._on_gpu and _for_gpu(fn) else None
+            timed = self._on_gpu and _for_gpu(fn)
+            before = self._recorded_event() if timed else None
             result = fn(*args, **kwargs)
             if before is not None:
-                self._timers.append((span, _stream(), before, _recorded_event()))
+                self._timers.append((span, _stream(), before, self._recorded_event()))
             if self.profile_memory:
                 span.bytes = _bytes_of(result, args)
         return result
@@ -204,16 +203,26 @@ class profile(Executor):
     def _now(self) -> float:
         return (time.perf_counter_ns() - self._begin) / 1000
 
+    def _recorded_event(self) -> Any:
+        """A mark in the current stream of the GPU that works now."""
+        from minitorch import cuda
+
+        event = cuda.Event(enable_timing=True)
+        event.record()
+        self._first.setdefault(event.device, (self._now(), event))
+        return event
+
     def _read_timers(self) -> None:
         """What the CUDA events say, as spans of their streams, which do not overlap.
 
         Where two threads use one stream, a kernel may have waited for the other's.
         """
-        self._timers[-1][-1].synchronize()
-        found = [
-            (1000 * self._first.elapsed_time(a), 1000 * self._first.elapsed_time(b), *x)
-            for *x, a, b in self._timers
-        ]
+        found = []
+        for span, stream, before, after in self._timers:
+            after.synchronize()
+            begin, first = self._first[before.device]
+            times = (begin + 1000 * first.elapsed_time(e) for e in (before, after))
+            found.append((*times, span, stream))
         free: dict[int, float] = {}  # when each stream has done what came before
         for start, end, span, stream in sorted(found, key=lambda timer: timer[:2]):
             start = max(start, free.get(stream, start))
@@ -366,19 +375,12 @@ def _simulated() -> bool:
     return bool(config.ENABLE_CUDASIM)
 
 
-def _recorded_event() -> Any:
-    from minitorch.cuda import Event
-
-    event = Event(enable_timing=True)
-    event.record()
-    return event
-
-
 def _stream() -> int:
-    """The stream of the GPU that work goes to now, as a number; 0 is the default."""
+    """The stream that work goes to now, as a number: a GPU's, of its default stream."""
     from minitorch.cuda import current_stream
 
-    return int(current_stream().handle or 0)
+    here: Any = current_stream()
+    return int(here.handle or here.device.index)
 
 
 def _for_gpu(fn: Callable[..., Any]) -> bool:

@@ -47,6 +47,8 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 # The day's programs of tests/fuzz: workers inherit what the first process has set.
 os.environ.setdefault("MINITORCH_FUZZ_SEED", date.today().strftime("%Y%m%d"))
+# So many GPUs has the simulator: tests/cuda/test_devices.py needs two.
+os.environ.setdefault("MINITORCH_SIMULATED_GPUS", "2")
 
 
 def pytest_report_header() -> str:

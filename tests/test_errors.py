@@ -257,7 +257,7 @@ CASES: dict[str, tuple[Any, type[Exception], list[str]]] = {
         ["device", "'tpu'", "'cpu'", "'simple'"],
     ),
     "to device": (lambda: ones(2).to("tpu"), ValueError, ["'tpu'", "'cpu'"]),
-    "to what": (lambda: ones(2).to(3), TypeError, ["to", "3", "float64"]),
+    "to what": (lambda: ones(2).to(3.5), TypeError, ["to", "3.5", "float64"]),
     "dtype": (lambda: minitorch.ones(2, dtype="float32"), TypeError, ["dtype"]),
     "dtype class": (lambda: minitorch.ones(2, dtype=float), TypeError, ["dtype"]),
     "negative size": (lambda: minitorch.ones(2, -1), ValueError, ["(2, -1)"]),

@@ -371,9 +371,12 @@ def test_a_program_can_choose_its_device(device):
     chosen = minitorch.device(device)
     assert chosen == device and chosen.type == device and chosen.index is None
     assert minitorch.zeros(2, device=chosen).to(chosen).device == device
-    assert minitorch.device(f"{device}:0") == device
-    assert minitorch.cuda.is_available() == (minitorch.cuda.device_count() == 1)
+    assert minitorch.device(f"{device}:0") == minitorch.device(device, 0) == device
+    assert minitorch.cuda.is_available() == (minitorch.cuda.device_count() > 0)
     with pytest.raises(ValueError, match="there is no device 'gpu'; installed are"):
         minitorch.device("gpu")
-    with pytest.raises(ValueError, match="leave the index out"):
-        minitorch.device(f"{device}:1")
+    for wrong in (("cuda:",), ("cuda:x",), ("cuda", -1), ("cuda:1", 0)):
+        with pytest.raises(ValueError, match="expected a name, or a name and a number"):
+            minitorch.device(*wrong)
+    with pytest.raises(ValueError, match=r"leave the index out|there is no 'cuda:77'"):
+        minitorch.zeros(2, device=minitorch.device(device, 77))

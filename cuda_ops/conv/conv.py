@@ -65,7 +65,8 @@ from cuda_ops.conv.weight import add_parts, run_weight, weight_kernel, weight_st
 from cuda_ops.conv.winograd import WinogradPlan, run_winograd
 from cuda_ops.matmul.matmul import FMA_RATE
 from cuda_ops.memory import contiguous, copy, empty, from_numpy, full
-from cuda_ops.runtime.device import properties
+from cuda_ops.runtime import device
+from cuda_ops.runtime.device import Gpu, properties
 from cuda_ops.runtime.launch import SIMULATED, Kernel, ceil_div, kernel
 from minitorch.dtypes import DType
 from minitorch.tensor_data import Shape, TensorData, numel
@@ -357,10 +358,14 @@ def input_problem(
     return Problem(tuple(phases), x[0], groups, outs, summed, weights, x)
 
 
+# A step holds a table in the memory of its GPU.
+
+
 @lru_cache(maxsize=1024)
 def _forward_step(
-    dtype: DType, x: Shape, weight: Shape, stride: Pair, padding: Pair, *others: Any
-) -> Step | WinogradPlan:
+    _: Gpu, dtype: DType, x: Shape, weight: Shape, stride: Pair, padding: Pair,
+    *others: Any,
+) -> Step | WinogradPlan:  # fmt: skip
     problem = forward_problem(x, weight, stride, padding, *others)
     if winograd.fits(dtype, x, problem.out_shape, weight[2:], stride, *others):
         plan = winograd.forward_plan(x, weight, padding)
@@ -371,8 +376,8 @@ def _forward_step(
 
 @lru_cache(maxsize=1024)
 def _input_step(
-    dtype: DType, grad: Shape, weight: Shape, x: Shape, stride: Pair, padding: Pair,
-    *others: Any,
+    _: Gpu, dtype: DType, grad: Shape, weight: Shape, x: Shape, stride: Pair,
+    padding: Pair, *others: Any,
 ) -> Step | WinogradPlan:  # fmt: skip
     problem = input_problem(grad, weight, x, stride, padding, *others)
     if winograd.fits(dtype, grad, x, weight[2:], stride, *others):
@@ -394,9 +399,9 @@ def conv2d(
     """x [N, C, H, W], weight [O, C/groups, KH, KW] -> [N, O, OH, OW]."""
     if _is_direct(weight.shape, groups):
         return _run_direct(x, weight, bias, stride, padding, dilation, groups)
-    step = _forward_step(
-        x.dtype, x.shape, weight.shape, stride, padding, dilation, groups
-    )
+    options = (stride, padding, dilation, groups)
+    here = device.current.gpu
+    step = _forward_step(here, x.dtype, x.shape, weight.shape, *options)
     return run_step(step, x, weight, bias)
 
 
@@ -416,7 +421,8 @@ def conv2d_backward_input(
     few = conv_few.is_few(grad.dtype, weight.shape, stride, dilation, groups)
     if few and numel(x_shape[2:]) <= conv_few.MOST_PIXELS:
         return _run_few_input(grad, weight, x_shape, padding)
-    step = _input_step(grad.dtype, grad.shape, weight.shape, x_shape, *options)
+    here = device.current.gpu
+    step = _input_step(here, grad.dtype, grad.shape, weight.shape, x_shape, *options)
     return run_step(step, grad, weight, None)
 
 
@@ -441,7 +447,8 @@ def conv2d_backward_weight(
     few = conv_few.is_few(grad.dtype, weight_shape, stride, dilation, groups)
     if few and weight_shape[0] <= conv_few.FEW_OUTS:
         return _run_few_weight(grad, x, weight_shape, padding)
-    step = weight_step(grad.dtype, grad.shape, x.shape, weight_shape, *options)
+    here = device.current.gpu
+    step = weight_step(here, grad.dtype, grad.shape, x.shape, weight_shape, *options)
     return run_weight(step, grad, x, weight_shape)
 
 

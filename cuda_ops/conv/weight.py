@@ -26,7 +26,7 @@ from cuda_ops.conv.tiles import (
     weight_tiles_template,
 )
 from cuda_ops.memory import contiguous, empty, from_numpy
-from cuda_ops.runtime.device import properties
+from cuda_ops.runtime.device import Gpu, properties
 from cuda_ops.runtime.launch import SIMULATED, Kernel, ceil_div
 from minitorch.dtypes import DType, float32, float64
 from minitorch.tensor_data import Shape, TensorData, numel
@@ -175,7 +175,8 @@ def part_count(cut: Cut, tiles: int, size: int, total: int) -> int:
 
 
 @lru_cache(maxsize=1024)
-def weight_step(dtype: DType, *shapes: Any) -> WeightStep:
+def weight_step(_: Gpu, dtype: DType, *shapes: Any) -> WeightStep:
+    """The step for a GPU, whose memory holds its tables."""
     return plan_weight(dtype, *shapes)
 
 

@@ -1,9 +1,9 @@
 """A caching allocator: GPU memory that is reused without asking the driver.
 
-With this file one can take memory (`take`), see how much is in use and how much is held
-(`memory_allocated`, `memory_reserved`), give unused memory back (`empty_cache`), and
-let a block of code take its memory from a pool of its own (`use_pool`), as a CUDA graph
-has to, whose memory must not be given to anybody else.
+With this file one can take memory of a GPU (`Pool.take`), see how much is in use and
+how much is held (`Books.memory_allocated`, `memory_reserved`), give unused memory back
+(`empty_cache`), and let a block of code take its memory from a pool of its own
+(`use_pool`), as a CUDA graph has to, whose memory must not be given to anybody else.
 
 `cuMemAlloc` and `cuMemFree` wait for the GPU. So memory comes from the driver in large
 segments, and is cut into blocks:
@@ -42,7 +42,6 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock
-from typing import Any
 
 from cuda_ops.runtime import device
 
@@ -59,22 +58,16 @@ class OutOfMemoryError(RuntimeError):
 
 
 class Driver:
-    """Where segments come from; tests put another one in its place.
+    """Where a GPU's segments come from; tests put another one in its place."""
 
-    Attributes:
-        current: its `key` tells the current stream from others.
-    """
-
-    current: Any = device.current
+    def __init__(self, gpu: device.Gpu) -> None:
+        self.gpu = gpu
 
     def allocate(self, size: int) -> int | None:
         """The address of `size` new bytes, None if there are too few."""
-        device.require_device()
-        with device.between_captures():
+        with device.on(self.gpu), device.between_captures():
+            device.activate()  # torch may have left another GPU's context here
             code, pointer = device.driver().cuMemAlloc(size)
-            if int(code) == device.INVALID_CONTEXT:  # the first call in this thread
-                device.activate()
-                code, pointer = device.driver().cuMemAlloc(size)
         if int(code) == 2:  # CUDA_ERROR_OUT_OF_MEMORY
             return None
         if code:
@@ -83,12 +76,13 @@ class Driver:
 
     def free(self, pointer: int) -> None:
         """Give a segment back; waits for the GPU."""
-        with device.between_captures():
+        with device.on(self.gpu), device.between_captures():
             device.call("freeing GPU memory", device.driver().cuMemFree, pointer)
 
     def available(self) -> tuple[int, int]:
         """Free bytes and all bytes of the GPU."""
-        return device.call("asking for free memory", device.driver().cuMemGetInfo)
+        with device.on(self.gpu):
+            return device.call("asking for free memory", device.driver().cuMemGetInfo)
 
 
 class Block:
@@ -240,10 +234,31 @@ class Books:
         for pool in tuple(self.pools):
             pool.release_free()
 
+    def memory_allocated(self) -> int:
+        """Bytes that tensors use."""
+        with self.lock:
+            self.collect()
+            return self.allocated
+
+    def memory_reserved(self) -> int:
+        """Bytes that are held for tensors, used or not."""
+        return sum(pool.reserved for pool in tuple(self.pools))
+
+    def reset_peak(self) -> None:
+        """Let `peak` start from what is used now."""
+        with self.lock:
+            self.collect()
+            self.peak = self.allocated
+
+    def empty_cache(self) -> None:
+        """Give memory that no tensor uses back to the driver; waits for the GPU."""
+        with self.lock:
+            self.release_free()
+
     def too_little(self, size: int, wanted: int) -> str:
         """The message of an `OutOfMemoryError`."""
         free, total = self.driver.available()
-        reserved = sum(pool.reserved for pool in self.pools)
+        reserved = self.memory_reserved()
         graphs = sum(pool.reserved for pool in self.pools if pool.graphs)
         kept = f" ({_mib(graphs)} belong to CUDA graphs)" if graphs else ""
         return (
@@ -266,15 +281,15 @@ class Pool:
     """
 
     def __init__(self, books: Books | None = None) -> None:
-        self.books = books or BOOKS
+        self.books: Books = books or device.current.gpu.pool.books
         self.returned: deque[Block] = deque()
         self.segments: list[tuple[int, int, Block]] = []  # address, bytes, first block
         self.bins: dict[tuple[int, bool], Bins] = {}
         self.allocated = self.reserved = 0
         self.graphs = 0
 
-    def take(self, nbytes: int) -> Block:
-        """Memory for `nbytes`, not initialized.
+    def take(self, nbytes: int, stream: int = 0) -> Block:
+        """Memory for `nbytes`, not initialized, for work on the stream of this key.
 
         `deque.pop` is atomic, so the block that was given back last belongs to nobody
         else; and as it counts as used until `collect` sees it, no sum changes if it
@@ -285,7 +300,6 @@ class Pool:
         """
         size = (nbytes + UNIT - 1) & -UNIT or UNIT
         books, returned = self.books, self.returned
-        stream = books.driver.current.key
         if returned:
             try:
                 block = returned.pop()
@@ -399,35 +413,21 @@ def _mib(size: int) -> str:
     return f"{size / 2**20:,.1f} MiB"
 
 
-BOOKS = Books(Driver())
+def _main_pool(gpu: device.Gpu) -> Pool:
+    return Pool(Books(Driver(gpu)))
 
 
-class _Current:
-    """The pool that memory is taken from."""
-
-    __slots__ = ("pool",)
-
-    def __init__(self) -> None:
-        self.pool = Pool()
-
-
-MAIN = _Current()  # the pool that everything comes from, but for `use_pool`
-DEFAULT = MAIN.pool
-
-
-def take(nbytes: int) -> Block:
-    """Memory for `nbytes` from the current pool."""
-    return MAIN.pool.take(nbytes)
+device.Gpu.parts["pool"] = _main_pool  # that all comes from, but for `use_pool`
 
 
 @contextmanager
 def use_pool(pool: Pool) -> Iterator[None]:
     """Take memory from `pool` within the block; what was taken goes back there."""
-    before, MAIN.pool = MAIN.pool, pool
+    before, device.current.pool = device.current.pool, pool
     try:
         yield
     finally:
-        MAIN.pool = before
+        device.current.pool = before
 
 
 @contextmanager
@@ -437,35 +437,5 @@ def outside_graphs() -> Iterator[None]:
     A graph's pool hands out again what was given back earlier in the capture; a replay
     would overwrite what has to outlast it.
     """
-    with use_pool(DEFAULT):
+    with use_pool(device.current.gpu.pool):
         yield
-
-
-def memory_allocated(books: Books = BOOKS) -> int:
-    """Bytes that tensors use."""
-    with books.lock:
-        books.collect()
-        return books.allocated
-
-
-def memory_reserved(books: Books = BOOKS) -> int:
-    """Bytes that are held for tensors, used or not."""
-    return sum(pool.reserved for pool in tuple(books.pools))
-
-
-def max_memory_allocated(books: Books = BOOKS) -> int:
-    """The most bytes that tensors used at a time since the last reset."""
-    return books.peak
-
-
-def reset_peak_memory_stats(books: Books = BOOKS) -> None:
-    """Let `max_memory_allocated` start from what is used now."""
-    with books.lock:
-        books.collect()
-        books.peak = books.allocated
-
-
-def empty_cache(books: Books = BOOKS) -> None:
-    """Give memory that no tensor uses back to the driver; waits for the GPU."""
-    with books.lock:
-        books.release_free()

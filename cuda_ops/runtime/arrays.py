@@ -16,7 +16,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from cuda_ops.runtime import allocator, device
+from cuda_ops.runtime import device
+from cuda_ops.runtime.allocator import Block
 from cuda_ops.simulator import SIMULATED
 from minitorch import dtypes
 from minitorch.dtypes import DType
@@ -37,17 +38,23 @@ class DeviceArray:
             memory when somebody first asks for its address. Most numbers in programs
             (`x * 2`) never need any, since kernels can take them as arguments.
         inside: of such an array, whether it was made while a graph was captured.
+        gpu: of such an array, where it gets its memory.
     """
 
-    __slots__ = ("base", "block", "inside", "number", "pointer", "shape", "words")
+    __slots__ = (
+        "base", "block", "gpu", "inside", "number", "pointer", "shape", "words",
+    )  # fmt: skip
 
     inside: bool
+    gpu: device.Gpu
     itemsize: ClassVar[int]
     dtype: ClassVar[np.dtype]
     kind: ClassVar[DType]
     word: ClassVar[str]  # for `cuda_ops.runtime.compiler.signature`
 
-    def __init__(self, pointer: int, size: int, block: Any, base: Any = None) -> None:
+    def __init__(
+        self, pointer: int, size: int, block: Block | None, base: Any = None
+    ) -> None:
         self.pointer = pointer
         self.shape = (size,)
         self.block = block
@@ -63,6 +70,7 @@ class DeviceArray:
         made.block = made.base = None
         made.number = number
         made.inside = device.current.capture is not None
+        made.gpu = device.current.gpu
         return made
 
     def __getattr__(self, name: str) -> Any:
@@ -71,20 +79,21 @@ class DeviceArray:
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
         with _GIVING:
             if self.number is not None:  # else another thread has been here first
-                self._give_memory()
+                with device.on(self.gpu):
+                    self._give_memory()
         return object.__getattribute__(self, name)
 
     def _give_memory(self) -> None:
-        number, item, capture = self.number, self.itemsize, device.current.capture
+        number, item, here = self.number, self.itemsize, device.current
+        capture = here.capture
         if capture is None or self.inside:
-            self.block = allocator.take(item)
+            self.block = here.pool.take(item, here.key)
             self.pointer = self.block.pointer
             self._write(number)
         else:
             # It is older than the graph that is being captured, and may outlast it: a
             # replay must not write it again.
-            with allocator.outside_graphs():
-                self.block = allocator.take(item)
+            self.block = here.gpu.pool.take(item, here.key)
             self.pointer = self.block.pointer
             capture.afterwards.append(partial(self._write, number))
         self.number = None
@@ -199,7 +208,8 @@ ARRAYS: dict[DType, type[DeviceArray]] = {
 
 def _allocate(size: int, dtype: DType) -> DeviceArray:
     """Memory for `size` elements, which have no particular value."""
-    block = allocator.MAIN.pool.take(size * dtype.itemsize)
+    here = device.current
+    block = here.pool.take(size * dtype.itemsize, here.key)
     return ARRAYS[dtype](block.pointer, size, block)
 
 

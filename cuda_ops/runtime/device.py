@@ -1,8 +1,15 @@
-"""The GPU itself: its context, its properties, its errors, its streams.
+"""The GPUs themselves: their contexts, their properties, their errors, their streams.
 
 With this file one can find out whether there is a GPU (`require_device`), ask what it
-is (`properties`), call the driver with errors raised (`check`), choose the stream that
-kernels and copies go to (`current_stream`, `use_stream`), and wait (`synchronize`).
+is (`properties`), call the driver with errors raised (`call`), choose the GPU and the
+stream that kernels and copies go to (`set_device`, `on`, `use_stream`), and wait
+(`synchronize`).
+
+All that a process knows of a GPU hangs on one object (`Gpu`), and where the work of a
+thread goes is told by another (`current`). As long as one GPU is used, which may be any
+of them, all threads share `current`, and nobody asks which GPU a tensor is on. From the
+second GPU on each thread has a `current` of its own, and the functions of the backend
+change to the GPU of their tensors first (`cuda_ops/backend.py`).
 
 A kernel that reads outside of its arrays is noticed later, by whatever call comes next.
 The error then names the last kernels that were launched; with CUDA_LAUNCH_BLOCKING=1 in
@@ -13,11 +20,12 @@ the one that raises it.
 from __future__ import annotations
 
 import os
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from cuda_ops.simulator import SIMULATED
 
@@ -141,41 +149,40 @@ class NoDevice(ImportError):
 
 @cache
 def require_device() -> None:
-    """Make the first GPU's primary context current, or raise `NoDevice`."""
+    """Open the driver, or raise `NoDevice`; no GPU is chosen and no memory taken."""
     if SIMULATED:
         return
-    api = driver()
     try:
-        (code,) = api.cuInit(0)
+        (code,) = driver().cuInit(0)
     except RuntimeError as error:  # the driver's library is not there
         raise NoDevice("there is no NVIDIA driver here") from error
-    if code:
+    if code or not count():
         raise NoDevice(f"the NVIDIA driver finds no GPU ({_text(code)})")
-    activate()
 
 
 @cache
-def _context() -> Any:
-    api = driver()
-    device = call("opening GPU 0", api.cuDeviceGet, 0)
-    return call("making a context", api.cuDevicePrimaryCtxRetain, device)
+def count() -> int:
+    """How many GPUs there are; the simulator has MINITORCH_SIMULATED_GPUS, or one."""
+    if SIMULATED:
+        return int(os.environ.get("MINITORCH_SIMULATED_GPUS", "1"))
+    return call("counting GPUs", driver().cuDeviceGetCount)
 
 
-def activate() -> None:
-    """Let the calling thread use the GPU."""
-    (code,) = driver().cuCtxSetCurrent(_context())
-    if code:
-        raise_error(code, "choosing GPU 0")
+def properties(index: int | None = None) -> Properties:
+    """What a GPU is, the current one if no index is given; in the simulator, made up.
+
+    A GPU that is only asked what it is is not taken into use.
+    """
+    return _properties(current.gpu.index if index is None else index)
 
 
 @cache
-def properties() -> Properties:
-    """What the GPU is; in the simulator, made up."""
+def _properties(index: int) -> Properties:
     if SIMULATED:
         return SIMULATOR
     require_device()
     api = driver()
-    device = call("opening GPU 0", api.cuDeviceGet, 0)
+    device = call(f"opening GPU {index}", api.cuDeviceGet, index)
     kind = api.CUdevice_attribute
 
     def ask(attribute: Any) -> int:
@@ -194,40 +201,210 @@ def properties() -> Properties:
     )
 
 
-@cache
 def compute_capability() -> tuple[int, int]:
     """(9, 0) on an H200; the simulator says the same."""
     found = properties()
     return found.major, found.minor
 
 
-# ------------------------------------------------------------------------ streams
+# --------------------------------------------------------------------- GPUs in use
 
 
-class _Current:
-    """The stream that work goes to.
+class Gpu:
+    """A GPU that this process uses, and all that belongs to it.
+
+    The parts are made when they are first asked for, by the files that know how; they
+    put their functions into `parts`.
 
     Attributes:
-        handle: the driver's handle; None is the default stream.
+        index, name: 1 and "cuda:1", for example.
+        context: the driver's primary context, which torch and CuPy use as well.
+        pool: where its memory comes from (`cuda_ops/runtime/allocator.py`).
+        notes: of bad indices (`cuda_ops/index_errors.py`).
+        side_stream: on which graphs are captured (`cuda_ops/graphs.py`).
+        zero: an int64 array [1] that holds 0 (`cuda_ops/random.py`).
+    """
+
+    parts: ClassVar[dict[str, Callable[[Gpu], Any]]] = {}
+    context: Any
+    pool: Any
+    notes: Any
+    side_stream: Any
+    zero: Any
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.name = f"cuda:{index}"
+
+    def __getattr__(self, name: str) -> Any:
+        """Called for a part that is not there yet."""
+        if name not in Gpu.parts:
+            raise AttributeError(f"a GPU has no part {name!r}")
+        with _lock:
+            if name not in vars(self):  # else another thread has been here first
+                setattr(self, name, Gpu.parts[name](self))
+        return vars(self)[name]
+
+
+def _make_context(gpu: Gpu) -> Any:
+    if SIMULATED:
+        return None
+    require_device()
+    api = driver()
+    device = call(f"opening GPU {gpu.index}", api.cuDeviceGet, gpu.index)
+    return call("making a context", api.cuDevicePrimaryCtxRetain, device)
+
+
+Gpu.parts["context"] = _make_context
+gpus: dict[int, Gpu] = {}  # those in use, by index
+when_several: list[Callable[[], None]] = []  # called when the second one is used
+_lock = threading.RLock()
+
+
+def check_index(index: int) -> None:
+    """Raise a ValueError if there is no GPU of this number."""
+    if not 0 <= index < count():
+        known = ", ".join(repr(f"cuda:{i}") for i in range(count()))
+        raise ValueError(f"device: there is no 'cuda:{index}'; there is {known}")
+
+
+def gpu(index: int) -> Gpu:
+    """The GPU of this number, which is in use from now on; see `check_index`."""
+    with _lock:
+        if index not in gpus:
+            check_index(index)
+            gpus[index] = Gpu(index)
+            if len(gpus) == 2:
+                _each_thread_its_own()
+        return gpus[index]
+
+
+class Current:
+    """Where work goes.
+
+    Attributes:
+        gpu, name: the GPU, and its name.
+        pool: where memory is taken from: the GPU's, or a graph's.
+        handle: the driver's handle of the stream; None is the default stream.
         key: the handle as a number, 0 for the default stream.
         capture: what a CUDA graph notes while it is captured (`cuda_ops/graphs.py`);
             None: work is done.
+        elsewhere: handle, key and pool of the other GPUs, for when work returns there.
     """
 
-    __slots__ = ("capture", "handle", "key")
+    __slots__ = ("capture", "elsewhere", "gpu", "handle", "key", "name", "pool")
 
     def __init__(self) -> None:
         self.handle: Any = None
         self.key = 0
         self.capture: Any = None
+        self.elsewhere: dict[Gpu, tuple[Any, int, Any]] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        """Called before a GPU is in use: it is the first, if nobody chose another."""
+        if name not in ("gpu", "name", "pool"):
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        with _lock:
+            _enter(self, gpu(0))
+        return object.__getattribute__(self, name)
 
 
-current = _Current()
+class ThreadsOwn(threading.local):
+    """A `Current` of each thread; slower to read.
+
+    A thread begins where all threads were before there was a second GPU.
+    """
+
+    def __init__(self, gpu: Gpu) -> None:
+        self.handle = self.capture = None
+        self.key, self.elsewhere = 0, dict[Gpu, Any]()
+        _enter(self, gpu)
 
 
-def current_stream() -> Any:
-    """The driver's handle of the stream that kernels and copies go to, or None."""
-    return current.handle
+current: Any = Current()
+
+
+def _each_thread_its_own() -> None:
+    """From the second GPU on."""
+    global current
+    before = current
+    own = ThreadsOwn(before.gpu)
+    own.handle, own.key = before.handle, before.key
+    own.capture, own.pool = before.capture, before.pool
+    current = own
+    for tell in when_several:
+        tell()
+
+
+def _enter(here: Any, gpu: Gpu) -> None:
+    """Let work go to a GPU, to the stream that it went to there before."""
+    here.handle, here.key, here.pool = here.elsewhere.get(gpu) or (None, 0, gpu.pool)
+    here.name, here.gpu = gpu.name, gpu
+
+
+def _change(gpu: Gpu) -> None:
+    """Let the work of this thread go from one GPU to another."""
+    here = current
+    not_in_graph(
+        f"work on {gpu.name!r} while a graph of {here.name!r} is captured",
+        "capture the work of each GPU in a graph of its own",
+    )
+    here.elsewhere[here.gpu] = here.handle, here.key, here.pool
+    _enter(here, gpu)
+
+
+def set_device(index: int) -> None:
+    """Let the work of this thread go to the GPU of this number, from here on.
+
+    The first GPU that a process uses is that of all its threads.
+    """
+    if not gpus:
+        _enter(current, gpu(index))
+    elif gpu(index) is not current.gpu:
+        _change(gpu(index))
+    activate()
+
+
+def current_index() -> int:
+    """The number of the current GPU, which is not taken into use by being asked for."""
+    return current.gpu.index if gpus else 0
+
+
+class on:
+    """Let the work of the block go to a GPU: `with on(gpu):`."""
+
+    __slots__ = ("before", "gpu")
+
+    def __init__(self, gpu: Gpu) -> None:
+        self.gpu = gpu
+
+    def __enter__(self) -> None:
+        self.before = current.gpu
+        if self.before is not self.gpu:
+            context = self.gpu.context  # an error, if it cannot be made, comes first
+            _change(self.gpu)
+            _bind(context)
+
+    def __exit__(self, *error: object) -> None:
+        if self.before is not self.gpu:
+            _change(self.before)
+            _bind(vars(self.before).get("context"))  # which it need not have
+
+
+def activate() -> None:
+    """Let the driver do what the calling thread asks for on the current GPU."""
+    _bind(current.gpu.context)
+
+
+def _bind(context: Any) -> None:
+    """Make a context that of the calling thread; None: none."""
+    if not SIMULATED:
+        (code,) = driver().cuCtxSetCurrent(context)
+        if code:
+            raise_error(code, "choosing a GPU")
+
+
+# ------------------------------------------------------------------------ streams
 
 
 @contextmanager
@@ -264,11 +441,22 @@ def between_captures() -> Iterator[None]:
 
 def order(first: Any, then: Any) -> None:
     """Let the stream `then` wait for what is under way on the stream `first`."""
+    wait_for(event_on(first), then)
+
+
+def event_on(stream: Any) -> Any:
+    """An event behind the work that is under way on a stream of the current GPU."""
     api = driver()
     flag = api.CUevent_flags.CU_EVENT_DISABLE_TIMING
     event = call("making an event", api.cuEventCreate, flag)
-    call("recording an event", api.cuEventRecord, event, first)
-    call("waiting for an event", api.cuStreamWaitEvent, then, event, 0)
+    call("recording an event", api.cuEventRecord, event, stream)
+    return event
+
+
+def wait_for(event: Any, stream: Any) -> None:
+    """Let a stream of the current GPU wait for an event of any; then forget that."""
+    api = driver()
+    call("waiting for an event", api.cuStreamWaitEvent, stream, event, 0)
     call("deleting an event", api.cuEventDestroy, event)
 
 

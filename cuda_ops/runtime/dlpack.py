@@ -16,6 +16,8 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
+import numpy as np
+
 from cuda_ops.runtime import device
 from cuda_ops.runtime.arrays import ARRAYS
 from cuda_ops.simulator import SIMULATED
@@ -98,7 +100,11 @@ def _capsule_gone(capsule: int) -> None:
 
 def dlpack_device(a: TensorData) -> tuple[int, int]:
     """DLPack's name for where `a` is."""
-    return (CPU, 0) if SIMULATED else (CUDA, 0)
+    return (CPU, 0) if SIMULATED else (CUDA, _index(a))
+
+
+def _index(a: TensorData) -> int:
+    return int(a.device.partition(":")[2])
 
 
 def to_dlpack(a: TensorData, stream: int | None = None, **options: Any) -> Any:
@@ -112,7 +118,7 @@ def to_dlpack(a: TensorData, stream: int | None = None, **options: Any) -> Any:
     """
     if SIMULATED:
         return a.array().__dlpack__()
-    if options.get("copy") or options.get("dl_device") not in (None, (CUDA, 0)):
+    if options.get("copy") or options.get("dl_device") not in (None, dlpack_device(a)):
         raise BufferError(
             "__dlpack__: memory is shared where it is; for a copy, or for another "
             "device, use .clone() or .to(device) first"
@@ -127,8 +133,8 @@ def _capsule(a: TensorData) -> Any:
     array = a.storage.array
     made = _Managed()
     made.tensor = _Tensor(
-        array.pointer + a.offset * array.itemsize, CUDA, 0, len(a.shape),
-        CODES[array.dtype.kind], 8 * array.itemsize, 1, shape, strides, 0,
+        array.pointer + a.offset * array.itemsize, CUDA, _index(a),
+        len(a.shape), CODES[array.dtype.kind], 8 * array.itemsize, 1, shape, strides, 0,
     )  # fmt: skip
     made.deleter = _give_back
     _lent[ctypes.addressof(made)] = (made, shape, strides, a)
@@ -179,14 +185,20 @@ def from_dlpack(source: Any) -> TensorData:
 
     Raises:
         TypeError: its elements have no counterpart here.
-        ValueError: it is on another GPU, or lies backwards in memory.
+        ValueError: it is on no GPU, or lies backwards in memory.
     """
     kind, index = source.__dlpack_device__()
-    if (kind, index) != (CUDA, 0):
+    if kind != CUDA:
         raise ValueError(
             f"from_dlpack: the tensor is on device ({kind}, {index}) of DLPack; "
-            f"expected the first GPU, ({CUDA}, 0)"
+            f"expected a GPU, ({CUDA}, 0) for example"
         )
+    with device.on(device.gpu(index)):
+        return _borrow(source)
+
+
+def _borrow(source: Any) -> TensorData:
+    """A tensor on the memory of a tensor of the current GPU."""
     capsule = source.__dlpack__(stream=device.current.key or 1)
     if not _valid(capsule, NAME):
         raise ValueError("from_dlpack: the capsule has been used before")
@@ -216,9 +228,23 @@ def _dtype(tensor: Any) -> DType:
 
 def from_cuda_array(source: Any) -> TensorData:
     """A tensor on the memory of an object with a `__cuda_array_interface__`."""
-    import numpy as np
-
     facts = source.__cuda_array_interface__
+    with device.on(_owner(facts["data"][0])):
+        return _from_facts(source, facts)
+
+
+def _owner(address: int) -> device.Gpu:
+    """The GPU in whose memory an address is; that of an empty tensor is in none."""
+    if not address:
+        return device.current.gpu
+    api = device.driver()
+    kind = api.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+    ask = api.cuPointerGetAttribute
+    return device.gpu(device.call("asking whose memory it is", ask, kind, address))
+
+
+def _from_facts(source: Any, facts: dict[str, Any]) -> TensorData:
+    """A tensor on the memory of the current GPU that `facts` describe."""
     dtype = from_numpy_dtype(np.dtype(facts["typestr"]))
     strides = facts.get("strides")
     if strides is not None:
@@ -240,7 +266,7 @@ def _wrap(
     address: int, dtype: DType, shape: Shape, strides: Strides | None, keep: Any
 ) -> TensorData:
     """A tensor on memory that somebody else owns, and `keep` keeps."""
-    steps = strides or TensorData(Storage(None, dtype, "cuda"), shape).strides
+    steps = strides or TensorData(Storage(None, dtype, ""), shape).strides
     if any(step < 0 for step in steps):
         raise ValueError(
             f"strides are {steps}; a tensor cannot share memory that runs backwards"
@@ -248,4 +274,4 @@ def _wrap(
     last = sum((n - 1) * step for n, step in zip(shape, steps))
     size = 0 if 0 in shape else last + 1
     array = ARRAYS[dtype](address, size, None, keep)
-    return TensorData(Storage(array, dtype, "cuda"), shape, strides)
+    return TensorData(Storage(array, dtype, device.current.name), shape, strides)

@@ -157,7 +157,7 @@ class Form:
     first, then numbers, then what is in tuples.
 
     Attributes:
-        function: the driver's handle.
+        gpu, function: where it is loaded, and the driver's handle.
         arrays, numbers: the positions and types of those arguments.
         tuples: the positions and lengths of those.
         pack: writes all values into a frame's buffer.
@@ -167,7 +167,7 @@ class Form:
     """
 
     __slots__ = (
-        "_letters", "_words", "arrays", "count", "cubin", "frames", "function",
+        "_letters", "_words", "arrays", "count", "cubin", "frames", "function", "gpu",
         "numbers", "pack", "tuples",
     )  # fmt: skip
 
@@ -185,6 +185,7 @@ class Form:
         self._letters = "".join(_letters(words[i]) for i in self._order())
         self.pack = struct.Struct("@" + self._letters).pack_into
         self.frames: list[Frame] = []
+        self.gpu = device.current.gpu
         self.function = _load(name, cubin, shared)
 
     def _order(self) -> list[int]:
@@ -341,17 +342,17 @@ class Kernel:
     # ------------------------------------------------------------- on the GPU
 
     def form(self, args: tuple[Any, ...]) -> Form:
-        """The compiled form for these arguments."""
+        """The compiled form for these arguments on the current GPU."""
         kinds = tuple([_kind(arg) for arg in args])
-        form = self._forms.get(kinds)
+        key = device.current.gpu, kinds
+        form = self._forms.get(key)
         if form is None:
             words = [_word(arg) for arg in args]
-            form = self._forms[kinds] = self._compile(words, kinds)
+            form = self._forms[key] = self._compile(words, kinds)
         return form
 
     def _compile(self, words: list[str], kinds: tuple[Any, ...]) -> Form:
         self._must_be_written()
-        device.require_device()
         cubin = self.cubin(" ".join(words), device.compute_capability())
         with device.between_captures():
             return Form(self.name, words, kinds, cubin, self.shared)
@@ -367,7 +368,6 @@ class Kernel:
         fn = self._for_types(" ".join(words))
         run = self._dispatchers.get(fn)
         if run is None:
-            device.require_device()
             run = self._dispatchers[fn] = cuda.jit(
                 fastmath=self.fastmath,
                 max_registers=self.max_registers,
@@ -376,6 +376,7 @@ class Kernel:
         stream = cuda.external_stream(device.current.key) if device.current.key else 0
         shared = config[3] if len(config) > 3 else 0
         device.recent.append(self.name)
+        device.activate()  # Numba goes to the GPU whose context this thread has
         run[config[0], config[1], stream, shared](*args)
         look_after(0, f"kernel {self.name}{list(config)}")
 
@@ -476,8 +477,9 @@ class Launch:
     def run(self, *args: Any) -> None:
         """Launch the kernel with these arguments."""
         form, start = self.last or self._choose(args)
-        values = form.values(args)
-        if values is None:  # arguments of other types than in the launch before
+        here = device.current
+        values = form.values(args) if form.gpu is here.gpu else None
+        if values is None:  # another GPU or other types than in the launch before
             form, start = self._choose(args)
             values = form.values(args) or []
         device.recent.append(self.kernel.name)
@@ -486,7 +488,7 @@ class Launch:
         except IndexError:  # the first launch, or all are used by other threads
             frame = form.new_frame()
         form.pack(frame[0], 0, *values)
-        code = start(self.stream or device.current.handle, frame[1], 0)[0]
+        code = start(self.stream or here.handle, frame[1], 0)[0]
         form.frames.append(frame)
         if code or device.BLOCKING:
             self._look_after(code, args)

@@ -44,7 +44,6 @@ class HostDriver:
 
     def allocate(self, size: int) -> int | None:
         """The address of `size` new bytes, None if the system gives no more."""
-        device.require_device()
         with device.between_captures():
             code, pointer = device.driver().cuMemHostAlloc(size, 0)
             if int(code) == device.INVALID_CONTEXT:  # the first call in this thread
@@ -61,9 +60,9 @@ class HostDriver:
         with device.between_captures():
             device.call("freeing pinned memory", device.driver().cuMemFreeHost, pointer)
 
-    def stream(self) -> int:
-        """What tells the current stream from others."""
-        return device.current.key
+    def stream(self) -> Any:
+        """What tells the current stream from others, on this GPU and elsewhere."""
+        return device.current.gpu, device.current.key
 
     def new_event(self) -> Any:
         """An event that can be recorded again and again."""
@@ -144,7 +143,7 @@ class Buffer:
         self.pointer = pointer
         memory = (ctypes.c_uint8 * size).from_address(pointer)
         self.bytes = np.ctypeslib.as_array(memory)
-        self.events: dict[int, Any] = {}
+        self.events: dict[Any, Any] = {}
 
     def copied(self) -> None:
         """To be called when a copy was started on the current stream."""

@@ -1,8 +1,9 @@
 """Copies between NumPy arrays and the GPU.
 
 With this file one can send an array to the GPU behind the work that is under way
-(`to_device`), bring one back (`to_host`), and do either without the CPU where the array
-is in pinned memory (`start_to_device`, `start_to_host`).
+(`to_device`), bring one back (`to_host`), do either without the CPU where the array is
+in pinned memory (`start_to_device`, `start_to_host`), and copy from one GPU to another
+(`to_peer`).
 
 The GPU reads and writes host memory by itself only if that is pinned
 (`cuda_ops/runtime/pinned.py`). So elements of an ordinary array pass through a pinned
@@ -13,6 +14,7 @@ change the array.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -89,3 +91,41 @@ def start_to_host(out: np.ndarray, flat: Any, buffer: Buffer) -> None:
     else:
         _fetch(out.ctypes.data, flat, out.nbytes)
     buffer.copied()
+
+
+def to_peer(out: DeviceArray, flat: DeviceArray, source: device.Gpu) -> None:
+    """out[...] = flat, from the GPU `source` to the current one; nobody waits.
+
+    It runs on the stream of `source`, behind the work on both streams, and what comes
+    next on either runs behind it: the elements are complete then, and out's memory may
+    have been in use on this GPU until now.
+    """
+    target, here = device.current.gpu, device.current.handle
+    arrived = device.event_on(here)
+    with device.on(source):
+        there = device.current.handle
+        device.wait_for(arrived, there)
+        _enable_peer(source, target)
+        what = f"copying {flat.nbytes} bytes from {source.name} to {target.name}"
+        copy = device.driver().cuMemcpyPeerAsync
+        contexts = target.context, source.context
+        ends = out.pointer, contexts[0], flat.pointer, contexts[1]
+        device.call(what, copy, *ends, flat.nbytes, there)
+        copied = device.event_on(there)
+    device.wait_for(copied, here)
+
+
+@cache
+def _enable_peer(source: device.Gpu, target: device.Gpu) -> None:
+    """Let the current GPU, `source`, write to the memory of `target` by itself.
+
+    Where it cannot, the driver takes the copies through the host. It may also have been
+    enabled by somebody else, such as torch.
+    """
+    api = device.driver()
+    codes = [
+        device.call("opening a GPU", api.cuDeviceGet, gpu.index)
+        for gpu in (source, target)
+    ]
+    if device.call("asking a GPU", api.cuDeviceCanAccessPeer, *codes):
+        api.cuCtxEnablePeerAccess(target.context, 0)

@@ -1,15 +1,19 @@
 """The backends that are installed, by the names of their devices.
 
-With this file one can get the backend of a device (`get_backend("cpu")`) and list the
-devices (`available_devices`). A backend's module is imported when a tensor first asks
-for its device.
+With this file one can get the backend of a device (`get_backend("cpu")`), list the
+devices (`available_devices`), and compare the names of devices (`full_name`). A
+backend's module is imported when a tensor first asks for its device.
+
+A device's name is a kind, and a number where there are several of a kind: "cuda" is the
+one that is current when the name is used, "cuda:1" always the same. Tensors have names
+of the second sort, wherever their kind has numbers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from minitorch.backend.base import Backend
 
@@ -18,7 +22,26 @@ if TYPE_CHECKING:
 
 GROUP = "minitorch.backends"
 loaded_backends: dict[str, Backend] = {}  # what callers get
-_bare: dict[str, Backend] = {}  # the same, without what an executor puts around them
+_kinds: dict[str, Backend] = {}  # by kind, without what anybody puts around them
+
+
+class Around:
+    """A backend whose functions are replaced, each when it is first used."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        replace: Callable[[str, Callable[..., Any]], Callable[..., Any]],
+    ) -> None:
+        self._backend, self._replace = backend, replace
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._backend, name)
+        if not callable(found):
+            return found
+        made = self._replace(name, found)
+        setattr(self, name, made)  # found at once from now on
+        return made
 
 
 class _Seam:
@@ -58,28 +81,71 @@ def get_backend(device: str) -> Backend:
     """The backend of `device`, loaded at the first call.
 
     Raises:
-        ValueError: no backend is registered under that name.
+        ValueError: no backend is registered under that name, or none has that number.
         RuntimeError: the backend is registered but cannot be loaded here.
     """
-    backend = loaded_backends.get(device)
-    if backend is None:
-        backend = _bare[device] = _load(device)
-        if _seam.wrap is not None:
-            backend = _seam.wrap(backend)
-        loaded_backends[device] = backend
-    return backend
+    return loaded_backends.get(device) or _find(str(device))
+
+
+def _find(device: str) -> Backend:
+    """The same for a name that is new, or spelled in another way."""
+    kind, index = split_name(device)
+    if kind not in _kinds:
+        _kinds[kind] = _load(kind)
+        loaded_backends[kind] = _wrapped(kind)
+    if index is not None:
+        loaded_backends[device] = _kinds[kind].at(index, loaded_backends[kind])
+    return loaded_backends[device]
+
+
+def split_name(device: str) -> tuple[str, int | None]:
+    """The kind of a device, and its number: None where there is none in the name.
+
+    Raises:
+        ValueError: what is in the place of the number is none.
+    """
+    kind, colon, number = device.partition(":")
+    if colon and not number.isdecimal():
+        raise ValueError(
+            f"device: got {device!r}; expected a name, or a name and a number such as "
+            f"'{kind}:0'"
+        )
+    return kind, int(number) if colon else None
+
+
+def full_name(device: str) -> str:
+    """A name that no other device has, and no other name of the device.
+
+    "cuda" is "cuda:0" if that is the current one, and "cpu:0" is "cpu".
+    """
+    kind, _, number = str(device).partition(":")
+    backend = _kinds.get(kind)
+    current = None if backend is None else backend.current_index()
+    if current is None:
+        return kind if number in ("", "0") else str(device)
+    return f"{kind}:{number or current}"
+
+
+def _wrapped(kind: str) -> Backend:
+    return _kinds[kind] if _seam.wrap is None else _seam.wrap(_kinds[kind])
+
+
+def renew() -> None:
+    """Let everybody get new backends, since something about them has changed."""
+    loaded_backends.clear()
+    loaded_backends.update({kind: _wrapped(kind) for kind in _kinds})
 
 
 @contextmanager
 def between(wrap: Callable[[Backend], Backend]) -> Iterator[None]:
     """Let everybody get `wrap(backend)` in the place of each backend, for a block."""
     _seam.wrap = wrap
-    loaded_backends.update({device: wrap(bare) for device, bare in _bare.items()})
+    renew()
     try:
         yield
     finally:
         _seam.wrap = None
-        loaded_backends.update(_bare)
+        renew()
 
 
 def _load(device: str) -> Backend:

@@ -7,18 +7,42 @@ brings better ones.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from minitorch.backend.primitives import Primitives
 from minitorch.tensor_data import TensorData
 
+if TYPE_CHECKING:
+    from minitorch.backend.base import Backend
+
 
 class Sharing(Primitives):
     """Defaults for a device whose memory is the processor's."""
 
     host_memory = True  # whether to_numpy and from_numpy share a tensor's memory
+
+    def current_index(self) -> int | None:
+        """The number of the device that work goes to; None: there is only one."""
+        return None
+
+    def at(self, index: int, functions: Backend) -> Backend:
+        """`functions`, which are this backend's, on the device of this number.
+
+        Raises:
+            ValueError: there is no such device.
+        """
+        if index != 0:
+            raise ValueError(
+                f"device: there is one device of this kind, and the index is {index}; "
+                f"leave the index out, or say 0"
+            )
+        return functions
+
+    def from_peer(self, a: TensorData) -> TensorData | None:
+        """A copy of a tensor of another device of this kind; None if it is of none."""
+        return None
 
     def synchronize(self) -> None:
         """Wait until all work that was started is done."""

@@ -31,7 +31,11 @@ CHOICES: dict[str, tuple[Any, Any, Any]] = {
         },
         {"points": "spiral", "mnist": "mnist"},
     ),
-    "device": (str, "Where to compute; see minitorch devices.", "cpu"),
+    "device": (
+        str,
+        "Where to compute, for example cuda:1; see minitorch devices.",
+        "cpu",
+    ),
     "model": (
         str,
         {

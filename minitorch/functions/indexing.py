@@ -148,7 +148,7 @@ def setitem(a: Tensor, index: Any, value: Any) -> None:
     if not hasattr(value, "raw"):
         value = a.new_tensor(value, a.dtype)
     value = value.to(a.dtype) if value.dtype is not a.dtype else value
-    if value.device != a.device:
+    if value.raw.storage.device != a.raw.storage.device:
         value = value.to(a.device)
     if any(_is_advanced(item) for item in items):
         _advanced_set(a, items, value)
@@ -184,7 +184,8 @@ def _is_advanced(item: Any) -> bool:
 def _as_index_tensor(a: Tensor, item: Any) -> Any:
     """A list or array among the indices as a tensor of a's device."""
     if hasattr(item, "raw"):
-        return item if item.device == a.device else item.to(a.device)
+        here = item.raw.storage.device == a.raw.storage.device
+        return item if here else item.to(a.device)
     return a.new_tensor(np.asarray(item, dtype=None if len(item) else np.int64))
 
 
@@ -273,7 +274,8 @@ def _checked_position(item: Any, size: int, dim: int) -> int:
 
 def _rows(a: Tensor, index: Tensor) -> Tensor:
     """a[index] for one tensor of whole numbers: index [*], a [n, ...] -> [*, ...]."""
-    index = index if index.device == a.device else index.to(a.device)
+    if index.raw.storage.device != a.raw.storage.device:
+        index = index.to(a.device)
     places = _positions(a, index, a.shape[0], 0)
     out = IndexSelect.apply(a, 0, places if places.dim() == 1 else places.reshape(-1))
     return out if index.dim() == 1 else out.reshape((*index.shape, *a.shape[1:]))

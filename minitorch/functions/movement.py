@@ -177,10 +177,13 @@ class ToDevice(Function):
     ) -> Any:
         from minitorch.backend import get_backend
 
-        ctx.device = a.device
+        ctx.device = a.raw.storage.device
         source, target = a.backend, get_backend(device)
+        copied = target.from_peer(a.raw)
+        if copied is not None:
+            return copied
         fn = source.to_numpy_async if non_blocking else source.to_numpy
-        host = host_read(f"to({device!r})", a.raw, fn)
+        host = host_read(f"to('{device}')", a.raw, fn)
         if source.host_memory and target.host_memory:  # else one of them copies
             host = host.copy()
         if non_blocking:
@@ -212,7 +215,7 @@ def is_pinned(a: Tensor) -> bool:
     from minitorch.backend import loaded_backends
 
     cuda = loaded_backends.get("cuda")  # nothing is pinned before it is loaded
-    return a.device == "cpu" and cuda is not None and cuda.is_pinned(a.raw)
+    return a.raw.storage.device == "cpu" and cuda is not None and cuda.is_pinned(a.raw)
 
 
 class Flip(Function):

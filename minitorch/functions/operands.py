@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import minitorch.dtypes as dtypes
 from minitorch.autodiff import Variable
-from minitorch.backend import get_backend
 from minitorch.dtypes import DType
 from minitorch.function import Context, Function
 from minitorch.tensor_data import broadcast_shapes
@@ -40,7 +39,7 @@ def cast(a: Tensor, dtype: DType) -> Tensor:
 def scalar_like(a: Tensor, value: Any, dtype: DType) -> Tensor:
     """A tensor without dims that holds `value`, on a's device."""
     value = dtypes.check_number(value, dtype)
-    return a.wrap(get_backend(a.device).full((), value, dtype))
+    return a.wrap(a.backend.full((), value, dtype))
 
 
 def is_tensor(value: Any) -> bool:
@@ -116,8 +115,8 @@ def check_broadcast(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
 def different_devices(name: str, a: Tensor, b: Tensor) -> str:
     """The message for operands on two devices."""
     return (
-        f"{name}: one tensor is on {a.device!r} and the other on {b.device!r}; "
-        f"move one, for example with .to({a.device!r})"
+        f"{name}: one tensor is on '{a.device}' and the other on '{b.device}'; "
+        f"move one, for example with .to('{a.device}')"
     )
 
 
@@ -125,7 +124,7 @@ def check_same_device(name: str, *tensors: Tensor | None) -> None:
     """All given tensors must be on one device."""
     present = [t for t in tensors if t is not None]
     for other in present[1:]:
-        if other.device != present[0].device:
+        if other.raw.storage.device != present[0].raw.storage.device:
             raise RuntimeError(different_devices(name, present[0], other))
 
 

@@ -402,9 +402,9 @@ class Module:
         """Move to the device "cpu"."""
         return self.to("cpu")
 
-    def cuda(self: M) -> M:
-        """Move to the device "cuda"."""
-        return self.to("cuda")
+    def cuda(self: M, device: Any = None) -> M:
+        """Move to a GPU: the current one, or that of a number or a name."""
+        return self.to("cuda" if device is None else device)
 
     def float(self: M) -> M:
         """Convert to float32."""

@@ -15,6 +15,7 @@ import numpy as np
 from minitorch.arguments import existing_dim, start_gradient
 from minitorch.autodiff import Edge, Node, backpropagate
 from minitorch.backend import get_backend, loaded_backends
+from minitorch.devices import device, named
 from minitorch.dtypes import DType
 from minitorch.executor import host_read
 from minitorch.functions import inquiry
@@ -112,9 +113,9 @@ class Tensor(Elementwise, Reductions, Movement, Indexing, InPlace, Interop):
         return self.raw.storage.dtype
 
     @property
-    def device(self) -> str:
-        """The name of the backend that holds the numbers."""
-        return self.raw.storage.device
+    def device(self) -> device:
+        """Where the numbers are: "cpu", or "cuda:1", always with its index."""
+        return named(self.raw.storage.device)
 
     @property
     def backend(self) -> Any:
@@ -183,7 +184,7 @@ class Tensor(Elementwise, Reductions, Movement, Indexing, InPlace, Interop):
         """For pickle: the numbers, the device and requires_grad."""
         self._require_leaf("pickle")
         array = np.array(host_read("pickle", self.raw), order="C")
-        return _unpickle, (type(self), array, self.device, self.requires_grad)
+        return _unpickle, (type(self), array, self.raw.device, self.requires_grad)
 
     def _require_leaf(self, name: str) -> None:
         if not self.is_leaf:

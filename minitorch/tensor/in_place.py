@@ -252,14 +252,14 @@ class InPlace(Variable):
         """Uniform random numbers in [low, high), in place."""
         from minitorch.creation import rand
 
-        new = rand(*self.shape, dtype=self.dtype, device=self.device)
+        new = rand(*self.shape, dtype=self.dtype, device=self.raw.device)
         return self.copy_(new * (high - low) + low)
 
     def normal_(self: Any, mean: float = 0.0, std: float = 1.0) -> Tensor:
         """Normal random numbers, in place."""
         from minitorch.creation import randn
 
-        new = randn(*self.shape, dtype=self.dtype, device=self.device)
+        new = randn(*self.shape, dtype=self.dtype, device=self.raw.device)
         return self.copy_(new * std + mean)
 
     def __iadd__(self: Any, other: Any) -> Tensor:

@@ -85,7 +85,7 @@ class Interop:
         With `non_blocking=True` nobody waits for a copy between the CPU's pinned memory
         (`pin_memory`) and "cuda", as in PyTorch: the numbers that are copied must not
         be changed before the work on the stream is done, and a copy on the CPU must not
-        be read before (`minitorch.cuda.synchronize`).
+        be read before (`minitorch.cuda.synchronize`). Between two GPUs nobody waits.
         """
         device, dtype, non_blocking = parse_to("to", *args, **kwargs)
         out = cast(self, dtype) if dtype is not None else self
@@ -109,9 +109,10 @@ class Interop:
         """On the default device "cpu"."""
         return self.to("cpu")
 
-    def cuda(self: Any, *, non_blocking: bool = False) -> Tensor:
-        """On the device "cuda"."""
-        return self.to("cuda", non_blocking=non_blocking)
+    def cuda(self: Any, device: Any = None, non_blocking: bool = False) -> Tensor:
+        """On a GPU: the current one, or that of a number or a name."""
+        where = "cuda" if device is None else device
+        return self.to(where, non_blocking=non_blocking)
 
     def type(self: Any, dtype: DType) -> Tensor:
         """In another dtype."""
@@ -143,7 +144,7 @@ class Interop:
         """A tensor of `data` on this device."""
         from minitorch.creation import tensor
 
-        return tensor(data, dtype=dtype, device=self.device)
+        return tensor(data, dtype=dtype, device=self.raw.device)
 
     def new_full(self: Any, shape: Any, value: Number) -> Tensor:
         """A tensor of `shape` full of `value`, of this dtype and on this device."""

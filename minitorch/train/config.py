@@ -49,7 +49,7 @@ class TrainConfig:
         recipe: "xor", "points" or "mnist"; `train_xor` and its kin fill it in.
         dataset: for points, a name in `minitorch.data.POINT_DATASETS`; for mnist
             "mnist" (drawn digits where that cannot be had) or "drawn".
-        device: where the tensors live.
+        device: where the tensors live: "cpu", "cuda", "cuda:1", ...
         model: a name in `minitorch.train.models.MODELS[recipe]`.
         hidden: units in each hidden layer of an "mlp".
         epochs: how often to go through the training examples.

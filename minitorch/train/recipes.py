@@ -27,6 +27,7 @@ import minitorch.train.report as report
 from minitorch import nn, optim
 from minitorch.autodiff import no_grad
 from minitorch.backend import available_devices, get_backend
+from minitorch.backend.registry import split_name
 from minitorch.creation import from_numpy, manual_seed
 from minitorch.cuda_graphs import is_device_error, make_graphed_step
 from minitorch.data import POINT_DATASETS
@@ -190,7 +191,8 @@ def fill_in(config: TrainConfig) -> TrainConfig:
         config = replace(config, model=models[0])
     assert config.model is not None
     check_choice("model", config.model, models)
-    check_choice("device", config.device, available_devices())
+    assert config.device is not None
+    check_choice("device", split_name(config.device)[0], available_devices())
     check_choice("dataset", config.dataset, DATASETS[config.recipe])
     if config.hidden is not None and config.model != "mlp":
         raise ConfigError(
@@ -305,7 +307,7 @@ def _fit(
                 _write_metrics(session, task, started)
                 session.stop_if_asked()
     except RuntimeError as error:
-        if config.device == "cuda" and is_device_error(error):
+        if split_name(config.device)[0] == "cuda" and is_device_error(error):
             raise DeviceFailed(_how_to_resume(error, session)) from error
         raise
     finally:
@@ -323,7 +325,8 @@ def _make_step(session: Session, reporter: Reporter) -> AbstractContextManager[S
     step = partial(train_step, session.model, session.optimizer)
     if config.profile:
         return profiled_step(step, session.folder, reporter.note)
-    if config.device != "cuda" or not config.graph:
+    assert config.device is not None
+    if split_name(config.device)[0] != "cuda" or not config.graph:
         return nullcontext(step)
 
     def refused(reason: str) -> None:

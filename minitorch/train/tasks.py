@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from minitorch.backend.registry import split_name
 from minitorch.data import BatchDataset, DataLoader, Points, TensorDataset
 from minitorch.data.dataset import HOST_DEVICES, Indices
 from minitorch.train.config import ConfigError, TrainConfig
@@ -95,7 +96,7 @@ def _dataset(
 ) -> BatchDataset[Any]:
     """Examples for a loader. A GPU gets all of them once, if they are not too many,
     and picks the rows of a batch there."""
-    if device != "cuda" or 4 * x.size > ON_DEVICE:
+    if split_name(device)[0] != "cuda" or 4 * x.size > ON_DEVICE:
         return ArrayDataset(x, y, prepare, device)
     from minitorch.creation import from_numpy
 

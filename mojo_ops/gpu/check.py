@@ -6,6 +6,7 @@ of another dtype (`check_float32`), and where there is no GPU but the simulator.
 
 from __future__ import annotations
 
+from cuda_ops.runtime import device
 from cuda_ops.simulator import SIMULATED
 from minitorch.dtypes import float32
 from minitorch.tensor_data import TensorData
@@ -24,10 +25,10 @@ def check_float32(name: str, *operands: TensorData) -> None:
     if SIMULATED:
         raise RuntimeError(in_simulator(name))
     for a in operands:
-        if a.storage.device != "cuda":
+        if a.device != device.current.name:
             raise ValueError(
-                f'{name}: got a tensor on "{a.storage.device}"; expected one on "cuda" '
-                f'(.to("cuda"))'
+                f'{name}: got a tensor on "{a.device}"; expected one on '
+                f'"{device.current.name}", the current GPU (.to("cuda"))'
             )
         if a.dtype is not float32:
             raise TypeError(

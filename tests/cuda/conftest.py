@@ -1,7 +1,8 @@
 """When tests of this folder run: on a GPU, or in Numba's simulator.
 
-Without either they are skipped, but for those that only compile. The normal suite runs
-this folder in another process with the simulator (test_in_simulator.py).
+Without either they are skipped, but for those that only compile, or have a driver on
+paper. The normal suite runs this folder in another process with the simulator
+(test_in_simulator.py).
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ import pytest
 from helpers import SIMULATED
 from minitorch.cuda import is_available
 
-COMPILE_ONLY = ("test_compile.py", "test_inspect.py", "test_in_simulator.py")
+NO_GPU = (
+    "test_compile.py", "test_driver.py", "test_inspect.py", "test_in_simulator.py",
+)  # fmt: skip
 HERE = Path(__file__).parent
 
 
@@ -22,7 +25,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE not in item.path.parents:
             continue
-        if item.path.name in COMPILE_ONLY:
+        if item.path.name in NO_GPU:
             if SIMULATED:
                 item.add_marker(pytest.mark.skip(reason="the simulator cannot compile"))
             continue

@@ -8,7 +8,6 @@ from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -51,7 +50,6 @@ class PaperDriver(Driver):
         self.total = total
         self.held: dict[int, int] = {}
         self.next = 1 << 30
-        self.current = SimpleNamespace(key=0)
 
     def allocate(self, size: int) -> int | None:
         if sum(self.held.values()) + size > self.total:
@@ -118,13 +116,10 @@ def test_blocks_go_back_and_forth_without_new_memory() -> None:
 
 
 def test_blocks_are_not_shared_between_streams() -> None:
-    driver = PaperDriver()
-    pool = Pool(Books(driver))
+    pool = paper_pool()
     block = pool.take(5000)
     block.free_later()
-    driver.current.key = 7
-    assert pool.take(5000).pointer != block.pointer
-    driver.current.key = 0
+    assert pool.take(5000, stream=7).pointer != block.pointer
     assert pool.take(5000).pointer == block.pointer
 
 
@@ -216,17 +211,17 @@ def test_the_peak_is_that_of_all_pools_together() -> None:
     one, other = Pool(books), Pool(books)
     one.take(20 * MIB).free_later()
     other.take(30 * MIB).free_later()  # not at the same time
-    assert allocator.max_memory_allocated(books) == 30 * MIB
+    assert books.peak == 30 * MIB
     first, second = one.take(10 * MIB), other.take(25 * MIB)
-    assert allocator.max_memory_allocated(books) == 35 * MIB
+    assert books.peak == 35 * MIB
     first.free_later()
-    assert allocator.memory_allocated(books) == second.size == 25 * MIB
-    assert allocator.memory_reserved(books) == 50 * MIB
-    allocator.reset_peak_memory_stats(books)
-    assert allocator.max_memory_allocated(books) == 25 * MIB
+    assert books.memory_allocated() == second.size == 25 * MIB
+    assert books.memory_reserved() == 50 * MIB
+    books.reset_peak()
+    assert books.peak == 25 * MIB
     second.free_later()
-    allocator.empty_cache(books)
-    assert allocator.memory_reserved(books) == 0 and not books.pools
+    books.empty_cache()
+    assert books.memory_reserved() == 0 and not books.pools
 
 
 @quick
@@ -334,9 +329,8 @@ class Allocations(RuleBasedStateMachine):
         which=st.integers(0, 1),
     )
     def take(self, nbytes: int, stream: int, which: int) -> None:
-        self.driver.current.key = stream
         try:
-            block = self.pools[which].take(nbytes)
+            block = self.pools[which].take(nbytes, stream)
         except OutOfMemoryError as error:
             free, _ = self.driver.available()
             assert f"{free / MIB:,.1f} MiB of 200.0 MiB are free" in str(error)
@@ -354,7 +348,7 @@ class Allocations(RuleBasedStateMachine):
 
     @rule()
     def empty_cache(self) -> None:
-        allocator.empty_cache(self.books)
+        self.books.empty_cache()
         for bins in self.pools[0].bins.values():
             free = [block for found in bins.by_size.values() for block in found]
             for block in free:  # else its segment would be gone, or it be larger
@@ -366,7 +360,7 @@ class Allocations(RuleBasedStateMachine):
         spans = sorted((b.pointer, b.pointer + b.size) for b, _ in self.live)
         assert all(end <= start for (_, end), (start, _) in pairwise(spans))
         used = sum(block.size for block, _ in self.live)
-        assert allocator.memory_allocated(self.books) == used <= self.books.peak
+        assert self.books.memory_allocated() == used <= self.books.peak
 
     @invariant()
     def every_byte_is_in_one_block(self) -> None:
@@ -386,9 +380,9 @@ class Allocations(RuleBasedStateMachine):
         while self.live:
             self.live.pop()[0].free_later()
         self.pools[1].graphs = 0
-        allocator.empty_cache(self.books)
+        self.books.empty_cache()
         assert not self.driver.held and not self.books.pools
-        assert allocator.memory_allocated(self.books) == 0
+        assert self.books.memory_allocated() == 0
 
 
 Allocations.TestCase.settings = settings(quick, stateful_step_count=40)

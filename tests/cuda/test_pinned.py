@@ -144,7 +144,7 @@ def test_a_gradient_flows_through_pinned_memory() -> None:
 def test_only_memory_of_the_cpu_is_pinned() -> None:
     x = minitorch.zeros(3, device="cuda")
     assert not x.is_pinned()
-    with pytest.raises(RuntimeError, match=r"pin_memory: the tensor is on 'cuda'"):
+    with pytest.raises(RuntimeError, match=r"pin_memory: the tensor is on 'cuda:0'"):
         x.pin_memory()
 
 
