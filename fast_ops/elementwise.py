@@ -223,7 +223,7 @@ def map(
     """out[i] = fn(a[i]), of type `dtype` (a's if None), into `out` if given."""
     if out is not None:
         return _map_into(fn, a, out)
-    if not a.is_contiguous():
+    if not a.contiguous:
         a = copy(a, a.storage.dtype)
     out = empty(a.shape, dtype or a.storage.dtype)
     z = out.storage.array
@@ -261,7 +261,7 @@ def zip(
         return _zip_into(fn, a, b, out)
     shape = a.shape
     dtype = dtype or a.storage.dtype
-    if shape == b.shape and a.is_contiguous() and b.is_contiguous():
+    if shape == b.shape and a.contiguous and b.contiguous:
         out = empty(shape, dtype)
         z = out.storage.array
         x = a.storage.array

@@ -138,6 +138,20 @@ def _cannot_broadcast(
     )
 
 
+@lru_cache(maxsize=4096)
+def lies_row_by_row(shape: Shape, strides: Strides) -> bool:
+    """Whether elements lie in row-major order without gaps (size-1 dims aside)."""
+    if 0 in shape:
+        return True
+    expected = 1
+    for size, stride in zip(reversed(shape), reversed(strides)):
+        if size != 1:
+            if stride != expected:
+                return False
+            expected *= size
+    return True
+
+
 def numel(shape: Shape) -> int:
     """How many elements a shape holds; 1 for ()."""
     return math.prod(shape)
@@ -160,9 +174,12 @@ def normalize_dim(dim: int, dims: int, name: str) -> int:
 
 
 class TensorData:
-    """A window of `shape` and `strides` onto a flat `storage`, from `offset` on."""
+    """A window of `shape` and `strides` onto a flat `storage`, from `offset` on.
 
-    __slots__ = ("_contiguous", "offset", "shape", "storage", "strides")
+    `contiguous` says whether its elements lie row by row without gaps.
+    """
+
+    __slots__ = ("contiguous", "offset", "shape", "storage", "strides")
 
     def __init__(
         self,
@@ -176,10 +193,10 @@ class TensorData:
         self.offset = offset
         if strides is None:
             self.strides = contiguous_strides(shape)
-            self._contiguous: bool | None = True
+            self.contiguous = True
         else:
             self.strides = strides
-            self._contiguous = None  # found out when somebody asks
+            self.contiguous = lies_row_by_row(shape, strides)
 
     # ------------------------------------------------------------- what it is
 
@@ -202,20 +219,7 @@ class TensorData:
 
     def is_contiguous(self) -> bool:
         """Whether the elements lie row by row without gaps (size-1 dims aside)."""
-        if self._contiguous is None:
-            self._contiguous = self._find_contiguous()
-        return self._contiguous
-
-    def _find_contiguous(self) -> bool:
-        expected = 1
-        for size, stride in zip(reversed(self.shape), reversed(self.strides)):
-            if size == 0:
-                return True
-            if size != 1:
-                if stride != expected:
-                    return False
-                expected *= size
-        return True
+        return self.contiguous
 
     def flat(self) -> Any:
         """The elements of a contiguous tensor as a flat array [size] (no copy)."""
