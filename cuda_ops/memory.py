@@ -30,7 +30,7 @@ from cuda_ops.intrinsics import is_aligned, load, load4, store, store4
 from cuda_ops.launch import SIMULATED, ceil_div, kernel
 from cuda_ops.transpose import SIDE, move
 from minitorch.dtypes import DType, from_numpy_dtype
-from minitorch.tensor_data import Shape, Storage, Strides, TensorData
+from minitorch.tensor_data import Shape, Strides, TensorData
 
 __all__ = [
     "contiguous",
@@ -60,12 +60,12 @@ LIMIT = 2**31  # elements of one launch of a strided kernel
 
 def empty(shape: Shape, dtype: DType) -> TensorData:
     """A contiguous tensor whose elements have no particular value."""
-    return TensorData(Storage(allocate(math.prod(shape), dtype), dtype, "cuda"), shape)
+    return TensorData.around(allocate(math.prod(shape), dtype), dtype, "cuda", shape)
 
 
 def wrap(array: Any, shape: Shape, dtype: DType) -> TensorData:
     """A contiguous tensor of `shape` on a flat array that it takes over."""
-    return TensorData(Storage(array, dtype, "cuda"), shape)
+    return TensorData.around(array, dtype, "cuda", shape)
 
 
 @kernel(examples=["float32[] float32"], threads=THREADS)

@@ -28,7 +28,7 @@ from cuda_ops.arrays import allocate
 from cuda_ops.intrinsics import device, is_aligned, load, load4, store, store4
 from cuda_ops.launch import SIMULATED, Kernel, ceil_div, kernel
 from minitorch.dtypes import ALL, DType, float32, from_numpy_dtype
-from minitorch.tensor_data import Shape, Storage, Strides, TensorData
+from minitorch.tensor_data import Shape, Strides, TensorData
 
 SIDE = 8 if SIMULATED else 32  # of a tile of elements; neighbouring threads along it
 WORD = 4  # bytes of a bank of shared memory
@@ -270,7 +270,7 @@ def _made(name: str, a: TensorData) -> TensorData:
             f"any layout)"
         )
     out = allocate(a.size, a.dtype)
-    return TensorData(Storage(out, a.dtype, a.device), (a.shape[1], a.shape[0]))
+    return TensorData.around(out, a.dtype, a.device, (a.shape[1], a.shape[0]))
 
 
 def _blocks(a: TensorData, side: int) -> int:

@@ -6,6 +6,11 @@ nothing; a kernel is compiled when it is first called.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
 from fast_ops import (
     conv,
     elementwise,
@@ -23,16 +28,30 @@ from fast_ops import (
     sparse,
     threads,
 )
+from fast_ops.launch import SERIAL_LIMIT
 from minitorch.backend import Backend
+from minitorch.backend.indexing import cat_shape
+from minitorch.tensor_data import TensorData
 
 
 class CPUBackend(Backend):
     """Numba on all cores of the processor."""
 
+    def cat(self, tensors: Sequence[TensorData], dim: int) -> TensorData:
+        """As in the contract; small ones in one call, with which one thread is done."""
+        shape = cat_shape(tensors, dim)
+        if math.prod(shape) >= SERIAL_LIMIT:
+            return super().cat(tensors, dim)
+        flat = dim == 0 and all([a.contiguous for a in tensors])
+        arrays = [a.flat() if flat else memory.to_numpy(a) for a in tensors]
+        array = np.concatenate(arrays, dim)
+        return memory.wrap(array if flat else array.ravel(), shape, tensors[0].dtype)
+
     # A function with its file's name comes last of the file: it hides the module.
 
     empty = staticmethod(memory.empty)
     full = staticmethod(memory.full)
+    number = staticmethod(memory.number)
     from_numpy = staticmethod(memory.from_numpy)
     to_numpy = staticmethod(memory.to_numpy)
     copy = staticmethod(memory.copy)

@@ -110,14 +110,14 @@ def release() -> None:
 def empty(shape: Shape, dtype: DType) -> TensorData:
     """A contiguous tensor whose elements have no particular value."""
     size = math.prod(shape)
-    if size * dtype.itemsize < POOLED:
-        return TensorData(Storage(np.empty(size, dtype.numpy), dtype, "cpu"), shape)
-    return TensorData(Storage(pooled(size, dtype), dtype, "cpu"), shape)
+    small = size * dtype.itemsize < POOLED
+    array = np.empty(size, dtype.numpy) if small else pooled(size, dtype)
+    return TensorData.around(array, dtype, "cpu", shape)
 
 
 def wrap(array: np.ndarray, shape: Shape, dtype: DType) -> TensorData:
     """A contiguous tensor of `shape` on a flat array that it takes over."""
-    return TensorData(Storage(array, dtype, "cpu"), shape)
+    return TensorData.around(array, dtype, "cpu", shape)
 
 
 def full(shape: Shape, value: float, dtype: DType) -> TensorData:
@@ -125,6 +125,16 @@ def full(shape: Shape, value: float, dtype: DType) -> TensorData:
     out = empty(shape, dtype)
     out.storage.array.fill(value)
     return out
+
+
+def number(value: float, dtype: DType) -> TensorData:
+    """`value` as a tensor without dims, the same one each time."""
+    return _number(value, math.copysign(1.0, value), dtype)
+
+
+@lru_cache(maxsize=1024)
+def _number(value: float, sign: float, dtype: DType) -> TensorData:
+    return full((), value, dtype)  # -0.0 is equal to 0.0, but for its sign
 
 
 def from_numpy(array: np.ndarray) -> TensorData:
@@ -151,9 +161,7 @@ def from_numpy(array: np.ndarray) -> TensorData:
 
 def to_numpy(a: TensorData) -> np.ndarray:
     """A NumPy array that shares a's memory."""
-    if a.is_contiguous():
-        return a.flat().reshape(a.shape)
-    return a.array()
+    return a.flat().reshape(a.shape) if a.contiguous else a.array()
 
 
 def synchronize() -> None:
@@ -423,7 +431,7 @@ def copy(a: TensorData, dtype: DType) -> TensorData:
 
 def contiguous(a: TensorData) -> TensorData:
     """`a` itself if it lies row by row, else a copy that does."""
-    return a if a.is_contiguous() else copy(a, a.dtype)
+    return a if a.contiguous else copy(a, a.storage.dtype)
 
 
 def untransposed(a: TensorData) -> TensorData:
@@ -438,7 +446,7 @@ def untransposed(a: TensorData) -> TensorData:
 
 def _move(out: TensorData, a: TensorData, size: int) -> None:
     serial = size < SERIAL_LIMIT
-    if a.is_contiguous() and out.is_contiguous():
+    if a.contiguous and out.contiguous:
         flat: Any = copy_flat if serial else copy_flat_parallel
         flat(a.flat(), out.flat())
         return

@@ -23,8 +23,7 @@ import numpy as np
 from numba import prange
 
 from fast_ops.launch import SERIAL_LIMIT, compile_kernel, device_function, kernel
-from fast_ops.memory import contiguous, copy, empty, from_numpy
-from fast_ops.reduce import reduce
+from fast_ops.memory import contiguous, copy, empty
 from fast_ops.vector_math import by_type_1, exp_flush, helper, maximum_float, scaled
 from minitorch import operators
 from minitorch.tensor_data import TensorData
@@ -217,6 +216,18 @@ def _first_bad_target(target, classes, ignore_index):
     return -1
 
 
+@kernel()
+def _mean_loss(losses, target, ignore_index, mean, share):
+    """The mean of the losses that count, and the share of each."""
+    total, count = 0.0, 0
+    for n in range(losses.size):
+        if target[n] != ignore_index:
+            total += losses[n]
+            count += 1
+    mean[0] = total / count
+    share[0] = 1.0 / count
+
+
 # ------------------------------------------------------------------------ launchers
 
 
@@ -300,17 +311,11 @@ def mean_loss(
 ) -> tuple[TensorData, TensorData]:
     """The mean [] of losses [N] with another target than `ignore_index`, and the share
     1 / count [] that each of them has in it. NaN and infinity for none."""
-    counted = target.array() != ignore_index
-    if not counted.all():
-        losses = from_numpy(
-            np.where(counted, losses.array(), losses.dtype.numpy.type(0))
-        )
     mean, share = empty((), losses.dtype), empty((), losses.dtype)
-    total = reduce(operators.add, losses, (0,), 0).storage.array
-    divisor = losses.dtype.numpy.type(np.count_nonzero(counted))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        mean.storage.array[0] = total[0] / divisor
-        share.storage.array[0] = 1 / divisor
+    _mean_loss(
+        contiguous(losses).flat(), contiguous(target).flat(), ignore_index,
+        mean.storage.array, share.storage.array,
+    )  # fmt: skip
     return mean, share
 
 

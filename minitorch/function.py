@@ -75,10 +75,8 @@ class Context(Node):
         """
         if self.recording:
             self._saved = tensors
-            self._versions = [
-                0 if t is None else (t if type(t) is TensorData else t.raw).storage.version
-                for t in tensors
-            ]
+            raws = [t if t is None or type(t) is TensorData else t.raw for t in tensors]
+            self._versions = [0 if r is None else r.storage.version for r in raws]
 
     def mark_non_differentiable(self, *tensors: Any) -> None:
         """Say that these outputs are constants for differentiation."""
@@ -277,18 +275,21 @@ def _run(ctx: Context, args: Any) -> Any:
 def _record(ctx: Context, out: Any) -> Any:
     """Make tensors of the outputs that point back at their node."""
     outs = out if isinstance(out, tuple) else (out,)
-    raws = [o if type(o) is TensorData else o.raw for o in outs]
+    raws: list[TensorData] = []
+    raw_of: dict[int, TensorData] = {}
+    for o in outs:
+        if type(o) is not TensorData:
+            raw_of[id(o)] = o.raw
+        raws.append(raw_of.get(id(o), o))
     ctx._outputs = raws
-    if ctx._saved and not all(type(o) is TensorData for o in outs):
-        raw_of = {id(o): raw for o, raw in zip(outs, raws)}
-        ctx._saved = tuple(raw_of.get(id(t), t) for t in ctx._saved)
-    wrapped = tuple(
-        ctx._wrap(raw, ctx, i)
-        if raw.dtype.is_floating_point and id(o) not in ctx._constant_ids
-        else ctx._wrap(raw)
-        for i, (o, raw) in enumerate(zip(outs, raws))
-    )
-    return wrapped if isinstance(out, tuple) else wrapped[0]
+    if raw_of and ctx._saved:
+        ctx._saved = tuple([raw_of.get(id(t), t) for t in ctx._saved])
+    wrapped = []
+    for index, (o, raw) in enumerate(zip(outs, raws)):
+        constant = id(o) in ctx._constant_ids
+        differs = raw.storage.dtype.is_floating_point and not constant
+        wrapped.append(ctx._wrap(raw, ctx if differs else None, index))
+    return tuple(wrapped) if isinstance(out, tuple) else wrapped[0]
 
 
 def once_differentiable(name: str, composed: str) -> None:

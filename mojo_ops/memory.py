@@ -18,7 +18,7 @@ import numpy as np
 from fast_ops import memory as host
 from fast_ops.memory import POOLED, overlap, pooled, to_numpy
 from minitorch.dtypes import DType
-from minitorch.tensor_data import Shape, Storage, Strides, TensorData
+from minitorch.tensor_data import Shape, Strides, TensorData
 from mojo_ops.bridge import Library
 
 DEVICE = "mojo"
@@ -31,8 +31,8 @@ def empty(shape: Shape, dtype: DType) -> TensorData:
     """A contiguous tensor whose elements have no particular value."""
     size = math.prod(shape)
     if size * dtype.itemsize < POOLED:
-        return TensorData(Storage(np.empty(size, dtype.numpy), dtype, DEVICE), shape)
-    return TensorData(Storage(pooled(size, dtype), dtype, DEVICE), shape)
+        return TensorData.around(np.empty(size, dtype.numpy), dtype, DEVICE, shape)
+    return TensorData.around(pooled(size, dtype), dtype, DEVICE, shape)
 
 
 def full(shape: Shape, value: float, dtype: DType) -> TensorData:

@@ -11,6 +11,7 @@ take them as one argument; the methods of their names also take them one by one.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,7 +27,6 @@ from minitorch.arguments import (
     int_sequence,
     reduced_dims,
     shape_for,
-    stack_dim,
 )
 from minitorch.function import Context, Function
 from minitorch.functions.choice import Where
@@ -44,7 +44,7 @@ class View(Function):
 
     @staticmethod
     def forward(ctx: Context, a: Tensor, shape: Shape) -> Any:
-        ctx.shape = a.shape
+        ctx.shape = a.raw.shape
         viewed = a.raw.view(shape)
         if viewed is None:
             raise RuntimeError(
@@ -82,7 +82,7 @@ class Expand(Function):
 
     @staticmethod
     def forward(ctx: Context, a: Tensor, shape: Shape) -> Any:
-        ctx.shape = a.shape
+        ctx.shape = a.raw.shape
         return a.raw.expand(shape)
 
     @staticmethod
@@ -97,14 +97,16 @@ Window = tuple[tuple[int, int, "int | None", int], ...]
 
 def window(a: TensorData, parts: Window) -> TensorData:
     """The view of `a` that a basic index selects."""
-    dropped = 0
-    for dim, start, length, step in parts:
+    shape, strides, offset = list(a.shape), list(a.strides), a.offset
+    for dim, start, length, step in reversed(parts):  # what is dropped comes last
+        if length != 0:
+            offset += start * strides[dim]
         if length is None:
-            a = a.select(dim - dropped, start)
-            dropped += 1
+            del shape[dim], strides[dim]
         else:
-            a = a.slice(dim - dropped, start, length, step)
-    return a
+            shape[dim] = length
+            strides[dim] *= step
+    return TensorData(a.storage, tuple(shape), tuple(strides), offset)
 
 
 class Slice(Function):
@@ -114,7 +116,7 @@ class Slice(Function):
 
     @staticmethod
     def forward(ctx: Context, a: Tensor, parts: Window) -> Any:
-        ctx.shape, ctx.parts = a.shape, parts
+        ctx.shape, ctx.parts = a.raw.shape, parts
         return window(a.raw, parts)
 
     @staticmethod
@@ -238,27 +240,30 @@ class Cat(Function):
 
     @staticmethod
     def forward(ctx: Context, dim: int, *tensors: Tensor) -> Any:
-        sizes = [t.shape[dim] for t in tensors]
-        ctx.dim, ctx.sizes = dim, sizes
-        first = tensors[0]
-        shape = (*first.shape[:dim], sum(sizes), *first.shape[dim + 1 :])
-        out = first.backend.empty(shape, first.dtype)
-        start = 0
-        for tensor, size in zip(tensors, sizes):
-            first.backend.copy_into(out.slice(dim, start, size), tensor.raw)
-            start += size
-        return out
+        raws = [t.raw for t in tensors]
+        ctx.dim, ctx.sizes = dim, [raw.shape[dim] for raw in raws]
+        return tensors[0].backend.cat(raws, dim)
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
-        dim: int = ctx.dim
-        sizes: Sequence[int] = ctx.sizes
-        grads: list[Any] = [None]
-        start = 0
-        for size in sizes:
-            grads.append(grad.narrow(dim, start, size))
-            start += size
-        return tuple(grads)
+        return None, *split(grad, ctx.sizes, ctx.dim)
+
+
+class Stack(Function):
+    """Tensors one after the other along a new dim; each gets its slice of the gradient.
+
+    That is `Cat` of views with a new dim of size 1, which are nobody else's.
+    """
+
+    @staticmethod
+    def forward(ctx: Context, dim: int, *tensors: Tensor) -> Any:
+        ctx.dim = dim
+        return tensors[0].backend.cat([t.raw.unsqueeze(dim) for t in tensors], dim)
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
+        dim, count = ctx.dim, grad.raw.shape[ctx.dim]
+        return None, *[Slice.apply(grad, ((dim, i, None, 1),)) for i in range(count)]
 
 
 # ------------------------------------------------------- what users call: views
@@ -267,9 +272,15 @@ class Cat(Function):
 def reshape(input: Tensor, shape: Any) -> Tensor:
     """The same elements in another shape: a view if possible, else a copy."""
     new = shape_for(input, "reshape", shape)
-    if input.raw.view(new) is None:
-        return View.apply(Clone.apply(input), new)
+    raw = input.raw
+    if not raw.contiguous and raw.view(new) is None:
+        input = Clone.apply(input)
     return View.apply(input, new)
+
+
+def in_shape(a: Tensor, shape: Shape) -> Tensor:
+    """`a` itself if it has that shape already, else reshaped."""
+    return a if a.raw.shape == shape else reshape(a, shape)
 
 
 def permute(input: Tensor, dims: Any) -> Tensor:
@@ -303,7 +314,7 @@ def t(input: Tensor) -> Tensor:
 
 def reversed_dims(a: Tensor) -> Tensor:
     """The dimensions in reverse order: `a.T`."""
-    return Permute.apply(a, tuple(reversed(range(a.dim()))))
+    return Permute.apply(a, tuple(range(len(a.raw.shape) - 1, -1, -1)))
 
 
 def movedim(input: Tensor, source: int, destination: int) -> Tensor:
@@ -316,7 +327,8 @@ def movedim(input: Tensor, source: int, destination: int) -> Tensor:
 
 def expand(input: Tensor, shape: Any) -> Tensor:
     """Dims of size 1 repeated without a copy; -1 keeps a size."""
-    return Expand.apply(input, expanded_shape(input, int_sequence("expand", shape)))
+    wanted = int_sequence("expand", shape)
+    return Expand.apply(input, expanded_shape(input.raw.shape, wanted))
 
 
 def broadcast_to(input: Tensor, shape: Any) -> Tensor:
@@ -394,7 +406,7 @@ def split(input: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
             f"split: sizes {sizes} add up to {sum(sizes)}, but dimension {dim} has "
             f"size {total}"
         )
-    starts = np.cumsum([0, *sizes[:-1]]).tolist()
+    starts = [0, *accumulate(sizes)]
     return tuple(narrow(input, dim, i, n) for i, n in zip(starts, sizes))
 
 
@@ -418,7 +430,7 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
 
 def contiguous(input: Tensor) -> Tensor:
     """This tensor if it lies row by row without gaps, else a copy that does."""
-    return input if input.raw.is_contiguous() else Clone.apply(input)
+    return input if input.raw.contiguous else Clone.apply(input)
 
 
 def clone(input: Tensor) -> Tensor:
@@ -451,7 +463,7 @@ def repeat(input: Tensor, times: Any) -> Tensor:
 def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Tensors one after the other along `dim`: [A, *], [B, *] -> [A + B, *] for 0"""
     tensors = checked_list("cat", tensors)
-    dim = normalize_dim(dim, tensors[0].dim(), "cat")
+    dim = normalize_dim(dim, len(tensors[0].raw.shape), "cat")
     check_cat(tensors, dim)
     return Cat.apply(dim, *tensors)
 
@@ -459,13 +471,14 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
 def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """N tensors of one shape along a new dim: [*], [*], ... -> [N, *] for dim 0"""
     tensors = checked_list("stack", tensors)
-    for other in tensors[1:]:
-        if other.shape != tensors[0].shape:
+    shape = tensors[0].raw.shape
+    for other in tensors:
+        if other.raw.shape != shape:
             raise ValueError(
-                f"stack: one tensor is {tuple(tensors[0].shape)} and another "
-                f"{tuple(other.shape)}; all must have one shape"
+                f"stack: one tensor is {shape} and another {other.raw.shape}; all must "
+                f"have one shape"
             )
-    return cat([unsqueeze(a, dim) for a in tensors], stack_dim(tensors[0], dim))
+    return Stack.apply(normalize_dim(dim, len(shape) + 1, "stack"), *tensors)
 
 
 def pad(input: Tensor, pad: Sequence[Any], value: Any = 0) -> Tensor:

@@ -23,7 +23,8 @@ from minitorch.functions import norm as norms
 from minitorch.functions import pool
 from minitorch.functions import softmax as softmaxes
 from minitorch.functions.conv import as_pair, conv1d, conv2d
-from minitorch.functions.operands import check_broadcast, check_same_device
+from minitorch.functions.indexing import IndexSelect
+from minitorch.functions.operands import cast, check_broadcast, check_same_device
 from minitorch.functions.random import dropout as random_zeros
 from minitorch.tensor import Tensor
 
@@ -83,12 +84,11 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> 
             f"embedding: the weight is {weight.raw.shape}; expected (n, d)"
         )
     check_same_device("embedding", input, weight)
-    flat = input.detach().reshape(input.numel())
-    out = weight.index_select(0, flat)
+    out = IndexSelect.apply(weight, 0, cast(input, dtypes.int64))
     if padding_idx is not None:
         padding = padding_idx % len(weight)
-        out = out.where((flat != padding).unsqueeze(1), out.detach())
-    return out.reshape((*input.raw.shape, weight.raw.shape[1]))
+        out = out.where((input != padding).unsqueeze(-1), out.detach())
+    return out
 
 
 def dropout(
@@ -501,6 +501,8 @@ class BinaryCrossEntropy(Function):
     Logarithms stop at -100 and the slope's divisor at 1e-12, as in PyTorch, so that
     x = 0 and x = 1 give finite numbers.
     """
+
+    composed = True
 
     @staticmethod
     def forward(ctx: Context, x: Tensor, target: Tensor) -> Tensor:

@@ -26,7 +26,6 @@ from minitorch.tensor.movement import Movement
 from minitorch.tensor.reductions import Reductions
 from minitorch.tensor_data import TensorData, numel
 
-
 _new = object.__new__  # what a class does before __init__, without going through C
 
 

@@ -28,12 +28,12 @@ class Interop:
 
     def item(self: Any) -> Any:
         """The only element as a Python number."""
-        if self.numel() != 1:
+        if self.raw.size != 1:
             raise ValueError(
                 f"item(): the tensor has {self.numel()} elements (shape "
                 f"{self.raw.shape}); it must have exactly one; use .tolist()"
             )
-        return self._host().reshape(()).item()
+        return self._host().item()
 
     def tolist(self: Any) -> Any:
         """The elements as nested lists of Python numbers."""
