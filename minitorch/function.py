@@ -49,7 +49,6 @@ class Context(Node):
 
     # Defaults stand here, so that making a node costs few assignments.
     function: type[Function]
-    recording = False
     edges: tuple[Edge | None, ...] = ()
     _saved: tuple[Any, ...] | None = ()
     _versions: Sequence[int] = ()
@@ -73,7 +72,7 @@ class Context(Node):
 
         They must not be changed in place before the backward pass; that is checked.
         """
-        if self.recording:
+        if self.edges:  # else nothing is recorded
             self._saved = tensors
             raws = [t if t is None or type(t) is TensorData else t.raw for t in tensors]
             self._versions = [0 if r is None else r.storage.version for r in raws]
@@ -226,7 +225,6 @@ class Function:
         ctx.function = cls
         ctx._wrap = wrap = like.wrap  # type: ignore[attr-defined,method-assign]
         if recording:
-            ctx.recording = True
             ctx.edges = tuple(edges)
             ctx.number = next(numbers)
         if active.executor is None and not cls.composed:
@@ -236,7 +234,8 @@ class Function:
         if type(out) is TensorData:
             node = None
             if recording:
-                ctx._outputs = (out,)
+                if ctx._saved:
+                    ctx._outputs = (out,)
                 node = ctx if out.storage.dtype.is_floating_point else None
             made = wrap(out, node)
             return made.view_of(args[0]) if cls.returns_view else made

@@ -27,6 +27,7 @@ from minitorch.functions.operands import (
     check_broadcast,
     checked_tensor,
     is_tensor,
+    scalar_like,
 )
 from minitorch.tensor_data import Shape, TensorData, numel
 
@@ -161,7 +162,9 @@ def getitem(a: Tensor, index: Any) -> Tensor:
 def setitem(a: Tensor, index: Any, value: Any) -> None:
     """a[index] = value, in place"""
     items, advanced = _expand_index(a, index)
-    if not hasattr(value, "raw"):
+    if isinstance(value, (int, float)):
+        value = scalar_like(a, value, a.raw.storage.dtype)
+    elif not hasattr(value, "raw"):
         value = a.new_tensor(value, a.dtype)
     value = value.to(a.dtype) if value.dtype is not a.dtype else value
     if value.device != a.device:
@@ -172,15 +175,15 @@ def setitem(a: Tensor, index: Any, value: Any) -> None:
     parts, new_dims = _basic_parts(a.raw.shape, items)
     if new_dims:
         return setitem(getitem(a, index), (), value)
-    target = window(a.raw, parts).shape
-    lead = value.dim() - len(target)
+    part = window(a.raw, parts)
+    lead = value.dim() - len(part.shape)
     if lead > 0 and all(n == 1 for n in value.shape[:lead]):
         value = value.reshape(value.shape[lead:])
-    _check_assignable(value.shape, target)
-    value = value.expand(target)
+    if value.raw.shape != part.shape:
+        _check_assignable(value.raw.shape, part.shape)
     a.assign_(
-        lambda old: SliceAssign.apply(old, value, parts),
-        lambda: a.backend.copy_into(window(a.raw, parts), value.raw),
+        lambda old: SliceAssign.apply(old, value.expand(part.shape), parts),
+        lambda: a.backend.copy_into(part, value.raw.expand(part.shape)),
         value,
     )
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+import minitorch.dtypes as dtypes
 from minitorch.arguments import (
     check_cat,
     checked_list,
@@ -121,22 +122,24 @@ class Slice(Function):
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
-        return SliceBackward.apply(grad, ctx.shape, ctx.parts), None
+        return Framed.apply(grad, ctx.shape, ctx.parts, 0), None
 
 
-class SliceBackward(Function):
-    """Zeros of `shape`, with the gradient in the window."""
+class Framed(Function):
+    """A tensor of `shape` that is full of `value`, but for `a` in the window."""
 
     @staticmethod
-    def forward(ctx: Context, grad: Tensor, shape: Shape, parts: Window) -> Any:
+    def forward(
+        ctx: Context, a: Tensor, shape: Shape, parts: Window, value: Any
+    ) -> Any:
         ctx.parts = parts
-        out = grad.backend.full(shape, 0, grad.dtype)
-        grad.backend.copy_into(window(out, parts), grad.raw)
+        out = a.backend.full(shape, value, a.raw.storage.dtype)
+        a.backend.copy_into(window(out, parts), a.raw)
         return out
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
-        return Slice.apply(grad, ctx.parts), None, None
+        return Slice.apply(grad, ctx.parts), None, None, None
 
 
 class SliceAssign(Function):
@@ -421,8 +424,9 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
 
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """The slices of `dim`, one tensor each."""
-    dims_of("unbind", input)
-    return tuple(input.select(dim, i) for i in range(input.size(dim)))
+    dim = existing_dim("unbind", input, dim)
+    count = range(input.raw.shape[dim])
+    return tuple([Slice.apply(input, ((dim, i, None, 1),)) for i in count])
 
 
 # ------------------------------------------------------ what users call: copies
@@ -492,7 +496,7 @@ def pad(input: Tensor, pad: Sequence[Any], value: Any = 0) -> Tensor:
             f"pad: {pad} for {dims} dimension(s); give (before, after) for the last "
             f"dim, then for the one before it, and so on"
         )
-    inner: list[Any] = [slice(None)] * dims
+    inner, outer = [], list(input.raw.shape)
     for i, (before, after) in enumerate(zip(pad[::2], pad[1::2])):
         dim = dims - 1 - i
         keep = input.raw.shape[dim] + min(before, 0) + min(after, 0)
@@ -501,14 +505,12 @@ def pad(input: Tensor, pad: Sequence[Any], value: Any = 0) -> Tensor:
                 f"pad: {pad} cuts more off dimension {dim} than its size "
                 f"{input.raw.shape[dim]}"
             )
-        input = narrow(input, dim, max(-before, 0), keep)
-        inner[dim] = slice(max(before, 0), max(before, 0) + keep)
-    shape = list(input.raw.shape)
-    for i, (before, after) in enumerate(zip(pad[::2], pad[1::2])):
-        shape[-1 - i] += max(before, 0) + max(after, 0)
-    out = input.new_full(shape, value)
-    out[tuple(inner)] = input
-    return out
+        if keep < outer[dim]:
+            input = narrow(input, dim, max(-before, 0), keep)
+        inner.append((dim, max(before, 0), keep, 1))
+        outer[dim] = keep + max(before, 0) + max(after, 0)
+    value = dtypes.check_number(value, input.raw.storage.dtype)
+    return Framed.apply(input, tuple(outer), tuple(inner[::-1]), value)
 
 
 def tril(input: Tensor, diagonal: int = 0) -> Tensor:

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import minitorch.dtypes as dtypes
 import minitorch.operators as operators
 from minitorch.arguments import check_floating, dim_in, not_empty, reduced_dims
-from minitorch.autodiff import grad_mode
 from minitorch.dtypes import DType
 from minitorch.function import Context, Function
+from minitorch.functions.elementwise import Sqrt
 from minitorch.functions.operands import cast, checked_tensor, to_counting, to_floating
 from minitorch.tensor_data import TensorData, without
 
@@ -263,24 +263,27 @@ def std(
 ) -> Tensor:
     """The square root of the variance."""
     check_floating("std", input)
-    return _root(
+    return Root.apply(
         var(input, dim, correction=correction, keepdim=keepdim, unbiased=unbiased)
     )
 
 
-def _root(a: Tensor) -> Tensor:
+class Root(Sqrt):
     """sqrt(a), whose slope is taken to be 0, not infinite, where a is 0."""
-    if not (a.requires_grad and grad_mode.enabled):
-        return a.sqrt()
-    flat = a == 0
-    return a.masked_fill(flat, 1.0).sqrt().masked_fill(flat, 0.0)
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> Tensor:
+        (out,) = ctx.saved_tensors
+        flat = out == 0
+        slope = 0.5 / out.masked_fill(flat, 1.0)
+        return grad * slope.masked_fill(flat, 0.0)
 
 
 def norm(input: Tensor, p: Any = 2, dim: Dim = None, keepdim: bool = False) -> Tensor:
     """The p-norm (1, 2 or inf) over one, several or all dims."""
     check_floating("norm", input)
     if p == 2:
-        return _root(sum(input * input, dim, keepdim))
+        return Root.apply(sum(input * input, dim, keepdim))
     if p == 1:
         return sum(input.abs(), dim, keepdim)
     if p == operators.inf:

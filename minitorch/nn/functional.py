@@ -24,7 +24,7 @@ from minitorch.functions import pool
 from minitorch.functions import softmax as softmaxes
 from minitorch.functions.conv import as_pair, conv1d, conv2d
 from minitorch.functions.indexing import IndexSelect
-from minitorch.functions.operands import cast, check_broadcast, check_same_device
+from minitorch.functions.operands import check_broadcast, check_same_device
 from minitorch.functions.random import dropout as random_zeros
 from minitorch.tensor import Tensor
 
@@ -84,7 +84,7 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> 
             f"embedding: the weight is {weight.raw.shape}; expected (n, d)"
         )
     check_same_device("embedding", input, weight)
-    out = IndexSelect.apply(weight, 0, cast(input, dtypes.int64))
+    out = IndexSelect.apply(weight, 0, input.long())
     if padding_idx is not None:
         padding = padding_idx % len(weight)
         out = out.where((input != padding).unsqueeze(-1), out.detach())
