@@ -2,19 +2,16 @@
 
 `minitorch` loads this module when a tensor is first put on the device "cuda". Without a
 GPU, and without the simulator, that is an error which says how to get either. Beside
-the kernels there is what shares memory with other libraries (`cuda_ops/dlpack.py`), and
-what copies without waiting.
+the kernels there is what shares memory with other libraries
+(`cuda_ops/runtime/dlpack.py`), and what copies without waiting.
 """
 
 from __future__ import annotations
 
 from cuda_ops import (
-    conv,
-    dlpack,
     elementwise,
     indexing,
     linear,
-    matmul,
     memory,
     norm,
     optim,
@@ -25,7 +22,10 @@ from cuda_ops import (
     sort,
     sparse,
 )
-from cuda_ops.device import require_device
+from cuda_ops.conv import conv
+from cuda_ops.matmul import matmul
+from cuda_ops.runtime import dlpack
+from cuda_ops.runtime.device import require_device
 from minitorch.backend import Backend
 
 

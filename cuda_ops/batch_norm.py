@@ -31,18 +31,17 @@ from typing import Any
 
 from numba import cuda
 
-from cuda_ops.intrinsics import device, load4, store4
-from cuda_ops.launch import SIMULATED, ceil_div, device_function
-from cuda_ops.memory import contiguous, empty, full, split
-from cuda_ops.rows import (
+from cuda_ops.block.intrinsics import device, load4, store4
+from cuda_ops.block.rows import (
     BLOCK,
     WARP,
     FlatKernels,
     barrier,
-    flat_or,
     summed,
     width_of,
 )
+from cuda_ops.memory import contiguous, empty, flat_or, full, split
+from cuda_ops.runtime.launch import SIMULATED, ceil_div, device_function
 from minitorch import operators
 from minitorch.dtypes import DType, float32
 from minitorch.tensor_data import TensorData

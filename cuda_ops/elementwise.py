@@ -4,8 +4,8 @@ With this file one can apply a function of one number to a tensor (`map`), of tw
 numbers to two tensors that broadcast (`zip`), and choose between two tensors (`where`).
 
 `map` and `zip` are higher-order: a *template* such as `zip_flat` is the kernel, and
-`cuda_ops.launch.Kernels` makes one of it for each scalar function. There is a template
-for each way the operands can lie:
+`cuda_ops.runtime.launch.Kernels` makes one of it for each scalar function. There is a
+template for each way the operands can lie:
 
     map_flat, zip_flat           no gaps, the same shape     vectors of 16 bytes
     zip_number                   b is a Python number        b is an argument
@@ -31,8 +31,7 @@ from typing import Any
 
 from numba import cuda, int64, uint32
 
-from cuda_ops.intrinsics import device, is_aligned, load, load4, store, store4
-from cuda_ops.launch import SIMULATED, Kernels, ceil_div, kernel
+from cuda_ops.block.intrinsics import device, is_aligned, load, load4, store, store4
 from cuda_ops.memory import (
     LIMIT,
     STEP,
@@ -47,6 +46,7 @@ from cuda_ops.memory import (
     plan,
     position,
 )
+from cuda_ops.runtime.launch import SIMULATED, Kernels, ceil_div, kernel
 from minitorch import operators
 from minitorch.dtypes import DType
 from minitorch.tensor_data import Shape, TensorData, broadcast_shapes

@@ -38,10 +38,11 @@ from typing import Any
 
 import numpy as np
 
-from cuda_ops import allocator, device, index_errors, memory
-from cuda_ops.allocator import Pool
-from cuda_ops.device import CaptureError
-from cuda_ops.launch import SIMULATED
+from cuda_ops import index_errors, memory
+from cuda_ops.runtime import allocator, device
+from cuda_ops.runtime.allocator import Pool
+from cuda_ops.runtime.device import CaptureError
+from cuda_ops.runtime.launch import SIMULATED
 from minitorch.dtypes import int64
 
 __all__ = ["Capture", "CaptureError", "Graph", "Pool"]

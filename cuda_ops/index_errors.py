@@ -23,10 +23,10 @@ from typing import Any
 import numpy as np
 from numba import cuda
 
-from cuda_ops import device as gpu
-from cuda_ops.arrays import ARRAYS
-from cuda_ops.intrinsics import device
-from cuda_ops.launch import SIMULATED
+from cuda_ops.block.intrinsics import device
+from cuda_ops.runtime import device as gpu
+from cuda_ops.runtime.arrays import ARRAYS
+from cuda_ops.runtime.launch import SIMULATED
 from minitorch import dtypes
 from minitorch.backend.indexing import index_error
 

@@ -20,8 +20,7 @@ from typing import Any
 
 from numba import cuda, int64
 
-from cuda_ops.index_errors import after_launch, bad_index, notes, number
-from cuda_ops.intrinsics import (
+from cuda_ops.block.intrinsics import (
     device,
     is_aligned,
     load,
@@ -30,8 +29,9 @@ from cuda_ops.intrinsics import (
     store4,
     sync_warp,
 )
-from cuda_ops.launch import SIMULATED, ceil_div, kernel
+from cuda_ops.index_errors import after_launch, bad_index, notes, number
 from cuda_ops.memory import contiguous, copy, copy_into, empty, full, split
+from cuda_ops.runtime.launch import SIMULATED, ceil_div, kernel
 from cuda_ops.sort import end_of_run, sort_keys
 from minitorch import dtypes
 from minitorch.tensor_data import TensorData

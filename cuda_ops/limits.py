@@ -12,9 +12,9 @@ from collections.abc import Callable
 
 from numba import cuda, float32
 
-from cuda_ops import device
-from cuda_ops.launch import kernel
 from cuda_ops.memory import copy, empty
+from cuda_ops.runtime import device
+from cuda_ops.runtime.launch import kernel
 from minitorch.dtypes import float32 as f32
 
 THREADS = 256

@@ -13,10 +13,10 @@ from typing import Any
 
 from numba import cuda, int64, uint32
 
+from cuda_ops.block.intrinsics import device, load, load4, store, store4
 from cuda_ops.elementwise import ROW, repeat_mode, zip_repeated
-from cuda_ops.intrinsics import device, load, load4, store, store4
-from cuda_ops.launch import Kernels, ceil_div
 from cuda_ops.memory import STEP, THREADS, contiguous, copy_into, empty, overlap
+from cuda_ops.runtime.launch import Kernels, ceil_div
 from minitorch import operators
 from minitorch.tensor_data import TensorData
 

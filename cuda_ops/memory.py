@@ -2,7 +2,7 @@
 
 With this file one can make tensors (`empty`, `full`, `from_numpy`), bring them back
 (`to_numpy`) and lay any strided window out row by row (`copy`, `copy_into`,
-`contiguous`). Where the bytes come from is told in `cuda_ops/allocator.py`.
+`contiguous`). Where the bytes come from is told in `cuda_ops/runtime/allocator.py`.
 
 It also holds what every strided kernel needs: `plan`, which turns the strides of some
 operands of one shape into at most `RANK` dimensions.
@@ -22,12 +22,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import cuda, int64, uint32
 
-from cuda_ops import device, pinned, staging
-from cuda_ops.arrays import ARRAYS, DeviceArray, allocate
-from cuda_ops.device import synchronize
-from cuda_ops.intrinsics import device as on_device
-from cuda_ops.intrinsics import is_aligned, load, load4, store, store4
-from cuda_ops.launch import SIMULATED, ceil_div, kernel
+from cuda_ops.block.intrinsics import device as on_device
+from cuda_ops.block.intrinsics import is_aligned, load, load4, store, store4
+from cuda_ops.runtime import device, pinned, staging
+from cuda_ops.runtime.arrays import ARRAYS, DeviceArray, allocate
+from cuda_ops.runtime.device import synchronize
+from cuda_ops.runtime.launch import SIMULATED, ceil_div, kernel
 from cuda_ops.transpose import SIDE, move
 from minitorch.dtypes import DType, from_numpy_dtype
 from minitorch.tensor_data import Shape, Strides, TensorData
@@ -380,6 +380,11 @@ def copy(a: TensorData, dtype: DType) -> TensorData:
 def contiguous(a: TensorData) -> TensorData:
     """`a` itself if it lies row by row, else a copy that does."""
     return a if a.is_contiguous() else copy(a, a.dtype)
+
+
+def flat_or(a: TensorData | None, other: Any) -> Any:
+    """The elements of `a`; `other`, which no kernel reads, where there is none."""
+    return other if a is None else contiguous(a).flat()
 
 
 @lru_cache(maxsize=4096)

@@ -29,12 +29,8 @@ from typing import Any
 from numba import cuda
 
 from cuda_ops.batch_norm import batch_norm, batch_norm_backward
-from cuda_ops.elementwise import zip as zip_elements
-from cuda_ops.intrinsics import device
-from cuda_ops.launch import SIMULATED, ceil_div, device_function
-from cuda_ops.memory import contiguous, empty, full
-from cuda_ops.random import LOW_32, block_base, draw, dropout
-from cuda_ops.rows import (
+from cuda_ops.block.intrinsics import device
+from cuda_ops.block.rows import (
     BLOCK,
     WARP,
     Fit,
@@ -42,13 +38,16 @@ from cuda_ops.rows import (
     RowKernels,
     barrier,
     fitting,
-    flat_or,
     row_centred,
     row_reader,
     row_writer,
     summed,
     width_of,
 )
+from cuda_ops.elementwise import zip as zip_elements
+from cuda_ops.memory import contiguous, empty, flat_or, full
+from cuda_ops.random import LOW_32, block_base, draw, dropout
+from cuda_ops.runtime.launch import SIMULATED, ceil_div, device_function
 from minitorch import operators
 from minitorch.dtypes import DType, float32, float64
 from minitorch.tensor_data import TensorData

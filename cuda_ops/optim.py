@@ -47,10 +47,10 @@ from typing import Any
 import numpy as np
 from numba import cuda, int64
 
-from cuda_ops.allocator import outside_graphs
-from cuda_ops.intrinsics import array_at, device, load4, store4
-from cuda_ops.launch import SIMULATED, ceil_div, kernel
+from cuda_ops.block.intrinsics import array_at, device, load4, store4
 from cuda_ops.memory import contiguous, copy_into, empty, fill
+from cuda_ops.runtime.allocator import outside_graphs
+from cuda_ops.runtime.launch import SIMULATED, ceil_div, kernel
 from minitorch import dtypes
 from minitorch.dtypes import DType
 from minitorch.step_factors import adam_factors, momentum_factors

@@ -19,10 +19,10 @@ from typing import Any
 
 from numba import cuda, float32, float64, int32, int64
 
-from cuda_ops.conv_plan import magic, out_size
-from cuda_ops.conv_tiles import divide
-from cuda_ops.launch import SIMULATED, Kernel, ceil_div, kernel
+from cuda_ops.conv.plan import magic, out_size
+from cuda_ops.conv.tiles import divide
 from cuda_ops.memory import contiguous, empty
+from cuda_ops.runtime.launch import SIMULATED, Kernel, ceil_div, kernel
 from minitorch.dtypes import int64 as index_dtype
 from minitorch.tensor_data import Shape, TensorData
 

@@ -50,9 +50,9 @@ from typing import Any
 import numpy as np
 from numba import cuda, float32
 
-from cuda_ops.intrinsics import device, is_aligned, load4, store4
-from cuda_ops.launch import SIMULATED, ceil_div, kernel
+from cuda_ops.block.intrinsics import device, is_aligned, load4, store4
 from cuda_ops.memory import contiguous, empty, full
+from cuda_ops.runtime.launch import SIMULATED, ceil_div, kernel
 from minitorch import dtypes, operators
 from minitorch.dtypes import DType
 from minitorch.tensor_data import Shape, TensorData

@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import cuda
 
-from cuda_ops.intrinsics import (
+from cuda_ops.block.intrinsics import (
     device,
     is_aligned,
     load,
@@ -42,9 +42,9 @@ from cuda_ops.intrinsics import (
     shuffle_xor,
     store,
 )
-from cuda_ops.launch import SIMULATED, Kernel, Kernels, ceil_div
+from cuda_ops.block.rows import BLOCK, WARP, barrier
 from cuda_ops.memory import contiguous, copy, empty, fill, full, split
-from cuda_ops.rows import BLOCK, WARP, barrier
+from cuda_ops.runtime.launch import SIMULATED, Kernel, Kernels, ceil_div
 from minitorch import operators
 from minitorch.dtypes import DType, bool_, int64
 from minitorch.tensor_data import Shape, Strides, TensorData

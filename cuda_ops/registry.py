@@ -7,10 +7,9 @@ With this file one can get every kernel that was made with example signatures, b
 from __future__ import annotations
 
 from importlib import import_module
-from pkgutil import iter_modules
 
-import cuda_ops
-from cuda_ops.launch import REGISTRY, SIMULATED, TEMPLATES, Kernel
+from cuda_ops.runtime.compiler import modules
+from cuda_ops.runtime.launch import REGISTRY, SIMULATED, TEMPLATES, Kernel
 
 
 def all_kernels() -> dict[str, Kernel]:
@@ -23,9 +22,9 @@ def all_kernels() -> dict[str, Kernel]:
         raise RuntimeError(
             "kernels cannot be compiled in the simulator; unset NUMBA_ENABLE_CUDASIM"
         )
-    for module in iter_modules(cuda_ops.__path__, "cuda_ops."):
-        if module.name != "cuda_ops.backend":  # which needs a GPU
-            import_module(module.name)
+    for name in modules():
+        if name != "cuda_ops.backend":  # which needs a GPU
+            import_module(name)
     for kernels in TEMPLATES:
         kernels.make_examples()
     return dict(REGISTRY)

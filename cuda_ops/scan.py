@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from numba import cuda, int64
 
-from cuda_ops.launch import SIMULATED, ceil_div, kernel
 from cuda_ops.memory import empty
+from cuda_ops.runtime.launch import SIMULATED, ceil_div, kernel
 from minitorch import dtypes
 from minitorch.tensor_data import TensorData
 

@@ -5,7 +5,8 @@ into their logarithms (`log_softmax`), and compare scores with target classes
 (`cross_entropy`).
 
 Such kernels compute little, so the time is that of the bytes. A row is read once, kept
-in registers (`cuda_ops/rows.py`) and written once, where it has up to 16,384 numbers:
+in registers (`cuda_ops/block/rows.py`) and written once, where it has up to 16,384
+numbers:
 
     softmax_rows       the last dimension, held by a warp or by a block
     softmax_partials   the last dimension, too long for registers: many blocks share a
@@ -34,11 +35,8 @@ from typing import Any
 import numpy as np
 from numba import cuda
 
-from cuda_ops.index_errors import after_launch, bad_index, notes, number
-from cuda_ops.intrinsics import device
-from cuda_ops.launch import SIMULATED, Kernel, ceil_div, device_function
-from cuda_ops.memory import contiguous, copy, empty, full
-from cuda_ops.rows import (
+from cuda_ops.block.intrinsics import device
+from cuda_ops.block.rows import (
     BLOCK,
     WARP,
     Fit,
@@ -51,6 +49,9 @@ from cuda_ops.rows import (
     summed,
     width_of,
 )
+from cuda_ops.index_errors import after_launch, bad_index, notes, number
+from cuda_ops.memory import contiguous, copy, empty, full
+from cuda_ops.runtime.launch import SIMULATED, Kernel, ceil_div, device_function
 from minitorch import operators
 from minitorch.dtypes import DType, float32, float64
 from minitorch.tensor_data import TensorData

@@ -26,10 +26,10 @@ from typing import Any
 import numpy as np
 from numba import cuda, int32, int64
 
-from cuda_ops.arrays import ARRAYS
-from cuda_ops.intrinsics import device
-from cuda_ops.launch import SIMULATED, ceil_div, kernel
+from cuda_ops.block.intrinsics import device
 from cuda_ops.memory import contiguous, empty
+from cuda_ops.runtime.arrays import ARRAYS
+from cuda_ops.runtime.launch import SIMULATED, ceil_div, kernel
 from minitorch import dtypes
 from minitorch.dtypes import DType
 from minitorch.tensor_data import TensorData

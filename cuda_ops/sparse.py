@@ -24,8 +24,7 @@ from typing import Any
 import numpy as np
 from numba import cuda, int32
 
-from cuda_ops import device, sparse_ladder
-from cuda_ops.intrinsics import (
+from cuda_ops.block.intrinsics import (
     ballot,
     is_aligned,
     load,
@@ -34,9 +33,11 @@ from cuda_ops.intrinsics import (
     store4,
     sync_warp,
 )
-from cuda_ops.intrinsics import device as device_code
-from cuda_ops.launch import SIMULATED, ceil_div, kernel
+from cuda_ops.block.intrinsics import device as device_code
+from cuda_ops.ladders import sparse as sparse_ladder
 from cuda_ops.memory import contiguous, empty, full, to_numpy
+from cuda_ops.runtime import device
+from cuda_ops.runtime.launch import SIMULATED, ceil_div, kernel
 from cuda_ops.scan import exclusive_scan
 from cuda_ops.sort import sort_keys
 from minitorch.dtypes import float32, float64, int64

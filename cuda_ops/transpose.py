@@ -24,9 +24,9 @@ from typing import Any
 
 from numba import cuda, int64, uint32
 
-from cuda_ops.arrays import allocate
-from cuda_ops.intrinsics import device, is_aligned, load, load4, store, store4
-from cuda_ops.launch import SIMULATED, Kernel, ceil_div, kernel
+from cuda_ops.block.intrinsics import device, is_aligned, load, load4, store, store4
+from cuda_ops.runtime.arrays import allocate
+from cuda_ops.runtime.launch import SIMULATED, Kernel, ceil_div, kernel
 from minitorch.dtypes import ALL, DType, float32, from_numpy_dtype
 from minitorch.tensor_data import Shape, Strides, TensorData
 

@@ -54,16 +54,16 @@ def current_device() -> int:
 
 
 def _device() -> Any:
-    """The module `cuda_ops.device`; an error where "cuda" cannot be used."""
+    """The module `cuda_ops.runtime.device`; an error where "cuda" cannot be used."""
     get_backend("cuda")
-    from cuda_ops import device
+    from cuda_ops.runtime import device
 
     return device
 
 
 def _allocator() -> Any:
     get_backend("cuda")
-    from cuda_ops import allocator
+    from cuda_ops.runtime import allocator
 
     return allocator
 
@@ -74,7 +74,7 @@ def synchronize() -> None:
 
 
 def get_device_properties(device: Any = None) -> Any:
-    """Name, memory, compute capability, ... (`cuda_ops.device.Properties`)."""
+    """Name, memory, compute capability, ... (`cuda_ops.runtime.device.Properties`)."""
     return _device().properties()
 
 

@@ -309,7 +309,7 @@ class CUDAGraph:
                 "replay: this graph is empty; capture one with "
                 "`with minitorch.cuda.graph(g):`"
             )
-        from cuda_ops.device import not_in_graph
+        from cuda_ops.runtime.device import not_in_graph
 
         not_in_graph("replaying a graph", "end the capture before")
         self._updates.before_replay()
@@ -429,8 +429,8 @@ class GraphedStep:
         return self._outputs
 
     def _capture(self, kind: Any, inputs: tuple[Tensor, ...]) -> None:
-        from cuda_ops.allocator import OutOfMemoryError
         from cuda_ops.graphs import CaptureError
+        from cuda_ops.runtime.allocator import OutOfMemoryError
 
         made = CUDAGraph()
         static = [x.detach().clone() for x in inputs]
@@ -451,7 +451,7 @@ class GraphedStep:
 def _launches_are_waited_for() -> bool:
     """Whether CUDA_LAUNCH_BLOCKING asks for the name of each kernel that fails."""
     get_backend("cuda")
-    from cuda_ops.device import BLOCKING
+    from cuda_ops.runtime.device import BLOCKING
 
     return BLOCKING
 
@@ -482,6 +482,6 @@ def make_graphed_step(
 def is_device_error(error: BaseException) -> bool:
     """Whether the driver has reported `error`, after which the GPU may be lost."""
     get_backend("cuda")
-    from cuda_ops.device import CudaError
+    from cuda_ops.runtime.device import CudaError
 
     return isinstance(error, CudaError)

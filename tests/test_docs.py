@@ -87,7 +87,7 @@ def test_paths_in_the_book_exist(page):
 @pytest.mark.extras
 def test_the_chapter_on_gpu_kernels_names_every_rung():
     pytest.importorskip("numba_cuda")
-    from cuda_ops.matmul import LADDER
+    from cuda_ops.matmul.matmul import LADDER
 
     text = (ROOT / "docs" / "gpu_kernels.md").read_text()
     for rung in LADDER:

@@ -22,8 +22,8 @@ def _operator(name: str) -> Callable[..., Any]:
 @contextmanager
 def watched(warp: int = 32) -> Iterator[Any]:
     """Kernels with a race fail, where they are simulated."""
-    from cuda_ops.launch import SIMULATED
-    from cuda_ops.watch import watching
+    from cuda_ops.runtime.launch import SIMULATED
+    from cuda_ops.simulator.watch import watching
 
     if not SIMULATED:
         yield None
@@ -84,7 +84,7 @@ def zip_between(device: str, a: np.ndarray, b: np.ndarray) -> dict[str, Any]:
 
 def total(device: str, name: str, a: np.ndarray) -> dict[str, Any]:
     """A rung of the ladder of sums."""
-    from cuda_ops import reduce_ladder
+    from cuda_ops.ladders import reduce as reduce_ladder
 
     x = operand(device, a)
     with watched():

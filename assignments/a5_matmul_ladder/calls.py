@@ -14,8 +14,8 @@ from assignments.calling import operand, results
 @contextmanager
 def watched(warp: int = 32) -> Iterator[Any]:
     """Kernels with a race fail, where they are simulated."""
-    from cuda_ops.launch import SIMULATED
-    from cuda_ops.watch import watching
+    from cuda_ops.runtime.launch import SIMULATED
+    from cuda_ops.simulator.watch import watching
 
     if not SIMULATED:
         yield None
@@ -25,7 +25,7 @@ def watched(warp: int = 32) -> Iterator[Any]:
 
 
 def _rung(name: str) -> Callable[..., Any]:
-    from cuda_ops.matmul import LADDER
+    from cuda_ops.matmul.matmul import LADDER
 
     (multiply,) = [rung for rung in LADDER if rung.__name__ == name]
     return multiply
@@ -43,7 +43,7 @@ def product(
 
 def in_slices(device: str, a: np.ndarray, b: np.ndarray) -> dict[str, Any]:
     """`matmul_vectorized`, cut so that groups of warps share the steps of k."""
-    from cuda_ops import matmul
+    from cuda_ops.matmul import matmul
 
     x, y = operand(device, a), operand(device, b)
     config = next(c for c in matmul.configs_for(x.dtype) if c.slices > 1)
@@ -61,7 +61,7 @@ def pieces(
     device: str, name: str, a: np.ndarray, b: np.ndarray, least: int
 ) -> dict[str, Any]:
     """How many pieces of memory a rung asks for beyond the least number."""
-    from cuda_ops.matmul_ladder import SIDE
+    from cuda_ops.ladders.matmul import SIDE
 
     x, y = operand(device, a), operand(device, b)
     with watched(SIDE) as watch:

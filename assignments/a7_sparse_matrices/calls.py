@@ -116,7 +116,7 @@ def gpu_rung(
     b: np.ndarray,
 ) -> dict[str, Any]:
     """A rung of the GPU's ladder."""
-    from cuda_ops.sparse_ladder import LADDER
+    from cuda_ops.ladders.sparse import LADDER
 
     lists = _lists(device, crow=crow, col=col, values=values, b=b)
     return results({"out": LADDER[name](*lists.values())}, lists)
@@ -131,7 +131,7 @@ def gpu_shares(
     share: int,
 ) -> dict[str, Any]:
     """The kernel `csr_balanced` itself: what groups write, into memory with NaN."""
-    from cuda_ops.sparse_ladder import THREADS, WARPS, csr_balanced
+    from cuda_ops.ladders.sparse import THREADS, WARPS, csr_balanced
 
     rows, n = crow.size - 1, b.shape[1]
     groups = -(-(rows + col.size) // share)

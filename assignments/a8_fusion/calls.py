@@ -96,7 +96,7 @@ def pair(device: str, a: np.ndarray) -> dict[str, Any]:
 def rung(device: str, name: str, a: np.ndarray) -> dict[str, Any]:
     """A rung of the CPU's ladder, or of the GPU's."""
     if device == "cuda":
-        from cuda_ops.softmax_ladder import LADDER
+        from cuda_ops.ladders.softmax import LADDER
     else:
         from fast_ops.softmax_ladder import LADDER
     (softmax,) = [f for f in LADDER if f.__name__ == name]

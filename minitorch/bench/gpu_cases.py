@@ -300,7 +300,7 @@ def gpu_ladder(family: str, size: int | None = None) -> Iterator[Case]:
 
 def _sparse_ladder(n: int) -> Iterator[Case]:
     """A sparse matrix [n, n], of which 1 % is not zero, times 128 columns."""
-    from cuda_ops.sparse_ladder import LADDER
+    from cuda_ops.ladders.sparse import LADDER
 
     nnz = n * n / 100
     flops, moved = 2 * nnz * 128, 8 * nnz + 8.0 * n * 128
@@ -323,13 +323,13 @@ def on_raw(rung: Callable, their_op: Callable, shapes: list[Any]) -> Pair:
 
 
 def _matmul_rungs() -> Any:
-    from cuda_ops.matmul import LADDER, runs_here
+    from cuda_ops.matmul.matmul import LADDER, runs_here
 
     return filter(runs_here, LADDER)
 
 
 def _reduce_rungs() -> Any:
-    from cuda_ops.reduce_ladder import LADDER
+    from cuda_ops.ladders.reduce import LADDER
 
     return LADDER
 
@@ -341,7 +341,7 @@ def _transpose_rungs() -> Any:
 
 
 def _softmax_rungs() -> Any:
-    from cuda_ops.softmax_ladder import LADDER
+    from cuda_ops.ladders.softmax import LADDER
 
     return LADDER
 

@@ -81,7 +81,7 @@ def _sums() -> Iterator[_Same]:
 
 
 def _products() -> Iterator[_Same]:
-    from cuda_ops import matmul
+    from cuda_ops.matmul import matmul
     from mojo_ops import gpu
 
     for name, n, ours, numba in (

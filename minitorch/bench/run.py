@@ -147,8 +147,8 @@ def describe(limits: Limits, threads: int) -> dict[str, Any]:
 
 def gpu_limits() -> Limits:
     """What the GPU can do, measured."""
-    from cuda_ops.device import properties
     from cuda_ops.limits import bandwidth, peak_flops
+    from cuda_ops.runtime.device import properties
 
     both_ways = bandwidth()
     cache = float(properties().l2_cache_size)

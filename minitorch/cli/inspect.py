@@ -15,7 +15,7 @@ import typer
 from minitorch.cli.errors import friendly
 
 if TYPE_CHECKING:
-    from cuda_ops.launch import Kernel
+    from cuda_ops.runtime.launch import Kernel
 
 COUNTED = {  # what is counted in the PTX, by the name that is shown
     "vector loads": r"\bld\.(?:global|shared)[.\w]*\.v[24]",
@@ -86,7 +86,7 @@ def _chip(arch: str) -> tuple[int, int]:
     match = re.fullmatch(r"(?:sm_)?(\d+)\.?(\d)", arch)
     if match is None:
         raise ValueError(f"inspect: --arch is {arch!r}; expected, for example, sm_90")
-    from cuda_ops.occupancy import limits
+    from cuda_ops.runtime.occupancy import limits
 
     chip = int(match[1]), int(match[2])
     limits(chip)
@@ -95,8 +95,8 @@ def _chip(arch: str) -> tuple[int, int]:
 
 def facts(kernel: Kernel, example: str, chip: tuple[int, int]) -> dict[str, Any]:
     """What is known about a kernel for one signature and one chip, by name."""
-    from cuda_ops.compiler import to_cubin
-    from cuda_ops.occupancy import occupancy
+    from cuda_ops.runtime.compiler import to_cubin
+    from cuda_ops.runtime.occupancy import occupancy
 
     text = kernel.ptx(example, chip)
     code = kernel.code(example, chip) if kernel.only_arch else text

@@ -7,9 +7,9 @@ take float32 of any strides, and return a new tensor without gaps.
 
 from __future__ import annotations
 
-from cuda_ops.intrinsics import is_aligned
-from cuda_ops.launch import ceil_div
+from cuda_ops.block.intrinsics import is_aligned
 from cuda_ops.memory import contiguous, empty
+from cuda_ops.runtime.launch import ceil_div
 from minitorch.tensor_data import TensorData
 from mojo_ops.gpu.check import check_float32
 from mojo_ops.gpu.kernels import MojoKernel

@@ -16,8 +16,8 @@ from __future__ import annotations
 import hashlib
 from typing import Any, NoReturn
 
-from cuda_ops.compiler import Arch, Cubin, cached_cubin, to_cubin
-from cuda_ops.launch import Kernel
+from cuda_ops.runtime.compiler import Arch, Cubin, cached_cubin, to_cubin
+from cuda_ops.runtime.launch import Kernel
 from mojo_ops.gpu.check import in_simulator
 from mojo_ops.gpu.compile import ptx
 

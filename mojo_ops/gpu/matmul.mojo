@@ -5,8 +5,8 @@ With this file one can compile
     matmul_tiled      tiles of both matrices in shared memory, an output a thread
     matmul_pipelined  64 outputs a thread in registers, and copies that run meanwhile
 
-They are the same ideas as `matmul_tiled` in `cuda_ops/matmul_ladder.py` and
-`matmul_vectorized` in `cuda_ops/matmul_kernels.py`, cut in the same way, so that a
+They are the same ideas as `matmul_tiled` in `cuda_ops/ladders/matmul.py` and
+`matmul_vectorized` in `cuda_ops/matmul/kernels.py`, cut in the same way, so that a
 difference in speed is the compilers' and not the algorithm's.
 """
 

@@ -9,10 +9,10 @@ large one around first, which costs a hundredth of the product and saves a tenth
 
 from __future__ import annotations
 
-from cuda_ops.arrays import DeviceArray
-from cuda_ops.intrinsics import is_aligned
-from cuda_ops.launch import ceil_div
+from cuda_ops.block.intrinsics import is_aligned
 from cuda_ops.memory import contiguous, copy, empty
+from cuda_ops.runtime.arrays import DeviceArray
+from cuda_ops.runtime.launch import ceil_div
 from minitorch.tensor_data import TensorData
 from mojo_ops.gpu.check import check_float32
 from mojo_ops.gpu.kernels import MojoKernel
@@ -34,7 +34,7 @@ def _result(name: str, a: TensorData, b: TensorData) -> TensorData:
     if a.dims != 2 or b.dims != 2 or a.shape[1] != b.shape[0]:
         raise ValueError(
             f"{name}: a is {a.shape} and b is {b.shape}; expected matrices [M, K] and "
-            f"[K, N] (cuda_ops.matmul takes batches)"
+            f"[K, N] (cuda_ops.matmul.matmul takes batches)"
         )
     return empty((a.shape[0], b.shape[1]), a.dtype)
 

@@ -8,10 +8,10 @@ so is the result, to the last bit.
 
 from __future__ import annotations
 
-from cuda_ops.arrays import DeviceArray, allocate
-from cuda_ops.intrinsics import is_aligned
-from cuda_ops.launch import ceil_div
+from cuda_ops.block.intrinsics import is_aligned
 from cuda_ops.memory import contiguous, empty, full
+from cuda_ops.runtime.arrays import DeviceArray, allocate
+from cuda_ops.runtime.launch import ceil_div
 from minitorch.tensor_data import TensorData
 from mojo_ops.gpu.check import check_float32
 from mojo_ops.gpu.kernels import MojoKernel

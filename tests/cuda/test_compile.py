@@ -18,12 +18,12 @@ from collections.abc import Sequence
 import pytest
 
 pytest.importorskip("numba_cuda")
-from cuda_ops import warpgroup
-from cuda_ops.compiler import Cubin, assemble, to_cubin
-from cuda_ops.launch import SIMULATED, Kernel
-from cuda_ops.matmul_kernels import EXAMPLE, Way
-from cuda_ops.occupancy import limits, occupancy
+from cuda_ops.matmul import warpgroup
+from cuda_ops.matmul.kernels import EXAMPLE, Way
 from cuda_ops.registry import all_kernels
+from cuda_ops.runtime.compiler import Cubin, assemble, to_cubin
+from cuda_ops.runtime.launch import SIMULATED, Kernel
+from cuda_ops.runtime.occupancy import limits, occupancy
 
 CHIPS = ((7, 5), (8, 0), (9, 0))
 KERNELS = {} if SIMULATED else all_kernels()

@@ -16,8 +16,9 @@ from minitorch.tensor_data import TensorData
 from tests.cuda.sizes import big, pick
 
 pytest.importorskip("numba_cuda")
-from cuda_ops import conv, conv_few, winograd
-from cuda_ops.conv_plan import backward_axes, forward_axis, magic
+from cuda_ops.conv import conv, winograd
+from cuda_ops.conv import few as conv_few
+from cuda_ops.conv.plan import backward_axes, forward_axis, magic
 from cuda_ops.memory import from_numpy, to_numpy
 
 Pair = tuple[int, int]

@@ -25,10 +25,10 @@ from minitorch.backend import get_backend
 pytest.importorskip("numba_cuda")
 from numba import cuda
 
-from cuda_ops import device, launch
-from cuda_ops.allocator import OutOfMemoryError, Pool, use_pool
 from cuda_ops.elementwise import ZIP_FLAT
-from cuda_ops.launch import ceil_div, kernel
+from cuda_ops.runtime import device, launch
+from cuda_ops.runtime.allocator import OutOfMemoryError, Pool, use_pool
+from cuda_ops.runtime.launch import ceil_div, kernel
 
 pytestmark = pytest.mark.skipif(SIMULATED, reason="needs a GPU, not the simulator")
 
@@ -115,7 +115,7 @@ def test_a_type_that_kernels_do_not_take() -> None:
 BROKEN = """
 import numpy as np
 from numba import cuda
-from cuda_ops.launch import kernel
+from cuda_ops.runtime.launch import kernel
 from minitorch.backend import get_backend
 from minitorch import dtypes
 
@@ -312,7 +312,7 @@ def test_torch_reads_the_cuda_array_interface(torch: Any) -> None:
 
 
 def test_an_unused_capsule_gives_the_memory_back() -> None:
-    from cuda_ops import dlpack
+    from cuda_ops.runtime import dlpack
 
     x = minitorch.ones(1000, device="cuda")
     before = len(dlpack._lent)

@@ -14,7 +14,7 @@ import minitorch
 from helpers import SIMULATED
 
 pytest.importorskip("numba_cuda")
-from cuda_ops import device
+from cuda_ops.runtime import device
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork()"),

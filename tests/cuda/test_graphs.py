@@ -16,7 +16,7 @@ from minitorch.nn import functional as F
 from minitorch.optim.lr_scheduler import ExponentialLR
 
 pytest.importorskip("numba_cuda")
-from cuda_ops.device import CaptureError
+from cuda_ops.runtime.device import CaptureError
 
 BATCH, INPUTS, HIDDEN, CLASSES = 6, 5, 7, 3
 OPTIMIZERS = {
@@ -372,7 +372,7 @@ def test_a_bad_target_is_told_after_the_replay() -> None:
 
 @pytest.mark.skipif(SIMULATED, reason="the simulator has no allocator of its own")
 def test_memory_comes_back() -> None:
-    from cuda_ops.allocator import Pool
+    from cuda_ops.runtime.allocator import Pool
 
     pool = graph_pool_handle()
     assert isinstance(pool, Pool)

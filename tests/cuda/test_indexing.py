@@ -16,7 +16,8 @@ from minitorch.tensor_data import TensorData
 from tests.cuda.sizes import pick
 
 pytest.importorskip("numba_cuda")
-from cuda_ops import device, index_errors, indexing, memory
+from cuda_ops import index_errors, indexing, memory
+from cuda_ops.runtime import device
 
 KINDS = ["f4", "f8", "i8", "i4"]
 # outer, n, inner: around vectors of 4 and blocks of threads

@@ -12,7 +12,7 @@ from helpers import SIMULATED
 from minitorch.cli.app import app
 
 pytest.importorskip("numba_cuda")
-from cuda_ops.occupancy import occupancy
+from cuda_ops.runtime.occupancy import occupancy
 
 pytest.importorskip("numba_cuda", reason="pip install -e '.[cuda13]'")
 

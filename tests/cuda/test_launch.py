@@ -17,10 +17,8 @@ from minitorch import dtypes, operators
 from minitorch.todo import todo
 
 pytest.importorskip("numba_cuda")
-from cuda_ops import compiler, launch, simulator
-from cuda_ops import device as device_of
-from cuda_ops.arrays import Float64Array, Int32Array
-from cuda_ops.intrinsics import (
+from cuda_ops import simulator
+from cuda_ops.block.intrinsics import (
     ballot,
     device,
     lane_index,
@@ -36,7 +34,16 @@ from cuda_ops.intrinsics import (
     warp_min,
     warp_sum,
 )
-from cuda_ops.launch import SIMULATED, Kernels, ceil_div, device_function, kernel
+from cuda_ops.runtime import compiler, launch
+from cuda_ops.runtime import device as device_of
+from cuda_ops.runtime.arrays import Float64Array, Int32Array
+from cuda_ops.runtime.launch import (
+    SIMULATED,
+    Kernels,
+    ceil_div,
+    device_function,
+    kernel,
+)
 
 N = 64
 

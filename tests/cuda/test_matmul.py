@@ -20,11 +20,11 @@ from tests.cuda.banks import turns
 from tests.cuda.sizes import pick
 
 pytest.importorskip("numba_cuda")
-from cuda_ops import matmul as family
-from cuda_ops.matmul import Cut, matmul, plan_for
-from cuda_ops.matmul_kernels import ACROSS_K, ALONG_K, Config, Way
+from cuda_ops.matmul import matmul as family
+from cuda_ops.matmul.kernels import ACROSS_K, ALONG_K, Config, Way
+from cuda_ops.matmul.matmul import Cut, matmul, plan_for
+from cuda_ops.matmul.warpgroup import GROUP_CONFIGS
 from cuda_ops.memory import from_numpy, to_numpy
-from cuda_ops.warpgroup import GROUP_CONFIGS
 
 TILE = pick(32, 128)
 ROUNDING = {"float32": 1e-5, "float64": 1e-13, "int64": 0.0, "int32": 0.0}

@@ -27,8 +27,9 @@ from helpers import array_of, make, quick
 from minitorch.tensor_data import contiguous_strides, iter_positions
 
 pytest.importorskip("numba_cuda")
-from cuda_ops import allocator, device
-from cuda_ops.allocator import (
+from cuda_ops.memory import merged, plan
+from cuda_ops.runtime import allocator, device
+from cuda_ops.runtime.allocator import (
     MEDIUM_SEGMENT,
     SMALL,
     SMALL_SEGMENT,
@@ -39,7 +40,6 @@ from cuda_ops.allocator import (
     OutOfMemoryError,
     Pool,
 )
-from cuda_ops.memory import merged, plan
 
 MIB = 2**20
 
@@ -253,7 +253,7 @@ def test_blocks_never_overlap(steps: list[tuple[int, bool]]) -> None:
 
 @contextmanager
 def steps_of_the_allocator() -> Iterator[Counter[str]]:
-    """Count the lines of cuda_ops/allocator.py that are run."""
+    """Count the lines of cuda_ops/runtime/allocator.py that are run."""
     count: Counter[str] = Counter()
 
     def trace(frame: Any, event: str, arg: Any) -> Any:

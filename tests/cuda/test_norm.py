@@ -14,10 +14,10 @@ from tests.cuda.sizes import pick
 
 pytest.importorskip("numba_cuda")
 from cuda_ops import norm
+from cuda_ops.block.rows import BLOCK, LONGEST
 from cuda_ops.elementwise import zip as zip_elements
 from cuda_ops.memory import to_numpy
 from cuda_ops.random import dropout
-from cuda_ops.rows import BLOCK, LONGEST
 
 EPS = 1e-5
 Shape = tuple[int, ...]

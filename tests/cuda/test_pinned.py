@@ -13,8 +13,8 @@ import minitorch
 from minitorch.data import DataLoader, TensorDataset
 
 pytest.importorskip("numba_cuda")
-from cuda_ops import pinned
-from cuda_ops.pinned import LEAST, PinnedPool, SimulatedHost, buffer_of
+from cuda_ops.runtime import pinned
+from cuda_ops.runtime.pinned import LEAST, PinnedPool, SimulatedHost, buffer_of
 
 
 class PaperHost(SimulatedHost):

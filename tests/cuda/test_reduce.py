@@ -18,9 +18,9 @@ from tests.cuda.sizes import big, pick
 
 pytest.importorskip("numba_cuda")
 from cuda_ops import reduce as ops
-from cuda_ops import reduce_ladder
+from cuda_ops.block.rows import BLOCK
+from cuda_ops.ladders import reduce as reduce_ladder
 from cuda_ops.memory import to_numpy
-from cuda_ops.rows import BLOCK
 
 simple = get_backend("simple")
 

@@ -13,9 +13,9 @@ from tests.cuda.sizes import pick
 
 pytest.importorskip("numba_cuda")
 from cuda_ops import softmax as ops
-from cuda_ops import softmax_ladder
+from cuda_ops.block.rows import BLOCK, LONGEST
+from cuda_ops.ladders import softmax as softmax_ladder
 from cuda_ops.memory import synchronize, to_numpy
-from cuda_ops.rows import BLOCK, LONGEST
 
 # Rows of one number, around a warp, vectors or none, a block, a large block, too long.
 WIDTHS = [1, 10, 31, 32, 33, 128, 132, 256, 260, 8 * BLOCK, 8 * BLOCK + 4, LONGEST]

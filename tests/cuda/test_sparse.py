@@ -16,7 +16,8 @@ from minitorch.tensor_data import TensorData
 from tests.cuda.sizes import pick
 
 pytest.importorskip("numba_cuda")
-from cuda_ops import memory, sparse, sparse_ladder
+from cuda_ops import memory, sparse
+from cuda_ops.ladders import sparse as sparse_ladder
 
 BLOCK = sparse.THREADS // sparse.LANES  # rows of a block
 Matrix = scipy.sparse.csr_matrix

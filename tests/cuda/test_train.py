@@ -60,7 +60,7 @@ def test_with_and_without_a_graph_the_same(
 def test_a_device_error_leaves_the_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from cuda_ops.device import CudaError
+    from cuda_ops.runtime.device import CudaError
 
     real, steps = recipes.train_step, []
 

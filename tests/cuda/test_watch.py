@@ -7,8 +7,8 @@ import pytest
 from numba import cuda, float32
 
 pytest.importorskip("numba_cuda")
-from cuda_ops.launch import SIMULATED, kernel
-from cuda_ops.watch import watching
+from cuda_ops.runtime.launch import SIMULATED, kernel
+from cuda_ops.simulator.watch import watching
 
 pytestmark = pytest.mark.skipif(not SIMULATED, reason="about the simulator")
 N = 16

@@ -19,8 +19,8 @@ import pytest
 import minitorch as mt
 
 pytest.importorskip("numba_cuda", reason="pip install -e '.[cuda13]'")
-from cuda_ops.compiler import to_cubin
-from cuda_ops.occupancy import limits, occupancy
+from cuda_ops.runtime.compiler import to_cubin
+from cuda_ops.runtime.occupancy import limits, occupancy
 from cuda_ops.simulator import SIMULATED
 from mojo_ops import build, gpu
 from mojo_ops.gpu import compile as mojo

@@ -1,4 +1,4 @@
-"""a4.3 in cuda_ops/reduce_ladder.py: only the threads that add wait at the barrier."""
+"""a4.3 in cuda_ops/ladders/reduce.py: only the threads that add wait at the barrier."""
 
 
 @kernel(examples=["float32[] float32[]"], threads=BLOCK)

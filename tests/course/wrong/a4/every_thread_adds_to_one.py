@@ -1,4 +1,4 @@
-"""a4.3 in cuda_ops/reduce_ladder.py: all threads add to one cell, a race."""
+"""a4.3 in cuda_ops/ladders/reduce.py: all threads add to one cell, a race."""
 
 
 @kernel(examples=["float32[] float32[]"], threads=BLOCK)

@@ -1,4 +1,4 @@
-"""a4.6 in cuda_ops/reduce_ladder.py: threads without elements miss the shuffles."""
+"""a4.6 in cuda_ops/ladders/reduce.py: threads without elements miss the shuffles."""
 
 
 @kernel(examples=["float32[] float32[]"], threads=BLOCK)

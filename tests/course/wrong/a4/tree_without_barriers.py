@@ -1,4 +1,4 @@
-"""a4.3 in cuda_ops/reduce_ladder.py: one barrier before the tree, and none in it."""
+"""a4.3 in cuda_ops/ladders/reduce.py: one barrier before the tree, and none in it."""
 
 
 @kernel(examples=["float32[] float32[]"], threads=BLOCK)

@@ -1,4 +1,4 @@
-"""a5.3 in cuda_ops/matmul_ladder.py: threads without an output leave at once."""
+"""a5.3 in cuda_ops/ladders/matmul.py: threads without an output leave at once."""
 
 
 @kernel(examples=[EXAMPLE], threads=AREA)

@@ -1,4 +1,4 @@
-"""a5.5 in cuda_ops/matmul_kernels.py: b's place in memory does not move on."""
+"""a5.5 in cuda_ops/matmul/kernels.py: b's place in memory does not move on."""
 
 RIGHT = """
                 b_from += forward * b_strides[1]

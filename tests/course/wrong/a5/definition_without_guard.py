@@ -1,4 +1,4 @@
-"""a5.1 in cuda_ops/matmul_ladder.py: what is behind a row's end counts, too."""
+"""a5.1 in cuda_ops/ladders/matmul.py: what is behind a row's end counts, too."""
 
 
 @kernel(examples=[EXAMPLE], threads=AREA)

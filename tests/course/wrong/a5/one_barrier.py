@@ -1,4 +1,4 @@
-"""a5.3 in cuda_ops/matmul_ladder.py: fast threads overwrite tiles that others use."""
+"""a5.3 in cuda_ops/ladders/matmul.py: fast threads overwrite tiles that others use."""
 
 
 @kernel(examples=[EXAMPLE], threads=AREA)

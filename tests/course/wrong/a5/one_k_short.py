@@ -1,4 +1,4 @@
-"""a5.1 in cuda_ops/matmul_ladder.py: the last k is left out."""
+"""a5.1 in cuda_ops/ladders/matmul.py: the last k is left out."""
 
 
 @kernel(examples=[EXAMPLE], threads=AREA)

@@ -1,4 +1,4 @@
-"""a5.5 in cuda_ops/matmul_kernels.py: each thread waits for its own copies only."""
+"""a5.5 in cuda_ops/matmul/kernels.py: each thread waits for its own copies only."""
 
 RIGHT = """
             cuda.syncthreads()  # for all others'; and all are done with tile t - 1

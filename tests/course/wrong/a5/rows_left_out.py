@@ -1,4 +1,4 @@
-"""a5.4 in cuda_ops/matmul_ladder.py: rows at the edge decide for all rows."""
+"""a5.4 in cuda_ops/ladders/matmul.py: rows at the edge decide for all rows."""
 
 RIGHT = """
         if row + y * HIGH + i < M and n < N:

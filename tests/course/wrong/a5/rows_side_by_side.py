@@ -1,4 +1,4 @@
-"""a5.2 in cuda_ops/matmul_ladder.py: right, but neighbours make rows, far apart."""
+"""a5.2 in cuda_ops/ladders/matmul.py: right, but neighbours make rows, far apart."""
 
 
 @kernel(examples=[EXAMPLE], threads=AREA)

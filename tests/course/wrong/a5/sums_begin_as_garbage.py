@@ -1,4 +1,4 @@
-"""a5.4 in cuda_ops/matmul_ladder.py: the sums are not set to zero."""
+"""a5.4 in cuda_ops/ladders/matmul.py: the sums are not set to zero."""
 
 RIGHT = """
     for i in range(HIGH):

@@ -1,4 +1,4 @@
-"""a5.3 in cuda_ops/matmul_ladder.py: where a tile has no elements, old ones stay."""
+"""a5.3 in cuda_ops/ladders/matmul.py: where a tile has no elements, old ones stay."""
 
 
 @kernel(examples=[EXAMPLE], threads=AREA)

@@ -1,4 +1,4 @@
-"""a7.5 in cuda_ops/sparse_ladder.py: elements of a row that goes on get lost."""
+"""a7.5 in cuda_ops/ladders/sparse.py: elements of a row that goes on get lost."""
 
 
 @kernel(threads=THREADS)

@@ -1,4 +1,4 @@
-"""a7.2 in cuda_ops/sparse_ladder.py: the sums of half of the lanes get lost."""
+"""a7.2 in cuda_ops/ladders/sparse.py: the sums of half of the lanes get lost."""
 
 
 @kernel(threads=THREADS)

@@ -1,4 +1,4 @@
-"""a8.2 in cuda_ops/softmax_ladder.py: the running total is not scaled down."""
+"""a8.2 in cuda_ops/ladders/softmax.py: the running total is not scaled down."""
 
 
 @kernel(threads=BLOCK)

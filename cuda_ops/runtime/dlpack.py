@@ -16,8 +16,8 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-from cuda_ops import device
-from cuda_ops.arrays import ARRAYS
+from cuda_ops.runtime import device
+from cuda_ops.runtime.arrays import ARRAYS
 from cuda_ops.simulator import SIMULATED
 from minitorch import dtypes
 from minitorch.dtypes import DType, from_numpy_dtype

@@ -31,15 +31,17 @@ from typing import Any, NamedTuple
 
 from numba import cuda, int64
 
-from cuda_ops import conv_few, winograd
-from cuda_ops.conv_direct import (
+from cuda_ops.block.intrinsics import is_aligned
+from cuda_ops.conv import few as conv_few
+from cuda_ops.conv import winograd
+from cuda_ops.conv.direct import (
     CHUNK,
     THREADS,
     conv_direct_weight,
     direct_kernel,
     input_kernel,
 )
-from cuda_ops.conv_plan import (
+from cuda_ops.conv.plan import (
     Axis,
     Weights,
     backward_axes,
@@ -48,7 +50,7 @@ from cuda_ops.conv_plan import (
     table_plan,
     weight_plan,
 )
-from cuda_ops.conv_tiles import (
+from cuda_ops.conv.tiles import (
     NUMBERS,
     PACKED,
     SIZES,
@@ -58,12 +60,11 @@ from cuda_ops.conv_tiles import (
     conv_template,
     weight_tiles_template,
 )
-from cuda_ops.device import compute_capability, properties
-from cuda_ops.intrinsics import is_aligned
-from cuda_ops.launch import SIMULATED, Kernel, ceil_div, kernel
-from cuda_ops.matmul import FMA_RATE
+from cuda_ops.conv.winograd import WinogradPlan, run_winograd
+from cuda_ops.matmul.matmul import FMA_RATE
 from cuda_ops.memory import contiguous, copy, empty, from_numpy, full
-from cuda_ops.winograd import WinogradPlan, run_winograd
+from cuda_ops.runtime.device import compute_capability, properties
+from cuda_ops.runtime.launch import SIMULATED, Kernel, ceil_div, kernel
 from minitorch.dtypes import DType
 from minitorch.tensor_data import Shape, TensorData, numel
 

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import cuda, int64
 
-from cuda_ops.intrinsics import tf32_word
+from cuda_ops.block.intrinsics import tf32_word
 from cuda_ops.simulator import SIMULATED
 
 if not SIMULATED:

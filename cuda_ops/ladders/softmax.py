@@ -22,10 +22,10 @@ from collections.abc import Callable
 import numpy as np
 from numba import cuda, float32
 
-from cuda_ops.intrinsics import device
-from cuda_ops.launch import device_function, kernel
+from cuda_ops.block.intrinsics import device
+from cuda_ops.block.rows import BLOCK, WARP, barrier, fitting, merged, summed, width_of
 from cuda_ops.memory import empty
-from cuda_ops.rows import BLOCK, WARP, barrier, fitting, merged, summed, width_of
+from cuda_ops.runtime.launch import device_function, kernel
 from cuda_ops.softmax import SOFTMAX_ROWS
 from minitorch import dtypes, operators
 from minitorch.tensor_data import TensorData

@@ -26,10 +26,10 @@ from typing import Any
 import numpy as np
 from numba import cuda, float32
 
-from cuda_ops.intrinsics import is_aligned, load4
-from cuda_ops.launch import ceil_div, kernel
+from cuda_ops.block.intrinsics import is_aligned, load4
+from cuda_ops.block.rows import BLOCK, WARP, summed
 from cuda_ops.memory import empty, full
-from cuda_ops.rows import BLOCK, WARP, summed
+from cuda_ops.runtime.launch import ceil_div, kernel
 from minitorch import dtypes
 from minitorch.tensor_data import TensorData
 

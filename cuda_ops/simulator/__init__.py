@@ -7,7 +7,7 @@ on NumPy arrays (`simulate`).
 What `cuda.threadIdx`, `cuda.shared.array`, `cuda.atomic.add`, ... mean comes from
 Numba's simulator. How threads run is decided here. A kernel without barriers runs as a
 plain loop over its threads. Where threads meet at barriers or exchange values within a
-warp, every thread of a block is a Python thread (`cuda_ops/simulated_block.py`).
+warp, every thread of a block is a Python thread (`cuda_ops/simulator/block.py`).
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from typing import Any
 
 import numpy as np
 
-from cuda_ops import watch as watching
-from cuda_ops.simulated_block import Block, Size, places
-from cuda_ops.watch import Watch
+from cuda_ops.simulator import watch as watching
+from cuda_ops.simulator.block import Block, Size, places
+from cuda_ops.simulator.watch import Watch
 
 
 def _import_numba_cuda() -> Any:

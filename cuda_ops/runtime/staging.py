@@ -5,7 +5,8 @@ With this file one can send an array to the GPU behind the work that is under wa
 is in pinned memory (`start_to_device`, `start_to_host`).
 
 The GPU reads and writes host memory by itself only if that is pinned
-(`cuda_ops/pinned.py`). So elements of an ordinary array pass through a pinned buffer:
+(`cuda_ops/runtime/pinned.py`). So elements of an ordinary array pass through a pinned
+buffer:
 the array is copied there, the GPU is told to fetch it, and the caller goes on, and may
 change the array.
 """
@@ -16,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from cuda_ops import device
-from cuda_ops.arrays import DeviceArray
-from cuda_ops.pinned import POOL, Buffer
+from cuda_ops.runtime import device
+from cuda_ops.runtime.arrays import DeviceArray
+from cuda_ops.runtime.pinned import POOL, Buffer
 from cuda_ops.simulator import SIMULATED
 
 LARGEST = 64 * 2**20  # bytes; larger arrays are copied by the driver, which waits

@@ -31,11 +31,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import cuda
 
-from cuda_ops.intrinsics import device, is_aligned, load4, shuffle_xor, store4
-from cuda_ops.launch import SIMULATED, Kernel, ceil_div
-from cuda_ops.memory import contiguous
+from cuda_ops.block.intrinsics import device, is_aligned, load4, shuffle_xor, store4
+from cuda_ops.runtime.launch import SIMULATED, Kernel, ceil_div
 from minitorch.dtypes import DType, float32, float64
-from minitorch.tensor_data import TensorData
 
 WARP = 32
 BLOCK = 64 if SIMULATED else 256  # threads that share a row which is too long for 32
@@ -326,8 +324,3 @@ class FlatKernels(dict):
     def __missing__(self, key: tuple[Any, ...]) -> Kernel:
         made = self[key] = self._make(key)
         return made
-
-
-def flat_or(a: TensorData | None, other: Any) -> Any:
-    """The elements of `a`; `other`, which no kernel reads, where there is none."""
-    return other if a is None else contiguous(a).flat()

@@ -14,9 +14,9 @@ from typing import Any
 
 from numba import cuda, int32, int64
 
-from cuda_ops.conv_tiles import NUMBERS, divide, inside
-from cuda_ops.intrinsics import device, load
-from cuda_ops.launch import SIMULATED, Kernel
+from cuda_ops.block.intrinsics import device, load
+from cuda_ops.conv.tiles import NUMBERS, divide, inside
+from cuda_ops.runtime.launch import SIMULATED, Kernel
 
 Pair = tuple[int, int]
 

@@ -5,8 +5,8 @@ threads of a warp exchange values (`shuffle_xor`, `warp_sum`), copy to shared me
 without waiting (`cp_async16`) and use tensor cores (`mma_tf32`).
 
 A function decorated with `@emulated` writes LLVM code; in the simulator the function of
-the same name in `cuda_ops/emulation.py` runs instead. A function decorated with
-`@device` is plain Python on top of them.
+the same name in `cuda_ops/simulator/emulation.py` runs instead. A function decorated
+with `@device` is plain Python on top of them.
 
     x0, x1, x2, x3 = load4(array, i)       i counts elements; array[i] is aligned
 
@@ -21,8 +21,7 @@ from typing import Any
 
 from numba import cuda, types
 
-from cuda_ops import emulation
-from cuda_ops.simulator import SIMULATED
+from cuda_ops.simulator import SIMULATED, emulation
 
 if not SIMULATED:
     from llvmlite import ir

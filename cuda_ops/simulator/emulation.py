@@ -1,8 +1,8 @@
 """What warps do, for the simulator, where every CUDA thread is a Python thread.
 
-The functions here have the names of those in `cuda_ops/intrinsics.py` and take their
-place in the simulator. Lanes of a warp hand each other values through a table, with a
-barrier between writing and reading (`exchange`).
+The functions here have the names of those in `cuda_ops/block/intrinsics.py` and take
+their place in the simulator. Lanes of a warp hand each other values through a table,
+with a barrier between writing and reading (`exchange`).
 """
 
 from __future__ import annotations

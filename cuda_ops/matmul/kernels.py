@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from numba import cuda, float32, float64, int32, int64
 
-from cuda_ops import tiles
-from cuda_ops.launch import SIMULATED, Kernel, kernel
+from cuda_ops.block import tiles
+from cuda_ops.runtime.launch import SIMULATED, Kernel, kernel
 
 GROUP = 8  # rows of tiles that are walked together, column by column
 NUMBERS = {"float32": float32, "float64": float64, "int64": int64, "int32": int32}

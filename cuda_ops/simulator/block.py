@@ -57,7 +57,7 @@ class Block:
 
     Attributes:
         round: how many barriers all have passed.
-        warps: what `cuda_ops/emulation.py` knows of each warp.
+        warps: what `cuda_ops/simulator/emulation.py` knows of each warp.
         failed: the first error of a thread.
     """
 

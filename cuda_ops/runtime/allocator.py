@@ -44,7 +44,7 @@ from contextlib import contextmanager
 from threading import Lock
 from typing import Any
 
-from cuda_ops import device
+from cuda_ops.runtime import device
 
 UNIT = 512  # sizes are multiples of this many bytes
 SMALL = 2**20  # the largest request that shares a small segment

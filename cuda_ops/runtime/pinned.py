@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from cuda_ops import device
+from cuda_ops.runtime import device
 from cuda_ops.simulator import SIMULATED
 
 LEAST = 4096  # bytes of the smallest buffer; sizes are powers of two

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from cuda_ops import allocator, device
+from cuda_ops.runtime import allocator, device
 from cuda_ops.simulator import SIMULATED
 from minitorch import dtypes
 from minitorch.dtypes import DType
@@ -45,7 +45,7 @@ class DeviceArray:
     itemsize: ClassVar[int]
     dtype: ClassVar[np.dtype]
     kind: ClassVar[DType]
-    word: ClassVar[str]  # for `cuda_ops.compiler.signature`
+    word: ClassVar[str]  # for `cuda_ops.runtime.compiler.signature`
 
     def __init__(self, pointer: int, size: int, block: Any, base: Any = None) -> None:
         self.pointer = pointer

@@ -21,10 +21,10 @@ from typing import NamedTuple
 
 from numba import cuda, float32, float64, int32, int64, uint32
 
-from cuda_ops import tiles
-from cuda_ops.conv_plan import FAR, HEADER
-from cuda_ops.intrinsics import fresh, load4
-from cuda_ops.launch import SIMULATED
+from cuda_ops.block import tiles
+from cuda_ops.block.intrinsics import fresh, load4
+from cuda_ops.conv.plan import FAR, HEADER
+from cuda_ops.runtime.launch import SIMULATED
 
 NUMBERS = {"float32": float32, "float64": float64}
 SIZES = {"float32": 4, "float64": 8}

@@ -23,9 +23,9 @@ from typing import Any
 
 from numba import cuda
 
-from cuda_ops.intrinsics import device, shuffle_xor
-from cuda_ops.launch import SIMULATED, ceil_div, kernel
+from cuda_ops.block.intrinsics import device, shuffle_xor
 from cuda_ops.memory import contiguous, empty
+from cuda_ops.runtime.launch import SIMULATED, ceil_div, kernel
 from cuda_ops.sort import end_of_run
 from minitorch.dtypes import int64
 from minitorch.tensor_data import TensorData

@@ -39,14 +39,14 @@ from typing import NamedTuple
 
 from numba import cuda, float32, int32, int64
 
-from cuda_ops import matmul
-from cuda_ops.conv_plan import magic
-from cuda_ops.conv_tiles import OUTSIDE, divide, inside
-from cuda_ops.device import compute_capability, properties
-from cuda_ops.intrinsics import device, load, store, store2
-from cuda_ops.launch import SIMULATED, ceil_div, kernel
-from cuda_ops.matmul_kernels import CONFIGS_4, Config
+from cuda_ops.block.intrinsics import device, load, store, store2
+from cuda_ops.conv.plan import magic
+from cuda_ops.conv.tiles import OUTSIDE, divide, inside
+from cuda_ops.matmul import matmul
+from cuda_ops.matmul.kernels import CONFIGS_4, Config
 from cuda_ops.memory import contiguous, empty
+from cuda_ops.runtime.device import compute_capability, properties
+from cuda_ops.runtime.launch import SIMULATED, ceil_div, kernel
 from minitorch.dtypes import DType
 from minitorch.dtypes import float32 as float32_type
 from minitorch.tensor_data import Shape, TensorData

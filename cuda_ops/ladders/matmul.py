@@ -18,8 +18,8 @@ from typing import Any
 
 from numba import cuda
 
-from cuda_ops.launch import SIMULATED, ceil_div, kernel
 from cuda_ops.memory import empty
+from cuda_ops.runtime.launch import SIMULATED, ceil_div, kernel
 from minitorch.tensor_data import TensorData
 
 SIDE = 4 if SIMULATED else 32  # rows and columns of a tile, and threads of a block

@@ -12,10 +12,10 @@ With this file one can turn a loop body into a kernel, and start it with Numba's
 
 and make one kernel for each scalar function from a template (`Kernels`). `examples` are
 signatures for which tests and `minitorch inspect` compile the kernel
-(`cuda_ops.compiler.signature` explains them).
+(`cuda_ops.runtime.compiler.signature` explains them).
 
 A kernel is compiled at its first launch for each combination of argument types and kept
-on disk (`cuda_ops.compiler`). From then on a launch takes four steps:
+on disk (`cuda_ops.runtime.compiler`). From then on a launch takes four steps:
 
     add_flat[blocks, threads]   look up the `Launch`, which knows the grid
     (x, y, z)                   collect the values, and see that the types are those of
@@ -39,8 +39,8 @@ from typing import Any
 
 import numpy as np
 
-from cuda_ops import device
-from cuda_ops.compiler import (
+from cuda_ops.runtime import device
+from cuda_ops.runtime.compiler import (
     Arch,
     Cubin,
     cached_cubin,
@@ -50,7 +50,7 @@ from cuda_ops.compiler import (
     to_lto,
     to_ptx,
 )
-from cuda_ops.scalar import FORMS64, device_function
+from cuda_ops.runtime.scalar import FORMS64, device_function
 from cuda_ops.simulator import SIMULATED, cuda, reachable, simulate
 from minitorch import operators
 from minitorch.todo import todo, unwritten_task

@@ -29,10 +29,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import cuda, float32
 
-from cuda_ops import tiles
-from cuda_ops.intrinsics import load4, store4, to_tf32
-from cuda_ops.launch import SIMULATED, Kernel, kernel
-from cuda_ops.matmul_kernels import (
+from cuda_ops.block import tiles
+from cuda_ops.block.intrinsics import load4, store4, to_tf32
+from cuda_ops.matmul.kernels import (
     EXAMPLE,
     Way,
     batch_start,
@@ -40,6 +39,7 @@ from cuda_ops.matmul_kernels import (
     pitch_of,
     ring_of,
 )
+from cuda_ops.runtime.launch import SIMULATED, Kernel, kernel
 
 if not SIMULATED:
     from llvmlite import ir

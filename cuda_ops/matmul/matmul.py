@@ -25,12 +25,15 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from cuda_ops import tiles
-from cuda_ops.arrays import allocate
-from cuda_ops.device import compute_capability, properties
-from cuda_ops.intrinsics import is_aligned
-from cuda_ops.launch import ceil_div
-from cuda_ops.matmul_kernels import (
+from cuda_ops.block import tiles
+from cuda_ops.block.intrinsics import is_aligned
+from cuda_ops.ladders.matmul import (
+    matmul_coalesced,
+    matmul_coarsened,
+    matmul_naive,
+    matmul_tiled,
+)
+from cuda_ops.matmul.kernels import (
     CONFIGS_4,
     CONFIGS_8,
     TENSOR_CONFIGS,
@@ -41,20 +44,17 @@ from cuda_ops.matmul_kernels import (
     tensor_core,
     vectorized,
 )
-from cuda_ops.matmul_ladder import (
-    matmul_coalesced,
-    matmul_coarsened,
-    matmul_naive,
-    matmul_tiled,
-)
-from cuda_ops.memory import copy, copy_into, empty
-from cuda_ops.warpgroup import (
+from cuda_ops.matmul.warpgroup import (
     ARCH,
     GROUP_CONFIGS,
     GroupConfig,
     round_flat,
     warpgroup,
 )
+from cuda_ops.memory import copy, copy_into, empty
+from cuda_ops.runtime.arrays import allocate
+from cuda_ops.runtime.device import compute_capability, properties
+from cuda_ops.runtime.launch import ceil_div
 from minitorch import precision
 from minitorch.dtypes import DType, float32
 from minitorch.tensor_data import Shape, Strides, TensorData, broadcast_shapes

@@ -30,11 +30,11 @@ from typing import NamedTuple
 
 from numba import cuda, float32, int32, int64, uint32
 
-from cuda_ops import tiles
-from cuda_ops.conv_tiles import inside, mover
-from cuda_ops.device import properties
-from cuda_ops.intrinsics import load, load4, store, store4
-from cuda_ops.launch import SIMULATED, Kernel, ceil_div
+from cuda_ops.block import tiles
+from cuda_ops.block.intrinsics import load, load4, store, store4
+from cuda_ops.conv.tiles import inside, mover
+from cuda_ops.runtime.device import properties
+from cuda_ops.runtime.launch import SIMULATED, Kernel, ceil_div
 from minitorch.dtypes import DType
 from minitorch.dtypes import float32 as float32_type
 from minitorch.tensor_data import Shape

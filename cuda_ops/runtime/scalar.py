@@ -8,9 +8,9 @@ In Numba's arithmetic a float literal is a float64, and `x * 0.5` with a float32
 float64 product: 2 to 64 times slower, depending on the chip. So a function has two
 forms. In the float32 form every number that stands in the formula, in the module
 around it or in a closure is a float32; the other form is the formula as it stands. A
-template's kernel (`cuda_ops.launch.Kernels`) takes the float32 form if its arguments
-have float32 numbers and no float64. A few formulas that make integers or bools on their
-way have a float32 form written by hand (`FORMS`).
+template's kernel (`cuda_ops.runtime.launch.Kernels`) takes the float32 form if its
+arguments have float32 numbers and no float64. A few formulas that make integers or
+bools on their way have a float32 form written by hand (`FORMS`).
 
 In the simulator the Python function itself is called.
 """

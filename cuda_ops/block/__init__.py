@@ -1,0 +1,1 @@
+"""What the threads of a block do together: vectors, rows, tiles."""

@@ -1,0 +1,1 @@
+"""Convolutions and their gradients: as products of tiles, directly, by Winograd."""

@@ -1,0 +1,1 @@
+"""Matrix products: which kernel for which shapes, and the fastest rungs."""

@@ -1,0 +1,1 @@
+"""Between Python and the driver: devices, memory, compilation, launches."""
