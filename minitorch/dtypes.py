@@ -82,7 +82,8 @@ def from_numpy_dtype(dtype: np.dtype) -> DType:
 
 def infer(value: Any) -> DType:
     """The type that a Python number makes: bool, int64 or float32."""
-    return _of_type(type(value))
+    kind: Any = type(value)
+    return _of_type(kind)
 
 
 @lru_cache

@@ -274,7 +274,7 @@ def _run(ctx: Context, args: Any) -> Any:
 def _record(ctx: Context, out: Any) -> Any:
     """Make tensors of the outputs that point back at their node."""
     outs = out if isinstance(out, tuple) else (out,)
-    raws: list[TensorData] = []
+    raws: list[Any] = []
     raw_of: dict[int, TensorData] = {}
     for o in outs:
         if type(o) is not TensorData:

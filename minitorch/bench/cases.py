@@ -193,24 +193,6 @@ def _broadcasts(text: str, rows: int, cols: int, add: Callable) -> Iterator[Case
     )  # fmt: skip
 
 
-def tiny_cases(both: Both = both) -> Iterator[Case]:
-    """What an operation costs when there is nothing to compute: with recording."""
-    named: list[tuple[str, Callable]] = [
-        ("add", lambda x, y: x + y),
-        ("mul", lambda x, y: x * y),
-        ("relu", lambda x, y: x.relu()),
-        ("sum", lambda x, y: x.sum()),
-    ]
-    for n in (1, 1000):
-        for name, op in named:
-
-            def build(op: Callable = op, n: int = n) -> Pair:
-                ours, theirs = both((n,), (n,), grad=True)
-                return lambda: op(*ours), lambda: op(*theirs)
-
-            yield Case("tiny", f"{name} {n}, recorded", build, goal=2.5)
-
-
 # ------------------------------------------------------------------------ reductions
 
 
@@ -466,6 +448,12 @@ def train_step(model: Any, optimizer: Any, functional: Any) -> Callable[..., Non
     return step
 
 
+def _tiny_cases() -> Iterator[Case]:
+    from minitorch.bench.tiny import tiny_cases  # it needs `Case`, from here
+
+    return tiny_cases(_host["device"])
+
+
 def _epoch_cases() -> Iterator[Case]:
     from minitorch.bench.epoch import epoch_cases  # it needs `Case`, from here
 
@@ -475,7 +463,7 @@ def _epoch_cases() -> Iterator[Case]:
 FAMILIES: dict[str, Callable[[], Iterator[Case]]] = {
     "matmul": matmul_cases,
     "elementwise": elementwise_cases,
-    "tiny": tiny_cases,
+    "tiny": _tiny_cases,
     "reduce": reduce_cases,
     "fused": fused_cases,
     "conv": conv_cases,

@@ -21,7 +21,7 @@ from typing import Any
 
 import minitorch.nn.functional as F
 from minitorch import operators, optim
-from minitorch.bench import cases, epoch
+from minitorch.bench import cases, epoch, tiny
 from minitorch.bench.cases import Case, Pair, torch_module
 from minitorch.bench.gpu_harness import compare_hosts
 from minitorch.bench.gpu_inputs import both, on_our_side, set_up, their_device
@@ -40,7 +40,7 @@ def _by_the_host(listed: Iterator[Case]) -> Iterator[Case]:
 def tiny_cases() -> Iterator[Case]:
     """What an operation costs when there is nothing to compute."""
     yield from _by_the_host(iter([Case("tiny", "add 1000, the launch alone", launch)]))
-    yield from _by_the_host(cases.tiny_cases(both))
+    yield from _by_the_host(tiny.tiny_cases("cuda", their_device()))
 
 
 def launch() -> Pair:

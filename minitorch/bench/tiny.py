@@ -140,7 +140,7 @@ def rival(space: str, name: str) -> Any:
     return None
 
 
-def tiny_cases(device: str = "cpu") -> Iterator[Case]:
+def tiny_cases(device: str = "cpu", their_device: str = "cpu") -> Iterator[Case]:
     """Every operation that PyTorch has too, with recording; with and without a dim."""
     seen = set()
     for full, found in public_operations().items():
@@ -167,23 +167,25 @@ def tiny_cases(device: str = "cpu") -> Iterator[Case]:
             calls = {"": other}
         for text, given in calls.items():
             if given:
-                build = partial(_pair, device, name, fn, theirs, given)
+                build = partial(_pair, (device, their_device), name, fn, theirs, given)
                 yield Case("tiny", name + text, build, goal=3.0)
 
 
-def _pair(device: str, name: str, fn: Callable, theirs: Callable, given: Any) -> Pair:
+def _pair(
+    devices: tuple[str, str], name: str, fn: Callable, theirs: Callable, given: Any
+) -> Pair:
     """The two calls, on tensors of their own with the same numbers."""
     torch = torch_module()
     writes = name.endswith("_") and (name[:2] != "__" or name[:3] in ("__i", "__s"))
 
-    def of(make: Callable, value: Any) -> Any:
+    def of(make: Callable, device: str, value: Any) -> Any:
         if isinstance(value, list):
-            return [of(make, one) for one in value]
+            return [of(make, device, one) for one in value]
         if not isinstance(value, (np.ndarray, np.generic)):
             return value
         recorded = value.dtype == np.float32 and not writes and value is not STATISTICS
         return make(np.array(value), device=device).requires_grad_(recorded)
 
-    ours = [of(mt.tensor, value) for value in given]
-    other = [of(torch.tensor, value) for value in given]
+    ours = [of(mt.tensor, devices[0], value) for value in given]
+    other = [of(torch.tensor, devices[1], value) for value in given]
     return lambda: fn(*ours), lambda: theirs(*other)

@@ -75,7 +75,7 @@ class Mean(Function):
 class Var(Function):
     """The squared distances from the mean over `dims`, by `divisor`.
 
-    d/da = 2 (a - mean) / divisor; the mean's own share is 0, as distances add up to 0.
+    d/da = 2 (a - mean) / divisor: the mean's own share is 0, as distances add up to 0.
     """
 
     @staticmethod
@@ -91,7 +91,9 @@ class Var(Function):
     def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
         (a,) = ctx.saved_tensors
         share = grad.reshape(ctx.kept) / (0.5 * ctx.divisor)
-        return share * (a - mean(a, ctx.dims, keepdim=True)), None, None, None, None
+        for _ in range(2):  # the second time what the first one's rounding has left
+            a = a - mean(a, ctx.dims, keepdim=True)
+        return share * a, None, None, None, None
 
 
 class LogSumExp(Function):
