@@ -574,14 +574,20 @@ LONG = (Fit(float32, 4, BLOCK, HELD), Fit(float64, 1, BLOCK, HELD))
 PHILOX = "int64 int64 int64 int64[] int64 T"
 
 
-def _forms(name: str, template: Callable, example: str, fits: Sequence[Fit]) -> Any:
-    """Kernels of a forward template by (whether there is a weight, a bias), and fit."""
+def _forms(
+    name: str, template: Callable, example: str, fits: Sequence[Fit], resident: int = 1
+) -> Any:
+    """Kernels of a forward template by (whether there is a weight, a bias), and fit.
+
+    `resident`: blocks that share a multiprocessor for rows of up to 4,096 numbers.
+    """
     return {
         (scaled, shifted): RowKernels(
             name + "+weight" * scaled + "+bias" * shifted,
             partial(template, scaled=scaled, shifted=shifted),
             example,
             fits if scaled and shifted else (),
+            {Fit(float32, 4, BLOCK, 16): resident},
         )
         for scaled, shifted in WITH
     }
@@ -603,14 +609,14 @@ def _scaled_forms(
 
 
 LAYER_NORM = _forms(
-    "layer_norm_rows", layer_norm_rows, "T[] T[] T[] T T[] T[] T[] int64", FULL_ROWS
+    "layer_norm_rows", layer_norm_rows, "T[] T[] T[] T T[] T[] T[] int64", FULL_ROWS, 4
 )
 LAYER_NORM_LONG = _forms(
     "layer_norm_long", layer_norm_long, "T[] T[] T[] T T[] T[] T[] int64", LONG
 )
 FUSED = _forms(
     "dropout_residual_layer_norm_rows", dropout_residual_layer_norm_rows,
-    f"{PHILOX} T[] T[] T[] T[] T T[] T[] T[] int64", FULL_ROWS,
+    f"{PHILOX} T[] T[] T[] T[] T T[] T[] T[] int64", FULL_ROWS, 3,
 )  # fmt: skip
 LAYER_NORM_BACKWARD = _scaled_forms(
     "layer_norm_backward_rows", layer_norm_backward_rows,

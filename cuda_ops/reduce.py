@@ -57,6 +57,7 @@ SHORT = 256 if SIMULATED else 1024  # longest row for a part of a warp
 BLOCKS = 8 if SIMULATED else 1056  # blocks that fill the GPU: 8 for each of 132 SMs
 PIECE = 16 * BLOCK  # elements that a block folds at a time: 4 vectors a thread
 LEAST = 4 * PIECE  # elements of a piece, at least, where blocks share an output
+LEAST_PLACES = 16 * WARP  # of a row's piece, at least, that a warp searches
 LINES = 8 if SIMULATED else 32  # threads side by side in `fold_columns`
 SHARES = BLOCK // LINES  # threads that share a column there
 LEAST_ROWS = 4 * SHARES  # rows of a part there, at least
@@ -627,7 +628,9 @@ def _fold_columns(
     else:
         wide = _is_wide(a, batch_step, step, n)
         across = ceil_div(n, 4 * LINES if wide else LINES) * batches
-        parts = _pieces_a_fold(across, rows, LEAST_ROWS)
+        # Half as many blocks as elsewhere: the second launch has few, and must be
+        # short.
+        parts = max(1, min(BLOCKS // 2 // across, rows // LEAST_ROWS))
         parts = 1 if parts <= 4 else parts  # a second kernel would take longer
         made = out if parts == 1 else empty((parts * len(out),), dtype).storage.array
         kernels = FOLD_COLUMNS_WIDE if wide else FOLD_COLUMNS
@@ -636,9 +639,7 @@ def _fold_columns(
         )
     if parts > 1:  # [parts, outputs]: one matrix of `parts` rows
         size = len(out)
-        wide = size % 4 == 0
-        kernels = FOLD_COLUMNS_WIDE if wide else FOLD_COLUMNS
-        kernels[fn][ceil_div(size, 4 * LINES if wide else LINES), BLOCK](
+        FOLD_COLUMNS[fn][ceil_div(size, LINES), BLOCK](
             made, 0, 0, size, parts, size, 1, 1, start, out
         )
 
@@ -659,6 +660,15 @@ def better_of(better: Callable) -> Any:
     return device(wins)
 
 
+def better_later(better: Callable) -> Any:
+    """Make `wins(x, y)`: the same for an x whose place is behind that of y."""
+
+    def wins(x, y):
+        return better(x, y) or (x != x and y == y)
+
+    return device(wins)
+
+
 def first_in_rows(better: Callable) -> Callable:
     """Find the first extreme of each line, or of each piece of a line.
 
@@ -671,7 +681,7 @@ def first_in_rows(better: Callable) -> Callable:
     between the registers of a warp. Where I > 1, a line is a thread's: its neighbours
     then read neighbouring lines.
     """
-    wins = better_of(better)
+    wins, later = better_of(better), better_later(better)
 
     def kernel(a, n, inner, pieces, piece, shift, out):
         lanes = 1 << shift
@@ -692,13 +702,13 @@ def first_in_rows(better: Callable) -> Callable:
             k3 = min(i + 3 * lanes, last - 1)
             x0, x1 = load(a, at + i * inner), load(a, at + j * inner)
             x2, x3 = load(a, at + k2 * inner), load(a, at + k3 * inner)
-            if wins(x0, i, best, place):
+            if later(x0, best):
                 best, place = x0, i
-            if wins(x1, j, best, place):
+            if later(x1, best):
                 best, place = x1, j
-            if wins(x2, k2, best, place):
+            if later(x2, best):
                 best, place = x2, k2
-            if wins(x3, k3, best, place):
+            if later(x3, best):
                 best, place = x3, k3
         while lanes > 1:
             lanes >>= 1
@@ -715,31 +725,32 @@ def first_in_rows(better: Callable) -> Callable:
 def first_of_places(better: Callable) -> Callable:
     """Choose among the places that were found in the pieces of each line.
 
-    # a [R, n], places [R, pieces] -> out [R]; a warp makes a line.
+    # a [R, n], places [R, pieces] -> out [R, groups]; a warp chooses among `each`
     """
     wins = better_of(better)
 
-    def kernel(a, n, places, pieces, out):
+    def kernel(a, n, places, pieces, groups, each, out):
         t = cuda.threadIdx.x % WARP
-        r = cuda.blockIdx.x * WARPS + cuda.threadIdx.x // WARP
-        known = r < out.size
-        at = (r if known else 0) * pieces
-        place = load(places, at)
-        best = load(a, (r if known else 0) * n + place)
-        for i in range(t, pieces, WARP):
-            other = load(places, at + i)
-            x = load(a, (r if known else 0) * n + other)
+        q = cuda.blockIdx.x * WARPS + cuda.threadIdx.x // WARP
+        known = q < out.size
+        r, g = split(q if known else 0, groups)
+        row, first = r * n, r * pieces + g * each
+        place = load(places, first)
+        best = load(a, row + place)
+        for i in range(t, min(each, pieces - g * each), WARP):
+            other = load(places, first + i)
+            x = load(a, row + other)
             if wins(x, other, best, place):
                 best, place = x, other
         lanes = WARP
         while lanes > 1:
             lanes >>= 1
             other = shuffle_xor(place, lanes)
-            x = load(a, (r if known else 0) * n + other)
+            x = load(a, row + other)
             if wins(x, other, best, place):
                 best, place = x, other
         if t == 0 and known:
-            out[r] = place
+            out[q] = place
 
     return kernel
 
@@ -750,8 +761,9 @@ FIRST_IN_ROWS = Kernels(
     threads=BLOCK,
 )  # fmt: skip
 FIRST_OF_PLACES = Kernels(
-    first_of_places, _BOTH, ["float32[] int64 int64[] int64 int64[]"], threads=BLOCK
-)
+    first_of_places, _BOTH, ["float32[] int64 int64[] int64 int64 int64 int64[]"],
+    threads=BLOCK,
+)  # fmt: skip
 
 
 def argmax(a: TensorData, dim: int) -> TensorData:
@@ -777,7 +789,9 @@ def _first(better: Callable, name: str, a: TensorData, dim: int) -> TensorData:
     x = contiguous(a).flat()
     inner = math.prod(a.shape[dim + 1 :])
     shift = 0 if inner > 1 else _shift(ceil_div(n, 4))
-    pieces = 1 if inner > 1 else _pieces_a_fold(len(found), n, LEAST)
+    pieces = 1
+    if inner == 1:  # a piece is a warp's
+        pieces = max(1, min(BLOCKS * WARPS // len(found), n // LEAST_PLACES))
     piece = ceil_div(n, pieces)
     pieces = ceil_div(n, piece)
     places = found
@@ -786,10 +800,16 @@ def _first(better: Callable, name: str, a: TensorData, dim: int) -> TensorData:
     FIRST_IN_ROWS[better][ceil_div(len(places) << shift, BLOCK), BLOCK](
         x, n, inner, pieces, piece, shift, places
     )
-    if pieces > 1:
-        FIRST_OF_PLACES[better][ceil_div(len(found), WARPS), BLOCK](
-            x, n, places, pieces, found
+    while pieces > 1:  # each launch leaves one place of `each`
+        each = min(pieces, 4 * WARP)
+        groups = ceil_div(pieces, each)
+        chosen = found
+        if groups > 1:
+            chosen = empty((len(found) * groups,), int64).storage.array
+        FIRST_OF_PLACES[better][ceil_div(len(chosen), WARPS), BLOCK](
+            x, n, places, pieces, groups, each, chosen
         )
+        places, pieces = chosen, groups
     return out
 
 

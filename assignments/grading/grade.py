@@ -321,7 +321,10 @@ class Grader:
             return results
         fast = [check for check in checks if isinstance(check, Speed)]
         others = [check for check in checks if not isinstance(check, Speed)]
-        folder = library.student_tree(self.assignment, files, task.id, earlier.files)
+        links = self.mode in sandbox.STRONG
+        folder = library.student_tree(
+            self.assignment, files, task.id, earlier.files, links
+        )
         try:
             if others:
                 with self.quiet.shared():

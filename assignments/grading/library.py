@@ -16,6 +16,7 @@ import ast
 import atexit
 import compileall
 import functools
+import os
 import secrets
 import shutil
 import tempfile
@@ -105,19 +106,23 @@ def student_tree(
     submitted: Mapping[str, bytes],
     task: str,
     earlier: Mapping[str, bytes] | None = None,
+    links: bool = False,
 ) -> Path:
     """A new folder: the stripped library, and a student's work on one task.
 
     Args:
         submitted: for a file's path in the workspace, what was handed in.
         earlier: work on other assignments, in the place of the library's.
+        links: share the library's files with all other trees, which takes a tenth of
+            the time; only for workers that see the folder, but cannot write to it.
 
     Raises:
         SyntaxError: a file that is not Python.
     """
     base = stripped_tree(assignment)
     folder = new_folder("student")
-    shutil.copytree(base, folder, dirs_exist_ok=True)
+    copy = os.link if links else shutil.copy2
+    shutil.copytree(base, folder, copy_function=copy, dirs_exist_ok=True)
     texts = workspace.stripped(assignment)
     for name, data in (earlier or {}).items():
         _replace(folder / name, data.decode())
@@ -130,7 +135,8 @@ def student_tree(
 
 
 def _replace(path: Path, text: str) -> None:
-    """Write a file, of which the compiled form is no longer right."""
+    """Put a new file where one was, of which the compiled form is no longer right."""
+    path.unlink(missing_ok=True)  # other trees may have a link to it
     _write(path, text)
     for compiled in path.parent.glob(f"__pycache__/{path.stem}.*"):
         compiled.unlink()

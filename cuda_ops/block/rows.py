@@ -120,16 +120,19 @@ def row_centred(width: int, group: int, held: int) -> Any:
 def summed(group: int) -> Any:
     """Make `total(x, t, cells)`: the sum of the threads' x, known to all of them.
 
-    Five exchanges between the registers of a warp; then, if the group has more warps,
+    `group`: lanes of a warp, a power of two, or whole warps. Up to five exchanges
+    between the registers of a warp; then, if the group has more warps,
     a cell of shared memory for each of them (`cells`, [WARP]), a barrier, and the same
     exchanges for the warps' sums. Every thread adds in the same order.
     """
     warps = group // WARP
     steps = warps.bit_length() - 1
+    half = min(group, WARP) // 2
+    exchanges = half.bit_length()
 
     def within_warp(x, t, cells):
-        for k in range(5):
-            x += shuffle_xor(x, 16 >> k)
+        for k in range(exchanges):
+            x += shuffle_xor(x, half >> k)
         return x
 
     inner = device(within_warp)
@@ -144,7 +147,7 @@ def summed(group: int) -> Any:
             x += shuffle_xor(x, 1 << k)
         return x
 
-    return inner if warps == 1 else device(within_block)
+    return inner if warps <= 1 else device(within_block)
 
 
 def merged(group: int, exp: Any, kind: Any) -> Any:

@@ -373,7 +373,8 @@ def weight_template(cut: WeightCut, asynchronous: bool) -> Callable:
         up = cuda.local.array(ups, float32)
         for v in range(sums):
             acc[v] = float32(0)
-        for unit in range(int64(cuda.blockIdx.x), total, int64(cuda.gridDim.x)):
+        unit = int64(cuda.blockIdx.x)
+        while unit < total:  # a `range` would keep a counter in registers as well
             n, rest = divmod(unit, per_image)
             row, col = divmod(rest, across)
             row, col = row * tall, col * columns
@@ -401,6 +402,7 @@ def weight_template(cut: WeightCut, asynchronous: bool) -> Callable:
                                 acc[o * row_sums + i * wide + j] += (
                                     up[4 * o + v] * near[v + j]
                                 )
+            unit += int64(cuda.gridDim.x)
         cuda.syncthreads()
         size, threads = lines * quads, int64(cuda.blockDim.x)
         for v in range(sums):

@@ -44,6 +44,7 @@ from cuda_ops.matmul.kernels import (
     tensor_core,
     vectorized,
 )
+from cuda_ops.matmul.vector import VectorConfig, cut_of, matvec
 from cuda_ops.matmul.warpgroup import (
     ARCH,
     GROUP_CONFIGS,
@@ -270,7 +271,10 @@ def _plan(
     """Fold, choose and bind everything that does not depend on the numbers."""
     batch = broadcast_shapes(a_shape[:-2], b_shape[:-2])
     sides = _fold(batch, a_shape, a_strides, b_shape, b_strides)
-    if reads is None:
+    vector = cut_of(sides, (a_aligned, b_aligned))
+    if vector is not None:
+        cut = Cut(*vector)
+    elif reads is None:
         cut = _cut(sides, dtype, allow_tf32)
     else:
         cut = choose(_groups(reads), *_size(sides), GROUP_RATE)
@@ -314,6 +318,8 @@ def _reads(
     batch = broadcast_shapes(a_shape[:-2], b_shape[:-2])
     sides = _fold(batch, a_shape, a_strides, b_shape, b_strides)
     size = _size(sides)
+    if min(sides.M, sides.N) == 1:  # read once: nothing pays
+        return None
     if compute_capability() != ARCH or not _pays_to_round(size):
         return None
     other = _cut(sides, dtype, True)
@@ -389,7 +395,9 @@ def plan_for(
     a_batch, b_batch = (tuple(dim[i] for dim in sides.batch) for i in (1, 2))
     a_way = _way(sides.a, a_batch, aligned[0], vector, M, K)
     b_way = _way(sides.b, b_batch, aligned[1], vector, N, K)
-    if isinstance(config, GroupConfig):
+    if isinstance(config, VectorConfig):
+        run = matvec(dtype.name, config)
+    elif isinstance(config, GroupConfig):
         a_way, b_way = config.ways(a_way, b_way)
         run = warpgroup(config, a_way, b_way)
     elif isinstance(config, TensorConfig):

@@ -131,6 +131,9 @@ def _compiled(
 ) -> Any:
     from numba import cuda
 
+    from cuda_ops.runtime import lowering
+
+    lowering.install()
     code, _ = cuda.compile(
         fn, types.void(*types_of_args), cc=chip, device=False, abi="numba",
         output=output, **options,

@@ -189,7 +189,7 @@ def _kernels() -> Finding:
     out = (from_numpy(a) @ from_numpy(a.T.copy())).relu().sum(0).numpy()
     seconds = time.perf_counter() - start
     if not np.allclose(out, np.maximum(a @ a.T, 0).sum(0), rtol=1e-4):
-        return BROKEN, "wrong results", "run: pytest tests/test_backends.py"
+        return BROKEN, "wrong results", "run: pytest tests/backends"
     return OK, f"matmul, relu and sum agree with NumPy ({seconds:.1f} s)", ""
 
 

@@ -16,8 +16,10 @@ import re
 from collections.abc import Sequence
 
 import pytest
+from numba import cuda
 
 pytest.importorskip("numba_cuda")
+from cuda_ops.block.intrinsics import load
 from cuda_ops.matmul import warpgroup
 from cuda_ops.matmul.kernels import EXAMPLE, Way
 from cuda_ops.registry import all_kernels
@@ -57,6 +59,22 @@ def test_compiles_and_fits(case: tuple[str, str]) -> None:
     for chip in filter(kernel.runs_on, CHIPS):
         code = kernel.code(example, chip) if kernel.only_arch else ptx
         fits(kernel, to_cubin(code, chip, kernel.max_registers), chip)
+
+
+@pytest.mark.skipif(SIMULATED, reason="the simulator compiles nothing")
+def test_loops_and_thread_numbers_are_plain() -> None:
+    """A loop steps by additions alone, and no thread number is tested for a sign."""
+
+    def columns(a, out, n):
+        total = out[0]
+        for k in range(n):
+            total += load(a, k * 32 + cuda.threadIdx.x % 32)
+        out[cuda.threadIdx.x // 32] = total
+
+    ptx = Kernel(columns, "", [], 64).ptx("float32[] float32[] int64", lineinfo=False)
+    loops = [block for block in ptx.split("$L__")[1:] if "add.f32" in block]
+    assert loops and not any(re.search("selp|shr|mul", block) for block in loops), ptx
+    assert "shr.s64" not in ptx and "setp.lt.s64" not in ptx, ptx
 
 
 def fits(kernel: Kernel, made: Cubin, chip: tuple[int, int]) -> None:

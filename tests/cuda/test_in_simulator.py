@@ -35,7 +35,7 @@ PARTS = {
     "tensors": (
         "tests/fuzz",
         "tests/test_backend_protocol.py",
-        "tests/test_backends.py",
+        "tests/backends",
         "tests/test_in_place_views.py",
         "tests/test_tensor_create.py",
         "tests/test_tensor_data.py",

@@ -146,6 +146,26 @@ def test_large_operands_are_turned_around(
     near(product(a, b, a_how, b_how), a, b, TF32 if high else 1e-5)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
+@pytest.mark.parametrize("a_how", LAYOUTS)
+@pytest.mark.parametrize("b_how", LAYOUTS)
+def test_a_matrix_times_a_vector(a_how: str, b_how: str, dtype: str) -> None:
+    """Rows by lanes, warps and blocks, with k in parts; columns by 1 and by 4."""
+    for M, N, K in ((1, 1, 8193), (5, 1, 7), (33, 1, 132), (300, 1, 12), (3, 1, 2100)):
+        a, b = numbers((M, K), dtype), numbers((K, N), dtype, 1)
+        near(product(a, b, a_how, b_how), a, b, ROUNDING[dtype])
+        a, b = numbers((N, K), dtype), numbers((K, M), dtype, 1)
+        near(product(a, b, a_how, b_how), a, b, ROUNDING[dtype])
+
+
+def test_many_matrices_times_vectors() -> None:
+    """As in attention, one token at a time: scores, and the mean of the values."""
+    q, k = numbers((3, 2, 1, 8)), numbers((3, 2, 5, 8), seed=1)
+    scores = product(q, k.swapaxes(2, 3), "", "")
+    near(scores, q, k.swapaxes(2, 3), ROUNDING["float32"])
+    near(product(scores, k), scores, k, ROUNDING["float32"])
+
+
 def test_repeated_rows() -> None:
     a, b = numbers((1, 6)), numbers((6, 5), seed=1)
     row = from_numpy(a).expand((4, 6))

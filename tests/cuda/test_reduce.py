@@ -212,6 +212,15 @@ def test_the_first_nan_is_the_extreme() -> None:
             check_first(a.T.copy(), 0)
 
 
+@pytest.mark.parametrize("shape", [(1, 20_000), (1, 300_000), (3, 5_000)], ids=str)
+def test_positions_in_very_long_rows(shape: tuple[int, int]) -> None:
+    """Pieces of a row are searched by warps, and so are the places that these found."""
+    a = np.random.default_rng(0).integers(0, 50, shape).astype(np.float32)
+    for row in a, np.where(a == a[0, -1], np.nan, a):
+        found = ops.argmax(make(row, "cuda"), 1).to_numpy()[:, 0]
+        np.testing.assert_array_equal(found, row.argmax(1))
+
+
 def test_first_extreme_of_nothing() -> None:
     assert ops.argmax(make(np.zeros((0, 3), np.float32), "cuda"), 1).shape == (0, 1)
     assert to_numpy(ops.argmin(make(np.float32(3), "cuda"), 0)) == 0

@@ -1,6 +1,6 @@
 """Results do not depend on the number of threads, bit for bit.
 
-`tests/test_backends.py` compares the kernels with torch, with as many threads as there
+`tests/backends` compares the kernels with torch, with as many threads as there
 are cores. Here each runs with 1, 2 and 5 threads, on sizes that make many tasks.
 """
 

@@ -1,4 +1,4 @@
-"""What the launchers of the device "mojo" decide, and `tests/test_backends.py` does not
+"""What the launchers of the device "mojo" decide, and `tests/backends` does not
 see: integers of 32 bits as indices, and activations without a loop in Mojo.
 """
 
