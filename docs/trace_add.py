@@ -111,7 +111,9 @@ def count_visits() -> None:
     a = minitorch.ones(2, 3, requires_grad=True)
     a + a  # compiles the kernel
     names = visits(a, a)
-    print(f"\na + b of one shape enters {len(names)} Python functions before the kernel:")
+    print(
+        f"\na + b of one shape enters {len(names)} Python functions before the kernel:"
+    )
     print("  " + "\n  ".join(names))
     assert len(names) <= MOST
 
