@@ -22,25 +22,22 @@ type before the launch, so that float32 parameters are updated in float32 arithm
 Steps in a CUDA graph
 ---------------------
 A captured launch keeps its arguments: learning rate and step number would stand still.
-While a graph is captured, kernels can take their factors from device memory instead:
+While a graph is captured, a step can take them from device memory instead:
 
-    with capturing() as steps:            # while the graph is captured
-        ... optimizer.step() ...
-    for step in steps:                    # one for each captured launch
-        step.set()                        # once, before the first replay
-        step.set(lr=..., count=...)       # before a replay, where one has changed
+    numbers = Captured(lr, count, dtype)
+    adam_step(..., lr=numbers, ...)       # while the graph is captured
+    numbers.set()                         # once, before the first replay
+    numbers.set(lr=..., count=...)        # before a replay, where one has changed
 
-Each captured `adam_step` or `sgd_step` makes a `Captured`: `lr` and `count` in device
-memory, and a small kernel in front of the step that adds 1 to `count` and computes the
-factors from both, in float64. So a replay that changes nothing needs no call at all:
-steps are counted on the device. After a replay the host adds 1 to its own counts.
+A small kernel in front of the step adds 1 to `count` and computes the factors from
+both, in float64. So a replay that changes nothing needs no call at all: steps are
+counted on the device. After a replay the host adds 1 to its own counts.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
@@ -345,26 +342,6 @@ class Captured:
             fill(self.device_count.flat(), np.int64(count))
 
 
-class _Capture:
-    """Where captured steps are noted; None when no graph is being captured."""
-
-    def __init__(self) -> None:
-        self.steps: list[Captured] | None = None
-
-
-_capture = _Capture()
-
-
-@contextmanager
-def capturing() -> Iterator[list[Captured]]:
-    """Steps inside take their factors from device memory, and are noted in the list."""
-    before, _capture.steps = _capture.steps, []
-    try:
-        yield _capture.steps
-    finally:
-        _capture.steps = before
-
-
 # ----------------------------------------------------------------------- launchers
 
 
@@ -451,7 +428,7 @@ def sgd_step(
     params: Sequence[TensorData],
     grads: Sequence[TensorData],
     momentum_buffers: Sequence[TensorData] | None,
-    lr: float,
+    lr: float | Captured,
     momentum: float,
     dampening: float,
     weight_decay: float,
@@ -464,11 +441,12 @@ def sgd_step(
     p -= lr * (g + momentum * buf if nesterov else buf if momentum else g).
     """
     if momentum_buffers is None or momentum == 0:
-        factors: tuple[float, ...] = (lr, weight_decay)
+        factors: tuple[Any, ...] = (lr, weight_decay)
         for dtype, tensors in _by_dtype((params, grads)).items():
             _run(sgd_chunks, sgd_chunks_captured, tensors, (), dtype, factors)
         return
-    factors = momentum_factors(lr, momentum, dampening, weight_decay, nesterov, first)
+    rest = momentum_factors(0, momentum, dampening, weight_decay, nesterov, first)[1:]
+    factors = (lr, *rest)
     for dtype, tensors in _by_dtype((params, grads, momentum_buffers)).items():
         _run(
             momentum_chunks, momentum_chunks_captured, tensors, (first,), dtype, factors
@@ -477,16 +455,15 @@ def sgd_step(
 
 def _run(
     eager: Any, captured: Any, tensors: Sequence[Sequence[TensorData]],
-    flags: tuple[bool, ...], dtype: DType, factors: tuple[float, ...],
+    flags: tuple[bool, ...], dtype: DType, factors: tuple[Any, ...],
 ) -> None:  # fmt: skip
     """Launch an SGD kernel for all tensors: with numbers, or with device memory."""
-    if _capture.steps is None:
+    state = factors[0]
+    if not isinstance(state, Captured):
         numbers = _numbers(dtype, factors)
         for blocks, tuples in _launches(tensors):
             eager[blocks, THREADS](*tuples, *flags, *numbers)
         return
-    state = Captured(factors[0], 0, dtype)
-    _capture.steps.append(state)
     rest = [*map(float, factors[1:]), 0.0, 0.0, 0.0, 0.0][:5]
     count_sgd_step[1, 1](
         state.device_lr.flat(), state.device_count.flat(), *rest, state.factors.flat()
@@ -501,7 +478,7 @@ def adam_step(
     exp_avgs: Sequence[TensorData],
     exp_avg_sqs: Sequence[TensorData],
     step: int,
-    lr: float,
+    lr: float | Captured,
     beta1: float,
     beta2: float,
     eps: float,
@@ -517,9 +494,9 @@ def adam_step(
     """
     kinds = _by_dtype((params, grads, exp_avgs, exp_avg_sqs))
     for dtype, tensors in kinds.items():
-        if _capture.steps is not None:
+        if isinstance(lr, Captured):
             options = (beta1, beta2, eps, weight_decay)
-            _adam_captured(dtype, tensors, step, lr, options, decoupled)
+            _adam_captured(lr, tensors, options, decoupled)
             continue
         factors = adam_factors(step, lr, beta1, beta2, eps, weight_decay, decoupled)
         numbers = _numbers(dtype, factors)
@@ -528,13 +505,10 @@ def adam_step(
 
 
 def _adam_captured(
-    dtype: DType, tensors: Sequence[Sequence[TensorData]], step: int, lr: float,
+    state: Captured, tensors: Sequence[Sequence[TensorData]],
     options: tuple[float, ...], decoupled: bool,
 ) -> None:  # fmt: skip
     """An Adam step whose factors are computed on the device at each replay."""
-    assert _capture.steps is not None
-    state = Captured(lr, step - 1, dtype)
-    _capture.steps.append(state)
     count_adam_step[1, 1](
         state.device_lr.flat(), state.device_count.flat(), *map(float, options),
         decoupled, state.factors.flat(),

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +19,7 @@ import minitorch.dtypes as dtypes
 from minitorch.arguments import int_sequence
 from minitorch.backend import get_backend
 from minitorch.dtypes import DType
+from minitorch.executor import advance
 from minitorch.tensor import Number, Tensor
 from minitorch.tensor_data import Shape, numel
 
@@ -340,9 +341,6 @@ class Generator:
     block number on by ceil(n / 4), and nothing else is kept.
     """
 
-    # While a CUDA graph is captured: the one whose numbers move on at each replay.
-    captured: ClassVar[Generator | None] = None
-
     def __init__(self, seed: int | None = None) -> None:
         self.seed = int.from_bytes(os.urandom(8), "little") if seed is None else 0
         self.offset = 0
@@ -362,11 +360,9 @@ class Generator:
 
     def take(self, count: int) -> tuple[int, int]:
         """(seed, block number) for `count` numbers, and move on behind them."""
-        if Generator.captured is not None and Generator.captured is not self:
-            raise RuntimeError(
-                "random numbers in a CUDA graph come from the default generator, which "
-                "moves on at each replay; leave out generator=, and use manual_seed"
-            )
+        return advance("Generator.take", self._take, count)
+
+    def _take(self, count: int) -> tuple[int, int]:
         start = self.offset
         self.offset += -(-count // 4)
         return self.seed, start

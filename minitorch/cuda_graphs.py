@@ -14,12 +14,14 @@ With this file one can capture what a block of code does on the GPU, and replay 
 or leave all of that to `make_graphed_step`. Names are PyTorch's, but for the last one.
 
 What the driver captures is a list of kernels with fixed arguments (`cuda_ops/graphs.py`
-tells more). What must not stay fixed in a training step is looked after here:
+tells more). What must not stay fixed passes the seam of `minitorch/executor.py`, where
+`Capture` stands meanwhile:
 
 - random numbers: the place in the generator's sequence is in device memory, and moves
   on at each replay, on the device and in `minitorch.default_generator`;
 - optimizers: the number of steps and the learning rate are in device memory. A replay
-  counts a step on both sides, and takes over a learning rate that was changed.
+  counts a step on both sides, and takes over a learning rate that was changed;
+- reads of numbers by the host, which are not there before the replay, are refused.
 
 So a replay leaves everything as the same step without a graph would, to the last bit.
 
@@ -28,15 +30,18 @@ Source: the interface is PyTorch's (its documentation, "CUDA semantics", CUDA gr
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
-from typing import Any
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, NoReturn
 from weakref import finalize
 
 from minitorch.backend import get_backend
-from minitorch.creation import Generator, default_generator
-from minitorch.optim.optimizer import Group, Optimizer, watch, with_grad
+from minitorch.creation import default_generator
+from minitorch.executor import Executor, active, executing, users_stack
+from minitorch.optim.optimizer import Group, Optimizer, with_grad
 from minitorch.tensor import Tensor
+from minitorch.tensor_data import TensorData
 
 
 def graph_pool_handle() -> Any:
@@ -48,182 +53,206 @@ def graph_pool_handle() -> Any:
     return Pool()
 
 
-# ------------------------------------------------------------------- random numbers
+# ------------------------------------------------------- what a replay must refresh
 
 
-class _Numbers:
-    """The random numbers of a graph: `blocks` of the default generator's sequence."""
+def _refuse(text: str) -> NoReturn:
+    from cuda_ops.runtime.device import CaptureError
 
-    def __init__(self) -> None:
-        from cuda_ops.graphs import new_counter
-
-        self.generator = default_generator
-        self.seed, self.start = self.generator.seed, self.generator.offset
-        self.blocks = 0
-        self.base = (
-            new_counter()
-        )  # on the device: how far after `start` a replay begins
-        self.at = 0  # what is in it
-
-    def captured(self) -> None:
-        """Let the graph end by moving on; called when everything else is captured."""
-        from cuda_ops import random
-
-        self.blocks = self.generator.offset - self.start
-        if self.blocks:
-            random.advance(self.base, self.blocks)
-
-    def undo(self) -> None:
-        """Nothing was drawn during the capture."""
-        self.generator.offset = self.start
-
-    def before_replay(self) -> None:
-        """Let the replay begin where the generator is."""
-        from cuda_ops.graphs import set_counter
-
-        if not self.blocks:
-            return
-        if self.generator.seed != self.seed:
-            raise RuntimeError(
-                f"replay: the random numbers of this graph are those of seed "
-                f"{self.seed}, and now the seed is {self.generator.seed}; capture the "
-                f"step again after manual_seed"
-            )
-        at = self.generator.offset - self.start
-        if at != self.at:
-            set_counter(self.base, at)
-        self.at = at + self.blocks
-        self.generator.offset += self.blocks
+    raise CaptureError(text)
 
 
-# ----------------------------------------------------------------------- optimizers
+# Functions of a backend whose learning rate and step number a graph can refresh.
+STEPS = ("adam_step", "sgd_step")
 
 
-class _Update:
-    """The update of one parameter group in a graph.
+class _Step:
+    """A step of an optimizer in a graph.
 
     Attributes:
+        params: with a gradient at the capture; `missing` are in no launch so far.
         before: what the optimizer remembered of each parameter before the capture.
-        parts: for each captured launch its numbers on the device, and what the
-            optimizer remembers of the parameters in it.
+        parts: for each captured launch its numbers on the device, the number of its
+            group, and what the optimizer remembers of the parameters in it.
     """
 
-    def __init__(self, optimizer: Optimizer, group: Group) -> None:
-        self.optimizer = optimizer
-        self.index = next(i for i, g in enumerate(optimizer.param_groups) if g is group)
-        self.params = with_grad(group)
+    def __init__(self, optimizer: Optimizer) -> None:
+        self.optimizer, self.state = optimizer, optimizer.state
+        self.params = [p for g in optimizer.param_groups for p in with_grad(g)]
         self.storages = [p.raw.storage for p in self.params]
-        self.options = _options(group)
-        self.state = optimizer.state
-        self.before = {p: dict(self.state[p]) for p in self.params if p in self.state}
-        self.parts: list[tuple[Any, list[dict[str, Any]]]] = []
+        self.missing = set(self.params)
+        self.options = list(map(_options, optimizer.param_groups))
+        self.before = {p: dict(values) for p, values in self.state.items()}
+        self.taken = optimizer.steps_taken
+        self.parts: list[tuple[Any, int, list[dict[str, Any]]]] = []
 
-    def note(self, captured: list[Any]) -> None:
-        """Find out what the launches need, after `update` has made them.
+    def numbers(self, params: list[TensorData], lr: float, step: int) -> Any:
+        """Device memory for the learning rate and the number of a step on `params`."""
+        from cuda_ops.optim import Captured
 
-        Raises:
-            CaptureError: replays would not do what steps do.
-        """
-        from cuda_ops.graphs import CaptureError
+        made, raws = Captured(lr, step - 1, params[0].dtype), set(map(id, params))
+        mine = [p for p in self.params if id(p.raw) in raws]
+        groups = enumerate(self.optimizer.param_groups)
+        index = next(i for i, g in groups if any(p is mine[0] for p in g["params"]))
+        self.missing -= set(mine)
+        counted = [self.state[p] for p in mine if "step" in self.state[p]]
+        self.parts.append((made, index, counted))
+        return made
 
-        name = type(self.optimizer).__name__
-        if self.params and not captured:
-            raise CaptureError(
-                f"{name}.step() cannot be captured in a CUDA graph: its learning rate "
-                f"would stand still; SGD, Adam and AdamW can. Leave step() out of the "
+    def captured(self) -> None:
+        """Raise a CaptureError if replays would not do what steps do."""
+        name = f"{type(self.optimizer).__name__}.step() cannot be captured in a CUDA"
+        if self.missing:
+            _refuse(
+                f"{name} graph: its learning rate would stand still; SGD, Adam and "
+                f"AdamW can, with parameters on the GPU. Leave step() out of the "
                 f"captured block, and call it after each replay"
             )
-        states = [self.state[p] for p in self.params if p in self.state]
-        if any(len(self.state[p]) != len(self.before.get(p, ())) for p in self.params
-               if p in self.state):  # fmt: skip
-            raise CaptureError(
-                f"{name}.step() cannot be captured in a CUDA graph as its first step, "
-                f"which makes the optimizer's state: take one step before the capture"
+        if any(len(s) != len(self.before.get(p, ())) for p, s in self.state.items()):
+            _refuse(
+                f"{name} graph as its first step, which makes the optimizer's state: "
+                f"take one step before the capture"
             )
-        for numbers in captured:
-            mine = [s for s in states if s.get("step") == numbers.count + 1]
-            self.parts.append((numbers, mine))
 
     def undo(self) -> None:
         """No step was taken during the capture."""
-        for p in self.params:
-            values = self.before.get(p)
-            if values is None:
-                self.state.pop(p, None)
-            else:
-                self.state[p].clear()
-                self.state[p].update(values)
+        self.optimizer.steps_taken = self.taken
+        for p, values in list(self.state.items()):
+            values.clear()
+            values.update(self.before.get(p, {}))
+            if not values:
+                del self.state[p]
 
-    def before_replay(self) -> None:
-        """Take over what has changed since the last replay, or say why not."""
-        group = self.optimizer.param_groups[self.index]
+    def check(self) -> None:
+        """Raise a RuntimeError if what cannot be refreshed has changed."""
         if (
             self.optimizer.state is not self.state
             or any(p.raw.storage is not s for p, s in zip(self.params, self.storages))
-            or _options(group) != self.options
+            or list(map(_options, self.optimizer.param_groups)) != self.options
         ):
             raise RuntimeError(
                 f"replay: since the capture {type(self.optimizer).__name__} was given "
                 f"other options than lr, or its parameters or its state are in other "
                 f"memory (load_state_dict does that); capture the step again"
             )
-        for numbers, states in self.parts:
-            lr, count = group["lr"], states[0]["step"] if states else numbers.count
+
+    def refresh(self) -> None:
+        """Take over what has changed since the last replay, and count the step."""
+        self.optimizer.steps_taken += 1
+        for numbers, index, states in self.parts:
+            lr = self.optimizer.param_groups[index]["lr"]
             if lr != numbers.lr:
                 numbers.set(lr=lr)
-            if count != numbers.count:
-                numbers.set(count=count)
-
-    def after_replay(self) -> None:
-        """Count the step."""
-        for numbers, states in self.parts:
-            numbers.count += 1
+            if states and states[0]["step"] != numbers.count:
+                numbers.set(count=states[0]["step"])
+            numbers.count += 1  # as the replay does on the device
             for state in states:
                 state["step"] += 1
 
 
 def _options(group: Group) -> dict[str, Any]:
-    """What a captured update cannot change."""
+    """What a captured step cannot change."""
     return {k: v for k, v in group.items() if k not in ("params", "lr", "initial_lr")}
 
 
-class _Updates:
-    """All updates of a graph, in order."""
+class Capture(Executor):
+    """Stands at the seam while a graph is captured, and refreshes what has to be.
+
+    Attributes:
+        steps: of optimizers, in order; `step` is the one that is being taken.
+        blocks: how far a replay moves the default generator on.
+        base: on the device: how far after `start` a replay begins; `at` is in it.
+    """
 
     def __init__(self) -> None:
-        self.all: list[_Update] = []
-        self.taken: dict[Optimizer, int] = {}  # steps before the capture, then in it
-        self.captured: list[Any] = []  # what `cuda_ops.optim` notes
+        from cuda_ops.graphs import new_counter
 
-    def __call__(self, optimizer: Optimizer, group: Group) -> None:
-        """Do an update while the graph is captured; `watch.update`."""
-        update = _Update(optimizer, group)
-        self.all.append(update)
-        self.taken.setdefault(optimizer, optimizer.steps_taken)
-        done = len(self.captured)
-        optimizer.update(group)
-        update.note(self.captured[done:])
+        self.steps: list[_Step] = []
+        self.step: _Step | None = None
+        self.seed, self.start = default_generator.seed, default_generator.offset
+        self.base, self.at, self.blocks = new_counter(), 0, 0
 
-    def undo(self) -> None:
-        """No step was taken during the capture."""
-        watch.update = None
-        for update in reversed(self.all):
-            update.undo()
-        for optimizer, before in self.taken.items():
-            steps, optimizer.steps_taken = optimizer.steps_taken - before, before
-            self.taken[optimizer] = steps
+    def read(self, name: str, fn: Callable[..., Any], a: TensorData) -> Any:
+        """Refuse to read what is on the GPU."""
+        if a.device != "cuda":
+            return fn(a)
+        where = next(iter(users_stack()), "the library")
+        return _refuse(
+            f"reading numbers on the CPU cannot be captured in a CUDA graph: {name} "
+            f"asks for those of a tensor of shape {a.shape}, at {where}. Nothing is "
+            f"computed before the graph is replayed: keep the tensor, and read it "
+            f"after g.replay()"
+        )
+
+    def advance(self, name: str, run: Callable[..., Any], args: Any) -> Any:
+        """Note a step of an optimizer; the default generator may move on."""
+        owner = getattr(run, "__self__", None)
+        if isinstance(owner, Optimizer):
+            self.step = _Step(owner)
+            self.steps.append(self.step)
+            run(*args)
+            self.step.captured()
+            self.step = None
+            return None
+        if owner is not default_generator:
+            raise RuntimeError(
+                "random numbers in a CUDA graph come from the default generator, which "
+                "moves on at each replay; leave out generator=, and use manual_seed"
+            )
+        return run(*args)
+
+    def call(
+        self, name: str, fn: Callable[..., Any], args: Any, kwargs: dict[str, Any]
+    ) -> Any:
+        """Let a step of an optimizer have its numbers from device memory."""
+        if name not in STEPS or self.step is None:
+            return fn(*args, **kwargs)
+        given = inspect.signature(fn).bind(*args, **kwargs)
+        x = given.arguments
+        if x["params"][0].device != "cuda":
+            return None  # nothing is computed, and the step is refused
+        x["lr"] = self.step.numbers(x["params"], x["lr"], x.get("step", 1))
+        return fn(*given.args, **given.kwargs)
+
+    @contextmanager
+    def of(self, graph: Any, pool: Any, stream: Any) -> Iterator[None]:
+        """Capture what the block does; nothing is drawn, and no step is taken."""
+        from cuda_ops import random
+
+        try:
+            with graph.capture(pool, stream), random.counted_from(self.base):
+                with executing(self):
+                    yield
+                self.blocks = default_generator.offset - self.start
+                if self.blocks:  # the graph ends by moving on
+                    random.advance(self.base, self.blocks)
+        finally:
+            default_generator.offset = self.start
+            for step in reversed(self.steps):
+                step.undo()
+        for step in self.steps:
+            for numbers, *_ in step.parts:
+                numbers.set()
 
     def before_replay(self) -> None:
-        """See `_Update`."""
-        for update in self.all:
-            update.before_replay()
+        """Let the replay begin where generator and optimizers are; move these on."""
+        from cuda_ops.graphs import set_counter
 
-    def after_replay(self) -> None:
-        """See `_Update`."""
-        for update in self.all:
-            update.after_replay()
-        for optimizer, steps in self.taken.items():
-            optimizer.steps_taken += steps
+        if self.blocks and default_generator.seed != self.seed:
+            raise RuntimeError(
+                f"replay: the random numbers of this graph are those of seed "
+                f"{self.seed}, and now the seed is {default_generator.seed}; capture "
+                f"the step again after manual_seed"
+            )
+        for step in self.steps:
+            step.check()
+        for step in self.steps:
+            step.refresh()
+        at = default_generator.offset - self.start
+        if self.blocks and at != self.at:
+            set_counter(self.base, at)
+        self.at = at + self.blocks
+        default_generator.offset += self.blocks
 
 
 # --------------------------------------------------------------------------- graphs
@@ -244,10 +273,8 @@ class CUDAGraph:
         self._graph = Graph()
         finalize(self, _destroy, self._graph).atexit = False
         self._pool: Any = None
-        self._open: ExitStack | None = None
-        self._numbers: Any = None
-        self._updates = _Updates()
-        self._ready = False
+        self._open: tuple[Any, Capture] | None = None
+        self._captured: Capture | None = None
 
     @property
     def kernels(self) -> tuple[str, ...]:
@@ -262,9 +289,9 @@ class CUDAGraph:
                 None: memory of its own.
             stream: a `minitorch.cuda.Stream` to capture on; None: one for all graphs.
         """
-        from cuda_ops import graphs, optim, random
+        from cuda_ops import graphs
 
-        if self._ready or self._open is not None:
+        if self._captured is not None or self._open is not None:
             raise RuntimeError("CUDAGraph: it holds a graph already; reset() it first")
         if not (pool is None or isinstance(pool, graphs.Pool)):
             raise TypeError(
@@ -273,38 +300,26 @@ class CUDAGraph:
             )
         self._pool = pool or graphs.Pool()
         handle = graphs.side_stream() if stream is None else stream.handle
-        numbers, self._updates = _Numbers(), _Updates()
-        with ExitStack() as stack:
-            stack.callback(numbers.undo)
-            stack.callback(self._updates.undo)
-            stack.enter_context(self._graph.capture(self._pool, handle))
-            self._updates.captured = stack.enter_context(optim.capturing())
-            stack.enter_context(random.counted_from(numbers.base))
-            stack.callback(_draw_from, None)
-            _draw_from(numbers.generator)
-            watch.update = self._updates
-            self._numbers, self._open = numbers, stack.pop_all()
+        capture = Capture()
+        block = capture.of(self._graph, self._pool, handle)
+        block.__enter__()
+        self._open = block, capture
 
-    def capture_end(self) -> None:
-        """End what `capture_begin` began; nothing has run until now."""
+    def capture_end(self, *error: Any) -> None:
+        """End what `capture_begin` began; nothing has run until now.
+
+        With an `error`, the three arguments of `__exit__`, nothing is kept.
+        """
         if self._open is None:
             raise RuntimeError("CUDAGraph: capture_end() without capture_begin()")
-        stack, self._open = self._open, None
-        with stack:
-            self._numbers.captured()
-        for numbers in self._updates.captured:
-            numbers.set()
-        self._ready = True
-
-    def capture_abandon(self, *error: Any) -> None:
-        """End a capture that has failed; everything is as it was before."""
-        if self._open is not None:
-            stack, self._open = self._open, None
-            stack.__exit__(*error)
+        (block, capture), self._open = self._open, None
+        block.__exit__(*(error or (None, None, None)))
+        if not any(error):
+            self._captured = capture
 
     def replay(self) -> None:
         """Do again all that was captured, behind the work of the current stream."""
-        if not self._ready:
+        if self._captured is None:
             raise RuntimeError(
                 "replay: this graph is empty; capture one with "
                 "`with minitorch.cuda.graph(g):`"
@@ -312,20 +327,18 @@ class CUDAGraph:
         from cuda_ops.runtime.device import not_in_graph
 
         not_in_graph("replaying a graph", "end the capture before")
-        self._updates.before_replay()
-        self._numbers.before_replay()
+        self._captured.before_replay()
         self._graph.replay()
-        self._updates.after_replay()
 
     def reset(self) -> None:
         """Forget the graph, and give its memory back as far as no tensor uses it."""
         self._graph.destroy()
-        self._numbers, self._updates, self._pool = None, _Updates(), None
-        self._ready = False
+        self._captured = self._pool = None
 
     def gradients(self) -> list[tuple[Tensor, Tensor]]:
         """Parameters of captured optimizers, and where a replay leaves their .grad."""
-        params = [p for update in self._updates.all for p in update.params]
+        steps = self._captured.steps if self._captured is not None else []
+        params = [p for step in steps for p in step.params]
         return [(p, p.grad) for p in params if p.grad is not None]
 
     def pool(self) -> Any:
@@ -337,10 +350,6 @@ def _destroy(graph: Any) -> None:
     """Called when a `CUDAGraph` is gone, but not at the end of the program."""
     with suppress(RuntimeError):  # the device may be lost
         graph.destroy()
-
-
-def _draw_from(generator: Generator | None) -> None:
-    Generator.captured = generator
 
 
 class graph:
@@ -371,11 +380,8 @@ class graph:
     def __enter__(self) -> None:
         self.cuda_graph.capture_begin(*self.options)
 
-    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
-        if kind is None:
-            self.cuda_graph.capture_end()
-        else:
-            self.cuda_graph.capture_abandon(kind, error, traceback)
+    def __exit__(self, *error: Any) -> None:
+        self.cuda_graph.capture_end(*error)
 
 
 # ------------------------------------------------------------------- a training step
@@ -406,21 +412,22 @@ class GraphedStep:
         self._grads: list[tuple[Tensor, Tensor]] = []
         self._alone = True  # whether the last step was not a replay
         self._plain = _launches_are_waited_for()
-        # Not `Tensor.copy_`: the host's time for a step is what a small network waits
-        # for, and of one kind all inputs can be copied as they are.
-        self._copy_into = get_backend("cuda").copy_into
 
     def __call__(self, *inputs: Tensor) -> Any:
         """What the step returns; tensors are overwritten by the next call."""
         kind = tuple([(x.raw.shape, x.dtype, x.device) for x in inputs])
         if self.graph is None and kind in self._seen and not self._plain:
-            self._capture(kind, inputs)
+            if active.executor is None:  # else it wants to see the step
+                self._capture(kind, inputs)
         if self.graph is None or kind != self._kind:
             self._seen.add(kind)
             self._alone = True
             return self._step(*inputs)
+        # Not `Tensor.copy_`: the host's time for a step is what a small network waits
+        # for, and of one kind all inputs can be copied as they are.
+        copy_into = get_backend("cuda").copy_into
         for static, x in zip(self._inputs, inputs):
-            self._copy_into(static.raw, x.raw)
+            copy_into(static.raw, x.raw)
         self.graph.replay()
         if self._alone:  # .grad is what the other step left there
             for p, grad in self._grads:

@@ -1,9 +1,12 @@
 """The seam between operations and backends, where an executor may stand.
 
-With this file something can look on at, or take over, all that tensors do. Two things
+With this file something can look on at, or take over, all that tensors do. Four things
 pass here, and nothing else computes: operations (`Function.apply`, and the backward
-pass of its node) and the functions of a backend that they call. Usually nobody stands
-here, and both run at once; the profiler (`minitorch/profiler.py`) is one that looks on.
+pass of its node), the functions of a backend that they call, reads of numbers by the
+host (`item`, `bool(x)`, `print`), and steps that the host keeps count of (the place of
+a random generator, an update of an optimizer). Usually nobody stands here, and all run
+at once. The profiler (`minitorch/profiler.py`) looks on; the capture of a CUDA graph
+(`minitorch/cuda_graphs.py`) refuses reads, and sees what must change at each replay.
 
     class Counting(Executor):
         calls = 0
@@ -20,14 +23,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from minitorch.backend import Backend
+from minitorch.backend import Backend, get_backend
 from minitorch.backend.registry import between
+from minitorch.tensor_data import TensorData
+
+# What a frame of the library itself does not tell about a user's program.
+INSIDE = str(Path(__file__).parent)
+READS = ("to_numpy", "to_numpy_async")  # told as reads, and not as calls as well
 
 
 class Executor:
-    """Runs operations and backend functions at once; override what you look at."""
+    """Runs all that passes at once; override what you look at."""
 
     def operation(self, name: str, run: Callable[..., Any], args: Any) -> Any:
         """`run(*args)`: the forward or backward pass of the operation `name`."""
@@ -38,6 +47,15 @@ class Executor:
     ) -> Any:
         """`fn(*args, **kwargs)`: the function `name` of a backend."""
         return fn(*args, **kwargs)
+
+    def read(self, name: str, fn: Callable[..., Any], a: TensorData) -> Any:
+        """`fn(a)`: the host asks for numbers of `a`, for `name`, and waits for them."""
+        return fn(a)
+
+    def advance(self, name: str, run: Callable[..., Any], args: Any) -> Any:
+        """`run(*args)`: a step `name` after which its owner, `run.__self__`, holds
+        other numbers on the host: the place of a generator, counts of an optimizer."""
+        return run(*args)
 
 
 class Active:
@@ -53,6 +71,28 @@ class Active:
 
 active = Active()
 E = TypeVar("E", bound=Executor)
+
+
+def host_read(name: str, a: TensorData, fn: Callable[..., Any] | None = None) -> Any:
+    """Numbers of `a` for the host: all reads of values in the library pass here.
+
+    Args:
+        name: who asks, as users write it: "item()".
+        a: the tensor that is read.
+        fn: reads it; None: the backend's `to_numpy`.
+    """
+    fn = fn or get_backend(a.storage.device).to_numpy
+    return fn(a) if active.executor is None else active.executor.read(name, fn, a)
+
+
+def advance(name: str, run: Callable[..., Any], *args: Any) -> Any:
+    """`run(*args)`, a method that moves numbers on which its owner keeps on the host.
+
+    They are others in the next step: who repeats a step by itself has to know of them.
+    """
+    if active.executor is None:
+        return run(*args)
+    return active.executor.advance(name, run, args)
 
 
 @contextmanager
@@ -83,7 +123,7 @@ class _Watched:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._backend, name)
-        if not callable(found):
+        if name in READS or not callable(found):
             return found
         executor = self._executor
 
@@ -92,3 +132,15 @@ class _Watched:
 
         setattr(self, name, call)  # found at once from now on
         return call
+
+
+def users_stack() -> tuple[str, ...]:
+    """Where the program is, the innermost frame first, without the library's own."""
+    import traceback
+
+    frames = reversed(traceback.extract_stack())
+    return tuple(
+        f"{frame.filename}({frame.lineno}): {frame.name}"
+        for frame in frames
+        if not frame.filename.startswith(INSIDE) and "contextlib" not in frame.filename
+    )

@@ -1,9 +1,11 @@
-"""Scalar mathematics, written once.
+"""Scalar mathematics: what each function is.
 
 With this file one can do arithmetic on single numbers by name: `add(2, 3)`,
 `relu(-1.0)`, `relu_backward(grad, x)`. Every backend is made from these functions:
 `simple_ops` calls them, `fast_ops` and `cuda_ops` compile them into their loops, and
-`mojo_ops` mirrors them. To see what an operation computes, look here first.
+`mojo_ops` mirrors them. To see what an operation computes, look here first. Hot ones
+have faster forms beside these (`fast_ops/vector_math.py`, `cuda_ops/runtime/scalar.py`,
+`mojo_ops/scalar_math.mojo`); tests hold those to the definitions here.
 
 Two conventions keep one definition good for all of them:
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import minitorch.dtypes as dtypes
+from minitorch.executor import host_read
 
 if TYPE_CHECKING:
     from minitorch.sparse import SparseCSR
@@ -25,7 +26,7 @@ LINE_WIDTH = 80
 
 def tensor_repr(x: Tensor) -> str:
     """The text for `x`, as PyTorch would print it."""
-    values = x.detach().numpy()
+    values = host_read("repr()", x.raw)
     notes = _notes(x, values.size == 0)
     if values.size == 0:
         size = [] if values.ndim == 1 else [f"size={tuple(values.shape)}"]
@@ -64,7 +65,7 @@ def sparse_csr_repr(x: SparseCSR) -> str:
 
 def _named_part(name: str, x: Tensor) -> str:
     """One of the three lists: `values=tensor([1., 2.])`."""
-    values = x.detach().numpy()
+    values = host_read("repr()", x.raw)
     if values.size == 0:
         return f"{name}=tensor([], size=(0,))"
     return f"{name}=tensor({_body(values, indent=len(name) + 15)})"

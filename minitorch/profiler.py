@@ -10,12 +10,14 @@ to the functions of the backend, and how long each takes:
     prof.export_chrome_trace("trace.json")     # open it at https://ui.perfetto.dev
 
 It stands at the seam of `minitorch/executor.py`, so that nothing is paid while it is
-off. There are four kinds of spans, each inside of one of the kind before it:
+off. There are five kinds of spans; those of one thread lie inside of each other:
 
     user       a block of `record_function`
-    operation  the forward or backward pass of one operation: MatMul, MatMulBackward
+    operation  the forward or backward pass of one operation: MatMul, MatMulBackward;
+               or the step of an optimizer: AdamW.step
     kernel     a function of a backend: matmul, reduce, adam_step
-    device     the same on a GPU, between two CUDA events on its stream
+    read       the host asks for numbers, and waits for them: host read: item()
+    device     a kernel on a GPU, between two CUDA events on its stream
 
 Times are in microseconds. Source of the names: PyTorch's documentation, torch.profiler.
 The trace is in the JSON format of Chrome's trace viewer ("Trace Event Format").
@@ -27,18 +29,14 @@ import enum
 import json
 import threading
 import time
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from minitorch.executor import Executor, active, executing
+from minitorch.executor import Executor, active, executing, users_stack
 from minitorch.tensor_data import TensorData
-
-# What a frame of the library itself does not tell about a user's program.
-INSIDE = str(Path(__file__).parent)
 
 
 class ProfilerActivity(enum.Enum):
@@ -54,7 +52,7 @@ class Span:
 
     Attributes:
         name: of a block, an operation or a function of a backend.
-        kind: "user", "operation", "kernel" or "device".
+        kind: "user", "operation", "kernel", "read" or "device".
         start, end: microseconds since the profiler began.
         row: number of the thread; for the kind "device", of the stream.
         inner: microseconds of the spans directly inside of this one.
@@ -102,8 +100,9 @@ class Average:
 class _Rows(threading.local):
     """The spans of this thread that have begun and not ended."""
 
-    def __init__(self) -> None:
+    def __init__(self, names: dict[int, str]) -> None:
         self.open: list[Span] = []
+        names[threading.get_ident()] = threading.current_thread().name
 
 
 class profile(Executor):
@@ -132,8 +131,9 @@ class profile(Executor):
         self.profile_memory = profile_memory
         self.with_stack = with_stack
         self.spans: list[Span] = []
-        self._rows = _Rows()
-        self._timers: list[tuple[Span, Any, Any]] = []
+        self._names: dict[int, str] = {}  # of threads
+        self._rows = _Rows(self._names)
+        self._timers: list[tuple[Any, ...]] = []  # span, stream, event, event
         self._begin = 0
         self._first: Any = None  # the CUDA event at the beginning
         self._on_gpu = _wants_gpu(activities)
@@ -163,13 +163,23 @@ class profile(Executor):
     ) -> Any:
         """Time a function of a backend, on the GPU as well if that is wanted."""
         with self.span(name, "kernel", args) as span:
-            before = _recorded_event() if self._on_gpu else None
+            before = _recorded_event() if self._on_gpu and _for_gpu(fn) else None
             result = fn(*args, **kwargs)
             if before is not None:
-                self._timers.append((span, before, _recorded_event()))
+                self._timers.append((span, _stream(), before, _recorded_event()))
             if self.profile_memory:
                 span.bytes = _bytes_of(result, args)
         return result
+
+    def read(self, name: str, fn: Callable[..., Any], a: TensorData) -> Any:
+        """Time how long the host waits for numbers."""
+        with self.span(f"host read: {name}", "read", (a,)):
+            return fn(a)
+
+    def advance(self, name: str, run: Callable[..., Any], args: Any) -> Any:
+        """Time a step that the host counts, as an operation."""
+        with self.span(name, "operation"):
+            return run(*args)
 
     @contextmanager
     def span(self, name: str, kind: str, args: Sequence[Any] = ()) -> Iterator[Span]:
@@ -178,7 +188,7 @@ class profile(Executor):
         if self.record_shapes:
             span.shapes = tuple(s for s in map(_shape_of, args) if s is not None)
         if self.with_stack:
-            span.stack = _users_stack()
+            span.stack = users_stack()
         opened = self._rows.open
         opened.append(span)
         try:
@@ -195,13 +205,21 @@ class profile(Executor):
         return (time.perf_counter_ns() - self._begin) / 1000
 
     def _read_timers(self) -> None:
-        """What the CUDA events say, as spans of the stream."""
-        self._timers[-1][2].synchronize()
-        for span, before, after in self._timers:
-            start = 1000 * self._first.elapsed_time(before)
-            end = 1000 * self._first.elapsed_time(after)
+        """What the CUDA events say, as spans of their streams, which do not overlap.
+
+        Where two threads use one stream, a kernel may have waited for the other's.
+        """
+        self._timers[-1][-1].synchronize()
+        found = [
+            (1000 * self._first.elapsed_time(a), 1000 * self._first.elapsed_time(b), *x)
+            for *x, a, b in self._timers
+        ]
+        free: dict[int, float] = {}  # when each stream has done what came before
+        for start, end, span, stream in sorted(found, key=lambda timer: timer[:2]):
+            start = max(start, free.get(stream, start))
+            free[stream] = end = max(end, start)
             span.device_time = end - start
-            self.spans.append(Span(span.name, "device", start, 0, end))
+            self.spans.append(Span(span.name, "device", start, stream, end))
         self._timers = []
 
     # ------------------------------------------------------------------- what it says
@@ -228,19 +246,19 @@ class profile(Executor):
 
     def export_chrome_trace(self, path: str | Path) -> None:
         """Write a JSON file for a trace viewer: a row a thread, and a row a stream."""
-        rows = sorted({(span.kind == "device", span.row) for span in self.spans})
-        numbers = {row: number for number, row in enumerate(rows)}
-        events: list[dict[str, Any]] = [
-            {
-                **{"ph": "M", "name": "thread_name", "pid": 0, "tid": number},
-                "args": {"name": "stream of the GPU" if gpu else f"thread {number}"},
-            }
-            for (gpu, _), number in numbers.items()
+        rows: dict[tuple[bool, int], int] = {}
+        spans = [
+            _chrome_event(span, rows.setdefault(_row_of(span), len(rows)))
+            for span in self.events()
         ]
-        for span in self.events():
-            row = numbers[span.kind == "device", span.row]
-            events.append(_chrome_event(span, row))
-        text = json.dumps({"traceEvents": events, "displayTimeUnit": "ms"})
+        names = [
+            {
+                **{"ph": "M", "name": "thread_name", "pid": 0, "tid": row, "ts": 0},
+                "args": {"name": f"GPU, stream {at}" if gpu else self._names[at]},
+            }
+            for (gpu, at), row in rows.items()
+        ]
+        text = json.dumps({"traceEvents": names + spans, "displayTimeUnit": "ms"})
         Path(path).write_text(text)
 
 
@@ -356,6 +374,20 @@ def _recorded_event() -> Any:
     return event
 
 
+def _stream() -> int:
+    """The stream of the GPU that work goes to now, as a number; 0 is the default."""
+    from minitorch.cuda import current_stream
+
+    return int(current_stream().handle or 0)
+
+
+def _for_gpu(fn: Callable[..., Any]) -> bool:
+    """Whether a function of a backend, its own or a default, is for the GPU."""
+    owner = getattr(fn, "__self__", None)
+    module = fn.__module__ if owner is None else type(owner).__module__
+    return module.startswith("cuda_ops.")
+
+
 def _shape_of(value: Any) -> tuple[int, ...] | None:
     raw = getattr(value, "raw", value)
     return raw.shape if type(raw) is TensorData else None
@@ -372,14 +404,9 @@ def _bytes_of(result: Any, args: Sequence[Any]) -> int:
     )
 
 
-def _users_stack() -> tuple[str, ...]:
-    """The frames outside of the library, the innermost one first."""
-    frames = reversed(traceback.extract_stack())
-    return tuple(
-        f"{frame.filename}({frame.lineno}): {frame.name}"
-        for frame in frames
-        if not frame.filename.startswith(INSIDE) and "contextlib" not in frame.filename
-    )
+def _row_of(span: Span) -> tuple[bool, int]:
+    """Streams and threads may have the same number."""
+    return span.kind == "device", span.row
 
 
 def _chrome_event(span: Span, row: int) -> dict[str, Any]:
@@ -390,9 +417,11 @@ def _chrome_event(span: Span, row: int) -> dict[str, Any]:
         told["stack"] = list(span.stack)
     if span.bytes:
         told["bytes"] = span.bytes
+    # In whole nanoseconds, or a sum may be rounded to beyond the end of the outer span.
+    start, end = round(1000 * span.start), round(1000 * span.end)
     return {
         **{"ph": "X", "name": span.name, "cat": span.kind, "pid": 0, "tid": row},
-        **{"ts": span.start, "dur": span.time, "args": told},
+        **{"ts": start / 1000, "dur": (end - start) / 1000, "args": told},
     }
 
 

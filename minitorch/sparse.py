@@ -28,6 +28,7 @@ import minitorch.dtypes as dtypes
 from minitorch.arguments import parse_to
 from minitorch.creation import tensor
 from minitorch.dtypes import DType
+from minitorch.executor import host_read
 from minitorch.functions import sparse as functions
 from minitorch.functions.operands import check_alike, check_same_device, is_tensor
 from minitorch.functions.sparse import CSRPattern
@@ -292,7 +293,7 @@ def sparse_csr_tensor(
             f"sparse_csr_tensor: crow_indices is {crow.dtype.name} and col_indices "
             f"{col.dtype.name}; both must be int64, or both int32"
         )
-    host = np.asarray(crow.numpy()), np.asarray(col.numpy())
+    host = _read(crow), _read(col)
     shape = _shape_for(*host) if size is None else _checked_size(size)
     if numbers.raw.shape != (len(host[1]),):
         raise ValueError(
@@ -378,6 +379,10 @@ def _index_list(name: str, given: Any, device: str) -> Tensor:
         )
     wanted = index.dtype if index.dtype.category == 1 else dtypes.int64
     return index.to(device, wanted)
+
+
+def _read(index: Tensor) -> np.ndarray:
+    return host_read("check of an index", index.raw)
 
 
 def _shape_for(crow: np.ndarray, col: np.ndarray) -> tuple[int, int]:

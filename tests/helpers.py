@@ -12,8 +12,10 @@ or torch says (`array_of`, `assert_equal`, `assert_close`).
 
 from __future__ import annotations
 
+import json
 import math
 import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -209,3 +211,47 @@ def damaged(content: bytes, how: str) -> bytes:
         "random": np.random.default_rng(0).bytes(len(content)),
         "one bit": half[:-1] + bytes([half[-1] ^ 1]) + content[len(half) :],
     }[how]
+
+
+# ------------------------------------------------------------------------- traces
+
+
+def rows_of_trace(path: Path) -> dict[str, list[dict[str, Any]]]:
+    """The spans of a trace by the names of rows; it is as the Trace Event Format says.
+
+    Every event says what it is, when and where; rows have names; and spans of a row lie
+    inside of each other or apart.
+    """
+    trace = json.loads(path.read_text())
+    assert trace["displayTimeUnit"] in ("ms", "ns")
+    names: dict[tuple[int, int], str] = {}
+    rows: dict[tuple[int, int], list[dict[str, Any]]] = {}
+    for event in trace["traceEvents"]:
+        assert {"ph", "name", "ts", "pid", "tid"} <= set(event)
+        assert type(event["pid"]) is type(event["tid"]) is int
+        place = event["pid"], event["tid"]
+        if event["ph"] == "M":
+            assert event["name"] == "thread_name"
+            names[place] = event["args"]["name"]
+            continue
+        assert event["ph"] == "X" and event["ts"] >= 0 and event["dur"] >= 0
+        assert isinstance(event["name"], str) and isinstance(event["args"], dict)
+        rows.setdefault(place, []).append(event)
+    assert set(rows) == set(names)
+    found: dict[str, list[dict[str, Any]]] = {}
+    for place, spans in rows.items():
+        _assert_nested(spans)
+        found.setdefault(names[place], []).extend(spans)
+    return found
+
+
+def _assert_nested(spans: list[dict[str, Any]]) -> None:
+    """Compared in nanoseconds, as viewers do."""
+    ends: list[int] = []
+    for span in sorted(spans, key=lambda span: (span["ts"], -span["dur"])):
+        start = round(1000 * span["ts"])
+        end = start + round(1000 * span["dur"])
+        while ends and start >= ends[-1]:
+            ends.pop()
+        assert not ends or end <= ends[-1]
+        ends.append(end)

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from helpers import rows_of_trace
 from minitorch import __version__
 from minitorch.cli.app import app
 from minitorch.train.recipes import COMMON, DEFAULTS, HIDDEN, fill_in
@@ -120,6 +121,46 @@ def test_quiet_prints_one_line(tmp_path: Path) -> None:
     result = invoke("train", "xor", *QUICK, "--quiet", "--out", tmp_path)
     assert result.exit_code == 0
     assert len(result.output.strip().splitlines()) == 1
+
+
+FEW = {
+    "xor": [],
+    "points": ["--dataset", "circle"],
+    "mnist": ["--dataset", "drawn", "--model", "mlp"],
+}
+
+
+@pytest.mark.parametrize("recipe", FEW)
+def test_profile_writes_a_table_and_a_trace(recipe: str, tmp_path: Path) -> None:
+    few = ["--batch-size", 8, *QUICK, *FEW[recipe]]
+    result = invoke("train", recipe, *few, "--profile", "--out", tmp_path / "run")
+    assert result.exit_code == 0, result.output
+    lines = result.output.splitlines()
+    table = lines[lines.index("5 steps, after 3 others") :]
+    assert table[1].split() == ["Name", *"Calls Self CPU CPU total CPU each".split()]
+    assert table[17].startswith("Self CPU time total: ")  # after the first 15 rows
+    assert f"wrote {tmp_path / 'run' / 'trace.json'}; open it at" in result.output
+    rows = rows_of_trace(tmp_path / "run" / "trace.json")
+    names = [span["name"] for spans in rows.values() for span in spans]
+    assert names.count("step") == names.count("AdamW.step") == 5
+    assert names.count("LinearBackward") == 15
+    assert set(names) >= {"CrossEntropy", "cross_entropy_backward", "adam_step"}
+    plain = invoke("train", recipe, *few, "--quiet", "--out", tmp_path / "plain")
+    last = plain.output.partition(";")[0]
+    assert result.output.splitlines()[-1].startswith(last)
+    assert not (tmp_path / "plain" / "trace.json").exists()
+
+
+def test_a_short_run_profiles_what_there_is(tmp_path: Path) -> None:
+    few = ["train", "xor", "--limit", 40, "--no-plots", "--profile", "--out", tmp_path]
+    text = invoke(*few, "--batch-size", 8, "--epochs", 1).output
+    assert "2 steps, after 3 others" in text
+    assert (tmp_path / "trace.json").exists()
+    text = invoke(*few, "--batch-size", 20, "--epochs", 1).output
+    assert "nothing was profiled: the run had no more than 3 steps" in text
+    assert not (tmp_path / "trace.json").exists()  # put aside
+    text = invoke(*few, "--quiet", "--batch-size", 8, "--epochs", 2).output
+    assert len(text.splitlines()) == 1 and (tmp_path / "trace.json").exists()
 
 
 def test_resume_from_the_command_line(tmp_path: Path) -> None:

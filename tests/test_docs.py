@@ -38,6 +38,14 @@ def test_the_program_in_the_readme_learns_xor(capsys):
     assert np.abs(out - space["y"].numpy()).max() < 0.1
 
 
+def test_the_executor_in_contributing_does_what_is_written(capsys):
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    (program,) = re.findall(r"```python\n(.*?)```", text, re.S)
+    (printed,) = re.findall(r"```text\n(.*?)```", text, re.S)
+    exec(compile(program, "CONTRIBUTING.md", "exec"), {})
+    assert capsys.readouterr().out == printed
+
+
 def test_paths_in_the_readme_exist():
     text = (ROOT / "README.md").read_text()
     links = re.findall(r"\]\(([^)#:]+)\)", text)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import json
+import itertools
+import threading
 from pathlib import Path
 
 import pytest
 
 import minitorch
+from helpers import SIMULATED, rows_of_trace
 from minitorch import nn
 from minitorch.backend import get_backend
 from minitorch.executor import Executor, active, executing
@@ -95,13 +97,56 @@ def test_the_stack_is_the_users() -> None:
 def test_the_trace_is_what_viewers_read(tmp_path: Path) -> None:
     with profile() as prof:
         train_step()
+        other = threading.Thread(target=train_step, name="other")
+        other.start()
+        train_step()
+        other.join()
     prof.export_chrome_trace(tmp_path / "trace.json")
-    trace = json.loads((tmp_path / "trace.json").read_text())
-    spans = [event for event in trace["traceEvents"] if event["ph"] == "X"]
-    assert len(spans) == len(prof.events())
-    assert {"name", "cat", "ph", "ts", "dur", "pid", "tid"} <= set(spans[0])
-    rows = {e["tid"] for e in trace["traceEvents"] if e["ph"] == "M"}
-    assert {event["tid"] for event in spans} == rows
+    rows = rows_of_trace(tmp_path / "trace.json")
+    assert sorted(rows) == ["MainThread", "other"]
+    assert sum(map(len, rows.values())) == len(prof.events())
+
+
+def test_waits_of_the_host_are_rows(device: str) -> None:
+    x = minitorch.ones(3, device=device)
+    with profile(record_shapes=True) as prof:
+        x.sum().item()
+        print(x)
+    reads = {s.name: s.shapes for s in prof.events() if s.kind == "read"}
+    assert reads == {"host read: item()": ((),), "host read: repr()": ((3,),)}
+    assert "host read: item()" in prof.key_averages().table()
+
+
+def test_a_step_of_an_optimizer_is_an_operation() -> None:
+    with profile() as prof:
+        train_step()
+    by_name = {span.name: span for span in prof.events()}
+    outer, inner = by_name["SGD.step"], by_name["sgd_step"]
+    assert (outer.kind, inner.kind) == ("operation", "kernel")
+    assert outer.start <= inner.start <= inner.end <= outer.end
+
+
+@pytest.mark.skipif(not SIMULATED, reason="takes the simulator for a GPU")
+def test_kernels_of_a_stream_follow_each_other(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("minitorch.profiler._simulated", lambda: False)
+    with profile(activities=list(ProfilerActivity)) as prof:
+        other = threading.Thread(target=train_step, args=["cuda"])
+        other.start()
+        train_step("cuda")
+        train_step("cpu")
+        other.join()
+    on_gpu = [span for span in prof.events() if span.kind == "device"]
+    assert {"sgd_step", "matmul"} <= {span.name for span in on_gpu}
+    assert sum(span.name == "sgd_step" for span in on_gpu) == 2  # not the CPU's
+    on_gpu.sort(key=lambda span: (span.start, span.end))
+    for span, following in itertools.pairwise(on_gpu):
+        assert span.start <= span.end <= following.start
+    prof.export_chrome_trace(tmp_path / "trace.json")
+    rows = rows_of_trace(tmp_path / "trace.json")
+    assert len(rows["GPU, stream 0"]) == len(on_gpu)
+    assert "CUDA total" in prof.key_averages().table(sort_by="cuda_time_total")
 
 
 def test_off_means_off() -> None:

@@ -48,7 +48,10 @@ class VectorConfig(NamedTuple):
     width: int
     turned: bool
 
-    depth = 4  # a part of k is a multiple of this
+    @property
+    def depth(self) -> int:
+        """A part of k is a multiple of this."""
+        return 4
 
     @property
     def span(self) -> int:

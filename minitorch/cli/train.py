@@ -61,6 +61,12 @@ Steps = Annotated[
 Graph = Annotated[
     bool, typer.Option(help="On a GPU, replay each step as one CUDA graph.")
 ]
+Profile = Annotated[
+    bool,
+    typer.Option(
+        "--profile", help="Profile five steps: print a table, write trace.json."
+    ),
+]
 Plots = Annotated[bool, typer.Option(help="Draw pictures at the end.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the result.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print timings, too.")]
@@ -124,6 +130,7 @@ def xor(
     out: Out = None,
     resume: Resume = None,
     graph: Graph = True,
+    profile: Profile = False,
     checkpoint_every: Every = 30.0,
     checkpoint_steps: Steps = 0,
     plots: Plots = True,
@@ -153,6 +160,7 @@ def points(
     out: Out = None,
     resume: Resume = None,
     graph: Graph = True,
+    profile: Profile = False,
     checkpoint_every: Every = 30.0,
     checkpoint_steps: Steps = 0,
     plots: Plots = True,
@@ -180,6 +188,7 @@ def mnist(
     out: Out = None,
     resume: Resume = None,
     graph: Graph = True,
+    profile: Profile = False,
     checkpoint_every: Every = 30.0,
     checkpoint_steps: Steps = 0,
     plots: Plots = True,

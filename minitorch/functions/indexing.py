@@ -20,8 +20,9 @@ from minitorch.arguments import (
     existing_dim,
     only_bool,
 )
+from minitorch.executor import host_read
 from minitorch.function import Context, Function
-from minitorch.functions.movement import Slice, SliceAssign, Window, window
+from minitorch.functions.movement import Slice, SliceAssign, Window, stack, window
 from minitorch.functions.operands import (
     cast,
     check_broadcast,
@@ -355,7 +356,7 @@ def _prepare(
     Returns the permuted tensor, the flat positions [n], the shape that the indices
     broadcast to, how many dims are indexed, and where the index dims go in the rest.
     """
-    a, items = _split_masks(a, items)
+    a, items, inside = _split_masks(a, items)
     a = getitem(a, tuple(slice(None) if _is_advanced(i) else i for i in items))
     items = [i for i in items if not _is_int(i)]  # their dims are gone
     dims = [dim for dim, item in enumerate(items) if _is_advanced(item)]
@@ -363,7 +364,8 @@ def _prepare(
     shape = check_broadcast("index tensors", *[t.shape for t in tensors])
     flat = None
     for dim, item in zip(dims, tensors):
-        item = _positions(a, item, a.shape[dim], dim)
+        if id(item) not in inside:
+            item = _positions(a, item, a.shape[dim], dim)
         flat = item if flat is None else flat * a.shape[dim] + item
     assert flat is not None
     flat = flat.expand(shape).reshape(-1)
@@ -377,12 +379,14 @@ def _is_int(item: Any) -> bool:
     return item is not None and not isinstance(item, slice) and not _is_advanced(item)
 
 
-def _split_masks(a: Tensor, items: list[Any]) -> tuple[Tensor, list[Any]]:
+def _split_masks(a: Tensor, items: list[Any]) -> tuple[Tensor, list[Any], set[int]]:
     """Each bool mask replaced by the integer positions where it holds.
 
     A mask without dims stands for a new dim of size 1 and takes all of it or nothing.
+    Returns the ids of these positions, too, which need no check.
     """
     out: list[Any] = []
+    inside: set[int] = set()
     for item in items:
         if not (_is_advanced(item) and item.dtype is dtypes.bool_):
             out.append(item)
@@ -397,8 +401,11 @@ def _split_masks(a: Tensor, items: list[Any]) -> tuple[Tensor, list[Any]]:
         if item.dim() == 0:
             a = a.unsqueeze(dim)
             item = item.unsqueeze(0)
-        out += [a.new_tensor(where) for where in np.nonzero(item.numpy())]
-    return a, out
+        mask = host_read("boolean mask", item.raw)
+        places = [a.new_tensor(where) for where in np.nonzero(mask)]
+        inside |= set(map(id, places))
+        out += places
+    return a, out, inside
 
 
 def _positions(a: Tensor, item: Any, size: int, dim: int) -> Tensor:
@@ -410,17 +417,21 @@ def _positions(a: Tensor, item: Any, size: int, dim: int) -> Tensor:
     item = cast(item, dtypes.int64)
     if item.numel() == 0:
         return item
-    if item.backend.host_memory:
-        values = item.backend.to_numpy(item.raw)
-        low, high = int(values.min()), int(values.max())
-    else:
-        low, high = item.min().item(), item.max().item()
+    low, high = _bounds(item)
     if low < -size or high >= size:
         bad = low if low < -size else high
         raise IndexError(
             f"index: {bad} is out of range for dimension {dim} of size {size}"
         )
     return item if low >= 0 else item.where(item >= 0, item + size)
+
+
+def _bounds(index: Tensor) -> tuple[int, int]:
+    """The smallest and the largest number, with one read by the host."""
+    if not index.backend.host_memory:
+        index = stack([index.min(), index.max()])
+    values = host_read("check of an index", index.raw)
+    return int(values.min()), int(values.max())
 
 
 def _move_front(out: Tensor, n: int, place: int) -> Tensor:
@@ -451,7 +462,7 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
 def nonzero(input: Tensor) -> Tensor:
     """The indices of all elements that are not 0, int64 [n, dims]."""
     a = checked_tensor("nonzero", input)
-    return a.new_tensor(np.argwhere(a.backend.to_numpy(a.raw) != 0))
+    return a.new_tensor(np.argwhere(host_read("nonzero()", a.raw) != 0))
 
 
 def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:

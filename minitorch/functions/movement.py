@@ -29,6 +29,7 @@ from minitorch.arguments import (
     reduced_dims,
     shape_for,
 )
+from minitorch.executor import host_read
 from minitorch.function import Context, Function
 from minitorch.functions.choice import Where
 from minitorch.functions.operands import unbroadcast
@@ -183,10 +184,8 @@ class ToDevice(Function):
 
         ctx.device = a.device
         source, target = a.backend, get_backend(device)
-        if non_blocking:
-            host = source.to_numpy_async(a.raw)
-        else:
-            host = source.to_numpy(a.raw)
+        fn = source.to_numpy_async if non_blocking else source.to_numpy
+        host = host_read(f"to({device!r})", a.raw, fn)
         if source.host_memory and target.host_memory:  # else one of them copies
             host = host.copy()
         if non_blocking:
@@ -205,7 +204,7 @@ class Pin(Function):
     def forward(ctx: Context, a: Tensor) -> Any:
         from minitorch.backend import get_backend
 
-        pinned = get_backend("cuda").pin_memory(a.backend.to_numpy(a.raw))
+        pinned = get_backend("cuda").pin_memory(host_read("pin_memory()", a.raw))
         return a.backend.from_numpy(pinned)
 
     @staticmethod

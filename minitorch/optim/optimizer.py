@@ -14,20 +14,12 @@ from copy import deepcopy
 from typing import Any
 
 from minitorch.autodiff import enable_grad, no_grad
+from minitorch.executor import advance
 from minitorch.nn.module import Module, clear_grad
 from minitorch.tensor import Tensor
 from minitorch.tensor_data import TensorData
 
 Group = dict[str, Any]
-
-
-class _Watch:
-    """Who takes note of updates, and does them: a CUDA graph that is being captured."""
-
-    update: Callable[[Optimizer, Group], None] | None = None
-
-
-watch = _Watch()
 
 
 class Optimizer:
@@ -93,14 +85,14 @@ class Optimizer:
         if closure is not None:
             with enable_grad():
                 loss = closure()
-        with no_grad():
-            for group in self.param_groups:
-                if watch.update is None:
-                    self.update(group)
-                else:
-                    watch.update(self, group)
-        self.steps_taken += 1
+        advance(f"{type(self).__name__}.step", self._step)
         return loss
+
+    @no_grad()
+    def _step(self) -> None:
+        for group in self.param_groups:
+            self.update(group)
+        self.steps_taken += 1
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drop all gradients, or set them to 0."""

@@ -16,6 +16,7 @@ from minitorch.arguments import existing_dim, start_gradient
 from minitorch.autodiff import Edge, Node, backpropagate
 from minitorch.backend import get_backend, loaded_backends
 from minitorch.dtypes import DType
+from minitorch.executor import host_read
 from minitorch.functions import inquiry
 from minitorch.tensor.elementwise import Elementwise
 from minitorch.tensor.hooks import Handle, KeepGrad
@@ -155,18 +156,18 @@ class Tensor(Elementwise, Reductions, Movement, Indexing, InPlace, Interop):
                 f"bool(): a tensor of shape {self.raw.shape} is neither true nor "
                 f"false; use .any() or .all()"
             )
-        return bool(self.item())
+        return bool(self._number("bool()"))
 
     def __float__(self) -> float:
-        return float(self.item())
+        return float(self._number("float()"))
 
     def __int__(self) -> int:
-        return int(self.item())
+        return int(self._number("int()"))
 
     def __index__(self) -> int:
         if self.dtype.is_floating_point:
             raise TypeError("index: a floating-point tensor cannot be one; use .long()")
-        return int(self.item())
+        return int(self._number("index"))
 
     __hash__ = object.__hash__
 
@@ -190,7 +191,7 @@ class Tensor(Elementwise, Reductions, Movement, Indexing, InPlace, Interop):
     def __reduce__(self) -> tuple[Any, ...]:
         """For pickle: the numbers, the device and requires_grad."""
         self._require_leaf("pickle")
-        array = np.array(self._host(), order="C")
+        array = np.array(host_read("pickle", self.raw), order="C")
         return _unpickle, (type(self), array, self.device, self.requires_grad)
 
     def _require_leaf(self, name: str) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 import minitorch.dtypes as dtypes
 from minitorch.arguments import check_pinnable, int_sequence, parse_to
 from minitorch.dtypes import DType, Number
+from minitorch.executor import host_read
 from minitorch.functions import movement
 from minitorch.functions.operands import cast
 from minitorch.tensor_data import TensorData
@@ -28,19 +29,19 @@ class Interop:
 
     def item(self: Any) -> Any:
         """The only element as a Python number."""
+        return self._number("item()")
+
+    def _number(self: Any, name: str) -> Any:
         if self.raw.size != 1:
             raise ValueError(
-                f"item(): the tensor has {self.numel()} elements (shape "
+                f"{name}: the tensor has {self.numel()} elements (shape "
                 f"{self.raw.shape}); it must have exactly one; use .tolist()"
             )
-        return self._host().item()
+        return host_read(name, self.raw).item()
 
     def tolist(self: Any) -> Any:
         """The elements as nested lists of Python numbers."""
-        return self._host().tolist()
-
-    def _host(self: Any) -> np.ndarray:
-        return self.backend.to_numpy(self.raw)
+        return host_read("tolist()", self.raw).tolist()
 
     def numpy(self: Any) -> np.ndarray:
         """A NumPy array of the elements; on the CPU it shares the memory."""
@@ -49,7 +50,7 @@ class Interop:
                 "numpy(): the tensor requires grad, and NumPy would not record what is "
                 "done to it; use .detach().numpy()"
             )
-        return self._host()
+        return host_read("numpy()", self.raw)
 
     def __array__(self: Any, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         array = self.numpy()

@@ -62,6 +62,8 @@ class TrainConfig:
         out: the folder for checkpoints, tables and pictures.
         graph: on the device "cuda", capture a step in a CUDA graph and replay it; the
             results are the same.
+        profile: profile five steps: a table is printed, and `trace.json` is written
+            into the folder, for a trace viewer. These steps are not graphs.
         resume: a checkpoint, or the folder of a run, to go on with.
         checkpoint_every: seconds between checkpoints within an epoch; 0: none.
         checkpoint_steps: steps between checkpoints within an epoch; 0: none.
@@ -85,6 +87,7 @@ class TrainConfig:
     out: str | Path | None = None
     resume: str | Path | None = None
     graph: bool = True
+    profile: bool = False
     checkpoint_every: float = 30.0
     checkpoint_steps: int = 0
     plots: bool = True

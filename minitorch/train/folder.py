@@ -13,10 +13,12 @@ from tempfile import TemporaryFile
 from minitorch.data.files import remove_leftovers
 from minitorch.train.checkpoint import BEST, LAST
 from minitorch.train.config import ConfigError, TrainConfig
+from minitorch.train.profiled import TRACE
 
 NAMES = (
     LAST,
     BEST,
+    TRACE,
     "metrics.json",
     "config.json",
     "curves.png",

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -42,6 +43,7 @@ from minitorch.train.config import (
 from minitorch.train.folder import default_folder, prepare_folder
 from minitorch.train.loop import Evaluation, Step, evaluate, train_epoch, train_step
 from minitorch.train.models import MODELS, build_model
+from minitorch.train.profiled import profiled_step
 from minitorch.train.progress import Reporter, make_reporter
 from minitorch.train.schedule import one_cycle
 from minitorch.train.session import DeviceFailed, Epoch, Session
@@ -293,9 +295,11 @@ def _fit(
         reporter.note("all epochs are done already")
         return evaluate(session.model, task.test, config.device)
     reporter.start(len(task.train_data[1]), config.epochs)
-    step = _make_step(session, reporter)
     try:
-        with session.stoppable(lambda: reporter.note(STOPPING)):
+        with (
+            session.stoppable(lambda: reporter.note(STOPPING)),
+            _make_step(session, reporter) as step,
+        ):
             while len(session.history) < config.epochs:
                 test = _epoch(session, task, reporter, config.device, step)
                 _write_metrics(session, task, started)
@@ -313,16 +317,19 @@ def _fit(
 STOPPING = "stopping after this step (Ctrl-C again: at once, without a checkpoint)"
 
 
-def _make_step(session: Session, reporter: Reporter) -> Step:
+def _make_step(session: Session, reporter: Reporter) -> AbstractContextManager[Step]:
     """`train_step`; on a GPU as a CUDA graph, unless the user wants none."""
+    config = session.config
     step = partial(train_step, session.model, session.optimizer)
-    if session.config.device != "cuda" or not session.config.graph:
-        return step
+    if config.profile:
+        return profiled_step(step, session.folder, reporter.note)
+    if config.device != "cuda" or not config.graph:
+        return nullcontext(step)
 
     def refused(reason: str) -> None:
         reporter.note(f"training without a CUDA graph: {reason}")
 
-    return make_graphed_step(step, refused)
+    return nullcontext(make_graphed_step(step, refused))
 
 
 def _how_to_resume(error: RuntimeError, session: Session) -> str:

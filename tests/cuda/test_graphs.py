@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,8 @@ from minitorch import nn, optim
 from minitorch.cuda import CUDAGraph, graph, graph_pool_handle, make_graphed_step
 from minitorch.nn import functional as F
 from minitorch.optim.lr_scheduler import ExponentialLR
+from minitorch.profiler import ProfilerActivity, profile
+from tests.test_executor import READS
 
 pytest.importorskip("numba_cuda")
 from cuda_ops.runtime.device import CaptureError
@@ -173,6 +177,21 @@ def test_training_is_the_same_to_the_bit(name: str) -> None:
     assert len(set(expected[0])) == len(sizes)
 
 
+@pytest.mark.parametrize("name", ["momentum", "adam"])
+def test_two_steps_in_one_graph(name: str) -> None:
+    def twice(training: Training, x: Any, y: Any) -> minitorch.Tensor:
+        training.step(x, y)
+        return training.step(x, y)
+
+    plain, graphed = Training(OPTIMIZERS[name]), Training(OPTIMIZERS[name])
+    minitorch.manual_seed(1)
+    expected = run(plain, partial(twice, plain), [BATCH] * 4), plain.end()
+    minitorch.manual_seed(1)
+    step = make_graphed_step(partial(twice, graphed))
+    assert (run(graphed, step, [BATCH] * 4), graphed.end()) == expected
+    assert step.graph is not None
+
+
 def test_random_numbers_move_on_and_continue() -> None:
     def drawn(n: int) -> list[bytes]:
         parts = [minitorch.rand(5, device="cuda"), minitorch.randn(3, device="cuda")]
@@ -292,6 +311,41 @@ def test_what_cannot_be_captured_is_named_and_nothing_breaks(name: str) -> None:
     assert np.array_equal(values(y), [1, 2, 3, 4])
 
 
+@pytest.mark.parametrize("name", READS)
+def test_a_read_is_refused_by_its_name(name: str) -> None:
+    x = tensor(np.arange(3, dtype=np.float32))
+    READS[name](x)  # compiles
+    with pytest.raises(CaptureError) as refused, graph(CUDAGraph()):
+        READS[name](x)
+    assert re.search(
+        rf"{re.escape(name)} asks for those of a tensor of shape \(.*\), at "
+        rf".*test_executor.py\(\d+\): .*after g.replay\(\)",
+        str(refused.value),
+    )
+
+
+def test_numbers_of_the_cpu_may_be_read() -> None:
+    x, scale = tensor(np.ones(3, np.float32)), minitorch.tensor([2.0, 3.0])
+    g = CUDAGraph()
+    with graph(g):
+        y = x * scale[1].item()
+    g.replay()
+    assert np.array_equal(values(y), [3, 3, 3])
+
+
+def test_a_step_that_is_profiled_is_not_captured() -> None:
+    training = Training(OPTIMIZERS["sgd"])
+    step = make_graphed_step(training.step)
+    with profile(activities=[ProfilerActivity.CPU]) as prof:
+        run(training, step, [BATCH] * 3)
+    assert step.graph is None
+    assert sum(span.name == "SGD.step" for span in prof.events()) == 3
+    with pytest.raises(RuntimeError, match="profile, is active"), profile():
+        CUDAGraph().capture_begin()
+    run(training, step, [BATCH] * 2)
+    assert step.graph is not None
+
+
 def test_other_errors_pass_through() -> None:
     x = tensor(np.arange(4, dtype=np.float32))
     g = CUDAGraph()
@@ -327,6 +381,18 @@ def test_composed_optimizers_cannot_be_captured() -> None:
     assert (run(training, step, [BATCH] * 4), training.end()) == expected
     assert len(notes) == 1 and "RMSprop.step() cannot be captured" in notes[0]
     assert step.graph is None
+
+
+def test_a_step_on_the_cpu_cannot_be_captured() -> None:
+    both = [minitorch.ones(2, device=d, requires_grad=True) for d in ("cuda", "cpu")]
+    optimizer = optim.SGD(both, 0.1)
+    for p in both:
+        p.sum().backward()
+    with pytest.raises(CaptureError, match="parameters on the GPU"):
+        with graph(CUDAGraph()):
+            optimizer.step()
+    assert [p.tolist() for p in both] == [[1.0, 1.0]] * 2
+    assert optimizer.steps_taken == 0
 
 
 def test_only_the_default_generator_moves_on() -> None:

@@ -170,17 +170,20 @@ def replay_adam(state: optim.Captured, lists: Any, options: tuple[Any, ...]) -> 
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
-def test_capturing_notes_each_launch(momentum: float) -> None:
-    lists = [both(tensors(SIZES, "f4", seed))[0] for seed in range(3)]
-    buffers = lists[2] if momentum else None
-    with optim.capturing() as steps:
-        optim.sgd_step(
-            lists[0], lists[1], buffers, 0.0, momentum, 0.0, 0.0, False, False
-        )
-    (step,) = steps
-    step.set(lr=0.25, count=3)
-    assert memory.to_numpy(step.device_lr).tolist() == [0.25]
-    assert memory.to_numpy(step.device_count).tolist() == [3]
+def test_a_captured_step_has_its_numbers_from_the_device(momentum: float) -> None:
+    lists = [tensors(SIZES, "f4", seed) for seed in range(3)]
+    ours, theirs = ([both(column)[0] for column in lists] for _ in range(2))
+    options = (momentum, 0.0, 0.1, False, False)
+    numbers = optim.Captured(0.5, 7, dtypes.float32)
+    numbers.set()
+    for given, lr in ((ours, numbers), (theirs, 0.5)):
+        optim.sgd_step(given[0], given[1], given[2] if momentum else None, lr, *options)
+    for x, y in zip(ours[0], theirs[0]):
+        assert np.array_equal(memory.to_numpy(x), memory.to_numpy(y))
+    assert memory.to_numpy(numbers.device_count).tolist() == [8]
+    numbers.set(lr=0.25, count=3)
+    assert memory.to_numpy(numbers.device_lr).tolist() == [0.25]
+    assert memory.to_numpy(numbers.device_count).tolist() == [3]
 
 
 @pytest.mark.skipif(not big, reason="ten million elements take hours in the simulator")

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import minitorch
+from helpers import rows_of_trace
 from minitorch.data import TensorDataset
 from minitorch.train import DeviceFailed, Result, TrainConfig, recipes, tasks, train
 from minitorch.train.checkpoint import find_checkpoint, load_checkpoint
@@ -55,6 +56,18 @@ def test_with_and_without_a_graph_the_same(
     assert len(made) == 1 and made[0].graph is not None
     on_cpu = outcome(run(tmp_path / "cpu", device="cpu"))
     np.testing.assert_allclose(plain[1], on_cpu[1], rtol=1e-4)
+
+
+def test_a_profiled_run_captures_nothing_and_learns_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = outcome(run(tmp_path / "plain"))
+    monkeypatch.setattr(recipes, "make_graphed_step", None)
+    assert outcome(run(tmp_path / "run", profile=True, epochs=2)) == plain
+    rows = rows_of_trace(tmp_path / "run" / "trace.json")
+    names = [span["name"] for spans in rows.values() for span in spans]
+    assert names.count("step") == 3  # of six
+    assert names.count("adam_step") >= 3
 
 
 def test_a_device_error_leaves_the_checkpoint(
