@@ -265,11 +265,15 @@ def expanded_shape(shape: Shape, wanted: Shape) -> Shape:
 
 
 def checked_list(name: str, tensors: Sequence[Tensor]) -> list[Tensor]:
-    items, kinds = list(tensors), set()
-    for item in items:
-        kinds.add(dtype_of(name, item))
-    if not items:
-        raise TypeError(f"{name}: got no tensors; expected a list of one or more")
+    items = list(tensors)
+    try:
+        kinds = {item.raw.storage.dtype for item in items}
+    except AttributeError:
+        kinds = set()
+    if not kinds:
+        raise TypeError(
+            f"{name}: expected a non-empty list of tensors, got {tensors!r}"
+        )
     check_same_device(name, *items)
     if len(kinds) == 1:
         return items
