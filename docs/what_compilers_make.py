@@ -35,7 +35,7 @@ def numba_assembly() -> str:
 
     # A kernel from Numba's disk cache has forgotten its text, so compile once more.
     family = importlib.import_module("fast_ops.softmax")
-    kernel = compile_kernel(family.SOFTMAX[0].py_func, on_disk=False)
+    kernel = compile_kernel(family.KERNELS.softmax[0].py_func, on_disk=False)
     a = np.zeros(64, np.float32)
     kernel(a, np.empty_like(a), a.size)
     (text,) = kernel.inspect_asm().values()

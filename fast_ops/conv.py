@@ -1,56 +1,17 @@
-"""Two-dimensional convolution and its two gradients, without unfolding the image.
+"""Two-dimensional convolution and its two gradients: the kernels.
 
-With this file one can convolve x [N, C, H, W] with weight [O, C/groups, KH, KW]
-(`conv2d`) and bring a gradient back to x (`conv2d_backward_input`) and to the weight
-(`conv2d_backward_weight`), with any stride, padding, dilation and number of groups.
-
-The idea: lay one image out with its padding, in rows of P numbers. Then the neighbour
-at (kh, kw) of all output positions lies at one fixed distance, kh * P + kw:
-
-    x with padding, P = 5        tap (1, 2) of all outputs: the array from
-    .  .  .  .  .                1 * P + 2 = 7 on
-    .  a  b  c  .
-    .  d  e  f  .                b c .  . d  e f .  . g  h i .  . .
-    .  g  h  i  .                outputs 0 1 2, two to skip, outputs 3 4 5, ...
-    .  .  .  .  .
-
-so a convolution is a matrix product, out [O, positions] = weight [O, taps] times
-rows [taps, positions], whose rows are windows onto the one flat image: `offsets` tells
-where each begins. Nothing is copied KH * KW times. The P - OW positions at the end of
-each row are wrong (they run over the edge) and are left out at the end.
-
-- A stride s splits the image into s * s smaller ones first, one for each remainder of
-  the position divided by s; within each, steps are 1 again.
-- The gradient for x is a convolution of the gradient with the weight turned around;
-  with a stride, it is one such convolution for each remainder.
-- The gradient for the weight is dot products of these rows with rows of the gradient.
-
-Zeros at the end of one row can be the zeros at the start of the next (`line_length`).
-
-A zero of the padding times inf is NaN, where there should be no product at all. So the
-kernels return whether the weight, or the gradient for it, is finite; where it is not,
-`conv_exact.py` makes the result once more.
-
-Source of the idea: Dukhan, "The Indirect Convolution Algorithm", 2019, for the offsets;
-Zhang, Franchetti and Low, "High performance zero-memory overhead direct convolutions",
-2018, for leaving out im2col.
+With this file the backend passes over all images, for a convolution and for the
+gradient of its input (`correlate`), and for the gradient of its weight (`weight_sums`).
+`minitorch/backend/host/conv.py` explains how, and plans it: an image is laid out with
+its padding, in rows of P numbers, so that a tap is one fixed distance for all outputs.
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import NamedTuple
-
 import numpy as np
 from numba import get_num_threads, prange
 
-from fast_ops.conv_exact import (
-    exact_backward_input,
-    exact_backward_weight,
-    exact_output,
-)
 from fast_ops.launch import device_function, kernel
-from fast_ops.memory import contiguous, empty
 from fast_ops.simd import (
     DOT,
     DOT_ROOM,
@@ -60,178 +21,14 @@ from fast_ops.simd import (
     tile_dot,
     tile_fma_at,
 )
-from fast_ops.workspace import workspace
+from minitorch.backend.host.conv import MORE_TAPS, SLACK, Plan, Split
+from minitorch.backend.host.workspace import workspace
+from minitorch.backend.primitives import Pair
 from minitorch.dtypes import DType
-from minitorch.tensor_data import Shape, TensorData
-
-Pair = tuple[int, int]
+from minitorch.tensor_data import TensorData
 
 ROWS = TILE.rows
-STRIP_BYTES = 1 << 18  # image strip and its outputs: a quarter of a second-level cache
 FEW = 1 << 14  # packed weights that stay in the first-level cache
-TASKS = 16  # split the work into at least so many pieces, where it can be split
-PARTIAL = 1 << 22  # elements of the partial sums of a weight's gradient
-SLACK = 2 * VECTOR_BYTES // 4  # elements that vectors may read behind the last one
-
-# --------------------------------------------------------------------- how to lay out
-
-
-class Axis(NamedTuple):
-    """One direction, rows or columns, of a convolution in the form of this file.
-
-    Output i gathers from source positions (i + shift) * step + phase - pad, a pair
-    (phase, shift) for each tap, and goes to position i * out_step + out_at.
-    """
-
-    size: int  # of the source
-    outputs: int
-    step: int
-    pad: int
-    taps: tuple[int, ...]  # which taps of the kernel take part
-    phases: tuple[int, ...]  # for each of them
-    shifts: tuple[int, ...]
-    out_size: int
-    out_step: int
-    out_at: int
-
-
-def forward_axis(
-    size: int, taps: int, stride: int, padding: int, dilation: int
-) -> Axis:
-    """out[i] = sum over k of x[i * stride + k * dilation - padding] * weight[k]."""
-    count = (size + 2 * padding - dilation * (taps - 1) - 1) // stride + 1
-    reach = [k * dilation for k in range(taps)]
-    phases = tuple(r % stride for r in reach)
-    shifts = tuple(r // stride for r in reach)
-    every = tuple(range(taps))
-    return Axis(size, count, stride, padding, every, phases, shifts, count, 1, 0)
-
-
-def backward_axis(
-    size: int,
-    count: int,
-    taps: int,
-    stride: int,
-    padding: int,
-    dilation: int,
-    rest: int,
-) -> Axis:
-    """The positions h of dx for which (h + padding) % stride is `rest`.
-
-    With h + padding = q * stride + rest, dx[h] = sum over those k for which
-    k * dilation % stride is `rest` of grad[q - k * dilation // stride] * weight[k].
-    """
-    every = [k for k in range(taps) if k * dilation % stride == rest]
-    backs = [k * dilation // stride for k in every]
-    most = max(backs, default=0)
-    first = -((rest - padding) // stride)  # the q of the first h that is not negative
-    at = first * stride + rest - padding
-    places = max(0, (size - at + stride - 1) // stride)
-    return Axis(
-        count, places, 1, most - first, tuple(every), (0,) * len(every),
-        tuple(most - b for b in backs), size, stride, at,
-    )  # fmt: skip
-
-
-class Plan(NamedTuple):
-    """A convolution as the kernels want it; `numbers` is spelled out in `Geometry`."""
-
-    numbers: np.ndarray  # int64, the fields of Geometry
-    phases: np.ndarray  # [phases used, 2]
-    offsets: np.ndarray  # [taps of all channels] into the buffer
-    taps: np.ndarray  # [taps of all channels] into the weight
-    buffer: int  # elements of a laid out strip
-    strips: int
-
-
-class Geometry(NamedTuple):
-    """The sizes that a kernel reads from `Plan.numbers`."""
-
-    channels: int  # of the source, in one group
-    groups: int
-    height: int  # of the source
-    width: int
-    step_h: int
-    step_w: int
-    pad_h: int
-    pad_w: int
-    rows: int  # of a laid out strip
-    columns: int  # of a laid out strip: P
-    strip: int  # output rows in a strip
-    count_h: int  # output rows and columns
-    count_w: int
-    out_h: int  # size of an output plane
-    out_w: int
-    out_step_h: int
-    out_step_w: int
-    out_at_h: int
-    out_at_w: int
-
-
-@lru_cache(maxsize=1024)
-def make_plan(
-    h: Axis, w: Axis, images: int, groups: int, channels: int, made: int,
-    tap_steps: tuple[int, int, int], item: int,
-) -> Plan:  # fmt: skip
-    """Choose the strips and write the tables.
-
-    Args:
-        h, w: the two directions.
-        images: how many images there are.
-        groups, channels, made: groups, and source and output channels in each.
-        tap_steps: strides of the weight for source channel, kh, kw.
-        item: bytes of an element.
-    """
-    used = sorted(set(zip_product(h.phases, w.phases)))
-    reach_h, columns = max(h.shifts, default=0), line_length(w)
-    line = (len(used) * channels + made) * columns * item
-    strip = max(1, min(h.outputs, STRIP_BYTES // max(line, 1)))
-    pieces = -(-TASKS // max(1, images * groups))
-    strip = max(min(strip, 4), min(strip, -(-h.outputs // pieces)))
-    rows = strip + reach_h
-    plane = rows * columns
-    offsets, taps = [], []
-    for c in range(channels):
-        for kh, ph, sh in zip(h.taps, h.phases, h.shifts):
-            for kw, pw, sw in zip(w.taps, w.phases, w.shifts):
-                where = (c * len(used) + used.index((ph, pw))) * plane
-                offsets.append(where + sh * columns + sw)
-                taps.append(c * tap_steps[0] + kh * tap_steps[1] + kw * tap_steps[2])
-    offsets += [0] * DOT.vectors  # tiles may read a few entries more
-    numbers = Geometry(
-        channels, groups, h.size, w.size, h.step, w.step, h.pad, w.pad, rows, columns,
-        strip, h.outputs, w.outputs, h.out_size, w.out_size, h.out_step, w.out_step,
-        h.out_at, w.out_at,
-    )  # fmt: skip
-    return Plan(
-        np.array(numbers, dtype=np.int64),
-        np.array(used, dtype=np.int64).reshape(-1, 2),
-        np.array(offsets, dtype=np.int64),
-        np.array(taps, dtype=np.int64),
-        channels * len(used) * plane + columns + SLACK,
-        -(-h.outputs // strip),
-    )
-
-
-def line_length(w: Axis) -> int:
-    """P, the distance of the rows of a strip.
-
-    Zeros at the end of a row serve as the zeros at the start of the next one as well.
-    """
-    reach = max(w.shifts, default=0)
-    full = w.outputs + reach
-    shared = reach
-    for phase in w.phases:
-        start = max(0, -((phase - w.pad) // w.step))
-        stop = (w.size - 1 + w.pad - phase) // w.step + 1
-        shared = min(shared, start, max(0, full - stop))
-    return full - shared
-
-
-def zip_product(a: tuple[int, ...], b: tuple[int, ...]) -> list[Pair]:
-    """All pairs of an element of `a` and an element of `b`."""
-    return [(i, j) for i in a for j in b]
-
 
 # -------------------------------------------------------------------------- kernels
 
@@ -370,7 +167,7 @@ def _weight_sums(source, grad, out, numbers, phases, offsets, partial, work, spl
     """
     channels, groups, strip, columns = numbers[0], numbers[1], numbers[10], numbers[9]
     plane_in, plane_out = numbers[2] * numbers[3], numbers[11] * numbers[12]
-    depth = offsets.size - DOT.vectors
+    depth = offsets.size - MORE_TAPS
     made = out.size // (groups * depth)
     images = source.size // (channels * groups * plane_in)
     room = strip * columns + SLACK
@@ -435,141 +232,43 @@ def _widen(grad, at, channels, first, rows, numbers, room, lines):
 # ------------------------------------------------------------------------ launchers
 
 
-def _run(
-    source: TensorData, weight: TensorData, bias: np.ndarray, out: TensorData,
-    plan: Plan, row: Pair,
+def correlate(
+    source: np.ndarray, weight: np.ndarray, bias: np.ndarray, out: TensorData,
+    plan: Plan, steps: Pair,
 ) -> bool:  # fmt: skip
-    """Call `_correlate` with room for packed weights and for each worker.
-
-    Returns whether the weight is finite; if not, `out` is still to be made.
-    """
-    dtype = out.dtype.numpy
-    groups = int(plan.numbers[1])
+    """Call `_correlate` with room for packed weights and for each worker."""
+    dtype = out.storage.dtype
+    groups, positions = plan.groups, plan.positions
     made = bias.size // groups
-    strip, columns = int(plan.numbers[10]), int(plan.numbers[9])
-    panels = -(-made // ROWS)
-    packed = np.empty(groups * panels * ROWS * plan.taps.size, dtype)
-    workers = max(1, min(get_num_threads(), source.shape[0] * groups * plan.strips))
-    work = _for_workers(workers, made * strip * columns + plan.buffer, out.dtype)
-    wide = TILE.vectors * VECTOR_BYTES // out.dtype.itemsize
+    packed = np.empty(groups * -(-made // ROWS) * ROWS * plan.taps.size, dtype.numpy)
+    workers = max(1, min(get_num_threads(), out.shape[0] * groups * plan.strips))
+    work = _for_workers(workers, made * positions + plan.buffer, dtype)
     return _correlate(
-        contiguous(source).flat(), contiguous(weight).flat(), bias, out.flat(),
-        plan.numbers, plan.phases, plan.offsets, plan.taps, row, packed, work, wide,
+        source, weight, bias, out.storage.array, plan.numbers, plan.phases,
+        plan.offsets, plan.taps, steps, packed, work,
+        TILE.vectors * VECTOR_BYTES // dtype.itemsize,
+    )  # fmt: skip
+
+
+def weight_sums(
+    source: np.ndarray, grad: np.ndarray, out: TensorData, plan: Plan, images: int,
+    split: Split,
+) -> bool:  # fmt: skip
+    """Call `_weight_sums` with room for partial sums and for each worker."""
+    dtype = out.storage.dtype
+    groups, positions = plan.groups, plan.positions
+    blocks, splits, part = split
+    tiles = -(-part // DOT.rows) * -(-plan.taps.size // DOT.vectors)
+    partial = np.empty((blocks, groups * splits, tiles * DOT_ROOM), dtype.numpy)
+    workers = min(get_num_threads(), blocks * groups * splits)
+    room = (part + DOT.rows) * (positions + SLACK) + plan.buffer
+    work = _for_workers(workers, room, dtype)
+    return _weight_sums(
+        source, grad, out.storage.array, plan.numbers, plan.phases, plan.offsets,
+        partial, work, splits,
     )  # fmt: skip
 
 
 def _for_workers(workers: int, size: int, dtype: DType) -> np.ndarray:
     """Room for `size` elements for each of the workers, [workers, size]."""
     return workspace(workers * size, dtype)[: workers * size].reshape(workers, size)
-
-
-def conv2d(
-    x: TensorData,
-    weight: TensorData,
-    bias: TensorData | None,
-    stride: Pair,
-    padding: Pair,
-    dilation: Pair,
-    groups: int,
-) -> TensorData:
-    """x [N, C, H, W], weight [O, C/groups, KH, KW] -> [N, O, OH, OW].
-
-    Cross-correlation, as in all deep-learning libraries;
-    OH = (H + 2 padding - dilation (KH - 1) - 1) // stride + 1.
-    """
-    made, channels, *taps = weight.shape
-    h, w = (
-        forward_axis(x.shape[2 + i], taps[i], stride[i], padding[i], dilation[i])
-        for i in range(2)
-    )
-    out = empty((x.shape[0], made, h.outputs, w.outputs), x.dtype)
-    if out.size:
-        steps = (taps[0] * taps[1], taps[1], 1)
-        plan = make_plan(
-            h, w, x.shape[0], groups, channels, made // groups, steps, x.dtype.itemsize
-        )
-        size = channels * taps[0] * taps[1]
-        shift = (
-            np.zeros(made, x.dtype.numpy) if bias is None else contiguous(bias).flat()
-        )
-        if not _run(x, weight, shift, out, plan, (made // groups * size, size)):
-            exact_output(x, weight, bias, out, stride, padding, dilation)
-    return out
-
-
-def conv2d_backward_input(
-    grad: TensorData,
-    weight: TensorData,
-    x_shape: Shape,
-    stride: Pair,
-    padding: Pair,
-    dilation: Pair,
-    groups: int,
-) -> TensorData:
-    """The gradient for x [N, C, H, W] from grad [N, O, OH, OW]."""
-    dx = empty(x_shape, grad.dtype)
-    if dx.size == 0:
-        return dx
-    made, channels, *taps = weight.shape
-    kernel_size = taps[0] * taps[1]
-    steps = (channels * kernel_size, taps[1], 1)
-    row = (made // groups * channels * kernel_size, kernel_size)
-    zeros = np.zeros(x_shape[1], grad.dtype.numpy)
-    for rest in zip_product(tuple(range(stride[0])), tuple(range(stride[1]))):
-        h, w = (
-            backward_axis(
-                x_shape[2 + i], grad.shape[2 + i], taps[i], stride[i], padding[i],
-                dilation[i], rest[i],
-            )
-            for i in range(2)
-        )  # fmt: skip
-        if h.outputs and w.outputs:
-            plan = make_plan(
-                h, w, x_shape[0], groups, made // groups, channels, steps,
-                grad.dtype.itemsize,
-            )  # fmt: skip
-            if not _run(grad, weight, zeros, dx, plan, row):
-                exact_backward_input(grad, weight, dx, stride, padding, dilation)
-                break
-    return dx
-
-
-def conv2d_backward_weight(
-    grad: TensorData,
-    x: TensorData,
-    weight_shape: Shape,
-    stride: Pair,
-    padding: Pair,
-    dilation: Pair,
-    groups: int,
-) -> TensorData:
-    """The gradient for weight [O, C/groups, KH, KW] from grad [N, O, OH, OW]."""
-    made, channels, *taps = weight_shape
-    dw = empty(weight_shape, grad.dtype)
-    if grad.size == 0 or x.size == 0 or dw.size == 0:
-        dw.flat().fill(0)
-        return dw
-    h, w = (
-        forward_axis(x.shape[2 + i], taps[i], stride[i], padding[i], dilation[i])
-        for i in range(2)
-    )
-    item, dtype = x.dtype.itemsize, x.dtype.numpy
-    steps = (taps[0] * taps[1], taps[1], 1)
-    # 1 image: strips only bound the memory here, they are no tasks.
-    plan = make_plan(h, w, TASKS, groups, channels, made // groups, steps, item)
-    blocks = max(1, min(x.shape[0], 2 * TASKS, PARTIAL // dw.size))
-    splits = max(1, min(-(-TASKS // (blocks * groups)), made // groups // DOT.rows))
-    part = -(-(made // groups) // splits)
-    splits = -(-(made // groups) // part)  # none may be empty
-    tiles = -(-part // DOT.rows) * -(-channels * taps[0] * taps[1] // DOT.vectors)
-    partial = np.empty((blocks, groups * splits, tiles * DOT_ROOM), dtype)
-    room = int(plan.numbers[10] * plan.numbers[9]) + SLACK
-    workers = min(get_num_threads(), blocks * groups * splits)
-    work = _for_workers(workers, (part + DOT.rows) * room + plan.buffer, x.dtype)
-    finite = _weight_sums(
-        contiguous(x).flat(), contiguous(grad).flat(), dw.flat(), plan.numbers,
-        plan.phases, plan.offsets, partial, work, splits,
-    )  # fmt: skip
-    if not finite:
-        exact_backward_weight(grad, x, dw, stride, padding, dilation)
-    return dw

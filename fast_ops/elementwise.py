@@ -1,7 +1,8 @@
 """Elementwise operations: one scalar function, applied to every element.
 
-With this file one can apply a function of one number to a tensor (`map`), of two
-numbers to two tensors that broadcast (`zip`), and choose between two tensors (`where`).
+With this file one can apply a function of one number to a tensor (`map`), and of two
+numbers to two tensors that broadcast (`zip`). Choosing between two tensors is a kernel
+here (`_where_flat`), whose launcher is `minitorch/backend/host/elementwise.py`.
 
 `map` and `zip` are higher-order: a *template* such as `zip_flat` is the loop, and
 `fast_ops.launch.specialize` compiles it once for each scalar function. There is one
@@ -27,19 +28,17 @@ from typing import Any
 import numpy as np
 from numba import prange
 
-from fast_ops.launch import SERIAL_LIMIT, Kernels, compile_kernel
+from fast_ops.launch import SERIAL_LIMIT, Kernels, both
 from fast_ops.memory import (
     at,
-    contiguous,
     copy,
     copy_into,
     empty,
-    overlap,
     place,
-    plan,
     position,
     untransposed,
 )
+from minitorch.backend.host.memory import overlap, plan, same_window
 from minitorch.dtypes import DType
 from minitorch.tensor_data import Shape, Strides, TensorData, broadcast_shapes
 
@@ -49,8 +48,8 @@ from minitorch.tensor_data import Shape, Strides, TensorData, broadcast_shapes
 def map_flat(fn: Callable) -> Callable:
     """Make the loop out[i] = fn(a[i]) over flat arrays.
 
-    Each thread takes one contiguous piece of i, so that no two write to one cache line
-    (but at the seams), and LLVM turns the piece into vector instructions.
+    Each thread takes one contiguous chunk of i, so that no two write to one cache line
+    (but at the seams), and LLVM turns the chunk into vector instructions.
     """
 
     def loop(a: np.ndarray, out: np.ndarray) -> None:
@@ -160,7 +159,7 @@ def zip_lines(fn: Callable) -> Callable:
 def zip_strided(fn: Callable) -> Callable:
     """Make the loop out[i, j, k, x] = fn(a[i, j, k, x], b[i, j, k, x]), any strides.
 
-    Threads share tasks: one is up to `piece` elements of one row (i, j, k). A stride of
+    Threads share tasks: one is up to `chunk` elements of one row (i, j, k). A stride of
     0 repeats an element, which is all that broadcasting is. Rows whose elements lie
     side by side, or where b is one number, get loops of their own: only for them can
     LLVM load and store whole vectors.
@@ -170,14 +169,14 @@ def zip_strided(fn: Callable) -> Callable:
         a: np.ndarray, a_at: int, a_steps: Strides,
         b: np.ndarray, b_at: int, b_steps: Strides,
         out: np.ndarray, out_at: int, out_steps: Strides,
-        shape: Shape, piece: int,
+        shape: Shape, chunk: int,
     ) -> None:  # fmt: skip
         # BEGIN SOLUTION a3.1
-        pieces = (shape[3] + piece - 1) // piece
+        chunks = (shape[3] + chunk - 1) // chunk
         sa, sb, so = a_steps[3], b_steps[3], out_steps[3]
-        for task in prange(shape[0] * shape[1] * shape[2] * pieces):
-            i, j, k, start = place(np.int64(task), shape, pieces, piece)
-            n = min(piece, shape[3] - start)
+        for task in prange(shape[0] * shape[1] * shape[2] * chunks):
+            i, j, k, start = place(np.int64(task), shape, chunks, chunk)
+            n = min(chunk, shape[3] - start)
             p = a_at + position(i, j, k, start, a_steps)
             q = b_at + position(i, j, k, start, b_steps)
             r = out_at + position(i, j, k, start, out_steps)
@@ -304,15 +303,15 @@ def _zip_broadcast(fn: Callable, a: TensorData, b: TensorData, out: TensorData) 
             ZIP_FLAT[parallel][fn](a.flat(), b.flat(), out.flat())
             return
     a, b = a.expand(out.shape), b.expand(out.shape)
-    way = plan(out.shape, a.strides, b.strides, out.strides)
+    loops = plan(out.shape, a.strides, b.strides, out.strides)
     run: Any = ZIP_STRIDED[parallel][fn]
     x, y, z = a.storage.array, b.storage.array, out.storage.array
-    for p, q, r in way.outer:
+    for p, q, r in loops.outer:
         run(
-            x, a.offset + p, way.strides[0],
-            y, b.offset + q, way.strides[1],
-            z, out.offset + r, way.strides[2],
-            way.shape, way.piece,
+            x, a.offset + p, loops.strides[0],
+            y, b.offset + q, loops.strides[1],
+            z, out.offset + r, loops.strides[2],
+            loops.shape, loops.chunk,
         )  # fmt: skip
 
 
@@ -344,7 +343,7 @@ def _zip_into(
     fn: Callable, a: TensorData, b: TensorData, out: TensorData
 ) -> TensorData:
     if a.shape == out.shape and not overlap(b, out):
-        in_place = _same_window(a, out)
+        in_place = same_window(a, out)
         if in_place and out.contiguous:
             parallel = out.size >= SERIAL_LIMIT
             if b.size == 1:
@@ -358,16 +357,6 @@ def _zip_into(
             return out
     copy_into(out, zip(fn, a, b, out.dtype))
     return out
-
-
-def _same_window(a: TensorData, b: TensorData) -> bool:
-    """Whether element i of one is element i of the other, for all i."""
-    return (
-        a.storage is b.storage
-        and a.offset == b.offset
-        and a.shape == b.shape
-        and (a.strides == b.strides or (a.is_contiguous() and b.is_contiguous()))
-    )
 
 
 # -------------------------------------------------------------------------- where
@@ -384,21 +373,4 @@ def _where_flat(
         out[i] = x if condition[i] else y
 
 
-where_flat = (compile_kernel(_where_flat), compile_kernel(_where_flat, parallel=True))
-
-
-def where(condition: TensorData, a: TensorData, b: TensorData) -> TensorData:
-    """out[i] = a[i] if condition[i] else b[i]; all three broadcast."""
-    shape = broadcast_shapes(condition.shape, a.shape, b.shape)
-    out = empty(shape, a.dtype)
-    z = out.storage.array
-    c, x, y = _flat(condition, shape), _flat(a, shape, 1), _flat(b, shape, 1)
-    where_flat[len(z) >= SERIAL_LIMIT](c, x, y, z)
-    return out
-
-
-def _flat(a: TensorData, shape: Shape, enough: int = -1) -> np.ndarray:
-    """All elements of `a`, expanded to `shape` unless it has `enough` of them."""
-    if a.shape != shape and a.size != enough:
-        a = a.expand(shape)
-    return contiguous(a).flat()
+KERNELS = both(_where_flat)

@@ -31,6 +31,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import IO, Any, NoReturn
 
 from numba import njit
@@ -38,6 +39,7 @@ from numba.core.caching import FunctionCache, IndexDataCacheFile
 
 from fast_ops.team import starts_threads
 from minitorch import operators
+from minitorch.backend.host.memory import SERIAL_LIMIT as SERIAL_LIMIT
 from minitorch.operators import compilable
 from minitorch.todo import todo, unwritten_task
 
@@ -58,10 +60,6 @@ PRANGE_ONLY = {
     "setitem": False,
     "stencil": False,
 }
-
-# Below this many elements a parallel region costs more than it saves: 1 to 2 us with
-# OpenMP, 30 to 60 us with Numba's workqueue.
-SERIAL_LIMIT = 32_768
 
 
 IMPORTED = re.compile(r"^\s*from fast_ops\.(\w+) import", re.MULTILINE)
@@ -237,6 +235,18 @@ def kernel(
     return decorate
 
 
+def both(*loops: Callable) -> SimpleNamespace:
+    """The loops of a family as flat kernels, each as a pair: on one thread, on all.
+
+    They are called as the loops are, without the underscore in front.
+    """
+    kernels = SimpleNamespace()
+    for fn in loops:
+        pair = compile_kernel(fn), compile_kernel(fn, parallel=True)
+        setattr(kernels, fn.__name__.lstrip("_"), pair)
+    return kernels
+
+
 def device_function(fn: Callable) -> Any:
     """Compile a scalar function that kernels call; it is inlined by the compiler."""
     formula = compilable(fn)
@@ -265,6 +275,11 @@ def specialize(template: Callable, fn: Callable, parallel: bool = False) -> Any:
     loop.__qualname__ = loop.__name__
     key = (template.__module__, loop.__name__)
     return compile_kernel(loop, key, parallel, on_disk=ours)
+
+
+def pair(template: Callable, fn: Callable) -> tuple[Any, Any]:
+    """`template(fn)` as a flat kernel: for one thread, and for all."""
+    return specialize(template, fn), specialize(template, fn, parallel=True)
 
 
 class Kernels(dict):

@@ -18,7 +18,7 @@ from numba import get_num_threads, prange
 
 from fast_ops.launch import kernel
 from fast_ops.simd import LANES, TILE, tile_fma
-from fast_ops.workspace import line_buffer
+from minitorch.backend.host.workspace import line_buffer
 
 DEPTH = 256  # steps of one tile: its panels of a and b stay in the first-level cache
 ROOM = DEPTH * (TILE.rows + TILE.vectors * LANES)

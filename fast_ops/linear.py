@@ -1,9 +1,9 @@
 """Bias and activation: what follows the matrix product of a layer, in one pass.
 
-With this file one can add a bias to every row of a matrix and apply a function of one
-number to the sums (`bias_activation`), and carry a gradient back through that function
-(`bias_activation_backward`). Written as two operations, the sums are stored and loaded
-once more; here they only ever exist in registers.
+With this file the backend adds a bias to every row of a matrix and applies a function
+of one number to the sums (`bias_rows_any`), and carries a gradient back through that
+function (`bias_rows_backward_any`). Written as two operations, the sums are stored and
+loaded once more; here they only ever exist in registers.
 """
 
 from __future__ import annotations
@@ -14,9 +14,6 @@ import numpy as np
 from numba import prange
 
 from fast_ops.launch import SERIAL_LIMIT, Kernels
-from fast_ops.memory import contiguous, copy_into, empty, overlap
-from minitorch import operators
-from minitorch.tensor_data import TensorData
 
 
 def bias_rows(fn: Callable) -> Callable:
@@ -85,54 +82,21 @@ IN_PLACE = (Kernels(bias_rows_in_place), Kernels(bias_rows_in_place, parallel=Tr
 BACKWARD = (Kernels(bias_rows_backward), Kernels(bias_rows_backward, parallel=True))
 
 
-def bias_activation(
-    x: TensorData,
-    bias: TensorData,
-    fn: Callable | None,
-    out: TensorData | None = None,
-) -> TensorData:
-    """out = fn(x + bias), or x + bias where `fn` is None, for x [R, N] and bias [N].
-
-    Into `out` [R, N] if given, which may be x.
-    """
-    fn = fn or operators.identity
-    bias = contiguous(bias)
-    given = out is not None
-    if out is None:
-        out = empty(x.shape, x.storage.dtype)
-    size = out.size
-    if size == 0:
-        return out
-    parallel = size >= SERIAL_LIMIT
-    if given and (not out.is_contiguous() or overlap(bias, out)):
-        copy_into(out, bias_activation(x, bias, fn))
-    elif given and _same(x, out):
-        IN_PLACE[parallel][fn](out.flat(), bias.flat())
-    elif given and overlap(x, out):
-        copy_into(out, bias_activation(x, bias, fn))
+def bias_rows_any(
+    fn: Callable, x: np.ndarray, bias: np.ndarray, out: np.ndarray
+) -> bool:
+    """out = fn(x + bias) for x [R, N], which may be `out`, by the loop that fits."""
+    parallel = len(out) >= SERIAL_LIMIT
+    if x is out:
+        IN_PLACE[parallel][fn](out, bias)
     else:
-        ROWS[parallel][fn](contiguous(x).flat(), bias.flat(), out.flat())
-    return out
+        ROWS[parallel][fn](x, bias, out)
+    return True
 
 
-def _same(x: TensorData, out: TensorData) -> bool:
-    """Whether x is `out` itself, element by element; `out` is contiguous."""
-    return x is out or (
-        x.storage is out.storage and x.offset == out.offset and x.is_contiguous()
-    )
-
-
-def bias_activation_backward(
-    grad: TensorData, x: TensorData, bias: TensorData, fn_backward: Callable
-) -> TensorData:
-    """The gradient for x [R, N]: fn_backward(grad, x + bias), bias [N]."""
-    out = empty(x.shape, x.storage.dtype)
-    size = out.size
-    if size:
-        BACKWARD[size >= SERIAL_LIMIT][fn_backward](
-            contiguous(grad).flat(),
-            contiguous(x).flat(),
-            contiguous(bias).flat(),
-            out.storage.array,
-        )
-    return out
+def bias_rows_backward_any(
+    fn: Callable, grad: np.ndarray, x: np.ndarray, bias: np.ndarray, out: np.ndarray
+) -> bool:
+    """out = fn(grad, x + bias) for x [R, N]."""
+    BACKWARD[len(out) >= SERIAL_LIMIT][fn](grad, x, bias, out)
+    return True

@@ -18,7 +18,6 @@ An element of the result is summed in one fixed order, whatever the number of th
 
 from __future__ import annotations
 
-import math
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -38,22 +37,14 @@ from fast_ops.simd import (
     tile_fma,
     transpose_lines,
 )
-from fast_ops.workspace import KEEP_BYTES, workspace
-from minitorch.tensor_data import (
-    Shape,
-    Strides,
-    TensorData,
-    broadcast_shapes,
-    iter_positions,
-    view_strides,
-)
+from minitorch.backend.host.matmul import check_rung, panels, products_of
+from minitorch.backend.host.workspace import KEEP_BYTES, workspace
+from minitorch.tensor_data import Shape, Strides, TensorData
 
 ROWS = TILE.rows
 DEPTH = 256  # steps of k in a row: a panel of b is then 32 KiB of float32
 BLOCK_ROWS = 8 * ROWS  # rows of out in a task
-BLOCK_PANELS = 8  # panels of b in a task, at most
-TASKS = 16  # into which a product is cut at least, if it has as many panels
-PIECE_LINES, PIECE_STEPS = 64, 64  # what is packed in one go, at most
+CHUNK_LINES, CHUNK_STEPS = 64, 64  # what is packed in one go, at most
 TINY = 1024  # multiplications for which packing is not worth while
 DOT_ROWS = 192  # rows of a up to which a transposed b is not packed
 DOT_PART = 64  # rows of a in a task of `_dot_tiles`
@@ -162,27 +153,27 @@ def _blocked(a, b, out):
 
 
 @device_function
-def _pieces(lines, wide, depth):
-    """How many pieces `_pack` makes of a matrix."""
-    group = PIECE_LINES // wide * wide
-    return (lines + group - 1) // group * ((depth + PIECE_STEPS - 1) // PIECE_STEPS)
+def _chunks(lines, wide, depth):
+    """How many chunks `_pack` makes of a matrix."""
+    group = CHUNK_LINES // wide * wide
+    return (lines + group - 1) // group * ((depth + CHUNK_STEPS - 1) // CHUNK_STEPS)
 
 
 @device_function
-def _pack(source, at, across, step, lines, wide, depth, piece, out, out_at):
-    """Lay a piece of a matrix out in the order in which the tiles read it.
+def _pack(source, at, across, step, lines, wide, depth, chunk, out, out_at):
+    """Lay a chunk of a matrix out in the order in which the tiles read it.
 
     # source: `lines` lines of `depth` steps -> out: panels [depth, wide]
 
     A line is a row of a or a column of b; `across` leads to the next line, `step` to
-    the next k. A panel holds `wide` lines, missing ones as zeros. A piece is some whole
-    panels and PIECE_STEPS steps of k, so that memory is read in long runs. Those of a
+    the next k. A panel holds `wide` lines, missing ones as zeros. A chunk is some whole
+    panels and CHUNK_STEPS steps of k, so that memory is read in long runs. Those of a
     and of b are equally large, so that threads that do as many have as much to do.
     """
-    group = PIECE_LINES // wide * wide
-    row, chunk = divmod(piece, (depth + PIECE_STEPS - 1) // PIECE_STEPS)
-    low, k_low = row * group, chunk * PIECE_STEPS
-    high, k_high = min(low + group, lines), min(k_low + PIECE_STEPS, depth)
+    group = CHUNK_LINES // wide * wide
+    row, k_chunk = divmod(chunk, (depth + CHUNK_STEPS - 1) // CHUNK_STEPS)
+    low, k_low = row * group, k_chunk * CHUNK_STEPS
+    high, k_high = min(low + group, lines), min(k_low + CHUNK_STEPS, depth)
     if across == 1:
         zero = source.dtype.type(0)
         for k in range(k_low, k_high):
@@ -257,18 +248,18 @@ def _packed(
     part, a_part = (rows * ROWS + panels * wide) * K, panels * wide * K
     high = (M + block_rows - 1) // block_rows
     blocks = high * ((N + block_columns - 1) // block_columns)
-    a_pieces, b_pieces = _pieces(M, ROWS, K), _pieces(N, wide, K)
+    a_chunks, b_chunks = _chunks(M, ROWS, K), _chunks(N, wide, K)
     for first in range(0, a_starts.size, together):
         count = min(together, a_starts.size - first)
-        for task in prange(count * (a_pieces + b_pieces)):
-            which, p = divmod(np.int64(task), a_pieces + b_pieces)
-            if p < a_pieces:
+        for task in prange(count * (a_chunks + b_chunks)):
+            which, p = divmod(np.int64(task), a_chunks + b_chunks)
+            if p < a_chunks:
                 start = a_at + a_starts[first + which]
                 _pack(
                     a, start, a_row, a_step, M, ROWS, K, p, work, which * part + a_part
                 )
             else:
-                start, p = b_at + b_starts[first + which], p - a_pieces
+                start, p = b_at + b_starts[first + which], p - a_chunks
                 _pack(b, start, b_col, b_step, N, wide, K, p, work, which * part)
         for task in prange(count * blocks):
             which, block = divmod(np.int64(task), blocks)
@@ -419,55 +410,25 @@ class _Layout(NamedTuple):
 def _layout(
     a_shape: Shape, a_strides: Strides, b_shape: Shape, b_strides: Strides, item: int
 ) -> _Layout:
-    """Fold batches that share one b into rows of a, and choose the sizes of blocks."""
-    batch = broadcast_shapes(a_shape[:-2], b_shape[:-2])
-    shape = (*batch, a_shape[-2], b_shape[-1])
-    if math.prod(b_shape[:-2]) == 1 and batch == a_shape[:-2]:
-        folded = (math.prod(a_shape[:-1]), a_shape[-1])
-        strides = view_strides(a_shape, a_strides, folded)
-        if strides is not None:
-            batch, a_shape, a_strides = (), folded, strides
-            b_shape, b_strides = b_shape[-2:], b_strides[-2:]
-    (M, K), N = a_shape[-2:], b_shape[-1]
+    """Choose the sizes of blocks."""
+    given = products_of(a_shape, a_strides, b_shape, b_strides)
+    M, N, K = given.sizes
     wide = TILE.vectors * VECTOR_BYTES // item
-    part = (M + ROWS) * K + (N + wide) * K
-    together = max(1, min(math.prod(batch), KEEP_BYTES // max(part * item, 1)))
-    block_columns = wide * _panels(math.prod(batch), M, N, wide)
-    a_starts = _starts(batch, a_shape[:-2], a_strides[:-2])
-    b_starts = _starts(batch, b_shape[:-2], b_strides[:-2])
+    packed = (M + ROWS) * K + (N + wide) * K
+    together = max(1, min(given.number, KEEP_BYTES // max(packed * item, 1)))
+    columns = wide * panels(given.number * -(-M // BLOCK_ROWS), N, wide)
     return _Layout(
-        shape,
-        (a_starts, a_strides[-2], a_strides[-1]),
-        (b_starts, b_strides[-2], b_strides[-1]),
-        (M, N, K, wide, BLOCK_ROWS, block_columns, together),
-        part * together,
-        a_starts.size * M * N * K,
-        a_starts.size == 1
+        given.shape,
+        given.a,
+        given.b,
+        (M, N, K, wide, BLOCK_ROWS, columns, together),
+        packed * together,
+        given.multiplications,
+        given.number == 1
         and DOT.rows <= M <= DOT_ROWS
-        and a_strides[-1] == b_strides[-2] == 1
+        and given.a[2] == given.b[1] == 1
         and K >= 2 * VECTOR_BYTES // item,
     )
-
-
-def _panels(products: int, M: int, N: int, wide: int) -> int:
-    """Panels of b in a task: fewer where few rows would leave threads without work.
-
-    All tasks get about as many: each thread takes a run of tasks, one column of blocks
-    after the other, and with 6 panels in the first and 2 in the last column, one of two
-    threads would do three quarters of the work. The cut does not change the order in
-    which an output is summed.
-    """
-    columns = max(1, -(-N // wide))
-    panels = products * -(-M // BLOCK_ROWS) * columns
-    most = max(1, min(BLOCK_PANELS, panels // TASKS))
-    return -(-columns // -(-columns // most))
-
-
-def _starts(batch: Shape, shape: Shape, strides: Strides) -> np.ndarray:
-    """Where each matrix of the batch begins; repeated ones have a stride of 0."""
-    lead = len(batch) - len(shape)
-    steps = [0] * lead + [0 if n == 1 else s for n, s in zip(shape, strides)]
-    return np.array(list(iter_positions(batch, tuple(steps), 0)), dtype=np.int64)
 
 
 def matmul(a: TensorData, b: TensorData) -> TensorData:
@@ -476,35 +437,37 @@ def matmul(a: TensorData, b: TensorData) -> TensorData:
     Any strides, read in place: a transposed operand costs no copy.
     """
     dtype = a.storage.dtype
-    way = _layout(a.shape, a.strides, b.shape, b.strides, dtype.itemsize)
-    out = empty(way.shape, dtype)
-    work = way.multiplications
+    layout = _layout(a.shape, a.strides, b.shape, b.strides, dtype.itemsize)
+    out = empty(layout.shape, dtype)
+    work = layout.multiplications
     if work == 0:
         out.storage.array.fill(0)
     elif work <= TINY or not dtype.is_floating_point:
         run: Any = rows_serial if work <= SERIAL else rows_parallel
         run(
-            a.storage.array, a.offset, *way.a, b.storage.array, b.offset, *way.b,
-            out.storage.array, way.sizes,
+            a.storage.array, a.offset, *layout.a, b.storage.array, b.offset, *layout.b,
+            out.storage.array, layout.sizes,
         )  # fmt: skip
-    elif way.sizes[0] == 1 or way.sizes[1] == 1:
-        _launch_vector(a, b, out.storage.array, way)
-    elif way.dots:
+    elif layout.sizes[0] == 1 or layout.sizes[1] == 1:
+        _launch_vector(a, b, out.storage.array, layout)
+    elif layout.dots:
         run = dot_serial if work <= SERIAL else dot_parallel
         run(
-            a.storage.array, a.offset, way.a[1], b.storage.array, b.offset, way.b[2],
-            out.storage.array, way.sizes[:3],
+            a.storage.array, a.offset, layout.a[1],
+            b.storage.array, b.offset, layout.b[2], out.storage.array, layout.sizes[:3],
         )  # fmt: skip
     else:
         run = packed_serial if work <= SERIAL else packed_parallel
-        _launch_packed(run, a, b, out, way)
+        _launch_packed(run, a, b, out, layout)
     return out
 
 
-def _launch_vector(a: TensorData, b: TensorData, out: np.ndarray, way: _Layout) -> None:
+def _launch_vector(
+    a: TensorData, b: TensorData, out: np.ndarray, layout: _Layout
+) -> None:
     """A product with one row, or with one column as the transposed product."""
-    (a_starts, a_row, a_step), (b_starts, b_step, b_col) = way.a, way.b
-    M, N, K = way.sizes[:3]
+    (a_starts, a_row, a_step), (b_starts, b_step, b_col) = layout.a, layout.b
+    M, N, K = layout.sizes[:3]
     x, y = a.storage.array, b.storage.array
     part = max(1, min(256, max(M, N) // 8))
     if M == 1:
@@ -521,12 +484,7 @@ def _launch_vector(a: TensorData, b: TensorData, out: np.ndarray, way: _Layout) 
 
 def _run_rung(rung: Any, name: str, a: TensorData, b: TensorData) -> TensorData:
     """Check two matrices and run one of the first four kernels on them."""
-    plain = a.is_contiguous() and b.is_contiguous()
-    if a.dims != 2 or b.dims != 2 or a.shape[1] != b.shape[0] or not plain:
-        raise ValueError(
-            f"{name}: a is {a.shape} and b is {b.shape}; expected contiguous matrices "
-            f"[M, K] and [K, N] (matmul takes any strides and batches)"
-        )
+    check_rung(name, a, b)
     out = empty((a.shape[0], b.shape[1]), a.dtype)
     rung(*(each.flat().reshape(each.shape) for each in (a, b, out)))
     return out
@@ -554,21 +512,21 @@ def matmul_blocked(a: TensorData, b: TensorData) -> TensorData:
 
 def matmul_packed(a: TensorData, b: TensorData) -> TensorData:
     """a [*, M, K] @ b [*, K, N] -> [*, M, N] by `_packed`, whatever the size."""
-    way = _layout(a.shape, a.strides, b.shape, b.strides, a.dtype.itemsize)
-    out = empty(way.shape, a.dtype)
-    _launch_packed(packed_parallel, a, b, out, way)
+    layout = _layout(a.shape, a.strides, b.shape, b.strides, a.dtype.itemsize)
+    out = empty(layout.shape, a.dtype)
+    _launch_packed(packed_parallel, a, b, out, layout)
     return out
 
 
 def _launch_packed(
-    run: Any, a: TensorData, b: TensorData, out: TensorData, way: _Layout
+    run: Any, a: TensorData, b: TensorData, out: TensorData, layout: _Layout
 ) -> None:
-    if way.multiplications == 0:
+    if layout.multiplications == 0:
         out.storage.array.fill(0)
         return
     run(
-        a.storage.array, a.offset, *way.a, b.storage.array, b.offset, *way.b,
-        out.storage.array, workspace(way.work, out.storage.dtype), way.sizes,
+        a.storage.array, a.offset, *layout.a, b.storage.array, b.offset, *layout.b,
+        out.storage.array, workspace(layout.work, out.storage.dtype), layout.sizes,
     )  # fmt: skip
 
 

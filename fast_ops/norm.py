@@ -1,7 +1,8 @@
 """Layer norm and batch norm, forward and backward.
 
-With this file one can bring each row (`layer_norm`) or each channel (`batch_norm`) to
-mean 0 and variance 1, and take the gradients.
+With this file the backend can bring each row (`layer_norm`) or each channel
+(`batch_norm`) to mean 0 and variance 1, and take the gradients; the launchers of
+`KERNELS` are in `minitorch/backend/host/norm.py`.
 
 Mean and variance are taken in two passes, sum((x - mean)^2) after the mean is known:
 sum(x^2) - sum(x)^2 / n needs one pass, but loses all digits in float32 where the mean
@@ -19,12 +20,7 @@ import math
 import numpy as np
 from numba import prange
 
-from fast_ops.launch import SERIAL_LIMIT, compile_kernel, device_function
-from fast_ops.memory import contiguous, copy, empty
-from minitorch.tensor_data import TensorData
-
-BLOCKS = 32  # partial sums over rows, at most
-SHORT = 16  # lines below this length are copied together first
+from fast_ops.launch import both, device_function
 
 # ------------------------------------------------------------------------ one line
 
@@ -76,13 +72,13 @@ def _layer_norm(x, weight, bias, eps, out, mean, rstd):
     D = weight.size
     for r in prange(mean.size):
         at = np.int64(r) * D
-        row, made = x[at : at + D], out[at : at + D]
+        row, z = x[at : at + D], out[at : at + D]
         middle = x.dtype.type(line_sum(row) / D)
         scale = x.dtype.type(1.0 / math.sqrt(line_squares(row, middle) / D + eps))
         mean[r] = middle
         rstd[r] = scale
         for i in range(D):
-            made[i] = (row[i] - middle) * scale * weight[i] + bias[i]
+            z[i] = (row[i] - middle) * scale * weight[i] + bias[i]
     # END SOLUTION a8.3
 
 
@@ -175,9 +171,9 @@ def _batch_norm(x, weight, bias, eps, out, mean, variance, size):
         scale = x.dtype.type(weight[c] / math.sqrt(total / (N * size) + eps))
         for n in range(N):
             at = (n * C + c) * size
-            line, made = x[at : at + size], out[at : at + size]
+            line, z = x[at : at + size], out[at : at + size]
             for i in range(size):
-                made[i] = (line[i] - middle) * scale + bias[c]
+                z[i] = (line[i] - middle) * scale + bias[c]
 
 
 def _batch_norm_backward(grad, x, mean, variance, weight, eps, dx, dw, db, size):
@@ -209,132 +205,13 @@ def _batch_norm_backward(grad, x, mean, variance, weight, eps, dx, dw, db, size)
         factor, middle = kind(weight[c] * scale), mean[c]
         for n in range(N):
             at = (n * C + c) * size
-            line, given, made = (
+            line, given, z = (
                 x[at : at + size],
                 grad[at : at + size],
                 dx[at : at + size],
             )
             for i in range(size):
-                made[i] = factor * (given[i] - shift - (line[i] - middle) * slope)
+                z[i] = factor * (given[i] - shift - (line[i] - middle) * slope)
 
 
-# Each loop for one thread, and for all of them.
-LAYER_NORM = (compile_kernel(_layer_norm), compile_kernel(_layer_norm, parallel=True))
-LAYER_NORM_BACKWARD = (
-    compile_kernel(_layer_norm_backward),
-    compile_kernel(_layer_norm_backward, parallel=True),
-)
-BATCH_NORM = (compile_kernel(_batch_norm), compile_kernel(_batch_norm, parallel=True))
-BATCH_NORM_BACKWARD = (
-    compile_kernel(_batch_norm_backward),
-    compile_kernel(_batch_norm_backward, parallel=True),
-)
-
-# ------------------------------------------------------------------------ launchers
-
-
-def _flat_or(
-    a: TensorData | None, size: int, value: float, x: TensorData
-) -> np.ndarray:
-    """The elements of `a`, or `value` everywhere where there is none."""
-    return np.full(size, value, x.dtype.numpy) if a is None else contiguous(a).flat()
-
-
-def layer_norm(
-    x: TensorData, weight: TensorData | None, bias: TensorData | None, eps: float
-) -> tuple[TensorData, TensorData, TensorData]:
-    """x [R, D], weight and bias [D] -> out [R, D], mean [R], rstd [R].
-
-    out = (x - mean) * rstd * weight + bias, rstd = 1 / sqrt(variance + eps) with
-    the biased variance of each row.
-    """
-    rows, width = x.shape
-    out, mean, rstd = (empty(s, x.dtype) for s in (x.shape, (rows,), (rows,)))
-    LAYER_NORM[out.size >= SERIAL_LIMIT](
-        contiguous(x).flat(), _flat_or(weight, width, 1.0, x),
-        _flat_or(bias, width, 0.0, x), eps, out.flat(), mean.flat(), rstd.flat(),
-    )  # fmt: skip
-    return out, mean, rstd
-
-
-def layer_norm_backward(
-    grad: TensorData,
-    x: TensorData,
-    mean: TensorData,
-    rstd: TensorData,
-    weight: TensorData | None,
-) -> tuple[TensorData, TensorData, TensorData]:
-    """Gradients for x [R, D], weight [D] and bias [D]."""
-    rows, width = x.shape
-    dx, dw, db = (empty(s, x.dtype) for s in (x.shape, (width,), (width,)))
-    blocks = max(1, min(BLOCKS, rows // 4))
-    LAYER_NORM_BACKWARD[dx.size >= SERIAL_LIMIT](
-        contiguous(grad).flat(), contiguous(x).flat(), contiguous(mean).flat(),
-        contiguous(rstd).flat(), _flat_or(weight, width, 1.0, x), dx.flat(),
-        np.empty((blocks, 2, width), x.dtype.numpy), dw.flat(), db.flat(),
-    )  # fmt: skip
-    return dx, dw, db
-
-
-def _by_channel(x: TensorData) -> TensorData:
-    """Short lines of [N, C, L] put together as [1, C, N * L]: a copy."""
-    n, c, length = x.shape
-    moved = copy(x.permute((1, 0, 2)), x.dtype)
-    return TensorData(moved.storage, (1, c, n * length))
-
-
-def _by_image(x: TensorData, n: int) -> TensorData:
-    """[1, C, N * L] as [N, C, L] again: a copy."""
-    _, c, size = x.shape
-    moved = TensorData(x.storage, (c, n, size // n)).permute((1, 0, 2))
-    return copy(moved, x.dtype)
-
-
-def batch_norm(
-    x: TensorData, weight: TensorData | None, bias: TensorData | None, eps: float
-) -> tuple[TensorData, TensorData, TensorData]:
-    """x [N, C, L], weight and bias [C] -> out, mean [C], biased variance [C]."""
-    images, channels, length = x.shape
-    if length < SHORT and x.size and images > 1:
-        out, mean, variance = batch_norm(_by_channel(x), weight, bias, eps)
-        return _by_image(out, images), mean, variance
-    out, mean, variance = (
-        empty(s, x.dtype) for s in (x.shape, (channels,), (channels,))
-    )
-    if x.size == 0:
-        mean.flat().fill(math.nan)
-        variance.flat().fill(math.nan)
-        return out, mean, variance
-    BATCH_NORM[x.size >= SERIAL_LIMIT](
-        contiguous(x).flat(), _flat_or(weight, channels, 1.0, x),
-        _flat_or(bias, channels, 0.0, x), eps, out.flat(), mean.flat(),
-        variance.flat(), length,
-    )  # fmt: skip
-    return out, mean, variance
-
-
-def batch_norm_backward(
-    grad: TensorData,
-    x: TensorData,
-    mean: TensorData,
-    variance: TensorData,
-    weight: TensorData | None,
-    eps: float,
-) -> tuple[TensorData, TensorData, TensorData]:
-    """Gradients for x [N, C, L], weight [C] and bias [C] in training mode."""
-    images, channels, length = x.shape
-    if length < SHORT and x.size and images > 1:
-        grad, x = _by_channel(grad), _by_channel(x)
-        dx, dw, db = batch_norm_backward(grad, x, mean, variance, weight, eps)
-        return _by_image(dx, images), dw, db
-    dx, dw, db = (empty(s, x.dtype) for s in (x.shape, (channels,), (channels,)))
-    if x.size == 0:
-        dw.flat().fill(0)
-        db.flat().fill(0)
-        return dx, dw, db
-    BATCH_NORM_BACKWARD[x.size >= SERIAL_LIMIT](
-        contiguous(grad).flat(), contiguous(x).flat(), contiguous(mean).flat(),
-        contiguous(variance).flat(), _flat_or(weight, channels, 1.0, x), eps,
-        dx.flat(), dw.flat(), db.flat(), length,
-    )  # fmt: skip
-    return dx, dw, db
+KERNELS = both(_layer_norm, _layer_norm_backward, _batch_norm, _batch_norm_backward)

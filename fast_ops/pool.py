@@ -1,8 +1,9 @@
 """Pooling over windows of a plane, forward and backward.
 
-With this file one can take the maximum (`max_pool2d`) or the mean (`avg_pool2d`) of
-each window of x [N, C, H, W], and bring gradients back to x (`max_pool2d_backward`,
-`avg_pool2d_backward`).
+With this file the backend takes the maximum (`max_pool2d`) or the mean (`avg_pool2d`)
+of each window of x [N, C, H, W], and brings gradients back to x (`max_pool2d_backward`,
+`avg_pool2d_backward`); the launchers of `KERNELS`, and what `numbers` says, are in
+`minitorch/backend/host/pool.py`.
 
 Planes do not touch each other, so one task is one plane of N * C: forward it writes its
 own outputs, backward it adds into its own part of the gradient, in the order of the
@@ -14,27 +15,7 @@ from __future__ import annotations
 import numpy as np
 from numba import prange
 
-from fast_ops.launch import device_function, kernel
-from fast_ops.memory import contiguous, empty
-from minitorch.dtypes import int64
-from minitorch.tensor_data import Shape, TensorData
-
-Pair = tuple[int, int]
-
-
-def _planes(a: TensorData) -> np.ndarray:
-    """a [N, C, H, W] as an array [N * C, H, W], copied only if it has gaps."""
-    n, c, h, w = a.shape
-    return contiguous(a).flat().reshape(n * c, h, w)
-
-
-def _sizes(
-    x_shape: Shape, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair
-) -> Pair:
-    """OH, OW: how many windows fit."""
-    reach = [dilation[i] * (kernel[i] - 1) + 1 for i in range(2)]
-    room = [x_shape[2 + i] + 2 * padding[i] - reach[i] for i in range(2)]
-    return room[0] // stride[0] + 1, room[1] // stride[1] + 1
+from fast_ops.launch import both, device_function
 
 
 @device_function
@@ -56,39 +37,47 @@ def beats(second, first):
     return (second > first) | ((second != second) & (first == first))
 
 
-@kernel(parallel=True)
-def _max_planes(x, out, index, k0, k1, s0, s1, p0, p1, d0, d1):
-    """Maxima of windows and their places; task p makes plane p.
+@device_function
+def sizes(numbers):
+    """H, W, OH, OW, and the height and the width of a window."""
+    return numbers[1], numbers[2], numbers[3], numbers[4], numbers[5], numbers[6]
 
-    # x [P, H, W] -> out [P, OH, OW], index [P, OH, OW]
 
-        for p, oh, kh, kw, ow:
-            out[p, oh, ow] = max(itself, x[p, oh*s0 - p0 + kh*d0, ow*s1 - p1 + kw*d1])
+@device_function
+def max_of_plane(x, out, index, numbers):
+    """Maxima of windows of one plane, and their places.
+
+    # x [H, W] -> out [OH, OW], index [OH, OW]
+
+        for oh, kh, kw, ow:
+            out[oh, ow] = max(itself, x[oh*s0 - p0 + kh*d0, ow*s1 - p1 + kw*d1])
 
     The loop over a row of outputs is the innermost one, and has no branch: what a
     window keeps is a choice between two numbers, for many windows at a time. The row of
     out and index stays in the first-level cache for all taps. `valid` keeps to the
     outputs whose tap is not in the padding.
     """
-    H, W = x.shape[1], x.shape[2]
-    for p in prange(x.shape[0]):
-        for oh in range(out.shape[1]):
-            out[p, oh] = -np.inf
-            index[p, oh] = -1
-            for kh in range(k0):
-                h = oh * s0 - p0 + kh * d0
-                if h < 0 or h >= H:
-                    continue
-                for kw in range(k1):
-                    first, last = valid(kw * d1, p1, s1, W, out.shape[2])
-                    start = first * s1 + kw * d1 - p1
-                    line, at = x[p, h, start:], h * W + start
-                    best, where = out[p, oh, first:last], index[p, oh, first:last]
-                    for i in range(best.size):
-                        value, old, place = line[i * s1], best[i], where[i]
-                        take = beats(value, old) | (place < 0)
-                        best[i] = value if take else old
-                        where[i] = at + i * s1 if take else place
+    H, W, OH, OW, k0, k1 = sizes(numbers)
+    s0, s1, p0, p1 = numbers[7], numbers[8], numbers[9], numbers[10]
+    d0, d1 = numbers[11], numbers[12]
+    for oh in range(OH):
+        out[oh * OW : (oh + 1) * OW] = -np.inf
+        index[oh * OW : (oh + 1) * OW] = -1
+        for kh in range(k0):
+            h = oh * s0 - p0 + kh * d0
+            if h < 0 or h >= H:
+                continue
+            for kw in range(k1):
+                first, last = valid(kw * d1, p1, s1, W, OW)
+                at = h * W + first * s1 + kw * d1 - p1
+                line = x[at : (h + 1) * W]
+                best = out[oh * OW + first : oh * OW + last]
+                where = index[oh * OW + first : oh * OW + last]
+                for i in range(best.size):
+                    value, old, place = line[i * s1], best[i], where[i]
+                    take = beats(value, old) | (place < 0)
+                    best[i] = value if take else old
+                    where[i] = at + i * s1 if take else place
 
 
 @device_function
@@ -123,154 +112,112 @@ def squares_of_plane(plane, H, W, out, index):
             index[q] = 2 * (up + i) + (place_below if take else place)
 
 
-@kernel(parallel=True)
-def _max_squares(x, H, W, out, index):
-    """`_max_planes` for windows of 2 x 2 side by side, the ones most networks have.
+def _max_pool2d(x, out, index, numbers):
+    """Maxima of windows and their places; task p makes plane p.
 
-    # x [P, H, W], W even -> out [P, H // 2, W // 2], index [P, H // 2, W // 2]; flat
+    # x [P, H, W] -> out [P, OH, OW], index [P, OH, OW]
 
-    The two loops of a plane have no branch and work on whole vectors; what they hand
-    over stays in the first-level cache.
+    Windows of 2 x 2 side by side, the ones most networks have, get loops without a
+    branch, which work on whole vectors; what they hand over stays in the first-level
+    cache.
     """
-    size, made = H * W, (H // 2) * (W // 2)
-    for task in prange(out.size // made):
+    P, H, W, OH, OW = numbers[0], numbers[1], numbers[2], numbers[3], numbers[4]
+    squares = W % 2 == 0
+    for i in range(4):
+        squares &= numbers[5 + i] == 2 and numbers[9 + i] == i // 2
+    for task in prange(P):
         p = np.int64(task)
-        squares_of_plane(
-            x[p * size : (p + 1) * size], H, W,
-            out[p * made : (p + 1) * made], index[p * made : (p + 1) * made],
-        )  # fmt: skip
-
-
-SQUARES = ((2, 2), (2, 2), (0, 0), (1, 1))
-
-
-def max_pool2d(
-    x: TensorData, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair
-) -> tuple[TensorData, TensorData]:
-    """x [N, C, H, W] -> maxima and their int64 positions h * W + w in the plane.
-
-    The first maximum of a window wins; NaN counts as the largest. Padding is never the
-    maximum.
-    """
-    shape = (*x.shape[:2], *_sizes(x.shape, kernel, stride, padding, dilation))
-    out, index = empty(shape, x.dtype), empty(shape, int64)
-    if out.size:
-        squares = (kernel, stride, padding, dilation) == SQUARES
-        if squares and x.shape[3] % 2 == 0:
-            flat = contiguous(x).flat()
-            _max_squares(flat, *x.shape[2:], out.storage.array, index.storage.array)
+        plane = x[p * H * W : (p + 1) * H * W]
+        best = out[p * OH * OW : (p + 1) * OH * OW]
+        places = index[p * OH * OW : (p + 1) * OH * OW]
+        if squares:
+            squares_of_plane(plane, H, W, best, places)
         else:
-            planes = (_planes(x), _planes(out), _planes(index))
-            _max_planes(*planes, *kernel, *stride, *padding, *dilation)
-    return out, index
+            max_of_plane(plane, best, places, numbers)
 
 
-@kernel(parallel=True)
-def _max_planes_backward(grad, index, dx):
+def _max_pool2d_backward(grad, index, dx, numbers):
     """dx[p, index[p, i]] += grad[p, i]; task p makes plane p.
 
     # grad [P, OH * OW], index [P, OH * OW] -> dx [P, H * W]
     """
-    for p in prange(dx.shape[0]):
-        plane = dx[p]
-        for i in range(plane.size):
+    size, outputs = numbers[1] * numbers[2], numbers[3] * numbers[4]
+    for task in prange(numbers[0]):
+        p = np.int64(task)
+        plane = dx[p * size : (p + 1) * size]
+        for i in range(size):
             plane[i] = 0
-        for i in range(grad.shape[1]):
-            plane[index[p, i]] += grad[p, i]
+        for i in range(p * outputs, (p + 1) * outputs):
+            plane[index[i]] += grad[i]
 
 
-def max_pool2d_backward(
-    grad: TensorData, index: TensorData, x_shape: Shape
-) -> TensorData:
-    """grad [N, C, OH, OW] added up at the positions `index` of each plane."""
-    dx = empty(x_shape, grad.dtype)
-    if dx.size:
-        n, c, h, w = x_shape
-        _max_planes_backward(
-            _planes(grad).reshape(n * c, -1),
-            _planes(index).reshape(n * c, -1),
-            _planes(dx).reshape(n * c, h * w),
-        )
-    return dx
+@device_function
+def mean_of_plane(x, out, numbers):
+    """Means of windows of one plane.
 
+    # x [H, W] -> out [OH, OW]
 
-@kernel(parallel=True)
-def _mean_planes(x, out, k0, k1, s0, s1, p0, p1, count_pad):
-    """Means of windows; task p makes plane p.
-
-    # x [P, H, W] -> out [P, OH, OW]
-
-        for p, oh, ow:  out = sum of the window's x / how many it counts
+        for oh, ow:  out = sum of the window's x / how many it counts
     """
-    H, W = x.shape[1], x.shape[2]
-    for p in prange(x.shape[0]):
-        for oh in range(out.shape[1]):
-            top, bottom = max(oh * s0 - p0, 0), min(oh * s0 - p0 + k0, H)
-            total = out[p, oh]
-            total[:] = 0
+    H, W, OH, OW, k0, k1 = sizes(numbers)
+    s0, s1, p0, p1 = numbers[7], numbers[8], numbers[9], numbers[10]
+    for oh in range(OH):
+        top, bottom = max(oh * s0 - p0, 0), min(oh * s0 - p0 + k0, H)
+        total = out[oh * OW : (oh + 1) * OW]
+        total[:] = 0
+        for h in range(top, bottom):
+            for kw in range(k1):
+                first, last = valid(kw, p1, s1, W, OW)
+                line = x[h * W + first * s1 - p1 + kw : (h + 1) * W]
+                some = total[first:last]
+                for i in range(some.size):
+                    some[i] += line[i * s1]
+        for ow in range(OW):
+            left, right = max(ow * s1 - p1, 0), min(ow * s1 - p1 + k1, W)
+            count = k0 * k1 if numbers[13] else (bottom - top) * (right - left)
+            total[ow] /= count
+
+
+def _avg_pool2d(x, out, numbers):
+    """`mean_of_plane` for all planes: # x [P, H, W] -> out [P, OH, OW]"""
+    size, outputs = numbers[1] * numbers[2], numbers[3] * numbers[4]
+    for task in prange(numbers[0]):
+        p = np.int64(task)
+        mean_of_plane(
+            x[p * size : (p + 1) * size], out[p * outputs : (p + 1) * outputs], numbers
+        )
+
+
+@device_function
+def spread_over_plane(grad, dx, numbers):
+    """Each window's gradient, divided among its elements.
+
+    # grad [OH, OW] -> dx [H, W]
+    """
+    H, W, OH, OW, k0, k1 = sizes(numbers)
+    s0, s1, p0, p1 = numbers[7], numbers[8], numbers[9], numbers[10]
+    dx[:] = 0
+    for oh in range(OH):
+        top, bottom = max(oh * s0 - p0, 0), min(oh * s0 - p0 + k0, H)
+        for ow in range(OW):
+            left, right = max(ow * s1 - p1, 0), min(ow * s1 - p1 + k1, W)
+            count = k0 * k1 if numbers[13] else (bottom - top) * (right - left)
+            each = dx.dtype.type(grad[oh * OW + ow] / count)
             for h in range(top, bottom):
-                for kw in range(k1):
-                    first, last = valid(kw, p1, s1, W, total.size)
-                    line, some = x[p, h, first * s1 - p1 + kw :], total[first:last]
-                    for i in range(some.size):
-                        some[i] += line[i * s1]
-            for ow in range(total.size):
-                left, right = max(ow * s1 - p1, 0), min(ow * s1 - p1 + k1, W)
-                count = k0 * k1 if count_pad else (bottom - top) * (right - left)
-                total[ow] /= count
+                for w in range(left, right):
+                    dx[h * W + w] += each
 
 
-def avg_pool2d(
-    x: TensorData,
-    kernel: Pair,
-    stride: Pair,
-    padding: Pair,
-    count_include_pad: bool,
-) -> TensorData:
-    """x [N, C, H, W] -> means of windows; padding counts as 0, or not at all."""
-    shape = (*x.shape[:2], *_sizes(x.shape, kernel, stride, padding, (1, 1)))
-    out = empty(shape, x.dtype)
-    if out.size:
-        counted = bool(count_include_pad)
-        _mean_planes(_planes(x), _planes(out), *kernel, *stride, *padding, counted)
-    return out
-
-
-@kernel(parallel=True)
-def _mean_planes_backward(grad, dx, k0, k1, s0, s1, p0, p1, count_pad):
-    """Each window's gradient, shared out to its elements; task p makes plane p.
-
-    # grad [P, OH, OW] -> dx [P, H, W]
-    """
-    H, W = dx.shape[1], dx.shape[2]
-    for p in prange(dx.shape[0]):
-        for h in range(H):
-            for w in range(W):
-                dx[p, h, w] = 0
-        for oh in range(grad.shape[1]):
-            top, bottom = max(oh * s0 - p0, 0), min(oh * s0 - p0 + k0, H)
-            for ow in range(grad.shape[2]):
-                left, right = max(ow * s1 - p1, 0), min(ow * s1 - p1 + k1, W)
-                count = k0 * k1 if count_pad else (bottom - top) * (right - left)
-                share = dx.dtype.type(grad[p, oh, ow] / count)
-                for h in range(top, bottom):
-                    for w in range(left, right):
-                        dx[p, h, w] += share
-
-
-def avg_pool2d_backward(
-    grad: TensorData,
-    x_shape: Shape,
-    kernel: Pair,
-    stride: Pair,
-    padding: Pair,
-    count_include_pad: bool,
-) -> TensorData:
-    """The gradient for x [N, C, H, W] from grad [N, C, OH, OW]."""
-    dx = empty(x_shape, grad.dtype)
-    if dx.size:
-        counted = bool(count_include_pad)
-        _mean_planes_backward(
-            _planes(grad), _planes(dx), *kernel, *stride, *padding, counted
+def _avg_pool2d_backward(grad, dx, numbers):
+    """`spread_over_plane` for all planes: # grad [P, OH, OW] -> dx [P, H, W]"""
+    size, outputs = numbers[1] * numbers[2], numbers[3] * numbers[4]
+    for task in prange(numbers[0]):
+        p = np.int64(task)
+        spread_over_plane(
+            grad[p * outputs : (p + 1) * outputs],
+            dx[p * size : (p + 1) * size],
+            numbers,
         )
-    return dx
+
+
+KERNELS = both(_max_pool2d, _max_pool2d_backward, _avg_pool2d, _avg_pool2d_backward)

@@ -22,18 +22,23 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import prange
 
-from fast_ops.launch import SERIAL_LIMIT, Kernels, compile_kernel, device_function
-from fast_ops.memory import Dim, at, contiguous, copy, empty, full
+from fast_ops.launch import SERIAL_LIMIT, Kernels, both, device_function, pair
+from fast_ops.memory import at, contiguous, empty
+from fast_ops.walk import (
+    BY_ROWS,
+    BY_STRIDES,
+    LANES,
+    MAX_BLOCKS,
+    STRETCH,
+    Walk,
+    walk,
+)
 from minitorch import operators
-from minitorch.dtypes import ALL, DType, float32, float64, int64
-from minitorch.tensor_data import Shape, Strides, TensorData, contiguous_strides
+from minitorch.dtypes import ALL, DType, float32, float64
+from minitorch.tensor_data import Shape, Strides, TensorData
 
-LANES = 512  # outputs, or copies of outputs, that one task folds side by side
-STRETCH = 16_384  # contiguous elements folded in one go
-SHORT = 32  # rows below this length are folded many at a time, one lane for each
 BLOCK = 512  # elements folded in their own type before they join a wider total
-PIECE = 8_192  # elements that one task folds where a whole tensor becomes one number
-MAX_BLOCKS = 64  # parts into which the fold of one output is cut, at most
+CHUNK = 8_192  # elements that one task folds where a whole tensor becomes one number
 
 # ---------------------------------------------------------------------- templates
 #
@@ -88,20 +93,20 @@ def row_task(fn: Callable) -> Any:
         folded: Any,
         steps: Any,
         length: Any,
-        piece: Any,
+        chunk: Any,
         s: Any,
         last: Any,
         start: Any,
         narrow: Any,
     ) -> Any:
-        pieces = (length + piece - 1) // piece
+        chunks = (length + chunk - 1) // chunk
         total = start[0]
         for t in range(s, last):
-            uv = t // pieces
+            uv = t // chunks
             u = uv // folded[1]
-            begin = (t - uv * pieces) * piece
+            begin = (t - uv * chunks) * chunk
             p = at + u * steps[0] + (uv - u * folded[1]) * steps[1] + begin
-            x = a[p : p + min(piece, length - begin)]
+            x = a[p : p + min(chunk, length - begin)]
             for low in range(0, x.size, BLOCK):
                 y = x[low : low + BLOCK]
                 part = narrow[0]
@@ -118,16 +123,16 @@ def fold_rows(fn: Callable) -> Callable:
 
     `fold_flat` for rows with gaps between them, for rows in several stretches, and for
     a few long rows. Threads share tasks: one output, and one block of its stretches, of
-    at most `piece` elements each.
+    at most `chunk` elements each.
     """
     fold = row_task(fn)
 
     def loop(
         a: np.ndarray, first: int, kept: Shape, a_steps: Strides, out_steps: Strides,
-        folded: Shape, folded_steps: Strides, length: int, piece: int, blocks: int,
+        folded: Shape, folded_steps: Strides, length: int, chunk: int, blocks: int,
         start: np.ndarray, narrow: np.ndarray, partial: np.ndarray, out: np.ndarray,
     ) -> None:  # fmt: skip
-        stretches = folded[0] * folded[1] * ((length + piece - 1) // piece)
+        stretches = folded[0] * folded[1] * ((length + chunk - 1) // chunk)
         for task in prange(kept[0] * kept[1] * kept[2] * blocks):
             group = np.int64(task) // blocks
             block = np.int64(task) - group * blocks
@@ -137,7 +142,7 @@ def fold_rows(fn: Callable) -> Callable:
             s = block * stretches // blocks
             last = (block + 1) * stretches // blocks
             total = fold(
-                a, p, folded, folded_steps, length, piece, s, last, start, narrow
+                a, p, folded, folded_steps, length, chunk, s, last, start, narrow
             )
             if blocks == 1:
                 out[q] = total
@@ -158,20 +163,20 @@ def line_task(fn: Callable) -> Any:
         folded: Any,
         steps: Any,
         length: Any,
-        piece: Any,
+        chunk: Any,
         s: Any,
         last: Any,
         total: Any,
         width: Any,
     ) -> Any:
-        pieces = (length + piece - 1) // piece
+        chunks = (length + chunk - 1) // chunk
         lanes = total.size
         for t in range(s, last):
-            uv = t // pieces
+            uv = t // chunks
             u = uv // folded[1]
-            begin = (t - uv * pieces) * piece
+            begin = (t - uv * chunks) * chunk
             p = at + u * steps[0] + (uv - u * folded[1]) * steps[1] + begin
-            x = a[p : p + min(piece, length - begin)]
+            x = a[p : p + min(chunk, length - begin)]
             whole = x.size // lanes * lanes
             for line in range(0, whole, lanes):
                 y = x[line : line + lanes]
@@ -209,10 +214,10 @@ def fold_lines(fn: Callable) -> Callable:
     def loop(
         a: np.ndarray, first: int, kept: Shape, a_steps: Strides, out_steps: Strides,
         width: int, out_width: int, lanes: int, folded: Shape, folded_steps: Strides,
-        length: int, piece: int, blocks: int, start: np.ndarray,
+        length: int, chunk: int, blocks: int, start: np.ndarray,
         partial: np.ndarray, out: np.ndarray,
     ) -> None:  # fmt: skip
-        stretches = folded[0] * folded[1] * ((length + piece - 1) // piece)
+        stretches = folded[0] * folded[1] * ((length + chunk - 1) // chunk)
         for task in prange(kept[0] * kept[1] * kept[2] * blocks):
             group = np.int64(task) // blocks
             block = np.int64(task) - group * blocks
@@ -224,7 +229,7 @@ def fold_lines(fn: Callable) -> Callable:
                 total[e] = start[0]
             s = block * stretches // blocks
             last = (block + 1) * stretches // blocks
-            fold(a, p, folded, folded_steps, length, piece, s, last, total, width)
+            fold(a, p, folded, folded_steps, length, chunk, s, last, total, width)
             for e in range(width):
                 if blocks == 1:
                     out[q + e * out_width] = total[e]
@@ -349,10 +354,10 @@ def fold_strided(fn: Callable) -> Callable:
         folded: Shape, folded_steps: Strides, lanes: int,
         start: np.ndarray, out: np.ndarray,
     ) -> None:  # fmt: skip
-        pieces = (kept[2] + lanes - 1) // lanes
-        for task in prange(kept[0] * kept[1] * pieces):
-            i, j, piece = element(np.int64(task), (kept[0], kept[1], pieces))
-            begin = piece * lanes
+        chunks = (kept[2] + lanes - 1) // lanes
+        for task in prange(kept[0] * kept[1] * chunks):
+            i, j, chunk = element(np.int64(task), (kept[0], kept[1], chunks))
+            begin = chunk * lanes
             n = min(lanes, kept[2] - begin)
             total = np.empty(lanes, start.dtype)
             for e in range(n):
@@ -372,137 +377,6 @@ LINES = (Kernels(fold_lines), Kernels(fold_lines, parallel=True))
 COLUMNS = (Kernels(fold_columns), Kernels(fold_columns, parallel=True))
 BLOCKS = Kernels(fold_blocks)
 STRIDED = (Kernels(fold_strided), Kernels(fold_strided, parallel=True))
-
-
-# ----------------------------------------------------------- how to walk a tensor
-
-
-class Walk(NamedTuple):
-    """Which loop folds a tensor (`ROWS`, `LINES` or `STRIDED`), and its arguments."""
-
-    kind: int
-    kept: Shape
-    a_steps: Strides
-    out_steps: Strides
-    folded: Shape
-    folded_steps: Strides
-    width: int = 1  # outputs side by side in one task
-    out_width: int = 1  # their stride in the output
-    lanes: int = 1
-    length: int = 1  # of a contiguous stretch
-    piece: int = 1  # how much of a stretch is folded in one go
-    blocks: int = 1  # tasks that share the fold of one output
-
-
-BY_ROWS, BY_LINES, BY_STRIDES = range(3)
-
-
-@lru_cache(maxsize=4096)
-def walk(shape: Shape, strides: Strides, dims: tuple[int, ...]) -> Walk | None:
-    """Choose the loops for a reduction; None where there are too many dimensions."""
-    out_shape = tuple([1 if i in dims else n for i, n in enumerate(shape)])
-    out_strides = contiguous_strides(out_shape)
-    kept: list[Dim] = []
-    folded: list[Dim] = []
-    for i, (n, step) in enumerate(zip(shape, strides)):
-        if n != 1:
-            (folded if i in dims else kept).append((n, (step, out_strides[i])))
-    kept = _merge_sorted(kept)
-    folded = _merge_sorted([(n, (step, 0)) for n, (step, _) in folded])
-    if folded and folded[-1][1][0] == 1 and (folded[-1][0] >= SHORT or not kept):
-        return _row_walk(kept, folded)
-    if kept and kept[-1][1][0] == 1:
-        size = kept[-1][0]
-        if size >= 64:
-            return _wide_walk(kept, folded)
-        if folded and folded[-1][1][0] == size:
-            return _narrow_walk(kept, folded)
-    return _strided_walk(kept, folded)
-
-
-def _row_walk(kept: list[Dim], folded: list[Dim]) -> Walk | None:
-    """The innermost folded dimension is contiguous."""
-    if len(kept) > 3 or len(folded) > 3:
-        return None
-    kept, outer, length = _padded(kept, 3), _padded(folded[:-1], 2), folded[-1][0]
-    piece = min(length, STRETCH)
-    blocks = _blocks(kept, outer, length, -(-length // piece))
-    return Walk(
-        BY_ROWS, *_columns(kept), *_columns(outer)[:2],
-        length=length, piece=piece, blocks=blocks,
-    )  # fmt: skip
-
-
-def _narrow_walk(kept: list[Dim], folded: list[Dim]) -> Walk | None:
-    """A few outputs side by side, and the folded rows follow without gaps."""
-    if len(kept) > 4 or len(folded) > 3:
-        return None
-    width, (_, out_width) = kept[-1]
-    kept, outer = _padded(kept[:-1], 3), _padded(folded[:-1], 2)
-    length = folded[-1][0] * width
-    lanes = min(LANES, length) // width * width
-    piece = STRETCH // lanes * lanes
-    blocks = _blocks(kept, outer, length, -(-length // piece))
-    return Walk(
-        BY_LINES, *_columns(kept), *_columns(outer)[:2],
-        width, out_width, lanes, length, piece, blocks,
-    )  # fmt: skip
-
-
-def _wide_walk(kept: list[Dim], folded: list[Dim]) -> Walk | None:
-    """Many outputs side by side: a task takes as many as divide them evenly."""
-    size, (_, out_width) = kept[-1]
-    width = next((w for w in range(min(LANES, size), 31, -1) if size % w == 0), 0)
-    if len(kept) > 3 or len(folded) > 2 or width == 0:
-        return _strided_walk(kept, folded)
-    lines = (size // width, (width, width * out_width))
-    kept, outer = _padded([*kept[:-1], lines], 3), _padded(folded, 2)
-    blocks = _blocks(kept, outer, width, 1)
-    return Walk(
-        BY_LINES, *_columns(kept), *_columns(outer)[:2],
-        width, out_width, width, width, width, blocks,
-    )  # fmt: skip
-
-
-def _strided_walk(kept: list[Dim], folded: list[Dim]) -> Walk | None:
-    if len(kept) > 3 or len(folded) > 3:
-        return None
-    kept, folded = _padded(kept, 3), _padded(folded, 3)
-    lanes = min(256, kept[-1][0])
-    return Walk(BY_STRIDES, *_columns(kept), *_columns(folded)[:2], lanes=lanes)
-
-
-def _blocks(kept: list[Dim], folded: list[Dim], length: int, pieces: int) -> int:
-    """Into how many parts to cut the fold, so that threads have enough to share."""
-    tasks = 1
-    for n, _ in kept:
-        tasks *= n
-    stretches = folded[0][0] * folded[1][0] * pieces
-    work = stretches * min(length, STRETCH)
-    return max(1, min(MAX_BLOCKS // tasks, stretches, work // STRETCH))
-
-
-def _merge_sorted(dims: list[Dim]) -> list[Dim]:
-    """Sort by stride, the smallest last, and merge what lies without gaps."""
-    merged: list[Dim] = []
-    for n, steps in sorted(dims, key=lambda d: -d[1][0]):
-        if merged and all(o == n * s for o, s in zip(merged[-1][1], steps)):
-            merged[-1] = (merged[-1][0] * n, steps)
-        else:
-            merged.append((n, steps))
-    return merged
-
-
-def _padded(dims: list[Dim], rank: int) -> list[Dim]:
-    return [(1, (0, 0))] * (rank - len(dims)) + dims
-
-
-def _columns(dims: list[Dim]) -> tuple[Shape, Strides, Strides]:
-    return (
-        tuple(n for n, _ in dims),
-        tuple(steps[0] for _, steps in dims),
-        tuple(steps[1] for _, steps in dims),
-    )
 
 
 # ---------------------------------------------------------------------- launchers
@@ -575,7 +449,7 @@ def reduce(
     if fn not in SPLITTABLE:
         _run(fn, _rows(a, dims), _in_order(len(result), n), parallel, starts, result)
         return out
-    if size == n > PIECE and a.is_contiguous():
+    if size == n > CHUNK and a.is_contiguous():
         _fold_all(fn, a.flat(), parallel, starts, result)
         return out
     if n <= STRETCH and a.is_contiguous() and cut.trailing:
@@ -584,11 +458,11 @@ def reduce(
     if source is out_type and a.is_contiguous() and cut.leading:
         _fold_columns(fn, a.flat(), parallel, starts[0], result)
         return out
-    way = walk(a.shape, a.strides, dims)
-    if way is None:
+    loops = walk(a.shape, a.strides, dims)
+    if loops is None:
         FLAT[parallel][fn](_rows(a, dims).flat(), n, *starts, result)
     else:
-        _run(fn, a, way, parallel, starts, result)
+        _run(fn, a, loops, parallel, starts, result)
     return out
 
 
@@ -622,9 +496,9 @@ def _fold_all(
     starts: tuple[np.ndarray, np.ndarray],
     out: np.ndarray,
 ) -> None:
-    """Fold pieces as if they were rows, and then what came out, in order."""
-    partial = np.empty((-(-len(a) // PIECE), 1), starts[0].dtype)
-    FLAT[parallel][fn](a, PIECE, *starts, partial[:, 0])
+    """Fold chunks as if they were rows, and then what came out, in order."""
+    partial = np.empty((-(-len(a) // CHUNK), 1), starts[0].dtype)
+    FLAT[parallel][fn](a, CHUNK, *starts, partial[:, 0])
     BLOCKS[fn](starts[0], partial, out)
 
 
@@ -637,25 +511,25 @@ def _fold_columns(
 
 
 def _run(
-    fn: Callable, a: TensorData, way: Walk, parallel: bool,
+    fn: Callable, a: TensorData, loops: Walk, parallel: bool,
     starts: tuple[np.ndarray, np.ndarray], out: np.ndarray,
 ) -> None:  # fmt: skip
     start, narrow = starts
-    common = a.storage.array, a.offset, way.kept, way.a_steps, way.out_steps
-    fold = way.folded, way.folded_steps
-    if way.kind == BY_STRIDES:
-        STRIDED[parallel][fn](*common, *fold, way.lanes, start, out)
+    common = a.storage.array, a.offset, loops.kept, loops.a_steps, loops.out_steps
+    fold = loops.folded, loops.folded_steps
+    if loops.kind == BY_STRIDES:
+        STRIDED[parallel][fn](*common, *fold, loops.lanes, start, out)
         return
     partial = NO_PARTIAL[start.dtype]
-    if way.blocks > 1:
-        partial = np.empty((way.blocks, len(out)), start.dtype)
-    cut = way.length, way.piece, way.blocks
-    if way.kind == BY_ROWS:
+    if loops.blocks > 1:
+        partial = np.empty((loops.blocks, len(out)), start.dtype)
+    cut = loops.length, loops.chunk, loops.blocks
+    if loops.kind == BY_ROWS:
         ROWS[parallel][fn](*common, *fold, *cut, start, narrow, partial, out)
     else:
-        lines = way.width, way.out_width, way.lanes
+        lines = loops.width, loops.out_width, loops.lanes
         LINES[parallel][fn](*common, *lines, *fold, *cut, start, partial, out)
-    if way.blocks > 1:
+    if loops.blocks > 1:
         BLOCKS[fn](start, partial, out)
 
 
@@ -685,33 +559,6 @@ def first_extreme(fn: Callable) -> Callable:
             out[r] = place
 
     return loop
-
-
-FIRST = (Kernels(first_extreme), Kernels(first_extreme, parallel=True))
-
-
-def argmax(a: TensorData, dim: int) -> TensorData:
-    """int64 positions of the first maximum along `dim` (kept as 1); NaN wins."""
-    return _first(operators.maximum, "argmax", a, dim)
-
-
-def argmin(a: TensorData, dim: int) -> TensorData:
-    """int64 positions of the first minimum along `dim` (kept as 1); NaN wins."""
-    return _first(operators.minimum, "argmin", a, dim)
-
-
-def _first(fn: Callable, name: str, a: TensorData, dim: int) -> TensorData:
-    if a.dims == 0:
-        return full((), 0, int64)
-    n = a.shape[dim]
-    out = empty((*a.shape[:dim], 1, *a.shape[dim + 1 :]), int64)
-    if out.size == 0:
-        return out
-    if n == 0:
-        raise ValueError(f"{name}: dimension {dim} of {a.shape} has no elements")
-    rows = contiguous(a.permute([*(i for i in range(a.dims) if i != dim), dim]))
-    FIRST[a.size >= SERIAL_LIMIT][fn](rows.flat(), n, out.storage.array)
-    return out
 
 
 # ---------------------------------------------------------------------- running sums
@@ -745,16 +592,6 @@ def _cumsum(a: np.ndarray, n: int, inner: int, out: np.ndarray) -> None:
                     z[e] = x[e] + y[e]
 
 
-cumsum_lines = (compile_kernel(_cumsum), compile_kernel(_cumsum, parallel=True))
-
-
-def cumsum(a: TensorData, dim: int) -> TensorData:
-    """out[i] = a[0] + ... + a[i] along `dim`."""
-    if a.dims == 0:
-        return copy(a, a.dtype)
-    out = empty(a.shape, a.dtype)
-    if out.size:
-        inner = math.prod(a.shape[dim + 1 :])
-        run = cumsum_lines[out.size >= SERIAL_LIMIT]
-        run(contiguous(a).flat(), a.shape[dim], inner, out.storage.array)
-    return out
+KERNELS = both(_cumsum)
+KERNELS.argmax = pair(first_extreme, operators.maximum)
+KERNELS.argmin = pair(first_extreme, operators.minimum)

@@ -27,7 +27,7 @@ from numba import prange
 from fast_ops.launch import kernel
 from fast_ops.memory import wrap
 from fast_ops.threads import get_num_threads
-from fast_ops.workspace import LINE_BYTES, line_buffer
+from minitorch.backend.host.workspace import LINE_BYTES, line_buffer
 from minitorch.dtypes import float32
 from minitorch.tensor_data import TensorData
 

@@ -5,7 +5,7 @@ by a few columns of another and keeps the whole result in vector registers, and
 `tile_dot`, which does the same for sums along the contiguous direction. `TILE` and
 `DOT` say how large the tiles are on this machine.
 
-A compiler vectorises the last of three nested loops and reloads the output at each
+A compiler vectorizes the last of three nested loops and reloads the output at each
 step. The tiles here hold their sums in registers from the first step to the last: with
 AVX-512, 8 rows of 32 float32 columns are 16 sums of 16 lanes. A step loads two vectors
 of b, and each of the 8 numbers of a is multiplied into both: 16 multiply-adds for 10

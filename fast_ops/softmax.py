@@ -1,10 +1,11 @@
 """Softmax, log-softmax and cross-entropy, forward and backward.
 
-With this file one can turn scores into probabilities along a dimension (`softmax`) or
-into their logarithms (`log_softmax`), and compare scores with target classes
-(`cross_entropy`).
+With this file the backend turns scores into probabilities along a dimension
+(`softmax`) or into their logarithms (`log_softmax`), and compares scores with target
+classes (`cross_entropy`); the launchers of `KERNELS` are in
+`minitorch/backend/host/softmax.py`.
 
-All of them see a tensor as rows along `dim`. A row is finished by one function,
+All of them see a tensor as rows along a dimension. A row is finished by one function,
 compiled once (`softmax_row` and its neighbours); the kernel around it is only the loop
 over rows, shared by all threads or, for small tensors, run by one. Rows do not touch
 each other, so results do not depend on the number of threads.
@@ -17,16 +18,13 @@ The maximum is subtracted before the exponential, so nothing overflows; a row th
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from numba import prange
 
-from fast_ops.launch import SERIAL_LIMIT, compile_kernel, device_function, kernel
-from fast_ops.memory import contiguous, copy, empty
+from fast_ops.launch import both, device_function
 from fast_ops.vector_math import by_type_1, exp_flush, helper, maximum_float, scaled
 from minitorch import operators
-from minitorch.tensor_data import TensorData
 
 # Below 2 ** -126 the exponential is 0 here: it is added to a sum of 1 or more.
 exp = by_type_1(operators.exp, exp_flush)
@@ -44,7 +42,7 @@ def log_share(x: float, top: float, log_total: float) -> float:
 
 
 @helper
-def surprise(x: float, top: float, log_total: float) -> float:
+def nll(x: float, top: float, log_total: float) -> float:
     """-log_share(x), in the same order."""
     return log_total - (x - top)
 
@@ -157,7 +155,7 @@ def _cross_entropy(logits, target, ignore_index, losses, logsumexp):
         logsumexp[r] = top + log_total
         losses[r] = 0
         if target[r] != ignore_index:
-            losses[r] = surprise(row[target[r]], top, log_total)
+            losses[r] = nll(row[target[r]], top, log_total)
 
 
 def _cross_entropy_backward(grad, logits, target, logsumexp, ignore_index, dx):
@@ -173,41 +171,31 @@ def _cross_entropy_backward(grad, logits, target, logsumexp, ignore_index, dx):
     classes = logits.size // target.size
     for r in prange(target.size):
         at = np.int64(r) * classes
-        row, made = logits[at : at + classes], dx[at : at + classes]
+        row, z = logits[at : at + classes], dx[at : at + classes]
         if target[r] == ignore_index:
-            made[:] = 0
+            z[:] = 0
         else:
             factor, log_total = grad[r], logsumexp[r]
             for i in range(row.size):
-                made[i] = factor * exp(row[i] - log_total)
-            made[target[r]] -= factor
+                z[i] = factor * exp(row[i] - log_total)
+            z[target[r]] -= factor
 
 
-# Each loop for one thread, and for all of them.
-SOFTMAX = (compile_kernel(_softmax), compile_kernel(_softmax, parallel=True))
-SOFTMAX_BACKWARD = (
-    compile_kernel(_softmax_backward),
-    compile_kernel(_softmax_backward, parallel=True),
-)
-LOG_SOFTMAX = (
-    compile_kernel(_log_softmax),
-    compile_kernel(_log_softmax, parallel=True),
-)
-LOG_SOFTMAX_BACKWARD = (
-    compile_kernel(_log_softmax_backward),
-    compile_kernel(_log_softmax_backward, parallel=True),
-)
-CROSS_ENTROPY = (
-    compile_kernel(_cross_entropy),
-    compile_kernel(_cross_entropy, parallel=True),
-)
-CROSS_ENTROPY_BACKWARD = (
-    compile_kernel(_cross_entropy_backward),
-    compile_kernel(_cross_entropy_backward, parallel=True),
-)
+def _mean_loss(losses, target, ignore_index, mean, share):
+    """mean = sum of losses[n] / count, share = 1 / count, for the n not ignored.
+
+    One thread adds the N numbers up, in float64: there are no more than rows of logits,
+    each of which took a hundred times as long.
+    """
+    total, count = 0.0, 0
+    for n in range(target.size):
+        if target[n] != ignore_index:
+            total += losses[n]
+            count += 1
+    mean[0] = total / count
+    share[0] = 1.0 / count
 
 
-@kernel()
 def _first_bad_target(target, classes, ignore_index):
     """The first n whose target is neither a class nor `ignore_index`, or -1."""
     for n in range(target.size):
@@ -216,125 +204,13 @@ def _first_bad_target(target, classes, ignore_index):
     return -1
 
 
-@kernel()
-def _mean_loss(losses, target, ignore_index, mean, share):
-    """The mean of the losses that count, and the share of each."""
-    total, count = 0.0, 0
-    for n in range(losses.size):
-        if target[n] != ignore_index:
-            total += losses[n]
-            count += 1
-    mean[0] = total / count
-    share[0] = 1.0 / count
-
-
-# ------------------------------------------------------------------------ launchers
-
-
-def _last(a: TensorData, dim: int) -> TensorData:
-    """`a` with `dim` moved to the end, row by row; a copy only where that moves it."""
-    if dim < a.dims - 1:
-        a = a.permute([*(i for i in range(a.dims) if i != dim), dim])
-    return contiguous(a)
-
-
-def _back(a: TensorData, dim: int) -> TensorData:
-    """The last dimension of `a` moved to `dim`, row by row."""
-    if dim >= a.dims - 1:
-        return a
-    last = a.dims - 1
-    moved = a.permute([*range(dim), last, *range(dim, last)])
-    return copy(moved, moved.dtype)
-
-
-def _along(kernels: tuple[Any, Any], dim: int, *operands: TensorData) -> TensorData:
-    """Run the kernel that fits the size on the rows of all operands along `dim`."""
-    rows = [_last(a, dim) for a in operands]
-    out = empty(rows[0].shape, rows[0].dtype)
-    made = out.storage.array
-    if made.size:
-        width = out.shape[-1] if out.shape else 1
-        kernels[made.size >= SERIAL_LIMIT](*[a.flat() for a in rows], made, width)
-    return _back(out, dim)
-
-
-def softmax(a: TensorData, dim: int) -> TensorData:
-    """exp(a - max) / sum(exp(a - max)) along `dim`."""
-    return _along(SOFTMAX, dim, a)
-
-
-def softmax_backward(grad: TensorData, out: TensorData, dim: int) -> TensorData:
-    """out * (grad - sum(grad * out)) along `dim`."""
-    return _along(SOFTMAX_BACKWARD, dim, grad, out)
-
-
-def log_softmax(a: TensorData, dim: int) -> TensorData:
-    """a - max - log(sum(exp(a - max))) along `dim`."""
-    return _along(LOG_SOFTMAX, dim, a)
-
-
-def log_softmax_backward(grad: TensorData, out: TensorData, dim: int) -> TensorData:
-    """grad - exp(out) * sum(grad) along `dim`."""
-    return _along(LOG_SOFTMAX_BACKWARD, dim, grad, out)
-
-
-def cross_entropy(
-    logits: TensorData, target: TensorData, ignore_index: int
-) -> tuple[TensorData, TensorData]:
-    """logits [N, C], target int64 [N] -> losses [N], logsumexp of each row [N].
-
-    losses[n] = logsumexp(logits[n]) - logits[n, target[n]], or 0 where target[n]
-    is `ignore_index`. Raises IndexError for another target outside [0, C).
-    """
-    rows, classes = logits.shape
-    losses, logsumexp = empty((rows,), logits.dtype), empty((rows,), logits.dtype)
-    wanted = contiguous(target).flat()
-    bad = _first_bad_target(wanted, classes, ignore_index)
-    if bad >= 0:
-        raise IndexError(
-            f"cross_entropy: target[{bad}] is {wanted[bad]}, but there are {classes} "
-            f"classes; targets must be from 0 to {classes - 1}, or {ignore_index} "
-            f"(ignore_index)"
-        )
-    if logits.size == 0:
-        losses.flat().fill(0)
-        logsumexp.flat().fill(-math.inf)
-        return losses, logsumexp
-    CROSS_ENTROPY[logits.size >= SERIAL_LIMIT](
-        contiguous(logits).flat(), wanted, ignore_index, losses.flat(), logsumexp.flat()
-    )
-    return losses, logsumexp
-
-
-def mean_loss(
-    losses: TensorData, target: TensorData, ignore_index: int
-) -> tuple[TensorData, TensorData]:
-    """The mean [] of losses [N] with another target than `ignore_index`, and the share
-    1 / count [] that each of them has in it. NaN and infinity for none."""
-    mean, share = empty((), losses.dtype), empty((), losses.dtype)
-    _mean_loss(
-        contiguous(losses).flat(), contiguous(target).flat(), ignore_index,
-        mean.storage.array, share.storage.array,
-    )  # fmt: skip
-    return mean, share
-
-
-def cross_entropy_backward(
-    grad: TensorData,
-    logits: TensorData,
-    target: TensorData,
-    logsumexp: TensorData,
-    ignore_index: int,
-) -> TensorData:
-    """grad[n] * (softmax(logits[n]) - onehot(target[n])), rows ignored are 0."""
-    dx = empty(logits.shape, logits.dtype)
-    if dx.size:
-        CROSS_ENTROPY_BACKWARD[dx.size >= SERIAL_LIMIT](
-            contiguous(grad).flat(),
-            contiguous(logits).flat(),
-            contiguous(target).flat(),
-            contiguous(logsumexp).flat(),
-            ignore_index,
-            dx.flat(),
-        )
-    return dx
+KERNELS = both(
+    _softmax,
+    _softmax_backward,
+    _log_softmax,
+    _log_softmax_backward,
+    _cross_entropy,
+    _cross_entropy_backward,
+    _mean_loss,
+    _first_bad_target,
+)

@@ -4,13 +4,13 @@ With this file one can read, call and time the ways of making a softmax (`LADDER
 
     three_passes   maximum, sum, quotient: a row is read three times
     two_passes     maximum and sum in one, "online": read twice
-    in_pieces      the same for pieces of a row, which all threads share
+    in_chunks      the same for chunks of a row, which all threads share
 
 A rung takes a contiguous float32 matrix [R, n] and returns softmax along n. Where rows
 fit into the first-level cache, the second reading costs next to nothing, and the
 backend (`softmax.py`) makes three passes. The steps count for rows that do not: a row
 of a million numbers is 4 MB. The last one is the idea behind attention in blocks
-(FlashAttention): what two pieces of a row need to know of each other are two numbers.
+(FlashAttention): what two chunks of a row need to know of each other are two numbers.
 
 Source: Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018.
 """
@@ -30,7 +30,7 @@ from minitorch import dtypes
 from minitorch.tensor_data import TensorData
 
 BLOCK = 1024  # numbers at a time: 4 KiB, which stay in the first-level cache
-PIECES = 64  # of a row, for `in_pieces`
+CHUNKS = 64  # of a row, for `in_chunks`
 LOWEST = np.float32(-np.inf)
 ZERO, ONE = np.float32(0), np.float32(1)
 
@@ -57,7 +57,7 @@ def exp_total(row, top):
 
 
 @device_function
-def write_shares(row, out, top, total):
+def write_row(row, out, top, total):
     """out[i] = exp(row[i] - top) / total"""
     scale = ONE / total
     for i in range(row.size):
@@ -127,7 +127,7 @@ def _three_passes(a, out, n):
         at = np.int64(r) * n
         row = a[at : at + n]
         top = highest(row)
-        write_shares(row, out[at : at + n], top, exp_total(row, top))
+        write_row(row, out[at : at + n], top, exp_total(row, top))
 
 
 @kernel(parallel=True)
@@ -144,36 +144,36 @@ def _two_passes(a, out, n):
         at = np.int64(r) * n
         row = a[at : at + n]
         top, total = online_pair(row)
-        write_shares(row, out[at : at + n], top, total)
+        write_row(row, out[at : at + n], top, total)
     # END SOLUTION a8.2
 
 
 @kernel(parallel=True)
-def _in_pieces(a, out, n, pieces, tops, totals):
-    """Rows in pieces, so that all threads work however few rows there are.
+def _in_chunks(a, out, n, chunks, tops, totals):
+    """Rows in chunks, so that all threads work however few rows there are.
 
-    # a [R, n] -> out [R, n], tops [R * pieces], totals [R * pieces]
+    # a [R, n] -> out [R, n], tops [R * chunks], totals [R * chunks]
 
-        parallel for r, k:  tops[r, k], totals[r, k] = online_pair(piece k of a[r])
+        parallel for r, k:  tops[r, k], totals[r, k] = online_pair(chunk k of a[r])
         parallel for r, k:  top, total = all pairs of row r, merged in order
-                            out[piece k of r] = exp(piece k of a[r] - top) / total
+                            out[chunk k of r] = exp(chunk k of a[r] - top) / total
 
-    Piece k of row r goes from r * n + k * n // pieces to the beginning of piece k + 1.
+    Piece k of row r goes from r * n + k * n // chunks to the beginning of chunk k + 1.
     The second loop starts when the first is done; a few merges in each of its tasks
     cost less than a third loop.
     """
     # BEGIN SOLUTION a8.2
     for task in prange(tops.size):
-        r, k = divmod(np.int64(task), pieces)
-        first, last = r * n + k * n // pieces, r * n + (k + 1) * n // pieces
+        r, k = divmod(np.int64(task), chunks)
+        first, last = r * n + k * n // chunks, r * n + (k + 1) * n // chunks
         tops[task], totals[task] = online_pair(a[first:last])
     for task in prange(tops.size):
-        r, k = divmod(np.int64(task), pieces)
-        first, last = r * n + k * n // pieces, r * n + (k + 1) * n // pieces
+        r, k = divmod(np.int64(task), chunks)
+        first, last = r * n + k * n // chunks, r * n + (k + 1) * n // chunks
         top, total = LOWEST, ZERO
-        for p in range(r * pieces, (r + 1) * pieces):
+        for p in range(r * chunks, (r + 1) * chunks):
             top, total = merge(top, total, tops[p], totals[p])
-        write_shares(a[first:last], out[first:last], top, total)
+        write_row(a[first:last], out[first:last], top, total)
     # END SOLUTION a8.2
 
 
@@ -206,18 +206,18 @@ def two_passes(a: TensorData) -> TensorData:
     return out
 
 
-def in_pieces(a: TensorData) -> TensorData:
-    """a [R, n] -> [R, n], by `_in_pieces`."""
-    out = _checked("in_pieces", a)
-    tops = np.empty(a.shape[0] * PIECES, np.float32)
+def in_chunks(a: TensorData) -> TensorData:
+    """a [R, n] -> [R, n], by `_in_chunks`."""
+    out = _checked("in_chunks", a)
+    tops = np.empty(a.shape[0] * CHUNKS, np.float32)
     totals = np.empty_like(tops)
     if out.size:
-        _in_pieces(a.flat(), out.flat(), a.shape[1], PIECES, tops, totals)
+        _in_chunks(a.flat(), out.flat(), a.shape[1], CHUNKS, tops, totals)
     return out
 
 
 LADDER: tuple[Callable[[TensorData], TensorData], ...] = (
     three_passes,
     two_passes,
-    in_pieces,
+    in_chunks,
 )

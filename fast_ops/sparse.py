@@ -92,7 +92,7 @@ def _matmul(crow, col, values, dense, at, step, out, columns, wide, tasks):
 
     A task is a range of rows and a block of columns of out. The innermost loop runs
     along a row of the dense matrix, so that it is vector code although the columns of A
-    are scattered. The piece of out (512 bytes) stays in the first-level cache while p
+    are scattered. The chunk of out (512 bytes) stays in the first-level cache while p
     runs; four elements p at a time save three of four loads and stores of it. What is
     left is to read 512 bytes of the dense matrix for each element, mostly from the
     second-level cache.

@@ -13,8 +13,10 @@ An exported kernel has the signature of a C function for Python (METH_FASTCALL),
         ...
         return done()
 
-`team` is the thread team (`parallel.mojo`). Nothing checks the arguments here: the
-launcher, in the Python file of the same name, has done so.
+`team` is the thread team (`parallel.mojo`). Most kernels are functions of a type, which
+an argument decides: `by_float[run](team, arguments, 0)` and its neighbours. Nothing
+checks the arguments here: the launcher, in `minitorch/backend/host` or in the Python
+file of the same name, has done so.
 """
 
 from std.ffi import external_call
@@ -24,9 +26,19 @@ from std.sys.intrinsics import masked_load, masked_store
 comptime Address = Pointer[NoneType, MutUntrackedOrigin]
 comptime Object = Address  # a Python object
 
-# Where an array object keeps the address of its first element: behind the reference
-# count and the type. `bridge.py` verifies it when it loads the kernels.
+# Where an array object keeps the address of its first element, that of its sizes, and
+# its type of elements; and where that keeps NumPy's number for it. `bridge.py` verifies
+# them when it loads the kernels.
 comptime DATA = 16
+comptime SIZES = 32
+comptime ELEMENTS = 56
+comptime NUMBER = 28
+
+# NumPy's numbers for types; 64-bit integers have one of several.
+comptime BOOL = 0
+comptime INT32 = 5
+comptime FLOAT32 = 11
+comptime FLOAT64 = 12
 
 
 struct Buffer[T: DType](TrivialRegisterPassable):
@@ -121,12 +133,81 @@ struct Arguments(TrivialRegisterPassable):
         """The elements of a flat array."""
         return Buffer[T](self.address(i))
 
+    @always_inline
+    def size(self, i: Int) -> Int:
+        """The first size of an array: how many elements a flat one has."""
+        return word[Int](word[Address](self.items[unsafe_offset=i], SIZES), 0)
+
+    @always_inline
+    def type(self, i: Int) -> Int:
+        """NumPy's number for the type of an array's elements."""
+        var elements = word[Address](self.items[unsafe_offset=i], ELEMENTS)
+        return Int(word[Int32](elements, NUMBER))
+
+
+    @always_inline
+    def bytes(self, i: Int) -> Int:
+        """How many bytes an element of an array has."""
+        var type = self.type(i)
+        if type == FLOAT32 or type == INT32:
+            return 4
+        return 1 if type == BOOL else 8
+
+
+comptime Run = def[T: DType](Object, Arguments) thin -> None
+
+
+def by_float[run: Run](team: Object, arguments: Arguments, i: Int) -> Object:
+    """`run` for the type of array i, float32 or float64."""
+    if arguments.type(i) == FLOAT32:
+        run[DType.float32](team, arguments)
+    else:
+        run[DType.float64](team, arguments)
+    return done()
+
+
+def by_number[run: Run](team: Object, arguments: Arguments, i: Int) -> Object:
+    """`run` for the type of array i, which is no truth value."""
+    var type = arguments.type(i)
+    if type == FLOAT32 or type == FLOAT64:
+        return by_float[run](team, arguments, i)
+    if type == INT32:
+        run[DType.int32](team, arguments)
+    else:
+        run[DType.int64](team, arguments)
+    return done()
+
+
+def by_type[run: Run](team: Object, arguments: Arguments, i: Int) -> Object:
+    """`run` for the type of array i; truth values are bytes, 0 or 1."""
+    if arguments.type(i) != BOOL:
+        return by_number[run](team, arguments, i)
+    run[DType.uint8](team, arguments)
+    return done()
+
+
+def by_bytes[run: Run](team: Object, arguments: Arguments, i: Int) -> Object:
+    """`run` for an integer type as wide as the elements of array i, to move them."""
+    var bytes = arguments.bytes(i)
+    if bytes == 4:
+        run[DType.int32](team, arguments)
+    elif bytes == 8:
+        run[DType.int64](team, arguments)
+    else:
+        run[DType.uint8](team, arguments)
+    return done()
+
 
 @always_inline
 def address_of(array: Object) -> Address:
     """The first byte of an array."""
-    var field = array.unsafe_bitcast[UInt8]().unsafe_offset(DATA)
-    return field.unsafe_bitcast[Address]()[]
+    return word[Address](array, DATA)
+
+
+@always_inline
+def word[T: TrivialRegisterPassable](start: Address, at: Int) -> T:
+    """What lies `at` bytes after `start`."""
+    return bytes_on(start, at).unsafe_bitcast[T]()[]
 
 
 @always_inline

@@ -3,7 +3,7 @@
 With this file a launcher can call what a `.mojo` file exports:
 
     kernels = Library("elementwise")
-    kernels.zip_flat(row, a, b, out, n)
+    kernels.zip_flat(row, a, b, out)
 
 and one can set the number of threads (`set_num_threads`). A kernel takes ints, floats,
 strings and NumPy arrays, and reads them where they are: no array is copied, and its
@@ -26,7 +26,9 @@ import numpy as np
 from mojo_ops.build import built
 
 METH_FASTCALL = 0x80
-DATA = 16  # where an array object keeps its data's address; `DATA` in bridge.mojo
+# Where an array object keeps the addresses of its data, its sizes and its dtype, and
+# where that keeps its number; as in bridge.mojo.
+DATA, SIZES, ELEMENTS, NUMBER = 16, 32, 56, 28
 TEAM_WORDS = 128
 THREADS = 0  # the word that says how many threads take part, as in parallel.mojo
 
@@ -95,7 +97,8 @@ if hasattr(os, "register_at_fork"):
 class Library:
     """The exported functions of one `.mojo` file, as attributes.
 
-    The first use of any compiles and loads the file.
+    The first use of any compiles and loads the file. An array tells its kernel how many
+    elements it has, and of which type.
     """
 
     def __init__(self, module: str) -> None:
@@ -118,11 +121,33 @@ class Library:
         return function
 
 
+class FlatKernels(Library):
+    """Exported functions as the launchers of `minitorch/backend/host` want them: twice.
+
+    Those ask for a kernel for one thread or for all; one in Mojo decides by itself.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        """The function called `name`, as both elements of a pair."""
+        function = super().__getattr__(name)
+        pair = self.__dict__[name] = function, function
+        return pair
+
+
 def _verify_layout() -> None:
-    """An array object must have its address where kernels look for it."""
-    probe = np.empty(1)
-    field = ctypes.c_void_p.from_address(id(probe) + DATA)
-    if field.value != probe.ctypes.data:
+    """An array object must have what kernels read where they look for it."""
+    probe = np.empty(3, np.float32)
+    data, sizes, dtype = (
+        ctypes.c_void_p.from_address(id(probe) + at).value or 0
+        for at in (DATA, SIZES, ELEMENTS)
+    )
+    found = (
+        data == probe.ctypes.data
+        and dtype == id(probe.dtype)
+        and ctypes.c_int64.from_address(sizes).value == 3
+        and ctypes.c_int32.from_address(dtype + NUMBER).value == probe.dtype.num
+    )
+    if not found:
         raise RuntimeError(
             "mojo_ops: this Python lays objects out in another way than kernels expect "
             "(a build without the global lock?); use the standard build, or the "

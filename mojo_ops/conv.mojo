@@ -14,7 +14,7 @@ whose rows are windows onto the one flat image; `offsets` tells where each begin
 Nothing is copied KH * KW times. The last positions of each row run over the edge, and
 are left out at the end.
 
-Some workers, no more than there are threads, have a piece of memory each, and take the
+Some workers, no more than there are threads, have a chunk of memory each, and take the
 next task until there is none left (`next_task`). What a task computes does not depend
 on the worker.
 

@@ -1,6 +1,6 @@
 """Elementwise operations: one operator, applied to every element.
 
-With this file `elementwise.py` can apply an operator of `operators.mojo` to one tensor
+With this file the backend can apply an operator of `operators.mojo` to one tensor
 (`map_flat`, `map_strided`) or to two (`zip_flat`, `zip_strided`), in any layout.
 
 What differs from operator to operator is one loop over elements that lie behind each
@@ -10,8 +10,8 @@ other, a *row function*:
     zip_row[float32, add]       z[i] = add(x[i], y[i])
 
 `find_map` and `find_zip` give Python the address of a row function, by the operator's
-name and the type. The kernels take that address and call the row function for piece
-after piece; what lies with gaps is gathered into a small piece first (`Operand`), so
+name and the type. The kernels take that address and call the row function for chunk
+after chunk; what lies with gaps is gathered into a small chunk first (`Operand`), so
 that the loops above are the only ones that know operators.
 """
 
@@ -25,6 +25,7 @@ from bridge import (
     Arguments,
     Buffer,
     Object,
+    by_bytes,
     bytes_on,
     done,
     integer,
@@ -43,9 +44,9 @@ comptime Relation = def[T: DType, w: Int](SIMD[T, w], SIMD[T, w]) thin -> SIMD[
     DType.bool, w
 ]
 
-comptime PIECE = 1024  # elements of a row that are gathered at a time, at most
-comptime PIECE_WITH_GAPS = 256  # where each may be in a cache line of its own
-comptime SHARE = 16384  # elements of a task on flat operands
+comptime CHUNK = 1024  # elements of a row that are gathered at a time, at most
+comptime CHUNK_WITH_GAPS = 256  # where each may be in a cache line of its own
+comptime PER_TASK = 16384  # elements of a task on flat operands
 
 
 # ----------------------------------------------------------------------- row functions
@@ -358,7 +359,7 @@ def find_cast(team: Object, arguments: Arguments, count: Int) abi("C") -> Object
 
 @fieldwise_init
 struct MapFlat(Kernel):
-    """z[i] = f(x[i]); a task is SHARE elements."""
+    """z[i] = f(x[i]); a task is PER_TASK elements."""
 
     var row: Int
     var x: Address
@@ -369,11 +370,11 @@ struct MapFlat(Kernel):
 
     def run(self, task: Int) raises:
         # BEGIN SOLUTION a9.5
-        var start = task * SHARE
+        var start = task * PER_TASK
         self.call(
             bytes_on(self.x, start * self.x_item),
             bytes_on(self.z, start * self.z_item),
-            min(SHARE, self.n - start),
+            min(PER_TASK, self.n - start),
         )
         # END SOLUTION a9.5
 
@@ -388,10 +389,10 @@ struct MapFlat(Kernel):
 
 @fieldwise_init
 struct ZipFlat(Kernel):
-    """z[i] = f(x[i], y[i]); a task is SHARE elements.
+    """z[i] = f(x[i], y[i]); a task is PER_TASK elements.
 
-    One of both may be a single number: it is written into a small piece of memory, over
-    and over, and the loop reads that piece again and again.
+    One of both may be a single number: it is written into a small chunk of memory, over
+    and over, and the loop reads that chunk again and again.
     """
 
     var row: Int
@@ -404,24 +405,24 @@ struct ZipFlat(Kernel):
     var one: Int  # 1 if x is one number, 2 if y is, else 0
 
     def run(self, task: Int):
-        var start = task * SHARE
-        var n = min(SHARE, self.n - start)
+        var start = task * PER_TASK
+        var n = min(PER_TASK, self.n - start)
         var x = bytes_on(self.x, start * self.item)
         var y = bytes_on(self.y, start * self.item)
         var z = bytes_on(self.z, start * self.z_item)
         if self.one == 0:
             self.call(x, y, z, n)
             return
-        var memory = stack_allocation[PIECE, Int64, alignment=64]()
+        var memory = stack_allocation[CHUNK, Int64, alignment=64]()
         var room = memory.unsafe_bitcast[NoneType]().unsafe_origin_cast[
             MutUntrackedOrigin
         ]()
         var number = self.x if self.one == 1 else self.y
-        move_any(self.item, number, 0, room, 1, min(n, PIECE))
-        for i in range(0, n, PIECE):
+        move_any(self.item, number, 0, room, 1, min(n, CHUNK))
+        for i in range(0, n, CHUNK):
             var left = room if self.one == 1 else bytes_on(x, i * self.item)
             var right = room if self.one == 2 else bytes_on(y, i * self.item)
-            self.call(left, right, bytes_on(z, i * self.z_item), min(PIECE, n - i))
+            self.call(left, right, bytes_on(z, i * self.z_item), min(CHUNK, n - i))
 
     @always_inline
     def call(self, x: Address, y: Address, z: Address, n: Int):
@@ -433,38 +434,27 @@ struct ZipFlat(Kernel):
 
 @always_inline
 def tasks_for(n: Int) -> Int:
-    return (n + SHARE - 1) // SHARE
+    return (n + PER_TASK - 1) // PER_TASK
 
 
 @export
-def map_flat(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
-    """(row, x, z, size of an x, size of a z, n): z[i] = f(x[i])"""
-    var n = arguments.integer(5)
+def map_flat(team: Object, a: Arguments, count: Int) abi("C") -> Object:
+    """(row, x, z): z[i] = f(x[i])"""
     var kernel = MapFlat(
-        arguments.integer(0),
-        arguments.address(1),
-        arguments.address(2),
-        arguments.integer(3),
-        arguments.integer(4),
-        n,
+        a.integer(0), a.address(1), a.address(2), a.bytes(1), a.bytes(2), a.size(2)
     )
-    parallel_for(Team(team), tasks_for(n), kernel)
+    parallel_for(Team(team), tasks_for(kernel.n), kernel)
     return done()
 
 
 @export
-def zip_flat(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
-    """(row, x, y, z, size of an x, size of a z, n, one), see `ZipFlat`."""
-    var n = arguments.integer(6)
+def zip_flat(team: Object, a: Arguments, count: Int) abi("C") -> Object:
+    """(row, x, y, z): z[i] = f(x[i], y[i]); x or y may be one number"""
+    var n = a.size(3)
+    var one = 1 if a.size(1) != n else (2 if a.size(2) != n else 0)
     var kernel = ZipFlat(
-        arguments.integer(0),
-        arguments.address(1),
-        arguments.address(2),
-        arguments.address(3),
-        arguments.integer(4),
-        arguments.integer(5),
-        n,
-        arguments.integer(7),
+        a.integer(0), a.address(1), a.address(2), a.address(3), a.bytes(1), a.bytes(3),
+        n, one,
     )
     parallel_for(Team(team), tasks_for(n), kernel)
     return done()
@@ -539,7 +529,7 @@ struct Operand(TrivialRegisterPassable):
 
 
 struct Place(TrivialRegisterPassable):
-    """Which piece of which row a task does: (i, j, k), and elements from x on."""
+    """Which chunk of which row a task does: (i, j, k), and elements from x on."""
 
     var i: Int
     var j: Int
@@ -548,22 +538,22 @@ struct Place(TrivialRegisterPassable):
     var n: Int
 
     @always_inline
-    def __init__(out self, task: Int, shape: Buffer[DType.int64], piece: Int):
-        # Neighbouring tasks do the same piece of neighbouring rows, so that they find
+    def __init__(out self, task: Int, shape: Buffer[DType.int64], chunk: Int):
+        # Neighbouring tasks do the same chunk of neighbouring rows, so that they find
         # each other's cache lines where a row has gaps.
-        var pieces = (Int(shape[3]) + piece - 1) // piece
+        var chunks = (Int(shape[3]) + chunk - 1) // chunk
         var rest = task // Int(shape[2])
         self.k = task - rest * Int(shape[2])
-        var ij = rest // pieces
-        self.x = (rest - ij * pieces) * piece
+        var ij = rest // chunks
+        self.x = (rest - ij * chunks) * chunk
         self.i = ij // Int(shape[1])
         self.j = ij - self.i * Int(shape[1])
-        self.n = min(piece, Int(shape[3]) - self.x)
+        self.n = min(chunk, Int(shape[3]) - self.x)
 
 
 @fieldwise_init
 struct Strided(Kernel):
-    """z = f(x) or f(x, y) in any layout; a task is some pieces of rows (i, j, k)."""
+    """z = f(x) or f(x, y) in any layout; a task is some chunks of rows (i, j, k)."""
 
     var row: Int
     var operands: Int  # 1 or 2
@@ -571,28 +561,28 @@ struct Strided(Kernel):
     var y: Operand
     var z: Operand
     var shape: Buffer[DType.int64]
-    var piece: Int
-    var pieces: Int  # in all
-    var share: Int  # pieces in a task
+    var chunk: Int
+    var chunks: Int  # in all
+    var per_task: Int  # chunks in a task
 
     def run(self, task: Int):
-        var room = stack_allocation[3 * PIECE, Int64, alignment=64]()
+        var room = stack_allocation[3 * CHUNK, Int64, alignment=64]()
         var a = room.unsafe_bitcast[NoneType]().unsafe_origin_cast[MutUntrackedOrigin]()
-        var first = task * self.share
-        for piece in range(first, min(first + self.share, self.pieces)):
-            self.one(Place(piece, self.shape, self.piece), a)
+        var first = task * self.per_task
+        for chunk in range(first, min(first + self.per_task, self.chunks)):
+            self.one(Place(chunk, self.shape, self.chunk), a)
 
     @always_inline
     def one(self, p: Place, room: Address):
         var word = self.row
         var start = self.z.at(p.i, p.j, p.k, p.x)
-        var z = start if self.z.dense() else bytes_on(room, 16 * PIECE)
+        var z = start if self.z.dense() else bytes_on(room, 16 * CHUNK)
         var x = self.x.gathered(self.x.at(p.i, p.j, p.k, p.x), room, p.n)
         if self.operands == 1:
             Pointer(to=word).unsafe_bitcast[MapRow]()[](x, z, p.n)
         else:
             var y_start = self.y.at(p.i, p.j, p.k, p.x)
-            var y = self.y.gathered(y_start, bytes_on(room, 8 * PIECE), p.n)
+            var y = self.y.gathered(y_start, bytes_on(room, 8 * CHUNK), p.n)
             Pointer(to=word).unsafe_bitcast[ZipRow]()[](x, y, z, p.n)
         if not self.z.dense():
             move_any(self.z.item, z, 1, start, Int(self.z.steps[3]), p.n)
@@ -600,7 +590,7 @@ struct Strided(Kernel):
 
 
 def run_strided(team: Object, arguments: Arguments, operands: Int):
-    """Arguments: row, plan, then for each operand its array, its offset, its bytes.
+    """Arguments: row, plan, then for each operand its array and its offset.
 
     The plan is an array of int64: the four loops' sizes, then four strides for each
     operand, out being the last. An array [n] of `elementwise.py`, kept there.
@@ -608,22 +598,15 @@ def run_strided(team: Object, arguments: Arguments, operands: Int):
     var plan = arguments.buffer[DType.int64](1)
     var all = InlineOperands(arguments, plan, operands)
     var gaps = all.x.gaps() or all.y.gaps() or all.z.gaps()
-    var piece = min(PIECE_WITH_GAPS if gaps else PIECE, Int(plan[3]))
-    var pieces = (Int(plan[3]) + piece - 1) // piece
-    pieces *= Int(plan[0]) * Int(plan[1]) * Int(plan[2])
-    var share = max(1, SHARE // piece)
+    var chunk = min(CHUNK_WITH_GAPS if gaps else CHUNK, Int(plan[3]))
+    var chunks = (Int(plan[3]) + chunk - 1) // chunk
+    chunks *= Int(plan[0]) * Int(plan[1]) * Int(plan[2])
+    var per_task = max(1, PER_TASK // chunk)
     var kernel = Strided(
-        arguments.integer(0),
-        operands,
-        all.x,
-        all.y,
-        all.z,
-        plan,
-        piece,
-        pieces,
-        share,
+        arguments.integer(0), operands, all.x, all.y, all.z, plan, chunk, chunks,
+        per_task,
     )
-    parallel_for(Team(team), (pieces + share - 1) // share, kernel)
+    parallel_for(Team(team), (chunks + per_task - 1) // per_task, kernel)
 
 
 struct InlineOperands(TrivialRegisterPassable):
@@ -640,21 +623,21 @@ struct InlineOperands(TrivialRegisterPassable):
 
 
 def operand(a: Arguments, plan: Buffer[DType.int64], i: Int) -> Operand:
-    var item = a.integer(2 + 3 * i + 2)
-    var start = bytes_on(a.address(2 + 3 * i), a.integer(2 + 3 * i + 1) * item)
+    var item = a.bytes(2 + 2 * i)
+    var start = bytes_on(a.address(2 + 2 * i), a.integer(2 + 2 * i + 1) * item)
     return Operand(start, item, plan.at(4 + 4 * i))
 
 
 @export
 def map_strided(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
-    """(row, plan, x, offset, bytes, z, offset, bytes): z = f(x)"""
+    """(row, plan, x, offset, z, offset): z = f(x)"""
     run_strided(team, arguments, 1)
     return done()
 
 
 @export
 def zip_strided(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
-    """(row, plan, x, offset, bytes, y, offset, bytes, z, offset, bytes): z = f(x, y)"""
+    """(row, plan, x, offset, y, offset, z, offset): z = f(x, y)"""
     run_strided(team, arguments, 2)
     return done()
 
@@ -662,68 +645,55 @@ def zip_strided(team: Object, arguments: Arguments, count: Int) abi("C") -> Obje
 # ------------------------------------------------------------------- moving, choosing
 
 
-def move_row[T: DType](a: Address, out_: Address, n: Int):
-    """z[i] = x[i], bit for bit."""
-    comptime w = simd_width_of[T]()
-    var x = Buffer[T](a)
-    var z = Buffer[T](out_)
-    var whole = n // w * w
-    for i in range(0, whole, w):
-        z.store[w](i, x.load[w](i))
-    for i in range(whole, n):
-        z[i] = x[i]
-
-
 @export
 def find_move(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
-    """(type,) -> the address of the row function that copies."""
+    """(type,) -> the address of the row function that copies, bit for bit."""
     var type = arguments.text(0)
     if type == "int32":
-        return integer(map_address(move_row[DType.int32]))
+        return integer(map_address(cast_row[DType.int32, DType.int32]))
     if type == "int64":
-        return integer(map_address(move_row[DType.int64]))
-    return integer(map_address(move_row[DType.uint8]))
+        return integer(map_address(cast_row[DType.int64, DType.int64]))
+    return integer(map_address(cast_row[DType.uint8, DType.uint8]))
 
 
 @fieldwise_init
-struct WhereFlat(Kernel):
-    """z[i] = x[i] if c[i] else y[i]; a task is SHARE elements of `item` bytes."""
+struct WhereFlat[T: DType](Kernel):
+    """z[i] = x[i] if c[i] else y[i]; a task is PER_TASK elements.
+
+    A step is 0 where there is one number for all i, else 1.
+    """
 
     var c: Buffer[DType.uint8]
-    var x: Address
-    var y: Address
-    var z: Address
-    var item: Int
+    var x: Buffer[Self.T]
+    var y: Buffer[Self.T]
+    var z: Buffer[Self.T]
+    var x_step: Int
+    var y_step: Int
     var n: Int
 
     def run(self, task: Int):
-        if self.item == 4:
-            self.choose[DType.int32](task)
-        elif self.item == 8:
-            self.choose[DType.int64](task)
-        else:
-            self.choose[DType.uint8](task)
+        var last = min(task * PER_TASK + PER_TASK, self.n)
+        if self.x_step * self.y_step == 1:
+            for i in range(task * PER_TASK, last):
+                self.z[i] = self.x[i] if self.c[i] != 0 else self.y[i]
+            return
+        for i in range(task * PER_TASK, last):
+            var x = self.x[i * self.x_step]
+            var y = self.y[i * self.y_step]
+            self.z[i] = x if self.c[i] != 0 else y
 
-    @always_inline
-    def choose[T: DType](self, task: Int):
-        var x = Buffer[T](self.x)
-        var y = Buffer[T](self.y)
-        var z = Buffer[T](self.z)
-        for i in range(task * SHARE, min(task * SHARE + SHARE, self.n)):
-            z[i] = x[i] if self.c[i] != 0 else y[i]
+
+def run_where[T: DType](team: Object, a: Arguments):
+    var n = a.size(3)
+    var kernel = WhereFlat[T](
+        a.buffer[DType.uint8](0), a.buffer[T](1), a.buffer[T](2), a.buffer[T](3),
+        Int(a.size(1) != 1), Int(a.size(2) != 1), n,
+    )
+    parallel_for(Team(team), tasks_for(n), kernel)
 
 
 @export
 def where_flat(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
-    """(c, x, y, z, size of an element, n): z[i] = x[i] if c[i] else y[i]"""
-    var n = arguments.integer(5)
-    var kernel = WhereFlat(
-        arguments.buffer[DType.uint8](0),
-        arguments.address(1),
-        arguments.address(2),
-        arguments.address(3),
-        arguments.integer(4),
-        n,
-    )
-    parallel_for(Team(team), tasks_for(n), kernel)
-    return done()
+    """(condition, x, y, z): z[i] = x[i] if condition[i] else y[i]; x and y may be one
+    number each"""
+    return by_bytes[run_where](team, arguments, 3)

@@ -1,7 +1,7 @@
 """Elementwise operations: launchers of the kernels in `elementwise.mojo`.
 
-With this file one can apply a function of one number to a tensor (`map`), of two
-numbers to two tensors that broadcast (`zip`), and choose between two tensors (`where`).
+With this file one can apply a function of one number to a tensor (`map`), and of two
+numbers to two tensors that broadcast (`zip`).
 
 An operator is compiled for some types; `_unary` and `_binary` find the loop for a type.
 Operands of another type are converted first, as PyTorch promotes them, and a result of
@@ -14,20 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fast_ops.memory import overlap
 from minitorch import dtypes, operators
+from minitorch.backend.host.memory import overlap, same_window
 from minitorch.dtypes import DType, bool_, float32, int64
 from minitorch.tensor_data import TensorData, broadcast_shapes
 from mojo_ops import fallback
-from mojo_ops.memory import (
-    contiguous,
-    copy,
-    copy_into,
-    empty,
-    kernels,
-    loops,
-    run_map,
-)
+from mojo_ops.memory import copy, copy_into, empty, kernels, loops, run_map
 
 # Operators whose results are truth values.
 TESTS = frozenset(
@@ -108,7 +100,7 @@ def map(
     n = len(z)
     if len(x) != n:
         x = x[a.offset : a.offset + n]
-    kernels.map_flat(row, x, z, given.itemsize, dtype.itemsize, n)
+    kernels.map_flat(row, x, z)
     return out
 
 
@@ -164,10 +156,10 @@ def zip(
     if len(x) != n:
         x = x[a.offset : a.offset + n]
     if one:
-        y = y if len(y) == 1 else y[b.offset :]
+        y = y if len(y) == 1 else y[b.offset : b.offset + 1]
     elif len(y) != n:
         y = y[b.offset : b.offset + n]
-    kernels.zip_flat(row, x, y, z, given.itemsize, dtype.itemsize, n, one)
+    kernels.zip_flat(row, x, y, z)
     return out
 
 
@@ -176,31 +168,18 @@ def _zip_broadcast(row: int, a: TensorData, b: TensorData, out: TensorData) -> N
     n = out.size
     if a.is_contiguous() and b.is_contiguous() and out.is_contiguous():
         x, y = a.flat(), b.flat()
-        one = ZIP_ONE.get((len(x) == n, len(y) == n)) if 1 in (len(x), len(y)) else None
-        if one is not None:
-            items = a.dtype.itemsize, out.dtype.itemsize
-            kernels.zip_flat(row, x, y, out.flat(), *items, n, one)
+        if max(len(x), len(y)) == n and {len(x), len(y)} <= {1, n}:
+            kernels.zip_flat(row, x, y, out.flat())
             return
-    _zip_strided(row, a, b, out)
-
-
-# Which operand is one number, by whether x and y have as many elements as the result.
-ZIP_ONE = {(True, True): 0, (False, True): 1, (True, False): 2}
-
-
-def _zip_strided(row: int, a: TensorData, b: TensorData, out: TensorData) -> None:
-    """z = fn(x, y) for operands that broadcast or lie with gaps."""
-    if 0 in out.shape:
+    if n == 0:
         return
     a, b = a.expand(out.shape), b.expand(out.shape)
-    item, z_item = a.dtype.itemsize, out.dtype.itemsize
     x, y, z = a.storage.array, b.storage.array, out.storage.array
     plan, outer = loops(out.shape, a.strides, b.strides, out.strides)
     for p, q, r in outer:
         kernels.zip_strided(
-            row, plan, x, a.offset + p, item, y, b.offset + q, item,
-            z, out.offset + r, z_item,
-        )  # fmt: skip
+            row, plan, x, a.offset + p, y, b.offset + q, z, out.offset + r
+        )
 
 
 def _zip_into(
@@ -229,26 +208,3 @@ def _zip_converted(
     x, y = (t if t.dtype is inner else copy(t, inner) for t in (a, b))
     _zip_broadcast(ZIP[fn, inner], x, y, out)
     return out if natural is dtype else copy(out, dtype)
-
-
-def same_window(a: TensorData, b: TensorData) -> bool:
-    """Whether element i of one is element i of the other, for all i."""
-    return (
-        a.storage is b.storage
-        and a.offset == b.offset
-        and a.shape == b.shape
-        and (a.strides == b.strides or (a.is_contiguous() and b.is_contiguous()))
-    )
-
-
-# ------------------------------------------------------------------------------ where
-
-
-def where(condition: TensorData, a: TensorData, b: TensorData) -> TensorData:
-    """out[i] = a[i] if condition[i] else b[i]; all three broadcast."""
-    shape = broadcast_shapes(condition.shape, a.shape, b.shape)
-    out = empty(shape, a.dtype)
-    c = contiguous(condition.expand(shape)).flat()
-    x, y = (contiguous(t.expand(shape)).flat() for t in (a, b))
-    kernels.where_flat(c, x, y, out.storage.array, a.dtype.itemsize, len(c))
-    return out

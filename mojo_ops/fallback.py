@@ -38,4 +38,5 @@ zip = from_cpu(elementwise.zip)
 
 def names(backend: Any) -> list[str]:
     """The functions of the backend that are not in Mojo."""
-    return [n for n in dir(backend) if hasattr(getattr(backend, n), "from_cpu")]
+    public = (n for n in dir(backend) if not n.startswith("_"))
+    return [n for n in public if hasattr(getattr(backend, n), "from_cpu")]

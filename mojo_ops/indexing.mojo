@@ -1,8 +1,8 @@
 """Indexing: read and write elements whose positions are in another tensor.
 
-With this file `indexing.py` can look single elements up (`gather`), add to them
+With this file the backend can look single elements up (`gather`), add to them
 (`scatter_add`), and read, add to or overwrite whole slices (`index_select`,
-`index_add`, `index_copy_`).
+`index_add`, `index_copy`).
 
 All kernels see a tensor as [outer, n, inner], with the indexed dimension in the middle.
 Indices are checked in a pass of their own (`first_outside`), before anything is
@@ -13,8 +13,8 @@ have: 1, 4 or 8.
 from std.math import ceildiv
 from std.sys import simd_width_of
 
-from bridge import Arguments, Buffer, Object, done, integer
-from lines import load_part, share_of, store_part
+from bridge import Arguments, Buffer, Object, by_bytes, by_type, integer
+from lines import load_part, lines_per_task, store_part
 from parallel import Kernel, Team, parallel_for
 
 comptime Index = Buffer[DType.int64]
@@ -32,11 +32,11 @@ def both[T: DType, w: Int](x: SIMD[T, w], y: SIMD[T, w]) -> SIMD[T, w]:
 
 @export
 def first_outside(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
-    """(index, how many, size) -> where the first index outside [0, size) is, or -1"""
+    """(index, n) -> where the first index outside [0, n) is, or -1"""
     var index = arguments.buffer[DType.int64](0)
-    var size = Int64(arguments.integer(2))
-    for i in range(arguments.integer(1)):
-        if index[i] < 0 or index[i] >= size:
+    var n = Int64(arguments.integer(1))
+    for i in range(arguments.size(0)):
+        if index[i] < 0 or index[i] >= n:
             return integer(i)
     return integer(-1)
 
@@ -72,14 +72,15 @@ struct Gather[T: DType](Kernel):
 
     @always_inline
     def tasks(self) -> Int:
-        return ceildiv(self.lines(), share_of(self.length()))
+        return ceildiv(self.lines(), lines_per_task(self.length()))
 
     def run(self, task: Int):
         var length = self.length()
-        var share = share_of(length)
+        var per_task = lines_per_task(length)
         var step = 1 if self.inner > 1 else 0
         var of_slab = self.m * self.inner // length
-        for line in range(task * share, min(task * share + share, self.lines())):
+        var last = min(task * per_task + per_task, self.lines())
+        for line in range(task * per_task, last):
             var a = self.a.at(line // of_slab * self.n * self.inner)
             var index = self.index.at(line * length)
             var z = self.z.at(line * length)
@@ -106,9 +107,9 @@ struct ScatterAdd[T: DType](Kernel):
     var inner: Int
 
     def run(self, task: Int):
-        var pieces = ceildiv(self.inner, COLUMNS)
-        var outer = task // pieces
-        var low = (task - outer * pieces) * COLUMNS
+        var chunks = ceildiv(self.inner, COLUMNS)
+        var outer = task // chunks
+        var low = (task - outer * chunks) * COLUMNS
         var high = min(low + COLUMNS, self.inner)
         var a = self.a.at(outer * self.n * self.inner)
         for j in range(self.m):
@@ -135,8 +136,8 @@ struct CopySlices[T: DType](Kernel):
 
     def run(self, task: Int):
         comptime w = simd_width_of[Self.T]()
-        var share = share_of(self.inner)
-        for row in range(task * share, min(task * share + share, self.rows)):
+        var per_task = lines_per_task(self.inner)
+        for row in range(task * per_task, min(task * per_task + per_task, self.rows)):
             var outer = row // self.m
             var from_ = outer * self.n + Int(self.index[row - outer * self.m])
             var x = self.a.at(from_ * self.inner)
@@ -162,9 +163,9 @@ struct AddSlices[T: DType](Kernel):
 
     def run(self, task: Int):
         comptime w = simd_width_of[Self.T]()
-        var pieces = ceildiv(self.inner, COLUMNS)
-        var outer = task // pieces
-        var low = (task - outer * pieces) * COLUMNS
+        var chunks = ceildiv(self.inner, COLUMNS)
+        var outer = task // chunks
+        var low = (task - outer * chunks) * COLUMNS
         var width = min(COLUMNS, self.inner - low)
         for j in range(self.m):
             var to = outer * self.n + Int(self.index[j])
@@ -202,98 +203,80 @@ struct PutSlices[T: DType](Kernel):
 # ------------------------------------------------------------------- called from Python
 
 
-def run_move[T: DType, name: StaticString](team: Object, a: Arguments):
-    """Arguments: a, index, z or src, outer, n, m, inner."""
-    var outer = a.integer(3)
-    var n = a.integer(4)
-    var m = a.integer(5)
-    var inner = a.integer(6)
-    var x = a.buffer[T](0)
-    var index = a.buffer[DType.int64](1)
-    var z = a.buffer[T](2)
-    comptime if name == "gather":
-        var kernel = Gather[T](x, index, z, outer, n, m, inner)
-        parallel_for(Team(team), kernel.tasks(), kernel)
-    elif name == "select":
-        var kernel = CopySlices[T](x, index, z, n, m, inner, outer * m)
-        parallel_for(Team(team), ceildiv(outer * m, share_of(inner)), kernel)
-    else:
-        var kernel = PutSlices[T](x, index, z, n, m, inner)
-        parallel_for(Team(team), outer, kernel, outer * m * inner < SERIAL)
-
-
-def move[name: StaticString](team: Object, a: Arguments) -> Object:
-    """Arguments: those of `run_move`, then the bytes of an element."""
-    var item = a.integer(7)
-    if item == 4:
-        run_move[DType.int32, name](team, a)
-    elif item == 8:
-        run_move[DType.int64, name](team, a)
-    else:
-        run_move[DType.uint8, name](team, a)
-    return done()
+def run_gather[T: DType](team: Object, a: Arguments):
+    var m = a.integer(4)
+    var inner = a.integer(5)
+    var kernel = Gather[T](
+        a.buffer[T](0), a.buffer[DType.int64](1), a.buffer[T](2),
+        a.size(2) // (m * inner), a.integer(3), m, inner,
+    )
+    parallel_for(Team(team), kernel.tasks(), kernel)
 
 
 @export
 def gather(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
-    """(a, index, out, outer, n, m, inner, bytes)"""
-    return move["gather"](team, arguments)
+    """(a, index, out, n, m, inner)"""
+    return by_bytes[run_gather](team, arguments, 0)
 
 
-@export
-def index_select(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
-    """(a, index, out, outer, n, m, inner, bytes)"""
-    return move["select"](team, arguments)
-
-
-@export
-def index_copy(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
-    """(out, index, src, outer, n, m, inner, bytes)"""
-    return move["put"](team, arguments)
-
-
-def run_add[T: DType, name: StaticString](team: Object, a: Arguments):
-    """Arguments: a, index, src, outer, n, m, inner."""
-    var outer = a.integer(3)
-    var n = a.integer(4)
-    var m = a.integer(5)
-    var inner = a.integer(6)
-    var x = a.buffer[T](0)
-    var index = a.buffer[DType.int64](1)
-    var src = a.buffer[T](2)
-    var tasks = outer * ceildiv(inner, COLUMNS)
-    var serial = outer * m * inner < SERIAL
-    comptime if name == "scatter":
-        var kernel = ScatterAdd[T](x, index, src, n, m, inner)
-        parallel_for(Team(team), tasks, kernel, serial)
-    else:
-        var kernel = AddSlices[T](x, index, src, n, m, inner)
-        parallel_for(Team(team), tasks, kernel, serial)
-
-
-def add[name: StaticString](team: Object, a: Arguments) -> Object:
-    """Arguments: those of `run_add`, then the type."""
-    var type = a.text(7)
-    if type == "float32":
-        run_add[DType.float32, name](team, a)
-    elif type == "float64":
-        run_add[DType.float64, name](team, a)
-    elif type == "int64":
-        run_add[DType.int64, name](team, a)
-    elif type == "bool":
-        run_add[DType.uint8, name](team, a)
-    else:
-        run_add[DType.int32, name](team, a)
-    return done()
+def run_scatter_add[T: DType](team: Object, a: Arguments):
+    var m = a.integer(4)
+    var inner = a.integer(5)
+    var kernel = ScatterAdd[T](
+        a.buffer[T](0), a.buffer[DType.int64](1), a.buffer[T](2), a.integer(3), m, inner
+    )
+    var tasks = a.size(2) // (m * inner) * ceildiv(inner, COLUMNS)
+    parallel_for(Team(team), tasks, kernel, a.size(2) < SERIAL)
 
 
 @export
 def scatter_add(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
-    """(a, index, src, outer, n, m, inner, type): into a"""
-    return add["scatter"](team, arguments)
+    """(a, index, src, n, m, inner): into a"""
+    return by_type[run_scatter_add](team, arguments, 0)
+
+
+def run_index_select[T: DType](team: Object, a: Arguments):
+    var inner = a.integer(4)
+    var slices = a.size(2) // inner
+    var kernel = CopySlices[T](
+        a.buffer[T](0), a.buffer[DType.int64](1), a.buffer[T](2), a.integer(3),
+        a.size(1), inner, slices,
+    )
+    parallel_for(Team(team), ceildiv(slices, lines_per_task(inner)), kernel)
+
+
+@export
+def index_select(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
+    """(a, index, out, n, inner)"""
+    return by_bytes[run_index_select](team, arguments, 0)
+
+
+def run_index_add[T: DType](team: Object, a: Arguments):
+    var m = a.size(1)
+    var inner = a.integer(4)
+    var kernel = AddSlices[T](
+        a.buffer[T](0), a.buffer[DType.int64](1), a.buffer[T](2), a.integer(3), m, inner
+    )
+    var tasks = a.size(2) // (m * inner) * ceildiv(inner, COLUMNS)
+    parallel_for(Team(team), tasks, kernel, a.size(2) < SERIAL)
 
 
 @export
 def index_add(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
-    """(a, index, src, outer, n, m, inner, type): into a"""
-    return add["slices"](team, arguments)
+    """(a, index, src, n, inner): into a"""
+    return by_type[run_index_add](team, arguments, 0)
+
+
+def run_index_copy[T: DType](team: Object, a: Arguments):
+    var m = a.size(1)
+    var inner = a.integer(4)
+    var kernel = PutSlices[T](
+        a.buffer[T](0), a.buffer[DType.int64](1), a.buffer[T](2), a.integer(3), m, inner
+    )
+    parallel_for(Team(team), a.size(2) // (m * inner), kernel, a.size(2) < SERIAL)
+
+
+@export
+def index_copy(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
+    """(a, index, src, n, inner): into a"""
+    return by_bytes[run_index_copy](team, arguments, 0)

@@ -1,8 +1,7 @@
 """Bias and activation: what follows the matrix product of a layer, in one pass.
 
 With this file `linear.py` can add a bias to every row of a matrix and apply an operator
-to the sums (`bias_activation`), or carry a gradient back through that operator
-(`bias_activation_backward`).
+to the sums, or carry a gradient back through that operator (`bias_rows`).
 
 The operator is not compiled here a second time: the kernels are given the address of
 its row function, from `elementwise.mojo`, and call it on the sums of a whole task,
@@ -10,10 +9,11 @@ which lie one behind the other. Those 16 kB stay in the first-level cache in bet
 memory is passed over once.
 """
 
+from std.math import ceildiv
 from std.sys import simd_width_of
 
-from bridge import Address, Arguments, Buffer, Object, done
-from lines import load_part, share_of, store_part
+from bridge import Address, Arguments, Buffer, Object, by_number
+from lines import load_part, lines_per_task, store_part
 from parallel import Kernel, Team, parallel_for
 
 comptime MapRow = def(Address, Address, Int) thin -> None
@@ -40,8 +40,8 @@ struct BiasRows[T: DType](Kernel):
     var n: Int
 
     def run(self, task: Int):
-        var first = task * share_of(self.n)
-        var last = min(first + share_of(self.n), self.rows)
+        var first = task * lines_per_task(self.n)
+        var last = min(first + lines_per_task(self.n), self.rows)
         for r in range(first, last):
             self.add_bias(self.x.at(r * self.n), self.out_.at(r * self.n))
         var sums = self.out_.at(first * self.n).address()
@@ -67,27 +67,16 @@ struct BiasRows[T: DType](Kernel):
 
 
 def run_bias_rows[T: DType](team: Object, a: Arguments):
-    var rows = a.integer(6)
-    var n = a.integer(7)
+    var n = a.size(2)
+    var rows = a.size(3) // n
     var kernel = BiasRows[T](
-        a.buffer[T](0),
-        a.buffer[T](1),
-        a.buffer[T](2),
-        a.buffer[T](3),
-        a.integer(4),
-        a.integer(5),
-        rows,
-        n,
+        a.buffer[T](0), a.buffer[T](1), a.buffer[T](2), a.buffer[T](3), a.integer(4),
+        a.integer(5), rows, n,
     )
-    var share = share_of(n)
-    parallel_for(Team(team), (rows + share - 1) // share, kernel)
+    parallel_for(Team(team), ceildiv(rows, lines_per_task(n)), kernel)
 
 
 @export
 def bias_rows(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
-    """(grad, x, bias, out, map, zip, R, N, bytes): see `BiasRows`"""
-    if arguments.integer(8) == 4:
-        run_bias_rows[DType.float32](team, arguments)
-    else:
-        run_bias_rows[DType.float64](team, arguments)
-    return done()
+    """(grad, x, bias, out, map, zip): see `BiasRows`"""
+    return by_number[run_bias_rows](team, arguments, 3)

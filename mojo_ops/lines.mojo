@@ -8,7 +8,7 @@ part.
         store_part(z, i, n, 2 * load_part[w](x, i, n, 0))
 
 It holds the loops that more than one family needs (`maximum_of`, `sum_of`), and says
-how many lines make one task (`share_of`).
+how many lines make one task (`lines_per_task`).
 """
 
 from std.math import iota
@@ -18,7 +18,7 @@ from std.utils.numerics import inf
 
 from bridge import Buffer
 
-comptime SHARE = 4096  # elements of a task, at least; tens of microseconds of work
+comptime PER_TASK = 4096  # elements of a task, at least; tens of microseconds of work
 
 
 @always_inline
@@ -93,6 +93,6 @@ def copy_block[
 
 
 @always_inline
-def share_of(length: Int) -> Int:
+def lines_per_task(length: Int) -> Int:
     """How many lines of this length make one task."""
-    return max(1, SHARE // max(1, length))
+    return max(1, PER_TASK // max(1, length))

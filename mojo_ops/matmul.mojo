@@ -4,7 +4,7 @@ With this file one can read, call and time each step on the way there:
 
     matmul_naive        the definition, one sum for each output
     matmul_loop_order   the same loops in the order in which memory lies
-    matmul_vectorised   a vector of outputs at a time
+    matmul_vectorized   a vector of outputs at a time
     matmul_parallel     rows shared among the threads
     matmul_tiled        tiles of outputs that stay in registers
     matmul_packed       the same, fed from packed panels that stay in the caches
@@ -14,7 +14,7 @@ and what the backend needs besides: products of integers and of very small matri
 
 Mojo's compiler makes vector instructions where the program says so (`load[w]`) and
 nowhere else, so each rung shows what its idea alone gains. `fast_ops/matmul.py` has the
-same ladder in Numba, whose compiler vectorises loops by itself.
+same ladder in Numba, whose compiler vectorizes loops by itself.
 """
 
 from std.math import ceildiv
@@ -41,8 +41,8 @@ comptime VECTORS = 2 if WIDE else 1  # vectors in a row of a tile of `matmul_pac
 comptime TILED_ROWS = 4  # rows of a tile of `matmul_tiled`
 comptime TILED_VECTORS = 2
 comptime DEPTH = 256  # steps of k in a row: a panel of b is then 32 KiB
-comptime PIECE_LINES = 64  # what one task packs: so many lines
-comptime PIECE_STEPS = 256  # of so many steps
+comptime CHUNK_LINES = 64  # what one task packs: so many lines
+comptime CHUNK_STEPS = 256  # of so many steps
 
 
 @fieldwise_init
@@ -110,7 +110,7 @@ def loop_order[T: DType](p: Matrices[T]) raises:
                 row[n] += left * right[n]
 
 
-def vectorised_row[T: DType](p: Matrices[T], m: Int) raises:
+def vectorized_row[T: DType](p: Matrices[T], m: Int) raises:
     """Row m of z: `w` outputs at a time, with one instruction.
 
         for k, vectors n:  z[m, n .. n + w] += a[m, k] * b[k, n .. n + w]
@@ -135,30 +135,30 @@ def vectorised_row[T: DType](p: Matrices[T], m: Int) raises:
     # END SOLUTION a9.2
 
 
-def vectorised[T: DType](p: Matrices[T]) raises:
-    """`vectorised_row` for all rows, by one thread."""
+def vectorized[T: DType](p: Matrices[T]) raises:
+    """`vectorized_row` for all rows, by one thread."""
     for m in range(p.M):
-        vectorised_row(p, m)
+        vectorized_row(p, m)
 
 
 @fieldwise_init
 struct ParallelRows[T: DType](Kernel):
-    """`vectorised_row`, with the rows of z shared among the threads.
+    """`vectorized_row`, with the rows of z shared among the threads.
 
         parallel for blocks of m:  for m, k, n:  z[m, n] += a[m, k] * b[k, n]
 
-    A task is `share` rows. It writes to no row of another task, so nothing has to be
+    A task is `per_task` rows. It writes to no row of another task, so nothing has to be
     locked; each thread still reads all of b for each of its rows.
     """
 
     var p: Matrices[Self.T]
-    var share: Int
+    var per_task: Int
 
     def run(self, task: Int) raises:
         # BEGIN SOLUTION a9.3
-        var first = task * self.share
-        for m in range(first, min(first + self.share, self.p.M)):
-            vectorised_row(self.p, m)
+        var first = task * self.per_task
+        for m in range(first, min(first + self.per_task, self.p.M)):
+            vectorized_row(self.p, m)
         # END SOLUTION a9.3
 
 
@@ -171,7 +171,7 @@ struct Tiled[T: DType](Kernel):
             for k:  load 2 vectors of b, 4 numbers of a;  8 multiply-adds
             store the tile
 
-    `vectorised_row` loads and stores a vector of z for each multiply-add. Here the sums
+    `vectorized_row` loads and stores a vector of z for each multiply-add. Here the sums
     are in 8 registers while k runs, and each vector of b is used for 4 rows: 8
     multiply-adds for 6 loads and no store.
     """
@@ -255,8 +255,8 @@ struct Pack[T: DType, wide: Int](Kernel):
 
     # lines [lines, K] -> panels [lines / wide, K, wide]
 
-    A panel holds `wide` lines, missing ones as zeros. A task is PIECE_LINES lines of
-    PIECE_STEPS steps. Where the lines lie beside each other a step is a run of memory;
+    A panel holds `wide` lines, missing ones as zeros. A task is CHUNK_LINES lines of
+    CHUNK_STEPS steps. Where the lines lie beside each other a step is a run of memory;
     where the steps do, eight lines are woven together in registers.
     """
 
@@ -269,15 +269,15 @@ struct Pack[T: DType, wide: Int](Kernel):
 
     def run(self, task: Int):
         var which = task // self.tasks
-        var piece = task - which * self.tasks
-        var chunks = ceildiv(self.K, PIECE_STEPS)
-        var group = piece // chunks
-        var k = (piece - group * chunks) * PIECE_STEPS
-        var last = min(k + PIECE_STEPS, self.K)
+        var chunk = task - which * self.tasks
+        var k_chunks = ceildiv(self.K, CHUNK_STEPS)
+        var group = chunk // k_chunks
+        var k = (chunk - group * k_chunks) * CHUNK_STEPS
+        var last = min(k + CHUNK_STEPS, self.K)
         var x = self.x.matrix(self.first + which)
         var z = self.work.at(which * self.part)
-        var end = min((group + 1) * PIECE_LINES, self.x.lines)
-        for line in range(group * PIECE_LINES, end, Self.wide):
+        var end = min((group + 1) * CHUNK_LINES, self.x.lines)
+        for line in range(group * CHUNK_LINES, end, Self.wide):
             self.panel(x.at(line * self.x.across), z.at(line * self.K), line, k, last)
 
     @always_inline
@@ -425,7 +425,7 @@ struct Multiply[T: DType](Kernel):
 
 @fieldwise_init
 struct AnyRows[T: DType](Kernel):
-    """`vectorised_row` for any strides and batches; a task is `share` rows.
+    """`vectorized_row` for any strides and batches; a task is `per_task` rows.
 
     # a [B, M, K] @ b [B, K, N] -> z [B, M, N]
     """
@@ -435,11 +435,11 @@ struct AnyRows[T: DType](Kernel):
     var z: Buffer[Self.T]
     var rows: Int  # B * M
     var K: Int
-    var share: Int
+    var per_task: Int
 
     def run(self, task: Int):
-        var first = task * self.share
-        for row in range(first, min(first + self.share, self.rows)):
+        var first = task * self.per_task
+        for row in range(first, min(first + self.per_task, self.rows)):
             self.row(row)
 
     @always_inline
@@ -480,11 +480,11 @@ def rung[T: DType, name: StaticString](team: Object, arguments: Arguments) raise
         naive(p)
     elif name == "loop_order":
         loop_order(p)
-    elif name == "vectorised":
-        vectorised(p)
+    elif name == "vectorized":
+        vectorized(p)
     elif name == "parallel":
-        var share = max(1, min(16, ceildiv(p.M, 16)))
-        parallel_for(Team(team), ceildiv(p.M, share), ParallelRows(p, share))
+        var per_task = max(1, min(16, ceildiv(p.M, 16)))
+        parallel_for(Team(team), ceildiv(p.M, per_task), ParallelRows(p, per_task))
     else:
         parallel_for(Team(team), ceildiv(p.M, TILED_ROWS), Tiled(p))
 
@@ -516,11 +516,11 @@ def matmul_loop_order(
 
 
 @export
-def matmul_vectorised(
+def matmul_vectorized(
     team: Object, arguments: Arguments, count: Int
 ) abi("C") -> Object:
     """See `run_rung`."""
-    return run_rung["vectorised"](team, arguments)
+    return run_rung["vectorized"](team, arguments)
 
 
 @export
@@ -564,9 +564,9 @@ def packed[T: DType](team: Object, arguments: Arguments):
     var a_work = arguments.buffer[T](5)
     var b_work = a_work.at(together * a_part)
     var z = arguments.buffer[T](4)
-    var chunks = ceildiv(K, PIECE_STEPS)
-    var a_tasks = ceildiv(a.lines, PIECE_LINES) * chunks
-    var b_tasks = ceildiv(b.lines, PIECE_LINES) * chunks
+    var k_chunks = ceildiv(K, CHUNK_STEPS)
+    var a_tasks = ceildiv(a.lines, CHUNK_LINES) * k_chunks
+    var b_tasks = ceildiv(b.lines, CHUNK_LINES) * k_chunks
     for first in range(0, batch, together):
         var count = min(together, batch - first)
         var pack_a = Pack[T, ROWS](a, a_work, a_part, first, K, a_tasks)
@@ -600,9 +600,9 @@ def any_rows[T: DType](team: Object, arguments: Arguments):
     var a = operand[T](arguments, 0, plan, 6, 0)
     var b = operand[T](arguments, 2, plan, 7, 3)
     var rows = a.lines * Int(plan[7])
-    var share = max(1, ceildiv(rows, 64))
-    var kernel = AnyRows(a, b, arguments.buffer[T](4), rows, Int(plan[6]), share)
-    parallel_for(Team(team), ceildiv(rows, share), kernel, Int(plan[10]) != 0)
+    var per_task = max(1, ceildiv(rows, 64))
+    var kernel = AnyRows(a, b, arguments.buffer[T](4), rows, Int(plan[6]), per_task)
+    parallel_for(Team(team), ceildiv(rows, per_task), kernel, Int(plan[10]) != 0)
 
 
 @export

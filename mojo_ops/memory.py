@@ -1,67 +1,44 @@
 """Memory of the device "mojo": NumPy arrays on the host, as on "cpu".
 
-With this file one can make tensors (`empty`, `full`, `from_numpy`), look at them as
-NumPy arrays without a copy (`to_numpy`), and lay strided windows out row by row
-(`copy`, `copy_into`, `contiguous`). Arrays come from the pool of `fast_ops.memory`, and
-the loops that a strided window needs are planned there too; the copying itself is done
+With this file one can make tensors (`empty`, `full`), and lay strided windows out row
+by row (`copy`, `copy_into`, `contiguous`), as `minitorch/backend/host/memory.py` says;
+the loops that a strided window needs are planned there too. The copying itself is done
 by the Mojo kernels of `elementwise.mojo`.
 """
 
 from __future__ import annotations
 
-import math
 from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
-from fast_ops import memory as host
-from fast_ops.memory import POOLED, overlap, pooled, to_numpy
+from minitorch.backend.host.memory import HostMemory, plan
 from minitorch.dtypes import DType
 from minitorch.tensor_data import Shape, Strides, TensorData
 from mojo_ops.bridge import Library
 
-DEVICE = "mojo"
 kernels = Library("elementwise")
 
-__all__ = ["copy", "copy_into", "empty", "from_numpy", "full", "to_numpy"]
+
+class MojoMemory(HostMemory):
+    """Tensors of the device "mojo"."""
+
+    _device = "mojo"
+
+    def _move(self, out: TensorData, a: TensorData) -> None:
+        run_map(_cast(a.storage.dtype, out.storage.dtype), a, out)
 
 
-def empty(shape: Shape, dtype: DType) -> TensorData:
-    """A contiguous tensor whose elements have no particular value."""
-    size = math.prod(shape)
-    if size * dtype.itemsize < POOLED:
-        return TensorData.around(np.empty(size, dtype.numpy), dtype, DEVICE, shape)
-    return TensorData.around(pooled(size, dtype), dtype, DEVICE, shape)
-
-
-def full(shape: Shape, value: float, dtype: DType) -> TensorData:
-    """A contiguous tensor with `value` everywhere."""
-    out = empty(shape, dtype)
-    out.storage.array.fill(value)
-    return out
-
-
-def from_numpy(array: np.ndarray) -> TensorData:
-    """A tensor that shares the array's memory, whatever its (positive) strides.
-
-    Arrays that cannot be shared are copied: read-only ones, unaligned ones, and those
-    with negative strides or with strides that are no multiple of the element size.
-    """
-    return relabelled(host.from_numpy(array))
+_mojo = MojoMemory()
+empty, full, copy = _mojo.empty, _mojo.full, _mojo.copy
+copy_into, contiguous = _mojo.copy_into, _mojo.contiguous
 
 
 def relabelled(a: TensorData) -> TensorData:
     """`a`, made by another backend of the host, as a tensor of this device."""
-    a.storage.device = DEVICE
+    a.storage.device = MojoMemory._device
     return a
-
-
-def synchronize() -> None:
-    """Nothing is ever under way here when a function has returned."""
-
-
-# ------------------------------------------------------------------- strided loops
 
 
 class Loops(NamedTuple):
@@ -78,13 +55,10 @@ class Loops(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def loops(shape: Shape, *strides: Strides) -> Loops:
-    """The four loops over operands with these strides (see `fast_ops.memory.plan`)."""
-    way = host.plan(shape, *strides)
-    words = [*way.shape, *(step for steps in way.strides for step in steps)]
-    return Loops(np.array(words, np.int64), way.outer)
-
-
-# ------------------------------------------------------------------------- copying
+    """The four loops over operands with these strides (see `plan`)."""
+    found = plan(shape, *strides)
+    words = [*found.shape, *(step for steps in found.strides for step in steps)]
+    return Loops(np.array(words, np.int64), found.outer)
 
 
 @lru_cache(maxsize=64)
@@ -97,44 +71,14 @@ def _cast(source: DType, target: DType) -> int:
     return int(kernels.find_cast(source.name, target.name))
 
 
-def copy(a: TensorData, dtype: DType) -> TensorData:
-    """A contiguous copy, converted to `dtype` (floats to ints: toward zero)."""
-    out = empty(a.shape, dtype)
-    _move(out, a)
-    return out
-
-
-def copy_into(out: TensorData, a: TensorData) -> None:
-    """out[...] = a, any strides on both; a already has out's shape and dtype.
-
-    Where both share memory and may overlap, a is copied first.
-    """
-    if overlap(a, out):
-        a = copy(a, a.dtype)
-    _move(out, a)
-
-
-def contiguous(a: TensorData) -> TensorData:
-    """`a` itself if it lies row by row, else a copy that does."""
-    return a if a.is_contiguous() else copy(a, a.dtype)
-
-
-def _move(out: TensorData, a: TensorData) -> None:
-    run_map(_cast(a.dtype, out.dtype), a, out)
-
-
 def run_map(row: int, a: TensorData, out: TensorData) -> None:
     """Call the loop at `row` on all elements of `a` and `out`, of one shape."""
-    x_item, z_item = a.dtype.itemsize, out.dtype.itemsize
     if a.is_contiguous() and out.is_contiguous():
-        x, z = a.flat(), out.flat()
-        kernels.map_flat(row, x, z, x_item, z_item, len(z))
+        kernels.map_flat(row, a.flat(), out.flat())
         return
     if 0 in out.shape:
         return
     x, z = a.storage.array, out.storage.array
     plan, outer = loops(out.shape, a.strides, out.strides)
     for p, q in outer:
-        kernels.map_strided(
-            row, plan, x, a.offset + p, x_item, z, out.offset + q, z_item
-        )
+        kernels.map_strided(row, plan, x, a.offset + p, z, out.offset + q)

@@ -1,6 +1,6 @@
 """Layer norm and batch norm, forward and backward.
 
-With this file `norm.py` can bring each row (`layer_norm`) or each channel
+With this file the backend can bring each row (`layer_norm`) or each channel
 (`batch_norm`) to mean 0 and variance 1, and take the gradients.
 
 Mean and variance are taken in two passes, sum((x - mean)^2) after the mean is known:
@@ -15,8 +15,8 @@ for any number of threads.
 from std.math import ceildiv, sqrt
 from std.sys import simd_width_of
 
-from bridge import Arguments, Buffer, Object, done
-from lines import fill, load_part, share_of, store_part, sum_of
+from bridge import Arguments, Buffer, Object, by_float
+from lines import fill, load_part, lines_per_task, store_part, sum_of
 from parallel import Kernel, Team, parallel_for
 
 comptime f32 = DType.float32
@@ -77,8 +77,8 @@ struct LayerNorm[T: DType](Kernel):
     var D: Int
 
     def run(self, task: Int):
-        var share = share_of(self.D)
-        for r in range(task * share, min(task * share + share, self.rows)):
+        var per_task = lines_per_task(self.D)
+        for r in range(task * per_task, min(task * per_task + per_task, self.rows)):
             var x = self.x.at(r * self.D)
             var size = Float64(self.D)
             var middle = (sum_of(x, self.D).cast[f64]() / size).cast[Self.T]()
@@ -105,7 +105,7 @@ struct LayerNorm[T: DType](Kernel):
 struct LayerNormBackward[T: DType](Kernel):
     """The three gradients of `LayerNorm` in one pass over the rows.
 
-    # grad [R, D], x [R, D] -> dx [R, D]; parts [blocks, 2, D]: shares of dw and db
+    # grad [R, D], x [R, D] -> dx [R, D]; partial [blocks, 2, D]: sums of dw and db
 
         dx = rstd * (g - mean(g) - xhat * mean(g * xhat)),   g = grad * weight
         dw += grad * xhat;  db += grad,                      xhat = (x - mean) * rstd
@@ -120,13 +120,13 @@ struct LayerNormBackward[T: DType](Kernel):
     var rstd: Buffer[Self.T]
     var weight: Buffer[Self.T]
     var dx: Buffer[Self.T]
-    var parts: Buffer[Self.T]
+    var partial: Buffer[Self.T]
     var rows: Int
     var D: Int
     var blocks: Int
 
     def run(self, task: Int):
-        var dw = self.parts.at(task * 2 * self.D)
+        var dw = self.partial.at(task * 2 * self.D)
         fill(dw, 2 * self.D, 0)
         var last = (task + 1) * self.rows // self.blocks
         for r in range(task * self.rows // self.blocks, last):
@@ -134,7 +134,7 @@ struct LayerNormBackward[T: DType](Kernel):
 
     @always_inline
     def row(self, r: Int, dw: Buffer[Self.T], db: Buffer[Self.T]):
-        """One row's dx, and its shares of dw and db, added to what is there."""
+        """One row's dx, and its terms of dw and db, added to what is there."""
         comptime w = simd_width_of[Self.T]()
         var n = self.D
         var grad = self.grad.at(r * n)
@@ -160,60 +160,52 @@ struct LayerNormBackward[T: DType](Kernel):
 
 
 @always_inline
-def add_blocks[T: DType](parts: Buffer[T], blocks: Int, n: Int, z: Buffer[T]):
-    """z[i] = the sum of parts[block, 0, i] over the blocks, in order."""
+def add_blocks[T: DType](partial: Buffer[T], blocks: Int, n: Int, z: Buffer[T]):
+    """z[i] = the sum of partial[block, 0, i] over the blocks, in order."""
     comptime w = simd_width_of[T]()
     for i in range(0, n, w):
         var total = SIMD[T, w](0)
         for block in range(blocks):
-            total += load_part[w](parts.at(block * 2 * n), i, n, 0)
+            total += load_part[w](partial.at(block * 2 * n), i, n, 0)
         store_part(z, i, n, total)
 
 
 def run_layer_norm[T: DType](team: Object, a: Arguments):
-    var rows = a.integer(7)
-    var D = a.integer(8)
+    var rows = a.size(5)
+    var D = a.size(1)
     var kernel = LayerNorm[T](
-        a.buffer[T](0), a.buffer[T](1), a.buffer[T](2), a.buffer[T](3),
-        a.buffer[T](4), a.buffer[T](5), a.number(6), rows, D,
+        a.buffer[T](0), a.buffer[T](1), a.buffer[T](2), a.buffer[T](4),
+        a.buffer[T](5), a.buffer[T](6), a.number(3), rows, D,
     )
-    parallel_for(Team(team), ceildiv(rows, share_of(D)), kernel)
+    parallel_for(Team(team), ceildiv(rows, lines_per_task(D)), kernel)
 
 
 @export
 def layer_norm(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
-    """(x, weight, bias, out, mean, rstd, eps, R, D, bytes)"""
-    if arguments.integer(9) == 4:
-        run_layer_norm[f32](team, arguments)
-    else:
-        run_layer_norm[f64](team, arguments)
-    return done()
+    """(x, weight, bias, eps, out, mean, rstd)"""
+    return by_float[run_layer_norm](team, arguments, 0)
 
 
 def run_layer_norm_backward[T: DType](team: Object, a: Arguments):
-    var rows = a.integer(9)
-    var D = a.integer(10)
-    var blocks = a.integer(11)
-    var parts = a.buffer[T](6)
+    var rows = a.size(2)
+    var D = a.size(4)
+    var blocks = a.size(6)
+    var partial = a.buffer[T](6)
     var kernel = LayerNormBackward[T](
         a.buffer[T](0), a.buffer[T](1), a.buffer[T](2), a.buffer[T](3),
-        a.buffer[T](4), a.buffer[T](5), parts, rows, D, blocks,
+        a.buffer[T](4), a.buffer[T](5), partial, rows, D, blocks,
     )
     parallel_for(Team(team), blocks, kernel, rows * D < SERIAL)
-    add_blocks(parts, blocks, D, a.buffer[T](7))
-    add_blocks(parts.at(D), blocks, D, a.buffer[T](8))
+    add_blocks(partial, blocks, D, a.buffer[T](7))
+    add_blocks(partial.at(D), blocks, D, a.buffer[T](8))
 
 
 @export
 def layer_norm_backward(
     team: Object, arguments: Arguments, count: Int
 ) abi("C") -> Object:
-    """(grad, x, mean, rstd, weight, dx, parts, dw, db, R, D, blocks, bytes)"""
-    if arguments.integer(12) == 4:
-        run_layer_norm_backward[f32](team, arguments)
-    else:
-        run_layer_norm_backward[f64](team, arguments)
-    return done()
+    """(grad, x, mean, rstd, weight, dx, partial, dw, db)"""
+    return by_float[run_layer_norm_backward](team, arguments, 0)
 
 
 # --------------------------------------------------------------------------- batch norm
@@ -330,45 +322,35 @@ struct BatchNormBackward[T: DType](Kernel):
 
 
 def run_batch_norm[T: DType](team: Object, a: Arguments):
-    var N = a.integer(7)
-    var C = a.integer(8)
-    var L = a.integer(9)
+    var C = a.size(5)
+    var L = a.integer(7)
     var kernel = BatchNorm[T](
-        a.buffer[T](0), a.buffer[T](1), a.buffer[T](2), a.buffer[T](3),
-        a.buffer[T](4), a.buffer[T](5), a.number(6), N, C, L,
+        a.buffer[T](0), a.buffer[T](1), a.buffer[T](2), a.buffer[T](4),
+        a.buffer[T](5), a.buffer[T](6), a.number(3), a.size(0) // (C * L), C, L,
     )
-    parallel_for(Team(team), C, kernel, N * C * L < SERIAL)
+    parallel_for(Team(team), C, kernel, a.size(0) < SERIAL)
 
 
 @export
 def batch_norm(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
-    """(x, weight, bias, out, mean, variance, eps, N, C, L, bytes)"""
-    if arguments.integer(10) == 4:
-        run_batch_norm[f32](team, arguments)
-    else:
-        run_batch_norm[f64](team, arguments)
-    return done()
+    """(x, weight, bias, eps, out, mean, variance, L)"""
+    return by_float[run_batch_norm](team, arguments, 0)
 
 
 def run_batch_norm_backward[T: DType](team: Object, a: Arguments):
-    var N = a.integer(9)
-    var C = a.integer(10)
-    var L = a.integer(11)
+    var C = a.size(2)
+    var L = a.integer(9)
     var kernel = BatchNormBackward[T](
         a.buffer[T](0), a.buffer[T](1), a.buffer[T](2), a.buffer[T](3),
-        a.buffer[T](4), a.buffer[T](5), a.buffer[T](6), a.buffer[T](7), a.number(8),
-        N, C, L,
+        a.buffer[T](4), a.buffer[T](6), a.buffer[T](7), a.buffer[T](8), a.number(5),
+        a.size(0) // (C * L), C, L,
     )
-    parallel_for(Team(team), C, kernel, N * C * L < SERIAL)
+    parallel_for(Team(team), C, kernel, a.size(0) < SERIAL)
 
 
 @export
 def batch_norm_backward(
     team: Object, arguments: Arguments, count: Int
 ) abi("C") -> Object:
-    """(grad, x, mean, variance, weight, dx, dw, db, eps, N, C, L, bytes)"""
-    if arguments.integer(12) == 4:
-        run_batch_norm_backward[f32](team, arguments)
-    else:
-        run_batch_norm_backward[f64](team, arguments)
-    return done()
+    """(grad, x, mean, variance, weight, eps, dx, dw, db, L)"""
+    return by_float[run_batch_norm_backward](team, arguments, 0)

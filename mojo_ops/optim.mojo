@@ -1,6 +1,6 @@
 """Optimizer steps: one pass over memory for each parameter.
 
-With this file `optim.py` can take a step of SGD (`sgd`, `sgd_momentum`) or of Adam and
+With this file the backend can take a step of SGD (`sgd`, `sgd_momentum`) or of Adam and
 AdamW (`adam`), in place. Each number is loaded once, updated in registers and stored
 once. All factors come rounded to the parameters' type.
 """
@@ -8,12 +8,10 @@ once. All factors come rounded to the parameters' type.
 from std.math import ceildiv, sqrt
 from std.sys import simd_width_of
 
-from bridge import Arguments, Buffer, Object, done, load_some, store_some
+from bridge import Arguments, Buffer, Object, by_float, load_some, store_some
 from parallel import Kernel, Team, parallel_for
 
-comptime f32 = DType.float32
-comptime f64 = DType.float64
-comptime SHARE = 16384  # elements in a task
+comptime PER_TASK = 16384  # elements in a task
 
 
 trait Step(TrivialRegisterPassable):
@@ -47,16 +45,16 @@ def put[
 
 @fieldwise_init
 struct AllElements[S: Step](Kernel):
-    """A step for all elements; a task is SHARE of them."""
+    """A step for all elements; a task is PER_TASK of them."""
 
     var step: Self.S
     var n: Int
 
     def run(self, task: Int):
         comptime w = simd_width_of[Self.S.T]()
-        var last = min(task * SHARE + SHARE, self.n)
-        var whole = task * SHARE + (last - task * SHARE) // w * w
-        for i in range(task * SHARE, whole, w):
+        var last = min(task * PER_TASK + PER_TASK, self.n)
+        var whole = task * PER_TASK + (last - task * PER_TASK) // w * w
+        for i in range(task * PER_TASK, whole, w):
             self.step.update[w, True](i, last)
         if whole < last:
             self.step.update[w, False](whole, last)
@@ -143,45 +141,40 @@ struct Adam[D: DType](Step):
 
 
 def take[S: Step](team: Object, step: S, n: Int):
-    parallel_for(Team(team), ceildiv(n, SHARE), AllElements(step, n))
+    parallel_for(Team(team), ceildiv(n, PER_TASK), AllElements(step, n))
+
+
+def run_sgd[T: DType](team: Object, a: Arguments):
+    take(team, Sgd(a.buffer[T](0), a.buffer[T](1), a.buffer[T](2)), a.size(0))
 
 
 @export
-def sgd(team: Object, a: Arguments, count: Int) abi("C") -> Object:
-    """(n, type, factors, p, grad), see `Sgd`."""
-    var n = a.integer(0)
-    if a.text(1) == "float32":
-        take(team, Sgd(a.buffer[f32](3), a.buffer[f32](4), a.buffer[f32](2)), n)
-    else:
-        take(team, Sgd(a.buffer[f64](3), a.buffer[f64](4), a.buffer[f64](2)), n)
-    return done()
+def sgd(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
+    """(p, grad, factors), see `Sgd`."""
+    return by_float[run_sgd](team, arguments, 0)
 
 
-def momentum_of[T: DType](a: Arguments) -> SgdMomentum[T]:
-    return SgdMomentum(a.buffer[T](3), a.buffer[T](4), a.buffer[T](5), a.buffer[T](2))
-
-
-@export
-def sgd_momentum(team: Object, a: Arguments, count: Int) abi("C") -> Object:
-    """(n, type, factors, p, grad, buf), see `SgdMomentum`."""
-    if a.text(1) == "float32":
-        take(team, momentum_of[f32](a), a.integer(0))
-    else:
-        take(team, momentum_of[f64](a), a.integer(0))
-    return done()
-
-
-def adam_of[T: DType](a: Arguments) -> Adam[T]:
-    return Adam(
-        a.buffer[T](3), a.buffer[T](4), a.buffer[T](5), a.buffer[T](6), a.buffer[T](2)
+def run_sgd_momentum[T: DType](team: Object, a: Arguments):
+    var step = SgdMomentum(
+        a.buffer[T](0), a.buffer[T](1), a.buffer[T](2), a.buffer[T](3)
     )
+    take(team, step, a.size(0))
 
 
 @export
-def adam(team: Object, a: Arguments, count: Int) abi("C") -> Object:
-    """(n, type, factors, p, grad, m, v), see `Adam`."""
-    if a.text(1) == "float32":
-        take(team, adam_of[f32](a), a.integer(0))
-    else:
-        take(team, adam_of[f64](a), a.integer(0))
-    return done()
+def sgd_momentum(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
+    """(p, grad, buf, factors), see `SgdMomentum`."""
+    return by_float[run_sgd_momentum](team, arguments, 0)
+
+
+def run_adam[T: DType](team: Object, a: Arguments):
+    var step = Adam(
+        a.buffer[T](0), a.buffer[T](1), a.buffer[T](2), a.buffer[T](3), a.buffer[T](4)
+    )
+    take(team, step, a.size(0))
+
+
+@export
+def adam(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
+    """(p, grad, m, v, factors), see `Adam`."""
+    return by_float[run_adam](team, arguments, 0)

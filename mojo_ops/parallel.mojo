@@ -11,7 +11,7 @@ With this file a kernel can run a loop on all cores:
 
     parallel_for(Team(team), tasks, Double(a))
 
-The team is a piece of memory that `bridge.py` owns and passes to every kernel, with one
+The team is a chunk of memory that `bridge.py` owns and passes to every kernel, with one
 word for each thing that the threads share (`Team`). Its threads start at the first loop
 that needs them, and wait for the next job: for `SPINS` turns with open eyes, then
 asleep.

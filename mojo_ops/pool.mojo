@@ -1,7 +1,7 @@
 """Pooling over windows of a plane, forward and backward.
 
-With this file `pool.py` can take the maximum (`max_pool2d`) or the mean (`avg_pool2d`)
-of each window of x [N, C, H, W], and bring gradients back to x.
+With this file the backend can take the maximum (`max_pool2d`) or the mean
+(`avg_pool2d`) of each window of x [N, C, H, W], and bring gradients back to x.
 
 Planes do not touch each other: a task is some whole planes of N * C, forward it writes
 their outputs, backward it adds into their part of the gradient, in the order of the
@@ -16,12 +16,10 @@ from std.math import ceildiv, iota
 from std.sys import simd_width_of
 from std.utils.numerics import inf
 
-from bridge import Arguments, Buffer, Object, done
-from lines import fill, load_part, share_of, store_part
+from bridge import Arguments, Buffer, Object, by_float
+from lines import fill, load_part, lines_per_task, store_part
 from parallel import Kernel, Team, parallel_for
 
-comptime f32 = DType.float32
-comptime f64 = DType.float64
 comptime Places = Buffer[DType.int64]
 
 
@@ -45,30 +43,34 @@ struct Windows(TrivialRegisterPassable):
     var d0: Int
     var d1: Int
 
+    var count_pad: Bool  # whether a mean counts the padding
+
     def __init__(out self, a: Arguments, i: Int):
-        """From the 13 arguments from i on."""
-        self.planes = a.integer(i)
-        self.H = a.integer(i + 1)
-        self.W = a.integer(i + 2)
-        self.OH = a.integer(i + 3)
-        self.OW = a.integer(i + 4)
-        self.k0 = a.integer(i + 5)
-        self.k1 = a.integer(i + 6)
-        self.s0 = a.integer(i + 7)
-        self.s1 = a.integer(i + 8)
-        self.p0 = a.integer(i + 9)
-        self.p1 = a.integer(i + 10)
-        self.d0 = a.integer(i + 11)
-        self.d1 = a.integer(i + 12)
+        """From the numbers in array i."""
+        var n = a.buffer[DType.int64](i)
+        self.planes = Int(n[0])
+        self.H = Int(n[1])
+        self.W = Int(n[2])
+        self.OH = Int(n[3])
+        self.OW = Int(n[4])
+        self.k0 = Int(n[5])
+        self.k1 = Int(n[6])
+        self.s0 = Int(n[7])
+        self.s1 = Int(n[8])
+        self.p0 = Int(n[9])
+        self.p1 = Int(n[10])
+        self.d0 = Int(n[11])
+        self.d1 = Int(n[12])
+        self.count_pad = n[13] != 0
 
     @always_inline
-    def share(self) -> Int:
+    def per_task(self) -> Int:
         """How many planes make one task."""
-        return share_of(self.H * self.W)
+        return lines_per_task(self.H * self.W)
 
     @always_inline
     def tasks(self) -> Int:
-        return ceildiv(self.planes, self.share())
+        return ceildiv(self.planes, self.per_task())
 
     @always_inline
     def first_inside(self) -> Int:
@@ -113,10 +115,10 @@ trait Pooling(TrivialRegisterPassable):
 @always_inline
 def each_row[P: Pooling, w: Int](pooling: P, windows: Windows, task: Int):
     """Make all windows of the planes of a task."""
-    var first = task * windows.share()
+    var first = task * windows.per_task()
     var left = windows.first_inside()
     var right = windows.last_inside()
-    for plane in range(first, min(first + windows.share(), windows.planes)):
+    for plane in range(first, min(first + windows.per_task(), windows.planes)):
         for oh in range(windows.OH):
             for ow in range(left):
                 pooling.windows[1](plane, oh, ow, windows.OW)
@@ -197,18 +199,18 @@ struct MaxPoolBackward[T: DType](Kernel):
 
     def run(self, task: Int):
         var size = self.o.H * self.o.W
-        var made = self.o.OH * self.o.OW
-        var first = task * self.o.share()
-        var last = min(first + self.o.share(), self.o.planes)
+        var outputs = self.o.OH * self.o.OW
+        var first = task * self.o.per_task()
+        var last = min(first + self.o.per_task(), self.o.planes)
         fill(self.dx.at(first * size), (last - first) * size, 0)
         for plane in range(first, last):
             var dx = self.dx.at(plane * size)
-            for i in range(plane * made, (plane + 1) * made):
+            for i in range(plane * outputs, (plane + 1) * outputs):
                 dx[Int(self.index[i])] += self.grad[i]
 
 
 def run_max[T: DType](team: Object, a: Arguments):
-    var o = Windows(a, 4)
+    var o = Windows(a, 3)
     var kernel = MaxPool[T](
         a.buffer[T](0), a.buffer[T](1), a.buffer[DType.int64](2), o
     )
@@ -217,16 +219,12 @@ def run_max[T: DType](team: Object, a: Arguments):
 
 @export
 def max_pool2d(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
-    """(x, out, index, bytes, the 13 numbers of `Windows`)"""
-    if arguments.integer(3) == 4:
-        run_max[f32](team, arguments)
-    else:
-        run_max[f64](team, arguments)
-    return done()
+    """(x, out, index, numbers)"""
+    return by_float[run_max](team, arguments, 0)
 
 
 def run_max_backward[T: DType](team: Object, a: Arguments):
-    var o = Windows(a, 4)
+    var o = Windows(a, 3)
     var kernel = MaxPoolBackward[T](
         a.buffer[T](0), a.buffer[DType.int64](1), a.buffer[T](2), o
     )
@@ -237,12 +235,8 @@ def run_max_backward[T: DType](team: Object, a: Arguments):
 def max_pool2d_backward(
     team: Object, arguments: Arguments, count: Int
 ) abi("C") -> Object:
-    """(grad, index, dx, bytes, the 13 numbers of `Windows`)"""
-    if arguments.integer(3) == 4:
-        run_max_backward[f32](team, arguments)
-    else:
-        run_max_backward[f64](team, arguments)
-    return done()
+    """(grad, index, dx, numbers)"""
+    return by_float[run_max_backward](team, arguments, 0)
 
 
 # --------------------------------------------------------------------------------- mean
@@ -274,7 +268,6 @@ struct AvgPool[T: DType](Kernel, Pooling):
     var x: Buffer[Self.T]
     var z: Buffer[Self.T]
     var o: Windows
-    var count_pad: Bool
 
     def run(self, task: Int):
         each_row[Self, simd_width_of[Self.T]()](self, self.o, task)
@@ -293,7 +286,7 @@ struct AvgPool[T: DType](Kernel, Pooling):
                         continue
                 total += o.columns[Self.T, w](row, start)
         var counted = o.k0 * o.k1
-        if not self.count_pad:
+        if not o.count_pad:
             counted = rows_inside(o, oh) * columns_inside(o, ow)
         var z = self.z.at((plane * o.OH + oh) * o.OW)
         store_part(z, ow, n, total / Scalar[Self.T](counted))
@@ -301,7 +294,7 @@ struct AvgPool[T: DType](Kernel, Pooling):
 
 @fieldwise_init
 struct AvgPoolBackward[T: DType](Kernel):
-    """Each window's gradient, shared out to its elements; a task is some planes.
+    """Each window's gradient, divided among its elements; a task is some planes.
 
     # grad [P, OH, OW] -> dx [P, H, W]
     """
@@ -309,12 +302,11 @@ struct AvgPoolBackward[T: DType](Kernel):
     var grad: Buffer[Self.T]
     var dx: Buffer[Self.T]
     var o: Windows
-    var count_pad: Bool
 
     def run(self, task: Int):
         var size = self.o.H * self.o.W
-        var first = task * self.o.share()
-        var last = min(first + self.o.share(), self.o.planes)
+        var first = task * self.o.per_task()
+        var last = min(first + self.o.per_task(), self.o.planes)
         fill(self.dx.at(first * size), (last - first) * size, 0)
         for plane in range(first, last):
             for oh in range(self.o.OH):
@@ -328,35 +320,28 @@ struct AvgPoolBackward[T: DType](Kernel):
         for ow in range(o.OW):
             var left = ow * o.s1 - o.p1
             var counted = o.k0 * o.k1
-            if not self.count_pad:
+            if not o.count_pad:
                 counted = rows_inside(o, oh) * columns_inside(o, ow)
-            var share = grad[ow] / Scalar[Self.T](counted)
+            var each = grad[ow] / Scalar[Self.T](counted)
             for h in range(max(top, 0), min(top + o.k0, o.H)):
                 for w in range(max(left, 0), min(left + o.k1, o.W)):
-                    dx[h * o.W + w] += share
+                    dx[h * o.W + w] += each
 
 
 def run_avg[T: DType](team: Object, a: Arguments):
-    var o = Windows(a, 4)
-    var kernel = AvgPool[T](a.buffer[T](0), a.buffer[T](1), o, a.integer(2) != 0)
-    parallel_for(Team(team), o.tasks(), kernel)
+    var o = Windows(a, 2)
+    parallel_for(Team(team), o.tasks(), AvgPool[T](a.buffer[T](0), a.buffer[T](1), o))
 
 
 @export
 def avg_pool2d(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
-    """(x, out, whether padding counts, bytes, the 13 numbers of `Windows`)"""
-    if arguments.integer(3) == 4:
-        run_avg[f32](team, arguments)
-    else:
-        run_avg[f64](team, arguments)
-    return done()
+    """(x, out, numbers)"""
+    return by_float[run_avg](team, arguments, 0)
 
 
 def run_avg_backward[T: DType](team: Object, a: Arguments):
-    var o = Windows(a, 4)
-    var kernel = AvgPoolBackward[T](
-        a.buffer[T](0), a.buffer[T](1), o, a.integer(2) != 0
-    )
+    var o = Windows(a, 2)
+    var kernel = AvgPoolBackward[T](a.buffer[T](0), a.buffer[T](1), o)
     parallel_for(Team(team), o.tasks(), kernel)
 
 
@@ -364,9 +349,5 @@ def run_avg_backward[T: DType](team: Object, a: Arguments):
 def avg_pool2d_backward(
     team: Object, arguments: Arguments, count: Int
 ) abi("C") -> Object:
-    """(grad, dx, whether padding counts, bytes, the 13 numbers of `Windows`)"""
-    if arguments.integer(3) == 4:
-        run_avg_backward[f32](team, arguments)
-    else:
-        run_avg_backward[f64](team, arguments)
-    return done()
+    """(grad, dx, numbers)"""
+    return by_float[run_avg_backward](team, arguments, 0)

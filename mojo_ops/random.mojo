@@ -1,7 +1,7 @@
 """Random numbers: counted, not stepped, so that all threads draw one sequence.
 
-With this file `random.py` can fill tensors with uniform, normal or whole random
-numbers, and drop elements at random (`draw`).
+With this file the backend can fill tensors with uniform, normal or whole random numbers
+(`uniform`, `normal`, `randint`), and drop elements at random (`dropout`).
 
 Block number b of a stream is a function of b and the seed alone (`philox` in
 `minitorch/operators.py`): four 32-bit words, for elements 4 b to 4 b + 3. Here 16
@@ -19,15 +19,14 @@ a time, so that they are those of every other backend.
 from std.ffi import external_call
 from std.math import ceildiv, iota, sqrt
 
-from bridge import Arguments, Buffer, Object, done
+from bridge import Arguments, Buffer, Object, by_bytes, by_float
 from parallel import Kernel, Team, parallel_for
 
-comptime f32 = DType.float32
 comptime f64 = DType.float64
 
 comptime BLOCKS = 16  # side by side
 comptime WORDS = 4 * BLOCKS
-comptime SHARE = 8192  # elements in a task; a multiple of WORDS
+comptime PER_TASK = 8192  # elements in a task; a multiple of WORDS
 comptime LOW_32 = UInt64(0xFFFFFFFF)
 
 comptime UNIFORM = 0
@@ -66,8 +65,8 @@ def philox(first: UInt64, seed: UInt64) -> Words:
 def box_muller[T: DType](words: Words, mut out_: SIMD[T, WORDS]):
     """Two normal numbers from each two words."""
     comptime for i in range(0, WORDS, 2):
-        var share = (words[i].cast[f64]() + 1) * 2.0**-32
-        var radius = sqrt(-2.0 * external_call["log", Float64](share))
+        var fraction = (words[i].cast[f64]() + 1) * 2.0**-32
+        var radius = sqrt(-2.0 * external_call["log", Float64](fraction))
         var angle = (2.0 * 3.141592653589793) * (words[i + 1].cast[f64]() * 2.0**-32)
         out_[i] = (radius * external_call["cos", Float64](angle)).cast[T]()
         out_[i + 1] = (radius * external_call["sin", Float64](angle)).cast[T]()
@@ -75,7 +74,7 @@ def box_muller[T: DType](words: Words, mut out_: SIMD[T, WORDS]):
 
 @fieldwise_init
 struct Draw[T: DType, kind: Int](Kernel):
-    """Fill z with random numbers of one kind; a task is SHARE elements."""
+    """Fill z with random numbers of one kind; a task is PER_TASK elements."""
 
     var x: Buffer[Self.T]  # what is dropped; else not used
     var z: Buffer[Self.T]
@@ -87,8 +86,8 @@ struct Draw[T: DType, kind: Int](Kernel):
     var scale: Scalar[Self.T]  # of what dropout keeps
 
     def run(self, task: Int):
-        var first = task * SHARE
-        for i in range(first, min(first + SHARE, self.n), WORDS):
+        var first = task * PER_TASK
+        for i in range(first, min(first + PER_TASK, self.n), WORDS):
             var words = philox(self.offset + UInt64(i // 4), self.seed)
             var values = self.values(words)
             if i + WORDS <= self.n:
@@ -134,38 +133,54 @@ struct Draw[T: DType, kind: Int](Kernel):
 # ------------------------------------------------------------------- called from Python
 
 
-def draw_kind[T: DType, kind: Int](team: Object, a: Arguments):
-    var n = a.integer(4)
-    var scale = Scalar[T](0)
-    comptime if kind == DROPOUT:
-        scale = a.number(9).cast[T]()
+def draw[
+    T: DType, kind: Int
+](team: Object, a: Arguments, out_: Int, x: Int, low: Int, span: Int, scale: Scalar[T]):
+    """(key0, key1, offset) and, as argument `out_`, what is filled."""
+    var n = a.size(out_)
+    var seed = UInt64(a.integer(0)) | (UInt64(a.integer(1)) << 32)
     var kernel = Draw[T, kind](
-        a.buffer[T](2), a.buffer[T](3), n, UInt64(a.integer(5)), UInt64(a.integer(6)),
-        a.integer(7), a.integer(8), scale,
+        a.buffer[T](x), a.buffer[T](out_), n, seed, UInt64(a.integer(2)), low, span,
+        scale,
     )
-    parallel_for(Team(team), ceildiv(n, SHARE), kernel)
+    parallel_for(Team(team), ceildiv(n, PER_TASK), kernel)
 
 
-def draw_floats[T: DType](team: Object, arguments: Arguments):
-    var kind = arguments.integer(1)
-    if kind == UNIFORM:
-        draw_kind[T, UNIFORM](team, arguments)
-    elif kind == NORMAL:
-        draw_kind[T, NORMAL](team, arguments)
-    else:
-        draw_kind[T, DROPOUT](team, arguments)
+def run_uniform[T: DType](team: Object, a: Arguments):
+    draw[T, UNIFORM](team, a, 3, 3, 0, 0, 0)
 
 
 @export
-def draw(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
-    """(type, kind, x, out, n, seed, offset, low, span, scale), see `Draw`."""
-    var type = arguments.text(0)
-    if type == "float32":
-        draw_floats[f32](team, arguments)
-    elif type == "float64":
-        draw_floats[f64](team, arguments)
-    elif type == "int64":
-        draw_kind[DType.int64, INTEGER](team, arguments)
-    else:
-        draw_kind[DType.int32, INTEGER](team, arguments)
-    return done()
+def uniform(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
+    """(key0, key1, offset, out)"""
+    return by_float[run_uniform](team, arguments, 3)
+
+
+def run_normal[T: DType](team: Object, a: Arguments):
+    draw[T, NORMAL](team, a, 3, 3, 0, 0, 0)
+
+
+@export
+def normal(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
+    """(key0, key1, offset, out)"""
+    return by_float[run_normal](team, arguments, 3)
+
+
+def run_randint[T: DType](team: Object, a: Arguments):
+    draw[T, INTEGER](team, a, 5, 5, a.integer(3), a.integer(4), 0)
+
+
+@export
+def randint(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
+    """(key0, key1, offset, low, span, out)"""
+    return by_bytes[run_randint](team, arguments, 5)
+
+
+def run_dropout[T: DType](team: Object, a: Arguments):
+    draw[T, DROPOUT](team, a, 6, 3, a.integer(4), 0, a.buffer[T](5)[0])
+
+
+@export
+def dropout(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
+    """(key0, key1, offset, x, first word that is kept, scale, out)"""
+    return by_float[run_dropout](team, arguments, 6)

@@ -1,7 +1,8 @@
 """Reductions: fold one dimension of [outer, n, inner] into single elements.
 
 With this file `reduce.py` can fold sums, products, extremes and logical operators
-(`fold`), and find the first place of an extreme (`first`).
+(`fold`); the backend finds first places of extremes (`argmax`, `argmin`) and adds up
+along a dimension (`cumsum`).
 
     out[o, k] = f(... f(f(start, a[o, 0, k]), a[o, 1, k]) ..., a[o, n - 1, k])
 
@@ -17,7 +18,16 @@ from std.math import ceildiv
 from std.sys import simd_width_of
 
 import operators as op
-from bridge import Arguments, Buffer, Object, done, load_some, store_some
+from bridge import (
+    Arguments,
+    Buffer,
+    Object,
+    by_number,
+    by_type,
+    done,
+    load_some,
+    store_some,
+)
 from parallel import Kernel, Team, parallel_for
 
 comptime f32 = DType.float32
@@ -27,6 +37,7 @@ comptime Binary = def[T: DType, w: Int](SIMD[T, w], SIMD[T, w]) thin -> SIMD[T, 
 
 comptime BLOCK = 512  # elements of a row folded in their own type
 comptime STEPS = 16  # rows folded in their own type
+comptime TASK = 16384  # elements in a task, about
 comptime STRIPE = 4  # vectors of columns that go down together
 
 
@@ -102,10 +113,10 @@ struct Cut[T: DType](TrivialRegisterPassable):
     var inner: Int
     var blocks: Int  # into which n is cut
     var block: Int  # how long they are
-    var share: Int  # units in a task
+    var per_task: Int  # units in a task
 
     def __init__(out self, arguments: Arguments):
-        """From (name, type, a, out, partial, start, outer, n, inner, block, share)."""
+        """(name, type, a, out, partial, start, outer, n, inner, block, per_task)."""
         self.a = arguments.buffer[Self.T](2)
         self.z = arguments.buffer[Self.T](3)
         self.partial = arguments.buffer[wide[Self.T]()](4)
@@ -115,7 +126,7 @@ struct Cut[T: DType](TrivialRegisterPassable):
         self.inner = arguments.integer(8)
         self.block = arguments.integer(9)
         self.blocks = ceildiv(self.n, self.block)
-        self.share = arguments.integer(10)
+        self.per_task = arguments.integer(10)
 
 
 @fieldwise_init
@@ -129,8 +140,8 @@ struct FoldRows[T: DType, f: Binary](Kernel):
         return self.c.outer * self.c.blocks
 
     def run(self, task: Int):
-        var first = task * self.c.share
-        for unit in range(first, min(first + self.c.share, self.units())):
+        var first = task * self.c.per_task
+        for unit in range(first, min(first + self.c.per_task, self.units())):
             var row = unit // self.c.blocks
             var begin = (unit - row * self.c.blocks) * self.c.block
             var x = self.c.a.at(row * self.c.n + begin)
@@ -176,8 +187,8 @@ struct FoldColumns[T: DType, f: Binary](Kernel):
         return self.c.outer * self.c.blocks * self.stripes()
 
     def run(self, task: Int):
-        var first = task * self.c.share
-        for unit in range(first, min(first + self.c.share, self.units())):
+        var first = task * self.c.per_task
+        for unit in range(first, min(first + self.c.per_task, self.units())):
             var block = unit // self.stripes()
             var k = (unit - block * self.stripes()) * STRIPE * Self.w
             if k + STRIPE * Self.w <= self.c.inner:
@@ -256,18 +267,18 @@ struct First[T: DType, f: Binary](Kernel):
     """out[r] = the first place of the fold of row r, in a [rows, n].
 
     Two passes over a row: the extreme itself, then the first element equal to it. NaN
-    wins the first pass and is found in the second. A task is `share` rows.
+    wins the first pass and is found in the second. A task is `per_task` rows.
     """
 
     var a: Buffer[Self.T]
     var z: Buffer[DType.int64]
     var rows: Int
     var n: Int
-    var share: Int
+    var per_task: Int
 
     def run(self, task: Int):
-        var first = task * self.share
-        for row in range(first, min(first + self.share, self.rows)):
+        var first = task * self.per_task
+        for row in range(first, min(first + self.per_task, self.rows)):
             var x = self.a.at(row * self.n)
             var best = fold_block[Self.T, Self.f](x, self.n, x[0])
             var place = 0
@@ -283,10 +294,10 @@ def fold_by[T: DType, f: Binary](team: Object, arguments: Arguments):
     var cut = Cut[T](arguments)
     if cut.inner == 1:
         var rows = FoldRows[T, f](cut)
-        parallel_for(Team(team), ceildiv(rows.units(), cut.share), rows)
+        parallel_for(Team(team), ceildiv(rows.units(), cut.per_task), rows)
     else:
         var columns = FoldColumns[T, f](cut)
-        parallel_for(Team(team), ceildiv(columns.units(), cut.share), columns)
+        parallel_for(Team(team), ceildiv(columns.units(), cut.per_task), columns)
     if cut.blocks > 1:
         var blocks = FoldBlocks[T, f](cut)
         parallel_for(Team(team), blocks.tasks(), blocks)
@@ -332,51 +343,53 @@ def fold(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
     return done()
 
 
-def first_of[T: DType](team: Object, arguments: Arguments):
-    var a = arguments.buffer[T](2)
-    var z = arguments.buffer[DType.int64](3)
-    var rows = arguments.integer(4)
-    var n = arguments.integer(5)
-    var share = arguments.integer(6)
-    if arguments.text(0) == "maximum":
-        var kernel = First[T, op.maximum](a, z, rows, n, share)
-        parallel_for(Team(team), ceildiv(rows, share), kernel)
-    else:
-        var kernel = First[T, op.minimum](a, z, rows, n, share)
-        parallel_for(Team(team), ceildiv(rows, share), kernel)
+def find_first[T: DType, f: Binary](team: Object, a: Arguments):
+    var n = a.integer(1)
+    var rows = a.size(2)
+    var per_task = max(1, TASK // n)
+    var kernel = First[T, f](
+        a.buffer[T](0), a.buffer[DType.int64](2), rows, n, per_task
+    )
+    parallel_for(Team(team), ceildiv(rows, per_task), kernel)
+
+
+def run_argmax[T: DType](team: Object, a: Arguments):
+    find_first[T, op.maximum](team, a)
 
 
 @export
-def first(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
-    """(name, type, a, out, rows, n, rows in a task), see `First`."""
-    var type = arguments.text(1)
-    if type == "float32":
-        first_of[f32](team, arguments)
-    elif type == "float64":
-        first_of[f64](team, arguments)
-    elif type == "int64":
-        first_of[DType.int64](team, arguments)
-    elif type == "int32":
-        first_of[DType.int32](team, arguments)
-    else:
-        first_of[DType.uint8](team, arguments)
-    return done()
+def argmax(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
+    """(rows, n, out), see `First`."""
+    return by_type[run_argmax](team, arguments, 0)
+
+
+def run_argmin[T: DType](team: Object, a: Arguments):
+    find_first[T, op.minimum](team, a)
+
+
+@export
+def argmin(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
+    """(rows, n, out), see `First`."""
+    return by_type[run_argmin](team, arguments, 0)
 
 
 @fieldwise_init
 struct RunningSums[T: DType](Kernel):
-    """out[o, i, k] = a[o, 0, k] + ... + a[o, i, k]; a task is `share` lines (o, k)."""
+    """out[o, i, k] = a[o, 0, k] + ... + a[o, i, k]
+
+    A task is `per_task` lines (o, k).
+    """
 
     var a: Buffer[Self.T]
     var z: Buffer[Self.T]
     var lines: Int
     var n: Int
     var inner: Int
-    var share: Int
+    var per_task: Int
 
     def run(self, task: Int):
-        var first = task * self.share
-        for line in range(first, min(first + self.share, self.lines)):
+        var first = task * self.per_task
+        for line in range(first, min(first + self.per_task, self.lines)):
             var o = line // self.inner
             var at = o * self.n * self.inner + line - o * self.inner
             var total = Scalar[Self.T](0)
@@ -386,26 +399,17 @@ struct RunningSums[T: DType](Kernel):
                 at += self.inner
 
 
-def running_sums_of[T: DType](team: Object, arguments: Arguments):
-    var lines = arguments.integer(3)
-    var share = arguments.integer(6)
+def run_cumsum[T: DType](team: Object, a: Arguments):
+    var n = a.integer(1)
+    var lines = a.size(0) // n
+    var per_task = max(1, TASK // n)
     var kernel = RunningSums(
-        arguments.buffer[T](1), arguments.buffer[T](2), lines, arguments.integer(4),
-        arguments.integer(5), share,
+        a.buffer[T](0), a.buffer[T](3), lines, n, a.integer(2), per_task
     )
-    parallel_for(Team(team), ceildiv(lines, share), kernel)
+    parallel_for(Team(team), ceildiv(lines, per_task), kernel)
 
 
 @export
-def running_sums(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
-    """(type, a, out, lines, n, inner, lines in a task), see `RunningSums`."""
-    var type = arguments.text(0)
-    if type == "float32":
-        running_sums_of[f32](team, arguments)
-    elif type == "float64":
-        running_sums_of[f64](team, arguments)
-    elif type == "int64":
-        running_sums_of[DType.int64](team, arguments)
-    else:
-        running_sums_of[DType.int32](team, arguments)
-    return done()
+def cumsum(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
+    """(a, n, inner, out), see `RunningSums`."""
+    return by_number[run_cumsum](team, arguments, 0)

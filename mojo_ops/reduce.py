@@ -1,7 +1,6 @@
 """Reductions: launchers of the kernels in `reduce.mojo`.
 
-With this file one can fold an operator over any dimensions (`reduce`), find the
-position of an extreme (`argmax`, `argmin`), and add up along a dimension (`cumsum`).
+With this file one can fold an operator over any dimensions (`reduce`).
 
 The kernels fold the middle of [outer, n, inner]. Dimensions that lie beside each other
 are folded as one, and several runs of them one after the other, the last run first; so
@@ -20,7 +19,7 @@ import numpy as np
 
 from fast_ops import reduce as numba
 from minitorch import operators
-from minitorch.dtypes import DType, bool_, float32, float64, int64
+from minitorch.dtypes import DType, bool_, float32, float64
 from minitorch.tensor_data import Shape, TensorData
 from mojo_ops.bridge import Library
 from mojo_ops.fallback import from_cpu
@@ -69,10 +68,10 @@ def _folds(shape: Shape, dims: tuple[int, ...]) -> tuple[Fold, ...]:
         outer, inner = math.prod(shape[:first]), math.prod(shape[last:])
         n = math.prod(shape[first:last])
         shape = (*shape[:first], *[1] * (last - first), *shape[last:])
-        block, share = _cut(outer, n, inner)
+        block, per_task = _cut(outer, n, inner)
         blocks = -(-n // block)
         partials = outer * inner * blocks if blocks > 1 else 0
-        folds.append(Fold(shape, (outer, n, inner, block, share), partials))
+        folds.append(Fold(shape, (outer, n, inner, block, per_task), partials))
     return tuple(folds)
 
 
@@ -159,51 +158,5 @@ def _fold(fn: Callable, a: TensorData, fold: Fold, start: float) -> TensorData:
     kernels.fold(
         fn.__name__, dtype.name, a.flat(), out.storage.array, partial,
         _start(start, dtype), *fold.sizes,
-    )  # fmt: skip
-    return out
-
-
-# --------------------------------------------------------- positions of extremes
-
-
-def argmax(a: TensorData, dim: int) -> TensorData:
-    """int64 positions of the first maximum along `dim` (kept as 1); NaN wins."""
-    return _first("argmax", "maximum", a, dim)
-
-
-def argmin(a: TensorData, dim: int) -> TensorData:
-    """int64 positions of the first minimum along `dim` (kept as 1); NaN wins."""
-    return _first("argmin", "minimum", a, dim)
-
-
-def _first(name: str, fold: str, a: TensorData, dim: int) -> TensorData:
-    if a.dims == 0:
-        return full((), 0, int64)
-    n = a.shape[dim]
-    out = empty((*a.shape[:dim], 1, *a.shape[dim + 1 :]), int64)
-    if out.size == 0:
-        return out
-    if n == 0:
-        raise ValueError(f"{name}: dimension {dim} of {a.shape} has no elements")
-    rows = contiguous(a.permute([*(i for i in range(a.dims) if i != dim), dim]))
-    kernels.first(
-        fold, a.dtype.name, rows.flat(), out.storage.array, out.size, n,
-        max(1, TASK // n),
-    )  # fmt: skip
-    return out
-
-
-# ---------------------------------------------------------------------- running sums
-
-
-def cumsum(a: TensorData, dim: int) -> TensorData:
-    """out[i] = a[0] + ... + a[i] along `dim`."""
-    if a.dims == 0 or a.size == 0:
-        return copy(a, a.dtype)
-    out = empty(a.shape, a.dtype)
-    n, inner = a.shape[dim], math.prod(a.shape[dim + 1 :])
-    kernels.running_sums(
-        a.dtype.name, contiguous(a).flat(), out.storage.array, a.size // n, n, inner,
-        max(1, TASK // n),
     )  # fmt: skip
     return out

@@ -1,13 +1,13 @@
 """Softmax, log-softmax and cross-entropy, forward and backward.
 
-With this file `softmax.py` can turn rows of scores into probabilities (`softmax`) or
+With this file the backend can turn rows of scores into probabilities (`softmax`) or
 into their logarithms (`log_softmax`), compare them with target classes
 (`cross_entropy`), and bring the gradients back.
 
 Whatever runs along other dimensions has been laid out as rows by the launcher. A row is
 finished by one function (`softmax_row` and its neighbours), a task is as many rows as
-make about `SHARE` elements. Rows do not touch each other, so results do not depend on
-the number of threads.
+make about `PER_TASK` elements. Rows do not touch each other, so results do not depend
+on the number of threads.
 
 A row is read two or three times, from the first-level cache after the first time. The
 exponential is a polynomial on 16 numbers at once (`scalar_math.mojo`); it takes most of
@@ -15,11 +15,12 @@ the time. The maximum is subtracted first, so nothing overflows; a row that is -
 everywhere has no maximum to subtract and becomes NaN, as in PyTorch.
 """
 
+from std.math import ceildiv
 from std.sys import simd_width_of
 from std.utils.numerics import inf
 
-from bridge import Arguments, Buffer, Object, done, integer
-from lines import fill, load_part, maximum_of, share_of, store_part, sum_of
+from bridge import FLOAT32, Arguments, Buffer, Object, by_float, done, integer
+from lines import fill, load_part, maximum_of, lines_per_task, store_part, sum_of
 from parallel import Kernel, Team, parallel_for
 from scalar_math import exp_flush, f32, f64, log, per_lane
 
@@ -111,55 +112,54 @@ struct Rows[T: DType, row: Row](Kernel):
     var n: Int
 
     def run(self, task: Int):
-        var share = share_of(self.n)
-        for r in range(task * share, min(task * share + share, self.rows)):
+        var per_task = lines_per_task(self.n)
+        for r in range(task * per_task, min(task * per_task + per_task, self.rows)):
             var at = r * self.n
             Self.row[Self.T](self.x.at(at), self.y.at(at), self.z.at(at), self.n)
 
 
-def run_rows[T: DType, row: Row](team: Object, a: Arguments):
-    var rows = a.integer(3)
-    var n = a.integer(4)
+def run_rows[T: DType, row: Row](team: Object, a: Arguments, out_: Int):
+    """The arguments before `out_` are one operand or two, the next one is n."""
+    var n = a.integer(out_ + 1)
+    var rows = a.size(out_) // n
     var kernel = Rows[T, row](
-        a.buffer[T](0), a.buffer[T](1), a.buffer[T](2), rows, n
+        a.buffer[T](0), a.buffer[T](out_ - 1), a.buffer[T](out_), rows, n
     )
-    var share = share_of(n)
-    parallel_for(Team(team), (rows + share - 1) // share, kernel)
+    parallel_for(Team(team), ceildiv(rows, lines_per_task(n)), kernel)
 
 
-def along_rows[row: Row](team: Object, a: Arguments) -> Object:
-    """Arguments: x, y, z, number of rows, their length, bytes of an element."""
-    if a.integer(5) == 4:
-        run_rows[f32, row](team, a)
+def along_rows[row: Row](team: Object, a: Arguments, out_: Int) -> Object:
+    if a.type(0) == FLOAT32:
+        run_rows[f32, row](team, a, out_)
     else:
-        run_rows[f64, row](team, a)
+        run_rows[f64, row](team, a, out_)
     return done()
 
 
 @export
 def softmax(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
-    """(a, a, out, rows, n, bytes)"""
-    return along_rows[softmax_row](team, arguments)
+    """(a, out, n)"""
+    return along_rows[softmax_row](team, arguments, 1)
 
 
 @export
 def softmax_backward(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
-    """(grad, out, dx, rows, n, bytes)"""
-    return along_rows[softmax_backward_row](team, arguments)
+    """(grad, out, dx, n)"""
+    return along_rows[softmax_backward_row](team, arguments, 2)
 
 
 @export
 def log_softmax(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
-    """(a, a, out, rows, n, bytes)"""
-    return along_rows[log_softmax_row](team, arguments)
+    """(a, out, n)"""
+    return along_rows[log_softmax_row](team, arguments, 1)
 
 
 @export
 def log_softmax_backward(
     team: Object, arguments: Arguments, count: Int
 ) abi("C") -> Object:
-    """(grad, out, dx, rows, n, bytes)"""
-    return along_rows[log_softmax_backward_row](team, arguments)
+    """(grad, out, dx, n)"""
+    return along_rows[log_softmax_backward_row](team, arguments, 2)
 
 
 # ----------------------------------------------------------------------- cross-entropy
@@ -187,8 +187,8 @@ struct CrossEntropy[T: DType](Kernel):
     var ignore_index: Int
 
     def run(self, task: Int):
-        var share = share_of(self.classes)
-        for r in range(task * share, min(task * share + share, self.rows)):
+        var per_task = lines_per_task(self.classes)
+        for r in range(task * per_task, min(task * per_task + per_task, self.rows)):
             var row = self.logits.at(r * self.classes)
             var top = maximum_of(row, self.classes)
             var log_total = log[Self.T, 1](exp_sum(row, self.classes, top))
@@ -221,102 +221,77 @@ struct CrossEntropyBackward[T: DType](Kernel):
     var ignore_index: Int
 
     def run(self, task: Int):
-        var share = share_of(self.classes)
-        for r in range(task * share, min(task * share + share, self.rows)):
-            var made = self.dx.at(r * self.classes)
+        var per_task = lines_per_task(self.classes)
+        for r in range(task * per_task, min(task * per_task + per_task, self.rows)):
+            var z = self.dx.at(r * self.classes)
             if Int(self.target[r]) == self.ignore_index:
-                fill(made, self.classes, 0)
+                fill(z, self.classes, 0)
             else:
-                self.row(self.logits.at(r * self.classes), made, r)
+                self.row(self.logits.at(r * self.classes), z, r)
 
     @always_inline
-    def row(self, x: Buffer[Self.T], made: Buffer[Self.T], r: Int):
+    def row(self, x: Buffer[Self.T], z: Buffer[Self.T], r: Int):
         comptime w = simd_width_of[Self.T]()
         var factor = self.grad[r]
         var log_total = self.logsumexp[r]
         for i in range(0, self.classes, w):
             var y = exp(load_part[w](x, i, self.classes, 0) - log_total)
-            store_part(made, i, self.classes, factor * y)
-        made[Int(self.target[r])] -= factor
+            store_part(z, i, self.classes, factor * y)
+        z[Int(self.target[r])] -= factor
 
 
-def first_bad_target(
-    target: Buffer[DType.int64], rows: Int, classes: Int, ignore_index: Int
-) -> Int:
-    """The first n whose target is neither a class nor `ignore_index`, or -1."""
-    for n in range(rows):
+@export
+def first_bad_target(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
+    """(target, C, ignore_index) -> the first n whose target is neither a class nor
+    `ignore_index`, or -1"""
+    var target = arguments.buffer[DType.int64](0)
+    var classes = arguments.integer(1)
+    var ignore_index = arguments.integer(2)
+    for n in range(arguments.size(0)):
         var wanted = Int(target[n])
         if (wanted < 0 or wanted >= classes) and wanted != ignore_index:
-            return n
-    return -1
+            return integer(n)
+    return integer(-1)
 
 
 def run_cross_entropy[T: DType](team: Object, a: Arguments):
-    var rows = a.integer(4)
-    var classes = a.integer(5)
+    var rows = a.size(1)
+    var classes = a.size(0) // rows
     var kernel = CrossEntropy[T](
-        a.buffer[T](0),
-        a.buffer[DType.int64](1),
-        a.buffer[T](2),
-        a.buffer[T](3),
-        rows,
-        classes,
-        a.integer(6),
+        a.buffer[T](0), a.buffer[DType.int64](1), a.buffer[T](3), a.buffer[T](4), rows,
+        classes, a.integer(2),
     )
-    var share = share_of(classes)
-    parallel_for(Team(team), (rows + share - 1) // share, kernel)
+    parallel_for(Team(team), ceildiv(rows, lines_per_task(classes)), kernel)
 
 
 @export
 def cross_entropy(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
-    """(logits, target, losses, logsumexp, N, C, ignore_index, bytes) -> the first n
-    with a wrong target, where nothing is computed, or -1"""
-    var a = arguments
-    var bad = first_bad_target(
-        a.buffer[DType.int64](1), a.integer(4), a.integer(5), a.integer(6)
-    )
-    if bad >= 0:
-        return integer(bad)
-    if a.integer(7) == 4:
-        run_cross_entropy[f32](team, a)
-    else:
-        run_cross_entropy[f64](team, a)
-    return integer(-1)
+    """(logits, target, ignore_index, losses, logsumexp)"""
+    return by_float[run_cross_entropy](team, arguments, 0)
 
 
 def run_cross_entropy_backward[T: DType](team: Object, a: Arguments):
-    var rows = a.integer(5)
-    var classes = a.integer(6)
+    var rows = a.size(2)
+    var classes = a.size(5) // rows
     var kernel = CrossEntropyBackward[T](
-        a.buffer[T](0),
-        a.buffer[T](1),
-        a.buffer[DType.int64](2),
-        a.buffer[T](3),
-        a.buffer[T](4),
-        rows,
-        classes,
-        a.integer(7),
+        a.buffer[T](0), a.buffer[T](1), a.buffer[DType.int64](2), a.buffer[T](3),
+        a.buffer[T](5), rows, classes, a.integer(4),
     )
-    var share = share_of(classes)
-    parallel_for(Team(team), (rows + share - 1) // share, kernel)
+    parallel_for(Team(team), ceildiv(rows, lines_per_task(classes)), kernel)
 
 
 @export
 def cross_entropy_backward(
     team: Object, arguments: Arguments, count: Int
 ) abi("C") -> Object:
-    """(grad, logits, target, logsumexp, dx, N, C, ignore_index, bytes)"""
-    if arguments.integer(8) == 4:
-        run_cross_entropy_backward[f32](team, arguments)
-    else:
-        run_cross_entropy_backward[f64](team, arguments)
-    return done()
+    """(grad, logits, target, logsumexp, ignore_index, dx)"""
+    return by_float[run_cross_entropy_backward](team, arguments, 0)
 
 
 # --------------------------------------------------------------------------- mean loss
 
 
-def mean_of[T: DType](a: Arguments):
+def run_mean_loss[T: DType](team: Object, a: Arguments):
     """mean = sum of losses[n] / count, share = 1 / count, for the n not ignored.
 
     One thread adds the N numbers up, in float64: there are no more than rows of logits,
@@ -326,19 +301,15 @@ def mean_of[T: DType](a: Arguments):
     var target = a.buffer[DType.int64](1)
     var total = Float64(0)
     var counted = 0
-    for n in range(a.integer(4)):
-        if Int(target[n]) != a.integer(5):
+    for n in range(a.size(1)):
+        if Int(target[n]) != a.integer(2):
             total += losses[n].cast[f64]()
             counted += 1
-    a.buffer[T](2)[0] = (total / Float64(counted)).cast[T]()
-    a.buffer[T](3)[0] = (1 / Float64(counted)).cast[T]()
+    a.buffer[T](3)[0] = (total / Float64(counted)).cast[T]()
+    a.buffer[T](4)[0] = (1 / Float64(counted)).cast[T]()
 
 
 @export
 def mean_loss(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
-    """(losses, target, mean, share, N, ignore_index, bytes)"""
-    if arguments.integer(6) == 4:
-        mean_of[f32](arguments)
-    else:
-        mean_of[f64](arguments)
-    return done()
+    """(losses, target, ignore_index, mean, share)"""
+    return by_float[run_mean_loss](team, arguments, 0)

@@ -78,3 +78,15 @@ def test_parameters(backend: Any, name: str) -> None:
 @pytest.mark.parametrize("name", CONTRACT)
 def test_a_function_says_what_it_does(name: str) -> None:
     assert (getattr(Backend, name).__doc__ or "").strip()
+
+
+@pytest.mark.parametrize("device", ["cpu", "mojo"])
+def test_launchers_of_the_host_stand_once(device: str) -> None:
+    from minitorch.backend.host import HostBackend
+
+    backend = type(loaded(device))
+    own = {"map", "zip", "reduce", "sort", "matmul"}
+    for name in {*PRIMITIVES, "layer_norm", "softmax", "adam_step"} - own:
+        launcher = getattr(HostBackend, name)
+        assert getattr(backend, name) is launcher, name
+        assert launcher.__module__.startswith("minitorch.backend.host."), name

@@ -1,6 +1,6 @@
 """What a5 is checked with; the oracle is PyTorch.
 
-In the simulator tiles are 4 x 4 (coarsened: 16 x 16, vectorised: 32 x 32), on a GPU
+In the simulator tiles are 4 x 4 (coarsened: 16 x 16, vectorized: 32 x 32), on a GPU
 32 x 32 (64 x 64, 64 x 128).
 """
 

@@ -250,7 +250,7 @@ SOFTMAX = (
         oracle="NumPy",
     ),
     _rung("two_passes", "cpu", (3, 1025), (65, 700)),
-    _rung("in_pieces", "cpu", (3, 63), (2, 64), (1, 65), (2, 5000)),
+    _rung("in_chunks", "cpu", (3, 63), (2, 64), (1, 65), (2, 5000)),
     _rung("two_passes", "cuda", *GPU_ROWS),
 )
 

@@ -81,9 +81,9 @@ def timed_loop_order(device: str, a: np.ndarray, b: np.ndarray) -> Timed:
     return _timed(device, "matmul_loop_order", a, b)
 
 
-def timed_vectorised(device: str, a: np.ndarray, b: np.ndarray) -> Timed:
+def timed_vectorized(device: str, a: np.ndarray, b: np.ndarray) -> Timed:
     """The rung with vectors."""
-    return _timed(device, "matmul_vectorised", a, b)
+    return _timed(device, "matmul_vectorized", a, b)
 
 
 def timed_tiled(device: str, a: np.ndarray, b: np.ndarray) -> Timed:

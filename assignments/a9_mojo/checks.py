@@ -13,7 +13,7 @@ from assignments.draw import Draw
 
 FLOATS = ("float32", "float64")
 MAPS = ("neg", "relu", "abs", "isnan")
-SHARE = 16384  # elements of a task, as in elementwise.mojo
+PER_TASK = 16384  # elements of a task, as in elementwise.mojo
 
 
 def _torch(array: np.ndarray) -> Any:
@@ -89,7 +89,7 @@ def _same_bits(task: str, name: str) -> Check:
 
 PRODUCTS = (
     _product("a9.1", "matmul_naive"),
-    _product("a9.2", "matmul_vectorised"),
+    _product("a9.2", "matmul_vectorized"),
     _product("a9.3", "matmul_parallel"),
     _same_bits("a9.3", "matmul_parallel"),
     _product("a9.4", "matmul_tiled"),
@@ -117,7 +117,9 @@ MAP = Check(
     _map_expected,
     {"n": (0, 6)},
     tuple(
-        {"n": n} for n in (0, 1, 1025, SHARE - 1, SHARE, SHARE + 1, 3 * SHARE + 7) * 2
+        {"n": n}
+        for n in (0, 1, 1025, PER_TASK - 1, PER_TASK, PER_TASK + 1, 3 * PER_TASK + 7)
+        * 2
     ),
     examples=12,
 )
@@ -147,6 +149,6 @@ def _speed(name: str, call: Any, steps: Sequence[tuple[float, float]]) -> Speed:
 CHECKS: tuple[AnyCheck, ...] = (
     *PRODUCTS,
     MAP,
-    _speed("matmul_vectorised", calls.timed_vectorised, ((1.5, 0.5), (2.5, 1.0))),
+    _speed("matmul_vectorized", calls.timed_vectorized, ((1.5, 0.5), (2.5, 1.0))),
     _speed("matmul_tiled", calls.timed_tiled, ((4.5, 0.5), (7.0, 1.0))),
 )

@@ -570,7 +570,7 @@ def _reduce_ladder(size: int) -> Iterator[Case]:
 
 
 def _softmax_ladder(size: int) -> Iterator[Case]:
-    """Softmax of each row. `in_pieces` is for fewer rows than threads: it loses."""
+    """Softmax of each row. `in_chunks` is for fewer rows than threads: it loses."""
     from fast_ops.softmax_ladder import LADDER
 
     for rung in LADDER:

@@ -9,14 +9,15 @@ import pytest
 import torch
 
 from fast_ops import memory as host_memory
-from fast_ops import optim as on_cpu
 from minitorch import dtypes
+from minitorch.backend import get_backend
 from minitorch.tensor_data import TensorData
 from tests.cuda.sizes import big
 
 pytest.importorskip("numba_cuda")
 from cuda_ops import memory, optim
 
+on_cpu = get_backend("cpu")
 CHUNK = optim.CHUNK
 SIZES = [(1,), (3,), (4,), (0,), (CHUNK - 1,), (CHUNK,), (CHUNK + 5,), (2, 3)]
 MANY = [(1 + i % 5,) for i in range(optim.MOST + 3)]  # more than one launch

@@ -11,8 +11,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fast_ops.conv import backward_axis, forward_axis, line_length
 from minitorch.backend import get_backend
+from minitorch.backend.host.conv import backward_axis, forward_axis, line_length
 from minitorch.tensor_data import TensorData
 
 cpu = get_backend("cpu")

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fast_ops.matmul import BLOCK_PANELS, DEPTH, LADDER, SERIAL, TINY, _panels
+from fast_ops.matmul import BLOCK_ROWS, DEPTH, LADDER, SERIAL, TINY
 from fast_ops.simd import TILE, VECTOR_BYTES
 from minitorch.backend import get_backend
+from minitorch.backend.host.matmul import BLOCK_PANELS, panels
 from minitorch.tensor_data import TensorData
 
 cpu = get_backend("cpu")
@@ -155,9 +156,9 @@ def test_one_thread_and_many_use_the_same_order() -> None:
 
 @given(st.integers(1, 4), st.integers(1, 2000), st.integers(0, 60))
 def test_columns_of_blocks_are_equally_wide(
-    products: int, rows: int, panels: int
+    products: int, rows: int, wanted: int
 ) -> None:
-    each = _panels(products, rows, panels * WIDE, WIDE)
-    columns = -(-panels // each)
+    each = panels(products * -(-rows // BLOCK_ROWS), wanted * WIDE, WIDE)
+    columns = -(-wanted // each)
     assert 1 <= each <= BLOCK_PANELS
-    assert each * columns - panels < max(columns, 1)  # less than one missing in each
+    assert each * columns - wanted < max(columns, 1)  # less than one missing in each

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 import torch
 
-from fast_ops import limits, memory
-from fast_ops.workspace import LINE_BYTES, workspace
+from fast_ops import limits
 from minitorch import dtypes
 from minitorch.backend import get_backend
+from minitorch.backend.host import memory
+from minitorch.backend.host.workspace import LINE_BYTES, workspace
 from minitorch.tensor_data import TensorData
 
 cpu = get_backend("cpu")

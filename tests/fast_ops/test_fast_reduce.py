@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fast_ops import threads
-from fast_ops.reduce import BY_LINES, BY_ROWS, BY_STRIDES, walk
+from fast_ops.walk import BY_LINES, BY_ROWS, BY_STRIDES, walk
 from minitorch import dtypes, operators
 from minitorch.backend import get_backend
 from minitorch.tensor_data import TensorData

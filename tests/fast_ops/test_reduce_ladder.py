@@ -23,8 +23,8 @@ from fast_ops.reduce_ladder import (
     sum_racy,
     sum_serial,
 )
-from fast_ops.workspace import LINE_BYTES
 from minitorch.backend import get_backend
+from minitorch.backend.host.workspace import LINE_BYTES
 from minitorch.tensor_data import TensorData
 
 cpu = get_backend("cpu")

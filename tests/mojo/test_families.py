@@ -63,3 +63,27 @@ def test_activation_into_a_window_with_gaps(mojo: Any) -> None:
     out = make(np.zeros((9, 5), np.float32), "mojo", "stepped")
     mojo.bias_activation(make(a, "mojo"), make(bias, "mojo"), operators.relu, out)
     assert_equal(out, np.maximum(a + bias, 0))
+
+
+def test_kernels_read_the_type_from_the_array(mojo: Any) -> None:
+    one = mojo.from_numpy(
+        np.arange(4, dtype=np.float32)[::2][1:]
+    )  # a stride of 8 bytes
+    assert_equal(mojo.map(operators.neg, one), np.float32([-2]))
+    assert_equal(mojo.cumsum(one, 0), np.float32([2]))
+    a = make(numbers((6, 5)), "mojo")
+    for kind in (np.dtype("l"), np.dtype("q")):  # int64 twice, by other numbers
+        index = mojo.from_numpy(np.array([3, 0, 5], kind))
+        assert_equal(mojo.index_select(a, 0, index), array_of(a)[[3, 0, 5]])
+        assert_equal(mojo.cumsum(index, 0), np.array([3, 3, 8]))
+
+
+def test_asking_what_is_not_in_mojo_compiles_nothing() -> None:
+    from mojo_ops.backend import MojoBackend
+    from mojo_ops.bridge import FlatKernels
+    from mojo_ops.fallback import names
+
+    class Fresh(MojoBackend):
+        _norm = FlatKernels("there is no such file")
+
+    assert "sort" in names(Fresh()) and "layer_norm" not in names(Fresh())

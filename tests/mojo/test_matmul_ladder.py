@@ -11,7 +11,7 @@ import pytest
 from helpers import loaded, make
 from minitorch import operators
 
-RUNGS = ("naive", "loop_order", "vectorised", "parallel", "tiled", "packed")
+RUNGS = ("naive", "loop_order", "vectorized", "parallel", "tiled", "packed")
 
 
 @pytest.fixture(scope="module")

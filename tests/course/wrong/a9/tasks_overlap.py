@@ -1,12 +1,12 @@
 """a9.3 in mojo_ops/matmul.mojo: tasks begin at their number, not at their rows."""
 
 RIGHT = """
-        var first = task * self.share
-        for m in range(first, min(first + self.share, self.p.M)):
-            vectorised_row(self.p, m)
+        var first = task * self.per_task
+        for m in range(first, min(first + self.per_task, self.p.M)):
+            vectorized_row(self.p, m)
 """
 WRONG = """
         var first = task
-        for m in range(first, min(first + self.share, self.p.M)):
-            vectorised_row(self.p, m)
+        for m in range(first, min(first + self.per_task, self.p.M)):
+            vectorized_row(self.p, m)
 """
