@@ -50,15 +50,19 @@ def start_gradient(name: str, root: Tensor, gradient: Any) -> Tensor:
     return cast(gradient, root.dtype)
 
 
-def parse_to(self: Tensor, *args: Any, **kwargs: Any) -> tuple[Any, Any, bool]:
-    """The device (or None), the dtype (or None) and `non_blocking` of a `to`."""
+def parse_to(name: str, *args: Any, **kwargs: Any) -> tuple[Any, Any, bool]:
+    """The device (or None), the dtype (or None) and `non_blocking` of a `to`.
+
+    Args:
+        name: whose `to` it is, for messages.
+    """
     device = kwargs.pop("device", None)
     dtype = kwargs.pop("dtype", None)
     non_blocking = kwargs.pop("non_blocking", False)
     if not isinstance(non_blocking, bool):
-        raise TypeError(f"to: non_blocking is {non_blocking!r}; expected a bool")
+        raise TypeError(f"{name}: non_blocking is {non_blocking!r}; expected a bool")
     if kwargs:
-        raise TypeError(f"to: unknown argument(s) {sorted(kwargs)}")
+        raise TypeError(f"{name}: unknown argument(s) {sorted(kwargs)}")
     for arg in args:
         if isinstance(arg, DType):
             dtype = arg
@@ -68,8 +72,8 @@ def parse_to(self: Tensor, *args: Any, **kwargs: Any) -> tuple[Any, Any, bool]:
             device = arg
         else:
             raise TypeError(
-                f'to: got {arg!r}; expected a device name such as "cpu", a dtype such '
-                f"as minitorch.float64, or a tensor"
+                f'{name}: got {arg!r}; expected a device name such as "cpu", a dtype '
+                f"such as minitorch.float64, or a tensor"
             )
     if device is not None:
         get_backend(device)  # an unknown device is an error also where nothing moves

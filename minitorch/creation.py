@@ -17,13 +17,17 @@ import numpy as np
 
 import minitorch.dtypes as dtypes
 from minitorch.arguments import int_sequence
-from minitorch.backend import get_backend
+from minitorch.backend import Backend, get_backend
 from minitorch.dtypes import DType
 from minitorch.executor import advance
 from minitorch.tensor import Number, Tensor
 from minitorch.tensor_data import Shape, numel
 
 DEFAULT_DEVICE = "cpu"
+
+
+def _on(device: str | None) -> Backend:
+    return get_backend(device or DEFAULT_DEVICE)
 
 
 def _finish(raw: Any, requires_grad: bool) -> Tensor:
@@ -69,8 +73,7 @@ def tensor(
         for number in np.array([array.min(), array.max()]).tolist():
             dtypes.check_number(number, wanted)
     array = np.array(array, dtype=wanted.numpy, order="C", copy=True)
-    backend = get_backend(device or DEFAULT_DEVICE)
-    return _finish(backend.from_numpy(array), requires_grad)
+    return _finish(_on(device).from_numpy(array), requires_grad)
 
 
 def _as_array(data: Any) -> np.ndarray:
@@ -143,7 +146,7 @@ def from_numpy(array: np.ndarray, device: str | None = None) -> Tensor:
             f"from_numpy: the array has strides {array.strides}; a tensor cannot share "
             f"memory that runs backwards, so pass array.copy()"
         )
-    return Tensor(get_backend(device or DEFAULT_DEVICE).from_numpy(array))
+    return Tensor(_on(device).from_numpy(array))
 
 
 def as_tensor(
@@ -187,11 +190,10 @@ def full(
     requires_grad: bool = False,
 ) -> Tensor:
     """A tensor of shape `size` with `fill_value` everywhere."""
-    backend = get_backend(device or DEFAULT_DEVICE)
     kind = _dtype(dtype, dtypes.infer(fill_value))
     fill_value = dtypes.check_number(fill_value, kind)
     return _finish(
-        backend.full(_shape("full", (size,)), fill_value, kind), requires_grad
+        _on(device).full(_shape("full", (size,)), fill_value, kind), requires_grad
     )
 
 
@@ -224,8 +226,9 @@ def empty(
     requires_grad: bool = False,
 ) -> Tensor:
     """A tensor whose elements have no particular value."""
-    backend = get_backend(device or DEFAULT_DEVICE)
-    return _finish(backend.empty(_shape("empty", size), _dtype(dtype)), requires_grad)
+    return _finish(
+        _on(device).empty(_shape("empty", size), _dtype(dtype)), requires_grad
+    )
 
 
 def zeros_like(
@@ -295,8 +298,7 @@ def arange(
         dtypes.check_number(number, dtypes.int64)
     count = max(0, math.ceil((end - start) / step))
     values = (start + step * np.arange(count)).astype(kind.numpy)
-    backend = get_backend(device or DEFAULT_DEVICE)
-    return _finish(backend.from_numpy(values), requires_grad)
+    return _finish(_on(device).from_numpy(values), requires_grad)
 
 
 def linspace(
@@ -312,8 +314,7 @@ def linspace(
     if steps < 0:
         raise ValueError(f"linspace: steps is {steps}; it must be 0 or more")
     values = np.linspace(start, end, steps).astype(_dtype(dtype).numpy)
-    backend = get_backend(device or DEFAULT_DEVICE)
-    return _finish(backend.from_numpy(values), requires_grad)
+    return _finish(_on(device).from_numpy(values), requires_grad)
 
 
 def eye(
@@ -327,8 +328,7 @@ def eye(
     """The n x m matrix with ones on the diagonal."""
     _shape("eye", (n, n if m is None else m))
     values = np.eye(n, m, dtype=_dtype(dtype).numpy)
-    backend = get_backend(device or DEFAULT_DEVICE)
-    return _finish(backend.from_numpy(values), requires_grad)
+    return _finish(_on(device).from_numpy(values), requires_grad)
 
 
 # --------------------------------------------------------------------------- random
@@ -394,8 +394,7 @@ def rand(
     """Uniform random numbers in [0, 1)."""
     shape, kind = _shape("rand", size), _floating_dtype("rand", dtype)
     seed, offset = (generator or default_generator).take(numel(shape))
-    backend = get_backend(device or DEFAULT_DEVICE)
-    return _finish(backend.uniform(shape, kind, seed, offset), requires_grad)
+    return _finish(_on(device).uniform(shape, kind, seed, offset), requires_grad)
 
 
 def randn(
@@ -408,8 +407,7 @@ def randn(
     """Normal random numbers with mean 0 and variance 1."""
     shape, kind = _shape("randn", size), _floating_dtype("randn", dtype)
     seed, offset = (generator or default_generator).take(numel(shape))
-    backend = get_backend(device or DEFAULT_DEVICE)
-    return _finish(backend.normal(shape, kind, seed, offset), requires_grad)
+    return _finish(_on(device).normal(shape, kind, seed, offset), requires_grad)
 
 
 def randint(
@@ -435,8 +433,7 @@ def randint(
     shape = _shape("randint", (size,))
     kind = _dtype(dtype, dtypes.int64)
     seed, offset = (generator or default_generator).take(numel(shape))
-    backend = get_backend(device or DEFAULT_DEVICE)
-    return Tensor(backend.randint(low, high, shape, kind, seed, offset))
+    return Tensor(_on(device).randint(low, high, shape, kind, seed, offset))
 
 
 def randperm(

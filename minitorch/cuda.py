@@ -9,7 +9,7 @@ simulator everything is done at once, and the memory functions say 0.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -131,7 +131,8 @@ class Stream:
     """
 
     def __init__(self) -> None:
-        self.handle = None
+        self.handle: Any = None
+        self._destroy: Callable | None = None
         device = _device()
         if not device.SIMULATED:
             api = device.driver()
@@ -139,10 +140,17 @@ class Stream:
             flag = api.CUstream_flags.CU_STREAM_NON_BLOCKING
             self.handle = device.call("making a stream", api.cuStreamCreate, flag)
 
+    @classmethod
+    def _of(cls, handle: Any) -> Stream:
+        """A stream that somebody else owns; None is the default one."""
+        made = cls.__new__(cls)
+        made.handle, made._destroy = handle, None
+        return made
+
     def synchronize(self) -> None:
         """Wait until all work on this stream is done."""
-        if self.handle is not None:
-            device = _device()
+        device = _device()
+        if not device.SIMULATED:
             wait = device.driver().cuStreamSynchronize
             device.call("waiting for a stream", wait, self.handle)
 
@@ -163,39 +171,18 @@ class Stream:
         event.wait(self)
 
     def __del__(self) -> None:
-        if self.handle is not None:
+        if self._destroy is not None:
             self._destroy(self.handle)
 
 
 def current_stream(device: Any = None) -> Stream:
     """The stream that work goes to."""
-    return _wrapped(_device().current_stream())
+    return Stream._of(_device().current_stream())
 
 
 def default_stream(device: Any = None) -> Stream:
     """The stream that work goes to if no other is chosen."""
-    return _wrapped(None)
-
-
-class _View(Stream):
-    """A stream that somebody else owns; None is the default one."""
-
-    def __init__(self, handle: Any) -> None:
-        self.handle = handle
-
-    def synchronize(self) -> None:
-        """Wait until all work on this stream is done."""
-        device = _device()
-        if not device.SIMULATED:
-            wait = device.driver().cuStreamSynchronize
-            device.call("waiting for a stream", wait, self.handle)
-
-    def __del__(self) -> None:
-        pass
-
-
-def _wrapped(handle: Any) -> Stream:
-    return _View(handle)
+    return Stream._of(None)
 
 
 @contextmanager

@@ -40,7 +40,7 @@ def plot_curves(
     Args:
         trace: (epochs, loss, accuracy) of training, finer than one for each epoch.
     """
-    figure = _figure(9.0, 3.9)
+    figure = new_figure(9.0, 3.9)
     left, right = figure.subplots(1, 2)
     epochs = [float(row.epoch) for row in history]
     # The numbers of an epoch's training are means over it: they belong to its middle.
@@ -69,7 +69,7 @@ def plot_curves(
     low = 100 * min(float(usual), *(row.test_accuracy for row in history))
     right.set_ylim(low - 0.05 * (100 - low) - 0.1, 100 + 0.05 * (100 - low) + 0.1)
     figure.suptitle(name, x=0.01, ha="left", color=INK, weight="bold", size=13)
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def plot_boundary(
@@ -91,7 +91,7 @@ def plot_boundary(
     side = np.linspace(0, 1, 300, dtype=np.float32)
     places = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
     p = np.asarray(probability(places)).reshape(len(side), len(side))
-    figure = _figure(6.2, 5.6)
+    figure = new_figure(6.2, 5.6)
     axes = figure.subplots()
     colors = LinearSegmentedColormap.from_list("classes", [BLUE, "#ffffff", ORANGE])
     shades = axes.imshow(
@@ -113,7 +113,7 @@ def plot_boundary(
         borderaxespad=0, handletextpad=0.2, columnspacing=1.2, labelcolor=INK,
     )  # fmt: skip
     axes.set_title(title, loc="left", color=INK, weight="bold", size=11.5, pad=10)
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def _scatter_classes(
@@ -150,7 +150,7 @@ def plot_confusion(
     np.add.at(counts, (labels, guesses), 1)
     wrong = counts.copy()
     np.fill_diagonal(wrong, 0)
-    figure = _figure(7.4, 6.9)
+    figure = new_figure(7.4, 6.9)
     axes = figure.subplots()
     # The square root lets single mistakes be seen beside frequent ones.
     shade = np.sqrt(wrong / max(1, wrong.max()))
@@ -171,7 +171,7 @@ def plot_confusion(
         f"{name}: {wrong.sum():,} of {len(labels):,} test digits misread",
         "rows: what the digit is; columns: what the network took it for",
     )
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def _shares(axes: Axes, counts: npt.NDArray[np.int64]) -> None:
@@ -221,7 +221,7 @@ def plot_mistakes(
     wrong = np.flatnonzero(guesses != labels)
     worst = wrong[np.argsort(chance[wrong], kind="stable")][: rows * columns]
     rows = max(1, -(-len(worst) // columns))
-    figure = _figure(1.15 * columns, 1.5 * rows + 0.9)
+    figure = new_figure(1.15 * columns, 1.5 * rows + 0.9)
     grid = figure.subplots(rows, columns, squeeze=False)
     for axes in grid.flat:
         axes.set_axis_off()
@@ -243,21 +243,24 @@ def plot_mistakes(
     figure.suptitle(text, x=0.01, ha="left", color=INK, weight="bold", size=13)
     below = "orange: what the network read, and how sure it was; blue: what it is"
     figure.supxlabel(below, x=0.01, ha="left", color=GREY, size=9)
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 # --------------------------------------------------------------------- common parts
 
 
-def _figure(width: float, height: float) -> Figure:
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure of so many inches, for a file."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), dpi=DPI, layout="constrained")
 
 
-def _save(figure: Figure, path: Path) -> None:
+def save_figure(figure: Figure, path: Path) -> None:
+    """Write a figure as a PNG file; the file is complete or not there."""
     from minitorch.data.files import atomic_write
 
+    path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(path) as file:
         figure.savefig(file, format="png", facecolor="white")
 

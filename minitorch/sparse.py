@@ -176,7 +176,7 @@ class SparseCSR:
 
     def to(self, *args: Any, **kwargs: Any) -> SparseCSR:
         """On another device, or with values of another dtype, or both."""
-        device, *_ = parse_to(self._values, *args, **kwargs)
+        device, *_ = parse_to("to", *args, **kwargs)
         pattern = self.pattern
         if device is not None and device != self.device:
             crow, col = pattern.crow.to(device), pattern.col.to(device)
@@ -459,15 +459,3 @@ def _number(name: str, other: Any) -> Any:
         f"{name}: a SparseCSR and {kind}; a sparse matrix can be scaled by a number; "
         f"for products of elements use .to_dense() or .values()"
     )
-
-
-__all__ = [
-    "CSRPattern",
-    "Layout",
-    "SparseCSR",
-    "mm",
-    "sampled_addmm",
-    "sparse_csr",
-    "sparse_csr_tensor",
-    "to_sparse_csr",
-]

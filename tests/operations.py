@@ -1029,7 +1029,7 @@ WITHOUT_GRADIENT = {
     "sets or asks for something else": """
         minitorch.available_devices minitorch.manual_seed
         minitorch.get_float32_matmul_precision minitorch.set_float32_matmul_precision
-        functional.as_pair functional.check_broadcast functional.check_same_device
+        functional.as_sizes functional.check_broadcast functional.check_same_device
         functional.check_floating functional.check_reduction
         functional.refuse_inplace functional.random_zeros""",
     "needs another device": "Tensor.cuda Tensor.pin_memory",

@@ -6,19 +6,7 @@ takes the times, `cases.py` says what is timed, `report.py` prints and draws it.
 `minitorch bench` on the command line does all of it.
 """
 
-from minitorch.bench.cases import Case, all_cases, ladder_cases
+from minitorch.bench.cases import all_cases, ladder_cases
 from minitorch.bench.harness import Timing, compare
-from minitorch.bench.report import Result, draw_ladder, draw_roofline, table, to_json
-
-__all__ = [
-    "Case",
-    "Result",
-    "Timing",
-    "all_cases",
-    "compare",
-    "draw_ladder",
-    "draw_roofline",
-    "ladder_cases",
-    "table",
-    "to_json",
-]
+from minitorch.bench.inputs import Case
+from minitorch.bench.report import Result, draw_ladder, draw_roofline, to_json

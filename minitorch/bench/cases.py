@@ -1,110 +1,44 @@
-"""What is timed: each family at the sizes that matter, and whole training steps.
+"""What is timed on the host: each family at the sizes that matter, and whole steps.
 
-With this file one can list the cases (`all_cases`), and add one: a case builds its
-inputs when it is run, the same numbers for both sides, and returns the two functions
-to time. A case knows how many operations and bytes it needs at least, so that a time
-can be read as a share of the machine's limit, and the goal that it has to meet.
+With this file one can list the cases (`all_cases`) and the rungs of the ladders
+(`ladder_cases`), and add one: a case builds its inputs when it is run
+(`bench/inputs.py`). It knows how many operations and bytes it needs at least, so that a
+time can be read as a share of the machine's limit, and the goal that it has to meet.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+import operator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
+from math import prod
 from typing import Any
-
-import numpy as np
 
 import minitorch as mt
 import minitorch.nn as nn
 import minitorch.nn.functional as F
 import minitorch.optim as optim
-from minitorch.bench.harness import Timing
-
-Pair = tuple[Callable[[], object], Callable[[], object]]
-
-
-@dataclass(frozen=True)
-class Case:
-    """One comparison.
-
-    Attributes:
-        family: "matmul", "reduce", ...
-        name: what is done, with its sizes.
-        build: makes the inputs and returns (ours, PyTorch's).
-        flops: floating-point operations of one call, 0 if they do not matter.
-        bytes: bytes that must be read and written at least, 0 if they do not matter.
-        reads: whether those bytes are only read, which is faster than writing.
-        goal: the largest ratio (our time / PyTorch's) to be content with.
-        agree: says of (our result, PyTorch's) whether ours is right; None: not checked.
-        wrong: known to be wrong, even if some results are right by luck.
-        compare: times the two, if they need another way than others on the device.
-    """
-
-    family: str
-    name: str
-    build: Callable[[], Pair]
-    flops: float = 0.0
-    bytes: float = 0.0
-    goal: float = 1.0
-    reads: bool = False
-    agree: Callable[[Any, Any], bool] | None = None
-    wrong: bool = False
-    compare: Callable[..., Timing] | None = None
-
-
-def torch_module() -> Any:
-    """PyTorch, the rival; an error that says how to get it."""
-    try:
-        import torch
-    except ImportError:
-        raise RuntimeError(
-            "the benchmark compares with PyTorch, which is not installed; run: "
-            "pip install -e '.[course]'"
-        ) from None
-    return torch
-
-
-_host = {"device": "cpu"}
-
-
-def put_inputs_on(device: str) -> None:
-    """Let our tensors be on "cpu" or on "mojo", whose memory is the host's, too."""
-    _host["device"] = device
-
-
-def host_tensor(array: np.ndarray, grad: bool = False) -> Any:
-    """An array as a tensor of ours, on the device that is timed."""
-    return mt.tensor(array, device=_host["device"], requires_grad=grad)
-
-
-def both(*shapes: tuple[int, ...], grad: bool = False) -> tuple[list[Any], list[Any]]:
-    """The same normal numbers as our tensors and as PyTorch's."""
-    torch = torch_module()
-    rng = np.random.default_rng(0)
-    arrays = [rng.standard_normal(shape, dtype=np.float32) for shape in shapes]
-    ours = [host_tensor(a, grad) for a in arrays]
-    theirs = [torch.tensor(a, requires_grad=grad) for a in arrays]
-    return ours, theirs
-
+from minitorch.bench.epoch import epoch_cases
+from minitorch.bench.inputs import (
+    Case,
+    Pair,
+    backward,
+    both,
+    forward_and_backward,
+    nearly_equal,
+    on_our_side,
+    on_raw,
+    our_device,
+    simple,
+    sparse_operands,
+    their_device,
+    timed,
+    torch_module,
+)
+from minitorch.bench.tiny import tiny_cases
 
 Both = Callable[..., tuple[list[Any], list[Any]]]  # what `both` is
-
-
-def simple(op: Callable, their_op: Callable, *shapes: tuple[int, ...]) -> Pair:
-    """A function of tensors, without recording."""
-    torch = torch_module()
-    ours, theirs = both(*shapes)
-
-    def we() -> object:
-        with mt.no_grad():
-            return op(*ours)
-
-    def they() -> object:
-        with torch.no_grad():
-            return their_op(*theirs)
-
-    return we, they
 
 
 # ---------------------------------------------------------------------------- matmul
@@ -113,26 +47,30 @@ def simple(op: Callable, their_op: Callable, *shapes: tuple[int, ...]) -> Pair:
 def matmul_cases() -> Iterator[Case]:
     """Square and oblong products, transposed operands, and a batch."""
     for n in (256, 512, 1024, 2048):
-        yield _product(f"{n} x {n} @ {n} x {n}", (n, n), (n, n), 0.50)
-    yield _product("128 x 784 @ 784 x 256", (128, 784), (784, 256), 0.50)
-    yield _product("128 x 784 @ (256 x 784).T", (128, 784), (256, 784), 0.50, "right")
-    yield _product("(128 x 784).T @ 128 x 256", (128, 784), (128, 256), 0.50, "left")
-    yield _product("64 of 64 x 64 @ 64 x 64", (64, 64, 64), (64, 64, 64), 0.6)
+        yield _product(f"{n} x {n} @ {n} x {n}", n, n, n)
+    yield _product("128 x 784 @ 784 x 256", 128, 784, 256)
+    right, left = (lambda x, y: x @ y.mT), (lambda x, y: x.mT @ y)
+    yield _product("128 x 784 @ (256 x 784).T", 128, 784, 256, right, b=(256, 784))
+    yield _product("(128 x 784).T @ 128 x 256", 784, 128, 256, left, a=(128, 784))
+    yield _product("64 of 64 x 64 @ 64 x 64", 64, 64, 64, batch=(64,), goal=0.6)
 
 
 def _product(
-    name: str, a: tuple[int, ...], b: tuple[int, ...], goal: float, flip: str = ""
+    name: str,
+    m: int,
+    k: int,
+    n: int,
+    op: Callable = operator.matmul,
+    batch: tuple[int, ...] = (),
+    a: tuple[int, ...] = (),
+    b: tuple[int, ...] = (),
+    goal: float = 0.5,
 ) -> Case:
-    def run(x: Any, y: Any) -> Any:
-        x = x.mT if flip == "left" else x
-        return x @ (y.mT if flip == "right" else y)
-
-    m, k = (a[-1], a[-2]) if flip == "left" else (a[-2], a[-1])
-    n = b[-2] if flip == "right" else b[-1]
-    batch = a[0] if len(a) == 3 else 1
-    flops = 2.0 * batch * m * n * k
-    moved = 4.0 * batch * (m * k + k * n + m * n)
-    return Case("matmul", name, lambda: simple(run, run, a, b), flops, moved, goal)
+    """A product [*, M, K] @ [*, K, N]; a and b, if given, are how the operands lie."""
+    shapes = [a or (*batch, m, k), b or (*batch, k, n)]
+    flops = 2.0 * prod(batch) * m * n * k
+    moved = 4.0 * prod(batch) * (m * k + k * n + m * n)
+    return timed("matmul", name, op, shapes, moved, goal, flops=flops)
 
 
 # ----------------------------------------------------------------------- elementwise
@@ -140,57 +78,22 @@ def _product(
 
 def elementwise_cases() -> Iterator[Case]:
     """Operations on every element, contiguous and not."""
-    n, big = 100_000, 10_000_000
-    torch = torch_module()
-    add = lambda x, y: x + y
-    relu = lambda x: x.relu()
-    yield Case(
-        "elementwise", "add 1e5", lambda: simple(add, add, (n,), (n,)), n, 12 * n
-    )
-    yield Case("elementwise", "relu 1e5", lambda: simple(relu, relu, (n,)), n, 8 * n)
-    yield Case(
-        "elementwise", "add 1e7", lambda: simple(add, add, (big,), (big,)),
-        big, 12 * big, 0.35,
-    )  # fmt: skip
-    yield Case(
-        "elementwise",
-        "relu 1e7",
-        lambda: simple(relu, relu, (big,)),
-        big,
-        8 * big,
-        0.35,
-    )
-    named: list[tuple[str, Callable, Callable]] = [
-        ("exp", lambda x: x.exp(), lambda x: x.exp()),
-        ("tanh", lambda x: x.tanh(), lambda x: x.tanh()),
-        ("sigmoid", lambda x: x.sigmoid(), lambda x: x.sigmoid()),
-        ("gelu", lambda x: x.gelu(), torch.nn.functional.gelu),
-    ]
-    for name, op, their_op in named:
-        yield Case(
-            "elementwise", f"{name} 1e5",
-            partial(simple, op, their_op, (n,)),
-            0, 8 * n, 0.35,
-        )  # fmt: skip
-    for text, rows, cols in (("1e5", 250, 400), ("1e7", 2500, 4000)):
-        yield from _broadcasts(text, rows, cols, add)
-
-
-def _broadcasts(text: str, rows: int, cols: int, add: Callable) -> Iterator[Case]:
-    shape, moved = (rows, cols), 8.0 * rows * cols
+    case, gelu = partial(timed, "elementwise"), torch_module().nn.functional.gelu
+    add, small = operator.add, 100_000
+    for text, n, goal in (("1e5", small, 1.0), ("1e7", 100 * small, 0.35)):
+        yield case(f"add {text}", add, [(n,), (n,)], 12.0 * n, goal, flops=n)
+        relu = operator.methodcaller("relu")
+        yield case(f"relu {text}", relu, [(n,)], 8.0 * n, goal, flops=n)
+    for name in ("exp", "tanh", "sigmoid", "gelu"):
+        op, theirs = operator.methodcaller(name), gelu if name == "gelu" else None
+        yield case(f"{name} 1e5", op, [(small,)], 8.0 * small, 0.35, theirs=theirs)
     flipped = lambda x, y: x + y.T
-    yield Case(
-        "elementwise", f"add a row {text}",
-        lambda: simple(add, add, shape, (cols,)), 0, moved,
-    )  # fmt: skip
-    yield Case(
-        "elementwise", f"add a column {text}",
-        lambda: simple(add, add, shape, (rows, 1)), 0, moved,
-    )  # fmt: skip
-    yield Case(
-        "elementwise", f"add a transposed {text}",
-        lambda: simple(flipped, flipped, shape, (cols, rows)), 0, 1.5 * moved,
-    )  # fmt: skip
+    for text, rows, cols in (("1e5", 250, 400), ("1e7", 2500, 4000)):
+        shape, moved = (rows, cols), 8.0 * rows * cols
+        yield case(f"add a row {text}", add, [shape, (cols,)], moved)
+        yield case(f"add a column {text}", add, [shape, (rows, 1)], moved)
+        other = [shape, (cols, rows)]
+        yield case(f"add a transposed {text}", flipped, other, 1.5 * moved)
 
 
 # ------------------------------------------------------------------------ reductions
@@ -198,17 +101,14 @@ def _broadcasts(text: str, rows: int, cols: int, add: Callable) -> Iterator[Case
 
 def reduce_cases() -> Iterator[Case]:
     """Sums and maxima over all, the last and the first dimension."""
-    for text, rows, cols in (
-        ("1e5", 250, 400), ("1e6", 1000, 1000), ("1e7", 2500, 4000)
+    for text, shape in (
+        ("1e5", (250, 400)), ("1e6", (1000, 1000)), ("1e7", (2500, 4000))
     ):  # fmt: skip
         for where, dim in (("all", None), ("last", 1), ("first", 0)):
             for name in ("sum", "max"):
-                op = _reduction(name, dim)
-                yield Case(
-                    "reduce", f"{name} over {where} {text}",
-                    partial(simple, op, op, (rows, cols)),
-                    0, 4.0 * rows * cols, reads=True,
-                )  # fmt: skip
+                title = f"{name} over {where} {text}"
+                op, moved = _reduction(name, dim), 4.0 * prod(shape)
+                yield timed("reduce", title, op, [shape], moved, reads=True)
 
 
 def _reduction(name: str, dim: int | None) -> Callable:
@@ -220,72 +120,42 @@ def _reduction(name: str, dim: int | None) -> Callable:
 # ----------------------------------------------------------- softmax, normalization
 
 
-def forward_and_backward(
-    op: Callable, their_op: Callable, *shapes: tuple[int, ...]
-) -> Pair:
-    """A recorded function and its backward pass."""
-    ours, theirs = both(*shapes, grad=True)
-    with mt.no_grad():
-        like = op(*ours)
-    (up,), (their_up,) = both(tuple(like.shape))
-
-    def we() -> None:
-        for x in ours:
-            x.grad = None
-        op(*ours).backward(up)
-
-    def they() -> None:
-        for x in theirs:
-            x.grad = None
-        their_op(*theirs).backward(their_up)
-
-    return we, they
-
-
 def fused_cases() -> Iterator[Case]:
     """Softmax, layer norm and cross-entropy, forward and with backward."""
-    torch = torch_module()
-    TF = torch.nn.functional
-    rows, cols = 1024, 1024
-    softmax = lambda x: x.softmax(-1)
-    norm = lambda x, w, b: F.layer_norm(x, (cols,), w, b)
-    their_norm = lambda x, w, b: TF.layer_norm(x, (cols,), w, b)
-    shapes = ((rows, cols), (cols,), (cols,))
-    size = 4.0 * rows * cols
-    yield Case(
-        "softmax", "softmax 1024 x 1024",
-        lambda: simple(softmax, softmax, (rows, cols)), 0, 2 * size, 0.6,
-    )  # fmt: skip
-    yield Case(
-        "softmax", "softmax 1024 x 1024, with backward",
-        lambda: forward_and_backward(softmax, softmax, (rows, cols)), 0, 5 * size, 0.6,
-    )  # fmt: skip
-    yield Case(
-        "norm", "layer norm 1024 x 1024",
-        lambda: simple(norm, their_norm, *shapes), 0, 2 * size, 0.6,
-    )  # fmt: skip
-    yield Case(
-        "norm", "layer norm 1024 x 1024, with backward",
-        lambda: forward_and_backward(norm, their_norm, *shapes), 0, 5 * size, 0.6,
-    )  # fmt: skip
+    TF = torch_module().nn.functional
+    softmax, rows, cols = (lambda x: x.softmax(-1)), 1024, 1024
+    norms = [partial(_layer_norm, library, cols) for library in (F, TF)]
+    shapes, size = [(rows, cols), (cols,), (cols,)], 4.0 * rows * cols
+    for name, family, ops, inputs in (
+        ("softmax 1024 x 1024", "softmax", [softmax, softmax], shapes[:1]),
+        ("layer norm 1024 x 1024", "norm", norms, shapes),
+    ):
+        yield from _with_backward(family, name, ops, inputs, 2 * size, 5 * size)
     for n, classes in ((512, 10), (1024, 1024)):
-        yield from _cross_entropy(n, classes)
+        their_labels = torch_module().arange(n) * 7 % classes
+        labels = on_our_side(their_labels)
+        losses: list[Callable] = [
+            lambda x, y=labels: F.cross_entropy(x, y),
+            lambda x, y=their_labels: TF.cross_entropy(x, y),
+        ]
+        name, size = f"softmax + cross-entropy {n} x {classes}", 4.0 * n * classes
+        inputs = [(n, classes)]
+        yield from _with_backward("softmax", name, losses, inputs, size, 3 * size)
 
 
-def _cross_entropy(n: int, classes: int) -> Iterator[Case]:
-    torch = torch_module()
-    labels = np.random.default_rng(1).integers(0, classes, n)
-    ours, theirs = host_tensor(labels), torch.tensor(labels)
-    op = lambda x: F.cross_entropy(x, ours)
-    their_op = lambda x: torch.nn.functional.cross_entropy(x, theirs)
-    size = 4.0 * n * classes
-    yield Case(
-        "softmax", f"softmax + cross-entropy {n} x {classes}",
-        lambda: simple(op, their_op, (n, classes)), 0, size, 0.6,
-    )  # fmt: skip
-    yield Case(
-        "softmax", f"softmax + cross-entropy {n} x {classes}, with backward",
-        lambda: forward_and_backward(op, their_op, (n, classes)), 0, 3 * size, 0.6,
+def _layer_norm(library: Any, n: int, x: Any, weight: Any, bias: Any) -> Any:
+    return library.layer_norm(x, (n,), weight, bias)
+
+
+def _with_backward(
+    family: str, name: str, ops: Any, shapes: Any, moved: float, moved_by_both: float
+) -> Iterator[Case]:
+    """An operation, and it with its backward pass; `ops` are ours and PyTorch's."""
+    op, theirs = ops
+    yield timed(family, name, op, shapes, moved, 0.6, theirs=theirs)
+    yield timed(
+        family, f"{name}, with backward", op, shapes, moved_by_both, 0.6,
+        theirs=theirs, how=forward_and_backward, agree=None,
     )  # fmt: skip
 
 
@@ -294,69 +164,61 @@ def _cross_entropy(n: int, classes: int) -> Iterator[Case]:
 
 def conv_cases() -> Iterator[Case]:
     """The convolutions of small networks, forward and backward by itself."""
-    for channels, out in ((1, 16), (16, 32)):
+    for c, o in ((1, 16), (16, 32)):
         for k in (3, 5):
-            yield from _conv(channels, out, k)
+            name = f"conv2d {c} -> {o}, {k} x {k}"
+            yield from convolution(name, 64, c, 28, o, k, (1.1, 0.9), bias=True)
 
 
-def _conv(channels: int, out: int, k: int) -> Iterator[Case]:
-    torch = torch_module()
-    n, size = 64, 28
-    shapes = ((n, channels, size, size), (out, channels, k, k), (out,))
-    moved = 4.0 * n * size * size * (channels + out)
-    flops = 2.0 * n * out * channels * k * k * size * size
-    op = lambda x, w, b: F.conv2d(x, w, b, padding=k // 2)
-    their_op = lambda x, w, b: torch.nn.functional.conv2d(x, w, b, padding=k // 2)
-    name = f"conv2d {channels} -> {out}, {k} x {k}"
-    yield Case(
-        "conv", f"{name}, forward",
-        lambda: simple(op, their_op, *shapes), flops, moved, 1.1,
-    )  # fmt: skip
-
-    def backward() -> Pair:
-        ours, theirs = both(*shapes, grad=True)
-        (up,), (their_up,) = both((n, out, size, size))
-        y, their_y = op(*ours), their_op(*theirs)
-
-        def we() -> object:
-            return mt.grad(y, ours, up, retain_graph=True)
-
-        def they() -> object:
-            return torch.autograd.grad(their_y, theirs, their_up, retain_graph=True)
-
-        return we, they
-
-    yield Case("conv", f"{name}, backward", backward, 2 * flops, 2 * moved, 0.9)
+def convolution(
+    name: str,
+    n: int,
+    c: int,
+    size: int,
+    o: int,
+    k: int,
+    goals: tuple[float, float],
+    bias: bool = False,
+) -> Iterator[Case]:
+    """x [N, C, size, size] with a weight [O, C, K, K], forward, and backward."""
+    functional = torch_module().nn.functional
+    op = lambda x, w, b=None: F.conv2d(x, w, b, padding=k // 2)
+    theirs = lambda x, w, b=None: functional.conv2d(x, w, b, padding=k // 2)
+    shapes = [(n, c, size, size), (o, c, k, k), *([(o,)] if bias else [])]
+    flops = 2.0 * n * o * c * k * k * size * size
+    moved = 4.0 * n * size * size * (c + o)
+    for text, how, times, goal in (
+        ("forward", simple, 1, goals[0]), ("backward", backward, 2, goals[1])
+    ):  # fmt: skip
+        yield timed(
+            "conv", f"{name}, {text}", op, shapes, times * moved, goal, theirs=theirs,
+            flops=times * flops, how=how,
+        )  # fmt: skip
 
 
 # --------------------------------------------------------------------------- sparse
 
 
-def sparse_cases() -> Iterator[Case]:
+def sparse_cases(n: int = 4096, goal: float = 0.6) -> Iterator[Case]:
     """Products of a sparse matrix in CSR form with a dense one."""
     for percent in (10, 1):
-
-        def build(percent: int = percent) -> Pair:
-            torch = torch_module()
-            rng = np.random.default_rng(0)
-            keep = rng.random((4096, 4096)) < percent / 100
-            a = np.where(keep, rng.standard_normal(keep.shape), 0).astype(np.float32)
-            (b,), (their_b,) = both((4096, 128))
-            ours = host_tensor(a).to_sparse_csr()
-            theirs = torch.tensor(a).to_sparse_csr()
-            return lambda: ours @ b, lambda: theirs @ their_b
-
-        nnz = 4096 * 4096 * percent / 100
+        nnz = n * n * percent / 100
         yield Case(
-            "sparse", f"CSR 4096 x 4096 at {percent} % @ 4096 x 128", build,
-            2 * nnz * 128, 8 * nnz + 8.0 * 4096 * 128, 0.6,
+            "sparse", f"CSR {n} x {n} at {percent} % @ {n} x 128",
+            partial(_sparse_product, n, percent / 100), 2 * nnz * 128,
+            8 * nnz + 8.0 * n * 128, goal, agree=nearly_equal,
         )  # fmt: skip
+
+
+def _sparse_product(n: int, density: float) -> Pair:
+    ours, theirs, (b, their_b) = sparse_operands(n, density, (n, 128))
+    return lambda: ours @ b, lambda: theirs @ their_b
 
 
 # -------------------------------------------------------------- optimizers and steps
 
 
-def optimizer_cases(both: Both = both) -> Iterator[Case]:
+def optimizer_cases() -> Iterator[Case]:
     """One step of Adam and AdamW on a small and on a large set of parameters."""
     torch = torch_module()
     small = [(784, 256), (256,), (256, 128), (128,), (128, 10), (10,)]
@@ -367,13 +229,13 @@ def optimizer_cases(both: Both = both) -> Iterator[Case]:
             ("Adam", optim.Adam, torch.optim.Adam),
             ("AdamW", optim.AdamW, torch.optim.AdamW),
         ):
-            build = partial(optimizer_steps, both, shapes, our_class, their_class)
-            count = sum(int(np.prod(s)) for s in shapes)
+            build = partial(optimizer_steps, shapes, our_class, their_class)
+            count = sum(map(prod, shapes))
             yield Case("optim", f"{name} {text}", build, 0, 28.0 * count, goal)
 
 
 def optimizer_steps(
-    both: Both, shapes: Sequence[tuple[int, ...]], our_class: Any, their_class: Any
+    shapes: Sequence[tuple[int, ...]], our_class: Any, their_class: Any
 ) -> Pair:
     """Steps on parameters of these shapes, with gradients of 1."""
     ours, theirs = both(*shapes, grad=True)
@@ -411,22 +273,32 @@ def networks(library: Any) -> dict[str, Callable[[], Any]]:
 
 def step_cases() -> Iterator[Case]:
     """Whole training steps: forward, backward, Adam."""
-    torch = torch_module()
     for name in CPU_NETWORKS:
         for batch in (64, 512):
-
-            def build(name: str = name, batch: int = batch) -> Pair:
-                mine, other = twins(name)
-                mine.to(_host["device"])
-                (x,), (their_x,) = both((batch, 1, 28, 28))
-                labels = np.arange(batch) % 10
-                y, their_y = host_tensor(labels), torch.tensor(labels)
-                we = train_step(mine, optim.Adam(mine.parameters()), F)
-                adam = torch.optim.Adam(other.parameters())
-                they = train_step(other, adam, torch.nn.functional)
-                return lambda: we(x, y), lambda: they(their_x, their_y)
-
+            build = partial(eager_steps, partial(twins, name), (batch, 1, 28, 28))
             yield Case("step", f"{name}, batch {batch}", build, goal=0.6)
+
+
+Networks = Callable[[], tuple[Any, Any]]
+
+
+def eager_steps(networks: Networks, shape: tuple[int, ...]) -> Pair:
+    """A training step of ours and of PyTorch's, started kernel by kernel."""
+    (step, x, y), (their_step, their_x, their_y) = steps_of(networks, shape)
+    return lambda: step(x, y), lambda: their_step(their_x, their_y)
+
+
+def steps_of(networks: Networks, shape: tuple[int, ...], **options: Any) -> Any:
+    """The step and a batch, ours and PyTorch's; `options` are for PyTorch's Adam."""
+    torch = torch_module()
+    mine, other = networks()
+    mine, other = mine.to(our_device()), other.to(their_device())
+    (x,), (their_x,) = both(shape)
+    their_y = torch.arange(len(their_x), device=their_device()) % 10
+    adam = torch.optim.Adam(other.parameters(), **options)
+    step = train_step(mine, optim.Adam(mine.parameters()), F)
+    their_step = train_step(other, adam, torch.nn.functional)
+    return (step, x, on_our_side(their_y)), (their_step, their_x, their_y)
 
 
 def twins(name: str) -> tuple[Any, Any]:
@@ -448,29 +320,17 @@ def train_step(model: Any, optimizer: Any, functional: Any) -> Callable[..., Non
     return step
 
 
-def _tiny_cases() -> Iterator[Case]:
-    from minitorch.bench.tiny import tiny_cases  # it needs `Case`, from here
-
-    return tiny_cases(_host["device"])
-
-
-def _epoch_cases() -> Iterator[Case]:
-    from minitorch.bench.epoch import epoch_cases  # it needs `Case`, from here
-
-    return epoch_cases()
-
-
 FAMILIES: dict[str, Callable[[], Iterator[Case]]] = {
     "matmul": matmul_cases,
     "elementwise": elementwise_cases,
-    "tiny": _tiny_cases,
+    "tiny": tiny_cases,
     "reduce": reduce_cases,
     "fused": fused_cases,
     "conv": conv_cases,
     "sparse": sparse_cases,
     "optim": optimizer_cases,
     "step": step_cases,
-    "epoch": _epoch_cases,
+    "epoch": epoch_cases,
 }
 
 
@@ -499,28 +359,26 @@ def ladder_cases(family: str, size: int | None = None) -> Iterator[Case]:
     """The rungs of a ladder, each against PyTorch on square matrices of `size` rows.
 
     The results are compared as well: a ladder may hold a rung that is wrong on purpose.
-    A sum takes more memory than caches hold, unless `size` says otherwise.
+    A sum takes more memory than caches hold, unless `size` says otherwise. The rung
+    `in_chunks` of softmax is for fewer rows than threads: it loses.
 
     Raises:
         ValueError: the family has no ladder.
     """
+    from fast_ops import matmul, reduce_ladder, softmax_ladder, sparse_ladder
+
     if family not in LADDER_SIZES:
         ladders = ", ".join(LADDER_SIZES)
         raise ValueError(f"bench: {family!r} has no ladder; {ladders} have")
-    rungs: dict[str, Callable[[int], Iterator[Case]]] = {
-        "matmul": _matmul_ladder,
-        "reduce": _reduce_ladder,
-        "softmax": _softmax_ladder,
-        "sparse": _sparse_ladder,
+    n = size or LADDER_SIZES[family]
+    if family == "sparse":
+        return sparse_rungs(sparse_ladder.LADDER, n, (n,), 12)
+    ladders_of = {
+        "matmul": matmul.LADDER,
+        "reduce": reduce_ladder.LADDER,
+        "softmax": softmax_ladder.LADDER,
     }
-    return rungs[family](size or LADDER_SIZES[family])
-
-
-def _matmul_ladder(size: int) -> Iterator[Case]:
-    from fast_ops.matmul import LADDER
-
-    for rung in LADDER:
-        yield _matmul_rung(rung, rung.__name__, size)
+    return rungs_of(family, ladders_of[family], n, reduce_ladder.WRONG)
 
 
 def mojo_ladder(family: str, size: int | None = None) -> Iterator[Case]:
@@ -534,81 +392,52 @@ def mojo_ladder(family: str, size: int | None = None) -> Iterator[Case]:
 
     if family != "matmul":
         raise ValueError(f"bench: {family!r} has no ladder in Mojo; matmul has")
-    size = size or LADDER_SIZES[family]
     for rungs, compiler in ((NUMBA, "Numba"), (MOJO, "Mojo")):
-        for rung in rungs:
-            yield _matmul_rung(rung, f"{rung.__name__}, {compiler}", size)
+        for case in rungs_of(family, rungs, size or LADDER_SIZES[family]):
+            yield replace(case, name=f"{case.name}, {compiler}")
 
 
-def _matmul_rung(rung: Callable, name: str, size: int) -> Case:
-    def build() -> Pair:
-        torch = torch_module()
-        (a, b), (their_a, their_b) = both((size, size), (size, size))
-        return lambda: rung(a.raw, b.raw), lambda: torch.matmul(their_a, their_b)
+def rungs_of(
+    family: str, rungs: Iterable[Callable], n: int, wrong: Sequence[Callable] = ()
+) -> Iterator[Case]:
+    """Launchers that take raw matrices [n, n], each against PyTorch's function.
 
-    flops, moved = 2.0 * size**3, 12.0 * size * size
-    return Case("matmul", name, build, flops, moved, agree=nearly_equal)
-
-
-def _reduce_ladder(size: int) -> Iterator[Case]:
-    from fast_ops.reduce_ladder import LADDER, WRONG
-
-    for rung in LADDER:
-
-        def build(rung: Callable = rung) -> Pair:
-            torch = torch_module()
-            # From 0 to 1: updates that get lost do not cancel each other.
-            x = np.random.default_rng(0).random((size, size), dtype=np.float32)
-            ours, theirs = mt.tensor(x), torch.tensor(x)
-            return lambda: rung(ours.raw), lambda: torch.sum(theirs)
-
-        moved = 4.0 * size * size
+    Args:
+        wrong: those of the rungs that are wrong on purpose.
+    """
+    torch = torch_module()
+    op, flops, moved = {
+        "matmul": (torch.matmul, 2.0 * n**3, 12.0 * n * n),
+        "reduce": (torch.sum, 0.0, 4.0 * n * n),
+        "softmax": (lambda x: x.softmax(-1), 0.0, 8.0 * n * n),
+        "transpose": (lambda x: x.T.contiguous(), 0.0, 8.0 * n * n),
+    }[family]
+    shapes = [(n, n)] * (2 if family == "matmul" else 1)
+    for rung in rungs:
+        # Numbers from 0 to 1 for sums: updates that get lost do not cancel each other.
+        build = partial(on_raw, rung, op, shapes, positive=family == "reduce")
         yield Case(
-            "reduce", rung.__name__, build, 0, moved,
-            agree=nearly_equal, wrong=rung in WRONG, reads=True,
+            family, rung.__name__, build, flops, moved, reads=family == "reduce",
+            agree=nearly_equal, wrong=rung in wrong,
         )  # fmt: skip
 
 
-def _softmax_ladder(size: int) -> Iterator[Case]:
-    """Softmax of each row. `in_chunks` is for fewer rows than threads: it loses."""
-    from fast_ops.softmax_ladder import LADDER
+def sparse_rungs(
+    rungs: Iterable[Callable], n: int, dense: tuple[int, ...], each: int
+) -> Iterator[Case]:
+    """A sparse matrix [n, n], of which 1 % is not zero, times a dense one.
 
-    for rung in LADDER:
-
-        def build(rung: Callable = rung) -> Pair:
-            (x,), (theirs,) = both((size, size))
-            return lambda: rung(x.raw), lambda: theirs.softmax(-1)
-
-        moved = 8.0 * size * size
-        yield Case("softmax", rung.__name__, build, 0, moved, agree=nearly_equal)
-
-
-def _sparse_ladder(size: int) -> Iterator[Case]:
-    """A sparse matrix, of which 1 % is not zero, times a vector."""
-    from fast_ops.sparse_ladder import LADDER
-
-    for rung in LADDER:
-
-        def build(rung: Callable = rung) -> Pair:
-            a = np.random.default_rng(0).random((size, size), dtype=np.float32)
-            theirs = torch_module().tensor(np.where(a < 0.01, a, 0)).to_sparse_csr()
-            (x,), (their_x,) = both((size,))
-            parts = (theirs.crow_indices(), theirs.col_indices(), theirs.values())
-            ours = [mt.tensor(part.numpy()).raw for part in parts]
-            return lambda: rung(*ours, x.raw), lambda: theirs @ their_x
-
-        elements = 0.01 * size * size
-        flops, moved = 2 * elements, 12 * elements + 8.0 * size
+    Args:
+        each: bytes that are read for an element of the sparse matrix.
+    """
+    nnz, columns = n * n / 100, prod(dense[1:])
+    flops, moved = 2 * nnz * columns, each * nnz + 8.0 * n * columns
+    for rung in rungs:
+        build = partial(_sparse_rung, rung, n, dense)
         yield Case("sparse", rung.__name__, build, flops, moved, agree=nearly_equal)
 
 
-def nearly_equal(ours: Any, theirs: Any) -> bool:
-    """Whether our raw result is PyTorch's, up to a thousandth of its largest element.
-
-    Wide enough for every order of float32 additions; a lost part is far larger.
-    """
-    from fast_ops.memory import to_numpy
-
-    expected = theirs.numpy()
-    error = np.abs(to_numpy(ours) - expected).max(initial=0)
-    return bool(error <= 1e-3 * np.abs(expected).max(initial=0))
+def _sparse_rung(rung: Callable, n: int, dense: tuple[int, ...]) -> Pair:
+    ours, theirs, (b, their_b) = sparse_operands(n, 0.01, dense)
+    parts = ours.crow_indices().raw, ours.col_indices().raw, ours.values().raw
+    return lambda: rung(*parts, b.raw), lambda: theirs @ their_b

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from minitorch.bench.cases import Case, Pair, torch_module
+from minitorch.bench.inputs import Case, Pair, set_up, their_device, torch_module
 
 EXAMPLES = (
     12_800  # a part of the 60,000: what an epoch costs is the same for each batch
@@ -44,8 +44,6 @@ def _epochs(device: str) -> Pair:
         print(task.notice, file=sys.stderr)
     if device == "cpu":
         return _our_epoch(config, task), _their_epoch(config, task)
-    from minitorch.bench.gpu_inputs import set_up
-
     set_up()
     return our_epoch_on_gpu(config, task), their_epoch_on_gpu(config, task)
 
@@ -135,8 +133,6 @@ def _their_epoch(config: Any, task: Any) -> Callable[[], None]:
 
 def their_epoch_on_gpu(config: Any, task: Any) -> Callable[[], float]:
     """An epoch of PyTorch's with all images on the GPU; returns the mean loss."""
-    from minitorch.bench.gpu_inputs import their_device
-
     torch = torch_module()
     x, y, *program = _their_program(config, task, their_device())
 

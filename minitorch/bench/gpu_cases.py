@@ -1,48 +1,31 @@
 """What is timed on a GPU: each family at sizes that fill it, and the ladders.
 
 With this file one can list the cases for the device "cuda" (`gpu_cases`) and its
-ladders (`gpu_ladder`). Both libraries work on the same memory (`gpu_inputs.py`); what
+ladders (`gpu_ladder`). Both libraries work on the same memory (`inputs.py`); what
 a program waits for is in `gpu_steps.py`. A goal is a ratio of times: 1.4 times
 PyTorch's speed is 0.71.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator
 from functools import partial
 from math import prod
 from typing import Any
 
-import minitorch as mt
 import minitorch.nn.functional as F
-from minitorch.bench.cases import Case, Pair, torch_module
-from minitorch.bench.gpu_inputs import backward, both, set_up, simple
+from minitorch.bench.cases import convolution, rungs_of, sparse_cases, sparse_rungs
 from minitorch.bench.gpu_steps import (
     epoch_cases,
     optimizer_cases,
     step_cases,
     tiny_cases,
 )
+from minitorch.bench.inputs import Case, backward, simple, timed, torch_module
 
 LARGE = 2**28
 ROWS, COLUMNS = 16_384, 4_096
-
-
-def nearly_equal(ours: Any, theirs: Any) -> bool:
-    """Whether our result is PyTorch's, up to a thousandth of its largest element."""
-    if not isinstance(ours, mt.Tensor):
-        ours = mt.Tensor(ours)  # a ladder's rung gives the raw data
-    mine = torch_module().from_dlpack(ours.detach()).reshape(theirs.shape)
-    top = float(theirs.abs().max())
-    return bool(float((mine - theirs).abs().max()) <= 1e-3 * top)
-
-
-def _case(
-    family: str, name: str, op: Any, their_op: Any, shapes: Any, flops: float,
-    moved: float, goal: float, agree: Any = nearly_equal,
-) -> Case:  # fmt: skip
-    build = partial(simple, op, their_op, *shapes)
-    return Case(family, name, build, flops, moved, goal, agree=agree)
 
 
 # ------------------------------------------------------------------ element by element
@@ -50,20 +33,16 @@ def _case(
 
 def elementwise_cases() -> Iterator[Case]:
     """Operations on 2**28 elements, which no cache holds."""
-    torch = torch_module()
-    gelu = torch.nn.functional.gelu
-    add, n = (lambda x, y: x + y), LARGE
-    one = "elementwise"
-    yield _case(one, "add 2^28", add, add, [(n,), (n,)], 0, 12.0 * n, 1.03)
-    for name, op, their_op in (
-        ("relu", lambda x: x.relu(), torch.relu),
-        ("gelu", lambda x: x.gelu(), gelu),
-        ("exp", lambda x: x.exp(), torch.exp),
-    ):
-        yield _case(one, f"{name} 2^28", op, their_op, [(n,)], 0, 8.0 * n, 1.03)
+    torch, n = torch_module(), LARGE
+    case = partial(timed, "elementwise")
+    yield case("add 2^28", operator.add, [(n,), (n,)], 12.0 * n, 1.03)
+    for name, theirs in (
+        ("relu", torch.relu), ("gelu", torch.nn.functional.gelu), ("exp", torch.exp)
+    ):  # fmt: skip
+        op = operator.methodcaller(name)
+        yield case(f"{name} 2^28", op, [(n,)], 8.0 * n, 1.03, theirs=theirs)
     flip = lambda x, y: x + y.T
-    square = [(8192, 8192)] * 2
-    yield _case(one, "add transposed", flip, flip, square, 0, 12.0 * 8192**2, 1.0)
+    yield case("add transposed", flip, [(8192, 8192)] * 2, 12.0 * 8192**2)
 
 
 def copy_cases() -> Iterator[Case]:
@@ -78,59 +57,43 @@ def copy_cases() -> Iterator[Case]:
         ("heads of 64 to the front", (32, 512, 8, 64), (0, 2, 1, 3)),
     ):
         copied = lambda x, order=order: x.permute(*order).contiguous()
-        yield _case("copies", name, copied, copied, [shape], 0, 8.0 * prod(shape), 1.0)
+        yield timed("copies", name, copied, [shape], 8.0 * prod(shape))
 
 
 def fused_cases() -> Iterator[Case]:
     """What one kernel does where PyTorch starts several."""
     TF = torch_module().nn.functional
     n, size = COLUMNS, 4.0 * ROWS * COLUMNS
-    matrix = (ROWS, n)
-    yield _case(
-        "fused", "bias + gelu", lambda x, b: F.bias_activation(x, b, "gelu"),
-        lambda x, b: TF.gelu(x + b), [matrix, (n,)], 0, 2 * size, 0.455,
+    matrix, row = (ROWS, n), (n,)
+    case = partial(timed, "fused")
+    yield case(
+        "bias + gelu", lambda x, b: F.bias_activation(x, b, "gelu"), [matrix, row],
+        2 * size, 0.455, theirs=lambda x, b: TF.gelu(x + b),
     )  # fmt: skip
-    yield _case(
-        "fused", "dropout + residual + layer norm",
+    yield case(
+        "dropout + residual + layer norm",
         lambda x, r, w, b: F.dropout_residual_layer_norm(x, r, n, w, b, p=0.1),
-        lambda x, r, w, b: TF.layer_norm(TF.dropout(x, 0.1) + r, (n,), w, b),
-        [matrix, matrix, (n,), (n,)], 0, 3 * size, 0.455, None,
+        [matrix, matrix, row, row], 3 * size, 0.455, agree=None,
+        theirs=lambda x, r, w, b: TF.layer_norm(TF.dropout(x, 0.1) + r, row, w, b),
     )  # fmt: skip
-    yield _case(
-        "fused", "softmax", lambda x: x.softmax(-1), lambda x: x.softmax(-1),
-        [matrix], 0, 2 * size, 0.714,
-    )  # fmt: skip
-    yield _case(
-        "fused", "layer norm", lambda x, w, b: F.layer_norm(x, n, w, b),
-        lambda x, w, b: TF.layer_norm(x, (n,), w, b),
-        [matrix, (n,), (n,)], 0, 2 * size, 0.714,
-    )  # fmt: skip
-    yield _backward(
-        "softmax, backward", lambda x: x.softmax(-1), lambda x: x.softmax(-1),
-        [matrix], 3 * size,
-    )  # fmt: skip
-    yield _backward(
-        "layer norm, backward", lambda x, w, b: F.layer_norm(x, n, w, b),
-        lambda x, w, b: TF.layer_norm(x, (n,), w, b), [matrix, (n,), (n,)], 3 * size,
-    )  # fmt: skip
-
-
-def _backward(name: str, op: Any, their_op: Any, shapes: Any, moved: float) -> Case:
-    build = partial(backward, op, their_op, *shapes)
-    return Case("fused", name, build, 0, moved, 1.0, agree=nearly_equal)
+    softmax = lambda x: x.softmax(-1)
+    norm = lambda x, w, b: F.layer_norm(x, row, w, b)
+    theirs = lambda x, w, b: TF.layer_norm(x, row, w, b)
+    norms = [matrix, row, row]
+    yield case("softmax", softmax, [matrix], 2 * size, 0.714)
+    yield case("layer norm", norm, norms, 2 * size, 0.714, theirs=theirs)
+    yield case("softmax, backward", softmax, [matrix], 3 * size, how=backward)
+    yield case(
+        "layer norm, backward", norm, norms, 3 * size, theirs=theirs, how=backward
+    )
 
 
 def reduce_cases() -> Iterator[Case]:
     """Sums of rows, of columns and of everything."""
     for where, dim in (("last", 1), ("first", 0), ("all", None)):
-        op = (lambda x: x.sum()) if dim is None else partial(_sum, dim=dim)
-        moved = 4.0 * ROWS * COLUMNS
+        op = lambda x, dim=dim: x.sum() if dim is None else x.sum(dim)
         name = f"sum over {where}, {ROWS} x {COLUMNS}"
-        yield _case("reduce", name, op, op, [(ROWS, COLUMNS)], 0, moved, 1.0)
-
-
-def _sum(x: Any, dim: int) -> Any:
-    return x.sum(dim)
+        yield timed("reduce", name, op, [(ROWS, COLUMNS)], 4.0 * ROWS * COLUMNS)
 
 
 # ------------------------------------------------------------------------- products
@@ -138,25 +101,21 @@ def _sum(x: Any, dim: int) -> Any:
 
 def matmul_cases() -> Iterator[Case]:
     """Square products in float32, and in TF32 on the tensor cores."""
-    for n, goal in (
-        (512, 1.43),
-        (1024, 1.43),
-        (2048, 1.43),
-        (4096, 1.11),
-        (8192, 1.11),
+    for kind, precision, n, goal in (
+        ("float32", "highest", 512, 1.43),
+        ("float32", "highest", 1024, 1.43),
+        ("float32", "highest", 2048, 1.43),
+        ("float32", "highest", 4096, 1.11),
+        ("float32", "highest", 8192, 1.11),
+        ("TF32", "high", 1024, 1.0),
+        ("TF32", "high", 2048, 1.0),
+        ("TF32", "high", 4096, 2.0),
+        ("TF32", "high", 8192, 2.0),
     ):
-        yield _product(f"{n}, float32", n, goal, "highest")
-    yield _product("1024, TF32", 1024, 1.0, "high")
-    yield _product("2048, TF32", 2048, 1.0, "high")
-    yield _product("4096, TF32", 4096, 2.0, "high")
-    yield _product("8192, TF32", 8192, 2.0, "high")
-
-
-def _product(name: str, n: int, goal: float, precision: str) -> Case:
-    times = lambda a, b: a @ b
-    build = partial(simple, times, times, (n, n), (n, n), precision=precision)
-    flops, moved = 2.0 * n**3, 12.0 * n * n
-    return Case("matmul", name, build, flops, moved, goal, agree=nearly_equal)
+        yield timed(
+            "matmul", f"{n}, {kind}", operator.matmul, [(n, n)] * 2, 12.0 * n * n, goal,
+            flops=2.0 * n**3, how=partial(simple, precision=precision),
+        )  # fmt: skip
 
 
 SHAPES = (  # what, N, C, H, O, kernel
@@ -171,53 +130,8 @@ SHAPES = (  # what, N, C, H, O, kernel
 
 def conv_cases() -> Iterator[Case]:
     """Convolutions of small and of large networks, forward and backward by itself."""
-    for name, n, c, size, o, k in SHAPES:
-        shapes = ((n, c, size, size), (o, c, k, k))
-        op = lambda x, w, p=k // 2: F.conv2d(x, w, padding=p)
-        their_op = partial(_their_conv, padding=k // 2)
-        flops = 2.0 * n * o * c * k * k * size * size
-        moved = 4.0 * n * size * size * (c + o)
-        yield _case("conv", name, op, their_op, shapes, flops, moved, 1.25)
-        build = partial(backward, op, their_op, *shapes)
-        yield Case(
-            "conv", f"{name}, backward", build, 2 * flops, 2 * moved, 1.43,
-            agree=nearly_equal,
-        )  # fmt: skip
-
-
-def _their_conv(x: Any, w: Any, padding: int) -> Any:
-    return torch_module().nn.functional.conv2d(x, w, padding=padding)
-
-
-def sparse_cases() -> Iterator[Case]:
-    """A sparse matrix in CSR form times a dense one, against cuSPARSE."""
-    for percent in (10, 1):
-        nnz = 8192 * 8192 * percent / 100
-        yield Case(
-            "sparse", f"CSR 8192 x 8192 at {percent} % @ 8192 x 128",
-            partial(_sparse, percent / 100), 2 * nnz * 128,
-            8 * nnz + 8.0 * 8192 * 128, 1.0, agree=nearly_equal,
-        )  # fmt: skip
-
-
-def _sparse(density: float) -> Pair:
-    set_up()
-    ours, theirs, (b, their_b) = _sparse_operands(8192, density)
-    return lambda: ours @ b, lambda: theirs @ their_b
-
-
-def _sparse_operands(n: int, density: float) -> tuple[Any, Any, tuple[Any, Any]]:
-    """A sparse matrix [n, n] and a dense one [n, 128], each ours and PyTorch's."""
-    torch = torch_module()
-    (b,), (their_b,) = both((n, 128))
-    a = torch.randn(n, n, device="cuda")
-    a *= torch.rand_like(a) < density
-    theirs = a.to_sparse_csr()
-    crow, col = (x.int() for x in (theirs.crow_indices(), theirs.col_indices()))
-    theirs = torch.sparse_csr_tensor(crow, col, theirs.values(), theirs.shape)
-    rows, columns, values = (mt.from_dlpack(x) for x in (crow, col, theirs.values()))
-    ours = mt.sparse_csr_tensor(rows, columns, values, (n, n))
-    return ours, theirs, (b, their_b)
+    for shape in SHAPES:
+        yield from convolution(*shape, goals=(1.25, 1.43))
 
 
 def _mojo_cases() -> Iterator[Case]:
@@ -233,7 +147,7 @@ FAMILIES: dict[str, Callable[[], Iterator[Case]]] = {
     "reduce": reduce_cases,
     "matmul": matmul_cases,
     "conv": conv_cases,
-    "sparse": sparse_cases,
+    "sparse": partial(sparse_cases, 8192, 1.0),
     "tiny": tiny_cases,
     "optim": optimizer_cases,
     "step": step_cases,
@@ -272,83 +186,27 @@ LADDER_SIZES = {
 def gpu_ladder(family: str, size: int | None = None) -> Iterator[Case]:
     """The rungs of a ladder on square matrices of `size` rows, each against PyTorch.
 
+    A sparse matrix is multiplied by 128 columns.
+
     Raises:
         ValueError: the family has no ladder.
     """
+    from cuda_ops import transpose
+    from cuda_ops.ladders import reduce, softmax, sparse
+    from cuda_ops.matmul import matmul
+
     if family not in LADDER_SIZES:
         raise ValueError(
             f"bench: {family!r} has no ladder on the GPU; choose from "
             f"{', '.join(LADDER_SIZES)}"
         )
-    torch = torch_module()
-    torch.set_float32_matmul_precision("highest")
     n = size or LADDER_SIZES[family]
     if family == "sparse":
-        yield from _sparse_ladder(n)
-        return
-    rungs, op, flops, moved = {
-        "matmul": (_matmul_rungs, torch.matmul, 2.0 * n**3, 12.0 * n * n),
-        "reduce": (_reduce_rungs, torch.sum, 0.0, 4.0 * n * n),
-        "transpose": (_transpose_rungs, _their_transpose, 0.0, 8.0 * n * n),
-        "softmax": (_softmax_rungs, _their_softmax, 0.0, 8.0 * n * n),
-    }[family]
-    for rung in rungs():
-        shapes = [(n, n)] * (2 if family == "matmul" else 1)
-        build = partial(on_raw, rung, op, shapes)
-        yield Case(family, rung.__name__, build, flops, moved, agree=nearly_equal)
-
-
-def _sparse_ladder(n: int) -> Iterator[Case]:
-    """A sparse matrix [n, n], of which 1 % is not zero, times 128 columns."""
-    from cuda_ops.ladders.sparse import LADDER
-
-    nnz = n * n / 100
-    flops, moved = 2 * nnz * 128, 8 * nnz + 8.0 * n * 128
-    for name, rung in LADDER.items():
-        build = partial(_sparse_rung, rung, n)
-        yield Case("sparse", name, build, flops, moved, agree=nearly_equal)
-
-
-def _sparse_rung(rung: Callable, n: int) -> Pair:
-    ours, theirs, (b, their_b) = _sparse_operands(n, 0.01)
-    parts = ours.crow_indices().raw, ours.col_indices().raw, ours.values().raw
-    return lambda: rung(*parts, b.raw), lambda: theirs @ their_b
-
-
-def on_raw(rung: Callable, their_op: Callable, shapes: list[Any]) -> Pair:
-    """A launcher, which takes raw data, and a function of PyTorch's tensors."""
-    ours, theirs = both(*shapes)
-    raws = [tensor.raw for tensor in ours]
-    return lambda: rung(*raws), lambda: their_op(*theirs)
-
-
-def _matmul_rungs() -> Any:
-    from cuda_ops.matmul.matmul import LADDER, runs_here
-
-    return filter(runs_here, LADDER)
-
-
-def _reduce_rungs() -> Any:
-    from cuda_ops.ladders.reduce import LADDER
-
-    return LADDER
-
-
-def _transpose_rungs() -> Any:
-    from cuda_ops.transpose import LADDER
-
-    return LADDER
-
-
-def _softmax_rungs() -> Any:
-    from cuda_ops.ladders.softmax import LADDER
-
-    return LADDER
-
-
-def _their_transpose(x: Any) -> Any:
-    return x.T.contiguous()
-
-
-def _their_softmax(x: Any) -> Any:
-    return x.softmax(-1)
+        return sparse_rungs(sparse.LADDER.values(), n, (n, 128), 8)
+    rungs: dict[str, Any] = {
+        "matmul": filter(matmul.runs_here, matmul.LADDER),
+        "reduce": reduce.LADDER,
+        "transpose": transpose.LADDER,
+        "softmax": softmax.LADDER,
+    }
+    return rungs_of(family, rungs[family], n)

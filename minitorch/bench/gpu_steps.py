@@ -19,12 +19,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import minitorch.nn.functional as F
-from minitorch import operators, optim
+from minitorch import operators
 from minitorch.bench import cases, epoch, tiny
-from minitorch.bench.cases import Case, Pair, torch_module
+from minitorch.bench.cases import Networks, eager_steps, steps_of
 from minitorch.bench.gpu_harness import compare_hosts
-from minitorch.bench.gpu_inputs import both, on_our_side, set_up, their_device
+from minitorch.bench.inputs import Case, Pair, both, torch_module
+from minitorch.cuda import make_graphed_step
 
 BATCH = 64
 
@@ -40,7 +40,7 @@ def _by_the_host(listed: Iterator[Case]) -> Iterator[Case]:
 def tiny_cases() -> Iterator[Case]:
     """What an operation costs when there is nothing to compute."""
     yield from _by_the_host(iter([Case("tiny", "add 1000, the launch alone", launch)]))
-    yield from _by_the_host(tiny.tiny_cases("cuda", their_device()))
+    yield from _by_the_host(tiny.tiny_cases())
 
 
 def launch() -> Pair:
@@ -58,7 +58,7 @@ def launch() -> Pair:
 
 def optimizer_cases() -> Iterator[Case]:
     """One step of Adam and AdamW, against PyTorch's fused ones."""
-    return _by_the_host(cases.optimizer_cases(both))
+    return _by_the_host(cases.optimizer_cases())
 
 
 def step_cases() -> Iterator[Case]:
@@ -75,45 +75,15 @@ def step_cases() -> Iterator[Case]:
             yield Case("step", text, build, goal=ratio, compare=compare_hosts)
 
 
-Networks = Callable[[], tuple[Any, Any]]
-
-
-def eager_steps(networks: Networks, shape: tuple[int, ...]) -> Pair:
-    """A training step of ours and of PyTorch's, started kernel by kernel."""
-    (step, x, y), (their_step, their_x, their_y) = _steps(networks, shape)
-    return lambda: step(x, y), lambda: their_step(their_x, their_y)
-
-
 def graph_steps(
     networks: Networks, shape: tuple[int, ...], fused: bool = False
 ) -> Pair:
     """The same as CUDA graphs, with new inputs for each replay."""
     options = {"capturable": True, "fused": fused or None}
-    (step, x, y), (their_step, their_x, their_y) = _steps(networks, shape, **options)
-    graphed = our_graph(step)
+    (step, x, y), (their_step, their_x, their_y) = steps_of(networks, shape, **options)
+    graphed = make_graphed_step(step)
     their_graphed = their_graph(their_step, their_x, their_y)
     return lambda: graphed(x, y), lambda: their_graphed(their_x, their_y)
-
-
-def _steps(networks: Networks, shape: tuple[int, ...], **options: Any) -> Any:
-    """The step and a batch, ours and PyTorch's; `options` are for PyTorch's Adam."""
-    torch = torch_module()
-    set_up()
-    mine, other = networks()
-    mine, other = mine.to("cuda"), other.to(their_device())
-    (x,), (their_x,) = both(shape)
-    their_y = torch.arange(len(their_x), device=their_device()) % 10
-    adam = torch.optim.Adam(other.parameters(), **options)
-    step = cases.train_step(mine, optim.Adam(mine.parameters()), F)
-    their_step = cases.train_step(other, adam, torch.nn.functional)
-    return (step, x, on_our_side(their_y)), (their_step, their_x, their_y)
-
-
-def our_graph(step: Callable[..., Any]) -> Callable[..., Any]:
-    """`step` as a graph, captured at its second call."""
-    from minitorch.cuda import make_graphed_step
-
-    return make_graphed_step(step)
 
 
 def their_graph(step: Callable[..., Any], *inputs: Any) -> Callable[..., Any]:

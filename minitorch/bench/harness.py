@@ -27,6 +27,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from minitorch.machine import usable_cores
+
 SAMPLE_SECONDS = 0.004  # one sample repeats a short operation for at least this long
 PAUSE = 0.015  # libgomp's threads spin 300,000 times before they sleep: 1 to 10 ms
 WAKE_SECONDS = 0.001  # calls before each sample, to wake threads and to fill caches
@@ -128,16 +130,9 @@ def _reference() -> float:
     return time.perf_counter() - start
 
 
-def available_cores() -> int:
-    """How many cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def busy_notice(threads: int) -> str | None:
     """A sentence about other work on this machine, if there is any."""
-    cores = available_cores()
+    cores = usable_cores()
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
     if threads > cores:
         return (

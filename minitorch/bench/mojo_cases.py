@@ -10,87 +10,77 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import minitorch.operators as operators
-from minitorch.bench.cases import Case, torch_module
-from minitorch.bench.gpu_cases import nearly_equal, on_raw
-
-LARGE = 2**28
-ROWS, COLUMNS = 16_384, 4_096
-
-
-class _Same(NamedTuple):
-    """One operation, by three libraries."""
-
-    name: str
-    mojo: Callable
-    numba: Callable
-    torch: Callable
-    shapes: Sequence[tuple[int, ...]]
-    flops: float
-    moved: float
+from minitorch.bench.gpu_cases import COLUMNS, LARGE, ROWS
+from minitorch.bench.inputs import Case, nearly_equal, on_raw, torch_module
 
 
 def mojo_cases() -> Iterator[Case]:
     """Each operation twice: by Mojo, and by Numba."""
-    torch_module().set_float32_matmul_precision("highest")
-    for same in (*_elementwise(), *_sums(), *_products()):
-        for who, ours in (("Mojo", same.mojo), ("Numba", same.numba)):
-            yield Case(
-                "mojo", f"{same.name}, {who}",
-                partial(on_raw, ours, same.torch, list(same.shapes)),
-                same.flops, same.moved, agree=nearly_equal,
-            )  # fmt: skip
+    yield from _elementwise()
+    yield from _sums()
+    yield from _products()
 
 
-def _elementwise() -> Iterator[_Same]:
+def _by_each(
+    name: str,
+    mojo: Callable,
+    numba: Callable,
+    theirs: Callable,
+    shapes: Sequence[tuple[int, ...]],
+    moved: float,
+    flops: float = 0.0,
+) -> Iterator[Case]:
+    for who, ours in (("Mojo", mojo), ("Numba", numba)):
+        build = partial(on_raw, ours, theirs, shapes)
+        yield Case("mojo", f"{name}, {who}", build, flops, moved, agree=nearly_equal)
+
+
+def _elementwise() -> Iterator[Case]:
     from cuda_ops import elementwise
     from mojo_ops import gpu
 
     torch, n = torch_module(), LARGE
-    yield _Same(
-        "add 2^28", gpu.add, partial(elementwise.zip, operators.add), torch.add,
-        [(n,), (n,)], 0, 12.0 * n,
-    )  # fmt: skip
-    for name, ours, op, their_op in (
+    add = partial(elementwise.zip, operators.add)
+    yield from _by_each("add 2^28", gpu.add, add, torch.add, [(n,), (n,)], 12.0 * n)
+    for name, mojo, op, theirs in (
         ("exp", gpu.exp, operators.exp, torch.exp),
         ("gelu", gpu.gelu, operators.gelu, torch.nn.functional.gelu),
     ):
         numba = partial(elementwise.map, op)
-        yield _Same(f"{name} 2^28", ours, numba, their_op, [(n,)], 0, 8.0 * n)
+        yield from _by_each(f"{name} 2^28", mojo, numba, theirs, [(n,)], 8.0 * n)
 
 
-def _sums() -> Iterator[_Same]:
+def _sums() -> Iterator[Case]:
     from cuda_ops.reduce import reduce
     from mojo_ops import gpu
 
-    def numba(dims: tuple[int, ...], a: Any) -> Any:
-        return reduce(operators.add, a, dims, 0)
-
     torch, moved = torch_module(), 4.0 * ROWS * COLUMNS
-    shapes = [(ROWS, COLUMNS)]
-    yield _Same(
-        f"sum of rows, {ROWS} x {COLUMNS}", gpu.sum_rows, partial(numba, (1,)),
-        partial(torch.sum, dim=1), shapes, 0, moved,
-    )  # fmt: skip
-    yield _Same(
-        f"sum of all, {ROWS} x {COLUMNS}", gpu.sum_all, partial(numba, (0, 1)),
-        torch.sum, shapes, 0, moved,
-    )  # fmt: skip
+    for what, mojo, dims, theirs in (
+        ("rows", gpu.sum_rows, (1,), partial(torch.sum, dim=1)),
+        ("all", gpu.sum_all, (0, 1), torch.sum),
+    ):
+        numba = lambda a, dims=dims: reduce(operators.add, a, dims, 0)
+        name = f"sum of {what}, {ROWS} x {COLUMNS}"
+        yield from _by_each(name, mojo, numba, theirs, [(ROWS, COLUMNS)], moved)
 
 
-def _products() -> Iterator[_Same]:
+def _products() -> Iterator[Case]:
     from cuda_ops.matmul import matmul
     from mojo_ops import gpu
 
-    for name, n, ours, numba in (
-        ("shared tiles", 2048, gpu.matmul_tiled, matmul.matmul_tiled),
-        ("the best", 2048, gpu.matmul, matmul.matmul),
-        ("the best", 4096, gpu.matmul, matmul.matmul),
-        ("the best", 8192, gpu.matmul, matmul.matmul),
-    ):
-        yield _Same(
-            f"matmul {n}, {name}", ours, numba, torch_module().matmul,
-            [(n, n)] * 2, 2.0 * n**3, 12.0 * n * n,
+    kernels: dict[str, Any] = {
+        "shared tiles": (gpu.matmul_tiled, matmul.matmul_tiled),
+        "the best": (gpu.matmul, matmul.matmul),
+    }
+    for n, which in (
+        (2048, "shared tiles"), (2048, "the best"), (4096, "the best"),
+        (8192, "the best"),
+    ):  # fmt: skip
+        mojo, numba = kernels[which]
+        yield from _by_each(
+            f"matmul {n}, {which}", mojo, numba, torch_module().matmul,
+            [(n, n)] * 2, 12.0 * n * n, 2.0 * n**3,
         )  # fmt: skip

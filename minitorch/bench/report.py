@@ -13,8 +13,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from minitorch.bench.cases import Case
+import numpy as np
+
 from minitorch.bench.harness import Timing
+from minitorch.bench.inputs import Case
+from minitorch.plotting import new_figure, save_figure
 
 
 @dataclass(frozen=True)
@@ -121,25 +124,6 @@ def row(result: Result) -> tuple[str, ...]:
     )
 
 
-def table(results: Sequence[Result]) -> Any:
-    """A table for the terminal (a Rich renderable)."""
-    from rich.table import Table
-
-    out = Table(box=None, pad_edge=False)
-    for i, heading in enumerate(HEADINGS):
-        out.add_column(heading, justify="left" if i == 0 else "right", no_wrap=True)
-    family = ""
-    for result in results:
-        if result.family != family:
-            family = result.family
-            out.add_row(f"[bold]{family}[/bold]")
-        cells = list(row(result))
-        style = "green" if result.good else "red"
-        cells[3] = f"[{style}]{cells[3]}[/{style}]"
-        out.add_row(*cells)
-    return out
-
-
 def summaries(results: Sequence[Result]) -> list[str]:
     """For each family the median of its ratios, and the worst of them."""
     texts = []
@@ -155,7 +139,7 @@ def summaries(results: Sequence[Result]) -> list[str]:
 
 
 def markdown(results: Sequence[Result]) -> str:
-    """The same table for a document."""
+    """The results as a table for a document."""
     lines = ["| " + " | ".join(HEADINGS) + " |", "| --- " + "| ---: " * 6 + "|"]
     lines += ["| " + " | ".join(row(result)) + " |" for result in results]
     return "\n".join(lines) + "\n"
@@ -175,14 +159,9 @@ def draw_roofline(results: Sequence[Result], limits: Limits, path: Path) -> None
 
     Source: Williams, Waterman and Patterson, "Roofline", 2009.
     """
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-    import numpy as np
-
     points = [r for r in results if r.flops and r.bytes]
-    figure, axes = plt.subplots(figsize=(9, 5.5), layout="constrained")
+    figure = new_figure(9, 5.5)
+    axes = figure.subplots()
     x = np.logspace(-2, 3, 200)
     roof = np.minimum(limits.flops, x * limits.bandwidth) / 1e9
     axes.loglog(x, roof, color="0.3", lw=1.5)
@@ -212,7 +191,7 @@ def draw_roofline(results: Sequence[Result], limits: Limits, path: Path) -> None
     axes.set_title("Roofline of this machine")
     axes.grid(True, which="major", color="0.92")
     axes.legend(frameon=False, loc="lower right")
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def draw_ladder(results: Sequence[Result], limits: Limits, path: Path) -> None:
@@ -221,19 +200,13 @@ def draw_ladder(results: Sequence[Result], limits: Limits, path: Path) -> None:
     Operations a second where the results have any, else bytes a second. Bars of wrong
     results are hatched, and say so.
     """
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
     unit, top = (
         ("FLOP/s", limits.flops) if results[0].flops else ("B/s", limits.bandwidth)
     )
     prefix, scale = ("T", 1e12) if top > 1e12 else ("G", 1e9)
     unit = prefix + unit
-    figure, axes = plt.subplots(
-        figsize=(8, 0.6 * len(results) + 2.1), layout="constrained"
-    )
+    figure = new_figure(8, 0.6 * len(results) + 2.1)
+    axes = figure.subplots()
     highest = max(top / scale, _draw_rungs(axes, results, scale))
     theirs = statistics.median((r.flops or r.bytes) / r.torch / scale for r in results)
     for speed, who, color, style in (
@@ -248,7 +221,7 @@ def draw_ladder(results: Sequence[Result], limits: Limits, path: Path) -> None:
     axes.set_title(f"Each rung of the {results[0].family} ladder")
     axes.spines[["top", "right"]].set_visible(False)
     figure.legend(frameon=False, loc="outside lower center", ncols=2)
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def _draw_rungs(axes: Any, results: Sequence[Result], scale: float) -> float:
@@ -271,13 +244,3 @@ def _draw_rungs(axes: Any, results: Sequence[Result], scale: float) -> float:
         bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
     )  # fmt: skip
     return max(speeds)
-
-
-def _save(figure: Any, path: Path) -> None:
-    import matplotlib.pyplot as plt
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.part")
-    figure.savefig(part, dpi=150, format="png")
-    plt.close(figure)
-    part.replace(path)

@@ -15,15 +15,14 @@ from typing import Any
 from minitorch.bench.cases import (
     FAMILIES,
     LADDER_SIZES,
-    Case,
     all_cases,
     ladder_cases,
     mojo_ladder,
-    put_inputs_on,
-    torch_module,
 )
 from minitorch.bench.harness import Timing, compare
+from minitorch.bench.inputs import Case, put_inputs_on, torch_module
 from minitorch.bench.report import Limits, Result
+from minitorch.machine import processor_name, vector_units
 
 CHECKS = 3  # calls whose results are compared before the times are taken
 
@@ -73,6 +72,7 @@ def bench_on(device: str, threads: int) -> Bench:
         raise RuntimeError(
             "bench: the device is 'cuda', but this PyTorch sees no GPU to compare with"
         )
+    put_inputs_on(device)
     limits = gpu_limits()
     return Bench(
         describe_gpu(limits), limits, gpu.FAMILIES, gpu.gpu_cases, gpu.gpu_ladder,
@@ -129,7 +129,7 @@ def describe(limits: Limits, threads: int) -> dict[str, Any]:
     from minitorch import __version__
 
     return {
-        "processor": processor_name(),
+        "processor": " ".join([processor_name(), *(vector_units() or [])[-1:]]),
         "cores": os.cpu_count(),
         "threads": threads,
         "threading_layer": fast_ops.threads.threading_layer(),
@@ -172,20 +172,6 @@ def describe_gpu(limits: Limits) -> dict[str, Any]:
         "cuda_of_torch": torch.version.cuda,
         "minitorch": __version__,
     }
-
-
-def processor_name() -> str:
-    """The processor's name, with its vector width where Linux tells it."""
-    try:
-        with open("/proc/cpuinfo") as file:
-            first = file.read().split("\n\n")[0]
-    except OSError:
-        return platform.processor() or platform.machine()
-    pairs = (line.partition(":") for line in first.splitlines())
-    lines = {name.strip(): value.strip() for name, _, value in pairs}
-    flags = lines.get("flags", "").split()
-    vectors = "AVX-512" if "avx512f" in flags else "AVX2" if "avx2" in flags else ""
-    return " ".join(filter(None, [lines.get("model name", ""), vectors]))
 
 
 def measure(

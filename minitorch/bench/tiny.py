@@ -16,7 +16,13 @@ from typing import Any
 import numpy as np
 
 import minitorch as mt
-from minitorch.bench.cases import Case, Pair, torch_module
+from minitorch.bench.inputs import (
+    Case,
+    Pair,
+    our_device,
+    their_device,
+    torch_module,
+)
 
 NAMESPACES: dict[str, Any] = {
     "minitorch": mt,
@@ -140,7 +146,7 @@ def rival(space: str, name: str) -> Any:
     return None
 
 
-def tiny_cases(device: str = "cpu", their_device: str = "cpu") -> Iterator[Case]:
+def tiny_cases(device: str | None = None) -> Iterator[Case]:
     """Every operation that PyTorch has too, with recording; with and without a dim."""
     seen = set()
     for full, found in public_operations().items():
@@ -167,12 +173,12 @@ def tiny_cases(device: str = "cpu", their_device: str = "cpu") -> Iterator[Case]
             calls = {"": other}
         for text, given in calls.items():
             if given:
-                build = partial(_pair, (device, their_device), name, fn, theirs, given)
+                build = partial(_pair, device, name, fn, theirs, given)
                 yield Case("tiny", name + text, build, goal=3.0)
 
 
 def _pair(
-    devices: tuple[str, str], name: str, fn: Callable, theirs: Callable, given: Any
+    device: str | None, name: str, fn: Callable, theirs: Callable, given: Any
 ) -> Pair:
     """The two calls, on tensors of their own with the same numbers."""
     torch = torch_module()
@@ -186,6 +192,6 @@ def _pair(
         recorded = value.dtype == np.float32 and not writes and value is not STATISTICS
         return make(np.array(value), device=device).requires_grad_(recorded)
 
-    ours = [of(mt.tensor, devices[0], value) for value in given]
-    other = [of(torch.tensor, devices[1], value) for value in given]
+    ours = [of(mt.tensor, device or our_device(), value) for value in given]
+    other = [of(torch.tensor, their_device(), value) for value in given]
     return lambda: fn(*ours), lambda: theirs(*other)

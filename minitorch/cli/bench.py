@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from minitorch.cli.errors import friendly
+from minitorch.machine import usable_cores
 
 if TYPE_CHECKING:
     from minitorch.bench.report import Limits, Result
@@ -87,10 +88,10 @@ def _run(
     as_json: bool,
 ) -> None:
     from minitorch.bench import report, run
-    from minitorch.bench.harness import available_cores, busy_notice
+    from minitorch.bench.harness import busy_notice
 
-    threads = threads or available_cores()
-    say = _quiet if as_json else typer.echo
+    threads = threads or usable_cores()
+    say = (lambda text: None) if as_json else typer.echo  # JSON stands alone
     notice = busy_notice(threads)
     if notice:
         typer.echo(f"notice: {notice}", err=True)
@@ -113,10 +114,6 @@ def _run(
         typer.echo(report.to_json([*results, *rungs], on.machine))
     _write(out, results, rungs, on.limits, on.machine)
     say(f"\ntables and pictures are in {out}")
-
-
-def _quiet(text: str) -> None:
-    """Where JSON goes to stdout nothing else does."""
 
 
 def _line(result: Any) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes.util
 import importlib.metadata
-import importlib.util
 import os
 import platform
 import shutil
@@ -18,6 +17,8 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from minitorch.machine import processor_name, usable_cores, vector_units
 
 OK, NOTE, MISSING, BROKEN = "ok", "note", "missing", "broken"
 
@@ -82,6 +83,8 @@ Finding = tuple[str, str, str]
 def _guarded(look: Callable[[], Finding]) -> Finding:
     try:
         return look()
+    except ModuleNotFoundError as error:
+        return MISSING, f"needs {error.name}", f"pip install {error.name}"
     except Exception as error:  # a report on a broken machine must not break
         return BROKEN, f"{type(error).__name__}: {error}", "see the message"
 
@@ -101,44 +104,23 @@ def _system() -> Finding:
 
 
 def _processor() -> Finding:
-    return OK, _cpu_info("model name") or platform.processor() or "unknown", ""
-
-
-def _cpu_info(field: str) -> str:
-    """A field of Linux's /proc/cpuinfo, or what macOS calls it, or ""."""
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        for line in info.read_text().splitlines():
-            if line.startswith(field):
-                return line.partition(":")[2].strip()
-    if sys.platform == "darwin" and field == "model name":
-        command = ["sysctl", "-n", "machdep.cpu.brand_string"]
-        return subprocess.run(command, capture_output=True, text=True).stdout.strip()
-    return ""
-
-
-def _usable_cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return OK, processor_name() or "unknown", ""
 
 
 def _cores() -> Finding:
-    usable, all_cores = _usable_cores(), os.cpu_count() or 1
+    usable, all_cores = usable_cores(), os.cpu_count() or 1
     found = f"{usable} usable" + (f" of {all_cores}" if usable < all_cores else "")
     return OK, found, ""
 
 
 def _vector_units() -> Finding:
-    flags = set(_cpu_info("flags").split())
-    if not flags:
+    units = vector_units()
+    if units is None:
         name = "NEON" if platform.machine() in ("arm64", "aarch64") else "unknown"
         return OK, name, ""
-    names = {"avx2": "AVX2", "fma": "FMA", "avx512f": "AVX-512"}
-    found = [name for flag, name in names.items() if flag in flags]
-    if "avx2" not in flags:
+    if "AVX2" not in units:
         return NOTE, "no AVX2", "kernels work, at a fraction of the speed"
-    return OK, ", ".join(found), ""
+    return OK, ", ".join(units), ""
 
 
 def _memory() -> Finding:
@@ -160,14 +142,7 @@ def _package(name: str, command: str = "") -> Finding:
         return MISSING, "not installed", command or f"pip install {name}"
 
 
-def has_module(name: str) -> bool:
-    """Whether `import name` would find a module (without importing it)."""
-    return importlib.util.find_spec(name) is not None
-
-
 def _fonts() -> Finding:
-    if not has_module("matplotlib"):
-        return MISSING, "matplotlib brings them", "pip install matplotlib"
     from matplotlib.font_manager import FontProperties, findfont
 
     return OK, Path(findfont(FontProperties(family=["sans-serif"]))).name, ""
@@ -178,8 +153,6 @@ def _fonts() -> Finding:
 
 def _kernels() -> Finding:
     """Compile a matmul, run it, and compare with NumPy."""
-    if not has_module("numba"):
-        return MISSING, "Numba compiles them", "pip install numba"
     import numpy as np
 
     from minitorch.creation import from_numpy
@@ -199,8 +172,6 @@ _LAYERS = {"workqueue": "pip install tbb, or install OpenMP (apt install libgomp
 
 def _threads() -> Finding:
     """The layer that runs parallel loops; it is known once one has run."""
-    if not has_module("numba"):
-        return MISSING, "Numba starts them", "pip install numba"
     import numba
 
     _run_parallel_loop()
@@ -208,7 +179,7 @@ def _threads() -> Finding:
     found = f"{count} threads by {_LAYER_NAMES.get(layer, layer)}"
     if layer == "workqueue":
         return NOTE, found, _LAYERS[layer] + ": parallel loops then start 20 x faster"
-    if count < _usable_cores():
+    if count < usable_cores():
         return NOTE, found, "unset NUMBA_NUM_THREADS to use all cores"
     return OK, found, ""
 
@@ -226,8 +197,6 @@ def _run_parallel_loop() -> None:
 
 
 def _kernel_cache() -> Finding:
-    if not has_module("numba"):
-        return MISSING, "Numba keeps it", "pip install numba"
     from fast_ops.launch import cache_folder
 
     folder = cache_folder()
@@ -290,8 +259,6 @@ assert (a == 2).all()
 def _simulator() -> Finding:
     """Run a kernel in Numba's CUDA simulator, in a process of its own: whether Numba
     simulates is decided when it is imported."""
-    if not has_module("numba"):
-        return MISSING, "Numba brings it", "pip install numba"
     run = subprocess.run(
         [sys.executable, "-c", _SIMULATED],
         env={**os.environ, "NUMBA_ENABLE_CUDASIM": "1"},

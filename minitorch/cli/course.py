@@ -7,15 +7,13 @@ is done, compare with the library (`minitorch diff a1`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from assignments import catalog
-from minitorch.cli.errors import FAILURE, complain
+from minitorch.cli.errors import FAILURE, friendly
 
 if TYPE_CHECKING:
     from assignments.catalog import Task
@@ -33,18 +31,6 @@ Earlier = Annotated[
 Within = Annotated[Path, typer.Option("--in", help="The workspace, or a folder in it.")]
 
 
-@contextmanager
-def _explained() -> Iterator[None]:
-    """Turn errors into messages and the exit code for a failure."""
-    try:
-        yield
-    except typer.Exit:  # a RuntimeError, but no error
-        raise
-    except (ValueError, RuntimeError, OSError) as error:
-        complain(str(error))
-        raise typer.Exit(FAILURE) from None
-
-
 def start(
     assignment: Name,
     folder: Annotated[
@@ -59,7 +45,7 @@ def start(
     ] = False,
 ) -> None:
     """Make a workspace for an assignment: its files without the solutions."""
-    with _explained():
+    with friendly(None, "minitorch start"):
         from assignments import workspace
 
         chosen = catalog.load(assignment)
@@ -88,7 +74,7 @@ def test(
     folder: Within = Path("."),
 ) -> None:
     """Check the tasks of the workspace that this is called in."""
-    with _explained():
+    with friendly(None, "minitorch test"):
         from assignments import workspace
 
         place = workspace.find(folder)
@@ -181,7 +167,7 @@ def _show(place: Workspace, rows: Rows) -> None:
 
 def status(folder: Within = Path(".")) -> None:
     """Show how far the course is: the points of each assignment's last checks."""
-    with _explained():
+    with friendly(None, "minitorch status"):
         from assignments import workspace
 
         found = workspace.near(folder)
@@ -216,7 +202,7 @@ def diff(
     ] = False,
 ) -> None:
     """Compare a workspace with the library's own solutions."""
-    with _explained():
+    with friendly(None, "minitorch diff"):
         from assignments import workspace
 
         chosen = catalog.load(assignment)

@@ -26,16 +26,18 @@ def complain(message: str) -> None:
 
 
 @contextmanager
-def friendly(debug: bool, command: str) -> Iterator[None]:
+def friendly(debug: bool | None, command: str) -> Iterator[None]:
     """Turn errors of the body into messages and exit codes.
 
     Args:
-        debug: let errors through, with their traceback.
+        debug: let errors through, with their traceback; None if there is no --debug.
         command: what the user called, for the advice how to call it again.
     """
     try:
         with _terminable():
             yield
+    except typer.Exit:  # a RuntimeError, but no error
+        raise
     except KeyboardInterrupt as stop:
         _explain_stop(stop, command)
         signum = getattr(stop, "signum", STOPPED - 128)
@@ -48,7 +50,8 @@ def friendly(debug: bool, command: str) -> Iterator[None]:
         if isinstance(error, ConfigError):
             complain(f"--{error}\n(`{command} --help` lists all options)")
             raise typer.Exit(USAGE) from None
-        complain(f"{error}\n(--debug shows where this comes from)")
+        hint = "" if debug is None else "\n(--debug shows where this comes from)"
+        complain(f"{error}{hint}")
         raise typer.Exit(FAILURE) from None
 
 

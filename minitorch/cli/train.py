@@ -6,6 +6,7 @@ options are the fields of `TrainConfig`, and what is left out is chosen by the r
 
 from __future__ import annotations
 
+from inspect import Parameter, Signature
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,199 +16,130 @@ from minitorch.cli.errors import friendly
 
 app = typer.Typer(help="Train a network.", no_args_is_help=True)
 
-EPOCHS = "How often to go through the training examples."
-BATCH = "Examples in a step."
-DRAW = "How many training points to draw."
 MODEL = "What the network is made of: "
-HIDDEN = "Units in each hidden layer of an mlp."
-RATE = "The highest learning rate; ten times the default with sgd."
+DRAWN = "How many training points to draw."
 
-# Options that all recipes share. The defaults that are shown are those of
-# `minitorch.train.recipes`, which is not imported here: `--help` should be quick.
-Device = Annotated[
-    str | None,
-    typer.Option(help="Where to compute; see minitorch devices.", show_default="cpu"),
-]
-Optimizer = Annotated[
-    str | None, typer.Option(help="adamw, adam or sgd.", show_default="adamw")
-]
-Seed = Annotated[
-    int | None,
-    typer.Option(help="Of the weights, the order, dropout.", show_default="0"),
-]
-Out = Annotated[
-    Path | None,
-    typer.Option(
-        help="Folder for checkpoints, numbers, pictures.",
-        show_default="runs/RECIPE-TIME",
+# For each option: its type, its help, and the default that is shown, which is that of
+# `minitorch.train.recipes` (not imported here: `--help` should be quick). Where recipes
+# differ, a dict says it for each; one that is not in it has no such option.
+CHOICES: dict[str, tuple[Any, Any, Any]] = {
+    "dataset": (
+        str,
+        {
+            "points": "simple, diagonal, split, xor, circle or spiral.",
+            "mnist": "mnist, or drawn for digits that the computer draws.",
+        },
+        {"points": "spiral", "mnist": "mnist"},
     ),
-]
-Resume = Annotated[
-    Path | None,
-    typer.Option(help="Go on with the run in this folder, or from this checkpoint."),
-]
-Every = Annotated[
-    float,
-    typer.Option(
-        "--checkpoint-every", help="Seconds between checkpoints in an epoch; 0: none."
+    "device": (str, "Where to compute; see minitorch devices.", "cpu"),
+    "model": (
+        str,
+        {
+            "xor": MODEL + "mlp, linear.",
+            "points": MODEL + "mlp, linear.",
+            "mnist": MODEL + "cnn, lenet, mlp.",
+        },
+        {"xor": "mlp", "points": "mlp", "mnist": "cnn"},
     ),
-]
-Steps = Annotated[
-    int,
-    typer.Option(
-        "--checkpoint-steps", help="Steps between checkpoints in an epoch; 0: none."
+    "hidden": (
+        int,
+        "Units in each hidden layer of an mlp.",
+        {"xor": "64", "points": "64", "mnist": "256"},
     ),
-]
-Graph = Annotated[
-    bool, typer.Option(help="On a GPU, replay each step as one CUDA graph.")
-]
-Profile = Annotated[
-    bool,
-    typer.Option(
-        "--profile", help="Profile five steps: print a table, write trace.json."
+    "epochs": (
+        int,
+        "How often to go through the training examples.",
+        {"xor": "30", "points": "60", "mnist": "5"},
     ),
-]
-Plots = Annotated[bool, typer.Option(help="Draw pictures at the end.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the result.")]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print timings, too.")]
-Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks of errors.")]
-
-PointsModel = Annotated[
-    str | None, typer.Option(help=MODEL + "mlp, linear.", show_default="mlp")
-]
-DigitsModel = Annotated[
-    str | None, typer.Option(help=MODEL + "cnn, lenet, mlp.", show_default="cnn")
-]
-Hidden64 = Annotated[int | None, typer.Option(help=HIDDEN, show_default="64")]
-Hidden256 = Annotated[int | None, typer.Option(help=HIDDEN, show_default="256")]
-Epochs5 = Annotated[int | None, typer.Option(help=EPOCHS, show_default="5")]
-Epochs30 = Annotated[int | None, typer.Option(help=EPOCHS, show_default="30")]
-Epochs60 = Annotated[int | None, typer.Option(help=EPOCHS, show_default="60")]
-Batch25 = Annotated[int | None, typer.Option(help=BATCH, show_default="25")]
-Batch50 = Annotated[int | None, typer.Option(help=BATCH, show_default="50")]
-Batch128 = Annotated[int | None, typer.Option(help=BATCH, show_default="128")]
-Lr01 = Annotated[float | None, typer.Option(help=RATE, show_default="0.01")]
-Points400 = Annotated[
-    int | None, typer.Option("--limit", "--points", help=DRAW, show_default="400")
-]
-Points500 = Annotated[
-    int | None, typer.Option("--limit", "--points", help=DRAW, show_default="500")
-]
-Limit = Annotated[
-    int | None,
-    typer.Option(help="Train on only so many digits.", show_default="all"),
-]
-Dataset = Annotated[
-    str | None,
-    typer.Option(
-        help="simple, diagonal, split, xor, circle or spiral.", show_default="spiral"
+    "batch_size": (
+        int,
+        "Examples in a step.",
+        {"xor": "50", "points": "25", "mnist": "128"},
     ),
-]
-Digits = Annotated[
-    str | None,
-    typer.Option(
-        help="mnist, or drawn for digits that the computer draws.",
-        show_default="mnist",
+    "lr": (float, "The highest learning rate; ten times the default with sgd.", "0.01"),
+    "optimizer": (str, "adamw, adam or sgd.", "adamw"),
+    "seed": (int, "Of the weights, the order, dropout.", "0"),
+    "limit": (
+        int,
+        {"xor": DRAWN, "points": DRAWN, "mnist": "Train on only so many digits."},
+        {"xor": "400", "points": "500", "mnist": "all"},
     ),
-]
-DataDir = Annotated[
-    Path | None,
-    typer.Option(help="Folder with MNIST's files; else $MINITORCH_DATA, the cache."),
-]
+    "data_dir": (
+        Path,
+        {"mnist": "Folder with MNIST's files; else $MINITORCH_DATA, the cache."},
+        {"mnist": False},
+    ),
+    "out": (Path, "Folder for checkpoints, numbers, pictures.", "runs/RECIPE-TIME"),
+    "resume": (
+        Path,
+        "Go on with the run in this folder, or from this checkpoint.",
+        False,
+    ),
+}
+
+# Options with defaults of their own: help, default, and a short name.
+SETTINGS: dict[str, tuple[str, Any, str]] = {
+    "graph": ("On a GPU, replay each step as one CUDA graph.", True, ""),
+    "profile": ("Profile five steps: print a table, write trace.json.", False, ""),
+    "checkpoint_every": ("Seconds between checkpoints in an epoch; 0: none.", 30.0, ""),
+    "checkpoint_steps": ("Steps between checkpoints in an epoch; 0: none.", 0, ""),
+    "plots": ("Draw pictures at the end.", True, ""),
+    "quiet": ("Print only the result.", False, "-q"),
+    "verbose": ("Print timings, too.", False, "-v"),
+    "debug": ("Show tracebacks of errors.", False, ""),
+}
 
 
-@app.command()
-def xor(
-    device: Device = None,
-    model: PointsModel = None,
-    hidden: Hidden64 = None,
-    epochs: Epochs30 = None,
-    batch_size: Batch50 = None,
-    lr: Lr01 = None,
-    optimizer: Optimizer = None,
-    seed: Seed = None,
-    limit: Points400 = None,
-    out: Out = None,
-    resume: Resume = None,
-    graph: Graph = True,
-    profile: Profile = False,
-    checkpoint_every: Every = 30.0,
-    checkpoint_steps: Steps = 0,
-    plots: Plots = True,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
-    debug: Debug = False,
-) -> None:
-    """Learn which of two opposite quarters a point is in (seconds).
-
-    No single layer can: try --model linear.
-    """
-    _run("xor", dict(locals()))
+def _parameters(recipe: str) -> list[Parameter]:
+    """The options of a recipe, as parameters of a function for Typer."""
+    found = []
+    for name, (kind, text, shown) in CHOICES.items():
+        text, shown = (
+            x.get(recipe) if isinstance(x, dict) else x for x in (text, shown)
+        )
+        if text is not None:
+            names = ["--limit", "--points"] if text == DRAWN else []
+            option = typer.Option(*names, help=text, show_default=shown or False)
+            found.append(_parameter(name, Annotated[kind | None, option], None))
+    for name, (text, default, short) in SETTINGS.items():
+        flag = f"--{name.replace('_', '-')}"
+        names = [flag, short] if short else [flag] if default is False else []
+        option = typer.Option(*names, help=text)
+        found.append(_parameter(name, Annotated[type(default), option], default))
+    return found
 
 
-@app.command()
-def points(
-    dataset: Dataset = None,
-    device: Device = None,
-    model: PointsModel = None,
-    hidden: Hidden64 = None,
-    epochs: Epochs60 = None,
-    batch_size: Batch25 = None,
-    lr: Lr01 = None,
-    optimizer: Optimizer = None,
-    seed: Seed = None,
-    limit: Points500 = None,
-    out: Out = None,
-    resume: Resume = None,
-    graph: Graph = True,
-    profile: Profile = False,
-    checkpoint_every: Every = 30.0,
-    checkpoint_steps: Steps = 0,
-    plots: Plots = True,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
-    debug: Debug = False,
-) -> None:
-    """Learn two classes of points in the plane, such as two spirals (seconds)."""
-    _run("points", dict(locals()))
+def _parameter(name: str, annotation: Any, default: Any) -> Parameter:
+    kind = Parameter.KEYWORD_ONLY
+    return Parameter(name, kind, default=default, annotation=annotation)
 
 
-@app.command()
-def mnist(
-    dataset: Digits = None,
-    device: Device = None,
-    model: DigitsModel = None,
-    hidden: Hidden256 = None,
-    epochs: Epochs5 = None,
-    batch_size: Batch128 = None,
-    lr: Lr01 = None,
-    optimizer: Optimizer = None,
-    seed: Seed = None,
-    limit: Limit = None,
-    data_dir: DataDir = None,
-    out: Out = None,
-    resume: Resume = None,
-    graph: Graph = True,
-    profile: Profile = False,
-    checkpoint_every: Every = 30.0,
-    checkpoint_steps: Steps = 0,
-    plots: Plots = True,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
-    debug: Debug = False,
-) -> None:
-    """Learn to read handwritten digits (minutes).
+def _add_command(recipe: str, text: str) -> None:
+    """Let `minitorch train RECIPE` train, and print the result in one line."""
 
-    Where MNIST cannot be had, digits that are drawn by the computer take its place.
-    """
-    _run("mnist", dict(locals()))
+    def run(**options: Any) -> None:
+        with friendly(options.pop("debug"), f"minitorch train {recipe}"):
+            from minitorch.cli import STARTED
+            from minitorch.train import TrainConfig, train
+
+            result = train(TrainConfig(recipe=recipe, **options), STARTED)
+            typer.echo(result.summary())
+
+    vars(run)["__signature__"] = Signature(_parameters(recipe))
+    app.command(recipe, help=text)(run)
 
 
-def _run(recipe: str, options: dict[str, Any]) -> None:
-    """Train, and print the result in one line."""
-    with friendly(options.pop("debug"), f"minitorch train {recipe}"):
-        from minitorch.cli import STARTED
-        from minitorch.train import TrainConfig, train
-
-        result = train(TrainConfig(recipe=recipe, **options), STARTED)
-        typer.echo(result.summary())
+_add_command(
+    "xor",
+    "Learn which of two opposite quarters a point is in (seconds).\n\n"
+    "No single layer can: try --model linear.",
+)
+_add_command(
+    "points",
+    "Learn two classes of points in the plane, such as two spirals (seconds).",
+)
+_add_command(
+    "mnist",
+    "Learn to read handwritten digits (minutes).\n\nWhere MNIST cannot be had, digits "
+    "that are drawn by the computer take its place.",
+)

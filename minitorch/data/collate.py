@@ -1,5 +1,6 @@
 """With this file one can join samples into a batch: `default_collate`, which a
-`DataLoader` uses unless it is given another `collate_fn`.
+`DataLoader` uses unless it is given another `collate_fn`; and put a batch into pinned
+memory: `pin_memory`, which a `DataLoader(..., pin_memory=True)` does with each.
 
     tensors or arrays of one shape [...]   -> one tensor [B, ...]
     numbers                                -> a tensor [B] of float64, int64 or bool
@@ -114,15 +115,9 @@ def _mappings(samples: Sequence[Mapping[Any, Any]]) -> Any:
                 f"default_collate: sample 0 has the keys {list(first)} and sample {i} "
                 f"{list(sample)}; expected the same keys in all"
             )
-    batch = {key: default_collate([s[key] for s in samples]) for key in first}
-    if type(first) is dict:
-        return batch
-    # Any other mapping that can be made from a dict keeps its type.
-    make: Callable[[dict[Any, Any]], Any] = type(first)
-    try:
-        return make(batch)
-    except TypeError:
-        return batch
+    return _like(
+        first, {key: default_collate([s[key] for s in samples]) for key in first}
+    )
 
 
 def _tuples(samples: Sequence[Any]) -> Any:
@@ -134,5 +129,36 @@ def _tuples(samples: Sequence[Any]) -> Any:
                 f"{len(sample)}; expected the same number in all"
             )
     parts = [default_collate(column) for column in zip(*samples, strict=True)]
-    is_named_tuple = isinstance(first, tuple) and hasattr(first, "_fields")
-    return type(first)(*parts) if is_named_tuple else parts
+    return type(first)(*parts) if _is_named(first) else parts
+
+
+def _is_named(parts: Any) -> bool:
+    """Whether a tuple or list is a named tuple."""
+    return hasattr(parts, "_fields")
+
+
+def _like(batch: Mapping[Any, Any], made: dict[Any, Any]) -> Any:
+    """`made` in the type of `batch`, if that can be made from a dict."""
+    make: Callable[[dict[Any, Any]], Any] = type(batch)
+    try:
+        return make(made)
+    except TypeError:
+        return made
+
+
+def pin_memory(batch: Any) -> Any:
+    """The batch with all of its tensors in pinned memory (`Tensor.pin_memory`).
+
+    Goes through lists, tuples, named tuples and mappings, and calls the method
+    `pin_memory` of whatever has one; strings and others stay as they are.
+
+    Errors: RuntimeError for a tensor that is not on the CPU.
+    """
+    if hasattr(batch, "pin_memory"):
+        return batch.pin_memory()
+    if isinstance(batch, Mapping):
+        return _like(batch, {key: pin_memory(value) for key, value in batch.items()})
+    if isinstance(batch, (tuple, list)):
+        parts = [pin_memory(part) for part in batch]
+        return type(batch)(*parts) if _is_named(batch) else type(batch)(parts)
+    return batch

@@ -156,17 +156,7 @@ def choose_seed(caller: str, seed: int, generator: Generator | None) -> int:
     from minitorch.creation import Generator
 
     if generator is None:
-        try:
-            number = operator.index(seed)
-        except TypeError:
-            raise TypeError(
-                f"{caller}: seed is {seed!r}; expected a whole number"
-            ) from None
-        if number < 0 or isinstance(seed, bool):
-            raise ValueError(
-                f"{caller}: seed is {seed!r}; expected a whole number >= 0"
-            )
-        return number
+        return whole_number(caller, "seed", seed, least=0)
     if not isinstance(generator, Generator):
         raise TypeError(
             f"{caller}: generator is a {type(generator).__name__}; expected a "
@@ -176,6 +166,21 @@ def choose_seed(caller: str, seed: int, generator: Generator | None) -> int:
         raise ValueError(f"{caller}: give seed or generator, not both")
     state, offset = generator.take(1)
     return state + (offset << 64)
+
+
+def whole_number(caller: str, name: str, value: Any, *, least: int) -> int:
+    """An argument `name` of `caller` as an int; an error where it is none."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(
+            f"{caller}: {name} is {value!r}; expected a whole number"
+        ) from None
+    if number < least or isinstance(value, bool):
+        raise ValueError(
+            f"{caller}: {name} is {value!r}; expected a whole number >= {least}"
+        )
+    return number
 
 
 def shuffled(n: int, seed: int, epoch: int = 0) -> Indices:

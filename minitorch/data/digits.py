@@ -16,22 +16,16 @@ The picture is never distorted, only the stroke; so lines keep their width.
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from minitorch.data.files import atomic_write, cache_folder
 from minitorch.data.glyphs import GLYPHS, Glyph, curve_weights, stroke_points
 
 Bytes = npt.NDArray[np.uint8]
 Floats = npt.NDArray[np.float32]
-
-# Change it whenever the same seed gives other digits: it names the cached files.
-VERSION = 1
 
 SIDE = 28  # pixels
 BOX = 20  # pixels that the ink spans, the longer way
@@ -55,69 +49,24 @@ FAINT = 10  # grey values below are background: the outskirts of the blur
 MIDDLE = np.float32((SIDE - 1) / 2)
 
 
-def drawn_digits(
-    n: int, seed: int = 0, train: bool = True, *, disk_cache: bool = False
-) -> tuple[Bytes, Bytes]:
+def drawn_digits(n: int, seed: int = 0, train: bool = True) -> tuple[Bytes, Bytes]:
     """n digits: images uint8 [n, 28, 28] (0 is background, 255 ink), labels uint8 [n].
 
     The same seed gives the same digits, and the first n of them are the same for any
     larger n. `train` picks one of two streams of random numbers that have nothing in
     common. Every 500 digits hold 50 of each class.
 
-    They stay in memory until the program ends (the latest few sets); `disk_cache`
-    keeps them in the cache folder as well, where that can be written.
+    They stay in memory until the program ends (the latest few sets).
 
     Errors: ValueError for n or seed below 0.
     """
     if n < 0 or seed < 0:
         raise ValueError(f"drawn_digits: n is {n}, seed is {seed}; expected 0 or more")
-    images, labels = _remembered(n, seed, bool(train), bool(disk_cache))
+    images, labels = _draw(n, seed, bool(train))
     return images.copy(), labels.copy()
 
 
 @functools.lru_cache(maxsize=4)
-def _remembered(
-    n: int, seed: int, train: bool, disk_cache: bool
-) -> tuple[Bytes, Bytes]:
-    if not disk_cache:
-        return _draw(n, seed, train)
-    split = "train" if train else "test"
-    name = f"drawn-v{VERSION}-{split}-seed{seed}-n{n}.npz"
-    path = cache_folder("digits") / name
-    kept = _read(path, n)
-    if kept is not None:
-        return kept
-    images, labels = _draw(n, seed, train)
-    _keep(path, images, labels)
-    return images, labels
-
-
-def _read(path: Path, n: int) -> tuple[Bytes, Bytes] | None:
-    """Digits kept on disk; None if there are none, or they are no good."""
-    import zlib
-    from zipfile import BadZipFile
-
-    broken = (ValueError, KeyError, EOFError, BadZipFile, zlib.error)
-    try:
-        with np.load(path, allow_pickle=False) as kept:
-            images, labels = kept["images"], kept["labels"]
-    except (OSError, NotImplementedError, *broken):
-        return None
-    right = images.shape == (n, SIDE, SIDE) and labels.shape == (n,)
-    return (images, labels) if right and images.dtype == np.uint8 else None
-
-
-def _keep(path: Path, images: Bytes, labels: Bytes) -> None:
-    """Keeps digits on disk; it is no error if that does not work, as they can be
-    drawn again."""
-    try:
-        os.makedirs(path.parent, exist_ok=True)
-        with atomic_write(path) as file:
-            np.savez_compressed(file, images=images, labels=labels)
-    except OSError:
-        return
-
-
 def _draw(n: int, seed: int, train: bool) -> tuple[Bytes, Bytes]:
     images = np.empty((n, SIDE, SIDE), np.uint8)
     labels = np.empty(n, np.uint8)

@@ -12,17 +12,17 @@ were still to come.
 
 from __future__ import annotations
 
-import operator
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from minitorch.backend import get_backend
-from minitorch.data.collate import default_collate
+from minitorch.data.collate import default_collate, pin_memory
 from minitorch.data.dataset import (
     BatchDataset,
     Dataset,
@@ -30,10 +30,12 @@ from minitorch.data.dataset import (
     choose_seed,
     reads_batches,
     shuffled,
+    whole_number,
 )
-from minitorch.data.pin_memory import pin_memory
 from minitorch.data.prefetch import Prefetcher
 from minitorch.data.workers import WorkerOptions, Workers
+
+_whole_number = partial(whole_number, "DataLoader")
 
 if TYPE_CHECKING:
     from multiprocessing.context import BaseContext
@@ -303,17 +305,3 @@ def _refuse(given: Mapping[str, Any]) -> None:
                 f"DataLoader: {name}={value!r} is PyTorch's, and not supported here: "
                 f"{instead}"
             )
-
-
-def _whole_number(name: str, value: int, *, least: int) -> int:
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise TypeError(
-            f"DataLoader: {name} is {value!r}; expected a whole number"
-        ) from None
-    if number < least or isinstance(value, bool):
-        raise ValueError(
-            f"DataLoader: {name} is {value!r}; expected a whole number >= {least}"
-        )
-    return number

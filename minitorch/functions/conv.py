@@ -210,8 +210,11 @@ def conv1d(
             f"conv1d: x is {tuple(x.shape)} and the weight {tuple(weight.shape)}; "
             f"expected (N, C, L) and (O, C/groups, K)"
         )
-    step, spread = _one("stride", stride), _one("dilation", dilation)
-    pad = padding if isinstance(padding, str) else (0, _one("padding", padding))
+    (step,) = as_sizes("conv1d: stride", stride, 1, 1)
+    (spread,) = as_sizes("conv1d: dilation", dilation, 1, 1)
+    pad: Any = padding
+    if not isinstance(padding, str):
+        pad = (0, *as_sizes("conv1d: padding", padding, 1, 0))
     # BEGIN SOLUTION a6.1
     out = conv2d(
         x.unsqueeze(-2), weight.unsqueeze(-2), bias, (1, step), pad, (1, spread), groups
@@ -220,8 +223,12 @@ def conv1d(
     # END SOLUTION a6.1
 
 
-def _one(name: str, value: Any) -> int:
-    values = (value,) if isinstance(value, int) else tuple(value)
-    if len(values) != 1 or not isinstance(values[0], int):
-        raise ValueError(f"conv1d: {name} is {value!r}; expected one int")
-    return values[0]
+def as_sizes(name: str, value: Any, dims: int, least: int) -> tuple[int, ...]:
+    """One int for each of `dims` dimensions: an int, or so many, none below `least`."""
+    sizes = (value,) * dims if isinstance(value, int) else tuple(value)
+    if len(sizes) != dims or not all(isinstance(n, int) and n >= least for n in sizes):
+        raise ValueError(
+            f"{name} is {value!r}; expected an int, or {dims} of them, each {least} or "
+            f"more"
+        )
+    return sizes

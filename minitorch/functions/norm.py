@@ -154,16 +154,19 @@ def dropout_residual_layer_norm(
     weight: Tensor | None = None,
     bias: Tensor | None = None,
     p: float = 0.5,
+    training: bool = True,
     eps: float = 1e-5,
     generator: Generator | None = None,
 ) -> Tensor:
     """layer_norm(dropout(x, p) + residual, ...), in one pass over memory.
 
-    x, residual [*, D1, ..., Dk]; weight and bias, if given, are [D1, ..., Dk].
+    x, residual [*, D1, ..., Dk]; weight and bias, if given, are [D1, ..., Dk]. Without
+    `training` nothing is dropped. PyTorch has no such function; there it is three.
     """
     from minitorch.creation import default_generator
 
     name = "dropout_residual_layer_norm"
+    p = p if training else 0.0
     if residual.shape != x.shape:
         raise ValueError(
             f"{name}: x is {tuple(x.shape)} and residual {tuple(residual.shape)}; both "

@@ -26,6 +26,8 @@ class ReLU(Module):
 class LeakyReLU(Module):
     """x where x > 0, else negative_slope * x"""
 
+    _shown = ("negative_slope",)
+
     def __init__(self, negative_slope: float = 0.01, inplace: bool = False) -> None:
         super().__init__()
         refuse_inplace("LeakyReLU", inplace)
@@ -34,12 +36,11 @@ class LeakyReLU(Module):
     def forward(self, x: Tensor) -> Tensor:
         return x.leaky_relu(self.negative_slope)
 
-    def extra_repr(self) -> str:
-        return f"negative_slope={self.negative_slope}"
-
 
 class ELU(Module):
     """x where x > 0, else alpha (exp(x) - 1); Clevert, Unterthiner, Hochreiter 2016"""
+
+    _shown = ("alpha",)
 
     def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
         super().__init__()
@@ -49,12 +50,11 @@ class ELU(Module):
     def forward(self, x: Tensor) -> Tensor:
         return x.elu(self.alpha)
 
-    def extra_repr(self) -> str:
-        return f"alpha={self.alpha}"
-
 
 class GELU(Module):
     """x P(X <= x) for a standard normal X, or its approximation with tanh"""
+
+    _shown = ("approximate",)
 
     def __init__(self, approximate: str = "none") -> None:
         super().__init__()
@@ -66,9 +66,6 @@ class GELU(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return x.gelu(self.approximate)
-
-    def extra_repr(self) -> str:
-        return f"approximate={self.approximate!r}"
 
 
 class SiLU(Module):
@@ -99,6 +96,8 @@ class Tanh(Module):
 class Softplus(Module):
     """log(1 + exp(beta x)) / beta, and x itself where beta x > threshold"""
 
+    _shown = ("beta", "threshold")
+
     def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
         super().__init__()
         self.beta, self.threshold = beta, threshold
@@ -106,12 +105,11 @@ class Softplus(Module):
     def forward(self, x: Tensor) -> Tensor:
         return F.softplus(x, self.beta, self.threshold)
 
-    def extra_repr(self) -> str:
-        return f"beta={self.beta}, threshold={self.threshold}"
-
 
 class Softmax(Module):
     """exp(x) / sum(exp(x)) along dim"""
+
+    _shown = ("dim",)
 
     def __init__(self, dim: int | None = None) -> None:
         super().__init__()
@@ -120,22 +118,12 @@ class Softmax(Module):
     def forward(self, x: Tensor) -> Tensor:
         return F.softmax(x, self.dim)
 
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}"
 
-
-class LogSoftmax(Module):
+class LogSoftmax(Softmax):
     """x - logsumexp(x) along dim"""
-
-    def __init__(self, dim: int | None = None) -> None:
-        super().__init__()
-        self.dim = dim
 
     def forward(self, x: Tensor) -> Tensor:
         return F.log_softmax(x, self.dim)
-
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}"
 
 
 class Identity(Module):

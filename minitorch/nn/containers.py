@@ -8,7 +8,7 @@ attribute (`ModuleList`, `ModuleDict`), where a plain list or dict would hide th
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from typing import Any
 
 from minitorch.nn.module import Module
@@ -120,22 +120,16 @@ class ModuleList(_Numbered):
         return cls([module for _, module in items])
 
 
-class ModuleDict(Module):
+class ModuleDict(Module, MutableMapping[str, Any]):
     """A dict of modules, in the order of insertion."""
+
+    __eq__, __hash__ = Module.__eq__, Module.__hash__  # as for any other module
 
     def __init__(
         self, modules: Mapping[str, Module] | Iterable[tuple[str, Module]] | None = None
     ) -> None:
         super().__init__()
         self.update(() if modules is None else modules)
-
-    def update(self, modules: Mapping[str, Module] | Iterable[Any]) -> None:
-        """Add the modules of a dict, or of (name, module) pairs."""
-        pairs: Any = modules
-        if isinstance(modules, (Mapping, ModuleDict)):
-            pairs = modules.items()
-        for name, module in pairs:
-            self[name] = module
 
     def __getitem__(self, name: str) -> Any:
         return self._modules[name]
@@ -151,26 +145,3 @@ class ModuleDict(Module):
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._modules)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._modules
-
-    def keys(self) -> Iterable[str]:
-        """The names."""
-        return self._modules.keys()
-
-    def values(self) -> Iterable[Any]:
-        """The modules."""
-        return self._modules.values()
-
-    def items(self) -> Iterable[tuple[str, Any]]:
-        """(name, module) pairs."""
-        return self._modules.items()
-
-    def pop(self, name: str) -> Any:
-        """Take a module out."""
-        return self._modules.pop(name)
-
-    def clear(self) -> None:
-        """Take all modules out."""
-        self._modules.clear()

@@ -6,10 +6,12 @@ With this file one can slide a learned kernel over sequences (`Conv1d`) and imag
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import minitorch.nn.functional as F
 from minitorch.dtypes import DType
+from minitorch.functions.conv import as_sizes
 from minitorch.nn.linear import check_sizes, default_bias, default_weight
 from minitorch.nn.module import Module
 from minitorch.tensor import Tensor
@@ -19,6 +21,7 @@ class _Conv(Module):
     """What convolutions of one and of two dimensions share."""
 
     dims: int
+    _conv: ClassVar[Callable[..., Tensor]]
 
     def __init__(
         self,
@@ -48,31 +51,31 @@ class _Conv(Module):
                 f'{name}: padding_mode={padding_mode!r} is not offered; use "zeros"'
             )
         self.in_channels, self.out_channels = in_channels, out_channels
-        self.kernel_size = self._each("kernel_size", kernel_size, 1)
-        self.stride = self._each("stride", stride, 1)
-        self.padding: Any = (
-            padding if isinstance(padding, str) else self._each("padding", padding, 0)
+        sizes = lambda key, value, least: as_sizes(
+            f"{name}: {key}", value, self.dims, least
         )
-        self.dilation = self._each("dilation", dilation, 1)
+        self.kernel_size = sizes("kernel_size", kernel_size, 1)
+        self.stride = sizes("stride", stride, 1)
+        self.padding: Any = (
+            padding if isinstance(padding, str) else sizes("padding", padding, 0)
+        )
+        self.dilation = sizes("dilation", dilation, 1)
         self.groups = groups
         shape = (out_channels, in_channels // groups, *self.kernel_size)
         self.weight = default_weight(shape, device, dtype)
-        if bias:
-            self.bias = default_bias(self.weight, out_channels, device, dtype)
-        else:
-            self.register_parameter("bias", None)
+        first = default_bias(self.weight, device, dtype) if bias else None
+        self.register_parameter("bias", first)
 
-    def _each(self, key: str, value: Any, least: int) -> tuple[int, ...]:
-        """One int for each dimension."""
-        values = (value,) * self.dims if isinstance(value, int) else tuple(value)
-        if len(values) != self.dims or not all(
-            isinstance(v, int) and v >= least for v in values
-        ):
-            raise ValueError(
-                f"{type(self).__name__}: {key} is {value!r}; expected an int, or "
-                f"{self.dims} of them, each {least} or more"
-            )
-        return values
+    def forward(self, x: Tensor) -> Tensor:
+        return self._conv(
+            x,
+            self.weight,
+            self.bias,
+            self.stride,
+            self.padding,
+            self.dilation,
+            self.groups,
+        )
 
     def extra_repr(self) -> str:
         parts = [
@@ -99,17 +102,7 @@ class Conv1d(_Conv):
     """
 
     dims = 1
-
-    def forward(self, x: Tensor) -> Tensor:
-        return F.conv1d(
-            x,
-            self.weight,
-            self.bias,
-            self.stride,  # type: ignore[arg-type]
-            self.padding,
-            self.dilation,  # type: ignore[arg-type]
-            self.groups,
-        )
+    _conv = staticmethod(F.conv1d)
 
 
 class Conv2d(_Conv):
@@ -120,14 +113,4 @@ class Conv2d(_Conv):
     """
 
     dims = 2
-
-    def forward(self, x: Tensor) -> Tensor:
-        return F.conv2d(
-            x,
-            self.weight,
-            self.bias,
-            self.stride,  # type: ignore[arg-type]
-            self.padding,
-            self.dilation,  # type: ignore[arg-type]
-            self.groups,
-        )
+    _conv = staticmethod(F.conv2d)

@@ -18,6 +18,8 @@ class Dropout(Module):
     overfitting", 2014.
     """
 
+    _shown = ("p",)
+
     def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
         super().__init__()
         refuse_inplace("Dropout", inplace)
@@ -27,6 +29,3 @@ class Dropout(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return F.dropout(x, self.p, self.training)
-
-    def extra_repr(self) -> str:
-        return f"p={self.p}"

@@ -12,12 +12,11 @@ from minitorch.tensor import Tensor
 class Flatten(Module):
     """Dims start_dim to end_dim as one: [N, C, H, W] -> [N, C * H * W]"""
 
+    _shown = ("start_dim", "end_dim")
+
     def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
         super().__init__()
         self.start_dim, self.end_dim = start_dim, end_dim
 
     def forward(self, x: Tensor) -> Tensor:
         return x.flatten(self.start_dim, self.end_dim)
-
-    def extra_repr(self) -> str:
-        return f"start_dim={self.start_dim}, end_dim={self.end_dim}"

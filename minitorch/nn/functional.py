@@ -18,12 +18,22 @@ import minitorch.dtypes as dtypes
 from minitorch.arguments import check_floating
 from minitorch.creation import Generator
 from minitorch.function import Context, Function
-from minitorch.functions import linear as linears
 from minitorch.functions import norm as norms
 from minitorch.functions import pool
 from minitorch.functions import softmax as softmaxes
-from minitorch.functions.conv import as_pair, conv1d, conv2d
+from minitorch.functions.conv import as_sizes
+from minitorch.functions.conv import conv1d as conv1d
+from minitorch.functions.conv import conv2d as conv2d
+from minitorch.functions.elementwise import sigmoid as sigmoid
+from minitorch.functions.elementwise import tanh as tanh
 from minitorch.functions.indexing import IndexSelect
+from minitorch.functions.linear import bias_activation as bias_activation
+from minitorch.functions.linear import linear as linear
+from minitorch.functions.movement import flatten as flatten
+from minitorch.functions.norm import (
+    dropout_residual_layer_norm as dropout_residual_layer_norm,
+)
+from minitorch.functions.norm import layer_norm as layer_norm
 from minitorch.functions.operands import check_broadcast, check_same_device
 from minitorch.functions.random import dropout as random_zeros
 from minitorch.tensor import Tensor
@@ -48,22 +58,6 @@ def _refuse(name: str, argument: str, value: Any, default: Any) -> None:
 
 
 # --------------------------------------------------------------- layers, stateless
-
-
-def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """x @ weight^T + bias: x [*, in], weight [out, in], bias [out] -> [*, out]"""
-    return linears.linear(x, weight, bias)
-
-
-def bias_activation(x: Tensor, bias: Tensor, activation: str | None = None) -> Tensor:
-    """activation(x + bias) in one pass over memory: x [*, n], bias [n] -> [*, n]
-
-    PyTorch has no such function; there it is `relu(x + bias)`, for example.
-
-    Args:
-        activation: "relu", "gelu", "tanh", "sigmoid", "silu", or None for x + bias.
-    """
-    return linears.bias_activation(x, bias, activation)
 
 
 def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> Tensor:
@@ -103,42 +97,6 @@ def dropout(
     if not 0.0 <= p <= 1.0:
         raise ValueError(f"dropout: p is {p}; it must be from 0 to 1")
     return random_zeros(x, p, generator) if training and p > 0 else x
-
-
-def layer_norm(
-    x: Tensor,
-    normalized_shape: int | Sequence[int],
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    eps: float = 1e-5,
-) -> Tensor:
-    """(x - mean) / sqrt(var + eps) * weight + bias over the last dims.
-
-    x [*, D1, ..., Dk]; normalized_shape, weight and bias are D1, ..., Dk.
-    """
-    return norms.layer_norm(x, normalized_shape, weight, bias, eps)
-
-
-def dropout_residual_layer_norm(
-    x: Tensor,
-    residual: Tensor,
-    normalized_shape: int | Sequence[int],
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    p: float = 0.5,
-    training: bool = True,
-    eps: float = 1e-5,
-    generator: Generator | None = None,
-) -> Tensor:
-    """layer_norm(residual + dropout(x, p)), in one pass over memory.
-
-    PyTorch has no such function; there it is three operations. Shapes as in
-    `layer_norm`; x and residual have one shape. Without `training` nothing is dropped.
-    """
-    return norms.dropout_residual_layer_norm(
-        x, residual, normalized_shape, weight, bias, p if training else 0.0, eps,
-        generator,
-    )  # fmt: skip
 
 
 def batch_norm(
@@ -186,11 +144,6 @@ def _move_towards(running: Tensor | None, new: Tensor, share: float) -> None:
         running.detach().copy_(value)
 
 
-def flatten(x: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
-    """Dims start_dim to end_dim as one."""
-    return x.flatten(start_dim, end_dim)
-
-
 # ------------------------------------------------------------------------- pooling
 
 
@@ -227,21 +180,17 @@ def max_pool1d(
         raise ValueError(
             f"max_pool1d: x is {x.raw.shape}; expected (N, C, L) or (C, L)"
         )
-    kernel = _one("max_pool1d: kernel_size", kernel_size)
-    step = kernel if stride is None else _one("max_pool1d: stride", stride)
+    (kernel,) = as_sizes("max_pool1d: kernel_size", kernel_size, 1, 1)
+    stride = kernel if stride is None else stride
+    (step,) = as_sizes("max_pool1d: stride", stride, 1, 1)
+    (pad,) = as_sizes("max_pool1d: padding", padding, 1, 0)
+    (spread,) = as_sizes("max_pool1d: dilation", dilation, 1, 1)
+    image = x.unsqueeze(-2)  # a sequence is an image of height 1
     values, index = pool.max_pool2d(
-        x.unsqueeze(-2),  # a sequence is an image of height 1
-        (1, kernel),
-        (1, step),
-        (0, _one("max_pool1d: padding", padding)),
-        (1, _one("max_pool1d: dilation", dilation)),
+        image, (1, kernel), (1, step), (0, pad), (1, spread)
     )
     values = values.squeeze(-2)
     return (values, index.squeeze(-2)) if return_indices else values
-
-
-def _one(name: str, value: Any) -> int:
-    return as_pair(name, value if isinstance(value, int) else (*value, 0), 0)[0]
 
 
 def avg_pool2d(
@@ -316,16 +265,6 @@ def silu(x: Tensor, inplace: bool = False) -> Tensor:
     """x sigmoid(x)"""
     refuse_inplace("silu", inplace)
     return x.silu()
-
-
-def sigmoid(x: Tensor) -> Tensor:
-    """1 / (1 + exp(-x))"""
-    return x.sigmoid()
-
-
-def tanh(x: Tensor) -> Tensor:
-    """The hyperbolic tangent"""
-    return x.tanh()
 
 
 def softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
@@ -725,44 +664,3 @@ def _check_weight(name: str, weight: Tensor, input: Tensor) -> None:
             f"number for each class"
         )
     check_same_device(name, weight, input)
-
-
-__all__ = [
-    "adaptive_avg_pool2d",
-    "avg_pool2d",
-    "batch_norm",
-    "bias_activation",
-    "binary_cross_entropy",
-    "binary_cross_entropy_with_logits",
-    "conv1d",
-    "conv2d",
-    "cosine_similarity",
-    "cross_entropy",
-    "dropout",
-    "dropout_residual_layer_norm",
-    "elu",
-    "embedding",
-    "flatten",
-    "gelu",
-    "huber_loss",
-    "l1_loss",
-    "layer_norm",
-    "leaky_relu",
-    "linear",
-    "log_softmax",
-    "logsigmoid",
-    "max_pool1d",
-    "max_pool2d",
-    "mse_loss",
-    "nll_loss",
-    "normalize",
-    "one_hot",
-    "pad",
-    "relu",
-    "sigmoid",
-    "silu",
-    "smooth_l1_loss",
-    "softmax",
-    "softplus",
-    "tanh",
-]

@@ -15,9 +15,19 @@ import math
 import numpy as np
 
 from minitorch.autodiff import no_grad
-from minitorch.creation import Generator, rand, randn
+from minitorch.creation import Generator, rand_like, randn, randn_like
 from minitorch.tensor import Tensor
 from minitorch.tensor_data import numel
+
+GAINS = {
+    "linear": 1.0,
+    "conv1d": 1.0,
+    "conv2d": 1.0,
+    "sigmoid": 1.0,
+    "tanh": 5.0 / 3.0,
+    "relu": math.sqrt(2.0),
+    "selu": 0.75,
+}
 
 
 def _fill(tensor: Tensor, values: Tensor | float) -> Tensor:
@@ -29,14 +39,7 @@ def uniform_(
     tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Generator | None = None
 ) -> Tensor:
     """Uniform random numbers in [a, b)."""
-    with no_grad():
-        values = rand(
-            tensor.raw.shape,
-            dtype=tensor.dtype,
-            device=tensor.device,
-            generator=generator,
-        )
-        return tensor.copy_(values * (b - a) + a)
+    return _fill(tensor, rand_like(tensor, generator=generator) * (b - a) + a)
 
 
 def normal_(
@@ -46,14 +49,7 @@ def normal_(
     generator: Generator | None = None,
 ) -> Tensor:
     """Normal random numbers."""
-    with no_grad():
-        values = randn(
-            tensor.raw.shape,
-            dtype=tensor.dtype,
-            device=tensor.device,
-            generator=generator,
-        )
-        return tensor.copy_(values * std + mean)
+    return _fill(tensor, randn_like(tensor, generator=generator) * std + mean)
 
 
 def constant_(tensor: Tensor, val: float) -> Tensor:
@@ -79,21 +75,15 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
             "leaky_relu" or "selu".
         param: for "leaky_relu" its negative slope, 0.01 by default.
     """
-    if nonlinearity in ("linear", "conv1d", "conv2d", "sigmoid"):
-        return 1.0
-    if nonlinearity == "tanh":
-        return 5.0 / 3.0
-    if nonlinearity == "relu":
-        return math.sqrt(2.0)
     if nonlinearity == "leaky_relu":
         slope = 0.01 if param is None else param
         return math.sqrt(2.0 / (1.0 + slope * slope))
-    if nonlinearity == "selu":
-        return 0.75
-    raise ValueError(
-        f"calculate_gain: nonlinearity is {nonlinearity!r}; expected linear, conv1d, "
-        f"conv2d, sigmoid, tanh, relu, leaky_relu or selu"
-    )
+    if nonlinearity not in GAINS:
+        raise ValueError(
+            f"calculate_gain: nonlinearity is {nonlinearity!r}; expected one of "
+            f"{', '.join(GAINS)}, leaky_relu"
+        )
+    return GAINS[nonlinearity]
 
 
 def fans(tensor: Tensor) -> tuple[int, int]:

@@ -27,10 +27,10 @@ def default_weight(
 
 
 def default_bias(
-    weight: Parameter, size: int, device: str | None, dtype: DType | None
+    weight: Parameter, device: str | None, dtype: DType | None
 ) -> Parameter:
-    """A bias [out], uniform in +-1 / sqrt(fan_in of the weight)."""
-    bias = Parameter(empty((size,), device=device, dtype=dtype))
+    """A bias [out], uniform in +-1 / sqrt(fan_in of the weight [out, in, *])."""
+    bias = Parameter(empty((len(weight),), device=device, dtype=dtype))
     fan_in, _ = init.fans(weight)
     bound = 1.0 / math.sqrt(fan_in) if fan_in else 0.0
     init.uniform_(bias, -bound, bound)
@@ -63,10 +63,8 @@ class Linear(Module):
         check_sizes("Linear", in_features=in_features, out_features=out_features)
         self.in_features, self.out_features = in_features, out_features
         self.weight = default_weight((out_features, in_features), device, dtype)
-        if bias:
-            self.bias = default_bias(self.weight, out_features, device, dtype)
-        else:
-            self.register_parameter("bias", None)
+        first = default_bias(self.weight, device, dtype) if bias else None
+        self.register_parameter("bias", first)
 
     def forward(self, x: Tensor) -> Tensor:
         return F.linear(x, self.weight, self.bias)

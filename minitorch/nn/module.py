@@ -20,10 +20,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from itertools import chain
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
+from minitorch.arguments import parse_to
 from minitorch.autodiff import no_grad
-from minitorch.backend import get_backend
 from minitorch.dtypes import DType, float32, float64
 from minitorch.nn.parameter import Parameter
 from minitorch.tensor import Handle, Tensor
@@ -46,6 +46,7 @@ class Module:
     """
 
     training: bool
+    _shown: ClassVar[tuple[str, ...]] = ()  # attributes that are printed
     _parameters: dict[str, Parameter | None]
     _buffers: dict[str, Tensor | None]
     _modules: dict[str, Module | None]
@@ -384,7 +385,12 @@ class Module:
         With `non_blocking=True` nobody waits for copies between pinned memory and
         "cuda", as in `Tensor.to`.
         """
-        device, dtype, non_blocking = _parse_to(*args, **kwargs)
+        device, dtype, non_blocking = parse_to("Module.to", *args, **kwargs)
+        if dtype is not None and not dtype.is_floating_point:
+            raise TypeError(
+                f"Module.to: dtype is {dtype.name}; a module's parameters are float32 "
+                f"or float64"
+            )
         with no_grad():
             for tensor in chain(self.parameters(), self.buffers()):
                 _move(tensor, device, dtype, non_blocking)
@@ -468,8 +474,8 @@ class Module:
     # -------------------------------------------------------------------- printing
 
     def extra_repr(self) -> str:
-        """What to print between the brackets; subclasses define it."""
-        return ""
+        """What to print between the brackets, `_shown` if a subclass says no more."""
+        return ", ".join(f"{name}={getattr(self, name)!r}" for name in self._shown)
 
     def __repr__(self) -> str:
         name, extra = type(self).__name__, self.extra_repr()
@@ -503,35 +509,6 @@ def _misfits(own: Mapping[str, Tensor], state: Mapping[str, Any]) -> list[str]:
 
 def _shape(tensor: Tensor) -> tuple[int, ...]:
     return tuple(tensor.raw.shape)
-
-
-def _parse_to(*args: Any, **kwargs: Any) -> tuple[str | None, DType | None, bool]:
-    device, dtype = kwargs.pop("device", None), kwargs.pop("dtype", None)
-    non_blocking = kwargs.pop("non_blocking", False)
-    if not isinstance(non_blocking, bool):
-        raise TypeError(f"Module.to: non_blocking is {non_blocking!r}; expected a bool")
-    if kwargs:
-        raise TypeError(f"Module.to: unknown argument(s) {sorted(kwargs)}")
-    for arg in args:
-        if isinstance(arg, DType):
-            dtype = arg
-        elif isinstance(arg, Tensor):
-            device, dtype = arg.device, arg.dtype
-        elif isinstance(arg, str):
-            device = arg
-        else:
-            raise TypeError(
-                f'Module.to: got {arg!r}; expected a device name such as "cpu", a '
-                f"dtype such as minitorch.float64, or a tensor"
-            )
-    if device is not None:
-        get_backend(device)  # an unknown device is an error before anything moves
-    if dtype is not None and not dtype.is_floating_point:
-        raise TypeError(
-            f"Module.to: dtype is {dtype.name}; a module's parameters are float32 or "
-            f"float64"
-        )
-    return device, dtype, non_blocking
 
 
 def _move(

@@ -14,6 +14,21 @@ from minitorch.dtypes import DType, int64
 from minitorch.nn.module import Module
 from minitorch.nn.parameter import Parameter
 from minitorch.tensor import Tensor
+from minitorch.tensor_data import Shape
+
+
+def _register_affine(
+    module: Module,
+    shape: Shape,
+    weight: bool,
+    bias: bool,
+    device: str | None,
+    dtype: DType | None,
+) -> None:
+    """The parameters `weight` of ones and `bias` of zeros, or None for either."""
+    for name, make, wanted in (("weight", ones, weight), ("bias", zeros, bias)):
+        made = Parameter(make(shape, device=device, dtype=dtype)) if wanted else None
+        module.register_parameter(name, made)
 
 
 class _BatchNorm(Module):
@@ -38,25 +53,15 @@ class _BatchNorm(Module):
         self.num_features, self.eps, self.momentum = num_features, eps, momentum
         self.affine, self.track_running_stats = affine, track_running_stats
         size = (num_features,)
-        self.register_parameter(
-            "weight",
-            Parameter(ones(size, device=device, dtype=dtype)) if affine else None,
-        )
-        self.register_parameter(
-            "bias",
-            Parameter(zeros(size, device=device, dtype=dtype)) if affine else None,
-        )
-        tracked = track_running_stats
-        self.register_buffer(
-            "running_mean", zeros(size, device=device, dtype=dtype) if tracked else None
-        )
-        self.register_buffer(
-            "running_var", ones(size, device=device, dtype=dtype) if tracked else None
-        )
-        self.register_buffer(
-            "num_batches_tracked",
-            tensor(0, dtype=int64, device=device) if tracked else None,
-        )
+        _register_affine(self, size, affine, affine, device, dtype)
+        mean = var = count = None
+        if track_running_stats:
+            mean = zeros(size, device=device, dtype=dtype)
+            var = ones(size, device=device, dtype=dtype)
+            count = tensor(0, dtype=int64, device=device)
+        self.register_buffer("running_mean", mean)
+        self.register_buffer("running_var", var)
+        self.register_buffer("num_batches_tracked", count)
 
     def reset_running_stats(self) -> None:
         """Forget the running mean and variance."""
@@ -140,18 +145,8 @@ class LayerNorm(Module):
         )
         self.normalized_shape, self.eps = shape, eps
         self.elementwise_affine = elementwise_affine
-        self.register_parameter(
-            "weight",
-            Parameter(ones(shape, device=device, dtype=dtype))
-            if elementwise_affine
-            else None,
-        )
-        self.register_parameter(
-            "bias",
-            Parameter(zeros(shape, device=device, dtype=dtype))
-            if elementwise_affine and bias
-            else None,
-        )
+        affine = elementwise_affine
+        _register_affine(self, shape, affine, affine and bias, device, dtype)
 
     def forward(self, x: Tensor) -> Tensor:
         return F.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)

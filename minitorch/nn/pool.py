@@ -6,7 +6,8 @@ With this file one can shrink images and sequences (`MaxPool2d`, `AvgPool2d`,
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import minitorch.nn.functional as F
 from minitorch.nn.module import Module
@@ -14,6 +15,9 @@ from minitorch.tensor import Tensor
 
 
 class _MaxPool(Module):
+    _shown = ("kernel_size", "stride", "padding", "dilation")
+    _pool: ClassVar[Callable[..., Any]]
+
     def __init__(
         self,
         kernel_size: Any,
@@ -33,43 +37,33 @@ class _MaxPool(Module):
         self.padding, self.dilation = padding, dilation
         self.return_indices = return_indices
 
-    def extra_repr(self) -> str:
-        return (
-            f"kernel_size={self.kernel_size}, stride={self.stride}, "
-            f"padding={self.padding}, dilation={self.dilation}"
+    def forward(self, x: Tensor) -> Any:
+        return self._pool(
+            x,
+            self.kernel_size,
+            self.stride,
+            self.padding,
+            self.dilation,
+            return_indices=self.return_indices,
         )
 
 
 class MaxPool1d(_MaxPool):
     """The maximum of each window: x [N, C, L] -> [N, C, OL]"""
 
-    def forward(self, x: Tensor) -> Any:
-        return F.max_pool1d(
-            x,
-            self.kernel_size,
-            self.stride,
-            self.padding,
-            self.dilation,
-            return_indices=self.return_indices,
-        )
+    _pool = staticmethod(F.max_pool1d)
 
 
 class MaxPool2d(_MaxPool):
     """The maximum of each window: x [N, C, H, W] -> [N, C, OH, OW]"""
 
-    def forward(self, x: Tensor) -> Any:
-        return F.max_pool2d(
-            x,
-            self.kernel_size,
-            self.stride,
-            self.padding,
-            self.dilation,
-            return_indices=self.return_indices,
-        )
+    _pool = staticmethod(F.max_pool2d)
 
 
 class AvgPool2d(Module):
     """The mean of each window: x [N, C, H, W] -> [N, C, OH, OW]"""
+
+    _shown = ("kernel_size", "stride", "padding")
 
     def __init__(
         self,
@@ -98,12 +92,6 @@ class AvgPool2d(Module):
             count_include_pad=self.count_include_pad,
         )
 
-    def extra_repr(self) -> str:
-        return (
-            f"kernel_size={self.kernel_size}, stride={self.stride}, "
-            f"padding={self.padding}"
-        )
-
 
 class AdaptiveAvgPool2d(Module):
     """Means that leave an image of `output_size`: x [*, H, W] -> [*, OH, OW].
@@ -111,12 +99,11 @@ class AdaptiveAvgPool2d(Module):
     H and W must be multiples of OH and OW; `AdaptiveAvgPool2d(1)` always fits.
     """
 
+    _shown = ("output_size",)
+
     def __init__(self, output_size: Any) -> None:
         super().__init__()
         self.output_size = output_size
 
     def forward(self, x: Tensor) -> Tensor:
         return F.adaptive_avg_pool2d(x, self.output_size)
-
-    def extra_repr(self) -> str:
-        return f"output_size={self.output_size}"

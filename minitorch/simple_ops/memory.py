@@ -50,7 +50,3 @@ def copy(a: TensorData, dtype: DType) -> TensorData:
 def copy_into(out: TensorData, a: TensorData) -> None:
     """out[...] = a, any strides on both, even where the two share memory."""
     write(out, read(a))
-
-
-def synchronize() -> None:
-    """Nothing to wait for: every function here returns when its work is done."""

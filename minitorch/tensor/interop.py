@@ -87,7 +87,7 @@ class Interop:
         be changed before the work on the stream is done, and a copy on the CPU must not
         be read before (`minitorch.cuda.synchronize`).
         """
-        device, dtype, non_blocking = parse_to(self, *args, **kwargs)
+        device, dtype, non_blocking = parse_to("to", *args, **kwargs)
         out = cast(self, dtype) if dtype is not None else self
         if device is not None and device != out.device:
             out = movement.ToDevice.apply(out, device, non_blocking)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 import minitorch
 from helpers import SIMULATED
 from minitorch import nn
+from minitorch.cuda import make_graphed_step
 from minitorch.data import DataLoader, TensorDataset
 
 pytest.importorskip("numba_cuda")
@@ -18,12 +20,18 @@ pytest.importorskip("torch")
 import torch
 
 from minitorch.bench import cases, epoch, gpu_cases, gpu_steps
-from minitorch.bench.cases import Case
 from minitorch.bench.gpu_harness import compare_hosts
-from minitorch.bench.gpu_inputs import both
+from minitorch.bench.inputs import Case, both, put_inputs_on
 from minitorch.bench.report import Limits
 from minitorch.bench.run import measure
 from minitorch.train import TrainConfig
+
+
+@pytest.fixture(autouse=True)
+def inputs_on_the_gpu() -> Iterator[None]:
+    put_inputs_on("cuda")
+    yield
+    put_inputs_on("cpu")
 
 
 def weights(network: Any) -> list[np.ndarray]:
@@ -74,19 +82,20 @@ def test_small_operations_run(case: Case) -> None:
     ours(), theirs()
 
 
-def test_optimizer_steps_agree() -> None:
+def test_optimizer_steps_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Any] = []
 
     def kept(*shapes: Any, grad: bool) -> Any:
         made.append(both(*shapes, grad=grad))
         return made[-1]
 
+    monkeypatch.setattr(cases, "both", kept)
     shapes = [(3, 2), (5,)]
     for ours, theirs in (
         (minitorch.optim.Adam, torch.optim.Adam),
         (minitorch.optim.AdamW, torch.optim.AdamW),
     ):
-        we, they = cases.optimizer_steps(kept, shapes, ours, theirs)
+        we, they = cases.optimizer_steps(shapes, ours, theirs)
         for _ in range(2):
             we()
             they()
@@ -114,7 +123,7 @@ def test_our_graph_does_the_same_steps() -> None:
         mine = mine.to("cuda")
         adam = minitorch.optim.Adam(mine.parameters())
         step = cases.train_step(mine, adam, nn.functional)
-        run = gpu_steps.our_graph(step) if captured else step
+        run = make_graphed_step(step) if captured else step
         for seed in range(3):
             rng = np.random.default_rng(seed)
             x = minitorch.tensor(rng.random((3, 4), dtype=np.float32), device="cuda")

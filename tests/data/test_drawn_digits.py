@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minitorch.data import digits, drawn_digits
+from minitorch.data import drawn_digits
 from minitorch.data.glyphs import GLYPHS, curve_weights, stroke_points
 
 
@@ -102,52 +100,6 @@ def test_classes_can_be_told_apart() -> None:
 def test_arguments_below_zero(n: int, seed: int) -> None:
     with pytest.raises(ValueError, match=f"n is {n}, seed is {seed}"):
         drawn_digits(n, seed)
-
-
-# The disk
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    digits._remembered.cache_clear()
-    return tmp_path / "minitorch" / "digits"
-
-
-def test_disk_cache_is_read_and_repaired(folder: Path) -> None:
-    fresh = drawn_digits(30, 2)
-    kept = drawn_digits(30, 2, disk_cache=True)
-    (path,) = folder.iterdir()
-    assert path.name == f"drawn-v{digits.VERSION}-train-seed2-n30.npz"
-    whole = path.read_bytes()
-    flipped = [
-        whole[:i] + bytes([whole[i] ^ 255]) + whole[i + 1 :] for i in (300, 2000)
-    ]
-    cut = [whole[:100], whole[:-30], b"", b"PK\3\4 and more"]
-    for broken in [whole, *flipped, *cut]:
-        path.write_bytes(broken)
-        digits._remembered.cache_clear()
-        again = drawn_digits(30, 2, disk_cache=True)
-        for a, b, c in zip(fresh, kept, again, strict=True):
-            np.testing.assert_array_equal(a, b)
-            np.testing.assert_array_equal(a, c)
-        assert len(path.read_bytes()) == len(whole)
-
-
-def test_disk_cache_is_used(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    images, _ = drawn_digits(30, 2, disk_cache=True)
-    digits._remembered.cache_clear()
-
-    def never(*args: object) -> None:
-        raise AssertionError("drawn again")
-
-    monkeypatch.setattr(digits, "_draw", never)
-    np.testing.assert_array_equal(drawn_digits(30, 2, disk_cache=True)[0], images)
-
-
-def test_an_unwritable_disk_is_no_error(folder: Path) -> None:
-    folder.parent.write_text("a file where the folder should be")
-    assert len(drawn_digits(30, 3, disk_cache=True)[1]) == 30
 
 
 # Strokes

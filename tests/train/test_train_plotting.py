@@ -74,7 +74,7 @@ def test_no_window_and_no_state() -> None:
     code = (
         "import sys, pathlib, minitorch.plotting as p\n"
         "assert 'matplotlib' not in sys.modules\n"
-        "p._figure(2, 2)\n"
+        "p.new_figure(2, 2)\n"
         "assert 'matplotlib.pyplot' not in sys.modules\n"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
