@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 import minitorch as mt
+import minitorch.nn.functional as functional
 from minitorch.bench.inputs import (
     Case,
     Pair,
@@ -26,7 +27,7 @@ from minitorch.bench.inputs import (
 
 NAMESPACES: dict[str, Any] = {
     "minitorch": mt,
-    "functional": mt.nn.functional,
+    "functional": functional,
     "Tensor": mt.Tensor,
 }
 
