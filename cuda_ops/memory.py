@@ -30,7 +30,7 @@ from cuda_ops.runtime.device import synchronize
 from cuda_ops.runtime.launch import SIMULATED, ceil_div, kernel
 from cuda_ops.transpose import SIDE, move
 from minitorch.dtypes import DType, from_numpy_dtype
-from minitorch.tensor_data import Shape, Storage, Strides, TensorData
+from minitorch.tensor_data import Shape, Strides, TensorData
 
 __all__ = [
     "contiguous",
@@ -67,12 +67,12 @@ LIMIT = 2**31
 def empty(shape: Shape, dtype: DType) -> TensorData:
     """A contiguous tensor whose elements have no particular value."""
     array = allocate(math.prod(shape), dtype)
-    return TensorData(Storage(array, dtype, device.current.name), shape)
+    return TensorData.around(array, dtype, device.current.name, shape)
 
 
 def wrap(array: Any, shape: Shape, dtype: DType) -> TensorData:
     """A contiguous tensor of `shape` on a flat array that it takes over."""
-    return TensorData(Storage(array, dtype, device.current.name), shape)
+    return TensorData.around(array, dtype, device.current.name, shape)
 
 
 @kernel(examples=["float32[] float32"], threads=THREADS)

@@ -29,7 +29,7 @@ from cuda_ops.block.rows import KernelFamily
 from cuda_ops.runtime.arrays import allocate
 from cuda_ops.runtime.launch import SIMULATED, ceil_div, kernel
 from minitorch.dtypes import DType, float32, from_numpy_dtype
-from minitorch.tensor_data import Shape, Storage, Strides, TensorData
+from minitorch.tensor_data import Shape, Strides, TensorData
 
 # The side of a tile of elements, with neighbouring threads along it, and rows of a tile
 # that the threads of a block copy at once.
@@ -260,7 +260,7 @@ def _output(name: str, a: TensorData) -> TensorData:
             f"any layout)"
         )
     out = allocate(a.size, a.dtype)
-    return TensorData(Storage(out, a.dtype, a.device), (a.shape[1], a.shape[0]))
+    return TensorData.around(out, a.dtype, a.device, (a.shape[1], a.shape[0]))
 
 
 def _blocks(a: TensorData, side: int) -> int:

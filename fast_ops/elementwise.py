@@ -222,7 +222,7 @@ def map(
     """out[i] = fn(a[i]), of type `dtype` (a's if None), into `out` if given."""
     if out is not None:
         return _map_into(fn, a, out)
-    if not a.is_contiguous():
+    if not a.contiguous:
         a = copy(a, a.storage.dtype)
     out = empty(a.shape, dtype or a.storage.dtype)
     z = out.storage.array
@@ -260,17 +260,19 @@ def zip(
         return _zip_into(fn, a, b, out)
     shape = a.shape
     dtype = dtype or a.storage.dtype
-    if shape == b.shape and a.is_contiguous() and b.is_contiguous():
+    alike = shape == b.shape
+    if (alike or not b.shape) and a.contiguous and b.contiguous:
         out = empty(shape, dtype)
         z = out.storage.array
         x = a.storage.array
         y = b.storage.array
         n = len(z)
+        m = n if alike else 1
         if len(x) != n:
             x = x[a.offset : a.offset + n]
-        if len(y) != n:
-            y = y[b.offset : b.offset + n]
-        ZIP_FLAT[n >= SERIAL_LIMIT][fn](x, y, z)
+        if len(y) != m:
+            y = y[b.offset : b.offset + m]
+        (ZIP_FLAT if alike else ZIP_SECOND)[n >= SERIAL_LIMIT][fn](x, y, z)
         return out
     out = empty(broadcast_shapes(shape, b.shape), dtype)
     _zip_broadcast(fn, a, b, out)
@@ -281,23 +283,23 @@ def _zip_broadcast(fn: Callable, a: TensorData, b: TensorData, out: TensorData) 
     """Choose the loop for operands that do not both lie as `out` does."""
     n = out.size
     parallel = n >= SERIAL_LIMIT
-    if out.is_contiguous():
-        if b.size == 1 and a.size == n and a.is_contiguous():
-            ZIP_SECOND[parallel][fn](a.flat(), _one(b), out.flat())
+    if out.contiguous and a.contiguous and b.contiguous:
+        x, y, z = a.flat(), b.flat(), out.flat()
+        if len(y) == 1 and len(x) == n:
+            ZIP_SECOND[parallel][fn](x, y, z)
             return
-        if a.size == 1 and b.size == n and b.is_contiguous():
-            ZIP_FIRST[parallel][fn](_one(a), b.flat(), out.flat())
+        if len(x) == 1 and len(y) == n:
+            ZIP_FIRST[parallel][fn](x, y, z)
             return
         width, column = lines(a.shape, b.shape)
-        if width and a.is_contiguous() and b.is_contiguous():
-            by_line = ZIP_LINES[parallel][fn]
-            by_line(a.flat(), b.flat(), out.flat(), width, column)
+        if width:
+            ZIP_LINES[parallel][fn](x, y, z, width, column)
             return
     if n == 0:
         return
     a, b = untransposed(a), untransposed(b)
-    if a.shape == b.shape and a.is_contiguous() and b.is_contiguous():
-        if out.is_contiguous():
+    if a.shape == b.shape and a.contiguous and b.contiguous:
+        if out.contiguous:
             ZIP_FLAT[parallel][fn](a.flat(), b.flat(), out.flat())
             return
     a, b = a.expand(out.shape), b.expand(out.shape)
@@ -337,23 +339,17 @@ def lines(shape: Shape, other: Shape) -> tuple[int, bool]:
     return width, column
 
 
-def _one(a: TensorData) -> np.ndarray:
-    """The single element of `a`, as an array [1]."""
-    array = a.storage.array
-    return array if len(array) == 1 else array[a.offset : a.offset + 1]
-
-
 def _zip_into(
     fn: Callable, a: TensorData, b: TensorData, out: TensorData
 ) -> TensorData:
     if a.shape == out.shape and not overlap(b, out):
         in_place = same_window(a, out)
-        if in_place and out.is_contiguous():
+        if in_place and out.contiguous:
             parallel = out.size >= SERIAL_LIMIT
             if b.size == 1:
-                ZIP_SECOND_IN_PLACE[parallel][fn](out.flat(), _one(b))
+                ZIP_SECOND_IN_PLACE[parallel][fn](out.flat(), b.flat())
                 return out
-            if b.shape == out.shape and b.is_contiguous():
+            if b.shape == out.shape and b.contiguous:
                 ZIP_IN_PLACE[parallel][fn](out.flat(), b.flat())
                 return out
         if in_place or not overlap(a, out):

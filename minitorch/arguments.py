@@ -7,8 +7,10 @@ what was given, what was expected and what to do.
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import minitorch.dtypes as dtypes
@@ -22,7 +24,7 @@ from minitorch.functions.operands import (
     operands,
     scalar_like,
 )
-from minitorch.tensor_data import Shape, normalize_dim, numel
+from minitorch.tensor_data import Shape, normalize_dim, numel, without
 
 if TYPE_CHECKING:
     from minitorch.tensor import Tensor
@@ -115,8 +117,11 @@ def reduced_dims(a: Tensor, dim: Any, name: str) -> tuple[int, ...]:
     """The named dims, counted from the front; all of them for None or ()."""
     if dim is None or (isinstance(dim, (tuple, list)) and not dim):
         return tuple(range(dims_of(name, a)))
-    dims: list[Any] = list(dim) if isinstance(dim, (tuple, list)) else [dim]
     total = dims_of(name, a)
+    if type(dim) is int:
+        dim = normalize_dim(dim, total, name)
+        return (dim,) if total else ()
+    dims: list[Any] = list(dim) if isinstance(dim, (tuple, list)) else [dim]
     found = tuple(normalize_dim(d, total, name) for d in dims)
     if len(set(found)) != len(found):
         raise ValueError(f"{name}: dims {tuple(dims)} name one dimension twice")
@@ -124,7 +129,8 @@ def reduced_dims(a: Tensor, dim: Any, name: str) -> tuple[int, ...]:
 
 
 def not_empty(name: str, a: Tensor, dims: Sequence[int]) -> None:
-    if any(a.raw.shape[d] == 0 for d in dims):
+    shape = a.raw.shape
+    if 0 in shape and any(shape[d] == 0 for d in dims):
         raise ValueError(
             f"{name}: shape {a.raw.shape} has no elements along dimension(s) "
             f"{tuple(dims)}, so there is no result"
@@ -218,7 +224,7 @@ def int_sequence(name: str, args: Any) -> tuple[int, ...]:
         args = (args,)
     items = args[0] if len(args) == 1 and isinstance(args[0], (tuple, list)) else args
     try:
-        return tuple(operator.index(i) for i in items)
+        return tuple(map(operator.index, items))
     except TypeError:
         raise TypeError(f"{name}: expected ints, got {args}") from None
 
@@ -232,6 +238,7 @@ def shape_for(a: Tensor, name: str, args: Any) -> Shape:
     return completed(name, old, int_sequence(name, args))
 
 
+@lru_cache(maxsize=4096)
 def completed(name: str, old: Shape, shape: Shape) -> Shape:
     """`shape`, in which one -1 stands for what is left, for the elements of `old`."""
     count = numel(old)
@@ -247,15 +254,17 @@ def completed(name: str, old: Shape, shape: Shape) -> Shape:
     return shape
 
 
-def expanded_shape(a: Tensor, shape: Shape) -> Shape:
-    lead = len(shape) - a.dim()
-    old = (1,) * lead + a.raw.shape
+@lru_cache(maxsize=4096)
+def expanded_shape(shape: Shape, wanted: Shape) -> Shape:
+    """`wanted`, in which -1 keeps a size, for the elements of `shape`."""
+    lead = len(wanted) - len(shape)
+    old = (1,) * lead + shape
     new = tuple(
-        o if n == -1 and i >= lead else n for i, (o, n) in enumerate(zip(old, shape))
+        o if n == -1 and i >= lead else n for i, (o, n) in enumerate(zip(old, wanted))
     )
     if lead < 0 or any(o not in (1, n) or n < 0 for o, n in zip(old, new)):
         raise ValueError(
-            f"expand: {a.raw.shape} does not expand to {shape}; sizes are compared "
+            f"expand: {shape} does not expand to {wanted}; sizes are compared "
             f"from the last, and only a size of 1 can change"
         )
     return new
@@ -263,14 +272,18 @@ def expanded_shape(a: Tensor, shape: Shape) -> Shape:
 
 def checked_list(name: str, tensors: Sequence[Tensor]) -> list[Tensor]:
     items = list(tensors)
-    if not items or not all(is_tensor(t) for t in items):
+    try:
+        kinds = {item.raw.storage.dtype for item in items}
+    except AttributeError:
+        kinds = set()
+    if not kinds:
         raise TypeError(
             f"{name}: expected a non-empty list of tensors, got {tensors!r}"
         )
     check_same_device(name, *items)
-    dtype = items[0].dtype
-    for item in items[1:]:
-        dtype = dtypes.promote(dtype, item.dtype)
+    if len(kinds) == 1:
+        return items
+    dtype = functools.reduce(dtypes.promote, kinds)
     return [cast(t, dtype) for t in items]
 
 
@@ -301,17 +314,11 @@ def check_gather(name: str, a: Tensor, dim: Any, index: Tensor) -> int:
 
 def check_cat(tensors: list[Tensor], dim: int) -> None:
     first = tensors[0].raw.shape
+    rest = without(first, (dim,))
     for other in tensors:
         shape = other.raw.shape
-        same = len(shape) == len(first) and all(
-            n == m for i, (n, m) in enumerate(zip(shape, first)) if i != dim
-        )
-        if not same or not first:
+        if len(shape) != len(first) or rest != without(shape, (dim,)) or not first:
             raise ValueError(
                 f"cat: one tensor is {first} and another {shape}; all sizes but that "
                 f"of dimension {dim} must be equal"
             )
-
-
-def stack_dim(a: Tensor, dim: int) -> int:
-    return normalize_dim(dim, a.dim() + 1, "stack")

@@ -7,6 +7,7 @@ mixed operation (`promote`).
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -42,6 +43,11 @@ bool_ = DType("bool", 0)
 ALL = (float32, float64, int64, int32, bool_)
 _BY_NAME = {dtype.name: dtype for dtype in ALL}
 _BY_NUMPY = {dtype.numpy: dtype for dtype in ALL}
+_INFERRED = (  # a bool is an int, too: the first that fits
+    ((bool, np.bool_), bool_),
+    ((int, np.integer), int64),
+    ((float, np.floating), float32),
+)
 _ORDER = (bool_, int32, int64, float32, float64)
 
 
@@ -76,14 +82,17 @@ def from_numpy_dtype(dtype: np.dtype) -> DType:
 
 def infer(value: Any) -> DType:
     """The type that a Python number makes: bool, int64 or float32."""
-    if isinstance(value, (bool, np.bool_)):
-        return bool_
-    if isinstance(value, (int, np.integer)):
-        return int64
-    if isinstance(value, (float, np.floating)):
-        return float32
+    kind: Any = type(value)
+    return _of_type(kind)
+
+
+@lru_cache
+def _of_type(kind: Any) -> DType:
+    for kinds, dtype in _INFERRED:
+        if issubclass(kind, kinds):
+            return dtype
     raise TypeError(
-        f"got a {type(value).__name__}; expected a tensor or a Python number "
+        f"got a {kind.__name__}; expected a tensor or a Python number "
         f"(bool, int or float)"
     )
 
@@ -119,6 +128,7 @@ def promote(a: DType, b: DType) -> DType:
 NUMBER = -1  # the "dims" of a Python number, which is weaker than any tensor
 
 
+@lru_cache
 def result_type(a: DType, a_dims: int, b: DType, b_dims: int) -> DType:
     """The type of an operation on two operands with `a_dims` and `b_dims` dimensions.
 

@@ -47,17 +47,13 @@ class Context(Node):
     Other attributes can be set at will: `ctx.dim = dim`.
     """
 
-    # Defaults stand here, so that making a node costs two assignments.
+    # Defaults stand here, so that making a node costs few assignments.
+    function: type[Function]
     edges: tuple[Edge | None, ...] = ()
-    needs_input_grad: tuple[bool, ...] = ()
     _saved: tuple[Any, ...] | None = ()
     _versions: Sequence[int] = ()
     _outputs: Sequence[TensorData] = ()
     _constant_ids: frozenset[int] = frozenset()
-
-    def __init__(self, function: type[Function], recording: bool) -> None:
-        self.function = function
-        self.recording = recording
 
     if TYPE_CHECKING:  # any attribute may be set
 
@@ -67,14 +63,19 @@ class Context(Node):
     def __repr__(self) -> str:
         return f"<{self.function.__name__}Backward>"
 
+    @property
+    def needs_input_grad(self) -> tuple[bool, ...]:
+        return tuple([edge is not None for edge in self.edges])
+
     def save_for_backward(self, *tensors: Any) -> None:
         """Keep tensors (inputs, outputs or others; None is allowed) for backward.
 
         They must not be changed in place before the backward pass; that is checked.
         """
-        if self.recording:
+        if self.edges:  # else nothing is recorded
             self._saved = tensors
-            self._versions = [_version(t) for t in tensors]
+            raws = [t if t is None or type(t) is TensorData else t.raw for t in tensors]
+            self._versions = [0 if r is None else r.storage.version for r in raws]
 
     def mark_non_differentiable(self, *tensors: Any) -> None:
         """Say that these outputs are constants for differentiation."""
@@ -103,12 +104,12 @@ class Context(Node):
                     f"now {_version(tensor)}); use an operation that returns a new "
                     f"tensor, or change a clone()"
                 )
-        return tuple(self._revive(t) for t in self._saved)
+        return tuple(
+            [self._revive(t) if type(t) is TensorData else t for t in self._saved]
+        )
 
-    def _revive(self, saved: Any) -> Any:
+    def _revive(self, saved: TensorData) -> Any:
         """A saved output as a tensor of this node (holding it would make a cycle)."""
-        if type(saved) is not TensorData:
-            return saved
         for index, output in enumerate(self._outputs):
             if output is saved:
                 return self._wrap(saved, self, index)
@@ -143,7 +144,7 @@ class Context(Node):
             )
         if self.function.shares_gradients:
             mark_shared(result)
-        elif self.needs_input_grad.count(True) > 1 and _overlap(result):
+        elif len(result) > 1 and _overlap(result):
             mark_shared(result)
         return result
 
@@ -182,10 +183,13 @@ class Function:
         returns_view: whether the output shares its storage with the first argument.
         shares_gradients: whether somebody may still hold what `backward` returns (see
             `minitorch.autodiff.mark_shared`).
+        composed: whether `forward` is made of operations on tensors, which then are
+            not recorded; else it hands all work to a backend.
     """
 
     returns_view = False
     shares_gradients = False
+    composed = False
 
     @staticmethod
     def forward(ctx: Context, *args: Any) -> Any:
@@ -202,35 +206,38 @@ class Function:
     @classmethod
     def apply(cls, *args: Any) -> Any:
         """Run the operation on `args`, recorded if a gradient will be wanted."""
-        like = None
-        recording = False
+        like, edges, recording = None, [], False
+        enabled = grad_mode.enabled
         for arg in args:
+            edge = None
             if isinstance(arg, Variable):
                 like = arg
                 if arg._base is not None:  # type: ignore[attr-defined]
                     arg.renew_view()  # type: ignore[attr-defined]
-                if arg.requires_grad and grad_mode.enabled:
+                if enabled and arg.requires_grad:  # `edge()`, without a call for each
                     recording = True
+                    node = arg.node
+                    edge = (arg, 0) if node is None else (node, arg.output_index)
+            edges.append(edge)
         if like is None:
             raise TypeError(f"{cls.__name__}: none of the arguments is a tensor")
-        ctx = Context(cls, recording)
+        ctx = Context()
+        ctx.function = cls
         ctx._wrap = wrap = like.wrap  # type: ignore[attr-defined,method-assign]
         if recording:
-            edges = [a.edge() if isinstance(a, Variable) else None for a in args]
             ctx.edges = tuple(edges)
             ctx.number = next(numbers)
-            ctx.needs_input_grad = tuple([edge is not None for edge in edges])
-        before = grad_mode.enabled
-        grad_mode.enabled = False
-        try:
-            if active.executor is None:
-                out = cls.forward(ctx, *args)
-            else:
-                out = active.executor.operation(cls.__name__, cls.forward, (ctx, *args))
-        finally:
-            grad_mode.enabled = before
+        if active.executor is None and not cls.composed:
+            out = cls.forward(ctx, *args)
+        else:
+            out = _run(ctx, args)
         if type(out) is TensorData:
-            made = _record(ctx, out) if recording else wrap(out)
+            node = None
+            if recording:
+                if ctx._saved:
+                    ctx._outputs = (out,)
+                node = ctx if out.storage.dtype.is_floating_point else None
+            made = wrap(out, node)
             return made.view_of(args[0]) if cls.returns_view else made
         if recording:
             return _record(ctx, out)
@@ -242,33 +249,46 @@ class Function:
 class UserFunction(Function):
     """An operation with a derivative: give it static methods `forward` and `backward`.
 
-    This is `minitorch.Function`. Its backward pass may return a tensor that it keeps;
-    those of the library return new ones, or what they were given.
+    This is `minitorch.Function`. It may compute with tensors, and its backward pass may
+    return a tensor that it keeps; those of the library return new ones, or what they
+    were given.
     """
 
     shares_gradients = True
+    composed = True
+
+
+def _run(ctx: Context, args: Any) -> Any:
+    """The forward pass where an executor stands, or where a user wrote it."""
+    function, before = ctx.function, grad_mode.enabled
+    grad_mode.enabled = before and not function.composed
+    try:
+        if active.executor is None:
+            return function.forward(ctx, *args)
+        run = active.executor.operation
+        return run(function.__name__, function.forward, (ctx, *args))
+    finally:
+        grad_mode.enabled = before
 
 
 def _record(ctx: Context, out: Any) -> Any:
     """Make tensors of the outputs that point back at their node."""
-    if type(out) is TensorData:
-        ctx._outputs = (out,)
-        if not out.storage.dtype.is_floating_point:
-            return ctx._wrap(out)
-        return ctx._wrap(out, ctx, 0)
     outs = out if isinstance(out, tuple) else (out,)
-    raws = [o if type(o) is TensorData else o.raw for o in outs]
+    raws: list[Any] = []
+    raw_of: dict[int, TensorData] = {}
+    for o in outs:
+        if type(o) is not TensorData:
+            raw_of[id(o)] = o.raw
+        raws.append(raw_of.get(id(o), o))
     ctx._outputs = raws
-    if ctx._saved and not all(type(o) is TensorData for o in outs):
-        raw_of = {id(o): raw for o, raw in zip(outs, raws)}
-        ctx._saved = tuple(raw_of.get(id(t), t) for t in ctx._saved)
-    wrapped = tuple(
-        ctx._wrap(raw, ctx, i)
-        if raw.dtype.is_floating_point and id(o) not in ctx._constant_ids
-        else ctx._wrap(raw)
-        for i, (o, raw) in enumerate(zip(outs, raws))
-    )
-    return wrapped if isinstance(out, tuple) else wrapped[0]
+    if raw_of and ctx._saved:
+        ctx._saved = tuple([raw_of.get(id(t), t) for t in ctx._saved])
+    wrapped = []
+    for index, (o, raw) in enumerate(zip(outs, raws)):
+        constant = id(o) in ctx._constant_ids
+        differs = raw.storage.dtype.is_floating_point and not constant
+        wrapped.append(ctx._wrap(raw, ctx if differs else None, index))
+    return tuple(wrapped) if isinstance(out, tuple) else wrapped[0]
 
 
 def once_differentiable(name: str, composed: str) -> None:

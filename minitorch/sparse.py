@@ -30,7 +30,7 @@ from minitorch.creation import tensor
 from minitorch.dtypes import DType
 from minitorch.executor import host_read
 from minitorch.functions import sparse as functions
-from minitorch.functions.operands import check_same_device, check_same_dtype, is_tensor
+from minitorch.functions.operands import check_alike, check_same_device, is_tensor
 from minitorch.functions.sparse import CSRPattern
 from minitorch.tensor import Number, Size, Tensor
 
@@ -350,8 +350,7 @@ def sampled_addmm(
         raise TypeError(
             f"sampled_addmm: input is a {type(input).__name__}; expected a SparseCSR"
         )
-    check_same_device("sampled_addmm", input._values, mat1, mat2)
-    check_same_dtype("sampled_addmm", input._values, mat1, mat2)
+    check_alike("sampled_addmm", input._values, mat1, mat2)
     rows, cols = input.shape
     inner = mat1.raw.shape[1:2]
     if mat1.raw.shape != (rows, *inner) or mat2.raw.shape != (*inner, cols):
@@ -434,8 +433,7 @@ def _factors(values: Tensor, dense: Any) -> tuple[Tensor, Tensor]:
             f"matmul: one operand is a SparseCSR and the other a "
             f"{type(dense).__name__}; expected a dense tensor; {hint}".rstrip("; ")
         )
-    check_same_device("matmul", values, dense)
-    check_same_dtype("matmul", values, dense)
+    check_alike("matmul", values, dense)
     if values.dtype.category == 0:
         raise TypeError("matmul: bool matrices cannot be multiplied; use .to(int64)")
     return values, dense

@@ -27,6 +27,7 @@ from minitorch.dtypes import DType
 
 Shape = tuple[int, ...]
 Strides = tuple[int, ...]
+_new = object.__new__
 
 
 class Storage:
@@ -138,9 +139,29 @@ def _cannot_broadcast(
     )
 
 
+@lru_cache(maxsize=4096)
+def lies_row_by_row(shape: Shape, strides: Strides) -> bool:
+    """Whether elements lie in row-major order without gaps (size-1 dims aside)."""
+    if 0 in shape:
+        return True
+    expected = 1
+    for size, stride in zip(reversed(shape), reversed(strides)):
+        if size != 1:
+            if stride != expected:
+                return False
+            expected *= size
+    return True
+
+
 def numel(shape: Shape) -> int:
     """How many elements a shape holds; 1 for ()."""
     return math.prod(shape)
+
+
+@lru_cache(maxsize=4096)
+def without(shape: Shape, dims: tuple[int, ...]) -> Shape:
+    """The sizes of a shape but those of `dims`."""
+    return tuple(n for i, n in enumerate(shape) if i not in dims)
 
 
 def normalize_dim(dim: int, dims: int, name: str) -> int:
@@ -148,6 +169,8 @@ def normalize_dim(dim: int, dims: int, name: str) -> int:
 
     A tensor without dimensions accepts 0 and -1, as in PyTorch.
     """
+    if type(dim) is int and 0 <= dim < dims:
+        return dim
     bound = max(dims, 1)
     if not isinstance(dim, (int, np.integer)) or isinstance(dim, bool):
         raise TypeError(f"{name}: dim is {dim!r}; expected an int")
@@ -160,9 +183,12 @@ def normalize_dim(dim: int, dims: int, name: str) -> int:
 
 
 class TensorData:
-    """A window of `shape` and `strides` onto a flat `storage`, from `offset` on."""
+    """A window of `shape` and `strides` onto a flat `storage`, from `offset` on.
 
-    __slots__ = ("_contiguous", "offset", "shape", "storage", "strides")
+    `contiguous` says whether its elements lie row by row without gaps.
+    """
+
+    __slots__ = ("contiguous", "offset", "shape", "storage", "strides")
 
     def __init__(
         self,
@@ -176,10 +202,32 @@ class TensorData:
         self.offset = offset
         if strides is None:
             self.strides = contiguous_strides(shape)
-            self._contiguous: bool | None = True
+            self.contiguous = True
         else:
             self.strides = strides
-            self._contiguous = None  # found out when somebody asks
+            self.contiguous = lies_row_by_row(shape, strides)
+
+    @staticmethod
+    def around(array: Any, dtype: DType, device: str, shape: Shape) -> TensorData:
+        """A contiguous tensor of `shape` on a storage of its own, a flat `array`.
+
+        Every result of a kernel is made here: what both `__init__` do, in half the
+        time, since a class that is called goes through C to its `__init__`.
+        """
+        storage = _new(Storage)
+        storage.array = array
+        storage.dtype = dtype
+        storage.device = device
+        storage.version = 0
+        storage.rebased = -1
+        storage.shared = False
+        out = _new(TensorData)
+        out.storage = storage
+        out.shape = shape
+        out.strides = contiguous_strides(shape)
+        out.offset = 0
+        out.contiguous = True
+        return out
 
     # ------------------------------------------------------------- what it is
 
@@ -202,26 +250,13 @@ class TensorData:
 
     def is_contiguous(self) -> bool:
         """Whether the elements lie row by row without gaps (size-1 dims aside)."""
-        if self._contiguous is None:
-            self._contiguous = self._find_contiguous()
-        return self._contiguous
-
-    def _find_contiguous(self) -> bool:
-        expected = 1
-        for size, stride in zip(reversed(self.shape), reversed(self.strides)):
-            if size == 0:
-                return True
-            if size != 1:
-                if stride != expected:
-                    return False
-                expected *= size
-        return True
+        return self.contiguous
 
     def flat(self) -> Any:
         """The elements of a contiguous tensor as a flat array [size] (no copy)."""
         array = self.storage.array
         size = math.prod(self.shape)
-        if size == array.shape[0]:
+        if size == len(array):
             return array
         return array[self.offset : self.offset + size]
 
@@ -243,14 +278,12 @@ class TensorData:
 
     # ----------------------------------------------------- views: nothing is copied
 
-    def _window(self, shape: Shape, strides: Strides, offset: int) -> TensorData:
-        return TensorData(self.storage, shape, strides, offset)
-
     def permute(self, order: Sequence[int]) -> TensorData:
         """Dimension i of the view is dimension order[i] of this."""
         # BEGIN SOLUTION a2.1
-        shape = tuple(self.shape[i] for i in order)
-        return self._window(shape, tuple(self.strides[i] for i in order), self.offset)
+        shape = tuple(map(self.shape.__getitem__, order))
+        strides = tuple(map(self.strides.__getitem__, order))
+        return TensorData(self.storage, shape, strides, self.offset)
         # END SOLUTION a2.1
 
     def expand(self, shape: Shape) -> TensorData:
@@ -261,14 +294,15 @@ class TensorData:
         strides = [0] * lead
         for old, new, stride in zip(self.shape, shape[lead:], self.strides):
             strides.append(stride if old == new else 0)
-        return self._window(shape, tuple(strides), self.offset)
+        return TensorData(self.storage, shape, tuple(strides), self.offset)
         # END SOLUTION a2.2
 
     def select(self, dim: int, index: int) -> TensorData:
         """The slice at `index` (0 or more) of `dim`, without that dimension."""
         offset = self.offset + index * self.strides[dim]
         shape = self.shape[:dim] + self.shape[dim + 1 :]
-        return self._window(shape, self.strides[:dim] + self.strides[dim + 1 :], offset)
+        strides = self.strides[:dim] + self.strides[dim + 1 :]
+        return TensorData(self.storage, shape, strides, offset)
 
     def slice(self, dim: int, start: int, length: int, step: int = 1) -> TensorData:
         """`length` indices of `dim`, from `start`, `step` apart."""
@@ -276,14 +310,16 @@ class TensorData:
         offset = self.offset + start * strides[dim] if length else self.offset
         shape[dim] = length
         strides[dim] *= step
-        return self._window(tuple(shape), tuple(strides), offset)
+        return TensorData(self.storage, tuple(shape), tuple(strides), offset)
 
     def unsqueeze(self, dim: int) -> TensorData:
         """A new dimension of size 1 at `dim`."""
-        inner = self.shape[dim] * self.strides[dim] if dim < self.dims else 1
         shape = (*self.shape[:dim], 1, *self.shape[dim:])
+        if self.contiguous:
+            return TensorData(self.storage, shape, None, self.offset)
+        inner = self.shape[dim] * self.strides[dim] if dim < len(self.shape) else 1
         strides = (*self.strides[:dim], max(inner, 1), *self.strides[dim:])
-        return self._window(shape, strides, self.offset)
+        return TensorData(self.storage, shape, strides, self.offset)
 
     def squeeze(self, dims: Sequence[int]) -> TensorData:
         """Without the dimensions `dims`, each of which has size 1."""
@@ -292,10 +328,12 @@ class TensorData:
 
     def view(self, shape: Shape) -> TensorData | None:
         """The same elements in another shape, or None where that needs a copy."""
-        if self.is_contiguous():
+        if self.contiguous:
             return TensorData(self.storage, shape, None, self.offset)
         strides = view_strides(self.shape, self.strides, shape)
-        return None if strides is None else self._window(shape, strides, self.offset)
+        if strides is None:
+            return None
+        return TensorData(self.storage, shape, strides, self.offset)
 
 
 def iter_positions(shape: Shape, strides: Strides, offset: int) -> Iterator[int]:

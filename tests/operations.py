@@ -30,6 +30,7 @@ import torch
 import minitorch
 from helpers import LAYOUTS, SIMULATED, make
 from minitorch import Tensor, dtypes
+from minitorch.bench.tiny import NAMESPACES, public_operations
 from minitorch.dtypes import DType, bool_, float32, float64, int32, int64
 from minitorch.grad_check import gradcheck, gradgradcheck
 from minitorch.tensor_data import Shape
@@ -262,36 +263,6 @@ def each(family: str, differentiable: bool = False) -> Any:
 
 
 # ------------------------------------------------------- what the library offers
-
-NAMESPACES: dict[str, Any] = {
-    "minitorch": minitorch,
-    "functional": minitorch.nn.functional,
-    "Tensor": Tensor,
-}
-
-
-def _members(owner: Any) -> dict[str, Any]:
-    """What a module or a class holds, or a class gets from the rooms it is made of."""
-    bases = owner.__mro__[-2::-1] if isinstance(owner, type) else [owner]
-    return {name: value for base in bases for name, value in vars(base).items()}
-
-
-def public_operations() -> dict[str, Any]:
-    """All functions, methods and properties that programs can call, by full name.
-
-    Python's own special methods count where they are operators, as `__add__` is.
-    """
-    found = {}
-    for space, owner in NAMESPACES.items():
-        for name, value in _members(owner).items():
-            special = name.startswith("__") and not hasattr(object, name)
-            special = special and owner is Tensor
-            callable_ = inspect.isfunction(value) or isinstance(
-                value, (property, staticmethod)
-            )
-            if callable_ and (special or not name.startswith("_")):
-                found[f"{space}.{name}"] = value
-    return found
 
 
 class Calls:

@@ -24,6 +24,8 @@ def test_trace_add_walks_the_trail(capsys):
     trail = "minitorch.tensor.elementwise -> minitorch.functions.elementwise -> {} -> "
     for backend in ("minitorch.simple_ops.elementwise", "fast_ops.elementwise"):
         assert trail.format(backend) + "minitorch.operators" in printed
+    (count,) = re.findall(r"enters (\d+) Python functions before the kernel", printed)
+    assert int(count) <= 9
 
 
 def test_the_program_in_the_readme_learns_xor(capsys):

@@ -6,6 +6,7 @@ offer; `operations.py` says how each is called. One without an entry there fails
 
 from __future__ import annotations
 
+import inspect
 from collections import defaultdict
 from typing import Any
 
@@ -29,6 +30,7 @@ from operations import (
 
 import minitorch
 from minitorch import dtypes
+from minitorch.bench import tiny
 from minitorch.dtypes import DType
 from minitorch.tensor_data import Shape
 
@@ -58,6 +60,24 @@ def test_every_public_operation_has_an_entry():
     called = {n for same in names.values() if same & calls.seen for n in same}
     assert sorted(public.keys() - called - excused) == [], "give these an entry"
     assert sorted(excused - public.keys()) == [], "these are gone"
+
+
+def test_the_tiny_family_times_every_operation():
+    """Both sides of each case run, and give results of one shape."""
+    for name, value in public_operations().items():
+        fn, short = getattr(value, "__func__", value), name.partition(".")[2]
+        if inspect.isfunction(fn) and "input" in inspect.signature(fn).parameters:
+            assert tiny.arguments(short, fn, dim=True), f"{name}: give it arguments"
+    for case in tiny.tiny_cases("simple"):
+        ours, theirs = (fn() for fn in case.build())
+        assert shapes(ours) == shapes(theirs), case.name
+
+
+def shapes(result: Any) -> Any:
+    """The shape of a result, or of each of several."""
+    if isinstance(result, (tuple, list)):
+        return [shapes(one) for one in result]
+    return tuple(result.shape) if hasattr(result, "shape") else type(result)
 
 
 @here

@@ -1,12 +1,13 @@
-"""Whole slices by their numbers, made of `gather` and `scatter_add`.
+"""Whole slices: by their numbers, and one tensor's after another's.
 
-With this file a backend selects slices (`index_select`) and adds to them (`index_add`):
-the number of a slice is the index of each of its elements.
+With this file a backend selects slices (`index_select`) and adds to them (`index_add`),
+made of `gather` and `scatter_add`: the number of a slice is the index of each of its
+elements. And it copies tensors together (`cat`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from minitorch.backend.primitives import Primitives
@@ -15,6 +16,14 @@ from minitorch.tensor_data import Shape, TensorData
 
 class Indexing(Primitives):
     """Defaults for the slices of a dimension."""
+
+    def cat(self, tensors: Sequence[TensorData], dim: int) -> TensorData:
+        """[A, *], [B, *], ... -> [A + B + ..., *] for dim = 0; all of one dtype."""
+        out, start = self.empty(cat_shape(tensors, dim), tensors[0].dtype), 0
+        for a in tensors:
+            self.copy_into(out.slice(dim, start, a.shape[dim]), a)
+            start += a.shape[dim]
+        return out
 
     def index_select(self, a: TensorData, dim: int, index: TensorData) -> TensorData:
         """The slices `index` [n] of `dim`, in that order. IndexError as in gather."""
@@ -36,6 +45,13 @@ class Indexing(Primitives):
         """Empty slices have no elements whose index could be found to be wrong."""
         if a.size == 0:
             self.gather(self.full(a.shape[dim : dim + 1], 0, a.dtype), 0, index)
+
+
+def cat_shape(tensors: Sequence[TensorData], dim: int) -> Shape:
+    """The shape of tensors one after the other along `dim`."""
+    shape = tensors[0].shape
+    size = sum([a.shape[dim] for a in tensors])
+    return (*shape[:dim], size, *shape[dim + 1 :])
 
 
 def index_error(name: str, index: int, dim: int, size: int) -> IndexError:

@@ -7,6 +7,7 @@ here once, in `_moments` and `_group_backward`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import minitorch.operators as operators
@@ -17,7 +18,18 @@ Three = tuple[TensorData, TensorData, TensorData]
 
 
 class Norm(Primitives):
-    """Defaults for layer norm and batch norm."""
+    """Defaults for means and variances, layer norm and batch norm."""
+
+    def mean(self, x: TensorData, dims: Sequence[int], count: float) -> TensorData:
+        """The sum over `dims`, which keep a size of 1, by `count`."""
+        return self.zip(operators.div, self._sum(x, dims), self.number(count, x.dtype))
+
+    def var(
+        self, x: TensorData, dims: Sequence[int], count: float, divisor: float
+    ) -> TensorData:
+        """The sum over `dims` of (x - mean)^2, by `divisor`; `count` as for `mean`."""
+        centered = self.zip(operators.sub, x, self.mean(x, dims, count))
+        return self.mean(self._mul(centered, centered), dims, divisor)
 
     def layer_norm(
         self,
@@ -134,13 +146,10 @@ class Norm(Primitives):
         return centered, mean, self._mean(self._mul(centered, centered), dims)
 
     def _mean(self, x: TensorData, dims: Sequence[int]) -> TensorData:
-        count = 1
-        for dim in dims:
-            count *= x.shape[dim]
-        return self.zip(operators.div, self._sum(x, dims), self._number(count, x.dtype))
+        return self.mean(x, dims, math.prod([x.shape[dim] for dim in dims]))
 
     def _rstd(self, variance: TensorData, eps: float) -> TensorData:
-        shifted = self.zip(operators.add, variance, self._number(eps, variance.dtype))
+        shifted = self.zip(operators.add, variance, self.number(eps, variance.dtype))
         return self.map(operators.rsqrt, shifted)
 
     def _scaled(

@@ -86,7 +86,7 @@ class Optim(Primitives):
             self.copy_into(v, self._mul(v, beta2))
             self._add_to(v, self._mul(g, g), new2)
             bottom = self._mul(self.map(operators.sqrt, v), root)
-            bottom = self.zip(operators.add, bottom, self._number(eps, p.dtype))
+            bottom = self.zip(operators.add, bottom, self.number(eps, p.dtype))
             self.copy_into(p, self._mul(p, shrink))
             self._add_to(p, self.zip(operators.div, m, bottom), -size)
 

@@ -271,8 +271,11 @@ class Primitives(ABC):
 
     # ------------------------------------------- what the defaults are written with
 
-    def _number(self, value: float, dtype: DType) -> TensorData:
-        """`value` as a tensor without dims, which broadcasts to any shape."""
+    def number(self, value: float, dtype: DType) -> TensorData:
+        """`value` as a tensor without dims, which broadcasts to any shape.
+
+        Nobody writes to it: a backend may return the same one again.
+        """
         return self.full((), value, dtype)
 
     def _sum(self, a: TensorData, dims: Sequence[int]) -> TensorData:
@@ -281,5 +284,5 @@ class Primitives(ABC):
 
     def _mul(self, a: TensorData, b: TensorData | float) -> TensorData:
         """a * b, where b may be a number."""
-        b = b if isinstance(b, TensorData) else self._number(b, a.dtype)
+        b = b if isinstance(b, TensorData) else self.number(b, a.dtype)
         return self.zip(operators.mul, a, b)

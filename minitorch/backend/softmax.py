@@ -7,6 +7,8 @@ whose largest score is taken out of the sum first, so that `exp` cannot overflow
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import minitorch.dtypes as dtypes
 import minitorch.operators as operators
 from minitorch.backend.primitives import Primitives
@@ -42,6 +44,16 @@ class Softmax(Primitives):
         """grad - exp(out) * sum(grad) along `dim`."""
         share = self._mul(self.map(operators.exp, out), self._sum(grad, (dim,)))
         return self.zip(operators.sub, grad, share)
+
+    def logsumexp(self, a: TensorData, dims: Sequence[int]) -> TensorData:
+        """log(sum(exp(a))) over `dims`, which keep a size of 1."""
+        top = self.reduce(operators.maximum, a, dims, -operators.inf)
+        # An infinite one is not taken out: infinity less itself is no number.
+        finite = self.map(operators.isfinite, top, dtypes.bool_)
+        top = self.where(finite, top, self._zero(a))
+        powers = self.map(operators.exp, self.zip(operators.sub, a, top))
+        logs = self.map(operators.log, self._sum(powers, dims))
+        return self.zip(operators.add, logs, top)
 
     def _below_max(self, a: TensorData, dim: int) -> tuple[TensorData, TensorData]:
         """a - max along `dim`, and max."""
@@ -95,7 +107,7 @@ class Softmax(Primitives):
     ) -> tuple[TensorData, TensorData]:
         """The mean [] of losses [N] with another target than `ignore_index`, and the
         share 1 / count [] that each of them has in it. NaN and infinity for none."""
-        ignore, zero = self._number(ignore_index, target.dtype), self._zero(losses)
+        ignore, zero = self.number(ignore_index, target.dtype), self._zero(losses)
         ignored = self.zip(operators.eq, target, ignore, dtypes.bool_)
         total = self._sum(self.where(ignored, zero, losses), (0,))
         count = self._sum(self.zip(operators.ne, target, ignore, losses.dtype), (0,))
@@ -104,14 +116,14 @@ class Softmax(Primitives):
         return TensorData(mean.storage, ()), TensorData(share.storage, ())
 
     def _zero(self, like: TensorData) -> TensorData:
-        return self._number(0, like.dtype)
+        return self.number(0, like.dtype)
 
     def _labels(
         self, target: TensorData, ignore_index: int
     ) -> tuple[TensorData, TensorData]:
         """target [N] -> which are ignored, and labels with 0 for those, both [N, 1]."""
         column = target.unsqueeze(1)
-        ignore = self._number(ignore_index, target.dtype)
+        ignore = self.number(ignore_index, target.dtype)
         ignored = self.zip(operators.eq, column, ignore, dtypes.bool_)
         return ignored, self.where(ignored, self._zero(target), column)
 

@@ -58,12 +58,12 @@ class Sparse(Indexing):
     def csr_pattern(self, a: TensorData) -> tuple[TensorData, TensorData]:
         """Where a [M, K] is not 0 (NaN is not): crow int64 [M + 1], col int64 [nnz]."""
         rows, cols = a.shape
-        there = self.zip(operators.ne, a, self._number(0, a.dtype), dtypes.int64)
+        there = self.zip(operators.ne, a, self.number(0, a.dtype), dtypes.int64)
         flat = TensorData(there.storage, (rows * cols,))
         count = int(self.to_numpy(self._sum(flat, (0,)))[0])
         # A stable sort brings the places that are not 0 to the front, in their order.
         places = self.sort(flat, 0, True)[1].slice(0, 0, count)
-        width = self._number(max(cols, 1), dtypes.int64)
+        width = self.number(max(cols, 1), dtypes.int64)
         row = self.zip(operators.floor_divide, places, width)
         return self._starts(row, rows), self.zip(operators.remainder, places, width)
 
@@ -79,7 +79,7 @@ class Sparse(Indexing):
     ) -> TensorData:
         """A as a dense matrix [M, cols]."""
         rows = crow.shape[0] - 1
-        width = self._number(cols, dtypes.int64)
+        width = self.number(cols, dtypes.int64)
         start = self.zip(operators.mul, self._rows(crow, col), width)
         place = self.zip(operators.add, start, self._int64(col))
         zeros = self.full((rows * cols,), 0, values.dtype)
@@ -101,11 +101,11 @@ class Sparse(Indexing):
         zeros = self.full((count + 1,), 0, dtypes.int64)
         begun = self.scatter_add(zeros, 0, starts, self.full((rows,), 1, dtypes.int64))
         total = self.cumsum(begun.slice(0, 0, count), 0)
-        return self.zip(operators.sub, total, self._number(1, dtypes.int64))
+        return self.zip(operators.sub, total, self.number(1, dtypes.int64))
 
     def _starts(self, sorted_rows: TensorData, rows: int) -> TensorData:
         """int64 [rows + 1]: where each row begins among the sorted row numbers."""
-        one = self._number(1, dtypes.int64)
+        one = self.number(1, dtypes.int64)
         after = self.zip(operators.add, sorted_rows, one)
         zeros = self.full((rows + 1,), 0, dtypes.int64)
         ones = self.full(sorted_rows.shape, 1, dtypes.int64)

@@ -36,6 +36,7 @@ from minitorch.bench.inputs import (
     timed,
     torch_module,
 )
+from minitorch.bench.tiny import tiny_cases
 
 Both = Callable[..., tuple[list[Any], list[Any]]]  # what `both` is
 
@@ -93,24 +94,6 @@ def elementwise_cases() -> Iterator[Case]:
         yield case(f"add a column {text}", add, [shape, (rows, 1)], moved)
         other = [shape, (cols, rows)]
         yield case(f"add a transposed {text}", flipped, other, 1.5 * moved)
-
-
-def tiny_cases(both: Both = both) -> Iterator[Case]:
-    """What an operation costs when there is nothing to compute: with recording."""
-    named: list[tuple[str, Callable]] = [
-        ("add", lambda x, y: x + y),
-        ("mul", lambda x, y: x * y),
-        ("relu", lambda x, y: x.relu()),
-        ("sum", lambda x, y: x.sum()),
-    ]
-    for n in (1, 1000):
-        for name, op in named:
-
-            def build(op: Callable = op, n: int = n) -> Pair:
-                ours, theirs = both((n,), (n,), grad=True)
-                return lambda: op(*ours), lambda: op(*theirs)
-
-            yield Case("tiny", f"{name} {n}, recorded", build, goal=2.5)
 
 
 # ------------------------------------------------------------------------ reductions

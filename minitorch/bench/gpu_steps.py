@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any
 
 from minitorch import operators
-from minitorch.bench import cases, epoch
+from minitorch.bench import cases, epoch, tiny
 from minitorch.bench.cases import Networks, eager_steps, steps_of
 from minitorch.bench.gpu_harness import compare_hosts
 from minitorch.bench.inputs import Case, Pair, both, torch_module
@@ -40,7 +40,7 @@ def _by_the_host(listed: Iterator[Case]) -> Iterator[Case]:
 def tiny_cases() -> Iterator[Case]:
     """What an operation costs when there is nothing to compute."""
     yield from _by_the_host(iter([Case("tiny", "add 1000, the launch alone", launch)]))
-    yield from _by_the_host(cases.tiny_cases(both))
+    yield from _by_the_host(tiny.tiny_cases())
 
 
 def launch() -> Pair:

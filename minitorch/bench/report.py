@@ -124,6 +124,20 @@ def row(result: Result) -> tuple[str, ...]:
     )
 
 
+def summaries(results: Sequence[Result]) -> list[str]:
+    """For each family the median of its ratios, and the worst of them."""
+    texts = []
+    for family in dict.fromkeys(result.family for result in results):
+        mine = [result for result in results if result.family == family]
+        worst = max(mine, key=lambda result: result.ratio)
+        middle = statistics.median(result.ratio for result in mine)
+        texts.append(
+            f"{family}: median ratio {middle:.2f}, worst {worst.ratio:.2f} "
+            f"({worst.name}), of {len(mine)}"
+        )
+    return texts
+
+
 def markdown(results: Sequence[Result]) -> str:
     """The results as a table for a document."""
     lines = ["| " + " | ".join(HEADINGS) + " |", "| --- " + "| ---: " * 6 + "|"]

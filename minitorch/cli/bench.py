@@ -102,6 +102,8 @@ def _run(
     timed = families and [f for f in families if f in on.families or f not in ladders]
     cases = [] if timed == [] else list(on.cases(timed))
     results = run.measure(cases, on.limits, seconds, show, on.compare)
+    for text in report.summaries(results):
+        say(text)
     rungs: list[Result] = []
     for family in ladders:
         rows = size or on.sizes[family]

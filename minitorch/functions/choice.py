@@ -12,8 +12,8 @@ import minitorch.dtypes as dtypes
 import minitorch.operators as operators
 from minitorch.arguments import filler, only_bool
 from minitorch.function import Context, Function
-from minitorch.functions.comparison import compare
 from minitorch.functions.operands import (
+    cast,
     check_broadcast,
     check_same_device,
     checked_tensor,
@@ -56,6 +56,43 @@ class Minimum(Function):
     def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
         a, b = ctx.saved_tensors
         return _share(grad, a, b, b < a, a < b)
+
+
+class Clamp(Function):
+    """a, raised to `low` and then lowered to `high`, of which either may be None.
+
+    A bound that was taken gets the gradient, else a does, also where it is the bound.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Context, a: Tensor, low: Tensor | None, high: Tensor | None
+    ) -> Any:
+        ctx.save_for_backward(a, low, high)
+        backend, out = a.backend, a.raw
+        if low is not None:
+            out = backend.zip(operators.maximum, out, low.raw)
+        if high is not None:
+            out = backend.zip(operators.minimum, out, high.raw)
+        return out
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
+        a, low, high = ctx.saved_tensors
+        _, need_low, need_high = ctx.needs_input_grad
+        to_low = to_high = None
+        raised = a if low is None else maximum(a, low).detach()
+        if high is not None:
+            above = raised > high
+            if need_high:
+                to_high = unbroadcast(grad.masked_fill(~above, 0.0), high.shape)
+            grad = grad.masked_fill(above, 0.0)
+        if low is not None:
+            below = a < low
+            if need_low:
+                to_low = unbroadcast(grad.masked_fill(~below, 0.0), low.shape)
+            grad = grad.masked_fill(below, 0.0)
+        return unbroadcast(grad, a.shape), to_low, to_high
 
 
 def _share(
@@ -108,13 +145,13 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
     """
     if min is None and max is None:
         raise ValueError("clamp: give min, max or both")
+    low = high = None
     if min is not None:
         input, low = operands("clamp", input, min)
-        input = Where.apply(compare(operators.lt, input, low), low, input)
     if max is not None:
         input, high = operands("clamp", input, max)
-        input = Where.apply(compare(operators.gt, input, high), high, input)
-    return input
+        low = low if low is None else cast(low, input.raw.storage.dtype)
+    return Clamp.apply(input, low, high)
 
 
 clip = clamp

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import minitorch.dtypes as dtypes
 import minitorch.operators as operators
 from minitorch.functions.operands import (
-    check_same_dtype,
+    check_alike,
     checked_tensor,
     operands,
 )
@@ -111,7 +111,7 @@ def isclose(
     equal_nan: bool = False,
 ) -> Tensor:
     """Where |input - other| <= atol + rtol |other|: a bool tensor."""
-    check_same_dtype("isclose", checked_tensor("isclose", input), other)
+    check_alike("isclose", checked_tensor("isclose", input), other)
     a, b = operands("isclose", input.detach(), other.detach())
     close = a == b
     if a.dtype is not dtypes.bool_:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from minitorch.function import Context, Function
-from minitorch.functions.operands import check_same_device, check_same_dtype
+from minitorch.functions.operands import check_alike
 
 if TYPE_CHECKING:
     from minitorch.tensor import Tensor
@@ -106,6 +106,8 @@ class Conv2dWeight(Function):
 
 def as_pair(name: str, value: int | Sequence[int], least: int) -> Pair:
     """(value, value) for an int; the two ints of a pair; none below `least`."""
+    if type(value) is int and value >= least:
+        return value, value
     pair = (value, value) if isinstance(value, int) else tuple(value)
     if len(pair) != 2 or not all(isinstance(v, int) and v >= least for v in pair):
         raise ValueError(
@@ -135,15 +137,16 @@ def conv2d(
     Raises:
         ValueError: shapes or options that do not fit each other.
     """
-    if x.dim() == 3:
+    if len(x.raw.shape) == 3:
         batch = conv2d(x.unsqueeze(0), weight, bias, stride, padding, dilation, groups)
         return batch.squeeze(0)
     _check_shapes(x, weight, bias, groups)
     step = as_pair("conv2d: stride", stride, 1)
     spread = as_pair("conv2d: dilation", dilation, 1)
-    pad = _padding(padding, weight.shape[2:], step, spread)
+    kernel = weight.raw.shape[2:]
+    pad = _padding(padding, kernel, step, spread)
     for name, size, p, d, k in zip(
-        ("height", "width"), x.shape[2:], pad, spread, weight.shape[2:]
+        ("height", "width"), x.raw.shape[2:], pad, spread, kernel
     ):
         if size + 2 * p < d * (k - 1) + 1:
             raise ValueError(
@@ -169,22 +172,22 @@ def _padding(padding: Any, kernel: Any, stride: Pair, dilation: Pair) -> Pair:
 
 
 def _check_shapes(x: Tensor, weight: Tensor, bias: Tensor | None, groups: int) -> None:
-    if x.dim() != 4 or weight.dim() != 4:
+    shape, size = x.raw.shape, weight.raw.shape
+    if len(shape) != 4 or len(size) != 4:
         raise ValueError(
-            f"conv2d: x is {tuple(x.shape)} and the weight {tuple(weight.shape)}; "
-            f"expected (N, C, H, W) and (O, C/groups, KH, KW)"
+            f"conv2d: x is {shape} and the weight {size}; expected (N, C, H, W) and "
+            f"(O, C/groups, KH, KW)"
         )
-    channels, (out, per_group) = x.shape[1], weight.shape[:2]
+    channels, (out, per_group) = shape[1], size[:2]
     if groups < 1 or channels != per_group * groups or out % groups:
         raise ValueError(
-            f"conv2d: x has {channels} channels, the weight is {tuple(weight.shape)} "
+            f"conv2d: x has {channels} channels, the weight is {size} "
             f"and groups is {groups}; channels must be {per_group} * groups, and the "
             f"{out} outputs divisible by groups"
         )
-    if bias is not None and tuple(bias.shape) != (out,):
-        raise ValueError(f"conv2d: the bias is {tuple(bias.shape)}; expected ({out},)")
-    check_same_device("conv2d", x, weight, bias)
-    check_same_dtype("conv2d", x, weight, bias)
+    if bias is not None and bias.raw.shape != (out,):
+        raise ValueError(f"conv2d: the bias is {bias.raw.shape}; expected ({out},)")
+    check_alike("conv2d", x, weight, bias)
     if not x.dtype.is_floating_point:
         raise TypeError(f"conv2d: x is {x.dtype.name}; expected float32 or float64")
 

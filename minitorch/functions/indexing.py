@@ -24,11 +24,13 @@ from minitorch.executor import host_read
 from minitorch.function import Context, Function
 from minitorch.functions.movement import Slice, SliceAssign, Window, stack, window
 from minitorch.functions.operands import (
+    cast,
     check_broadcast,
     checked_tensor,
     is_tensor,
+    scalar_like,
 )
-from minitorch.tensor_data import numel
+from minitorch.tensor_data import Shape, TensorData, numel
 
 if TYPE_CHECKING:
     from minitorch.tensor import Tensor
@@ -72,19 +74,35 @@ class ScatterAdd(Function):
 
 
 class IndexSelect(Function):
-    """The slices `index` of `dim`; a slice taken twice gets both gradients."""
+    """The slices `index` [*] of `dim`, whose place the dims * take.
+
+    A slice taken twice gets both gradients.
+    """
 
     @staticmethod
     def forward(ctx: Context, a: Tensor, dim: int, index: Tensor) -> Any:
         ctx.save_for_backward(index)
-        ctx.dim, ctx.shape = dim, a.shape
-        return a.backend.index_select(a.raw, dim, index.raw)
+        ctx.dim, ctx.shape = dim, a.raw.shape
+        places = index.raw.shape
+        out = a.backend.index_select(a.raw, dim, _flat(index).raw)
+        if len(places) == 1:
+            return out
+        return TensorData(out.storage, _replaced(a.raw.shape, dim, places))
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
         (index,) = ctx.saved_tensors
-        zeros = grad.new_zeros(ctx.shape)
-        return IndexAdd.apply(zeros, ctx.dim, index, grad), None, None
+        dim, index = ctx.dim, _flat(index)
+        grad = grad.reshape(_replaced(ctx.shape, dim, index.raw.shape))
+        return IndexAdd.apply(grad.new_zeros(ctx.shape), dim, index, grad), None, None
+
+
+def _flat(index: Tensor) -> Tensor:
+    return index if len(index.raw.shape) == 1 else index.reshape(-1)
+
+
+def _replaced(shape: Shape, dim: int, places: Shape) -> Shape:
+    return shape[:dim] + places + shape[dim + 1 :]
 
 
 class IndexAdd(Function):
@@ -132,11 +150,11 @@ def getitem(a: Tensor, index: Any) -> Tensor:
     """a[index]"""
     if is_tensor(index) and index.dtype.category == 1 and index.dim() and a.dim():
         return _rows(a, index)
-    items = _expand_index(a, index)
-    if any(_is_advanced(item) for item in items):
+    items, advanced = _expand_index(a, index)
+    if advanced:
         return _advanced_get(a, items)
-    parts, new_dims = _basic_parts(a, items)
-    out = Slice.apply(a, parts) if parts else a.view(a.shape)
+    parts, new_dims = _basic_parts(a.raw.shape, items)
+    out = Slice.apply(a, parts)
     for dim in new_dims:
         out = out.unsqueeze(dim)
     return out
@@ -144,27 +162,29 @@ def getitem(a: Tensor, index: Any) -> Tensor:
 
 def setitem(a: Tensor, index: Any, value: Any) -> None:
     """a[index] = value, in place"""
-    items = _expand_index(a, index)
-    if not hasattr(value, "raw"):
+    items, advanced = _expand_index(a, index)
+    if isinstance(value, (int, float)):
+        value = scalar_like(a, value, a.raw.storage.dtype)
+    elif not hasattr(value, "raw"):
         value = a.new_tensor(value, a.dtype)
     value = value.to(a.dtype) if value.dtype is not a.dtype else value
     if value.raw.storage.device != a.raw.storage.device:
         value = value.to(a.device)
-    if any(_is_advanced(item) for item in items):
+    if advanced:
         _advanced_set(a, items, value)
         return
-    parts, new_dims = _basic_parts(a, items)
+    parts, new_dims = _basic_parts(a.raw.shape, items)
     if new_dims:
         return setitem(getitem(a, index), (), value)
-    target = window(a.raw, parts).shape
-    lead = value.dim() - len(target)
+    part = window(a.raw, parts)
+    lead = value.dim() - len(part.shape)
     if lead > 0 and all(n == 1 for n in value.shape[:lead]):
         value = value.reshape(value.shape[lead:])
-    _check_assignable(value.shape, target)
-    value = value.expand(target)
+    if value.raw.shape != part.shape:
+        _check_assignable(value.raw.shape, part.shape)
     a.assign_(
-        lambda old: SliceAssign.apply(old, value, parts),
-        lambda: a.backend.copy_into(window(a.raw, parts), value.raw),
+        lambda old: SliceAssign.apply(old, value.expand(part.shape), parts),
+        lambda: a.backend.copy_into(part, value.raw.expand(part.shape)),
         value,
     )
 
@@ -189,41 +209,44 @@ def _as_index_tensor(a: Tensor, item: Any) -> Any:
     return a.new_tensor(np.asarray(item, dtype=None if len(item) else np.int64))
 
 
-def _expand_index(a: Tensor, index: Any) -> list[Any]:
-    """The index as a list with one item for each dimension, Ellipsis filled in."""
-    items = list(index) if isinstance(index, tuple) else [index]
-    items = [_as_index_tensor(a, i) if _is_advanced(i) else i for i in items]
-    items = [int(i) if _is_position(i) else i for i in items]
-    used = sum(_dims_used(item) for item in items)
+def _expand_index(a: Tensor, index: Any) -> tuple[list[Any], bool]:
+    """The index as a list with one item for each dimension, Ellipsis filled in.
+
+    With it comes whether tensors are among the items: masks, or lists of positions.
+    """
+    items: list[Any] = []
+    used, gap, advanced = 0, None, False
+    for item in index if isinstance(index, tuple) else (index,):
+        if item is Ellipsis:
+            if gap is not None:
+                raise IndexError("index: only one ... is allowed")
+            gap = len(items)
+            continue
+        dims = 0 if item is None else 1
+        if type(item) not in _BASIC and _is_advanced(item):
+            item = _as_index_tensor(a, item)
+            if item.dim() == 0 and item.dtype.category == 1:
+                item = int(item)  # one position, not a list
+            else:
+                advanced = True
+                dims = item.dim() if item.dtype is dtypes.bool_ else 1
+        used += dims
+        items.append(item)
     if used > a.dim():
         raise IndexError(
             f"index: {used} indices for a tensor with {a.dim()} dimension(s) of "
             f"shape {a.raw.shape}"
         )
-    where = [i for i, item in enumerate(items) if item is Ellipsis]
-    if len(where) > 1:
-        raise IndexError("index: only one ... is allowed")
-    fill = [slice(None)] * (a.dim() - used)
-    if where:
-        return items[: where[0]] + fill + items[where[0] + 1 :]
-    return items + fill
+    at = len(items) if gap is None else gap
+    items[at:at] = [slice(None)] * (a.dim() - used)
+    return items, advanced
 
 
-def _is_position(item: Any) -> bool:
-    """A tensor without dims that holds an integer is one position, not a list."""
-    return hasattr(item, "raw") and item.dim() == 0 and item.dtype.category == 1
+_BASIC = {int, slice, type(None)}
 
 
-def _dims_used(item: Any) -> int:
-    if item is None or item is Ellipsis:
-        return 0
-    if hasattr(item, "raw") and item.dtype is dtypes.bool_:
-        return item.dim()
-    return 1
-
-
-def _basic_parts(a: Tensor, items: list[Any]) -> tuple[Window, list[int]]:
-    """Slices of a's dims, and the positions of new dims in the result."""
+def _basic_parts(shape: Shape, items: list[Any]) -> tuple[Window, list[int]]:
+    """Slices of the dims of `shape`, and the positions of new dims in the result."""
     parts: list[tuple[int, int, Any, int]] = []
     new_dims = []
     dim = out_dim = 0
@@ -233,12 +256,12 @@ def _basic_parts(a: Tensor, items: list[Any]) -> tuple[Window, list[int]]:
             out_dim += 1
             continue
         if isinstance(item, slice):
-            start, length, step = _slice_range(item, a.shape[dim])
-            if (start, length, step) != (0, a.shape[dim], 1):
+            start, length, step = _slice_range(item, shape[dim])
+            if length != shape[dim] or step != 1:
                 parts.append((dim, start, length, step))
             out_dim += 1
         else:
-            parts.append((dim, _checked_position(item, a.shape[dim], dim), None, 1))
+            parts.append((dim, _checked_position(item, shape[dim], dim), None, 1))
         dim += 1
     return tuple(parts), new_dims
 
@@ -276,9 +299,12 @@ def _rows(a: Tensor, index: Tensor) -> Tensor:
     """a[index] for one tensor of whole numbers: index [*], a [n, ...] -> [*, ...]."""
     if index.raw.storage.device != a.raw.storage.device:
         index = index.to(a.device)
-    places = _positions(a, index, a.shape[0], 0)
-    out = IndexSelect.apply(a, 0, places if places.dim() == 1 else places.reshape(-1))
-    return out if index.dim() == 1 else out.reshape((*index.shape, *a.shape[1:]))
+    if a.backend.host_memory:  # which knows at once that an index is out of range
+        try:
+            return IndexSelect.apply(a, 0, cast(index, dtypes.int64))
+        except IndexError:
+            pass  # some are negative, or an error in words of this function follows
+    return IndexSelect.apply(a, 0, _positions(a, index, a.raw.shape[0], 0))
 
 
 def _advanced_get(a: Tensor, items: list[Any]) -> Tensor:
@@ -390,8 +416,8 @@ def _positions(a: Tensor, item: Any, size: int, dim: int) -> Tensor:
         raise TypeError(
             f"index: index tensors must be int64, int32 or bool; got {item.dtype.name}"
         )
-    item = item.detach().to(dtypes.int64)
-    if numel(item.shape) == 0:
+    item = cast(item, dtypes.int64)
+    if item.numel() == 0:
         return item
     low, high = _bounds(item)
     if low < -size or high >= size:

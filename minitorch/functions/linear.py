@@ -17,7 +17,7 @@ from minitorch.function import Context, Function
 from minitorch.functions.activation import Gelu, Silu
 from minitorch.functions.elementwise import Relu, Sigmoid, Tanh
 from minitorch.functions.matmul import MatMul
-from minitorch.functions.operands import check_same_device, check_same_dtype
+from minitorch.functions.operands import check_alike
 from minitorch.functions.reduce import dropped
 from minitorch.tensor_data import Shape, TensorData, numel
 
@@ -134,12 +134,10 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return Linear.apply(x, weight, bias)
 
 
-def _check_kinds(name: str, *tensors: Tensor | None) -> None:
+def _check_kinds(name: str, first: Tensor, *others: Tensor | None) -> None:
     """One device and one dtype for all, which is not bool."""
-    check_same_device(name, *tensors)
-    check_same_dtype(name, *tensors)
-    first = tensors[0]
-    if first is not None and first.dtype.category == 0:
+    check_alike(name, first, *others)
+    if first.raw.storage.dtype.category == 0:
         raise TypeError(f"{name}: got bool tensors; convert them with .to(float32)")
 
 

@@ -54,13 +54,15 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
     """
     if not (hasattr(input, "raw") and hasattr(other, "raw")):
         return _with_sparse(input, other)
-    a, b = _checked(input, other)
-    left = a.unsqueeze(0) if a.dim() == 1 else a
-    right = b.unsqueeze(1) if b.dim() == 1 else b
+    rows, columns = _checked(input, other)
+    if rows > 1 and columns > 1:
+        return MatMul.apply(input, other)
+    left = input if rows > 1 else input.unsqueeze(0)
+    right = other if columns > 1 else other.unsqueeze(1)
     out = MatMul.apply(left, right)
-    if a.dim() == 1:
+    if rows == 1:
         out = out.squeeze(-2)
-    return out.squeeze(-1) if b.dim() == 1 else out
+    return out if columns > 1 else out.squeeze(-1)
 
 
 def mm(input: Tensor, mat2: Tensor) -> Tensor:
@@ -121,26 +123,28 @@ def _with_sparse(a: Any, b: Any) -> Tensor:
     )
 
 
-def _checked(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    for name, x in (("first", a), ("second", b)):
-        if x.dim() == 0:
+def _checked(a: Tensor, b: Tensor) -> tuple[int, int]:
+    """How many dimensions the operands have, if they can be multiplied."""
+    left, right = a.raw.shape, b.raw.shape
+    for name, shape in (("first", left), ("second", right)):
+        if not shape:
             raise ValueError(
                 f"matmul: the {name} operand has no dimensions; use * for a number"
             )
-    k, n = a.shape[-1], b.shape[max(-2, -b.dim())]
+    k, n = left[-1], right[-2:][0]
     if k != n:
         raise ValueError(
-            f"matmul: a is {a.raw.shape} and b is {b.raw.shape}; a's last dimension "
-            f"({k}) must equal b's {'second to last' if b.dim() > 1 else 'only one'} "
-            f"({n})"
+            f"matmul: a is {left} and b is {right}; a's last dimension ({k}) must "
+            f"equal b's {'second to last' if len(right) > 1 else 'only one'} ({n})"
         )
-    if a.dtype is not b.dtype:
+    dtype = a.raw.storage.dtype
+    if dtype is not b.raw.storage.dtype:
         raise TypeError(
-            f"matmul: a is {a.dtype.name} and b is {b.dtype.name}; convert one with "
+            f"matmul: a is {dtype.name} and b is {b.dtype.name}; convert one with "
             f".to(dtype)"
         )
-    if a.dtype.category == 0:
+    if dtype.category == 0:
         raise TypeError("matmul: bool tensors cannot be multiplied; use .to(int64)")
     check_same_device("matmul", a, b)
-    check_broadcast("matmul: batch", a.shape[:-2], b.shape[:-2])
-    return a, b
+    check_broadcast("matmul: batch", left[:-2], right[:-2])
+    return len(left), len(right)

@@ -11,10 +11,12 @@ take them as one argument; the methods of their names also take them one by one.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+import minitorch.dtypes as dtypes
 from minitorch.arguments import (
     check_cat,
     checked_list,
@@ -26,7 +28,6 @@ from minitorch.arguments import (
     int_sequence,
     reduced_dims,
     shape_for,
-    stack_dim,
 )
 from minitorch.executor import host_read
 from minitorch.function import Context, Function
@@ -45,7 +46,7 @@ class View(Function):
 
     @staticmethod
     def forward(ctx: Context, a: Tensor, shape: Shape) -> Any:
-        ctx.shape = a.shape
+        ctx.shape = a.raw.shape
         viewed = a.raw.view(shape)
         if viewed is None:
             raise RuntimeError(
@@ -83,7 +84,7 @@ class Expand(Function):
 
     @staticmethod
     def forward(ctx: Context, a: Tensor, shape: Shape) -> Any:
-        ctx.shape = a.shape
+        ctx.shape = a.raw.shape
         return a.raw.expand(shape)
 
     @staticmethod
@@ -98,14 +99,16 @@ Window = tuple[tuple[int, int, "int | None", int], ...]
 
 def window(a: TensorData, parts: Window) -> TensorData:
     """The view of `a` that a basic index selects."""
-    dropped = 0
-    for dim, start, length, step in parts:
+    shape, strides, offset = list(a.shape), list(a.strides), a.offset
+    for dim, start, length, step in reversed(parts):  # what is dropped comes last
+        if length != 0:
+            offset += start * strides[dim]
         if length is None:
-            a = a.select(dim - dropped, start)
-            dropped += 1
+            del shape[dim], strides[dim]
         else:
-            a = a.slice(dim - dropped, start, length, step)
-    return a
+            shape[dim] = length
+            strides[dim] *= step
+    return TensorData(a.storage, tuple(shape), tuple(strides), offset)
 
 
 class Slice(Function):
@@ -115,27 +118,29 @@ class Slice(Function):
 
     @staticmethod
     def forward(ctx: Context, a: Tensor, parts: Window) -> Any:
-        ctx.shape, ctx.parts = a.shape, parts
+        ctx.shape, ctx.parts = a.raw.shape, parts
         return window(a.raw, parts)
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
-        return SliceBackward.apply(grad, ctx.shape, ctx.parts), None
+        return Framed.apply(grad, ctx.shape, ctx.parts, 0), None
 
 
-class SliceBackward(Function):
-    """Zeros of `shape`, with the gradient in the window."""
+class Framed(Function):
+    """A tensor of `shape` that is full of `value`, but for `a` in the window."""
 
     @staticmethod
-    def forward(ctx: Context, grad: Tensor, shape: Shape, parts: Window) -> Any:
+    def forward(
+        ctx: Context, a: Tensor, shape: Shape, parts: Window, value: Any
+    ) -> Any:
         ctx.parts = parts
-        out = grad.backend.full(shape, 0, grad.dtype)
-        grad.backend.copy_into(window(out, parts), grad.raw)
+        out = a.backend.full(shape, value, a.raw.storage.dtype)
+        a.backend.copy_into(window(out, parts), a.raw)
         return out
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
-        return Slice.apply(grad, ctx.parts), None, None
+        return Slice.apply(grad, ctx.parts), None, None, None
 
 
 class SliceAssign(Function):
@@ -240,27 +245,30 @@ class Cat(Function):
 
     @staticmethod
     def forward(ctx: Context, dim: int, *tensors: Tensor) -> Any:
-        sizes = [t.shape[dim] for t in tensors]
-        ctx.dim, ctx.sizes = dim, sizes
-        first = tensors[0]
-        shape = (*first.shape[:dim], sum(sizes), *first.shape[dim + 1 :])
-        out = first.backend.empty(shape, first.dtype)
-        start = 0
-        for tensor, size in zip(tensors, sizes):
-            first.backend.copy_into(out.slice(dim, start, size), tensor.raw)
-            start += size
-        return out
+        raws = [t.raw for t in tensors]
+        ctx.dim, ctx.sizes = dim, [raw.shape[dim] for raw in raws]
+        return tensors[0].backend.cat(raws, dim)
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
-        dim: int = ctx.dim
-        sizes: Sequence[int] = ctx.sizes
-        grads: list[Any] = [None]
-        start = 0
-        for size in sizes:
-            grads.append(grad.narrow(dim, start, size))
-            start += size
-        return tuple(grads)
+        return None, *split(grad, ctx.sizes, ctx.dim)
+
+
+class Stack(Function):
+    """Tensors one after the other along a new dim; each gets its slice of the gradient.
+
+    That is `Cat` of views with a new dim of size 1, which are nobody else's.
+    """
+
+    @staticmethod
+    def forward(ctx: Context, dim: int, *tensors: Tensor) -> Any:
+        ctx.dim = dim
+        return tensors[0].backend.cat([t.raw.unsqueeze(dim) for t in tensors], dim)
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
+        dim, count = ctx.dim, grad.raw.shape[ctx.dim]
+        return None, *[Slice.apply(grad, ((dim, i, None, 1),)) for i in range(count)]
 
 
 # ------------------------------------------------------- what users call: views
@@ -269,9 +277,15 @@ class Cat(Function):
 def reshape(input: Tensor, shape: Any) -> Tensor:
     """The same elements in another shape: a view if possible, else a copy."""
     new = shape_for(input, "reshape", shape)
-    if input.raw.view(new) is None:
-        return View.apply(Clone.apply(input), new)
+    raw = input.raw
+    if not raw.contiguous and raw.view(new) is None:
+        input = Clone.apply(input)
     return View.apply(input, new)
+
+
+def in_shape(a: Tensor, shape: Shape) -> Tensor:
+    """`a` itself if it has that shape already, else reshaped."""
+    return a if a.raw.shape == shape else reshape(a, shape)
 
 
 def permute(input: Tensor, dims: Any) -> Tensor:
@@ -305,7 +319,7 @@ def t(input: Tensor) -> Tensor:
 
 def reversed_dims(a: Tensor) -> Tensor:
     """The dimensions in reverse order: `a.T`."""
-    return Permute.apply(a, tuple(reversed(range(a.dim()))))
+    return Permute.apply(a, tuple(range(len(a.raw.shape) - 1, -1, -1)))
 
 
 def movedim(input: Tensor, source: int, destination: int) -> Tensor:
@@ -318,7 +332,8 @@ def movedim(input: Tensor, source: int, destination: int) -> Tensor:
 
 def expand(input: Tensor, shape: Any) -> Tensor:
     """Dims of size 1 repeated without a copy; -1 keeps a size."""
-    return Expand.apply(input, expanded_shape(input, int_sequence("expand", shape)))
+    wanted = int_sequence("expand", shape)
+    return Expand.apply(input, expanded_shape(input.raw.shape, wanted))
 
 
 def broadcast_to(input: Tensor, shape: Any) -> Tensor:
@@ -396,7 +411,7 @@ def split(input: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
             f"split: sizes {sizes} add up to {sum(sizes)}, but dimension {dim} has "
             f"size {total}"
         )
-    starts = np.cumsum([0, *sizes[:-1]]).tolist()
+    starts = [0, *accumulate(sizes)]
     return tuple(narrow(input, dim, i, n) for i, n in zip(starts, sizes))
 
 
@@ -411,8 +426,9 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
 
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """The slices of `dim`, one tensor each."""
-    dims_of("unbind", input)
-    return tuple(input.select(dim, i) for i in range(input.size(dim)))
+    dim = existing_dim("unbind", input, dim)
+    count = range(input.raw.shape[dim])
+    return tuple([Slice.apply(input, ((dim, i, None, 1),)) for i in count])
 
 
 # ------------------------------------------------------ what users call: copies
@@ -420,7 +436,7 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
 
 def contiguous(input: Tensor) -> Tensor:
     """This tensor if it lies row by row without gaps, else a copy that does."""
-    return input if input.raw.is_contiguous() else Clone.apply(input)
+    return input if input.raw.contiguous else Clone.apply(input)
 
 
 def clone(input: Tensor) -> Tensor:
@@ -453,7 +469,7 @@ def repeat(input: Tensor, times: Any) -> Tensor:
 def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Tensors one after the other along `dim`: [A, *], [B, *] -> [A + B, *] for 0"""
     tensors = checked_list("cat", tensors)
-    dim = normalize_dim(dim, tensors[0].dim(), "cat")
+    dim = normalize_dim(dim, len(tensors[0].raw.shape), "cat")
     check_cat(tensors, dim)
     return Cat.apply(dim, *tensors)
 
@@ -461,13 +477,14 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
 def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """N tensors of one shape along a new dim: [*], [*], ... -> [N, *] for dim 0"""
     tensors = checked_list("stack", tensors)
-    for other in tensors[1:]:
-        if other.shape != tensors[0].shape:
+    shape = tensors[0].raw.shape
+    for other in tensors:
+        if other.raw.shape != shape:
             raise ValueError(
-                f"stack: one tensor is {tuple(tensors[0].shape)} and another "
-                f"{tuple(other.shape)}; all must have one shape"
+                f"stack: one tensor is {shape} and another {other.raw.shape}; all must "
+                f"have one shape"
             )
-    return cat([unsqueeze(a, dim) for a in tensors], stack_dim(tensors[0], dim))
+    return Stack.apply(normalize_dim(dim, len(shape) + 1, "stack"), *tensors)
 
 
 def pad(input: Tensor, pad: Sequence[Any], value: Any = 0) -> Tensor:
@@ -481,7 +498,7 @@ def pad(input: Tensor, pad: Sequence[Any], value: Any = 0) -> Tensor:
             f"pad: {pad} for {dims} dimension(s); give (before, after) for the last "
             f"dim, then for the one before it, and so on"
         )
-    inner: list[Any] = [slice(None)] * dims
+    inner, outer = [], list(input.raw.shape)
     for i, (before, after) in enumerate(zip(pad[::2], pad[1::2])):
         dim = dims - 1 - i
         keep = input.raw.shape[dim] + min(before, 0) + min(after, 0)
@@ -490,14 +507,12 @@ def pad(input: Tensor, pad: Sequence[Any], value: Any = 0) -> Tensor:
                 f"pad: {pad} cuts more off dimension {dim} than its size "
                 f"{input.raw.shape[dim]}"
             )
-        input = narrow(input, dim, max(-before, 0), keep)
-        inner[dim] = slice(max(before, 0), max(before, 0) + keep)
-    shape = list(input.raw.shape)
-    for i, (before, after) in enumerate(zip(pad[::2], pad[1::2])):
-        shape[-1 - i] += max(before, 0) + max(after, 0)
-    out = input.new_full(shape, value)
-    out[tuple(inner)] = input
-    return out
+        if keep < outer[dim]:
+            input = narrow(input, dim, max(-before, 0), keep)
+        inner.append((dim, max(before, 0), keep, 1))
+        outer[dim] = keep + max(before, 0) + max(after, 0)
+    value = dtypes.check_number(value, input.raw.storage.dtype)
+    return Framed.apply(input, tuple(outer), tuple(inner[::-1]), value)
 
 
 def tril(input: Tensor, diagonal: int = 0) -> Tensor:

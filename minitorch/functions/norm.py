@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from minitorch.function import Context, Function, once_differentiable
-from minitorch.functions.operands import check_same_device, check_same_dtype
+from minitorch.functions.movement import in_shape
+from minitorch.functions.operands import check_alike
 from minitorch.tensor_data import numel
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ def layer_norm(
     x [*, D1, ..., Dk]; weight and bias, if given, are [D1, ..., Dk].
     """
     rows, flat = _rows("layer_norm", x, normalized_shape, weight, bias)
-    return LayerNorm.apply(rows, *flat, float(eps)).reshape(x.shape)
+    return in_shape(LayerNorm.apply(rows, *flat, float(eps)), x.raw.shape)
 
 
 def dropout_residual_layer_norm(
@@ -173,14 +174,14 @@ def dropout_residual_layer_norm(
         )
     if not 0.0 <= p < 1.0:
         raise ValueError(f"{name}: p is {p}; it must be from 0 to below 1")
-    check_same_device(name, x, residual)
-    check_same_dtype(name, x, residual)
+    check_alike(name, x, residual)
     rows, flat = _rows(name, x, normalized_shape, weight, bias)
     seed, offset = (generator or default_generator).take(x.numel())
     out = DropoutResidualLayerNorm.apply(
-        rows, residual.reshape(rows.shape), *flat, float(p), seed, offset, float(eps)
-    )
-    return out.reshape(x.shape)
+        rows, in_shape(residual, rows.raw.shape), *flat, float(p), seed, offset,
+        float(eps),
+    )  # fmt: skip
+    return in_shape(out, x.raw.shape)
 
 
 def _rows(
@@ -196,14 +197,14 @@ def _rows(
         if isinstance(normalized_shape, int)
         else tuple(normalized_shape)
     )
-    if not shape or tuple(x.shape[-len(shape) :]) != shape:
+    if not shape or x.raw.shape[-len(shape) :] != shape:
         raise ValueError(
-            f"{name}: x is {tuple(x.shape)}, whose last dimensions are not the "
+            f"{name}: x is {x.raw.shape}, whose last dimensions are not the "
             f"normalized_shape {shape}"
         )
     flat = [_checked(name, x, p, shape) for p in (weight, bias)]
     size = numel(shape)
-    return x.reshape(x.numel() // size if size else 0, size), flat
+    return in_shape(x, (x.raw.size // size if size else 0, size)), flat
 
 
 def batch_norm(
@@ -237,14 +238,13 @@ def _checked(
     name: str, x: Tensor, parameter: Tensor | None, shape: tuple[int, ...]
 ) -> Tensor | None:
     """A weight or bias, flat; an error where it does not fit x."""
-    if not x.dtype.is_floating_point:
+    if not x.raw.storage.dtype.is_floating_point:
         raise TypeError(f"{name}: x is {x.dtype.name}; expected float32 or float64")
     if parameter is None:
         return None
-    if tuple(parameter.shape) != shape:
+    if parameter.raw.shape != shape:
         raise ValueError(
-            f"{name}: the weight or bias is {tuple(parameter.shape)}; expected {shape}"
+            f"{name}: the weight or bias is {parameter.raw.shape}; expected {shape}"
         )
-    check_same_device(name, x, parameter)
-    check_same_dtype(name, x, parameter)
-    return parameter.reshape(-1)
+    check_alike(name, x, parameter)
+    return in_shape(parameter, (numel(shape),))

@@ -39,7 +39,7 @@ def cast(a: Tensor, dtype: DType) -> Tensor:
 def scalar_like(a: Tensor, value: Any, dtype: DType) -> Tensor:
     """A tensor without dims that holds `value`, on a's device."""
     value = dtypes.check_number(value, dtype)
-    return a.wrap(a.backend.full((), value, dtype))
+    return a.wrap(a.backend.number(value, dtype))
 
 
 def is_tensor(value: Any) -> bool:
@@ -70,9 +70,8 @@ def operands(name: str, a: Any, b: Any) -> tuple[Tensor, Tensor]:
         RuntimeError: the tensors are on different devices.
         ValueError: the shapes do not broadcast.
     """
-    try:
-        x, y = a.raw, b.raw
-    except AttributeError:
+    x, y = getattr(a, "raw", None), getattr(b, "raw", None)
+    if x is None or y is None:
         return _with_number(name, a, b)
     if x.storage.device != y.storage.device:
         raise RuntimeError(different_devices(name, a, b))
@@ -101,7 +100,8 @@ def type_with_number(name: str, a: Tensor, number: Any) -> DType:
         kind = dtypes.infer(number)
     except TypeError as error:
         raise TypeError(f"{name}: {error}") from None
-    return dtypes.result_type(a.dtype, a.dim(), kind, dtypes.NUMBER)
+    raw = a.raw
+    return dtypes.result_type(raw.storage.dtype, len(raw.shape), kind, dtypes.NUMBER)
 
 
 def check_broadcast(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
@@ -120,21 +120,22 @@ def different_devices(name: str, a: Tensor, b: Tensor) -> str:
     )
 
 
-def check_same_device(name: str, *tensors: Tensor | None) -> None:
+def check_same_device(name: str, first: Tensor, *others: Tensor | None) -> None:
     """All given tensors must be on one device."""
-    present = [t for t in tensors if t is not None]
-    for other in present[1:]:
-        if other.raw.storage.device != present[0].raw.storage.device:
-            raise RuntimeError(different_devices(name, present[0], other))
+    device = first.raw.storage.device
+    for other in others:
+        if other is not None and other.raw.storage.device != device:
+            raise RuntimeError(different_devices(name, first, other))
 
 
-def check_same_dtype(name: str, *tensors: Tensor | None) -> None:
-    """All given tensors must have one dtype."""
-    present = [t for t in tensors if t is not None]
-    for other in present[1:]:
-        if other.dtype is not present[0].dtype:
+def check_alike(name: str, first: Tensor, *others: Tensor | None) -> None:
+    """All given tensors must be on one device and have one dtype."""
+    check_same_device(name, first, *others)
+    dtype = first.raw.storage.dtype
+    for other in others:
+        if other is not None and other.raw.storage.dtype is not dtype:
             raise TypeError(
-                f"{name}: one tensor is {present[0].dtype.name} and another "
+                f"{name}: one tensor is {dtype.name} and another "
                 f"{other.dtype.name}; convert one with .to(dtype)"
             )
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from minitorch.arguments import dim_in, dims_of, not_bool, not_empty, reduced_dims
+from minitorch.arguments import dim_in, dims_of, not_bool, not_empty
+from minitorch.function import Context, Function
 from minitorch.functions.choice import maximum, minimum
-from minitorch.functions.indexing import Gather
+from minitorch.functions.indexing import Gather, ScatterAdd
 from minitorch.functions.operands import checked_tensor, is_tensor
-from minitorch.functions.reduce import amax, amin, drop
+from minitorch.functions.reduce import amax, amin, dropped
+from minitorch.tensor_data import TensorData
 
 if TYPE_CHECKING:
     from minitorch.tensor import Tensor
@@ -35,13 +37,34 @@ class ValuesIndices(tuple):
         return self[1]
 
 
+class Pick(Function):
+    """The extreme along `dim`, and where it (first) is; it gets the whole gradient."""
+
+    @staticmethod
+    def forward(ctx: Context, a: Tensor, dim: int, largest: bool, keepdim: bool) -> Any:
+        backend = a.backend
+        index = backend.argmax(a.raw, dim) if largest else backend.argmin(a.raw, dim)
+        values = backend.gather(a.raw, dim, index)
+        ctx.save_for_backward(a.wrap(index))
+        ctx.dim, ctx.shape = dim, a.raw.shape
+        if keepdim:
+            return values, index
+        return dropped(values, (dim,)), dropped(index, (dim,))
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor, _: Any = None) -> tuple[Any, ...]:
+        (index,) = ctx.saved_tensors
+        zeros, there = grad.new_zeros(ctx.shape), grad.reshape(index.raw.shape)
+        return ScatterAdd.apply(zeros, ctx.dim, index, there), None, None, None
+
+
 def max(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
     """The maximum; with a dim, the pair (values, indices); or maximum(other)."""
     if is_tensor(dim):
         return maximum(input, dim)
     if dim is None:
         return amax(checked_tensor("max", input))
-    return _pick("max", input, _arg("argmax", input, dim, True), dim, keepdim)
+    return _pick("max", input, dim, keepdim, True)
 
 
 def min(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
@@ -50,41 +73,38 @@ def min(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
         return minimum(input, dim)
     if dim is None:
         return amin(checked_tensor("min", input))
-    return _pick("min", input, _arg("argmin", input, dim, True), dim, keepdim)
+    return _pick("min", input, dim, keepdim, False)
 
 
-def _pick(name: str, a: Tensor, index: Tensor, dim: Any, keepdim: bool) -> Any:
-    if a.dim() == 0:
-        return ValuesIndices(a.clone(), index)
-    dims = reduced_dims(a, dim, name)
-    values = Gather.apply(a, dims[0], index)
-    return ValuesIndices(drop(values, dims, keepdim), drop(index, dims, keepdim))
+def _pick(name: str, a: Tensor, dim: Any, keepdim: bool, largest: bool) -> Any:
+    dim = dim_in(name, a, dim)
+    if not a.raw.shape:
+        return ValuesIndices(a.clone(), a.new_tensor(0))
+    not_empty(name, a, (dim,))
+    return ValuesIndices(*Pick.apply(a, dim, largest, keepdim))
 
 
 def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
     """Where the (first) maximum is, along a dim or in the flattened tensor."""
-    return _arg("argmax", not_bool("argmax", input), dim, keepdim)
+    return _arg("argmax", not_bool("argmax", input), dim, keepdim, True)
 
 
 def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
     """Where the (first) minimum is, along a dim or in the flattened tensor."""
-    return _arg("argmin", not_bool("argmin", input), dim, keepdim)
+    return _arg("argmin", not_bool("argmin", input), dim, keepdim, False)
 
 
-def _arg(name: str, input: Tensor, dim: int | None, keepdim: bool) -> Tensor:
-    dims = dims_of(name, input)
-    a = input.detach()
-    if dim is not None:
-        dim = dim_in(name, input, dim)
-    flat = dim is None or dims == 0
-    if dim is None or flat:
-        a, dim = a.reshape(-1), 0
+def _arg(
+    name: str, input: Tensor, dim: int | None, keepdim: bool, largest: bool
+) -> Tensor:
+    dims, flat = dims_of(name, input), dim is None
+    a = input.detach().reshape(-1) if flat or not dims else input
+    dim = dim_in(name, input, 0 if dim is None else dim)
     not_empty(name, a, (dim,))
-    fn = a.backend.argmax if name == "argmax" else a.backend.argmin
-    out = a.wrap(fn(a.raw, dim))
-    if flat:
-        return out.reshape((1,) * dims if keepdim else ())
-    return drop(out, (dim,), keepdim)
+    out = a.backend.argmax(a.raw, dim) if largest else a.backend.argmin(a.raw, dim)
+    if flat or not dims:
+        return a.wrap(TensorData(out.storage, (1,) * dims if keepdim else ()))
+    return a.wrap(out if keepdim else dropped(out, (dim,)))
 
 
 def sort(input: Tensor, dim: int = -1, descending: bool = False) -> ValuesIndices:

@@ -129,7 +129,7 @@ def _options(
 
 
 def _check_fit(name: str, x: Tensor, kernel: Pair, pad: Pair, spread: Pair) -> None:
-    for size, k, p, d in zip(x.shape[-2:], kernel, pad, spread):
+    for size, k, p, d in zip(x.raw.shape[-2:], kernel, pad, spread):
         if 2 * p > k:
             raise ValueError(
                 f"{name}: the padding is {pad}; it must be at most half of the kernel "

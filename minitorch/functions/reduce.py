@@ -9,19 +9,18 @@ all (None), which are dropped from the shape, or kept as 1 where `keepdim` is se
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import minitorch.dtypes as dtypes
 import minitorch.operators as operators
 from minitorch.arguments import check_floating, dim_in, not_empty, reduced_dims
-from minitorch.autodiff import grad_mode
 from minitorch.dtypes import DType
 from minitorch.function import Context, Function
-from minitorch.functions.choice import Where
-from minitorch.functions.movement import View
+from minitorch.functions.elementwise import Sqrt
 from minitorch.functions.operands import cast, checked_tensor, to_counting, to_floating
-from minitorch.tensor_data import TensorData, numel
+from minitorch.tensor_data import TensorData, without
 
 if TYPE_CHECKING:
     from minitorch.tensor import Tensor
@@ -32,10 +31,7 @@ Dim: TypeAlias = int | Sequence[int] | None
 
 def dropped(a: TensorData, dims: Dims) -> TensorData:
     """A view of `a` without `dims`, each of which has size 1."""
-    if len(dims) == len(a.shape):
-        return TensorData(a.storage, ())
-    shape = tuple([n for i, n in enumerate(a.shape) if i not in dims])
-    return TensorData(a.storage, shape)
+    return TensorData(a.storage, without(a.shape, dims))
 
 
 # BEGIN SOLUTION a2.4
@@ -65,11 +61,8 @@ class Mean(Function):
     def forward(
         ctx: Context, a: Tensor, dims: Dims, keepdim: bool, count: float
     ) -> Any:
-        backend = a.backend
-        out = backend.reduce(operators.add, a.raw, dims, 0)
+        out = a.backend.mean(a.raw, dims, count)
         ctx.shapes, ctx.count = (a.raw.shape, out.shape), count
-        divisor = backend.full((), count, out.dtype)
-        backend.zip(operators.div, out, divisor, None, out)
         return out if keepdim else dropped(out, dims)
 
     @staticmethod
@@ -77,6 +70,48 @@ class Mean(Function):
         shape, kept = ctx.shapes
         share = grad / ctx.count
         return share.reshape(kept).expand(shape), None, None, None
+
+
+class Var(Function):
+    """The squared distances from the mean over `dims`, by `divisor`.
+
+    d/da = 2 (a - mean) / divisor: the mean's own share is 0, as distances add up to 0.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Context, a: Tensor, dims: Dims, keepdim: bool, count: int, divisor: float
+    ) -> Any:
+        ctx.save_for_backward(a)
+        out = a.backend.var(a.raw, dims, count, divisor)
+        ctx.kept, ctx.dims, ctx.divisor = out.shape, dims, divisor
+        return out if keepdim else dropped(out, dims)
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
+        (a,) = ctx.saved_tensors
+        share = grad.reshape(ctx.kept) / (0.5 * ctx.divisor)
+        for _ in range(2):  # the second time what the first one's rounding has left
+            a = a - mean(a, ctx.dims, keepdim=True)
+        return share * a, None, None, None, None
+
+
+class LogSumExp(Function):
+    """log(sum(exp(a))) over `dims`; d/da = exp(a - out)"""
+
+    @staticmethod
+    def forward(ctx: Context, a: Tensor, dims: Dims, keepdim: bool) -> Any:
+        out = a.backend.logsumexp(a.raw, dims)
+        ctx.kept = out.shape
+        out = out if keepdim else dropped(out, dims)
+        ctx.save_for_backward(a, out)
+        return out
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
+        a, out = ctx.saved_tensors
+        share = (a - out.reshape(ctx.kept)).exp()
+        return grad.reshape(ctx.kept) * share, None, None
 
 
 class Prod(Function):
@@ -87,17 +122,19 @@ class Prod(Function):
     """
 
     @staticmethod
-    def forward(ctx: Context, a: Tensor, dim: int) -> Any:
+    def forward(ctx: Context, a: Tensor, dim: int, keepdim: bool) -> Any:
         ctx.save_for_backward(a)
         ctx.dim = dim
-        return a.backend.reduce(operators.mul, a.raw, (dim,), 1)
+        out = a.backend.reduce(operators.mul, a.raw, (dim,), 1)
+        ctx.kept = out.shape
+        return out if keepdim else dropped(out, (dim,))
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
         (a,) = ctx.saved_tensors
         dim: int = ctx.dim
         if not a.shape[dim]:
-            return a.new_zeros(a.shape), None
+            return a.new_zeros(a.shape), None, None
         parts = a.split(1, dim)
         left = [a.new_ones(parts[0].shape)]
         right = left[:]
@@ -108,25 +145,30 @@ class Prod(Function):
         zero = (a == 0).long()
         with_zero = zero.sum(dim, keepdim=True) > zero  # among the others
         overflow = others.isnan() & with_zero & (a == a).all(dim, keepdim=True)
-        return grad * others.masked_fill(overflow, 0.0), None
+        others = others.masked_fill(overflow, 0.0)
+        return grad.reshape(ctx.kept) * others, None, None
 
 
 class Extreme(Function):
     """The maximum or minimum over `dims`; equal winners share the gradient."""
 
     @staticmethod
-    def forward(ctx: Context, a: Tensor, fn: Callable, dims: Dims, start: float) -> Any:
+    def forward(
+        ctx: Context, a: Tensor, fn: Callable, dims: Dims, start: float, keepdim: bool
+    ) -> Any:
         out = a.backend.reduce(fn, a.raw, dims, start)
+        ctx.dims, ctx.kept = dims, out.shape
+        out = out if keepdim else dropped(out, dims)
         ctx.save_for_backward(a, out)
-        ctx.dims = dims
         return out
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
         a, out = ctx.saved_tensors
+        out, grad = out.reshape(ctx.kept), grad.reshape(ctx.kept)
         wins = ((a == out) | (a.isnan() & out.isnan())).to(grad.dtype)
         share = wins / wins.sum(ctx.dims, keepdim=True)
-        return grad * share, None, None, None
+        return grad * share, None, None, None, None
 
 
 class Cumsum(Function):
@@ -162,14 +204,6 @@ def _bounds(dtype: DType) -> tuple[float, float]:
     return -(2**bits), 2**bits - 1
 
 
-def drop(a: Tensor, dims: Dims, keepdim: bool) -> Tensor:
-    """`a` without the reduced dims, each of which has size 1, unless `keepdim`."""
-    if keepdim or not dims:
-        return a
-    keep = tuple(n for i, n in enumerate(a.raw.shape) if i not in dims)
-    return View.apply(a, keep)
-
-
 # --------------------------------------------------------------- what users call
 
 
@@ -195,8 +229,13 @@ def mean(input: Tensor, dim: Dim = None, keepdim: bool = False) -> Tensor:
     """The mean over one, several or all dims."""
     check_floating("mean", input)
     dims = reduced_dims(input, dim, "mean")
-    count = numel(tuple(input.raw.shape[d] for d in dims))
-    return Mean.apply(input, dims, keepdim, count)
+    return Mean.apply(input, dims, keepdim, _count(input, dims))
+
+
+def _count(a: Tensor, dims: Dims) -> int:
+    """How many elements are folded into one."""
+    shape = a.raw.shape
+    return math.prod([shape[dim] for dim in dims])
 
 
 def var(
@@ -211,10 +250,9 @@ def var(
     check_floating("var", input)
     correction = correction if unbiased is None else int(bool(unbiased))
     dims = reduced_dims(input, dim, "var")
-    count = numel(tuple(input.raw.shape[d] for d in dims))
-    centred = input - mean(input, dims, keepdim=True)
-    total = Sum.apply(centred * centred, dims, keepdim)
-    return total / float(count - correction if count > correction else 0)
+    count = _count(input, dims)
+    divisor = float(count - correction if count > correction else 0)
+    return Var.apply(input, dims, keepdim, count, divisor)
 
 
 def std(
@@ -227,24 +265,27 @@ def std(
 ) -> Tensor:
     """The square root of the variance."""
     check_floating("std", input)
-    return _root(
+    return Root.apply(
         var(input, dim, correction=correction, keepdim=keepdim, unbiased=unbiased)
     )
 
 
-def _root(a: Tensor) -> Tensor:
+class Root(Sqrt):
     """sqrt(a), whose slope is taken to be 0, not infinite, where a is 0."""
-    if not (a.requires_grad and grad_mode.enabled):
-        return a.sqrt()
-    flat = a == 0
-    return a.masked_fill(flat, 1.0).sqrt().masked_fill(flat, 0.0)
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> Tensor:
+        (out,) = ctx.saved_tensors
+        flat = out == 0
+        slope = 0.5 / out.masked_fill(flat, 1.0)
+        return grad * slope.masked_fill(flat, 0.0)
 
 
 def norm(input: Tensor, p: Any = 2, dim: Dim = None, keepdim: bool = False) -> Tensor:
     """The p-norm (1, 2 or inf) over one, several or all dims."""
     check_floating("norm", input)
     if p == 2:
-        return _root(sum(input * input, dim, keepdim))
+        return Root.apply(sum(input * input, dim, keepdim))
     if p == 1:
         return sum(input.abs(), dim, keepdim)
     if p == operators.inf:
@@ -255,23 +296,19 @@ def norm(input: Tensor, p: Any = 2, dim: Dim = None, keepdim: bool = False) -> T
 def logsumexp(input: Tensor, dim: Dim, keepdim: bool = False) -> Tensor:
     """log(sum(exp(x))), without overflow."""
     a = to_floating("logsumexp", input)
-    dims = reduced_dims(a, dim, "logsumexp")
-    top = Extreme.apply(a.detach(), operators.maximum, dims, -operators.inf)
-    top = Where.apply(top.isfinite(), top, top.new_zeros(()))
-    out = sum((a - top).exp(), dims, keepdim=True).log() + top
-    return drop(out, dims, keepdim)
+    return LogSumExp.apply(a, reduced_dims(a, dim, "logsumexp"), keepdim)
 
 
 def prod(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
     """The product over one or all dims. Integers give int64."""
     a = to_counting("prod", input)
     if dim is None:
-        out = drop(Prod.apply(a.reshape(-1), 0), (0,), False)
+        out = Prod.apply(a.reshape(-1), 0, False)
         return out.reshape((1,) * a.dim()) if keepdim else out
     if not isinstance(dim, int):
         raise TypeError(f"prod: dim is {dim!r}; it must be an int or None")
     dims = reduced_dims(a, dim, "prod")
-    return drop(Prod.apply(a, *dims), dims, keepdim) if dims else a.clone()
+    return Prod.apply(a, *dims, keepdim) if dims else a.clone()
 
 
 def amax(input: Tensor, dim: Dim = None, keepdim: bool = False) -> Tensor:
@@ -289,7 +326,7 @@ def _extreme(
 ) -> Tensor:
     dims = reduced_dims(a, dim, name)
     not_empty(name, a, dims)
-    return drop(Extreme.apply(a, fn, dims, start(a.dtype)), dims, keepdim)
+    return Extreme.apply(a, fn, dims, start(a.dtype), keepdim)
 
 
 def any(input: Tensor, dim: Dim = None, keepdim: bool = False) -> Tensor:
@@ -309,8 +346,8 @@ def _fold(
     a = cast(checked_tensor(name, input), dtypes.bool_)
     # No dims, (), are no dims here, as in PyTorch; elsewhere they are all.
     dims = () if dim in ((), []) else reduced_dims(a, dim, name)
-    out = a.wrap(a.backend.reduce(fn, a.raw, dims, start, dtypes.bool_))
-    return drop(out, dims, keepdim)
+    out = a.backend.reduce(fn, a.raw, dims, start, dtypes.bool_)
+    return a.wrap(out if keepdim else dropped(out, dims))
 
 
 def cumsum(input: Tensor, dim: int) -> Tensor:

@@ -12,7 +12,7 @@ import minitorch.dtypes as dtypes
 from minitorch.arguments import check_floating, dim_in
 from minitorch.autodiff import grad_mode
 from minitorch.function import Context, Function, once_differentiable
-from minitorch.functions.operands import check_same_device
+from minitorch.functions.operands import cast, check_same_device
 
 if TYPE_CHECKING:
     from minitorch.tensor import Tensor
@@ -150,12 +150,13 @@ def cross_entropy(logits: Tensor, target: Tensor, ignore_index: int = -100) -> T
         TypeError: logits are no floats, or the target is not int64.
         IndexError: a target is not a class.
     """
-    if logits.dim() != 2 or target.dim() != 1 or len(logits) != len(target):
+    shape, rows = logits.raw.shape, target.raw.shape
+    if len(shape) != 2 or shape[:1] != rows:
         raise ValueError(
-            f"cross_entropy: logits are {tuple(logits.shape)} and the target is "
-            f"{tuple(target.shape)}; expected (N, C) and (N,)"
+            f"cross_entropy: logits are {shape} and the target is {rows}; expected "
+            f"(N, C) and (N,)"
         )
-    if not logits.dtype.is_floating_point:
+    if not logits.raw.storage.dtype.is_floating_point:
         raise TypeError(
             f"cross_entropy: logits are {logits.dtype.name}; expected float32 or 64"
         )
@@ -165,4 +166,4 @@ def cross_entropy(logits: Tensor, target: Tensor, ignore_index: int = -100) -> T
             f"as int64"
         )
     check_same_device("cross_entropy", logits, target)
-    return CrossEntropy.apply(logits, target.to(dtypes.int64), int(ignore_index))
+    return CrossEntropy.apply(logits, cast(target, dtypes.int64), int(ignore_index))

@@ -26,6 +26,7 @@ from minitorch.functions.conv import conv1d as conv1d
 from minitorch.functions.conv import conv2d as conv2d
 from minitorch.functions.elementwise import sigmoid as sigmoid
 from minitorch.functions.elementwise import tanh as tanh
+from minitorch.functions.indexing import IndexSelect
 from minitorch.functions.linear import bias_activation as bias_activation
 from minitorch.functions.linear import linear as linear
 from minitorch.functions.movement import flatten as flatten
@@ -77,12 +78,11 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> 
             f"embedding: the weight is {weight.raw.shape}; expected (n, d)"
         )
     check_same_device("embedding", input, weight)
-    flat = input.detach().reshape(input.numel())
-    out = weight.index_select(0, flat)
+    out = IndexSelect.apply(weight, 0, input.long())
     if padding_idx is not None:
         padding = padding_idx % len(weight)
-        out = out.where((flat != padding).unsqueeze(1), out.detach())
-    return out.reshape((*input.raw.shape, weight.raw.shape[1]))
+        out = out.where((input != padding).unsqueeze(-1), out.detach())
+    return out
 
 
 def dropout(
@@ -440,6 +440,8 @@ class BinaryCrossEntropy(Function):
     Logarithms stop at -100 and the slope's divisor at 1e-12, as in PyTorch, so that
     x = 0 and x = 1 give finite numbers.
     """
+
+    composed = True
 
     @staticmethod
     def forward(ctx: Context, x: Tensor, target: Tensor) -> Tensor:

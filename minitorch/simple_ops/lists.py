@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from minitorch.dtypes import DType
-from minitorch.tensor_data import Shape, Storage, TensorData
+from minitorch.tensor_data import Shape, TensorData
 
 DEVICE = "simple"
 
@@ -37,7 +37,7 @@ def nested(a: TensorData) -> Any:
 
 def tensor(values: list[Any], shape: Shape, dtype: DType) -> TensorData:
     """A new contiguous tensor from its elements in row-major order."""
-    return TensorData(Storage(pack(values, dtype), dtype, DEVICE), shape)
+    return TensorData.around(pack(values, dtype), dtype, DEVICE, shape)
 
 
 def write(out: TensorData, values: list[Any]) -> TensorData:

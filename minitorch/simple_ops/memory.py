@@ -13,26 +13,26 @@ import numpy as np
 
 from minitorch.dtypes import DType, from_numpy_dtype
 from minitorch.simple_ops.lists import DEVICE, pack, read, write
-from minitorch.tensor_data import Shape, Storage, TensorData
+from minitorch.tensor_data import Shape, TensorData
 
 
 def empty(shape: Shape, dtype: DType) -> TensorData:
     """A contiguous tensor whose elements have no particular value."""
     array = np.empty(math.prod(shape), dtype.numpy)
-    return TensorData(Storage(array, dtype, DEVICE), shape)
+    return TensorData.around(array, dtype, DEVICE, shape)
 
 
 def full(shape: Shape, value: float, dtype: DType) -> TensorData:
     """A contiguous tensor with `value` everywhere."""
     array = np.repeat(pack([value], dtype), math.prod(shape))
-    return TensorData(Storage(array, dtype, DEVICE), shape)
+    return TensorData.around(array, dtype, DEVICE, shape)
 
 
 def from_numpy(array: np.ndarray) -> TensorData:
     """A tensor that shares the array's memory if that is contiguous and writable."""
     dtype = from_numpy_dtype(array.dtype)
     flat = np.require(array, requirements=["C", "ALIGNED", "WRITEABLE"]).reshape(-1)
-    return TensorData(Storage(flat, dtype, DEVICE), array.shape)
+    return TensorData.around(flat, dtype, DEVICE, array.shape)
 
 
 def to_numpy(a: TensorData) -> np.ndarray:
@@ -44,7 +44,7 @@ def copy(a: TensorData, dtype: DType) -> TensorData:
     """A contiguous copy, converted to `dtype` (floats to ints: toward zero)."""
     with np.errstate(over="ignore", invalid="ignore"):
         array = a.array().astype(dtype.numpy, order="C")
-    return TensorData(Storage(array.reshape(-1), dtype, DEVICE), a.shape)
+    return TensorData.around(array.reshape(-1), dtype, DEVICE, a.shape)
 
 
 def copy_into(out: TensorData, a: TensorData) -> None:

@@ -28,6 +28,8 @@ from minitorch.tensor.movement import Movement
 from minitorch.tensor.reductions import Reductions
 from minitorch.tensor_data import TensorData, numel
 
+_new = object.__new__  # what a class does before __init__, without going through C
+
 
 class Tensor(Elementwise, Reductions, Movement, Indexing, InPlace, Interop):
     """A tensor on one device. Make one with `minitorch.tensor(...)` and its kin.
@@ -44,7 +46,13 @@ class Tensor(Elementwise, Reductions, Movement, Indexing, InPlace, Interop):
 
     raw: TensorData
 
-    def __init__(self, raw: TensorData, requires_grad: bool = False) -> None:
+    def __init__(
+        self,
+        raw: TensorData,
+        requires_grad: bool = False,
+        node: Node | None = None,
+        index: int = 0,
+    ) -> None:
         if not isinstance(raw, TensorData):
             raise TypeError(
                 f"Tensor: got a {type(raw).__name__}; use minitorch.tensor(data) to "
@@ -53,8 +61,8 @@ class Tensor(Elementwise, Reductions, Movement, Indexing, InPlace, Interop):
         self.raw = raw
         self.requires_grad = requires_grad
         self.grad: Tensor | None = None
-        self.node = None
-        self.output_index = 0
+        self.node = node
+        self.output_index = index
         self._hooks = None
         self._post_hooks = None
         self._base = None
@@ -63,9 +71,8 @@ class Tensor(Elementwise, Reductions, Movement, Indexing, InPlace, Interop):
     @staticmethod
     def wrap(raw: TensorData, node: Node | None = None, index: int = 0) -> Tensor:
         """A tensor around what a backend returned: output `index` of `node`."""
-        out = Tensor(raw)
-        if node is not None:
-            out.node, out.output_index, out.requires_grad = node, index, True
+        out = _new(Tensor)
+        Tensor.__init__(out, raw, node is not None, node, index)
         return out
 
     # ------------------------------------------------------------ what it is
@@ -120,8 +127,10 @@ class Tensor(Elementwise, Reductions, Movement, Indexing, InPlace, Interop):
     @property
     def backend(self) -> Any:
         """The functions that compute on this tensor (`minitorch.backend.Backend`)."""
-        device = self.raw.storage.device
-        return loaded_backends.get(device) or get_backend(device)
+        try:
+            return loaded_backends[self.raw.storage.device]
+        except KeyError:
+            return get_backend(self.raw.storage.device)
 
     @property
     def grad_fn(self) -> Node | None:

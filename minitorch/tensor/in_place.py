@@ -44,11 +44,13 @@ class InPlace(Variable):
             quietly: writes the new values straight into the memory.
             others: the other operands; the change is recorded if one requires grad.
         """
-        involved = [x for x in (self, *others) if is_tensor(x)]
-        wanted = grad_mode.enabled and any(x.edge() is not None for x in involved)
-        storage = self.raw.storage
-        overlaps = any(
-            s == 0 and n > 1 for n, s in zip(self.raw.shape, self.raw.strides)
+        wanted = False
+        if grad_mode.enabled:
+            involved = [x for x in (self, *others) if is_tensor(x)]
+            wanted = any([x.edge() is not None for x in involved])
+        storage, shape = self.raw.storage, self.raw.shape
+        overlaps = not self.raw.contiguous and any(
+            s == 0 and n > 1 for n, s in zip(shape, self.raw.strides)
         )
         if overlaps and self.numel():
             raise RuntimeError(
@@ -152,7 +154,8 @@ class InPlace(Variable):
         a, b = operands(name, self, other)
         self._check_fits(name, a)
         b = cast(b, self.dtype)
-        if check_broadcast(name, a.raw.shape, b.raw.shape) != a.raw.shape:
+        same = a.raw.shape == b.raw.shape
+        if not same and check_broadcast(name, a.raw.shape, b.raw.shape) != a.raw.shape:
             raise ValueError(
                 f"{name}: the result of shapes {a.raw.shape} and {b.raw.shape} does "
                 f"not fit into the first in place"

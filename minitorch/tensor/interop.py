@@ -32,12 +32,12 @@ class Interop:
         return self._number("item()")
 
     def _number(self: Any, name: str) -> Any:
-        if self.numel() != 1:
+        if self.raw.size != 1:
             raise ValueError(
                 f"{name}: the tensor has {self.numel()} elements (shape "
                 f"{self.raw.shape}); it must have exactly one; use .tolist()"
             )
-        return host_read(name, self.raw).reshape(()).item()
+        return host_read(name, self.raw).item()
 
     def tolist(self: Any) -> Any:
         """The elements as nested lists of Python numbers."""

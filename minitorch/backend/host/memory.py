@@ -15,6 +15,7 @@ import math
 import sys
 from abc import ABC, abstractmethod
 from collections import deque
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import product
 from sys import getrefcount
@@ -23,6 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minitorch.backend.host.workspace import Buffer, line_buffer
+from minitorch.backend.indexing import cat_shape
 from minitorch.dtypes import DType, from_numpy_dtype, int64
 from minitorch.tensor_data import Shape, Storage, Strides, TensorData
 
@@ -126,17 +128,39 @@ class HostMemory(ABC):
             array = np.empty(size, dtype.numpy)
         else:
             array = pooled(size, dtype)
-        return TensorData(Storage(array, dtype, self._device), shape)
+        return TensorData.around(array, dtype, self._device, shape)
 
     def wrap(self, array: np.ndarray, shape: Shape, dtype: DType) -> TensorData:
         """A contiguous tensor of `shape` on a flat array that it takes over."""
-        return TensorData(Storage(array, dtype, self._device), shape)
+        return TensorData.around(array, dtype, self._device, shape)
 
     def full(self, shape: Shape, value: float, dtype: DType) -> TensorData:
         """A contiguous tensor with `value` everywhere."""
         out = self.empty(shape, dtype)
         out.storage.array.fill(value)
         return out
+
+    def number(self, value: float, dtype: DType) -> TensorData:
+        """`value` as a tensor without dims, the same one each time."""
+        return self._number(value, math.copysign(1.0, value), dtype)
+
+    @lru_cache(maxsize=1024)  # noqa: B019 (there is one object for each device)
+    def _number(self, value: float, sign: float, dtype: DType) -> TensorData:
+        return self.full((), value, dtype)  # -0.0 is equal to 0.0, but for its sign
+
+    def cat(self, tensors: Sequence[TensorData], dim: int) -> TensorData:
+        """[A, *], [B, *], ... -> [A + B + ..., *] for dim = 0; all of one dtype.
+
+        Small ones in one call, with which one thread is done.
+        """
+        shape = cat_shape(tensors, dim)
+        if math.prod(shape) >= SERIAL_LIMIT:
+            return super().cat(tensors, dim)  # type: ignore[misc]
+        flat = dim == 0 and all([a.contiguous for a in tensors])
+        arrays = [a.flat() if flat else self.to_numpy(a) for a in tensors]
+        array = np.concatenate(arrays, dim)
+        dtype = tensors[0].storage.dtype
+        return self.wrap(array if flat else array.ravel(), shape, dtype)
 
     def from_numpy(self, array: np.ndarray) -> TensorData:
         """A tensor that shares the array's memory, whatever its (positive) strides.
@@ -162,9 +186,7 @@ class HostMemory(ABC):
 
     def to_numpy(self, a: TensorData) -> np.ndarray:
         """A NumPy array that shares a's memory."""
-        if a.is_contiguous():
-            return a.flat().reshape(a.shape)
-        return a.array()
+        return a.flat().reshape(a.shape) if a.contiguous else a.array()
 
     def copy(self, a: TensorData, dtype: DType) -> TensorData:
         """A contiguous copy, converted to `dtype` (floats to ints: toward zero)."""
@@ -185,11 +207,11 @@ class HostMemory(ABC):
 
     def contiguous(self, a: TensorData) -> TensorData:
         """`a` itself if it lies row by row, else a copy that does."""
-        return a if a.is_contiguous() else self.copy(a, a.storage.dtype)
+        return a if a.contiguous else self.copy(a, a.storage.dtype)
 
     def _flat(self, a: TensorData) -> np.ndarray:
         """The elements of `a`, row by row; copied only if it lies otherwise."""
-        return (a if a.is_contiguous() else self.copy(a, a.storage.dtype)).flat()
+        return (a if a.contiguous else self.copy(a, a.storage.dtype)).flat()
 
     def _int64s(self, index: TensorData) -> np.ndarray:
         """`_flat`, converted to int64."""
