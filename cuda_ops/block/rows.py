@@ -315,8 +315,10 @@ class KernelFamily(dict):
             return Kernel(fn, f"{self.name}[{words}]", examples, self.threads)
         dtype, width, group, items = key
         name = f"{self.name}[{dtype.name},{width},{group}x{items}]"
-        fn, bounds = self.template(key), (key.threads, self.resident.get(key, 1))
-        return Kernel(fn, name, examples, key.threads, launch_bounds=bounds)
+        fn, least = self.template(key), self.resident.get(key, 1)
+        return Kernel(
+            fn, name, examples, key.threads, launch_bounds=key.threads, resident=least
+        )
 
     def __missing__(self, key: tuple[Any, ...]) -> Kernel:
         self[key] = self._make(key)

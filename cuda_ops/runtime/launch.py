@@ -269,6 +269,8 @@ class Kernel:
         threads: the size of a block in those examples.
         max_registers: registers a thread may have; the assembler spills above it.
         launch_bounds: the largest block, or (largest block, least blocks per SM).
+        resident: the same least number for chips from sm_90 on alone, whose assembler
+            keeps to it without spills.
         fastmath: approximate division, roots and functions; denormal numbers are 0.
         shared: bytes of dynamic shared memory that a launch asks for at most.
         arch: the oldest compute capability it can be compiled for.
@@ -290,6 +292,7 @@ class Kernel:
         threads: int = 256,
         max_registers: int | None = None,
         launch_bounds: int | tuple[int, ...] | None = None,
+        resident: int = 1,
         fastmath: bool = False,
         shared: int = 0,
         arch: tuple[int, int] = (7, 5),
@@ -307,6 +310,7 @@ class Kernel:
         self.threads = threads
         self.max_registers = max_registers
         self.launch_bounds = launch_bounds
+        self.resident = resident
         self.fastmath = fastmath
         self.shared = shared
         self.arch = arch
@@ -394,9 +398,12 @@ class Kernel:
 
     def ptx(self, text: str, arch: Arch = (9, 0), lineinfo: bool = True) -> str:
         """The kernel's PTX for a signature such as "float32[] int64"; no GPU needed."""
+        bounds = self.launch_bounds
+        if self.resident > 1 and arch >= (9, 0):
+            bounds = (self.threads, self.resident)
         return to_ptx(
-            self._for_types(text), signature(text), arch, self.fastmath,
-            self.launch_bounds, lineinfo, self.only_arch,
+            self._for_types(text), signature(text), arch, self.fastmath, bounds,
+            lineinfo, self.only_arch,
         )  # fmt: skip
 
     def code(self, text: str, arch: Arch = (9, 0)) -> str | bytes:
@@ -422,7 +429,8 @@ class Kernel:
 
         if not self.on_disk:
             return make()
-        options = (self.fastmath, self.launch_bounds, self.max_registers)
+        bounds = self.launch_bounds, self.resident, self.max_registers
+        options = (self.fastmath, *bounds)
         return cached_cubin(
             make, self.fn.__module__, self.name, closure_text(self.fn), text, arch,
             options,
