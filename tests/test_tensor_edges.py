@@ -141,7 +141,7 @@ REFUSALS: dict[str, tuple[Case, str]] = {
     "floor of bools": (lambda t: t([True]).floor(), "floor"),
     "argmax of bools": (lambda t: t([True]).argmax(), "argmax"),
     "argmax of dims": (lambda t: t(ROWS).argmax(dim=(0, 1)), "argmax"),
-    "max of a dim": (lambda t: t(3.0).max(1), "argmax: dim is 1"),
+    "max of a dim": (lambda t: t(3.0).max(1), "max: dim is 1"),
     "softmax of ints": (lambda t: t([1, 2]).softmax(0), "softmax.*float"),
     "isclose of two types": (lambda t: t([1]).isclose(t([1.0])), "isclose"),
     "mm of vectors": (lambda t: t.m.mm(t.ones(3), t.ones(3)), "mm: the first"),

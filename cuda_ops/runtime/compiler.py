@@ -106,9 +106,18 @@ def to_ptx(
     options = dict(fastmath=fastmath, launch_bounds=launch_bounds)
     chip = (*arch, "a") if only_arch else arch
     try:
-        return _compiled(fn, types_of_args, chip, "ptx", lineinfo=lineinfo, **options)
+        ptx = _compiled(fn, types_of_args, chip, "ptx", lineinfo=lineinfo, **options)
     except nvvm.nvvmError:  # NVVM refuses the line numbers of some long loops
-        return _compiled(fn, types_of_args, chip, "ptx", lineinfo=False, **options)
+        ptx = ""
+    # And of some it writes the numbers behind labels that it has dropped.
+    if ptx and set(re.findall(r"\$L__\w+(?!:|\w)", ptx)) <= _labels(ptx):
+        return ptx
+    return _compiled(fn, types_of_args, chip, "ptx", lineinfo=False, **options)
+
+
+def _labels(ptx: str) -> set[str]:
+    """The places that PTX has names for."""
+    return set(re.findall(r"^(\$L__\w+):", ptx, re.M))
 
 
 def to_lto(

@@ -22,7 +22,7 @@ inf, nan = math.inf, math.nan
 
 
 def name_of(backend: Any) -> str:
-    return backend.empty((), float32).device
+    return backend.empty((), float32).device.partition(":")[0]
 
 
 def tensor(array: np.ndarray) -> torch.Tensor:

@@ -20,12 +20,14 @@ from numba import cuda
 
 pytest.importorskip("numba_cuda")
 from cuda_ops.block.intrinsics import load
+from cuda_ops.elementwise import MAP_LARGE, ZIP_FLAT
 from cuda_ops.matmul import warpgroup
 from cuda_ops.matmul.kernels import EXAMPLE, Layout
 from cuda_ops.registry import all_kernels
 from cuda_ops.runtime.compiler import Cubin, assemble, to_cubin
 from cuda_ops.runtime.launch import SIMULATED, Kernel
 from cuda_ops.runtime.occupancy import limits, occupancy
+from minitorch import operators
 
 CHIPS = ((7, 5), (8, 0), (9, 0))
 KERNELS = {} if SIMULATED else all_kernels()
@@ -75,6 +77,15 @@ def test_loops_and_thread_numbers_are_plain() -> None:
     loops = [block for block in ptx.split("$L__")[1:] if "add.f32" in block]
     assert loops and not any(re.search("selp|shr|mul", block) for block in loops), ptx
     assert "shr.s64" not in ptx and "setp.lt.s64" not in ptx, ptx
+
+
+@pytest.mark.skipif(SIMULATED, reason="the simulator compiles nothing")
+def test_line_numbers_leave_code_that_assembles() -> None:
+    """NVVM writes some of round's behind labels that it has dropped."""
+    ptx = MAP_LARGE[operators.round].ptx("float64[] float64[] bool")
+    to_cubin(ptx, (9, 0))
+    add = ZIP_FLAT[operators.add]
+    assert ".loc" in add.ptx(ZIP_FLAT.examples[0])
 
 
 def fits(kernel: Kernel, made: Cubin, chip: tuple[int, int]) -> None:
