@@ -227,20 +227,17 @@ def _dtype(tensor: Any) -> DType:
 
 
 def from_cuda_array(source: Any) -> TensorData:
-    """A tensor on the memory of an object with a `__cuda_array_interface__`."""
+    """A tensor on the memory of an object with a `__cuda_array_interface__`.
+
+    It is the current GPU's, unless the object speaks DLPack as well, as torch does.
+    """
     facts = source.__cuda_array_interface__
-    with device.on(_owner(facts["data"][0])):
+    # The interface does not say whose memory it is; DLPack does, where it is there too.
+    index = device.current_index()
+    if hasattr(source, "__dlpack_device__"):
+        index = source.__dlpack_device__()[1]
+    with device.on(device.gpu(index)):
         return _from_facts(source, facts)
-
-
-def _owner(address: int) -> device.Gpu:
-    """The GPU in whose memory an address is; that of an empty tensor is in none."""
-    if not address:
-        return device.current.gpu
-    api = device.driver()
-    kind = api.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
-    ask = api.cuPointerGetAttribute
-    return device.gpu(device.call("asking whose memory it is", ask, kind, address))
 
 
 def _from_facts(source: Any, facts: dict[str, Any]) -> TensorData:

@@ -179,9 +179,6 @@ class PaperDriver:
     def cuMemGetInfo(self) -> Any:
         return (NO_CONTEXT, 0, 0) if self._current() is None else (OK, 2**29, 2**30)
 
-    def cuPointerGetAttribute(self, kind: Any, address: int) -> Any:
-        return OK, self._of(address, 1).index
-
     def cuMemcpyHtoDAsync(self, out: int, a: int, size: int, stream: Any) -> Any:
         if self._mine(stream, "stream") is None:
             return (NO_CONTEXT,)

@@ -78,7 +78,7 @@ def test_kernels_read_the_type_from_the_array(mojo: Any) -> None:
         assert_equal(mojo.cumsum(index, 0), np.array([3, 3, 8]))
 
 
-def test_asking_what_is_not_in_mojo_compiles_nothing() -> None:
+def test_asking_what_is_not_in_mojo_compiles_nothing(mojo: Any) -> None:
     from mojo_ops.backend import MojoBackend
     from mojo_ops.bridge import FlatKernels
     from mojo_ops.fallback import names
