@@ -85,3 +85,13 @@ def bandwidth(repeats: int = 10) -> float:
     n = 2**28
     a = empty((n,), f32)
     return 2.0 * 4 * n / _best(lambda: copy(a, f32), repeats)
+
+
+def tensor_rate() -> float:
+    """Multiply-adds of TF32 in the tensor cores for each one of float32 elsewhere.
+
+    By the whitepapers on the A100, GA102, Ada and H100 architectures: 512 for 64 and
+    1,024 for 128 a cycle in data centres, else as many; none before 8.0.
+    """
+    chip = device.compute_capability()
+    return 0.0 if chip < (8, 0) else 8.0 if chip in ((8, 0), (9, 0)) else 1.0

@@ -143,7 +143,7 @@ OPTIMIZERS: dict[str, Callable[..., Any]] = {
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_every_launch_passes_the_seam(name: str) -> None:
-    """What is entered of the launchers from above was called, or read, by the executor."""
+    """What is entered of launchers from above was called, or read, by the executor."""
     entered: list[str] = []
     bypassed: set[str] = set()
 

@@ -397,6 +397,9 @@ def mojo_ladder(family: str, size: int | None = None) -> Iterator[Case]:
             yield replace(case, name=f"{case.name}, {compiler}")
 
 
+ON_TENSOR_CORES = "matmul_tensor_core", "matmul_warpgroup"
+
+
 def rungs_of(
     family: str, rungs: Iterable[Callable], n: int, wrong: Sequence[Callable] = ()
 ) -> Iterator[Case]:
@@ -419,6 +422,7 @@ def rungs_of(
         yield Case(
             family, rung.__name__, build, flops, moved, reads=family == "reduce",
             agree=nearly_equal, wrong=rung in wrong,
+            tensor=rung.__name__ in ON_TENSOR_CORES,
         )  # fmt: skip
 
 

@@ -35,6 +35,7 @@ class Case:
         agree: says of (our result, PyTorch's) whether ours is right; None: not checked.
         wrong: known to be wrong, even if some results are right by luck.
         compare: times the two, if they need another way than others on the device.
+        tensor: whether tensor cores multiply, whose limit is another one.
     """
 
     family: str
@@ -47,6 +48,7 @@ class Case:
     agree: Callable[[Any, Any], bool] | None = None
     wrong: bool = False
     compare: Callable[..., Timing] | None = None
+    tensor: bool = False
 
 
 def torch_module() -> Any:
@@ -240,6 +242,7 @@ def timed(
     how: Callable[..., Pair] = simple,
     agree: Callable[[Any, Any], bool] | None = nearly_equal,
     reads: bool = False,
+    tensor: bool = False,
 ) -> Case:
     """The case of one function of tensors, `op`, which PyTorch's may take as well.
 
@@ -248,4 +251,4 @@ def timed(
         how: makes what is timed of both functions and the shapes.
     """
     build = partial(how, op, theirs or op, *shapes)
-    return Case(family, name, build, flops, moved, goal, reads, agree)
+    return Case(family, name, build, flops, moved, goal, reads, agree, tensor=tensor)

@@ -10,6 +10,7 @@ import json
 import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +27,14 @@ class Limits:
 
     `bandwidth` is for an array that is read and written in place and one that is read,
     `reading` for one that is only read; both of memory. Data of less than `cache` bytes
-    may come faster, from a cache.
+    may come faster, from a cache. `tensor` is for operations of tensor cores in TF32.
     """
 
     flops: float
     bandwidth: float
     reading: float
     cache: float
+    tensor: float = 0.0
 
     def share(self, case: Case, seconds: float) -> float | None:
         """The least time that `case` can take here, over the time that it took.
@@ -40,7 +42,8 @@ class Limits:
         None where nothing is known: no counts, or data that caches may hold.
         """
         speed = self.reading if case.reads else self.bandwidth
-        computing, moving = case.flops / self.flops, case.bytes / speed
+        peak = self.tensor if case.tensor else self.flops
+        computing, moving = case.flops / peak, case.bytes / speed
         if moving > computing and case.bytes < self.cache:
             return None
         least = max(computing, moving)
@@ -195,10 +198,11 @@ def draw_roofline(results: Sequence[Result], limits: Limits, path: Path) -> None
 
 
 def draw_ladder(results: Sequence[Result], limits: Limits, path: Path) -> None:
-    """The rungs of a ladder as bars, with PyTorch's speed and the limit as lines.
+    """The rungs of a ladder as bars, with PyTorch's speed as a line.
 
-    Operations a second where the results have any, else bytes a second. Bars of wrong
-    results are hatched, and say so.
+    Operations a second where the results have any, else bytes a second. A mark in each
+    row is the limit of what its rung uses: tensor cores, other units, memory. Bars of
+    wrong results are hatched, and say so.
     """
     unit, top = (
         ("FLOP/s", limits.flops) if results[0].flops else ("B/s", limits.bandwidth)
@@ -207,14 +211,10 @@ def draw_ladder(results: Sequence[Result], limits: Limits, path: Path) -> None:
     unit = prefix + unit
     figure = new_figure(8, 0.6 * len(results) + 2.1)
     axes = figure.subplots()
-    highest = max(top / scale, _draw_rungs(axes, results, scale))
+    highest = _draw_rungs(axes, results, scale)
     theirs = statistics.median((r.flops or r.bytes) / r.torch / scale for r in results)
-    for speed, who, color, style in (
-        (theirs, "PyTorch", "#e45756", "-"),
-        (top / scale, "limit of this machine", "0.3", "--"),
-    ):
-        text = f"{who}, {speed:.3g} {unit}"
-        axes.axvline(speed, color=color, lw=1.5, ls=style, label=text)
+    text = f"PyTorch, {theirs:.3g} {unit}"
+    axes.axvline(theirs, color="#e45756", lw=1.5, label=text)
     axes.invert_yaxis()
     axes.set_xlim(0, 1.12 * max(highest, theirs))
     axes.set_xlabel(unit)
@@ -225,7 +225,7 @@ def draw_ladder(results: Sequence[Result], limits: Limits, path: Path) -> None:
 
 
 def _draw_rungs(axes: Any, results: Sequence[Result], scale: float) -> float:
-    """One bar for each result, in units of `scale` a second; returns the longest."""
+    """A bar and a mark for each result, in units of `scale`; returns the highest."""
     speeds = [(r.flops or r.bytes) / r.ours / scale for r in results]
     family = f"{results[0].family}_"
     names = [
@@ -243,4 +243,9 @@ def _draw_rungs(axes: Any, results: Sequence[Result], scale: float) -> float:
         bars, texts, padding=4,
         bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
     )  # fmt: skip
-    return max(speeds)
+    limits = [s / r.share if r.share else nan for s, r in zip(speeds, results)]
+    axes.plot(
+        limits, range(len(results)), "|", color="0.3", ms=22, mew=2,
+        label="limit of what the rung uses",
+    )  # fmt: skip
+    return float(np.nanmax([*speeds, *limits]))

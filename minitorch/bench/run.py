@@ -147,12 +147,12 @@ def describe(limits: Limits, threads: int) -> dict[str, Any]:
 
 def gpu_limits() -> Limits:
     """What the GPU can do, measured."""
-    from cuda_ops.limits import bandwidth, peak_flops
+    from cuda_ops.limits import bandwidth, peak_flops, tensor_rate
     from cuda_ops.runtime.device import properties
 
-    both_ways = bandwidth()
+    both_ways, peak = bandwidth(), peak_flops()
     cache = float(properties().l2_cache_size)
-    return Limits(peak_flops(), both_ways, both_ways, cache)
+    return Limits(peak, both_ways, both_ways, cache, peak * tensor_rate())
 
 
 def describe_gpu(limits: Limits) -> dict[str, Any]:
@@ -165,6 +165,7 @@ def describe_gpu(limits: Limits) -> dict[str, Any]:
     return {
         "gpu": cuda.get_device_name(),
         "peak_gflops": round(limits.flops / 1e9),
+        "peak_tf32_gflops": round(limits.tensor / 1e9),
         "bandwidth_gb_s": round(limits.bandwidth / 1e9),
         "python": platform.python_version(),
         "numba_cuda": numba_cuda.__version__,
