@@ -448,6 +448,7 @@ class Foreign:
 
     def __init__(self, x: Any) -> None:
         self.__cuda_array_interface__ = x.__cuda_array_interface__
+        self.__dlpack_device__ = x.__dlpack_device__
 
 
 def graphed(place: str) -> None:
