@@ -374,8 +374,11 @@ def test_init_distributions(name):
 def test_default_values_of_layers(mine, theirs):
     for (name, p), (_, q) in zip(mine.named_parameters(), theirs.named_parameters()):
         a, b = p.detach().numpy(), q.detach().numpy()
-        assert abs(a.std() - b.std()) <= 0.2 * b.std(), name
-        assert abs(np.abs(a).max() - np.abs(b).max()) <= 0.2 * np.abs(b).max(), name
+        allowed = 0.1 + 2 / a.size**0.5  # draws differ, small ones more
+        assert abs(a.std() - b.std()) <= allowed * b.std(), name
+        # Not the largest, which differs by a third from one draw of normals to another.
+        most, theirs_most = (np.quantile(np.abs(x), 0.95) for x in (a, b))
+        assert abs(most - theirs_most) <= allowed * theirs_most, name
 
 
 def test_init_constants_and_gain():
