@@ -47,7 +47,6 @@ WARP_EACH = 4 if SIMULATED else 256
 
 _FLOAT = ("float32", "float64")
 _ALL = (*_FLOAT, "int64", "int32", "bool")
-_QUADS = ("float32", "int32")  # four elements are 16 bytes
 
 
 # ------------------------------------------------------------------- single elements

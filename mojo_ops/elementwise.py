@@ -63,11 +63,6 @@ MAP = Rows("find_map")
 ZIP = Rows("find_zip")
 
 
-def in_mojo(fn: Callable) -> bool:
-    """Whether an operator of `minitorch/operators.py` has a loop in Mojo."""
-    return any(MAP[fn, d] or ZIP[fn, d] for d in dtypes.ALL)
-
-
 def _suitable(rows: Rows, fn: Callable, dtype: DType, wanted: DType) -> DType | None:
     """The type to compute in, for operands of `dtype` and a result of type `wanted`."""
     for candidate in (dtype, wanted, int64 if dtype is bool_ else float32):

@@ -13,6 +13,7 @@ vector times a matrix is the same with the operands exchanged.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -84,21 +85,22 @@ def cut_of(sides: Sides, aligned: tuple[bool, bool]) -> tuple[VectorConfig, int]
         return None
     count = sides.N if turned else sides.M
     (row, step), (_, vector_step) = (sides.b, sides.a) if turned else (sides.a, sides.b)
-    jumps = [dim[2 if turned else 1] for dim in sides.batch]
-    even = aligned[turned] and all(n % 4 == 0 for n in jumps)
-    matrices = 1
-    for dim in sides.batch:
-        matrices *= dim[0]
+    matrices = math.prod([dim[0] for dim in sides.batch])
+
+    def even(operand: int) -> bool:
+        """Whether each matrix of a (0) or b (1) begins at a multiple of 16 bytes."""
+        return aligned[operand] and all(
+            dim[1 + operand] % 4 == 0 for dim in sides.batch
+        )
+
     if step == 1 or count == 1:
-        jumps = [dim[1 if turned else 2] for dim in sides.batch]
-        both = aligned[not turned] and all(n % 4 == 0 for n in jumps)
-        wide = even and both and step == vector_step == 1
+        wide = even(0) and even(1) and step == vector_step == 1
         wide = wide and sides.K % 4 == 0 and (count == 1 or row % 4 == 0)
         config = VectorConfig(
             _group(count * matrices, sides.K), 4 if wide else 1, turned
         )
     elif row == 1:
-        wide = even and count % 4 == 0 and step % 4 == 0
+        wide = even(turned) and count % 4 == 0 and step % 4 == 0
         config = VectorConfig(0, 4 if wide else 1, turned)
     else:
         return None

@@ -22,79 +22,81 @@ if TYPE_CHECKING:
     from minitorch.tensor import Tensor
 
 
-def compare(fn: Callable, a: Tensor, b: Tensor) -> Tensor:
-    """A bool tensor of fn(a, b); comparisons have no gradient."""
+def compare(fn: Callable, input: Tensor, other: Any) -> Tensor:
+    """A bool tensor of fn(input, other); comparisons have no gradient."""
+    a, b = operands(fn.__name__, input, other)
     return a.wrap(a.backend.zip(fn, a.raw, b.raw, dtypes.bool_))
 
 
-def test(fn: Callable, a: Tensor) -> Tensor:
-    """A bool tensor of fn(a)."""
+def test(fn: Callable, input: Tensor) -> Tensor:
+    """A bool tensor of fn(input)."""
+    a = checked_tensor(fn.__name__, input)
     return a.wrap(a.backend.map(fn, a.raw, dtypes.bool_))
 
 
 def lt(input: Tensor, other: Any) -> Tensor:
     """input < other"""
-    return compare(operators.lt, *operands("lt", input, other))
+    return compare(operators.lt, input, other)
 
 
 def le(input: Tensor, other: Any) -> Tensor:
     """input <= other"""
-    return compare(operators.le, *operands("le", input, other))
+    return compare(operators.le, input, other)
 
 
 def gt(input: Tensor, other: Any) -> Tensor:
     """input > other"""
-    return compare(operators.gt, *operands("gt", input, other))
+    return compare(operators.gt, input, other)
 
 
 def ge(input: Tensor, other: Any) -> Tensor:
     """input >= other"""
-    return compare(operators.ge, *operands("ge", input, other))
+    return compare(operators.ge, input, other)
 
 
 def eq(input: Tensor, other: Any) -> Tensor:
     """input == other"""
-    return compare(operators.eq, *operands("eq", input, other))
+    return compare(operators.eq, input, other)
 
 
 def ne(input: Tensor, other: Any) -> Tensor:
     """input != other"""
-    return compare(operators.ne, *operands("ne", input, other))
+    return compare(operators.ne, input, other)
 
 
 def logical_and(input: Tensor, other: Any) -> Tensor:
     """Whether both are not 0."""
-    return compare(operators.logical_and, *operands("logical_and", input, other))
+    return compare(operators.logical_and, input, other)
 
 
 def logical_or(input: Tensor, other: Any) -> Tensor:
     """Whether at least one is not 0."""
-    return compare(operators.logical_or, *operands("logical_or", input, other))
+    return compare(operators.logical_or, input, other)
 
 
 def logical_xor(input: Tensor, other: Any) -> Tensor:
     """Whether exactly one is not 0."""
-    return compare(operators.logical_xor, *operands("logical_xor", input, other))
+    return compare(operators.logical_xor, input, other)
 
 
 def logical_not(input: Tensor) -> Tensor:
     """Whether the element is 0."""
-    return test(operators.logical_not, checked_tensor("logical_not", input))
+    return test(operators.logical_not, input)
 
 
 def isnan(input: Tensor) -> Tensor:
     """Where elements are NaN."""
-    return test(operators.isnan, checked_tensor("isnan", input))
+    return test(operators.isnan, input)
 
 
 def isinf(input: Tensor) -> Tensor:
     """Where elements are infinite."""
-    return test(operators.isinf, checked_tensor("isinf", input))
+    return test(operators.isinf, input)
 
 
 def isfinite(input: Tensor) -> Tensor:
     """Where elements are neither infinite nor NaN."""
-    return test(operators.isfinite, checked_tensor("isfinite", input))
+    return test(operators.isfinite, input)
 
 
 def equal(input: Tensor, other: Tensor) -> bool:
