@@ -6,6 +6,7 @@ import json
 import threading
 import time
 import traceback
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,17 +17,6 @@ from hypothesis import strategies as st
 import minitorch
 from minitorch.cuda import is_available
 from minitorch.data import DataLoader, Dataset, Subset, TensorDataset, random_split
-
-
-def threads() -> list[threading.Thread]:
-    return [t for t in threading.enumerate() if t.name == "minitorch-prefetch"]
-
-
-def wait_until_no_threads() -> None:
-    deadline = time.monotonic() + 5
-    while threads() and time.monotonic() < deadline:
-        time.sleep(0.005)
-    assert threads() == []
 
 
 class Numbers(Dataset[int]):
@@ -232,7 +222,9 @@ def test_states_that_do_not_fit() -> None:
 
 
 @pytest.mark.parametrize("prefetch", [0, 2])
-def test_an_error_in_a_sample_comes_after_the_batches_before_it(prefetch: int) -> None:
+def test_an_error_in_a_sample_comes_after_the_batches_before_it(
+    prefetch: int, wait_until_no_threads: Callable[[], None]
+) -> None:
     loader = DataLoader(Numbers(10, bad=5), 2, prefetch=prefetch)
     running = iter(loader)
     assert [next(running).tolist() for _ in range(2)] == [[0, 1], [2, 3]]
@@ -254,7 +246,9 @@ def test_a_stray_stop_iteration_does_not_end_the_epoch(prefetch: int) -> None:
         listed(loader)
 
 
-def test_leaving_early_ends_the_thread_though_the_loader_lives() -> None:
+def test_leaving_early_ends_the_thread_though_the_loader_lives(
+    wait_until_no_threads: Callable[[], None],
+) -> None:
     loader = DataLoader(Numbers(1000), 1, prefetch=2)
     for _ in loader:
         break
@@ -262,7 +256,9 @@ def test_leaving_early_ends_the_thread_though_the_loader_lives() -> None:
     assert loader.state_dict()["batches"] == 1
 
 
-def test_no_thread_without_prefetch_or_with_kernels() -> None:
+def test_no_thread_without_prefetch_or_with_kernels(
+    threads: Callable[[], list[threading.Thread]],
+) -> None:
     needs_grad = TensorDataset(minitorch.ones(4, requires_grad=True))
     for loader in (
         DataLoader(Numbers(4), prefetch=0),

@@ -9,7 +9,7 @@ import threading
 import time
 import traceback
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,17 +19,6 @@ from hypothesis import strategies as st
 from minitorch.data.prefetch import Prefetcher
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def threads() -> list[threading.Thread]:
-    return [t for t in threading.enumerate() if t.name == "minitorch-prefetch"]
-
-
-def wait_until_no_threads() -> None:
-    deadline = time.monotonic() + 5
-    while threads() and time.monotonic() < deadline:
-        time.sleep(0.005)
-    assert threads() == []
 
 
 @given(items=st.lists(st.integers(), max_size=30), depth=st.integers(1, 5))
@@ -73,7 +62,9 @@ def failing() -> Iterator[int]:
     raise KeyError("a broken sample")
 
 
-def test_an_error_comes_after_the_items_before_it_with_its_traceback() -> None:
+def test_an_error_comes_after_the_items_before_it_with_its_traceback(
+    wait_until_no_threads: Callable[[], None],
+) -> None:
     prefetcher = Prefetcher(failing(), 4)
     assert next(prefetcher) == 1
     with pytest.raises(KeyError, match="a broken sample") as caught:
@@ -94,14 +85,18 @@ def test_exits_travel_too() -> None:
         next(Prefetcher(source(), 1))
 
 
-def test_an_abandoned_loop_ends_the_thread() -> None:
+def test_an_abandoned_loop_ends_the_thread(
+    wait_until_no_threads: Callable[[], None],
+) -> None:
     for item in Prefetcher(iter(range(1000)), 2):
         if item == 3:
             break
     wait_until_no_threads()
 
 
-def test_a_prefetcher_in_a_cycle_ends_its_thread_when_collected() -> None:
+def test_a_prefetcher_in_a_cycle_ends_its_thread_when_collected(
+    wait_until_no_threads: Callable[[], None],
+) -> None:
     holder: dict[str, object] = {}
     holder["prefetcher"] = Prefetcher(iter(range(1000)), 2)
     holder["self"] = holder
@@ -112,7 +107,9 @@ def test_a_prefetcher_in_a_cycle_ends_its_thread_when_collected() -> None:
     wait_until_no_threads()
 
 
-def test_close_waits_and_may_be_repeated() -> None:
+def test_close_waits_and_may_be_repeated(
+    threads: Callable[[], list[threading.Thread]],
+) -> None:
     prefetcher = Prefetcher(iter(range(1000)), 2)
     prefetcher.close()
     assert threads() == []
@@ -121,7 +118,7 @@ def test_close_waits_and_may_be_repeated() -> None:
         next(prefetcher)
 
 
-def test_the_thread_keeps_no_item() -> None:
+def test_the_thread_keeps_no_item(wait_until_no_threads: Callable[[], None]) -> None:
     class Item:
         pass
 
