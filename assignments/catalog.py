@@ -153,7 +153,8 @@ class Assignment:
     def others(self, task: str) -> dict[str, set[str]]:
         """For each module, the functions that are not looked at in `task`.
 
-        They belong to other tasks, which `task` does not use.
+        They belong to other tasks, which `task` does not use; the library's take their
+        place.
         """
         looked_at = {task, *self.task(task).uses}
         kept = {}

@@ -18,7 +18,6 @@ from collections.abc import Collection, Mapping, Sequence
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import Any
 
 from assignments import syntax
 
@@ -79,10 +78,7 @@ class Overlay:
 
 
 class StudentLoader(importlib.machinery.SourceFileLoader):
-    """Loads a student's file, with some functions from the library's.
-
-    Line numbers stay those of the file that a function is from.
-    """
+    """Loads a student's file, with some functions from the library's."""
 
     def __init__(
         self, name: str, path: str, library: Path, kept: Collection[str]
@@ -93,16 +89,8 @@ class StudentLoader(importlib.machinery.SourceFileLoader):
     def get_code(self, fullname: str) -> CodeType | None:
         """The compiled module; never from a cache, which would not know `kept`."""
         path = self.get_filename(fullname)
-        return self.source_to_code(self.get_data(path), path)
-
-    def source_to_code(  # type: ignore[override]
-        self, data: Any, path: Any, *, _optimize: int = -1
-    ) -> CodeType:
-        tree = syntax.parse(data, path)
-        if self.kept:
-            library = syntax.parse(self.library.read_bytes(), str(self.library))
-            graft(tree, library, self.kept)
-        return compile(tree, path, "exec", dont_inherit=True, optimize=_optimize)
+        library = self.library.read_bytes() if self.kept else b""
+        return compiled(self.get_data(path), path, library, self.kept)
 
     def get_source(self, fullname: str) -> str:
         """The text, and what is from elsewhere: caches of kernels depend on both."""
@@ -110,6 +98,31 @@ class StudentLoader(importlib.machinery.SourceFileLoader):
         return "\n".join(
             [text, *(f"# from the library: {n}" for n in sorted(self.kept))]
         )
+
+
+# -------------------------------------------------------------------------- grafting
+
+LIBRARY_LINES = 100_000  # what is from the library stands after all of a student's
+
+
+def compiled(
+    text: bytes, path: str, library: bytes = b"", kept: Collection[str] = ()
+) -> CodeType:
+    """A student's file, in which the functions called `kept` are the library's.
+
+    Line numbers stay those of the student's file; the library's begin at
+    `LIBRARY_LINES`, so that nobody takes the one for the other.
+
+    Raises:
+        SyntaxError: it is no Python, or nested too deeply to be compiled.
+    """
+    try:
+        tree = syntax.parse(text, path)
+        if kept:
+            graft(tree, syntax.parse(library), kept)
+        return compile(tree, path, "exec", dont_inherit=True)
+    except (RecursionError, MemoryError, ValueError) as error:
+        raise SyntaxError(f"it cannot be compiled: {error}", (path, 1, 1, "")) from None
 
 
 def graft(tree: ast.Module, library: ast.Module, names: Collection[str]) -> None:
@@ -120,11 +133,25 @@ def graft(tree: ast.Module, library: ast.Module, names: Collection[str]) -> None
         wanted = _position(ours, function)
         if theirs is None or ours is None or wanted is None:
             continue
+        ast.increment_lineno(ours[wanted], LIBRARY_LINES)
         at = _position(theirs, function)
         if at is None:
             theirs.append(ours[wanted])
         else:
             theirs[at] = ours[wanted]
+
+
+def spans(tree: ast.Module, names: Collection[str]) -> list[range]:
+    """The lines of a student's module in whose place the library's functions come."""
+    found = []
+    for name in names:
+        *classes, function = name.split(".")
+        body = _scope(tree, classes)
+        at = _position(body, function)
+        if body is not None and at is not None:
+            first = min(n.lineno for n in ast.walk(body[at]) if hasattr(n, "lineno"))
+            found.append(range(first, (body[at].end_lineno or first) + 1))
+    return found
 
 
 def _scope(tree: ast.Module, classes: Sequence[str]) -> list[ast.stmt] | None:

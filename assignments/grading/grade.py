@@ -261,7 +261,10 @@ class Grader:
             if why:
                 results.append(Result(task.id, "device", device, NOT_RUN, text=why))
                 continue
-            found = self._on_device(task, device, files, seed, output, earlier)
+            try:
+                found = self._on_device(task, device, files, seed, output, earlier)
+            except SyntaxError as error:
+                return self._nothing(task, str(error))
             results += found
             shares.append([r.share for r in found if r.status != NOT_RUN])
         ran = [found for found in shares if found]

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from assignments import mojo_text
+from assignments import mojo_text, overlay, syntax
 from assignments.catalog import Assignment, File, Task
-from assignments.grading import library, policy
+from assignments.grading import policy
 from assignments.regions import functions_of, strip
 from assignments.testing import Outcome
 
@@ -34,12 +34,16 @@ def not_allowed(assignment: Assignment, file: File, text: str, task: str = "") -
     if not file.module:
         return ""
     reference = strip(file.source.read_text(), file.path, ())
-    others = library.others(file, assignment, task) if task else set()
+    others = assignment.others(task)[file.module] if task else set()
     tests = file.module.startswith("assignments.")
     rules = policy.rules_for(file.path, reference, tests, others)
-    whole = library.graft(file, text, assignment, task) if task else text
-    found = policy.violations(whole, reference, rules)
-    lines = [f"  {file.path}, line {v.line}: {v.text}" for v in found]
+    found = policy.violations(text, reference, rules)
+    elsewhere = overlay.spans(syntax.parse(text), others)
+    lines = [
+        f"  {file.path}, line {v.line}: {v.text}"
+        for v in found
+        if not any(v.line in lines for lines in elsewhere)
+    ]
     return "\n".join([TITLE, *lines]) if lines else ""
 
 

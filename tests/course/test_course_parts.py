@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import shutil
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assignments import catalog, regions
+from assignments import catalog, overlay, regions
 from assignments.checks import Check, Speed
 from assignments.compare import difference, same, tolerance
 from assignments.draw import LAYOUTS, HypothesisDraw, SeededDraw
@@ -207,6 +208,53 @@ def test_overlay_replaces_a_module_and_nothing_else(tmp_path):
     assert first == f"mine right back {tmp_path / 'operators.py'}"
     assert second == str(library / "minitorch" / "tensor_data.py")
     assert "install the overlay before" in third
+
+
+THEIRS = b"""import functools
+
+def ours():
+    return "theirs"
+
+class A:
+    x = 0
+
+def shown():
+    raise ValueError(ours(), A().f(), added())
+"""
+LIBRARY = b"""class A:
+    def f(self):
+        return 1
+
+def ours():
+    raise KeyError
+
+def ours():
+    return "ours"
+
+def added():
+    return 2
+"""
+
+
+def test_functions_of_other_tasks_are_the_librarys():
+    """Those that a student removed come back, and lines keep their numbers."""
+    names: dict = {}
+    exec(
+        overlay.compiled(THEIRS, "x.py", LIBRARY, {"ours", "A.f", "added", "no"}), names
+    )
+    with pytest.raises(ValueError, match="ours") as caught:
+        names["shown"]()
+    assert caught.value.args == ("ours", 1, 2)
+    assert caught.traceback[-1].lineno + 1 == 10
+    assert names["A"].x == 0
+    assert names["ours"].__code__.co_firstlineno > overlay.LIBRARY_LINES
+    assert overlay.spans(ast.parse(THEIRS), ["ours", "added"]) == [range(3, 5)]
+
+
+@pytest.mark.parametrize("text", [b"x = (", b"x = " + b"-" * 90_000 + b"1", b"\0"])
+def test_what_cannot_be_compiled_is_a_syntax_error(text):
+    with pytest.raises(SyntaxError):
+        overlay.compiled(text, "x.py")
 
 
 # ---------------------------------------------------------------------------- inputs

@@ -5,10 +5,9 @@ from __future__ import annotations
 import zipfile
 
 import pytest
-from grading.mini_course import MINI, PATH, SOLUTION, write_solution
+from grading.mini_course import MINI, PATH, write_solution
 
 from assignments.grading import submission
-from assignments.grading.library import replace_functions
 
 
 def test_folder_and_zip_are_the_same(tmp_path):
@@ -69,20 +68,3 @@ def test_what_is_no_python(data, problem):
 
 def test_deep_nesting_does_not_end_the_grader():
     assert submission.why_not_python(b"x = " + b"-" * 300_000 + b"1")
-
-
-def test_functions_of_other_tasks_are_the_librarys():
-    theirs = SOLUTION.replace("2 * x[i] + 1", "0").replace("total += value", "pass")
-    text = replace_functions(theirs, SOLUTION, {"running"})
-    assert "total += value" in text and "2 * x[i] + 1" not in text
-    assert replace_functions(theirs, SOLUTION, {"running", "scale"}) == SOLUTION
-
-
-def test_functions_that_are_missing_are_added():
-    reference = (
-        "class A:\n    def f(self):\n        return 1\n\n\ndef g():\n    return 2\n"
-    )
-    text = replace_functions("class A:\n    x = 0\n", reference, {"A.f", "g"})
-    names: dict = {}
-    exec(text, names)
-    assert names["A"]().f() == 1 and names["g"]() == 2 and names["A"].x == 0
