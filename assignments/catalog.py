@@ -2,7 +2,8 @@
 
 With this file one can look up an assignment (`load("a3")`, `load_all()`), its tasks and
 what they are checked with (`Assignment.checks`), and the points that a task earns
-(`earned`). All of it stands in `assignments/aN_slug/assignment.toml`:
+on a device (`earned`) and on all (`points`). All of it stands in
+`assignments/aN_slug/assignment.toml`:
 
     title = "Parallel CPU"
     files = ["fast_ops/elementwise.py", ...]    # of the library, or of the folder
@@ -22,7 +23,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from pathlib import Path
@@ -183,6 +184,24 @@ def earned(points: float, passed: Sequence[float], partial: bool) -> float:
     if any(share == 0 for share in passed):
         return 0.0
     return points * min(passed)
+
+
+def points(task: Task, parts: Mapping[str, float | None]) -> float:
+    """What a task has earned: equal parts of its points for the devices that count.
+
+    Args:
+        parts: for each device, the part of its points that was earned there, 0 to 1;
+            None where nothing could run, which then does not count.
+    """
+    counted = [parts.get(device, 0.0) for device in task.devices]
+    ran = [part for part in counted if part is not None]
+    return task.points * sum(ran) / len(ran) if ran else 0.0
+
+
+def possible(task: Task, parts: Mapping[str, float | None]) -> float:
+    """What could have been earned: nothing, where no device could run."""
+    known = {name: parts.get(name, 0.0) for name in task.devices}
+    return points(task, {n: None if p is None else 1.0 for n, p in known.items()})
 
 
 def ids() -> tuple[str, ...]:

@@ -20,7 +20,6 @@ from typing import Any
 
 from assignments.compare import Difference, difference
 from assignments.draw import Draw, SeededDraw
-from assignments.simulated import simulates
 
 GPU, SIMULATOR = "gpu", "simulator"
 
@@ -185,12 +184,16 @@ class Properties:
 AnyCheck = Check | Speed | Properties
 
 
-def why_not(check: AnyCheck, device: str) -> str:
-    """Why a check says nothing on a device here; "" if it does."""
+def why_not(check: AnyCheck, device: str, simulated: bool) -> str:
+    """Why a check says nothing on a device here; "" if it does.
+
+    Args:
+        simulated: whether the device's kernels run in Numba's simulator.
+    """
     needs = "" if isinstance(check, Properties) else check.needs
-    if needs == GPU and simulates(device):
+    if needs == GPU and simulated:
         return f"{check.name}: kernels are simulated here; this needs a GPU"
-    if needs == SIMULATOR and not simulates(device):
+    if needs == SIMULATOR and not simulated:
         return (
             f"{check.name}: only the simulator can see this; set "
             f"NUMBA_ENABLE_CUDASIM=1 to use it"

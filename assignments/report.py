@@ -1,7 +1,7 @@
 """Tell a student what the checks said.
 
-With this file one can put outcomes into points (`points_of`), into a table
-(`print_table`), and each failure into a few lines (`lines_of`).
+With this file one can put results into a table (`print_table`), and each failure into a
+few lines (`lines_of`).
 """
 
 from __future__ import annotations
@@ -10,11 +10,21 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
-from assignments.catalog import Task, earned
+from assignments.catalog import Task, points
+from assignments.grading.examine import (
+    CRASHED,
+    HUNG,
+    NOT_RUN,
+    PASSED,
+    REFUSED,
+    UNWRITTEN,
+    Result,
+    part,
+)
 from assignments.simulated import simulates
-from assignments.testing import NOT_RUN, PASSED, UNWRITTEN, Outcome
 
 INDENT = "    "
+GONE = (CRASHED, HUNG)  # of the worker; the checks after that cannot run
 
 
 def device_name(device: str) -> str:
@@ -22,24 +32,15 @@ def device_name(device: str) -> str:
     return f"{device} (simulator)" if simulates(device) else device
 
 
-def points_of(task: Task, outcomes: Sequence[Outcome]) -> float:
-    """What a task earned on the one device that the outcomes are from."""
-    if any(o.check == "" for o in outcomes):  # the whole task crashed or hung
-        return 0.0
-    share = task.points / len(task.devices)
-    ran = [o.share for o in outcomes if o.status != NOT_RUN]
-    return earned(share, ran, task.partial)
-
-
-def lines_of(outcome: Outcome, task: Task) -> list[str]:
+def lines_of(outcome: Result, task: Task) -> list[str]:
     """A failure in a few lines."""
     on = "" if outcome.device == "python" else f" on {device_name(outcome.device)}"
-    what = f": {outcome.check}" if outcome.check else ""
+    what = f": {outcome.name}" if outcome.name else ""
     lines = [f"{task.id}{on}{what}", f"{INDENT}{outcome.reason}"]
     said = list(outcome.lines or [])
     if outcome.status == UNWRITTEN:
         return lines
-    if task.hint and not any(label == "hint" for label, _ in said):
+    if task.hint and outcome.name and not any(label == "hint" for label, _ in said):
         said.append(("hint", task.hint))
     width = max((len(label) for label, _ in said), default=0)
     before = ""
@@ -58,7 +59,7 @@ def lines_of(outcome: Outcome, task: Task) -> list[str]:
     return lines
 
 
-def print_table(rows: Sequence[tuple[Task, str, Sequence[Outcome]]]) -> None:
+def print_table(rows: Sequence[tuple[Task, str, Sequence[Result]]]) -> None:
     """A line for each task and device: points, and what came of it."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
@@ -71,42 +72,53 @@ def print_table(rows: Sequence[tuple[Task, str, Sequence[Outcome]]]) -> None:
     table.add_column("points", justify="right", no_wrap=True)
     table.add_column("result", min_width=15)
     for task, device, outcomes in rows:
-        points = points_of(task, outcomes)
-        most = task.points / len(task.devices)
+        got, most = _points(task, device, rows)
         word, style = _verdict(outcomes)
         table.add_row(
             f"{task.id} {task.title}",
             "" if device == "python" else device_name(device),
-            f"{points:g} / {most:g}" + (" bonus" if task.bonus else ""),
+            f"{got:g} / {most:g}" + (" bonus" if task.bonus else ""),
             Text(word, style=style),
         )
     Console(highlight=False).print(table)
 
 
-def _verdict(outcomes: Sequence[Outcome]) -> tuple[str, str]:
+def _points(
+    task: Task, device: str, rows: Sequence[tuple[Task, str, Sequence[Result]]]
+) -> tuple[float, float]:
+    """The points that a device adds to a task's, and those that it could add."""
+    parts = {d: part(task, found) for t, d, found in rows if t == task}
+    others = {d: None for d, share in parts.items() if share is None}
+    if device in others:
+        return 0.0, 0.0
+    one = points(task, {**others, device: 1.0})
+    return one * (parts[device] or 0.0), one
+
+
+def _verdict(outcomes: Sequence[Result]) -> tuple[str, str]:
     ran = [o for o in outcomes if o.status != NOT_RUN]
     if not ran:
         return f"not run: {outcomes[0].reason}" if outcomes else "not run", "yellow"
     bad = [o for o in ran if o.status != PASSED]
     if not bad:
         said = [o.reason for o in ran if o.reason]
-        said += [f"not run: {o.check}" for o in outcomes if o.status == NOT_RUN]
+        said += [f"not run: {o.name}" for o in outcomes if o.status == NOT_RUN]
         return f"passed: {'; '.join(said)}" if said else "passed", "green"
     if all(o.status == UNWRITTEN for o in bad) and len(bad) == len(ran):
         return "not written yet", "dim"
-    if bad[0].check == "":
+    if bad[0].status == REFUSED or all(o.status in GONE for o in bad):
         return bad[0].status, "bold red"
     return f"{len(bad)} of {len(ran)} checks fail", "red"
 
 
-def first_failures(outcomes: Sequence[Outcome]) -> list[Outcome]:
+def first_failures(outcomes: Sequence[Result]) -> list[Result]:
     """What to show in detail: all that failed, and of unwritten functions the first.
 
     Where nothing is written the table has said so.
     """
     if all(outcome.status == UNWRITTEN for outcome in outcomes):
         return []
-    shown: list[Outcome] = []
+    shown: list[Result] = []
     unwritten: set[Any] = set()
     for outcome in outcomes:
         if outcome.status in (PASSED, NOT_RUN):
@@ -115,5 +127,8 @@ def first_failures(outcomes: Sequence[Outcome]) -> list[Outcome]:
             if outcome.reason in unwritten:
                 continue
             unwritten.add(outcome.reason)
+        if outcome.status in GONE:
+            if any(other.status in GONE for other in shown):
+                continue
         shown.append(outcome)
     return shown

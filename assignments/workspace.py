@@ -238,10 +238,13 @@ def use(folder: Path) -> None:
 # ------------------------------------------------------------------------- progress
 
 
-def record(workspace: Workspace, points: dict[str, dict[str, float]]) -> None:
-    """Keep what tasks have earned, {task: {device: points}}, beside what is known."""
+def record(workspace: Workspace, parts: dict[str, dict[str, float | None]]) -> None:
+    """Keep which part of its points each task has earned, {task: {device: part}}.
+
+    None stands for a device that could not run.
+    """
     known = progress(workspace)
-    known.update(points)
+    known.update(parts)
     path = workspace.folder / PROGRESS
     part = path.with_suffix(".part")
     part.write_text(json.dumps(known, indent=1))
@@ -249,7 +252,7 @@ def record(workspace: Workspace, points: dict[str, dict[str, float]]) -> None:
 
 
 def progress(workspace: Workspace) -> dict[str, Any]:
-    """What the tasks had earned when they were last checked."""
+    """What was recorded when the tasks were last checked."""
     path = workspace.folder / PROGRESS
     try:
         found = json.loads(path.read_text())

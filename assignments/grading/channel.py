@@ -82,7 +82,7 @@ class Worker:
         self.output = bytearray() if output is None else output
         self._watched = 0.0
         self._waited = 0.0
-        self._started = sandbox.start(view, limits, mode)
+        self._started = self._start(view, limits, mode)
         self._process = self._started.process
         self._socket = self._started.socket
         self._socket.setblocking(False)
@@ -92,6 +92,11 @@ class Worker:
         }
         for number in self._pipes:
             os.set_blocking(number, False)
+
+    def _start(
+        self, view: sandbox.View, limits: sandbox.Limits, mode: str
+    ) -> sandbox.Started:
+        return sandbox.start(view, limits, mode)
 
     def __enter__(self) -> Worker:
         return self
@@ -138,6 +143,7 @@ class Worker:
                 reply = self._exchange(encode(answer), end, answer_bytes)
             took = time.perf_counter() - start
             _check_reply(reply, number, ("ok", "error"))
+            self._drain()
         except WireError as error:
             raise self._end(
                 "protocol", f"the worker broke the protocol: {error}"
@@ -247,7 +253,7 @@ class Worker:
         if now - self._watched < WATCH_EVERY:
             return
         self._watched = now
-        below = descendants(self._process.pid)
+        below = _with_descendants(self._process.pid)
         self._waited = max([self._waited, *map(_waiting, below)])
         used = sum(map(_memory, below))
         if used > self.limits.memory:
@@ -309,7 +315,7 @@ def _check_reply(reply: dict[str, Any], number: str, kinds: tuple[str, ...]) -> 
 
 def _end_tree(process: subprocess.Popen[bytes], user: int | None) -> None:
     """Kill a process, those that descend from it, and those of its user."""
-    below = descendants(process.pid) if process.poll() is None else []
+    below = _with_descendants(process.pid)[1:] if process.poll() is None else []
     if process.poll() is None:
         # launch.py ends what is below it when it is asked to, bwrap when it is killed.
         process.terminate()
@@ -322,6 +328,11 @@ def _end_tree(process: subprocess.Popen[bytes], user: int | None) -> None:
         process.wait()
     if user is not None:
         _kill_all_of(user)
+
+
+def _with_descendants(number: int) -> list[int]:
+    """A process and those that descend from it, where the system tells."""
+    return [number, *(descendants(number) if os.path.isdir("/proc/self") else ())]
 
 
 def _kill_all_of(user: int) -> None:

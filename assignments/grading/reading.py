@@ -8,13 +8,14 @@ What is not allowed stands in `policy.py`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from assignments import mojo_text, overlay, syntax
 from assignments.catalog import Assignment, File, Task
 from assignments.grading import policy
+from assignments.grading.examine import REFUSED, Result
 from assignments.regions import functions_of, strip
-from assignments.testing import Outcome
 
 TITLE = "not allowed in this assignment:"
 
@@ -84,7 +85,7 @@ def refused(assignment: Assignment, folder: Path, task: Task) -> list[str]:
     return lines
 
 
-def refusal(task: Task, device: str, lines: list[str]) -> Outcome:
+def refusal(task: Task, device: str, lines: list[str]) -> Result:
     """What takes a task's points, however right its values are.
 
     Args:
@@ -92,9 +93,9 @@ def refusal(task: Task, device: str, lines: list[str]) -> Outcome:
     """
     said = [("not allowed", line) for line in lines]
     hint = "Write it with loops and numbers, and with what the file imports already."
-    said.append(("hint", hint))
-    reason = "a grader gives no points while these lines are there, whatever they do"
-    return Outcome(task.id, "", device, "not allowed", 0.0, reason, said)
+    text = "a grader gives no points while these lines are there, whatever they do"
+    what = Result(task.id, "", device, REFUSED, text=text)
+    return replace(what, lines=(*said, ("hint", hint)))
 
 
 def allowed_files(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
 from assignments.grading import sandbox
-from assignments.grading.examine import FAILED, NOT_RUN, PASSED, Result
+from assignments.grading.examine import NOT_RUN, PASSED, WRONG, Result
 from assignments.grading.grade import Graded, Report
 
 if TYPE_CHECKING:
@@ -212,7 +212,9 @@ def row(report: Report) -> list[str]:
     tasks = [number(graded.points) for graded in report.tasks]
     status = clean(report.problem) or "graded"
     failed = [
-        g.task.id for g in report.tasks if any(r.status == FAILED for r in g.results)
+        g.task.id
+        for g in report.tasks
+        if any(r.status not in (PASSED, WRONG, NOT_RUN) for r in g.results)
     ]
     if failed and not report.problem:
         status = f"no values from {' '.join(failed)}"

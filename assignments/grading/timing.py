@@ -31,9 +31,11 @@ from assignments.grading.examine import (
     WRONG,
     Clock,
     Result,
+    about,
     answer_limit,
     describe,
     judge,
+    sizes,
     tell,
 )
 
@@ -95,13 +97,14 @@ def examine(
     theirs: list[Timed] = []
     for number in range(WARM_UP + ROUNDS):
         inputs = check.make_inputs(seed, number)
+        shown = [("inputs", sizes(inputs))]
         try:
             timed = _run(student, check.call.__name__, device, inputs, clock)
         except Failed as failure:
-            return replace(result, text=describe(failure, inputs))
+            return about(describe(failure), shown).result(check, device)
         found = judge(check, inputs, timed.outputs)
         if found is not None:
-            return replace(result, status=WRONG, text=tell(found, inputs))
+            return about(tell(found, check.oracle), shown).result(check, device)
         reference = _reference(rival, check, device, inputs)
         if number >= WARM_UP:
             ours.append(timed)

@@ -13,6 +13,7 @@ import os
 import resource
 import socket
 import sys
+from collections.abc import Collection
 from typing import Any
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -68,6 +69,7 @@ class Worker:
         self.wire = wire
         self.connection = connection
         self.module: Any = None
+        self.files: set[str] = set()
         self.timed: Any = None
         self.read: Any = None
         self.result: Any = None
@@ -101,6 +103,14 @@ class Worker:
             data = self.wire.encode({**failed, "text": text, "where": ""})
         self.connection.sendall(data)
 
+    def ask(self, question: dict[str, Any]) -> dict[str, Any]:
+        """Ask the grader for an operator's value."""
+        self.connection.sendall(self.wire.encode({"is": "ask", **question}))
+        reply = self.receive()
+        if reply is None:
+            raise SystemExit("the grader has gone")
+        return reply
+
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """Do what a request asks for; any error, SystemExit too, is an answer."""
         try:
@@ -108,12 +118,13 @@ class Worker:
             sys.stdout.flush()
             return {"is": "ok", "value": value}
         except BaseException as error:
-            return {"is": "error", **describe(error)}
+            return {"is": "error", **describe(error, self.files)}
 
     def act(self, request: dict[str, Any]) -> Any:
         """Do one thing."""
         action = request["do"]
         if action == "start":
+            self.files = {os.path.join(ROOT, file) for file in request.get("files", ())}
             return self.start(request["module"])
         if action == "call":
             call = getattr(self.module, request["call"])
@@ -205,11 +216,7 @@ class Operators:
     @staticmethod
     def _ask(worker: Worker, number: str, name: str) -> Any:
         def ask(*inputs: Any) -> Any:
-            fields = {"is": "ask", "name": name, "inputs": list(inputs)}
-            worker.connection.sendall(worker.wire.encode({"id": number, **fields}))
-            reply = worker.receive()
-            if reply is None:
-                raise SystemExit("the grader has gone")
+            reply = worker.ask({"id": number, "name": name, "inputs": list(inputs)})
             if "raises" in reply:
                 raise RAISED.get(reply["raises"], RuntimeError)(reply["text"])
             return reply["value"]
@@ -236,15 +243,24 @@ RAISED: dict[str, type[Exception]] = {
 }
 
 
-def describe(error: BaseException) -> dict[str, str]:
-    """An error's type, message and the last line of the student's it went through."""
+def describe(error: BaseException, files: Collection[str]) -> dict[str, str]:
+    """An error's type, its message, and the last line of these files it went through.
+
+    A line that the files do not have is a library's function in one of them.
+    """
     import traceback
 
     where = ""
-    for frame in traceback.extract_tb(error.__traceback__):
-        if frame.filename.startswith(ROOT) and "/grading/" not in frame.filename:
-            name = os.path.relpath(frame.filename, ROOT)
-            where = f"{name}, line {frame.lineno}, in {frame.name}: {frame.line or ''}"
+    if isinstance(error, SyntaxError):
+        where = f"{os.path.basename(error.filename or '')}:{error.lineno or ''}"
+        where += f": {(error.text or '').strip()}"
+    cause: BaseException | None = error
+    while cause is not None:
+        for frame in traceback.extract_tb(cause.__traceback__):
+            if frame.filename in files and frame.line:
+                name = f"{os.path.basename(frame.filename)}:{frame.lineno}"
+                where = f"{name}, in {frame.name}: {frame.line}"
+        cause = cause.__cause__
     try:
         text = str(error)[:TEXT_LIMIT]
     except Exception:

@@ -8,7 +8,7 @@ is done, compare with the library (`minitorch diff a1`).
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,9 +16,11 @@ from assignments import catalog
 from minitorch.cli.errors import FAILURE, friendly
 
 if TYPE_CHECKING:
-    from assignments.catalog import Task
+    from collections.abc import Mapping
+
+    from assignments.catalog import Assignment, Task
+    from assignments.grading.examine import Result
     from assignments.runner import Job, Runners
-    from assignments.testing import Outcome
     from assignments.workspace import Workspace
 
 Name = Annotated[
@@ -99,7 +101,7 @@ def _missing() -> str:
     return " and ".join(n for n in ("torch", "hypothesis") if find_spec(n) is None)
 
 
-Rows = list[tuple["Task", str, list["Outcome"]]]
+Rows = list[tuple["Task", str, list["Result"]]]
 
 
 def _run(
@@ -123,7 +125,7 @@ def _run(
             for name in task.devices:
                 if device not in (None, name):
                     continue
-                job = Job(task.id, name, folders, task.seconds, together)
+                job = Job(task.id, name, folders, together=together)
                 found = _one(runners, job)
                 if lines:
                     found.insert(0, reading.refusal(task, name, lines))
@@ -131,7 +133,7 @@ def _run(
     return rows
 
 
-def _one(runners: Runners, job: Job) -> list[Outcome]:
+def _one(runners: Runners, job: Job) -> list[Result]:
     """Run a job, with a word about it where somebody is watching."""
     import sys
 
@@ -145,24 +147,35 @@ def _one(runners: Runners, job: Job) -> list[Outcome]:
 
 def _show(place: Workspace, rows: Rows) -> None:
     from assignments import report, workspace
+    from assignments.grading.examine import part
 
     typer.echo(f"{place.assignment.id} {place.assignment.title}")
     report.print_table(rows)
     for task, _, outcomes in rows:
         for outcome in report.first_failures(outcomes):
             typer.echo("\n".join(report.lines_of(outcome, task)) + "\n")
-    earned: dict[str, dict[str, float]] = workspace.progress(place)
+    parts = workspace.progress(place)
     for task, device, outcomes in rows:
-        earned.setdefault(task.id, {})[device] = report.points_of(task, outcomes)
-    workspace.record(place, earned)
-    total = sum(sum(earned.get(t.id, {}).values()) for t in place.assignment.tasks)
+        parts.setdefault(task.id, {})[device] = part(task, outcomes)
+    workspace.record(place, parts)
+    typer.echo(f"{_counted(place.assignment, parts)}{_not_run(rows)}")
+
+
+def _counted(assignment: Assignment, parts: Mapping[str, Mapping[str, Any]]) -> str:
+    """The points of all tasks, out of those that count here."""
+    tasks = [(task, parts.get(task.id, {})) for task in assignment.tasks]
+    total = sum(catalog.points(*task) for task in tasks)
+    most = sum(catalog.possible(*task) for task in tasks if not task[0].bonus)
+    return f"{total:g} of {most:g} points"
+
+
+def _not_run(rows: Rows) -> str:
     missed = [
         f"{task.id} on {device}"
         for task, device, outcomes in rows
         if outcomes and all(o.status == "not run" for o in outcomes)
     ]
-    rest = f"; could not run here: {', '.join(missed)}" if missed else ""
-    typer.echo(f"{total:g} of {place.assignment.points:g} points{rest}")
+    return f"; not run here, and not counted: {', '.join(missed)}" if missed else ""
 
 
 def status(folder: Within = Path(".")) -> None:
@@ -183,14 +196,13 @@ def status(folder: Within = Path(".")) -> None:
 def _status_line(title: str, place: Workspace) -> None:
     from assignments import workspace
 
-    earned = workspace.progress(place)
+    parts = workspace.progress(place)
     tasks = place.assignment.tasks
-    points = sum(sum(earned.get(t.id, {}).values()) for t in tasks)
-    done = [t for t in tasks if sum(earned.get(t.id, {}).values()) >= t.points]
+    done = [t for t in tasks if catalog.points(t, parts.get(t.id, {})) >= t.points]
     rest = [t.id for t in tasks if t not in done]
     then = f"next: {rest[0]}" if rest else "done"
     bar = "#" * len(done) + "." * len(rest)
-    counted = f"{points:g} of {place.assignment.points:g} points"
+    counted = _counted(place.assignment, parts)
     typer.echo(f"{title} [{bar}] {counted}, {then}  ({place.folder})")
 
 

@@ -152,7 +152,7 @@ def _grader(
     if patience <= 0:
         raise ValueError(f"--patience is {patience}; it must be above 0")
     text = seed if seed is not None else read_secret(secret or default_secret())
-    settings = Settings(text, mode=sandbox, patience=patience)
+    settings = Settings(secret=text, mode=sandbox, patience=patience)
     grader = Grader(catalog.load(assignment), settings)
     if grader.weakness:
         complain(f"notice: {grader.weakness}")

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from assignments import catalog, overlay, workspace
 from assignments.catalog import Assignment, Task
+from assignments.grading.examine import Result
 from assignments.runner import Job, Runners
-from assignments.testing import Outcome
 
 HERE = Path(__file__).parent
 
@@ -133,15 +133,15 @@ def run_task(
     *folders: Path,
     limit: float = 0.0,
     together: bool = False,
-) -> list[Outcome]:
+) -> list[Result]:
     """The outcomes of a task's checks on one device."""
     places = [str(folder) for folder in folders]
-    return runner.run(Job(task.id, device, places, limit or task.seconds, together))
+    return runner.run(Job(task.id, device, places, limit, together))
 
 
 def run_to_failure(
     runner: Runners, task: Task, device: str, folder: Path
-) -> list[Outcome]:
+) -> list[Result]:
     """The same up to the first check that fails, which saves compiling the others."""
-    job = Job(task.id, device, [str(folder)], task.seconds, first_failure=True)
+    job = Job(task.id, device, [str(folder)], first_failure=True)
     return runner.run(job)
