@@ -79,9 +79,9 @@ def _reference(name: str) -> dict[str, str]:
     return workspace.stripped(catalog.load(name), [])
 
 
-def with_mistake(wrong: Wrong) -> dict[str, str]:
-    """The library's files with the functions of a wrong solution."""
-    texts = reference(wrong.assignment)
+def with_mistake(wrong: Wrong, right: dict[str, str] | None = None) -> dict[str, str]:
+    """The library's files, or others, with the functions of a wrong solution."""
+    texts = dict(right or reference(wrong.assignment))
     part = ast.parse(wrong.text)
     edit = _edit(part)
     if edit is not None:
