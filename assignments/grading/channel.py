@@ -285,6 +285,11 @@ class Worker:
         self.close()
         return Failed(kind, text)
 
+    def stop(self) -> None:
+        """Let it end, while somebody waits for an answer of it."""
+        for number in _with_descendants(self._process.pid):
+            _kill(number)
+
     def close(self) -> None:
         """End the worker and everything that it has started."""
         self.dead = self.dead or "the process was closed"
