@@ -19,15 +19,16 @@ from assignments.catalog import Assignment, Task, earned
 from assignments.checks import AnyCheck, Properties, Speed, why_not
 from assignments.grading import (
     examine,
+    intake,
     library,
     reading,
     sandbox,
-    submission,
     timing,
 )
 from assignments.grading.channel import Failed, Worker
 from assignments.grading.earlier import NOTHING, Earlier, merged
 from assignments.grading.examine import FAILED, NOT_RUN, Clock, Result
+from assignments.grading.intake import Intake
 from assignments.simulated import simulates
 
 ALWAYS = ("python", "simple", "cpu")  # devices that no extra has to be installed for
@@ -214,24 +215,32 @@ class Grader:
         Args:
             carried: earlier work, which takes the place of the library's.
         """
+        return self.grade_intake(path.name, self.read(path), carried)
+
+    def read(self, path: Path) -> Intake:
+        """What was handed in, opened and read, which no worker is needed for."""
+        tasks = [task.id for task in self.assignment.tasks]
+        return intake.read(path, self.assignment, self.settings.read_code, tasks)
+
+    def grade_intake(
+        self, name: str, taken: Intake, carried: Sequence[Earlier] = ()
+    ) -> Report:
+        """Grade what was read."""
         start = time.perf_counter()
         earlier = merged(carried)
-        try:
-            handed_in = submission.read(path, self.assignment)
-        except submission.Refused as error:
+        if taken.refused:
             tasks = tuple(
-                self._nothing(task, str(error)) for task in self.assignment.tasks
+                self._nothing(task, taken.refused) for task in self.assignment.tasks
             )
-            problem = f"refused: {error}"
-            return Report(self.assignment, path.name, "", self.mode, tasks, problem)
-        broken = submission.unreadable(handed_in.files)
+            problem = f"refused: {taken.refused}"
+            return Report(self.assignment, name, "", self.mode, tasks, problem)
         output = bytearray()
         graded = tuple(
-            self._grade_task(task, handed_in, broken, output, earlier)
+            self._grade_task(task, taken, output, earlier)
             for task in self.assignment.tasks
         )
         return Report(
-            *(self.assignment, handed_in.name, handed_in.digest, self.mode, graded),
+            *(self.assignment, name, taken.digest, self.mode, graded),
             output=output.decode(errors="replace"),
             seconds=time.perf_counter() - start,
             notes=earlier.notes,
@@ -244,18 +253,27 @@ class Grader:
     def _grade_task(
         self,
         task: Task,
-        handed_in: submission.Submission,
-        broken: dict[str, str],
+        taken: Intake,
         output: bytearray,
         earlier: Earlier,
     ) -> Graded:
-        """All devices of a task; equal parts of its points for those that ran."""
-        files, why = self._files_for(task, handed_in, broken)
+        """All devices of a task; equal parts of its points for those that ran.
+
+        A file that cannot be used counts against the tasks that are solved in it; for
+        other tasks the library's file takes its place.
+        """
+        why = "\n".join(
+            taken.problems[task.id][file.path]
+            for file in self.assignment.files
+            if file.path in taken.problems[task.id]
+            and reading.belongs(self.assignment, file, task)
+        )
         if why:
             return self._nothing(task, why)
+        files = taken.texts[task.id]
         results: list[Result] = []
         shares: list[list[float]] = []
-        seed = self.seed(handed_in.digest, earlier)
+        seed = self.seed(taken.digest, earlier)
         for device in task.devices:
             why = self.missing(device)
             if why:
@@ -268,34 +286,11 @@ class Grader:
         points = sum(earned(task.points / len(ran), s, task.partial) for s in ran)
         return Graded(task, points, tuple(results))
 
-    def _files_for(
-        self, task: Task, handed_in: submission.Submission, broken: dict[str, str]
-    ) -> tuple[dict[str, bytes], str]:
-        """The files with which a task is graded, and why it cannot be.
-
-        A file that is no Python, or has what is not allowed, counts against the tasks
-        that are solved in it; for other tasks the library's file takes its place.
-        """
-        files, problems = dict(handed_in.files), []
-        for file in self.assignment.files:
-            if file.path not in files:
-                continue
-            problem = broken.get(file.path, "")
-            if not problem and self.settings.read_code:
-                text = files[file.path].decode()
-                problem = reading.not_allowed(self.assignment, file, text, task.id)
-            if not problem:
-                continue
-            del files[file.path]
-            if reading.belongs(self.assignment, file, task):
-                problems.append(problem)
-        return files, "\n".join(problems)
-
     def _on_device(
         self,
         task: Task,
         device: str,
-        files: dict[str, bytes],
+        files: dict[str, str],
         seed: int,
         output: bytearray,
         earlier: Earlier = NOTHING,
