@@ -36,7 +36,7 @@ class Earlier:
         notes: what could not be used, for the report.
     """
 
-    files: dict[str, str] = field(default_factory=dict)
+    files: dict[str, bytes] = field(default_factory=dict)
     digest: str = ""
     notes: tuple[str, ...] = ()
 
@@ -63,7 +63,7 @@ def read(word: str, graded: Assignment, read_code: bool = True) -> Earlier:
     taken = intake.read(path, assignment, read_code, [""])
     if taken.refused:
         raise Refused(taken.refused)
-    files, problems = taken.texts[""], taken.problems[""]
+    files, problems = taken.usable(""), taken.problems[""]
     own = {file.path for file in graded.files}
     used = {
         file.path: files[file.path]
@@ -110,7 +110,7 @@ def merged(parts: Sequence[Earlier]) -> Earlier:
     """Several pieces of earlier work as one; the first one that has a file counts."""
     if len(parts) < 2:
         return parts[0] if parts else NOTHING
-    files: dict[str, str] = {}
+    files: dict[str, bytes] = {}
     for part in parts:
         files = {**part.files, **files}
     digests = " ".join(part.digest for part in parts).encode()

@@ -19,6 +19,7 @@ from assignments.compare import Difference
 from assignments.grading.channel import Failed, Worker
 
 PASSED, WRONG, FAILED, NOT_RUN = "passed", "wrong", "failed", "not run"
+SHORT, WHOLE = 160, 4_000  # characters of a stranger's that student and teacher see
 INTEGER_LIMIT = 1 << 10
 ASKS_LIMIT = 200_000  # operators that one run of a student's tests may call
 
@@ -33,6 +34,8 @@ class Result:
         share: of its points, 0 to 1.
         text: for the student: what is wrong, "" if nothing is.
         seconds: that it took.
+        teacher: what students are not told, since a submission can put there what it
+            finds: the whole of an error, and where it came from.
     """
 
     task: str
@@ -42,6 +45,7 @@ class Result:
     share: float = 0.0
     text: str = ""
     seconds: float = 0.0
+    teacher: str = ""
 
 
 class Clock:
@@ -92,7 +96,7 @@ def _check(
         try:
             answer = worker.request(request, clock.left(), answer_limit(inputs))
         except Failed as failure:
-            return replace(result, text=describe(failure, inputs))
+            return failed(result, failure, inputs)
         found = judge(check, inputs, answer.value)
         if found is not None:
             return replace(result, status=WRONG, text=tell(found, inputs))
@@ -108,7 +112,7 @@ def judge(check: Any, inputs: Mapping[str, Any], outputs: Any) -> Difference | N
     except (ValueError, TypeError, IndexError, KeyError, OverflowError) as error:
         # They come from a stranger. Whatever is wrong with the oracle is our mistake.
         check.expected(**inputs)
-        return Difference("", f"the outputs cannot be compared: {error}")
+        return Difference("", f"the outputs cannot be compared: {short(str(error))}")
 
 
 def answer_limit(inputs: Mapping[str, Any]) -> int:
@@ -124,13 +128,28 @@ def _bytes(value: Any) -> int:
     return 0
 
 
+def short(text: str) -> str:
+    """The first line of what a stranger says, and not much of it."""
+    line = (text.strip().split("\n") or [""])[0]
+    return line if len(line) <= SHORT else f"{line[:SHORT]} ..."
+
+
+def failed(result: Result, failure: Failed, inputs: Mapping[str, Any]) -> Result:
+    """The result of a check that got no outputs."""
+    whole = f"{failure.type}: {failure.text}\n{failure.where}"[:WHOLE]
+    return replace(result, text=describe(failure, inputs), teacher=whole)
+
+
 def describe(failure: Failed, inputs: Mapping[str, Any]) -> str:
-    """Why there are no outputs, for the student."""
+    """Why there are no outputs, for the student: the type and the first line.
+
+    The rest could carry what the worker can read back to whoever handed it in.
+    """
+    text = short(failure.text)
     if failure.type == "NotImplementedError":
-        return failure.text
-    text = f"{failure.type}: {failure.text}" if failure.type else failure.text
-    where = f"\n  at {failure.where}" if failure.where else ""
-    return f"{text}{where}\n  inputs: {sizes(inputs)}"
+        return text
+    text = f"{short(failure.type)[:40]}: {text}" if failure.type else text
+    return f"{text}\n  inputs: {sizes(inputs)}" if inputs else text
 
 
 def tell(found: Difference, inputs: Mapping[str, Any]) -> str:
@@ -181,7 +200,7 @@ def _properties(
         try:
             outcome = worker.request(request, clock.left(), 1 << 20, asked).value
         except Failed as failure:
-            return replace(result, text=describe(failure, {}))
+            return failed(result, failure, {})
         problem = _judge_tests(outcome, what)
         if problem:
             return replace(result, status=WRONG, text=problem)
@@ -197,7 +216,7 @@ def _judge_tests(outcome: Any, what: str) -> str:
     failed = {name: text for name, text in outcome.items() if text}
     if not what and failed:
         name, text = next(iter(failed.items()))
-        return f"{name} fails on the right operators: {text}"
+        return f"{short(name)} fails on the right operators: {short(text)}"
     if what and not failed:
         return f"no test notices this mistake: {what}"
     return ""

@@ -99,6 +99,7 @@ class Report:
         output: what the student's code printed, the beginning of it.
         seconds: that grading took.
         notes: about the earlier work that was carried along.
+        failure: of the grader itself, for the teacher alone.
     """
 
     assignment: Assignment
@@ -110,11 +111,21 @@ class Report:
     output: str = ""
     seconds: float = 0.0
     notes: tuple[str, ...] = ()
+    failure: str = ""
 
     @property
     def points(self) -> float:
         """All points, bonus included."""
         return sum(graded.points for graded in self.tasks)
+
+    @property
+    def unjudged(self) -> list[str]:
+        """The tasks of which the machine was too busy to judge a speed."""
+        return [
+            graded.task.id
+            for graded in self.tasks
+            if any(r.text.startswith(timing.NOISY) for r in graded.results)
+        ]
 
     @property
     def possible(self) -> float:
@@ -270,7 +281,7 @@ class Grader:
         )
         if why:
             return self._nothing(task, why)
-        files = taken.texts[task.id]
+        files = taken.usable(task.id)
         results: list[Result] = []
         shares: list[list[float]] = []
         seed = self.seed(taken.digest, earlier)
@@ -290,7 +301,7 @@ class Grader:
         self,
         task: Task,
         device: str,
-        files: dict[str, str],
+        files: dict[str, bytes],
         seed: int,
         output: bytearray,
         earlier: Earlier = NOTHING,
@@ -351,9 +362,9 @@ class Grader:
             except Failed as failure:
                 with self._reference(device, checks):
                     pass  # it can be imported, so this is no fault of the machine
-                text = examine.describe(failure, {})
                 return [
-                    Result(c.task, c.name, device, FAILED, text=text) for c in checks
+                    examine.failed(Result(c.task, c.name, device, FAILED), failure, {})
+                    for c in checks
                 ]
             clock = self._clock(task)
             for check in checks:
@@ -463,7 +474,7 @@ class Grader:
 
 def _broken(device: str, failure: Failed) -> RuntimeError:
     """The error where the machine, not a submission, is at fault."""
-    text = examine.describe(failure, {}).partition("\n  inputs:")[0]
+    text = f"{failure.type}: {failure.text}" if failure.type else failure.text
     return RuntimeError(
         f"grade: not even the reference works here on {device}: {text}\n"
         f"Nothing was graded. `minitorch doctor` looks at this machine"

@@ -22,7 +22,7 @@ from typing import Any
 
 from assignments import syntax
 from assignments.catalog import Assignment, File
-from assignments.grading import library, reading, submission
+from assignments.grading import reading, submission
 from assignments.grading.submission import Refused
 
 MEMORY, CPU_SECONDS, SECONDS = 2 << 30, 20, 300.0
@@ -37,16 +37,20 @@ class Intake:
 
     Attributes:
         digest: the same for submissions with the same contents.
-        texts: for a task, the files as they are run for it, with the reference's
-            functions for all other tasks; files with problems are left out.
+        texts: the files, as all readers see them.
         problems: for a task, what is wrong with which file.
         refused: why nothing could be read; "" if it could.
     """
 
     digest: str
-    texts: dict[str, dict[str, str]] = field(default_factory=dict)
+    texts: dict[str, str] = field(default_factory=dict)
     problems: dict[str, dict[str, str]] = field(default_factory=dict)
     refused: str = ""
+
+    def usable(self, task: str) -> dict[str, bytes]:
+        """The files without problems; the library's take the place of others."""
+        wrong = self.problems[task]
+        return {n: t.encode() for n, t in self.texts.items() if n not in wrong}
 
 
 def read(
@@ -103,30 +107,26 @@ def _read(
     path: Path, assignment: Assignment, read_code: bool, tasks: Sequence[str]
 ) -> dict[str, Any]:
     found = submission.read(path, assignment)
-    texts: dict[str, dict[str, str]] = {task: {} for task in tasks}
+    texts: dict[str, str] = {}
     problems: dict[str, dict[str, str]] = {task: {} for task in tasks}
     for file in assignment.files:
         if file.path not in found.files:
             continue
-        text, problem = _text(file, found.files[file.path])
+        texts[file.path], problem = _text(file, found.files[file.path])
         for task in tasks:
             said = problem
             if read_code and not said:
-                said = _bounded(reading.not_allowed, assignment, file, text, task)
+                said = _read_code(assignment, file, texts[file.path], task)
             if said:
                 problems[task][file.path] = said
-            else:
-                kept = library.graft(file, text, assignment, task) if task else text
-                texts[task][file.path] = kept
     return {"digest": found.digest, "texts": texts, "problems": problems}
 
 
-def _bounded(call: Callable[..., str], *arguments: Any) -> str:
-    """What `call` says, or that the file is too deep for it."""
+def _read_code(assignment: Assignment, file: File, text: str, task: str) -> str:
     try:
-        return call(*arguments)
+        return reading.not_allowed(assignment, file, text, task)
     except (RecursionError, MemoryError):
-        return f"{arguments[1].path}: it is nested too deeply to be read"
+        return f"{file.path}: it is nested too deeply to be read"
 
 
 def _text(file: File, data: bytes) -> tuple[str, str]:

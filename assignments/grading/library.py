@@ -103,32 +103,34 @@ def _once(name: str, make: Callable[[], Path]) -> Path:
 
 def student_tree(
     assignment: Assignment,
-    submitted: Mapping[str, str],
+    submitted: Mapping[str, bytes],
     task: str,
-    earlier: Mapping[str, str] | None = None,
+    earlier: Mapping[str, bytes] | None = None,
     links: bool = False,
 ) -> Path:
     """A new folder: the stripped library, and a student's work on one task.
 
     Args:
-        submitted: for a file's path in the workspace, what was handed in, grafted.
+        submitted: for a file's path in the workspace, what was handed in.
         earlier: work on other assignments, in the place of the library's.
         links: share the library's files with all other trees, which takes a tenth of
             the time; only for workers that see the folder, but cannot write to it.
+
+    Raises:
+        SyntaxError: a file that is not Python.
     """
     base = stripped_tree(assignment)
     folder = new_folder("student")
     copy = os.link if links else shutil.copy2
     shutil.copytree(base, folder, copy_function=copy, dirs_exist_ok=True)
     texts = workspace.stripped(assignment)
-    for name, text in (earlier or {}).items():
-        _replace(folder / name, text)
+    for name, data in (earlier or {}).items():
+        _replace(folder / name, data.decode())
     for file in assignment.files:
-        if file.path in submitted:
-            text = submitted[file.path]
-        else:
-            text = graft(file, texts[file.path], assignment, task)
-        _replace(folder / place(assignment, file), text)
+        data = submitted.get(file.path, b"")
+        text = data.decode() if file.path in submitted else texts[file.path]
+        path = folder / place(assignment, file)
+        _replace(path, graft(file, text, assignment, task))
     return folder
 
 

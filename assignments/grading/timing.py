@@ -32,11 +32,12 @@ from assignments.grading.examine import (
     Clock,
     Result,
     answer_limit,
-    describe,
+    failed,
     judge,
     tell,
 )
 
+NOISY = "not judged: "
 WARM_UP, ROUNDS = 2, 15
 REFERENCE_SECONDS = (
     600.0  # for a call: the first one compiles, on a machine that is busy
@@ -98,7 +99,7 @@ def examine(
         try:
             timed = _run(student, check.call.__name__, device, inputs, clock)
         except Failed as failure:
-            return replace(result, text=describe(failure, inputs))
+            return failed(result, failure, inputs)
         found = judge(check, inputs, timed.outputs)
         if found is not None:
             return replace(result, status=WRONG, text=tell(found, inputs))

@@ -48,7 +48,7 @@ def test_the_first_folder_and_the_graded_assignment_win(tmp_path):
     second = write(A0, tmp_path / "two", [("return x + y", "return 2 + x + y")])
     parts = [earlier.read(str(path), A2) for path in (first, second)]
     both = earlier.merged(parts)
-    assert "1 + x + y" in both.files[OPERATORS]
+    assert b"1 + x + y" in both.files[OPERATORS]
     assert both.digest not in (parts[0].digest, parts[1].digest)
     assert not {file.path for file in A2.files} & both.files.keys()
     assert not any("properties" in name for name in both.files)

@@ -77,8 +77,21 @@ def test_a_crash_costs_its_task_alone(grader, tmp_path):
     report = grader.grade(write_file(tmp_path / "s", text))
     assert points(report) == [0.0, 6.0]
     (result,) = report.tasks[0].results
-    assert "ZeroDivisionError" in result.text
-    assert "in scale: out[i] = 1 / 0" in result.text
+    assert "ZeroDivisionError" in result.text and "out[i]" not in result.text
+    assert "in scale: out[i] = 1 / 0" in result.teacher
+
+
+def test_an_error_tells_the_student_a_line_and_the_teacher_all(grader, tmp_path):
+    text = "raise ValueError('first ' + 500 * 'x' + chr(10) + 'second line')"
+    text = SOLUTION.replace("total += value", text)
+    report = grader.grade(write_file(tmp_path / "s", text))
+    result = report.tasks[1].results[0]
+    assert result.text.startswith("ValueError: first xxx")
+    assert "second line" in result.teacher and "second line" not in result.text
+    assert len(result.text) < 300
+    values = json.loads(reports.gradescope(report))
+    assert "second line" not in json.dumps(values["tests"])
+    assert "second line" in json.dumps(values["extra_data"])
 
 
 def test_what_is_not_allowed_costs_its_task_alone(grader, tmp_path):
@@ -266,10 +279,20 @@ def test_table(mixed):
 
 
 def test_texts_of_strangers_are_harmless(mixed):
-    evil = "\x1b]0;x\x07 \ud800 ]]> <b> \x00 =1+1"
+    evil = "\x1b]0;x\x07 \ud800 ]]> <b> \x00 =1+1 \x9b31m \u202eoops \u2066 \ufffe"
     result = Result("a99.1", "check", "cpu", "wrong", text=evil)
     graded = Graded(MINI.tasks[0], 0.0, (result,))
     report = replace(mixed, tasks=(graded,), name="=HYPERLINK(1)", output=evil)
-    assert "\x1b" not in json.loads(reports.gradescope(report))["tests"][0]["output"]
+    values = json.loads(reports.gradescope(report))
+    console = Console(record=True, width=120, file=open("/dev/null", "w"))
+    reports.show(report, console)
+    for text in (
+        values["tests"][0]["output"],
+        values["extra_data"]["printed"],
+        console.export_text(),
+        reports.junit(report),
+        "".join(reports.row(report)),
+    ):
+        assert not {"\x1b", "\x9b", "\u202e", "\u2066", "\x00"} & set(text)
     ElementTree.fromstring(reports.junit(report))
     assert reports.row(report)[0] == "'=HYPERLINK(1)"
