@@ -130,7 +130,7 @@ def _one(grader: Grader, path: Path, out: Path) -> Entry:
     except OSError:
         pass  # the row is there all the same
     header, cells = reports.columns(found), reports.row(found)
-    return Entry(reports.clean(path.name), header, cells, again=True)
+    return Entry(reports.label(path.name), header, cells, again=True)
 
 
 def _graded(grader: Grader, path: Path, target: Path) -> Entry:
@@ -138,7 +138,7 @@ def _graded(grader: Grader, path: Path, target: Path) -> Entry:
     taken = grader.read(path)
     text = f"{taken.digest} {grader.mode} {grader.seed(taken.digest)}"
     mark = hashlib.blake2b(text.encode(errors="replace"), digest_size=16).hexdigest()
-    name = reports.clean(path.name)
+    name = reports.label(path.name)
     try:
         state = json.loads((target / STATE).read_text())
         if state["mark"] == mark:

@@ -39,6 +39,11 @@ def clean(text: str) -> str:
     )
 
 
+def label(name: str) -> str:
+    """The name of a submission in one line, for people."""
+    return " ".join(clean(name).split()) or ascii(name)
+
+
 # ---------------------------------------------------------------------------- table
 
 
@@ -69,7 +74,7 @@ def show(report: Report, console: Console) -> None:
         if line:
             console.print(Text(clean(line)))
     total = f"{number(report.points)} of {number(report.possible)} points"
-    console.print(Text(f"{clean(report.name)}: {total}{not_run(report)}"))
+    console.print(Text(f"{label(report.name)}: {total}{not_run(report)}"))
 
 
 def not_run(report: Report) -> str:
@@ -221,7 +226,7 @@ def row(report: Report) -> list[str]:
     if failed and not report.problem:
         status = f"no values from {' '.join(failed)}"
     return [
-        safe_cell(report.name),
+        safe_cell(label(report.name)),
         number(report.points),
         *tasks,
         safe_cell(status),

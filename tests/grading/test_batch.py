@@ -45,7 +45,7 @@ def test_resume_and_table(tmp_path):
     (folder / "notes.txt").write_text("no submission")
     grader = make_grader(assignment=UNTIMED)
     entries = batch.grade_all(grader, folder, out, jobs=2)
-    assert [entry.name for entry in entries] == ["bob", "cleo.zip"]
+    assert [entry.name for entry in entries] == ["ada", "bob", "cleo.zip"]
     assert all(entry.again for entry in entries)
     rows = read_table(out)
     assert [row["points"] for row in rows] == ["10", "6", "10"]
