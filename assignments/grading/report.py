@@ -70,7 +70,13 @@ def show(report: Report, console: Console) -> None:
                 console.print(Text(title, style="bold"))
                 for text in (result.text, result.teacher):
                     console.print(Text(clean(text)))
-    for line in (report.problem, report.failure, notice(report), *report.notes):
+    for line in (
+        report.problem,
+        report.failure,
+        notice(report),
+        unjudged(report),
+        *report.notes,
+    ):
         if line:
             console.print(Text(clean(line)))
     total = f"{number(report.points)} of {number(report.possible)} points"
@@ -85,6 +91,13 @@ def not_run(report: Report) -> str:
         if not g.possible and not g.task.bonus
     ]
     return f"; not run here, and not counted: {', '.join(missed)}" if missed else ""
+
+
+def unjudged(report: Report) -> str:
+    """The tasks whose speed could not be judged; "" if none."""
+    tasks = " ".join(report.unjudged)
+    why = "not judged, since the machine was too busy to measure speed"
+    return f"{why}: {tasks}; grade again" if tasks else ""
 
 
 def _rows(graded: Graded) -> list[list[str]]:
@@ -124,7 +137,7 @@ def gradescope(report: Report) -> str:
     other programs may want.
     """
     missed = not_run(report).removeprefix("; ")
-    said = (report.problem, notice(report), missed, *report.notes)
+    said = (report.problem, notice(report), missed, unjudged(report), *report.notes)
     lines = [clean(line) for line in said if line]
     tests = [_test(graded) for graded in report.tasks]
     values = {
@@ -225,6 +238,8 @@ def row(report: Report) -> list[str]:
     ]
     if failed and not report.problem:
         status = f"no values from {' '.join(failed)}"
+    if report.unjudged:
+        status = f"not judged: {' '.join(report.unjudged)}"
     return [
         safe_cell(label(report.name)),
         number(report.points),

@@ -1,7 +1,7 @@
 """Values as bytes that cannot carry code.
 
 With this file both ends of a worker's socket can write a message (`encode`) and read
-one (`Reader`). A message is
+one (`Reader`), and prove that they have (`digest`). A message is
 
     4 bytes  b"MTG1"
     4 bytes  length of the header, little endian
@@ -15,6 +15,7 @@ name the dtypes below, so that no pickle is ever loaded.
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import math
@@ -108,6 +109,11 @@ def _npy(array: np.ndarray) -> bytes:
     contiguous = np.asarray(array, order="C")
     np.lib.format.write_array(file, contiguous, version=(1, 0), allow_pickle=False)
     return file.getvalue()
+
+
+def digest(message: Message) -> str:
+    """Whoever can tell it has read all of a message."""
+    return hashlib.blake2b(encode(message), digest_size=16).hexdigest()
 
 
 # ------------------------------------------------------------------------- reading

@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 from grading.mini_course import (
+    CHECKS,
     LIMITS,
     MINI,
     PATH,
@@ -21,11 +22,12 @@ from grading.mini_course import (
 )
 from rich.console import Console
 
+from assignments.checks import Speed
 from assignments.grading import report as reports
 from assignments.grading import sandbox, timing
 from assignments.grading.channel import Failed, Worker
-from assignments.grading.examine import NOT_RUN, Result
-from assignments.grading.grade import Graded, Report
+from assignments.grading.examine import NOT_RUN, PASSED, WRONG, Result
+from assignments.grading.grade import Graded, Grader, Report
 from assignments.grading.library import bare_tree, stripped_tree
 
 # So much slower that a busy machine, which adds milliseconds to every call, cannot make
@@ -118,18 +120,54 @@ def test_the_same_seed_gives_the_same_grade(tmp_path):
 
 
 def test_speed_points(tmp_path):
-    grader = make_grader()
-    report = grader.grade(write_file(tmp_path / "slow", SLOW))
+    patient = replace(make_grader().settings, patience=10.0)  # on a busy machine
+    report = Grader(MINI, patient).grade(write_file(tmp_path / "slow", SLOW))
     assert points(report) == [4.0, 0.0]
     speed = report.tasks[1].results[1]
     assert speed.name == "speed of running" and "more points from 0.2 x" in speed.text
 
 
+def timed(go, around=1e-3, times=15, every=1.0):
+    """Some timed calls, of which every other one takes `every` times as long."""
+    return [
+        timing.Timed(go * (every if n % 2 else 1), around, None) for n in range(times)
+    ]
+
+
 def test_work_outside_of_the_timed_step_counts():
-    honest = [timing.Timed(1e-3, 1e-3, None)] * 5
-    early = [timing.Timed(1e-5, 2e-2, None)] * 5
+    honest, early = timed(1e-3), timed(1e-5, around=2e-2)
     assert timing.seconds(honest, honest) == pytest.approx(1e-3)
     assert timing.seconds(early, honest) > 1e-2
+    # No constant is allowed for noise: a reference that is steady allows nothing.
+    slightly = timed(1e-4, around=1.9e-3)
+    assert timing.seconds(slightly, honest) == pytest.approx(1e-3)
+
+
+def test_a_reference_that_is_not_steady_leaves_points_open():
+    speed = next(check for check in CHECKS if isinstance(check, Speed))  # from 0.2
+    steady, noisy = timed(1e-3), timed(1e-3, every=1.5)
+    assert timing.points_left_open(speed, 0.21, steady, steady) == []
+    assert timing.points_left_open(speed, 0.21, steady, noisy) == ["theirs"]
+    assert timing.points_left_open(speed, 0.21, noisy, steady) == ["ours"]
+    assert timing.points_left_open(speed, 1.0, noisy, noisy) == []
+
+
+@pytest.mark.parametrize("partial", [False, True])
+def test_what_is_not_judged_neither_gives_nor_takes(partial):
+    right = Result("a99.2", "running", "cpu", PASSED, 1.0)
+    wrong = Result("a99.2", "other", "cpu", WRONG, text="wrong")
+    open_ = Result("a99.2", "speed", "cpu", NOT_RUN, text=f"{timing.NOISY}busy")
+    found = timing.uncounted([right, open_], partial)
+    assert {result.status for result in found} == {NOT_RUN}
+    report = Report(
+        MINI, "s", "", "limits", (Graded(MINI.tasks[1], 0.0, tuple(found)),)
+    )
+    assert report.possible == 0 and report.unjudged == ["a99.2"]
+    assert "not judged" in json.loads(reports.gradescope(report))["output"]
+    assert "not judged: a99.2" in reports.row(report)
+    assert timing.uncounted([right, wrong], partial) == [right, wrong]
+    lost = timing.uncounted([right, wrong, open_], partial)
+    assert (lost[0].status == NOT_RUN) == partial
 
 
 def test_faster_than_the_machine():
