@@ -31,6 +31,7 @@ PASSED, WRONG, FAILED, UNWRITTEN, CRASHED, HUNG, NOT_RUN, REFUSED = (
     "not run",
     "not allowed",
 )
+SHORT, WHOLE = 160, 4_000  # characters of a stranger's that student and teacher see
 INTEGER_LIMIT = 1 << 10
 ASKS_LIMIT = 200_000  # operators that one run of a student's tests may call
 # What to look at where a process was ended by one of these.
@@ -41,6 +42,7 @@ OUT_OF_BOUNDS = (
 SIGNALS = ("SIGSEGV", "SIGBUS", "SIGABRT", "SIGFPE", "SIGILL")
 
 Line = tuple[str, str]  # a label, and what it says
+RAISED = "raised at"  # what it says is the worker's word
 
 
 @dataclass(frozen=True)
@@ -52,9 +54,11 @@ class Result:
         status: PASSED, WRONG (other values), FAILED (an error instead of values),
             UNWRITTEN, CRASHED or HUNG (the worker is gone), NOT_RUN.
         share: of its points, 0 to 1.
-        text: what is wrong, all of it; "" if nothing is.
+        text: for the student: what is wrong, "" if nothing is.
         seconds: that it took.
-        lines: the same for a student: what follows the first line of the text.
+        lines: for a student's own run: what follows the first line of the text.
+        teacher: what students are not told, since a submission can put there what it
+            finds: the whole of an error, and where it came from.
     """
 
     task: str
@@ -64,6 +68,7 @@ class Result:
     share: float = 0.0
     text: str = ""
     seconds: float = 0.0
+    teacher: str = ""
     lines: tuple[Line, ...] = ()
 
     @property
@@ -80,13 +85,13 @@ class Problem:
         status: as in `Result`.
         reason: in one line.
         lines: that explain it.
-        rest: of a long message.
+        teacher: as in `Result`.
     """
 
     status: str
     reason: str
     lines: tuple[Line, ...] = ()
-    rest: str = ""
+    teacher: str = ""
 
     @property
     def final(self) -> bool:
@@ -95,10 +100,10 @@ class Problem:
 
     def result(self, check: AnyCheck, device: str) -> Result:
         """What became of the check that has this problem."""
-        lines = [f"  {label}: {said}" for label, said in self.lines]
-        text = "\n".join([self.reason, *lines, self.rest]).rstrip()
-        result = Result(check.task, check.name, device, self.status, text=text)
-        return replace(result, lines=self.lines)
+        told = [f"  {name}: {said}" for name, said in self.lines if name != RAISED]
+        text = "\n".join([self.reason, *told])
+        what = check.task, check.name, device, self.status
+        return Result(*what, text=text, teacher=self.teacher, lines=self.lines)
 
 
 def part(task: Task, results: Sequence[Result]) -> float | None:
@@ -218,7 +223,7 @@ def judge(check: Any, inputs: Mapping[str, Any], outputs: Any) -> Difference | N
     except (ValueError, TypeError, IndexError, KeyError, OverflowError) as error:
         # They come from a stranger. Whatever is wrong with the oracle is our mistake.
         check.expected(**inputs)
-        return Difference("", f"the outputs cannot be compared: {error}")
+        return Difference("", f"the outputs cannot be compared: {short(str(error))}")
 
 
 def answer_limit(inputs: Mapping[str, Any]) -> int:
@@ -234,18 +239,29 @@ def _bytes(value: Any) -> int:
     return 0
 
 
+def short(text: str) -> str:
+    """The first line of what a stranger says, and not much of it."""
+    line = (text.strip().split("\n") or [""])[0]
+    return line if len(line) <= SHORT else f"{line[:SHORT]} ..."
+
+
 def describe(failure: Failed) -> Problem:
-    """Why there are no outputs."""
+    """Why there are no outputs: for the student the type and the first line.
+
+    The rest could carry what the worker can read back to whoever handed it in.
+    """
+    first = short(failure.text)
     if failure.type == "NotImplementedError":
-        return Problem(UNWRITTEN, failure.text.partition("\n")[0])
-    first, _, rest = failure.text.strip().partition("\n")
-    where = (("raised at", failure.where),) if failure.where else ()
+        return Problem(UNWRITTEN, first)
+    whole = f"{failure.type}: {failure.text}\n{failure.where}"[:WHOLE]
+    where = ((RAISED, failure.where),) if failure.where else ()
     if failure.type:
-        return Problem(FAILED, f"raised {failure.type}: {first}", where, rest)
+        reason = f"raised {short(failure.type)[:40]}: {first}"
+        return Problem(FAILED, reason, where, whole)
     if failure.kind == "time":
-        return Problem(HUNG, f"{first}: an endless loop?")
+        return Problem(HUNG, f"{first}: an endless loop?", teacher=whole)
     hint = (("hint", OUT_OF_BOUNDS),) if first.endswith(SIGNALS) else ()
-    return Problem(CRASHED, f"crashed: {first}", hint)
+    return Problem(CRASHED, f"crashed: {first}", hint, whole)
 
 
 def tell(found: Difference, oracle: str) -> Problem:
@@ -307,7 +323,10 @@ def _judge_tests(outcome: Any, what: str) -> tuple[Any, ...]:
     failed = {name: text for name, text in outcome.items() if text}
     if not what and failed:
         name, text = next(iter(failed.items()))
-        return f"{name} fails on a right implementation", (name, text)
+        return f"{short(name)} fails on a right implementation", (
+            short(name),
+            short(text),
+        )
     if what and not failed:
         return (
             "no test notices an implementation that is wrong",

@@ -121,7 +121,7 @@ class Executor(ABC):
                     results += self._run(
                         task, some, device, code, inputs, first_failure
                     )
-        return results
+        return timing.uncounted(results, task.partial)
 
     def _run(
         self,

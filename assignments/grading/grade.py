@@ -19,16 +19,18 @@ from typing import Any
 from assignments.catalog import Assignment, Task, points
 from assignments.checks import AnyCheck, Properties, Speed
 from assignments.grading import (
+    intake,
     library,
     reading,
     sandbox,
-    submission,
     timing,
 )
 from assignments.grading.channel import Failed, Worker
 from assignments.grading.earlier import NOTHING, Earlier, merged
 from assignments.grading.examine import FAILED, NOT_RUN, Inputs, Result, part
 from assignments.grading.executor import STARTING, Executor, Times, broken
+from assignments.grading.intake import Intake
+from assignments.grading.submission import Refused
 from assignments.simulated import simulates
 
 ALWAYS = ("python", "simple", "cpu")  # devices that no extra has to be installed for
@@ -91,6 +93,7 @@ class Report:
         output: what the student's code printed, the beginning of it.
         seconds: that grading took.
         notes: about the earlier work that was carried along.
+        failure: of the grader itself, for the teacher alone.
     """
 
     assignment: Assignment
@@ -102,11 +105,21 @@ class Report:
     output: str = ""
     seconds: float = 0.0
     notes: tuple[str, ...] = ()
+    failure: str = ""
 
     @property
     def points(self) -> float:
         """All points, bonus included."""
         return sum(graded.points for graded in self.tasks)
+
+    @property
+    def unjudged(self) -> list[str]:
+        """The tasks of which the machine was too busy to judge a speed."""
+        return [
+            graded.task.id
+            for graded in self.tasks
+            if any(r.text.startswith(timing.NOISY) for r in graded.results)
+        ]
 
     @property
     def possible(self) -> float:
@@ -219,24 +232,32 @@ class Grader(Executor):
         Args:
             carried: earlier work, which takes the place of the library's.
         """
+        return self.grade_intake(path.name, self.read(path), carried)
+
+    def read(self, path: Path) -> Intake:
+        """What was handed in, opened and read, which no worker is needed for."""
+        tasks = [task.id for task in self.assignment.tasks]
+        return intake.read(path, self.assignment, self.settings.read_code, tasks)
+
+    def grade_intake(
+        self, name: str, taken: Intake, carried: Sequence[Earlier] = ()
+    ) -> Report:
+        """Grade what was read."""
         start = time.perf_counter()
         earlier = merged(carried)
-        try:
-            handed_in = submission.read(path, self.assignment)
-        except submission.Refused as error:
+        if taken.refused:
             tasks = tuple(
-                self._nothing(task, str(error)) for task in self.assignment.tasks
+                self._nothing(task, taken.refused) for task in self.assignment.tasks
             )
-            problem = f"refused: {error}"
-            return Report(self.assignment, path.name, "", self.mode, tasks, problem)
-        broken = submission.unreadable(handed_in.files)
+            problem = f"refused: {taken.refused}"
+            return Report(self.assignment, name, "", self.mode, tasks, problem)
         output = bytearray()
         graded = tuple(
-            self._grade_task(task, handed_in, broken, output, earlier)
+            self._grade_task(task, taken, output, earlier)
             for task in self.assignment.tasks
         )
         return Report(
-            *(self.assignment, handed_in.name, handed_in.digest, self.mode, graded),
+            *(self.assignment, name, taken.digest, self.mode, graded),
             output=output.decode(errors="replace"),
             seconds=time.perf_counter() - start,
             notes=earlier.notes,
@@ -249,24 +270,33 @@ class Grader(Executor):
     def _grade_task(
         self,
         task: Task,
-        handed_in: submission.Submission,
-        broken: dict[str, str],
+        taken: Intake,
         output: bytearray,
         earlier: Earlier,
     ) -> Graded:
-        """All devices of a task; equal parts of its points for those that ran."""
-        files, why = self._files_for(task, handed_in, broken)
+        """All devices of a task; equal parts of its points for those that ran.
+
+        A file that cannot be used counts against the tasks that are solved in it; for
+        other tasks the library's file takes its place.
+        """
+        why = "\n".join(
+            taken.problems[task.id][file.path]
+            for file in self.assignment.files
+            if file.path in taken.problems[task.id]
+            and reading.belongs(self.assignment, file, task)
+        )
         if why:
             return self._nothing(task, why)
+        files = taken.usable(task.id)
         results: list[Result] = []
         parts: dict[str, float | None] = {}
-        inputs = Inputs(self.seed(handed_in.digest, earlier))
+        inputs = Inputs(self.seed(taken.digest, earlier))
         links = self.mode in sandbox.STRONG
         try:
             tree = library.student_tree(
                 self.assignment, files, task.id, earlier.files, links
             )
-        except SyntaxError as error:
+        except Refused as error:
             return self._nothing(task, str(error))
         try:
             for device in task.devices:
@@ -276,29 +306,6 @@ class Grader(Executor):
         finally:
             library.remove(tree)
         return Graded(task, points(task, parts), tuple(results))
-
-    def _files_for(
-        self, task: Task, handed_in: submission.Submission, broken: dict[str, str]
-    ) -> tuple[dict[str, bytes], str]:
-        """The files with which a task is graded, and why it cannot be.
-
-        A file that is no Python, or has what is not allowed, counts against the tasks
-        that are solved in it; for other tasks the library's file takes its place.
-        """
-        files, problems = dict(handed_in.files), []
-        for file in self.assignment.files:
-            if file.path not in files:
-                continue
-            problem = broken.get(file.path, "")
-            if not problem and self.settings.read_code:
-                text = files[file.path].decode()
-                problem = reading.not_allowed(self.assignment, file, text, task.id)
-            if not problem:
-                continue
-            del files[file.path]
-            if reading.belongs(self.assignment, file, task):
-                problems.append(problem)
-        return files, "\n".join(problems)
 
     # ---------------------------------------------------------------------- workers
 

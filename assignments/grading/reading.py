@@ -7,7 +7,6 @@ What is not allowed stands in `policy.py`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -78,8 +77,9 @@ def refused(assignment: Assignment, folder: Path, task: Task) -> list[str]:
         if not path.is_file() or not belongs(assignment, file, task):
             continue
         try:
-            found = not_allowed(assignment, file, path.read_text(), task.id)
-        except (SyntaxError, UnicodeDecodeError):
+            text = syntax.text_of(path.read_bytes())
+            found = not_allowed(assignment, file, text, task.id)
+        except (SyntaxError, ValueError):
             continue
         lines += [line.strip() for line in found.splitlines()[1:]]
     return lines
@@ -96,25 +96,3 @@ def refusal(task: Task, device: str, lines: list[str]) -> Result:
     text = "a grader gives no points while these lines are there, whatever they do"
     what = Result(task.id, "", device, REFUSED, text=text)
     return replace(what, lines=(*said, ("hint", hint)))
-
-
-def allowed_files(
-    assignment: Assignment, files: Mapping[str, bytes], problems: Mapping[str, str]
-) -> tuple[dict[str, bytes], list[str]]:
-    """Those of some files that may be used as a whole, and what is wrong with others.
-
-    Args:
-        problems: of files that cannot be read, what is wrong with them.
-    """
-    kept, notes = dict(files), []
-    for file in assignment.files:
-        if file.path not in kept:
-            continue
-        text = kept[file.path]
-        problem = problems.get(file.path) or not_allowed(
-            assignment, file, text.decode()
-        )
-        if problem:
-            del kept[file.path]
-            notes.append(problem)
-    return kept, notes

@@ -43,18 +43,21 @@ def _restrict(limits: dict[str, int | None]) -> None:
             value = value if hard == resource.RLIM_INFINITY else min(value, hard)
             resource.setrlimit(kind, (value, value))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    _forbid_new_rights(die=bool(limits.get("die_with_parent")))
+    _forbid_new_rights()
     os.umask(0o077)
 
 
-def _forbid_new_rights(die: bool) -> None:
-    """No program that is started from here gains rights by setuid."""
+def _forbid_new_rights() -> None:
+    """No program that is started from here gains rights by setuid.
+
+    This process ends with its parent; becoming another user has undone that, if it was
+    so before.
+    """
     import ctypes
 
     prctl = ctypes.CDLL(None, use_errno=True).prctl
     prctl(38, 1, 0, 0, 0)  # PR_SET_NO_NEW_PRIVS, prctl(2)
-    if die:
-        prctl(1, 9, 0, 0, 0)  # PR_SET_PDEATHSIG, SIGKILL
+    prctl(1, 9, 0, 0, 0)  # PR_SET_PDEATHSIG, SIGKILL
 
 
 class Worker:
@@ -71,6 +74,7 @@ class Worker:
         self.connection = connection
         self.module: Any = None
         self.files: set[str] = set()
+        self.inputs: Any = None
         self.timed: Any = None
         self.read: Any = None
         self.result: Any = None
@@ -130,9 +134,12 @@ class Worker:
         if action == "call":
             call = getattr(self.module, request["call"])
             return call(request["device"], **request["inputs"])
+        if action == "load":
+            self.inputs = request["inputs"]
+            return self.wire.digest(self.inputs)
         if action == "prepare":
             call = getattr(self.module, request["call"])
-            self.timed, self.read = call(request["device"], **request["inputs"])
+            self.timed, self.read = call(request["device"], **self.inputs)
             return None
         if action == "go":
             self.result = self.timed()

@@ -196,7 +196,7 @@ def test_a_backend_that_a_student_broke_fails(tmp_path, runner, line):
 def test_pytest_here_calls_in_its_own_process(place):
     solve(place, "a1.1", "    import os; raise ValueError(os.getpid(), os.getppid())\n")
     words = ["pytest", "-k", "1.1", "--here", "-p", "no:cacheprovider"]
-    env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    env = {**os.environ, "PYTHONPATH": str(catalog.LIBRARY)}
     with subprocess.Popen(
         [sys.executable, "-m", *words], cwd=place, env=env, stdout=-1, text=True
     ) as process:
