@@ -69,17 +69,22 @@ class Check:
     hint: str = ""
     oracle: str = "PyTorch"
 
-    def draw(self, draw: Draw, sizes: Mapping[str, int] | None = None) -> Inputs:
-        """Inputs of the given sizes, or of sizes that are drawn as well."""
-        if sizes is None:
-            sizes = {n: draw.integer(*limits) for n, limits in self.sizes.items()}
-        return self.inputs(draw, **sizes)
+    def draws(
+        self, seed: int, count: int | None = None
+    ) -> Iterator[tuple[SeededDraw, Mapping[str, int]]]:
+        """What inputs are made from: of all edge sizes, then of `count` random ones."""
+        count = self.examples if count is None else count
+        for number, edge in enumerate([*self.edges, *[None] * count]):
+            sizes = edge
+            if sizes is None:
+                first = SeededDraw(seed, self.task, self.name, number, "sizes")
+                sizes = {n: first.integer(*limits) for n, limits in self.sizes.items()}
+            yield SeededDraw(seed, self.task, self.name, number), sizes
 
     def cases(self, seed: int, count: int | None = None) -> Iterator[Inputs]:
         """Inputs of all edge sizes, then `count` random ones; the same for a seed."""
-        count = self.examples if count is None else count
-        for number, sizes in enumerate([*self.edges, *[None] * count]):
-            yield self.draw(SeededDraw(seed, self.task, self.name, number), sizes)
+        for draw, sizes in self.draws(seed, count):
+            yield self.inputs(draw, **sizes)
 
     def judge(self, inputs: Inputs, outputs: Any) -> Difference | None:
         """What is wrong with the outputs of the call for these inputs, or None."""

@@ -1,8 +1,8 @@
 """Run a check on what a student wrote, and explain what is wrong.
 
 With this file the student's side runs a check in the present process (`run_check`):
-Hypothesis looks for the smallest inputs for which the outputs are wrong; then the sizes
-at which mistakes hide (empty, one element, around a block, large) are tried.
+it goes
+through the check's inputs, and looks for the smallest that fail.
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ from typing import Any
 
 from assignments.checks import AnyCheck, Check, Properties, Speed, why_not
 from assignments.compare import Difference, show
-from assignments.draw import HypothesisDraw
+from assignments.shrink import search
 
 SEED = 0  # of a student's own runs; graders have their own
-SHRINK_SECONDS = 10.0
 
 BY_CHANCE = (
     "the same input was right at another time: threads that write one place, or memory "
@@ -81,7 +80,7 @@ def run_check(check: AnyCheck, device: str, files: Collection[str] = ()) -> Outc
         elif isinstance(check, Speed):
             problem = _run_speed(check, device, files, outcome)
         else:
-            problem = _Search(check, device, files).run()
+            problem = _search(check, device, files)
     except NotImplementedError as error:
         outcome.status, outcome.share, outcome.reason = UNWRITTEN, 0.0, str(error)
         problem = None
@@ -102,88 +101,27 @@ class Problem:
     lines: list[tuple[str, str]]
 
 
-class _Enough(KeyboardInterrupt):
-    """Stops a search of Hypothesis, which lets only this kind through."""
+def _search(check: Check, device: str, files: Collection[str]) -> Problem | None:
+    """The problem with the smallest inputs that fail, or None."""
 
-
-class _Wrong(Exception):
-    """Tells Hypothesis that inputs fail."""
-
-
-def _size(inputs: dict[str, Any]) -> int:
-    """How much there is to read in some inputs."""
-    arrays = [v.size for v in inputs.values() if hasattr(v, "size")]
-    return sum(arrays) if arrays else len(repr(inputs))
-
-
-class _Search:
-    """Looks for inputs for which one check fails."""
-
-    def __init__(self, check: Check, device: str, files: Collection[str]) -> None:
-        self.check, self.device, self.files = check, device, files
-        self.found: tuple[dict[str, Any], Problem] | None = None
-        self.since = 0.0
-
-    def run(self) -> Problem | None:
-        """The problem with the smallest inputs that fail, or None."""
-        self._by_hypothesis()
-        if self.found is None:
-            for inputs in sorted(self.check.cases(SEED), key=_size):
-                problem = self._try(inputs)
-                if problem is not None:
-                    self.found = inputs, problem
-                    break
-        if self.found is None:
-            return None
-        inputs, problem = self.found
-        lines = [("smallest input", f"{n} = {show(v)}") for n, v in inputs.items()]
-        return Problem(problem.reason, [*lines, *problem.lines])
-
-    def _by_hypothesis(self) -> None:
-        from hypothesis import HealthCheck, Phase, Verbosity, given, settings
-        from hypothesis import strategies as st
-        from hypothesis.errors import Flaky
-
-        @settings(
-            max_examples=self.check.examples,
-            database=None,
-            deadline=None,
-            derandomize=True,
-            suppress_health_check=list(HealthCheck),
-            phases=(Phase.generate, Phase.shrink),
-            verbosity=Verbosity.quiet,
-            report_multiple_bugs=False,
-        )
-        @given(st.data())
-        def search(data: Any) -> None:
-            if self.found is not None and time.monotonic() > self.since:
-                raise _Enough
-            inputs = self.check.draw(HypothesisDraw(data.draw))
-            problem = self._try(inputs)
-            if problem is not None:
-                if self.found is None:
-                    self.since = time.monotonic() + SHRINK_SECONDS
-                self.found = inputs, problem
-                raise _Wrong
-
+    def attempt(inputs: dict[str, Any]) -> Problem | None:
         try:
-            search()
-        except (_Wrong, _Enough):
-            pass
-        except Flaky:
-            if self.found is None:
-                raise
-            self.found[1].lines.append(("note", BY_CHANCE))
-
-    def _try(self, inputs: dict[str, Any]) -> Problem | None:
-        try:
-            outputs = self.check.call(self.device, **inputs)
+            outputs = check.call(device, **inputs)
         except NotImplementedError:
             raise
         except Exception as error:
-            return raised(error, self.files)
-        found = self.check.judge(inputs, outputs)
-        return None if found is None else explain(found, self.check.oracle)
+            return raised(error, files)
+        found = check.judge(inputs, outputs)
+        return None if found is None else explain(found, check.oracle)
+
+    found = search(check, SEED, attempt)
+    if found is None:
+        return None
+    lines = [("smallest input", f"{n} = {show(v)}") for n, v in found.inputs.items()]
+    lines += found.problem.lines
+    if found.by_chance:
+        lines.append(("note", BY_CHANCE))
+    return Problem(found.problem.reason, lines)
 
 
 def explain(found: Difference, oracle: str) -> Problem:
