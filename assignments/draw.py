@@ -99,7 +99,7 @@ class SeededDraw:
         made = _random_array(self.random, shape, dtype, low, high)
         if made.dtype.kind == "f" and made.size <= SMALL:
             if self.random.uniform() < ROUND:
-                made = _eighths(made, low, high).astype(dtype)
+                made = np.asarray(_eighths(made, low, high)).astype(dtype)
         return self._keep(made, _simplest(low, high))
 
     def _keep(self, value: T, simplest: float) -> T:

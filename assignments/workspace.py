@@ -14,6 +14,7 @@ what the last run of the checks said (`record`, `progress`).
 
 from __future__ import annotations
 
+import ast
 import json
 import shutil
 import sys
@@ -23,9 +24,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from assignments import catalog
-from assignments.catalog import Assignment
-from assignments.regions import strip
+from assignments import catalog, overlay, syntax
+from assignments.catalog import Assignment, File, Task
+from assignments.regions import strip, stub
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -174,6 +175,41 @@ def stripped(
     }
 
 
+def untouched(workspace: Workspace, task: Task) -> bool:
+    """Whether the code that is checked for a task is still that of a new workspace.
+
+    Then nothing has to run to know that nothing of it is written.
+    """
+    fresh = stripped(workspace.assignment)
+    own = (task.id, *task.uses)
+    stubs = [stub(name, path) in fresh[path] for name in own for path in fresh]
+    if not any(stubs):  # a student edition has the solutions of earlier assignments
+        return False
+    others = workspace.assignment.others(task.id)
+    return all(
+        _same_code(workspace.folder / file.path, fresh[file.path], others, file)
+        for file in workspace.assignment.files
+    )
+
+
+def _same_code(
+    path: Path, text: str, others: dict[str, set[str]], file: File
+) -> bool:
+    """Whether a file has this code, apart from functions of other tasks."""
+    try:
+        own = path.read_text()
+        if own == text:
+            return True
+        if not file.module:
+            return False
+        trees = [syntax.parse(one, file.path) for one in (own, text)]
+    except (OSError, UnicodeDecodeError, SyntaxError):
+        return False
+    for tree in trees:
+        overlay.remove(tree, others[file.module])
+    return ast.dump(trees[0]) == ast.dump(trees[1])
+
+
 # -------------------------------------------------------------------------- finding
 
 
@@ -229,8 +265,6 @@ def use(folder: Path) -> None:
 
     Nothing happens where that is the case already.
     """
-    from assignments import overlay
-
     if not any(isinstance(finder, overlay.Overlay) for finder in sys.meta_path):
         overlay.install(files_of(read(folder).folders))
 

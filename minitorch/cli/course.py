@@ -109,6 +109,7 @@ def _run(
     earlier: list[Path],
     together: bool,
 ) -> Rows:
+    from assignments import workspace
     from assignments.grading import reading
     from assignments.runner import Job, Runners
 
@@ -119,9 +120,17 @@ def _run(
     rows: Rows = []
     with Runners() as runners:
         for task in tasks:
-            lines = reading.refused(place.assignment, place.folder, task)
+            nothing = workspace.untouched(place, task)
+            lines = (
+                []
+                if nothing
+                else reading.refused(place.assignment, place.folder, task)
+            )
             for name in task.devices:
                 if device not in (None, name):
+                    continue
+                if nothing and _is_installed(name):
+                    rows.append((task, name, [_unwritten(task, name)]))
                     continue
                 job = Job(task.id, name, folders, task.seconds, together)
                 found = _one(runners, job)
@@ -129,6 +138,22 @@ def _run(
                     found.insert(0, reading.refusal(task, name, lines))
                 rows.append((task, name, found))
     return rows
+
+
+def _unwritten(task: Task, device: str) -> Outcome:
+    """What running would say about a task of which nothing is written."""
+    from assignments.testing import UNWRITTEN, Outcome
+
+    said = f"task {task.id} is not implemented yet"
+    return Outcome(task.id, "", device, UNWRITTEN, 0.0, said)
+
+
+def _is_installed(device: str) -> bool:
+    """Whether the package that a device needs is there."""
+    from importlib.util import find_spec
+
+    package = {"cuda": "numba_cuda", "mojo": "mojo"}.get(device)
+    return package is None or find_spec(package) is not None
 
 
 def _one(runners: Runners, job: Job) -> list[Outcome]:
