@@ -143,6 +143,13 @@ class Speed:
             self.length(**inputs),
         )
 
+    def said(self, ratio: float) -> str:
+        """How fast that is, and which ratio would earn more."""
+        text = f"{ratio:.2f} times as fast as the reference"
+        higher = sorted(step for step in self.steps if step[0] > ratio)
+        more = ", ".join(f"{share:.0%} from {least:g}" for least, share in higher)
+        return f"{text}; of the points {more}" if more else text
+
     def points_share(self, ratio: float) -> float:
         """The part of the points, 0 to 1, that a ratio to the rival's speed earns."""
         return max(

@@ -22,6 +22,11 @@ def device_name(device: str) -> str:
     return f"{device} (simulator)" if simulates(device) else device
 
 
+def number(points: float) -> str:
+    """Points without needless digits, two after the point at most."""
+    return f"{points:.2f}".rstrip("0").rstrip(".")
+
+
 def points_of(task: Task, outcomes: Sequence[Outcome]) -> float:
     """What a task earned on the one device that the outcomes are from."""
     if any(o.check == "" for o in outcomes):  # the whole task crashed or hung
@@ -77,7 +82,7 @@ def print_table(rows: Sequence[tuple[Task, str, Sequence[Outcome]]]) -> None:
         table.add_row(
             f"{task.id} {task.title}",
             "" if device == "python" else device_name(device),
-            f"{points:g} / {most:g}" + (" bonus" if task.bonus else ""),
+            f"{number(points)} / {number(most)}" + (" bonus" if task.bonus else ""),
             Text(word, style=style),
         )
     Console(highlight=False).print(table)

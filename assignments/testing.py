@@ -208,11 +208,9 @@ def _run_speed(
             ratios.append(theirs / seconds)
     ratio = sorted(ratios)[len(ratios) // 2]
     outcome.share = check.points_share(ratio)
-    wanted = ", ".join(f"{share:.0%} from {least:g}" for least, share in check.steps)
-    said = f"{ratio:.2f} of the reference's speed (points: {wanted})"
     if outcome.share == 0:
-        return Problem(f"too slow: {said}", [])
-    outcome.reason = said
+        return Problem(f"too slow: {check.said(ratio)}", [])
+    outcome.reason = check.said(ratio)
     return None
 
 

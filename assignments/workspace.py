@@ -9,6 +9,7 @@ what the last run of the checks said (`record`, `progress`).
         workspace.toml     which assignment this is
         conftest.py        lets pytest run the checks
         course.py          `import course` in a script makes it use these files
+        hints.json         how many hints were taken, once there are any
         fast_ops/...       the assignment's files, without the solutions
 """
 
@@ -35,6 +36,7 @@ else:
 
 MARK = "workspace.toml"
 PROGRESS = ".progress.json"
+HINTS = "hints.json"  # handed in with the rest
 
 CONFTEST = '''"""Lets pytest check this folder: `pytest`, `pytest -m task{number}`."""
 
@@ -290,3 +292,47 @@ def progress(workspace: Workspace) -> dict[str, Any]:
     except (FileNotFoundError, json.JSONDecodeError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+# ---------------------------------------------------------------------------- hints
+
+
+def hints_taken(workspace: Workspace) -> dict[str, int]:
+    """For each task, how many of its hints are open."""
+    try:
+        text = (workspace.folder / HINTS).read_text()
+    except (OSError, UnicodeDecodeError):
+        return {}
+    return read_hints(text, workspace.assignment)
+
+
+def read_hints(text: str, assignment: Assignment) -> dict[str, int]:
+    """The same from the text of `hints.json`, which may hold anything."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    taken = {}
+    for task in assignment.tasks:
+        count = found.get(task.id) if isinstance(found, dict) else None
+        if type(count) is int and count > 0:
+            taken[task.id] = min(count, len(task.hints))
+    return taken
+
+
+def take_hint(workspace: Workspace, task: Task) -> int:
+    """Open the next hint of a task; how many are open now."""
+    taken = hints_taken(workspace)
+    taken[task.id] = min(taken.get(task.id, 0) + 1, len(task.hints))
+    (workspace.folder / HINTS).write_text(json.dumps(taken, indent=1) + "\n")
+    return taken[task.id]
+
+
+def hints_line(assignment: Assignment, taken: dict[str, int]) -> str:
+    """ "hints taken: a4.3 2 of 3"; "" if none was."""
+    parts = [
+        f"{task.id} {taken[task.id]} of {len(task.hints)}"
+        for task in assignment.tasks
+        if taken.get(task.id)
+    ]
+    return f"hints taken: {', '.join(parts)}" if parts else ""

@@ -33,6 +33,8 @@ class Result:
         share: of its points, 0 to 1.
         text: for the student: what is wrong, "" if nothing is.
         seconds: that it took.
+        ratio: how many times as fast as the reference, where speed was measured.
+        limit: the share of what this machine can do at most, where that is known.
     """
 
     task: str
@@ -42,6 +44,8 @@ class Result:
     share: float = 0.0
     text: str = ""
     seconds: float = 0.0
+    ratio: float | None = None
+    limit: float | None = None
 
 
 class Clock:

@@ -29,6 +29,7 @@ from assignments.grading.channel import Failed, Worker
 from assignments.grading.earlier import NOTHING, Earlier, merged
 from assignments.grading.examine import FAILED, NOT_RUN, Clock, Result
 from assignments.simulated import simulates
+from assignments.workspace import hints_line
 
 ALWAYS = ("python", "simple", "cpu")  # devices that no extra has to be installed for
 STARTING = 600.0  # seconds that the reference may take to start, on a busy machine
@@ -97,7 +98,7 @@ class Report:
         problem: why nothing could be graded, "" if all was.
         output: what the student's code printed, the beginning of it.
         seconds: that grading took.
-        notes: about the earlier work that was carried along.
+        notes: about the earlier work that was carried along, and hints.
     """
 
     assignment: Assignment
@@ -225,6 +226,7 @@ class Grader:
             problem = f"refused: {error}"
             return Report(self.assignment, path.name, "", self.mode, tasks, problem)
         broken = submission.unreadable(handed_in.files)
+        hints = hints_line(self.assignment, handed_in.hints)
         output = bytearray()
         graded = tuple(
             self._grade_task(task, handed_in, broken, output, earlier)
@@ -234,7 +236,7 @@ class Grader:
             *(self.assignment, handed_in.name, handed_in.digest, self.mode, graded),
             output=output.decode(errors="replace"),
             seconds=time.perf_counter() - start,
-            notes=earlier.notes,
+            notes=(*earlier.notes, *filter(None, [hints])),
         )
 
     def _nothing(self, task: Task, why: str) -> Graded:

@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 from assignments.grading import sandbox
 from assignments.grading.examine import FAILED, NOT_RUN, PASSED, Result
 from assignments.grading.grade import Graded, Report
+from assignments.report import number
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -96,11 +97,6 @@ def _rows(graded: Graded) -> list[list[str]]:
     return rows
 
 
-def number(points: float) -> str:
-    """Points without needless digits."""
-    return f"{points:.2f}".rstrip("0").rstrip(".")
-
-
 # --------------------------------------------------------------------------- files
 
 
@@ -150,13 +146,15 @@ def _test(graded: Graded) -> dict[str, Any]:
 
 
 def _check(result: Result) -> dict[str, Any]:
-    return {
+    found = {
         "task": result.task,
         "device": result.device,
         "check": result.name,
         "status": result.status,
         "share": round(result.share, 4),
     }
+    speed = {"ratio": result.ratio, "limit": result.limit}
+    return {**found, **{k: round(v, 4) for k, v in speed.items() if v is not None}}
 
 
 def _title(result: Result) -> str:

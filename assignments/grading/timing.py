@@ -115,8 +115,10 @@ def examine(
     share = check.points_share(ratio)
     return Result(
         *(check.task, check.name, device, PASSED if share else WRONG, share),
-        text=explain(check, ratio, took),
+        text=f"{check.said(ratio)} ({took * 1e3:.2f} ms)",
         seconds=spent,
+        ratio=ratio,
+        limit=LIMIT_MARGIN * least / took or None,
     )
 
 
@@ -130,13 +132,6 @@ def seconds(ours: list[Timed], theirs: list[Timed]) -> float:
 def best(times: list[float]) -> float:
     """The median of the shortest times."""
     return median(sorted(times)[:BEST])
-
-
-def explain(check: Speed, ratio: float, took: float) -> str:
-    """The ratio, and which one would have earned more."""
-    text = f"{ratio:.2f} x the reference's speed ({took * 1e3:.2f} ms)"
-    higher = sorted(least for least, _ in check.steps if least > ratio)
-    return f"{text}; more points from {higher[0]:g} x" if higher else text
 
 
 def _least(check: Speed, machine: Machine | None, seed: int) -> float:

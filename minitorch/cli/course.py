@@ -1,8 +1,9 @@
-"""`minitorch start | test | status | diff`: the course, from the student's side.
+"""`minitorch start | test | hint | status | diff`: the course, from the student's side.
 
 With these commands one can take an assignment (`minitorch start a1`), see what works
-(`minitorch test` in its folder), see how far one is (`minitorch status`), and, when all
-is done, compare with the library (`minitorch diff a1`).
+(`minitorch test` in its folder), ask for help (`minitorch hint a1.3`), see how far one
+is (`minitorch status`), and, when all is done, compare with the library
+(`minitorch diff`).
 """
 
 from __future__ import annotations
@@ -187,7 +188,56 @@ def _show(place: Workspace, rows: Rows) -> None:
         if outcomes and all(o.status == "not run" for o in outcomes)
     ]
     rest = f"; could not run here: {', '.join(missed)}" if missed else ""
-    typer.echo(f"{total:g} of {place.assignment.points:g} points{rest}")
+    line = workspace.hints_line(place.assignment, workspace.hints_taken(place))
+    said = [line] if line else []
+    failed = [t for t, _, found in rows if report.first_failures(found) and t.hints]
+    if failed and not line:
+        said = [f"stuck? `minitorch hint {failed[0].id}` opens a first hint"]
+    for text in said:
+        typer.echo(text)
+    most = report.number(place.assignment.points)
+    typer.echo(f"{report.number(total)} of {most} points{rest}")
+
+
+def hint(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[TASK]", help="a4.3, or 4.3.")
+    ] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Show those that are open, and no other.")
+    ] = False,
+    folder: Within = Path("."),
+) -> None:
+    """Open the next hint of a task; without a task, say how many there are."""
+    with friendly(None, "minitorch hint"):
+        from assignments import workspace
+
+        place = workspace.find(folder)
+        taken = workspace.hints_taken(place)
+        if name is None:
+            for task in place.assignment.tasks:
+                count = f"{taken.get(task.id, 0)} of {len(task.hints)} hints taken"
+                typer.echo(f"{task.id}  {task.title:42} {count}")
+            return
+        task = place.assignment.task(name)
+        before, most = taken.get(task.id, 0), len(task.hints)
+        count = before if again else workspace.take_hint(place, task)
+        typer.echo(f"{task.id} {task.title}: {count} of {most} hints")
+        first = before if before < count else 0
+        for number in range(first, count):
+            typer.echo(_hint_text(number + 1, task.hints[number]))
+        if not most or (count == before and not again):
+            typer.echo("There are no more hints." if most else "It has no hints.")
+
+
+def _hint_text(number: int, text: str) -> str:
+    """A hint with its number, as wide as a page."""
+    import textwrap
+
+    margin = f"  {number}. "
+    return textwrap.fill(
+        text, 80, initial_indent=margin, subsequent_indent=" " * len(margin)
+    )
 
 
 def status(folder: Within = Path(".")) -> None:
@@ -206,17 +256,20 @@ def status(folder: Within = Path(".")) -> None:
 
 
 def _status_line(title: str, place: Workspace) -> None:
-    from assignments import workspace
+    from assignments import report, workspace
 
     earned = workspace.progress(place)
     tasks = place.assignment.tasks
+    hints = sum(workspace.hints_taken(place).values())
     points = sum(sum(earned.get(t.id, {}).values()) for t in tasks)
     done = [t for t in tasks if sum(earned.get(t.id, {}).values()) >= t.points]
     rest = [t.id for t in tasks if t not in done]
     then = f"next: {rest[0]}" if rest else "done"
     bar = "#" * len(done) + "." * len(rest)
-    counted = f"{points:g} of {place.assignment.points:g} points"
-    typer.echo(f"{title} [{bar}] {counted}, {then}  ({place.folder})")
+    most = report.number(place.assignment.points)
+    said = [f"{report.number(points)} of {most} points", then]
+    said += [f"hints: {hints}"] if hints else []
+    typer.echo(f"{title} [{bar}] {', '.join(said)}  ({place.folder})")
 
 
 def diff(

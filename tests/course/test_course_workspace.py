@@ -207,6 +207,83 @@ def test_diff_asks_first(place):
     assert "SOLUTION" not in said
 
 
+# ---------------------------------------------------------------------------- hints
+
+
+def test_hints_open_one_by_one(place):
+    task = catalog.load("a1").task("1.3")
+    first, second, *_ = [" ".join(hint.split()) for hint in task.hints]
+    most = len(task.hints)
+    said = " ".join(call("hint", "1.3", "--in", place).split())
+    assert first in said and second not in said and f"1 of {most} hints" in said
+    said = " ".join(call("hint", "a1.3", "--in", place).split())
+    assert second in said and first not in said
+    said = " ".join(call("hint", "a1.3", "--again", "--in", place).split())
+    assert first in said and second in said and f"2 of {most} hints" in said
+    for _ in range(most):
+        said = call("hint", "a1.3", "--in", place)
+    assert "no more hints" in said
+    assert f"a1.3  The chain rule {most} of" in " ".join(
+        call("hint", "--in", place).split()
+    ).replace("a1.3 The", "a1.3  The")
+    assert f"hints taken: a1.3 {most} of {most}" in call(
+        "test", "-k", "1.3", "--in", place, code=1
+    )
+    assert f"hints: {most}" in call("status", "--in", place)
+
+
+def test_hints_are_told_with_a_grade(place):
+    from assignments.grading import submission
+
+    call("hint", "a1.3", "--in", place)
+    found = submission.read(place, catalog.load("a1"))
+    assert found.hints == {"a1.3": 1}
+    before = found.digest
+    (place / workspace.HINTS).write_text('{"a1.3": 99, "a1.4": true, "x": 1}')
+    found = submission.read(place, catalog.load("a1"))
+    assert found.hints == {"a1.3": 3} and found.digest == before
+    for text in ("[" * 100_000, "\x00", '{"a1.3": {}}', "[1]"):
+        (place / workspace.HINTS).write_text(text)
+        assert submission.read(place, catalog.load("a1")).hints == {}
+
+
+# ----------------------------------------------------------------------- not written
+
+
+def test_what_is_not_written_is_known_without_a_run(place, monkeypatch):
+    from assignments import runner
+
+    monkeypatch.setattr(runner.Runners, "run", lambda *_: pytest.fail("it ran"))
+    said = call("test", "--in", place, code=1)
+    assert said.count("not written yet") == 5
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: text + "\nraise ValueError\n",
+        lambda text: text.replace('todo("a1.1")', "return None"),
+        lambda text: text.replace("    todo(", "    print()\n    todo("),
+        lambda text: "def broken(:\n",
+        lambda text: text.replace("from __future__ import annotations", ""),
+    ],
+)
+def test_any_other_code_runs(place, change):
+    made, task = workspace.read(place), catalog.load("a1").task("a1.1")
+    assert workspace.untouched(made, task)
+    path = place / "minitorch" / "autodiff.py"
+    path.write_text(path.read_text() + "\n\n# a comment\n")
+    assert workspace.untouched(made, task)
+    path.write_text(change(path.read_text()))
+    assert not workspace.untouched(made, task)
+
+
+def test_other_tasks_do_not_matter(place):
+    made, tasks = workspace.read(place), catalog.load("a1").tasks
+    solve(place, "a1.1", SOLVED)
+    assert [workspace.untouched(made, task) for task in tasks] == [False, *[True] * 4]
+
+
 # ---------------------------------------------------------------------------- pytest
 
 
