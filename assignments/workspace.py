@@ -16,6 +16,7 @@ what the last run of the checks said (`record`, `progress`).
 from __future__ import annotations
 
 import ast
+import hashlib
 import json
 import shutil
 import sys
@@ -36,6 +37,7 @@ else:
 
 MARK = "workspace.toml"
 PROGRESS = ".progress.json"
+FILES = "files"  # in the progress, beside the tasks
 HINTS = "hints.json"  # handed in with the rest
 
 CONFTEST = '''"""Lets pytest check this folder: `pytest`, `pytest -m task{number}`."""
@@ -274,14 +276,45 @@ def use(folder: Path) -> None:
 # ------------------------------------------------------------------------- progress
 
 
-def record(workspace: Workspace, points: dict[str, dict[str, float]]) -> None:
-    """Keep what tasks have earned, {task: {device: points}}, beside what is known."""
-    known = progress(workspace)
-    known.update(points)
+def record(
+    workspace: Workspace,
+    points: dict[str, dict[str, float]],
+    tested: Sequence[str] = (),
+) -> None:
+    """Keep what tasks have earned, {task: {device: points}}, beside what is known.
+
+    Args:
+        tested: the tasks that were checked just now, with the files as they are.
+    """
+    known = {**progress(workspace), **points}
+    files = known.setdefault(FILES, {})
+    files.update(dict.fromkeys(tested, _digests(workspace)))
     path = workspace.folder / PROGRESS
     part = path.with_suffix(".part")
     part.write_text(json.dumps(known, indent=1))
     part.replace(path)
+
+
+def changed(workspace: Workspace) -> list[str]:
+    """The files that have changed since a task was last checked."""
+    now = _digests(workspace)
+    found = {
+        path
+        for before in progress(workspace).get(FILES, {}).values()
+        for path in now
+        if before.get(path) != now[path]
+    }
+    return sorted(found)
+
+
+def _digests(workspace: Workspace) -> dict[str, str]:
+    """For each of the assignment's files, what changes when it does."""
+    found = {}
+    for file in workspace.assignment.files:
+        path = workspace.folder / file.path
+        data = path.read_bytes() if path.is_file() else b""
+        found[file.path] = hashlib.blake2b(data, digest_size=8).hexdigest()
+    return found
 
 
 def progress(workspace: Workspace) -> dict[str, Any]:

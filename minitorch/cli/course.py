@@ -180,7 +180,7 @@ def _show(place: Workspace, rows: Rows) -> None:
     earned: dict[str, dict[str, float]] = workspace.progress(place)
     for task, device, outcomes in rows:
         earned.setdefault(task.id, {})[device] = report.points_of(task, outcomes)
-    workspace.record(place, earned)
+    workspace.record(place, earned, [task.id for task, _, _ in rows])
     total = sum(sum(earned.get(t.id, {}).values()) for t in place.assignment.tasks)
     missed = [
         f"{task.id} on {device}"
@@ -269,11 +269,19 @@ def _status_line(title: str, place: Workspace) -> None:
     most = report.number(place.assignment.points)
     said = [f"{report.number(points)} of {most} points", then]
     said += [f"hints: {hints}"] if hints else []
+    files = workspace.changed(place)
+    said += [f"changed since its last test: {', '.join(files)}"] if files else []
     typer.echo(f"{title} [{bar}] {', '.join(said)}  ({place.folder})")
 
 
 def diff(
-    assignment: Name,
+    assignment: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[ASSIGNMENT]",
+            help=f"{', '.join(catalog.ids())}; that of the workspace if left out.",
+        ),
+    ] = None,
     folder: Within = Path("."),
     yes: Annotated[
         bool, typer.Option("--yes", "-y", help="Show the solutions without asking.")
@@ -281,21 +289,33 @@ def diff(
 ) -> None:
     """Compare a workspace with the library's own solutions."""
     with friendly(None, "minitorch diff"):
-        from assignments import workspace
-
-        chosen = catalog.load(assignment)
-        places = [w for w in workspace.near(folder) if w.assignment == chosen]
-        if not places:
-            raise ValueError(
-                f"diff: there is no workspace for {chosen.id} near {folder}"
+        place = _place_for(assignment, folder)
+        chosen = place.assignment
+        if not any(file.regions() for file in chosen.files):
+            raise RuntimeError(
+                f"diff: this is a student edition, without the solutions of {chosen.id}"
             )
         if not yes:
             typer.confirm(
                 f"This shows the solutions of {chosen.id}. Go on?", abort=True
             )
-        for path, lines in _differences(places[0]).items():
+        for path, lines in _differences(place).items():
             typer.echo(f"\n== {path}")
             typer.echo("".join(lines) or "the same as the library's\n", nl=False)
+
+
+def _place_for(assignment: str | None, folder: Path) -> Workspace:
+    """The workspace that `folder` is in, or one near it, for an assignment."""
+    from assignments import workspace
+
+    if assignment is None:
+        return workspace.find(folder)
+    chosen = catalog.load(assignment)
+    found = [w for w in workspace.near(folder) if w.assignment == chosen]
+    if not found:
+        raise ValueError(f"diff: there is no workspace for {chosen.id} near {folder}")
+    here = (folder.resolve(), *folder.resolve().parents)
+    return next((w for w in found if w.folder in here), found[0])
 
 
 def _differences(place: Workspace) -> dict[str, list[str]]:
@@ -307,7 +327,7 @@ def _differences(place: Workspace) -> dict[str, list[str]]:
     found = {}
     for path, text in stripped(place.assignment, []).items():
         own = place.folder / path
-        before = own.read_text() if own.exists() else ""
+        before = own.read_text(errors="replace") if own.exists() else ""
         found[path] = list(
             difflib.unified_diff(
                 before.splitlines(True), text.splitlines(True), "yours", "the library's"

@@ -207,6 +207,32 @@ def test_diff_asks_first(place):
     assert "SOLUTION" not in said
 
 
+def test_diff_knows_its_own_workspace(place, tmp_path, monkeypatch):
+    workspace.create(catalog.load("a1"), tmp_path / "a1-another")
+    solve(place, "a1.1", SOLVED)
+    monkeypatch.chdir(place / "minitorch")
+    said = call("diff", "--yes")
+    assert "== minitorch/autodiff.py" in said and 'todo("a1.1")' not in said
+    monkeypatch.chdir(tmp_path / "a1-another")
+    assert '-    todo("a1.1")' in call("diff", "a1", "--yes")  # not that of the other one
+    monkeypatch.chdir(tmp_path)
+    assert "is no workspace" in str(CliRunner().invoke(app, ["diff"]).stderr)
+
+
+def test_status_knows_what_has_changed_since(place):
+    call("test", "-k", "1.2", "--in", place, code=1)
+    assert "changed" not in call("status", "--in", place)
+    path = solve(place, "a1.1", SOLVED)
+    said = call("status", "--in", place)
+    assert "changed since its last test: minitorch/autodiff.py" in said
+    call("test", "-k", "1.1", "--in", place)
+    assert "changed" in call("status", "--in", place)  # 1.2 was checked before that
+    call("test", "-k", "1.2", "--in", place, code=1)
+    assert "changed" not in call("status", "--in", place)
+    path.unlink()
+    assert "autodiff.py" in call("status", "--in", place)
+
+
 # ---------------------------------------------------------------------------- hints
 
 
