@@ -264,6 +264,26 @@ def files_of(folders: Sequence[Path]) -> dict[str, Path]:
     return files
 
 
+def syntax_errors(workspace: Workspace) -> dict[str, str]:
+    """For each file that is no Python: what is wrong, where, and the line."""
+    found = {}
+    for file in workspace.assignment.files:
+        path = workspace.folder / file.path
+        if not file.module or not path.is_file():
+            continue
+        try:
+            compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
+        except SyntaxError as error:
+            line = (error.text or "").rstrip("\n")
+            caret = " " * ((error.offset or 1) - 1) + "^"
+            place = f"{file.path}, line {error.lineno or 1}: {error.msg}"
+            shown = [f"    {text}" for text in (line, caret)] if line.strip() else []
+            found[file.path] = "\n".join([place, *shown])
+        except (ValueError, RecursionError, MemoryError) as error:
+            found[file.path] = f"{file.path}: it cannot be compiled: {error}"
+    return found
+
+
 def use(folder: Path) -> None:
     """Let the workspace's files take the place of the library's, in this process.
 

@@ -100,6 +100,8 @@ def _missing() -> str:
     return " and ".join(n for n in ("torch", "hypothesis") if find_spec(n) is None)
 
 
+SYNTAX_ERROR = "syntax error"
+_SYNTAX = ("SyntaxError", "IndentationError", "TabError")
 Rows = list[tuple["Task", str, list["Outcome"]]]
 
 
@@ -119,9 +121,11 @@ def _run(
         tasks = (place.assignment.task(only),)
     folders = [str(f) for f in (*place.folders, *(p.resolve() for p in earlier))]
     rows: Rows = []
+    broken = set(workspace.syntax_errors(place))
     with Runners() as runners:
         for task in tasks:
             nothing = workspace.untouched(place, task)
+            solved_in = reading.files_of(place.assignment, task)
             lines = (
                 []
                 if nothing
@@ -133,8 +137,13 @@ def _run(
                 if nothing and _is_installed(name):
                     rows.append((task, name, [_unwritten(task, name)]))
                     continue
+                if broken & solved_in:
+                    rows.append((task, name, [_broken(task, name)]))
+                    continue
                 job = Job(task.id, name, folders, task.seconds, together)
                 found = _one(runners, job)
+                if broken and any(word in o.reason for o in found for word in _SYNTAX):
+                    found = [_broken(task, name)]
                 if lines:
                     found.insert(0, reading.refusal(task, name, lines))
                 rows.append((task, name, found))
@@ -147,6 +156,13 @@ def _unwritten(task: Task, device: str) -> Outcome:
 
     said = f"task {task.id} is not implemented yet"
     return Outcome(task.id, "", device, UNWRITTEN, 0.0, said)
+
+
+def _broken(task: Task, device: str) -> Outcome:
+    """A task that cannot run because a file is no Python, which is told once."""
+    from assignments.testing import Outcome
+
+    return Outcome(task.id, "", device, SYNTAX_ERROR)
 
 
 def _is_installed(device: str) -> bool:
@@ -171,10 +187,15 @@ def _one(runners: Runners, job: Job) -> list[Outcome]:
 
 def _show(place: Workspace, rows: Rows) -> None:
     from assignments import report, workspace
+    from assignments.testing import FAILED
 
     typer.echo(f"{place.assignment.id} {place.assignment.title}")
     report.print_table(rows)
+    for message in workspace.syntax_errors(place).values():
+        typer.echo(f"{message}\n")
     for task, _, outcomes in rows:
+        if outcomes and outcomes[0].status == SYNTAX_ERROR:
+            continue
         for outcome in report.first_failures(outcomes):
             typer.echo("\n".join(report.lines_of(outcome, task)) + "\n")
     earned: dict[str, dict[str, float]] = workspace.progress(place)
@@ -190,7 +211,11 @@ def _show(place: Workspace, rows: Rows) -> None:
     rest = f"; could not run here: {', '.join(missed)}" if missed else ""
     line = workspace.hints_line(place.assignment, workspace.hints_taken(place))
     said = [line] if line else []
-    failed = [t for t, _, found in rows if report.first_failures(found) and t.hints]
+    failed = [
+        task
+        for task, _, found in rows
+        if task.hints and any(o.status == FAILED for o in found)
+    ]
     if failed and not line:
         said = [f"stuck? `minitorch hint {failed[0].id}` opens a first hint"]
     for text in said:
@@ -279,7 +304,7 @@ def diff(
         str | None,
         typer.Argument(
             metavar="[ASSIGNMENT]",
-            help=f"{', '.join(catalog.ids())}; that of the workspace if left out.",
+            help=f"{', '.join(catalog.ids())}. That of the workspace if left out.",
         ),
     ] = None,
     folder: Within = Path("."),

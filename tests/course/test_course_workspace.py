@@ -207,6 +207,24 @@ def test_diff_asks_first(place):
     assert "SOLUTION" not in said
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("def broken(:", "line 1: invalid syntax\n    def broken(:\n               ^"),
+        ("return 1", "line 1: 'return' outside function\n    return 1\n    ^"),
+        ("if x:\n", "line 3: expected an indented block"),
+    ],
+)
+def test_a_syntax_error_is_told_once(place, line, said):
+    path = place / "minitorch" / "autodiff.py"
+    path.write_text(f"{line}\n{path.read_text()}")
+    out = call("test", "--in", place, code=1)
+    assert out.count("minitorch/autodiff.py, ") == 1 and said in out
+    assert "SyntaxError" not in out and "hint" not in out
+    table = [text.split() for text in out.splitlines() if text.startswith(" a1.")]
+    assert {tuple(row[-2:]) for row in table} == {("syntax", "error")}
+
+
 def test_diff_knows_its_own_workspace(place, tmp_path, monkeypatch):
     workspace.create(catalog.load("a1"), tmp_path / "a1-another")
     solve(place, "a1.1", SOLVED)
