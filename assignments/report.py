@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from assignments.catalog import Task, earned
@@ -107,18 +108,31 @@ def _verdict(outcomes: Sequence[Outcome]) -> tuple[str, str]:
 def first_failures(outcomes: Sequence[Outcome]) -> list[Outcome]:
     """What to show in detail: all that failed, and of unwritten functions the first.
 
-    Where nothing is written the table has said so.
+    Where nothing is written the table has said so. Checks that end with one error at
+    one line are shown together.
     """
     if all(outcome.status == UNWRITTEN for outcome in outcomes):
         return []
-    shown: list[Outcome] = []
-    unwritten: set[Any] = set()
-    for outcome in outcomes:
-        if outcome.status in (PASSED, NOT_RUN):
-            continue
-        if outcome.status == UNWRITTEN:
-            if outcome.reason in unwritten:
-                continue
-            unwritten.add(outcome.reason)
-        shown.append(outcome)
-    return shown
+    alike: dict[Any, list[Outcome]] = {}
+    for number, outcome in enumerate(outcomes):
+        if outcome.status not in (PASSED, NOT_RUN):
+            key = _error(outcome) or number
+            alike.setdefault(key, []).append(outcome)
+    return [_together(*found) for found in alike.values()]
+
+
+def _error(outcome: Outcome) -> tuple[str, ...]:
+    """What an outcome has in common with those that end in the same way; () if none."""
+    if outcome.status == UNWRITTEN:
+        return (outcome.reason,)
+    places = [text for label, text in outcome.lines or [] if label == "raised at"]
+    return (outcome.reason, *places) if places else ()
+
+
+def _together(outcome: Outcome, *others: Outcome) -> Outcome:
+    """The first of some outcomes that are alike, with the names of the others."""
+    names = [other.check for other in others]
+    if not names or outcome.status == UNWRITTEN:
+        return outcome
+    also = ("also in", textwrap.fill(", ".join(names), 66))
+    return replace(outcome, lines=[*(outcome.lines or []), also])

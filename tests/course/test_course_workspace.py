@@ -225,6 +225,14 @@ def test_a_syntax_error_is_told_once(place, line, said):
     assert {tuple(row[-2:]) for row in table} == {("syntax", "error")}
 
 
+def test_one_error_at_one_line_is_told_once(place):
+    path = place / "minitorch" / "scalar.py"
+    path.write_text(path.read_text() + "\n\nnowhere()\n")
+    out = call("test", "-k", "1.2", "--in", place, code=1)
+    assert out.count("NameError") == 1 and "11 of 11 checks fail" in out
+    assert "also in" in out and "Sub, Mul, Div" in out
+
+
 def test_diff_knows_its_own_workspace(place, tmp_path, monkeypatch):
     workspace.create(catalog.load("a1"), tmp_path / "a1-another")
     solve(place, "a1.1", SOLVED)
