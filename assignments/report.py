@@ -41,7 +41,10 @@ def lines_of(outcome: Outcome, task: Task) -> list[str]:
     """A failure in a few lines."""
     on = "" if outcome.device == "python" else f" on {device_name(outcome.device)}"
     what = f": {outcome.check}" if outcome.check else ""
-    lines = [f"{task.id}{on}{what}", f"{INDENT}{outcome.reason}"]
+    lines = [f"{task.id}{on}{what}"]
+    lines += textwrap.wrap(
+        outcome.reason, 88, initial_indent=INDENT, subsequent_indent=INDENT
+    )
     said = list(outcome.lines or [])
     if outcome.status == UNWRITTEN:
         return lines
