@@ -6,6 +6,7 @@ With this file one can put outcomes into points (`points_of`), into a table
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
@@ -45,11 +46,9 @@ def lines_of(outcome: Outcome, task: Task) -> list[str]:
     lines += textwrap.wrap(
         outcome.reason, 88, initial_indent=INDENT, subsequent_indent=INDENT
     )
-    said = list(outcome.lines or [])
     if outcome.status == UNWRITTEN:
         return lines
-    if task.hint and not any(label == "hint" for label, _ in said):
-        said.append(("hint", task.hint))
+    said = _worth_saying(outcome, task)
     width = max((len(label) for label, _ in said), default=0)
     before = ""
     for label, text in said:
@@ -65,6 +64,24 @@ def lines_of(outcome: Outcome, task: Task) -> list[str]:
         lines.append(margin + first)
         lines += [" " * len(margin) + line for line in rest]
     return lines
+
+
+# What a device says by itself when it compiles.
+_BY_ITSELF = re.compile(r"^mojo_ops: compiling .*\n?", re.MULTILINE)
+
+
+def _worth_saying(outcome: Outcome, task: Task) -> list[tuple[str, str]]:
+    """The lines of an outcome, with the task's hint where no other is there.
+
+    What does not compile has nothing to do with inputs, and no hint helps.
+    """
+    said = [(label, _BY_ITSELF.sub("", text)) for label, text in outcome.lines or []]
+    said = [(label, text) for label, text in said if text or label != "printed"]
+    if "SyntaxError" in outcome.reason:
+        return [line for line in said if line[0] not in ("smallest input", "hint")]
+    if task.hint and not any(label == "hint" for label, _ in said):
+        said.append(("hint", task.hint))
+    return said
 
 
 def print_table(rows: Sequence[tuple[Task, str, Sequence[Outcome]]]) -> None:

@@ -225,6 +225,24 @@ def test_a_syntax_error_is_told_once(place, line, said):
     assert {tuple(row[-2:]) for row in table} == {("syntax", "error")}
 
 
+@pytest.mark.extras
+def test_an_error_in_a_mojo_file_is_told_with_its_line(tmp_path, runner):
+    pytest.importorskip("mojo.run", reason="no Mojo compiler")
+    place, path = tmp_path / "a9", "mojo_ops/matmul.mojo"
+    workspace.create(catalog.load("a9"), place)
+    text = "# one line\n" + reference(catalog.load("a9"))[path]
+    text = text.replace("var total = Scalar[T](0)", "var total = Scalar[T](zero)", 1)
+    (place / path).write_text(text)
+    task = catalog.load("a9").task("9.1")
+    (outcome,) = run_task(runner, task, "mojo", place)
+    said = "\n".join(report.lines_of(outcome, task))
+    number = text.splitlines().index("            var total = Scalar[T](zero)") + 1
+    assert f"matmul.mojo:{number}: var total = Scalar[T](zero)" in said
+    assert "unknown declaration 'zero'" in said
+    assert "hint" not in said and "input" not in said and "printed" not in said
+    assert str(outcome.lines).count("compiling") == 1
+
+
 def test_one_error_at_one_line_is_told_once(place):
     path = place / "minitorch" / "scalar.py"
     path.write_text(path.read_text() + "\n\nnowhere()\n")
