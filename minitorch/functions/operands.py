@@ -97,8 +97,9 @@ def _with_number(name: str, a: Any, b: Any) -> tuple[Tensor, Tensor]:
 def type_with_number(name: str, a: Tensor, number: Any) -> DType:
     """The type of an operation on a tensor and a Python number."""
     raw = a.raw
+    kind: Any = type(number)
     try:
-        return dtypes.beside_number(raw.storage.dtype, len(raw.shape), type(number))
+        return dtypes.beside_number(raw.storage.dtype, len(raw.shape), kind)
     except TypeError as error:
         raise TypeError(f"{name}: {error}") from None
 
