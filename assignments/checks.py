@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from assignments.compare import Difference, difference
-from assignments.draw import Draw, SeededDraw
+from assignments.draw import SeededDraw
 from assignments.simulated import simulates
 
 GPU, SIMULATOR = "gpu", "simulator"

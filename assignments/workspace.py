@@ -196,9 +196,7 @@ def untouched(workspace: Workspace, task: Task) -> bool:
     )
 
 
-def _same_code(
-    path: Path, text: str, others: dict[str, set[str]], file: File
-) -> bool:
+def _same_code(path: Path, text: str, others: dict[str, set[str]], file: File) -> bool:
     """Whether a file has this code, apart from functions of other tasks."""
     try:
         own = path.read_text()

@@ -13,7 +13,7 @@ from assignments.calling import operand, results
 
 UNWRITTEN = re.compile(r"task a9\.\d is not implemented yet")
 COMPLAINT = re.compile(r"^(\S+\.mojo):(\d+):\d+: error: (.*)\n(.*)", re.MULTILINE)
-# Where a function of the student's begins in the student's file; see `mojo_text.replace`.
+# Where a function begins in the student's file; see `mojo_text.replace`.
 BEGIN = re.compile(r"  # line (\d+)$")
 
 

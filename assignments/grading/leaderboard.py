@@ -83,7 +83,8 @@ STYLE = """
 :root { color-scheme: light dark; --ink: #1d2430; --soft: #5d6778; --line: #e3e7ee;
   --page: #f6f7f9; --card: #ffffff; --bar: #4c78d0; --first: #d99a1c; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e7eaf0; --soft: #98a2b3;
-  --line: #2c3442; --page: #12161d; --card: #1a202a; --bar: #6f98e8; --first: #e8b548; } }
+  --line: #2c3442; --page: #12161d; --card: #1a202a; --bar: #6f98e8;
+  --first: #e8b548; } }
 * { box-sizing: border-box; }
 body { margin: 0 auto; max-width: 52rem; padding: 3rem 1.25rem; background: var(--page);
   color: var(--ink); font: 16px/1.5 system-ui, sans-serif; }
@@ -101,7 +102,8 @@ tr:last-child td { border-bottom: 0; }
 .number { text-align: right; white-space: nowrap; width: 6.5rem; }
 .name { overflow-wrap: anywhere; }
 .bar { width: 38%; }
-.bar span { display: block; height: .6rem; border-radius: .3rem; background: var(--bar); }
+.bar span { display: block; height: .6rem; border-radius: .3rem;
+  background: var(--bar); }
 tr.first .bar span { background: var(--first); }
 tr.first .name, tr.first .number { font-weight: 600; }
 """

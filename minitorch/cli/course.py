@@ -127,9 +127,7 @@ def _run(
             nothing = workspace.untouched(place, task)
             solved_in = reading.files_of(place.assignment, task)
             lines = (
-                []
-                if nothing
-                else reading.refused(place.assignment, place.folder, task)
+                [] if nothing else reading.refused(place.assignment, place.folder, task)
             )
             for name in task.devices:
                 if device not in (None, name):
@@ -241,8 +239,8 @@ def hint(
         taken = workspace.hints_taken(place)
         if name is None:
             for task in place.assignment.tasks:
-                count = f"{taken.get(task.id, 0)} of {len(task.hints)} hints taken"
-                typer.echo(f"{task.id}  {task.title:42} {count}")
+                said = f"{taken.get(task.id, 0)} of {len(task.hints)} hints taken"
+                typer.echo(f"{task.id}  {task.title:42} {said}")
             return
         task = place.assignment.task(name)
         before, most = taken.get(task.id, 0), len(task.hints)

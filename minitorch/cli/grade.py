@@ -1,7 +1,8 @@
 """`minitorch grade`, `grade-all`, `leaderboard` and `release`: the teacher's side.
 
 With these commands one can grade what students hand in, one submission or a folder of
-them, show who is fastest, and make what the course hands out. docs/grading.md says what to expect of them.
+them, show who is fastest, and make what the course hands out. docs/grading.md says what
+to expect of them.
 """
 
 from __future__ import annotations
@@ -129,7 +130,7 @@ def grade_all(
 def leaderboard(
     grades: Annotated[
         Path,
-        typer.Argument(exists=True, file_okay=False, help="What grade-all has written."),
+        typer.Argument(exists=True, file_okay=False, help="What grade-all wrote."),
     ],
     out: Annotated[Path, typer.Option(help="The page.")] = Path("leaderboard.html"),
     anonymous: Annotated[
