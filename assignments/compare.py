@@ -111,7 +111,8 @@ def _compare(
         return found and Difference(name, found.reason, repr(got), repr(expected))
     if isinstance(expected, (list, tuple)) and isinstance(got, (list, tuple)):
         if len(got) != len(expected):
-            reason = f"{name} has {len(got)} entries; expected {len(expected)}"
+            entries = "entry" if len(got) == 1 else "entries"
+            reason = f"{name} has {len(got)} {entries}; expected {len(expected)}"
             return Difference(name, reason, show(got), show(expected))
         parts = enumerate(zip(got, expected))
         return _first(
@@ -206,7 +207,7 @@ def _array(value: np.ndarray, at: Sequence[int]) -> str:
     if value.size and (value.size > FEW or (value.ndim > 2 and rows > IN_MATRIX[0])):
         cut = _cut(value.shape, at)
         part = value[tuple(cut)]
-    text = np.array2string(part, precision=6, separator=", ", max_line_width=80)
+    text = np.array2string(part, precision=6, separator=", ", max_line_width=66)
     text = re.sub(r"\n\n+", "\n", text)  # between matrices
     said = str(value.dtype)
     if value.ndim:

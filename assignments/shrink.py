@@ -136,14 +136,24 @@ def _smaller(check: Check, case: Case) -> Iterator[Trial]:
         for value in _simpler(choice):
             changed = [*choices[:i], Choice(value, choice.simplest), *choices[i + 1 :]]
             yield case.sizes, changed
-            for k in range(i + 1, len(choices) if _is_whole(value) else 0):
-                yield case.sizes, [*changed[:k], *changed[k + 1 :]]
+            if _is_whole(value):
+                yield from ((case.sizes, also) for also in _with_another(changed, i))
+
+
+def _with_another(choices: Sequence[Choice], i: int) -> Iterator[Sequence[Choice]]:
+    """Choices without a later one, which is drawn no more, or with another one larger."""
+    for k in range(i + 1, len(choices)):
+        yield [*choices[:k], *choices[k + 1 :]]
+    for k, other in enumerate(choices):
+        if k != i and _is_whole(other.value):
+            more = Choice(other.value + 1, other.simplest)
+            yield [*choices[:k], more, *choices[k + 1 :]]
 
 
 def _least(check: Check, name: str, value: int) -> int:
-    """How small a size can be: where the check draws it, as small as it draws it."""
+    """How small a size can be: the smallest that the check ever asks for."""
     low, _ = check.sizes.get(name, (value, value))
-    return min(low, value)
+    return min([low, value, *(edge[name] for edge in check.edges if name in edge)])
 
 
 def _cost_of_size(check: Check, name: str, value: int) -> float:
@@ -166,30 +176,32 @@ def _simpler(choice: Choice) -> Iterator[Any]:
     value = choice.value
     if isinstance(value, np.ndarray):
         if value.size:
-            yield np.zeros(1)
             yield np.arange(1, value.size + 1)
-            yield np.arange(1, value.size + 1) / 8
+            yield np.ones(1)
+            yield np.zeros(1)
+            yield np.round(value.astype(np.float64))
             yield np.round(value.astype(np.float64) * 8) / 8
     elif _is_whole(value):
         yield from _less(value, int(choice.simplest))
     else:
-        yield from (0.0, 1.0, float(round(value)), round(value * 8) / 8)
+        yield from (1.0, 0.0, float(round(value)), round(value * 8) / 8)
 
 
 def _cost(choice: Choice) -> float:
     value = choice.value
     if isinstance(value, np.ndarray):
-        return 1.0 + value.ndim + value.size + _roughness(value)
+        size = value.size or 5.0  # a special case: only where it has to be
+        return 1.0 + value.ndim + size + _roughness(value)
     if _is_whole(value):
         return 1.0 + abs(value - choice.simplest)
-    return 1.0 + _roughness(np.array(value))
+    return 1.0 + _roughness(np.array([value]))
 
 
 def _roughness(value: np.ndarray) -> float:
-    """0 for nothing but 0; less than 1, and the less the rounder the numbers are."""
-    x = value.astype(np.float64)
-    if not x.size or not x.any():
-        return 0.0
-    if np.array_equal(x, np.round(x)):
-        return 0.25 if np.array_equal(x.reshape(-1), np.arange(1, x.size + 1)) else 0.5
-    return 0.6 if np.array_equal(8 * x, np.round(8 * x)) else 0.9
+    """Less than 1, and 0 for 1, 2, 3, ...: who sees a number knows where it was."""
+    x = value.astype(np.float64).reshape(-1)
+    simple = (np.arange(1, x.size + 1), np.ones(1), np.zeros(1), np.round(x))
+    for number, numbers in enumerate((*simple, np.round(8 * x) / 8)):
+        if np.array_equal(x, np.broadcast_to(numbers, x.shape)):
+            return 0.1 * number
+    return 0.9
