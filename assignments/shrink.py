@@ -141,7 +141,7 @@ def _smaller(check: Check, case: Case) -> Iterator[Trial]:
 
 
 def _with_another(choices: Sequence[Choice], i: int) -> Iterator[Sequence[Choice]]:
-    """Choices without a later one, which is drawn no more, or with another one larger."""
+    """Choices without a later one, which is drawn no more, or with a larger one."""
     for k in range(i + 1, len(choices)):
         yield [*choices[:k], *choices[k + 1 :]]
     for k, other in enumerate(choices):

@@ -111,7 +111,7 @@ def gradescope(report: Report) -> str:
     lines = [line for line in said if line]
     tests = [_test(graded) for graded in report.tasks]
     values = {
-        "score": round(report.points, 4),
+        "score": round(report.points, 2),
         "execution_time": round(report.seconds),
         "output": clean("\n".join(lines)) or "Graded.",
         "visibility": "visible",
@@ -136,7 +136,7 @@ def _test(graded: Graded) -> dict[str, Any]:
     return {
         "number": graded.task.id,
         "name": f"{graded.task.title}{' (bonus)' if graded.task.bonus else ''}",
-        "score": round(graded.points, 4),
+        "score": round(graded.points, 2),
         "max_score": 0 if graded.task.bonus else graded.possible,
         "status": "passed" if full else "failed",
         "output": clean("\n".join(lines)),
