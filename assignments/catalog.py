@@ -14,6 +14,7 @@ on a device (`earned`) and on all (`points`). All of it stands in
     points = 4                                  # shared by the devices
     devices = ["cpu"]                           # "python": uses no backend
     hint = "..."                                # shown when a check fails
+    hints = ["...", "..."]                      # `minitorch hint` opens one by one
     todo = "..."                                # stands in the place of the solution
     [task.regions]
     zip_flat = "..."                            # the same for one function
@@ -54,6 +55,7 @@ class Task:
         devices: where its checks run; "python" where no backend is involved.
         seconds: how long its checks may take on one device.
         hint: what to look at when a check fails.
+        hints: a ladder: a question, a direction, and nearly the idea.
         todo: what to write, for the place where the solution was.
         regions: the same for single functions, by their names.
         partial: whether single checks earn their part of the points.
@@ -67,6 +69,7 @@ class Task:
     devices: tuple[str, ...] = ("python",)
     seconds: float = 60.0
     hint: str = ""
+    hints: tuple[str, ...] = ()
     todo: str = ""
     regions: dict[str, str] = field(default_factory=dict)
     partial: bool = False
@@ -247,7 +250,7 @@ def _task(assignment: str, values: dict[str, Any]) -> Task:
     unknown = set(values) - set(Task.__dataclass_fields__)
     if unknown or not values["id"].startswith(f"{assignment}."):
         raise ValueError(f"{assignment}: task {values['id']} has unknown {unknown}")
-    lists = {"devices": ("python",), "uses": ()}
+    lists = {"devices": ("python",), "uses": (), "hints": ()}
     tuples = {name: tuple(values.get(name, other)) for name, other in lists.items()}
     return Task(**{**values, **tuples})
 

@@ -97,12 +97,17 @@ def as_checked(
 
 
 def replace(base: str, text: str, names: Collection[str]) -> str:
-    """`base` with the functions called `names` as they stand in `text`."""
+    """`base` with the functions called `names` as they stand in `text`.
+
+    A comment at each of them says at which line it stands there: errors of the compiler
+    are about this text, and students have the other one.
+    """
     lines, source = base.splitlines(), text.splitlines()
     ours, theirs = definitions(base), definitions(text)
     for name in sorted(names & ours.keys() & theirs.keys(), key=lambda n: -ours[n][0]):
         first, last = theirs[name]
-        lines[slice(*ours[name])] = source[first:last]
+        begin = f"{source[first]}  # line {first + 1}"
+        lines[slice(*ours[name])] = [begin, *source[first + 1 : last]]
     return "\n".join(lines) + "\n"
 
 

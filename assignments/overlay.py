@@ -154,6 +154,16 @@ def spans(tree: ast.Module, names: Collection[str]) -> list[range]:
     return found
 
 
+def remove(tree: ast.Module, names: Collection[str]) -> None:
+    """Take the functions called `names` out of a module."""
+    for name in names:
+        *classes, function = name.split(".")
+        body = _scope(tree, classes)
+        at = _position(body, function)
+        if body is not None and at is not None:
+            del body[at]
+
+
 def _scope(tree: ast.Module, classes: Sequence[str]) -> list[ast.stmt] | None:
     """The body of a class in a class ... in a module."""
     body: list[ast.stmt] = tree.body

@@ -6,8 +6,10 @@ few lines (`lines_of`).
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from assignments.catalog import Task, points
@@ -16,7 +18,6 @@ from assignments.grading.examine import (
     HUNG,
     NOT_RUN,
     PASSED,
-    REFUSED,
     UNWRITTEN,
     Result,
     part,
@@ -32,16 +33,22 @@ def device_name(device: str) -> str:
     return f"{device} (simulator)" if simulates(device) else device
 
 
+def number(points: float) -> str:
+    """Points without needless digits, two after the point at most."""
+    return f"{points:.2f}".rstrip("0").rstrip(".")
+
+
 def lines_of(outcome: Result, task: Task) -> list[str]:
     """A failure in a few lines."""
     on = "" if outcome.device == "python" else f" on {device_name(outcome.device)}"
     what = f": {outcome.name}" if outcome.name else ""
-    lines = [f"{task.id}{on}{what}", f"{INDENT}{outcome.reason}"]
-    said = list(outcome.lines or [])
+    lines = [f"{task.id}{on}{what}"]
+    lines += textwrap.wrap(
+        outcome.reason, 88, initial_indent=INDENT, subsequent_indent=INDENT
+    )
     if outcome.status == UNWRITTEN:
         return lines
-    if task.hint and outcome.name and not any(label == "hint" for label, _ in said):
-        said.append(("hint", task.hint))
+    said = _worth_saying(outcome, task)
     width = max((len(label) for label, _ in said), default=0)
     before = ""
     for label, text in said:
@@ -57,6 +64,24 @@ def lines_of(outcome: Result, task: Task) -> list[str]:
         lines.append(margin + first)
         lines += [" " * len(margin) + line for line in rest]
     return lines
+
+
+# What a device says by itself when it compiles.
+_BY_ITSELF = re.compile(r"^mojo_ops: compiling .*\n?", re.MULTILINE)
+
+
+def _worth_saying(outcome: Result, task: Task) -> list[tuple[str, str]]:
+    """The lines of an outcome, with the task's hint where no other is there.
+
+    What does not compile has nothing to do with inputs, and no hint helps.
+    """
+    said = [(label, _BY_ITSELF.sub("", text)) for label, text in outcome.lines or []]
+    said = [(label, text) for label, text in said if text or label != "printed"]
+    if "SyntaxError" in outcome.reason:
+        return [line for line in said if line[0] not in ("smallest input", "hint")]
+    if task.hint and outcome.name and not any(label == "hint" for label, _ in said):
+        said.append(("hint", task.hint))
+    return said
 
 
 def print_table(rows: Sequence[tuple[Task, str, Sequence[Result]]]) -> None:
@@ -77,7 +102,7 @@ def print_table(rows: Sequence[tuple[Task, str, Sequence[Result]]]) -> None:
         table.add_row(
             f"{task.id} {task.title}",
             "" if device == "python" else device_name(device),
-            f"{got:g} / {most:g}" + (" bonus" if task.bonus else ""),
+            f"{number(got)} / {number(most)}" + (" bonus" if task.bonus else ""),
             Text(word, style=style),
         )
     Console(highlight=False).print(table)
@@ -106,7 +131,7 @@ def _verdict(outcomes: Sequence[Result]) -> tuple[str, str]:
         return f"passed: {'; '.join(said)}" if said else "passed", "green"
     if all(o.status == UNWRITTEN for o in bad) and len(bad) == len(ran):
         return "not written yet", "dim"
-    if bad[0].status == REFUSED or all(o.status in GONE for o in bad):
+    if not bad[0].name or all(o.status in GONE for o in bad):
         return bad[0].status, "bold red"
     return f"{len(bad)} of {len(ran)} checks fail", "red"
 
@@ -114,21 +139,33 @@ def _verdict(outcomes: Sequence[Result]) -> tuple[str, str]:
 def first_failures(outcomes: Sequence[Result]) -> list[Result]:
     """What to show in detail: all that failed, and of unwritten functions the first.
 
-    Where nothing is written the table has said so.
+    Where nothing is written the table has said so. Checks that end with one error at
+    one line are shown together.
     """
     if all(outcome.status == UNWRITTEN for outcome in outcomes):
         return []
-    shown: list[Result] = []
-    unwritten: set[Any] = set()
-    for outcome in outcomes:
-        if outcome.status in (PASSED, NOT_RUN):
-            continue
-        if outcome.status == UNWRITTEN:
-            if outcome.reason in unwritten:
-                continue
-            unwritten.add(outcome.reason)
-        if outcome.status in GONE:
-            if any(other.status in GONE for other in shown):
-                continue
-        shown.append(outcome)
-    return shown
+    alike: dict[Any, list[Result]] = {}
+    for number, outcome in enumerate(outcomes):
+        if outcome.status not in (PASSED, NOT_RUN):
+            key = _error(outcome) or number
+            alike.setdefault(key, []).append(outcome)
+    return [_together(*found) for found in alike.values()]
+
+
+def _error(outcome: Result) -> tuple[str, ...]:
+    """What an outcome has in common with those that end in the same way; () if none."""
+    if outcome.status == UNWRITTEN:
+        return (outcome.reason,)
+    if outcome.status in GONE:
+        return GONE
+    places = [text for label, text in outcome.lines or [] if label == "raised at"]
+    return (outcome.reason, *places) if places else ()
+
+
+def _together(outcome: Result, *others: Result) -> Result:
+    """The first of some outcomes that are alike, with the names of the others."""
+    names = [other.name for other in others]
+    if not names or outcome.status in (UNWRITTEN, *GONE):
+        return outcome
+    also = ("also in", textwrap.fill(", ".join(names), 66))
+    return replace(outcome, lines=(*outcome.lines, also))

@@ -136,6 +136,7 @@ INDEXING = (
         examples=EXAMPLES,
         hint="A grid has more threads than there are elements: a thread without work "
         "must do nothing.",
+        oracle="NumPy",
     ),
 )
 
@@ -233,6 +234,7 @@ def _rung(task: str, name: str, hint: str = "", most: int = 1100) -> Check:
         length=lambda name, a: min(a.size, 4096),
         examples=EXAMPLES // 2,
         hint=hint,
+        oracle="NumPy",
     )
 
 
@@ -327,6 +329,7 @@ TRANSPOSES = (
         examples=EXAMPLES // 2,
         hint="The tile begins at a_first; its rows are a_steps[2] elements apart, "
         "which can be more than it has columns.",
+        oracle="NumPy",
     ),
     _pieces("tiled"),
     _pieces("padded"),

@@ -59,6 +59,8 @@ class Result:
         lines: for a student's own run: what follows the first line of the text.
         teacher: what students are not told, since a submission can put there what it
             finds: the whole of an error, and where it came from.
+        ratio: how many times as fast as the reference, where speed was measured.
+        limit: the share of what this machine can do at most, where that is known.
     """
 
     task: str
@@ -69,6 +71,8 @@ class Result:
     text: str = ""
     seconds: float = 0.0
     teacher: str = ""
+    ratio: float | None = None
+    limit: float | None = None
     lines: tuple[Line, ...] = ()
 
     @property

@@ -32,6 +32,7 @@ from assignments.grading.executor import STARTING, Executor, Times, broken
 from assignments.grading.intake import Intake
 from assignments.grading.submission import Refused
 from assignments.simulated import simulates
+from assignments.workspace import hints_line
 
 ALWAYS = ("python", "simple", "cpu")  # devices that no extra has to be installed for
 
@@ -92,7 +93,7 @@ class Report:
         problem: why nothing could be graded, "" if all was.
         output: what the student's code printed, the beginning of it.
         seconds: that grading took.
-        notes: about the earlier work that was carried along.
+        notes: about the earlier work that was carried along, and hints.
         failure: of the grader itself, for the teacher alone.
     """
 
@@ -251,6 +252,7 @@ class Grader(Executor):
             )
             problem = f"refused: {taken.refused}"
             return Report(self.assignment, name, "", self.mode, tasks, problem)
+        hints = hints_line(self.assignment, taken.hints)
         output = bytearray()
         graded = tuple(
             self._grade_task(task, taken, output, earlier)
@@ -260,7 +262,7 @@ class Grader(Executor):
             *(self.assignment, name, taken.digest, self.mode, graded),
             output=output.decode(errors="replace"),
             seconds=time.perf_counter() - start,
-            notes=earlier.notes,
+            notes=(*earlier.notes, *filter(None, [hints])),
         )
 
     def _nothing(self, task: Task, why: str) -> Graded:

@@ -40,12 +40,14 @@ class Intake:
         texts: the files, as all readers see them.
         problems: for a task, what is wrong with which file.
         refused: why nothing could be read; "" if it could.
+        hints: how many of a task's hints were taken.
     """
 
     digest: str
     texts: dict[str, str] = field(default_factory=dict)
     problems: dict[str, dict[str, str]] = field(default_factory=dict)
     refused: str = ""
+    hints: dict[str, int] = field(default_factory=dict)
 
     def usable(self, task: str) -> dict[str, bytes]:
         """The files without problems; the library's take the place of others."""
@@ -119,7 +121,12 @@ def _read(
                 said = _read_code(assignment, file, texts[file.path], task)
             if said:
                 problems[task][file.path] = said
-    return {"digest": found.digest, "texts": texts, "problems": problems}
+    return {
+        "digest": found.digest,
+        "texts": texts,
+        "problems": problems,
+        "hints": found.hints,
+    }
 
 
 def _read_code(assignment: Assignment, file: File, text: str, task: str) -> str:

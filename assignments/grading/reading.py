@@ -66,6 +66,11 @@ def belongs(assignment: Assignment, file: File, task: Task) -> bool:
     return not own or no_code or file.path in own
 
 
+def files_of(assignment: Assignment, task: Task) -> set[str]:
+    """The paths of the files that a task is solved in."""
+    return {f.path for f in assignment.files if belongs(assignment, f, task)}
+
+
 def refused(assignment: Assignment, folder: Path, task: Task) -> list[str]:
     """The lines of a workspace for which a grader would give no points for a task.
 

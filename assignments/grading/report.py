@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 from assignments.grading import sandbox
 from assignments.grading.examine import NOT_RUN, PASSED, WRONG, Result
 from assignments.grading.grade import Graded, Report
+from assignments.report import number
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -122,11 +123,6 @@ def _rows(graded: Graded) -> list[list[str]]:
     return rows
 
 
-def number(points: float) -> str:
-    """Points without needless digits."""
-    return f"{points:.2f}".rstrip("0").rstrip(".")
-
-
 # --------------------------------------------------------------------------- files
 
 
@@ -141,7 +137,7 @@ def gradescope(report: Report) -> str:
     lines = [clean(line) for line in said if line]
     tests = [_test(graded) for graded in report.tasks]
     values = {
-        "score": round(report.points, 4),
+        "score": round(report.points, 2),
         "execution_time": round(report.seconds),
         "output": "\n".join(lines) or "Graded.",
         "visibility": "visible",
@@ -169,7 +165,7 @@ def _test(graded: Graded) -> dict[str, Any]:
     return {
         "number": graded.task.id,
         "name": f"{graded.task.title}{' (bonus)' if graded.task.bonus else ''}",
-        "score": round(graded.points, 4),
+        "score": round(graded.points, 2),
         "max_score": 0 if graded.task.bonus else graded.possible,
         "status": "passed" if full else "failed",
         "output": "\n".join(lines),
@@ -179,7 +175,7 @@ def _test(graded: Graded) -> dict[str, Any]:
 
 
 def _check(result: Result) -> dict[str, Any]:
-    return {
+    found = {
         "task": result.task,
         "device": result.device,
         "check": result.name,
@@ -187,6 +183,8 @@ def _check(result: Result) -> dict[str, Any]:
         "share": round(result.share, 4),
         "teacher": clean(result.teacher),
     }
+    speed = {"ratio": result.ratio, "limit": result.limit}
+    return {**found, **{k: round(v, 4) for k, v in speed.items() if v is not None}}
 
 
 def _title(result: Result) -> str:

@@ -13,9 +13,10 @@ import os
 import stat
 import zipfile
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
+from assignments import workspace
 from assignments.catalog import Assignment
 
 FILE_LIMIT = 512 << 10
@@ -38,11 +39,13 @@ class Submission:
         name: of the folder or the zip.
         files: for a path in the workspace, the contents.
         missing: files of the assignment that are not there.
+        hints: how many hints of each task were taken, as the student's folder says.
     """
 
     name: str
     files: dict[str, bytes]
     missing: tuple[str, ...]
+    hints: dict[str, int] = field(default_factory=dict)
 
     @property
     def digest(self) -> str:
@@ -64,11 +67,13 @@ def read(path: Path, assignment: Assignment) -> Submission:
             for.
     """
     wanted = [file.path for file in assignment.files]
-    files = read_files(path, wanted)
+    files = read_files(path, [*wanted, workspace.HINTS])
+    hints = files.pop(workspace.HINTS, b"").decode(errors="replace")
     if not files:
         raise Refused(f"none of the assignment's files is there: {', '.join(wanted)}")
     missing = tuple(name for name in wanted if name not in files)
-    return Submission(path.name, files, missing)
+    taken = workspace.read_hints(hints, assignment)
+    return Submission(path.name, files, missing, taken)
 
 
 def read_files(path: Path, wanted: list[str]) -> dict[str, bytes]:

@@ -121,8 +121,14 @@ def examine(
         text = f"{NOISY}the machine is too busy to tell how fast this is; try again"
         return replace(result, status=NOT_RUN, text=text)
     share = check.points_share(ratio)
-    status = PASSED if share else WRONG
-    return replace(result, status=status, share=share, text=explain(check, ratio, took))
+    return replace(
+        result,
+        status=PASSED if share else WRONG,
+        share=share,
+        text=f"{check.said(ratio)} ({took * 1e3:.2f} ms)",
+        ratio=ratio,
+        limit=LIMIT_MARGIN * least / took or None,
+    )
 
 
 def _measure(
@@ -204,13 +210,6 @@ def uncounted(results: list[Result], partial: bool) -> list[Result]:
         replace(r, status=NOT_RUN, text=text) if r.status == PASSED else r
         for r in results
     ]
-
-
-def explain(check: Speed, ratio: float, took: float) -> str:
-    """The ratio, and which one would have earned more."""
-    text = f"{ratio:.2f} x the reference's speed ({took * 1e3:.2f} ms)"
-    higher = sorted(least for least, _ in check.steps if least > ratio)
-    return f"{text}; more points from {higher[0]:g} x" if higher else text
 
 
 def _least(check: Speed, machine: Machine | None, seed: int) -> float:

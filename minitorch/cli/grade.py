@@ -1,7 +1,8 @@
-"""`minitorch grade`, `grade-all` and `release`: the teacher's side of the course.
+"""`minitorch grade`, `grade-all`, `leaderboard` and `release`: the teacher's side.
 
 With these commands one can grade what students hand in, one submission or a folder of
-them, and make what the course hands out. docs/grading.md says what to expect of them.
+them, show who is fastest, and make what the course hands out. docs/grading.md says what
+to expect of them.
 """
 
 from __future__ import annotations
@@ -124,6 +125,29 @@ def grade_all(
                 f"grade-all: the grader itself failed on {len(failed)} of {total} "
                 f"({', '.join(failed[:5])}); the table says why"
             )
+
+
+def leaderboard(
+    grades: Annotated[
+        Path,
+        typer.Argument(exists=True, file_okay=False, help="What grade-all wrote."),
+    ],
+    out: Annotated[Path, typer.Option(help="The page.")] = Path("leaderboard.html"),
+    anonymous: Annotated[
+        bool,
+        typer.Option(
+            "--anonymous",
+            help="The first digits of a submission's digest instead of its name.",
+        ),
+    ] = False,
+) -> None:
+    """Make a page of who is fastest, from graded results."""
+    with friendly(None, "minitorch leaderboard"):
+        from assignments.grading import leaderboard as board
+
+        entries = board.read(grades, anonymous)
+        out.write_text(board.page(entries), encoding="utf-8")
+        typer.echo(f"written: {out}, with {len(entries)} results")
 
 
 def release(

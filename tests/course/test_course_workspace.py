@@ -230,6 +230,156 @@ def test_diff_asks_first(place):
     assert "SOLUTION" not in said
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("def broken(:", "line 1: invalid syntax\n    def broken(:\n               ^"),
+        ("return 1", "line 1: 'return' outside function\n    return 1\n    ^"),
+        ("if x:\n", "line 3: expected an indented block"),
+    ],
+)
+def test_a_syntax_error_is_told_once(place, line, said):
+    path = place / "minitorch" / "autodiff.py"
+    path.write_text(f"{line}\n{path.read_text()}")
+    out = call("test", "--in", place, code=1)
+    assert out.count("minitorch/autodiff.py, ") == 1 and said in out
+    assert "SyntaxError" not in out and "hint" not in out
+    table = [text.split() for text in out.splitlines() if text.startswith(" a1.")]
+    # For tasks that are solved elsewhere, the library's file takes its place.
+    told = {row[0] for row in table if row[-2:] == ["syntax", "error"]}
+    assert told == {"a1.1", "a1.3", "a1.4"}
+
+
+@pytest.mark.extras
+def test_an_error_in_a_mojo_file_is_told_with_its_line(tmp_path, runner):
+    pytest.importorskip("mojo.run", reason="no Mojo compiler")
+    place, path = tmp_path / "a9", "mojo_ops/matmul.mojo"
+    workspace.create(catalog.load("a9"), place)
+    text = "# one line\n" + reference(catalog.load("a9"))[path]
+    text = text.replace("var total = Scalar[T](0)", "var total = Scalar[T](zero)", 1)
+    (place / path).write_text(text)
+    task = catalog.load("a9").task("9.1")
+    (outcome,) = run_task(runner, task, "mojo", place)
+    said = "\n".join(report.lines_of(outcome, task))
+    number = text.splitlines().index("            var total = Scalar[T](zero)") + 1
+    assert f"matmul.mojo:{number}: var total = Scalar[T](zero)" in said
+    assert "unknown declaration 'zero'" in said
+    assert "hint" not in said and "input" not in said and "printed" not in said
+    assert str(outcome.lines).count("compiling") == 1
+
+
+def test_one_error_at_one_line_is_told_once(place):
+    path = place / "minitorch" / "scalar.py"
+    path.write_text(path.read_text() + "\n\nnowhere()\n")
+    out = call("test", "-k", "1.2", "--in", place, code=1)
+    assert out.count("NameError") == 1 and "11 of 11 checks fail" in out
+    assert "also in" in out and "Sub, Mul, Div" in out
+
+
+def test_diff_knows_its_own_workspace(place, tmp_path, monkeypatch):
+    workspace.create(catalog.load("a1"), tmp_path / "a1-another")
+    solve(place, "a1.1", SOLVED)
+    monkeypatch.chdir(place / "minitorch")
+    said = call("diff", "--yes")
+    assert "== minitorch/autodiff.py" in said and 'todo("a1.1")' not in said
+    monkeypatch.chdir(tmp_path / "a1-another")
+    said = call("diff", "a1", "--yes")  # not that of the other one
+    assert '-    todo("a1.1")' in said
+    monkeypatch.chdir(tmp_path)
+    assert "is no workspace" in str(CliRunner().invoke(app, ["diff"]).stderr)
+
+
+def test_status_knows_what_has_changed_since(place):
+    call("test", "-k", "1.2", "--in", place, code=1)
+    assert "changed" not in call("status", "--in", place)
+    path = solve(place, "a1.1", SOLVED)
+    said = call("status", "--in", place)
+    assert "changed since its last test: minitorch/autodiff.py" in said
+    call("test", "-k", "1.1", "--in", place)
+    assert "changed" in call("status", "--in", place)  # 1.2 was checked before that
+    call("test", "-k", "1.2", "--in", place, code=1)
+    assert "changed" not in call("status", "--in", place)
+    path.unlink()
+    assert "autodiff.py" in call("status", "--in", place)
+
+
+# ---------------------------------------------------------------------------- hints
+
+
+def test_hints_open_one_by_one(place):
+    task = catalog.load("a1").task("1.3")
+    first, second, *_ = [" ".join(hint.split()) for hint in task.hints]
+    most = len(task.hints)
+    said = " ".join(call("hint", "1.3", "--in", place).split())
+    assert first in said and second not in said and f"1 of {most} hints" in said
+    said = " ".join(call("hint", "a1.3", "--in", place).split())
+    assert second in said and first not in said
+    said = " ".join(call("hint", "a1.3", "--again", "--in", place).split())
+    assert first in said and second in said and f"2 of {most} hints" in said
+    for _ in range(most):
+        said = call("hint", "a1.3", "--in", place)
+    assert "no more hints" in said
+    assert f"a1.3  The chain rule {most} of" in " ".join(
+        call("hint", "--in", place).split()
+    ).replace("a1.3 The", "a1.3  The")
+    assert f"hints taken: a1.3 {most} of {most}" in call(
+        "test", "-k", "1.3", "--in", place, code=1
+    )
+    assert f"hints: {most}" in call("status", "--in", place)
+
+
+def test_hints_are_told_with_a_grade(place):
+    from assignments.grading import submission
+
+    call("hint", "a1.3", "--in", place)
+    found = submission.read(place, catalog.load("a1"))
+    assert found.hints == {"a1.3": 1}
+    before = found.digest
+    (place / workspace.HINTS).write_text('{"a1.3": 99, "a1.4": true, "x": 1}')
+    found = submission.read(place, catalog.load("a1"))
+    assert found.hints == {"a1.3": 3} and found.digest == before
+    for text in ("[" * 100_000, "\x00", '{"a1.3": {}}', "[1]"):
+        (place / workspace.HINTS).write_text(text)
+        assert submission.read(place, catalog.load("a1")).hints == {}
+
+
+# ----------------------------------------------------------------------- not written
+
+
+def test_what_is_not_written_is_known_without_a_run(place, monkeypatch):
+    from assignments import runner
+
+    monkeypatch.setattr(runner.Runners, "run", lambda *_: pytest.fail("it ran"))
+    said = call("test", "--in", place, code=1)
+    assert said.count("not written yet") == 5
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: text + "\nraise ValueError\n",
+        lambda text: text.replace('todo("a1.1")', "return None"),
+        lambda text: text.replace("    todo(", "    print()\n    todo("),
+        lambda text: "def broken(:\n",
+        lambda text: text.replace("from __future__ import annotations", ""),
+    ],
+)
+def test_any_other_code_runs(place, change):
+    made, task = workspace.read(place), catalog.load("a1").task("a1.1")
+    assert workspace.untouched(made, task)
+    path = place / "minitorch" / "autodiff.py"
+    path.write_text(path.read_text() + "\n\n# a comment\n")
+    assert workspace.untouched(made, task)
+    path.write_text(change(path.read_text()))
+    assert not workspace.untouched(made, task)
+
+
+def test_other_tasks_do_not_matter(place):
+    made, tasks = workspace.read(place), catalog.load("a1").tasks
+    solve(place, "a1.1", SOLVED)
+    assert [workspace.untouched(made, task) for task in tasks] == [False, *[True] * 4]
+
+
 # ---------------------------------------------------------------------------- pytest
 
 

@@ -124,7 +124,14 @@ def test_speed_points(tmp_path):
     report = Grader(MINI, patient).grade(write_file(tmp_path / "slow", SLOW))
     assert points(report) == [4.0, 0.0]
     speed = report.tasks[1].results[1]
-    assert speed.name == "speed of running" and "more points from 0.2 x" in speed.text
+    assert speed.name == "speed of running"
+    assert "times as fast as the reference; of the points 100% from 0.2" in speed.text
+    (told,) = [
+        check
+        for check in json.loads(reports.gradescope(report))["extra_data"]["checks"]
+        if "ratio" in check
+    ]
+    assert told["check"] == speed.name and 0 < told["ratio"] < 0.2
 
 
 def timed(go, around=1e-3, times=15, every=1.0):
