@@ -34,13 +34,18 @@ def not_allowed(assignment: Assignment, file: File, text: str, task: str = "") -
     if not file.module:
         return ""
     reference = strip(file.source.read_text(), file.path, ())
-    others = library.others(file, assignment, task) if task else set()
-    tests = file.module.startswith("assignments.")
-    rules = policy.rules_for(file.path, reference, tests, others)
     whole = library.graft(file, text, assignment, task) if task else text
-    found = policy.violations(whole, reference, rules)
+    found = policy.violations(whole, reference, _rules(assignment, file, task))
     lines = [f"  {file.path}, line {v.line}: {v.text}" for v in found]
     return "\n".join([TITLE, *lines]) if lines else ""
+
+
+def _rules(assignment: Assignment, file: File, task: str) -> policy.Rules:
+    regions = file.regions()
+    own = {t.id: functions_of(regions, t.id) for t in assignment.tasks}
+    tasks = {name: functions for name, functions in own.items() if functions}
+    tests = file.module.startswith("assignments.")
+    return policy.Rules(file.path, tasks, task, tests)
 
 
 def _not_allowed_in_mojo(

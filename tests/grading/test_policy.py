@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assignments.grading.policy import rules_for, violations
+from assignments.grading.policy import Rules, violations
 
 REFERENCE = '''
 import numpy as np
@@ -34,13 +34,18 @@ def calls_other(a):
 '''
 
 
-def found(body: str, path: str = "fast_ops/elementwise.py", others=(), tests=False):
-    """What is found where the body of `add` is replaced."""
+def found(body: str, path: str = "fast_ops/elementwise.py", tests=False, extra=""):
+    """What is found where the body of `add` is replaced, and `extra` stands below."""
     start = REFERENCE.index("    for i in prange")
     end = REFERENCE.index("def launch")
     indented = "".join(f"    {line}\n" for line in body.splitlines())
-    text = f"{REFERENCE[:start]}{indented}\n\n{REFERENCE[end:]}"
-    rules = rules_for(path, REFERENCE, tests, others)
+    text = f"{REFERENCE[:start]}{indented}\n\n{REFERENCE[end:]}\n\n{extra}"
+    return said(text, path, tests)
+
+
+def said(text: str, path: str = "fast_ops/elementwise.py", tests=False):
+    """What is found in a version of REFERENCE."""
+    rules = Rules(path, {"a3.1": {"add"}, "a3.2": {"calls_other"}}, "a3.1", tests)
     return [violation.text for violation in violations(text, REFERENCE, rules)]
 
 
@@ -94,7 +99,7 @@ DISHONEST = [
     "np.ctypeslib",
     "import numba\nnumba.core",
     "from numba import objmode",
-    "with objmode():\n    pass",
+    "from numba import objmode\nwith objmode():\n    pass",
     "try:\n    pass\nexcept Exception as e:\n    e.__traceback__.tb_frame.f_back",
     "def gen():\n    yield\ngen().gi_frame",
     "launch.np",
@@ -107,30 +112,6 @@ def test_ways_around_are_found(body):
 
 
 def test_what_the_library_does_is_allowed():
-    rules = rules_for("fast_ops/elementwise.py", REFERENCE, False, ())
-    assert violations(REFERENCE, REFERENCE, rules) == []
+    assert said(REFERENCE) == []
 
 
-def test_another_tasks_function_is_not_allowed():
-    assert found("return launch(a, b)", others={"launch"}) != []
-    assert found("return launch(a, b)") == []
-    # The library calls this one across functions, so a student may.
-    assert found("return other(a)", others={"other"}) == []
-
-
-def test_tensors_may_have_methods_of_the_same_names():
-    path = "minitorch/functions/reduce.py"
-    assert found("return (a @ b).sum()", path) == []
-    assert found("return np.dot(a, b)", path) != []
-
-
-def test_tests_may_use_hypothesis():
-    assert found("from hypothesis import given", tests=True) == []
-    assert found("from hypothesis import given") != []
-
-
-def test_where_and_in_which_function():
-    text = REFERENCE.replace("out[i] = a[i] + b[i]", "out[i] = eval('a')")
-    rules = rules_for("fast_ops/elementwise.py", REFERENCE, False, ())
-    (violation,) = violations(text, REFERENCE, rules)
-    assert (violation.function, violation.line) == ("add", 12)
