@@ -88,6 +88,8 @@ MODULES: Mapping[str, frozenset[str]] = {
             Literal Mapping NamedTuple NoReturn Optional Protocol Sequence TYPE_CHECKING
             TypeAlias TypeVar Union cast final overload Dict List Set Tuple Type""",
         "minitorch.todo": "todo",
+        "fast_ops.launch": "device_function",
+        "cuda_ops.block.intrinsics": "device",
         "numpy": """abs arange array asarray ascontiguousarray bool_ ceil dtype e empty
             empty_like errstate exp expm1 finfo float16 float32 float64 floating floor full
             full_like generic iinfo inexact inf int16 int32 int64 int8 integer intp isfinite
@@ -134,7 +136,8 @@ DECORATORS = frozenset(
     """
     builtins.staticmethod builtins.classmethod builtins.property abc.abstractmethod
     dataclasses.dataclass functools.cache functools.lru_cache typing.final
-    typing.overload enum.unique
+    typing.overload enum.unique fast_ops.launch.device_function
+    cuda_ops.block.intrinsics.device
     """.split()
 )
 BASES = frozenset(
