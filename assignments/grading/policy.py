@@ -292,7 +292,9 @@ def _given(module: str) -> frozenset[str]:
     names = set(file.names.defined)
     for name, paths in file.names.imports.items():
         # A package gives what it imports from its modules; others just use it.
-        names |= {name} if module in PACKAGES and paths != {f"{module}.{name}"} else set()
+        names |= (
+            {name} if module in PACKAGES and paths != {f"{module}.{name}"} else set()
+        )
     return frozenset(name for name in names if not name.startswith("_"))
 
 
@@ -329,9 +331,15 @@ class _File:
         return self._uses[key]
 
     @cached_property
-    def known(self) -> frozenset[tuple[str, bytes]]:
-        """All parts as they are."""
-        return frozenset((part.name, _digest(part)) for part in self.parts)
+    def _known(self) -> dict[str, set[bytes]]:
+        known: dict[str, set[bytes]] = {}
+        for part in self.parts:
+            known.setdefault(part.name, set()).add(_digest(part))
+        return known
+
+    def has(self, part: Part) -> bool:
+        """Whether a part of another version of the file stands here as well."""
+        return part.name in self._known and _digest(part) in self._known[part.name]
 
     @cached_property
     def functions(self) -> frozenset[str]:
@@ -457,7 +465,7 @@ class _Reading:
         own: dict[str, list[Part]] = {}
         waiting = []
         for part in self.student.parts:
-            if (part.name, _digest(part)) in self.library.known:
+            if self.library.has(part):
                 continue
             self._note_attributes(part)
             top = part.name.partition(".")[0]
@@ -567,14 +575,18 @@ class _Reading:
         if name in self.own_attributes and name not in _foreign():
             return ""
         if name in self.own_attributes:
-            return f"uses .{name}, as NumPy or Python call one of theirs; rename it"
-        return f"uses .{name}" + (", where a loop is to be written" * self.kernel)
+            return f"uses .{name}, as NumPy or Python call one of theirs; rename yours"
+        if self.kernel and hasattr(np.ndarray, name) and not name.startswith("_"):
+            return f"uses .{name}, where a loop is to be written"
+        return f"uses .{name}, which is not on the list of what values have"
 
     def _stores(self, use: Use) -> str:
         return f"sets .{use.name}" if use.name.startswith("__") else ""
 
     def _patches(self, use: Use) -> str:
-        own = use.name.startswith(":") and use.name[1:] not in self.library.names.defined
+        own = (
+            use.name.startswith(":") and use.name[1:] not in self.library.names.defined
+        )
         return "" if own else f"sets an attribute of {_short(use.name)}"
 
     def _binds(self, use: Use) -> str:

@@ -20,7 +20,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-SCOPES = (*FUNCTIONS, ast.Lambda, ast.ClassDef)
+DEFINITIONS = (*FUNCTIONS, ast.ClassDef)
+SCOPES = (*DEFINITIONS, ast.Lambda)
 LOOPS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 LIMITS = ("numpy.finfo", "numpy.iinfo")
 
@@ -75,7 +76,7 @@ def parts(tree: ast.Module) -> list[Part]:
     ]
     while waiting:
         around, node, names = waiting.pop()
-        if not isinstance(node, (*FUNCTIONS, ast.ClassDef)):
+        if not isinstance(node, DEFINITIONS):
             found.append(Part(around, node, names))
             continue
         name = f"{around}.{node.name}" if around else node.name
@@ -88,25 +89,23 @@ def parts(tree: ast.Module) -> list[Part]:
 
 def digest(node: ast.AST) -> bytes:
     """The same for trees that are the same; docstrings do not count."""
-    order, waiting = [], [node]
+    said: list[str] = []
+    waiting: list[ast.AST] = [node]
     while waiting:
         at = waiting.pop()
-        order.append(at)
-        waiting += ast.iter_child_nodes(at)
-    known: dict[int, bytes] = {}
-    for at in reversed(order):
-        state = hashlib.blake2b(type(at).__name__.encode(), digest_size=16)
+        said.append(type(at).__name__)
         for field, value in ast.iter_fields(at):
-            if field in ("kind", "type_comment"):
-                continue
             values = value if isinstance(value, list) else [value]
-            if field == "body" and isinstance(at, (*FUNCTIONS, ast.ClassDef)):
+            if field == "body" and isinstance(at, DEFINITIONS):
                 values = values[_documented(values) :]
-            state.update(f"{field} {len(values)}".encode())
-            for one in values:
-                state.update(known.get(id(one)) or _plain(one))
-        known[id(at)] = state.digest()
-    return known[id(node)]
+            elif field in ("kind", "type_comment"):
+                continue
+            # A node's own line, then its children: nothing else is written like that.
+            said.append(str(len(values)))
+            said += ["." if isinstance(one, ast.AST) else _plain(one) for one in values]
+            waiting += [one for one in values if isinstance(one, ast.AST)]
+    text = "\n".join(said).encode(errors="surrogatepass")
+    return hashlib.blake2b(text, digest_size=16).digest()
 
 
 def _documented(body: list[ast.stmt]) -> int:
@@ -115,10 +114,10 @@ def _documented(body: list[ast.stmt]) -> int:
     return int(text and isinstance(first.value.value, str))  # type: ignore[attr-defined]
 
 
-def _plain(value: object) -> bytes:
+def _plain(value: object) -> str:
     # `repr` refuses long integers.
     said = hex(value) if isinstance(value, int) else repr(value)
-    return f"{type(value).__name__} {said} ".encode(errors="surrogatepass")
+    return f"{type(value).__name__} {said}"
 
 
 class Names:
@@ -242,9 +241,7 @@ def uses(part: Part, names: Names, kept: Collection[bytes] = ()) -> list[Use]:
 class _Reader:
     def __init__(self, part: Part, names: Names, kept: Collection[bytes]) -> None:
         self.part, self.names, self.kept = part, names, kept
-        self.waiting: list[tuple[ast.AST, _Env]] = [
-            (part.node, _Env(names=part.names))
-        ]
+        self.waiting: list[tuple[ast.AST, _Env]] = [(part.node, _Env(names=part.names))]
         self.line = part.node.lineno
         self.rebinds = any(isinstance(n, ast.Nonlocal) for n in ast.walk(part.node))
 
@@ -277,7 +274,7 @@ class _Reader:
                 yield Use("import", f"{path} as {name}")
             if isinstance(node, ast.Import):
                 yield from (Use("import", a.name) for a in node.names)
-        elif isinstance(node, (*FUNCTIONS, ast.ClassDef)):
+        elif isinstance(node, DEFINITIONS):
             yield from self._definition(node, env)
         elif isinstance(node, ast.Lambda):
             self._push(self._inner(node, env), node.body)
@@ -367,7 +364,9 @@ class _Reader:
         if called in ("builtins.type", "builtins.super"):
             # type(x) is a question; type(a, b, c) makes a class.
             wanted = 1 if called == "builtins.type" else 0
-            plain = not any(isinstance(a, (ast.Starred, ast.keyword)) for a in arguments)
+            plain = not any(
+                isinstance(a, (ast.Starred, ast.keyword)) for a in arguments
+            )
             if len(arguments) == wanted and plain:
                 yield Use("name", f"{called}()")
                 return self._push(env, *arguments)
@@ -433,11 +432,15 @@ class _Reader:
 
     def _text(self, node: ast.Constant, env: _Env) -> None:
         """A text in an annotation is one more annotation."""
-        if isinstance(node.value, str):
-            try:
-                self._push(env, ast.parse(node.value.strip(), mode="eval").body)
-            except (SyntaxError, ValueError, RecursionError, MemoryError):
-                pass  # nobody can evaluate it, either
+        if not isinstance(node.value, str):
+            return
+        try:
+            inside = ast.parse(node.value.strip(), mode="eval").body
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return  # nobody can evaluate it, either
+        for one in ast.walk(inside):
+            ast.copy_location(one, node)
+        self._push(env, inside)
 
     def _loop(self, node: ast.expr, env: _Env) -> None:
         inner = self._inner(node, env)
@@ -452,9 +455,7 @@ class _Reader:
 
     # --------------------------------------------------------------- assignments
 
-    def _assignment(
-        self, node: ast.Assign | ast.AugAssign, env: _Env
-    ) -> Iterator[Use]:
+    def _assignment(self, node: ast.Assign | ast.AugAssign, env: _Env) -> Iterator[Use]:
         """Slices may get what is there already, not what is computed."""
         if isinstance(node, ast.AugAssign):
             return self._push(env, node.target, node.op, node.value)

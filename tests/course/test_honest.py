@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from course.honest_solutions import HONEST, text_of, with_variant
-from course.solutions import reference, run_task, write_files
+from course.honest_solutions import HONEST, text_of
+from course.solutions import reference
 
 from assignments import catalog
 from assignments.grading import reading

@@ -113,5 +113,3 @@ def test_ways_around_are_found(body):
 
 def test_what_the_library_does_is_allowed():
     assert said(REFERENCE) == []
-
-
