@@ -1,7 +1,7 @@
 """What a task allows, and what a student's file uses beyond that.
 
-With this file one can find the places in a student's file (`violations`) that use what a
-task does not allow. What it allows is a list; everything else is refused:
+With this file one can find the places in a student's file (`violations`) where it uses
+more than a task allows. What a task allows is a list, and all else is refused:
 
 - what the library's solution of this task uses itself: functions, attributes, syntax;
 - constants of the library's file, and its types in annotations;
@@ -34,15 +34,15 @@ from assignments.grading.uses import Names, Part, Use, digest, parts, uses
 # All but: async, global, class patterns, type parameters. `@` is only for tensors.
 SYNTAX = frozenset(
     """
-    Module Expr Pass Return Delete Assign AugAssign AnnAssign For While If With Raise Try
-    Assert Import ImportFrom Nonlocal Break Continue FunctionDef ClassDef
-    BoolOp NamedExpr BinOp UnaryOp Lambda IfExp Dict Set ListComp SetComp DictComp
-    GeneratorExp Yield YieldFrom Compare Call FormattedValue JoinedStr Constant Attribute
-    Subscript Starred Name List Tuple Slice comprehension ExceptHandler arguments arg
-    keyword alias withitem
-    Match match_case MatchValue MatchSingleton MatchSequence MatchStar MatchAs MatchOr
-    And Or Add Sub Mult Div Mod Pow LShift RShift BitOr BitXor BitAnd FloorDiv
-    Invert Not UAdd USub Eq NotEq Lt LtE Gt GtE Is IsNot In NotIn
+    Module Expr Pass Return Delete Assign AugAssign AnnAssign For While If With Raise
+    Try Assert Import ImportFrom Nonlocal Break Continue FunctionDef ClassDef BoolOp
+    NamedExpr BinOp UnaryOp Lambda IfExp Dict Set ListComp SetComp DictComp
+    GeneratorExp Yield YieldFrom Compare Call FormattedValue JoinedStr Constant
+    Attribute Subscript Starred Name List Tuple Slice comprehension ExceptHandler
+    arguments arg keyword alias withitem Match match_case MatchValue MatchSingleton
+    MatchSequence MatchStar MatchAs MatchOr And Or Add Sub Mult Div Mod Pow LShift
+    RShift BitOr BitXor BitAnd FloorDiv Invert Not UAdd USub Eq NotEq Lt LtE Gt GtE Is
+    IsNot In NotIn
     """.split()
 )
 ANNOTATION = frozenset(
@@ -53,13 +53,13 @@ TENSOR_SYNTAX = frozenset({"MatMult", "elements at once"})
 BUILTINS = frozenset(
     """
     abs all any ascii bin bool bytes callable chr complex dict divmod enumerate filter
-    float frozenset hash hex id int isinstance issubclass iter len list map max min next
-    object oct ord pow print range repr reversed round set slice sorted str sum tuple zip
-    type() super() property staticmethod classmethod NotImplemented Ellipsis __name__
-    BaseException Exception ArithmeticError AssertionError AttributeError
-    FloatingPointError IndexError KeyError LookupError NotImplementedError OverflowError
-    RecursionError RuntimeError StopIteration TypeError ValueError ZeroDivisionError
-    Warning DeprecationWarning RuntimeWarning UserWarning
+    float frozenset hash hex id int isinstance issubclass iter len list map max min
+    next object oct ord pow print range repr reversed round set slice sorted str sum
+    tuple zip type() super() property staticmethod classmethod NotImplemented Ellipsis
+    __name__ BaseException Exception ArithmeticError AssertionError AttributeError
+    FloatingPointError IndexError KeyError LookupError NotImplementedError
+    OverflowError RecursionError RuntimeError StopIteration TypeError ValueError
+    ZeroDivisionError Warning DeprecationWarning RuntimeWarning UserWarning
     """.split()
 )
 
@@ -78,38 +78,41 @@ MODULES: Mapping[str, frozenset[str]] = {
         "functools": "cache lru_cache partial reduce wraps",
         "itertools": """accumulate chain combinations count cycle islice pairwise
             permutations product repeat starmap takewhile dropwhile zip_longest""",
-        "math": """acos acosh asin asinh atan atan2 atanh cbrt ceil comb copysign cos cosh
-            degrees e erf erfc exp exp2 expm1 fabs factorial floor fmod frexp fsum gamma
-            gcd hypot inf isclose isfinite isinf isnan isqrt lcm ldexp lgamma log log10
-            log1p log2 modf nan nextafter perm pi pow prod radians remainder sin sinh sqrt
-            tan tanh tau trunc ulp""",
+        "math": """acos acosh asin asinh atan atan2 atanh cbrt ceil comb copysign cos
+            cosh degrees e erf erfc exp exp2 expm1 fabs factorial floor fmod frexp
+            fsum gamma gcd hypot inf isclose isfinite isinf isnan isqrt lcm ldexp
+            lgamma log log10 log1p log2 modf nan nextafter perm pi pow prod radians
+            remainder sin sinh sqrt tan tanh tau trunc ulp""",
         "numbers": "Complex Integral Number Rational Real",
         "typing": """Annotated Any Callable ClassVar Final Generic Iterable Iterator
-            Literal Mapping NamedTuple NoReturn Optional Protocol Sequence TYPE_CHECKING
-            TypeAlias TypeVar Union cast final overload Dict List Set Tuple Type""",
+            Literal Mapping NamedTuple NoReturn Optional Protocol Sequence
+            TYPE_CHECKING TypeAlias TypeVar Union cast final overload Dict List Set
+            Tuple Type""",
         "minitorch.todo": "todo",
-        "fast_ops.launch": "device_function",
+        "fast_ops.launch": "device_function kernel",
         "cuda_ops.block.intrinsics": "device",
-        "numpy": """abs arange array asarray ascontiguousarray bool_ ceil dtype e empty
-            empty_like errstate exp expm1 finfo float16 float32 float64 floating floor full
-            full_like generic iinfo inexact inf int16 int32 int64 int8 integer intp isfinite
-            isinf isnan log log1p log2 maximum minimum nan ndarray newaxis number ones
-            ones_like pi sign sqrt tanh typing uint16 uint32 uint64 uint8 uintp zeros
-            zeros_like""",
+        "numpy": """abs arange array asarray ascontiguousarray bool_ ceil dtype e
+            empty empty_like errstate exp expm1 finfo float16 float32 float64 floating
+            floor full full_like generic iinfo inexact inf int16 int32 int64 int8
+            integer intp isfinite isinf isnan log log1p log2 maximum minimum nan
+            ndarray newaxis number ones ones_like pi sign sqrt tanh typing uint16
+            uint32 uint64 uint8 uintp zeros zeros_like""",
         "numpy.finfo()": "bits dtype eps max min resolution smallest_normal tiny",
         "numpy.typing": "ArrayLike DTypeLike NDArray",
-        "numba": """boolean cuda float32 float64 get_num_threads get_thread_id int16 int32
-            int64 int8 intp jit njit prange types uint16 uint32 uint64 uint8 uintp void""",
+        "numba": """boolean cuda float32 float64 get_num_threads get_thread_id int16
+            int32 int64 int8 intp jit njit prange types uint16 uint32 uint64 uint8
+            uintp void""",
         "numba.types": """boolean float32 float64 int16 int32 int64 int8 intp uint16
             uint32 uint64 uint8 uintp UniTuple Tuple""",
-        "numba.cuda": """activemask all_sync any_sync atomic ballot_sync blockDim blockIdx
-            brev clz eq_sync ffs fma fp16 grid gridDim gridsize jit laneid lanemask_lt
-            local match_all_sync match_any_sync popc selp shared shfl_down_sync shfl_sync
-            shfl_up_sync shfl_xor_sync syncthreads syncthreads_and syncthreads_count
-            syncthreads_or syncwarp threadIdx threadfence threadfence_block
-            threadfence_system vote_sync_intrinsic warpsize""",
-        "numba.cuda.atomic": """add and_ cas compare_and_swap dec exch inc max min nanmax
-            nanmin or_ sub xor""",
+        "numba.cuda": """activemask all_sync any_sync atomic ballot_sync blockDim
+            blockIdx brev clz eq_sync ffs fma fp16 grid gridDim gridsize jit laneid
+            lanemask_lt local match_all_sync match_any_sync popc selp shared
+            shfl_down_sync shfl_sync shfl_up_sync shfl_xor_sync syncthreads
+            syncthreads_and syncthreads_count syncthreads_or syncwarp threadIdx
+            threadfence threadfence_block threadfence_system vote_sync_intrinsic
+            warpsize""",
+        "numba.cuda.atomic": """add and_ cas compare_and_swap dec exch inc max min
+            nanmax nanmin or_ sub xor""",
         "numba.cuda.local": "array",
         "numba.cuda.shared": "array",
     }.items()
@@ -127,9 +130,11 @@ TEST_MODULES = {
 OPEN = frozenset({"minitorch.operators", "minitorch.nn", "minitorch.nn.functional"})
 
 # What is used as a decorator and nowhere else, since its arguments can be code.
-COMPILERS = frozenset({"numba.njit", "numba.jit", "numba.cuda.jit"})
+COMPILERS = frozenset(
+    {"numba.njit", "numba.jit", "numba.cuda.jit", "fast_ops.launch.kernel"}
+)
 COMPILER_OPTIONS = frozenset(
-    "boundscheck cache debug device error_model fastmath forceobj inline lineinfo "
+    "boundscheck cache debug device error_model fastmath inline lineinfo "
     "max_registers nogil nopython opt parallel".split()
 )
 DECORATORS = frozenset(
@@ -142,48 +147,49 @@ DECORATORS = frozenset(
 )
 BASES = frozenset(
     """
-    abc.ABC builtins.Exception builtins.ValueError builtins.object enum.Enum enum.IntEnum
-    typing.Generic typing.NamedTuple typing.Protocol
+    abc.ABC builtins.Exception builtins.ValueError builtins.object enum.Enum
+    enum.IntEnum typing.Generic typing.NamedTuple typing.Protocol
     """.split()
 )
 
 # Attributes and methods that any value may have: arrays, numbers, lists, texts.
 VALUES = frozenset(
     """
-    shape size ndim strides dtype itemsize nbytes type kind flat T x y z
-    copy reshape ravel transpose astype fill item tolist newbyteorder
-    append extend insert pop remove clear index count reverse sort appendleft popleft
-    add discard update union intersection difference symmetric_difference issubset
-    issuperset isdisjoint get setdefault keys values items popitem most_common elements
-    join split rsplit splitlines strip lstrip rstrip startswith endswith replace lower
-    upper title find ljust rjust center zfill isdigit isalpha isidentifier partition
-    rpartition encode decode removeprefix removesuffix
-    is_integer bit_length as_integer_ratio real imag hex
-    start stop step send close args _asdict _replace __name__ __doc__ __init__ __len__ __post_init__
+    shape size ndim strides dtype itemsize nbytes type kind flat T x y z copy reshape
+    ravel transpose astype fill item tolist newbyteorder append extend insert pop
+    remove clear index count reverse sort appendleft popleft add discard update union
+    intersection difference symmetric_difference issubset issuperset isdisjoint get
+    setdefault keys values items popitem most_common elements join split rsplit
+    splitlines strip lstrip rstrip startswith endswith replace lower upper title find
+    ljust rjust center zfill isdigit isalpha isidentifier partition rpartition encode
+    decode removeprefix removesuffix is_integer bit_length as_integer_ratio real imag
+    hex start stop step send close args name value rotate fromkeys
+    subtract total _asdict _replace __name__ __doc__ __init__
+    __len__ __post_init__
     """.split()
 )
 # Those of tensors, scalars and layers, for files in which one works with them.
 TENSORS = frozenset(
     """
-    abs all allclose any apply argmax argmin backward bool broadcast_to chunk clamp clone
-    contiguous cos data detach device dim div double eq eval exp expand expand_as flatten
-    float forward ge grad gt int is_contiguous is_leaf isnan item le log log_softmax
-    logsumexp long lt mT masked_fill matmul max mean min mm mul narrow ne neg numel
-    parameters named_parameters modules named_modules children named_children
-    permute pow prod reciprocal relu requires_grad requires_grad_ reshape rsqrt
-    saved_tensors saved_values save_for_backward needs_input_grad
-    sigmoid sign sin softmax split sqrt square squeeze std step sub sum t tanh to train
-    training transpose type unsqueeze var view where zero_ zero_grad
-    add_ sub_ mul_ div_ copy_ fill_
+    abs all allclose any apply argmax argmin backward bool broadcast_to chunk clamp
+    clone contiguous cos data detach device dim div double eq eval exp expand
+    expand_as flatten float forward ge grad gt int is_contiguous is_leaf isnan item le
+    log log_softmax logsumexp long lt mT masked_fill matmul max mean min mm mul narrow
+    ne neg numel parameters named_parameters modules named_modules children
+    named_children permute pow prod reciprocal relu requires_grad requires_grad_
+    reshape rsqrt saved_tensors saved_values save_for_backward needs_input_grad
+    sigmoid sign sin softmax split sqrt square squeeze std step sub sum t tanh to
+    train training transpose type unsqueeze var view where zero_ zero_grad add_ sub_
+    mul_ div_ copy_ fill_
     """.split()
 )
 METHODS = frozenset(
     """
-    __abs__ __add__ __all__ __bool__ __call__ __contains__ __delitem__ __doc__ __enter__
-    __eq__ __exit__ __float__ __ge__ __getitem__ __gt__ __hash__ __init__ __int__ __iter__
-    __le__ __len__ __lt__ __matmul__ __mul__ __name__ __ne__ __neg__ __next__
-    __post_init__ __pow__ __radd__ __repr__ __reversed__ __rmul__ __rsub__ __rtruediv__
-    __setitem__ __slots__ __str__ __sub__ __truediv__
+    __abs__ __add__ __all__ __bool__ __call__ __contains__ __delitem__ __doc__
+    __enter__ __eq__ __exit__ __float__ __ge__ __getitem__ __gt__ __hash__ __init__
+    __int__ __iter__ __le__ __len__ __lt__ __matmul__ __mul__ __name__ __ne__ __neg__
+    __next__ __post_init__ __pow__ __radd__ __repr__ __reversed__ __rmul__ __rsub__
+    __rtruediv__ __setitem__ __slots__ __str__ __sub__ __truediv__
     """.split()
 )
 # Files in which a kernel, a loop or scalar mathematics is to be written; in others a
@@ -463,7 +469,7 @@ class _Reading:
         """
         others = set().union(*self.rules.tasks.values()) - set(self.functions)
         own: dict[str, list[Part]] = {}
-        waiting = []
+        waiting: list[Part] = []
         for part in self.student.parts:
             if self.library.has(part):
                 continue
@@ -472,7 +478,10 @@ class _Reading:
             if part.is_function and top not in self.library.names.defined:
                 own.setdefault(f":{top}", []).append(part)
             elif part.is_function and part.name not in self.library.functions:
-                own.setdefault(part.name.rpartition(".")[2], []).append(part)
+                name = part.name.rpartition(".")[2]
+                # What stands behind an operator runs without being named.
+                place = waiting if name.startswith("__") else own.setdefault(name, [])
+                place.append(part)
             elif part.name not in others or self.rules.read.get(self.rules.task):
                 waiting.append(part)  # else it is read for its own task
         mine = [part for found in own.values() for part in found]
@@ -490,14 +499,10 @@ class _Reading:
 
     def _note_attributes(self, part: Part) -> None:
         """Attributes that the student's own code defines."""
-        node = part.node
         if part.is_function:
             self.own_attributes.add(part.name.rpartition(".")[2])
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            self.own_attributes.add(node.target.id)
-        if isinstance(node, ast.Assign) and part.name:
-            names = [n.id for n in node.targets if isinstance(n, ast.Name)]
-            self.own_attributes.update(names)
+        if part.name and isinstance(part.node, (ast.Assign, ast.AnnAssign)):
+            self.own_attributes |= part.names
         stored = [use.name for use in self._uses(part) if use.kind == "stores"]
         self.own_attributes.update(stored)
 
@@ -505,7 +510,7 @@ class _Reading:
 
     def _problem(self, use: Use) -> str:
         """What is wrong with a use; "" if nothing is."""
-        if (use.kind, use.name) in self.right:
+        if use.role in ("", "head") and (use.kind, use.name) in self.right:
             return ""
         said = getattr(self, f"_{use.kind}")(use)
         return said if isinstance(said, str) else ""
@@ -520,10 +525,7 @@ class _Reading:
 
     def _name(self, use: Use) -> str:
         name = use.name
-        if use.role == "base" and name not in BASES | self.library.bases:
-            own = name.startswith(":") and name[1:] not in self.library.names.defined
-            return "" if own else f"derives a class from {_short(name)}"
-        if name.startswith("builtins."):
+        if name.startswith("builtins.") and use.role != "base":
             quiet = use.role == "annotation"  # `type[Tensor]`
             return "" if quiet else self._builtin(name.partition(".")[2])
         if name.startswith(":"):
@@ -536,16 +538,23 @@ class _Reading:
         return "" if absent or name in BUILTINS else f"uses {name}"
 
     def _own(self, name: str, use: Use) -> str:
-        mine = name not in self.library.names.defined
+        mine = self._is_mine(name)
+        based = use.role == "base" and use.name in self.library.bases
         asked = name in {f.partition(".")[0] for f in self.functions}
         constant = name in self.library.constants
-        if mine or asked or constant or use.role == "annotation":
+        if mine or based or asked or constant or use.role == "annotation":
             return ""
         return f"uses {name}, which this task's solution does not need"
+
+    def _is_mine(self, name: str) -> bool:
+        return name not in self.library.names.defined
 
     def _member(self, use: Use) -> str:
         path = use.name
         module, _, name = path.rpartition(".")
+        if use.role == "base":
+            listed = path in BASES | self.library.bases
+            return "" if listed else f"derives a class from {_short(path)}"
         if path in COMPILERS:
             return f"uses {name} other than as a decorator"
         if name in self._members(module):
@@ -578,7 +587,7 @@ class _Reading:
             return f"uses .{name}, as NumPy or Python call one of theirs; rename yours"
         if self.kernel and hasattr(np.ndarray, name) and not name.startswith("_"):
             return f"uses .{name}, where a loop is to be written"
-        return f"uses .{name}, which is not on the list of what values have"
+        return f"uses .{name}, which is on no list (assignments/grading/policy.py)"
 
     def _stores(self, use: Use) -> str:
         return f"sets .{use.name}" if use.name.startswith("__") else ""
@@ -616,7 +625,7 @@ class _Reading:
         if name in COMPILERS and options <= COMPILER_OPTIONS:
             return ""
         listed = name in DECORATORS or name.endswith(".setter")
-        own = name.startswith(":") and name[1:] not in self.library.names.defined
+        own = name.startswith(":") and self._is_mine(name[1:])
         tests = self.rules.tests and name.partition(".")[0] in TEST_MODULES
         return "" if listed or own or tests else f"has the decorator {_short(use.name)}"
 
@@ -626,6 +635,8 @@ def _short(name: str) -> str:
 
 
 SAID = {
+    "AsyncFunctionDef": "uses async",
+    "TryStar": "uses except*",
     "MatMult": "uses @, where a loop is to be written",
     "elements at once": "computes many elements at once, where a loop is to be written",
     "Global": "uses global; pass it on instead",

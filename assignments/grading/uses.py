@@ -332,9 +332,10 @@ class _Reader:
         for path in paths:
             yield from self._member(path, attributes, node)
 
-    def _member(self, path: str, attributes: list[str], node: ast.Attribute
-                ) -> Iterator[Use]:  # fmt: skip
-        """The longest path that is a module's member; attributes of a value behind it."""
+    def _member(
+        self, path: str, attributes: list[str], node: ast.Attribute
+    ) -> Iterator[Use]:
+        """The longest path that is a module's member, and attributes of its value."""
         rest = attributes
         if path:
             path, rest = f"{path}.{rest[0]}", rest[1:]

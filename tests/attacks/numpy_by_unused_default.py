@@ -5,7 +5,7 @@ import numpy as np
 BOX = []
 
 
-def unused(nothing=BOX.append(np)):
+def unused(nothing=BOX.append(np)):  # noqa: B008
     pass
 
 

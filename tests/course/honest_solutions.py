@@ -1,7 +1,7 @@
 """Right solutions in other words than the library's, which the reader has to allow.
 
-With this file a test has all of `honest/aN.txt` (`HONEST`), and a workspace's files with
-one of them in the place of the library's solution (`with_variant`).
+With this file a test has all of `honest/aN.txt` (`HONEST`), and a workspace's files
+with one of them in the place of the library's solution (`with_variant`).
 
     == a3.1 fast_ops/elementwise.py: what is different
     -- map_flat                    the lines in the place of this function's region

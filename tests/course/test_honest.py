@@ -1,13 +1,16 @@
-"""Honest solutions in many styles: the reader allows them, and they earn their points."""
+"""Honest solutions in many styles: they are allowed, and they earn their points."""
 
 from __future__ import annotations
 
 import pytest
-from course.honest_solutions import HONEST, text_of
-from course.solutions import reference
+from course.honest_solutions import HONEST, text_of, with_variant
+from course.solutions import reference, run_task, write_files
 
 from assignments import catalog
 from assignments.grading import reading
+
+# One of each assignment, and of each kind of device.
+RUN = ("a0-15", "a1-13", "a2-12", "a3-6", "a4-8", "a5-4", "a6-6", "a7-4", "a8-4")
 
 
 def test_there_are_enough_variants():
@@ -23,3 +26,15 @@ def test_variant_is_allowed(variant):
     for task in (variant.task, ""):
         found = reading.not_allowed(variant.assignment, variant.file, text, task)
         assert found == "", f"{variant.task}, {variant.what}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RUN)
+def test_variant_earns_its_points(name, simulator, tmp_path):
+    (variant,) = [v for v in HONEST if v.name == name]
+    task = variant.assignment.task(variant.task)
+    write_files(variant.assignment, tmp_path / "a", with_variant(variant))
+    folders = {"cuda_ops": "cuda", "fast_ops": "cpu"}
+    here = folders.get(variant.path.partition("/")[0], task.devices[0])
+    outcomes = run_task(simulator, task, here, tmp_path / "a", limit=300)
+    assert outcomes and all(o.share == 1 for o in outcomes), variant.what
