@@ -22,8 +22,6 @@ def parse(text: str | bytes, name: str = "<unknown>") -> ast.Module:
     Raises:
         SyntaxError: the text is not Python.
     """
-    if isinstance(text, str):
-        text = text.removeprefix("\ufeff")  # a byte order mark, which bytes may have
     try:
         with _ONE_AT_A_TIME:
             return ast.parse(text, name)

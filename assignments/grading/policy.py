@@ -89,8 +89,15 @@ MODULES: Mapping[str, frozenset[str]] = {
             TYPE_CHECKING TypeAlias TypeVar Union cast final overload Dict List Set
             Tuple Type""",
         "minitorch.todo": "todo",
+        # What the library has to help, and no solution of any task.
+        "minitorch.tensor_data": """Shape Strides TensorData iter_positions
+            lies_row_by_row normalize_dim numel without""",
+        "minitorch.simple_ops.conv": "out_size taps",
         "fast_ops.launch": "device_function kernel",
-        "cuda_ops.block.intrinsics": "device",
+        "fast_ops.memory": "at place position",
+        "cuda_ops.block.intrinsics": "device is_aligned load load4 store store4",
+        "cuda_ops.memory": "place position",
+        "cuda_ops.runtime.launch": "ceil_div",
         "numpy": """abs arange array asarray ascontiguousarray bool_ ceil dtype e
             empty empty_like errstate exp expm1 finfo float16 float32 float64 floating
             floor full full_like generic iinfo inexact inf int16 int32 int64 int8
@@ -125,9 +132,14 @@ TEST_MODULES = {
     "pytest": "approx mark raises",
     "pytest.mark": "parametrize",
 }
-# Modules of the library in which everything is there to be used: scalar mathematics,
-# and what networks are made of.
-OPEN = frozenset({"minitorch.operators", "minitorch.nn", "minitorch.nn.functional"})
+# Modules of the library in which everything is there to be used, where the library's
+# file uses them: scalar mathematics, lists, and what networks are made of.
+OPEN = frozenset(
+    """
+    minitorch.operators minitorch.dtypes minitorch.simple_ops.lists minitorch.nn
+    minitorch.nn.functional
+    """.split()
+)
 
 # What is used as a decorator and nowhere else, since its arguments can be code.
 COMPILERS = frozenset(
@@ -226,21 +238,15 @@ class Rules:
 
     Attributes:
         path: of the file in the workspace.
-        tasks: for each task that is solved in it, the functions to write.
-        task: the one that is graded; all of them if "", or if it has no functions here.
+        tasks: for each task that is graded here, the functions to write.
+        others: functions of other tasks; the library's take their place.
         tests: whether the student writes tests in it.
     """
 
     path: str
     tasks: Mapping[str, Collection[str]] = field(default_factory=dict)
-    task: str = ""
+    others: Collection[str] = ()
     tests: bool = False
-
-    @property
-    def read(self) -> dict[str, frozenset[str]]:
-        """The tasks that count, with their functions."""
-        own = {name: frozenset(functions) for name, functions in self.tasks.items()}
-        return {self.task: own[self.task]} if own.get(self.task) else own
 
 
 def violations(text: str, reference: str, rules: Rules) -> list[Violation]:
@@ -257,7 +263,7 @@ def violations(text: str, reference: str, rules: Rules) -> list[Violation]:
     library = _library_file(reference)
     found = {
         violation
-        for name, functions in (rules.read or {"": frozenset()}).items()
+        for functions in rules.tasks.values() or [()]
         for violation in _Reading(student, library, rules, functions).violations()
     }
     return sorted(found, key=lambda v: (v.line, v.text))
@@ -372,25 +378,25 @@ class _File:
 
     @cached_property
     def constants(self) -> frozenset[str]:
-        """Names in capitals for what is no function and holds none."""
+        """Names at the top for what is no function and holds none."""
         found: set[str] = set()
         for part in self.parts:
             if isinstance(part.node, (ast.Assign, ast.AnnAssign)) and not part.name:
-                named = [n.id for n in ast.walk(part.node) if _is_constant_name(n)]
-                plain = all(self._is_plain(use) for use in self.uses(part))
-                found |= {name for name in named if plain}
+                names = [n for n in ast.walk(part.node) if isinstance(n, ast.Name)]
+                stored = {n.id for n in names if isinstance(n.ctx, ast.Store)}
+                plain = all(map(_is_plain, self.uses(part)))
+                found |= stored if plain else set()
         return frozenset(found)
 
-    def _is_plain(self, use: Use) -> bool:
-        if use.kind == "name":
-            name = use.name.rpartition(".")[2].lstrip(":_")
-            return use.name.startswith("builtins.") or name.isupper()
-        return use.name != "Lambda" and use.kind in ("syntax", "member", "attribute")
 
-
-def _is_constant_name(node: ast.AST) -> bool:
-    stored = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-    return stored and node.id.lstrip("_").isupper()  # type: ignore[attr-defined]
+def _is_plain(use: Use) -> bool:
+    """Whether no function of the library's comes in by this use."""
+    module, _, name = use.name.rpartition(".")
+    if use.kind in ("name", "member"):
+        known = module == "builtins" or name in MODULES.get(module, ())
+        return use.name not in COMPILERS and (known or name.lstrip(":_").isupper())
+    hidden = use.name == "Lambda" or use.name.startswith("__")
+    return not hidden and use.kind in ("syntax", "attribute")
 
 
 def _digest(part: Part) -> bytes:
@@ -425,6 +431,8 @@ class _Reading:
     ) -> None:
         self.student, self.library, self.rules = student, library, rules
         self.functions = functions
+        everything = {*rules.others, *(f for fs in rules.tasks.values() for f in fs)}
+        self.elsewhere = everything - set(functions)
         self.kernel = rules.path.startswith(KERNEL_FILES)
         self.right = self._used_by(functions)
         self.own_attributes: set[str] = set()
@@ -437,7 +445,7 @@ class _Reading:
                 text = f"changes {part.name}, which is given; put it back as it was"
                 found = [Violation(part.node.lineno, part.name, text)]
             yield from found
-        every = self._used_by(set().union(*self.rules.tasks.values()))
+        every = self._used_by({*self.elsewhere, *self.functions})
         for part in others:
             for use in self._uses(part):
                 at_import = use.role == "head" or use.kind == "decorator"
@@ -467,11 +475,11 @@ class _Reading:
 
         What is as it was is in neither.
         """
-        others = set().union(*self.rules.tasks.values()) - set(self.functions)
         own: dict[str, list[Part]] = {}
         waiting: list[Part] = []
         for part in self.student.parts:
-            if self.library.has(part):
+            # Other tasks' functions are the library's, or read for their own task.
+            if part.name in self.elsewhere or self.library.has(part):
                 continue
             self._note_attributes(part)
             top = part.name.partition(".")[0]
@@ -482,8 +490,8 @@ class _Reading:
                 # What stands behind an operator runs without being named.
                 place = waiting if name.startswith("__") else own.setdefault(name, [])
                 place.append(part)
-            elif part.name not in others or self.rules.read.get(self.rules.task):
-                waiting.append(part)  # else it is read for its own task
+            else:
+                waiting.append(part)
         mine = [part for found in own.values() for part in found]
         heads = [u for part in mine for u in self._uses(part) if u.role == "head"]
         reached: list[Part] = []
@@ -541,8 +549,9 @@ class _Reading:
         mine = self._is_mine(name)
         based = use.role == "base" and use.name in self.library.bases
         asked = name in {f.partition(".")[0] for f in self.functions}
-        constant = name in self.library.constants
-        if mine or based or asked or constant or use.role == "annotation":
+        module = self.rules.path.removesuffix(".py").replace("/", ".")
+        listed = name in self.library.constants or name in self._members(module)
+        if mine or based or asked or listed or use.role == "annotation":
             return ""
         return f"uses {name}, which this task's solution does not need"
 
@@ -585,6 +594,8 @@ class _Reading:
             return ""
         if name in self.own_attributes:
             return f"uses .{name}, as NumPy or Python call one of theirs; rename yours"
+        if name in SAID:
+            return SAID[name]
         if self.kernel and hasattr(np.ndarray, name) and not name.startswith("_"):
             return f"uses .{name}, where a loop is to be written"
         return f"uses .{name}, which is on no list (assignments/grading/policy.py)"
@@ -605,19 +616,17 @@ class _Reading:
     def _import(self, use: Use) -> str:
         path = use.name.partition(" as ")[0]
         module, _, name = path.rpartition(".")
+        before = {one.partition(" as ")[0] for one in self.library.imports}
+        around = {one.rpartition(".")[0] for one in before} | before
         root = path.partition(".")[0]
-        if use.name in self.library.imports:
-            return ""
+        listed = path in MODULES or name in self._members(module)
         if root in ("numpy", "numba"):
-            known = any(one.startswith(root) for one in self.library.imports)
-        else:
-            known = True
-        known = known and (
-            path in MODULES
-            or name in self._members(module)
-            or (self.rules.tests and path in TEST_MODULES)
-        )
-        return "" if known else f"imports {path}, which the library's file does not"
+            listed = listed and any(one.partition(".")[0] == root for one in before)
+        listed |= self.rules.tests and path in TEST_MODULES
+        opened = module in OPEN & around and name in _given(module)
+        if listed or opened or use.name in self.library.imports:
+            return ""
+        return f"imports {path}, which the library's file does not"
 
     def _decorator(self, use: Use) -> str:
         name, _, arguments = use.name.partition("(")
@@ -642,4 +651,5 @@ SAID = {
     "Global": "uses global; pass it on instead",
     "MatchClass": "uses a pattern with the name of a class",
     "MatchMapping": "uses a pattern of a dictionary",
+    "storage": "uses .storage, which holds NumPy's array; read(a) gives the numbers",
 }

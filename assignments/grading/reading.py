@@ -12,7 +12,7 @@ from pathlib import Path
 
 from assignments import mojo_text
 from assignments.catalog import Assignment, File, Task
-from assignments.grading import library, policy
+from assignments.grading import policy
 from assignments.regions import functions_of, strip
 from assignments.testing import Outcome
 
@@ -34,18 +34,20 @@ def not_allowed(assignment: Assignment, file: File, text: str, task: str = "") -
     if not file.module:
         return ""
     reference = strip(file.source.read_text(), file.path, ())
-    whole = library.graft(file, text, assignment, task) if task else text
-    found = policy.violations(whole, reference, _rules(assignment, file, task))
+    found = policy.violations(text, reference, _rules(assignment, file, task))
     lines = [f"  {file.path}, line {v.line}: {v.text}" for v in found]
     return "\n".join([TITLE, *lines]) if lines else ""
 
 
 def _rules(assignment: Assignment, file: File, task: str) -> policy.Rules:
+    """What a file is read for: one task and those that it is about, or all."""
+    wanted = [task, *assignment.task(task).uses] if task else []
     regions = file.regions()
     own = {t.id: functions_of(regions, t.id) for t in assignment.tasks}
-    tasks = {name: functions for name, functions in own.items() if functions}
+    others = {n for t, found in own.items() if task and t not in wanted for n in found}
+    tasks = {t: f for t, f in own.items() if f and (not task or t in wanted)}
     tests = file.module.startswith("assignments.")
-    return policy.Rules(file.path, tasks, task, tests)
+    return policy.Rules(file.path, tasks, frozenset(others), tests)
 
 
 def _not_allowed_in_mojo(

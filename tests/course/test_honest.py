@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from course.honest_solutions import HONEST, text_of, with_variant
-from course.solutions import reference, run_task, write_files
+from course.solutions import WRONG, reference, run_task, with_mistake, write_files
 
 from assignments import catalog
 from assignments.grading import reading
@@ -26,6 +26,15 @@ def test_variant_is_allowed(variant):
     for task in (variant.task, ""):
         found = reading.not_allowed(variant.assignment, variant.file, text, task)
         assert found == "", f"{variant.task}, {variant.what}"
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: wrong.name)
+def test_mistakes_are_left_to_the_checks(wrong):
+    """A mistake is no cheat, with one exception: reaching for NumPy's array."""
+    (file,) = [f for f in wrong.assignment.files if f.path == wrong.path]
+    text = with_mistake(wrong)[wrong.path]
+    found = reading.not_allowed(wrong.assignment, file, text, wrong.task)
+    assert found == "" or "uses .storage" in found
 
 
 @pytest.mark.slow

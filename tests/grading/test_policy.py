@@ -51,7 +51,7 @@ def found(body: str, path: str = "fast_ops/elementwise.py", tests=False, extra="
 
 def said(text: str, path: str = "fast_ops/elementwise.py", tests=False):
     """What is found in a version of REFERENCE."""
-    rules = Rules(path, {"a3.1": {"add"}, "a3.2": {"calls_other"}}, "a3.1", tests)
+    rules = Rules(path, {"a3.1": {"add"}}, {"calls_other"}, tests)
     return [violation.text for violation in violations(text, REFERENCE, rules)]
 
 
@@ -78,10 +78,10 @@ HONEST = [
 
 HONEST_BELOW = [
     "from typing import NamedTuple\n\n\nclass Best(NamedTuple):\n    value: float",
-    "from dataclasses import dataclass\n\n\n@dataclass(frozen=True)\nclass B:\n    n: int",
+    "from dataclasses import dataclass\n\n\n@dataclass\nclass Box:\n    n: int = 0",
     "from functools import cache\n\n\n@cache\ndef f(n):\n    return n",
     "from numba import njit\n\n\n@njit(inline='always')\ndef f(x):\n    return x",
-    "@kernel(parallel=True)\ndef f(a: np.ndarray, n: 'int | None' = 0):\n    return a[n]",
+    "@kernel(parallel=True)\ndef f(a: np.ndarray, n: 'int | str' = 0):\n    return a",
     "SIZE = 64\nZERO = np.float32(0)",
     "class Stack:\n    def __init__(self):\n        self.cells = []\n\n"
     "    def top(self):\n        return self.cells[-1]",
@@ -222,7 +222,7 @@ def test_a_rung_that_is_given_is_not_allowed():
     assert text == "uses launch, which this task's solution does not need"
     # The library's own solution of that task calls this one.
     text = REFERENCE.replace("return other(a)", "x = other(a)\n    return x")
-    rules = Rules("fast_ops/elementwise.py", {"a3.2": {"calls_other"}}, "a3.2")
+    rules = Rules("fast_ops/elementwise.py", {"a3.2": {"calls_other"}})
     assert violations(text, REFERENCE, rules) == []
 
 
@@ -260,7 +260,7 @@ def test_tests_may_use_hypothesis():
 
 def test_where_and_in_which_function():
     text = REFERENCE.replace("out[i] = a[i] + b[i]", "out[i] = eval('a')")
-    rules = Rules("fast_ops/elementwise.py", {"a3.1": {"add"}}, "a3.1")
+    rules = Rules("fast_ops/elementwise.py", {"a3.1": {"add"}})
     (violation,) = violations(text, REFERENCE, rules)
     assert (violation.function, violation.line) == ("add", 12)
 
@@ -286,7 +286,6 @@ def deep(kind: str) -> str:
         "a long number": f"y = 0x{'f' * 100_000}",
         "a long decorator": f"@(x{' + x' * 985})\ndef f():\n    pass",
         "a deep annotation": f"def f(x: '{'[' * 5_000}'):\n    pass",
-        "a mark of the byte order": "y = 1",
     }[kind]
 
 
@@ -306,14 +305,12 @@ def deep(kind: str) -> str:
         "a long number",
         "a long decorator",
         "a deep annotation",
-        "a mark of the byte order",
     ],
 )
 def test_deep_and_long_files_are_read_or_refused(kind):
-    mark = "\ufeff" * kind.startswith("a mark")
     start = time.process_time()
     try:
-        said(f"{mark}{REFERENCE}\n\n{deep(kind)}\n")
+        said(f"{REFERENCE}\n\n{deep(kind)}\n")
     except SyntaxError as error:
         assert "nested" in str(error)
     # It was 44 seconds; this one is for slow machines, of their own time.
