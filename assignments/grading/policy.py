@@ -6,8 +6,7 @@ more than a task allows. What a task allows is a list, and all else is refused:
 - what the library's solution of this task uses itself: functions, attributes, syntax;
 - constants of the library's file, and its types in annotations;
 - what the student wrote, which is read in the same way;
-- of Python, NumPy and Numba what stands below: `SYNTAX`, `BUILTINS`, `MODULES`,
-  `VALUES`. NumPy's arrays and numbers are there, its algorithms are not.
+- of Python, NumPy and Numba what `allowed.py` lists.
 
 A module stands left of a dot and nowhere else, so that nothing can be another name for
 it. What the library's file has outside of the tasks stays as it is.
@@ -21,6 +20,7 @@ from __future__ import annotations
 import ast
 import builtins
 import types
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache
@@ -29,192 +29,8 @@ import numpy as np
 
 from assignments import syntax
 from assignments.catalog import LIBRARY
+from assignments.grading import allowed
 from assignments.grading.uses import Names, Part, Use, digest, parts, uses
-
-# All but: async, global, class patterns, type parameters. `@` is only for tensors.
-SYNTAX = frozenset(
-    """
-    Module Expr Pass Return Delete Assign AugAssign AnnAssign For While If With Raise
-    Try Assert Import ImportFrom Nonlocal Break Continue FunctionDef ClassDef BoolOp
-    NamedExpr BinOp UnaryOp Lambda IfExp Dict Set ListComp SetComp DictComp
-    GeneratorExp Yield YieldFrom Compare Call FormattedValue JoinedStr Constant
-    Attribute Subscript Starred Name List Tuple Slice comprehension ExceptHandler
-    arguments arg keyword alias withitem Match match_case MatchValue MatchSingleton
-    MatchSequence MatchStar MatchAs MatchOr And Or Add Sub Mult Div Mod Pow LShift
-    RShift BitOr BitXor BitAnd FloorDiv Invert Not UAdd USub Eq NotEq Lt LtE Gt GtE Is
-    IsNot In NotIn
-    """.split()
-)
-ANNOTATION = frozenset(
-    "Name Attribute Subscript Constant BinOp BitOr Tuple List Starred arg".split()
-)
-TENSOR_SYNTAX = frozenset({"MatMult", "elements at once"})
-
-BUILTINS = frozenset(
-    """
-    abs all any ascii bin bool bytes callable chr complex dict divmod enumerate filter
-    float frozenset hash hex id int isinstance issubclass iter len list map max min
-    next object oct ord pow print range repr reversed round set slice sorted str sum
-    tuple zip type() super() property staticmethod classmethod NotImplemented Ellipsis
-    __name__ BaseException Exception ArithmeticError AssertionError AttributeError
-    FloatingPointError IndexError KeyError LookupError NotImplementedError
-    OverflowError RecursionError RuntimeError StopIteration TypeError ValueError
-    ZeroDivisionError Warning DeprecationWarning RuntimeWarning UserWarning
-    """.split()
-)
-
-# The members of modules. Without NumPy's products, sums and searches, and without what
-# evaluates a text or leads to other modules.
-MODULES: Mapping[str, frozenset[str]] = {
-    name: frozenset(members.split())
-    for name, members in {
-        "__future__": "annotations",
-        "abc": "ABC abstractmethod",
-        "collections": "abc Counter defaultdict deque namedtuple OrderedDict",
-        "collections.abc": """Callable Collection Generator Hashable Iterable Iterator
-            Mapping MutableMapping MutableSequence Sequence Set""",
-        "dataclasses": "dataclass field replace",
-        "enum": "Enum IntEnum auto unique",
-        "functools": "cache lru_cache partial reduce wraps",
-        "itertools": """accumulate chain combinations count cycle islice pairwise
-            permutations product repeat starmap takewhile dropwhile zip_longest""",
-        "math": """acos acosh asin asinh atan atan2 atanh cbrt ceil comb copysign cos
-            cosh degrees e erf erfc exp exp2 expm1 fabs factorial floor fmod frexp
-            fsum gamma gcd hypot inf isclose isfinite isinf isnan isqrt lcm ldexp
-            lgamma log log10 log1p log2 modf nan nextafter perm pi pow prod radians
-            remainder sin sinh sqrt tan tanh tau trunc ulp""",
-        "numbers": "Complex Integral Number Rational Real",
-        "typing": """Annotated Any Callable ClassVar Final Generic Iterable Iterator
-            Literal Mapping NamedTuple NoReturn Optional Protocol Sequence
-            TYPE_CHECKING TypeAlias TypeVar Union cast final overload Dict List Set
-            Tuple Type""",
-        "minitorch.todo": "todo",
-        # What the library has to help, and no solution of any task.
-        "minitorch.tensor_data": """Shape Strides TensorData iter_positions
-            lies_row_by_row normalize_dim numel without""",
-        "minitorch.simple_ops.conv": "out_size taps",
-        "fast_ops.launch": "device_function kernel",
-        "fast_ops.memory": "at place position",
-        "cuda_ops.block.intrinsics": "device is_aligned load load4 store store4",
-        "cuda_ops.memory": "place position",
-        "cuda_ops.runtime.launch": "ceil_div",
-        "numpy": """abs arange array asarray ascontiguousarray bool_ ceil dtype e
-            empty empty_like errstate exp expm1 finfo float16 float32 float64 floating
-            floor full full_like generic iinfo inexact inf int16 int32 int64 int8
-            integer intp isfinite isinf isnan log log1p log2 maximum minimum nan
-            ndarray newaxis number ones ones_like pi sign sqrt tanh typing uint16
-            uint32 uint64 uint8 uintp zeros zeros_like""",
-        "numpy.finfo()": "bits dtype eps max min resolution smallest_normal tiny",
-        "numpy.typing": "ArrayLike DTypeLike NDArray",
-        "numba": """boolean cuda float32 float64 get_num_threads get_thread_id int16
-            int32 int64 int8 intp jit njit prange types uint16 uint32 uint64 uint8
-            uintp void""",
-        "numba.types": """boolean float32 float64 int16 int32 int64 int8 intp uint16
-            uint32 uint64 uint8 uintp UniTuple Tuple""",
-        "numba.cuda": """activemask all_sync any_sync atomic ballot_sync blockDim
-            blockIdx brev clz eq_sync ffs fma fp16 grid gridDim gridsize jit laneid
-            lanemask_lt local match_all_sync match_any_sync popc selp shared
-            shfl_down_sync shfl_sync shfl_up_sync shfl_xor_sync syncthreads
-            syncthreads_and syncthreads_count syncthreads_or syncwarp threadIdx
-            threadfence threadfence_block threadfence_system vote_sync_intrinsic
-            warpsize""",
-        "numba.cuda.atomic": """add and_ cas compare_and_swap dec exch inc max min
-            nanmax nanmin or_ sub xor""",
-        "numba.cuda.local": "array",
-        "numba.cuda.shared": "array",
-    }.items()
-}
-# Tests may use all of these.
-TEST_MODULES = {
-    "hypothesis": "assume example given note settings strategies",
-    "hypothesis.strategies": """booleans data dictionaries fixed_dictionaries floats
-        integers just lists none one_of permutations sampled_from sets text tuples""",
-    "pytest": "approx mark raises",
-    "pytest.mark": "parametrize",
-}
-# Modules of the library in which everything is there to be used, where the library's
-# file uses them: scalar mathematics, lists, and what networks are made of.
-OPEN = frozenset(
-    """
-    minitorch.operators minitorch.dtypes minitorch.simple_ops.lists minitorch.nn
-    minitorch.nn.functional
-    """.split()
-)
-
-# What is used as a decorator and nowhere else, since its arguments can be code.
-COMPILERS = frozenset(
-    {"numba.njit", "numba.jit", "numba.cuda.jit", "fast_ops.launch.kernel"}
-)
-COMPILER_OPTIONS = frozenset(
-    "boundscheck cache debug device error_model fastmath inline lineinfo "
-    "max_registers nogil nopython opt parallel".split()
-)
-DECORATORS = frozenset(
-    """
-    builtins.staticmethod builtins.classmethod builtins.property abc.abstractmethod
-    dataclasses.dataclass functools.cache functools.lru_cache typing.final
-    typing.overload enum.unique fast_ops.launch.device_function
-    cuda_ops.block.intrinsics.device
-    """.split()
-)
-BASES = frozenset(
-    """
-    abc.ABC builtins.Exception builtins.ValueError builtins.object enum.Enum
-    enum.IntEnum typing.Generic typing.NamedTuple typing.Protocol
-    """.split()
-)
-
-# Attributes and methods that any value may have: arrays, numbers, lists, texts.
-VALUES = frozenset(
-    """
-    shape size ndim strides dtype itemsize nbytes type kind flat T x y z copy reshape
-    ravel transpose astype fill item tolist newbyteorder append extend insert pop
-    remove clear index count reverse sort appendleft popleft add discard update union
-    intersection difference symmetric_difference issubset issuperset isdisjoint get
-    setdefault keys values items popitem most_common elements join split rsplit
-    splitlines strip lstrip rstrip startswith endswith replace lower upper title find
-    ljust rjust center zfill isdigit isalpha isidentifier partition rpartition encode
-    decode removeprefix removesuffix is_integer bit_length as_integer_ratio real imag
-    hex start stop step send close args name value rotate fromkeys
-    subtract total _asdict _replace __name__ __doc__ __init__
-    __len__ __post_init__
-    """.split()
-)
-# Those of tensors, scalars and layers, for files in which one works with them.
-TENSORS = frozenset(
-    """
-    abs all allclose any apply argmax argmin backward bool broadcast_to chunk clamp
-    clone contiguous cos data detach device dim div double eq eval exp expand
-    expand_as flatten float forward ge grad gt int is_contiguous is_leaf isnan item le
-    log log_softmax logsumexp long lt mT masked_fill matmul max mean min mm mul narrow
-    ne neg numel parameters named_parameters modules named_modules children
-    named_children permute pow prod reciprocal relu requires_grad requires_grad_
-    reshape rsqrt saved_tensors saved_values save_for_backward needs_input_grad
-    sigmoid sign sin softmax split sqrt square squeeze std step sub sum t tanh to
-    train training transpose type unsqueeze var view where zero_ zero_grad add_ sub_
-    mul_ div_ copy_ fill_
-    """.split()
-)
-METHODS = frozenset(
-    """
-    __abs__ __add__ __all__ __bool__ __call__ __contains__ __delitem__ __doc__
-    __enter__ __eq__ __exit__ __float__ __ge__ __getitem__ __gt__ __hash__ __init__
-    __int__ __iter__ __le__ __len__ __lt__ __matmul__ __mul__ __name__ __ne__ __neg__
-    __next__ __post_init__ __pow__ __radd__ __repr__ __reversed__ __rmul__ __rsub__
-    __rtruediv__ __setitem__ __slots__ __str__ __sub__ __truediv__
-    """.split()
-)
-# Files in which a kernel, a loop or scalar mathematics is to be written; in others a
-# student works with tensors.
-KERNEL_FILES = (
-    "fast_ops/",
-    "cuda_ops/",
-    "minitorch/simple_ops/",
-    "minitorch/operators.py",
-    "minitorch/scalar.py",
-    "minitorch/autodiff.py",
-    "minitorch/tensor_data.py",
-)
 
 
 @dataclass(frozen=True)
@@ -276,7 +92,7 @@ def _is_module(path: str) -> bool:
     """Whether a dotted path is a module: one of the lists, or one of the library."""
     if path.startswith((":", ".", "builtins.")) or path.endswith(")"):
         return False
-    if "." not in path or path in MODULES or path in TEST_MODULES:
+    if "." not in path or path in allowed.MODULES or path in allowed.TEST_MODULES:
         return True
     around, _, name = path.rpartition(".")
     return _source(path) is not None and name not in _given(around)
@@ -302,11 +118,9 @@ def _given(module: str) -> frozenset[str]:
     if file is None:
         return frozenset()
     names = set(file.names.defined)
-    for name, paths in file.names.imports.items():
-        # A package gives what it imports from its modules; others just use it.
-        names |= (
-            {name} if module in PACKAGES and paths != {f"{module}.{name}"} else set()
-        )
+    if module in PACKAGES:  # what it imports is there to be used, submodules aside
+        imports = file.names.imports.items()
+        names |= {name for name, paths in imports if paths != {f"{module}.{name}"}}
     return frozenset(name for name in names if not name.startswith("_"))
 
 
@@ -329,10 +143,9 @@ def _foreign() -> frozenset[str]:
 class _File:
     """A file's parts, and what each of them uses."""
 
-    def __init__(self, tree: ast.Module, kept: Collection[bytes] = ()) -> None:
+    def __init__(self, tree: ast.Module) -> None:
         self.names = Names(tree, _is_module)
         self.parts = parts(tree)
-        self.kept = kept
         self._uses: dict[int, list[Use]] = {}
 
     def uses(self, part: Part, kept: Collection[bytes] = ()) -> list[Use]:
@@ -377,6 +190,15 @@ class _File:
         return frozenset(use.name for use in found if use.role == "base")
 
     @cached_property
+    def attributes(self) -> frozenset[str]:
+        """Attributes that the file sets, and fields of its classes."""
+        every = [use for part in self.parts for use in self.uses(part)]
+        found = {use.name for use in every if use.kind == "stores"}
+        nodes = [part.node for part in self.parts if part.name]
+        fields = [n.target for n in nodes if isinstance(n, ast.AnnAssign)]
+        return frozenset(found | {n.id for n in fields if isinstance(n, ast.Name)})
+
+    @cached_property
     def constants(self) -> frozenset[str]:
         """Names at the top for what is no function and holds none."""
         found: set[str] = set()
@@ -393,8 +215,9 @@ def _is_plain(use: Use) -> bool:
     """Whether no function of the library's comes in by this use."""
     module, _, name = use.name.rpartition(".")
     if use.kind in ("name", "member"):
-        known = module == "builtins" or name in MODULES.get(module, ())
-        return use.name not in COMPILERS and (known or name.lstrip(":_").isupper())
+        known = module == "builtins" or name in allowed.MODULES.get(module, ())
+        known = known or name.lstrip(":_").isupper()
+        return known and use.name not in allowed.COMPILERS
     hidden = use.name == "Lambda" or use.name.startswith("__")
     return not hidden and use.kind in ("syntax", "attribute")
 
@@ -433,7 +256,7 @@ class _Reading:
         self.functions = functions
         everything = {*rules.others, *(f for fs in rules.tasks.values() for f in fs)}
         self.elsewhere = everything - set(functions)
-        self.kernel = rules.path.startswith(KERNEL_FILES)
+        self.kernel = rules.path.startswith(allowed.KERNEL_FILES)
         self.right = self._used_by(functions)
         self.own_attributes: set[str] = set()
 
@@ -477,9 +300,12 @@ class _Reading:
         """
         own: dict[str, list[Part]] = {}
         waiting: list[Part] = []
+        counts = Counter(part.name for part in self.student.parts)
         for part in self.student.parts:
-            # Other tasks' functions are the library's, or read for their own task.
-            if part.name in self.elsewhere or self.library.has(part):
+            # Other tasks' functions are the library's, or read for their own task; of
+            # two with one name the library's takes the place of one.
+            elsewhere = part.name in self.elsewhere and counts[part.name] == 1
+            if elsewhere or self.library.has(part):
                 continue
             self._note_attributes(part)
             top = part.name.partition(".")[0]
@@ -520,15 +346,27 @@ class _Reading:
         """What is wrong with a use; "" if nothing is."""
         if use.role in ("", "head") and (use.kind, use.name) in self.right:
             return ""
-        said = getattr(self, f"_{use.kind}")(use)
-        return said if isinstance(said, str) else ""
+        judges = {
+            "name": self._name,
+            "member": self._member,
+            "module": self._module,
+            "attribute": self._attribute,
+            "stores": self._stores,
+            "patches": self._patches,
+            "binds": self._binds,
+            "import": self._import,
+            "decorator": self._decorator,
+            "syntax": self._syntax,
+        }
+        return judges[use.kind](use)
 
     def _syntax(self, use: Use) -> str:
-        if use.role == "annotation" and use.name not in ANNOTATION:
+        if use.role == "annotation" and use.name not in allowed.ANNOTATION:
             return "has more than types in an annotation"
         if use.role == "base" and use.name in ("keyword", "Call", "Starred"):
             return "has more than the names of classes behind a class's name"
-        listed = use.name in SYNTAX or (not self.kernel and use.name in TENSOR_SYNTAX)
+        more = frozenset() if self.kernel else allowed.TENSOR_SYNTAX
+        listed = use.name in allowed.SYNTAX | more
         return "" if listed else SAID.get(use.name, f"uses {use.name.lower()}")
 
     def _name(self, use: Use) -> str:
@@ -543,7 +381,7 @@ class _Reading:
     def _builtin(self, name: str) -> str:
         absent = not hasattr(builtins, name.rstrip("()")) and not name.startswith("__")
         # What has no meaning at all is an error when it runs, which the checks tell.
-        return "" if absent or name in BUILTINS else f"uses {name}"
+        return "" if absent or name in allowed.BUILTINS else f"uses {name}"
 
     def _own(self, name: str, use: Use) -> str:
         mine = self._is_mine(name)
@@ -562,13 +400,13 @@ class _Reading:
         path = use.name
         module, _, name = path.rpartition(".")
         if use.role == "base":
-            listed = path in BASES | self.library.bases
+            listed = path in allowed.BASES | self.library.bases
             return "" if listed else f"derives a class from {_short(path)}"
-        if path in COMPILERS:
+        if path in allowed.COMPILERS:
             return f"uses {name} other than as a decorator"
         if name in self._members(module):
             return ""
-        if module in OPEN:
+        if module in allowed.OPEN:
             return "" if name in _given(module) else f"uses {name} of {module}"
         source = _source(module)
         if source is None:
@@ -578,9 +416,9 @@ class _Reading:
         return f"uses {name}, which this task's solution does not need"
 
     def _members(self, module: str) -> Collection[str]:
-        listed = MODULES.get(module, frozenset())
+        listed = allowed.MODULES.get(module, frozenset())
         if self.rules.tests and not listed:
-            return TEST_MODULES.get(module, "").split()
+            return allowed.TEST_MODULES.get(module, "").split()
         return listed
 
     def _module(self, use: Use) -> str:
@@ -588,9 +426,9 @@ class _Reading:
 
     def _attribute(self, use: Use) -> str:
         name = use.name
-        if name in VALUES or (not self.kernel and name in TENSORS):
+        if name in allowed.VALUES or (not self.kernel and name in allowed.TENSORS):
             return ""
-        if name in self.own_attributes and name not in _foreign():
+        if name in (self.own_attributes | self.library.attributes) - _foreign():
             return ""
         if name in self.own_attributes:
             return f"uses .{name}, as NumPy or Python call one of theirs; rename yours"
@@ -598,19 +436,17 @@ class _Reading:
             return SAID[name]
         if self.kernel and hasattr(np.ndarray, name) and not name.startswith("_"):
             return f"uses .{name}, where a loop is to be written"
-        return f"uses .{name}, which is on no list (assignments/grading/policy.py)"
+        return f"uses .{name}, which is on no list (assignments/grading/allowed.py)"
 
     def _stores(self, use: Use) -> str:
         return f"sets .{use.name}" if use.name.startswith("__") else ""
 
     def _patches(self, use: Use) -> str:
-        own = (
-            use.name.startswith(":") and use.name[1:] not in self.library.names.defined
-        )
+        own = use.name.startswith(":") and self._is_mine(use.name[1:])
         return "" if own else f"sets an attribute of {_short(use.name)}"
 
     def _binds(self, use: Use) -> str:
-        listed = use.name in METHODS
+        listed = use.name in allowed.METHODS
         return "" if listed else f"gives the name {use.name} another meaning"
 
     def _import(self, use: Use) -> str:
@@ -619,11 +455,11 @@ class _Reading:
         before = {one.partition(" as ")[0] for one in self.library.imports}
         around = {one.rpartition(".")[0] for one in before} | before
         root = path.partition(".")[0]
-        listed = path in MODULES or name in self._members(module)
+        listed = path in allowed.MODULES or name in self._members(module)
         if root in ("numpy", "numba"):
             listed = listed and any(one.partition(".")[0] == root for one in before)
-        listed |= self.rules.tests and path in TEST_MODULES
-        opened = module in OPEN & around and name in _given(module)
+        listed |= self.rules.tests and path in allowed.TEST_MODULES
+        opened = module in allowed.OPEN & around and name in _given(module)
         if listed or opened or use.name in self.library.imports:
             return ""
         return f"imports {path}, which the library's file does not"
@@ -631,11 +467,11 @@ class _Reading:
     def _decorator(self, use: Use) -> str:
         name, _, arguments = use.name.partition("(")
         options = set(filter(None, arguments.rstrip(")").split(", ")))
-        if name in COMPILERS and options <= COMPILER_OPTIONS:
+        if name in allowed.COMPILERS and options <= allowed.COMPILER_OPTIONS:
             return ""
-        listed = name in DECORATORS or name.endswith(".setter")
+        listed = name in allowed.DECORATORS or name.endswith(".setter")
         own = name.startswith(":") and self._is_mine(name[1:])
-        tests = self.rules.tests and name.partition(".")[0] in TEST_MODULES
+        tests = self.rules.tests and name.partition(".")[0] in allowed.TEST_MODULES
         return "" if listed or own or tests else f"has the decorator {_short(use.name)}"
 
 

@@ -15,9 +15,9 @@ import ast
 import builtins
 import hashlib
 import string
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 DEFINITIONS = (*FUNCTIONS, ast.ClassDef)
@@ -109,9 +109,9 @@ def digest(node: ast.AST) -> bytes:
 
 
 def _documented(body: list[ast.stmt]) -> int:
-    first = body[0] if body else None
-    text = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
-    return int(text and isinstance(first.value.value, str))  # type: ignore[attr-defined]
+    """How many statements of a body are its docstring."""
+    first = body[0].value if body and isinstance(body[0], ast.Expr) else None
+    return int(isinstance(first, ast.Constant) and isinstance(first.value, str))
 
 
 def _plain(value: object) -> str:
@@ -243,6 +243,18 @@ class _Reader:
         self.part, self.names, self.kept = part, names, kept
         self.waiting: list[tuple[ast.AST, _Env]] = [(part.node, _Env(names=part.names))]
         self.line = part.node.lineno
+        self.readers: dict[Any, Callable[[Any, _Env], Iterable[Use]]] = {
+            ast.Name: self._name,
+            ast.Attribute: self._attribute,
+            ast.Call: self._call,
+            ast.Constant: self._constant,
+            ast.Subscript: self._subscript,
+            (ast.Import, ast.ImportFrom): self._import,
+            DEFINITIONS: self._definition,
+            ast.Lambda: self._lambda,
+            LOOPS: self._loop,
+            (ast.Assign, ast.AnnAssign, ast.AugAssign): self._assignment,
+        }
         self.rebinds = any(isinstance(n, ast.Nonlocal) for n in ast.walk(part.node))
 
     def read(self) -> Iterator[Use]:
@@ -257,51 +269,30 @@ class _Reader:
 
     def _node(self, node: ast.AST, env: _Env) -> Iterator[Use]:
         """What a node itself uses; what stands in it comes later."""
-        if not isinstance(node, (ast.expr_context, ast.Load)):
+        if not isinstance(node, ast.expr_context):
             yield Use("syntax", type(node).__name__)
         for name, _ in _binds(node):
-            modules = self.names.modules(name)
-            if modules or name.startswith("__"):
+            if self.names.modules(name) or name.startswith("__"):
                 yield Use("binds", name)
-        if isinstance(node, ast.Name):
-            yield from self._name(node, env)
-        elif isinstance(node, ast.Attribute):
-            yield from self._attribute(node, env)
-        elif isinstance(node, ast.Call):
-            yield from self._call(node, env)
-        elif isinstance(node, (ast.Import, ast.ImportFrom)):
-            for name, path in imported(node):
-                yield Use("import", f"{path} as {name}")
-            if isinstance(node, ast.Import):
-                yield from (Use("import", a.name) for a in node.names)
-        elif isinstance(node, DEFINITIONS):
-            yield from self._definition(node, env)
-        elif isinstance(node, ast.Lambda):
-            self._push(self._inner(node, env), node.body)
-            self._parameters(node.args, env)
-        elif isinstance(node, LOOPS):
-            self._loop(node, env)
-        elif isinstance(node, ast.AnnAssign):
-            self._annotation(node.annotation, env)
-            self._push(env, node.target, node.value)
-        elif isinstance(node, (ast.Assign, ast.AugAssign)):
-            yield from self._assignment(node, env)
-        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
-            if _is_slice(node.slice):
-                yield Use("syntax", "elements at once")
-            self._push(env, node.value, node.slice)
-        elif isinstance(node, ast.Constant) and env.role == "annotation":
-            self._text(node, env)
-        else:
-            self._push(env, *ast.iter_child_nodes(node))
+        for kinds, read in self.readers.items():
+            if isinstance(node, kinds):
+                yield from read(node, env)
+                return
+        self._push(env, *ast.iter_child_nodes(node))
 
     # ------------------------------------------------------------------- names
 
     def _name(self, node: ast.Name, env: _Env) -> Iterator[Use]:
         if isinstance(node.ctx, ast.Load):
-            for meaning in self._meanings(node.id, env):
+            for meaning in sorted(self._meanings(node.id, env)):
                 kind = "module" if self.names.is_module(meaning) else "name"
                 yield Use(kind, meaning)
+
+    def _import(self, node: ast.Import | ast.ImportFrom, env: _Env) -> Iterator[Use]:
+        for name, path in imported(node):
+            yield Use("import", f"{path} as {name}")
+        if isinstance(node, ast.Import):
+            yield from (Use("import", alias.name) for alias in node.names)
 
     def _meanings(self, name: str, env: _Env) -> set[str]:
         """What a name means that is read; nothing if it is a local variable."""
@@ -431,43 +422,58 @@ class _Reader:
     def _annotation(self, node: ast.expr | None, env: _Env) -> None:
         self._push(env._replace(role="annotation"), node)
 
-    def _text(self, node: ast.Constant, env: _Env) -> None:
+    def _constant(self, node: ast.Constant, env: _Env) -> Iterable[Use]:
         """A text in an annotation is one more annotation."""
-        if not isinstance(node.value, str):
-            return
+        if env.role != "annotation" or not isinstance(node.value, str):
+            return ()
         try:
             inside = ast.parse(node.value.strip(), mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return  # nobody can evaluate it, either
+            return ()  # nobody can evaluate it, either
         for one in ast.walk(inside):
             ast.copy_location(one, node)
         self._push(env, inside)
+        return ()
 
-    def _loop(self, node: ast.expr, env: _Env) -> None:
+    def _lambda(self, node: ast.Lambda, env: _Env) -> Iterable[Use]:
+        self._push(self._inner(node, env), node.body)
+        self._parameters(node.args, env)
+        return ()
+
+    def _loop(self, node: Any, env: _Env) -> Iterable[Use]:
+        """A comprehension; what its first loop runs over stands outside of it."""
         inner = self._inner(node, env)
-        generators: list[ast.comprehension] = node.generators  # type: ignore[attr-defined]
         results = [getattr(node, name, None) for name in ("elt", "key", "value")]
         self._push(inner, *results)
-        for number, generator in enumerate(generators):
+        for number, generator in enumerate(node.generators):
             self._push(inner, generator.target, *generator.ifs)
             self._push(inner if number else env, generator.iter)
             if generator.is_async:
-                self._push(env, ast.AsyncFor())
+                yield Use("syntax", "AsyncFor")
 
     # --------------------------------------------------------------- assignments
 
-    def _assignment(self, node: ast.Assign | ast.AugAssign, env: _Env) -> Iterator[Use]:
+    def _assignment(
+        self, node: ast.Assign | ast.AnnAssign | ast.AugAssign, env: _Env
+    ) -> Iterable[Use]:
         """Slices may get what is there already, not what is computed."""
         if isinstance(node, ast.AugAssign):
-            return self._push(env, node.target, node.op, node.value)
+            self._push(env, node.op)
+        elif isinstance(node, ast.AnnAssign):
+            self._annotation(node.annotation, env)
         self._push(env, node.value)
-        for target in node.targets:
-            sliced = isinstance(target, ast.Subscript) and _is_slice(target.slice)
-            if sliced and isinstance(node.value, PLAIN):
-                self._push(env, target.value, target.slice)  # type: ignore[attr-defined]
+        plain = isinstance(node, ast.Assign) and isinstance(node.value, PLAIN)
+        for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+            if plain and isinstance(target, ast.Subscript):
+                self._push(env, target.value, target.slice)
             else:
                 self._push(env, target)
-        yield from ()
+        return ()
+
+    def _subscript(self, node: ast.Subscript, env: _Env) -> Iterable[Use]:
+        if isinstance(node.ctx, ast.Store) and _is_slice(node.slice):
+            yield Use("syntax", "elements at once")
+        self._push(env, node.value, node.slice)
 
 
 PLAIN = (ast.Constant, ast.Name, ast.Attribute, ast.Subscript, ast.UnaryOp)

@@ -235,6 +235,12 @@ def test_a_helper_may_use_what_its_own_task_may():
     assert found("out[0] = 1", extra=default) != []
 
 
+def test_of_two_functions_with_one_name_both_are_read():
+    """In the place of another task's function the library's comes, but of one alone."""
+    again = "def calls_other(a, x=np.add(1, 2)):\n    return x\n"
+    assert found("out[0] = 1", extra=again) != []
+
+
 def test_a_given_function_that_was_changed_is_named_once():
     text = REFERENCE.replace("out = np.add(a, b)", "out = np.add(a, np.add(a, b))")
     assert said(text) == ["changes launch, which is given; put it back as it was"]
