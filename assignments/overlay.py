@@ -139,19 +139,10 @@ def graft(tree: ast.Module, library: ast.Module, names: Collection[str]) -> None
             theirs.append(ours[wanted])
         else:
             theirs[at] = ours[wanted]
-
-
-def spans(tree: ast.Module, names: Collection[str]) -> list[range]:
-    """The lines of a student's module in whose place the library's functions come."""
-    found = []
-    for name in names:
-        *classes, function = name.split(".")
-        body = _scope(tree, classes)
-        at = _position(body, function)
-        if body is not None and at is not None:
-            first = min(n.lineno for n in ast.walk(body[at]) if hasattr(n, "lineno"))
-            found.append(range(first, (body[at].end_lineno or first) + 1))
-    return found
+            # Of several, the last one counts; what the others do when they are defined
+            # is nobody's solution.
+            while (at := _position(theirs[:at], function)) is not None:
+                del theirs[at]
 
 
 def remove(tree: ast.Module, names: Collection[str]) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from assignments import mojo_text, overlay, syntax
+from assignments import mojo_text, syntax
 from assignments.catalog import Assignment, File, Task
 from assignments.grading import policy
 from assignments.grading.examine import REFUSED, Result
@@ -34,17 +34,20 @@ def not_allowed(assignment: Assignment, file: File, text: str, task: str = "") -
     if not file.module:
         return ""
     reference = strip(file.source.read_text(), file.path, ())
-    others = assignment.others(task)[file.module] if task else set()
-    tests = file.module.startswith("assignments.")
-    rules = policy.rules_for(file.path, reference, tests, others)
-    found = policy.violations(text, reference, rules)
-    elsewhere = overlay.spans(syntax.parse(text), others)
-    lines = [
-        f"  {file.path}, line {v.line}: {v.text}"
-        for v in found
-        if not any(v.line in lines for lines in elsewhere)
-    ]
+    found = policy.violations(text, reference, _rules(assignment, file, task))
+    lines = [f"  {file.path}, line {v.line}: {v.text}" for v in found]
     return "\n".join([TITLE, *lines]) if lines else ""
+
+
+def _rules(assignment: Assignment, file: File, task: str) -> policy.Rules:
+    """What a file is read for: one task and those that it is about, or all."""
+    wanted = [task, *assignment.task(task).uses] if task else []
+    regions = file.regions()
+    own = {t.id: functions_of(regions, t.id) for t in assignment.tasks}
+    others = {n for t, found in own.items() if task and t not in wanted for n in found}
+    tasks = {t: f for t, f in own.items() if f and (not task or t in wanted)}
+    tests = file.module.startswith("assignments.")
+    return policy.Rules(file.path, tasks, frozenset(others), tests)
 
 
 def _not_allowed_in_mojo(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import textwrap
 
 import pytest
 from typer.testing import CliRunner
@@ -91,3 +92,37 @@ def test_help_names_the_assignments_that_exist():
     for command in ("start", "diff", "grade", "grade-all", "release"):
         said = " ".join(call(command, "--help").output.replace("│", " ").split())
         assert f"{', '.join(catalog.ids())}." in said, said
+
+
+MOJO = {
+    'var x = "#"; external_call["system", Int32]()': "external_call",
+    "from std.python import Python": "Python",
+    "vectorized(p)": "vectorized",
+    "var other = vectorized\nother(p)": "vectorized",
+    "def inner(q: Matrices[T]):\n    vectorized(q)\ninner(p)": "vectorized",
+    'if False:\n    var external_call = 1\nexternal_call["x"]()': "external_call",
+    'var open = 1\nopen("x")': "open",
+    "__mlir_op.`x`()": "__mlir_op",
+}
+
+
+@pytest.mark.parametrize("body", MOJO)
+def test_words_of_a_mojo_solution_are_a_list(body):
+    assert f"naive may not use {MOJO[body]}" in in_mojo(body)
+
+
+def test_names_of_ones_own_and_texts_are_free_in_mojo():
+    assert (
+        in_mojo('var t = "vectorized"  # vectorized\nfor k in range(len(t)):\n    k')
+        == ""
+    )
+
+
+def in_mojo(body):
+    """What is said about this body of a9.1's function."""
+    a9 = catalog.load("a9")
+    file = a9.files[0]
+    (cut,) = [c for r in file.regions() for c in r.cuts if c.function == "naive"]
+    lines = file.source.read_text().splitlines()
+    lines[cut.first : cut.last] = textwrap.indent(body, " " * cut.indent).splitlines()
+    return reading.not_allowed(a9, file, "\n".join(lines), "a9.1")
