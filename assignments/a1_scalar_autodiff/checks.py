@@ -68,16 +68,18 @@ FUNCTIONS = {
 }  # fmt: skip
 
 
-def _function_inputs(draw: Draw, name: str) -> dict[str, Any]:
-    xs = [draw.number(-3, 3) for _ in range(FUNCTIONS[name])]
-    if name == "Log":
-        xs = [draw.number(0.25, 4)]
-    if name == "Div" and xs[1] == 0:
-        xs[1] = 1.0
-    if name == "Pow":
-        zero = draw.integer(0, 4) == 4
-        xs = [0.0, float(draw.integer(1, 3))] if zero else [draw.number(0.25, 4), xs[1]]
-    return {"name": name, "xs": xs, "d_out": draw.number(-2, 2)}
+def _function_inputs(draw: Draw, name: str, zeros: int) -> dict[str, Any]:
+    """Argument n is 0 where bit n of `zeros` is set: there slopes jump, or vanish."""
+    xs = [
+        0.0 if zeros >> n & 1 else draw.number(-3, 3) for n in range(FUNCTIONS[name])
+    ]
+    if name == "Log" or (name == "Pow" and not zeros & 1):
+        xs[0] = draw.number(0.25, 4)
+    elif name == "Pow" and not zeros & 2:
+        xs[1] = float(draw.integer(1, 3))
+    elif name == "Div":
+        xs[1] = xs[1] or 1.0
+    return {"name": name, "xs": xs, "d_out": draw.number(-2, 2) or 1.0}
 
 
 def _function_expected(name: str, xs: list[float], d_out: float) -> dict[str, Any]:
@@ -92,12 +94,15 @@ def _function_expected(name: str, xs: list[float], d_out: float) -> dict[str, An
 
 
 def _function(name: str) -> Check:
+    most = 2 ** FUNCTIONS[name] - 1
     return Check(
         "a1.2",
         name,
         calls.function,
         partial(_function_inputs, name=name),
         _function_expected,
+        {"zeros": (0, most)},
+        tuple({"zeros": zeros} for zeros in range(1, most + 1)),
         tolerance=1e-12,
         examples=30,
     )

@@ -217,6 +217,10 @@ BROADCASTING = (
 # ---------------------------------------------------------------------- block sums
 
 
+def _total(name: str, a: np.ndarray) -> dict[str, Any]:
+    return {"out": np.array(a.astype(np.float64).sum(), np.float32)}
+
+
 def _rung(task: str, name: str, hint: str = "", most: int = 1100) -> Check:
     """A sum by blocks; in the simulator they have 64 threads, on a GPU 256."""
     return Check(
@@ -224,7 +228,7 @@ def _rung(task: str, name: str, hint: str = "", most: int = 1100) -> Check:
         name,
         calls.total,
         lambda draw, n: {"name": name, "a": draw.array((n,))},
-        lambda name, a: {"out": np.array(a.astype(np.float64).sum(), np.float32)},
+        _total,
         {"n": (0, 5)},
         _sizes(
             *(0, 1, 63, 64, 65, 257, most),
@@ -233,6 +237,32 @@ def _rung(task: str, name: str, hint: str = "", most: int = 1100) -> Check:
         length=lambda name, a: min(a.size, 4096),
         examples=EXAMPLES // 2,
         hint=hint,
+    )
+
+
+BLOCK, EACH = (64, 8) if SIMULATED else (256, 8)  # of sum_several and sum_shuffle
+
+
+def _rung_pieces(task: str, name: str) -> Check:
+    """Warps that read neighbours ask for each piece of memory once."""
+
+    def inputs(draw: Draw, blocks: int) -> dict[str, Any]:
+        a = draw.array((blocks * BLOCK * EACH,))
+        # Each block writes one sum; a block of its own adds several of them up.
+        sums = blocks + (2 if blocks > 1 else 0)
+        return {"name": name, "a": a, "least": a.nbytes // 32 + sums}
+
+    return Check(
+        task,
+        f"{name}: side by side",
+        calls.total_pieces,
+        inputs,
+        lambda name, a, least: {**_total(name, a), "needless pieces": 0},
+        {"blocks": (1, 2)},
+        length=lambda name, a, least: min(a.size, 4096),
+        examples=2,
+        needs=SIMULATOR,
+        hint="Neighbouring threads have to read neighbours of x, in each step.",
     )
 
 
@@ -245,6 +275,7 @@ REDUCTIONS = (
         most=513,
     ),
     _rung("a4.3", "sum_several"),
+    _rung_pieces("a4.3", "sum_several"),
 )
 
 # ---------------------------------------------------------------------- prefix sums
@@ -404,6 +435,7 @@ DIVERGENCE = (
         ),
         devices=("cuda",),
     ),
+    replace(_rung_pieces("a4.6", "sum_shuffle"), devices=("cuda",)),
 )
 
 CHECKS: tuple[AnyCheck, ...] = (
