@@ -211,6 +211,7 @@ def _roof(
     counted = _counted(size, block, 4)
     intensity = counted["flops"] / counted["bytes"]
     return {
+        **counted,
         "intensity": intensity,
         "attainable": min(peak, intensity * bandwidth),
         "limit": _limit(intensity, peak, bandwidth),

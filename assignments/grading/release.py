@@ -19,13 +19,13 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 import minitorch
 from assignments import catalog, workspace
 from assignments.catalog import Assignment
-from assignments.regions import strip
+from assignments.regions import Texts, strip
 from minitorch.data import atomic_write
 
 PROJECT = ("setup.cfg", "pyproject.toml", "README.md", "LICENSE")
@@ -116,10 +116,7 @@ def write_student_edition(assignment: Assignment, out: Path) -> Path:
 
 
 def remove_solutions(assignment: Assignment, root: Path) -> None:
-    """Take an assignment's solutions out of a copy of the library.
-
-    The markers of other assignments stay: `minitorch start` needs them.
-    """
+    """Take an assignment's solutions out of a copy of the library."""
 
     def said(task: str, function: str) -> str:
         return assignment.task(task).text(function)
@@ -127,11 +124,20 @@ def remove_solutions(assignment: Assignment, root: Path) -> None:
     tasks = [task.id for task in assignment.tasks]
     for file in assignment.files:
         path = root / file.source.relative_to(catalog.LIBRARY)
-        hidden = OTHERS.sub(
-            lambda m: m[0] if m[2] in tasks else f"{m[1]} KEPT {m[2]}", path.read_text()
-        )
-        text = strip(hidden, file.path, tasks, said)
-        path.write_text(KEPT.sub(r"\1 SOLUTION \2", text))
+        path.write_text(without_solutions(path.read_text(), file.path, tasks, said))
+
+
+def without_solutions(
+    text: str, name: str, tasks: Collection[str], texts: Texts | None = None
+) -> str:
+    """A file's text without the solutions of `tasks` (see `regions.strip`).
+
+    The markers of other tasks stay: `minitorch start` needs them.
+    """
+    hidden = OTHERS.sub(
+        lambda m: m[0] if m[2] in tasks else f"{m[1]} KEPT {m[2]}", text
+    )
+    return KEPT.sub(r"\1 SOLUTION \2", strip(hidden, name, tasks, texts))
 
 
 def write_autograder(assignment: Assignment, target: Path) -> Path:

@@ -116,6 +116,8 @@ OPERATORS: dict[type[ast.AST], tuple[type[ast.AST], ...]] = {
     ast.And: (ast.Or,),
     ast.Or: (ast.And,),
 }
+# Calls whose first two arguments may change places.
+COMMUTE = ("add", "mul", "close", "gcd", "array")
 NAMES = {"min": "max", "max": "min", "fmin": "fmax", "fmax": "fmin"}
 
 
@@ -198,7 +200,7 @@ def _calls(node: ast.Call) -> Iterator[str]:
                 args = [ast.unparse(a) for a in node.args]
                 args[i] = f"{args[i]}{more}"
                 yield f"{name}({', '.join(args)})"
-    elif len(node.args) > 1 and last not in (*NAMES, "array"):
+    elif len(node.args) > 1 and last not in (*NAMES, *COMMUTE):
         rest = [ast.unparse(k) for k in (*node.args[2:], *node.keywords)]
         yield f"{name}({', '.join([_swapped(node.args), *rest])})"
 
@@ -330,7 +332,7 @@ class Trial:
     """
 
     def __init__(
-        self, runner: Runners, assignment: Assignment, folder: Path, least: float = 20.0
+        self, runner: Runners, assignment: Assignment, folder: Path, least: float = 40.0
     ) -> None:
         self.runner, self.assignment, self.folder = runner, assignment, folder
         self.least = least
