@@ -124,7 +124,7 @@ NAMES = {"min": "max", "max": "min", "fmin": "fmax", "fmax": "fmin"}
 def changes(node: ast.AST) -> Iterator[Change]:
     """Everything that is changed at one node, one thing at a time."""
     for made in _text_changes(node):
-        if made != ast.unparse(node):
+        if ast.unparse(ast.parse(made)) != ast.unparse(ast.parse(ast.unparse(node))):
             yield node, made
 
 
@@ -253,7 +253,7 @@ def _of_file(task: Task, file: File) -> Iterator[Mutant]:
     lines = text.splitlines(keepends=True)
     tree = ast.parse(text)
     for region in file.regions():
-        for cut in region.cuts if region.task == task.id else ():
+        for cut in () if region.twin or region.task != task.id else region.cuts:
             for node in _inside(tree, cut.first, cut.last):
                 for place, made in changes(node):
                     changed = _replaced(lines, place, made)
