@@ -37,6 +37,7 @@ from assignments.runner import Job, Runners
 from assignments.testing import HUNG, NOT_RUN
 
 COUNT = 30
+LEAST = 40.0  # seconds that a task may take, on a machine that is busy
 SURVIVORS = HERE / "survivors.toml"
 CAUGHT, TIMED_OUT, SURVIVED, SAME, SKIPPED = (
     "caught",
@@ -56,7 +57,7 @@ class Mutant:
         path: the file, as it lies in a workspace.
         function: where in it.
         before, after: what was changed, the lines around it included.
-        text: the whole file.
+        marked: the whole file, with its markers.
     """
 
     task: str
@@ -64,7 +65,12 @@ class Mutant:
     function: str
     before: str
     after: str
-    text: str
+    marked: str
+
+    @property
+    def text(self) -> str:
+        """The whole file, as it comes into a workspace."""
+        return strip(self.marked, self.path, ())
 
     @property
     def change(self) -> str:
@@ -247,7 +253,7 @@ def mutants(task: Task) -> list[Mutant]:
     for file in assignment.files:
         if file.module:
             for mutant in _of_file(task, file):
-                found.setdefault((mutant.path, mutant.text), mutant)
+                found.setdefault((mutant.path, mutant.marked), mutant)
     return list(found.values())
 
 
@@ -260,12 +266,7 @@ def _of_file(task: Task, file: File) -> Iterator[Mutant]:
             for node in _inside(tree, cut.first, cut.last, compiled):
                 for place, made in changes(node, compiled):
                     changed = _replaced(lines, place, made)
-                    if changed is not None:
-                        before, after, whole = changed
-                        plain = strip(whole, file.path, ())
-                        yield Mutant(
-                            task.id, file.path, cut.function, before, after, plain
-                        )
+                    yield Mutant(task.id, file.path, cut.function, *changed)
 
 
 def _inside(
@@ -288,21 +289,14 @@ def _inside(
                 yield from _inside(node, first, last, compiled)
 
 
-def _replaced(
-    lines: list[str], node: ast.AST, made: str
-) -> tuple[str, str, str] | None:
-    """The lines that change, before and after, and the whole text; None if the change
-    is no Python."""
+def _replaced(lines: list[str], node: ast.AST, made: str) -> tuple[str, str, str]:
+    """The lines that change, before and after, and the whole text."""
     first, last = node.lineno - 1, node.end_lineno
     head = lines[first].encode()[: node.col_offset].decode()
     tail = lines[last - 1].encode()[node.end_col_offset :].decode()
     before = "".join(lines[first:last])
     after = f"{head}{made}{tail}"
     whole = "".join([*lines[:first], after, *lines[last:]])
-    try:
-        ast.parse(whole)
-    except SyntaxError:
-        return None
     return _short(before), _short(after), whole
 
 
@@ -335,19 +329,21 @@ class Trial:
     Args:
         runner: what runs jobs; it simulates a GPU where none is meant.
         folder: an empty folder for the workspace.
-        least: seconds that a task may take at least.
+        limit: seconds that a task may take; eight times what the reference takes if 0.
     """
 
     def __init__(
-        self, runner: Runners, assignment: Assignment, folder: Path, least: float = 40.0
+        self, runner: Runners, assignment: Assignment, folder: Path, limit: float = 0.0
     ) -> None:
         self.runner, self.assignment, self.folder = runner, assignment, folder
-        self.least = least
+        self.fixed = limit
         self.limits: dict[tuple[str, str], float] = {}
         write_files(assignment, folder, reference(assignment))
 
     def limit(self, task: Task, device: str) -> float:
-        """Eight times what the reference takes: a mutant beyond has no end."""
+        """Seconds after which a mutant has no end."""
+        if self.fixed:
+            return self.fixed
         if (task.id, device) not in self.limits:
             begin = time.monotonic()
             outcomes = self._job(task, device, 10 * task.seconds)
@@ -355,7 +351,7 @@ class Trial:
             if bad:
                 raise RuntimeError(f"{task.id} on {device}: the reference fails: {bad}")
             taken = time.monotonic() - begin
-            self.limits[task.id, device] = max(self.least, 8 * taken)
+            self.limits[task.id, device] = max(LEAST, 8 * taken)
         return self.limits[task.id, device]
 
     def run(self, mutant: Mutant) -> tuple[str, str]:
