@@ -521,6 +521,7 @@ def repeat_interleave(
         repeats: for all, or an int tensor [n] (or [1]) with one count for each.
         dim: None: of all elements, in one dimension.
     """
+    checked_tensor("repeat_interleave", input)
     if dim is None:
         input, dim = reshape(input, -1), 0
     dim = existing_dim("repeat_interleave", input, dim)
@@ -531,8 +532,6 @@ def repeat_interleave(
             f"repeat_interleave: repeats is {repeats!r}; expected 0 or more, or a "
             f"tensor of them"
         )
-    if not input.raw.shape:
-        input = reshape(input, 1)
     shape = input.raw.shape
     before, after = shape[: dim + 1], shape[dim + 1 :]
     wide = expand(unsqueeze(input, dim + 1), (*before, repeats, *after))
@@ -540,7 +539,7 @@ def repeat_interleave(
 
 
 def _repeated_each(input: Tensor, repeats: Any, dim: int) -> Tensor:
-    size = input.raw.shape[dim] if input.raw.shape else 1
+    size = input.raw.shape[dim]
     counts = repeats.tolist()
     if repeats.dtype.category != 1 or repeats.dim() != 1 or min(counts, default=0) < 0:
         raise ValueError(
