@@ -70,9 +70,7 @@ FUNCTIONS = {
 
 def _function_inputs(draw: Draw, name: str, zeros: int) -> dict[str, Any]:
     """Argument n is 0 where bit n of `zeros` is set: there slopes jump, or vanish."""
-    xs = [
-        0.0 if zeros >> n & 1 else draw.number(-3, 3) for n in range(FUNCTIONS[name])
-    ]
+    xs = [0.0 if zeros >> n & 1 else draw.number(-3, 3) for n in range(FUNCTIONS[name])]
     if name == "Log" or (name == "Pow" and not zeros & 1):
         xs[0] = draw.number(0.25, 4)
     elif name == "Pow" and not zeros & 2:

@@ -410,7 +410,9 @@ def _twice_expected(
     )
     (first * _torch(weight)).sum().backward()
     made = {"x": given.grad, "grad": start.grad}
-    return {n: np.zeros_like(x) if g is None else g.numpy() for n, g in made.items()}
+    zeros = np.zeros_like(x)
+    second = {n: zeros if g is None else g.numpy() for n, g in made.items()}
+    return {"first": first.detach().numpy(), **second}
 
 
 def _gradient_of_gradient(fn: str) -> Check:

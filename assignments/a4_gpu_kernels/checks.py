@@ -45,7 +45,6 @@ LAYOUTS = ("contiguous", "offset")
 STEP = 128 if SIMULATED else 512  # elements of a block with one vector a thread
 
 
-
 def _map_inputs(draw: Draw, n: int, offset: int) -> dict[str, Any]:
     a = draw.array((n,), draw.choice(FLOATS))
     return {"fn": draw.choice(MAPS), "a": a, "layout": LAYOUTS[offset]}

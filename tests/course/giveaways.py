@@ -4,13 +4,12 @@ With this file one can count, for a task, the lines of its solution of which a t
 stands in what its author has before them (`left_to_copy`): the library without the
 solutions of this and of all later assignments. Names and comments make no difference.
 
-    python tests/course/giveaways.py a4          # which lines, and where their twins are
+    python tests/course/giveaways.py a4     # which lines, and where their twins are
 """
 
 from __future__ import annotations
 
 import ast
-import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -63,7 +62,7 @@ def lines_of(body: Sequence[ast.stmt]) -> Iterator[Line]:
 
 
 def _line(node: ast.stmt) -> Line:
-    """Names are left out, but for those that are called, or have members (cuda.grid)."""
+    """Names are left out, but for those that are called or have members (cuda.grid)."""
     called = {id(n.func) for n in ast.walk(node) if isinstance(n, ast.Call)}
     called |= {id(n.value) for n in ast.walk(node) if isinstance(n, ast.Attribute)}
     names: list[str] = []
@@ -158,7 +157,12 @@ def solution(assignment: Assignment, task: Task) -> Iterator[tuple[str, list[Lin
         if not file.module:
             continue
         tree = ast.parse(file.source.read_text())
-        cuts = [c for r in file.regions() if r.task == task.id and not r.twin for c in r.cuts]
+        cuts = [
+            c
+            for r in file.regions()
+            if r.task == task.id and not r.twin
+            for c in r.cuts
+        ]
         for cut in cuts:
             around = [f for f in _functions(tree) if f.lineno <= cut.first + 1]
             around = [f for f in around if (f.end_lineno or 0) >= cut.last]

@@ -202,7 +202,7 @@ def _calls(node: ast.Call) -> Iterator[str]:
     if last == "abs":
         yield f"({ast.unparse(node.args[0])})"
     if last in ("range", "prange"):
-        for i, arg in enumerate(node.args[:2]):
+        for i in range(min(2, len(node.args))):
             for more in (" + 1", " - 1"):
                 args = [ast.unparse(a) for a in node.args]
                 args[i] = f"{args[i]}{more}"
@@ -269,9 +269,7 @@ def _of_file(task: Task, file: File) -> Iterator[Mutant]:
                     yield Mutant(task.id, file.path, cut.function, *changed)
 
 
-def _inside(
-    tree: ast.AST, first: int, last: int, compiled: bool
-) -> Iterator[ast.AST]:
+def _inside(tree: ast.AST, first: int, last: int, compiled: bool) -> Iterator[ast.AST]:
     """The nodes of lines first to last (from 0, exclusive), but for what is never run
     to make a result: annotations, decorators, the words of an error."""
     for name, value in ast.iter_fields(tree):
@@ -379,9 +377,7 @@ class Trial:
 
     def _job(self, task: Task, device: str, limit: float) -> list[report.Outcome]:
         folders = [str(self.folder)]
-        return self.runner.run(
-            Job(task.id, device, folders, limit, first_failure=True)
-        )
+        return self.runner.run(Job(task.id, device, folders, limit, first_failure=True))
 
 
 def tasks(names: Collection[str]) -> list[Task]:
@@ -396,7 +392,7 @@ def count_of(
     """How many mutants there are of each fate; survivors are told."""
     counted: Counter[str] = Counter()
     for mutant in found:
-        fate, why = trial.run(mutant)
+        fate, _ = trial.run(mutant)
         counted[fate] += 1
         if fate == SURVIVED:
             say(f"  {mutant.path} {mutant.function}\n    {mutant.change}")
@@ -423,7 +419,9 @@ def main() -> None:
                 with tempfile.TemporaryDirectory() as folder:
                     place = Path(folder) / task.assignment
                     trial = Trial(runner, catalog.load(task.assignment), place)
-                    counted = count_of(found, trial, lambda line: print(line, flush=True))
+                    counted = count_of(
+                        found, trial, lambda line: print(line, flush=True)
+                    )
                 said = ", ".join(f"{n} {fate}" for fate, n in counted.items())
                 took = time.monotonic() - begin
                 print(

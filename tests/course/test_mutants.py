@@ -1,4 +1,4 @@
-"""Machine-made mistakes are caught: a few here, all by `python tests/course/mutants.py`.
+"""Mistakes made by machine are caught: a few here, all by `course/mutants.py`.
 
 Tasks whose checks take seconds each are left to that command (see CONTRIBUTING.md).
 """

@@ -1,4 +1,4 @@
-"""a2.4 in minitorch/functions/elementwise.py: ReLU's gradient cannot be differentiated."""
+"""a2.4 in minitorch/functions/elementwise.py: ReLU's gradient is not recorded."""
 
 
 class Relu:
