@@ -12,13 +12,13 @@ import sys
 
 # Lines of Python and Mojo, comments and docstrings included.
 BUDGETS = {
-    "minitorch": 28_550,
+    "minitorch": 29_200,
     "fast_ops": 6_100,
     "cuda_ops": 19_400,
     "mojo_ops": 7_700,
     "assignments": 15_250,  # hints, a leaderboard, small inputs
     "docs": 450,
-    "tests": 33_800,
+    "tests": 35_000,
 }
 
 

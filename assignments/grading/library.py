@@ -30,7 +30,7 @@ from assignments import catalog, mojo_text, overlay, workspace
 from assignments.catalog import Assignment, File
 from assignments.grading import intake
 from assignments.grading.submission import Refused
-from assignments.regions import strip
+from assignments.regions import strip, twins_in
 
 PACKAGES = ("minitorch", "fast_ops", "cuda_ops", "mojo_ops")
 # Commands and benchmarks are not needed; they know PyTorch.
@@ -126,10 +126,14 @@ def student_tree(
     folder = new_folder("student")
     copy = os.link if links else shutil.copy2
     shutil.copytree(base, folder, copy_function=copy, dirs_exist_ok=True)
+    grafted: list[tuple[str, str, list[str]]] = []
     for name, data in (earlier or {}).items():
         _replace(folder / name, data)
+        source = (catalog.LIBRARY / name).read_text()
+        if twins := twins_in(source, name):
+            library = strip(source, name, ())
+            grafted.append((str(folder / name), library, sorted(twins)))
     others = assignment.others(task)
-    grafted = []
     for file in assignment.files:
         path = folder / place(assignment, file)
         data = submitted.get(file.path, path.read_bytes())
@@ -137,10 +141,10 @@ def student_tree(
             text = mojo_text.as_checked(file, data.decode(), assignment, task)
             data = text.encode()
         _replace(path, data)
-        kept = sorted(others.get(file.module, ()))
-        if kept:
-            library = strip(file.source.read_text(), file.path, ())
-            grafted.append((str(path), library, kept))
+        source = file.source.read_text()
+        if kept := others.get(file.module, set()) | twins_in(source, file.path):
+            library = strip(source, file.path, ())
+            grafted.append((str(path), library, sorted(kept)))
     problem = intake.limited(_compile, grafted) if grafted else ""
     if problem:
         raise Refused(f"it cannot be compiled: {problem}")
