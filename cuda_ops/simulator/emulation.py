@@ -88,7 +88,7 @@ def sync_warp(mask: int = ALL_LANES) -> None:
     """
     if mask != ALL_LANES:
         raise NotImplementedError(
-            f"syncwarp: the mask is {mask:#x}; the simulator knows barriers of all lanes"
+            f"syncwarp: the mask is {mask:#x}; here all lanes must wait"
         )
     warp, _ = _warp()
     if len(warp.waiting) == warp.lanes - 1:  # the last one to come

@@ -29,8 +29,8 @@ import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass
-from itertools import accumulate
+from dataclasses import dataclass
+from operator import add
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
@@ -70,7 +70,7 @@ class Traffic:
         return self.wavefronts - self.ideal_wavefronts
 
     def __add__(self, other: Traffic) -> Traffic:
-        return Traffic(*map(sum, zip(astuple(self), astuple(other))))
+        return Traffic(*map(add, vars(self).values(), vars(other).values()))
 
 
 class Line(NamedTuple):
@@ -85,15 +85,15 @@ class Lane(NamedTuple):
 
     Attributes:
         block: its block's index; None stands for several.
-        warp: its warp's number in the block; None stands for several.
-        thread: its number in the block; None stands for several.
+        warp: its warp's number in the block; -1 stands for several.
+        thread: its number in the block; -1 stands for several.
         epoch: how many barriers its block has passed.
         warp_epoch: how many barriers of its own (`cuda.syncwarp`) its warp has passed.
     """
 
     block: tuple[int, int, int] | None
-    warp: int | None
-    thread: int | None
+    warp: int
+    thread: int
     epoch: int
     warp_epoch: int
 
@@ -112,14 +112,14 @@ class Lane(NamedTuple):
         """This use and a later one, as one: what was before a barrier is forgotten,
         since whoever races with it races with the later one or is behind it, too."""
         if self.block != me.block:
-            return Lane(None, None, None, 0, 0)
+            return Lane(None, -1, -1, 0, 0)
         if self.epoch != me.epoch:
             return me
         if self.warp != me.warp:
-            return me._replace(warp=None, thread=None)
+            return me._replace(warp=-1, thread=-1)
         if self.warp_epoch != me.warp_epoch or self.thread == me.thread:
             return me
-        return me._replace(thread=None)
+        return me._replace(thread=-1)
 
 
 def here() -> Lane:
@@ -174,8 +174,8 @@ def wavefronts(firsts: dict[int, int], width: int) -> tuple[int, int]:
     for lane, first in firsts.items():
         words = range(first // WORD, (first + width - 1) // WORD + 1)
         groups[lane // together].update(words)
-    turns = [max(Counter(w % BANKS for w in words).values()) for words in groups.values()]
-    return sum(turns), len(turns)
+    banks = [Counter(word % BANKS for word in words) for words in groups.values()]
+    return sum(max(words.values()) for words in banks), len(banks)
 
 
 class Watch:
@@ -186,7 +186,6 @@ class Watch:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         self._lines: dict[Line, Traffic] = {}
         self._kernel: CodeType | None = None
         self._block: tuple[int, int, int] | None = None
@@ -239,17 +238,15 @@ class Watch:
             frame: the instruction.
         """
         me, at = here(), array.address(index)
-        line = Line(frame.f_code.co_filename, frame.f_lineno)
-        with self._lock:
-            self._note_request(me, array, at, count * array.itemsize, frame, line)
-            try:
-                for i in range(count):
-                    value = None if values is None else values[i]
-                    self._look_for_races(me, array, at, index, i, value)
-                    at += array.itemsize
-            except RuntimeError:
-                self._add(line, Traffic(races=1))
-                raise
+        self._note_request(me, array, at, count * array.itemsize, frame)
+        try:
+            for i in range(count):
+                value = None if values is None else values[i]
+                self._look_for_races(me, array, at, index, i, value)
+                at += array.itemsize
+        except RuntimeError:
+            self._add(_line(frame), Traffic(races=1))
+            raise
 
     def _look_for_races(
         self, me: Lane, array: Watched, at: int, index: Any, i: int, value: Any
@@ -257,31 +254,32 @@ class Watch:
         """Note the use of element index + i, which is at `at`."""
         place = index + i if i else index
         write, reads = self._written.get(at), self._read.get(at)
-        written_too = write is not None and write.races_with(me)
-        if value is None:
-            if written_too:
+        if write is not None and write.races_with(me):
+            if value is None:
                 raise _race(me, "reads", array, place, write, "written")
+            if not array.holds(place, value):
+                raise _race(me, "writes", array, place, write, "written")
+        if value is None:
             self._read[at] = me if reads is None else reads.joined(me)
             return
-        if written_too and not array.holds(place, value):
-            raise _race(me, "writes", array, place, write, "written")
         if reads is not None and reads.races_with(me):
             raise _race(me, "writes", array, place, reads, "read")
         self._written[at] = me
 
     def _note_request(
-        self, me: Lane, array: Watched, at: int, width: int, frame: FrameType, line: Line
+        self, me: Lane, array: Watched, at: int, width: int, frame: FrameType
     ) -> None:
         if me.block != self._block:  # the block before has come to its end
             self._count()
             self._block = me.block
-        place = *self._place(frame), me.epoch, me.warp_epoch
-        turn = self._turns[me.thread, place] = self._turns.get((me.thread, place), 0) + 1
-        key = me.warp, place, turn
-        if key not in self._requests:
-            self._requests[key] = Request(line, array.shared, width, {})
-        lanes = self._requests[key].lanes
-        lanes[me.thread % WARP] = array.origin, at - array.origin
+        place = me.warp, me.epoch, me.warp_epoch, *self._place(frame)
+        turn = self._turns.get((me.thread, place), 0) + 1
+        self._turns[me.thread, place] = turn
+        request = self._requests.get((turn, place))
+        if request is None:
+            request = Request(_line(frame), array.shared, width, {})
+            self._requests[turn, place] = request
+        request.lanes[me.thread % WARP] = array.origin, at - array.origin
 
     def _place(self, frame: FrameType | None) -> Iterator[tuple[int, int]]:
         """An instruction: where it is in its function, where that is called, ..."""
@@ -304,14 +302,20 @@ class Watch:
         self._lines[line] = self._lines.get(line, Traffic()) + traffic
 
 
+def _line(frame: FrameType) -> Line:
+    return Line(frame.f_code.co_filename, frame.f_lineno)
+
+
 def _starts(code: CodeType) -> list[int]:
     """For each two bytes of a code, where their instruction begins.
 
     Python's interpreter can stand behind it, in what it has noted of the instruction.
     """
     found = {i.offset for i in dis.get_instructions(code)}
-    places = range(0, len(code.co_code), 2)
-    return list(accumulate(places, lambda last, at: at if at in found else last))
+    starts: list[int] = []
+    for at in range(0, len(code.co_code), 2):
+        starts.append(at if at in found else starts[-1])
+    return starts
 
 
 def _race(
@@ -320,8 +324,7 @@ def _race(
     place = index if isinstance(index, tuple) else (index,)
     numbers = ", ".join(str(int(i)) for i in place)
     if other.block == me.block:
-        one = other.thread is not None
-        whom = f"thread {other.thread}" if one else "another thread"
+        whom = f"thread {other.thread}" if other.thread >= 0 else "another thread"
         since = "since the last barrier (cuda.syncthreads)"
     else:
         whom, since = "another block", "and no barrier holds for both"
@@ -359,6 +362,8 @@ class Watched(np.ndarray):
         """Where an element lies."""
         if self.start is None:
             self.start = _address(self)
+        if isinstance(index, int) and index >= 0 and self.ndim == 1:  # the most common
+            return self.start + index * self.strides[0]
         place = index if isinstance(index, tuple) else (index,)
         steps = zip(place, self.shape, self.strides)
         return self.start + sum(
@@ -395,6 +400,8 @@ def write(array: Any, i: Any, values: Sequence[Any], frame: FrameType) -> None:
 
 def _is_place(index: Any) -> bool:
     """Whether an index is that of one element."""
+    if isinstance(index, int):
+        return True
     parts = index if isinstance(index, tuple) else (index,)
     return all(isinstance(part, (int, np.integer)) for part in parts)
 
