@@ -161,7 +161,8 @@ def test_the_graph_that_a1_draws_is_what_is_recorded():
         names[id(made)] = node
         kind = made.function.__name__
         assert node == f"{kind} {made.number - first + 1}"
-        assert kept == ", ".join(f"{v:.3g}" if v % 1 else str(v) for v in made.saved_values)
+        numbers = [f"{v:.3g}" if v % 1 else str(v) for v in made.saved_values]
+        assert kept == ", ".join(numbers)
         ends = [edge and edge[0] for edge in made.edges]
         ends = [names.get(id(e), getattr(e, "name", "None")) for e in ends]
         assert rest[-1] == ", ".join(ends)
