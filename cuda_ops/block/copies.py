@@ -25,6 +25,9 @@ if not SIMULATED:
     from numba.cuda import types
 
 
+watch.STAND_INS.add(__name__)
+
+
 class Copy(NamedTuple):
     """How a block's threads copy one tile of an operand into shared memory.
 

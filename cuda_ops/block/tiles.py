@@ -38,6 +38,7 @@ if not SIMULATED:
     from llvmlite import ir
     from numba.cuda import types
 
+watch.STAND_INS.add(__name__)
 # Bytes of the widest load of one thread.
 VECTOR_BYTES = 16
 

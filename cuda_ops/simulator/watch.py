@@ -40,6 +40,8 @@ SECTOR = 32  # bytes that memory delivers at once
 WARP = 32
 BANKS = 32  # of shared memory, of
 WORD = 4  # bytes each
+# Modules of functions that stand in for instructions: what they do is their callers'.
+STAND_INS = {"numba.cuda.simulator.kernel"}
 
 
 @dataclass
@@ -303,6 +305,9 @@ class Watch:
 
 
 def _line(frame: FrameType) -> Line:
+    """The line of a kernel that an instruction belongs to."""
+    while frame.f_globals["__name__"] in STAND_INS and frame.f_back is not None:
+        frame = frame.f_back
     return Line(frame.f_code.co_filename, frame.f_lineno)
 
 

@@ -5,7 +5,9 @@ Sizes lie around those of the tiles, which are as small as a warp in the simulat
 
 from __future__ import annotations
 
+import linecache
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -493,3 +495,21 @@ def test_what_the_first_rungs_ask_for(
     assert (found.requests, found.sectors) == (requests, sectors)
     assert (found.ideal_sectors, found.wavefronts) == (ideal, wavefronts)
     assert found.bank_conflicts == 0
+
+
+@pytest.mark.skipif(not SIMULATED, reason="the simulator counts")
+@pytest.mark.parametrize("name", ["matmul_vectorized", "matmul_tensor_core"])
+def test_copies_and_factors_are_counted_at_the_kernels_lines(name: str) -> None:
+    (rung,) = [rung for rung in family.LADDER if rung.__name__ == name]
+    a, b = np.ones((32, 16), np.float32), np.ones((16, 32), np.float32)
+    with watching() as watch:
+        rung(from_numpy(a), from_numpy(b))
+    assert {Path(line.file).name for line in watch.lines} == {"kernels.py"}
+    assert watch.total.sectors == watch.total.ideal_sectors == 2 * 64 + 128
+    texts = [linecache.getline(*line) for line in watch.lines]
+    (multiply,) = [
+        traffic
+        for text, traffic in zip(texts, watch.lines.values())
+        if "multiply(" in text
+    ]
+    assert multiply.shared_requests > 0 and multiply.bank_conflicts == 0
