@@ -51,7 +51,10 @@ def central_difference(
 
 
 class _GradMode(threading.local):
-    enabled = True
+    """Whether operations are recorded; `minitorch/utils/checkpoint.py` has a true value
+    of its own, which is told of each node."""
+
+    enabled: Any = True
 
 
 grad_mode = _GradMode()
@@ -59,7 +62,7 @@ grad_mode = _GradMode()
 
 def is_grad_enabled() -> bool:
     """Whether operations are recorded in this thread."""
-    return grad_mode.enabled
+    return bool(grad_mode.enabled)
 
 
 class _Switch:
@@ -111,6 +114,16 @@ class set_grad_mode(_Switch):
     def __init__(self, mode: bool) -> None:
         super().__init__()
         self.mode = mode
+
+
+class inference_mode(set_grad_mode):
+    """`no_grad` by the name that programs use which only predict.
+
+    In PyTorch its tensors can never be recorded later; here they are as others are.
+    """
+
+    def __init__(self, mode: bool = True) -> None:
+        super().__init__(not mode)
 
 
 class set_grad_enabled(set_grad_mode):
