@@ -79,7 +79,10 @@ def kept_uses(assignment: Assignment) -> str:
             if functions:
                 reference = strip(file.source.read_text(), file.path, ())
                 uses = sorted(policy.solution_uses(reference, functions))
-                entry = {"functions": sorted(functions), "uses": uses}
+                entry: dict[str, list[Any]] = {
+                    "functions": sorted(functions),
+                    "uses": uses,
+                }
                 kept.setdefault(file.path, {})[task] = entry
     return json.dumps(kept, indent=1)
 
