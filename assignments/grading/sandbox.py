@@ -209,7 +209,7 @@ def _limits(
 
 def _simulated_threads(view: View) -> int:
     """How many threads the simulator may need: one for each of a block's."""
-    return 512 if view.environment.get("NUMBA_ENABLE_CUDASIM") == "1" else 0
+    return 1024 if view.environment.get("NUMBA_ENABLE_CUDASIM") == "1" else 0
 
 
 def _another_user(mode: str) -> int | None:
