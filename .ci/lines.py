@@ -18,7 +18,7 @@ BUDGETS = {
     "mojo_ops": 7_700,
     "assignments": 14_800,
     "docs": 450,
-    "tests": 34_000,
+    "tests": 35_500,
 }
 
 

@@ -5,7 +5,7 @@ comes from the library. It must happen before the library is imported.
 
 One task at a time is looked at, so that a mistake in one does not count in all others:
 functions that belong to other tasks can be taken from the library's own file
-(`install(..., from_library=...)`).
+(`install(..., from_library=...)`), and the twins of solutions always are.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from assignments import syntax
+from assignments.regions import twins_in
 
 # Top-level packages that have modules a workspace may replace.
 PACKAGES = ("minitorch", "fast_ops", "cuda_ops", "mojo_ops", "assignments")
@@ -88,7 +89,8 @@ class StudentLoader(importlib.machinery.SourceFileLoader):
         self, name: str, path: str, library: Path, kept: Collection[str]
     ) -> None:
         super().__init__(name, path)
-        self.library, self.kept = library, kept
+        self.library = library
+        self.kept = frozenset(kept) | _twins(library)
 
     def get_code(self, fullname: str) -> CodeType | None:
         """The compiled module; never from a cache, which would not know `kept`."""
@@ -110,6 +112,11 @@ class StudentLoader(importlib.machinery.SourceFileLoader):
         return "\n".join(
             [text, *(f"# from the library: {n}" for n in sorted(self.kept))]
         )
+
+
+def _twins(library: Path) -> set[str]:
+    """What a workspace's file lacks, because it would give a solution away."""
+    return twins_in(library.read_text(), library.name) if library.exists() else set()
 
 
 def graft(tree: ast.Module, library: ast.Module, names: Collection[str]) -> None:

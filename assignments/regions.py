@@ -13,6 +13,10 @@ Either it is a part of one function's body, which disappears as a whole; or it h
 whole functions and classes, of which signatures and docstrings stay. In the place of
 what disappears stand a comment that says what to write, and `todo("a3.2")`, which
 raises an error with the task's name. A Mojo file has regions of the first kind.
+
+What is written elsewhere in so much the same way that it gives a solution away is its
+twin. It stands between `BEGIN TWIN a3.2` and `END TWIN a3.2`, and is left out wherever
+the solution is. Nobody writes it again: what runs is the library's (`twins_in`).
 """
 
 from __future__ import annotations
@@ -25,10 +29,11 @@ from dataclasses import dataclass
 
 from assignments import syntax
 
-MARKER = re.compile(r"^\s*#\s*(BEGIN|END) SOLUTION (\S+)\s*$")
+MARKER = re.compile(r"^\s*#\s*(BEGIN|END) (SOLUTION|TWIN) (\S+)\s*$")
 TASK = re.compile(r"^a\d+\.\d+$")
 WIDTH = 88
 IMPORT = "from minitorch.todo import todo"
+TWIN = "# Left out, because it is much like {task}; the library has it."
 
 # (task, the function it stands in) -> what its author should know
 Texts = Callable[[str, str], str]
@@ -62,12 +67,14 @@ class Region:
         task: "a3.2".
         first, last: the lines between the markers, counted from 0.
         cuts: what disappears, one entry for each function.
+        twin: whether it only resembles the solution of its task.
     """
 
     task: str
     first: int
     last: int
     cuts: tuple[Cut, ...]
+    twin: bool = False
 
 
 # ------------------------------------------------------------------------- reading
@@ -96,7 +103,8 @@ def parse(text: str, name: str) -> list[Region]:
         cuts = tuple(_cuts(tree, lines, first, last, name))
         if not cuts:
             raise RegionError(f"{name}:{first}: the region of {task} is empty")
-        regions.append(Region(task, first, last, cuts))
+        twin = " TWIN " in lines[first - 1]
+        regions.append(Region(task, first, last, cuts, twin))
     return regions
 
 
@@ -107,7 +115,7 @@ def _spans(lines: Sequence[str], name: str) -> Iterator[tuple[str, int, int]]:
         marker = MARKER.match(line)
         if marker is None:
             continue
-        kind, task = marker.groups()
+        kind, _, task = marker.groups()
         where = f"{name}:{number + 1}"
         if not TASK.match(task):
             raise RegionError(f"{where}: {task!r} is no task; expected one like a3.1")
@@ -227,7 +235,14 @@ def _mojo_region(text: str, name: str, task: str, first: int, last: int) -> Regi
 
 def functions_of(regions: Collection[Region], task: str) -> set[str]:
     """The names of the functions that a task's regions change, "Module.train"."""
-    return {cut.function for r in regions if r.task == task for cut in r.cuts}
+    own = (r for r in regions if r.task == task and not r.twin)
+    return {cut.function for r in own for cut in r.cuts}
+
+
+def twins_in(text: str, name: str) -> set[str]:
+    """The names of the functions in which a file has twins of solutions."""
+    twins = (r for r in parse(text, name) if r.twin) if " TWIN " in text else ()
+    return {cut.function for r in twins for cut in r.cuts}
 
 
 # ------------------------------------------------------------------------- writing
@@ -249,15 +264,19 @@ def strip(
     """
     lines = text.splitlines()
     cuts = [
-        (cut, region.task)
+        (cut, region)
         for region in parse(text, name)
         if tasks is None or region.task in tasks
         for cut in region.cuts
     ]
     kept: list[str | None] = list(lines)
-    for cut, task in cuts:
-        said = texts(task, cut.function) if texts else ""
+    for cut, region in cuts:
+        task, said = region.task, ""
+        if texts and not region.twin:
+            said = texts(task, cut.function)
         block = comment_block(task, said, cut.indent)
+        if region.twin:
+            block = [" " * cut.indent + TWIN.format(task=task)]
         block.append(" " * cut.indent + _stub(task, name))
         kept[cut.first : cut.last] = [
             "\n".join(block),

@@ -50,6 +50,7 @@ from cuda_ops.runtime.launch import SIMULATED, Kernels, ceil_div, kernel
 from minitorch import operators
 from minitorch.dtypes import DType
 from minitorch.tensor_data import Shape, TensorData, broadcast_shapes
+from minitorch.todo import unwritten_task
 
 # Elements from which on a thread has two vectors.
 LARGE = 2 * TILE if SIMULATED else 2**21
@@ -214,6 +215,7 @@ def zip_number(fn: Callable) -> Callable:
     """
 
     def loop(a, y, out, vectors):
+        # BEGIN TWIN a4.1
         i = int64(cuda.grid(1)) * 4
         if vectors and i + 4 <= out.size:
             x0, x1, x2, x3 = load4(a, i)
@@ -221,6 +223,7 @@ def zip_number(fn: Callable) -> Callable:
         else:
             for j in range(i, min(i + 4, out.size)):
                 store(out, j, fn(load(a, j), y))
+        # END TWIN a4.1
 
     return loop
 
@@ -297,6 +300,9 @@ def zip_strided(fn: Callable) -> Callable:
 
     return loop
 
+
+# Whether numbers have kernels of their own; students' editions can lack these.
+NUMBERS = not SIMULATED and unwritten_task(zip_number) is None
 
 MAPS = (operators.gelu,)
 ZIPS = (operators.add, operators.gelu_backward)
@@ -437,7 +443,7 @@ def _zip_second(
     """Run a kernel for an `a` that lies as `out` does, if b is a number or repeats."""
     x, z = a.flat(), out.flat()
     blocks = ceil_div(len(z), STEP)
-    number = None if SIMULATED else b.storage.array.number
+    number = b.storage.array.number if NUMBERS else None
     if number is not None:
         run = (ZIP_NUMBER_FIRST if swap else ZIP_NUMBER)[fn]
         run[blocks, THREADS](x, number, z, is_aligned(x, z))

@@ -30,6 +30,7 @@ from cuda_ops.runtime.arrays import allocate
 from cuda_ops.runtime.launch import ceil_div, kernel
 from minitorch.dtypes import DType, float32, from_numpy_dtype
 from minitorch.tensor_data import Shape, Strides, TensorData
+from minitorch.todo import unwritten_task
 
 # The side of a tile of elements, with neighbouring threads along it, and rows of a tile
 # that the threads of a block copy at once.
@@ -189,6 +190,7 @@ def transpose_vectorized(dtype: DType) -> Callable:
         a_first, out_first, rows, cols = tile_of_block(
             WIDE, a_at, a_steps, out_at, out_steps, shape
         )
+        # BEGIN TWIN a4.5
         x = cuda.threadIdx.x % QUADS
         y = cuda.threadIdx.x // QUADS
         if 4 * y < rows and 4 * x < cols:
@@ -206,6 +208,7 @@ def transpose_vectorized(dtype: DType) -> Callable:
             if 4 * x < rows and k < cols:
                 x0, x1, x2, x3 = load4(tile, vector_at(k, x))
                 store4(out, out_first + k * out_steps[3] + 4 * x, x0, x1, x2, x3)
+        # END TWIN a4.5
 
     return kernel
 
@@ -215,6 +218,9 @@ def vector_at(line, quad):
     """Where vector `quad` of a line of `out` is in `transpose_vectorized`'s tile."""
     return ((line ^ (quad & 1)) * QUADS + (quad ^ (line // 4))) * 4
 
+
+# Students' editions lack that rung while they write the one before.
+VECTORS_WRITTEN = unwritten_task(transpose_vectorized) is None
 
 _TEXT = "T[] int64 4*int64 T[] int64 4*int64 4*int64"
 TILED = KernelFamily(transpose_tiled, _TEXT, (float32,), threads=SIDE * BLOCK_ROWS)
@@ -244,6 +250,7 @@ def move(
         and not any(number % 4 for number in evenly)
         and dtype.itemsize <= 4
         and is_aligned(a, out)
+        and VECTORS_WRITTEN
     ):
         side, threads, kernels = WIDE, QUADS * QUADS, VECTORIZED
     else:

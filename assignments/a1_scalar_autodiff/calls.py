@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 # ---------------------------------------------------------------- central difference
@@ -125,6 +126,18 @@ def recording(device: str, x: float, y: float) -> dict[str, Any]:
     }
 
 
+def arrivals(device: str, steps: Sequence[tuple[int, int, float]]) -> dict[str, Any]:
+    """`_add_gradient`: what has arrived for each item (number -1: no edge)."""
+    from minitorch.autodiff import _add_gradient
+
+    items = [object() for _ in range(3)]
+    pending: dict[int, list[Any]] = {}
+    for number, index, grad in steps:
+        edge = None if number < 0 else (items[number], index)
+        _add_gradient(pending, edge, grad)  # type: ignore[arg-type]
+    return {"arrived": [pending.get(id(item)) for item in items]}
+
+
 # ------------------------------------------------------------------ topological sort
 
 
@@ -238,6 +251,46 @@ def twice(device: str, x: float) -> dict[str, Any]:
         middle = Counted.apply(leaf)
         (middle * middle + middle).backward()
     return {"grad": leaf.grad, "calls": [float(c) for c in calls]}
+
+
+def passes(device: str, x: float, y: float, keep: bool, some: bool) -> dict[str, Any]:
+    """A backward pass, perhaps for `some` values only: which nodes are released.
+
+    The nodes "below" and "out" make out = x * x * y; the pass may `keep` them.
+    """
+    from minitorch.autodiff import backpropagate
+    from minitorch.scalar import Mul, Scalar
+
+    a: Any = Scalar(x)
+    b: Any = Scalar(y)
+    below = Mul.apply(a, a)
+    out = Mul.apply(below, b)
+    released: list[str] = []
+    for name, made in (("below", below), ("out", out)):
+        node: Any = made.node
+        node.release = partial(released.append, name)
+    found = backpropagate([out], [1.0], keep, inputs=[below, b] if some else None)
+    return {"found": found, "released": released, "grads": [a.grad, b.grad]}
+
+
+def missing(device: str, x: float, y: float) -> dict[str, Any]:
+    """A function that has no gradient for its second argument, which is used twice."""
+    from minitorch.scalar import Mul, Scalar, ScalarFunction
+
+    class Straight(ScalarFunction):
+        @staticmethod
+        def forward(ctx: Any, a: float, b: float) -> float:
+            return a + b
+
+        @staticmethod
+        def backward(ctx: Any, d_out: float) -> Any:
+            return d_out, None
+
+    a: Any = Scalar(x)
+    b: Any = Scalar(y)
+    out: Any = Mul.apply(Straight.apply(a, b), b)
+    out.backward()
+    return {"grads": [a.grad, b.grad]}
 
 
 # ------------------------------------------------------------------------------- XOR

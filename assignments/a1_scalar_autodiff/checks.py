@@ -68,16 +68,16 @@ FUNCTIONS = {
 }  # fmt: skip
 
 
-def _function_inputs(draw: Draw, name: str) -> dict[str, Any]:
-    xs = [draw.number(-3, 3) for _ in range(FUNCTIONS[name])]
-    if name == "Log":
-        xs = [draw.number(0.25, 4)]
-    if name == "Div" and xs[1] == 0:
-        xs[1] = 1.0
-    if name == "Pow":
-        zero = draw.integer(0, 4) == 4
-        xs = [0.0, float(draw.integer(1, 3))] if zero else [draw.number(0.25, 4), xs[1]]
-    return {"name": name, "xs": xs, "d_out": draw.number(-2, 2)}
+def _function_inputs(draw: Draw, name: str, zeros: int) -> dict[str, Any]:
+    """Argument n is 0 where bit n of `zeros` is set: there slopes jump, or vanish."""
+    xs = [0.0 if zeros >> n & 1 else draw.number(-3, 3) for n in range(FUNCTIONS[name])]
+    if name == "Log" or (name == "Pow" and not zeros & 1):
+        xs[0] = draw.number(0.25, 4)
+    elif name == "Pow" and not zeros & 2:
+        xs[1] = float(draw.integer(1, 3))
+    elif name == "Div":
+        xs[1] = xs[1] or 1.0
+    return {"name": name, "xs": xs, "d_out": draw.number(-2, 2) or 1.0}
 
 
 def _function_expected(name: str, xs: list[float], d_out: float) -> dict[str, Any]:
@@ -92,12 +92,15 @@ def _function_expected(name: str, xs: list[float], d_out: float) -> dict[str, An
 
 
 def _function(name: str) -> Check:
+    most = 2 ** FUNCTIONS[name] - 1
     return Check(
         "a1.2",
         name,
         calls.function,
         partial(_function_inputs, name=name),
         _function_expected,
+        {"zeros": (0, most)},
+        tuple({"zeros": zeros} for zeros in range(1, most + 1)),
         tolerance=1e-12,
         examples=30,
     )
@@ -164,6 +167,25 @@ def _recording_expected(x: float, y: float) -> dict[str, Any]:
     }
 
 
+def _arrival_inputs(draw: Draw, n: int) -> dict[str, Any]:
+    steps = [
+        (draw.integer(-1, 2), draw.integer(0, 2), draw.number() or 1.0)
+        for _ in range(n)
+    ]
+    return {"steps": steps}
+
+
+def _arrival_expected(steps: list[tuple[int, int, float]]) -> dict[str, Any]:
+    arrived: list[Any] = []
+    for item in range(3):
+        mine = [(index, grad) for number, index, grad in steps if number == item]
+        sums: dict[int, float] = {}
+        for index, grad in mine:
+            sums[index] = sums[index] + grad if index in sums else grad
+        arrived.append([sums.get(i) for i in range(max(sums) + 1)] if sums else None)
+    return {"arrived": arrived}
+
+
 # ------------------------------------------------------------------------- the order
 
 
@@ -201,6 +223,19 @@ def _uses_expected(uses: list[int]) -> dict[str, Any]:
         ],
         "grads": [float(uses.count(leaf)) or None for leaf in leaves],
     }
+
+
+def _pass_expected(x: float, y: float, keep: bool, some: bool) -> dict[str, Any]:
+    ran = ["out"] if some else ["out", "below"]
+    return {
+        "found": [y, x * x] if some else None,
+        "released": [] if keep else ran,
+        "grads": [None, None] if some else [2 * x * y, x * x],
+    }
+
+
+def _two_numbers(draw: Draw) -> dict[str, Any]:
+    return {"x": draw.number(), "y": draw.number()}
 
 
 ORDER = (
@@ -246,6 +281,35 @@ ORDER = (
         lambda x: {"grad": 2 * 3 * (6 * x + 1), "calls": [6 * x + 1.0] * 2},
         tolerance=1e-12,
         examples=10,
+    ),
+    Check(
+        "a1.4",
+        "which nodes run and are released",
+        calls.passes,
+        lambda draw, keep, some: {
+            **_two_numbers(draw),
+            "keep": bool(keep),
+            "some": bool(some),
+        },
+        _pass_expected,
+        {"keep": (0, 1), "some": (0, 1)},
+        [{"keep": keep, "some": some} for keep in (0, 1) for some in (0, 1)],
+        tolerance=1e-12,
+        examples=5,
+        oracle="the handout",
+        hint="With inputs, only nodes in wanted[0] run. A node that ran is released, "
+        "unless retain_graph is set.",
+    ),
+    Check(
+        "a1.4",
+        "a gradient that is missing",
+        calls.missing,
+        _two_numbers,
+        lambda x, y: {"grads": [y, x + y]},
+        tolerance=1e-12,
+        examples=5,
+        oracle="the handout",
+        hint="A function may return None for an argument: nothing arrives there.",
     ),
     Check(
         "a1.4",
@@ -351,9 +415,23 @@ CHECKS: tuple[AnyCheck, ...] = (
         "a1.3",
         "what is recorded",
         calls.recording,
-        lambda draw: {"x": draw.number(), "y": draw.number()},
+        _two_numbers,
         _recording_expected,
         oracle="the handout",
+    ),
+    Check(
+        "a1.3",
+        "what has arrived",
+        calls.arrivals,
+        _arrival_inputs,
+        _arrival_expected,
+        {"n": (0, 4)},
+        ({"n": 12},),
+        tolerance=1e-12,
+        examples=30,
+        oracle="the handout",
+        hint="An item with several outputs has a gradient for each, None where none "
+        "has arrived.",
     ),
     _expressions("a1.3"),
     *ORDER,

@@ -140,6 +140,18 @@ def zip_tensors(
     return results({"out": out}, {"a": x, "b": y})
 
 
+def zip_into(
+    device: str, fn: str, a: np.ndarray, b: np.ndarray, layout: str, itself: bool
+) -> dict[str, Any]:
+    """`zip` into a tensor that exists, which may be the first operand."""
+    from minitorch.backend import get_backend
+
+    x, y = operand(device, a, layout), operand(device, b)
+    out = x if itself else operand(device, np.zeros_like(a), layout)
+    result = get_backend(device).zip(_operator(fn), x, y, None, out)
+    return {"out": read(out), "same": result is out, "b": read(y)}
+
+
 def reduce_tensor(
     device: str, fn: str, a: np.ndarray, dims: Sequence[int], start: float, layout: str
 ) -> dict[str, Any]:
@@ -207,6 +219,22 @@ def one_operand(
     """An operation on one tensor, and its gradient."""
     given = tensor(device, x, layout, True)
     return _gradients(ONE[fn](given), grad, x=given)
+
+
+def twice(
+    device: str, fn: str, x: np.ndarray, grad: np.ndarray, weight: np.ndarray
+) -> dict[str, Any]:
+    """The gradient, and those of sum(weight * gradient) for x and grad."""
+    from minitorch.tensor.hooks import grad as gradients
+
+    given, start = tensor(device, x, "contiguous", True), tensor(device, grad)
+    start.requires_grad = True
+    (first,) = gradients(ONE[fn](given), given, start, create_graph=True)
+    (first * tensor(device, weight)).sum().backward()
+    made = {"x": given.grad, "grad": start.grad}
+    zeros = np.zeros_like(x)
+    second = {n: zeros if g is None else read(g) for n, g in made.items()}
+    return {"first": read(first), **second}
 
 
 def sums(

@@ -250,6 +250,17 @@ def _zip_expected(fn: str, a: np.ndarray, b: np.ndarray, **how: Any) -> dict[str
     return {"out": vars(torch)[fn](_torch(a), _torch(b)).numpy()}
 
 
+def _zip_into_inputs(draw: Draw, dims: int) -> dict[str, Any]:
+    a = draw.array(shape_of(draw, dims))
+    return {
+        "fn": draw.choice(ZIPS),
+        "a": a,
+        "b": draw.array(a.shape[-1:]),
+        "layout": layout(draw),
+        "itself": bool(draw.integer(0, 1)),
+    }
+
+
 def _dims(draw: Draw, count: int) -> tuple[int, ...]:
     return tuple(i for i in range(count) if draw.integer(0, 1))
 
@@ -304,6 +315,14 @@ SIMPLE = (
     ),
     Check(
         "a2.3", "zip", calls.zip_tensors, _zip_inputs, _zip_expected, DIMS, examples=60
+    ),
+    Check(
+        "a2.3",
+        "zip into a tensor",
+        calls.zip_into,
+        _zip_into_inputs,
+        lambda fn, a, b, **how: {**_zip_expected(fn, a, b), "same": True},
+        DIMS,
     ),
     Check(
         "a2.3",
@@ -374,6 +393,44 @@ def _one_expected(
     return _backward(calls.ONE[fn](given), grad, x=given)
 
 
+def _twice_inputs(draw: Draw, fn: str, n: int) -> dict[str, Any]:
+    x = draw.array((n,), "float64", 0.25 if fn == "Log" else -2.0, 2.0)
+    grad, weight = draw.array((n,), "float64"), draw.array((n,), "float64", 0.5, 1.5)
+    return {"fn": fn, "x": x, "grad": grad, "weight": weight}
+
+
+def _twice_expected(
+    fn: str, x: np.ndarray, grad: np.ndarray, weight: np.ndarray
+) -> dict[str, Any]:
+    import torch
+
+    given, start = _torch(x).requires_grad_(), _torch(grad).requires_grad_()
+    (first,) = torch.autograd.grad(
+        calls.ONE[fn](given), given, start, create_graph=True
+    )
+    (first * _torch(weight)).sum().backward()
+    made = {"x": given.grad, "grad": start.grad}
+    zeros = np.zeros_like(x)
+    second = {n: zeros if g is None else g.numpy() for n, g in made.items()}
+    return {"first": first.detach().numpy(), **second}
+
+
+def _gradient_of_gradient(fn: str) -> Check:
+    return Check(
+        "a2.4",
+        f"{fn}: the gradient's gradient",
+        calls.twice,
+        partial(_twice_inputs, fn=fn),
+        _twice_expected,
+        {"n": (1, 3)},
+        ({"n": 9},),
+        examples=10,
+        devices=("simple",),  # the same operations everywhere, and many to compile
+        hint="While grad_mode.enabled is set, backward must consist of operations on "
+        "tensors, so that it is recorded itself.",
+    )
+
+
 def _sum_inputs(draw: Draw, dims: int) -> dict[str, Any]:
     shape, dtype = shape_of(draw, dims), draw.choice(FLOATS)
     folded = _dims(draw, dims) or tuple(range(dims))
@@ -407,6 +464,7 @@ def _with_gradient(fn: str) -> Check:
 
 GRADIENTS = (
     *[_with_gradient(fn) for fn in (*calls.TWO, *calls.ONE)],
+    *[_gradient_of_gradient(fn) for fn in calls.ONE],
     Check(
         "a2.4",
         "Sum",

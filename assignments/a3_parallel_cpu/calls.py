@@ -35,13 +35,13 @@ def zip_tensors(
 
 
 def zip_into(
-    device: str, fn: str, a: np.ndarray, b: np.ndarray, layout: str
+    device: str, fn: str, a: np.ndarray, b: np.ndarray, layout: str, out_layout: str
 ) -> dict[str, Any]:
-    """`zip` into a tensor with the same layout as `a`."""
+    """`zip` into a tensor that exists, with a layout of its own."""
     from fast_ops import elementwise
 
     x, y = operand(device, a, layout), operand(device, b)
-    out = operand(device, np.zeros_like(a), layout)
+    out = operand(device, np.zeros_like(a), out_layout)
     elementwise.zip(_operator(fn), x, y, None, out)
     return results({"out": out}, {"a": x, "b": y})
 

@@ -61,8 +61,9 @@ def _zip_expected(fn: str, a: np.ndarray, b: np.ndarray, **how: Any) -> dict[str
 
 
 def _into_inputs(draw: Draw, m: int, n: int) -> dict[str, Any]:
-    a, b = draw.array((m, n)), draw.array((n,))
-    return {"fn": draw.choice(ZIPS), "a": a, "b": b, "layout": layout(draw)}
+    a, b = draw.array((m, n)), draw.array(draw.choice(((n,), (m, 1), (m, n))))
+    how = {"layout": layout(draw), "out_layout": layout(draw)}
+    return {"fn": draw.choice(ZIPS), "a": a, "b": b, **how}
 
 
 FLAT = {"n": (0, 6)}
@@ -100,6 +101,7 @@ ELEMENTWISE = (
         _zip_expected,
         {"m": (1, 4), "n": (1, 5)},
         ({"m": 5, "n": 515},),
+        examples=30,
     ),
 )
 

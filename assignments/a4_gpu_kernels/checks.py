@@ -35,13 +35,19 @@ def _sizes(*simulated: int, gpu: Sequence[int]) -> tuple[dict[str, int], ...]:
     return tuple({"n": n} for n in (simulated if SIMULATED else gpu))
 
 
+def _edges(offset: int, *simulated: int, gpu: Sequence[int]) -> list[dict[str, int]]:
+    return [{**sizes, "offset": offset} for sizes in _sizes(*simulated, gpu=gpu)]
+
+
 # ------------------------------------------------------------- indexing and guards
 
+LAYOUTS = ("contiguous", "offset")
+STEP = 128 if SIMULATED else 512  # elements of a block with one vector a thread
 
-def _map_inputs(draw: Draw, n: int) -> dict[str, Any]:
+
+def _map_inputs(draw: Draw, n: int, offset: int) -> dict[str, Any]:
     a = draw.array((n,), draw.choice(FLOATS))
-    where = draw.choice(("contiguous", "offset"))
-    return {"fn": draw.choice(MAPS), "a": a, "layout": where}
+    return {"fn": draw.choice(MAPS), "a": a, "layout": LAYOUTS[offset]}
 
 
 def _map_expected(fn: str, a: np.ndarray, layout: str) -> dict[str, Any]:
@@ -50,12 +56,13 @@ def _map_expected(fn: str, a: np.ndarray, layout: str) -> dict[str, Any]:
     return {"out": vars(torch)[fn](_torch(a)).numpy()}
 
 
-def _zip_inputs(draw: Draw, n: int) -> dict[str, Any]:
+def _zip_inputs(draw: Draw, n: int, offset: int) -> dict[str, Any]:
     dtype = draw.choice(FLOATS)
     a, b = draw.array((n,), dtype), draw.array((n,), dtype)
-    where = draw.choice(("contiguous", "offset"))
-    how = {"a_layout": where, "b_layout": "contiguous"}
-    return {"fn": draw.choice(ZIPS), "a": a, "b": b, **how}
+    how = {"a_layout": LAYOUTS[offset], "b_layout": "contiguous"}
+    # Large ones are few: all of them by the function whose operands have an order.
+    fn = draw.choice(ZIPS) if n < STEP else ZIPS[0]
+    return {"fn": fn, "a": a, "b": b, **how}
 
 
 def _zip_expected(fn: str, a: np.ndarray, b: np.ndarray, **how: Any) -> dict[str, Any]:
@@ -88,10 +95,12 @@ def _choice_expected(
 
 
 FLAT = {"n": (0, 9)}
-FLAT_EDGES = _sizes(
-    *(0, 1, 127, 128, 129, 511, 512, 513, 1024, 1333),
-    gpu=(0, 1, 1023, 1024, 1025, 4095, 4097, 2**21 - 1, 2**21, 2**21 + 4097),
-)
+FLAT_OR_OFFSET = {**FLAT, "offset": (0, 1)}
+FLAT_EDGES = (
+    *_edges(0, *(0, 1, 127, 128, 129, 511, 512, 1024, 1333),
+        gpu=(0, 1, 1023, 1024, 1025, 4095, 4097, 2**21 - 1, 2**21, 2**21 + 4097)),
+    *_edges(1, 130, 515, gpu=(1026, 2**21 + 4099)),
+)  # fmt: skip
 INDEXING = (
     Check(
         "a4.1",
@@ -109,7 +118,7 @@ INDEXING = (
         calls.map_tensor,
         _map_inputs,
         _map_expected,
-        FLAT,
+        FLAT_OR_OFFSET,
         FLAT_EDGES,
         examples=EXAMPLES,
         hint="Which elements does the last block make, when n is no multiple of its "
@@ -121,7 +130,7 @@ INDEXING = (
         calls.zip_tensors,
         _zip_inputs,
         _zip_expected,
-        FLAT,
+        FLAT_OR_OFFSET,
         FLAT_EDGES,
         examples=EXAMPLES,
     ),
@@ -217,6 +226,10 @@ BROADCASTING = (
 # ---------------------------------------------------------------------- block sums
 
 
+def _total(name: str, a: np.ndarray) -> dict[str, Any]:
+    return {"out": np.array(a.astype(np.float64).sum(), np.float32)}
+
+
 def _rung(task: str, name: str, hint: str = "", most: int = 1100) -> Check:
     """A sum by blocks; in the simulator they have 64 threads, on a GPU 256."""
     return Check(
@@ -224,7 +237,7 @@ def _rung(task: str, name: str, hint: str = "", most: int = 1100) -> Check:
         name,
         calls.total,
         lambda draw, n: {"name": name, "a": draw.array((n,))},
-        lambda name, a: {"out": np.array(a.astype(np.float64).sum(), np.float32)},
+        _total,
         {"n": (0, 5)},
         _sizes(
             *(0, 1, 63, 64, 65, 257, most),
@@ -233,6 +246,32 @@ def _rung(task: str, name: str, hint: str = "", most: int = 1100) -> Check:
         length=lambda name, a: min(a.size, 4096),
         examples=EXAMPLES // 2,
         hint=hint,
+    )
+
+
+BLOCK, EACH = (64, 8) if SIMULATED else (256, 8)  # of sum_several and sum_shuffle
+
+
+def _rung_sectors(task: str, name: str) -> Check:
+    """Warps that read neighbours ask for each sector of memory once."""
+
+    def inputs(draw: Draw, blocks: int) -> dict[str, Any]:
+        a = draw.array((blocks * BLOCK * EACH,))
+        # Each block writes one sum; a block of its own adds several of them up.
+        sums = blocks + (2 if blocks > 1 else 0)
+        return {"name": name, "a": a, "least": a.nbytes // 32 + sums}
+
+    return Check(
+        task,
+        f"{name}: side by side",
+        calls.total_counted,
+        inputs,
+        lambda name, a, least: {**_total(name, a), "needless sectors": 0},
+        {"blocks": (1, 2)},
+        length=lambda name, a, least: min(a.size, 4096),
+        examples=2,
+        needs=SIMULATOR,
+        hint="Neighbouring threads have to read neighbours of x, in each step.",
     )
 
 
@@ -245,6 +284,7 @@ REDUCTIONS = (
         most=513,
     ),
     _rung("a4.3", "sum_several"),
+    _rung_sectors("a4.3", "sum_several"),
 )
 
 # ---------------------------------------------------------------------- prefix sums
@@ -404,6 +444,7 @@ DIVERGENCE = (
         ),
         devices=("cuda",),
     ),
+    replace(_rung_sectors("a4.6", "sum_shuffle"), devices=("cuda",)),
 )
 
 CHECKS: tuple[AnyCheck, ...] = (

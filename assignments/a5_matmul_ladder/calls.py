@@ -103,6 +103,8 @@ def roof(
 
     found = roofline(tuple(size), tuple(block), peak, bandwidth)
     return {
+        "flops": found.flops,
+        "bytes": found.bytes,
         "intensity": found.intensity,
         "attainable": found.attainable,
         "limit": found.limit,

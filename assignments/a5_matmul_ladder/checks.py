@@ -61,7 +61,7 @@ SMALL: dict[str, Sequence[Size]] = {
     "matmul_tiled": (*EMPTY, (3, 4, 5), (4, 5, 3), (9, 8, 7), (2, 1026, 3)),
     "matmul_coarsened": (*EMPTY, (15, 4, 17), (16, 5, 16), (33, 3, 2), (2, 130, 3)),
     "matmul_vectorized": (*EMPTY, (31, 8, 33), (32, 33, 4), (5, 40, 6)),
-    "matmul_tensor_core": (*EMPTY, (31, 8, 33), (4, 33, 12)),
+    "matmul_tensor_core": (*EMPTY, (31, 8, 33), (4, 70, 12)),
 }
 
 
@@ -207,6 +207,7 @@ def _roof(
     counted = _counted(size, block, 4)
     intensity = counted["flops"] / counted["bytes"]
     return {
+        **counted,
         "intensity": intensity,
         "attainable": min(peak, intensity * bandwidth),
         "limit": _limit(intensity, peak, bandwidth),

@@ -368,16 +368,16 @@ def scores(device: str, seed: int, n: int) -> dict[str, Any]:
 
 
 def steps(device: str, seed: int, labels: np.ndarray, lr: float) -> dict[str, Any]:
-    """The losses of two steps, and the parameters after them."""
+    """The losses of two steps after a prediction, and the parameters after them."""
     from assignments.a6_convolutional_networks import mnist
     from minitorch import optim
 
-    network = _network(device, seed)
+    network = _network(device, seed).eval()
     optimizer = optim.SGD(network.parameters(), lr=lr)
     x, y = tensor(device, pictures(seed, len(labels))), tensor(device, labels)
     lost = [float(mnist.step(network, optimizer, x, y)) for _ in range(2)]
     after = {name: read(v).reshape(-1) for name, v in network.state_dict().items()}
-    return {"losses": lost, **after}
+    return {"losses": lost, "training": network.training, **after}
 
 
 def predictions(device: str, seed: int, n: int, train: bool) -> dict[str, Any]:

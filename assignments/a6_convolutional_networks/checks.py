@@ -296,7 +296,7 @@ def _steps_expected(seed: int, labels: np.ndarray, lr: float) -> dict[str, Any]:
         optimizer.step()
         lost.append(loss.item())
     after = {n: w.detach().numpy().reshape(-1) for n, w in weights.items()}
-    return {"losses": lost, **after}
+    return {"losses": lost, "training": True, **after}
 
 
 def _predictions_expected(seed: int, n: int, train: bool) -> dict[str, Any]:

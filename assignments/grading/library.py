@@ -27,7 +27,7 @@ from pathlib import Path
 
 from assignments import catalog, mojo_text, syntax, workspace
 from assignments.catalog import Assignment, File
-from assignments.regions import functions_of, strip
+from assignments.regions import functions_of, strip, twins_in
 
 PACKAGES = ("minitorch", "fast_ops", "cuda_ops", "mojo_ops")
 # Commands and benchmarks are not needed; they know PyTorch.
@@ -125,7 +125,7 @@ def student_tree(
     shutil.copytree(base, folder, copy_function=copy, dirs_exist_ok=True)
     texts = workspace.stripped(assignment)
     for name, data in (earlier or {}).items():
-        _replace(folder / name, data.decode())
+        _replace(folder / name, with_twins(name, data.decode()))
     for file in assignment.files:
         data = submitted.get(file.path, b"")
         text = data.decode() if file.path in submitted else texts[file.path]
@@ -209,16 +209,18 @@ def _readable(folder: Path) -> Path:
 
 
 def others(file: File, assignment: Assignment, task: str) -> set[str]:
-    """The functions of a file that belong to other tasks than `task`.
+    """The functions of a file that belong to other tasks than `task`, or to none.
 
+    Those are the twins of solutions, which a workspace's file lacks.
     A task without functions of its own is about what the others' functions do together,
     such as their speed: all of them belong to it.
     """
+    twins = twins_in(file.source.read_text(), file.path)
     if not any(functions_of(f.regions(), task) for f in assignment.files):
-        return set()
+        return twins
     regions = file.regions()
     names = [functions_of(regions, other.id) for other in assignment.tasks]
-    return set().union(*names) - functions_of(regions, task)
+    return twins.union(*names) - functions_of(regions, task)
 
 
 def graft(file: File, text: str, assignment: Assignment, task: str) -> str:
@@ -234,6 +236,13 @@ def graft(file: File, text: str, assignment: Assignment, task: str) -> str:
         return text
     reference = strip(file.source.read_text(), file.path, ())
     return replace_functions(text, reference, names)
+
+
+def with_twins(path: str, text: str) -> str:
+    """A file of earlier work, with what its workspace did not show."""
+    source = (catalog.LIBRARY / path).read_text()
+    names = twins_in(source, path)
+    return replace_functions(text, strip(source, path, ()), names) if names else text
 
 
 def replace_functions(text: str, reference: str, names: Collection[str]) -> str:

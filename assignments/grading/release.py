@@ -19,20 +19,20 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 import minitorch
 from assignments import catalog, workspace
 from assignments.catalog import Assignment
 from assignments.grading import reading
-from assignments.regions import strip
+from assignments.regions import Texts, strip
 from minitorch.data import atomic_write
 
 PROJECT = ("setup.cfg", "pyproject.toml", "README.md", "LICENSE")
 PACKAGES = ("minitorch", "fast_ops", "cuda_ops", "mojo_ops", "assignments")
-OTHERS = re.compile(r"(# (?:BEGIN|END)) SOLUTION (a\d+\.\d+)")
-KEPT = re.compile(r"(# (?:BEGIN|END)) KEPT (a\d+\.\d+)")
+OTHERS = re.compile(r"(# (?:BEGIN|END)) (SOLUTION|TWIN) (a\d+\.\d+)")
+KEPT = re.compile(r"(# (?:BEGIN|END)) KEPT (SOLUTION|TWIN) (a\d+\.\d+)")
 # Zip files have no time zone and begin in 1980; the same release has the same bytes.
 TIME = (1980, 1, 1, 0, 0, 0)
 
@@ -130,13 +130,24 @@ def remove_solutions(assignment: Assignment, root: Path) -> None:
         return assignment.task(task).text(function)
 
     tasks = [task.id for task in assignment.tasks]
-    for file in assignment.files:
-        path = root / file.source.relative_to(catalog.LIBRARY)
-        hidden = OTHERS.sub(
-            lambda m: m[0] if m[2] in tasks else f"{m[1]} KEPT {m[2]}", path.read_text()
-        )
-        text = strip(hidden, file.path, tasks, said)
-        path.write_text(KEPT.sub(r"\1 SOLUTION \2", text))
+    own = {root / f.source.relative_to(catalog.LIBRARY) for f in assignment.files}
+    for path in own.union(*((root / name).rglob("*.py") for name in PACKAGES)):
+        text = path.read_text()
+        if path in own or f"# BEGIN TWIN {assignment.id}." in text:
+            path.write_text(without_solutions(text, path.name, tasks, said))
+
+
+def without_solutions(
+    text: str, name: str, tasks: Collection[str], texts: Texts | None = None
+) -> str:
+    """A file's text without the solutions of `tasks` (see `regions.strip`).
+
+    The markers of other tasks stay: `minitorch start` needs them.
+    """
+    hidden = OTHERS.sub(
+        lambda m: m[0] if m[3] in tasks else f"{m[1]} KEPT {m[2]} {m[3]}", text
+    )
+    return KEPT.sub(r"\1 \2 \3", strip(hidden, name, tasks, texts))
 
 
 def write_autograder(assignment: Assignment, target: Path) -> Path:

@@ -157,6 +157,7 @@ def sum_of_block(dtype: Any) -> Any:
     """A device function: the sum of all threads' numbers, for thread 0."""
 
     def sum_block(value):
+        # BEGIN TWIN a4.3
         shared = cuda.shared.array(THREADS, dtype)
         thread = cuda.threadIdx.x
         shared[thread] = value
@@ -167,6 +168,7 @@ def sum_of_block(dtype: Any) -> Any:
                 shared[thread] += shared[thread + half]
             half //= 2
         return shared[0]
+        # END TWIN a4.3
 
     return device(sum_block)
 

@@ -347,6 +347,7 @@ def conv_template(name: str, cut: Cut, mode: str, asynchronous: bool) -> Callabl
                 )  # fmt: skip
             close()
         my_out, my_col = place(int64(cuda.threadIdx.x))
+        # BEGIN TWIN a5.5
         # `slot` is the tile of this step, `free` the one of the step before.
         slot, free = 0, ring - stage
         acc = zero()
@@ -362,6 +363,7 @@ def conv_template(name: str, cut: Cut, mode: str, asynchronous: bool) -> Callabl
             acc = multiply(acc, shared, slot + weights_at + my_out, slot + my_col)
             free = slot
             slot = slot + stage if slot + stage < ring else 0
+        # END TWIN a5.5
         wait_all()
         finish(shared, acc, out, bias, plan, sizes, layout, has_bias)
         if parts > 1:

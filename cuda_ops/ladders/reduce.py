@@ -174,6 +174,7 @@ def sum_vectorized_blocks(x, out):
     bytes for each of 2,048 threads it is 8 KB, with four vectors 128 KB. The last
     N % 4 elements are added by the last thread that has a vector, one by one.
     """
+    # BEGIN TWIN a4.6
     cells = cuda.shared.array(WARPS, float32)
     t = cuda.threadIdx.x
     first = (cuda.blockIdx.x * BLOCK * VECTORS + t) * 4
@@ -189,6 +190,7 @@ def sum_vectorized_blocks(x, out):
     total = total_of(total, t, cells)
     if t == 0:
         out[cuda.blockIdx.x] = total
+    # END TWIN a4.6
 
 
 # ------------------------------------------------ the rungs of the ladder, callable

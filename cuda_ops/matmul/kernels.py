@@ -547,7 +547,7 @@ if SIMULATED:  # as small as a warp, so that products of 40 x 40 have several ti
         Config(1, 1, 2, 4, 4, 8, 16, 2, interleave=1),
     )
     CONFIGS_8: tuple[Config, ...] = (Config(1, 1, 1, 4, 4, 8, 8, 3),)
-    TENSOR_CONFIGS: tuple[TensorConfig, ...] = (TensorConfig(1, 1, 4, 4, 8, 3),)
+    TENSOR_CONFIGS: tuple[TensorConfig, ...] = (TensorConfig(2, 2, 2, 2, 16, 3),)
 else:
     CONFIGS_4 = (
         Config(2, 2, 1, 8, 8, 4, 16, 4, blocks=3),  # 64 x 128

@@ -51,6 +51,7 @@ from cuda_ops.matmul.warpgroup import (
     GroupConfig,
     round_flat,
     warpgroup,
+    warpgroup_template,
 )
 from cuda_ops.memory import copy, copy_into, empty
 from cuda_ops.runtime.arrays import allocate
@@ -59,6 +60,7 @@ from cuda_ops.runtime.launch import ceil_div
 from minitorch import precision
 from minitorch.dtypes import DType, float32
 from minitorch.tensor_data import Shape, Strides, TensorData, broadcast_shapes
+from minitorch.todo import unwritten_task
 
 # ---------------------------------------------------------------- choosing how to cut
 
@@ -333,6 +335,8 @@ def _reads(
     if min(sides.M, sides.N) == 1:  # read once: nothing pays
         return None
     if compute_capability() != ARCH or not _pays_to_round(size):
+        return None
+    if unwritten_task(warpgroup_template):  # as in an edition for students
         return None
     other = _cut(sides, dtype, True)
     rate = TENSOR_RATE if isinstance(other.config, TensorConfig) else FMA_RATE

@@ -386,6 +386,7 @@ def warpgroup_template(
             shared, a, a_at, a_strides, b, b_at, b_strides, sizes
         )
         rows, cols = sizes[0] - row, sizes[1] - col
+        # BEGIN TWIN a5.5
         mine = thread_index() // WARP * WARP_ROWS * row_stride + reg_at
         acc = zero()
         slot, free = 0, ring - stage
@@ -407,6 +408,7 @@ def warpgroup_template(
             # The next tile's factors come while the product is under way.
             factors = take(shared, slot + mine)
             acc = finish(acc)
+        # END TWIN a5.5
         if turned:
             col += thread_index() // WARP * WARP_ROWS
         else:

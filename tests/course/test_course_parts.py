@@ -187,7 +187,7 @@ def test_overlay_replaces_a_module_and_nothing_else(tmp_path):
     for name in ("assignments", "minitorch"):
         (library / name).mkdir(parents=True)
         (library / name / "__init__.py").write_text("")
-    for name in ("overlay.py", "syntax.py"):
+    for name in ("overlay.py", "regions.py", "syntax.py"):
         shutil.copy(catalog.FOLDER / name, library / "assignments" / name)
     (library / "minitorch" / "tensor_data.py").write_text("")
     (library / "minitorch" / "operators.py").write_text(
