@@ -18,7 +18,7 @@ BUDGETS = {
     "mojo_ops": 7_700,
     "assignments": 15_250,  # hints, a leaderboard, small inputs
     "docs": 450,
-    "tests": 35_000,
+    "tests": 35_500,
 }
 
 

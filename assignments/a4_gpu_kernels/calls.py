@@ -92,15 +92,15 @@ def total(device: str, name: str, a: np.ndarray) -> dict[str, Any]:
     return results({"out": out}, {"a": x})
 
 
-def total_pieces(device: str, name: str, a: np.ndarray, least: int) -> dict[str, Any]:
-    """How many pieces of memory a sum asks for beyond the least number."""
+def total_counted(device: str, name: str, a: np.ndarray, least: int) -> dict[str, Any]:
+    """How many sectors of memory a sum asks for beyond the least number."""
     from cuda_ops.ladders import reduce as reduce_ladder
 
     x = operand(device, a)
     with watched() as watch:
         out = vars(reduce_ladder)[name](x)
-    needless = max(0, watch.moved - least)
-    return {**results({"out": out}, {"a": x}), "needless pieces": needless}
+    needless = max(0, watch.total.sectors - least)
+    return {**results({"out": out}, {"a": x}), "needless sectors": needless}
 
 
 def scan(device: str, counts: np.ndarray) -> dict[str, Any]:

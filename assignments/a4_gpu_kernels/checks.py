@@ -254,8 +254,8 @@ def _rung(task: str, name: str, hint: str = "", most: int = 1100) -> Check:
 BLOCK, EACH = (64, 8) if SIMULATED else (256, 8)  # of sum_several and sum_shuffle
 
 
-def _rung_pieces(task: str, name: str) -> Check:
-    """Warps that read neighbours ask for each piece of memory once."""
+def _rung_sectors(task: str, name: str) -> Check:
+    """Warps that read neighbours ask for each sector of memory once."""
 
     def inputs(draw: Draw, blocks: int) -> dict[str, Any]:
         a = draw.array((blocks * BLOCK * EACH,))
@@ -266,9 +266,9 @@ def _rung_pieces(task: str, name: str) -> Check:
     return Check(
         task,
         f"{name}: side by side",
-        calls.total_pieces,
+        calls.total_counted,
         inputs,
-        lambda name, a, least: {**_total(name, a), "needless pieces": 0},
+        lambda name, a, least: {**_total(name, a), "needless sectors": 0},
         {"blocks": (1, 2)},
         length=lambda name, a, least: min(a.size, 4096),
         examples=2,
@@ -286,7 +286,7 @@ REDUCTIONS = (
         most=513,
     ),
     _rung("a4.3", "sum_several"),
-    _rung_pieces("a4.3", "sum_several"),
+    _rung_sectors("a4.3", "sum_several"),
 )
 
 # ---------------------------------------------------------------------- prefix sums
@@ -447,7 +447,7 @@ DIVERGENCE = (
         ),
         devices=("cuda",),
     ),
-    replace(_rung_pieces("a4.6", "sum_shuffle"), devices=("cuda",)),
+    replace(_rung_sectors("a4.6", "sum_shuffle"), devices=("cuda",)),
 )
 
 CHECKS: tuple[AnyCheck, ...] = (

@@ -57,12 +57,15 @@ class Rules:
         tasks: for each task that is graded here, the functions to write.
         others: functions of other tasks; the library's take their place.
         tests: whether the student writes tests in it.
+        used: for each task, what its solution uses (`solution_uses`), where the
+            library's file has no solutions, as in a student edition.
     """
 
     path: str
     tasks: Mapping[str, Collection[str]] = field(default_factory=dict)
     others: Collection[str] = ()
     tests: bool = False
+    used: Mapping[str, Collection[tuple[str, str]]] = field(default_factory=dict)
 
 
 def violations(text: str, reference: str, rules: Rules) -> list[Violation]:
@@ -79,10 +82,19 @@ def violations(text: str, reference: str, rules: Rules) -> list[Violation]:
     library = _library_file(reference)
     found = {
         violation
-        for functions in rules.tasks.values() or [()]
-        for violation in _Reading(student, library, rules, functions).violations()
+        for task in rules.tasks or [""]
+        for violation in _Reading(student, library, rules, task).violations()
     }
     return sorted(found, key=lambda v: (v.line, v.text))
+
+
+def solution_uses(
+    reference: str, functions: Collection[str]
+) -> frozenset[tuple[str, str]]:
+    """What some functions of a library's file use: kinds and names of `uses.Use`."""
+    library = _library_file(reference)
+    found = [part for part in library.parts if part.name in functions]
+    return frozenset((u.kind, u.name) for part in found for u in library.uses(part))
 
 
 # ------------------------------------------------------------------------- modules
@@ -246,18 +258,16 @@ class _Reading:
     Args:
         student: the student's file.
         library: the same file in the library.
-        functions: that the task asks for.
+        task: which; "" if none is solved in the file.
     """
 
-    def __init__(
-        self, student: _File, library: _File, rules: Rules, functions: Collection[str]
-    ) -> None:
+    def __init__(self, student: _File, library: _File, rules: Rules, task: str) -> None:
         self.student, self.library, self.rules = student, library, rules
-        self.functions = functions
+        self.functions = functions = rules.tasks.get(task, ())
         everything = {*rules.others, *(f for fs in rules.tasks.values() for f in fs)}
         self.elsewhere = everything - set(functions)
         self.kernel = rules.path.startswith(allowed.KERNEL_FILES)
-        self.right = self._used_by(functions)
+        self.right = {*self._used_by(functions), *rules.used.get(task, ())}
         self.own_attributes: set[str] = set()
 
     def violations(self) -> Iterable[Violation]:
@@ -269,6 +279,7 @@ class _Reading:
                 found = [Violation(part.node.lineno, part.name, text)]
             yield from found
         every = self._used_by({*self.elsewhere, *self.functions})
+        every |= {use for uses in self.rules.used.values() for use in uses}
         for part in others:
             for use in self._uses(part):
                 at_import = use.role == "head" or use.kind == "decorator"

@@ -6,12 +6,13 @@ import json
 import subprocess
 import sys
 import textwrap
+from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
 
 from assignments import catalog, workspace
-from assignments.grading import reading
+from assignments.grading import reading, release
 from minitorch.cli.app import app
 
 A1 = catalog.load("a1")
@@ -126,3 +127,29 @@ def in_mojo(body):
     lines = file.source.read_text().splitlines()
     lines[cut.first : cut.last] = textwrap.indent(body, " " * cut.indent).splitlines()
     return reading.not_allowed(a9, file, "\n".join(lines), "a9.1")
+
+
+@pytest.mark.parametrize("name", ["a2", "a3", "a7"])
+def test_a_student_edition_refuses_the_same(name, tmp_path, monkeypatch):
+    """Its library has no solutions, but it knows what they use."""
+    assignment = catalog.load(name)
+    right = {
+        f.path: workspace.stripped(assignment, [])[f.path] for f in assignment.files
+    }
+    release.copy_project(tmp_path / "edition")
+    release.remove_solutions(assignment, tmp_path / "edition")
+    monkeypatch.setattr(catalog, "FOLDER", tmp_path / "edition" / "assignments")
+    files = [
+        replace(f, source=tmp_path / "edition" / f.source.relative_to(catalog.LIBRARY))
+        for f in assignment.files
+    ]
+    edition = replace(assignment, files=tuple(files))
+    assert not any(f.regions() for f in files if name == "a3")
+    for file in files:
+        for task in ("", *(t.id for t in assignment.tasks)):
+            said = reading.not_allowed(edition, file, right[file.path], task)
+            assert said == "", said
+    if name == "a3":
+        right_one = right["fast_ops/matmul.py"]
+        blas = right_one.replace("row[n] = 0", "row[n] = matmul_packed(a, b)", 1)
+        assert "matmul_packed" in reading.not_allowed(edition, files[3], blas, "a3.3")
