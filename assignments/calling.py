@@ -1,14 +1,13 @@
 """Call what a student wrote, with plain arrays in and plain arrays out.
 
 With this file the `calls.py` of an assignment lays operands out in memory (`operand`,
-`tensor`), reads results so that shared or changed operands show (`results`), reports an
-error that was asked for (`raised`), and runs a student's own tests (`run_properties`).
-It runs in the student's process and knows no right answers.
+`tensor`), reads results so that shared or changed operands show (`results`), and
+reports an error that was asked for (`raised`). It runs in the student's process and
+knows no right answers.
 """
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -123,38 +122,3 @@ def raised(call: Callable[[], Any]) -> dict[str, Any]:
     except Exception as error:  # whatever it is, its name is the result
         return {"raises": type(error).__name__}
     return {"raises": None}
-
-
-def run_properties(module: str, ops: Any, first_only: bool = False) -> dict[str, str]:
-    """Run all tests of a student's module on `ops`: their names, and how they failed.
-
-    With `first_only`, none is run after the first that fails. "" stands for a test that
-    passed; a failed assertion says "AssertionError: ...".
-    """
-    from hypothesis import Phase, settings
-
-    settings.register_profile(
-        "course",
-        deadline=None,
-        derandomize=True,
-        database=None,
-        max_examples=60,
-        phases=(Phase.explicit, Phase.generate),
-    )
-    settings.load_profile("course")
-    tests = importlib.import_module(module)
-    outcome = {}
-    for name, test in list(vars(tests).items()):
-        if not name.startswith("test_") or not callable(test):
-            continue
-        try:
-            test(ops)
-            outcome[name] = ""
-        except NotImplementedError:
-            raise
-        except Exception as error:
-            lines = str(error).strip().splitlines() or [""]
-            outcome[name] = f"{type(error).__name__}: {lines[0]}"
-            if first_only:
-                break
-    return outcome

@@ -2,7 +2,8 @@
 
 With this file one can look up an assignment (`load("a3")`, `load_all()`), its tasks and
 what they are checked with (`Assignment.checks`), and the points that a task earns
-(`earned`). All of it stands in `assignments/aN_slug/assignment.toml`:
+on a device (`earned`) and on all (`points`). All of it stands in
+`assignments/aN_slug/assignment.toml`:
 
     title = "Parallel CPU"
     files = ["fast_ops/elementwise.py", ...]    # of the library, or of the folder
@@ -13,6 +14,7 @@ what they are checked with (`Assignment.checks`), and the points that a task ear
     points = 4                                  # shared by the devices
     devices = ["cpu"]                           # "python": uses no backend
     hint = "..."                                # shown when a check fails
+    hints = ["...", "..."]                      # `minitorch hint` opens one by one
     todo = "..."                                # stands in the place of the solution
     [task.regions]
     zip_flat = "..."                            # the same for one function
@@ -22,7 +24,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from pathlib import Path
@@ -53,6 +55,7 @@ class Task:
         devices: where its checks run; "python" where no backend is involved.
         seconds: how long its checks may take on one device.
         hint: what to look at when a check fails.
+        hints: a ladder: a question, a direction, and nearly the idea.
         todo: what to write, for the place where the solution was.
         regions: the same for single functions, by their names.
         partial: whether single checks earn their part of the points.
@@ -66,6 +69,7 @@ class Task:
     devices: tuple[str, ...] = ("python",)
     seconds: float = 60.0
     hint: str = ""
+    hints: tuple[str, ...] = ()
     todo: str = ""
     regions: dict[str, str] = field(default_factory=dict)
     partial: bool = False
@@ -153,7 +157,8 @@ class Assignment:
     def others(self, task: str) -> dict[str, set[str]]:
         """For each module, the functions that are not looked at in `task`.
 
-        They belong to other tasks, which `task` does not use.
+        They belong to other tasks, which `task` does not use; the library's take their
+        place.
         """
         looked_at = {task, *self.task(task).uses}
         kept = {}
@@ -182,6 +187,24 @@ def earned(points: float, passed: Sequence[float], partial: bool) -> float:
     if any(share == 0 for share in passed):
         return 0.0
     return points * min(passed)
+
+
+def points(task: Task, parts: Mapping[str, float | None]) -> float:
+    """What a task has earned: equal parts of its points for the devices that count.
+
+    Args:
+        parts: for each device, the part of its points that was earned there, 0 to 1;
+            None where nothing could run, which then does not count.
+    """
+    counted = [parts.get(device, 0.0) for device in task.devices]
+    ran = [part for part in counted if part is not None]
+    return task.points * sum(ran) / len(ran) if ran else 0.0
+
+
+def possible(task: Task, parts: Mapping[str, float | None]) -> float:
+    """What could have been earned: nothing, where no device could run."""
+    known = {name: parts.get(name, 0.0) for name in task.devices}
+    return points(task, {n: None if p is None else 1.0 for n, p in known.items()})
 
 
 def ids() -> tuple[str, ...]:
@@ -227,7 +250,7 @@ def _task(assignment: str, values: dict[str, Any]) -> Task:
     unknown = set(values) - set(Task.__dataclass_fields__)
     if unknown or not values["id"].startswith(f"{assignment}."):
         raise ValueError(f"{assignment}: task {values['id']} has unknown {unknown}")
-    lists = {"devices": ("python",), "uses": ()}
+    lists = {"devices": ("python",), "uses": (), "hints": ()}
     tuples = {name: tuple(values.get(name, other)) for name, other in lists.items()}
     return Task(**{**values, **tuples})
 

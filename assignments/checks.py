@@ -19,8 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from assignments.compare import Difference, difference
-from assignments.draw import Draw, SeededDraw
-from assignments.simulated import simulates
+from assignments.draw import SeededDraw
 
 GPU, SIMULATOR = "gpu", "simulator"
 
@@ -69,17 +68,22 @@ class Check:
     hint: str = ""
     oracle: str = "PyTorch"
 
-    def draw(self, draw: Draw, sizes: Mapping[str, int] | None = None) -> Inputs:
-        """Inputs of the given sizes, or of sizes that are drawn as well."""
-        if sizes is None:
-            sizes = {n: draw.integer(*limits) for n, limits in self.sizes.items()}
-        return self.inputs(draw, **sizes)
+    def draws(
+        self, seed: int, count: int | None = None
+    ) -> Iterator[tuple[SeededDraw, Mapping[str, int]]]:
+        """What inputs are made from: of all edge sizes, then of `count` random ones."""
+        count = self.examples if count is None else count
+        for number, edge in enumerate([*self.edges, *[None] * count]):
+            sizes = edge
+            if sizes is None:
+                first = SeededDraw(seed, self.task, self.name, number, "sizes")
+                sizes = {n: first.integer(*limits) for n, limits in self.sizes.items()}
+            yield SeededDraw(seed, self.task, self.name, number), sizes
 
     def cases(self, seed: int, count: int | None = None) -> Iterator[Inputs]:
         """Inputs of all edge sizes, then `count` random ones; the same for a seed."""
-        count = self.examples if count is None else count
-        for number, sizes in enumerate([*self.edges, *[None] * count]):
-            yield self.draw(SeededDraw(seed, self.task, self.name, number), sizes)
+        for draw, sizes in self.draws(seed, count):
+            yield self.inputs(draw, **sizes)
 
     def judge(self, inputs: Inputs, outputs: Any) -> Difference | None:
         """What is wrong with the outputs of the call for these inputs, or None."""
@@ -138,6 +142,13 @@ class Speed:
             self.length(**inputs),
         )
 
+    def said(self, ratio: float) -> str:
+        """How fast that is, and which ratio would earn more."""
+        text = f"{ratio:.2f} times as fast as the reference"
+        higher = sorted(step for step in self.steps if step[0] > ratio)
+        more = ", ".join(f"{share:.0%} from {least:g}" for least, share in higher)
+        return f"{text}; of the points {more}" if more else text
+
     def points_share(self, ratio: float) -> float:
         """The part of the points, 0 to 1, that a ratio to the rival's speed earns."""
         return max(
@@ -185,12 +196,16 @@ class Properties:
 AnyCheck = Check | Speed | Properties
 
 
-def why_not(check: AnyCheck, device: str) -> str:
-    """Why a check says nothing on a device here; "" if it does."""
+def why_not(check: AnyCheck, device: str, simulated: bool) -> str:
+    """Why a check says nothing on a device here; "" if it does.
+
+    Args:
+        simulated: whether the device's kernels run in Numba's simulator.
+    """
     needs = "" if isinstance(check, Properties) else check.needs
-    if needs == GPU and simulates(device):
+    if needs == GPU and simulated:
         return f"{check.name}: kernels are simulated here; this needs a GPU"
-    if needs == SIMULATOR and not simulates(device):
+    if needs == SIMULATOR and not simulated:
         return (
             f"{check.name}: only the simulator can see this; set "
             f"NUMBA_ENABLE_CUDASIM=1 to use it"

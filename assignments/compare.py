@@ -8,7 +8,10 @@ up (`tolerance`). It imports nothing but NumPy.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+import re
+import reprlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -108,7 +111,8 @@ def _compare(
         return found and Difference(name, found.reason, repr(got), repr(expected))
     if isinstance(expected, (list, tuple)) and isinstance(got, (list, tuple)):
         if len(got) != len(expected):
-            reason = f"{name} has {len(got)} entries; expected {len(expected)}"
+            entries = "entry" if len(got) == 1 else "entries"
+            reason = f"{name} has {len(got)} {entries}; expected {len(expected)}"
             return Difference(name, reason, show(got), show(expected))
         parts = enumerate(zip(got, expected))
         return _first(
@@ -151,12 +155,12 @@ def _compare_arrays(
     wrong = _wrong(got, expected, limit)
     if not wrong.any():
         return None
-    at = tuple(int(i) for i in np.argwhere(wrong)[0])
+    at = tuple(map(int, np.unravel_index(np.argmax(wrong), wrong.shape)))
     place = f"{name}[{', '.join(map(str, at))}]" if at else name
     return Difference(
         name,
         f"{name} has wrong values",
-        *texts,
+        *(show(got, at), show(expected, at)),
         f"{place} is {got[at]}; expected {expected[at]} "
         f"({int(wrong.sum())} of {wrong.size} wrong)",
     )
@@ -176,24 +180,78 @@ def _wrong(got: np.ndarray, expected: np.ndarray, limit: float) -> np.ndarray:
 
 # -------------------------------------------------------------------------- printing
 
-FEW = 40  # elements that are printed of an array
+FEW = 40  # elements that are printed of an array, at most
+# Elements that are printed on each side of a wrong one: in a vector, and in the rows
+# and the columns of a matrix.
+IN_VECTOR, IN_MATRIX = (8,), (2, 3)
+LONGEST = 2000  # characters of a value
 
 
-def show(value: Value) -> str:
-    """A value as a student may read it: arrays with dtype and shape."""
-    if isinstance(value, np.ndarray):
-        text = np.array2string(
-            value, precision=6, threshold=FEW, edgeitems=2, separator=", "
-        )
-        if value.ndim == 0:
-            return f"{text}  ({value.dtype})"
-        shape = ", ".join(map(str, value.shape))
-        return f"{text}  ({value.dtype} [{shape}])"
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{k}: {show(v)}" for k, v in value.items()) + "}"
-    if isinstance(value, (list, tuple)) and any(
-        isinstance(v, np.ndarray) for v in value
-    ):
-        return "[" + ", ".join(show(v) for v in value) + "]"
-    text = repr(value)
-    return text if len(text) <= 400 else f"{text[:400]}..."
+def show(value: Value, at: Sequence[int] = ()) -> str:
+    """A value as a student may read it, never long: arrays with dtype and shape.
+
+    Args:
+        at: an index in an array, of what has to be seen of it.
+    """
+    text = _array(value, at) if isinstance(value, np.ndarray) else _short.repr(value)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+
+
+def _array(value: np.ndarray, at: Sequence[int]) -> str:
+    """An array, or a small part of it around an element.
+
+    Of an array of many dimensions a matrix is shown, the one with this element.
+    """
+    part, cut = value, []
+    rows = math.prod(value.shape[:-1])
+    if value.size and (value.size > FEW or (value.ndim > 2 and rows > IN_MATRIX[0])):
+        cut = _cut(value.shape, at)
+        part = value[tuple(cut)]
+    text = np.array2string(part, precision=6, separator=", ", max_line_width=66)
+    text = re.sub(r"\n\n+", "\n", text)  # between matrices
+    said = str(value.dtype)
+    if value.ndim:
+        said += f" [{', '.join(map(str, value.shape))}]"
+    if cut:
+        said += f", here [{', '.join(map(_name, cut, value.shape))}]"
+    return f"{text}  ({said})"
+
+
+def _cut(shape: Sequence[int], at: Sequence[int]) -> list[int | slice]:
+    """What to show of an array: a part of a row or of a matrix, around an index."""
+    index = tuple(at) or (0,) * len(shape)
+    around = IN_VECTOR if len(shape) == 1 else IN_MATRIX
+    matrix = zip(shape[-2:], index[-2:], around)
+    return [*index[:-2], *(_window(*dimension) for dimension in matrix)]
+
+
+def _window(size: int, at: int, around: int) -> slice:
+    """`around` elements on each side of `at`, and more on one where others end."""
+    first = max(0, min(at - around, size - 2 * around - 1))
+    return slice(first, min(size, first + 2 * around + 1))
+
+
+def _name(part: int | slice, size: int) -> str:
+    """An index as one writes it: 3, 2:7, or : for all."""
+    if not isinstance(part, slice):
+        return str(part)
+    return ":" if part == slice(0, size) else f"{part.start}:{part.stop}"
+
+
+class _Short(reprlib.Repr):
+    """Lists and dicts with a few of their entries, and arrays as `show` has them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel, self.maxstring, self.maxother = 4, 400, 400
+        self.maxlist = self.maxtuple = self.maxdict = 16
+
+    def repr1(self, x: Value, level: int) -> str:
+        return _array(x, ()) if isinstance(x, np.ndarray) else super().repr1(x, level)
+
+    def repr_int(self, x: int, level: int) -> str:
+        bits = x.bit_length()
+        return repr(x) if bits <= LONGEST else f"<an integer of {bits} bits>"
+
+
+_short = _Short()

@@ -1,9 +1,9 @@
-"""Inputs for checks: written once, drawn in two ways.
+"""Inputs for checks, from a seed, and smaller ones of the same kind.
 
 With this file a check describes its inputs as a function of a `Draw`. `SeededDraw`
-makes them from a seed, the same in every process (the grader's way);
-`HypothesisDraw` makes them from Hypothesis, which looks for the smallest that fail
-(the student's way).
+makes them from a seed, the same in every process, and keeps what it chose; `Replay`
+makes them from such choices, so that whoever changes the choices has other inputs
+(`shrink.py` looks for small ones in this way).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -18,8 +19,22 @@ import numpy as np
 T = TypeVar("T")
 
 LAYOUTS = ("contiguous", "offset", "permuted", "stepped", "negative")
-# Arrays up to this size are drawn element by element, so that they can be made smaller.
-ONE_BY_ONE = 48
+# In arrays up to this size some numbers are round, and so some are 0 or equal.
+SMALL = 48
+ROUND = 0.25  # the share of numbers and of small arrays that are round
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What was drawn at one place.
+
+    Attributes:
+        value: a number, or an array.
+        simplest: number that it could be.
+    """
+
+    value: Any
+    simplest: float = 0.0
 
 
 class Draw(Protocol):
@@ -50,17 +65,26 @@ def layout(draw: Draw) -> str:
 
 
 class SeededDraw:
-    """Draws from a generator that depends on nothing but its seed."""
+    """Draws from a generator that depends on nothing but its seed.
+
+    Attributes:
+        made: what was chosen, in order.
+    """
 
     def __init__(self, *seed: int | str) -> None:
         words = [zlib.crc32(s.encode()) if isinstance(s, str) else s for s in seed]
         self.random = np.random.default_rng(words)
+        self.made: list[Choice] = []
 
     def integer(self, low: int, high: int) -> int:
-        return int(self.random.integers(low, high, endpoint=True))
+        value = int(self.random.integers(low, high, endpoint=True))
+        return self._keep(value, _simplest(low, high))
 
     def number(self, low: float = -2.0, high: float = 2.0) -> float:
-        return round(float(self.random.uniform(low, high)), 3)
+        fine, coarse = self.random.uniform(low, high, 2)
+        is_round = self.random.uniform() < ROUND
+        value = _eighths(coarse, low, high) if is_round else round(float(fine), 3)
+        return self._keep(float(value), _simplest(low, high))
 
     def choice(self, options: Sequence[T]) -> T:
         return options[self.integer(0, len(options) - 1)]
@@ -72,27 +96,36 @@ class SeededDraw:
         low: float = -2.0,
         high: float = 2.0,
     ) -> np.ndarray:
-        return _random_array(self.random, shape, dtype, low, high)
+        made = _random_array(self.random, shape, dtype, low, high)
+        if made.dtype.kind == "f" and made.size <= SMALL:
+            if self.random.uniform() < ROUND:
+                made = np.asarray(_eighths(made, low, high)).astype(dtype)
+        return self._keep(made, _simplest(low, high))
+
+    def _keep(self, value: T, simplest: float) -> T:
+        self.made.append(Choice(value, simplest))
+        return value
 
 
-class HypothesisDraw:
-    """Draws by Hypothesis: pass `data.draw` of a test with `st.data()`."""
+class Replay:
+    """Draws what is given, as far as it fits; after that the simplest there is.
 
-    def __init__(self, draw: Callable[[Any], Any]) -> None:
-        self.draw = draw
+    Args:
+        given: choices of an earlier draw, changed or not.
+    """
+
+    def __init__(self, given: Sequence[Choice]) -> None:
+        self.given = given
+        self.made: list[Choice] = []
 
     def integer(self, low: int, high: int) -> int:
-        from hypothesis import strategies as st
-
-        return self.draw(st.integers(low, high))
+        return int(self._one(low, high, math.floor))
 
     def number(self, low: float = -2.0, high: float = 2.0) -> float:
-        return self.draw(_eighths(low, high)) / 8
+        return float(self._one(low, high, float))
 
     def choice(self, options: Sequence[T]) -> T:
-        from hypothesis import strategies as st
-
-        return self.draw(st.sampled_from(options))
+        return options[self.integer(0, len(options) - 1)]
 
     def array(
         self,
@@ -101,26 +134,36 @@ class HypothesisDraw:
         low: float = -2.0,
         high: float = 2.0,
     ) -> np.ndarray:
-        size = int(np.prod(shape, dtype=np.int64))
-        if size > ONE_BY_ONE:
-            random = np.random.default_rng(self.integer(0, 2**16))
-            return _random_array(random, shape, dtype, low, high)
-        from hypothesis import strategies as st
+        simplest = _simplest(low, high)
+        value = np.asarray(self._next(simplest), np.float64)
+        values = np.resize(value if value.size else np.array(simplest), tuple(shape))
+        limits = (low, high) if dtype.startswith("float") else (int(low), int(high))
+        kept = values > 0 if dtype == "bool" else np.clip(values, *limits)
+        made = np.asarray(kept).astype(dtype)
+        self.made.append(Choice(made, simplest))
+        return made
 
-        whole = (
-            st.integers(0, 1) if dtype == "bool" else st.integers(int(low), int(high))
-        )
-        floating = dtype.startswith("float")
-        one = _eighths(low, high) if floating else whole
-        elements = np.array(self.draw(st.lists(one, min_size=size, max_size=size)))
-        return (elements / 8 if floating else elements).astype(dtype).reshape(shape)
+    def _one(self, low: float, high: float, kind: Callable[[float], float]) -> float:
+        simplest = _simplest(low, high)
+        given = self._next(simplest)
+        value = simplest if isinstance(given, np.ndarray) else given
+        kept = kind(min(max(value, low), high))
+        self.made.append(Choice(kept, simplest))
+        return kept
+
+    def _next(self, simplest: float) -> Any:
+        at = len(self.made)
+        return self.given[at].value if at < len(self.given) else simplest
 
 
-def _eighths(low: float, high: float) -> Any:
-    """Whole numbers from 8 low to 8 high, of which 0 is the simplest."""
-    from hypothesis import strategies as st
+def _simplest(low: float, high: float) -> float:
+    """0, or the number from `low` to `high` that is nearest to it."""
+    return min(max(0, low), high)
 
-    return st.integers(math.ceil(8 * low), math.floor(8 * high))
+
+def _eighths(values: Any, low: float, high: float) -> Any:
+    """Numbers rounded to eighths between `low` and `high`."""
+    return np.clip(np.round(values * 8), math.ceil(8 * low), math.floor(8 * high)) / 8
 
 
 def _random_array(

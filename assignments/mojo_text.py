@@ -13,9 +13,7 @@ where the indentation does.
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Collection, Iterator
-from pathlib import Path
 
 from assignments.catalog import Assignment, File
 from assignments.regions import functions_of, strip
@@ -110,12 +108,17 @@ def as_checked(
 
 
 def replace(base: str, text: str, names: Collection[str]) -> str:
-    """`base` with the functions called `names` as they stand in `text`."""
+    """`base` with the functions called `names` as they stand in `text`.
+
+    A comment at each of them says at which line it stands there: errors of the compiler
+    are about this text, and students have the other one.
+    """
     lines, source = base.splitlines(), text.splitlines()
     ours, theirs = definitions(base), definitions(text)
     for name in sorted(names & ours.keys() & theirs.keys(), key=lambda n: -ours[n][0]):
         first, last = theirs[name]
-        lines[slice(*ours[name])] = source[first:last]
+        begin = f"{source[first]}  # line {first + 1}"
+        lines[slice(*ours[name])] = [begin, *source[first + 1 : last]]
     return "\n".join(lines) + "\n"
 
 
@@ -179,28 +182,3 @@ def _words(text: str, span: tuple[int, int]) -> dict[str, int]:
         for word in WORD.findall(line):
             words.setdefault(word, number)
     return words
-
-
-def use(
-    assignment: Assignment, folder: Path, task: str, together: bool = False
-) -> list[Path]:
-    """Let the Mojo files of a workspace take the place of the library's.
-
-    What is compiled lies in this process's temporary folder; the runner removes it.
-
-    Returns:
-        The student's files.
-    """
-    used = []
-    for file in assignment.files:
-        path = folder / file.path
-        if not file.is_mojo or not path.is_file():
-            continue
-        from mojo_ops import build
-
-        text = as_checked(file, path.read_text(), assignment, task, together)
-        made = Path(tempfile.mkdtemp(prefix="minitorch-mojo-")) / path.name
-        made.write_text(text)
-        build.replaced[path.stem] = made
-        used.append(path)
-    return used

@@ -18,7 +18,6 @@ from collections.abc import Collection, Mapping, Sequence
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import Any
 
 from assignments import syntax
 from assignments.regions import twins_in
@@ -80,10 +79,7 @@ class Overlay:
 
 
 class StudentLoader(importlib.machinery.SourceFileLoader):
-    """Loads a student's file, with some functions from the library's.
-
-    Line numbers stay those of the file that a function is from.
-    """
+    """Loads a student's file, with some functions from the library's."""
 
     def __init__(
         self, name: str, path: str, library: Path, kept: Collection[str]
@@ -95,16 +91,8 @@ class StudentLoader(importlib.machinery.SourceFileLoader):
     def get_code(self, fullname: str) -> CodeType | None:
         """The compiled module; never from a cache, which would not know `kept`."""
         path = self.get_filename(fullname)
-        return self.source_to_code(self.get_data(path), path)
-
-    def source_to_code(  # type: ignore[override]
-        self, data: Any, path: Any, *, _optimize: int = -1
-    ) -> CodeType:
-        tree = syntax.parse(data, path)
-        if self.kept:
-            library = syntax.parse(self.library.read_bytes(), str(self.library))
-            graft(tree, library, self.kept)
-        return compile(tree, path, "exec", dont_inherit=True, optimize=_optimize)
+        library = self.library.read_bytes() if self.kept else b""
+        return compiled(self.get_data(path), path, library, self.kept)
 
     def get_source(self, fullname: str) -> str:
         """The text, and what is from elsewhere: caches of kernels depend on both."""
@@ -119,6 +107,31 @@ def _twins(library: Path) -> set[str]:
     return twins_in(library.read_text(), library.name) if library.exists() else set()
 
 
+# -------------------------------------------------------------------------- grafting
+
+LIBRARY_LINES = 100_000  # what is from the library stands after all of a student's
+
+
+def compiled(
+    text: bytes, path: str, library: bytes = b"", kept: Collection[str] = ()
+) -> CodeType:
+    """A student's file, in which the functions called `kept` are the library's.
+
+    Line numbers stay those of the student's file; the library's begin at
+    `LIBRARY_LINES`, so that nobody takes the one for the other.
+
+    Raises:
+        SyntaxError: it is no Python, or nested too deeply to be compiled.
+    """
+    try:
+        tree = syntax.parse(text, path)
+        if kept:
+            graft(tree, syntax.parse(library), kept)
+        return compile(tree, path, "exec", dont_inherit=True)
+    except (RecursionError, MemoryError, ValueError) as error:
+        raise SyntaxError(f"it cannot be compiled: {error}", (path, 1, 1, "")) from None
+
+
 def graft(tree: ast.Module, library: ast.Module, names: Collection[str]) -> None:
     """Put the library's functions called `names` into a student's module."""
     for name in sorted(names):
@@ -127,11 +140,26 @@ def graft(tree: ast.Module, library: ast.Module, names: Collection[str]) -> None
         wanted = _position(ours, function)
         if theirs is None or ours is None or wanted is None:
             continue
+        ast.increment_lineno(ours[wanted], LIBRARY_LINES)
         at = _position(theirs, function)
         if at is None:
             theirs.append(ours[wanted])
         else:
             theirs[at] = ours[wanted]
+            # Of several, the last one counts; what the others do when they are defined
+            # is nobody's solution.
+            while (at := _position(theirs[:at], function)) is not None:
+                del theirs[at]
+
+
+def remove(tree: ast.Module, names: Collection[str]) -> None:
+    """Take the functions called `names` out of a module."""
+    for name in names:
+        *classes, function = name.split(".")
+        body = _scope(tree, classes)
+        at = _position(body, function)
+        if body is not None and at is not None:
+            del body[at]
 
 
 def _scope(tree: ast.Module, classes: Sequence[str]) -> list[ast.stmt] | None:

@@ -1,8 +1,8 @@
 """pytest in a workspace: each check of each task is a test, marked task3_1 and so on.
 
-A task's checks run in a process of their own (see `runner.py`), so that a kernel that
-crashes or hangs takes no other task with it. `pytest --here` runs them in pytest's own
-process instead, with all of the student's functions, for a debugger.
+A task's calls are made in a process of their own (see `runner.py`), so that a kernel
+that crashes or hangs takes no other task with it. `pytest --here` makes them in the
+process of pytest instead, with all of the student's functions, for a debugger.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import pytest
 
 from assignments import report
 from assignments.grading import reading
-from assignments.runner import Job, Runners
-from assignments.testing import NOT_RUN, PASSED, Outcome, run_check
+from assignments.grading.examine import NOT_RUN, PASSED, Result
+from assignments.runner import Here, Job, Runners
 from assignments.workspace import MARK, Workspace, read
 
 
@@ -42,7 +42,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 _runners = pytest.StashKey[Runners]()
-_outcomes = pytest.StashKey[dict[tuple[str, str], list[Outcome]]]()
+_outcomes = pytest.StashKey[dict[tuple[str, str, str], list[Result]]]()
 
 
 class CourseFile(pytest.File):
@@ -105,25 +105,23 @@ class CheckItem(CourseItem):
         self.add_marker(task.marker)
 
     def runtest(self) -> None:
-        if self.config.getoption("--here"):
-            files = [str(f) for f in self.workspace.folder.rglob("*.py")]
-            outcome = run_check(self.check, self.device, files)
-        else:
-            outcome = self._outcome()
+        outcome = self._outcome()
         if outcome.status == NOT_RUN:
             pytest.skip(f"{self.device}: {outcome.reason}")
         if outcome.status != PASSED:
             raise Failed("\n".join(report.lines_of(outcome, self.task)))
 
-    def _outcome(self) -> Outcome:
+    def _outcome(self) -> Result:
         """This check's part of what its task's process said."""
         stash = self.session.stash
         known = stash.setdefault(_outcomes, {})
-        key = self.task.id, self.device
+        here = self.config.getoption("--here")
+        key = self.task.id, self.device, self.check.name if here else ""
         if key not in known:
-            runners = stash.setdefault(_runners, Runners())
+            if _runners not in stash:
+                stash[_runners] = Here() if here else Runners()
             folders = [str(folder) for folder in self.workspace.folders]
-            job = Job(self.task.id, self.device, folders, self.task.seconds)
-            known[key] = runners.run(job)
-        named = [o for o in known[key] if o.check in ("", self.check.name)]
-        return named[0]
+            job = Job(self.task.id, self.device, folders, check=key[2])
+            known[key] = stash[_runners].run(job)
+        named = [result for result in known[key] if result.name == self.check.name]
+        return [*named, *known[key]][0]

@@ -277,7 +277,7 @@ def strip(
         block = comment_block(task, said, cut.indent)
         if region.twin:
             block = [" " * cut.indent + TWIN.format(task=task)]
-        block.append(" " * cut.indent + _stub(task, name))
+        block.append(" " * cut.indent + stub(task, name))
         kept[cut.first : cut.last] = [
             "\n".join(block),
             *[None] * (cut.last - cut.first - 1),
@@ -290,7 +290,7 @@ def strip(
     return _without_markers([line for line in kept if line is not None])
 
 
-def _stub(task: str, name: str) -> str:
+def stub(task: str, name: str) -> str:
     """What stands in the place of a solution: an error with the task's name.
 
     Mojo has no `todo`; a function there raises an Error, with the same words.

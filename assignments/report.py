@@ -1,20 +1,31 @@
 """Tell a student what the checks said.
 
-With this file one can put outcomes into points (`points_of`), into a table
-(`print_table`), and each failure into a few lines (`lines_of`).
+With this file one can put results into a table (`print_table`), and each failure into a
+few lines (`lines_of`).
 """
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from assignments.catalog import Task, earned
+from assignments.catalog import Task, points
+from assignments.grading.examine import (
+    CRASHED,
+    HUNG,
+    NOT_RUN,
+    PASSED,
+    UNWRITTEN,
+    Result,
+    part,
+)
 from assignments.simulated import simulates
-from assignments.testing import NOT_RUN, PASSED, UNWRITTEN, Outcome
 
 INDENT = "    "
+GONE = (CRASHED, HUNG)  # of the worker; the checks after that cannot run
 
 
 def device_name(device: str) -> str:
@@ -22,25 +33,22 @@ def device_name(device: str) -> str:
     return f"{device} (simulator)" if simulates(device) else device
 
 
-def points_of(task: Task, outcomes: Sequence[Outcome]) -> float:
-    """What a task earned on the one device that the outcomes are from."""
-    if any(o.check == "" for o in outcomes):  # the whole task crashed or hung
-        return 0.0
-    share = task.points / len(task.devices)
-    ran = [o.share for o in outcomes if o.status != NOT_RUN]
-    return earned(share, ran, task.partial)
+def number(points: float) -> str:
+    """Points without needless digits, two after the point at most."""
+    return f"{points:.2f}".rstrip("0").rstrip(".")
 
 
-def lines_of(outcome: Outcome, task: Task) -> list[str]:
+def lines_of(outcome: Result, task: Task) -> list[str]:
     """A failure in a few lines."""
     on = "" if outcome.device == "python" else f" on {device_name(outcome.device)}"
-    what = f": {outcome.check}" if outcome.check else ""
-    lines = [f"{task.id}{on}{what}", f"{INDENT}{outcome.reason}"]
-    said = list(outcome.lines or [])
+    what = f": {outcome.name}" if outcome.name else ""
+    lines = [f"{task.id}{on}{what}"]
+    lines += textwrap.wrap(
+        outcome.reason, 88, initial_indent=INDENT, subsequent_indent=INDENT
+    )
     if outcome.status == UNWRITTEN:
         return lines
-    if task.hint and not any(label == "hint" for label, _ in said):
-        said.append(("hint", task.hint))
+    said = _worth_saying(outcome, task)
     width = max((len(label) for label, _ in said), default=0)
     before = ""
     for label, text in said:
@@ -58,7 +66,25 @@ def lines_of(outcome: Outcome, task: Task) -> list[str]:
     return lines
 
 
-def print_table(rows: Sequence[tuple[Task, str, Sequence[Outcome]]]) -> None:
+# What a device says by itself when it compiles.
+_BY_ITSELF = re.compile(r"^mojo_ops: compiling .*\n?", re.MULTILINE)
+
+
+def _worth_saying(outcome: Result, task: Task) -> list[tuple[str, str]]:
+    """The lines of an outcome, with the task's hint where no other is there.
+
+    What does not compile has nothing to do with inputs, and no hint helps.
+    """
+    said = [(label, _BY_ITSELF.sub("", text)) for label, text in outcome.lines or []]
+    said = [(label, text) for label, text in said if text or label != "printed"]
+    if "SyntaxError" in outcome.reason:
+        return [line for line in said if line[0] not in ("smallest input", "hint")]
+    if task.hint and outcome.name and not any(label == "hint" for label, _ in said):
+        said.append(("hint", task.hint))
+    return said
+
+
+def print_table(rows: Sequence[tuple[Task, str, Sequence[Result]]]) -> None:
     """A line for each task and device: points, and what came of it."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
@@ -71,49 +97,75 @@ def print_table(rows: Sequence[tuple[Task, str, Sequence[Outcome]]]) -> None:
     table.add_column("points", justify="right", no_wrap=True)
     table.add_column("result", min_width=15)
     for task, device, outcomes in rows:
-        points = points_of(task, outcomes)
-        most = task.points / len(task.devices)
+        got, most = _points(task, device, rows)
         word, style = _verdict(outcomes)
         table.add_row(
             f"{task.id} {task.title}",
             "" if device == "python" else device_name(device),
-            f"{points:g} / {most:g}" + (" bonus" if task.bonus else ""),
+            f"{number(got)} / {number(most)}" + (" bonus" if task.bonus else ""),
             Text(word, style=style),
         )
     Console(highlight=False).print(table)
 
 
-def _verdict(outcomes: Sequence[Outcome]) -> tuple[str, str]:
+def _points(
+    task: Task, device: str, rows: Sequence[tuple[Task, str, Sequence[Result]]]
+) -> tuple[float, float]:
+    """The points that a device adds to a task's, and those that it could add."""
+    parts = {d: part(task, found) for t, d, found in rows if t == task}
+    others = {d: None for d, share in parts.items() if share is None}
+    if device in others:
+        return 0.0, 0.0
+    one = points(task, {**others, device: 1.0})
+    return one * (parts[device] or 0.0), one
+
+
+def _verdict(outcomes: Sequence[Result]) -> tuple[str, str]:
     ran = [o for o in outcomes if o.status != NOT_RUN]
     if not ran:
         return f"not run: {outcomes[0].reason}" if outcomes else "not run", "yellow"
     bad = [o for o in ran if o.status != PASSED]
     if not bad:
         said = [o.reason for o in ran if o.reason]
-        said += [f"not run: {o.check}" for o in outcomes if o.status == NOT_RUN]
+        said += [f"not run: {o.name}" for o in outcomes if o.status == NOT_RUN]
         return f"passed: {'; '.join(said)}" if said else "passed", "green"
     if all(o.status == UNWRITTEN for o in bad) and len(bad) == len(ran):
         return "not written yet", "dim"
-    if bad[0].check == "":
+    if not bad[0].name or all(o.status in GONE for o in bad):
         return bad[0].status, "bold red"
     return f"{len(bad)} of {len(ran)} checks fail", "red"
 
 
-def first_failures(outcomes: Sequence[Outcome]) -> list[Outcome]:
+def first_failures(outcomes: Sequence[Result]) -> list[Result]:
     """What to show in detail: all that failed, and of unwritten functions the first.
 
-    Where nothing is written the table has said so.
+    Where nothing is written the table has said so. Checks that end with one error at
+    one line are shown together.
     """
     if all(outcome.status == UNWRITTEN for outcome in outcomes):
         return []
-    shown: list[Outcome] = []
-    unwritten: set[Any] = set()
-    for outcome in outcomes:
-        if outcome.status in (PASSED, NOT_RUN):
-            continue
-        if outcome.status == UNWRITTEN:
-            if outcome.reason in unwritten:
-                continue
-            unwritten.add(outcome.reason)
-        shown.append(outcome)
-    return shown
+    alike: dict[Any, list[Result]] = {}
+    for number, outcome in enumerate(outcomes):
+        if outcome.status not in (PASSED, NOT_RUN):
+            key = _error(outcome) or number
+            alike.setdefault(key, []).append(outcome)
+    return [_together(*found) for found in alike.values()]
+
+
+def _error(outcome: Result) -> tuple[str, ...]:
+    """What an outcome has in common with those that end in the same way; () if none."""
+    if outcome.status == UNWRITTEN:
+        return (outcome.reason,)
+    if outcome.status in GONE:
+        return GONE
+    places = [text for label, text in outcome.lines or [] if label == "raised at"]
+    return (outcome.reason, *places) if places else ()
+
+
+def _together(outcome: Result, *others: Result) -> Result:
+    """The first of some outcomes that are alike, with the names of the others."""
+    names = [other.name for other in others]
+    if not names or outcome.status in (UNWRITTEN, *GONE):
+        return outcome
+    also = ("also in", textwrap.fill(", ".join(names), 66))
+    return replace(outcome, lines=(*outcome.lines, also))

@@ -1,50 +1,49 @@
-"""Run the checks of tasks, each task in a process of its own.
+"""Run the checks of tasks on the student's own machine, without a sandbox.
 
 With this file `minitorch test`, pytest in a workspace and the tests of the course run a
-task (`Runners.run`): a crash or an endless loop of one task is reported, and the others
-still run. Numba simulates a GPU for a whole process or not at all, so jobs for "cuda"
-go to a process of their own where there is no GPU (`simulated.simulates`).
+task (`Runners.run`), as a grader does (`grading/executor.py`): its calls are made in a
+worker, so that a crash or an endless loop is reported, and the other tasks still run.
 
-`python -m assignments.runner` is the process that the tasks' processes come from. It
-imports what is slow to import (PyTorch, Numba, Hypothesis) but nothing of the library,
-and forks for each task, which has all that already; where there is no fork, a task gets
-a fresh process.
-
-A job and its answer are one line of JSON each.
+`python -m assignments.runner` is the process that workers come from. It imports what is
+slow to import but nothing of the library, and forks for each worker, which has all that
+already. Numba simulates a GPU for a whole process or not at all, so workers for "cuda"
+come from a process of their own where there is no GPU (`simulated.simulates`).
 """
 
 from __future__ import annotations
 
-import faulthandler
 import gc
 import json
 import os
-import queue
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
-import threading
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from assignments import catalog, mojo_text, overlay, workspace
+from assignments.checks import AnyCheck, Speed
+from assignments.grading import reading, sandbox
+from assignments.grading.channel import Answer, Ask, Failed, Worker
+from assignments.grading.examine import FAILED, Result
+from assignments.grading.executor import STARTING, Executor, Times
+from assignments.grading.launch import descendants
+from assignments.grading.processes import Tree
+from assignments.grading.worker import Worker as Loop
 from assignments.simulated import simulates
-from assignments.testing import (
-    CRASHED,
-    FAILED,
-    HUNG,
-    NOT_RUN,
-    PASSED,
-    Outcome,
-    raised,
-)
+from assignments.testing import Search
 
-PRELOADED = ("hypothesis", "numpy", "torch", "numba")
+PRELOADED = ("hypothesis", "numpy", "numba")
 PRELOADED_TO_SIMULATE = "numba.cuda"
-STARTING = 60.0  # seconds that a process may take to start
+PROC = os.path.isdir("/proc/self")  # says what processes use; Linux alone has it
+LOOK_EVERY = 0.005  # seconds between two looks at whether a process has ended
 
 
 @dataclass
@@ -56,131 +55,126 @@ class Job:
         device: where; one of the task's.
         workspaces: folders whose files take the place of the library's; the first one
             that has a file wins.
-        limit: seconds after which the task's process is stopped.
+        limit: seconds after which the task is stopped; the task's own if 0.
         together: take the student's functions for all tasks, not for this one alone.
         first_failure: stop after the first check that fails.
+        check: the name of the only check to run; "" for all.
     """
 
     task: str
     device: str
     workspaces: list[str] = field(default_factory=list)
-    limit: float = 60.0
+    limit: float = 0.0
     together: bool = False
     first_failure: bool = False
+    check: str = ""
 
 
-# ------------------------------------------------------------- in the task's process
+# ------------------------------------------------------------------- in the worker
 
 
-def run_here(job: Job) -> list[Outcome]:
-    """Install the overlay and run the checks of a job in this process."""
-    from assignments import catalog, mojo_text, overlay, workspace
-    from assignments.testing import run_check
+class OwnLoop(Loop):
+    """Answers requests in a process that sees all of the machine."""
 
-    assignment = catalog.load(job.task.partition(".")[0])
-    files = workspace.files_of([Path(folder) for folder in job.workspaces])
-    kept = {} if job.together else assignment.others(job.task)
-    own = {file.module for file in assignment.files}
-    folder = Path(job.workspaces[0] if job.workspaces else ".").resolve()
-    mine = {
-        name: names
-        for name, names in kept.items()
-        if name in own and name in files and files[name].parent.is_relative_to(folder)
-    }
-    overlay.install(files, mine)
-    mojo = (
-        []
-        if not job.workspaces
-        else mojo_text.use(assignment, folder, job.task, job.together)
-    )
-    checks = [
-        check
-        for check in assignment.checks(job.task)
-        if check.devices is None or job.device in check.devices
-    ]
-    places = [str(path) for path in (*files.values(), *mojo)]
-    error = device_error(job.device)
-    if error is not None:
-        return [_unusable(job, check.name, error, places) for check in checks]
-    outcomes = []
-    for check in checks:
-        outcomes.append(run_check(check, job.device, places))
-        last = outcomes[-1]
-        if job.first_failure and last.share == 0 and last.status != NOT_RUN:
-            break
-    return outcomes
+    def act(self, request: dict[str, Any]) -> Any:
+        """Do one thing; the first is to use the student's files."""
+        if request["do"] != "use":
+            return super().act(request)
+        tempfile.tempdir = request["folder"]  # removed with all that is left there
+        if request["garbage"]:
+            _fill_new_memory()
+        files = {name: Path(path) for name, path in request["files"].items()}
+        overlay.install(files, request["kept"])
+        if request["mojo"]:
+            from mojo_ops import build
 
-
-def device_error(device: str) -> Exception | None:
-    """Why checks cannot run on a device here; None if they can."""
-    if device == "python":
+            paths = request["mojo"].items()
+            build.replaced.update({name: Path(path) for name, path in paths})
         return None
-    from minitorch.backend import available_devices, get_backend
-    from minitorch.dtypes import float32
 
-    if device not in available_devices():
-        return RuntimeError(f"no backend for {device!r} is installed")
+
+def _fill_new_memory() -> None:
+    """Let glibc fill memory, as it does for a grader's workers: mallopt(3), M_PERTURB.
+
+    What a kernel does not write is then not zero.
+    """
+    import ctypes
+
     try:
-        backend = get_backend(device)
-        backend.full((1,), 0.0, float32)
-        backend.synchronize()
-    except NotImplementedError:
-        return None
-    except Exception as error:  # whatever keeps a device from working is its problem
-        return error
-    return None
+        ctypes.CDLL(None).mallopt(-6, 1)
+    except (AttributeError, OSError, TypeError):
+        pass  # another C library
 
 
-def _unusable(job: Job, check: str, error: Exception, files: list[str]) -> Outcome:
-    """The outcome where a device does not work: a student's mistake, or not."""
-    while isinstance(error.__cause__, Exception):
-        error = error.__cause__
-    problem = raised(error, files)
-    if problem.lines:  # it comes from one of the student's files
-        found = Outcome(job.task, check, job.device, FAILED, reason=problem.reason)
-        found.lines = problem.lines
-        return found
-    why = (str(error).strip().splitlines() or [type(error).__name__])[0]
-    return Outcome(job.task, check, job.device, NOT_RUN, reason=why)
-
-
-def _answer(job: Job) -> dict[str, Any]:
+def _be_worker(link: int, out: int, err: int) -> None:
+    """Answer requests in a fork, until there are no more."""
     try:
-        return {"outcomes": [outcome.as_dict() for outcome in run_here(job)]}
-    except BaseException as error:
-        if isinstance(error, KeyboardInterrupt):
-            raise
-        lines = (str(error).strip().splitlines() or [""])[0]
-        where = (
-            f" ({error.filename}:{error.lineno})"
-            if isinstance(error, SyntaxError)
-            else ""
-        )
-        return {"error": f"{type(error).__name__}: {lines}{where}"}
+        os.setsid()
+        os.dup2(out, 1)
+        os.dup2(err, 2)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        OwnLoop(socket.socket(fileno=link)).serve()
+    finally:
+        os._exit(0)
 
 
 # --------------------------------------------------------------- in the first process
 
 
-def serve() -> None:
-    """Read jobs from stdin, and write their answers to stdout, until stdin ends."""
-    faulthandler.enable()
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what student code prints goes to stderr
+def serve(control: socket.socket) -> None:
+    """Start workers, and say how they ended, until nobody asks any more."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who asks hears it, too
     simulate = os.environ.get("NUMBA_ENABLE_CUDASIM") == "1"
     for name in (*PRELOADED, *[PRELOADED_TO_SIMULATE] * simulate):
         try:
             __import__(name)
         except (ImportError, AttributeError):  # numba-cuda and NumPy can be at odds
             pass
-    gc.freeze()  # what is there by now, no task has to search
-    for line in sys.stdin:
-        job = Job(**json.loads(line))
-        if job.device == "cpu":
-            compile_something()
-        answer = _in_fork(job) if hasattr(os, "fork") else in_new_process(job)
-        answers.write(json.dumps(answer) + "\n")
-        answers.flush()
+    gc.freeze()  # what is there by now, no worker has to search
+    alive: set[int] = set()
+    while True:
+        data, given, *_ = socket.recv_fds(control, 1 << 10, 3)
+        if not data:
+            break
+        question = json.loads(data)
+        if given:
+            answer = _fork(control, question["device"], given)
+            alive.add(answer)
+        else:
+            answer = _code(question["ended"], alive)
+        control.sendall(json.dumps(answer).encode() + b"\n")
+    for number in alive:
+        _end(number)
+
+
+def _fork(control: socket.socket, device: str, given: list[int]) -> int:
+    """The number of a new worker with these connections."""
+    if device == "cpu":
+        compile_something()
+    number = os.fork()
+    if number == 0:
+        control.close()
+        _be_worker(*given)
+    for descriptor in given:
+        os.close(descriptor)
+    return number
+
+
+def _code(number: int, alive: set[int]) -> int | None:
+    """The exit code of a worker that has ended, as subprocess has it, or None."""
+    found, status = os.waitpid(number, os.WNOHANG)
+    if not found:
+        return None
+    alive.discard(number)
+    return os.waitstatus_to_exitcode(status)
+
+
+def _end(number: int) -> None:
+    """Kill a worker, and what it has started."""
+    try:
+        os.killpg(number, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        pass
 
 
 @cache
@@ -192,135 +186,126 @@ def compile_something() -> None:
     gc.freeze()
 
 
-def _in_fork(job: Job) -> dict[str, Any]:
-    """Run a job in a child process; what it says, or how it ended."""
-    with tempfile.TemporaryDirectory() as folder:
-        result, output = Path(folder) / "result", Path(folder) / "output"
-        child = os.fork()
-        if child == 0:
-            _be_child(job, result, output)
-        status = _wait(child, job.limit)
-        return _said(result, output, None if status is None else describe_end(status))
-
-
-def in_new_process(job: Job) -> dict[str, Any]:
-    """The same where there is no fork: all is imported anew for each job."""
-    with tempfile.TemporaryDirectory() as folder:
-        result, output = Path(folder) / "result", Path(folder) / "output"
-        said = json.dumps(asdict(job))
-        words = [sys.executable, "-m", "assignments.runner", said, str(result)]
-        with output.open("wb") as printed:
-            child = subprocess.Popen(words, stdout=printed, stderr=printed)
-            try:
-                end = f"exit code {child.wait(job.limit + STARTING)}"
-            except subprocess.TimeoutExpired:
-                child.kill()
-                child.wait()
-                return _said(result, output, None)
-        return _said(result, output, end)
-
-
-def _said(result: Path, output: Path, end: str | None) -> dict[str, Any]:
-    """The answer of a process that ended as `end` says, or (None) had to be stopped."""
-    text = output.read_text(errors="replace")[-4000:] if output.exists() else ""
-    if end is None:
-        return {"hung": True, "output": text}
-    if not result.exists():
-        return {"crash": end, "output": text}
-    return {**json.loads(result.read_text()), "output": text}
-
-
-def _be_child(job: Job, result: Path, output: Path) -> None:
-    try:
-        os.setpgid(0, 0)
-        printed = os.open(output, os.O_WRONLY | os.O_CREAT, 0o600)
-        for descriptor in (1, 2):
-            os.dup2(printed, descriptor)
-        _answer_into(job, result)
-    finally:
-        os._exit(0)
-
-
-def _answer_into(job: Job, result: Path) -> None:
-    tempfile.tempdir = str(result.parent)  # removed with all that the task leaves there
-    answer = json.dumps(_answer(job))
-    sys.stdout.flush()
-    part = result.with_suffix(".part")
-    part.write_text(answer)
-    part.rename(result)
-
-
-def _wait(child: int, limit: float) -> int | None:
-    """The exit status of a child; None if it had to be stopped."""
-    done: queue.Queue[int] = queue.Queue()
-    waiter = threading.Thread(target=lambda: done.put(os.waitpid(child, 0)[1]))
-    waiter.start()
-    try:
-        status: int | None = done.get(timeout=limit)
-    except queue.Empty:
-        status = None
-    try:
-        os.killpg(child, signal.SIGKILL)  # also what it started
-    except (ProcessLookupError, PermissionError):
-        pass
-    waiter.join()
-    return status
-
-
-def describe_end(status: int) -> str:
-    """How a process ended, from its wait status."""
-    if os.WIFSIGNALED(status):
-        number = os.WTERMSIG(status)
-        return f"killed by {signal.Signals(number).name}"
-    return f"ended by itself with exit code {os.waitstatus_to_exitcode(status)}"
-
-
 # ----------------------------------------------------------------- in the parent
 
 
-class Runner:
-    """Runs jobs, one after the other.
+class Server:
+    """The process that workers are forked from.
 
     Args:
         simulate: simulate a GPU (Numba reads this when it is imported, so it holds for
-            all jobs of a runner).
+            all workers of a server).
     """
 
     def __init__(self, simulate: bool = False) -> None:
-        env = {**os.environ, "PYTHONPATH": _search_path(), "OMP_WAIT_POLICY": "passive"}
-        if simulate:
-            env["NUMBA_ENABLE_CUDASIM"] = "1"
+        self._ours, theirs = socket.socketpair()
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "assignments.runner"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=env,
+            [sys.executable, "-m", "assignments.runner", str(theirs.fileno())],
+            stdin=subprocess.DEVNULL,
+            pass_fds=(theirs.fileno(),),
+            env=_environment(simulate),
         )
+        theirs.close()
+        self._answers = self._ours.makefile()
 
-    def run(self, job: Job) -> list[Outcome]:
-        """The outcomes of a job's checks; one for the whole task if it crashed."""
-        assert self.process.stdin is not None and self.process.stdout is not None
-        self.process.stdin.write(json.dumps(asdict(job)) + "\n")
-        self.process.stdin.flush()
-        line = self.process.stdout.readline()
+    def ask(self, question: dict[str, Any], given: Sequence[int] = ()) -> Any:
+        """Ask the process for something, and give it open files."""
+        data = json.dumps(question).encode()
+        if given:
+            socket.send_fds(self._ours, [data], given)
+        else:
+            self._ours.sendall(data)
+        line = self._answers.readline()
         if not line:
-            raise RuntimeError("runner: the process that runs the checks has ended")
-        return _outcomes(job, json.loads(line))
+            raise RuntimeError("runner: the process that starts workers has ended")
+        return json.loads(line)
 
     def close(self) -> None:
-        """Stop the process."""
-        if self.process.stdin is not None:
-            self.process.stdin.close()
+        """Stop the process, and all workers."""
+        self._answers.close()
+        self._ours.close()
         self.process.wait(timeout=STARTING)
-        if self.process.stdout is not None:
-            self.process.stdout.close()
 
-    def __enter__(self) -> Runner:
-        return self
 
-    def __exit__(self, *exc: object) -> None:
-        self.close()
+class Forked:
+    """A worker's process, as `subprocess.Popen` shows one; its server waits for it."""
+
+    def __init__(self, server: Server, device: str, link: socket.socket) -> None:
+        (out, out_end), (err, err_end) = os.pipe(), os.pipe()
+        given = link.fileno(), out_end, err_end
+        self._server, self._code = server, None
+        self.pid: int = server.ask({"device": device}, given)
+        self.stdout, self.stderr = open(out, "rb", 0), open(err, "rb", 0)
+        self.stdin = open(os.devnull, "wb")
+        os.close(out_end)
+        os.close(err_end)
+
+    def poll(self) -> int | None:
+        """The exit code, once it has ended."""
+        if self._code is None:
+            self._code = self._server.ask({"ended": self.pid})
+        return self._code
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for it to end."""
+        end = None if timeout is None else time.monotonic() + timeout
+        while (code := self.poll()) is None:
+            if end is not None and time.monotonic() > end:
+                raise subprocess.TimeoutExpired("worker", timeout or 0.0)
+            time.sleep(LOOK_EVERY)
+        return code
+
+    def kill(self) -> None:
+        """End it, and what it has started."""
+        _end(self.pid)
+
+    terminate = kill
+
+
+class OwnTree(Tree):
+    """A worker and the processes below it, where the system tells which there are."""
+
+    def __init__(self, worker: int) -> None:
+        super().__init__(0, None)
+        self.worker = worker
+
+    def processes(self) -> list[int]:
+        below = descendants(self.worker) if PROC else []
+        return [self.worker, *below]
+
+
+class OwnWorker(Worker):
+    """A worker without a sandbox.
+
+    Args:
+        server: what it is forked from.
+        device: for which.
+        folder: for its temporary files; removed with it.
+    """
+
+    def __init__(self, server: Server, device: str, folder: str) -> None:
+        self._server, self._device, self._folder = server, device, folder
+        super().__init__(sandbox.View(Path(folder)), sandbox.Limits(), "none")
+
+    def _start(
+        self, view: sandbox.View, limits: sandbox.Limits, mode: str
+    ) -> sandbox.Started:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            process: Any = Forked(self._server, self._device, theirs)
+        return sandbox.Started(process, ours, OwnTree(process.pid), None)
+
+    def _deadline(self, seconds: float) -> Callable[[], float]:
+        end = time.perf_counter() + seconds
+        return super()._deadline(seconds) if PROC else lambda: end - time.perf_counter()
+
+    def freeze(self) -> None:
+        if PROC:
+            super().freeze()
+
+    def close(self) -> None:
+        super().close()
+        shutil.rmtree(self._folder, ignore_errors=True)
 
 
 class Runners:
@@ -334,19 +319,32 @@ class Runners:
 
     def __init__(self, simulate: bool = False) -> None:
         self._simulate = simulate
-        self._runners: dict[bool, Runner] = {}
+        self._servers: dict[bool, Server] = {}
+        self.missing: dict[str, str] = {}
 
-    def run(self, job: Job) -> list[Outcome]:
-        """The outcomes of a job's checks, as `Runner.run` gives them."""
-        simulate = simulates(job.device) or (self._simulate and job.device == "cuda")
-        if simulate not in self._runners:
-            self._runners[simulate] = Runner(simulate)
-        return self._runners[simulate].run(job)
+    def run(self, job: Job) -> list[Result]:
+        """The results of a job's checks."""
+        return Own(self, job).results()
+
+    def simulates(self, device: str) -> bool:
+        """Whether this device's kernels run in Numba's simulator."""
+        return simulates(device) or (self._simulate and device == "cuda")
+
+    def server(self, device: str) -> Server:
+        """The process from which workers for a device come."""
+        simulate = self.simulates(device)
+        if simulate not in self._servers:
+            self._servers[simulate] = Server(simulate)
+        return self._servers[simulate]
+
+    def worker(self, device: str, folder: str) -> Worker:
+        """A new worker, which may use a folder for its temporary files."""
+        return OwnWorker(self.server(device), device, folder)
 
     def close(self) -> None:
         """Stop all processes."""
-        for runner in self._runners.values():
-            runner.close()
+        for server in self._servers.values():
+            server.close()
 
     def __enter__(self) -> Runners:
         return self
@@ -355,36 +353,200 @@ class Runners:
         self.close()
 
 
-def _search_path() -> str:
+class Own(Executor):
+    """Runs one job, with the files of workspaces in the place of the library's."""
+
+    def __init__(self, runners: Runners, job: Job) -> None:
+        super().__init__(catalog.load(job.task.partition(".")[0]), Times())
+        self.runners, self.job = runners, job
+        self.folders = [Path(folder).resolve() for folder in job.workspaces]
+        self.paths = workspace.files_of(self.folders)
+        self.checks = tuple(c for c in self.checks if job.check in ("", c.name))
+        self.task = self.assignment.task(job.task)
+        self.problem = self._leave_out() if job.workspaces else None
+
+    def results(self) -> list[Result]:
+        """The results of the job's checks."""
+        if self.problem is not None:
+            return [self.problem]
+        job = self.job
+        task = replace(self.task, seconds=job.limit or self.task.seconds)
+        return self.run(task, job.device, job, Search(), job.first_failure)
+
+    def _leave_out(self) -> Result | None:
+        """Leave out what a grader leaves out; why the task cannot be looked at, if so.
+
+        A file that is no Python counts against the tasks that are solved in it, as one
+        with what is not allowed does, of which `reading.refused` tells; for others the
+        library's file takes its place.
+        """
+        for file in self.assignment.files:
+            path = self.paths.get(file.module)
+            if path is None or not path.is_relative_to(self.folders[0]):
+                continue
+            wrong = _why_not_python(path)
+            if reading.belongs(self.assignment, file, self.task):
+                if wrong is not None:
+                    what = self.task.id, "", self.job.device, FAILED
+                    place = f"{path.name}:{wrong.lineno}: {(wrong.text or '').strip()}"
+                    lines = (("raised at", place),)
+                    return Result(*what, text=f"SyntaxError: {wrong.msg}", lines=lines)
+            elif wrong is not None or reading.not_allowed(
+                self.assignment, file, path.read_text(), self.task.id
+            ):
+                del self.paths[file.module]
+        return None
+
+    @property
+    def files(self) -> list[str]:
+        """The student's files."""
+        own = [f.path for f in self.assignment.files if f.is_mojo]
+        mojo = [str(folder / path) for folder in self.folders[:1] for path in own]
+        return [*map(str, self.paths.values()), *mojo]
+
+    def simulates(self, device: str) -> bool:
+        return self.runners.simulates(device)
+
+    def missing(self, device: str) -> str:
+        """Why the library itself cannot use a device here."""
+        known = self.runners.missing
+        if device not in known:
+            known[device] = "" if device == "python" else self._look(device)
+        return known[device]
+
+    def _look(self, device: str) -> str:
+        with self._worker(device, False, False) as worker:
+            try:
+                worker.request({"do": "device", "device": device}, STARTING)
+            except Failed as failure:
+                # In a student edition, what a device needs can be a task.
+                unwritten = failure.type == "NotImplementedError"
+                return "" if unwritten else failure.text.partition("\n")[0]
+        return ""
+
+    def new_worker(
+        self, device: str, checks: Sequence[AnyCheck], code: Job | None
+    ) -> Worker:
+        """A process that sees all of the machine."""
+        garbage = not any(isinstance(check, Speed) for check in checks)
+        # A student edition has no reference: its rungs are the student's own.
+        edition = not any(file.regions() for file in self.assignment.files)
+        used = bool(self.folders) and (code is not None or edition)
+        return self._worker(device, garbage, used)
+
+    def _worker(self, device: str, garbage: bool, used: bool) -> Worker:
+        """A worker with the files of the workspaces, or with the library alone."""
+        folder = Path(tempfile.mkdtemp(prefix="minitorch-worker-"))
+        worker = self.runners.worker(device, str(folder))
+        files = {**self._gone(folder), **self.paths} if used else {}
+        request = {
+            "do": "use",
+            "folder": str(folder),
+            "garbage": garbage,
+            "files": {name: str(path) for name, path in files.items()},
+            "kept": self._kept(files),
+            "mojo": self._mojo(folder) if used else {},
+        }
+        worker.request(request, STARTING)
+        return worker
+
+    def _gone(self, folder: Path) -> dict[str, Path]:
+        """Files of the assignment that a workspace lacks, as they were handed out."""
+        files = self.assignment.files
+        gone = [f for f in files if f.module and f.module not in self.paths]
+        texts = workspace.stripped(self.assignment) if gone else {}
+        for file in gone:
+            (folder / file.path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / file.path).write_text(texts[file.path])
+        return {file.module: folder / file.path for file in gone}
+
+    def _kept(self, files: dict[str, Path]) -> dict[str, list[str]]:
+        """For each module of this assignment, the functions that are the library's."""
+        if self.job.together:
+            return {}
+        kept = self.assignment.others(self.job.task)
+        return {name: sorted(kept[name]) for name in files if name in kept}
+
+    def _mojo(self, folder: Path) -> dict[str, str]:
+        """Mojo files, with the student's functions for the task."""
+        made = {}
+        for file in self.assignment.files:
+            path = self.folders[0] / file.path
+            if file.is_mojo and path.is_file():
+                text = path.read_text()
+                words = file, text, self.assignment, self.job.task, self.job.together
+                (folder / path.name).write_text(mojo_text.as_checked(*words))
+                made[path.stem] = str(folder / path.name)
+        return made
+
+
+def _why_not_python(path: Path) -> SyntaxError | None:
+    try:
+        overlay.compiled(path.read_bytes(), str(path))
+    except SyntaxError as error:
+        return error
+    return None
+
+
+# ------------------------------------------------------------------- for a debugger
+
+
+class HereLoop(Loop):
+    """Answers requests in the process that asks."""
+
+    def __init__(self) -> None:
+        super().__init__(socket.socket())
+        self.asked: Ask | None = None
+
+    def act(self, request: dict[str, Any]) -> Any:
+        """Do one thing; who debugs has imported the student's files already."""
+        return None if request["do"] == "use" else super().act(request)
+
+    def ask(self, question: dict[str, Any]) -> dict[str, Any]:
+        assert self.asked is not None
+        return self.asked(question["name"], question["inputs"])
+
+
+class HereWorker(Worker):
+    """A worker that is no process of its own."""
+
+    def __init__(self, folder: str) -> None:
+        self._loop, self._folder, self.output = HereLoop(), folder, bytearray()
+
+    def request(
+        self,
+        message: dict[str, Any],
+        seconds: float,
+        answer_bytes: int = 0,
+        ask: Ask | None = None,
+    ) -> Answer:
+        self._loop.asked = ask
+        start = time.perf_counter()
+        reply = self._loop.answer({"id": "", **message})
+        if reply["is"] == "error":
+            raise Failed("raised", reply["text"], reply["type"], reply["where"])
+        return Answer(reply["value"], time.perf_counter() - start)
+
+    def close(self) -> None:
+        self._loop.connection.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+class Here(Runners):
+    """Makes all calls in this process, so that a debugger can stop in them."""
+
+    def worker(self, device: str, folder: str) -> Worker:
+        return HereWorker(folder)
+
+
+def _environment(simulate: bool) -> dict[str, str]:
     """The library's folder first, so that a workspace's folders do not hide it."""
     root = str(Path(__file__).resolve().parent.parent)
     rest = os.environ.get("PYTHONPATH")
-    return f"{root}{os.pathsep}{rest}" if rest else root
-
-
-def _outcomes(job: Job, answer: Mapping[str, Any]) -> list[Outcome]:
-    if "outcomes" in answer:
-        found = [Outcome(**values) for values in answer["outcomes"]]
-        for outcome in found:
-            outcome.lines = [(a, b) for a, b in outcome.lines or []]
-            if answer["output"].strip() and outcome.status != PASSED:
-                outcome.lines.append(("printed", answer["output"].strip()))
-        return found
-    status, reason = CRASHED, str(answer.get("error", ""))
-    if answer.get("hung"):
-        status, reason = HUNG, f"did not end within {job.limit:g} s: an endless loop?"
-    elif "crash" in answer:
-        reason = f"the process crashed: {answer['crash']}"
-    return [Outcome(job.task, "", job.device, status, 0.0, reason, _tail(answer))]
-
-
-def _tail(answer: Mapping[str, Any]) -> list[tuple[str, str]]:
-    text = "\n".join(str(answer.get("output", "")).strip().splitlines()[-8:])
-    return [("printed", text)] if text else []
+    path = f"{root}{os.pathsep}{rest}" if rest else root
+    env = {**os.environ, "PYTHONPATH": path, "OMP_WAIT_POLICY": "passive"}
+    return {**env, "NUMBA_ENABLE_CUDASIM": "1"} if simulate else env
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        _answer_into(Job(**json.loads(sys.argv[1])), Path(sys.argv[2]))
-    else:
-        serve()
+    serve(socket.socket(fileno=int(sys.argv[1])))

@@ -1,6 +1,7 @@
-"""Python source as a syntax tree, in any thread.
+"""Source text as everybody reads it, and as a syntax tree, in any thread.
 
-With this file the grader parses files of several submissions at a time (`parse`).
+With this file a student's file becomes text (`text_of`), of which all readers see the
+same lines, and the grader parses several files at a time (`parse`).
 CPython before 3.11.8 and 3.12.2 counts the depth of a tree that it builds for all
 threads together (https://github.com/python/cpython/issues/106905): where another thread
 gets its turn meanwhile, as Hypothesis's hook into the garbage collector allows,
@@ -11,9 +12,31 @@ at a time is right everywhere.
 from __future__ import annotations
 
 import ast
+import re
 import threading
 
 _ONE_AT_A_TIME = threading.Lock()
+CODING = re.compile(r"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)", re.MULTILINE)
+
+
+def text_of(data: bytes) -> str:
+    """A file's text as Python reads it: UTF-8, without a byte order mark.
+
+    Lines end in "\\n", whatever they ended in. What else ends lines for some programs,
+    such as a form feed, stays a character like others: split at "\\n" alone.
+
+    Raises:
+        ValueError: it is not UTF-8, or says that it is not.
+    """
+    try:
+        text = data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+    except UnicodeDecodeError as error:
+        said = f"not UTF-8: {error.reason} at byte {error.start}"
+        raise ValueError(said) from None
+    named = CODING.search("\n".join(text.split("\n", 2)[:2]))
+    if named and named[1].lower().replace("_", "-") not in ("utf-8", "utf8"):
+        raise ValueError(f"its encoding is {named[1]}; use UTF-8")
+    return text
 
 
 def parse(text: str | bytes, name: str = "<unknown>") -> ast.Module:

@@ -1,285 +1,67 @@
-"""Run a check on what a student wrote, and explain what is wrong.
+"""Look for the smallest inputs for which what a student wrote is wrong.
 
-With this file the student's side runs a check in the present process (`run_check`):
-Hypothesis looks for the smallest inputs for which the outputs are wrong; then the sizes
-at which mistakes hide (empty, one element, around a block, large) are tried.
+With this file the student's side draws inputs (`Search`): it goes through those that a
+grader tries for a seed, and makes the first that fail smaller.
 """
 
 from __future__ import annotations
 
-import linecache
-import time
-import traceback
-from collections.abc import Collection
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
-from assignments.checks import AnyCheck, Check, Properties, Speed, why_not
-from assignments.compare import Difference, show
-from assignments.draw import HypothesisDraw
+from assignments.checks import Check
+from assignments.compare import show
+from assignments.grading.examine import Inputs, Line, Problem, about
+from assignments.shrink import search
 
 SEED = 0  # of a student's own runs; graders have their own
-SHRINK_SECONDS = 10.0
 
 BY_CHANCE = (
     "the same input was right at another time: threads that write one place, or memory "
     "that nobody wrote"
 )
 
-PASSED, FAILED, UNWRITTEN, CRASHED, HUNG, NOT_RUN = (
-    "passed",
-    "failed",
-    "not written",
-    "crashed",
-    "timed out",
-    "not run",
-)
+Attempt = Callable[[dict[str, Any]], Problem | None]
 
 
-@dataclass
-class Outcome:
-    """What became of one check on one device.
-
-    Attributes:
-        status: one of the words above.
-        share: which part of the check's points is earned, 0 to 1.
-        reason: what is wrong, in one line.
-        lines: (label, text) pairs that explain it.
-        seconds: how long it took.
-    """
-
-    task: str
-    check: str
-    device: str
-    status: str
-    share: float = 0.0
-    reason: str = ""
-    lines: list[tuple[str, str]] | None = None
-    seconds: float = 0.0
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self)
+class _Final(Exception):
+    """Ends a search: of a worker that is gone nothing can be asked."""
 
 
-def run_check(check: AnyCheck, device: str, files: Collection[str] = ()) -> Outcome:
-    """Run one check here; it never raises for what a student's code does.
+class Search(Inputs):
+    """The inputs of a student's own run: small ones first."""
 
-    Args:
-        files: a student's files, to point at lines in them.
-    """
-    outcome = Outcome(check.task, check.name, device, PASSED, 1.0)
-    why = why_not(check, device)
-    if why:
-        outcome.status, outcome.share, outcome.reason = NOT_RUN, 0.0, why
-        return outcome
-    begin = time.perf_counter()
-    try:
-        if isinstance(check, Properties):
-            problem = _run_properties(check, files)
-        elif isinstance(check, Speed):
-            problem = _run_speed(check, device, files, outcome)
-        else:
-            problem = _Search(check, device, files).run()
-    except NotImplementedError as error:
-        outcome.status, outcome.share, outcome.reason = UNWRITTEN, 0.0, str(error)
-        problem = None
-    if problem is not None:
-        outcome.status, outcome.share = FAILED, 0.0
-        outcome.reason, outcome.lines = problem.reason, problem.lines
-        if check.hint:
-            outcome.lines.append(("hint", check.hint))
-    outcome.seconds = time.perf_counter() - begin
-    return outcome
+    def __init__(self) -> None:
+        super().__init__(SEED)
 
+    def first_problem(self, check: Check, attempt: Attempt) -> Problem | None:
+        """The problem with the smallest inputs that have one."""
 
-@dataclass
-class Problem:
-    """Why a check failed."""
-
-    reason: str
-    lines: list[tuple[str, str]]
-
-
-class _Enough(KeyboardInterrupt):
-    """Stops a search of Hypothesis, which lets only this kind through."""
-
-
-class _Wrong(Exception):
-    """Tells Hypothesis that inputs fail."""
-
-
-def _size(inputs: dict[str, Any]) -> int:
-    """How much there is to read in some inputs."""
-    arrays = [v.size for v in inputs.values() if hasattr(v, "size")]
-    return sum(arrays) if arrays else len(repr(inputs))
-
-
-class _Search:
-    """Looks for inputs for which one check fails."""
-
-    def __init__(self, check: Check, device: str, files: Collection[str]) -> None:
-        self.check, self.device, self.files = check, device, files
-        self.found: tuple[dict[str, Any], Problem] | None = None
-        self.since = 0.0
-
-    def run(self) -> Problem | None:
-        """The problem with the smallest inputs that fail, or None."""
-        self._by_hypothesis()
-        if self.found is None:
-            for inputs in sorted(self.check.cases(SEED), key=_size):
-                problem = self._try(inputs)
-                if problem is not None:
-                    self.found = inputs, problem
-                    break
-        if self.found is None:
-            return None
-        inputs, problem = self.found
-        lines = [("smallest input", f"{n} = {show(v)}") for n, v in inputs.items()]
-        return Problem(problem.reason, [*lines, *problem.lines])
-
-    def _by_hypothesis(self) -> None:
-        from hypothesis import HealthCheck, Phase, Verbosity, given, settings
-        from hypothesis import strategies as st
-        from hypothesis.errors import Flaky
-
-        @settings(
-            max_examples=self.check.examples,
-            database=None,
-            deadline=None,
-            derandomize=True,
-            suppress_health_check=list(HealthCheck),
-            phases=(Phase.generate, Phase.shrink),
-            verbosity=Verbosity.quiet,
-            report_multiple_bugs=False,
-        )
-        @given(st.data())
-        def search(data: Any) -> None:
-            if self.found is not None and time.monotonic() > self.since:
-                raise _Enough
-            inputs = self.check.draw(HypothesisDraw(data.draw))
-            problem = self._try(inputs)
-            if problem is not None:
-                if self.found is None:
-                    self.since = time.monotonic() + SHRINK_SECONDS
-                self.found = inputs, problem
-                raise _Wrong
+        def attempted(inputs: dict[str, Any]) -> Problem | None:
+            problem = attempt(inputs)
+            if problem is not None and problem.final:
+                raise _Final(about(problem, self.shown(inputs)))
+            return problem
 
         try:
-            search()
-        except (_Wrong, _Enough):
-            pass
-        except Flaky:
-            if self.found is None:
-                raise
-            self.found[1].lines.append(("note", BY_CHANCE))
+            found = search(check, self.seed, attempted)
+            if found is None:  # the edges once more, as for a grader
+                return super().first_problem(check, attempt)
+        except _Final as end:
+            problem: Problem = end.args[0]
+            return problem
+        problem = about(found.problem, self.shown(found.inputs))
+        if found.by_chance:
+            lines = (*problem.lines, ("note", BY_CHANCE))
+            problem = replace(problem, lines=lines)
+        return problem
 
-    def _try(self, inputs: dict[str, Any]) -> Problem | None:
-        try:
-            outputs = self.check.call(self.device, **inputs)
-        except NotImplementedError:
-            raise
-        except Exception as error:
-            return raised(error, self.files)
-        found = self.check.judge(inputs, outputs)
-        return None if found is None else explain(found, self.check.oracle)
+    def cases(self, check: Check) -> list[dict[str, Any]]:
+        return list(check.cases(self.seed + 1, 0))
 
+    def shown(self, inputs: Mapping[str, Any]) -> list[Line]:
+        return [("smallest input", f"{n} = {show(v)}") for n, v in inputs.items()]
 
-def explain(found: Difference, oracle: str) -> Problem:
-    """A difference in lines to print."""
-    lines = [
-        ("came out", found.got),
-        (f"{oracle} says", found.expected),
-        ("first wrong", found.where),
-    ]
-    return Problem(found.reason, [line for line in lines if line[1]])
-
-
-def raised(error: Exception, files: Collection[str]) -> Problem:
-    """An exception of a student's code: what, and in which of their lines."""
-    message = (str(error).strip().splitlines() or [""])[0]
-    lines = []
-    known = {str(Path(file).resolve()) for file in files}
-    if isinstance(error, SyntaxError) and error.filename:
-        number = f":{error.lineno}" if error.lineno else ""
-        place = f"{Path(error.filename).name}{number}"
-        lines.append(("raised at", f"{place}: {(error.text or '').strip()}"))
-    frames = traceback.extract_tb(error.__traceback__)
-    for frame in reversed(frames):
-        if str(Path(frame.filename).resolve()) in known:
-            code = linecache.getline(frame.filename, frame.lineno or 0).strip()
-            place = f"{Path(frame.filename).name}:{frame.lineno}, in {frame.name}"
-            lines.append(("raised at", f"{place}: {code}"))
-            break
-    return Problem(f"raised {type(error).__name__}: {message}", lines)
-
-
-# ------------------------------------------------------------------------ properties
-
-
-def _run_properties(check: Properties, files: Collection[str]) -> Problem | None:
-    from assignments.calling import run_properties
-
-    try:
-        outcome = run_properties(check.module, check.reference())
-        if not outcome:
-            return Problem("there are no tests: write functions test_...(ops)", [])
-        for name, failure in outcome.items():
-            if failure:
-                said = [(name, failure)]
-                return Problem(f"{name} fails on a right implementation", said)
-        for broken in check.broken:
-            if not any(run_properties(check.module, broken.make(), True).values()):
-                said = [("not noticed", broken.what)]
-                return Problem("no test notices an implementation that is wrong", said)
-    except NotImplementedError:
-        raise
-    except Exception as error:
-        return raised(error, files)
-    return None
-
-
-# ----------------------------------------------------------------------------- speed
-
-ROUNDS = 7
-
-
-def _run_speed(
-    check: Speed, device: str, files: Collection[str], outcome: Outcome
-) -> Problem | None:
-    """Time the student's call and the rival, in turns, in this process.
-
-    The rival runs on the same library as the student's code here; a grader times it in
-    a process of its own.
-    """
-    ratios = []
-    for number in range(ROUNDS + 1):
-        inputs = check.make_inputs(SEED, number)
-        try:
-            seconds, outputs = _timed(check.call, device, inputs)
-        except NotImplementedError:
-            raise
-        except Exception as error:
-            return raised(error, files)
-        found = check.judge(inputs, outputs)
-        if found is not None:
-            return explain(found, check.oracle)
-        theirs, _ = _timed(check.rival, device, inputs)
-        if number:  # the first round compiles
-            ratios.append(theirs / seconds)
-    ratio = sorted(ratios)[len(ratios) // 2]
-    outcome.share = check.points_share(ratio)
-    wanted = ", ".join(f"{share:.0%} from {least:g}" for least, share in check.steps)
-    said = f"{ratio:.2f} of the reference's speed (points: {wanted})"
-    if outcome.share == 0:
-        return Problem(f"too slow: {said}", [])
-    outcome.reason = said
-    return None
-
-
-def _timed(call: Any, device: str, inputs: dict[str, Any]) -> tuple[float, Any]:
-    go, read = call(device, **inputs)
-    begin = time.perf_counter()
-    result = go()
-    return time.perf_counter() - begin, read(result)
+    def ordered(self, runs: list[Any]) -> list[Any]:
+        return runs

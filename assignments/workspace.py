@@ -9,11 +9,14 @@ what the last run of the checks said (`record`, `progress`).
         workspace.toml     which assignment this is
         conftest.py        lets pytest run the checks
         course.py          `import course` in a script makes it use these files
+        hints.json         how many hints were taken, once there are any
         fast_ops/...       the assignment's files, without the solutions
 """
 
 from __future__ import annotations
 
+import ast
+import hashlib
 import json
 import shutil
 import sys
@@ -23,9 +26,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from assignments import catalog
-from assignments.catalog import Assignment
-from assignments.regions import strip
+from assignments import catalog, overlay, syntax
+from assignments.catalog import Assignment, File, Task
+from assignments.regions import strip, stub
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -34,6 +37,8 @@ else:
 
 MARK = "workspace.toml"
 PROGRESS = ".progress.json"
+FILES = "files"  # in the progress, beside the tasks
+HINTS = "hints.json"  # handed in with the rest
 
 CONFTEST = '''"""Lets pytest check this folder: `pytest`, `pytest -m task{number}`."""
 
@@ -174,6 +179,39 @@ def stripped(
     }
 
 
+def untouched(workspace: Workspace, task: Task) -> bool:
+    """Whether the code that is checked for a task is still that of a new workspace.
+
+    Then nothing has to run to know that nothing of it is written.
+    """
+    fresh = stripped(workspace.assignment)
+    own = (task.id, *task.uses)
+    stubs = [stub(name, path) in fresh[path] for name in own for path in fresh]
+    if not any(stubs):  # a student edition has the solutions of earlier assignments
+        return False
+    others = workspace.assignment.others(task.id)
+    return all(
+        _same_code(workspace.folder / file.path, fresh[file.path], others, file)
+        for file in workspace.assignment.files
+    )
+
+
+def _same_code(path: Path, text: str, others: dict[str, set[str]], file: File) -> bool:
+    """Whether a file has this code, apart from functions of other tasks."""
+    try:
+        own = path.read_text()
+        if own == text:
+            return True
+        if not file.module:
+            return False
+        trees = [syntax.parse(one, file.path) for one in (own, text)]
+    except (OSError, UnicodeDecodeError, SyntaxError):
+        return False
+    for tree in trees:
+        overlay.remove(tree, others[file.module])
+    return ast.dump(trees[0]) == ast.dump(trees[1])
+
+
 # -------------------------------------------------------------------------- finding
 
 
@@ -224,13 +262,31 @@ def files_of(folders: Sequence[Path]) -> dict[str, Path]:
     return files
 
 
+def syntax_errors(workspace: Workspace) -> dict[str, str]:
+    """For each file that is no Python: what is wrong, where, and the line."""
+    found = {}
+    for file in workspace.assignment.files:
+        path = workspace.folder / file.path
+        if not file.module or not path.is_file():
+            continue
+        try:
+            compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
+        except SyntaxError as error:
+            line = (error.text or "").rstrip("\n")
+            caret = " " * ((error.offset or 1) - 1) + "^"
+            place = f"{file.path}, line {error.lineno or 1}: {error.msg}"
+            shown = [f"    {text}" for text in (line, caret)] if line.strip() else []
+            found[file.path] = "\n".join([place, *shown])
+        except (ValueError, RecursionError, MemoryError) as error:
+            found[file.path] = f"{file.path}: it cannot be compiled: {error}"
+    return found
+
+
 def use(folder: Path) -> None:
     """Let the workspace's files take the place of the library's, in this process.
 
     Nothing happens where that is the case already.
     """
-    from assignments import overlay
-
     if not any(isinstance(finder, overlay.Overlay) for finder in sys.meta_path):
         overlay.install(files_of(read(folder).folders))
 
@@ -238,21 +294,97 @@ def use(folder: Path) -> None:
 # ------------------------------------------------------------------------- progress
 
 
-def record(workspace: Workspace, points: dict[str, dict[str, float]]) -> None:
-    """Keep what tasks have earned, {task: {device: points}}, beside what is known."""
-    known = progress(workspace)
-    known.update(points)
+def record(
+    workspace: Workspace,
+    parts: dict[str, dict[str, float | None]],
+    tested: Sequence[str] = (),
+) -> None:
+    """Keep which part of its points each task has earned, {task: {device: part}}.
+
+    Args:
+        parts: kept beside what is known; None for a device that could not run.
+        tested: the tasks that were checked just now, with the files as they are.
+    """
+    known = {**progress(workspace), **parts}
+    files = known.setdefault(FILES, {})
+    files.update(dict.fromkeys(tested, _digests(workspace)))
     path = workspace.folder / PROGRESS
     part = path.with_suffix(".part")
     part.write_text(json.dumps(known, indent=1))
     part.replace(path)
 
 
+def changed(workspace: Workspace) -> list[str]:
+    """The files that have changed since a task was last checked."""
+    now = _digests(workspace)
+    found = {
+        path
+        for before in progress(workspace).get(FILES, {}).values()
+        for path in now
+        if before.get(path) != now[path]
+    }
+    return sorted(found)
+
+
+def _digests(workspace: Workspace) -> dict[str, str]:
+    """For each of the assignment's files, what changes when it does."""
+    found = {}
+    for file in workspace.assignment.files:
+        path = workspace.folder / file.path
+        data = path.read_bytes() if path.is_file() else b""
+        found[file.path] = hashlib.blake2b(data, digest_size=8).hexdigest()
+    return found
+
+
 def progress(workspace: Workspace) -> dict[str, Any]:
-    """What the tasks had earned when they were last checked."""
+    """What was recorded when the tasks were last checked."""
     path = workspace.folder / PROGRESS
     try:
         found = json.loads(path.read_text())
     except (FileNotFoundError, json.JSONDecodeError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+# ---------------------------------------------------------------------------- hints
+
+
+def hints_taken(workspace: Workspace) -> dict[str, int]:
+    """For each task, how many of its hints are open."""
+    try:
+        text = (workspace.folder / HINTS).read_text()
+    except (OSError, UnicodeDecodeError):
+        return {}
+    return read_hints(text, workspace.assignment)
+
+
+def read_hints(text: str, assignment: Assignment) -> dict[str, int]:
+    """The same from the text of `hints.json`, which may hold anything."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    taken = {}
+    for task in assignment.tasks:
+        count = found.get(task.id) if isinstance(found, dict) else None
+        if type(count) is int and count > 0:
+            taken[task.id] = min(count, len(task.hints))
+    return taken
+
+
+def take_hint(workspace: Workspace, task: Task) -> int:
+    """Open the next hint of a task; how many are open now."""
+    taken = hints_taken(workspace)
+    taken[task.id] = min(taken.get(task.id, 0) + 1, len(task.hints))
+    (workspace.folder / HINTS).write_text(json.dumps(taken, indent=1) + "\n")
+    return taken[task.id]
+
+
+def hints_line(assignment: Assignment, taken: dict[str, int]) -> str:
+    """ "hints taken: a4.3 2 of 3"; "" if none was."""
+    parts = [
+        f"{task.id} {taken[task.id]} of {len(task.hints)}"
+        for task in assignment.tasks
+        if taken.get(task.id)
+    ]
+    return f"hints taken: {', '.join(parts)}" if parts else ""

@@ -38,6 +38,9 @@ INSTALL = "pip install -e '.[mojo]'"
 # grader sets it for a student's workspace, before a kernel of that module is used.
 replaced: dict[str, Path] = {}
 
+# What the compiler said about files that do not compile: it would say it again.
+_failures: dict[Path, str] = {}
+
 # Comments that say what an assignment takes out; they change nothing.
 _MARKER = re.compile(r"^ *# (?:BEGIN|END) SOLUTION .*\n", re.MULTILINE)
 _IMPORT = re.compile(r"^(?:from|import) (\w+)", re.MULTILINE)
@@ -160,6 +163,8 @@ def compiled(
     """
     made = kept(target)
     if made is None:
+        if target in _failures:
+            raise RuntimeError(_failures[target])
         _make(target.parent)
         with _locked(target):
             made = kept(target) or _compile(file, texts, options, target)
@@ -229,7 +234,8 @@ def _compile(
                 command, env=_environment(), capture_output=True, text=True
             )
         if run.returncode != 0 or not made.exists():
-            raise RuntimeError(_failure(file, run.stderr, first))
+            _failures[target] = _failure(file, run.stderr, first)
+            raise RuntimeError(_failures[target])
         return made.rename(named(target, made.read_bytes()))
     finally:
         for left in work.iterdir():

@@ -261,6 +261,7 @@ ORDER = (
         ({"n": 20_000},),
         examples=4,
         hint="Python's own recursion ends at a depth of about 1000.",
+        oracle="the rule",
     ),
     Check(
         "a1.4",
@@ -272,6 +273,7 @@ ORDER = (
         ({"n": 60},),
         examples=4,
         hint="Visit each node once, however many ways lead to it.",
+        oracle="the rule",
     ),
     Check(
         "a1.4",
@@ -281,6 +283,7 @@ ORDER = (
         lambda x: {"grad": 2 * 3 * (6 * x + 1), "calls": [6 * x + 1.0] * 2},
         tolerance=1e-12,
         examples=10,
+        oracle="the rule",
     ),
     Check(
         "a1.4",
@@ -405,6 +408,7 @@ XOR = (
         lambda draw: {"seed": draw.choice((3, 4, 8))},
         lambda seed: {"corners": [0, 1, 1, 0]},
         examples=1,
+        oracle="XOR",
     ),
 )
 

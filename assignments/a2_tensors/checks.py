@@ -102,6 +102,7 @@ STRIDES = (
         },
         _positions_expected,
         DIMS,
+        oracle="the rule",
     ),
     Check(
         "a2.1", "permute", calls.permuted, _permuted_inputs, _permuted_expected, DIMS
@@ -177,8 +178,17 @@ BROADCASTING = (
         _refused_inputs,
         lambda shapes: {"raises": "ValueError"},
         {"dims": (1, 3)},
+        oracle="the handout",
     ),
-    Check("a2.2", "expand", calls.expanded, _expanded_inputs, _expanded_expected, DIMS),
+    Check(
+        "a2.2",
+        "expand",
+        calls.expanded,
+        _expanded_inputs,
+        _expanded_expected,
+        DIMS,
+        oracle="NumPy",
+    ),
     Check(
         "a2.2",
         "unbroadcast",
@@ -332,6 +342,7 @@ SIMPLE = (
         _reduce_expected,
         DIMS,
         examples=60,
+        oracle="NumPy",
     ),
     Check(
         "a2.3",
@@ -341,6 +352,7 @@ SIMPLE = (
         _order_expected,
         {"dims": (1, 3)},
         hint="Elements are folded in row-major order, beginning with start.",
+        oracle="the rule",
     ),
 )
 
@@ -614,6 +626,7 @@ XOR = (
         lambda draw: {"seed": draw.choice((3, 4, 8))},
         lambda seed: {"corners": [0, 1, 1, 0]},
         examples=1,
+        oracle="XOR",
     ),
 )
 

@@ -153,6 +153,7 @@ def _rung(task: str, name: str) -> Check:
         {"n": (0, 6)},
         SUM_EDGES,
         length=_elements,
+        oracle="NumPy",
     )
 
 
@@ -175,6 +176,7 @@ REDUCTIONS = (
         examples=30,
         hint="Is the last block of a row shorter? Does each block begin with the "
         "identity of fn?",
+        oracle="NumPy",
     ),
     _rung("a3.2", "sum_register"),
     _rung("a3.2", "sum_blocks"),
@@ -191,6 +193,7 @@ REDUCTIONS = (
         ({"n": 200_001},),
         length=_elements,
         examples=3,
+        oracle="NumPy",
     ),
 )
 
@@ -220,6 +223,7 @@ SHARING = (
         {"n": (0, 8), "parts": (1, 4)},
         ({"n": 1000, "parts": 3}, {"n": 4097, "parts": 16}, {"n": 5, "parts": 8}),
         tolerance=1e-9,
+        oracle="NumPy",
     ),
     _rung("a3.4", "sum_per_thread"),
     _rung("a3.4", "sum_padded"),
@@ -288,9 +292,10 @@ SPEED = (
         _large,
         _sum_expected,
         {"n": 1_000_000},
-        ((0.9, 0.5), (1.2, 1.0)),
+        ((1.3, 0.5), (2.0, 1.0)),
         lambda a: (float(a.nbytes), float(a.size)),
         length=_elements,
+        oracle="NumPy",
     ),
     Speed(
         "a3.5",

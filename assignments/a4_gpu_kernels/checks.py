@@ -145,6 +145,7 @@ INDEXING = (
         examples=EXAMPLES,
         hint="A grid has more threads than there are elements: a thread without work "
         "must do nothing.",
+        oracle="NumPy",
     ),
 )
 
@@ -246,6 +247,7 @@ def _rung(task: str, name: str, hint: str = "", most: int = 1100) -> Check:
         length=lambda name, a: min(a.size, 4096),
         examples=EXAMPLES // 2,
         hint=hint,
+        oracle="NumPy",
     )
 
 
@@ -367,6 +369,7 @@ TRANSPOSES = (
         examples=EXAMPLES // 2,
         hint="The tile begins at a_first; its rows are a_steps[2] elements apart, "
         "which can be more than it has columns.",
+        oracle="NumPy",
     ),
     _side_by_side("tiled"),
     _side_by_side("padded", **{"bank conflicts": 0}),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,9 @@ import numpy as np
 from assignments.calling import operand, results
 
 UNWRITTEN = re.compile(r"task a9\.\d is not implemented yet")
-COMPLAINT = re.compile(r"^\S*?(\w+\.mojo):\d+:\d+: error: (.*)\n(.*)", re.MULTILINE)
+COMPLAINT = re.compile(r"^(\S+\.mojo):(\d+):\d+: error: (.*)\n(.*)", re.MULTILINE)
+# Where a function begins in the student's file; see `mojo_text.replace`.
+BEGIN = re.compile(r"  # line (\d+)$")
 
 
 def _call(kernel: Callable[..., Any], *args: Any) -> Any:
@@ -25,9 +28,23 @@ def _call(kernel: Callable[..., Any], *args: Any) -> Any:
         found = COMPLAINT.search(text)
         if found is None:
             raise
-        name, message, line = found.groups()
+        path, number, message, line = found.groups()
         said = f"it does not compile: {message}"
-        raise SyntaxError(said, (name, None, None, line)) from None
+        place = Path(path).name, _own_line(path, int(number)), None, line
+        raise SyntaxError(said, place) from None
+
+
+def _own_line(path: str, number: int) -> int | None:
+    """The line of the student's file that is line `number` of what was compiled."""
+    try:
+        lines = Path(path).read_text().splitlines()[:number]
+    except OSError:
+        return None
+    for back, line in enumerate(reversed(lines)):
+        begin = BEGIN.search(line)
+        if begin is not None:
+            return int(begin[1]) + back
+    return None
 
 
 def product(device: str, name: str, a: np.ndarray, b: np.ndarray) -> dict[str, Any]:

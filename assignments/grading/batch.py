@@ -12,6 +12,8 @@ import csv
 import hashlib
 import io
 import json
+import os
+import re
 import traceback
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed, wait
@@ -19,7 +21,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assignments.grading import report as reports
-from assignments.grading import submission
 from assignments.grading.grade import Grader, Report
 from minitorch.data import atomic_write
 
@@ -32,7 +33,7 @@ class Entry:
     """One line of the table.
 
     Attributes:
-        name: of the submission.
+        name: of the submission, to print.
         header, cells: names and contents of its columns.
         again: whether it was graded now, not earlier.
     """
@@ -53,9 +54,22 @@ def submissions(folder: Path) -> list[Path]:
     found = [
         path
         for path in folder.iterdir()
-        if not path.name.startswith(".") and (path.is_dir() or path.suffix == ".zip")
+        if not path.name.startswith(".")
+        and (path.suffix.lower() == ".zip" or path.is_dir())
     ]
     return sorted(found, key=lambda path: path.name)
+
+
+def place(out: Path, name: str) -> Path:
+    """The folder for a submission's results.
+
+    Its own name, where that is plain. Others are told apart by a digest: students name
+    what they hand in, with line ends and control characters if they want to.
+    """
+    if re.fullmatch(r"\w[\w .,@+()-]{0,99}", name, re.ASCII) and name != TABLE:
+        return out / name
+    digest = hashlib.blake2b(os.fsencode(name), digest_size=8).hexdigest()
+    return out / f"{re.sub(r'[^A-Za-z0-9]+', '-', name)[:50]}%{digest}"
 
 
 def grade_all(
@@ -79,16 +93,18 @@ def grade_all(
     if not paths:
         raise ValueError(f"grade-all: {folder} has neither folders nor zips")
     out.mkdir(parents=True, exist_ok=True)
-    entries: dict[str, Entry] = {}
+    entries: dict[Path, Entry] = {}
     with ThreadPoolExecutor(jobs) as pool:
         # The first one builds what all share, the library without the solutions.
-        running = [pool.submit(_one, grader, paths[0], out)]
+        running = {pool.submit(_one, grader, paths[0], out): paths[0]}
         try:
             wait(running)
-            running += [pool.submit(_one, grader, path, out) for path in paths[1:]]
+            running |= {
+                pool.submit(_one, grader, path, out): path for path in paths[1:]
+            }
             for future in as_completed(running):
                 entry = future.result()
-                entries[entry.name] = entry
+                entries[running[future]] = entry
                 write_table(out, entries.values())
                 if done is not None:
                     done(entry)
@@ -96,43 +112,46 @@ def grade_all(
             # Those that have begun are ended by their workers' time limits.
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-    return [entries[path.name] for path in paths]
+    return [entries[path] for path in paths]
 
 
 def _one(grader: Grader, path: Path, out: Path) -> Entry:
+    """Grade a submission; what goes wrong in the grader costs nobody else a grade."""
+    try:
+        return _graded(grader, path, place(out, path.name))
+    except Exception:
+        found = Report(
+            *(grader.assignment, path.name, "", grader.mode, ()),
+            problem=FAILURE,
+            failure=traceback.format_exc(limit=-5),
+        )
+    try:
+        write(found, place(out, path.name))
+    except OSError:
+        pass  # the row is there all the same
+    header, cells = reports.columns(found), reports.row(found)
+    return Entry(reports.label(path.name), header, cells, again=True)
+
+
+def _graded(grader: Grader, path: Path, target: Path) -> Entry:
     """Grade a submission, or take the result that is there."""
-    target = out / path.name
-    mark = _mark(grader, path)
+    taken = grader.read(path)
+    text = f"{taken.digest} {grader.mode} {grader.seed(taken.digest)}"
+    mark = hashlib.blake2b(text.encode(errors="replace"), digest_size=16).hexdigest()
+    name = reports.label(path.name)
     try:
         state = json.loads((target / STATE).read_text())
         if state["mark"] == mark:
-            return Entry(path.name, state["header"], state["cells"], again=False)
+            return Entry(name, state["header"], state["cells"], again=False)
     except (OSError, ValueError, KeyError, TypeError):
         pass  # not graded yet, or not to the end
-    try:
-        found = grader.grade(path)
-    except Exception:
-        # A mistake of the grader's own must not cost the others their grades.
-        found = Report(
-            *(grader.assignment, path.name, "", grader.mode, ()),
-            problem=f"{FAILURE}: {traceback.format_exc(limit=-3)}",
-        )
-        mark = ""
+    found = grader.grade_intake(path.name, taken)
     write(found, target)
     header, cells = reports.columns(found), reports.row(found)
-    state = {"mark": mark, "header": header, "cells": cells}
+    # What was too noisy to judge is graded again the next time.
+    state = {"mark": "" if found.unjudged else mark, "header": header, "cells": cells}
     _write(target / STATE, json.dumps(state, indent=1))
-    return Entry(path.name, header, cells, again=True)
-
-
-def _mark(grader: Grader, path: Path) -> str:
-    """Changes when the submission, the seed or the sandbox does."""
-    try:
-        digest = submission.read(path, grader.assignment).digest
-    except submission.Refused as error:
-        digest = str(error)
-    text = f"{digest} {grader.mode} {grader.seed(digest)}"
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    return Entry(name, header, cells, again=True)
 
 
 def write(report: Report, folder: Path) -> None:

@@ -19,12 +19,13 @@ from types import TracebackType
 from typing import Any
 
 from assignments.grading import sandbox
-from assignments.grading.launch import descendants
+from assignments.grading.processes import busy, send
 from assignments.grading.wire import Reader, WireError, encode
 
 KEPT_OUTPUT = 4000  # bytes of what a worker prints that are kept, from the beginning
 MOST_WAITING = 4.0  # times the limit of a call, for which it may wait for a processor
 WATCH_EVERY = 0.05  # seconds between two looks at a worker's memory
+FROZEN_SECONDS = 0.02  # that clocks may have been late with when all stood still
 CHUNK = 1 << 20
 
 Ask = Callable[[str, list[Any]], dict[str, Any]]
@@ -81,8 +82,9 @@ class Worker:
         self.printed = 0
         self.output = bytearray() if output is None else output
         self._watched = 0.0
-        self._waited = 0.0
-        self._started = sandbox.start(view, limits, mode)
+        self._frozen: float | None = None
+        self._started = self._start(view, limits, mode)
+        self.tree = self._started.tree
         self._process = self._started.process
         self._socket = self._started.socket
         self._socket.setblocking(False)
@@ -92,6 +94,11 @@ class Worker:
         }
         for number in self._pipes:
             os.set_blocking(number, False)
+
+    def _start(
+        self, view: sandbox.View, limits: sandbox.Limits, mode: str
+    ) -> sandbox.Started:
+        return sandbox.start(view, limits, mode)
 
     def __enter__(self) -> Worker:
         return self
@@ -138,6 +145,7 @@ class Worker:
                 reply = self._exchange(encode(answer), end, answer_bytes)
             took = time.perf_counter() - start
             _check_reply(reply, number, ("ok", "error"))
+            self._drain()
         except WireError as error:
             raise self._end(
                 "protocol", f"the worker broke the protocol: {error}"
@@ -162,18 +170,50 @@ class Worker:
         """A function that says how much of some seconds is left.
 
         Where other programs keep the processors busy, the time for which the worker had
-        to wait for one does not count, within limits.
+        to wait for one does not count, within limits. Its own processes are none of
+        them: what they use, nobody has taken from it.
         """
-        start, waited = time.perf_counter(), self._waited
+        start, waited = time.perf_counter(), self.tree.waited()
+        others = busy() - self._share()
 
         def left() -> float:
             rest = start + seconds - time.perf_counter()
             if rest > 0:
                 return rest
-            lost = self._waited - waited
-            return rest + min(lost, MOST_WAITING * seconds)
+            taken = busy() - self._share() - others
+            lost = min(self.tree.waited() - waited, taken)
+            return rest + min(max(lost, 0.0), MOST_WAITING * seconds)
 
         return left
+
+    def _share(self) -> float:
+        """Seconds that our processors were busy with this worker, each on average."""
+        return self.tree.cpu() / len(os.sched_getaffinity(0))
+
+    def freeze(self) -> None:
+        """Let all that the worker has started stand still, until `thaw`.
+
+        Raises:
+            Failed: something of it does not.
+        """
+        if self.dead:
+            return
+        if not self.tree.freeze():
+            raise self._end("crashed", "it has processes that cannot be stopped")
+        self._frozen = self.tree.cpu()
+
+    def thaw(self) -> None:
+        """Let it go on.
+
+        Raises:
+            Failed: it has worked meanwhile.
+        """
+        if self.dead or self._frozen is None:
+            return
+        worked, self._frozen = self.tree.cpu() - self._frozen, None
+        if worked > FROZEN_SECONDS:
+            raise self._end("crashed", "it worked while it had to stand still")
+        self.tree.thaw()
 
     def _exchange(
         self, data: bytes, end: Callable[[], float], answer_bytes: int
@@ -247,9 +287,7 @@ class Worker:
         if now - self._watched < WATCH_EVERY:
             return
         self._watched = now
-        below = descendants(self._process.pid)
-        self._waited = max([self._waited, *map(_waiting, below)])
-        used = sum(map(_memory, below))
+        used = self.tree.memory(self.limits.memory)
         if used > self.limits.memory:
             raise self._end("memory", f"it took {used >> 20} MiB of memory")
 
@@ -279,13 +317,31 @@ class Worker:
         self.close()
         return Failed(kind, text)
 
+    def stop(self) -> None:
+        """Let it end, while somebody waits for an answer of it."""
+        self.tree.kill()
+
     def close(self) -> None:
         """End the worker and everything that it has started."""
         self.dead = self.dead or "the process was closed"
         self._socket.close()
-        _end_tree(self._process, self._started.user)
+        self._end_processes()
         for pipe in self._pipes.values():
             pipe.close()
+
+    def _end_processes(self) -> None:
+        """`launch.py` ends what is below it when its standard input is closed."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self.tree.kill()
+        try:
+            self._process.wait(2)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        if self._started.user is not None:
+            _kill_all_of(self._started.user)
+        self.tree.remove()
 
 
 REPLIES: dict[str, dict[str, type]] = {
@@ -307,23 +363,6 @@ def _check_reply(reply: dict[str, Any], number: str, kinds: tuple[str, ...]) -> 
         raise WireError("an answer with fields of other types")
 
 
-def _end_tree(process: subprocess.Popen[bytes], user: int | None) -> None:
-    """Kill a process, those that descend from it, and those of its user."""
-    below = descendants(process.pid) if process.poll() is None else []
-    if process.poll() is None:
-        # launch.py ends what is below it when it is asked to, bwrap when it is killed.
-        process.terminate()
-    for number in below:
-        _kill(number)
-    try:
-        process.wait(2)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-    if user is not None:
-        _kill_all_of(user)
-
-
 def _kill_all_of(user: int) -> None:
     """End every process of a user that only one worker has."""
     for _ in range(100):
@@ -335,7 +374,7 @@ def _kill_all_of(user: int) -> None:
         if not left:
             return
         for name in left:
-            _kill(int(name))
+            send(int(name), signal.SIGKILL)
         time.sleep(0.005)
 
 
@@ -346,32 +385,6 @@ def _is_of(name: str, user: int) -> bool:
     except OSError:
         return False
     return fields["Uid"].split()[0] == str(user) and "Z" not in fields["State"]
-
-
-def _kill(number: int) -> None:
-    try:
-        os.kill(number, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        pass
-
-
-def _memory(number: int) -> int:
-    """Bytes of memory that a process holds and does not share."""
-    try:
-        with open(f"/proc/{number}/statm") as file:
-            _, resident, shared, *_ = map(int, file.read().split())
-    except (OSError, ValueError):
-        return 0
-    return (resident - shared) * os.sysconf("SC_PAGE_SIZE")
-
-
-def _waiting(number: int) -> float:
-    """Seconds for which a process could have run and did not, since its start."""
-    try:
-        with open(f"/proc/{number}/schedstat") as file:
-            return int(file.read().split()[1]) * 1e-9
-    except (OSError, ValueError, IndexError):
-        return 0.0
 
 
 def _signal(number: int) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from assignments import catalog
 from assignments.catalog import Assignment
-from assignments.grading import reading, submission
+from assignments.grading import intake, submission
 from assignments.grading.submission import Refused
 from assignments.workspace import MARK
 
@@ -60,22 +60,21 @@ def read(word: str, graded: Assignment, read_code: bool = True) -> Earlier:
     assignment, path = _assignment_of(word)
     if assignment == graded:
         raise Refused(f"--with {word} is {graded.id} itself; expected earlier work")
-    handed_in = submission.read(path, assignment)
-    problems = submission.unreadable(handed_in.files)
-    files, said = handed_in.files, list(problems.values())
-    if read_code:
-        files, said = reading.allowed_files(assignment, files, problems)
+    taken = intake.read(path, assignment, read_code, [""])
+    if taken.refused:
+        raise Refused(taken.refused)
+    files, problems = taken.usable(""), taken.problems[""]
     own = {file.path for file in graded.files}
     used = {
         file.path: files[file.path]
         for file in assignment.files
         if file.path in files
-        and file.path not in own | problems.keys()
+        and file.path not in own
         and not file.module.startswith("assignments.")
     }
     notes = [f"earlier work of {assignment.id}: {path.name}, {len(used)} files"]
-    notes += [f"left out of it, {line}" for line in said]
-    return Earlier(used, handed_in.digest, tuple(notes))
+    notes += [f"left out of it, {line}" for line in problems.values()]
+    return Earlier(used, taken.digest, tuple(notes))
 
 
 def _assignment_of(word: str) -> tuple[Assignment, Path]:
@@ -83,15 +82,26 @@ def _assignment_of(word: str) -> tuple[Assignment, Path]:
     if equals and name in catalog.ids():
         return catalog.load(name), Path(rest)
     path = Path(word)
-    found = submission.read_files(path, [MARK])
-    if MARK not in found:
+    found = intake.limited(mark, path.absolute())
+    if not found:
         raise Refused(
             f"{path} has no {MARK}, which says what it is for; name the assignment: "
             f"--with a2={path}"
         )
     try:
+        return catalog.load(found[0]), path
+    except ValueError as error:
+        raise Refused(f"{path}/{MARK} names no assignment: {error}") from None
+
+
+def mark(path: Path) -> list[str]:
+    """The assignment that a workspace says it is for; [] if it does not say."""
+    found = submission.read_files(path, [MARK])
+    if MARK not in found:
+        return []
+    try:
         values = tomllib.loads(found[MARK].decode(errors="replace"))
-        return catalog.load(str(values["assignment"])), path
+        return [str(values["assignment"])]
     except (ValueError, KeyError, RecursionError) as error:
         raise Refused(f"{path}/{MARK} names no assignment: {error}") from None
 

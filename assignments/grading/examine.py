@@ -1,38 +1,66 @@
 """Checks and properties of a task, on one device, in a worker.
 
-With this file the grader can run one check (`examine`): it draws the inputs from its
-secret seed, sends them, and judges what comes back.
+With this file one can run one check (`examine`) for a grader and for a student: inputs
+are drawn here (`Inputs`; what a student sees is found by `testing.Search`), sent to a
+worker, and what comes back is judged. What went wrong is a `Problem`, what became of a
+check a `Result`.
 """
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from assignments.catalog import Task, earned
 from assignments.checks import AnyCheck, Check, Properties
 from assignments.compare import Difference
 from assignments.grading.channel import Failed, Worker
 
-PASSED, WRONG, FAILED, NOT_RUN = "passed", "wrong", "failed", "not run"
+PASSED, WRONG, FAILED, UNWRITTEN, CRASHED, HUNG, NOT_RUN, REFUSED = (
+    "passed",
+    "wrong",
+    "failed",
+    "not written",
+    "crashed",
+    "timed out",
+    "not run",
+    "not allowed",
+)
+SHORT, WHOLE = 160, 4_000  # characters of a stranger's that student and teacher see
 INTEGER_LIMIT = 1 << 10
 ASKS_LIMIT = 200_000  # operators that one run of a student's tests may call
+# What to look at where a process was ended by one of these.
+OUT_OF_BOUNDS = (
+    "Compiled code does not check bounds: it has read or written outside of an array. "
+    "Look at where its loops end, and at each index."
+)
+SIGNALS = ("SIGSEGV", "SIGBUS", "SIGABRT", "SIGFPE", "SIGILL")
+
+Line = tuple[str, str]  # a label, and what it says
+RAISED = "raised at"  # what it says is the worker's word
 
 
 @dataclass(frozen=True)
 class Result:
-    """How a check went.
+    """What became of a check.
 
     Attributes:
         task, name, device: what was checked.
-        status: PASSED, WRONG (other values), FAILED (no values), NOT_RUN.
+        status: PASSED, WRONG (other values), FAILED (an error instead of values),
+            UNWRITTEN, CRASHED or HUNG (the worker is gone), NOT_RUN.
         share: of its points, 0 to 1.
         text: for the student: what is wrong, "" if nothing is.
         seconds: that it took.
+        lines: for a student's own run: what follows the first line of the text.
+        teacher: what students are not told, since a submission can put there what it
+            finds: the whole of an error, and where it came from.
+        ratio: how many times as fast as the reference, where speed was measured.
+        limit: the share of what this machine can do at most, where that is known.
     """
 
     task: str
@@ -42,6 +70,55 @@ class Result:
     share: float = 0.0
     text: str = ""
     seconds: float = 0.0
+    teacher: str = ""
+    ratio: float | None = None
+    limit: float | None = None
+    lines: tuple[Line, ...] = ()
+
+    @property
+    def reason(self) -> str:
+        """What is wrong, in one line."""
+        return self.text.partition("\n")[0]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why a check failed.
+
+    Attributes:
+        status: as in `Result`.
+        reason: in one line.
+        lines: that explain it.
+        teacher: as in `Result`.
+    """
+
+    status: str
+    reason: str
+    lines: tuple[Line, ...] = ()
+    teacher: str = ""
+
+    @property
+    def final(self) -> bool:
+        """Whether no other inputs say more."""
+        return self.status in (UNWRITTEN, CRASHED, HUNG)
+
+    def result(self, check: AnyCheck, device: str) -> Result:
+        """What became of the check that has this problem."""
+        told = [f"  {name}: {said}" for name, said in self.lines if name != RAISED]
+        text = "\n".join([self.reason, *told])
+        what = check.task, check.name, device, self.status
+        return Result(*what, text=text, teacher=self.teacher, lines=self.lines)
+
+
+def part(task: Task, results: Sequence[Result]) -> float | None:
+    """Which part of its points a task earned on the device that the results are from.
+
+    None if nothing could run there.
+    """
+    if any(result.status == REFUSED for result in results):
+        return 0.0
+    shares = [result.share for result in results if result.status != NOT_RUN]
+    return earned(1.0, shares, task.partial) if shares else None
 
 
 class Clock:
@@ -61,16 +138,60 @@ class Clock:
         return min(self.call, max(0.0, self.end - time.perf_counter()))
 
 
+class Inputs:
+    """The inputs with which a grader runs a check, from a seed.
+
+    Args:
+        seed: nobody can know the inputs who does not know it.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+
+    def cases(self, check: Check) -> list[dict[str, Any]]:
+        """The edges come twice, with other contents: outputs cannot be remembered."""
+        return [*check.cases(self.seed), *check.cases(self.seed + 1, 0)]
+
+    def first_problem(
+        self, check: Check, attempt: Callable[[dict[str, Any]], Problem | None]
+    ) -> Problem | None:
+        """Try inputs until some give a problem."""
+        for inputs in self.cases(check):
+            problem = attempt(inputs)
+            if problem is not None:
+                return about(problem, self.shown(inputs))
+        return None
+
+    def shown(self, inputs: Mapping[str, Any]) -> list[Line]:
+        """What is said about inputs that give a problem."""
+        return [("inputs", sizes(inputs))]
+
+    def ordered(self, runs: list[Any]) -> list[Any]:
+        """The order in which a student's tests get right and wrong operators."""
+        random.Random(self.seed).shuffle(runs)
+        return runs
+
+
+def about(problem: Problem, shown: list[Line]) -> Problem:
+    """The problem, with the inputs that give it; of what is unwritten all do."""
+    if problem.status == UNWRITTEN:
+        return problem
+    return replace(problem, lines=(*shown, *problem.lines))
+
+
 def examine(
-    check: AnyCheck, device: str, worker: Worker, seed: int, clock: Clock
+    check: AnyCheck, device: str, worker: Worker, inputs: Inputs, clock: Clock
 ) -> Result:
     """Run a check or properties; `timing.examine` is for speed."""
     start = time.perf_counter()
     if isinstance(check, Check):
-        result = _check(check, device, worker, seed, clock)
+        problem = _check(check, device, worker, inputs, clock)
     else:
         assert isinstance(check, Properties)
-        result = _properties(check, device, worker, seed, clock)
+        problem = _properties(check, worker, inputs, clock)
+    result = Result(check.task, check.name, device, PASSED, 1.0)
+    if problem is not None:
+        result = problem.result(check, device)
     return replace(result, seconds=time.perf_counter() - start)
 
 
@@ -78,25 +199,23 @@ def examine(
 
 
 def _check(
-    check: Check, device: str, worker: Worker, seed: int, clock: Clock
-) -> Result:
-    result = Result(check.task, check.name, device, FAILED)
-    # The edges come twice, with other contents: outputs cannot be remembered by size.
-    for inputs in (*check.cases(seed), *check.cases(seed + 1, 0)):
+    check: Check, device: str, worker: Worker, inputs: Inputs, clock: Clock
+) -> Problem | None:
+    def attempt(given: dict[str, Any]) -> Problem | None:
         request = {
             "do": "call",
             "call": check.call.__name__,
             "device": device,
-            "inputs": inputs,
+            "inputs": given,
         }
         try:
-            answer = worker.request(request, clock.left(), answer_limit(inputs))
+            answer = worker.request(request, clock.left(), answer_limit(given))
         except Failed as failure:
-            return replace(result, text=describe(failure, inputs))
-        found = judge(check, inputs, answer.value)
-        if found is not None:
-            return replace(result, status=WRONG, text=tell(found, inputs))
-    return replace(result, status=PASSED, share=1.0)
+            return describe(failure)
+        found = judge(check, given, answer.value)
+        return None if found is None else tell(found, check.oracle)
+
+    return inputs.first_problem(check, attempt)
 
 
 def judge(check: Any, inputs: Mapping[str, Any], outputs: Any) -> Difference | None:
@@ -108,7 +227,7 @@ def judge(check: Any, inputs: Mapping[str, Any], outputs: Any) -> Difference | N
     except (ValueError, TypeError, IndexError, KeyError, OverflowError) as error:
         # They come from a stranger. Whatever is wrong with the oracle is our mistake.
         check.expected(**inputs)
-        return Difference("", f"the outputs cannot be compared: {error}")
+        return Difference("", f"the outputs cannot be compared: {short(str(error))}")
 
 
 def answer_limit(inputs: Mapping[str, Any]) -> int:
@@ -124,26 +243,39 @@ def _bytes(value: Any) -> int:
     return 0
 
 
-def describe(failure: Failed, inputs: Mapping[str, Any]) -> str:
-    """Why there are no outputs, for the student."""
+def short(text: str) -> str:
+    """The first line of what a stranger says, and not much of it."""
+    line = (text.strip().split("\n") or [""])[0]
+    return line if len(line) <= SHORT else f"{line[:SHORT]} ..."
+
+
+def describe(failure: Failed) -> Problem:
+    """Why there are no outputs: for the student the type and the first line.
+
+    The rest could carry what the worker can read back to whoever handed it in.
+    """
+    first = short(failure.text)
     if failure.type == "NotImplementedError":
-        return failure.text
-    text = f"{failure.type}: {failure.text}" if failure.type else failure.text
-    where = f"\n  at {failure.where}" if failure.where else ""
-    return f"{text}{where}\n  inputs: {sizes(inputs)}"
+        return Problem(UNWRITTEN, first)
+    whole = f"{failure.type}: {failure.text}\n{failure.where}"[:WHOLE]
+    where = ((RAISED, failure.where),) if failure.where else ()
+    if failure.type:
+        reason = f"raised {short(failure.type)[:40]}: {first}"
+        return Problem(FAILED, reason, where, whole)
+    if failure.kind == "time":
+        return Problem(HUNG, f"{first}: an endless loop?", teacher=whole)
+    hint = (("hint", OUT_OF_BOUNDS),) if first.endswith(SIGNALS) else ()
+    return Problem(CRASHED, f"crashed: {first}", hint, whole)
 
 
-def tell(found: Difference, inputs: Mapping[str, Any]) -> str:
-    """What is wrong with outputs, for the student."""
-    lines = [found.reason, f"  inputs: {sizes(inputs)}"]
-    for label, text in (
-        ("got", found.got),
-        ("expected", found.expected),
-        ("", found.where),
-    ):
-        if text:
-            lines.append(f"  {label}: {text}" if label else f"  {text}")
-    return "\n".join(lines)
+def tell(found: Difference, oracle: str) -> Problem:
+    """What is wrong with outputs."""
+    lines = (
+        ("came out", found.got),
+        (f"{oracle} says", found.expected),
+        ("first wrong", found.where),
+    )
+    return Problem(WRONG, found.reason, tuple(line for line in lines if line[1]))
 
 
 def sizes(inputs: Mapping[str, Any]) -> str:
@@ -163,15 +295,13 @@ def _size(value: Any) -> str:
 
 
 def _properties(
-    check: Properties, device: str, worker: Worker, seed: int, clock: Clock
-) -> Result:
-    """Run the student's tests on right and wrong operators, in a secret order."""
-    result = Result(check.task, check.name, device, FAILED)
+    check: Properties, worker: Worker, inputs: Inputs, clock: Clock
+) -> Problem | None:
+    """Run the student's tests on right and wrong operators."""
     # Two right ones: whoever fails all but one by chance does not pass.
     runs: list[tuple[str, Any]] = [("", check.reference()), ("", check.reference())]
     runs += [(broken.what, broken.make()) for broken in check.broken]
-    random.Random(seed).shuffle(runs)
-    for what, operators in runs:
+    for what, operators in inputs.ordered(runs):
         request = {
             "do": "properties",
             "module": check.module,
@@ -181,26 +311,32 @@ def _properties(
         try:
             outcome = worker.request(request, clock.left(), 1 << 20, asked).value
         except Failed as failure:
-            return replace(result, text=describe(failure, {}))
+            return describe(failure)
         problem = _judge_tests(outcome, what)
         if problem:
-            return replace(result, status=WRONG, text=problem)
-    return replace(result, status=PASSED, share=1.0)
+            return Problem(WRONG, problem[0], problem[1:])
+    return None
 
 
-def _judge_tests(outcome: Any, what: str) -> str:
-    """Whether tests passed or failed as they should; "" if so."""
+def _judge_tests(outcome: Any, what: str) -> tuple[Any, ...]:
+    """Whether tests passed or failed as they should; a reason and a line if not."""
     if type(outcome) is not dict or not all(type(v) is str for v in outcome.values()):
-        return "the tests did not say how they went"
+        return ("the tests did not say how they went",)
     if not outcome:
-        return "there is no test: write functions whose names begin with test_"
+        return ("there are no tests: write functions whose names begin with test_",)
     failed = {name: text for name, text in outcome.items() if text}
     if not what and failed:
         name, text = next(iter(failed.items()))
-        return f"{name} fails on the right operators: {text}"
+        return f"{short(name)} fails on a right implementation", (
+            short(name),
+            short(text),
+        )
     if what and not failed:
-        return f"no test notices this mistake: {what}"
-    return ""
+        return (
+            "no test notices an implementation that is wrong",
+            ("not noticed", what),
+        )
+    return ()
 
 
 class _Asked:

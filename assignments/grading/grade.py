@@ -10,51 +10,47 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Condition, Lock
+from typing import Any
 
-from assignments.catalog import Assignment, Task, earned
-from assignments.checks import AnyCheck, Properties, Speed, why_not
+from assignments.catalog import Assignment, Task, points
+from assignments.checks import AnyCheck, Properties, Speed
 from assignments.grading import (
-    examine,
+    intake,
     library,
     reading,
     sandbox,
-    submission,
     timing,
 )
 from assignments.grading.channel import Failed, Worker
 from assignments.grading.earlier import NOTHING, Earlier, merged
-from assignments.grading.examine import FAILED, NOT_RUN, Clock, Result
+from assignments.grading.examine import FAILED, NOT_RUN, Inputs, Result, part
+from assignments.grading.executor import STARTING, Executor, Times, broken
+from assignments.grading.intake import Intake
+from assignments.grading.submission import Refused
 from assignments.simulated import simulates
+from assignments.workspace import hints_line
 
 ALWAYS = ("python", "simple", "cpu")  # devices that no extra has to be installed for
-STARTING = 600.0  # seconds that the reference may take to start, on a busy machine
 
 
-@dataclass(frozen=True)
-class Settings:
+@dataclass(frozen=True, kw_only=True)
+class Settings(Times):
     """How to grade.
 
     Attributes:
         secret: from which all inputs are drawn; whoever knows it knows the inputs.
         mode: of the sandbox; the best one if "".
         limits: of a worker.
-        patience: a task, and the start of a worker, may take so many times the seconds
-            that are stated for it.
-        start_seconds: a worker may take to import the student's files.
-        call_seconds: one call may take, or a quarter of its task's seconds.
         read_code: whether what `policy` finds counts.
     """
 
     secret: str
     mode: str = ""
     limits: sandbox.Limits = field(default_factory=sandbox.Limits)
-    patience: float = 1.0
-    start_seconds: float = 30.0
-    call_seconds: float = 30.0
     read_code: bool = True
 
 
@@ -97,7 +93,8 @@ class Report:
         problem: why nothing could be graded, "" if all was.
         output: what the student's code printed, the beginning of it.
         seconds: that grading took.
-        notes: about the earlier work that was carried along.
+        notes: about the earlier work that was carried along, and hints.
+        failure: of the grader itself, for the teacher alone.
     """
 
     assignment: Assignment
@@ -109,11 +106,21 @@ class Report:
     output: str = ""
     seconds: float = 0.0
     notes: tuple[str, ...] = ()
+    failure: str = ""
 
     @property
     def points(self) -> float:
         """All points, bonus included."""
         return sum(graded.points for graded in self.tasks)
+
+    @property
+    def unjudged(self) -> list[str]:
+        """The tasks of which the machine was too busy to judge a speed."""
+        return [
+            graded.task.id
+            for graded in self.tasks
+            if any(r.text.startswith(timing.NOISY) for r in graded.results)
+        ]
 
     @property
     def possible(self) -> float:
@@ -159,7 +166,20 @@ class Quiet:
                 self._changed.notify_all()
 
 
-class Grader:
+@dataclass(frozen=True)
+class Code:
+    """A student's code, as a worker gets it.
+
+    Attributes:
+        tree: folder with the library, and the student's files in it.
+        output: takes what it prints.
+    """
+
+    tree: Path
+    output: bytearray
+
+
+class Grader(Executor):
     """Grades submissions of one assignment.
 
     Args:
@@ -168,7 +188,7 @@ class Grader:
     """
 
     def __init__(self, assignment: Assignment, settings: Settings) -> None:
-        self.assignment = assignment
+        super().__init__(assignment, settings)
         self.settings = settings
         self.mode = settings.mode or sandbox.best_mode()
         problem = sandbox.why_not(self.mode)
@@ -179,7 +199,6 @@ class Grader:
                 f"grade: this library has no solutions of {assignment.id}, as in a "
                 f"student edition; grade with the whole library"
             )
-        self.checks: tuple[AnyCheck, ...] = assignment.checks()
         self.quiet = Quiet()
         self._once = Lock()
         self._missing: dict[str, str] = {}
@@ -214,27 +233,36 @@ class Grader:
         Args:
             carried: earlier work, which takes the place of the library's.
         """
+        return self.grade_intake(path.name, self.read(path), carried)
+
+    def read(self, path: Path) -> Intake:
+        """What was handed in, opened and read, which no worker is needed for."""
+        tasks = [task.id for task in self.assignment.tasks]
+        return intake.read(path, self.assignment, self.settings.read_code, tasks)
+
+    def grade_intake(
+        self, name: str, taken: Intake, carried: Sequence[Earlier] = ()
+    ) -> Report:
+        """Grade what was read."""
         start = time.perf_counter()
         earlier = merged(carried)
-        try:
-            handed_in = submission.read(path, self.assignment)
-        except submission.Refused as error:
+        if taken.refused:
             tasks = tuple(
-                self._nothing(task, str(error)) for task in self.assignment.tasks
+                self._nothing(task, taken.refused) for task in self.assignment.tasks
             )
-            problem = f"refused: {error}"
-            return Report(self.assignment, path.name, "", self.mode, tasks, problem)
-        broken = submission.unreadable(handed_in.files)
+            problem = f"refused: {taken.refused}"
+            return Report(self.assignment, name, "", self.mode, tasks, problem)
+        hints = hints_line(self.assignment, taken.hints)
         output = bytearray()
         graded = tuple(
-            self._grade_task(task, handed_in, broken, output, earlier)
+            self._grade_task(task, taken, output, earlier)
             for task in self.assignment.tasks
         )
         return Report(
-            *(self.assignment, handed_in.name, handed_in.digest, self.mode, graded),
+            *(self.assignment, name, taken.digest, self.mode, graded),
             output=output.decode(errors="replace"),
             seconds=time.perf_counter() - start,
-            notes=earlier.notes,
+            notes=(*earlier.notes, *filter(None, [hints])),
         )
 
     def _nothing(self, task: Task, why: str) -> Graded:
@@ -244,148 +272,62 @@ class Grader:
     def _grade_task(
         self,
         task: Task,
-        handed_in: submission.Submission,
-        broken: dict[str, str],
+        taken: Intake,
         output: bytearray,
         earlier: Earlier,
     ) -> Graded:
-        """All devices of a task; equal parts of its points for those that ran."""
-        files, why = self._files_for(task, handed_in, broken)
+        """All devices of a task; equal parts of its points for those that ran.
+
+        A file that cannot be used counts against the tasks that are solved in it; for
+        other tasks the library's file takes its place.
+        """
+        why = "\n".join(
+            taken.problems[task.id][file.path]
+            for file in self.assignment.files
+            if file.path in taken.problems[task.id]
+            and reading.belongs(self.assignment, file, task)
+        )
         if why:
             return self._nothing(task, why)
+        files = taken.usable(task.id)
         results: list[Result] = []
-        shares: list[list[float]] = []
-        seed = self.seed(handed_in.digest, earlier)
-        for device in task.devices:
-            why = self.missing(device)
-            if why:
-                results.append(Result(task.id, "device", device, NOT_RUN, text=why))
-                continue
-            found = self._on_device(task, device, files, seed, output, earlier)
-            results += found
-            shares.append([r.share for r in found if r.status != NOT_RUN])
-        ran = [found for found in shares if found]
-        points = sum(earned(task.points / len(ran), s, task.partial) for s in ran)
-        return Graded(task, points, tuple(results))
-
-    def _files_for(
-        self, task: Task, handed_in: submission.Submission, broken: dict[str, str]
-    ) -> tuple[dict[str, bytes], str]:
-        """The files with which a task is graded, and why it cannot be.
-
-        A file that is no Python, or has what is not allowed, counts against the tasks
-        that are solved in it; for other tasks the library's file takes its place.
-        """
-        files, problems = dict(handed_in.files), []
-        for file in self.assignment.files:
-            if file.path not in files:
-                continue
-            problem = broken.get(file.path, "")
-            if not problem and self.settings.read_code:
-                text = files[file.path].decode()
-                problem = reading.not_allowed(self.assignment, file, text, task.id)
-            if not problem:
-                continue
-            del files[file.path]
-            if reading.belongs(self.assignment, file, task):
-                problems.append(problem)
-        return files, "\n".join(problems)
-
-    def _on_device(
-        self,
-        task: Task,
-        device: str,
-        files: dict[str, bytes],
-        seed: int,
-        output: bytearray,
-        earlier: Earlier = NOTHING,
-    ) -> list[Result]:
-        """The results of a task's checks on a device.
-
-        Speed is measured in a worker of its own: in the others the allocator fills
-        memory with garbage, which takes time.
-        """
-        checks = [
-            check
-            for check in self.checks
-            if check.task == task.id and device in (check.devices or (device,))
-        ]
-        reasons = {check.name: why_not(check, device) for check in checks}
-        results = [
-            Result(task.id, name, device, NOT_RUN, text=why)
-            for name, why in reasons.items()
-            if why
-        ]
-        checks = [check for check in checks if not reasons[check.name]]
-        if not checks:
-            return results
-        fast = [check for check in checks if isinstance(check, Speed)]
-        others = [check for check in checks if not isinstance(check, Speed)]
+        parts: dict[str, float | None] = {}
+        inputs = Inputs(self.seed(taken.digest, earlier))
         links = self.mode in sandbox.STRONG
-        folder = library.student_tree(
-            self.assignment, files, task.id, earlier.files, links
-        )
         try:
-            if others:
-                with self.quiet.shared():
-                    results += self._run(others, device, folder, seed, output)
-            if fast:
-                with self.quiet.alone():
-                    results += self._run(fast, device, folder, seed, output)
+            tree = library.student_tree(
+                self.assignment, files, task.id, earlier.files, links
+            )
+        except Refused as error:
+            return self._nothing(task, str(error))
+        try:
+            for device in task.devices:
+                found = self.run(task, device, Code(tree, output), inputs)
+                results += found
+                parts[device] = part(task, found)
         finally:
-            library.remove(folder)
-        return results
-
-    def _run(
-        self,
-        checks: Sequence[AnyCheck],
-        device: str,
-        folder: Path,
-        seed: int,
-        output: bytearray,
-    ) -> list[Result]:
-        """Run checks in a new worker."""
-        task = self.assignment.task(checks[0].task)
-        results = []
-        view = self.view(folder, device, checks)
-        with Worker(view, self.settings.limits, self.mode, output) as worker:
-            try:
-                start = {"do": "start", "module": self.calls}
-                seconds = self.settings.start_seconds * self.settings.patience
-                worker.request(start, seconds)
-            except Failed as failure:
-                with self._reference(device, checks):
-                    pass  # it can be imported, so this is no fault of the machine
-                text = examine.describe(failure, {})
-                return [
-                    Result(c.task, c.name, device, FAILED, text=text) for c in checks
-                ]
-            clock = self._clock(task)
-            for check in checks:
-                if isinstance(check, Speed):
-                    results.append(self._time(check, device, worker, seed, clock))
-                else:
-                    results.append(examine.examine(check, device, worker, seed, clock))
-        return results
-
-    def _clock(self, task: Task) -> Clock:
-        """A call may take a quarter of its task's time: the first one compiles."""
-        seconds = task.seconds * self.settings.patience
-        return Clock(seconds, max(self.settings.call_seconds, seconds / 4))
-
-    def _time(
-        self, check: Speed, device: str, worker: Worker, seed: int, clock: Clock
-    ) -> Result:
-        with self._reference(device, [check]) as rival:
-            machine = self.machine(rival) if device == "cpu" else None
-            return timing.examine(check, device, worker, rival, machine, seed, clock)
+            library.remove(tree)
+        return Graded(task, points(task, parts), tuple(results))
 
     # ---------------------------------------------------------------------- workers
 
+    def among(self, timed: bool) -> AbstractContextManager[Any]:
+        """While speed is measured, nobody else works."""
+        return self.quiet.alone() if timed else self.quiet.shared()
+
     @property
-    def calls(self) -> str:
-        """The module with the calls, as a worker knows it."""
-        return f"assignments.{self.assignment.slug}.calls"
+    def files(self) -> list[str]:
+        """The assignment's files, in the tree."""
+        return [library.place(self.assignment, file) for file in self.assignment.files]
+
+    def new_worker(
+        self, device: str, checks: Sequence[AnyCheck], code: Code | None
+    ) -> Worker:
+        """A process in the sandbox."""
+        tree = code.tree if code else library.reference_tree(self.assignment)
+        view = self.view(tree, device, checks)
+        output = code.output if code else None
+        return Worker(view, self.settings.limits, self.mode, output)
 
     def seed(self, digest: str, earlier: Earlier = NOTHING) -> int:
         """The seed for a submission: no other submission gets the same inputs.
@@ -417,21 +359,6 @@ class Grader:
             programs += sandbox.MOJO_PROGRAMS
         return sandbox.View(tree, packages, programs, gpu, environment)
 
-    @contextmanager
-    def _reference(self, device: str, checks: Sequence[AnyCheck]) -> Iterator[Worker]:
-        """A worker with the reference, ready to be called.
-
-        Raises:
-            RuntimeError: it does not start, so no submission can be blamed either.
-        """
-        view = self.view(library.reference_tree(self.assignment), device, checks)
-        with Worker(view, self.settings.limits, self.mode) as rival:
-            try:
-                rival.request({"do": "start", "module": self.calls}, STARTING)
-            except Failed as failure:
-                raise _broken(device, failure) from None
-            yield rival
-
     def missing(self, device: str) -> str:
         """Why this machine cannot run a device, "" if it can, by the reference.
 
@@ -454,7 +381,7 @@ class Grader:
             try:
                 worker.request({"do": "device", "device": device}, STARTING)
             except Failed as failure:
-                raise _broken(device, failure) from None
+                raise broken(device, failure) from None
         return ""
 
     def machine(self, rival: Worker) -> timing.Machine:
@@ -464,12 +391,3 @@ class Grader:
                 value = rival.request({"do": "limits"}, seconds=120).value
                 self._machine = timing.Machine(*value)
             return self._machine
-
-
-def _broken(device: str, failure: Failed) -> RuntimeError:
-    """The error where the machine, not a submission, is at fault."""
-    text = examine.describe(failure, {}).partition("\n  inputs:")[0]
-    return RuntimeError(
-        f"grade: not even the reference works here on {device}: {text}\n"
-        f"Nothing was graded. `minitorch doctor` looks at this machine"
-    )

@@ -1,10 +1,11 @@
-"""Starts a worker without bubblewrap: `python -s -S launch.py SPEC`.
+"""Starts a worker, and ends it with the grader: `python -s -S launch.py SPEC`.
 
 With this script the grader starts a command in namespaces of its own, where the system
-lets it (`enter`), or under a parent that ends all it leaves behind (`supervise`). It
-is run by the grader, and uses the standard library alone; calls of Linux that Python
-3.10 lacks are made through ctypes. The man pages unshare(2), mount(2), pivot_root(2)
-and prctl(2) describe them.
+lets it, or just below this process, which ends all that the command leaves behind. Its
+standard input is a pipe from the grader in which nothing is ever written: however the
+grader ends, the pipe is closed then. It uses the standard library alone; calls of Linux
+that Python 3.10 lacks are made through ctypes. The man pages unshare(2), mount(2),
+pivot_root(2) and prctl(2) describe them.
 """
 
 from __future__ import annotations
@@ -12,8 +13,11 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import select
 import signal
 import sys
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 LIBC = ctypes.CDLL(None, use_errno=True)
@@ -32,6 +36,7 @@ MS_NOATIME, MS_NODIRATIME, MS_RELATIME = 0x400, 0x800, 0x200000
 KEPT = MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_NOATIME | MS_NODIRATIME | MS_RELATIME
 MNT_DETACH = 2
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+STOPPING = frozenset((signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
 SYS_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 
 
@@ -51,20 +56,19 @@ def mount(source: str, target: str, kind: str, flags: int, data: str = "") -> No
 # --------------------------------------------------------------------- namespaces
 
 
-def enter(spec: dict[str, Any]) -> int:
-    """Run the command where it sees only what the specification names; its status."""
+def _leave_the_system() -> None:
+    """Let the next child have namespaces of its own."""
     user, group = os.getuid(), os.getgid()
     check(LIBC.unshare(NEW_NAMESPACES | (CLONE_NEWUSER if user else 0)), "unshare")
     if user:
         _map_user(user, group)
     mount("none", "/", "none", MS_REC | MS_PRIVATE)
-    child = os.fork()
-    if child == 0:
-        LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        _populate(spec)
-        _enter_root(spec["root"])
-        os.execve(spec["command"][0], spec["command"], spec["environment"])
-    return _status(os.waitpid(child, 0)[1])
+    try:
+        # Memory that stays when nobody is attached to it could not be counted.
+        with open("/proc/sys/kernel/shmmax", "w") as file:
+            file.write("0")
+    except OSError:
+        pass
 
 
 def _map_user(user: int, group: int) -> None:
@@ -128,48 +132,96 @@ def _enter_root(root: str) -> None:
 # --------------------------------------------------------------------- supervision
 
 
-def supervise(spec: dict[str, Any]) -> int:
-    """Run the command, then end everything that it has started; its status."""
+def run(spec: dict[str, Any]) -> int:
+    """Run the command until it or the grader ends, and nothing after it; its status."""
     LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-    stopped = False
-
-    def stop(*_: Any) -> None:
-        nonlocal stopped
-        stopped = True
-        _end_all(os.getpid())
-
-    signal.signal(signal.SIGTERM, stop)
+    alarm, wake = os.pipe()
+    os.set_blocking(wake, False)
+    signal.set_wakeup_fd(wake)
+    for kind in STOPPING | {signal.SIGCHLD}:
+        signal.signal(kind, lambda *_: None)
+    groups, name = os.path.split(spec["group"] or "/")
+    above = os.open(groups, os.O_RDONLY)  # once the child has its files, we have them
+    inside = spec["mode"] == "namespaces"
+    if inside:
+        _leave_the_system()
     child = os.fork()
     if child == 0:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        os.execve(spec["command"][0], spec["command"], spec["environment"])
-    status = _wait_for(child)
-    _end_all(os.getpid())
+        _become(spec)
+    status = _wait_for(child, alarm)
+    # What ends a namespace's first process ends all others; here /proc is theirs.
+    _end_all(lambda: [child] if inside else descendants(os.getpid()))
+    if name:
+        _remove(name, above)
     return status
 
 
-def _wait_for(child: int) -> int:
-    """Wait for one child, and for those of its children that became ours."""
+def _become(spec: dict[str, Any]) -> None:
+    """Be the command, in its control group."""
+    for kind in STOPPING | {signal.SIGCHLD}:
+        signal.signal(kind, signal.SIG_DFL)
+    signal.set_wakeup_fd(-1)
+    if spec["group"]:
+        with open(f"{spec['group']}/cgroup.procs", "w") as file:
+            file.write("0")
+    os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
+    if spec["mode"] == "namespaces":
+        LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        _populate(spec)
+        _enter_root(spec["root"])
+    os.execve(spec["command"][0], spec["command"], spec["environment"])
+
+
+def _wait_for(child: int, alarm: int) -> int:
+    """Wait for a child, and for what of its children became ours; its status.
+
+    128 + SIGTERM if the grader has gone, or somebody asks us to go.
+    """
+    poll = select.poll()
+    poll.register(alarm, select.POLLIN)
+    poll.register(0, 0)  # that the other end is closed is always told
     while True:
-        number, status = os.waitpid(-1, 0)
-        if number == child:
-            return _status(status)
+        numbers = [number for number, _ in poll.poll()]
+        if 0 in numbers or (alarm in numbers and STOPPING & {*os.read(alarm, 512)}):
+            return 128 + signal.SIGTERM
+        for number, status in _ended():
+            if number == child:
+                return _status(status)
 
 
-def _end_all(ours: int) -> None:
-    """Kill all descendants, until there are none."""
+def _ended() -> Iterator[tuple[int, int]]:
+    """Children that have ended, and how; those below us are ours when theirs ended."""
+    try:
+        while (found := os.waitpid(-1, os.WNOHANG))[0]:
+            yield found
+    except ChildProcessError:
+        return
+
+
+def _remove(group: str, above: int) -> None:
+    for _ in range(100):
+        try:
+            return os.rmdir(group, dir_fd=above)
+        except FileNotFoundError:
+            return
+        except OSError:
+            time.sleep(0.01)
+
+
+def _end_all(find: Callable[[], list[int]]) -> None:
+    """Kill what `find` finds until no child is left."""
     for _ in range(1000):
-        for number in descendants(ours):
-            try:
-                os.kill(number, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
         try:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
         except ChildProcessError:
             return
+        for number in find():
+            try:
+                os.kill(number, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        time.sleep(0.002)
 
 
 def descendants(ours: int) -> list[int]:
@@ -203,9 +255,7 @@ def _status(status: int) -> int:
 
 def main() -> None:
     """Start what the specification says."""
-    spec = json.loads(sys.argv[1])
-    run = enter if spec["mode"] == "namespaces" else supervise
-    os._exit(run(spec))
+    os._exit(run(json.loads(sys.argv[1])))
 
 
 if __name__ == "__main__":

@@ -12,22 +12,25 @@ learn what is right.
 
 from __future__ import annotations
 
-import ast
 import atexit
 import compileall
 import functools
+import importlib.util
+import marshal
 import os
 import secrets
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from importlib.metadata import entry_points
 from pathlib import Path
 
-from assignments import catalog, mojo_text, syntax, workspace
+from assignments import catalog, mojo_text, overlay, workspace
 from assignments.catalog import Assignment, File
-from assignments.regions import functions_of, strip, twins_in
+from assignments.grading import intake
+from assignments.grading.submission import Refused
+from assignments.regions import strip, twins_in
 
 PACKAGES = ("minitorch", "fast_ops", "cuda_ops", "mojo_ops")
 # Commands and benchmarks are not needed; they know PyTorch.
@@ -117,27 +120,41 @@ def student_tree(
             the time; only for workers that see the folder, but cannot write to it.
 
     Raises:
-        SyntaxError: a file that is not Python.
+        Refused: a file that cannot be compiled.
     """
     base = stripped_tree(assignment)
     folder = new_folder("student")
     copy = os.link if links else shutil.copy2
     shutil.copytree(base, folder, copy_function=copy, dirs_exist_ok=True)
-    texts = workspace.stripped(assignment)
+    grafted: list[tuple[str, str, list[str]]] = []
     for name, data in (earlier or {}).items():
-        _replace(folder / name, with_twins(name, data.decode()))
+        _replace(folder / name, data)
+        source = (catalog.LIBRARY / name).read_text()
+        if twins := twins_in(source, name):
+            library = strip(source, name, ())
+            grafted.append((str(folder / name), library, sorted(twins)))
+    others = assignment.others(task)
     for file in assignment.files:
-        data = submitted.get(file.path, b"")
-        text = data.decode() if file.path in submitted else texts[file.path]
         path = folder / place(assignment, file)
-        _replace(path, graft(file, text, assignment, task))
+        data = submitted.get(file.path, path.read_bytes())
+        if file.is_mojo:
+            text = mojo_text.as_checked(file, data.decode(), assignment, task)
+            data = text.encode()
+        _replace(path, data)
+        source = file.source.read_text()
+        if kept := others.get(file.module, set()) | twins_in(source, file.path):
+            library = strip(source, file.path, ())
+            grafted.append((str(path), library, sorted(kept)))
+    problem = intake.limited(_compile, grafted) if grafted else ""
+    if problem:
+        raise Refused(f"it cannot be compiled: {problem}")
     return folder
 
 
-def _replace(path: Path, text: str) -> None:
+def _replace(path: Path, data: bytes) -> None:
     """Put a new file where one was, of which the compiled form is no longer right."""
     path.unlink(missing_ok=True)  # other trees may have a link to it
-    _write(path, text)
+    path.write_bytes(data)
     for compiled in path.parent.glob(f"__pycache__/{path.stem}.*"):
         compiled.unlink()
 
@@ -208,77 +225,24 @@ def _readable(folder: Path) -> Path:
 # ------------------------------------------------------------------------- grafting
 
 
-def others(file: File, assignment: Assignment, task: str) -> set[str]:
-    """The functions of a file that belong to other tasks than `task`, or to none.
+def _compile(files: list[tuple[str, str, list[str]]]) -> str:
+    """Compile a student's files with functions of the library's, and run nothing.
 
-    Those are the twins of solutions, which a workspace's file lacks.
-    A task without functions of its own is about what the others' functions do together,
-    such as their speed: all of them belong to it.
+    Args:
+        files: path, the library's text, and the names of the functions.
+
+    Returns:
+        What is wrong with one of them; "" if nothing is.
     """
-    twins = twins_in(file.source.read_text(), file.path)
-    if not any(functions_of(f.regions(), task) for f in assignment.files):
-        return twins
-    regions = file.regions()
-    names = [functions_of(regions, other.id) for other in assignment.tasks]
-    return twins.union(*names) - functions_of(regions, task)
-
-
-def graft(file: File, text: str, assignment: Assignment, task: str) -> str:
-    """A student's file, with the reference's functions for all other tasks.
-
-    Lines of what is before a replaced function keep their numbers. Of a Mojo file only
-    the task's functions are the student's.
-    """
-    if file.is_mojo:
-        return mojo_text.as_checked(file, text, assignment, task)
-    names = others(file, assignment, task)
-    if not names:
-        return text
-    reference = strip(file.source.read_text(), file.path, ())
-    return replace_functions(text, reference, names)
-
-
-def with_twins(path: str, text: str) -> str:
-    """A file of earlier work, with what its workspace did not show."""
-    source = (catalog.LIBRARY / path).read_text()
-    names = twins_in(source, path)
-    return replace_functions(text, strip(source, path, ()), names) if names else text
-
-
-def replace_functions(text: str, reference: str, names: Collection[str]) -> str:
-    """Take the functions called `names` ("Module.train") from `reference`."""
-    lines, source = text.splitlines(), reference.splitlines()
-    theirs, ours = _definitions(text), _definitions(reference)
-    edits = []
-    for name in names & ours.keys():
-        first, last = ours[name]
-        scope = name.rpartition(".")[0]
-        if name in theirs:
-            edits.append((*theirs[name], source[first:last]))
-        elif not scope or scope in theirs:
-            at = theirs[scope][1] if scope else len(lines)
-            edits.append((at, at, ["", *source[first:last]]))
-    for first, last, block in sorted(edits, reverse=True):
-        # Blank lines keep the numbers of the lines below, where there is room.
-        block = block + [""] * max(0, last - first - len(block))
-        lines[first:last] = block
-    return "\n".join(lines) + "\n"
-
-
-def _definitions(text: str) -> dict[str, tuple[int, int]]:
-    """First and last line, from 0 and exclusive, of each function and class."""
-    found: dict[str, tuple[int, int]] = {}
-
-    def visit(body: list[ast.stmt], prefix: str) -> None:
-        for node in body:
-            if not isinstance(
-                node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-            ):
-                continue
-            first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
-            found[prefix + node.name] = (first - 1, node.end_lineno or node.lineno)
-            if isinstance(node, ast.ClassDef):
-                visit(node.body, f"{prefix}{node.name}.")
-
-    visit(syntax.parse(text).body, "")
-    return found
+    for path, library, kept in files:
+        try:
+            text = Path(path).read_bytes()
+            code = overlay.compiled(text, path, library.encode(), kept)
+        except SyntaxError as error:
+            return str(error.msg)[:300]
+        target = Path(importlib.util.cache_from_source(path))
+        target.parent.mkdir(exist_ok=True)
+        # A pyc whose source nobody compares it with, PEP 552.
+        head = importlib.util.MAGIC_NUMBER + b"\1" + bytes(11)
+        target.write_bytes(head + marshal.dumps(code))
+    return ""

@@ -8,15 +8,15 @@ What is not allowed stands in `policy.py`.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from assignments import mojo_text
+from assignments import mojo_text, syntax
 from assignments.catalog import Assignment, File, Task
 from assignments.grading import policy
+from assignments.grading.examine import REFUSED, Result
 from assignments.regions import functions_of, strip
-from assignments.testing import Outcome
 
 USES = "uses.json"  # in a student edition, beside assignment.toml
 TITLE = "not allowed in this assignment:"
@@ -106,6 +106,11 @@ def belongs(assignment: Assignment, file: File, task: Task) -> bool:
     return not own or no_code or file.path in own
 
 
+def files_of(assignment: Assignment, task: Task) -> set[str]:
+    """The paths of the files that a task is solved in."""
+    return {f.path for f in assignment.files if belongs(assignment, f, task)}
+
+
 def refused(assignment: Assignment, folder: Path, task: Task) -> list[str]:
     """The lines of a workspace for which a grader would give no points for a task.
 
@@ -117,14 +122,15 @@ def refused(assignment: Assignment, folder: Path, task: Task) -> list[str]:
         if not path.is_file() or not belongs(assignment, file, task):
             continue
         try:
-            found = not_allowed(assignment, file, path.read_text(), task.id)
-        except (SyntaxError, UnicodeDecodeError):
+            text = syntax.text_of(path.read_bytes())
+            found = not_allowed(assignment, file, text, task.id)
+        except (SyntaxError, ValueError):
             continue
         lines += [line.strip() for line in found.splitlines()[1:]]
     return lines
 
 
-def refusal(task: Task, device: str, lines: list[str]) -> Outcome:
+def refusal(task: Task, device: str, lines: list[str]) -> Result:
     """What takes a task's points, however right its values are.
 
     Args:
@@ -132,28 +138,6 @@ def refusal(task: Task, device: str, lines: list[str]) -> Outcome:
     """
     said = [("not allowed", line) for line in lines]
     hint = "Write it with loops and numbers, and with what the file imports already."
-    said.append(("hint", hint))
-    reason = "a grader gives no points while these lines are there, whatever they do"
-    return Outcome(task.id, "", device, "not allowed", 0.0, reason, said)
-
-
-def allowed_files(
-    assignment: Assignment, files: Mapping[str, bytes], problems: Mapping[str, str]
-) -> tuple[dict[str, bytes], list[str]]:
-    """Those of some files that may be used as a whole, and what is wrong with others.
-
-    Args:
-        problems: of files that cannot be read, what is wrong with them.
-    """
-    kept, notes = dict(files), []
-    for file in assignment.files:
-        if file.path not in kept:
-            continue
-        text = kept[file.path]
-        problem = problems.get(file.path) or not_allowed(
-            assignment, file, text.decode()
-        )
-        if problem:
-            del kept[file.path]
-            notes.append(problem)
-    return kept, notes
+    text = "a grader gives no points while these lines are there, whatever they do"
+    what = Result(task.id, "", device, REFUSED, text=text)
+    return replace(what, lines=(*said, ("hint", hint)))

@@ -8,17 +8,22 @@ table of many submissions (`row`, `columns`).
 from __future__ import annotations
 
 import json
+import unicodedata
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
 from assignments.grading import sandbox
-from assignments.grading.examine import FAILED, NOT_RUN, PASSED, Result
+from assignments.grading.examine import NOT_RUN, PASSED, WRONG, Result
 from assignments.grading.grade import Graded, Report
+from assignments.report import number
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-CONTROL = {c: None for c in range(32) if c not in (9, 10)} | {127: None}
+# Control characters of old terminals (C0) and of newer ones (C1), what turns the order
+# of letters around or is not seen, other line ends, surrogates and what has no meaning.
+NOT_SHOWN = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
+LONGEST = 4_000  # characters of one text
 
 
 def notice(report: Report) -> str:
@@ -28,8 +33,16 @@ def notice(report: Report) -> str:
 
 
 def clean(text: str) -> str:
-    """Text of a stranger's without control characters, which terminals would obey."""
-    return text.translate(CONTROL).encode("utf-8", "replace").decode()
+    """Text of a stranger's without what terminals would obey and readers not see."""
+    kept = text if len(text) <= LONGEST else f"{text[:LONGEST]} ..."
+    return "".join(
+        c for c in kept if c in "\t\n" or unicodedata.category(c) not in NOT_SHOWN
+    )
+
+
+def label(name: str) -> str:
+    """The name of a submission in one line, for people."""
+    return " ".join(clean(name).split()) or ascii(name)
 
 
 # ---------------------------------------------------------------------------- table
@@ -56,12 +69,19 @@ def show(report: Report, console: Console) -> None:
             if result.text:
                 title = f"{result.task} {result.device}: {result.name}, {result.status}"
                 console.print(Text(title, style="bold"))
-                console.print(Text(f"{clean(result.text)}\n"))
-    for line in (report.problem, notice(report), *report.notes):
+                for text in (result.text, result.teacher):
+                    console.print(Text(clean(text)))
+    for line in (
+        report.problem,
+        report.failure,
+        notice(report),
+        unjudged(report),
+        *report.notes,
+    ):
         if line:
             console.print(Text(clean(line)))
     total = f"{number(report.points)} of {number(report.possible)} points"
-    console.print(Text(f"{report.name}: {total}{not_run(report)}"))
+    console.print(Text(f"{label(report.name)}: {total}{not_run(report)}"))
 
 
 def not_run(report: Report) -> str:
@@ -72,6 +92,13 @@ def not_run(report: Report) -> str:
         if not g.possible and not g.task.bonus
     ]
     return f"; not run here, and not counted: {', '.join(missed)}" if missed else ""
+
+
+def unjudged(report: Report) -> str:
+    """The tasks whose speed could not be judged; "" if none."""
+    tasks = " ".join(report.unjudged)
+    why = "not judged, since the machine was too busy to measure speed"
+    return f"{why}: {tasks}; grade again" if tasks else ""
 
 
 def _rows(graded: Graded) -> list[list[str]]:
@@ -96,11 +123,6 @@ def _rows(graded: Graded) -> list[list[str]]:
     return rows
 
 
-def number(points: float) -> str:
-    """Points without needless digits."""
-    return f"{points:.2f}".rstrip("0").rstrip(".")
-
-
 # --------------------------------------------------------------------------- files
 
 
@@ -111,13 +133,13 @@ def gradescope(report: Report) -> str:
     other programs may want.
     """
     missed = not_run(report).removeprefix("; ")
-    said = (report.problem, notice(report), missed, *report.notes)
-    lines = [line for line in said if line]
+    said = (report.problem, notice(report), missed, unjudged(report), *report.notes)
+    lines = [clean(line) for line in said if line]
     tests = [_test(graded) for graded in report.tasks]
     values = {
-        "score": round(report.points, 4),
+        "score": round(report.points, 2),
         "execution_time": round(report.seconds),
-        "output": clean("\n".join(lines)) or "Graded.",
+        "output": "\n".join(lines) or "Graded.",
         "visibility": "visible",
         "stdout_visibility": "hidden",
         "tests": tests,
@@ -125,6 +147,7 @@ def gradescope(report: Report) -> str:
             "assignment": report.assignment.id,
             "digest": report.digest,
             "sandbox": report.mode,
+            "failure": clean(report.failure),
             "printed": clean(report.output),
             "checks": [
                 _check(result) for graded in report.tasks for result in graded.results
@@ -135,28 +158,33 @@ def gradescope(report: Report) -> str:
 
 
 def _test(graded: Graded) -> dict[str, Any]:
-    lines = [f"{_title(r)}: {r.status}\n{r.text}".strip() for r in graded.results]
+    lines = [
+        f"{_title(r)}: {r.status}\n{clean(r.text)}".strip() for r in graded.results
+    ]
     full = 0 < graded.possible <= graded.points
     return {
         "number": graded.task.id,
         "name": f"{graded.task.title}{' (bonus)' if graded.task.bonus else ''}",
-        "score": round(graded.points, 4),
+        "score": round(graded.points, 2),
         "max_score": 0 if graded.task.bonus else graded.possible,
         "status": "passed" if full else "failed",
-        "output": clean("\n".join(lines)),
+        "output": "\n".join(lines),
         "output_format": "text",
         "visibility": "visible",
     }
 
 
 def _check(result: Result) -> dict[str, Any]:
-    return {
+    found = {
         "task": result.task,
         "device": result.device,
         "check": result.name,
         "status": result.status,
         "share": round(result.share, 4),
+        "teacher": clean(result.teacher),
     }
+    speed = {"ratio": result.ratio, "limit": result.limit}
+    return {**found, **{k: round(v, 4) for k, v in speed.items() if v is not None}}
 
 
 def _title(result: Result) -> str:
@@ -188,17 +216,9 @@ def junit(report: Report) -> str:
             if result.status != PASSED:
                 kind = "skipped" if result.status == NOT_RUN else "failure"
                 entry = ElementTree.SubElement(case, kind, message=result.status)
-                entry.text = _xml_text(result.text)
+                entry.text = clean(result.text)
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
-
-
-def _xml_text(text: str) -> str:
-    """XML 1.0 has no way to write surrogates and some other characters."""
-    allowed = (
-        c if c < "\ud800" or "\ue000" <= c < "\ufffe" else "?" for c in clean(text)
-    )
-    return "".join(allowed)
 
 
 def columns(report: Report) -> list[str]:
@@ -212,12 +232,16 @@ def row(report: Report) -> list[str]:
     tasks = [number(graded.points) for graded in report.tasks]
     status = clean(report.problem) or "graded"
     failed = [
-        g.task.id for g in report.tasks if any(r.status == FAILED for r in g.results)
+        g.task.id
+        for g in report.tasks
+        if any(r.status not in (PASSED, WRONG, NOT_RUN) for r in g.results)
     ]
     if failed and not report.problem:
         status = f"no values from {' '.join(failed)}"
+    if report.unjudged:
+        status = f"not judged: {' '.join(report.unjudged)}"
     return [
-        safe_cell(report.name),
+        safe_cell(label(report.name)),
         number(report.points),
         *tasks,
         safe_cell(status),

@@ -32,6 +32,8 @@ from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 
+from assignments.grading.processes import Tree, new_group
+
 MODES = ("bubblewrap", "namespaces", "user", "limits")
 STRONG = ("bubblewrap", "namespaces")
 
@@ -84,7 +86,8 @@ class Limits:
     """What a worker may use up.
 
     Attributes:
-        memory: bytes of address space of a process, and of memory of all together.
+        memory: bytes of address space of a process, and of memory of all together,
+            with what they share.
         processes: processes and threads, beside those of the kernels.
         file_bytes: of the largest file it may write.
         disk_bytes: of its temporary folder.
@@ -130,11 +133,13 @@ class Started:
     Attributes:
         process: the outermost process; what is in it ends with it.
         socket: the grader's end of the connection.
+        tree: all processes below it.
         user: the user it runs as, where that is another one.
     """
 
     process: subprocess.Popen[bytes]
     socket: socket.socket
+    tree: Tree
     user: int | None
 
 
@@ -150,9 +155,10 @@ def start(view: View, limits: Limits, mode: str) -> Started:
     user = _another_user(mode)
     ours, theirs = socket.socketpair()
     number = theirs.fileno()
+    group = new_group(limits.memory, _most_processes(view, limits))
     process = subprocess.Popen(
-        _command(view, limits, mode, user, number),
-        stdin=subprocess.DEVNULL,
+        _command(view, limits, mode, user, number, group),
+        stdin=subprocess.PIPE,  # `launch.py` ends with it
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         pass_fds=(number,),
@@ -161,11 +167,16 @@ def start(view: View, limits: Limits, mode: str) -> Started:
         env=_environment(view, limits, mode),
     )
     theirs.close()
-    return Started(process, ours, user)
+    return Started(process, ours, Tree(process.pid, group), user)
 
 
 def _command(
-    view: View, limits: Limits, mode: str, user: int | None, number: int
+    view: View,
+    limits: Limits,
+    mode: str,
+    user: int | None,
+    number: int,
+    group: Path | None,
 ) -> list[str]:
     """The command line of a worker in one of the modes."""
     strong = mode in STRONG
@@ -175,13 +186,14 @@ def _command(
         _interpreter(),
         *("-s", "-S", "-B", f"{tree}/assignments/grading/worker.py"),
         str(number),
-        json.dumps(_limits(view, limits, user, mode)),
+        json.dumps(_limits(view, limits, user)),
         json.dumps([packages]),
     ]
     if mode == "bubblewrap":
-        return [*_bubblewrap(view, limits), "--", *command]
+        command = [*_bubblewrap(view, limits), "--", *command]
     spec: dict[str, object] = {
         "mode": mode,
+        "group": str(group or ""),
         "command": command,
         "environment": _environment(view, limits, mode),
     }
@@ -191,25 +203,23 @@ def _command(
     return [_interpreter(), "-s", "-S", "-B", launch, json.dumps(spec)]
 
 
-def _limits(
-    view: View, limits: Limits, user: int | None, mode: str
-) -> dict[str, int | None]:
+def _limits(view: View, limits: Limits, user: int | None) -> dict[str, int | None]:
     """What worker.py sets for itself."""
     return {
         # CUDA takes address space for all memory of the machine and its GPUs.
         "memory": None if view.gpu else limits.memory,
-        "processes": limits.processes + limits.threads + _simulated_threads(view),
+        "processes": _most_processes(view, limits),
         "file_bytes": limits.file_bytes,
         "open_files": limits.open_files,
         "cpu_seconds": limits.cpu_seconds,
         "user": user,
-        "die_with_parent": int(mode not in STRONG),
     }
 
 
-def _simulated_threads(view: View) -> int:
-    """How many threads the simulator may need: one for each of a block's."""
-    return 1024 if view.environment.get("NUMBA_ENABLE_CUDASIM") == "1" else 0
+def _most_processes(view: View, limits: Limits) -> int:
+    """Processes and threads; the simulator needs one for each thread of a block."""
+    simulates = view.environment.get("NUMBA_ENABLE_CUDASIM") == "1"
+    return limits.processes + limits.threads + (1024 if simulates else 0)
 
 
 def _another_user(mode: str) -> int | None:

@@ -2,22 +2,21 @@
 
 With this file one can read an assignment's files out of a submission (`read`), and
 nothing else: no other file is opened, links are not followed, and an archive that is
-built to do harm is refused (`Refused`).
+built to do harm is refused (`Refused`). `intake.py` does it in a process with limits.
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
-import re
 import stat
-import subprocess
-import sys
 import zipfile
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
+from assignments import workspace
 from assignments.catalog import Assignment
 
 FILE_LIMIT = 512 << 10
@@ -40,11 +39,13 @@ class Submission:
         name: of the folder or the zip.
         files: for a path in the workspace, the contents.
         missing: files of the assignment that are not there.
+        hints: how many hints of each task were taken, as the student's folder says.
     """
 
     name: str
     files: dict[str, bytes]
     missing: tuple[str, ...]
+    hints: dict[str, int] = field(default_factory=dict)
 
     @property
     def digest(self) -> str:
@@ -66,11 +67,13 @@ def read(path: Path, assignment: Assignment) -> Submission:
             for.
     """
     wanted = [file.path for file in assignment.files]
-    files = read_files(path, wanted)
+    files = read_files(path, [*wanted, workspace.HINTS])
+    hints = files.pop(workspace.HINTS, b"").decode(errors="replace")
     if not files:
         raise Refused(f"none of the assignment's files is there: {', '.join(wanted)}")
     missing = tuple(name for name in wanted if name not in files)
-    return Submission(path.name, files, missing)
+    taken = workspace.read_hints(hints, assignment)
+    return Submission(path.name, files, missing, taken)
 
 
 def read_files(path: Path, wanted: list[str]) -> dict[str, bytes]:
@@ -105,7 +108,9 @@ def _root(names: Iterable[str], wanted: list[str]) -> str:
 
 
 def _read_folder(folder: Path, wanted: list[str]) -> dict[str, bytes]:
-    names = list(_names(folder, "", DEPTH_LIMIT))
+    names = list(itertools.islice(_names(folder, "", DEPTH_LIMIT), ENTRIES_LIMIT + 1))
+    if len(names) > ENTRIES_LIMIT:
+        raise Refused(f"it has more than {ENTRIES_LIMIT} files")
     root = _root(names, wanted)
     known = set(names)
     return {w: _read_file(folder, root + w) for w in wanted if root + w in known}
@@ -113,10 +118,9 @@ def _read_folder(folder: Path, wanted: list[str]) -> dict[str, bytes]:
 
 def _names(folder: Path, prefix: str, depth: int) -> Iterable[str]:
     """Paths of files below a folder, links not followed."""
-    entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
-    if len(entries) > ENTRIES_LIMIT:
-        raise Refused(f"{prefix or 'it'} has {len(entries)} files")
-    for entry in entries:
+    with os.scandir(folder) as entries:
+        some = list(itertools.islice(entries, ENTRIES_LIMIT + 1))
+    for entry in sorted(some, key=lambda entry: entry.name):
         name = prefix + entry.name
         if entry.is_dir(follow_symlinks=False):
             if depth > 0 and not entry.name.startswith((".", "__pycache__")):
@@ -171,10 +175,12 @@ def _read_zip(path: Path, wanted: list[str]) -> dict[str, bytes]:
                 for name in wanted
                 if root + name in by_name
             }
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError) as error:
-        raise Refused(f"{path.name} is no zip that can be read: {error}") from None
-    except (EOFError, ValueError, OverflowError, UnicodeError) as error:
-        raise Refused(f"{path.name}: {error}") from None
+    except Refused:
+        raise
+    except Exception as error:
+        # Of zipfile and of what unpacks for it: zlib, lzma and bz2 have their own.
+        said = f"{type(error).__name__}: {error}"
+        raise Refused(f"{path.name} is no zip that can be read: {said}") from None
 
 
 def _check_entries(entries: list[zipfile.ZipInfo]) -> None:
@@ -210,61 +216,3 @@ def _read_entry(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
     if len(data) > FILE_LIMIT:
         raise Refused(f"{entry.filename} has more than {FILE_LIMIT} bytes")
     return data
-
-
-# ------------------------------------------------------------------------- parsing
-
-
-def unreadable(files: Mapping[str, bytes]) -> dict[str, str]:
-    """For each of some files that is no Python, what is wrong with it."""
-    return {
-        name: f"{name}: {problem}"
-        for name, data in files.items()
-        if name.endswith(".py") and (problem := why_not_python(data))
-    }
-
-
-PARSE = """
-import ast, resource, sys
-resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
-resource.setrlimit(resource.RLIMIT_CPU, (10, 10))
-ast.dump(ast.parse(sys.stdin.buffer.read()))
-"""
-CODING = re.compile(rb"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)", re.MULTILINE)
-
-
-def why_not_python(data: bytes) -> str:
-    """Parse a file in another process; "" if that works, else what is wrong.
-
-    Some texts bring the parser down, and with it the process that it runs in.
-    """
-    try:
-        problem = _ambiguous(data)
-        if problem:
-            return problem
-        run = subprocess.run(
-            [sys.executable, "-I", "-S", "-c", PARSE],
-            input=data,
-            capture_output=True,
-            timeout=20,
-        )
-    except UnicodeDecodeError as error:
-        return f"not UTF-8: {error}"
-    except subprocess.TimeoutExpired:
-        return "it takes too long to parse"
-    if run.returncode < 0:
-        return "it brings Python's parser down"
-    lines = run.stderr.decode(errors="replace").strip().splitlines()
-    return lines[-1][:300] if run.returncode else ""
-
-
-def _ambiguous(data: bytes) -> str:
-    """Why two readers of a file could see different programs in it."""
-    text = data.decode().replace("\r\n", "\n")
-    head = b"\n".join(data.splitlines()[:2])
-    named = CODING.search(head)
-    if named and named[1].lower().replace(b"_", b"-") not in (b"utf-8", b"utf8"):
-        return f"its encoding is {named[1].decode()}; use UTF-8"
-    if text.removesuffix("\n").split("\n") != text.removesuffix("\n").splitlines():
-        return "it has characters that end lines for some programs only"
-    return ""

@@ -1,7 +1,7 @@
 """Values as bytes that cannot carry code.
 
 With this file both ends of a worker's socket can write a message (`encode`) and read
-one (`Reader`). A message is
+one (`Reader`), and prove that they have (`digest`). A message is
 
     4 bytes  b"MTG1"
     4 bytes  length of the header, little endian
@@ -9,12 +9,13 @@ one (`Reader`). A message is
     arrays   .npy files of format 1.0, in order; the header has their lengths
 
 Whoever reads believes nothing: every length, type and shape is checked against limits
-before memory is taken for it, and `.npy` headers may only name the dtypes below, so
-that no pickle is ever loaded.
+before memory is taken for it, each array is named once, and `.npy` headers may only
+name the dtypes below, so that no pickle is ever loaded.
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import math
@@ -28,7 +29,9 @@ MAGIC = b"MTG1"
 START = struct.Struct("<4sI")
 HEADER_LIMIT = 4 << 20
 DEPTH_LIMIT = 20
+VALUES_LIMIT = 100_000  # of numbers, texts, lists and names in one message
 DTYPES = ("bool", "int32", "int64", "float32", "float64")
+ELEMENTS_LIMIT = 1 << 40
 NPY_START = b"\x93NUMPY\x01\x00"
 NPY_HEADER_LIMIT = 1024
 # {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }, numpy.lib.format
@@ -108,6 +111,11 @@ def _npy(array: np.ndarray) -> bytes:
     return file.getvalue()
 
 
+def digest(message: Message) -> str:
+    """Whoever can tell it has read all of a message."""
+    return hashlib.blake2b(encode(message), digest_size=16).hexdigest()
+
+
 # ------------------------------------------------------------------------- reading
 
 
@@ -169,7 +177,7 @@ class Reader:
         for size in self._header["arrays"]:
             arrays.append(_read_npy(bytes(self._bytes[at : at + size])))
             at += size
-        message = _unpack(self._header["value"], arrays, 0)
+        message = _Tree(arrays).unpack(self._header["value"])
         if not isinstance(message, dict):
             raise WireError("a message that is not a dict")
         self._bytes, self._header = bytearray(), None
@@ -196,30 +204,47 @@ def _refuse(name: str) -> None:
     raise ValueError(f"{name} in JSON")
 
 
-def _unpack(tree: Any, arrays: list[np.ndarray], depth: int) -> Any:
-    if depth > DEPTH_LIMIT:
-        raise WireError(f"values are nested more than {DEPTH_LIMIT} deep")
-    if tree is None or type(tree) in (bool, str):
-        return tree
-    if type(tree) is int and -(2**63) <= tree < 2**63:
-        return tree
-    if type(tree) is list:
-        return [_unpack(item, arrays, depth + 1) for item in tree]
-    if type(tree) is dict and len(tree) == 1:
-        ((kind, content),) = tree.items()
-        if kind == "f" and type(content) is str:
-            return _number(content)
-        if kind == "a" and type(content) is int and 0 <= content < len(arrays):
-            return arrays[content]
-        if kind == "d" and type(content) is list:
-            return dict(_unpack_item(item, arrays, depth) for item in content)
-    raise WireError("a value that is none of those that cross")
+class _Tree:
+    """Turns JSON into values, of which there may be so many and no more."""
 
+    def __init__(self, arrays: list[np.ndarray]) -> None:
+        self.arrays = arrays
+        self.used = 0
+        self.count = 0
 
-def _unpack_item(item: Any, arrays: list[np.ndarray], depth: int) -> tuple[str, Any]:
-    if type(item) is not list or len(item) != 2 or type(item[0]) is not str:
-        raise WireError("an entry of a dict that is not a name and a value")
-    return item[0], _unpack(item[1], arrays, depth + 1)
+    def unpack(self, tree: Any, depth: int = 0) -> Any:
+        self.count += 1
+        if depth > DEPTH_LIMIT:
+            raise WireError(f"values are nested more than {DEPTH_LIMIT} deep")
+        if self.count > VALUES_LIMIT:
+            raise WireError(f"more than {VALUES_LIMIT} values")
+        if tree is None or type(tree) in (bool, str):
+            return tree
+        if type(tree) is int and -(2**63) <= tree < 2**63:
+            return tree
+        if type(tree) is list:
+            return [self.unpack(item, depth + 1) for item in tree]
+        if type(tree) is dict and len(tree) == 1:
+            ((kind, content),) = tree.items()
+            if kind == "f" and type(content) is str:
+                return _number(content)
+            if kind == "a" and type(content) is int:
+                return self._array(content)
+            if kind == "d" and type(content) is list:
+                return dict(self._item(item, depth) for item in content)
+        raise WireError("a value that is none of those that cross")
+
+    def _array(self, number: int) -> np.ndarray:
+        """The arrays come in order and once: none is unpacked a thousand times."""
+        if number != self.used or number >= len(self.arrays):
+            raise WireError(f"array {number} where array {self.used} is expected")
+        self.used += 1
+        return self.arrays[number]
+
+    def _item(self, item: Any, depth: int) -> tuple[str, Any]:
+        if type(item) is not list or len(item) != 2 or type(item[0]) is not str:
+            raise WireError("an entry of a dict that is not a name and a value")
+        return item[0], self.unpack(item[1], depth + 1)
 
 
 def _number(text: str) -> float:
@@ -247,6 +272,8 @@ def _read_npy(data: bytes) -> np.ndarray:
         raise WireError(f"an array of {dtype} with {len(shape)} dimensions")
     if math.prod(shape) * dtype.itemsize != len(data) - start - length:
         raise WireError("an array whose bytes do not match its shape")
+    if math.prod(max(n, 1) for n in shape) > ELEMENTS_LIMIT:
+        raise WireError("an array without elements that is larger than memory")
     array = np.frombuffer(data, dtype, offset=start + length)
     if dtype.kind == "b":
         # A byte of 2 is neither true nor false.

@@ -13,11 +13,13 @@ import os
 import resource
 import socket
 import sys
+from collections.abc import Collection
 from typing import Any
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 TEXT_LIMIT = 4000
 REQUEST_LIMIT = 1 << 31
+EXAMPLES = 60  # of each of a student's tests
 
 
 def _restrict(limits: dict[str, int | None]) -> None:
@@ -41,18 +43,21 @@ def _restrict(limits: dict[str, int | None]) -> None:
             value = value if hard == resource.RLIM_INFINITY else min(value, hard)
             resource.setrlimit(kind, (value, value))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    _forbid_new_rights(die=bool(limits.get("die_with_parent")))
+    _forbid_new_rights()
     os.umask(0o077)
 
 
-def _forbid_new_rights(die: bool) -> None:
-    """No program that is started from here gains rights by setuid."""
+def _forbid_new_rights() -> None:
+    """No program that is started from here gains rights by setuid.
+
+    This process ends with its parent; becoming another user has undone that, if it was
+    so before.
+    """
     import ctypes
 
     prctl = ctypes.CDLL(None, use_errno=True).prctl
     prctl(38, 1, 0, 0, 0)  # PR_SET_NO_NEW_PRIVS, prctl(2)
-    if die:
-        prctl(1, 9, 0, 0, 0)  # PR_SET_PDEATHSIG, SIGKILL
+    prctl(1, 9, 0, 0, 0)  # PR_SET_PDEATHSIG, SIGKILL
 
 
 class Worker:
@@ -68,6 +73,8 @@ class Worker:
         self.wire = wire
         self.connection = connection
         self.module: Any = None
+        self.files: set[str] = set()
+        self.inputs: Any = None
         self.timed: Any = None
         self.read: Any = None
         self.result: Any = None
@@ -101,6 +108,14 @@ class Worker:
             data = self.wire.encode({**failed, "text": text, "where": ""})
         self.connection.sendall(data)
 
+    def ask(self, question: dict[str, Any]) -> dict[str, Any]:
+        """Ask the grader for an operator's value."""
+        self.connection.sendall(self.wire.encode({"is": "ask", **question}))
+        reply = self.receive()
+        if reply is None:
+            raise SystemExit("the grader has gone")
+        return reply
+
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """Do what a request asks for; any error, SystemExit too, is an answer."""
         try:
@@ -108,19 +123,23 @@ class Worker:
             sys.stdout.flush()
             return {"is": "ok", "value": value}
         except BaseException as error:
-            return {"is": "error", **describe(error)}
+            return {"is": "error", **describe(error, self.files)}
 
     def act(self, request: dict[str, Any]) -> Any:
         """Do one thing."""
         action = request["do"]
         if action == "start":
+            self.files = {os.path.join(ROOT, file) for file in request.get("files", ())}
             return self.start(request["module"])
         if action == "call":
             call = getattr(self.module, request["call"])
             return call(request["device"], **request["inputs"])
+        if action == "load":
+            self.inputs = request["inputs"]
+            return self.wire.digest(self.inputs)
         if action == "prepare":
             call = getattr(self.module, request["call"])
-            self.timed, self.read = call(request["device"], **request["inputs"])
+            self.timed, self.read = call(request["device"], **self.inputs)
             return None
         if action == "go":
             self.result = self.timed()
@@ -167,6 +186,7 @@ class Worker:
             "grader",
             phases=[hypothesis.Phase.explicit, hypothesis.Phase.generate],
             derandomize=True,
+            max_examples=EXAMPLES,
             database=None,
             deadline=None,
             report_multiple_bugs=False,
@@ -204,12 +224,13 @@ class Operators:
 
     @staticmethod
     def _ask(worker: Worker, number: str, name: str) -> Any:
+        known: dict[str, dict[str, Any]] = {}  # Hypothesis likes some numbers
+
         def ask(*inputs: Any) -> Any:
-            fields = {"is": "ask", "name": name, "inputs": list(inputs)}
-            worker.connection.sendall(worker.wire.encode({"id": number, **fields}))
-            reply = worker.receive()
+            reply = known.get(repr(inputs))
             if reply is None:
-                raise SystemExit("the grader has gone")
+                question = {"id": number, "name": name, "inputs": list(inputs)}
+                reply = known[repr(inputs)] = worker.ask(question)
             if "raises" in reply:
                 raise RAISED.get(reply["raises"], RuntimeError)(reply["text"])
             return reply["value"]
@@ -236,15 +257,24 @@ RAISED: dict[str, type[Exception]] = {
 }
 
 
-def describe(error: BaseException) -> dict[str, str]:
-    """An error's type, message and the last line of the student's it went through."""
+def describe(error: BaseException, files: Collection[str]) -> dict[str, str]:
+    """An error's type, its message, and the last line of these files it went through.
+
+    A line that the files do not have is a library's function in one of them.
+    """
     import traceback
 
     where = ""
-    for frame in traceback.extract_tb(error.__traceback__):
-        if frame.filename.startswith(ROOT) and "/grading/" not in frame.filename:
-            name = os.path.relpath(frame.filename, ROOT)
-            where = f"{name}, line {frame.lineno}, in {frame.name}: {frame.line or ''}"
+    if isinstance(error, SyntaxError):
+        where = f"{os.path.basename(error.filename or '')}:{error.lineno or ''}"
+        where += f": {(error.text or '').strip()}"
+    cause: BaseException | None = error
+    while cause is not None:
+        for frame in traceback.extract_tb(cause.__traceback__):
+            if frame.filename in files and frame.line:
+                name = f"{os.path.basename(frame.filename)}:{frame.lineno}"
+                where = f"{name}, in {frame.name}: {frame.line}"
+        cause = cause.__cause__
     try:
         text = str(error)[:TEXT_LIMIT]
     except Exception:

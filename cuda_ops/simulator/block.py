@@ -21,10 +21,12 @@ from __future__ import annotations
 import itertools
 import math
 import os
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -115,9 +117,10 @@ class Block:
     def _open_barrier(self) -> None:
         if self._strict and self._alive < self._threads and self.failed is None:
             self.failed = RuntimeError(
-                f"{self._alive} threads wait at a barrier that the other "
-                f"{self._threads - self._alive} of their block never reach; keep "
-                f"barriers out of branches that threads of a block take differently"
+                f"{self._alive} threads wait at a barrier ({_place(self._at_barrier)}) "
+                f"that the other {self._threads - self._alive} of their block never "
+                f"reach; keep barriers out of branches that threads of a block take "
+                f"differently"
             )
         self.round += 1
         self._wake(self._at_barrier)
@@ -141,16 +144,30 @@ class Block:
 
     def _next(self) -> None:
         if self._alive and not self._ready:
+            here = [t for warp in self.warps.values() for t in warp.waiting]
             self._fail(
                 RuntimeError(
-                    "a warp waits for lanes that do not come: a shuffle, vote or mma "
-                    "must be reached by all threads of the warp"
+                    f"a warp waits for lanes that do not come ({_place(here)}): a "
+                    f"shuffle, vote or mma must be reached by all threads of the warp"
                 )
             )
         if self._ready:
             self._ready.popleft().turn.release()
         else:
             self._over.release()
+
+
+def _place(waiting: list[CudaThread]) -> str:
+    """The kernel that threads are in, and the line of it where the first one waits."""
+    frame = sys._current_frames().get(waiting[0].ident or 0) if waiting else None
+    place = "nowhere"
+    while frame is not None:  # from where it waits to where it began
+        path = Path(frame.f_code.co_filename)
+        ours = path.parent == Path(__file__).parent or path.name == "threading.py"
+        if not ours and "numba" not in path.parts:
+            place = f"{frame.f_code.co_name}, {path.name}:{frame.f_lineno}"
+        frame = frame.f_back
+    return place
 
 
 class CudaThread(threading.Thread):

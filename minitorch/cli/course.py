@@ -1,14 +1,15 @@
-"""`minitorch start | test | status | diff`: the course, from the student's side.
+"""`minitorch start | test | hint | status | diff`: the course, from the student's side.
 
 With these commands one can take an assignment (`minitorch start a1`), see what works
-(`minitorch test` in its folder), see how far one is (`minitorch status`), and, when all
-is done, compare with the library (`minitorch diff a1`).
+(`minitorch test` in its folder), ask for help (`minitorch hint a1.3`), see how far one
+is (`minitorch status`), and, when all is done, compare with the library
+(`minitorch diff`).
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,9 +17,11 @@ from assignments import catalog
 from minitorch.cli.errors import FAILURE, friendly
 
 if TYPE_CHECKING:
-    from assignments.catalog import Task
+    from collections.abc import Mapping
+
+    from assignments.catalog import Assignment, Task
+    from assignments.grading.examine import Result
     from assignments.runner import Job, Runners
-    from assignments.testing import Outcome
     from assignments.workspace import Workspace
 
 Name = Annotated[
@@ -99,7 +102,9 @@ def _missing() -> str:
     return " and ".join(n for n in ("torch", "hypothesis") if find_spec(n) is None)
 
 
-Rows = list[tuple["Task", str, list["Outcome"]]]
+SYNTAX_ERROR = "syntax error"
+_SYNTAX = ("SyntaxError", "IndentationError", "TabError")
+Rows = list[tuple["Task", str, list["Result"]]]
 
 
 def _run(
@@ -109,6 +114,7 @@ def _run(
     earlier: list[Path],
     together: bool,
 ) -> Rows:
+    from assignments import workspace
     from assignments.grading import reading
     from assignments.runner import Job, Runners
 
@@ -117,21 +123,57 @@ def _run(
         tasks = (place.assignment.task(only),)
     folders = [str(f) for f in (*place.folders, *(p.resolve() for p in earlier))]
     rows: Rows = []
+    broken = set(workspace.syntax_errors(place))
     with Runners() as runners:
         for task in tasks:
-            lines = reading.refused(place.assignment, place.folder, task)
+            nothing = workspace.untouched(place, task)
+            solved_in = reading.files_of(place.assignment, task)
+            lines = (
+                [] if nothing else reading.refused(place.assignment, place.folder, task)
+            )
             for name in task.devices:
                 if device not in (None, name):
                     continue
-                job = Job(task.id, name, folders, task.seconds, together)
+                if nothing and _is_installed(name):
+                    rows.append((task, name, [_unwritten(task, name)]))
+                    continue
+                if broken & solved_in:
+                    rows.append((task, name, [_broken(task, name)]))
+                    continue
+                job = Job(task.id, name, folders, together=together)
                 found = _one(runners, job)
+                if broken and any(word in o.reason for o in found for word in _SYNTAX):
+                    found = [_broken(task, name)]
                 if lines:
                     found.insert(0, reading.refusal(task, name, lines))
                 rows.append((task, name, found))
     return rows
 
 
-def _one(runners: Runners, job: Job) -> list[Outcome]:
+def _unwritten(task: Task, device: str) -> Result:
+    """What running would say about a task of which nothing is written."""
+    from assignments.grading.examine import UNWRITTEN, Result
+
+    said = f"task {task.id} is not implemented yet"
+    return Result(task.id, "", device, UNWRITTEN, 0.0, said)
+
+
+def _broken(task: Task, device: str) -> Result:
+    """A task that cannot run because a file is no Python, which is told once."""
+    from assignments.grading.examine import Result
+
+    return Result(task.id, "", device, SYNTAX_ERROR)
+
+
+def _is_installed(device: str) -> bool:
+    """Whether the package that a device needs is there."""
+    from importlib.util import find_spec
+
+    package = {"cuda": "numba_cuda", "mojo": "mojo"}.get(device)
+    return package is None or find_spec(package) is not None
+
+
+def _one(runners: Runners, job: Job) -> list[Result]:
     """Run a job, with a word about it where somebody is watching."""
     import sys
 
@@ -145,24 +187,93 @@ def _one(runners: Runners, job: Job) -> list[Outcome]:
 
 def _show(place: Workspace, rows: Rows) -> None:
     from assignments import report, workspace
+    from assignments.grading.examine import FAILED, WRONG, part
 
     typer.echo(f"{place.assignment.id} {place.assignment.title}")
     report.print_table(rows)
+    for message in workspace.syntax_errors(place).values():
+        typer.echo(f"{message}\n")
     for task, _, outcomes in rows:
+        if outcomes and outcomes[0].status == SYNTAX_ERROR:
+            continue
         for outcome in report.first_failures(outcomes):
             typer.echo("\n".join(report.lines_of(outcome, task)) + "\n")
-    earned: dict[str, dict[str, float]] = workspace.progress(place)
+    parts = workspace.progress(place)
     for task, device, outcomes in rows:
-        earned.setdefault(task.id, {})[device] = report.points_of(task, outcomes)
-    workspace.record(place, earned)
-    total = sum(sum(earned.get(t.id, {}).values()) for t in place.assignment.tasks)
+        parts.setdefault(task.id, {})[device] = part(task, outcomes)
+    workspace.record(place, parts, [task.id for task, _, _ in rows])
+    line = workspace.hints_line(place.assignment, workspace.hints_taken(place))
+    said = [line] if line else []
+    failed = [
+        task
+        for task, _, found in rows
+        if task.hints and any(o.status in (FAILED, WRONG) for o in found)
+    ]
+    if failed and not line:
+        said = [f"stuck? `minitorch hint {failed[0].id}` opens a first hint"]
+    said.append(f"{_counted(place.assignment, parts)}{_not_run(rows)}")
+    for text in said:
+        typer.echo(text)
+
+
+def _counted(assignment: Assignment, parts: Mapping[str, Mapping[str, Any]]) -> str:
+    """The points of all tasks, out of those that count here."""
+    from assignments.report import number
+
+    tasks = [(task, parts.get(task.id, {})) for task in assignment.tasks]
+    total = sum(catalog.points(*task) for task in tasks)
+    most = sum(catalog.possible(*task) for task in tasks if not task[0].bonus)
+    return f"{number(total)} of {number(most)} points"
+
+
+def _not_run(rows: Rows) -> str:
     missed = [
         f"{task.id} on {device}"
         for task, device, outcomes in rows
         if outcomes and all(o.status == "not run" for o in outcomes)
     ]
-    rest = f"; could not run here: {', '.join(missed)}" if missed else ""
-    typer.echo(f"{total:g} of {place.assignment.points:g} points{rest}")
+    return f"; not run here, and not counted: {', '.join(missed)}" if missed else ""
+
+
+def hint(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[TASK]", help="a4.3, or 4.3.")
+    ] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Show those that are open, and no other.")
+    ] = False,
+    folder: Within = Path("."),
+) -> None:
+    """Open the next hint of a task; without a task, say how many there are."""
+    with friendly(None, "minitorch hint"):
+        from assignments import workspace
+
+        place = workspace.find(folder)
+        taken = workspace.hints_taken(place)
+        if name is None:
+            for task in place.assignment.tasks:
+                said = f"{taken.get(task.id, 0)} of {len(task.hints)} hints taken"
+                typer.echo(f"{task.id}  {task.title:42} {said}")
+            return
+        task = place.assignment.task(name)
+        before, most = taken.get(task.id, 0), len(task.hints)
+        count = before if again else workspace.take_hint(place, task)
+        typer.echo(f"{task.id} {task.title}: {count} of {most} hints")
+        first = before if before < count else 0
+        for number in range(first, count):
+            typer.echo(_hint_text(number + 1, task.hints[number]))
+        if not most or (count == before and not again):
+            typer.echo("There are no more hints." if most else "It has no hints.")
+
+
+def _hint_text(number: int, text: str) -> str:
+    """A hint with its number, as wide as a page."""
+    import textwrap
+
+    margin = f"  {number}. "
+    return textwrap.fill(
+        text, 80, initial_indent=margin, subsequent_indent=" " * len(margin)
+    )
 
 
 def status(folder: Within = Path(".")) -> None:
@@ -183,19 +294,28 @@ def status(folder: Within = Path(".")) -> None:
 def _status_line(title: str, place: Workspace) -> None:
     from assignments import workspace
 
-    earned = workspace.progress(place)
+    parts = workspace.progress(place)
     tasks = place.assignment.tasks
-    points = sum(sum(earned.get(t.id, {}).values()) for t in tasks)
-    done = [t for t in tasks if sum(earned.get(t.id, {}).values()) >= t.points]
+    hints = sum(workspace.hints_taken(place).values())
+    done = [t for t in tasks if catalog.points(t, parts.get(t.id, {})) >= t.points]
     rest = [t.id for t in tasks if t not in done]
-    then = f"next: {rest[0]}" if rest else "done"
     bar = "#" * len(done) + "." * len(rest)
-    counted = f"{points:g} of {place.assignment.points:g} points"
-    typer.echo(f"{title} [{bar}] {counted}, {then}  ({place.folder})")
+    said = [_counted(place.assignment, parts)]
+    said.append(f"next: {rest[0]}" if rest else "done")
+    said += [f"hints: {hints}"] if hints else []
+    files = workspace.changed(place)
+    said += [f"changed since its last test: {', '.join(files)}"] if files else []
+    typer.echo(f"{title} [{bar}] {', '.join(said)}  ({place.folder})")
 
 
 def diff(
-    assignment: Name,
+    assignment: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[ASSIGNMENT]",
+            help=f"{', '.join(catalog.ids())}. That of the workspace if left out.",
+        ),
+    ] = None,
     folder: Within = Path("."),
     yes: Annotated[
         bool, typer.Option("--yes", "-y", help="Show the solutions without asking.")
@@ -203,21 +323,33 @@ def diff(
 ) -> None:
     """Compare a workspace with the library's own solutions."""
     with friendly(None, "minitorch diff"):
-        from assignments import workspace
-
-        chosen = catalog.load(assignment)
-        places = [w for w in workspace.near(folder) if w.assignment == chosen]
-        if not places:
-            raise ValueError(
-                f"diff: there is no workspace for {chosen.id} near {folder}"
+        place = _place_for(assignment, folder)
+        chosen = place.assignment
+        if not any(file.regions() for file in chosen.files):
+            raise RuntimeError(
+                f"diff: this is a student edition, without the solutions of {chosen.id}"
             )
         if not yes:
             typer.confirm(
                 f"This shows the solutions of {chosen.id}. Go on?", abort=True
             )
-        for path, lines in _differences(places[0]).items():
+        for path, lines in _differences(place).items():
             typer.echo(f"\n== {path}")
             typer.echo("".join(lines) or "the same as the library's\n", nl=False)
+
+
+def _place_for(assignment: str | None, folder: Path) -> Workspace:
+    """The workspace that `folder` is in, or one near it, for an assignment."""
+    from assignments import workspace
+
+    if assignment is None:
+        return workspace.find(folder)
+    chosen = catalog.load(assignment)
+    found = [w for w in workspace.near(folder) if w.assignment == chosen]
+    if not found:
+        raise ValueError(f"diff: there is no workspace for {chosen.id} near {folder}")
+    here = (folder.resolve(), *folder.resolve().parents)
+    return next((w for w in found if w.folder in here), found[0])
 
 
 def _differences(place: Workspace) -> dict[str, list[str]]:
@@ -229,7 +361,7 @@ def _differences(place: Workspace) -> dict[str, list[str]]:
     found = {}
     for path, text in stripped(place.assignment, []).items():
         own = place.folder / path
-        before = own.read_text() if own.exists() else ""
+        before = own.read_text(errors="replace") if own.exists() else ""
         found[path] = list(
             difflib.unified_diff(
                 before.splitlines(True), text.splitlines(True), "yours", "the library's"

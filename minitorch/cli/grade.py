@@ -1,7 +1,8 @@
-"""`minitorch grade`, `grade-all` and `release`: the teacher's side of the course.
+"""`minitorch grade`, `grade-all`, `leaderboard` and `release`: the teacher's side.
 
 With these commands one can grade what students hand in, one submission or a folder of
-them, and make what the course hands out. docs/grading.md says what to expect of them.
+them, show who is fastest, and make what the course hands out. docs/grading.md says what
+to expect of them.
 """
 
 from __future__ import annotations
@@ -126,6 +127,29 @@ def grade_all(
             )
 
 
+def leaderboard(
+    grades: Annotated[
+        Path,
+        typer.Argument(exists=True, file_okay=False, help="What grade-all wrote."),
+    ],
+    out: Annotated[Path, typer.Option(help="The page.")] = Path("leaderboard.html"),
+    anonymous: Annotated[
+        bool,
+        typer.Option(
+            "--anonymous",
+            help="The first digits of a submission's digest instead of its name.",
+        ),
+    ] = False,
+) -> None:
+    """Make a page of who is fastest, from graded results."""
+    with friendly(None, "minitorch leaderboard"):
+        from assignments.grading import leaderboard as board
+
+        entries = board.read(grades, anonymous)
+        out.write_text(board.page(entries), encoding="utf-8")
+        typer.echo(f"written: {out}, with {len(entries)} results")
+
+
 def release(
     assignment: Name,
     out: Annotated[Path, typer.Argument(help="Folder for what is made.")],
@@ -152,7 +176,7 @@ def _grader(
     if patience <= 0:
         raise ValueError(f"--patience is {patience}; it must be above 0")
     text = seed if seed is not None else read_secret(secret or default_secret())
-    settings = Settings(text, mode=sandbox, patience=patience)
+    settings = Settings(secret=text, mode=sandbox, patience=patience)
     grader = Grader(catalog.load(assignment), settings)
     if grader.weakness:
         complain(f"notice: {grader.weakness}")

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from assignments import catalog, overlay, regions, workspace
 from assignments.catalog import Assignment, Task
+from assignments.grading.examine import Result
 from assignments.runner import Job, Runners
-from assignments.testing import Outcome
 
 HERE = Path(__file__).parent
 
@@ -79,9 +79,9 @@ def _reference(name: str) -> dict[str, str]:
     return workspace.stripped(catalog.load(name), [])
 
 
-def with_mistake(wrong: Wrong) -> dict[str, str]:
-    """The library's files with the functions of a wrong solution."""
-    texts = reference(wrong.assignment)
+def with_mistake(wrong: Wrong, right: dict[str, str] | None = None) -> dict[str, str]:
+    """The library's files, or others, with the functions of a wrong solution."""
+    texts = dict(right or reference(wrong.assignment))
     part = ast.parse(wrong.text)
     edit = _edit(part)
     if edit is not None:
@@ -134,15 +134,15 @@ def run_task(
     *folders: Path,
     limit: float = 0.0,
     together: bool = False,
-) -> list[Outcome]:
+) -> list[Result]:
     """The outcomes of a task's checks on one device."""
     places = [str(folder) for folder in folders]
-    return runner.run(Job(task.id, device, places, limit or task.seconds, together))
+    return runner.run(Job(task.id, device, places, limit, together))
 
 
 def run_to_failure(
     runner: Runners, task: Task, device: str, folder: Path
-) -> list[Outcome]:
+) -> list[Result]:
     """The same up to the first check that fails, which saves compiling the others."""
-    job = Job(task.id, device, [str(folder)], task.seconds, first_failure=True)
+    job = Job(task.id, device, [str(folder)], first_failure=True)
     return runner.run(job)

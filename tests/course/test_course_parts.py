@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assignments import catalog, regions
+from assignments import catalog, overlay, regions
 from assignments.checks import Check, Speed
-from assignments.compare import difference, same, tolerance
-from assignments.draw import LAYOUTS, HypothesisDraw, SeededDraw
+from assignments.compare import LONGEST, difference, same, show, tolerance
+from assignments.draw import LAYOUTS, Choice, Replay, SeededDraw
+from assignments.shrink import search
 from minitorch.todo import todo, unwritten_task
 
 # --------------------------------------------------------------------------- regions
@@ -209,6 +210,56 @@ def test_overlay_replaces_a_module_and_nothing_else(tmp_path):
     assert "install the overlay before" in third
 
 
+THEIRS = b"""import functools
+
+@functools.gone
+def ours():
+    return "before"
+
+def ours():
+    return "theirs"
+
+class A:
+    x = 0
+
+def shown():
+    raise ValueError(ours(), A().f(), added())
+"""
+LIBRARY = b"""class A:
+    def f(self):
+        return 1
+
+def ours():
+    raise KeyError
+
+def ours():
+    return "ours"
+
+def added():
+    return 2
+"""
+
+
+def test_functions_of_other_tasks_are_the_librarys():
+    """Those that a student removed come back, and lines keep their numbers."""
+    names: dict = {}
+    exec(
+        overlay.compiled(THEIRS, "x.py", LIBRARY, {"ours", "A.f", "added", "no"}), names
+    )
+    with pytest.raises(ValueError, match="ours") as caught:
+        names["shown"]()
+    assert caught.value.args == ("ours", 1, 2)
+    assert caught.traceback[-1].lineno + 1 == 14
+    assert names["A"].x == 0
+    assert names["ours"].__code__.co_firstlineno > overlay.LIBRARY_LINES
+
+
+@pytest.mark.parametrize("text", [b"x = (", b"x = " + b"-" * 90_000 + b"1", b"\0"])
+def test_what_cannot_be_compiled_is_a_syntax_error(text):
+    with pytest.raises(SyntaxError):
+        overlay.compiled(text, "x.py")
+
+
 # ---------------------------------------------------------------------------- inputs
 
 
@@ -242,13 +293,61 @@ def test_cases_depend_on_the_seed_alone():
     assert not all(same(x[k], y[k]) for x, y in zip(one, other) for k in x)
 
 
-@given(st.data())
-def test_hypothesis_draws_the_same_kind_of_inputs(data):
-    inputs = CHECK.draw(HypothesisDraw(data.draw))
-    assert inputs["a"].ndim == 2 and max(inputs["a"].shape) <= 3
-    if inputs["a"].dtype == np.float32 and inputs["a"].size:
-        assert -2 <= inputs["a"].min() and inputs["a"].max() <= 2
-    assert inputs["how"] in LAYOUTS and -2 <= inputs["x"] <= 2
+@given(st.lists(st.integers(-9, 9) | st.floats(-9, 9)))
+def test_a_replay_draws_the_same_kind_of_inputs(values):
+    inputs = _inputs(Replay([Choice(v) for v in values]), 2, 3)
+    assert inputs["a"].shape == (2, 3) and inputs["how"] in LAYOUTS
+    if inputs["a"].dtype == np.float32:
+        assert np.abs(inputs["a"]).max() <= 2
+    assert -2 <= inputs["x"] <= 2
+
+
+def test_a_replay_repeats_what_was_drawn():
+    for draw, sizes in CHECK.draws(7):
+        inputs = _inputs(draw, **sizes)
+        again = _inputs(Replay(draw.made), **sizes)
+        assert all(same(inputs[name], again[name]) for name in inputs)
+
+
+def _shaped(draw, dims):
+    shape = tuple(draw.integer(1, 5) for _ in range(dims))
+    return {"a": draw.array(shape), "how": draw.choice(LAYOUTS)}
+
+
+@pytest.mark.parametrize(
+    ("fails", "shape", "how"),
+    [
+        (lambda a, how: True, (), "contiguous"),
+        (lambda a, how: a.size > 1 and a.ndim == 3, (1, 1, 2), "contiguous"),
+        (lambda a, how: a.ndim > 1 and a.shape[0] > 1, (2, 1), "contiguous"),
+        (lambda a, how: a.ndim == 4 and how == "stepped", (1, 1, 1, 1), "stepped"),
+        (lambda a, how: a.size > 15, (16,), "contiguous"),
+    ],
+)
+def test_the_smallest_input_is_small(fails, shape, how):
+    """Fewest dimensions and smallest sizes, and of the options the first."""
+    check = Check(
+        *("a9.9", "any", None, _shaped, None, {"dims": (0, 4)}, ({"dims": 3},)),
+        examples=60,
+    )
+    found = search(check, 0, lambda inputs: fails(**inputs) or None, seconds=60)
+    got = found.inputs["a"].shape
+    assert sorted(got) == sorted(shape) if shape != (16,) else len(got) <= 2
+    assert found.inputs["how"] == how and not found.by_chance
+
+
+def test_sizes_shrink_to_the_edge_where_they_fail():
+    check = Check(
+        "a9.9", "any", None, _inputs, None, {"n": (0, 3), "m": (0, 3)}, CHECK.edges
+    )
+    found = search(check, 0, lambda inputs: len(inputs["a"]) > 17 or None, seconds=60)
+    assert found.inputs["a"].shape == (18, 0)
+
+
+def test_what_fails_by_chance_is_told():
+    answers = iter([True])
+    found = search(CHECK, 0, lambda inputs: next(answers, None))
+    assert found.by_chance
 
 
 @given(st.integers(0, 2**32), st.sampled_from(["float32", "int32", "bool"]))
@@ -329,6 +428,46 @@ def test_subclasses_missing_names_and_changed_operands_fail():
     assert difference({"out": 1}, {"raises": "ValueError"}, {}) is not None
     assert difference({"raises": "ValueError"}, {"raises": "ValueError"}, {}) is None
     assert difference({"raises": "ValueError"}, {"raises": None}, {}) is not None
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (np.arange(3), "[0, 1, 2]  (int64 [3])"),
+        (np.float32(1) * np.ones((1, 1, 2), "f4"), "[[[1., 1.]]]  (float32 [1, 1, 2])"),
+        ([1, (2, "b")], "[1, (2, 'b')]"),
+    ],
+)
+def test_small_values_are_shown_whole(value, text):
+    assert show(value) == text
+
+
+LONG = {
+    "ten dimensions": lambda: np.ones((2,) * 10),
+    "large array": lambda: np.ones((3, 4, 50, 60)),
+    "list of lists": lambda: [[1] * 1000] * 10_000,
+    "dict": lambda: {str(n): "x" * 10_000 for n in range(1000)},
+    "number": lambda: 10 ** (10**5),
+    "list of arrays": lambda: [np.ones((30, 30))] * 100,
+    "text": lambda: "x" * 10**6,
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_nothing_is_shown_at_length(name):
+    text = show(LONG[name]())
+    assert len(text) <= LONGEST + 3 and text.count("\n") < 90
+
+
+def test_large_arrays_are_shown_around_the_first_difference():
+    expected = np.zeros((2, 3, 40, 50), np.float32)
+    got = expected.copy()
+    got[1, 2, 20, 30] = 7
+    found = difference({"out": expected}, {"out": got}, {})
+    assert "7." in found.got and "7" not in found.expected.partition("(")[0]
+    assert "here [1, 2, 18:23, 27:34]" in found.got
+    assert max(map(len, found.got.splitlines())) <= 88
+    assert found.where.startswith("out[1, 2, 20, 30] is 7.0; expected 0.0")
 
 
 def test_tolerance_grows_with_the_length():

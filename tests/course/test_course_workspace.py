@@ -12,7 +12,14 @@ from course.solutions import reference, run_task
 from typer.testing import CliRunner
 
 from assignments import catalog, report, workspace
-from assignments.testing import CRASHED, FAILED, HUNG, PASSED, UNWRITTEN
+from assignments.grading.examine import (
+    CRASHED,
+    FAILED,
+    HUNG,
+    PASSED,
+    UNWRITTEN,
+    WRONG,
+)
 from minitorch.cli.app import app
 
 SOLVED = """
@@ -109,7 +116,7 @@ def test_a_failure_is_explained(place, runner):
     solve(place, "a1.1", "    return (f(*values) - 1.0) / epsilon\n")
     task = catalog.load("a1").task("1.1")
     outcome = run_task(runner, task, "python", place)[0]
-    assert outcome.status == FAILED
+    assert outcome.status == WRONG
     text = "\n".join(report.lines_of(outcome, task))
     for part in (
         "smallest input",
@@ -142,21 +149,34 @@ def test_temporary_files_are_removed(place, runner):
 def test_hanging_crashing_and_broken_files(place, runner, tmp_path):
     tasks = catalog.load("a1").tasks
     path = solve(place, "a1.1", "    while True:\n        pass\n")
-    (outcome,) = run_task(runner, tasks[0], "python", place, limit=3)
-    assert outcome.status == HUNG and "endless" in outcome.reason
+    first, second = run_task(runner, tasks[0], "python", place, limit=3)
+    assert first.status == HUNG and "endless" in first.reason
+    assert second.status == CRASHED and "gone" in second.reason
     text = path.read_text()
-    path.write_text(text.replace("while True:\n        pass", "import os; os.abort()"))
-    (outcome,) = run_task(runner, tasks[0], "python", place)
-    assert outcome.status == CRASHED and "SIGABRT" in outcome.reason
     path.write_text(text.replace("while True:\n        pass", "import os; os._exit(0)"))
-    (outcome,) = run_task(runner, tasks[0], "python", place)
-    assert outcome.status == CRASHED and "ended by itself" in outcome.reason
+    outcome = run_task(runner, tasks[0], "python", place)[0]
+    assert outcome.status == CRASHED and "ended with code 0" in outcome.reason
     others = run_task(runner, tasks[1], "python", place)
     assert {o.status for o in others} == {UNWRITTEN}
     path.write_text("def broken(:\n")
     outcome = run_task(runner, tasks[0], "python", place)[0]
     assert outcome.status == FAILED and "SyntaxError" in outcome.reason
     assert ("raised at", "autodiff.py:1: def broken(:") in outcome.lines
+
+
+@pytest.mark.parametrize("how", ["os.abort()", "os.kill(os.getpid(), 11)"])
+def test_a_crash_names_check_and_input(place, runner, how):
+    """No frames of what runs the checks, and no list of modules."""
+    solve(place, "a1.1", f"    import os; {how}\n")
+    task = catalog.load("a1").tasks[0]
+    outcomes = run_task(runner, task, "python", place)
+    text = "\n".join(report.lines_of(outcomes[0], task))
+    assert outcomes[0].status == CRASHED and outcomes[0].name in text
+    assert "ended by SIG" in text and "smallest input" in text and "fn = " in text
+    assert "bounds" in text
+    for part in ("runner.py", "worker.py", "Extension modules", "Current thread"):
+        assert part not in text
+    assert len(report.first_failures(outcomes)) == 1
 
 
 @pytest.mark.parametrize("line", ["gone = nowhere", "from numba import gone"])
@@ -168,17 +188,20 @@ def test_a_backend_that_a_student_broke_fails(tmp_path, runner, line):
     path.write_text(path.read_text() + f"\n\n{line}\n")
     task = catalog.load("a3").task("3.1")
     outcome = run_task(runner, task, "cpu", place)[0]
-    assert outcome.status == FAILED and "gone" in str(outcome.lines)
-    assert "elementwise.py" in outcome.lines[0][1]
+    assert outcome.status == FAILED
+    where = dict(outcome.lines)["raised at"]
+    assert "elementwise.py" in where and "gone" in where
 
 
-def test_without_fork(place):
-    """Where a process cannot fork, each job has one of its own."""
-    from assignments.runner import Job, in_new_process
-
-    solve(place, "a1.1", SOLVED)
-    answer = in_new_process(Job("a1.1", "python", [str(place)]))
-    assert [o["status"] for o in answer["outcomes"]] == [PASSED, PASSED]
+def test_pytest_here_calls_in_its_own_process(place):
+    solve(place, "a1.1", "    import os; raise ValueError(os.getpid(), os.getppid())\n")
+    words = ["pytest", "-k", "1.1", "--here", "-p", "no:cacheprovider"]
+    env = {**os.environ, "PYTHONPATH": str(catalog.LIBRARY)}
+    with subprocess.Popen(
+        [sys.executable, "-m", *words], cwd=place, env=env, stdout=-1, text=True
+    ) as process:
+        said = process.communicate()[0]
+    assert f"raised ValueError: ({process.pid}, {os.getpid()})" in said, said
 
 
 def test_earlier_work_is_used(tmp_path, runner):
@@ -196,7 +219,7 @@ def test_earlier_work_is_used(tmp_path, runner):
     alone = run_task(runner, task, "simple", late)
     assert {o.status for o in alone} == {PASSED}
     both = run_task(runner, task, "simple", late, early)
-    assert {o.check for o in both if o.status == FAILED} >= {"zip", "reduce"}
+    assert {o.name for o in both if o.status == WRONG} >= {"zip", "reduce"}
 
 
 def test_diff_asks_first(place):
@@ -205,6 +228,156 @@ def test_diff_asks_first(place):
     said = call("diff", "a1", "--in", place, "--yes")
     assert "+    return (f(*above) - f(*below)) / (2.0 * epsilon)" in said
     assert "SOLUTION" not in said
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("def broken(:", "line 1: invalid syntax\n    def broken(:\n               ^"),
+        ("return 1", "line 1: 'return' outside function\n    return 1\n    ^"),
+        ("if x:\n", "line 3: expected an indented block"),
+    ],
+)
+def test_a_syntax_error_is_told_once(place, line, said):
+    path = place / "minitorch" / "autodiff.py"
+    path.write_text(f"{line}\n{path.read_text()}")
+    out = call("test", "--in", place, code=1)
+    assert out.count("minitorch/autodiff.py, ") == 1 and said in out
+    assert "SyntaxError" not in out and "hint" not in out
+    table = [text.split() for text in out.splitlines() if text.startswith(" a1.")]
+    # For tasks that are solved elsewhere, the library's file takes its place.
+    told = {row[0] for row in table if row[-2:] == ["syntax", "error"]}
+    assert told == {"a1.1", "a1.3", "a1.4"}
+
+
+@pytest.mark.extras
+def test_an_error_in_a_mojo_file_is_told_with_its_line(tmp_path, runner):
+    pytest.importorskip("mojo.run", reason="no Mojo compiler")
+    place, path = tmp_path / "a9", "mojo_ops/matmul.mojo"
+    workspace.create(catalog.load("a9"), place)
+    text = "# one line\n" + reference(catalog.load("a9"))[path]
+    text = text.replace("var total = Scalar[T](0)", "var total = Scalar[T](zero)", 1)
+    (place / path).write_text(text)
+    task = catalog.load("a9").task("9.1")
+    (outcome,) = run_task(runner, task, "mojo", place)
+    said = "\n".join(report.lines_of(outcome, task))
+    number = text.splitlines().index("            var total = Scalar[T](zero)") + 1
+    assert f"matmul.mojo:{number}: var total = Scalar[T](zero)" in said
+    assert "unknown declaration 'zero'" in said
+    assert "hint" not in said and "input" not in said and "printed" not in said
+    assert str(outcome.lines).count("compiling") == 1
+
+
+def test_one_error_at_one_line_is_told_once(place):
+    path = place / "minitorch" / "scalar.py"
+    path.write_text(path.read_text() + "\n\nnowhere()\n")
+    out = call("test", "-k", "1.2", "--in", place, code=1)
+    assert out.count("NameError") == 1 and "11 of 11 checks fail" in out
+    assert "also in" in out and "Sub, Mul, Div" in out
+
+
+def test_diff_knows_its_own_workspace(place, tmp_path, monkeypatch):
+    workspace.create(catalog.load("a1"), tmp_path / "a1-another")
+    solve(place, "a1.1", SOLVED)
+    monkeypatch.chdir(place / "minitorch")
+    said = call("diff", "--yes")
+    assert "== minitorch/autodiff.py" in said and 'todo("a1.1")' not in said
+    monkeypatch.chdir(tmp_path / "a1-another")
+    said = call("diff", "a1", "--yes")  # not that of the other one
+    assert '-    todo("a1.1")' in said
+    monkeypatch.chdir(tmp_path)
+    assert "is no workspace" in str(CliRunner().invoke(app, ["diff"]).stderr)
+
+
+def test_status_knows_what_has_changed_since(place):
+    call("test", "-k", "1.2", "--in", place, code=1)
+    assert "changed" not in call("status", "--in", place)
+    path = solve(place, "a1.1", SOLVED)
+    said = call("status", "--in", place)
+    assert "changed since its last test: minitorch/autodiff.py" in said
+    call("test", "-k", "1.1", "--in", place)
+    assert "changed" in call("status", "--in", place)  # 1.2 was checked before that
+    call("test", "-k", "1.2", "--in", place, code=1)
+    assert "changed" not in call("status", "--in", place)
+    path.unlink()
+    assert "autodiff.py" in call("status", "--in", place)
+
+
+# ---------------------------------------------------------------------------- hints
+
+
+def test_hints_open_one_by_one(place):
+    task = catalog.load("a1").task("1.3")
+    first, second, *_ = [" ".join(hint.split()) for hint in task.hints]
+    most = len(task.hints)
+    said = " ".join(call("hint", "1.3", "--in", place).split())
+    assert first in said and second not in said and f"1 of {most} hints" in said
+    said = " ".join(call("hint", "a1.3", "--in", place).split())
+    assert second in said and first not in said
+    said = " ".join(call("hint", "a1.3", "--again", "--in", place).split())
+    assert first in said and second in said and f"2 of {most} hints" in said
+    for _ in range(most):
+        said = call("hint", "a1.3", "--in", place)
+    assert "no more hints" in said
+    assert f"a1.3  The chain rule {most} of" in " ".join(
+        call("hint", "--in", place).split()
+    ).replace("a1.3 The", "a1.3  The")
+    assert f"hints taken: a1.3 {most} of {most}" in call(
+        "test", "-k", "1.3", "--in", place, code=1
+    )
+    assert f"hints: {most}" in call("status", "--in", place)
+
+
+def test_hints_are_told_with_a_grade(place):
+    from assignments.grading import submission
+
+    call("hint", "a1.3", "--in", place)
+    found = submission.read(place, catalog.load("a1"))
+    assert found.hints == {"a1.3": 1}
+    before = found.digest
+    (place / workspace.HINTS).write_text('{"a1.3": 99, "a1.4": true, "x": 1}')
+    found = submission.read(place, catalog.load("a1"))
+    assert found.hints == {"a1.3": 3} and found.digest == before
+    for text in ("[" * 100_000, "\x00", '{"a1.3": {}}', "[1]"):
+        (place / workspace.HINTS).write_text(text)
+        assert submission.read(place, catalog.load("a1")).hints == {}
+
+
+# ----------------------------------------------------------------------- not written
+
+
+def test_what_is_not_written_is_known_without_a_run(place, monkeypatch):
+    from assignments import runner
+
+    monkeypatch.setattr(runner.Runners, "run", lambda *_: pytest.fail("it ran"))
+    said = call("test", "--in", place, code=1)
+    assert said.count("not written yet") == 5
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: text + "\nraise ValueError\n",
+        lambda text: text.replace('todo("a1.1")', "return None"),
+        lambda text: text.replace("    todo(", "    print()\n    todo("),
+        lambda text: "def broken(:\n",
+        lambda text: text.replace("from __future__ import annotations", ""),
+    ],
+)
+def test_any_other_code_runs(place, change):
+    made, task = workspace.read(place), catalog.load("a1").task("a1.1")
+    assert workspace.untouched(made, task)
+    path = place / "minitorch" / "autodiff.py"
+    path.write_text(path.read_text() + "\n\n# a comment\n")
+    assert workspace.untouched(made, task)
+    path.write_text(change(path.read_text()))
+    assert not workspace.untouched(made, task)
+
+
+def test_other_tasks_do_not_matter(place):
+    made, tasks = workspace.read(place), catalog.load("a1").tasks
+    solve(place, "a1.1", SOLVED)
+    assert [workspace.untouched(made, task) for task in tasks] == [False, *[True] * 4]
 
 
 # ---------------------------------------------------------------------------- pytest

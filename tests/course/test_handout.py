@@ -146,6 +146,22 @@ def test_the_handout_names_every_task(assignment: Assignment):
         assert (assignment.folder / picture).is_file(), picture
 
 
+@each
+def test_every_task_has_a_ladder_of_hints(assignment: Assignment):
+    """A question first, and never a line of the solution."""
+    lines = {
+        line.strip()
+        for file in assignment.files
+        for region in file.regions()
+        for line in file.source.read_text().splitlines()[region.first : region.last]
+    }
+    for task in assignment.tasks:
+        assert len(task.hints) >= 3 and "?" in task.hints[0], task.id
+        for line in lines:
+            if len(line) > 12 and re.search(r"[=(]", line):
+                assert not any(line in hint for hint in task.hints), task.id
+
+
 def test_the_graph_that_a1_draws_is_what_is_recorded():
     (assignment,) = [a for a in ASSIGNMENTS if a.id == "a1"]
     text = (assignment.folder / "README.md").read_text()

@@ -1,16 +1,16 @@
-"""Checks that only a GPU or only the simulator can run, and what counts then."""
+"""Checks and devices that cannot run here, and what counts then."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from assignments import checks, report
+from assignments import catalog
 from assignments.catalog import Task
 from assignments.checks import GPU, SIMULATOR, Check, why_not
-from assignments.testing import FAILED, NOT_RUN, PASSED, Outcome, run_check
+from assignments.grading.examine import NOT_RUN, PASSED, REFUSED, WRONG, Result, part
 
-TASK = Task("a9.9", "A task", 4.0, ("cuda",), partial=True)
+TASK = Task("a9.9", "A task", 4.0, ("simple", "cuda"), partial=True)
 
 
 def made(needs: str) -> Check:
@@ -26,21 +26,34 @@ def made(needs: str) -> Check:
 
 
 @pytest.mark.parametrize("simulated", [False, True])
-def test_a_check_says_where_it_cannot_run(monkeypatch, simulated):
-    monkeypatch.setattr(checks, "simulates", lambda device: simulated)
-    assert ("needs a GPU" in why_not(made(GPU), "cuda")) == simulated
-    assert ("simulator" in why_not(made(SIMULATOR), "cuda")) == (not simulated)
-    assert why_not(made(""), "cuda") == ""
-    outcome = run_check(made(GPU), "cuda")
-    assert outcome.status == (NOT_RUN if simulated else PASSED)
+def test_a_check_says_where_it_cannot_run(simulated):
+    assert ("needs a GPU" in why_not(made(GPU), "cuda", simulated)) == simulated
+    only = why_not(made(SIMULATOR), "cuda", simulated)
+    assert ("simulator" in only) == (not simulated)
+    assert why_not(made(""), "cuda", simulated) == ""
 
 
-def outcome(status: str) -> Outcome:
-    return Outcome("a9.9", status, "cuda", status, float(status == PASSED), status)
+def result(status: str) -> Result:
+    return Result("a9.9", status, "cuda", status, float(status == PASSED), status)
 
 
 def test_what_did_not_run_does_not_count():
-    assert report.points_of(TASK, [outcome(PASSED), outcome(NOT_RUN)]) == 4
-    both = [outcome(PASSED), outcome(FAILED), outcome(NOT_RUN)]
-    assert report.points_of(TASK, both) == 2
-    assert report.points_of(TASK, [outcome(NOT_RUN)]) == 0
+    assert part(TASK, [result(PASSED), result(NOT_RUN)]) == 1
+    assert part(TASK, [result(PASSED), result(WRONG), result(NOT_RUN)]) == 0.5
+    assert part(TASK, [result(NOT_RUN)]) is None
+    assert part(TASK, [result(REFUSED), result(PASSED)]) == 0
+
+
+@pytest.mark.parametrize(
+    ("parts", "earned", "possible"),
+    [
+        ({"simple": 1.0, "cuda": 0.5}, 3, 4),
+        ({"simple": 1.0, "cuda": None}, 4, 4),  # equal parts for those that ran
+        ({"simple": 1.0}, 2, 4),  # cuda can run, and has not yet
+        ({"simple": None, "cuda": None}, 0, 0),
+        ({}, 0, 4),
+    ],
+)
+def test_points_of_all_devices(parts, earned, possible):
+    assert catalog.points(TASK, parts) == earned
+    assert catalog.possible(TASK, parts) == possible

@@ -39,6 +39,7 @@ from cuda_ops.runtime.launch import (
     device_function,
     kernel,
 )
+from cuda_ops.simulator.watch import watching
 
 N = 64
 
@@ -416,10 +417,22 @@ def barrier_in_part(out):
         sync_warp()
 
 
+def _line(message: str) -> str:
+    """The line of this file that a message names."""
+    number = int(message.partition("test_launch.py:")[2].partition(")")[0])
+    return Path(__file__).read_text().splitlines()[number - 1].strip()
+
+
 @pytest.mark.skipif(not SIMULATED, reason="a GPU may wait for ever")
 def test_lanes_that_do_not_come_are_an_error() -> None:
-    with pytest.raises(RuntimeError, match="a warp waits for lanes that do not come"):
+    said = r"lanes that do not come \(shuffle_in_part, test_launch.py:\d+\)"
+    with pytest.raises(RuntimeError, match=said) as caught:
         shuffle_in_part[1, 32](np.zeros(32))
+    assert _line(str(caught.value)).startswith("out[cuda.threadIdx.x] = shuffle_xor(")
+    said = r"32 threads wait at a barrier \(barrier_in_part, test_launch.py:\d+\)"
+    with watching(), pytest.raises(RuntimeError, match=said) as caught:
+        barrier_in_part[1, 64](np.zeros(64))
+    assert _line(str(caught.value)) == "cuda.syncthreads()"
     out = np.zeros(64)
     barrier_in_part[1, 64](out)  # the second warp has ended: that is allowed
     assert out[:32].tolist() == [i ^ 1 for i in range(32)] and not out[32:].any()

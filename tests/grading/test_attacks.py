@@ -8,6 +8,7 @@ allow, and are found by reading them.
 
 from __future__ import annotations
 
+import json
 import os
 import runpy
 import subprocess
@@ -28,7 +29,7 @@ from grading.mini_course import (
 )
 
 from assignments.grading import sandbox
-from assignments.grading.batch import write
+from assignments.grading.batch import RESULTS, write
 from assignments.grading.channel import Worker, _is_of
 from assignments.grading.launch import descendants
 from assignments.grading.library import bare_tree
@@ -117,7 +118,7 @@ def left(monkeypatch) -> Left:
 
 
 def test_there_are_enough_attacks():
-    assert len(ATTACKS) >= 30
+    assert len(ATTACKS) >= 100
 
 
 @pytest.mark.parametrize("name", ATTACKS)
@@ -138,6 +139,17 @@ def test_attack_earns_nothing(name, request, left, tmp_path, tmp_path_factory):
     assert not trace.exists()
     assert left.found() == []
     write(report, tmp_path / "results")  # whatever it said can be written
+    for text in texts(json.loads((tmp_path / "results" / RESULTS).read_text())):
+        assert all(c.isprintable() or c in "\t\n" for c in text)
+
+
+def texts(value) -> list[str]:
+    """All texts in a value of JSON."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        return [text for item in value for text in texts(item)]
+    return [value] if isinstance(value, str) else []
 
 
 @pytest.mark.parametrize("kind", ["process", "thread", "user"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
 from grading.mini_course import (
@@ -16,6 +17,7 @@ from grading.mini_course import (
 )
 
 from assignments.grading import batch, sandbox
+from assignments.grading.intake import Intake
 
 CRASHING = SOLUTION.replace(
     "import numpy as np", "import ctypes\n\nimport numpy as np"
@@ -61,20 +63,55 @@ def test_a_mistake_in_the_grader_costs_one_submission(tmp_path, monkeypatch):
     for name in ("a", "b"):
         write_solution(tmp_path / "s" / name)
     grader = make_grader(assignment=UNTIMED)
-    honest = grader.grade
+    honest = grader.grade_intake
 
-    def grade(path):
-        if path.name == "a":
+    def grade(name, taken):
+        if name == "a":
             raise ZeroDivisionError("a bug")
-        return honest(path)
+        return honest(name, taken)
 
-    monkeypatch.setattr(grader, "grade", grade)
+    monkeypatch.setattr(grader, "grade_intake", grade)
     batch.grade_all(grader, tmp_path / "s", tmp_path / "g", jobs=2)
     first, second = read_table(tmp_path / "g")
     assert "the grader failed" in first["status"] and second["points"] == "10"
-    monkeypatch.setattr(grader, "grade", honest)
+    values = json.loads((tmp_path / "g" / "a" / batch.RESULTS).read_text())
+    assert "ZeroDivisionError" not in values["output"]  # which is for the student
+    assert "ZeroDivisionError" in values["extra_data"]["failure"]
+    monkeypatch.setattr(grader, "grade_intake", honest)
     entries = batch.grade_all(grader, tmp_path / "s", tmp_path / "g")
     assert [entry.again for entry in entries] == [True, False]
+
+
+def test_names_that_nobody_expects(tmp_path, monkeypatch):
+    """Each has a folder of its own in the results, and a row that can be printed."""
+    names = [
+        "grades.csv",
+        "a\nb",
+        "a\rb",
+        "x\x1b[31m",
+        "=1+1",
+        "\udcff\udcfe",
+        "é" * 120,
+    ]
+    names += ["state.json", "a" * 250, "%", "~", "\u202eabc"]
+    for number, name in enumerate(names):
+        write_file(tmp_path / "s" / name, f"{SOLUTION}# {number}\n")
+    grader = make_grader(assignment=UNTIMED)
+    honest = grader.grade_intake
+
+    def grade(name, taken):  # the grading itself is not what is tested
+        report = honest(name, Intake("", refused="only read"))
+        return replace(report, digest=taken.digest)
+
+    monkeypatch.setattr(grader, "grade_intake", grade)
+    entries = batch.grade_all(grader, tmp_path / "s", tmp_path / "g", jobs=2)
+    assert len(entries) == len(names)
+    rows = read_table(tmp_path / "g")
+    assert len({row["digest"] for row in rows}) == len(rows) == len(names)
+    assert all(entry.name.isprintable() and not entry.failed for entry in entries)
+    folders = [path for path in (tmp_path / "g").iterdir() if path.is_dir()]
+    assert len(folders) == len(names)
+    assert all((folder / batch.RESULTS).is_file() for folder in folders)
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 from grading.mini_course import (
+    CHECKS,
     LIMITS,
     MINI,
     PATH,
@@ -21,11 +22,12 @@ from grading.mini_course import (
 )
 from rich.console import Console
 
+from assignments.checks import Speed
 from assignments.grading import report as reports
 from assignments.grading import sandbox, timing
 from assignments.grading.channel import Failed, Worker
-from assignments.grading.examine import NOT_RUN, Result
-from assignments.grading.grade import Graded, Report
+from assignments.grading.examine import NOT_RUN, PASSED, WRONG, Result
+from assignments.grading.grade import Graded, Grader, Report
 from assignments.grading.library import bare_tree, stripped_tree
 
 # So much slower that a busy machine, which adds milliseconds to every call, cannot make
@@ -77,8 +79,21 @@ def test_a_crash_costs_its_task_alone(grader, tmp_path):
     report = grader.grade(write_file(tmp_path / "s", text))
     assert points(report) == [0.0, 6.0]
     (result,) = report.tasks[0].results
-    assert "ZeroDivisionError" in result.text
-    assert "in scale: out[i] = 1 / 0" in result.text
+    assert "ZeroDivisionError" in result.text and "out[i]" not in result.text
+    assert "in scale: out[i] = 1 / 0" in result.teacher
+
+
+def test_an_error_tells_the_student_a_line_and_the_teacher_all(grader, tmp_path):
+    text = "raise ValueError('first ' + 500 * 'x' + chr(10) + 'second line')"
+    text = SOLUTION.replace("total += value", text)
+    report = grader.grade(write_file(tmp_path / "s", text))
+    result = report.tasks[1].results[0]
+    assert result.text.startswith("raised ValueError: first xxx")
+    assert "second line" in result.teacher and "second line" not in result.text
+    assert len(result.text) < 300
+    values = json.loads(reports.gradescope(report))
+    assert "second line" not in json.dumps(values["tests"])
+    assert "second line" in json.dumps(values["extra_data"])
 
 
 def test_what_is_not_allowed_costs_its_task_alone(grader, tmp_path):
@@ -105,18 +120,61 @@ def test_the_same_seed_gives_the_same_grade(tmp_path):
 
 
 def test_speed_points(tmp_path):
-    grader = make_grader()
-    report = grader.grade(write_file(tmp_path / "slow", SLOW))
+    patient = replace(make_grader().settings, patience=10.0)  # on a busy machine
+    report = Grader(MINI, patient).grade(write_file(tmp_path / "slow", SLOW))
     assert points(report) == [4.0, 0.0]
     speed = report.tasks[1].results[1]
-    assert speed.name == "speed of running" and "more points from 0.2 x" in speed.text
+    assert speed.name == "speed of running"
+    assert "times as fast as the reference; of the points 100% from 0.2" in speed.text
+    (told,) = [
+        check
+        for check in json.loads(reports.gradescope(report))["extra_data"]["checks"]
+        if "ratio" in check
+    ]
+    assert told["check"] == speed.name and 0 < told["ratio"] < 0.2
+
+
+def timed(go, around=1e-3, times=15, every=1.0):
+    """Some timed calls, of which every other one takes `every` times as long."""
+    return [
+        timing.Timed(go * (every if n % 2 else 1), around, None) for n in range(times)
+    ]
 
 
 def test_work_outside_of_the_timed_step_counts():
-    honest = [timing.Timed(1e-3, 1e-3, None)] * 5
-    early = [timing.Timed(1e-5, 2e-2, None)] * 5
+    honest, early = timed(1e-3), timed(1e-5, around=2e-2)
     assert timing.seconds(honest, honest) == pytest.approx(1e-3)
     assert timing.seconds(early, honest) > 1e-2
+    # No constant is allowed for noise: a reference that is steady allows nothing.
+    slightly = timed(1e-4, around=1.9e-3)
+    assert timing.seconds(slightly, honest) == pytest.approx(1e-3)
+
+
+def test_a_reference_that_is_not_steady_leaves_points_open():
+    speed = next(check for check in CHECKS if isinstance(check, Speed))  # from 0.2
+    steady, noisy = timed(1e-3), timed(1e-3, every=1.5)
+    assert timing.points_left_open(speed, 0.21, steady, steady) == []
+    assert timing.points_left_open(speed, 0.21, steady, noisy) == ["theirs"]
+    assert timing.points_left_open(speed, 0.21, noisy, steady) == ["ours"]
+    assert timing.points_left_open(speed, 1.0, noisy, noisy) == []
+
+
+@pytest.mark.parametrize("partial", [False, True])
+def test_what_is_not_judged_neither_gives_nor_takes(partial):
+    right = Result("a99.2", "running", "cpu", PASSED, 1.0)
+    wrong = Result("a99.2", "other", "cpu", WRONG, text="wrong")
+    open_ = Result("a99.2", "speed", "cpu", NOT_RUN, text=f"{timing.NOISY}busy")
+    found = timing.uncounted([right, open_], partial)
+    assert {result.status for result in found} == {NOT_RUN}
+    report = Report(
+        MINI, "s", "", "limits", (Graded(MINI.tasks[1], 0.0, tuple(found)),)
+    )
+    assert report.possible == 0 and report.unjudged == ["a99.2"]
+    assert "not judged" in json.loads(reports.gradescope(report))["output"]
+    assert "not judged: a99.2" in reports.row(report)
+    assert timing.uncounted([right, wrong], partial) == [right, wrong]
+    lost = timing.uncounted([right, wrong, open_], partial)
+    assert (lost[0].status == NOT_RUN) == partial
 
 
 def test_faster_than_the_machine():
@@ -266,10 +324,20 @@ def test_table(mixed):
 
 
 def test_texts_of_strangers_are_harmless(mixed):
-    evil = "\x1b]0;x\x07 \ud800 ]]> <b> \x00 =1+1"
+    evil = "\x1b]0;x\x07 \ud800 ]]> <b> \x00 =1+1 \x9b31m \u202eoops \u2066 \ufffe"
     result = Result("a99.1", "check", "cpu", "wrong", text=evil)
     graded = Graded(MINI.tasks[0], 0.0, (result,))
     report = replace(mixed, tasks=(graded,), name="=HYPERLINK(1)", output=evil)
-    assert "\x1b" not in json.loads(reports.gradescope(report))["tests"][0]["output"]
+    values = json.loads(reports.gradescope(report))
+    console = Console(record=True, width=120, file=open("/dev/null", "w"))
+    reports.show(report, console)
+    for text in (
+        values["tests"][0]["output"],
+        values["extra_data"]["printed"],
+        console.export_text(),
+        reports.junit(report),
+        "".join(reports.row(report)),
+    ):
+        assert not {"\x1b", "\x9b", "\u202e", "\u2066", "\x00"} & set(text)
     ElementTree.fromstring(reports.junit(report))
     assert reports.row(report)[0] == "'=HYPERLINK(1)"

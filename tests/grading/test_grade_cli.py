@@ -69,7 +69,7 @@ def test_a_mistake_of_the_graders_own_is_no_success(tmp_path, monkeypatch):
     def grade(*_):
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr("assignments.grading.grade.Grader.grade", grade)
+    monkeypatch.setattr("assignments.grading.grade.Grader.grade_intake", grade)
     out = tmp_path / "out"
     arguments = ("grade-all", "a1", tmp_path / "s", "--out", out)
     result = run(*arguments, "--seed", "a secret of the tests")

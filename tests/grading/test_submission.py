@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import zipfile
 
 import pytest
-from grading.mini_course import MINI, PATH, SOLUTION, write_solution
+from grading.mini_course import (
+    MINI,
+    PATH,
+    SOLUTION,
+    UNTIMED,
+    make_grader,
+    write_file,
+    write_solution,
+)
 
-from assignments.grading import submission
-from assignments.grading.library import replace_functions
+from assignments.grading import intake, submission
 
 
 def test_folder_and_zip_are_the_same(tmp_path):
@@ -52,37 +60,92 @@ def test_nothing_and_too_much_are_refused(tmp_path):
         (b"x = 1\n", ""),
         ("x = 'ä'\n".encode(), ""),
         (b"x = 1\r\ny = 2\r\n", ""),
+        (b"x = 1\n\n", ""),
+        (b"\n\n", ""),
+        (b"x = 1", ""),
+        (b"\xef\xbb\xbfx = 1\n", ""),
+        (b"x = 1\n\x0c\ny = 2\n", ""),
+        (b"# a\x0cx = 1\n", ""),
+        ("# a\u2028x = 1\n".encode(), ""),
+        (b"x = 1\ry = 2\n", ""),
+        (b"x = " + b" + ".join([b"1"] * 985) + b"\n", ""),
         (b"# -*- coding: utf-8 -*-\n", ""),
         (b"x = (\n", "SyntaxError"),
         (b"\xff", "UTF-8"),
         (b"# coding: latin-1\n", "encoding"),
-        (b"# a\x0cx = 1\n", "end lines"),
-        ("# a\u2028x = 1\n".encode(), "end lines"),
-        (b"x = 1\ry = 2\n", "end lines"),
         (b"x = 1\x00\n", "null"),
     ],
 )
 def test_what_is_no_python(data, problem):
-    found = submission.why_not_python(data)
+    found = intake.why_not_python(data)
     assert problem in found if problem else not found
 
 
-def test_deep_nesting_does_not_end_the_grader():
-    assert submission.why_not_python(b"x = " + b"-" * 300_000 + b"1")
+@pytest.mark.parametrize("sign", [b"-", b"(", b"not ", b"[", b"lambda: "])
+def test_deep_nesting_does_not_end_the_grader(sign):
+    try:
+        text = b"x = " + sign * 300_000 + b"1"
+        assert intake.limited(intake.why_not_python, text)
+    except submission.Refused:
+        pass  # the parser was brought down, and its process with it
 
 
-def test_functions_of_other_tasks_are_the_librarys():
-    theirs = SOLUTION.replace("2 * x[i] + 1", "0").replace("total += value", "pass")
-    text = replace_functions(theirs, SOLUTION, {"running"})
-    assert "total += value" in text and "2 * x[i] + 1" not in text
-    assert replace_functions(theirs, SOLUTION, {"running", "scale"}) == SOLUTION
+def spin():
+    while True:
+        pass
 
 
-def test_functions_that_are_missing_are_added():
-    reference = (
-        "class A:\n    def f(self):\n        return 1\n\n\ndef g():\n    return 2\n"
-    )
-    text = replace_functions("class A:\n    x = 0\n", reference, {"A.f", "g"})
-    names: dict = {}
-    exec(text, names)
-    assert names["A"]().f() == 1 and names["g"]() == 2 and names["A"].x == 0
+def flood():
+    return "x" * (intake.MEMORY + 1)
+
+
+def test_reading_that_takes_too_much_is_refused(monkeypatch):
+    monkeypatch.setattr(intake, "SECONDS", 3.0)
+    for call in (spin, flood, os.abort):
+        with pytest.raises(submission.Refused):
+            intake.limited(call)
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        intake.limited(divmod, 1, 0)
+
+
+HONEST = {
+    "a blank line at the end": (b"", b"\n\n"),
+    "a form feed": (b"", b"\n\x0c\n# the end\x0c\n"),
+    "a byte order mark": (b"\xef\xbb\xbf", b""),
+    "a line separator in a comment": (b"", "# a\u2028b\x85c\n".encode()),
+}
+
+
+@pytest.mark.parametrize("name", HONEST)
+def test_honest_files_earn_their_points(name, tmp_path):
+    before, after = HONEST[name]
+    folder = write_solution(tmp_path / "s")
+    path = folder / PATH
+    path.write_bytes(before + path.read_bytes() + after)
+    report = make_grader(assignment=UNTIMED).grade(folder)
+    assert report.points == UNTIMED.points, report.tasks
+
+
+def test_a_long_sum_is_graded(tmp_path):
+    """985 terms were too deep for a reader that calls itself for each of them."""
+    text = SOLUTION.replace("total = 0.0", f"total = {' + '.join(['0.0'] * 985)}")
+    report = make_grader(assignment=UNTIMED).grade(write_file(tmp_path / "s", text))
+    assert report.points == UNTIMED.points, report.tasks
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA])
+def test_damaged_zips_are_refused(method, tmp_path):
+    """Whatever the error is called: zlib.error, LZMAError, EOFError, BadZipFile."""
+    target = tmp_path / "s.zip"
+    with zipfile.ZipFile(target, "w", method) as archive:
+        archive.writestr(PATH, SOLUTION * 50)
+    good = target.read_bytes()
+    for at in (10, 30 + len(PATH), 40 + len(PATH), 60 + len(PATH), len(good) - 40):
+        target.write_bytes(good[:at] + bytes(9) + good[at + 9 :])
+        try:
+            submission.read(target, MINI)
+        except submission.Refused:
+            pass
+    target.write_bytes(good[: len(good) // 2])
+    with pytest.raises(submission.Refused, match="no zip that can be read"):
+        submission.read(target, MINI)

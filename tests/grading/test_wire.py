@@ -111,8 +111,8 @@ def npy(descr: str, shape: object, body: bytes, version: bytes = b"\x01\x00") ->
     return b"\x93NUMPY" + version + size + text.encode() + body
 
 
-def with_array(data: bytes) -> bytes:
-    value = {"d": [["x", {"a": 0}]]}
+def with_array(data: bytes, times: int = 1) -> bytes:
+    value = {"d": [["x", [{"a": 0}] * times if times > 1 else {"a": 0}]]}
     return frame(json.dumps({"value": value, "arrays": [len(data)]}).encode(), data)
 
 
@@ -139,6 +139,17 @@ HOSTILE = {
     "pickle": with_array(npy("|O", (1,), b"cos\nsystem\n(S'true'\ntR.")),
     "structured": with_array(npy([("a", "<f4")], (1,), bytes(4))),  # type: ignore[arg-type]
     "shape": with_array(npy("<f4", (2**62, 8), b"")),
+    "empty and huge": with_array(npy("<f4", (0, 10**18, 10**18), b"")),
+    "empty and too large": with_array(npy("<f4", (0, 10**17), b"")),
+    "dimensions": with_array(npy("<f4", (1,) * 33, bytes(4))),
+    "one array often": with_array(npy("<f4", (1,), bytes(4)), 300_000),
+    "one array twice": with_array(npy("<f4", (1,), bytes(4)), 2),
+    "many values": frame(
+        b'{"value":{"d":[["x",[' + b"0," * 300_000 + b'0]]]},"arrays":[]}'
+    ),
+    "many names": frame(
+        b'{"value":{"d":[' + b'["x",0],' * 300_000 + b'["x",0]]},"arrays":[]}'
+    ),
     "negative": with_array(npy("<f4", (-1, 4), bytes(4))),
     "few bytes": with_array(npy("<f4", (4,), bytes(4))),
     "many bytes": with_array(npy("<f4", (1,), bytes(8))),

@@ -127,6 +127,9 @@ def test_an_error_in_a_kernel_is_shown(
     assert "unknown declaration 'b'" in str(caught.value)
     assert "compiling" in capfd.readouterr().err
     assert not list((folder / "cache").glob("probe*"))
+    with pytest.raises(RuntimeError, match="does not compile"):
+        build.built("probe")
+    assert "compiling" not in capfd.readouterr().err
 
 
 def test_compiled_once(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:

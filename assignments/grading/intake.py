@@ -1,0 +1,198 @@
+"""Reads what was handed in, in a process that may not use up much.
+
+With this file the grader opens a submission and reads its code (`read`) without doing
+so itself: zips that are damaged, texts that bring parsers down, and code that takes a
+reader for ever end a process with limits, and not the grader. What comes back is JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import resource
+import subprocess
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from assignments import syntax
+from assignments.catalog import Assignment, File
+from assignments.grading import reading, submission
+from assignments.grading.submission import Refused
+
+MEMORY, CPU_SECONDS, SECONDS = 2 << 30, 20, 300.0
+STACK, DEPTH = 256 << 20, 20_000
+# A Mojo file is read by lines, and the compiler has its own idea of what ends one.
+LINE_ENDS = frozenset("\v\f\x1c\x1d\x1e\x85\u2028\u2029")
+
+
+@dataclass(frozen=True)
+class Intake:
+    """What the grader knows of a submission.
+
+    Attributes:
+        digest: the same for submissions with the same contents.
+        texts: the files, as all readers see them.
+        problems: for a task, what is wrong with which file.
+        refused: why nothing could be read; "" if it could.
+        hints: how many of a task's hints were taken.
+    """
+
+    digest: str
+    texts: dict[str, str] = field(default_factory=dict)
+    problems: dict[str, dict[str, str]] = field(default_factory=dict)
+    refused: str = ""
+    hints: dict[str, int] = field(default_factory=dict)
+
+    def usable(self, task: str) -> dict[str, bytes]:
+        """The files without problems; the library's take the place of others."""
+        wrong = self.problems[task]
+        return {n: t.encode() for n, t in self.texts.items() if n not in wrong}
+
+
+def read(
+    path: Path, assignment: Assignment, read_code: bool, tasks: Sequence[str]
+) -> Intake:
+    """Read a submission, for each of some tasks; "" for all of them at once.
+
+    Raises:
+        FileNotFoundError: there is nothing at this path.
+        RuntimeError: the grader has a mistake, and this is its traceback.
+    """
+    try:
+        found = limited(_read, path.absolute(), assignment, read_code, tuple(tasks))
+    except Refused as error:
+        return Intake(f"refused: {error}", refused=str(error))
+    return Intake(**found)
+
+
+def limited(call: Callable[..., Any], *arguments: Any) -> Any:
+    """What `call` returns in a process of its own, as JSON gives it back.
+
+    Raises:
+        Refused: `call` says so, or it takes too much of memory or time.
+        FileNotFoundError: `call` says so.
+        RuntimeError: any other error of it.
+    """
+    try:
+        run = subprocess.run(
+            [sys.executable, "-m", "assignments.grading.intake"],
+            input=pickle.dumps(sys.path) + pickle.dumps((call, arguments)),
+            capture_output=True,
+            cwd=Path(__file__).resolve().parents[2],
+            timeout=SECONDS,
+        )
+    except subprocess.TimeoutExpired:
+        raise Refused("it takes too long to read") from None
+    try:
+        kind, value = json.loads(run.stdout)
+    except ValueError:
+        if run.returncode > 0:
+            said = run.stderr.decode(errors="replace")
+            raise RuntimeError(f"grade: nothing can be read here:\n{said}") from None
+        raise Refused("reading it takes too much time or memory") from None
+    errors = {"refused": Refused, "missing": FileNotFoundError, "failed": RuntimeError}
+    if kind in errors:
+        raise errors[kind](value)
+    return value
+
+
+# ----------------------------------------------------------- in the limited process
+
+
+def _read(
+    path: Path, assignment: Assignment, read_code: bool, tasks: Sequence[str]
+) -> dict[str, Any]:
+    found = submission.read(path, assignment)
+    texts: dict[str, str] = {}
+    problems: dict[str, dict[str, str]] = {task: {} for task in tasks}
+    for file in assignment.files:
+        if file.path not in found.files:
+            continue
+        texts[file.path], problem = _text(file, found.files[file.path])
+        for task in tasks:
+            said = problem
+            if read_code and not said:
+                said = _read_code(assignment, file, texts[file.path], task)
+            if said:
+                problems[task][file.path] = said
+    return {
+        "digest": found.digest,
+        "texts": texts,
+        "problems": problems,
+        "hints": found.hints,
+    }
+
+
+def _read_code(assignment: Assignment, file: File, text: str, task: str) -> str:
+    try:
+        return reading.not_allowed(assignment, file, text, task)
+    except (RecursionError, MemoryError):
+        return f"{file.path}: it is nested too deeply to be read"
+
+
+def _text(file: File, data: bytes) -> tuple[str, str]:
+    """A file's text, and why it cannot be used."""
+    problem = why_not_python(data) if file.path.endswith(".py") else ""
+    if problem:
+        return "", f"{file.path}: {problem}"
+    try:
+        text = syntax.text_of(data)
+    except ValueError as error:
+        return "", f"{file.path}: {error}"
+    if file.is_mojo and LINE_ENDS & set(text):
+        return "", f"{file.path}: it has characters that end lines for some programs"
+    return text, ""
+
+
+def why_not_python(data: bytes) -> str:
+    """Why a file is no Python; "" if it is."""
+    try:
+        syntax.parse(syntax.text_of(data))
+    except SyntaxError as error:
+        line = f" (line {error.lineno})" if error.lineno else ""
+        return f"{type(error).__name__}: {str(error.msg)[:200]}{line}"
+    except ValueError as error:  # another encoding, or null bytes
+        return str(error)[:200]
+    except (RecursionError, MemoryError):
+        return "it is nested too deeply to be read"
+    return ""
+
+
+def _answer(call: Callable[..., Any], arguments: Sequence[Any]) -> tuple[str, Any]:
+    try:
+        return "value", call(*arguments)
+    except Refused as error:
+        return "refused", str(error)
+    except FileNotFoundError as error:
+        return "missing", str(error)
+    except (RecursionError, MemoryError):
+        return "refused", "reading it takes too much memory"
+    except BaseException:
+        return "failed", traceback.format_exc(limit=-5)
+
+
+def _serve() -> None:
+    """Do what standard input says, with little memory and time and a large stack."""
+    sys.path[:] = pickle.load(sys.stdin.buffer)
+    call, arguments = pickle.load(sys.stdin.buffer)
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    sys.setrecursionlimit(DEPTH)
+    threading.stack_size(STACK)
+
+    def work() -> None:
+        print(json.dumps(_answer(call, arguments)), flush=True)
+        os._exit(0)
+
+    threading.Thread(target=work).start()
+
+
+if __name__ == "__main__":
+    _serve()

@@ -1,0 +1,92 @@
+"""`minitorch test` and `minitorch grade` give the same points.
+
+Submissions are made by chance: of each task the solution, nothing, or a wrong solution
+of tests/course/wrong. Some are compared here for the assignments that take seconds;
+
+    MINITORCH_AGREE="50 a0 a1" pytest tests/course/test_agreement.py
+
+compares 50 for each of those named. Speed is left out: it is a measurement.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+from course.solutions import WRONG, run_task, with_mistake, write_files
+
+from assignments import catalog, workspace
+from assignments.catalog import Assignment
+from assignments.checks import Speed
+from assignments.grading import reading
+from assignments.grading.examine import part
+from assignments.grading.grade import Grader, Settings
+
+COUNT, *NAMES = os.environ.get("MINITORCH_AGREE", "1 a0 a1").split()
+CASES = [(name, number) for name in NAMES for number in range(int(COUNT))]
+
+
+def partly_right(assignment: Assignment, seed: str) -> dict[str, str]:
+    """The files of somebody who has solved some tasks, and others wrongly."""
+    chance = random.Random(seed)
+    kinds = {
+        task.id: chance.choice(("right", "wrong", "none")) for task in assignment.tasks
+    }
+    nothing = [name for name, kind in kinds.items() if kind == "none"]
+    texts = workspace.stripped(assignment, nothing)
+    for name, kind in kinds.items():
+        mistakes = [wrong for wrong in WRONG if wrong.task == name]
+        if kind == "wrong" and mistakes:
+            texts = with_mistake(chance.choice(mistakes), texts)
+    return texts
+
+
+@pytest.fixture(scope="module")
+def graders():
+    """A grader for each assignment; it looks at the machine once."""
+    return {}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize(("name", "number"), CASES)
+def test_student_and_teacher_agree(
+    name, number, runner, graders, monkeypatch, tmp_path
+):
+    all_checks = Assignment.checks
+
+    def untimed(self, task=None):
+        return tuple(c for c in all_checks(self, task) if not isinstance(c, Speed))
+
+    monkeypatch.setattr(Assignment, "checks", untimed)
+    assignment, place = catalog.load(name), tmp_path / name
+    write_files(assignment, place, partly_right(assignment, f"{name} {number}"))
+    if name not in graders:
+        settings = Settings(secret="of the tests", patience=10.0)
+        graders[name] = Grader(assignment, settings)
+    report = graders[name].grade(place)
+    theirs = {graded.task.id: graded.points for graded in report.tasks}
+    ours = {
+        task.id: student(runner, assignment, task, place) for task in assignment.tasks
+    }
+    assert ours == pytest.approx(theirs), [r for g in report.tasks for r in g.results]
+
+
+def student(runner, assignment, task, place: Path) -> float:
+    """What `minitorch test` says that a task has earned."""
+    if reading.refused(assignment, place, task):
+        return 0.0
+    found = {
+        device: run_task(runner, task, device, place, limit=10 * task.seconds)
+        for device in task.devices
+    }
+    return catalog.points(task, {d: part(task, some) for d, some in found.items()})
+
+
+def test_the_generator_makes_all_kinds():
+    """Some of everything."""
+    assignment = catalog.load("a1")
+    made = [partly_right(assignment, str(n)) for n in range(20)]
+    assert len({tuple(texts.values()) for texts in made}) > 15
