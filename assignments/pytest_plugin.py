@@ -17,7 +17,7 @@ from assignments import report
 from assignments.grading import reading
 from assignments.grading.examine import NOT_RUN, PASSED, Result
 from assignments.runner import Here, Job, Runners
-from assignments.workspace import MARK, Workspace, read
+from assignments.workspace import MARK, Workspace, read, syntax_errors
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -50,7 +50,14 @@ class CourseFile(pytest.File):
 
     def collect(self) -> Iterator[pytest.Item]:
         workspace = read(self.path.parent)
+        broken = syntax_errors(workspace)
+        for path, message in broken.items():
+            item = BrokenItem.from_parent(self, name=path)
+            item.setup_for(workspace.assignment, path, message)
+            yield item
         for task in workspace.assignment.tasks:
+            if broken.keys() & reading.files_of(workspace.assignment, task):
+                continue
             lines = reading.refused(workspace.assignment, workspace.folder, task)
             if lines:
                 name = f"{task.id} what is not allowed"
@@ -80,6 +87,19 @@ class CourseItem(pytest.Item):
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
         return self.path, None, self.name
+
+
+class BrokenItem(CourseItem):
+    """A file that is no Python; it stands for all tasks that are solved in it."""
+
+    def setup_for(self, assignment: Any, path: str, message: str) -> None:
+        self.message = message
+        for task in assignment.tasks:
+            if path in reading.files_of(assignment, task):
+                self.add_marker(task.marker)
+
+    def runtest(self) -> None:
+        raise Failed(self.message)
 
 
 class RefusedItem(CourseItem):

@@ -405,3 +405,18 @@ def test_pytest_in_a_workspace(place):
     assert "2 failed, 2 passed" in done.stdout, done.stdout
     assert "a1.3 is not implemented yet" in done.stdout
     assert "Traceback" not in done.stdout and ".py:" not in done.stdout
+
+
+def test_pytest_tells_a_syntax_error_once(place):
+    path = place / "minitorch" / "autodiff.py"
+    path.write_text(f"def broken(:\n{path.read_text()}")
+    words = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [*words, "-m", "task1_1 or task1_3 or task1_4"],
+        cwd=place,
+        env={**os.environ, "PYTHONPATH": str(catalog.LIBRARY)},
+        capture_output=True,
+        text=True,
+    )
+    assert "1 failed" in done.stdout and "passed" not in done.stdout, done.stdout
+    assert "minitorch/autodiff.py, line 1: invalid syntax" in done.stdout
