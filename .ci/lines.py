@@ -12,13 +12,13 @@ import sys
 
 # Lines of Python and Mojo, comments and docstrings included.
 BUDGETS = {
-    "minitorch": 28_400,
+    "minitorch": 29_200,
     "fast_ops": 6_100,
     "cuda_ops": 19_400,
     "mojo_ops": 7_700,
     "assignments": 14_800,
     "docs": 450,
-    "tests": 33_400,
+    "tests": 34_000,
 }
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numba import get_num_threads, prange
 
-from fast_ops.launch import device_function, kernel
+from fast_ops.launch import both, device_function, kernel
 from fast_ops.simd import (
     DOT,
     DOT_ROOM,
@@ -83,7 +83,6 @@ def _put_rows(made, bias, out, out_at, made_at, first, count, numbers):
                 out[start + j * step_w] = made[made_at + i * columns + j] + bias
 
 
-@kernel(parallel=True)
 def _correlate(
     source, weight, bias, out, numbers, phases, offsets, taps, row, packed, work, wide
 ):
@@ -146,6 +145,9 @@ def _correlate(
                     (image * made + m) * plane_out, m * room, first, rows, numbers,
                 )  # fmt: skip
     return True
+
+
+KERNELS = both(_correlate)
 
 
 @kernel(parallel=True)
@@ -243,7 +245,8 @@ def correlate(
     packed = np.empty(groups * -(-made // ROWS) * ROWS * plan.taps.size, dtype.numpy)
     workers = max(1, min(get_num_threads(), out.shape[0] * groups * plan.strips))
     work = _for_workers(workers, made * positions + plan.buffer, dtype)
-    return _correlate(
+    # For one worker no thread is woken, which takes as long as a small image.
+    return KERNELS.correlate[workers > 1](
         source, weight, bias, out.storage.array, plan.numbers, plan.phases,
         plan.offsets, plan.taps, steps, packed, work,
         TILE.vectors * VECTOR_BYTES // dtype.itemsize,

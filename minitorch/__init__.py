@@ -11,6 +11,7 @@ specification) and whatever other backends are installed; `minitorch.nn`,
 from minitorch import cuda
 from minitorch.autodiff import (
     enable_grad,
+    inference_mode,
     is_grad_enabled,
     no_grad,
     set_grad_enabled,
@@ -79,6 +80,7 @@ from minitorch.functions.comparison import (
     lt,
     ne,
 )
+from minitorch.functions.einsum import einsum
 from minitorch.functions.elementwise import (
     abs,
     add,
@@ -113,6 +115,7 @@ from minitorch.functions.indexing import (
     index_select,
     masked_select,
     nonzero,
+    repeat_interleave,
     scatter_add,
     select,
 )
@@ -161,6 +164,7 @@ from minitorch.functions.order import (
     sort,
     topk,
 )
+from minitorch.functions.random import multinomial
 from minitorch.functions.reduce import (
     all,
     amax,

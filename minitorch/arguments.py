@@ -314,9 +314,11 @@ def check_gather(name: str, a: Tensor, dim: Any, index: Tensor) -> int:
 
 def check_cat(tensors: list[Tensor], dim: int) -> None:
     first = tensors[0].raw.shape
-    rest = without(first, (dim,))
     for other in tensors:
         shape = other.raw.shape
+        if shape == first != ():
+            continue
+        rest = without(first, (dim,))
         if len(shape) != len(first) or rest != without(shape, (dim,)) or not first:
             raise ValueError(
                 f"cat: one tensor is {first} and another {shape}; all sizes but that "

@@ -113,6 +113,16 @@ class set_grad_mode(_Switch):
         self.mode = mode
 
 
+class inference_mode(set_grad_mode):
+    """`no_grad` by the name that programs use which only predict.
+
+    In PyTorch its tensors can never be recorded later; here they are as others are.
+    """
+
+    def __init__(self, mode: bool = True) -> None:
+        super().__init__(not mode)
+
+
 class set_grad_enabled(set_grad_mode):
     """Record or not: for a `with` block, or, called by itself, from here on."""
 

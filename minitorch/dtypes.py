@@ -97,6 +97,9 @@ def _of_type(kind: Any) -> DType:
     )
 
 
+SMALL = 2**31  # every integer below it fits into every numeric type
+
+
 def check_number(value: Any, dtype: DType) -> Any:
     """`value`, if `dtype` has room for it: integers don't wrap around.
 
@@ -105,7 +108,10 @@ def check_number(value: Any, dtype: DType) -> Any:
     Raises:
         ValueError: the number is too large, or NaN for an integer type.
     """
-    if dtype.category == 0 or (dtype.category == 2 and not isinstance(value, int)):
+    integer = isinstance(value, int)
+    if dtype.category == 0 or (dtype.category == 2 and not integer):
+        return value
+    if integer and -SMALL <= value < SMALL:
         return value
     bound = 2 ** (8 * dtype.itemsize - 1) if dtype.category == 1 else 2**1024
     if not -bound <= value < bound:
@@ -142,3 +148,9 @@ def result_type(a: DType, a_dims: int, b: DType, b_dims: int) -> DType:
         return promote(a, b)
     strong, weak = (a, b) if a_level > b_level else (b, a)
     return strong if strong.category >= weak.category else weak
+
+
+@lru_cache
+def beside_number(dtype: DType, dims: int, kind: type) -> DType:
+    """The type of an operation on a tensor and a Python number of type `kind`."""
+    return result_type(dtype, dims, _of_type(kind), NUMBER)

@@ -21,6 +21,7 @@ import operator
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -565,6 +566,13 @@ MATMUL_SHAPES: Sequence[tuple[Shape, ...]] = [
     ((2, 0, 3), (3, 2)),
     ((0, 2, 3), (3, 2)),
 ]
+
+
+def einsum(equation: str, m: Any, *operands: Any) -> Any:
+    """One dtype for all: where PyTorch adds up int32 before a product, it is int64."""
+    return m.einsum(equation, *operands).to(operands[0].dtype)
+
+
 MATMUL = [
     Operation("matmul", lambda m, x, y: x @ y, MATMUL_SHAPES, "fi", tolerance=1e-5),
     Operation("mm", lambda m, x, y: m.mm(x, y), [((2, 4), (4, 3))], "fi"),
@@ -573,6 +581,24 @@ MATMUL = [
     Operation("mv", lambda m, x, y: m.mv(x, y), [((2, 4), (4,))], "fi"),
     Operation("outer", lambda m, x, y: m.outer(x, y), [((2,), (4,)), ((0,), (1,))]),
     Operation("mT", lambda m, x, y: x @ y.mT, [((2, 3, 4), (2, 2, 4))], "fi"),
+    *[
+        Operation(f"einsum_{e}", partial(einsum, e), [shapes], "f", tolerance=1e-5)
+        for e, *shapes in (
+            ("ij,jk->ik", (2, 3), (3, 4)),
+            ("ij,jk", (2, 0), (0, 4)),
+            ("bhqd,bhkd->bhqk", (2, 2, 3, 2), (2, 2, 4, 2)),
+            ("...ij,...jk->...ik", (2, 1, 3, 2), (3, 2, 2)),
+            ("i,j->ij", (3,), (4,)),
+            ("ij,ij->", (2, 3), (2, 3)),
+            ("ij,kj,k->i", (2, 3), (4, 3), (4,)),
+            ("b...,b...->...", (2, 3), (2, 1)),
+            ("ba,ca", (2, 3), (4, 3)),
+            ("iji->j", (3, 2, 3)),
+            ("...ii->...i", (2, 3, 3)),
+            ("aabb->ab", (2, 2, 3, 3)),
+            ("ij->ji", (2, 3)),
+        )
+    ],
 ]
 
 MOVEMENT = [
@@ -620,6 +646,14 @@ MOVEMENT = [
     on("chunk", method("chunk", 3, 0), (7, 2), (6,), (2,), (0, 3)),
     on("unbind", method("unbind", 1), (2, 3), (2, 3, 2)),
     on("repeat", method("repeat", 2, 3), (3,), (2, 2), (1, 0)),
+    on("repeat_interleave", method("repeat_interleave", 3), (), (3,), (2, 2), (1, 0)),
+    on("repeat_interleave_1", method("repeat_interleave", 2, -1), (3,), (2, 2), (1, 0)),
+    on("repeat_interleave_0", method("repeat_interleave", 0, 0), (3,), (2, 2)),
+    on(
+        "repeat_interleave_each",
+        lambda m, x: m.repeat_interleave(x, m.tensor([2, 0, 1]), 0),
+        *((3,), (3, 2), (3, 0)),
+    ),
     on("repeat_3", method("repeat", 2, 1, 2), (2, 3)),
     Operation(
         "pad",
@@ -949,6 +983,19 @@ FUNCTIONAL = [
         call=lambda f, x, b: f.bias_activation(x, b, "gelu"),
         oracle=lambda f, x, b: f.gelu(x + b),
     ),
+    net(
+        "scaled_dot_product_attention",
+        *((2, 3, 2), (2, 4, 2), (2, 4, 3)),
+        call=lambda f, q, k, v: f.scaled_dot_product_attention(q, k, v),
+    ),
+    net(
+        "scaled_dot_product_attention_causal",
+        *((1, 2, 3, 2), (1, 1, 3, 2), (1, 1, 3, 2)),
+        call=lambda f, q, k, v: f.scaled_dot_product_attention(
+            q, k, v, is_causal=True, scale=0.5, enable_gqa=True
+        ),
+    ),
+    net("rms_norm", ROWS, (4,), call=lambda f, x, w: f.rms_norm(x, (4,), w)),
     net("embedding", ROWS, call=lambda f, w: f.embedding(classes(w), w)),
     net("dropout", ROWS, call=dropped, oracle=dropped_by_torch),
     net(
@@ -1006,7 +1053,8 @@ WITHOUT_GRADIENT = {
         minitorch.eye minitorch.from_dlpack minitorch.from_numpy minitorch.full
         minitorch.full_like minitorch.linspace minitorch.meshgrid minitorch.ones
         minitorch.ones_like minitorch.rand minitorch.rand_like minitorch.randint
-        minitorch.randint_like minitorch.randn minitorch.randn_like minitorch.randperm
+        minitorch.multinomial minitorch.randint_like minitorch.randn
+        minitorch.randn_like minitorch.randperm
         minitorch.tensor minitorch.zeros minitorch.zeros_like Tensor.new_tensor
         Tensor.new_full Tensor.new_zeros Tensor.new_ones Tensor.arange_like""",
     "says what a tensor is": """

@@ -77,7 +77,8 @@ ARGUMENTS: dict[str, Any] = {
     **dict.fromkeys(("value", "fill_value"), 0.5), "tensors": [X, X], "index": PLACES,
     "exponent": 2.5, "shape": (4, 8, N), "times": (2, 2), "dims": (1, 0), "min": 0.2,
     "max": 0.8, "sizes": (4, 8), "high": 9, "normalized_shape": (N,), "output_size": 8,
-    "pad": (1, 1),
+    "pad": (1, 1), "repeats": 2, "num_samples": 4, "query": X, "key": X,
+    "equation": "ij,jk->ik", "operands": [X, X],
 }  # fmt: skip
 
 # What some need instead; None leaves the parameter out.
@@ -105,7 +106,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "index_select": {"index": CLASSES}, "bmm": {"input": X[None], "mat2": X[None]},
     "linear": {"weight": X}, "embedding": {"input": CLASSES, "weight": X},
     "one_hot": {"x": CLASSES}, "item": {"self": X[0, 0]}, "batch_norm": WITHOUT,
-    "meshgrid": {"tensors": [ROW, ROW]},
+    "meshgrid": {"tensors": [ROW, ROW]}, "scaled_dot_product_attention": {"value": X},
 }  # fmt: skip
 
 # These hand tensors to others, or have no fixed work.

@@ -22,7 +22,16 @@ from minitorch.arguments import (
 )
 from minitorch.executor import host_read
 from minitorch.function import Context, Function
-from minitorch.functions.movement import Slice, SliceAssign, Window, stack, window
+from minitorch.functions.movement import (
+    Slice,
+    SliceAssign,
+    Window,
+    expand,
+    reshape,
+    stack,
+    unsqueeze,
+    window,
+)
 from minitorch.functions.operands import (
     cast,
     check_broadcast,
@@ -501,3 +510,46 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
             f"has one element, so that it must be one 0"
         )
     return index_select(input.reshape(1), 0, index).reshape(())
+
+
+def repeat_interleave(
+    input: Tensor, repeats: int | Tensor, dim: int | None = None
+) -> Tensor:
+    """Each element along `dim` so many times, next to each other (a copy).
+
+    Args:
+        repeats: for all, or an int tensor [n] (or [1]) with one count for each.
+        dim: None: of all elements, in one dimension.
+    """
+    checked_tensor("repeat_interleave", input)
+    if dim is None:
+        input, dim = reshape(input, -1), 0
+    dim = existing_dim("repeat_interleave", input, dim)
+    if is_tensor(repeats):
+        return _repeated_each(input, repeats, dim)
+    if type(repeats) is not int or repeats < 0:
+        raise ValueError(
+            f"repeat_interleave: repeats is {repeats!r}; expected 0 or more, or a "
+            f"tensor of them"
+        )
+    shape = input.raw.shape
+    before, after = shape[: dim + 1], shape[dim + 1 :]
+    wide = expand(unsqueeze(input, dim + 1), (*before, repeats, *after))
+    return reshape(wide, (*shape[:dim], shape[dim] * repeats, *after))
+
+
+def _repeated_each(input: Tensor, repeats: Any, dim: int) -> Tensor:
+    size = input.raw.shape[dim]
+    counts = repeats.tolist()
+    if repeats.dtype.category != 1 or repeats.dim() != 1 or min(counts, default=0) < 0:
+        raise ValueError(
+            f"repeat_interleave: repeats is {repeats}; expected a vector of ints, each "
+            f"0 or more"
+        )
+    if len(counts) not in (1, size):
+        raise ValueError(
+            f"repeat_interleave: {len(counts)} counts for a dimension of {size}"
+        )
+    places = np.repeat(np.arange(size), counts)
+    where = input.new_tensor(places, dtype=dtypes.int64)
+    return index_select(input, dim, where)

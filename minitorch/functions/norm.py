@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from minitorch.function import Context, Function, once_differentiable
 from minitorch.functions.movement import in_shape
 from minitorch.functions.operands import check_alike
@@ -145,6 +147,27 @@ def layer_norm(
     """
     rows, flat = _rows("layer_norm", x, normalized_shape, weight, bias)
     return in_shape(LayerNorm.apply(rows, *flat, float(eps)), x.raw.shape)
+
+
+def rms_norm(
+    input: Tensor,
+    normalized_shape: int | Sequence[int],
+    weight: Tensor | None = None,
+    eps: float | None = None,
+) -> Tensor:
+    """x / sqrt(mean(x^2) + eps) * weight over the last dims: layer norm without means.
+
+    input [*, D1, ..., Dk]; the weight, if given, is [D1, ..., Dk].
+
+    Args:
+        eps: None: the distance from 1 to the next number of the dtype.
+
+    Source: Zhang and Sennrich, "Root mean square layer normalization", 2019.
+    """
+    rows, (flat, _) = _rows("rms_norm", input, normalized_shape, weight, None)
+    eps = float(np.finfo(rows.dtype.numpy).eps) if eps is None else eps
+    out = rows * ((rows * rows).mean(-1, keepdim=True) + eps).rsqrt()
+    return in_shape(out if flat is None else out * flat, input.raw.shape)
 
 
 def dropout_residual_layer_norm(

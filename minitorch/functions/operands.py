@@ -96,12 +96,12 @@ def _with_number(name: str, a: Any, b: Any) -> tuple[Tensor, Tensor]:
 
 def type_with_number(name: str, a: Tensor, number: Any) -> DType:
     """The type of an operation on a tensor and a Python number."""
+    raw = a.raw
+    kind: Any = type(number)
     try:
-        kind = dtypes.infer(number)
+        return dtypes.beside_number(raw.storage.dtype, len(raw.shape), kind)
     except TypeError as error:
         raise TypeError(f"{name}: {error}") from None
-    raw = a.raw
-    return dtypes.result_type(raw.storage.dtype, len(raw.shape), kind, dtypes.NUMBER)
 
 
 def check_broadcast(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:

@@ -1,13 +1,17 @@
-"""Dropout: random zeros, the same again in the backward pass.
+"""Chance in networks: dropout's zeros, and samples from probabilities.
 
-With this file one can see what a counter-based generator buys: the mask is never
-stored; the backward pass draws the same numbers a second time.
+With this file one can see what a counter-based generator buys: the mask of dropout is
+never stored; the backward pass draws the same numbers a second time. And `multinomial`
+draws the next token of a text.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from minitorch.arguments import check_floating
 from minitorch.function import Context, Function
 
 if TYPE_CHECKING:
@@ -47,3 +51,59 @@ def dropout(x: Tensor, p: float = 0.5, generator: Generator | None = None) -> Te
         return x * 0.0
     seed, offset = (generator or default_generator).take(x.numel())
     return Dropout.apply(x, float(p), seed, offset)
+
+
+def multinomial(
+    input: Tensor,
+    num_samples: int,
+    replacement: bool = False,
+    *,
+    generator: Generator | None = None,
+) -> Tensor:
+    """Places drawn with probabilities in proportion to `input`, [C] or [N, C].
+
+    Returns int64 [num_samples] or [N, num_samples], without gradient.
+
+    A race: each place needs a time that is exponential with rate p; who comes first is
+    drawn with probability p / sum(p), and so on among the others. That needs no sums.
+    With replacement there is a race for each sample, C numbers in memory for each.
+
+    Args:
+        replacement: whether a place can be drawn again.
+
+    Errors: ValueError for weights that are negative, infinite or NaN, for a row whose
+    weights are all 0, and, without replacement, for more samples than places with a
+    weight above 0. All weights are read for that.
+    """
+    from minitorch.creation import rand_like
+
+    weights = check_floating("multinomial", input).detach()
+    shape = weights.raw.shape
+    if len(shape) not in (1, 2) or shape[-1] == 0:
+        raise ValueError(
+            f"multinomial: the weights are {shape}; expected [C] or [N, C]"
+        )
+    if type(num_samples) is not int or num_samples < 1:
+        raise ValueError(
+            f"multinomial: num_samples is {num_samples!r}; expected 1 or more"
+        )
+    least = 1 if replacement else num_samples
+    _check_weights(weights, least)
+    if replacement:
+        weights = weights.unsqueeze(-2).expand(*shape[:-1], num_samples, shape[-1])
+    uniform = rand_like(weights, generator=generator)
+    times = (-(1.0 - uniform).log()).clamp(min=np.finfo(weights.dtype.numpy).tiny)
+    rates = weights / times  # the largest is the one whose time is up first
+    return rates.argmax(-1) if replacement else rates.topk(num_samples, -1)[1]
+
+
+def _check_weights(weights: Tensor, least: int) -> None:
+    """All finite and not negative, and in each row at least so many above 0."""
+    if not bool((weights.isfinite() & (weights >= 0)).all()):
+        raise ValueError("multinomial: a weight is negative, infinite or NaN")
+    positive = (weights > 0).sum(-1)
+    if not bool((positive >= least).all()):
+        raise ValueError(
+            f"multinomial: a row has {int(positive.min())} weight(s) above 0; expected "
+            f"{least} or more"
+        )

@@ -18,6 +18,11 @@ from minitorch.nn.activation import (
     Softplus,
     Tanh,
 )
+from minitorch.nn.attention import (
+    MultiheadAttention,
+    TransformerEncoder,
+    TransformerEncoderLayer,
+)
 from minitorch.nn.containers import ModuleDict, ModuleList, Sequential
 from minitorch.nn.conv import Conv1d, Conv2d
 from minitorch.nn.dropout import Dropout
@@ -35,7 +40,7 @@ from minitorch.nn.loss import (
     SmoothL1Loss,
 )
 from minitorch.nn.module import Module
-from minitorch.nn.norm import BatchNorm1d, BatchNorm2d, LayerNorm
+from minitorch.nn.norm import BatchNorm1d, BatchNorm2d, LayerNorm, RMSNorm
 from minitorch.nn.parameter import Parameter
 from minitorch.nn.pool import AdaptiveAvgPool2d, AvgPool2d, MaxPool1d, MaxPool2d
 from minitorch.nn.sparse import SparseLinear, prune_linears, prune_weight

@@ -21,6 +21,9 @@ from minitorch.function import Context, Function
 from minitorch.functions import norm as norms
 from minitorch.functions import pool
 from minitorch.functions import softmax as softmaxes
+from minitorch.functions.attention import (
+    scaled_dot_product_attention as scaled_dot_product_attention,
+)
 from minitorch.functions.conv import as_sizes
 from minitorch.functions.conv import conv1d as conv1d
 from minitorch.functions.conv import conv2d as conv2d
@@ -34,6 +37,7 @@ from minitorch.functions.norm import (
     dropout_residual_layer_norm as dropout_residual_layer_norm,
 )
 from minitorch.functions.norm import layer_norm as layer_norm
+from minitorch.functions.norm import rms_norm as rms_norm
 from minitorch.functions.operands import check_broadcast, check_same_device
 from minitorch.functions.random import dropout as random_zeros
 from minitorch.tensor import Tensor

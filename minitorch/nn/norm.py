@@ -1,7 +1,7 @@
 """Normalization layers.
 
 With this file one can keep activations near mean 0 and variance 1: over the batch
-(`BatchNorm1d`, `BatchNorm2d`) or over the features (`LayerNorm`).
+(`BatchNorm1d`, `BatchNorm2d`) or over the features (`LayerNorm`, `RMSNorm`).
 """
 
 from __future__ import annotations
@@ -138,11 +138,7 @@ class LayerNorm(Module):
         dtype: DType | None = None,
     ) -> None:
         super().__init__()
-        shape = (
-            (normalized_shape,)
-            if isinstance(normalized_shape, int)
-            else tuple(normalized_shape)
-        )
+        shape = _as_shape(normalized_shape)
         self.normalized_shape, self.eps = shape, eps
         self.elementwise_affine = elementwise_affine
         affine = elementwise_affine
@@ -156,3 +152,37 @@ class LayerNorm(Module):
             f"{self.normalized_shape}, eps={self.eps}, "
             f"elementwise_affine={self.elementwise_affine}"
         )
+
+
+class RMSNorm(Module):
+    """x / sqrt(mean(x^2) + eps) * weight over the last dims; see `rms_norm`.
+
+    x [*, D1, ..., Dk] for normalized_shape (D1, ..., Dk).
+    """
+
+    def __init__(
+        self,
+        normalized_shape: int | Sequence[int],
+        eps: float | None = None,
+        elementwise_affine: bool = True,
+        device: str | None = None,
+        dtype: DType | None = None,
+    ) -> None:
+        super().__init__()
+        shape = _as_shape(normalized_shape)
+        self.normalized_shape, self.eps = shape, eps
+        self.elementwise_affine = elementwise_affine
+        _register_affine(self, shape, elementwise_affine, False, device, dtype)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.rms_norm(x, self.normalized_shape, self.weight, self.eps)
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.normalized_shape}, eps={self.eps}, "
+            f"elementwise_affine={self.elementwise_affine}"
+        )
+
+
+def _as_shape(size: int | Sequence[int]) -> Shape:
+    return (size,) if isinstance(size, int) else tuple(size)

@@ -24,6 +24,7 @@ class Indexing:
     gather = indexing.gather
     scatter_add = indexing.scatter_add
     index_select = indexing.index_select
+    repeat_interleave = indexing.repeat_interleave
 
     def to_sparse_csr(self: Any) -> Any:
         """The elements of a matrix that are not 0, as a `minitorch.SparseCSR`."""

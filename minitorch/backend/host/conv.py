@@ -42,6 +42,7 @@ Zhang, Franchetti and Low, "High performance zero-memory overhead direct convolu
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from functools import lru_cache
 from typing import NamedTuple
@@ -208,6 +209,25 @@ def make_plan(
     )
 
 
+@lru_cache(maxsize=1024)
+def forward_plan(
+    x_shape: Shape, weight_shape: Shape, stride: Pair, padding: Pair, dilation: Pair,
+    groups: int, item: int,
+) -> tuple[Shape, Plan | None, Pair]:  # fmt: skip
+    """The shape of the output, the plan (None if it is empty), and the steps in the
+    weight to the next group and the next output channel."""
+    made, channels, *taps = weight_shape
+    h, w = _forward_axes(x_shape, taps, stride, padding, dilation)
+    shape = (x_shape[0], made, h.outputs, w.outputs)
+    size, tap_steps = channels * taps[0] * taps[1], (taps[0] * taps[1], taps[1], 1)
+    plan = None
+    if math.prod(shape):
+        plan = make_plan(
+            h, w, x_shape[0], groups, channels, made // groups, tap_steps, item
+        )
+    return shape, plan, (made // groups * size, size)
+
+
 def line_length(w: Axis) -> int:
     """P, the distance of the rows of a strip.
 
@@ -294,18 +314,13 @@ class HostConv(HostMemory, Primitives):
     ) -> TensorData:
         """As a product of matrices, with tiles of it in registers."""
         dtype = x.storage.dtype
-        made, channels, *taps = weight.shape
-        h, w = _forward_axes(x.shape, taps, stride, padding, dilation)
-        out = self.empty((x.shape[0], made, h.outputs, w.outputs), dtype)
-        if out.size == 0:
+        shape, plan, steps = forward_plan(
+            x.shape, weight.shape, stride, padding, dilation, groups, dtype.itemsize
+        )
+        out = self.empty(shape, dtype)
+        if plan is None:
             return out
-        size = channels * taps[0] * taps[1]
-        plan = make_plan(
-            h, w, x.shape[0], groups, channels, made // groups,
-            (taps[0] * taps[1], taps[1], 1), dtype.itemsize,
-        )  # fmt: skip
-        shift = np.zeros(made, dtype.numpy) if bias is None else self._flat(bias)
-        steps = made // groups * size, size
+        shift = np.zeros(shape[1], dtype.numpy) if bias is None else self._flat(bias)
         if not self._correlate(
             self._flat(x), self._flat(weight), shift, out, plan, steps
         ):

@@ -1,0 +1,273 @@
+"""Attention with heads, and the layer that transformers are made of.
+
+With this file one can let every position of a sequence look at others
+(`MultiheadAttention`), and build an encoder (`TransformerEncoderLayer`,
+`TransformerEncoder`). Names of parameters are PyTorch's, so that its state dicts load.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import minitorch.nn.functional as F
+import minitorch.nn.init as init
+from minitorch.creation import empty, zeros
+from minitorch.dtypes import DType, bool_
+from minitorch.functions.attention import NEVER, attention_weights
+from minitorch.nn.containers import ModuleList
+from minitorch.nn.dropout import Dropout
+from minitorch.nn.linear import Linear, check_sizes
+from minitorch.nn.module import Module
+from minitorch.nn.norm import LayerNorm
+from minitorch.nn.parameter import Parameter
+from minitorch.tensor import Tensor
+
+
+class MultiheadAttention(Module):
+    """Attention of `num_heads` heads, each on its part of the features.
+
+    query [L, N, E], key and value [S, N, E] -> [L, N, E]; with `batch_first` [N, L, E]
+    and [N, S, E]; without a batch [L, E] and [S, E].
+
+    Args:
+        embed_dim: E, a multiple of num_heads.
+        dropout: of the weights of attention, in training.
+
+    Of PyTorch's arguments add_bias_kv, add_zero_attn, kdim and vdim are missing.
+
+    Source: Vaswani et al., "Attention is all you need", 2017.
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        dropout: float = 0.0,
+        bias: bool = True,
+        batch_first: bool = False,
+        device: str | None = None,
+        dtype: DType | None = None,
+    ) -> None:
+        super().__init__()
+        check_sizes("MultiheadAttention", embed_dim=embed_dim, num_heads=num_heads)
+        if num_heads == 0 or embed_dim % num_heads:
+            raise ValueError(
+                f"MultiheadAttention: embed_dim is {embed_dim} and num_heads "
+                f"{num_heads}; the first must be a multiple of the second"
+            )
+        self.embed_dim, self.num_heads = embed_dim, num_heads
+        self.head_dim = embed_dim // num_heads
+        self.dropout, self.batch_first = dropout, batch_first
+        options: Any = {"device": device, "dtype": dtype}
+        self.in_proj_weight = Parameter(empty((3 * embed_dim, embed_dim), **options))
+        init.xavier_uniform_(self.in_proj_weight)
+        first = Parameter(zeros(3 * embed_dim, **options)) if bias else None
+        self.register_parameter("in_proj_bias", first)
+        self.out_proj = Linear(embed_dim, embed_dim, bias, **options)
+        if self.out_proj.bias is not None:
+            init.zeros_(self.out_proj.bias)
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_padding_mask: Tensor | None = None,
+        need_weights: bool = True,
+        attn_mask: Tensor | None = None,
+        average_attn_weights: bool = True,
+        is_causal: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """The attention's output, and its weights [N, L, S] if they are needed.
+
+        Args:
+            key_padding_mask: [N, S], keys to leave out: True, or a number to add.
+            need_weights: leave this out, and no weights have to be kept.
+            attn_mask: [L, S] or [N * heads, L, S], what not to see: True, or a number
+                to add to the scores.
+            average_attn_weights: the mean of all heads' weights; else [N, heads, L, S].
+            is_causal: position i sees the keys 0 .. i; instead of an `attn_mask`.
+        """
+        single = query.dim() == 2
+        swap = not self.batch_first and not single
+        parts = self._projected(query, key, value)
+        if swap:
+            parts = [x.transpose(0, 1) for x in parts]
+        q, k, v = (self._heads(x.unsqueeze(0) if single else x) for x in parts)
+        if single and key_padding_mask is not None:
+            key_padding_mask = key_padding_mask.unsqueeze(0)
+        mask = _added(key_padding_mask, attn_mask, q, k.raw.shape[2])
+        causal = is_causal and attn_mask is None
+        if causal and mask is not None:
+            seen = q.new_ones((q.raw.shape[2], k.raw.shape[2])).tril() > 0
+            mask, causal = mask.masked_fill(~seen, NEVER), False
+        p = self.dropout if self.training else 0.0
+        weights = None
+        if need_weights:
+            weights = attention_weights(q, k, mask, causal)
+            weights = F.dropout(weights, p, self.training)
+            out = weights @ v
+            weights = weights.mean(1) if average_attn_weights else weights
+        else:
+            out = F.scaled_dot_product_attention(q, k, v, mask, p, causal)
+        out = self.out_proj(out.transpose(1, 2).flatten(2))
+        if single:
+            return out.squeeze(0), weights if weights is None else weights.squeeze(0)
+        return out.transpose(0, 1) if swap else out, weights
+
+    def _projected(self, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor]:
+        """Query, key and value of all heads; one product where all are one tensor."""
+        weight, bias = self.in_proj_weight, self.in_proj_bias
+        if query is key is value:
+            return list(F.linear(query, weight, bias).chunk(3, -1))
+        weights = weight.chunk(3)
+        biases = (None,) * 3 if bias is None else bias.chunk(3)
+        return [
+            F.linear(x, w, b) for x, w, b in zip((query, key, value), weights, biases)
+        ]
+
+    def _heads(self, x: Tensor) -> Tensor:
+        """[N, L, E] -> [N, heads, L, head_dim]"""
+        return x.unflatten(-1, (self.num_heads, self.head_dim)).transpose(1, 2)
+
+    def extra_repr(self) -> str:
+        return f"{self.embed_dim}, num_heads={self.num_heads}, dropout={self.dropout}"
+
+
+def _added(
+    padding: Tensor | None, mask: Tensor | None, query: Tensor, keys: int
+) -> Tensor | None:
+    """Both masks as numbers to add to the scores [N, heads, L, S]; None for none."""
+    batch, heads, length, _ = query.raw.shape
+    total = None
+    if padding is not None:
+        total = _as_numbers(padding, query).reshape((batch, 1, 1, keys))
+    if mask is not None:
+        mask = _as_numbers(mask, query)
+        if mask.dim() == 3:
+            mask = mask.reshape((batch, heads, length, keys))
+        total = mask if total is None else total + mask
+    return total
+
+
+def _as_numbers(mask: Tensor, like: Tensor) -> Tensor:
+    if mask.dtype is not bool_:
+        return mask
+    return like.new_zeros(mask.shape).masked_fill(mask, NEVER)
+
+
+class TransformerEncoderLayer(Module):
+    """Attention of a sequence to itself, then two linear layers at each position.
+
+    x [L, N, E] -> [L, N, E]; with `batch_first` [N, L, E]. Both parts are added to what
+    they were given; the sum is normalized, or with `norm_first` what they are given.
+
+    Args:
+        d_model: E.
+        activation: "relu", "gelu", or a function of a tensor.
+
+    Source: Vaswani et al., 2017; `norm_first`: Xiong et al., "On layer normalization in
+    the transformer architecture", 2020.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: str | Callable[[Tensor], Tensor] = "relu",
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: str | None = None,
+        dtype: DType | None = None,
+    ) -> None:
+        super().__init__()
+        functions: dict[Any, Any] = {"relu": F.relu, "gelu": F.gelu}
+        if not callable(activation) and activation not in functions:
+            raise ValueError(
+                f"TransformerEncoderLayer: activation is {activation!r}; expected "
+                f'"relu", "gelu" or a function'
+            )
+        more: Any = {"device": device, "dtype": dtype}
+        self.self_attn = MultiheadAttention(
+            d_model, nhead, dropout, bias, batch_first, **more
+        )
+        self.linear1 = Linear(d_model, dim_feedforward, bias, **more)
+        self.dropout = Dropout(dropout)
+        self.linear2 = Linear(dim_feedforward, d_model, bias, **more)
+        self.norm_first = norm_first
+        self.norm1 = LayerNorm(d_model, layer_norm_eps, bias=bias, **more)
+        self.norm2 = LayerNorm(d_model, layer_norm_eps, bias=bias, **more)
+        self.dropout1 = Dropout(dropout)
+        self.dropout2 = Dropout(dropout)
+        self.activation = functions.get(activation, activation)
+
+    def forward(
+        self,
+        src: Tensor,
+        src_mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
+        is_causal: bool = False,
+    ) -> Tensor:
+        """`src_mask` and `src_key_padding_mask` as in `MultiheadAttention`."""
+
+        def attend(x: Tensor) -> Tensor:
+            out, _ = self.self_attn(
+                x, x, x, src_key_padding_mask, False, src_mask, is_causal=is_causal
+            )
+            return out
+
+        if self.norm_first:
+            src = src + self.dropout1(attend(self.norm1(src)))
+            return src + self.dropout2(self._feed_forward(self.norm2(src)))
+        src = self._add_and_norm(self.norm1, self.dropout1, attend(src), src)
+        return self._add_and_norm(
+            self.norm2, self.dropout2, self._feed_forward(src), src
+        )
+
+    def _feed_forward(self, x: Tensor) -> Tensor:
+        return self.linear2(self.dropout(self.activation(self.linear1(x))))
+
+    def _add_and_norm(
+        self, norm: LayerNorm, dropout: Dropout, x: Tensor, residual: Tensor
+    ) -> Tensor:
+        """norm(dropout(x) + residual), in one pass over memory."""
+        shape = norm.normalized_shape
+        return F.dropout_residual_layer_norm(
+            x, residual, shape, norm.weight, norm.bias, dropout.p, self.training,
+            norm.eps,
+        )  # fmt: skip
+
+
+class TransformerEncoder(Module):
+    """`num_layers` copies of a layer, one after the other, and a norm at the end."""
+
+    def __init__(
+        self,
+        encoder_layer: TransformerEncoderLayer,
+        num_layers: int,
+        norm: Module | None = None,
+    ) -> None:
+        super().__init__()
+        self.layers = ModuleList(
+            [copy.deepcopy(encoder_layer) for _ in range(num_layers)]
+        )
+        self.num_layers = num_layers
+        self.norm = norm
+
+    def forward(
+        self,
+        src: Tensor,
+        mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
+        is_causal: bool = False,
+    ) -> Tensor:
+        """The masks as in `MultiheadAttention`, the same ones for each layer."""
+        for layer in self.layers:
+            src = layer(src, mask, src_key_padding_mask, is_causal)
+        return src if self.norm is None else self.norm(src)

@@ -1,0 +1,368 @@
+"""Attention, the layers around it, einsum and sampling, against PyTorch."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as TF
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from nn_oracle import backward, check_module, copy_weights, ours, pair, same
+
+import minitorch
+import minitorch.nn.functional as F
+from minitorch import nn
+
+tnn = torch.nn
+small = st.integers(1, 5)
+
+
+def attend(*shapes: tuple[int, ...], device: str = "cpu", **options: Any) -> None:
+    """Outputs and gradients are PyTorch's, for query, key and value of these shapes."""
+    operands = [pair(*s, seed=i, device=device) for i, s in enumerate(shapes)]
+    mine, theirs = zip(*operands)
+    mask = options.pop("mask", None)
+    our_mask = None if mask is None else ours(mask, device)
+    out = F.scaled_dot_product_attention(*mine, attn_mask=our_mask, **options)
+    expected = TF.scaled_dot_product_attention(*theirs, attn_mask=mask, **options)
+    same(out, expected)
+    backward(out, expected)
+    for x, y in operands:
+        same(x.grad, y.grad)
+
+
+@given(
+    batch=st.lists(st.integers(1, 2), max_size=2),
+    sizes=st.tuples(small, small, small, small),
+    is_causal=st.booleans(),
+    scale=st.sampled_from([None, 0.3, 2.0]),
+)
+@settings(max_examples=40)
+def test_any_shape(batch, sizes, is_causal, scale):
+    queries, keys, width, values = sizes
+    shapes = (queries, width), (keys, width), (keys, values)
+    attend(*[(*batch, *s) for s in shapes], is_causal=is_causal, scale=scale)
+
+
+def test_on_each_device(device):
+    attend((2, 3, 4), (2, 5, 4), (2, 5, 2), device=device)
+    attend((2, 2, 3, 4), (2, 2, 3, 4), (2, 2, 3, 4), device=device, is_causal=True)
+    mask = torch.tensor([[True, False], [False, False], [True, True]])
+    attend((2, 3, 4), (2, 2, 4), (2, 2, 4), device=device, mask=mask)
+
+
+@pytest.mark.parametrize("kind", ["bool", "numbers"])
+@pytest.mark.parametrize("shape", [(3, 5), (1, 5), (2, 1, 3, 5)])
+def test_masks(kind, shape):
+    """A query that sees nothing gets zeros and gives no gradient."""
+    mask = torch.rand(shape, generator=torch.Generator().manual_seed(0)) > 0.4
+    mask[..., 0, :] = False
+    if kind == "numbers":
+        mask = torch.where(mask, 0.3, -math.inf)
+    attend((2, 2, 3, 4), (2, 2, 5, 4), (2, 2, 5, 6), mask=mask)
+
+
+def test_heads_in_groups():
+    attend((2, 4, 3, 2), (2, 2, 5, 2), (2, 2, 5, 3), enable_gqa=True)
+    attend((2, 4, 3, 2), (2, 1, 5, 2), (2, 1, 5, 3))
+
+
+def test_no_queries_and_no_keys():
+    attend((2, 0, 4), (2, 3, 4), (2, 3, 4))
+    attend((2, 3, 4), (2, 0, 4), (2, 0, 4))
+
+
+def test_dropout_of_the_weights():
+    q = k = minitorch.zeros(1, 200, 4)
+    minitorch.manual_seed(0)
+    out = F.scaled_dot_product_attention(q, k, minitorch.ones(1, 200, 1), dropout_p=0.5)
+    assert out.min() > 0.6 and out.max() < 1.4 and abs(float(out.mean()) - 1) < 0.02
+    assert len(set(out.flatten().tolist())) > 10
+
+
+@pytest.mark.parametrize(
+    "shapes, options, text",
+    [
+        (((2, 3), (2, 4), (2, 4)), {}, r"query is \(2, 3\), key \(2, 4\)"),
+        (((2, 3), (4, 3), (5, 3)), {}, r"value \(5, 3\); expected \(\*, L, E\)"),
+        (((3,), (2, 3), (2, 3)), {}, "expected"),
+        (((2, 2, 3), (3, 2, 3), (3, 2, 3)), {}, "batch"),
+        (((4, 2, 3), (3, 2, 3), (3, 2, 3)), {"enable_gqa": True}, "4 heads"),
+        (((2, 3), (2, 3), (2, 3)), {"dropout_p": 1.5}, "p is 1.5"),
+    ],
+)
+def test_errors(shapes, options, text):
+    with pytest.raises(ValueError, match=text):
+        F.scaled_dot_product_attention(*[minitorch.ones(*s) for s in shapes], **options)
+
+
+def test_errors_of_masks():
+    x = minitorch.ones(2, 3)
+    with pytest.raises(ValueError, match="not both"):
+        F.scaled_dot_product_attention(
+            x, x, x, attn_mask=minitorch.ones(2, 2), is_causal=True
+        )
+    with pytest.raises(TypeError, match="the mask is int64"):
+        F.scaled_dot_product_attention(
+            x, x, x, attn_mask=minitorch.ones(2, 2, dtype=minitorch.int64)
+        )
+    with pytest.raises(ValueError, match="mask"):
+        F.scaled_dot_product_attention(x, x, x, attn_mask=minitorch.ones(3, 2))
+    with pytest.raises(TypeError, match="float32 or float64"):
+        F.scaled_dot_product_attention(*[x.long()] * 3)
+
+
+# ------------------------------------------------------------------- modules
+
+
+def both(*arguments: Any, **options: Any) -> tuple[Any, Any]:
+    """Our layer of attention and PyTorch's, with the same weights, biases too."""
+    theirs = tnn.MultiheadAttention(*arguments, **options)
+    for parameter in theirs.parameters():
+        tnn.init.normal_(parameter, std=0.3)
+    mine = copy_weights(nn.MultiheadAttention(*arguments, **options), theirs)
+    return mine, theirs
+
+
+@pytest.mark.parametrize("batch_first", [False, True])
+@pytest.mark.parametrize("bias", [False, True])
+def test_multihead_attention(bias, batch_first):
+    mine, theirs = both(6, 3, bias=bias, batch_first=batch_first)
+    names = [name for name, _ in theirs.named_parameters()]
+    assert [name for name, _ in mine.named_parameters()] == names
+    shapes = ((2, 4, 6), (2, 5, 6)) if batch_first else ((4, 2, 6), (5, 2, 6))
+    (q, tq), (k, tk) = pair(*shapes[0]), pair(*shapes[1], seed=1)
+    for average in (True, False):
+        out, weights = mine(q, k, k, average_attn_weights=average)
+        expected, theirs_w = theirs(tq, tk, tk, average_attn_weights=average)
+        same(out, expected)
+        same(weights, theirs_w)
+    out, weights = mine(q, q, q, need_weights=False)
+    assert weights is None
+    expected = theirs(tq, tq, tq)[0]
+    same(out, expected)
+    backward(out, expected)
+    same(q.grad, tq.grad)
+    for (name, p), tp in zip(mine.named_parameters(), theirs.parameters()):
+        assert p.grad is not None, name
+        same(p.grad, tp.grad)
+
+
+@pytest.mark.parametrize("need_weights", [True, False])
+def test_what_attention_may_not_see(need_weights):
+    mine, theirs = both(4, 2, batch_first=True)
+    x, tx = pair(3, 5, 4)
+    padding = torch.tensor([[0, 0, 0, 1, 1], [0, 0, 0, 0, 0], [0, 1, 0, 1, 0]]).bool()
+    ahead = torch.ones(5, 5).triu(1).bool()
+    each = torch.stack([ahead, ahead * 0 > 0] * 3)
+    numbers = torch.zeros(5, 5).masked_fill(ahead, -math.inf)
+    for pad, mask in (
+        (padding, None), (None, ahead), (padding, ahead), (None, each),
+        (padding.float(), numbers),
+    ):  # fmt: skip
+        to_ours = [None if m is None else ours(m) for m in (pad, mask)]
+        out, weights = mine(x, x, x, to_ours[0], need_weights, to_ours[1])
+        expected, theirs_w = theirs(tx, tx, tx, pad, need_weights, mask)
+        same(out, expected)
+        assert (weights is None) == (theirs_w is None)
+    causal, _ = mine(x, x, x, need_weights=need_weights, is_causal=True)
+    same(causal, theirs(tx, tx, tx, attn_mask=ahead)[0])
+    padded, _ = mine(x, x, x, ours(padding), need_weights, is_causal=True)
+    same(padded, theirs(tx, tx, tx, padding, attn_mask=ahead)[0])
+
+
+def test_attention_without_a_batch():
+    mine, theirs = both(4, 2)
+    x, tx = pair(5, 4)
+    padding = torch.tensor([False, True, False, False, True])
+    out, weights = mine(x, x, x, ours(padding))
+    expected, theirs_w = theirs(tx, tx, tx, padding)
+    same(out, expected)
+    same(weights, theirs_w)
+
+
+def test_first_weights_of_attention():
+    layer = nn.MultiheadAttention(64, 4)
+    bound = math.sqrt(6 / (64 + 3 * 64))
+    weight = layer.in_proj_weight.detach().numpy()
+    assert abs(weight).max() <= bound and abs(weight).max() > 0.95 * bound
+    assert not layer.in_proj_bias.detach().numpy().any()
+    assert not layer.out_proj.bias.detach().numpy().any()
+    with pytest.raises(ValueError, match="embed_dim is 5 and num_heads 2"):
+        nn.MultiheadAttention(5, 2)
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+def test_encoder_layer(norm_first, activation):
+    arguments = 4, 2, 8, 0.0, activation
+    options = {"norm_first": norm_first, "batch_first": True}
+    mine = nn.TransformerEncoderLayer(*arguments, **options)
+    theirs = tnn.TransformerEncoderLayer(*arguments, **options)
+    check_module(mine, theirs, 2, 5, 4, atol=1e-4)
+
+
+def test_encoder():
+    options = {"dim_feedforward": 8, "dropout": 0.0, "batch_first": True}
+    mine = nn.TransformerEncoder(
+        nn.TransformerEncoderLayer(4, 2, **options), 2, nn.LayerNorm(4)
+    )
+    theirs = tnn.TransformerEncoder(
+        tnn.TransformerEncoderLayer(4, 2, **options), 2, tnn.LayerNorm(4)
+    )
+    check_module(mine, theirs, 2, 5, 4, atol=1e-4)
+    ahead = torch.ones(5, 5).triu(1).bool()
+    x, tx = pair(2, 5, 4)
+    same(mine(x, ours(ahead)), theirs(tx, ahead), atol=1e-4)
+    with pytest.raises(ValueError, match="activation is 'tanh'"):
+        nn.TransformerEncoderLayer(4, 2, activation="tanh")
+
+
+@pytest.mark.parametrize("shape", [4, (3, 4)])
+def test_rms_norm(shape, device):
+    check_module(nn.RMSNorm(shape), tnn.RMSNorm(shape), 2, 3, 4, device=device)
+    mine, theirs = (lib.RMSNorm(shape, 0.1, False) for lib in (nn, tnn))
+    check_module(mine, theirs, 2, 3, 4, device=device)
+    with pytest.raises(ValueError, match="rms_norm: x is"):
+        nn.RMSNorm(5)(minitorch.ones(2, 4))
+
+
+# -------------------------------------------------------------------- einsum
+
+
+@given(data=st.data())
+@settings(max_examples=60)
+def test_einsum_of_any_equation(data):
+    """Letters with sizes, any of them in each operand, any order of those that stay."""
+    sizes = dict(zip("ijkl", data.draw(st.lists(st.integers(0, 3), min_size=4))))
+    word = st.lists(st.sampled_from("ijkl"), max_size=3).map("".join)
+    terms = data.draw(st.lists(word, min_size=1, max_size=3))
+    used = sorted(set("".join(terms)))
+    kept = data.draw(st.permutations(used)) if used else []
+    kept = kept[: data.draw(st.integers(0, len(kept)))]
+    equation = ",".join(terms) + data.draw(st.sampled_from(["", "->" + "".join(kept)]))
+    shapes = [tuple(sizes[letter] for letter in term) for term in terms]
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal(shape) for shape in shapes]
+    expected = torch.einsum(equation, *[torch.tensor(a) for a in arrays])
+    out = minitorch.einsum(equation, [minitorch.tensor(a) for a in arrays])
+    assert tuple(out.shape) == tuple(expected.shape)
+    np.testing.assert_allclose(out.numpy(), expected.numpy(), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "equation, shapes, text",
+    [
+        ("ij,jk->ik", [(2, 3), (4, 4)], "j is 3 and 4; the equation is 'ij,jk->ik'"),
+        ("...i,...i", [(2, 3), (4, 3)], "... is 2 and 4"),
+        ("ij->iz", [(2, 3)], "behind the arrow"),
+        ("ij->ii", [(2, 3)], "behind the arrow"),
+        ("ij", [(2, 3, 4)], r"does not name the dimensions of \(2, 3, 4\)"),
+        ("ij,jk", [(2, 3)], "names 2 operand"),
+        ("i1->i", [(2, 3)], "are allowed"),
+        ("ii", [(2, 3)], "i is 2 and 3"),
+        ("ij->i->", [(2, 3)], "are allowed"),
+        ("i..j", [(2, 3)], "are allowed"),
+        ("......", [(2, 3)], "are allowed"),
+    ],
+)
+def test_equations_that_do_not_fit(equation, shapes, text):
+    tensors = [minitorch.ones(*shape) for shape in shapes]
+    with pytest.raises(ValueError, match=text):
+        minitorch.einsum(equation, *tensors)
+    with pytest.raises(RuntimeError):
+        torch.einsum(equation, *[torch.ones(*shape) for shape in shapes])
+
+
+# ------------------------------------------------------------------ sampling
+
+
+@pytest.mark.parametrize("replacement", [False, True])
+def test_samples_have_the_probabilities(replacement, device):
+    """With 4,000 draws a share is off by 0.04 once in 10^6 times."""
+    weights = minitorch.tensor([0.0, 2.0, 3.0, 5.0], device=device)
+    minitorch.manual_seed(0)
+    rows = weights.expand(4000, 4)
+    drawn = minitorch.multinomial(rows, 1, replacement).numpy()[:, 0]
+    shares = np.bincount(drawn, minlength=4) / 4000
+    assert shares[0] == 0
+    np.testing.assert_allclose(shares, [0, 0.2, 0.3, 0.5], atol=0.04)
+
+
+def test_samples_without_replacement_differ():
+    minitorch.manual_seed(1)
+    drawn = minitorch.multinomial(minitorch.rand(500, 6) + 0.01, 6).numpy()
+    assert (np.sort(drawn) == np.arange(6)).all()
+    assert drawn.dtype == np.int64
+    few = minitorch.multinomial(minitorch.tensor([1.0, 0.0, 3.0]), 2)
+    assert sorted(few.tolist()) == [0, 2]
+
+
+def test_the_second_sample_has_the_probabilities_of_the_rest():
+    weights = minitorch.tensor([1.0, 2.0, 7.0]).expand(5000, 3)
+    minitorch.manual_seed(2)
+    drawn = minitorch.multinomial(weights, 2).numpy()
+    after_the_last = drawn[drawn[:, 0] == 2][:, 1]
+    assert abs((after_the_last == 1).mean() - 2 / 3) < 0.04
+
+
+def test_samples_of_one_seed_are_equal(device):
+    weights = minitorch.tensor([1.0, 2.0, 3.0], device=device)
+    drawn = []
+    for generator in (minitorch.Generator(7), minitorch.Generator(7)):
+        draw = minitorch.multinomial(weights, 8, True, generator=generator)
+        assert tuple(draw.shape) == (8,)
+        drawn.append(draw.tolist())
+    assert drawn[0] == drawn[1]
+    assert tuple(minitorch.multinomial(weights.expand(2, 3), 8, True).shape) == (2, 8)
+
+
+@pytest.mark.parametrize(
+    "weights, count, text",
+    [
+        ([0.0, 0.0], 1, "0 weight.s. above 0; expected 1"),
+        ([1.0, -1.0], 1, "negative, infinite or NaN"),
+        ([1.0, math.nan], 1, "negative, infinite or NaN"),
+        ([1.0, math.inf], 1, "negative, infinite or NaN"),
+        ([1.0, 0.0], 2, "1 weight.s. above 0; expected 2"),
+        ([[[1.0]]], 1, r"expected \[C\] or \[N, C\]"),
+        ([1.0], 0, "num_samples is 0"),
+    ],
+)
+def test_weights_that_cannot_be_drawn_from(weights, count, text):
+    with pytest.raises(ValueError, match=text):
+        minitorch.multinomial(minitorch.tensor(weights), count)
+
+
+# ------------------------------------------------------------- other small ones
+
+
+def test_inference_mode_records_nothing():
+    x = minitorch.ones(2, requires_grad=True)
+    with minitorch.inference_mode():
+        assert not (x * 2).requires_grad
+        with minitorch.inference_mode(False):
+            assert (x * 2).requires_grad
+
+    @minitorch.inference_mode()
+    def predict() -> minitorch.Tensor:
+        return x * 2
+
+    assert not predict().requires_grad and (x * 2).requires_grad
+
+
+@pytest.mark.parametrize("repeats", [-1, 1.5, True])
+def test_repeats_that_make_no_sense(repeats):
+    with pytest.raises(ValueError, match="repeats is"):
+        minitorch.ones(3).repeat_interleave(repeats)
+
+
+def test_counts_that_do_not_fit():
+    with pytest.raises(ValueError, match="2 counts for a dimension of 3"):
+        minitorch.ones(3).repeat_interleave(minitorch.tensor([1, 2]), 0)
+    with pytest.raises(ValueError, match="vector of ints"):
+        minitorch.ones(3).repeat_interleave(minitorch.tensor([1.0, 2.0, 1.0]), 0)
