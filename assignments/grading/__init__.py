@@ -8,7 +8,9 @@ With this package one can grade a submission (`grade.grade`), a folder of them
     wire.py        the values that cross, as bytes that cannot carry code
     channel.py     the grader's end of a worker
     library.py     the library without the solutions, with a student's files in it
+    processes.py   all processes of a worker, counted, stopped and ended as one
     submission.py  opens a folder or a zip that a student handed in
+    intake.py      does that and reads the code, in a process with limits
     policy.py      reads what the student wrote for what a task does not allow
     reading.py     the same for whole workspaces, for the grader and `minitorch test`
     earlier.py     work on other assignments that is carried along
