@@ -51,7 +51,10 @@ def central_difference(
 
 
 class _GradMode(threading.local):
-    enabled = True
+    """Whether operations are recorded; `minitorch/utils/checkpoint.py` has a true value
+    of its own, which is told of each node."""
+
+    enabled: Any = True
 
 
 grad_mode = _GradMode()
@@ -59,7 +62,7 @@ grad_mode = _GradMode()
 
 def is_grad_enabled() -> bool:
     """Whether operations are recorded in this thread."""
-    return grad_mode.enabled
+    return bool(grad_mode.enabled)
 
 
 class _Switch:

@@ -227,6 +227,8 @@ class Function:
         if recording:
             ctx.edges = tuple(edges)
             ctx.number = next(numbers)
+            if enabled is not True:  # a part of a network that is computed twice
+                enabled.record(ctx)
         if active.executor is None and not cls.composed:
             out = cls.forward(ctx, *args)
         else:
