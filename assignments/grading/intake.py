@@ -178,7 +178,10 @@ def _serve() -> None:
     """Do what standard input says, with little memory and time and a large stack."""
     sys.path[:] = pickle.load(sys.stdin.buffer)
     call, arguments = pickle.load(sys.stdin.buffer)
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    # What is imported takes address space, and the more of it the more cores there are.
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    memory = MEMORY + pages * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     threading.stack_size(STACK)
