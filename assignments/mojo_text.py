@@ -22,22 +22,33 @@ from assignments.regions import functions_of, strip
 
 DEFINITION = re.compile(r"^(\s*)(def|fn|struct|trait)\s+(\w+)")
 CLOSING = (")", "]", "}")  # a signature's last line may be as far left as its first
-COMMENT = re.compile(r'"""[\s\S]*?"""|#.*')
+# Texts and comments; a text first, because a comment's sign may stand in it.
+UNREAD = re.compile(r'''"""[\s\S]*?"""|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|#.*''')
 WORD = re.compile(r"\b[A-Za-z_]\w*")
-
-# What leads out of a kernel: other modules, C functions, Python, machine code.
-ALWAYS_REFUSED = frozenset(
-    {
-        "import",
-        "external_call",
-        "inlined_assembly",
-        "Python",
-        "PythonObject",
-        "__mlir_op",
-        "__mlir_attr",
-        "sys_argv",
-        "OwnedDLHandle",
-    }
+BOUND = (
+    re.compile(r"\b(?:var|ref|comptime|alias)\s+([\w\s,()]+?)\s*[:=]"),
+    re.compile(r"\bfor\s+([\w\s,()]+?)\s+in\b"),
+    re.compile(r"^\s*([A-Za-z_][\w\s,]*?)\s*=(?!=)", re.MULTILINE),
+)
+# What may be used beside what the library's solution uses itself: the language, its
+# numbers and vectors. Nothing leads to other modules, C functions, Python or files.
+WORDS = frozenset(
+    """
+    def fn var ref comptime alias return raise raises pass break continue assert
+    if elif else for while in and or not is try except finally True False None Self self
+    mut read out always_inline parameter capturing Error
+    Bool Int Int8 Int16 Int32 Int64 UInt UInt8 UInt16 UInt32 UInt64 Float16 Float32
+    Float64 Scalar SIMD DType Array InlineArray Tuple simd_width_of
+    range min max abs divmod len ceildiv align_up align_down print
+    load store fma cast splat select join reduce_add reduce_max reduce_min size fill
+    """.split()
+)
+# Words that stay what they are, whatever a function gives that name.
+FIXED = frozenset(
+    """
+    import external_call inlined_assembly Python PythonObject sys_argv OwnedDLHandle
+    open input exit abort
+    """.split()
 )
 
 
@@ -113,24 +124,58 @@ def violations(
 ) -> Iterator[tuple[int, str]]:
     """(line, what is wrong) for all that a task's functions use and may not.
 
-    Of the file's own functions they may use those that the reference uses: a rung that
-    calls a better one is not a solution.
+    They may use what the reference uses in the same place, `WORDS`, and the names that
+    they give a meaning themselves: a rung that calls a better one is not a solution.
     """
     reference = strip(file.source.read_text(), file.path, ())
     right, theirs = definitions(reference), definitions(text)
-    top = {name for name in right if "." not in name}
+    taken = FIXED | {name for name in right if "." not in name} | _imported(reference)
     for name in sorted(functions_of(file.regions(), task) & theirs.keys()):
-        allowed = set(_words(reference, right[name])) | set(name.split("."))
+        allowed = WORDS | _words(reference, right[name]).keys() | set(name.split("."))
+        allowed |= _fields(reference) | (_bound(text, theirs[name]) - taken)
         for word, line in _words(text, theirs[name]).items():
-            if word in ALWAYS_REFUSED or (word in top and word not in allowed):
+            if word not in allowed:
                 yield line + 1, f"{name} may not use {word}"
 
 
+def _imported(text: str) -> set[str]:
+    """The words of a file's import statements."""
+    lines = re.findall(r"^from\b[^(\n]*(?:\([^)]*\))?|^import\b.*", _read(text), re.M)
+    return {word for line in lines for word in WORD.findall(line)}
+
+
+def _fields(text: str) -> set[str]:
+    """The names of the fields of a file's structs."""
+    return set(re.findall(r"^ {4}var (\w+):", text, re.MULTILINE))
+
+
+def _bound(text: str, span: tuple[int, int]) -> set[str]:
+    """The words to which some lines give a meaning."""
+    lines = "\n".join(_read(text).splitlines()[slice(*span)])
+    groups = [found for pattern in BOUND for found in pattern.findall(lines)]
+    groups += [part for signature in _signatures(lines) for part in signature]
+    return {word for group in groups for word in WORD.findall(group)}
+
+
+def _signatures(text: str) -> Iterator[list[str]]:
+    """The name and the parameters of each definition."""
+    for match in re.finditer(r"\b(?:def|fn)\s+(\w+)", text):
+        depth, at = 0, match.end()
+        while at < len(text) and (depth or text[at] != ":"):
+            depth += (text[at] in "([") - (text[at] in ")]")
+            at += 1
+        yield [match[1], *re.findall(r"(\w+)\s*:", text[match.end() : at])]
+
+
+def _read(text: str) -> str:
+    """The text without texts and comments; lines keep their numbers."""
+    return UNREAD.sub(lambda found: " " + "\n" * found[0].count("\n"), text)
+
+
 def _words(text: str, span: tuple[int, int]) -> dict[str, int]:
-    """The words of some lines, without comments, and the first line of each."""
-    blanked = COMMENT.sub(lambda found: "\n" * found[0].count("\n"), text)
+    """The words of some lines, and the first line of each."""
     words: dict[str, int] = {}
-    for number, line in enumerate(blanked.splitlines()[slice(*span)], span[0]):
+    for number, line in enumerate(_read(text).splitlines()[slice(*span)], span[0]):
         for word in WORD.findall(line):
             words.setdefault(word, number)
     return words

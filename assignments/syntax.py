@@ -45,5 +45,10 @@ def parse(text: str | bytes, name: str = "<unknown>") -> ast.Module:
     Raises:
         SyntaxError: the text is not Python.
     """
-    with _ONE_AT_A_TIME:
-        return ast.parse(text, name)
+    try:
+        with _ONE_AT_A_TIME:
+            return ast.parse(text, name)
+    except (RecursionError, MemoryError):
+        raise SyntaxError(f"{name}: nested too deep for Python's parser") from None
+    except ValueError as error:  # a null byte, for older Pythons
+        raise SyntaxError(f"{name}: {error}") from None

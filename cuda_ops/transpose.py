@@ -27,18 +27,18 @@ from numba import cuda, int64, uint32
 from cuda_ops.block.intrinsics import device, is_aligned, load, load4, store, store4
 from cuda_ops.block.rows import KernelFamily
 from cuda_ops.runtime.arrays import allocate
-from cuda_ops.runtime.launch import SIMULATED, ceil_div, kernel
+from cuda_ops.runtime.launch import ceil_div, kernel
 from minitorch.dtypes import DType, float32, from_numpy_dtype
 from minitorch.tensor_data import Shape, Strides, TensorData
 
 # The side of a tile of elements, with neighbouring threads along it, and rows of a tile
 # that the threads of a block copy at once.
-SIDE = 8 if SIMULATED else 32
-BLOCK_ROWS = 2 if SIMULATED else 8
+SIDE = 32
+BLOCK_ROWS = 8
 # Bytes of a bank of shared memory.
 WORD = 4
 # Vectors of 4 in a row of a tile of `transpose_vectorized`, and the side of that tile.
-QUADS = 4 if SIMULATED else 16
+QUADS = 16
 WIDE = 4 * QUADS
 
 # ------------------------------------------------------------------- rung by rung

@@ -294,13 +294,14 @@ SPEED = (
         "a3.5",
         "matmul",
         calls.timed_product,
-        calls.timed_naive_product,
+        calls.timed_parallel_product,
         _matrices,
         lambda a, b: {"out": (_torch(a) @ _torch(b)).numpy()},
-        {"n": 512},
-        ((5.0, 0.5), (10.0, 1.0)),
+        {"n": 2048},
+        ((1.1, 0.5), (1.3, 1.0)),
         lambda a, b: (3.0 * a.nbytes, 2.0 * a.shape[0] * a.shape[1] * b.shape[1]),
         length=lambda a, b: 2 * a.shape[1],
+        hint="Is a block of b used for all rows of a task before the next one comes?",
     ),
 )
 

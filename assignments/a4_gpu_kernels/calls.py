@@ -20,7 +20,7 @@ def _operator(name: str) -> Callable[..., Any]:
 
 
 @contextmanager
-def watched(warp: int = 32) -> Iterator[Any]:
+def watched() -> Iterator[Any]:
     """Kernels with a race fail, where they are simulated."""
     from cuda_ops.runtime.launch import SIMULATED
     from cuda_ops.simulator.watch import watching
@@ -28,7 +28,7 @@ def watched(warp: int = 32) -> Iterator[Any]:
     if not SIMULATED:
         yield None
         return
-    with watching(warp) as watch:
+    with watching() as watch:
         yield watch
 
 
@@ -128,15 +128,18 @@ def turn_batch(device: str, a: np.ndarray) -> dict[str, Any]:
     return results({"out": out}, {"a": x})
 
 
-def turn_pieces(device: str, name: str, a: np.ndarray, least: int) -> dict[str, Any]:
-    """How many pieces of memory a transpose asks for beyond the least number."""
+def turn_counted(device: str, name: str, a: np.ndarray, least: int) -> dict[str, Any]:
+    """What a transpose asks memory for: sectors beyond the least number, and how many
+    turns of shared memory are lost to banks, which only padding avoids."""
     from cuda_ops import transpose
 
     x = operand(device, a)
-    with watched(transpose.SIDE) as watch:
+    with watched() as watch:
         out = vars(transpose)[name](x)
-    needless = max(0, watch.moved - least)
-    return {**results({"out": out}, {"a": x}), "needless pieces": needless}
+    found = {"needless sectors": max(0, watch.total.sectors - least)}
+    if name == "padded":
+        found["bank conflicts"] = watch.total.bank_conflicts
+    return {**results({"out": out}, {"a": x}), **found}
 
 
 def costs(

@@ -270,7 +270,7 @@ SCANS = (
 
 # ----------------------------------------------------------------------- transpose
 
-SIDE = 8 if SIMULATED else 32  # of a tile
+SIDE = 32  # of a tile
 DTYPES = ("float32", "float64", "int64")
 
 
@@ -294,7 +294,7 @@ def _turn(name: str, *more: tuple[int, int]) -> Check:
     )
 
 
-def _pieces(name: str) -> Check:
+def _side_by_side(name: str, **more: int) -> Check:
     def inputs(draw: Draw, m: int, n: int) -> dict[str, Any]:
         a = draw.array((m * SIDE, n * SIDE))
         return {"name": name, "a": a, "least": 2 * a.nbytes // 32}
@@ -302,14 +302,14 @@ def _pieces(name: str) -> Check:
     return Check(
         "a4.5",
         f"{name}: side by side",
-        calls.turn_pieces,
+        calls.turn_counted,
         inputs,
-        lambda name, a, least: {**_turned(name, a), "needless pieces": 0},
-        {"m": (1, 3), "n": (1, 3)},
+        lambda name, a, least: {**_turned(name, a), "needless sectors": 0, **more},
+        {"m": (1, 2), "n": (1, 2)},
         examples=2,
         needs=SIMULATOR,
         hint="Neighbouring threads have to read neighbours in a row of a, and to write "
-        "neighbours in a row of out.",
+        "neighbours in a row of out. padded: do rows of the tile begin pitch apart?",
     )
 
 
@@ -328,8 +328,8 @@ TRANSPOSES = (
         hint="The tile begins at a_first; its rows are a_steps[2] elements apart, "
         "which can be more than it has columns.",
     ),
-    _pieces("tiled"),
-    _pieces("padded"),
+    _side_by_side("tiled"),
+    _side_by_side("padded", **{"bank conflicts": 0}),
 )
 
 # ----------------------------------------------------------------------- divergence

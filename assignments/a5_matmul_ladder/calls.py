@@ -12,7 +12,7 @@ from assignments.calling import operand, results
 
 
 @contextmanager
-def watched(warp: int = 32) -> Iterator[Any]:
+def watched() -> Iterator[Any]:
     """Kernels with a race fail, where they are simulated."""
     from cuda_ops.runtime.launch import SIMULATED
     from cuda_ops.simulator.watch import watching
@@ -20,7 +20,7 @@ def watched(warp: int = 32) -> Iterator[Any]:
     if not SIMULATED:
         yield None
         return
-    with watching(warp) as watch:
+    with watching() as watch:
         yield watch
 
 
@@ -57,17 +57,17 @@ def in_slices(device: str, a: np.ndarray, b: np.ndarray) -> dict[str, Any]:
     return results({"out": out}, {"a": x, "b": y})
 
 
-def pieces(
+def counted(
     device: str, name: str, a: np.ndarray, b: np.ndarray, least: int
 ) -> dict[str, Any]:
-    """How many pieces of memory a rung asks for beyond the least number."""
-    from cuda_ops.ladders.matmul import SIDE
+    """How many sectors a rung asks for beyond the least number, in a GPU's tiles."""
+    from cuda_ops.simulator.sizes import real_sizes
 
     x, y = operand(device, a), operand(device, b)
-    with watched(SIDE) as watch:
+    with real_sizes("cuda_ops.ladders.matmul"), watched() as watch:
         out = _rung(name)(x, y)
-    needless = max(0, watch.moved - least)
-    return {**results({"out": out}, {"a": x, "b": y}), "needless pieces": needless}
+    needless = max(0, watch.total.sectors - least)
+    return {**results({"out": out}, {"a": x, "b": y}), "needless sectors": needless}
 
 
 def counts(

@@ -1,12 +1,12 @@
 """What a5 is checked with; the oracle is PyTorch.
 
 In the simulator tiles are 4 x 4 (coarsened: 16 x 16, vectorized: 32 x 32), on a GPU
-32 x 32 (64 x 64, 64 x 128).
+and where sectors are counted 32 x 32 (64 x 64, 64 x 128).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -89,20 +89,24 @@ def _rung(task: str, name: str, strided: bool = False, hint: str = "") -> Check:
     )
 
 
-def _pieces(task: str, name: str, least: Callable[..., int], hint: str) -> Check:
-    """Neighbouring threads must use neighbouring memory: it is counted."""
+def _side_by_side(
+    task: str, name: str, size: int, steps: int, least: int, hint: str
+) -> Check:
+    """Neighbouring threads must use neighbouring memory: sectors are counted.
 
-    def inputs(draw: Draw, k: int) -> dict[str, Any]:
-        numbers = _matrices(draw, 16, 8 * k, 16, "float32")
-        return {"name": name, **numbers, "least": least(16, 8 * k, 16)}
+    The tiles are those of a GPU, and a and b [size, steps] and [steps, size] a block.
+    """
+
+    def inputs(draw: Draw) -> dict[str, Any]:
+        numbers = _matrices(draw, size, steps, size, "float32")
+        return {"name": name, **numbers, "least": least}
 
     return Check(
         task,
         f"{name}: side by side",
-        calls.pieces,
+        calls.counted,
         inputs,
-        lambda a, b, **rest: {**_product(a, b), "needless pieces": 0},
-        {"k": (1, 2)},
+        lambda a, b, **rest: {**_product(a, b), "needless sectors": 0},
         length=_length,
         examples=1,
         needs=SIMULATOR,
@@ -110,40 +114,32 @@ def _pieces(task: str, name: str, least: Callable[..., int], hint: str) -> Check
     )
 
 
-# Requests of four neighbouring threads: each is one piece of memory at best.
-def _coalesced_pieces(m: int, k: int, n: int) -> int:
-    return m * n // 4 * (2 * k + 1)
-
-
-def _tiled_pieces(m: int, k: int, n: int) -> int:
-    return m * n // 16 * (k // 4 * 8 + 4)
-
-
-def _coarsened_pieces(m: int, k: int, n: int) -> int:
-    return m * n // 256 * (k // 4 * 32 + 64)
-
+# A warp's request for 32 neighbours touches 4 sectors, one for a single number 1.
+COALESCED = 32 * (8 * (1 + 4) + 4)  # 32 warps: a, b for each of 8 k, and out
+TILED = 32 * (4 + 4 + 4)  # 32 warps: a line of a, b and out
+COARSENED = 16 * (2 * (4 + 4) + 8 * 4)  # 16 warps: twice a and b, 8 lines of out
 
 RUNGS = (
     _rung("a5.1", "matmul_naive"),
     _rung("a5.2", "matmul_coalesced"),
-    _pieces(
+    _side_by_side(
         "a5.2",
         "matmul_coalesced",
-        _coalesced_pieces,
+        *(32, 8, COALESCED),
         "Neighbouring threads must make neighbouring columns of one row.",
     ),
     _rung("a5.3", "matmul_tiled"),
-    _pieces(
+    _side_by_side(
         "a5.3",
         "matmul_tiled",
-        _tiled_pieces,
+        *(32, 32, TILED),
         "Each thread copies one element of each tile; the sums read shared memory.",
     ),
     _rung("a5.4", "matmul_coarsened"),
-    _pieces(
+    _side_by_side(
         "a5.4",
         "matmul_coarsened",
-        _coarsened_pieces,
+        *(64, 16, COARSENED),
         "Each thread copies one element of each tile, whatever it makes of them.",
     ),
     _rung(

@@ -11,7 +11,9 @@ With this package one can grade a submission (`grade.grade`), a folder of them
     processes.py   all processes of a worker, counted, stopped and ended as one
     submission.py  opens a folder or a zip that a student handed in
     intake.py      does that and reads the code, in a process with limits
-    policy.py      reads what the student wrote for what a task does not allow
+    allowed.py     what every task allows, as lists
+    uses.py        what a piece of Python uses, by meaning and not by spelling
+    policy.py      what a student's file uses beyond what its task allows
     reading.py     the same for whole workspaces, for the grader and `minitorch test`
     earlier.py     work on other assignments that is carried along
     examine.py     checks and properties;  timing.py  speed;  grade.py  points

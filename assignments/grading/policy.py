@@ -1,104 +1,36 @@
-"""Reads what a student wrote for what a task does not allow.
+"""What a task allows, and what a student's file uses beyond that.
 
-With this file one can find the places in a student's file (`violations`) that get the
-right values in another way than the task asks for: a NumPy function where a kernel is
-to be written, the library's other implementation of the same thing, another task's
-function, or Python's ways to look behind the scenes.
+With this file one can find the places in a student's file (`violations`) where it uses
+more than a task allows. What a task allows is a list, and all else is refused:
 
-It is a reader, not a wall: the wall is the sandbox. What stands in the library's own
-file, word for word, is allowed; everything that the student added may use
+- what the library's solution of this task uses itself: functions, attributes, syntax;
+- constants of the library's file, and its types in annotations;
+- what the student wrote, which is read in the same way;
+- of Python, NumPy and Numba what `allowed.py` lists.
 
-- modules that the library's file imports, and `math`, `typing` and others in
-  `MODULES`;
-- of NumPy and Numba what `NUMPY` and `NUMBA` list: arrays and dtypes, no algorithms;
-- no names or attributes in `NAMES` and `ATTRIBUTES`, and no `__private__` ones.
+A module stands left of a dot and nowhere else, so that nothing can be another name for
+it. What the library's file has outside of the tasks stays as it is.
+
+It is a reader, not a wall: the wall is the sandbox. It cannot see types: `2 * x + 1` on
+a whole array looks like arithmetic on numbers.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+import builtins
+import types
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache, cached_property, lru_cache
+
+import numpy as np
 
 from assignments import syntax
-
-MODULES = {
-    "__future__",
-    "abc",
-    "collections",
-    "collections.abc",
-    "dataclasses",
-    "enum",
-    "math",
-    "numba",
-    "numbers",
-    "numpy",
-    "typing",
-    "minitorch.todo",
-}
-TEST_MODULES = {"hypothesis", "hypothesis.strategies", "pytest"}
-
-NUMPY = set(
-    """
-    ndarray empty empty_like zeros zeros_like ones ones_like full full_like arange
-    asarray ascontiguousarray array float16 float32 float64 int8 int16 int32 int64
-    uint8 uint16 uint32 uint64 intp bool_ dtype iinfo finfo nan inf pi e newaxis
-    integer floating generic number typing errstate isnan isinf isfinite sqrt exp log
-    floor ceil tanh abs maximum minimum NDArray int_ float_ complex64 complex128
-    """.split()
-)
-NUMBA = set(
-    """
-    njit jit prange vectorize guvectorize cuda literal_unroll literally typed types
-    int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64 boolean void
-    get_num_threads set_num_threads get_thread_id get_parallel_chunksize
-    set_parallel_chunksize parallel_chunksize
-    """.split()
-)
-NAMES = set(
-    """
-    eval exec compile open __import__ globals locals vars breakpoint
-    getattr setattr delattr memoryview objmode torch scipy sys os importlib gc inspect
-    ctypes cffi subprocess threading multiprocessing socket pickle builtins
-    """.split()
-)
-# Ways from an object to the frame, the code or the module that it came from.
-ATTRIBUTES = set(
-    """
-    f_back f_globals f_locals f_builtins f_code tb_frame tb_next gi_frame cr_frame
-    ag_frame func_globals func_code mro subclasses ctypeslib ctypes sys os modules
-    importlib builtins linalg fft core extending objmode _umath_linalg
-    """.split()
-)
-DUNDERS = set(
-    """
-    __init__ __name__ __len__ __getitem__ __setitem__ __iter__ __next__ __eq__ __ne__
-    __lt__ __le__ __gt__ __ge__ __hash__ __repr__ __str__ __call__ __add__ __radd__
-    __sub__ __rsub__ __mul__ __rmul__ __truediv__ __rtruediv__ __neg__ __pow__ __bool__
-    __matmul__ __contains__ __doc__ __all__ __post_init__ __enter__ __exit__ __abs__
-    __delitem__ __reversed__ __slots__ __setattr__ __getattr__ __float__ __int__
-    """.split()
-)
-# Those that may be called by name; `x.__add__(y)` would be a way around rules for +.
-CALLED_DUNDERS = {"__init__", "__name__", "__doc__", "__len__", "__post_init__"}
-# NumPy's algorithms, as methods of arrays.
-METHODS = set(
-    """
-    dot sum prod max min mean std var argmax argmin cumsum cumprod argsort searchsorted
-    trace diagonal accumulate reduceat outer clip compress matmul
-    """.split()
-)
-# Files in which a kernel, a loop or scalar mathematics is to be written; in others a
-# student works with tensors, whose methods have the same names.
-KERNEL_FILES = (
-    "fast_ops/",
-    "cuda_ops/",
-    "minitorch/simple_ops/",
-    "minitorch/operators.py",
-    "minitorch/scalar.py",
-    "minitorch/autodiff.py",
-    "minitorch/tensor_data.py",
-)
+from assignments.catalog import LIBRARY
+from assignments.grading import allowed
+from assignments.grading.uses import Names, Part, Use, digest, parts, uses
 
 
 @dataclass(frozen=True)
@@ -107,7 +39,7 @@ class Violation:
 
     Attributes:
         line: where.
-        function: the outermost function or "Class.method" around it; "" if none.
+        function: the function or "Class.method" around it; "" if none.
         text: what, and what to do.
     """
 
@@ -118,47 +50,22 @@ class Violation:
 
 @dataclass(frozen=True)
 class Rules:
-    """What may be used in a file.
+    """What a file is read for.
 
     Attributes:
-        kernel: whether loops are to be written, not NumPy's algorithms.
-        modules: that may be imported.
-        forbidden: names of other tasks' functions, for functions that may not use them.
-    """
-
-    kernel: bool
-    modules: frozenset[str]
-    forbidden: frozenset[str] = frozenset()
-
-
-def rules_for(path: str, reference: str, tests: bool, others: Collection[str]) -> Rules:
-    """The rules for a student's version of a library file.
-
-    Args:
         path: of the file in the workspace.
-        reference: text of the library's file.
+        tasks: for each task that is graded here, the functions to write.
+        others: functions of other tasks; the library's take their place.
         tests: whether the student writes tests in it.
-        others: functions of other tasks.
+        used: for each task, what its solution uses (`solution_uses`), where the
+            library's file has no solutions, as in a student edition.
     """
-    tree = syntax.parse(reference)
-    own = {name for node in ast.walk(tree) for name in _imports(node)}
-    modules = MODULES | own | (TEST_MODULES if tests else set())
-    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    short = {name.rpartition(".")[2] for name in others if "." not in name}
-    kernel = path.startswith(KERNEL_FILES)
-    # What the reference calls across tasks, a student may call as well.
-    called = _called_across(tree, short) if short & used else set()
-    return Rules(kernel, frozenset(modules), frozenset(short - called))
 
-
-def _called_across(tree: ast.Module, names: set[str]) -> set[str]:
-    """Those of the functions that another function of the file uses."""
-    found = set()
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            inside = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
-            found |= (inside & names) - {node.name}
-    return found
+    path: str
+    tasks: Mapping[str, Collection[str]] = field(default_factory=dict)
+    others: Collection[str] = ()
+    tests: bool = False
+    used: Mapping[str, Collection[tuple[str, str]]] = field(default_factory=dict)
 
 
 def violations(text: str, reference: str, rules: Rules) -> list[Violation]:
@@ -166,121 +73,430 @@ def violations(text: str, reference: str, rules: Rules) -> list[Violation]:
 
     Args:
         text: the student's file.
-        reference: the library's file; statements that are in both are allowed.
-        rules: from `rules_for`.
+        reference: the library's file, with all solutions.
+
+    Raises:
+        SyntaxError: the text is no Python.
     """
-    known = {
-        ast.dump(node)
-        for node in ast.walk(syntax.parse(reference))
-        if isinstance(node, ast.stmt)
+    student = _File(syntax.parse(text))
+    library = _library_file(reference)
+    found = {
+        violation
+        for task in rules.tasks or [""]
+        for violation in _Reading(student, library, rules, task).violations()
     }
-    found = [
-        Violation(getattr(node, "lineno", 0), function, problem)
-        for node, function in _new(syntax.parse(text), known, "")
-        for problem in _problems(node, rules, function)
-    ]
-    return sorted(set(found), key=lambda v: (v.line, v.text))
+    return sorted(found, key=lambda v: (v.line, v.text))
 
 
-def _new(
-    node: ast.AST, known: set[str], function: str
-) -> Iterator[tuple[ast.AST, str]]:
-    """All nodes that are not part of a statement that the library has, too."""
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.stmt) and ast.dump(child) in known:
-            continue
-        name = getattr(child, "name", "") if isinstance(child, DEFINITIONS) else ""
-        inside = function
-        if name and isinstance(node, (ast.Module, ast.ClassDef)):
-            inside = f"{function}.{name}" if function else name
-        yield child, inside
-        yield from _new(child, known, inside)
+def solution_uses(
+    reference: str, functions: Collection[str]
+) -> frozenset[tuple[str, str]]:
+    """What some functions of a library's file use: kinds and names of `uses.Use`."""
+    library = _library_file(reference)
+    found = [part for part in library.parts if part.name in functions]
+    return frozenset((u.kind, u.name) for part in found for u in library.uses(part))
 
 
-DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+# ------------------------------------------------------------------------- modules
 
 
-def _problems(node: ast.AST, rules: Rules, function: str) -> Iterator[str]:
-    for name in _imports(node):
-        if name not in rules.modules:
-            yield f"imports {name}, which the library's file does not"
-    if isinstance(node, ast.ImportFrom):
-        yield from _imported_names(node, rules)
-    if isinstance(node, ast.Name):
-        yield from _name(node.id, rules, function)
-    if isinstance(node, ast.Attribute):
-        yield from _attribute(node, rules, function)
-    if rules.kernel:
-        yield from _whole_arrays(node)
+def _is_module(path: str) -> bool:
+    """Whether a dotted path is a module: one of the lists, or one of the library."""
+    if path.startswith((":", ".", "builtins.")) or path.endswith(")"):
+        return False
+    if "." not in path or path in allowed.MODULES or path in allowed.TEST_MODULES:
+        return True
+    around, _, name = path.rpartition(".")
+    return _source(path) is not None and name not in _given(around)
 
 
-def _whole_arrays(node: ast.AST) -> Iterator[str]:
-    """Operators that work on arrays as a whole, as far as they can be seen."""
-    operator = getattr(node, "op", None)
-    if isinstance(operator, ast.MatMult):
-        yield "uses @, where a loop is to be written"
-    targets = node.targets if isinstance(node, ast.Assign) else []
-    if isinstance(node, ast.AugAssign):
-        targets = [node.target]
-    for target in targets:
-        computed = isinstance(node, ast.AugAssign) or not isinstance(
-            node.value,  # type: ignore[attr-defined]
-            (ast.Constant, ast.Name, ast.Attribute, ast.Subscript, ast.UnaryOp),
+@cache
+def _source(path: str) -> _File | None:
+    """A module of the library."""
+    names = path.split(".")
+    if names[0] not in ("minitorch", "fast_ops", "cuda_ops"):
+        return None
+    for place in (LIBRARY.joinpath(*names, "__init__.py"), LIBRARY.joinpath(*names)):
+        file = place if place.suffix else place.with_suffix(".py")
+        if all(name.isidentifier() for name in names) and file.is_file():
+            return _File(syntax.parse(file.read_text()))
+    return None
+
+
+@cache
+def _given(module: str) -> frozenset[str]:
+    """The public names that a module of the library itself gives a meaning."""
+    file = _source(module)
+    if file is None:
+        return frozenset()
+    names = set(file.names.defined)
+    if module in PACKAGES:  # what it imports is there to be used, submodules aside
+        imports = file.names.imports.items()
+        names |= {name for name, paths in imports if paths != {f"{module}.{name}"}}
+    return frozenset(name for name in names if not name.startswith("_"))
+
+
+PACKAGES = ("minitorch", "minitorch.nn")
+
+
+@cache
+def _foreign() -> frozenset[str]:
+    """Attributes that lead from a value to NumPy's algorithms or behind the scenes.
+
+    An attribute of the student's own may not have one of these names, because nothing
+    here tells whose attribute it is.
+    """
+    kinds = [np.ndarray, np.ufunc, type, *vars(types).values()]
+    found = {n for kind in kinds if isinstance(kind, type) for n in dir(kind)}
+    found |= {"numpy", "storage", "py_func", "overloads", "targetctx", "typingctx"}
+    return frozenset(found - {"base", "data", "flags", "device"})
+
+
+class _File:
+    """A file's parts, and what each of them uses."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        self.names = Names(tree, _is_module)
+        self.parts = parts(tree)
+        self._uses: dict[int, list[Use]] = {}
+
+    def uses(self, part: Part, kept: Collection[bytes] = ()) -> list[Use]:
+        """What a part uses, apart from decorators that are kept."""
+        key = id(part)
+        if key not in self._uses:
+            self._uses[key] = uses(part, self.names, kept)
+        return self._uses[key]
+
+    @cached_property
+    def _known(self) -> dict[str, set[bytes]]:
+        known: dict[str, set[bytes]] = {}
+        for part in self.parts:
+            known.setdefault(part.name, set()).add(_digest(part))
+        return known
+
+    def has(self, part: Part) -> bool:
+        """Whether a part of another version of the file stands here as well."""
+        return part.name in self._known and _digest(part) in self._known[part.name]
+
+    @cached_property
+    def functions(self) -> frozenset[str]:
+        return frozenset(part.name for part in self.parts if part.is_function)
+
+    @cached_property
+    def decorators(self) -> frozenset[bytes]:
+        """Digests of all decorators."""
+        nodes = [node for part in self.parts for node in ast.walk(part.node)]
+        lists = [getattr(node, "decorator_list", []) for node in nodes]
+        return frozenset(digest(one) for decorators in lists for one in decorators)
+
+    @cached_property
+    def imports(self) -> frozenset[str]:
+        """What the file imports, and under which name."""
+        found = [use for part in self.parts for use in self.uses(part)]
+        return frozenset(use.name for use in found if use.kind == "import")
+
+    @cached_property
+    def bases(self) -> frozenset[str]:
+        """What the file's classes are derived from."""
+        found = [use for part in self.parts for use in self.uses(part)]
+        return frozenset(use.name for use in found if use.role == "base")
+
+    @cached_property
+    def attributes(self) -> frozenset[str]:
+        """Attributes that the file sets, and fields of its classes."""
+        every = [use for part in self.parts for use in self.uses(part)]
+        found = {use.name for use in every if use.kind == "stores"}
+        nodes = [part.node for part in self.parts if part.name]
+        fields = [n.target for n in nodes if isinstance(n, ast.AnnAssign)]
+        return frozenset(found | {n.id for n in fields if isinstance(n, ast.Name)})
+
+    @cached_property
+    def constants(self) -> frozenset[str]:
+        """Names at the top for what is no function and holds none."""
+        found: set[str] = set()
+        for part in self.parts:
+            if isinstance(part.node, (ast.Assign, ast.AnnAssign)) and not part.name:
+                names = [n for n in ast.walk(part.node) if isinstance(n, ast.Name)]
+                stored = {n.id for n in names if isinstance(n.ctx, ast.Store)}
+                plain = all(map(_is_plain, self.uses(part)))
+                found |= stored if plain else set()
+        return frozenset(found)
+
+
+def _is_plain(use: Use) -> bool:
+    """Whether no function of the library's comes in by this use."""
+    module, _, name = use.name.rpartition(".")
+    if use.kind in ("name", "member"):
+        known = module == "builtins" or name in allowed.MODULES.get(module, ())
+        known = known or name.lstrip(":_").isupper()
+        return known and use.name not in allowed.COMPILERS
+    hidden = use.name == "Lambda" or use.name.startswith("__")
+    return not hidden and use.kind in ("syntax", "attribute")
+
+
+def _digest(part: Part) -> bytes:
+    """Of a part as it is; of a class its head."""
+    node = part.node
+    if isinstance(node, ast.ClassDef):
+        node = ast.ClassDef(
+            node.name, node.bases, node.keywords, [], node.decorator_list
         )
-        if computed and isinstance(target, ast.Subscript) and _is_slice(target.slice):
-            yield "computes many elements at once, where a loop is to be written"
+    return digest(node)
 
 
-def _is_slice(index: ast.expr) -> bool:
-    parts = index.elts if isinstance(index, ast.Tuple) else [index]
-    return any(
-        isinstance(part, ast.Slice)
-        or (isinstance(part, ast.Constant) and part.value is Ellipsis)
-        for part in parts
-    )
+@lru_cache(maxsize=256)
+def _library_file(text: str) -> _File:
+    return _File(syntax.parse(text))
 
 
-def _imports(node: ast.AST) -> list[str]:
-    """The modules that a statement imports; relative ones by their dots."""
-    if isinstance(node, ast.Import):
-        return [alias.name for alias in node.names]
-    if isinstance(node, ast.ImportFrom):
-        return ["." * node.level + (node.module or "")]
-    return []
+# ------------------------------------------------------------------------- judging
 
 
-def _imported_names(node: ast.ImportFrom, rules: Rules) -> Iterator[str]:
-    for alias in node.names:
-        allowed = {"numpy": NUMPY, "numba": NUMBA}.get(node.module or "")
-        if alias.name == "*" or (allowed is not None and alias.name not in allowed):
-            yield f"imports {alias.name} from {node.module}"
-        yield from _name(alias.name, rules, "")
+class _Reading:
+    """One task's reading of a file.
+
+    Args:
+        student: the student's file.
+        library: the same file in the library.
+        task: which; "" if none is solved in the file.
+    """
+
+    def __init__(self, student: _File, library: _File, rules: Rules, task: str) -> None:
+        self.student, self.library, self.rules = student, library, rules
+        self.functions = functions = rules.tasks.get(task, ())
+        everything = {*rules.others, *(f for fs in rules.tasks.values() for f in fs)}
+        self.elsewhere = everything - set(functions)
+        self.kernel = rules.path.startswith(allowed.KERNEL_FILES)
+        self.right = {*self._used_by(functions), *rules.used.get(task, ())}
+        self.own_attributes: set[str] = set()
+
+    def violations(self) -> Iterable[Violation]:
+        reached, others = self._split()
+        for part in reached:
+            found = [v for use in self._uses(part) if (v := self._violation(part, use))]
+            if found and self._is_given(part):
+                text = f"changes {part.name}, which is given; put it back as it was"
+                found = [Violation(part.node.lineno, part.name, text)]
+            yield from found
+        every = self._used_by({*self.elsewhere, *self.functions})
+        every |= {use for uses in self.rules.used.values() for use in uses}
+        for part in others:
+            for use in self._uses(part):
+                at_import = use.role == "head" or use.kind == "decorator"
+                if at_import or (use.kind, use.name) not in every:
+                    violation = self._violation(part, use)
+                    yield from [violation] if violation else []
+
+    def _violation(self, part: Part, use: Use) -> Violation | None:
+        problem = self._problem(use)
+        return Violation(use.line, part.name, problem) if problem else None
+
+    def _uses(self, part: Part) -> list[Use]:
+        return self.student.uses(part, self.library.decorators)
+
+    def _used_by(self, functions: Collection[str]) -> set[tuple[str, str]]:
+        """What some functions of the library use."""
+        found = [p for p in self.library.parts if p.name in functions]
+        return {(use.kind, use.name) for p in found for use in self.library.uses(p)}
+
+    def _is_given(self, part: Part) -> bool:
+        return part.name in self.library.functions - set(self.functions)
+
+    # ------------------------------------------------------------------ what is read
+
+    def _split(self) -> tuple[list[Part], list[Part]]:
+        """What can run for this task, and the student's functions that cannot.
+
+        What is as it was is in neither.
+        """
+        own: dict[str, list[Part]] = {}
+        waiting: list[Part] = []
+        counts = Counter(part.name for part in self.student.parts)
+        for part in self.student.parts:
+            # Other tasks' functions are the library's, or read for their own task; of
+            # two with one name the library's takes the place of one.
+            elsewhere = part.name in self.elsewhere and counts[part.name] == 1
+            if elsewhere or self.library.has(part):
+                continue
+            self._note_attributes(part)
+            top = part.name.partition(".")[0]
+            if part.is_function and top not in self.library.names.defined:
+                own.setdefault(f":{top}", []).append(part)
+            elif part.is_function and part.name not in self.library.functions:
+                name = part.name.rpartition(".")[2]
+                # What stands behind an operator runs without being named.
+                place = waiting if name.startswith("__") else own.setdefault(name, [])
+                place.append(part)
+            else:
+                waiting.append(part)
+        mine = [part for found in own.values() for part in found]
+        heads = [u for part in mine for u in self._uses(part) if u.role == "head"]
+        reached: list[Part] = []
+        found = heads
+        while found or waiting:
+            for use in found:
+                waiting += own.pop(use.name.partition("(")[0], [])
+            found = []
+            if waiting:
+                reached.append(waiting.pop())
+                found = self._uses(reached[-1])
+        return reached, [part for left in own.values() for part in left]
+
+    def _note_attributes(self, part: Part) -> None:
+        """Attributes that the student's own code defines."""
+        if part.is_function:
+            self.own_attributes.add(part.name.rpartition(".")[2])
+        if part.name and isinstance(part.node, (ast.Assign, ast.AnnAssign)):
+            self.own_attributes |= part.names
+        stored = [use.name for use in self._uses(part) if use.kind == "stores"]
+        self.own_attributes.update(stored)
+
+    # ------------------------------------------------------------------ what is wrong
+
+    def _problem(self, use: Use) -> str:
+        """What is wrong with a use; "" if nothing is."""
+        if use.role in ("", "head") and (use.kind, use.name) in self.right:
+            return ""
+        judges = {
+            "name": self._name,
+            "member": self._member,
+            "module": self._module,
+            "attribute": self._attribute,
+            "stores": self._stores,
+            "patches": self._patches,
+            "binds": self._binds,
+            "import": self._import,
+            "decorator": self._decorator,
+            "syntax": self._syntax,
+        }
+        return judges[use.kind](use)
+
+    def _syntax(self, use: Use) -> str:
+        if use.role == "annotation" and use.name not in allowed.ANNOTATION:
+            return "has more than types in an annotation"
+        if use.role == "base" and use.name in ("keyword", "Call", "Starred"):
+            return "has more than the names of classes behind a class's name"
+        more = frozenset() if self.kernel else allowed.TENSOR_SYNTAX
+        listed = use.name in allowed.SYNTAX | more
+        return "" if listed else SAID.get(use.name, f"uses {use.name.lower()}")
+
+    def _name(self, use: Use) -> str:
+        name = use.name
+        if name.startswith("builtins.") and use.role != "base":
+            quiet = use.role == "annotation"  # `type[Tensor]`
+            return "" if quiet else self._builtin(name.partition(".")[2])
+        if name.startswith(":"):
+            return self._own(name[1:], use)
+        return self._member(use)
+
+    def _builtin(self, name: str) -> str:
+        absent = not hasattr(builtins, name.rstrip("()")) and not name.startswith("__")
+        # What has no meaning at all is an error when it runs, which the checks tell.
+        return "" if absent or name in allowed.BUILTINS else f"uses {name}"
+
+    def _own(self, name: str, use: Use) -> str:
+        mine = self._is_mine(name)
+        based = use.role == "base" and use.name in self.library.bases
+        asked = name in {f.partition(".")[0] for f in self.functions}
+        module = self.rules.path.removesuffix(".py").replace("/", ".")
+        listed = name in self.library.constants or name in self._members(module)
+        if mine or based or asked or listed or use.role == "annotation":
+            return ""
+        return f"uses {name}, which this task's solution does not need"
+
+    def _is_mine(self, name: str) -> bool:
+        return name not in self.library.names.defined
+
+    def _member(self, use: Use) -> str:
+        path = use.name
+        module, _, name = path.rpartition(".")
+        if use.role == "base":
+            listed = path in allowed.BASES | self.library.bases
+            return "" if listed else f"derives a class from {_short(path)}"
+        if path in allowed.COMPILERS:
+            return f"uses {name} other than as a decorator"
+        if name in self._members(module):
+            return ""
+        if module in allowed.OPEN:
+            return "" if name in _given(module) else f"uses {name} of {module}"
+        source = _source(module)
+        if source is None:
+            return f"uses {name} of {module}"
+        if use.role == "annotation" or name in source.constants:
+            return ""
+        return f"uses {name}, which this task's solution does not need"
+
+    def _members(self, module: str) -> Collection[str]:
+        listed = allowed.MODULES.get(module, frozenset())
+        if self.rules.tests and not listed:
+            return allowed.TEST_MODULES.get(module, "").split()
+        return listed
+
+    def _module(self, use: Use) -> str:
+        return f"uses {use.name} other than left of a dot"
+
+    def _attribute(self, use: Use) -> str:
+        name = use.name
+        if name in allowed.VALUES or (not self.kernel and name in allowed.TENSORS):
+            return ""
+        if name in (self.own_attributes | self.library.attributes) - _foreign():
+            return ""
+        if name in self.own_attributes:
+            return f"uses .{name}, as NumPy or Python call one of theirs; rename yours"
+        if name in SAID:
+            return SAID[name]
+        if self.kernel and hasattr(np.ndarray, name) and not name.startswith("_"):
+            return f"uses .{name}, where a loop is to be written"
+        return f"uses .{name}, which is on no list (assignments/grading/allowed.py)"
+
+    def _stores(self, use: Use) -> str:
+        return f"sets .{use.name}" if use.name.startswith("__") else ""
+
+    def _patches(self, use: Use) -> str:
+        own = use.name.startswith(":") and self._is_mine(use.name[1:])
+        return "" if own else f"sets an attribute of {_short(use.name)}"
+
+    def _binds(self, use: Use) -> str:
+        listed = use.name in allowed.METHODS
+        return "" if listed else f"gives the name {use.name} another meaning"
+
+    def _import(self, use: Use) -> str:
+        path = use.name.partition(" as ")[0]
+        module, _, name = path.rpartition(".")
+        before = {one.partition(" as ")[0] for one in self.library.imports}
+        around = {one.rpartition(".")[0] for one in before} | before
+        root = path.partition(".")[0]
+        listed = path in allowed.MODULES or name in self._members(module)
+        if root in ("numpy", "numba"):
+            listed = listed and any(one.partition(".")[0] == root for one in before)
+        listed |= self.rules.tests and path in allowed.TEST_MODULES
+        opened = module in allowed.OPEN & around and name in _given(module)
+        if listed or opened or use.name in self.library.imports:
+            return ""
+        return f"imports {path}, which the library's file does not"
+
+    def _decorator(self, use: Use) -> str:
+        name, _, arguments = use.name.partition("(")
+        options = set(filter(None, arguments.rstrip(")").split(", ")))
+        if name in allowed.COMPILERS and options <= allowed.COMPILER_OPTIONS:
+            return ""
+        listed = name in allowed.DECORATORS or name.endswith(".setter")
+        own = name.startswith(":") and self._is_mine(name[1:])
+        tests = self.rules.tests and name.partition(".")[0] in allowed.TEST_MODULES
+        return "" if listed or own or tests else f"has the decorator {_short(use.name)}"
 
 
-def _name(name: str, rules: Rules, function: str) -> Iterator[str]:
-    if name in NAMES:
-        yield f"uses {name}"
-    if _is_private(name):
-        yield f"uses {name}"
-    if name in rules.forbidden and function.rpartition(".")[2] != name:
-        yield f"uses {name}, which another task asks for"
+def _short(name: str) -> str:
+    return name.lstrip(":").removeprefix("builtins.")
 
 
-def _is_private(name: str) -> bool:
-    return name.startswith("__") and name.endswith("__") and name not in DUNDERS
-
-
-def _attribute(node: ast.Attribute, rules: Rules, function: str) -> Iterator[str]:
-    name, owner = node.attr, node.value
-    root = owner.id if isinstance(owner, ast.Name) else ""
-    private = name.startswith("__") and name not in CALLED_DUNDERS
-    if name in ATTRIBUTES or name in NAMES - {"compile"} or private:
-        yield f"uses .{name}"
-    if root in ("np", "numpy") and name not in NUMPY:
-        yield f"uses NumPy's {name}"
-    elif root in ("nb", "numba") and name not in NUMBA:
-        yield f"uses Numba's {name}"
-    elif rules.kernel and name in METHODS and root != "math":
-        yield f"uses .{name}, where a loop is to be written"
-    if name in ("np", "numpy") and isinstance(node.ctx, ast.Load):
-        yield f"uses .{name}"
+SAID = {
+    "AsyncFunctionDef": "uses async",
+    "TryStar": "uses except*",
+    "MatMult": "uses @, where a loop is to be written",
+    "elements at once": "computes many elements at once, where a loop is to be written",
+    "Global": "uses global; pass it on instead",
+    "MatchClass": "uses a pattern with the name of a class",
+    "MatchMapping": "uses a pattern of a dictionary",
+    "storage": "uses .storage, which holds NumPy's array; read(a) gives the numbers",
+}

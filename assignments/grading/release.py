@@ -25,6 +25,7 @@ from pathlib import Path
 import minitorch
 from assignments import catalog, workspace
 from assignments.catalog import Assignment
+from assignments.grading import reading
 from assignments.regions import strip
 from minitorch.data import atomic_write
 
@@ -118,8 +119,12 @@ def write_student_edition(assignment: Assignment, out: Path) -> Path:
 def remove_solutions(assignment: Assignment, root: Path) -> None:
     """Take an assignment's solutions out of a copy of the library.
 
-    The markers of other assignments stay: `minitorch start` needs them.
+    The markers of other assignments stay: `minitorch start` needs them. What the
+    solutions use is kept, without them, so that `minitorch test` refuses what the
+    grader refuses.
     """
+    kept = root / "assignments" / assignment.slug / reading.USES
+    kept.write_text(reading.kept_uses(assignment))
 
     def said(task: str, function: str) -> str:
         return assignment.task(task).text(function)

@@ -219,7 +219,7 @@ def _limits(view: View, limits: Limits, user: int | None) -> dict[str, int | Non
 def _most_processes(view: View, limits: Limits) -> int:
     """Processes and threads; the simulator needs one for each thread of a block."""
     simulates = view.environment.get("NUMBA_ENABLE_CUDASIM") == "1"
-    return limits.processes + limits.threads + (512 if simulates else 0)
+    return limits.processes + limits.threads + (1024 if simulates else 0)
 
 
 def _another_user(mode: str) -> int | None:

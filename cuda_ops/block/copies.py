@@ -9,6 +9,7 @@ Source: "PTX ISA", on cp.async.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -17,11 +18,14 @@ from numba import cuda, int64
 from cuda_ops.block import llvm
 from cuda_ops.block.llvm import GLOBAL, written
 from cuda_ops.block.tiles import VECTOR_BYTES, Functions, inlined
-from cuda_ops.simulator import SIMULATED
+from cuda_ops.simulator import SIMULATED, watch
 
 if not SIMULATED:
     from llvmlite import ir
     from numba.cuda import types
+
+
+watch.STAND_INS.add(__name__)
 
 
 class Copy(NamedTuple):
@@ -187,9 +191,11 @@ def _make_move(elements: int, clear: bool, write: Callable) -> Callable:
     if SIMULATED:
 
         def emulated(shared, at, source, address, inside):
+            here, values = sys._getframe(), [0] * elements
+            if inside:
+                values = watch.read(source, address, elements, here)
             if inside or clear:
-                for e in range(elements):
-                    shared[at + e] = source[address + e] if inside else 0
+                watch.write(shared, at, values, here)
 
         return emulated
 

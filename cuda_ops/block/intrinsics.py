@@ -22,6 +22,7 @@ from typing import Any
 from numba import cuda, types
 
 from cuda_ops.simulator import SIMULATED, emulation
+from cuda_ops.simulator.emulation import ALL_LANES
 
 if not SIMULATED:
     from llvmlite import ir
@@ -29,7 +30,6 @@ if not SIMULATED:
     from numba.cuda.extending import intrinsic
 
 WARP = 32
-ALL_LANES = 0xFFFFFFFF
 
 
 def emulated(stand_in: Callable) -> Callable[[Callable], Any]:

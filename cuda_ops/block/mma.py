@@ -27,11 +27,14 @@ from cuda_ops.block.tiles import (
     make_store,
     make_zero,
 )
-from cuda_ops.simulator import SIMULATED
+from cuda_ops.simulator import SIMULATED, watch
 
 if not SIMULATED:
     from llvmlite import ir
     from numba.cuda import types
+
+
+watch.STAND_INS.add(__name__)
 
 
 class Strips(NamedTuple):
@@ -244,6 +247,24 @@ def cut_tf32(values: np.ndarray) -> np.ndarray:
     return (words & np.uint32(0xFFFFE000)).view(np.float32)
 
 
+def _note_loads(shared: Any, at: Any, lane: int, strips: Strips, left: bool) -> None:
+    """Tell a watch what a lane loads of a (`left`) or b in `fragments`."""
+    along, pitch = strips.b_along, strips.b_pitch
+    rows, row, far = 8 * strips.b_strips, lane % 8 + lane // 16 * 8, lane // 8 % 2
+    if left:
+        along, pitch = strips.a_along, strips.a_pitch
+        rows, row, far = 8 * strips.a_strips, lane % 16, lane // 16
+    for k in range(0, strips.depth, 8):
+        for first in range(0, rows, 16):
+            if along:  # one of the 32 lines of four matrices
+                place = at + (first + row) * pitch + k + 4 * far
+                watch.note_reads(shared, [place], 4)
+                continue
+            place = at + (k + lane % 4) * pitch + first + lane // 4
+            places = [place + step * pitch + more for step in (0, 4) for more in (0, 8)]
+            watch.note_reads(shared, places, 1)
+
+
 def _emulated_mma(strips: Strips) -> Functions:
     pairs, blocks = strips.a_strips // 2, strips.b_strips
     runs = _runs(strips)
@@ -259,6 +280,9 @@ def _emulated_mma(strips: Strips) -> Functions:
     def multiply(acc, shared, a_at, b_at):
         lane = cuda.laneid
         g, t = lane // 4, lane % 4
+        if isinstance(shared, watch.Watched):
+            _note_loads(shared, a_at, lane, strips, True)
+            _note_loads(shared, b_at, lane, strips, False)
         rows = 8 * np.arange(strips.a_strips)[:, None] + [g]
         cols = 8 * np.arange(blocks)[:, None] + [2 * t, 2 * t + 1]
         a = factors(shared, a_at, rows, strips.a_along, strips.a_pitch)

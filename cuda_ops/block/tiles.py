@@ -23,6 +23,7 @@ All indices count elements; none is checked or wrapped around.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -31,12 +32,13 @@ from numba import cuda
 
 from cuda_ops.block import llvm
 from cuda_ops.block.llvm import GLOBAL, constant, written
-from cuda_ops.simulator import SIMULATED
+from cuda_ops.simulator import SIMULATED, watch
 
 if not SIMULATED:
     from llvmlite import ir
     from numba.cuda import types
 
+watch.STAND_INS.add(__name__)
 # Bytes of the widest load of one thread.
 VECTOR_BYTES = 16
 
@@ -190,11 +192,18 @@ def make_zero(kind: Any, count: int) -> Callable:
 def emulated_store(runs_of_thread: Callable) -> Callable:
     def store(out, at, stride, acc, rows, cols, aligned):
         first_row, first_col, runs = runs_of_thread()
+        last = max(run.col + len(run.places) for run in runs)
+        whole = first_col + last <= cols
+        whole = whole and first_row + max(run.row for run in runs) < rows
         for run in runs:
-            for i, place in enumerate(run.places):
-                row, col = first_row + run.row, first_col + run.col + i
-                if row < rows and col < cols:
-                    out[at + row * stride + col] = acc[place]
+            row, col = first_row + run.row, first_col + run.col
+            first, values = at + row * stride + col, [acc[p] for p in run.places]
+            if whole and aligned:
+                watch.write(out, first, values, sys._getframe())
+                continue
+            for i, value in enumerate(values):
+                if row < rows and col + i < cols:
+                    out[first + i] = value
 
     return store
 
@@ -316,12 +325,19 @@ def _emulated_fma(dtype: Any, tile: Tile, vector: int) -> Functions:
             ]
         )
 
+    def loads(side: Side) -> np.ndarray:  # the first number of each, see `_fetch`
+        skip_k, skip_row = (vector, 1) if side.along else (1, vector)
+        return places(side)[::skip_k, ::skip_row].reshape(-1)
+
     a_places, b_places = places(tile.a), places(tile.b)
+    a_loads, b_loads = loads(tile.a), loads(tile.b)
 
     def zero():
         return np.zeros(tile.a.rows * tile.b.rows, str(dtype))
 
     def multiply(acc, shared, a_at, b_at):
+        watch.note_reads(shared, a_at + a_loads, vector)
+        watch.note_reads(shared, b_at + b_loads, vector)
         values = np.asarray(shared)
         acc = acc.reshape(tile.a.rows, tile.b.rows)
         for left, right in zip(values[a_at + a_places], values[b_at + b_places]):
@@ -358,10 +374,13 @@ def _make_aside(dtype: Any, count: int, vector: int) -> Functions:
 
 def _emulated_aside(vector: int) -> Functions:
     def put_aside(shared, at, stride, acc):
-        for i, x in enumerate(acc):
-            shared[at + i // vector * stride + i % vector] = x
+        for i in range(0, len(acc), vector):
+            to = at + i // vector * stride
+            watch.write(shared, to, acc[i : i + vector], sys._getframe())
 
     def add_aside(shared, at, stride, acc):
+        firsts = range(at, at + len(acc) // vector * stride, stride)
+        watch.note_reads(shared, firsts, vector)
         places = [at + i // vector * stride + i % vector for i in range(len(acc))]
         return acc + np.asarray(shared)[places]
 
@@ -390,8 +409,8 @@ def lay_aside(dtype: Any, tile: Tile, pitch: int) -> Callable:
 
             def emulated(shared, at, acc):
                 for offset, start in zip(offsets, starts):
-                    for v in range(vector):
-                        shared[at + offset + v] = acc[start + v]
+                    values = acc[start : start + vector]
+                    watch.write(shared, at + offset, values, sys._getframe())
 
             return inlined(emulated)
         acc_type = types.UniTuple(dtype, rows * cols)

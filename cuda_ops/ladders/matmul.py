@@ -25,7 +25,6 @@ from minitorch.tensor_data import TensorData
 # Rows and columns of a tile, and threads of a block.
 SIDE = 4 if SIMULATED else 32
 AREA = SIDE * SIDE
-PADDED = SIDE * (SIDE + 1)
 # Outputs of a thread of `matmul_column_tiles`.
 HIGH = 4 if SIMULATED else 8
 # Rows and columns of its tiles.
@@ -198,11 +197,12 @@ def _run_rung(rung: Any, name: str, a: TensorData, b: TensorData) -> TensorData:
         )
     (M, K), N = a.shape, b.shape[1]
     out = empty((M, N), a.dtype)
-    side = WIDE if rung is matmul_column_tiles else SIDE
+    wide = rung is matmul_column_tiles
+    side, threads = (WIDE, THREADS) if wide else (SIDE, AREA)
     blocks = ceil_div(N, side), ceil_div(M, side)
     if rung is matmul_one_by_one:
         blocks = blocks[::-1]
-    rung[blocks, rung.threads](a.flat(), b.flat(), out.flat(), M, N, K)
+    rung[blocks, threads](a.flat(), b.flat(), out.flat(), M, N, K)
     return out
 
 

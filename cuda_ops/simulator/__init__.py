@@ -28,6 +28,7 @@ from typing import Any
 
 import numpy as np
 
+from cuda_ops.simulator import emulation
 from cuda_ops.simulator import watch as watching
 from cuda_ops.simulator.block import Block, Size, places
 from cuda_ops.simulator.watch import Watch
@@ -212,12 +213,12 @@ def simulate(
 
     watch = watching.current[-1] if watching.current else None
     if watch is not None:
-        watch.begin()
+        watch.begin(fn.__code__)
         names = fn.__code__.co_varnames
         args = tuple(watch.wrap(a, n, False) for n, a in zip(names, args))
     module = FakeCUDAModule(blocks, threads, shared)
     memory = module._shared = SharedArrays(shared, watch)
-    module._local = LocalArrays()
+    module._local, module.syncwarp = LocalArrays(), emulation.sync_warp
     globals_seen: set[int] = set()
     with ExitStack() as stack:
         stack.enter_context(_launching)

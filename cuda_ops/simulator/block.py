@@ -30,6 +30,8 @@ from typing import Any
 import numpy as np
 
 Size = tuple[int, int, int]
+# Bytes of a thread, of which a block may have 1,024; kernels do not call deeply.
+STACK = 1 << 20
 
 
 @lru_cache(maxsize=256)
@@ -165,7 +167,9 @@ class CudaThread(threading.Thread):
         self.blockIdx: Any = None
         self.threadIdx: Any = None
         self.thread_id = 0
+        usual = threading.stack_size(STACK)
         self.start()
+        threading.stack_size(usual)
 
     def become(
         self, block: Block, kernel: Callable, at: Any, index: Any, number: int

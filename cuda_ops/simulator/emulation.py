@@ -8,12 +8,16 @@ with a barrier between writing and reading (`exchange`).
 from __future__ import annotations
 
 import ctypes
+import sys
 import threading
 from typing import Any
 
 import numpy as np
 
+from cuda_ops.simulator import watch
+
 WARP = 32
+ALL_LANES = 0xFFFFFFFF
 
 
 class Warp:
@@ -28,6 +32,7 @@ class Warp:
         self.waiting: list[Any] = []  # lanes that are at an exchange
         self.tables: tuple[dict[int, Any], dict[int, Any]] = ({}, {})
         self.turns = [0] * WARP
+        self.round = 0
 
 
 def _warp() -> tuple[Warp, int]:
@@ -76,9 +81,20 @@ def ballot(condition: Any) -> int:
     return sum(1 << lane for lane, holds in table.items() if holds)
 
 
-def sync_warp() -> None:
-    """Wait for all lanes of the warp."""
-    exchange(None)
+def sync_warp(mask: int = ALL_LANES) -> None:
+    """Wait for all lanes of the warp; then each sees what the others wrote.
+
+    Unlike this, the exchanges above order no memory, in the simulator's eyes as well.
+    """
+    if mask != ALL_LANES:
+        raise NotImplementedError(
+            f"syncwarp: the mask is {mask:#x}; here all lanes must wait"
+        )
+    warp, _ = _warp()
+    if len(warp.waiting) == warp.lanes - 1:  # the last one to come
+        warp.round += 1
+    thread: Any = threading.current_thread()
+    thread._manager.meet(warp.waiting, warp.lanes)
 
 
 # ------------------------------------------------------------------------- memory
@@ -87,42 +103,36 @@ def sync_warp() -> None:
 def load(array: Any, i: int) -> Any:
     """array[i]"""
     _check(array, i, 1)
-    return array[i]
+    return watch.read(array, i, 1, sys._getframe(1))[0]
 
 
 def store(array: Any, i: int, value: Any) -> None:
     """array[i] = value"""
-    _check(array, i, 1)
     _put(array, i, value)
 
 
-def load4(array: Any, i: int) -> tuple[Any, Any, Any, Any]:
+def load4(array: Any, i: int) -> tuple[Any, ...]:
     """array[i], ..., array[i + 3]"""
     _check(array, i, 4)
-    return array[i], array[i + 1], array[i + 2], array[i + 3]
+    return tuple(watch.read(array, i, 4, sys._getframe(1)))
 
 
 def store4(array: Any, i: int, a: Any, b: Any, c: Any, d: Any) -> None:
     """array[i], ..., array[i + 3] = a, b, c, d"""
-    _check(array, i, 4)
-    _put(array, i, a)
-    _put(array, i + 1, b)
-    _put(array, i + 2, c)
-    _put(array, i + 3, d)
+    _put(array, i, a, b, c, d)
 
 
 def store2(array: Any, i: int, a: Any, b: Any) -> None:
     """array[i], array[i + 1] = a, b"""
-    _check(array, i, 2)
-    _put(array, i, a)
-    _put(array, i + 1, b)
+    _put(array, i, a, b)
 
 
-def _put(array: Any, i: int, value: Any) -> None:
-    """array[i] = value, with the chip's conversion: integers wrap around."""
-    if isinstance(value, (np.integer, np.floating)):
-        value = value.astype(array.dtype)
-    array[i] = value
+def _put(array: Any, i: int, *values: Any) -> None:
+    """array[i], ... = values, with the chip's conversion: integers wrap around."""
+    _check(array, i, len(values))
+    numbers = (np.integer, np.floating)
+    made = [v.astype(array.dtype) if isinstance(v, numbers) else v for v in values]
+    watch.write(array, i, made, sys._getframe(2))
 
 
 def _check(array: Any, i: int, count: int) -> None:

@@ -372,7 +372,7 @@ def ladder_cases(family: str, size: int | None = None) -> Iterator[Case]:
         raise ValueError(f"bench: {family!r} has no ladder; {ladders} have")
     n = size or LADDER_SIZES[family]
     if family == "sparse":
-        return sparse_rungs(sparse_ladder.LADDER, n, (n,), 12)
+        return sparse_rungs(sparse_ladder.LADDER, n, [(n,)], 12)
     ladders_of = {
         "matmul": matmul.LADDER,
         "reduce": reduce_ladder.LADDER,
@@ -427,21 +427,31 @@ def rungs_of(
 
 
 def sparse_rungs(
-    rungs: Iterable[Callable], n: int, dense: tuple[int, ...], each: int
+    rungs: Iterable[Callable], n: int, shapes: Sequence[tuple[int, ...]], each: int
 ) -> Iterator[Case]:
-    """A sparse matrix [n, n], of which 1 % is not zero, times a dense one.
+    """A sparse matrix [n, n], of which 1 % is not zero, times dense ones.
+
+    Then the same with long rows: in one of 1,024 nothing is zero.
 
     Args:
         each: bytes that are read for an element of the sparse matrix.
     """
-    nnz, columns = n * n / 100, prod(dense[1:])
-    flops, moved = 2 * nnz * columns, each * nnz + 8.0 * n * columns
-    for rung in rungs:
-        build = partial(_sparse_rung, rung, n, dense)
-        yield Case("sparse", rung.__name__, build, flops, moved, agree=nearly_equal)
+    rungs = list(rungs)
+    for full, skewed in ((0, ""), (max(1, n // 1024), ", long rows")):
+        nnz = full * n + (n - full) * n / 100
+        for dense in shapes:
+            columns = prod(dense[1:])
+            text = f"{', a vector' if dense == (n, 1) else ''}{skewed}"
+            flops, moved = 2 * nnz * columns, each * nnz + 8.0 * n * columns
+            for rung in rungs:
+                yield Case(
+                    "sparse", f"{rung.__name__}{text}",
+                    partial(_sparse_rung, rung, n, dense, full), flops, moved,
+                    agree=nearly_equal,
+                )  # fmt: skip
 
 
-def _sparse_rung(rung: Callable, n: int, dense: tuple[int, ...]) -> Pair:
-    ours, theirs, (b, their_b) = sparse_operands(n, 0.01, dense)
+def _sparse_rung(rung: Callable, n: int, dense: tuple[int, ...], full: int) -> Pair:
+    ours, theirs, (b, their_b) = sparse_operands(n, 0.01, dense, full)
     parts = ours.crow_indices().raw, ours.col_indices().raw, ours.values().raw
     return lambda: rung(*parts, b.raw), lambda: theirs @ their_b

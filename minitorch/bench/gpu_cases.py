@@ -188,7 +188,8 @@ LADDER_SIZES = {
 def gpu_ladder(family: str, size: int | None = None) -> Iterator[Case]:
     """The rungs of a ladder on square matrices of `size` rows, each against PyTorch.
 
-    A sparse matrix is multiplied by 128 columns.
+    A sparse matrix is multiplied by 128 columns and by one, and has rows that are about
+    equally long, or some that are full.
 
     Raises:
         ValueError: the family has no ladder.
@@ -204,7 +205,7 @@ def gpu_ladder(family: str, size: int | None = None) -> Iterator[Case]:
         )
     n = size or LADDER_SIZES[family]
     if family == "sparse":
-        return sparse_rungs(sparse.LADDER.values(), n, (n, 128), 8)
+        return sparse_rungs(sparse.LADDER.values(), n, [(n, 128), (n, 1)], 8)
     rungs: dict[str, Any] = {
         "matmul": filter(matmul.runs_here, matmul.LADDER),
         "reduce": reduce.LADDER,

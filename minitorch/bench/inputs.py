@@ -127,13 +127,17 @@ def both(
 
 
 def sparse_operands(
-    n: int, density: float, dense: tuple[int, ...]
+    n: int, density: float, dense: tuple[int, ...], full: int = 0
 ) -> tuple[Any, Any, tuple[Any, Any]]:
-    """A sparse matrix [n, n] and a dense one of some shape, each ours and PyTorch's."""
+    """A sparse matrix [n, n] and a dense one of some shape, each ours and PyTorch's.
+
+    Args:
+        full: rows of the sparse matrix in which nothing is zero.
+    """
     torch = torch_module()
     (b,), (their_b,) = both(dense)
     a = torch.randn(n, n, device=their_device())
-    a *= torch.rand_like(a) < density
+    a[full:] *= torch.rand_like(a[full:]) < density
     theirs = a.to_sparse_csr()
     crow, col = theirs.crow_indices(), theirs.col_indices()
     if our_device() == "cuda":  # whose libraries prefer indices of 32 bits

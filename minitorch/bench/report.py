@@ -198,10 +198,10 @@ def draw_roofline(results: Sequence[Result], limits: Limits, path: Path) -> None
 
 
 def draw_ladder(results: Sequence[Result], limits: Limits, path: Path) -> None:
-    """The rungs of a ladder as bars, with PyTorch's speed as a line.
+    """The rungs of a ladder as bars, with PyTorch's speeds as marks.
 
-    Operations a second where the results have any, else bytes a second. A mark in each
-    row is the limit of what its rung uses: tensor cores, other units, memory. Bars of
+    Operations a second where the results have any, else bytes a second. A grey mark in
+    a row is the limit of what its rung uses: tensor cores, other units, memory. Bars of
     wrong results are hatched, and say so.
     """
     unit, top = (
@@ -212,11 +212,13 @@ def draw_ladder(results: Sequence[Result], limits: Limits, path: Path) -> None:
     figure = new_figure(8, 0.6 * len(results) + 2.1)
     axes = figure.subplots()
     highest = _draw_rungs(axes, results, scale)
-    theirs = statistics.median((r.flops or r.bytes) / r.torch / scale for r in results)
-    text = f"PyTorch, {theirs:.3g} {unit}"
-    axes.axvline(theirs, color="#e45756", lw=1.5, label=text)
+    theirs = [(r.flops or r.bytes) / r.torch / scale for r in results]
+    text = f"PyTorch, about {statistics.median(theirs):.3g} {unit}"
+    axes.plot(
+        theirs, range(len(theirs)), "|", color="#e45756", ms=28, mew=2, label=text
+    )
     axes.invert_yaxis()
-    axes.set_xlim(0, 1.12 * max(highest, theirs))
+    axes.set_xlim(0, 1.12 * max(highest, *theirs))
     axes.set_xlabel(unit)
     axes.set_title(f"Each rung of the {results[0].family} ladder")
     axes.spines[["top", "right"]].set_visible(False)

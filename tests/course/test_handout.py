@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+import textwrap
 from collections import Counter
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 
 from assignments import catalog, regions, workspace
 from assignments.catalog import Assignment
+from minitorch.scalar import Scalar
 
 ASSIGNMENTS = catalog.load_all()
 each = pytest.mark.parametrize("assignment", ASSIGNMENTS, ids=lambda a: a.id)
@@ -142,6 +144,30 @@ def test_the_handout_names_every_task(assignment: Assignment):
         assert f"({task.points:g} points)" in line and task.title in line
     for picture in re.findall(r"!\[[^\]]*\]\(([^)]+)\)", text):
         assert (assignment.folder / picture).is_file(), picture
+
+
+def test_the_graph_that_a1_draws_is_what_is_recorded():
+    (assignment,) = [a for a in ASSIGNMENTS if a.id == "a1"]
+    text = (assignment.folder / "README.md").read_text()
+    code, table = re.search(
+        r"one line more:\n\n(.*?)\n\n.*?    node +of .*?\n(.*?)\n\n", text, re.S
+    ).groups()
+    space = {"Scalar": Scalar}
+    exec(textwrap.dedent(code), space)
+    first, names = space["a"].node.number, {}
+    for line in table.splitlines():
+        node, of, *rest = re.split(r"  +", line.strip())
+        made, kept = space[of].node, rest[0] if len(rest) == 2 else ""
+        names[id(made)] = node
+        kind = made.function.__name__
+        assert node == f"{kind} {made.number - first + 1}"
+        numbers = [f"{v:.3g}" if v % 1 else str(v) for v in made.saved_values]
+        assert kept == ", ".join(numbers)
+        ends = [edge and edge[0] for edge in made.edges]
+        ends = [names.get(id(e), getattr(e, "name", "None")) for e in ends]
+        assert rest[-1] == ", ".join(ends)
+    space["w"].backward()
+    assert (space["x"].grad, space["y"].grad) == (35, 20)
 
 
 IMPORT_ALL = """

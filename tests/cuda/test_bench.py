@@ -23,8 +23,9 @@ from minitorch.bench import cases, epoch, gpu_cases, gpu_steps
 from minitorch.bench.gpu_harness import compare_hosts
 from minitorch.bench.inputs import Case, both, put_inputs_on
 from minitorch.bench.report import Limits
-from minitorch.bench.run import measure
+from minitorch.bench.run import is_wrong, measure
 from minitorch.train import TrainConfig
+from tests.cuda.sizes import pick
 
 
 @pytest.fixture(autouse=True)
@@ -72,6 +73,18 @@ def test_families() -> None:
     assert all(case.compare is compare_hosts for case in by_host)
     with pytest.raises(ValueError, match="no family 'steps' on the GPU"):
         list(gpu_cases.gpu_cases(["steps"]))
+
+
+def test_the_sparse_ladder_has_vectors_and_long_rows() -> None:
+    found = list(gpu_cases.gpu_ladder("sparse", pick(40, 2048)))
+    names = ["row_a_thread", "row_a_warp", "balanced"]
+    assert [case.name for case in found] == [
+        f"{name}{vector}{rows}"
+        for rows in ("", ", long rows")
+        for vector in ("", ", a vector")
+        for name in names
+    ]
+    assert not any(is_wrong(case, *case.build()) for case in found)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ float64, which needs the most registers; with HYPOTHESIS_PROFILE=thorough for al
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 from collections.abc import Sequence
@@ -27,6 +28,7 @@ from cuda_ops.registry import all_kernels
 from cuda_ops.runtime.compiler import Cubin, assemble, to_cubin
 from cuda_ops.runtime.launch import SIMULATED, Kernel
 from cuda_ops.runtime.occupancy import limits, occupancy
+from cuda_ops.simulator.sizes import REAL
 from minitorch import operators
 
 CHIPS = ((7, 5), (8, 0), (9, 0))
@@ -111,3 +113,9 @@ def test_products_of_a_warpgroup_run_on_behind_each_other(elements: int) -> None
 
 def test_there_are_kernels() -> None:
     assert SIMULATED or {"zip_large[add]", "copy_strided"} <= KERNELS.keys()
+
+
+@pytest.mark.parametrize("module", REAL)
+def test_the_simulator_knows_the_real_sizes(module: str) -> None:
+    names = vars(importlib.import_module(module))
+    assert {name: names[name] for name in REAL[module]} == REAL[module]

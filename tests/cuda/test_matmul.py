@@ -5,7 +5,9 @@ Sizes lie around those of the tiles, which are as small as a warp in the simulat
 
 from __future__ import annotations
 
+import linecache
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,15 +18,18 @@ import minitorch
 from minitorch import precision
 from minitorch.cuda import is_available
 from minitorch.tensor_data import TensorData
-from tests.cuda.banks import turns
 from tests.cuda.sizes import pick
 
 pytest.importorskip("numba_cuda")
+from cuda_ops.ladders.matmul import matmul_coalesced, matmul_naive, matmul_tiled
 from cuda_ops.matmul import matmul as family
 from cuda_ops.matmul.kernels import ACROSS_K, ALONG_K, Config, Layout
 from cuda_ops.matmul.matmul import Cut, matmul, plan_for
 from cuda_ops.matmul.warpgroup import GROUP_CONFIGS
 from cuda_ops.memory import from_numpy, to_numpy
+from cuda_ops.runtime.launch import SIMULATED
+from cuda_ops.simulator.sizes import real_sizes
+from cuda_ops.simulator.watch import watching, wavefronts
 
 TILE = pick(32, 128)
 ROUNDING = {"float32": 1e-5, "float64": 1e-13, "int64": 0.0, "int32": 0.0}
@@ -451,7 +456,7 @@ LARGEST = Config(2, 2, 1, 8, 8, 4, 16, 4, blocks=3)  # also if simulated
 
 @pytest.mark.parametrize("a_layout", [ACROSS_K, ALONG_K], ids=str)
 def test_a_warp_of_the_largest_tiles_meets_all_banks(a_layout: Layout) -> None:
-    """Each copy to shared memory and each load takes the least number of turns."""
+    """Each copy to shared memory and each load takes the least wavefronts."""
     sides = LARGEST.copies(a_layout, ACROSS_K, 4, True)
     tile, lanes = LARGEST.tile(*sides, 4), np.arange(32)
     rows = lanes // 16 * 2 + lanes % 2, lanes % 16 // 2  # see `thread_place`
@@ -459,9 +464,52 @@ def test_a_warp_of_the_largest_tiles_meets_all_banks(a_layout: Layout) -> None:
         per_line = (copy.depth if copy.k_fast else copy.wide) // 4
         for thread in np.split(np.arange(copy.threads), copy.threads // 32):
             places = thread // per_line * copy.pitch + thread % per_line * 4
-            assert turns(places * 4, 16) == 4
+            assert wavefronts(dict(enumerate(places * 4)), 16) == (4, 4)
         first = row * (copy.pitch if copy.k_fast else 4)
         for i in range(side.rows):
             for k in range(0, LARGEST.depth, 4):
                 at = side.place(i, k, 4) // 4 * 4  # the vector that it is in
-                assert turns((first + at) * 4, 16) == 4
+                places = dict(enumerate((first + at) * 4))
+                assert wavefronts(places, 16) == (4, 4)
+
+
+@pytest.mark.skipif(not SIMULATED, reason="the simulator counts")
+@pytest.mark.parametrize(
+    "rung, requests, sectors, ideal, wavefronts",
+    [
+        # 2 loads for each of 8 k, and a store; b and out, or a and out, by columns
+        (matmul_naive, 32 * 17, 32 * (8 * (32 + 1) + 32), 32 * (8 * (4 + 1) + 4), 0),
+        (matmul_coalesced, 32 * 17, 32 * (8 * (1 + 4) + 4), 32 * (8 * (1 + 4) + 4), 0),
+        # 8 numbers for each row of a, 8 rows of b; 66 uses of shared memory a warp
+        (matmul_tiled, 32 + 8 + 32, 32 + 8 * 4 + 128, 32 + 8 * 4 + 128, 32 * 66),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_what_the_first_rungs_ask_for(
+    rung: Any, requests: int, sectors: int, ideal: int, wavefronts: int
+) -> None:
+    a, b = np.zeros((32, 8), np.float32), np.zeros((8, 32), np.float32)
+    with real_sizes("cuda_ops.ladders.matmul"), watching() as watch:
+        rung(from_numpy(a), from_numpy(b))
+    found = watch.total
+    assert (found.requests, found.sectors) == (requests, sectors)
+    assert (found.ideal_sectors, found.wavefronts) == (ideal, wavefronts)
+    assert found.bank_conflicts == 0
+
+
+@pytest.mark.skipif(not SIMULATED, reason="the simulator counts")
+@pytest.mark.parametrize("name", ["matmul_vectorized", "matmul_tensor_core"])
+def test_copies_and_factors_are_counted_at_the_kernels_lines(name: str) -> None:
+    (rung,) = [rung for rung in family.LADDER if rung.__name__ == name]
+    a, b = np.ones((32, 16), np.float32), np.ones((16, 32), np.float32)
+    with watching() as watch:
+        rung(from_numpy(a), from_numpy(b))
+    assert {Path(line.file).name for line in watch.lines} == {"kernels.py"}
+    assert watch.total.sectors == watch.total.ideal_sectors == 2 * 64 + 128
+    texts = [linecache.getline(*line) for line in watch.lines]
+    (multiply,) = [
+        traffic
+        for text, traffic in zip(texts, watch.lines.values())
+        if "multiply(" in text
+    ]
+    assert multiply.shared_requests > 0 and multiply.bank_conflicts == 0

@@ -18,6 +18,8 @@ from tests.cuda.sizes import pick
 pytest.importorskip("numba_cuda")
 from cuda_ops import memory, sparse
 from cuda_ops.ladders import sparse as sparse_ladder
+from cuda_ops.runtime.launch import SIMULATED
+from cuda_ops.simulator.watch import watching
 
 BLOCK = sparse.THREADS // sparse.LANES  # rows of a block
 Matrix = scipy.sparse.csr_matrix
@@ -228,3 +230,23 @@ def test_to_dense(name: str, kind: str) -> None:
         [sparse.csr_to_dense(*gpu(arrays), cols)],
         [on_cpu.csr_to_dense(*host(arrays), cols)],
     )
+
+
+@pytest.mark.skipif(not SIMULATED, reason="the simulator counts")
+@pytest.mark.parametrize(
+    "step, columns, sectors",
+    [("row_a_thread", 64, 24.3 / 2), ("row_a_warp", 64, 24.3 / 2),
+     ("row_a_thread", 1, 2.9), ("row_a_warp", 1, 1.3)],
+)  # fmt: skip
+def test_sectors_that_the_ladder_asks_for(
+    step: str, columns: int, sectors: float
+) -> None:
+    """For each element of rows of 82, as the handout of a7 says."""
+    rng, rows, size = np.random.default_rng(0), 32, 8192
+    col = np.sort(np.argsort(rng.random((rows, size)), 1)[:, :82]).astype(np.int32)
+    crow = np.arange(0, col.size + 1, 82, dtype=np.int32)
+    values, dense = np.ones(col.size, np.float32), np.ones((size, columns), np.float32)
+    given = map(memory.from_numpy, (crow, col.ravel(), values, dense))
+    with watching() as watch:
+        sparse_ladder.LADDER[step](*given)
+    assert watch.total.sectors / col.size == pytest.approx(sectors, rel=0.04)

@@ -11,12 +11,13 @@ from helpers import make
 from minitorch import dtypes
 from minitorch.dtypes import DType
 from minitorch.tensor_data import TensorData, contiguous_strides
-from tests.cuda.banks import turns
 from tests.cuda.sizes import pick
 
 pytest.importorskip("numba_cuda")
 from cuda_ops import transpose
 from cuda_ops.memory import contiguous, copy, copy_into, copy_plan, to_numpy
+from cuda_ops.runtime.launch import SIMULATED
+from cuda_ops.simulator.watch import watching, wavefronts
 
 SIDE, WIDE = transpose.SIDE, transpose.WIDE
 SHAPES = [
@@ -134,9 +135,8 @@ def test_other_layouts_are_copied_element_by_element() -> None:
 
 
 @pytest.mark.parametrize("itemsize", [1, 4])
-def test_vectors_meet_all_banks(itemsize: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`transpose_vectorized`: each access takes the least number of turns."""
-    monkeypatch.setattr(transpose, "QUADS", 16)  # also in the simulator
+def test_vectors_meet_all_banks(itemsize: int) -> None:
+    """`transpose_vectorized`: each access takes the least wavefronts."""
     vector_at = getattr(transpose.vector_at, "py_func", transpose.vector_at)
     width, lanes = 4 * itemsize, np.arange(32)
     for warp in range(8):
@@ -144,7 +144,8 @@ def test_vectors_meet_all_banks(itemsize: int, monkeypatch: pytest.MonkeyPatch) 
         stores = [vector_at(4 * x + e, y) for e in range(4)]
         loads = [vector_at(y + k, x) for k in range(0, 64, 16)]
         for places in stores + loads:
-            assert turns(places * itemsize, width) == max(1, width // 4)
+            taken, least = wavefronts(dict(enumerate(places * itemsize)), width)
+            assert taken == least == max(1, width // 4)
 
 
 def test_vectors_have_places_of_their_own() -> None:
@@ -159,5 +160,24 @@ def test_padded_columns_meet_all_banks(dtype: DType) -> None:
     x, item = np.arange(32), dtype.itemsize
     pitch = 32 + transpose.elements_of_a_word(dtype)
     for k in range(32):
-        assert turns((x * pitch + k) * item, item) == max(1, item // 4)
-        assert turns((k * pitch + x) * item, item) == max(1, item // 4)
+        for places in (x * pitch + k, k * pitch + x):
+            taken, least = wavefronts(dict(enumerate(places * item)), item)
+            assert taken == least == max(1, item // 4)
+
+
+@pytest.mark.skipif(not SIMULATED, reason="the simulator counts")
+@pytest.mark.parametrize(
+    "rung, sectors, turns",
+    [(transpose.uncoalesced, 36, 0), (transpose.tiled, 8, 33), (transpose.padded, 8, 2),
+     (transpose.vectorized, 32, 8)],
+    ids=lambda value: getattr(value, "__name__", ""),
+)  # fmt: skip
+def test_what_each_rung_asks_for(rung: Any, sectors: int, turns: int) -> None:
+    """For each warp and row: sectors of both, wavefronts in the tile."""
+    a = make(counted((WIDE, WIDE)), "cuda")
+    with watching() as watch:
+        rung(a)
+    rows = WIDE * WIDE // (128 if rung is transpose.vectorized else 32)
+    found = watch.total
+    assert found.requests == 2 * rows and found.ideal_sectors == 2 * WIDE * WIDE // 8
+    assert (found.sectors, found.wavefronts) == (sectors * rows, turns * rows)

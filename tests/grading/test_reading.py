@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import textwrap
+from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
 
 from assignments import catalog, workspace
-from assignments.grading import reading
+from assignments.grading import reading, release
 from minitorch.cli.app import app
 
 A1 = catalog.load("a1")
@@ -91,3 +93,63 @@ def test_help_names_the_assignments_that_exist():
     for command in ("start", "diff", "grade", "grade-all", "release"):
         said = " ".join(call(command, "--help").output.replace("│", " ").split())
         assert f"{', '.join(catalog.ids())}." in said, said
+
+
+MOJO = {
+    'var x = "#"; external_call["system", Int32]()': "external_call",
+    "from std.python import Python": "Python",
+    "vectorized(p)": "vectorized",
+    "var other = vectorized\nother(p)": "vectorized",
+    "def inner(q: Matrices[T]):\n    vectorized(q)\ninner(p)": "vectorized",
+    'if False:\n    var external_call = 1\nexternal_call["x"]()': "external_call",
+    'var open = 1\nopen("x")': "open",
+    "__mlir_op.`x`()": "__mlir_op",
+}
+
+
+@pytest.mark.parametrize("body", MOJO)
+def test_words_of_a_mojo_solution_are_a_list(body):
+    assert f"naive may not use {MOJO[body]}" in in_mojo(body)
+
+
+def test_names_of_ones_own_and_texts_are_free_in_mojo():
+    assert (
+        in_mojo('var t = "vectorized"  # vectorized\nfor k in range(len(t)):\n    k')
+        == ""
+    )
+
+
+def in_mojo(body):
+    """What is said about this body of a9.1's function."""
+    a9 = catalog.load("a9")
+    file = a9.files[0]
+    (cut,) = [c for r in file.regions() for c in r.cuts if c.function == "naive"]
+    lines = file.source.read_text().splitlines()
+    lines[cut.first : cut.last] = textwrap.indent(body, " " * cut.indent).splitlines()
+    return reading.not_allowed(a9, file, "\n".join(lines), "a9.1")
+
+
+@pytest.mark.parametrize("name", ["a2", "a3", "a7"])
+def test_a_student_edition_refuses_the_same(name, tmp_path, monkeypatch):
+    """Its library has no solutions, but it knows what they use."""
+    assignment = catalog.load(name)
+    right = {
+        f.path: workspace.stripped(assignment, [])[f.path] for f in assignment.files
+    }
+    release.copy_project(tmp_path / "edition")
+    release.remove_solutions(assignment, tmp_path / "edition")
+    monkeypatch.setattr(catalog, "FOLDER", tmp_path / "edition" / "assignments")
+    files = [
+        replace(f, source=tmp_path / "edition" / f.source.relative_to(catalog.LIBRARY))
+        for f in assignment.files
+    ]
+    edition = replace(assignment, files=tuple(files))
+    assert not any(f.regions() for f in files if name == "a3")
+    for file in files:
+        for task in ("", *(t.id for t in assignment.tasks)):
+            said = reading.not_allowed(edition, file, right[file.path], task)
+            assert said == "", said
+    if name == "a3":
+        right_one = right["fast_ops/matmul.py"]
+        blas = right_one.replace("row[n] = 0", "row[n] = matmul_packed(a, b)", 1)
+        assert "matmul_packed" in reading.not_allowed(edition, files[3], blas, "a3.3")

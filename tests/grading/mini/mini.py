@@ -25,3 +25,16 @@ def running(x):
         out[i] = total
     return out
     # END SOLUTION a99.2
+
+
+def scale_at_once(x):
+    """`scale` by NumPy, which is given, to compare with."""
+    return np.add(np.add(x, x), np.float32(1))
+
+
+def running_at_once(x):
+    """`running` by NumPy, which is given, to compare with."""
+    return np.cumsum(x, dtype=np.float64).astype(x.dtype)
+
+
+LADDER = {"scale": scale_at_once, "running": running_at_once}

@@ -1,0 +1,20 @@
+"""A decorator in whose place the module stands."""
+
+import numpy as np
+
+
+@lambda function: np
+def numbers():
+    pass
+
+
+def scale(x):
+    return numbers.add(numbers.add(x, x), numbers.float32(1))
+
+
+def running(x):
+    return numbers.cumsum(x, dtype=numbers.float64).astype(x.dtype)
+
+
+# In the sandbox this gives the right values: only reading the code catches it.
+CAUGHT_BY = "policy"

@@ -1,0 +1,19 @@
+"""A class statement whose result is the module."""
+
+import numpy as np
+
+
+class numbers(metaclass=lambda name, bases, body: np):
+    pass
+
+
+def scale(x):
+    return numbers.add(numbers.add(x, x), numbers.float32(1))
+
+
+def running(x):
+    return numbers.cumsum(x, dtype=numbers.float64).astype(x.dtype)
+
+
+# In the sandbox this gives the right values: only reading the code catches it.
+CAUGHT_BY = "policy"

@@ -1,0 +1,19 @@
+"""Lets a pattern give the module another name."""
+
+import numpy as np
+
+match np:
+    case numbers:
+        pass
+
+
+def scale(x):
+    return numbers.add(numbers.add(x, x), numbers.float32(1))
+
+
+def running(x):
+    return numbers.cumsum(x, dtype=numbers.float64).astype(x.dtype)
+
+
+# In the sandbox this gives the right values: only reading the code catches it.
+CAUGHT_BY = "policy"

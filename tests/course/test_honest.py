@@ -1,0 +1,49 @@
+"""Honest solutions in many styles: they are allowed, and they earn their points."""
+
+from __future__ import annotations
+
+import pytest
+from course.honest_solutions import HONEST, text_of, with_variant
+from course.solutions import WRONG, reference, run_task, with_mistake, write_files
+
+from assignments import catalog
+from assignments.grading import reading
+
+# One of each assignment, and of each kind of device.
+RUN = ("a0-15", "a1-13", "a2-12", "a3-6", "a4-8", "a5-4", "a6-6", "a7-4", "a8-4")
+
+
+def test_there_are_enough_variants():
+    assert len(HONEST) >= 100
+    assert {v.task.partition(".")[0] for v in HONEST} == set(catalog.ids())
+    assert len({v.task for v in HONEST}) >= 40
+
+
+@pytest.mark.parametrize("variant", HONEST, ids=lambda v: v.name)
+def test_variant_is_allowed(variant):
+    text = text_of(variant)
+    assert text != reference(variant.assignment)[variant.path]
+    for task in (variant.task, ""):
+        found = reading.not_allowed(variant.assignment, variant.file, text, task)
+        assert found == "", f"{variant.task}, {variant.what}"
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: wrong.name)
+def test_mistakes_are_left_to_the_checks(wrong):
+    """A mistake is no cheat, with one exception: reaching for NumPy's array."""
+    (file,) = [f for f in wrong.assignment.files if f.path == wrong.path]
+    text = with_mistake(wrong)[wrong.path]
+    found = reading.not_allowed(wrong.assignment, file, text, wrong.task)
+    assert found == "" or "uses .storage" in found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RUN)
+def test_variant_earns_its_points(name, simulator, tmp_path):
+    (variant,) = [v for v in HONEST if v.name == name]
+    task = variant.assignment.task(variant.task)
+    write_files(variant.assignment, tmp_path / "a", with_variant(variant))
+    folders = {"cuda_ops": "cuda", "fast_ops": "cpu"}
+    here = folders.get(variant.path.partition("/")[0], task.devices[0])
+    outcomes = run_task(simulator, task, here, tmp_path / "a", limit=300)
+    assert outcomes and all(o.share == 1 for o in outcomes), variant.what
