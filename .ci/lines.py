@@ -12,13 +12,13 @@ import sys
 
 # Lines of Python and Mojo, comments and docstrings included.
 BUDGETS = {
-    "minitorch": 29_200,
+    "minitorch": 29_500,
     "fast_ops": 6_100,
-    "cuda_ops": 19_400,
+    "cuda_ops": 19_700,
     "mojo_ops": 7_700,
-    "assignments": 15_250,  # hints, a leaderboard, small inputs
+    "assignments": 17_500,  # one executor, rules that are lists, hints, a watch of processes
     "docs": 450,
-    "tests": 35_500,
+    "tests": 38_500,
 }
 
 

@@ -292,7 +292,7 @@ SPEED = (
         _large,
         _sum_expected,
         {"n": 1_000_000},
-        ((1.3, 0.5), (2.0, 1.0)),
+        ((1.2, 0.5), (1.5, 1.0)),
         lambda a: (float(a.nbytes), float(a.size)),
         length=_elements,
         oracle="NumPy",

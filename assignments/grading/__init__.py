@@ -9,7 +9,9 @@ With this package one can grade a submission (`grade.grade`), a folder of them
     channel.py     the grader's end of a worker;  group.py  of several
     executor.py    runs a task's checks in workers, for a grader and for a student
     library.py     the library without the solutions, with a student's files in it
+    processes.py   all processes of a worker, counted, stopped and ended as one
     submission.py  opens a folder or a zip that a student handed in
+    intake.py      does that and reads the code, in a process with limits
     allowed.py     what every task allows, as lists
     uses.py        what a piece of Python uses, by meaning and not by spelling
     policy.py      what a student's file uses beyond what its task allows

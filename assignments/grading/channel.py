@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any
 
 from assignments.grading import sandbox
-from assignments.grading.processes import busy, send
+from assignments.grading.processes import Tree, busy, cores, send
 from assignments.grading.wire import Reader, WireError, encode
 
 KEPT_OUTPUT = 4000  # bytes of what a worker prints that are kept, from the beginning
@@ -84,8 +84,8 @@ class Worker:
         self._watched = 0.0
         self._frozen: float | None = None
         self._started = self._start(view, limits, mode)
-        self.tree = self._started.tree
         self._process = self._started.process
+        self.tree = self._started.tree or Tree(self._process.pid, alone=True)
         self._socket = self._started.socket
         self._socket.setblocking(False)
         assert self._process.stdout is not None and self._process.stderr is not None
@@ -188,7 +188,7 @@ class Worker:
 
     def _share(self) -> float:
         """Seconds that our processors were busy with this worker, each on average."""
-        return self.tree.cpu() / len(os.sched_getaffinity(0))
+        return self.tree.cpu() / len(cores())
 
     def freeze(self) -> None:
         """Let all that the worker has started stand still, until `thaw`.
@@ -331,8 +331,8 @@ class Worker:
 
     def _end_processes(self) -> None:
         """`launch.py` ends what is below it when its standard input is closed."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
+        if self._process.stdin is not None:
+            self._process.stdin.close()
         self.tree.kill()
         try:
             self._process.wait(2)

@@ -26,7 +26,7 @@ from assignments.grading import reading, submission
 from assignments.grading.submission import Refused
 
 MEMORY, CPU_SECONDS, SECONDS = 2 << 30, 20, 300.0
-STACK, DEPTH = 256 << 20, 20_000
+STACK, DEPTH, PYTHONS_DEPTH = 256 << 20, 20_000, sys.getrecursionlimit()
 # A Mojo file is read by lines, and the compiler has its own idea of what ends one.
 LINE_ENDS = frozenset("\v\f\x1c\x1d\x1e\x85\u2028\u2029")
 
@@ -130,10 +130,14 @@ def _read(
 
 
 def _read_code(assignment: Assignment, file: File, text: str, task: str) -> str:
+    """What is not allowed; what Python reads is not too deep for whoever reads it."""
+    sys.setrecursionlimit(DEPTH)
     try:
         return reading.not_allowed(assignment, file, text, task)
     except (RecursionError, MemoryError):
         return f"{file.path}: it is nested too deeply to be read"
+    finally:
+        sys.setrecursionlimit(PYTHONS_DEPTH)
 
 
 def _text(file: File, data: bytes) -> tuple[str, str]:
@@ -181,10 +185,12 @@ def _serve() -> None:
     """Do what standard input says, with little memory and time and a large stack."""
     sys.path[:] = pickle.load(sys.stdin.buffer)
     call, arguments = pickle.load(sys.stdin.buffer)
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    # What is imported takes address space, and the more of it the more cores there are.
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    memory = MEMORY + pages * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    sys.setrecursionlimit(DEPTH)
     threading.stack_size(STACK)
 
     def work() -> None:

@@ -28,16 +28,20 @@ class Tree:
     Args:
         launcher: the process that started them and is none of them.
         group: the folder of their control group; None where there is none.
+        alone: whether there is no launcher: that process is the first of them.
     """
 
-    def __init__(self, launcher: int, group: Path | None) -> None:
-        self.launcher, self.group = launcher, group
+    def __init__(
+        self, launcher: int, group: Path | None = None, alone: bool = False
+    ) -> None:
+        self.launcher, self.group, self.alone = launcher, group, alone
 
     def processes(self) -> list[int]:
         """Their numbers."""
         if self.group is not None:
             return list(map(int, _text(self.group / "cgroup.procs").split()))
-        return descendants(self.launcher)
+        below = descendants(self.launcher) if os.path.isdir("/proc/self") else []
+        return [self.launcher, *below] if self.alone else below
 
     def memory(self, limit: int) -> int:
         """Bytes that they hold together, shared memory and files in memory as well.
@@ -58,7 +62,8 @@ class Tree:
             found = re.search(r"usage_usec (\d+)", _text(self.group / "cpu.stat"))
             return int(found[1]) * 1e-6 if found else 0.0
         # What has ended counts for whoever waited for it; in the end, the launcher.
-        return _ticks(self.launcher, 2, 4) + sum(map(_used, self.processes()))
+        ended = 0.0 if self.alone else _ticks(self.launcher, 2, 4)
+        return ended + sum(map(_used, self.processes()))
 
     def waited(self) -> float:
         """Seconds for which one of them could have run and did not, at most."""
@@ -248,12 +253,19 @@ def _waiting(number: int) -> float:
     return int(fields[1]) * 1e-9 if len(fields) > 1 else 0.0
 
 
+def cores() -> set[int]:
+    """The processors that this process, and so its workers, may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return os.sched_getaffinity(0)
+    return set(range(os.cpu_count() or 1))
+
+
 def busy() -> float:
     """Seconds for which our processors were busy since the start, each on average.
 
     What a host takes from a virtual machine counts as busy.
     """
-    ours = {f"cpu{number}" for number in os.sched_getaffinity(0)}
+    ours = {f"cpu{number}" for number in cores()}
     total = 0
     for line in _text(Path("/proc/stat")).splitlines():
         name, *fields = line.split()

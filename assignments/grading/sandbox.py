@@ -133,14 +133,14 @@ class Started:
     Attributes:
         process: the outermost process; what is in it ends with it.
         socket: the grader's end of the connection.
-        tree: all processes below it.
         user: the user it runs as, where that is another one.
+        tree: all processes below it; None where it is the worker itself.
     """
 
     process: subprocess.Popen[bytes]
     socket: socket.socket
-    tree: Tree
     user: int | None
+    tree: Tree | None = None
 
 
 def start(view: View, limits: Limits, mode: str) -> Started:
@@ -167,7 +167,7 @@ def start(view: View, limits: Limits, mode: str) -> Started:
         env=_environment(view, limits, mode),
     )
     theirs.close()
-    return Started(process, ours, Tree(process.pid, group), user)
+    return Started(process, ours, user, Tree(process.pid, group))
 
 
 def _command(

@@ -101,7 +101,7 @@ def examine(
     result = Result(check.task, check.name, device, FAILED)
     ours: list[Timed] = []
     theirs: list[Timed] = []
-    for _ in range(TRIES):
+    for attempt in range(TRIES):
         wrong = _measure(
             check, device, (student, ours), (rival, theirs), seed, clock, result
         )
@@ -110,7 +110,8 @@ def examine(
         took = seconds(ours, theirs)
         ratio = best([timed.go for timed in theirs]) / took
         open_ends = points_left_open(check, ratio, ours, theirs)
-        if not open_ends or clock.end - time.perf_counter() < clock.call:
+        once = (time.perf_counter() - start) / (attempt + 1)
+        if not open_ends or clock.end - time.perf_counter() < 2 * once:
             break
     result = replace(result, seconds=time.perf_counter() - start)
     least = _least(check, machine, seed)

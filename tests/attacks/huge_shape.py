@@ -5,7 +5,7 @@ import os
 import struct
 import sys
 
-HUGE = 10**18
+HUGE = 10**17
 EMPTY = f"{{'descr': '<f4', 'fortran_order': False, 'shape': (0, {HUGE}, {HUGE}), }}"
 
 

@@ -1,4 +1,4 @@
-"""Sends a dict of three hundred thousand names."""
+"""Sends a dict of 150,000 names."""
 
 import json
 import os
@@ -11,7 +11,7 @@ def scale(x):
     while "request" not in frame.f_locals:
         frame = frame.f_back
     number, worker = frame.f_locals["request"]["id"], frame.f_locals["self"]
-    arrays, value = [], {"d": [[str(n), None] for n in range(300_000)]}
+    arrays, value = [], {"d": [[str(n), None] for n in range(150_000)]}
     tree = {"d": [["id", number], ["is", "ok"], ["value", value]]}
     header = json.dumps({"value": tree, "arrays": [len(a) for a in arrays]}).encode()
     start = struct.pack("<4sI", b"MTG1", len(header))

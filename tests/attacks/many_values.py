@@ -11,7 +11,7 @@ def scale(x):
     while "request" not in frame.f_locals:
         frame = frame.f_back
     number, worker = frame.f_locals["request"]["id"], frame.f_locals["self"]
-    arrays, value = [], {"d": [["out", [0] * 1_500_000]]}
+    arrays, value = [], {"d": [["out", [0] * 1_000_000]]}
     tree = {"d": [["id", number], ["is", "ok"], ["value", value]]}
     header = json.dumps({"value": tree, "arrays": [len(a) for a in arrays]}).encode()
     start = struct.pack("<4sI", b"MTG1", len(header))

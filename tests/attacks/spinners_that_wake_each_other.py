@@ -32,7 +32,7 @@ def scale(x):
 
 def running(x):
     out = np.empty_like(x)
-    for _ in range(30):
+    for _ in range(10):
         total = 0.0
         for i, value in enumerate(x.tolist()):
             total += value

@@ -16,7 +16,7 @@ def running(x):
     for number in spinners:
         os.kill(number, signal.SIGSTOP)
     out = np.empty_like(x)
-    for _ in range(30):
+    for _ in range(10):
         total = 0.0
         for i, value in enumerate(x.tolist()):
             total += value

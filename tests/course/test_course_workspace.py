@@ -138,6 +138,17 @@ def test_an_exception_points_at_the_line(place, runner):
     assert "autodiff.py" in text and "return values[arg + 10]" in text
 
 
+def test_marks_that_editors_leave_are_no_mistake(tmp_path):
+    """A byte order mark, form feeds, blank lines at the end."""
+    a0 = catalog.load("a0")
+    workspace.create(a0, tmp_path / "a0")
+    for path, text in workspace.stripped(a0, []).items():
+        data = b"\xef\xbb\xbf" + f"{text}\x0c\n# a\u2028b\n\n".encode()
+        (tmp_path / "a0" / path).write_bytes(data)
+    said = call("test", "-k", "0.1", "--in", tmp_path / "a0")
+    assert "passed" in said and "not allowed" not in said
+
+
 def test_temporary_files_are_removed(place, runner):
     make = "import tempfile; raise ValueError(tempfile.mkdtemp())"
     solve(place, "a1.1", f"    {make}\n")

@@ -123,6 +123,31 @@ def test_there_are_enough_attacks():
 
 @pytest.mark.parametrize("name", ATTACKS)
 def test_attack_earns_nothing(name, request, left, tmp_path, tmp_path_factory):
+    earns_nothing(name, request, left, tmp_path, tmp_path_factory)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "compute_by_a_helper",
+        "fork_bomb",
+        "memory_flood_by_many",
+        "memory_in_files",
+        "memory_shared",
+        "spinners_that_wake_each_other",
+        "spinners_while_the_rival_runs",
+    ],
+)
+def test_without_control_groups(
+    name, request, left, tmp_path, tmp_path_factory, monkeypatch
+):
+    """Most machines let nobody but root make any."""
+    monkeypatch.setattr(sandbox, "new_group", lambda *_: None)
+    earns_nothing(name, request, left, tmp_path, tmp_path_factory)
+
+
+def earns_nothing(name, request, left, tmp_path, tmp_path_factory) -> None:
+    """Grade an attack, and look at what it earned and left."""
     text = (FOLDER / f"{name}.py").read_text()
     grader = request.getfixturevalue(
         "reader" if 'CAUGHT_BY = "policy"' in text else "wall"

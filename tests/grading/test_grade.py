@@ -22,6 +22,7 @@ from grading.mini_course import (
 )
 from rich.console import Console
 
+from assignments import catalog
 from assignments.checks import Speed
 from assignments.grading import report as reports
 from assignments.grading import sandbox, timing
@@ -175,6 +176,13 @@ def test_what_is_not_judged_neither_gives_nor_takes(partial):
     assert timing.uncounted([right, wrong], partial) == [right, wrong]
     lost = timing.uncounted([right, wrong, open_], partial)
     assert (lost[0].status == NOT_RUN) == partial
+
+
+def test_one_loop_in_order_is_no_parallel_sum():
+    """Its ratio to itself is 1, give or take what a busy machine does to it."""
+    checks = catalog.load("a3").checks("a3.5")
+    (check,) = (c for c in checks if isinstance(c, Speed) and c.name == "sum")
+    assert check.points_share(1.15) == 0
 
 
 def test_faster_than_the_machine():

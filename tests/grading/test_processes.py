@@ -15,8 +15,6 @@ from grading.mini_course import LIMITS, PATH, make_grader, write_file
 from assignments.grading import library, processes, sandbox
 from assignments.grading.channel import Failed, Worker
 
-MODES = [mode for mode in sandbox.MODES if mode != "limits" or os.getuid()]
-
 # A worker that does not look at the grader any more, below a grader that is in the
 # middle of a request.
 GRADER = """
@@ -87,7 +85,7 @@ def gone(numbers: list[int]) -> bool:
 
 
 @pytest.mark.parametrize("way", ["SIGKILL", "SIGTERM", "SIGINT", "exception"])
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", sandbox.MODES)
 def test_workers_end_with_the_grader(mode, way, group):
     mode_or_skip(mode)
     words = [sys.executable, "-c", GRADER, mode, json.dumps(sys.path), way, group]
