@@ -16,7 +16,7 @@ BUDGETS = {
     "fast_ops": 6_100,
     "cuda_ops": 19_700,
     "mojo_ops": 7_700,
-    "assignments": 17_600,  # one executor, rules that are lists, hints, a watch of processes
+    "assignments": 17_600,  # one executor, rules that are lists, hints, a leaderboard
     "docs": 450,
     "tests": 38_500,
 }
