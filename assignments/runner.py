@@ -28,14 +28,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from assignments import catalog, mojo_text, overlay, workspace
+from assignments import catalog, mojo_text, overlay, syntax, workspace
 from assignments.checks import AnyCheck, Speed
 from assignments.grading import reading, sandbox
 from assignments.grading.channel import Answer, Ask, Failed, Worker
 from assignments.grading.examine import FAILED, Result
 from assignments.grading.executor import STARTING, Executor, Times
-from assignments.grading.launch import descendants
-from assignments.grading.processes import Tree
 from assignments.grading.worker import Worker as Loop
 from assignments.simulated import simulates
 from assignments.testing import Search
@@ -262,18 +260,6 @@ class Forked:
     terminate = kill
 
 
-class OwnTree(Tree):
-    """A worker and the processes below it, where the system tells which there are."""
-
-    def __init__(self, worker: int) -> None:
-        super().__init__(0, None)
-        self.worker = worker
-
-    def processes(self) -> list[int]:
-        below = descendants(self.worker) if PROC else []
-        return [self.worker, *below]
-
-
 class OwnWorker(Worker):
     """A worker without a sandbox.
 
@@ -293,7 +279,7 @@ class OwnWorker(Worker):
         ours, theirs = socket.socketpair()
         with theirs:
             process: Any = Forked(self._server, self._device, theirs)
-        return sandbox.Started(process, ours, OwnTree(process.pid), None)
+        return sandbox.Started(process, ours, None)
 
     def _deadline(self, seconds: float) -> Callable[[], float]:
         end = time.perf_counter() + seconds
@@ -392,7 +378,7 @@ class Own(Executor):
                     lines = (("raised at", place),)
                     return Result(*what, text=f"SyntaxError: {wrong.msg}", lines=lines)
             elif wrong is not None or reading.not_allowed(
-                self.assignment, file, path.read_text(), self.task.id
+                self.assignment, file, syntax.text_of(path.read_bytes()), self.task.id
             ):
                 del self.paths[file.module]
         return None
@@ -473,7 +459,7 @@ class Own(Executor):
         for file in self.assignment.files:
             path = self.folders[0] / file.path
             if file.is_mojo and path.is_file():
-                text = path.read_text()
+                text = syntax.text_of(path.read_bytes())
                 words = file, text, self.assignment, self.job.task, self.job.together
                 (folder / path.name).write_text(mojo_text.as_checked(*words))
                 made[path.stem] = str(folder / path.name)
@@ -481,10 +467,14 @@ class Own(Executor):
 
 
 def _why_not_python(path: Path) -> SyntaxError | None:
+    data = path.read_bytes()
     try:
-        overlay.compiled(path.read_bytes(), str(path))
+        syntax.text_of(data)
+        overlay.compiled(data, str(path))
     except SyntaxError as error:
         return error
+    except ValueError as error:
+        return SyntaxError(str(error), (str(path), 1, 1, ""))
     return None
 
 

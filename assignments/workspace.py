@@ -199,13 +199,13 @@ def untouched(workspace: Workspace, task: Task) -> bool:
 def _same_code(path: Path, text: str, others: dict[str, set[str]], file: File) -> bool:
     """Whether a file has this code, apart from functions of other tasks."""
     try:
-        own = path.read_text()
+        own = syntax.text_of(path.read_bytes())
         if own == text:
             return True
         if not file.module:
             return False
         trees = [syntax.parse(one, file.path) for one in (own, text)]
-    except (OSError, UnicodeDecodeError, SyntaxError):
+    except (OSError, ValueError, SyntaxError):
         return False
     for tree in trees:
         overlay.remove(tree, others[file.module])
