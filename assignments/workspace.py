@@ -343,7 +343,8 @@ def progress(workspace: Workspace) -> dict[str, Any]:
         found = json.loads(path.read_text())
     except (FileNotFoundError, json.JSONDecodeError):
         return {}
-    return found if isinstance(found, dict) else {}
+    # Before there were files in it, it held points, not parts of them.
+    return found if isinstance(found, dict) and FILES in found else {}
 
 
 # ---------------------------------------------------------------------------- hints

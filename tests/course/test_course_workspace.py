@@ -314,6 +314,12 @@ def test_status_knows_what_has_changed_since(place):
     assert "autodiff.py" in call("status", "--in", place)
 
 
+def test_progress_that_held_points_is_forgotten(place):
+    (place / workspace.PROGRESS).write_text('{"a1.1": {"python": 6}}')
+    assert "points" in call("status", "--in", place)
+    assert workspace.progress(workspace.read(place)) == {}
+
+
 # ---------------------------------------------------------------------------- hints
 
 
