@@ -274,6 +274,7 @@ def _rung_sectors(task: str, name: str) -> Check:
         examples=2,
         needs=SIMULATOR,
         hint="Neighbouring threads have to read neighbours of x, in each step.",
+        oracle="NumPy",
     )
 
 
