@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import ast
+import marshal
 import subprocess
 import sys
+from collections.abc import Collection
+from types import CodeType
 
 import pytest
 from course.giveaways import left_to_copy, lines_of, signature
 from course.solutions import reference
 
-from assignments import catalog, workspace
+from assignments import catalog, overlay, regions, workspace
 from assignments.grading import library, release
 
 # Lines that stand elsewhere in what the authors of a task have before them; 0 where a
@@ -61,9 +64,35 @@ def test_a_workspace_lacks_the_twins_and_runs_the_librarys():
     (file,) = [f for f in assignment.files if f.path == "cuda_ops/transpose.py"]
     text = workspace.stripped(assignment)[file.path]
     assert "load4(tile" not in text and "much like a4.5" in text
-    assert "transpose_vectorized" in library.others(file, assignment, "a4.5")
-    assert "load4(tile" in library.graft(file, text, assignment, "a4.5")
-    assert "load4(tile" in library.with_twins(file.path, text)
+    source = file.source.read_text()
+    twins = regions.twins_in(source, file.path)
+    assert "transpose_vectorized" in twins
+    assert "load4(tile" in with_functions(text, source, twins)
+    given = {file.path: text.encode()}
+    for graded, now, before in (
+        (assignment, given, {}),
+        (catalog.load("a5"), {}, given),
+    ):
+        tree = library.student_tree(graded, now, graded.tasks[0].id, before)
+        (path,) = tree.glob("cuda_ops/__pycache__/transpose.*")
+        code = marshal.loads(path.read_bytes()[16:])
+        library.remove(tree)
+        assert "load4" in names_in(code, "transpose_vectorized")
+
+
+def names_in(code: CodeType, function: str) -> set[str]:
+    """The names that a function of a module uses, and those inside of it."""
+    inside = [part for part in code.co_consts if isinstance(part, CodeType)]
+    found = set(code.co_names) if function in ("", code.co_name) else set()
+    below = "" if code.co_name == function else function
+    return found.union(*[names_in(part, below) for part in inside])
+
+
+def with_functions(text: str, source: str, names: Collection[str]) -> str:
+    """A file with functions of another one, as the overlay puts them together."""
+    tree = ast.parse(text)
+    overlay.graft(tree, ast.parse(source), names)
+    return ast.unparse(tree)
 
 
 def test_an_edition_lacks_the_twins_that_no_workspace_holds(tmp_path):
@@ -101,8 +130,8 @@ def test_what_is_faster_without_being_needed_has_another_way(tmp_path, monkeypat
     for path, text in reference(assignment).items():
         left_out = workspace.stripped(assignment)[path]
         if path in ("cuda_ops/transpose.py", "cuda_ops/elementwise.py"):
-            twins = library.twins_in((catalog.LIBRARY / path).read_text(), path)
-            done = library.replace_functions(text, left_out, twins)
+            twins = regions.twins_in((catalog.LIBRARY / path).read_text(), path)
+            done = with_functions(text, left_out, twins)
             done = done.replace(
                 "from minitorch.todo import unwritten_task",
                 "from minitorch.todo import todo, unwritten_task",

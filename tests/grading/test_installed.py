@@ -12,6 +12,7 @@ from grading import installed
 from assignments import catalog, workspace
 from assignments.checks import Speed
 from assignments.grading.release import build_wheel, copy_project
+from assignments.grading.timing import NOISY
 
 pytestmark = pytest.mark.timeout(1800)  # compilers on a busy machine
 EXTRA = {"cuda": "numba_cuda", "mojo": "mojo.run"}  # a module of each extra
@@ -68,14 +69,16 @@ def test_the_reference_earns_all_points(name, programs, tmp_path):
     values = json.loads((tmp_path / "o" / "results.json").read_text())
     # How fast a machine is in these minutes is not asked; that it was timed is.
     timed = {c.task for c in assignment.checks() if isinstance(c, Speed)}
+    open_ends = NOISY in ended.stdout
     for test in values["tests"]:
         if test["number"] in timed:
-            assert "times as fast as the reference" in test["output"], ended
+            said = "times as fast as the reference" in test["output"]
+            assert said or NOISY in test["output"], ended
         else:
             assert test["score"] == test["max_score"] > 0, ended
             assert test["status"] == "passed", ended
     assert len(values["tests"]) == len(assignment.tasks)
-    assert "not run here" not in ended.stdout
+    assert open_ends or "not run here" not in ended.stdout
 
 
 @pytest.mark.slow
