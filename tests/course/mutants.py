@@ -29,12 +29,12 @@ if __name__ == "__main__":
 
 from course.solutions import HERE, reference, write_files
 
-from assignments import catalog, report
+from assignments import catalog
 from assignments.catalog import Assignment, File, Task, tomllib
 from assignments.checks import Properties
+from assignments.grading.examine import HUNG, NOT_RUN, Result
 from assignments.regions import strip
 from assignments.runner import Job, Runners
-from assignments.testing import HUNG, NOT_RUN
 
 COUNT = 30
 LEAST = 40.0  # seconds that a task may take, on a machine that is busy
@@ -370,12 +370,12 @@ class Trial:
                 if outcome.status == HUNG:
                     return TIMED_OUT, device
                 if outcome.share == 0 and outcome.status != NOT_RUN:
-                    return CAUGHT, f"{device}: {outcome.check}: {outcome.reason}"
+                    return CAUGHT, f"{device}: {outcome.name}: {outcome.reason}"
             if any(outcome.status != NOT_RUN for outcome in outcomes):
                 found = SURVIVED, ""
         return found
 
-    def _job(self, task: Task, device: str, limit: float) -> list[report.Outcome]:
+    def _job(self, task: Task, device: str, limit: float) -> list[Result]:
         folders = [str(self.folder)]
         return self.runner.run(Job(task.id, device, folders, limit, first_failure=True))
 
