@@ -85,7 +85,10 @@ def _worth_saying(outcome: Result, task: Task) -> list[tuple[str, str]]:
 
 
 def print_table(rows: Sequence[tuple[Task, str, Sequence[Result]]]) -> None:
-    """A line for each task and device: points, and what came of it."""
+    """A line for each task and device: points, and what came of it.
+
+    Why a device cannot be used is said once, below.
+    """
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
@@ -96,7 +99,10 @@ def print_table(rows: Sequence[tuple[Task, str, Sequence[Result]]]) -> None:
     table.add_column("device", no_wrap=True)
     table.add_column("points", justify="right", no_wrap=True)
     table.add_column("result", min_width=15)
+    reasons: dict[str, None] = {}
     for task, device, outcomes in rows:
+        if outcomes and all(o.status == NOT_RUN for o in outcomes):
+            reasons[f"not run: {outcomes[0].reason}"] = None
         got, most = _points(task, device, rows)
         word, style = _verdict(outcomes)
         table.add_row(
@@ -105,7 +111,10 @@ def print_table(rows: Sequence[tuple[Task, str, Sequence[Result]]]) -> None:
             f"{number(got)} / {number(most)}" + (" bonus" if task.bonus else ""),
             Text(word, style=style),
         )
-    Console(highlight=False).print(table)
+    console = Console(highlight=False)
+    console.print(table)
+    for reason in reasons:
+        console.print(Text(reason, style="yellow"))
 
 
 def _points(
@@ -123,7 +132,7 @@ def _points(
 def _verdict(outcomes: Sequence[Result]) -> tuple[str, str]:
     ran = [o for o in outcomes if o.status != NOT_RUN]
     if not ran:
-        return f"not run: {outcomes[0].reason}" if outcomes else "not run", "yellow"
+        return "not run", "yellow"
     bad = [o for o in ran if o.status != PASSED]
     if not bad:
         said = [o.reason for o in ran if o.reason]
