@@ -373,6 +373,8 @@ class Trial:
                     return CAUGHT, f"{device}: {outcome.name}: {outcome.reason}"
             if any(outcome.status != NOT_RUN for outcome in outcomes):
                 found = SURVIVED, ""
+            elif found[0] == SKIPPED:
+                found = SKIPPED, outcomes[0].reason
         return found
 
     def _job(self, task: Task, device: str, limit: float) -> list[Result]:
