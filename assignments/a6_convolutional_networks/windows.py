@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -282,7 +283,10 @@ IMAGE_EDGES = (
 )
 
 
-def _conv(
+def _window_check(
+    task: str,
+    sizes: Any,
+    edges: Any,
     name: str,
     call: Any,
     inputs: Any,
@@ -290,14 +294,17 @@ def _conv(
     hint: str,
     devices: tuple[str, ...] | None = SIMPLE,
 ) -> Check:
-    sizes = (IMAGE, IMAGE_EDGES)
+    """A check of a task whose inputs have windows."""
     return Check(
-        *("a6.2", name, call, inputs, expected, *sizes),
+        *(task, name, call, inputs, expected, sizes, edges),
         length=_terms,
         examples=12,
         devices=devices,
         hint=hint,
     )
+
+
+_conv = partial(_window_check, "a6.2", IMAGE, IMAGE_EDGES)
 
 
 TWO_DIMENSIONS = (
@@ -447,22 +454,7 @@ POOL_EDGES = (
 )
 
 
-def _pool(
-    name: str,
-    call: Any,
-    inputs: Any,
-    expected: Any,
-    hint: str,
-    devices: tuple[str, ...] | None = SIMPLE,
-) -> Check:
-    sizes = (POOL, POOL_EDGES)
-    return Check(
-        *("a6.3", name, call, inputs, expected, *sizes),
-        length=_terms,
-        examples=12,
-        devices=devices,
-        hint=hint,
-    )
+_pool = partial(_window_check, "a6.3", POOL, POOL_EDGES)
 
 
 TIES = "Of equal maxima the first one wins, row by row."
