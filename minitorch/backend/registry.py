@@ -13,35 +13,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 from minitorch.backend.base import Backend
+from minitorch.backend.low_precision import LowPrecision
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
+
+class _HalfBackends(dict[str, Backend]):
+    """The functions of each device for half types, made when they are first asked for."""
+
+    def __missing__(self, device: str) -> Backend:
+        made = self[device] = cast(Backend, LowPrecision(get_backend(device)))
+        return made
+
+
 GROUP = "minitorch.backends"
 loaded_backends: dict[str, Backend] = {}  # what callers get
+half_backends = _HalfBackends()  # what callers get for tensors of half types
 _kinds: dict[str, Backend] = {}  # by kind, without what anybody puts around them
-
-
-class Around:
-    """A backend whose functions are replaced, each when it is first used."""
-
-    def __init__(
-        self,
-        backend: Backend,
-        replace: Callable[[str, Callable[..., Any]], Callable[..., Any]],
-    ) -> None:
-        self._backend, self._replace = backend, replace
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._backend, name)
-        if not callable(found):
-            return found
-        made = self._replace(name, found)
-        setattr(self, name, made)  # found at once from now on
-        return made
 
 
 class _Seam:
@@ -133,6 +125,7 @@ def _wrapped(kind: str) -> Backend:
 def renew() -> None:
     """Let everybody get new backends, since something about them has changed."""
     loaded_backends.clear()
+    half_backends.clear()
     loaded_backends.update({kind: _wrapped(kind) for kind in _kinds})
 
 

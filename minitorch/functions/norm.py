@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from minitorch.dtypes import finfo
 from minitorch.function import Context, Function, once_differentiable
 from minitorch.functions.movement import in_shape
 from minitorch.functions.operands import check_alike
@@ -165,7 +164,7 @@ def rms_norm(
     Source: Zhang and Sennrich, "Root mean square layer normalization", 2019.
     """
     rows, (flat, _) = _rows("rms_norm", input, normalized_shape, weight, None)
-    eps = float(np.finfo(rows.dtype.numpy).eps) if eps is None else eps
+    eps = finfo(rows.dtype).eps if eps is None else eps
     out = rows * ((rows * rows).mean(-1, keepdim=True) + eps).rsqrt()
     return in_shape(out if flat is None else out * flat, input.raw.shape)
 
@@ -262,7 +261,7 @@ def _checked(
 ) -> Tensor | None:
     """A weight or bias, flat; an error where it does not fit x."""
     if not x.raw.storage.dtype.is_floating_point:
-        raise TypeError(f"{name}: x is {x.dtype.name}; expected float32 or float64")
+        raise TypeError(f"{name}: x is {x.dtype.name}; expected a floating type")
     if parameter is None:
         return None
     if parameter.raw.shape != shape:
