@@ -1,8 +1,9 @@
 """Numbers of 16 bits to and from float32.
 
 With this file a kernel can read a float16 or bfloat16 (`from_float16`,
-`from_bfloat16`) and round to one (`to_float16`, `to_bfloat16`), and `cuda_ops/memory.py`
-converts whole arrays (`convert`). In kernels such a number is its bits, a uint16.
+`from_bfloat16`) and round to one (`to_float16`, `to_bfloat16`), and
+`cuda_ops/memory.py` converts whole arrays (`convert`). In kernels such a number is its
+bits, a uint16.
 
 A bfloat16 is the upper half of a float32, so that reading one is a shift. Rounding to
 the nearest, ties to the even one, is an addition before the shift back:

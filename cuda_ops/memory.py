@@ -347,7 +347,10 @@ def copy_flat(a, out, vectors):
 
 
 @kernel(
-    examples=["float32[] int64 4*int64 float32[] int64 4*int64 4*int64 int64"],
+    examples=[
+        "float32[] int64 4*int64 float32[] int64 4*int64 4*int64 int64",
+        "uint16[] int64 4*int64 uint16[] int64 4*int64 4*int64 int64",
+    ],
     threads=THREADS,
 )
 def copy_strided(a, a_at, a_steps, out, out_at, out_steps, shape, size):

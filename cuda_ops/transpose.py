@@ -225,9 +225,11 @@ VECTORS_WRITTEN = unwritten_task(transpose_vectorized) is None
 
 _TEXT = "T[] int64 4*int64 T[] int64 4*int64 4*int64"
 TILED = KernelFamily(transpose_tiled, _TEXT, (float32,), threads=SIDE * BLOCK_ROWS)
-PADDED = KernelFamily(transpose_padded, _TEXT, (float32,), threads=SIDE * BLOCK_ROWS)
+PADDED = KernelFamily(
+    transpose_padded, _TEXT, (float32,), (BITS,), threads=SIDE * BLOCK_ROWS
+)
 VECTORIZED = KernelFamily(
-    transpose_vectorized, _TEXT, (float32,), threads=QUADS * QUADS
+    transpose_vectorized, _TEXT, (float32,), (BITS,), threads=QUADS * QUADS
 )
 
 # ------------------------------------------------------------------------- launchers

@@ -47,8 +47,8 @@ from minitorch.creation import (
 )
 from minitorch.devices import device
 from minitorch.dtypes import DType as dtype
-from minitorch.dtypes import bool_ as bool
 from minitorch.dtypes import bfloat16, finfo, float16, float32, float64, int32, int64
+from minitorch.dtypes import bool_ as bool
 from minitorch.dtypes import float16 as half
 from minitorch.dtypes import float32 as float
 from minitorch.dtypes import float64 as double

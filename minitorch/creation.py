@@ -480,7 +480,10 @@ def randint_like(
 def _floating_dtype(name: str, dtype: DType | None) -> DType:
     kind = _dtype(dtype)
     if not kind.is_floating_point:
-        raise TypeError(f"{name}: dtype is {kind.name}; it must be floating point")
+        raise TypeError(
+            f"{name}: dtype is {kind.name}; it must be float32, float64, float16 or "
+            f"bfloat16"
+        )
     return kind
 
 

@@ -51,7 +51,8 @@ bool_ = DType("bool", 0)
 float16 = DType("float16", 2)
 bfloat16 = DType("bfloat16", 2)
 
-ALL = (float32, float64, int64, int32, bool_, float16, bfloat16)
+COMPUTED = (float32, float64, int64, int32, bool_)  # what kernels compute in
+ALL = (*COMPUTED, float16, bfloat16)
 _BY_NAME = {dtype.name: dtype for dtype in ALL}
 _BY_NUMPY = {dtype.numpy: dtype for dtype in ALL}
 _INFERRED = (  # a bool is an int, too: the first that fits
@@ -193,7 +194,7 @@ class finfo:
             raise TypeError(f"finfo: dtype is {dtype.name}; it must be floating point")
         facts = ml_dtypes.finfo(dtype.numpy)
         self.bits, self.dtype = 8 * dtype.itemsize, dtype.name
-        self.eps, self.resolution = float(facts.eps), float(facts.resolution)
+        self.eps, self.resolution = float(facts.eps), 10.0**-facts.precision
         self.min, self.max = float(facts.min), float(facts.max)
         self.tiny = self.smallest_normal = float(facts.tiny)
 

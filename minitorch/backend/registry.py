@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class _HalfBackends(dict[str, Backend]):
-    """The functions of each device for half types, made when they are first asked for."""
+    """The functions of each device for half types, made at the first request."""
 
     def __missing__(self, device: str) -> Backend:
         made = self[device] = cast(Backend, LowPrecision(get_backend(device)))

@@ -14,7 +14,12 @@ import minitorch.dtypes as dtypes
 from minitorch.arguments import check_floating
 from minitorch.functions.choice import where
 from minitorch.functions.indexing import repeat_interleave
-from minitorch.functions.operands import check_alike, check_broadcast, check_same_device
+from minitorch.functions.operands import (
+    cast,
+    check_alike,
+    check_broadcast,
+    check_same_device,
+)
 from minitorch.functions.random import dropout
 from minitorch.functions.softmax import softmax
 
@@ -60,8 +65,12 @@ def scaled_dot_product_attention(
         key, value = (_for_all_heads(query, x) for x in (key, value))
     batches = [x.raw.shape[:-2] for x in (query, key, value)]
     check_broadcast("scaled_dot_product_attention: batch", *batches)
+    # Half types are rounded once, at the end.
+    dtype, wide = query.dtype, dtypes.promote(query.dtype, dtypes.float32)
+    query, key, value = (cast(x, wide) for x in (query, key, value))
     weights = attention_weights(query, key, attn_mask, is_causal, scale)
-    return (dropout(weights, dropout_p) if dropout_p else weights) @ value
+    out = (dropout(weights, dropout_p) if dropout_p else weights) @ value
+    return cast(out, dtype)
 
 
 def attention_weights(

@@ -353,6 +353,9 @@ def cosine_similarity(
     x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8
 ) -> Tensor:
     """The cosine of the angle between vectors along dim"""
+    dtype = dtypes.promote(x1.dtype, x2.dtype)
+    if dtype.half:  # float16 has no number as small as eps
+        return cosine_similarity(x1.float(), x2.float(), dim, eps).to(dtype)
     lengths = x1.norm(2, dim).clamp(min=eps) * x2.norm(2, dim).clamp(min=eps)
     return (x1 * x2).sum(dim) / lengths
 
