@@ -196,8 +196,12 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> object:
-    """`nn`, `optim`, `utils` and `autograd`, imported when first asked for."""
-    if name not in ("autograd", "nn", "optim", "utils"):
+    """`nn`, `optim`, `amp` and others, imported when first asked for."""
+    if name == "autocast":
+        from minitorch.amp import autocast
+
+        return autocast
+    if name not in ("amp", "autograd", "nn", "optim", "utils"):
         raise AttributeError(f"module 'minitorch' has no attribute {name!r}")
     from importlib import import_module
 

@@ -39,6 +39,8 @@ WRITTEN = {
     "zip": (4,),
     "bias_activation": (3,),
     "index_copy_": (0,),
+    "attention": (0,),
+    "attention_backward": (0, 1, 2),
     "sgd_step": (0, 2),
     "adam_step": (0, 2, 3),
 }

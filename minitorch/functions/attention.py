@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import minitorch.dtypes as dtypes
 from minitorch.arguments import check_floating
+from minitorch.functions.autocasting import in_lower
 from minitorch.functions.choice import where
 from minitorch.functions.indexing import repeat_interleave
 from minitorch.functions.operands import (
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 NEVER = -math.inf  # the score of a key that may not be seen: its weight is 0
 
 
+@in_lower
 def scaled_dot_product_attention(
     query: Tensor,
     key: Tensor,
