@@ -146,9 +146,8 @@ def test_weights_are_cast_once_for_a_region():
             with autocast("cpu"):
                 F.linear(x, w)
 
-    # Each product rounds its result, and the weight is rounded once or twice.
-    assert conversions(lambda: twice()) == 3
-    assert conversions(lambda: twice(cache_enabled=False)) == 4
+    assert conversions(lambda: twice()) == 1
+    assert conversions(lambda: twice(cache_enabled=False)) == 2
     with autocast("cpu"):
         with minitorch.no_grad():
             before = F.linear(x, w)

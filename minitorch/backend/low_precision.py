@@ -18,6 +18,7 @@ be float32 and storage need not be.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import wraps
 from typing import Any
 
 import minitorch.operators as operators
@@ -70,6 +71,7 @@ class LowPrecision(Around):
         written = WRITTEN.get(name, ())
         last = 1 if name in STATISTICS else None
 
+        @wraps(fn)
         def call(*args: Any, **kwargs: Any) -> Any:
             run = _Call(self._backend, (*args, *kwargs.values()))
             wide = [run.widen(a, i in written) for i, a in enumerate(args)]

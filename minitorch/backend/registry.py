@@ -26,7 +26,11 @@ class _HalfBackends(dict[str, Backend]):
     """The functions of each device for half types, made at the first request."""
 
     def __missing__(self, device: str) -> Backend:
-        made = self[device] = cast(Backend, LowPrecision(get_backend(device)))
+        get_backend(device)  # or an error
+        kind, index = split_name(device)
+        backend = _kinds[kind]
+        backend = backend if index is None else backend.at(index, backend)
+        made = self[device] = _wrapped(cast(Backend, LowPrecision(backend)))
         return made
 
 
@@ -84,7 +88,7 @@ def _find(device: str) -> Backend:
     kind, index = split_name(device)
     if kind not in _kinds:
         _kinds[kind] = _load(kind)
-        loaded_backends[kind] = _wrapped(kind)
+        loaded_backends[kind] = _wrapped(_kinds[kind])
     if index is not None:
         loaded_backends[device] = _kinds[kind].at(index, loaded_backends[kind])
     return loaded_backends[device]
@@ -118,15 +122,15 @@ def full_name(device: str) -> str:
     return f"{kind}:{number or current}"
 
 
-def _wrapped(kind: str) -> Backend:
-    return _kinds[kind] if _seam.wrap is None else _seam.wrap(_kinds[kind])
+def _wrapped(backend: Backend) -> Backend:
+    return backend if _seam.wrap is None else _seam.wrap(backend)
 
 
 def renew() -> None:
     """Let everybody get new backends, since something about them has changed."""
     loaded_backends.clear()
     half_backends.clear()
-    loaded_backends.update({kind: _wrapped(kind) for kind in _kinds})
+    loaded_backends.update({kind: _wrapped(made) for kind, made in _kinds.items()})
 
 
 @contextmanager
