@@ -62,8 +62,8 @@ def forward_template(cut: Cut, elements: int, asynchronous: bool) -> Callable:
     soft, scale_sums = online(units.scores), scaled(units.sums)
     mask = masked(units.scores, False, -math.inf)
     finish, give = finished(units.scores), given(units.scores.rows)
-    count_rows = len(units.scores.rows)
-    lowest, nothing = filled(count_rows, -math.inf), filled(count_rows, 0.0)
+    each_row = filled(len(units.scores.rows))
+    never, nothing = float32(-math.inf), float32(0)
     fetch, close, wait = pipes(cut, elements, asynchronous)
     fill, start = filler(cut, elements), inlined(start_of)
     rows, cols, pitch = cut.rows, cut.cols, cut.pitch
@@ -120,7 +120,7 @@ def forward_template(cut: Cut, elements: int, asynchronous: bool) -> Callable:
         close()
         at = start(q, (heads, number)) + first * q[3]
         fill(shared, 0, query, at, q[3], L - first, E, scale * log2e)
-        acc, best, total = zero_sums(), lowest(), nothing()
+        acc, best, total = zero_sums(), each_row(never), each_row(nothing)
         for t in range(count):
             left = S - t * cols
             wait()
@@ -142,6 +142,7 @@ def forward_template(cut: Cut, elements: int, asynchronous: bool) -> Callable:
             acc = weigh(acc, p, shared, p_at, v_at + my_col)
         ends, inverse = finish(best, total)
         acc = scale_sums(acc, inverse)
+        row, col, my_row, _, my_col = place()  # Found anew: no register had to keep it.
         at = start(o, (heads, number)) + (first + my_row) * o[3] + my_col
         store(out, at, o[3], acc, L - first - my_row, V - my_col, aligned)
         if col == 0:

@@ -276,14 +276,14 @@ def given(offsets: tuple[int, ...]) -> Callable:
     return give
 
 
-def filled(count: int, value: float) -> Callable:
-    """fill() -> a tuple of `count` times `value`."""
+def filled(count: int) -> Callable:
+    """fill(x) -> a tuple of `count` times x."""
     if SIMULATED:
-        return inlined(lambda: np.full(count, value, np.float32))
+        return inlined(lambda x: np.full(count, x, np.float32))
 
-    @written(lambda: _tuple(count)())
-    def fill(builder: Any) -> list[Any]:
-        return [ir.Constant(ir.FloatType(), value)] * count
+    @written(lambda x: _tuple(count)(types.float32))
+    def fill(builder: Any, x: Any) -> list[Any]:
+        return [x] * count
 
     return fill
 
