@@ -20,7 +20,7 @@ from numba import cuda, float32
 
 from cuda_ops.attention.held import Held, laid
 from cuda_ops.block.copies import Copy
-from cuda_ops.block.intrinsics import WARP, load4, sync_warp
+from cuda_ops.block.intrinsics import WARP, load4, store4, sync_warp
 from cuda_ops.block.mma import Strips, mma_of_sums, mma_tile
 from cuda_ops.block.tiles import Side, Tile, fma_tile, inlined, thread_index
 from cuda_ops.simulator import SIMULATED
@@ -167,7 +167,7 @@ def _ordinary(cut: Cut) -> Units:
     passing = Side(wide, lane_cols, c.pitch, True)
     values = Side(c.size // lane_cols, VECTOR * lane_cols, c.pitch, False)
     zero_scores, multiply, *_ = fma_tile(float32, Tile(side, passing, DEPTH))
-    zero_sums, add, store, *_ = fma_tile(float32, Tile(weights, values, VECTOR))
+    zero_sums, add, store, *_ = fma_tile(float32, Tile(weights, values, DEPTH // 2))
     scores = _held(side, passing, _lanes(c))
     multiply_scores = _deep(multiply, c.size, DEPTH, c.rows + 4)
     lay = laid(scores, 1, c.aside_pitch, VECTOR)
@@ -179,7 +179,7 @@ def _ordinary(cut: Cut) -> Units:
         lay(shared, aside_at + col * aside_pitch + row, p)
         # A warp's rows of weights are its own.
         sync_warp()
-        for k in range(0, cols, VECTOR):
+        for k in range(0, cols, DEPTH // 2):
             at = aside_at + k * aside_pitch + row
             acc = add(acc, shared, at, b_at + k * pitch)
         sync_warp()
@@ -295,6 +295,9 @@ def filler(cut: Cut, elements: int) -> Callable:
                     c = source[start + 2] if k + 2 < width else zero
                     d = source[start + 3] if k + 3 < width else zero
             place = to + r * row_stride + k * k_stride
+            if k_stride == 1:
+                store4(shared, place, a * factor, b * factor, c * factor, d * factor)
+                continue
             shared[place] = a * factor
             shared[place + k_stride] = b * factor
             shared[place + 2 * k_stride] = c * factor
