@@ -24,6 +24,8 @@ import math
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from cuda_ops.attention.backward import (
     DELTA_ROWS,
     FOR_KEYS,
@@ -43,8 +45,6 @@ from cuda_ops.runtime.launch import ceil_div
 from minitorch import precision
 from minitorch.dtypes import float32
 from minitorch.tensor_data import TensorData
-
-import numpy as np
 
 
 class Cuts(NamedTuple):
@@ -230,7 +230,7 @@ def _run_rung(
 def attention_online(
     query: TensorData, key: TensorData, value: TensorData, causal: bool = False
 ) -> TensorData:
-    """[B, H, L, E], [B, H, S, E], [B, H, S, V] -> [B, H, L, V] on the ordinary units."""
+    """[B, H, L, E], [B, H, S, E], [B, H, S, V] -> [B, H, L, V], ordinary units."""
     return _run_rung("attention_online", FMA, query, key, value, causal)
 
 

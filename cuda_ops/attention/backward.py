@@ -21,7 +21,7 @@ from functools import cache
 
 from numba import cuda, float32
 
-from cuda_ops.attention.forward import FAR, SIZE, made, pipes, start_of
+from cuda_ops.attention.forward import FAR, SIZE, Key, made, pipes, start_of
 from cuda_ops.attention.held import LOG2E, filled, gradient, masked, scaled, taken
 from cuda_ops.attention.units import FMA, TF32, VECTOR, Cut, filler, units_of
 from cuda_ops.block.intrinsics import WARP, device, shuffle_xor
@@ -289,36 +289,37 @@ else:
         ),
     }
     FOR_QUERY = {
-        FMA: (
-            Cut(FMA, 32, 4, 32, 32, blocks=2),
-            Cut(FMA, 64, 4, 32, 32, blocks=2),
-            Cut(FMA, 64, 4, 16, 16),
-            Cut(FMA, 128, 8, 16, 32),
-            Cut(FMA, 128, 4, 16, 16),
-            Cut(FMA, 256, 4, 8, 32),
-        ),
-        TF32: (
-            Cut(TF32, 32, 4, 32, 32, blocks=2),
-            Cut(TF32, 64, 4, 32, 32, blocks=2),
-            Cut(TF32, 64, 4, 16, 32),
-            Cut(TF32, 128, 8, 16, 32),
-            Cut(TF32, 128, 4, 16, 16),
-            Cut(TF32, 256, 4, 16, 16),
-        ),
+        FMA: FOR_KEYS[FMA],
+        TF32: (*FOR_KEYS[TF32][:-1], Cut(TF32, 256, 4, 16, 16)),
     }
+
+MAIN_KEYS: dict[Key, str] = {}
+MAIN_QUERY: dict[Key, str] = {}
+if not SIMULATED:
+    MAIN_KEYS = {
+        (FOR_KEYS[FMA][1], VECTOR, True): "attention_for_keys",
+        (FOR_KEYS[TF32][1], VECTOR, True): "attention_for_keys_tensor_core",
+    }
+    MAIN_QUERY = {(FOR_QUERY[FMA][1], VECTOR, True): "attention_for_query"}
 
 
 @cache
 def for_keys(cut: Cut, elements: int, asynchronous: bool) -> Kernel:
     """The kernel `attention_for_keys` for one way to cut."""
     fn = keys_template(cut, elements, asynchronous)
-    key = (*cut, elements, asynchronous)
-    return made(fn, cut, key, backward_shared(cut), KEYS_EXAMPLE, {})
+    key = cut, elements, asynchronous
+    return made(fn, key, MAIN_KEYS, backward_shared(cut), KEYS_EXAMPLE)
 
 
 @cache
 def for_query(cut: Cut, elements: int, asynchronous: bool) -> Kernel:
     """The kernel `attention_for_query` for one way to cut."""
     fn = query_template(cut, elements, asynchronous)
-    key = (*cut, elements, asynchronous)
-    return made(fn, cut, key, backward_shared(cut), QUERY_EXAMPLE, {})
+    key = cut, elements, asynchronous
+    return made(fn, key, MAIN_QUERY, backward_shared(cut), QUERY_EXAMPLE)
+
+
+for _key in MAIN_KEYS:
+    for_keys(*_key)
+for _key in MAIN_QUERY:
+    for_query(*_key)

@@ -9,11 +9,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import cache
-from typing import Any
 
 from numba import cuda, float32
 
-from cuda_ops.attention.held import LOG2E, filled, finished, given, masked, online, scaled
+from cuda_ops.attention.held import (
+    LOG2E,
+    filled,
+    finished,
+    given,
+    masked,
+    online,
+    scaled,
+)
 from cuda_ops.attention.units import FMA, TF32, VECTOR, Cut, filler, units_of
 from cuda_ops.block.copies import copier, fences
 from cuda_ops.block.tiles import inlined
@@ -182,6 +189,34 @@ else:
     }
 
 
+# What tests compile and `minitorch inspect` shows has a name, by its cut, the numbers of
+# a copy, and whether these are asynchronous. Others are made when they are needed.
+Key = tuple[Cut, int, bool]
+MAIN: dict[Key, str] = {}
+if not SIMULATED:
+    MAIN = {
+        (FORWARD[FMA][1], VECTOR, True): "attention_online",
+        (FORWARD[FMA][2], VECTOR, False): "attention_online_sm_75",
+        (FORWARD[TF32][1], VECTOR, True): "attention_tensor_core",
+    }
+
+
+def made(
+    fn: Callable, key: Key, main: dict[Key, str], shared: int, text: str
+) -> Kernel:
+    """The kernel of a function for one way to cut; `text` is its signature."""
+    cut, _, asynchronous = key
+    return Kernel(
+        fn,
+        name=main.get(key) or f"{fn.__name__}{(*cut, *key[1:])}",
+        examples=(text,) if key in main else (),
+        threads=cut.threads,
+        max_registers=min(65536 // (cut.threads * cut.blocks) // 8 * 8, 255),
+        shared=shared,
+        arch=(8, 0) if asynchronous or cut.units != FMA else (7, 5),
+    )
+
+
 @cache
 def forward(cut: Cut, elements: int, asynchronous: bool) -> Kernel:
     """The kernel `attention_online` for one way to cut.
@@ -191,33 +226,9 @@ def forward(cut: Cut, elements: int, asynchronous: bool) -> Kernel:
         asynchronous: with `cp.async`.
     """
     fn = forward_template(cut, elements, asynchronous)
-    key = (*cut, elements, asynchronous)
-    return made(fn, cut, key, forward_shared(cut), EXAMPLE, MAIN)
+    key = cut, elements, asynchronous
+    return made(fn, key, MAIN, forward_shared(cut), EXAMPLE)
 
 
-def made(
-    fn: Callable, cut: Cut, key: tuple[Any, ...], shared: int, example: str,
-    main: dict[Any, str],
-) -> Kernel:  # fmt: skip
-    """The kernel of a function; those in `main` have names and are compiled by tests."""
-    name = main.get(key, "")
-    return Kernel(
-        fn,
-        name=name or f"{fn.__name__}{key}",
-        examples=(example,) if name else (),
-        threads=cut.threads,
-        max_registers=min(65536 // (cut.threads * cut.blocks) // 8 * 8, 255),
-        shared=shared,
-        arch=(8, 0) if key[-1] else (7, 5),
-    )
-
-
-MAIN: dict[Any, str] = {}
-if not SIMULATED:
-    for _cut in FORWARD[FMA]:
-        if _cut.size in (64, 128) and _cut.warps * _cut.cols != 128:
-            MAIN[(*_cut, VECTOR, True)] = f"attention_online_{_cut.size}"
-    for _cut in FORWARD[TF32]:
-        if _cut.size in (64, 128) and _cut.warps * _cut.cols != 128:
-            MAIN[(*_cut, VECTOR, True)] = f"attention_tensor_core_{_cut.size}"
-    MAIN[(*FORWARD[FMA][2], VECTOR, False)] = "attention_online_sm_75"
+for _key in MAIN:
+    forward(*_key)

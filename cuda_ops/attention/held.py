@@ -88,7 +88,7 @@ def _row_sums(held: Held, values: np.ndarray, sums: np.ndarray) -> np.ndarray:
     return sums
 
 
-# ------------------------------------------------------------------------------ forward
+# ----------------------------------------------------------------------------- forward
 
 
 def online(held: Held) -> Callable:
@@ -152,9 +152,7 @@ def scaled(held: Held) -> Callable:
 
     @written(lambda acc, factor: kind(kind, _tuple(len(held.rows))))
     def scale(builder: Any, acc: list[Any], factor: list[Any]) -> list[Any]:
-        return [
-            builder.fmul(x, factor[row]) for (row, _), x in zip(held.places, acc)
-        ]
+        return [builder.fmul(x, factor[row]) for (row, _), x in zip(held.places, acc)]
 
     return scale
 
@@ -288,7 +286,7 @@ def filled(count: int) -> Callable:
     return fill
 
 
-# ------------------------------------------------------------------------------ backward
+# ---------------------------------------------------------------------------- backward
 
 
 def gradient(held: Held, by_col: bool) -> Callable:
@@ -314,9 +312,7 @@ def gradient(held: Held, by_col: bool) -> Callable:
         builder: Any, s: list[Any], d: list[Any], ends: list[Any], deltas: list[Any]
     ) -> Any:
         p = [exp2(builder, builder.fsub(x, ends[i])) for x, i in zip(s, of)]
-        ds = [
-            builder.fmul(x, builder.fsub(y, deltas[i])) for x, y, i in zip(p, d, of)
-        ]
+        ds = [builder.fmul(x, builder.fsub(y, deltas[i])) for x, y, i in zip(p, d, of)]
         return _packed(builder, p, ds)
 
     return slopes

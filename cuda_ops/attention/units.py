@@ -14,9 +14,9 @@ lets tiles of others, the *passing* ones, come by. It multiplies twice for each 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from numba import cuda, float32
+from numba import float32
 
 from cuda_ops.attention.held import Held, laid
 from cuda_ops.block.copies import Copy

@@ -24,7 +24,7 @@ from cuda_ops.softmax import softmax
 from minitorch import dtypes, operators
 from minitorch.tensor_data import TensorData
 
-# Queries of a block of `attention_shared_tiles`: a warp for each; keys: a lane for each.
+# Queries of a block of `attention_shared_tiles`, a warp for each.
 QUERIES = 2 if SIMULATED else 8
 THREADS = QUERIES * WARP
 # Numbers of a query or a value at most, and how many of them a lane has.
