@@ -21,6 +21,7 @@ strides are. Results are the same to the last bit in every run.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -58,16 +59,19 @@ class Cuts(NamedTuple):
 @lru_cache(maxsize=64)
 def cuts_for(width: int, units: str) -> Cuts | None:
     """The first cuts for rows of `width` numbers that fit; None if there are none."""
-    room = properties().shared_memory_per_block
-    tables = (
-        (FORWARD, forward_shared), (FOR_KEYS, backward_shared),
-        (FOR_QUERY, backward_shared),
-    )  # fmt: skip
-    found = [
-        next((c for c in table[units] if c.size >= width and need(c) <= room), None)
-        for table, need in tables
-    ]
+    found = (
+        _first(FORWARD[units], width, forward_shared),
+        _first(FOR_KEYS[units], width, backward_shared),
+        _first(FOR_QUERY[units], width, backward_shared),
+    )
     return None if None in found else Cuts(*found)  # type: ignore[arg-type]
+
+
+def _first(cuts: tuple[Cut, ...], width: int, need: Callable) -> Cut | None:
+    """The first of the cuts that is wide enough and that this GPU has room for."""
+    room, arch = properties().shared_memory_per_block, compute_capability()
+    fits = (c for c in cuts if c.size >= width and c.arch <= arch and need(c) <= room)
+    return next(fits, None)
 
 
 def _cuts(query: TensorData, key: TensorData, value: TensorData) -> Cuts | None:

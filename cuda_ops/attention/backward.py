@@ -273,10 +273,12 @@ else:
     FOR_KEYS = {
         FMA: (
             Cut(FMA, 32, 4, 32, 32, blocks=2),
-            Cut(FMA, 64, 4, 32, 32, blocks=2),
+            Cut(FMA, 64, 4, 32, 32, blocks=2, arch=(9, 0)),
+            Cut(FMA, 64, 8, 16, 32),
             Cut(FMA, 64, 4, 16, 16),
-            Cut(FMA, 128, 8, 16, 32),
-            Cut(FMA, 128, 4, 16, 16),
+            Cut(FMA, 128, 8, 16, 32, arch=(9, 0)),
+            Cut(FMA, 128, 8, 8, 32),
+            Cut(FMA, 128, 4, 8, 32),
             Cut(FMA, 256, 4, 8, 32),
         ),
         TF32: (

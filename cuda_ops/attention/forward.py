@@ -189,8 +189,8 @@ else:
     }
 
 
-# What tests compile and `minitorch inspect` shows has a name, by its cut, the numbers of
-# a copy, and whether these are asynchronous. Others are made when they are needed.
+# What tests compile and `minitorch inspect` shows has a name, by its cut, numbers of a
+# copy, and whether copies are asynchronous. Others are made when they are needed.
 Key = tuple[Cut, int, bool]
 MAIN: dict[Key, str] = {}
 if not SIMULATED:
@@ -213,7 +213,7 @@ def made(
         threads=cut.threads,
         max_registers=min(65536 // (cut.threads * cut.blocks) // 8 * 8, 255),
         shared=shared,
-        arch=(8, 0) if asynchronous or cut.units != FMA else (7, 5),
+        arch=max(cut.arch, (8, 0) if asynchronous or cut.units != FMA else (7, 5)),
     )
 
 

@@ -43,6 +43,7 @@ class Cut(NamedTuple):
         cols: rows of a passing tile.
         thread_rows: of a lane (of the ordinary units).
         blocks: that shall share a multiprocessor, which limits registers.
+        arch: the oldest compute capability whose assembler gets by with these.
     """
 
     units: str
@@ -52,6 +53,7 @@ class Cut(NamedTuple):
     cols: int
     thread_rows: int = 8
     blocks: int = 1
+    arch: tuple[int, int] = (7, 5)
 
     @property
     def rows(self) -> int:
