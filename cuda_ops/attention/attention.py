@@ -2,7 +2,7 @@
 
 With this file one can take a mean of values for each query (`attention`), carry its
 gradient back (`attention_backward`), and read, call and time every step on the way
-there (`LADDER`; the first two are in `ladders/attention.py`):
+there (`LADDER`; the first two are in `composed.py` and `ladders/attention.py`):
 
     attention_composed      three kernels: scores, softmax, products with the values
     attention_tiled         one kernel, with tiles of scores in shared memory
@@ -36,10 +36,11 @@ from cuda_ops.attention.backward import (
     for_keys,
     for_query,
 )
+from cuda_ops.attention.composed import attention_composed
 from cuda_ops.attention.forward import FORWARD, forward, forward_shared
 from cuda_ops.attention.units import FMA, TF32, VECTOR, Cut
 from cuda_ops.block.intrinsics import WARP, is_aligned
-from cuda_ops.ladders.attention import attention_composed, attention_tiled, same_heads
+from cuda_ops.ladders.attention import attention_tiled, same_heads
 from cuda_ops.memory import contiguous, copy_into, empty
 from cuda_ops.runtime.device import compute_capability, properties
 from cuda_ops.runtime.launch import ceil_div

@@ -1,26 +1,21 @@
-"""The first steps from the formula of attention to one kernel.
+"""Attention in one kernel, as plain as it can be.
 
-With this file one can read, call and time two ways to compute it:
+With this file one can read, call and time the second rung of the ladder:
 
-    attention_composed   three kernels: scores, softmax, products with the values
     attention_tiled      one kernel, with tiles of scores in shared memory
 
-They take contiguous operands, with as many heads of keys as of queries. The next steps
-are in `cuda_ops/attention/`: they are what the backend uses.
+It takes contiguous operands, with as many heads of keys as of queries. The step before
+it, and those behind it, are in `cuda_ops/attention/`.
 """
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 from numba import cuda, float32
 
 from cuda_ops.block.intrinsics import WARP, shuffle_xor
-from cuda_ops.matmul.matmul import matmul
 from cuda_ops.memory import empty
 from cuda_ops.runtime.launch import SIMULATED, ceil_div, device_function, kernel
-from cuda_ops.softmax import softmax
 from minitorch import dtypes, operators
 from minitorch.tensor_data import TensorData
 
@@ -33,25 +28,9 @@ PARTS = WIDE // WARP
 # From one key to the next: one more, so that a number of 32 keys is in 32 banks.
 PITCH = WIDE + 1
 QUERY_TILE, KEY_TILE, VALUE_TILE = QUERIES * WIDE, WARP * PITCH, WARP * WIDE
-LOWEST, ZERO, ONE = np.float32(-np.inf), np.float32(0), np.float32(1)
+LOWEST, ZERO = np.float32(-np.inf), np.float32(0)
 
 exp = device_function(operators.exp)
-
-
-@kernel(examples=["float32[] int64 int64 float32 bool"])
-def scale_and_hide(scores, L, S, scale, causal):
-    """scores *= scale, and -infinity for keys behind the query.
-
-    # scores [N, L, S], in place
-
-        for n, i, j in parallel:
-            scores[n, i, j] = scores[n, i, j] * scale if j <= i else -inf
-    """
-    t = cuda.grid(1)
-    if t < scores.size:
-        j = t % S
-        i = t // S % L
-        scores[t] = LOWEST if causal and j > i else scores[t] * scale
 
 
 @kernel(
@@ -149,21 +128,6 @@ def same_heads(
             f"(scaled_dot_product_attention takes any)"
         )
     return empty((*q[:3], v[3]), query.dtype)
-
-
-def attention_composed(
-    query: TensorData, key: TensorData, value: TensorData, causal: bool = False
-) -> TensorData:
-    """[B, H, L, E], [B, H, S, E], [B, H, S, V] -> [B, H, L, V] by three kernels.
-
-    (And a fourth one, which scales scores and hides keys.)
-    """
-    same_heads("attention_composed", query, key, value, math.inf)
-    scores = matmul(query, key.permute((0, 1, 3, 2)))
-    L, S = scores.shape[2:]
-    scale = np.float32(query.shape[3] ** -0.5)
-    scale_and_hide[ceil_div(scores.size, 256), 256](scores.flat(), L, S, scale, causal)
-    return matmul(softmax(scores, 3), value)
 
 
 def attention_tiled(
