@@ -157,17 +157,15 @@ def test_rungs_are_for_heads_of_a_size() -> None:
 
 
 @pytest.mark.skipif(not SIMULATED, reason="about the simulator")
-@pytest.mark.parametrize("units", [FMA, TF32])
-def test_no_races(units: str) -> None:
-    arrays = operands((1, 2, 1, 17, 19, 32, 32), float32)
-    right = expected(arrays, 0.2, True)
-    minitorch.set_float32_matmul_precision("high" if units == TF32 else "highest")
-    try:
-        with watching():
-            results = attended(loaded("cuda"), arrays, 0.2, True)
-    finally:
-        minitorch.set_float32_matmul_precision("highest")
-    close_to(results, right, TF32_ERROR)
+@pytest.mark.parametrize("cut", [Cut(FMA, 32, 2, 16, 16, 4), Cut(TF32, 32, 2, 16, 16)])
+def test_no_races(cut: Cut, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between warps, too."""
+    cuts = family.Cuts(cut, cut, cut)
+    monkeypatch.setattr(family, "_cuts", lambda *_: cuts)
+    arrays = operands((1, 2, 1, 18, 17, 32, 32), float32)
+    with watching():
+        results = attended(loaded("cuda"), arrays, 0.2, True)
+    close_to(results, expected(arrays, 0.2, True), TF32_ERROR)
 
 
 @pytest.mark.skipif(not SIMULATED, reason="about the simulator")
