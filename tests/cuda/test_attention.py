@@ -26,8 +26,8 @@ from cuda_ops.runtime.launch import SIMULATED
 from cuda_ops.simulator.watch import watching
 
 WIDE = pick(32, 64)
-ROWS = family.cuts_for(WIDE, FMA).forward.rows  # type: ignore[union-attr]
-COLS = family.cuts_for(WIDE, FMA).forward.cols  # type: ignore[union-attr]
+FIRST = next(cut for cut in FORWARD[FMA] if cut.size == WIDE)
+ROWS, COLS = FIRST.rows, FIRST.cols
 TF32_ERROR = 5e-3
 
 
