@@ -14,9 +14,9 @@ A block of scores lies with its queries side by side, [KEYS, QUERIES]:
 
 so that a vector holds one score of 16 queries, and the maximum, the sum and the
 exponentials of a query's scores are vector code without a sum across lanes. The same
-block, read the other way round, is what multiplies the values. No key or value is
-copied. All products are `tile_fma`s, which may read a few rows and columns that follow
-a matrix in memory (`_readable`), and write none of them.
+block, read the other way round, is what multiplies the values. All products are
+`tile_fma`s, from blocks of rows that were copied side by side (`_fetch`): models keep
+the rows of a head thousands of bytes apart, each in another page of memory.
 
 Where keys are hidden (`causal`), `edge` is the number of the first query of the block
 that sees its first key; tiles of hidden keys alone are not computed.
@@ -48,6 +48,7 @@ from minitorch.tensor_data import TensorData
 QUERIES = CHUNK_LINES  # in a block: as many as `_pack` lays side by side
 KEYS = 128  # in a block: 32 KiB of float32 scores
 BLOCK = KEYS * QUERIES
+ROOM = BLOCK + ROWS * QUERIES  # for it and the last tile, and a few numbers a query
 TASKS = 16  # into which the backward pass is cut at least, if there are so many blocks
 NEVER = -(2**40)  # the `edge` where every query sees all keys
 
@@ -60,19 +61,28 @@ def _lay_out(x, row, lines, width, out):
 
 
 @device_function
+def _fetch(x, row, lines, width, out):
+    """Rows one behind the other: x [lines, width] -> out [lines, width]"""
+    for i in range(lines):
+        line, copied = x[i * row : i * row + width], out[i * width : (i + 1) * width]
+        for e in range(width):
+            copied[e] = line[e]
+
+
+@device_function
 def _seen_from(edge, key):
     """The first query that sees `key` of the block, rounded down to whole tiles."""
     return max(0, (edge + key // ROWS * ROWS) // ROWS * ROWS)
 
 
 @device_function
-def _score(x, x_row, keys, width, packed, lines, edge, out):
+def _score(x, keys, width, packed, lines, edge, out):
     """out[k, q] = sum over e of x[k, e] * packed[e, q], where a query sees a key."""
     wide = TILE.vectors * VECTOR_BYTES // x.itemsize
     for i in range(0, keys, ROWS):
         for j in range(_seen_from(edge, i) // wide * wide, lines, wide):
             tile_fma(
-                x, i * x_row, x_row, 1, packed, j, QUERIES, width,
+                x, i * width, width, 1, packed, j, QUERIES, width,
                 out, i * QUERIES + j, QUERIES, keys - i, QUERIES - j, False,
             )  # fmt: skip
 
@@ -88,19 +98,19 @@ def _hide(scores, keys, edge):
 
 
 @device_function
-def _weigh(weights, lines, keys, edge, x, x_row, width, out, out_row, add):
+def _weigh(weights, lines, keys, edge, x, width, out, out_row, add):
     """out[q] (+)= sum over k of weights[k, q] * x[k], over the keys that are seen."""
     wide = TILE.vectors * VECTOR_BYTES // x.itemsize
     for i in range(0, lines, ROWS):
         for j in range(0, width, wide):
             tile_fma(
-                weights, i, 1, QUERIES, x, j, x_row, min(keys, i + ROWS - edge),
+                weights, i, 1, QUERIES, x, j, width, min(keys, i + ROWS - edge),
                 out, i * out_row + j, out_row, lines - i, width - j, add,
             )  # fmt: skip
 
 
 @device_function
-def _weigh_back(weights, lines, keys, edge, x, x_row, width, out, out_row):
+def _weigh_back(weights, lines, keys, edge, x, width, out, out_row):
     """out[k] += sum over q of weights[k, q] * x[q], over the queries that see a key."""
     wide = TILE.vectors * VECTOR_BYTES // x.itemsize
     for i in range(0, keys, ROWS):
@@ -108,7 +118,7 @@ def _weigh_back(weights, lines, keys, edge, x, x_row, width, out, out_row):
         for j in range(0, width, wide):
             tile_fma(
                 weights, i * QUERIES + first, QUERIES, 1,
-                x, first * x_row + j, x_row, lines - first,
+                x, first * width + j, width, lines - first,
                 out, i * out_row + j, out_row, keys - i, width - j, True,
             )  # fmt: skip
 
@@ -157,10 +167,11 @@ def _attend(query, key, value, out, logsumexp, rows, sizes, q0, scale, causal, w
     """
     lines, last, E, V = sizes
     q_row, k_row, v_row, out_row = rows
-    packed, scores = work[: E * QUERIES], work[E * QUERIES : E * QUERIES + BLOCK]
-    state = work[E * QUERIES + BLOCK :]
+    scores, state, work = work[:BLOCK], work[BLOCK : BLOCK + 3 * QUERIES], work[ROOM:]
     top, total = state[:QUERIES], state[QUERIES : 2 * QUERIES]
-    decay = state[2 * QUERIES : 3 * QUERIES]
+    decay = state[2 * QUERIES :]
+    packed, work = work[: E * QUERIES], work[E * QUERIES :]
+    keys_here, values_here = work[: E * KEYS], work[E * KEYS :]
     _lay_out(query, q_row, lines, E, packed)
     for e in range(packed.size):
         packed[e] *= scale
@@ -168,13 +179,14 @@ def _attend(query, key, value, out, logsumexp, rows, sizes, q0, scale, causal, w
     total[:] = 0
     for k0 in range(0, last, KEYS):
         keys, edge = min(KEYS, last - k0), k0 - q0 if causal else NEVER
-        _score(key[k0 * k_row :], k_row, keys, E, packed, lines, edge, scores)
+        _fetch(key[k0 * k_row :], k_row, keys, E, keys_here)
+        _fetch(value[k0 * v_row :], v_row, keys, V, values_here)
+        _score(keys_here, keys, E, packed, lines, edge, scores)
         _hide(scores, keys, edge)
         _online_softmax(scores, lines, keys, edge, top, total, decay)
         if k0 > 0:
             _scale_rows(out, out_row, lines, V, decay)
-        x = value[k0 * v_row :]
-        _weigh(scores, lines, keys, edge, x, v_row, V, out, out_row, k0 > 0)
+        _weigh(scores, lines, keys, edge, values_here, V, out, out_row, k0 > 0)
     for q in range(lines):
         logsumexp[q] = top[q] + log(total[q])
         total[q] = 1 / total[q]
@@ -206,9 +218,9 @@ def _attention(
             weights = exp(scores - the largest so far)    `_online_softmax`
             out = out * decay + weights * values          `_weigh`
 
-    A thread makes QUERIES rows of out. The weights and the packed queries (48 KiB for
-    64 features) stay in the second-level cache, and so do the keys and values of a head
-    of 1024, while all its queries pass by.
+    A thread makes QUERIES rows of out. A block of weights, of keys and of values and
+    the packed queries (112 KiB for 64 features) stay in the second-level cache, and so
+    do all keys and values of a head of 1024, while its queries pass by.
     """
     B, H, K, L, S, E, V = sizes
     blocks = (L + QUERIES - 1) // QUERIES
@@ -267,27 +279,33 @@ def _attend_back(
     """
     lines, last, E, V = sizes
     dq_row, dk_row, dv_row, g_row, q_row, k_row, v_row, out_row = rows
+    weights, below, work = work[:BLOCK], work[BLOCK : BLOCK + QUERIES], work[ROOM:]
+    slopes, work = work[:BLOCK], work[ROOM:]
     queries, grads = work[: E * QUERIES], work[E * QUERIES : (E + V) * QUERIES]
-    blocks = work[(E + V) * QUERIES :]
-    weights, slopes = blocks[:BLOCK], blocks[BLOCK : 2 * BLOCK]
-    below = blocks[2 * BLOCK : 2 * BLOCK + QUERIES]
+    work = work[(E + V) * QUERIES :]
+    query_rows, grad_rows = work[: E * QUERIES], work[E * QUERIES : (E + V) * QUERIES]
+    work = work[(E + V) * QUERIES :]
+    keys_here, values_here = work[: E * KEYS], work[E * KEYS :]
     _lay_out(query, q_row, lines, E, queries)
     for e in range(queries.size):
         queries[e] *= scale
     _lay_out(grad, g_row, lines, V, grads)
+    _fetch(query, q_row, lines, E, query_rows)
+    _fetch(grad, g_row, lines, V, grad_rows)
     _dots(grad, g_row, out, out_row, lines, V, below)
     for k0 in range(0, last, KEYS):
         keys, edge = min(KEYS, last - k0), k0 - q0 if causal else NEVER
-        x, y = key[k0 * k_row :], value[k0 * v_row :]
-        _score(x, k_row, keys, E, queries, lines, edge, weights)
-        _score(y, v_row, keys, V, grads, lines, edge, slopes)
+        _fetch(key[k0 * k_row :], k_row, keys, E, keys_here)
+        _fetch(value[k0 * v_row :], v_row, keys, V, values_here)
+        _score(keys_here, keys, E, queries, lines, edge, weights)
+        _score(values_here, keys, V, grads, lines, edge, slopes)
         _hide(weights, keys, edge)
         _slopes(weights, slopes, lines, keys, edge, logsumexp, below, scale)
         to = dv[k0 * dv_row :]
-        _weigh_back(weights, lines, keys, edge, grad, g_row, V, to, dv_row)
+        _weigh_back(weights, lines, keys, edge, grad_rows, V, to, dv_row)
         to = dk[k0 * dk_row :]
-        _weigh_back(slopes, lines, keys, edge, query, q_row, E, to, dk_row)
-        _weigh(slopes, lines, keys, edge, x, k_row, E, dq, dq_row, k0 > 0)
+        _weigh_back(slopes, lines, keys, edge, query_rows, E, to, dk_row)
+        _weigh(slopes, lines, keys, edge, keys_here, E, dq, dq_row, k0 > 0)
 
 
 @device_function
@@ -371,8 +389,8 @@ def attention(
         _fill(logsumexp, -math.inf)
         return
     z, total = _written(out), _written(logsumexp)
-    room, threads = (E + 3 + ROWS) * QUERIES + BLOCK, get_num_threads()
-    operands = [_in_rows(query), _readable(key), _readable(value), z]
+    room, threads = _room(1, E, V, QUERIES), get_num_threads()
+    operands = [*[_in_rows(a) for a in (query, key, value)], z]
     _attention(
         *[part for a in operands for part in (a.storage.array, a.offset, a.strides)],
         total.flat(), (B, H, K, L, S, E, V), scale, bool(causal),
@@ -405,9 +423,9 @@ def attention_backward(
     parts = max(1, min(blocks, -(-TASKS // (B * K))))
     dq = _written(query_grad)
     shared = [_parts_of(gradient, parts) for gradient in (key_grad, value_grad)]
-    inputs = [_readable(a) for a in (grad, query, key, value)]
-    operands = [dq, *shared, *inputs, _in_rows(out)]
-    room, threads = (E + V + 1 + ROWS) * QUERIES + 2 * BLOCK, get_num_threads()
+    inputs = [_in_rows(a) for a in (grad, query, key, value, out)]
+    operands = [dq, *shared, *inputs]
+    room, threads = _room(2, E, V, 2 * QUERIES), get_num_threads()
     _attention_backward(
         *[part for a in operands for part in (a.storage.array, a.offset, a.strides)],
         contiguous(logsumexp).flat(), (B, H, K, L, S, E, V), scale, bool(causal), parts,
@@ -425,19 +443,12 @@ def _in_rows(a: TensorData) -> TensorData:
     return a if plain else copy(a, a.dtype)
 
 
-def _readable(a: TensorData) -> TensorData:
-    """`a`, copied if whole tiles of its rows and columns reach out of its storage."""
-    a = _in_rows(a)
-    wide = TILE.vectors * VECTOR_BYTES // a.dtype.itemsize
-    rows, columns = (-(-n // size) * size for n, size in zip(a.shape[2:], (ROWS, wide)))
-    reached = zip((*a.shape[:2], rows, columns), a.strides)
-    end = a.offset + sum([(n - 1) * step for n, step in reached])
-    if end < a.storage.array.size:
-        return a
-    room = empty((a.size + (ROWS - 1) * a.shape[3] + wide,), a.dtype)
-    copied = TensorData(room.storage, a.shape)
-    copy_into(copied, a)
-    return copied
+def _room(blocks: int, E: int, V: int, rows: int) -> int:
+    """Elements of a thread's own memory: blocks of scores, and rows of E and V.
+
+    The last tile of a block reads past it, up to ROWS rows and a tile's columns.
+    """
+    return blocks * ROOM + (E + V) * (rows + KEYS + ROWS) // 64 * 64 + 128
 
 
 def _written(out: TensorData) -> TensorData:
