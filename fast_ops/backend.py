@@ -9,6 +9,7 @@ Importing it compiles nothing; a kernel is compiled when it is first called.
 from __future__ import annotations
 
 from fast_ops import (
+    attention,
     conv,
     elementwise,
     indexing,
@@ -52,6 +53,9 @@ class CPUBackend(CPUMemory, HostBackend):
     reduce = staticmethod(reduce.reduce)
     sort = staticmethod(sort.sort)
     matmul = staticmethod(matmul.matmul)
+
+    attention_backward = staticmethod(attention.attention_backward)
+    attention = staticmethod(attention.attention)
 
     csr_matmul = staticmethod(sparse.csr_matmul)
     csr_sample = staticmethod(sparse.csr_sample)
