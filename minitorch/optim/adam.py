@@ -14,8 +14,9 @@ from minitorch.optim.optimizer import (
     Optimizer,
     check_betas,
     check_number,
-    raw_gradients,
+    factor_of,
     refuse,
+    scaled_gradients,
     touch,
     with_grad,
 )
@@ -89,11 +90,11 @@ class Adam(Optimizer):
                 state["exp_avg_sq"] = p.new_zeros(p.raw.shape)
             state["step"] += 1
             storage = p.raw.storage
-            kind = storage.device, storage.dtype, state["step"]
+            kind = storage.device, storage.dtype, state["step"], id(factor_of(p))
             params, states = kinds.setdefault(kind, ([], []))
             params.append(p)
             states.append(state)
-        for (_, _, step), (params, states) in kinds.items():
+        for (_, _, step, _), (params, states) in kinds.items():
             self._step_together(params, states, group, step)
 
     def _step_together(
@@ -104,9 +105,10 @@ class Adam(Optimizer):
         step: int,
     ) -> None:
         beta1, beta2 = group["betas"]
+        grads, scale = scaled_gradients(params, group["maximize"])
         params[0].backend.adam_step(
             [p.raw for p in params],
-            raw_gradients(params, group["maximize"]),
+            grads,
             [state["exp_avg"].raw for state in states],
             [state["exp_avg_sq"].raw for state in states],
             step,
@@ -116,6 +118,7 @@ class Adam(Optimizer):
             group["eps"],
             group["weight_decay"],
             group["decoupled_weight_decay"],
+            scale,
         )
         touch(params)
 
