@@ -243,7 +243,7 @@ def adam_chunk(params, grads, ms, vs, sizes, firsts, f):
 
 @device
 def adam_tensors(table, scale, f):
-    """The block's chunk, with the ninth factor from device memory: see `adam_chunks`."""
+    """The block's chunk, with a ninth factor from device memory: see `adam_chunks`."""
     params, grads, ms = row(table, 0, 6), row(table, 1, 6), row(table, 2, 6)
     vs, sizes, firsts = row(table, 3, 6), row(table, 4, 6), row(table, 5, 6)
     by = scale[0] if scale.size else same_type(1, f[0])
@@ -435,7 +435,7 @@ def _table(columns: Columns) -> tuple[int, Any]:
 
 
 def _captured_table(numbers: np.ndarray) -> Any:
-    """A table that lives as long as the graph, and is filled when the capture is over."""
+    """A table that lives as long as the graph; it is filled behind the capture."""
     with outside_graphs():
         table = empty((len(numbers),), dtypes.int64).flat()
     capture = runtime.current.capture

@@ -92,7 +92,7 @@ adam_chunk = KERNELS.adam[False]
 
 @intrinsic
 def array_at(typing: Any, address: Any, size: Any, like: Any) -> Any:
-    """A flat array of `size` elements at an address, of the type of the array `like`."""
+    """A flat array of `size` elements at an address, of the type that `like` has."""
     result = types.Array(like.dtype, 1, "C")
 
     def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:

@@ -246,7 +246,7 @@ def test_errors():
         (lambda: optim.SGD([w], lr=-1), ValueError, "lr is -1"),
         (lambda: optim.SGD([w], lr="a"), TypeError, "lr is a str"),
         (lambda: optim.SGD([w], nesterov=True), ValueError, "momentum"),
-        (lambda: optim.SGD([w], fused=True), ValueError, "fused"),
+        (lambda: optim.SGD([w], fused=True, foreach=True), RuntimeError, "fused"),
         (lambda: optim.SGD([{"params": [w], "rate": 1}]), ValueError, "rate"),
         (lambda: optim.Adam([w], betas=(1.0, 0.9)), ValueError, "betas"),
         (lambda: optim.Adam([w], amsgrad=True), ValueError, "amsgrad"),

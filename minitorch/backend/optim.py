@@ -22,7 +22,7 @@ class Optim(Primitives):
     """Defaults for the steps of SGD and Adam, and for the norm of all gradients."""
 
     def sum_of_squares(self, tensors: Tensors) -> TensorData:
-        """The sum [] of the squares of all numbers; at least one tensor, of one type."""
+        """The sum [] of the squares of all numbers; one tensor or more, of one type."""
         total = self.number(0.0, tensors[0].dtype)
         for t in tensors:
             part = self._sum(self._mul(t, t), range(len(t.shape)))

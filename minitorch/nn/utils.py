@@ -54,7 +54,7 @@ class Clipped(Tensor):
         return self._product is None
 
     @property
-    def raw(self) -> TensorData:  # type: ignore[override]
+    def raw(self) -> TensorData:
         """The product."""
         if self._product is None:
             backend = get_backend(self.whole.device)

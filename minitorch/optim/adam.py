@@ -13,6 +13,7 @@ from minitorch.optim.optimizer import (
     Group,
     Optimizer,
     check_betas,
+    check_fused,
     check_number,
     factor_of,
     refuse,
@@ -35,6 +36,8 @@ class Adam(Optimizer):
         eps: keeps the division finite.
         weight_decay: adds weight_decay * p to the gradient.
         maximize: go up instead.
+        foreach, fused: how PyTorch computes the step; here it is always fused, for all
+            parameters together.
         decoupled_weight_decay: decay as in `AdamW`.
 
     Source: Kingma and Ba, "Adam: a method for stochastic optimization", 2015.
@@ -59,17 +62,18 @@ class Adam(Optimizer):
         refuse(
             type(self).__name__,
             amsgrad=amsgrad,
-            foreach=foreach,
             capturable=capturable,
             differentiable=differentiable,
-            fused=fused,
         )
+        check_fused(type(self).__name__, foreach, fused)
         defaults = {
             "lr": lr,
             "betas": betas,
             "eps": eps,
             "weight_decay": weight_decay,
             "maximize": maximize,
+            "foreach": foreach,
+            "fused": fused,
             "decoupled_weight_decay": decoupled_weight_decay,
         }
         super().__init__(params, defaults)

@@ -240,6 +240,16 @@ def refuse(name: str, **given: Any) -> None:
             )
 
 
+def check_fused(name: str, foreach: bool | None, fused: bool | None) -> None:
+    """PyTorch's choice of how a step is computed, one of two at most.
+
+    Here a step always takes all parameters together and reads each number once, which
+    is what either asks for.
+    """
+    if foreach and fused:
+        raise RuntimeError(f"{name}: foreach and fused cannot both be True; name one")
+
+
 def with_grad(group: Group) -> list[Tensor]:
     """The parameters of a group that have a gradient."""
     return [p for p in group["params"] if p.grad is not None]
