@@ -183,10 +183,17 @@ class Muon(Optimizer):
         ns_steps: int = 5,
         adjust_lr_fn: str | None = None,
     ) -> None:
-        options = {"lr": lr, "weight_decay": weight_decay, "momentum": momentum}
-        options |= {"nesterov": nesterov, "ns_coefficients": ns_coefficients}
-        options |= {"eps": eps, "ns_steps": ns_steps, "adjust_lr_fn": adjust_lr_fn}
-        super().__init__(params, options)
+        defaults = {
+            "lr": lr,
+            "weight_decay": weight_decay,
+            "momentum": momentum,
+            "nesterov": nesterov,
+            "ns_coefficients": ns_coefficients,
+            "eps": eps,
+            "ns_steps": ns_steps,
+            "adjust_lr_fn": adjust_lr_fn,
+        }
+        super().__init__(params, defaults)
 
     def check(self, group: Group) -> None:
         for key in ("lr", "weight_decay", "momentum", "eps", "ns_steps"):
