@@ -9,6 +9,7 @@ import inspect
 import subprocess
 import sys
 import warnings
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -207,6 +208,21 @@ def test_a_tensor_of_a_list_is_float32() -> None:
     *mine, kind = program(minitorch)
     *theirs, their_kind = program(torch)
     assert mine == pytest.approx(theirs) and kind.split(".")[-1] in their_kind
+
+
+@dataclass
+class Config:
+    width: int = 3
+    shape: tuple[int, ...] = (1, 2)
+
+
+def test_a_configuration_is_stored_as_its_fields(tmp_path: Path) -> None:
+    made = {"config": Config(5), "x": minitorch.ones(2), "kind": [Config()]}
+    minitorch.save(made, tmp_path / "c")
+    found = minitorch.load(tmp_path / "c")
+    assert Config(**found["config"]) == Config(5) and found["kind"][0]["width"] == 3
+    with pytest.raises(TypeError, match="config is a type"):
+        minitorch.save({"config": Config}, tmp_path / "d")
 
 
 # ------------------------------------------------------------ a whole training program

@@ -457,6 +457,7 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
 
     Without `dims` the elements are moved on in row-major order.
     """
+    dims_of("roll", input)
     moves = int_sequence("roll", (shifts,))
     if dims is None:
         if len(moves) != 1:

@@ -101,7 +101,7 @@ class Tensor(Elementwise, Reductions, Movement, Indexing, InPlace, Interop):
     def ndim(self) -> int:
         return len(self.raw.shape)
 
-    numel = inquiry.numel
+    numel = nelement = inquiry.numel
 
     def element_size(self) -> int:
         """Bytes of one element."""
