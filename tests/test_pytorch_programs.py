@@ -210,6 +210,22 @@ def test_a_tensor_of_a_list_is_float32() -> None:
     assert mine == pytest.approx(theirs) and kind.split(".")[-1] in their_kind
 
 
+def test_a_generator_serves_every_device() -> None:
+    drawn = []
+    for generator in (
+        minitorch.Generator(device="cpu"),
+        minitorch.Generator("simple"),
+        minitorch.Generator(),
+    ):
+        generator.manual_seed(42)
+        weights = minitorch.tensor([0.2, 0.3, 0.5])
+        drawn.append(minitorch.multinomial(weights, 2, generator=generator).tolist())
+    assert drawn[0] == drawn[1] == drawn[2]
+    assert minitorch.Generator("simple").device == "simple"
+    with pytest.raises(ValueError, match="no device 'gpu'"):
+        minitorch.Generator(device="gpu")
+
+
 @dataclass
 class Config:
     width: int = 3
