@@ -17,6 +17,7 @@ from minitorch.autodiff import (
     set_grad_enabled,
 )
 from minitorch.backend import available_devices
+from minitorch.compiler import compile
 from minitorch.creation import (
     Generator,
     arange,
@@ -144,6 +145,7 @@ from minitorch.functions.movement import (
     permute,
     ravel,
     reshape,
+    roll,
     split,
     squeeze,
     stack,
@@ -193,10 +195,12 @@ from minitorch.tensor import Size, Tensor, grad
 
 __version__ = "0.1.0"
 
+LATER = ("autograd", "backends", "distributed", "nn", "optim", "profiler", "utils")
+
 
 def __getattr__(name: str) -> object:
-    """`nn`, `optim`, `utils` and `autograd`, imported when first asked for."""
-    if name not in ("autograd", "nn", "optim", "utils"):
+    """`nn`, `optim` and other rooms, imported when first asked for."""
+    if name not in LATER:
         raise AttributeError(f"module 'minitorch' has no attribute {name!r}")
     from importlib import import_module
 

@@ -637,6 +637,8 @@ MOVEMENT = [
     on("ravel", method("ravel"), (2, 3), (), (0, 2)),
     on("contiguous", method("contiguous"), (2, 3), (), (0, 2)),
     on("clone", method("clone"), (2, 3), (), (0, 2)),
+    on("roll", method("roll", 2), (5,), (2, 3), (0, 2)),
+    on("roll_dims", method("roll", (1, -4), (0, -1)), (2, 3), (2, 3, 4)),
     on("flip", method("flip", 0), (5,), (2, 3), (0, 2)),
     on("flip_dims", method("flip", (0, -1)), (2, 3), (2, 3, 4)),
     on("narrow", method("narrow", 1, 1, 2), (2, 4), (2, 3, 2)),

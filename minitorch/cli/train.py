@@ -61,7 +61,7 @@ CHOICES: dict[str, tuple[Any, Any, Any]] = {
         {"xor": "50", "points": "25", "mnist": "128"},
     ),
     "lr": (float, "The highest learning rate; ten times the default with sgd.", "0.01"),
-    "optimizer": (str, "adamw, adam or sgd.", "adamw"),
+    "optimizer": (str, "adamw, adam, sgd or schedule-free.", "adamw"),
     "seed": (int, "Of the weights, the order, dropout.", "0"),
     "limit": (
         int,

@@ -2,6 +2,7 @@
 
 DataLoader, default_collate            batches, shuffled, resumable, made ahead by a
                                        thread or by worker processes
+RandomSampler, SequentialSampler       in which order
 Dataset, TensorDataset, Subset,        what a loader reads
 BatchDataset, random_split
 load_digits, load_mnist, MNIST,        pictures of digits
@@ -41,3 +42,4 @@ from minitorch.data.points import (
     split,
     xor,
 )
+from minitorch.data.sampler import RandomSampler, SequentialSampler

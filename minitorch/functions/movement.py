@@ -452,6 +452,35 @@ def flip(input: Tensor, dims: Any) -> Tensor:
     return Flip.apply(input, reduced_dims(input, named, "flip") if named else ())
 
 
+def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
+    """Elements moved on by `shifts` along `dims`; what falls off comes in again.
+
+    Without `dims` the elements are moved on in row-major order.
+    """
+    dims_of("roll", input)
+    moves = int_sequence("roll", (shifts,))
+    if dims is None:
+        if len(moves) != 1:
+            raise ValueError(
+                f"roll: {len(moves)} shifts {moves} and no dims; give one for each"
+            )
+        return reshape(roll(reshape(input, (-1,)), moves, 0), input.raw.shape)
+    named = int_sequence("roll", (dims,))
+    if len(named) != len(moves):
+        raise ValueError(
+            f"roll: {len(moves)} shifts {moves} for {len(named)} dims {named}; give "
+            f"one for each"
+        )
+    out = input
+    for shift, dim in zip(moves, named):
+        size = input.raw.shape[existing_dim("roll", input, dim)]
+        cut = size - shift % size if size else 0
+        if cut != size:
+            parts = narrow(out, dim, cut, size - cut), narrow(out, dim, 0, cut)
+            out = cat(parts, dim)
+    return out.clone() if out is input else out
+
+
 def repeat(input: Tensor, times: Any) -> Tensor:
     """The tensor repeated `times` along each dim (a copy)."""
     counts = int_sequence("repeat", times)

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-OPTIMIZERS = ("adamw", "adam", "sgd")
+OPTIMIZERS = ("adamw", "adam", "sgd", "schedule-free")
 
 # Choices that a resumed run must share with the run it goes on with, or its weights
 # would not be those of a run that was never interrupted.
@@ -55,7 +55,8 @@ class TrainConfig:
         epochs: how often to go through the training examples.
         batch_size: examples in one step.
         lr: the highest learning rate of the schedule.
-        optimizer: "adamw", "adam" or "sgd" (with Nesterov momentum 0.9).
+        optimizer: "adamw", "adam", "sgd" (with Nesterov momentum 0.9) or
+            "schedule-free" (AdamW of averaged weights: lr stays as it is).
         seed: of the weights, the order of the examples, dropout and drawn points.
         limit: use only this many training examples; for points, draw this many.
         data_dir: the folder with MNIST's four files.

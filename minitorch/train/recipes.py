@@ -46,7 +46,7 @@ from minitorch.train.loop import Evaluation, Step, evaluate, train_epoch, train_
 from minitorch.train.models import MODELS, build_model
 from minitorch.train.profiled import profiled_step
 from minitorch.train.progress import Reporter, make_reporter
-from minitorch.train.schedule import one_cycle
+from minitorch.train.schedule import WARM_UP, constant, one_cycle
 from minitorch.train.session import DeviceFailed, Epoch, Session
 from minitorch.train.tasks import Task, digits_task, points_task, scale_points
 from minitorch.train.warmup import compile_ahead
@@ -247,13 +247,14 @@ def _session(
     get_backend(config.device)
     manual_seed(config.seed)
     model = build_model(config.recipe, config.model, config.hidden, config.device)
-    optimizer = make_optimizer(model, config)
     steps = config.epochs * len(task.train)
+    optimizer = make_optimizer(model, config, steps)
+    free = isinstance(optimizer, optim.AdamWScheduleFree)
     session = Session(
         config=config,
         model=model,
         optimizer=optimizer,
-        scheduler=LambdaLR(optimizer, one_cycle(steps)),
+        scheduler=LambdaLR(optimizer, constant if free else one_cycle(steps)),
         loader=task.train,
         folder=folder,
         source=task.source,
@@ -262,13 +263,19 @@ def _session(
     return session
 
 
-def make_optimizer(model: nn.Module, config: TrainConfig) -> optim.Optimizer:
-    """The optimizer that `config.optimizer` names."""
+def make_optimizer(
+    model: nn.Module, config: TrainConfig, steps: int
+) -> optim.Optimizer:
+    """The optimizer that `config.optimizer` names, for so many steps."""
     assert config.lr is not None
     if config.optimizer == "sgd":
         return optim.SGD(model.parameters(), config.lr, momentum=0.9, nesterov=True)
     if config.optimizer == "adam":
         return optim.Adam(model.parameters(), config.lr)
+    if config.optimizer == "schedule-free":
+        rising = round(WARM_UP * steps)
+        kind = optim.AdamWScheduleFree
+        return kind(model.parameters(), config.lr, warmup_steps=rising)
     return optim.AdamW(model.parameters(), config.lr)
 
 
@@ -358,6 +365,7 @@ def _epoch(
         step,
     )
     session.look()
+    session.averaged(True)
     reporter.testing(len(session.history) + 1)
     test = evaluate(session.model, task.test, device)
     reporter.end_epoch(session.end_epoch(test.loss, test.accuracy))

@@ -1,6 +1,7 @@
 """How the learning rate changes during a run: up quickly, then slowly down to 0.
 
-With this file one can make the factor that `LambdaLR` multiplies the learning rate by.
+With this file one can make the factor that `LambdaLR` multiplies the learning rate by:
+`one_cycle`, or `constant` for an optimizer that needs no schedule.
 """
 
 from __future__ import annotations
@@ -31,3 +32,8 @@ def one_cycle(steps: int, warm_up: float = WARM_UP) -> Callable[[int], float]:
         return 0.5 * (1.0 + math.cos(math.pi * min(1.0, done)))
 
     return factor
+
+
+def constant(step: int) -> float:
+    """1 in every step."""
+    return 1.0

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from minitorch.creation import default_generator
+from minitorch.optim import AdamWScheduleFree
 from minitorch.tensor import Tensor
 from minitorch.train.checkpoint import BEST, LAST, save_checkpoint
 from minitorch.train.config import TrainConfig
@@ -183,6 +184,7 @@ class Session:
 
     def start_epoch(self) -> None:
         """Start the clock; the sums are those of a checkpoint, or 0."""
+        self.averaged(False)
         self._clock = time.perf_counter()
 
     def after_step(self, loss: Tensor, right: Tensor, examples: int) -> None:
@@ -251,6 +253,14 @@ class Session:
             f"learning rate of {lr:.3g}. The steps were too large: try --lr "
             f"{(self.config.lr or lr) / 10:.3g}, or a larger --batch-size{kept}"
         )
+
+    def averaged(self, yes: bool) -> None:
+        """Let the weights be their average, for tests, or those that are trained.
+
+        Only where the optimizer averages them; others have nothing to change.
+        """
+        if isinstance(self.optimizer, AdamWScheduleFree):
+            self.optimizer.eval() if yes else self.optimizer.train()
 
     # ----------------------------------------------------------- checkpoints
 
