@@ -38,6 +38,7 @@ from weakref import finalize
 
 from minitorch.backend import get_backend
 from minitorch.creation import default_generator
+from minitorch.dtypes import float32, promote
 from minitorch.executor import Executor, active, executing, users_stack
 from minitorch.nn.utils import Clipped
 from minitorch.optim.optimizer import Group, Optimizer, with_grad
@@ -91,7 +92,8 @@ class _Step:
         """Device memory for the learning rate and the number of a step on `params`."""
         from cuda_ops.optim import Captured
 
-        made, raws = Captured(lr, step - 1, params[0].dtype), set(map(id, params))
+        dtype = promote(params[0].dtype, float32)  # in which the step is computed
+        made, raws = Captured(lr, step - 1, dtype), set(map(id, params))
         mine = [p for p in self.params if id(p.raw) in raws]
         groups = enumerate(self.optimizer.param_groups)
         index = next(i for i, g in groups if any(p is mine[0] for p in g["params"]))

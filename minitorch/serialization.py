@@ -29,7 +29,15 @@ from minitorch.creation import from_numpy
 from minitorch.tensor import Tensor
 
 PathLike = str | os.PathLike[str]
-DTYPES = ("F32", "F64", "I64", "I32", "BOOL")  # safetensors' names of what we have
+DTYPES = (
+    "F32",
+    "F64",
+    "I64",
+    "I32",
+    "BOOL",
+    "F16",
+    "BF16",
+)  # safetensors' names of what we have
 SKELETON = "minitorch"  # where in the metadata the structure of a checkpoint is
 VERSION = "minitorch.version"  # of the format; a file that has it has a checksum
 CHECKSUM = "minitorch.sha256"  # of the file with 64 zeros in the checksum's place

@@ -32,7 +32,16 @@ import minitorch
 from helpers import LAYOUTS, SIMULATED, make
 from minitorch import Tensor, dtypes
 from minitorch.bench.tiny import NAMESPACES, public_operations
-from minitorch.dtypes import DType, bool_, float32, float64, int32, int64
+from minitorch.dtypes import (
+    DType,
+    bfloat16,
+    bool_,
+    float16,
+    float32,
+    float64,
+    int32,
+    int64,
+)
 from minitorch.grad_check import gradcheck, gradgradcheck
 from minitorch.tensor_data import Shape
 
@@ -43,6 +52,8 @@ TORCH_DTYPES = {
     int64: torch.int64,
     int32: torch.int32,
     bool_: torch.bool,
+    float16: torch.float16,
+    bfloat16: torch.bfloat16,
 }
 
 
@@ -115,11 +126,18 @@ def samples(
     for shapes in op.shapes[among]:
         arrays = [elements(op, s, dtype, i, layout) for i, s in enumerate(shapes)]
         mine = [Tensor(make(a, device, layout)) for a in arrays]
-        theirs = [torch.tensor(a) for a in arrays]
+        theirs = [as_torch(a) for a in arrays]
         if grad:
             mine = [x.requires_grad_() for x in mine]
             theirs = [x.requires_grad_() for x in theirs]
         yield mine, theirs
+
+
+def as_torch(array: np.ndarray) -> torch.Tensor:
+    """torch.tensor(array), also of a bfloat16 array, which torch does not know."""
+    if array.dtype == bfloat16.numpy:
+        return torch.tensor(array.astype(np.float32)).bfloat16()
+    return torch.tensor(array)
 
 
 def oracle(op: Operation, operands: Sequence[torch.Tensor]) -> Any:
@@ -131,7 +149,8 @@ def oracle(op: Operation, operands: Sequence[torch.Tensor]) -> Any:
 
 
 def numpy_of(x: Any) -> np.ndarray:
-    """The elements of a tensor of either library."""
+    """The elements of a tensor of either library, half types as float32."""
+    x = x.float() if x.dtype in (torch.bfloat16, bfloat16) else x
     return np.asarray(x.detach().numpy())
 
 
@@ -446,7 +465,8 @@ ELEMENTWISE = [
         lambda m, x: 5.5 % x,
         ONE,
         "fi",
-        oracle=lambda m, x: torch.tensor(5.5) % x,  # a number % x has no gradient there
+        # A number % x has no gradient there.
+        oracle=lambda m, x: x.new_tensor(5.5, dtype=m.result_type(x, 5.5)) % x,
         **POSITIVE,
     ),
     Operation("lt_scalar", lambda m, x: x < 1, ONE, **FLAT),
@@ -692,6 +712,9 @@ MOVEMENT = [
     on("to_long", lambda m, x: x.long(), (2, 3), differentiable=False),
     on("to_int", lambda m, x: x.int(), (2, 3), differentiable=False),
     on("to_bool", lambda m, x: x.bool(), (2, 3), differentiable=False),
+    on("to_half", lambda m, x: x.half(), (2, 3), (), rounds=True, tolerance=1e-3),
+    on("to_bfloat16", lambda m, x: x.bfloat16(), (2, 3), rounds=True, tolerance=8e-3),
+    Operation("type_as", lambda m, x, y: x.type_as(y), [((2, 3), (2,))]),
 ]
 
 INDEX = [

@@ -15,10 +15,16 @@ import minitorch.dtypes as dtypes
 from minitorch.arguments import check_floating
 from minitorch.autodiff import grad_mode
 from minitorch.function import Context, Function
+from minitorch.functions.autocasting import in_lower
 from minitorch.functions.choice import where
 from minitorch.functions.indexing import repeat_interleave
 from minitorch.functions.movement import in_shape
-from minitorch.functions.operands import check_alike, check_broadcast, check_same_device
+from minitorch.functions.operands import (
+    cast,
+    check_alike,
+    check_broadcast,
+    check_same_device,
+)
 from minitorch.functions.random import dropout
 from minitorch.functions.softmax import softmax
 from minitorch.tensor_data import Shape, TensorData, broadcast_shapes
@@ -101,6 +107,7 @@ def _composed_backward(
     return (slope @ k).flatten(1, 2), (slope.mT @ q).sum(2), (weights.mT @ g).sum(2)
 
 
+@in_lower
 def scaled_dot_product_attention(
     query: Tensor,
     key: Tensor,
@@ -142,8 +149,12 @@ def scaled_dot_product_attention(
     check_broadcast("scaled_dot_product_attention: batch", *batches)
     if fused:
         return _fused(query, key, value, is_causal, scale)
+    # Half types are rounded once, at the end.
+    dtype, wide = query.dtype, dtypes.promote(query.dtype, dtypes.float32)
+    query, key, value = (cast(x, wide) for x in (query, key, value))
     weights = attention_weights(query, key, attn_mask, is_causal, scale)
-    return (dropout(weights, dropout_p) if dropout_p else weights) @ value
+    out = (dropout(weights, dropout_p) if dropout_p else weights) @ value
+    return cast(out, dtype)
 
 
 def _fused(

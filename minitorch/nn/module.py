@@ -24,7 +24,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from minitorch.arguments import parse_to
 from minitorch.autodiff import no_grad
-from minitorch.dtypes import DType, float32, float64
+from minitorch.dtypes import DType, bfloat16, float16, float32, float64
 from minitorch.nn.hooks import Watch
 from minitorch.nn.parameter import Parameter
 from minitorch.tensor import Handle, Tensor
@@ -403,8 +403,8 @@ class Module:
         device, dtype, non_blocking = parse_to("Module.to", *args, **kwargs)
         if dtype is not None and not dtype.is_floating_point:
             raise TypeError(
-                f"Module.to: dtype is {dtype.name}; a module's parameters are float32 "
-                f"or float64"
+                f"Module.to: dtype is {dtype.name}; a module's parameters are "
+                f"floating-point numbers"
             )
         with no_grad():
             for tensor in chain(self.parameters(), self.buffers()):
@@ -424,6 +424,14 @@ class Module:
     def float(self: M) -> M:
         """Convert to float32."""
         return self.to(float32)
+
+    def half(self: M) -> M:
+        """Convert to float16."""
+        return self.to(float16)
+
+    def bfloat16(self: M) -> M:
+        """Convert to bfloat16."""
+        return self.to(bfloat16)
 
     def double(self: M) -> M:
         """Convert to float64."""

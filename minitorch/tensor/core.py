@@ -14,7 +14,7 @@ import numpy as np
 
 from minitorch.arguments import existing_dim, start_gradient
 from minitorch.autodiff import Edge, Node, backpropagate
-from minitorch.backend import get_backend, loaded_backends
+from minitorch.backend import get_backend, half_backends, loaded_backends
 from minitorch.devices import device, named
 from minitorch.dtypes import DType, float32
 from minitorch.executor import host_read
@@ -133,10 +133,13 @@ class Tensor(Elementwise, Reductions, Movement, Indexing, InPlace, Interop):
     @property
     def backend(self) -> Any:
         """The functions that compute on this tensor (`minitorch.backend.Backend`)."""
+        storage = self.raw.storage
+        if storage.dtype.half:
+            return half_backends[storage.device]
         try:
-            return loaded_backends[self.raw.storage.device]
+            return loaded_backends[storage.device]
         except KeyError:
-            return get_backend(self.raw.storage.device)
+            return get_backend(storage.device)
 
     @property
     def grad_fn(self) -> Node | None:
@@ -219,8 +222,8 @@ class Tensor(Elementwise, Reductions, Movement, Indexing, InPlace, Interop):
             )
         if mode and not self.dtype.is_floating_point:
             raise RuntimeError(
-                f"requires_grad_: the dtype is {self.dtype.name}; only float32 and "
-                f"float64 tensors have gradients"
+                f"requires_grad_: the dtype is {self.dtype.name}; only "
+                f"floating-point tensors have gradients"
             )
         self.requires_grad = bool(mode)
         return self
