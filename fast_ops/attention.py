@@ -124,11 +124,12 @@ def _weigh_back(weights, lines, keys, edge, x, width, out, out_row):
 
 
 @device_function
-def _online_softmax(scores, lines, keys, edge, top, total, decay):
+def _online_softmax(scores, lines, keys, edge, top, total, decay, sums):
     """Scores become weights; `top` and `total` go on to the keys of this block.
 
     top [QUERIES] is the largest score of each query so far, and total the sum of
     exp(score - top). What was summed up before counts exp(old top - new top), `decay`.
+    A block has `sums` of its own: thousands of additions to one number lose its end.
     """
     decay[:] = top
     for k in range(keys):
@@ -138,15 +139,17 @@ def _online_softmax(scores, lines, keys, edge, top, total, decay):
             highest[q] = maximum_float(highest[q], row[q])
     for q in range(lines):
         decay[q] = exp(decay[q] - top[q])
-        total[q] *= decay[q]
+        sums[q] = 0
     for k in range(keys):
         first, at = _seen_from(edge, k), k * QUERIES
         row, highest = scores[at + first : at + lines], top[first:lines]
-        sums = total[first:lines]
+        here = sums[first:lines]
         for q in range(row.size):
             weight = exp(row[q] - highest[q])
             row[q] = weight
-            sums[q] += weight
+            here[q] += weight
+    for q in range(lines):
+        total[q] = total[q] * decay[q] + sums[q]
 
 
 @device_function
@@ -167,9 +170,9 @@ def _attend(query, key, value, out, logsumexp, rows, sizes, q0, scale, causal, w
     """
     lines, last, E, V = sizes
     q_row, k_row, v_row, out_row = rows
-    scores, state, work = work[:BLOCK], work[BLOCK : BLOCK + 3 * QUERIES], work[ROOM:]
+    scores, state, work = work[:BLOCK], work[BLOCK : BLOCK + 4 * QUERIES], work[ROOM:]
     top, total = state[:QUERIES], state[QUERIES : 2 * QUERIES]
-    decay = state[2 * QUERIES :]
+    decay, sums = state[2 * QUERIES : 3 * QUERIES], state[3 * QUERIES :]
     packed, work = work[: E * QUERIES], work[E * QUERIES :]
     keys_here, values_here = work[: E * KEYS], work[E * KEYS :]
     _lay_out(query, q_row, lines, E, packed)
@@ -183,7 +186,7 @@ def _attend(query, key, value, out, logsumexp, rows, sizes, q0, scale, causal, w
         _fetch(value[k0 * v_row :], v_row, keys, V, values_here)
         _score(keys_here, keys, E, packed, lines, edge, scores)
         _hide(scores, keys, edge)
-        _online_softmax(scores, lines, keys, edge, top, total, decay)
+        _online_softmax(scores, lines, keys, edge, top, total, decay, sums)
         if k0 > 0:
             _scale_rows(out, out_row, lines, V, decay)
         _weigh(scores, lines, keys, edge, values_here, V, out, out_row, k0 > 0)
