@@ -8,6 +8,7 @@ load_digits, load_mnist, MNIST,        pictures of digits
 drawn_digits
 POINT_DATASETS, Points                 points in the plane, of two classes
 read_idx, write_idx                    the file format of MNIST
+CharTokenizer, BPE, load_tokenizer     text to whole numbers, and back
 """
 
 from __future__ import annotations
@@ -40,4 +41,11 @@ from minitorch.data.points import (
     spiral,
     split,
     xor,
+)
+from minitorch.data.text import (
+    BPE,
+    CharTokenizer,
+    Tokenizer,
+    TokenizerError,
+    load_tokenizer,
 )
