@@ -264,14 +264,15 @@ def _by_number(
             )
         if number in by_number:
             raise ValueError(
-                f"BPE: {by_number[number]!r} and {token!r} both have the number {number}"
+                f"BPE: {by_number[number]!r} and {token!r} both have the number "
+                f"{number}"
             )
         by_number[number] = token
     missing = [i for i in range(BYTES) if bytes([i]) not in tokens]
     if missing:
         raise ValueError(
-            f"BPE: {len(missing)} of the 256 bytes are no tokens, {missing[0]:#04x} for "
-            f"one; without them not every text has an encoding"
+            f"BPE: {len(missing)} of the 256 bytes are no tokens, {missing[0]:#04x} "
+            f"for one; without them not every text has an encoding"
         )
     return by_number
 

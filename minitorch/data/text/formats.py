@@ -55,7 +55,7 @@ def byte_characters() -> dict[str, int]:
 
 
 def read_tiktoken(path: PathLike) -> dict[bytes, int]:
-    """The tokens of a `.tiktoken` file, and their ranks. Raises as the readers of BPE."""
+    """The tokens of a `.tiktoken` file, and their ranks. Raises as `from_tiktoken`."""
     tokens: dict[bytes, int] = {}
     for number, line in enumerate(Path(path).read_bytes().splitlines(), 1):
         if not line.strip():
@@ -66,8 +66,8 @@ def read_tiktoken(path: PathLike) -> dict[bytes, int]:
             value = int(rank)
         except ValueError as error:
             raise TokenizerError(
-                f"tokenizer: {path}, line {number}: {_shown(line)}; expected a token in "
-                f"base64, a space and its rank"
+                f"tokenizer: {path}, line {number}: {_shown(line)}; expected a token "
+                f"in base64, a space and its rank"
             ) from error
         if token in tokens:
             raise TokenizerError(

@@ -30,9 +30,9 @@ def train_merges(
     earlier when no pair is there twice any more. Two pairs may make the same token.
 
     Counting again for each merge would take the length of the text each time. Instead
-    counts are kept, and only pieces that have the pair are looked at. The heap gives the
-    most frequent pair; when a count changes, the new one goes into the heap, and the old
-    one is left out when it comes to the top.
+    counts are kept, and only pieces that have the pair are looked at. The heap gives
+    the most frequent pair; when a count changes, the new one goes into the heap, and
+    the old one is left out when it comes to the top.
 
     Args:
         pieces: how often each piece is in the text.

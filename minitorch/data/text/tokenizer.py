@@ -21,6 +21,7 @@ from minitorch.data.files import atomic_write
 PathLike = str | os.PathLike[str]
 FORMAT = 1  # of the files that `save` writes
 T = TypeVar("T", bound="Tokenizer")
+C = TypeVar("C", bound="CharTokenizer")
 
 
 class TokenizerError(ValueError):
@@ -164,7 +165,7 @@ class CharTokenizer(Tokenizer):
         return {"characters": self.characters}
 
     @classmethod
-    def from_json(cls: type[T], content: Mapping[str, Any]) -> T:
+    def from_json(cls: type[C], content: Mapping[str, Any]) -> C:
         return cls(content["characters"])
 
 
