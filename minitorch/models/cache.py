@@ -91,6 +91,7 @@ class KVCache:
         self.heads = config.kv_heads
         self.slots = arange(length, device=device)
         self.slot = self.slots[:1].clone()
+        self.writing = self.slot  # the slots of the tokens that are being read
         self.padding, self.fresh = padding, True
 
     @property
@@ -101,17 +102,17 @@ class KVCache:
     def places(self, count: int) -> Places:
         """Where the next `count` tokens of each text stand, and what they see."""
         first = self.slots[:count]
+        self.writing = first + self.slot
         if self.fresh:  # they see nothing but themselves
             return places(first, first, self.padding)
-        return places(first + self.slot, self.slots, self.padding)
+        return places(self.writing, self.slots, self.padding)
 
     def write(self, layer: int, new: Tensor) -> tuple[Tensor, Tensor]:
-        """Keep keys and values [B, 2 * kv heads, T, E] of the next T tokens.
+        """Keep keys and values [B, 2 * kv heads, T, E] of the tokens of `places`.
 
         Returns the keys and the values that these tokens look at.
         """
-        where = self.slots[: new.shape[2]] + self.slot
-        self.layers[layer].index_copy_(2, where, new)
+        self.layers[layer].index_copy_(2, self.writing, new)
         seen: Any = new if self.fresh else self.layers[layer]
         return seen[:, : self.heads], seen[:, self.heads :]
 

@@ -8,6 +8,7 @@ GPT-2's or Llama's, as the `GPTConfig` says; names of parameters are GPT-2's.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import minitorch.nn.functional as F
@@ -16,6 +17,7 @@ from minitorch.creation import arange
 from minitorch.functions.movement import cat
 from minitorch.models.cache import KVCache, Places, places
 from minitorch.models.config import GPTConfig
+from minitorch.models.generation import generate, stream
 from minitorch.tensor import Tensor
 from minitorch.utils.checkpoint import checkpoint
 
@@ -211,6 +213,14 @@ class GPT(nn.Module):
         """The mean cross entropy of targets [B, T], but where they are -1."""
         scores = self(ids).flatten(0, 1)
         return F.cross_entropy(scores, targets.flatten(), ignore_index=-1)
+
+    def generate(self, prompt: Any, max_new_tokens: int, **options: Any) -> Any:
+        """What it writes behind a prompt, or several; see `generation.generate`."""
+        return generate(self, prompt, max_new_tokens, **options)
+
+    def stream(self, prompt: Any, max_new_tokens: int, **options: Any) -> Iterator[Any]:
+        """The same, token by token; see `generation.stream`."""
+        return stream(self, prompt, max_new_tokens, **options)
 
     def extra_repr(self) -> str:
         return f"{self.num_parameters():,} parameters"
