@@ -101,8 +101,8 @@ def load_weights(model: GPT, path: PathLike) -> GPT:
 def save_weights(model: GPT, path: PathLike) -> None:
     """Write the weights in GPT-2's layout or Llama's, as the model's parts are.
 
-    Errors: ValueError if it has parts of both; `minitorch.save(model.state_dict(), ...)`
-    stores any model.
+    Errors: ValueError if it has parts of both; `minitorch.save(model.state_dict(),
+    path)` stores any model.
     """
     save_file({name: view for name, view in _parts(model)}, path)
 
@@ -178,7 +178,7 @@ def _untied(
         return []
     table = next(iter(parts))  # what a model has first
     head, tokens = found.pop(HEAD), found.get(table)
-    if tokens is None or head.shape == tokens.shape and bool((head == tokens).all()):
+    if tokens is None or (head.shape == tokens.shape and bool((head == tokens).all())):
         return []
     return [f"not tied: {HEAD!r} differs from {table!r}; this needs tied=False"]
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from torch_gpt import GPT2, Llama
 
 import minitorch
 from minitorch.models import GPT, GPTConfig, from_pretrained, load_weights, save_weights
-from torch_gpt import GPT2, Llama
 
 VOCAB, LENGTH = 13, 9
 GPT2_CONFIG = {
