@@ -195,8 +195,8 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> object:
-    """`nn`, `optim`, `utils` and `autograd`, imported when first asked for."""
-    if name not in ("autograd", "nn", "optim", "utils"):
+    """`nn`, `optim`, `models` and so on, imported when first asked for."""
+    if name not in ("autograd", "models", "nn", "optim", "utils"):
         raise AttributeError(f"module 'minitorch' has no attribute {name!r}")
     from importlib import import_module
 

@@ -109,7 +109,7 @@ def generate(
 def stream(
     model: GPT, prompt: Any, max_new_tokens: int, **options: Any
 ) -> Iterator[Any]:
-    """The tokens of `generate` as they come: an int a step, or a list with one a prompt.
+    """The tokens of `generate` as they come: an int, or a list with one for each prompt.
 
     In such a list None stands for a text that has ended.
 
@@ -272,7 +272,7 @@ def _rows(model: GPT, prompt: Any) -> tuple[list[list[int]], bool]:
             whole = isinstance(token, (int, np.integer)) and token is not True
             if not whole or not 0 <= token < size:
                 raise ValueError(
-                    f"generate: {token!r} in a prompt is no token; expected ints from 0 "
-                    f"to {size - 1}"
+                    f"generate: {token!r} in a prompt is no token; expected ints from "
+                    f"0 to {size - 1}"
                 )
     return rows, single

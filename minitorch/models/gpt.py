@@ -1,8 +1,8 @@
 """A language model: a stack of blocks that guesses the next token of a text.
 
 With this file one can build a GPT (`GPT(GPTConfig())`, `GPT.preset("gpt2")`), train it
-(`model.loss(ids, targets)`) and let it write (`model.generate(ids, 100)`). Its parts are
-GPT-2's or Llama's, as the `GPTConfig` says; names of parameters are GPT-2's.
+(`model.loss(ids, targets)`) and let it write (`model.generate(ids, 100)`). Its parts
+are GPT-2's or Llama's, as the `GPTConfig` says; names of parameters are GPT-2's.
 """
 
 from __future__ import annotations
