@@ -161,17 +161,27 @@ def _test(graded: Graded) -> dict[str, Any]:
     lines = [
         f"{_title(r)}: {r.status}\n{clean(r.text)}".strip() for r in graded.results
     ]
-    full = 0 < graded.possible <= graded.points
-    return {
+    shown = {
         "number": graded.task.id,
-        "name": f"{graded.task.title}{' (bonus)' if graded.task.bonus else ''}",
-        "score": round(graded.points, 2),
-        "max_score": 0 if graded.task.bonus else graded.possible,
-        "status": "passed" if full else "failed",
+        "name": f"{graded.task.title}{_beside_title(graded)}",
         "output": "\n".join(lines),
         "output_format": "text",
         "visibility": "visible",
     }
+    if not graded.possible:  # neither passed nor failed
+        return shown
+    return {
+        **shown,
+        "score": round(graded.points, 2),
+        "max_score": 0 if graded.task.bonus else graded.possible,
+        "status": "passed" if graded.possible <= graded.points else "failed",
+    }
+
+
+def _beside_title(graded: Graded) -> str:
+    if not graded.possible:
+        return " (not judged)"
+    return " (bonus)" if graded.task.bonus else ""
 
 
 def _check(result: Result) -> dict[str, Any]:

@@ -249,7 +249,8 @@ def test_what_did_not_run_has_not_passed():
     graded = Graded(MINI.tasks[0], 0.0, (result,))
     report = Report(MINI, "s", "", "limits", (graded,))
     (test,) = json.loads(reports.gradescope(report))["tests"]
-    assert (test["status"], test["score"], test["max_score"]) == ("failed", 0, 0)
+    assert not {"status", "score", "max_score"} & set(test)
+    assert test["name"].endswith("(not judged)") and "no GPU" in test["output"]
 
 
 # --------------------------------------------------------------------------- modes
