@@ -26,7 +26,8 @@ from minitorch.train.recipes import (
     train_points,
     train_xor,
 )
-from minitorch.train.session import DeviceFailed, Diverged, Epoch, Interrupted
+from minitorch.train.running import DeviceFailed, Interrupted
+from minitorch.train.session import Diverged, Epoch
 
 __all__ = [
     "CheckpointError",
