@@ -38,7 +38,7 @@ def save_checkpoint(path: Path, state: Mapping[str, Any]) -> None:
 
 
 def all_finite(weights: Mapping[str, Tensor]) -> bool:
-    """Whether no weight became infinite, or no number; else there is nothing to keep."""
+    """Whether no weight became infinite, or no number: is it worth keeping?"""
     return all(bool(np.isfinite(w.cpu().numpy()).all()) for w in weights.values())
 
 

@@ -156,8 +156,8 @@ def train(config: TrainConfig, started: float | None = None) -> Result:
     check_choice("recipe", config.recipe, tuple(DEFAULTS))
     config, saved = with_checkpoint(config, FIXED, INHERITED)
     config = fill_in(config)
-    reporter = make_reporter(config)
-    folder = Path(config.out) if config.out is not None else default_folder(config)
+    reporter = make_reporter(config.quiet)
+    folder = Path(config.out or default_folder(config.recipe))
     prepare_folder(folder, resuming=saved is not None)
     if config.recipe == "mnist":
         compile_ahead(config.device)
