@@ -1,8 +1,8 @@
 """GPT-2 and Llama in PyTorch, with the names and layouts of their published files.
 
 With this file a test has a second opinion on `minitorch.models`, and files to load:
-`GPT2(...)` and `Llama(...)` return scores, and their `state_dict()` is what is published.
-Nothing clever is done here.
+`GPT2(...)` and `Llama(...)` return scores, and their `state_dict()` is what is
+published. Nothing clever is done here.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ def generate(
 def stream(
     model: GPT, prompt: Any, max_new_tokens: int, **options: Any
 ) -> Iterator[Any]:
-    """The tokens of `generate` as they come: an int, or a list with one for each prompt.
+    """The tokens of `generate` as they come: an int, or a list of one for each prompt.
 
     In such a list None stands for a text that has ended.
 
