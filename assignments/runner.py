@@ -343,7 +343,9 @@ class Own(Executor):
     """Runs one job, with the files of workspaces in the place of the library's."""
 
     def __init__(self, runners: Runners, job: Job) -> None:
-        super().__init__(catalog.load(job.task.partition(".")[0]), Times())
+        starting = max(Times.start_seconds, job.limit)
+        assignment = catalog.load(job.task.partition(".")[0])
+        super().__init__(assignment, Times(start_seconds=starting))
         self.runners, self.job = runners, job
         self.folders = [Path(folder).resolve() for folder in job.workspaces]
         self.paths = workspace.files_of(self.folders)

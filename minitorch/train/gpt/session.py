@@ -159,6 +159,8 @@ class GPTSession(Stoppable):
         """Read the losses since the last look. Raises Diverged."""
         if self._steps:
             self.loss = self._sum.item() / self._steps
+            if not math.isfinite(self.loss):
+                raise Diverged(self._advice(f"the loss became {self.loss}"))
         now = time.perf_counter()
         self._seconds += now - self._clock
         if warm:
@@ -166,8 +168,6 @@ class GPTSession(Stoppable):
             self._warm_steps += self._steps
         self._sum, self._steps = None, 0
         self._clock = self._looked = now
-        if self.step and not math.isfinite(self.loss):
-            raise Diverged(self._advice(f"the loss became {self.loss}"))
         self.on_look(self)
 
     def _advice(self, what: str) -> str:
