@@ -1,4 +1,4 @@
-"""Speculative decoding: a small model guesses, and a large one reads the guesses at once.
+"""Speculative decoding: a small model guesses, and a large one judges many at once.
 
 Run it: `python docs/speculative.py`. It trains two models on the text that ships with
 the library, lets the large one write, and prints how many tokens it wrote for each time

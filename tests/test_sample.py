@@ -73,7 +73,10 @@ def test_what_is_missing_is_said(published):
         ((), "give the folder of a run, or --weights"),
         (("x", "--weights", "y"), "and not both"),
         (("--weights", folder), "tokenizer.json"),
-        (("--weights", folder, "--tokenizer", folder / "words.json", "-p", ""), "empty"),
+        (
+            ("--weights", folder, "--tokenizer", folder / "words.json", "-p", ""),
+            "empty",
+        ),
         (("--weights", folder / "no", "--tokenizer", folder / "words.json"), "No such"),
         ((folder / "nothing",), "there is no file or folder"),
         ((folder,), "holds no last.safetensors"),
