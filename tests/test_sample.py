@@ -14,6 +14,7 @@ from minitorch.cli.app import app
 from minitorch.cli.sample import pieces
 from minitorch.data import BPE, CharTokenizer
 from minitorch.models import GPT, GPTConfig, from_pretrained, save_weights
+from minitorch.train.gpt import GPTTrainConfig, train_gpt
 
 WORDS = "the cat sat on the mat, and the rat ate the hat that the cat had "
 CONFIG = {"n_layer": 1, "n_head": 2, "n_embd": 8}
@@ -52,13 +53,30 @@ def test_it_writes_what_generate_writes(published):
     assert other.stdout.startswith("the cat") and other.stdout != told.stdout
 
 
+def test_a_run_of_minitorch_train_writes(tmp_path):
+    out = tmp_path / "run"
+    result = train_gpt(
+        GPTTrainConfig(
+            dataset="alice", layers=1, heads=1, width=8, block_size=8, batch_size=1,
+            steps=1, eval_batches=1, sample=0, out=out, quiet=True,
+        )
+    )  # fmt: skip
+    told = sample(out, "-n", 12, "--temperature", 0)
+    assert told.exit_code == 0, told.output
+    new = result.model.generate(result.tokenizer.encode("\n"), 12, temperature=0)
+    assert told.stdout == "\n" + result.tokenizer.decode(new) + "\n"
+
+
 def test_what_is_missing_is_said(published):
     folder, _ = published
     for arguments, text in (
         ((), "give the folder of a run, or --weights"),
         (("x", "--weights", "y"), "and not both"),
         (("--weights", folder), "tokenizer.json"),
-        (("--weights", folder, "--tokenizer", folder / "words.json", "-p", ""), "empty"),
+        (
+            ("--weights", folder, "--tokenizer", folder / "words.json", "-p", ""),
+            "empty",
+        ),
         (("--weights", folder / "no", "--tokenizer", folder / "words.json"), "No such"),
         ((folder / "nothing",), "there is no file or folder"),
         ((folder,), "holds no last.safetensors"),

@@ -1,7 +1,7 @@
 """`minitorch sample RUN`: let a language model write.
 
-With this file one can print what a model says after a prompt, while it says it: a model
-that `minitorch train gpt` has trained, or GPT-2 or Llama from their files (`--weights`).
+With this file one can print what a model says after a prompt, while it says it: one
+that `minitorch train gpt` has trained, or GPT-2 or Llama from files (`--weights`).
 """
 
 from __future__ import annotations
@@ -31,9 +31,7 @@ def sample(
         typer.Option(
             "--prompt", "-p", help="To go on with.", show_default="an empty line"
         ),
-    ] = (
-        "\n"
-    ),
+    ] = ("\n"),
     length: Annotated[int, typer.Option("--length", "-n", help="Tokens.")] = 200,
     temperature: Annotated[
         float, typer.Option(help="Below 1 likelier, above 1 wilder; 0: the likeliest.")
