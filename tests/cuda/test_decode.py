@@ -39,3 +39,4 @@ def test_a_step_is_a_graph_that_writes_the_same(config, sampling):
     kernels = writer.decode.graph.kernels
     assert len(kernels) > 40  # from the embedding to the chosen token
     assert kernels[-1].startswith("first_in_rows")
+    assert "put_slice" in kernels and "claim_slices" not in kernels
