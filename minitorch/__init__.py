@@ -201,6 +201,7 @@ LATER = (
     "autograd",
     "backends",
     "distributed",
+    "models",
     "nn",
     "optim",
     "profiler",

@@ -26,7 +26,7 @@ from minitorch.nn.attention import (
 from minitorch.nn.containers import ModuleDict, ModuleList, ParameterDict, Sequential
 from minitorch.nn.conv import Conv1d, Conv2d
 from minitorch.nn.dropout import Dropout
-from minitorch.nn.embedding import Embedding
+from minitorch.nn.embedding import Embedding, RotaryEmbedding
 from minitorch.nn.flatten import Flatten
 from minitorch.nn.linear import Linear
 from minitorch.nn.loss import (
