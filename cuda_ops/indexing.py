@@ -479,9 +479,7 @@ def index_copy_(out: TensorData, dim: int, index: TensorData, src: TensorData) -
         claim_slices[ceil_div(places.size, THREADS), THREADS](
             places, n, winner, notes(), dim
         )
-        put_slices[blocks, THREADS](
-            target.flat(), n, inner, places, winner, src.flat()
-        )
+        put_slices[blocks, THREADS](target.flat(), n, inner, places, winner, src.flat())
     after_launch()
     if target is not out:
         copy_into(out, target)
