@@ -125,6 +125,8 @@ class GPT(nn.Module):
         super().__init__()
         self.config, self.recompute = config, False
         c = config.n_embd
+        # Made once, since a CUDA graph of a step can take no copies from the host.
+        self.register_buffer("slots", arange(config.block_size), persistent=False)
         self.wte = nn.Embedding(config.vocab_size, c)
         learned = config.positions == "learned"
         self.wpe = nn.Embedding(config.block_size, c) if learned else None
@@ -198,7 +200,7 @@ class GPT(nn.Module):
         if cache is not None:
             where = cache.places(length)
         else:
-            slots = arange(length, device=ids.raw.device)
+            slots = self.slots[:length]
             where = places(slots, slots, padding)
         if self.rotary is None:
             return where
