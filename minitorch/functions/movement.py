@@ -254,6 +254,25 @@ class Cat(Function):
         return None, *split(grad, ctx.sizes, ctx.dim)
 
 
+class Split(Function):
+    """Views one after the other along `dim`; their gradients are put together again.
+
+    As slices, each would make a gradient of a's size for itself, to be added up.
+    """
+
+    @staticmethod
+    def forward(ctx: Context, a: Tensor, dim: int, sizes: list[int]) -> Any:
+        ctx.dim = dim
+        ends = accumulate(sizes)
+        return tuple(
+            [window(a.raw, ((dim, e - n, n, 1),)) for e, n in zip(ends, sizes)]
+        )
+
+    @staticmethod
+    def backward(ctx: Context, *grads: Tensor) -> tuple[Any, ...]:
+        return Cat.apply(ctx.dim, *grads), None, None
+
+
 class Stack(Function):
     """Tensors one after the other along a new dim; each gets its slice of the gradient.
 
@@ -411,8 +430,7 @@ def split(input: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
             f"split: sizes {sizes} add up to {sum(sizes)}, but dimension {dim} has "
             f"size {total}"
         )
-    starts = [0, *accumulate(sizes)]
-    return tuple(narrow(input, dim, i, n) for i, n in zip(starts, sizes))
+    return tuple([part.view_of(input) for part in Split.apply(input, dim, sizes)])
 
 
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:

@@ -48,9 +48,11 @@ class Attention(nn.Module):
     ) -> Tensor:
         h, kv = self.heads, self.kv_heads
         heads = self.c_attn(x).unflatten(-1, (h + 2 * kv, self.size)).transpose(1, 2)
-        q, k, v = heads[:, :h], heads[:, h : h + kv], heads[:, h + kv :]
-        if where.rotation is not None:
-            q, k = (F.rotary(part, *where.rotation) for part in (q, k))
+        if where.rotation is None:
+            q, k, v = heads.split((h, kv, kv), 1)
+        else:
+            both, v = heads.split((h + kv, kv), 1)
+            q, k = F.rotary(both, *where.rotation).split((h, kv), 1)
         if cache is not None:
             k, v = cache.write(layer, cat([k, v], 1))
         y = F.scaled_dot_product_attention(
