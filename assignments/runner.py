@@ -231,7 +231,8 @@ class Forked:
     def __init__(self, server: Server, device: str, link: socket.socket) -> None:
         (out, out_end), (err, err_end) = os.pipe(), os.pipe()
         given = link.fileno(), out_end, err_end
-        self._server, self._code = server, None
+        self._server = server
+        self._code: int | None = None
         self.pid: int = server.ask({"device": device}, given)
         self.stdout, self.stderr = open(out, "rb", 0), open(err, "rb", 0)
         self.stdin = open(os.devnull, "wb")

@@ -995,10 +995,9 @@ def dropped_by_torch(f: Any, x: Any) -> Any:
 
 
 def turned(x: Any, cos: Any, sin: Any) -> Any:
-    """Points of the plane as complex numbers, turned by a product (torch)."""
+    """Points of the plane, turned as complex numbers are by a product (torch)."""
     a, b = x.chunk(2, -1)
-    points = torch.complex(a, b) * torch.complex(cos, sin)
-    return torch.cat([points.real, points.imag], -1)
+    return torch.cat([a * cos - b * sin, a * sin + b * cos], -1)
 
 
 def classes(x: Any) -> Any:
