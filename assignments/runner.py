@@ -231,7 +231,8 @@ class Forked:
     def __init__(self, server: Server, device: str, link: socket.socket) -> None:
         (out, out_end), (err, err_end) = os.pipe(), os.pipe()
         given = link.fileno(), out_end, err_end
-        self._server, self._code = server, None
+        self._server = server
+        self._code: int | None = None
         self.pid: int = server.ask({"device": device}, given)
         self.stdout, self.stderr = open(out, "rb", 0), open(err, "rb", 0)
         self.stdin = open(os.devnull, "wb")
@@ -417,9 +418,7 @@ class Own(Executor):
     ) -> Worker:
         """A process that sees all of the machine."""
         garbage = not any(isinstance(check, Speed) for check in checks)
-        # A student edition has no reference: its rungs are the student's own.
-        edition = not any(file.regions() for file in self.assignment.files)
-        used = bool(self.folders) and (code is not None or edition)
+        used = bool(self.folders) and (code is not None or self.edition)
         return self._worker(device, garbage, used)
 
     def _worker(self, device: str, garbage: bool, used: bool) -> Worker:

@@ -17,6 +17,7 @@ from minitorch.autodiff import (
     set_grad_enabled,
 )
 from minitorch.backend import available_devices
+from minitorch.compiler import compile
 from minitorch.creation import (
     Generator,
     arange,
@@ -145,6 +146,7 @@ from minitorch.functions.movement import (
     permute,
     ravel,
     reshape,
+    roll,
     split,
     squeeze,
     stack,
@@ -194,14 +196,26 @@ from minitorch.tensor import Size, Tensor, grad
 
 __version__ = "0.1.0"
 
+LATER = (
+    "amp",
+    "autograd",
+    "backends",
+    "distributed",
+    "models",
+    "nn",
+    "optim",
+    "profiler",
+    "utils",
+)
+
 
 def __getattr__(name: str) -> object:
-    """`nn`, `optim`, `amp` and others, imported when first asked for."""
+    """`nn`, `optim` and other rooms, imported when first asked for."""
     if name == "autocast":
         from minitorch.amp import autocast
 
         return autocast
-    if name not in ("amp", "autograd", "nn", "optim", "utils"):
+    if name not in LATER:
         raise AttributeError(f"module 'minitorch' has no attribute {name!r}")
     from importlib import import_module
 

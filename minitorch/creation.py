@@ -19,6 +19,7 @@ import minitorch.backend.dlpack as dlpack
 import minitorch.dtypes as dtypes
 from minitorch.arguments import int_sequence
 from minitorch.backend import Backend, get_backend, half_backends
+from minitorch.devices import named
 from minitorch.dtypes import DType
 from minitorch.executor import advance
 from minitorch.tensor import Number, Tensor
@@ -347,9 +348,20 @@ class Generator:
 
     The sequence is a function of (seed, block number); drawing n numbers moves the
     block number on by ceil(n / 4), and nothing else is kept.
+
+    Args:
+        seed: of the sequence; None: one that nobody knows. PyTorch's only argument, the
+            name of a device, may stand here as well.
+        device: what programs for PyTorch say it draws for; the sequence is the same on
+            all devices, and serves them all.
     """
 
-    def __init__(self, seed: int | None = None) -> None:
+    def __init__(
+        self, seed: int | str | None = None, device: str | None = None
+    ) -> None:
+        if isinstance(seed, str):
+            seed, device = None, seed
+        self.device = named(device or DEFAULT_DEVICE)
         self.seed = int.from_bytes(os.urandom(8), "little") if seed is None else 0
         self.offset = 0
         if seed is not None:

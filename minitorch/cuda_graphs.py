@@ -40,6 +40,7 @@ from minitorch.backend import get_backend
 from minitorch.creation import default_generator
 from minitorch.dtypes import float32, promote
 from minitorch.executor import Executor, active, executing, users_stack
+from minitorch.nn.utils import Clipped
 from minitorch.optim.optimizer import Group, Optimizer, with_grad
 from minitorch.tensor import Tensor
 from minitorch.tensor_data import TensorData
@@ -164,6 +165,7 @@ class Capture(Executor):
         steps: of optimizers, in order; `step` is the one that is being taken.
         blocks: how far a replay moves the default generator on.
         base: on the device: how far after `start` a replay begins; `at` is in it.
+        clipped: gradients that nobody in the graph has multiplied by their factor.
     """
 
     def __init__(self) -> None:
@@ -171,6 +173,7 @@ class Capture(Executor):
 
         self.steps: list[_Step] = []
         self.step: _Step | None = None
+        self.clipped: list[Clipped] = []
         self.seed, self.start = default_generator.seed, default_generator.offset
         self.base, self.at, self.blocks = new_counter(), 0, 0
 
@@ -196,7 +199,9 @@ class Capture(Executor):
             self.step.captured()
             self.step = None
             return None
-        if owner is not default_generator:
+        if isinstance(owner, Clipped):
+            self.clipped.append(owner)
+        elif owner is not default_generator:
             raise RuntimeError(
                 "random numbers in a CUDA graph come from the default generator, which "
                 "moves on at each replay; leave out generator=, and use manual_seed"
@@ -232,6 +237,7 @@ class Capture(Executor):
             default_generator.offset = self.start
             for step in reversed(self.steps):
                 step.undo()
+        self.clipped = [grad for grad in self.clipped if grad.pending]
         for step in self.steps:
             for numbers, *_ in step.parts:
                 numbers.set()
@@ -250,6 +256,8 @@ class Capture(Executor):
             step.check()
         for step in self.steps:
             step.refresh()
+        for grad in self.clipped:
+            grad.forget()
         at = default_generator.offset - self.start
         if self.blocks and at != self.at:
             set_counter(self.base, at)

@@ -657,6 +657,8 @@ MOVEMENT = [
     on("ravel", method("ravel"), (2, 3), (), (0, 2)),
     on("contiguous", method("contiguous"), (2, 3), (), (0, 2)),
     on("clone", method("clone"), (2, 3), (), (0, 2)),
+    on("roll", method("roll", 2), (5,), (2, 3), (0, 2)),
+    on("roll_dims", method("roll", (1, -4), (0, -1)), (2, 3), (2, 3, 4)),
     on("flip", method("flip", 0), (5,), (2, 3), (0, 2)),
     on("flip_dims", method("flip", (0, -1)), (2, 3), (2, 3, 4)),
     on("narrow", method("narrow", 1, 1, 2), (2, 4), (2, 3, 2)),
@@ -934,6 +936,13 @@ def in_place(
     return Operation(name, changed, PAIR, kinds, **options)
 
 
+def replaced(x: Any, y: Any) -> Any:
+    """x, in whose rows 1 and 0 are those of two copies of y, in place."""
+    library = torch if isinstance(x, torch.Tensor) else minitorch
+    rows = y.expand(x.shape).reshape(x.shape)[:2]
+    return x.index_copy_(0, index(library, x, [1, 0]), rows)
+
+
 IN_PLACE = [
     *[
         in_place(name, lambda x, y, name=name: getattr(x, name)(y))
@@ -947,6 +956,7 @@ IN_PLACE = [
     in_place("ifloordiv", operator.ifloordiv, **FLAT),
     *[in_place(n, getattr(operator, n), "b", **FLAT) for n in ("iand", "ior", "ixor")],
     in_place("setitem", lambda x, y: operator.setitem(x, 1, y)),
+    in_place("index_copy_", lambda x, y: replaced(x, y)),
     in_place("fill_", lambda x, y: x.fill_(y.sum())),
     in_place("zero_", lambda x, y: x.zero_()),
     in_place("clamp_", lambda x, y: x.clamp_(-0.5, 1)),
@@ -984,6 +994,12 @@ def dropped_by_torch(f: Any, x: Any) -> Any:
     return x * torch.tensor(kept.numpy()).to(x.dtype)
 
 
+def turned(x: Any, cos: Any, sin: Any) -> Any:
+    """Points of the plane, turned as complex numbers are by a product (torch)."""
+    a, b = x.chunk(2, -1)
+    return torch.cat([a * cos - b * sin, a * sin + b * cos], -1)
+
+
 def classes(x: Any) -> Any:
     """The numbers of three classes, in the library of x."""
     return index(torch if isinstance(x, torch.Tensor) else minitorch, x, [0, 2, 1])
@@ -1019,6 +1035,12 @@ FUNCTIONAL = [
         ),
     ),
     net("rms_norm", ROWS, (4,), call=lambda f, x, w: f.rms_norm(x, (4,), w)),
+    net(
+        "rotary",
+        *((2, 3, 4), (3, 2), (3, 2)),
+        call=lambda f, x, c, s: f.rotary(x, c.detach(), s.detach()),
+        oracle=lambda f, x, c, s: turned(x, c.detach(), s.detach()),
+    ),
     net("embedding", ROWS, call=lambda f, w: f.embedding(classes(w), w)),
     net("dropout", ROWS, call=dropped, oracle=dropped_by_torch),
     net(

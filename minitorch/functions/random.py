@@ -92,10 +92,18 @@ def multinomial(
     _check_weights(weights, least)
     if replacement:
         weights = weights.unsqueeze(-2).expand(*shape[:-1], num_samples, shape[-1])
-    uniform = rand_like(weights, generator=generator)
-    times = (-(1.0 - uniform).log()).clamp(min=finfo(weights.dtype).tiny)
-    rates = weights / times  # the largest is the one whose time is up first
+    rates = race(weights, rand_like(weights, generator=generator))
     return rates.argmax(-1) if replacement else rates.topk(num_samples, -1)[1]
+
+
+def race(weights: Tensor, uniform: Tensor) -> Tensor:
+    """The largest is a place drawn with a probability in proportion to its weight.
+
+    That is where the time is up first, from uniform random numbers in [0, 1). Nothing
+    is checked, so that no numbers are read.
+    """
+    times = (-(1.0 - uniform).log()).clamp(min=finfo(weights.dtype).tiny)
+    return weights / times
 
 
 def _check_weights(weights: Tensor, least: int) -> None:

@@ -40,6 +40,7 @@ from minitorch.functions.norm import layer_norm as layer_norm
 from minitorch.functions.norm import rms_norm as rms_norm
 from minitorch.functions.operands import check_broadcast, check_same_device
 from minitorch.functions.random import dropout as random_zeros
+from minitorch.functions.rotary import rotary as rotary
 from minitorch.tensor import Tensor
 
 Pair = tuple[int, int]

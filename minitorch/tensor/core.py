@@ -16,7 +16,7 @@ from minitorch.arguments import existing_dim, start_gradient
 from minitorch.autodiff import Edge, Node, backpropagate
 from minitorch.backend import get_backend, half_backends, loaded_backends
 from minitorch.devices import device, named
-from minitorch.dtypes import DType
+from minitorch.dtypes import DType, float32
 from minitorch.executor import host_read
 from minitorch.functions import inquiry
 from minitorch.tensor.elementwise import Elementwise
@@ -33,6 +33,8 @@ _new = object.__new__  # what a class does before __init__, without going throug
 
 class Tensor(Elementwise, Reductions, Movement, Indexing, InPlace, Interop):
     """A tensor on one device. Make one with `minitorch.tensor(...)` and its kin.
+
+    `Tensor([1, 2])` is float32 whatever the numbers are, as in PyTorch.
 
     Attributes:
         raw: storage, shape, strides and offset (`TensorData`), without any gradient.
@@ -53,6 +55,10 @@ class Tensor(Elementwise, Reductions, Movement, Indexing, InPlace, Interop):
         node: Node | None = None,
         index: int = 0,
     ) -> None:
+        if isinstance(raw, (list, tuple, np.ndarray)):
+            from minitorch.creation import tensor
+
+            raw = tensor(raw, dtype=float32).raw
         if not isinstance(raw, TensorData):
             raise TypeError(
                 f"Tensor: got a {type(raw).__name__}; use minitorch.tensor(data) to "
@@ -95,7 +101,7 @@ class Tensor(Elementwise, Reductions, Movement, Indexing, InPlace, Interop):
     def ndim(self) -> int:
         return len(self.raw.shape)
 
-    numel = inquiry.numel
+    numel = nelement = inquiry.numel
 
     def element_size(self) -> int:
         """Bytes of one element."""
