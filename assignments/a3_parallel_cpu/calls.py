@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from assignments.calling import operand, read, results
+from assignments.fences import fenced
 
 
 def _operator(name: str) -> Callable[..., Any]:
@@ -82,8 +83,7 @@ def cells(device: str, x: np.ndarray, parts: int, spacing: int) -> dict[str, Any
     """The kernel `_cells` itself: which cells it writes, and what into them."""
     from fast_ops.reduce_ladder import _cells
 
-    out = np.zeros(parts * spacing)
-    given = np.array(x)
+    out, given = fenced(np.zeros(parts * spacing)), fenced(np.array(x))
     _cells(given, out, spacing, 0)
     return {"cells": out, "x": given}
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from assignments.calling import operand, read, results, tensor
+from assignments.fences import fenced
 
 # ----------------------------------------------------------------------- building CSR
 
@@ -102,8 +103,8 @@ def whole_matvec(
     """The kernel `_matvec` itself, into memory that holds NaN."""
     from fast_ops.sparse import matvec_serial
 
-    out = np.full(crow.size - 1, np.nan, values.dtype)
-    matvec_serial(crow.copy(), col.copy(), values.copy(), x.copy(), out, tasks)
+    out = fenced(np.full(crow.size - 1, np.nan, values.dtype))
+    matvec_serial(*(fenced(a.copy()) for a in (crow, col, values, x)), out, tasks)
     return {"out": out}
 
 
@@ -271,9 +272,10 @@ def merged(
     """The kernel `_merged` itself: what each task writes, into memory with NaN."""
     from fast_ops.sparse_ladder import _merged
 
-    out = np.full(crow.size - 1, np.nan, values.dtype)
-    carry_row, carry = np.full(tasks, -1), np.full(tasks, np.nan, values.dtype)
-    lists = crow.copy(), col.copy(), values.copy(), x.copy()
+    out = fenced(np.full(crow.size - 1, np.nan, values.dtype))
+    carry_row = fenced(np.full(tasks, -1))
+    carry = fenced(np.full(tasks, np.nan, values.dtype))
+    lists = [fenced(a.copy()) for a in (crow, col, values, x)]
     _merged(*lists, out, carry_row, carry)
     return {"out": out, "carry_row": carry_row, "carry": carry}
 
