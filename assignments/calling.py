@@ -116,6 +116,47 @@ def _overwrite(a: Any) -> None:
     backend.copy_into(whole, backend.from_numpy(flat))
 
 
+def most_writers(kernel: Any, run: Callable[[Any, np.ndarray], Any], shape: Any) -> int:
+    """How many iterations of a `prange` write one element of a kernel's output.
+
+    The kernel runs as Python, where iterations come one after the other. Before each of
+    them the output is overwritten, so that what it writes shows. More than one may be a
+    race, which compiled code shows only when it happens. (What Python cannot run is not
+    looked at: integers of NumPy and of Numba differ in places.)
+
+    Args:
+        kernel: of fast_ops.
+        run: calls it, or what is given in its place, with a float32 output.
+    """
+    import numba
+
+    out = np.empty(shape, np.float32)
+    bits, most = out.view(np.uint32), 1
+    plain = getattr(kernel, "py_func", kernel)  # one that is not written says so
+
+    def apart(*ends: int) -> Any:
+        nonlocal most
+        times = np.zeros(shape, int)
+        for i in range(*ends):
+            bits[...] = fences.CANARIES[4][0] + 1
+            yield i
+            times += bits != fences.CANARIES[4][0] + 1
+        most = max(most, times.max(initial=1))
+
+    known = getattr(plain, "__globals__", {})
+    names = [name for name, value in known.items() if value is numba.prange]
+    before = {name: known[name] for name in names}
+    known.update(dict.fromkeys(names, apart))
+    try:
+        with np.errstate(all="ignore"):
+            run(plain, out)
+    except (TypeError, ValueError, IndexError, OverflowError):
+        pass
+    finally:
+        known.update(before)
+    return int(most)
+
+
 def raised(call: Callable[[], Any]) -> dict[str, Any]:
     """{"raises": the error's name}, where `call` is expected to refuse its inputs."""
     try:
