@@ -103,7 +103,7 @@ def writers(device: str, name: str, a: np.ndarray, b: np.ndarray) -> dict[str, A
 
     shape = len(a), b.shape[1]
     most = most_writers(vars(matmul)[name], lambda fn, out: fn(a, b, out), shape)
-    return {"iterations that write an element": most}
+    return {"writers of an element": most}
 
 
 # ----------------------------------------------------------------------------- speed

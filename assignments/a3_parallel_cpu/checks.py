@@ -269,7 +269,7 @@ def _writers(name: str) -> Check:
         f"{name}: each element by one iteration",
         calls.writers,
         inputs,
-        lambda name, a, b: {"iterations that write an element": 1},
+        lambda name, a, b: {"writers of an element": 1},
         {"m": (1, 4), "k": (1, 4), "n": (1, 4)},
         ({"m": 97, "k": 2, "n": 3}, {"m": 2, "k": 65, "n": 3}),
         examples=2,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from assignments.calling import operand, read, results, tensor
+from assignments.calling import most_writers, operand, read, results, tensor
 from assignments.fences import fenced
 
 # ----------------------------------------------------------------------- building CSR
@@ -202,6 +202,17 @@ def sample_gradients(
     left.requires_grad, right.requires_grad = wanted
     out = CSRSample.apply(left, right, places)
     return _gradients(out, grad, a=left, b=right)
+
+
+def sample_writers(
+    device: str, crow: np.ndarray, col: np.ndarray, a: np.ndarray, b: np.ndarray
+) -> dict[str, Any]:
+    """How many tasks of the kernel `_sample` write one element."""
+    from fast_ops.sparse import TASKS, sample_parallel
+
+    flat = crow, col, a.reshape(-1), b.reshape(-1), a.shape[1]
+    run = lambda kernel, out: kernel(*flat, out, TASKS)
+    return {"writers of an element": most_writers(sample_parallel, run, col.size)}
 
 
 def transposed_gradients(
