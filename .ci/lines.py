@@ -12,13 +12,13 @@ import sys
 
 # Lines of Python and Mojo, comments and docstrings included.
 BUDGETS = {
-    "minitorch": 29_500,
-    "fast_ops": 6_100,
-    "cuda_ops": 19_700,
+    "minitorch": 36_000,  # GPTs, texts, half types, optimizers
+    "fast_ops": 6_700,  # attention
+    "cuda_ops": 21_900,  # attention, half types
     "mojo_ops": 7_700,
     "assignments": 17_600,  # one executor, rules that are lists, hints, a leaderboard
-    "docs": 450,
-    "tests": 38_500,
+    "docs": 580,
+    "tests": 42_600,
 }
 
 

@@ -231,7 +231,8 @@ class Forked:
     def __init__(self, server: Server, device: str, link: socket.socket) -> None:
         (out, out_end), (err, err_end) = os.pipe(), os.pipe()
         given = link.fileno(), out_end, err_end
-        self._server, self._code = server, None
+        self._server = server
+        self._code: int | None = None
         self.pid: int = server.ask({"device": device}, given)
         self.stdout, self.stderr = open(out, "rb", 0), open(err, "rb", 0)
         self.stdin = open(os.devnull, "wb")
@@ -343,7 +344,9 @@ class Own(Executor):
     """Runs one job, with the files of workspaces in the place of the library's."""
 
     def __init__(self, runners: Runners, job: Job) -> None:
-        super().__init__(catalog.load(job.task.partition(".")[0]), Times())
+        starting = max(Times.start_seconds, job.limit)
+        assignment = catalog.load(job.task.partition(".")[0])
+        super().__init__(assignment, Times(start_seconds=starting))
         self.runners, self.job = runners, job
         self.folders = [Path(folder).resolve() for folder in job.workspaces]
         self.paths = workspace.files_of(self.folders)

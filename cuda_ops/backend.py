@@ -33,11 +33,14 @@ from cuda_ops import (
     sort,
     sparse,
 )
+from cuda_ops.attention import attention
 from cuda_ops.conv import conv
 from cuda_ops.matmul import matmul
 from cuda_ops.runtime import device, dlpack
 from minitorch.backend import Backend
-from minitorch.backend.registry import Around, renew
+from minitorch.backend.around import Around
+from minitorch.backend.registry import renew
+from minitorch.tensor_data import TensorData
 
 
 class CUDABackend(Backend):
@@ -110,6 +113,26 @@ class CUDABackend(Backend):
     softmax_backward = staticmethod(softmax.softmax_backward)
     softmax = staticmethod(softmax.softmax)
 
+    def attention(
+        self, out: TensorData, logsumexp: TensorData, query: TensorData,
+        key: TensorData, value: TensorData, scale: float, causal: bool,
+    ) -> None:  # fmt: skip
+        """By a kernel where there is one for the operands, else by the default."""
+        args = out, logsumexp, query, key, value, scale, causal
+        if not attention.attention(*args):
+            super().attention(*args)
+
+    def attention_backward(
+        self, query_grad: TensorData, key_grad: TensorData, value_grad: TensorData,
+        grad: TensorData, query: TensorData, key: TensorData, value: TensorData,
+        out: TensorData, logsumexp: TensorData, scale: float, causal: bool,
+    ) -> None:  # fmt: skip
+        """As `attention`."""
+        grads, inputs = (query_grad, key_grad, value_grad), (grad, query, key, value)
+        args = *grads, *inputs, out, logsumexp, scale, causal
+        if not attention.attention_backward(*args):
+            super().attention_backward(*args)
+
     layer_norm = staticmethod(norm.layer_norm)
     layer_norm_backward = staticmethod(norm.layer_norm_backward)
     batch_norm_backward = staticmethod(batch_norm.batch_norm_backward)
@@ -133,6 +156,7 @@ class CUDABackend(Backend):
 
     sgd_step = staticmethod(optim.sgd_step)
     adam_step = staticmethod(optim.adam_step)
+    sum_of_squares = staticmethod(optim.sum_of_squares)
 
     to_dlpack = staticmethod(dlpack.to_dlpack)
     from_dlpack = staticmethod(dlpack.from_dlpack)

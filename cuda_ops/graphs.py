@@ -54,7 +54,8 @@ class Capture:
         names: of the kernels, in order.
         afterwards: to be called when the capture is over.
         launches: in the simulator, kernel, configuration and arguments.
-        kept: in the simulator, memory that was taken.
+        kept: memory that the graph needs as long as it lives; in the simulator all that
+            was taken.
     """
 
     def __init__(self) -> None:
@@ -94,6 +95,7 @@ class DriverGraph:
         names: of the kernels, in the order of their launches.
         gpu: whose work it is; `replay` is called where that is the current one.
         nodes: how many there are: kernels, copies and fills.
+        kept: see `Capture`.
     """
 
     def __init__(self) -> None:
@@ -101,6 +103,7 @@ class DriverGraph:
         self.nodes = 0
         self._ready: Any = None  # the executable graph
         self._text = ""  # for errors
+        self.kept: list[Any] = []
         self._pool: Pool | None = None
         self.gpu = device.current.gpu
 
@@ -117,7 +120,7 @@ class DriverGraph:
         except BaseException:
             self._release_pool()
             raise
-        self.names = tuple(capture.names)
+        self.names, self.kept = tuple(capture.names), capture.kept
         self._text = f"a CUDA graph of {_short(self.names)}"
         for action in capture.afterwards:
             action()
@@ -149,7 +152,7 @@ class DriverGraph:
         destroy = device.driver().cuGraphExecDestroy
         with device.between_captures():
             device.call("deleting a CUDA graph", destroy, self._ready)
-        self._ready = None
+        self._ready, self.kept = None, []
         self._release_pool()
 
     def _release_pool(self) -> None:

@@ -443,6 +443,22 @@ def put_slices(out, n, inner, index, winner, src):
             out[(outer * n + i) * inner + k] = src[e]
 
 
+@kernel(examples=[f"{t}[] int64 int64 int64[] {t}[] int64[] int64" for t in _ALL])
+def put_slice(out, n, inner, index, src, notes, dim):
+    """out[o, index[0], :] = src[o, 0, :]: one slice, for whose place no other competes.
+
+    One thread for each element of src [outer, 1, inner]; the first tells a bad index.
+    """
+    e = cuda.grid(1)
+    if e < src.size:
+        i = index[0]
+        if 0 <= i < n:
+            outer, k = split(e, inner)
+            out[(outer * n + i) * inner + k] = src[e]
+        elif e == 0:
+            bad_index(notes, 4, i, n, dim)
+
+
 def index_copy_(out: TensorData, dim: int, index: TensorData, src: TensorData) -> None:
     """Write src's slice i into slice index[i] of out's `dim`; the last one wins."""
     out, src, dim, _, inner = _sliced(out, dim, index, src)
@@ -453,13 +469,17 @@ def index_copy_(out: TensorData, dim: int, index: TensorData, src: TensorData) -
     src = copy(src, src.dtype) if src.storage is out.storage else contiguous(src)
     target = contiguous(out)
     n, places = out.shape[dim], contiguous(index).flat()
-    winner = full((n + 1,), -1, dtypes.int64).flat()
-    claim_slices[ceil_div(places.size, THREADS), THREADS](
-        places, n, winner, notes(), dim
-    )
-    put_slices[ceil_div(src.size, THREADS), THREADS](
-        target.flat(), n, inner, places, winner, src.flat()
-    )
+    blocks = ceil_div(src.size, THREADS)
+    if places.size == 1:  # a token's keys, in each step of generation
+        put_slice[blocks, THREADS](
+            target.flat(), n, inner, places, src.flat(), notes(), dim
+        )
+    else:
+        winner = full((n + 1,), -1, dtypes.int64).flat()
+        claim_slices[ceil_div(places.size, THREADS), THREADS](
+            places, n, winner, notes(), dim
+        )
+        put_slices[blocks, THREADS](target.flat(), n, inner, places, winner, src.flat())
     after_launch()
     if target is not out:
         copy_into(out, target)

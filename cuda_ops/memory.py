@@ -15,6 +15,7 @@ the caller may choose to know when they are done (`from_numpy_async`, `to_numpy_
 from __future__ import annotations
 
 import math
+import sys
 from functools import lru_cache
 from itertools import product
 from typing import Any, NamedTuple
@@ -22,6 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import cuda, int64, uint32
 
+from cuda_ops import half
 from cuda_ops.block.intrinsics import device as on_device
 from cuda_ops.block.intrinsics import is_aligned, load, load4, store, store4
 from cuda_ops.runtime import device, pinned, staging
@@ -29,7 +31,7 @@ from cuda_ops.runtime.arrays import ARRAYS, DeviceArray, allocate
 from cuda_ops.runtime.device import synchronize
 from cuda_ops.runtime.launch import SIMULATED, ceil_div, kernel
 from cuda_ops.transpose import SIDE, move
-from minitorch.dtypes import DType, from_numpy_dtype
+from minitorch.dtypes import DType, float32, from_numpy_dtype, rounded
 from minitorch.tensor_data import Shape, Strides, TensorData
 
 __all__ = [
@@ -97,7 +99,7 @@ def fill_flat(out, value):
 def full(shape: Shape, value: float, dtype: DType) -> TensorData:
     """A contiguous tensor with `value` everywhere."""
     size = math.prod(shape)
-    number = dtype.numpy.type(value)
+    number = rounded(value, dtype)
     if size == 1 and not SIMULATED:
         return wrap(ARRAYS[dtype].of_number(number), shape, dtype)
     out = allocate(size, dtype)
@@ -107,8 +109,11 @@ def full(shape: Shape, value: float, dtype: DType) -> TensorData:
 
 def fill(out: Any, number: Any) -> None:
     """out[...] = number, for a flat array that owns its memory."""
-    if not SIMULATED and out.size and not any(number.tobytes()):  # not -0.0
+    content = np.asarray(number).tobytes()
+    if not SIMULATED and out.size and not any(content):  # not -0.0
         clear(out)
+    elif not SIMULATED and len(content) == 2:
+        _set_words(out, int.from_bytes(content, sys.byteorder))
     else:
         fill_flat[ceil_div(len(out), TILE), THREADS](out, number)
 
@@ -121,6 +126,18 @@ def clear(out: DeviceArray) -> None:
         out.pointer,
         0,
         out.nbytes,
+        device.current.handle,
+    )
+
+
+def _set_words(out: DeviceArray, word: int) -> None:
+    """All elements of 2 bytes."""
+    device.call(
+        f"filling {out.nbytes} bytes",
+        device.driver().cuMemsetD16Async,
+        out.pointer,
+        word,
+        out.size,
         device.current.handle,
     )
 
@@ -330,7 +347,10 @@ def copy_flat(a, out, vectors):
 
 
 @kernel(
-    examples=["float32[] int64 4*int64 float32[] int64 4*int64 4*int64 int64"],
+    examples=[
+        "float32[] int64 4*int64 float32[] int64 4*int64 4*int64 int64",
+        "uint16[] int64 4*int64 uint16[] int64 4*int64 4*int64 int64",
+    ],
     threads=THREADS,
 )
 def copy_strided(a, a_at, a_steps, out, out_at, out_steps, shape, size):
@@ -380,7 +400,14 @@ def copy_into(out: TensorData, a: TensorData) -> None:
 def copy(a: TensorData, dtype: DType) -> TensorData:
     """A contiguous copy, converted to `dtype` (floats to ints: toward zero)."""
     out = empty(a.shape, dtype)
-    _move(out, a)
+    if a.dtype is dtype or not (a.dtype.half or dtype.half):
+        _move(out, a)
+    elif dtype is float32:
+        half.convert(out.flat(), contiguous(a).flat(), a.dtype, half.WIDEN)
+    elif a.dtype is float32:
+        half.convert(out.flat(), contiguous(a).flat(), dtype, half.ROUND)
+    else:  # as PyTorch has it, by way of float32
+        return copy(copy(a, float32), dtype)
     return out
 
 
@@ -443,12 +470,12 @@ def _move(out: TensorData, a: TensorData) -> None:
             _copy_bytes(z, x)
         else:
             blocks = ceil_div(len(z), TILE)
-            copy_flat[blocks, THREADS](x, z, is_aligned(x, z))
+            copy_flat[blocks, THREADS](half.bits(x), half.bits(z), is_aligned(x, z))
         return
     if out.size == 0:
         return
     loops, tiles = copy_plan(a.shape, a.strides, out.strides)
-    x, z = a.storage.array, out.storage.array
+    x, z = half.bits(a.storage.array), half.bits(out.storage.array)
     for shape, (p, q) in loops.launches:
         start = x, a.offset + p, loops.strides[0], z, out.offset + q, loops.strides[1]
         if tiles:

@@ -1,20 +1,21 @@
 """Optimizer steps: all parameters in one launch, one pass over their memory.
 
 With this file one can take a step of SGD (`sgd_step`) or of Adam and AdamW
-(`adam_step`), in place, and make a CUDA graph count its own steps (`Captured`).
+(`adam_step`), in place, add up the squares of all gradients (`sum_of_squares`), and
+make a CUDA graph count its own steps (`Captured`).
 
 A model has many small tensors, and a launch for each would cost more than the
-arithmetic. So one launch takes up to MOST tensors: their addresses and sizes are
-arguments of the kernel, by value, as tuples. They reach a multiprocessor through its
-constant cache; there is no table to copy to the device, none that could be out of date
-when gradients move, and a captured launch keeps its own.
+arithmetic. So one launch takes them all: a table in the device's memory has their
+addresses and sizes. The table is made again when one of them has changed; mostly none
+has, because the allocator gives new gradients the places of the last ones. A captured
+launch has a table of its own, which the graph keeps.
 
     tensors          0: 5 elements      1: 12 elements          2: 3
     chunks (of 4)    [0 1 2 3] [4]      [0 1 2 3] [4 ..] [8 ..]  [0 1 2]
     blocks            0         1        2         3      4       5
     first block      0                  2                       5
 
-A block finds its tensor by comparing its number with the first blocks of all. Four
+A block finds its tensor by a binary search among the first blocks of all. Four
 elements of each array come and go with 16-byte loads and stores; each number is loaded
 once, updated in registers and stored once. All factors are rounded to the parameters'
 type before the launch, so that float32 parameters are updated in float32 arithmetic.
@@ -37,18 +38,21 @@ counted on the device. After a replay the host adds 1 to its own counts.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numba import cuda, int64
 
-from cuda_ops.block.intrinsics import array_at, device, load4, store4
-from cuda_ops.memory import contiguous, copy_into, empty, fill
+from cuda_ops.block.intrinsics import WARP, array_at, device, load4, same_type, store4
+from cuda_ops.block.rows import BLOCK
+from cuda_ops.memory import contiguous, copy, copy_into, empty, fill, from_numpy, full
+from cuda_ops.reduce import block_fold, reduce
+from cuda_ops.runtime import device as runtime
+from cuda_ops.runtime import staging
 from cuda_ops.runtime.allocator import outside_graphs
 from cuda_ops.runtime.launch import SIMULATED, ceil_div, kernel
-from minitorch import dtypes
+from minitorch import dtypes, operators
 from minitorch.dtypes import DType
 from minitorch.step_factors import adam_factors, momentum_factors
 from minitorch.tensor_data import TensorData
@@ -56,12 +60,20 @@ from minitorch.tensor_data import TensorData
 THREADS = 32 if SIMULATED else 256
 # Elements of a block.
 CHUNK = 4 * THREADS * (1 if SIMULATED else 4)
-# Tensors of a launch: fewer are filled up with empty ones.
-FEW, MOST = 8, 32
+# Tables that are kept for the next step.
+TABLES = 64
 FACTORS = 8
+WARPS = BLOCK // WARP
 
 
 # ---------------------------------------------------------------- a block's tensor
+
+
+@device
+def row(table, k, rows):
+    """Row k of a flat table of so many rows: an entry a tensor."""
+    n = table.size // rows
+    return table[k * n : (k + 1) * n]
 
 
 @device
@@ -69,10 +81,13 @@ def find_chunk(firsts, sizes):
     """The tensor of this block, and the first and last element of its chunk in it."""
     # BEGIN SOLUTION a8.4
     block = cuda.blockIdx.x
-    tensor = int64(-1)
-    for first in firsts:
-        if block >= first:
-            tensor += 1
+    tensor, behind = int64(0), int64(firsts.size)
+    while behind - tensor > 1:
+        middle = (tensor + behind) >> 1
+        if block >= firsts[middle]:
+            tensor = middle
+        else:
+            behind = middle
     start = (block - firsts[tensor]) * CHUNK
     return tensor, start, min(start + CHUNK, sizes[tensor])
     # END SOLUTION a8.4
@@ -88,10 +103,7 @@ def whole_vectors(start, stop, addresses):
 
 # Each kernel exists twice: with its factors as numbers, and, for a CUDA graph, with
 # factors from device memory.
-_TABLES = f"{FEW}*int64 {FEW}*int64 {FEW}*int64 {FEW}*int64"
 _TYPES = ("float32", "float64")
-_SGD, _MOMENTUM = _TABLES, f"{_TABLES} {FEW}*int64 bool"
-_ADAM = f"{_TABLES} {FEW}*int64 {FEW}*int64"
 
 
 @device
@@ -101,9 +113,10 @@ def sgd_element(p, g, f):
 
 
 @device
-def sgd_chunk(params, grads, sizes, firsts, f):
+def sgd_chunk(table, f):
     """The block's chunk: see `sgd_chunks`."""
-    t, start, stop = find_chunk(firsts, sizes)
+    params, grads, sizes = row(table, 0, 4), row(table, 1, 4), row(table, 2, 4)
+    t, start, stop = find_chunk(row(table, 3, 4), sizes)
     p = array_at(params[t], sizes[t], f[0])
     g = array_at(grads[t], sizes[t], f[0])
     end = whole_vectors(start, stop, params[t] | grads[t])
@@ -117,24 +130,24 @@ def sgd_chunk(params, grads, sizes, firsts, f):
         p[i] = sgd_element(p[i], g[i], f)
 
 
-@kernel(examples=[f"{_SGD} {t} {t}" for t in _TYPES], threads=THREADS)
-def sgd_chunks(params, grads, sizes, firsts, f0, f1):
+@kernel(examples=[f"int64[] {t} {t}" for t in _TYPES], threads=THREADS)
+def sgd_chunks(table, f0, f1):
     """p -= lr * (g + weight_decay * p), with f = lr, weight_decay.
 
-    # params, grads, sizes, firsts: tuples, an entry a tensor
+    # table [4, tensors]: params, grads (addresses), sizes, firsts
 
         for each tensor:  for i in range(size):  p[i] -= f0 * (g[i] + f1 * p[i])
 
     A block does a chunk of a tensor (the picture above), a thread four neighbours at a
     time: three 16-byte accesses for eight operations, so memory is what takes the time.
     """
-    sgd_chunk(params, grads, sizes, firsts, (f0, f1))
+    sgd_chunk(table, (f0, f1))
 
 
-@kernel(examples=[f"{_SGD} {t}[]" for t in _TYPES], threads=THREADS)
-def sgd_chunks_captured(params, grads, sizes, firsts, f):
+@kernel(examples=[f"int64[] {t}[]" for t in _TYPES], threads=THREADS)
+def sgd_chunks_captured(table, f):
     """`sgd_chunks` with its factors from device memory."""
-    sgd_chunk(params, grads, sizes, firsts, (f[0], f[1]))
+    sgd_chunk(table, (f[0], f[1]))
 
 
 @device
@@ -146,9 +159,11 @@ def momentum_element(p, g, b, first, f):
 
 
 @device
-def momentum_chunk(params, grads, bufs, sizes, firsts, first, f):
+def momentum_chunk(table, first, f):
     """The block's chunk: see `momentum_chunks`."""
-    t, start, stop = find_chunk(firsts, sizes)
+    params, grads, bufs = row(table, 0, 5), row(table, 1, 5), row(table, 2, 5)
+    sizes = row(table, 3, 5)
+    t, start, stop = find_chunk(row(table, 4, 5), sizes)
     p = array_at(params[t], sizes[t], f[0])
     g = array_at(grads[t], sizes[t], f[0])
     b = array_at(bufs[t], sizes[t], f[0])
@@ -167,28 +182,24 @@ def momentum_chunk(params, grads, bufs, sizes, firsts, first, f):
         p[i], b[i] = momentum_element(p[i], g[i], b[i], first, f)
 
 
-@kernel(examples=[f"{_MOMENTUM} {' '.join([t] * 6)}" for t in _TYPES])
-def momentum_chunks(
-    params, grads, bufs, sizes, firsts, first, f0, f1, f2, f3, f4, f5
-):  # fmt: skip
+@kernel(examples=[f"int64[] bool {' '.join([t] * 6)}" for t in _TYPES])
+def momentum_chunks(table, first, f0, f1, f2, f3, f4, f5):
     """b = momentum * b + damp * g; p -= lr * (from_g * g + from_b * b).
 
-    # params, grads, bufs, sizes, firsts: tuples, an entry a tensor
+    # table [5, tensors]: params, grads, bufs (addresses), sizes, firsts
 
     g is grad + weight_decay * p, f = lr, momentum, damp, weight_decay, from_g, from_b.
     Without Nesterov's idea the step is b (0 and 1); with it, g + momentum * b (1 and
     momentum). `first`: b was not there before, and is damp * g. Threads as in
     `sgd_chunks`.
     """
-    f = f0, f1, f2, f3, f4, f5
-    momentum_chunk(params, grads, bufs, sizes, firsts, first, f)
+    momentum_chunk(table, first, (f0, f1, f2, f3, f4, f5))
 
 
-@kernel(examples=[f"{_MOMENTUM} {t}[]" for t in _TYPES], threads=THREADS)
-def momentum_chunks_captured(params, grads, bufs, sizes, firsts, first, f):
+@kernel(examples=[f"int64[] bool {t}[]" for t in _TYPES], threads=THREADS)
+def momentum_chunks_captured(table, first, f):
     """`momentum_chunks` with its factors from device memory."""
-    f = f[0], f[1], f[2], f[3], f[4], f[5]
-    momentum_chunk(params, grads, bufs, sizes, firsts, first, f)
+    momentum_chunk(table, first, (f[0], f[1], f[2], f[3], f[4], f[5]))
 
 
 @device
@@ -196,7 +207,7 @@ def adam_element(p, g, m, v, f):
     """The new p, m and v: see `adam_chunks`."""
     # BEGIN SOLUTION a8.4
     x = p * f[7]
-    g = g + f[6] * x
+    g = f[8] * g + f[6] * x
     m = m + f[1] * (g - m)
     v = f[2] * v + f[3] * g * g
     return x - f[0] * m / (math.sqrt(v) * f[5] + f[4]), m, v
@@ -230,34 +241,82 @@ def adam_chunk(params, grads, ms, vs, sizes, firsts, f):
     # END SOLUTION a8.4
 
 
+@device
+def adam_tensors(table, scale, f):
+    """The block's chunk, with a ninth factor from device memory: see `adam_chunks`."""
+    params, grads, ms = row(table, 0, 6), row(table, 1, 6), row(table, 2, 6)
+    vs, sizes, firsts = row(table, 3, 6), row(table, 4, 6), row(table, 5, 6)
+    by = scale[0] if scale.size else same_type(1, f[0])
+    factors = f[0], f[1], f[2], f[3], f[4], f[5], f[6], f[7], by
+    adam_chunk(params, grads, ms, vs, sizes, firsts, factors)
+
+
 @kernel(
-    examples=[f"{_ADAM} {' '.join([t] * FACTORS)}" for t in _TYPES], threads=THREADS
+    examples=[f"int64[] {t}[] {' '.join([t] * FACTORS)}" for t in _TYPES],
+    threads=THREADS,
 )
-def adam_chunks(
-    params, grads, ms, vs, sizes, firsts, f0, f1, f2, f3, f4, f5, f6, f7
-):  # fmt: skip
+def adam_chunks(table, scale, f0, f1, f2, f3, f4, f5, f6, f7):
     """Move the averages m and v toward g and g * g, and p along m / sqrt(v).
 
-    # params, grads, ms, vs, sizes, firsts: tuples, an entry a tensor
+    # table [6, tensors]: params, grads, ms, vs (addresses), sizes, firsts
+    # scale [1] or [0], which is 1
 
-        x = p * shrink;  g = grad + decay * x
+        x = p * shrink;  g = scale * grad + decay * x
         m += new1 * (g - m);  v = beta2 * v + new2 * g * g
         p = x - step_size * m / (sqrt(v) * root + eps)
 
     f = step_size, new1 = 1 - beta1, beta2, new2 = 1 - beta2, eps, root = 1 / sqrt(1 -
-    beta2^step), decay (Adam) and shrink (AdamW). Threads as in `sgd_chunks`; seven
-    16-byte accesses for four elements, 28 bytes for each, and one square root and one
-    division, which hide behind them.
+    beta2^step), decay (Adam), shrink (AdamW) and scale, which is in device memory: the
+    norm that gradients are clipped by need not come to the host. Threads as in
+    `sgd_chunks`; seven 16-byte accesses for four elements, 28 bytes for each, and one
+    square root and one division, which hide behind them.
     """
-    f = f0, f1, f2, f3, f4, f5, f6, f7
-    adam_chunk(params, grads, ms, vs, sizes, firsts, f)
+    adam_tensors(table, scale, (f0, f1, f2, f3, f4, f5, f6, f7))
 
 
-@kernel(examples=[f"{_ADAM} {t}[]" for t in _TYPES], threads=THREADS)
-def adam_chunks_captured(params, grads, ms, vs, sizes, firsts, f):
+@kernel(examples=[f"int64[] {t}[] {t}[]" for t in _TYPES], threads=THREADS)
+def adam_chunks_captured(table, scale, f):
     """`adam_chunks` with its factors from device memory."""
     f = f[0], f[1], f[2], f[3], f[4], f[5], f[6], f[7]
-    adam_chunk(params, grads, ms, vs, sizes, firsts, f)
+    adam_tensors(table, scale, f)
+
+
+# --------------------------------------------------------------------------- norms
+
+
+@device
+def plus(a, b):
+    """a + b"""
+    return a + b
+
+
+block_sum = block_fold(plus)
+
+
+@kernel(examples=[f"int64[] {t}[]" for t in _TYPES], threads=BLOCK)
+def square_chunks(table, out):
+    """out[b] = the sum of the squares in the chunk of block b.
+
+    # table [3, tensors]: tensors (addresses), sizes, firsts; out [blocks]
+
+    All that is read is read once, by 16-byte loads; a block leaves its sum in a place
+    of its own, and another launch adds these up in order: the result is the same in
+    every run.
+    """
+    cells = cuda.shared.array(WARPS, out.dtype)
+    addresses, sizes = row(table, 0, 3), row(table, 1, 3)
+    t, start, stop = find_chunk(row(table, 2, 3), sizes)
+    x = array_at(addresses[t], sizes[t], out[0])
+    end = whole_vectors(start, stop, addresses[t])
+    total = same_type(0, out[0])
+    for i in range(start + 4 * cuda.threadIdx.x, end, 4 * BLOCK):
+        a, b, c, d = load4(x, i)
+        total += (a * a + b * b) + (c * c + d * d)
+    for i in range(end + cuda.threadIdx.x, stop, BLOCK):
+        total += x[i] * x[i]
+    total = block_sum(total, cells)
+    if cuda.threadIdx.x == 0:
+        out[cuda.blockIdx.x] = total
 
 
 # -------------------------------------------------------------------- CUDA graphs
@@ -346,42 +405,46 @@ def _addresses(tensors: Sequence[TensorData]) -> list[int]:
     return [t.storage.array.pointer + t.offset * item for t in tensors]
 
 
-Words = tuple[int, ...]
+Columns = Sequence[Sequence[TensorData]]
+_tables: dict[tuple[Any, ...], Any] = {}
 
 
-@lru_cache(maxsize=256)
-def _chunks(sizes: Words) -> tuple[int, Words, Words]:
-    """How many blocks the tensors of a launch take, and the tuples sizes and firsts."""
+def _table(columns: Columns) -> tuple[int, Any]:
+    """How many blocks the tensors of a launch take, and the table in device memory.
+
+    Args:
+        columns: contiguous tensors that are not empty; those of a column have the sizes
+            of those of the first.
+    """
+    sizes = [math.prod(p.shape) for p in columns[0]]
     firsts, blocks = [], 0
     for size in sizes:
         firsts.append(blocks)
         blocks += ceil_div(size, CHUNK)
-    rest = (FEW if len(sizes) <= FEW else MOST) - len(sizes)
-    return blocks, (*sizes, *[0] * rest), (*firsts, *[blocks] * rest)
+    rows = (*map(_addresses, columns), sizes, firsts)
+    numbers = [number for numbers in rows for number in numbers]
+    if runtime.current.capture is not None:
+        return blocks, _captured_table(np.array(numbers))
+    key = runtime.current.gpu, runtime.current.handle, len(columns), *numbers
+    found = _tables.get(key)
+    if found is None:
+        if len(_tables) >= TABLES:
+            _tables.clear()
+        found = _tables[key] = from_numpy(np.array(numbers)).flat()
+    return blocks, found
 
 
-def _launches(
-    tensors: Sequence[Sequence[TensorData]],
-) -> Iterator[tuple[int, tuple[Words, ...]]]:
-    """For each launch: how many blocks, and the tuples of addresses, sizes, firsts.
-
-    The launch must be made before the next is asked for: afterwards, tensors that are
-    not contiguous are copied back.
-    """
-    sizes = [math.prod(p.shape) for p in tensors[0]]
-    if 0 in sizes:
-        tensors = [[t for t, n in zip(column, sizes) if n] for column in tensors]
-        sizes = [n for n in sizes if n]
-    for at in range(0, len(sizes), MOST):
-        blocks, *tables = _chunks(tuple(sizes[at : at + MOST]))
-        given = [list(column[at : at + MOST]) for column in tensors]
-        flat = [list(map(contiguous, column)) for column in given]
-        rest = (0,) * (len(tables[0]) - len(given[0]))
-        addresses = [(*_addresses(column), *rest) for column in flat]
-        yield blocks, (*addresses, *tables)
-        for k, (old, new) in enumerate(zip(given, flat)):
-            if new != old and k != 1:  # gradients do not change
-                _copy_back(old, new)
+def _captured_table(numbers: np.ndarray) -> Any:
+    """A table that lives as long as the graph; it is filled behind the capture."""
+    with outside_graphs():
+        table = empty((len(numbers),), dtypes.int64).flat()
+    capture = runtime.current.capture
+    capture.kept.append(table)
+    if SIMULATED:
+        table[:] = numbers
+    else:
+        capture.afterwards.append(lambda: staging.to_device(table, numbers))
+    return table
 
 
 def _copy_back(given: Sequence[TensorData], flat: Sequence[TensorData]) -> None:
@@ -413,17 +476,23 @@ def _by_dtype(
 
 
 def _launch(
-    runs: tuple[Any, Any], dtype: DType, tensors: Sequence[Sequence[TensorData]],
-    flags: tuple[bool, ...], factors: Captured | Sequence[float],
+    runs: tuple[Any, Any], dtype: DType, tensors: Columns,
+    flags: tuple[Any, ...], factors: Captured | Sequence[float],
 ) -> None:  # fmt: skip
     """Run a kernel for all tensors: with factors of their type, or device memory's."""
+    given = [[t for t in column if 0 not in t.shape] for column in tensors]
+    if not given[0]:
+        return
+    flat = [list(map(contiguous, column)) for column in given]
+    blocks, table = _table(flat)
     run, captured = runs
     if isinstance(factors, Captured):
-        run, given = captured, [factors.factors.flat()]
+        captured[blocks, THREADS](table, *flags, factors.factors.flat())
     else:
-        given = list(np.array(factors, dtype.numpy))
-    for blocks, tuples in _launches(tensors):
-        run[blocks, THREADS](*tuples, *flags, *given)
+        run[blocks, THREADS](table, *flags, *np.array(factors, dtype.numpy))
+    for k, (old, new) in enumerate(zip(given, flat)):
+        if new != old and k != 1:  # gradients do not change
+            _copy_back(old, new)
 
 
 def sgd_step(
@@ -467,8 +536,11 @@ def adam_step(
     eps: float,
     weight_decay: float,
     decoupled: bool,
+    scale: TensorData | None = None,
 ) -> None:
     """One Adam (or, `decoupled`, AdamW) step in place; `step` counts from 1.
+
+    `scale` [] is a factor for all gradients.
 
     Source: Kingma and Ba, "Adam", 2015; Loshchilov and Hutter, "Decoupled weight decay
     regularization", 2019.
@@ -483,4 +555,23 @@ def adam_step(
         factors = adam_factors(step, lr, *options, decoupled)
     runs = adam_chunks, adam_chunks_captured
     for dtype, tensors in _by_dtype(columns).items():
-        _launch(runs, dtype, tensors, (), factors)
+        by = empty((0,), dtype) if scale is None else _as_type(scale, dtype)
+        _launch(runs, dtype, tensors, (by.flat(),), factors)
+
+
+def _as_type(a: TensorData, dtype: DType) -> TensorData:
+    """`a` in this type; itself, if it has it."""
+    return a if a.dtype is dtype else copy(a, dtype)
+
+
+def sum_of_squares(tensors: Sequence[TensorData]) -> TensorData:
+    """The sum [] of the squares of all numbers; of tensors of one type."""
+    dtype = tensors[0].dtype
+    flat = [contiguous(t) for t in tensors if 0 not in t.shape]
+    if not flat:
+        return full((), 0.0, dtype)
+    blocks, table = _table([flat])
+    sums = empty((blocks,), dtype)
+    square_chunks[blocks, BLOCK](table, sums.flat())
+    total = reduce(operators.add, sums, (0,), 0.0)
+    return TensorData(total.storage, ())

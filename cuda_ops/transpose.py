@@ -26,6 +26,7 @@ from numba import cuda, int64, uint32
 
 from cuda_ops.block.intrinsics import device, is_aligned, load, load4, store, store4
 from cuda_ops.block.rows import KernelFamily
+from cuda_ops.half import BITS
 from cuda_ops.runtime.arrays import allocate
 from cuda_ops.runtime.launch import ceil_div, kernel
 from minitorch.dtypes import DType, float32, from_numpy_dtype
@@ -224,9 +225,11 @@ VECTORS_WRITTEN = unwritten_task(transpose_vectorized) is None
 
 _TEXT = "T[] int64 4*int64 T[] int64 4*int64 4*int64"
 TILED = KernelFamily(transpose_tiled, _TEXT, (float32,), threads=SIDE * BLOCK_ROWS)
-PADDED = KernelFamily(transpose_padded, _TEXT, (float32,), threads=SIDE * BLOCK_ROWS)
+PADDED = KernelFamily(
+    transpose_padded, _TEXT, (float32,), (BITS,), threads=SIDE * BLOCK_ROWS
+)
 VECTORIZED = KernelFamily(
-    transpose_vectorized, _TEXT, (float32,), threads=QUADS * QUADS
+    transpose_vectorized, _TEXT, (float32,), (BITS,), threads=QUADS * QUADS
 )
 
 # ------------------------------------------------------------------------- launchers
@@ -241,7 +244,7 @@ def move(
     `a` and `out` are flat arrays in which the first element is at `a_at` and `out_at`.
     The steps are any, but it is fast where a's smallest is along x, out's along y.
     """
-    dtype = from_numpy_dtype(a.dtype)
+    dtype = BITS if a.itemsize == 2 else from_numpy_dtype(a.dtype)
     outer, inner, m, n = shape
     evenly = (m, n, a_at, *a_steps[:3], out_at, *out_steps[:2], out_steps[3])
     if (

@@ -8,7 +8,11 @@ Importing it compiles nothing; a kernel is compiled when it is first called.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from fast_ops import (
+    attention,
     conv,
     elementwise,
     indexing,
@@ -24,8 +28,10 @@ from fast_ops import (
     sparse,
     threads,
 )
+from fast_ops.launch import SERIAL_LIMIT
 from fast_ops.memory import CPUMemory
 from minitorch.backend.host import HostBackend
+from minitorch.tensor_data import TensorData
 
 
 class CPUBackend(CPUMemory, HostBackend):
@@ -53,12 +59,29 @@ class CPUBackend(CPUMemory, HostBackend):
     sort = staticmethod(sort.sort)
     matmul = staticmethod(matmul.matmul)
 
+    attention_backward = staticmethod(attention.attention_backward)
+    attention = staticmethod(attention.attention)
+
     csr_matmul = staticmethod(sparse.csr_matmul)
     csr_sample = staticmethod(sparse.csr_sample)
     csr_transpose = staticmethod(sparse.csr_transpose)
     csr_pattern = staticmethod(sparse.csr_pattern)
     csr_gather = staticmethod(sparse.csr_gather)
     csr_to_dense = staticmethod(sparse.csr_to_dense)
+
+    def sum_of_squares(self, tensors: Sequence[TensorData]) -> TensorData:
+        """One pass over each tensor, in float64."""
+        arrays = [self.contiguous(t).flat() for t in tensors]
+        total = sum(self._optim.squares[len(a) >= SERIAL_LIMIT](a) for a in arrays)
+        return self.full((), total, tensors[0].dtype)
+
+    def _step_arrays(self, kernel: Any, rows: Any, factors: Any) -> None:
+        """Adam's for all parameters in one loop, where they are large together."""
+        together = kernel is self._optim.adam and len(rows) > 1
+        if together and sum(len(row[0]) for row in rows) >= SERIAL_LIMIT:
+            optim.adam_tensors(rows, factors)
+        else:
+            super()._step_arrays(kernel, rows, factors)
 
 
 threads.warn_if_slow()

@@ -34,7 +34,7 @@ from fast_ops.walk import (
     walk,
 )
 from minitorch import operators
-from minitorch.dtypes import ALL, DType, float32, float64
+from minitorch.dtypes import COMPUTED, DType, float32, float64
 from minitorch.tensor_data import Shape, Strides, TensorData
 
 BLOCK = 512  # elements folded in their own type before they join a wider total
@@ -394,7 +394,7 @@ SPLITTABLE = {
     operators.logical_or,
     operators.logical_xor,
 }
-NO_PARTIAL = {dtype.numpy: np.empty((1, 1), dtype.numpy) for dtype in ALL}
+NO_PARTIAL = {dtype.numpy: np.empty((1, 1), dtype.numpy) for dtype in COMPUTED}
 
 
 @lru_cache(maxsize=1024)

@@ -17,6 +17,7 @@ from minitorch.autodiff import (
     set_grad_enabled,
 )
 from minitorch.backend import available_devices
+from minitorch.compiler import compile
 from minitorch.creation import (
     Generator,
     arange,
@@ -47,8 +48,9 @@ from minitorch.creation import (
 )
 from minitorch.devices import device
 from minitorch.dtypes import DType as dtype
+from minitorch.dtypes import bfloat16, finfo, float16, float32, float64, int32, int64
 from minitorch.dtypes import bool_ as bool
-from minitorch.dtypes import float32, float64, int32, int64
+from minitorch.dtypes import float16 as half
 from minitorch.dtypes import float32 as float
 from minitorch.dtypes import float64 as double
 from minitorch.dtypes import int32 as int
@@ -144,6 +146,7 @@ from minitorch.functions.movement import (
     permute,
     ravel,
     reshape,
+    roll,
     split,
     squeeze,
     stack,
@@ -193,10 +196,26 @@ from minitorch.tensor import Size, Tensor, grad
 
 __version__ = "0.1.0"
 
+LATER = (
+    "amp",
+    "autograd",
+    "backends",
+    "distributed",
+    "models",
+    "nn",
+    "optim",
+    "profiler",
+    "utils",
+)
+
 
 def __getattr__(name: str) -> object:
-    """`nn`, `optim`, `utils` and `autograd`, imported when first asked for."""
-    if name not in ("autograd", "nn", "optim", "utils"):
+    """`nn`, `optim` and other rooms, imported when first asked for."""
+    if name == "autocast":
+        from minitorch.amp import autocast
+
+        return autocast
+    if name not in LATER:
         raise AttributeError(f"module 'minitorch' has no attribute {name!r}")
     from importlib import import_module
 

@@ -140,7 +140,7 @@ def not_empty(name: str, a: Tensor, dims: Sequence[int]) -> None:
 def check_floating(name: str, a: Tensor) -> Tensor:
     if not dtype_of(name, a).is_floating_point:
         raise TypeError(
-            f"{name}: the tensor is {a.dtype.name}; it must be float32 or float64; use "
+            f"{name}: the tensor is {a.dtype.name}; it must be floating point; use "
             f".float() first"
         )
     return a

@@ -52,9 +52,11 @@ def central_difference(
 
 class _GradMode(threading.local):
     """Whether operations are recorded; `minitorch/utils/checkpoint.py` has a true value
-    of its own, which is told of each node."""
+    of its own, which is told of each node. And who chooses the types of operations: the
+    mode of `minitorch/amp/autocast.py`, or None."""
 
     enabled: Any = True
+    autocast: Any = None
 
 
 grad_mode = _GradMode()
@@ -274,6 +276,7 @@ def backpropagate(
     wanted = None if inputs is None else _wanted(order, inputs)
     results: dict[tuple[int, int], Any] = {}
     before, grad_mode.enabled = grad_mode.enabled, create_graph
+    casting, grad_mode.autocast = grad_mode.autocast, None
     try:
         for item in order:
             grads = pending.pop(id(item), None)
@@ -295,7 +298,7 @@ def backpropagate(
                     item.release()
             # END SOLUTION a1.4
     finally:
-        grad_mode.enabled = before
+        grad_mode.enabled, grad_mode.autocast = before, casting
     return None if inputs is None else [_result(results, x) for x in inputs]
 
 

@@ -15,9 +15,11 @@ from typing import Any
 
 import numpy as np
 
+import minitorch.backend.dlpack as dlpack
 import minitorch.dtypes as dtypes
 from minitorch.arguments import int_sequence
-from minitorch.backend import Backend, get_backend
+from minitorch.backend import Backend, get_backend, half_backends
+from minitorch.devices import named
 from minitorch.dtypes import DType
 from minitorch.executor import advance
 from minitorch.tensor import Number, Tensor
@@ -26,8 +28,10 @@ from minitorch.tensor_data import Shape, numel
 DEFAULT_DEVICE = "cpu"
 
 
-def _on(device: str | None) -> Backend:
-    return get_backend(device or DEFAULT_DEVICE)
+def _on(device: str | None, dtype: DType = dtypes.float32) -> Backend:
+    """The functions that make tensors of this type on the device."""
+    device = device or DEFAULT_DEVICE
+    return half_backends[str(device)] if dtype.half else get_backend(device)
 
 
 def _finish(raw: Any, requires_grad: bool) -> Tensor:
@@ -72,7 +76,10 @@ def tensor(
     if array.size and not isinstance(data, (np.ndarray, np.generic)):
         for number in np.array([array.min(), array.max()]).tolist():
             dtypes.check_number(number, wanted)
-    array = np.array(array, dtype=wanted.numpy, order="C", copy=True)
+    if wanted.half:  # ml_dtypes converts no Python objects
+        array = array.astype(np.float64)
+    with np.errstate(over="ignore"):  # too large for the dtype: infinity
+        array = np.array(array, dtype=wanted.numpy, order="C", copy=True)
     return _finish(_on(device).from_numpy(array), requires_grad)
 
 
@@ -89,7 +96,7 @@ def _as_array(data: Any) -> np.ndarray:
         ) from None
     if array.dtype.kind == "O" and all(isinstance(x, (int, float)) for x in array.flat):
         return array  # integers of more than 64 bits
-    if array.dtype.kind not in "fiub":
+    if array.dtype.kind not in "fiub" and array.dtype != dtypes.bfloat16.numpy:
         raise TypeError(
             f"tensor: elements of type {_element_type(data)} are not numbers; expected "
             f"bools, ints or floats"
@@ -175,7 +182,7 @@ def from_dlpack(source: Any) -> Tensor:
     """
     if source.__dlpack_device__()[0] == DLPACK_CUDA:
         return Tensor(get_backend("cuda").from_dlpack(source))
-    return from_numpy(np.from_dlpack(source))
+    return from_numpy(dlpack.array_of(source))
 
 
 # ------------------------------------------------------------------------ constants
@@ -341,9 +348,20 @@ class Generator:
 
     The sequence is a function of (seed, block number); drawing n numbers moves the
     block number on by ceil(n / 4), and nothing else is kept.
+
+    Args:
+        seed: of the sequence; None: one that nobody knows. PyTorch's only argument, the
+            name of a device, may stand here as well.
+        device: what programs for PyTorch say it draws for; the sequence is the same on
+            all devices, and serves them all.
     """
 
-    def __init__(self, seed: int | None = None) -> None:
+    def __init__(
+        self, seed: int | str | None = None, device: str | None = None
+    ) -> None:
+        if isinstance(seed, str):
+            seed, device = None, seed
+        self.device = named(device or DEFAULT_DEVICE)
         self.seed = int.from_bytes(os.urandom(8), "little") if seed is None else 0
         self.offset = 0
         if seed is not None:
@@ -396,7 +414,7 @@ def rand(
     """Uniform random numbers in [0, 1)."""
     shape, kind = _shape("rand", size), _floating_dtype("rand", dtype)
     seed, offset = (generator or default_generator).take(numel(shape))
-    return _finish(_on(device).uniform(shape, kind, seed, offset), requires_grad)
+    return _finish(_on(device, kind).uniform(shape, kind, seed, offset), requires_grad)
 
 
 def randn(
@@ -409,7 +427,7 @@ def randn(
     """Normal random numbers with mean 0 and variance 1."""
     shape, kind = _shape("randn", size), _floating_dtype("randn", dtype)
     seed, offset = (generator or default_generator).take(numel(shape))
-    return _finish(_on(device).normal(shape, kind, seed, offset), requires_grad)
+    return _finish(_on(device, kind).normal(shape, kind, seed, offset), requires_grad)
 
 
 def randint(
@@ -435,7 +453,7 @@ def randint(
     shape = _shape("randint", (size,))
     kind = _dtype(dtype, dtypes.int64)
     seed, offset = (generator or default_generator).take(numel(shape))
-    return Tensor(_on(device).randint(low, high, shape, kind, seed, offset))
+    return Tensor(_on(device, kind).randint(low, high, shape, kind, seed, offset))
 
 
 def randperm(
@@ -474,7 +492,10 @@ def randint_like(
 def _floating_dtype(name: str, dtype: DType | None) -> DType:
     kind = _dtype(dtype)
     if not kind.is_floating_point:
-        raise TypeError(f"{name}: dtype is {kind.name}; it must be float32 or float64")
+        raise TypeError(
+            f"{name}: dtype is {kind.name}; it must be float32, float64, float16 or "
+            f"bfloat16"
+        )
     return kind
 
 

@@ -38,7 +38,9 @@ from weakref import finalize
 
 from minitorch.backend import get_backend
 from minitorch.creation import default_generator
+from minitorch.dtypes import float32, promote
 from minitorch.executor import Executor, active, executing, users_stack
+from minitorch.nn.utils import Clipped
 from minitorch.optim.optimizer import Group, Optimizer, with_grad
 from minitorch.tensor import Tensor
 from minitorch.tensor_data import TensorData
@@ -90,7 +92,8 @@ class _Step:
         """Device memory for the learning rate and the number of a step on `params`."""
         from cuda_ops.optim import Captured
 
-        made, raws = Captured(lr, step - 1, params[0].dtype), set(map(id, params))
+        dtype = promote(params[0].dtype, float32)  # in which the step is computed
+        made, raws = Captured(lr, step - 1, dtype), set(map(id, params))
         mine = [p for p in self.params if id(p.raw) in raws]
         groups = enumerate(self.optimizer.param_groups)
         index = next(i for i, g in groups if any(p is mine[0] for p in g["params"]))
@@ -162,6 +165,7 @@ class Capture(Executor):
         steps: of optimizers, in order; `step` is the one that is being taken.
         blocks: how far a replay moves the default generator on.
         base: on the device: how far after `start` a replay begins; `at` is in it.
+        clipped: gradients that nobody in the graph has multiplied by their factor.
     """
 
     def __init__(self) -> None:
@@ -169,6 +173,7 @@ class Capture(Executor):
 
         self.steps: list[_Step] = []
         self.step: _Step | None = None
+        self.clipped: list[Clipped] = []
         self.seed, self.start = default_generator.seed, default_generator.offset
         self.base, self.at, self.blocks = new_counter(), 0, 0
 
@@ -194,7 +199,9 @@ class Capture(Executor):
             self.step.captured()
             self.step = None
             return None
-        if owner is not default_generator:
+        if isinstance(owner, Clipped):
+            self.clipped.append(owner)
+        elif owner is not default_generator:
             raise RuntimeError(
                 "random numbers in a CUDA graph come from the default generator, which "
                 "moves on at each replay; leave out generator=, and use manual_seed"
@@ -230,6 +237,7 @@ class Capture(Executor):
             default_generator.offset = self.start
             for step in reversed(self.steps):
                 step.undo()
+        self.clipped = [grad for grad in self.clipped if grad.pending]
         for step in self.steps:
             for numbers, *_ in step.parts:
                 numbers.set()
@@ -248,6 +256,8 @@ class Capture(Executor):
             step.check()
         for step in self.steps:
             step.refresh()
+        for grad in self.clipped:
+            grad.forget()
         at = default_generator.offset - self.start
         if self.blocks and at != self.at:
             set_counter(self.base, at)

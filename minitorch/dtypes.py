@@ -1,8 +1,15 @@
 """The element types of tensors, and which type an operation on two types gives.
 
 With this file one can name a type (`minitorch.float32`), find the type of a NumPy array
-(`from_numpy_dtype`) or of Python numbers (`infer`), and ask for the result type of a
-mixed operation (`promote`).
+(`from_numpy_dtype`) or of Python numbers (`infer`), ask for the result type of a mixed
+operation (`promote`), and how far a floating type reaches (`finfo`).
+
+Two types have 16 bits. float16 has 10 of fraction and 5 of exponent: numbers from 6e-8
+to 65,504. bfloat16 is the upper half of a float32: its range, and 7 bits of fraction.
+Both are for storage; arithmetic is done in float32, and its results are rounded to the
+nearest, ties to the even one (`minitorch/backend/low_precision.py`).
+
+Source: Kalamkar et al., "A study of bfloat16 for deep learning training", 2019.
 """
 
 from __future__ import annotations
@@ -10,6 +17,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any, TypeAlias
 
+import ml_dtypes
 import numpy as np
 
 Number: TypeAlias = bool | int | float
@@ -18,14 +26,15 @@ Number: TypeAlias = bool | int | float
 class DType:
     """One element type. Compare with `is` or `==`; there is one object for each."""
 
-    __slots__ = ("category", "is_floating_point", "itemsize", "name", "numpy")
+    __slots__ = ("category", "half", "is_floating_point", "itemsize", "name", "numpy")
 
     def __init__(self, name: str, category: int) -> None:
         self.name = name
-        self.numpy = np.dtype(name)
+        self.numpy = np.dtype(name)  # ml_dtypes has told NumPy of bfloat16
         self.itemsize = self.numpy.itemsize
         self.category = category  # 0 bool, 1 integer, 2 floating point
         self.is_floating_point = category == 2
+        self.half = self.is_floating_point and self.itemsize == 2
 
     def __repr__(self) -> str:
         return f"minitorch.{self.name}"
@@ -39,8 +48,11 @@ float64 = DType("float64", 2)
 int64 = DType("int64", 1)
 int32 = DType("int32", 1)
 bool_ = DType("bool", 0)
+float16 = DType("float16", 2)
+bfloat16 = DType("bfloat16", 2)
 
-ALL = (float32, float64, int64, int32, bool_)
+COMPUTED = (float32, float64, int64, int32, bool_)  # what kernels compute in
+ALL = (*COMPUTED, float16, bfloat16)
 _BY_NAME = {dtype.name: dtype for dtype in ALL}
 _BY_NUMPY = {dtype.numpy: dtype for dtype in ALL}
 _INFERRED = (  # a bool is an int, too: the first that fits
@@ -48,7 +60,7 @@ _INFERRED = (  # a bool is an int, too: the first that fits
     ((int, np.integer), int64),
     ((float, np.floating), float32),
 )
-_ORDER = (bool_, int32, int64, float32, float64)
+_ORDER = (bool_, int32, int64, float16, bfloat16, float32, float64)
 
 
 def by_name(name: str) -> DType:
@@ -123,11 +135,20 @@ def check_number(value: Any, dtype: DType) -> Any:
     return value
 
 
+def rounded(value: Number, dtype: DType) -> Any:
+    """A number as NumPy's of that dtype; infinity where it is too large."""
+    with np.errstate(over="ignore"):
+        return np.array(float(value) if dtype.half else value).astype(dtype.numpy)[()]
+
+
 def promote(a: DType, b: DType) -> DType:
     """The smaller of the types that hold both, as PyTorch has it.
 
-    An integer and a float give the float type; two of one category, the larger.
+    An integer and a float give the float type; two of one category, the larger. Neither
+    of the half types holds the other: together they are float32.
     """
+    if a.half and b.half and a is not b:
+        return float32
     return a if _ORDER.index(a) >= _ORDER.index(b) else b
 
 
@@ -154,3 +175,32 @@ def result_type(a: DType, a_dims: int, b: DType, b_dims: int) -> DType:
 def beside_number(dtype: DType, dims: int, kind: type) -> DType:
     """The type of an operation on a tensor and a Python number of type `kind`."""
     return result_type(dtype, dims, _of_type(kind), NUMBER)
+
+
+class finfo:
+    """How far a floating type reaches, and how fine it is, as Python numbers.
+
+    Attributes:
+        bits: the size of a number.
+        eps: the distance from 1 to the next number.
+        min, max: the least and the largest finite number.
+        tiny, smallest_normal: the smallest positive number with all its digits.
+        resolution: 10 to the power of minus the decimal digits that are kept.
+        dtype: the type's name.
+    """
+
+    def __init__(self, dtype: DType = float32) -> None:
+        if not check(dtype).is_floating_point:
+            raise TypeError(f"finfo: dtype is {dtype.name}; it must be floating point")
+        facts = ml_dtypes.finfo(dtype.numpy)
+        self.bits, self.dtype = 8 * dtype.itemsize, dtype.name
+        self.eps, self.resolution = float(facts.eps), 10.0**-facts.precision
+        self.min, self.max = float(facts.min), float(facts.max)
+        self.tiny = self.smallest_normal = float(facts.tiny)
+
+    def __repr__(self) -> str:
+        return (
+            f"finfo(resolution={self.resolution:g}, min={self.min:g}, "
+            f"max={self.max:g}, eps={self.eps:g}, smallest_normal="
+            f"{self.smallest_normal:g}, tiny={self.tiny:g}, dtype={self.dtype})"
+        )

@@ -27,7 +27,8 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from minitorch.backend import Backend, get_backend
-from minitorch.backend.registry import Around, between
+from minitorch.backend.around import Around
+from minitorch.backend.registry import between
 from minitorch.tensor_data import TensorData
 
 # What a frame of the library itself does not tell about a user's program.

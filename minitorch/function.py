@@ -208,6 +208,8 @@ class Function:
         """Run the operation on `args`, recorded if a gradient will be wanted."""
         like, edges, recording = None, [], False
         enabled = grad_mode.enabled
+        if grad_mode.autocast is not None:
+            args = grad_mode.autocast.cast(cls, args)
         for arg in args:
             edge = None
             if isinstance(arg, Variable):

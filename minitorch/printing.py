@@ -26,12 +26,18 @@ LINE_WIDTH = 80
 
 def tensor_repr(x: Tensor) -> str:
     """The text for `x`, as PyTorch would print it."""
-    values = host_read("repr()", x.raw)
+    values = _read(x)
     notes = _notes(x, values.size == 0)
     if values.size == 0:
         size = [] if values.ndim == 1 else [f"size={tuple(values.shape)}"]
         return _with_notes("tensor([]", [*size, *notes])
     return _with_notes(f"tensor({_body(values, indent=7)}", notes)
+
+
+def _read(x: Tensor) -> np.ndarray:
+    """The elements, half types as float32: NumPy does not know what all of them are."""
+    values = host_read("repr()", x.raw)
+    return values.astype(np.float32) if x.dtype.half else values
 
 
 def _with_notes(text: str, notes: list[str]) -> str:
@@ -65,7 +71,7 @@ def sparse_csr_repr(x: SparseCSR) -> str:
 
 def _named_part(name: str, x: Tensor) -> str:
     """One of the three lists: `values=tensor([1., 2.])`."""
-    values = host_read("repr()", x.raw)
+    values = _read(x)
     if values.size == 0:
         return f"{name}=tensor([], size=(0,))"
     return f"{name}=tensor({_body(values, indent=len(name) + 15)})"

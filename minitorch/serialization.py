@@ -20,6 +20,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from typing import IO, Any
 
 import numpy as np
@@ -28,7 +29,15 @@ from minitorch.creation import from_numpy
 from minitorch.tensor import Tensor
 
 PathLike = str | os.PathLike[str]
-DTYPES = ("F32", "F64", "I64", "I32", "BOOL")  # safetensors' names of what we have
+DTYPES = (
+    "F32",
+    "F64",
+    "I64",
+    "I32",
+    "BOOL",
+    "F16",
+    "BF16",
+)  # safetensors' names of what we have
 SKELETON = "minitorch"  # where in the metadata the structure of a checkpoint is
 VERSION = "minitorch.version"  # of the format; a file that has it has a checksum
 CHECKSUM = "minitorch.sha256"  # of the file with 64 zeros in the checksum's place
@@ -182,6 +191,8 @@ def save(obj: Any, f: PathLike) -> None:
     A plain dict of tensors, such as a state_dict, becomes a safetensors file like any
     other. For the rest the structure is kept in the file's metadata:
     `save({"model": model.state_dict(), "optim": opt.state_dict(), "epoch": 3}, path)`.
+    A dataclass, such as a model's configuration, is stored as the dict of its fields,
+    and comes back as one: `Config(**load(path)["config"])`.
 
     Raises:
         TypeError: something else is in it, such as a module; the message says where.
@@ -242,6 +253,8 @@ def _encode(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
         tensors[name] = value
         return {"tensor": name}
     lead = f"{path}." if path else ""
+    if is_dataclass(value) and not isinstance(value, type):
+        value = {f.name: getattr(value, f.name) for f in fields(value)}
     if isinstance(value, Mapping):
         for key in value:
             if not (key is None or isinstance(key, (bool, int, float, str))):

@@ -8,6 +8,7 @@ its kernels is first called.
 
 from __future__ import annotations
 
+from fast_ops import attention as fast_attention
 from fast_ops import sort as fast_sort
 from fast_ops import sparse as fast_sparse
 from minitorch.backend.host import HostBackend
@@ -44,6 +45,8 @@ class MojoBackend(MojoMemory, HostBackend):
 
     # ------------------------------------------------------------ not in Mojo yet
 
+    attention = staticmethod(from_cpu(fast_attention.attention))
+    attention_backward = staticmethod(from_cpu(fast_attention.attention_backward))
     sort = staticmethod(from_cpu(fast_sort.sort))
     csr_matmul = staticmethod(from_cpu(fast_sparse.csr_matmul))
     csr_sample = staticmethod(from_cpu(fast_sparse.csr_sample))

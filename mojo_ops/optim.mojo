@@ -109,7 +109,7 @@ struct SgdMomentum[D: DType](Step):
 struct Adam[D: DType](Step):
     """Move the averages m and v toward g and g * g, and p along m / sqrt(v).
 
-    g = grad + decay * p (Adam), or p is first multiplied by `shrink` (AdamW).
+    g = scale * grad + decay * p (Adam), or p is first multiplied by `shrink` (AdamW).
     """
 
     comptime T = Self.D
@@ -120,13 +120,13 @@ struct Adam[D: DType](Step):
     var v: Buffer[Self.D]
     var factors: Buffer[Self.D]
     # step_size, 1 - beta1, beta2, 1 - beta2, eps, 1 / sqrt(1 - beta2 ** step), decay,
-    # shrink
+    # shrink, scale
 
     @always_inline
     def update[w: Int, whole: Bool](self, i: Int, n: Int):
         var f = self.factors
         var x = fetch[Self.D, w, whole](self.p, i, n) * f[7]
-        var g = fetch[Self.D, w, whole](self.grad, i, n) + f[6] * x
+        var g = f[8] * fetch[Self.D, w, whole](self.grad, i, n) + f[6] * x
         var m = fetch[Self.D, w, whole](self.m, i, n)
         m = m + f[1] * (g - m)
         var v = f[2] * fetch[Self.D, w, whole](self.v, i, n) + f[3] * g * g

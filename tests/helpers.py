@@ -135,7 +135,7 @@ def _lay_out(
 
 
 def _garbage(size: int, dtype: np.dtype) -> np.ndarray:
-    value = {"f": np.nan, "b": True}.get(dtype.kind)
+    value = {"f": np.nan, "V": np.nan, "b": True}.get(dtype.kind)
     return np.full(size, np.iinfo(dtype).max if value is None else value, dtype)
 
 

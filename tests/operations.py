@@ -32,7 +32,16 @@ import minitorch
 from helpers import LAYOUTS, SIMULATED, make
 from minitorch import Tensor, dtypes
 from minitorch.bench.tiny import NAMESPACES, public_operations
-from minitorch.dtypes import DType, bool_, float32, float64, int32, int64
+from minitorch.dtypes import (
+    DType,
+    bfloat16,
+    bool_,
+    float16,
+    float32,
+    float64,
+    int32,
+    int64,
+)
 from minitorch.grad_check import gradcheck, gradgradcheck
 from minitorch.tensor_data import Shape
 
@@ -43,6 +52,8 @@ TORCH_DTYPES = {
     int64: torch.int64,
     int32: torch.int32,
     bool_: torch.bool,
+    float16: torch.float16,
+    bfloat16: torch.bfloat16,
 }
 
 
@@ -115,11 +126,18 @@ def samples(
     for shapes in op.shapes[among]:
         arrays = [elements(op, s, dtype, i, layout) for i, s in enumerate(shapes)]
         mine = [Tensor(make(a, device, layout)) for a in arrays]
-        theirs = [torch.tensor(a) for a in arrays]
+        theirs = [as_torch(a) for a in arrays]
         if grad:
             mine = [x.requires_grad_() for x in mine]
             theirs = [x.requires_grad_() for x in theirs]
         yield mine, theirs
+
+
+def as_torch(array: np.ndarray) -> torch.Tensor:
+    """torch.tensor(array), also of a bfloat16 array, which torch does not know."""
+    if array.dtype == bfloat16.numpy:
+        return torch.tensor(array.astype(np.float32)).bfloat16()
+    return torch.tensor(array)
 
 
 def oracle(op: Operation, operands: Sequence[torch.Tensor]) -> Any:
@@ -131,7 +149,8 @@ def oracle(op: Operation, operands: Sequence[torch.Tensor]) -> Any:
 
 
 def numpy_of(x: Any) -> np.ndarray:
-    """The elements of a tensor of either library."""
+    """The elements of a tensor of either library, half types as float32."""
+    x = x.float() if x.dtype in (torch.bfloat16, bfloat16) else x
     return np.asarray(x.detach().numpy())
 
 
@@ -446,7 +465,8 @@ ELEMENTWISE = [
         lambda m, x: 5.5 % x,
         ONE,
         "fi",
-        oracle=lambda m, x: torch.tensor(5.5) % x,  # a number % x has no gradient there
+        # A number % x has no gradient there.
+        oracle=lambda m, x: x.new_tensor(5.5, dtype=m.result_type(x, 5.5)) % x,
         **POSITIVE,
     ),
     Operation("lt_scalar", lambda m, x: x < 1, ONE, **FLAT),
@@ -637,6 +657,8 @@ MOVEMENT = [
     on("ravel", method("ravel"), (2, 3), (), (0, 2)),
     on("contiguous", method("contiguous"), (2, 3), (), (0, 2)),
     on("clone", method("clone"), (2, 3), (), (0, 2)),
+    on("roll", method("roll", 2), (5,), (2, 3), (0, 2)),
+    on("roll_dims", method("roll", (1, -4), (0, -1)), (2, 3), (2, 3, 4)),
     on("flip", method("flip", 0), (5,), (2, 3), (0, 2)),
     on("flip_dims", method("flip", (0, -1)), (2, 3), (2, 3, 4)),
     on("narrow", method("narrow", 1, 1, 2), (2, 4), (2, 3, 2)),
@@ -690,6 +712,9 @@ MOVEMENT = [
     on("to_long", lambda m, x: x.long(), (2, 3), differentiable=False),
     on("to_int", lambda m, x: x.int(), (2, 3), differentiable=False),
     on("to_bool", lambda m, x: x.bool(), (2, 3), differentiable=False),
+    on("to_half", lambda m, x: x.half(), (2, 3), (), rounds=True, tolerance=1e-3),
+    on("to_bfloat16", lambda m, x: x.bfloat16(), (2, 3), rounds=True, tolerance=8e-3),
+    Operation("type_as", lambda m, x, y: x.type_as(y), [((2, 3), (2,))]),
 ]
 
 INDEX = [
@@ -911,6 +936,13 @@ def in_place(
     return Operation(name, changed, PAIR, kinds, **options)
 
 
+def replaced(x: Any, y: Any) -> Any:
+    """x, in whose rows 1 and 0 are those of two copies of y, in place."""
+    library = torch if isinstance(x, torch.Tensor) else minitorch
+    rows = y.expand(x.shape).reshape(x.shape)[:2]
+    return x.index_copy_(0, index(library, x, [1, 0]), rows)
+
+
 IN_PLACE = [
     *[
         in_place(name, lambda x, y, name=name: getattr(x, name)(y))
@@ -924,6 +956,7 @@ IN_PLACE = [
     in_place("ifloordiv", operator.ifloordiv, **FLAT),
     *[in_place(n, getattr(operator, n), "b", **FLAT) for n in ("iand", "ior", "ixor")],
     in_place("setitem", lambda x, y: operator.setitem(x, 1, y)),
+    in_place("index_copy_", lambda x, y: replaced(x, y)),
     in_place("fill_", lambda x, y: x.fill_(y.sum())),
     in_place("zero_", lambda x, y: x.zero_()),
     in_place("clamp_", lambda x, y: x.clamp_(-0.5, 1)),
@@ -961,6 +994,12 @@ def dropped_by_torch(f: Any, x: Any) -> Any:
     return x * torch.tensor(kept.numpy()).to(x.dtype)
 
 
+def turned(x: Any, cos: Any, sin: Any) -> Any:
+    """Points of the plane, turned as complex numbers are by a product (torch)."""
+    a, b = x.chunk(2, -1)
+    return torch.cat([a * cos - b * sin, a * sin + b * cos], -1)
+
+
 def classes(x: Any) -> Any:
     """The numbers of three classes, in the library of x."""
     return index(torch if isinstance(x, torch.Tensor) else minitorch, x, [0, 2, 1])
@@ -996,6 +1035,12 @@ FUNCTIONAL = [
         ),
     ),
     net("rms_norm", ROWS, (4,), call=lambda f, x, w: f.rms_norm(x, (4,), w)),
+    net(
+        "rotary",
+        *((2, 3, 4), (3, 2), (3, 2)),
+        call=lambda f, x, c, s: f.rotary(x, c.detach(), s.detach()),
+        oracle=lambda f, x, c, s: turned(x, c.detach(), s.detach()),
+    ),
     net("embedding", ROWS, call=lambda f, w: f.embedding(classes(w), w)),
     net("dropout", ROWS, call=dropped, oracle=dropped_by_torch),
     net(

@@ -69,6 +69,31 @@ def test_masks(kind, shape):
 def test_heads_in_groups():
     attend((2, 4, 3, 2), (2, 2, 5, 2), (2, 2, 5, 3), enable_gqa=True)
     attend((2, 4, 3, 2), (2, 1, 5, 2), (2, 1, 5, 3))
+    attend((2, 4, 3, 2), (2, 2, 5, 2), (2, 4, 5, 3), enable_gqa=True)
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        ((1, 2, 3), (4, 2, 3), (1, 2, 3)),
+        ((2, 1, 2, 3), (4, 2, 3), (1, 1, 2, 5)),
+        ((2, 3), (4, 2, 3), (2, 3)),
+        ((4, 2, 3), (2, 3), (2, 3)),
+        ((3, 0, 2, 3), (3, 1, 2, 3), (3, 0, 2, 3)),
+    ],
+)
+def test_batches_and_heads_that_broadcast(shapes):
+    attend(*shapes)
+
+
+def test_heads_of_features_go_back_without_a_copy(device):
+    """As models make them: [B, T, H * E] -> [B, H, T, E], and back again."""
+    x = minitorch.rand(2, 3, 8, device=device).unflatten(2, (2, 4)).transpose(1, 2)
+    keys, x = x.detach(), x.detach().requires_grad_()
+    out = F.scaled_dot_product_attention(x, keys, keys, is_causal=True)
+    assert out.transpose(1, 2).is_contiguous()
+    (grad,) = minitorch.autograd.grad(out.sum(), [x])
+    assert grad.transpose(1, 2).is_contiguous()
 
 
 def test_no_queries_and_no_keys():
@@ -112,7 +137,7 @@ def test_errors_of_masks():
         )
     with pytest.raises(ValueError, match="mask"):
         F.scaled_dot_product_attention(x, x, x, attn_mask=minitorch.ones(3, 2))
-    with pytest.raises(TypeError, match="float32 or float64"):
+    with pytest.raises(TypeError, match="floating point"):
         F.scaled_dot_product_attention(*[x.long()] * 3)
 
 

@@ -187,8 +187,17 @@ def stop_in_step(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     monkeypatch.setattr(Session, "after_step", after_step)
 
 
-@pytest.mark.parametrize("optimizer", ["adamw", "sgd"])
-@pytest.mark.parametrize("config", [DIGITS, POINTS], ids=["digits", "points"])
+@pytest.mark.parametrize(
+    "config, optimizer",
+    [
+        (DIGITS, "adamw"),
+        (DIGITS, "sgd"),
+        (POINTS, "adamw"),
+        (POINTS, "sgd"),
+        (POINTS, "schedule-free"),
+    ],
+    ids=lambda x: x.recipe if isinstance(x, TrainConfig) else x,
+)
 def test_every_step_can_be_the_last(
     config: TrainConfig, optimizer: str, tmp_path: Path
 ) -> None:

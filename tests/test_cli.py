@@ -46,7 +46,9 @@ def test_version() -> None:
     assert run.stdout == result.output, run.stderr
 
 
-@pytest.mark.parametrize("arguments", [[], ["train"], ["doctor"], ["train", "mnist"]])
+@pytest.mark.parametrize(
+    "arguments", [[], ["train"], ["doctor"], ["sample"], ["train", "mnist"]]
+)
 def test_help(arguments: list[str]) -> None:
     result = invoke(*arguments, "--help")
     assert result.exit_code == 0 and "Usage" in result.output

@@ -269,7 +269,7 @@ CASES: dict[str, tuple[Any, type[Exception], list[str]]] = {
     ),
     "item": (lambda: ones(2).item(), ValueError, ["item", "2 elements", "tolist"]),
     "truth": (lambda: bool(ones(2)), ValueError, ["bool", "(2,)", "any"]),
-    "constructor": (lambda: minitorch.Tensor([1.0]), TypeError, ["minitorch.tensor("]),
+    "constructor": (lambda: minitorch.Tensor(3), TypeError, ["minitorch.tensor("]),
     "data": (
         lambda: setattr(ones(2), "data", ones(3)),
         ValueError,

@@ -65,6 +65,7 @@ def test_beside_a_clone_called_minitorch(
     found = run.stdout.split()
     expected = [where / name.replace(".", "/") / "__init__.py" for name in names]
     assert found == [str(path) for path in expected], run.stderr
+    assert (where / "minitorch/data/text/alice.txt").is_file()
 
 
 def requirements(part: str) -> list[str]:

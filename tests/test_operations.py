@@ -18,6 +18,7 @@ from operations import (
     WITHOUT_GRADIENT,
     Calls,
     Operation,
+    as_torch,
     assert_same,
     check_backward,
     check_forward,
@@ -106,14 +107,14 @@ def compare_edge(op: Operation, dtype: DType, shape: Shape) -> str | None:
     arrays = [elements(op, shape, dtype, i, "") for i in range(len(op.shapes[0]))]
     mine = [minitorch.tensor(a, device="simple") for a in arrays]
     ours = answer(op.fn, minitorch, mine)
-    theirs = answer(op.oracle or op.fn, torch, [torch.tensor(a) for a in arrays])
+    theirs = answer(op.oracle or op.fn, torch, [as_torch(a) for a in arrays])
     if isinstance(ours, Exception):
         told = isinstance(ours, OUR_ERRORS) and ":" in str(ours)
         return None if told else f"raises {ours!r}"
     if isinstance(theirs, Exception):
         return f"answers where torch says {str(theirs)[:60]}"
     try:
-        assert_same(ours, theirs, 1e-5)
+        assert_same(ours, theirs, 3 * dtypes.finfo(dtype).eps if dtype.half else 1e-5)
     except AssertionError as error:
         return str(error)
     return None

@@ -12,6 +12,7 @@ from nn_oracle import copy_weights, ours, pair, same
 
 import minitorch
 from minitorch import nn, optim
+from minitorch.executor import Executor, executing
 
 schedules, theirs_of = optim.lr_scheduler, torch.optim.lr_scheduler
 
@@ -246,7 +247,7 @@ def test_errors():
         (lambda: optim.SGD([w], lr=-1), ValueError, "lr is -1"),
         (lambda: optim.SGD([w], lr="a"), TypeError, "lr is a str"),
         (lambda: optim.SGD([w], nesterov=True), ValueError, "momentum"),
-        (lambda: optim.SGD([w], fused=True), ValueError, "fused"),
+        (lambda: optim.SGD([w], fused=True, foreach=True), RuntimeError, "fused"),
         (lambda: optim.SGD([{"params": [w], "rate": 1}]), ValueError, "rate"),
         (lambda: optim.Adam([w], betas=(1.0, 0.9)), ValueError, "betas"),
         (lambda: optim.Adam([w], amsgrad=True), ValueError, "amsgrad"),
@@ -270,6 +271,187 @@ def test_errors():
     opt.step()
     with pytest.raises(ValueError, match=r"\(1,\), but its parameter is \(2,\)"):
         optim.SGD([nn.Parameter(minitorch.ones(2))]).load_state_dict(opt.state_dict())
+
+
+# --------------------------------------------------------------- of language models
+
+
+def parameters(shapes, device="cpu", dtype=np.float32):
+    """Leaves here and in PyTorch (in float64); every second one is transposed."""
+    rng = np.random.default_rng(3)
+    arrays = [rng.standard_normal(s).astype(dtype) for s in shapes]
+    mine = []
+    for k, a in enumerate(arrays):
+        flipped = k % 2 and a.ndim > 1
+        p = minitorch.tensor(a.T.copy() if flipped else a, device=device)
+        mine.append(nn.Parameter(p.t() if flipped else p))
+    return mine, [torch.nn.Parameter(torch.tensor(a).double()) for a in arrays]
+
+
+def give_gradients(mine, theirs, step, skip=()):
+    """The same gradients on both sides, but for the parameters in `skip`."""
+    rng = np.random.default_rng(step)
+    for k, (p, q) in enumerate(zip(mine, theirs)):
+        g = rng.standard_normal(tuple(q.shape)).astype(np.float32)
+        p.grad = q.grad = None
+        if k not in skip:
+            p.grad = minitorch.tensor(g, device=p.device, dtype=p.dtype)
+            q.grad = torch.tensor(g).double()
+
+
+SHAPES = [(3, 5), (129, 2), (128,), (1,), (2, 64), (7,)]
+
+
+@pytest.mark.parametrize("fused", [True, None])
+def test_clipping_is_a_factor_of_adamws_step(fused, device):
+    """Two groups, tensors around the chunks of a launch, one without a gradient."""
+    mine, theirs = parameters(SHAPES, device)
+    assert not mine[1].is_contiguous()
+
+    def groups(ps):
+        decayed, rest = [p for p in ps if p.dim() > 1], [p for p in ps if p.dim() < 2]
+        return [{"params": decayed}, {"params": rest, "weight_decay": 0.0}]
+
+    options = {"lr": 0.05, "betas": (0.9, 0.95), "weight_decay": 0.2}
+    opt = optim.AdamW(groups(mine), fused=fused, **options)
+    topt = torch.optim.AdamW(groups(theirs), **options)
+    assert opt.param_groups[0]["fused"] is fused
+    with Waits() as waits:
+        for step in range(4):
+            give_gradients(mine, theirs, step, {step, 3})
+            limit = 1e9 if step == 2 else 1.0
+            total = nn.utils.clip_grad_norm_(mine, limit)
+            expected = torch.nn.utils.clip_grad_norm_(theirs, limit)
+            opt.step()
+            topt.step()
+    assert waits.names == []
+    same(total, expected.float())
+    for p, q in zip(mine, theirs):
+        same(p, q.float(), atol=2e-6)
+    for p, q in zip(mine[4:], theirs[4:]):  # whoever looks sees the product
+        same(p.grad, q.grad.float(), atol=1e-6)
+
+
+def test_a_clipped_gradient_is_one_like_any_other():
+    mine, theirs = parameters([(3, 2), (4,)])
+    give_gradients(mine, theirs, 0)
+    lists = (mine, optim.SGD, nn.utils), (theirs, torch.optim.SGD, torch.nn.utils)
+    for ps, kind, utils in lists:
+        utils.clip_grad_norm_(ps, 0.5)
+        ps[0].grad.mul_(3.0)
+        (ps[0] * ps[0]).sum().backward()  # more is added to it
+        utils.clip_grad_norm_(ps, 1.0, foreach=True)
+        kind(ps, lr=0.1, fused=True).step()
+    for p, q in zip(mine, theirs):
+        same(p.grad, q.grad.float())
+        same(p, q.float())
+    assert copy.deepcopy(mine[1].grad).tolist() == mine[1].grad.tolist()
+
+
+class Waits(Executor):
+    """Notes what the host waits for."""
+
+    def __init__(self):
+        self.names = []
+
+    def read(self, name, fn, a):
+        self.names.append(name)
+        return fn(a)
+
+    def __enter__(self):
+        self.block = executing(self)
+        return self.block.__enter__()
+
+    def __exit__(self, *error):
+        return self.block.__exit__(*error)
+
+
+def lion(p, g, state, lr=0.01, b1=0.9, b2=0.99, decay=0.1):
+    m = state.setdefault("m", np.zeros_like(p))
+    step = np.sign(b1 * m + (1 - b1) * g)
+    state["m"] = b2 * m + (1 - b2) * g
+    return p - lr * (step + decay * p)
+
+
+def lamb(p, g, state, lr=0.01, b1=0.9, b2=0.999, eps=1e-6, decay=0.1):
+    t = state["t"] = state.get("t", 0) + 1
+    m = state["m"] = b1 * state.get("m", 0) + (1 - b1) * g
+    v = state["v"] = b2 * state.get("v", 0) + (1 - b2) * g * g
+    u = m / (1 - b1**t) / (np.sqrt(v / (1 - b2**t)) + eps) + decay * p
+    sizes = np.linalg.norm(p), np.linalg.norm(u)
+    return p - lr * (sizes[0] / sizes[1] if all(sizes) else 1.0) * u
+
+
+FORMULAS = [(optim.Lion, lion), (optim.LAMB, lamb)]
+
+
+@pytest.mark.parametrize("kind, formula", FORMULAS, ids=["Lion", "LAMB"])
+def test_formulas_of_the_papers(kind, formula, device):
+    """In float64; weights of 0, a parameter without a gradient, and a saved state."""
+    mine, theirs = parameters([(3, 5), (4, 2), (6,)], device, np.float64)
+    zeros = nn.Parameter(minitorch.zeros(4, dtype=minitorch.float64, device=device))
+    mine.append(zeros)
+    theirs.append(torch.zeros(4, dtype=torch.float64))
+    expected = [q.detach().numpy() for q in theirs]
+    states = [{} for _ in theirs]
+    opt = kind(mine, lr=0.01, weight_decay=0.1)
+    with Waits() as waits:
+        for step in range(4):
+            give_gradients(mine, theirs, step, {2} if step == 1 else ())
+            for k, q in enumerate(theirs):
+                if q.grad is not None:
+                    g = q.grad.numpy()
+                    expected[k] = formula(expected[k], g, states[k])
+            if step == 2:
+                state = copy.deepcopy(opt.state_dict())
+                opt = kind(mine, lr=9.0)
+                opt.load_state_dict(state)
+            opt.step()
+    assert set(waits.names) <= {"deepcopy"}
+    for p, e in zip(mine, expected):
+        np.testing.assert_allclose(p.detach().cpu().numpy(), e, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("nesterov", [True, False])
+@pytest.mark.parametrize("adjust", [None, "match_rms_adamw"])
+def test_muon_is_pytorchs(nesterov, adjust, device, monkeypatch):
+    """PyTorch rounds to bfloat16 on the way; here it is kept from that."""
+    monkeypatch.setattr(torch.Tensor, "bfloat16", lambda self: self.clone())
+    mine, theirs = parameters([(3, 5), (6, 2), (4, 4)], device, np.float64)
+    options = {"lr": 0.02, "nesterov": nesterov, "adjust_lr_fn": adjust}
+    opt, topt = optim.Muon(mine, **options), torch.optim.Muon(theirs, **options)
+    with Waits() as waits:
+        for step in range(3):
+            give_gradients(mine, theirs, step, {step})
+            opt.step()
+            topt.step()
+    assert waits.names == []
+    for p, q in zip(mine, theirs):
+        same(p, q, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("kind", [optim.Lion, optim.LAMB])
+def test_maximize_goes_the_other_way(kind):
+    found = []
+    for sign in (1.0, -1.0):
+        p = nn.Parameter(minitorch.ones(3))
+        p.grad = minitorch.tensor([0.5, -1.0, 2.0]) * sign
+        kind([p], lr=0.1, maximize=sign < 0).step()
+        found.append(p.tolist())
+    assert found[0] == found[1] != [1.0] * 3
+
+
+def test_errors_of_language_models_optimizers():
+    w = nn.Parameter(minitorch.ones(2, 2))
+    for make, words in (
+        (lambda: optim.Muon([w, nn.Parameter(minitorch.ones(3))]), r"\(3,\); only mat"),
+        (lambda: optim.Muon([w], adjust_lr_fn="mean"), "adjust_lr_fn is 'mean'"),
+        (lambda: optim.Muon([w], ns_coefficients=(1.0, 2.0)), "expected three"),
+        (lambda: optim.Lion([w], betas=(0.9, 1.0)), "betas"),
+        (lambda: optim.LAMB([w], eps=-1.0), "eps is -1.0"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            make()
 
 
 # ---------------------------------------------------------------- schedule-free

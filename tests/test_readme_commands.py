@@ -29,6 +29,7 @@ QUICKER = {
     "minitorch train xor": "--epochs 2 --limit 50",
     "minitorch train points": "--epochs 2 --limit 50",
     "minitorch train mnist": "--epochs 1 --limit 256",
+    "minitorch train gpt": "--steps 2 --layers 1 --eval-batches 1 --sample 5",
     "minitorch bench": "tiny --seconds 0.001",  # all families take minutes
     "python docs/pruned_mlp.py": "--count 256 --epochs 1 --hidden 64",
 }
@@ -134,6 +135,8 @@ def test_the_command_runs(line: str, tmp_path: Path, offline: dict[str, str]) ->
     assert "Traceback" not in found.stderr
     if line.startswith("minitorch train mnist"):
         assert "These are drawn digits" in found.stderr
+    if line.startswith("minitorch train gpt"):
+        assert "the beginning of Alice in Wonderland" in found.stderr
 
 
 @pytest.mark.slow

@@ -50,6 +50,8 @@ def dense_of(crow: np.ndarray, col: np.ndarray, values: Any, cols: int) -> Any:
 
     values = _torch(values) if isinstance(values, np.ndarray) else values
     zeros = torch.zeros((crow.size - 1, cols), dtype=values.dtype)
+    if not col.size:  # `index_put` of some versions refuses dimensions of size 0
+        return zeros + values.sum()
     places = _torch(rows_of(crow)), _torch(col)
     return zeros.index_put(places, values, accumulate=True)
 

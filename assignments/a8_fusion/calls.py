@@ -170,6 +170,7 @@ def adam_steps(
     eps: float,
     weight_decay: float,
     decoupled: bool,
+    scale: float,
 ) -> dict[str, Any]:
     """Parameters and running means after some steps, one for each entry of grads."""
     from minitorch.backend import get_backend
@@ -177,9 +178,11 @@ def adam_steps(
     step = get_backend(device).adam_step
     p = [operand(device, a) for a in params]
     m, v = ([operand(device, np.zeros_like(a)) for a in params] for _ in range(2))
+    options = (lr, *betas, eps, weight_decay, decoupled)
+    by = operand(device, np.array(scale, params[0].dtype))
     for number, given in enumerate(grads):
         g = [operand(device, a) for a in given]
-        step(p, g, m, v, number + 1, lr, *betas, eps, weight_decay, decoupled)
+        step(p, g, m, v, number + 1, *options, by)
     named = {"after": p, "exp_avg": m, "exp_avg_sq": v}
     return {name: [read(a) for a in tensors] for name, tensors in named.items()}
 

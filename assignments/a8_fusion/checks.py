@@ -395,12 +395,13 @@ def _adam_inputs(draw: Draw, tensors: int, n: int) -> dict[str, Any]:
         "eps": draw.choice((0.01, 1e-8)),
         "weight_decay": draw.choice((0.0, 0.5)),
         "decoupled": draw.choice((True, False)),
+        "scale": draw.choice((1.0, 0.25)),
     }
 
 
 def _adam_expected(
     params: list[np.ndarray], grads: list[list[np.ndarray]], lr: float, betas: Any,
-    eps: float, weight_decay: float, decoupled: bool,
+    eps: float, weight_decay: float, decoupled: bool, scale: float = 1.0,
 ) -> dict[str, Any]:  # fmt: skip
     import torch
 
@@ -409,7 +410,7 @@ def _adam_expected(
     optimizer = kind(leaves, lr, tuple(betas), eps, weight_decay)
     for given in grads:
         for leaf, grad in zip(leaves, given):
-            leaf.grad = _torch(grad).double()
+            leaf.grad = _torch(grad).double() * scale
         optimizer.step()
     states = [optimizer.state[leaf] for leaf in leaves]
     return {

@@ -1,7 +1,8 @@
 """Tiles of the tensor cores: what a warp multiplies with one instruction.
 
 With this file a kernel can multiply strips of 8 rows and 8 columns in shared memory
-with `mma.sync` (`mma_tile`), and deal their elements out to the lanes of a warp
+with `mma.sync` (`mma_tile`), go on with what that left in registers
+(`mma_of_sums`), and deal their elements out to the lanes of a warp
 (`fragment_base`, `fragments`, which `matmul/warpgroup.py` uses as well). Factors are
 rounded to TF32 (`round_tf32` says how); sums are float32.
 
@@ -27,7 +28,7 @@ from cuda_ops.block.tiles import (
     make_store,
     make_zero,
 )
-from cuda_ops.simulator import SIMULATED, watch
+from cuda_ops.simulator import SIMULATED, emulation, watch
 
 if not SIMULATED:
     from llvmlite import ir
@@ -232,6 +233,74 @@ def _mma_all(builder: Any, acc: list[Any], a: list[Any], b: list[Any]) -> None:
             args = a[4 * i : 4 * i + 4] + b[2 * j : 2 * j + 2] + acc[first : first + 4]
             sums = builder.call(instruction, args)
             acc[first : first + 4] = llvm.unpack(builder, sums, 4)
+
+
+# ------------------------------------------------- products of what is in registers
+
+
+def mma_of_sums(sums: int, a_strips: int, b_strips: int, b_pitch: int) -> Callable:
+    """multiply(acc, p, shared, b_at) -> acc + p @ b, with p as `mma_tile` left it.
+
+    # p [8 a_strips, 8 n], the `sums` outputs of a lane; b [8 n, 8 b_strips]
+
+    Lane 4 g + t has columns 2 t and 2 t + 1 of p, and as a factor it should have t and
+    t + 4. But the order of the terms of a sum is free: so it takes rows 2 t and 2 t + 1
+    of b to them, and p never leaves the registers.
+    """
+    blocks = sums // (2 * a_strips)  # of 8 columns of p
+    if SIMULATED:
+        return _emulated_of_sums(blocks, a_strips, b_strips, b_pitch)
+    acc_type = types.UniTuple(types.float32, 2 * a_strips * b_strips)
+    p_type = types.UniTuple(types.float32, sums)
+
+    @written(lambda acc, p, shared, at: acc_type(acc_type, p_type, shared, types.int64))
+    def multiply(
+        builder: Any, acc: list[Any], p: list[Any], shared: Any, b_at: Any
+    ) -> list[Any]:
+        g, pair = first_sum(builder)
+        at = builder.add(b_at, builder.add(builder.mul(pair, constant(b_pitch)), g))
+        base = builder.gep(shared, [at])
+        for j in range(blocks):
+            b: list[Any] = []
+            for strip in range(b_strips):
+                for row in (8 * j, 8 * j + 1):
+                    b += llvm.load(builder, base, row * b_pitch + 8 * strip, 1)
+            firsts = [4 * (i * blocks + j) for i in range(a_strips // 2)]
+            a = [p[first + e] for first in firsts for e in (0, 2, 1, 3)]
+            a, b = ([rounded(builder, x) for x in side] for side in (a, b))
+            _mma_all(builder, acc, a, b)
+        return acc
+
+    return multiply
+
+
+def _emulated_of_sums(
+    blocks: int, a_strips: int, b_strips: int, b_pitch: int
+) -> Callable:
+    def multiply(acc, p, shared, b_at):
+        g, t = cuda.laneid // 4, cuda.laneid % 4
+        rows = np.zeros((a_strips, 8 * blocks), np.float32)
+        for m in range(4):  # the lanes that share rows with this one
+            far = emulation.shuffle_xor(p, m) if m else p
+            parts = far.reshape(a_strips // 2, blocks, 2, 2).transpose(0, 2, 1, 3)
+            for e in range(2):
+                cols = slice(2 * (t ^ m) + e, None, 8)
+                rows[:, cols] = parts[..., e].reshape(a_strips, blocks)
+        k = np.arange(8 * blocks)[:, None, None]
+        col = 8 * np.arange(b_strips)[:, None] + [2 * t, 2 * t + 1]
+        mine = 8 * np.arange(b_strips) + g
+        for row in range(0, 8 * blocks, 8):
+            places = [(row + 2 * t + e) * b_pitch + c for c in mine for e in range(2)]
+            watch.note_reads(shared, [b_at + place for place in places], 1)
+        b = round_tf32(np.asarray(shared)[b_at + k * b_pitch + col])
+        sums = np.einsum("sk,kbc->sbc", round_tf32(rows), b)
+        sums = sums.reshape(a_strips // 2, 2, b_strips, 2).transpose(0, 2, 1, 3)
+        return acc + sums.reshape(-1).astype(np.float32)
+
+    return inlined(multiply)
+
+
+# ---------------------------------------------------------------- for the simulator
 
 
 def round_tf32(values: np.ndarray) -> np.ndarray:

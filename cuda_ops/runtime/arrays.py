@@ -111,8 +111,11 @@ class DeviceArray:
                 (api.cuMemsetD32Async, self.pointer + 4, high),
             ]
         else:
-            write = api.cuMemsetD32Async if item == 4 else api.cuMemsetD8Async
-            calls = [(write, self.pointer, int(bits))]
+            writes = {
+                4: api.cuMemsetD32Async, 2: api.cuMemsetD16Async,
+                1: api.cuMemsetD8Async,
+            }  # fmt: skip
+            calls = [(writes[item], self.pointer, int(bits))]
         for write, pointer, value in calls:
             device.call(
                 "writing a number", write, pointer, value, 1, device.current.handle
@@ -201,10 +204,27 @@ class BoolArray(DeviceArray):
     itemsize, dtype, kind, word = 1, np.dtype("?"), dtypes.bool_, "bool[]"
 
 
+class Float16Array(DeviceArray):
+    """float16 elements in GPU memory; kernels see their bits (`cuda_ops/half.py`)."""
+
+    __slots__ = ()
+    itemsize, dtype, kind, word = 2, np.dtype("f2"), dtypes.float16, "uint16[]"
+
+
+class BFloat16Array(DeviceArray):
+    """bfloat16 elements in GPU memory, as those of `Float16Array`."""
+
+    __slots__ = ()
+    itemsize, dtype, kind, word = 2, dtypes.bfloat16.numpy, dtypes.bfloat16, "uint16[]"
+
+
 ARRAYS: dict[DType, type[DeviceArray]] = {
     array.kind: array
-    for array in (Float32Array, Float64Array, Int64Array, Int32Array, BoolArray)
-}
+    for array in (
+        Float32Array, Float64Array, Int64Array, Int32Array, BoolArray, Float16Array,
+        BFloat16Array,
+    )
+}  # fmt: skip
 
 
 def _allocate(size: int, dtype: DType, alone: bool = False) -> DeviceArray:

@@ -36,6 +36,7 @@ _SCALARS = {
     "int32": types.int32,
     "uint64": types.uint64,
     "uint32": types.uint32,
+    "uint16": types.uint16,
     "int8": types.int8,
     "uint8": types.uint8,
     "bool": types.boolean,

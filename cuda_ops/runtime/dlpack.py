@@ -22,27 +22,14 @@ from cuda_ops.runtime import device
 from cuda_ops.runtime.arrays import ARRAYS
 from cuda_ops.simulator import SIMULATED
 from minitorch import dtypes
+from minitorch.backend.dlpack import NAME, DLTensor, capsule_of, pointer
 from minitorch.dtypes import DType, from_numpy_dtype
 from minitorch.tensor_data import Shape, Storage, Strides, TensorData
 
 CUDA = 2  # kDLCUDA, the type of a device
 CPU = 1
-CODES = {"i": 0, "u": 1, "f": 2, "b": 6}  # kinds of elements, by NumPy's letter
-
-
-class _Tensor(ctypes.Structure):
-    _fields_ = (
-        ("data", ctypes.c_void_p),
-        ("device_type", ctypes.c_int32),
-        ("device_id", ctypes.c_int32),
-        ("ndim", ctypes.c_int32),
-        ("code", ctypes.c_uint8),
-        ("bits", ctypes.c_uint8),
-        ("lanes", ctypes.c_uint16),
-        ("shape", ctypes.POINTER(ctypes.c_int64)),
-        ("strides", ctypes.POINTER(ctypes.c_int64)),
-        ("byte_offset", ctypes.c_uint64),
-    )
+# Kinds of elements, by NumPy's letter; bfloat16 has that of what is not NumPy's.
+CODES = {"i": 0, "u": 1, "f": 2, "V": 4, "b": 6}
 
 
 class _Managed(ctypes.Structure):
@@ -52,12 +39,12 @@ class _Managed(ctypes.Structure):
 _Deleter = ctypes.CFUNCTYPE(None, ctypes.POINTER(_Managed))
 _Destructor = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _Managed._fields_ = (  # it refers to itself, so it comes after the class
-    ("tensor", _Tensor),
+    ("tensor", DLTensor),
     ("context", ctypes.c_void_p),
     ("deleter", _Deleter),
 )
 
-NAME, USED = b"dltensor", b"used_dltensor"
+USED = b"used_dltensor"
 _lent: dict[int, Any] = {}  # what is borrowed, by the address of its struct
 
 # The same functions twice: a capsule that is being deleted must be passed as an
@@ -73,9 +60,6 @@ _pointer_at = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_
 )
 _valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(
     ("PyCapsule_IsValid", ctypes.pythonapi)
-)
-_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
-    ("PyCapsule_GetPointer", ctypes.pythonapi)
 )
 _rename = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(
     ("PyCapsule_SetName", ctypes.pythonapi)
@@ -117,7 +101,7 @@ def to_dlpack(a: TensorData, stream: int | None = None, **options: Any) -> Any:
             another device, is refused.
     """
     if SIMULATED:
-        return a.array().__dlpack__()
+        return capsule_of(a.array())
     if options.get("copy") or options.get("dl_device") not in (None, dlpack_device(a)):
         raise BufferError(
             "__dlpack__: memory is shared where it is; for a copy, or for another "
@@ -132,7 +116,7 @@ def _capsule(a: TensorData) -> Any:
     shape, strides = dims(*a.shape), dims(*a.strides)
     array = a.storage.array
     made = _Managed()
-    made.tensor = _Tensor(
+    made.tensor = DLTensor(
         array.pointer + a.offset * array.itemsize, CUDA, _index(a),
         len(a.shape), CODES[array.dtype.kind], 8 * array.itemsize, 1, shape, strides, 0,
     )  # fmt: skip
@@ -202,7 +186,7 @@ def _borrow(source: Any) -> TensorData:
     capsule = source.__dlpack__(stream=device.current.key or 1)
     if not _valid(capsule, NAME):
         raise ValueError("from_dlpack: the capsule has been used before")
-    managed = ctypes.cast(_pointer(capsule, NAME), ctypes.POINTER(_Managed))
+    managed = ctypes.cast(pointer(capsule, NAME), ctypes.POINTER(_Managed))
     _rename(capsule, USED)
     keep = _Borrowed(managed, source)
     tensor = managed.contents.tensor

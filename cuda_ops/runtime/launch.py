@@ -87,6 +87,7 @@ _LETTERS = {  # how `struct` packs them
     "bool": "?",
     "int8": "b",
     "uint8": "B",
+    "uint16": "H",
     "int32": "i",
     "uint32": "I",
     "int64": "q",

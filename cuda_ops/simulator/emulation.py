@@ -157,6 +157,27 @@ def to_tf32(x: Any) -> Any:
     return np.uint32(int(bits) & 0xFFFFE000).view(np.float32)
 
 
+def word_of(x: Any) -> Any:
+    """The bits of a float32."""
+    return np.float32(x).view(np.uint32)
+
+
+def float_of(word: Any) -> Any:
+    """The float32 with these bits."""
+    return np.uint32(word).view(np.float32)
+
+
+def to_float16(x: Any) -> Any:
+    """A float32 rounded to float16, as its bits."""
+    with np.errstate(over="ignore"):
+        return np.float16(x).view(np.uint16)
+
+
+def from_float16(number: Any) -> Any:
+    """The float32 that the bits of a float16 stand for."""
+    return np.float32(np.uint16(number).view(np.float16))
+
+
 def fresh(name: str) -> int:
     """The index of the thread or block that `name` stands for."""
     thread: Any = threading.current_thread()

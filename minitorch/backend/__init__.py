@@ -16,4 +16,5 @@ from minitorch.backend.primitives import Pair as Pair
 from minitorch.backend.primitives import Primitives as Primitives
 from minitorch.backend.registry import available_devices as available_devices
 from minitorch.backend.registry import get_backend as get_backend
+from minitorch.backend.registry import half_backends as half_backends
 from minitorch.backend.registry import loaded_backends as loaded_backends

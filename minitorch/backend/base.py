@@ -6,15 +6,15 @@ device has one object.
 
 from __future__ import annotations
 
+from minitorch.backend.attention import Attention
 from minitorch.backend.linear import Linear
 from minitorch.backend.norm import Norm
 from minitorch.backend.optim import Optim
 from minitorch.backend.sharing import Sharing
-from minitorch.backend.softmax import Softmax
 from minitorch.backend.sparse import Sparse
 
 
-class Backend(Linear, Softmax, Norm, Sparse, Optim, Sharing):
+class Backend(Linear, Attention, Norm, Sparse, Optim, Sharing):
     """All functions of a device: the primitives it brings, and what is made of them.
 
     A device overrides a default where a kernel of its own pays.

@@ -2,7 +2,8 @@
 
 With this file a backend moves parameters against their gradients: `sgd_step` (with
 momentum, Nesterov's too) and `adam_step` (Adam and AdamW), one elementwise operation
-after the other; a kernel of its own reads and writes each number once.
+after the other; a kernel of its own reads and writes each number once. What gradients
+are clipped by comes from `sum_of_squares`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,15 @@ Tensors = Sequence[TensorData]
 
 
 class Optim(Primitives):
-    """Defaults for the steps of SGD and Adam."""
+    """Defaults for the steps of SGD and Adam, and for the norm of all gradients."""
+
+    def sum_of_squares(self, tensors: Tensors) -> TensorData:
+        """The sum [] of the squares of all numbers; one tensor or more, of one type."""
+        total = self.number(0.0, tensors[0].dtype)
+        for t in tensors:
+            part = self._sum(self._mul(t, t), range(len(t.shape)))
+            total = self.zip(operators.add, total, TensorData(part.storage, ()))
+        return total
 
     def sgd_step(
         self,
@@ -65,6 +74,7 @@ class Optim(Primitives):
         eps: float,
         weight_decay: float,
         decoupled: bool,
+        scale: TensorData | None = None,
     ) -> None:
         """One Adam (or, `decoupled`, AdamW) step in place; `step` counts from 1.
 
@@ -72,7 +82,7 @@ class Optim(Primitives):
         p -= lr * (m / (1 - beta1^step)) / (sqrt(v / (1 - beta2^step)) + eps).
 
         Weight decay adds weight_decay * p to g, or, decoupled, takes
-        lr * weight_decay * p off p first.
+        lr * weight_decay * p off p first. `scale` [] is a factor for all gradients.
 
         Source: Kingma and Ba, "Adam: a method for stochastic optimization", 2015;
         Loshchilov and Hutter, "Decoupled weight decay regularization", 2019.
@@ -81,7 +91,8 @@ class Optim(Primitives):
             step, lr, beta1, beta2, eps, weight_decay, decoupled
         )
         for p, grad, m, v in zip(params, grads, exp_avgs, exp_avg_sqs):
-            g = self._plus(grad, p, decay)
+            g = grad if scale is None else self._mul(grad, scale)
+            g = self._plus(g, p, decay)
             self._add_to(m, self.zip(operators.sub, g, m), new1)
             self.copy_into(v, self._mul(v, beta2))
             self._add_to(v, self._mul(g, g), new2)

@@ -35,6 +35,14 @@ Pair = tuple[int, int]
 class Primitives(ABC):
     """What a backend must bring; a class that lacks one cannot be instantiated."""
 
+    # Functions that take float16 and bfloat16 as they are. For all others half tensors
+    # are converted to float32, and results back: `minitorch/backend/low_precision.py`.
+    takes_half = frozenset({
+        "at", "cat", "copy", "copy_into", "cuda_array_interface", "dlpack_device",
+        "empty", "from_numpy", "from_numpy_async", "from_peer", "full", "is_pinned",
+        "pin_memory", "to_dlpack", "to_numpy", "to_numpy_async",
+    })  # fmt: skip
+
     # ------------------------------------------------------------------------- memory
 
     @abstractmethod

@@ -13,35 +13,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 from minitorch.backend.base import Backend
+from minitorch.backend.low_precision import LowPrecision
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
+
+class _HalfBackends(dict[str, Backend]):
+    """The functions of each device for half types, made at the first request."""
+
+    def __missing__(self, device: str) -> Backend:
+        get_backend(device)  # or an error
+        kind, index = split_name(device)
+        backend = _kinds[kind]
+        backend = backend if index is None else backend.at(index, backend)
+        made = self[device] = _wrapped(cast(Backend, LowPrecision(backend)))
+        return made
+
+
 GROUP = "minitorch.backends"
 loaded_backends: dict[str, Backend] = {}  # what callers get
+half_backends = _HalfBackends()  # what callers get for tensors of half types
 _kinds: dict[str, Backend] = {}  # by kind, without what anybody puts around them
-
-
-class Around:
-    """A backend whose functions are replaced, each when it is first used."""
-
-    def __init__(
-        self,
-        backend: Backend,
-        replace: Callable[[str, Callable[..., Any]], Callable[..., Any]],
-    ) -> None:
-        self._backend, self._replace = backend, replace
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._backend, name)
-        if not callable(found):
-            return found
-        made = self._replace(name, found)
-        setattr(self, name, made)  # found at once from now on
-        return made
 
 
 class _Seam:
@@ -92,7 +88,7 @@ def _find(device: str) -> Backend:
     kind, index = split_name(device)
     if kind not in _kinds:
         _kinds[kind] = _load(kind)
-        loaded_backends[kind] = _wrapped(kind)
+        loaded_backends[kind] = _wrapped(_kinds[kind])
     if index is not None:
         loaded_backends[device] = _kinds[kind].at(index, loaded_backends[kind])
     return loaded_backends[device]
@@ -126,14 +122,15 @@ def full_name(device: str) -> str:
     return f"{kind}:{number or current}"
 
 
-def _wrapped(kind: str) -> Backend:
-    return _kinds[kind] if _seam.wrap is None else _seam.wrap(_kinds[kind])
+def _wrapped(backend: Backend) -> Backend:
+    return backend if _seam.wrap is None else _seam.wrap(backend)
 
 
 def renew() -> None:
     """Let everybody get new backends, since something about them has changed."""
     loaded_backends.clear()
-    loaded_backends.update({kind: _wrapped(kind) for kind in _kinds})
+    half_backends.clear()
+    loaded_backends.update({kind: _wrapped(made) for kind, made in _kinds.items()})
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from minitorch.backend import dlpack
 from minitorch.backend.primitives import Primitives
 from minitorch.tensor_data import TensorData
 
@@ -65,15 +66,15 @@ class Sharing(Primitives):
 
     def to_dlpack(self, a: TensorData, **options: Any) -> Any:
         """A DLPack capsule of a's memory."""
-        return self.to_numpy(a).__dlpack__(**options)
+        return dlpack.capsule_of(self.to_numpy(a), **options)
 
     def dlpack_device(self, a: TensorData) -> tuple[int, int]:
         """DLPack's type and number of the device that holds a's memory."""
-        return self.to_numpy(a).__dlpack_device__()
+        return 1, 0  # the CPU
 
     def from_dlpack(self, source: Any) -> TensorData:
         """A tensor on the memory of an object with a `__dlpack__`."""
-        return self.from_numpy(np.from_dlpack(source))
+        return self.from_numpy(dlpack.array_of(source))
 
     def from_cuda_array(self, source: Any) -> TensorData:
         """A tensor on the memory of an object with a `__cuda_array_interface__`."""

@@ -159,6 +159,32 @@ def _with_backward(
     )  # fmt: skip
 
 
+# ------------------------------------------------------------------------- attention
+
+
+def attention_cases() -> Iterator[Case]:
+    """Causal attention as small GPTs have it, forward and with backward.
+
+    Keys that a query does not see are no work, and the backward pass is five products
+    where the forward pass is two.
+    """
+    op = partial(F.scaled_dot_product_attention, is_causal=True)
+    theirs = partial(
+        torch_module().nn.functional.scaled_dot_product_attention, is_causal=True
+    )
+    for shape in ((64, 6, 256, 64), (8, 12, 1024, 64)):
+        name = f"attention {' x '.join(map(str, shape))}"
+        flops, size = 2.0 * prod(shape) * shape[2], 4.0 * prod(shape)
+        for text, times, moved, how in (
+            ("", 1.0, 4 * size, simple),
+            (", with backward", 3.5, 12 * size, forward_and_backward),
+        ):
+            yield timed(
+                "attention", name + text, op, [shape] * 3, moved, 0.9, theirs=theirs,
+                flops=times * flops, how=how, agree=None if text else nearly_equal,
+            )  # fmt: skip
+
+
 # ----------------------------------------------------------------------- convolution
 
 
@@ -327,6 +353,7 @@ FAMILIES: dict[str, Callable[[], Iterator[Case]]] = {
     "reduce": reduce_cases,
     "fused": fused_cases,
     "conv": conv_cases,
+    "attention": attention_cases,
     "sparse": sparse_cases,
     "optim": optimizer_cases,
     "step": step_cases,

@@ -56,8 +56,9 @@ def _our_program(config: Any, task: Any) -> tuple[Any, Any, Any]:
     from minitorch.train.schedule import one_cycle
 
     model = build_model("mnist", config.model, config.hidden, config.device)
-    optimizer = make_optimizer(model, config)
-    scheduler = LambdaLR(optimizer, one_cycle(config.epochs * len(task.train)))
+    steps = config.epochs * len(task.train)
+    optimizer = make_optimizer(model, config, steps)
+    scheduler = LambdaLR(optimizer, one_cycle(steps))
     return model, optimizer, scheduler
 
 

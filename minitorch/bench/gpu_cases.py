@@ -9,7 +9,7 @@ PyTorch's speed is 0.71.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from math import prod
 from typing import Any
@@ -22,10 +22,21 @@ from minitorch.bench.gpu_steps import (
     step_cases,
     tiny_cases,
 )
-from minitorch.bench.inputs import Case, backward, simple, timed, torch_module
+from minitorch.bench.inputs import (
+    Case,
+    backward,
+    forward_and_backward,
+    nearly_equal,
+    on_raw,
+    simple,
+    timed,
+    torch_module,
+)
 
 LARGE = 2**28
 ROWS, COLUMNS = 16_384, 4_096
+# Batch, heads, positions, numbers of a head.
+HEADS = (8, 12, 1024, 64)
 
 
 # ------------------------------------------------------------------ element by element
@@ -120,6 +131,38 @@ def matmul_cases() -> Iterator[Case]:
         )  # fmt: skip
 
 
+def attention_cases() -> Iterator[Case]:
+    """Causal attention of GPT-2's size, in float32 and in TF32."""
+    torch_attention = torch_module().nn.functional.scaled_dot_product_attention
+    ours = partial(F.scaled_dot_product_attention, is_causal=True)
+    theirs = partial(torch_attention, is_causal=True)
+    for kind, precision, goal in (("float32", "highest", 0.9), ("TF32", "high", 0.45)):
+        for what, how, products, agree in (
+            ("forward", simple, 2, nearly_equal),
+            ("forward + backward", forward_and_backward, 7, None),
+        ):
+            yield timed(
+                "attention", f"8 x 12 x 1024 x 64, {kind}, {what}", ours, [HEADS] * 3,
+                4.0 * prod(HEADS) * (4 if products == 2 else 12), goal, theirs=theirs,
+                flops=products * HEADS[2] * prod(HEADS), agree=agree,
+                how=partial(how, precision=precision), tensor=kind == "TF32",
+            )  # fmt: skip
+
+
+def attention_rungs(rungs: Iterable[Callable], n: int) -> Iterator[Case]:
+    """Launchers that take raw query, key and value [8, 12, n, 64], causal."""
+    shape = (*HEADS[:2], n, HEADS[3])
+    torch_attention = torch_module().nn.functional.scaled_dot_product_attention
+    theirs = partial(torch_attention, is_causal=True)
+    for rung in rungs:
+        build = partial(on_raw, partial(rung, causal=True), theirs, [shape] * 3)
+        yield Case(
+            "attention", rung.__name__, build, 2.0 * n * prod(shape),
+            16.0 * prod(shape), agree=nearly_equal,
+            tensor=rung.__name__ == "attention_tensor_core",
+        )  # fmt: skip
+
+
 SHAPES = (  # what, N, C, H, O, kernel
     ("LeNet 1 -> 6, 28, 5 x 5", 512, 1, 28, 6, 5),
     ("LeNet 6 -> 16, 14, 5 x 5", 512, 6, 14, 16, 5),
@@ -148,6 +191,7 @@ FAMILIES: dict[str, Callable[[], Iterator[Case]]] = {
     "fused": fused_cases,
     "reduce": reduce_cases,
     "matmul": matmul_cases,
+    "attention": attention_cases,
     "conv": conv_cases,
     "sparse": partial(sparse_cases, 8192, 1.0),
     "tiny": tiny_cases,
@@ -178,6 +222,7 @@ def gpu_cases(families: list[str] | None = None) -> Iterator[Case]:
 
 LADDER_SIZES = {
     "matmul": 2048,
+    "attention": 1024,
     "reduce": 16_384,
     "transpose": 8192,
     "softmax": 4096,
@@ -189,12 +234,13 @@ def gpu_ladder(family: str, size: int | None = None) -> Iterator[Case]:
     """The rungs of a ladder on square matrices of `size` rows, each against PyTorch.
 
     A sparse matrix is multiplied by 128 columns and by one, and has rows that are about
-    equally long, or some that are full.
+    equally long, or some that are full. Of attention `size` is the number of positions.
 
     Raises:
         ValueError: the family has no ladder.
     """
     from cuda_ops import transpose
+    from cuda_ops.attention import attention
     from cuda_ops.ladders import reduce, softmax, sparse
     from cuda_ops.matmul import matmul
 
@@ -206,6 +252,8 @@ def gpu_ladder(family: str, size: int | None = None) -> Iterator[Case]:
     n = size or LADDER_SIZES[family]
     if family == "sparse":
         return sparse_rungs(sparse.LADDER.values(), n, [(n, 128), (n, 1)], 8)
+    if family == "attention":
+        return attention_rungs(attention.LADDER, n)
     rungs: dict[str, Any] = {
         "matmul": filter(matmul.runs_here, matmul.LADDER),
         "reduce": reduce.LADDER,

@@ -191,11 +191,15 @@ def backward(op: Callable, their_op: Callable, *shapes: tuple[int, ...]) -> Pair
 
 
 def forward_and_backward(
-    op: Callable, their_op: Callable, *shapes: tuple[int, ...]
+    op: Callable,
+    their_op: Callable,
+    *shapes: tuple[int, ...],
+    precision: str = "highest",
 ) -> Pair:
     """A recorded function and its backward pass."""
     torch = torch_module()
     ours, theirs = both(*shapes, grad=True)
+    set_up(precision)
     their_up = torch.randn_like(their_op(*theirs))
 
     def steps(op: Callable, tensors: list[Any], up: Any) -> Callable[[], None]:

@@ -78,7 +78,7 @@ ARGUMENTS: dict[str, Any] = {
     "exponent": 2.5, "shape": (4, 8, N), "times": (2, 2), "dims": (1, 0), "min": 0.2,
     "max": 0.8, "sizes": (4, 8), "high": 9, "normalized_shape": (N,), "output_size": 8,
     "pad": (1, 1), "repeats": 2, "num_samples": 4, "query": X, "key": X,
-    "equation": "ij,jk->ik", "operands": [X, X],
+    "equation": "ij,jk->ik", "operands": [X, X], "cos": X[:, 0::2], "sin": X[:, 1::2],
 }  # fmt: skip
 
 # What some need instead; None leaves the parameter out.
@@ -103,6 +103,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("expand", "broadcast_to"), WIDE),
     **dict.fromkeys((*BITS, "__invert__"), MASKS),
     "permute": {"dims": (1, 0)}, "select": {"index": 3}, "pad": {"value": None},
+    "index_copy_": {"index": CLASSES, "source": X},
     "index_select": {"index": CLASSES}, "bmm": {"input": X[None], "mat2": X[None]},
     "linear": {"weight": X}, "embedding": {"input": CLASSES, "weight": X},
     "one_hot": {"x": CLASSES}, "item": {"self": X[0, 0]}, "batch_norm": WITHOUT,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typer
 
-from minitorch.cli import bench, course, doctor, grade, inspect, train
+from minitorch.cli import bench, course, doctor, grade, inspect, sample, train
 
 app = typer.Typer(
     name="minitorch",
@@ -41,6 +41,7 @@ def options(
 
 
 app.add_typer(train.app, name="train")
+app.command("sample")(sample.sample)
 app.command("bench")(bench.bench)
 app.command("doctor")(doctor.doctor)
 app.command("inspect")(inspect.inspect)

@@ -4,8 +4,8 @@ With this command one can see how fast each family of operations is, what share 
 processor's limit that is, and what each rung of the matmul ladder (`minitorch bench
 matmul`) and of the ladders of sums, softmax and sparse products (`minitorch bench
 reduce --ladder`) gains. With `--device mojo` it is done by the kernels in Mojo, whose
-ladder stands beside Numba's; with `--device cuda` on the GPU, which has a ladder of
-transposes as well.
+ladder stands beside Numba's; with `--device cuda` on the GPU, which has ladders of
+attention and of transposes as well.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ Names = Annotated[
     typer.Argument(
         metavar="[FAMILY]...",
         help="matmul elementwise tiny reduce fused conv sparse optim step epoch; all "
-        "if none is named. On cuda also copies, and mojo, if named: Mojo's kernels.",
+        "if none is named. On cuda also attention, copies, and mojo, if named: Mojo's "
+        "kernels.",
     ),
 ]
 

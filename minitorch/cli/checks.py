@@ -52,6 +52,7 @@ def all_checks() -> Iterator[Check]:
         ("machine", "vector units", _vector_units),
         ("machine", "memory", _memory),
         ("libraries", "NumPy", lambda: _package("numpy")),
+        ("libraries", "ml_dtypes", lambda: _package("ml_dtypes")),
         ("libraries", "Numba", lambda: _package("numba")),
         ("libraries", "safetensors", lambda: _package("safetensors")),
         ("libraries", "matplotlib", lambda: _package("matplotlib")),

@@ -79,7 +79,7 @@ def _terminable() -> Iterator[None]:
 
 
 def _explain_stop(stop: KeyboardInterrupt, command: str) -> None:
-    from minitorch.train.session import Interrupted
+    from minitorch.train.running import Interrupted
 
     if isinstance(stop, Interrupted):
         complain(

@@ -1,7 +1,8 @@
-"""`minitorch train xor | points | mnist`.
+"""`minitorch train xor | points | mnist | gpt`.
 
 With this file one can start a recipe of `minitorch.train` from the command line; the
-options are the fields of `TrainConfig`, and what is left out is chosen by the recipe.
+options are the fields of `TrainConfig` (for gpt, of `GPTTrainConfig`), and what is left
+out is chosen by the recipe.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ CHOICES: dict[str, tuple[Any, Any, Any]] = {
         {"xor": "50", "points": "25", "mnist": "128"},
     ),
     "lr": (float, "The highest learning rate; ten times the default with sgd.", "0.01"),
-    "optimizer": (str, "adamw, adam or sgd.", "adamw"),
+    "optimizer": (str, "adamw, adam, sgd or schedule-free.", "adamw"),
     "seed": (int, "Of the weights, the order, dropout.", "0"),
     "limit": (
         int,
@@ -81,6 +82,49 @@ CHOICES: dict[str, tuple[Any, Any, Any]] = {
     ),
 }
 
+# The same for gpt, whose recipe counts in steps and not in epochs.
+GPT_CHOICES: dict[str, tuple[Any, Any, Any]] = {
+    "dataset": (
+        str,
+        "tinyshakespeare, alice (comes with minitorch), or a file of text.",
+        "tinyshakespeare",
+    ),
+    "tokenizer": (str, "char, bpe, or a file that a tokenizer's save wrote.", "char"),
+    "vocab_size": (int, "How many tokens bpe is to have.", "512"),
+    "model": (
+        str,
+        "char-small, char, gpt2, ...: names of minitorch.models.PRESETS.",
+        "char-small; on a GPU, char",
+    ),
+    "layers": (int, "Other sizes than the model's: blocks,", "4; char: 6"),
+    "heads": (int, "heads in each,", "4; char: 6"),
+    "width": (int, "numbers for a token,", "128; char: 384"),
+    "block_size": (int, "tokens that it sees at a time,", "64; char: 256"),
+    "dropout": (float, "the share that dropout takes.", "0.0; char: 0.2"),
+    "device": CHOICES["device"],
+    "steps": (int, "How often to change the weights.", "2000; char: 5000"),
+    "batch_size": (int, "Pieces of text in a batch.", "12; char: 64"),
+    "accumulate": (int, "Batches in a step, one after the other.", "1"),
+    "lr": (float, "The highest learning rate.", "0.001"),
+    "min_lr": (float, "The last one.", "a tenth of lr"),
+    "warm_up": (int, "Steps in which it rises.", "100, at most a tenth"),
+    "decay_steps": (int, "The step from which on it is min-lr.", "steps"),
+    "weight_decay": (float, "How much of each matrix a step at lr 1 takes.", "0.1"),
+    "beta2": (float, "What remains of AdamW's mean of squares.", "0.99"),
+    "clip": (float, "The largest norm of the gradients; 0: any.", "1.0"),
+    "eval_every": (int, "Steps between measurements of the loss.", "250"),
+    "eval_batches": (int, "Batches in each measurement.", "20; char: 200"),
+    "sample": (int, "Tokens to write after each; 0: none.", "200"),
+    "seed": (int, "Of weights, dropout, pieces of text, samples.", "0"),
+    "data_dir": (
+        Path,
+        "Folder with tinyshakespeare; else $MINITORCH_DATA, the cache.",
+        False,
+    ),
+    "out": CHOICES["out"],
+    "resume": CHOICES["resume"],
+}
+
 # Options with defaults of their own: help, default, and a short name.
 SETTINGS: dict[str, tuple[str, Any, str]] = {
     "graph": ("On a GPU, replay each step as one CUDA graph.", True, ""),
@@ -92,12 +136,25 @@ SETTINGS: dict[str, tuple[str, Any, str]] = {
     "verbose": ("Print timings, too.", False, "-v"),
     "debug": ("Show tracebacks of errors.", False, ""),
 }
+# The same for gpt, which draws no pictures and measures as it goes.
+GPT_SETTINGS: dict[str, tuple[str, Any, str]] = {
+    "recompute": ("Keep less for the backward pass; compute it again.", False, ""),
+    **{name: SETTINGS[name] for name in SETTINGS if name != "plots"},
+    "checkpoint_every": (
+        "Seconds between checkpoints beside those at measurements; 0: none.",
+        300.0,
+        "",
+    ),
+    "checkpoint_steps": ("Steps between them; 0: none.", 0, ""),
+}
 
 
 def _parameters(recipe: str) -> list[Parameter]:
     """The options of a recipe, as parameters of a function for Typer."""
     found = []
-    for name, (kind, text, shown) in CHOICES.items():
+    choices = GPT_CHOICES if recipe == "gpt" else CHOICES
+    settings = GPT_SETTINGS if recipe == "gpt" else SETTINGS
+    for name, (kind, text, shown) in choices.items():
         text, shown = (
             x.get(recipe) if isinstance(x, dict) else x for x in (text, shown)
         )
@@ -105,7 +162,7 @@ def _parameters(recipe: str) -> list[Parameter]:
             names = ["--limit", "--points"] if text == DRAWN else []
             option = typer.Option(*names, help=text, show_default=shown or False)
             found.append(_parameter(name, Annotated[kind | None, option], None))
-    for name, (text, default, short) in SETTINGS.items():
+    for name, (text, default, short) in settings.items():
         flag = f"--{name.replace('_', '-')}"
         names = [flag, short] if short else [flag] if default is False else []
         option = typer.Option(*names, help=text)
@@ -124,9 +181,13 @@ def _add_command(recipe: str, text: str) -> None:
     def run(**options: Any) -> None:
         with friendly(options.pop("debug"), f"minitorch train {recipe}"):
             from minitorch.cli import STARTED
-            from minitorch.train import TrainConfig, train
+            from minitorch.train import GPTTrainConfig, TrainConfig, train, train_gpt
 
-            result = train(TrainConfig(recipe=recipe, **options), STARTED)
+            result = (
+                train_gpt(GPTTrainConfig(**options), STARTED)
+                if recipe == "gpt"
+                else train(TrainConfig(recipe=recipe, **options), STARTED)
+            )
             typer.echo(result.summary())
 
     vars(run)["__signature__"] = Signature(_parameters(recipe))
@@ -146,4 +207,10 @@ _add_command(
     "mnist",
     "Learn to read handwritten digits (minutes).\n\nWhere MNIST cannot be had, digits "
     "that are drawn by the computer take its place.",
+)
+_add_command(
+    "gpt",
+    "Learn to write, a GPT on Shakespeare (minutes).\n\nSettings are nanoGPT's for a "
+    "processor; with --model char, the default on a GPU, those for one. Without a "
+    "network it learns from Alice in Wonderland.",
 )

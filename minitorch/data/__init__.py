@@ -2,12 +2,16 @@
 
 DataLoader, default_collate            batches, shuffled, resumable, made ahead by a
                                        thread or by worker processes
+RandomSampler, SequentialSampler       in which order
 Dataset, TensorDataset, Subset,        what a loader reads
 BatchDataset, random_split
 load_digits, load_mnist, MNIST,        pictures of digits
 drawn_digits
 POINT_DATASETS, Points                 points in the plane, of two classes
 read_idx, write_idx                    the file format of MNIST
+CharTokenizer, BPE, load_tokenizer     text to whole numbers, and back
+load_text, write_tokens, open_tokens,  a text, its tokens in a file, and windows of
+TokenWindows                           them for a language model
 """
 
 from __future__ import annotations
@@ -40,4 +44,18 @@ from minitorch.data.points import (
     spiral,
     split,
     xor,
+)
+from minitorch.data.sampler import RandomSampler, SequentialSampler
+from minitorch.data.text import (
+    BPE,
+    CharTokenizer,
+    TextData,
+    TextFileError,
+    Tokenizer,
+    TokenizerError,
+    TokenWindows,
+    load_text,
+    load_tokenizer,
+    open_tokens,
+    write_tokens,
 )

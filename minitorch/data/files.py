@@ -1,6 +1,7 @@
 """With this file one can write a file so that nobody ever sees half of it
 (`atomic_write`), remove what killed writers left (`remove_leftovers`), and find the
-folder where this library keeps what it can fetch or make again (`cache_folder`).
+folders where data sets may be: those that the user named (`user_folders`), and the one
+where this library keeps what it can fetch or make again (`cache_folder`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,20 @@ from typing import IO
 
 if sys.platform != "win32":
     import fcntl
+
+
+# The folder that MINITORCH_DATA names is searched after `data_dir`.
+DATA_VARIABLE = "MINITORCH_DATA"
+
+
+def user_folders(
+    data_dir: str | os.PathLike[str] | None,
+) -> Iterator[tuple[str, Path]]:
+    """The folders that the user named, and by what: `data_dir`, the environment."""
+    if data_dir is not None:
+        yield "data_dir", Path(data_dir).expanduser()
+    if os.environ.get(DATA_VARIABLE):
+        yield DATA_VARIABLE, Path(os.environ[DATA_VARIABLE]).expanduser()
 
 
 def cache_folder(*parts: str) -> Path:

@@ -33,6 +33,7 @@ from minitorch.data.dataset import (
     whole_number,
 )
 from minitorch.data.prefetch import Prefetcher
+from minitorch.data.sampler import Draws, RandomSampler, SequentialSampler
 from minitorch.data.workers import WorkerOptions, Workers
 
 _whole_number = partial(whole_number, "DataLoader")
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
 # accepted since it asks for nothing, and what to do instead.
 PYTORCH_ONLY: Mapping[str, tuple[Any, str]] = MappingProxyType(
     {
-        "sampler": (None, "use shuffle=True, or give a Subset with the order wanted"),
         "batch_sampler": (None, "give a Subset with the order wanted, and batch_size"),
         "pin_memory_device": ("", "leave it out, and use tensor.to(device)"),
         "in_order": (True, "leave it out: batches always come in order"),
@@ -90,6 +90,8 @@ class DataLoader:
     dataset       has `__getitem__` and `__len__`, see `Dataset`
     batch_size    samples in a batch; the last one may have fewer, unless `drop_last`
     shuffle       a new random order in every epoch
+    sampler       a `RandomSampler` or `SequentialSampler` of the data set, instead of
+                  shuffle
     drop_last     leave out the last batch if it is not full
     seed          of the shuffling, 0 or more; or give a generator to draw it from
     prefetch      batches to make ahead, in a thread or by each worker; 0: make them
@@ -131,6 +133,7 @@ class DataLoader:
         batch_size: int = 1,
         shuffle: bool | None = False,
         *,
+        sampler: RandomSampler | SequentialSampler | None = None,
         drop_last: bool = False,
         seed: int = 0,
         prefetch: int = 2,
@@ -154,6 +157,7 @@ class DataLoader:
         self.dataset = dataset
         self.batch_size = _whole_number("batch_size", batch_size, least=1)
         self.shuffle = bool(shuffle)
+        self.sampler = _checked(sampler, self.shuffle)
         self.drop_last = bool(drop_last)
         self.seed = choose_seed("DataLoader", seed, generator)
         self.prefetch = _whole_number("prefetch", prefetch, least=0)
@@ -181,7 +185,7 @@ class DataLoader:
 
     def __len__(self) -> int:
         """The number of batches in an epoch."""
-        full, rest = divmod(len(self.dataset), self.batch_size)
+        full, rest = divmod(self._samples(), self.batch_size)
         return full if self.drop_last or rest == 0 else full + 1
 
     def __iter__(self) -> Iterator[Any]:
@@ -211,7 +215,7 @@ class DataLoader:
             "epoch": epoch,
             "batches": batches,
             "seed": self.seed,
-            "samples": len(self.dataset),
+            "samples": self._samples(),
             "batch_size": self.batch_size,
             "shuffle": int(self.shuffle),
         }
@@ -260,8 +264,14 @@ class DataLoader:
         self._kept = workers if self.workers.persistent else None
         return workers.batches(self, epoch, start)
 
-    def _order(self, epoch: int) -> Indices:
+    def _samples(self) -> int:
+        """How many samples an epoch has."""
+        return len(self.dataset if self.sampler is None else self.sampler)
+
+    def _order(self, epoch: int) -> Indices | Draws:
         """The indices of all samples in the order of this epoch."""
+        if self.sampler is not None:
+            return self.sampler.order(self.seed, epoch)
         if self.shuffle:
             return shuffled(len(self.dataset), self.seed, epoch)
         return np.arange(len(self.dataset), dtype=np.int64)
@@ -278,6 +288,19 @@ class DataLoader:
 
     def _runs_kernels(self) -> bool:
         return isinstance(self.dataset, BatchDataset) and self.dataset.runs_kernels()
+
+
+def _checked(sampler: Any, shuffle: bool) -> Any:
+    """A sampler of ours or None; an error for others."""
+    if sampler is not None and shuffle:
+        raise ValueError("DataLoader: sampler and shuffle=True; give one of them")
+    if sampler is None or isinstance(sampler, (RandomSampler, SequentialSampler)):
+        return sampler
+    raise ValueError(
+        f"DataLoader: sampler is a {type(sampler).__name__}; expected a RandomSampler "
+        f"or SequentialSampler; use shuffle=True, or give a Subset with the order "
+        f"wanted"
+    )
 
 
 def _can_pin() -> bool:

@@ -14,33 +14,27 @@ licence CC BY-SA 3.0.
 from __future__ import annotations
 
 import os
-import threading
-import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from minitorch.data.dataset import BatchDataset, Indices
-from minitorch.data.files import atomic_write, cache_folder
+from minitorch.data.download import Progress
+from minitorch.data.download import download as download_file
+from minitorch.data.files import DATA_VARIABLE, cache_folder, user_folders
 from minitorch.data.idx import IdxError, read_idx
 
 if TYPE_CHECKING:
     from minitorch.tensor import Tensor
 
 Bytes = npt.NDArray[np.uint8]
-
-# Called with the file's name, the bytes so far, and the bytes in all if known.
-Progress = Callable[[str, int, "int | None"], None]
-
-# The folder that MINITORCH_DATA names is searched after `data_dir`.
-DATA_VARIABLE = "MINITORCH_DATA"
 
 # Each holds the four original gzip files; tried in this order.
 MIRRORS: Sequence[str] = (
@@ -49,11 +43,6 @@ MIRRORS: Sequence[str] = (
     "https://raw.githubusercontent.com/fgnt/mnist/master/",
 )
 
-# Seconds until a mirror must answer. All mirrors together stay below 10 s, so that a
-# machine without a network finds out soon.
-ANSWER_WITHIN = 3.0
-# Seconds of silence in the middle of a download after which a mirror is given up.
-SILENCE = 10.0
 # The largest of the files has 9.9 MB packed; a mirror that sends more sends junk.
 MAX_DOWNLOAD = 32 << 20
 
@@ -203,7 +192,7 @@ def _load(
 ) -> Bytes:
     """The content of one file, from the first place that has it."""
     tried: list[tuple[str, str]] = []
-    for origin, folder in _user_folders(data_dir):
+    for origin, folder in user_folders(data_dir):
         path = _find(file, folder)
         if path is not None:
             return _read_users(file, path)
@@ -224,16 +213,21 @@ def _load(
     if not download:
         tried.append(("download", "not allowed (download=False)"))
         raise MNISTUnavailable(file.name, tried)
-    return _download(file, cache, tried, progress)
+    urls = [f"{mirror}{file.name}.gz" for mirror in MIRRORS]
+    target = cache / f"{file.name}.gz"
+    check = partial(_read_arrived, file)
+    content = download_file(urls, target, check, tried, MAX_DOWNLOAD, progress)
+    if content is None:
+        raise MNISTUnavailable(file.name, tried)
+    return content
 
 
-def _user_folders(
-    data_dir: str | os.PathLike[str] | None,
-) -> Iterator[tuple[str, Path]]:
-    if data_dir is not None:
-        yield "data_dir", Path(data_dir).expanduser()
-    if os.environ.get(DATA_VARIABLE):
-        yield DATA_VARIABLE, Path(os.environ[DATA_VARIABLE]).expanduser()
+def _read_arrived(file: MNISTFile, path: Path) -> Bytes:
+    """What a mirror sent."""
+    try:
+        return read_idx(path, md5=file.md5)
+    except IdxError as error:
+        raise IdxError(f"sent a wrong file: {error}") from error
 
 
 def _find(file: MNISTFile, folder: Path) -> Path | None:
@@ -274,97 +268,3 @@ def _read_cached(
     warnings.warn(f"MNIST: broken file in the cache: {reason}", stacklevel=5)
     tried.append((f"cache {path.parent}", reason))
     return None
-
-
-def _download(
-    file: MNISTFile,
-    cache: Path,
-    tried: list[tuple[str, str]],
-    progress: Progress | None,
-) -> Bytes:
-    """Fetches one file into the cache from the first mirror that has it."""
-    from http.client import HTTPException
-    from tempfile import TemporaryFile
-
-    target = cache / f"{file.name}.gz"
-    try:
-        cache.mkdir(parents=True, exist_ok=True)
-        TemporaryFile(dir=cache).close()
-    except OSError as error:
-        tried.append((f"cache {cache}", f"cannot be written ({error}); no download"))
-        raise MNISTUnavailable(file.name, tried) from error
-    for mirror in MIRRORS:
-        url = f"{mirror}{file.name}.gz"
-        try:
-            return _fetch(file, url, target, progress)
-        except (OSError, ValueError, HTTPException) as error:
-            tried.append((url, f"{type(error).__name__}: {error}"))
-    raise MNISTUnavailable(file.name, tried)
-
-
-def _fetch(file: MNISTFile, url: str, target: Path, progress: Progress | None) -> Bytes:
-    """Fetches one file from one mirror. It is compared with its checksum under a
-    temporary name: what is in the cache is right."""
-    arrived = target.with_name(f".{target.name}.{os.urandom(8).hex()}.arrived")
-    try:
-        with closing(_open(url)) as response, atomic_write(arrived) as out:
-            _copy(response, out, target.name, progress)
-        try:
-            content = read_idx(arrived, md5=file.md5)
-        except IdxError as error:
-            raise IdxError(f"sent a wrong file: {error}") from error
-        os.replace(arrived, target)
-        return content
-    finally:
-        arrived.unlink(missing_ok=True)
-
-
-def _copy(response: Any, out: IO[bytes], name: str, progress: Progress | None) -> None:
-    """Copies a download piece by piece, and tells how far it is."""
-    length = response.headers.get("Content-Length") or ""
-    total = int(length) if length.isdecimal() else None
-    done = 0
-    while piece := response.read(1 << 16):
-        out.write(piece)
-        done += len(piece)
-        if done > MAX_DOWNLOAD:
-            raise ValueError(f"sends more than {MAX_DOWNLOAD} bytes; not MNIST")
-        if progress is not None:
-            progress(name, done, total)
-    if total is not None and done != total:
-        raise ValueError(f"sent {done} of {total} bytes")
-
-
-def _open(url: str) -> Any:
-    """urlopen that returns or raises within ANSWER_WITHIN seconds.
-
-    Its own timeout does not cover the look-up of the name, which can take a minute
-    on a machine whose network is down; so it runs in a thread that may be left alone.
-    """
-    from urllib.request import Request, urlopen
-
-    answer: list[Any] = []
-    gave_up = threading.Event()
-
-    def ask() -> None:
-        request = Request(url, headers={"User-Agent": "minitorch"})
-        try:
-            response = urlopen(request, timeout=SILENCE)
-        except Exception as error:
-            answer.append(error)
-            return
-        answer.append(response)
-        if gave_up.is_set():
-            response.close()
-
-    thread = threading.Thread(target=ask, name="minitorch-download", daemon=True)
-    started = time.monotonic()
-    thread.start()
-    thread.join(ANSWER_WITHIN)
-    if not answer:
-        gave_up.set()
-        waited = time.monotonic() - started
-        raise TimeoutError(f"no answer within {waited:.1f} s")
-    if isinstance(answer[0], Exception):
-        raise answer[0]
-    return answer[0]

@@ -189,7 +189,7 @@ def _check_shapes(x: Tensor, weight: Tensor, bias: Tensor | None, groups: int) -
         raise ValueError(f"conv2d: the bias is {bias.raw.shape}; expected ({out},)")
     check_alike("conv2d", x, weight, bias)
     if not x.dtype.is_floating_point:
-        raise TypeError(f"conv2d: x is {x.dtype.name}; expected float32 or float64")
+        raise TypeError(f"conv2d: x is {x.dtype.name}; expected a floating type")
 
 
 def conv1d(

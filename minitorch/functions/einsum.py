@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from minitorch.arguments import checked_list, not_bool
+from minitorch.functions.autocasting import in_lower
 from minitorch.functions.matmul import MatMul
 from minitorch.functions.movement import Slice, expand, permute, reshape
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 HIDDEN = [chr(0x100 + i) for i in range(64)]
 
 
+@in_lower
 def einsum(equation: str, *operands: Any) -> Tensor:
     """The sum of products that `equation` spells: "ij,jk->ik" is a matrix product.
 

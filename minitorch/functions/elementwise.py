@@ -476,7 +476,7 @@ def pow(input: Any, exponent: Any) -> Tensor:
         if exponent != 2 or not kind.is_floating_point:
             kind = type_with_number("pow", input, exponent)
             input = cast(input, kind)
-        if exponent == 2:  # also the fastest
+        if exponent == 2 and grad_mode.autocast is None:  # also the fastest
             return mul(input, input)
         if exponent < 0 and not kind.is_floating_point:
             raise ValueError("pow: integers to negative powers; use .float() first")

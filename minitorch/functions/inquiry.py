@@ -20,7 +20,7 @@ def is_tensor(obj: Any) -> bool:
 
 
 def is_floating_point(input: Tensor) -> bool:
-    """Whether the dtype is float32 or float64."""
+    """Whether the dtype is a floating type."""
     return checked_tensor("is_floating_point", input).dtype.is_floating_point
 
 

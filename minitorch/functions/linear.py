@@ -252,6 +252,6 @@ def bias_activation(x: Tensor, bias: Tensor, activation: str | None = None) -> T
         )
     _check_kinds(name, x, bias)
     if not x.dtype.is_floating_point:
-        raise TypeError(f"{name}: x is {x.dtype.name}; expected float32 or float64")
+        raise TypeError(f"{name}: x is {x.dtype.name}; expected a floating type")
     kind = None if activation is None else ACTIVATIONS[activation]
     return BiasActivation.apply(x, bias, kind)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from minitorch.function import Context, Function
+from minitorch.functions.autocasting import will_be_cast
 from minitorch.functions.operands import (
     check_broadcast,
     check_same_device,
@@ -138,7 +139,7 @@ def _checked(a: Tensor, b: Tensor) -> tuple[int, int]:
             f"equal b's {'second to last' if len(right) > 1 else 'only one'} ({n})"
         )
     dtype = a.raw.storage.dtype
-    if dtype is not b.raw.storage.dtype:
+    if dtype is not b.raw.storage.dtype and not will_be_cast("matmul", a, b):
         raise TypeError(
             f"matmul: a is {dtype.name} and b is {b.dtype.name}; convert one with "
             f".to(dtype)"

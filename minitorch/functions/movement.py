@@ -254,6 +254,25 @@ class Cat(Function):
         return None, *split(grad, ctx.sizes, ctx.dim)
 
 
+class Split(Function):
+    """Views one after the other along `dim`; their gradients are put together again.
+
+    As slices, each would make a gradient of a's size for itself, to be added up.
+    """
+
+    @staticmethod
+    def forward(ctx: Context, a: Tensor, dim: int, sizes: list[int]) -> Any:
+        ctx.dim = dim
+        ends = accumulate(sizes)
+        return tuple(
+            [window(a.raw, ((dim, e - n, n, 1),)) for e, n in zip(ends, sizes)]
+        )
+
+    @staticmethod
+    def backward(ctx: Context, *grads: Tensor) -> tuple[Any, ...]:
+        return Cat.apply(ctx.dim, *grads), None, None
+
+
 class Stack(Function):
     """Tensors one after the other along a new dim; each gets its slice of the gradient.
 
@@ -411,8 +430,7 @@ def split(input: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
             f"split: sizes {sizes} add up to {sum(sizes)}, but dimension {dim} has "
             f"size {total}"
         )
-    starts = [0, *accumulate(sizes)]
-    return tuple(narrow(input, dim, i, n) for i, n in zip(starts, sizes))
+    return tuple([part.view_of(input) for part in Split.apply(input, dim, sizes)])
 
 
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
@@ -450,6 +468,35 @@ def flip(input: Tensor, dims: Any) -> Tensor:
     dims_of("flip", input)
     named = int_sequence("flip", dims)
     return Flip.apply(input, reduced_dims(input, named, "flip") if named else ())
+
+
+def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
+    """Elements moved on by `shifts` along `dims`; what falls off comes in again.
+
+    Without `dims` the elements are moved on in row-major order.
+    """
+    dims_of("roll", input)
+    moves = int_sequence("roll", (shifts,))
+    if dims is None:
+        if len(moves) != 1:
+            raise ValueError(
+                f"roll: {len(moves)} shifts {moves} and no dims; give one for each"
+            )
+        return reshape(roll(reshape(input, (-1,)), moves, 0), input.raw.shape)
+    named = int_sequence("roll", (dims,))
+    if len(named) != len(moves):
+        raise ValueError(
+            f"roll: {len(moves)} shifts {moves} for {len(named)} dims {named}; give "
+            f"one for each"
+        )
+    out = input
+    for shift, dim in zip(moves, named):
+        size = input.raw.shape[existing_dim("roll", input, dim)]
+        cut = size - shift % size if size else 0
+        if cut != size:
+            parts = narrow(out, dim, cut, size - cut), narrow(out, dim, 0, cut)
+            out = cat(parts, dim)
+    return out.clone() if out is input else out
 
 
 def repeat(input: Tensor, times: Any) -> Tensor:

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from minitorch.dtypes import finfo, float32, promote
 from minitorch.function import Context, Function, once_differentiable
 from minitorch.functions.movement import in_shape
-from minitorch.functions.operands import check_alike
+from minitorch.functions.operands import cast, check_alike
 from minitorch.tensor_data import numel
 
 if TYPE_CHECKING:
@@ -160,14 +159,17 @@ def rms_norm(
     input [*, D1, ..., Dk]; the weight, if given, is [D1, ..., Dk].
 
     Args:
-        eps: None: the distance from 1 to the next number of the dtype.
+        eps: None: the distance from 1 to the next number of the dtype (for half types,
+            of float32)
 
     Source: Zhang and Sennrich, "Root mean square layer normalization", 2019.
     """
     rows, (flat, _) = _rows("rms_norm", input, normalized_shape, weight, None)
-    eps = float(np.finfo(rows.dtype.numpy).eps) if eps is None else eps
+    rows = cast(rows, promote(rows.dtype, float32))  # half types are rounded once
+    eps = finfo(rows.dtype).eps if eps is None else eps
     out = rows * ((rows * rows).mean(-1, keepdim=True) + eps).rsqrt()
-    return in_shape(out if flat is None else out * flat, input.raw.shape)
+    out = out if flat is None else out * flat
+    return in_shape(cast(out, input.dtype), input.raw.shape)
 
 
 def dropout_residual_layer_norm(
@@ -262,7 +264,7 @@ def _checked(
 ) -> Tensor | None:
     """A weight or bias, flat; an error where it does not fit x."""
     if not x.raw.storage.dtype.is_floating_point:
-        raise TypeError(f"{name}: x is {x.dtype.name}; expected float32 or float64")
+        raise TypeError(f"{name}: x is {x.dtype.name}; expected a floating type")
     if parameter is None:
         return None
     if parameter.raw.shape != shape:

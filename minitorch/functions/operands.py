@@ -12,6 +12,7 @@ import minitorch.dtypes as dtypes
 from minitorch.autodiff import Variable
 from minitorch.dtypes import DType
 from minitorch.function import Context, Function
+from minitorch.functions.autocasting import will_be_cast
 from minitorch.tensor_data import broadcast_shapes
 
 if TYPE_CHECKING:
@@ -134,6 +135,8 @@ def check_alike(name: str, first: Tensor, *others: Tensor | None) -> None:
     dtype = first.raw.storage.dtype
     for other in others:
         if other is not None and other.raw.storage.dtype is not dtype:
+            if will_be_cast(name, first, *others):
+                return
             raise TypeError(
                 f"{name}: one tensor is {dtype.name} and another "
                 f"{other.dtype.name}; convert one with .to(dtype)"

@@ -121,7 +121,7 @@ def _options(
     if x.dim() not in (3, 4) or not x.dtype.is_floating_point:
         raise ValueError(
             f"{name}: x is {tuple(x.shape)} of {x.dtype.name}; expected (N, C, H, W) "
-            f"or (C, H, W), float32 or float64"
+            f"or (C, H, W), of a floating type"
         )
     kernel = as_pair(f"{name}: kernel_size", kernel_size, 1)
     step = kernel if stride is None else as_pair(f"{name}: stride", stride, 1)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from minitorch.arguments import check_floating
+from minitorch.dtypes import finfo, float32, promote
 from minitorch.function import Context, Function
+from minitorch.functions.operands import cast
 
 if TYPE_CHECKING:
     from minitorch.creation import Generator
@@ -46,7 +46,7 @@ def dropout(x: Tensor, p: float = 0.5, generator: Generator | None = None) -> Te
     if not 0.0 <= p <= 1.0:
         raise ValueError(f"dropout: p is {p}; it must be from 0 to 1")
     if not x.dtype.is_floating_point:
-        raise TypeError(f"dropout: x is {x.dtype.name}; expected float32 or float64")
+        raise TypeError(f"dropout: x is {x.dtype.name}; expected a floating type")
     if p == 1.0:
         return x * 0.0
     seed, offset = (generator or default_generator).take(x.numel())
@@ -78,6 +78,7 @@ def multinomial(
     from minitorch.creation import rand_like
 
     weights = check_floating("multinomial", input).detach()
+    weights = cast(weights, promote(weights.dtype, float32))
     shape = weights.raw.shape
     if len(shape) not in (1, 2) or shape[-1] == 0:
         raise ValueError(
@@ -91,10 +92,18 @@ def multinomial(
     _check_weights(weights, least)
     if replacement:
         weights = weights.unsqueeze(-2).expand(*shape[:-1], num_samples, shape[-1])
-    uniform = rand_like(weights, generator=generator)
-    times = (-(1.0 - uniform).log()).clamp(min=np.finfo(weights.dtype.numpy).tiny)
-    rates = weights / times  # the largest is the one whose time is up first
+    rates = race(weights, rand_like(weights, generator=generator))
     return rates.argmax(-1) if replacement else rates.topk(num_samples, -1)[1]
+
+
+def race(weights: Tensor, uniform: Tensor) -> Tensor:
+    """The largest is a place drawn with a probability in proportion to its weight.
+
+    That is where the time is up first, from uniform random numbers in [0, 1). Nothing
+    is checked, so that no numbers are read.
+    """
+    times = (-(1.0 - uniform).log()).clamp(min=finfo(weights.dtype).tiny)
+    return weights / times
 
 
 def _check_weights(weights: Tensor, least: int) -> None:

@@ -18,6 +18,7 @@ import minitorch.operators as operators
 from minitorch.arguments import check_floating, dim_in, not_empty, reduced_dims
 from minitorch.dtypes import DType
 from minitorch.function import Context, Function
+from minitorch.functions.autocasting import in_float32
 from minitorch.functions.elementwise import Sqrt
 from minitorch.functions.operands import cast, checked_tensor, to_counting, to_floating
 from minitorch.tensor_data import TensorData, without
@@ -281,6 +282,7 @@ class Root(Sqrt):
         return grad * slope.masked_fill(flat, 0.0)
 
 
+@in_float32
 def norm(input: Tensor, p: Any = 2, dim: Dim = None, keepdim: bool = False) -> Tensor:
     """The p-norm (1, 2 or inf) over one, several or all dims."""
     check_floating("norm", input)

@@ -132,7 +132,7 @@ class MeanLoss(Function):
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
         (share,) = ctx.saved_tensors
-        return (share * grad).expand((ctx.count,)), None, None
+        return cast(share * grad, grad.dtype).expand((ctx.count,)), None, None
 
 
 def mean_loss(losses: Tensor, target: Tensor, ignore_index: int = -100) -> Tensor:
@@ -158,7 +158,7 @@ def cross_entropy(logits: Tensor, target: Tensor, ignore_index: int = -100) -> T
         )
     if not logits.raw.storage.dtype.is_floating_point:
         raise TypeError(
-            f"cross_entropy: logits are {logits.dtype.name}; expected float32 or 64"
+            f"cross_entropy: logits are {logits.dtype.name}; expected a floating type"
         )
     if target.dtype.category != 1:
         raise TypeError(

@@ -4,7 +4,7 @@ With this package one can build a network as in PyTorch: `nn.Module`, `nn.Linear
 `nn.Sequential`, `nn.CrossEntropyLoss`, and `nn.functional`, `nn.init` and `nn.utils`.
 """
 
-from minitorch.nn import functional, init, utils
+from minitorch.nn import functional, init, parallel, utils
 from minitorch.nn.activation import (
     ELU,
     GELU,
@@ -23,10 +23,10 @@ from minitorch.nn.attention import (
     TransformerEncoder,
     TransformerEncoderLayer,
 )
-from minitorch.nn.containers import ModuleDict, ModuleList, Sequential
+from minitorch.nn.containers import ModuleDict, ModuleList, ParameterDict, Sequential
 from minitorch.nn.conv import Conv1d, Conv2d
 from minitorch.nn.dropout import Dropout
-from minitorch.nn.embedding import Embedding
+from minitorch.nn.embedding import Embedding, RotaryEmbedding
 from minitorch.nn.flatten import Flatten
 from minitorch.nn.linear import Linear
 from minitorch.nn.loss import (

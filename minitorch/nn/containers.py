@@ -2,7 +2,7 @@
 
 With this file one can chain modules (`Sequential`) and keep any number of them as an
 attribute (`ModuleList`, `ModuleDict`), where a plain list or dict would hide them from
-`parameters()`.
+`parameters()`; `ParameterDict` does so for parameters.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from typing import Any
 
 from minitorch.nn.module import Module
+from minitorch.nn.parameter import Parameter
+from minitorch.tensor import Tensor
 
 
 class _Numbered(Module):
@@ -145,3 +147,32 @@ class ModuleDict(Module, MutableMapping[str, Any]):
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._modules)
+
+
+class ParameterDict(Module, MutableMapping[str, Any]):
+    """A dict of parameters, in the order of insertion; a tensor becomes a parameter."""
+
+    __eq__, __hash__ = Module.__eq__, Module.__hash__  # as for any other module
+
+    def __init__(
+        self, parameters: Mapping[str, Tensor] | Iterable[tuple[str, Tensor]] = ()
+    ) -> None:
+        super().__init__()
+        self.update(parameters)
+
+    def __getitem__(self, name: str) -> Any:
+        return self._parameters[name]
+
+    def __setitem__(self, name: str, value: Tensor | None) -> None:
+        if isinstance(value, Tensor) and not isinstance(value, Parameter):
+            value = Parameter(value)
+        self.register_parameter(name, value)
+
+    def __delitem__(self, name: str) -> None:
+        del self._parameters[name]
+
+    def __len__(self) -> int:
+        return len(self._parameters)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._parameters)

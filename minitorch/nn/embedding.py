@@ -1,13 +1,16 @@
-"""A table of learned vectors.
+"""A table of learned vectors, and positions that need none.
 
-With this file one can turn numbers of words into vectors: `Embedding(10_000, 128)`.
+With this file one can turn numbers of words into vectors (`Embedding(10_000, 128)`),
+and let queries and keys know where they stand (`RotaryEmbedding(64)`).
 """
 
 from __future__ import annotations
 
+import numpy as np
+
 import minitorch.nn.functional as F
 from minitorch.autodiff import no_grad
-from minitorch.creation import randn
+from minitorch.creation import from_numpy, randn
 from minitorch.dtypes import DType
 from minitorch.nn.linear import check_sizes
 from minitorch.nn.module import Module
@@ -57,3 +60,56 @@ class Embedding(Module):
         if self.padding_idx is not None:
             text += f", padding_idx={self.padding_idx}"
         return text
+
+
+class RotaryEmbedding(Module):
+    """Turn the vectors of a sequence by angles that grow with their positions.
+
+    x [*, T, dim] -> [*, T, dim]; the points (x_i, x_(i + dim/2)) at position p by the
+    angle p * base^(-2i/dim). See `nn.functional.rotary`.
+
+    Args:
+        dim: of a head, even.
+        max_positions: positions are 0 .. max_positions - 1.
+        base: the larger, the slower the last points turn.
+
+    Source: Su et al., "RoFormer: enhanced transformer with rotary position embedding",
+    2021.
+    """
+
+    _shown = ("dim", "max_positions", "base")
+
+    def __init__(
+        self,
+        dim: int,
+        max_positions: int = 2048,
+        base: float = 10_000.0,
+        device: str | None = None,
+    ) -> None:
+        super().__init__()
+        check_sizes("RotaryEmbedding", dim=dim, max_positions=max_positions)
+        if dim % 2:
+            raise ValueError(f"RotaryEmbedding: dim is {dim}; it must be even")
+        self.dim, self.max_positions, self.base = dim, max_positions, base
+        speeds = base ** (-np.arange(0, dim, 2) / dim)
+        angles = np.arange(max_positions)[:, None] * speeds  # [max_positions, dim/2]
+        for name, values in (("cos", np.cos(angles)), ("sin", np.sin(angles))):
+            table = from_numpy(values.astype(np.float32), device)
+            self.register_buffer(name, table, persistent=False)
+
+    def at(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """cos and sin of the angles at int64 positions [*], each [*, dim/2]."""
+        return F.embedding(positions, self.cos), F.embedding(positions, self.sin)
+
+    def forward(self, x: Tensor, offset: int = 0) -> Tensor:
+        """The first vector of `x` stands at position `offset`: a cache has the others.
+
+        Errors: ValueError where a position is not below `max_positions`.
+        """
+        end = offset + x.raw.shape[-2]
+        if not 0 <= offset <= end <= self.max_positions:
+            raise ValueError(
+                f"RotaryEmbedding: x is {x.raw.shape} and offset {offset}; positions "
+                f"must be from 0 to {self.max_positions - 1}"
+            )
+        return F.rotary(x, self.cos[offset:end], self.sin[offset:end])

@@ -24,6 +24,7 @@ from minitorch.functions import softmax as softmaxes
 from minitorch.functions.attention import (
     scaled_dot_product_attention as scaled_dot_product_attention,
 )
+from minitorch.functions.autocasting import in_float32
 from minitorch.functions.conv import as_sizes
 from minitorch.functions.conv import conv1d as conv1d
 from minitorch.functions.conv import conv2d as conv2d
@@ -40,6 +41,7 @@ from minitorch.functions.norm import layer_norm as layer_norm
 from minitorch.functions.norm import rms_norm as rms_norm
 from minitorch.functions.operands import check_broadcast, check_same_device
 from minitorch.functions.random import dropout as random_zeros
+from minitorch.functions.rotary import rotary as rotary
 from minitorch.tensor import Tensor
 
 Pair = tuple[int, int]
@@ -139,7 +141,8 @@ def batch_norm(
     shift = -running_mean * scale
     shift = shift if bias is None else shift + bias
     each = (-1, *[1] * (x.dim() - 2))
-    return x * scale.reshape(each) + shift.reshape(each)
+    out = x * scale.reshape(each) + shift.reshape(each)
+    return out if out.dtype is x.dtype else out.to(x.dtype)
 
 
 def _move_towards(running: Tensor | None, new: Tensor, share: float) -> None:
@@ -349,10 +352,14 @@ def normalize(x: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Te
     return x / x.norm(p, dim, keepdim=True).clamp(min=eps)
 
 
+@in_float32
 def cosine_similarity(
     x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8
 ) -> Tensor:
     """The cosine of the angle between vectors along dim"""
+    dtype = dtypes.promote(x1.dtype, x2.dtype)
+    if dtype.half:  # float16 has no number as small as eps
+        return cosine_similarity(x1.float(), x2.float(), dim, eps).to(dtype)
     lengths = x1.norm(2, dim).clamp(min=eps) * x2.norm(2, dim).clamp(min=eps)
     return (x1 * x2).sum(dim) / lengths
 
@@ -389,6 +396,7 @@ def _check_pair(name: str, input: Tensor, target: Tensor) -> None:
         )
 
 
+@in_float32
 def mse_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     """(input - target)^2"""
     _check_pair("mse_loss", input, target)
@@ -396,12 +404,14 @@ def mse_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     return _reduce("mse_loss", difference * difference, reduction)
 
 
+@in_float32
 def l1_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     """|input - target|"""
     _check_pair("l1_loss", input, target)
     return _reduce("l1_loss", (input - target).abs(), reduction)
 
 
+@in_float32
 def smooth_l1_loss(
     input: Tensor, target: Tensor, reduction: str = "mean", beta: float = 1.0
 ) -> Tensor:
@@ -415,6 +425,7 @@ def smooth_l1_loss(
     return _reduce("smooth_l1_loss", d, reduction)
 
 
+@in_float32
 def huber_loss(
     input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0
 ) -> Tensor:
@@ -488,6 +499,7 @@ def binary_cross_entropy(
     return _reduce(name, losses if weight is None else losses * weight, reduction)
 
 
+@in_float32
 def binary_cross_entropy_with_logits(
     input: Tensor,
     target: Tensor,
@@ -509,6 +521,7 @@ def binary_cross_entropy_with_logits(
     return _reduce(name, losses if weight is None else losses * weight, reduction)
 
 
+@in_float32
 def nll_loss(
     input: Tensor,
     target: Tensor,
@@ -534,6 +547,7 @@ def nll_loss(
     return losses.sum() if reduction == "sum" else losses.reshape(target.raw.shape)
 
 
+@in_float32
 def cross_entropy(
     input: Tensor,
     target: Tensor,

@@ -24,7 +24,8 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from minitorch.arguments import parse_to
 from minitorch.autodiff import no_grad
-from minitorch.dtypes import DType, float32, float64
+from minitorch.dtypes import DType, bfloat16, float16, float32, float64
+from minitorch.nn.hooks import Watch
 from minitorch.nn.parameter import Parameter
 from minitorch.tensor import Handle, Tensor
 
@@ -53,6 +54,7 @@ class Module:
     _non_persistent: set[str]
     _forward_pre_hooks: list[Callable]
     _forward_hooks: list[Callable]
+    _backward_hooks: list[Callable]
 
     def __init__(self) -> None:
         self.__dict__.update(
@@ -63,6 +65,7 @@ class Module:
             _non_persistent=set(),
             _forward_pre_hooks=[],
             _forward_hooks=[],
+            _backward_hooks=[],
         )
 
     # --------------------------------------------------------------- to be called
@@ -74,7 +77,7 @@ class Module:
         )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self._forward_hooks or self._forward_pre_hooks:
+        if self._forward_hooks or self._forward_pre_hooks or self._backward_hooks:
             return self._call_with_hooks(args, kwargs)
         return self.forward(*args, **kwargs)
 
@@ -83,11 +86,13 @@ class Module:
             changed = hook(self, args)
             if changed is not None:
                 args = changed if isinstance(changed, tuple) else (changed,)
-        out = self.forward(*args, **kwargs)
+        watch = Watch(self, self._backward_hooks) if self._backward_hooks else None
+        given = args if watch is None else watch.inputs(args)
+        out = self.forward(*given, **kwargs)
         for hook in tuple(self._forward_hooks):
             changed = hook(self, args, out)
             out = out if changed is None else changed
-        return out
+        return out if watch is None else watch.outputs(out)
 
     def register_forward_pre_hook(self, hook: Callable) -> Handle:
         """Call `hook(module, args)` before each forward; it may return new args."""
@@ -96,6 +101,16 @@ class Module:
     def register_forward_hook(self, hook: Callable) -> Handle:
         """Call `hook(module, args, output)` after it; it may return a new output."""
         return Handle(self._forward_hooks, hook)
+
+    def register_full_backward_hook(self, hook: Callable) -> Handle:
+        """Call `hook(module, grad_input, grad_output)` in each backward pass.
+
+        Both are tuples: the gradients of the positional arguments of `forward` (None
+        for what is no tensor, 0 for one that needs none, and None everywhere if no
+        argument needs one) and of its outputs. The hook may return another grad_input
+        to go on with.
+        """
+        return Handle(self._backward_hooks, hook)
 
     # ----------------------------------------------------------------- attributes
 
@@ -388,8 +403,8 @@ class Module:
         device, dtype, non_blocking = parse_to("Module.to", *args, **kwargs)
         if dtype is not None and not dtype.is_floating_point:
             raise TypeError(
-                f"Module.to: dtype is {dtype.name}; a module's parameters are float32 "
-                f"or float64"
+                f"Module.to: dtype is {dtype.name}; a module's parameters are "
+                f"floating-point numbers"
             )
         with no_grad():
             for tensor in chain(self.parameters(), self.buffers()):
@@ -409,6 +424,14 @@ class Module:
     def float(self: M) -> M:
         """Convert to float32."""
         return self.to(float32)
+
+    def half(self: M) -> M:
+        """Convert to float16."""
+        return self.to(float16)
+
+    def bfloat16(self: M) -> M:
+        """Convert to bfloat16."""
+        return self.to(bfloat16)
 
     def double(self: M) -> M:
         """Convert to float64."""

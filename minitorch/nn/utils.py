@@ -11,14 +11,59 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
+from minitorch import operators
 from minitorch.autodiff import no_grad
+from minitorch.backend import get_backend
 from minitorch.creation import zeros
+from minitorch.executor import advance
 from minitorch.tensor import Tensor
+from minitorch.tensor_data import TensorData
 
 
 def _with_grad(parameters: Tensor | Iterable[Tensor]) -> list[Any]:
     given = [parameters] if isinstance(parameters, Tensor) else list(parameters)
     return [p for p in given if p.grad is not None]
+
+
+class Clipped(Tensor):
+    """A gradient times a factor on its device, which nobody has multiplied yet.
+
+    Whoever looks at it sees the product: it is made when `raw` is asked for first. An
+    optimizer whose step takes a factor reads `whole` and `factor` instead, and saves
+    the pass over memory.
+
+    Attributes:
+        whole: the gradient as it was.
+        factor: a tensor without dims.
+    """
+
+    __slots__ = ("_product", "factor", "whole")
+
+    def __init__(self, whole: TensorData, factor: TensorData) -> None:
+        super().__init__(whole)
+        self.whole, self.factor = whole, factor
+        advance("clip_grad_norm_", self.forget)
+
+    def forget(self) -> None:
+        """Multiply anew: the replay of a CUDA graph has changed the gradient."""
+        self._product: TensorData | None = None
+
+    @property
+    def pending(self) -> bool:
+        """Whether nobody has looked at it."""
+        return self._product is None
+
+    @property
+    def raw(self) -> TensorData:
+        """The product."""
+        if self._product is None:
+            backend = get_backend(self.whole.device)
+            self._product = backend.zip(operators.mul, self.whole, self.factor)
+        return self._product
+
+    @raw.setter
+    def raw(self, value: TensorData) -> None:
+        self._product = value
 
 
 @no_grad()
@@ -27,11 +72,19 @@ def clip_grad_norm_(
     max_norm: float,
     norm_type: float = 2.0,
     error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
 ) -> Tensor:
     """Scale all gradients by one factor, so that their common norm is at most max_norm.
 
+    Norm and factor stay on the device: nobody waits for them. Each `.grad` becomes
+    another tensor, the product, which is made when somebody looks at it; Adam and AdamW
+    multiply in their own step.
+
     Args:
         norm_type: 1, 2 or math.inf.
+        error_if_nonfinite: read the norm, and raise a RuntimeError if it is infinite
+            or NaN.
+        foreach: whether to take all gradients together, which happens anyway.
 
     Returns:
         The norm before, of all gradients as one vector.
@@ -46,19 +99,40 @@ def clip_grad_norm_(
         )
     if not tensors:
         return zeros(())
-    norms = Tensor.stack([p.grad.norm(norm_type) for p in tensors])
-    total = norms.norm(norm_type)
-    size = float(total)
-    if error_if_nonfinite and not math.isfinite(size):
+    total = _total_norm([p.grad for p in tensors], norm_type)
+    if error_if_nonfinite and not math.isfinite(float(total)):
         raise RuntimeError(
-            f"clip_grad_norm_: the norm of the gradients is {size}; a gradient is not "
-            f"finite"
+            f"clip_grad_norm_: the norm of the gradients is {float(total)}; a gradient "
+            f"is not finite"
         )
-    factor = max_norm / (size + 1e-6)
-    if not factor >= 1.0:  # also for a NaN, which all gradients then become
-        for p in tensors:
-            p.grad = p.grad * factor  # a new tensor: gradients may share memory
+    factor = (max_norm / (total + 1e-6)).clamp(max=1.0)
+    for (device, dtype), some in _by_kind(tensors).items():
+        by = factor.to(device, dtype).raw
+        for p in some:
+            p.grad = Clipped(p.grad.raw, by)
     return total
+
+
+def _by_kind(tensors: Iterable[Any]) -> dict[Any, list[Any]]:
+    """Tensors by device and dtype."""
+    kinds: dict[Any, list[Any]] = {}
+    for t in tensors:
+        kinds.setdefault((t.device, t.dtype), []).append(t)
+    return kinds
+
+
+def _total_norm(grads: list[Tensor], norm_type: float) -> Tensor:
+    """The norm of all gradients as one vector, on the device of the first."""
+    if norm_type != 2:
+        return Tensor.stack([g.norm(norm_type) for g in grads]).norm(norm_type)
+    squares = [
+        Tensor(some[0].backend.sum_of_squares([g.raw for g in some]))
+        for some in _by_kind(grads).values()
+    ]
+    total = squares[0]
+    for other in squares[1:]:
+        total = total + other.to(total.device)
+    return total.sqrt()
 
 
 @no_grad()

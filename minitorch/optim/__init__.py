@@ -8,15 +8,19 @@ and `optimizer.step()`; `optim.lr_scheduler` changes the learning rate along the
 from minitorch.optim import lr_scheduler
 from minitorch.optim.adam import Adam, AdamW
 from minitorch.optim.composed import Adagrad, AdamWScheduleFree, RMSprop
+from minitorch.optim.language import LAMB, Lion, Muon
 from minitorch.optim.optimizer import Optimizer
 from minitorch.optim.sgd import SGD
 
 __all__ = [
+    "LAMB",
     "SGD",
     "Adagrad",
     "Adam",
     "AdamW",
     "AdamWScheduleFree",
+    "Lion",
+    "Muon",
     "Optimizer",
     "RMSprop",
     "lr_scheduler",

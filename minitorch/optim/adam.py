@@ -13,9 +13,11 @@ from minitorch.optim.optimizer import (
     Group,
     Optimizer,
     check_betas,
+    check_fused,
     check_number,
-    raw_gradients,
+    factor_of,
     refuse,
+    scaled_gradients,
     touch,
     with_grad,
 )
@@ -34,6 +36,8 @@ class Adam(Optimizer):
         eps: keeps the division finite.
         weight_decay: adds weight_decay * p to the gradient.
         maximize: go up instead.
+        foreach, fused: how PyTorch computes the step; here it is always fused, for all
+            parameters together.
         decoupled_weight_decay: decay as in `AdamW`.
 
     Source: Kingma and Ba, "Adam: a method for stochastic optimization", 2015.
@@ -58,17 +62,18 @@ class Adam(Optimizer):
         refuse(
             type(self).__name__,
             amsgrad=amsgrad,
-            foreach=foreach,
             capturable=capturable,
             differentiable=differentiable,
-            fused=fused,
         )
+        check_fused(type(self).__name__, foreach, fused)
         defaults = {
             "lr": lr,
             "betas": betas,
             "eps": eps,
             "weight_decay": weight_decay,
             "maximize": maximize,
+            "foreach": foreach,
+            "fused": fused,
             "decoupled_weight_decay": decoupled_weight_decay,
         }
         super().__init__(params, defaults)
@@ -89,11 +94,11 @@ class Adam(Optimizer):
                 state["exp_avg_sq"] = p.new_zeros(p.raw.shape)
             state["step"] += 1
             storage = p.raw.storage
-            kind = storage.device, storage.dtype, state["step"]
+            kind = storage.device, storage.dtype, state["step"], id(factor_of(p))
             params, states = kinds.setdefault(kind, ([], []))
             params.append(p)
             states.append(state)
-        for (_, _, step), (params, states) in kinds.items():
+        for (_, _, step, _), (params, states) in kinds.items():
             self._step_together(params, states, group, step)
 
     def _step_together(
@@ -104,9 +109,10 @@ class Adam(Optimizer):
         step: int,
     ) -> None:
         beta1, beta2 = group["betas"]
+        grads, scale = scaled_gradients(params, group["maximize"])
         params[0].backend.adam_step(
             [p.raw for p in params],
-            raw_gradients(params, group["maximize"]),
+            grads,
             [state["exp_avg"].raw for state in states],
             [state["exp_avg_sq"].raw for state in states],
             step,
@@ -116,6 +122,7 @@ class Adam(Optimizer):
             group["eps"],
             group["weight_decay"],
             group["decoupled_weight_decay"],
+            scale,
         )
         touch(params)
 

@@ -16,6 +16,7 @@ from typing import Any
 from minitorch.autodiff import enable_grad, no_grad
 from minitorch.executor import advance
 from minitorch.nn.module import Module, clear_grad
+from minitorch.nn.utils import Clipped
 from minitorch.tensor import Tensor
 from minitorch.tensor_data import TensorData
 
@@ -239,6 +240,16 @@ def refuse(name: str, **given: Any) -> None:
             )
 
 
+def check_fused(name: str, foreach: bool | None, fused: bool | None) -> None:
+    """PyTorch's choice of how a step is computed, one of two at most.
+
+    Here a step always takes all parameters together and reads each number once, which
+    is what either asks for.
+    """
+    if foreach and fused:
+        raise RuntimeError(f"{name}: foreach and fused cannot both be True; name one")
+
+
 def with_grad(group: Group) -> list[Tensor]:
     """The parameters of a group that have a gradient."""
     return [p for p in group["params"] if p.grad is not None]
@@ -254,6 +265,34 @@ def gradient(p: Tensor, maximize: bool = False) -> Tensor:
         )
     grad = p.grad.detach()
     return -grad if maximize else grad
+
+
+def scaled_gradients(
+    params: list[Tensor], maximize: bool
+) -> tuple[list[TensorData], TensorData | None]:
+    """The gradients to go down along, and a factor of all that is yet to be multiplied.
+
+    `clip_grad_norm_` leaves one behind; all of `params` have the same, or none.
+    """
+    first = params[0].grad
+    if maximize or factor_of(params[0]) is None:
+        return raw_gradients(params, maximize), None
+    assert isinstance(first, Clipped)
+    return [_whole(p) for p in params], first.factor
+
+
+def factor_of(p: Tensor) -> TensorData | None:
+    """What the gradient of p has yet to be multiplied by: None is 1."""
+    grad = p.grad
+    return grad.factor if type(grad) is Clipped and grad.pending else None
+
+
+def _whole(p: Tensor) -> TensorData:
+    assert isinstance(p.grad, Clipped)
+    whole = p.grad.whole
+    if whole.shape != p.raw.shape:
+        gradient(p)  # its error
+    return whole
 
 
 def raw_gradients(params: list[Tensor], maximize: bool) -> list[TensorData]:

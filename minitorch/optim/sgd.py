@@ -12,6 +12,7 @@ from typing import Any
 from minitorch.optim.optimizer import (
     Group,
     Optimizer,
+    check_fused,
     check_number,
     raw_gradients,
     refuse,
@@ -32,6 +33,8 @@ class SGD(Optimizer):
         weight_decay: adds weight_decay * p to the gradient.
         nesterov: look ahead, p -= lr * (g + momentum * v).
         maximize: go up instead.
+        foreach, fused: how PyTorch computes the step; here it is always fused, for all
+            parameters together.
 
     Source: Sutskever, Martens, Dahl and Hinton, "On the importance of initialization
     and momentum in deep learning", 2013.
@@ -51,7 +54,8 @@ class SGD(Optimizer):
         differentiable: bool = False,
         fused: bool | None = None,
     ) -> None:
-        refuse("SGD", foreach=foreach, differentiable=differentiable, fused=fused)
+        refuse("SGD", differentiable=differentiable)
+        check_fused("SGD", foreach, fused)
         defaults = {
             "lr": lr,
             "momentum": momentum,
@@ -59,6 +63,8 @@ class SGD(Optimizer):
             "weight_decay": weight_decay,
             "nesterov": nesterov,
             "maximize": maximize,
+            "foreach": foreach,
+            "fused": fused,
         }
         super().__init__(params, defaults)
 

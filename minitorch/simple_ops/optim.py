@@ -25,6 +25,7 @@ def adam_step(
     eps: float,
     weight_decay: float,
     decoupled: bool,
+    scale: TensorData | None = None,
 ) -> None:
     """One Adam (or, `decoupled`, AdamW) step in place; `step` counts from 1.
 
@@ -32,17 +33,18 @@ def adam_step(
     p -= lr * (m / (1 - beta1^step)) / (sqrt(v / (1 - beta2^step)) + eps).
 
     Weight decay adds weight_decay * p to g, or, decoupled, takes lr * weight_decay * p
-    off p first.
+    off p first. `scale` [] is a factor for all gradients; None is 1.
 
     Source: Kingma and Ba, "Adam: a method for stochastic optimization", 2015;
     Loshchilov and Hutter, "Decoupled weight decay regularization", 2019.
     """
     # BEGIN SOLUTION a8.4
     fix1, fix2 = 1 - beta1**step, 1 - beta2**step  # m and v start at 0, which is low
+    factor = 1.0 if scale is None else read(scale)[0]
     for k in range(len(params)):
         ps, gs, ms, vs = map(read, (params[k], grads[k], exp_avgs[k], exp_avg_sqs[k]))
         for i in range(len(ps)):
-            g = gs[i]
+            g = factor * gs[i]
             if decoupled:
                 ps[i] -= lr * weight_decay * ps[i]
             else:

@@ -14,9 +14,9 @@ import numpy as np
 
 from minitorch.arguments import existing_dim, start_gradient
 from minitorch.autodiff import Edge, Node, backpropagate
-from minitorch.backend import get_backend, loaded_backends
+from minitorch.backend import get_backend, half_backends, loaded_backends
 from minitorch.devices import device, named
-from minitorch.dtypes import DType
+from minitorch.dtypes import DType, float32
 from minitorch.executor import host_read
 from minitorch.functions import inquiry
 from minitorch.tensor.elementwise import Elementwise
@@ -33,6 +33,8 @@ _new = object.__new__  # what a class does before __init__, without going throug
 
 class Tensor(Elementwise, Reductions, Movement, Indexing, InPlace, Interop):
     """A tensor on one device. Make one with `minitorch.tensor(...)` and its kin.
+
+    `Tensor([1, 2])` is float32 whatever the numbers are, as in PyTorch.
 
     Attributes:
         raw: storage, shape, strides and offset (`TensorData`), without any gradient.
@@ -53,6 +55,10 @@ class Tensor(Elementwise, Reductions, Movement, Indexing, InPlace, Interop):
         node: Node | None = None,
         index: int = 0,
     ) -> None:
+        if isinstance(raw, (list, tuple, np.ndarray)):
+            from minitorch.creation import tensor
+
+            raw = tensor(raw, dtype=float32).raw
         if not isinstance(raw, TensorData):
             raise TypeError(
                 f"Tensor: got a {type(raw).__name__}; use minitorch.tensor(data) to "
@@ -95,7 +101,7 @@ class Tensor(Elementwise, Reductions, Movement, Indexing, InPlace, Interop):
     def ndim(self) -> int:
         return len(self.raw.shape)
 
-    numel = inquiry.numel
+    numel = nelement = inquiry.numel
 
     def element_size(self) -> int:
         """Bytes of one element."""
@@ -127,10 +133,13 @@ class Tensor(Elementwise, Reductions, Movement, Indexing, InPlace, Interop):
     @property
     def backend(self) -> Any:
         """The functions that compute on this tensor (`minitorch.backend.Backend`)."""
+        storage = self.raw.storage
+        if storage.dtype.half:
+            return half_backends[storage.device]
         try:
-            return loaded_backends[self.raw.storage.device]
+            return loaded_backends[storage.device]
         except KeyError:
-            return get_backend(self.raw.storage.device)
+            return get_backend(storage.device)
 
     @property
     def grad_fn(self) -> Node | None:
@@ -213,8 +222,8 @@ class Tensor(Elementwise, Reductions, Movement, Indexing, InPlace, Interop):
             )
         if mode and not self.dtype.is_floating_point:
             raise RuntimeError(
-                f"requires_grad_: the dtype is {self.dtype.name}; only float32 and "
-                f"float64 tensors have gradients"
+                f"requires_grad_: the dtype is {self.dtype.name}; only "
+                f"floating-point tensors have gradients"
             )
         self.requires_grad = bool(mode)
         return self

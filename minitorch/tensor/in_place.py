@@ -11,11 +11,17 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import minitorch.operators as operators
-from minitorch.arguments import times_alpha, without_bools
+from minitorch.arguments import check_index, dim_in, times_alpha, without_bools
 from minitorch.autodiff import Variable, grad_mode
 from minitorch.dtypes import Number
 from minitorch.functions import indexing
-from minitorch.functions.operands import cast, check_broadcast, is_tensor, operands
+from minitorch.functions.operands import (
+    cast,
+    check_alike,
+    check_broadcast,
+    is_tensor,
+    operands,
+)
 from minitorch.tensor.hooks import KeepGrad
 from minitorch.tensor_data import TensorData
 
@@ -250,6 +256,27 @@ class InPlace(Variable):
     def masked_fill_(self: Any, mask: Tensor, value: Any) -> Tensor:
         """`value` where the mask holds, in place."""
         return self.copy_(self.masked_fill(mask, value))
+
+    def index_copy_(self: Any, dim: int, index: Tensor, source: Tensor) -> Tensor:
+        """Slice i of `source` in the place of slice index[i] of `dim`, in place."""
+        name = "index_copy_"
+        dim, index = dim_in(name, self, dim), check_index(name, self, index, 1)
+        check_alike(name, self, source)
+        fits = list(self.raw.shape)
+        fits[dim : dim + 1] = index.raw.shape if fits else ()
+        if source.raw.shape != tuple(fits):
+            raise ValueError(
+                f"{name}: the source is {source.raw.shape} and the index "
+                f"{index.raw.shape}; for dimension {dim} of a tensor of shape "
+                f"{self.raw.shape} the source must be {tuple(fits)}"
+            )
+        return self.assign_(
+            lambda old: indexing.IndexCopy.apply(old, dim, index, source),
+            lambda: self.backend.index_copy_(
+                self.raw, dim, index.raw, self._apart(source.raw)
+            ),
+            source,
+        )
 
     def uniform_(self: Any, low: float = 0.0, high: float = 1.0) -> Tensor:
         """Uniform random numbers in [low, high), in place."""

@@ -122,6 +122,18 @@ class Interop:
         """As float32."""
         return cast(self, dtypes.float32)
 
+    def half(self: Any) -> Tensor:
+        """As float16."""
+        return cast(self, dtypes.float16)
+
+    def bfloat16(self: Any) -> Tensor:
+        """As bfloat16."""
+        return cast(self, dtypes.bfloat16)
+
+    def type_as(self: Any, other: Tensor) -> Tensor:
+        """In the dtype of `other`, and on its device."""
+        return self.to(other)
+
     def double(self: Any) -> Tensor:
         """As float64."""
         return cast(self, dtypes.float64)

@@ -37,6 +37,10 @@ class Movement:
         """Dimension i of the view is dimension dims[i] of this."""
         return movement.permute(self, dims)
 
+    def roll(self: Any, shifts: Any, dims: Any = None) -> Tensor:
+        """Elements moved on along `dims`; what falls off comes in again (a copy)."""
+        return movement.roll(self, shifts, dims)
+
     def flip(self: Any, *dims: Any) -> Tensor:
         """The order of the elements along `dims` reversed (a copy)."""
         return movement.flip(self, dims)

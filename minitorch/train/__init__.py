@@ -5,6 +5,7 @@
 
 train_xor, train_points, train_mnist   the recipes; each takes a TrainConfig
 TrainConfig, Result                    what goes in, what comes out
+train_gpt                              the same for text: `minitorch/train/gpt`
 train_step, train_epoch, evaluate      the loop itself, for one's own programs
 save_checkpoint, load_checkpoint       everything a run remembers, in one file
 """
@@ -17,6 +18,7 @@ from minitorch.train.checkpoint import (
     save_checkpoint,
 )
 from minitorch.train.config import ConfigError, TrainConfig
+from minitorch.train.gpt import GPTResult, GPTTrainConfig, load_gpt, train_gpt
 from minitorch.train.loop import Evaluation, evaluate, train_epoch, train_step
 from minitorch.train.models import ConvNet, LeNet, Mlp
 from minitorch.train.recipes import (
@@ -26,7 +28,8 @@ from minitorch.train.recipes import (
     train_points,
     train_xor,
 )
-from minitorch.train.session import DeviceFailed, Diverged, Epoch, Interrupted
+from minitorch.train.running import DeviceFailed, Interrupted
+from minitorch.train.session import Diverged, Epoch
 
 __all__ = [
     "CheckpointError",
@@ -36,6 +39,8 @@ __all__ = [
     "Diverged",
     "Epoch",
     "Evaluation",
+    "GPTResult",
+    "GPTTrainConfig",
     "Interrupted",
     "LeNet",
     "Mlp",
@@ -43,9 +48,11 @@ __all__ = [
     "TrainConfig",
     "evaluate",
     "load_checkpoint",
+    "load_gpt",
     "save_checkpoint",
     "train",
     "train_epoch",
+    "train_gpt",
     "train_mnist",
     "train_points",
     "train_step",

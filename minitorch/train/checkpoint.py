@@ -14,7 +14,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from minitorch.serialization import load, save
+from minitorch.tensor import Tensor
 
 LAST, BEST = "last.safetensors", "best.safetensors"
 FORMAT = 1
@@ -32,6 +35,11 @@ def save_checkpoint(path: Path, state: Mapping[str, Any]) -> None:
         TypeError: `state` holds something else.
     """
     save({**state, "format": FORMAT}, path)
+
+
+def all_finite(weights: Mapping[str, Tensor]) -> bool:
+    """Whether no weight became infinite, or no number: is it worth keeping?"""
+    return all(bool(np.isfinite(w.cpu().numpy()).all()) for w in weights.values())
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:

@@ -11,9 +11,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-OPTIMIZERS = ("adamw", "adam", "sgd")
+from minitorch.train.checkpoint import find_checkpoint, load_checkpoint
+
+Config = TypeVar("Config", bound=Any)
+
+OPTIMIZERS = ("adamw", "adam", "sgd", "schedule-free")
 
 # Choices that a resumed run must share with the run it goes on with, or its weights
 # would not be those of a run that was never interrupted.
@@ -31,6 +35,17 @@ FIXED = (
 
 # Choices that a resumed run takes over unless it is told otherwise.
 INHERITED = (*FIXED, "epochs", "device", "data_dir")
+
+
+# Whole numbers among the options, and their least values.
+LEAST = {
+    "epochs": 1,
+    "batch_size": 1,
+    "hidden": 1,
+    "limit": 1,
+    "seed": 0,
+    "checkpoint_steps": 0,
+}
 
 
 class ConfigError(ValueError):
@@ -55,7 +70,8 @@ class TrainConfig:
         epochs: how often to go through the training examples.
         batch_size: examples in one step.
         lr: the highest learning rate of the schedule.
-        optimizer: "adamw", "adam" or "sgd" (with Nesterov momentum 0.9).
+        optimizer: "adamw", "adam", "sgd" (with Nesterov momentum 0.9) or
+            "schedule-free" (AdamW of averaged weights: lr stays as it is).
         seed: of the weights, the order of the examples, dropout and drawn points.
         limit: use only this many training examples; for points, draw this many.
         data_dir: the folder with MNIST's four files.
@@ -106,28 +122,9 @@ def resolve(config: TrainConfig, defaults: Mapping[str, Any]) -> TrainConfig:
     Raises:
         ConfigError: a choice that makes no sense.
     """
-    fields = asdict(config)
-    missing = {k: v for k, v in defaults.items() if fields[k] is None}
-    config = replace(config, **missing)
-    _check_numbers(config)
+    config = filled(config, defaults)
+    check_whole_numbers(config, LEAST)
     check_choice("optimizer", config.optimizer, OPTIMIZERS)
-    return config
-
-
-def _check_numbers(config: TrainConfig) -> None:
-    for option, least in (
-        ("epochs", 1),
-        ("batch_size", 1),
-        ("hidden", 1),
-        ("limit", 1),
-        ("seed", 0),
-        ("checkpoint_steps", 0),
-    ):
-        value = asdict(config)[option]
-        if value is not None and (type(value) is not int or value < least):
-            raise ConfigError(
-                option, f"got {value!r}; expected a whole number, {least} or more"
-            )
     if config.lr is not None and not (config.lr > 0 and math.isfinite(config.lr)):
         raise ConfigError("lr", f"got {config.lr!r}; expected a number above 0")
     if not config.checkpoint_every >= 0:
@@ -135,6 +132,23 @@ def _check_numbers(config: TrainConfig) -> None:
             "checkpoint_every",
             f"got {config.checkpoint_every!r}; expected seconds, 0 or more",
         )
+    return config
+
+
+def filled(config: Config, defaults: Mapping[str, Any]) -> Config:
+    """`config` with `defaults` in place of what is None."""
+    missing = {k: v for k, v in defaults.items() if getattr(config, k) is None}
+    return replace(config, **missing)
+
+
+def check_whole_numbers(config: Any, least: Mapping[str, int]) -> None:
+    """Raise a ConfigError unless these options are whole numbers, so great or more."""
+    for option, low in least.items():
+        value = getattr(config, option)
+        if value is not None and (type(value) is not int or value < low):
+            raise ConfigError(
+                option, f"got {value!r}; expected a whole number, {low} or more"
+            )
 
 
 def check_choice(option: str, value: str | None, choices: Sequence[str]) -> None:
@@ -145,14 +159,36 @@ def check_choice(option: str, value: str | None, choices: Sequence[str]) -> None
         )
 
 
-def check_resumable(config: TrainConfig, saved: Mapping[str, Any], path: Path) -> None:
-    """Raise a ConfigError if `config` is not the run that the checkpoint belongs to."""
+def with_checkpoint(
+    config: Config, fixed: Sequence[str], inherited: Sequence[str]
+) -> tuple[Config, dict[str, Any] | None]:
+    """The choices completed by those of the checkpoint to resume; and that, if any.
+
+    Args:
+        fixed: options that must be those of the checkpoint.
+        inherited: options that are those of the checkpoint where the user chose none.
+
+    Raises:
+        ConfigError: `config` is not the run that the checkpoint belongs to.
+        CheckpointError: it is missing or damaged.
+    """
+    if config.resume is None:
+        return config, None
+    path = find_checkpoint(Path(config.resume))
+    saved = load_checkpoint(path)
+    choices = saved["config"]
+    if choices["recipe"] != config.recipe:
+        raise ConfigError(
+            "resume", f"{path} is a checkpoint of `minitorch train {choices['recipe']}`"
+        )
+    config = filled(config, {k: choices[k] for k in inherited if k != "recipe"})
     now = config.to_json()
-    for option in FIXED:
-        if now[option] != saved.get(option):
+    for option in fixed:
+        if now[option] != choices.get(option):
             raise ConfigError(
                 option,
-                f"the checkpoint {path} was trained with {saved.get(option)!r}, and "
+                f"the checkpoint {path} was trained with {choices.get(option)!r}, and "
                 f"this run asks for {now[option]!r}; leave the option out to go on as "
                 f"before, or start a new run without --resume",
             )
+    return (replace(config, out=path.parent) if config.out is None else config), saved

@@ -12,9 +12,10 @@ from tempfile import TemporaryFile
 
 from minitorch.data.files import remove_leftovers
 from minitorch.train.checkpoint import BEST, LAST
-from minitorch.train.config import ConfigError, TrainConfig
+from minitorch.train.config import ConfigError
 from minitorch.train.profiled import TRACE
 
+TEXT = ("tokenizer.json", "train.bin", "val.bin")
 NAMES = (
     LAST,
     BEST,
@@ -25,12 +26,13 @@ NAMES = (
     "boundary.png",
     "confusion.png",
     "mistakes.png",
+    *TEXT,
 )
 
 
-def default_folder(config: TrainConfig) -> Path:
+def default_folder(recipe: str) -> Path:
     """runs/<recipe>-<date and time>, a name that is not taken yet."""
-    stem = f"{config.recipe}-{time.strftime('%Y%m%d-%H%M%S')}"
+    stem = f"{recipe}-{time.strftime('%Y%m%d-%H%M%S')}"
     folder, number = Path("runs", stem), 1
     while folder.exists():
         number += 1

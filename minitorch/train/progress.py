@@ -11,11 +11,11 @@ import sys
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from minitorch.train.config import TrainConfig
     from minitorch.train.session import Epoch, Meter
 
 # A run of many short epochs prints only about this many lines.
 MOST_LINES = 20
+COMPILING = "first step: compiling kernels"
 
 
 class Reporter(Protocol):
@@ -30,6 +30,12 @@ class Reporter(Protocol):
     def start(self, examples: int, epochs: int) -> None:
         """Training begins; an epoch has so many examples."""
 
+    def begin(self, label: str, total: int, text: str = COMPILING) -> None:
+        """The same, for a run that is counted in something else than epochs."""
+
+    def draw(self, label: str, done: int, text: str) -> None:
+        """How far it has come, of `total`."""
+
     def look(self, epoch: int, meter: Meter) -> None:
         """How far epoch number `epoch` has come; called a few times a second."""
 
@@ -43,9 +49,9 @@ class Reporter(Protocol):
         """Training is over, for whatever reason."""
 
 
-def make_reporter(config: TrainConfig) -> Reporter:
+def make_reporter(quiet: bool) -> Reporter:
     """The reporter for where the output goes."""
-    if config.quiet:
+    if quiet:
         return QuietReporter()
     return LiveReporter() if sys.stdout.isatty() else PlainReporter()
 
@@ -60,6 +66,12 @@ class QuietReporter:
         print(text, file=sys.stderr, flush=True)
 
     def start(self, examples: int, epochs: int) -> None:
+        pass
+
+    def begin(self, label: str, total: int, text: str = COMPILING) -> None:
+        pass
+
+    def draw(self, label: str, done: int, text: str) -> None:
         pass
 
     def look(self, epoch: int, meter: Meter) -> None:
@@ -107,12 +119,15 @@ class LiveReporter(QuietReporter):
         self.console.print(text, markup=False)
 
     def start(self, examples: int, epochs: int) -> None:
-        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
-
         self.examples, self.epochs = examples, epochs
         self.every = -(-epochs // MOST_LINES)
+        self.begin(f"epoch 1/{epochs}", examples)
+
+    def begin(self, label: str, total: int, text: str = COMPILING) -> None:
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+
         self.bar = Progress(
-            TextColumn("[bold]epoch {task.fields[epoch]}"),
+            TextColumn("[bold]{task.fields[label]}"),
             BarColumn(bar_width=None),
             TaskProgressColumn(),
             TextColumn("{task.description}"),
@@ -122,9 +137,7 @@ class LiveReporter(QuietReporter):
             transient=True,
         )
         self.bar.start()
-        self.task = self.bar.add_task(
-            "first step: compiling kernels", total=examples, epoch=f"1/{epochs}"
-        )
+        self.task = self.bar.add_task(text, total=total, label=label)
         self.bar.refresh()
 
     def look(self, epoch: int, meter: Meter) -> None:
@@ -135,16 +148,17 @@ class LiveReporter(QuietReporter):
             f"loss {meter.mean_loss:.4f}  accuracy {meter.accuracy:7.2%}  "
             f"{meter.rate:,.0f} examples/s  {left:,.0f} s left"
         )
-        self._draw(epoch, meter.examples, text)
+        self.draw(f"epoch {epoch}/{self.epochs}", meter.examples, text)
 
     def testing(self, epoch: int) -> None:
         if self.examples >= 1000:  # else it is over before one can read it
-            self._draw(epoch, self.examples, "measuring on the test examples")
+            of = f"epoch {epoch}/{self.epochs}"
+            self.draw(of, self.examples, "measuring on the test examples")
 
-    def _draw(self, epoch: int, done: int, text: str) -> None:
-        of = f"{epoch}/{self.epochs}"
-        self.bar.update(self.task, completed=done, description=text, epoch=of)
-        self.bar.refresh()
+    def draw(self, label: str, done: int, text: str) -> None:
+        if self.bar is not None:
+            self.bar.update(self.task, completed=done, description=text, label=label)
+            self.bar.refresh()
 
     def end_epoch(self, row: Epoch) -> None:
         if row.epoch % self.every == 0 or row.epoch == self.epochs:

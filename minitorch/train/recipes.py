@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -29,25 +28,24 @@ from minitorch.autodiff import no_grad
 from minitorch.backend import available_devices, get_backend
 from minitorch.backend.registry import split_name
 from minitorch.creation import from_numpy, manual_seed
-from minitorch.cuda_graphs import is_device_error, make_graphed_step
 from minitorch.data import POINT_DATASETS
 from minitorch.optim.lr_scheduler import LambdaLR
-from minitorch.train.checkpoint import LAST, find_checkpoint, load_checkpoint
 from minitorch.train.config import (
+    FIXED,
     INHERITED,
     ConfigError,
     TrainConfig,
     check_choice,
-    check_resumable,
     resolve,
+    with_checkpoint,
 )
 from minitorch.train.folder import default_folder, prepare_folder
 from minitorch.train.loop import Evaluation, Step, evaluate, train_epoch, train_step
 from minitorch.train.models import MODELS, build_model
-from minitorch.train.profiled import profiled_step
 from minitorch.train.progress import Reporter, make_reporter
-from minitorch.train.schedule import one_cycle
-from minitorch.train.session import DeviceFailed, Epoch, Session
+from minitorch.train.running import explained, prepared
+from minitorch.train.schedule import WARM_UP, constant, one_cycle
+from minitorch.train.session import Epoch, Session
 from minitorch.train.tasks import Task, digits_task, points_task, scale_points
 from minitorch.train.warmup import compile_ahead
 
@@ -156,10 +154,10 @@ def train(config: TrainConfig, started: float | None = None) -> Result:
     """
     started = time.perf_counter() if started is None else started
     check_choice("recipe", config.recipe, tuple(DEFAULTS))
-    config, saved = _with_checkpoint(config)
+    config, saved = with_checkpoint(config, FIXED, INHERITED)
     config = fill_in(config)
-    reporter = make_reporter(config)
-    folder = Path(config.out) if config.out is not None else default_folder(config)
+    reporter = make_reporter(config.quiet)
+    folder = Path(config.out or default_folder(config.recipe))
     prepare_folder(folder, resuming=saved is not None)
     if config.recipe == "mnist":
         compile_ahead(config.device)
@@ -211,27 +209,6 @@ def fill_in(config: TrainConfig) -> TrainConfig:
 # ----------------------------------------------------------------- before training
 
 
-def _with_checkpoint(
-    config: TrainConfig,
-) -> tuple[TrainConfig, dict[str, Any] | None]:
-    """The choices completed by the checkpoint's; and the checkpoint, if any."""
-    if config.resume is None:
-        return config, None
-    path = find_checkpoint(Path(config.resume))
-    saved = load_checkpoint(path)
-    choices = saved["config"]
-    if choices["recipe"] != config.recipe:
-        raise ConfigError(
-            "resume", f"{path} is a checkpoint of `minitorch train {choices['recipe']}`"
-        )
-    inherited = {k: choices[k] for k in INHERITED if k != "recipe"}
-    config = resolve(config, inherited)
-    check_resumable(config, choices, path)
-    if config.out is None:
-        config = replace(config, out=path.parent)
-    return config, saved
-
-
 def _load(config: TrainConfig, saved: Mapping[str, Any] | None) -> Task:
     if config.recipe == "mnist":
         return digits_task(config, saved["source"] if saved else None)
@@ -247,13 +224,14 @@ def _session(
     get_backend(config.device)
     manual_seed(config.seed)
     model = build_model(config.recipe, config.model, config.hidden, config.device)
-    optimizer = make_optimizer(model, config)
     steps = config.epochs * len(task.train)
+    optimizer = make_optimizer(model, config, steps)
+    free = isinstance(optimizer, optim.AdamWScheduleFree)
     session = Session(
         config=config,
         model=model,
         optimizer=optimizer,
-        scheduler=LambdaLR(optimizer, one_cycle(steps)),
+        scheduler=LambdaLR(optimizer, constant if free else one_cycle(steps)),
         loader=task.train,
         folder=folder,
         source=task.source,
@@ -262,13 +240,19 @@ def _session(
     return session
 
 
-def make_optimizer(model: nn.Module, config: TrainConfig) -> optim.Optimizer:
-    """The optimizer that `config.optimizer` names."""
+def make_optimizer(
+    model: nn.Module, config: TrainConfig, steps: int
+) -> optim.Optimizer:
+    """The optimizer that `config.optimizer` names, for so many steps."""
     assert config.lr is not None
     if config.optimizer == "sgd":
         return optim.SGD(model.parameters(), config.lr, momentum=0.9, nesterov=True)
     if config.optimizer == "adam":
         return optim.Adam(model.parameters(), config.lr)
+    if config.optimizer == "schedule-free":
+        rising = round(WARM_UP * steps)
+        kind = optim.AdamWScheduleFree
+        return kind(model.parameters(), config.lr, warmup_steps=rising)
     return optim.AdamW(model.parameters(), config.lr)
 
 
@@ -297,50 +281,21 @@ def _fit(
         reporter.note("all epochs are done already")
         return evaluate(session.model, task.test, config.device)
     reporter.start(len(task.train_data[1]), config.epochs)
+    step = partial(train_step, session.model, session.optimizer)
     try:
         with (
-            session.stoppable(lambda: reporter.note(STOPPING)),
-            _make_step(session, reporter) as step,
+            explained(config, session.folder),
+            session.stoppable(reporter.note),
+            prepared(step, config, session.folder, reporter.note) as run,
         ):
             while len(session.history) < config.epochs:
-                test = _epoch(session, task, reporter, config.device, step)
+                test = _epoch(session, task, reporter, config.device, run)
                 _write_metrics(session, task, started)
                 session.stop_if_asked()
-    except RuntimeError as error:
-        if split_name(config.device)[0] == "cuda" and is_device_error(error):
-            raise DeviceFailed(_how_to_resume(error, session)) from error
-        raise
     finally:
         reporter.stop()
     assert test is not None
     return test
-
-
-STOPPING = "stopping after this step (Ctrl-C again: at once, without a checkpoint)"
-
-
-def _make_step(session: Session, reporter: Reporter) -> AbstractContextManager[Step]:
-    """`train_step`; on a GPU as a CUDA graph, unless the user wants none."""
-    config = session.config
-    step = partial(train_step, session.model, session.optimizer)
-    if config.profile:
-        return profiled_step(step, session.folder, reporter.note)
-    assert config.device is not None
-    if split_name(config.device)[0] != "cuda" or not config.graph:
-        return nullcontext(step)
-
-    def refused(reason: str) -> None:
-        reporter.note(f"training without a CUDA graph: {reason}")
-
-    return nullcontext(make_graphed_step(step, refused))
-
-
-def _how_to_resume(error: RuntimeError, session: Session) -> str:
-    """The error of the device, and what is not lost."""
-    return (
-        f"{error}. The checkpoint {session.folder / LAST} is complete; to go on from "
-        f"it: minitorch train {session.config.recipe} --resume {session.folder}"
-    )
 
 
 def _epoch(
@@ -358,6 +313,7 @@ def _epoch(
         step,
     )
     session.look()
+    session.averaged(True)
     reporter.testing(len(session.history) + 1)
     test = evaluate(session.model, task.test, device)
     reporter.end_epoch(session.end_epoch(test.loss, test.accuracy))

@@ -1,6 +1,8 @@
 """How the learning rate changes during a run: up quickly, then slowly down to 0.
 
-With this file one can make the factor that `LambdaLR` multiplies the learning rate by.
+With this file one can make the factor that `LambdaLR` multiplies the learning rate by:
+`one_cycle`, `warm_up_cosine`, which ends at a least one, as for GPTs, or `constant` for
+an optimizer that needs no schedule.
 """
 
 from __future__ import annotations
@@ -29,5 +31,29 @@ def one_cycle(steps: int, warm_up: float = WARM_UP) -> Callable[[int], float]:
             return (step + 1) / rising
         done = (step - rising) / max(1, steps - rising)
         return 0.5 * (1.0 + math.cos(math.pi * min(1.0, done)))
+
+    return factor
+
+
+def constant(step: int) -> float:
+    """1 in every step."""
+    return 1.0
+
+
+def warm_up_cosine(warm_up: int, until: int, least: float) -> Callable[[int], float]:
+    """A function of the step number that rises to 1, then falls to `least`.
+
+    It rises in a straight line for `warm_up` steps, falls along half a cosine until
+    step `until`, and stays there.
+
+    Source: Radford et al., "Improving language understanding by generative
+    pre-training", 2018; the numbers of steps count as nanoGPT's.
+    """
+
+    def factor(step: int) -> float:
+        if step < warm_up:
+            return (step + 1) / (warm_up + 1)
+        done = min(1.0, (step - warm_up) / max(1, until - warm_up))
+        return least + (1.0 - least) * 0.5 * (1.0 + math.cos(math.pi * done))
 
     return factor

@@ -9,22 +9,18 @@ out the same, bit for bit.
 from __future__ import annotations
 
 import math
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
-import numpy as np
-
 from minitorch.creation import default_generator
+from minitorch.optim import AdamWScheduleFree
 from minitorch.tensor import Tensor
-from minitorch.train.checkpoint import BEST, LAST, save_checkpoint
+from minitorch.train.checkpoint import BEST, LAST, all_finite, save_checkpoint
 from minitorch.train.config import TrainConfig
+from minitorch.train.running import Stoppable
 
 # Seconds between looks at the results of steps. Reading a loss makes a GPU wait, and
 # drawing a progress bar takes a millisecond.
@@ -37,21 +33,6 @@ CURVE_POINTS = 120
 
 class Diverged(RuntimeError):
     """The loss became infinite or not a number."""
-
-
-class DeviceFailed(RuntimeError):
-    """The GPU cannot be used any more; `folder` has the last checkpoint."""
-
-
-class Interrupted(KeyboardInterrupt):
-    """The user (or the system) asked to stop; a checkpoint was written.
-
-    `signum` is the signal, `folder` where the checkpoint is.
-    """
-
-    def __init__(self, signum: int, folder: Path) -> None:
-        self.signum, self.folder = signum, folder
-        super().__init__(f"stopped by signal {signum}; resume={str(folder)!r} goes on")
 
 
 class Results:
@@ -144,7 +125,7 @@ class Epoch:
 
 
 @dataclass
-class Session:
+class Session(Stoppable):
     """All that changes during training, and who watches it.
 
     Attributes:
@@ -171,7 +152,6 @@ class Session:
     part: Meter = field(default_factory=Meter)
     trace: list[tuple[float, float, float]] = field(default_factory=list)
     first_step: float | None = None
-    stop_signal: int | None = None
 
     def __post_init__(self) -> None:
         self._pending = Results()
@@ -183,6 +163,7 @@ class Session:
 
     def start_epoch(self) -> None:
         """Start the clock; the sums are those of a checkpoint, or 0."""
+        self.averaged(False)
         self._clock = time.perf_counter()
 
     def after_step(self, loss: Tensor, right: Tensor, examples: int) -> None:
@@ -252,6 +233,14 @@ class Session:
             f"{(self.config.lr or lr) / 10:.3g}, or a larger --batch-size{kept}"
         )
 
+    def averaged(self, yes: bool) -> None:
+        """Let the weights be their average, for tests, or those that are trained.
+
+        Only where the optimizer averages them; others have nothing to change.
+        """
+        if isinstance(self.optimizer, AdamWScheduleFree):
+            self.optimizer.eval() if yes else self.optimizer.train()
+
     # ----------------------------------------------------------- checkpoints
 
     def _checkpoint_is_due(self, now: float) -> bool:
@@ -264,7 +253,7 @@ class Session:
         """Write a checkpoint of this moment, which is between two steps."""
         self.look()
         weights = self.model.state_dict()
-        if not all(np.isfinite(w.cpu().numpy()).all() for w in weights.values()):
+        if not all_finite(weights):
             lr = self.optimizer.param_groups[0]["lr"]
             raise Diverged(self._advice("a weight became infinite", self.step, lr))
         state = {
@@ -295,35 +284,3 @@ class Session:
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.scheduler.load_state_dict(state["scheduler"])
-
-    # ---------------------------------------------------------- interruption
-
-    def stop_if_asked(self) -> None:
-        """Raise Interrupted if a signal came. A checkpoint was just written."""
-        if self.stop_signal is not None:
-            raise Interrupted(self.stop_signal, self.folder)
-
-    @contextmanager
-    def stoppable(self, notify: Callable[[], None]) -> Iterator[None]:
-        """Within this, Ctrl-C (or SIGTERM) stops after the step that is being taken.
-
-        In the middle of a step some weights are new and some are old, which would make
-        a bad checkpoint. A second Ctrl-C does not wait.
-        """
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-
-        def ask(signum: int, frame: FrameType | None) -> None:
-            if self.stop_signal is not None:
-                raise KeyboardInterrupt
-            self.stop_signal = signum
-            notify()
-
-        signals = (signal.SIGINT, signal.SIGTERM)
-        before = {s: signal.signal(s, ask) for s in signals}
-        try:
-            yield
-        finally:
-            for s, handler in before.items():
-                signal.signal(s, handler)

@@ -95,6 +95,7 @@ class Region:
     def __init__(self, run: Callable[[], Any], arguments: Saved) -> None:
         self.run = run
         self.random: dict[str, int] | None = None
+        self.autocast = grad_mode.autocast
         tensors = [x for x in arguments if isinstance(x, Tensor)]
         self.versions = [(x, x.raw.storage.version) for x in tensors]
         self.shapes: list[Any] = []  # of what each node would have saved
@@ -129,8 +130,12 @@ class Region:
                     f"place since the forward pass; give a clone() of it"
                 )
         second = SecondRun()
-        with _random_numbers(self.random), set_grad_mode(second):  # type: ignore[arg-type]
-            self.run()
+        before, grad_mode.autocast = grad_mode.autocast, self.autocast
+        try:
+            with _random_numbers(self.random), set_grad_mode(second):  # type: ignore[arg-type]
+                self.run()
+        finally:
+            grad_mode.autocast = before
         if second.shapes != self.shapes:
             raise RuntimeError(
                 f"checkpoint: the second run of the function saved "

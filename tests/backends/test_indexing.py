@@ -156,6 +156,10 @@ def test_indices_out_of_range(backend: Any, bad: int) -> None:
     with pytest.raises(IndexError, match="index_copy_.*" + message):
         backend.index_copy_(x, 1, index, src)
         backend.synchronize()
+    with pytest.raises(IndexError, match="index_copy_.*" + message):
+        one = make(long(bad), name_of(backend))
+        backend.index_copy_(x, 1, one, src.slice(1, 0, 1))
+        backend.synchronize()
     assert_equal(x, numbers((3, 5)))  # nothing was written
 
 

@@ -101,3 +101,50 @@ def test_adam(
 def test_optimizers_without_parameters(backend: Any) -> None:
     backend.sgd_step([], [], None, 0.1, 0, 0, 0, False, True)
     backend.adam_step([], [], [], [], 1, 0.1, 0.9, 0.999, 1e-8, 0, False)
+
+
+@by_float
+def test_adam_on_many_sizes_with_a_scale(backend: Any, dtype: DType) -> None:
+    """One loop or launch for all parameters, whatever sizes they have.
+
+    Sizes lie around the chunks in which kernels share the work; some tensors are
+    permuted, and a factor for the gradients comes as a tensor.
+    """
+    if name_of(backend) in ("cpu", "mojo"):
+        shapes = [(1,), (16383,), (0,), (3, 16384), (16385,), (7, 5), (129,)]
+    else:
+        shapes = [(1,), (127,), (0,), (3, 128), (129,), (7, 5), (257,)]
+    layouts = ["contiguous", "permuted"] * 4
+    arrays = [numbers(shape, dtype, 1) for shape in shapes]
+    rivals = [tensor(a).double().requires_grad_() for a in arrays]
+    rival = torch.optim.AdamW(rivals, 0.01, weight_decay=0.1)
+    made = [[make(a, name_of(backend), k) for a, k in zip(arrays, layouts)]]
+    made += [
+        [make(np.zeros_like(a), name_of(backend), k) for a, k in zip(arrays, layouts)]
+        for _ in range(2)
+    ]
+    scale = make(np.array(0.25, dtype.numpy), name_of(backend))
+    for count in (1, 2, 3):
+        grads = [numbers(shape, dtype, 10 + count) for shape in shapes]
+        for p, grad in zip(rivals, grads):
+            p.grad = tensor(grad).double() / 4
+        rival.step()
+        ours = [make(g, name_of(backend), k) for g, k in zip(grads, reversed(layouts))]
+        options = (0.01, 0.9, 0.999, 1e-8, 0.1, True)
+        backend.adam_step(made[0], ours, *made[1:], count, *options, scale)
+    tolerance = 2e-6 if dtype is float32 else 1e-11
+    for a, b in zip(made[0], rivals):
+        assert_close(a, b.detach().numpy().astype(dtype.numpy), tolerance=tolerance)
+
+
+@by_float
+def test_sum_of_squares(backend: Any, dtype: DType) -> None:
+    shapes = [(), (5,), (0,), (129,), (3, 128)]
+    arrays = [numbers(shape, dtype, 1) for shape in shapes]
+    found = backend.sum_of_squares(
+        [make(a, name_of(backend), "permuted") for a in arrays]
+    )
+    expected = sum((a.astype(np.float64) ** 2).sum() for a in arrays)
+    tolerance = 1e-6 if dtype is float32 else 1e-13
+    assert_close(found, np.array(expected, dtype.numpy), tolerance=tolerance)
+    assert found.shape == ()

@@ -9,12 +9,13 @@ texts, RIGHT and WRONG: a few lines of a long function, and what takes their pla
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from assignments import catalog, overlay, regions, workspace
-from assignments.catalog import Assignment, Task
+from assignments import catalog, mojo_text, overlay, regions, workspace
+from assignments.catalog import Assignment, File, Task
 from assignments.grading.examine import Result
 from assignments.runner import Job, Runners
 
@@ -117,9 +118,20 @@ def functions(tree: ast.Module) -> set[str]:
     return found
 
 
+def checked(
+    assignment: Assignment, task: Task, file: File, texts: dict[str, str]
+) -> str:
+    """What runs when a file is checked for a task: others have the library's code."""
+    text = texts[file.path]
+    if file.is_mojo:
+        found = mojo_text.as_checked(file, text, assignment, task.id)
+        return re.sub(r"  # line \d+$", "", found, flags=re.MULTILINE)
+    kept = assignment.others(task.id)[file.module]
+    return _checked_python(text, file.source, frozenset(kept))
+
+
 @cache
-def as_checked(text: str, source: Path, from_library: frozenset[str]) -> str:
-    """What runs when a workspace's file is checked: with the library's functions."""
+def _checked_python(text: str, source: Path, from_library: frozenset[str]) -> str:
     tree, library = ast.parse(text), source.read_text()
     kept = from_library | regions.twins_in(library, source.name)
     overlay.graft(tree, ast.parse(library), kept)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 from course.solutions import (
     WRONG,
     Wrong,
-    as_checked,
+    checked,
     reference,
     run_task,
     run_to_failure,
@@ -16,8 +14,8 @@ from course.solutions import (
     write_files,
 )
 
-from assignments import catalog, mojo_text, report, workspace
-from assignments.catalog import Assignment, File, Task
+from assignments import catalog, report, workspace
+from assignments.catalog import Assignment, Task
 from assignments.checks import Speed
 from assignments.grading import examine
 from assignments.grading.examine import (
@@ -114,22 +112,11 @@ def _same_as_reference(
     right = reference(assignment)
     return all(
         texts[file.path] == right[file.path]
-        or _checked(assignment, task, file, texts)
-        == _checked(assignment, task, file, right)
+        or checked(assignment, task, file, texts)
+        == checked(assignment, task, file, right)
         for file in assignment.files
         if file.regions()
     )
-
-
-def _checked(
-    assignment: Assignment, task: Task, file: File, texts: dict[str, str]
-) -> str:
-    text = texts[file.path]
-    if file.is_mojo:
-        checked = mojo_text.as_checked(file, text, assignment, task.id)
-        return re.sub(r"  # line \d+$", "", checked, flags=re.MULTILINE)
-    kept = assignment.others(task.id)[file.module]
-    return as_checked(text, file.source, frozenset(kept))
 
 
 def test_every_assignment_has_wrong_solutions():

@@ -212,6 +212,13 @@ class PaperDriver:
         ctypes.memset(out, value, n)
         return (OK,)
 
+    def cuMemsetD16Async(self, out: int, value: int, n: int, stream: Any) -> Any:
+        if self._mine(stream, "stream") is None:
+            return (NO_CONTEXT,)
+        self._own(out, 2 * n)
+        (ctypes.c_uint16 * n).from_address(out)[:] = [value] * n
+        return (OK,)
+
     def cuMemsetD32Async(self, out: int, value: int, n: int, stream: Any) -> Any:
         assert n == 1
         if self._mine(stream, "stream") is None:

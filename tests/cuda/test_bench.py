@@ -27,6 +27,8 @@ from minitorch.bench.run import is_wrong, measure
 from minitorch.train import TrainConfig
 from tests.cuda.sizes import pick
 
+ATTENTION = "composed", "tiled", "online", "tensor_core"
+
 
 @pytest.fixture(autouse=True)
 def inputs_on_the_gpu() -> Iterator[None]:
@@ -181,3 +183,15 @@ def test_graphs_of_both() -> None:
             they()
         for old, new in zip(before, map(weights, networks.pair), strict=True):
             assert not any(map(np.array_equal, old, new))
+
+
+def test_attention_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_cases, "HEADS", (1, 2, 12, 8))
+    found = [*gpu_cases.attention_cases(), *gpu_cases.gpu_ladder("attention", 12)]
+    assert [case.name for case in found[4:]] == [f"attention_{x}" for x in ATTENTION]
+    for case in found:
+        ours, theirs = case.build()
+        result, expected = ours(), theirs()
+        assert case.agree is None or case.agree(result, expected), case.name
+    minitorch.set_float32_matmul_precision("highest")
+    torch.set_float32_matmul_precision("highest")

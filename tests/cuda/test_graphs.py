@@ -177,6 +177,38 @@ def test_training_is_the_same_to_the_bit(name: str) -> None:
     assert len(set(expected[0])) == len(sizes)
 
 
+@pytest.mark.parametrize("name", ["momentum", "adamw"])
+def test_clipped_gradients_are_those_of_each_replay(name: str) -> None:
+    """SGD multiplies them before its step, in the graph; AdamW within its own."""
+
+    def clipped(training: Training, x: Any, y: Any) -> minitorch.Tensor:
+        params = list(training.model.parameters())
+        loss = F.cross_entropy(training.model(x), y)
+        training.optimizer.zero_grad()
+        loss.backward()
+        total = nn.utils.clip_grad_norm_(params, 0.3)
+        training.optimizer.step()
+        return total
+
+    def looked_at(training: Training, step: Callable[..., Any]) -> list[Any]:
+        found = []
+        for i in range(5):
+            norm = values(step(*inputs(i)))
+            grads = [values(p.grad) for p in training.model.parameters()]
+            found.append([norm.tobytes(), *[g.tobytes() for g in grads]])
+            clipped_norm = sum(float((g**2).sum()) for g in grads) ** 0.5
+            assert clipped_norm <= 0.3001
+        return [found, training.end()]
+
+    plain, graphed = Training(OPTIMIZERS[name]), Training(OPTIMIZERS[name])
+    minitorch.manual_seed(1)
+    expected = looked_at(plain, partial(clipped, plain))
+    minitorch.manual_seed(1)
+    step = make_graphed_step(partial(clipped, graphed))
+    assert looked_at(graphed, step) == expected
+    assert step.graph is not None
+
+
 @pytest.mark.parametrize("name", ["momentum", "adam"])
 def test_two_steps_in_one_graph(name: str) -> None:
     def twice(training: Training, x: Any, y: Any) -> minitorch.Tensor:

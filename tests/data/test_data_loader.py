@@ -16,7 +16,16 @@ from hypothesis import strategies as st
 
 import minitorch
 from minitorch.cuda import is_available
-from minitorch.data import DataLoader, Dataset, Subset, TensorDataset, random_split
+from minitorch.data import (
+    DataLoader,
+    Dataset,
+    RandomSampler,
+    SequentialSampler,
+    Subset,
+    TensorDataset,
+    random_split,
+    sampler,
+)
 
 
 class Numbers(Dataset[int]):
@@ -353,3 +362,72 @@ def test_refused_data_sets_and_positions() -> None:
 def test_numpy_integers_are_whole_numbers() -> None:
     loader = DataLoader(Numbers(4), np.int64(2), seed=np.int64(1), shuffle=None)
     assert listed(loader) == [[0, 1], [2, 3]]
+
+
+# Samplers
+
+
+def drawn(loader: DataLoader, epochs: int = 1) -> list[list[int]]:
+    return [
+        [int(x) for batch in loader for x in np.atleast_1d(batch.numpy())]
+        for _ in range(epochs)
+    ]
+
+
+@pytest.mark.parametrize("options", [{}, {"num_workers": 1}], ids=["here", "worker"])
+def test_draws_with_replacement(options: dict[str, Any]) -> None:
+    """As many as are asked for, others in each epoch, the same with the same seed."""
+    data = Numbers(5)
+    count = 2 * sampler.BLOCK + 3 if not options else 40
+    make = lambda seed: DataLoader(
+        data,
+        1000,
+        sampler=RandomSampler(data, replacement=True, num_samples=count),
+        seed=seed,
+        **options,
+    )
+    (first, second), other = drawn(make(1), 2), drawn(make(2))[0]
+    assert drawn(make(1), 2) == [first, second]
+    assert len(first) == count and first != second and first != other
+    assert set(first) == set(range(5))
+    shares = np.bincount(first) / count
+    assert abs(shares - 0.2).max() < 5 * (0.16 / count) ** 0.5
+
+
+def test_endless_draws_cost_nothing_until_they_are_wanted() -> None:
+    data = Numbers(50)
+    many = RandomSampler(data, replacement=True, num_samples=int(1e10))
+    loader = DataLoader(data, 8, sampler=many, shuffle=False)
+    assert len(loader) == 10**10 // 8
+    batches = iter(loader)
+    begin = [next(batches).tolist() for _ in range(3)]
+    state = loader.state_dict()
+    more = [next(batches).tolist() for _ in range(2)]
+    again = DataLoader(data, 8, sampler=many)
+    again.load_state_dict(state)
+    rest = iter(again)
+    assert [next(rest).tolist() for _ in range(2)] == more
+    assert begin[0] != begin[1]
+
+
+def test_samplers_without_replacement() -> None:
+    data = Numbers(9)
+    loader = DataLoader(data, 4, sampler=RandomSampler(data))
+    first, second = drawn(loader, 2)
+    assert sorted(first) == sorted(second) == list(range(9)) and first != second
+    some = RandomSampler(data, num_samples=4)
+    assert len(some) == len(set(some)) == 4 and list(some) != list(some)
+    assert drawn(DataLoader(data, 4, sampler=SequentialSampler(data)))[0] == [*range(9)]
+    seeded = [
+        list(RandomSampler(data, generator=minitorch.Generator().manual_seed(3)))
+        for _ in range(2)
+    ]
+    assert seeded[0] == seeded[1]
+    for make, words in (
+        (lambda: RandomSampler(data, num_samples=10), "replacement=True"),
+        (lambda: RandomSampler(data, num_samples=0), "num_samples is 0"),
+        (lambda: RandomSampler([]), "empty"),
+        (lambda: DataLoader(data, sampler=some, shuffle=True), "give one of them"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            make()

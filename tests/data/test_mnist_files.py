@@ -26,6 +26,7 @@ from minitorch.data import (
     MNISTFileError,
     MNISTUnavailable,
     default_collate,
+    download,
     load_digits,
     load_mnist,
     mnist,
@@ -364,7 +365,7 @@ def test_refused_connections(arrays, monkeypatch) -> None:
 @pytest.mark.parametrize("where", ["name", "silence"])
 def test_a_mirror_that_never_answers(arrays, monkeypatch, where: str) -> None:
     """The look-up of the name hangs; or the server takes the call and is silent."""
-    monkeypatch.setattr(mnist, "ANSWER_WITHIN", 0.2)
+    monkeypatch.setattr(download, "ANSWER_WITHIN", 0.2)
     release = threading.Event()
     if where == "name":
 
@@ -388,7 +389,7 @@ def test_a_mirror_that_never_answers(arrays, monkeypatch, where: str) -> None:
 
 
 def test_all_mirrors_together_stay_below_ten_seconds() -> None:
-    assert len(mnist.MIRRORS) * mnist.ANSWER_WITHIN < 10
+    assert len(mnist.MIRRORS) * download.ANSWER_WITHIN < 10
 
 
 def test_an_unwritable_cache_is_named_before_anything_is_fetched(

@@ -121,7 +121,7 @@ def test_the_same_seed_gives_the_same_weights(tmp_path: Path) -> None:
     assert all(np.array_equal(a, b) for a, b in zip(*weights))
 
 
-@pytest.mark.parametrize("optimizer", ["adamw", "adam", "sgd"])
+@pytest.mark.parametrize("optimizer", ["adamw", "adam", "sgd", "schedule-free"])
 def test_optimizers(optimizer: str, tmp_path: Path) -> None:
     result = run("xor", tmp_path, optimizer=optimizer, plots=False, epochs=20)
     assert result.test_accuracy > 0.95

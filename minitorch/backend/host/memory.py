@@ -26,7 +26,7 @@ import numpy as np
 from minitorch.backend import fences
 from minitorch.backend.host.workspace import Buffer, line_array, line_buffer
 from minitorch.backend.indexing import cat_shape
-from minitorch.dtypes import DType, from_numpy_dtype, int64
+from minitorch.dtypes import DType, from_numpy_dtype, int64, rounded
 from minitorch.tensor_data import Shape, Storage, Strides, TensorData
 
 # A flat kernel, for one thread and for all; `kernel[size >= SERIAL_LIMIT]` is the one.
@@ -140,7 +140,7 @@ class HostMemory(ABC):
     def full(self, shape: Shape, value: float, dtype: DType) -> TensorData:
         """A contiguous tensor with `value` everywhere."""
         out = self.empty(shape, dtype)
-        out.storage.array.fill(value)
+        out.storage.array.fill(rounded(value, dtype) if dtype.half else value)
         return out
 
     def number(self, value: float, dtype: DType) -> TensorData:
@@ -194,7 +194,10 @@ class HostMemory(ABC):
     def copy(self, a: TensorData, dtype: DType) -> TensorData:
         """A contiguous copy, converted to `dtype` (floats to ints: toward zero)."""
         out = self.empty(a.shape, dtype)
-        self._move(out, a)
+        if dtype.half or a.storage.dtype.half:
+            convert(out, a)
+        else:
+            self._move(out, a)
         return out
 
     def copy_into(self, out: TensorData, a: TensorData) -> None:
@@ -204,7 +207,10 @@ class HostMemory(ABC):
         """
         if overlap(a, out):
             a = self.copy(a, a.dtype)
-        self._move(out, a)
+        if a.storage.dtype.half:
+            convert(out, a)
+        else:
+            self._move(out, a)
 
     # ------------------------------------------------- what the launchers ask for
 
@@ -234,6 +240,12 @@ class HostMemory(ABC):
             return a
         last = a.dims - 1
         return self.contiguous(a.permute([*range(dim), last, *range(dim, last)]))
+
+
+def convert(out: TensorData, a: TensorData) -> None:
+    """out[...] = a from or to a half type, which compiled kernels do not know."""
+    with np.errstate(over="ignore", invalid="ignore"):  # too large for one: infinity
+        out.array()[...] = a.array()
 
 
 def same_window(a: TensorData, b: TensorData) -> bool:

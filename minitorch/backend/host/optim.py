@@ -1,7 +1,8 @@
 """Optimizer steps, in one pass over memory for each parameter: launchers.
 
 With this file a backend of the host takes a step of SGD or of Adam and AdamW, in place.
-`factors` is an array of the parameters' type (`minitorch/step_factors.py` names them).
+`factors` is an array of the parameters' type (`minitorch/step_factors.py` names them;
+for `adam` there is a ninth, which multiplies the gradient).
 
     sgd(p, grad, factors)                   factors: lr, weight_decay
     sgd_momentum(p, grad, buf, factors)     adam(p, grad, m, v, factors)
@@ -64,11 +65,13 @@ class HostOptim(HostMemory, Optim):
         eps: float,
         weight_decay: float,
         decoupled: bool,
+        scale: TensorData | None = None,
     ) -> None:
         """As `sgd_step`."""
         factors = adam_factors(step, lr, beta1, beta2, eps, weight_decay, decoupled)
+        by = 1.0 if scale is None else float(scale.array())
         tensors = (params, grads, exp_avgs, exp_avg_sqs)
-        self._update(self._optim.adam, tensors, factors)
+        self._update(self._optim.adam, tensors, (*factors, by))
 
     def _update(
         self, kernel: FlatKernel, tensors: Sequence[Tensors], factors: Sequence[float]
@@ -77,28 +80,32 @@ class HostOptim(HostMemory, Optim):
 
         The factors are rounded once for all parameters of one type.
         """
-        rounded: dict[DType, np.ndarray] = {}
+        rows: dict[DType, list[tuple[TensorData, ...]]] = {}
         for given in zip(*tensors):
             dtype = given[0].storage.dtype
-            numbers = rounded.get(dtype)
-            if numbers is None:
-                numbers = rounded[dtype] = np.array(factors, dtype.numpy)
             for t in given:
                 if t.storage.dtype is not dtype:
                     kinds = [t.dtype.name for t in given]
                     raise TypeError(
                         f"optimizer step: tensors of one parameter differ: {kinds}"
                     )
-            self._update_one(kernel, given, numbers)
+            rows.setdefault(dtype, []).append(given)
+        for dtype, some in rows.items():
+            flat = [list(map(self.contiguous, given)) for given in some]
+            arrays = [[t.flat() for t in row] for row in flat]
+            self._step_arrays(kernel, arrays, np.array(factors, dtype.numpy))
+            for given, row in zip(some, flat):
+                self._copy_back(given, row)
 
-    def _update_one(
-        self, kernel: FlatKernel, given: tuple[TensorData, ...], factors: np.ndarray
+    def _step_arrays(
+        self, kernel: FlatKernel, rows: list[list[np.ndarray]], factors: np.ndarray
     ) -> None:
-        """Run a kernel on flat arrays; given[1] is the gradient, the others change."""
-        flat = list(map(self.contiguous, given))
-        arrays = [t.flat() for t in flat]
-        kernel[len(arrays[0]) >= SERIAL_LIMIT](*arrays, factors)
-        if flat != list(given):  # some are copies
-            for i, (old, new) in enumerate(zip(given, flat)):
-                if new is not old and i != 1:
-                    self.copy_into(old, new)
+        """Run a kernel on the flat arrays of each parameter."""
+        for row in rows:
+            kernel[len(row[0]) >= SERIAL_LIMIT](*row, factors)
+
+    def _copy_back(self, given: Sequence[TensorData], flat: list[TensorData]) -> None:
+        """Write copies that were made because tensors are not contiguous."""
+        for i, (old, new) in enumerate(zip(given, flat)):
+            if new is not old and i != 1:  # the gradient does not change
+                self.copy_into(old, new)

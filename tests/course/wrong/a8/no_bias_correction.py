@@ -3,12 +3,13 @@
 
 def adam_step(
     params, grads, exp_avgs, exp_avg_sqs, step, lr, beta1, beta2, eps, weight_decay,
-    decoupled,
+    decoupled, scale=None,
 ):  # fmt: skip
+    factor = 1.0 if scale is None else read(scale)[0]
     for k in range(len(params)):
         ps, gs, ms, vs = map(read, (params[k], grads[k], exp_avgs[k], exp_avg_sqs[k]))
         for i in range(len(ps)):
-            g = gs[i]
+            g = factor * gs[i]
             if decoupled:
                 ps[i] -= lr * weight_decay * ps[i]
             else:

@@ -29,7 +29,11 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    """The names of `cuda_graphs.py`, imported with all of `optim` when asked for."""
+    """`amp`, and the names of `cuda_graphs.py`, imported when asked for."""
+    if name == "amp":
+        from importlib import import_module
+
+        return import_module("minitorch.cuda.amp")
     if name not in ("CUDAGraph", "graph", "graph_pool_handle", "make_graphed_step"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from minitorch import cuda_graphs
@@ -46,6 +50,14 @@ def is_available() -> bool:
     except RuntimeError:
         return False
     return True
+
+
+def is_bf16_supported(including_emulation: bool = True) -> bool:
+    """Whether bfloat16 can be used on the GPU: from sm_80 on it converts them itself;
+    before, shifts and additions do it."""
+    if not is_available():
+        return False
+    return including_emulation or get_device_capability() >= (8, 0)
 
 
 def _device() -> Any:

@@ -7,6 +7,8 @@ PyTorch program writes it; the tools stand in `minitorch/data`.
 from minitorch.data import (
     DataLoader,
     Dataset,
+    RandomSampler,
+    SequentialSampler,
     Subset,
     TensorDataset,
     default_collate,
@@ -17,6 +19,8 @@ from minitorch.data.workers import get_worker_info
 __all__ = [
     "DataLoader",
     "Dataset",
+    "RandomSampler",
+    "SequentialSampler",
     "Subset",
     "TensorDataset",
     "default_collate",

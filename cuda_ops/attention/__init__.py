@@ -1,0 +1,1 @@
+"""Attention in one kernel: scores stay on the chip, forward and backward."""

@@ -1,0 +1,258 @@
+"""Attention on the GPU without a matrix of scores, forward and backward.
+
+With this file one can take a mean of values for each query (`attention`), carry its
+gradient back (`attention_backward`), and read, call and time every step on the way
+there (`LADDER`; the first two are in `composed.py` and `ladders/attention.py`):
+
+    attention_composed      three kernels: scores, softmax, products with the values
+    attention_tiled         one kernel, with tiles of scores in shared memory
+    attention_online        scores and sums in registers
+    attention_tensor_core   the tensor cores, in TF32
+
+(the kernels of the last two are one, in `forward.py`, and those of the backward pass in
+`backward.py`). The backend runs the last one for float32 after
+`minitorch.set_float32_matmul_precision("high")`, and else the one before it. Heads of
+up to 256 numbers in float32 have kernels; all else is left to the default.
+
+Operands are read in place if numbers of a row are neighbours, whatever the other
+strides are. Results are the same to the last bit in every run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from cuda_ops.attention.backward import (
+    DELTA_ROWS,
+    FOR_KEYS,
+    FOR_QUERY,
+    attention_deltas,
+    backward_shared,
+    for_keys,
+    for_query,
+)
+from cuda_ops.attention.composed import attention_composed
+from cuda_ops.attention.forward import FORWARD, forward, forward_shared
+from cuda_ops.attention.units import FMA, TF32, VECTOR, Cut
+from cuda_ops.block.intrinsics import WARP, is_aligned
+from cuda_ops.ladders.attention import attention_tiled, same_heads
+from cuda_ops.memory import contiguous, copy_into, empty
+from cuda_ops.runtime.device import compute_capability, properties
+from cuda_ops.runtime.launch import ceil_div
+from minitorch import precision
+from minitorch.dtypes import float32
+from minitorch.tensor_data import TensorData
+
+
+class Cuts(NamedTuple):
+    """How the kernels of all three passes cut their blocks."""
+
+    forward: Cut
+    for_keys: Cut
+    for_query: Cut
+
+
+@lru_cache(maxsize=64)
+def cuts_for(width: int, units: str) -> Cuts | None:
+    """The first cuts for rows of `width` numbers that fit; None if there are none."""
+    found = (
+        _first(FORWARD[units], width, forward_shared),
+        _first(FOR_KEYS[units], width, backward_shared),
+        _first(FOR_QUERY[units], width, backward_shared),
+    )
+    return None if None in found else Cuts(*found)  # type: ignore[arg-type]
+
+
+def _first(cuts: tuple[Cut, ...], width: int, need: Callable) -> Cut | None:
+    """The first of the cuts that is wide enough and that this GPU has room for."""
+    room, arch = properties().shared_memory_per_block, compute_capability()
+    fits = (c for c in cuts if c.size >= width and c.arch <= arch and need(c) <= room)
+    return next(fits, None)
+
+
+def _cuts(query: TensorData, key: TensorData, value: TensorData) -> Cuts | None:
+    """How to cut for these operands; None if there is no kernel for them."""
+    if query.dtype is not float32 or 0 in (*query.shape, *key.shape, *value.shape):
+        return None
+    tensor_cores = precision.state.allow_tf32 and compute_capability() >= (8, 0)
+    width = max(query.shape[3], value.shape[3])
+    return cuts_for(width, TF32 if tensor_cores else FMA)
+
+
+# --------------------------------------------------------------------------- operands
+
+
+def _rows(a: TensorData) -> TensorData:
+    """`a`, or a copy, with its rows' numbers side by side."""
+    return a if a.strides[-1] == 1 or a.shape[-1] == 1 else contiguous(a)
+
+
+def _room(a: TensorData) -> TensorData:
+    """`a` to write to, or other room where its rows' numbers are not side by side."""
+    return a if _rows(a) is a else empty(a.shape, a.dtype)
+
+
+def _in_line(a: TensorData) -> TensorData:
+    """`a` to write to, or other room where it is not contiguous."""
+    return a if a.is_contiguous() else empty(a.shape, a.dtype)
+
+
+def _hand_over(pairs: list[tuple[TensorData, TensorData]]) -> None:
+    """Copy what was written to other room."""
+    for out, made in pairs:
+        if made is not out:
+            copy_into(out, made)
+
+
+def _args(a: TensorData) -> tuple[Any, tuple[int, ...]]:
+    """An operand's array; its offset, and strides of batch, heads and rows."""
+    return a.storage.array, (a.offset, *a.strides[:3])
+
+
+def _elements(*operands: TensorData) -> int:
+    """Neighbours that one instruction copies: 4 where all rows are aligned for it."""
+    even = all(
+        a.shape[3] % VECTOR == 0
+        and not any(n % VECTOR for n in (a.offset, *a.strides[:3]))
+        and is_aligned(a.storage.array)
+        for a in operands
+    )
+    return VECTOR if even else 1
+
+
+def _sizes(query: TensorData, key: TensorData, value: TensorData) -> tuple[int, ...]:
+    """Heads, heads in a group, L, S, E, V: what all kernels get."""
+    _, heads, L, E = query.shape
+    return heads, heads // key.shape[1], L, key.shape[2], E, value.shape[3]
+
+
+# --------------------------------------------------------------------------- launchers
+
+
+def attention(
+    out: TensorData, logsumexp: TensorData, query: TensorData, key: TensorData,
+    value: TensorData, scale: float, causal: bool,
+) -> bool:  # fmt: skip
+    """out = softmax(query key^T * scale) value, and the logsumexp of the scores.
+
+    As `Backend.attention`; False, with nothing written, where no kernel fits.
+    """
+    cuts = _cuts(query, key, value)
+    if cuts is None:
+        return False
+    run_forward(cuts.forward, out, logsumexp, query, key, value, scale, causal)
+    return True
+
+
+def run_forward(
+    cut: Cut, out: TensorData, logsumexp: TensorData, query: TensorData,
+    key: TensorData, value: TensorData, scale: float, causal: bool,
+) -> None:  # fmt: skip
+    """`attention` with blocks that are cut in a given way."""
+    query, key, value = _rows(query), _rows(key), _rows(value)
+    o, ends = _room(out), _in_line(logsumexp)
+    run = forward(cut, _elements(query, key, value, o), compute_capability() >= (8, 0))
+    blocks = query.shape[0] * query.shape[1], ceil_div(query.shape[2], cut.rows)
+    run[blocks, cut.threads, None, forward_shared(cut)](
+        *_args(query), *_args(key), *_args(value), *_args(o), ends.flat(),
+        _sizes(query, key, value), np.float32(scale), bool(causal),
+    )  # fmt: skip
+    _hand_over([(out, o), (logsumexp, ends)])
+
+
+def attention_backward(
+    query_grad: TensorData, key_grad: TensorData, value_grad: TensorData,
+    grad: TensorData, query: TensorData, key: TensorData, value: TensorData,
+    out: TensorData, logsumexp: TensorData, scale: float, causal: bool,
+) -> bool:  # fmt: skip
+    """The gradients of query, key and value, from that of out [B, H, L, V].
+
+    As `Backend.attention_backward`; False, with nothing written, where no kernel fits.
+    """
+    cuts = _cuts(query, key, value)
+    if cuts is None:
+        return False
+    run_backward(
+        cuts, (query_grad, key_grad, value_grad), grad, query, key, value, out,
+        logsumexp, scale, causal,
+    )  # fmt: skip
+    return True
+
+
+def run_backward(
+    cuts: Cuts, grads: tuple[TensorData, TensorData, TensorData], grad: TensorData,
+    query: TensorData, key: TensorData, value: TensorData, out: TensorData,
+    logsumexp: TensorData, scale: float, causal: bool,
+) -> None:  # fmt: skip
+    """`attention_backward` with blocks that are cut in given ways."""
+    grad, query, key, value, out = map(_rows, (grad, query, key, value, out))
+    dq, dk, dv = made = tuple(map(_room, grads))
+    sizes = _sizes(query, key, value)
+    ends, deltas = contiguous(logsumexp).flat(), empty(logsumexp.shape, float32).flat()
+    attention_deltas[ceil_div(logsumexp.size, DELTA_ROWS), DELTA_ROWS * WARP](
+        *_args(grad), *_args(out), deltas, sizes
+    )
+    inputs = [x for a in (query, key, value, grad) for x in _args(a)]
+    last = sizes, np.float32(scale), bool(causal)
+    new = compute_capability() >= (8, 0)
+    for cut, kernels, like, outs in (
+        (cuts.for_keys, for_keys, key, (dk, dv)),
+        (cuts.for_query, for_query, query, (dq,)),
+    ):
+        run = kernels(cut, _elements(query, key, value, grad, *outs), new)
+        blocks = like.shape[0] * like.shape[1], ceil_div(like.shape[2], cut.rows)
+        results = [x for a in outs for x in _args(a)]
+        run[blocks, cut.threads, None, backward_shared(cut)](
+            *inputs, ends, deltas, *results, *last
+        )
+    _hand_over(list(zip(grads, made)))
+
+
+# ----------------------------------------------------- the last rungs, callable
+
+
+def _run_rung(
+    name: str, units: str, query: TensorData, key: TensorData, value: TensorData,
+    causal: bool,
+) -> TensorData:  # fmt: skip
+    out = same_heads(name, query, key, value, math.inf)
+    cuts = cuts_for(max(query.shape[3], value.shape[3]), units)
+    if cuts is None:
+        raise ValueError(
+            f"{name}: the query is {query.shape} and the value {value.shape}; this GPU "
+            f"has no kernel for heads of so many numbers"
+        )
+    ends, scale = empty(query.shape[:3], float32), query.shape[3] ** -0.5
+    run_forward(cuts.forward, out, ends, query, key, value, scale, causal)
+    return out
+
+
+def attention_online(
+    query: TensorData, key: TensorData, value: TensorData, causal: bool = False
+) -> TensorData:
+    """[B, H, L, E], [B, H, S, E], [B, H, S, V] -> [B, H, L, V], ordinary units."""
+    return _run_rung("attention_online", FMA, query, key, value, causal)
+
+
+def attention_tensor_core(
+    query: TensorData, key: TensorData, value: TensorData, causal: bool = False
+) -> TensorData:
+    """[B, H, L, E], [B, H, S, E], [B, H, S, V] -> [B, H, L, V] on the tensor cores.
+
+    float32, rounded to TF32 whatever precision is set.
+    """
+    return _run_rung("attention_tensor_core", TF32, query, key, value, causal)
+
+
+# From the formula to the fastest; a benchmark draws them all.
+LADDER = (
+    attention_composed,
+    attention_tiled,
+    attention_online,
+    attention_tensor_core,
+)

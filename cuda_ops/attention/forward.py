@@ -1,0 +1,234 @@
+"""Attention in one kernel: neither scores nor weights ever reach memory.
+
+With this file one can get the kernel `attention_online` for one way to cut a block
+(`forward`). `attention.py` chooses.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cache
+
+from numba import cuda, float32
+
+from cuda_ops.attention.held import (
+    LOG2E,
+    filled,
+    finished,
+    given,
+    masked,
+    online,
+    scaled,
+)
+from cuda_ops.attention.units import FMA, TF32, VECTOR, Cut, filler, units_of
+from cuda_ops.block.copies import copier, fences
+from cuda_ops.block.tiles import inlined
+from cuda_ops.runtime.launch import SIMULATED, Kernel
+
+# So far to the right of a row nothing is hidden.
+FAR = 1 << 30
+SIZE = 4  # bytes of a float32
+
+
+def pipes(cut: Cut, elements: int, asynchronous: bool) -> tuple[Callable, ...]:
+    """fetch(shared, to, source, at, stride, rows_left, width), close() and wait().
+
+    `fetch` starts to copy a passing tile, with zeros for rows from rows_left and
+    numbers from width on; `wait` waits for all copies of this thread.
+    """
+    begin, _, load = copier(cut.copy(elements, asynchronous), SIZE)
+    close, _, wait = fences(asynchronous, 0)
+
+    def fetch(shared, to, source, at, stride, rows_left, width):
+        start, walk = begin(source, at, stride, 1)
+        load(shared, to, source, start, walk, rows_left, width)
+
+    return inlined(fetch), close, wait
+
+
+def start_of(at, head):
+    """Where the rows of a head begin: `at` is (offset, strides of batch, head, row)."""
+    heads, number = head
+    batch = number // heads
+    return at[0] + batch * at[1] + (number - batch * heads) * at[2]
+
+
+def forward_shared(cut: Cut) -> int:
+    """Bytes of shared memory: queries, a tile of keys, one of values, weights."""
+    return (cut.resident + 2 * cut.passing + cut.aside) * SIZE
+
+
+def forward_template(cut: Cut, elements: int, asynchronous: bool) -> Callable:
+    """The Python function of `attention_online` for one way to cut."""
+    units = units_of(cut)
+    place, multiply, weigh, store = (
+        units.place, units.multiply, units.weigh, units.store,
+    )  # fmt: skip
+    zero_scores, zero_sums = units.zero_scores, units.zero_sums
+    soft, scale_sums = online(units.scores), scaled(units.sums)
+    mask = masked(units.scores, False, -math.inf)
+    finish, give = finished(units.scores), given(units.scores.rows)
+    each_row = filled(len(units.scores.rows))
+    never, nothing = float32(-math.inf), float32(0)
+    fetch, close, wait = pipes(cut, elements, asynchronous)
+    fill, start = filler(cut, elements), inlined(start_of)
+    rows, cols, pitch = cut.rows, cut.cols, cut.pitch
+    row_stride = cut.resident_strides[0]
+    k_at, v_at = cut.resident, cut.resident + cut.passing
+    p_at, log2e = cut.resident + 2 * cut.passing, float32(LOG2E)
+    aligned = elements == VECTOR
+
+    def attention_online(
+        query, q, key, k, value, v, out, o, logsumexp, sizes, scale, causal
+    ):
+        """Softmax over tiles of keys as they come by; sums in registers.
+
+        # query [B, H, L, E], key [B, K, S, E], value [B, K, S, V]
+        # -> out [B, H, L, V], logsumexp [B, H, L]
+
+            for a block of 128 queries, for 64 keys and their values at a time:
+                s = queries @ keys.T * scale                     s [128, 64], registers
+                new = max(best, s of the row)
+                p, factor = exp(s - new), exp(best - new)
+                total = total * factor + sum(p)
+                sums = sums * factor + p @ values             sums [128, V], registers
+                best = new
+            out = sums / total;  logsumexp = best + log(total)
+
+        Three kernels write L x S scores to memory, read and write them for softmax, and
+        read them once more. Here a tile of them lives in registers for a moment. What
+        was summed with a maximum that turns out too low is scaled down, as in
+        `softmax_two_passes`, so one pass over the keys is enough.
+
+        A lane has 8 x 8 scores and 8 x 8 sums: 64 fma for 16 numbers from shared
+        memory. Lanes that share rows are in one warp, so maxima need three exchanges
+        and no barrier, and weights cross shared memory within the warp only. Keys come
+        while values are multiplied, and values while keys are. Exponentials are powers
+        of two, whose factor log2(e) has gone into the queries.
+
+        With `causal`, tiles behind the diagonal are left out, and only those that it
+        crosses are masked; blocks with the most tiles start first.
+
+        Sources: Milakov and Gimelshein, "Online normalizer calculation for softmax",
+        2018; Dao, Fu, Ermon, Rudra and Ré, "FlashAttention", 2022.
+        """
+        shared = cuda.shared.array(0, float32)
+        heads, group, L, S, E, V = sizes
+        number = cuda.blockIdx.x
+        shares = heads // group, number // group
+        first = (cuda.gridDim.y - 1 - cuda.blockIdx.y) * rows
+        k_from, v_from = start(k, shares), start(v, shares)
+        row, col, my_row, my_tile_row, my_col = place()
+        mine, theirs = my_row * row_stride, k_at + my_tile_row * pitch
+        seen = min(S, first + rows) if causal else S
+        count = (seen + cols - 1) // cols
+        fetch(shared, k_at, key, k_from, k[3], S, E)
+        close()
+        at = start(q, (heads, number)) + first * q[3]
+        fill(shared, 0, query, at, q[3], L - first, E, scale * log2e)
+        acc, best, total = zero_sums(), each_row(never), each_row(nothing)
+        for t in range(count):
+            left = S - t * cols
+            wait()
+            cuda.syncthreads()  # The keys are there; all are done with the last values.
+            fetch(shared, v_at, value, v_from + t * cols * v[3], v[3], left, V)
+            close()
+            s = multiply(zero_scores(), shared, mine, theirs)
+            diagonal = first - t * cols if causal else FAR
+            if left < cols or diagonal < cols:
+                s = mask(s, left - col, diagonal + row - col)
+            p, best, total, factor = soft(s, best, total)
+            acc = scale_sums(acc, factor)
+            wait()
+            cuda.syncthreads()  # The values are there; all are done with the keys.
+            if t + 1 < count:
+                at = k_from + (t + 1) * cols * k[3]
+                fetch(shared, k_at, key, at, k[3], left - cols, E)
+            close()
+            acc = weigh(acc, p, shared, p_at, v_at + my_col)
+        ends, inverse = finish(best, total)
+        acc = scale_sums(acc, inverse)
+        row, col, my_row, _, my_col = place()  # Found anew: no register had to keep it.
+        at = start(o, (heads, number)) + (first + my_row) * o[3] + my_col
+        store(out, at, o[3], acc, L - first - my_row, V - my_col, aligned)
+        if col == 0:
+            give(logsumexp, number * L + first + row, L - first - row, ends)
+
+    return attention_online
+
+
+EXAMPLE = (
+    "float32[] 4*int64 float32[] 4*int64 float32[] 4*int64 float32[] 4*int64 float32[] "
+    "6*int64 float32 bool"
+)
+
+# For each size of rows the best first; the first one that a chip has room for is taken.
+if SIMULATED:
+    FORWARD: dict[str, tuple[Cut, ...]] = {
+        FMA: (Cut(FMA, 32, 1, 16, 16, 4),),
+        TF32: (Cut(TF32, 32, 1, 16, 16),),
+    }
+else:
+    FORWARD = {
+        FMA: (
+            Cut(FMA, 32, 4, 32, 64, blocks=2),
+            Cut(FMA, 64, 4, 32, 64, blocks=2),
+            Cut(FMA, 64, 4, 16, 32),
+            Cut(FMA, 128, 8, 16, 64),
+            Cut(FMA, 128, 4, 16, 32),
+            Cut(FMA, 256, 8, 8, 32),
+        ),
+        TF32: (
+            Cut(TF32, 32, 4, 32, 64, blocks=2),
+            Cut(TF32, 64, 4, 32, 64, blocks=2),
+            Cut(TF32, 128, 8, 16, 64),
+            Cut(TF32, 128, 4, 16, 32),
+            Cut(TF32, 256, 4, 16, 32),
+        ),
+    }
+
+
+# What tests compile and `minitorch inspect` shows has a name, by its cut, numbers of a
+# copy, and whether copies are asynchronous. Others are made when they are needed.
+Key = tuple[Cut, int, bool]
+MAIN: dict[Key, str] = {}
+if not SIMULATED:
+    MAIN = {
+        (FORWARD[FMA][1], VECTOR, True): "attention_online",
+        (FORWARD[FMA][2], VECTOR, False): "attention_online_sm_75",
+        (FORWARD[TF32][1], VECTOR, True): "attention_tensor_core",
+    }
+
+
+def made(
+    fn: Callable, key: Key, main: dict[Key, str], shared: int, text: str
+) -> Kernel:
+    """The kernel of a function for one way to cut; `text` is its signature."""
+    cut, _, asynchronous = key
+    return Kernel(
+        fn,
+        name=main.get(key) or f"{fn.__name__}{(*cut, *key[1:])}",
+        examples=(text,) if key in main else (),
+        threads=cut.threads,
+        max_registers=min(65536 // (cut.threads * cut.blocks) // 8 * 8, 255),
+        shared=shared,
+        arch=max(cut.arch, (8, 0) if asynchronous or cut.units != FMA else (7, 5)),
+    )
+
+
+@cache
+def forward(cut: Cut, elements: int, asynchronous: bool) -> Kernel:
+    """The kernel `attention_online` for one way to cut.
+
+    Args:
+        elements: neighbours that one instruction copies, four or one.
+        asynchronous: with `cp.async`.
+    """
+    fn = forward_template(cut, elements, asynchronous)
+    key = cut, elements, asynchronous
+    return made(fn, key, MAIN, forward_shared(cut), EXAMPLE)
+
+
+for _key in MAIN:
+    forward(*_key)

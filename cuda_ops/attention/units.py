@@ -1,0 +1,308 @@
+"""Who multiplies in an attention kernel: the ordinary units or the tensor cores.
+
+With this file one can cut attention into blocks (`Cut`), and get what a kernel needs to
+multiply with either kind of units (`units_of`). A kernel is written once; the units are
+a parameter of its template.
+
+A block keeps some rows in shared memory as long as it lives, the *resident* ones, and
+lets tiles of others, the *passing* ones, come by. It multiplies twice for each tile:
+
+    scores [rows, cols]  +=  resident [rows, size] @ passing [cols, size].T
+    sums   [rows, size]  +=  weights [rows, cols]  @ passing [cols, size]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from numba import float32
+
+from cuda_ops.attention.held import Held, laid
+from cuda_ops.block.copies import Copy
+from cuda_ops.block.intrinsics import WARP, load4, store4, sync_warp
+from cuda_ops.block.mma import Strips, mma_of_sums, mma_tile
+from cuda_ops.block.tiles import Side, Tile, fma_tile, inlined, thread_index
+from cuda_ops.simulator import SIMULATED
+
+FMA, TF32 = "float32", "tf32"
+# Steps of one call of the ordinary units: what is unrolled.
+DEPTH = 8 if SIMULATED else 16
+# Numbers that one load fetches.
+VECTOR = 4
+
+
+class Cut(NamedTuple):
+    """How a block is cut into warps, and a warp into lanes.
+
+    Attributes:
+        units: `FMA`, or the type to which the tensor cores' factors are rounded.
+        size: numbers of a row: head sizes up to it are filled up with zeros.
+        warps: of a block.
+        warp_rows: resident rows of a warp.
+        cols: rows of a passing tile.
+        thread_rows: of a lane (of the ordinary units).
+        blocks: that shall share a multiprocessor, which limits registers.
+        arch: the oldest compute capability whose assembler gets by with these.
+    """
+
+    units: str
+    size: int
+    warps: int
+    warp_rows: int
+    cols: int
+    thread_rows: int = 8
+    blocks: int = 1
+    arch: tuple[int, int] = (7, 5)
+
+    @property
+    def rows(self) -> int:
+        return self.warps * self.warp_rows
+
+    @property
+    def threads(self) -> int:
+        return self.warps * WARP
+
+    @property
+    def lane_rows(self) -> int:
+        """Lines of lanes in a warp."""
+        return self.warp_rows // self.thread_rows
+
+    @property
+    def lane_cols(self) -> int:
+        return WARP // self.lane_rows
+
+    @property
+    def pitch(self) -> int:
+        """From one passing row to the next: 16 bytes more, for other banks."""
+        return self.size + 4
+
+    @property
+    def resident_strides(self) -> tuple[int, int]:
+        """From one resident row to the next, and from one of its numbers.
+
+        The ordinary units take four rows at once, so rows lie side by side; the tensor
+        cores are dealt lines.
+        """
+        return (1, self.rows + 4) if self.units == FMA else (self.pitch, 1)
+
+    @property
+    def resident(self) -> int:
+        """Elements of shared memory for resident rows."""
+        if self.units == FMA:
+            return self.size * (self.rows + 4)
+        return self.rows * self.pitch
+
+    @property
+    def passing(self) -> int:
+        """Elements of shared memory for a passing tile."""
+        return self.cols * self.pitch
+
+    @property
+    def aside_pitch(self) -> int:
+        """From one column of weights to the next in shared memory."""
+        return self.rows + 8
+
+    @property
+    def aside(self) -> int:
+        """Elements of shared memory for weights, [cols, rows]; none in registers."""
+        return self.cols * self.aside_pitch if self.units == FMA else 0
+
+    def copy(self, elements: int, asynchronous: bool) -> Copy:
+        """How a passing tile is copied."""
+        return Copy(
+            self.size, self.cols, self.pitch, self.threads, elements, asynchronous, True
+        )
+
+
+class Units(NamedTuple):
+    """What a kernel multiplies with.
+
+    Attributes:
+        scores, sums: which numbers a lane has of either product.
+        place: () -> the lane's row and column of the scores; and where it begins to
+            read or store: its row, its passing row for scores, its column of sums.
+        zero_scores, zero_sums: () -> zeros.
+        multiply: (s, shared, resident_at, passing_at) -> s + resident @ passing.T
+        weigh: (sums, weights, shared, aside_at, passing_at) -> sums + weights @ passing
+        store: of `fma_tile` and `mma_tile`.
+    """
+
+    scores: Held
+    sums: Held
+    place: Callable
+    zero_scores: Callable
+    zero_sums: Callable
+    multiply: Callable
+    weigh: Callable
+    store: Callable
+
+
+def units_of(cut: Cut) -> Units:
+    """The functions for one way to cut."""
+    return _ordinary(cut) if cut.units == FMA else _tensor_cores(cut)
+
+
+def _deep(multiply: Callable, size: int, depth: int, a_step: int) -> Callable:
+    """`multiply` for `depth` steps, repeated for `size`."""
+
+    def multiply_all(s, shared, a_at, b_at):
+        for k in range(0, size, depth):
+            s = multiply(s, shared, a_at + k * a_step, b_at + k)
+        return s
+
+    return inlined(multiply_all)
+
+
+# ---------------------------------------------------------------- the ordinary units
+
+
+def _ordinary(cut: Cut) -> Units:
+    """Each lane has thread_rows x cols / lane_cols scores, and as many rows of sums.
+
+    Lanes that share rows are neighbours in pairs, as in `kernels.thread_place`.
+    """
+    c, lane_cols = cut, cut.lane_cols
+    high, wide = c.thread_rows, c.cols // lane_cols
+    side = Side(high, VECTOR * c.lane_rows, c.rows + 4, False)
+    weights = side._replace(pitch=c.aside_pitch)
+    passing = Side(wide, lane_cols, c.pitch, True)
+    values = Side(c.size // lane_cols, VECTOR * lane_cols, c.pitch, False)
+    zero_scores, multiply, *_ = fma_tile(float32, Tile(side, passing, DEPTH))
+    zero_sums, add, store, *_ = fma_tile(float32, Tile(weights, values, DEPTH // 2))
+    scores = _held(side, passing, _lanes(c))
+    multiply_scores = _deep(multiply, c.size, DEPTH, c.rows + 4)
+    lay = laid(scores, 1, c.aside_pitch, VECTOR)
+    place, pitch, aside_pitch = _lane_place(c), c.pitch, c.aside_pitch
+    cols = c.cols
+
+    def weigh(acc, p, shared, aside_at, b_at):
+        row, col, _, _, _ = place()
+        lay(shared, aside_at + col * aside_pitch + row, p)
+        # A warp's rows of weights are its own.
+        sync_warp()
+        for k in range(0, cols, DEPTH // 2):
+            at = aside_at + k * aside_pitch + row
+            acc = add(acc, shared, at, b_at + k * pitch)
+        sync_warp()
+        return acc
+
+    return Units(
+        scores, _held(weights, values, _lanes(c)), place, zero_scores, zero_sums,
+        multiply_scores, inlined(weigh), store,
+    )  # fmt: skip
+
+
+def _held(a: Side, b: Side, exchanges: tuple[int, ...]) -> Held:
+    rows = tuple(a.row(i, VECTOR) for i in range(a.rows))
+    cols = tuple(b.row(j, VECTOR) for j in range(b.rows))
+    places = tuple((i, j) for i in range(a.rows) for j in range(b.rows))
+    return Held(rows, cols, places, exchanges)
+
+
+def _lanes(cut: Cut) -> tuple[int, ...]:
+    """The bits of a lane's number that name its column, see `_lane_place`."""
+    pairs = min(cut.lane_rows, 2)
+    return tuple(
+        1 << bit for bit in range(5) if pairs <= 1 << bit < pairs * cut.lane_cols
+    )
+
+
+def _lane_place(cut: Cut) -> Callable:
+    lane_cols, warp_rows = cut.lane_cols, cut.warp_rows
+    pairs = min(cut.lane_rows, 2)
+
+    def place():
+        index = thread_index()
+        warp, lane = index // WARP, index % WARP
+        line, rest = lane // (lane_cols * pairs), lane % (lane_cols * pairs)
+        row = warp * warp_rows + (line * pairs + rest % pairs) * VECTOR
+        col = rest // pairs
+        return row, col, row, col, col * VECTOR
+
+    return inlined(place)
+
+
+# ------------------------------------------------------------------ the tensor cores
+
+
+def _tensor_cores(cut: Cut) -> Units:
+    """A warp has warp_rows x cols scores, spread over its lanes by `mma.sync`."""
+    c, strips, depth = cut, cut.warp_rows // 8, min(cut.size, 64)
+    left = Strips(strips, c.cols // 8, True, True, depth, c.pitch, c.pitch)
+    right = Strips(strips, c.size // 8, True, False, 8, c.pitch, c.pitch)
+    zero_scores, multiply, _ = mma_tile(left)
+    zero_sums, _, store = mma_tile(right)
+    add = mma_of_sums(left.sums, strips, right.b_strips, c.pitch)
+    warp_rows = c.warp_rows
+
+    def place():
+        index = thread_index()
+        lane, first = index % WARP, index // WARP * warp_rows
+        return first + lane // 4, lane % 4 * 2, first, 0, 0
+
+    def weigh(acc, p, shared, aside_at, b_at):
+        return add(acc, p, shared, b_at)
+
+    return Units(
+        _dealt(strips, c.cols // 8), _dealt(strips, right.b_strips), inlined(place),
+        zero_scores, zero_sums, _deep(multiply, c.size, depth, 1), inlined(weigh),
+        store,
+    )  # fmt: skip
+
+
+def _dealt(a_strips: int, b_strips: int) -> Held:
+    """What a lane has of the outputs of `mma_tile`."""
+    rows = tuple(8 * strip for strip in range(a_strips))
+    cols = tuple(8 * j + e for j in range(b_strips) for e in range(2))
+    places = tuple(
+        (2 * i + half, 2 * j + e)
+        for i in range(a_strips // 2)
+        for j in range(b_strips)
+        for half in range(2)
+        for e in range(2)
+    )
+    return Held(rows, cols, places, (1, 2))
+
+
+# ------------------------------------------------------------------ resident rows
+
+
+def filler(cut: Cut, elements: int) -> Callable:
+    """fill(shared, to, source, at, stride, rows_left, width, factor): resident rows.
+
+        for r in range(rows), k in range(size):
+            shared[to + place of (r, k)] = source[at + r * stride + k] * factor
+
+    with zeros for rows from rows_left and numbers from width on. Neighbouring threads
+    take neighbouring rows, so that what they store lies side by side where rows do; the
+    line of memory that a thread reads from stays in the cache until it is used up.
+    """
+    rows, size, threads = cut.rows, cut.size, cut.threads
+    row_stride, k_stride = cut.resident_strides
+    groups, zero = size // VECTOR, float32(0)
+
+    def fill(shared, to, source, at, stride, rows_left, width, factor):
+        for i in range(thread_index(), rows * groups, threads):
+            r, k = i % rows, i // rows * VECTOR
+            a, b, c, d = zero, zero, zero, zero
+            start = at + r * stride + k
+            if r < rows_left:
+                if elements == VECTOR:
+                    if k < width:
+                        a, b, c, d = load4(source, start)
+                else:
+                    a = source[start] if k < width else zero
+                    b = source[start + 1] if k + 1 < width else zero
+                    c = source[start + 2] if k + 2 < width else zero
+                    d = source[start + 3] if k + 3 < width else zero
+            place = to + r * row_stride + k * k_stride
+            if k_stride == 1:
+                store4(shared, place, a * factor, b * factor, c * factor, d * factor)
+                continue
+            shared[place] = a * factor
+            shared[place + k_stride] = b * factor
+            shared[place + 2 * k_stride] = c * factor
+            shared[place + 3 * k_stride] = d * factor
+
+    return inlined(fill)

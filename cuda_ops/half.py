@@ -1,0 +1,162 @@
+"""Numbers of 16 bits to and from float32.
+
+With this file a kernel can read a float16 or bfloat16 (`from_float16`,
+`from_bfloat16`) and round to one (`to_float16`, `to_bfloat16`), and
+`cuda_ops/memory.py` converts whole arrays (`convert`). In kernels such a number is its
+bits, a uint16.
+
+A bfloat16 is the upper half of a float32, so that reading one is a shift. Rounding to
+the nearest, ties to the even one, is an addition before the shift back:
+
+    sign exponent fraction      what is cut off     less than half: add nothing that
+      s  eeeeeeee fffffff f0    xxxxxxxxxxxxxxxx    counts; half: make it even;
+                        |                           more: carry one into f0
+                        +-- f0 + 0x7FFF
+
+which needs no instruction that chips before sm_80 lack. float16 has its own: `cvt`.
+
+Source: Kalamkar et al., "A study of bfloat16 for deep learning training", 2019.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from numba import cuda, int64, types, uint16, uint32
+
+from cuda_ops.block.intrinsics import (
+    device,
+    emulated,
+    is_aligned,
+    load,
+    load4,
+    store,
+    store4,
+)
+from cuda_ops.runtime.launch import SIMULATED, Kernel, ceil_div
+from cuda_ops.simulator import emulation
+from minitorch.dtypes import DType, bfloat16, float16
+
+if not SIMULATED:
+    from llvmlite import ir
+
+    I16, I32, F32 = ir.IntType(16), ir.IntType(32), ir.FloatType()
+
+THREADS = 32 if SIMULATED else 128
+# What kernels take numbers of 16 bits for.
+BITS = DType("uint16", 1)
+
+
+def bits(array: Any) -> Any:
+    """A flat array as kernels see it: words of bits for numbers of 16 bits."""
+    return array.view(BITS.numpy) if SIMULATED and array.itemsize == 2 else array
+
+
+# -------------------------------------------------------------------- one number
+
+
+@emulated(emulation.word_of)
+def word_of(typing: Any, x: Any) -> Any:
+    """The bits of a float32, as uint32."""
+
+    def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.bitcast(args[0], I32)
+
+    return types.uint32(types.float32), code
+
+
+@emulated(emulation.float_of)
+def float_of(typing: Any, word: Any) -> Any:
+    """The float32 with these bits, a uint32."""
+
+    def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.bitcast(args[0], F32)
+
+    return types.float32(types.uint32), code
+
+
+@emulated(emulation.to_float16)
+def to_float16(typing: Any, x: Any) -> Any:
+    """A float32 rounded to float16, the nearest, as its bits."""
+
+    def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        kind = ir.FunctionType(I16, [F32])
+        line = ir.InlineAsm(kind, "cvt.rn.f16.f32 $0, $1;", "=h,f")
+        return builder.call(line, args)
+
+    return types.uint16(types.float32), code
+
+
+@emulated(emulation.from_float16)
+def from_float16(typing: Any, number: Any) -> Any:
+    """The float32 that the bits of a float16 stand for."""
+
+    def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        kind = ir.FunctionType(F32, [I16])
+        line = ir.InlineAsm(kind, "cvt.f32.f16 $0, $1;", "=f,h")
+        return builder.call(line, args)
+
+    return types.float32(types.uint16), code
+
+
+@device
+def to_bfloat16(x):
+    """A float32 rounded to bfloat16, the nearest, as its bits."""
+    word = word_of(x)
+    if x != x:  # adding could turn NaN into infinity
+        return uint16((word >> uint32(16)) | uint32(0x40))
+    odd = (word >> uint32(16)) & uint32(1)
+    return uint16((word + uint32(0x7FFF) + odd) >> uint32(16))
+
+
+@device
+def from_bfloat16(number):
+    """The float32 that the bits of a bfloat16 stand for."""
+    return float_of(uint32(uint32(number) << uint32(16)))
+
+
+# -------------------------------------------------------------------- whole arrays
+
+
+def convert_flat(fn: Callable) -> Callable:
+    """Make a kernel of a conversion: out[i] = fn(a[i])
+
+    # a [N] -> out [N]
+
+    A thread converts four neighbours, which it reads and writes at once if `vectors`:
+    16 bytes on the one side, 8 on the other.
+    """
+
+    def convert(a, out, vectors):
+        i = (int64(cuda.blockIdx.x) * THREADS + cuda.threadIdx.x) * 4
+        if vectors and i + 4 <= out.size:
+            x0, x1, x2, x3 = load4(a, i)
+            store4(out, i, fn(x0), fn(x1), fn(x2), fn(x3))
+        else:
+            for j in range(i, min(i + 4, out.size)):
+                store(out, j, fn(load(a, j)))
+
+    return convert
+
+
+def _kernel(fn: Any, name: str, example: str) -> Kernel:
+    made = convert_flat(fn)
+    return Kernel(made, f"convert_flat[{name}]", [example], THREADS)
+
+
+TO, FROM = "float32[] uint16[] bool", "uint16[] float32[] bool"
+ROUND = {
+    float16: _kernel(to_float16, "to_float16", TO),
+    bfloat16: _kernel(to_bfloat16, "to_bfloat16", TO),
+}
+WIDEN = {
+    float16: _kernel(from_float16, "from_float16", FROM),
+    bfloat16: _kernel(from_bfloat16, "from_bfloat16", FROM),
+}
+
+
+def convert(out: Any, a: Any, dtype: DType, kernels: dict[DType, Kernel]) -> None:
+    """out[...] = a, flat arrays of which one is of the half type `dtype`."""
+    blocks = ceil_div(len(out), 4 * THREADS)
+    kernels[dtype][blocks, THREADS](bits(a), bits(out), is_aligned(a, out))

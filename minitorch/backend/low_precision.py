@@ -1,0 +1,171 @@
+"""Half types on backends that compute in float32: widen, compute, round once.
+
+With this file every function of a backend takes tensors of 16-bit floats, float16 and
+bfloat16. Its inputs are converted to float32, which is exact; the function runs as it
+is, sums included; and what it returns is rounded to the half type, once:
+
+    softmax(a)   =   round(softmax(widen(a)))
+
+This is what the units of GPUs do, too, whose products and sums of half numbers are
+float32. A tensor finds these functions by its dtype (`Tensor.backend`), so that float32
+tensors meet nothing of this. A function that reads and writes half types by itself says
+so by its name in the backend's `takes_half`, and is called as it is.
+
+Source: Micikevicius et al., "Mixed precision training", 2018, which shows why sums must
+be float32 and storage need not be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any
+
+import minitorch.operators as operators
+from minitorch.backend.around import Around
+from minitorch.backend.base import Backend
+from minitorch.dtypes import DType, finfo, float32
+from minitorch.tensor_data import Storage, TensorData
+
+# Of these only so many outputs are rounded: the others are statistics, which the
+# backward pass needs as they are, and a sum that a half type may have no room for.
+ROUNDED = {
+    "batch_norm": 1,
+    "cross_entropy": 1,
+    "dropout_residual_layer_norm": 1,
+    "layer_norm": 1,
+    "mean_loss": 1,
+    "sum_of_squares": 0,
+}
+
+# Which arguments a function writes to.
+WRITTEN = {
+    "map": (3,),
+    "zip": (4,),
+    "bias_activation": (3,),
+    "index_copy_": (0,),
+    "attention": (0,),
+    "attention_backward": (0, 1, 2),
+    "sgd_step": (0, 2),
+    "adam_step": (0, 2, 3),
+}
+
+
+class HalfNumber(Storage):
+    """A Python number in a half type, and in float32.
+
+    Beside half tensors it counts as it is in float32, as in PyTorch: `x * 0.1` is
+    rounded once.
+    """
+
+    __slots__ = ("wide",)
+
+    wide: Storage
+
+
+class LowPrecision(Around):
+    """The functions of `backend`, for calls in which there are half tensors."""
+
+    def __init__(self, backend: Backend) -> None:
+        super().__init__(backend, self._in_float32)
+
+    def _in_float32(self, name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
+        if name in self._backend.takes_half:
+            return fn
+        written = WRITTEN.get(name, ())
+        last = ROUNDED.get(name)
+
+        @wraps(fn)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            run = _Call(self._backend, (*args, *kwargs.values()))
+            wide = [run.widen(a, i in written) for i, a in enumerate(args)]
+            named = {key: run.widen(a, key == "out") for key, a in kwargs.items()}
+            return run.rounded(fn(*wide, **named), last)
+
+        return call
+
+    def number(self, value: float, dtype: DType) -> TensorData:
+        """`value` without dims; see `HalfNumber`."""
+        wide = self._backend.number(value, float32 if dtype.half else dtype)
+        if not dtype.half:
+            return wide
+        narrow = self._backend.full((), value, dtype)
+        made = HalfNumber(narrow.storage.array, dtype, narrow.storage.device)
+        made.wide = wide.storage
+        return TensorData(made, ())
+
+    def uniform(self, shape: Any, dtype: DType, seed: int, offset: int) -> TensorData:
+        """Uniform numbers in [0, 1): none is rounded up to 1."""
+        backend = self._backend
+        made = backend.uniform(shape, float32, seed, offset)
+        below = backend.number(1 - finfo(dtype).eps / 2, float32)
+        return backend.copy(backend.zip(operators.minimum, made, below), dtype)
+
+
+class _Call:
+    """One call in float32.
+
+    Attributes:
+        target: the type to which float32 results are rounded; None: they stay.
+        known: for each argument by its id, its float32 form.
+        written: pairs of an argument that is written, and its float32 form.
+    """
+
+    def __init__(self, backend: Backend, args: Sequence[Any]) -> None:
+        self.backend = backend
+        kinds = [arg for arg in args if isinstance(arg, DType)]
+        kinds = kinds or [a.storage.dtype for a in _tensors(args)]
+        self.target = next((kind for kind in kinds if kind.half), None)
+        self.known: dict[int, TensorData] = {}
+        self.written: list[tuple[TensorData, TensorData]] = []
+
+    def widen(self, arg: Any, written: bool) -> Any:
+        """`arg` with float32 for half types, itself or in a sequence."""
+        if isinstance(arg, DType):
+            return float32 if arg.half else arg
+        if isinstance(arg, (list, tuple)):
+            return type(arg)([self.widen(a, written) for a in arg])
+        if not (isinstance(arg, TensorData) and arg.storage.dtype.half):
+            return arg
+        wide = self.known.get(id(arg))
+        if wide is None:
+            wide = self.known[id(arg)] = self._wide(arg)
+        if written:
+            self.written.append((arg, wide))
+        return wide
+
+    def _wide(self, a: TensorData) -> TensorData:
+        storage = a.storage
+        if type(storage) is HalfNumber and self.target is not None:
+            return TensorData(storage.wide, a.shape, a.strides, a.offset)
+        return self.backend.copy(a, float32)
+
+    def rounded(self, result: Any, last: int | None = None) -> Any:
+        """What was written, and what is returned (the first `last` of it), rounded."""
+        for a, wide in self.written:
+            self.backend.copy_into(a, self.backend.copy(wide, a.dtype))
+        if isinstance(result, (list, tuple)):
+            first, rest = result[:last], result[len(result) if last is None else last :]
+            return (*[self._round(r) for r in first], *rest)
+        return result if last == 0 else self._round(result)
+
+    def _round(self, result: Any) -> Any:
+        for a, wide in self.written:
+            if isinstance(result, TensorData) and result.storage is wide.storage:
+                return a
+        if not isinstance(result, TensorData) or self.target is None:
+            return result
+        if result.storage.dtype is not float32:
+            return result
+        return self.backend.copy(result, self.target)
+
+
+def _tensors(args: Any) -> list[TensorData]:
+    """All tensors among some arguments, also those in sequences."""
+    found = []
+    for arg in args:
+        if isinstance(arg, TensorData):
+            found.append(arg)
+        elif isinstance(arg, (list, tuple)):
+            found += _tensors(arg)
+    return found

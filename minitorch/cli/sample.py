@@ -1,0 +1,131 @@
+"""`minitorch sample RUN`: let a language model write.
+
+With this file one can print what a model says after a prompt, while it says it: one
+that `minitorch train gpt` has trained, or GPT-2 or Llama from files (`--weights`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from minitorch.cli.errors import friendly
+
+if TYPE_CHECKING:
+    from minitorch.data import Tokenizer
+    from minitorch.models import GPT
+
+END = "<|endoftext|>"  # the special token that ends a text of GPT-2
+
+
+def sample(
+    run: Annotated[
+        Path | None,
+        typer.Argument(help="The folder of a `minitorch train gpt`, or a checkpoint."),
+    ] = None,
+    prompt: Annotated[
+        str,
+        typer.Option(
+            "--prompt", "-p", help="To go on with.", show_default="an empty line"
+        ),
+    ] = ("\n"),
+    length: Annotated[int, typer.Option("--length", "-n", help="Tokens.")] = 200,
+    temperature: Annotated[
+        float, typer.Option(help="Below 1 likelier, above 1 wilder; 0: the likeliest.")
+    ] = 0.8,
+    top_k: Annotated[
+        int | None, typer.Option(help="Choose among so many tokens.")
+    ] = None,
+    top_p: Annotated[
+        float | None, typer.Option(help="Choose among those of this probability.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Repeats a text.")] = None,
+    device: Annotated[str, typer.Option(help="Where to compute.")] = "cpu",
+    weights: Annotated[
+        Path | None,
+        typer.Option(
+            help="GPT-2's or Llama's safetensors, a file or folder, with config.json."
+        ),
+    ] = None,
+    tokenizer: Annotated[
+        Path | None,
+        typer.Option(
+            help="Its tokenizer.json (or vocab.json and merges.txt), or the folder; "
+            "the folder of the weights if left out."
+        ),
+    ] = None,
+    debug: Annotated[bool, typer.Option(help="Show tracebacks.")] = False,
+) -> None:
+    """Let a trained model write, token by token."""
+    with friendly(debug, "minitorch sample"):
+        model, words = _load(run, weights, tokenizer, device)
+        ids = words.encode(prompt)
+        if not ids:
+            raise ValueError("sample: the prompt is empty; give at least one character")
+        from minitorch.creation import Generator
+
+        end = getattr(words, "special_tokens", {}).get(END)
+        new = model.stream(
+            ids, length, temperature=temperature, top_k=top_k, top_p=top_p, stop=end,
+            generator=Generator(seed),
+        )  # fmt: skip
+        typer.echo(prompt, nl=False)
+        for text in pieces(words, new):
+            typer.echo(text, nl=False)  # which flushes
+        typer.echo()
+
+
+def _load(
+    run: Path | None, weights: Path | None, tokenizer: Path | None, device: str
+) -> tuple[GPT, Tokenizer]:
+    """The model, and what turns its tokens into text."""
+    if (run is None) == (weights is None):
+        raise ValueError(
+            "sample: give the folder of a run, or --weights, and not both; "
+            "`minitorch train gpt` makes such a folder"
+        )
+    if run is not None:
+        from minitorch.train.gpt import load_gpt
+
+        model, words = load_gpt(run, device)
+        return model, words if tokenizer is None else _tokenizer(tokenizer)
+    from minitorch.models import from_pretrained
+
+    assert weights is not None
+    folder = weights if weights.is_dir() else weights.parent
+    words = _tokenizer(folder if tokenizer is None else tokenizer)
+    return from_pretrained(weights).to(device), words
+
+
+def _tokenizer(path: Path) -> Tokenizer:
+    """What `save` wrote, or a file or folder of Hugging Face's, or of tiktoken's."""
+    from minitorch.data import BPE, TokenizerError, load_tokenizer
+
+    if path.suffix == ".tiktoken":
+        return BPE.from_tiktoken(path)
+    if path.is_file():
+        try:
+            return load_tokenizer(path)
+        except TokenizerError:
+            pass  # or another library's
+    return BPE.from_huggingface(path)
+
+
+def pieces(tokenizer: Tokenizer, tokens: Iterable[Any]) -> Iterator[str]:
+    """The text of tokens as soon as it is known.
+
+    A token may end within a character, which then waits for the others.
+    """
+    waiting: list[int] = []
+    text = ""
+    for token in tokens:
+        waiting.append(token)
+        text = tokenizer.decode(waiting)
+        if not text.endswith("\ufffd") or len(waiting) > 4:
+            yield text
+            waiting, text = [], ""
+    if text:
+        yield text

@@ -1,0 +1,129 @@
+"""Hooks on the backward pass of a module.
+
+With this file a module shows the gradients of its inputs and outputs
+(`Module.register_full_backward_hook`): its inputs and its outputs pass an operation
+that changes nothing, and whose backward pass sees all of their gradients together.
+
+    x -> Inputs -> forward -> Outputs -> y
+           |                     |
+           v                     v
+      hook(module, grad_input, grad_output)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from minitorch.autodiff import is_grad_enabled
+from minitorch.function import UserFunction
+from minitorch.tensor import Tensor
+
+
+class Watch:
+    """One call of a module with hooks on its backward pass.
+
+    Attributes:
+        places: which arguments are tensors that a gradient is wanted of.
+        constants: the other tensors among them, whose gradients are 0.
+        grad_output: of each output, None of what is no tensor, once they are known.
+    """
+
+    def __init__(self, module: Any, hooks: Sequence[Callable]) -> None:
+        self.module, self.hooks = module, tuple(hooks)
+        self.count, self.places = 0, list[int]()
+        self.constants: dict[int, Tensor] = {}
+        self.grad_output: tuple[Any, ...] = ()
+
+    def inputs(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The arguments to call `forward` with."""
+        self.count = len(args)
+        if is_grad_enabled():
+            self.places = _wanting(args)
+        for i, x in enumerate(args):
+            if isinstance(x, Tensor) and i not in self.places and self.places:
+                self.constants[i] = x
+        return self._passed(Inputs, args, self.places)
+
+    def outputs(self, out: Any) -> Any:
+        """What the call returns: a tensor, or a tuple or list with tensors."""
+        if isinstance(out, Tensor):
+            return self.outputs((out,))[0]
+        if not isinstance(out, (tuple, list)):
+            return out
+        self.out_places = _wanting(out)
+        self.out_count = len(out)
+        return type(out)(self._passed(Outputs, tuple(out), self.out_places))
+
+    def _passed(self, kind: Any, given: tuple[Any, ...], places: list[int]) -> Any:
+        if not places:
+            return given
+        passed = list(given)
+        for i, x in zip(places, kind.apply(self, *[given[i] for i in places])):
+            passed[i] = x
+        return tuple(passed)
+
+    def call(self, grads: Sequence[Any]) -> list[Any]:
+        """Call the hooks with the inputs' gradients, which they may replace."""
+        spread = _spread(grads, self.places, self.count)
+        for i, x in self.constants.items():
+            spread[i] = x.new_zeros(x.raw.shape)
+        full = tuple(spread)
+        for hook in self.hooks:
+            changed = hook(self.module, full, self.grad_output)
+            if changed is not None:
+                full = changed if isinstance(changed, tuple) else (changed,)
+                self._check(full)
+        return [full[i] for i in self.places]
+
+    def _check(self, grads: tuple[Any, ...]) -> None:
+        if len(grads) != self.count:
+            raise RuntimeError(
+                f"register_full_backward_hook: a hook returned {len(grads)} "
+                f"gradient(s) for {self.count} positional argument(s) of forward"
+            )
+
+
+class Inputs(UserFunction):
+    """The same tensors; its backward pass calls the hooks."""
+
+    @staticmethod
+    def forward(ctx: Any, watch: Watch, *tensors: Tensor) -> Any:
+        ctx.watch = watch
+        return tensors
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return (None, *ctx.watch.call(grads))
+
+
+class Outputs(UserFunction):
+    """The same tensors; its backward pass notes their gradients."""
+
+    @staticmethod
+    def forward(ctx: Any, watch: Watch, *tensors: Tensor) -> Any:
+        ctx.watch = watch
+        return tensors
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        watch = ctx.watch
+        watch.grad_output = tuple(_spread(grads, watch.out_places, watch.out_count))
+        if not watch.places:  # nobody wants the inputs' gradients: now or never
+            watch.call(())
+        return (None, *grads)
+
+
+def _wanting(values: Sequence[Any]) -> list[int]:
+    """Which of the values are tensors that a gradient is wanted of."""
+    return [
+        i for i, x in enumerate(values) if isinstance(x, Tensor) and x.requires_grad
+    ]
+
+
+def _spread(grads: Sequence[Any], places: list[int], count: int) -> list[Any]:
+    """Gradients at their places among `count`, and None elsewhere."""
+    spread: list[Any] = [None] * count
+    for i, grad in zip(places, grads):
+        spread[i] = grad
+    return spread

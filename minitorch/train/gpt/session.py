@@ -1,0 +1,229 @@
+"""All that changes while a GPT learns, and the loop's steps themselves.
+
+With this file one can take a step (`text_step`), measure a model (`mean_loss`), and
+keep everything that a run remembers (`GPTSession`), so that a run which was stopped
+goes on as if it had not been, bit for bit.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from minitorch.autodiff import no_grad
+from minitorch.creation import default_generator
+from minitorch.data import TokenWindows
+from minitorch.models import GPT
+from minitorch.nn.utils import clip_grad_norm_
+from minitorch.tensor import Tensor
+from minitorch.train.checkpoint import BEST, LAST, all_finite, save_checkpoint
+from minitorch.train.gpt.config import GPTTrainConfig
+from minitorch.train.running import Stoppable
+from minitorch.train.session import LOOK_EVERY, Diverged
+
+# What random numbers are for: keys of `TokenWindows.draw`, beside the seed.
+STEPS, TRAIN_LOSS, VAL_LOSS = 0, 1, 2
+
+
+def text_step(model: GPT, optimizer: Any, clip: float, x: Tensor, y: Tensor) -> Tensor:
+    """Learn from A batches as from one: x, y int64 [A, B, T] -> the mean loss [].
+
+    Each is a forward and a backward pass, whose gradients add up: the memory is that of
+    one batch.
+    """
+    optimizer.zero_grad()
+    losses = []
+    for ids, targets in zip(x, y):
+        loss = model.loss(ids, targets) / len(x)
+        loss.backward()
+        losses.append(loss.detach())
+    if clip:
+        clip_grad_norm_(model.parameters(), clip)
+    optimizer.step()
+    return Tensor.stack(losses).sum()
+
+
+@no_grad()
+def mean_loss(
+    model: GPT, windows: TokenWindows, config: GPTTrainConfig, key: int
+) -> float:
+    """The mean cross entropy on `eval_batches` batches, the same ones each time."""
+    assert config.batch_size and config.eval_batches and config.seed is not None
+    training = model.training
+    model.eval()
+    total = 0.0
+    for i in range(config.eval_batches):
+        x, y = windows.draw((config.batch_size,), config.seed, key, i)
+        total += model.loss(x.to(model.device), y.to(model.device)).item()
+    model.train(training)
+    return total / config.eval_batches
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measurement, after `step` steps.
+
+    Losses are `mean_loss`; `seconds` were spent training since the one before;
+    `utilization` is the share of the machine's operations a second that the model's
+    make up (see `GPTConfig.flops_per_token`), None where its limit is not known.
+    """
+
+    step: int
+    train_loss: float
+    val_loss: float
+    lr: float
+    seconds: float
+    tokens_per_second: float
+    utilization: float | None
+
+
+@dataclass
+class GPTSession(Stoppable):
+    """A model that learns, and all that it takes.
+
+    Attributes:
+        peak: operations a second that the machine can do; None: not known.
+        on_look: called a few times a second.
+        step: how many steps were taken in all.
+        history: the measurements so far.
+        loss: the mean loss of the last few steps.
+        first_step: when the first step of this process was done (perf_counter).
+    """
+
+    config: GPTTrainConfig
+    model: GPT
+    optimizer: Any
+    scheduler: Any
+    folder: Path
+    peak: float | None
+    on_look: Callable[[GPTSession], None]
+    step: int = 0
+    history: list[Row] = field(default_factory=list)
+    loss: float = math.nan
+    first_step: float | None = None
+
+    def __post_init__(self) -> None:
+        self._sum: Any = None
+        self._steps = self._warm_steps = 0  # since the last look, measurement
+        self._seconds = self._warm_seconds = 0.0
+        self._clock = self._looked = self._saved = time.perf_counter()
+
+    @property
+    def lr(self) -> float:
+        """The learning rate of the next step."""
+        return self.optimizer.param_groups[0]["lr"]
+
+    @property
+    def rate(self) -> float:
+        """Tokens a second, without the first step, in which kernels are compiled."""
+        c = self.config
+        assert c.batch_size and c.accumulate and c.block_size
+        tokens = c.batch_size * c.accumulate * c.block_size * self._warm_steps
+        return tokens / self._warm_seconds if self._warm_seconds else 0.0
+
+    @property
+    def utilization(self) -> float | None:
+        """See `Row`."""
+        if self.peak is None or not self.rate:
+            return None
+        return self.rate * self.model.flops_per_token() / self.peak
+
+    def start_clock(self) -> None:
+        """What comes now is training."""
+        self._clock = time.perf_counter()
+
+    def after_step(self, loss: Tensor) -> None:
+        """What the loop calls when a step is done. Raises Diverged, Interrupted."""
+        self.step += 1
+        self._steps += 1
+        # A graph will overwrite the tensor; and to read it would make a GPU wait.
+        self._sum = loss.detach() + (0.0 if self._sum is None else self._sum)
+        now = time.perf_counter()
+        if self.first_step is None:
+            self.look(warm=False)
+            self.first_step = now
+        elif now - self._looked > LOOK_EVERY:
+            self.look()
+        every, seconds = self.config.checkpoint_steps, self.config.checkpoint_every
+        due = bool(every) and self.step % every == 0
+        due = due or (seconds > 0 and now - self._saved > seconds)
+        if due or self.stop_signal is not None:
+            self.save()
+        self.stop_if_asked()
+
+    def look(self, warm: bool = True) -> None:
+        """Read the losses since the last look. Raises Diverged."""
+        if self._steps:
+            self.loss = self._sum.item() / self._steps
+            if not math.isfinite(self.loss):
+                raise Diverged(self._advice(f"the loss became {self.loss}"))
+        now = time.perf_counter()
+        self._seconds += now - self._clock
+        if warm:
+            self._warm_seconds += now - self._clock
+            self._warm_steps += self._steps
+        self._sum, self._steps = None, 0
+        self._clock = self._looked = now
+        self.on_look(self)
+
+    def _advice(self, what: str) -> str:
+        last, lr = self.folder / LAST, self.config.lr or self.lr
+        kept = f"; the last good checkpoint is {last}" if last.exists() else ""
+        return (
+            f"training: {what} until step {self.step}, at a learning rate of "
+            f"{self.lr:.3g}. The steps were too large: try --lr {lr / 10:.3g}, or a "
+            f"longer --warm-up{kept}"
+        )
+
+    def measured(self, train_loss: float, val_loss: float) -> Row:
+        """Keep a measurement, and a checkpoint: of the best model, if it is that."""
+        row = Row(
+            step=self.step,
+            train_loss=train_loss,
+            val_loss=val_loss,
+            lr=self.lr,
+            seconds=self._seconds,
+            tokens_per_second=self.rate,
+            utilization=self.utilization,
+        )
+        self._warm_steps, self._seconds, self._warm_seconds = 0, 0.0, 0.0
+        best = min((r.val_loss for r in self.history), default=math.inf)
+        self.history.append(row)
+        if val_loss < best:
+            self.save(BEST)
+        self.save()
+        return row
+
+    # ----------------------------------------------------------- checkpoints
+
+    def save(self, name: str = LAST) -> None:
+        """Write a checkpoint of this moment, which is between two steps."""
+        self.look()
+        weights = self.model.state_dict()
+        if not all_finite(weights):
+            raise Diverged(self._advice("a weight became infinite"))
+        state = {
+            "config": self.config.to_json(),
+            "model_config": asdict(self.model.config),
+            "step": self.step,
+            "history": [asdict(row) for row in self.history],
+            "generator": default_generator.get_state(),
+            "model": dict(weights),
+            "optimizer": self.optimizer.state_dict(),
+            "scheduler": self.scheduler.state_dict(),
+        }
+        save_checkpoint(self.folder / name, state)
+        self._clock = self._saved = time.perf_counter()
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go back to where a checkpoint was written."""
+        self.step = state["step"]
+        self.history = [Row(**row) for row in state["history"]]
+        default_generator.set_state(state["generator"])
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.scheduler.load_state_dict(state["scheduler"])

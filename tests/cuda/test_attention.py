@@ -1,0 +1,192 @@
+"""Attention on the GPU: units, cuts and rungs; tests/backends has the contract.
+
+Sizes lie around those of the tiles, which are as small as a warp in the simulator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minitorch
+from backends.test_attention import attended, check, expected, operands
+from helpers import array_of, loaded, make
+from minitorch.dtypes import float32, float64
+from tests.cuda.sizes import pick
+
+pytest.importorskip("numba_cuda")
+from cuda_ops.attention import attention as family
+from cuda_ops.attention.backward import keys_template
+from cuda_ops.attention.forward import FORWARD, forward, forward_template
+from cuda_ops.attention.units import FMA, TF32, Cut
+from cuda_ops.runtime.launch import SIMULATED
+from cuda_ops.simulator.watch import watching
+
+WIDE = pick(32, 64)
+FIRST = next(cut for cut in FORWARD[FMA] if cut.size == WIDE)
+ROWS, COLS = FIRST.rows, FIRST.cols
+TF32_ERROR = 5e-3
+
+
+@pytest.fixture
+def tensor_cores() -> Iterator[None]:
+    minitorch.set_float32_matmul_precision("high")
+    yield
+    minitorch.set_float32_matmul_precision("highest")
+
+
+def close_to(results: Any, right: tuple[np.ndarray, ...], error: float) -> None:
+    """Up to an error that is relative to the largest number."""
+    for got, x in zip(results, right, strict=True):
+        top = max(1.0, np.abs(x).max(initial=0))
+        np.testing.assert_allclose(array_of(got), x, rtol=0, atol=error * top)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(
+    "L,S", [(1, 1), (ROWS - 1, COLS + 1), (ROWS + 1, COLS - 1), (COLS, 2 * ROWS)]
+)
+def test_around_the_size_of_a_tile(L: int, S: int, causal: bool) -> None:
+    arrays = operands((1, 2, 1, L, S, WIDE, WIDE), float32)
+    backend, right = loaded("cuda"), expected(arrays, 0.2, causal)
+    plain = attended(backend, arrays, 0.2, causal)
+    check(plain, right)
+    minitorch.set_float32_matmul_precision("high")
+    try:
+        results = attended(backend, arrays, 0.2, causal)
+    finally:
+        minitorch.set_float32_matmul_precision("highest")
+    close_to(results, right, TF32_ERROR)
+    assert not np.array_equal(array_of(results[0]), array_of(plain[0]))
+
+
+@pytest.mark.parametrize("E,V", [(pick(16, 80), 8), (12, 20), (5, 7)])
+def test_rows_are_filled_up(E: int, V: int, tensor_cores: None) -> None:
+    arrays = operands((2, 2, 2, 5, 9, E, V), float32)
+    right = expected(arrays, 0.3, False)
+    close_to(attended(loaded("cuda"), arrays, 0.3, False), right, TF32_ERROR)
+
+
+def test_heads_of_features_are_read_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As models make them: a position's heads lie side by side, here and in outputs."""
+    arrays = operands((2, 4, 2, 6, 6, 8, 8), float32)
+    right = expected(arrays, 0.3, True)
+
+    def never(*args: Any) -> None:
+        raise AssertionError("an operand was copied")
+
+    monkeypatch.setattr(family, "copy_into", never)
+    swapped = [np.ascontiguousarray(a.transpose(0, 2, 1, 3)) for a in arrays]
+    q, k, v, grad = (make(a, "cuda").permute((0, 2, 1, 3)) for a in swapped)
+    made = [make(np.zeros_like(a), "cuda").permute((0, 2, 1, 3)) for a in swapped]
+    ends = make(np.zeros((2, 4, 6), np.float32), "cuda")
+    backend = loaded("cuda")
+    backend.attention(made[3], ends, q, k, v, 0.3, True)
+    backend.attention_backward(*made[:3], grad, q, k, v, made[3], ends, 0.3, True)
+    check([made[3], ends, *made[:3]], right)
+
+
+def test_what_has_no_kernel_is_left_to_the_default() -> None:
+    assert family.cuts_for(256 + 1, FMA) is None
+    backend = loaded("cuda")
+    for sizes, dtype in (((1, 1, 1, 2, 3, 257, 4), float32), ((1,) * 7, float64)):
+        arrays = operands(sizes, dtype)
+        check(attended(backend, arrays, 0.1, True), expected(arrays, 0.1, True))
+        q, k, v, out = (make(a, "cuda") for a in arrays)
+        assert not family.attention(out, out, q, k, v, 0.1, True)
+
+
+def test_smaller_tiles_where_shared_memory_is_small(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first, second = Cut(FMA, 64, 4, 32, 64), Cut(FMA, 64, 4, 16, 32)
+    monkeypatch.setitem(FORWARD, FMA, (first, second))
+    here = family.properties()
+    small = here._replace(shared_memory_per_block=64 * 1024)
+    family.cuts_for.cache_clear()
+    monkeypatch.setattr(family, "properties", lambda: small)
+    found = family.cuts_for(16, FMA)
+    family.cuts_for.cache_clear()
+    assert found is not None and found.forward == second
+
+
+@pytest.mark.parametrize("units", [FMA, TF32])
+def test_the_same_numbers_each_time(units: str) -> None:
+    arrays = operands((1, 2, 1, ROWS + 3, COLS + 3, WIDE, WIDE), float32)
+    minitorch.set_float32_matmul_precision("high" if units == TF32 else "highest")
+    try:
+        runs = [attended(loaded("cuda"), arrays, 0.2, True) for _ in range(2)]
+    finally:
+        minitorch.set_float32_matmul_precision("highest")
+    for one, two in zip(*runs):
+        assert np.array_equal(array_of(one), array_of(two))
+
+
+# ------------------------------------------------------------------------------ rungs
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("rung", family.LADDER)
+def test_rungs(rung: Callable, causal: bool) -> None:
+    for L, S in ((1, 1), (5, 35), (33, 7)):
+        arrays = operands((2, 2, 2, L, S, 16, 12), float32)[:3]
+        right = expected([*arrays, np.zeros((2, 2, L, 12))], 0.25, causal)[0]
+        got = array_of(rung(*[make(a, "cuda") for a in arrays], causal))
+        error = TF32_ERROR if rung is family.attention_tensor_core else 1e-5
+        np.testing.assert_allclose(got, right, rtol=error, atol=error)
+
+
+@pytest.mark.parametrize("rung", family.LADDER)
+def test_rungs_say_what_they_take(rung: Callable) -> None:
+    arrays = operands((1, 2, 1, 3, 4, 2, 2), float32)[:3]
+    with pytest.raises(ValueError, match=r"query is float32 \(1, 2, 3, 2\)"):
+        rung(*[make(a, "cuda") for a in arrays])
+
+
+def test_rungs_are_for_heads_of_a_size() -> None:
+    a = make(np.ones((1, 1, 2, 260), np.float32), "cuda")
+    for rung, message in (
+        (family.attention_tiled, "of at most 128 numbers a row"),
+        (family.attention_online, "no kernel for heads of so many numbers"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            rung(a, a, a)
+
+
+# ---------------------------------------------------------------------------- traffic
+
+
+@pytest.mark.skipif(not SIMULATED, reason="about the simulator")
+@pytest.mark.parametrize("cut", [Cut(FMA, 32, 2, 16, 16, 4), Cut(TF32, 32, 2, 16, 16)])
+def test_no_races(cut: Cut, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between warps, too."""
+    cuts = family.Cuts(cut, cut, cut)
+    monkeypatch.setattr(family, "_cuts", lambda *_: cuts)
+    arrays = operands((1, 2, 1, 18, 17, 32, 32), float32)
+    with watching():
+        results = attended(loaded("cuda"), arrays, 0.2, True)
+    close_to(results, expected(arrays, 0.2, True), TF32_ERROR)
+
+
+@pytest.mark.skipif(not SIMULATED, reason="about the simulator")
+@pytest.mark.parametrize("cut", [Cut(FMA, 64, 1, 32, 64), Cut(TF32, 64, 1, 32, 64)])
+def test_a_warp_of_the_real_tiles_meets_all_banks(cut: Cut) -> None:
+    x = np.random.default_rng(0).standard_normal(64 * 64, np.float32)
+    at, kernel = (0, 0, 0, 64), forward(cut, 4, True)
+    launch = kernel[(1, 1), cut.threads, None, kernel.shared]
+    with watching() as watch:
+        launch(
+            x[: 32 * 64], at, x, at, x, at, np.zeros(32 * 64, np.float32), at,
+            np.zeros(32, np.float32), (1, 1, 32, 64, 64, 64), np.float32(1), False,
+        )  # fmt: skip
+    assert watch.total.shared_requests > 100
+    assert watch.total.bank_conflicts == 0
+
+
+def test_templates_refuse_what_threads_cannot_share() -> None:
+    for template in (forward_template, keys_template):
+        with pytest.raises(ValueError, match="cannot share"):
+            template(Cut(FMA, 64, 3, 32, 32), 4, True)

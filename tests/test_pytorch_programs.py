@@ -1,0 +1,369 @@
+"""What PyTorch programs that train language models call, as small programs of ours.
+
+Each is written once for a library `lib`, and runs here and in PyTorch.
+"""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+import warnings
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import minitorch
+from minitorch import compiler
+
+LIBS = (minitorch, torch)
+
+
+@pytest.fixture(autouse=True)
+def as_it_was() -> Any:
+    before = [lib.get_float32_matmul_precision() for lib in LIBS]
+    yield
+    for lib, precision in zip(LIBS, before):
+        lib.set_float32_matmul_precision(precision)
+
+
+# ----------------------------------------------------------------------- switches
+
+
+def test_tf32_is_one_switch_with_two_names() -> None:
+    """As in PyTorch, either name tells what was set by the other."""
+    told: dict[str, list[Any]] = {}
+    for lib in LIBS:
+        switch = lib.backends.cuda.matmul
+        found = told[lib.__name__] = [switch.allow_tf32]
+        switch.allow_tf32 = True
+        found += [lib.get_float32_matmul_precision(), switch.allow_tf32]
+        lib.set_float32_matmul_precision("highest")
+        found.append(switch.allow_tf32)
+        lib.set_float32_matmul_precision("high")
+        found.append(switch.allow_tf32)
+        switch.allow_tf32 = False
+        found.append(switch.allow_tf32)
+    assert told["minitorch"] == told["torch"]
+    with pytest.raises(TypeError, match="expected True or False"):
+        minitorch.backends.cuda.matmul.allow_tf32 = "high"
+    minitorch.set_float32_matmul_precision("medium")
+    minitorch.backends.cuda.matmul.allow_tf32 = True  # which it is: nothing changes
+    assert minitorch.get_float32_matmul_precision() == "medium"
+
+
+def test_switches_without_effect_are_kept_and_others_do_not_exist() -> None:
+    cudnn = minitorch.backends.cudnn
+    for name in ("allow_tf32", "benchmark", "deterministic"):
+        before = getattr(cudnn, name)
+        setattr(cudnn, name, not before)
+        assert getattr(cudnn, name) is not before
+        setattr(cudnn, name, before)
+    assert not cudnn.is_available()
+    assert not minitorch.backends.mps.is_available()
+    assert not minitorch.backends.mps.is_built()
+    assert minitorch.backends.cuda.is_built() == (
+        "cuda" in minitorch.available_devices()
+    )
+    with pytest.raises(AttributeError):
+        cudnn.conv_precision = True
+
+
+def test_compile_gives_back_what_it_got_and_says_so_once() -> None:
+    compiler._tell.cache_clear()
+    model = minitorch.nn.Linear(2, 2)
+    with pytest.warns(UserWarning, match="there is no compiler yet") as told:
+        assert minitorch.compile(model, mode="max-autotune") is model
+    assert Path(told[0].filename).name == Path(__file__).name
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+
+        @minitorch.compile
+        def double(x: float) -> float:
+            return 2 * x
+
+        @minitorch.compile(fullgraph=True)
+        def triple(x: float) -> float:
+            return 3 * x
+
+    assert (double(2), triple(2)) == (4, 6)
+    with pytest.raises(TypeError, match="got a int"):
+        minitorch.compile(3)
+
+
+def test_several_processes_are_not_here_yet() -> None:
+    distributed = import_module("minitorch.distributed")
+    parallel = import_module("minitorch.nn.parallel")
+    assert not distributed.is_available() and not distributed.is_initialized()
+    for call in (
+        lambda: distributed.init_process_group(backend="nccl"),
+        distributed.destroy_process_group,
+        lambda: parallel.DistributedDataParallel(
+            minitorch.nn.Linear(1, 1), device_ids=[0]
+        ),
+    ):
+        with pytest.raises(RuntimeError, match="several processes is not here yet"):
+            call()
+
+
+def test_names_that_are_imported_late() -> None:
+    code = (
+        "import minitorch as torch; assert torch.backends and torch.distributed; "
+        "torch.profiler.profile; from minitorch.nn.parallel import "
+        "DistributedDataParallel; from minitorch.utils.data.dataloader import "
+        "DataLoader; assert torch.utils.data.RandomSampler"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+# ------------------------------------------------------------------------- modules
+
+
+def watched(lib: Any, numbers: list[np.ndarray]) -> list[Any]:
+    """What hooks on the backward pass of modules see, and what they change."""
+    seen: list[Any] = []
+    tell = lambda grads: [None if g is None else g.tolist() for g in grads]
+
+    class Mix(lib.nn.Module):  # type: ignore[misc, name-defined]
+        def forward(self, a: Any, scale: float, b: Any) -> Any:
+            return a * scale + b, a * b
+
+    mix = Mix()
+    x, y, fixed = (lib.tensor(n) for n in numbers)
+    x.requires_grad, y.requires_grad = True, True
+
+    def note(module: Any, grad_input: Any, grad_output: Any) -> None:
+        seen.append((type(module).__name__, tell(grad_input), tell(grad_output)))
+
+    def change(module: Any, grad_input: Any, grad_output: Any) -> Any:
+        return tuple(None if g is None else g * 2 for g in grad_input)
+
+    handles = [mix.register_full_backward_hook(h) for h in (note, change, note)]
+    for kept in (3, 1, 0):
+        for handle in handles[kept:]:
+            handle.remove()
+        for first, second in ((x, y), (x, fixed), (fixed, fixed * 2)):
+            x.grad = y.grad = None
+            p, q = mix(first, 3.0, second)
+            ((p * p).sum() + q.sum() + (x * 5).sum()).backward()  # x also without mix
+            seen.append(tell([x.grad, y.grad]))
+    layer = lib.nn.Linear(2, 1)
+    with lib.no_grad():
+        layer.weight.fill_(0.5)
+        layer.bias.fill_(0.25)
+    layer.register_full_backward_hook(note)
+    layer(fixed.reshape(-1, 2)).sum().backward()
+    with lib.no_grad():
+        layer(fixed.reshape(-1, 2))
+    return [*seen, tell([layer.weight.grad, layer.bias.grad])]
+
+
+@pytest.mark.filterwarnings("ignore:Full backward hook is firing:UserWarning")
+def test_hooks_on_the_backward_pass() -> None:
+    rng = np.random.default_rng(0)
+    numbers = [rng.integers(-3, 4, 4).astype(np.float32) for _ in range(3)]
+    assert watched(minitorch, numbers) == watched(torch, numbers)
+
+
+def test_a_hook_that_returns_too_few_gradients() -> None:
+    act = minitorch.nn.ReLU()
+    act.register_full_backward_hook(lambda *_: (None, None))
+    x = minitorch.ones(2, requires_grad=True)
+    with pytest.raises(RuntimeError, match=r"returned 2 .* 1 positional"):
+        act(x).sum().backward()
+
+
+def test_a_dict_of_parameters() -> None:
+    found = []
+    for lib in LIBS:
+        table = lib.nn.ParameterDict({"b": lib.nn.Parameter(lib.ones(2))})
+        table["a"] = lib.zeros(3)
+        table.update({"c": lib.nn.Parameter(lib.ones(1))})
+        del table["b"]
+        net = lib.nn.Module()
+        net.table = table
+        names = [name for name, _ in net.named_parameters()]
+        same = "a" in table and "b" not in table
+        found.append([names, list(table), len(table), table["a"].tolist(), same])
+        assert isinstance(table["a"], lib.nn.Parameter)
+        assert list(net.state_dict()) == names
+    assert found[0] == found[1]
+
+
+def test_a_tensor_of_a_list_is_float32() -> None:
+    def program(lib: Any) -> list[Any]:
+        a, b = lib.Tensor([-4.0]).double(), lib.Tensor([2]).double()
+        a.requires_grad = b.requires_grad = True
+        c = a + b
+        d = (a * b + b**3).relu() + c.relu()
+        g = d * d / 2.0 + 10.0 / (d + 1)
+        g.backward()
+        return [g.item(), a.grad.item(), b.grad.item(), str(lib.Tensor([[1]]).dtype)]
+
+    *mine, kind = program(minitorch)
+    *theirs, their_kind = program(torch)
+    assert mine == pytest.approx(theirs) and kind.split(".")[-1] in their_kind
+
+
+def test_a_generator_serves_every_device() -> None:
+    drawn = []
+    for generator in (
+        minitorch.Generator(device="cpu"),
+        minitorch.Generator("simple"),
+        minitorch.Generator(),
+    ):
+        generator.manual_seed(42)
+        weights = minitorch.tensor([0.2, 0.3, 0.5])
+        drawn.append(minitorch.multinomial(weights, 2, generator=generator).tolist())
+    assert drawn[0] == drawn[1] == drawn[2]
+    assert minitorch.Generator("simple").device == "simple"
+    with pytest.raises(ValueError, match="no device 'gpu'"):
+        minitorch.Generator(device="gpu")
+
+
+@dataclass
+class Config:
+    width: int = 3
+    shape: tuple[int, ...] = (1, 2)
+
+
+def test_a_configuration_is_stored_as_its_fields(tmp_path: Path) -> None:
+    made = {"config": Config(5), "x": minitorch.ones(2), "kind": [Config()]}
+    minitorch.save(made, tmp_path / "c")
+    found = minitorch.load(tmp_path / "c")
+    assert Config(**found["config"]) == Config(5) and found["kind"][0]["width"] == 3
+    with pytest.raises(TypeError, match="config is a type"):
+        minitorch.save({"config": Config}, tmp_path / "d")
+
+
+# ------------------------------------------------------------ a whole training program
+
+WIDTH, LETTERS, LENGTH = 8, 7, 6
+
+
+def model(lib: Any) -> Any:
+    nn = lib.nn
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.parts = nn.ModuleDict(
+                dict(
+                    table=nn.Embedding(LETTERS, WIDTH),
+                    norm=nn.LayerNorm(WIDTH),
+                    layers=nn.ModuleList([nn.Linear(WIDTH, WIDTH) for _ in range(2)]),
+                )
+            )
+            self.head = nn.Linear(WIDTH, LETTERS, bias=False)
+            self.parts.table.weight = self.head.weight
+            before = lib.tril(lib.ones(LENGTH, LENGTH))
+            self.register_buffer("before", before / before.sum(1, keepdim=True))
+
+        def forward(self, ids: Any) -> Any:
+            x = self.parts.table(ids)
+            for layer in self.parts.layers:
+                x = x + lib.tanh(layer(self.before @ self.parts.norm(x)))
+            return self.head(x)
+
+    return Net()
+
+
+def optimizer_of(lib: Any, net: Any) -> Any:
+    """Groups with and without decay, and the fused step where there is one."""
+    named = {name: p for name, p in net.named_parameters() if p.requires_grad}
+    groups = [
+        {"params": [p for p in named.values() if p.dim() >= 2], "weight_decay": 0.1},
+        {"params": [p for p in named.values() if p.dim() < 2], "weight_decay": 0.0},
+    ]
+    fused = "fused" in inspect.signature(lib.optim.AdamW).parameters
+    assert fused
+    return lib.optim.AdamW(groups, lr=1e-2, betas=(0.9, 0.95), eps=1e-8, fused=fused)
+
+
+def train(lib: Any, net: Any, optimizer: Any, first: int, device: str) -> list[float]:
+    """Four steps of two small batches each, with a learning rate by hand."""
+    text = np.random.default_rng(0).integers(0, LETTERS, 200).astype(np.uint16)
+    losses = []
+    for step in range(first, first + 4):
+        for group in optimizer.param_groups:
+            group["lr"] = 1e-2 / (1 + step)
+        for part in range(2):
+            starts = lib.tensor(
+                np.random.default_rng(2 * step + part).integers(0, 190, 3)
+            )
+            x, y = (
+                lib.stack(
+                    [
+                        lib.from_numpy(text[i + k : i + k + LENGTH].astype(np.int64))
+                        for i in starts
+                    ]
+                )
+                for k in (0, 1)
+            )
+            if device == "cuda":
+                x, y = (t.pin_memory().to(device, non_blocking=True) for t in (x, y))
+            else:
+                x, y = x.to(device), y.to(device)
+            logits = net(x)
+            loss = lib.nn.functional.cross_entropy(
+                logits.view(-1, logits.size(-1)), y.view(-1), ignore_index=-1
+            )
+            (loss / 2).backward()
+            losses.append(loss.item())
+        norm = lib.nn.utils.clip_grad_norm_(net.parameters(), 0.5)
+        losses.append(norm.item())
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+    return losses
+
+
+def saved_and_resumed(lib: Any, net: Any, device: str, path: Path) -> list[float]:
+    """A checkpoint in the middle, as these programs write one."""
+    lib.manual_seed(1)
+    lib.cuda.manual_seed(1)
+    lib.cuda.manual_seed_all(1)
+    lib.backends.cuda.matmul.allow_tf32 = True
+    lib.backends.cudnn.allow_tf32 = True
+    net.to(device)
+    optimizer = optimizer_of(lib, net)
+    losses = train(lib, net, optimizer, 0, device)
+    checkpoint = {
+        "model": net.state_dict(),
+        "optimizer": optimizer.state_dict(),
+        "model_args": dict(width=WIDTH, bias=False, names=("a", None)),
+        "iter_num": 4,
+        "best_val_loss": lib.tensor(losses).mean(),
+    }
+    lib.save(checkpoint, path)
+    whole = train(lib, net, optimizer, 4, device)
+
+    read = lib.load(path, map_location=device)
+    again = model(lib)
+    again.load_state_dict(read["model"])
+    again.to(device)
+    optimizer = optimizer_of(lib, again)
+    optimizer.load_state_dict(read["optimizer"])
+    assert read["model_args"] == checkpoint["model_args"]
+    assert read["best_val_loss"] < 1e9 and f"{read['best_val_loss']:.4f}"
+    resumed = train(lib, again, optimizer, read["iter_num"], device)
+    assert resumed == whole
+    return losses + whole
+
+
+@pytest.mark.filterwarnings("ignore:compile:UserWarning")
+def test_a_program_trains_saves_and_goes_on(device: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    theirs = model(torch)
+    mine = model(minitorch)
+    mine.load_state_dict(
+        {n: minitorch.tensor(v.numpy().copy()) for n, v in theirs.state_dict().items()}
+    )
+    mine = minitorch.compile(mine)
+    found = saved_and_resumed(minitorch, mine, device, tmp_path / "mine.pt")
+    expected = saved_and_resumed(torch, theirs, "cpu", tmp_path / "theirs.pt")
+    np.testing.assert_allclose(found, expected, rtol=2e-4)
