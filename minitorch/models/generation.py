@@ -58,8 +58,8 @@ class Sampling:
 
     @property
     def greedy(self) -> bool:
-        """Whether nothing is drawn."""
-        return self.temperature == 0 or self.top_k == 1
+        """Whether nothing is drawn: scores over less than 1e-30 could be infinite."""
+        return self.temperature < 1e-30 or self.top_k == 1
 
     def probabilities(self, scores: Tensor) -> Tensor:
         """What each token is drawn with: scores [B, vocab] -> [B, vocab]."""

@@ -166,3 +166,19 @@ def test_what_makes_no_sense_is_said_at_once(prompt, options, text):
         stream(gpt(), prompt, 3, **options)
     with pytest.raises(ValueError, match="max_new_tokens is -1"):
         gpt().generate([1], -1)
+
+
+def test_generation_within_autocast():
+    """Keys and values are kept in the type of the weights."""
+    model = gpt()
+    with minitorch.autocast("cpu", dtype=minitorch.bfloat16):
+        written = generate(model, PROMPTS, 5, temperature=0)
+        again = generate(model, PROMPTS, 5, temperature=0, use_cache=False)
+    assert written == again
+
+
+def test_tiny_temperatures_are_greedy():
+    """Scores over them would be infinite."""
+    best = generate(gpt(), PROMPTS, 5, temperature=0)
+    for temperature in (1e-38, 1e-320):
+        assert generate(gpt(), PROMPTS, 5, temperature=temperature) == best
