@@ -374,3 +374,16 @@ def test_attention_and_losses_in_half_types():
             assert loss(x, x * 0.5).dtype is dtype
         weights = minitorch.tensor([0.0, 1.0, 0.0], dtype=dtype)
         assert minitorch.multinomial(weights, 1).item() == 1
+
+
+@half
+def test_in_place_beside_a_wider_tensor(device, dtype):
+    """The wider operand is not rounded before it is used."""
+    start, other = [0.1, 3.0, 1e-7], [0.3, 1e9, 1e-7]
+    for name in ("add_", "sub_", "mul_", "div_"):
+        mine = minitorch.tensor(start, dtype=dtype, device=device)
+        theirs = torch.tensor(start, dtype=TORCH_DTYPES[dtype])
+        getattr(mine, name)(minitorch.tensor(other, device=device))
+        getattr(theirs, name)(torch.tensor(other))
+        assert mine.dtype is dtype
+        np.testing.assert_array_equal(exact(mine), exact(theirs))
