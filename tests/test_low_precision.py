@@ -387,3 +387,15 @@ def test_in_place_beside_a_wider_tensor(device, dtype):
         getattr(theirs, name)(torch.tensor(other))
         assert mine.dtype is dtype
         np.testing.assert_array_equal(exact(mine), exact(theirs))
+
+
+@half
+def test_clipped_gradients_of_half_parameters(device, dtype):
+    """They can be read, and taken by an optimizer that multiplies nothing itself."""
+    p = minitorch.tensor([1.0, 2.0], dtype=dtype, device=device, requires_grad=True)
+    p.grad = minitorch.tensor([300.0, 400.0], dtype=dtype, device=device)
+    nn.utils.clip_grad_norm_([p], 1.0)
+    minitorch.optim.SGD([p], lr=1.0).step()
+    near = 2 * finfo(dtype).eps
+    np.testing.assert_allclose(exact(p.grad), [0.6, 0.8], rtol=near)
+    np.testing.assert_allclose(exact(p), [0.4, 1.2], rtol=2 * near)
