@@ -390,3 +390,28 @@ def test_attention_and_losses_in_half_types():
             assert loss(x, x * 0.5).dtype is dtype
         weights = minitorch.tensor([0.0, 1.0, 0.0], dtype=dtype)
         assert minitorch.multinomial(weights, 1).item() == 1
+
+
+@half
+def test_in_place_beside_a_wider_tensor(device, dtype):
+    """The wider operand is not rounded before it is used."""
+    start, other = [0.1, 3.0, 1e-7], [0.3, 1e9, 1e-7]
+    for name in ("add_", "sub_", "mul_", "div_"):
+        mine = minitorch.tensor(start, dtype=dtype, device=device)
+        theirs = torch.tensor(start, dtype=TORCH_DTYPES[dtype])
+        getattr(mine, name)(minitorch.tensor(other, device=device))
+        getattr(theirs, name)(torch.tensor(other))
+        assert mine.dtype is dtype
+        np.testing.assert_array_equal(exact(mine), exact(theirs))
+
+
+@half
+def test_clipped_gradients_of_half_parameters(device, dtype):
+    """They can be read, and taken by an optimizer that multiplies nothing itself."""
+    p = minitorch.tensor([1.0, 2.0], dtype=dtype, device=device, requires_grad=True)
+    p.grad = minitorch.tensor([300.0, 400.0], dtype=dtype, device=device)
+    nn.utils.clip_grad_norm_([p], 1.0)
+    minitorch.optim.SGD([p], lr=1.0).step()
+    near = 2 * finfo(dtype).eps
+    np.testing.assert_allclose(exact(p.grad), [0.6, 0.8], rtol=near)
+    np.testing.assert_allclose(exact(p), [0.4, 1.2], rtol=2 * near)
