@@ -12,7 +12,7 @@ import sys
 
 # Lines of Python and Mojo, comments and docstrings included.
 BUDGETS = {
-    "minitorch": 36_000,  # GPTs, texts, half types, optimizers, what their programs call
+    "minitorch": 36_000,  # GPTs, texts, half types, optimizers
     "fast_ops": 6_700,  # attention
     "cuda_ops": 21_900,  # attention, half types
     "mojo_ops": 7_700,
