@@ -163,8 +163,9 @@ def _from_cache(
     except OSError:
         tried.append((f"cache {path.parent}", "not in it"))
     except TextFileError as error:
-        warnings.warn(f"{error}; {put_aside(path)}", stacklevel=3)
-        tried.append((f"cache {path.parent}", "broken, and put aside"))
+        aside = put_aside(path)
+        warnings.warn(f"{error}; {aside}", stacklevel=3)
+        tried.append((f"cache {path.parent}", f"broken; {aside}"))
     if not allow_download:
         tried.append(("download", "not allowed (allow_download=False)"))
         return None
