@@ -197,9 +197,11 @@ class autocast:
         grad_mode.autocast = self._before.pop()
 
     def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        given = self.device_type, self.dtype, self.enabled, self.cache_enabled
+
         @functools.wraps(fn)
         def call(*args: Any, **kwargs: Any) -> Any:
-            with self:
+            with autocast(*given):  # one for each thread and each level of recursion
                 return fn(*args, **kwargs)
 
         return call

@@ -421,7 +421,8 @@ def copies(paper: PaperDriver) -> None:
     """Numbers arrive, behind the work on both streams; foreign contexts do no harm."""
     import numpy as np
 
-    from minitorch import as_tensor, cuda, from_dlpack, tensor
+    from minitorch import as_tensor, cuda, from_dlpack, full, tensor
+    from minitorch.dtypes import bfloat16, float16
 
     a = np.arange(35.0, dtype=np.float32).reshape(7, 5)
     x = tensor(a, device="cuda:0")
@@ -447,6 +448,13 @@ def copies(paper: PaperDriver) -> None:
     assert back.device == "cuda:1" and np.array_equal(back.numpy(), a)
     again = as_tensor(Foreign(y))
     assert again.device == "cuda:1" and np.array_equal(again.numpy(), a)
+    for dtype in (float16, bfloat16):
+        for n in (1, 7):
+            z = full((n,), -1.5, dtype=dtype, device="cuda:1")
+            assert z.to("cuda:0").tolist() == [-1.5] * n
+            borrowed = from_dlpack(z)
+            assert borrowed.dtype is dtype and borrowed.tolist() == [-1.5] * n
+            assert z.expand(3, n).t().contiguous().float().half().shape == (n, 3)
     assert cuda.current_device() == 0
 
 
