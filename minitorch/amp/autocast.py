@@ -114,14 +114,11 @@ class Mode:
         kinds = [x.dtype for x in args if _eligible(x)]
         if policy == LOWER:
             return [self._lowered(x, lower) if _eligible(x) else x for x in args]
-        if policy == FLOAT32:
-            wanted: DType | None = float32
-        elif policy == WIDEST:
-            wanted = functools.reduce(dtypes.promote, kinds) if kinds else None
-        else:
-            wanted = kinds[0] if kinds else None
-        if wanted is None:
+        if not kinds:
             return list(args)
+        wanted = float32 if policy == FLOAT32 else kinds[0]
+        if policy == WIDEST:
+            wanted = functools.reduce(dtypes.promote, kinds)
         return [converted(x, wanted) if _eligible(x) else x for x in args]
 
     def _lowered(self, x: Tensor, lower: DType) -> Tensor:
