@@ -130,12 +130,13 @@ def convert_flat(fn: Callable) -> Callable:
 
     def convert(a, out, vectors):
         i = (int64(cuda.blockIdx.x) * THREADS + cuda.threadIdx.x) * 4
-        if vectors and i + 4 <= out.size:
+        if not vectors or i + 4 > out.size:
+            for j in range(4):
+                if i + j < out.size:
+                    store(out, i + j, fn(load(a, i + j)))
+        else:
             x0, x1, x2, x3 = load4(a, i)
             store4(out, i, fn(x0), fn(x1), fn(x2), fn(x3))
-        else:
-            for j in range(i, min(i + 4, out.size)):
-                store(out, j, fn(load(a, j)))
 
     return convert
 

@@ -59,11 +59,8 @@ def attention_deltas(grad, g, out, o, deltas, sizes):
         y = begin_of(o, (heads, number)) + i * o[3]
         for j in range(cuda.threadIdx.x % WARP, V, WARP):
             total += grad[x + j] * out[y + j]
-    total += shuffle_xor(total, 16)
-    total += shuffle_xor(total, 8)
-    total += shuffle_xor(total, 4)
-    total += shuffle_xor(total, 2)
-    total += shuffle_xor(total, 1)
+    for k in range(5):
+        total += shuffle_xor(total, 16 >> k)
     if inside and cuda.threadIdx.x % WARP == 0:
         deltas[row] = total
 
