@@ -47,7 +47,7 @@ class CUDABackend(Backend):
     """NVIDIA GPUs, or Numba's simulator of some."""
 
     host_memory = False
-    tries_half = frozenset({"attention", "attention_backward"})
+    tries_half = frozenset({"attention", "attention_backward", "matmul"})
 
     def current_index(self) -> int:
         """The number of the current GPU."""

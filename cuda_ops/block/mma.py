@@ -57,7 +57,7 @@ class Strips(NamedTuple):
         a_along, b_along: whether the operand lies along k.
         depth: steps of k in one call of `multiply`, a multiple of `step`.
         a_pitch, b_pitch: elements from one row (along k) or one k (across) to the next.
-        kind: of the factors. Halves are multiplied along k only.
+        kind: of the factors.
     """
 
     a_strips: int
@@ -114,7 +114,7 @@ def mma_tile(strips: Strips) -> Functions:
     return (
         make_zero(types.float32, strips.sums),
         _make_mma(strips),
-        make_store(types.float32, strips.sums, runs_of, _narrow(strips.kind)),
+        make_store(types.float32, strips.sums, runs_of, narrower(strips.kind)),
     )
 
 
@@ -174,28 +174,30 @@ def fragment_base(
     """Where this lane reads a (`left`) or b: an address for `ldmatrix`, or a pointer.
 
     For `ldmatrix`, lanes 8 i to 8 i + 7 name the rows of the i-th of four matrices of 8
-    rows and 4 k (8 k of halves). In the order in which `mma` takes them, these are, for
-    a, both strips at k and then both at k + 4; for b, the first strip at k and k + 4,
-    then the second.
+    rows and 4 k (8 k of halves; across k they are turned on the way). In the order in
+    which `mma` takes them, these are, for a, both strips at k and then both at k + 4;
+    for b, the first strip at k and k + 4, then the second.
     """
     along = strips.a_along if left else strips.b_along
     pitch = strips.a_pitch if left else strips.b_pitch
     one = constant(1)
-    if along:
+    if along or strips.kind != TF32:
         # Bits 3 and 4 of the lane's number choose the matrix: a strip, a half of k.
         matrix = builder.lshr(lane, constant(3))
         low, high = builder.and_(matrix, one), builder.lshr(matrix, one)
         strip, far = (low, high) if left else (high, low)
+        line, beside = (strip, far) if along else (far, strip)
         row = builder.add(
-            builder.and_(lane, constant(7)), builder.mul(strip, constant(8))
+            builder.and_(lane, constant(7)), builder.mul(line, constant(8))
         )
         place = builder.mul(row, constant(pitch))
-        place = builder.add(place, builder.mul(far, constant(strips.vector)))
+        place = builder.add(place, builder.mul(beside, constant(strips.vector)))
     else:
         k = builder.mul(builder.and_(lane, constant(3)), constant(pitch))
         place = builder.add(k, builder.lshr(lane, constant(2)))
     pointer = builder.gep(base, [builder.add(at, place)])
-    return llvm.shared_address(builder, pointer) if along else pointer
+    by_address = along or strips.kind != TF32
+    return llvm.shared_address(builder, pointer) if by_address else pointer
 
 
 def fragments(
@@ -210,6 +212,9 @@ def fragments(
         if strips.a_along:
             a += _ldmatrix(builder, a_end, (first * strips.a_pitch + k) * size)
             continue
+        if strips.kind != TF32:
+            a += _ldmatrix(builder, a_end, (k * strips.a_pitch + first) * size, True)
+            continue
         for step in (k, k + 4):
             a += llvm.load(builder, a_end, step * strips.a_pitch + first, 1)
             a += llvm.load(builder, a_end, step * strips.a_pitch + first + 8, 1)
@@ -218,6 +223,9 @@ def fragments(
         first = 8 * strip
         if strips.b_along:
             b += _ldmatrix(builder, b_end, (first * strips.b_pitch + k) * size)
+            continue
+        if strips.kind != TF32:
+            b += _ldmatrix(builder, b_end, (k * strips.b_pitch + first) * size, True)
             continue
         for row in (first, first + 8):
             b += llvm.load(builder, b_end, k * strips.b_pitch + row, 1)
@@ -245,7 +253,7 @@ def rounded(builder: Any, x: Any) -> Any:
     return tf32_word(builder, x)
 
 
-def _narrow(kind: str) -> Callable | None:
+def narrower(kind: str) -> Callable | None:
     """narrow(builder, floats) -> halves; None where float32 is stored."""
     if kind == TF32:
         return None
@@ -345,15 +353,11 @@ def _sums_of_halves(
     builder: Any, acc: list[Any], s: list[Any], b_from: Any, p: Strips, b_strips: int,
     b_pitch: int,
 ) -> None:  # fmt: skip
-    # Lanes name the rows of four matrices: two, one below the other, and two beside.
+    b_side = Strips(0, b_strips, False, False, p.step, 0, b_pitch, p.kind)
     lane = read_lane(builder)
-    row, far = builder.and_(lane, constant(15)), builder.lshr(lane, constant(4))
-    at = builder.add(builder.mul(row, constant(b_pitch)), builder.mul(far, constant(8)))
-    address = llvm.shared_address(builder, builder.gep(b_from, [at]))
+    address = fragment_base(builder, b_from, constant(0), lane, b_side, False)
     for j in range(0, p.b_strips, 2):
-        b: list[Any] = []
-        for strip in range(0, b_strips, 2):
-            b += _ldmatrix(builder, address, 2 * (8 * j * b_pitch + 8 * strip), True)
+        b = fragments(builder, (None, address), b_side, 8 * j)[1]
         firsts = [4 * (i * p.b_strips + j) for i in range(p.a_strips // 2)]
         a = [
             _pair(builder, s[first + e], s[first + e + 1], p.kind)
