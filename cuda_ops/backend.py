@@ -47,6 +47,7 @@ class CUDABackend(Backend):
     """NVIDIA GPUs, or Numba's simulator of some."""
 
     host_memory = False
+    tries_half = frozenset({"attention", "attention_backward", "matmul"})
 
     def current_index(self) -> int:
         """The number of the current GPU."""
@@ -116,22 +117,24 @@ class CUDABackend(Backend):
     def attention(
         self, out: TensorData, logsumexp: TensorData, query: TensorData,
         key: TensorData, value: TensorData, scale: float, causal: bool,
-    ) -> None:  # fmt: skip
+    ) -> Any:  # fmt: skip
         """By a kernel where there is one for the operands, else by the default."""
         args = out, logsumexp, query, key, value, scale, causal
-        if not attention.attention(*args):
-            super().attention(*args)
+        if attention.attention(*args):
+            return None
+        return NotImplemented if query.dtype.half else super().attention(*args)
 
     def attention_backward(
         self, query_grad: TensorData, key_grad: TensorData, value_grad: TensorData,
         grad: TensorData, query: TensorData, key: TensorData, value: TensorData,
         out: TensorData, logsumexp: TensorData, scale: float, causal: bool,
-    ) -> None:  # fmt: skip
+    ) -> Any:  # fmt: skip
         """As `attention`."""
         grads, inputs = (query_grad, key_grad, value_grad), (grad, query, key, value)
         args = *grads, *inputs, out, logsumexp, scale, causal
-        if not attention.attention_backward(*args):
-            super().attention_backward(*args)
+        if attention.attention_backward(*args):
+            return None
+        return NotImplemented if query.dtype.half else super().attention_backward(*args)
 
     layer_norm = staticmethod(norm.layer_norm)
     layer_norm_backward = staticmethod(norm.layer_norm_backward)

@@ -12,7 +12,9 @@ there (`LADDER`; the first two are in `composed.py` and `ladders/attention.py`):
 (the kernels of the last two are one, in `forward.py`, and those of the backward pass in
 `backward.py`). The backend runs the last one for float32 after
 `minitorch.set_float32_matmul_precision("high")`, and else the one before it. Heads of
-up to 256 numbers in float32 have kernels; all else is left to the default.
+up to 256 numbers in float32 have kernels; all else is left to the default. So have
+bfloat16 and float16, for heads of up to 128 numbers, a multiple of 8, on the tensor
+cores: products of halves with float32 sums, and softmax in float32.
 
 Operands are read in place if numbers of a row are neighbours, whatever the other
 strides are. Results are the same to the last bit in every run.
@@ -29,23 +31,25 @@ import numpy as np
 
 from cuda_ops.attention.backward import (
     DELTA_ROWS,
+    DELTAS,
     FOR_KEYS,
     FOR_QUERY,
-    attention_deltas,
     backward_shared,
     for_keys,
     for_query,
 )
 from cuda_ops.attention.composed import attention_composed
 from cuda_ops.attention.forward import FORWARD, forward, forward_shared
-from cuda_ops.attention.units import FMA, TF32, VECTOR, Cut
+from cuda_ops.attention.units import BF16, F16, FMA, TF32, VECTOR, Cut
 from cuda_ops.block.intrinsics import WARP, is_aligned
+from cuda_ops.block.tiles import VECTOR_BYTES
+from cuda_ops.half import bits
 from cuda_ops.ladders.attention import attention_tiled, same_heads
-from cuda_ops.memory import contiguous, copy_into, empty
+from cuda_ops.memory import contiguous, copy, copy_into, empty
 from cuda_ops.runtime.device import compute_capability, properties
 from cuda_ops.runtime.launch import ceil_div
 from minitorch import precision
-from minitorch.dtypes import float32
+from minitorch.dtypes import DType, bfloat16, float16, float32
 from minitorch.tensor_data import TensorData
 
 
@@ -77,24 +81,40 @@ def _first(cuts: tuple[Cut, ...], width: int, need: Callable) -> Cut | None:
 
 def _cuts(query: TensorData, key: TensorData, value: TensorData) -> Cuts | None:
     """How to cut for these operands; None if there is no kernel for them."""
-    if query.dtype is not float32 or 0 in (*query.shape, *key.shape, *value.shape):
+    units, sizes = _units(query.dtype), (query.shape[3], value.shape[3])
+    if units is None or 0 in (*query.shape, *key.shape, *value.shape):
         return None
-    tensor_cores = precision.state.allow_tf32 and compute_capability() >= (8, 0)
-    width = max(query.shape[3], value.shape[3])
-    return cuts_for(width, TF32 if tensor_cores else FMA)
+    if query.dtype.half and any(n % (2 * VECTOR) for n in sizes):
+        return None
+    return cuts_for(max(sizes), units)
+
+
+def _units(dtype: DType) -> str | None:
+    """What multiplies numbers of a type."""
+    new = compute_capability() >= (8, 0)
+    if dtype is float32:
+        return TF32 if new and precision.state.allow_tf32 else FMA
+    return {bfloat16: BF16, float16: F16}.get(dtype) if new else None
 
 
 # --------------------------------------------------------------------------- operands
 
 
+def _in_place(a: TensorData) -> bool:
+    """Whether kernels can take `a`: rows' numbers side by side; of halves, 16 bytes."""
+    if a.dtype.half and _elements(a) == 1:
+        return False
+    return a.strides[-1] == 1 or a.shape[-1] == 1
+
+
 def _rows(a: TensorData) -> TensorData:
-    """`a`, or a copy, with its rows' numbers side by side."""
-    return a if a.strides[-1] == 1 or a.shape[-1] == 1 else contiguous(a)
+    """`a`, or a copy, as kernels can take it."""
+    return a if _in_place(a) else copy(a, a.dtype)
 
 
 def _room(a: TensorData) -> TensorData:
-    """`a` to write to, or other room where its rows' numbers are not side by side."""
-    return a if _rows(a) is a else empty(a.shape, a.dtype)
+    """`a` to write to, or other room where kernels cannot."""
+    return a if _in_place(a) else empty(a.shape, a.dtype)
 
 
 def _in_line(a: TensorData) -> TensorData:
@@ -111,18 +131,19 @@ def _hand_over(pairs: list[tuple[TensorData, TensorData]]) -> None:
 
 def _args(a: TensorData) -> tuple[Any, tuple[int, ...]]:
     """An operand's array; its offset, and strides of batch, heads and rows."""
-    return a.storage.array, (a.offset, *a.strides[:3])
+    return bits(a.storage.array), (a.offset, *a.strides[:3])
 
 
 def _elements(*operands: TensorData) -> int:
-    """Neighbours that one instruction copies: 4 where all rows are aligned for it."""
+    """Neighbours that one instruction copies: 16 bytes where all rows allow it."""
+    vector = VECTOR_BYTES // operands[0].dtype.itemsize
     even = all(
-        a.shape[3] % VECTOR == 0
-        and not any(n % VECTOR for n in (a.offset, *a.strides[:3]))
+        a.shape[3] % vector == 0
+        and not any(n % vector for n in (a.offset, *a.strides[:3]))
         and is_aligned(a.storage.array)
         for a in operands
     )
-    return VECTOR if even else 1
+    return vector if even else 1
 
 
 def _sizes(query: TensorData, key: TensorData, value: TensorData) -> tuple[int, ...]:
@@ -194,7 +215,8 @@ def run_backward(
     dq, dk, dv = made = tuple(map(_room, grads))
     sizes = _sizes(query, key, value)
     ends, deltas = contiguous(logsumexp).flat(), empty(logsumexp.shape, float32).flat()
-    attention_deltas[ceil_div(logsumexp.size, DELTA_ROWS), DELTA_ROWS * WARP](
+    run = DELTAS[query.dtype]
+    run[ceil_div(logsumexp.size, DELTA_ROWS), DELTA_ROWS * WARP](
         *_args(grad), *_args(out), deltas, sizes
     )
     inputs = [x for a in (query, key, value, grad) for x in _args(a)]

@@ -21,12 +21,24 @@ from functools import cache
 
 from numba import cuda, float32
 
-from cuda_ops.attention.forward import FAR, SIZE, Key, made, pipes, start_of
+from cuda_ops.attention.forward import FAR, Key, made, pipes, start_of
 from cuda_ops.attention.held import LOG2E, filled, gradient, masked, scaled, taken
-from cuda_ops.attention.units import FMA, TF32, VECTOR, Cut, filler, units_of
+from cuda_ops.attention.units import (
+    BF16,
+    F16,
+    FMA,
+    HALVES,
+    TF32,
+    VECTOR,
+    Cut,
+    filler,
+    units_of,
+)
 from cuda_ops.block.intrinsics import WARP, device, shuffle_xor
 from cuda_ops.block.tiles import inlined
-from cuda_ops.runtime.launch import SIMULATED, Kernel, kernel
+from cuda_ops.half import from_bfloat16, from_float16
+from cuda_ops.runtime.launch import SIMULATED, Kernel
+from minitorch import dtypes as types
 
 # Rows of a block of `attention_deltas`.
 DELTA_ROWS = 1 if SIMULATED else 8
@@ -34,47 +46,63 @@ ZERO = float32(0)
 begin_of = device(start_of)
 
 
-@kernel(
-    examples=["float32[] 4*int64 float32[] 4*int64 float32[] 6*int64"],
-    threads=DELTA_ROWS * WARP,
-)
-def attention_deltas(grad, g, out, o, deltas, sizes):
-    """D = rowsum(grad * out), which is also the sum of weights times their gradients.
+def deltas_template(read: Callable) -> Callable:
+    """The Python function of `attention_deltas`; `read` makes elements float32."""
 
-    # grad [B, H, L, V], out [B, H, L, V] -> deltas [B, H, L]
+    def attention_deltas(grad, g, out, o, deltas, sizes):
+        """D = rowsum(grad * out), the sum of weights times their gradients as well.
 
-        for b, h, i:  deltas[b, h, i] = sum(grad[b, h, i, v] * out[b, h, i, v] for v)
+        # grad [B, H, L, V], out [B, H, L, V] -> deltas [B, H, L]
 
-    A warp makes a row: neighbouring lanes read neighbours, and five exchanges add up.
-    The gradient of softmax needs it in every tile of the row.
-    """
-    heads, L, V = sizes[0], sizes[2], sizes[5]
-    row = cuda.blockIdx.x * DELTA_ROWS + cuda.threadIdx.x // WARP
-    number = row // L
-    inside = row < deltas.size
-    i = row - number * L
-    total = ZERO
-    if inside:
-        x = begin_of(g, (heads, number)) + i * g[3]
-        y = begin_of(o, (heads, number)) + i * o[3]
-        for j in range(cuda.threadIdx.x % WARP, V, WARP):
-            total += grad[x + j] * out[y + j]
-    for k in range(5):
-        total += shuffle_xor(total, 16 >> k)
-    if inside and cuda.threadIdx.x % WARP == 0:
-        deltas[row] = total
+            for b, h, i:
+                deltas[b, h, i] = sum(grad[b, h, i, v] * out[b, h, i, v] for v)
+
+        A warp makes a row: neighbouring lanes read neighbours, and five exchanges add
+        up. The gradient of softmax needs it in every tile of the row.
+        """
+        heads, L, V = sizes[0], sizes[2], sizes[5]
+        row = cuda.blockIdx.x * DELTA_ROWS + cuda.threadIdx.x // WARP
+        number = row // L
+        inside = row < deltas.size
+        i = row - number * L
+        total = ZERO
+        if inside:
+            x = begin_of(g, (heads, number)) + i * g[3]
+            y = begin_of(o, (heads, number)) + i * o[3]
+            for j in range(cuda.threadIdx.x % WARP, V, WARP):
+                total += read(grad[x + j]) * read(out[y + j])
+        for k in range(5):
+            total += shuffle_xor(total, 16 >> k)
+        if inside and cuda.threadIdx.x % WARP == 0:
+            deltas[row] = total
+
+    return attention_deltas
+
+
+def _deltas(read: Callable, name: str, word: str) -> Kernel:
+    text = f"{word}[] 4*int64 {word}[] 4*int64 float32[] 6*int64"
+    made, threads = deltas_template(read), DELTA_ROWS * WARP
+    return Kernel(made, f"attention_deltas{name}", [text], threads)
+
+
+# For each type of operands.
+DELTAS = {
+    types.float32: _deltas(device(lambda x: x), "", "float32"),
+    types.bfloat16: _deltas(from_bfloat16, "[bfloat16]", "uint16"),
+    types.float16: _deltas(from_float16, "[float16]", "uint16"),
+}
 
 
 def backward_shared(cut: Cut) -> int:
     """Bytes of shared memory: two resident parts, two passing tiles, weights."""
-    return (2 * cut.resident + 2 * cut.passing + cut.aside) * SIZE
+    return (2 * cut.resident + 2 * cut.passing + cut.aside) * cut.item
 
 
 def keys_template(cut: Cut, elements: int, asynchronous: bool) -> Callable:
     """The Python function of `attention_for_keys` for one way to cut."""
     units = units_of(cut)
-    place, multiply, weigh, store = (
-        units.place, units.multiply, units.weigh, units.store,
+    place, multiply, weigh, store, temper = (
+        units.place, units.multiply, units.weigh, units.store, units.temper,
     )  # fmt: skip
     zero_scores, zero_sums = units.zero_scores, units.zero_sums
     mask = masked(units.scores, True, -math.inf)
@@ -82,12 +110,13 @@ def keys_template(cut: Cut, elements: int, asynchronous: bool) -> Callable:
     take_ends, take = taken(units.scores.cols, LOG2E), taken(units.scores.cols, 1.0)
     scale_sums, each_row = scaled(units.sums), filled(len(units.sums.rows))
     fetch, close, wait = pipes(cut, elements, asynchronous)
-    fill, start = filler(cut, elements), inlined(start_of)
+    fill, start = filler(cut, elements, asynchronous), inlined(start_of)
     rows, cols, pitch = cut.rows, cut.cols, cut.pitch
     row_stride, value_at = cut.resident_strides[0], cut.resident
     q_at = 2 * cut.resident
     g_at, p_at = q_at + cut.passing, q_at + 2 * cut.passing
-    log2e, one, aligned = float32(LOG2E), float32(1), elements == VECTOR
+    log2e, one, aligned = float32(LOG2E), float32(1), elements > 1
+    kind = cut.number
 
     def attention_for_keys(
         query, q, key, k, value, v, grad, g, logsumexp, deltas, key_grad, dk,
@@ -113,7 +142,7 @@ def keys_template(cut: Cut, elements: int, asynchronous: bool) -> Callable:
 
         With `causal`, the first keys are seen by all queries: their blocks start first.
         """
-        shared = cuda.shared.array(0, float32)
+        shared = cuda.shared.array(0, kind)
         heads, group, L, S, E, V = sizes
         number, shares = cuda.blockIdx.x, heads // group
         first = cuda.blockIdx.y * rows
@@ -142,6 +171,7 @@ def keys_template(cut: Cut, elements: int, asynchronous: bool) -> Callable:
             wait()
             cuda.syncthreads()  # The queries are there.
             s = multiply(zero_scores(), shared, mine, q_at + theirs)
+            s = temper(s, each_row(scale * log2e))
             row, col, _, _, my_col = place()  # Cheaper to find than to keep.
             diagonal = i - first if causal else FAR
             if left < cols or diagonal < rows:
@@ -173,8 +203,8 @@ def keys_template(cut: Cut, elements: int, asynchronous: bool) -> Callable:
 def query_template(cut: Cut, elements: int, asynchronous: bool) -> Callable:
     """The Python function of `attention_for_query` for one way to cut."""
     units = units_of(cut)
-    place, multiply, weigh, store = (
-        units.place, units.multiply, units.weigh, units.store,
+    place, multiply, weigh, store, temper = (
+        units.place, units.multiply, units.weigh, units.store, units.temper,
     )  # fmt: skip
     zero_scores, zero_sums = units.zero_scores, units.zero_sums
     mask = masked(units.scores, False, -math.inf)
@@ -182,12 +212,13 @@ def query_template(cut: Cut, elements: int, asynchronous: bool) -> Callable:
     take_ends, take = taken(units.scores.rows, LOG2E), taken(units.scores.rows, 1.0)
     scale_sums, each_row = scaled(units.sums), filled(len(units.sums.rows))
     fetch, close, wait = pipes(cut, elements, asynchronous)
-    fill, start = filler(cut, elements), inlined(start_of)
+    fill, start = filler(cut, elements, asynchronous), inlined(start_of)
     rows, cols, pitch = cut.rows, cut.cols, cut.pitch
     row_stride, grad_at = cut.resident_strides[0], cut.resident
     k_at = 2 * cut.resident
     v_at, p_at = k_at + cut.passing, k_at + 2 * cut.passing
-    log2e, one, aligned = float32(LOG2E), float32(1), elements == VECTOR
+    log2e, one, aligned = float32(LOG2E), float32(1), elements > 1
+    kind = cut.number
 
     def attention_for_query(
         query, q, key, k, value, v, grad, g, logsumexp, deltas, query_grad, dq, sizes,
@@ -207,7 +238,7 @@ def query_template(cut: Cut, elements: int, asynchronous: bool) -> Callable:
         rows start first. Values come while gradients are multiplied by keys, and keys
         while `d` is made.
         """
-        shared = cuda.shared.array(0, float32)
+        shared = cuda.shared.array(0, kind)
         heads, group, L, S, E, V = sizes
         number = cuda.blockIdx.x
         shares = heads // group, number // group
@@ -218,11 +249,11 @@ def query_template(cut: Cut, elements: int, asynchronous: bool) -> Callable:
         seen = min(S, first + rows) if causal else S
         count = (seen + cols - 1) // cols
         fetch(shared, v_at, value, v_from, v[3], S, V)
-        close()
         at = start(q, (heads, number)) + first * q[3]
         fill(shared, 0, query, at, q[3], L - first, E, scale * log2e)
         at = start(g, (heads, number)) + first * g[3]
         fill(shared, grad_at, grad, at, g[3], L - first, V, one)
+        close()
         at = number * L + first + row
         ends = take_ends(logsumexp, at, L - first - row)
         below = take(deltas, at, L - first - row)
@@ -242,6 +273,7 @@ def query_template(cut: Cut, elements: int, asynchronous: bool) -> Callable:
                 fetch(shared, v_at, value, at, v[3], left - cols, V)
             close()
             s = multiply(zero_scores(), shared, mine, k_at + theirs)
+            s = temper(s, each_row(scale * log2e))
             diagonal = first - t * cols if causal else FAR
             if left < cols or diagonal < cols:
                 s = mask(s, left - col, diagonal + row - col)
@@ -263,7 +295,7 @@ QUERY_EXAMPLE = OPERANDS + "float32[] 4*int64 6*int64 float32 bool"
 if SIMULATED:
     FOR_KEYS: dict[str, tuple[Cut, ...]] = {
         FMA: (Cut(FMA, 32, 1, 16, 16, 4),),
-        TF32: (Cut(TF32, 32, 1, 16, 16),),
+        **{units: (Cut(units, 32, 1, 16, 16),) for units in (TF32, BF16, F16)},
     }
     FOR_QUERY = FOR_KEYS
 else:
@@ -286,9 +318,17 @@ else:
             Cut(TF32, 128, 4, 16, 16),
             Cut(TF32, 256, 2, 16, 16),
         ),
+        **{
+            units: (
+                Cut(units, 32, 4, 32, 32, blocks=2),
+                Cut(units, 64, 4, 32, 32, blocks=2),
+                Cut(units, 128, 8, 16, 32),
+            )
+            for units in HALVES
+        },
     }
     FOR_QUERY = {
-        FMA: FOR_KEYS[FMA],
+        **FOR_KEYS,
         TF32: (*FOR_KEYS[TF32][:-1], Cut(TF32, 256, 4, 16, 16)),
     }
 
@@ -298,6 +338,7 @@ if not SIMULATED:
     MAIN_KEYS = {
         (FOR_KEYS[FMA][1], VECTOR, True): "attention_for_keys",
         (FOR_KEYS[TF32][1], VECTOR, True): "attention_for_keys_tensor_core",
+        (FOR_KEYS[BF16][1], 2 * VECTOR, True): "attention_for_keys_bfloat16",
     }
     MAIN_QUERY = {(FOR_QUERY[FMA][1], VECTOR, True): "attention_for_query"}
 

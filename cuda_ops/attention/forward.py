@@ -21,30 +21,34 @@ from cuda_ops.attention.held import (
     online,
     scaled,
 )
-from cuda_ops.attention.units import FMA, TF32, VECTOR, Cut, filler, units_of
-from cuda_ops.block.copies import copier, fences
+from cuda_ops.attention.units import (
+    BF16,
+    F16,
+    FMA,
+    HALVES,
+    TF32,
+    VECTOR,
+    Cut,
+    fetcher,
+    filler,
+    units_of,
+)
+from cuda_ops.block.copies import fences
 from cuda_ops.block.tiles import inlined
 from cuda_ops.runtime.launch import SIMULATED, Kernel
 
 # So far to the right of a row nothing is hidden.
 FAR = 1 << 30
-SIZE = 4  # bytes of a float32
 
 
 def pipes(cut: Cut, elements: int, asynchronous: bool) -> tuple[Callable, ...]:
-    """fetch(shared, to, source, at, stride, rows_left, width), close() and wait().
+    """fetch, close() and wait() for passing tiles.
 
-    `fetch` starts to copy a passing tile, with zeros for rows from rows_left and
-    numbers from width on; `wait` waits for all copies of this thread.
+    `fetch` is that of `fetcher`; `wait` waits for all copies of this thread that stand
+    before a `close`.
     """
-    begin, _, load = copier(cut.copy(elements, asynchronous), SIZE)
     close, _, wait = fences(asynchronous, 0)
-
-    def fetch(shared, to, source, at, stride, rows_left, width):
-        start, walk = begin(source, at, stride, 1)
-        load(shared, to, source, start, walk, rows_left, width)
-
-    return inlined(fetch), close, wait
+    return fetcher(cut, cut.cols, elements, asynchronous), close, wait
 
 
 def start_of(at, head):
@@ -56,14 +60,14 @@ def start_of(at, head):
 
 def forward_shared(cut: Cut) -> int:
     """Bytes of shared memory: queries, a tile of keys, one of values, weights."""
-    return (cut.resident + 2 * cut.passing + cut.aside) * SIZE
+    return (cut.resident + 2 * cut.passing + cut.aside) * cut.item
 
 
 def forward_template(cut: Cut, elements: int, asynchronous: bool) -> Callable:
     """The Python function of `attention_online` for one way to cut."""
     units = units_of(cut)
-    place, multiply, weigh, store = (
-        units.place, units.multiply, units.weigh, units.store,
+    place, multiply, weigh, store, temper = (
+        units.place, units.multiply, units.weigh, units.store, units.temper,
     )  # fmt: skip
     zero_scores, zero_sums = units.zero_scores, units.zero_sums
     soft, scale_sums = online(units.scores), scaled(units.sums)
@@ -72,12 +76,12 @@ def forward_template(cut: Cut, elements: int, asynchronous: bool) -> Callable:
     each_row = filled(len(units.scores.rows))
     never, nothing = float32(-math.inf), float32(0)
     fetch, close, wait = pipes(cut, elements, asynchronous)
-    fill, start = filler(cut, elements), inlined(start_of)
+    fill, start = filler(cut, elements, asynchronous), inlined(start_of)
     rows, cols, pitch = cut.rows, cut.cols, cut.pitch
     row_stride = cut.resident_strides[0]
     k_at, v_at = cut.resident, cut.resident + cut.passing
     p_at, log2e = cut.resident + 2 * cut.passing, float32(LOG2E)
-    aligned = elements == VECTOR
+    aligned, kind = elements > 1, cut.number
 
     def attention_online(
         query, q, key, k, value, v, out, o, logsumexp, sizes, scale, causal
@@ -113,7 +117,7 @@ def forward_template(cut: Cut, elements: int, asynchronous: bool) -> Callable:
         Sources: Milakov and Gimelshein, "Online normalizer calculation for softmax",
         2018; Dao, Fu, Ermon, Rudra and Ré, "FlashAttention", 2022.
         """
-        shared = cuda.shared.array(0, float32)
+        shared = cuda.shared.array(0, kind)
         heads, group, L, S, E, V = sizes
         number = cuda.blockIdx.x
         shares = heads // group, number // group
@@ -124,9 +128,9 @@ def forward_template(cut: Cut, elements: int, asynchronous: bool) -> Callable:
         seen = min(S, first + rows) if causal else S
         count = (seen + cols - 1) // cols
         fetch(shared, k_at, key, k_from, k[3], S, E)
-        close()
         at = start(q, (heads, number)) + first * q[3]
         fill(shared, 0, query, at, q[3], L - first, E, scale * log2e)
+        close()
         acc, best, total = zero_sums(), each_row(never), each_row(nothing)
         for t in range(count):
             left = S - t * cols
@@ -135,6 +139,7 @@ def forward_template(cut: Cut, elements: int, asynchronous: bool) -> Callable:
             fetch(shared, v_at, value, v_from + t * cols * v[3], v[3], left, V)
             close()
             s = multiply(zero_scores(), shared, mine, theirs)
+            s = temper(s, each_row(scale * log2e))
             diagonal = first - t * cols if causal else FAR
             if left < cols or diagonal < cols:
                 s = mask(s, left - col, diagonal + row - col)
@@ -158,16 +163,13 @@ def forward_template(cut: Cut, elements: int, asynchronous: bool) -> Callable:
     return attention_online
 
 
-EXAMPLE = (
-    "float32[] 4*int64 float32[] 4*int64 float32[] 4*int64 float32[] 4*int64 float32[] "
-    "6*int64 float32 bool"
-)
+EXAMPLE = "float32[] 4*int64 " * 4 + "float32[] 6*int64 float32 bool"
 
 # For each size of rows the best first; the first one that a chip has room for is taken.
 if SIMULATED:
     FORWARD: dict[str, tuple[Cut, ...]] = {
         FMA: (Cut(FMA, 32, 1, 16, 16, 4),),
-        TF32: (Cut(TF32, 32, 1, 16, 16),),
+        **{units: (Cut(units, 32, 1, 16, 16),) for units in (TF32, BF16, F16)},
     }
 else:
     FORWARD = {
@@ -186,6 +188,14 @@ else:
             Cut(TF32, 128, 4, 16, 32),
             Cut(TF32, 256, 4, 16, 32),
         ),
+        **{
+            units: (
+                Cut(units, 32, 4, 32, 64, blocks=2),
+                Cut(units, 64, 4, 32, 64, blocks=2),
+                Cut(units, 128, 8, 16, 64),
+            )
+            for units in HALVES
+        },
     }
 
 
@@ -198,6 +208,7 @@ if not SIMULATED:
         (FORWARD[FMA][1], VECTOR, True): "attention_online",
         (FORWARD[FMA][2], VECTOR, False): "attention_online_sm_75",
         (FORWARD[TF32][1], VECTOR, True): "attention_tensor_core",
+        (FORWARD[BF16][1], 2 * VECTOR, True): "attention_bfloat16",
     }
 
 
@@ -206,6 +217,8 @@ def made(
 ) -> Kernel:
     """The kernel of a function for one way to cut; `text` is its signature."""
     cut, _, asynchronous = key
+    if cut.half:
+        text = text.replace("float32[] 4*", "uint16[] 4*")
     return Kernel(
         fn,
         name=main.get(key) or f"{fn.__name__}{(*cut, *key[1:])}",
@@ -222,7 +235,7 @@ def forward(cut: Cut, elements: int, asynchronous: bool) -> Kernel:
     """The kernel `attention_online` for one way to cut.
 
     Args:
-        elements: neighbours that one instruction copies, four or one.
+        elements: neighbours that one instruction copies: 16 bytes, or one.
         asynchronous: with `cp.async`.
     """
     fn = forward_template(cut, elements, asynchronous)

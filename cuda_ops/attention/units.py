@@ -9,26 +9,31 @@ lets tiles of others, the *passing* ones, come by. It multiplies twice for each 
 
     scores [rows, cols]  +=  resident [rows, size] @ passing [cols, size].T
     sums   [rows, size]  +=  weights [rows, cols]  @ passing [cols, size]
+
+Operands are float32, or halves, which only the tensor cores multiply. Halves stay in
+shared memory as they come, rounded once: what shall be scaled is scaled behind the
+product, in float32, and weights become halves for the second product.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from numba import float32
+from numba import float32, uint16
 
-from cuda_ops.attention.held import Held, laid
-from cuda_ops.block.copies import Copy
+from cuda_ops.attention.held import Held, laid, scaled
+from cuda_ops.block.copies import Copy, copier
 from cuda_ops.block.intrinsics import WARP, load4, store4, sync_warp
-from cuda_ops.block.mma import Strips, mma_of_sums, mma_tile
+from cuda_ops.block.mma import BF16, F16, HALVES, TF32, Strips, mma_of_sums, mma_tile
 from cuda_ops.block.tiles import Side, Tile, fma_tile, inlined, thread_index
 from cuda_ops.simulator import SIMULATED
 
-FMA, TF32 = "float32", "tf32"
+FMA = "float32"
+UNITS = (FMA, TF32, BF16, F16)
 # Steps of one call of the ordinary units: what is unrolled.
 DEPTH = 8 if SIMULATED else 16
-# Numbers that one load fetches.
+# Numbers of float32 that one load fetches.
 VECTOR = 4
 
 
@@ -36,7 +41,7 @@ class Cut(NamedTuple):
     """How a block is cut into warps, and a warp into lanes.
 
     Attributes:
-        units: `FMA`, or the type to which the tensor cores' factors are rounded.
+        units: `FMA`, or the type of the tensor cores' factors.
         size: numbers of a row: head sizes up to it are filled up with zeros.
         warps: of a block.
         warp_rows: resident rows of a warp.
@@ -54,6 +59,21 @@ class Cut(NamedTuple):
     thread_rows: int = 8
     blocks: int = 1
     arch: tuple[int, int] = (7, 5)
+
+    @property
+    def half(self) -> bool:
+        """Whether operands have 16 bits."""
+        return self.units in HALVES
+
+    @property
+    def number(self) -> Any:
+        """The type of operands in kernels."""
+        return uint16 if self.half else float32
+
+    @property
+    def item(self) -> int:
+        """Bytes of a number."""
+        return 2 if self.half else 4
 
     @property
     def rows(self) -> int:
@@ -75,7 +95,7 @@ class Cut(NamedTuple):
     @property
     def pitch(self) -> int:
         """From one passing row to the next: 16 bytes more, for other banks."""
-        return self.size + 4
+        return self.size + 16 // self.item
 
     @property
     def resident_strides(self) -> tuple[int, int]:
@@ -108,10 +128,10 @@ class Cut(NamedTuple):
         """Elements of shared memory for weights, [cols, rows]; none in registers."""
         return self.cols * self.aside_pitch if self.units == FMA else 0
 
-    def copy(self, elements: int, asynchronous: bool) -> Copy:
-        """How a passing tile is copied."""
+    def copy(self, lines: int, elements: int, asynchronous: bool) -> Copy:
+        """How `lines` rows, as many as a passing tile has, are copied."""
         return Copy(
-            self.size, self.cols, self.pitch, self.threads, elements, asynchronous, True
+            self.size, lines, self.pitch, self.threads, elements, asynchronous, True
         )
 
 
@@ -126,6 +146,7 @@ class Units(NamedTuple):
         multiply: (s, shared, resident_at, passing_at) -> s + resident @ passing.T
         weigh: (sums, weights, shared, aside_at, passing_at) -> sums + weights @ passing
         store: of `fma_tile` and `mma_tile`.
+        temper: (scores, factor of each row) -> scores, times what `filler` has left.
     """
 
     scores: Held
@@ -136,6 +157,7 @@ class Units(NamedTuple):
     multiply: Callable
     weigh: Callable
     store: Callable
+    temper: Callable
 
 
 def units_of(cut: Cut) -> Units:
@@ -189,7 +211,7 @@ def _ordinary(cut: Cut) -> Units:
 
     return Units(
         scores, _held(weights, values, _lanes(c)), place, zero_scores, zero_sums,
-        multiply_scores, inlined(weigh), store,
+        multiply_scores, inlined(weigh), store, inlined(lambda s, factors: s),
     )  # fmt: skip
 
 
@@ -229,12 +251,13 @@ def _lane_place(cut: Cut) -> Callable:
 def _tensor_cores(cut: Cut) -> Units:
     """A warp has warp_rows x cols scores, spread over its lanes by `mma.sync`."""
     c, strips, depth = cut, cut.warp_rows // 8, min(cut.size, 64)
-    left = Strips(strips, c.cols // 8, True, True, depth, c.pitch, c.pitch)
-    right = Strips(strips, c.size // 8, True, False, 8, c.pitch, c.pitch)
+    left = Strips(strips, c.cols // 8, True, True, depth, c.pitch, c.pitch, c.units)
+    right = Strips(strips, c.size // 8, True, False, 16, c.pitch, c.pitch, c.units)
     zero_scores, multiply, _ = mma_tile(left)
     zero_sums, _, store = mma_tile(right)
-    add = mma_of_sums(left.sums, strips, right.b_strips, c.pitch)
-    warp_rows = c.warp_rows
+    add = mma_of_sums(left, right.b_strips, c.pitch)
+    scores, warp_rows = _dealt(strips, c.cols // 8), c.warp_rows
+    temper = scaled(scores) if c.half else inlined(lambda s, factors: s)
 
     def place():
         index = thread_index()
@@ -245,9 +268,8 @@ def _tensor_cores(cut: Cut) -> Units:
         return add(acc, p, shared, b_at)
 
     return Units(
-        _dealt(strips, c.cols // 8), _dealt(strips, right.b_strips), inlined(place),
-        zero_scores, zero_sums, _deep(multiply, c.size, depth, 1), inlined(weigh),
-        store,
+        scores, _dealt(strips, right.b_strips), inlined(place), zero_scores, zero_sums,
+        _deep(multiply, c.size, depth, 1), inlined(weigh), store, temper,
     )  # fmt: skip
 
 
@@ -268,7 +290,22 @@ def _dealt(a_strips: int, b_strips: int) -> Held:
 # ------------------------------------------------------------------ resident rows
 
 
-def filler(cut: Cut, elements: int) -> Callable:
+def fetcher(cut: Cut, lines: int, elements: int, asynchronous: bool) -> Callable:
+    """fetch(shared, to, source, at, stride, rows_left, width)
+
+    It starts to copy `lines` rows as they are, with zeros for rows from rows_left and
+    numbers from width on.
+    """
+    begin, _, load = copier(cut.copy(lines, elements, asynchronous), cut.item)
+
+    def fetch(shared, to, source, at, stride, rows_left, width):
+        start, walk = begin(source, at, stride, 1)
+        load(shared, to, source, start, walk, rows_left, width)
+
+    return inlined(fetch)
+
+
+def filler(cut: Cut, elements: int, asynchronous: bool) -> Callable:
     """fill(shared, to, source, at, stride, rows_left, width, factor): resident rows.
 
         for r in range(rows), k in range(size):
@@ -277,7 +314,15 @@ def filler(cut: Cut, elements: int) -> Callable:
     with zeros for rows from rows_left and numbers from width on. Neighbouring threads
     take neighbouring rows, so that what they store lies side by side where rows do; the
     line of memory that a thread reads from stays in the cache until it is used up.
+    Halves are fetched as passing rows are, and `Units.temper` takes the factor.
     """
+    if cut.half:
+        fetch = fetcher(cut, cut.rows, elements, asynchronous)
+
+        def fill_halves(shared, to, source, at, stride, rows_left, width, factor):
+            fetch(shared, to, source, at, stride, rows_left, width)
+
+        return inlined(fill_halves)
     rows, size, threads = cut.rows, cut.size, cut.threads
     row_stride, k_stride = cut.resident_strides
     groups, zero = size // VECTOR, float32(0)

@@ -66,9 +66,12 @@ class Copy(NamedTuple):
         return (self.pitch, 1) if self.k_fast else (1, self.pitch)
 
 
-def swizzled(line: Any, k: Any, depth: int) -> Any:
-    """Where element k of a line of `depth` float32 lies, with `Copy.swizzle`."""
-    return ((k // 4) ^ (line % (depth // 4))) * 4 + k % 4
+def swizzled(line: Any, k: Any, depth: int, vector: int = 4) -> Any:
+    """Where element k of a line of `depth` lies, with `Copy.swizzle`.
+
+    `vector` elements are 16 bytes.
+    """
+    return ((k // vector) ^ (line % (depth // vector))) * vector + k % vector
 
 
 def unit_of(size: int) -> int:
@@ -104,8 +107,8 @@ def copier(copy: Copy, size: int) -> Functions:
     if copy.threads % per_line or (lines * per_line) % copy.threads:
         raise ValueError(f"copier: {copy.threads} threads cannot share {copy} evenly")
     jump = copy.threads // per_line
-    swizzle, depth = copy.swizzle, copy.depth
-    if swizzle and jump % (depth // 4):
+    swizzle, depth, vector = copy.swizzle, copy.depth, VECTOR_BYTES // size
+    if swizzle and jump % (depth // vector):
         raise ValueError(f"copier: {copy.threads} threads cannot swizzle {copy}")
     place = inlined(swizzled)
     w_jump, k_jump = (jump, 0) if k_fast else (0, jump)
@@ -118,7 +121,7 @@ def copier(copy: Copy, size: int) -> Functions:
         go = (w_jump * stride + k_jump * k_stride) * unit
         # The exchange is the same for all lines of a thread: they are `jump` apart.
         if swizzle:
-            fast = place(slow, fast, depth)
+            fast = place(slow, fast, depth, vector)
         return start, (slow * pitch + fast, go, w, k)
 
     load, load_first = _make_loads(copy, w_jump, k_jump, jump * pitch)

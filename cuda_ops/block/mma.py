@@ -3,10 +3,11 @@
 With this file a kernel can multiply strips of 8 rows and 8 columns in shared memory
 with `mma.sync` (`mma_tile`), go on with what that left in registers
 (`mma_of_sums`), and deal their elements out to the lanes of a warp
-(`fragment_base`, `fragments`, which `matmul/warpgroup.py` uses as well). Factors are
-rounded to TF32 (`round_tf32` says how); sums are float32.
+(`fragment_base`, `fragments`, which `matmul/warpgroup.py` uses as well). Factors in
+float32 are rounded to TF32 (`round_tf32` says how), those of 16 bits are taken as they
+are, two in a word; sums are float32.
 
-Source: "PTX ISA", sections on mma.m16n8k8 and ldmatrix.
+Source: "PTX ISA", sections on mma.m16n8k8, mma.m16n8k16 and ldmatrix.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from cuda_ops.block import llvm
 from cuda_ops.block.intrinsics import tf32_word
 from cuda_ops.block.llvm import constant, read_lane, written
 from cuda_ops.block.tiles import (
+    VECTOR_BYTES,
     Functions,
     Run,
     emulated_store,
@@ -29,6 +31,7 @@ from cuda_ops.block.tiles import (
     make_zero,
 )
 from cuda_ops.simulator import SIMULATED, emulation, watch
+from minitorch.dtypes import bfloat16, float16
 
 if not SIMULATED:
     from llvmlite import ir
@@ -36,6 +39,11 @@ if not SIMULATED:
 
 
 watch.STAND_INS.add(__name__)
+
+
+# What the tensor cores multiply: names of types in PTX.
+TF32, BF16, F16 = "tf32", "bf16", "f16"
+HALVES = {BF16: bfloat16, F16: float16}
 
 
 class Strips(NamedTuple):
@@ -47,8 +55,9 @@ class Strips(NamedTuple):
     Attributes:
         a_strips, b_strips: how many of each, both even.
         a_along, b_along: whether the operand lies along k.
-        depth: steps of k in one call of `multiply`, a multiple of 8.
+        depth: steps of k in one call of `multiply`, a multiple of `step`.
         a_pitch, b_pitch: elements from one row (along k) or one k (across) to the next.
+        kind: of the factors.
     """
 
     a_strips: int
@@ -58,6 +67,17 @@ class Strips(NamedTuple):
     depth: int
     a_pitch: int
     b_pitch: int
+    kind: str = TF32
+
+    @property
+    def vector(self) -> int:
+        """Elements of 16 bytes: a row of a matrix of `ldmatrix`."""
+        return 4 if self.kind == TF32 else 8
+
+    @property
+    def step(self) -> int:
+        """Steps of k of one instruction."""
+        return 2 * self.vector
 
     @property
     def sums(self) -> int:
@@ -80,6 +100,10 @@ def mma_tile(strips: Strips) -> Functions:
     (g, t + 4) of each strip, and of the result columns 2 t and 2 t + 1 of rows g of
     both strips. `ldmatrix` hands out the elements of strips that lie along k, four
     registers at a time; those of strips that lie across k are loaded one by one.
+
+    Halves go two in a word, the first in its lower part, and so 16 k at a time:
+    `mma.sync.m16n8k16` deals its words as the other one its elements. `store` rounds
+    its sums to them.
     """
     if SIMULATED:
         return _emulated_mma(strips)
@@ -90,7 +114,7 @@ def mma_tile(strips: Strips) -> Functions:
     return (
         make_zero(types.float32, strips.sums),
         _make_mma(strips),
-        make_store(types.float32, strips.sums, runs_of),
+        make_store(types.float32, strips.sums, runs_of, narrower(strips.kind)),
     )
 
 
@@ -128,15 +152,17 @@ def _make_mma(strips: Strips) -> Callable:
 
         def factors(k: int) -> list[list[Any]]:
             both = fragments(builder, ends, strips, k)
+            if strips.kind != TF32:
+                return list(both)
             return [[rounded(builder, x) for x in side] for side in both]
 
         # The next factors are on their way while these are multiplied.
         following = factors(0)
-        for k in range(0, strips.depth, 8):
+        for k in range(0, strips.depth, strips.step):
             a, b = following
-            if k + 8 < strips.depth:
-                following = factors(k + 8)
-            _mma_all(builder, acc, a, b)
+            if k + strips.step < strips.depth:
+                following = factors(k + strips.step)
+            _mma_all(builder, acc, a, b, strips.kind)
         return acc
 
     return multiply
@@ -148,39 +174,46 @@ def fragment_base(
     """Where this lane reads a (`left`) or b: an address for `ldmatrix`, or a pointer.
 
     For `ldmatrix`, lanes 8 i to 8 i + 7 name the rows of the i-th of four matrices of 8
-    rows and 4 k. In the order in which `mma` takes them, these are, for a, both strips
-    at k and then both at k + 4; for b, the first strip at k and k + 4, then the second.
+    rows and 4 k (8 k of halves; across k they are turned on the way). In the order in
+    which `mma` takes them, these are, for a, both strips at k and then both at k + 4;
+    for b, the first strip at k and k + 4, then the second.
     """
     along = strips.a_along if left else strips.b_along
     pitch = strips.a_pitch if left else strips.b_pitch
     one = constant(1)
-    if along:
+    if along or strips.kind != TF32:
         # Bits 3 and 4 of the lane's number choose the matrix: a strip, a half of k.
         matrix = builder.lshr(lane, constant(3))
         low, high = builder.and_(matrix, one), builder.lshr(matrix, one)
         strip, far = (low, high) if left else (high, low)
+        line, beside = (strip, far) if along else (far, strip)
         row = builder.add(
-            builder.and_(lane, constant(7)), builder.mul(strip, constant(8))
+            builder.and_(lane, constant(7)), builder.mul(line, constant(8))
         )
         place = builder.mul(row, constant(pitch))
-        place = builder.add(place, builder.mul(far, constant(4)))
+        place = builder.add(place, builder.mul(beside, constant(strips.vector)))
     else:
         k = builder.mul(builder.and_(lane, constant(3)), constant(pitch))
         place = builder.add(k, builder.lshr(lane, constant(2)))
     pointer = builder.gep(base, [builder.add(at, place)])
-    return llvm.shared_address(builder, pointer) if along else pointer
+    by_address = along or strips.kind != TF32
+    return llvm.shared_address(builder, pointer) if by_address else pointer
 
 
 def fragments(
     builder: Any, ends: tuple[Any, Any], strips: Strips, k: int
 ) -> tuple[list[Any], list[Any]]:
-    """A lane's elements of a and b for 8 steps of k, in the order of `mma`."""
+    """A lane's words of a and b for `strips.step` of k, in the order of `mma`."""
     a_end, b_end = ends
+    size = VECTOR_BYTES // strips.vector
     a: list[Any] = []
     for strip in range(0, strips.a_strips, 2):
         first = 8 * strip
         if strips.a_along:
-            a += _ldmatrix(builder, a_end, (first * strips.a_pitch + k) * 4)
+            a += _ldmatrix(builder, a_end, (first * strips.a_pitch + k) * size)
+            continue
+        if strips.kind != TF32:
+            a += _ldmatrix(builder, a_end, (k * strips.a_pitch + first) * size, True)
             continue
         for step in (k, k + 4):
             a += llvm.load(builder, a_end, step * strips.a_pitch + first, 1)
@@ -189,7 +222,10 @@ def fragments(
     for strip in range(0, strips.b_strips, 2):
         first = 8 * strip
         if strips.b_along:
-            b += _ldmatrix(builder, b_end, (first * strips.b_pitch + k) * 4)
+            b += _ldmatrix(builder, b_end, (first * strips.b_pitch + k) * size)
+            continue
+        if strips.kind != TF32:
+            b += _ldmatrix(builder, b_end, (k * strips.b_pitch + first) * size, True)
             continue
         for row in (first, first + 8):
             b += llvm.load(builder, b_end, k * strips.b_pitch + row, 1)
@@ -197,9 +233,14 @@ def fragments(
     return a, b
 
 
-def _ldmatrix(builder: Any, address: Any, offset: int) -> list[Any]:
-    """Of four matrices of 8 rows and 4 words, lane 4 g + t gets word t of row g."""
-    name = "ldmatrix.sync.aligned.m8n8.x4.shared.b16"
+def _ldmatrix(
+    builder: Any, address: Any, offset: int, turned: bool = False
+) -> list[Any]:
+    """Of four matrices of 8 rows and 4 words, lane 4 g + t gets word t of row g.
+
+    With `turned`, for halves: those of column g in rows 2 t and 2 t + 1.
+    """
+    name = f"ldmatrix.sync.aligned.m8n8.x4{'.trans' if turned else ''}.shared.b16"
     text = f"{name} {{$0, $1, $2, $3}}, [$4 + {offset}];"
     kind = ir.LiteralStructType([ir.IntType(32)] * 4)
     value = llvm.assembly(builder, text, kind, "=r,=r,=r,=r,r,~{memory}", [address])
@@ -212,18 +253,44 @@ def rounded(builder: Any, x: Any) -> Any:
     return tf32_word(builder, x)
 
 
+def narrower(kind: str) -> Callable | None:
+    """narrow(builder, floats) -> halves; None where float32 is stored."""
+    if kind == TF32:
+        return None
+
+    def narrow(builder: Any, floats: list[Any]) -> list[Any]:
+        half, out = ir.IntType(16), []
+        for low, high in zip(floats[::2], floats[1::2]):
+            word = _pair(builder, low, high, kind)
+            top = builder.lshr(word, ir.Constant(word.type, 16))
+            out += [builder.trunc(word, half), builder.trunc(top, half)]
+        return out
+
+    return narrow
+
+
+def _pair(builder: Any, low: Any, high: Any, kind: str) -> Any:
+    """Two float32 rounded to halves, in one word."""
+    asm = ir.FunctionType(ir.IntType(32), [ir.FloatType()] * 2)
+    line = ir.InlineAsm(asm, f"cvt.rn.{kind}x2.f32 $0, $1, $2;", "=r,f,f")
+    return builder.call(line, [high, low])
+
+
 _MMA = (
-    "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
-    "{$0, $1, $2, $3}, {$4, $5, $6, $7}, {$8, $9}, {$10, $11, $12, $13};"
+    "mma.sync.aligned.m16n8k{1}.row.col.f32.{0}.{0}.f32 "
+    "{{$0, $1, $2, $3}}, {{$4, $5, $6, $7}}, {{$8, $9}}, {{$10, $11, $12, $13}};"
 )
 
 
-def _mma_all(builder: Any, acc: list[Any], a: list[Any], b: list[Any]) -> None:
+def _mma_all(
+    builder: Any, acc: list[Any], a: list[Any], b: list[Any], kind: str = TF32
+) -> None:
     """acc += a's pairs of strips times b's strips: one instruction for each pair."""
     number, word = ir.FloatType(), ir.IntType(32)
     four = ir.LiteralStructType([number] * 4)
-    kind = ir.FunctionType(four, [word] * 6 + [number] * 4)
-    instruction = ir.InlineAsm(kind, _MMA, "=f,=f,=f,=f,r,r,r,r,r,r,0,1,2,3")
+    form = ir.FunctionType(four, [word] * 6 + [number] * 4)
+    text = _MMA.format(kind, 8 if kind == TF32 else 16)
+    instruction = ir.InlineAsm(form, text, "=f,=f,=f,=f,r,r,r,r,r,r,0,1,2,3")
     blocks = len(b) // 2
     for i in range(len(a) // 4):
         for step in range(blocks):
@@ -238,47 +305,73 @@ def _mma_all(builder: Any, acc: list[Any], a: list[Any], b: list[Any]) -> None:
 # ------------------------------------------------- products of what is in registers
 
 
-def mma_of_sums(sums: int, a_strips: int, b_strips: int, b_pitch: int) -> Callable:
+def mma_of_sums(p: Strips, b_strips: int, b_pitch: int) -> Callable:
     """multiply(acc, p, shared, b_at) -> acc + p @ b, with p as `mma_tile` left it.
 
-    # p [8 a_strips, 8 n], the `sums` outputs of a lane; b [8 n, 8 b_strips]
+    # p [8 a_strips, 8 n], a lane's outputs; b [8 n, 8 b_strips], of the kind of p
 
     Lane 4 g + t has columns 2 t and 2 t + 1 of p, and as a factor it should have t and
     t + 4. But the order of the terms of a sum is free: so it takes rows 2 t and 2 t + 1
-    of b to them, and p never leaves the registers.
+    of b to them, and p never leaves the registers. Halves need no such change: the
+    columns 2 t and 2 t + 1 are one word, once rounded.
     """
-    blocks = sums // (2 * a_strips)  # of 8 columns of p
     if SIMULATED:
-        return _emulated_of_sums(blocks, a_strips, b_strips, b_pitch)
-    acc_type = types.UniTuple(types.float32, 2 * a_strips * b_strips)
-    p_type = types.UniTuple(types.float32, sums)
+        return _emulated_of_sums(p, b_strips, b_pitch)
+    acc_type = types.UniTuple(types.float32, 2 * p.a_strips * b_strips)
+    p_type = types.UniTuple(types.float32, p.sums)
+    write = _sums_of_words if p.kind == TF32 else _sums_of_halves
 
     @written(lambda acc, p, shared, at: acc_type(acc_type, p_type, shared, types.int64))
     def multiply(
-        builder: Any, acc: list[Any], p: list[Any], shared: Any, b_at: Any
+        builder: Any, acc: list[Any], s: list[Any], shared: Any, b_at: Any
     ) -> list[Any]:
-        g, pair = first_sum(builder)
-        at = builder.add(b_at, builder.add(builder.mul(pair, constant(b_pitch)), g))
-        base = builder.gep(shared, [at])
-        for j in range(blocks):
-            b: list[Any] = []
-            for strip in range(b_strips):
-                for row in (8 * j, 8 * j + 1):
-                    b += llvm.load(builder, base, row * b_pitch + 8 * strip, 1)
-            firsts = [4 * (i * blocks + j) for i in range(a_strips // 2)]
-            a = [p[first + e] for first in firsts for e in (0, 2, 1, 3)]
-            a, b = ([rounded(builder, x) for x in side] for side in (a, b))
-            _mma_all(builder, acc, a, b)
+        write(builder, acc, s, builder.gep(shared, [b_at]), p, b_strips, b_pitch)
         return acc
 
     return multiply
 
 
-def _emulated_of_sums(
-    blocks: int, a_strips: int, b_strips: int, b_pitch: int
-) -> Callable:
+def _sums_of_words(
+    builder: Any, acc: list[Any], s: list[Any], b_from: Any, p: Strips, b_strips: int,
+    b_pitch: int,
+) -> None:  # fmt: skip
+    g, pair = first_sum(builder)
+    at = builder.add(builder.mul(pair, constant(b_pitch)), g)
+    base = builder.gep(b_from, [at])
+    for j in range(p.b_strips):
+        b: list[Any] = []
+        for strip in range(b_strips):
+            for row in (8 * j, 8 * j + 1):
+                b += llvm.load(builder, base, row * b_pitch + 8 * strip, 1)
+        firsts = [4 * (i * p.b_strips + j) for i in range(p.a_strips // 2)]
+        a = [s[first + e] for first in firsts for e in (0, 2, 1, 3)]
+        a, b = ([rounded(builder, x) for x in side] for side in (a, b))
+        _mma_all(builder, acc, a, b)
+
+
+def _sums_of_halves(
+    builder: Any, acc: list[Any], s: list[Any], b_from: Any, p: Strips, b_strips: int,
+    b_pitch: int,
+) -> None:  # fmt: skip
+    b_side = Strips(0, b_strips, False, False, p.step, 0, b_pitch, p.kind)
+    lane = read_lane(builder)
+    address = fragment_base(builder, b_from, constant(0), lane, b_side, False)
+    for j in range(0, p.b_strips, 2):
+        b = fragments(builder, (None, address), b_side, 8 * j)[1]
+        firsts = [4 * (i * p.b_strips + j) for i in range(p.a_strips // 2)]
+        a = [
+            _pair(builder, s[first + e], s[first + e + 1], p.kind)
+            for first in firsts
+            for e in (0, 2, 4, 6)
+        ]
+        _mma_all(builder, acc, a, b, p.kind)
+
+
+def _emulated_of_sums(s: Strips, b_strips: int, b_pitch: int) -> Callable:
+    blocks, a_strips = s.b_strips, s.a_strips
+
     def multiply(acc, p, shared, b_at):
-        g, t = cuda.laneid // 4, cuda.laneid % 4
+        t = cuda.laneid % 4
         rows = np.zeros((a_strips, 8 * blocks), np.float32)
         for m in range(4):  # the lanes that share rows with this one
             far = emulation.shuffle_xor(p, m) if m else p
@@ -288,16 +381,29 @@ def _emulated_of_sums(
                 rows[:, cols] = parts[..., e].reshape(a_strips, blocks)
         k = np.arange(8 * blocks)[:, None, None]
         col = 8 * np.arange(b_strips)[:, None] + [2 * t, 2 * t + 1]
-        mine = 8 * np.arange(b_strips) + g
-        for row in range(0, 8 * blocks, 8):
-            places = [(row + 2 * t + e) * b_pitch + c for c in mine for e in range(2)]
-            watch.note_reads(shared, [b_at + place for place in places], 1)
-        b = round_tf32(np.asarray(shared)[b_at + k * b_pitch + col])
-        sums = np.einsum("sk,kbc->sbc", round_tf32(rows), b)
+        _note_rows(shared, b_at, s, b_strips, b_pitch)
+        b = factors_of(np.asarray(shared)[b_at + k * b_pitch + col], s.kind)
+        rows = factors_of(narrowed(rows, s.kind), s.kind)
+        sums = np.einsum("sk,kbc->sbc", rows, b)
         sums = sums.reshape(a_strips // 2, 2, b_strips, 2).transpose(0, 2, 1, 3)
         return acc + sums.reshape(-1).astype(np.float32)
 
     return inlined(multiply)
+
+
+def _note_rows(shared: Any, at: Any, s: Strips, b_strips: int, pitch: int) -> None:
+    """Tell a watch what a lane loads of the right side in `mma_of_sums`."""
+    lane = cuda.laneid
+    for row in range(0, 8 * s.b_strips, s.step):
+        if s.kind != TF32:
+            place = at + (row + lane % 16) * pitch + lane // 16 * 8
+            for strip in range(0, b_strips, 2):
+                watch.note_reads(shared, [place + 8 * strip], 8)
+            continue
+        place = at + (row + lane % 4 * 2) * pitch + lane // 4
+        cols = 8 * np.arange(b_strips)
+        places = [place + col + e * pitch for col in cols for e in range(2)]
+        watch.note_reads(shared, places, 1)
 
 
 # ---------------------------------------------------------------- for the simulator
@@ -308,6 +414,22 @@ def round_tf32(values: np.ndarray) -> np.ndarray:
     words = np.ascontiguousarray(values, np.float32).view(np.uint32)
     rounded = (words + np.uint32(0x1000)) & np.uint32(0xFFFFE000)
     return np.where(np.isfinite(values), rounded.view(np.float32), values)
+
+
+def narrowed(values: np.ndarray, kind: str) -> np.ndarray:
+    """float32 numbers as they are stored: the bits of halves, or themselves."""
+    if kind == TF32:
+        return values
+    with np.errstate(over="ignore"):
+        return values.astype(HALVES[kind].numpy).view(np.uint16)
+
+
+def factors_of(values: np.ndarray, kind: str) -> np.ndarray:
+    """What is stored, as the tensor cores read it: in float32."""
+    if kind == TF32:
+        return round_tf32(values)
+    stored = np.ascontiguousarray(values).view(HALVES[kind].numpy)
+    return stored.astype(np.float32)
 
 
 def cut_tf32(values: np.ndarray) -> np.ndarray:
@@ -323,11 +445,12 @@ def _note_loads(shared: Any, at: Any, lane: int, strips: Strips, left: bool) -> 
     if left:
         along, pitch = strips.a_along, strips.a_pitch
         rows, row, far = 8 * strips.a_strips, lane % 16, lane // 16
-    for k in range(0, strips.depth, 8):
+    vector = strips.vector
+    for k in range(0, strips.depth, strips.step):
         for first in range(0, rows, 16):
             if along:  # one of the 32 lines of four matrices
-                place = at + (first + row) * pitch + k + 4 * far
-                watch.note_reads(shared, [place], 4)
+                place = at + (first + row) * pitch + k + vector * far
+                watch.note_reads(shared, [place], vector)
                 continue
             place = at + (k + lane % 4) * pitch + first + lane // 4
             places = [place + step * pitch + more for step in (0, 4) for more in (0, 8)]
@@ -341,7 +464,8 @@ def _emulated_mma(strips: Strips) -> Functions:
     def factors(shared, at, rows, along, pitch):
         k = np.arange(strips.depth)
         places = rows[..., None] * pitch + k if along else k * pitch + rows[..., None]
-        return round_tf32(np.asarray(shared)[at + places])  # [strips, 8 or fewer, k]
+        stored = np.asarray(shared)[at + places]  # [strips, 8 or fewer, k]
+        return factors_of(stored, strips.kind)
 
     def zero():
         return np.zeros(strips.sums, np.float32)
@@ -363,4 +487,9 @@ def _emulated_mma(strips: Strips) -> Functions:
     def place():
         return cuda.laneid // 4, cuda.laneid % 4 * 2, runs
 
-    return zero, inlined(multiply), inlined(emulated_store(inlined(place)))
+    put = emulated_store(inlined(place))
+
+    def store(out, at, stride, acc, rows, cols, aligned):
+        put(out, at, stride, narrowed(acc, strips.kind), rows, cols, aligned)
+
+    return zero, inlined(multiply), inlined(store)

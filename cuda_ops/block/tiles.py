@@ -157,8 +157,13 @@ def _store_runs(
                         builder.store(values[place], at(run, i))
 
 
-def make_store(kind: Any, count: int, runs_of: Callable) -> Callable:
-    """The `store` function of a tile; `runs_of(builder)` -> (first row, col, runs)."""
+def make_store(
+    kind: Any, count: int, runs_of: Callable, narrow: Callable | None = None
+) -> Callable:
+    """The `store` function of a tile; `runs_of(builder)` -> (first row, col, runs).
+
+    `narrow(builder, acc)` makes of the outputs what is stored.
+    """
 
     def signature(out: Any, at: Any, stride: Any, acc: Any, *_: Any) -> Any:
         long, tile = types.int64, types.UniTuple(kind, count)
@@ -170,6 +175,7 @@ def make_store(kind: Any, count: int, runs_of: Callable) -> Callable:
         cols: Any, aligned: Any,
     ) -> None:  # fmt: skip
         row, col, runs = runs_of(builder)
+        acc = narrow(builder, acc) if narrow else acc
         first = builder.add(first, builder.add(builder.mul(row, stride), col))
         out = builder.gep(out, [first])
         rows, cols = builder.sub(rows, row), builder.sub(cols, col)

@@ -14,6 +14,7 @@ every step on the way there (`LADDER`; the first four are in `ladders/matmul.py`
 (the kernels of the last three are in `kernels.py` and `warpgroup.py`).
 `matmul` runs `matmul_vectorized` in tiles that suit the shape, or one of the last two
 for large float32 products after `minitorch.set_float32_matmul_precision("high")`.
+Large products of halves, too, go to `matmul_warpgroup`, whose sums are float32.
 Operands are read in place, whatever their strides are. An output is one sum in an order
 that shapes, strides and chip determine: equal inputs give equal results.
 """
@@ -26,7 +27,9 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from cuda_ops.block.intrinsics import is_aligned
+from cuda_ops.block.mma import HALVES
 from cuda_ops.block.tiles import VECTOR_BYTES
+from cuda_ops.half import bits
 from cuda_ops.ladders.matmul import (
     matmul_coalesced,
     matmul_coarsened,
@@ -48,6 +51,7 @@ from cuda_ops.matmul.vector import VectorConfig, cut_of, matvec
 from cuda_ops.matmul.warpgroup import (
     ARCH,
     GROUP_CONFIGS,
+    HALF_CONFIGS,
     GroupConfig,
     round_flat,
     warpgroup,
@@ -87,6 +91,8 @@ PASS_BYTES = 8.0
 COPY_BYTES = 16.0
 # Multiplications for which rounding to TF32 pays.
 TENSOR_LEAST = 2**22
+# What halves are to the tensor cores.
+KINDS = {dtype: kind for kind, dtype in HALVES.items()}
 
 
 class Cut(NamedTuple):
@@ -446,9 +452,12 @@ def matmul(a: TensorData, b: TensorData) -> TensorData:
 
     Any strides, read in place: a transposed operand costs no copy. Only of very large
     float32 matrices one may be turned around first (`_turned`), where that pays; and
-    for Hopper's tensor cores one operand is copied (`_reads`).
+    for Hopper's tensor cores one operand is copied (`_reads`). Of halves, what the
+    tensor cores do not multiply as it is gives NotImplemented, to be widened.
     """
     dtype, reads = a.storage.dtype, None
+    if dtype.half:
+        return _of_halves(a, b)
     high = precision.state.allow_tf32 and dtype is float32
     if high:
         reads = _reads(a.shape, a.strides, b.shape, b.strides, dtype)
@@ -459,6 +468,67 @@ def matmul(a: TensorData, b: TensorData) -> TensorData:
         a.shape, a.strides, _even(a), b.shape, b.strides, _even(b), dtype, high, reads
     )
     return launch(plan, a, b)
+
+
+def _of_halves(a: TensorData, b: TensorData) -> Any:
+    """A product that is rounded once, where a warpgroup makes it and that pays."""
+    allow_tf32 = precision.state.allow_tf32
+    if not _pays_as_halves(a.shape, b.shape, a.dtype, allow_tf32):
+        return NotImplemented
+    a, b = (x if _in_vectors(x) else copy(x, x.dtype) for x in (a, b))
+    if a.strides[-1] != 1 != b.strides[-2]:  # one has to lie along k
+        a = copy(a, a.dtype)
+    if not (_in_vectors(a) and _in_vectors(b)):
+        return NotImplemented
+    return launch(_half_plan(a.shape, a.strides, b.shape, b.strides, a.dtype), a, b)
+
+
+def _in_vectors(a: TensorData) -> bool:
+    """Whether these halves lie in lines, of rows or columns, that are whole vectors."""
+    fast = a.dims - (1 if a.strides[-1] == 1 else 2)
+    steps = [s for i, s in enumerate(a.strides) if i != fast]
+    whole = not any(n % 8 for n in (a.shape[fast], *steps))
+    return a.strides[fast] == 1 and 0 not in a.strides[-2:] and whole and _even(a)
+
+
+@lru_cache(maxsize=4096)
+def _pays_as_halves(
+    a_shape: Shape, b_shape: Shape, dtype: DType, allow_tf32: bool
+) -> bool:
+    """Whether a warpgroup is there, and faster than others after widening."""
+    M, N, K = a_shape[-2], b_shape[-1], a_shape[-1]
+    size = M, N, K, math.prod(broadcast_shapes(a_shape[:-2], b_shape[:-2]))
+    if min(M, N) == 1 or compute_capability() != ARCH or not _pays_to_round(size):
+        return False
+    if unwritten_task(warpgroup_template):  # as in an edition for students
+        return False
+    wide = Sides(M, N, K, (K, 1), (1, N), ((size[3], 0, 0),))
+    other = _cut(wide, float32, allow_tf32)
+    rate = TENSOR_RATE if isinstance(other.config, TensorConfig) else FMA_RATE
+    least = min(
+        estimate(Cut(config, 1), *size, 2 * GROUP_RATE)
+        for config in HALF_CONFIGS[KINDS[dtype]]
+    )
+    # Beside the product, two operands are widened and the result is rounded.
+    return least < estimate(other, *size, rate) + 3 * PASS_CYCLES
+
+
+@lru_cache(maxsize=4096)
+def _half_plan(
+    a_shape: Shape, a_strides: Strides, b_shape: Shape, b_strides: Strides, dtype: DType
+) -> Plan:
+    """How a warpgroup multiplies halves, of which one operand lies along k."""
+    batch = broadcast_shapes(a_shape[:-2], b_shape[:-2])
+    sides = _fold(batch, a_shape, a_strides, b_shape, b_strides)
+    size = _size(sides)
+    cuts = [
+        Cut(config, 1)
+        for config in HALF_CONFIGS[KINDS[dtype]]
+        if (a_strides[-1] if config.turned else b_strides[-2]) == 1
+    ]
+    cut = min(cuts, key=lambda cut: estimate(cut, *size, 2 * GROUP_RATE))
+    shape = (*batch, a_shape[-2], b_shape[-1])
+    return plan_for(shape, sides, cut, (True, True), dtype)
 
 
 # From this size on, turning a matrix around takes less than a twentieth of the time of
@@ -498,7 +568,7 @@ def launch(plan: Plan, a: TensorData, b: TensorData) -> TensorData:
     """Run a plan's kernels."""
     dtype = a.storage.dtype
     out = empty(plan.shape, dtype)
-    left, right, result = a.storage.array, b.storage.array, out.storage.array
+    left, right, result = (bits(x.storage.array) for x in (a, b, out))
     for run, batch_range in plan.launches:
         place = result
         if len(plan.launches) > 1:

@@ -27,7 +27,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import cuda, float32
+from numba import cuda, float32, uint16
 
 from cuda_ops.block import llvm, mma
 from cuda_ops.block.copies import Copy, arrival, swizzled
@@ -75,6 +75,7 @@ class Group(NamedTuple):
         depth: steps of k of one call.
         along, pitch: of the operand that goes to registers, as in `mma.Strips`.
         turned: whether the tile's columns are rows of the matrix that is stored.
+        kind: of the factors, as in `mma.Strips`.
     """
 
     cols: int
@@ -82,6 +83,7 @@ class Group(NamedTuple):
     along: bool
     pitch: int
     turned: bool
+    kind: str = mma.TF32
 
     @property
     def sums(self) -> int:
@@ -89,19 +91,25 @@ class Group(NamedTuple):
         return WARP_ROWS * self.cols // WARP
 
     @property
+    def words(self) -> int:
+        """How many words of factors a lane has, four for each instruction."""
+        return self.depth // self.strips.step * 4
+
+    @property
     def strips(self) -> mma.Strips:
         """What a warp has, in the words of `mma`: its first operand."""
-        return mma.Strips(2, 0, self.along, False, self.depth, self.pitch, 0)
+        along, pitch = self.along, self.pitch
+        return mma.Strips(2, 0, along, False, self.depth, pitch, 0, self.kind)
 
 
 def wgmma_tile(group: Group) -> Functions:
     """The functions zero, take, begin, finish and store; see the top of this file.
 
     `begin` rounds to TF32 what is in registers; of what is in shared memory, the last
-    13 bits are ignored. A lane has of both what it has for `mma.sync.m16n8k8`
-    (`mma.mma_tile`),
+    13 bits are ignored. A lane has of both what it has for `mma.sync` (`mma.mma_tile`),
     for 16 rows of the tile and all columns. `shared`, at `smem_at`, has lines of 32
-    numbers along k, whose 16-byte vectors are exchanged as `Copy.swizzle` says.
+    numbers along k, whose 16-byte vectors are exchanged as `Copy.swizzle` says. Halves,
+    64 in a line, are taken as they are, and `store` rounds the sums to them.
     """
     if SIMULATED:
         return _emulated(group)
@@ -116,7 +124,7 @@ def wgmma_tile(group: Group) -> Functions:
         _make_take(group),
         _make_begin(group),
         _make_finish(group.sums),
-        make_store(types.float32, group.sums, runs_of),
+        make_store(types.float32, group.sums, runs_of, mma.narrower(group.kind)),
     )
 
 
@@ -135,14 +143,14 @@ def _runs(group: Group) -> list[Run]:
 
 
 def _make_take(group: Group) -> Callable:
-    words_type = types.UniTuple(types.uint32, group.depth // 2)
+    words_type = types.UniTuple(types.uint32, group.words)
 
     @written(lambda shared, at: words_type(shared, types.int64))
     def take(builder: Any, shared: Any, at: Any) -> list[Any]:
         lane, strips = llvm.read_lane(builder), group.strips
         end = mma.fragment_base(builder, shared, at, lane, strips, True)
         words: list[Any] = []
-        for k in range(0, group.depth, 8):
+        for k in range(0, group.depth, strips.step):
             words += mma.fragments(builder, (end, None), strips, k)[0]
         return [builder.bitcast(word, ir.IntType(32)) for word in words]
 
@@ -152,7 +160,7 @@ def _make_take(group: Group) -> Callable:
 def _make_begin(group: Group) -> Callable:
     def signature(acc: Any, factors: Any, shared: Any, at: Any) -> Any:
         acc_type = types.UniTuple(types.float32, group.sums)
-        words = types.UniTuple(types.uint32, group.depth // 2)
+        words = types.UniTuple(types.uint32, group.words)
         return acc_type(acc_type, words, shared, types.int64)
 
     @written(signature)
@@ -162,12 +170,26 @@ def _make_begin(group: Group) -> Callable:
         address = llvm.shared_address(builder, builder.gep(shared, [at]))
         # Rounded here and not in `take`: where the assembler sees a factor made while
         # a product is under way, it waits after each. Loading is no matter.
-        factors = [mma.rounded(builder, word) for word in factors]
-        ends = _descriptors(builder, address, group.depth)
+        if group.kind == mma.TF32:
+            factors = [mma.rounded(builder, word) for word in factors]
+        else:
+            factors = _moved(builder, factors)
+        ends = _descriptors(builder, address, group.words // 4)
         sums = _multiply(builder, acc, factors, ends, group)
         return llvm.unpack(builder, sums, group.sums)
 
     return begin
+
+
+def _moved(builder: Any, words: list[Any]) -> list[Any]:
+    """Words in other registers, as rounding would leave them; see `begin`.
+
+    The assembler would see through plain copies. It does not know that tid.y is 0.
+    """
+    word = ir.IntType(32)
+    none = llvm.assembly(builder, "mov.u32 $0, %tid.y;", word, "=r", [])
+    text = "or.b32 $0, $1, $2;"
+    return [llvm.assembly(builder, text, word, "=r,r,r", [x, none]) for x in words]
 
 
 # A descriptor tells the tensor cores where a matrix of 8-row groups of 128-byte lines
@@ -177,12 +199,12 @@ SWIZZLED_128 = 1 << 62
 DESCRIPTOR = SWIZZLED_128 | GROUP_BYTES >> 4 << 32 | 1 << 16
 
 
-def _descriptors(builder: Any, address: Any, depth: int) -> list[Any]:
-    """For each 8 steps of k (32 bytes) a descriptor of shared memory."""
+def _descriptors(builder: Any, address: Any, count: int) -> list[Any]:
+    """For each instruction (32 bytes along k) a descriptor of shared memory."""
     long = ir.IntType(64)
     start = builder.zext(builder.lshr(address, ir.Constant(ir.IntType(32), 4)), long)
     first = builder.or_(start, ir.Constant(long, DESCRIPTOR))
-    steps = [ir.Constant(long, k * 4 >> 4) for k in range(0, depth, 8)]
+    steps = [ir.Constant(long, 32 * i >> 4) for i in range(count)]
     return [builder.add(first, step) for step in steps]
 
 
@@ -193,12 +215,15 @@ def _multiply(
     count, number = group.sums, ir.FloatType()
     sums = ", ".join(f"${i}" for i in range(count))
     lines = [".reg .pred p;", "setp.eq.u32 p, 0, 0;", "wgmma.fence.sync.aligned;"]
+    shape = f"m64n{group.cols}k{group.strips.step}"
+    # Of halves, the operand in shared memory could be turned: it is not.
+    end = "p, 1, 1;" if group.kind == mma.TF32 else "p, 1, 1, 0;"
     for step in range(len(ends)):
         first = count + 4 * step
         words = ", ".join(f"${first + i}" for i in range(4))
         lines.append(
-            f"wgmma.mma_async.sync.aligned.m64n{group.cols}k8.f32.tf32.tf32 "
-            f"{{{sums}}}, {{{words}}}, ${count + len(factors) + step}, p, 1, 1;"
+            f"wgmma.mma_async.sync.aligned.{shape}.f32.{group.kind}.{group.kind} "
+            f"{{{sums}}}, {{{words}}}, ${count + len(factors) + step}, {end}"
         )
     lines.append("wgmma.commit_group.sync.aligned;")
     places = ["=f"] * count + ["r"] * len(factors) + ["l"] * len(ends)
@@ -237,14 +262,19 @@ def _emulated(group: Group) -> Functions:
         rows = np.asarray([cuda.laneid // 4, cuda.laneid // 4 + 8])[:, None]
         k = np.arange(group.depth)
         places = rows * group.pitch + k if group.along else k * group.pitch + rows
-        return mma.round_tf32(np.asarray(shared)[at + places])  # [2, k]
+        return mma.factors_of(np.asarray(shared)[at + places], group.kind)  # [2, k]
 
     def begin(acc, factors, shared, at):
         cols = 8 * np.arange(group.cols // 8)[:, None] + [0, 1] + cuda.laneid % 4 * 2
         k = np.arange(group.depth)
         lines = cols[..., None]
-        places = lines * group.depth + swizzled(lines, k, group.depth)
-        right = mma.cut_tf32(np.asarray(shared)[at + places])  # [col // 8, 2, k]
+        vector = group.strips.vector
+        places = lines * group.depth + swizzled(lines, k, group.depth, vector)
+        right = np.asarray(shared)[at + places]  # [col // 8, 2, k]
+        if group.kind == mma.TF32:
+            right = mma.cut_tf32(right)
+        else:
+            right = mma.factors_of(right, group.kind)
         sums = np.einsum("hk,jck->jhc", factors, right)
         return acc + sums.reshape(-1).astype(np.float32)
 
@@ -255,7 +285,11 @@ def _emulated(group: Group) -> Functions:
     def finish(acc):
         return acc
 
-    store = emulated_store(inlined(place))
+    put = emulated_store(inlined(place))
+
+    def store(out, at, stride, acc, rows, cols, aligned):
+        put(out, at, stride, mma.narrowed(acc, group.kind), rows, cols, aligned)
+
     return zero, inlined(take), inlined(begin), inlined(finish), inlined(store)
 
 
@@ -267,7 +301,8 @@ class GroupConfig(NamedTuple):
 
     A block makes 64 `groups` x `smem_rows` outputs of a product, or with `turned` of
     the turned one, b.T @ a.T: the operand in shared memory has to lie along k, and that
-    is a then, not b. `stages` and `blocks` are as in `kernels.Config`.
+    is a then, not b. `stages` and `blocks` are as in `kernels.Config`, `kind` as in
+    `mma.Strips`.
     """
 
     groups: int
@@ -276,6 +311,12 @@ class GroupConfig(NamedTuple):
     turned: bool
     blocks: int = 1
     depth: int = DEPTH
+    kind: str = mma.TF32
+
+    @property
+    def item(self) -> int:
+        """Bytes of a number."""
+        return 4 if self.kind == mma.TF32 else 2
 
     @property
     def reg_rows(self) -> int:
@@ -305,7 +346,9 @@ class GroupConfig(NamedTuple):
     ) -> tuple[Copy, Copy]:
         """How the block's threads copy a tile of a and one of b."""
         in_smem, in_regs = (a_layout, b_layout) if self.turned else (b_layout, a_layout)
-        pitch = pitch_of(self.reg_rows, self.depth, in_regs, 4 if in_regs.k_fast else 8)
+        # `ldmatrix` wants lines 16 bytes apart, modulo the banks; loads of words, 32.
+        more = 4 if in_regs.k_fast and self.item == 4 else 8
+        pitch = pitch_of(self.reg_rows, self.depth, in_regs, more)
         smem_copy = Copy(
             self.depth, self.smem_rows, self.depth, self.threads, in_smem.elements,
             True, True, swizzle=True,
@@ -333,15 +376,17 @@ def warpgroup_template(
         )
     a_copy, b_copy = c.copies(a_layout, b_layout)
     start, load_a, load_b, close, _, _, a_size, stage, forward = ring_of(
-        c, a_copy, b_copy, 4
+        c, a_copy, b_copy, c.item
     )
     in_regs = b_copy if c.turned else a_copy
     zero, take, begin, finish, store = wgmma_tile(
-        Group(c.smem_rows, depth, in_regs.k_fast, in_regs.pitch, c.turned)
+        Group(c.smem_rows, depth, in_regs.k_fast, in_regs.pitch, c.turned, c.kind)
     )
     arrive = arrival(stages - 3)
     smem_at, reg_at = (0, a_size) if c.turned else (a_size, 0)
-    if not SIMULATED and (stage * 4 % GROUP_BYTES or smem_at * 4 % GROUP_BYTES):
+    if not SIMULATED and (
+        stage * c.item % GROUP_BYTES or smem_at * c.item % GROUP_BYTES
+    ):
         # What is swizzled for the hardware has to begin at such a multiple, as
         # dynamic shared memory does.
         raise ValueError(
@@ -349,6 +394,7 @@ def warpgroup_template(
         )
     store_tile, ring = tile_storer(store, 4), stages * stage
     row_stride, turned = in_regs.strides[0], c.turned
+    number = float32 if c.kind == mma.TF32 else uint16
 
     def matmul_warpgroup(a, a_at, a_strides, b, b_at, b_strides, out, sizes):
         """Hopper's tensor cores: 131,072 multiplications an instruction, on their own.
@@ -381,7 +427,7 @@ def warpgroup_template(
 
         Source: "PTX ISA", on wgmma, matrix descriptors and the asynchronous proxy.
         """
-        shared = cuda.shared.array(0, float32)
+        shared = cuda.shared.array(0, number)
         row, col, count, a_from, a_walk, b_from, b_walk = start(
             shared, a, a_at, a_strides, b, b_at, b_strides, sizes
         )
@@ -436,25 +482,34 @@ else:
 def warpgroup(config: GroupConfig, a_layout: Layout, b_layout: Layout) -> Kernel:
     """The kernel `matmul_warpgroup` for one way to cut."""
     fn = warpgroup_template(config, a_layout, b_layout)
-    main = (config, a_layout, b_layout) == MAIN
+    key = config, a_layout, b_layout
+    words = "float32[]" if config.kind == mma.TF32 else "uint16[]"
     return Kernel(
         fn,
-        name=fn.__name__ if main else f"{fn.__name__}{(*config, a_layout, b_layout)}",
-        examples=(EXAMPLE,) if main else (),
+        name=MAIN.get(key) or f"{fn.__name__}{(*config, a_layout, b_layout)}",
+        examples=(EXAMPLE.replace("float32[]", words),) if key in MAIN else (),
         threads=config.threads,
         max_registers=min(65536 // (config.threads * config.blocks) // 8 * 8, 255),
-        shared=config.shared(a_layout, b_layout, 4),
+        shared=config.shared(a_layout, b_layout, config.item),
         arch=ARCH,
         only_arch=True,
     )
 
 
-MAIN = (
-    next(config for config in GROUP_CONFIGS if config.turned),
-    Layout(4, True),
-    Layout(4, False),
-)
-warpgroup(*MAIN)
+# For factors of 16 bits, by their kind: as many bytes in a line.
+HALF_CONFIGS = {
+    kind: tuple(c._replace(depth=2 * DEPTH, kind=kind) for c in GROUP_CONFIGS)
+    for kind in mma.HALVES
+}
+_FIRST = next(i for i, config in enumerate(GROUP_CONFIGS) if config.turned)
+MAIN = {
+    (GROUP_CONFIGS[_FIRST], Layout(4, True), Layout(4, False)): "matmul_warpgroup",
+    (HALF_CONFIGS[mma.BF16][_FIRST], Layout(8, True), Layout(8, False)): (
+        "matmul_warpgroup_bfloat16"
+    ),
+}
+for _key in MAIN:
+    warpgroup(*_key)
 
 
 @kernel(examples=["float32[] float32[] bool"], arch=(8, 0))

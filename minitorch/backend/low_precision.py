@@ -9,7 +9,9 @@ is, sums included; and what it returns is rounded to the half type, once:
 This is what the units of GPUs do, too, whose products and sums of half numbers are
 float32. A tensor finds these functions by its dtype (`Tensor.backend`), so that float32
 tensors meet nothing of this. A function that reads and writes half types by itself says
-so by its name in the backend's `takes_half`, and is called as it is.
+so by its name in the backend's `takes_half`, and is called as it is; one that does so
+for some operands only, in `tries_half`: where it gives NotImplemented, it has done
+nothing, and is called with float32.
 
 Source: Micikevicius et al., "Mixed precision training", 2018, which shows why sums must
 be float32 and storage need not be.
@@ -73,10 +75,12 @@ class LowPrecision(Around):
         if name in self._backend.takes_half:
             return fn
         written = WRITTEN.get(name, ())
-        last = ROUNDED.get(name)
+        last, tries = ROUNDED.get(name), name in self._backend.tries_half
 
         @wraps(fn)
         def call(*args: Any, **kwargs: Any) -> Any:
+            if tries and (found := fn(*args, **kwargs)) is not NotImplemented:
+                return found
             run = _Call(self._backend, (*args, *kwargs.values()))
             wide = [run.widen(a, i in written) for i, a in enumerate(args)]
             named = {key: run.widen(a, key == "out") for key, a in kwargs.items()}

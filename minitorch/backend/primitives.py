@@ -42,6 +42,8 @@ class Primitives(ABC):
         "empty", "from_numpy", "from_numpy_async", "from_peer", "full", "is_pinned",
         "pin_memory", "to_dlpack", "to_numpy", "to_numpy_async",
     })  # fmt: skip
+    # Those that do so in some calls, and give NotImplemented for the others.
+    tries_half: frozenset[str] = frozenset()
 
     # ------------------------------------------------------------------------- memory
 

@@ -14,16 +14,18 @@ import pytest
 import minitorch
 from backends.test_attention import attended, check, expected, operands
 from helpers import array_of, loaded, make
-from minitorch.dtypes import float32, float64
+from minitorch.backend import low_precision
+from minitorch.dtypes import DType, bfloat16, finfo, float16, float32, float64
 from tests.cuda.sizes import pick
 
 pytest.importorskip("numba_cuda")
 from cuda_ops.attention import attention as family
 from cuda_ops.attention.backward import keys_template
 from cuda_ops.attention.forward import FORWARD, forward, forward_template
-from cuda_ops.attention.units import FMA, TF32, Cut
+from cuda_ops.attention.units import BF16, FMA, TF32, Cut
 from cuda_ops.runtime.launch import SIMULATED
 from cuda_ops.simulator.watch import watching
+from minitorch.tensor_data import TensorData
 
 WIDE = pick(32, 64)
 FIRST = next(cut for cut in FORWARD[FMA] if cut.size == WIDE)
@@ -125,6 +127,65 @@ def test_the_same_numbers_each_time(units: str) -> None:
         assert np.array_equal(array_of(one), array_of(two))
 
 
+# ------------------------------------------------------------------------ half types
+
+
+def rounded_operands(sizes: tuple[int, ...], dtype: DType) -> list[np.ndarray]:
+    """Numbers that the half type has."""
+    arrays = operands(sizes, float32)  # type: ignore[arg-type]
+    return [a.astype(dtype.numpy).astype(np.float32) for a in arrays]
+
+
+def halves_attended(
+    backend: Any, arrays: list[np.ndarray], dtype: DType, layout: str = "contiguous"
+) -> list[TensorData]:
+    """As `attended`, in a half type; `layout` is that of inputs and outputs."""
+    q, k, v, grad = (make(a.astype(dtype.numpy), "cuda", layout) for a in arrays)
+    out, *grads = (make(array_of(x), "cuda", layout) for x in (grad, q, k, v))
+    total = make(np.zeros(grad.shape[:3], np.float32), "cuda")
+    backend.attention(out, total, q, k, v, 0.2, True)
+    backend.attention_backward(*grads, grad, q, k, v, out, total, 0.2, True)
+    return [out, total, *grads]
+
+
+@pytest.mark.parametrize(
+    "sizes,dtype",
+    [
+        ((1, 4, 2, ROWS + 1, COLS + 1, WIDE, WIDE), bfloat16),
+        ((2, 2, 1, 5, COLS + 9, 8, 16), bfloat16),
+        ((1, 2, 2, ROWS + 3, 7, WIDE, WIDE - 8), float16),
+    ],
+)
+def test_halves_are_multiplied_as_they_are(sizes: Any, dtype: DType) -> None:
+    arrays = rounded_operands(sizes, dtype)
+    results = halves_attended(loaded("cuda"), arrays, dtype)
+    assert results[0].dtype is results[2].dtype is dtype
+    wide = [array_of(r).astype(np.float32) for r in results]
+    right = expected(arrays, 0.2, True)
+    assert abs(wide[1] - right[1]).max() < 1e-5 * abs(right[1]).max()
+    for got, x in zip(wide, right):
+        top = max(1.0, np.abs(x).max())
+        np.testing.assert_allclose(got, x, rtol=0, atol=2 * finfo(dtype).eps * top)
+
+
+def test_halves_lie_in_any_way() -> None:
+    arrays = rounded_operands((1, 2, 1, 3, 9, 8, 8), bfloat16)
+    right = halves_attended(loaded("cuda"), arrays, bfloat16)
+    for layout in ("permuted", "stepped", "offset"):
+        results = halves_attended(loaded("cuda"), arrays, bfloat16, layout)
+        for got, x in zip(results, right, strict=True):
+            assert np.array_equal(array_of(got), array_of(x))
+
+
+def test_halves_without_a_kernel_are_widened() -> None:
+    arrays = rounded_operands((1, 2, 1, 3, 5, 7, 9), bfloat16)
+    right = expected(arrays, 0.2, True)
+    backend = low_precision.LowPrecision(loaded("cuda"))
+    close_to(halves_attended(backend, arrays, bfloat16), right, 2**-7)
+    q, k, v, out = (make(a.astype(bfloat16.numpy), "cuda") for a in arrays)
+    assert not family.attention(out, out, q, k, v, 0.2, True)
+
+
 # ------------------------------------------------------------------------------ rungs
 
 
@@ -160,29 +221,39 @@ def test_rungs_are_for_heads_of_a_size() -> None:
 
 
 @pytest.mark.skipif(not SIMULATED, reason="about the simulator")
-@pytest.mark.parametrize("cut", [Cut(FMA, 32, 2, 16, 16, 4), Cut(TF32, 32, 2, 16, 16)])
+@pytest.mark.parametrize(
+    "cut",
+    [Cut(FMA, 32, 2, 16, 16, 4), Cut(TF32, 32, 2, 16, 16), Cut(BF16, 32, 2, 16, 16)],
+)
 def test_no_races(cut: Cut, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between warps, too."""
     cuts = family.Cuts(cut, cut, cut)
     monkeypatch.setattr(family, "_cuts", lambda *_: cuts)
-    arrays = operands((1, 2, 1, 18, 17, 32, 32), float32)
+    arrays = rounded_operands((1, 2, 1, 18, 17, 32, 32), bfloat16)
     with watching():
-        results = attended(loaded("cuda"), arrays, 0.2, True)
-    close_to(results, expected(arrays, 0.2, True), TF32_ERROR)
+        if cut.half:
+            results = halves_attended(loaded("cuda"), arrays, bfloat16)
+        else:
+            results = attended(loaded("cuda"), arrays, 0.2, True)
+    close_to(results, expected(arrays, 0.2, True), TF32_ERROR * (1 + cut.half))
 
 
 @pytest.mark.skipif(not SIMULATED, reason="about the simulator")
-@pytest.mark.parametrize("cut", [Cut(FMA, 64, 1, 32, 64), Cut(TF32, 64, 1, 32, 64)])
-def test_a_warp_of_the_real_tiles_meets_all_banks(cut: Cut) -> None:
+@pytest.mark.parametrize("units", [FMA, TF32, BF16])
+def test_a_warp_of_the_real_tiles_meets_all_banks(units: str) -> None:
+    cut = Cut(units, 64, 1, 32, 64)
     x = np.random.default_rng(0).standard_normal(64 * 64, np.float32)
-    at, kernel = (0, 0, 0, 64), forward(cut, 4, True)
+    out = np.zeros(32 * 64, np.float32)
+    if cut.half:
+        x, out = (a.astype(bfloat16.numpy).view(np.uint16) for a in (x, out))
+    at, kernel = (0, 0, 0, 64), forward(cut, 16 // cut.item, True)
     launch = kernel[(1, 1), cut.threads, None, kernel.shared]
     with watching() as watch:
         launch(
-            x[: 32 * 64], at, x, at, x, at, np.zeros(32 * 64, np.float32), at,
-            np.zeros(32, np.float32), (1, 1, 32, 64, 64, 64), np.float32(1), False,
+            x[: 32 * 64], at, x, at, x, at, out, at, np.zeros(32, np.float32),
+            (1, 1, 32, 64, 64, 64), np.float32(1), False,
         )  # fmt: skip
-    assert watch.total.shared_requests > 100
+    assert watch.total.shared_requests > 50
     assert watch.total.bank_conflicts == 0
 
 

@@ -20,6 +20,7 @@ import pytest
 from numba import cuda
 
 pytest.importorskip("numba_cuda")
+from cuda_ops.block import mma
 from cuda_ops.block.intrinsics import load
 from cuda_ops.elementwise import MAP_LARGE, ZIP_FLAT
 from cuda_ops.matmul import warpgroup
@@ -109,6 +110,15 @@ def test_products_of_a_warpgroup_run_on_behind_each_other(elements: int) -> None
     _, log = assemble(code, (9, 0), kernel.max_registers)
     assert "serialized" not in log, log
     fits(kernel, to_cubin(code, (9, 0), kernel.max_registers), (9, 0))
+
+
+@pytest.mark.skipif(SIMULATED, reason="the simulator compiles nothing")
+def test_products_of_halves_run_on_behind_each_other() -> None:
+    config = warpgroup.HALF_CONFIGS[mma.BF16][0]
+    kernel = warpgroup.warpgroup(config, Layout(8, False), Layout(8, True))
+    code = kernel.code(EXAMPLE.replace("float32[]", "uint16[]"))
+    _, log = assemble(code, (9, 0), kernel.max_registers)
+    assert "serialized" not in log, log
 
 
 def test_there_are_kernels() -> None:

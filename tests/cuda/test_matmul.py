@@ -15,8 +15,10 @@ import pytest
 import torch
 
 import minitorch
+from helpers import array_of, make
 from minitorch import precision
 from minitorch.cuda import is_available
+from minitorch.dtypes import bfloat16, finfo, float16
 from minitorch.tensor_data import TensorData
 from tests.cuda.sizes import pick
 
@@ -513,3 +515,41 @@ def test_copies_and_factors_are_counted_at_the_kernels_lines(name: str) -> None:
         if "multiply(" in text
     ]
     assert multiply.shared_requests > 0 and multiply.bank_conflicts == 0
+
+
+# ------------------------------------------------------------------------- half types
+
+
+@pytest.mark.parametrize("turned", ["", "a", "b", "ab"])
+def test_halves_are_multiplied_as_they_are(
+    turned: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Up to one rounding, of the result."""
+    monkeypatch.setattr(family, "_pays_as_halves", lambda *_: True)
+    if not family.runs_here(family.matmul_warpgroup):
+        pytest.skip("this GPU has no wgmma: its compute capability is not 9.0")
+    for batch, dtype in (((), bfloat16), ((2,), float16)):
+        a, b = (
+            numbers((*batch, *shape), "float32", seed).astype(dtype.numpy)
+            for seed, shape in enumerate([(40, 24), (24, 56)])
+        )
+        x, y = (
+            make(array.swapaxes(-1, -2), "cuda").permute(swapped(len(array.shape)))
+            if name in turned
+            else make(array, "cuda")
+            for name, array in (("a", a), ("b", b))
+        )
+        got, right = family.matmul(x, y), a.astype(float) @ b.astype(float)
+        assert got.dtype is dtype
+        error = np.abs(array_of(got).astype(float) - right)
+        assert (error <= finfo(dtype).eps / 2 * np.abs(right) + 1e-5).all()
+
+
+def swapped(dims: int) -> tuple[int, ...]:
+    return (*range(dims - 2), dims - 1, dims - 2)
+
+
+def test_halves_that_are_widened() -> None:
+    for shapes in (((3, 5), (5, 7)), ((1, 4096), (4096, 8)), ((8, 8), (8, 8))):
+        a, b = (make(np.ones(s, bfloat16.numpy), "cuda") for s in shapes)
+        assert family.matmul(a, b) is NotImplemented
