@@ -326,8 +326,8 @@ def test_help_shows_the_defaults_that_hold() -> None:
     large = fill_in(GPTTrainConfig(model="char"))
     for option in (
         "layers", "heads", "width", "block-size", "dropout", "steps", "batch-size",
-        "accumulate", "beta2", "optimizer", "dtype", "weight-decay", "clip", "eval-every",
-        "eval-batches", "sample", "seed", "vocab-size", "device", "dataset",
+        "accumulate", "beta2", "optimizer", "dtype", "weight-decay", "clip",
+        "eval-every", "eval-batches", "sample", "seed", "vocab-size", "device", "dataset",
     ):  # fmt: skip
         name = option.replace("-", "_")
         one, two = (getattr(config, name) for config in (small, large))

@@ -232,7 +232,7 @@ class GPTSession(Stoppable):
     def averaged(self) -> Iterator[None]:
         """Within this, the weights are their average, if the optimizer makes one.
 
-        Behind it they are what they were, to the bit, so that measuring changes nothing.
+        Behind it they are what they were, to the bit: measuring changes nothing.
         """
         if self.kept or not isinstance(self.optimizer, AdamWScheduleFree):
             yield
