@@ -12,11 +12,11 @@ import sys
 
 # Lines of Python and Mojo, comments and docstrings included.
 BUDGETS = {
-    "minitorch": 36_000,  # GPTs, texts, half types, optimizers, what their programs call
+    "minitorch": 36_000,  # GPTs, texts, half types, optimizers
     "fast_ops": 6_700,  # attention
     "cuda_ops": 21_900,  # attention, half types
     "mojo_ops": 7_700,
-    "assignments": 17_600,  # one executor, rules that are lists, hints, a leaderboard
+    "assignments": 17_950,  # one executor, rules that are lists, hints, fences
     "docs": 580,
     "tests": 42_600,
 }

@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from assignments import fences
+
 
 def strides_of(shape: tuple[int, ...]) -> tuple[int, ...]:
     """The strides of a contiguous tensor (our own: a student may be writing theirs)."""
@@ -63,7 +65,7 @@ def operand(device: str, array: np.ndarray, layout: str = "contiguous") -> Any:
     from minitorch.tensor_data import TensorData
 
     flat, strides, offset = lay_out(np.asarray(array), layout)
-    storage = get_backend(device).from_numpy(flat).storage
+    storage = get_backend(device).from_numpy(fences.fenced(flat)).storage
     return TensorData(storage, np.shape(array), strides, offset)
 
 
@@ -97,6 +99,7 @@ def results(outputs: Mapping[str, Any], operands: Mapping[str, Any]) -> dict[str
     The operands' memory is overwritten before outputs are read: an output that shares
     it is no new tensor, and shows garbage.
     """
+    fences.name({**operands, **outputs})
     after = {name: read(a) for name, a in operands.items()}
     for a in operands.values():
         _overwrite(getattr(a, "raw", a))
@@ -111,6 +114,47 @@ def _overwrite(a: Any) -> None:
     flat = garbage(len(a.storage.array), a.dtype.numpy)
     whole = TensorData(a.storage, flat.shape, (1,), 0)
     backend.copy_into(whole, backend.from_numpy(flat))
+
+
+def most_writers(kernel: Any, run: Callable[[Any, np.ndarray], Any], shape: Any) -> int:
+    """How many iterations of a `prange` write one element of a kernel's output.
+
+    The kernel runs as Python, where iterations come one after the other. Before each of
+    them the output is overwritten, so that what it writes shows. More than one may be a
+    race, which compiled code shows only when it happens. (What Python cannot run is not
+    looked at: integers of NumPy and of Numba differ in places.)
+
+    Args:
+        kernel: of fast_ops.
+        run: calls it, or what is given in its place, with a float32 output.
+    """
+    import numba
+
+    out = np.empty(shape, np.float32)
+    bits, most = out.view(np.uint32), 1
+    plain = getattr(kernel, "py_func", kernel)  # one that is not written says so
+
+    def apart(*ends: int) -> Any:
+        nonlocal most
+        times = np.zeros(shape, int)
+        for i in range(*ends):
+            bits[...] = fences.CANARIES[4][0] + 1
+            yield i
+            times += bits != fences.CANARIES[4][0] + 1
+        most = max(most, times.max(initial=1))
+
+    known = getattr(plain, "__globals__", {})
+    names = [name for name, value in known.items() if value is numba.prange]
+    before = {name: known[name] for name in names}
+    known.update(dict.fromkeys(names, apart))
+    try:
+        with np.errstate(all="ignore"):
+            run(plain, out)
+    except (TypeError, ValueError, IndexError, OverflowError):
+        pass
+    finally:
+        known.update(before)
+    return int(most)
 
 
 def raised(call: Callable[[], Any]) -> dict[str, Any]:

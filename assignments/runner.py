@@ -418,9 +418,7 @@ class Own(Executor):
     ) -> Worker:
         """A process that sees all of the machine."""
         garbage = not any(isinstance(check, Speed) for check in checks)
-        # A student edition has no reference: its rungs are the student's own.
-        edition = not any(file.regions() for file in self.assignment.files)
-        used = bool(self.folders) and (code is not None or edition)
+        used = bool(self.folders) and (code is not None or self.edition)
         return self._worker(device, garbage, used)
 
     def _worker(self, device: str, garbage: bool, used: bool) -> Worker:

@@ -27,8 +27,8 @@ from numba import prange
 from fast_ops.launch import kernel
 from fast_ops.memory import wrap
 from fast_ops.threads import get_num_threads
-from minitorch.backend.host.workspace import LINE_BYTES, line_buffer
-from minitorch.dtypes import float32
+from minitorch.backend.host.workspace import LINE_BYTES, line_array
+from minitorch.dtypes import float32, float64
 from minitorch.tensor_data import TensorData
 
 BLOCK = 4096  # elements of a block: 16 KiB of float32
@@ -188,7 +188,7 @@ def _elements(name: str, a: TensorData) -> np.ndarray:
 
 def aligned_cells(count: int) -> np.ndarray:
     """`count` float64 cells of 0, the first one at the beginning of a cache line."""
-    cells = np.ndarray(count, np.float64, *line_buffer(count * CELL_BYTES))
+    cells = line_array(count, float64)
     cells.fill(0)
     return cells
 

@@ -337,12 +337,12 @@ def csr_pattern(a: TensorData) -> tuple[TensorData, TensorData]:
     """Where a [M, K] is not zero: crow int64 [M + 1], col int64 [nnz]. NaN is not."""
     rows, cols = a.shape
     flat = contiguous(a).flat()
-    counts = np.zeros(rows + 1, np.int64)
+    counts = full((rows + 1,), 0, int64).flat()
     count_row(flat, cols, counts)
     crow = np.cumsum(counts)
-    col = np.empty(crow[-1], np.int64)
-    columns_of_row(flat, cols, crow, col)
-    return wrap(crow, crow.shape, int64), wrap(col, col.shape, int64)
+    col = empty((int(crow[-1]),), int64)
+    columns_of_row(flat, cols, crow, col.flat())
+    return wrap(crow, crow.shape, int64), col
 
 
 def csr_gather(crow: TensorData, col: TensorData, a: TensorData) -> TensorData:

@@ -27,6 +27,7 @@ from numba import prange
 from fast_ops.launch import device_function, kernel
 from fast_ops.memory import contiguous, empty
 from fast_ops.sparse import TASKS, matvec_parallel, part_of_row
+from minitorch.dtypes import int64
 from minitorch.tensor_data import TensorData
 
 # ----------------------------------------------------------- the ladder, rung by rung
@@ -165,7 +166,7 @@ def matvec_merged(
 ) -> TensorData:
     """A [M, K] @ x [K] -> [M], by `_merged`."""
     arrays, out = _operands(crow, col, values, x)
-    carry_row, carry = np.empty(TASKS, np.int64), np.empty(TASKS, values.dtype.numpy)
+    carry_row, carry = (empty((TASKS,), t).flat() for t in (int64, values.dtype))
     _merged(*arrays, out.flat(), carry_row, carry)
     _add_carries(carry_row, carry, out.flat())
     return out

@@ -8,6 +8,8 @@ attribute says what it means here. Others do not exist: to set one is an Attribu
 
 from __future__ import annotations
 
+from typing import Any
+
 from minitorch.backend import available_devices
 from minitorch.precision import set_float32_matmul_precision, state
 
@@ -42,6 +44,18 @@ class _Cuda:
         return "cuda" in available_devices()
 
 
+def _kept(name: str) -> property:
+    """A switch of `backends.cudnn` that is kept, and without effect."""
+
+    def get(self: Any) -> bool:
+        return getattr(self, f"_{name}")
+
+    def set(self: Any, value: bool) -> None:
+        setattr(self, f"_{name}", _flag(f"backends.cudnn.{name}", value))
+
+    return property(get, set, doc="See the class.")
+
+
 class _Cudnn:
     """`backends.cudnn`: convolutions on GPUs. Here they are kernels of our own.
 
@@ -59,32 +73,9 @@ class _Cudnn:
     def __init__(self) -> None:
         self._allow_tf32, self._benchmark, self._deterministic = False, False, True
 
-    @property
-    def allow_tf32(self) -> bool:
-        """See the class."""
-        return self._allow_tf32
-
-    @allow_tf32.setter
-    def allow_tf32(self, value: bool) -> None:
-        self._allow_tf32 = _flag("backends.cudnn.allow_tf32", value)
-
-    @property
-    def benchmark(self) -> bool:
-        """See the class."""
-        return self._benchmark
-
-    @benchmark.setter
-    def benchmark(self, value: bool) -> None:
-        self._benchmark = _flag("backends.cudnn.benchmark", value)
-
-    @property
-    def deterministic(self) -> bool:
-        """See the class."""
-        return self._deterministic
-
-    @deterministic.setter
-    def deterministic(self, value: bool) -> None:
-        self._deterministic = _flag("backends.cudnn.deterministic", value)
+    allow_tf32 = _kept("allow_tf32")
+    benchmark = _kept("benchmark")
+    deterministic = _kept("deterministic")
 
     def is_available(self) -> bool:
         """False: cuDNN is not used."""

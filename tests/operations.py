@@ -1104,7 +1104,8 @@ WITHOUT_GRADIENT = {
         Tensor.new_full Tensor.new_zeros Tensor.new_ones Tensor.arange_like""",
     "says what a tensor is": """
         minitorch.is_floating_point minitorch.is_tensor minitorch.numel Tensor.shape
-        Tensor.size Tensor.dim Tensor.ndim Tensor.numel Tensor.element_size
+        Tensor.size Tensor.dim Tensor.ndim Tensor.numel Tensor.nelement
+        Tensor.element_size
         Tensor.stride Tensor.storage_offset Tensor.is_contiguous
         Tensor.is_floating_point Tensor.dtype Tensor.device Tensor.backend
         Tensor.grad_fn Tensor.is_pinned
@@ -1120,7 +1121,7 @@ WITHOUT_GRADIENT = {
         Tensor.retain_grad Tensor.register_post_accumulate_grad_hook Tensor.assign_
         Tensor.view_of Tensor.renew_view Tensor.wrap""",
     "sets or asks for something else": """
-        minitorch.available_devices minitorch.manual_seed
+        minitorch.available_devices minitorch.compile minitorch.manual_seed
         minitorch.get_float32_matmul_precision minitorch.set_float32_matmul_precision
         functional.as_sizes functional.check_broadcast functional.check_same_device
         functional.check_floating functional.check_reduction

@@ -18,6 +18,7 @@ from torch.nn import functional as torch_functional
 
 import minitorch
 import minitorch.nn.functional as F
+from helpers import LAYOUTS, make, numbers
 from minitorch import dtypes, nn
 from minitorch.backend import get_backend
 from minitorch.backend.around import Around
@@ -130,7 +131,7 @@ def test_a_network(device, dtype):
 @half
 def test_training_of_half_parameters(device, dtype):
     """Steps of optimizers are taken in float32, and rounded once."""
-    for make in (
+    for optimizer_of in (
         lambda m, p: m.optim.SGD(p, lr=0.1, momentum=0.9),
         lambda m, p: m.optim.AdamW(p, lr=0.05, eps=1e-4),
     ):
@@ -138,7 +139,7 @@ def test_training_of_half_parameters(device, dtype):
         target = minitorch.tensor([1, 0], device=device)
         p = minitorch.tensor(start, dtype=dtype, device=device, requires_grad=True)
         q = torch.tensor(start, dtype=TORCH_DTYPES[dtype], requires_grad=True)
-        mine, theirs = make(minitorch, [p]), make(torch, [q])
+        mine, theirs = optimizer_of(minitorch, [p]), optimizer_of(torch, [q])
         for _ in range(3):
             F.cross_entropy(p, target).backward()
             torch_functional.cross_entropy(q, torch.tensor([1, 0])).backward()
@@ -175,6 +176,21 @@ def test_memory(device, dtype):
     one = minitorch.full((2,), 2**70, dtype=dtype, device=device)
     assert one.double()[0].item() == (np.inf if dtype is float16 else 2.0**70)
     assert minitorch.zeros(3, dtype=dtype, device=device).tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_layouts(device, layout):
+    """Operands that lie anyhow in memory; what is repeated is converted once."""
+    a, b = (numbers((3, 4), seed=i, layout=layout) for i in range(2))
+    a, b = a.astype(bfloat16.numpy), b.astype(bfloat16.numpy)
+    x, y = (minitorch.Tensor(make(each, device, layout)) for each in (a, b))
+    wide = torch.tensor(a.astype(np.float64)), torch.tensor(b.astype(np.float64))
+    for fn in (lambda x, y: x * y, lambda x, y: x.t() @ y, lambda x, y: x.sum(0)):
+        expected = fn(*wide).float().bfloat16()
+        np.testing.assert_array_equal(exact(fn(x, y)), exact(expected))
+    if layout != "expanded":  # which cannot be written
+        x.add_(y)
+        np.testing.assert_array_equal(exact(x), exact((wide[0] + wide[1]).bfloat16()))
 
 
 def test_rounding(device):
@@ -374,3 +390,28 @@ def test_attention_and_losses_in_half_types():
             assert loss(x, x * 0.5).dtype is dtype
         weights = minitorch.tensor([0.0, 1.0, 0.0], dtype=dtype)
         assert minitorch.multinomial(weights, 1).item() == 1
+
+
+@half
+def test_in_place_beside_a_wider_tensor(device, dtype):
+    """The wider operand is not rounded before it is used."""
+    start, other = [0.1, 3.0, 1e-7], [0.3, 1e9, 1e-7]
+    for name in ("add_", "sub_", "mul_", "div_"):
+        mine = minitorch.tensor(start, dtype=dtype, device=device)
+        theirs = torch.tensor(start, dtype=TORCH_DTYPES[dtype])
+        getattr(mine, name)(minitorch.tensor(other, device=device))
+        getattr(theirs, name)(torch.tensor(other))
+        assert mine.dtype is dtype
+        np.testing.assert_array_equal(exact(mine), exact(theirs))
+
+
+@half
+def test_clipped_gradients_of_half_parameters(device, dtype):
+    """They can be read, and taken by an optimizer that multiplies nothing itself."""
+    p = minitorch.tensor([1.0, 2.0], dtype=dtype, device=device, requires_grad=True)
+    p.grad = minitorch.tensor([300.0, 400.0], dtype=dtype, device=device)
+    nn.utils.clip_grad_norm_([p], 1.0)
+    minitorch.optim.SGD([p], lr=1.0).step()
+    near = 2 * finfo(dtype).eps
+    np.testing.assert_allclose(exact(p.grad), [0.6, 0.8], rtol=near)
+    np.testing.assert_allclose(exact(p), [0.4, 1.2], rtol=2 * near)

@@ -316,7 +316,7 @@ def test_clipping_is_a_factor_of_adamws_step(fused, device):
     opt = optim.AdamW(groups(mine), fused=fused, **options)
     topt = torch.optim.AdamW(groups(theirs), **options)
     assert opt.param_groups[0]["fused"] is fused
-    with Waits() as waits:
+    with executing(Waits()) as waits:
         for step in range(4):
             give_gradients(mine, theirs, step, {step, 3})
             limit = 1e9 if step == 2 else 1.0
@@ -358,13 +358,6 @@ class Waits(Executor):
         self.names.append(name)
         return fn(a)
 
-    def __enter__(self):
-        self.block = executing(self)
-        return self.block.__enter__()
-
-    def __exit__(self, *error):
-        return self.block.__exit__(*error)
-
 
 def lion(p, g, state, lr=0.01, b1=0.9, b2=0.99, decay=0.1):
     m = state.setdefault("m", np.zeros_like(p))
@@ -395,7 +388,7 @@ def test_formulas_of_the_papers(kind, formula, device):
     expected = [q.detach().numpy() for q in theirs]
     states = [{} for _ in theirs]
     opt = kind(mine, lr=0.01, weight_decay=0.1)
-    with Waits() as waits:
+    with executing(Waits()) as waits:
         for step in range(4):
             give_gradients(mine, theirs, step, {2} if step == 1 else ())
             for k, q in enumerate(theirs):
@@ -420,7 +413,7 @@ def test_muon_is_pytorchs(nesterov, adjust, device, monkeypatch):
     mine, theirs = parameters([(3, 5), (6, 2), (4, 4)], device, np.float64)
     options = {"lr": 0.02, "nesterov": nesterov, "adjust_lr_fn": adjust}
     opt, topt = optim.Muon(mine, **options), torch.optim.Muon(theirs, **options)
-    with Waits() as waits:
+    with executing(Waits()) as waits:
         for step in range(3):
             give_gradients(mine, theirs, step, {step})
             opt.step()

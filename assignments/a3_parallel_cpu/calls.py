@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from assignments.calling import operand, read, results
+from assignments.calling import most_writers, operand, read, results
+from assignments.fences import fenced
 
 
 def _operator(name: str) -> Callable[..., Any]:
@@ -82,8 +83,7 @@ def cells(device: str, x: np.ndarray, parts: int, spacing: int) -> dict[str, Any
     """The kernel `_cells` itself: which cells it writes, and what into them."""
     from fast_ops.reduce_ladder import _cells
 
-    out = np.zeros(parts * spacing)
-    given = np.array(x)
+    out, given = fenced(np.zeros(parts * spacing)), fenced(np.array(x))
     _cells(given, out, spacing, 0)
     return {"cells": out, "x": given}
 
@@ -95,6 +95,15 @@ def product(device: str, name: str, a: np.ndarray, b: np.ndarray) -> dict[str, A
     (multiply,) = [step for step in LADDER if step.__name__ == name]
     x, y = operand(device, a), operand(device, b)
     return results({"out": multiply(x, y)}, {"a": x, "b": y})
+
+
+def writers(device: str, name: str, a: np.ndarray, b: np.ndarray) -> dict[str, Any]:
+    """How many iterations of a parallel product write one element."""
+    from fast_ops import matmul
+
+    shape = len(a), b.shape[1]
+    most = most_writers(vars(matmul)[name], lambda fn, out: fn(a, b, out), shape)
+    return {"writers of an element": most}
 
 
 # ----------------------------------------------------------------------------- speed

@@ -260,6 +260,24 @@ def _product(name: str) -> Check:
     )
 
 
+def _writers(name: str) -> Check:
+    def inputs(draw: Draw, m: int, k: int, n: int) -> dict[str, Any]:
+        return {"name": name, "a": draw.array((m, k)), "b": draw.array((k, n))}
+
+    return Check(
+        "a3.3",
+        f"{name}: each element by one iteration",
+        calls.writers,
+        inputs,
+        lambda name, a, b: {"writers of an element": 1},
+        {"m": (1, 4), "k": (1, 4), "n": (1, 4)},
+        ({"m": 97, "k": 2, "n": 3}, {"m": 2, "k": 65, "n": 3}),
+        examples=2,
+        hint="Iterations of prange run at the same time: no two may write one element.",
+        oracle="the definition",
+    )
+
+
 # ------------------------------------------------------------------------------ speed
 
 
@@ -317,6 +335,8 @@ CHECKS: tuple[AnyCheck, ...] = (
     *REDUCTIONS,
     _product("matmul_parallel"),
     _product("matmul_blocked"),
+    _writers("_parallel"),
+    _writers("_blocked"),
     *SHARING,
     *SPEED,
 )

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from assignments.calling import operand, read, results, tensor
+from assignments.calling import most_writers, operand, read, results, tensor
+from assignments.fences import fenced
 
 # ----------------------------------------------------------------------- building CSR
 
@@ -102,8 +103,8 @@ def whole_matvec(
     """The kernel `_matvec` itself, into memory that holds NaN."""
     from fast_ops.sparse import matvec_serial
 
-    out = np.full(crow.size - 1, np.nan, values.dtype)
-    matvec_serial(crow.copy(), col.copy(), values.copy(), x.copy(), out, tasks)
+    out = fenced(np.full(crow.size - 1, np.nan, values.dtype))
+    matvec_serial(*(fenced(a.copy()) for a in (crow, col, values, x)), out, tasks)
     return {"out": out}
 
 
@@ -203,6 +204,17 @@ def sample_gradients(
     return _gradients(out, grad, a=left, b=right)
 
 
+def sample_writers(
+    device: str, crow: np.ndarray, col: np.ndarray, a: np.ndarray, b: np.ndarray
+) -> dict[str, Any]:
+    """How many tasks of the kernel `_sample` write one element."""
+    from fast_ops.sparse import TASKS, sample_parallel
+
+    flat = crow, col, a.reshape(-1), b.reshape(-1), a.shape[1]
+    run = lambda kernel, out: kernel(*flat, out, TASKS)
+    return {"writers of an element": most_writers(sample_parallel, run, col.size)}
+
+
 def transposed_gradients(
     device: str,
     crow: np.ndarray,
@@ -271,9 +283,10 @@ def merged(
     """The kernel `_merged` itself: what each task writes, into memory with NaN."""
     from fast_ops.sparse_ladder import _merged
 
-    out = np.full(crow.size - 1, np.nan, values.dtype)
-    carry_row, carry = np.full(tasks, -1), np.full(tasks, np.nan, values.dtype)
-    lists = crow.copy(), col.copy(), values.copy(), x.copy()
+    out = fenced(np.full(crow.size - 1, np.nan, values.dtype))
+    carry_row = fenced(np.full(tasks, -1))
+    carry = fenced(np.full(tasks, np.nan, values.dtype))
+    lists = [fenced(a.copy()) for a in (crow, col, values, x)]
     _merged(*lists, out, carry_row, carry)
     return {"out": out, "carry_row": carry_row, "carry": carry}
 

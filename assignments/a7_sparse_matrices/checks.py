@@ -422,6 +422,11 @@ def _gradient(
     return Check("a7.4", name, call, inputs, expected, sizes, edges, length=_terms)
 
 
+def _sample_places(draw: Draw, **sizes: int) -> dict[str, Any]:
+    given = _sample_inputs(draw, **sizes)
+    return {name: given[name] for name in ("crow", "col", "a", "b")}
+
+
 FLAT = ({"rows": 0, "cols": 3}, {"rows": 3, "cols": 0}, {"rows": 8, "cols": 7})
 GRADIENTS = (
     _gradient(
@@ -443,6 +448,11 @@ GRADIENTS = (
     _gradient(
         "to_sparse_csr", calls.to_sparse_gradients, _to_sparse_inputs,
         _to_sparse_expected, SHAPE, FLAT,
+    ),
+    Check(
+        "a7.4", "_sample: each element by one task", calls.sample_writers,
+        _sample_places, lambda **_: {"writers of an element": 1}, SIZED,
+        _sizes((70, 50, 3)), examples=2, devices=("cpu",), oracle="the definition",
     ),
 )  # fmt: skip
 

@@ -194,7 +194,7 @@ class Grader(Executor):
         problem = sandbox.why_not(self.mode)
         if problem:
             raise RuntimeError(f"grade: the sandbox {self.mode} fails here: {problem}")
-        if not any(file.regions() for file in assignment.files):
+        if self.edition:
             raise RuntimeError(
                 f"grade: this library has no solutions of {assignment.id}, as in a "
                 f"student edition; grade with the whole library"

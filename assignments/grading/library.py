@@ -38,6 +38,7 @@ LEFT_OUT = ("__pycache__", "cli", "bench", "build", "_build")
 COURSE_FILES = (
     "__init__.py",
     "calling.py",
+    "fences.py",
     "grading/__init__.py",
     "grading/wire.py",
     "grading/worker.py",

@@ -44,7 +44,7 @@ WHAT_IS_OPEN = {
 
 # What a worker may import, apart from the standard library and the course. Names are
 # those of `import`, and of folders that describe a distribution.
-PACKAGES = ("numpy", "numba", "llvmlite")
+PACKAGES = ("numpy", "ml_dtypes", "numba", "llvmlite")
 TEST_PACKAGES = (
     "hypothesis",
     "_hypothesis_globals",
@@ -71,6 +71,7 @@ MOJO_PROGRAMS = ("/usr/bin", "/bin", "/etc/alternatives")
 # install is written as in the README.
 NEEDED = {
     "numpy": ".",
+    "ml_dtypes": ".",
     "numba": ".",
     "llvmlite": ".",
     "hypothesis": ".[course]",

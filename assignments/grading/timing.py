@@ -13,7 +13,8 @@ more than the reference uses, the difference counts as part of *go*. Work that i
 before or after the timed step therefore gains nothing.
 
 How far the times of the reference are apart says how noisy the machine is. Where that
-leaves open what a ratio earns, there are more rounds, and in the end no judgement.
+leaves open what a ratio earns, there are more rounds, and in the end no judgement. Nor
+is there one where the library's own solution loses points, too (`beside`).
 
 A time below what this machine can do (its measured memory bandwidth or arithmetic) is
 refused.
@@ -130,6 +131,18 @@ def examine(
         ratio=ratio,
         limit=LIMIT_MARGIN * least / took or None,
     )
+
+
+def beside(result: Result, library: Result) -> Result:
+    """A speed beside that of the library's own solution, in the same minutes.
+
+    On a busy machine two threads are no faster than one, steadily. Then the library
+    loses points, too, and they are no fault of the student's.
+    """
+    if library.share == 1:
+        return result
+    text = f"{NOISY}the library's own solution is too slow here, too; try again"
+    return replace(result, status=NOT_RUN, share=0.0, text=text, ratio=None)
 
 
 def _measure(

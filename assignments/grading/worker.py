@@ -68,9 +68,10 @@ class Worker:
     """
 
     def __init__(self, connection: socket.socket) -> None:
+        from assignments import fences
         from assignments.grading import wire
 
-        self.wire = wire
+        self.wire, self.fences = wire, fences
         self.connection = connection
         self.module: Any = None
         self.files: set[str] = set()
@@ -133,7 +134,8 @@ class Worker:
             return self.start(request["module"])
         if action == "call":
             call = getattr(self.module, request["call"])
-            return call(request["device"], **request["inputs"])
+            with self.fences.watching(request["device"]):
+                return call(request["device"], **request["inputs"])
         if action == "load":
             self.inputs = request["inputs"]
             return self.wire.digest(self.inputs)

@@ -20,6 +20,7 @@ from cuda_ops.runtime import device
 from cuda_ops.runtime.allocator import Block
 from cuda_ops.simulator import SIMULATED
 from minitorch import dtypes
+from minitorch.backend import fences
 from minitorch.dtypes import DType
 
 _GIVING = RLock()  # one thread at a time gives an array its memory
@@ -226,15 +227,25 @@ ARRAYS: dict[DType, type[DeviceArray]] = {
 }  # fmt: skip
 
 
-def _allocate(size: int, dtype: DType) -> DeviceArray:
-    """Memory for `size` elements, which have no particular value."""
+def _allocate(size: int, dtype: DType, alone: bool = False) -> DeviceArray:
+    """Memory for `size` elements, which have no particular value.
+
+    A replay of a graph would write fences again, so in a capture there are none.
+
+    Args:
+        alone: without what stands around arrays (`fences.around`).
+    """
     here = device.current
+    if fences.around is not None and here.capture is None and not alone:
+        return fences.around(partial(_allocate, alone=True), size, dtype)
     block = here.pool.take(size * dtype.itemsize, here.key)
     return ARRAYS[dtype](block.pointer, size, block)
 
 
-def _allocate_simulated(size: int, dtype: DType) -> np.ndarray:
+def _allocate_simulated(size: int, dtype: DType, alone: bool = False) -> np.ndarray:
     """A NumPy array for the simulator; in a graph, one that lives as long as that."""
+    if fences.around is not None and device.current.capture is None and not alone:
+        return fences.around(partial(_allocate_simulated, alone=True), size, dtype)
     array = np.empty(size, dtype.numpy)
     if device.current.capture is not None:
         device.current.capture.kept.append(array)

@@ -114,14 +114,11 @@ class Mode:
         kinds = [x.dtype for x in args if _eligible(x)]
         if policy == LOWER:
             return [self._lowered(x, lower) if _eligible(x) else x for x in args]
-        if policy == FLOAT32:
-            wanted: DType | None = float32
-        elif policy == WIDEST:
-            wanted = functools.reduce(dtypes.promote, kinds) if kinds else None
-        else:
-            wanted = kinds[0] if kinds else None
-        if wanted is None:
+        if not kinds:
             return list(args)
+        wanted = float32 if policy == FLOAT32 else kinds[0]
+        if policy == WIDEST:
+            wanted = functools.reduce(dtypes.promote, kinds)
         return [converted(x, wanted) if _eligible(x) else x for x in args]
 
     def _lowered(self, x: Tensor, lower: DType) -> Tensor:
@@ -200,9 +197,11 @@ class autocast:
         grad_mode.autocast = self._before.pop()
 
     def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        given = self.device_type, self.dtype, self.enabled, self.cache_enabled
+
         @functools.wraps(fn)
         def call(*args: Any, **kwargs: Any) -> Any:
-            with self:
+            with autocast(*given):  # one for each thread and each level of recursion
                 return fn(*args, **kwargs)
 
         return call

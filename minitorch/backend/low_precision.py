@@ -138,7 +138,17 @@ class _Call:
         storage = a.storage
         if type(storage) is HalfNumber and self.target is not None:
             return TensorData(storage.wide, a.shape, a.strides, a.offset)
-        return self.backend.copy(a, float32)
+        if a.contiguous:
+            return self.backend.copy(a, float32)
+        # In the order of memory, and of what is repeated once: reading is then fast,
+        # and a transposed or an expanded matrix remains one.
+        order = sorted(range(a.dims), key=lambda dim: -a.strides[dim])
+        sizes = tuple([n if step else 1 for n, step in zip(a.shape, a.strides)])
+        once = TensorData(storage, sizes, a.strides, a.offset).permute(order)
+        wide = self.backend.copy(once, float32)
+        steps = dict(zip(order, wide.strides))
+        strides = tuple([s and steps[dim] for dim, s in enumerate(a.strides)])
+        return TensorData(wide.storage, a.shape, strides)
 
     def rounded(self, result: Any, last: int | None = None) -> Any:
         """What was written, and what is returned (the first `last` of it), rounded."""

@@ -77,8 +77,9 @@ ARGUMENTS: dict[str, Any] = {
     **dict.fromkeys(("value", "fill_value"), 0.5), "tensors": [X, X], "index": PLACES,
     "exponent": 2.5, "shape": (4, 8, N), "times": (2, 2), "dims": (1, 0), "min": 0.2,
     "max": 0.8, "sizes": (4, 8), "high": 9, "normalized_shape": (N,), "output_size": 8,
-    "pad": (1, 1), "repeats": 2, "num_samples": 4, "query": X, "key": X,
-    "equation": "ij,jk->ik", "operands": [X, X], "cos": X[:, 0::2], "sin": X[:, 1::2],
+    "pad": (1, 1), "repeats": 2, "shifts": (3, 1), "num_samples": 4, "query": X,
+    "key": X, "equation": "ij,jk->ik", "operands": [X, X], "cos": X[:, 0::2],
+    "sin": X[:, 1::2],
 }  # fmt: skip
 
 # What some need instead; None leaves the parameter out.

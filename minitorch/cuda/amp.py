@@ -6,6 +6,8 @@ here, too.
 
 from __future__ import annotations
 
+from typing import Any
+
 from minitorch.amp import GradScaler as AnyGradScaler
 from minitorch.amp import autocast as any_autocast
 from minitorch.dtypes import DType, float16
@@ -23,14 +25,5 @@ class autocast(any_autocast):
 class GradScaler(AnyGradScaler):
     """`minitorch.amp.GradScaler("cuda", ...)`"""
 
-    def __init__(
-        self,
-        init_scale: float = 2.0**16,
-        growth_factor: float = 2.0,
-        backoff_factor: float = 0.5,
-        growth_interval: int = 2000,
-        enabled: bool = True,
-    ) -> None:
-        super().__init__(
-            "cuda", init_scale, growth_factor, backoff_factor, growth_interval, enabled
-        )
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__("cuda", *args, **options)

@@ -65,6 +65,16 @@ def download(
     return None
 
 
+def put_aside(path: Path) -> str:
+    """Rename a broken file, so that another may come; says what became of it."""
+    aside = path.with_name(path.name + ".broken")
+    try:
+        os.replace(path, aside)
+    except OSError as error:
+        return f"and it cannot be put aside: {error}"
+    return f"it is now {aside.name}"
+
+
 def _fetch(
     url: str,
     target: Path,

@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from minitorch.data.dataset import BatchDataset, Indices
-from minitorch.data.download import Progress
+from minitorch.data.download import Progress, put_aside
 from minitorch.data.download import download as download_file
 from minitorch.data.files import DATA_VARIABLE, cache_folder, user_folders
 from minitorch.data.idx import IdxError, read_idx
@@ -258,13 +258,7 @@ def _read_cached(
     try:
         return read_idx(path, md5=file.md5)
     except (IdxError, OSError) as error:
-        reason = str(error)
-    aside = path.with_name(path.name + ".broken")
-    try:
-        os.replace(path, aside)
-        reason += f"; it is now {aside.name}"
-    except OSError as error:
-        reason += f"; and it cannot be put aside: {error}"
+        reason = f"{error}; {put_aside(path)}"
     warnings.warn(f"MNIST: broken file in the cache: {reason}", stacklevel=5)
     tried.append((f"cache {path.parent}", reason))
     return None

@@ -112,7 +112,7 @@ class KVCache:
 
         Returns the keys and the values that these tokens look at.
         """
-        self.layers[layer].index_copy_(2, self.writing, new)
+        self.layers[layer].index_copy_(2, self.writing, new.to(self.memory.dtype))
         seen: Any = new if self.fresh else self.layers[layer]
         return seen[:, : self.heads], seen[:, self.heads :]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -58,8 +58,8 @@ class Sampling:
 
     @property
     def greedy(self) -> bool:
-        """Whether nothing is drawn."""
-        return self.temperature == 0 or self.top_k == 1
+        """Whether nothing is drawn: scores over less than 1e-30 could be infinite."""
+        return self.temperature < 1e-30 or self.top_k == 1
 
     def probabilities(self, scores: Tensor) -> Tensor:
         """What each token is drawn with: scores [B, vocab] -> [B, vocab]."""
@@ -258,10 +258,10 @@ class _Writer:
 
 def _rows(model: GPT, prompt: Any) -> tuple[list[list[int]], bool]:
     """The prompts as lists, and whether it was a single one."""
-    given = prompt.tolist() if isinstance(prompt, Tensor) else list(prompt)
+    given = _listed(prompt)
     single = not given or not isinstance(given[0], (list, tuple, Tensor))
     rows = [given] if single else given
-    rows = [r.tolist() if isinstance(r, Tensor) else list(r) for r in rows]
+    rows = [_listed(row) for row in rows]
     size = model.config.vocab_size
     for row in rows:
         if not row:
@@ -269,10 +269,19 @@ def _rows(model: GPT, prompt: Any) -> tuple[list[list[int]], bool]:
                 "generate: a prompt is empty; give at least one token to begin with"
             )
         for token in row:
-            whole = isinstance(token, (int, np.integer)) and token is not True
+            whole = isinstance(token, (int, np.integer)) and type(token) is not bool
             if not whole or not 0 <= token < size:
                 raise ValueError(
                     f"generate: {token!r} in a prompt is no token; expected ints from "
                     f"0 to {size - 1}"
                 )
     return rows, single
+
+
+def _listed(prompt: Any) -> list[Any]:
+    given = prompt.tolist() if isinstance(prompt, Tensor) else prompt
+    if not isinstance(given, Iterable):
+        raise ValueError(
+            f"generate: a prompt is {given!r}; expected token ids, a list or tensor [T]"
+        )
+    return list(given)

@@ -24,11 +24,12 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from minitorch.autodiff import no_grad
 from minitorch.models.config import LLAMA, GPTConfig
 from minitorch.models.gpt import GPT
+from minitorch.nn.module import misfits
 from minitorch.serialization import PathLike, load_file, save_file
 from minitorch.tensor import Tensor
 
@@ -49,11 +50,8 @@ IGNORED = re.compile(r"\.attn\.(masked_)?bias$|\.rotary_emb\.inv_freq$")
 HEAD = "lm_head.weight"
 
 
-class Part(NamedTuple):
-    """A tensor of a file, and the part of a parameter that it is: a view of it."""
-
-    name: str
-    view: Tensor
+# A name of a file's tensor, and the part of a parameter that it is: a view of it.
+Part = tuple[str, Tensor]
 
 
 def load_weights(model: GPT, path: PathLike) -> GPT:
@@ -74,19 +72,7 @@ def load_weights(model: GPT, path: PathLike) -> GPT:
         if not IGNORED.search(name)
     }
     parts = dict(_parts(model))
-    problems = _untied(model, found, parts)
-    problems += [
-        f"missing: {name!r} {tuple(view.shape)}"
-        for name, view in parts.items()
-        if name not in found
-    ]
-    problems += [f"unexpected: {name!r}" for name in found if name not in parts]
-    problems += [
-        f"wrong shape: {name!r} is {tuple(found[name].shape)}; expected "
-        f"{tuple(view.shape)}"
-        for name, view in parts.items()
-        if name in found and found[name].shape != view.shape
-    ]
+    problems = _untied(model, found, parts) + misfits(parts, found)
     if problems:
         raise ValueError(
             f"load_weights: {path} does not fit the model, and nothing was changed:\n"
@@ -104,7 +90,7 @@ def save_weights(model: GPT, path: PathLike) -> None:
     Errors: ValueError if it has parts of both; `minitorch.save(model.state_dict(),
     path)` stores any model.
     """
-    save_file({name: view for name, view in _parts(model)}, path)
+    save_file(dict(_parts(model)), path)
 
 
 def from_pretrained(path: PathLike, config: GPTConfig | None = None) -> GPT:
@@ -139,7 +125,7 @@ def _parts(model: GPT) -> Iterator[Part]:
             yield from _llama_parts(model.config, name, whole)
         else:
             turned = whole.dim() == 2 and name.startswith("h.")
-            yield Part(name, whole.t() if turned else whole)
+            yield name, whole.t() if turned else whole
 
 
 def _llama_parts(config: GPTConfig, name: str, whole: Tensor) -> Iterator[Part]:
@@ -147,13 +133,13 @@ def _llama_parts(config: GPTConfig, name: str, whole: Tensor) -> Iterator[Part]:
         name = re.sub(ours, theirs, name)
     several = re.search(r"\{(.*)\}", name)
     if several is None:
-        yield Part(name, whole)
+        yield name, whole
         return
     names = several[1].split(",")
     q, kv = config.n_embd, config.kv_heads * config.head_size
     sizes = (q, kv, kv) if len(names) == 3 else (config.hidden,) * 2
     for each, view in zip(names, whole.split(sizes)):
-        yield Part(name.replace(several[0], each), view)
+        yield name.replace(several[0], each), view
 
 
 def _is_llama(config: GPTConfig) -> bool:

@@ -18,13 +18,12 @@ import minitorch.dtypes as dtypes
 from minitorch.arguments import check_floating
 from minitorch.creation import Generator
 from minitorch.function import Context, Function
+from minitorch.functions import autocasting, pool
 from minitorch.functions import norm as norms
-from minitorch.functions import pool
 from minitorch.functions import softmax as softmaxes
 from minitorch.functions.attention import (
     scaled_dot_product_attention as scaled_dot_product_attention,
 )
-from minitorch.functions.autocasting import in_float32
 from minitorch.functions.conv import as_sizes
 from minitorch.functions.conv import conv1d as conv1d
 from minitorch.functions.conv import conv2d as conv2d
@@ -352,7 +351,7 @@ def normalize(x: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Te
     return x / x.norm(p, dim, keepdim=True).clamp(min=eps)
 
 
-@in_float32
+@autocasting.in_float32
 def cosine_similarity(
     x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8
 ) -> Tensor:
@@ -396,7 +395,7 @@ def _check_pair(name: str, input: Tensor, target: Tensor) -> None:
         )
 
 
-@in_float32
+@autocasting.in_float32
 def mse_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     """(input - target)^2"""
     _check_pair("mse_loss", input, target)
@@ -404,14 +403,14 @@ def mse_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     return _reduce("mse_loss", difference * difference, reduction)
 
 
-@in_float32
+@autocasting.in_float32
 def l1_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     """|input - target|"""
     _check_pair("l1_loss", input, target)
     return _reduce("l1_loss", (input - target).abs(), reduction)
 
 
-@in_float32
+@autocasting.in_float32
 def smooth_l1_loss(
     input: Tensor, target: Tensor, reduction: str = "mean", beta: float = 1.0
 ) -> Tensor:
@@ -425,7 +424,7 @@ def smooth_l1_loss(
     return _reduce("smooth_l1_loss", d, reduction)
 
 
-@in_float32
+@autocasting.in_float32
 def huber_loss(
     input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0
 ) -> Tensor:
@@ -499,7 +498,7 @@ def binary_cross_entropy(
     return _reduce(name, losses if weight is None else losses * weight, reduction)
 
 
-@in_float32
+@autocasting.in_float32
 def binary_cross_entropy_with_logits(
     input: Tensor,
     target: Tensor,
@@ -521,7 +520,7 @@ def binary_cross_entropy_with_logits(
     return _reduce(name, losses if weight is None else losses * weight, reduction)
 
 
-@in_float32
+@autocasting.in_float32
 def nll_loss(
     input: Tensor,
     target: Tensor,
@@ -547,7 +546,7 @@ def nll_loss(
     return losses.sum() if reduction == "sum" else losses.reshape(target.raw.shape)
 
 
-@in_float32
+@autocasting.in_float32
 def cross_entropy(
     input: Tensor,
     target: Tensor,

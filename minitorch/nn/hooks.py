@@ -40,9 +40,9 @@ class Watch:
         self.count = len(args)
         if is_grad_enabled():
             self.places = _wanting(args)
-        for i, x in enumerate(args):
-            if isinstance(x, Tensor) and i not in self.places and self.places:
-                self.constants[i] = x
+        if self.places:
+            rest = set(range(self.count)).difference(self.places)
+            self.constants = {i: args[i] for i in rest if isinstance(args[i], Tensor)}
         return self._passed(Inputs, args, self.places)
 
     def outputs(self, out: Any) -> Any:
@@ -84,26 +84,25 @@ class Watch:
             )
 
 
-class Inputs(UserFunction):
-    """The same tensors; its backward pass calls the hooks."""
+class Same(UserFunction):
+    """The same tensors."""
 
     @staticmethod
     def forward(ctx: Any, watch: Watch, *tensors: Tensor) -> Any:
         ctx.watch = watch
         return tensors
+
+
+class Inputs(Same):
+    """The same tensors; its backward pass calls the hooks."""
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         return (None, *ctx.watch.call(grads))
 
 
-class Outputs(UserFunction):
+class Outputs(Same):
     """The same tensors; its backward pass notes their gradients."""
-
-    @staticmethod
-    def forward(ctx: Any, watch: Watch, *tensors: Tensor) -> Any:
-        ctx.watch = watch
-        return tensors
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:

@@ -478,10 +478,7 @@ class Module:
         own = self.state_dict()
         missing = [name for name in own if name not in state_dict]
         unexpected = [name for name in state_dict if name not in own]
-        problems = _misfits(own, state_dict)
-        if strict:
-            problems += [f"missing: {name!r} {_shape(own[name])}" for name in missing]
-            problems += [f"unexpected: {name!r}" for name in unexpected]
+        problems = misfits(own, state_dict, strict)
         if problems:
             lines = "\n    ".join(problems)
             raise RuntimeError(
@@ -516,8 +513,11 @@ def clear_grad(tensor: Tensor, set_to_none: bool) -> None:
         tensor.grad = None if set_to_none else tensor.new_zeros(tensor.raw.shape)
 
 
-def _misfits(own: Mapping[str, Tensor], state: Mapping[str, Any]) -> list[str]:
-    """One line for each value of `state` that cannot be copied into its tensor."""
+def misfits(
+    own: Mapping[str, Tensor], state: Mapping[str, Any], strict: bool = True
+) -> list[str]:
+    """One line for each value of `state` that cannot be copied into its tensor, and
+    (if `strict`) for each name that only one of the two has."""
     lines = []
     for name, tensor in own.items():
         value = state.get(name, tensor)
@@ -527,7 +527,9 @@ def _misfits(own: Mapping[str, Tensor], state: Mapping[str, Any]) -> list[str]:
             lines.append(
                 f"wrong shape: {name!r} is {_shape(value)}; expected {_shape(tensor)}"
             )
-    return lines
+        elif strict and name not in state:
+            lines.append(f"missing: {name!r} {_shape(tensor)}")
+    return lines + [f"unexpected: {k!r}" for k in state if strict and k not in own]
 
 
 def _shape(tensor: Tensor) -> tuple[int, ...]:

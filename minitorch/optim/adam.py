@@ -14,7 +14,7 @@ from minitorch.optim.optimizer import (
     Optimizer,
     check_betas,
     check_fused,
-    check_number,
+    check_numbers,
     factor_of,
     refuse,
     scaled_gradients,
@@ -80,19 +80,14 @@ class Adam(Optimizer):
 
     def check(self, group: Group) -> None:
         name = type(self).__name__
-        for key in ("lr", "eps", "weight_decay"):
-            check_number(name, key, group[key])
+        check_numbers(name, group, "lr", "eps", "weight_decay")
         check_betas(name, group["betas"])
 
     def update(self, group: Group) -> None:
         kinds: dict[Any, tuple[list[Tensor], list[dict[str, Any]]]] = {}
         for p in with_grad(group):
-            state = self.state[p]
-            if not state:
-                state["step"] = 0
-                state["exp_avg"] = p.new_zeros(p.raw.shape)
-                state["exp_avg_sq"] = p.new_zeros(p.raw.shape)
-            state["step"] += 1
+            state = self.started(p, "exp_avg", "exp_avg_sq")
+            state["step"] = state.get("step", 0) + 1
             storage = p.raw.storage
             kind = storage.device, storage.dtype, state["step"], id(factor_of(p))
             params, states = kinds.setdefault(kind, ([], []))

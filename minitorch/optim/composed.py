@@ -15,7 +15,7 @@ from minitorch.optim.optimizer import (
     Group,
     Optimizer,
     check_betas,
-    check_number,
+    check_numbers,
     gradient,
     refuse,
     with_grad,
@@ -71,21 +71,17 @@ class RMSprop(Optimizer):
         super().__init__(params, defaults)
 
     def check(self, group: Group) -> None:
-        for key in ("lr", "alpha", "eps", "weight_decay", "momentum"):
-            check_number("RMSprop", key, group[key])
+        check_numbers(
+            "RMSprop", group, "lr", "alpha", "eps", "weight_decay", "momentum"
+        )
 
     def update(self, group: Group) -> None:
         alpha, momentum = group["alpha"], group["momentum"]
+        names = ["square_avg"] + ["momentum_buffer"] * (momentum > 0)
+        names += ["grad_avg"] * group["centered"]
         for p in with_grad(group):
-            state = self.state[p]
-            if not state:
-                state["step"] = 0
-                state["square_avg"] = p.new_zeros(p.raw.shape)
-                if momentum > 0:
-                    state["momentum_buffer"] = p.new_zeros(p.raw.shape)
-                if group["centered"]:
-                    state["grad_avg"] = p.new_zeros(p.raw.shape)
-            state["step"] += 1
+            state = self.started(p, *names)
+            state["step"] = state.get("step", 0) + 1
             g = gradient(p, group["maximize"])
             if group["weight_decay"]:
                 g = g + group["weight_decay"] * p
@@ -144,14 +140,15 @@ class Adagrad(Optimizer):
         super().__init__(params, defaults)
 
     def check(self, group: Group) -> None:
-        for key in (
+        check_numbers(
+            "Adagrad",
+            group,
             "lr",
             "lr_decay",
             "eps",
             "weight_decay",
             "initial_accumulator_value",
-        ):
-            check_number("Adagrad", key, group[key])
+        )
 
     def update(self, group: Group) -> None:
         for p in with_grad(group):
@@ -219,8 +216,9 @@ class AdamWScheduleFree(Optimizer):
         super().__init__(params, defaults)
 
     def check(self, group: Group) -> None:
-        for key in ("lr", "eps", "weight_decay", "warmup_steps"):
-            check_number("AdamWScheduleFree", key, group[key])
+        check_numbers(
+            "AdamWScheduleFree", group, "lr", "eps", "weight_decay", "warmup_steps"
+        )
         check_betas("AdamWScheduleFree", group["betas"])
         if group["betas"][0] == 0:
             raise ValueError("AdamWScheduleFree: the first beta must be above 0")

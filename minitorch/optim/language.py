@@ -20,7 +20,7 @@ from minitorch.optim.optimizer import (
     Group,
     Optimizer,
     check_betas,
-    check_number,
+    check_numbers,
     gradient,
     with_grad,
 )
@@ -56,17 +56,13 @@ class Lion(Optimizer):
         super().__init__(params, {**options, "maximize": maximize})
 
     def check(self, group: Group) -> None:
-        for key in ("lr", "weight_decay"):
-            check_number("Lion", key, group[key])
+        check_numbers("Lion", group, "lr", "weight_decay")
         check_betas("Lion", group["betas"])
 
     def update(self, group: Group) -> None:
         lr, (beta1, beta2) = group["lr"], group["betas"]
         for p in with_grad(group):
-            state = self.state[p]
-            if not state:
-                state["exp_avg"] = p.new_zeros(p.raw.shape)
-            g, m = gradient(p, group["maximize"]), state["exp_avg"]
+            g, m = gradient(p, group["maximize"]), self.started(p, "exp_avg")["exp_avg"]
             _decay(p, lr * group["weight_decay"])
             p.sub_((m * beta1).add_(g, alpha=1 - beta1).sign(), alpha=lr)
             m.mul_(beta2).add_(g, alpha=1 - beta2)
@@ -104,20 +100,16 @@ class LAMB(Optimizer):
         super().__init__(params, {**options, "maximize": maximize})
 
     def check(self, group: Group) -> None:
-        for key in ("lr", "eps", "weight_decay"):
-            check_number("LAMB", key, group[key])
+        check_numbers("LAMB", group, "lr", "eps", "weight_decay")
         check_betas("LAMB", group["betas"])
 
     def update(self, group: Group) -> None:
         beta1, beta2 = group["betas"]
         for p in with_grad(group):
-            state = self.state[p]
-            if not state:
-                state["step"] = 0
-                state["exp_avg"] = p.new_zeros(p.raw.shape)
-                state["exp_avg_sq"] = p.new_zeros(p.raw.shape)
-            state["step"] += 1
-            g, m, v = gradient(p, group["maximize"]), *_moments(state)
+            state = self.started(p, "exp_avg", "exp_avg_sq")
+            state["step"] = state.get("step", 0) + 1
+            g = gradient(p, group["maximize"])
+            m, v = state["exp_avg"], state["exp_avg_sq"]
             m.mul_(beta1).add_(g, alpha=1 - beta1)
             v.mul_(beta2).add_(g * g, alpha=1 - beta2)
             fix1, fix2 = 1 - beta1 ** state["step"], 1 - beta2 ** state["step"]
@@ -125,10 +117,6 @@ class LAMB(Optimizer):
             if group["weight_decay"]:
                 u = u.add_(p, alpha=group["weight_decay"])
             p.sub_(u * _trust(p.norm(), u.norm()), alpha=group["lr"])
-
-
-def _moments(state: dict[str, Any]) -> tuple[Tensor, Tensor]:
-    return state["exp_avg"], state["exp_avg_sq"]
 
 
 def _trust(weights: Tensor, step: Tensor) -> Tensor:
@@ -196,8 +184,9 @@ class Muon(Optimizer):
         super().__init__(params, defaults)
 
     def check(self, group: Group) -> None:
-        for key in ("lr", "weight_decay", "momentum", "eps", "ns_steps"):
-            check_number("Muon", key, group[key])
+        check_numbers(
+            "Muon", group, "lr", "weight_decay", "momentum", "eps", "ns_steps"
+        )
         if len(group["ns_coefficients"]) != 3:
             given = group["ns_coefficients"]
             raise ValueError(f"Muon: ns_coefficients is {given!r}; expected three")
@@ -216,10 +205,7 @@ class Muon(Optimizer):
     def update(self, group: Group) -> None:
         lr, momentum = group["lr"], group["momentum"]
         for p in with_grad(group):
-            state = self.state[p]
-            if not state:
-                state["momentum_buffer"] = p.new_zeros(p.raw.shape)
-            g, b = gradient(p), state["momentum_buffer"]
+            g, b = gradient(p), self.started(p, "momentum_buffer")["momentum_buffer"]
             b.mul_(momentum).add_(g, alpha=1 - momentum)
             ahead = (b * momentum).add_(g, alpha=1 - momentum)
             step = orthogonal(ahead if group["nesterov"] else b, group)

@@ -64,6 +64,13 @@ class Optimizer:
             seen.add(id(p))
         self.param_groups.append(group)
 
+    def started(self, p: Tensor, *names: str) -> dict[str, Any]:
+        """The state of p, which begins with zeros like p under these names."""
+        state = self.state[p]
+        if not state:
+            state.update({name: p.new_zeros(p.raw.shape) for name in names})
+        return state
+
     def check(self, group: Group) -> None:
         """Raise a ValueError if an option of the group makes no sense."""
 
@@ -215,12 +222,15 @@ def _like(p: Tensor, key: str, value: Any) -> Any:
     return value.detach().to(p.device, p.dtype).clone()
 
 
-def check_number(name: str, key: str, value: Any, low: float = 0.0) -> None:
-    """An option must be a number that is not below `low`."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError(f"{name}: {key} is a {type(value).__name__}; expected a number")
-    if not value >= low:
-        raise ValueError(f"{name}: {key} is {value}; it must be {low} or more")
+def check_numbers(name: str, group: Group, *keys: str) -> None:
+    """These options must be numbers, 0 or more."""
+    for key in keys:
+        value = group[key]
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            kind = type(value).__name__
+            raise TypeError(f"{name}: {key} is a {kind}; expected a number")
+        if not value >= 0.0:
+            raise ValueError(f"{name}: {key} is {value}; it must be 0.0 or more")
 
 
 def check_betas(name: str, betas: Any) -> None:

@@ -13,7 +13,7 @@ from minitorch.optim.optimizer import (
     Group,
     Optimizer,
     check_fused,
-    check_number,
+    check_numbers,
     raw_gradients,
     refuse,
     touch,
@@ -69,8 +69,7 @@ class SGD(Optimizer):
         super().__init__(params, defaults)
 
     def check(self, group: Group) -> None:
-        for key in ("lr", "momentum", "weight_decay"):
-            check_number("SGD", key, group[key])
+        check_numbers("SGD", group, "lr", "momentum", "weight_decay")
         if group["nesterov"] and (group["momentum"] <= 0 or group["dampening"] != 0):
             raise ValueError(
                 f"SGD: nesterov=True needs a momentum above 0 and no dampening; they "

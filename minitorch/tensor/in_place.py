@@ -158,7 +158,8 @@ class InPlace(Variable):
 
     def _zip_(self: Any, name: str, fn: Callable, op: Callable, other: Any) -> Tensor:
         a, b = operands(name, self, other)
-        self._check_fits(name, a)
+        if a.dtype is not self.dtype:  # computed in the wider type, and then converted
+            return self._replace(name, lambda old: op(old, b), b)
         b = cast(b, self.dtype)
         same = a.raw.shape == b.raw.shape
         if not same and check_broadcast(name, a.raw.shape, b.raw.shape) != a.raw.shape:

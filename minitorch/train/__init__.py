@@ -28,8 +28,8 @@ from minitorch.train.recipes import (
     train_points,
     train_xor,
 )
-from minitorch.train.running import DeviceFailed, Interrupted
-from minitorch.train.session import Diverged, Epoch
+from minitorch.train.running import DeviceFailed, Diverged, Interrupted
+from minitorch.train.session import Epoch
 
 __all__ = [
     "CheckpointError",

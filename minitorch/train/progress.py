@@ -2,13 +2,13 @@
 
 With this file one can watch a run: `LiveReporter` draws a progress bar on a terminal,
 `PlainReporter` prints a line for each epoch (for files and pipes: no control codes),
-`QuietReporter` only warns. `make_reporter` chooses.
+`Reporter` itself only warns. `make_reporter` chooses.
 """
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from minitorch.train.session import Epoch, Meter
@@ -18,14 +18,15 @@ MOST_LINES = 20
 COMPILING = "first step: compiling kernels"
 
 
-class Reporter(Protocol):
-    """What a run tells to those who watch it."""
+class Reporter:
+    """What a run tells to those who watch it; this one says nothing but warnings."""
 
     def note(self, text: str) -> None:
         """Something to know before or after the training."""
 
     def warn(self, text: str) -> None:
         """What must not go unnoticed, however quiet the run is."""
+        print(text, file=sys.stderr, flush=True)
 
     def start(self, examples: int, epochs: int) -> None:
         """Training begins; an epoch has so many examples."""
@@ -52,42 +53,11 @@ class Reporter(Protocol):
 def make_reporter(quiet: bool) -> Reporter:
     """The reporter for where the output goes."""
     if quiet:
-        return QuietReporter()
+        return Reporter()
     return LiveReporter() if sys.stdout.isatty() else PlainReporter()
 
 
-class QuietReporter:
-    """Says nothing but warnings."""
-
-    def note(self, text: str) -> None:
-        pass
-
-    def warn(self, text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
-
-    def start(self, examples: int, epochs: int) -> None:
-        pass
-
-    def begin(self, label: str, total: int, text: str = COMPILING) -> None:
-        pass
-
-    def draw(self, label: str, done: int, text: str) -> None:
-        pass
-
-    def look(self, epoch: int, meter: Meter) -> None:
-        pass
-
-    def testing(self, epoch: int) -> None:
-        pass
-
-    def end_epoch(self, row: Epoch) -> None:
-        pass
-
-    def stop(self) -> None:
-        pass
-
-
-class PlainReporter(QuietReporter):
+class PlainReporter(Reporter):
     """One line for each epoch, or for every second, third, ... if there are many."""
 
     def note(self, text: str) -> None:
@@ -102,7 +72,7 @@ class PlainReporter(QuietReporter):
             print(epoch_line(row, self.epochs), flush=True)
 
 
-class LiveReporter(QuietReporter):
+class LiveReporter(Reporter):
     """A progress bar for the epoch that runs, and a line for each that is over.
 
     It is drawn when `look` is called and at no other time: no thread competes with

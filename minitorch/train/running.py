@@ -1,25 +1,31 @@
 """How the steps of a run are run, and how a run ends before its end.
 
 With this file one can get a step ready (`prepared`: as a CUDA graph, or under the
-profiler), let Ctrl-C stop a run between two steps (`Stoppable`), and tell the user how
-to go on when a GPU has failed (`explained`).
+profiler), keep all that a run remembers in checkpoints and let Ctrl-C stop it between
+two steps (`Run`), and tell the user how to go on when a GPU has failed (`explained`).
 """
 
 from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from minitorch.backend.registry import split_name
+from minitorch.creation import default_generator
 from minitorch.cuda_graphs import is_device_error, make_graphed_step
-from minitorch.train.checkpoint import LAST
+from minitorch.train.checkpoint import BEST, LAST, all_finite, save_checkpoint
 from minitorch.train.profiled import profiled_step
 
+# Seconds between looks at the results of steps. Reading a loss makes a GPU wait, and
+# drawing a progress bar takes a millisecond.
+LOOK_EVERY = 0.2
 STOPPING = "stopping after this step (Ctrl-C again: at once, without a checkpoint)"
 
 
@@ -38,16 +44,111 @@ class Interrupted(KeyboardInterrupt):
         super().__init__(f"stopped by signal {signum}; resume={str(folder)!r} goes on")
 
 
-class Stoppable:
-    """A run that stops between two steps when it is asked to.
+class Diverged(RuntimeError):
+    """The loss became infinite or not a number."""
+
+
+class Run:
+    """What all runs have in common: checkpoints, and an end when one is asked for.
+
+    A derived class is a dataclass with these attributes, a `history` and a `config`.
 
     Attributes:
         folder: where its checkpoints are.
-        stop_signal: the signal that asked, if one did.
+        step: how many steps were taken in all.
+        first_step: when the first step of this process was done (perf_counter).
+        stop_signal: the signal that asked it to stop, if one did.
     """
 
+    config: Any
+    model: Any
+    optimizer: Any
+    scheduler: Any
     folder: Path
+    history: list[Any]
+    step: int
+    first_step: float | None
     stop_signal: int | None = None
+
+    def __post_init__(self) -> None:
+        self._clock = self._looked = self._saved = time.perf_counter()
+
+    # --------------------------------------------- what a derived class has to say
+
+    def look(self, warm: bool = True) -> None:
+        """Read the results of the steps since the last look. Raises Diverged."""
+        raise NotImplementedError(f"{type(self).__name__} must define look()")
+
+    def _diverged(self, what: str) -> Diverged:
+        """The error that says what happened, and what to do."""
+        raise NotImplementedError(f"{type(self).__name__} must define _diverged(what)")
+
+    def own_state(self) -> dict[str, Any]:
+        """What its checkpoints have besides."""
+        return {}
+
+    # ------------------------------------------------------------------------ steps
+
+    @property
+    def lr(self) -> float:
+        """The learning rate of the next step."""
+        return self.optimizer.param_groups[0]["lr"]
+
+    def step_done(self, look: bool = False) -> None:
+        """Look on a few times a second, and write checkpoints when they are due.
+
+        Raises Diverged, and Interrupted if a signal came.
+        """
+        now = time.perf_counter()
+        if self.first_step is None:
+            self.look(warm=False)
+            self.first_step = now
+        elif look or now - self._looked > LOOK_EVERY:
+            self.look()
+        seconds, steps = self.config.checkpoint_every, self.config.checkpoint_steps
+        due = bool(steps) and self.step % steps == 0
+        due = due or (seconds > 0 and now - self._saved > seconds)
+        if due or self.stop_signal is not None:
+            self.save()
+        self.stop_if_asked()
+
+    def add_row(self, row: Any, best: bool) -> None:
+        """Keep a measurement and a checkpoint, also as the best one if it is that."""
+        self.history.append(row)
+        if best:
+            self.save(BEST)
+        self.save()
+
+    # ------------------------------------------------------------------ checkpoints
+
+    def save(self, name: str = LAST) -> None:
+        """Write a checkpoint of this moment, which is between two steps."""
+        self.look()
+        weights = self.model.state_dict()
+        if not all_finite(weights):
+            raise self._diverged("a weight became infinite")
+        state = {
+            "config": self.config.to_json(),
+            "step": self.step,
+            "history": [asdict(row) for row in self.history],
+            "generator": default_generator.get_state(),
+            "model": dict(weights),
+            "optimizer": self.optimizer.state_dict(),
+            "scheduler": self.scheduler.state_dict(),
+            **self.own_state(),
+        }
+        save_checkpoint(self.folder / name, state)
+        self._clock = self._saved = time.perf_counter()
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go back to where a checkpoint was written."""
+        self.step = state["step"]
+        default_generator.set_state(state["generator"])
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.scheduler.load_state_dict(state["scheduler"])
+
+    # ----------------------------------------------------------------- interruption
 
     def stop_if_asked(self) -> None:
         """Raise Interrupted if a signal came. A checkpoint was just written."""

@@ -15,24 +15,16 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from minitorch.creation import default_generator
 from minitorch.optim import AdamWScheduleFree
 from minitorch.tensor import Tensor
-from minitorch.train.checkpoint import BEST, LAST, all_finite, save_checkpoint
+from minitorch.train.checkpoint import LAST
 from minitorch.train.config import TrainConfig
-from minitorch.train.running import Stoppable
+from minitorch.train.running import Diverged, Run
 
-# Seconds between looks at the results of steps. Reading a loss makes a GPU wait, and
-# drawing a progress bar takes a millisecond.
-LOOK_EVERY = 0.2
 MOST_PENDING = 1024
 
 # How many points the curves of training have.
 CURVE_POINTS = 120
-
-
-class Diverged(RuntimeError):
-    """The loss became infinite or not a number."""
 
 
 class Results:
@@ -125,17 +117,15 @@ class Epoch:
 
 
 @dataclass
-class Session(Stoppable):
+class Session(Run):
     """All that changes during training, and who watches it.
 
     Attributes:
         on_look: called with the meter a few times a second.
-        step: how many steps were taken in all.
         history: the numbers of the epochs that are over.
         meter: the sums of the epoch that is not.
         trace: (epochs, loss, accuracy) of training, about CURVE_POINTS of them, for
             curves; `part` has the sums for the next one.
-        first_step: when the first step of this process was done (perf_counter).
     """
 
     config: TrainConfig
@@ -157,7 +147,7 @@ class Session(Stoppable):
         self._pending = Results()
         steps = len(self.loader) * (self.config.epochs or 1)
         self.steps_per_point = max(1, steps // CURVE_POINTS)
-        self._clock = self._looked = self._saved = time.perf_counter()
+        super().__post_init__()
 
     # ----------------------------------------------------------------- steps
 
@@ -168,25 +158,16 @@ class Session(Stoppable):
 
     def after_step(self, loss: Tensor, right: Tensor, examples: int) -> None:
         """What `train_epoch` calls when a step is done."""
-        lr = self.optimizer.param_groups[0]["lr"]
         self.step += 1
-        self._pending.add(self.step, lr, examples, loss, right)
-        now = time.perf_counter()
-        if self.first_step is None:
-            self.look(warm=False)
-            self.first_step = now
-        elif now - self._looked > LOOK_EVERY or self._pending.full():
-            self.look()
-        if self._checkpoint_is_due(now) or self.stop_signal is not None:
-            self.save()
-        self.stop_if_asked()
+        self._pending.add(self.step, self.lr, examples, loss, right)
+        self.step_done(look=self._pending.full())
 
     def look(self, warm: bool = True) -> None:
         """Add up the steps since the last look. Raises Diverged."""
         before = self.meter.examples
         for step, lr, n, loss, right in self._pending.read():
             if not math.isfinite(loss):
-                raise Diverged(self._advice(f"the loss became {loss}", step, lr))
+                raise self._diverged(f"the loss became {loss}", step, lr)
             for meter in (self.meter, self.part):
                 meter.add(loss, right, n, lr)
             if step % self.steps_per_point == 0:
@@ -218,16 +199,17 @@ class Session(Stoppable):
             examples_per_second=meter.rate,
         )
         best = max((e.test_accuracy for e in self.history), default=-1.0)
-        self.history.append(row)
-        if test_accuracy > best:
-            self.save(BEST)
-        self.save()
+        self.add_row(row, test_accuracy > best)
         return row
 
-    def _advice(self, what: str, step: int, lr: float) -> str:
+    def _diverged(
+        self, what: str, step: int | None = None, lr: float | None = None
+    ) -> Diverged:
+        step = self.step if step is None else step
+        lr = self.lr if lr is None else lr
         last = self.folder / LAST
         kept = f"; the last good checkpoint is {last}" if last.exists() else ""
-        return (
+        return Diverged(
             f"training: {what} in step {step}, epoch {len(self.history) + 1}, at a "
             f"learning rate of {lr:.3g}. The steps were too large: try --lr "
             f"{(self.config.lr or lr) / 10:.3g}, or a larger --batch-size{kept}"
@@ -243,44 +225,18 @@ class Session(Stoppable):
 
     # ----------------------------------------------------------- checkpoints
 
-    def _checkpoint_is_due(self, now: float) -> bool:
-        seconds, steps = self.config.checkpoint_every, self.config.checkpoint_steps
-        if steps and self.step % steps == 0:
-            return True
-        return seconds > 0 and now - self._saved > seconds
-
-    def save(self, name: str = LAST) -> None:
-        """Write a checkpoint of this moment, which is between two steps."""
-        self.look()
-        weights = self.model.state_dict()
-        if not all_finite(weights):
-            lr = self.optimizer.param_groups[0]["lr"]
-            raise Diverged(self._advice("a weight became infinite", self.step, lr))
-        state = {
-            "config": self.config.to_json(),
+    def own_state(self) -> dict[str, Any]:
+        return {
             "source": self.source,
-            "step": self.step,
-            "history": [asdict(row) for row in self.history],
             "meter": asdict(self.meter),
             "part": asdict(self.part),
             "trace": self.trace,
-            "generator": default_generator.get_state(),
             "loader": self.loader.state_dict(),
-            "model": dict(weights),
-            "optimizer": self.optimizer.state_dict(),
-            "scheduler": self.scheduler.state_dict(),
         }
-        save_checkpoint(self.folder / name, state)
-        self._saved = time.perf_counter()
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go back to where a checkpoint was written."""
-        self.step = state["step"]
+        super().restore(state)
         self.history = [Epoch(**row) for row in state["history"]]
         self.meter, self.part = Meter(**state["meter"]), Meter(**state["part"])
         self.trace = list(state["trace"])
-        default_generator.set_state(state["generator"])
         self.loader.load_state_dict(state["loader"])
-        self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.scheduler.load_state_dict(state["scheduler"])

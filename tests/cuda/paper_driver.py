@@ -421,7 +421,8 @@ def copies(paper: PaperDriver) -> None:
     """Numbers arrive, behind the work on both streams; foreign contexts do no harm."""
     import numpy as np
 
-    from minitorch import as_tensor, cuda, from_dlpack, tensor
+    from minitorch import as_tensor, cuda, from_dlpack, full, tensor
+    from minitorch.dtypes import bfloat16, float16
 
     a = np.arange(35.0, dtype=np.float32).reshape(7, 5)
     x = tensor(a, device="cuda:0")
@@ -447,6 +448,13 @@ def copies(paper: PaperDriver) -> None:
     assert back.device == "cuda:1" and np.array_equal(back.numpy(), a)
     again = as_tensor(Foreign(y))
     assert again.device == "cuda:1" and np.array_equal(again.numpy(), a)
+    for dtype in (float16, bfloat16):
+        for n in (1, 7):
+            z = full((n,), -1.5, dtype=dtype, device="cuda:1")
+            assert z.to("cuda:0").tolist() == [-1.5] * n
+            borrowed = from_dlpack(z)
+            assert borrowed.dtype is dtype and borrowed.tolist() == [-1.5] * n
+            assert z.expand(3, n).t().contiguous().float().half().shape == (n, 3)
     assert cuda.current_device() == 0
 
 
@@ -504,6 +512,47 @@ def streams(paper: PaperDriver) -> None:
             x + x
         rows = {span.row for span in prof.events() if span.kind == "device"}
         assert rows == {int(place[-1])}
+
+
+def fences(paper: PaperDriver) -> None:
+    """What is written next to an array of a call is told, and where."""
+    import numpy as np
+
+    from assignments import fences as course
+    from cuda_ops.runtime.arrays import ARRAYS, DeviceArray
+    from minitorch.backend import get_backend
+
+    backend = get_backend("cuda")
+
+    def spoil(array: Any, index: int) -> None:
+        byte = ctypes.c_uint8.from_address(array.pointer + index * array.itemsize)
+        byte.value = (byte.value + 1) % 256
+
+    def said(dtype: Any, size: int, index: int) -> str:
+        try:
+            with course.watching("cuda"):
+                made = backend.empty((size,), dtype)
+                spoil(made.storage.array, index)
+                course.name({"out": made})
+                del made  # its memory goes to nobody else
+                assert np.isnan(backend.to_numpy(backend.empty((3,), float32))).all()
+        except IndexError as error:
+            return str(error)
+        return ""
+
+    float32 = backend.from_numpy(np.ones(1, np.float32)).dtype
+    for dtype in ARRAYS:
+        for size in (0, 1, 1_333):
+            for index in (size, -1):
+                assert said(dtype, size, index).endswith(f"`out`: index {index:,}")
+    assert said(float32, 5, 0) == ""
+    with course.watching("cuda"):
+        x = backend.from_numpy(np.arange(7.0))
+        array: DeviceArray = x.storage.array
+        block = array.base.block
+        assert array.pointer == block.pointer + course.BYTES and block.size % 512 == 0
+        assert np.array_equal(backend.to_numpy(x), np.arange(7.0))
+    assert backend.empty((3,), float32).storage.array.block is not None
 
 
 if __name__ == "__main__":

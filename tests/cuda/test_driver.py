@@ -18,7 +18,9 @@ HERE = Path(__file__).parent
 
 
 @pytest.mark.timeout(200)
-@pytest.mark.parametrize("scenario", ["alone", "several", "copies", "streams"])
+@pytest.mark.parametrize(
+    "scenario", ["alone", "several", "copies", "streams", "fences"]
+)
 def test_everything_is_used_where_it_belongs(scenario: str) -> None:
     command = [sys.executable, str(HERE / "paper_driver.py"), scenario]
     result = subprocess.run(command, capture_output=True, text=True, timeout=180)

@@ -224,6 +224,32 @@ def test_two_steps_in_one_graph(name: str) -> None:
     assert step.graph is not None
 
 
+class Lower(Training):
+    """In half types: the weights themselves, or only what autocast chooses."""
+
+    def __init__(self, weights: bool) -> None:
+        super().__init__(OPTIMIZERS["adamw"])
+        self.weights = weights
+        if weights:
+            self.model.bfloat16()
+
+    def step(self, x: minitorch.Tensor, y: minitorch.Tensor) -> minitorch.Tensor:
+        if self.weights:
+            return super().step(x.bfloat16(), y)
+        with minitorch.autocast("cuda", dtype=minitorch.bfloat16):
+            return super().step(x, y)
+
+
+@pytest.mark.parametrize("weights", [True, False])
+def test_training_in_half_types_is_the_same(weights: bool) -> None:
+    plain = Lower(weights)
+    expected = run(plain, plain.step, [BATCH] * 4), plain.end()
+    graphed = Lower(weights)
+    step = make_graphed_step(graphed.step)
+    assert (run(graphed, step, [BATCH] * 4), graphed.end()) == expected
+    assert step.graph is not None
+
+
 def test_random_numbers_move_on_and_continue() -> None:
     def drawn(n: int) -> list[bytes]:
         parts = [minitorch.rand(5, device="cuda"), minitorch.randn(3, device="cuda")]

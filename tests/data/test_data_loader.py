@@ -155,12 +155,7 @@ def test_a_generator_gives_the_seed() -> None:
 # Resuming
 
 
-@given(
-    n=st.integers(0, 30),
-    options=options,
-    epochs=st.integers(0, 2),
-    data=st.data(),
-)
+@given(n=st.integers(0, 30), options=options, epochs=st.integers(0, 2), data=st.data())
 def test_a_restored_loader_delivers_what_was_left(
     n: int, options: dict[str, Any], epochs: int, data: st.DataObject
 ) -> None:

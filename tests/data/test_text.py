@@ -81,8 +81,21 @@ def test_it_is_downloaded_once(
     put(cache, "damaged")
     with pytest.warns(UserWarning, match=r"it is now tinyshakespeare.txt.broken"):
         data = load_text()
-    assert data.source == "alice" and "broken, and put aside" in data.notice
+    assert data.source == "alice" and "broken; it is now" in data.notice
     assert [file.name for file in cache.parent.iterdir()] == [f"{cache.name}.broken"]
+
+
+def test_a_broken_file_that_cannot_be_put_aside(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*paths: object) -> None:
+        raise PermissionError("a folder for reading alone")
+
+    put(cache, "damaged")
+    monkeypatch.setattr(os, "replace", refuse)
+    with pytest.warns(UserWarning, match="cannot be put aside: a folder for reading"):
+        data = load_text(allow_download=False)
+    assert data.source == "alice" and "cannot be put aside" in data.notice
 
 
 def test_without_a_network_there_is_a_text(cache: Path, tmp_path: Path) -> None:

@@ -199,6 +199,8 @@ def test_what_is_saved_comes_back(trained: BPE, tmp_path: Path) -> None:
 def test_wrong_uses_are_explained(trained: BPE) -> None:
     with pytest.raises(ValueError, match="vocab_size is 256; expected 256 or more"):
         BPE.train("a", 256, special_tokens=[END])
+    with pytest.raises(ValueError, match="the number 257 is empty"):
+        BPE.train("a", 258, special_tokens=[END, ""])
     with pytest.raises(ValueError, match="no token 330; expected 0 to 329"):
         trained.decode([330])
     with pytest.raises(ValueError, match="no token -1"):

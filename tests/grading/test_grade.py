@@ -100,7 +100,7 @@ def test_an_error_tells_the_student_a_line_and_the_teacher_all(grader, tmp_path)
 def test_what_is_not_allowed_costs_its_task_alone(grader, tmp_path):
     text = SOLUTION.replace("total += value", "total += eval('value')")
     report = grader.grade(write_file(tmp_path / "s", text))
-    assert points(report) == [4.0, 0.0]
+    assert points(report) == [4.0, 0.0], report
     assert "uses eval" in report.tasks[1].results[0].text
 
 
@@ -123,7 +123,7 @@ def test_the_same_seed_gives_the_same_grade(tmp_path):
 def test_speed_points(tmp_path):
     patient = replace(make_grader().settings, patience=10.0)  # on a busy machine
     report = Grader(MINI, patient).grade(write_file(tmp_path / "slow", SLOW))
-    assert points(report) == [4.0, 0.0]
+    assert points(report) == [4.0, 0.0], report
     speed = report.tasks[1].results[1]
     assert speed.name == "speed of running"
     assert "times as fast as the reference; of the points 100% from 0.2" in speed.text
@@ -158,6 +158,16 @@ def test_a_reference_that_is_not_steady_leaves_points_open():
     assert timing.points_left_open(speed, 0.21, steady, noisy) == ["theirs"]
     assert timing.points_left_open(speed, 0.21, noisy, steady) == ["ours"]
     assert timing.points_left_open(speed, 1.0, noisy, noisy) == []
+
+
+def test_a_speed_is_lost_only_where_the_library_keeps_it():
+    """On a busy machine two threads are no faster than one, whoever wrote them."""
+    slow = Result("a99.2", "speed", "cpu", WRONG, 0.4, "1.9 times as fast", ratio=1.9)
+    fast = Result("a99.2", "speed", "cpu", PASSED, 1.0, "3 times as fast", ratio=3.0)
+    assert timing.beside(slow, fast) is slow
+    open_ = timing.beside(slow, slow)
+    assert (open_.status, open_.share, open_.ratio) == (NOT_RUN, 0.0, None)
+    assert open_.text.startswith(timing.NOISY) and "library" in open_.text
 
 
 @pytest.mark.parametrize("partial", [False, True])

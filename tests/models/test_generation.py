@@ -155,6 +155,9 @@ def test_tokens_are_drawn_as_often_as_they_are_likely():
         ([[1], []], {}, "a prompt is empty"),
         ([11], {}, "11 in a prompt is no token; expected ints from 0 to 10"),
         (["a"], {}, "'a' in a prompt is no token"),
+        ([False], {}, "False in a prompt is no token"),
+        (3, {}, "a prompt is 3; expected token ids"),
+        ([[1], 2], {}, "a prompt is 2; expected token ids"),
         ([1], {"temperature": -1}, "temperature is -1"),
         ([1], {"top_k": 0}, "top_k is 0"),
         ([1], {"top_p": 0}, "top_p is 0"),
@@ -166,3 +169,19 @@ def test_what_makes_no_sense_is_said_at_once(prompt, options, text):
         stream(gpt(), prompt, 3, **options)
     with pytest.raises(ValueError, match="max_new_tokens is -1"):
         gpt().generate([1], -1)
+
+
+def test_generation_within_autocast():
+    """Keys and values are kept in the type of the weights."""
+    model = gpt()
+    with minitorch.autocast("cpu", dtype=minitorch.bfloat16):
+        written = generate(model, PROMPTS, 5, temperature=0)
+        again = generate(model, PROMPTS, 5, temperature=0, use_cache=False)
+    assert written == again
+
+
+def test_tiny_temperatures_are_greedy():
+    """Scores over them would be infinite."""
+    best = generate(gpt(), PROMPTS, 5, temperature=0)
+    for temperature in (1e-38, 1e-320):
+        assert generate(gpt(), PROMPTS, 5, temperature=temperature) == best

@@ -108,33 +108,3 @@ def compare_gradients(mine: dict[str, Any], theirs: dict[str, Any]) -> None:
         np.testing.assert_allclose(
             ours / scale, expected / scale, atol=1e-4, err_msg=kind
         )
-
-
-def test_a_run_that_is_stored_goes_on_to_the_bit(state, tmp_path):
-    """With dropout, so that the place in the random sequence counts as well."""
-    path, _ = state
-    config = GPTConfig(VOCAB, T, LAYERS, HEADS, WIDTH, dropout=0.1)
-
-    def fresh() -> tuple[GPT, Any]:
-        model = load_weights(GPT(config), path)
-        return model, optim.AdamW(model.parameters(), **OPTIONS)
-
-    minitorch.manual_seed(7)
-    model, optimizer = fresh()
-    whole = train(model, optimizer, 2 * STEPS)
-    minitorch.manual_seed(7)
-    model, optimizer = fresh()
-    first = train(model, optimizer, STEPS)
-    stored = {
-        "model": model.state_dict(),
-        "optimizer": optimizer.state_dict(),
-        "random": minitorch.default_generator.get_state(),
-    }
-    minitorch.save(stored, tmp_path / "state")
-    minitorch.manual_seed(0)
-    model, optimizer = fresh()
-    stored = minitorch.load(tmp_path / "state")
-    model.load_state_dict(stored["model"])
-    optimizer.load_state_dict(stored["optimizer"])
-    minitorch.default_generator.set_state(stored["random"])
-    assert first + train(model, optimizer, STEPS) == whole

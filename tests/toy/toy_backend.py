@@ -38,9 +38,8 @@ def pack(array, dtype):
             return ((int(x) if math.isfinite(x) else -half) + half) % (2 * half) - half
 
         array = np.frompyfunc(whole, 1, 1)(array)
-    if dtype.half:  # NumPy's extensions take no objects
-        array = np.asarray(array, float)
-    return np.asarray(array, dtype.numpy)
+    kind = float if dtype.half else None  # NumPy's extensions take no objects
+    return np.asarray(np.asarray(array, kind), dtype.numpy)
 
 
 @quiet

@@ -12,6 +12,7 @@ import threading
 
 import numpy as np
 
+from minitorch.backend import fences
 from minitorch.dtypes import DType
 
 KEEP_BYTES = 1 << 26  # larger requests are given back after the call
@@ -28,6 +29,17 @@ def line_buffer(size: int) -> Buffer:
     return buffer, -buffer.ctypes.data % LINE_BYTES
 
 
+def _on_line(size: int, dtype: DType) -> np.ndarray:
+    return np.ndarray(size, dtype.numpy, *line_buffer(size * dtype.itemsize))
+
+
+def line_array(size: int, dtype: DType) -> np.ndarray:
+    """A new flat array of `size` elements, from the beginning of a cache line on."""
+    if fences.around is not None:
+        return fences.around(_on_line, size, dtype)
+    return _on_line(size, dtype)
+
+
 def workspace(size: int, dtype: DType) -> np.ndarray:
     """A flat array of `size` elements or more, with no particular values.
 
@@ -36,7 +48,7 @@ def workspace(size: int, dtype: DType) -> np.ndarray:
     kept = _local.__dict__.get(dtype.name)
     if kept is not None and kept.size >= size:
         return kept
-    fresh = np.ndarray(size, dtype.numpy, *line_buffer(size * dtype.itemsize))
+    fresh = _on_line(size, dtype)
     if fresh.nbytes <= KEEP_BYTES:
         _local.__dict__[dtype.name] = fresh
     return fresh

@@ -262,6 +262,11 @@ def _by_number(
                 f"BPE: the number of the token {token!r} is {number!r}; expected a "
                 f"whole number, 0 or more"
             )
+        if not token:
+            raise ValueError(
+                f"BPE: the token with the number {number} is empty; it would be found "
+                f"between any two characters"
+            )
         if number in by_number:
             raise ValueError(
                 f"BPE: {by_number[number]!r} and {token!r} both have the number "

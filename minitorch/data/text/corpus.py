@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from minitorch.data.download import Progress, Tried, download
+from minitorch.data.download import Progress, Tried, download, put_aside
 from minitorch.data.files import DATA_VARIABLE, cache_folder, user_folders
 
 TINYSHAKESPEARE, SHIPPED = "tinyshakespeare", "alice"
@@ -163,10 +163,9 @@ def _from_cache(
     except OSError:
         tried.append((f"cache {path.parent}", "not in it"))
     except TextFileError as error:
-        aside = path.with_name(path.name + ".broken")
-        path.replace(aside)
-        warnings.warn(f"{error}; it is now {aside.name}", stacklevel=3)
-        tried.append((f"cache {path.parent}", "broken, and put aside"))
+        aside = put_aside(path)
+        warnings.warn(f"{error}; {aside}", stacklevel=3)
+        tried.append((f"cache {path.parent}", f"broken; {aside}"))
     if not allow_download:
         tried.append(("download", "not allowed (allow_download=False)"))
         return None

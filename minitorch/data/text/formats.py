@@ -65,9 +65,10 @@ def read_tiktoken(path: PathLike) -> dict[bytes, int]:
             token = base64.b64decode(text, validate=True)
             value = int(rank)
         except ValueError as error:
+            shown = line[:80].decode("utf-8", "replace")
             raise TokenizerError(
-                f"tokenizer: {path}, line {number}: {_shown(line)}; expected a token "
-                f"in base64, a space and its rank"
+                f"tokenizer: {path}, line {number}: {shown!r}; expected a token in "
+                f"base64, a space and its rank"
             ) from error
         if token in tokens:
             raise TokenizerError(
@@ -196,8 +197,3 @@ def _pairs(
             )
         pairs.append((vocab[parts[0]], vocab[parts[1]]))
     return pairs
-
-
-def _shown(line: bytes) -> str:
-    """What stands in a line, or its beginning."""
-    return repr(line[:80].decode("utf-8", "replace"))

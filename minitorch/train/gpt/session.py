@@ -19,16 +19,14 @@ from minitorch import dtypes
 from minitorch.amp import GradScaler, autocast
 from minitorch.autodiff import no_grad
 from minitorch.backend.registry import split_name
-from minitorch.creation import default_generator
 from minitorch.data import TokenWindows
 from minitorch.models import GPT
 from minitorch.nn.utils import clip_grad_norm_
 from minitorch.optim import AdamWScheduleFree
 from minitorch.tensor import Tensor
-from minitorch.train.checkpoint import BEST, LAST, all_finite, save_checkpoint
+from minitorch.train.checkpoint import LAST
 from minitorch.train.gpt.config import GPTTrainConfig
-from minitorch.train.running import Stoppable
-from minitorch.train.session import LOOK_EVERY, Diverged
+from minitorch.train.running import Diverged, Run
 
 # What random numbers are for: keys of `TokenWindows.draw`, beside the seed.
 STEPS, TRAIN_LOSS, VAL_LOSS = 0, 1, 2
@@ -109,17 +107,15 @@ class Row:
 
 
 @dataclass
-class GPTSession(Stoppable):
+class GPTSession(Run):
     """A model that learns, and all that it takes.
 
     Attributes:
         peak: operations a second that the machine can do; None: not known.
         on_look: called a few times a second.
-        step: how many steps were taken in all.
         history: the measurements so far.
         loss: the mean loss of the last few steps.
         kept: the weights that are trained, while others stand in for them.
-        first_step: when the first step of this process was done (perf_counter).
     """
 
     config: GPTTrainConfig
@@ -140,12 +136,7 @@ class GPTSession(Stoppable):
         self._sum: Any = None
         self._steps = self._warm_steps = 0  # since the last look, measurement
         self._seconds = self._warm_seconds = 0.0
-        self._clock = self._looked = self._saved = time.perf_counter()
-
-    @property
-    def lr(self) -> float:
-        """The learning rate of the next step."""
-        return self.optimizer.param_groups[0]["lr"]
+        super().__post_init__()
 
     @property
     def rate(self) -> float:
@@ -172,25 +163,14 @@ class GPTSession(Stoppable):
         self._steps += 1
         # A graph will overwrite the tensor; and to read it would make a GPU wait.
         self._sum = loss.detach() + (0.0 if self._sum is None else self._sum)
-        now = time.perf_counter()
-        if self.first_step is None:
-            self.look(warm=False)
-            self.first_step = now
-        elif now - self._looked > LOOK_EVERY:
-            self.look()
-        every, seconds = self.config.checkpoint_steps, self.config.checkpoint_every
-        due = bool(every) and self.step % every == 0
-        due = due or (seconds > 0 and now - self._saved > seconds)
-        if due or self.stop_signal is not None:
-            self.save()
-        self.stop_if_asked()
+        self.step_done()
 
     def look(self, warm: bool = True) -> None:
         """Read the losses since the last look. Raises Diverged."""
         if self._steps:
             self.loss = self._sum.item() / self._steps
             if not math.isfinite(self.loss):
-                raise Diverged(self._advice(f"the loss became {self.loss}"))
+                raise self._diverged(f"the loss became {self.loss}")
         now = time.perf_counter()
         self._seconds += now - self._clock
         if warm:
@@ -200,10 +180,10 @@ class GPTSession(Stoppable):
         self._clock = self._looked = now
         self.on_look(self)
 
-    def _advice(self, what: str) -> str:
+    def _diverged(self, what: str) -> Diverged:
         last, lr = self.folder / LAST, self.config.lr or self.lr
         kept = f"; the last good checkpoint is {last}" if last.exists() else ""
-        return (
+        return Diverged(
             f"training: {what} until step {self.step}, at a learning rate of "
             f"{self.lr:.3g}. The steps were too large: try --lr {lr / 10:.3g}, or a "
             f"longer --warm-up{kept}"
@@ -222,10 +202,7 @@ class GPTSession(Stoppable):
         )
         self._warm_steps, self._seconds, self._warm_seconds = 0, 0.0, 0.0
         best = min((r.val_loss for r in self.history), default=math.inf)
-        self.history.append(row)
-        if val_loss < best:
-            self.save(BEST)
-        self.save()
+        self.add_row(row, val_loss < best)
         return row
 
     @contextmanager
@@ -256,38 +233,19 @@ class GPTSession(Stoppable):
     # ----------------------------------------------------------- checkpoints
 
     def save(self, name: str = LAST) -> None:
-        """Write a checkpoint of this moment, which is between two steps."""
-        self.look()
         with self.averaged():
-            self._write(name)
-        self._clock = self._saved = time.perf_counter()
+            super().save(name)
 
-    def _write(self, name: str) -> None:
-        weights = self.model.state_dict()
-        if not all_finite(weights):
-            raise Diverged(self._advice("a weight became infinite"))
-        state = {
-            "config": self.config.to_json(),
+    def own_state(self) -> dict[str, Any]:
+        return {
             "model_config": asdict(self.model.config),
-            "step": self.step,
-            "history": [asdict(row) for row in self.history],
-            "generator": default_generator.get_state(),
-            "model": dict(weights),
-            "optimizer": self.optimizer.state_dict(),
-            "scheduler": self.scheduler.state_dict(),
             "scaler": self.scaler.state_dict(),
             "kept": self.kept,
         }
-        save_checkpoint(self.folder / name, state)
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go back to where a checkpoint was written."""
-        self.step = state["step"]
+        super().restore(state)
         self.history = [Row(**row) for row in state["history"]]
-        default_generator.set_state(state["generator"])
-        self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.scheduler.load_state_dict(state["scheduler"])
         self.scaler.load_state_dict(state["scaler"])
         self.kept = state["kept"]
         self._train_on()
