@@ -9,6 +9,7 @@ import inspect
 import subprocess
 import sys
 import warnings
+from contextlib import nullcontext
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -285,7 +286,9 @@ def optimizer_of(lib: Any, net: Any) -> Any:
     return lib.optim.AdamW(groups, lr=1e-2, betas=(0.9, 0.95), eps=1e-8, fused=fused)
 
 
-def train(lib: Any, net: Any, optimizer: Any, first: int, device: str) -> list[float]:
+def train(
+    lib: Any, net: Any, optimizer: Any, scaler: Any, ctx: Any, first: int, device: str
+) -> list[float]:
     """Four steps of two small batches each, with a learning rate by hand."""
     text = np.random.default_rng(0).integers(0, LETTERS, 200).astype(np.uint16)
     losses = []
@@ -309,20 +312,26 @@ def train(lib: Any, net: Any, optimizer: Any, first: int, device: str) -> list[f
                 x, y = (t.pin_memory().to(device, non_blocking=True) for t in (x, y))
             else:
                 x, y = x.to(device), y.to(device)
-            logits = net(x)
-            loss = lib.nn.functional.cross_entropy(
-                logits.view(-1, logits.size(-1)), y.view(-1), ignore_index=-1
-            )
-            (loss / 2).backward()
+            with ctx:
+                logits = net(x)
+                loss = lib.nn.functional.cross_entropy(
+                    logits.view(-1, logits.size(-1)), y.view(-1), ignore_index=-1
+                )
+                loss = loss / 2
+            scaler.scale(loss).backward()
             losses.append(loss.item())
+        scaler.unscale_(optimizer)
         norm = lib.nn.utils.clip_grad_norm_(net.parameters(), 0.5)
         losses.append(norm.item())
-        optimizer.step()
+        scaler.step(optimizer)
+        scaler.update()
         optimizer.zero_grad(set_to_none=True)
     return losses
 
 
-def saved_and_resumed(lib: Any, net: Any, device: str, path: Path) -> list[float]:
+def saved_and_resumed(
+    lib: Any, net: Any, device: str, path: Path, dtype: str
+) -> list[float]:
     """A checkpoint in the middle, as these programs write one."""
     lib.manual_seed(1)
     lib.cuda.manual_seed(1)
@@ -330,17 +339,25 @@ def saved_and_resumed(lib: Any, net: Any, device: str, path: Path) -> list[float
     lib.backends.cuda.matmul.allow_tf32 = True
     lib.backends.cudnn.allow_tf32 = True
     net.to(device)
+    ctx: Any = nullcontext()
+    if dtype != "float32":
+        ctx = lib.amp.autocast(device_type=device, dtype=getattr(lib, dtype))
+    # The first factor is too large for float16, so that a step or two are skipped.
+    factors = {"init_scale": 2.0**19, "growth_interval": 3}
+    enabled = dtype == "float16"
+    scaler = lib.amp.GradScaler(device, **factors, enabled=enabled)
     optimizer = optimizer_of(lib, net)
-    losses = train(lib, net, optimizer, 0, device)
+    losses = train(lib, net, optimizer, scaler, ctx, 0, device)
     checkpoint = {
         "model": net.state_dict(),
         "optimizer": optimizer.state_dict(),
+        "scaler": scaler.state_dict(),
         "model_args": dict(width=WIDTH, bias=False, names=("a", None)),
         "iter_num": 4,
-        "best_val_loss": lib.tensor(losses).mean(),
+        "best_val_loss": lib.tensor(losses[:2]).mean(),
     }
     lib.save(checkpoint, path)
-    whole = train(lib, net, optimizer, 4, device)
+    whole = train(lib, net, optimizer, scaler, ctx, 4, device)
 
     read = lib.load(path, map_location=device)
     again = model(lib)
@@ -348,15 +365,22 @@ def saved_and_resumed(lib: Any, net: Any, device: str, path: Path) -> list[float
     again.to(device)
     optimizer = optimizer_of(lib, again)
     optimizer.load_state_dict(read["optimizer"])
+    scaler = lib.amp.GradScaler(device, enabled=enabled)
+    scaler.load_state_dict(read["scaler"])
     assert read["model_args"] == checkpoint["model_args"]
     assert read["best_val_loss"] < 1e9 and f"{read['best_val_loss']:.4f}"
-    resumed = train(lib, again, optimizer, read["iter_num"], device)
+    resumed = train(lib, again, optimizer, scaler, ctx, read["iter_num"], device)
     assert resumed == whole
-    return losses + whole
+    return [*losses, *whole, scaler.get_scale()]
 
 
+@pytest.mark.parametrize(
+    "dtype, rtol", [("float32", 2e-4), ("bfloat16", 2e-2), ("float16", 3e-3)]
+)
 @pytest.mark.filterwarnings("ignore:compile:UserWarning")
-def test_a_program_trains_saves_and_goes_on(device: str, tmp_path: Path) -> None:
+def test_a_program_trains_saves_and_goes_on(
+    device: str, tmp_path: Path, dtype: str, rtol: float
+) -> None:
     torch.manual_seed(0)
     theirs = model(torch)
     mine = model(minitorch)
@@ -364,6 +388,7 @@ def test_a_program_trains_saves_and_goes_on(device: str, tmp_path: Path) -> None
         {n: minitorch.tensor(v.numpy().copy()) for n, v in theirs.state_dict().items()}
     )
     mine = minitorch.compile(mine)
-    found = saved_and_resumed(minitorch, mine, device, tmp_path / "mine.pt")
-    expected = saved_and_resumed(torch, theirs, "cpu", tmp_path / "theirs.pt")
-    np.testing.assert_allclose(found, expected, rtol=2e-4)
+    found = saved_and_resumed(minitorch, mine, device, tmp_path / "mine.pt", dtype)
+    expected = saved_and_resumed(torch, theirs, "cpu", tmp_path / "t.pt", dtype)
+    assert all(p.dtype is minitorch.float32 for p in mine.parameters())
+    np.testing.assert_allclose(found, expected, rtol=rtol)

@@ -162,7 +162,10 @@ class GradScaler:
             self.unscale_(optimizer)
             _, found = self._stages[id(optimizer)]
         self._stages[id(optimizer)] = STEPPED, found
-        return None if found else optimizer.step(**kwargs)
+        if found:
+            optimizer.steps_taken += 1  # it had its turn, as schedulers count
+            return None
+        return optimizer.step(**kwargs)
 
     def update(self, new_scale: float | Tensor | None = None) -> None:
         """The factor for the next step; call it once, behind all `step`s.

@@ -29,7 +29,8 @@ from minitorch.train import (
     train_gpt,
 )
 from minitorch.train.gpt.config import fill_in
-from minitorch.train.gpt.recipe import make_optimizer, peak_flops, row_line
+from minitorch.train.gpt.optimizers import make_optimizer
+from minitorch.train.gpt.recipe import peak_flops, row_line
 from minitorch.train.gpt.session import GPTSession, Row, text_step
 from minitorch.train.schedule import warm_up_cosine
 
@@ -325,10 +326,66 @@ def test_help_shows_the_defaults_that_hold() -> None:
     large = fill_in(GPTTrainConfig(model="char"))
     for option in (
         "layers", "heads", "width", "block-size", "dropout", "steps", "batch-size",
-        "accumulate", "lr", "beta2", "weight-decay", "clip", "eval-every",
-        "eval-batches", "sample", "seed", "vocab-size", "device", "dataset",
+        "accumulate", "beta2", "optimizer", "dtype", "weight-decay", "clip",
+        "eval-every", "eval-batches", "sample", "seed", "vocab-size", "device",
+        "dataset",
     ):  # fmt: skip
         name = option.replace("-", "_")
         one, two = (getattr(config, name) for config in (small, large))
         both = one == two or option == "vocab-size"
         assert shown[option] == (f"{one}" if both else f"{one}; char: {two}"), option
+
+
+# ------------------------------------------------------- optimizers, and half types
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [
+        {"dtype": "float16"},
+        {"optimizer": "muon", "dtype": "bfloat16"},
+        {"optimizer": "schedule-free"},
+        {"optimizer": "lion"},
+        {"optimizer": "lamb"},
+    ],
+    ids=lambda choices: "-".join(choices.values()),
+)
+def test_any_run_goes_on_as_if_it_had_not_been_stopped(
+    choices: dict[str, Any], tmp_path: Path
+) -> None:
+    """Its loss falls, and neither a checkpoint nor a measurement changes a bit."""
+    config = replace(TINY, **choices, batch_size=16, weight_decay=0.5)
+    whole = run(config, tmp_path / "a", steps=12, eval_every=12)
+    run(config, tmp_path / "b", steps=5, decay_steps=12, warm_up=1)
+    again = GPTTrainConfig(resume=tmp_path / "b", steps=12, quiet=True)
+    result = train_gpt(replace(again, checkpoint_steps=1))
+    assert_same_run(tmp_path / "b", tmp_path / "a")
+    first, last = (whole.history[i].val_loss for i in (0, -1))
+    assert last < first - 0.05
+    assert result.history[-1].val_loss == last
+    for model in (whole.model, load_gpt(tmp_path / "a")[0]):
+        assert all(p.dtype is minitorch.float32 for p in model.parameters())
+        same = zip(model.parameters(), result.model.parameters())
+        assert all(p.equal(q) for p, q in same)
+
+
+def test_float16_skips_what_is_too_large(
+    tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    """The scaler finds its factor, and its state is in the checkpoint."""
+    real = GPTSession.__post_init__
+
+    def huge(self: GPTSession) -> None:
+        real(self)
+        self.scaler.load_state_dict({**self.scaler.state_dict(), "scale": 2.0**40})
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(GPTSession, "__post_init__", huge)
+        before = run(TINY, tmp_path, dtype="float16", steps=2).history
+    saved = load_checkpoint(tmp_path / LAST)
+    assert before[0].val_loss == before[-1].val_loss  # nothing was learned yet
+    assert saved["scaler"]["scale"] == 2.0**38 and saved["step"] == 2
+    again = GPTTrainConfig(resume=tmp_path, steps=3, quiet=True)
+    train_gpt(again)
+    assert load_checkpoint(tmp_path / LAST)["scaler"]["scale"] == 2.0**37
+    assert not [w for w in recwarn if "scheduler" in str(w.message)]

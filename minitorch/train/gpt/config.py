@@ -45,12 +45,16 @@ FIXED = (
     "weight_decay",
     "beta2",
     "clip",
+    "optimizer",
+    "dtype",
     "seed",
 )
 # Choices that it takes over unless it is told otherwise.
 INHERITED = (*FIXED, "steps", "eval_every", "eval_batches", "sample", "device")
 
 TOKENIZERS = ("char", "bpe")
+OPTIMIZERS = ("adamw", "lion", "lamb", "muon", "schedule-free")
+DTYPES = ("float32", "bfloat16", "float16")
 COMMON: Mapping[str, Any] = MappingProxyType(
     {
         "dataset": "tinyshakespeare",
@@ -58,7 +62,8 @@ COMMON: Mapping[str, Any] = MappingProxyType(
         "device": "cpu",
         "seed": 0,
         "accumulate": 1,
-        "lr": 1e-3,
+        "optimizer": "adamw",
+        "dtype": "float32",
         "weight_decay": 0.1,
         "beta2": 0.99,
         "clip": 1.0,
@@ -74,6 +79,9 @@ SMALL: Mapping[str, Any] = MappingProxyType(
 LARGE: Mapping[str, Any] = MappingProxyType(
     {"batch_size": 64, "steps": 5000, "eval_batches": 200}
 )
+# The highest learning rate: Lion's steps are as long for every number, LAMB's as long
+# as the weights of a tensor say.
+LEARNING_RATE: Mapping[str, float] = MappingProxyType({"lion": 2e-4, "lamb": 1e-2})
 VOCAB_SIZE = 512  # of a tokenizer by byte pairs
 WARM_UP = 100  # steps, or a tenth of all if that is less
 
@@ -120,6 +128,11 @@ class GPTTrainConfig:
         warm_up: steps in which it rises.
         decay_steps: the step from which on it is `min_lr`; None: the last one.
         weight_decay: of matrices; vectors have none.
+        optimizer: "adamw", "lion", "lamb", "muon" (for the matrices of blocks, with
+            AdamW for the rest) or "schedule-free" (AdamW of averaged weights: after
+            the warm-up lr stays as it is).
+        dtype: of products and attention, by autocast: "float32", "bfloat16" or
+            "float16" (with a `GradScaler`); weights are float32.
         beta2: how much of AdamW's running mean of squares remains in a step.
         clip: the largest norm of all gradients; 0: any.
         eval_every: steps between two measurements of the loss.
@@ -153,6 +166,8 @@ class GPTTrainConfig:
     weight_decay: float | None = None
     beta2: float | None = None
     clip: float | None = None
+    optimizer: str | None = None
+    dtype: str | None = None
     eval_every: int | None = None
     eval_batches: int | None = None
     sample: int | None = None
@@ -185,6 +200,9 @@ def fill_in(config: GPTTrainConfig) -> GPTTrainConfig:
     config = filled(config, {"model": "char" if on_gpu else "char-small"})
     check_choice("device", split_name(str(config.device))[0], available_devices())
     check_choice("model", config.model, tuple(PRESETS))
+    check_choice("optimizer", config.optimizer, OPTIMIZERS)
+    check_choice("dtype", config.dtype, DTYPES)
+    config = filled(config, {"lr": LEARNING_RATE.get(str(config.optimizer), 1e-3)})
     sizes = GPTConfig.preset(str(config.model))
     given = {
         "layers": sizes.n_layer,

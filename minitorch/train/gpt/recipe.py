@@ -17,12 +17,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from minitorch import optim
+from minitorch.amp import GradScaler
 from minitorch.backend import get_backend
 from minitorch.backend.registry import split_name
 from minitorch.creation import Generator, manual_seed
 from minitorch.data import Tokenizer, load_tokenizer
 from minitorch.models import GPT, GPTConfig
+from minitorch.optim import AdamWScheduleFree
 from minitorch.optim.lr_scheduler import LambdaLR
 from minitorch.train.checkpoint import CheckpointError, find_checkpoint, load_checkpoint
 from minitorch.train.config import with_checkpoint
@@ -34,12 +35,14 @@ from minitorch.train.gpt.config import (
     fill_in,
     model_config,
 )
+from minitorch.train.gpt.optimizers import make_optimizer
 from minitorch.train.gpt.session import (
     STEPS,
     TRAIN_LOSS,
     VAL_LOSS,
     GPTSession,
     Row,
+    lowered,
     mean_loss,
     text_step,
 )
@@ -54,7 +57,7 @@ from minitorch.train.gpt.task import (
 from minitorch.train.progress import Reporter, make_reporter
 from minitorch.train.report import write_json
 from minitorch.train.running import explained, prepared
-from minitorch.train.schedule import warm_up_cosine
+from minitorch.train.schedule import constant, warm_up_cosine
 
 
 @dataclass(frozen=True)
@@ -110,6 +113,8 @@ def train_gpt(
     if config.verbose and session.first_step is not None:
         first = session.first_step - started
         reporter.note(f"first step done {first:.1f} s after the start")
+    if isinstance(session.optimizer, AdamWScheduleFree):
+        session.optimizer.eval()  # the average is what was measured
     return GPTResult(config, session.history, folder, session.model, task.tokenizer)
 
 
@@ -149,33 +154,22 @@ def _session(
     model = GPT(model_config(config, task.tokenizer.vocab_size)).to(config.device)
     model.recompute = config.recompute
     optimizer = make_optimizer(model, config)
-    factor = warm_up_cosine(
+    cosine = warm_up_cosine(
         config.warm_up, config.decay_steps, config.min_lr / config.lr
     )
+    free = isinstance(optimizer, AdamWScheduleFree)
     return GPTSession(
         config=config,
         model=model,
         optimizer=optimizer,
-        scheduler=LambdaLR(optimizer, factor),
+        scheduler=LambdaLR(optimizer, constant if free else cosine),
+        scaler=GradScaler(
+            split_name(config.device)[0], enabled=config.dtype == "float16"
+        ),
         folder=folder,
         peak=None if config.quiet else peak_flops(config.device),
         on_look=lambda session: _look(session, reporter),
     )
-
-
-def make_optimizer(model: GPT, config: GPTTrainConfig) -> optim.Optimizer:
-    """AdamW, which shrinks matrices alone: a bias, or the scale of a norm, is no weight
-    of an input that could be worth less."""
-    assert config.lr is not None and config.beta2 is not None
-    parameters = list(model.parameters())
-    groups = [
-        {
-            "params": [p for p in parameters if p.dim() >= 2],
-            "weight_decay": config.weight_decay,
-        },
-        {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0},
-    ]
-    return optim.AdamW(groups, lr=config.lr, betas=(0.9, config.beta2))
 
 
 def peak_flops(device: str) -> float | None:
@@ -205,7 +199,14 @@ def _fit(session: GPTSession, task: TextTask, reporter: Reporter) -> None:
     """All steps that are left to do, with a measurement every so often."""
     config, model = session.config, session.model
     assert config.steps and config.clip is not None and config.eval_every
-    step = partial(text_step, model, session.optimizer, config.clip)
+    step = partial(
+        text_step,
+        model,
+        session.optimizer,
+        config.clip,
+        scaler=session.scaler,
+        region=lowered(config),
+    )
     reporter.begin(f"step {session.step}/{config.steps}", config.steps)
     model.train()
     try:
@@ -242,13 +243,14 @@ def _measure(session: GPTSession, task: TextTask, reporter: Reporter) -> None:
         return
     session.look()
     reporter.draw(f"step {step}/{config.steps}", step, "measuring")
-    row = session.measured(
-        mean_loss(model, task.train, config, TRAIN_LOSS),
-        mean_loss(model, task.val, config, VAL_LOSS),
-    )
-    reporter.note(row_line(row, config.steps or 0))
-    if config.sample and not config.quiet:
-        reporter.note(_sample(session, task))
+    with session.averaged():
+        row = session.measured(
+            mean_loss(model, task.train, config, TRAIN_LOSS),
+            mean_loss(model, task.val, config, VAL_LOSS),
+        )
+        reporter.note(row_line(row, config.steps or 0))
+        if config.sample and not config.quiet:
+            reporter.note(_sample(session, task))
     content = {
         "recipe": config.recipe,
         "parameters": model.num_parameters(),

@@ -9,15 +9,20 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from minitorch import dtypes
+from minitorch.amp import GradScaler, autocast
 from minitorch.autodiff import no_grad
+from minitorch.backend.registry import split_name
 from minitorch.data import TokenWindows
 from minitorch.models import GPT
 from minitorch.nn.utils import clip_grad_norm_
+from minitorch.optim import AdamWScheduleFree
 from minitorch.tensor import Tensor
 from minitorch.train.checkpoint import LAST
 from minitorch.train.gpt.config import GPTTrainConfig
@@ -27,21 +32,42 @@ from minitorch.train.running import Diverged, Run
 STEPS, TRAIN_LOSS, VAL_LOSS = 0, 1, 2
 
 
-def text_step(model: GPT, optimizer: Any, clip: float, x: Tensor, y: Tensor) -> Tensor:
+def lowered(config: GPTTrainConfig) -> AbstractContextManager[Any]:
+    """A region, to be entered as often as one likes, in which products have the run's
+    dtype."""
+    assert config.device and config.dtype
+    if config.dtype == "float32":
+        return nullcontext()
+    return autocast(split_name(config.device)[0], getattr(dtypes, config.dtype))
+
+
+def text_step(
+    model: GPT,
+    optimizer: Any,
+    clip: float,
+    x: Tensor,
+    y: Tensor,
+    scaler: GradScaler | None = None,
+    region: AbstractContextManager[Any] | None = None,
+) -> Tensor:
     """Learn from A batches as from one: x, y int64 [A, B, T] -> the mean loss [].
 
     Each is a forward and a backward pass, whose gradients add up: the memory is that of
-    one batch.
+    one batch. The forward passes are in `region`; the scaler may skip the step.
     """
+    scaler = scaler or GradScaler(enabled=False)
     optimizer.zero_grad()
     losses = []
     for ids, targets in zip(x, y):
-        loss = model.loss(ids, targets) / len(x)
-        loss.backward()
+        with region or nullcontext():
+            loss = model.loss(ids, targets) / len(x)
+        scaler.scale(loss).backward()
         losses.append(loss.detach())
     if clip:
+        scaler.unscale_(optimizer)
         clip_grad_norm_(model.parameters(), clip)
-    optimizer.step()
+    scaler.step(optimizer)
+    scaler.update()
     return Tensor.stack(losses).sum()
 
 
@@ -56,7 +82,8 @@ def mean_loss(
     total = 0.0
     for i in range(config.eval_batches):
         x, y = windows.draw((config.batch_size,), config.seed, key, i)
-        total += model.loss(x.to(model.device), y.to(model.device)).item()
+        with lowered(config):
+            total += model.loss(x.to(model.device), y.to(model.device)).item()
     model.train(training)
     return total / config.eval_batches
 
@@ -88,12 +115,14 @@ class GPTSession(Run):
         on_look: called a few times a second.
         history: the measurements so far.
         loss: the mean loss of the last few steps.
+        kept: the weights that are trained, while others stand in for them.
     """
 
     config: GPTTrainConfig
     model: GPT
     optimizer: Any
     scheduler: Any
+    scaler: GradScaler
     folder: Path
     peak: float | None
     on_look: Callable[[GPTSession], None]
@@ -101,6 +130,7 @@ class GPTSession(Run):
     history: list[Row] = field(default_factory=list)
     loss: float = math.nan
     first_step: float | None = None
+    kept: list[Tensor] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._sum: Any = None
@@ -175,11 +205,47 @@ class GPTSession(Run):
         self.add_row(row, val_loss < best)
         return row
 
+    @contextmanager
+    def averaged(self) -> Iterator[None]:
+        """Within this, the weights are their average, if the optimizer makes one.
+
+        Behind it they are what they were, to the bit: measuring changes nothing.
+        """
+        if self.kept or not isinstance(self.optimizer, AdamWScheduleFree):
+            yield
+            return
+        self.kept = [p.detach().clone() for p in self.model.parameters()]
+        self.optimizer.eval()
+        try:
+            yield
+        finally:
+            self._train_on()
+
+    @no_grad()
+    def _train_on(self) -> None:
+        """Let the weights be `kept`."""
+        if self.kept:
+            self.optimizer.train()
+        for p, before in zip(self.model.parameters(), self.kept):
+            p.copy_(before.to(p.device))
+        self.kept = []
+
     # ----------------------------------------------------------- checkpoints
 
+    def save(self, name: str = LAST) -> None:
+        with self.averaged():
+            super().save(name)
+
     def own_state(self) -> dict[str, Any]:
-        return {"model_config": asdict(self.model.config)}
+        return {
+            "model_config": asdict(self.model.config),
+            "scaler": self.scaler.state_dict(),
+            "kept": self.kept,
+        }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         super().restore(state)
         self.history = [Row(**row) for row in state["history"]]
+        self.scaler.load_state_dict(state["scaler"])
+        self.kept = state["kept"]
+        self._train_on()
