@@ -12,7 +12,15 @@ import pytest
 import minitorch
 from helpers import rows_of_trace
 from minitorch.data import TensorDataset
-from minitorch.train import DeviceFailed, Result, TrainConfig, recipes, tasks, train
+from minitorch.train import (
+    DeviceFailed,
+    Result,
+    TrainConfig,
+    recipes,
+    running,
+    tasks,
+    train,
+)
 from minitorch.train.checkpoint import find_checkpoint, load_checkpoint
 from minitorch.train.session import Results
 
@@ -43,13 +51,13 @@ def test_with_and_without_a_graph_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[Any] = []
-    make = recipes.make_graphed_step
+    make = running.make_graphed_step
 
     def remembered(*args: Any) -> Any:
         made.append(make(*args))
         return made[-1]
 
-    monkeypatch.setattr(recipes, "make_graphed_step", remembered)
+    monkeypatch.setattr(running, "make_graphed_step", remembered)
     plain = outcome(run(tmp_path / "plain", graph=False))
     assert not made
     assert outcome(run(tmp_path / "graph")) == plain
@@ -62,7 +70,7 @@ def test_a_profiled_run_captures_nothing_and_learns_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain = outcome(run(tmp_path / "plain"))
-    monkeypatch.setattr(recipes, "make_graphed_step", None)
+    monkeypatch.setattr(running, "make_graphed_step", None)
     assert outcome(run(tmp_path / "run", profile=True, epochs=2)) == plain
     rows = rows_of_trace(tmp_path / "run" / "trace.json")
     names = [span["name"] for spans in rows.values() for span in spans]
