@@ -259,8 +259,10 @@ ROOFS = (
 
 
 def _speed(
-    name: str, call: Any, rival: Any, half: float, whole: float, hint: str
+    name: str, call: Any, rival: Any, n: int, half: float, whole: float, hint: str
 ) -> Speed:
+    """A ratio for products of n x n; n is such that launches are a small part of it."""
+
     def inputs(draw: Draw, n: int) -> dict[str, Any]:
         return _matrices(draw, n, n, n, "float32")
 
@@ -271,7 +273,7 @@ def _speed(
         rival,
         inputs,
         _product,
-        {"n": 1024},
+        {"n": n},
         ((half, 0.5), (whole, 1.0)),
         lambda a, b: (3.0 * a.nbytes, 2.0 * a.shape[0] * a.shape[1] * b.shape[1]),
         length=_length,
@@ -285,6 +287,7 @@ SPEEDS = (
         "coalesced against naive",
         calls.timed_coalesced,
         calls.timed_naive,
+        1024,
         1.4,
         1.8,
         "A load of a warp should touch neighbouring addresses.",
@@ -293,6 +296,7 @@ SPEEDS = (
         "tiled against coalesced",
         calls.timed_tiled,
         calls.timed_coalesced,
+        1024,
         1.4,
         2.0,
         "Does the innermost loop read shared memory alone?",
@@ -301,6 +305,7 @@ SPEEDS = (
         "coarsened against tiled",
         calls.timed_coarsened,
         calls.timed_tiled,
+        2048,
         1.1,
         1.3,
         "Is the element of b in a register while it is used for all rows?",
@@ -309,6 +314,7 @@ SPEEDS = (
         "vectorized against coarsened",
         calls.timed_vectorized,
         calls.timed_coarsened,
+        2048,
         1.1,
         1.3,
         "Copies must be on their way while the tile that is there is multiplied.",

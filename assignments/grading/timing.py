@@ -141,7 +141,7 @@ def beside(result: Result, library: Result) -> Result:
     """
     if library.share == 1:
         return result
-    text = f"{NOISY}the library's own solution is too slow here, too; try again"
+    text = f"{NOISY}the library's own solution is slow here, too: {library.text}"
     return replace(result, status=NOT_RUN, share=0.0, text=text, ratio=None)
 
 
