@@ -14,8 +14,6 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 import minitorch.dtypes as dtypes
 from minitorch.arguments import (
     check_cat,
@@ -576,5 +574,8 @@ def _triangle(name: str, a: Tensor, keep: Callable) -> Tensor:
     if dims_of(name, a) < 2:
         raise ValueError(f"{name}: expected 2 dims or more, got {a.raw.shape}")
     rows, cols = a.raw.shape[-2:]
-    mask = keep(np.arange(rows)[:, None], np.arange(cols)[None, :])
-    return Where.apply(a.wrap(a.backend.from_numpy(mask)), a, a.new_zeros(()))
+    # Made where `a` is: a copy from the CPU could not be captured in a CUDA graph.
+    ones = a.backend.full((max(rows, cols),), 1, dtypes.int64)
+    places = a.wrap(a.backend.cumsum(ones, 0))
+    mask = keep(unsqueeze(narrow(places, 0, 0, rows), 1), narrow(places, 0, 0, cols))
+    return Where.apply(mask, a, a.new_zeros(()))

@@ -250,6 +250,28 @@ def test_training_in_half_types_is_the_same(weights: bool) -> None:
     assert step.graph is not None
 
 
+def test_attention_with_a_mask_and_dropout_is_captured() -> None:
+    """GPTs are trained with both; the mask is made on the GPU."""
+    q, k, v = (
+        minitorch.rand(2, 5, 4, device="cuda", requires_grad=True) for _ in "qkv"
+    )
+
+    def step(x: Tensor) -> Tensor:
+        out = F.scaled_dot_product_attention(q, k, v, None, 0.5, is_causal=True)
+        loss = (out * x).sum()
+        q.grad = k.grad = v.grad = None
+        loss.backward()
+        return loss.detach()
+
+    x = minitorch.ones(2, 5, 4, device="cuda")
+    minitorch.manual_seed(0)
+    expected = [step(x).item() for _ in range(4)]
+    minitorch.manual_seed(0)
+    graphed = make_graphed_step(step)
+    assert [graphed(x).item() for _ in range(4)] == expected
+    assert graphed.graph is not None and len(set(expected)) == 4
+
+
 def test_random_numbers_move_on_and_continue() -> None:
     def drawn(n: int) -> list[bytes]:
         parts = [minitorch.rand(5, device="cuda"), minitorch.randn(3, device="cuda")]
