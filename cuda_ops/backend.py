@@ -12,6 +12,7 @@ tensors are; from the second on, the functions of a tensor change to its GPU fir
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from typing import Any, cast
 
 from cuda_ops import (
@@ -171,6 +172,7 @@ class CUDABackend(Backend):
 def _on(gpu: device.Gpu, fn: Callable[..., Any]) -> Callable[..., Any]:
     """`fn`, on a GPU whether it is the current one or not."""
 
+    @wraps(fn)  # a graph looks for the learning rate among the parameters
     def call(*args: Any, **kwargs: Any) -> Any:
         if device.current.gpu is gpu:
             return fn(*args, **kwargs)

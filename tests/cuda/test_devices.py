@@ -407,10 +407,11 @@ def test_a_graph_is_of_one_gpu() -> None:
             y + 1
 
 
-def test_a_graphed_step_on_the_other_gpu() -> None:
+@pytest.mark.parametrize("dtype", [minitorch.float32, minitorch.bfloat16])
+def test_a_graphed_step_on_the_other_gpu(dtype: Any) -> None:
     def losses(name: str, graphed: bool) -> list[float]:
         minitorch.manual_seed(2)
-        model = nn.Linear(4, 3).to(name)
+        model = nn.Linear(4, 3).to(name).to(dtype)
         optimizer = optim.AdamW(model.parameters(), 0.1)
 
         def step(x: Any, y: Any) -> Any:
@@ -422,7 +423,8 @@ def test_a_graphed_step_on_the_other_gpu() -> None:
 
         run = cuda.make_graphed_step(step) if graphed else step
         inputs = [
-            minitorch.tensor(numbers((6, 4), seed=i), device=name) for i in range(5)
+            minitorch.tensor(numbers((6, 4), seed=i), device=name).to(dtype)
+            for i in range(5)
         ]
         y = minitorch.tensor([0, 1, 2, 0, 1, 2], device=name)
         found = [run(x, y).item() for x in inputs[:3]]
