@@ -17,11 +17,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cache
 
 from numba import cuda, float32
 
-from cuda_ops.attention.forward import FAR, Key, made, pipes, start_of
+from cuda_ops.attention.forward import FAR, Key, family, pipes, start_of
 from cuda_ops.attention.held import LOG2E, filled, gradient, masked, scaled, taken
 from cuda_ops.attention.units import (
     BF16,
@@ -343,23 +342,5 @@ if not SIMULATED:
     MAIN_QUERY = {(FOR_QUERY[FMA][1], VECTOR, True): "attention_for_query"}
 
 
-@cache
-def for_keys(cut: Cut, elements: int, asynchronous: bool) -> Kernel:
-    """The kernel `attention_for_keys` for one way to cut."""
-    fn = keys_template(cut, elements, asynchronous)
-    key = cut, elements, asynchronous
-    return made(fn, key, MAIN_KEYS, backward_shared(cut), KEYS_EXAMPLE)
-
-
-@cache
-def for_query(cut: Cut, elements: int, asynchronous: bool) -> Kernel:
-    """The kernel `attention_for_query` for one way to cut."""
-    fn = query_template(cut, elements, asynchronous)
-    key = cut, elements, asynchronous
-    return made(fn, key, MAIN_QUERY, backward_shared(cut), QUERY_EXAMPLE)
-
-
-for _key in MAIN_KEYS:
-    for_keys(*_key)
-for _key in MAIN_QUERY:
-    for_query(*_key)
+for_keys = family(keys_template, MAIN_KEYS, backward_shared, KEYS_EXAMPLE)
+for_query = family(query_template, MAIN_QUERY, backward_shared, QUERY_EXAMPLE)

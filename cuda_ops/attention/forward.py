@@ -212,36 +212,37 @@ if not SIMULATED:
     }
 
 
-def made(
-    fn: Callable, key: Key, main: dict[Key, str], shared: int, text: str
-) -> Kernel:
-    """The kernel of a function for one way to cut; `text` is its signature."""
-    cut, _, asynchronous = key
-    if cut.half:
-        text = text.replace("float32[] 4*", "uint16[] 4*")
-    return Kernel(
-        fn,
-        name=main.get(key) or f"{fn.__name__}{(*cut, *key[1:])}",
-        examples=(text,) if key in main else (),
-        threads=cut.threads,
-        max_registers=min(65536 // (cut.threads * cut.blocks) // 8 * 8, 255),
-        shared=shared,
-        arch=max(cut.arch, (8, 0) if asynchronous or cut.units != FMA else (7, 5)),
-    )
-
-
-@cache
-def forward(cut: Cut, elements: int, asynchronous: bool) -> Kernel:
-    """The kernel `attention_online` for one way to cut.
+def family(
+    template: Callable, main: dict[Key, str], shared: Callable[[Cut], int], text: str
+) -> Callable[[Cut, int, bool], Kernel]:
+    """The kernels of a template, one for each way to cut, made when first asked for.
 
     Args:
-        elements: neighbours that one instruction copies: 16 bytes, or one.
-        asynchronous: with `cp.async`.
+        main: the keys of those that have a name, which are made at once.
+        shared: bytes of shared memory.
+        text: their signature, with operands in float32.
+
+    A kernel is asked for by its cut, by `elements`, neighbours that one instruction
+    copies (16 bytes, or one), and `asynchronous`, whether with `cp.async`.
     """
-    fn = forward_template(cut, elements, asynchronous)
-    key = cut, elements, asynchronous
-    return made(fn, key, MAIN, forward_shared(cut), EXAMPLE)
+
+    @cache
+    def made(cut: Cut, elements: int, asynchronous: bool) -> Kernel:
+        fn, key = template(cut, elements, asynchronous), (cut, elements, asynchronous)
+        types = text.replace("float32[] 4*", "uint16[] 4*") if cut.half else text
+        return Kernel(
+            fn,
+            name=main.get(key) or f"{fn.__name__}{(*cut, *key[1:])}",
+            examples=(types,) if key in main else (),
+            threads=cut.threads,
+            max_registers=min(65536 // (cut.threads * cut.blocks) // 8 * 8, 255),
+            shared=shared(cut),
+            arch=max(cut.arch, (8, 0) if asynchronous or cut.units != FMA else (7, 5)),
+        )
+
+    for key in main:
+        made(*key)
+    return made
 
 
-for _key in MAIN:
-    forward(*_key)
+forward = family(forward_template, MAIN, forward_shared, EXAMPLE)
