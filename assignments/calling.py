@@ -9,7 +9,8 @@ knows no right answers.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -93,6 +94,15 @@ def read(a: Any) -> Any:
     return np.array(get_backend(raw.device).to_numpy(raw))
 
 
+def gradients(out: Any, grad: np.ndarray, **leaves: Any) -> dict[str, Any]:
+    """The output, the gradients of the leaves that want one, and the leaves."""
+    value = read(out)
+    out.backward(tensor(out.device, grad))
+    known = {n: x for n, x in leaves.items() if x is not None}
+    grads = {f"grad_{n}": read(x.grad) for n, x in known.items() if x.requires_grad}
+    return {"out": value, **grads, **{n: read(x) for n, x in known.items()}}
+
+
 def results(outputs: Mapping[str, Any], operands: Mapping[str, Any]) -> dict[str, Any]:
     """The contents of outputs, and of the operands after the call.
 
@@ -155,6 +165,19 @@ def most_writers(kernel: Any, run: Callable[[Any, np.ndarray], Any], shape: Any)
     finally:
         known.update(before)
     return int(most)
+
+
+@contextmanager
+def watched() -> Iterator[Any]:
+    """Kernels with a race fail, where they are simulated."""
+    from cuda_ops.runtime.launch import SIMULATED
+    from cuda_ops.simulator.watch import watching
+
+    if not SIMULATED:
+        yield None
+        return
+    with watching() as watch:
+        yield watch
 
 
 def raised(call: Callable[[], Any]) -> dict[str, Any]:

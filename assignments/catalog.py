@@ -6,6 +6,9 @@ on a device (`earned`) and on all (`points`). All of it stands in
 `assignments/aN_slug/assignment.toml`:
 
     title = "Parallel CPU"
+    hours = 8                                   # an estimate
+    before = "a2 (strides); what a thread is"   # what it builds on
+    able = "write loops ..."                    # what one can do afterwards
     files = ["fast_ops/elementwise.py", ...]    # of the library, or of the folder
 
     [[task]]
@@ -15,9 +18,12 @@ on a device (`earned`) and on all (`points`). All of it stands in
     devices = ["cpu"]                           # "python": uses no backend
     hint = "..."                                # shown when a check fails
     hints = ["...", "..."]                      # `minitorch hint` opens one by one
+    xray = ["transpose_padded"]                 # what `minitorch xray` can show
     todo = "..."                                # stands in the place of the solution
     [task.regions]
     zip_flat = "..."                            # the same for one function
+
+    [[question]]                                # of the handout: see `answers.py`
 """
 
 from __future__ import annotations
@@ -61,6 +67,7 @@ class Task:
         partial: whether single checks earn their part of the points.
         bonus: whether its points come on top of the assignment's.
         uses: tasks whose solutions this one is about (it may have no region itself).
+        xray: kernels of the task that `minitorch xray` can launch.
     """
 
     id: str
@@ -75,6 +82,7 @@ class Task:
     partial: bool = False
     bonus: bool = False
     uses: tuple[str, ...] = ()
+    xray: tuple[str, ...] = ()
 
     @property
     def assignment(self) -> str:
@@ -122,6 +130,14 @@ def _parsed(text: str, name: str) -> tuple[Region, ...]:
 
 
 @dataclass(frozen=True)
+class Question:
+    """A question at the end of a handout: its points, and what earns them."""
+
+    points: float
+    rubric: str
+
+
+@dataclass(frozen=True)
 class Assignment:
     """One assignment, with everything that `assignment.toml` says about it."""
 
@@ -130,6 +146,10 @@ class Assignment:
     title: str
     tasks: tuple[Task, ...]
     files: tuple[File, ...]
+    hours: float = 0.0
+    before: str = ""
+    able: str = ""
+    questions: tuple[Question, ...] = ()
 
     @property
     def folder(self) -> Path:
@@ -213,7 +233,17 @@ def ids() -> tuple[str, ...]:
 
 
 def _folders() -> list[Path]:
-    return sorted(path.parent for path in FOLDER.glob("a*_*/assignment.toml"))
+    folders = [path.parent for path in FOLDER.glob("a*_*/assignment.toml")]
+    return sorted(folders, key=lambda folder: order(folder.name))
+
+
+def order(name: str) -> tuple[int, bool]:
+    """By which assignments are in order: (10, True) of "a10" or "a10_language_models".
+
+    A warm-up comes before what it is for: (4, False) of "a4w".
+    """
+    number = name.partition("_")[0][1:]
+    return int(number.removesuffix("w")), not number.endswith("w")
 
 
 def load_all() -> tuple[Assignment, ...]:
@@ -243,6 +273,8 @@ def _read(folder: Path) -> Assignment:
         values["title"],
         tuple(_task(name, entry) for entry in values["task"]),
         tuple(_file(folder, path) for path in values["files"]),
+        **{key: values[key] for key in ("hours", "before", "able") if key in values},
+        questions=tuple(Question(**entry) for entry in values.get("question", ())),
     )
 
 
@@ -250,7 +282,7 @@ def _task(assignment: str, values: dict[str, Any]) -> Task:
     unknown = set(values) - set(Task.__dataclass_fields__)
     if unknown or not values["id"].startswith(f"{assignment}."):
         raise ValueError(f"{assignment}: task {values['id']} has unknown {unknown}")
-    lists = {"devices": ("python",), "uses": (), "hints": ()}
+    lists = {"devices": ("python",), "uses": (), "hints": (), "xray": ()}
     tuples = {name: tuple(values.get(name, other)) for name, other in lists.items()}
     return Task(**{**values, **tuples})
 

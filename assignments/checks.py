@@ -51,6 +51,7 @@ class Check:
         needs: GPU or SIMULATOR, for what can only be seen there; "" for both.
         hint: what to look at when it fails.
         oracle: whose word the right outputs are.
+        torch: whether its call starts ranks that talk by torch's Gloo.
     """
 
     task: str
@@ -67,6 +68,7 @@ class Check:
     needs: str = ""
     hint: str = ""
     oracle: str = "PyTorch"
+    torch: bool = False
 
     def draws(
         self, seed: int, count: int | None = None
@@ -194,6 +196,11 @@ class Properties:
 
 
 AnyCheck = Check | Speed | Properties
+
+
+def sizes_of(names: str, *all_sizes: tuple[int, ...]) -> tuple[dict[str, int], ...]:
+    """Edge sizes by their names: sizes_of("rows n", (1, 1), (5, 33))."""
+    return tuple(dict(zip(names.split(), sizes)) for sizes in all_sizes)
 
 
 def why_not(check: AnyCheck, device: str, simulated: bool) -> str:

@@ -141,16 +141,15 @@ def _first(found: Any) -> Difference | None:
 def _compare_arrays(
     name: str, got: Any, expected: np.ndarray, allowed: float | None, length: int
 ) -> Difference | None:
-    texts = show(got), show(expected)
+    reason = ""
     if type(got) is not np.ndarray:
         reason = f"{name} is a {type(got).__name__}; expected an array"
-        return Difference(name, reason, *texts)
-    if got.shape != expected.shape:
+    elif got.shape != expected.shape:
         reason = f"{name} has the shape {got.shape}; expected {expected.shape}"
-        return Difference(name, reason, *texts)
-    if got.dtype != expected.dtype:
+    elif got.dtype != expected.dtype:
         reason = f"{name} has the dtype {got.dtype}; expected {expected.dtype}"
-        return Difference(name, reason, *texts)
+    if reason:
+        return Difference(name, reason, show(got), show(expected))
     limit = tolerance(expected.dtype, length) if allowed is None else allowed
     wrong = _wrong(got, expected, limit)
     if not wrong.any():

@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from assignments import syntax
 
 MARKER = re.compile(r"^\s*#\s*(BEGIN|END) (SOLUTION|TWIN) (\S+)\s*$")
-TASK = re.compile(r"^a\d+\.\d+$")
+TASK = re.compile(r"^a\d+w?\.\d+$")
 WIDTH = 88
 IMPORT = "from minitorch.todo import todo"
 TWIN = "# Left out, because it is much like {task}; the library has it."

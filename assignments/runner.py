@@ -22,14 +22,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
-from assignments import catalog, mojo_text, overlay, syntax, workspace
-from assignments.checks import AnyCheck, Speed
+from assignments import catalog, mojo_text, oracles, overlay, syntax, workspace
+from assignments.checks import AnyCheck, Check, Speed
 from assignments.grading import reading, sandbox
 from assignments.grading.channel import Answer, Ask, Failed, Worker
 from assignments.grading.examine import FAILED, Result
@@ -40,6 +42,7 @@ from assignments.testing import Search
 
 PRELOADED = ("hypothesis", "numpy", "numba")
 PRELOADED_TO_SIMULATE = "numba.cuda"
+PRELOADED_FOR_RANKS = "torch.distributed"  # where processes talk by Gloo
 PROC = os.path.isdir("/proc/self")  # says what processes use; Linux alone has it
 LOOK_EVERY = 0.005  # seconds between two looks at whether a process has ended
 
@@ -119,11 +122,15 @@ def _be_worker(link: int, out: int, err: int) -> None:
 # --------------------------------------------------------------- in the first process
 
 
-def serve(control: socket.socket) -> None:
-    """Start workers, and say how they ended, until nobody asks any more."""
+def serve(control: socket.socket, *more: str) -> None:
+    """Start workers, and say how they ended, until nobody asks any more.
+
+    Args:
+        more: modules to import besides.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # who asks hears it, too
     simulate = os.environ.get("NUMBA_ENABLE_CUDASIM") == "1"
-    for name in (*PRELOADED, *[PRELOADED_TO_SIMULATE] * simulate):
+    for name in (*PRELOADED, *[PRELOADED_TO_SIMULATE] * simulate, *more):
         try:
             __import__(name)
         except (ImportError, AttributeError):  # numba-cuda and NumPy can be at odds
@@ -136,10 +143,8 @@ def serve(control: socket.socket) -> None:
             break
         question = json.loads(data)
         if given:
-            answer = _fork(control, question["device"], given)
-            alive.add(answer)
-        else:
-            answer = _code(question["ended"], alive)
+            alive.add(number := _fork(control, question["device"], given))
+        answer = number if given else _code(question["ended"], alive)
         control.sendall(json.dumps(answer).encode() + b"\n")
     for number in alive:
         _end(number)
@@ -193,12 +198,16 @@ class Server:
     Args:
         simulate: simulate a GPU (Numba reads this when it is imported, so it holds for
             all workers of a server).
+        torch: import PyTorch for all workers.
     """
 
-    def __init__(self, simulate: bool = False) -> None:
+    def __init__(self, simulate: bool = False, torch: bool = False) -> None:
         self._ours, theirs = socket.socketpair()
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "assignments.runner", str(theirs.fileno())],
+            [
+                *(sys.executable, "-m", "assignments.runner", str(theirs.fileno())),
+                *[PRELOADED_FOR_RANKS] * torch,
+            ],
             stdin=subprocess.DEVNULL,
             pass_fds=(theirs.fileno(),),
             env=_environment(simulate),
@@ -286,9 +295,8 @@ class OwnWorker(Worker):
         end = time.perf_counter() + seconds
         return super()._deadline(seconds) if PROC else lambda: end - time.perf_counter()
 
-    def freeze(self) -> None:
-        if PROC:
-            super().freeze()
+    def freeze(self) -> float:
+        return super().freeze() if PROC else 0.0
 
     def close(self) -> None:
         super().close()
@@ -302,12 +310,16 @@ class Runners:
 
     Args:
         simulate: simulate a GPU also where there is one.
+        say: takes what is known before a job has ended.
     """
 
-    def __init__(self, simulate: bool = False) -> None:
-        self._simulate = simulate
-        self._servers: dict[bool, Server] = {}
+    def __init__(
+        self, simulate: bool = False, say: Callable[[str], None] = lambda text: None
+    ) -> None:
+        self._simulate, self.say = simulate, say
+        self._servers: dict[tuple[bool, bool], Server] = {}
         self.missing: dict[str, str] = {}
+        self.read: dict[tuple[str, str, str], str] = {}  # texts, for all devices
 
     def run(self, job: Job) -> list[Result]:
         """The results of a job's checks."""
@@ -317,16 +329,16 @@ class Runners:
         """Whether this device's kernels run in Numba's simulator."""
         return simulates(device) or (self._simulate and device == "cuda")
 
-    def server(self, device: str) -> Server:
+    def server(self, device: str, torch: bool = False) -> Server:
         """The process from which workers for a device come."""
-        simulate = self.simulates(device)
-        if simulate not in self._servers:
-            self._servers[simulate] = Server(simulate)
-        return self._servers[simulate]
+        kind = self.simulates(device), torch
+        if kind not in self._servers:
+            self._servers[kind] = Server(*kind)
+        return self._servers[kind]
 
-    def worker(self, device: str, folder: str) -> Worker:
+    def worker(self, device: str, folder: str, torch: bool = False) -> Worker:
         """A new worker, which may use a folder for its temporary files."""
-        return OwnWorker(self.server(device), device, folder)
+        return OwnWorker(self.server(device, torch), device, folder)
 
     def close(self) -> None:
         """Stop all processes."""
@@ -346,7 +358,7 @@ class Own(Executor):
     def __init__(self, runners: Runners, job: Job) -> None:
         starting = max(Times.start_seconds, job.limit)
         assignment = catalog.load(job.task.partition(".")[0])
-        super().__init__(assignment, Times(start_seconds=starting))
+        super().__init__(assignment, Times(start_seconds=starting), runners.say)
         self.runners, self.job = runners, job
         self.folders = [Path(folder).resolve() for folder in job.workspaces]
         self.paths = workspace.files_of(self.folders)
@@ -359,6 +371,8 @@ class Own(Executor):
         if self.problem is not None:
             return [self.problem]
         job = self.job
+        if any(getattr(check, "oracle", "") == "PyTorch" for check in self.checks):
+            Thread(target=_load_pytorch).start()
         task = replace(self.task, seconds=job.limit or self.task.seconds)
         return self.run(task, job.device, job, Search(), job.first_failure)
 
@@ -380,11 +394,18 @@ class Own(Executor):
                     place = f"{path.name}:{wrong.lineno}: {(wrong.text or '').strip()}"
                     lines = (("raised at", place),)
                     return Result(*what, text=f"SyntaxError: {wrong.msg}", lines=lines)
-            elif wrong is not None or reading.not_allowed(
-                self.assignment, file, syntax.text_of(path.read_bytes()), self.task.id
-            ):
+            elif wrong is not None or self._not_allowed(file, path):
                 del self.paths[file.module]
         return None
+
+    def _not_allowed(self, file: catalog.File, path: Path) -> str:
+        """What is in a file and may not be; it is read once, not for each device."""
+        text = syntax.text_of(path.read_bytes())
+        key = self.task.id, file.path, text
+        if key not in self.runners.read:
+            found = reading.not_allowed(self.assignment, file, text, self.task.id)
+            self.runners.read[key] = found
+        return self.runners.read[key]
 
     @property
     def files(self) -> list[str]:
@@ -424,18 +445,28 @@ class Own(Executor):
     def _worker(self, device: str, garbage: bool, used: bool) -> Worker:
         """A worker with the files of the workspaces, or with the library alone."""
         folder = Path(tempfile.mkdtemp(prefix="minitorch-worker-"))
-        worker = self.runners.worker(device, str(folder))
-        files = {**self._gone(folder), **self.paths} if used else {}
+        mine = [c for c in self.checks if c.task == self.task.id]
+        ranks = any(isinstance(check, Check) and check.torch for check in mine)
+        worker = self.runners.worker(device, str(folder), ranks)
+        files, kept = self.sources(folder) if used else ({}, {})
         request = {
             "do": "use",
             "folder": str(folder),
             "garbage": garbage,
-            "files": {name: str(path) for name, path in files.items()},
-            "kept": self._kept(files),
+            "files": files,
+            "kept": kept,
             "mojo": self._mojo(folder) if used else {},
         }
         worker.request(request, STARTING)
         return worker
+
+    def sources(self, folder: Path) -> tuple[dict[str, str], dict[str, list[str]]]:
+        """The files that take the place of modules, and what in them is the library's.
+
+        `folder` takes what has to be made for that.
+        """
+        files = {**self._gone(folder), **self.paths}
+        return {name: str(path) for name, path in files.items()}, self._kept(files)
 
     def _gone(self, folder: Path) -> dict[str, Path]:
         """Files of the assignment that a workspace lacks, as they were handed out."""
@@ -447,7 +478,7 @@ class Own(Executor):
             (folder / file.path).write_text(texts[file.path])
         return {file.module: folder / file.path for file in gone}
 
-    def _kept(self, files: dict[str, Path]) -> dict[str, list[str]]:
+    def _kept(self, files: Collection[str]) -> dict[str, list[str]]:
         """For each module of this assignment, the functions that are the library's."""
         if self.job.together:
             return {}
@@ -465,6 +496,12 @@ class Own(Executor):
                 (folder / path.name).write_text(mojo_text.as_checked(*words))
                 made[path.stem] = str(folder / path.name)
         return made
+
+
+def _load_pytorch() -> None:
+    """That takes a second, and so does the start of a worker."""
+    with suppress(ImportError):  # whoever needs it will tell
+        oracles.load()
 
 
 def _why_not_python(path: Path) -> SyntaxError | None:
@@ -495,7 +532,7 @@ class HereLoop(Loop):
 
     def ask(self, question: dict[str, Any]) -> dict[str, Any]:
         assert self.asked is not None
-        return self.asked(question["name"], question["inputs"])
+        return {"answers": self.asked(question["questions"])}
 
 
 class HereWorker(Worker):
@@ -526,7 +563,7 @@ class HereWorker(Worker):
 class Here(Runners):
     """Makes all calls in this process, so that a debugger can stop in them."""
 
-    def worker(self, device: str, folder: str) -> Worker:
+    def worker(self, device: str, folder: str, torch: bool = False) -> Worker:
         return HereWorker(folder)
 
 
@@ -540,4 +577,4 @@ def _environment(simulate: bool) -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    serve(socket.socket(fileno=int(sys.argv[1])))
+    serve(socket.socket(fileno=int(sys.argv[1])), *sys.argv[2:])

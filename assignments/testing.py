@@ -26,7 +26,8 @@ Attempt = Callable[[dict[str, Any]], Problem | None]
 
 
 class _Final(Exception):
-    """Ends a search: of a worker that is gone nothing can be asked."""
+    """Ends a search: of a worker that is gone nothing can be asked, and processes take
+    longer than threads, which have looked already."""
 
 
 class Search(Inputs):
@@ -40,7 +41,7 @@ class Search(Inputs):
 
         def attempted(inputs: dict[str, Any]) -> Problem | None:
             problem = attempt(inputs)
-            if problem is not None and problem.final:
+            if problem is not None and (problem.final or check.torch):
                 raise _Final(about(problem, self.shown(inputs)))
             return problem
 

@@ -6,6 +6,8 @@ what the last run of the checks said (`record`, `progress`).
 
     a3/
         README.md          the handout
+        answers.md         for the answers to its questions
+        AGENTS.md          tells assistants how to help without solving
         workspace.toml     which assignment this is
         conftest.py        lets pytest run the checks
         course.py          `import course` in a script makes it use these files
@@ -21,12 +23,14 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from assignments import catalog, overlay, syntax
+from assignments.answers import ANSWERS, template
 from assignments.catalog import Assignment, File, Task
 from assignments.regions import strip, stub
 
@@ -114,13 +118,19 @@ def create(
                 f"to move it aside"
             )
         backup = _free_name(folder)
-        folder.rename(backup)
     part = folder.with_name(f".{folder.name}.part")
-    if part.exists():
-        shutil.rmtree(part)
-    part.mkdir(parents=True)
+    try:
+        if part.exists():
+            shutil.rmtree(part)
+        part.mkdir(parents=True)
+    except OSError as error:
+        raise OSError(
+            f"start: {folder} cannot be made: {error.strerror}; name another folder"
+        ) from error
     _fill(assignment, part, others)
-    if folder.exists():
+    if backup is not None:  # not before the new one is whole
+        folder.rename(backup)
+    elif folder.exists():
         folder.rmdir()
     part.rename(folder)
     return backup
@@ -143,6 +153,9 @@ def _fill(assignment: Assignment, folder: Path, earlier: Sequence[Path]) -> None
     for page in sorted(assignment.folder.iterdir()):
         if page.suffix in (".md", ".svg", ".png"):
             shutil.copyfile(page, folder / page.name)
+    if assignment.questions:
+        (folder / ANSWERS).write_text(template(assignment))
+    shutil.copyfile(catalog.FOLDER / "assistants.md", folder / "AGENTS.md")
     (folder / MARK).write_text(_mark(assignment, earlier))
     number = f"{assignment.tasks[0].id[1:].replace('.', '_')}"
     (folder / "conftest.py").write_text(CONFTEST.format(number=number))
@@ -179,33 +192,51 @@ def stripped(
     }
 
 
-def untouched(workspace: Workspace, task: Task) -> bool:
+def untouched(assignment: Assignment, task: Task, files: Mapping[str, bytes]) -> bool:
     """Whether the code that is checked for a task is still that of a new workspace.
 
     Then nothing has to run to know that nothing of it is written.
+
+    Args:
+        files: what somebody has, by their paths in the workspace.
     """
-    fresh = stripped(workspace.assignment)
     own = (task.id, *task.uses)
-    stubs = [stub(name, path) in fresh[path] for name in own for path in fresh]
-    if not any(stubs):  # a student edition has the solutions of earlier assignments
-        return False
-    others = workspace.assignment.others(task.id)
-    return all(
-        _same_code(workspace.folder / file.path, fresh[file.path], others, file)
-        for file in workspace.assignment.files
+    stubs = [(path, stub(name, path)) for path in files for name in own]
+    if not any(s.encode() in files[path] for path, s in stubs):
+        return False  # told at once, without reading the library
+    fresh, others = stripped(assignment), assignment.others(task.id)
+    left = [(path, s) for path, s in stubs if s in fresh.get(path, "")]
+    # Without any: a student edition has the solutions of earlier assignments.
+    return (
+        bool(left)
+        and fresh.keys() <= files.keys()
+        and all(text.encode() in files[path] for path, text in left)
+        and all(
+            _same_code(files[file.path], fresh[file.path], others, file)
+            for file in assignment.files
+        )
     )
 
 
-def _same_code(path: Path, text: str, others: dict[str, set[str]], file: File) -> bool:
+def contents(workspace: Workspace) -> dict[str, bytes]:
+    """The assignment's files that can be read, by their paths in the workspace."""
+    found = {}
+    for file in workspace.assignment.files:
+        with suppress(OSError):
+            found[file.path] = (workspace.folder / file.path).read_bytes()
+    return found
+
+
+def _same_code(data: bytes, text: str, others: dict[str, set[str]], file: File) -> bool:
     """Whether a file has this code, apart from functions of other tasks."""
     try:
-        own = syntax.text_of(path.read_bytes())
+        own = syntax.text_of(data)
         if own == text:
             return True
         if not file.module:
             return False
         trees = [syntax.parse(one, file.path) for one in (own, text)]
-    except (OSError, ValueError, SyntaxError):
+    except (ValueError, SyntaxError):
         return False
     for tree in trees:
         overlay.remove(tree, others[file.module])
@@ -248,7 +279,9 @@ def near(start: Path) -> list[Workspace]:
     if (start / MARK).is_file():
         places += start.parent.glob("*")
     found = {p.resolve(): read(p) for p in places if (p / MARK).is_file()}
-    return sorted(found.values(), key=lambda w: (w.assignment.id, w.folder))
+    return sorted(
+        found.values(), key=lambda w: (catalog.order(w.assignment.id), w.folder)
+    )
 
 
 def files_of(folders: Sequence[Path]) -> dict[str, Path]:

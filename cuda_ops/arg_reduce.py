@@ -14,11 +14,11 @@ from numba import cuda
 
 from cuda_ops.block.intrinsics import WARP, device, load, shuffle_xor
 from cuda_ops.block.rows import BLOCK
-from cuda_ops.memory import contiguous, empty, full, split
+from cuda_ops.memory import contiguous, copy, empty, full, split
 from cuda_ops.reduce import BLOCKS, WARPS, lane_shift
 from cuda_ops.runtime.launch import Kernels, ceil_div
 from minitorch import operators
-from minitorch.dtypes import int64
+from minitorch.dtypes import bool_, int32, int64
 from minitorch.tensor_data import TensorData
 
 # Elements of a row's chunk, at least, that a warp searches.
@@ -48,18 +48,17 @@ def better_later(better: Callable) -> Any:
 
 
 def warp_winner(wins: Any) -> Any:
-    """Make `winner(a, at, step, best, place, lanes)`: the place that wins of `lanes`
+    """Make `winner(best, place, lanes)`: the place that wins of `lanes`
     neighbouring threads, known to all of them.
 
-    Only places go through the registers; the other's element is read again, from the
-    first-level cache.
+    Places and elements go through the registers: to read an element again at a place
+    that has just come would be five loads, each of which waits for the one before.
     """
 
-    def winner(a, at, step, best, place, lanes):
+    def winner(best, place, lanes):
         while lanes > 1:
             lanes >>= 1
-            other = shuffle_xor(place, lanes)
-            x = load(a, at + other * step)
+            other, x = shuffle_xor(place, lanes), shuffle_xor(best, lanes)
             if wins(x, other, best, place):
                 best, place = x, other
         return place
@@ -109,7 +108,7 @@ def first_in_rows(better: Callable) -> Callable:
                 best, place = x2, k2
             if later(x3, best):
                 best, place = x3, k3
-        place = winner(a, at, inner, best, place, lanes)
+        place = winner(best, place, lanes)
         if t == 0 and known:
             out[q] = place
 
@@ -137,7 +136,7 @@ def first_of_places(better: Callable) -> Callable:
             x = load(a, row + other)
             if wins(x, other, best, place):
                 best, place = x, other
-        place = winner(a, row, 1, best, place, WARP)
+        place = winner(best, place, WARP)
         if t == 0 and known:
             out[q] = place
 
@@ -175,7 +174,8 @@ def _first(better: Callable, name: str, a: TensorData, dim: int) -> TensorData:
         return out
     if n == 0:
         raise ValueError(f"{name}: dimension {dim} of {a.shape} has no elements")
-    x = contiguous(a).flat()
+    a = copy(a, int32) if a.dtype is bool_ else contiguous(a)
+    x = a.flat()
     inner = math.prod(a.shape[dim + 1 :])
     shift = 0 if inner > 1 else lane_shift(ceil_div(n, 4))
     splits = 1

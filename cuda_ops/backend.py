@@ -40,6 +40,7 @@ from cuda_ops.matmul import matmul
 from cuda_ops.runtime import device, dlpack
 from minitorch.backend import Backend
 from minitorch.backend.around import Around
+from minitorch.backend.attention import KEEP_ALL, Drop
 from minitorch.backend.registry import renew
 from minitorch.tensor_data import TensorData
 
@@ -48,6 +49,12 @@ class CUDABackend(Backend):
     """NVIDIA GPUs, or Numba's simulator of some."""
 
     host_memory = False
+    takes_half = Backend.takes_half | {
+        "bias_activation", "bias_activation_backward", "cross_entropy",
+        "cross_entropy_backward", "dropout", "gather", "index_copy_", "index_select",
+        "layer_norm", "layer_norm_backward", "log_softmax", "log_softmax_backward",
+        "map", "reduce", "softmax", "softmax_backward", "where", "zip",
+    }  # fmt: skip
     tries_half = frozenset({"attention", "attention_backward", "matmul"})
 
     def current_index(self) -> int:
@@ -89,6 +96,7 @@ class CUDABackend(Backend):
 
     matmul = staticmethod(matmul.matmul)
 
+    linear_of_few = staticmethod(linear.linear_of_few)
     bias_activation = staticmethod(linear.bias_activation)
     bias_activation_backward = staticmethod(linear.bias_activation_backward)
 
@@ -118,10 +126,14 @@ class CUDABackend(Backend):
     def attention(
         self, out: TensorData, logsumexp: TensorData, query: TensorData,
         key: TensorData, value: TensorData, scale: float, causal: bool,
+        mask: TensorData | None = None, drop: Drop = KEEP_ALL,
     ) -> Any:  # fmt: skip
-        """By a kernel where there is one for the operands, else by the default."""
-        args = out, logsumexp, query, key, value, scale, causal
-        if attention.attention(*args):
+        """By a kernel where there is one for the operands, else by the default.
+
+        Most kernels have a block for rows of queries, which a few would not fill.
+        """
+        args = out, logsumexp, query, key, value, scale, causal, mask, drop
+        if attention.attention_of_few(*args) or attention.attention(*args):
             return None
         return NotImplemented if query.dtype.half else super().attention(*args)
 
@@ -129,10 +141,11 @@ class CUDABackend(Backend):
         self, query_grad: TensorData, key_grad: TensorData, value_grad: TensorData,
         grad: TensorData, query: TensorData, key: TensorData, value: TensorData,
         out: TensorData, logsumexp: TensorData, scale: float, causal: bool,
+        mask: TensorData | None = None, drop: Drop = KEEP_ALL,
     ) -> Any:  # fmt: skip
         """As `attention`."""
         grads, inputs = (query_grad, key_grad, value_grad), (grad, query, key, value)
-        args = *grads, *inputs, out, logsumexp, scale, causal
+        args = *grads, *inputs, out, logsumexp, scale, causal, mask, drop
         if attention.attention_backward(*args):
             return None
         return NotImplemented if query.dtype.half else super().attention_backward(*args)

@@ -35,7 +35,7 @@ from numba import cuda
 from cuda_ops.block.intrinsics import WARP, device, load4, store4
 from cuda_ops.block.rows import BLOCK, KernelFamily, barrier, summed, width_of
 from cuda_ops.memory import contiguous, empty, flat_or, full, split
-from cuda_ops.runtime.launch import SIMULATED, ceil_div, device_function
+from cuda_ops.runtime.launch import TINY, ceil_div, device_function
 from minitorch import operators
 from minitorch.dtypes import DType, float32
 from minitorch.tensor_data import TensorData
@@ -43,16 +43,16 @@ from minitorch.tensor_data import TensorData
 Three = tuple[TensorData, TensorData, TensorData]
 
 # Columns side by side in a block, and threads that share one of them.
-TX = 16 if SIMULATED else 32
-TY = 4 if SIMULATED else 8
+TX = 16 if TINY else 32
+TY = 4 if TINY else 8
 # Numbers that a thread has in flight.
 AHEAD = 8
 # Images with fewer pixels than this are walked through as columns.
 SHORT = 32
 # Blocks for the moments of all channels, 8 for each multiprocessor, and numbers in such
 # a block at least.
-SPLITS = 8 if SIMULATED else 1056
-SPLIT_SIZE = 128 if SIMULATED else 4096
+SPLITS = 8 if TINY else 1056
+SPLIT_SIZE = 128 if TINY else 4096
 
 sqrt = device_function(operators.sqrt)
 

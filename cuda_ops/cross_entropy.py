@@ -7,12 +7,14 @@ The kernels read rows as those of `softmax.py` do.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from numba import cuda
 
-from cuda_ops.block.intrinsics import WARP
+from cuda_ops.block.intrinsics import WARP, load, store
 from cuda_ops.block.rows import (
     BLOCK,
     Fit,
@@ -24,9 +26,9 @@ from cuda_ops.block.rows import (
     width_of,
 )
 from cuda_ops.index_errors import after_launch, bad_index, notes, number
-from cuda_ops.memory import contiguous, empty
+from cuda_ops.memory import contiguous, copy_into, empty
 from cuda_ops.softmax import ITEMS, exp, log, partial_finder
-from minitorch.dtypes import DType, float32, float64
+from minitorch.dtypes import DType, computed, float32, float64
 from minitorch.tensor_data import TensorData
 
 OPERATION = number("cross_entropy")
@@ -35,7 +37,7 @@ OPERATION = number("cross_entropy")
 def cross_entropy_rows(fit: Fit) -> Callable:
     """The loss of each row, without writing a softmax.
 
-    # logits [N, C], target [N] -> losses [N], logsumexp [N]
+    # logits [N, C], target [N] -> losses [N], logsumexp [N]; rows `pitch` apart
 
         for n:  logsumexp[n] = log(sum over c of exp(logits[n, c]))
                 losses[n] = logsumexp[n] - logits[n, target[n]]
@@ -48,16 +50,23 @@ def cross_entropy_rows(fit: Fit) -> Callable:
     """
     kind, group, items, rows = fit.kind, fit.group, fit.items, fit.rows
     partial_of, merge = partial_finder(fit), merged(group, exp, kind)
-    zero = kind(0)
+    zero, lowest, width = kind(0), kind(-np.inf), fit.width
 
-    def kernel(logits, target, ignore_index, classes, losses, logsumexp, notes):
+    def kernel(logits, pitch, target, ignore_index, classes, losses, logsumexp, notes):
         x = cuda.local.array(items, kind)
         tops = cuda.shared.array(WARP, kind)
         totals = cuda.shared.array(WARP, kind)
         t = cuda.threadIdx.x % group
         r = cuda.blockIdx.x * rows + cuda.threadIdx.x // group
-        at = min(r, target.size - 1) * classes
-        top, total = partial_of(logits, at, classes, t, x)
+        at = min(r, target.size - 1) * pitch
+        whole = classes - classes % width
+        top, total = partial_of(logits, at, whole, t, x)
+        if whole + t < classes:  # what makes no vector
+            value = load(logits, at + whole + t)
+            best = value if value > top else top
+            if value != lowest:  # NaN stays
+                total = total * exp(top - best) + exp(value - best)
+            top = best
         top, total = merge(top, total, t, tops, totals)
         rest = log(total)
         if t == 0 and r < target.size:
@@ -66,7 +75,7 @@ def cross_entropy_rows(fit: Fit) -> Callable:
             if label == ignore_index:
                 losses[r] = zero
             elif label >= 0 and label < classes:
-                losses[r] = rest - (logits[at + label] - top)
+                losses[r] = rest - (load(logits, at + label) - top)
             else:
                 losses[r] = zero
                 bad_index(notes, OPERATION, label, classes, 1)
@@ -85,34 +94,38 @@ def cross_entropy_backward_rows(fit: Fit) -> Callable:
     Threads as in `cross_entropy_rows`. The forward pass kept one number a row, not a
     softmax: 8 bytes for each number. `step` is 0 where all rows have one gradient, as
     those of a mean have. Where a row is ignored, all is 0. The thread whose
-    number has the row's target writes it a second time.
+    number has the row's target, which it reads first, writes it a second time: `dx` may
+    be `logits`.
     """
     kind, group, items, rows = fit.kind, fit.group, fit.items, fit.rows
     read, write, width = row_reader(fit), row_writer(fit), fit.width
     zero, one = kind(0), kind(1)
 
-    def kernel(grad, step, logits, target, logsumexp, ignore_index, classes, dx):
+    def kernel(
+        grad, step, logits, pitch, target, logsumexp, ignore_index, classes, dx,
+        dx_pitch,
+    ):  # fmt: skip
         x = cuda.local.array(items, kind)
         t = cuda.threadIdx.x % group
         r = cuda.blockIdx.x * rows + cuda.threadIdx.x // group
         if r < target.size:
             label = target[r]
             wanted = label != ignore_index
-            factor, rest = grad[r * step], logsumexp[r]
-            for first in range(0, classes, group * items):
-                at = r * classes + first
-                read(logits, at, classes - first, t, zero, x)
+            factor, rest = load(grad, r * step), logsumexp[r]
+            at, to, whole = r * pitch, r * dx_pitch, classes - classes % width
+            owner = label // width % group if label < whole else label - whole
+            mine = wanted and label >= 0 and label < classes and owner == t
+            hit = exp(load(logits, at + label) - rest) - one if mine else zero
+            for first in range(0, whole, group * items):
+                read(logits, at + first, whole - first, t, zero, x)
                 for k in range(items):
                     x[k] = factor * exp(x[k] - rest) if wanted else zero
-                write(dx, at, classes - first, t, x)
-            if (
-                wanted
-                and label >= 0
-                and label < classes
-                and label // width % group == t
-            ):
-                hit = exp(logits[r * classes + label] - rest) - one
-                dx[r * classes + label] = factor * hit
+                write(dx, to + first, whole - first, t, x)
+            if whole + t < classes:  # what makes no vector
+                value = factor * exp(load(logits, at + whole + t) - rest)
+                store(dx, to + whole + t, value if wanted else zero)
+            if mine:
+                store(dx, to + label, factor * hit)
 
     return kernel
 
@@ -161,19 +174,28 @@ OVER_CLASSES = (
     Fit(float64, 1, WARP, ITEMS),
 )
 CROSS_ENTROPY_ROWS = KernelFamily(
-    cross_entropy_rows, "T[] int64[] int64 int64 T[] T[] int64[]", *OVER_CLASSES
+    cross_entropy_rows, "T[] int64 int64[] int64 int64 T[] T[] int64[]", *OVER_CLASSES
 )
 CROSS_ENTROPY_BACKWARD_ROWS = KernelFamily(
-    cross_entropy_backward_rows, "T[] int64 T[] int64[] T[] int64 int64 T[]",
+    cross_entropy_backward_rows,
+    "T[] int64 T[] int64 int64[] T[] int64 int64 T[] int64",
     *OVER_CLASSES,
 )  # fmt: skip
 
 # -------------------------------------------------------------------------- launchers
 
 
-def _over_classes(classes: int, dtype: DType, *arrays: Any) -> Fit:
+def _rows(a: TensorData) -> tuple[Any, int] | None:
+    """A flat array in which the rows of a [N, C] begin at 0, and the elements from one
+    to the next; None where a row has gaps, or none is behind the other."""
+    if a.strides[1] != 1 or a.strides[0] < a.shape[1]:
+        return None
+    return a.storage.array[a.offset :], a.strides[0]
+
+
+def _over_classes(classes: int, dtype: DType, pitch: int, *arrays: Any) -> Fit:
     """How the kernels of cross-entropy read rows of any length, part by part."""
-    width = width_of(classes, dtype, *arrays)
+    width = width_of(pitch, dtype, *arrays)
     if classes <= 4 * WARP:
         return Fit(dtype, width, WARP, 4)
     return Fit(dtype, width, WARP if classes <= 2 * ITEMS * WARP else BLOCK, ITEMS)
@@ -184,19 +206,23 @@ def cross_entropy(
 ) -> tuple[TensorData, TensorData]:
     """logits [N, C], target int64 [N] -> losses [N], logsumexp of each row [N].
 
+    Of half types both are float32.
+
     The IndexError for a target outside [0, C) comes at the next copy to the host or
     synchronization, so that no call waits for the GPU (`index_errors.py`).
     """
     count, classes = logits.shape
-    dtype = logits.dtype
+    dtype = computed(logits.dtype)
     losses, logsumexp = empty((count,), dtype), empty((count,), dtype)
     if count == 0:
         return losses, logsumexp
-    x = contiguous(logits).flat() if classes else empty((1,), dtype).storage.array
-    fit = _over_classes(classes, dtype, x)
+    x, pitch = losses.storage.array, 0
+    if classes:
+        x, pitch = _rows(logits) or (contiguous(logits).flat(), classes)
+    fit = _over_classes(classes, dtype, pitch, x)
     CROSS_ENTROPY_ROWS[fit][fit.launch(count)](
-        x, contiguous(target).flat(), ignore_index, classes, losses.storage.array,
-        logsumexp.storage.array, notes(),
+        x, pitch, contiguous(target).flat(), ignore_index, classes,
+        losses.storage.array, logsumexp.storage.array, notes(),
     )  # fmt: skip
     after_launch()
     return losses, logsumexp
@@ -229,15 +255,27 @@ def cross_entropy_backward(
     target: TensorData,
     logsumexp: TensorData,
     ignore_index: int,
+    out: TensorData | None = None,
 ) -> TensorData:
-    """grad[n] * (softmax(logits[n]) - onehot(target[n])), rows ignored are 0."""
-    dx = empty(logits.shape, logits.dtype)
+    """grad[n] * (softmax(logits[n]) - onehot(target[n])), rows ignored are 0.
+
+    Into `out` if given. Nothing is copied where rows lie behind each other, close or
+    with a gap between them.
+    """
+    dx = out
+    if dx is None or _rows(dx) is None:
+        dx = empty(logits.shape, logits.dtype)
     if dx.size:
         count, classes = logits.shape
-        x = contiguous(logits).flat()
-        fit = _over_classes(classes, logits.dtype, x)
+        x, pitch = _rows(logits) or (contiguous(logits).flat(), classes)
+        z, dx_pitch = _rows(dx) or (dx.flat(), classes)
+        even = math.gcd(pitch, dx_pitch)
+        fit = _over_classes(classes, computed(logits.dtype), even, x, z)
         CROSS_ENTROPY_BACKWARD_ROWS[fit][fit.launch(count)](
-            *_each(grad), x, contiguous(target).flat(),
-            contiguous(logsumexp).flat(), ignore_index, classes, dx.storage.array,
+            *_each(grad), x, pitch, contiguous(target).flat(),
+            contiguous(logsumexp).flat(), ignore_index, classes, z, dx_pitch,
         )  # fmt: skip
-    return dx
+    if out is None or out is dx:
+        return dx
+    copy_into(out, dx)
+    return out

@@ -266,4 +266,4 @@ def dropout_residual_layer_norm_backward(
         *_mask(p, seed, offset, dtype), *flats, w, dx.storage.array,
         dresidual.storage.array, part.storage.array, groups, n,
     )  # fmt: skip
-    return dx, dresidual, *fold_partials(part, groups, n)
+    return dx, dresidual, *fold_partials(part, groups, n, dtype)

@@ -2,8 +2,9 @@
 
 With this file a kernel can read a float16 or bfloat16 (`from_float16`,
 `from_bfloat16`) and round to one (`to_float16`, `to_bfloat16`), and
-`cuda_ops/memory.py` converts whole arrays (`convert`). In kernels such a number is its
-bits, a uint16.
+`cuda_ops/memory.py` rounds whole arrays (`convert`). Here such a number is its bits, a
+uint16 (`bits`). Most kernels leave all this to `load` and `store`
+(`cuda_ops/runtime/halves.py`).
 
 A bfloat16 is the upper half of a float32, so that reading one is a shift. Rounding to
 the nearest, ties to the even one, is an addition before the shift back:
@@ -34,7 +35,8 @@ from cuda_ops.block.intrinsics import (
     store,
     store4,
 )
-from cuda_ops.runtime.launch import SIMULATED, Kernel, ceil_div
+from cuda_ops.runtime.arrays import BITS, WordArray
+from cuda_ops.runtime.launch import SIMULATED, TINY, Kernel, ceil_div
 from cuda_ops.simulator import emulation
 from minitorch.dtypes import DType, bfloat16, float16
 
@@ -43,14 +45,16 @@ if not SIMULATED:
 
     I16, I32, F32 = ir.IntType(16), ir.IntType(32), ir.FloatType()
 
-THREADS = 32 if SIMULATED else 128
-# What kernels take numbers of 16 bits for.
-BITS = DType("uint16", 1)
+THREADS = 32 if TINY else 128
 
 
 def bits(array: Any) -> Any:
-    """A flat array as kernels see it: words of bits for numbers of 16 bits."""
-    return array.view(BITS.numpy) if SIMULATED and array.itemsize == 2 else array
+    """A flat array for kernels that convert nothing: words for numbers of 16 bits."""
+    if array.itemsize != 2:
+        return array
+    if SIMULATED:
+        return array.view(BITS.numpy)
+    return WordArray(array.pointer, array.size, None, array)
 
 
 # -------------------------------------------------------------------- one number
@@ -103,11 +107,13 @@ def from_float16(typing: Any, number: Any) -> Any:
 @device
 def to_bfloat16(x):
     """A float32 rounded to bfloat16, the nearest, as its bits."""
+    # BEGIN SOLUTION a11.4
     word = word_of(x)
     if x != x:  # adding could turn NaN into infinity
         return uint16((word >> uint32(16)) | uint32(0x40))
     odd = (word >> uint32(16)) & uint32(1)
     return uint16((word + uint32(0x7FFF) + odd) >> uint32(16))
+    # END SOLUTION a11.4
 
 
 @device
@@ -120,12 +126,12 @@ def from_bfloat16(number):
 
 
 def convert_flat(fn: Callable) -> Callable:
-    """Make a kernel of a conversion: out[i] = fn(a[i])
+    """Make a kernel of a rounding: out[i] = fn(a[i])
 
     # a [N] -> out [N]
 
-    A thread converts four neighbours, which it reads and writes at once if `vectors`:
-    16 bytes on the one side, 8 on the other.
+    A thread rounds four neighbours, which it reads and writes at once if `vectors`: 16
+    bytes on the one side, 8 on the other.
     """
 
     def convert(a, out, vectors):
@@ -141,23 +147,19 @@ def convert_flat(fn: Callable) -> Callable:
     return convert
 
 
-def _kernel(fn: Any, name: str, example: str) -> Kernel:
-    made = convert_flat(fn)
-    return Kernel(made, f"convert_flat[{name}]", [example], THREADS)
-
-
-TO, FROM = "float32[] uint16[] bool", "uint16[] float32[] bool"
 ROUND = {
-    float16: _kernel(to_float16, "to_float16", TO),
-    bfloat16: _kernel(to_bfloat16, "to_bfloat16", TO),
-}
-WIDEN = {
-    float16: _kernel(from_float16, "from_float16", FROM),
-    bfloat16: _kernel(from_bfloat16, "from_bfloat16", FROM),
+    dtype: Kernel(
+        convert_flat(fn),
+        f"convert_flat[to_{dtype.name}]",
+        ["float32[] uint16[] bool"],
+        THREADS,
+    )
+    for dtype, fn in ((float16, to_float16), (bfloat16, to_bfloat16))
 }
 
 
-def convert(out: Any, a: Any, dtype: DType, kernels: dict[DType, Kernel]) -> None:
-    """out[...] = a, flat arrays of which one is of the half type `dtype`."""
-    blocks = ceil_div(len(out), 4 * THREADS)
-    kernels[dtype][blocks, THREADS](bits(a), bits(out), is_aligned(a, out))
+def convert(out: Any, a: Any, dtype: DType) -> None:
+    """out[...] = a, flat arrays of the half type `dtype` and of float32."""
+    ROUND[dtype][ceil_div(len(out), 4 * THREADS), THREADS](
+        a, bits(out), is_aligned(a, out)
+    )

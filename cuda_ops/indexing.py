@@ -6,7 +6,8 @@ the first two are an embedding's forward and backward pass).
 
 All kernels see a tensor as [outer, n, inner], with the indexed dimension in the middle.
 Sums are deterministic: they are those of a loop over the indices in their order, to the
-last bit, and no float is added atomically.
+last bit, and no float is added atomically. Halves that are only moved, not added, move
+as words.
 
 A bad index is found by the kernel that uses it; the IndexError comes when the host next
 waits for the device (`index_errors.py`). Until then bad indices count as absent: their
@@ -30,20 +31,21 @@ from cuda_ops.block.intrinsics import (
     store4,
     sync_warp,
 )
+from cuda_ops.half import bits
 from cuda_ops.index_errors import after_launch, bad_index, notes, number
 from cuda_ops.memory import contiguous, copy, copy_into, empty, full, split
-from cuda_ops.runtime.launch import SIMULATED, ceil_div, kernel
+from cuda_ops.runtime.launch import TINY, ceil_div, kernel
 from cuda_ops.sort import end_of_run, sort_keys
 from minitorch import dtypes
 from minitorch.tensor_data import TensorData
 
-THREADS = 32 if SIMULATED else 256
+THREADS = 32 if TINY else 256
 # Rows that a thread of `copy_slices` has in flight.
 ROWS = 4
 # Enough lines for a thread each in `scatter_add`.
-THREAD_EACH = 40 if SIMULATED else 65536
+THREAD_EACH = 40 if TINY else 65536
 # Enough of them for a warp each.
-WARP_EACH = 4 if SIMULATED else 256
+WARP_EACH = 4 if TINY else 256
 
 _FLOAT = ("float32", "float64")
 _ALL = (*_FLOAT, "int64", "int32", "bool")
@@ -98,8 +100,8 @@ def gather(a: TensorData, dim: int, index: TensorData) -> TensorData:
         a, index, dim = _line(a), _line(contiguous(index)), 0
     a = contiguous(_crop(a, dim, index.shape))
     gather_elements[ceil_div(out.size, THREADS), THREADS](
-        a.flat(), a.shape[dim], math.prod(index.shape[dim + 1 :]),
-        contiguous(index).flat(), index.shape[dim], out.flat(), notes(), dim,
+        bits(a.flat()), a.shape[dim], math.prod(index.shape[dim + 1 :]),
+        contiguous(index).flat(), index.shape[dim], bits(out.flat()), notes(), dim,
     )  # fmt: skip
     after_launch()
     return out
@@ -261,7 +263,7 @@ def copy_slices(a, n, inner, index, rows, quads, out, notes, dim):
 def _in_quads(inner: int, *arrays: Any) -> bool:
     """Whether slices of `inner` elements are whole 16-byte vectors in all arrays."""
     return inner % 4 == 0 and all(
-        array.dtype.itemsize >= 4 and is_aligned(array) for array in arrays
+        array.itemsize >= 2 and is_aligned(array) for array in arrays
     )
 
 
@@ -282,7 +284,7 @@ def index_select(a: TensorData, dim: int, index: TensorData) -> TensorData:
     if out.size:
         inner = math.prod(a.shape[dim + 1 :])
         rows = out.size // inner
-        x, y = contiguous(a).flat(), out.flat()
+        x, y = bits(contiguous(a).flat()), bits(out.flat())
         quads = _in_quads(inner, x)
         threads = ceil_div(rows, ROWS) * (inner // 4 if quads else inner)
         copy_slices[ceil_div(threads, THREADS), THREADS](
@@ -468,18 +470,17 @@ def index_copy_(out: TensorData, dim: int, index: TensorData, src: TensorData) -
         index = copy(index, dtypes.int64)
     src = copy(src, src.dtype) if src.storage is out.storage else contiguous(src)
     target = contiguous(out)
+    to, source = bits(target.flat()), bits(src.flat())
     n, places = out.shape[dim], contiguous(index).flat()
     blocks = ceil_div(src.size, THREADS)
     if places.size == 1:  # a token's keys, in each step of generation
-        put_slice[blocks, THREADS](
-            target.flat(), n, inner, places, src.flat(), notes(), dim
-        )
+        put_slice[blocks, THREADS](to, n, inner, places, source, notes(), dim)
     else:
         winner = full((n + 1,), -1, dtypes.int64).flat()
         claim_slices[ceil_div(places.size, THREADS), THREADS](
             places, n, winner, notes(), dim
         )
-        put_slices[blocks, THREADS](target.flat(), n, inner, places, winner, src.flat())
+        put_slices[blocks, THREADS](to, n, inner, places, winner, source)
     after_launch()
     if target is not out:
         copy_into(out, target)

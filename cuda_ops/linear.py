@@ -4,20 +4,38 @@ With this file one can add a bias to every row of a matrix and apply a function 
 number to the sums (`bias_activation`), and carry a gradient back through that function
 (`bias_activation_backward`). Written as two operations, the sums would be stored and
 loaded once more: 16 bytes an element in place of 8. Here they only exist in registers.
+
+For a few rows (`linear_of_few`) the product itself is as short as a launch, and all
+that stands around it is done while the weight is read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
+import numpy as np
 from numba import cuda, int64, uint32
 
-from cuda_ops.block.intrinsics import device, load, load4, store, store4
+from cuda_ops.block.intrinsics import WARP, device, load, load4, store, store4
+from cuda_ops.block.rows import (
+    BLOCK,
+    LARGE,
+    Fit,
+    barrier,
+    row_reader,
+    row_writer,
+    summed,
+    width_of,
+)
 from cuda_ops.elementwise import ROW, repeat_mode, same_window, zip_repeated
 from cuda_ops.memory import STEP, THREADS, contiguous, copy_into, empty, overlap
-from cuda_ops.runtime.launch import Kernels, ceil_div
+from cuda_ops.norm import layer_norm, row_normalized
+from cuda_ops.runtime.launch import Kernel, Kernels, ceil_div, device_function
 from minitorch import operators
+from minitorch.backend.linear import NormOf
+from minitorch.dtypes import computed, float32
 from minitorch.tensor_data import TensorData
 
 
@@ -110,4 +128,156 @@ def bias_activation_backward(
     g, a, b = contiguous(grad).flat(), contiguous(x).flat(), contiguous(bias).flat()
     mode = min(repeat_mode(len(b), 1, a, b, z), repeat_mode(len(b), 1, g, b, z))
     BACKWARD[fn_backward][ceil_div(len(z), STEP), THREADS](g, a, b, z, mode)
+    return out
+
+
+# ------------------------------------------------------------------------ of few rows
+
+# Rows at most: each costs another pass over the weight's registers.
+FEW = 8
+# Threads of a multiprocessor that shall have room for their registers.
+RESIDENT = 768
+# Numbers of a row that a block normalizes: what fits into its shared memory.
+LONGEST_NORM = 8192
+# Numbers of a row of the weight in a thread's registers.
+MOST = 32
+
+
+class Around(NamedTuple):
+    """What a kernel does around the product.
+
+    Attributes:
+        norm: whether a layer norm has a weight and a bias; None: no norm.
+        bias, residual: whether they are added.
+        fn: a function of the sum with the bias.
+    """
+
+    norm: tuple[bool, bool] | None = None
+    bias: bool = False
+    residual: bool = False
+    fn: Callable | None = None
+
+
+def few_template(fit: Fit, around: Around) -> Callable:
+    """The Python function of `linear_rows`."""
+    group, items, rows, threads = fit.group, fit.items, fit.rows, fit.threads
+    read, total_of, zero = row_reader(fit), summed(group), fit.kind(0)
+    norm, bias, residual = around.norm is not None, around.bias, around.residual
+    whole = Fit(float32, fit.width, threads, ceil_div(items * group, threads * 4) * 4)
+    size, part = (threads * whole.items, whole.items) if norm else (1, 1)
+    first, keep = row_reader(whole), row_writer(whole)
+    normalize = row_normalized(whole, *(around.norm or (False, False)))
+    fn = device_function(around.fn or operators.identity, float32=True)
+
+    def linear_rows(x, w, b, more, scale, shift, eps, out, sizes):
+        """out = residual + fn(layer_norm(x) @ weight^T + bias): few rows of x.
+
+        # x [R, K], w [N, K], b [N], more [R, N], scale, shift [K] -> out [R, N]
+
+        A warp, or for long rows a block, has a row of the weight in registers, up to 32
+        numbers in each lane; all of it is on its way before anything waits. Rows of x
+        come from the caches. A norm is made meanwhile, by each block for itself, and
+        kept in shared memory: that costs less than the launch of its own kernel.
+        """
+        R, N, K = sizes
+        z = cuda.local.array(items, np.float32)
+        v = cuda.local.array(items, np.float32)
+        own = cuda.local.array(part, np.float32)
+        room = cuda.local.array(part, np.float32)
+        row = cuda.shared.array(size, np.float32)
+        cells = cuda.shared.array(WARP, np.float32)
+        more_cells = cuda.shared.array(WARP, np.float32)
+        last_cells = cuda.shared.array(WARP, np.float32)
+        tid = cuda.threadIdx.x
+        t, n = tid % group, cuda.blockIdx.x * rows + tid // group
+        read(w, min(n, N - 1) * K, K, t, zero, v)
+        for r in range(R):
+            if norm:
+                first(x, r * K, K, tid, zero, own)
+                normalize(own, room, eps, scale, shift, K, tid, cells, more_cells)
+                keep(row, 0, K, tid, own)
+                barrier()
+                read(row, 0, K, t, zero, z)
+            else:
+                read(x, r * K, K, t, zero, z)
+            total = zero
+            for k in range(items):
+                total += v[k] * z[k]
+            total = total_of(total, t, last_cells)
+            if t == 0 and n < N:
+                if bias:
+                    total += load(b, n)
+                total = fn(total)
+                if residual:
+                    total += load(more, r * N + n)
+                store(out, r * N + n, total)
+            if norm or group > WARP:
+                barrier()  # before the next row takes the cells
+
+    return linear_rows
+
+
+# x, weight, bias, residual, the norm's weight, bias and eps; out; sizes.
+FEW_EXAMPLE = "T[] T[] T[] T[] T[] T[] float32 T[] 3*int64"
+
+
+@cache
+def few_kernel(fit: Fit, around: Around, examples: tuple[str, ...] = ()) -> Kernel:
+    """The kernel for rows that lie so in registers."""
+    words = fit.width, fit.group, fit.items, *around[:3]
+    name = f"linear_rows[{','.join(map(str, words))}"
+    name += f",{around.fn.__name__}]" if around.fn else "]"
+    ours = around.fn is None or getattr(operators, around.fn.__name__, 0) is around.fn
+    return Kernel(
+        few_template(fit, around), name, examples, fit.threads, on_disk=ours,
+        launch_bounds=fit.threads, resident=max(1, RESIDENT // fit.threads),
+    )  # fmt: skip
+
+
+few_kernel(
+    Fit(float32, 4, WARP, 24),
+    Around((True, True), True, False, operators.gelu_tanh),
+    tuple(FEW_EXAMPLE.replace("T", kind) for kind in ("float32", "bfloat16")),
+)
+
+
+def few_fit(K: int, width: int) -> Fit | None:
+    """The fewest threads that have room for K numbers."""
+    fits = (
+        Fit(float32, width, group, ceil_div(K, group * width) * width)
+        for group in (WARP, BLOCK // 2, BLOCK, LARGE)
+    )
+    return next((fit for fit in fits if fit.items <= MOST), None)
+
+
+def linear_of_few(
+    x: TensorData,
+    weight: TensorData,
+    bias: TensorData | None = None,
+    fn: Callable | None = None,
+    residual: TensorData | None = None,
+    norm: NormOf | None = None,
+) -> TensorData | None:
+    """As `Backend.linear_of_few`: by a kernel for up to `FEW` rows of float32 or halves
+    that lie one behind the other."""
+    (R, K), N, dtype = x.shape, weight.shape[0], x.dtype
+    alike = weight.is_contiguous() and computed(dtype) is float32 and R <= FEW
+    if not alike or 0 in (R, K, N) or weight.dtype is not dtype:
+        return None
+    if norm is not None and (R > 1 or K > LONGEST_NORM):  # once for all blocks
+        x, norm = layer_norm(x, *norm)[0], None
+    scale, shift, eps = norm or (None, None, 0.0)
+    given = x, weight, bias, residual, scale, shift
+    flat = [a if a is None else contiguous(a).flat() for a in given]
+    vectors = [flat[i] for i in (0, 1, 4, 5) if given[i] is not None]
+    fit = few_fit(K, width_of(K, float32, *vectors))
+    if fit is None:
+        return None
+    out = empty((R, N), dtype)
+    about = (scale is not None, shift is not None) if norm else None
+    around = Around(about, bias is not None, residual is not None, fn)
+    few_kernel(fit, around)[ceil_div(N, fit.rows), fit.threads](
+        *(flat[0] if a is None else a for a in flat[:6]), np.float32(eps), out.flat(),
+        (R, N, K),
+    )  # fmt: skip
     return out

@@ -29,9 +29,9 @@ from cuda_ops.block.intrinsics import is_aligned, load, load4, store, store4
 from cuda_ops.runtime import device, pinned, staging
 from cuda_ops.runtime.arrays import ARRAYS, DeviceArray, allocate
 from cuda_ops.runtime.device import synchronize
-from cuda_ops.runtime.launch import SIMULATED, ceil_div, kernel
-from cuda_ops.transpose import SIDE, move
-from minitorch.dtypes import DType, float32, from_numpy_dtype, rounded
+from cuda_ops.runtime.launch import SIMULATED, TINY, ceil_div, kernel
+from cuda_ops.transpose import SIDE, WORD, move
+from minitorch.dtypes import DType, float32, from_numpy_dtype, int32, rounded
 from minitorch.tensor_data import Shape, Strides, TensorData
 
 __all__ = [
@@ -50,7 +50,7 @@ __all__ = [
     "to_numpy_async",
 ]
 
-THREADS = 32 if SIMULATED else 128
+THREADS = 32 if TINY else 128
 # Dimensions in a strided kernel; more are looped over in Python.
 RANK = 4
 # 16-byte vectors that a thread has under way.
@@ -325,7 +325,9 @@ def split(x, n):
 # ------------------------------------------------------------------------- copying
 
 
-@kernel(examples=["float32[] float64[] bool"], threads=THREADS)
+@kernel(
+    examples=["float32[] bfloat16[] bool", "float16[] float64[] bool"], threads=THREADS
+)
 def copy_flat(a, out, vectors):
     """out[i] = a[i], converted to out's type.
 
@@ -365,6 +367,23 @@ def copy_strided(a, a_at, a_steps, out, out_at, out_steps, shape, size):
         store(out, out_at + position(i, j, k, x, out_steps), value)
 
 
+@kernel(
+    examples=["int32[] int64 4*int64 int32[] int64 4*int64 4*int64 int64"],
+    threads=THREADS,
+)
+def copy_vectors(a, a_at, a_steps, out, out_at, out_steps, shape, size):
+    """`copy_strided` of words, four at a time: x counts vectors of 16 bytes.
+
+    A place is divided up once for eight halves, and a warp moves 512 bytes.
+    """
+    e = cuda.grid(1)
+    if e < size:
+        i, j, k, x = place(e, shape)
+        w0, w1, w2, w3 = load4(a, a_at + position(i, j, k, 4 * x, a_steps))
+        to = out_at + position(i, j, k, 4 * x, out_steps)
+        store4(out, to, w0, w1, w2, w3)
+
+
 def overlap(a: TensorData, b: TensorData) -> bool:
     """Whether writing one may change the other (never False by mistake)."""
     first, last = _span(a)
@@ -398,16 +417,15 @@ def copy_into(out: TensorData, a: TensorData) -> None:
 
 
 def copy(a: TensorData, dtype: DType) -> TensorData:
-    """A contiguous copy, converted to `dtype` (floats to ints: toward zero)."""
+    """A contiguous copy, converted to `dtype` (floats to ints: toward zero).
+
+    To and from half types by way of float32, as in PyTorch.
+    """
     out = empty(a.shape, dtype)
-    if a.dtype is dtype or not (a.dtype.half or dtype.half):
+    if dtype.half and a.dtype is float32 and a.is_contiguous():
+        half.convert(out.flat(), a.flat(), dtype)
+    else:
         _move(out, a)
-    elif dtype is float32:
-        half.convert(out.flat(), contiguous(a).flat(), a.dtype, half.WIDEN)
-    elif a.dtype is float32:
-        half.convert(out.flat(), contiguous(a).flat(), dtype, half.ROUND)
-    else:  # as PyTorch has it, by way of float32
-        return copy(copy(a, float32), dtype)
     return out
 
 
@@ -464,25 +482,55 @@ def copy_plan(shape: Shape, a: Strides, out: Strides) -> tuple[Plan, bool]:
 
 
 def _move(out: TensorData, a: TensorData) -> None:
+    same = a.dtype is out.dtype
     if a.is_contiguous() and out.is_contiguous():
         x, z = a.flat(), out.flat()
-        if x.dtype == z.dtype and not SIMULATED:
+        if same and not SIMULATED:
             _copy_bytes(z, x)
-        else:
-            blocks = ceil_div(len(z), TILE)
-            copy_flat[blocks, THREADS](half.bits(x), half.bits(z), is_aligned(x, z))
+            return
+        x, z = (half.bits(x), half.bits(z)) if same else (x, z)
+        copy_flat[ceil_div(len(z), TILE), THREADS](x, z, is_aligned(x, z))
         return
     if out.size == 0:
         return
     loops, tiles = copy_plan(a.shape, a.strides, out.strides)
-    x, z = half.bits(a.storage.array), half.bits(out.storage.array)
+    x, z = a.storage.array, out.storage.array
+    x, z = (half.bits(x), half.bits(z)) if same else (x, z)
     for shape, (p, q) in loops.launches:
         start = x, a.offset + p, loops.strides[0], z, out.offset + q, loops.strides[1]
         if tiles:
             move(*start, shape)
+        elif same and (words := _in_vectors(*start, shape)) is not None:
+            size = math.prod(words[-1])
+            copy_vectors[ceil_div(size, THREADS), THREADS](*words, size)
         else:
             size = math.prod(shape)
             copy_strided[ceil_div(size, THREADS), THREADS](*start, shape, size)
+
+
+def _in_vectors(
+    a: Any, a_at: int, a_steps: Strides, out: Any, out_at: int, out_steps: Strides,
+    shape: Shape,
+) -> tuple[Any, ...] | None:  # fmt: skip
+    """The arguments of `copy_vectors`, where lines on both sides are whole vectors."""
+    item = a.itemsize
+    counts = shape[3], a_at, out_at, *a_steps[:3], *out_steps[:3]
+    whole = not any(n * item % 16 for n in counts) and is_aligned(a, out)
+    if a_steps[3] != 1 or out_steps[3] != 1 or not whole:
+        return None
+    at, to, *steps = (n * item // WORD for n in counts[1:])
+    return (
+        _words(a), at, (*steps[:3], 1), _words(out), to, (*steps[3:], 1),
+        (*shape[:3], shape[3] * item // 16),
+    )  # fmt: skip
+
+
+def _words(array: Any) -> Any:
+    """The whole words of 4 bytes of a flat array."""
+    size = array.size * array.itemsize // WORD
+    if SIMULATED:
+        return array[: size * WORD // array.itemsize].view(np.int32)
+    return ARRAYS[int32](array.pointer, size, None, array)
 
 
 def _copy_bytes(out: DeviceArray, a: DeviceArray) -> None:

@@ -30,7 +30,7 @@ from typing import Any
 from numba import cuda
 
 from cuda_ops.batch_norm import TX, TY, Three
-from cuda_ops.block.intrinsics import WARP, device
+from cuda_ops.block.intrinsics import WARP, device, load, store
 from cuda_ops.block.rows import (
     BLOCK,
     Fit,
@@ -44,16 +44,18 @@ from cuda_ops.block.rows import (
     width_of,
 )
 from cuda_ops.memory import contiguous, empty, flat_or, full
-from cuda_ops.runtime.launch import SIMULATED, ceil_div, device_function
+from cuda_ops.runtime.launch import TINY, ceil_div, device_function
 from cuda_ops.softmax import ITEMS, LONG
 from minitorch import operators
-from minitorch.dtypes import DType, float32, float64
+from minitorch.dtypes import DType, computed, float32, float64
 from minitorch.tensor_data import TensorData
 
-# Groups that share the rows in backward, 2 for each multiprocessor, and the rows of
-# such a group at least.
-PARTS = 8 if SIMULATED else 264
+# Groups that share the rows in backward, 4 for each multiprocessor: what one of them
+# waits for takes as long as what the others do. The rows of such a group at least, and
+# the parts that a thread has under way when their sums are added.
+PARTS = 8 if TINY else 528
 PART_ROWS = 4
+AHEAD = 4
 
 sqrt = device_function(operators.sqrt)
 
@@ -349,9 +351,9 @@ def layer_norm_columns(dtype: DType) -> Callable:
         if i < n:
             total, product = zero, zero
             for r in range(p * mean.size // parts, (p + 1) * mean.size // parts):
-                g = grad[r * n + i]
+                g, value = load(grad, r * n + i), load(x, r * n + i)
                 total += g
-                product += g * ((x[r * n + i] - mean[r]) * rstd[r])
+                product += g * ((value - mean[r]) * rstd[r])
             partial[2 * p * n + i] = product
             partial[(2 * p + 1) * n + i] = total
 
@@ -371,21 +373,27 @@ def fold_parts(dtype: DType) -> Callable:
 
     def kernel(partial, parts, n, dweight, dbias):
         totals = cuda.shared.array((TY, TX), kind)
+        values = cuda.local.array(AHEAD, kind)
         tx, ty = cuda.threadIdx.x % TX, cuda.threadIdx.x // TX
         i = cuda.blockIdx.x * TX + tx
         total = zero
         if i < 2 * n:
-            for p in range(ty, parts, TY):
-                total += partial[2 * p * n + i]
+            for first in range(ty, parts, AHEAD * TY):
+                for k in range(AHEAD):
+                    p = first + k * TY
+                    value = load(partial, 2 * (p if p < parts else 0) * n + i)
+                    values[k] = value if p < parts else zero
+                for k in range(AHEAD):
+                    total += values[k]
         totals[ty, tx] = total
         barrier()
         if ty == 0 and i < 2 * n:
             for k in range(1, TY):
                 total += totals[k, tx]
             if i < n:
-                dweight[i] = total
+                store(dweight, i, total)
             else:
-                dbias[i - n] = total
+                store(dbias, i - n, total)
 
     return kernel
 
@@ -450,9 +458,13 @@ FOLD_PARTS = KernelFamily(fold_parts, "T[] int64 int64 T[] T[]", (float32,))
 def layer_norm(
     x: TensorData, weight: TensorData | None, bias: TensorData | None, eps: float
 ) -> Three:
-    """x [R, D], weight and bias [D] -> out [R, D], mean [R], rstd [R]."""
-    (rows, n), dtype = x.shape, x.dtype
-    out, mean, rstd = (empty(s, dtype) for s in (x.shape, (rows,), (rows,)))
+    """x [R, D], weight and bias [D] -> out [R, D], mean [R], rstd [R].
+
+    Of half types mean and rstd are float32.
+    """
+    (rows, n), dtype = x.shape, computed(x.dtype)
+    out = empty(x.shape, x.dtype)
+    mean, rstd = empty((rows,), dtype), empty((rows,), dtype)
     if out.size == 0:
         return out, full((rows,), math.nan, dtype), full((rows,), math.nan, dtype)
     a = contiguous(x).flat()
@@ -476,10 +488,10 @@ def group_count(rows: int, fit: Fit) -> int:
 
 
 def fold_partials(
-    part: TensorData, parts: int, n: int
+    part: TensorData, parts: int, n: int, dtype: DType
 ) -> tuple[TensorData, TensorData]:
-    """The sums of all parts: dweight and dbias [n]."""
-    dweight, dbias = empty((n,), part.dtype), empty((n,), part.dtype)
+    """The sums of all parts: dweight and dbias [n], of type `dtype`."""
+    dweight, dbias = empty((n,), dtype), empty((n,), dtype)
     FOLD_PARTS[part.dtype,][ceil_div(2 * n, TX), TX * TY](
         part.storage.array, parts, n, dweight.storage.array, dbias.storage.array
     )
@@ -494,10 +506,10 @@ def layer_norm_backward(
     weight: TensorData | None,
 ) -> Three:
     """Gradients for x [R, D], weight [D] and bias [D]."""
-    (rows, n), dtype = x.shape, x.dtype
-    dx = empty(x.shape, dtype)
+    (rows, n), dtype = x.shape, computed(x.dtype)
+    dx = empty(x.shape, x.dtype)
     if dx.size == 0:
-        return dx, full((n,), 0, dtype), full((n,), 0, dtype)
+        return dx, full((n,), 0, x.dtype), full((n,), 0, x.dtype)
     g, a = contiguous(grad).flat(), contiguous(x).flat()
     w, mu, r = flat_or(weight, a), contiguous(mean).flat(), contiguous(rstd).flat()
     width = width_of(n, dtype, g, a, w)
@@ -509,14 +521,14 @@ def layer_norm_backward(
     LAYER_NORM_BACKWARD[weight is not None,][fit][fit.launch(groups)](
         g, a, mu, r, w, dx.storage.array, part.storage.array, groups, n
     )
-    return dx, *fold_partials(part, groups, n)
+    return dx, *fold_partials(part, groups, n, x.dtype)
 
 
 def _long_backward(
     g: Any, a: Any, mu: Any, r: Any, w: Any, scaled: bool, dx: TensorData, width: int
 ) -> tuple[TensorData, TensorData]:
     """`layer_norm_backward` for rows that are too long for registers."""
-    (rows, n), dtype = dx.shape, dx.dtype
+    (rows, n), dtype = dx.shape, computed(dx.dtype)
     fit = Fit(dtype, width, BLOCK, ITEMS)
     LAYER_NORM_BACKWARD_LONG[scaled,][fit][rows, BLOCK](
         g, a, mu, r, w, dx.storage.array, n
@@ -526,4 +538,4 @@ def _long_backward(
     LAYER_NORM_COLUMNS[dtype,][parts * ceil_div(n, BLOCK), BLOCK](
         g, a, mu, r, part.storage.array, parts, n
     )
-    return fold_partials(part, parts, n)
+    return fold_partials(part, parts, n, dx.dtype)

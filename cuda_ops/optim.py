@@ -51,15 +51,15 @@ from cuda_ops.reduce import block_fold, reduce
 from cuda_ops.runtime import device as runtime
 from cuda_ops.runtime import staging
 from cuda_ops.runtime.allocator import outside_graphs
-from cuda_ops.runtime.launch import SIMULATED, ceil_div, kernel
+from cuda_ops.runtime.launch import SIMULATED, TINY, ceil_div, kernel
 from minitorch import dtypes, operators
 from minitorch.dtypes import DType
 from minitorch.step_factors import adam_factors, momentum_factors
 from minitorch.tensor_data import TensorData
 
-THREADS = 32 if SIMULATED else 256
+THREADS = 32 if TINY else 256
 # Elements of a block.
-CHUNK = 4 * THREADS * (1 if SIMULATED else 4)
+CHUNK = 4 * THREADS * (1 if TINY else 4)
 # Tables that are kept for the next step.
 TABLES = 64
 FACTORS = 8

@@ -24,14 +24,14 @@ from cuda_ops.block.rows import KernelFamily
 from cuda_ops.conv.plan import magic, out_size
 from cuda_ops.conv.tiles import divide
 from cuda_ops.memory import contiguous, empty
-from cuda_ops.runtime.launch import SIMULATED, Kernel, ceil_div, kernel
+from cuda_ops.runtime.launch import TINY, Kernel, ceil_div, kernel
 from minitorch import dtypes
 from minitorch.dtypes import DType
 from minitorch.tensor_data import Shape, TensorData
 
 Pair = tuple[int, int]
 
-THREADS = 16 if SIMULATED else 256
+THREADS = 16 if TINY else 256
 # Numbers that one launch makes.
 MOST = 1 << 30
 NUMBERS = {"float32": float32, "float64": float64}
@@ -161,7 +161,7 @@ def max_pool2d(
 
 
 # Pixels that a block keeps in shared memory.
-BAND = 64 if SIMULATED else 4096
+BAND = 64 if TINY else 4096
 # The owner of a pixel that nobody wants to add to.
 FREE = 1 << 30
 

@@ -50,15 +50,23 @@ from typing import Any
 import numpy as np
 from numba import cuda, float32
 
-from cuda_ops.block.intrinsics import device, is_aligned, load4, store4
+from cuda_ops.block.intrinsics import (
+    device,
+    is_aligned,
+    load,
+    load4,
+    same_type,
+    store,
+    store4,
+)
 from cuda_ops.memory import contiguous, empty, full
 from cuda_ops.runtime import device as gpu
-from cuda_ops.runtime.launch import SIMULATED, ceil_div, kernel
+from cuda_ops.runtime.launch import SIMULATED, TINY, ceil_div, kernel
 from minitorch import dtypes, operators
 from minitorch.dtypes import DType
 from minitorch.tensor_data import Shape, TensorData
 
-THREADS = 32 if SIMULATED else 256
+THREADS = 32 if TINY else 256
 LOW_32 = 0xFFFFFFFF
 UNIT = np.float32(2.0**-24)
 
@@ -102,11 +110,12 @@ def load_block(x, i, aligned):
     """x[i : i + 4], with zeros for what is beyond its end; 16 bytes at once."""
     if aligned and i + 4 <= x.size:
         return load4(x, i)
-    zero = x.dtype.type(0)
-    x1 = x[i + 1] if i + 1 < x.size else zero
-    x2 = x[i + 2] if i + 2 < x.size else zero
-    x3 = x[i + 3] if i + 3 < x.size else zero
-    return x[i], x1, x2, x3
+    x0 = load(x, i)
+    zero = same_type(0, x0)
+    x1 = load(x, i + 1) if i + 1 < x.size else zero
+    x2 = load(x, i + 2) if i + 2 < x.size else zero
+    x3 = load(x, i + 3) if i + 3 < x.size else zero
+    return x0, x1, x2, x3
 
 
 @device
@@ -115,15 +124,16 @@ def store_block(out, i, x0, x1, x2, x3):
     if i + 4 <= out.size:
         store4(out, i, x0, x1, x2, x3)
     else:
-        out[i] = x0
+        store(out, i, x0)
         if i + 1 < out.size:
-            out[i + 1] = x1
+            store(out, i + 1, x1)
         if i + 2 < out.size:
-            out[i + 2] = x2
+            store(out, i + 2, x2)
 
 
 # ----------------------------------------------------------------------- kernels
 
+FLOATS = "float32", "float64"
 HEAD = "int64 int64 int64 int64[]"
 
 
@@ -182,7 +192,16 @@ def randint_blocks(key0, key1, offset, base, low, span, out):
         store_block(out, i, x0, x1, x2, x3)
 
 
-@kernel(examples=[f"{HEAD} {t}[] int64 {t} bool {t}[]" for t in ("float32", "float64")])
+@kernel(
+    examples=[
+        f"{HEAD} {a}[] int64 {t} bool {a}[]"
+        for a, t in (
+            ("float32", "float32"),
+            ("float64", "float64"),
+            ("bfloat16", "float32"),
+        )
+    ]
+)
 def dropout_blocks(key0, key1, offset, base, x, limit, scale, aligned, out):
     """out[i] = x[i] * scale where word i >= limit, else 0.
 
@@ -196,7 +215,7 @@ def dropout_blocks(key0, key1, offset, base, x, limit, scale, aligned, out):
     i = 4 * b
     if i < x.size:
         w0, w1, w2, w3 = draw(key0, key1, offset, base, b)
-        zero = x.dtype.type(0)
+        zero = same_type(0, scale)
         x0, x1, x2, x3 = load_block(x, i, aligned)
         x0 = x0 * scale if w0 >= limit else zero
         x1 = x1 * scale if w1 >= limit else zero
@@ -293,7 +312,8 @@ def randint(
 def dropout(x: TensorData, p: float, seed: int, offset: int) -> TensorData:
     """x / (1 - p) where word i >= p * 2**32 (words as in uniform), else 0."""
     out = empty(x.shape, x.dtype)
-    scale = x.dtype.numpy.type(1.0 / (1.0 - p) if p < 1 else 0.0)
+    kind = dtypes.computed(x.dtype).numpy.type
+    scale = kind(1.0 / (1.0 - p) if p < 1 else 0.0)
     flat = contiguous(x).flat()
     limit = math.ceil(p * 2.0**32)  # word >= limit for whole words: the same as >= p
     _start(

@@ -35,6 +35,7 @@ from cuda_ops.block.intrinsics import (
     WARP,
     device,
     is_aligned,
+    kind_of,
     load,
     load4,
     same_type,
@@ -43,9 +44,9 @@ from cuda_ops.block.intrinsics import (
 )
 from cuda_ops.block.rows import BLOCK, barrier
 from cuda_ops.memory import contiguous, empty, fill, split
-from cuda_ops.runtime.launch import SIMULATED, Kernels, ceil_div
+from cuda_ops.runtime.launch import TINY, Kernels, ceil_div
 from minitorch import operators
-from minitorch.dtypes import DType, bool_
+from minitorch.dtypes import DType, bool_, computed, rounded
 from minitorch.tensor_data import Shape, Strides, TensorData
 
 Dim = tuple[int, tuple[int, int]]  # a size, and its strides in the input and the output
@@ -53,16 +54,16 @@ Dim = tuple[int, tuple[int, int]]  # a size, and its strides in the input and th
 WARPS = BLOCK // WARP
 STEPS = WARPS.bit_length() - 1
 # The longest row for a part of a warp.
-SHORT = 256 if SIMULATED else 1024
+SHORT = 256 if TINY else 1024
 # Blocks that fill the GPU: 8 for each of 132 multiprocessors.
-BLOCKS = 8 if SIMULATED else 1056
+BLOCKS = 8 if TINY else 1056
 # Elements that a block folds at a time, 4 vectors a thread, and elements of a chunk at
 # least, where blocks share an output.
 STEP = 16 * BLOCK
 LEAST = 4 * STEP
 # Threads side by side in `fold_columns`, threads that share a column there, and rows of
 # a part at least.
-TX = 8 if SIMULATED else 32
+TX = 8 if TINY else 32
 TY = BLOCK // TX
 LEAST_ROWS = 4 * TY
 # Columns up to which `fold_narrow` is used.
@@ -206,7 +207,7 @@ def fold_rows(fn: Callable) -> Callable:
     stretch, block = stretch_fold(fn), block_fold(fn)
 
     def kernel(a, at, step, n, splits, chunk, wide, start, out):
-        cells = cuda.shared.array(WARPS, out.dtype)
+        cells = cuda.shared.array(WARPS, kind_of(out))
         r = cuda.blockIdx.x // splits
         first = (cuda.blockIdx.x - r * splits) * chunk
         begin, end = at + r * step + first, at + r * step + min(first + chunk, n)
@@ -233,7 +234,7 @@ def fold_stretches(fn: Callable) -> Callable:
     block = block_fold(fn)
 
     def kernel(a, at, step, outer_stride, count, n, splits, wide, start, out):
-        cells = cuda.shared.array(WARPS, out.dtype)
+        cells = cuda.shared.array(WARPS, kind_of(out))
         width = 4 if wide else 1
         r = cuda.blockIdx.x // splits
         p = cuda.blockIdx.x - r * splits
@@ -269,8 +270,8 @@ def column_kernel(fn: Callable, width: int) -> Callable:
     room = TY * span
 
     def kernel(a, at, batch_step, step, rows, n, batches, parts, start, out):
-        totals = cuda.local.array(width, out.dtype)
-        cells = cuda.shared.array(room, out.dtype)
+        totals = cuda.local.array(width, kind_of(out))
+        cells = cuda.shared.array(room, kind_of(out))
         # The grid counts column blocks fastest, then matrices, then parts of the rows.
         across = (n + span - 1) // span
         matrix = cuda.blockIdx.x // across
@@ -364,7 +365,7 @@ def fold_narrow(fn: Callable) -> Callable:
     fn = kept(fn)
 
     def kernel(a, at, rows, n, parts, start, out):
-        cells = cuda.shared.array(BLOCK, out.dtype)
+        cells = cuda.shared.array(BLOCK, kind_of(out))
         t = cuda.threadIdx.x
         # A multiple of n, so that a step of as many elements stays in the column.
         lanes = BLOCK // n * n
@@ -529,7 +530,7 @@ SPLITTABLE = {
 @lru_cache(maxsize=1024)
 def _start(value: float, dtype: DType) -> Any:
     """The identity as a number for kernels: a bool's total is kept as an int32."""
-    return np.int32(value) if dtype is bool_ else dtype.numpy.type(value)
+    return np.int32(value) if dtype is bool_ else computed(dtype).numpy.type(value)
 
 
 def reduce(
@@ -549,7 +550,7 @@ def reduce(
     result = out.storage.array
     if 0 in a.shape:
         if len(result):
-            fill(result, out_type.numpy.type(start))
+            fill(result, rounded(start, out_type))
         return out
     layout = layout_of(a.shape, a.strides, dims, fn not in SPLITTABLE)
     if layout.kind == COPY:
@@ -610,7 +611,7 @@ def _fold_rows(
     splits = splits_of(len(out), count * n, LEAST)
     partials = out
     if splits > 1:
-        partials = empty((len(out) * splits,), dtype).storage.array
+        partials = empty((len(out) * splits,), computed(dtype)).storage.array
     if count == 1:
         chunk = ceil_div(ceil_div(n, splits), STEP) * STEP
         splits = ceil_div(n, chunk)
@@ -635,7 +636,7 @@ def _fold_columns(
     if batches == 1 and n <= NARROW and step == n:
         parts = splits_of(1, rows * n, LEAST)
         if parts > 1:
-            partials = empty((parts * n,), dtype).storage.array
+            partials = empty((parts * n,), computed(dtype)).storage.array
         FOLD_NARROW[fn][parts, BLOCK](x, a.offset, rows, n, parts, start, partials)
     else:
         wide = _is_wide(a, batch_step, step, n)
@@ -645,7 +646,7 @@ def _fold_columns(
         parts = max(1, min(BLOCKS // 2 // across, rows // LEAST_ROWS))
         parts = 1 if parts <= 4 else parts  # a second kernel would take longer
         if parts > 1:
-            partials = empty((parts * len(out),), dtype).storage.array
+            partials = empty((parts * len(out),), computed(dtype)).storage.array
         kernels = FOLD_COLUMNS_WIDE if wide else FOLD_COLUMNS
         kernels[fn][across * parts, BLOCK](
             x, a.offset, batch_step, step, rows, n, batches, parts, start, partials

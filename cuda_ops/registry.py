@@ -12,8 +12,10 @@ from cuda_ops.runtime.compiler import modules
 from cuda_ops.runtime.launch import REGISTRY, SIMULATED, TEMPLATES, Kernel
 
 
-def all_kernels() -> dict[str, Kernel]:
+def all_kernels(*names: str) -> dict[str, Kernel]:
     """Every kernel with `examples`, from all files of this package.
+
+    `names`: of modules, if those of a few and what they import are enough.
 
     Raises:
         RuntimeError: in the simulator, where nothing can be compiled.
@@ -22,7 +24,7 @@ def all_kernels() -> dict[str, Kernel]:
         raise RuntimeError(
             "kernels cannot be compiled in the simulator; unset NUMBA_ENABLE_CUDASIM"
         )
-    for name in modules():
+    for name in names or modules():
         if name != "cuda_ops.backend":  # which needs a GPU
             import_module(name)
     for kernels in TEMPLATES:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from numba import cuda, int64
 
 from cuda_ops.memory import empty
-from cuda_ops.runtime.launch import SIMULATED, ceil_div, kernel
+from cuda_ops.runtime.launch import TINY, ceil_div, kernel
 from minitorch import dtypes
 from minitorch.tensor_data import TensorData
 
-THREADS = 8 if SIMULATED else 256
+THREADS = 8 if TINY else 256
 # Neighbouring elements that a thread adds up by itself.
 EACH = 4
 TILE = THREADS * EACH

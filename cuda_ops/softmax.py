@@ -35,7 +35,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import cuda
 
-from cuda_ops.block.intrinsics import WARP, device
+from cuda_ops.block.intrinsics import WARP, device, load, store
 from cuda_ops.block.rows import (
     BLOCK,
     EXAMPLES,
@@ -50,20 +50,20 @@ from cuda_ops.block.rows import (
     width_of,
 )
 from cuda_ops.memory import contiguous, copy, empty, full
-from cuda_ops.runtime.launch import SIMULATED, ceil_div, device_function
+from cuda_ops.runtime.launch import TINY, ceil_div, device_function
 from minitorch import operators
-from minitorch.dtypes import DType, float32, float64
+from minitorch.dtypes import DType, computed, float32, float64
 from minitorch.tensor_data import TensorData
 
 # Numbers that a thread has in registers where rows are too long for them.
-ITEMS = 8 if SIMULATED else 16
+ITEMS = 8 if TINY else 16
 # Numbers of a long row that a block takes at least, and blocks that share it at most.
 CHUNK = 2 * ITEMS * BLOCK
 MOST_SPLITS = 256
 # Columns side by side in a block, threads that share one of them, and the numbers that
 # a thread loads at once.
-TX = 16 if SIMULATED else 32
-TY = 4 if SIMULATED else 8
+TX = 16 if TINY else 32
+TY = 4 if TINY else 8
 AHEAD = 4
 # Fewer columns than this side by side are moved to the end first.
 SHORT_INNER = 4
@@ -378,7 +378,7 @@ def softmax_columns(dtype: DType, logarithm: bool) -> Callable:
         for first in range(ty, n, TY * AHEAD):
             for k in range(AHEAD):
                 i = first + k * TY
-                value = a[at + (i if i < n else ty) * inner]
+                value = load(a, at + (i if i < n else ty) * inner)
                 x[k] = value if i < n else lowest
             best = top_of(x)
             best = best if best > top else top
@@ -399,8 +399,9 @@ def softmax_columns(dtype: DType, logarithm: bool) -> Callable:
             total += totals[k, tx] * scale
         rest = log(total) if logarithm else one / total
         for i in range(ty, n if known else 0, TY):
-            value = a[at + i * inner] - top
-            out[at + i * inner] = value - rest if logarithm else exp(value) * rest
+            value = load(a, at + i * inner) - top
+            value = value - rest if logarithm else exp(value) * rest
+            store(out, at + i * inner, value)
 
     return kernel
 
@@ -419,7 +420,8 @@ def softmax_backward_columns(dtype: DType, logarithm: bool) -> Callable:
         total = zero
         for i in range(ty, n, TY):
             p = at + i * inner
-            total += grad[p] if logarithm else grad[p] * out[p]
+            g = load(grad, p)
+            total += g if logarithm else g * load(out, p)
         totals[ty, tx] = total
         barrier()
         total = zero
@@ -427,8 +429,9 @@ def softmax_backward_columns(dtype: DType, logarithm: bool) -> Callable:
             total += totals[k, tx]
         for i in range(ty, n if known else 0, TY):
             p = at + i * inner
-            g, y = grad[p], out[p]
-            dx[p] = g - exp(y) * total if logarithm else y * (g - total)
+            g, y = load(grad, p), load(out, p)
+            g = g - exp(y) * total if logarithm else y * (g - total)
+            store(dx, p, g)
 
     return kernel
 
@@ -544,7 +547,7 @@ def _along(
     if out.size:
         flat = [contiguous(x).flat() for x in given]
         n, y = a.shape[dim], out.storage.array
-        _launch(kernels, logarithm, flat, n, inner, a.dtype, y)
+        _launch(kernels, logarithm, flat, n, inner, computed(a.dtype), y)
     return out
 
 

@@ -29,17 +29,17 @@ from numba import cuda, int32, int64
 from cuda_ops.block.intrinsics import device
 from cuda_ops.memory import contiguous, empty
 from cuda_ops.runtime.arrays import ARRAYS
-from cuda_ops.runtime.launch import SIMULATED, ceil_div, kernel
+from cuda_ops.runtime.launch import SIMULATED, TINY, ceil_div, kernel
 from minitorch import dtypes
 from minitorch.dtypes import DType
 from minitorch.tensor_data import TensorData
 
-THREADS = 8 if SIMULATED else 256
+THREADS = 8 if TINY else 256
 # Outputs of a thread in `merge_runs`.
-EACH = 4 if SIMULATED else 8
+EACH = 4 if TINY else 8
 TILE = THREADS * EACH
 # A tile for short rows, of which there are many.
-SMALL = 8 if SIMULATED else 128
+SMALL = 8 if TINY else 128
 
 _KEYS = ("int32", "int64")
 

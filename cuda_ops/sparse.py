@@ -39,22 +39,22 @@ from cuda_ops.block.intrinsics import device as device_code
 from cuda_ops.ladders import sparse as sparse_ladder
 from cuda_ops.memory import contiguous, empty, full, to_numpy
 from cuda_ops.runtime import device
-from cuda_ops.runtime.launch import SIMULATED, ceil_div, kernel
+from cuda_ops.runtime.launch import TINY, ceil_div, kernel
 from cuda_ops.scan import exclusive_scan
 from cuda_ops.sort import sort_keys
 from minitorch.dtypes import float32, float64, int64
 from minitorch.tensor_data import Storage, TensorData
 
-THREADS = 64 if SIMULATED else 128
+THREADS = 64 if TINY else 128
 WARPS = THREADS // WARP
 # At most so many threads share a row in `csr_rows`, with 4 columns each.
 LANES = 32
 # Elements that a group of threads does in `csr_sample`.
-RUN = 8 if SIMULATED else 64
+RUN = 8 if TINY else 64
 # A row this many times longer than the mean is divided ...
 UNEVEN = 16
 # ... if it has so many elements, too.
-LONG = 64 if SIMULATED else 4096
+LONG = 64 if TINY else 4096
 
 _INDEX = ("int64", "int32")
 _FLOAT = ("float32", "float64")

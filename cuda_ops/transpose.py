@@ -26,10 +26,9 @@ from numba import cuda, int64, uint32
 
 from cuda_ops.block.intrinsics import device, is_aligned, load, load4, store, store4
 from cuda_ops.block.rows import KernelFamily
-from cuda_ops.half import BITS
-from cuda_ops.runtime.arrays import allocate
+from cuda_ops.runtime.arrays import BITS, allocate
 from cuda_ops.runtime.launch import ceil_div, kernel
-from minitorch.dtypes import DType, float32, from_numpy_dtype
+from minitorch.dtypes import DType, computed, float32, from_numpy_dtype
 from minitorch.tensor_data import Shape, Strides, TensorData
 from minitorch.todo import unwritten_task
 
@@ -244,7 +243,7 @@ def move(
     `a` and `out` are flat arrays in which the first element is at `a_at` and `out_at`.
     The steps are any, but it is fast where a's smallest is along x, out's along y.
     """
-    dtype = BITS if a.itemsize == 2 else from_numpy_dtype(a.dtype)
+    dtype = BITS if a.dtype == BITS.numpy else computed(from_numpy_dtype(a.dtype))
     outer, inner, m, n = shape
     evenly = (m, n, a_at, *a_steps[:3], out_at, *out_steps[:2], out_steps[3])
     if (

@@ -21,6 +21,8 @@ the rows of a head thousands of bytes apart, each in another page of memory.
 Where keys are hidden (`causal`), `edge` is the number of the first query of the block
 that sees its first key; tiles of hidden keys alone are not computed.
 
+Dropout's words are drawn anew for each block (`_draw`), in the backward pass again.
+
 Every number is summed in an order that the shapes decide, on any number of threads.
 
 Source: Dao et al., "FlashAttention", 2022; the online softmax: Milakov and Gimelshein,
@@ -30,25 +32,31 @@ Source: Dao et al., "FlashAttention", 2022; the online softmax: Milakov and Gime
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numba import get_num_threads, prange
 
-from fast_ops.launch import device_function, kernel
+from fast_ops.launch import Unwritten, device_function, kernel
 from fast_ops.matmul import CHUNK_LINES, ROWS, _chunks, _pack
 from fast_ops.memory import contiguous, copy, copy_into, empty, full
+from fast_ops.random import LOW_32, philox
 from fast_ops.reduce import reduce
 from fast_ops.simd import TILE, VECTOR_BYTES, tile_fma
 from fast_ops.softmax import exp
 from fast_ops.vector_math import log, maximum_float, scaled
 from minitorch import operators
+from minitorch.backend.attention import KEEP_ALL, Drop
 from minitorch.backend.host.workspace import workspace
+from minitorch.dtypes import bool_
 from minitorch.tensor_data import TensorData
 
 QUERIES = CHUNK_LINES  # in a block: as many as `_pack` lays side by side
 KEYS = 128  # in a block: 32 KiB of float32 scores
 BLOCK = KEYS * QUERIES
-ROOM = BLOCK + ROWS * QUERIES  # for it and the last tile, and a few numbers a query
+ROOM = (
+    BLOCK + max(ROWS, 5) * QUERIES
+)  # for it and the last tile, and a few numbers a query
 TASKS = 16  # into which the backward pass is cut at least, if there are so many blocks
 NEVER = -(2**40)  # the `edge` where every query sees all keys
 
@@ -90,11 +98,75 @@ def _score(x, keys, width, packed, lines, edge, out):
 @device_function
 def _hide(scores, keys, edge):
     """-infinity for the keys that a query does not see, and so a weight of 0."""
+    # BEGIN SOLUTION a11.2
     for k in range(max(0, 1 - edge), keys):
         at = k * QUERIES
         row = scores[at + _seen_from(edge, k) : at + min(edge + k, QUERIES)]
         for q in range(row.size):
             row[q] = -np.inf
+    # END SOLUTION a11.2
+
+
+@device_function
+def _show(scores, lines, keys, edge, k0, mask):
+    """A mask from key k0 on: its numbers are added to scores; -inf where not seen.
+
+    Of a mask that is not there, there are no elements.
+    """
+    numbers, seen, (row, col) = mask
+    if numbers.size + seen.size == 0:
+        return
+    for k in range(keys):
+        at, there, first = k * QUERIES, (k0 + k) * col, _seen_from(edge, k)
+        line = scores[at : at + lines]
+        if numbers.size > 0:
+            for q in range(first, lines):
+                line[q] += numbers[there + q * row]
+        if seen.size > 0:
+            for q in range(first, lines):
+                line[q] = line[q] if seen[there + q * row] else -np.inf
+
+
+@device_function
+def _draw(kept, lines, keys, edge, row, key, chance, factor):
+    """kept[k, q] = 0 or `factor`, for weights from (row, key) on: `kept_weights`.
+
+    A block of four words is for four keys of a query.
+    """
+    key0, key1, start, limit, blocks = chance
+    for k in range(0, keys, 4):
+        at = k * QUERIES
+        a, b = kept[at : at + lines], kept[at + QUERIES : at + QUERIES + lines]
+        at += 2 * QUERIES
+        c, d = kept[at : at + lines], kept[at + QUERIES : at + QUERIES + lines]
+        for q in range(_seen_from(edge, k), lines):
+            block = start + (row + q) * blocks + (key + k) // 4
+            w0, w1, w2, w3 = philox(block & LOW_32, block >> 32 & LOW_32, key0, key1)
+            a[q] = factor if w0 >= limit else 0
+            b[q] = factor if w1 >= limit else 0
+            c[q] = factor if w2 >= limit else 0
+            d[q] = factor if w3 >= limit else 0
+
+
+@device_function
+def _keep(weights, lines, keys, edge, k0, kept):
+    """weights *= what dropout keeps of them, drawn for the keys from k0 on."""
+    factors, row, chance, factor = kept
+    if factor > 0:
+        _draw(factors, lines, keys, edge, row, k0, chance, factor)
+        _keep_again(weights, lines, keys, edge, kept)
+
+
+@device_function
+def _keep_again(weights, lines, keys, edge, kept):
+    """The same for other numbers of the block, with what `_keep` has drawn."""
+    factors, _, _, factor = kept
+    if factor > 0:
+        for k in range(keys):
+            first, at, end = _seen_from(edge, k), k * QUERIES, k * QUERIES + lines
+            row, stay = weights[at + first : end], factors[at + first : end]
+            for q in range(row.size):
+                row[q] *= stay[q]
 
 
 @device_function
@@ -124,13 +196,15 @@ def _weigh_back(weights, lines, keys, edge, x, width, out, out_row):
 
 
 @device_function
-def _online_softmax(scores, lines, keys, edge, top, total, decay, sums):
+def _online_softmax(scores, lines, keys, edge, top, total, decay, sums, less):
     """Scores become weights; `top` and `total` go on to the keys of this block.
 
     top [QUERIES] is the largest score of each query so far, and total the sum of
     exp(score - top). What was summed up before counts exp(old top - new top), `decay`.
     A block has `sums` of its own: thousands of additions to one number lose its end.
+    A query that has seen no key yet takes away 0, not -infinity: weights of 0, not NaN.
     """
+    # BEGIN SOLUTION a11.1
     decay[:] = top
     for k in range(keys):
         first, at = _seen_from(edge, k), k * QUERIES
@@ -138,11 +212,12 @@ def _online_softmax(scores, lines, keys, edge, top, total, decay, sums):
         for q in range(row.size):
             highest[q] = maximum_float(highest[q], row[q])
     for q in range(lines):
-        decay[q] = exp(decay[q] - top[q])
+        less[q] = top[q] if top[q] > -np.inf else 0
+        decay[q] = exp(decay[q] - less[q])
         sums[q] = 0
     for k in range(keys):
         first, at = _seen_from(edge, k), k * QUERIES
-        row, highest = scores[at + first : at + lines], top[first:lines]
+        row, highest = scores[at + first : at + lines], less[first:lines]
         here = sums[first:lines]
         for q in range(row.size):
             weight = exp(row[q] - highest[q])
@@ -150,6 +225,7 @@ def _online_softmax(scores, lines, keys, edge, top, total, decay, sums):
             here[q] += weight
     for q in range(lines):
         total[q] = total[q] * decay[q] + sums[q]
+    # END SOLUTION a11.1
 
 
 @device_function
@@ -163,21 +239,30 @@ def _scale_rows(out, out_row, lines, width, factors):
 
 
 @device_function
-def _attend(query, key, value, out, logsumexp, rows, sizes, q0, scale, causal, work):
+def _attend(
+    query, key, value, out, logsumexp, rows, sizes, q0, scale, causal, mask, drop, work,
+):  # fmt: skip
     """One block of queries: `lines` rows of out, of logsumexp, and all keys they see.
 
-    Arrays begin with the block, or with the head; `rows` are the strides of their rows.
+    Arrays begin with the block, or with the head; `rows` are the strides of their rows,
+    `mask` is what `_mask_of` gives; `drop` is the block's first row among those of all
+    heads, and what `_chance` gives.
     """
     lines, last, E, V = sizes
     q_row, k_row, v_row, out_row = rows
-    scores, state, work = work[:BLOCK], work[BLOCK : BLOCK + 4 * QUERIES], work[ROOM:]
+    row, chance, factor = drop
+    room = BLOCK if factor > 0 else 0
+    kept, work = (work[:room], row, chance, factor), work[room:]
+    scores, state, work = work[:BLOCK], work[BLOCK : BLOCK + 5 * QUERIES], work[ROOM:]
     top, total = state[:QUERIES], state[QUERIES : 2 * QUERIES]
-    decay, sums = state[2 * QUERIES : 3 * QUERIES], state[3 * QUERIES :]
+    decay, sums = state[2 * QUERIES : 3 * QUERIES], state[3 * QUERIES : 4 * QUERIES]
+    less = state[4 * QUERIES :]
     packed, work = work[: E * QUERIES], work[E * QUERIES :]
     keys_here, values_here = work[: E * KEYS], work[E * KEYS :]
     _lay_out(query, q_row, lines, E, packed)
     for e in range(packed.size):
         packed[e] *= scale
+    # BEGIN SOLUTION a11.2
     top[:] = -np.inf
     total[:] = 0
     for k0 in range(0, last, KEYS):
@@ -185,15 +270,18 @@ def _attend(query, key, value, out, logsumexp, rows, sizes, q0, scale, causal, w
         _fetch(key[k0 * k_row :], k_row, keys, E, keys_here)
         _fetch(value[k0 * v_row :], v_row, keys, V, values_here)
         _score(keys_here, keys, E, packed, lines, edge, scores)
+        _show(scores, lines, keys, edge, k0, mask)
         _hide(scores, keys, edge)
-        _online_softmax(scores, lines, keys, edge, top, total, decay, sums)
+        _online_softmax(scores, lines, keys, edge, top, total, decay, sums, less)
+        _keep(scores, lines, keys, edge, k0, kept)
         if k0 > 0:
             _scale_rows(out, out_row, lines, V, decay)
         _weigh(scores, lines, keys, edge, values_here, V, out, out_row, k0 > 0)
     for q in range(lines):
         logsumexp[q] = top[q] + log(total[q])
-        total[q] = 1 / total[q]
+        total[q] = 1 / total[q] if total[q] != 0 else 0
     _scale_rows(out, out_row, lines, V, total)
+    # END SOLUTION a11.2
 
 
 @device_function
@@ -209,16 +297,24 @@ def _head(at, steps, b, h):
     return at + b * steps[0] + h * steps[1]
 
 
+@device_function
+def _mask_of(numbers, seen, at, steps, q0):
+    """A mask from a block of queries on, and its strides of queries and keys."""
+    at += q0 * steps[2]
+    return numbers[at:], seen[at:], (steps[2], steps[3])
+
+
 @kernel(parallel=True)
 def _attention(
     query, q_at, q_steps, key, k_at, k_steps, value, v_at, v_steps,
-    out, out_at, out_steps, logsumexp, sizes, scale, causal, work, room, threads,
+    out, out_at, out_steps, logsumexp, sizes, scale, causal, numbers, seen, m_at,
+    m_steps, chance, kept, work, room, threads,
 ):  # fmt: skip
     """# query [B, H, L, E], key [B, K, S, E], value [B, K, S, V] -> out [B, H, L, V]
 
         parallel for heads, blocks of queries:  for blocks of keys:
-            scores = keys * queries                       `_score`
-            weights = exp(scores - the largest so far)    `_online_softmax`
+            scores = keys * queries                       `_score`, `_show`, `_hide`
+            weights = exp(scores - the largest so far)    `_online_softmax`, `_keep`
             out = out * decay + weights * values          `_weigh`
 
     A thread makes QUERIES rows of out. A block of weights, of keys and of values and
@@ -228,6 +324,7 @@ def _attention(
     B, H, K, L, S, E, V = sizes
     blocks = (L + QUERIES - 1) // QUERIES
     tasks, factor = B * H * blocks, work.dtype.type(scale)
+    keep = work.dtype.type(kept)
     rows = q_steps[2], k_steps[2], v_steps[2], out_steps[2]
     for thread in prange(threads):
         t = np.int64(thread)
@@ -243,13 +340,19 @@ def _attention(
                 value[_head(v_at, v_steps, b, shared) :],
                 out[_head(out_at, out_steps, b, h) + q0 * out_steps[2] :],
                 logsumexp[head * L + q0 :],
-                rows, (lines, last, E, V), q0, factor, causal, work[t * room :],
+                rows, (lines, last, E, V), q0, factor, causal,
+                _mask_of(numbers, seen, _head(m_at, m_steps, b, h), m_steps, q0),
+                (head * L + q0, chance, keep), work[t * room :],
             )  # fmt: skip
 
 
 @device_function
 def _slopes(weights, slopes, lines, keys, edge, logsumexp, below, scale):
-    """weights = exp(scores - logsumexp); slopes = weights * (slopes - below) * scale"""
+    """weights = exp(scores - logsumexp); slopes = weights * (slopes - below) * scale
+
+    The gradients of weights become those of scores.
+    """
+    # BEGIN SOLUTION a11.3
     for k in range(keys):
         first, at = _seen_from(edge, k), k * QUERIES
         row, slope = weights[at + first : at + lines], slopes[at + first : at + lines]
@@ -258,6 +361,7 @@ def _slopes(weights, slopes, lines, keys, edge, logsumexp, below, scale):
             weight = exp(row[q] - logs[q])
             row[q] = weight
             slope[q] = weight * (slope[q] - less[q]) * scale
+    # END SOLUTION a11.3
 
 
 @device_function
@@ -272,17 +376,28 @@ def _dots(x, x_row, y, y_row, lines, width, out):
 
 
 @device_function
+def _ends(logsumexp, lines, ends):
+    """`logsumexp`, and 0 where a query sees no key: its weights are 0 then, not NaN."""
+    for q in range(lines):
+        ends[q] = logsumexp[q] if logsumexp[q] > -np.inf else 0
+
+
+@device_function
 def _attend_back(
     dq, dk, dv, grad, query, key, value, out, logsumexp, rows, sizes, q0, scale, causal,
-    work,
+    mask, drop, work,
 ):  # fmt: skip
     """What one block of queries gets from all keys it sees, and what it gives to them.
 
-    Arrays begin with the block, or with the head; `rows` are the strides of their rows.
+    As for `_attend`.
     """
     lines, last, E, V = sizes
     dq_row, dk_row, dv_row, g_row, q_row, k_row, v_row, out_row = rows
-    weights, below, work = work[:BLOCK], work[BLOCK : BLOCK + QUERIES], work[ROOM:]
+    row, chance, factor = drop
+    room = BLOCK if factor > 0 else 0
+    kept, work = (work[:room], row, chance, factor), work[room:]
+    weights, below, work = work[:BLOCK], work[BLOCK : BLOCK + 2 * QUERIES], work[ROOM:]
+    below, ends = below[:QUERIES], below[QUERIES:]
     slopes, work = work[:BLOCK], work[ROOM:]
     queries, grads = work[: E * QUERIES], work[E * QUERIES : (E + V) * QUERIES]
     work = work[(E + V) * QUERIES :]
@@ -295,6 +410,8 @@ def _attend_back(
     _lay_out(grad, g_row, lines, V, grads)
     _fetch(query, q_row, lines, E, query_rows)
     _fetch(grad, g_row, lines, V, grad_rows)
+    _ends(logsumexp, lines, ends)
+    # BEGIN SOLUTION a11.3
     _dots(grad, g_row, out, out_row, lines, V, below)
     for k0 in range(0, last, KEYS):
         keys, edge = min(KEYS, last - k0), k0 - q0 if causal else NEVER
@@ -302,13 +419,17 @@ def _attend_back(
         _fetch(value[k0 * v_row :], v_row, keys, V, values_here)
         _score(keys_here, keys, E, queries, lines, edge, weights)
         _score(values_here, keys, V, grads, lines, edge, slopes)
+        _show(weights, lines, keys, edge, k0, mask)
         _hide(weights, keys, edge)
-        _slopes(weights, slopes, lines, keys, edge, logsumexp, below, scale)
+        _keep(slopes, lines, keys, edge, k0, kept)
+        _slopes(weights, slopes, lines, keys, edge, ends, below, scale)
+        _keep_again(weights, lines, keys, edge, kept)
         to = dv[k0 * dv_row :]
         _weigh_back(weights, lines, keys, edge, grad_rows, V, to, dv_row)
         to = dk[k0 * dk_row :]
         _weigh_back(slopes, lines, keys, edge, query_rows, E, to, dk_row)
         _weigh(slopes, lines, keys, edge, keys_here, E, dq, dq_row, k0 > 0)
+    # END SOLUTION a11.3
 
 
 @device_function
@@ -324,7 +445,8 @@ def _clear(out, row, lines, width):
 def _attention_backward(
     dq, dq_at, dq_steps, dk, dk_at, dk_steps, dv, dv_at, dv_steps, grad, g_at, g_steps,
     query, q_at, q_steps, key, k_at, k_steps, value, v_at, v_steps,
-    out, out_at, out_steps, logsumexp, sizes, scale, causal, parts, work, room, threads,
+    out, out_at, out_steps, logsumexp, sizes, scale, causal, numbers, seen, m_at,
+    m_steps, chance, kept, parts, work, room, threads,
 ):  # fmt: skip
     """# grad and out [B, H, L, V] -> dq [B, H, L, E], and for each part dk [B, K, S, E]
     # and dv [B, K, S, V]
@@ -342,6 +464,7 @@ def _attention_backward(
     B, H, K, L, S, E, V = sizes
     group, blocks = H // K, (L + QUERIES - 1) // QUERIES
     tasks, factor = B * K * parts, work.dtype.type(scale)
+    keep = work.dtype.type(kept)
     rows = (
         dq_steps[2], dk_steps[3], dv_steps[3], g_steps[2],
         q_steps[2], k_steps[2], v_steps[2], out_steps[2],
@@ -369,9 +492,14 @@ def _attention_backward(
                     value[_head(v_at, v_steps, b, shared) :],
                     out[_head(out_at, out_steps, b, h) + q0 * out_steps[2] :],
                     logsumexp[(b * H + h) * L + q0 :],
-                    rows, (lines, last, E, V), q0, factor, causal, work[t * room :],
+                    rows, (lines, last, E, V), q0, factor, causal,
+                    _mask_of(numbers, seen, _head(m_at, m_steps, b, h), m_steps, q0),
+                    ((b * H + h) * L + q0, chance, keep), work[t * room :],
                 )  # fmt: skip
 
+
+# In an edition for students the backend does without what they have yet to write.
+WRITTEN = not any(isinstance(k, Unwritten) for k in (_attention, _attention_backward))
 
 # ------------------------------------------------------------------------ launchers
 
@@ -384,6 +512,8 @@ def attention(
     value: TensorData,
     scale: float,
     causal: bool,
+    mask: TensorData | None = None,
+    drop: Drop = KEEP_ALL,
 ) -> None:
     """A block of the weights at a time."""
     (B, H, L, E), (_, K, S, V) = query.shape, value.shape
@@ -392,11 +522,12 @@ def attention(
         _fill(logsumexp, -math.inf)
         return
     z, total = _written(out), _written(logsumexp)
-    room, threads = _room(1, E, V, QUERIES), get_num_threads()
+    room, threads = _room(1, E, V, QUERIES, drop), get_num_threads()
     operands = [*[_in_rows(a) for a in (query, key, value)], z]
     _attention(
         *[part for a in operands for part in (a.storage.array, a.offset, a.strides)],
         total.flat(), (B, H, K, L, S, E, V), scale, bool(causal),
+        *_shown(mask, out), *_chance(drop, S),
         workspace(room * threads, out.dtype), room, threads,
     )  # fmt: skip
     _give_back(out, z)
@@ -415,6 +546,8 @@ def attention_backward(
     logsumexp: TensorData,
     scale: float,
     causal: bool,
+    mask: TensorData | None = None,
+    drop: Drop = KEEP_ALL,
 ) -> None:
     """The weights again, a block at a time, for all three gradients."""
     (B, H, L, E), (_, K, S, V) = query.shape, value.shape
@@ -428,10 +561,11 @@ def attention_backward(
     shared = [_parts_of(gradient, parts) for gradient in (key_grad, value_grad)]
     inputs = [_in_rows(a) for a in (grad, query, key, value, out)]
     operands = [dq, *shared, *inputs]
-    room, threads = _room(2, E, V, 2 * QUERIES), get_num_threads()
+    room, threads = _room(2, E, V, 2 * QUERIES, drop), get_num_threads()
     _attention_backward(
         *[part for a in operands for part in (a.storage.array, a.offset, a.strides)],
-        contiguous(logsumexp).flat(), (B, H, K, L, S, E, V), scale, bool(causal), parts,
+        contiguous(logsumexp).flat(), (B, H, K, L, S, E, V), scale, bool(causal),
+        *_shown(mask, out), *_chance(drop, S), parts,
         workspace(room * threads, out.dtype), room, threads,
     )  # fmt: skip
     _give_back(query_grad, dq)
@@ -446,11 +580,38 @@ def _in_rows(a: TensorData) -> TensorData:
     return a if plain else copy(a, a.dtype)
 
 
-def _room(blocks: int, E: int, V: int, rows: int) -> int:
+def _shown(mask: TensorData | None, like: TensorData) -> tuple[Any, ...]:
+    """A mask's numbers, its bools as bytes, offset and strides; no elements for none.
+
+    Both are arguments, so that one compiled kernel serves any mask.
+    """
+    numbers, seen = like.storage.array[:0], np.empty(0, np.uint8)
+    if mask is None:
+        return numbers, seen, 0, (0, 0, 0, 0)
+    if mask.dtype is bool_:
+        seen = mask.storage.array.view(np.uint8)
+    else:
+        numbers = mask.storage.array
+    return numbers, seen, mask.offset, mask.strides
+
+
+def _chance(drop: Drop, keys: int) -> tuple[tuple[int, ...], float]:
+    """What `_draw` needs: the generator's place; what weights that stay are kept with.
+
+    The factor is 0 where nothing is dropped.
+    """
+    p, seed, offset = drop
+    limit, blocks = math.ceil(p * 2.0**32), -(-keys // 4)
+    place = seed & LOW_32, seed >> 32 & LOW_32, offset, limit, blocks
+    return place, 1.0 / (1.0 - p) if p else 0.0
+
+
+def _room(blocks: int, E: int, V: int, rows: int, drop: Drop) -> int:
     """Elements of a thread's own memory: blocks of scores, and rows of E and V.
 
     The last tile of a block reads past it, up to ROWS rows and a tile's columns.
     """
+    blocks += drop[0] > 0
     return blocks * ROOM + (E + V) * (rows + KEYS + ROWS) // 64 * 64 + 128
 
 

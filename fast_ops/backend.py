@@ -56,11 +56,14 @@ class CPUBackend(CPUMemory, HostBackend):
     map = staticmethod(elementwise.map)
     zip = staticmethod(elementwise.zip)
     reduce = staticmethod(reduce.reduce)
+    topk = staticmethod(sort.topk)
+    nll = staticmethod(softmax.nll_of_rows)
     sort = staticmethod(sort.sort)
     matmul = staticmethod(matmul.matmul)
 
-    attention_backward = staticmethod(attention.attention_backward)
-    attention = staticmethod(attention.attention)
+    if attention.WRITTEN:
+        attention_backward = staticmethod(attention.attention_backward)
+        attention = staticmethod(attention.attention)
 
     csr_matmul = staticmethod(sparse.csr_matmul)
     csr_sample = staticmethod(sparse.csr_sample)

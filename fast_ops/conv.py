@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numba import get_num_threads, prange
 
-from fast_ops.launch import both, device_function, kernel
+from fast_ops.launch import SERIAL, both, device_function, kernel
 from fast_ops.simd import (
     DOT,
     DOT_ROOM,
@@ -243,9 +243,10 @@ def correlate(
     groups, positions = plan.groups, plan.positions
     made = bias.size // groups
     packed = np.empty(groups * -(-made // ROWS) * ROWS * plan.taps.size, dtype.numpy)
-    workers = max(1, min(get_num_threads(), out.shape[0] * groups * plan.strips))
+    workers = 1  # for whom no thread is woken, which takes as long as a small image
+    if len(out.storage.array) * plan.taps.size > SERIAL:
+        workers = max(1, min(get_num_threads(), out.shape[0] * groups * plan.strips))
     work = _for_workers(workers, made * positions + plan.buffer, dtype)
-    # For one worker no thread is woken, which takes as long as a small image.
     return KERNELS.correlate[workers > 1](
         source, weight, bias, out.storage.array, plan.numbers, plan.phases,
         plan.offsets, plan.taps, steps, packed, work,

@@ -135,7 +135,8 @@ def zip_lines(fn: Callable) -> Callable:
 
     `zip_strided` for the two broadcasts that come most often, a row and a column, with
     few arguments, since the calls take longer than the work for a small tensor. `b` is
-    a column if it has one number for each line of `n`. Threads share lines.
+    a column if it has one number for each line of `n`; where `a` is one, and `b` a row,
+    this is the outer product. Threads share lines.
     """
 
     def loop(
@@ -143,7 +144,13 @@ def zip_lines(fn: Callable) -> Callable:
     ) -> None:
         for r in prange(out.size // n):
             p = np.int64(r) * n
-            x, z = a[p : p + n], out[p : p + n]
+            z = out[p : p + n]
+            if a.size < out.size:
+                x0, y = a[np.int64(r)], b[:n]
+                for e in range(n):
+                    z[e] = fn(x0, y[e])
+                continue
+            x = a[p : p + n]
             if column:
                 y0 = b[np.int64(r)]
                 for e in range(n):
@@ -283,8 +290,9 @@ def _zip_broadcast(fn: Callable, a: TensorData, b: TensorData, out: TensorData) 
     """Choose the loop for operands that do not both lie as `out` does."""
     n = out.size
     parallel = n >= SERIAL_LIMIT
-    if out.contiguous and a.contiguous and b.contiguous:
-        x, y, z = a.flat(), b.flat(), out.flat()
+    x, y = _elements(a), _elements(b)
+    if out.contiguous and x is not None and y is not None:
+        z = out.flat()
         if len(y) == 1 and len(x) == n:
             ZIP_SECOND[parallel][fn](x, y, z)
             return
@@ -292,7 +300,9 @@ def _zip_broadcast(fn: Callable, a: TensorData, b: TensorData, out: TensorData) 
             ZIP_FIRST[parallel][fn](x, y, z)
             return
         width, column = lines(a.shape, b.shape)
-        if width:
+        if len(x) * len(y) == n and a.shape[-1:] == (1,) and b.shape[-1:] == y.shape:
+            width = n and len(y)
+        if width and a.contiguous and b.contiguous:
             ZIP_LINES[parallel][fn](x, y, z, width, column)
             return
     if n == 0:
@@ -302,7 +312,8 @@ def _zip_broadcast(fn: Callable, a: TensorData, b: TensorData, out: TensorData) 
         if out.contiguous:
             ZIP_FLAT[parallel][fn](a.flat(), b.flat(), out.flat())
             return
-    a, b = a.expand(out.shape), b.expand(out.shape)
+    a = a if a.shape == out.shape else a.expand(out.shape)
+    b = b if b.shape == out.shape else b.expand(out.shape)
     loops = plan(out.shape, a.strides, b.strides, out.strides)
     run: Any = ZIP_STRIDED[parallel][fn]
     x, y, z = a.storage.array, b.storage.array, out.storage.array
@@ -313,6 +324,14 @@ def _zip_broadcast(fn: Callable, a: TensorData, b: TensorData, out: TensorData) 
             z, out.offset + r, loops.strides[2],
             loops.shape, loops.chunk,
         )  # fmt: skip
+
+
+def _elements(a: TensorData) -> np.ndarray | None:
+    """All elements, or the one that is everywhere, as the gradient of a sum is; else
+    None."""
+    if a.contiguous:
+        return a.flat()
+    return None if any(a.strides) else a.storage.array[a.offset : a.offset + 1]
 
 
 MIN_LINES, MIN_LINE = 32, 16  # a matrix with fewer or shorter lines is cut otherwise
@@ -343,7 +362,7 @@ def _zip_into(
     fn: Callable, a: TensorData, b: TensorData, out: TensorData
 ) -> TensorData:
     if a.shape == out.shape and not overlap(b, out):
-        in_place = same_window(a, out)
+        in_place = a is out or same_window(a, out)
         if in_place and out.contiguous:
             parallel = out.size >= SERIAL_LIMIT
             if b.size == 1:

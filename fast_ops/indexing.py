@@ -77,6 +77,13 @@ def _index_select(
 ) -> None:
     """out[o, j, :] = a[o, index[j], :]; threads share the rows (o, j)."""
     m = index.size
+    if inner == 1 and out.size > m:  # whole lines of single elements
+        for unsigned in prange(out.size // m):
+            line = np.int64(unsigned)
+            x, y = a[line * n : (line + 1) * n], out[line * m : (line + 1) * m]
+            for j in range(m):
+                y[j] = x[index[j]]
+        return
     for unsigned in prange(out.size // inner):
         row = np.int64(unsigned)
         outer = row // m

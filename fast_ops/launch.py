@@ -14,7 +14,8 @@ in Numba's on-disk cache. Numba by itself looks only at the file that a kernel s
 in; here the key is a digest of that file and of all that it imports from this package,
 so that an edit in any of them compiles anew, and it holds for templates too, whose
 closures Numba cannot recognise in the next process. Each file of the cache ends with a
-digest of itself: one that was cut off or damaged is told, deleted, and made again.
+digest of itself: one that was cut off or damaged is told, deleted, and made again. Of
+several processes that miss the same kernel, as ranks do, one compiles it.
 
 A part that a student has yet to write (`minitorch/todo.py`) cannot raise an error from
 within a kernel; calling the kernel raises it instead (`Unwritten`).
@@ -27,8 +28,9 @@ import importlib.util
 import os
 import re
 import sys
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -36,12 +38,15 @@ from typing import IO, Any, NoReturn
 
 from numba import njit
 from numba.core.caching import FunctionCache, IndexDataCacheFile
+from numba.core.compiler_lock import global_compiler_lock
 
 from fast_ops.team import starts_threads
 from minitorch import operators
 from minitorch.backend.host.memory import SERIAL_LIMIT as SERIAL_LIMIT
 from minitorch.operators import compilable
 from minitorch.todo import todo, unwritten_task
+
+SERIAL = 524_288  # multiplications (9 us on one core) that one thread does by itself
 
 # Reorder and contract floating-point operations, but keep NaN and infinity as they are.
 # Approximate quotients and roots ("arcp", "afn") are not allowed: 1 / sqrt(0) would be
@@ -136,10 +141,42 @@ def _intact(path: str) -> bool:
     return False
 
 
+WAIT = 60.0  # seconds for another process to compile a kernel; most take less than one
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[bool]:
+    """Keep other processes out, as long as this one is inside.
+
+    Says whether that could be had: not where there are no locks, where no file can be
+    written, or where who has the lock does not give it back in `WAIT` seconds.
+    """
+    alone, end = False, time.monotonic() + WAIT
+    with ExitStack() as held:
+        with suppress(ImportError, OSError):
+            import fcntl
+
+            path.parent.mkdir(parents=True, exist_ok=True)
+            file = held.enter_context(open(path, "ab"))
+            while time.monotonic() < end:
+                with suppress(BlockingIOError):
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    held.callback(fcntl.flock, file, fcntl.LOCK_UN)  # in forks, too
+                    alone = True
+                    break
+                time.sleep(0.01)
+        yield alone
+
+
 class KernelCache(FunctionCache):
-    """Numba's on-disk cache, with a key that knows all sources of a kernel."""
+    """Numba's on-disk cache, with a key that knows all sources of a kernel.
+
+    A process that does not find a kernel locks it until it has compiled it, and looks
+    again before: another one may have just done so.
+    """
 
     def __init__(self, py_func: Callable, key: tuple[str, ...]) -> None:
+        self._held = ExitStack()
         self._key = (*key, source_digest(py_func.__module__))
         super().__init__(py_func)
         base, locator = self._impl.filename_base, self._impl.locator
@@ -149,6 +186,27 @@ class KernelCache(FunctionCache):
 
     def _index_key(self, sig: Any, codegen: Any) -> tuple[Any, ...]:
         return (sig, codegen.magic_tuple(), self._key)
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Machine code from the disk; None if it is this process that compiles it."""
+        found = super().load_overload(sig, target_context)
+        if found is None:
+            path = Path(self._cache_file._index_path + ".lock")
+            self._held.enter_context(locked(path))
+            found = super().load_overload(sig, target_context)
+        return found
+
+    def unlocks(self, compile: Callable) -> Callable:
+        """A dispatcher's `compile`, after which others may compile: also if it fails.
+
+        Numba's lock around it keeps this process's threads apart.
+        """
+
+        def compile_alone(sig: Any) -> Any:
+            with global_compiler_lock, self._held:
+                return compile(sig)
+
+        return compile_alone
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keep machine code, unless the disk is full: then it is compiled again."""
@@ -187,6 +245,15 @@ def unwritten(fn: Callable) -> str | None:
     return next((f.task for f in called if isinstance(f, Unwritten)), None)
 
 
+def makes_arrays(fn: Any) -> bool:
+    """Whether `fn`, or a kernel or device function that it calls, makes an array."""
+    names = fn.__code__.co_names
+    called = [fn.__globals__.get(name) for name in names]
+    return bool({"empty", "empty_like"}.intersection(names)) or any(
+        makes_arrays(f.py_func) for f in called if hasattr(f, "py_func")
+    )
+
+
 def compile_kernel(
     fn: Callable,
     key: tuple[str, ...] = (),
@@ -210,12 +277,18 @@ def compile_kernel(
         parallel=PRANGE_ONLY if parallel else False,
         fastmath=fastmath,
         error_model="numpy",
-        nogil=True,
+        # Letting other threads run takes 80 ns, in which one thread does a small
+        # kernel; counting who refers to an array takes 30 ns for each argument, and is
+        # of use only for arrays that a kernel makes itself.
+        nogil=parallel,
+        _nrt=parallel or makes_arrays(fn),
         no_cfunc_wrapper=True,  # nobody calls it as a C function
     )(fn)
     if on_disk:
         try:
-            dispatcher._cache = KernelCache(fn, (*key, str(parallel)))
+            kept = KernelCache(fn, (*key, str(parallel)))
+            dispatcher._cache = kept
+            dispatcher.compile = kept.unlocks(dispatcher.compile)
         except RuntimeError:
             pass  # no folder to write to: compile in each process
     if parallel:

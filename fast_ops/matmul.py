@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import prange
 
-from fast_ops.launch import compile_kernel, device_function, kernel
+from fast_ops.launch import SERIAL, compile_kernel, device_function, kernel
 from fast_ops.memory import empty
 from fast_ops.simd import (
     DOT,
@@ -48,7 +48,6 @@ CHUNK_LINES, CHUNK_STEPS = 64, 64  # what is packed in one go, at most
 TINY = 1024  # multiplications for which packing is not worth while
 DOT_ROWS = 192  # rows of a up to which a transposed b is not packed
 DOT_PART = 64  # rows of a in a task of `_dot_tiles`
-SERIAL = 524_288  # multiplications (9 us on one core) that one thread does by itself
 
 # ----------------------------------------------------------- the ladder, rung by rung
 
@@ -403,6 +402,7 @@ class _Layout(NamedTuple):
     sizes: tuple[int, int, int, int, int, int, int]
     work: int  # elements of the packed panels
     multiplications: int
+    rows: tuple[Any, Any, tuple[int, int, int]]  # a, b and sizes for `_rows`
     dots: bool  # whether `_dot_tiles` is the kernel for it
 
 
@@ -424,6 +424,10 @@ def _layout(
         (M, N, K, wide, BLOCK_ROWS, columns, together),
         packed * together,
         given.multiplications,
+        # One column is made as the transposed product, whose row is long.
+        (given.a, given.b, (M, N, K))
+        if N != 1
+        else (given.b[::2] + given.b[1:2], given.a[::2] + given.a[1:2], (N, M, K)),
         given.number == 1
         and DOT.rows <= M <= DOT_ROWS
         and given.a[2] == given.b[1] == 1
@@ -444,9 +448,12 @@ def matmul(a: TensorData, b: TensorData) -> TensorData:
         out.storage.array.fill(0)
     elif work <= TINY or not dtype.is_floating_point:
         run: Any = rows_serial if work <= SERIAL else rows_parallel
+        left, right, sizes = layout.rows
+        if b.shape[-1] == 1:
+            a, b = b, a
         run(
-            a.storage.array, a.offset, *layout.a, b.storage.array, b.offset, *layout.b,
-            out.storage.array, layout.sizes,
+            a.storage.array, a.offset, *left, b.storage.array, b.offset, *right,
+            out.storage.array, sizes,
         )  # fmt: skip
     elif layout.sizes[0] == 1 or layout.sizes[1] == 1:
         _launch_vector(a, b, out.storage.array, layout)

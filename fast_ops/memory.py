@@ -174,11 +174,14 @@ class CPUMemory(HostMemory):
     def _move(self, out: TensorData, a: TensorData) -> None:
         size = out.size
         serial = size < SERIAL_LIMIT
-        if a.is_contiguous() and out.is_contiguous():
+        if a.contiguous and out.contiguous:
             flat: Any = copy_flat if serial else copy_flat_parallel
             flat(a.flat(), out.flat())
             return
         if size == 0:
+            return
+        if serial and out.contiguous and a.dtype is out.dtype and not any(a.strides):
+            out.flat().fill(a.storage.array[a.offset])  # one number for all
             return
         loops = plan(a.shape, a.strides, out.strides)
         x, y = a.storage.array, out.storage.array
@@ -203,6 +206,7 @@ _cpu = CPUMemory()
 empty, wrap, full = _cpu.empty, _cpu.wrap, _cpu.full
 from_numpy, to_numpy = _cpu.from_numpy, _cpu.to_numpy
 copy, copy_into, contiguous = _cpu.copy, _cpu.copy_into, _cpu.contiguous
+last, back = _cpu._last, _cpu._back
 
 
 def untransposed(a: TensorData) -> TensorData:

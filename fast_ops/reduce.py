@@ -449,13 +449,13 @@ def reduce(
     if fn not in SPLITTABLE:
         _run(fn, _rows(a, dims), _in_order(len(result), n), parallel, starts, result)
         return out
-    if size == n > CHUNK and a.is_contiguous():
+    if size == n > CHUNK and a.contiguous:
         _fold_all(fn, a.flat(), parallel, starts, result)
         return out
-    if n <= STRETCH and a.is_contiguous() and cut.trailing:
-        FLAT[parallel][fn](a.flat(), n, *starts, result)
+    if n <= STRETCH and a.contiguous and cut.trailing:
+        FLAT[parallel][fn](a.flat(), n, starts[0], starts[1], result)
         return out
-    if source is out_type and a.is_contiguous() and cut.leading:
+    if source is out_type and a.contiguous and cut.leading:
         _fold_columns(fn, a.flat(), parallel, starts[0], result)
         return out
     loops = walk(a.shape, a.strides, dims)

@@ -22,9 +22,12 @@ import math
 import numpy as np
 from numba import prange
 
-from fast_ops.launch import both, device_function
+from fast_ops.launch import both, compile_kernel, device_function
+from fast_ops.memory import contiguous, empty
 from fast_ops.vector_math import by_type_1, exp_flush, helper, maximum_float, scaled
 from minitorch import operators
+from minitorch.backend.indexing import index_error
+from minitorch.tensor_data import TensorData
 
 # Below 2 ** -126 the exponential is 0 here: it is added to a sum of 1 or more.
 exp = by_type_1(operators.exp, exp_flush)
@@ -204,6 +207,18 @@ def _first_bad_target(target, classes, ignore_index):
     return -1
 
 
+def _nll(scores, classes, target, ignore_index, losses):
+    """losses[n] = -scores[n, target[n]], or 0; the first n with no class, or -1."""
+    for n in range(target.size):
+        if target[n] == ignore_index:
+            losses[n] = 0
+        elif target[n] < 0 or target[n] >= classes:
+            return n
+        else:
+            losses[n] = -scores[n * classes + target[n]]
+    return -1
+
+
 KERNELS = both(
     _softmax,
     _softmax_backward,
@@ -214,3 +229,16 @@ KERNELS = both(
     _mean_loss,
     _first_bad_target,
 )
+first_bad_of_nll = compile_kernel(_nll)
+
+
+def nll_of_rows(
+    scores: TensorData, target: TensorData, ignore_index: int
+) -> TensorData:
+    """The classes are checked while the losses are made."""
+    classes, losses = scores.shape[1], empty(target.shape, scores.storage.dtype)
+    wanted, rows = contiguous(target).flat(), contiguous(scores).flat()
+    bad = first_bad_of_nll(rows, classes, wanted, ignore_index, losses.storage.array)
+    if bad >= 0:
+        raise index_error("gather", wanted[bad], 1, classes)
+    return losses

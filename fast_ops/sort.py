@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numba import prange
 
-from fast_ops.launch import compile_kernel, device_function
-from fast_ops.memory import contiguous, copy, empty
+from fast_ops.launch import SERIAL_LIMIT, compile_kernel, device_function
+from fast_ops.memory import back, copy, empty, last
 from minitorch.dtypes import int64
 from minitorch.tensor_data import TensorData
 
@@ -50,20 +50,62 @@ def _sort_rows(values: np.ndarray, index: np.ndarray, n: int, descending: bool) 
             width *= 2
 
 
-sort_rows = compile_kernel(_sort_rows, parallel=True)
+def _first_rows(
+    a: np.ndarray, n: int, k: int, descending: bool, values: np.ndarray,
+    index: np.ndarray,
+) -> None:  # fmt: skip
+    """The first k of each row of n, sorted: what comes is put among the best so far."""
+    for r in prange(index.size // k):
+        x = a[r * n : r * n + n]
+        v = values[r * k : r * k + k]
+        p = index[r * k : r * k + k]
+        for i in range(n):
+            if i >= k and not before(x[i], v[k - 1], descending):
+                continue
+            j = min(i, k - 1)
+            while j > 0 and before(x[i], v[j - 1], descending):
+                v[j] = v[j - 1]
+                p[j] = p[j - 1]
+                j -= 1
+            v[j] = x[i]
+            p[j] = i
+
+
+FIRST_ROWS = compile_kernel(_first_rows), compile_kernel(_first_rows, parallel=True)
+SHORT = 32  # up to so many are inserted faster than runs of them are merged
+SORT_ROWS = compile_kernel(_sort_rows), compile_kernel(_sort_rows, parallel=True)
+MANY = SERIAL_LIMIT // 8  # an element is moved log2(n) times
 
 
 def sort(a: TensorData, dim: int, descending: bool) -> tuple[TensorData, TensorData]:
     """Sorted values and their int64 positions; stable; NaN is above all numbers."""
-    order = [i for i in range(a.dims) if i != dim]
-    moved = a.permute([*order, dim]) if a.dims else a
-    values = copy(moved, a.dtype)
-    index = empty(moved.shape, int64)
-    if index.size:
-        n = a.shape[dim] if a.dims else 1
-        sort_rows(values.flat(), index.flat(), n, descending)
-    if not a.dims:
-        return values, index
-    back = list(range(a.dims - 1))
-    back.insert(dim, a.dims - 1)
-    return contiguous(values.permute(back)), contiguous(index.permute(back))
+    n = a.shape[dim] if a.dims else 1
+    if n <= SHORT:
+        return _first(a, n, dim, descending)
+    rows = last(a, dim)
+    values = copy(rows, a.dtype) if rows is a else rows
+    index = empty(values.shape, int64)
+    size = index.size
+    if size:
+        SORT_ROWS[size >= MANY](values.flat(), index.flat(), n, descending)
+    return back(values, dim), back(index, dim)
+
+
+def topk(a: TensorData, k: int, dim: int, largest: bool) -> TensorData:
+    """int64 positions of the first k of a sort along `dim`."""
+    if k > SHORT:
+        return sort(a, dim, largest)[1].slice(dim, 0, k)
+    return _first(a, k, dim, largest)[1]
+
+
+def _first(
+    a: TensorData, k: int, dim: int, descending: bool
+) -> tuple[TensorData, TensorData]:
+    rows = last(a, dim)
+    shape = (*rows.shape[:-1], k) if rows.shape else ()
+    values, index = empty(shape, a.dtype), empty(shape, int64)
+    size, n = index.size, rows.shape[-1] if rows.shape else 1
+    if size:
+        kernel = FIRST_ROWS[rows.size >= MANY]
+        kernel(rows.flat(), n, k, descending, values.flat(), index.flat())
+    return back(values, dim), back(index, dim)

@@ -14,6 +14,12 @@ takes Numba's own "workqueue" instead, whose threads start anew in each process:
 The last row is for programs with several Python threads: the workqueue serves one at a
 time, and ends the program if a second one comes. All three divide the work alike, so
 their results are equal to the bit.
+
+The workqueue starts its threads when anyone first needs them, without a lock. Two
+Python threads that do so at once tear its queue: the second gives out work while the
+first still makes the conditions that both wait for, and waits for ever. So one alone
+starts them: whoever claimed the queue, or the hook of fork() where kernels ask the
+workqueue how many threads it has, before they claim it.
 """
 
 from __future__ import annotations
@@ -62,6 +68,7 @@ def _after_fork() -> None:
     """In a child: leave threads that did not come along, if any had started."""
     if parallel._is_initialized and not _outlives_fork():
         _state[QUEUE] = 1
+        parallel._get_num_threads()  # if that asks the workqueue, its threads start
 
 
 if hasattr(os, "register_at_fork"):

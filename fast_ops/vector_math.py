@@ -22,6 +22,7 @@ reduction of arguments; Muller, "Elementary Functions", 3rd edition, 2016.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -80,6 +81,17 @@ def power_of_two(n: float) -> float:
 
 
 @helper
+def exp_curve(r: float) -> float:
+    """(e ** r - 1 - r) / r ** 2 for |r| <= ln(2) / 2, error 3e-9"""
+    p = f32(0.00139504831)
+    p = p * r + f32(0.00836889015)
+    p = p * r + f32(0.0416662059)
+    p = p * r + f32(0.166665188)
+    p = p * r + f32(0.50000001)
+    return p
+
+
+@helper
 def exp_narrow(x: float) -> float:
     """e ** x = 2 ** n * e ** r with x = n ln 2 + r and |r| <= ln(2) / 2.
 
@@ -90,13 +102,7 @@ def exp_narrow(x: float) -> float:
     x = f32(89.0) if x > f32(89.0) else x
     n = (x * LOG2_E + ROUND) - ROUND
     r = (x - n * LN_2_HIGH) - n * LN_2_LOW
-    # (e ** r - 1 - r) / r ** 2 on [-ln(2) / 2, ln(2) / 2], error 3e-9
-    p = f32(0.00139504831)
-    p = p * r + f32(0.00836889015)
-    p = p * r + f32(0.0416662059)
-    p = p * r + f32(0.166665188)
-    p = p * r + f32(0.50000001)
-    y = (p * r * r + r) + ONE
+    y = (exp_curve(r) * r * r + r) + ONE
     half = (n * HALF + ROUND) - ROUND
     return y * power_of_two(half) * power_of_two(n - half)
 
@@ -111,13 +117,7 @@ def exp_flush(x: float) -> float:
     t = x * LOG2_E + ROUND
     n = t - ROUND
     r = (x - n * LN_2_HIGH) - n * LN_2_LOW
-    # (e ** r - 1 - r) / r ** 2 on [-ln(2) / 2, ln(2) / 2], error 3e-9
-    p = f32(0.00139504831)
-    p = p * r + f32(0.00836889015)
-    p = p * r + f32(0.0416662059)
-    p = p * r + f32(0.166665188)
-    p = p * r + f32(0.50000001)
-    y = (p * r * r + r) + ONE
+    y = (exp_curve(r) * r * r + r) + ONE
     exponent = np.int32(np.float32(t).view(np.int32) << 23)
     y = np.int32(np.float32(y).view(np.int32) + exponent).view(np.float32)
     y = ZERO if x < f32(-87.336) else y
@@ -148,6 +148,38 @@ def log_narrow(x: float) -> float:
     y = x if x == INF else y
     y = -INF if x == ZERO else y
     return y if x >= ZERO else NAN
+
+
+@helper
+def log1p_narrow(x: float) -> float:
+    """log u + (x - (u - 1)) / u with u = 1 + x: the sum's rounding error, put back.
+
+    Source: Goldberg, "What every computer scientist should know about floating-point
+    arithmetic", 1991, theorem 4.
+    """
+    u = ONE + x
+    y = log_narrow(u) + (x - (u - ONE)) / u
+    y = x if x == INF else y
+    return -INF if x == -ONE else y
+
+
+@helper
+def expm1_narrow(x: float) -> float:
+    """2 ** n * (e ** r - 1) + (2 ** n - 1), with n and r of `exp_narrow`."""
+    z = f32(-50.0) if x < f32(-50.0) else x
+    z = f32(50.0) if z > f32(50.0) else z
+    n = (z * LOG2_E + ROUND) - ROUND
+    r = (z - n * LN_2_HIGH) - n * LN_2_LOW
+    scale = power_of_two(n)
+    y = scale * (exp_curve(r) * r * r + r) + (scale - ONE)
+    return exp_flush(x) if x > f32(40.0) else y
+
+
+@helper
+def softplus_narrow(x: float) -> float:
+    """max(x, 0) + log(1 + exp(-|x|))"""
+    above = x if x > ZERO else ZERO
+    return above + log1p_narrow(exp_flush(-abs(x)))
 
 
 @helper
@@ -297,6 +329,34 @@ def abs_backward_narrow(grad: float, x: float) -> float:
     return grad * (-ONE if x < ZERO else y)
 
 
+@helper
+def floor_divide_narrow(x: float, y: float) -> float:
+    """floor(x / y), in float64: it tells a quotient below 2^27 from whole numbers."""
+    q = np.floor(np.float64(x) / np.float64(y))
+    q = -1.0 if abs(y) == INF and x * y < ZERO else q
+    return NAN if abs(x) == INF and y != ZERO else f32(q)
+
+
+@helper
+def remainder_narrow(x: float, y: float) -> float:
+    """x - floor(x / y) * y, exact in float64 for quotients below 2^24.
+
+    From a larger one multiples of y are taken, the largest first, until it is.
+    """
+    a, b = np.float64(x), np.float64(y)
+    q = np.floor(a / b)
+    while 16777216.0 <= abs(q) < np.inf:
+        step = b
+        while abs(a / step) >= 16777216.0:
+            step *= 16777216.0
+        a -= np.trunc(a / step) * step
+        q = np.floor(a / b)
+    rest = f32(a - q * b)
+    if abs(y) == INF and abs(x) < INF:
+        rest = y if x * y < ZERO else x
+    return rest if rest != ZERO else f32(math.copysign(ZERO, y))
+
+
 def _extreme(name: str) -> Any:
     """LLVM's own maximum or minimum, which it can reorder in a fold; NaN wins."""
 
@@ -378,12 +438,17 @@ gelu_tanh = by_type_1(operators.gelu_tanh, gelu_tanh_narrow)
 FAST: dict[Callable, Callable] = {
     operators.exp: exp,
     operators.log: log,
+    operators.log1p: by_type_1(operators.log1p, log1p_narrow),
+    operators.expm1: by_type_1(operators.expm1, expm1_narrow),
+    operators.softplus: by_type_1(operators.softplus, softplus_narrow),
     operators.tanh: tanh,
     operators.erf: erf,
     operators.sigmoid: sigmoid,
     operators.silu: silu,
     operators.gelu: gelu,
     operators.gelu_tanh: gelu_tanh,
+    operators.floor_divide: by_type_2(operators.floor_divide, floor_divide_narrow),
+    operators.remainder: by_type_2(operators.remainder, remainder_narrow),
     operators.maximum: by_type_2(operators.maximum, maximum_float, FLOATS),
     operators.minimum: by_type_2(operators.minimum, minimum_float, FLOATS),
     operators.sign: by_type_1(operators.sign, sign_narrow),

@@ -19,6 +19,7 @@ from minitorch.dtypes import DType
 from minitorch.functions.operands import (
     cast,
     check_same_device,
+    different_devices,
     is_tensor,
     not_a_tensor,
     operands,
@@ -100,14 +101,6 @@ def dims_of(name: str, a: Tensor) -> int:
         raise not_a_tensor(name, a) from None
 
 
-def dtype_of(name: str, a: Tensor) -> DType:
-    """The dtype of `a`, which must be a tensor."""
-    try:
-        return a.raw.storage.dtype
-    except AttributeError:
-        raise not_a_tensor(name, a) from None
-
-
 def dim_in(name: str, a: Tensor, dim: Any) -> int:
     """`dim` counted from the front; a tensor without dims is taken to have one."""
     return normalize_dim(dim, dims_of(name, a), name)
@@ -118,6 +111,8 @@ def reduced_dims(a: Tensor, dim: Any, name: str) -> tuple[int, ...]:
     if dim is None or (isinstance(dim, (tuple, list)) and not dim):
         return tuple(range(dims_of(name, a)))
     total = dims_of(name, a)
+    if type(dim) is tuple and len(dim) == 1:
+        dim = dim[0]
     if type(dim) is int:
         dim = normalize_dim(dim, total, name)
         return (dim,) if total else ()
@@ -138,24 +133,32 @@ def not_empty(name: str, a: Tensor, dims: Sequence[int]) -> None:
 
 
 def check_floating(name: str, a: Tensor) -> Tensor:
-    if not dtype_of(name, a).is_floating_point:
-        raise TypeError(
-            f"{name}: the tensor is {a.dtype.name}; it must be floating point; use "
-            f".float() first"
-        )
-    return a
+    try:
+        if a.raw.storage.dtype.is_floating_point:
+            return a
+    except AttributeError:
+        raise not_a_tensor(name, a) from None
+    raise TypeError(
+        f"{name}: the tensor is {a.dtype.name}; it must be floating point; use "
+        f".float() first"
+    )
 
 
 def not_bool(name: str, a: Tensor) -> Tensor:
-    if dtype_of(name, a) is dtypes.bool_:
-        raise TypeError(f"{name}: not defined for bool tensors; use ^, ~ or .int()")
-    return a
+    try:
+        if a.raw.storage.dtype is not dtypes.bool_:
+            return a
+    except AttributeError:
+        raise not_a_tensor(name, a) from None
+    raise TypeError(f"{name}: not defined for bool tensors; use ^, ~ or .int()")
 
 
 def without_bools(name: str, a: Any, b: Any) -> tuple[Tensor, Tensor]:
     """The operands of an operation that has no meaning for bools, not even for one."""
     for x in (a, b):
-        if isinstance(x, bool) or getattr(x, "dtype", None) is dtypes.bool_:
+        raw = getattr(x, "raw", None)
+        kind = type(x) if raw is None else raw.storage.dtype
+        if kind is bool or kind is dtypes.bool_:
             raise TypeError(f"{name}: not defined for bools; use ^, ~ or .int()")
     return operands(name, a, b)
 
@@ -176,7 +179,8 @@ def times_alpha(name: str, a: Tensor, other: Any, alpha: Any) -> Any:
 def only_bool(name: str, a: Any, like: Any = None) -> Tensor:
     if isinstance(a, bool) and like is not None:
         return scalar_like(like, a, dtypes.bool_)
-    if not is_tensor(a) or a.dtype is not dtypes.bool_:
+    raw = getattr(a, "raw", None)
+    if raw is None or raw.storage.dtype is not dtypes.bool_:
         kind = a.dtype.name if is_tensor(a) else type(a).__name__
         raise TypeError(f"{name}: expected a bool tensor, got {kind}")
     return a
@@ -193,19 +197,20 @@ def dividends(name: str, a: Any, b: Any) -> tuple[Tensor, Tensor]:
 
 def filler(a: Tensor, value: Any) -> Tensor:
     """What `masked_fill` puts into `a`: a tensor of its dtype without dims."""
-    given = value if is_tensor(value) else scalar_like(a, value, a.dtype)
-    cut = isinstance(value, float) and a.dtype.category == 1 and value % 1 != 0
-    if cut or given.dtype.category > a.dtype.category:
+    dtype = a.raw.storage.dtype
+    given = value if is_tensor(value) else scalar_like(a, value, dtype)
+    cut = dtype.category == 1 and isinstance(value, float) and value % 1 != 0
+    if cut or given.raw.storage.dtype.category > dtype.category:
         raise TypeError(
             f"masked_fill: {value} does not fit into a {a.dtype.name} tensor; use "
             f".float() first"
         )
-    if given.dim():
+    if given.raw.shape:
         raise ValueError(
             f"masked_fill: the value is a tensor of shape {given.raw.shape}; expected "
             f"a number or a tensor without dimensions; use where()"
         )
-    return cast(given, a.dtype)
+    return cast(given, dtype)
 
 
 def existing_dim(name: str, a: Tensor, dim: Any) -> int:
@@ -273,23 +278,25 @@ def expanded_shape(shape: Shape, wanted: Shape) -> Shape:
 def checked_list(name: str, tensors: Sequence[Tensor]) -> list[Tensor]:
     items = list(tensors)
     try:
-        kinds = {item.raw.storage.dtype for item in items}
-    except AttributeError:
-        kinds = set()
-    if not kinds:
+        first, alike = items[0].raw.storage, True
+        for item in items:
+            storage = item.raw.storage
+            if storage.device != first.device:
+                raise RuntimeError(different_devices(name, items[0], item))
+            alike = alike and storage.dtype is first.dtype
+    except (AttributeError, IndexError):
         raise TypeError(
             f"{name}: expected a non-empty list of tensors, got {tensors!r}"
-        )
-    check_same_device(name, *items)
-    if len(kinds) == 1:
+        ) from None
+    if alike:
         return items
-    dtype = functools.reduce(dtypes.promote, kinds)
+    dtype = functools.reduce(dtypes.promote, {item.dtype for item in items})
     return [cast(t, dtype) for t in items]
 
 
 def check_index(name: str, a: Tensor, index: Tensor, dims: int) -> Tensor:
     """An int64 index tensor with `dims` dimensions, on a's device."""
-    if not is_tensor(index) or index.dtype.category != 1:
+    if not is_tensor(index) or index.raw.storage.dtype.category != 1:
         kind = index.dtype.name if is_tensor(index) else type(index).__name__
         raise TypeError(f"{name}: the index must be an int64 tensor, got {kind}")
     if index.dim() != dims:
@@ -297,7 +304,7 @@ def check_index(name: str, a: Tensor, index: Tensor, dims: int) -> Tensor:
             f"{name}: the index is {index.raw.shape}; expected {dims} dimension(s)"
         )
     check_same_device(name, a, index)
-    return cast(index.detach(), dtypes.int64)
+    return cast(index, dtypes.int64)
 
 
 def check_gather(name: str, a: Tensor, dim: Any, index: Tensor) -> int:

@@ -35,7 +35,7 @@ def _on(device: str | None, dtype: DType = dtypes.float32) -> Backend:
 
 
 def _finish(raw: Any, requires_grad: bool) -> Tensor:
-    out = Tensor(raw)
+    out = Tensor.wrap(raw)
     return out.requires_grad_() if requires_grad else out
 
 
@@ -269,20 +269,18 @@ def full_like(
     requires_grad: bool = False,
 ) -> Tensor:
     """`fill_value` in the shape of `input`, by default in its dtype on its device."""
-    return full(
-        input.raw.shape,
-        fill_value,
-        dtype=_dtype(dtype, input.dtype),
-        device=device or input.raw.device,
-        requires_grad=requires_grad,
-    )
+    storage = input.raw.storage
+    kind = storage.dtype if dtype is None else dtypes.check(dtype)
+    fill_value = dtypes.check_number(fill_value, kind)
+    backend = _on(device or storage.device)
+    return _finish(backend.full(input.raw.shape, fill_value, kind), requires_grad)
 
 
 def empty_like(input: Tensor, *, dtype: DType | None = None) -> Tensor:
     """A tensor like `input` whose elements have no particular value."""
-    return empty(
-        input.raw.shape, dtype=_dtype(dtype, input.dtype), device=input.raw.device
-    )
+    storage = input.raw.storage
+    kind = storage.dtype if dtype is None else dtypes.check(dtype)
+    return Tensor.wrap(_on(storage.device).empty(input.raw.shape, kind))
 
 
 def arange(
@@ -297,7 +295,8 @@ def arange(
     """start, start + step, ... below `end`; `arange(5)` is 0, 1, 2, 3, 4."""
     if end is None:
         start, end = 0, start
-    whole = all(dtypes.infer(x) is not dtypes.float32 for x in (start, end, step))
+    whole = type(start) is type(end) is type(step) is int
+    whole = whole or dtypes.float32 not in map(dtypes.infer, (start, end, step))
     if step == 0:
         raise ValueError("arange: the step is 0")
     if (end - start) * step < 0:
@@ -306,7 +305,10 @@ def arange(
     for number in (start, end, step) if whole else ():
         dtypes.check_number(number, dtypes.int64)
     count = max(0, math.ceil((end - start) / step))
-    values = (start + step * np.arange(count)).astype(kind.numpy)
+    if whole and kind is dtypes.int64:
+        values = np.arange(start, start + step * count, step)
+    else:
+        values = (start + step * np.arange(count)).astype(kind.numpy)
     return _finish(_on(device).from_numpy(values), requires_grad)
 
 

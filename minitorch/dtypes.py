@@ -92,6 +92,11 @@ def from_numpy_dtype(dtype: np.dtype) -> DType:
     return found
 
 
+def computed(dtype: DType) -> DType:
+    """The type in which numbers of `dtype` are computed: float32 for a half type."""
+    return float32 if dtype.half else dtype
+
+
 def infer(value: Any) -> DType:
     """The type that a Python number makes: bool, int64 or float32."""
     kind: Any = type(value)

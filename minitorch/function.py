@@ -23,7 +23,7 @@ gradient will be wanted. All operations of the library are made in the same way;
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from minitorch.autodiff import (
@@ -32,6 +32,7 @@ from minitorch.autodiff import (
     Variable,
     grad_mode,
     mark_shared,
+    modes,
     numbers,
 )
 from minitorch.executor import active
@@ -47,13 +48,21 @@ class Context(Node):
     Other attributes can be set at will: `ctx.dim = dim`.
     """
 
-    # Defaults stand here, so that making a node costs few assignments.
+    # What every operation sets has a slot, which is the fastest to write.
+    __slots__ = (
+        "_outputs",
+        "_saved",
+        "_versions",
+        "_wrap",
+        "function",
+    )
+
     function: type[Function]
-    edges: tuple[Edge | None, ...] = ()
-    _saved: tuple[Any, ...] | None = ()
-    _versions: Sequence[int] = ()
-    _outputs: Sequence[TensorData] = ()
-    _constant_ids: frozenset[int] = frozenset()
+    _saved: tuple[Any, ...] | None
+    _versions: Sequence[int]
+    _outputs: Sequence[TensorData]
+    _constant_ids: Sequence[int] = ()
+    _wrap: Callable[..., Any]  # makes a tensor
 
     if TYPE_CHECKING:  # any attribute may be set
 
@@ -74,12 +83,16 @@ class Context(Node):
         """
         if self.edges:  # else nothing is recorded
             self._saved = tensors
-            raws = [t if t is None or type(t) is TensorData else t.raw for t in tensors]
-            self._versions = [0 if r is None else r.storage.version for r in raws]
+            self._versions = versions = []
+            for t in tensors:  # which takes less than a comprehension, being short
+                if type(t) is TensorData:
+                    versions.append(t.storage.version)
+                else:
+                    versions.append(0 if t is None else t.raw.storage.version)
 
     def mark_non_differentiable(self, *tensors: Any) -> None:
         """Say that these outputs are constants for differentiation."""
-        self._constant_ids = frozenset(id(t) for t in tensors)
+        self._constant_ids = [id(t) for t in tensors]
 
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
@@ -114,9 +127,6 @@ class Context(Node):
             if output is saved:
                 return self._wrap(saved, self, index)
         return self._wrap(saved)
-
-    def _wrap(self, raw: TensorData, node: Node | None = None, index: int = 0) -> Any:
-        raise NotImplementedError  # set for each context by `Function.apply`
 
     def backward_node(self, grads: list[Any]) -> Sequence[Any]:
         outputs = self._outputs
@@ -156,7 +166,7 @@ class Context(Node):
 
     def release(self) -> None:
         if self._saved:
-            self._saved = None
+            self._saved, self._outputs = None, ()
 
 
 def _overlap(gradients: Sequence[Any]) -> bool:
@@ -206,44 +216,51 @@ class Function:
     @classmethod
     def apply(cls, *args: Any) -> Any:
         """Run the operation on `args`, recorded if a gradient will be wanted."""
-        like, edges, recording = None, [], False
-        enabled = grad_mode.enabled
-        if grad_mode.autocast is not None:
-            args = grad_mode.autocast.cast(cls, args)
+        enabled, autocast = modes.get()
+        if autocast is not None:
+            args = autocast.cast(cls, args)
+        like = node = None
+        edges: list[Edge | None] = []
         for arg in args:
-            edge = None
             if isinstance(arg, Variable):
                 like = arg
                 if arg._base is not None:  # type: ignore[attr-defined]
                     arg.renew_view()  # type: ignore[attr-defined]
                 if enabled and arg.requires_grad:  # `edge()`, without a call for each
-                    recording = True
-                    node = arg.node
-                    edge = (arg, 0) if node is None else (node, arg.output_index)
-            edges.append(edge)
+                    node = arg.node or arg
+                    edges.append((node, arg.output_index))
+                    continue
+            edges.append(None)
         if like is None:
             raise TypeError(f"{cls.__name__}: none of the arguments is a tensor")
         ctx = Context()
         ctx.function = cls
-        ctx._wrap = wrap = like.wrap  # type: ignore[attr-defined,method-assign]
-        if recording:
-            ctx.edges = tuple(edges)
+        ctx._wrap = wrap = like.wrap  # type: ignore[attr-defined]
+        if node is None:
+            ctx.edges = ()
+        else:  # record
+            ctx.edges = edges
+            ctx._saved = ctx._outputs = ()
             ctx.number = next(numbers)
             if enabled is not True:  # a part of a network that is computed twice
                 enabled.record(ctx)
-        if active.executor is None and not cls.composed:
-            out = cls.forward(ctx, *args)
-        else:
+        if active.executor is not None or cls.composed:
             out = _run(ctx, args)
+        elif len(args) == 1:  # which is called in half the time without a star
+            out = cls.forward(ctx, args[0])
+        elif len(args) == 2:
+            out = cls.forward(ctx, args[0], args[1])
+        else:
+            out = cls.forward(ctx, *args)
         if type(out) is TensorData:
-            node = None
-            if recording:
-                if ctx._saved:
-                    ctx._outputs = (out,)
+            if node is not None:
+                for kept in ctx._saved:  # type: ignore[union-attr]
+                    if kept is out:  # else nobody may need its memory any more
+                        ctx._outputs = (out,)
                 node = ctx if out.storage.dtype.is_floating_point else None
             made = wrap(out, node)
             return made.view_of(args[0]) if cls.returns_view else made
-        if recording:
+        if ctx.edges:
             return _record(ctx, out)
         if type(out) is tuple:
             return tuple([wrap(o) if type(o) is TensorData else o for o in out])
@@ -291,7 +308,7 @@ def _record(ctx: Context, out: Any) -> Any:
     for index, (o, raw) in enumerate(zip(outs, raws)):
         constant = id(o) in ctx._constant_ids
         differs = raw.storage.dtype.is_floating_point and not constant
-        wrapped.append(ctx._wrap(raw, ctx if differs else None, index))
+        wrapped.append(ctx._wrap(raw, ctx, index) if differs else ctx._wrap(raw))
     return tuple(wrapped) if isinstance(out, tuple) else wrapped[0]
 
 

@@ -1,14 +1,15 @@
 """Pictures of what a network learnt.
 
 With this file one can draw, into PNG files: how loss and accuracy changed
-(`plot_curves`), what a network says about each place of the plane (`plot_boundary`),
-what it takes for what (`plot_confusion`) and where it is most wrong (`plot_mistakes`).
-matplotlib is imported at the first picture, and no window is opened.
+(`plot_curves`; of several runs, `plot_runs`), what a network says about each place of
+the plane (`plot_boundary`), what it takes for what (`plot_confusion`) and where it is
+most wrong (`plot_mistakes`). matplotlib is imported at the first picture, and no window
+is opened.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,6 +73,26 @@ def plot_curves(
     save_figure(figure, path)
 
 
+def plot_runs(
+    runs: Mapping[str, tuple[Sequence[float], Sequence[float]]], metric: str, path: Path
+) -> None:
+    """One metric of several runs: for each name, steps [N] and values [N]."""
+    from matplotlib import colormaps
+
+    figure = new_figure(7.2, 4.4)
+    axes = figure.subplots()
+    colors = colormaps["viridis"](np.linspace(0.0, 0.85, len(runs)))
+    styles = ("-", "--", ":", "-.")  # told apart without colours, too
+    for i, (name, (steps, values)) in enumerate(runs.items()):
+        axes.plot(steps, values, styles[i % 4], color=colors[i], label=name)
+    axes.set_xlabel("steps", color=GREY)
+    axes.grid(axis="y", color=FAINT, linewidth=0.8)
+    plain(axes)
+    _title(axes, metric, f"{len(runs)} run{'s' if len(runs) > 1 else ''}")
+    axes.legend(frameon=False, labelcolor=INK)
+    save_figure(figure, path)
+
+
 def plot_boundary(
     probability: Callable[[npt.NDArray[np.float32]], npt.NDArray[np.float32]],
     x: npt.NDArray[np.float32],
@@ -107,7 +128,7 @@ def plot_boundary(
     axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
     axes.set_xticks([0, 0.5, 1])
     axes.set_yticks([0, 0.5, 1])
-    _plain(axes)
+    plain(axes)
     axes.legend(
         loc="upper left", bbox_to_anchor=(0, -0.06), ncols=3, frameon=False,
         borderaxespad=0, handletextpad=0.2, columnspacing=1.2, labelcolor=INK,
@@ -164,7 +185,7 @@ def plot_confusion(
     axes.set_yticks(range(10))
     axes.set_xlabel("read as", color=GREY)
     axes.set_ylabel("is a", color=GREY)
-    _plain(axes)
+    plain(axes)
     axes.tick_params(labelsize=11, labelcolor=INK)
     _title(
         axes,
@@ -271,7 +292,7 @@ def _frame() -> Any:
     return Rectangle((-0.5, -0.5), 28, 28, fill=False, color=FAINT, lw=1)
 
 
-def _plain(axes: Axes) -> None:
+def plain(axes: Axes) -> None:
     """No frame and no ticks around the data."""
     for spine in axes.spines.values():
         spine.set_visible(False)
@@ -305,7 +326,7 @@ def _two_lines(
     axes.set_xlabel("epochs", color=GREY)
     axes.grid(axis="y", color=FAINT, linewidth=0.8)
     axes.set_axisbelow(True)
-    _plain(axes)
+    plain(axes)
     axes.spines["bottom"].set(visible=True, color=GREY)
     rising = test[-1] + train[-1] > test[0] + train[0]
     corner: Any = "lower right" if rising else "upper right"

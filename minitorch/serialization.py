@@ -106,7 +106,7 @@ def _read(
     from safetensors import SafetensorError, safe_open
 
     with open(filename, "rb") as checked:
-        _check_file(checked)
+        check_file(checked)
         try:
             with safe_open(os.fspath(filename), framework="numpy") as file:
                 # safetensors' arrays are read-only or not, by version: take copies
@@ -122,7 +122,7 @@ def _read(
     return _read(filename, device)  # somebody has put another file there meanwhile
 
 
-def _check_file(file: IO[bytes]) -> None:
+def check_file(file: IO[bytes]) -> None:
     """Raise a ValueError that says what is wrong with a file, if something is."""
     path, size = file.name, os.fstat(file.fileno()).st_size
     start = file.read(8)
@@ -208,7 +208,7 @@ def save(obj: Any, f: PathLike) -> None:
         return
     tensors: dict[str, Tensor] = {}
     try:
-        skeleton = json.dumps(_encode(obj, "", tensors))
+        skeleton = json.dumps(encode(obj, "", tensors))
     except RecursionError:
         raise ValueError(f"save: the object for {f} is nested too deeply") from None
     save_file(tensors, f, {SKELETON: skeleton})
@@ -234,7 +234,7 @@ def load(
     if SKELETON not in metadata:
         return tensors
     try:
-        return _decode(json.loads(metadata[SKELETON]), tensors)
+        return decode(json.loads(metadata[SKELETON]), tensors)
     except (ValueError, TypeError, RecursionError) as error:
         raise ValueError(
             f"load: the structure in {f} ({SKELETON!r} in its metadata) is none that "
@@ -242,7 +242,7 @@ def load(
         ) from error
 
 
-def _encode(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
+def encode(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
     """`value` as JSON, with its tensors put into `tensors` under their paths."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
@@ -259,10 +259,10 @@ def _encode(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
         for key in value:
             if not (key is None or isinstance(key, (bool, int, float, str))):
                 raise TypeError(f"save: {path or 'the dict'} has a key {key!r}")
-        pairs = [[k, _encode(v, f"{lead}{k}", tensors)] for k, v in value.items()]
+        pairs = [[k, encode(v, f"{lead}{k}", tensors)] for k, v in value.items()]
         return {"dict": pairs}
     if isinstance(value, (list, tuple)):
-        items = [_encode(v, f"{lead}{i}", tensors) for i, v in enumerate(value)]
+        items = [encode(v, f"{lead}{i}", tensors) for i, v in enumerate(value)]
         return {"tuple" if isinstance(value, tuple) else "list": items}
     raise TypeError(
         f"save: {path or 'the object'} is a {type(value).__name__}; only tensors, "
@@ -271,8 +271,8 @@ def _encode(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
     )
 
 
-def _decode(value: Any, tensors: Mapping[str, Tensor]) -> Any:
-    """The opposite of `_encode`."""
+def decode(value: Any, tensors: Mapping[str, Tensor]) -> Any:
+    """The opposite of `encode`."""
     if not isinstance(value, dict):
         return value
     ((kind, content),) = value.items()
@@ -281,10 +281,10 @@ def _decode(value: Any, tensors: Mapping[str, Tensor]) -> Any:
             raise ValueError(f"it names a tensor {content!r}, which is not in the file")
         return tensors[content]
     if kind == "dict":
-        return {key: _decode(item, tensors) for key, item in content}
+        return {key: decode(item, tensors) for key, item in content}
     if kind not in ("list", "tuple"):
         raise ValueError(f"it has a {kind!r}; expected tensor, dict, list or tuple")
-    items = [_decode(item, tensors) for item in content]
+    items = [decode(item, tensors) for item in content]
     return tuple(items) if kind == "tuple" else items
 
 

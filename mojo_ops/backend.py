@@ -45,8 +45,9 @@ class MojoBackend(MojoMemory, HostBackend):
 
     # ------------------------------------------------------------ not in Mojo yet
 
-    attention = staticmethod(from_cpu(fast_attention.attention))
-    attention_backward = staticmethod(from_cpu(fast_attention.attention_backward))
+    if fast_attention.WRITTEN:
+        attention = staticmethod(from_cpu(fast_attention.attention))
+        attention_backward = staticmethod(from_cpu(fast_attention.attention_backward))
     sort = staticmethod(from_cpu(fast_sort.sort))
     csr_matmul = staticmethod(from_cpu(fast_sparse.csr_matmul))
     csr_sample = staticmethod(from_cpu(fast_sparse.csr_sample))

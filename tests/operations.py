@@ -1089,6 +1089,14 @@ FUNCTIONAL = [
     net("binary_cross_entropy_with_logits", *SAME),
     net("nll_loss", ROWS, call=lambda f, x: f.nll_loss(x, classes(x))),
     net("cross_entropy", ROWS, call=lambda f, x: f.cross_entropy(x, classes(x))),
+    net(
+        "linear_cross_entropy",
+        *(ROWS, (5, 4)),
+        call=lambda f, x, w: f.linear_cross_entropy(
+            x, w, classes(x), options=minitorch.nn.LinearCrossEntropyOptions(2)
+        ),
+        oracle=lambda f, x, w: f.cross_entropy(f.linear(x, w), classes(x)),
+    ),
 ]
 
 # What no gradient goes through, by reason.
@@ -1123,9 +1131,9 @@ WITHOUT_GRADIENT = {
     "sets or asks for something else": """
         minitorch.available_devices minitorch.compile minitorch.manual_seed
         minitorch.get_float32_matmul_precision minitorch.set_float32_matmul_precision
-        functional.as_sizes functional.check_broadcast functional.check_same_device
-        functional.check_floating functional.check_reduction
-        functional.refuse_inplace functional.random_zeros""",
+        functional.as_sizes functional.check_same_device
+        functional.refuse_inplace functional.random_zeros functional.cast
+        functional.number_range""",
     "needs another device": "Tensor.cuda Tensor.pin_memory",
     "is sparse, see test_sparse.py": """
         minitorch.sparse_csr_tensor Tensor.to_sparse_csr""",

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from helpers import DEVICES, loaded
-from minitorch.backend import Backend, Primitives
+from minitorch.backend import Backend, Primitives, registry
 
 CONTRACT = sorted(
     name
@@ -53,6 +53,23 @@ def test_the_toy_brings_the_primitives_and_nothing_else() -> None:
     assert len(source.splitlines()) <= 300
 
 
+def test_what_to_install_for_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each package that an extra brings, and whichever of them is missed first."""
+
+    class Missing:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def load(self) -> Any:
+            raise ModuleNotFoundError(f"No module named {self.name!r}", name=self.name)
+
+    for name in ("numba_cuda", "cuda.bindings", "greenlet"):
+        found = {"cuda": Missing(name)}
+        monkeypatch.setattr(registry, "_registered", lambda path, found=found: found)
+        with pytest.raises(RuntimeError, match=r"pip install -e '.\[cuda13\]'"):
+            registry._load("cuda")
+
+
 def test_a_backend_without_a_primitive_is_refused() -> None:
     class Incomplete(Backend):
         pass
@@ -64,7 +81,7 @@ def test_a_backend_without_a_primitive_is_refused() -> None:
 def test_no_function_is_unknown(backend: Any) -> None:
     assert isinstance(backend, Backend)
     brought = {name for name in vars(type(backend)) if not name.startswith("_")}
-    assert brought <= {*CONTRACT, "host_memory", "tries_half"}
+    assert brought <= {*CONTRACT, "host_memory", "takes_half", "tries_half"}
 
 
 @pytest.mark.parametrize("name", CONTRACT)

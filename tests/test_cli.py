@@ -119,6 +119,21 @@ def test_a_terminal_gets_a_progress_bar(tmp_path: Path) -> None:
     assert "examples/s" in run.stdout and "epoch 2/2" in run.stdout
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such pipes")
+def test_a_reader_that_has_enough_is_no_error() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "minitorch.cli", "status"]
+    run = subprocess.run(
+        command,
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
+    os.close(writer)
+    assert run.stderr == b""
+
+
 def test_quiet_prints_one_line(tmp_path: Path) -> None:
     result = invoke("train", "xor", *QUICK, "--quiet", "--out", tmp_path)
     assert result.exit_code == 0
@@ -178,7 +193,7 @@ def test_resume_from_the_command_line(tmp_path: Path) -> None:
         (["--device", "gpu"], r"--device: there is no 'gpu'; choose from .*cpu"),
         (["--model", "vgg"], r"--model: there is no 'vgg'; choose from mlp, linear"),
         (["--optimizer", "lion"], r"--optimizer: .*adamw, adam, sgd"),
-        (["--dataset", "moons"], r"--dataset: .*simple, diagonal, split, xor, circle"),
+        (["--dataset", "rings"], r"--dataset: .*simple, diagonal, split, xor, circle"),
         (["--epochs", "0"], r"--epochs: got 0; expected a whole number, 1 or more"),
         (["--epochs", "-3"], r"--epochs: got -3"),
         (["--batch-size", "0"], r"--batch-size: got 0"),
@@ -215,6 +230,17 @@ def test_out_cannot_be_written(tmp_path: Path) -> None:
 def test_no_data_folder(tmp_path: Path) -> None:
     result = invoke("train", "mnist", "--data-dir", tmp_path / "no", "--out", tmp_path)
     assert result.exit_code == 2 and "--data-dir: there is no folder" in result.output
+
+
+@pytest.mark.parametrize("recipe", ["mnist", "gpt"])
+@pytest.mark.parametrize("why", ["--data-dir=.", "--device=cuda:77"])
+def test_what_cannot_begin_leaves_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recipe: str, why: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = invoke("train", recipe, why)
+    assert result.exit_code == 1 and "Traceback" not in result.output
+    assert not list(tmp_path.glob("runs/*"))
 
 
 def test_data_without_labels_is_not_replaced(

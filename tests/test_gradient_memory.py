@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -43,6 +44,21 @@ class Both(Function):
     def backward(ctx, grad):
         once = grad * 1
         return once, once
+
+
+def test_a_result_that_no_backward_pass_needs_is_freed():
+    """Kept are the inputs of a product and the output of an exponential."""
+    x, weight = leaf([[1.0, 2.0]]), leaf([[0.5, 0.25]])
+    product = x @ weight.t()
+    power = product.exp()
+    out = power + 1.0
+    seen = [weakref.ref(t.raw.storage.array) for t in (product, power)]
+    del product, power
+    assert [array() is None for array in seen] == [True, False]
+    out.sum().backward()
+    assert [array() is None for array in seen] == [True, True]
+    expected = weight.detach().numpy() * math.exp(1.0)
+    assert np.allclose(x.grad.numpy(), expected)
 
 
 # Each makes a result from two leaves [2]; both gradients are [2, 2] for a start [1, 1].

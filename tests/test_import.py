@@ -53,6 +53,8 @@ def test_nothing_imports_torch_but_the_tests():
     code = (
         "import sys, minitorch, minitorch.nn, minitorch.optim, minitorch.data\n"
         "import minitorch.train, minitorch.cli, minitorch.serialization\n"
+        "import minitorch.distributed, minitorch.distributed.classroom\n"
+        "import minitorch.distributed.fsdp, minitorch.distributed.optim\n"
         "x = minitorch.randn(3, requires_grad=True)\n"
         "minitorch.nn.Linear(3, 2)(x).sum().backward()\n"
         "print('torch' in sys.modules)"

@@ -141,6 +141,89 @@ def test_cross_entropy_on_every_device(device):
     compare(nn.CrossEntropyLoss(), tnn.CrossEntropyLoss(), x, tx, y, ty)
 
 
+@given(
+    sizes=st.tuples(*[st.integers(1, 9)] * 3),
+    rows=st.integers(1, 10),
+    ignored=st.sampled_from([-100, 0]),
+    reduction=st.sampled_from(["mean", "sum"]),
+)
+def test_scores_of_some_rows_at_a_time(sizes, rows, ignored, reduction):
+    size, features, count = sizes
+    x, tx = pair(size, features)
+    w, tw = pair(count, features, seed=1)
+    ty = torch.arange(size) % count
+    told = {"ignore_index": ignored, "reduction": reduction}
+    options = nn.LinearCrossEntropyOptions(batch_chunk_size=rows)
+    out = F.linear_cross_entropy(x, w, ours(ty), options=options, **told)
+    expected = torch.nn.functional.cross_entropy(tx @ tw.T, ty, **told)
+    same(out, expected)
+    (out * 3.0).backward()
+    (expected * 3.0).backward()
+    same(x.grad, tx.grad)
+    same(w.grad, tw.grad)
+
+
+def test_scores_of_some_rows_on_every_device(device):
+    """Under autocast, too, where the sums of gradients are float32."""
+    x, tx = pair(5, 8, device=device)
+    w, tw = pair(11, 8, seed=1, device=device)
+    y, ty = numbers(11, 5, device=device)
+    options = nn.LinearCrossEntropyOptions(batch_chunk_size=2)
+    out = F.linear_cross_entropy(x, w, y, options=options)
+    expected = torch.nn.functional.cross_entropy(tx @ tw.T, ty)
+    same(out, expected)
+    backward(out, expected)
+    same(x.grad, tx.grad)
+    same(w.grad, tw.grad)
+    with minitorch.autocast(device, dtype=minitorch.bfloat16):
+        out = F.linear_cross_entropy(x, w, y, options=options)
+    assert out.dtype is minitorch.float32
+    x.grad = w.grad = tw.grad = None
+    out.backward()
+    torch.nn.functional.cross_entropy(tx @ tw.T, ty).backward()
+    assert x.grad.dtype is w.grad.dtype is minitorch.float32
+    assert np.allclose(w.grad.numpy(), tw.grad, atol=0.02)
+
+
+def test_few_scores_are_kept(monkeypatch):
+    """What is in memory at a time does not grow with the rows."""
+    seen = []
+    kind = type(minitorch.ones(1, device="cpu").backend)
+    whole = kind.cross_entropy
+
+    def watched(self, scores, *rest):
+        seen.append(scores.shape)
+        return whole(self, scores, *rest)
+
+    monkeypatch.setattr(kind, "cross_entropy", watched)
+    monkeypatch.setattr("minitorch.functions.linear_cross_entropy.SCORES", 3 * 7 * 4)
+    x, w = minitorch.randn(10, 2, device="cpu"), minitorch.randn(7, 2, device="cpu")
+    y = minitorch.zeros(10, dtype=minitorch.int64, device="cpu")
+    told = {"options": nn.LinearCrossEntropyOptions()}
+    F.linear_cross_entropy(x, w, y, **told)
+    assert seen == [(3, 7), (3, 7), (3, 7), (1, 7)]
+    rows = told["options"].rows  # of parts that are alike, and whole tiles
+    monkeypatch.setattr("minitorch.functions.linear_cross_entropy.SCORES", 576 * 2**20)
+    assert rows(16384, 50257, minitorch.bfloat16) == 22 * 256
+    assert rows(601, 10**6, minitorch.float32) == 121
+    assert rows(4096, 50257, minitorch.bfloat16) == 2048
+    assert rows(100, 50257, minitorch.float32) >= 100
+    with pytest.raises(ValueError, match=r"target \(9,\)"):
+        F.linear_cross_entropy(x, w, y[1:], **told)
+    with pytest.raises(IndexError, match="7 classes"):
+        F.linear_cross_entropy(x, w, y + 7, **told)
+    with pytest.warns(UserWarning, match="all scores"):
+        F.linear_cross_entropy(x, w, y, label_smoothing=0.1, **told)
+    for size in (0, 1.5, "2"):
+        with pytest.raises(ValueError, match=f"batch_chunk_size is {size!r}"):
+            nn.LinearCrossEntropyOptions(size)
+    with pytest.raises(IndexError, match="0 classes"):
+        F.linear_cross_entropy(x, w[:0], y, **told)
+    square = minitorch.zeros(2, 7, dtype=minitorch.int64)  # as many rows as classes
+    with pytest.raises(ValueError, match=r"input is \(2, 7, 2\); expected \[K\] or"):
+        F.linear_cross_entropy(minitorch.randn(2, 7, 2), w, square)
+
+
 @reductions
 @pytest.mark.parametrize("shape", [(5, 3), (3,), (2, 3, 4)])
 @pytest.mark.parametrize("weighted", [False, True])

@@ -11,7 +11,6 @@ import sys
 import warnings
 from contextlib import nullcontext
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -95,21 +94,6 @@ def test_compile_gives_back_what_it_got_and_says_so_once() -> None:
     assert (double(2), triple(2)) == (4, 6)
     with pytest.raises(TypeError, match="got a int"):
         minitorch.compile(3)
-
-
-def test_several_processes_are_not_here_yet() -> None:
-    distributed = import_module("minitorch.distributed")
-    parallel = import_module("minitorch.nn.parallel")
-    assert not distributed.is_available() and not distributed.is_initialized()
-    for call in (
-        lambda: distributed.init_process_group(backend="nccl"),
-        distributed.destroy_process_group,
-        lambda: parallel.DistributedDataParallel(
-            minitorch.nn.Linear(1, 1), device_ids=[0]
-        ),
-    ):
-        with pytest.raises(RuntimeError, match="several processes is not here yet"):
-            call()
 
 
 def test_names_that_are_imported_late() -> None:

@@ -30,11 +30,12 @@ QUICKER = {
     "minitorch train points": "--epochs 2 --limit 50",
     "minitorch train mnist": "--epochs 1 --limit 256",
     "minitorch train gpt": "--steps 2 --layers 1 --eval-batches 1 --sample 5",
-    "minitorch bench": "tiny --seconds 0.001",  # all families take minutes
+    "minitorch bench": "optim --seconds 0.001",  # all families take minutes
     "python docs/pruned_mlp.py": "--count 256 --epochs 1 --hidden 64",
 }
 SLOW = ("minitorch train mnist",)
-NAMED = ("pytest", "minitorch release")  # this very run; a name without arguments
+# This very run; a name without arguments; what serves until it is stopped.
+NAMED = ("pytest", "minitorch release", "minitorch lab")
 
 # Sockets that reach no further than this machine's own processes.
 NO_NETWORK = """
@@ -106,7 +107,9 @@ def run(line: str, folder: Path, environment: dict[str, str]) -> Any:
         pytest.skip("there is no GPU here, and the simulator would take hours")
     if "--device" in line:
         loaded(line.partition("--device ")[2].split()[0])
-    if "inspect" in line:
+    if "--track" in line:
+        pytest.importorskip("tensorboardX", reason="needs the extra tracking")
+    if "inspect" in line or "xray" in line:
         pytest.importorskip("numba_cuda", reason="needs the extra cuda13")
     return subprocess.run(
         words_of(line), cwd=folder, env=environment, capture_output=True, text=True
@@ -127,6 +130,8 @@ def test_the_command_runs(line: str, tmp_path: Path, offline: dict[str, str]) ->
         started = run("minitorch start a1", tmp_path, offline)
         assert started.returncode == 0, started.stderr
         tmp_path /= "a1"
+    if line == "minitorch runs":
+        assert run("minitorch train xor", tmp_path, offline).returncode == 0
     found = run(line, tmp_path, offline)
     if line == "minitorch test":  # nothing is solved so far
         assert "0 of " in found.stdout and found.returncode == 1, found.stderr

@@ -17,6 +17,7 @@ from strategies import (
 )
 
 import minitorch
+from minitorch import tensor_data
 from minitorch.dtypes import int64
 from minitorch.tensor_data import (
     Storage,
@@ -172,3 +173,9 @@ def test_what_a_tensor_says_of_itself(device):
     assert y.stride() == (1, 4) and y.storage_offset() == 13 and not y.is_contiguous()
     assert repr(x.shape) == "minitorch.Size([2, 3, 4])"
     assert "float32" in repr(x.raw)
+
+
+def test_layouts_are_those_of_the_shape_and_few_are_kept():
+    for n in range(5000):
+        assert tensor_data.layouts[(n, 2)] == (2 * n, (2, 1))
+    assert len(tensor_data.layouts) <= 4096

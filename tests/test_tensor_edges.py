@@ -163,7 +163,7 @@ REFUSALS: dict[str, tuple[Case, str]] = {
     ),
     "masked_fill_ grows": (
         lambda t: t.ones(3).masked_fill_(t([[True, True, False]]), 2.0),
-        "copy_",
+        "masked_fill_",
     ),
     "index_select of many": (lambda t: t(3.0).index_select(0, t([0, 0])), "index_sel"),
     "unflatten": (lambda t: t(3.0).unflatten(0, (1, 1)), "unflatten: dim is 0"),

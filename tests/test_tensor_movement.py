@@ -159,3 +159,17 @@ def test_casts_between_all_dtypes(device):
         for b, u in TORCH_DTYPES.items():
             assert_same(x.to(b), t.to(u), what=f"{a} to {b}")
             assert_same(x.type(b)[::2], t.to(u)[::2])
+
+
+def test_gradients_of_parts_lie_as_the_whole_did():
+    """Features -> heads -> queries, keys and values, and back: one copy, into one."""
+    x = minitorch.randn(2, 5, 12).requires_grad_()
+    heads = x.unflatten(-1, (6, 2)).transpose(1, 2)
+    parts = heads.split((2, 3, 1), 1)
+    like = [minitorch.randn(2, 5, n, 2).transpose(1, 2) for n in (2, 3, 1)]
+    seen = []
+    heads.register_hook(lambda grad: seen.append(grad.transpose(1, 2).is_contiguous()))
+    grads = minitorch.autograd.grad(parts, x, like)
+    assert seen == [True]
+    right = np.concatenate([g.transpose(1, 2).numpy() for g in like], 2)
+    assert np.array_equal(grads[0].numpy(), right.reshape(2, 5, 12))

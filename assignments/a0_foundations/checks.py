@@ -81,13 +81,16 @@ CORNERS = tuple(
 
 def _operator(fn: str) -> Check:
     count = 2 if fn in (*TWO, *BACKWARD) else 1
+    edges = CORNERS  # where one number alone comes from them, once for each
+    if fn not in TWO:
+        edges = CORNERS[: len(SPECIAL)] if fn in BACKWARD else CORNERS[:: len(SPECIAL)]
     return Check(
         "a0.1",
         fn,
         calls.operator,
         partial(_operator_inputs, fn=fn, count=count),
         _operator_expected,
-        edges=CORNERS,
+        edges=edges,
         examples=60,
         oracle="the docstring" if fn in ("abs_int", "sign") else "PyTorch",
     )

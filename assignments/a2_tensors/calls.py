@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from assignments.calling import operand, raised, read, results, tensor
+from assignments.calling import gradients, operand, raised, read, results, tensor
 
 # ------------------------------------------------------------- strides and positions
 
@@ -175,14 +175,6 @@ def fold_in_order(device: str, a: np.ndarray, dims: Sequence[int]) -> dict[str, 
 # --------------------------------------------------------------------- with gradients
 
 
-def _gradients(out: Any, grad: np.ndarray, **leaves: Any) -> dict[str, Any]:
-    """The output, and the gradients of the leaves."""
-    value = read(out)
-    out.backward(tensor(out.device, grad))
-    grads = {f"grad_{n}": read(x.grad) for n, x in leaves.items() if x.requires_grad}
-    return {"out": value, **grads, **{n: read(x) for n, x in leaves.items()}}
-
-
 TWO: dict[str, Callable[..., Any]] = {
     "Add": lambda a, b: a + b,
     "Sub": lambda a, b: a - b,
@@ -210,7 +202,7 @@ def two_operands(
     """An operation on two tensors, and the gradients that are wanted."""
     x = tensor(device, a, layout, wanted[0])
     y = tensor(device, b, "contiguous", wanted[1])
-    return _gradients(TWO[fn](x, y), grad, a=x, b=y)
+    return gradients(TWO[fn](x, y), grad, a=x, b=y)
 
 
 def one_operand(
@@ -218,18 +210,18 @@ def one_operand(
 ) -> dict[str, Any]:
     """An operation on one tensor, and its gradient."""
     given = tensor(device, x, layout, True)
-    return _gradients(ONE[fn](given), grad, x=given)
+    return gradients(ONE[fn](given), grad, x=given)
 
 
 def twice(
     device: str, fn: str, x: np.ndarray, grad: np.ndarray, weight: np.ndarray
 ) -> dict[str, Any]:
     """The gradient, and those of sum(weight * gradient) for x and grad."""
-    from minitorch.tensor.hooks import grad as gradients
+    from minitorch.tensor.hooks import grad as grad_of
 
     given, start = tensor(device, x, "contiguous", True), tensor(device, grad)
     start.requires_grad = True
-    (first,) = gradients(ONE[fn](given), given, start, create_graph=True)
+    (first,) = grad_of(ONE[fn](given), given, start, create_graph=True)
     (first * tensor(device, weight)).sum().backward()
     made = {"x": given.grad, "grad": start.grad}
     zeros = np.zeros_like(x)
@@ -242,7 +234,7 @@ def sums(
 ) -> dict[str, Any]:
     """`sum`, and its gradient."""
     given = tensor(device, x, "contiguous", True)
-    return _gradients(given.sum(tuple(dims), keepdim=keepdim), grad, x=given)
+    return gradients(given.sum(tuple(dims), keepdim=keepdim), grad, x=given)
 
 
 def product(
@@ -261,7 +253,7 @@ def product_gradients(
     """A matrix product, and the gradients that are wanted."""
     x = tensor(device, a, "contiguous", wanted[0])
     y = tensor(device, b, "contiguous", wanted[1])
-    return _gradients(x @ y, grad, a=x, b=y)
+    return gradients(x @ y, grad, a=x, b=y)
 
 
 # ------------------------------------------------------------------------------- XOR

@@ -12,6 +12,7 @@ import numpy as np
 from assignments.a2_tensors import calls
 from assignments.checks import AnyCheck, Check
 from assignments.draw import Draw, layout
+from assignments.oracles import as_torch, torch_gradients
 
 FLOATS = ("float32", "float64")
 
@@ -36,12 +37,6 @@ def pair(draw: Draw, dims: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Two shapes that broadcast."""
     shape = shape_of(draw, dims)
     return operand_shape(draw, shape), operand_shape(draw, shape)
-
-
-def _torch(array: np.ndarray) -> Any:
-    import torch
-
-    return torch.from_numpy(np.array(array))
 
 
 DIMS = {"dims": (0, 4)}
@@ -76,7 +71,7 @@ def _permuted_expected(
 
     _, strides, offset = lay_out(a, layout)
     return {
-        "view": np.array(_torch(a).permute(order).numpy(), order="C"),
+        "view": np.array(as_torch(a).permute(order).numpy(), order="C"),
         "strides": tuple(strides[i] for i in order),
         "offset": offset,
         "shares": True,
@@ -158,7 +153,7 @@ def _summed_inputs(draw: Draw, dims: int) -> dict[str, Any]:
 
 
 def _summed_expected(grad: np.ndarray, shape: tuple[int, ...]) -> dict[str, Any]:
-    return {"out": _torch(grad).sum_to_size(shape).numpy()}
+    return {"out": as_torch(grad).sum_to_size(shape).numpy()}
 
 
 BROADCASTING = (
@@ -220,7 +215,7 @@ def _map_expected(
 ) -> dict[str, Any]:
     import torch
 
-    given = _torch(a)
+    given = as_torch(a)
     out = (given.clone() if fn == "identity" else vars(torch)[fn](given)).numpy()
     return {"out": out.astype(dtype or a.dtype)}
 
@@ -257,7 +252,7 @@ def _zip_inputs(draw: Draw, dims: int, n: int = 0) -> dict[str, Any]:
 def _zip_expected(fn: str, a: np.ndarray, b: np.ndarray, **how: Any) -> dict[str, Any]:
     import torch
 
-    return {"out": vars(torch)[fn](_torch(a), _torch(b)).numpy()}
+    return {"out": vars(torch)[fn](as_torch(a), as_torch(b)).numpy()}
 
 
 def _zip_into_inputs(draw: Draw, dims: int) -> dict[str, Any]:
@@ -379,17 +374,11 @@ def _two_inputs(draw: Draw, fn: str, dims: int) -> dict[str, Any]:
     }
 
 
-def _backward(out: Any, grad: np.ndarray, **leaves: Any) -> dict[str, Any]:
-    out.backward(_torch(grad))
-    grads = {f"grad_{n}": x.grad.numpy() for n, x in leaves.items() if x.requires_grad}
-    return {"out": out.detach().numpy(), **grads}
-
-
 def _two_expected(
     fn: str, a: np.ndarray, b: np.ndarray, grad: np.ndarray, wanted: Any, layout: str
 ) -> dict[str, Any]:
-    x, y = _torch(a).requires_grad_(wanted[0]), _torch(b).requires_grad_(wanted[1])
-    return _backward(calls.TWO[fn](x, y), grad, a=x, b=y)
+    x, y = as_torch(a).requires_grad_(wanted[0]), as_torch(b).requires_grad_(wanted[1])
+    return torch_gradients(calls.TWO[fn](x, y), grad, a=x, b=y)
 
 
 def _one_inputs(draw: Draw, fn: str, dims: int) -> dict[str, Any]:
@@ -401,8 +390,8 @@ def _one_inputs(draw: Draw, fn: str, dims: int) -> dict[str, Any]:
 def _one_expected(
     fn: str, x: np.ndarray, grad: np.ndarray, layout: str
 ) -> dict[str, Any]:
-    given = _torch(x).requires_grad_()
-    return _backward(calls.ONE[fn](given), grad, x=given)
+    given = as_torch(x).requires_grad_()
+    return torch_gradients(calls.ONE[fn](given), grad, x=given)
 
 
 def _twice_inputs(draw: Draw, fn: str, n: int) -> dict[str, Any]:
@@ -416,11 +405,11 @@ def _twice_expected(
 ) -> dict[str, Any]:
     import torch
 
-    given, start = _torch(x).requires_grad_(), _torch(grad).requires_grad_()
+    given, start = as_torch(x).requires_grad_(), as_torch(grad).requires_grad_()
     (first,) = torch.autograd.grad(
         calls.ONE[fn](given), given, start, create_graph=True
     )
-    (first * _torch(weight)).sum().backward()
+    (first * as_torch(weight)).sum().backward()
     made = {"x": given.grad, "grad": start.grad}
     zeros = np.zeros_like(x)
     second = {n: zeros if g is None else g.numpy() for n, g in made.items()}
@@ -457,8 +446,8 @@ def _sum_inputs(draw: Draw, dims: int) -> dict[str, Any]:
 def _sum_expected(
     x: np.ndarray, grad: np.ndarray, dims: Any, keepdim: bool
 ) -> dict[str, Any]:
-    given = _torch(x).requires_grad_()
-    return _backward(given.sum(tuple(dims), keepdim=keepdim), grad, x=given)
+    given = as_torch(x).requires_grad_()
+    return torch_gradients(given.sum(tuple(dims), keepdim=keepdim), grad, x=given)
 
 
 def _with_gradient(fn: str) -> Check:
@@ -500,7 +489,7 @@ def _product_inputs(draw: Draw, batch: int, m: int, k: int, n: int) -> dict[str,
 
 
 def _product_expected(a: np.ndarray, b: np.ndarray, **how: Any) -> dict[str, Any]:
-    return {"out": (_torch(a) @ _torch(b)).numpy()}
+    return {"out": (as_torch(a) @ as_torch(b)).numpy()}
 
 
 def _product_gradient_inputs(
@@ -516,8 +505,8 @@ def _product_gradient_inputs(
 def _product_gradient_expected(
     a: np.ndarray, b: np.ndarray, grad: np.ndarray, wanted: Any
 ) -> dict[str, Any]:
-    x, y = _torch(a).requires_grad_(wanted[0]), _torch(b).requires_grad_(wanted[1])
-    return _backward(x @ y, grad, a=x, b=y)
+    x, y = as_torch(a).requires_grad_(wanted[0]), as_torch(b).requires_grad_(wanted[1])
+    return torch_gradients(x @ y, grad, a=x, b=y)
 
 
 def _terms(a: np.ndarray, b: np.ndarray, **rest: Any) -> int:
@@ -572,7 +561,7 @@ def _forward(parameters: Sequence[Any], points: Any) -> Any:
 
 
 def _network_expected(values: list[np.ndarray], points: np.ndarray) -> dict[str, Any]:
-    return {"p": _forward([_torch(v) for v in values], _torch(points)).numpy()}
+    return {"p": _forward([as_torch(v) for v in values], as_torch(points)).numpy()}
 
 
 def _step_inputs(draw: Draw, hidden: int, n: int) -> dict[str, Any]:
@@ -586,11 +575,11 @@ def _step_expected(
 ) -> dict[str, Any]:
     import torch
 
-    parameters = [_torch(v).requires_grad_() for v in values]
+    parameters = [as_torch(v).requires_grad_() for v in values]
     losses = []
     for _ in range(2):
-        p = _forward(parameters, _torch(points))
-        loss = torch.nn.functional.binary_cross_entropy(p, _torch(labels))
+        p = _forward(parameters, as_torch(points))
+        loss = torch.nn.functional.binary_cross_entropy(p, as_torch(labels))
         grads = torch.autograd.grad(loss, parameters)
         with torch.no_grad():
             for parameter, grad in zip(parameters, grads):

@@ -10,18 +10,14 @@ import numpy as np
 from assignments.a3_parallel_cpu import calls
 from assignments.checks import AnyCheck, Check, Speed
 from assignments.draw import Draw, layout
+from assignments.grading.processes import cores
+from assignments.oracles import as_torch
 
 FLOATS = ("float32", "float64")
 MAPS = ("neg", "relu", "abs")
-ZIPS = ("add", "sub", "mul")
+ZIPS = ("add", "sub", "maximum")  # the last one compares: no whole arrays
 # From here on fast_ops shares the work among its threads.
 PARALLEL = 32_768
-
-
-def _torch(array: np.ndarray) -> Any:
-    import torch
-
-    return torch.from_numpy(np.array(array))
 
 
 # ---------------------------------------------------------------------- map and zip
@@ -35,7 +31,7 @@ def _map_inputs(draw: Draw, n: int) -> dict[str, Any]:
 def _map_expected(fn: str, a: np.ndarray, layout: str) -> dict[str, Any]:
     import torch
 
-    return {"out": vars(torch)[fn](_torch(a)).numpy()}
+    return {"out": vars(torch)[fn](as_torch(a)).numpy()}
 
 
 def _zip_inputs(draw: Draw, n: int) -> dict[str, Any]:
@@ -43,6 +39,16 @@ def _zip_inputs(draw: Draw, n: int) -> dict[str, Any]:
     a, b = draw.array((n,), dtype), draw.array((n,), dtype)
     how = {"a_layout": "contiguous", "b_layout": "contiguous"}
     return {"fn": draw.choice(ZIPS), "a": a, "b": b, **how}
+
+
+def _matrix_inputs(draw: Draw, m: int, n: int) -> dict[str, Any]:
+    """Two matrices of one shape, one of them with gaps between its elements."""
+    how = ["stepped", draw.choice(("contiguous", "stepped", "permuted"))]
+    if draw.choice((False, True)):
+        how.reverse()
+    a, b = draw.array((m, n)), draw.array((m, n))
+    fn = draw.choice(ZIPS)
+    return {"fn": fn, "a": a, "b": b, "a_layout": how[0], "b_layout": how[1]}
 
 
 def _strided_inputs(draw: Draw, m: int, n: int, dims: int = 2) -> dict[str, Any]:
@@ -57,7 +63,7 @@ def _strided_inputs(draw: Draw, m: int, n: int, dims: int = 2) -> dict[str, Any]
 def _zip_expected(fn: str, a: np.ndarray, b: np.ndarray, **how: Any) -> dict[str, Any]:
     import torch
 
-    return {"out": vars(torch)[fn](_torch(a), _torch(b)).numpy()}
+    return {"out": vars(torch)[fn](as_torch(a), as_torch(b)).numpy()}
 
 
 def _into_inputs(draw: Draw, m: int, n: int) -> dict[str, Any]:
@@ -70,21 +76,29 @@ FLAT = {"n": (0, 6)}
 FLAT_EDGES = tuple({"n": n} for n in (0, 1, 1025, PARALLEL - 1, PARALLEL, PARALLEL + 7))
 ELEMENTWISE = (
     Check(
-        "a3.1", "map", calls.map_tensor, _map_inputs, _map_expected, FLAT, FLAT_EDGES
+        *("a3.1", "one dimension: map", calls.map_tensor),
+        *(_map_inputs, _map_expected, FLAT, FLAT_EDGES),
     ),
     Check(
-        "a3.1", "zip", calls.zip_tensors, _zip_inputs, _zip_expected, FLAT, FLAT_EDGES
+        *("a3.1", "one dimension: zip", calls.zip_tensors),
+        *(_zip_inputs, _zip_expected, FLAT, FLAT_EDGES),
+    ),
+    Check(
+        *("a3.1", "two dimensions: zip of matrices with gaps", calls.zip_tensors),
+        *(_matrix_inputs, _zip_expected),
+        {"m": (1, 4), "n": (1, 5)},
+        ({"m": 3, "n": 257}, {"m": 257, "n": 3}),
+        hint="shape is (1, 1, rows, columns) here. How far is it from a row to the "
+        "next, and from a column to the next, in each of a, b and out?",
     ),
     Check(
         "a3.1",
-        "zip with broadcasting and strides",
+        "any dimensions: zip with broadcasting and strides",
         calls.zip_tensors,
         _strided_inputs,
         _zip_expected,
         {"m": (1, 4), "n": (1, 5), "dims": (1, 4)},
         (
-            {"m": 3, "n": 257},
-            {"m": 257, "n": 3},
             {"m": 2, "n": 8193},
             {"m": 33, "n": 1025},
             {"m": 129, "n": 300},
@@ -95,7 +109,7 @@ ELEMENTWISE = (
     ),
     Check(
         "a3.1",
-        "zip into strides",
+        "any dimensions: zip into strides",
         calls.zip_into,
         _into_inputs,
         _zip_expected,
@@ -252,7 +266,7 @@ def _product(name: str) -> Check:
         name,
         calls.product,
         inputs,
-        lambda name, a, b: {"out": (_torch(a) @ _torch(b)).numpy()},
+        lambda name, a, b: {"out": (as_torch(a) @ as_torch(b)).numpy()},
         {"m": (1, 4), "k": (1, 4), "n": (1, 4)},
         tuple({"m": m, "k": k, "n": n} for m, k, n in sizes),
         length=lambda name, a, b: 2 * a.shape[1],
@@ -285,8 +299,13 @@ def _large(draw: Draw, n: int) -> dict[str, Any]:
     return {"a": draw.array((n,))}
 
 
-def _matrices(draw: Draw, n: int) -> dict[str, Any]:
-    return {"a": draw.array((n, n)), "b": draw.array((n, n))}
+# Two tasks of 32 rows for each core, times 8 MiB that stay in no core's own cache: with
+# more rows, or twice as many of b, the ratio would be the same (1.7 to 2 on two cores).
+ROWS = 64 * max(2, len(cores()))
+
+
+def _matrices(draw: Draw, m: int, k: int, n: int) -> dict[str, Any]:
+    return {"a": draw.array((m, k)), "b": draw.array((k, n))}
 
 
 SPEED = (
@@ -296,7 +315,7 @@ SPEED = (
         calls.timed_map,
         calls.timed_copy,
         _large,
-        lambda a: {"out": _torch(a).relu().numpy()},
+        lambda a: {"out": as_torch(a).relu().numpy()},
         {"n": 1_000_000},
         ((0.1, 0.5), (0.25, 1.0)),
         lambda a: (2.0 * a.nbytes, float(a.size)),
@@ -309,7 +328,7 @@ SPEED = (
         calls.timed_serial_sum,
         _large,
         _sum_expected,
-        {"n": 1_000_000},
+        {"n": 2_000_000},  # half of it takes as long as asking for it
         ((1.2, 0.5), (1.5, 1.0)),
         lambda a: (float(a.nbytes), float(a.size)),
         length=_elements,
@@ -321,10 +340,13 @@ SPEED = (
         calls.timed_product,
         calls.timed_parallel_product,
         _matrices,
-        lambda a, b: {"out": (_torch(a) @ _torch(b)).numpy()},
-        {"n": 2048},
+        lambda a, b: {"out": (as_torch(a) @ as_torch(b)).numpy()},
+        {"m": ROWS, "k": 1024, "n": 2048},
         ((1.1, 0.5), (1.3, 1.0)),
-        lambda a, b: (3.0 * a.nbytes, 2.0 * a.shape[0] * a.shape[1] * b.shape[1]),
+        lambda a, b: (
+            float(a.nbytes + b.nbytes + a.itemsize * len(a) * b.shape[1]),
+            2.0 * a.size * b.shape[1],
+        ),
         length=lambda a, b: 2 * a.shape[1],
         hint="Is a block of b used for all rows of a task before the next one comes?",
     ),

@@ -15,6 +15,7 @@ import numpy as np
 from assignments.a4_gpu_kernels import calls
 from assignments.checks import SIMULATOR, AnyCheck, Check
 from assignments.draw import Draw, layout
+from assignments.oracles import as_torch
 from assignments.simulated import simulates
 
 FLOATS = ("float32", "float64")
@@ -22,12 +23,6 @@ MAPS = ("neg", "relu", "abs")
 ZIPS = ("sub", "add", "mul")
 SIMULATED = simulates("cuda")
 EXAMPLES = 6 if SIMULATED else 20
-
-
-def _torch(array: np.ndarray) -> Any:
-    import torch
-
-    return torch.from_numpy(np.array(array))
 
 
 def _sizes(*simulated: int, gpu: Sequence[int]) -> tuple[dict[str, int], ...]:
@@ -53,7 +48,7 @@ def _map_inputs(draw: Draw, n: int, offset: int) -> dict[str, Any]:
 def _map_expected(fn: str, a: np.ndarray, layout: str) -> dict[str, Any]:
     import torch
 
-    return {"out": vars(torch)[fn](_torch(a)).numpy()}
+    return {"out": vars(torch)[fn](as_torch(a)).numpy()}
 
 
 def _zip_inputs(draw: Draw, n: int, offset: int) -> dict[str, Any]:
@@ -68,7 +63,7 @@ def _zip_inputs(draw: Draw, n: int, offset: int) -> dict[str, Any]:
 def _zip_expected(fn: str, a: np.ndarray, b: np.ndarray, **how: Any) -> dict[str, Any]:
     import torch
 
-    return {"out": vars(torch)[fn](_torch(a), _torch(b)).numpy()}
+    return {"out": vars(torch)[fn](as_torch(a), as_torch(b)).numpy()}
 
 
 def _between_expected(a: np.ndarray, b: np.ndarray) -> dict[str, Any]:
@@ -91,7 +86,7 @@ def _choice_expected(
 ) -> dict[str, Any]:
     import torch
 
-    return {"out": torch.where(_torch(condition), _torch(a), _torch(b)).numpy()}
+    return {"out": torch.where(as_torch(condition), as_torch(a), as_torch(b)).numpy()}
 
 
 FLAT = {"n": (0, 9)}
@@ -298,7 +293,9 @@ SCANS = (
         "exclusive_scan",
         calls.scan,
         lambda draw, n: {"counts": draw.array((n,), "int64", 0, 9)},
-        lambda counts: {"out": np.concatenate([[0], _torch(counts).cumsum(0).numpy()])},
+        lambda counts: {
+            "out": np.concatenate([[0], as_torch(counts).cumsum(0).numpy()])
+        },
         {"n": (0, 7)},
         _sizes(
             *(0, 1, 3, 31, 32, 33, 257, 1090),
@@ -318,7 +315,7 @@ DTYPES = ("float32", "float64", "int64")
 
 
 def _turned(name: str, a: np.ndarray, **rest: Any) -> dict[str, Any]:
-    return {"out": _torch(a).T.contiguous().numpy()}
+    return {"out": as_torch(a).T.contiguous().numpy()}
 
 
 TURNS = ((0, 3), (1, 1), (SIDE - 1, SIDE), (SIDE + 1, 2 * SIDE), (3 * SIDE, 5))

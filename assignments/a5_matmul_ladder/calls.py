@@ -2,26 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from assignments.calling import operand, results
-
-
-@contextmanager
-def watched() -> Iterator[Any]:
-    """Kernels with a race fail, where they are simulated."""
-    from cuda_ops.runtime.launch import SIMULATED
-    from cuda_ops.simulator.watch import watching
-
-    if not SIMULATED:
-        yield None
-        return
-    with watching() as watch:
-        yield watch
+from assignments.calling import operand, results, watched
 
 
 def _rung(name: str) -> Callable[..., Any]:

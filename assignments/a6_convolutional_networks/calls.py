@@ -7,18 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from assignments.calling import operand, raised, read, results, tensor
+from assignments.calling import gradients, operand, raised, read, results, tensor
 
 Pair = Sequence[int]
-
-
-def _gradients(out: Any, grad: np.ndarray, **leaves: Any) -> dict[str, Any]:
-    """The output, and the gradients of the leaves that want one."""
-    value = read(out)
-    out.backward(tensor(out.device, grad))
-    known = {n: x for n, x in leaves.items() if x is not None}
-    grads = {f"grad_{n}": read(x.grad) for n, x in known.items() if x.requires_grad}
-    return {"out": value, **grads, **{n: read(x) for n, x in known.items()}}
 
 
 def _leaf(device: str, array: np.ndarray | None, wanted: bool = True) -> Any:
@@ -55,7 +46,7 @@ def sequences(
 
     a, w, b = (_leaf(device, v) for v in (x, weight, bias))
     out = conv1d(a, w, b, stride, padding, dilation, groups)
-    return _gradients(out, grad, x=a, weight=w, bias=b)
+    return gradients(out, grad, x=a, weight=w, bias=b)
 
 
 def direct(
@@ -159,7 +150,7 @@ def conv2d(
     a, w, b = (_leaf(device, v, n) for v, n in zip((x, weight, bias), wanted))
     options = (tuple(stride), tuple(padding), tuple(dilation), groups)
     out = conv.conv2d(a, w, b, *options)
-    return _gradients(out, grad, x=a, weight=w, bias=b)
+    return gradients(out, grad, x=a, weight=w, bias=b)
 
 
 # -------------------------------------------------------------------------- pooling
@@ -234,7 +225,7 @@ def pooled(
         if kind == "max"
         else pool.avg_pool2d(a, *options)
     )
-    return _gradients(out, grad, x=a)
+    return gradients(out, grad, x=a)
 
 
 # --------------------------------------------------------- softmax and cross-entropy
@@ -319,7 +310,7 @@ def dropout(
     from minitorch.functions.random import Dropout
 
     a = _leaf(device, x)
-    return _gradients(Dropout.apply(a, p, seed, offset), grad, x=a)
+    return gradients(Dropout.apply(a, p, seed, offset), grad, x=a)
 
 
 # ------------------------------------------------------------------------- training

@@ -16,11 +16,11 @@ from assignments.a6_convolutional_networks.windows import (
     POOLING,
     SIMPLE,
     TWO_DIMENSIONS,
-    as_torch,
 )
 from assignments.checks import GPU, AnyCheck, Check, Inputs
 from assignments.compare import Difference, difference
 from assignments.draw import Draw, layout
+from assignments.oracles import as_torch, backward
 
 # --------------------------------------------------------- softmax and cross-entropy
 
@@ -67,8 +67,8 @@ def _slope_expected(
 
     x, g = as_torch(a, True), as_torch(grad)
     call = torch.softmax if fn == "softmax" else torch.log_softmax
-    (first,) = torch.autograd.grad(call(x, dim), x, g, create_graph=True)
-    (second,) = torch.autograd.grad(first, x, as_torch(again))
+    (first,) = torch.autograd.grad((call(x, dim) * g).sum(), x, create_graph=True)
+    (second,) = torch.autograd.grad((first * as_torch(again)).sum(), x)
     return {"grad_a": first.detach().numpy(), "grad_of_grad": second.numpy()}
 
 
@@ -128,7 +128,7 @@ def _loss_backward_expected(
     lost = cross_entropy(
         a, as_torch(target), ignore_index=ignore_index, reduction="none"
     )
-    lost.backward(as_torch(grad))
+    backward(lost, grad)
     return {"out": a.grad.numpy()}
 
 

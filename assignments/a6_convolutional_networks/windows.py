@@ -11,25 +11,10 @@ import numpy as np
 from assignments.a6_convolutional_networks import calls
 from assignments.checks import Check, Inputs
 from assignments.draw import Draw, layout
+from assignments.oracles import as_torch, backward, torch_gradients
 
 FLOATS = ("float32", "float64")
 SIMPLE, CPU = ("simple",), ("cpu",)
-
-
-def as_torch(array: np.ndarray | None, wanted: bool = False) -> Any:
-    import torch
-
-    if array is None:
-        return None
-    return torch.from_numpy(np.array(array)).requires_grad_(wanted)
-
-
-def _backward(out: Any, grad: np.ndarray, **leaves: Any) -> dict[str, Any]:
-    """The output, and the gradients of the leaves that want one."""
-    out.backward(as_torch(grad))
-    found = {n: x for n, x in leaves.items() if x is not None and x.requires_grad}
-    grads = {f"grad_{n}": x.grad.numpy() for n, x in found.items()}
-    return {"out": out.detach().numpy(), **grads}
 
 
 def _terms(**inputs: Any) -> int:
@@ -95,7 +80,7 @@ def _sequence_expected(
     from torch.nn.functional import conv1d
 
     a, w, b = (as_torch(v, True) for v in (x, weight, bias))
-    return _backward(conv1d(a, w, b, **options), grad, x=a, weight=w, bias=b)
+    return torch_gradients(conv1d(a, w, b, **options), grad, x=a, weight=w, bias=b)
 
 
 def _direct_inputs(draw: Draw, n: int, c: int, o: int, length: int, k: int) -> Inputs:
@@ -227,7 +212,7 @@ def _to_input_expected(
     from torch.nn.functional import conv2d
 
     x = as_torch(np.zeros(shape, grad.dtype), True)
-    conv2d(x, as_torch(weight), None, **options).backward(as_torch(grad))
+    backward(conv2d(x, as_torch(weight), None, **options), grad)
     return {"out": x.grad.numpy()}
 
 
@@ -244,7 +229,7 @@ def _to_weight_expected(
     from torch.nn.functional import conv2d
 
     weight = as_torch(np.zeros(shape, grad.dtype), True)
-    conv2d(as_torch(x), weight, None, **options).backward(as_torch(grad))
+    backward(conv2d(as_torch(x), weight, None, **options), grad)
     return {"out": weight.grad.numpy()}
 
 
@@ -268,7 +253,7 @@ def _conv_expected(
     from torch.nn.functional import conv2d
 
     a, w, b = (as_torch(v, n) for v, n in zip((x, weight, bias), wanted))
-    return _backward(conv2d(a, w, b, **options), grad, x=a, weight=w, bias=b)
+    return torch_gradients(conv2d(a, w, b, **options), grad, x=a, weight=w, bias=b)
 
 
 IMAGE = {
@@ -418,7 +403,7 @@ def _mean_expected(
 
     a = as_torch(x, True)
     out = avg_pool2d(a, kernel, count_include_pad=count_include_pad, **how)
-    return _backward(out, grad, x=a)
+    return torch_gradients(out, grad, x=a)
 
 
 def _pool_inputs(kind: str) -> Any:
@@ -439,7 +424,7 @@ def _pool_expected(
 
     a = as_torch(x, True)
     pool = functional.max_pool2d if kind == "max" else functional.avg_pool2d
-    return _backward(pool(a, kernel, **how), grad, x=a)
+    return torch_gradients(pool(a, kernel, **how), grad, x=a)
 
 
 POOL = {

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from assignments.calling import most_writers, operand, read, results, tensor
+from assignments.calling import gradients, most_writers, operand, results, tensor
 from assignments.fences import fenced
 
 # ----------------------------------------------------------------------- building CSR
@@ -160,14 +160,6 @@ def _matrix(
     return sparse_csr_tensor(crow, col, values, (crow.size - 1, cols), device=device)
 
 
-def _gradients(out: Any, grad: np.ndarray, **leaves: Any) -> dict[str, Any]:
-    """The output, the gradients of the leaves, and the leaves."""
-    value = read(out)
-    out.backward(tensor(out.device, grad))
-    grads = {f"grad_{n}": read(x.grad) for n, x in leaves.items() if x.requires_grad}
-    return {"out": value, **grads, **{n: read(x) for n, x in leaves.items()}}
-
-
 def product_gradients(
     device: str,
     crow: np.ndarray,
@@ -181,7 +173,7 @@ def product_gradients(
     v, right = tensor(device, values), tensor(device, b)
     v.requires_grad, right.requires_grad = wanted
     out = _matrix(device, crow, col, v, b.shape[0]) @ right
-    return _gradients(out, grad, values=v, b=right)
+    return gradients(out, grad, values=v, b=right)
 
 
 def sample_gradients(
@@ -201,7 +193,7 @@ def sample_gradients(
     left, right = tensor(device, a), tensor(device, b)
     left.requires_grad, right.requires_grad = wanted
     out = CSRSample.apply(left, right, places)
-    return _gradients(out, grad, a=left, b=right)
+    return gradients(out, grad, a=left, b=right)
 
 
 def sample_writers(
@@ -230,7 +222,7 @@ def transposed_gradients(
     v, right = tensor(device, values, requires_grad=True), tensor(device, b)
     right.requires_grad = True
     out = transposed_matmul(v, right, _matrix(device, crow, col, v, cols).pattern)
-    return _gradients(out, grad, values=v, b=right)
+    return gradients(out, grad, values=v, b=right)
 
 
 def to_dense_gradients(
@@ -244,13 +236,13 @@ def to_dense_gradients(
     """`to_dense`, and the gradient of the values."""
     v = tensor(device, values, requires_grad=True)
     out = _matrix(device, crow, col, v, cols).to_dense()
-    return _gradients(out, grad, values=v)
+    return gradients(out, grad, values=v)
 
 
 def to_sparse_gradients(device: str, a: np.ndarray, grad: np.ndarray) -> dict[str, Any]:
     """The values of `to_sparse_csr`, and the gradient of the dense matrix."""
     x = tensor(device, a, requires_grad=True)
-    return _gradients(x.to_sparse_csr().values(), grad, a=x)
+    return gradients(x.to_sparse_csr().values(), grad, a=x)
 
 
 # ----------------------------------------------------------------------- load balance

@@ -10,6 +10,7 @@ import numpy as np
 from assignments.a7_sparse_matrices import calls
 from assignments.checks import AnyCheck, Check, Speed
 from assignments.draw import Draw, layout
+from assignments.oracles import as_torch, torch_gradients
 from assignments.simulated import simulates
 
 # From here on fast_ops shares the work among its threads.
@@ -17,21 +18,16 @@ PARALLEL = 32_768
 SIMULATED = simulates("cuda")  # where every thread of a GPU costs
 
 
-def _torch(array: np.ndarray) -> Any:
-    import torch
-
-    return torch.from_numpy(np.array(array))
-
-
 def lists_of(draw: Draw, rows: int, cols: int, long: int = 0) -> dict[str, np.ndarray]:
     """crow and col of a matrix: empty rows, columns in any order, places twice.
 
     With `long`, row rows // 2 has so many elements, far more than the others.
+    Without columns there are no elements.
     """
     most = min(cols, 9) if rows < 50 else min(cols, 100)
     lengths = [draw.integer(-1, most) if cols else 0 for _ in range(rows)]
     lengths = [max(n, 0) for n in lengths]
-    if long and rows:
+    if long and rows and cols:
         lengths[rows // 2] = long
     crow = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     nnz = int(crow[-1])
@@ -48,11 +44,11 @@ def dense_of(crow: np.ndarray, col: np.ndarray, values: Any, cols: int) -> Any:
     """The matrix as a dense tensor of PyTorch, through which gradients flow."""
     import torch
 
-    values = _torch(values) if isinstance(values, np.ndarray) else values
+    values = as_torch(values) if isinstance(values, np.ndarray) else values
     zeros = torch.zeros((crow.size - 1, cols), dtype=values.dtype)
     if not col.size:  # `index_put` of some versions refuses dimensions of size 0
         return zeros + values.sum()
-    places = _torch(rows_of(crow)), _torch(col)
+    places = as_torch(rows_of(crow)), as_torch(col)
     return zeros.index_put(places, values, accumulate=True)
 
 
@@ -81,7 +77,7 @@ def _pattern_inputs(draw: Draw, rows: int, cols: int) -> dict[str, Any]:
 
 
 def _pattern_expected(a: np.ndarray, layout: str) -> dict[str, Any]:
-    stored = _torch(a != 0)
+    stored = as_torch(a != 0)
     crow = np.concatenate([[0], np.cumsum(stored.sum(1).numpy())])
     return {"crow": crow.astype(np.int64), "col": stored.nonzero()[:, 1].numpy()}
 
@@ -89,7 +85,7 @@ def _pattern_expected(a: np.ndarray, layout: str) -> dict[str, Any]:
 def _transposed_expected(crow: np.ndarray, col: np.ndarray, cols: int) -> Any:
     import torch
 
-    order = torch.sort(_torch(col), stable=True).indices.numpy()
+    order = torch.sort(as_torch(col), stable=True).indices.numpy()
     counts = np.bincount(col, minlength=cols)
     return {
         "crow_t": np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
@@ -171,7 +167,7 @@ def _vector_expected(
     crow: np.ndarray, col: np.ndarray, values: np.ndarray, x: np.ndarray, **rest: Any
 ) -> dict[str, Any]:
     wide = dense_of(crow, col, values.astype(np.float64), x.size)
-    return {"out": (wide @ _torch(x.astype(np.float64))).numpy().astype(np.float32)}
+    return {"out": (wide @ as_torch(x.astype(np.float64))).numpy().astype(np.float32)}
 
 
 def _matvec_inputs(
@@ -191,7 +187,7 @@ def _product_expected(
     crow: np.ndarray, col: np.ndarray, values: np.ndarray, b: np.ndarray, **rest: Any
 ) -> dict[str, Any]:
     wide = dense_of(crow, col, values.astype(np.float64), b.shape[0])
-    return {"out": (wide @ _torch(b.astype(np.float64))).numpy().astype(np.float32)}
+    return {"out": (wide @ as_torch(b.astype(np.float64))).numpy().astype(np.float32)}
 
 
 def _sizes(*all_sizes: tuple[int, ...]) -> tuple[dict[str, int], ...]:
@@ -325,12 +321,6 @@ SIZED = {**SHAPE, "n": (1, 3)}
 EDGES = _sizes((0, 3, 2), (3, 0, 2), (1, 1, 1), (8, 7, 5))
 
 
-def _backward(out: Any, grad: np.ndarray, **leaves: Any) -> dict[str, Any]:
-    out.backward(_torch(grad))
-    grads = {f"grad_{n}": x.grad.numpy() for n, x in leaves.items() if x.requires_grad}
-    return {"out": out.detach().numpy(), **grads}
-
-
 def _product_gradient_inputs(
     draw: Draw, rows: int, cols: int, n: int
 ) -> dict[str, Any]:
@@ -346,10 +336,10 @@ def _product_gradient_expected(
     crow: np.ndarray, col: np.ndarray, values: np.ndarray, b: np.ndarray,
     grad: np.ndarray, wanted: Any,
 ) -> dict[str, Any]:  # fmt: skip
-    v, right = _torch(values), _torch(b)
+    v, right = as_torch(values), as_torch(b)
     v.requires_grad, right.requires_grad = wanted
     out = dense_of(crow, col, v, b.shape[0]) @ right
-    return _backward(out, grad, values=v, b=right)
+    return torch_gradients(out, grad, values=v, b=right)
 
 
 def _sample_inputs(draw: Draw, rows: int, cols: int, n: int) -> dict[str, Any]:
@@ -367,10 +357,10 @@ def _sample_expected(
     crow: np.ndarray, col: np.ndarray, a: np.ndarray, b: np.ndarray, grad: np.ndarray,
     wanted: Any,
 ) -> dict[str, Any]:  # fmt: skip
-    left, right = _torch(a), _torch(b)
+    left, right = as_torch(a), as_torch(b)
     left.requires_grad, right.requires_grad = wanted
-    out = (left @ right.T)[_torch(rows_of(crow)), _torch(col)]
-    return _backward(out, grad, a=left, b=right)
+    out = (left @ right.T)[as_torch(rows_of(crow)), as_torch(col)]
+    return torch_gradients(out, grad, a=left, b=right)
 
 
 def _transposed_inputs(draw: Draw, rows: int, cols: int, n: int) -> dict[str, Any]:
@@ -386,8 +376,10 @@ def _transposed_gradients(
     crow: np.ndarray, col: np.ndarray, values: np.ndarray, cols: int, b: np.ndarray,
     grad: np.ndarray,
 ) -> dict[str, Any]:  # fmt: skip
-    v, right = _torch(values).requires_grad_(), _torch(b).requires_grad_()
-    return _backward(dense_of(crow, col, v, cols).T @ right, grad, values=v, b=right)
+    v, right = as_torch(values).requires_grad_(), as_torch(b).requires_grad_()
+    return torch_gradients(
+        dense_of(crow, col, v, cols).T @ right, grad, values=v, b=right
+    )
 
 
 def _to_dense_inputs(draw: Draw, rows: int, cols: int) -> dict[str, Any]:
@@ -397,8 +389,8 @@ def _to_dense_inputs(draw: Draw, rows: int, cols: int) -> dict[str, Any]:
 def _to_dense_expected(
     crow: np.ndarray, col: np.ndarray, values: np.ndarray, cols: int, grad: np.ndarray
 ) -> dict[str, Any]:
-    v = _torch(values).requires_grad_()
-    return _backward(dense_of(crow, col, v, cols), grad, values=v)
+    v = as_torch(values).requires_grad_()
+    return torch_gradients(dense_of(crow, col, v, cols), grad, values=v)
 
 
 def _to_sparse_inputs(draw: Draw, rows: int, cols: int) -> dict[str, Any]:
@@ -408,8 +400,8 @@ def _to_sparse_inputs(draw: Draw, rows: int, cols: int) -> dict[str, Any]:
 
 
 def _to_sparse_expected(a: np.ndarray, grad: np.ndarray) -> dict[str, Any]:
-    x = _torch(a).requires_grad_()
-    return _backward(x[_torch(a != 0)], grad, a=x)
+    x = as_torch(a).requires_grad_()
+    return torch_gradients(x[as_torch(a != 0)], grad, a=x)
 
 
 def _terms(**inputs: Any) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from assignments.calling import operand, read, results, tensor
+from assignments.calling import gradients, operand, read, results, tensor
 
 # ------------------------------------------------------------------ bias, activation
 
@@ -49,14 +49,6 @@ def bias_activation_backward(
     return results({"out": out}, {"grad": g, "x": a, "bias": b})
 
 
-def _gradients(out: Any, grad: np.ndarray, **leaves: Any) -> dict[str, Any]:
-    """The output, the gradients of the leaves, and the leaves."""
-    value = read(out)
-    out.backward(tensor(out.device, grad))
-    grads = {f"grad_{n}": read(x.grad) for n, x in leaves.items() if x.requires_grad}
-    return {"out": value, **grads, **{n: read(x) for n, x in leaves.items()}}
-
-
 def bias_gradients(
     device: str,
     fn: str | None,
@@ -70,7 +62,7 @@ def bias_gradients(
 
     a, b = tensor(device, x), tensor(device, bias)
     a.requires_grad, b.requires_grad = wanted
-    return _gradients(bias_activation(a, b, fn), grad, x=a, bias=b)
+    return gradients(bias_activation(a, b, fn), grad, x=a, bias=b)
 
 
 # --------------------------------------------------------------------- online softmax
@@ -155,7 +147,7 @@ def layer_norm_gradients(
     a, w, b = tensor(device, x), tensor(device, weight), tensor(device, bias)
     a.requires_grad, w.requires_grad, b.requires_grad = wanted
     out = layer_norm(a, x.shape[-1], w, b)
-    return _gradients(out, grad, x=a, weight=w, bias=b)
+    return gradients(out, grad, x=a, weight=w, bias=b)
 
 
 # ------------------------------------------------------------------------------ AdamW

@@ -10,16 +10,11 @@ import numpy as np
 from assignments.a9_mojo import calls
 from assignments.checks import AnyCheck, Check, Speed
 from assignments.draw import Draw
+from assignments.oracles import as_torch
 
 FLOATS = ("float32", "float64")
 MAPS = ("neg", "relu", "abs", "isnan")
 PER_TASK = 16384  # elements of a task, as in elementwise.mojo
-
-
-def _torch(array: np.ndarray) -> Any:
-    import torch
-
-    return torch.from_numpy(np.array(array))
 
 
 # -------------------------------------------------------------------------- products
@@ -61,7 +56,7 @@ def _product(task: str, name: str) -> Check:
         name,
         calls.product,
         _product_inputs(name),
-        lambda name, a, b: {"out": (_torch(a) @ _torch(b)).numpy()},
+        lambda name, a, b: {"out": (as_torch(a) @ as_torch(b)).numpy()},
         SIZES,
         tuple({"m": m, "k": k, "n": n} for m, k, n in EDGES),
         length=_terms,
@@ -71,7 +66,7 @@ def _product(task: str, name: str) -> Check:
 
 def _same_bits(task: str, name: str) -> Check:
     def expected(name: str, a: np.ndarray, b: np.ndarray) -> dict[str, Any]:
-        out = (_torch(a) @ _torch(b)).numpy()
+        out = (as_torch(a) @ as_torch(b)).numpy()
         return {str(i): out for i in range(3)}
 
     return Check(
@@ -106,7 +101,7 @@ def _map_inputs(draw: Draw, n: int) -> dict[str, Any]:
 def _map_expected(fn: str, a: np.ndarray) -> dict[str, Any]:
     import torch
 
-    return {"out": vars(torch)[fn](_torch(a)).numpy()}
+    return {"out": vars(torch)[fn](as_torch(a)).numpy()}
 
 
 MAP = Check(
@@ -138,7 +133,7 @@ def _speed(name: str, call: Any, steps: Sequence[tuple[float, float]]) -> Speed:
         call,
         calls.timed_loop_order,
         _matrices,
-        lambda a, b: {"out": (_torch(a) @ _torch(b)).numpy()},
+        lambda a, b: {"out": (as_torch(a) @ as_torch(b)).numpy()},
         {"n": 256},
         steps,
         lambda a, b: (3.0 * a.nbytes, 2.0 * a.shape[0] * a.shape[1] * b.shape[1]),

@@ -6,7 +6,7 @@ With this package one can grade a submission (`grade.grade`), a folder of them
     sandbox.py     starts a process that sees, and can use up, as little as possible
     worker.py      what runs in that process: the student's code, one call at a time
     wire.py        the values that cross, as bytes that cannot carry code
-    channel.py     the grader's end of a worker;  group.py  of several
+    channel.py     the grader's end of a worker
     executor.py    runs a task's checks in workers, for a grader and for a student
     library.py     the library without the solutions, with a student's files in it
     processes.py   all processes of a worker, counted, stopped and ended as one

@@ -71,6 +71,9 @@ MODULES: Mapping[str, frozenset[str]] = {
         # What the library has to help, and no solution of any task.
         "minitorch.tensor_data": """Shape Strides TensorData iter_positions
             lies_row_by_row normalize_dim numel without""",
+        "minitorch.distributed.collectives": "irecv isend recv send",
+        "minitorch.distributed.rules": "ReduceOp",
+        "minitorch.distributed.setup": "get_process_group_ranks get_rank",
         "minitorch.simple_ops.conv": "out_size taps",
         "fast_ops.launch": "device_function kernel",
         "fast_ops.memory": "at place position",
@@ -124,6 +127,9 @@ OPEN = frozenset(
 COMPILERS = frozenset(
     {"numba.njit", "numba.jit", "numba.cuda.jit", "fast_ops.launch.kernel"}
 )
+# What is a type in an annotation or a comparison, and nowhere else: called, it makes
+# objects of any numbers in memory.
+ARRAYS = frozenset({"numpy.ndarray", "numpy.typing.NDArray"})
 COMPILER_OPTIONS = frozenset(
     "boundscheck cache debug device error_model fastmath inline lineinfo "
     "max_registers nogil nopython opt parallel".split()
@@ -155,8 +161,8 @@ VALUES = frozenset(
     ljust rjust center zfill isdigit isalpha isidentifier partition rpartition encode
     decode removeprefix removesuffix is_integer bit_length as_integer_ratio real imag
     hex start stop step send close args name value rotate fromkeys
-    subtract total _asdict _replace __name__ __doc__ __init__
-    __len__ __post_init__
+    subtract total heads kv_heads layers rank AVG SUM _asdict _replace __name__
+    __doc__ __init__ __len__ __post_init__
     """.split()
 )
 # Those of tensors, scalars and layers, for files in which one works with them.

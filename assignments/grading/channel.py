@@ -7,6 +7,7 @@ afterwards (`Worker.close`). Whatever goes wrong there is a `Failed` here.
 
 from __future__ import annotations
 
+import math
 import os
 import secrets
 import select
@@ -19,16 +20,20 @@ from types import TracebackType
 from typing import Any
 
 from assignments.grading import sandbox
+from assignments.grading.launch import text
 from assignments.grading.processes import Tree, busy, cores, send
 from assignments.grading.wire import Reader, WireError, encode
 
 KEPT_OUTPUT = 4000  # bytes of what a worker prints that are kept, from the beginning
 MOST_WAITING = 4.0  # times the limit of a call, for which it may wait for a processor
 WATCH_EVERY = 0.05  # seconds between two looks at a worker's memory
+# Seconds between two looks at what it waited for when calls begin: that reads about all
+# processes of the machine, which takes longer than a small call.
+BEGIN_EVERY = 0.25
 FROZEN_SECONDS = 0.02  # that clocks may have been late with when all stood still
 CHUNK = 1 << 20
 
-Ask = Callable[[str, list[Any]], dict[str, Any]]
+Ask = Callable[[list[Any]], list[dict[str, Any]]]
 
 
 class Failed(Exception):
@@ -82,6 +87,7 @@ class Worker:
         self.printed = 0
         self.output = bytearray() if output is None else output
         self._watched = 0.0
+        self._begun = -math.inf, 0.0, 0.0  # when waiting was looked at, and that
         self._frozen: float | None = None
         self._started = self._start(view, limits, mode)
         self._process = self._started.process
@@ -137,11 +143,12 @@ class Worker:
         end = self._deadline(seconds)
         try:
             self._refuse_early_bytes()
+            self._watch(WATCH_EVERY / 2)  # now, and not in the midst of what is timed
             start = time.perf_counter()
             reply = self._exchange(data, end, answer_bytes)
             while reply.get("is") == "ask" and ask is not None:
                 _check_reply(reply, number, ("ask",))
-                answer = {"id": number, **ask(reply["name"], reply["inputs"])}
+                answer = {"id": number, "answers": ask(reply["questions"])}
                 reply = self._exchange(encode(answer), end, answer_bytes)
             took = time.perf_counter() - start
             _check_reply(reply, number, ("ok", "error"))
@@ -173,47 +180,59 @@ class Worker:
         to wait for one does not count, within limits. Its own processes are none of
         them: what they use, nobody has taken from it.
         """
-        start, waited = time.perf_counter(), self.tree.waited()
-        others = busy() - self._share()
+        start = time.perf_counter()
+        if start - self._begun[0] > BEGIN_EVERY:
+            self._begun = start, *self._kept_from()
+        _, waited, others = self._begun
 
         def left() -> float:
             rest = start + seconds - time.perf_counter()
             if rest > 0:
                 return rest
-            taken = busy() - self._share() - others
-            lost = min(self.tree.waited() - waited, taken)
+            more, taken = self._kept_from()
+            lost = min(more - waited, taken - others)
             return rest + min(max(lost, 0.0), MOST_WAITING * seconds)
 
         return left
+
+    def _kept_from(self) -> tuple[float, float]:
+        """For how long it had to wait, and others had the processors."""
+        return self.tree.waited(), busy() - self._share()
 
     def _share(self) -> float:
         """Seconds that our processors were busy with this worker, each on average."""
         return self.tree.cpu() / len(cores())
 
-    def freeze(self) -> None:
+    def freeze(self) -> float:
         """Let all that the worker has started stand still, until `thaw`.
+
+        Returns:
+            Seconds of processors that all that had used by then.
 
         Raises:
             Failed: something of it does not.
         """
         if self.dead:
-            return
+            return 0.0
         if not self.tree.freeze():
             raise self._end("crashed", "it has processes that cannot be stopped")
         self._frozen = self.tree.cpu()
+        return self._frozen
 
-    def thaw(self) -> None:
-        """Let it go on.
+    def thaw(self) -> float:
+        """Let it go on; the seconds of processors that it has used so far.
 
         Raises:
             Failed: it has worked meanwhile.
         """
+        used = 0.0 if self.dead else self.tree.cpu()
         if self.dead or self._frozen is None:
-            return
-        worked, self._frozen = self.tree.cpu() - self._frozen, None
+            return used
+        worked, self._frozen = used - self._frozen, None
         if worked > FROZEN_SECONDS:
             raise self._end("crashed", "it worked while it had to stand still")
         self.tree.thaw()
+        return used
 
     def _exchange(
         self, data: bytes, end: Callable[[], float], answer_bytes: int
@@ -281,10 +300,10 @@ class Worker:
             )
         return True
 
-    def _watch(self) -> None:
+    def _watch(self, every: float = WATCH_EVERY) -> None:
         """End a worker whose processes together take more memory than one may."""
         now = time.perf_counter()
-        if now - self._watched < WATCH_EVERY:
+        if now - self._watched < every:
             return
         self._watched = now
         used = self.tree.memory(self.limits.memory)
@@ -317,10 +336,6 @@ class Worker:
         self.close()
         return Failed(kind, text)
 
-    def stop(self) -> None:
-        """Let it end, while somebody waits for an answer of it."""
-        self.tree.kill()
-
     def close(self) -> None:
         """End the worker and everything that it has started."""
         self.dead = self.dead or "the process was closed"
@@ -347,7 +362,7 @@ class Worker:
 REPLIES: dict[str, dict[str, type]] = {
     "ok": {"value": object},
     "error": {"type": str, "text": str, "where": str},
-    "ask": {"name": str, "inputs": list},
+    "ask": {"questions": list},
 }
 
 
@@ -379,11 +394,10 @@ def _kill_all_of(user: int) -> None:
 
 
 def _is_of(name: str, user: int) -> bool:
-    try:
-        with open(f"/proc/{name}/status") as file:
-            fields = dict(line.split(":", 1) for line in file if ":" in line)
-    except OSError:
-        return False
+    lines = text(f"/proc/{name}/status").split("\n")
+    fields = dict(line.split(":", 1) for line in lines if ":" in line)
+    if "Uid" not in fields:
+        return False  # it has gone
     return fields["Uid"].split()[0] == str(user) and "Z" not in fields["State"]
 
 

@@ -20,6 +20,7 @@ from assignments.catalog import Task, earned
 from assignments.checks import AnyCheck, Check, Properties
 from assignments.compare import Difference
 from assignments.grading.channel import Failed, Worker
+from assignments.grading.wire import WireError
 
 PASSED, WRONG, FAILED, UNWRITTEN, CRASHED, HUNG, NOT_RUN, REFUSED = (
     "passed",
@@ -108,6 +109,12 @@ class Problem:
         text = "\n".join([self.reason, *told])
         what = check.task, check.name, device, self.status
         return Result(*what, text=text, teacher=self.teacher, lines=self.lines)
+
+
+def unwritten(task: str, device: str) -> Result:
+    """What running would say about a task of which nothing is written."""
+    said = f"task {task} is not implemented yet"
+    return Result(task, "", device, UNWRITTEN, text=said)
 
 
 def part(task: Task, results: Sequence[Result]) -> float | None:
@@ -259,6 +266,8 @@ def describe(failure: Failed) -> Problem:
         return Problem(UNWRITTEN, first)
     whole = f"{failure.type}: {failure.text}\n{failure.where}"[:WHOLE]
     where = ((RAISED, failure.where),) if failure.where else ()
+    if failure.type == "Deadlock":  # of `ranks.py`
+        return Problem(HUNG, first, where, whole)
     if failure.type:
         reason = f"raised {short(failure.type)[:40]}: {first}"
         return Problem(FAILED, reason, where, whole)
@@ -351,7 +360,10 @@ class _Asked:
         self.functions = {name: getattr(operators, name) for name in names}
         self.count = 0
 
-    def __call__(self, name: str, inputs: list[Any]) -> dict[str, Any]:
+    def __call__(self, questions: list[Any]) -> list[dict[str, Any]]:
+        return [self._answer(*_question(question)) for question in questions]
+
+    def _answer(self, name: str, inputs: list[Any]) -> dict[str, Any]:
         self.count += 1
         if name not in self.functions or self.count > ASKS_LIMIT:
             return {
@@ -366,6 +378,14 @@ class _Asked:
         except (ArithmeticError, ValueError, TypeError) as error:
             return {"raises": type(error).__name__, "text": str(error)[:500]}
         return {"value": value}
+
+
+def _question(question: Any) -> tuple[str, list[Any]]:
+    """The name and the inputs of a question that nobody has looked at yet."""
+    match question:
+        case [str(name), [*inputs]]:
+            return name, inputs
+    raise WireError("a question that is not a name and its inputs")
 
 
 def _small(value: float) -> float:

@@ -8,9 +8,10 @@ in where inputs come from, `examine.Inputs`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from assignments.catalog import Assignment, Task
@@ -49,11 +50,18 @@ class Executor(ABC):
     Args:
         assignment: which.
         times: what a task may take.
+        say: takes what is known before a task has been checked.
     """
 
-    def __init__(self, assignment: Assignment, times: Times) -> None:
+    def __init__(
+        self,
+        assignment: Assignment,
+        times: Times,
+        say: Callable[[str], None] = lambda text: None,
+    ) -> None:
         self.assignment = assignment
         self.times = times
+        self.say = say
         self.checks: tuple[AnyCheck, ...] = assignment.checks()
 
     @abstractmethod
@@ -79,6 +87,10 @@ class Executor(ABC):
     def among(self, timed: bool) -> AbstractContextManager[Any]:
         """While checks run: who measures speed may want to be alone."""
         return nullcontext()
+
+    def unwritten(self, task: Task, code: Any) -> bool:
+        """Whether it is known, without a run, that nothing of a task is written."""
+        return False
 
     @property
     def calls(self) -> str:
@@ -113,6 +125,8 @@ class Executor(ABC):
                     results.append(Result(*what, text=why))
                 else:
                     ready.append(check)
+        if ready and self.unwritten(task, code):
+            return [*results, examine.unwritten(task.id, device)]
         for timed in (False, True):
             some = [check for check in ready if isinstance(check, Speed) == timed]
             stop = first_failure and any(_lost(result) for result in results)
@@ -144,10 +158,14 @@ class Executor(ABC):
                 problem = examine.describe(failure)
                 return [problem.result(check, device) for check in checks]
             clock = self.times.clock(task)
-            for check in checks:
-                results.append(self._one(check, device, worker, inputs, clock))
-                if first_failure and _lost(results[-1]):
-                    break
+            timed = isinstance(checks[0], Speed)
+            with self.reference(device, checks) if timed else nullcontext() as rival:
+                for check in checks:
+                    results.append(
+                        self._one(check, device, worker, rival, inputs, clock)
+                    )
+                    if first_failure and _lost(results[-1]):
+                        break
         return results
 
     def _start(self) -> dict[str, Any]:
@@ -160,11 +178,18 @@ class Executor(ABC):
         """The student's files, absolute or in the tree, to point at lines of them."""
 
     def _one(
-        self, check: AnyCheck, device: str, worker: Worker, inputs: Inputs, clock: Clock
+        self,
+        check: AnyCheck,
+        device: str,
+        worker: Worker,
+        rival: Worker | None,
+        inputs: Inputs,
+        clock: Clock,
     ) -> Result:
         before = len(worker.output)
         if isinstance(check, Speed):
-            result = self._speed(check, device, worker, inputs, clock)
+            assert rival is not None
+            result = self._speed(check, device, worker, rival, inputs, clock)
         else:
             result = examine.examine(check, device, worker, inputs, clock)
         printed = bytes(worker.output[before:]).decode(errors="replace").strip()
@@ -176,21 +201,28 @@ class Executor(ABC):
         return replace(result, lines=tuple(lines))
 
     def _speed(
-        self, check: Speed, device: str, worker: Worker, inputs: Inputs, clock: Clock
+        self,
+        check: Speed,
+        device: str,
+        worker: Worker,
+        rival: Worker,
+        inputs: Inputs,
+        clock: Clock,
     ) -> Result:
         """Points are lost only where the library's own solution does not lose them."""
-        with self.reference(device, [check]) as rival:
-            machine = self.machine(rival) if device == "cpu" else None
-            result = timing.examine(
-                check, device, worker, rival, machine, inputs.seed, clock
+        machine = self.machine(rival) if device == "cpu" else None
+        what = f"{check.task} on {device}: {check.name}"
+        right = partial(self.say, f"{what}: the result is right; timing it ...")
+        result = timing.examine(
+            check, device, worker, rival, machine, inputs.seed, clock, right
+        )
+        if result.ratio is None or result.share == 1 or self.edition:
+            return result
+        clock = self.times.clock(self.assignment.task(check.task))
+        with self.reference(device, [check]) as library:
+            best = timing.examine(
+                check, device, library, rival, None, inputs.seed, clock
             )
-            if result.ratio is None or result.share == 1 or self.edition:
-                return result
-            clock = self.times.clock(self.assignment.task(check.task))
-            with self.reference(device, [check]) as library:
-                best = timing.examine(
-                    check, device, library, rival, None, inputs.seed, clock
-                )
         return timing.beside(result, best)
 
     @property

@@ -16,8 +16,10 @@ from pathlib import Path
 from threading import Condition, Lock
 from typing import Any
 
+from assignments import answers
+from assignments.answers import Answer, Marks
 from assignments.catalog import Assignment, Task, points
-from assignments.checks import AnyCheck, Properties, Speed
+from assignments.checks import AnyCheck, Check, Properties, Speed
 from assignments.grading import (
     intake,
     library,
@@ -46,12 +48,14 @@ class Settings(Times):
         mode: of the sandbox; the best one if "".
         limits: of a worker.
         read_code: whether what `policy` finds counts.
+        marks: a teacher's points for answers.
     """
 
     secret: str
     mode: str = ""
     limits: sandbox.Limits = field(default_factory=sandbox.Limits)
     read_code: bool = True
+    marks: Marks = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -95,6 +99,7 @@ class Report:
         seconds: that grading took.
         notes: about the earlier work that was carried along, and hints.
         failure: of the grader itself, for the teacher alone.
+        answers: what `answers.md` says, with the points that a teacher gave.
     """
 
     assignment: Assignment
@@ -107,11 +112,18 @@ class Report:
     seconds: float = 0.0
     notes: tuple[str, ...] = ()
     failure: str = ""
+    answers: tuple[Answer, ...] = ()
 
     @property
     def points(self) -> float:
         """All points, bonus included."""
-        return sum(graded.points for graded in self.tasks)
+        given = sum(answer.points for answer in self.marked)
+        return sum(graded.points for graded in self.tasks) + given
+
+    @property
+    def marked(self) -> list[Any]:
+        """The answers that a teacher gave points; others do not count."""
+        return [answer for answer in self.answers if answer.points is not None]
 
     @property
     def unjudged(self) -> list[str]:
@@ -125,7 +137,8 @@ class Report:
     @property
     def possible(self) -> float:
         """What could be earned here, without the bonus."""
-        return sum(g.possible for g in self.tasks if not g.task.bonus)
+        marked = sum(answer.possible for answer in self.marked)
+        return sum(g.possible for g in self.tasks if not g.task.bonus) + marked
 
 
 class Quiet:
@@ -173,10 +186,12 @@ class Code:
     Attributes:
         tree: folder with the library, and the student's files in it.
         output: takes what it prints.
+        untouched: the tasks of which nothing is written.
     """
 
     tree: Path
     output: bytearray
+    untouched: Sequence[str] = ()
 
 
 class Grader(Executor):
@@ -263,7 +278,13 @@ class Grader(Executor):
             output=output.decode(errors="replace"),
             seconds=time.perf_counter() - start,
             notes=(*earlier.notes, *filter(None, [hints])),
+            answers=self.answers(name, taken),
         )
+
+    def answers(self, name: str, taken: Intake) -> tuple[Answer, ...]:
+        """What was answered, with the teacher's points."""
+        found = answers.read(taken.answers, self.assignment)
+        return answers.marked(found, self.settings.marks.get(name, {}))
 
     def _nothing(self, task: Task, why: str) -> Graded:
         results = (Result(task.id, "submission", "", FAILED, text=why),)
@@ -300,9 +321,10 @@ class Grader(Executor):
             )
         except Refused as error:
             return self._nothing(task, str(error))
+        code = Code(tree, output, taken.untouched)
         try:
             for device in task.devices:
-                found = self.run(task, device, Code(tree, output), inputs)
+                found = self.run(task, device, code, inputs)
                 results += found
                 parts[device] = part(task, found)
         finally:
@@ -314,6 +336,9 @@ class Grader(Executor):
     def among(self, timed: bool) -> AbstractContextManager[Any]:
         """While speed is measured, nobody else works."""
         return self.quiet.alone() if timed else self.quiet.shared()
+
+    def unwritten(self, task: Task, code: Code) -> bool:
+        return task.id in code.untouched
 
     @property
     def files(self) -> list[str]:
@@ -347,6 +372,8 @@ class Grader(Executor):
         environment = {}
         if any(isinstance(check, Properties) for check in checks):
             packages += sandbox.TEST_PACKAGES
+        if any(isinstance(check, Check) and check.torch for check in checks):
+            packages += sandbox.TORCH_PACKAGES
         if any(isinstance(check, Speed) for check in checks):
             environment["MALLOC_PERTURB_"] = "0"
         gpu = device == "cuda" and not simulates(device)

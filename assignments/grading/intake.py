@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from assignments import syntax
+from assignments import syntax, workspace
 from assignments.catalog import Assignment, File
 from assignments.grading import reading, submission
 from assignments.grading.submission import Refused
@@ -41,6 +41,8 @@ class Intake:
         problems: for a task, what is wrong with which file.
         refused: why nothing could be read; "" if it could.
         hints: how many of a task's hints were taken.
+        answers: the text of `answers.md`.
+        untouched: the tasks of which nothing is written.
     """
 
     digest: str
@@ -48,6 +50,8 @@ class Intake:
     problems: dict[str, dict[str, str]] = field(default_factory=dict)
     refused: str = ""
     hints: dict[str, int] = field(default_factory=dict)
+    answers: str = ""
+    untouched: Sequence[str] = ()
 
     def usable(self, task: str) -> dict[str, bytes]:
         """The files without problems; the library's take the place of others."""
@@ -126,7 +130,17 @@ def _read(
         "texts": texts,
         "problems": problems,
         "hints": found.hints,
+        "answers": found.answers,
+        "untouched": [t for t in tasks if t and _untouched(assignment, t, found.files)],
     }
+
+
+def _untouched(assignment: Assignment, task: str, files: dict[str, bytes]) -> bool:
+    """Whether nothing of a task is written; of what is nested too deeply, something."""
+    try:
+        return workspace.untouched(assignment, assignment.task(task), files)
+    except (RecursionError, MemoryError):
+        return False
 
 
 def _read_code(assignment: Assignment, file: File, text: str, task: str) -> str:

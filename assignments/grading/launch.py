@@ -5,16 +5,19 @@ lets it, or just below this process, which ends all that the command leaves behi
 standard input is a pipe from the grader in which nothing is ever written: however the
 grader ends, the pipe is closed then. It uses the standard library alone; calls of Linux
 that Python 3.10 lacks are made through ctypes. The man pages unshare(2), mount(2),
-pivot_root(2) and prctl(2) describe them.
+pivot_root(2), prctl(2) and netdevice(7) describe them.
 """
 
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import json
 import os
 import select
 import signal
+import socket
+import struct
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -36,6 +39,7 @@ MS_NOATIME, MS_NODIRATIME, MS_RELATIME = 0x400, 0x800, 0x200000
 KEPT = MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_NOATIME | MS_NODIRATIME | MS_RELATIME
 MNT_DETACH = 2
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+SIOCSIFFLAGS, IFF_UP, IFF_RUNNING = 0x8914, 1, 0x40  # netdevice(7)
 STOPPING = frozenset((signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
 SYS_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 
@@ -63,12 +67,20 @@ def _leave_the_system() -> None:
     if user:
         _map_user(user, group)
     mount("none", "/", "none", MS_REC | MS_PRIVATE)
+    _raise_loopback()
     try:
         # Memory that stays when nobody is attached to it could not be counted.
         with open("/proc/sys/kernel/shmmax", "w") as file:
             file.write("0")
     except OSError:
         pass
+
+
+def _raise_loopback() -> None:
+    """Let processes of the new network talk to each other; nobody else is in it."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        request = struct.pack("16sh22x", b"lo", IFF_UP | IFF_RUNNING)
+        fcntl.ioctl(any_socket, SIOCSIFFLAGS, request)
 
 
 def _map_user(user: int, group: int) -> None:
@@ -239,12 +251,33 @@ def descendants(ours: int) -> list[int]:
 
 
 def _parent(number: str) -> int:
+    fields = state_of(number)
+    return int(fields[1]) if len(fields) > 1 else -1
+
+
+def state_of(number: int | str) -> list[str]:
+    """The fields of /proc/NUMBER/stat from the state on; [] if it has gone."""
+    # The name of the program, in brackets, may itself contain brackets.
+    return text(f"/proc/{number}/stat").rpartition(")")[2].split()
+
+
+def text(path: str) -> str:
+    """What a small file says; "" if it cannot be read.
+
+    All processes of a machine are looked at again and again, and `open` takes three
+    times as long.
+    """
+    parts = []
     try:
-        with open(f"/proc/{number}/stat") as file:
-            # The name of the program, in brackets, may itself contain brackets.
-            return int(file.read().rpartition(")")[2].split()[1])
-    except (OSError, IndexError):
-        return -1
+        number = os.open(path, os.O_RDONLY)
+        try:
+            while part := os.read(number, 4096):
+                parts.append(part)
+        finally:
+            os.close(number)
+    except OSError:
+        return ""
+    return b"".join(parts).decode(errors="replace")
 
 
 def _status(status: int) -> int:

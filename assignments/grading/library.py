@@ -39,6 +39,7 @@ COURSE_FILES = (
     "__init__.py",
     "calling.py",
     "fences.py",
+    "ranks.py",
     "grading/__init__.py",
     "grading/wire.py",
     "grading/worker.py",

@@ -129,10 +129,14 @@ def _given(module: str) -> frozenset[str]:
     file = _source(module)
     if file is None:
         return frozenset()
-    names = set(file.names.defined)
+    names, imports = set(file.names.defined), file.names.imports.items()
     if module in PACKAGES:  # what it imports is there to be used, submodules aside
-        imports = file.names.imports.items()
         names |= {name for name, paths in imports if paths != {f"{module}.{name}"}}
+    if module == "minitorch.nn.functional":  # a part of it that stands elsewhere
+        names |= {
+            name for name, paths in imports
+            if paths == {f"minitorch.functions.losses.{name}"}
+        }  # fmt: skip
     return frozenset(name for name in names if not name.startswith("_"))
 
 
@@ -150,6 +154,22 @@ def _foreign() -> frozenset[str]:
     found = {n for kind in kinds if isinstance(kind, type) for n in dir(kind)}
     found |= {"numpy", "storage", "py_func", "overloads", "targetctx", "typingctx"}
     return frozenset(found - {"base", "data", "flags", "device"})
+
+
+@cache
+def _of_library() -> frozenset[str]:
+    """Attributes that lead from a tensor to the library's own algorithms.
+
+    They are for the student's own things no more than those above: `x.backend` would
+    have kernels that do what a task asks for.
+    """
+    found = {"backend"}
+    for folder in ("minitorch/backend", "minitorch/tensor"):
+        for path in LIBRARY.joinpath(folder).glob("*.py"):
+            module = path.relative_to(LIBRARY).with_suffix("").as_posix()
+            source = _source(module.replace("/", ".").removesuffix(".__init__"))
+            found |= source.methods if source else set()
+    return frozenset(found)
 
 
 class _File:
@@ -181,6 +201,12 @@ class _File:
     @cached_property
     def functions(self) -> frozenset[str]:
         return frozenset(part.name for part in self.parts if part.is_function)
+
+    @cached_property
+    def methods(self) -> frozenset[str]:
+        """Names of functions in classes."""
+        found = [name.rpartition(".") for name in self.functions]
+        return frozenset(name for around, _, name in found if around)
 
     @cached_property
     def decorators(self) -> frozenset[bytes]:
@@ -392,7 +418,9 @@ class _Reading:
     def _builtin(self, name: str) -> str:
         absent = not hasattr(builtins, name.rstrip("()")) and not name.startswith("__")
         # What has no meaning at all is an error when it runs, which the checks tell.
-        return "" if absent or name in allowed.BUILTINS else f"uses {name}"
+        if absent or name in allowed.BUILTINS:
+            return ""
+        return SAID.get(name, f"uses {name}")
 
     def _own(self, name: str, use: Use) -> str:
         mine = self._is_mine(name)
@@ -415,6 +443,8 @@ class _Reading:
             return "" if listed else f"derives a class from {_short(path)}"
         if path in allowed.COMPILERS:
             return f"uses {name} other than as a decorator"
+        if path in allowed.ARRAYS and use.role != "annotation":
+            return f"uses {name} other than as a type"
         if name in self._members(module):
             return ""
         if module in allowed.OPEN:
@@ -439,10 +469,11 @@ class _Reading:
         name = use.name
         if name in allowed.VALUES or (not self.kernel and name in allowed.TENSORS):
             return ""
-        if name in (self.own_attributes | self.library.attributes) - _foreign():
+        foreign = _foreign() | (_of_library() - self.library.methods)
+        if name in (self.own_attributes | self.library.attributes) - foreign:
             return ""
         if name in self.own_attributes:
-            return f"uses .{name}, as NumPy or Python call one of theirs; rename yours"
+            return f"uses .{name}, as others call one of theirs; rename yours"
         if name in SAID:
             return SAID[name]
         if self.kernel and hasattr(np.ndarray, name) and not name.startswith("_"):
@@ -498,5 +529,6 @@ SAID = {
     "Global": "uses global; pass it on instead",
     "MatchClass": "uses a pattern with the name of a class",
     "MatchMapping": "uses a pattern of a dictionary",
+    "type": "hands a type on; compare it, name it, or call it with one value",
     "storage": "uses .storage, which holds NumPy's array; read(a) gives the numbers",
 }

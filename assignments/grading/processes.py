@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from assignments.grading.launch import descendants
+from assignments.grading.launch import descendants, state_of, text
 
 PAGE, TICKS = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_CLK_TCK")
 FREEZE_SECONDS = 5.0  # for which they may go on after they were told to stop
@@ -39,7 +39,7 @@ class Tree:
     def processes(self) -> list[int]:
         """Their numbers."""
         if self.group is not None:
-            return list(map(int, _text(self.group / "cgroup.procs").split()))
+            return list(map(int, text(f"{self.group}/cgroup.procs").split()))
         below = descendants(self.launcher) if os.path.isdir("/proc/self") else []
         return [self.launcher, *below] if self.alone else below
 
@@ -59,22 +59,22 @@ class Tree:
     def cpu(self) -> float:
         """Seconds of processors that they have used, those that have ended as well."""
         if self.group is not None:
-            found = re.search(r"usage_usec (\d+)", _text(self.group / "cpu.stat"))
+            found = re.search(r"usage_usec (\d+)", text(f"{self.group}/cpu.stat"))
             return int(found[1]) * 1e-6 if found else 0.0
         # What has ended counts for whoever waited for it; in the end, the launcher.
         ended = 0.0 if self.alone else _ticks(self.launcher, 2, 4)
         return ended + sum(map(_used, self.processes()))
 
     def waited(self) -> float:
-        """Seconds for which one of them could have run and did not, at most."""
-        return max(map(_waiting, self.processes()), default=0.0)
+        """Seconds for which their threads could have run and did not, together."""
+        return sum(map(_waiting, self.processes()))
 
     def freeze(self) -> bool:
         """Let them stand still; whether they do."""
         if self.group is not None:
             (self.group / "cgroup.freeze").write_text("1")
-            events = self.group / "cgroup.events"
-            return _until(lambda: "frozen 1" in _text(events))
+            events = f"{self.group}/cgroup.events"
+            return _until(lambda: "frozen 1" in text(events))
         return _until(self._all_stopped) and self._all_stopped()
 
     def thaw(self) -> None:
@@ -161,9 +161,9 @@ def new_group(memory: int, processes: int) -> Path | None:
 
 def _parents() -> Iterator[Path]:
     """Where a group could be made: at the top, and where this process is."""
-    mounted = _text(Path("/proc/self/mountinfo"))
+    mounted = text("/proc/self/mountinfo")
     found = re.search(r"(?m)^\S+ \S+ \S+ \S+ (\S+) .* - cgroup2 ", mounted)
-    own = re.search(r"^0::/(.*)$", _text(Path("/proc/self/cgroup")), re.MULTILINE)
+    own = re.search(r"^0::/(.*)$", text("/proc/self/cgroup"), re.MULTILINE)
     if found:
         yield Path(found[1])
         if own and own[1]:
@@ -184,23 +184,16 @@ def remove_group(folder: str) -> bool:
 # ----------------------------------------------------------------- what /proc says
 
 
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace")
-    except OSError:
-        return ""
-
-
 def _resident(number: int) -> int:
     """Bytes of memory that a process sees, shared or not."""
-    fields = _text(Path(f"/proc/{number}/statm")).split()
+    fields = text(f"/proc/{number}/statm").split()
     return int(fields[1]) * PAGE if len(fields) > 1 else 0
 
 
 def _proportional(number: int) -> int:
     """Bytes that a process holds, with its part of what it shares."""
-    text = _text(Path(f"/proc/{number}/smaps_rollup"))
-    found = re.findall(r"(?m)^(?:Pss_Anon|Pss_Shmem|SwapPss): +(\d+) kB", text)
+    rollup = text(f"/proc/{number}/smaps_rollup")
+    found = re.findall(r"(?m)^(?:Pss_Anon|Pss_Shmem|SwapPss): +(\d+) kB", rollup)
     return sum(map(int, found)) << 10 if found else _resident(number)
 
 
@@ -220,37 +213,39 @@ def _files_in_memory(numbers: list[int]) -> int:
     return sum(sizes.values())
 
 
-def _stat(number: int) -> list[str]:
-    """The fields of /proc/NUMBER/stat from the state on; [] if it has gone."""
-    # The name of the program, in brackets, may itself contain brackets.
-    return _text(Path(f"/proc/{number}/stat")).rpartition(")")[2].split()
-
-
 def _state(number: int) -> str:
-    return (_stat(number) or ["X"])[0]
+    return (state_of(number) or ["X"])[0]
 
 
 def _ticks(number: int, first: int, last: int) -> float:
     """Seconds of fields of a process's times: user, system, and of children those."""
-    return sum(map(int, _stat(number)[11:][first:last])) / TICKS
+    return sum(map(int, state_of(number)[11:][first:last])) / TICKS
 
 
 def _used(number: int) -> float:
     """Seconds that a process has used, and those of its children that have ended."""
-    exact = 0.0  # of the threads that there are; ticks are coarse
-    try:
-        for thread in os.listdir(f"/proc/{number}/task"):
-            text = _text(Path(f"/proc/{number}/task/{thread}/schedstat"))
-            exact += int((text.split() or ["0"])[0]) * 1e-9
-    except OSError:
-        pass
+    exact = _of_threads(number, 0)  # of those that there are; ticks are coarse
     return max(exact, _ticks(number, 0, 2)) + _ticks(number, 2, 4)
 
 
 def _waiting(number: int) -> float:
-    """Seconds for which a process could have run and did not, since its start."""
-    fields = _text(Path(f"/proc/{number}/schedstat")).split()
-    return int(fields[1]) * 1e-9 if len(fields) > 1 else 0.0
+    """Seconds for which threads of a process could have run and did not.
+
+    A compiler's first thread sleeps while others work: all of them count.
+    """
+    return _of_threads(number, 1)
+
+
+def _of_threads(number: int, field: int) -> float:
+    """Seconds of a field of the scheduler's statistics, of all threads together."""
+    total = 0
+    try:
+        for thread in os.listdir(f"/proc/{number}/task"):
+            fields = text(f"/proc/{number}/task/{thread}/schedstat").split()
+            total += int(fields[field]) if len(fields) > field else 0
+    except OSError:
+        pass
+    return total * 1e-9
 
 
 def cores() -> set[int]:
@@ -267,7 +262,7 @@ def busy() -> float:
     """
     ours = {f"cpu{number}" for number in cores()}
     total = 0
-    for line in _text(Path("/proc/stat")).splitlines():
+    for line in text("/proc/stat").splitlines():
         name, *fields = line.split()
         if name in ours:
             user, nice, system, _, _, irq, soft, steal = map(int, fields[:8])

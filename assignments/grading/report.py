@@ -12,6 +12,7 @@ import unicodedata
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
+from assignments.answers import Answer
 from assignments.grading import sandbox
 from assignments.grading.examine import NOT_RUN, PASSED, WRONG, Result
 from assignments.grading.grade import Graded, Report
@@ -74,6 +75,7 @@ def show(report: Report, console: Console) -> None:
     for line in (
         report.problem,
         report.failure,
+        *map(answer_line, report.answers),
         notice(report),
         unjudged(report),
         *report.notes,
@@ -82,6 +84,17 @@ def show(report: Report, console: Console) -> None:
             console.print(Text(clean(line)))
     total = f"{number(report.points)} of {number(report.possible)} points"
     console.print(Text(f"{label(report.name)}: {total}{not_run(report)}"))
+
+
+def answer_line(answer: Answer) -> str:
+    """Whether a question was answered, and what a teacher gave for it."""
+    state = f"{len(answer.text.split())} words" if answer.text else "no answer"
+    if answer.points is None:
+        given = f"not marked, {number(answer.possible)} possible ({answer.rubric})"
+    else:
+        given = f"{number(answer.points)} of {number(answer.possible)} points"
+    comment = f"; {answer.comment}" if answer.comment else ""
+    return f"answer {answer.number}: {state}; {given}{comment}"
 
 
 def not_run(report: Report) -> str:
@@ -136,6 +149,7 @@ def gradescope(report: Report) -> str:
     said = (report.problem, notice(report), missed, unjudged(report), *report.notes)
     lines = [clean(line) for line in said if line]
     tests = [_test(graded) for graded in report.tasks]
+    tests += [_answer(answer) for answer in report.answers]
     values = {
         "score": round(report.points, 2),
         "execution_time": round(report.seconds),
@@ -175,6 +189,23 @@ def _test(graded: Graded) -> dict[str, Any]:
         "score": round(graded.points, 2),
         "max_score": 0 if graded.task.bonus else graded.possible,
         "status": "passed" if graded.possible <= graded.points else "failed",
+    }
+
+
+def _answer(answer: Answer) -> dict[str, Any]:
+    shown = {
+        "number": f"answer {answer.number}",
+        "name": f"Question {answer.number}",
+        "output": clean(f"{answer_line(answer)}\n\n{answer.text}".strip()),
+        "output_format": "text",
+        "visibility": "visible",
+    }
+    if answer.points is None:  # neither passed nor failed
+        return shown
+    return {
+        **shown,
+        "score": round(answer.points, 2),
+        "max_score": answer.possible,
     }
 
 
@@ -234,7 +265,9 @@ def junit(report: Report) -> str:
 def columns(report: Report) -> list[str]:
     """The names of a row's cells."""
     tasks = [graded.task.id for graded in report.tasks]
-    return ["submission", "points", *tasks, "status", "sandbox", "seconds", "digest"]
+    some = ["answered", "marked"] if report.assignment.questions else []
+    last = ["status", "sandbox", "seconds", "digest"]
+    return ["submission", "points", *tasks, *some, *last]
 
 
 def row(report: Report) -> list[str]:
@@ -254,11 +287,21 @@ def row(report: Report) -> list[str]:
         safe_cell(label(report.name)),
         number(report.points),
         *tasks,
+        *_answered(report),
         safe_cell(status),
         report.mode,
         f"{report.seconds:.1f}",
         report.digest,
     ]
+
+
+def _answered(report: Report) -> list[str]:
+    """How many questions have an answer, and the points that a teacher gave."""
+    if not report.assignment.questions:
+        return []
+    written = sum(bool(answer.text) for answer in report.answers)
+    given = number(sum(answer.points for answer in report.marked))
+    return [f"{written} of {len(report.assignment.questions)}", given]
 
 
 def safe_cell(text: str) -> str:

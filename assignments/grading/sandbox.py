@@ -63,6 +63,7 @@ CUDA_PACKAGES = (
     "_cuda_bindings",
     "cuda_bindings-*.dist-info",  # cuda.core asks for its version
     "packaging",  # numba_cuda asks for NumPy's
+    "greenlet",  # threads of the simulator
 )
 # The Mojo compiler, and the C compiler that it calls to link.
 MOJO_PACKAGES = ("mojo", "modular", "mojo_compiler-*.dist-info")
@@ -76,9 +77,17 @@ NEEDED = {
     "llvmlite": ".",
     "hypothesis": ".[course]",
     "numba_cuda": ".[cuda13]",
+    "greenlet": ".[cuda13]",
+    "torch": ".[course]",
     "mojo": ".[mojo]",
     "modular": ".[mojo]",
 }
+# For ranks that talk by Gloo. It is the oracle of other tasks, so that only workers
+# of checks that say `torch` see it.
+TORCH_PACKAGES = (
+    "torch", "torchgen", "typing_extensions", "nvidia", "sympy", "mpmath", "networkx",
+    "jinja2", "markupsafe", "filelock", "fsspec",
+)  # fmt: skip
 DEVICE_FILES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
 

@@ -17,7 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from assignments import workspace
+from assignments.answers import ANSWERS
 from assignments.catalog import Assignment
+from assignments.workspace import HINTS
 
 FILE_LIMIT = 512 << 10
 ARCHIVE_LIMIT = 32 << 20
@@ -40,12 +42,14 @@ class Submission:
         files: for a path in the workspace, the contents.
         missing: files of the assignment that are not there.
         hints: how many hints of each task were taken, as the student's folder says.
+        answers: the text of `answers.md`.
     """
 
     name: str
     files: dict[str, bytes]
     missing: tuple[str, ...]
     hints: dict[str, int] = field(default_factory=dict)
+    answers: str = ""
 
     @property
     def digest(self) -> str:
@@ -67,13 +71,14 @@ def read(path: Path, assignment: Assignment) -> Submission:
             for.
     """
     wanted = [file.path for file in assignment.files]
-    files = read_files(path, [*wanted, workspace.HINTS])
-    hints = files.pop(workspace.HINTS, b"").decode(errors="replace")
+    files = read_files(path, [*wanted, HINTS, ANSWERS])
+    hints = files.pop(HINTS, b"").decode(errors="replace")
+    answers = files.pop(ANSWERS, b"").decode(errors="replace")
     if not files:
         raise Refused(f"none of the assignment's files is there: {', '.join(wanted)}")
     missing = tuple(name for name in wanted if name not in files)
     taken = workspace.read_hints(hints, assignment)
-    return Submission(path.name, files, missing, taken)
+    return Submission(path.name, files, missing, taken, answers)
 
 
 def read_files(path: Path, wanted: list[str]) -> dict[str, bytes]:
@@ -152,10 +157,14 @@ def _read_file(folder: Path, name: str) -> bytes:
     with open(number, "rb") as file:
         if not stat.S_ISREG(os.fstat(number).st_mode):
             raise Refused(f"{name} is no file")
-        data = file.read(FILE_LIMIT + 1)
-    if len(data) > FILE_LIMIT:
+        return _limited(name, file.read(FILE_LIMIT + 1))
+
+
+def _limited(name: str, data: bytes) -> bytes:
+    """What a file holds; of pages for people, with pictures perhaps, the beginning."""
+    if len(data) > FILE_LIMIT and PurePosixPath(name).name not in (ANSWERS, HINTS):
         raise Refused(f"{name} has more than {FILE_LIMIT} bytes")
-    return data
+    return data[:FILE_LIMIT]
 
 
 # ---------------------------------------------------------------------------- zips
@@ -212,7 +221,4 @@ def _check_entries(entries: list[zipfile.ZipInfo]) -> None:
 def _read_entry(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
     with archive.open(entry) as file:
         # What an entry says about its size need not be true.
-        data = file.read(FILE_LIMIT + 1)
-    if len(data) > FILE_LIMIT:
-        raise Refused(f"{entry.filename} has more than {FILE_LIMIT} bytes")
-    return data
+        return _limited(entry.filename, file.read(FILE_LIMIT + 1))

@@ -9,12 +9,14 @@ A call has four steps: *load* sends the inputs and gets their digest back, so th
 of them are there; *prepare* lays them out; *go* does what is timed; *read* fetches the
 outputs. What the worker claims to have done in each is not believed: what all its
 processes use of the processors outside of *go* is measured as well, and where that is
-more than the reference uses, the difference counts as part of *go*. Work that is done
-before or after the timed step therefore gains nothing.
+more than the reference uses, the difference counts as part of that call's *go*. Work
+that is done before or after the timed step therefore gains nothing.
 
-How far the times of the reference are apart says how noisy the machine is. Where that
-leaves open what a ratio earns, there are more rounds, and in the end no judgement. Nor
-is there one where the library's own solution loses points, too (`beside`).
+Rounds end as soon as no noise could change what the ratio earns: a few are enough where
+it is far from all steps (`settled`). How far the times of the reference are apart says
+how noisy the machine is. Where that leaves open what a ratio earns, there are more
+rounds, and in the end no judgement. Nor is there one where the library's own solution
+loses points, too (`beside`).
 
 A time below what this machine can do (its measured memory bandwidth or arithmetic) is
 refused.
@@ -23,7 +25,7 @@ refused.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
@@ -36,6 +38,7 @@ from assignments.grading.examine import (
     PASSED,
     WRONG,
     Clock,
+    Problem,
     Result,
     about,
     answer_limit,
@@ -46,7 +49,8 @@ from assignments.grading.examine import (
 )
 from assignments.grading.wire import digest
 
-WARM_UP, ROUNDS, TRIES = 2, 15, 3
+# Not timed; the least there are; those after which only noise asks for more; the most.
+WARM_UP, FEW, ROUNDS, MOST = 1, 4, 15, 45
 REFERENCE_SECONDS = (
     600.0  # for a call: the first one compiles, on a machine that is busy
 )
@@ -74,6 +78,19 @@ class Machine:
 
 
 @dataclass(frozen=True)
+class Fresh:
+    """Inputs that did not exist before, for one call of each.
+
+    Attributes:
+        values: by name.
+        digest: which only those know who have all of them.
+    """
+
+    values: dict[str, Any]
+    digest: str
+
+
+@dataclass(frozen=True)
 class Timed:
     """One timed call.
 
@@ -96,30 +113,40 @@ def examine(
     machine: Machine | None,
     seed: int,
     clock: Clock,
+    right: Callable[[], None] = lambda: None,
 ) -> Result:
-    """Time both, check what they return, and give points for the ratio."""
+    """Time both, check what they return, and give points for the ratio.
+
+    Args:
+        right: called once the student's function has returned what is right.
+    """
     start = time.perf_counter()
     result = Result(check.task, check.name, device, FAILED)
     ours: list[Timed] = []
     theirs: list[Timed] = []
-    for attempt in range(TRIES):
-        wrong = _measure(
-            check, device, (student, ours), (rival, theirs), seed, clock, result
-        )
-        if wrong is not None:
-            return wrong
-        took = seconds(ours, theirs)
-        ratio = best([timed.go for timed in theirs]) / took
-        open_ends = points_left_open(check, ratio, ours, theirs)
-        once = (time.perf_counter() - start) / (attempt + 1)
-        if not open_ends or clock.end - time.perf_counter() < 2 * once:
+    for number in range(WARM_UP + MOST):
+        values = check.make_inputs(seed, number)
+        inputs = Fresh(values, digest(values))
+        reached = _round(check, device, student, rival, inputs, clock)
+        if isinstance(reached, Problem):
+            shown = [("inputs", sizes(values))]
+            return about(reached, shown).result(check, device)
+        if number == 0:
+            right()
+        if number >= WARM_UP:
+            ours.append(reached[0])
+            theirs.append(reached[1])
+        once = (time.perf_counter() - start) / (number + 1)
+        late = clock.end - time.perf_counter() < 2 * once
+        if len(ours) >= FEW and (late or settled(check, ours, theirs)):
             break
+    took, ratio = seconds(ours, theirs), ratio_of(ours, theirs)
     result = replace(result, seconds=time.perf_counter() - start)
     least = _least(check, machine, seed)
     if min(timed.go for timed in ours) < least:
         text = f"faster than this machine can be: below {least * 1e3:.3f} ms"
         return replace(result, status=WRONG, text=text)
-    if "theirs" in open_ends:
+    if "theirs" in points_left_open(check, ours, theirs):
         text = f"{NOISY}the machine is too busy to tell how fast this is; try again"
         return replace(result, status=NOT_RUN, text=text)
     share = check.points_share(ratio)
@@ -145,45 +172,55 @@ def beside(result: Result, library: Result) -> Result:
     return replace(result, status=NOT_RUN, share=0.0, text=text, ratio=None)
 
 
-def _measure(
+def _round(
     check: Speed,
     device: str,
-    student: tuple[Worker, list[Timed]],
-    rival: tuple[Worker, list[Timed]],
-    seed: int,
+    student: Worker,
+    rival: Worker,
+    inputs: Fresh,
     clock: Clock,
-    result: Result,
-) -> Result | None:
-    """Some rounds more; a result if the student's call fails in one."""
-    (worker, ours), (other, theirs) = student, rival
-    before = len(ours)
-    for number in range(before, before + WARM_UP + ROUNDS):
-        inputs = check.make_inputs(seed, number)
-        shown = [("inputs", sizes(inputs))]
-        try:
-            timed = _run(worker, check.call.__name__, device, inputs, clock)
-        except Failed as failure:
-            return about(describe(failure), shown).result(check, device)
-        found = judge(check, inputs, timed.outputs)
-        if found is not None:
-            return about(tell(found, check.oracle), shown).result(check, device)
-        reference = _reference(other, check, device, inputs)
-        ours.append(replace(timed, outputs=None))
-        theirs.append(replace(reference, outputs=None))
-    del ours[before : before + WARM_UP], theirs[before : before + WARM_UP]
-    return None
+) -> tuple[Timed, Timed] | Problem:
+    """One call of each; or why the student's call is none."""
+    try:
+        timed = _run(student, check.call.__name__, device, inputs, clock)
+    except Failed as failure:
+        return describe(failure)
+    found = judge(check, inputs.values, timed.outputs)
+    if found is not None:
+        return tell(found, check.oracle)
+    reference = _reference(rival, check, device, inputs)
+    return replace(timed, outputs=None), replace(reference, outputs=None)
 
 
 def seconds(ours: Sequence[Timed], theirs: Sequence[Timed]) -> float:
     """The time of the student's call, with what was done outside of the timed step.
 
     The reference does there what everybody has to do. What is more than its median by
-    more than its own times differ is work.
+    more than its own times differ is work, of the very call it was done for.
     """
     around = [timed.around for timed in theirs]
     allowed = 2 * median(around) - best(around)
-    outside = max(0.0, best([timed.around for timed in ours]) - allowed)
-    return best([timed.go for timed in ours]) + outside
+    return best([each.go + max(0.0, each.around - allowed) for each in ours])
+
+
+def ratio_of(ours: Sequence[Timed], theirs: Sequence[Timed]) -> float:
+    """How many times as fast as the reference the student's call is."""
+    return best([timed.go for timed in theirs]) / seconds(ours, theirs)
+
+
+def settled(check: Speed, ours: Sequence[Timed], theirs: Sequence[Timed]) -> bool:
+    """Whether more rounds would tell nothing new.
+
+    The fewer there were, and the more they differ, the farther from all steps the ratio
+    has to be; twice as far where points are lost.
+    """
+    count = len(ours)
+    gos = [[timed.go for timed in times] for times in (ours, theirs)]
+    margin = (1 + 1 / count) * max(median(go) / best(go) for go in gos)
+    lost = check.points_share(ratio_of(ours, theirs)) < 1
+    if not points_left_open(check, ours, theirs, (1 + lost) * margin):
+        return True
+    return count % ROUNDS == 0 and not points_left_open(check, ours, theirs)
 
 
 def best(times: Sequence[float]) -> float:
@@ -192,17 +229,20 @@ def best(times: Sequence[float]) -> float:
 
 
 def points_left_open(
-    check: Speed, ratio: float, ours: Sequence[Timed], theirs: Sequence[Timed]
+    check: Speed, ours: Sequence[Timed], theirs: Sequence[Timed], margin: float = 1.0
 ) -> list[str]:
     """Whose times differ so much that a ratio could as well earn something else.
 
     Only those of the reference tell how noisy the machine is: a student's own are as
     irregular as the student wants.
+
+    Args:
+        margin: by so much more than they differ, the ratio may be wrong, too.
     """
-    found = []
+    found, ratio = [], ratio_of(ours, theirs)
     for name, times in (("ours", ours), ("theirs", theirs)):
         halves = [best([timed.go for timed in times[at::2]]) for at in (0, 1)]
-        spread = max(halves) / max(min(halves), 1e-9)
+        spread = margin * max(halves) / max(min(halves), 1e-9)
         ends = {check.points_share(ratio * spread), check.points_share(ratio / spread)}
         if spread > QUIET and len(ends) > 1:
             found.append(name)
@@ -233,9 +273,7 @@ def _least(check: Speed, machine: Machine | None, seed: int) -> float:
     return machine.least_seconds(moved, operations)
 
 
-def _reference(
-    rival: Worker, check: Speed, device: str, inputs: Mapping[str, Any]
-) -> Timed:
+def _reference(rival: Worker, check: Speed, device: str, inputs: Fresh) -> Timed:
     """A call of the reference's, which has all the time it wants."""
     try:
         clock = Clock(REFERENCE_SECONDS, REFERENCE_SECONDS)
@@ -246,23 +284,21 @@ def _reference(
         ) from None
 
 
-def _run(
-    worker: Worker, call: str, device: str, inputs: Mapping[str, Any], clock: Clock
-) -> Timed:
+def _run(worker: Worker, call: str, device: str, inputs: Fresh, clock: Clock) -> Timed:
     """One call in its four steps; the worker stands still before and after it."""
     asked = {"call": call, "device": device}
-    worker.thaw()
-    start, used = time.perf_counter(), worker.tree.cpu()
-    load = {"do": "load", "inputs": dict(inputs)}
-    if worker.request(load, clock.left()).value != digest(dict(inputs)):
+    used, start = worker.thaw(), time.perf_counter()
+    load = {"do": "load", "inputs": inputs.values}
+    if worker.request(load, clock.left()).value != inputs.digest:
         raise Failed("protocol", "the inputs did not arrive")
     worker.request({"do": "prepare", **asked}, clock.left())
     prepared = worker.tree.cpu()
     go = worker.request({"do": "go"}, clock.left()).seconds
     done = worker.tree.cpu()
-    outputs = worker.request({"do": "read"}, clock.left(), answer_limit(inputs)).value
-    around = prepared - used + worker.tree.cpu() - done
+    limit = answer_limit(inputs.values)
+    outputs = worker.request({"do": "read"}, clock.left(), limit).value
+    took = time.perf_counter() - start
+    around = prepared - used + worker.freeze() - done
     if device == "cuda":  # whose own work uses no processor
-        around = time.perf_counter() - start - go
-    worker.freeze()
+        around = took - go
     return Timed(go, around, outputs)

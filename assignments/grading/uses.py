@@ -218,12 +218,14 @@ class _Env(NamedTuple):
     Attributes:
         local: names of the functions around it.
         limits: those of them that are `np.finfo(...)`.
+        kinds: those of them that are `type(...)`.
         names: of the class around it.
         role: see `Use`.
     """
 
     local: frozenset[str] = frozenset()
     limits: frozenset[str] = frozenset()
+    kinds: frozenset[str] = frozenset()
     names: frozenset[str] = frozenset()
     role: str = ""
 
@@ -253,8 +255,10 @@ class _Reader:
             DEFINITIONS: self._definition,
             ast.Lambda: self._lambda,
             LOOPS: self._loop,
+            ast.Compare: self._compare,
             (ast.Assign, ast.AnnAssign, ast.AugAssign): self._assignment,
         }
+        self.asked: set[int] = set()  # type(x) where nobody gets the type
         self.rebinds = any(isinstance(n, ast.Nonlocal) for n in ast.walk(part.node))
 
     def read(self) -> Iterator[Use]:
@@ -274,6 +278,8 @@ class _Reader:
         for name, _ in _binds(node):
             if self.names.modules(name) or name.startswith("__"):
                 yield Use("binds", name)
+        if isinstance(node, ast.FormattedValue):
+            self._ask(node.value, env)
         for kinds, read in self.readers.items():
             if isinstance(node, kinds):
                 yield from read(node, env)
@@ -284,6 +290,8 @@ class _Reader:
 
     def _name(self, node: ast.Name, env: _Env) -> Iterator[Use]:
         if isinstance(node.ctx, ast.Load):
+            if node.id in env.kinds and id(node) not in self.asked:
+                yield Use("name", "builtins.type")
             for meaning in sorted(self._meanings(node.id, env)):
                 kind = "module" if self.names.is_module(meaning) else "name"
                 yield Use(kind, meaning)
@@ -305,6 +313,7 @@ class _Reader:
 
     def _attribute(self, node: ast.Attribute, env: _Env) -> Iterator[Use]:
         base, attributes = _chain(node)
+        self._ask(base, env)
         self._push(env, base)
         paths = {""}
         if isinstance(base, ast.Name):
@@ -353,19 +362,71 @@ class _Reader:
     def _call(self, node: ast.Call, env: _Env) -> Iterator[Use]:
         function, arguments = node.func, [*node.args, *node.keywords]
         called = self._called(node, env)
-        if called in ("builtins.type", "builtins.super"):
-            # type(x) is a question; type(a, b, c) makes a class.
-            wanted = 1 if called == "builtins.type" else 0
-            plain = not any(
-                isinstance(a, (ast.Starred, ast.keyword)) for a in arguments
-            )
-            if len(arguments) == wanted and plain:
-                yield Use("name", f"{called}()")
-                return self._push(env, *arguments)
+        plain = not any(isinstance(a, (ast.Starred, ast.keyword)) for a in arguments)
+        if called == "builtins.super" and not arguments:
+            yield Use("name", "builtins.super()")
+            return None
+        if called == "builtins.type" and id(node) in self.asked:
+            yield Use("name", "builtins.type()")
+            return self._push(env, *arguments)
+        if called == "builtins.isinstance" and plain and len(arguments) == 2:
+            kind = arguments.pop()
+            self._ask(kind, env)
+            named = self._names_classes(kind, env)
+            self._push(env._replace(role="annotation") if named else env, kind)
+        if plain and len(arguments) == 1:  # an array of this type is a new one
+            self._ask(function, env)
         if _is_plain_format(function):
             return self._push(env, *arguments)
         self._push(env, function, *arguments)
         return None
+
+    def _compare(self, node: ast.Compare, env: _Env) -> Iterable[Use]:
+        """What `is` compares, nobody gets; == hands it to an operand of one's own."""
+        sides = [node.left, *node.comparators]
+        known = [side for side in sides if self._names_classes(side, env, given=True)]
+        identity = all(isinstance(op, (ast.Is, ast.IsNot)) for op in node.ops)
+        types = [side for side in sides if self._is_type(side, env)]
+        if identity or len(known) + len(types) == len(sides):
+            for side in types:
+                self._ask(side, env)
+            for side in known:
+                self._push(env._replace(role="annotation"), side)
+            sides = [side for side in sides if side not in known]
+        self._push(env, *sides, *node.ops)
+        return ()
+
+    def _ask(self, node: ast.AST, env: _Env) -> None:
+        """Take note of a type where nobody gets it."""
+        if self._is_type(node, env):
+            self.asked.add(id(node))
+
+    def _is_type(self, node: ast.AST, env: _Env) -> bool:
+        named = isinstance(node, ast.Name) and node.id in env.kinds
+        return named or self._asks_type(node, env)
+
+    def _asks_type(self, node: ast.AST, env: _Env) -> bool:
+        """Whether it is type(x); type(a, b, c) makes a class."""
+        if self._called(node, env) != "builtins.type":
+            return False
+        assert isinstance(node, ast.Call)
+        one = len(node.args) == 1 and not isinstance(node.args[0], ast.Starred)
+        return one and not node.keywords
+
+    def _names_classes(self, node: ast.AST, env: _Env, given: bool = False) -> bool:
+        """Whether it is a name for what may be a class, or a tuple of some.
+
+        Args:
+            given: of a class that is none of the student's.
+        """
+        if isinstance(node, ast.Tuple):
+            return all(self._names_classes(one, env, given) for one in node.elts)
+        base, attributes = _chain(node)
+        meanings = self._meanings(base.id, env) if isinstance(base, ast.Name) else ()
+        if attributes:
+            return bool(meanings) and all(map(self.names.is_module, meanings))
+        own = any(meaning.startswith(":") for meaning in meanings)
+        return bool(meanings) and not (given and own)
 
     # ------------------------------------------------------------------- scopes
 
@@ -373,8 +434,13 @@ class _Reader:
         bound = _bound(scope)
         inner = env._replace(local=env.local | set(bound), names=frozenset())
         limits = {n for n, v in bound.items() if v and self._called(v, inner) in LIMITS}
-        limits = set() if self.rebinds else limits
-        return inner._replace(limits=(env.limits - set(bound)) | limits)
+        kinds = {n for n, v in bound.items() if v and self._asks_type(v, inner)}
+        if self.rebinds:
+            limits, kinds = set(), set()
+        return inner._replace(
+            limits=(env.limits - set(bound)) | limits,
+            kinds=(env.kinds - set(bound)) | kinds,
+        )
 
     def _definition(
         self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, env: _Env
@@ -463,6 +529,10 @@ class _Reader:
             self._annotation(node.annotation, env)
         self._push(env, node.value)
         plain = isinstance(node, ast.Assign) and isinstance(node.value, PLAIN)
+        if isinstance(node, ast.Assign) and len(node.targets) == 1:
+            target = node.targets[0]
+            if isinstance(target, ast.Name) and target.id in env.kinds:
+                self._ask(node.value, env)
         for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
             if plain and isinstance(target, ast.Subscript):
                 self._push(env, target.value, target.slice)

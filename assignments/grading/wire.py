@@ -21,6 +21,7 @@ import json
 import math
 import re
 import struct
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -60,16 +61,31 @@ def encode(message: Message) -> bytes:
     Raises:
         WireError: a value of another type; tells which.
     """
-    arrays: list[bytes] = []
+    return b"".join(_pieces(message))
+
+
+def digest(message: Message) -> str:
+    """Whoever can tell it has read all of a message."""
+    state = hashlib.blake2b(digest_size=16)
+    for piece in _pieces(message):
+        state.update(piece)
+    return state.hexdigest()
+
+
+def _pieces(message: Message) -> Iterator[bytes | memoryview]:
+    """What a message consists of; the elements of arrays are not copied."""
+    arrays: list[tuple[bytes, memoryview]] = []
     tree = _pack(message, arrays, 0)
-    body = {"value": tree, "arrays": [len(array) for array in arrays]}
+    body = {"value": tree, "arrays": [sum(map(len, array)) for array in arrays]}
     header = json.dumps(body, separators=(",", ":")).encode()
     if len(header) > HEADER_LIMIT:
         raise WireError(f"more than {HEADER_LIMIT} bytes of numbers and names")
-    return b"".join([START.pack(MAGIC, len(header)), header, *arrays])
+    yield START.pack(MAGIC, len(header)) + header
+    for array in arrays:
+        yield from array
 
 
-def _pack(value: Any, arrays: list[bytes], depth: int) -> Any:
+def _pack(value: Any, arrays: list[tuple[bytes, memoryview]], depth: int) -> Any:
     # Exact types: a subclass could compute its contents while it is read.
     kind = type(value)
     if depth > DEPTH_LIMIT:
@@ -95,25 +111,23 @@ def _pack(value: Any, arrays: list[bytes], depth: int) -> Any:
     )
 
 
-def _pack_item(item: tuple[Any, Any], arrays: list[bytes], depth: int) -> list[Any]:
+def _pack_item(
+    item: tuple[Any, Any], arrays: list[tuple[bytes, memoryview]], depth: int
+) -> list[Any]:
     name, value = item
     if type(name) is not str:
         raise WireError(f"a dict's key of type {type(name).__qualname__}")
     return [name, _pack(value, arrays, depth + 1)]
 
 
-def _npy(array: np.ndarray) -> bytes:
+def _npy(array: np.ndarray) -> tuple[bytes, memoryview]:
+    """The two parts of a .npy file: its header, and the elements."""
     if array.dtype.name not in DTYPES or not array.dtype.isnative:
         raise WireError(f"an array of {array.dtype}; allowed are {', '.join(DTYPES)}")
-    file = io.BytesIO()
-    contiguous = np.asarray(array, order="C")
-    np.lib.format.write_array(file, contiguous, version=(1, 0), allow_pickle=False)
-    return file.getvalue()
-
-
-def digest(message: Message) -> str:
-    """Whoever can tell it has read all of a message."""
-    return hashlib.blake2b(encode(message), digest_size=16).hexdigest()
+    file, contiguous = io.BytesIO(), np.asarray(array, order="C")
+    header = np.lib.format.header_data_from_array_1_0(contiguous)
+    np.lib.format.write_array_header_1_0(file, header)
+    return file.getvalue(), contiguous.reshape(-1).view(np.uint8).data
 
 
 # ------------------------------------------------------------------------- reading
@@ -175,7 +189,7 @@ class Reader:
         assert self._header is not None
         arrays, at = [], self._at
         for size in self._header["arrays"]:
-            arrays.append(_read_npy(bytes(self._bytes[at : at + size])))
+            arrays.append(_read_npy(memoryview(self._bytes)[at : at + size]))
             at += size
         message = _Tree(arrays).unpack(self._header["value"])
         if not isinstance(message, dict):
@@ -256,15 +270,15 @@ def _number(text: str) -> float:
         raise WireError("a number that is not one") from None
 
 
-def _read_npy(data: bytes) -> np.ndarray:
+def _read_npy(data: memoryview) -> np.ndarray:
     """An array from the bytes of a .npy file that nobody has looked at yet.
 
     `np.load` evaluates the header as Python; here it has to be what `_npy` writes.
     """
     start = len(NPY_START) + 2
     length = int.from_bytes(data[len(NPY_START) : start], "little")
-    header = NPY_HEADER.fullmatch(data[start : start + length])
-    if not data.startswith(NPY_START) or length > NPY_HEADER_LIMIT or header is None:
+    header = NPY_HEADER.fullmatch(bytes(data[start : start + length]))
+    if data[: len(NPY_START)] != NPY_START or length > NPY_HEADER_LIMIT or not header:
         raise WireError("an array that is not in C order and .npy format 1.0")
     dtype = np.dtype(header[1].decode())
     shape = tuple(int(n) for n in header[2].decode().split(",") if n.strip())

@@ -19,7 +19,9 @@ from typing import Any
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 TEXT_LIMIT = 4000
 REQUEST_LIMIT = 1 << 31
+CHUNK = 1 << 16  # bytes to read at once; new memory is filled here, which takes time
 EXAMPLES = 60  # of each of a student's tests
+REMEMBERED = 5_000  # questions that one message may bring along
 
 
 def _restrict(limits: dict[str, int | None]) -> None:
@@ -79,6 +81,7 @@ class Worker:
         self.timed: Any = None
         self.read: Any = None
         self.result: Any = None
+        self.questions: dict[str, list[Any]] = {}  # by all runs of a student's tests
 
     def serve(self) -> None:
         """Answer requests until the grader closes the socket."""
@@ -92,7 +95,7 @@ class Worker:
         """The next message of the grader; None at the end."""
         reader = self.wire.Reader(REQUEST_LIMIT)
         while True:
-            data = self.connection.recv(1 << 20)
+            data = self.connection.recv(CHUNK)
             if not data:
                 return None
             message = reader.feed(data)
@@ -110,7 +113,7 @@ class Worker:
         self.connection.sendall(data)
 
     def ask(self, question: dict[str, Any]) -> dict[str, Any]:
-        """Ask the grader for an operator's value."""
+        """Ask the grader for operators' values."""
         self.connection.sendall(self.wire.encode({"is": "ask", **question}))
         reply = self.receive()
         if reply is None:
@@ -218,21 +221,31 @@ def first_failure(names: dict[str, Any], ops: Any) -> dict[str, str]:
 
 
 class Operators:
-    """Operators that are computed elsewhere: each call goes to the grader."""
+    """Operators that are computed elsewhere: a call goes to the grader, but once.
+
+    Hypothesis draws the same numbers for each run of the tests, and a message takes
+    longer than a test: the first one of a run asks what the runs before it asked.
+    """
 
     def __init__(self, worker: Worker, number: str, names: list[str]) -> None:
+        known: dict[str, dict[str, Any]] = {}
         for name in names:
-            setattr(self, name, self._ask(worker, number, name))
+            setattr(self, name, self._ask(worker, number, name, known))
 
     @staticmethod
-    def _ask(worker: Worker, number: str, name: str) -> Any:
-        known: dict[str, dict[str, Any]] = {}  # Hypothesis likes some numbers
-
+    def _ask(
+        worker: Worker, number: str, name: str, known: dict[str, dict[str, Any]]
+    ) -> Any:
         def ask(*inputs: Any) -> Any:
-            reply = known.get(repr(inputs))
-            if reply is None:
-                question = {"id": number, "name": name, "inputs": list(inputs)}
-                reply = known[repr(inputs)] = worker.ask(question)
+            key = repr((name, inputs))
+            if key not in known:
+                earlier = {} if known else worker.questions
+                wanted = {**earlier, key: [name, list(inputs)]}
+                question = {"id": number, "questions": list(wanted.values())}
+                known.update(zip(wanted, worker.ask(question)["answers"]))
+                if "value" in known[key] and len(worker.questions) < REMEMBERED:
+                    worker.questions[key] = wanted[key]
+            reply = known[key]
             if "raises" in reply:
                 raise RAISED.get(reply["raises"], RuntimeError)(reply["text"])
             return reply["value"]
@@ -267,6 +280,9 @@ def describe(error: BaseException, files: Collection[str]) -> dict[str, str]:
     import traceback
 
     where = ""
+    for file, number, function, line in getattr(error, "frames", ()):
+        if file in files and line:  # of a rank, in a process of its own
+            where = f"{os.path.basename(file)}:{number}, in {function}: {line}"
     if isinstance(error, SyntaxError):
         where = f"{os.path.basename(error.filename or '')}:{error.lineno or ''}"
         where += f": {(error.text or '').strip()}"

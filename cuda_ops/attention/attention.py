@@ -16,6 +16,9 @@ up to 256 numbers in float32 have kernels; all else is left to the default. So h
 bfloat16 and float16, for heads of up to 128 numbers, a multiple of 8, on the tensor
 cores: products of halves with float32 sums, and softmax in float32.
 
+Masks and dropout (`dropping.py`) have kernels of their own, made of the same templates
+when they are first needed; those without know nothing of them.
+
 Operands are read in place if numbers of a row are neighbours, whatever the other
 strides are. Results are the same to the last bit in every run.
 """
@@ -30,26 +33,28 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cuda_ops.attention.backward import (
-    DELTA_ROWS,
-    DELTAS,
     FOR_KEYS,
     FOR_QUERY,
     backward_shared,
     for_keys,
     for_query,
+    run_deltas,
 )
 from cuda_ops.attention.composed import attention_composed
-from cuda_ops.attention.forward import FORWARD, forward, forward_shared
+from cuda_ops.attention.decode import FEW, MOST, lanes_for, run_few
+from cuda_ops.attention.forward import FORWARD, More, forward, forward_shared
 from cuda_ops.attention.units import BF16, F16, FMA, TF32, VECTOR, Cut
-from cuda_ops.block.intrinsics import WARP, is_aligned
+from cuda_ops.block.intrinsics import is_aligned
 from cuda_ops.block.tiles import VECTOR_BYTES
 from cuda_ops.half import bits
 from cuda_ops.ladders.attention import attention_tiled, same_heads
 from cuda_ops.memory import contiguous, copy, copy_into, empty
+from cuda_ops.random import LOW_32, block_base
 from cuda_ops.runtime.device import compute_capability, properties
 from cuda_ops.runtime.launch import ceil_div
 from minitorch import precision
-from minitorch.dtypes import DType, bfloat16, float16, float32
+from minitorch.backend.attention import KEEP_ALL, Drop
+from minitorch.dtypes import DType, bfloat16, bool_, float16, float32
 from minitorch.tensor_data import TensorData
 
 
@@ -152,12 +157,36 @@ def _sizes(query: TensorData, key: TensorData, value: TensorData) -> tuple[int, 
     return heads, heads // key.shape[1], L, key.shape[2], E, value.shape[3]
 
 
+def _more(mask: TensorData | None, drop: Drop) -> More:
+    """Which kernels these need."""
+    if mask is None:
+        return More(drop[0] > 0)
+    return More(drop[0] > 0, "bool" if mask.dtype is bool_ else "numbers")
+
+
+def _extras(
+    ends: Any, keys: int, mask: TensorData | None, drop: Drop
+) -> tuple[Any, ...]:
+    """Their last arguments: a mask, and what `dropper` draws with.
+
+    `ends` stands for a mask where there is none.
+    """
+    p, seed, offset = drop
+    last = math.ceil(p * 2.0**32) - 1
+    chance = seed & LOW_32, seed >> 32 & LOW_32, last, offset, ceil_div(keys, 4)
+    array, at = (ends, (0,) * 5) if mask is None else (
+        bits(mask.storage.array), (mask.offset, *mask.strides)
+    )  # fmt: skip
+    return array, at, chance, block_base(), np.float32(1.0 / (1.0 - p))
+
+
 # --------------------------------------------------------------------------- launchers
 
 
 def attention(
     out: TensorData, logsumexp: TensorData, query: TensorData, key: TensorData,
-    value: TensorData, scale: float, causal: bool,
+    value: TensorData, scale: float, causal: bool, mask: TensorData | None = None,
+    drop: Drop = KEEP_ALL,
 ) -> bool:  # fmt: skip
     """out = softmax(query key^T * scale) value, and the logsumexp of the scores.
 
@@ -166,22 +195,53 @@ def attention(
     cuts = _cuts(query, key, value)
     if cuts is None:
         return False
-    run_forward(cuts.forward, out, logsumexp, query, key, value, scale, causal)
+    run_forward(
+        cuts.forward, out, logsumexp, query, key, value, scale, causal, mask, drop
+    )
+    return True
+
+
+def attention_of_few(
+    out: TensorData, logsumexp: TensorData, query: TensorData, key: TensorData,
+    value: TensorData, scale: float, causal: bool, mask: TensorData | None,
+    drop: Drop,
+) -> bool:  # fmt: skip
+    """As `attention`, where queries are so few that blocks have to share keys."""
+    kind = query.dtype is float32 or query.dtype.half
+    if not kind or query.shape[2] > FEW or drop[0] or 0 in (*query.shape, *key.shape):
+        return False
+    query, key, value = _rows(query), _rows(key), _rows(value)
+    width = 4 if _elements(query, key, value) > 1 else 1
+    sizes = _sizes(query, key, value)
+    lanes = lanes_for(max(sizes[4:]), width, _more(mask, drop).mask)
+    if lanes is None or not sizes[5] or query.shape[0] * query.shape[2] > MOST:
+        return False
+    o, ends, seen = _room(out), _in_line(logsumexp), None
+    if mask is not None:
+        seen = mask.storage.array, (mask.offset, *mask.strides)
+    operands = tuple(
+        x for a in (query, key, value) for x in (a.storage.array, _args(a)[1])
+    )
+    run_few(lanes, o, ends, operands, seen, sizes, scale, causal)
+    _hand_over([(out, o), (logsumexp, ends)])
     return True
 
 
 def run_forward(
     cut: Cut, out: TensorData, logsumexp: TensorData, query: TensorData,
     key: TensorData, value: TensorData, scale: float, causal: bool,
+    mask: TensorData | None = None, drop: Drop = KEEP_ALL,
 ) -> None:  # fmt: skip
     """`attention` with blocks that are cut in a given way."""
     query, key, value = _rows(query), _rows(key), _rows(value)
     o, ends = _room(out), _in_line(logsumexp)
-    run = forward(cut, _elements(query, key, value, o), compute_capability() >= (8, 0))
+    new, more = compute_capability() >= (8, 0), _more(mask, drop)
+    run = forward(cut, _elements(query, key, value, o), new, more)
     blocks = query.shape[0] * query.shape[1], ceil_div(query.shape[2], cut.rows)
     run[blocks, cut.threads, None, forward_shared(cut)](
         *_args(query), *_args(key), *_args(value), *_args(o), ends.flat(),
         _sizes(query, key, value), np.float32(scale), bool(causal),
+        *_extras(ends.flat(), key.shape[2], mask, drop),
     )  # fmt: skip
     _hand_over([(out, o), (logsumexp, ends)])
 
@@ -190,6 +250,7 @@ def attention_backward(
     query_grad: TensorData, key_grad: TensorData, value_grad: TensorData,
     grad: TensorData, query: TensorData, key: TensorData, value: TensorData,
     out: TensorData, logsumexp: TensorData, scale: float, causal: bool,
+    mask: TensorData | None = None, drop: Drop = KEEP_ALL,
 ) -> bool:  # fmt: skip
     """The gradients of query, key and value, from that of out [B, H, L, V].
 
@@ -200,7 +261,7 @@ def attention_backward(
         return False
     run_backward(
         cuts, (query_grad, key_grad, value_grad), grad, query, key, value, out,
-        logsumexp, scale, causal,
+        logsumexp, scale, causal, mask, drop,
     )  # fmt: skip
     return True
 
@@ -209,24 +270,24 @@ def run_backward(
     cuts: Cuts, grads: tuple[TensorData, TensorData, TensorData], grad: TensorData,
     query: TensorData, key: TensorData, value: TensorData, out: TensorData,
     logsumexp: TensorData, scale: float, causal: bool,
+    mask: TensorData | None = None, drop: Drop = KEEP_ALL,
 ) -> None:  # fmt: skip
     """`attention_backward` with blocks that are cut in given ways."""
     grad, query, key, value, out = map(_rows, (grad, query, key, value, out))
     dq, dk, dv = made = tuple(map(_room, grads))
     sizes = _sizes(query, key, value)
     ends, deltas = contiguous(logsumexp).flat(), empty(logsumexp.shape, float32).flat()
-    run = DELTAS[query.dtype]
-    run[ceil_div(logsumexp.size, DELTA_ROWS), DELTA_ROWS * WARP](
-        *_args(grad), *_args(out), deltas, sizes
-    )
+    both = *_args(grad), *_args(out), deltas
+    run_deltas(query.dtype, _elements(grad, out), both, sizes, 1 - drop[0])
     inputs = [x for a in (query, key, value, grad) for x in _args(a)]
-    last = sizes, np.float32(scale), bool(causal)
-    new = compute_capability() >= (8, 0)
+    extras = _extras(ends, key.shape[2], mask, drop)
+    last = sizes, np.float32(scale), bool(causal), *extras
+    new, more = compute_capability() >= (8, 0), _more(mask, drop)
     for cut, kernels, like, outs in (
         (cuts.for_keys, for_keys, key, (dk, dv)),
         (cuts.for_query, for_query, query, (dq,)),
     ):
-        run = kernels(cut, _elements(query, key, value, grad, *outs), new)
+        run = kernels(cut, _elements(query, key, value, grad, *outs), new, more)
         blocks = like.shape[0] * like.shape[1], ceil_div(like.shape[2], cut.rows)
         results = [x for a in outs for x in _args(a)]
         run[blocks, cut.threads, None, backward_shared(cut)](

@@ -17,11 +17,33 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cache
+from typing import Any
 
+import numpy as np
 from numba import cuda, float32
 
-from cuda_ops.attention.forward import FAR, Key, family, pipes, start_of
-from cuda_ops.attention.held import LOG2E, filled, gradient, masked, scaled, taken
+from cuda_ops.attention.dropping import dropper
+from cuda_ops.attention.forward import (
+    EXTRAS,
+    FAR,
+    PLAIN,
+    Key,
+    More,
+    family,
+    pipes,
+    raised,
+    shower,
+    start_of,
+)
+from cuda_ops.attention.held import (
+    LOG2E,
+    filled,
+    gradient,
+    masked,
+    scaled,
+    taken,
+)
 from cuda_ops.attention.units import (
     BF16,
     F16,
@@ -33,63 +55,124 @@ from cuda_ops.attention.units import (
     filler,
     units_of,
 )
-from cuda_ops.block.intrinsics import WARP, device, shuffle_xor
+from cuda_ops.block.intrinsics import WARP, device, load4, shuffle_xor
 from cuda_ops.block.tiles import inlined
 from cuda_ops.half import from_bfloat16, from_float16
-from cuda_ops.runtime.launch import SIMULATED, Kernel
+from cuda_ops.runtime.launch import SIMULATED, TINY, Kernel, ceil_div
 from minitorch import dtypes as types
+from minitorch.dtypes import DType
 
-# Rows of a block of `attention_deltas`.
-DELTA_ROWS = 1 if SIMULATED else 8
+# Threads of a block of `attention_deltas`, and rows of each of their groups.
+DELTA_THREADS = 32 if TINY else 256
+DELTA_ROWS = 4
 ZERO = float32(0)
 begin_of = device(start_of)
 
 
-def deltas_template(read: Callable) -> Callable:
-    """The Python function of `attention_deltas`; `read` makes elements float32."""
+def deltas_template(read: Callable, vector: int, lanes: int) -> Callable:
+    """The Python function of `attention_deltas`; `read` makes elements float32.
 
-    def attention_deltas(grad, g, out, o, deltas, sizes):
+    `lanes` make a row together, and load `vector` numbers at once, 4 or 1.
+    """
+    groups, steps = DELTA_THREADS // lanes, lanes.bit_length() - 1
+
+    def dot_4(x, i, y, j):
+        a, b, c, d = load4(x, i)
+        e, f, g, h = load4(y, j)
+        return (read(a) * read(e) + read(b) * read(f)) + (
+            read(c) * read(g) + read(d) * read(h)
+        )
+
+    dot = device(dot_4 if vector == 4 else lambda x, i, y, j: read(x[i]) * read(y[j]))
+
+    def attention_deltas(grad, g, out, o, deltas, sizes, factor):
         """D = rowsum(grad * out), the sum of weights times their gradients as well.
 
         # grad [B, H, L, V], out [B, H, L, V] -> deltas [B, H, L]
 
             for b, h, i:
-                deltas[b, h, i] = sum(grad[b, h, i, v] * out[b, h, i, v] for v)
+                total = sum(grad[b, h, i, v] * out[b, h, i, v] for v)
+                deltas[b, h, i] = total * factor
 
-        A warp makes a row: neighbouring lanes read neighbours, and five exchanges add
-        up. The gradient of softmax needs it in every tile of the row.
+        The gradient of softmax needs it in every tile of the row. A few lanes make a
+        row, 16 for 64 numbers, as each loads 16 bytes at once, and each of them has
+        four rows: so eight loads of a thread are on their way together, which the
+        memory needs to be busy. Blocks are of one head, so that no thread divides.
         """
         heads, L, V = sizes[0], sizes[2], sizes[5]
-        row = cuda.blockIdx.x * DELTA_ROWS + cuda.threadIdx.x // WARP
-        number = row // L
-        inside = row < deltas.size
-        i = row - number * L
-        total = ZERO
-        if inside:
-            x = begin_of(g, (heads, number)) + i * g[3]
-            y = begin_of(o, (heads, number)) + i * o[3]
-            for j in range(cuda.threadIdx.x % WARP, V, WARP):
-                total += read(grad[x + j]) * read(out[y + j])
-        for k in range(5):
-            total += shuffle_xor(total, 16 >> k)
-        if inside and cuda.threadIdx.x % WARP == 0:
-            deltas[row] = total
+        number, t = cuda.blockIdx.x, cuda.threadIdx.x
+        row = cuda.blockIdx.y * (DELTA_ROWS * groups) + t // lanes
+        last, lane = L - 1, t % lanes
+        x, y = begin_of(g, (heads, number)), begin_of(o, (heads, number))
+        r1, r2, r3 = row + groups, row + 2 * groups, row + 3 * groups
+        # Rows behind the last one read that one.
+        i0, i1, i2, i3 = min(row, last), min(r1, last), min(r2, last), min(r3, last)
+        x0, x1, x2, x3 = x + i0 * g[3], x + i1 * g[3], x + i2 * g[3], x + i3 * g[3]
+        y0, y1, y2, y3 = y + i0 * o[3], y + i1 * o[3], y + i2 * o[3], y + i3 * o[3]
+        d0, d1, d2, d3 = ZERO, ZERO, ZERO, ZERO
+        for j in range(lane * vector, V, lanes * vector):
+            d0 += dot(grad, x0 + j, out, y0 + j)
+            d1 += dot(grad, x1 + j, out, y1 + j)
+            d2 += dot(grad, x2 + j, out, y2 + j)
+            d3 += dot(grad, x3 + j, out, y3 + j)
+        for k in range(steps):
+            far = lanes >> (k + 1)
+            d0 += shuffle_xor(d0, far)
+            d1 += shuffle_xor(d1, far)
+            d2 += shuffle_xor(d2, far)
+            d3 += shuffle_xor(d3, far)
+        if lane == 0:
+            at = number * L
+            if row < L:
+                deltas[at + row] = d0 * factor
+            if r1 < L:
+                deltas[at + r1] = d1 * factor
+            if r2 < L:
+                deltas[at + r2] = d2 * factor
+            if r3 < L:
+                deltas[at + r3] = d3 * factor
 
     return attention_deltas
 
 
-def _deltas(read: Callable, name: str, word: str) -> Kernel:
-    text = f"{word}[] 4*int64 {word}[] 4*int64 float32[] 6*int64"
-    made, threads = deltas_template(read), DELTA_ROWS * WARP
-    return Kernel(made, f"attention_deltas{name}", [text], threads)
-
-
-# For each type of operands.
-DELTAS = {
-    types.float32: _deltas(device(lambda x: x), "", "float32"),
-    types.bfloat16: _deltas(from_bfloat16, "[bfloat16]", "uint16"),
-    types.float16: _deltas(from_float16, "[float16]", "uint16"),
+READERS = {
+    types.float32: device(lambda x: x),
+    types.bfloat16: from_bfloat16,
+    types.float16: from_float16,
 }
+
+
+@cache
+def deltas_kernel(dtype: DType, vector: int, lanes: int) -> Kernel:
+    """`attention_deltas` for a type of operands; those of 64 numbers have examples."""
+    made, common = deltas_template(READERS[dtype], vector, lanes), (4, 16)
+    word = "uint16" if dtype.half else "float32"
+    text = f"{word}[] 4*int64 {word}[] 4*int64 float32[] 6*int64 float32"
+    name = f"attention_deltas[{dtype.name}]"
+    if (vector, lanes) == common:
+        return Kernel(made, name, [text], DELTA_THREADS)
+    return Kernel(made, f"{name}{vector, lanes}", (), DELTA_THREADS)
+
+
+for _dtype in READERS:
+    deltas_kernel(_dtype, 4, 16)
+
+
+def run_deltas(
+    dtype: DType, elements: int, operands: tuple[Any, ...], sizes: tuple[int, ...],
+    factor: float,
+) -> None:  # fmt: skip
+    """Launch it, with arrays and places of grad and out, and the array of deltas.
+
+    `elements` is how many neighbours one instruction can load.
+    """
+    rows, width = sizes[2], sizes[5]
+    vector = 4 if elements > 1 else 1
+    lanes = min(1 << (ceil_div(width, vector) - 1).bit_length(), WARP)
+    run = deltas_kernel(dtype, vector, lanes)
+    number, at_once = len(operands[-1]) // rows, DELTA_ROWS * DELTA_THREADS // lanes
+    blocks = number, ceil_div(rows, at_once)
+    run[blocks, DELTA_THREADS](*operands, sizes, np.float32(factor))
 
 
 def backward_shared(cut: Cut) -> int:
@@ -97,15 +180,20 @@ def backward_shared(cut: Cut) -> int:
     return (2 * cut.resident + 2 * cut.passing + cut.aside) * cut.item
 
 
-def keys_template(cut: Cut, elements: int, asynchronous: bool) -> Callable:
+def keys_template(
+    cut: Cut, elements: int, asynchronous: bool, more: More = PLAIN
+) -> Callable:
     """The Python function of `attention_for_keys` for one way to cut."""
     units = units_of(cut)
     place, multiply, weigh, store, temper = (
         units.place, units.multiply, units.weigh, units.store, units.temper,
     )  # fmt: skip
     zero_scores, zero_sums = units.zero_scores, units.zero_sums
-    mask = masked(units.scores, True, -math.inf)
-    slopes = gradient(units.scores, True)
+    hide = masked(units.scores, True, -math.inf)
+    slopes = gradient(units.scores, True, bool(more.mask))
+    show = shower(units, True, more.kind(cut))
+    draw, keep = dropper(units, True, more.drops)
+    raise_sums = raised(units, more.drops)
     take_ends, take = taken(units.scores.cols, LOG2E), taken(units.scores.cols, 1.0)
     scale_sums, each_row = scaled(units.sums), filled(len(units.sums.rows))
     fetch, close, wait = pipes(cut, elements, asynchronous)
@@ -119,7 +207,7 @@ def keys_template(cut: Cut, elements: int, asynchronous: bool) -> Callable:
 
     def attention_for_keys(
         query, q, key, k, value, v, grad, g, logsumexp, deltas, key_grad, dk,
-        value_grad, dv, sizes, scale, causal,
+        value_grad, dv, sizes, scale, causal, mask, m, chance, base, kept,
     ):  # fmt: skip
         """Queries and their gradients come by; gradients of keys stay in registers.
 
@@ -172,13 +260,16 @@ def keys_template(cut: Cut, elements: int, asynchronous: bool) -> Callable:
             s = multiply(zero_scores(), shared, mine, q_at + theirs)
             s = temper(s, each_row(scale * log2e))
             row, col, _, _, my_col = place()  # Cheaper to find than to keep.
+            at = start(m, (heads, head))
+            s = show(s, mask, at, m[3:], (i, first), (L, S))
             diagonal = i - first if causal else FAR
             if left < cols or diagonal < rows:
-                s = mask(s, left - col, diagonal + col - row)
+                s = hide(s, left - col, diagonal + col - row)
+            bits = draw(chance, base, head * L + i, first)
             ends = take_ends(logsumexp, head * L + i + col, left - col)
             below = take(deltas, head * L + i + col, left - col)
-            p, ds = slopes(s, d, ends, below)
-            values = weigh(values, p, shared, p_at, g_at + my_col)
+            p, ds = slopes(s, keep(d, bits), ends, below)
+            values = weigh(values, keep(p, bits), shared, p_at, g_at + my_col)
             tile += 1
             if tile == end:
                 member, tile = member + 1, lowest
@@ -188,7 +279,8 @@ def keys_template(cut: Cut, elements: int, asynchronous: bool) -> Callable:
                 fetch(shared, g_at, grad, at, g[3], L - tile * cols, V)
             close()
             keys = weigh(keys, ds, shared, p_at, q_at + my_col)
-        keys = scale_sums(keys, each_row(scale))
+        keys = raise_sums(scale_sums(keys, each_row(scale)), kept)
+        values = raise_sums(values, kept)
         _, _, my_row, _, my_col = place()  # Found anew: no register had to keep it.
         left, first = S - first - my_row, first + my_row
         at = start(dk, (shares, number)) + first * dk[3] + my_col
@@ -199,15 +291,20 @@ def keys_template(cut: Cut, elements: int, asynchronous: bool) -> Callable:
     return attention_for_keys
 
 
-def query_template(cut: Cut, elements: int, asynchronous: bool) -> Callable:
+def query_template(
+    cut: Cut, elements: int, asynchronous: bool, more: More = PLAIN
+) -> Callable:
     """The Python function of `attention_for_query` for one way to cut."""
     units = units_of(cut)
     place, multiply, weigh, store, temper = (
         units.place, units.multiply, units.weigh, units.store, units.temper,
     )  # fmt: skip
     zero_scores, zero_sums = units.zero_scores, units.zero_sums
-    mask = masked(units.scores, False, -math.inf)
-    slopes = gradient(units.scores, False)
+    hide = masked(units.scores, False, -math.inf)
+    slopes = gradient(units.scores, False, bool(more.mask))
+    show = shower(units, False, more.kind(cut))
+    draw, keep = dropper(units, False, more.drops)
+    raise_sums = raised(units, more.drops)
     take_ends, take = taken(units.scores.rows, LOG2E), taken(units.scores.rows, 1.0)
     scale_sums, each_row = scaled(units.sums), filled(len(units.sums.rows))
     fetch, close, wait = pipes(cut, elements, asynchronous)
@@ -221,7 +318,7 @@ def query_template(cut: Cut, elements: int, asynchronous: bool) -> Callable:
 
     def attention_for_query(
         query, q, key, k, value, v, grad, g, logsumexp, deltas, query_grad, dq, sizes,
-        scale, causal,
+        scale, causal, mask, m, chance, base, kept,
     ):  # fmt: skip
         """Keys and values come by; gradients of queries stay in registers.
 
@@ -256,7 +353,7 @@ def query_template(cut: Cut, elements: int, asynchronous: bool) -> Callable:
         at = number * L + first + row
         ends = take_ends(logsumexp, at, L - first - row)
         below = take(deltas, at, L - first - row)
-        acc = zero_sums()
+        acc, m_from = zero_sums(), start(m, (heads, number))
         for t in range(count):
             left = S - t * cols
             wait()
@@ -273,12 +370,14 @@ def query_template(cut: Cut, elements: int, asynchronous: bool) -> Callable:
             close()
             s = multiply(zero_scores(), shared, mine, k_at + theirs)
             s = temper(s, each_row(scale * log2e))
+            s = show(s, mask, m_from, m[3:], (first, t * cols), (L, S))
             diagonal = first - t * cols if causal else FAR
             if left < cols or diagonal < cols:
-                s = mask(s, left - col, diagonal + row - col)
+                s = hide(s, left - col, diagonal + row - col)
+            d = keep(d, draw(chance, base, number * L + first, t * cols))
             _, ds = slopes(s, d, ends, below)
             acc = weigh(acc, ds, shared, p_at, k_at + my_col)
-        acc = scale_sums(acc, each_row(scale))
+        acc = raise_sums(scale_sums(acc, each_row(scale)), kept)
         _, _, my_row, _, my_col = place()
         at = start(dq, (heads, number)) + (first + my_row) * dq[3] + my_col
         store(query_grad, at, dq[3], acc, L - first - my_row, E - my_col, aligned)
@@ -287,11 +386,12 @@ def query_template(cut: Cut, elements: int, asynchronous: bool) -> Callable:
 
 
 OPERANDS = "float32[] 4*int64 " * 4 + "float32[] float32[] "
-KEYS_EXAMPLE = OPERANDS + "float32[] 4*int64 float32[] 4*int64 6*int64 float32 bool"
-QUERY_EXAMPLE = OPERANDS + "float32[] 4*int64 6*int64 float32 bool"
+LAST = "6*int64 float32 bool" + EXTRAS
+KEYS_EXAMPLE = OPERANDS + "float32[] 4*int64 float32[] 4*int64 " + LAST
+QUERY_EXAMPLE = OPERANDS + "float32[] 4*int64 " + LAST
 
 # As `FORWARD`, for the gradients of keys and values, and for those of queries.
-if SIMULATED:
+if TINY:
     FOR_KEYS: dict[str, tuple[Cut, ...]] = {
         FMA: (Cut(FMA, 32, 1, 16, 16, 4),),
         **{units: (Cut(units, 32, 1, 16, 16),) for units in (TF32, BF16, F16)},
@@ -335,11 +435,12 @@ MAIN_KEYS: dict[Key, str] = {}
 MAIN_QUERY: dict[Key, str] = {}
 if not SIMULATED:
     MAIN_KEYS = {
-        (FOR_KEYS[FMA][1], VECTOR, True): "attention_for_keys",
-        (FOR_KEYS[TF32][1], VECTOR, True): "attention_for_keys_tensor_core",
-        (FOR_KEYS[BF16][1], 2 * VECTOR, True): "attention_for_keys_bfloat16",
+        (FOR_KEYS[FMA][1], VECTOR, True, PLAIN): "attention_for_keys",
+        (FOR_KEYS[TF32][1], VECTOR, True, PLAIN): "attention_for_keys_tensor_core",
+        (FOR_KEYS[BF16][1], 2 * VECTOR, True, PLAIN): "attention_for_keys_bfloat16",
+        (FOR_KEYS[FMA][1], VECTOR, True, More(True)): "attention_for_keys_dropout",
     }
-    MAIN_QUERY = {(FOR_QUERY[FMA][1], VECTOR, True): "attention_for_query"}
+    MAIN_QUERY = {(FOR_QUERY[FMA][1], VECTOR, True, PLAIN): "attention_for_query"}
 
 
 for_keys = family(keys_template, MAIN_KEYS, backward_shared, KEYS_EXAMPLE)

@@ -9,9 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import cache
+from typing import NamedTuple
 
 from numba import cuda, float32
 
+from cuda_ops.attention.dropping import dropper
 from cuda_ops.attention.held import (
     LOG2E,
     filled,
@@ -20,6 +22,7 @@ from cuda_ops.attention.held import (
     masked,
     online,
     scaled,
+    shown,
 )
 from cuda_ops.attention.units import (
     BF16,
@@ -29,13 +32,34 @@ from cuda_ops.attention.units import (
     TF32,
     VECTOR,
     Cut,
+    Units,
     fetcher,
     filler,
     units_of,
 )
 from cuda_ops.block.copies import fences
 from cuda_ops.block.tiles import inlined
-from cuda_ops.runtime.launch import SIMULATED, Kernel
+from cuda_ops.runtime.launch import SIMULATED, TINY, Kernel
+
+
+class More(NamedTuple):
+    """What a kernel does besides; the plain one has no code for it.
+
+    Attributes:
+        drops: it drops weights.
+        mask: "bool", or "numbers" in the operands' type; "" for no mask.
+    """
+
+    drops: bool = False
+    mask: str = ""
+
+    def kind(self, cut: Cut) -> str:
+        """The type of a mask, for `shown`."""
+        numbers = cut.units if cut.half else "float32"
+        return numbers if self.mask == "numbers" else self.mask
+
+
+PLAIN = More()
 
 # So far to the right of a row nothing is hidden.
 FAR = 1 << 30
@@ -63,16 +87,52 @@ def forward_shared(cut: Cut) -> int:
     return (cut.resident + 2 * cut.passing + cut.aside) * cut.item
 
 
-def forward_template(cut: Cut, elements: int, asynchronous: bool) -> Callable:
+def shower(units: Units, turned: bool, kind: str) -> Callable:
+    """show(s, mask, at, steps, first, sizes) -> s: what a mask leaves of a tile.
+
+    `at` is where the head's part begins, `steps` are the strides of queries and keys,
+    `first` is the tile's first query and key, and `sizes` how many there are; with
+    `turned` keys are the tile's rows.
+    """
+    show, place = shown(units.scores, kind), units.place
+    if not kind:
+        return inlined(lambda s, mask, at, steps, first, sizes: s)
+
+    def show_tile(s, mask, at, steps, first, sizes):
+        row, col, _, _, _ = place()  # Cheaper to find than to keep.
+        i, j = first[0] + (col if turned else row), first[1] + (row if turned else col)
+        at += i * steps[0] + j * steps[1]
+        left, right = sizes[0] - i, sizes[1] - j
+        if turned:
+            return show(s, mask, at, (steps[1], steps[0]), (right, left))
+        return show(s, mask, at, steps, (left, right))
+
+    return inlined(show_tile)
+
+
+def raised(units: Units, drops: bool) -> Callable:
+    """raise_sums(acc, kept): sums of dropped weights, times what keeps their mean."""
+    if not drops:
+        return inlined(lambda acc, kept: acc)
+    scale_sums, each_row = scaled(units.sums), filled(len(units.sums.rows))
+    return inlined(lambda acc, kept: scale_sums(acc, each_row(kept)))
+
+
+def forward_template(
+    cut: Cut, elements: int, asynchronous: bool, more: More = PLAIN
+) -> Callable:
     """The Python function of `attention_online` for one way to cut."""
     units = units_of(cut)
     place, multiply, weigh, store, temper = (
         units.place, units.multiply, units.weigh, units.store, units.temper,
     )  # fmt: skip
     zero_scores, zero_sums = units.zero_scores, units.zero_sums
-    soft, scale_sums = online(units.scores), scaled(units.sums)
-    mask = masked(units.scores, False, -math.inf)
-    finish, give = finished(units.scores), given(units.scores.rows)
+    hides, scale_sums = bool(more.mask), scaled(units.sums)
+    soft, show = online(units.scores, hides), shower(units, False, more.kind(cut))
+    draw, keep = dropper(units, False, more.drops)
+    raise_sums = raised(units, more.drops)
+    hide = masked(units.scores, False, -math.inf)
+    finish, give = finished(units.scores, hides), given(units.scores.rows)
     each_row = filled(len(units.scores.rows))
     never, nothing = float32(-math.inf), float32(0)
     fetch, close, wait = pipes(cut, elements, asynchronous)
@@ -84,8 +144,9 @@ def forward_template(cut: Cut, elements: int, asynchronous: bool) -> Callable:
     aligned, kind = elements > 1, cut.number
 
     def attention_online(
-        query, q, key, k, value, v, out, o, logsumexp, sizes, scale, causal
-    ):
+        query, q, key, k, value, v, out, o, logsumexp, sizes, scale, causal, mask, m,
+        chance, base, kept,
+    ):  # fmt: skip
         """Softmax over tiles of keys as they come by; sums in registers.
 
         # query [B, H, L, E], key [B, K, S, E], value [B, K, S, V]
@@ -111,6 +172,9 @@ def forward_template(cut: Cut, elements: int, asynchronous: bool) -> Callable:
         while values are multiplied, and values while keys are. Exponentials are powers
         of two, whose factor log2(e) has gone into the queries.
 
+        A mask is read where scores are, and dropout draws its words (`dropping.py`)
+        while values are on their way; `total` has what is dropped, too.
+
         With `causal`, tiles behind the diagonal are left out, and only those that it
         crosses are masked; blocks with the most tiles start first.
 
@@ -132,6 +196,7 @@ def forward_template(cut: Cut, elements: int, asynchronous: bool) -> Callable:
         fill(shared, 0, query, at, q[3], L - first, E, scale * log2e)
         close()
         acc, best, total = zero_sums(), each_row(never), each_row(nothing)
+        m_from = start(m, (heads, number))
         for t in range(count):
             left = S - t * cols
             wait()
@@ -140,10 +205,12 @@ def forward_template(cut: Cut, elements: int, asynchronous: bool) -> Callable:
             close()
             s = multiply(zero_scores(), shared, mine, theirs)
             s = temper(s, each_row(scale * log2e))
+            s = show(s, mask, m_from, m[3:], (first, t * cols), (L, S))
             diagonal = first - t * cols if causal else FAR
             if left < cols or diagonal < cols:
-                s = mask(s, left - col, diagonal + row - col)
+                s = hide(s, left - col, diagonal + row - col)
             p, best, total, factor = soft(s, best, total)
+            p = keep(p, draw(chance, base, number * L + first, t * cols))
             acc = scale_sums(acc, factor)
             wait()
             cuda.syncthreads()  # The values are there; all are done with the keys.
@@ -153,7 +220,7 @@ def forward_template(cut: Cut, elements: int, asynchronous: bool) -> Callable:
             close()
             acc = weigh(acc, p, shared, p_at, v_at + my_col)
         ends, inverse = finish(best, total)
-        acc = scale_sums(acc, inverse)
+        acc = raise_sums(scale_sums(acc, inverse), kept)
         row, col, my_row, _, my_col = place()  # Found anew: no register had to keep it.
         at = start(o, (heads, number)) + (first + my_row) * o[3] + my_col
         store(out, at, o[3], acc, L - first - my_row, V - my_col, aligned)
@@ -163,10 +230,12 @@ def forward_template(cut: Cut, elements: int, asynchronous: bool) -> Callable:
     return attention_online
 
 
-EXAMPLE = "float32[] 4*int64 " * 4 + "float32[] 6*int64 float32 bool"
+# A mask; what dropout draws with.
+EXTRAS = " float32[] 5*int64 5*int64 int64[] float32"
+EXAMPLE = "float32[] 4*int64 " * 4 + "float32[] 6*int64 float32 bool" + EXTRAS
 
 # For each size of rows the best first; the first one that a chip has room for is taken.
-if SIMULATED:
+if TINY:
     FORWARD: dict[str, tuple[Cut, ...]] = {
         FMA: (Cut(FMA, 32, 1, 16, 16, 4),),
         **{units: (Cut(units, 32, 1, 16, 16),) for units in (TF32, BF16, F16)},
@@ -201,20 +270,24 @@ else:
 
 # What tests compile and `minitorch inspect` shows has a name, by its cut, numbers of a
 # copy, and whether copies are asynchronous. Others are made when they are needed.
-Key = tuple[Cut, int, bool]
+Key = tuple[Cut, int, bool, More]
 MAIN: dict[Key, str] = {}
 if not SIMULATED:
     MAIN = {
-        (FORWARD[FMA][1], VECTOR, True): "attention_online",
-        (FORWARD[FMA][2], VECTOR, False): "attention_online_sm_75",
-        (FORWARD[TF32][1], VECTOR, True): "attention_tensor_core",
-        (FORWARD[BF16][1], 2 * VECTOR, True): "attention_bfloat16",
+        (FORWARD[FMA][1], VECTOR, True, PLAIN): "attention_online",
+        (FORWARD[FMA][2], VECTOR, False, PLAIN): "attention_online_sm_75",
+        (FORWARD[TF32][1], VECTOR, True, PLAIN): "attention_tensor_core",
+        (FORWARD[BF16][1], 2 * VECTOR, True, PLAIN): "attention_bfloat16",
+        (FORWARD[FMA][1], VECTOR, True, More(True)): "attention_online_dropout",
+        (FORWARD[TF32][1], VECTOR, True, More(True, "numbers")): (
+            "attention_tensor_core_dropout_mask"
+        ),
     }
 
 
 def family(
     template: Callable, main: dict[Key, str], shared: Callable[[Cut], int], text: str
-) -> Callable[[Cut, int, bool], Kernel]:
+) -> Callable[..., Kernel]:
     """The kernels of a template, one for each way to cut, made when first asked for.
 
     Args:
@@ -223,16 +296,19 @@ def family(
         text: their signature, with operands in float32.
 
     A kernel is asked for by its cut, by `elements`, neighbours that one instruction
-    copies (16 bytes, or one), and `asynchronous`, whether with `cp.async`.
+    copies (16 bytes, or one), by `asynchronous`, whether with `cp.async`, and by what
+    `more` it does.
     """
 
     @cache
-    def made(cut: Cut, elements: int, asynchronous: bool) -> Kernel:
-        fn, key = template(cut, elements, asynchronous), (cut, elements, asynchronous)
+    def made(cut: Cut, elements: int, asynchronous: bool, more: More = PLAIN) -> Kernel:
+        fn, key = template(cut, elements, asynchronous, more), (
+            cut, elements, asynchronous, more,
+        )  # fmt: skip
         types = text.replace("float32[] 4*", "uint16[] 4*") if cut.half else text
         return Kernel(
             fn,
-            name=main.get(key) or f"{fn.__name__}{(*cut, *key[1:])}",
+            name=main.get(key) or f"{fn.__name__}{(*cut, *key[1:3], *more)}",
             examples=(types,) if key in main else (),
             threads=cut.threads,
             max_registers=min(65536 // (cut.threads * cut.blocks) // 8 * 8, 255),

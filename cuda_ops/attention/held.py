@@ -14,6 +14,7 @@ is, for the simulator.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -22,6 +23,7 @@ import numpy as np
 
 from cuda_ops.block import llvm
 from cuda_ops.block.llvm import GLOBAL, constant, written
+from cuda_ops.block.mma import BF16, F16, HALVES
 from cuda_ops.block.tiles import inlined
 from cuda_ops.simulator import SIMULATED, emulation, watch
 
@@ -33,6 +35,8 @@ watch.STAND_INS.add(__name__)
 
 LN2 = 0.6931471805599453
 LOG2E = 1 / LN2
+# The lowest float32.
+LOWEST = -3.4028234663852886e38
 
 
 class Held(NamedTuple):
@@ -91,7 +95,7 @@ def _row_sums(held: Held, values: np.ndarray, sums: np.ndarray) -> np.ndarray:
 # ----------------------------------------------------------------------------- forward
 
 
-def online(held: Held) -> Callable:
+def online(held: Held, hides: bool = False) -> Callable:
     """soft(s, best, total) -> p, best, total, factor: softmax over one more tile.
 
         new = max(best, s of the row, in all lanes)
@@ -99,9 +103,11 @@ def online(held: Held) -> Callable:
         p = 2^(s - new);   total = total * factor + sum(p)
 
     `best` and `factor` are those of the whole row; `total` is the lane's part of it.
+    With `hides` there may be a row of nothing but -infinity so far, whose weights are
+    0: what is taken away is 0 then, as infinities differ by NaN.
     """
     if SIMULATED:
-        return _emulated_online(held)
+        return _emulated_online(held, hides)
     n, rows = len(held.places), len(held.rows)
 
     def signature(s: Any, best: Any, total: Any) -> Any:
@@ -117,18 +123,25 @@ def online(held: Held) -> Callable:
         for mask in held.exchanges:
             far = [_exchanged(builder, x, mask) for x in new]
             new = [_call(builder, "max.f32", x, y) for x, y in zip(new, far)]
-        factor = [exp2(builder, builder.fsub(a, b)) for a, b in zip(best, new)]
+        less = [_finite(builder, x) if hides else x for x in new]
+        factor = [exp2(builder, builder.fsub(a, b)) for a, b in zip(best, less)]
         sums = [builder.fmul(a, b) for a, b in zip(total, factor)]
         p = []
         for (row, _), x in zip(held.places, s):
-            p.append(exp2(builder, builder.fsub(x, new[row])))
+            p.append(exp2(builder, builder.fsub(x, less[row])))
             sums[row] = builder.fadd(sums[row], p[-1])
         return _packed(builder, p, new, sums, factor)
 
     return soft
 
 
-def _emulated_online(held: Held) -> Callable:
+def _finite(builder: Any, x: Any) -> Any:
+    """x, and 0 for -infinity."""
+    zero, never = (ir.Constant(ir.FloatType(), y) for y in (0.0, -math.inf))
+    return builder.select(builder.fcmp_ordered("==", x, never), zero, x)
+
+
+def _emulated_online(held: Held, hides: bool) -> Callable:
     row = np.array([row for row, _ in held.places])
 
     def soft(s, best, total):
@@ -136,8 +149,9 @@ def _emulated_online(held: Held) -> Callable:
         np.maximum.at(new, row, s)
         for mask in held.exchanges:
             new = np.maximum(new, emulation.shuffle_xor(new, mask))
-        factor = np.exp2(best - new)
-        p = np.exp2(s - new[row])
+        less = np.where(new == -math.inf, np.float32(0), new) if hides else new
+        factor = np.exp2(best - less)
+        p = np.exp2(s - less[row])
         return p, new, _row_sums(held, p, total * factor), factor
 
     return inlined(soft)
@@ -157,17 +171,20 @@ def scaled(held: Held) -> Callable:
     return scale
 
 
-def finished(held: Held) -> Callable:
+def finished(held: Held, hides: bool = False) -> Callable:
     """finish(best, total) -> logsumexp, inverse: of rows whose tiles are all done.
 
-    `logsumexp` is the natural one, `inverse` 1 / the sum of the weights in all lanes.
+    `logsumexp` is the natural one, `inverse` 1 / the sum of the weights in all lanes;
+    with `hides` 0 where all are 0.
     """
     if SIMULATED:
 
         def emulated(best, total):
             for mask in held.exchanges:
                 total = total + emulation.shuffle_xor(total, mask)
-            return (best + np.log2(total)) * np.float32(LN2), 1 / total
+            with np.errstate(divide="ignore"):
+                ends, inverse = (best + np.log2(total)) * np.float32(LN2), 1 / total
+            return ends, np.where(total == 0, np.float32(0), inverse)
 
         return inlined(emulated)
     row = _tuple(len(held.rows))
@@ -182,7 +199,12 @@ def finished(held: Held) -> Callable:
             builder.fmul(ln2, builder.fadd(x, _call(builder, "lg2.approx.f32", y)))
             for x, y in zip(best, total)
         ]
-        return _packed(builder, ends, [_call(builder, "rcp.rn.f32", x) for x in total])
+        inverse = [_call(builder, "rcp.rn.f32", x) for x in total]
+        if hides:
+            zero = ir.Constant(ir.FloatType(), 0.0)
+            none = [builder.fcmp_ordered("==", x, zero) for x in total]
+            inverse = [builder.select(n, zero, x) for n, x in zip(none, inverse)]
+        return _packed(builder, ends, inverse)
 
     return finish
 
@@ -222,6 +244,116 @@ def masked(held: Held, turned: bool, hidden: float) -> Callable:
         return out
 
     return mask
+
+
+def shown(held: Held, kind: str) -> Callable:
+    """show(s, mask, at, steps, left) -> s: what a mask leaves of scores.
+
+    mask[at + r * steps[0] + c * steps[1]] belongs to row r < left[0] and column
+    c < left[1], counted from the lane's first ones; elsewhere the first element is read
+    instead. A bool says whether s stays or becomes -infinity; a number, of `kind`
+    "float32" or a half type of `mma.py`, is added to what s is without log2(e). Finite
+    ones stay so, however large. Without a `kind` there is no mask.
+    """
+    if not kind:
+        return inlined(lambda s, mask, at, steps, left: s)
+    places = [(held.rows[row], held.cols[col]) for row, col in held.places]
+    if SIMULATED:
+        return _emulated_shown(places, kind)
+    tile, pair = _tuple(len(places)), types.UniTuple(types.int64, 2)
+
+    @written(lambda s, m, a, b, c: tile(tile, m, types.int64, pair, pair), GLOBAL)
+    def show(
+        builder: Any, s: list[Any], mask: Any, at: Any, steps: list[Any],
+        left: list[Any],
+    ) -> list[Any]:  # fmt: skip
+        never, word = ir.Constant(ir.FloatType(), -math.inf), ir.IntType(32)
+        ends = [builder.trunc(x, word) for x in left]
+        steps = [llvm.anew(builder, step) for step in steps]
+        out, last = list(s), (0, 0)
+        # From one place to the next, so that few addresses are kept.
+        for i in sorted(range(len(places)), key=places.__getitem__):
+            inside = ir.Constant(ir.IntType(1), 1)
+            for step, end, here, before in zip(steps, ends, places[i], last):
+                if here != before:
+                    at = builder.add(at, builder.mul(step, constant(here - before)))
+                near = builder.icmp_signed(">", end, ir.Constant(word, here))
+                inside = builder.and_(inside, near)
+            last, x = places[i], s[i]
+            place = builder.select(inside, at, constant(0))
+            found = builder.load(builder.gep(mask, [place]))
+            if kind == "bool":
+                seen = builder.icmp_unsigned("!=", found, ir.Constant(found.type, 0))
+                out[i] = builder.select(seen, x, never)
+                continue
+            number = _widened(builder, found, kind)
+            power = builder.fmul(number, ir.Constant(ir.FloatType(), LOG2E))
+            lowest = ir.Constant(ir.FloatType(), LOWEST)
+            power = _call(builder, "max.f32", power, lowest)
+            hidden = builder.fcmp_ordered("==", number, never)
+            out[i] = builder.fadd(x, builder.select(hidden, never, power))
+        return out
+
+    return show
+
+
+def _widened(builder: Any, x: Any, kind: str) -> Any:
+    """An element of a mask as a float32."""
+    if kind == F16:
+        return llvm.assembly(
+            builder, "cvt.f32.f16 $0, $1;", ir.FloatType(), "=f,h", [x]
+        )
+    if kind == BF16:
+        word = builder.zext(x, ir.IntType(32))
+        word = builder.shl(word, ir.Constant(word.type, 16))
+        return builder.bitcast(word, ir.FloatType())
+    return x
+
+
+def _emulated_shown(places: list[tuple[int, int]], kind: str) -> Callable:
+    def show(s, mask, at, steps, left):
+        found = []
+        for row, col in places:
+            inside = row < left[0] and col < left[1]
+            found.append(mask[at + row * steps[0] + col * steps[1] if inside else 0])
+        numbers = np.array(found)
+        if kind == "bool":
+            return np.where(numbers, s, np.float32(-math.inf))
+        numbers = numbers.view(HALVES[kind].numpy) if kind in HALVES else numbers
+        numbers = numbers.astype(np.float32)
+        with np.errstate(over="ignore"):
+            power = np.maximum(numbers * np.float32(LOG2E), np.float32(LOWEST))
+        return s + np.where(numbers == -math.inf, numbers, power)
+
+    return inlined(show)
+
+
+def cleared(places: tuple[int, ...]) -> Callable:
+    """clear(p, bits) -> p, with 0 for each number whose bit, at its place, is 0."""
+    if SIMULATED:
+
+        def emulated(p, bits):
+            kept = [int(bits) >> place & 1 for place in places]
+            return np.where(kept, p, np.float32(0))
+
+        return inlined(emulated)
+    tile = _tuple(len(places))
+
+    @written(lambda p, bits: tile(tile, types.int64))
+    def clear(builder: Any, p: list[Any], bits: Any) -> list[Any]:
+        word, out, zero = ir.IntType(32), [], ir.Constant(ir.FloatType(), 0.0)
+        halves = [
+            builder.trunc(builder.lshr(bits, constant(shift)), word)
+            for shift in (0, 32)
+        ]
+        for place, x in zip(places, p):
+            bit = ir.Constant(word, 1 << place % 32)
+            found = builder.and_(halves[place // 32], bit)
+            kept = builder.icmp_unsigned("!=", found, ir.Constant(word, 0))
+            out.append(builder.select(kept, x, zero))
+        return out
+
+    return clear
 
 
 # ------------------------------------------------------- numbers that belong to a row
@@ -289,17 +421,22 @@ def filled(count: int) -> Callable:
 # ---------------------------------------------------------------------------- backward
 
 
-def gradient(held: Held, by_col: bool) -> Callable:
+def gradient(held: Held, by_col: bool, hides: bool = False) -> Callable:
     """slopes(s, d, ends, deltas) -> p, ds: of scores, from the gradient of weights d.
 
         p = 2^(s - end);   ds = p * (d - delta)
 
-    with `end` and `delta` of the query, the row, or the column with `by_col`.
+    with `end` and `delta` of the query, the row, or the column with `by_col`. With
+    `hides` an end may be -infinity, where all s are, too, or too large for its last
+    digit to count: no weight is NaN, or above 1.
     """
     of = [col if by_col else row for row, col in held.places]
     if SIMULATED:
 
         def emulated(s, d, ends, deltas):
+            if hides:
+                ends = np.where(ends == -math.inf, np.float32(0), ends)
+                s = np.minimum(s, ends[of])
             p = np.exp2(s - ends[of])
             return p, p * (d - deltas[of])
 
@@ -311,6 +448,9 @@ def gradient(held: Held, by_col: bool) -> Callable:
     def slopes(
         builder: Any, s: list[Any], d: list[Any], ends: list[Any], deltas: list[Any]
     ) -> Any:
+        if hides:
+            ends = [_finite(builder, x) for x in ends]
+            s = [_call(builder, "min.f32", x, ends[i]) for x, i in zip(s, of)]
         p = [exp2(builder, builder.fsub(x, ends[i])) for x, i in zip(s, of)]
         ds = [builder.fmul(x, builder.fsub(y, deltas[i])) for x, y, i in zip(p, d, of)]
         return _packed(builder, p, ds)

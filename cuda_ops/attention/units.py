@@ -27,12 +27,12 @@ from cuda_ops.block.copies import Copy, copier
 from cuda_ops.block.intrinsics import WARP, load4, store4, sync_warp
 from cuda_ops.block.mma import BF16, F16, HALVES, TF32, Strips, mma_of_sums, mma_tile
 from cuda_ops.block.tiles import Side, Tile, fma_tile, inlined, thread_index
-from cuda_ops.simulator import SIMULATED
+from cuda_ops.simulator import TINY
 
 FMA = "float32"
 UNITS = (FMA, TF32, BF16, F16)
 # Steps of one call of the ordinary units: what is unrolled.
-DEPTH = 8 if SIMULATED else 16
+DEPTH = 8 if TINY else 16
 # Numbers of float32 that one load fetches.
 VECTOR = 4
 

@@ -44,6 +44,8 @@ class Copy(NamedTuple):
         swizzle: exchange the 16-byte vectors of each line, so that vector v of line r
             is at v ^ r (of r as many bits as there are vectors). Loads of one vector of
             many lines then meet different banks, without a gap between the lines.
+            Lines have `depth` elements: those of more lie in parts of so many, and a
+            part of all lines comes before the next part (`swizzled`).
     """
 
     depth: int
@@ -66,12 +68,13 @@ class Copy(NamedTuple):
         return (self.pitch, 1) if self.k_fast else (1, self.pitch)
 
 
-def swizzled(line: Any, k: Any, depth: int, vector: int = 4) -> Any:
-    """Where element k of a line of `depth` lies, with `Copy.swizzle`.
+def swizzled(line: Any, i: Any, depth: int, vector: int = 4, lines: int = 1) -> Any:
+    """Where element i of a line lies, from its first part on, with `Copy.swizzle`.
 
-    `vector` elements are 16 bytes.
+    `vector` elements are 16 bytes, and there are `lines` lines.
     """
-    return ((k // vector) ^ (line % (depth // vector))) * vector + k % vector
+    part, i = i // depth * depth * lines, i % depth
+    return part + ((i // vector) ^ (line % (depth // vector))) * vector + i % vector
 
 
 def unit_of(size: int) -> int:
@@ -108,8 +111,9 @@ def copier(copy: Copy, size: int) -> Functions:
         raise ValueError(f"copier: {copy.threads} threads cannot share {copy} evenly")
     jump = copy.threads // per_line
     swizzle, depth, vector = copy.swizzle, copy.depth, VECTOR_BYTES // size
-    if swizzle and jump % (depth // vector):
+    if swizzle and (jump % (depth // vector) or line % depth):
         raise ValueError(f"copier: {copy.threads} threads cannot swizzle {copy}")
+    pitch = depth if swizzle else pitch
     place = inlined(swizzled)
     w_jump, k_jump = (jump, 0) if k_fast else (0, jump)
 
@@ -121,7 +125,7 @@ def copier(copy: Copy, size: int) -> Functions:
         go = (w_jump * stride + k_jump * k_stride) * unit
         # The exchange is the same for all lines of a thread: they are `jump` apart.
         if swizzle:
-            fast = place(slow, fast, depth, vector)
+            fast = place(slow, fast, depth, vector, lines)
         return start, (slow * pitch + fast, go, w, k)
 
     load, load_first = _make_loads(copy, w_jump, k_jump, jump * pitch)
@@ -172,7 +176,7 @@ def copy_async(elements: int, clear: bool) -> Callable:
         args = [llvm.shared_address(builder, to), source, flag]
         llvm.assembly(builder, text, ir.VoidType(), "r,l,r,~{memory}", args)
 
-    return _make_move(elements, clear, write)
+    return _make_move(elements, clear, write, watch.copy)
 
 
 def copy_now(elements: int, clear: bool) -> Callable:
@@ -187,18 +191,19 @@ def copy_now(elements: int, clear: bool) -> Callable:
                     zero = ir.Constant(to.type.pointee, None)
                     llvm.store(builder, [zero] * elements, to)
 
-    return _make_move(elements, clear, write)
+    return _make_move(elements, clear, write, watch.load_and_store)
 
 
-def _make_move(elements: int, clear: bool, write: Callable) -> Callable:
+def _make_move(
+    elements: int, clear: bool, write: Callable, emulate: Callable
+) -> Callable:
     if SIMULATED:
 
         def emulated(shared, at, source, address, inside):
-            here, values = sys._getframe(), [0] * elements
             if inside:
-                values = watch.read(source, address, elements, here)
-            if inside or clear:
-                watch.write(shared, at, values, here)
+                emulate(shared, at, source, address, elements, sys._getframe())
+            elif clear:
+                watch.write(shared, at, [0] * elements, sys._getframe())
 
         return emulated
 

@@ -11,7 +11,8 @@ with `@device` is plain Python on top of them.
     x0, x1, x2, x3 = load4(array, i)       i counts elements; array[i] is aligned
 
 Unlike `array[i]`, these do not take a negative index to count from the end, which saves
-a comparison and an addition for each access.
+a comparison and an addition for each access. And they take arrays of float16 and
+bfloat16, whose numbers are float32 in registers (`cuda_ops/runtime/halves.py`).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any
 
 from numba import cuda, types
 
+from cuda_ops.runtime.halves import computed, narrowed, widened
 from cuda_ops.simulator import SIMULATED, emulation
 from cuda_ops.simulator.emulation import ALL_LANES
 
@@ -79,7 +81,7 @@ def _load_vector(count: int) -> Callable:
     def write(typing: Any, array: Any, i: Any) -> Any:
         if not (_is_array(array) and isinstance(i, types.Integer)):
             return None
-        result = types.UniTuple(array.dtype, count)
+        result = types.UniTuple(computed(array.dtype), count)
 
         def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
             i = _index(context, builder, sig.args[1], args[1])
@@ -88,11 +90,10 @@ def _load_vector(count: int) -> Callable:
             vector = ir.VectorType(context.get_data_type(array.dtype), count)
             pointer = builder.bitcast(pointer, _pointer_to(vector, pointer))
             both = builder.load(pointer, align=_alignment(array.dtype, count))
+            parts = [builder.extract_element(both, I32(k)) for k in range(count)]
             items = [
-                model.from_data(
-                    builder, builder.extract_element(both, ir.Constant(I32, k))
-                )
-                for k in range(count)
+                widened(builder, array.dtype, model.from_data(builder, part))
+                for part in parts
             ]
             return context.make_tuple(builder, sig.return_type, items)
 
@@ -113,14 +114,19 @@ def _store_vector(count: int) -> Callable:
         pointer = builder.bitcast(pointer, _pointer_to(vector, pointer))
         both = ir.Constant(vector, ir.Undefined)
         for k in range(count):
-            value = context.cast(builder, args[2 + k], sig.args[2 + k], kind.dtype)
-            both = builder.insert_element(
-                both, model.as_data(builder, value), ir.Constant(I32, k)
-            )
+            value = _as_stored(context, builder, kind, sig.args[2 + k], args[2 + k])
+            part = model.as_data(builder, value)
+            both = builder.insert_element(both, part, I32(k))
         builder.store(both, pointer, align=_alignment(kind.dtype, count))
         return context.get_dummy_value()
 
     return write
+
+
+def _as_stored(context: Any, builder: Any, kind: Any, given: Any, value: Any) -> Any:
+    """A value of the type `given` as it lies in an array of `kind`."""
+    value = context.cast(builder, value, given, computed(kind.dtype))
+    return narrowed(builder, kind.dtype, value)
 
 
 def _pointer_to(kind: Any, pointer: Any) -> Any:
@@ -168,9 +174,10 @@ def load(typing: Any, array: Any, i: Any) -> Any:
     def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         i = _index(context, builder, sig.args[1], args[1])
         pointer = _pointer(context, builder, sig.args[0], args[0], i)
-        return context.unpack_value(builder, array.dtype, pointer)
+        value = context.unpack_value(builder, array.dtype, pointer)
+        return widened(builder, array.dtype, value)
 
-    return array.dtype(array, i), code
+    return computed(array.dtype)(array, i), code
 
 
 @emulated(emulation.store)
@@ -182,8 +189,8 @@ def store(typing: Any, array: Any, i: Any, value: Any) -> Any:
     def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         i = _index(context, builder, sig.args[1], args[1])
         pointer = _pointer(context, builder, sig.args[0], args[0], i)
-        cast = context.cast(builder, args[2], sig.args[2], array.dtype)
-        context.pack_value(builder, array.dtype, cast, pointer)
+        value = _as_stored(context, builder, array, sig.args[2], args[2])
+        context.pack_value(builder, array.dtype, value, pointer)
         return context.get_dummy_value()
 
     return types.void(array, i, value), code
@@ -301,6 +308,18 @@ def array_at(typing: Any, pointer: Any, size: Any, like: Any) -> Any:
 
 
 # ------------------------------------------------------------------------ types
+
+
+@emulated(emulation.kind_of)
+def kind_of(typing: Any, array: Any) -> Any:
+    """The type in which elements of an array are computed, for arrays of one's own."""
+    if not isinstance(array, types.Array):
+        return None
+
+    def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return context.get_dummy_value()
+
+    return types.DType(computed(array.dtype))(array), code
 
 
 @emulated(emulation.same_type)

@@ -133,3 +133,12 @@ def read_lane(builder: Any) -> Any:
     """The thread's place in its warp."""
     lane = assembly(builder, "mov.u32 $0, %laneid;", ir.IntType(32), "=r", [])
     return builder.zext(lane, ir.IntType(64))
+
+
+def anew(builder: Any, x: Any) -> Any:
+    """A 64-bit x, of which the compiler does not know that it was here before.
+
+    What follows from it is computed here each time, and kept in no register through a
+    loop.
+    """
+    return assembly(builder, "mov.b64 $0, $1;", x.type, "=l,l", [x])

@@ -24,7 +24,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from threading import current_thread
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -35,31 +34,34 @@ from cuda_ops.block.intrinsics import (
     WARP,
     device,
     is_aligned,
+    load,
     load4,
     shuffle_xor,
+    store,
     store4,
 )
-from cuda_ops.runtime.launch import SIMULATED, Kernel, ceil_div
+from cuda_ops.runtime.launch import SIMULATED, TINY, Kernel, ceil_div
+from cuda_ops.simulator.block import current_thread
 from minitorch.dtypes import DType, float32, float64
 
 # Threads that share a row which is too long for a warp, and for the longest rows.
-BLOCK = 64 if SIMULATED else 256
-LARGE = 128 if SIMULATED else 512
+BLOCK = 64 if TINY else 256
+LARGE = 128 if TINY else 512
 
 # (group, items), the first one that is large enough is taken: tune here.
 FITS: tuple[tuple[int, int], ...] = (
     (WARP, 4), (WARP, 8), (WARP, 16), (WARP, 32),
-    (BLOCK // 2, 16), (BLOCK, 8), (BLOCK, 16), (BLOCK, 32),
+    (BLOCK // 2, 8), (BLOCK // 2, 16), (BLOCK, 8), (BLOCK, 16), (BLOCK, 32),
     (LARGE, 8), (LARGE, 16), (LARGE, 32),
 )  # fmt: skip
-if SIMULATED:  # where a thread costs more than its work
+if TINY:  # where a thread costs more than its work
     FITS = ((WARP, 4), (WARP, 8), (BLOCK, 8), (LARGE, 8))
 # Longer rows never fit into registers.
 LONGEST = FITS[-1][0] * FITS[-1][1]
 
 
 def _simulated_barrier() -> None:
-    current_thread().syncthreads()  # type: ignore[attr-defined]
+    current_thread().syncthreads()
 
 
 barrier: Any = _simulated_barrier if SIMULATED else cuda.syncthreads
@@ -87,7 +89,7 @@ def row_reader(fit: Fit) -> Any:
     def read_1(a, at, n, t, fill, x):
         for v in range(items):
             i = v * group + t
-            x0 = a[at + (i if i < n else 0)]
+            x0 = load(a, at + (i if i < n else 0))
             x[v] = x0 if i < n else fill
 
     return device(read_4 if fit.width == 4 else read_1)
@@ -108,7 +110,7 @@ def row_writer(fit: Fit) -> Any:
         for v in range(items):
             i = v * group + t
             if i < n:
-                out[at + i] = x[v]
+                store(out, at + i, x[v])
 
     return device(write_4 if fit.width == 4 else write_1)
 
@@ -211,7 +213,7 @@ class Fit(NamedTuple):
     """How rows lie in registers.
 
     Attributes:
-        dtype: the element type.
+        dtype: the type of the numbers in registers; arrays may have half types.
         width: 4 for 16-byte loads and stores, else 1.
         group: threads for a row.
         items: numbers of a row in each thread.

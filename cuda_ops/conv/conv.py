@@ -67,7 +67,7 @@ from cuda_ops.matmul.matmul import FMA_RATE
 from cuda_ops.memory import contiguous, copy, empty, from_numpy, full
 from cuda_ops.runtime import device
 from cuda_ops.runtime.device import Gpu, properties
-from cuda_ops.runtime.launch import SIMULATED, Kernel, ceil_div, kernel
+from cuda_ops.runtime.launch import SIMULATED, TINY, Kernel, ceil_div, kernel
 from minitorch.dtypes import DType
 from minitorch.tensor_data import Shape, TensorData, numel
 
@@ -121,7 +121,7 @@ def conv_kernel(name: str, cut: Cut, mode: str, asynchronous: bool) -> Kernel:
     )
 
 
-PACK_TX, PACK_TY = (4, 2) if SIMULATED else (32, 8)
+PACK_TX, PACK_TY = (4, 2) if TINY else (32, 8)
 
 
 @kernel(examples=["float32[] float32[] int32[] 7*int64"], threads=PACK_TX * PACK_TY)

@@ -17,13 +17,13 @@ from numba import cuda, int32, int64
 from cuda_ops.block.intrinsics import device, load
 from cuda_ops.block.rows import KernelFamily
 from cuda_ops.conv.tiles import NUMBERS, divide, inside
-from cuda_ops.runtime.launch import SIMULATED, Kernel
+from cuda_ops.runtime.launch import TINY, Kernel
 from minitorch.dtypes import DType, float32, float64
 
 Pair = tuple[int, int]
 
 # Threads of a block, a power of two, and pixels of a plane that a block makes.
-THREADS = 8 if SIMULATED else 256
+THREADS = 8 if TINY else 256
 CHUNK = 4 * THREADS
 
 ARRAYS = "float32[] float32[] float32[]"

@@ -35,7 +35,7 @@ from cuda_ops.block.copies import address_of, fences, unit_of
 from cuda_ops.block.intrinsics import load, load4, store, store4
 from cuda_ops.conv.tiles import inside, mover
 from cuda_ops.runtime.device import properties
-from cuda_ops.runtime.launch import SIMULATED, Kernel, ceil_div
+from cuda_ops.runtime.launch import SIMULATED, TINY, Kernel, ceil_div
 from minitorch.dtypes import DType
 from minitorch.dtypes import float32 as float32_type
 from minitorch.tensor_data import Shape
@@ -56,11 +56,11 @@ MOST_PIXELS = 1 << 23
 FEW_OUTS = 8
 UNIT = unit_of(BYTES)
 # Groups of 4 columns in a tile.
-QUADS = (2,) if SIMULATED else (8, 4, 2)
+QUADS = (2,) if TINY else (8, 4, 2)
 # Of a block of `conv_few_input` at most.
-THREADS = 8 if SIMULATED else 256
+THREADS = 8 if TINY else 256
 # Threads of a block of `conv_few_weight` at most.
-TEAMS = 10 if SIMULATED else 320
+TEAMS = 10 if TINY else 320
 # Of its threads on a multiprocessor.
 RESIDENT = 2 * TEAMS
 

@@ -27,7 +27,7 @@ from cuda_ops.conv.tiles import (
 )
 from cuda_ops.memory import contiguous, empty, from_numpy
 from cuda_ops.runtime.device import Gpu, properties
-from cuda_ops.runtime.launch import SIMULATED, Kernel, ceil_div
+from cuda_ops.runtime.launch import TINY, Kernel, ceil_div
 from minitorch.dtypes import DType, float32, float64
 from minitorch.tensor_data import Shape, TensorData, numel
 
@@ -44,7 +44,7 @@ WEIGHT_CUTS = {
 }
 
 # Threads side by side, and rows of them, in a block of `sum_parts`.
-TX, TY = (4, 2) if SIMULATED else (32, 8)
+TX, TY = (4, 2) if TINY else (32, 8)
 # Elements of the partial sums at most.
 PARTIAL = 1 << 24
 

@@ -46,7 +46,7 @@ from cuda_ops.matmul import matmul
 from cuda_ops.matmul.kernels import CONFIGS_4, Config
 from cuda_ops.memory import contiguous, empty
 from cuda_ops.runtime.device import compute_capability, properties
-from cuda_ops.runtime.launch import SIMULATED, ceil_div, kernel
+from cuda_ops.runtime.launch import SIMULATED, TINY, ceil_div, kernel
 from minitorch.dtypes import DType
 from minitorch.dtypes import float32 as float32_type
 from minitorch.tensor_data import Shape, TensorData
@@ -55,9 +55,9 @@ Pair = tuple[int, int]
 
 # In a patch.
 PLACES = 16
-THREADS = 8 if SIMULATED else 256
+THREADS = 8 if TINY else 256
 # Channels side by side in a block of `winograd_taps`.
-LANES = 4 if SIMULATED else 32
+LANES = 4 if TINY else 32
 
 # ------------------------------------------------------------------------- transforms
 

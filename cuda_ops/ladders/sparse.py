@@ -25,15 +25,15 @@ from numba import cuda
 
 from cuda_ops.block.intrinsics import WARP, device, shuffle_xor
 from cuda_ops.memory import contiguous, empty
-from cuda_ops.runtime.launch import SIMULATED, ceil_div, kernel
+from cuda_ops.runtime.launch import TINY, ceil_div, kernel
 from cuda_ops.sort import end_of_run
 from minitorch.dtypes import int64
 from minitorch.tensor_data import TensorData
 
-THREADS = 64 if SIMULATED else 256
+THREADS = 64 if TINY else 256
 WARPS = THREADS // WARP
 # Steps (row ends and elements) of a group in `balanced`.
-STEPS = 16 if SIMULATED else 256
+STEPS = 16 if TINY else 256
 
 _CSR = [
     f"{i}[] {i}[] {v}[] {v}[] {v}[] int64"

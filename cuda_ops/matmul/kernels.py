@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from numba import cuda, float32, float64, int32, int64
 
 from cuda_ops.block.copies import Copy, copier, fences, unit_of
-from cuda_ops.block.intrinsics import WARP
+from cuda_ops.block.intrinsics import WARP, store
 from cuda_ops.block.mma import Strips, mma_tile
 from cuda_ops.block.tiles import (
     VECTOR_BYTES,
@@ -24,7 +24,7 @@ from cuda_ops.block.tiles import (
     inlined,
     thread_index,
 )
-from cuda_ops.runtime.launch import SIMULATED, Kernel, kernel
+from cuda_ops.runtime.launch import TINY, Kernel, kernel
 
 # Rows of tiles that are walked together, column by column.
 GROUP = 8
@@ -541,7 +541,7 @@ def tensor_core_template(
 
 # --------------------------------------------------------- the cuts that are in use
 
-if SIMULATED:  # as small as a warp, so that products of 40 x 40 have several tiles
+if TINY:  # as small as a warp, so that products of 40 x 40 have several tiles
     CONFIGS_4: tuple[Config, ...] = (
         Config(1, 1, 1, 4, 8, 8, 8, 3),
         Config(1, 1, 2, 4, 4, 8, 16, 2, interleave=1),
@@ -637,4 +637,4 @@ def add_partials(partials, out, count):
         total = partials[i]
         for s in range(1, count):
             total += partials[s * n + i]
-        out[i] = total
+        store(out, i, total)

@@ -1,13 +1,15 @@
 """Matrix products on the GPU, close to the limit of its multipliers.
 
 With this file one can multiply batches of matrices (`matmul`), and read, call and time
-every step on the way there (`LADDER`; the first four are in `ladders/matmul.py`):
+every step on the way there (`LADDER`; the first six are in `ladders/matmul.py`):
 
     matmul_naive        the definition, a thread for each output
     matmul_coalesced    the same, but neighbouring threads read neighbours
     matmul_tiled        tiles of both matrices in shared memory
     matmul_coarsened    many outputs a thread, in registers
-    matmul_vectorized   16-byte loads, and copies that run while others multiply
+    matmul_squared      a square of them: 16 numbers loaded for 64 products
+    matmul_buffered     the next tiles are on their way while these are multiplied
+    matmul_vectorized   16-byte loads, and copies past the registers, four tiles ahead
     matmul_tensor_core  the tensor cores, in TF32
     matmul_warpgroup    the same, fed as Hopper does it (compute capability 9.0 only)
 
@@ -31,9 +33,11 @@ from cuda_ops.block.mma import HALVES
 from cuda_ops.block.tiles import VECTOR_BYTES
 from cuda_ops.half import bits
 from cuda_ops.ladders.matmul import (
+    matmul_buffered,
     matmul_coalesced,
     matmul_coarsened,
     matmul_naive,
+    matmul_squared,
     matmul_tiled,
 )
 from cuda_ops.matmul.kernels import (
@@ -57,12 +61,12 @@ from cuda_ops.matmul.warpgroup import (
     warpgroup,
     warpgroup_template,
 )
-from cuda_ops.memory import copy, copy_into, empty
+from cuda_ops.memory import copy, copy_into, empty, full
 from cuda_ops.runtime.arrays import allocate
 from cuda_ops.runtime.device import compute_capability, properties
 from cuda_ops.runtime.launch import ceil_div
 from minitorch import precision
-from minitorch.dtypes import DType, float32
+from minitorch.dtypes import DType, computed, float32
 from minitorch.tensor_data import Shape, Strides, TensorData, broadcast_shapes
 from minitorch.todo import unwritten_task
 
@@ -287,13 +291,18 @@ def _plan(
     a_shape: Shape, a_strides: Strides, a_aligned: bool, b_shape: Shape,
     b_strides: Strides, b_aligned: bool, dtype: DType, allow_tf32: bool,
     reads: int | None,
-) -> Plan:  # fmt: skip
-    """Fold, choose and bind everything that does not depend on the numbers."""
+) -> Plan | None:  # fmt: skip
+    """Fold, choose and bind everything that does not depend on the numbers.
+
+    None for halves without a vector among them, which have plans of their own.
+    """
     batch = broadcast_shapes(a_shape[:-2], b_shape[:-2])
     sides = _fold(batch, a_shape, a_strides, b_shape, b_strides)
     vector = cut_of(sides, (a_aligned, b_aligned))
     if vector is not None:
         cut = Cut(*vector)
+    elif dtype.half:
+        return None
     elif reads is None:
         cut = _cut(sides, dtype, allow_tf32)
     else:
@@ -418,8 +427,9 @@ def plan_for(
     a_layout = layout_for(sides.a, a_batch, aligned[0], vector, M, K)
     b_layout = layout_for(sides.b, b_batch, aligned[1], vector, N, K)
     if isinstance(config, VectorConfig):
-        run = matvec(dtype.name, config)
+        run = matvec(computed(dtype).name, config)
     elif isinstance(config, GroupConfig):
+        config = config._replace(wide=dtype.half and cut.splits > 1)
         a_layout, b_layout = config.layouts(a_layout, b_layout)
         run = warpgroup(config, a_layout, b_layout)
     elif isinstance(config, TensorConfig):
@@ -464,23 +474,42 @@ def matmul(a: TensorData, b: TensorData) -> TensorData:
         a, b = _prepared(a, b, reads)
     if reads is None and a.shape[-1] >= TURN_LEAST and a.dims == b.dims == 2:
         a, b = _turned(a, b)
-    plan = _plan(
-        a.shape, a.strides, _even(a), b.shape, b.strides, _even(b), dtype, high, reads
+    return launch(_plan_of(a, b, high, reads), a, b)
+
+
+def _plan_of(
+    a: TensorData, b: TensorData, high: bool = False, reads: int | None = None
+) -> Any:
+    return _plan(
+        a.shape, a.strides, _even(a), b.shape, b.strides, _even(b), a.dtype, high, reads
     )
-    return launch(plan, a, b)
 
 
 def _of_halves(a: TensorData, b: TensorData) -> Any:
-    """A product that is rounded once, where a warpgroup makes it and that pays."""
+    """A product that is rounded once, where one operand is a vector, or a warpgroup
+    makes it and that pays."""
+    if 1 in (a.shape[-2], b.shape[-1]):
+        plan = _plan_of(a, b)
+        return NotImplemented if plan is None else launch(plan, a, b, words=False)
     allow_tf32 = precision.state.allow_tf32
     if not _pays_as_halves(a.shape, b.shape, a.dtype, allow_tf32):
         return NotImplemented
+    if a.shape[-1] % 8:
+        a, b = _longer(a, a.dims - 1), _longer(b, b.dims - 2)
     a, b = (x if _in_vectors(x) else copy(x, x.dtype) for x in (a, b))
-    if a.strides[-1] != 1 != b.strides[-2]:  # one has to lie along k
-        a = copy(a, a.dtype)
     if not (_in_vectors(a) and _in_vectors(b)):
         return NotImplemented
     return launch(_half_plan(a.shape, a.strides, b.shape, b.strides, a.dtype), a, b)
+
+
+def _longer(a: TensorData, dim: int) -> TensorData:
+    """`a` with zeros behind it, up to a multiple of 8 along `dim`."""
+    n = a.shape[dim]
+    out = empty((*a.shape[:dim], n + -n % 8, *a.shape[dim + 1 :]), a.dtype)
+    rest = out.slice(dim, n, -n % 8)
+    copy_into(out.slice(dim, 0, n), a)
+    copy_into(rest, full((), 0, a.dtype).expand(rest.shape))
+    return out
 
 
 def _in_vectors(a: TensorData) -> bool:
@@ -498,17 +527,15 @@ def _pays_as_halves(
     """Whether a warpgroup is there, and faster than others after widening."""
     M, N, K = a_shape[-2], b_shape[-1], a_shape[-1]
     size = M, N, K, math.prod(broadcast_shapes(a_shape[:-2], b_shape[:-2]))
-    if min(M, N) == 1 or compute_capability() != ARCH or not _pays_to_round(size):
+    if compute_capability() != ARCH or not _pays_to_round(size):
         return False
     if unwritten_task(warpgroup_template):  # as in an edition for students
         return False
     wide = Sides(M, N, K, (K, 1), (1, N), ((size[3], 0, 0),))
     other = _cut(wide, float32, allow_tf32)
     rate = TENSOR_RATE if isinstance(other.config, TensorConfig) else FMA_RATE
-    least = min(
-        estimate(Cut(config, 1), *size, 2 * GROUP_RATE)
-        for config in HALF_CONFIGS[KINDS[dtype]]
-    )
+    cut = choose(HALF_CONFIGS[KINDS[dtype]], *size, 2 * GROUP_RATE)
+    least = estimate(cut, *size, 2 * GROUP_RATE)
     # Beside the product, two operands are widened and the result is rounded.
     return least < estimate(other, *size, rate) + 3 * PASS_CYCLES
 
@@ -517,16 +544,11 @@ def _pays_as_halves(
 def _half_plan(
     a_shape: Shape, a_strides: Strides, b_shape: Shape, b_strides: Strides, dtype: DType
 ) -> Plan:
-    """How a warpgroup multiplies halves, of which one operand lies along k."""
+    """How a warpgroup multiplies halves; not turned, which would store columns."""
     batch = broadcast_shapes(a_shape[:-2], b_shape[:-2])
     sides = _fold(batch, a_shape, a_strides, b_shape, b_strides)
-    size = _size(sides)
-    cuts = [
-        Cut(config, 1)
-        for config in HALF_CONFIGS[KINDS[dtype]]
-        if (a_strides[-1] if config.turned else b_strides[-2]) == 1
-    ]
-    cut = min(cuts, key=lambda cut: estimate(cut, *size, 2 * GROUP_RATE))
+    configs = tuple(c for c in HALF_CONFIGS[KINDS[dtype]] if not c.turned)
+    cut = choose(configs, *_size(sides), 2 * GROUP_RATE)
     shape = (*batch, a_shape[-2], b_shape[-1])
     return plan_for(shape, sides, cut, (True, True), dtype)
 
@@ -564,11 +586,13 @@ def _even(a: TensorData) -> bool:
     return a.offset * a.storage.dtype.itemsize % 16 == 0 and is_aligned(array)
 
 
-def launch(plan: Plan, a: TensorData, b: TensorData) -> TensorData:
-    """Run a plan's kernels."""
-    dtype = a.storage.dtype
-    out = empty(plan.shape, dtype)
-    left, right, result = (bits(x.storage.array) for x in (a, b, out))
+def launch(plan: Plan, a: TensorData, b: TensorData, words: bool = True) -> TensorData:
+    """Run a plan's kernels, to which halves are words, or else numbers."""
+    dtype = computed(a.storage.dtype)
+    out = empty(plan.shape, a.storage.dtype)
+    left, right, result = (x.storage.array for x in (a, b, out))
+    if words:
+        left, right, result = bits(left), bits(right), bits(result)
     for run, batch_range in plan.launches:
         place = result
         if len(plan.launches) > 1:
@@ -581,6 +605,8 @@ def launch(plan: Plan, a: TensorData, b: TensorData) -> TensorData:
             right, b.offset + batch_range.b_at, plan.b_strides, sums, plan.sizes,
         )  # fmt: skip
         if plan.splits > 1:
+            first = batch_range.first * plan.matrix
+            place = out.storage.array[first : first + size]
             add_partials[ceil_div(size, 256), 256](sums, place, plan.splits)
     return out
 
@@ -641,6 +667,8 @@ LADDER = (
     matmul_coalesced,
     matmul_tiled,
     matmul_coarsened,
+    matmul_squared,
+    matmul_buffered,
     matmul_vectorized,
     matmul_tensor_core,
     matmul_warpgroup,

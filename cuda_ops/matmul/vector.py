@@ -1,8 +1,8 @@
 """Products of a matrix and a vector: every number of the matrix is used once.
 
 With this file one can get the kernel for such a product (`cut_of`, `VectorConfig`).
-There is nothing to keep in tiles: the time is that of reading the matrix. Two kernels,
-for the two ways in which it can lie:
+There is nothing to keep in tiles: the time is that of reading the matrix, of halves
+half as long. Two kernels, for the two ways in which it can lie:
 
     matvec_rows       a row is a stretch of memory       4 to 32 lanes or a block a row
     matvec_columns    neighbours are in other rows       a thread 1 or 4 rows
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numba import cuda
 
-from cuda_ops.block.intrinsics import WARP, load, load4
+from cuda_ops.block.intrinsics import WARP, load, load4, store
 from cuda_ops.block.rows import BLOCK, barrier, summed
 from cuda_ops.block.tiles import inlined
 from cuda_ops.matmul.kernels import EXAMPLE, NUMBERS, batch_start
@@ -120,7 +120,7 @@ def rows_template(name: str, config: VectorConfig) -> Callable:
     """The Python function of `matvec_rows`."""
     group, width, turned = config.group, config.width, config.turned
     add, start_of, rows = summed(group), inlined(batch_start), BLOCK // group
-    dtype = NUMBERS[name]
+    dtype, zero = NUMBERS[name], NUMBERS[name](0)
 
     def matvec_rows(a, a_at, a_strides, b, b_at, b_strides, out, sizes):
         """out[m] = sum of a[m, k] * b[k], a group of threads a row.
@@ -142,7 +142,7 @@ def rows_template(name: str, config: VectorConfig) -> Callable:
         i = a_at + start_of(a_strides) + (m if m < M else 0) * a_strides[0]
         i += skip * a_strides[1]
         j = b_at + start_of(b_strides) + skip * b_strides[1]
-        p = q = r = s = out.dtype.type(0)
+        p = q = r = s = zero
         if width == 4:
             k, step = 4 * t, 4 * group
             while k + 3 * step < n:
@@ -182,7 +182,7 @@ def rows_template(name: str, config: VectorConfig) -> Callable:
         total = add((p + q) + (r + s), t, cells)
         if t == 0 and m < M:
             matrix = cuda.blockIdx.y * cuda.gridDim.z + cuda.blockIdx.z
-            out[matrix * M + m] = total
+            store(out, matrix * M + m, total)
 
     return matvec_rows
 
@@ -191,7 +191,7 @@ def columns_template(name: str, config: VectorConfig) -> Callable:
     """The Python function of `matvec_columns`."""
     width, turned = config.width, config.turned
     start_of, span = inlined(batch_start), config.span
-    dtype = NUMBERS[name]
+    dtype, zero = NUMBERS[name], NUMBERS[name](0)
 
     def matvec_columns(a, a_at, a_strides, b, b_at, b_strides, out, sizes):
         """out[m] = sum of a[m, k] * b[k], where a[m, k] and a[m + 1, k] are neighbours.
@@ -213,7 +213,7 @@ def columns_template(name: str, config: VectorConfig) -> Callable:
         a_step, b_step = a_strides[1], b_strides[1]
         i = a_at + start_of(a_strides) + skip * a_step + (m if m < M else 0)
         j = b_at + start_of(b_strides) + skip * b_step
-        p = q = r = s = out.dtype.type(0)
+        p = q = r = s = zero
         if width == 4:
             k = warp
             while k + 3 * WARPS < n:
@@ -262,7 +262,7 @@ def columns_template(name: str, config: VectorConfig) -> Callable:
             total = cells[0, own]
             for other in range(1, WARPS):
                 total += cells[other, own]
-            out[matrix * M + first + own] = total
+            store(out, matrix * M + first + own, total)
 
     return matvec_columns
 

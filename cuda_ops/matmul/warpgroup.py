@@ -22,6 +22,7 @@ instructions.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
@@ -30,8 +31,8 @@ import numpy as np
 from numba import cuda, float32, uint16
 
 from cuda_ops.block import llvm, mma
-from cuda_ops.block.copies import Copy, arrival, swizzled
-from cuda_ops.block.intrinsics import WARP, load4, store4, to_tf32
+from cuda_ops.block.copies import Copy, address_of, arrival, swizzled
+from cuda_ops.block.intrinsics import WARP, load4, store4, sync_warp, to_tf32
 from cuda_ops.block.llvm import written
 from cuda_ops.block.tiles import (
     Functions,
@@ -50,7 +51,8 @@ from cuda_ops.matmul.kernels import (
     ring_of,
     tile_storer,
 )
-from cuda_ops.runtime.launch import SIMULATED, Kernel, kernel
+from cuda_ops.runtime.launch import SIMULATED, TINY, Kernel, kernel
+from cuda_ops.simulator import watch
 
 if not SIMULATED:
     from llvmlite import ir
@@ -59,9 +61,9 @@ if not SIMULATED:
 ARCH = (9, 0)
 # Rows of outputs that one warp of a group makes, and warps of a group.
 WARP_ROWS = 16
-WARPS = 1 if SIMULATED else 4
+WARPS = 1 if TINY else 4
 # Numbers of a line in shared memory: 128 bytes.
-DEPTH = 8 if SIMULATED else 32
+DEPTH = 8 if TINY else 32
 
 # ---------------------------------------------------------- what a warpgroup multiplies
 
@@ -76,6 +78,11 @@ class Group(NamedTuple):
         along, pitch: of the operand that goes to registers, as in `mma.Strips`.
         turned: whether the tile's columns are rows of the matrix that is stored.
         kind: of the factors, as in `mma.Strips`.
+        smem_along: whether the operand in shared memory lies along k, as it has to but
+            for halves.
+        wide: whether sums of halves are stored as they are, in float32.
+        both: whether the other operand, of halves, stays in shared memory as well, and
+            the next product starts before this one is done.
     """
 
     cols: int
@@ -84,11 +91,19 @@ class Group(NamedTuple):
     pitch: int
     turned: bool
     kind: str = mma.TF32
+    smem_along: bool = True
+    wide: bool = False
+    both: bool = False
 
     @property
     def sums(self) -> int:
         """How many outputs a lane has."""
         return WARP_ROWS * self.cols // WARP
+
+    @property
+    def stored(self) -> str:
+        """What is stored, in the words of `kind`: TF32 for float32."""
+        return mma.TF32 if self.wide else self.kind
 
     @property
     def words(self) -> int:
@@ -109,7 +124,8 @@ def wgmma_tile(group: Group) -> Functions:
     13 bits are ignored. A lane has of both what it has for `mma.sync` (`mma.mma_tile`),
     for 16 rows of the tile and all columns. `shared`, at `smem_at`, has lines of 32
     numbers along k, whose 16-byte vectors are exchanged as `Copy.swizzle` says. Halves,
-    64 in a line, are taken as they are, and `store` rounds the sums to them.
+    64 in a line, are taken as they are, and `store` rounds the sums to them. Their
+    lines may lie across k, too.
     """
     if SIMULATED:
         return _emulated(group)
@@ -121,10 +137,10 @@ def wgmma_tile(group: Group) -> Functions:
 
     return (
         make_zero(types.float32, group.sums),
-        _make_take(group),
-        _make_begin(group),
+        inlined(lambda _, at: at) if group.both else _make_take(group),
+        _make_begin_both(group) if group.both else _make_begin(group),
         _make_finish(group.sums),
-        make_store(types.float32, group.sums, runs_of, mma.narrower(group.kind)),
+        make_store(types.float32, group.sums, runs_of, mma.narrower(group.stored)),
     )
 
 
@@ -174,8 +190,34 @@ def _make_begin(group: Group) -> Callable:
             factors = [mma.rounded(builder, word) for word in factors]
         else:
             factors = _moved(builder, factors)
-        ends = _descriptors(builder, address, group.words // 4)
+        ends = _descriptors(builder, address, group, group.smem_along)
         sums = _multiply(builder, acc, factors, ends, group)
+        return llvm.unpack(builder, sums, group.sums)
+
+    return begin
+
+
+def _make_begin_both(group: Group) -> Callable:
+    """`begin`, whose factors are where those of the other operand are."""
+
+    def signature(acc: Any, left: Any, shared: Any, at: Any) -> Any:
+        acc_type = types.UniTuple(types.float32, group.sums)
+        return acc_type(acc_type, types.int64, shared, types.int64)
+
+    @written(signature)
+    def begin(
+        builder: Any, acc: list[Any], left: Any, shared: Any, at: Any
+    ) -> list[Any]:
+        starts, ends = (
+            _descriptors(
+                builder,
+                llvm.shared_address(builder, builder.gep(shared, [x])),
+                group,
+                y,
+            )
+            for x, y in ((left, group.along), (at, group.smem_along))
+        )
+        sums = _multiply(builder, acc, starts, ends, group)
         return llvm.unpack(builder, sums, group.sums)
 
     return begin
@@ -193,18 +235,23 @@ def _moved(builder: Any, words: list[Any]) -> list[Any]:
 
 
 # A descriptor tells the tensor cores where a matrix of 8-row groups of 128-byte lines
-# starts (in 16 bytes), how far the groups are apart, and that lines are swizzled.
-GROUP_BYTES = 1024
+# starts (in 16 bytes), how far the groups are apart, and that lines are swizzled. Of
+# lines across k, 64 of which are a part, also how far the parts are apart.
+LINE_BYTES = 128
+GROUP_BYTES = 8 * LINE_BYTES
 SWIZZLED_128 = 1 << 62
-DESCRIPTOR = SWIZZLED_128 | GROUP_BYTES >> 4 << 32 | 1 << 16
+DESCRIPTOR = SWIZZLED_128 | GROUP_BYTES >> 4 << 32
 
 
-def _descriptors(builder: Any, address: Any, count: int) -> list[Any]:
-    """For each instruction (32 bytes along k) a descriptor of shared memory."""
+def _descriptors(builder: Any, address: Any, group: Group, along: bool) -> list[Any]:
+    """For each instruction a descriptor of shared memory: 32 bytes further along k, or
+    16 lines of halves across k."""
     long = ir.IntType(64)
     start = builder.zext(builder.lshr(address, ir.Constant(ir.IntType(32), 4)), long)
-    first = builder.or_(start, ir.Constant(long, DESCRIPTOR))
-    steps = [ir.Constant(long, 32 * i >> 4) for i in range(count)]
+    apart = 1 if along else group.depth * LINE_BYTES >> 4
+    first = builder.or_(start, ir.Constant(long, DESCRIPTOR | apart << 16))
+    step = 32 if along else group.strips.step * LINE_BYTES
+    steps = [ir.Constant(long, step * i >> 4) for i in range(group.words // 4)]
     return [builder.add(first, step) for step in steps]
 
 
@@ -216,22 +263,39 @@ def _multiply(
     sums = ", ".join(f"${i}" for i in range(count))
     lines = [".reg .pred p;", "setp.eq.u32 p, 0, 0;", "wgmma.fence.sync.aligned;"]
     shape = f"m64n{group.cols}k{group.strips.step}"
-    # Of halves, the operand in shared memory could be turned: it is not.
-    end = "p, 1, 1;" if group.kind == mma.TF32 else "p, 1, 1, 0;"
+    # Of halves, an operand in shared memory may be turned.
+    turns = (group.along,) * group.both + (group.smem_along,) * (group.kind != mma.TF32)
+    end = ", ".join(["p, 1, 1", *(str(int(not along)) for along in turns)])
+    each = len(factors) // len(ends)
     for step in range(len(ends)):
-        first = count + 4 * step
-        words = ", ".join(f"${first + i}" for i in range(4))
+        first = count + each * step
+        words = ", ".join(f"${first + i}" for i in range(each))
+        left = words if group.both else f"{{{words}}}"
         lines.append(
             f"wgmma.mma_async.sync.aligned.{shape}.f32.{group.kind}.{group.kind} "
-            f"{{{sums}}}, {{{words}}}, ${count + len(factors) + step}, {end}"
+            f"{{{sums}}}, {left}, ${count + len(factors) + step}, {end};"
         )
     lines.append("wgmma.commit_group.sync.aligned;")
-    places = ["=f"] * count + ["r"] * len(factors) + ["l"] * len(ends)
+    kind_of = "l" if group.both else "r"
+    places = ["=f"] * count + [kind_of] * len(factors) + ["l"] * len(ends)
     places += [str(i) for i in range(count)] + ["~{memory}"]
     text = "{ " + " ".join(lines) + " }"
     kind = ir.LiteralStructType([number] * count)
     args = [*factors, *ends, *acc]
     return llvm.assembly(builder, text, kind, ",".join(places), args)
+
+
+def _make_wait(pending: int) -> Callable:
+    """wait(): until all products of this warpgroup but the last `pending` are done."""
+    if SIMULATED:
+        return inlined(lambda: None)
+    text = f"wgmma.wait_group.sync.aligned {pending};"
+
+    @written(lambda: types.void())
+    def wait(builder: Any) -> None:
+        llvm.assembly(builder, text, ir.VoidType(), "~{memory}", [])
+
+    return wait
 
 
 def _make_finish(count: int) -> Callable:
@@ -258,18 +322,25 @@ def _emulated(group: Group) -> Functions:
     def zero():
         return np.zeros(group.sums, np.float32)
 
+    def in_parts(lines, k, along):
+        at, i = (lines, k) if along else (k, lines)
+        return at * group.depth + swizzled(
+            at, i, group.depth, group.strips.vector, group.depth
+        )
+
     def take(shared, at):
         rows = np.asarray([cuda.laneid // 4, cuda.laneid // 4 + 8])[:, None]
         k = np.arange(group.depth)
-        places = rows * group.pitch + k if group.along else k * group.pitch + rows
+        if group.both:
+            places = in_parts(rows, k, group.along)
+        else:
+            places = rows * group.pitch + k if group.along else k * group.pitch + rows
         return mma.factors_of(np.asarray(shared)[at + places], group.kind)  # [2, k]
 
     def begin(acc, factors, shared, at):
         cols = 8 * np.arange(group.cols // 8)[:, None] + [0, 1] + cuda.laneid % 4 * 2
         k = np.arange(group.depth)
-        lines = cols[..., None]
-        vector = group.strips.vector
-        places = lines * group.depth + swizzled(lines, k, group.depth, vector)
+        places = in_parts(cols[..., None], k, group.smem_along)
         right = np.asarray(shared)[at + places]  # [col // 8, 2, k]
         if group.kind == mma.TF32:
             right = mma.cut_tf32(right)
@@ -288,9 +359,100 @@ def _emulated(group: Group) -> Functions:
     put = emulated_store(inlined(place))
 
     def store(out, at, stride, acc, rows, cols, aligned):
-        put(out, at, stride, mma.narrowed(acc, group.kind), rows, cols, aligned)
+        put(out, at, stride, mma.narrowed(acc, group.stored), rows, cols, aligned)
 
     return zero, inlined(take), inlined(begin), inlined(finish), inlined(store)
+
+
+# ------------------------------------------------- outputs by way of shared memory
+
+# As halves are in registers, four lanes have 16 neighbouring bytes, half of a sector,
+# and a store of a warp goes to 8 of them. So they go to memory in lines of a warp.
+
+
+def line_storer(group: Group, direct: Callable) -> Callable:
+    """finish(shared, out, acc, row, col, sizes): a warp's 16 rows of halves, in lines.
+
+    Each warp lays its outputs down where tiles were, in lines that are 16 bytes longer
+    than they need to be: the words of a store then meet all 32 banks. It takes them up
+    in vectors of 16 bytes. Where lines of `out` are no whole vectors, `direct` stores.
+    """
+    vector = group.strips.vector
+    pitch, across = group.cols + vector, group.cols // vector
+    lay, carry = _make_lay(group, pitch), _make_carry(vector)
+
+    def finish(shared, out, acc, row, col, sizes):
+        M, N = sizes[0], sizes[1]
+        if N % vector == 0:
+            mine = thread_index() // WARP * (WARP_ROWS * pitch)
+            matrix = cuda.blockIdx.y * cuda.gridDim.z + cuda.blockIdx.z
+            cuda.syncthreads()  # all are done with the tiles
+            lay(shared, mine, acc)
+            sync_warp()
+            for i in range(cuda.laneid, WARP_ROWS * across, WARP):
+                line, place = i // across, i % across * vector
+                if row + line < M and col + place < N:
+                    to = (matrix * M + row + line) * N + col + place
+                    at = mine + line * pitch + place
+                    carry(shared, at, out, address_of(out, to))
+        else:
+            direct(out, acc, row, col, sizes)
+
+    return inlined(finish)
+
+
+def _make_lay(group: Group, pitch: int) -> Callable:
+    """lay(shared, at, acc): a lane's outputs, rounded to halves, two in a store."""
+    runs = _runs(group)
+    if SIMULATED:
+
+        def emulated(shared, at, acc):
+            g, pair = cuda.laneid // 4, cuda.laneid % 4 * 2
+            halves = mma.narrowed(acc, group.kind)
+            for run in runs:
+                first = at + (g + run.row) * pitch + pair + run.col
+                values = [halves[i] for i in run.places]
+                watch.write(shared, first, values, sys._getframe())
+
+        return inlined(emulated)
+    acc_type = types.UniTuple(types.float32, group.sums)
+    narrow = mma.narrower(group.kind)
+    assert narrow is not None  # of halves
+
+    @written(lambda shared, at, acc: types.void(shared, types.int64, acc_type))
+    def lay(builder: Any, shared: Any, at: Any, acc: list[Any]) -> None:
+        g, pair = mma.first_sum(builder)
+        first = builder.add(builder.mul(g, llvm.constant(pitch)), pair)
+        base = builder.gep(shared, [builder.add(at, first)])
+        halves = narrow(builder, acc)
+        for run in runs:
+            to = builder.gep(base, [llvm.constant(run.row * pitch + run.col)])
+            llvm.store(builder, [halves[i] for i in run.places], to)
+
+    return lay
+
+
+def _make_carry(vector: int) -> Callable:
+    """carry(shared, at, out, address): 16 bytes from shared memory to an address."""
+    if SIMULATED:
+
+        def emulated(shared, at, out, address):
+            values = watch.read(shared, at, vector, sys._getframe())
+            watch.write(out, address, values, sys._getframe())
+
+        return inlined(emulated)
+
+    @written(
+        lambda shared, at, out, _: types.void(shared, types.int64, out, types.int64)
+    )
+    def carry(builder: Any, shared: Any, at: Any, out: Any, address: Any) -> None:
+        word = ir.IntType(32)
+        start = builder.gep(shared, [at])
+        start = builder.bitcast(start, ir.PointerType(word, llvm.SHARED))
+        to = builder.inttoptr(address, ir.PointerType(word, llvm.GLOBAL))
+        llvm.store(builder, llvm.load(builder, start, 0, 4), to)
+
+    return carry
 
 
 # -------------------------------------------------------------------------- the kernel
@@ -301,8 +463,8 @@ class GroupConfig(NamedTuple):
 
     A block makes 64 `groups` x `smem_rows` outputs of a product, or with `turned` of
     the turned one, b.T @ a.T: the operand in shared memory has to lie along k, and that
-    is a then, not b. `stages` and `blocks` are as in `kernels.Config`, `kind` as in
-    `mma.Strips`.
+    is a then, not b. (Of halves it may lie across k.) `stages` and `blocks` are as in
+    `kernels.Config`, `kind` as in `mma.Strips`, `wide` and `both` as in `Group`.
     """
 
     groups: int
@@ -312,6 +474,8 @@ class GroupConfig(NamedTuple):
     blocks: int = 1
     depth: int = DEPTH
     kind: str = mma.TF32
+    wide: bool = False
+    both: bool = False
 
     @property
     def item(self) -> int:
@@ -336,9 +500,10 @@ class GroupConfig(NamedTuple):
         return WARP * WARPS * self.groups
 
     def layouts(self, a_layout: Layout, b_layout: Layout) -> tuple[Layout, Layout]:
-        """The same, but what stays in shared memory lies along k there."""
+        """The same, but float32 in shared memory lies along k there."""
         in_smem = a_layout if self.turned else b_layout
-        in_smem = in_smem if in_smem.k_fast else Layout(1, True)
+        if not in_smem.k_fast and self.kind == mma.TF32:
+            in_smem = Layout(1, True)
         return (in_smem, b_layout) if self.turned else (a_layout, in_smem)
 
     def copies(
@@ -347,15 +512,16 @@ class GroupConfig(NamedTuple):
         """How the block's threads copy a tile of a and one of b."""
         in_smem, in_regs = (a_layout, b_layout) if self.turned else (b_layout, a_layout)
         # `ldmatrix` wants lines 16 bytes apart, modulo the banks; loads of words, 32.
-        more = 4 if in_regs.k_fast and self.item == 4 else 8
+        more = 0 if self.both else 4 if in_regs.k_fast and self.item == 4 else 8
         pitch = pitch_of(self.reg_rows, self.depth, in_regs, more)
         smem_copy = Copy(
-            self.depth, self.smem_rows, self.depth, self.threads, in_smem.elements,
-            True, True, swizzle=True,
+            self.depth, self.smem_rows,
+            pitch_of(self.smem_rows, self.depth, in_smem, 0), self.threads,
+            in_smem.elements, True, in_smem.k_fast, swizzle=True,
         )  # fmt: skip
         reg_copy = Copy(
             self.depth, self.reg_rows, pitch, self.threads, in_regs.elements, True,
-            in_regs.k_fast,
+            in_regs.k_fast, swizzle=self.both,
         )  # fmt: skip
         return (smem_copy, reg_copy) if self.turned else (reg_copy, smem_copy)
 
@@ -378,10 +544,12 @@ def warpgroup_template(
     start, load_a, load_b, close, _, _, a_size, stage, forward = ring_of(
         c, a_copy, b_copy, c.item
     )
-    in_regs = b_copy if c.turned else a_copy
-    zero, take, begin, finish, store = wgmma_tile(
-        Group(c.smem_rows, depth, in_regs.k_fast, in_regs.pitch, c.turned, c.kind)
-    )
+    in_smem, in_regs = (a_copy, b_copy) if c.turned else (b_copy, a_copy)
+    group = Group(
+        c.smem_rows, depth, in_regs.k_fast, in_regs.pitch, c.turned, c.kind,
+        in_smem.k_fast, c.wide, c.both,
+    )  # fmt: skip
+    zero, take, begin, finish, store = wgmma_tile(group)
     arrive = arrival(stages - 3)
     smem_at, reg_at = (0, a_size) if c.turned else (a_size, 0)
     if not SIMULATED and (
@@ -392,8 +560,19 @@ def warpgroup_template(
         raise ValueError(
             f"matmul_warpgroup: tiles of {c} lie across {GROUP_BYTES} bytes"
         )
-    store_tile, ring = tile_storer(store, 4), stages * stage
-    row_stride, turned = in_regs.strides[0], c.turned
+    direct, ring = tile_storer(store, 4), stages * stage
+    if group.stored != mma.TF32 and not c.turned:
+        store_tile = line_storer(group, direct)
+    else:
+        store_tile = inlined(
+            lambda _, out, acc, row, col, sizes: direct(out, acc, row, col, sizes)
+        )
+    turned = c.turned
+    # Of an operand in shared memory, 64 rows, or columns, are for a group of warps.
+    sharing = WARP * WARPS if c.both else WARP
+    apart = WARPS * WARP_ROWS * depth if c.both else WARP_ROWS * in_regs.strides[0]
+    before = _make_wait(1) if c.both else inlined(lambda: None)
+    after = inlined(lambda acc: acc) if c.both else finish
     number = float32 if c.kind == mma.TF32 else uint16
 
     def matmul_warpgroup(a, a_at, a_strides, b, b_at, b_strides, out, sizes):
@@ -425,6 +604,10 @@ def warpgroup_template(
         beforehand, which takes a twentieth of the time of a product of 4096 rows. Sums
         are float32.
 
+        Of halves both operands stay in shared memory, along k or across it. No register
+        is a factor, and so the warps start product t while t - 1 is under way, wait for
+        t - 1, and copy over its tiles; the tensor cores never wait for a barrier.
+
         Source: "PTX ISA", on wgmma, matrix descriptors and the asynchronous proxy.
         """
         shared = cuda.shared.array(0, number)
@@ -433,7 +616,7 @@ def warpgroup_template(
         )
         rows, cols = sizes[0] - row, sizes[1] - col
         # BEGIN TWIN a5.5
-        mine = thread_index() // WARP * WARP_ROWS * row_stride + reg_at
+        mine = thread_index() // sharing * apart + reg_at
         acc = zero()
         slot, free = 0, ring - stage
         arrive()  # this thread's copies of tile 0
@@ -441,6 +624,7 @@ def warpgroup_template(
         factors = take(shared, mine)
         for t in range(count):
             acc = begin(acc, factors, shared, slot + smem_at)
+            before()  # with `both`, the product before is done, and this one goes on
             arrive()
             cuda.syncthreads()  # tile t + 1 is there; all are done with tile t - 1
             if t + stages - 1 < count:
@@ -453,18 +637,19 @@ def warpgroup_template(
             slot = slot + stage if slot + stage < ring else 0
             # The next tile's factors come while the product is under way.
             factors = take(shared, slot + mine)
-            acc = finish(acc)
+            acc = after(acc)
+        acc = finish(acc)
         # END TWIN a5.5
         if turned:
             col += thread_index() // WARP * WARP_ROWS
         else:
             row += thread_index() // WARP * WARP_ROWS
-        store_tile(out, acc, row, col, sizes)
+        store_tile(shared, out, acc, row, col, sizes)
 
     return matmul_warpgroup
 
 
-if SIMULATED:
+if TINY:
     GROUP_CONFIGS: tuple[GroupConfig, ...] = (
         GroupConfig(1, 16, 3, False),
         GroupConfig(1, 16, 3, True),
@@ -496,15 +681,19 @@ def warpgroup(config: GroupConfig, a_layout: Layout, b_layout: Layout) -> Kernel
     )
 
 
-# For factors of 16 bits, by their kind: as many bytes in a line.
+# For factors of 16 bits, by their kind: as many bytes in a line. Both operands stay in
+# shared memory, so that the tensor cores have the next product before one is done; fed
+# from registers they wait for it a fifth of the time, while a block is at its barrier.
 HALF_CONFIGS = {
-    kind: tuple(c._replace(depth=2 * DEPTH, kind=kind) for c in GROUP_CONFIGS)
+    kind: tuple(
+        c._replace(depth=2 * DEPTH, kind=kind, both=not c.turned) for c in GROUP_CONFIGS
+    )
     for kind in mma.HALVES
 }
 _FIRST = next(i for i, config in enumerate(GROUP_CONFIGS) if config.turned)
 MAIN = {
     (GROUP_CONFIGS[_FIRST], Layout(4, True), Layout(4, False)): "matmul_warpgroup",
-    (HALF_CONFIGS[mma.BF16][_FIRST], Layout(8, True), Layout(8, False)): (
+    (HALF_CONFIGS[mma.BF16][0], Layout(8, True), Layout(8, False)): (
         "matmul_warpgroup_bfloat16"
     ),
 }

@@ -205,17 +205,29 @@ class BoolArray(DeviceArray):
 
 
 class Float16Array(DeviceArray):
-    """float16 elements in GPU memory; kernels see their bits (`cuda_ops/half.py`)."""
+    """float16 elements in GPU memory (`cuda_ops/runtime/halves.py`)."""
 
     __slots__ = ()
-    itemsize, dtype, kind, word = 2, np.dtype("f2"), dtypes.float16, "uint16[]"
+    itemsize, dtype, kind, word = 2, np.dtype("f2"), dtypes.float16, "float16[]"
 
 
 class BFloat16Array(DeviceArray):
     """bfloat16 elements in GPU memory, as those of `Float16Array`."""
 
     __slots__ = ()
-    itemsize, dtype, kind, word = 2, dtypes.bfloat16.numpy, dtypes.bfloat16, "uint16[]"
+    itemsize, kind, word = 2, dtypes.bfloat16, "bfloat16[]"
+    dtype = dtypes.bfloat16.numpy
+
+
+# What kernels take the bits of 16-bit numbers for.
+BITS = DType("uint16", 1)
+
+
+class WordArray(DeviceArray):
+    """The bits of 16-bit elements, for kernels that do not compute with them."""
+
+    __slots__ = ()
+    itemsize, dtype, kind, word = 2, BITS.numpy, BITS, "uint16[]"
 
 
 ARRAYS: dict[DType, type[DeviceArray]] = {

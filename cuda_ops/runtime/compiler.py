@@ -27,6 +27,8 @@ from typing import Any, NamedTuple
 import numba
 from numba import types
 
+from cuda_ops.runtime.halves import HALVES
+
 Arch = tuple[int, int]  # a compute capability, (9, 0) for sm_90
 
 _SCALARS = {
@@ -40,6 +42,7 @@ _SCALARS = {
     "int8": types.int8,
     "uint8": types.uint8,
     "bool": types.boolean,
+    **HALVES,
 }
 
 
@@ -47,21 +50,23 @@ _SCALARS = {
 def signature(text: str) -> tuple[Any, ...]:
     """Numba's types for a text such as "float32[] int64 3*int64".
 
-    `name[]` is a flat array without gaps, `name` a number and `n*name` a tuple.
+    `name[]` is a flat array without gaps, `name[,]` one with two dimensions, `name` a
+    number and `n*name` a tuple.
     """
     return tuple(_parse(word, text) for word in text.split())
 
 
 def _parse(word: str, text: str) -> Any:
     count, _, name = word.rpartition("*")
-    scalar = _SCALARS.get(name.removesuffix("[]"))
+    name, array, commas = name.partition("[")
+    scalar = _SCALARS.get(name)
     if scalar is None or (count and not count.isdigit()):
         raise ValueError(
             f"signature: {word!r} in {text!r} is no type; expected words such as "
             f"float32[], float32, 4*int64, of {', '.join(_SCALARS)}"
         )
-    if name.endswith("[]"):
-        return types.Array(scalar, 1, "C")
+    if array:
+        return types.Array(scalar, 1 + commas.count(","), "C")
     return types.UniTuple(scalar, int(count)) if count else scalar
 
 
@@ -77,7 +82,8 @@ class Cubin(NamedTuple):
         code: the file that the driver loads.
         entry: the kernel's name in it.
         registers, shared, local, spills: for each thread; shared for each block. The
-            number of registers, the others in bytes.
+            number of registers (with those of functions that are called; the driver
+            gives 16 at least), the others in bytes.
     """
 
     code: bytes
@@ -162,7 +168,10 @@ def to_cubin(
     Raises:
         RuntimeError: the assembler rejects the code; the message is its log.
     """
-    cubin, log = assemble(code, arch, max_registers)
+    for _ in range(3):  # Beside other processes that assemble, a log was empty once.
+        cubin, log = assemble(code, arch, max_registers)
+        if "registers" in log:
+            break
     if entry is None and isinstance(code, str):
         entry = _found(r"\.visible\s+\.entry\s+([\w$]+)\(", code)
     entry = entry or _found(r"Compiling entry function '([\w$]+)'", log)
@@ -173,7 +182,7 @@ def to_cubin(
     return Cubin(
         cubin,
         entry,
-        int(_found(r"[Uu]sed (\d+) registers", log)),
+        max(16, *map(int, re.findall(r"[Uu]sed (\d+) registers", log))),
         shared,
         int(_found(r"(\d+) bytes lmem", log, "0")),
         int(_found(r"(\d+) bytes spill stores", log, "0"))

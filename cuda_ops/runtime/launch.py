@@ -31,6 +31,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
+import math
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
@@ -50,17 +51,21 @@ from cuda_ops.runtime.compiler import (
     to_lto,
     to_ptx,
 )
+from cuda_ops.runtime.occupancy import MOST_THREADS
 from cuda_ops.runtime.scalar import FORMS64, device_function
-from cuda_ops.simulator import SIMULATED, cuda, reachable, simulate
+from cuda_ops.simulator import SIMULATED, TINY, cuda, reachable, simulate
 from minitorch import operators
 from minitorch.todo import todo, unwritten_task
 
-__all__ = ["SIMULATED", "Kernel", "Kernels", "ceil_div", "device_function", "kernel"]
+__all__ = [
+    "SIMULATED", "TINY", "Kernel", "Kernels", "ceil_div", "device_function", "kernel",
+]  # fmt: skip
 
 REGISTRY: dict[str, Any] = {}  # every kernel with examples, by name
 TEMPLATES: list[Any] = []  # every `Kernels`, whose examples are made on request
 
 GRIDS = 256  # grids of a kernel that are remembered
+MOST_DEEP = 64  # threads of a block along z
 SHARED_LIMIT = 48 * 1024  # bytes for a block; more must be asked for
 
 
@@ -88,6 +93,8 @@ _LETTERS = {  # how `struct` packs them
     "int8": "b",
     "uint8": "B",
     "uint16": "H",
+    "float16": "H",
+    "bfloat16": "H",
     "int32": "i",
     "uint32": "I",
     "int64": "q",
@@ -279,8 +286,8 @@ class Kernel:
             sm_90a).
         on_disk: keep the machine code for the next process. Only for kernels of this
             package, whose sources are part of the key.
-        float32_fn: what takes the place of `fn` for arguments with float32 numbers and
-            no float64 (of a template's kernel).
+        float32_fn: what takes the place of `fn` for arguments with float32 or half
+            numbers and no float64 (of a template's kernel).
         float64_fn: what takes the place of `fn` for arguments with float64 numbers.
         float64: computes in float64 on purpose, whatever the arguments are.
     """
@@ -334,6 +341,7 @@ class Kernel:
             self._launches.clear()
         launch: Callable
         if SIMULATED:
+            self._must_fit(_three(config[1]))
             launch = partial(self._simulate, config)
         elif 0 in _three(config[0]):
             launch = self._launch_nothing
@@ -389,7 +397,8 @@ class Kernel:
 
     def _for_types(self, text: str) -> Callable:
         """The Python function for a signature: `fn`, or a form for its floats."""
-        if self.float32_fn and "float32" in text and "float64" not in text:
+        narrow = "float32" in text or "float16" in text
+        if self.float32_fn and narrow and "float64" not in text:
             return self.float32_fn
         return self.float64_fn if self.float64_fn and "float64" in text else self.fn
 
@@ -449,7 +458,17 @@ class Kernel:
     def simulate(self, config: tuple[Any, ...], *args: Any) -> None:
         """Run on NumPy arrays, thread by thread."""
         shared = config[3] if len(config) > 3 else 0
-        simulate(self.fn, _three(config[0]), _three(config[1]), shared, args)
+        blocks, threads = _three(config[0]), _three(config[1])
+        simulate(self.fn, blocks, threads, shared, args, self.name)
+
+    def _must_fit(self, threads: tuple[int, int, int]) -> None:
+        """Refuse what every GPU refuses; the simulator would run it all the same."""
+        count = math.prod(threads)
+        if not 0 < count <= MOST_THREADS or threads[2] > MOST_DEEP:
+            raise ValueError(
+                f"{self.name}: a block of {threads} has {count:,} threads; expected 1 "
+                f"to {MOST_THREADS:,}, and at most {MOST_DEEP} of them along z"
+            )
 
     def _must_be_written(self) -> None:
         """Raise for a task of a course whose code is missing: a kernel could not."""

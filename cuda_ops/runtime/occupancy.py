@@ -19,6 +19,7 @@ Arch = tuple[int, int]
 WARP = 32
 REGISTERS = 65_536  # of an SM
 REGISTER_UNIT = 256  # registers are given to a warp in multiples of this
+MOST_THREADS = 1024  # of a block
 WARP_UNIT = 4  # an SM has four parts, each with its own registers
 
 
@@ -30,6 +31,7 @@ class Limits(NamedTuple):
         shared: bytes of shared memory of the SM.
         block_shared: bytes that one block can have.
         reserved: bytes of shared memory that each block loses to the system.
+        shared_unit: a block gets shared memory in multiples of so many bytes.
     """
 
     threads: int
@@ -37,11 +39,12 @@ class Limits(NamedTuple):
     shared: int
     block_shared: int
     reserved: int
+    shared_unit: int = 128
 
 
 KIB = 1024
 LIMITS: dict[Arch, Limits] = {
-    (7, 5): Limits(1024, 16, 64 * KIB, 64 * KIB, 0),
+    (7, 5): Limits(1024, 16, 64 * KIB, 64 * KIB, 0, 256),
     (8, 0): Limits(2048, 32, 164 * KIB, 163 * KIB, KIB),
     (8, 6): Limits(1536, 16, 100 * KIB, 99 * KIB, KIB),
     (8, 9): Limits(1536, 24, 100 * KIB, 99 * KIB, KIB),
@@ -83,6 +86,8 @@ def limits(arch: Arch) -> Limits:
 def occupancy(arch: Arch, threads: int, registers: int, shared: int) -> Occupancy:
     """How many blocks of `threads` fit, with `registers` each and `shared` bytes.
 
+    None, where one block has more of something than a block can have.
+
     >>> occupancy((9, 0), 256, 32, 0)
     Occupancy(blocks=8, share=1.0, limit='threads')
     """
@@ -90,11 +95,16 @@ def occupancy(arch: Arch, threads: int, registers: int, shared: int) -> Occupanc
     warps = -(-threads // WARP)
     per_warp = -(-registers * WARP // REGISTER_UNIT) * REGISTER_UNIT
     warp_slots = REGISTERS // per_warp // WARP_UNIT * WARP_UNIT if registers else 10**6
+    units = -(-(shared + chip.reserved) // chip.shared_unit)
     room = {
         "threads": chip.threads // (warps * WARP),
         "blocks": chip.blocks,
         "registers": warp_slots // warps,
-        "shared memory": chip.shared // max(shared + chip.reserved, 1),
+        "shared memory": chip.shared // max(units * chip.shared_unit, 1),
     }
+    if shared > chip.block_shared:
+        room["shared memory"] = 0
+    if threads > MOST_THREADS:
+        room["threads"] = 0
     limit = min(room, key=room.__getitem__)
     return Occupancy(room[limit], room[limit] * warps * WARP / chip.threads, limit)

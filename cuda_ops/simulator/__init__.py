@@ -7,7 +7,7 @@ on NumPy arrays (`simulate`).
 What `cuda.threadIdx`, `cuda.shared.array`, `cuda.atomic.add`, ... mean comes from
 Numba's simulator. How threads run is decided here. A kernel without barriers runs as a
 plain loop over its threads. Where threads meet at barriers or exchange values within a
-warp, every thread of a block is a Python thread (`cuda_ops/simulator/block.py`).
+warp, every thread of a block is a greenlet (`cuda_ops/simulator/block.py`).
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ import dis
 import importlib.util
 import linecache
 import math
+import os
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from importlib.metadata import version
@@ -30,7 +31,7 @@ import numpy as np
 
 from cuda_ops.simulator import emulation
 from cuda_ops.simulator import watch as watching
-from cuda_ops.simulator.block import Block, Size, places
+from cuda_ops.simulator.block import Block, Size, current_thread, places
 from cuda_ops.simulator.watch import Watch
 
 
@@ -53,6 +54,9 @@ def _import_numba_cuda() -> Any:
 
 cuda = _import_numba_cuda()
 SIMULATED = bool(cuda.config.ENABLE_CUDASIM)
+# Whether blocks and tiles are so small that a test runs many of them. The x-ray, which
+# looks at a few, has those of a GPU: it sets the variable before anything is imported.
+TINY = SIMULATED and os.environ.get("MINITORCH_REAL_SIZES") != "1"
 
 # Names in a function's code that show that its threads wait for each other.
 MEETING = {
@@ -61,7 +65,7 @@ MEETING = {
     "syncthreads_and",
     "syncthreads_count",
     "syncthreads_or",
-    "syncwarp",
+    *emulation.OF_NUMBA,
 }
 
 
@@ -92,19 +96,21 @@ def has_meetings(fn: FunctionType) -> bool:
     return any(MEETING & set(part.__code__.co_names) for part in reachable(fn))
 
 
-def _one_by_one(run: Callable, blocks: Size, threads: Size) -> None:
-    """All threads of all blocks, one after the other, in this Python thread."""
-    here: Any = threading.current_thread()
-    for at in places(blocks):
+def _one_by_one(run: Callable, blocks: Sequence[Any], threads: Size) -> None:
+    """All threads of these blocks, one after the other, in this Python thread."""
+    here: Any = current_thread()
+    for at in blocks:
         here.blockIdx = at
         for number, index in enumerate(places(threads)):
             here.thread_id, here.threadIdx = number, index
             run()
 
 
-def _together(run: Callable, blocks: Size, threads: Size, shared: SharedArrays) -> None:
+def _together(
+    run: Callable, blocks: Sequence[Any], threads: Size, shared: SharedArrays
+) -> None:
     """One block after the other, its threads in turns."""
-    for at in places(blocks):
+    for at in blocks:
         shared.clear()
         Block(threads, strict=shared.watch is not None).run(run, at)
 
@@ -112,14 +118,12 @@ def _together(run: Callable, blocks: Size, threads: Size, shared: SharedArrays) 
 class SharedArrays:
     """The shared memory of a block: one array for each line that asks for one.
 
-    In place of Numba's, where two threads that ask at the same time may get one each.
     It is full of garbage when a block begins, so that reading what nobody has written
     does not go well by chance.
     """
 
     def __init__(self, dynamic: int, watch: Watch | None) -> None:
         self._made: dict[Any, np.ndarray] = {}
-        self._making = threading.Lock()
         self.watch = watch
         self._dynamic = np.full(dynamic, GARBAGE, np.uint8)
 
@@ -135,14 +139,12 @@ class SharedArrays:
         """`cuda.shared.array`; the shape 0 stands for all of the dynamic memory."""
         kind = _dtype(dtype)
         if shape == 0:
-            with self._making:
-                return self._whole(kind)
+            return self._whole(kind)
         frame = sys._getframe(1)
         line = frame.f_code, frame.f_lineno
-        with self._making:
-            if line not in self._made:
-                self._made[line] = self._new(shape, kind, *line)
-            return self._made[line]
+        if line not in self._made:
+            self._made[line] = self._new(shape, kind, *line)
+        return self._made[line]
 
     def _whole(self, kind: np.dtype) -> np.ndarray:
         """All of the dynamic memory, as one array."""
@@ -158,8 +160,7 @@ class SharedArrays:
         made = _garbage(shape, kind)
         if self.watch is None:
             return made
-        text = linecache.getline(code.co_filename, line).partition("=")[0].strip()
-        name = text if text.isidentifier() else "shared memory"
+        name = _variable(code, line, "shared memory")
         watched: np.ndarray = self.watch.wrap(made, name, True)
         return watched
 
@@ -167,11 +168,28 @@ class SharedArrays:
 class LocalArrays:
     """A thread's own arrays; they begin as garbage, too."""
 
+    def __init__(self, watch: Watch | None) -> None:
+        self.watched = watch is not None
+
     def array(self, shape: Any, dtype: Any) -> np.ndarray:
         """`cuda.local.array`"""
-        return _garbage(shape, _dtype(dtype))
+        made = _garbage(shape, _dtype(dtype))
+        if not self.watched:
+            return made
+        frame = sys._getframe(1)
+        named = made.view(watching.Named)
+        named.name = _variable(frame.f_code, frame.f_lineno, "local memory")
+        return named
 
 
+@cache
+def _variable(code: CodeType, line: int, otherwise: str) -> str:
+    """The name that a line of a kernel gives to what it makes."""
+    text = linecache.getline(code.co_filename, line).partition("=")[0].strip()
+    return text if text.isidentifier() else otherwise
+
+
+@cache
 def _dtype(kind: Any) -> np.dtype:
     """NumPy's type for a type of NumPy's or Numba's."""
     from numba.cuda.np.numpy_support import as_dtype
@@ -202,23 +220,48 @@ def _quiet() -> Iterator[None]:
 _launching = threading.Lock()
 
 
+@cache
+def _view() -> Any:
+    """The class of what `cuda` is to a kernel: Numba's, which asks Python's threads."""
+    from numba.cuda.simulator.kernelapi import FakeCUDAModule
+
+    def asks(name: str) -> property:
+        return property(lambda self: getattr(current_thread(), name))
+
+    names = ("threadIdx", "blockIdx", *(n for n in MEETING if n.startswith("syncthr")))
+    members: dict[str, Any] = {name: asks(name) for name in names}
+    members["laneid"] = property(lambda self: current_thread().thread_id % 32)
+    members |= {name: staticmethod(act) for name, act in emulation.OF_NUMBA.items()}
+    members["__getattr__"] = _unknown
+    return type("View", (FakeCUDAModule,), members)
+
+
+def _unknown(self: Any, name: str) -> Any:
+    raise AttributeError(f"cuda.{name}: the simulator does not have it")
+
+
 def simulate(
-    fn: Any, blocks: Size, threads: Size, shared: int, args: tuple[Any, ...]
-) -> None:
+    fn: Any, blocks: Size, threads: Size, shared: int, args: tuple[Any, ...],
+    name: str = "",
+) -> None:  # fmt: skip
     """Run a kernel's Python function on NumPy arrays, for all threads of a grid.
 
     An error in a thread is raised here, with the thread's own traceback.
     """
-    from numba.cuda.simulator.kernelapi import FakeCUDAModule, swapped_cuda_module
+    from numba.cuda.simulator.kernelapi import swapped_cuda_module
 
     watch = watching.current[-1] if watching.current else None
+    run, chosen = (lambda: fn(*args)), None
     if watch is not None:
-        watch.begin(fn.__code__)
+        name = name or fn.__name__
+        watch.begin(watching.Launch(name, fn, blocks, threads, shared, args))
         names = fn.__code__.co_varnames
         args = tuple(watch.wrap(a, n, False) for n, a in zip(names, args))
-    module = FakeCUDAModule(blocks, threads, shared)
+        chosen = watch.sample()
+    chosen = places(blocks) if chosen is None else chosen
+    module = _view()(blocks, threads, shared)
     memory = module._shared = SharedArrays(shared, watch)
-    module._local, module.syncwarp = LocalArrays(), emulation.sync_warp
+    module._local = LocalArrays(watch)
     globals_seen: set[int] = set()
     with ExitStack() as stack:
         stack.enter_context(_launching)
@@ -227,7 +270,9 @@ def simulate(
             if id(part.__globals__) not in globals_seen:
                 globals_seen.add(id(part.__globals__))
                 stack.enter_context(swapped_cuda_module(part, module))
+        if watch is not None:
+            run = stack.enter_context(watch.followed(run))
         if has_meetings(fn):
-            _together(lambda: fn(*args), blocks, threads, memory)
+            _together(run, chosen, threads, memory)
         else:
-            _one_by_one(lambda: fn(*args), blocks, threads)
+            _one_by_one(run, chosen, threads)

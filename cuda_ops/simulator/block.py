@@ -1,9 +1,10 @@
 """The threads of a block in the simulator: who runs, and who waits for whom.
 
 With this file the simulator runs all threads of a block (`Block.run`) of a kernel in
-which threads wait for each other. Every CUDA thread is a Python thread, but only one
-runs at a time: until it comes to a place where it has to wait (a barrier, an exchange
-of values within a warp) or ends. Then it hands its turn to the next one.
+which threads wait for each other, and code in such a kernel finds out which thread it
+is (`current_thread`). Every CUDA thread is a greenlet, a function that can stop in the
+middle and go on later. One runs at a time: until it comes to a place where it has to
+wait (a barrier, an exchange of values within a warp) or ends. Then the next one runs.
 
     thread 0   work, barrier .                      . work ...
     thread 1                 . work, barrier .      .
@@ -13,16 +14,15 @@ So a kernel does the same in every run, a mistake too: a missing barrier shows a
 wrong result each time, since thread 0 is far ahead of all others. A thread that waits
 in a loop of its own for another one waits for ever, as it may on a GPU.
 
-Starting a Python thread takes much longer than a turn, so threads are kept.
+With a thread of Python's for each one of CUDA's, a turn would cost 50 times as much:
+the operating system would have to put one to sleep and wake another.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-import os
 import sys
-import threading
 from collections import deque
 from collections.abc import Callable
 from functools import lru_cache
@@ -30,10 +30,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from greenlet import getcurrent as current_thread
+from greenlet import greenlet
 
 Size = tuple[int, int, int]
-# Bytes of a thread, of which a block may have 1,024; kernels do not call deeply.
-STACK = 1 << 20
 
 
 @lru_cache(maxsize=256)
@@ -44,13 +44,6 @@ def places(size: Size) -> tuple[Any, ...]:
     nx, ny, nz = size
     xyz = itertools.product(range(nz), range(ny), range(nx))
     return tuple([Dim3(x, y, z) for z, y, x in xyz])
-
-
-def _closed() -> Any:
-    """A lock that somebody else will open, once."""
-    lock = threading.Lock()
-    lock.acquire()
-    return lock
 
 
 class Block:
@@ -71,7 +64,6 @@ class Block:
         self._strict = strict
         self._ready: deque[CudaThread] = deque()  # they wait for their turn only
         self._at_barrier: list[CudaThread] = []
-        self._over = _closed()
         self.block_state = np.zeros(size, dtype=np.bool_)
         self.warps: dict[int, Any] = {}
         self.round = 0
@@ -79,31 +71,26 @@ class Block:
 
     def run(self, kernel: Callable, at: Any) -> None:
         """Run the kernel in all threads of the block `at`; raise a thread's error."""
-        threads = [_idle.pop() if _idle else CudaThread() for _ in range(self._threads)]
-        for number, index in enumerate(places(self._block_dim)):
-            threads[number].become(self, kernel, at, index, number)
-        self._ready.extend(threads)
-        self._next()
-        self._over.acquire()
-        _idle.extend(reversed(threads))
+        indices = enumerate(places(self._block_dim))
+        self._ready.extend(CudaThread(self, kernel, at, i, n) for n, i in indices)
+        while self._alive:
+            self._next().switch()  # comes back when that thread waits, or has ended
         if self.failed is not None:
             raise self.failed
 
     def wait(self) -> None:
         """Return when all threads that are alive have come here."""
-        me: Any = threading.current_thread()
-        self._at_barrier.append(me)
+        self._at_barrier.append(current_thread())
         if len(self._at_barrier) == self._alive:
             self._open_barrier()
-        self._give_turn(me)
+        self._give_turn()
 
     def meet(self, waiting: list[CudaThread], count: int) -> None:
         """Return when `count` threads have come; `waiting` has those that are here."""
-        me: Any = threading.current_thread()
-        waiting.append(me)
+        waiting.append(current_thread())
         if len(waiting) == count:
             self._wake(waiting)
-        self._give_turn(me)
+        self._give_turn()
 
     def leave(self, error: BaseException | None) -> None:
         """A thread is done, or has failed."""
@@ -112,15 +99,13 @@ class Block:
             self._fail(error)
         if self._at_barrier and len(self._at_barrier) == self._alive:
             self._open_barrier()
-        self._next()
 
     def _open_barrier(self) -> None:
         if self._strict and self._alive < self._threads and self.failed is None:
             self.failed = RuntimeError(
-                f"{self._alive} threads wait at a barrier ({_place(self._at_barrier)}) "
-                f"that the other {self._threads - self._alive} of their block never "
-                f"reach; keep barriers out of branches that threads of a block take "
-                f"differently"
+                f"{self._alive} of {self._threads} threads wait at a barrier "
+                f"({_place(self._at_barrier)}) that the others never reach; keep it "
+                f"out of branches that only some threads take"
             )
         self.round += 1
         self._wake(self._at_barrier)
@@ -135,15 +120,14 @@ class Block:
         for waiting in (self._at_barrier, *(w.waiting for w in self.warps.values())):
             self._wake(waiting)
 
-    def _give_turn(self, me: CudaThread) -> None:
+    def _give_turn(self) -> None:
         """Let the next thread run, and return when it is one's own turn again."""
-        self._next()
-        me.turn.acquire()
+        current_thread().parent.switch()
         if self.failed is not None:
             raise RuntimeError("another thread of the block failed")
 
-    def _next(self) -> None:
-        if self._alive and not self._ready:
+    def _next(self) -> CudaThread:
+        if not self._ready:
             here = [t for warp in self.warps.values() for t in warp.waiting]
             self._fail(
                 RuntimeError(
@@ -151,64 +135,45 @@ class Block:
                     f"shuffle, vote or mma must be reached by all threads of the warp"
                 )
             )
-        if self._ready:
-            self._ready.popleft().turn.release()
-        else:
-            self._over.release()
+        return self._ready.popleft()
 
 
 def _place(waiting: list[CudaThread]) -> str:
     """The kernel that threads are in, and the line of it where the first one waits."""
-    frame = sys._current_frames().get(waiting[0].ident or 0) if waiting else None
     place = "nowhere"
+    if not waiting:
+        return place
+    frame = waiting[0].gr_frame or sys._getframe()  # who runs has no frame to go on in
     while frame is not None:  # from where it waits to where it began
         path = Path(frame.f_code.co_filename)
-        ours = path.parent == Path(__file__).parent or path.name == "threading.py"
-        if not ours and "numba" not in path.parts:
+        if path.parent != Path(__file__).parent and "numba" not in path.parts:
             place = f"{frame.f_code.co_name}, {path.name}:{frame.f_lineno}"
         frame = frame.f_back
     return place
 
 
-class CudaThread(threading.Thread):
-    """A Python thread that is one CUDA thread after the other.
+class CudaThread(greenlet):
+    """One thread of a block, which has begun when it was switched to.
 
-    Numba's simulator looks here for the thread's indices and barriers.
+    The view of `cuda` that kernels have looks here for indices and barriers.
     """
 
-    def __init__(self) -> None:
-        super().__init__(daemon=True, name="simulated-cuda")
-        self.turn = _closed()
-        self._manager: Any = None
-        self._kernel: Any = None
-        self.blockIdx: Any = None
-        self.threadIdx: Any = None
-        self.thread_id = 0
-        usual = threading.stack_size(STACK)
-        self.start()
-        threading.stack_size(usual)
-
-    def become(
+    def __init__(
         self, block: Block, kernel: Callable, at: Any, index: Any, number: int
     ) -> None:
-        """Be this thread of this block, from the next turn on."""
+        super().__init__()
         self._manager, self._kernel = block, kernel
         self.blockIdx, self.threadIdx, self.thread_id = at, index, number
 
     def run(self) -> None:
-        """Wait for the first turn, be that CUDA thread, and so on for ever."""
-        while True:
-            self.turn.acquire()
-            error: BaseException | None = None
-            block, kernel = self._manager, self._kernel
-            try:
-                if block.failed is None:
-                    kernel()
-            except BaseException as caught:  # raised again by the launching thread
-                error = caught
-            self._kernel = kernel = None
-            block.leave(error)
-            del block, error  # from here on another thread may have given new work
+        """Be this thread, from its first turn to its end."""
+        error: BaseException | None = None
+        try:
+            if self._manager.failed is None:
+                self._kernel()
+        except BaseException as caught:  # raised again by the launching thread
+            error = caught
+        self._manager.leave(error)
 
     def syncthreads(self) -> None:
         """Wait for all threads of the block."""
@@ -233,7 +198,3 @@ class CudaThread(threading.Thread):
     def syncthreads_or(self, value: Any) -> int:
         """Whether a thread of the block has a true value."""
         return int(self._vote(value).any())
-
-
-_idle: list[CudaThread] = []
-os.register_at_fork(after_in_child=_idle.clear)  # threads do not live on in a child

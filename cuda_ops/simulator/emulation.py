@@ -1,4 +1,4 @@
-"""What warps do, for the simulator, where every CUDA thread is a Python thread.
+"""What warps do, for the simulator, where every CUDA thread is a greenlet.
 
 The functions here have the names of those in `cuda_ops/block/intrinsics.py` and take
 their place in the simulator. Lanes of a warp hand each other values through a table,
@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import ctypes
 import sys
-import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from cuda_ops.simulator import watch
+from cuda_ops.simulator.block import current_thread
 
 WARP = 32
 ALL_LANES = 0xFFFFFFFF
@@ -37,7 +38,7 @@ class Warp:
 
 def _warp() -> tuple[Warp, int]:
     """The calling thread's warp, and its lane."""
-    thread: Any = threading.current_thread()
+    thread: Any = current_thread()
     block = thread._manager
     index, lane = divmod(thread.thread_id, WARP)
     warps = block.warps
@@ -53,7 +54,7 @@ def exchange(value: Any) -> tuple[dict[int, Any], int]:
     table = warp.tables[warp.turns[lane] % 2]
     warp.turns[lane] += 1
     table[lane] = value
-    thread: Any = threading.current_thread()
+    thread: Any = current_thread()
     thread._manager.meet(warp.waiting, warp.lanes)
     return table, lane
 
@@ -70,6 +71,12 @@ def shuffle_up(value: Any, lanes: int) -> Any:
     return table.get(lane - lanes, value)
 
 
+def shuffle_down(value: Any, lanes: int) -> Any:
+    """The value of the lane `lanes` above, or one's own where there is none."""
+    table, lane = exchange(value)
+    return table.get(lane + lanes, value)
+
+
 def shuffle(value: Any, source: int) -> Any:
     """The value of lane `source`."""
     return exchange(value)[0][source % WARP]
@@ -81,20 +88,43 @@ def ballot(condition: Any) -> int:
     return sum(1 << lane for lane, holds in table.items() if holds)
 
 
-def sync_warp(mask: int = ALL_LANES) -> None:
+def sync_warp() -> None:
     """Wait for all lanes of the warp; then each sees what the others wrote.
 
     Unlike this, the exchanges above order no memory, in the simulator's eyes as well.
     """
-    if mask != ALL_LANES:
-        raise NotImplementedError(
-            f"syncwarp: the mask is {mask:#x}; here all lanes must wait"
-        )
     warp, _ = _warp()
     if len(warp.waiting) == warp.lanes - 1:  # the last one to come
         warp.round += 1
-    thread: Any = threading.current_thread()
+    thread: Any = current_thread()
     thread._manager.meet(warp.waiting, warp.lanes)
+
+
+def _masked(name: str, act: Callable[..., Any]) -> Callable[..., Any]:
+    """What Numba calls `name`: `act`, with a mask of the lanes that take part first."""
+
+    def call(mask: int = ALL_LANES, *args: Any) -> Any:
+        if mask & ALL_LANES != ALL_LANES:
+            raise NotImplementedError(
+                f"{name}: the mask is {mask:#x}; here all lanes must take part"
+            )
+        return act(*args)
+
+    return call
+
+
+_ACTS: dict[str, Callable[..., Any]] = {
+    "syncwarp": sync_warp,
+    "shfl_sync": shuffle,
+    "shfl_up_sync": shuffle_up,
+    "shfl_down_sync": shuffle_down,
+    "shfl_xor_sync": shuffle_xor,
+    "ballot_sync": ballot,
+    "all_sync": lambda holds: all(exchange(holds)[0].values()),
+    "any_sync": lambda holds: any(exchange(holds)[0].values()),
+    "eq_sync": lambda holds: len(set(map(bool, exchange(holds)[0].values()))) == 1,
+}
+OF_NUMBA = {name: _masked(name, act) for name, act in _ACTS.items()}
 
 
 # ------------------------------------------------------------------------- memory
@@ -102,8 +132,7 @@ def sync_warp(mask: int = ALL_LANES) -> None:
 
 def load(array: Any, i: int) -> Any:
     """array[i]"""
-    _check(array, i, 1)
-    return watch.read(array, i, 1, sys._getframe(1))[0]
+    return _get(array, i, 1)[0]
 
 
 def store(array: Any, i: int, value: Any) -> None:
@@ -113,8 +142,7 @@ def store(array: Any, i: int, value: Any) -> None:
 
 def load4(array: Any, i: int) -> tuple[Any, ...]:
     """array[i], ..., array[i + 3]"""
-    _check(array, i, 4)
-    return tuple(watch.read(array, i, 4, sys._getframe(1)))
+    return tuple(_get(array, i, 4))
 
 
 def store4(array: Any, i: int, a: Any, b: Any, c: Any, d: Any) -> None:
@@ -127,9 +155,28 @@ def store2(array: Any, i: int, a: Any, b: Any) -> None:
     _put(array, i, a, b)
 
 
+def _is_half(array: Any) -> bool:
+    """Whether it has float16 or bfloat16 numbers, which are float32 in registers."""
+    return array.itemsize == 2 and array.dtype != np.uint16
+
+
+def kind_of(array: Any) -> Any:
+    """The type in which elements of an array are computed."""
+    return np.float32 if _is_half(array) else array.dtype
+
+
+def _get(array: Any, i: int, count: int) -> Any:
+    """array[i], ..., array[i + count - 1]"""
+    _check(array, i, count)
+    values = watch.read(array, i, count, sys._getframe(2))
+    return [np.float32(v) for v in values] if _is_half(array) else values
+
+
 def _put(array: Any, i: int, *values: Any) -> None:
     """array[i], ... = values, with the chip's conversion: integers wrap around."""
     _check(array, i, len(values))
+    if _is_half(array):
+        values = tuple(map(np.float32, values))
     numbers = (np.integer, np.floating)
     made = [v.astype(array.dtype) if isinstance(v, numbers) else v for v in values]
     watch.write(array, i, made, sys._getframe(2))
@@ -180,7 +227,7 @@ def from_float16(number: Any) -> Any:
 
 def fresh(name: str) -> int:
     """The index of the thread or block that `name` stands for."""
-    thread: Any = threading.current_thread()
+    thread: Any = current_thread()
     kind, axis = name.split(".")
     index = thread.threadIdx if kind == "tid" else thread.blockIdx
     return {"x": index.x, "y": index.y, "z": index.z}[axis]
@@ -193,7 +240,8 @@ def array_at(pointer: int, size: int, like: Any) -> Any:
     """A flat array of `size` elements of the type of `like`, at a host address."""
     nbytes = int(size) * like.itemsize
     memory = (ctypes.c_uint8 * nbytes).from_address(int(pointer))
-    return np.frombuffer(memory, like.dtype)
+    array = np.frombuffer(memory, like.dtype)
+    return watch.current[-1].wrap(array, "memory", False) if watch.current else array
 
 
 # ----------------------------------------------------------- types (for reduce.py)

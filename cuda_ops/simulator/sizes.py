@@ -14,7 +14,8 @@ from contextlib import contextmanager
 REAL = {
     "cuda_ops.ladders.matmul": {
         "SIDE": 32, "AREA": 1024, "HIGH": 8, "WIDE": 64, "DEEP": 8, "BLOCK_ROWS": 8,
-        "SQUARE": 512, "THREADS": 512,
+        "SQUARE": 512, "THREADS": 512, "FEWER": 64, "EACH": 8, "OUTPUTS": 64,
+        "SLOTS": 1024,
     },
 }  # fmt: skip
 

@@ -14,6 +14,12 @@ Threads of one warp have `cuda.syncwarp` as well; threads of different blocks ha
 barrier at all. Two threads that write the same value do no harm, and atomic operations
 are left out, here and below.
 
+An index that a kernel has computed must not be negative, in no kind of memory. Numba
+adds the size to one whose type is signed, as Python does, so that on a GPU another
+element is used and nothing fails; it does not to one that is unsigned, nor is the size
+added twice, nor does CUDA C add it: these use memory of others. Only a written `a[-1]`
+is what it looks like, in Numba as well.
+
 What is counted has the names of Nsight Compute (`Traffic`). A *request* is one
 instruction of a warp with at least one active lane that uses memory. The instruction is
 told by its place in the code and by how often its thread has come there since the last
@@ -25,9 +31,8 @@ from __future__ import annotations
 
 import dis
 import sys
-import threading
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from operator import add
@@ -36,8 +41,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from cuda_ops.simulator.block import current_thread
+
 SECTOR = 32  # bytes that memory delivers at once
 WARP = 32
+LINE = 128  # bytes with one tag, and those of a turn of shared memory
+VECTOR = 16  # bytes of the widest access of a lane
 BANKS = 32  # of shared memory, of
 WORD = 4  # bytes each
 # Modules of functions that stand in for instructions: what they do is their callers'.
@@ -73,6 +82,24 @@ class Traffic:
 
     def __add__(self, other: Traffic) -> Traffic:
         return Traffic(*map(add, vars(self).values(), vars(other).values()))
+
+
+class Launch(NamedTuple):
+    """A kernel that is launched.
+
+    Attributes:
+        name, fn: of the kernel.
+        blocks, threads: the sizes of the grid and of a block.
+        shared: bytes of dynamic shared memory.
+        args: its arguments.
+    """
+
+    name: str
+    fn: Any
+    blocks: tuple[int, int, int]
+    threads: tuple[int, int, int]
+    shared: int
+    args: tuple[Any, ...]
 
 
 class Line(NamedTuple):
@@ -118,15 +145,18 @@ class Lane(NamedTuple):
         if self.epoch != me.epoch:
             return me
         if self.warp != me.warp:
-            return me._replace(warp=-1, thread=-1)
+            several = self.warp == -1
+            return self if several else Lane(me.block, -1, -1, me.epoch, 0)
         if self.warp_epoch != me.warp_epoch or self.thread == me.thread:
             return me
-        return me._replace(thread=-1)
+        if self.thread == -1:
+            return self
+        return Lane(me.block, me.warp, -1, me.epoch, me.warp_epoch)
 
 
 def here() -> Lane:
     """The calling thread. Barriers open when all have come, so nobody is behind."""
-    thread: Any = threading.current_thread()
+    thread: Any = current_thread()
     at, number = thread.blockIdx, thread.thread_id
     warp = number // WARP
     block = getattr(thread, "_manager", None)
@@ -138,18 +168,29 @@ def here() -> Lane:
 
 
 class Request(NamedTuple):
-    """An instruction of a warp. Each lane's first byte counts from that of `origin`."""
+    """An instruction of a warp. Each lane's first byte counts from that of `origin`.
+
+    Attributes:
+        others: of a copy past the registers, the other end of each lane.
+    """
 
     line: Line
+    array: str
     shared: bool
+    write: bool
     width: int  # bytes of a lane
     lanes: dict[int, tuple[int, int]]  # origin, first byte
+    others: dict[int, tuple[int, int]]
 
     def traffic(self) -> Traffic:
         """What it costs."""
+        ends = [(self.lanes[lane], other) for lane, other in self.others.items()]
+        copies = ends if self.width == VECTOR else []
         if self.shared:
             firsts = {lane: first for lane, (_, first) in self.lanes.items()}
-            taken, ideal = wavefronts(firsts, self.width)
+            taken, ideal = wavefronts(firsts, self.width, self.write)
+            if copies:
+                taken = past_registers((source, to) for to, source in copies)[1]
             return Traffic(shared_requests=1, wavefronts=taken, ideal_wavefronts=ideal)
         places = set(self.lanes.values())
         touched = {
@@ -157,21 +198,50 @@ class Request(NamedTuple):
             for origin, first in places
             for sector in range(first // SECTOR, (first + self.width - 1) // SECTOR + 1)
         }
-        return Traffic(1, len(touched), -(-len(places) * self.width // SECTOR))
+        sectors = past_registers(copies)[0] if copies else len(touched)
+        return Traffic(1, sectors, -(-len(places) * self.width // SECTOR))
 
 
-def wavefronts(firsts: dict[int, int], width: int) -> tuple[int, int]:
+def past_registers(
+    ends: Iterable[tuple[tuple[int, int], tuple[int, int]]],
+) -> tuple[int, int]:
+    """The sectors and turns of a warp's `cp.async` of 16 bytes a lane.
+
+    A turn stores what comes from one line of 128 bytes and goes to one line of shared
+    memory. Where sectors begin in the middle of shared memory's, their halves take
+    turns of their own; and counted are the sectors of shared memory that a line fills.
+
+    Args:
+        ends: for each lane where it reads and where it writes: origin, first byte.
+
+    Source: read off what Nsight Compute counted on an H200, by instruction, of
+    `matmul_vectorized`; it holds for `matmul_tensor_core` as well.
+    """
+    sectors, turns = set(), set()
+    for (origin, first), (_, to) in ends:
+        half = first % SECTOR if (first - to) % SECTOR else 0
+        sectors.add((origin, first // LINE, to // SECTOR))
+        turns.add((origin, first // LINE, to // LINE, half))
+    return len(sectors), len(turns)
+
+
+def wavefronts(
+    firsts: dict[int, int], width: int, write: bool = False
+) -> tuple[int, int]:
     """In how many turns shared memory serves a request, and how many it needs at least.
 
     Word w of 4 bytes is in bank w % 32. In one turn each bank gives one word, to all
     lanes that want it. Lanes with 8 bytes each are served by halves of a warp, those
-    with 16 bytes by quarters, since a turn has 128 bytes.
+    with 16 bytes by quarters, since a turn has 128 bytes. Twice as many are served of a
+    load in which all lanes n and n ^ 1, or all lanes n and n ^ 2, want the same.
 
     Args:
         firsts: for each active lane, the first byte that it uses.
         width: how many bytes a lane uses.
+
+    Source: an engineer of NVIDIA's on LDS.128, forums.developer.nvidia.com/t/77228.
     """
-    together = min(WARP, BANKS * WORD // width)
+    together = served_together(firsts, width, write)
     groups: dict[int, set[int]] = defaultdict(set)
     for lane, first in firsts.items():
         words = range(first // WORD, (first + width - 1) // WORD + 1)
@@ -180,8 +250,24 @@ def wavefronts(firsts: dict[int, int], width: int) -> tuple[int, int]:
     return sum(max(words.values()) for words in banks), len(banks)
 
 
+def served_together(firsts: dict[int, int], width: int, write: bool = False) -> int:
+    """How many lanes of a warp shared memory serves in a turn (see `wavefronts`)."""
+    together = min(WARP, BANKS * WORD // width)
+    if not write and any(_in_pairs(firsts, step) for step in (1, 2)):
+        together = min(WARP, 2 * together)
+    return together
+
+
+def _in_pairs(firsts: dict[int, int], step: int) -> bool:
+    """Whether all lanes n and n ^ step use the same, as far as both are active."""
+    return all(firsts.get(lane ^ step, at) == at for lane, at in firsts.items())
+
+
 class Watch:
     """What kernels did while they were watched.
+
+    Who wants to see more overrides `sample`, `followed`, `place`, `on_request` and
+    `on_race` (`cuda_ops/simulator/xray.py`).
 
     Attributes:
         lines: what was asked for by each line of the kernels.
@@ -207,12 +293,35 @@ class Watch:
         """What all lines asked for."""
         return sum(self.lines.values(), Traffic())
 
-    def begin(self, kernel: CodeType) -> None:
+    def begin(self, launch: Launch) -> None:
         """A launch begins: it comes after all that the one before has done."""
         self._count()
-        self._kernel = kernel
+        self._kernel = launch.fn.__code__
         self._written.clear()
         self._read.clear()
+
+    def sample(self) -> Sequence[Any] | None:
+        """The indices of the blocks that shall run; None for all."""
+        return None
+
+    @contextmanager
+    def followed(self, run: Callable[[], Any]) -> Iterator[Callable[[], Any]]:
+        """Within this, what a thread runs in the place of `run`, the kernel's call."""
+        yield run
+
+    def on_race(self, line: Line, error: RuntimeError) -> None:
+        """Called when a race was found at a line."""
+        raise error
+
+    def on_request(
+        self, request: Request, traffic: Traffic, place: tuple[Any, ...]
+    ) -> None:
+        """Called with each request when its block has come to its end.
+
+        Args:
+            place: of its instruction, as `self.place` told it.
+        """
+        self._add(request.line, traffic)
 
     def wrap(self, array: Any, name: str, shared: bool) -> Any:
         """An array whose elements are watched; other arguments as they are."""
@@ -230,72 +339,88 @@ class Watch:
             self._read.pop(at, None)
 
     def on_use(
-        self, array: Watched, index: Any, count: int, values: Any, frame: FrameType
-    ) -> None:
+        self, array: Watched, index: Any, count: int, values: Any, frame: FrameType,
+        other: tuple[Any, Any] | None = None,
+    ) -> None:  # fmt: skip
         """Called before `count` neighbouring elements are read or written at once.
 
         Args:
             index: of the first one.
             values: what is written; None if they are read.
             frame: the instruction.
+            other: array and index of a copy's other end.
         """
         me, at = here(), array.address(index)
-        self._note_request(me, array, at, count * array.itemsize, frame)
-        try:
-            for i in range(count):
-                value = None if values is None else values[i]
-                self._look_for_races(me, array, at, index, i, value)
-                at += array.itemsize
-        except RuntimeError:
-            self._add(_line(frame), Traffic(races=1))
-            raise
+        write, width = values is not None, count * array.itemsize
+        request = self._note_request(me, array, at, width, write, frame)
+        if other is not None and isinstance(other[0], Watched):
+            end = other[0].address(other[1]) - other[0].origin
+            request.others[me.thread % WARP] = other[0].origin, end
+        for i in range(count):
+            value = None if values is None else values[i]
+            race = self._found_race(me, array, at, index, i, value)
+            if race is not None:
+                self._add(_line(frame), Traffic(races=1))
+                self.on_race(_line(frame), race)
+            at += array.itemsize
 
-    def _look_for_races(
+    def _found_race(
         self, me: Lane, array: Watched, at: int, index: Any, i: int, value: Any
-    ) -> None:
-        """Note the use of element index + i, which is at `at`."""
-        place = index + i if i else index
+    ) -> RuntimeError | None:
+        """Note the use of element index + i, which is at `at`; the race, if it is."""
+        place, race = index + i if i else index, None
         write, reads = self._written.get(at), self._read.get(at)
         if write is not None and write.races_with(me):
             if value is None:
-                raise _race(me, "reads", array, place, write, "written")
-            if not array.holds(place, value):
-                raise _race(me, "writes", array, place, write, "written")
+                race = _race(me, "reads", array, place, write, "written")
+            elif not array.holds(place, value):
+                race = _race(me, "writes", array, place, write, "written")
         if value is None:
             self._read[at] = me if reads is None else reads.joined(me)
-            return
-        if reads is not None and reads.races_with(me):
-            raise _race(me, "writes", array, place, reads, "read")
+            return race
+        if race is None and reads is not None and reads.races_with(me):
+            race = _race(me, "writes", array, place, reads, "read")
         self._written[at] = me
+        return race
 
     def _note_request(
-        self, me: Lane, array: Watched, at: int, width: int, frame: FrameType
-    ) -> None:
+        self, me: Lane, array: Watched, at: int, width: int, write: bool,
+        frame: FrameType,
+    ) -> Request:  # fmt: skip
         if me.block != self._block:  # the block before has come to its end
             self._count()
             self._block = me.block
-        place = me.warp, me.epoch, me.warp_epoch, *self._place(frame)
-        turn = self._turns.get((me.thread, place), 0) + 1
-        self._turns[me.thread, place] = turn
+        place = me.warp, me.epoch, me.warp_epoch, *self.place(frame)
+        mine = me.thread, place
+        turn = self._turns[mine] = self._turns.get(mine, 0) + 1
         request = self._requests.get((turn, place))
         if request is None:
-            request = Request(_line(frame), array.shared, width, {})
+            line = _line(frame)
+            request = Request(line, array.name, array.shared, write, width, {}, {})
             self._requests[turn, place] = request
         request.lanes[me.thread % WARP] = array.origin, at - array.origin
+        return request
 
-    def _place(self, frame: FrameType | None) -> Iterator[tuple[int, int]]:
+    def place(self, frame: FrameType | None) -> tuple[Any, ...]:
         """An instruction: where it is in its function, where that is called, ..."""
+        found: list[Any] = []
         while frame is not None:
-            code = frame.f_code
-            if id(code) not in self._starts:
-                self._starts[id(code)] = _starts(code)
-            yield id(code), self._starts[id(code)][frame.f_lasti // 2]
-            frame = None if code is self._kernel else frame.f_back
+            found += id(frame.f_code), self.start_of(frame)
+            frame = None if frame.f_code is self._kernel else frame.f_back
+        return tuple(found)
+
+    def start_of(self, frame: FrameType) -> int:
+        """Where the instruction begins that a function is at."""
+        code = frame.f_code  # whose own hash takes as long as all of this
+        starts = self._starts.get(id(code))
+        if starts is None:
+            starts = self._starts[id(code)] = _starts(code)
+        return starts[frame.f_lasti // 2]
 
     def _count(self) -> None:
         """Add what a block asked for to the lines."""
-        for request in self._requests.values():
-            self._add(request.line, request.traffic())
+        for (_, place), request in self._requests.items():
+            self.on_request(request, request.traffic(), place[3:])
         self._requests.clear()
         self._turns.clear()
         self._block = None
@@ -326,42 +451,107 @@ def _starts(code: CodeType) -> list[int]:
 def _race(
     me: Lane, does: str, array: Watched, index: Any, other: Lane, did: str
 ) -> RuntimeError:
-    place = index if isinstance(index, tuple) else (index,)
-    numbers = ", ".join(str(int(i)) for i in place)
     if other.block == me.block:
         whom = f"thread {other.thread}" if other.thread >= 0 else "another thread"
         since = "since the last barrier (cuda.syncthreads)"
     else:
         whom, since = "another block", "and no barrier holds for both"
     return RuntimeError(
-        f"race: thread {me.thread} of block {me.block} {does} {array.name}[{numbers}], "
-        f"which {whom} has {did} {since}"
+        f"race: {_what(me, does, array, index)}, which {whom} has {did} {since}"
     )
 
 
-class Watched(np.ndarray):
+def _outside(array: Named, index: Any, does: str) -> IndexError:
+    what = _what(here(), does, array, index)
+    size = f"size {array.size}" if array.ndim == 1 else f"shape {array.shape}"
+    return IndexError(f"{what}, but {array.name} has the {size}")
+
+
+def refuse_negative(array: Named, index: Any, does: str) -> None:
+    """Raise an error for an element that is counted from the end, unless by a literal.
+
+    Called from where the array is used.
+    """
+    if isinstance(index, int) and index >= 0:  # the most common
+        return
+    place = index if isinstance(index, tuple) else (index,)
+    if min(place, default=0) < 0 and not _is_literal(sys._getframe(2), place):
+        raise IndexError(
+            f"{_what(here(), does, array, index)}: below 0, Numba counts from the end "
+            f"and CUDA C leaves the array; guard it, or write the index that you mean"
+        )
+
+
+def _is_literal(frame: FrameType, place: tuple[Any, ...]) -> bool:
+    """Whether the negative parts of an index stand in the code, just before its use."""
+    code = list(dis.get_instructions(frame.f_code))
+    use = max(n for n, i in enumerate(code) if i.offset <= frame.f_lasti)
+    written = [i.argval for i in code[max(0, use - len(place) - 1) : use]]
+    return all(part >= 0 or part in written or place in written for part in place)
+
+
+def _what(me: Lane, does: str, array: Named, index: Any) -> str:
+    """ "thread 1 of block (0, 0, 0) reads a[5]" """
+    place = index if isinstance(index, tuple) else (index,)
+    numbers = ", ".join(map(str, place))
+    return f"thread {me.thread} of block {me.block} {does} {array.name}[{numbers}]"
+
+
+class Named(np.ndarray):
+    """An array that knows its name; alone, a thread's own, whose use nobody sees."""
+
+    name = ""
+
+    def __array_finalize__(self, other: Any) -> None:
+        self.name = getattr(other, "name", "")
+
+    def __getitem__(self, index: Any) -> Any:
+        if self.is_place(index):
+            refuse_negative(self, index, "reads")
+            self.use(index, None)
+        try:
+            return super().__getitem__(index)
+        except IndexError:
+            raise _outside(self, index, "reads") from None
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        if self.is_place(index):
+            refuse_negative(self, index, "writes")
+            self.use(index, [value])
+        try:
+            super().__setitem__(index, value)
+        except IndexError:
+            raise _outside(self, index, "writes") from None
+
+    def is_place(self, index: Any) -> bool:
+        """Whether an index is that of one element; a row of a matrix is a view."""
+        if isinstance(index, int):
+            return self.ndim == 1
+        parts = index if isinstance(index, tuple) else (index,)
+        whole = all(isinstance(part, (int, np.integer)) for part in parts)
+        return whole and len(parts) == self.ndim
+
+    def use(self, index: Any, values: Any) -> None:
+        """Called before an element is read or written; see `Watch.on_use`."""
+
+
+class Watched(Named):
     """An array that tells its watch about each element that is read or written."""
 
     watch: Watch | None = None
-    name = ""
     shared = False
     origin = 0  # address of the whole allocation
     start: int | None = None  # address of this view
 
     def __array_finalize__(self, other: Any) -> None:
+        super().__array_finalize__(other)
         if isinstance(other, Watched):
-            self.watch, self.name = other.watch, other.name
-            self.shared, self.origin, self.start = other.shared, other.origin, None
+            self.watch, self.shared = other.watch, other.shared
+            self.origin, self.start = other.origin, None
 
-    def __getitem__(self, index: Any) -> Any:
-        if self.watch is not None and _is_place(index) and not _by_atomic():
-            self.watch.on_use(self, index, 1, None, sys._getframe(1))
-        return super().__getitem__(index)
-
-    def __setitem__(self, index: Any, value: Any) -> None:
-        if self.watch is not None and _is_place(index) and not _by_atomic():
-            self.watch.on_use(self, index, 1, [value], sys._getframe(1))
-        super().__setitem__(index, value)
+    def use(self, index: Any, values: Any) -> None:
+        if self.watch is not None and not _by_atomic():
+            self.watch.on_use(self, index, 1, values, sys._getframe(2))
 
     def address(self, index: Any) -> int:
         """Where an element lies."""
@@ -377,7 +567,8 @@ class Watched(np.ndarray):
 
     def holds(self, index: Any, value: Any) -> bool:
         """Whether an element has a value already; NaN is NaN."""
-        old, new = super().__getitem__(index), np.asarray(value).astype(self.dtype)
+        old = np.ndarray.__getitem__(self, index)
+        new = np.asarray(value).astype(self.dtype)
         return bool(old == new or (old != old and new != new))
 
 
@@ -386,6 +577,26 @@ def read(array: Any, i: Any, count: int, frame: FrameType) -> list[Any]:
     if isinstance(array, Watched) and array.watch is not None:
         array.watch.on_use(array, i, count, None, frame)
     return [np.ndarray.__getitem__(array, i + k) for k in range(count)]
+
+
+def copy(to: Any, at: Any, source: Any, i: Any, count: int, frame: FrameType) -> None:
+    """to[at], ... = source[i], ..., `count` of them, without a register between."""
+    values = [np.ndarray.__getitem__(source, i + k) for k in range(count)]
+    for array, place, written, other in (
+        (source, i, None, (to, at)),
+        (to, at, values, (source, i)),
+    ):
+        if isinstance(array, Watched) and array.watch is not None:
+            array.watch.on_use(array, place, count, written, frame, other)
+    for k, value in enumerate(values):
+        np.ndarray.__setitem__(to, at + k, value)
+
+
+def load_and_store(
+    to: Any, at: Any, source: Any, i: Any, count: int, frame: FrameType
+) -> None:
+    """The same by way of registers."""
+    write(to, at, read(source, i, count, frame), frame)
 
 
 def note_reads(array: Any, places: Iterable[int], count: int) -> None:
@@ -403,17 +614,9 @@ def write(array: Any, i: Any, values: Sequence[Any], frame: FrameType) -> None:
         np.ndarray.__setitem__(array, i + k, value)
 
 
-def _is_place(index: Any) -> bool:
-    """Whether an index is that of one element."""
-    if isinstance(index, int):
-        return True
-    parts = index if isinstance(index, tuple) else (index,)
-    return all(isinstance(part, (int, np.integer)) for part in parts)
-
-
 def _by_atomic() -> bool:
     """Whether an array is used by an atomic operation of the simulator."""
-    return sys._getframe(2).f_globals.get("__name__", "").endswith("kernelapi")
+    return sys._getframe(3).f_globals.get("__name__", "").endswith("kernelapi")
 
 
 def _allocation(array: np.ndarray) -> np.ndarray:

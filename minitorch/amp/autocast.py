@@ -31,14 +31,15 @@ from minitorch.functions.activation import Softplus
 from minitorch.functions.autocasting import FIRST, FLOAT32, LOWER, WIDEST
 from minitorch.functions.conv import Conv2d
 from minitorch.functions.linear import BiasActivation, Linear
-from minitorch.functions.matmul import MatMul
+from minitorch.functions.linear_cross_entropy import LinearCrossEntropy
+from minitorch.functions.matmul import MatMul, VectorProduct
 from minitorch.functions.operands import cast as converted
 from minitorch.tensor import Tensor
 
 # What is made of several of these is decorated where it stands: the losses, `norm`,
 # `einsum`, `scaled_dot_product_attention`.
 POLICIES: dict[type, str] = {
-    **dict.fromkeys((MatMul, Linear, Conv2d), LOWER),
+    **dict.fromkeys((MatMul, VectorProduct, Linear, Conv2d, LinearCrossEntropy), LOWER),
     **dict.fromkeys(
         (
             e.Exp, e.Expm1, e.Log, e.Log1p, e.Pow, e.Reciprocal, e.Rsqrt, Softplus,
@@ -57,7 +58,7 @@ POLICIES: dict[type, str] = {
 # Whose operands may differ in their types because of that.
 MIXED = {
     "batch_norm", "bias_activation", "conv2d", "dropout_residual_layer_norm",
-    "layer_norm", "linear", "matmul",
+    "layer_norm", "linear", "linear_cross_entropy", "matmul",
 }  # fmt: skip
 
 

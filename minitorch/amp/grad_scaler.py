@@ -25,6 +25,7 @@ from minitorch.autodiff import no_grad
 from minitorch.dtypes import float16, float32, rounded
 from minitorch.executor import advance
 from minitorch.functions.movement import stack
+from minitorch.nn.utils import anywhere
 from minitorch.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -36,6 +37,13 @@ READY, UNSCALED, STEPPED = "ready", "unscaled", "stepped"
 def _float32(number: float) -> float:
     """The nearest float32: PyTorch keeps the factor in a tensor."""
     return float(rounded(number, float32))
+
+
+def _all(flags: list[Tensor]) -> bool:
+    """Whether all are true, which waits for their device once."""
+    if len({flag.device for flag in flags}) > 1:
+        return all(map(bool, flags))
+    return bool(stack(flags).all())
 
 
 class GradScaler:
@@ -84,7 +92,9 @@ class GradScaler:
             return outputs
         if isinstance(outputs, Tensor):
             self._started = True
+            # BEGIN SOLUTION a11.5
             return outputs * outputs.new_tensor(self._scale, dtype=float32)
+            # END SOLUTION a11.5
         if isinstance(outputs, (list, tuple)):
             return type(outputs)([self.scale(output) for output in outputs])
         raise ValueError(
@@ -111,32 +121,31 @@ class GradScaler:
                 f"GradScaler.unscale_: {done} on this optimizer since the last "
                 f"update(); call it once, before step()"
             )
-        found = self._unscale([p for g in optimizer.param_groups for p in g["params"]])
+        params = [p for g in optimizer.param_groups for p in g["params"]]
+        found = anywhere(params, self._unscale(params))
         self._stages[id(optimizer)] = UNSCALED, found
 
     @no_grad()
     def _unscale(self, params: list[Tensor]) -> bool:
         """Whether a gradient is infinite or NaN; all are divided."""
-        inverse = _float32(1.0 / self._scale)
-        finite = []
-        for p in params:
-            if p.grad is None:
-                continue
-            if p.grad.dtype is float16:
-                raise ValueError(
-                    "GradScaler.unscale_: a gradient is float16, in which small ones "
-                    "are lost again; keep the weights in float32 and use autocast"
-                )
-            finite.append(p.grad.isfinite().all())
-            p.grad.mul_(inverse)
-        if not finite:
+        grads = [p.grad for p in params if p.grad is not None]
+        if any(grad.dtype is float16 for grad in grads):
+            raise ValueError(
+                "GradScaler.unscale_: a gradient is float16, in which small ones "
+                "are lost again; keep the weights in float32 and use autocast"
+            )
+        if not grads:
             raise RuntimeError(
                 "GradScaler: no parameter of the optimizer has a gradient; call "
                 "scaler.scale(loss).backward() first"
             )
-        if len({x.device for x in finite}) > 1:
-            return not all(map(bool, finite))
-        return not bool(stack(finite).all())
+        # BEGIN SOLUTION a11.5
+        inverse, finite = _float32(1.0 / self._scale), []
+        for grad in grads:
+            finite.append(grad.isfinite().all())
+            grad.mul_(inverse)
+        return not _all(finite)
+        # END SOLUTION a11.5
 
     def step(self, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
         """optimizer.step(), unless a gradient is infinite or NaN; None if skipped.
@@ -162,10 +171,12 @@ class GradScaler:
             self.unscale_(optimizer)
             _, found = self._stages[id(optimizer)]
         self._stages[id(optimizer)] = STEPPED, found
+        # BEGIN SOLUTION a11.5
         if found:
             optimizer.steps_taken += 1  # it had its turn, as schedulers count
             return None
         return optimizer.step(**kwargs)
+        # END SOLUTION a11.5
 
     def update(self, new_scale: float | Tensor | None = None) -> None:
         """The factor for the next step; call it once, behind all `step`s.
@@ -187,6 +198,7 @@ class GradScaler:
         advance("GradScaler.update", self._update, new_scale)
 
     def _update(self, new_scale: float | Tensor | None) -> None:
+        # BEGIN SOLUTION a11.5
         scale = self._scale
         if new_scale is not None:
             scale = _float32(float(new_scale))
@@ -199,6 +211,7 @@ class GradScaler:
                 scale = scale if math.isinf(larger) else larger
                 self._growth_tracker = 0
         self._scale, self._stages = scale, {}
+        # END SOLUTION a11.5
 
     def _check_started(self, name: str) -> None:
         if not self._started:

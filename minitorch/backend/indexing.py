@@ -25,6 +25,10 @@ class Indexing(Primitives):
             start += a.shape[dim]
         return out
 
+    def topk(self, a: TensorData, k: int, dim: int, largest: bool) -> TensorData:
+        """int64 positions of the first k of a sort along `dim`."""
+        return self.sort(a, dim, largest)[1].slice(dim, 0, k)
+
     def index_select(self, a: TensorData, dim: int, index: TensorData) -> TensorData:
         """The slices `index` [n] of `dim`, in that order. IndexError as in gather."""
         shape = (*a.shape[:dim], index.shape[0], *a.shape[dim + 1 :])
@@ -49,8 +53,9 @@ class Indexing(Primitives):
 
 def cat_shape(tensors: Sequence[TensorData], dim: int) -> Shape:
     """The shape of tensors one after the other along `dim`."""
-    shape = tensors[0].shape
-    size = sum([a.shape[dim] for a in tensors])
+    shape, size = tensors[0].shape, 0
+    for a in tensors:
+        size += a.shape[dim]
     return (*shape[:dim], size, *shape[dim + 1 :])
 
 

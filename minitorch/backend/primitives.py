@@ -39,8 +39,9 @@ class Primitives(ABC):
     # are converted to float32, and results back: `minitorch/backend/low_precision.py`.
     takes_half = frozenset({
         "at", "cat", "copy", "copy_into", "cuda_array_interface", "dlpack_device",
-        "empty", "from_numpy", "from_numpy_async", "from_peer", "full", "is_pinned",
-        "pin_memory", "to_dlpack", "to_numpy", "to_numpy_async",
+        "empty", "fill", "from_numpy", "from_numpy_async", "from_peer", "full",
+        "is_pinned", "linear_of_few", "pin_memory", "to_dlpack", "to_numpy",
+        "to_numpy_async",
     })  # fmt: skip
     # Those that do so in some calls, and give NotImplemented for the others.
     tries_half: frozenset[str] = frozenset()
@@ -287,6 +288,17 @@ class Primitives(ABC):
         Nobody writes to it: a backend may return the same one again.
         """
         return self.full((), value, dtype)
+
+    def fill(self, out: TensorData, value: float) -> None:
+        """out[...] = value"""
+        self.copy_into(out, self.number(value, out.dtype).expand(out.shape))
+
+    def into(self, out: TensorData | None, made: TensorData) -> TensorData:
+        """`made`, or `out` with its elements if there is one."""
+        if out is None or out is made:
+            return made
+        self.copy_into(out, made)
+        return out
 
     def _sum(self, a: TensorData, dims: Sequence[int]) -> TensorData:
         """The sum over `dims`, which keep a size of 1."""

@@ -86,6 +86,16 @@ class Softmax(Primitives):
             TensorData(total.storage, rows),
         )
 
+    def nll(
+        self, scores: TensorData, target: TensorData, ignore_index: int
+    ) -> TensorData:
+        """scores [N, C], target int64 [N] -> -scores[n, target[n]] [N], or 0 where
+        target[n] is `ignore_index`. Raises IndexError as `cross_entropy`."""
+        ignored, label = self._labels(target, ignore_index)
+        losses = self.map(operators.neg, self.gather(scores, 1, label))
+        chosen = self.where(ignored, self._zero(scores), losses)
+        return TensorData(chosen.storage, target.shape)
+
     def cross_entropy_backward(
         self,
         grad: TensorData,
@@ -93,14 +103,18 @@ class Softmax(Primitives):
         target: TensorData,
         logsumexp: TensorData,
         ignore_index: int,
+        out: TensorData | None = None,
     ) -> TensorData:
-        """grad[n] * (softmax(logits[n]) - onehot(target[n])), rows ignored are 0."""
+        """grad[n] * (softmax(logits[n]) - onehot(target[n])), rows ignored are 0.
+
+        Into `out` [N, C] if given, of any strides, which may be the logits.
+        """
         ignored, label = self._labels(target, ignore_index)
         logs = self.zip(operators.sub, logits, logsumexp.unsqueeze(1))
         minus_one = self.full(label.shape, -1, logits.dtype)
         slope = self.scatter_add(self.map(operators.exp, logs), 1, label, minus_one)
         slope = self._mul(grad.unsqueeze(1), slope)
-        return self.where(ignored, self._zero(logits), slope)
+        return self.into(out, self.where(ignored, self._zero(logits), slope))
 
     def mean_loss(
         self, losses: TensorData, target: TensorData, ignore_index: int

@@ -1,4 +1,4 @@
-"""Show what was measured: a table, JSON, a roofline, a ladder.
+"""Say what was measured: a table, JSON; `pictures.py` draws it.
 
 With this file one can turn the times of `harness.compare` into what a reader wants to
 know: both medians, their ratio, GFLOP/s or GB/s, and the share of the machine's limit.
@@ -10,15 +10,10 @@ import json
 import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from math import nan
-from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from minitorch.bench.harness import Timing
 from minitorch.bench.inputs import Case
-from minitorch.plotting import new_figure, save_figure
 
 
 @dataclass(frozen=True)
@@ -54,7 +49,8 @@ class Limits:
 class Result:
     """One measured case. Times in seconds, rates a second.
 
-    `wrong` says that our result was not PyTorch's; a speed means nothing then.
+    `wrong` says that our result was not PyTorch's; a speed means nothing then. `tensor`
+    says that tensor cores multiplied.
     """
 
     family: str
@@ -69,6 +65,7 @@ class Result:
     rounds: int
     discarded: int
     wrong: bool = False
+    tensor: bool = False
 
     @staticmethod
     def of(case: Case, timing: Timing, limits: Limits, wrong: bool = False) -> Result:
@@ -87,6 +84,7 @@ class Result:
             rounds=len(timing.ours),
             discarded=timing.discarded,
             wrong=wrong,
+            tensor=case.tensor,
         )
 
     @property
@@ -152,102 +150,3 @@ def to_json(results: Sequence[Result], machine: dict[str, Any]) -> str:
     """Everything that was measured, for programs."""
     body = {"machine": machine, "results": [asdict(result) for result in results]}
     return json.dumps(body, indent=2)
-
-
-# -------------------------------------------------------------------------- pictures
-
-
-def draw_roofline(results: Sequence[Result], limits: Limits, path: Path) -> None:
-    """Operations a second over operations for each byte, under the machine's roof.
-
-    Source: Williams, Waterman and Patterson, "Roofline", 2009.
-    """
-    points = [r for r in results if r.flops and r.bytes]
-    figure = new_figure(9, 5.5)
-    axes = figure.subplots()
-    x = np.logspace(-2, 3, 200)
-    roof = np.minimum(limits.flops, x * limits.bandwidth) / 1e9
-    axes.loglog(x, roof, color="0.3", lw=1.5)
-    axes.text(
-        x[-1], roof[-1] * 1.06, f"{limits.flops / 1e9:.0f} GFLOP/s",
-        ha="right", color="0.3",
-    )  # fmt: skip
-    axes.text(
-        0.03, 0.03 * limits.bandwidth / 1e9 * 1.35,
-        f"{limits.bandwidth / 1e9:.0f} GB/s", rotation=38, color="0.3",
-    )  # fmt: skip
-    families = sorted({r.family for r in points})
-    for family in families:
-        mine = [r for r in points if r.family == family]
-        at = [r.flops / r.bytes for r in mine]
-        (line,) = axes.plot(
-            at, [r.flops / r.ours / 1e9 for r in mine], "o", label=family
-        )
-        axes.plot(
-            at, [r.flops / r.torch / 1e9 for r in mine], "o",
-            mfc="none", color=line.get_color(),
-        )  # fmt: skip
-    axes.plot([], [], "o", color="0.5", label="filled: minitorch")
-    axes.plot([], [], "o", mfc="none", color="0.5", label="open: PyTorch")
-    axes.set_xlabel("operations for each byte that must be moved")
-    axes.set_ylabel("GFLOP/s")
-    axes.set_title("Roofline of this machine")
-    axes.grid(True, which="major", color="0.92")
-    axes.legend(frameon=False, loc="lower right")
-    save_figure(figure, path)
-
-
-def draw_ladder(results: Sequence[Result], limits: Limits, path: Path) -> None:
-    """The rungs of a ladder as bars, with PyTorch's speeds as marks.
-
-    Operations a second where the results have any, else bytes a second. A grey mark in
-    a row is the limit of what its rung uses: tensor cores, other units, memory. Bars of
-    wrong results are hatched, and say so.
-    """
-    unit, top = (
-        ("FLOP/s", limits.flops) if results[0].flops else ("B/s", limits.bandwidth)
-    )
-    prefix, scale = ("T", 1e12) if top > 1e12 else ("G", 1e9)
-    unit = prefix + unit
-    figure = new_figure(8, 0.6 * len(results) + 2.1)
-    axes = figure.subplots()
-    highest = _draw_rungs(axes, results, scale)
-    theirs = [(r.flops or r.bytes) / r.torch / scale for r in results]
-    text = f"PyTorch, about {statistics.median(theirs):.3g} {unit}"
-    axes.plot(
-        theirs, range(len(theirs)), "|", color="#e45756", ms=28, mew=2, label=text
-    )
-    axes.invert_yaxis()
-    axes.set_xlim(0, 1.12 * max(highest, *theirs))
-    axes.set_xlabel(unit)
-    axes.set_title(f"Each rung of the {results[0].family} ladder")
-    axes.spines[["top", "right"]].set_visible(False)
-    figure.legend(frameon=False, loc="outside lower center", ncols=2)
-    save_figure(figure, path)
-
-
-def _draw_rungs(axes: Any, results: Sequence[Result], scale: float) -> float:
-    """A bar and a mark for each result, in units of `scale`; returns the highest."""
-    speeds = [(r.flops or r.bytes) / r.ours / scale for r in results]
-    family = f"{results[0].family}_"
-    names = [
-        r.name.removeprefix(family).removeprefix("sum_").replace("_", " ")
-        for r in results
-    ]
-    bars = axes.barh(names, speeds, color="#4c78a8", height=0.6)
-    texts = []
-    for bar, speed, result in zip(bars, speeds, results):
-        texts.append(f"{speed:.3g}")
-        if result.wrong:
-            bar.set(facecolor="white", edgecolor="#e45756", hatch="////")
-            texts[-1] += ": WRONG RESULT"
-    axes.bar_label(
-        bars, texts, padding=4,
-        bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
-    )  # fmt: skip
-    limits = [s / r.share if r.share else nan for s, r in zip(speeds, results)]
-    axes.plot(
-        limits, range(len(results)), "|", color="0.3", ms=22, mew=2,
-        label="limit of what the rung uses",
-    )  # fmt: skip
-    return float(np.nanmax([*speeds, *limits]))

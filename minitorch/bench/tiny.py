@@ -106,7 +106,8 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "permute": {"dims": (1, 0)}, "select": {"index": 3}, "pad": {"value": None},
     "index_copy_": {"index": CLASSES, "source": X},
     "index_select": {"index": CLASSES}, "bmm": {"input": X[None], "mat2": X[None]},
-    "linear": {"weight": X}, "embedding": {"input": CLASSES, "weight": X},
+    "linear": {"weight": X}, "linear_cross_entropy": {"linear_weight": X, **BY_CLASS},
+    "embedding": {"input": CLASSES, "weight": X},
     "one_hot": {"x": CLASSES}, "item": {"self": X[0, 0]}, "batch_norm": WITHOUT,
     "meshgrid": {"tensors": [ROW, ROW]}, "scaled_dot_product_attention": {"value": X},
 }  # fmt: skip

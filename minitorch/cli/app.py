@@ -8,7 +8,20 @@ from __future__ import annotations
 
 import typer
 
-from minitorch.cli import bench, course, doctor, grade, inspect, sample, train
+from minitorch.cli import (
+    bench,
+    course,
+    doctor,
+    grade,
+    inspect,
+    lab,
+    launch,
+    plan,
+    runs,
+    sample,
+    train,
+    xray,
+)
 
 app = typer.Typer(
     name="minitorch",
@@ -41,10 +54,15 @@ def options(
 
 
 app.add_typer(train.app, name="train")
+app.command("launch")(launch.launch)
+app.command("runs")(runs.runs)
 app.command("sample")(sample.sample)
+app.command("lab")(lab.lab)
 app.command("bench")(bench.bench)
+app.command("plan")(plan.plan)
 app.command("doctor")(doctor.doctor)
 app.command("inspect")(inspect.inspect)
+app.command("xray")(xray.xray)
 app.command("devices")(doctor.devices)
 app.command("start")(course.start)
 app.command("test")(course.test)

@@ -134,8 +134,9 @@ def _write(
     limits: Limits,
     machine: dict[str, Any],
 ) -> None:
-    from minitorch.bench import report
+    from minitorch.bench import pictures, report
     from minitorch.data import atomic_write
+    from minitorch.scenes import write
 
     out.mkdir(parents=True, exist_ok=True)
     header = "".join(f"- {name}: {value}\n" for name, value in machine.items())
@@ -144,7 +145,10 @@ def _write(
     for name, content in (("bench.md", text), ("bench.json", body)):
         with atomic_write(out / name) as file:
             file.write(content.encode())
-    report.draw_roofline([*results, *rungs], limits, out / "roofline.png")
+    scene = pictures.roofline(results, rungs, limits)
+    if scene:
+        write(scene, out / "roofline.svg", "Speeds under the limits of the machine")
     for family in sorted({rung.family for rung in rungs}):
         ladder = [rung for rung in rungs if rung.family == family]
-        report.draw_ladder(ladder, limits, out / f"ladder_{family}.png")
+        name = f"Each rung of the {family} ladder"
+        write(pictures.ladder(ladder, limits), out / f"ladder_{family}.svg", name)

@@ -74,6 +74,10 @@ def test(
             "tasks ask for comes from the library.",
         ),
     ] = False,
+    xray: Annotated[
+        bool,
+        typer.Option("--xray", help="Then look into the tasks' kernels, line by line."),
+    ] = False,
     folder: Within = Path("."),
 ) -> None:
     """Check the tasks of the workspace that this is called in."""
@@ -90,6 +94,7 @@ def test(
             )
         outcomes = _run(place, only, device, earlier or [], together)
         _show(place, outcomes)
+        _look_inside(place, outcomes, xray)
         if any(
             o.share == 0 for row in outcomes for o in row[2] if o.status != "not run"
         ):
@@ -116,6 +121,7 @@ def _run(
 ) -> Rows:
     from assignments import workspace
     from assignments.grading import reading
+    from assignments.grading.examine import unwritten
     from assignments.runner import Job, Runners
 
     tasks = place.assignment.tasks
@@ -123,10 +129,10 @@ def _run(
         tasks = (place.assignment.task(only),)
     folders = [str(f) for f in (*place.folders, *(p.resolve() for p in earlier))]
     rows: Rows = []
-    broken = set(workspace.syntax_errors(place))
-    with Runners() as runners:
+    broken, files = set(workspace.syntax_errors(place)), workspace.contents(place)
+    with Runners(say=_say) as runners:
         for task in tasks:
-            nothing = workspace.untouched(place, task)
+            nothing = workspace.untouched(place.assignment, task, files)
             solved_in = reading.files_of(place.assignment, task)
             lines = (
                 [] if nothing else reading.refused(place.assignment, place.folder, task)
@@ -135,7 +141,7 @@ def _run(
                 if device not in (None, name):
                     continue
                 if nothing and _is_installed(name):
-                    rows.append((task, name, [_unwritten(task, name)]))
+                    rows.append((task, name, [unwritten(task.id, name)]))
                     continue
                 if broken & solved_in:
                     rows.append((task, name, [_broken(task, name)]))
@@ -148,14 +154,6 @@ def _run(
                     found.insert(0, reading.refusal(task, name, lines))
                 rows.append((task, name, found))
     return rows
-
-
-def _unwritten(task: Task, device: str) -> Result:
-    """What running would say about a task of which nothing is written."""
-    from assignments.grading.examine import UNWRITTEN, Result
-
-    said = f"task {task.id} is not implemented yet"
-    return Result(task.id, "", device, UNWRITTEN, 0.0, said)
 
 
 def _broken(task: Task, device: str) -> Result:
@@ -174,15 +172,19 @@ def _is_installed(device: str) -> bool:
 
 
 def _one(runners: Runners, job: Job) -> list[Result]:
-    """Run a job, with a word about it where somebody is watching."""
+    """Run a job, with a word about it."""
+    _say(f"{job.task} on {job.device} ...")
+    outcomes = runners.run(job)
+    _say("")
+    return outcomes
+
+
+def _say(text: str) -> None:
+    """Let a line take the place of the one before, where somebody is watching."""
     import sys
 
     if sys.stderr.isatty():
-        print(f"\r{job.task} on {job.device} ...\x1b[K", end="", file=sys.stderr)
-    outcomes = runners.run(job)
-    if sys.stderr.isatty():
-        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-    return outcomes
+        print(f"\r{text}\x1b[K", end="", file=sys.stderr, flush=True)
 
 
 def _show(place: Workspace, rows: Rows) -> None:
@@ -214,6 +216,29 @@ def _show(place: Workspace, rows: Rows) -> None:
     said.append(f"{_counted(place.assignment, parts)}{_not_run(rows)}")
     for text in said:
         typer.echo(text)
+
+
+def _look_inside(place: Workspace, rows: Rows, wanted: bool) -> None:
+    """Show the x-rays of the kernels that ran, or say how to see one."""
+    from assignments.grading.examine import UNWRITTEN
+    from minitorch.cli.xray import look, show
+
+    ran = [
+        task
+        for task, device, found in rows
+        if device == "cuda"
+        and not all(o.status in ("not run", UNWRITTEN, SYNTAX_ERROR) for o in found)
+    ]
+    kernels = [kernel for task in ran for kernel in task.xray]
+    if kernels and not wanted:
+        typer.echo(
+            f"`minitorch xray {kernels[-1]}` shows what each line asks memory for"
+        )
+    for kernel in kernels if wanted else ():
+        try:
+            show(look(kernel, place.folder))
+        except (ValueError, RuntimeError) as error:
+            typer.echo(str(error))
 
 
 def _counted(assignment: Assignment, parts: Mapping[str, Mapping[str, Any]]) -> str:
@@ -284,7 +309,7 @@ def status(folder: Within = Path(".")) -> None:
         found = workspace.near(folder)
         for assignment in catalog.load_all():
             own = [w for w in found if w.assignment.id == assignment.id]
-            title = f"{assignment.id}  {assignment.title:26}"
+            title = f"{assignment.id:4} {assignment.title:32}"
             if not own:
                 typer.echo(f"{title} not started")
             for place in own:
@@ -293,6 +318,7 @@ def status(folder: Within = Path(".")) -> None:
 
 def _status_line(title: str, place: Workspace) -> None:
     from assignments import workspace
+    from assignments.answers import ANSWERS, read
 
     parts = workspace.progress(place)
     tasks = place.assignment.tasks
@@ -303,6 +329,10 @@ def _status_line(title: str, place: Workspace) -> None:
     said = [_counted(place.assignment, parts)]
     said.append(f"next: {rest[0]}" if rest else "done")
     said += [f"hints: {hints}"] if hints else []
+    page = place.folder / ANSWERS
+    text = page.read_text(errors="replace") if page.exists() else ""
+    answers = [answer.text for answer in read(text, place.assignment)]
+    said += [f"answers: {sum(map(bool, answers))} of {len(answers)}"] if answers else []
     files = workspace.changed(place)
     said += [f"changed since its last test: {', '.join(files)}"] if files else []
     typer.echo(f"{title} [{bar}] {', '.join(said)}  ({place.folder})")

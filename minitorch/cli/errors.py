@@ -8,9 +8,11 @@ errors in minitorch itself, the traceback is shown.
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -18,6 +20,9 @@ from types import FrameType
 import typer
 
 USAGE, FAILURE, STOPPED = 2, 1, 130
+RANK = os.environ.get("RANK", "0")  # which of the processes of torchrun this is
+LONELY = "RANK" not in os.environ
+PATIENCE = 10.0  # seconds
 
 
 def complain(message: str) -> None:
@@ -36,20 +41,29 @@ def friendly(debug: bool | None, command: str) -> Iterator[None]:
     try:
         with _terminable():
             yield
-    except typer.Exit:  # a RuntimeError, but no error
+    except (typer.Exit, typer.Abort):  # RuntimeErrors, but no errors
         raise
     except KeyboardInterrupt as stop:
-        _explain_stop(stop, command)
+        if RANK == "0" and (LONELY or hasattr(stop, "folder")):
+            _explain_stop(stop, command)
         signum = getattr(stop, "signum", STOPPED - 128)
         raise typer.Exit(128 + signum) from None
     except (ValueError, RuntimeError, OSError) as error:
-        if debug or isinstance(error, (NotImplementedError, RecursionError)):
+        # Who closed the pipe, as `head` does, has read enough: click ends then.
+        passed = (NotImplementedError, RecursionError, BrokenPipeError)
+        if debug or isinstance(error, passed):
             raise
+        from minitorch.distributed.group import CannotGoOn, CheckpointException
         from minitorch.train.config import ConfigError
 
         if isinstance(error, ConfigError):
-            complain(f"--{error}\n(`{command} --help` lists all options)")
+            if RANK == "0":  # all ranks find the same
+                complain(f"--{error}\n(`{command} --help` lists all options)")
             raise typer.Exit(USAGE) from None
+        told = RANK != "0" and isinstance(error, CheckpointException)
+        if told or isinstance(error, CannotGoOn):
+            # If another rank is gone, the launcher ends this one now, and names that.
+            time.sleep(PATIENCE)
         hint = "" if debug is None else "\n(--debug shows where this comes from)"
         complain(f"{error}{hint}")
         raise typer.Exit(FAILURE) from None

@@ -43,6 +43,15 @@ Sandbox = Annotated[
 Patience = Annotated[
     float, typer.Option(help="A task may take so many times its stated seconds.")
 ]
+MarksFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--marks",
+        exists=True,
+        help="Table of a teacher's points for answers.md: "
+        "submission,question,points,comment.",
+    ),
+]
 Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks of errors.")]
 
 
@@ -65,6 +74,7 @@ def grade(
     seed: Seed = None,
     sandbox: Sandbox = "",
     patience: Patience = 1.0,
+    marks: MarksFile = None,
     debug: Debug = False,
 ) -> None:
     """Grade one submission."""
@@ -74,7 +84,7 @@ def grade(
         from assignments.grading import batch, report
         from assignments.grading.earlier import read
 
-        grader = _grader(assignment, secret, seed, sandbox, patience)
+        grader = _grader(assignment, secret, seed, sandbox, patience, marks)
         carried = [read(word, grader.assignment) for word in earlier or []]
         found = grader.grade(submission, carried)
         batch.write(found, out)
@@ -99,13 +109,14 @@ def grade_all(
     seed: Seed = None,
     sandbox: Sandbox = "",
     patience: Patience = 1.0,
+    marks: MarksFile = None,
     debug: Debug = False,
 ) -> None:
     """Grade a folder of submissions; go on where an earlier run has stopped."""
     with friendly(debug, "minitorch grade-all"):
         from assignments.grading import batch
 
-        grader = _grader(assignment, secret, seed, sandbox, patience)
+        grader = _grader(assignment, secret, seed, sandbox, patience, marks)
         total = len(batch.submissions(folder))
         count = 0
 
@@ -170,14 +181,18 @@ def _grader(
     seed: str | None,
     sandbox: str,
     patience: float,
+    marks: Path | None,
 ) -> Grader:
+    from assignments.answers import read_marks
     from assignments.grading.grade import Grader, Settings
 
     if patience <= 0:
         raise ValueError(f"--patience is {patience}; it must be above 0")
     text = seed if seed is not None else read_secret(secret or default_secret())
-    settings = Settings(secret=text, mode=sandbox, patience=patience)
-    grader = Grader(catalog.load(assignment), settings)
+    chosen = catalog.load(assignment)
+    given = read_marks(marks, chosen) if marks is not None else {}
+    settings = Settings(secret=text, mode=sandbox, patience=patience, marks=given)
+    grader = Grader(chosen, settings)
     if grader.weakness:
         complain(f"notice: {grader.weakness}")
     return grader

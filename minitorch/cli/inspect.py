@@ -52,7 +52,7 @@ def inspect(
                 typer.echo(name)
             return
         found = _find(kernel, kernels)
-        chip = _chip(arch)
+        chip = chip_of(arch, "inspect")
         for one in found:
             for example in one.examples:
                 _show(one, example, chip, ptx)
@@ -82,10 +82,11 @@ def _find(name: str, kernels: dict[str, Kernel]) -> list[Kernel]:
     return found
 
 
-def _chip(arch: str) -> tuple[int, int]:
+def chip_of(arch: str, command: str) -> tuple[int, int]:
+    """The compute capability that an option --arch names."""
     match = re.fullmatch(r"(?:sm_)?(\d+)\.?(\d)", arch)
     if match is None:
-        raise ValueError(f"inspect: --arch is {arch!r}; expected, for example, sm_90")
+        raise ValueError(f"{command}: --arch is {arch!r}; expected, for example, sm_90")
     from cuda_ops.runtime.occupancy import limits
 
     chip = int(match[1]), int(match[2])

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from minitorch.cli.errors import friendly
+from minitorch.cli.errors import LONELY, RANK, friendly
 
 app = typer.Typer(help="Train a network.", no_args_is_help=True)
 
@@ -27,7 +27,7 @@ CHOICES: dict[str, tuple[Any, Any, Any]] = {
     "dataset": (
         str,
         {
-            "points": "simple, diagonal, split, xor, circle or spiral.",
+            "points": "simple, diagonal, split, xor, circle, spiral or moons.",
             "mnist": "mnist, or drawn for digits that the computer draws.",
         },
         {"points": "spiral", "mnist": "mnist"},
@@ -75,6 +75,11 @@ CHOICES: dict[str, tuple[Any, Any, Any]] = {
         {"mnist": False},
     ),
     "out": (Path, "Folder for checkpoints, numbers, pictures.", "runs/RECIPE-TIME"),
+    "track": (
+        str,
+        "tensorboard, wandb or trackio: what metrics.jsonl gets, there too.",
+        False,
+    ),
     "resume": (
         Path,
         "Go on with the run in this folder, or from this checkpoint.",
@@ -127,7 +132,14 @@ GPT_CHOICES: dict[str, tuple[Any, Any, Any]] = {
         "Folder with tinyshakespeare; else $MINITORCH_DATA, the cache.",
         False,
     ),
+    "dp": (int, "Ranks (torchrun) with other rows of a batch,", "what remains"),
+    "tp": (int, "with parts of each layer,", "1"),
+    "pp": (int, "with some of the layers,", "1"),
+    "cp": (int, "with parts of each sequence.", "1"),
+    "zero": (int, "What dp ranks deal out, too: stage 1, 2 or 3.", "0"),
+    "schedule": (str, "Of pp: 1f1b, gpipe or interleaved.", "1f1b"),
     "out": CHOICES["out"],
+    "track": CHOICES["track"],
     "resume": CHOICES["resume"],
 }
 
@@ -194,7 +206,13 @@ def _add_command(recipe: str, text: str) -> None:
                 if recipe == "gpt"
                 else train(TrainConfig(recipe=recipe, **options), STARTED)
             )
-            typer.echo(result.summary())
+            if RANK == "0":
+                typer.echo(result.summary())
+            if not LONELY:
+                from minitorch.distributed import destroy_process_group, is_initialized
+
+                if is_initialized():
+                    destroy_process_group()
 
     vars(run)["__signature__"] = Signature(_parameters(recipe))
     app.command(recipe, help=text)(run)

@@ -2,7 +2,8 @@
 
 DataLoader, default_collate            batches, shuffled, resumable, made ahead by a
                                        thread or by worker processes
-RandomSampler, SequentialSampler       in which order
+RandomSampler, SequentialSampler,      in which order, and for which rank
+DistributedSampler
 Dataset, TensorDataset, Subset,        what a loader reads
 BatchDataset, random_split
 load_digits, load_mnist, MNIST,        pictures of digits
@@ -45,7 +46,11 @@ from minitorch.data.points import (
     split,
     xor,
 )
-from minitorch.data.sampler import RandomSampler, SequentialSampler
+from minitorch.data.sampler import (
+    DistributedSampler,
+    RandomSampler,
+    SequentialSampler,
+)
 from minitorch.data.text import (
     BPE,
     CharTokenizer,

@@ -33,7 +33,12 @@ from minitorch.data.dataset import (
     whole_number,
 )
 from minitorch.data.prefetch import Prefetcher
-from minitorch.data.sampler import Draws, RandomSampler, SequentialSampler
+from minitorch.data.sampler import (
+    DistributedSampler,
+    Draws,
+    RandomSampler,
+    SequentialSampler,
+)
 from minitorch.data.workers import WorkerOptions, Workers
 
 _whole_number = partial(whole_number, "DataLoader")
@@ -90,8 +95,8 @@ class DataLoader:
     dataset       has `__getitem__` and `__len__`, see `Dataset`
     batch_size    samples in a batch; the last one may have fewer, unless `drop_last`
     shuffle       a new random order in every epoch
-    sampler       a `RandomSampler` or `SequentialSampler` of the data set, instead of
-                  shuffle
+    sampler       a `RandomSampler`, `SequentialSampler` or `DistributedSampler` of the
+                  data set, instead of shuffle
     drop_last     leave out the last batch if it is not full
     seed          of the shuffling, 0 or more; or give a generator to draw it from
     prefetch      batches to make ahead, in a thread or by each worker; 0: make them
@@ -133,7 +138,7 @@ class DataLoader:
         batch_size: int = 1,
         shuffle: bool | None = False,
         *,
-        sampler: RandomSampler | SequentialSampler | None = None,
+        sampler: RandomSampler | SequentialSampler | DistributedSampler | None = None,
         drop_last: bool = False,
         seed: int = 0,
         prefetch: int = 2,
@@ -294,12 +299,13 @@ def _checked(sampler: Any, shuffle: bool) -> Any:
     """A sampler of ours or None; an error for others."""
     if sampler is not None and shuffle:
         raise ValueError("DataLoader: sampler and shuffle=True; give one of them")
-    if sampler is None or isinstance(sampler, (RandomSampler, SequentialSampler)):
+    known = (RandomSampler, SequentialSampler, DistributedSampler)
+    if sampler is None or isinstance(sampler, known):
         return sampler
     raise ValueError(
-        f"DataLoader: sampler is a {type(sampler).__name__}; expected a RandomSampler "
-        f"or SequentialSampler; use shuffle=True, or give a Subset with the order "
-        f"wanted"
+        f"DataLoader: sampler is a {type(sampler).__name__}; expected a "
+        f"RandomSampler, SequentialSampler or DistributedSampler; use shuffle=True, or "
+        f"give a Subset with the order wanted"
     )
 
 

@@ -1,6 +1,6 @@
 """With this file one can draw the classic data sets of 2-D points for binary
-classification: `simple`, `diagonal`, `split`, `xor`, `circle` and `spiral`, each a
-function `(n, seed) -> Points`; `POINT_DATASETS` lists them by name.
+classification: `simple`, `diagonal`, `split`, `xor`, `circle`, `spiral` and `moons`,
+each a function `(n, seed) -> Points`; `POINT_DATASETS` lists them by name.
 
     >>> points = POINT_DATASETS["xor"](100, seed=0)
     >>> points.x.shape, points.y.shape
@@ -77,6 +77,18 @@ def spiral(n: int, seed: int = 0) -> Points:
     return Points(x.astype(np.float32), y)
 
 
+def moons(n: int, seed: int = 0) -> Points:
+    """Two half rings, each with an end in the other's hollow; they have n // 2 and
+    n - n // 2 points."""
+    rng = _generator(n, seed)
+    y = rng.permutation(np.arange(n) % 2).astype(np.int64)
+    angle, radius = np.pi * rng.random(n), 0.85 + 0.3 * rng.random(n)
+    ring = radius[:, None] * np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    # Of rings with radius 1, the one of class 1 is turned round and moved by (1, 1/2).
+    x = np.where(y[:, None] == 1, [1.0, 0.5] - ring, ring)
+    return Points((0.5 + 0.3 * (x - [0.5, 0.25])).astype(np.float32), y)
+
+
 POINT_DATASETS: Mapping[str, Callable[[int, int], Points]] = MappingProxyType(
     {
         "simple": simple,
@@ -85,6 +97,7 @@ POINT_DATASETS: Mapping[str, Callable[[int, int], Points]] = MappingProxyType(
         "xor": xor,
         "circle": circle,
         "spiral": spiral,
+        "moons": moons,
     }
 )
 

@@ -1,6 +1,7 @@
 """With this file one can say in which order a `DataLoader` goes through a data set:
 `RandomSampler` draws samples again and again (`replacement=True`), as many as are
-wanted, or shuffles them once; `SequentialSampler` takes them as they are.
+wanted, or shuffles them once; `SequentialSampler` takes them as they are;
+`DistributedSampler` deals them out to the ranks of a group.
 
 As the loader's own orders, that of an epoch is a pure function of the seed and the
 number of the epoch. Draws are made when a slice of them is asked for, so that there may
@@ -90,6 +91,66 @@ class RandomSampler:
         if self.replacement:
             return Draws(len(self.data_source), self.num_samples, seed, epoch)
         return shuffled(len(self.data_source), seed, epoch)[: self.num_samples]
+
+
+class DistributedSampler:
+    """This rank's share of a data set; that of rank r is every n-th sample from r on.
+
+    dataset        has a length
+    num_replicas   how many ranks there are, and which this is (rank); those of the
+                   process group, if None
+    shuffle        a new order in each epoch, the same on all ranks
+    seed           of the orders; all ranks must give the same
+    drop_last      leave out samples that cannot be dealt evenly; else some come twice
+
+    The epoch is that of the `DataLoader`, unless `set_epoch` says which it is.
+
+    Errors: ValueError for a rank that is none, or an empty data set.
+    """
+
+    def __init__(
+        self,
+        dataset: Sized,
+        num_replicas: int | None = None,
+        rank: int | None = None,
+        shuffle: bool = True,
+        seed: int = 0,
+        drop_last: bool = False,
+    ) -> None:
+        from minitorch.distributed import get_rank, get_world_size
+
+        name, size = "DistributedSampler", len(dataset)
+        n = get_world_size() if num_replicas is None else num_replicas
+        self.num_replicas = n = whole_number(name, "num_replicas", n, least=1)
+        self.rank = get_rank() if rank is None else rank
+        self.rank = whole_number(name, "rank", self.rank, least=0)
+        if self.rank >= n or not size:
+            raise ValueError(
+                f"{name}: rank is {self.rank}, and the data set has {size} samples; "
+                f"expected a rank below num_replicas, {n}, and one sample at least"
+            )
+        self.dataset, self.shuffle, self.drop_last = dataset, shuffle, drop_last
+        self.seed = whole_number(name, "seed", seed, least=0)
+        self.num_samples = size // n if drop_last else -(-size // n)
+        self.epoch: int | None = None
+
+    def __len__(self) -> int:
+        return self.num_samples
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.order(0, 0).tolist())
+
+    def set_epoch(self, epoch: int) -> None:
+        """Take the order of this epoch from here on."""
+        self.epoch = whole_number("set_epoch", "epoch", epoch, least=0)
+
+    def order(self, seed: int, epoch: int) -> Indices:
+        """This rank's indices of an epoch."""
+        size, epoch = len(self.dataset), epoch if self.epoch is None else self.epoch
+        every = shuffled(size, self.seed, epoch) if self.shuffle else np.arange(size)
+        return np.resize(every, self.num_samples * self.num_replicas)[
+            self.rank :: self.num_replicas
+        ].astype(np.int64)
 
 
 class Draws:

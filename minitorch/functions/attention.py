@@ -1,19 +1,23 @@
 """Attention: each query takes a mean of the values, weighted by how its key fits.
 
 With this file one can see attention as three known steps, products of queries and keys,
-softmax, and products of the weights with the values; and what masks, causality and
-shared heads add to it. Without a mask and dropout the three are one operation
-(`Attention`), which need not keep the weights.
+softmax, and products of the weights with the values; and what masks, causality, dropout
+and shared heads add to it. The three are one operation (`Attention`), which need not
+keep the weights; one by one they run where a mask has a gradient.
 """
 
 from __future__ import annotations
 
 import math
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import minitorch.dtypes as dtypes
 from minitorch.arguments import check_floating
 from minitorch.autodiff import grad_mode
+from minitorch.backend.attention import KEEP_ALL, Drop, random_words
 from minitorch.function import Context, Function
 from minitorch.functions.autocasting import in_lower
 from minitorch.functions.choice import where
@@ -25,7 +29,7 @@ from minitorch.functions.operands import (
     check_broadcast,
     check_same_device,
 )
-from minitorch.functions.random import dropout
+from minitorch.functions.random import check_probability, dropout
 from minitorch.functions.softmax import softmax
 from minitorch.tensor_data import Shape, TensorData, broadcast_shapes
 
@@ -36,14 +40,34 @@ if TYPE_CHECKING:
 NEVER = -math.inf  # the score of a key that may not be seen: its weight is 0
 
 
-class Attention(Function):
-    """out = P value, with the weights P = softmax(query key^T * scale)
+class _Substitute(threading.local):
+    """What works in the place of `scaled_dot_product_attention`, or None: see
+    `minitorch/distributed/tensor/experimental`."""
 
-    dS = P * (grad value^T - rowsum(grad * out)) * scale;
-    grad_query = dS key, grad_key = dS^T query, grad_value = P^T grad.
+    attend: Callable[..., Any] | None = None
+
+
+substitute = _Substitute()
+
+
+@contextmanager
+def substituted(attend: Callable[..., Any] | None) -> Iterator[None]:
+    """For a block, `scaled_dot_product_attention` is another function; None: itself."""
+    before, substitute.attend = substitute.attend, attend
+    try:
+        yield
+    finally:
+        substitute.attend = before
+
+
+class Attention(Function):
+    """out = (M * P) value, with the weights P = softmax(query key^T * scale + mask)
+
+    dS = P * (M * grad value^T - rowsum(grad * out)) * scale;
+    grad_query = dS key, grad_key = dS^T query, grad_value = (M * P)^T grad.
 
     Of the weights only the logarithm of each row's sum is kept, from which the backward
-    pass makes them again.
+    pass makes them again; and of dropout, M, the place of its random numbers.
 
     query [B, H, L, E], key [B, K, S, E], value [B, K, S, V] -> [B, H, L, V], where H is
     a multiple of K. Source: Dao et al., "FlashAttention", 2022.
@@ -51,31 +75,34 @@ class Attention(Function):
 
     @staticmethod
     def forward(
-        ctx: Context, query: Tensor, key: Tensor, value: Tensor, scale: float,
-        causal: bool,
+        ctx: Context, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None,
+        scale: float, causal: bool, drop: Drop,
     ) -> Any:  # fmt: skip
         backend, shape = query.backend, query.raw.shape[:-1]
         out = _laid_out_as(backend, query.raw, (*shape, value.raw.shape[-1]))
         exact = query.dtype is dtypes.float64
         total = backend.empty(shape, dtypes.float64 if exact else dtypes.float32)
-        backend.attention(out, total, query.raw, key.raw, value.raw, scale, causal)
-        ctx.save_for_backward(query, key, value, out, total)
-        ctx.options = scale, causal
+        ctx.options = scale, causal, None if mask is None else mask.raw, drop
+        backend.attention(out, total, query.raw, key.raw, value.raw, *ctx.options)
+        ctx.save_for_backward(query, key, value, out, total, mask)
         return out
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
-        query, key, value, out, total = ctx.saved_tensors
-        scale, causal = ctx.options
+        query, key, value, out, total, mask = ctx.saved_tensors
         if grad_mode.enabled:
-            grads = _composed_backward(grad, query, key, value, scale, causal)
-            return (*grads, None, None)
+            scale, causal, _, drop = ctx.options
+            kept = _kept_weights(query, key, drop) if drop[0] else None
+            grads = _composed_backward(
+                grad, query, key, value, scale, causal, mask, kept
+            )
+            return (*grads, None, None, None, None)
         inputs = [x.raw for x in (query, key, value)]
         raws = [_laid_out_as(grad.backend, x, x.shape) for x in inputs]
         grad.backend.attention_backward(
-            *raws, grad.raw, *inputs, out.raw, total.raw, scale, causal
+            *raws, grad.raw, *inputs, out.raw, total.raw, *ctx.options
         )
-        return (*[grad.wrap(raw) for raw in raws], None, None)
+        return (*[grad.wrap(raw) for raw in raws], None, None, None, None)
 
 
 def _laid_out_as(backend: Backend, like: TensorData, shape: Shape) -> TensorData:
@@ -90,21 +117,33 @@ def _laid_out_as(backend: Backend, like: TensorData, shape: Shape) -> TensorData
     return backend.empty((b, n, h, e), like.dtype).permute((0, 2, 1, 3))
 
 
+def _kept_weights(query: Tensor, key: Tensor, drop: Drop) -> Tensor:
+    """What dropout multiplies weights by, [B, H, L, S]."""
+    shape = *query.raw.shape[:3], key.raw.shape[2]
+    return query.wrap(query.backend.kept_weights(shape, drop, query.dtype))
+
+
 def _composed_backward(
-    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, scale: float, causal: bool
-) -> tuple[Tensor, Tensor, Tensor]:
+    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, scale: float,
+    causal: bool, mask: Tensor | None = None, kept: Tensor | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """The formulas of `Attention`, as operations of which there are gradients.
 
-    Groups of heads are a dimension of their own: [B, K, H / K, *].
+    `mask` and `kept`, the M of dropout, are [B, H, L, S]. Groups of heads are a
+    dimension of their own: [B, K, H / K, *].
     """
     heads = key.raw.shape[1]
     groups = heads, query.raw.shape[1] // max(heads, 1)
+    mask, kept = (x if x is None else x.unflatten(1, groups) for x in (mask, kept))
+    # BEGIN SOLUTION a10.2
     q, g = (x.unflatten(1, groups) for x in (query, grad))
     k, v = key.unsqueeze(2), value.unsqueeze(2)
-    weights = attention_weights(q, k, None, causal, scale)
-    slope = weights * (g @ v.mT)
+    weights = attention_weights(q, k, mask, causal, scale)
+    dropped = weights if kept is None else weights * kept
+    slope = dropped * (g @ v.mT)
     slope = (slope - weights * slope.sum(-1, keepdim=True)) * scale
-    return (slope @ k).flatten(1, 2), (slope.mT @ q).sum(2), (weights.mT @ g).sum(2)
+    return (slope @ k).flatten(1, 2), (slope.mT @ q).sum(2), (dropped.mT @ g).sum(2)
+    # END SOLUTION a10.2
 
 
 @in_lower
@@ -139,8 +178,12 @@ def scaled_dot_product_attention(
     Source: Vaswani et al., "Attention is all you need", 2017; groups of heads: Ainslie
     et al., 2023.
     """
+    if substitute.attend is not None:
+        how = attn_mask, dropout_p, is_causal, scale, enable_gqa
+        return substitute.attend(query, key, value, *how)
     _check(query, key, value, attn_mask, is_causal)
-    fused = attn_mask is None and not dropout_p
+    check_probability(dropout_p)
+    fused = dropout_p < 1 and _is_constant(attn_mask)
     if enable_gqa:
         _check_heads(query, key, value)
         if not fused or key.raw.shape[-3] != value.raw.shape[-3]:
@@ -148,7 +191,7 @@ def scaled_dot_product_attention(
     batches = [x.raw.shape[: -3 if enable_gqa else -2] for x in (query, key, value)]
     check_broadcast("scaled_dot_product_attention: batch", *batches)
     if fused:
-        return _fused(query, key, value, is_causal, scale)
+        return _fused(query, key, value, attn_mask, dropout_p, is_causal, scale)
     # Half types are rounded once, at the end.
     dtype, wide = query.dtype, dtypes.promote(query.dtype, dtypes.float32)
     query, key, value = (cast(x, wide) for x in (query, key, value))
@@ -157,9 +200,15 @@ def scaled_dot_product_attention(
     return cast(out, dtype)
 
 
+def _is_constant(mask: Tensor | None) -> bool:
+    """Whether no gradient of the mask is wanted."""
+    return mask is None or not (mask.requires_grad and grad_mode.enabled)
+
+
 def _fused(
-    query: Tensor, key: Tensor, value: Tensor, is_causal: bool, scale: float | None
-) -> Tensor:
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, p: float,
+    is_causal: bool, scale: float | None,
+) -> Tensor:  # fmt: skip
     """Batch dims broadcast and folded to one, for the operation above."""
     parts = query, key, value
     lead = broadcast_shapes(*[x.raw.shape[:-3] for x in parts])
@@ -170,9 +219,31 @@ def _fused(
         _expanded(x, (*lead, heads, *x.raw.shape[-2:]))
         for x, heads in zip(parts, (many, few, few))
     ]
-    out = Attention.apply(*rows, _scale_of(query, scale), bool(is_causal))
     heads = (*lead, many) if max(x.dim() for x in parts) > 2 else ()
+    scores = query.raw.shape[-2], key.raw.shape[-2]
+    if mask is not None:
+        _check_mask(mask, (*heads, *scores))
+        mask = _expanded(mask, (*lead, many, *scores))
+    drop = _drop(math.prod((*lead, many, scores[0])), scores[1], p)
+    out = Attention.apply(*rows, mask, _scale_of(query, scale), bool(is_causal), drop)
     return in_shape(out, (*heads, *out.raw.shape[-2:]))
+
+
+def _check_mask(mask: Tensor, scores: Shape) -> None:
+    name, shape = "scaled_dot_product_attention: mask", mask.raw.shape
+    if check_broadcast(name, shape, scores) != scores:
+        raise ValueError(
+            f"{name}: it is {shape}, which does not expand to the scores, {scores}"
+        )
+
+
+def _drop(rows: int, keys: int, p: float) -> Drop:
+    """Random words for `rows` rows of weights, as `Backend.kept_weights` uses them."""
+    from minitorch.creation import default_generator
+
+    if not p:
+        return KEEP_ALL
+    return float(p), *default_generator.take(rows * random_words(keys))
 
 
 def _expanded(x: Tensor, shape: Shape) -> Tensor:
@@ -197,6 +268,7 @@ def attention_weights(
 
     The arguments are those of `scaled_dot_product_attention`, which checks them.
     """
+    # BEGIN SOLUTION a10.2
     scores = (query * _scale_of(query, scale)) @ key.mT
     if is_causal:
         seen = scores.new_ones(scores.shape[-2:]).tril() > 0
@@ -204,6 +276,7 @@ def attention_weights(
     if attn_mask is not None:
         return _masked_softmax(scores, attn_mask)
     return softmax(scores, -1)
+    # END SOLUTION a10.2
 
 
 def _masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
@@ -211,6 +284,7 @@ def _masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
     check_broadcast(
         "scaled_dot_product_attention: mask", mask.raw.shape, scores.raw.shape
     )
+    # BEGIN SOLUTION a10.2
     if mask.dtype.category == 0:
         scores = where(mask, scores, NEVER)
     else:
@@ -218,6 +292,7 @@ def _masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
     # Of nothing but -inf the softmax is NaN, and so would be the gradient.
     none = (scores == NEVER).all(-1, keepdim=True)
     return softmax(scores.masked_fill(none, 0.0), -1).masked_fill(none, 0.0)
+    # END SOLUTION a10.2
 
 
 def _check_heads(query: Tensor, *shared: Tensor) -> None:
@@ -239,8 +314,10 @@ def _check_heads(query: Tensor, *shared: Tensor) -> None:
 
 def _for_all_heads(query: Tensor, x: Tensor) -> Tensor:
     """Each head of `x` as often as query heads share it."""
+    # BEGIN SOLUTION a10.2
     many, few = query.raw.shape[-3], x.raw.shape[-3]
     return x if many == few else repeat_interleave(x, many // few, -3)
+    # END SOLUTION a10.2
 
 
 def _check(

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar, cast
 
-from minitorch.autodiff import grad_mode
+from minitorch.autodiff import modes
+from minitorch.dtypes import DType, computed
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -29,7 +30,7 @@ def _composed(policy: str) -> Callable[[F], F]:
     def decorate(fn: F) -> F:
         @wraps(fn)
         def run(*args: Any, **kwargs: Any) -> Any:
-            mode = grad_mode.autocast
+            _, mode = modes.get()
             if mode is None:
                 return fn(*args, **kwargs)
             return mode.run(policy, fn, args, kwargs)
@@ -45,5 +46,19 @@ in_float32 = _composed(FLOAT32)
 
 def will_be_cast(name: str, *tensors: Any) -> bool:
     """Whether the operation `name` may have operands of these dtypes here."""
-    mode = grad_mode.autocast
+    _, mode = modes.get()
     return mode is not None and mode.casts(name, tensors)
+
+
+def lower_here(x: Any) -> DType:
+    """The dtype of an operation on `x` that casts to the region's type, if it does."""
+    _, mode = modes.get()
+    lower = None if mode is None else mode.target((x,))
+    return lower or x.dtype
+
+
+def float32_here(x: Any) -> DType:
+    """The dtype of an operation on `x` that casts half types to float32, if it does."""
+    _, mode = modes.get()
+    lowered = mode is not None and mode.target((x,)) is not None
+    return computed(x.dtype) if lowered else x.dtype

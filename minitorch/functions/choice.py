@@ -164,9 +164,14 @@ def where(condition: Tensor, input: Any, other: Any) -> Tensor:
         kind = dtypes.promote(dtypes.infer(input), dtypes.infer(other))
         input = scalar_like(condition, input, kind)
         other = scalar_like(condition, other, kind)
-    a, b = operands("where", input, other)
+    return _where(condition, *operands("where", input, other))
+
+
+def _where(condition: Tensor, a: Tensor, b: Tensor) -> Tensor:
     check_same_device("where", condition, a)
-    check_broadcast("where", condition.raw.shape, a.raw.shape, b.raw.shape)
+    shape = condition.raw.shape
+    if not shape == a.raw.shape == b.raw.shape:
+        check_broadcast("where", shape, a.raw.shape, b.raw.shape)
     return Where.apply(condition, a, b)
 
 
@@ -177,4 +182,4 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
     """
     checked_tensor("masked_fill", input)
     mask = only_bool("masked_fill", mask)
-    return where(mask, filler(input, value), input)
+    return _where(mask, filler(input, value), input)

@@ -10,8 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 import minitorch.dtypes as dtypes
 import minitorch.operators as operators
+from minitorch.executor import host_read
 from minitorch.functions.operands import (
     check_alike,
     checked_tensor,
@@ -101,8 +104,15 @@ def isfinite(input: Tensor) -> Tensor:
 
 def equal(input: Tensor, other: Tensor) -> bool:
     """Whether both have one shape and equal elements: a Python bool."""
-    same = checked_tensor("equal", input).raw.shape == other.raw.shape
-    return same and bool(eq(input, other).all())
+    if checked_tensor("equal", input).raw.shape != other.raw.shape:
+        return False
+    (a, b), backend = operands("equal", input, other), input.backend
+    same = backend.zip(operators.eq, a.raw, b.raw, dtypes.bool_)
+    if not backend.host_memory:
+        dims, every = tuple(range(len(same.shape))), operators.logical_and
+        same = backend.reduce(every, same, dims, True, dtypes.bool_)
+    found = host_read("equal()", same)
+    return bool(np.count_nonzero(found) == found.size)
 
 
 def isclose(

@@ -10,12 +10,14 @@ from __future__ import annotations
 import math
 import string
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from minitorch.arguments import checked_list, not_bool
 from minitorch.functions.autocasting import in_lower
 from minitorch.functions.matmul import MatMul
 from minitorch.functions.movement import Slice, expand, permute, reshape
+from minitorch.tensor_data import Shape
 
 if TYPE_CHECKING:
     from minitorch.tensor import Tensor
@@ -41,7 +43,7 @@ def einsum(equation: str, *operands: Any) -> Tensor:
     if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
         operands = tuple(operands[0])
     tensors = [not_bool("einsum", x) for x in checked_list("einsum", operands)]
-    names, wanted = _parse(equation, [x.raw.shape for x in tensors])
+    names, wanted = _parse(equation, tuple([x.raw.shape for x in tensors]))
     result, names_of_result = _diagonal(tensors[0], names[0])
     for i, (x, own) in enumerate(zip(tensors[1:], names[1:]), 1):
         later = {name for rest in names[i + 1 :] for name in rest} | set(wanted)
@@ -50,7 +52,8 @@ def einsum(equation: str, *operands: Any) -> Tensor:
     return _arranged(result, names_of_result, wanted)
 
 
-def _parse(equation: str, shapes: Sequence[tuple[int, ...]]) -> tuple[list[str], str]:
+@lru_cache(maxsize=1024)
+def _parse(equation: str, shapes: tuple[Shape, ...]) -> tuple[list[str], str]:
     """A name for each dimension of each operand, and those of the result."""
 
     def refuse(why: str) -> NoReturn:
@@ -128,8 +131,9 @@ def _grouped(
 ) -> Tensor:
     """`x` with its dimensions in three groups, each of which becomes one."""
     order = [name for group in groups for name in group]
-    x = permute(x, [names.index(name) for name in order])
-    x = expand(x, [sizes[name] for name in order])
+    x = _ordered(x, names, order)
+    if x.raw.shape != (shape := tuple([sizes[name] for name in order])):
+        x = expand(x, shape)
     return reshape(x, [math.prod([sizes[n] for n in group]) for group in groups])
 
 
@@ -143,4 +147,11 @@ def _summed(x: Tensor, names: str, kept: set[str]) -> tuple[Tensor, str]:
 
 def _arranged(x: Tensor, names: str, wanted: str) -> Tensor:
     x, names = _summed(x, names, set(wanted))
+    return _ordered(x, names, wanted)
+
+
+def _ordered(x: Tensor, names: str, wanted: Sequence[str]) -> Tensor:
+    """`x`, whose dimensions have these names, with them in another order."""
+    if list(names) == list(wanted):
+        return x
     return permute(x, [names.index(name) for name in wanted])

@@ -20,6 +20,7 @@ from minitorch.arguments import (
     existing_dim,
     only_bool,
 )
+from minitorch.dtypes import Number
 from minitorch.executor import host_read
 from minitorch.function import Context, Function
 from minitorch.functions.movement import (
@@ -172,30 +173,58 @@ def getitem(a: Tensor, index: Any) -> Tensor:
 def setitem(a: Tensor, index: Any, value: Any) -> None:
     """a[index] = value, in place"""
     items, advanced = _expand_index(a, index)
-    if isinstance(value, (int, float)):
-        value = scalar_like(a, value, a.raw.storage.dtype)
-    elif not hasattr(value, "raw"):
-        value = a.new_tensor(value, a.dtype)
-    value = value.to(a.dtype) if value.dtype is not a.dtype else value
-    if value.raw.storage.device != a.raw.storage.device:
-        value = value.to(a.device)
     if advanced:
-        _advanced_set(a, items, value)
+        _advanced_set(a, items, _to_write(a, value))
         return
     parts, new_dims = _basic_parts(a.raw.shape, items)
     if new_dims:
-        return setitem(getitem(a, index), (), value)
-    part = window(a.raw, parts)
-    lead = value.dim() - len(part.shape)
+        overwrite(getitem(a, index), (), value)
+    else:
+        overwrite(a, parts, value)
+
+
+def _to_write(a: Tensor, value: Any) -> Tensor:
+    """`value`, a tensor or numbers, in a's dtype and on its device."""
+    storage = a.raw.storage
+    if isinstance(value, (int, float)):
+        return scalar_like(a, value, storage.dtype)
+    raw = getattr(value, "raw", None)
+    if raw is None:
+        value = a.new_tensor(value, storage.dtype)
+    elif raw.storage.dtype is not storage.dtype:
+        value = cast(value, storage.dtype)
+    return value if value.raw.storage.device == storage.device else value.to(a.device)
+
+
+def overwrite(a: Tensor, parts: Window, value: Any) -> Tensor:
+    """Put `value`, a tensor or numbers, into the window of `a`, in place."""
+    part = window(a.raw, parts) if parts else a.raw
+    shape = part.shape
+    if isinstance(value, (int, float)):
+        number = dtypes.check_number(value, part.storage.dtype)
+        return a.assign_(
+            lambda old: filled(old, number, parts),
+            lambda: a.backend.fill(part, number),
+        )
+    value = _to_write(a, value)
+    lead = len(value.raw.shape) - len(shape)
     if lead > 0 and all(n == 1 for n in value.shape[:lead]):
         value = value.reshape(value.shape[lead:])
-    if value.raw.shape != part.shape:
-        _check_assignable(value.raw.shape, part.shape)
-    a.assign_(
-        lambda old: SliceAssign.apply(old, value.expand(part.shape), parts),
-        lambda: a.backend.copy_into(part, value.raw.expand(part.shape)),
+    raw = value.raw
+    if raw.shape != shape:
+        _check_assignable(raw.shape, shape)
+        raw = raw.expand(shape)
+    return a.assign_(
+        lambda old: SliceAssign.apply(old, value.expand(shape), parts),
+        lambda: a.backend.copy_into(part, raw),
         value,
     )
+
+
+def filled(a: Tensor, number: Number, parts: Window = ()) -> Tensor:
+    """A copy of `a` with a number in the window, recorded."""
+    shape = window(a.raw, parts).shape
+    return SliceAssign.apply(a, a.new_full(shape, number), parts)
 
 
 def _check_assignable(value: tuple[int, ...], target: tuple[int, ...]) -> None:
@@ -241,17 +270,19 @@ def _expand_index(a: Tensor, index: Any) -> tuple[list[Any], bool]:
                 dims = item.dim() if item.dtype is dtypes.bool_ else 1
         used += dims
         items.append(item)
-    if used > a.dim():
+    total = len(a.raw.shape)
+    if used > total:
         raise IndexError(
-            f"index: {used} indices for a tensor with {a.dim()} dimension(s) of "
+            f"index: {used} indices for a tensor with {total} dimension(s) of "
             f"shape {a.raw.shape}"
         )
     at = len(items) if gap is None else gap
-    items[at:at] = [slice(None)] * (a.dim() - used)
+    items[at:at] = [_WHOLE] * (total - used)
     return items, advanced
 
 
 _BASIC = {int, slice, type(None)}
+_WHOLE = slice(None)
 
 
 def _basic_parts(shape: Shape, items: list[Any]) -> tuple[Window, list[int]]:
@@ -265,9 +296,10 @@ def _basic_parts(shape: Shape, items: list[Any]) -> tuple[Window, list[int]]:
             out_dim += 1
             continue
         if isinstance(item, slice):
-            start, length, step = _slice_range(item, shape[dim])
-            if length != shape[dim] or step != 1:
-                parts.append((dim, start, length, step))
+            if item is not _WHOLE:
+                start, length, step = _slice_range(item, shape[dim])
+                if length != shape[dim] or step != 1:
+                    parts.append((dim, start, length, step))
             out_dim += 1
         else:
             parts.append((dim, _checked_position(item, shape[dim], dim), None, 1))
@@ -428,7 +460,7 @@ def _positions(a: Tensor, item: Any, size: int, dim: int) -> Tensor:
     item = cast(item, dtypes.int64)
     if item.numel() == 0:
         return item
-    low, high = _bounds(item)
+    low, high = number_range(item)
     if low < -size or high >= size:
         bad = low if low < -size else high
         raise IndexError(
@@ -437,12 +469,12 @@ def _positions(a: Tensor, item: Any, size: int, dim: int) -> Tensor:
     return item if low >= 0 else item.where(item >= 0, item + size)
 
 
-def _bounds(index: Tensor) -> tuple[int, int]:
+def number_range(index: Tensor) -> tuple[int, int]:
     """The smallest and the largest number, with one read by the host."""
     if not index.backend.host_memory:
         index = stack([index.min(), index.max()])
     values = host_read("check of an index", index.raw)
-    return int(values.min()), int(values.max())
+    return int(np.minimum.reduce(values, None)), int(np.maximum.reduce(values, None))
 
 
 def _move_front(out: Tensor, n: int, place: int) -> Tensor:
@@ -459,7 +491,8 @@ def _move_front(out: Tensor, n: int, place: int) -> Tensor:
 def select(input: Tensor, dim: int, index: int) -> Tensor:
     """The slice at `index` of `dim`, without that dim."""
     dim = existing_dim("select", input, dim)
-    return getitem(input, (slice(None),) * dim + (index,))
+    place = _checked_position(index, input.raw.shape[dim], dim)
+    return Slice.apply(input, ((dim, place, None, 1),))
 
 
 def masked_select(input: Tensor, mask: Tensor) -> Tensor:
@@ -467,13 +500,17 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     shape = checked_tensor("masked_select", input).raw.shape
     mask = only_bool("masked_select", mask)
     both = check_broadcast("masked_select", shape, mask.raw.shape)
-    return getitem(input.expand(both).reshape(-1), mask.expand(both).reshape(-1))
+    chosen = host_read("boolean mask", mask.raw.expand(both))
+    places = input.wrap(input.backend.from_numpy(np.flatnonzero(chosen)))
+    return IndexSelect.apply(reshape(expand(input, both), -1), 0, places)
 
 
 def nonzero(input: Tensor) -> Tensor:
     """The indices of all elements that are not 0, int64 [n, dims]."""
     a = checked_tensor("nonzero", input)
-    return a.new_tensor(np.argwhere(host_read("nonzero()", a.raw) != 0))
+    values = host_read("nonzero()", a.raw)
+    places = np.stack(np.nonzero(values), 1) if a.raw.shape else np.argwhere(values)
+    return a.wrap(a.backend.from_numpy(places))
 
 
 def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:

@@ -60,9 +60,12 @@ class Linear(Function):
     def forward(ctx: Context, x: Tensor, weight: Tensor, bias: Tensor | None) -> Any:
         ctx.save_for_backward(x, weight)
         backend, w = x.backend, weight.raw
-        out = backend.matmul(as_rows(x.raw, backend), w.permute((1, 0)))
-        if bias is not None:
-            backend.bias_activation(out, bias.raw, None, out)
+        rows, b = as_rows(x.raw, backend), None if bias is None else bias.raw
+        out = backend.linear_of_few(rows, w, b)
+        if out is None:
+            out = backend.matmul(rows, w.permute((1, 0)))
+            if bias is not None:
+                backend.bias_activation(out, b, None, out)
         return reshaped(out, (*x.raw.shape[:-1], w.shape[0]))
 
     @staticmethod
@@ -115,23 +118,28 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         TypeError: the dtypes differ, or are bool.
         RuntimeError: the devices differ.
     """
+    check_linear("linear", x, weight, bias)
+    return Linear.apply(x, weight, bias)
+
+
+def check_linear(name: str, x: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+    """Whether the operands of `linear` fit together."""
     shape, size = x.raw.shape, weight.raw.shape
     if len(size) != 2:
         raise ValueError(
-            f"linear: the weight is {size}; expected (out_features, in_features)"
+            f"{name}: the weight is {size}; expected (out_features, in_features)"
         )
     if not shape or shape[-1] != size[1]:
         raise ValueError(
-            f"linear: the input is {shape} and the weight {size}; the input's last "
+            f"{name}: the input is {shape} and the weight {size}; the input's last "
             f"dimension must equal the weight's second, in_features"
         )
     if bias is not None and bias.raw.shape != size[:1]:
         raise ValueError(
-            f"linear: the weight is {size} and the bias {bias.raw.shape}; the bias "
+            f"{name}: the weight is {size} and the bias {bias.raw.shape}; the bias "
             f"must be ({size[0]},), one number for each output"
         )
-    _check_kinds("linear", x, weight, bias)
-    return Linear.apply(x, weight, bias)
+    _check_kinds(name, x, weight, bias)
 
 
 def _check_kinds(name: str, first: Tensor, *others: Tensor | None) -> None:

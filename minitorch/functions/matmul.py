@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from minitorch.function import Context, Function
 from minitorch.functions.autocasting import will_be_cast
+from minitorch.functions.movement import View
 from minitorch.functions.operands import (
     check_broadcast,
-    check_same_device,
     checked_tensor,
+    different_devices,
     unbroadcast,
 )
+from minitorch.tensor_data import TensorData
 
 if TYPE_CHECKING:
     from minitorch.tensor import Tensor
@@ -47,6 +49,37 @@ class MatMul(Function):
 # END SOLUTION a2.5
 
 
+class VectorProduct(Function):
+    """`MatMul` where a is a vector, which is taken as a row, or b, a column."""
+
+    @staticmethod
+    def forward(ctx: Context, a: Tensor, b: Tensor) -> Any:
+        ctx.save_for_backward(a, b)
+        left, right = a.raw, b.raw
+        row, column = len(left.shape) == 1, len(right.shape) == 1
+        left = left.unsqueeze(0) if row else left
+        right = right.unsqueeze(1) if column else right
+        out = a.backend.matmul(left, right)
+        *batch, rows, columns = out.shape
+        return TensorData(out.storage, (*batch, *[rows][row:], *[columns][column:]))
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
+        a, b = ctx.saved_tensors
+        need_a, need_b = ctx.needs_input_grad
+        left, right = a if a.dim() > 1 else _row(a), b if b.dim() > 1 else _column(b)
+        batch = check_broadcast("matmul", left.raw.shape[:-2], right.raw.shape[:-2])
+        grad = grad.reshape(*batch, left.raw.shape[-2], right.raw.shape[-1])
+        to_a = to_b = None
+        if need_a:
+            to_a = unbroadcast(MatMul.apply(grad, right.mT), left.shape)
+            to_a = to_a.reshape(a.shape)
+        if need_b:
+            to_b = unbroadcast(MatMul.apply(left.mT, grad), right.shape)
+            to_b = to_b.reshape(b.shape)
+        return to_a, to_b
+
+
 def matmul(input: Tensor, other: Tensor) -> Tensor:
     """input @ other in all of PyTorch's cases; one of them may be a `SparseCSR`.
 
@@ -58,12 +91,15 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
     rows, columns = _checked(input, other)
     if rows > 1 and columns > 1:
         return MatMul.apply(input, other)
-    left = input if rows > 1 else input.unsqueeze(0)
-    right = other if columns > 1 else other.unsqueeze(1)
-    out = MatMul.apply(left, right)
-    if rows == 1:
-        out = out.squeeze(-2)
-    return out if columns > 1 else out.squeeze(-1)
+    return VectorProduct.apply(input, other)
+
+
+def _row(a: Tensor) -> Tensor:
+    return View.apply(a, (1, *a.raw.shape))
+
+
+def _column(a: Tensor) -> Tensor:
+    return View.apply(a, (*a.raw.shape, 1))
 
 
 def mm(input: Tensor, mat2: Tensor) -> Tensor:
@@ -89,20 +125,20 @@ def dot(input: Tensor, other: Tensor) -> Tensor:
 def outer(input: Tensor, vec2: Tensor) -> Tensor:
     """The products of all pairs: [N], [M] -> [N, M]"""
     for x in (input, vec2):
-        if checked_tensor("outer", x).dim() != 1:
+        if len(checked_tensor("outer", x).raw.shape) != 1:
             raise ValueError(f"outer: expected two vectors, got {x.raw.shape}")
-    return input.unsqueeze(1) * vec2.unsqueeze(0)
+    return _column(input) * vec2
 
 
 def _product(name: str, a: Any, a_dims: int, b: Any, b_dims: int) -> Tensor:
     """a @ b for operands with just these numbers of dimensions: `mm`, `bmm`, ..."""
     for which, x, dims in (("first", a, a_dims), ("second", b, b_dims)):
-        if hasattr(x, "raw") and x.dim() != dims:
+        if hasattr(x, "raw") and len(x.raw.shape) != dims:
             raise ValueError(
                 f"{name}: the {which} operand is {x.raw.shape}; expected {dims} "
                 f"dimension(s); use matmul for others"
             )
-    if a_dims == 3 and hasattr(b, "raw") and a.shape[0] != b.shape[0]:
+    if a_dims == 3 and hasattr(b, "raw") and a.raw.shape[0] != b.raw.shape[0]:
         raise ValueError(
             f"{name}: a is {a.raw.shape} and b is {b.raw.shape}; both must have as "
             f"many matrices; use matmul to broadcast"
@@ -127,11 +163,11 @@ def _with_sparse(a: Any, b: Any) -> Tensor:
 def _checked(a: Tensor, b: Tensor) -> tuple[int, int]:
     """How many dimensions the operands have, if they can be multiplied."""
     left, right = a.raw.shape, b.raw.shape
-    for name, shape in (("first", left), ("second", right)):
-        if not shape:
-            raise ValueError(
-                f"matmul: the {name} operand has no dimensions; use * for a number"
-            )
+    if not left or not right:
+        name = "second" if left else "first"
+        raise ValueError(
+            f"matmul: the {name} operand has no dimensions; use * for a number"
+        )
     k, n = left[-1], right[-2:][0]
     if k != n:
         raise ValueError(
@@ -146,6 +182,9 @@ def _checked(a: Tensor, b: Tensor) -> tuple[int, int]:
         )
     if dtype.category == 0:
         raise TypeError("matmul: bool tensors cannot be multiplied; use .to(int64)")
-    check_same_device("matmul", a, b)
-    check_broadcast("matmul: batch", left[:-2], right[:-2])
-    return len(left), len(right)
+    if a.raw.storage.device != b.raw.storage.device:
+        raise RuntimeError(different_devices("matmul", a, b))
+    dims = len(left), len(right)
+    if dims > (2, 2) or dims[1] > 2:
+        check_broadcast("matmul: batch", left[:-2], right[:-2])
+    return dims

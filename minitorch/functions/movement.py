@@ -10,7 +10,8 @@ take them as one argument; the methods of their names also take them one by one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import lru_cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +31,7 @@ from minitorch.arguments import (
 from minitorch.executor import host_read
 from minitorch.function import Context, Function
 from minitorch.functions.choice import Where
-from minitorch.functions.operands import unbroadcast
+from minitorch.functions.operands import scalar_like, unbroadcast
 from minitorch.tensor_data import Shape, TensorData, normalize_dim, numel
 
 if TYPE_CHECKING:
@@ -243,8 +244,11 @@ class Cat(Function):
 
     @staticmethod
     def forward(ctx: Context, dim: int, *tensors: Tensor) -> Any:
-        raws = [t.raw for t in tensors]
-        ctx.dim, ctx.sizes = dim, [raw.shape[dim] for raw in raws]
+        raws, sizes = [], []
+        for t in tensors:
+            raws.append(t.raw)
+            sizes.append(t.raw.shape[dim])
+        ctx.dim, ctx.sizes = dim, sizes
         return tensors[0].backend.cat(raws, dim)
 
     @staticmethod
@@ -268,7 +272,27 @@ class Split(Function):
 
     @staticmethod
     def backward(ctx: Context, *grads: Tensor) -> tuple[Any, ...]:
-        return Cat.apply(ctx.dim, *grads), None, None
+        # In the order in which they lie in memory, as `a` does: heads of attention lie
+        # behind positions, and the way back to features is no copy then.
+        steps = grads[0].raw.strides
+        order = tuple(sorted(range(len(steps)), key=lambda dim: -steps[dim]))
+        back = sorted(range(len(order)), key=order.__getitem__)
+        parts = [Permute.apply(grad, order) for grad in grads]
+        whole = Cat.apply(back[ctx.dim], *parts)
+        return Permute.apply(whole, tuple(back)), None, None
+
+
+class Unbind(Function):
+    """The slices of `dim`, as views; their gradients are put together again."""
+
+    @staticmethod
+    def forward(ctx: Context, a: Tensor, dim: int) -> Any:
+        ctx.dim, raw = dim, a.raw
+        return tuple([raw.select(dim, i) for i in range(raw.shape[dim])])
+
+    @staticmethod
+    def backward(ctx: Context, *grads: Tensor) -> tuple[Any, ...]:
+        return Stack.apply(ctx.dim, *grads), None
 
 
 class Stack(Function):
@@ -279,13 +303,36 @@ class Stack(Function):
 
     @staticmethod
     def forward(ctx: Context, dim: int, *tensors: Tensor) -> Any:
-        ctx.dim = dim
-        return tensors[0].backend.cat([t.raw.unsqueeze(dim) for t in tensors], dim)
+        ctx.dim, raws = dim, []
+        for t in tensors:
+            raws.append(t.raw.unsqueeze(dim))
+        return tensors[0].backend.cat(raws, dim)
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
-        dim, count = ctx.dim, grad.raw.shape[ctx.dim]
-        return None, *[Slice.apply(grad, ((dim, i, None, 1),)) for i in range(count)]
+        return None, *unbind(grad, ctx.dim)
+
+
+class Roll(Function):
+    """Elements moved on along dims; the gradient moves back."""
+
+    @staticmethod
+    def forward(
+        ctx: Context, a: Tensor, shifts: tuple[int, ...], dims: tuple[int, ...]
+    ) -> Any:
+        ctx.back, ctx.dims = tuple([-shift for shift in shifts]), dims
+        out = a.raw
+        for shift, dim in zip(shifts, dims):
+            size = out.shape[dim]
+            first = -shift % size if size else 0
+            if first:  # the element that becomes the first one
+                parts = out.slice(dim, first, size - first), out.slice(dim, 0, first)
+                out = a.backend.cat(parts, dim)
+        return a.backend.copy(out, a.dtype) if out is a.raw else out
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
+        return Roll.apply(grad, ctx.back, ctx.dims), None, None
 
 
 # ------------------------------------------------------- what users call: views
@@ -293,11 +340,15 @@ class Stack(Function):
 
 def reshape(input: Tensor, shape: Any) -> Tensor:
     """The same elements in another shape: a view if possible, else a copy."""
-    new = shape_for(input, "reshape", shape)
-    raw = input.raw
-    if not raw.contiguous and raw.view(new) is None:
-        input = Clone.apply(input)
-    return View.apply(input, new)
+    return _reshaped(input, shape_for(input, "reshape", shape))
+
+
+def _reshaped(a: Tensor, shape: Shape) -> Tensor:
+    """The same where the shape is complete, and fits."""
+    raw = a.raw
+    if not raw.contiguous and raw.view(shape) is None:
+        a = Clone.apply(a)
+    return View.apply(a, shape)
 
 
 def in_shape(a: Tensor, shape: Shape) -> Tensor:
@@ -309,19 +360,24 @@ def permute(input: Tensor, dims: Any) -> Tensor:
     """Dimension i of the view is dimension dims[i] of this."""
     total = dims_of("permute", input)
     order = int_sequence("permute", dims)
-    order = tuple(normalize_dim(d, total, "permute") for d in order)
+    return Permute.apply(input, _checked_order(order, total))
+
+
+@lru_cache(maxsize=1024)
+def _checked_order(order: tuple[int, ...], total: int) -> tuple[int, ...]:
+    order = tuple([normalize_dim(d, total, "permute") for d in order])
     if sorted(order) != list(range(total)):
         raise ValueError(
             f"permute: dims are {order}; each of the {total} dimensions must be named "
             f"once"
         )
-    return Permute.apply(input, order)
+    return order
 
 
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """Two dimensions exchanged: [*, M, *, N, *] -> [*, N, *, M, *]"""
     i, j = dim_in("transpose", input, dim0), dim_in("transpose", input, dim1)
-    order = list(range(input.dim()))
+    order = list(range(len(input.raw.shape)))
     if order:
         order[i], order[j] = order[j], order[i]
     return Permute.apply(input, tuple(order))
@@ -375,14 +431,16 @@ def unsqueeze(input: Tensor, dim: int) -> Tensor:
 
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """Dims start_dim to end_dim as one."""
-    start, end = dim_in("flatten", input, start_dim), dim_in("flatten", input, end_dim)
+    total = dims_of("flatten", input)
+    start = normalize_dim(start_dim, total, "flatten")
+    end = normalize_dim(end_dim, total, "flatten")
     if start > end:
         raise ValueError(f"flatten: start_dim {start} comes after end_dim {end}")
-    if start == end and input.dim():
+    if start == end and total:
         return input
     shape = input.raw.shape
     one = numel(shape[start : end + 1])
-    return reshape(input, (*shape[:start], one, *shape[end + 1 :]))
+    return _reshaped(input, (*shape[:start], one, *shape[end + 1 :]))
 
 
 def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
@@ -391,7 +449,7 @@ def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
     shape = input.raw.shape
     wanted = int_sequence("unflatten", (sizes,))
     parts = completed("unflatten", (shape[dim],), wanted)
-    return reshape(input, (*shape[:dim], *parts, *shape[dim + 1 :]))
+    return _reshaped(input, (*shape[:dim], *parts, *shape[dim + 1 :]))
 
 
 def ravel(input: Tensor) -> Tensor:
@@ -443,8 +501,7 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """The slices of `dim`, one tensor each."""
     dim = existing_dim("unbind", input, dim)
-    count = range(input.raw.shape[dim])
-    return tuple([Slice.apply(input, ((dim, i, None, 1),)) for i in count])
+    return tuple([part.view_of(input) for part in Unbind.apply(input, dim)])
 
 
 # ------------------------------------------------------ what users call: copies
@@ -487,14 +544,8 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
             f"roll: {len(moves)} shifts {moves} for {len(named)} dims {named}; give "
             f"one for each"
         )
-    out = input
-    for shift, dim in zip(moves, named):
-        size = input.raw.shape[existing_dim("roll", input, dim)]
-        cut = size - shift % size if size else 0
-        if cut != size:
-            parts = narrow(out, dim, cut, size - cut), narrow(out, dim, 0, cut)
-            out = cat(parts, dim)
-    return out.clone() if out is input else out
+    dims = tuple([existing_dim("roll", input, dim) for dim in named])
+    return Roll.apply(input, moves, dims)
 
 
 def repeat(input: Tensor, times: Any) -> Tensor:
@@ -562,20 +613,17 @@ def pad(input: Tensor, pad: Sequence[Any], value: Any = 0) -> Tensor:
 
 def tril(input: Tensor, diagonal: int = 0) -> Tensor:
     """Elements above the diagonal set to 0: [*, M, N] -> [*, M, N]"""
-    return _triangle("tril", input, lambda row, col: col - row <= diagonal)
+    below = _triangle("tril", input, diagonal)
+    return Where.apply(below, input, scalar_like(input, 0, input.raw.storage.dtype))
 
 
 def triu(input: Tensor, diagonal: int = 0) -> Tensor:
     """Elements below the diagonal set to 0: [*, M, N] -> [*, M, N]"""
-    return _triangle("triu", input, lambda row, col: col - row >= diagonal)
+    below = _triangle("triu", input, diagonal - 1)
+    return Where.apply(below, scalar_like(input, 0, input.raw.storage.dtype), input)
 
 
-def _triangle(name: str, a: Tensor, keep: Callable) -> Tensor:
+def _triangle(name: str, a: Tensor, diagonal: int) -> Tensor:
     if dims_of(name, a) < 2:
         raise ValueError(f"{name}: expected 2 dims or more, got {a.raw.shape}")
-    rows, cols = a.raw.shape[-2:]
-    # Made where `a` is: a copy from the CPU could not be captured in a CUDA graph.
-    ones = a.backend.full((max(rows, cols),), 1, dtypes.int64)
-    places = a.wrap(a.backend.cumsum(ones, 0))
-    mask = keep(unsqueeze(narrow(places, 0, 0, rows), 1), narrow(places, 0, 0, cols))
-    return Where.apply(mask, a, a.new_zeros(()))
+    return a.wrap(a.backend.triangle(*a.raw.shape[-2:], diagonal))

@@ -39,7 +39,8 @@ def cast(a: Tensor, dtype: DType) -> Tensor:
 
 def scalar_like(a: Tensor, value: Any, dtype: DType) -> Tensor:
     """A tensor without dims that holds `value`, on a's device."""
-    value = dtypes.check_number(value, dtype)
+    if type(value) is not float or dtype.category != 2:
+        value = dtypes.check_number(value, dtype)
     return a.wrap(a.backend.number(value, dtype))
 
 
@@ -72,8 +73,13 @@ def operands(name: str, a: Any, b: Any) -> tuple[Tensor, Tensor]:
         ValueError: the shapes do not broadcast.
     """
     x, y = getattr(a, "raw", None), getattr(b, "raw", None)
-    if x is None or y is None:
-        return _with_number(name, a, b)
+    if x is None:
+        return _number_first(name, a, b)
+    if y is None:
+        dtype = type_with_number(name, a, b)
+        if x.storage.dtype is not dtype:
+            a = cast(a, dtype)
+        return a, scalar_like(a, b, dtype)
     if x.storage.device != y.storage.device:
         raise RuntimeError(different_devices(name, a, b))
     if x.shape != y.shape:
@@ -84,11 +90,8 @@ def operands(name: str, a: Any, b: Any) -> tuple[Tensor, Tensor]:
     return cast(a, dtype), cast(b, dtype)
 
 
-def _with_number(name: str, a: Any, b: Any) -> tuple[Tensor, Tensor]:
-    """The same where one operand is a Python number."""
-    if is_tensor(a):
-        dtype = type_with_number(name, a, b)
-        return cast(a, dtype), scalar_like(a, b, dtype)
+def _number_first(name: str, a: Any, b: Any) -> tuple[Tensor, Tensor]:
+    """The same where the first operand is a Python number."""
     if not is_tensor(b):
         raise not_a_tensor(name, a)
     dtype = type_with_number(name, b, a)

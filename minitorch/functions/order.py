@@ -60,19 +60,19 @@ class Pick(Function):
 
 def max(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
     """The maximum; with a dim, the pair (values, indices); or maximum(other)."""
-    if is_tensor(dim):
-        return maximum(input, dim)
     if dim is None:
         return amax(checked_tensor("max", input))
+    if is_tensor(dim):
+        return maximum(input, dim)
     return _pick("max", input, dim, keepdim, True)
 
 
 def min(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
     """The minimum; with a dim, the pair (values, indices); or minimum(other)."""
-    if is_tensor(dim):
-        return minimum(input, dim)
     if dim is None:
         return amin(checked_tensor("min", input))
+    if is_tensor(dim):
+        return minimum(input, dim)
     return _pick("min", input, dim, keepdim, False)
 
 
@@ -98,13 +98,16 @@ def _arg(
     name: str, input: Tensor, dim: int | None, keepdim: bool, largest: bool
 ) -> Tensor:
     dims, flat = dims_of(name, input), dim is None
-    a = input.detach().reshape(-1) if flat or not dims else input
     dim = dim_in(name, input, 0 if dim is None else dim)
-    not_empty(name, a, (dim,))
-    out = a.backend.argmax(a.raw, dim) if largest else a.backend.argmin(a.raw, dim)
-    if flat or not dims:
-        return a.wrap(TensorData(out.storage, (1,) * dims if keepdim else ()))
-    return a.wrap(out if keepdim else dropped(out, (dim,)))
+    not_empty(name, input, range(dims) if flat else (dim,))
+    a, backend = input.raw, input.backend
+    if flat:
+        line = a if a.contiguous else backend.copy(a, a.storage.dtype)
+        a, dim = TensorData(line.storage, (a.size,), None, line.offset), 0
+    out = backend.argmax(a, dim) if largest else backend.argmin(a, dim)
+    if flat:
+        return input.wrap(TensorData(out.storage, (1,) * dims if keepdim else ()))
+    return input.wrap(out if keepdim or not dims else dropped(out, (dim,)))
 
 
 def sort(input: Tensor, dim: int = -1, descending: bool = False) -> ValuesIndices:
@@ -130,7 +133,8 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True) -> ValuesIn
         raise ValueError(
             f"topk: k is {k}; it must be from 0 to the size of dimension {dim}, {size}"
         )
-    values, indices = sort(not_bool("topk", input), dim, largest)
-    if input.dim() == 0:
-        return ValuesIndices(values, indices)
-    return ValuesIndices(values.narrow(dim, 0, k), indices.narrow(dim, 0, k))
+    if not_bool("topk", input).dim() == 0:
+        return sort(input)
+    dim = dim_in("topk", input, dim)
+    index = input.wrap(input.backend.topk(input.raw, k, dim, bool(largest)))
+    return ValuesIndices(Gather.apply(input, dim, index), index)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import minitorch.dtypes as dtypes
@@ -196,6 +197,7 @@ def highest(dtype: DType) -> float:
     return _bounds(dtype)[1]
 
 
+@lru_cache
 def _bounds(dtype: DType) -> tuple[float, float]:
     if dtype.is_floating_point:
         return -operators.inf, operators.inf
@@ -328,7 +330,7 @@ def _extreme(
 ) -> Tensor:
     dims = reduced_dims(a, dim, name)
     not_empty(name, a, dims)
-    return Extreme.apply(a, fn, dims, start(a.dtype), keepdim)
+    return Extreme.apply(a, fn, dims, start(a.raw.storage.dtype), keepdim)
 
 
 def any(input: Tensor, dim: Dim = None, keepdim: bool = False) -> Tensor:
@@ -345,11 +347,13 @@ def _fold(
     name: str, fn: Callable, start: bool, input: Tensor, dim: Dim, keepdim: bool
 ) -> Tensor:
     """Fold a function of bools, which has no gradient."""
-    a = cast(checked_tensor(name, input), dtypes.bool_)
     # No dims, (), are no dims here, as in PyTorch; elsewhere they are all.
-    dims = () if dim in ((), []) else reduced_dims(a, dim, name)
-    out = a.backend.reduce(fn, a.raw, dims, start, dtypes.bool_)
-    return a.wrap(out if keepdim else dropped(out, dims))
+    dims = () if dim in ((), []) else reduced_dims(input, dim, name)
+    raw, backend = input.raw, input.backend
+    if raw.storage.dtype is not dtypes.bool_:
+        raw = backend.copy(raw, dtypes.bool_)
+    out = backend.reduce(fn, raw, dims, start, dtypes.bool_)
+    return input.wrap(out if keepdim else dropped(out, dims))
 
 
 def cumsum(input: Tensor, dim: int) -> Tensor:

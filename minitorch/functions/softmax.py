@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, Any
 import minitorch.dtypes as dtypes
 from minitorch.arguments import check_floating, dim_in
 from minitorch.autodiff import grad_mode
+from minitorch.dtypes import DType
 from minitorch.function import Context, Function, once_differentiable
+from minitorch.functions.autocasting import float32_here
+from minitorch.functions.indexing import ScatterAdd
 from minitorch.functions.operands import cast, check_same_device
 
 if TYPE_CHECKING:
@@ -90,14 +93,18 @@ class CrossEntropy(Function):
     """losses[n] = logsumexp(logits[n]) - logits[n, target[n]]
 
     grad_logits[n] = grad[n] * (softmax(logits[n]) - onehot(target[n])).
+
+    Half logits are read as they are, also where the losses are to be float32.
     """
 
     @staticmethod
-    def forward(ctx: Context, logits: Tensor, target: Tensor, ignore: int) -> Any:
+    def forward(
+        ctx: Context, logits: Tensor, target: Tensor, ignore: int, dtype: DType
+    ) -> Any:
         losses, lse = logits.backend.cross_entropy(logits.raw, target.raw, ignore)
         ctx.save_for_backward(logits, target, lse)
         ctx.ignore = ignore
-        return losses
+        return losses if losses.dtype is dtype else logits.backend.copy(losses, dtype)
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
@@ -105,14 +112,14 @@ class CrossEntropy(Function):
             "cross_entropy", "-logits.log_softmax(1).gather(1, target.unsqueeze(1))"
         )
         logits, target, lse = ctx.saved_tensors
-        raw = grad.backend.cross_entropy_backward(
+        raw = logits.backend.cross_entropy_backward(
             grad.raw,
             logits.raw,
             target.raw,
             lse.raw,
             ctx.ignore,
         )
-        return grad.wrap(raw), None, None
+        return grad.wrap(raw), None, None, None
 
 
 class MeanLoss(Function):
@@ -125,14 +132,40 @@ class MeanLoss(Function):
     @staticmethod
     def forward(ctx: Context, losses: Tensor, target: Tensor, ignore: int) -> Any:
         mean, share = losses.backend.mean_loss(losses.raw, target.raw, ignore)
-        ctx.save_for_backward(losses.wrap(share))
-        ctx.count = len(losses)
+        ctx.save_for_backward(share)
+        ctx.count = losses.raw.shape[0]
         return mean
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
         (share,) = ctx.saved_tensors
         return cast(share * grad, grad.dtype).expand((ctx.count,)), None, None
+
+
+class NLL(Function):
+    """losses[n] = -scores[n, target[n]], or 0 where the target is ignored"""
+
+    @staticmethod
+    def forward(ctx: Context, scores: Tensor, target: Tensor, ignore: int) -> Any:
+        ctx.save_for_backward(target)
+        ctx.shape, ctx.ignore = scores.raw.shape, ignore
+        return scores.backend.nll(scores.raw, target.raw, ignore)
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
+        (target,) = ctx.saved_tensors
+        keep = target != ctx.ignore
+        there = target.where(keep, 0).unsqueeze(1)
+        given = (-grad).where(keep, 0.0).unsqueeze(1)
+        return ScatterAdd.apply(grad.new_zeros(ctx.shape), 1, there, given), None, None
+
+
+def nll(scores: Tensor, target: Tensor, ignore_index: int = -100) -> Tensor:
+    """The loss of each row of log-probabilities: [N, C] and int64 [N] -> [N]"""
+    try:
+        return NLL.apply(scores, cast(target, dtypes.int64), int(ignore_index))
+    except IndexError as error:
+        raise IndexError(f"nll_loss: a target is not a class: {error}") from None
 
 
 def mean_loss(losses: Tensor, target: Tensor, ignore_index: int = -100) -> Tensor:
@@ -143,7 +176,8 @@ def mean_loss(losses: Tensor, target: Tensor, ignore_index: int = -100) -> Tenso
 def cross_entropy(logits: Tensor, target: Tensor, ignore_index: int = -100) -> Tensor:
     """The loss of each row: logits [N, C] and class numbers target [N] -> [N].
 
-    Rows whose target is `ignore_index` have the loss 0.
+    Rows whose target is `ignore_index` have the loss 0. Losses of half logits are
+    float32 inside of `autocast`.
 
     Raises:
         ValueError: the shapes are not [N, C] and [N].
@@ -166,4 +200,6 @@ def cross_entropy(logits: Tensor, target: Tensor, ignore_index: int = -100) -> T
             f"as int64"
         )
     check_same_device("cross_entropy", logits, target)
-    return CrossEntropy.apply(logits, cast(target, dtypes.int64), int(ignore_index))
+    dtype = float32_here(logits)
+    target = cast(target, dtypes.int64)
+    return CrossEntropy.apply(logits, target, int(ignore_index), dtype)

@@ -63,6 +63,7 @@ class Sampling:
 
     def probabilities(self, scores: Tensor) -> Tensor:
         """What each token is drawn with: scores [B, vocab] -> [B, vocab]."""
+        # BEGIN SOLUTION a10.5
         scores = scores.float()
         if self.temperature != 1:
             scores = scores / self.temperature
@@ -76,15 +77,18 @@ class Sampling:
             least = ranked.masked_fill(outside, math.inf).amin(-1, keepdim=True)
             scores = scores.masked_fill(scores < least, -math.inf)
         return scores.softmax(-1)
+        # END SOLUTION a10.5
 
     def choose(self, scores: Tensor, uniform: Tensor | None) -> Tensor:
         """The next tokens, int64 [B]: scores [B, vocab], and as many numbers in [0, 1).
 
         Nothing here waits for numbers, so that it can be a part of a CUDA graph.
         """
+        # BEGIN SOLUTION a10.5
         if uniform is None:
             return scores.argmax(-1)
         return race(self.probabilities(scores), uniform).argmax(-1)
+        # END SOLUTION a10.5
 
 
 def generate(
@@ -183,6 +187,9 @@ class _Writer:
         ids: int64 [B, T], all tokens so far; shorter prompts are filled at the left.
         padding: int64 [B], how many at the left of each row are no tokens.
         cache: of keys and values; None: each step computes all of it.
+        last: int64 [B], the newest tokens, where the model is.
+        ahead: the next ones, which are being computed; None: they are not.
+        most: with so many tokens a next step has the cache to look at.
     """
 
     def __init__(
@@ -199,11 +206,13 @@ class _Writer:
         self.ids = np.array([[0] * (longest - len(row)) + row for row in rows])
         self.padding = np.array([longest - len(row) for row in rows])
         self.cache: KVCache | None = None
+        self.last: Tensor
+        self.ahead: Tensor | None = None
+        self.most = min(longest + count - 1, most)  # the last token is not looked at
         if use_cache and longest < most and count > 1:
             weight = model.wte.weight
-            length = min(longest + count - 1, most)  # the last token is not looked at
             self.cache = KVCache(
-                model.config, len(rows), length, self._padding(self.padding),
+                model.config, len(rows), self.most, self._padding(self.padding),
                 model.device, weight.dtype,
             )  # fmt: skip
         on_gpu = model.device.startswith("cuda")
@@ -213,33 +222,54 @@ class _Writer:
 
     def step(self) -> list[int]:
         """One token more for each text."""
+        new = self._new() if self.ahead is None else self.ahead
+        self.last, self.ahead = new, None
+        tokens = self._read(new)
+        self.ids = np.concatenate([self.ids, np.array(tokens)[:, None]], 1)
+        return tokens
+
+    def _new(self, more: int = 0) -> Tensor:
+        """The tokens behind those in `ids` and `more` that are not there yet."""
         uniform = () if self.sampling.greedy else (self._uniform(),)
         if self.model.training:
             self.model.eval()
         with no_grad():
-            cache, length = self.cache, self.ids.shape[1]
+            cache, length = self.cache, self.ids.shape[1] + more
             if cache is None or length > cache.max_length:
-                new = self._again(*uniform)
-            elif cache.fresh:
-                new = self._choose(self._tensor(self.ids), *uniform)
-            else:
-                new = self.decode(self._tensor(self.ids[:, -1:]), *uniform)
-        tokens = new.tolist()
-        self.ids = np.concatenate([self.ids, np.array(tokens)[:, None]], 1)
-        return tokens
+                return self._again(*uniform)
+            if cache.fresh:
+                return self._choose(self._tensor(self.ids), *uniform)
+            return self.decode(self.last.unsqueeze(1), *uniform)
+
+    def _read(self, new: Tensor) -> list[int]:
+        """The tokens on the CPU; meanwhile a graph that draws nothing goes on."""
+        captured = getattr(self.decode, "graph", None) is not None
+        if not (captured and self.sampling.greedy and self.ids.shape[1] < self.most):
+            return new.tolist()
+        from minitorch.cuda import Event, current_stream
+
+        tokens, mark = new.to("cpu", non_blocking=True), Event()
+        mark.record(current_stream(self.model.device))
+        self.ahead = self._new(1)
+        mark.synchronize()
+        return tokens.tolist()
 
     def _choose(self, ids: Tensor, uniform: Tensor | None = None) -> Tensor:
         """Read ids [B, T] into the cache; the next tokens [B]."""
+        # BEGIN SOLUTION a10.6
         last = self.model.features(ids, self.cache)[:, -1]
         return self.sampling.choose(self.model.lm_head(last), uniform)
+        # END SOLUTION a10.6
 
     def _again(self, uniform: Tensor | None = None) -> Tensor:
         """The next tokens, from all that came before, as far as the model can see."""
+        # BEGIN SOLUTION a10.6
         cut = max(0, self.ids.shape[1] - self.model.config.block_size)
         padding = self._padding(np.maximum(self.padding - cut, 0))
         ids = self._tensor(self.ids[:, cut:])
         last = self.model.features(ids, padding=padding)[:, -1]
         return self.sampling.choose(self.model.lm_head(last), uniform)
+        # END SOLUTION a10.6
 
     def _tensor(self, array: np.ndarray) -> Tensor:
         return tensor(array, device=self.model.device)

@@ -15,6 +15,7 @@ import minitorch.nn.functional as F
 from minitorch import nn
 from minitorch.creation import arange
 from minitorch.functions.movement import cat
+from minitorch.models import decoding
 from minitorch.models.cache import KVCache, Places, places
 from minitorch.models.config import GPTConfig
 from minitorch.models.generation import generate, stream
@@ -46,6 +47,7 @@ class Attention(nn.Module):
     def forward(
         self, x: Tensor, where: Places, cache: KVCache | None = None, layer: int = 0
     ) -> Tensor:
+        # BEGIN SOLUTION a10.3
         h, kv = self.heads, self.kv_heads
         heads = self.c_attn(x).unflatten(-1, (h + 2 * kv, self.size)).transpose(1, 2)
         if where.rotation is None:
@@ -65,6 +67,7 @@ class Attention(nn.Module):
             enable_gqa=kv != h,
         )
         return self.dropout(self.c_proj(y.transpose(1, 2).flatten(2)))
+        # END SOLUTION a10.3
 
 
 class MLP(nn.Module):
@@ -83,6 +86,7 @@ class MLP(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, x: Tensor) -> Tensor:
+        # BEGIN SOLUTION a10.3
         x = self.c_fc(x)
         if self.kind == "swiglu":
             gate, up = x.chunk(2, -1)
@@ -90,6 +94,7 @@ class MLP(nn.Module):
         else:
             x = F.gelu(x, "tanh" if self.kind == "gelu_tanh" else "none")
         return self.dropout(self.c_proj(x))
+        # END SOLUTION a10.3
 
 
 class Block(nn.Module):
@@ -103,8 +108,13 @@ class Block(nn.Module):
     def forward(
         self, x: Tensor, where: Places, cache: KVCache | None = None, layer: int = 0
     ) -> Tensor:
+        # BEGIN SOLUTION a10.3
         x = x + self.attn(self.ln_1(x), where, cache, layer)
         return x + self.mlp(self.ln_2(x))
+        # END SOLUTION a10.3
+
+
+KINDS: set[type] = {Block, Attention, MLP}
 
 
 class GPT(nn.Module):
@@ -180,13 +190,17 @@ class GPT(nn.Module):
                 f"length from 1 to block_size, {self.config.block_size}"
             )
         where = self._where(ids, cache, padding)
+        # BEGIN SOLUTION a10.3
         x = self.wte(ids)
         if self.wpe is not None:
             x = x + self.wpe(where.positions)
         x = self.dropout(x)
+        # END SOLUTION a10.3
         for layer, block in enumerate(self.h):
             if self.recompute and cache is None:
                 x = checkpoint(block, x, where)
+            elif decoding.takes(KINDS, block, x, where, cache):
+                x = decoding.step(block, x, where, cache, layer)
             else:
                 x = block(x, where, cache, layer)
         if cache is not None:
@@ -202,6 +216,10 @@ class GPT(nn.Module):
         else:
             slots = self.slots[:length]
             where = places(slots, slots, padding)
+        return self._turned(where)
+
+    def _turned(self, where: Places) -> Places:
+        """With the rotation of its positions, if they are rotary."""
         if self.rotary is None:
             return where
         turns = (t.unsqueeze(1) for t in self.rotary.at(where.positions))
@@ -215,8 +233,12 @@ class GPT(nn.Module):
 
     def loss(self, ids: Tensor, targets: Tensor) -> Tensor:
         """The mean cross entropy of targets [B, T], but where they are -1."""
-        scores = self(ids).flatten(0, 1)
-        return F.cross_entropy(scores, targets.flatten(), ignore_index=-1)
+        # BEGIN SOLUTION a10.4
+        return F.linear_cross_entropy(
+            self.features(ids).flatten(0, 1), self.lm_head.weight, targets.flatten(),
+            ignore_index=-1, options=nn.LinearCrossEntropyOptions(),
+        )  # fmt: skip
+        # END SOLUTION a10.4
 
     def generate(self, prompt: Any, max_new_tokens: int, **options: Any) -> Any:
         """What it writes behind a prompt, or several; see `generation.generate`."""

@@ -4,6 +4,7 @@ With this package one can build a network as in PyTorch: `nn.Module`, `nn.Linear
 `nn.Sequential`, `nn.CrossEntropyLoss`, and `nn.functional`, `nn.init` and `nn.utils`.
 """
 
+from minitorch.functions.linear_cross_entropy import LinearCrossEntropyOptions
 from minitorch.nn import functional, init, parallel, utils
 from minitorch.nn.activation import (
     ELU,
@@ -27,6 +28,7 @@ from minitorch.nn.containers import ModuleDict, ModuleList, ParameterDict, Seque
 from minitorch.nn.conv import Conv1d, Conv2d
 from minitorch.nn.dropout import Dropout
 from minitorch.nn.embedding import Embedding, RotaryEmbedding
+from minitorch.nn.experts import MixtureOfExperts
 from minitorch.nn.flatten import Flatten
 from minitorch.nn.linear import Linear
 from minitorch.nn.loss import (

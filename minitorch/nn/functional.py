@@ -8,19 +8,15 @@ argument of PyTorch's that is missing here is an error, never ignored.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 import minitorch.dtypes as dtypes
-from minitorch.arguments import check_floating
+import minitorch.operators as operators
+from minitorch import creation
 from minitorch.creation import Generator
-from minitorch.function import Context, Function
 from minitorch.functions import autocasting, pool
 from minitorch.functions import norm as norms
-from minitorch.functions import softmax as softmaxes
 from minitorch.functions.attention import (
     scaled_dot_product_attention as scaled_dot_product_attention,
 )
@@ -29,16 +25,27 @@ from minitorch.functions.conv import conv1d as conv1d
 from minitorch.functions.conv import conv2d as conv2d
 from minitorch.functions.elementwise import sigmoid as sigmoid
 from minitorch.functions.elementwise import tanh as tanh
-from minitorch.functions.indexing import IndexSelect
+from minitorch.functions.indexing import IndexSelect, number_range
 from minitorch.functions.linear import bias_activation as bias_activation
 from minitorch.functions.linear import linear as linear
+from minitorch.functions.losses import binary_cross_entropy as binary_cross_entropy
+from minitorch.functions.losses import (
+    binary_cross_entropy_with_logits as binary_cross_entropy_with_logits,
+)
+from minitorch.functions.losses import cross_entropy as cross_entropy
+from minitorch.functions.losses import huber_loss as huber_loss
+from minitorch.functions.losses import l1_loss as l1_loss
+from minitorch.functions.losses import linear_cross_entropy as linear_cross_entropy
+from minitorch.functions.losses import mse_loss as mse_loss
+from minitorch.functions.losses import nll_loss as nll_loss
+from minitorch.functions.losses import smooth_l1_loss as smooth_l1_loss
 from minitorch.functions.movement import flatten as flatten
 from minitorch.functions.norm import (
     dropout_residual_layer_norm as dropout_residual_layer_norm,
 )
 from minitorch.functions.norm import layer_norm as layer_norm
 from minitorch.functions.norm import rms_norm as rms_norm
-from minitorch.functions.operands import check_broadcast, check_same_device
+from minitorch.functions.operands import cast, check_same_device
 from minitorch.functions.random import dropout as random_zeros
 from minitorch.functions.rotary import rotary as rotary
 from minitorch.tensor import Tensor
@@ -275,6 +282,8 @@ def silu(x: Tensor, inplace: bool = False) -> Tensor:
 
 def softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     """log(1 + exp(beta x)) / beta, and x itself where beta x > threshold"""
+    if beta == 1 and threshold >= 20 and x.dtype.itemsize < 8:
+        return x.softplus()  # whose numbers are x from there on
     scaled = x if beta == 1 else x * beta
     curve = scaled.softplus() if beta == 1 else scaled.softplus() * (1.0 / beta)
     return x.where(scaled > threshold, curve)
@@ -325,15 +334,16 @@ def one_hot(x: Tensor, num_classes: int = -1) -> Tensor:
         raise TypeError(f"one_hot: the input is {x.dtype.name}; expected int64")
     if num_classes == -1 and x.numel() == 0:
         raise ValueError("one_hot: num_classes is needed for an empty input")
-    low, high = (int(x.amin()), int(x.amax())) if x.numel() else (0, -1)
+    low, high = number_range(x) if x.numel() else (0, -1)
     classes = high + 1 if num_classes == -1 else num_classes
     if low < 0 or high >= classes:
         raise ValueError(
             f"one_hot: the input has numbers from {low} to {high}; with num_classes="
             f"{classes} they must be from 0 to {classes - 1}"
         )
-    numbers = x.new_tensor(np.arange(classes))
-    return (x.unsqueeze(-1) == numbers).long()
+    numbers = creation.arange(classes, device=x.raw.device)
+    column = cast(x, dtypes.int64).raw.unsqueeze(x.dim())
+    return x.wrap(numbers.backend.zip(operators.eq, column, numbers.raw, dtypes.int64))
 
 
 def pad(
@@ -361,323 +371,3 @@ def cosine_similarity(
         return cosine_similarity(x1.float(), x2.float(), dim, eps).to(dtype)
     lengths = x1.norm(2, dim).clamp(min=eps) * x2.norm(2, dim).clamp(min=eps)
     return (x1 * x2).sum(dim) / lengths
-
-
-# --------------------------------------------------------------------------- losses
-
-
-def _reduce(name: str, losses: Tensor, reduction: str) -> Tensor:
-    if reduction == "mean":
-        return losses.mean()
-    if reduction == "sum":
-        return losses.sum()
-    check_reduction(name, reduction)
-    return losses
-
-
-def check_reduction(name: str, reduction: str) -> None:
-    """Only "none", "mean" and "sum" are reductions."""
-    if reduction not in ("none", "mean", "sum"):
-        raise ValueError(
-            f'{name}: reduction is {reduction!r}; expected "none", "mean" or "sum"'
-        )
-
-
-def _check_pair(name: str, input: Tensor, target: Tensor) -> None:
-    """Warn where shapes differ but broadcast, which is seldom what was meant."""
-    if input.raw.shape != target.raw.shape:
-        shape = check_broadcast(name, input.raw.shape, target.raw.shape)
-        warnings.warn(
-            f"{name}: the input is {input.raw.shape} and the target "
-            f"{target.raw.shape}; they are broadcast to {shape}, which is likely to "
-            f"give a wrong loss; make both the same shape",
-            stacklevel=3,
-        )
-
-
-@autocasting.in_float32
-def mse_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
-    """(input - target)^2"""
-    _check_pair("mse_loss", input, target)
-    difference = check_floating("mse_loss", input - target)
-    return _reduce("mse_loss", difference * difference, reduction)
-
-
-@autocasting.in_float32
-def l1_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
-    """|input - target|"""
-    _check_pair("l1_loss", input, target)
-    return _reduce("l1_loss", (input - target).abs(), reduction)
-
-
-@autocasting.in_float32
-def smooth_l1_loss(
-    input: Tensor, target: Tensor, reduction: str = "mean", beta: float = 1.0
-) -> Tensor:
-    """d^2 / (2 beta) where d = |input - target| < beta, else d - beta / 2"""
-    _check_pair("smooth_l1_loss", input, target)
-    if beta < 0:
-        raise ValueError(f"smooth_l1_loss: beta is {beta}; it must be 0 or more")
-    d = check_floating("smooth_l1_loss", input - target).abs()
-    if beta > 0:
-        d = (d * d * (0.5 / beta)).where(d < beta, d - 0.5 * beta)
-    return _reduce("smooth_l1_loss", d, reduction)
-
-
-@autocasting.in_float32
-def huber_loss(
-    input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0
-) -> Tensor:
-    """d^2 / 2 where d = |input - target| < delta, else delta (d - delta / 2)
-
-    Source: Huber, "Robust estimation of a location parameter", 1964.
-    """
-    _check_pair("huber_loss", input, target)
-    if delta <= 0:
-        raise ValueError(f"huber_loss: delta is {delta}; it must be above 0")
-    d = check_floating("huber_loss", input - target).abs()
-    losses = (d * d * 0.5).where(d < delta, (d - 0.5 * delta) * delta)
-    return _reduce("huber_loss", losses, reduction)
-
-
-def _check_same_shape(name: str, input: Tensor, target: Tensor) -> None:
-    if input.raw.shape != target.raw.shape:
-        raise ValueError(
-            f"{name}: the input is {input.raw.shape} and the target "
-            f"{target.raw.shape}; both must have one shape"
-        )
-
-
-class BinaryCrossEntropy(Function):
-    """-(t log x + (1 - t) log(1 - x)); d/dx = (x - t) / (x (1 - x))
-
-    Logarithms stop at -100 and the slope's divisor at 1e-12, as in PyTorch, so that
-    x = 0 and x = 1 give finite numbers.
-    """
-
-    composed = True
-
-    @staticmethod
-    def forward(ctx: Context, x: Tensor, target: Tensor) -> Tensor:
-        ctx.save_for_backward(x, target)
-        log_x, log_rest = x.log().clamp(min=-100), (1.0 - x).log().clamp(min=-100)
-        return -(target * log_x + (1.0 - target) * log_rest)
-
-    @staticmethod
-    def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
-        x, target = ctx.saved_tensors
-        need_x, need_target = ctx.needs_input_grad
-        slope = (x - target) / (x * (1.0 - x)).clamp(min=1e-12) if need_x else None
-        change = (1.0 - x).log() - x.log() if need_target else None
-        return (
-            None if slope is None else grad * slope,
-            None if change is None else grad * change,
-        )
-
-
-def binary_cross_entropy(
-    input: Tensor,
-    target: Tensor,
-    weight: Tensor | None = None,
-    *,
-    reduction: str = "mean",
-) -> Tensor:
-    """-(t log x + (1 - t) log(1 - x)) for probabilities x and t, times weight
-
-    Raises:
-        ValueError: a shape differs, or an input is not in [0, 1].
-    """
-    name = "binary_cross_entropy"
-    _check_same_shape(name, check_floating(name, input), target)
-    if input.numel() and not bool(((input >= 0) & (input <= 1)).all()):
-        raise ValueError(
-            f"{name}: the input has numbers outside [0, 1]; for logits use "
-            f"binary_cross_entropy_with_logits"
-        )
-    losses = BinaryCrossEntropy.apply(input, target.to(input.dtype))
-    return _reduce(name, losses if weight is None else losses * weight, reduction)
-
-
-@autocasting.in_float32
-def binary_cross_entropy_with_logits(
-    input: Tensor,
-    target: Tensor,
-    weight: Tensor | None = None,
-    *,
-    reduction: str = "mean",
-    pos_weight: Tensor | None = None,
-) -> Tensor:
-    """Binary cross-entropy of sigmoid(input), without overflow
-
-    With x = input: (1 - t) x + (1 + (pos_weight - 1) t) log(1 + exp(-x)).
-    """
-    name = "binary_cross_entropy_with_logits"
-    _check_same_shape(name, input, target)
-    losses = (-input).softplus()
-    if pos_weight is not None:
-        losses = losses * ((pos_weight - 1.0) * target + 1.0)
-    losses = (1.0 - target) * input + losses
-    return _reduce(name, losses if weight is None else losses * weight, reduction)
-
-
-@autocasting.in_float32
-def nll_loss(
-    input: Tensor,
-    target: Tensor,
-    weight: Tensor | None = None,
-    *,
-    ignore_index: int = -100,
-    reduction: str = "mean",
-) -> Tensor:
-    """-input[n, target[n]] for log-probabilities; the arguments of cross_entropy."""
-    check_reduction("nll_loss", reduction)
-    rows, flat = _rows("nll_loss", input, target)
-    keep = flat != ignore_index
-    index = flat.where(keep, flat.new_zeros(()))
-    _check_classes("nll_loss", index, rows.raw.shape[1])
-    losses = -rows.gather(1, index.unsqueeze(1)).squeeze(1)
-    scale = keep.to(losses.dtype)
-    if weight is not None:
-        _check_weight("nll_loss", weight, rows)
-        scale = scale * weight.index_select(0, index)
-    losses = (losses * scale).where(keep, losses.new_zeros(()))
-    if reduction == "mean":
-        return losses.sum() / scale.sum()
-    return losses.sum() if reduction == "sum" else losses.reshape(target.raw.shape)
-
-
-@autocasting.in_float32
-def cross_entropy(
-    input: Tensor,
-    target: Tensor,
-    weight: Tensor | None = None,
-    *,
-    ignore_index: int = -100,
-    reduction: str = "mean",
-    label_smoothing: float = 0.0,
-) -> Tensor:
-    """The negative log-probability that softmax(input) gives the target.
-
-    Args:
-        input: logits [C], [N, C] or [N, C, *].
-        target: class numbers, int64 [], [N] or [N, *]; or the probabilities of all
-            classes, in the shape of the input.
-        weight: [C], how much each class counts; "mean" divides by what was counted.
-        ignore_index: targets of this number don't count.
-        reduction: "none" [N, *], "mean" or "sum".
-        label_smoothing: the share of the target that all classes share equally.
-    """
-    check_reduction("cross_entropy", reduction)
-    if not 0.0 <= label_smoothing <= 1.0:
-        raise ValueError(
-            f"cross_entropy: label_smoothing is {label_smoothing}; expected 0 to 1"
-        )
-    if target.dtype.is_floating_point:
-        return _soft_cross_entropy(
-            input, target, weight, ignore_index, reduction, label_smoothing
-        )
-    rows, flat = _rows("cross_entropy", input, target)
-    losses = softmaxes.cross_entropy(rows, flat, ignore_index)
-    if weight is not None or label_smoothing > 0:
-        losses, divisor = _weighted(
-            losses, rows, flat, weight, ignore_index, label_smoothing
-        )
-        if reduction == "mean":
-            return losses.sum() / divisor
-    elif reduction == "mean":
-        return softmaxes.mean_loss(losses, flat, ignore_index)
-    return losses.sum() if reduction == "sum" else losses.reshape(target.raw.shape)
-
-
-def _weighted(
-    losses: Tensor,
-    rows: Tensor,
-    target: Tensor,
-    weight: Tensor | None,
-    ignore_index: int,
-    smoothing: float,
-) -> tuple[Tensor, Tensor]:
-    """Losses [N] with class weights and label smoothing; what a mean divides by."""
-    keep = target != ignore_index
-    scale = keep.to(rows.dtype)
-    if weight is not None:
-        _check_weight("cross_entropy", weight, rows)
-        scale = scale * weight.index_select(0, target.where(keep, target.new_zeros(())))
-    losses = losses * scale
-    if smoothing > 0:
-        surprise = -rows.log_softmax(1)
-        surprise = surprise if weight is None else surprise * weight
-        even = surprise.mean(1).where(keep, losses.new_zeros(()))
-        losses = losses * (1.0 - smoothing) + even * smoothing
-    return losses, scale.sum()
-
-
-def _soft_cross_entropy(
-    input: Tensor,
-    target: Tensor,
-    weight: Tensor | None,
-    ignore_index: int,
-    reduction: str,
-    smoothing: float,
-) -> Tensor:
-    """Cross-entropy with the probabilities of all classes as the target."""
-    _check_same_shape("cross_entropy", input, target)
-    if ignore_index >= 0:
-        raise ValueError(
-            f"cross_entropy: ignore_index is {ignore_index}, but the target holds "
-            f"probabilities, not class numbers"
-        )
-    dim = 0 if input.dim() == 1 else 1
-    classes = input.raw.shape[dim]
-    if smoothing > 0:
-        target = target * (1.0 - smoothing) + smoothing / classes
-    products = -input.log_softmax(dim) * target
-    if weight is not None:
-        _check_weight("cross_entropy", weight, input)
-        products = products * weight.reshape((-1, *[1] * (input.dim() - dim - 1)))
-    losses = products.sum(dim)
-    if reduction == "mean":
-        return losses.sum() / float(losses.numel())
-    return losses.sum() if reduction == "sum" else losses
-
-
-def _rows(name: str, input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """Input [C], [N, C] or [N, C, *] as [M, C], and class numbers as [M]."""
-    shape = input.raw.shape
-    if not shape or target.raw.shape != shape[:1][: len(shape) - 1] + shape[2:]:
-        raise ValueError(
-            f"{name}: the input is {shape} and the target {target.raw.shape}; expected "
-            f"an input (N, C, ...) and class numbers (N, ...)"
-        )
-    if target.dtype.category != 1:
-        raise TypeError(
-            f"{name}: the target is {target.dtype.name}; expected class numbers, int64"
-        )
-    classes = shape[0] if len(shape) == 1 else shape[1]
-    if len(shape) > 2:
-        input = input.movedim(1, -1)
-    target = target.detach()
-    if len(shape) == 2:  # the usual case: nothing to reshape
-        return input, target
-    size = target.numel()
-    return input.reshape(size, classes), target.reshape(size)
-
-
-def _check_classes(name: str, target: Tensor, classes: int) -> None:
-    if target.numel():
-        low, high = int(target.amin()), int(target.amax())
-        if low < 0 or high >= classes:
-            raise IndexError(
-                f"{name}: the target has numbers from {low} to {high}; there are "
-                f"{classes} classes, 0 to {classes - 1}"
-            )
-
-
-def _check_weight(name: str, weight: Tensor, input: Tensor) -> None:
-    classes = input.raw.shape[0 if input.dim() == 1 else 1]
-    if weight.raw.shape != (classes,):
-        raise ValueError(
-            f"{name}: the weight is {weight.raw.shape}; expected ({classes},), one "
-            f"number for each class"
-        )
-    check_same_device(name, weight, input)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import ClassVar
 
 import minitorch.nn.functional as F
-from minitorch.nn.functional import check_reduction
+from minitorch.functions.losses import check_reduction
 from minitorch.nn.module import Module
 from minitorch.tensor import Tensor
 

@@ -514,16 +514,20 @@ def clear_grad(tensor: Tensor, set_to_none: bool) -> None:
 
 
 def misfits(
-    own: Mapping[str, Tensor], state: Mapping[str, Any], strict: bool = True
+    own: Mapping[str, Any],
+    state: Mapping[str, Any],
+    strict: bool = True,
+    kinds: tuple[type, ...] = (Tensor,),
 ) -> list[str]:
     """One line for each value of `state` that cannot be copied into its tensor, and
-    (if `strict`) for each name that only one of the two has."""
+    (if `strict`) for each name that only one of the two has; `kinds` of values may be
+    tensors."""
     lines = []
     for name, tensor in own.items():
         value = state.get(name, tensor)
-        if not isinstance(value, Tensor):
+        if name in state and not isinstance(value, kinds):
             lines.append(f"not a tensor: {name!r} is a {type(value).__name__}")
-        elif value.raw.shape != tensor.raw.shape:
+        elif _shape(value) != _shape(tensor):
             lines.append(
                 f"wrong shape: {name!r} is {_shape(value)}; expected {_shape(tensor)}"
             )
@@ -532,8 +536,8 @@ def misfits(
     return lines + [f"unexpected: {k!r}" for k in state if strict and k not in own]
 
 
-def _shape(tensor: Tensor) -> tuple[int, ...]:
-    return tuple(tensor.raw.shape)
+def _shape(tensor: Any) -> tuple[int, ...]:
+    return tuple(tensor.shape)
 
 
 def _move(

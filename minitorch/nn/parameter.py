@@ -6,6 +6,8 @@ given one as an attribute finds it again in `parameters()` and in `state_dict()`
 
 from __future__ import annotations
 
+from typing import Any
+
 from minitorch.tensor import Tensor
 
 
@@ -15,9 +17,14 @@ class Parameter(Tensor):
     Args:
         data: the numbers; the memory is shared, the graph behind them is not.
         requires_grad: whether backward passes leave a gradient in `.grad`.
+
+    Attributes:
+        dealt: which numbers of it each rank has (a `Layout`), where ranks share it.
     """
 
-    __slots__ = ()
+    __slots__ = ("dealt",)
+
+    dealt: Any
 
     def __init__(self, data: Tensor, requires_grad: bool = True) -> None:
         if not isinstance(data, Tensor):

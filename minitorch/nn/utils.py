@@ -10,13 +10,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from minitorch import operators
 from minitorch.autodiff import no_grad
 from minitorch.creation import zeros
 from minitorch.executor import advance
 from minitorch.tensor import Tensor
-from minitorch.tensor_data import TensorData
+from minitorch.tensor_data import Storage, TensorData
+
+# By the memory of parameters that are parts: who has the rest of them. Its
+# `over_ranks(number, largest)` is the sum, or the largest, of a number of each rank.
+shards: WeakKeyDictionary[Storage, Any] = WeakKeyDictionary()
 
 
 def _with_grad(parameters: Tensor | Iterable[Tensor]) -> list[Any]:
@@ -78,7 +83,8 @@ def clip_grad_norm_(
 
     Norm and factor stay on the device: nobody waits for them. Each `.grad` becomes
     another tensor, the product, which is made when somebody looks at it; Adam and AdamW
-    multiply in their own step.
+    multiply in their own step. Where parameters are dealt out over ranks, as by
+    `fully_shard`, all ranks must call this, and the norm is that of all parts.
 
     Args:
         norm_type: 1, 2 or math.inf.
@@ -99,40 +105,67 @@ def clip_grad_norm_(
         )
     if not tensors:
         return zeros(())
-    total = _total_norm([p.grad for p in tensors], norm_type)
+    total = common_norm(tensors, norm_type)
     if error_if_nonfinite and not math.isfinite(float(total)):
         raise RuntimeError(
             f"clip_grad_norm_: the norm of the gradients is {float(total)}; a gradient "
             f"is not finite"
         )
-    factor = (max_norm / (total + 1e-6)).clamp(max=1.0)
-    for (device, dtype), some in _by_kind(tensors).items():
-        by = factor.to(device, dtype).raw
-        for p in some:
-            p.grad = Clipped(p.grad.raw, by)
+    clip_grads_with_norm_(tensors, max_norm, total)
     return total
 
 
-def _by_kind(tensors: Iterable[Any]) -> dict[Any, list[Any]]:
-    """Tensors by device and dtype."""
+@no_grad()
+def clip_grads_with_norm_(
+    parameters: Tensor | Iterable[Tensor], max_norm: float, total_norm: Tensor
+) -> None:
+    """Scale all gradients, whose common norm is `total_norm`, so that it is at most
+    max_norm."""
+    factor = (max_norm / (total_norm + 1e-6)).clamp(max=1.0)
+    for (device, dtype, _), some in _by_kind(_with_grad(parameters)).items():
+        by = factor.to(device, dtype).raw
+        for p in some:
+            p.grad = Clipped(p.grad.raw, by)
+
+
+def _by_kind(parameters: Iterable[Any]) -> dict[Any, list[Any]]:
+    """Parameters by device, dtype, and who has the rest of them, None: nobody."""
     kinds: dict[Any, list[Any]] = {}
-    for t in tensors:
-        kinds.setdefault((t.device, t.dtype), []).append(t)
+    for p in parameters:
+        kind = p.device, p.dtype, shards.get(p.raw.storage)
+        kinds.setdefault(kind, []).append(p)
     return kinds
 
 
-def _total_norm(grads: list[Tensor], norm_type: float) -> Tensor:
+def common_norm(parameters: list[Any], norm_type: float = 2.0) -> Tensor:
     """The norm of all gradients as one vector, on the device of the first."""
-    if norm_type != 2:
-        return Tensor.stack([g.norm(norm_type) for g in grads]).norm(norm_type)
-    squares = [
-        Tensor(some[0].backend.sum_of_squares([g.raw for g in some]))
-        for some in _by_kind(grads).values()
-    ]
-    total = squares[0]
-    for other in squares[1:]:
-        total = total + other.to(total.device)
-    return total.sqrt()
+    totals: list[Tensor] = []
+    for (_, _, others), some in _by_kind(parameters).items():
+        total = _power_sum([p.grad for p in some], norm_type)
+        if others is not None:
+            total = others.over_ranks(total, norm_type == math.inf)
+        totals.append(total.to(totals[0].device if totals else total.device))
+    whole = totals[0]
+    for other in totals[1:]:
+        whole = whole.maximum(other) if norm_type == math.inf else whole + other
+    return whole.sqrt() if norm_type == 2 else whole
+
+
+def _power_sum(grads: list[Tensor], norm_type: float) -> Tensor:
+    """The sum of all |g|^norm_type, or the largest |g|; 0 of no number."""
+    if norm_type == 2:
+        return Tensor(grads[0].backend.sum_of_squares([g.raw for g in grads]))
+    norms = [g.norm(norm_type) for g in grads if g.numel()]
+    return Tensor.stack(norms).norm(norm_type) if norms else grads[0].new_zeros(())
+
+
+@no_grad()
+def anywhere(parameters: Iterable[Any], found: bool) -> bool:
+    """Whether it was found here, or on a rank that has the rest of the parameters."""
+    for others in dict.fromkeys(shards.get(p.raw.storage) for p in parameters):
+        if others is not None:
+            found = bool(others.over_ranks(zeros(()) + found, True))
+    return found
 
 
 @no_grad()

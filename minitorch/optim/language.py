@@ -22,6 +22,7 @@ from minitorch.optim.optimizer import (
     check_betas,
     check_numbers,
     gradient,
+    whole_with_grad,
     with_grad,
 )
 from minitorch.tensor import Tensor
@@ -105,7 +106,7 @@ class LAMB(Optimizer):
 
     def update(self, group: Group) -> None:
         beta1, beta2 = group["betas"]
-        for p in with_grad(group):
+        for p in whole_with_grad("LAMB", group):
             state = self.started(p, "exp_avg", "exp_avg_sq")
             state["step"] = state.get("step", 0) + 1
             g = gradient(p, group["maximize"])
@@ -204,7 +205,7 @@ class Muon(Optimizer):
 
     def update(self, group: Group) -> None:
         lr, momentum = group["lr"], group["momentum"]
-        for p in with_grad(group):
+        for p in whole_with_grad("Muon", group):
             g, b = gradient(p), self.started(p, "momentum_buffer")["momentum_buffer"]
             b.mul_(momentum).add_(g, alpha=1 - momentum)
             ahead = (b * momentum).add_(g, alpha=1 - momentum)

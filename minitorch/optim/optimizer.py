@@ -16,7 +16,7 @@ from typing import Any
 from minitorch.autodiff import enable_grad, no_grad
 from minitorch.executor import advance
 from minitorch.nn.module import Module, clear_grad
-from minitorch.nn.utils import Clipped
+from minitorch.nn.utils import Clipped, shards
 from minitorch.tensor import Tensor
 from minitorch.tensor_data import TensorData
 
@@ -263,6 +263,21 @@ def check_fused(name: str, foreach: bool | None, fused: bool | None) -> None:
 def with_grad(group: Group) -> list[Tensor]:
     """The parameters of a group that have a gradient."""
     return [p for p in group["params"] if p.grad is not None]
+
+
+def whole_with_grad(name: str, group: Group) -> list[Tensor]:
+    """The same, for a step that looks at all numbers of a parameter together.
+
+    Raises:
+        ValueError: one is a part, of which other ranks have the rest.
+    """
+    params = with_grad(group)
+    if any(p.raw.storage in shards for p in params):
+        raise ValueError(
+            f"{name}: a parameter has been dealt out over ranks by fully_shard; the "
+            f"step needs the whole; use AdamW, or {name} by ZeroRedundancyOptimizer"
+        )
+    return params
 
 
 def gradient(p: Tensor, maximize: bool = False) -> Tensor:

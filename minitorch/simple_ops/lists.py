@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from minitorch.dtypes import DType
+from minitorch.dtypes import DType, bfloat16
+from minitorch.simple_ops.half import round_to_bfloat16
 from minitorch.tensor_data import Shape, TensorData
 
 DEVICE = "simple"
@@ -50,6 +51,8 @@ def pack(values: list[Any], dtype: DType) -> np.ndarray:
     """A flat array of Python numbers: floats round, integers wrap around."""
     if dtype.is_floating_point:
         with np.errstate(over="ignore"):  # too large for float32: infinity
+            if dtype is bfloat16:
+                return round_to_bfloat16(np.array(values, np.float32))
             return np.array(values, np.float64).astype(dtype.numpy)
     if dtype.name == "bool":
         return np.array(values, np.bool_)

@@ -72,13 +72,23 @@ class Tensor(Elementwise, Reductions, Movement, Indexing, InPlace, Interop):
         self._hooks = None
         self._post_hooks = None
         self._base = None
-        self._view_version = -1
 
     @staticmethod
     def wrap(raw: TensorData, node: Node | None = None, index: int = 0) -> Tensor:
-        """A tensor around what a backend returned: output `index` of `node`."""
+        """A tensor around what a backend returned: output `index` of `node`.
+
+        Every result of an operation is made here: as by `__init__`, which would be one
+        call more, and would ask what it is given.
+        """
         out = _new(Tensor)
-        Tensor.__init__(out, raw, node is not None, node, index)
+        out.raw = raw
+        out.requires_grad = node is not None
+        out.grad = None
+        out.node = node
+        out.output_index = index
+        out._hooks = None
+        out._post_hooks = None
+        out._base = None
         return out
 
     # ------------------------------------------------------------ what it is
@@ -161,7 +171,7 @@ class Tensor(Elementwise, Reductions, Movement, Indexing, InPlace, Interop):
         return (self[i] for i in range(len(self)))
 
     def __bool__(self) -> bool:
-        if self.numel() != 1:
+        if self.raw.size != 1:
             raise ValueError(
                 f"bool(): a tensor of shape {self.raw.shape} is neither true nor "
                 f"false; use .any() or .all()"
@@ -230,7 +240,7 @@ class Tensor(Elementwise, Reductions, Movement, Indexing, InPlace, Interop):
 
     def detach(self) -> Tensor:
         """The same memory, outside of the graph."""
-        return Tensor(self.raw)
+        return Tensor.wrap(self.raw)
 
     @property
     def data(self) -> Tensor:

@@ -11,14 +11,23 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import minitorch.operators as operators
-from minitorch.arguments import check_index, dim_in, times_alpha, without_bools
-from minitorch.autodiff import Variable, grad_mode
+from minitorch.arguments import (
+    check_index,
+    dim_in,
+    dividends,
+    filler,
+    only_bool,
+    times_alpha,
+    without_bools,
+)
+from minitorch.autodiff import Variable, modes
 from minitorch.dtypes import Number
 from minitorch.functions import indexing
 from minitorch.functions.operands import (
     cast,
     check_alike,
     check_broadcast,
+    check_same_device,
     is_tensor,
     operands,
 )
@@ -35,7 +44,7 @@ class InPlace(Variable):
     __slots__ = ("_base", "_view_version")
 
     _base: Tensor | None  # the tensor that this is a view of
-    _view_version: int
+    _view_version: int  # of a view
 
     def assign_(
         self: Any,
@@ -50,20 +59,13 @@ class InPlace(Variable):
             quietly: writes the new values straight into the memory.
             others: the other operands; the change is recorded if one requires grad.
         """
-        wanted = False
-        if grad_mode.enabled:
-            involved = [x for x in (self, *others) if is_tensor(x)]
-            wanted = any([x.edge() is not None for x in involved])
-        storage, shape = self.raw.storage, self.raw.shape
-        overlaps = not self.raw.contiguous and any(
-            s == 0 and n > 1 for n, s in zip(shape, self.raw.strides)
-        )
-        if overlaps and self.numel():
-            raise RuntimeError(
-                f"in-place change of an expanded tensor of shape {self.raw.shape} and "
-                f"strides {self.raw.strides}: several elements are one place in "
-                f"memory; clone() it first"
-            )
+        wanted, storage = False, self.raw.storage
+        if modes.get()[0]:
+            for x in (self, *others):
+                if isinstance(x, InPlace) and (x.requires_grad or x._base is not None):
+                    wanted = x.edge() is not None or wanted
+        if not self.raw.contiguous:
+            self._check_places()
         if not wanted:
             quietly()
             storage.version += 1
@@ -84,6 +86,16 @@ class InPlace(Variable):
         storage.rebased = storage.version
         self._become(new)
         return self
+
+    def _check_places(self: Any) -> None:
+        """Each element must have a place of its own."""
+        sizes = zip(self.raw.shape, self.raw.strides)
+        if any(s == 0 and n > 1 for n, s in sizes) and self.numel():
+            raise RuntimeError(
+                f"in-place change of an expanded tensor of shape {self.raw.shape} and "
+                f"strides {self.raw.strides}: several elements are one place in "
+                f"memory; clone() it first"
+            )
 
     def _become(self: Any, other: Tensor) -> None:
         """Take other's place in the graph; `retain_grad` holds for the new one."""
@@ -111,9 +123,9 @@ class InPlace(Variable):
     def renew_view(self: Any) -> None:
         """Take this view again if a recorded operation has changed its base since."""
         storage, base = self.raw.storage, self._base
-        if base is None or not grad_mode.enabled:
+        if base is None or self._view_version >= storage.rebased:
             return
-        if self._view_version < storage.rebased:
+        if modes.get()[0]:
             where = self._positions_in(base)
             again = indexing.IndexSelect.apply(base.reshape(-1), 0, where)
             self._become(again.reshape(self.raw.shape))
@@ -156,20 +168,28 @@ class InPlace(Variable):
         same = (b.shape, b.strides, b.offset) == (a.shape, a.strides, a.offset)
         return b if same else self.backend.copy(b, b.dtype)
 
-    def _zip_(self: Any, name: str, fn: Callable, op: Callable, other: Any) -> Tensor:
-        a, b = operands(name, self, other)
-        if a.dtype is not self.dtype:  # computed in the wider type, and then converted
+    def _zip_(
+        self: Any,
+        name: str,
+        fn: Callable,
+        op: Callable,
+        other: Any,
+        checked: Callable = operands,
+    ) -> Tensor:
+        a, b = checked(name, self, other)
+        if a is not self:  # computed in the wider type, and then converted
             return self._replace(name, lambda old: op(old, b), b)
-        b = cast(b, self.dtype)
-        same = a.raw.shape == b.raw.shape
-        if not same and check_broadcast(name, a.raw.shape, b.raw.shape) != a.raw.shape:
+        x, y = self.raw, b.raw
+        if x.shape != y.shape and check_broadcast(name, x.shape, y.shape) != x.shape:
             raise ValueError(
-                f"{name}: the result of shapes {a.raw.shape} and {b.raw.shape} does "
-                f"not fit into the first in place"
+                f"{name}: the result of shapes {x.shape} and {y.shape} does not fit "
+                f"into the first in place"
             )
         return self.assign_(
             lambda old: op(old, b),
-            lambda: self.backend.zip(fn, self.raw, self._apart(b.raw), None, self.raw),
+            lambda: self.backend.zip(
+                fn, x, y if y.storage is not x.storage else self._apart(y), None, x
+            ),
             b,
         )
 
@@ -187,7 +207,7 @@ class InPlace(Variable):
             return cast(out, self.dtype)
 
         def quietly() -> None:
-            self.backend.copy_into(self.raw, new(self.detach()).raw)
+            self.backend.copy_into(self.raw, new(self.wrap(self.raw)).raw)
 
         return self.assign_(new, quietly, *others)
 
@@ -200,13 +220,15 @@ class InPlace(Variable):
 
     def add_(self: Any, other: Any, *, alpha: Number = 1) -> Tensor:
         """self += alpha * other"""
-        other = times_alpha("add_", self, other, alpha)
+        if alpha != 1:
+            other = times_alpha("add_", self, other, alpha)
         return self._zip_("add_", operators.add, operator.add, other)
 
     def sub_(self: Any, other: Any, *, alpha: Number = 1) -> Tensor:
         """self -= alpha * other"""
-        _, other = without_bools("sub_", self, times_alpha("sub_", self, other, alpha))
-        return self._zip_("sub_", operators.sub, operator.sub, other)
+        if alpha != 1:
+            other = times_alpha("sub_", self, other, alpha)
+        return self._zip_("sub_", operators.sub, operator.sub, other, without_bools)
 
     def mul_(self: Any, other: Any) -> Tensor:
         """self *= other"""
@@ -226,15 +248,15 @@ class InPlace(Variable):
 
         With `non_blocking` nobody waits for a copy to "cuda" from pinned memory.
         """
-        if is_tensor(other) and other.dim() > self.dim():
+        raw = getattr(other, "raw", None)
+        if raw is not None and len(raw.shape) > len(self.raw.shape):
             raise ValueError(
                 f"copy_: a tensor of shape {other.raw.shape} does not fit into one of "
                 f"shape {self.raw.shape}; drop dimensions first, with reshape()"
             )
         if non_blocking and is_tensor(other):
             other = other.to(self.device, non_blocking=True)
-        indexing.setitem(self, (), other)
-        return self
+        return indexing.overwrite(self, (), other)
 
     def fill_(self: Any, value: Any) -> Tensor:
         """`value`, a number or a tensor without dims, everywhere."""
@@ -243,20 +265,42 @@ class InPlace(Variable):
                 f"fill_: the value is a tensor of shape {value.raw.shape}; expected a "
                 f"number or a tensor without dimensions; use copy_()"
             )
-        indexing.setitem(self, (), value)
-        return self
+        return indexing.overwrite(self, (), value)
 
     def zero_(self: Any) -> Tensor:
         """0 everywhere."""
-        return self.fill_(0)
+        return self.assign_(
+            lambda old: indexing.filled(old, 0),
+            lambda: self.backend.fill(self.raw, 0),
+        )
 
     def clamp_(self: Any, min: Any = None, max: Any = None) -> Tensor:
         """Values below `min` and above `max` set to them, in place."""
-        return self._replace("clamp_", lambda old: old.clamp(min, max), min, max)
+        name, bounds = "clamp_", ((operators.maximum, min), (operators.minimum, max))
+        numbers = {type(bound) for _, bound in bounds if bound is not None}
+        if not numbers or numbers - {float, int} or not self.dtype.is_floating_point:
+            return self._replace(name, lambda old: old.clamp(min, max), min, max)
+
+        def quietly() -> None:
+            for fn, bound in bounds:
+                if bound is not None:
+                    number = self.backend.number(bound, self.raw.storage.dtype)
+                    self.backend.zip(fn, self.raw, number, None, self.raw)
+
+        return self.assign_(lambda old: old.clamp(min, max), quietly)
 
     def masked_fill_(self: Any, mask: Tensor, value: Any) -> Tensor:
         """`value` where the mask holds, in place."""
-        return self.copy_(self.masked_fill(mask, value))
+        name, raw, backend = "masked_fill_", self.raw, self.backend
+        given = filler(self, value).raw
+        if only_bool(name, mask).raw.shape != raw.shape:
+            return self._replace(name, lambda old: old.masked_fill(mask, value), value)
+        check_same_device(name, self, mask)
+        return self.assign_(
+            lambda old: old.masked_fill(mask, value),
+            lambda: backend.copy_into(raw, backend.where(mask.raw, given, raw)),
+            value,
+        )
 
     def index_copy_(self: Any, dim: int, index: Tensor, source: Tensor) -> Tensor:
         """Slice i of `source` in the place of slice index[i] of `dim`, in place."""
@@ -281,17 +325,18 @@ class InPlace(Variable):
 
     def uniform_(self: Any, low: float = 0.0, high: float = 1.0) -> Tensor:
         """Uniform random numbers in [low, high), in place."""
-        from minitorch.creation import rand
+        from minitorch.creation import rand_like
 
-        new = rand(*self.shape, dtype=self.dtype, device=self.raw.device)
-        return self.copy_(new * (high - low) + low)
+        new = rand_like(self)
+        new = new if high - low == 1 else new * (high - low)
+        return self.copy_(new if low == 0 else new + low)
 
     def normal_(self: Any, mean: float = 0.0, std: float = 1.0) -> Tensor:
         """Normal random numbers, in place."""
-        from minitorch.creation import randn
+        from minitorch.creation import randn_like
 
-        new = randn(*self.shape, dtype=self.dtype, device=self.raw.device)
-        return self.copy_(new * std + mean)
+        new = randn_like(self)
+        return self.copy_(new if (mean, std) == (0, 1) else new * std + mean)
 
     def __iadd__(self: Any, other: Any) -> Tensor:
         return self.add_(other)
@@ -306,19 +351,24 @@ class InPlace(Variable):
         return self.div_(other)
 
     def __ifloordiv__(self: Any, other: Any) -> Tensor:
-        return self._replace("//=", lambda old: old // other, other)
+        fn = operators.floor_divide
+        return self._zip_("//=", fn, operator.floordiv, other, dividends)
 
     def __imod__(self: Any, other: Any) -> Tensor:
-        return self._replace("%=", lambda old: old % other, other)
+        return self._zip_("%=", operators.remainder, operator.mod, other, dividends)
 
     def __ipow__(self: Any, other: Any) -> Tensor:
         return self._replace("**=", lambda old: old**other, other)
 
     def __iand__(self: Any, other: Any) -> Tensor:
-        return self._replace("&=", lambda old: old & other, other)
+        return self._logical_("&", operators.logical_and, operator.and_, other)
 
     def __ior__(self: Any, other: Any) -> Tensor:
-        return self._replace("|=", lambda old: old | other, other)
+        return self._logical_("|", operators.logical_or, operator.or_, other)
 
     def __ixor__(self: Any, other: Any) -> Tensor:
-        return self._replace("^=", lambda old: old ^ other, other)
+        return self._logical_("^", operators.logical_xor, operator.xor, other)
+
+    def _logical_(self: Any, sign: str, fn: Callable, op: Callable, other: Any) -> Any:
+        other = only_bool(sign, other, only_bool(sign, self))
+        return self._zip_(sign, fn, op, other)

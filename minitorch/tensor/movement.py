@@ -69,9 +69,10 @@ class Movement:
     @property
     def mT(self: Any) -> Tensor:
         """The last two dimensions exchanged."""
-        if self.dim() < 2:
+        dims = len(self.raw.shape)
+        if dims < 2:
             raise ValueError(f"mT: expected 2 dimensions or more, got {self.raw.shape}")
-        return movement.transpose(self, -2, -1)
+        return movement.Permute.apply(self, (*range(dims - 2), dims - 1, dims - 2))
 
     transpose = movement.transpose
     t = movement.t

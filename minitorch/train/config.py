@@ -34,7 +34,7 @@ FIXED = (
 )
 
 # Choices that a resumed run takes over unless it is told otherwise.
-INHERITED = (*FIXED, "epochs", "device", "data_dir")
+INHERITED = (*FIXED, "epochs", "device", "data_dir", "track")
 
 
 # Whole numbers among the options, and their least values.
@@ -80,6 +80,8 @@ class TrainConfig:
             results are the same.
         profile: profile five steps: a table is printed, and `trace.json` is written
             into the folder, for a trace viewer. These steps are not graphs.
+        track: "tensorboard", "wandb" or "trackio", to write there as well what
+            `metrics.jsonl` in the folder gets; None: only that.
         resume: a checkpoint, or the folder of a run, to go on with.
         checkpoint_every: seconds between checkpoints within an epoch; 0: none.
         checkpoint_steps: steps between checkpoints within an epoch; 0: none.
@@ -101,6 +103,7 @@ class TrainConfig:
     limit: int | None = None
     data_dir: str | Path | None = None
     out: str | Path | None = None
+    track: str | None = None
     resume: str | Path | None = None
     graph: bool = True
     profile: bool = False
@@ -175,13 +178,13 @@ def with_checkpoint(
     if config.resume is None:
         return config, None
     path = find_checkpoint(Path(config.resume))
-    saved = load_checkpoint(path)
+    saved = load_checkpoint(path, whole=False)
     choices = saved["config"]
     if choices["recipe"] != config.recipe:
         raise ConfigError(
             "resume", f"{path} is a checkpoint of `minitorch train {choices['recipe']}`"
         )
-    config = filled(config, {k: choices[k] for k in inherited if k != "recipe"})
+    config = filled(config, {k: choices.get(k) for k in inherited if k != "recipe"})
     now = config.to_json()
     for option in fixed:
         if now[option] != choices.get(option):

@@ -14,18 +14,24 @@ from minitorch.data.files import remove_leftovers
 from minitorch.train.checkpoint import BEST, LAST
 from minitorch.train.config import ConfigError
 from minitorch.train.profiled import TRACE
+from minitorch.train.tracking import METRICS
 
 TEXT = ("tokenizer.json", "train.bin", "val.bin")
 NAMES = (
     LAST,
     BEST,
+    "last",
+    "best",
     TRACE,
+    METRICS,
     "metrics.json",
     "config.json",
     "curves.png",
     "boundary.png",
     "confusion.png",
     "mistakes.png",
+    "tensorboard",
+    "wandb",
     *TEXT,
 )
 

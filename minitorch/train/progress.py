@@ -8,7 +8,11 @@ With this file one can watch a run: `LiveReporter` draws a progress bar on a ter
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from minitorch.train.tracking import Measured, Tracker, weights_and_gradients
 
 if TYPE_CHECKING:
     from minitorch.train.session import Epoch, Meter
@@ -19,7 +23,12 @@ COMPILING = "first step: compiling kernels"
 
 
 class Reporter:
-    """What a run tells to those who watch it; this one says nothing but warnings."""
+    """What a run tells to those who watch it; this one says nothing but warnings.
+
+    `trackers` are programs that watch, and get what is recorded.
+    """
+
+    trackers: Sequence[Tracker] = ()
 
     def note(self, text: str) -> None:
         """Something to know before or after the training."""
@@ -48,6 +57,26 @@ class Reporter:
 
     def stop(self) -> None:
         """Training is over, for whatever reason."""
+
+    def record(
+        self,
+        step: int,
+        numbers: Mapping[str, float],
+        model: Any = None,
+        pictures: Sequence[Path] = (),
+    ) -> None:
+        """What was measured after `step` steps, for trackers: numbers by name, the
+        model (for its weights and gradients), and pictures in files."""
+        wanted = any(tracker.wants_arrays for tracker in self.trackers)
+        arrays = weights_and_gradients(model) if model and wanted else {}
+        for tracker in self.trackers:
+            tracker.write(Measured(step, numbers, arrays, pictures))
+
+
+class SilentReporter(Reporter):
+    """One that leaves even warnings to another rank."""
+
+    def warn(self, text: str) -> None: ...
 
 
 def make_reporter(quiet: bool) -> Reporter:

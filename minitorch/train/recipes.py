@@ -47,6 +47,7 @@ from minitorch.train.running import explained, prepared
 from minitorch.train.schedule import WARM_UP, constant, one_cycle
 from minitorch.train.session import Epoch, Session
 from minitorch.train.tasks import Task, digits_task, points_task, scale_points
+from minitorch.train.tracking import check_tracker, tracked
 from minitorch.train.warmup import compile_ahead
 
 # What a recipe chooses where the user did not.
@@ -138,12 +139,17 @@ def train_mnist(
     return train(replace(config or TrainConfig(), recipe="mnist"), started)
 
 
-def train(config: TrainConfig, started: float | None = None) -> Result:
+def train(
+    config: TrainConfig,
+    started: float | None = None,
+    reporter: Reporter | None = None,
+) -> Result:
     """Run the recipe `config.recipe`.
 
     Args:
         started: when the program started (`time.perf_counter`), for the time to the
             first step; None: now.
+        reporter: who is told how far it is; None: the terminal.
 
     Raises:
         ConfigError: a choice that makes no sense.
@@ -156,12 +162,13 @@ def train(config: TrainConfig, started: float | None = None) -> Result:
     check_choice("recipe", config.recipe, tuple(DEFAULTS))
     config, saved = with_checkpoint(config, FIXED, INHERITED)
     config = fill_in(config)
-    reporter = make_reporter(config.quiet)
+    reporter = reporter or make_reporter(config.quiet)
     folder = Path(config.out or default_folder(config.recipe))
-    prepare_folder(folder, resuming=saved is not None)
+    get_backend(str(config.device))  # without it, or without data, no folder is made
     if config.recipe == "mnist":
         compile_ahead(config.device)
     task = _load(config, saved)
+    prepare_folder(folder, resuming=saved is not None)
     if task.notice:
         reporter.warn(task.notice)
     session = _session(config, task, folder, reporter)
@@ -170,8 +177,11 @@ def train(config: TrainConfig, started: float | None = None) -> Result:
     else:
         session.restore(saved)
         _note_resumed(reporter, session, saved["config"]["epochs"])
-    test = _fit(session, task, reporter, started)
-    return _finish(session, task, test, reporter, started)
+    choices = {**config.to_json(), "out": str(folder), "source": task.source}
+    report.write_json(folder / "config.json", choices)
+    with tracked(reporter, session):
+        test = _fit(session, task, reporter, started)
+        return _finish(session, task, test, reporter, started)
 
 
 def fill_in(config: TrainConfig) -> TrainConfig:
@@ -192,6 +202,7 @@ def fill_in(config: TrainConfig) -> TrainConfig:
     assert config.device is not None
     check_choice("device", split_name(config.device)[0], available_devices())
     check_choice("dataset", config.dataset, DATASETS[config.recipe])
+    check_tracker(config.track)
     if config.hidden is not None and config.model != "mlp":
         raise ConfigError(
             "hidden", f"the model {config.model!r} has no hidden units to choose; only "
@@ -351,13 +362,12 @@ def _finish(
     reporter: Reporter,
     started: float,
 ) -> Result:
-    """The table, the JSON files and the pictures."""
+    """The table and the pictures."""
     config, folder, history = session.config, session.folder, session.history
-    choices = {**config.to_json(), "out": str(folder), "source": task.source}
-    report.write_json(folder / "config.json", choices)
     files: list[Path] = []
     if config.plots:
         files = _draw(session, task, test)
+        reporter.record(session.step, {}, pictures=files)
     if not config.quiet:
         title = f"{config.recipe}: {task.name}, {config.model}, {config.optimizer}"
         report.show_table(history, title)

@@ -7,6 +7,7 @@ two steps (`Run`), and tell the user how to go on when a GPU has failed (`explai
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import time
@@ -22,10 +23,13 @@ from minitorch.creation import default_generator
 from minitorch.cuda_graphs import is_device_error, make_graphed_step
 from minitorch.train.checkpoint import BEST, LAST, all_finite, save_checkpoint
 from minitorch.train.profiled import profiled_step
+from minitorch.train.tracking import measured
 
 # Seconds between looks at the results of steps. Reading a loss makes a GPU wait, and
 # drawing a progress bar takes a millisecond.
 LOOK_EVERY = 0.2
+# Seconds that a rank has for its last checkpoint; torchrun gives it 30.
+GRACE = 20.0
 STOPPING = "stopping after this step (Ctrl-C again: at once, without a checkpoint)"
 
 
@@ -58,6 +62,10 @@ class Run:
         step: how many steps were taken in all.
         first_step: when the first step of this process was done (perf_counter).
         stop_signal: the signal that asked it to stop, if one did.
+        writes: whether the files of the run that one rank writes are written here.
+        ranks: how many share the run.
+        on_record: called with a step, what was measured after it, and the model or
+            None; see `Reporter.record`.
     """
 
     config: Any
@@ -69,6 +77,9 @@ class Run:
     step: int
     first_step: float | None
     stop_signal: int | None = None
+    writes: bool = True
+    ranks: int = 1
+    on_record: Callable[..., None] = staticmethod(lambda step, numbers, model: None)
 
     def __post_init__(self) -> None:
         self._clock = self._looked = self._saved = time.perf_counter()
@@ -86,6 +97,14 @@ class Run:
     def own_state(self) -> dict[str, Any]:
         """What its checkpoints have besides."""
         return {}
+
+    def any_rank(self, yes: bool) -> bool:
+        """Whether it is so on any rank."""
+        return yes
+
+    def agreed(self, late: bool, stop: int | None) -> tuple[bool, int | None]:
+        """Whether a checkpoint is due, and the signal to stop: what all ranks say."""
+        return late, stop
 
     # ------------------------------------------------------------------------ steps
 
@@ -106,15 +125,16 @@ class Run:
         elif look or now - self._looked > LOOK_EVERY:
             self.look()
         seconds, steps = self.config.checkpoint_every, self.config.checkpoint_steps
-        due = bool(steps) and self.step % steps == 0
-        due = due or (seconds > 0 and now - self._saved > seconds)
-        if due or self.stop_signal is not None:
+        late, stop = self.agreed(0 < seconds < now - self._saved, self.stop_signal)
+        if late or stop is not None or (steps and self.step % steps == 0):
             self.save()
-        self.stop_if_asked()
+        if stop is not None:
+            raise Interrupted(stop, self.folder)
 
     def add_row(self, row: Any, best: bool) -> None:
         """Keep a measurement and a checkpoint, also as the best one if it is that."""
         self.history.append(row)
+        self.on_record(self.step, measured(row), self.model)
         if best:
             self.save(BEST)
         self.save()
@@ -125,7 +145,7 @@ class Run:
         """Write a checkpoint of this moment, which is between two steps."""
         self.look()
         weights = self.model.state_dict()
-        if not all_finite(weights):
+        if self.any_rank(not all_finite(weights)):
             raise self._diverged("a weight became infinite")
         state = {
             "config": self.config.to_json(),
@@ -137,7 +157,7 @@ class Run:
             "scheduler": self.scheduler.state_dict(),
             **self.own_state(),
         }
-        save_checkpoint(self.folder / name, state)
+        save_checkpoint(self.folder / name, state, self.ranks)
         self._clock = self._saved = time.perf_counter()
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -171,6 +191,10 @@ class Run:
                 raise KeyboardInterrupt
             self.stop_signal = signum
             tell(STOPPING)
+            if self.ranks > 1:  # the step has no end if another rank is gone
+                late = threading.Timer(GRACE, os._exit, (128 + signum,))
+                late.daemon = True
+                late.start()
 
         signals = (signal.SIGINT, signal.SIGTERM)
         before = {s: signal.signal(s, ask) for s in signals}
@@ -206,6 +230,6 @@ def explained(config: Any, folder: Path) -> Iterator[None]:
         if split_name(config.device)[0] != "cuda" or not is_device_error(error):
             raise
         raise DeviceFailed(
-            f"{error}. The checkpoint {folder / LAST} is complete; to go on from it: "
+            f"{error}. The last checkpoint in {folder} is complete; to go on from it: "
             f"minitorch train {config.recipe} --resume {folder}"
         ) from error

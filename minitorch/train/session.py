@@ -17,7 +17,7 @@ from typing import Any
 
 from minitorch.optim import AdamWScheduleFree
 from minitorch.tensor import Tensor
-from minitorch.train.checkpoint import LAST
+from minitorch.train.checkpoint import last_checkpoint
 from minitorch.train.config import TrainConfig
 from minitorch.train.running import Diverged, Run
 
@@ -184,6 +184,8 @@ class Session(Run):
         part, self.part = self.part, Meter()
         middle = (step - self.steps_per_point / 2) / len(self.loader)
         self.trace.append((middle, part.mean_loss, part.accuracy))
+        now = {"loss": part.mean_loss, "accuracy": part.accuracy, "lr": part.lr}
+        self.on_record(step, now, None)
 
     def end_epoch(self, test_loss: float, test_accuracy: float) -> Epoch:
         """Close the epoch, with how the network does on the test examples."""
@@ -207,8 +209,8 @@ class Session(Run):
     ) -> Diverged:
         step = self.step if step is None else step
         lr = self.lr if lr is None else lr
-        last = self.folder / LAST
-        kept = f"; the last good checkpoint is {last}" if last.exists() else ""
+        last = last_checkpoint(self.folder)
+        kept = f"; the last good checkpoint is {last}" if last else ""
         return Diverged(
             f"training: {what} in step {step}, epoch {len(self.history) + 1}, at a "
             f"learning rate of {lr:.3g}. The steps were too large: try --lr "

@@ -185,3 +185,39 @@ def test_cross_entropy_may_ignore_a_class(backend: Any) -> None:
         tensor(a), tensor(target), ignore_index=1, reduction="none"
     )
     assert_close(losses, expected.numpy())
+
+
+@pytest.mark.parametrize("classes", [3, 5])
+def test_cross_entropy_of_rows_with_gaps_and_nan(backend: Any, classes: int) -> None:
+    """Where a row is no whole vectors, either; and -inf is no NaN."""
+    wide = numbers((3, 8), float32)
+    wide[0, classes - 1], wide[1, 1], wide[2, 0] = np.nan, np.nan, -np.inf
+    scores = make(wide, name_of(backend)).slice(1, 0, classes)
+    target = long(0, 0, 1)
+    found = backend.cross_entropy(scores, make(target, scores.device), -100)
+    whole = tensor(wide[:, :classes])
+    assert_close(found[1], whole.logsumexp(1).numpy(), tolerance=4e-6)
+
+
+@pytest.mark.parametrize("classes", [5, 139])
+def test_cross_entropy_of_rows_with_gaps(backend: Any, classes: int) -> None:
+    """The gradient takes the place of the scores, and the gap stays as it is."""
+    wide = 4 * numbers((6, classes + 3), float32)
+    x = make(wide, name_of(backend))
+    scores, labels = x.slice(1, 0, classes), make(indices((6,), classes), x.device)
+    tx = tensor(wide[:, :classes]).requires_grad_()
+    target = tensor(indices((6,), classes))
+    expected = torch.nn.functional.cross_entropy(tx, target, reduction="none")
+    losses, total = backend.cross_entropy(scores, labels, -100)
+    assert_close(losses, expected.detach().numpy(), tolerance=4e-6)
+    grad = numbers((6,), float32, 2)
+    (dx,) = torch.autograd.grad(expected, tx, tensor(grad))
+    g = make(grad, x.device)
+    out = backend.cross_entropy_backward(g, scores, labels, total, -100, scores)
+    assert out is scores
+    assert_close(out, dx.numpy(), tolerance=1e-5)
+    assert_equal(x.slice(1, classes, 3), wide[:, classes:])
+    apart = x.permute((1, 0)).slice(0, 0, 6)
+    few = make(indices((6,), 6), x.device)
+    out = backend.cross_entropy_backward(g, apart, few, total, 0, apart)
+    assert out is apart

@@ -123,6 +123,7 @@ OPERATORS: dict[type[ast.AST], tuple[type[ast.AST], ...]] = {
     ast.And: (ast.Or,),
     ast.Or: (ast.And,),
 }
+EITHER_WAY = (ast.Add, ast.Mult, ast.BitAnd, ast.BitOr, ast.BitXor)
 # Calls whose first two arguments may change places.
 COMMUTE = ("add", "mul", "close", "gcd", "array")
 NAMES = {"min": "max", "max": "min", "fmin": "fmax", "fmax": "fmin"}
@@ -149,7 +150,7 @@ def _text_changes(node: ast.AST, compiled: bool) -> Iterator[str]:
     if isinstance(node, (ast.BinOp, ast.BoolOp)):
         for kind in OPERATORS.get(type(node.op), ()):
             yield f"({_with(node, op=kind())})"
-    if isinstance(node, ast.BinOp) and not isinstance(node.op, (ast.Add, ast.Mult)):
+    if isinstance(node, ast.BinOp) and not isinstance(node.op, EITHER_WAY):
         yield f"({_with(node, left=node.right, right=node.left)})"
     if isinstance(node, ast.Compare) and len(node.ops) == 1:
         for kind in OPERATORS.get(type(node.ops[0]), ()):

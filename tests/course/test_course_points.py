@@ -25,6 +25,7 @@ from assignments.grading.examine import (
     UNWRITTEN,
     part,
 )
+from assignments.grading.timing import NOISY
 
 ASSIGNMENTS = catalog.load_all()
 PLACES = [
@@ -52,16 +53,21 @@ def test_untouched_earns_nothing(assignment, task, device, runner, tmp_path):
 @pytest.mark.parametrize(("assignment", "task", "device"), PLACES)
 def test_reference_earns_all(assignment, task, device, runner):
     timed = any(isinstance(check, Speed) for check in assignment.checks(task.id))
-    for _ in range(5 if timed else 1):  # other programs can only make it slower
+    for _ in range(2 if timed else 1):  # other programs can only make it slower
         outcomes = run_task(runner, task, device)
-        _skip_where_it_cannot_run(outcomes)
         if all(outcome.share == 1 for outcome in outcomes):
             break
+    _skip_where_it_cannot_run(outcomes)
     said = "\n".join(line for o in outcomes for line in report.lines_of(o, task))
     assert part(task, outcomes) == 1, said
 
 
 def _skip_where_it_cannot_run(outcomes):
+    """Nor where the machine is too busy to judge a speed, which takes no points."""
+    busy = [o.reason for o in outcomes if o.text.startswith(NOISY)]
+    if busy:
+        assert all(o.share == 1 or o.status == NOT_RUN for o in outcomes), outcomes
+        pytest.skip(busy[0])
     if outcomes and outcomes[0].status == NOT_RUN:
         pytest.skip(outcomes[0].reason)
 

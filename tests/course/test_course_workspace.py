@@ -85,10 +85,40 @@ def test_start_does_not_overwrite(tmp_path):
     assert "todo" in (tmp_path / "mine" / "xor.py").read_text()
 
 
+def test_start_that_fails_leaves_what_was_there(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("in the way")
+    result = CliRunner().invoke(app, ["start", "a1", str(tmp_path / "file" / "a1")])
+    assert result.exit_code == 1
+    assert "a1 cannot be made: " in result.output
+    assert "; name another folder" in result.output
+    call("start", "a1", tmp_path / "mine")
+    (tmp_path / "mine" / "work").write_text("mine")
+
+    def full(*args):
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(workspace, "_fill", full)
+    result = CliRunner().invoke(app, ["start", "a1", str(tmp_path / "mine"), "--force"])
+    assert result.exit_code == 1
+    assert (tmp_path / "mine" / "work").read_text() == "mine"
+
+
 def test_start_names_the_assignments(tmp_path):
     call("start", "a17", tmp_path / "mine", code=1)
     with pytest.raises(ValueError, match=r"there is no assignment 'a17'; there are a0"):
         catalog.load("a17")
+
+
+def test_assignments_are_in_the_order_of_their_numbers(tmp_path):
+    ids = list(catalog.ids())
+    assert ids.index("a4w") + 1 == ids.index("a4")  # a warm-up is for what comes next
+    ids.remove("a4w")
+    numbers = [int(name[1:]) for name in ids]
+    assert numbers == sorted(set(numbers))
+    for name in ("a10", "a9", "a4", "a4w", "a1"):
+        workspace.create(catalog.load(name), tmp_path / name)
+    found = [place.assignment.id for place in workspace.near(tmp_path)]
+    assert found == ["a1", "a4w", "a4", "a9", "a10"]
 
 
 def test_a_task_that_does_not_exist_is_named():
@@ -363,6 +393,11 @@ def test_hints_are_told_with_a_grade(place):
 # ----------------------------------------------------------------------- not written
 
 
+def untouched(place, task) -> bool:
+    made = workspace.read(place)
+    return workspace.untouched(made.assignment, task, workspace.contents(made))
+
+
 def test_what_is_not_written_is_known_without_a_run(place, monkeypatch):
     from assignments import runner
 
@@ -382,19 +417,21 @@ def test_what_is_not_written_is_known_without_a_run(place, monkeypatch):
     ],
 )
 def test_any_other_code_runs(place, change):
-    made, task = workspace.read(place), catalog.load("a1").task("a1.1")
-    assert workspace.untouched(made, task)
+    task = catalog.load("a1").task("a1.1")
+    assert untouched(place, task)
     path = place / "minitorch" / "autodiff.py"
     path.write_text(path.read_text() + "\n\n# a comment\n")
-    assert workspace.untouched(made, task)
+    assert untouched(place, task)
     path.write_text(change(path.read_text()))
-    assert not workspace.untouched(made, task)
+    assert not untouched(place, task)
 
 
 def test_other_tasks_do_not_matter(place):
-    made, tasks = workspace.read(place), catalog.load("a1").tasks
+    tasks = catalog.load("a1").tasks
     solve(place, "a1.1", SOLVED)
-    assert [workspace.untouched(made, task) for task in tasks] == [False, *[True] * 4]
+    assert [untouched(place, task) for task in tasks] == [False, *[True] * 4]
+    (place / "minitorch" / "autodiff.py").unlink()
+    assert not any(untouched(place, task) for task in tasks)
 
 
 # ---------------------------------------------------------------------------- pytest

@@ -24,7 +24,7 @@ from assignments.grading import library, release
 BUDGET = {
     "a0.4": 5, "a3.1": 5, "a3.3": 4, "a4.1": 10, "a4.2": 8, "a4.3": 7, "a4.6": 3,
     "a6.1": 1, "a7.2": 3, "a7.3": 4, "a7.4": 3, "a7.5": 9, "a8.1": 3, "a8.2": 7,
-    "a8.3": 6, "a8.4": 13,
+    "a8.3": 6, "a8.4": 13, "a10.1": 3, "a13.2": 3,
 }  # fmt: skip
 
 
@@ -142,6 +142,32 @@ def test_what_is_faster_without_being_needed_has_another_way(tmp_path, monkeypat
     monkeypatch.setenv("NUMBA_ENABLE_CUDASIM", "1")
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_TWINS, str(tmp_path)],
+        cwd=catalog.LIBRARY,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+WITHOUT_BLOCKS = """
+import sys
+from pathlib import Path
+from assignments import overlay
+overlay.install({"fast_ops.attention": Path(sys.argv[1])})
+import minitorch
+x = minitorch.rand(1, 2, 3, 4, requires_grad=True)
+y = minitorch.nn.functional.scaled_dot_product_attention(x, x, x, is_causal=True)
+y.sum().backward()
+assert y[0, 0, 0].equal(x[0, 0, 0]) and x.grad is not None
+"""
+
+
+def test_earlier_assignments_do_without_attention_in_blocks(tmp_path):
+    """In their editions a11 is not written, and GPTs need attention all the same."""
+    stripped = workspace.stripped(catalog.load("a11"))["fast_ops/attention.py"]
+    (tmp_path / "attention.py").write_text(stripped)
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_BLOCKS, str(tmp_path / "attention.py")],
         cwd=catalog.LIBRARY,
         capture_output=True,
         text=True,

@@ -1,4 +1,7 @@
-"""Whose word the right outputs are: "PyTorch says" only where PyTorch was asked."""
+"""Whose word the right outputs are: "PyTorch says" only where PyTorch was asked.
+
+And that there is one for all inputs that the search for small ones comes by.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from torch.overrides import TorchFunctionMode
 
 from assignments import catalog
 from assignments.checks import Properties, Speed
+from assignments.shrink import _least
 
 CHECKS = [
     pytest.param(check, id=f"{check.task}-{check.name}")
@@ -18,6 +22,7 @@ CHECKS = [
     for check in assignment.checks()
     if not isinstance(check, Properties)
 ]
+SIZED = [check for check in CHECKS if not isinstance(check.values[0], Speed)]
 
 
 class Asked(TorchFunctionMode):
@@ -50,3 +55,11 @@ def test_pytorch_is_named_where_it_was_asked(check, monkeypatch):
         with asked:
             check.expected(**inputs)
     assert asked.count or check.oracle != "PyTorch"
+
+
+@pytest.mark.parametrize("check", SIZED)
+def test_an_oracle_answers_where_a_size_is_the_least(check):
+    for draw, sizes in islice(check.draws(0), len(check.edges)):
+        for name in sizes:
+            least = {**sizes, name: _least(check, name, sizes[name])}
+            check.expected(**check.inputs(draw, **least))

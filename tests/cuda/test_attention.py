@@ -5,25 +5,31 @@ Sizes lie around those of the tiles, which are as small as a warp in the simulat
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
+from numba import cuda
 
 import minitorch
-from backends.test_attention import attended, check, expected, operands
+from backends.test_attention import attended, check, expected, kept, operands
 from helpers import array_of, loaded, make
 from minitorch.backend import low_precision
+from minitorch.backend.attention import KEEP_ALL, Drop
 from minitorch.dtypes import DType, bfloat16, finfo, float16, float32, float64
 from tests.cuda.sizes import pick
 
 pytest.importorskip("numba_cuda")
 from cuda_ops.attention import attention as family
+from cuda_ops.attention import decode
 from cuda_ops.attention.backward import keys_template
+from cuda_ops.attention.dropping import _bit_places, _shares, dropper
 from cuda_ops.attention.forward import FORWARD, forward, forward_template
-from cuda_ops.attention.units import BF16, FMA, TF32, Cut
-from cuda_ops.runtime.launch import SIMULATED
+from cuda_ops.attention.units import BF16, FMA, TF32, Cut, units_of
+from cuda_ops.random import LOW_32, block_base, counted_from
+from cuda_ops.runtime.launch import SIMULATED, Kernel
 from cuda_ops.simulator.watch import watching
 from minitorch.tensor_data import TensorData
 
@@ -49,7 +55,8 @@ def close_to(results: Any, right: tuple[np.ndarray, ...], error: float) -> None:
 
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize(
-    "L,S", [(1, 1), (ROWS - 1, COLS + 1), (ROWS + 1, COLS - 1), (COLS, 2 * ROWS)]
+    "L,S",
+    [(decode.FEW + 1, 2), (ROWS - 1, COLS + 1), (ROWS + 1, COLS - 1), (COLS, 2 * ROWS)],
 )
 def test_around_the_size_of_a_tile(L: int, S: int, causal: bool) -> None:
     arrays = operands((1, 2, 1, L, S, WIDE, WIDE), float32)
@@ -137,14 +144,21 @@ def rounded_operands(sizes: tuple[int, ...], dtype: DType) -> list[np.ndarray]:
 
 
 def halves_attended(
-    backend: Any, arrays: list[np.ndarray], dtype: DType, layout: str = "contiguous"
+    backend: Any,
+    arrays: list[np.ndarray],
+    dtype: DType,
+    layout: str = "contiguous",
+    causal: bool = True,
+    mask: TensorData | None = None,
+    drop: Drop = KEEP_ALL,
 ) -> list[TensorData]:
     """As `attended`, in a half type; `layout` is that of inputs and outputs."""
     q, k, v, grad = (make(a.astype(dtype.numpy), "cuda", layout) for a in arrays)
     out, *grads = (make(array_of(x), "cuda", layout) for x in (grad, q, k, v))
     total = make(np.zeros(grad.shape[:3], np.float32), "cuda")
-    backend.attention(out, total, q, k, v, 0.2, True)
-    backend.attention_backward(*grads, grad, q, k, v, out, total, 0.2, True)
+    options = 0.2, causal, mask, drop
+    backend.attention(out, total, q, k, v, *options)
+    backend.attention_backward(*grads, grad, q, k, v, out, total, *options)
     return [out, total, *grads]
 
 
@@ -184,6 +198,91 @@ def test_halves_without_a_kernel_are_widened() -> None:
     close_to(halves_attended(backend, arrays, bfloat16), right, 2**-7)
     q, k, v, out = (make(a.astype(bfloat16.numpy), "cuda") for a in arrays)
     assert not family.attention(out, out, q, k, v, 0.2, True)
+
+
+# ------------------------------------------------------------------- dropout and masks
+
+DROP = (0.4, 987654321987, 2**32 - 40)
+
+
+@pytest.mark.parametrize(
+    "units,kind", [(FMA, ""), (FMA, "numbers"), (TF32, "bool"), (BF16, "numbers")]
+)
+def test_words_of_dropout_find_their_weights(units: str, kind: str) -> None:
+    """In tiles behind the first, in rows of keys that are no multiple of four."""
+    L, S, causal = ROWS + 3, 2 * COLS + 5, not kind
+    arrays = rounded_operands((2, 2, 1, L, S, WIDE, WIDE), bfloat16)
+    dtype = bfloat16.numpy if units == BF16 else np.float32
+    mask = np.random.default_rng(1).random((1, 2, L, S)) > 0.3
+    mask[0, 1, 5] = False
+    if kind == "numbers":
+        mask = np.where(mask, 0.5, -np.inf).astype(dtype)
+    given = make(mask, "cuda").expand((2, 2, L, S)) if kind else None
+    wide = np.broadcast_to(
+        mask if kind == "bool" else mask.astype(np.float32), (2, 2, L, S)
+    )
+    right = expected(arrays, 0.2, causal, wide if kind else None, DROP)
+    options: Any = {"mask": given, "drop": DROP}
+    minitorch.set_float32_matmul_precision("high" if units == TF32 else "highest")
+    try:
+        run = halves_attended if units == BF16 else attended
+        first = (bfloat16, "contiguous") if units == BF16 else (0.2, causal)
+        if units == BF16:
+            options["causal"] = causal
+        results = run(loaded("cuda"), arrays, *first, **options)
+    finally:
+        minitorch.set_float32_matmul_precision("highest")
+    error = {FMA: 1e-5, TF32: TF32_ERROR, BF16: 2.0**-7}[units]
+    for got, x in zip(results, right, strict=True):
+        top = abs(x[np.isfinite(x)]).max()
+        got = array_of(got).astype(np.float32)
+        np.testing.assert_allclose(got, x, rtol=0, atol=error * top)
+
+
+REAL_CUTS = (
+    Cut(FMA, 64, 1, 32, 64), Cut(FMA, 64, 1, 16, 16), Cut(FMA, 128, 1, 8, 32),
+    Cut(TF32, 64, 1, 32, 64), Cut(TF32, 64, 1, 16, 16), Cut(BF16, 64, 1, 32, 32),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("cut", REAL_CUTS, ids=str)
+def test_lanes_hand_round_the_bits_of_their_blocks(cut: Cut, turned: bool) -> None:
+    """What a warp of the tables' cuts has, drawn as `kept_weights` says."""
+    units = units_of(cut)
+    draw, place = dropper(units, turned, True)[0], units.place
+
+    def bits_of_lanes(chance, base, out):
+        t = cuda.threadIdx.x
+        row, col, _, _, _ = place()
+        out[3 * t], out[3 * t + 1] = row, col
+        out[3 * t + 2] = draw(chance, base, 5, 8)
+
+    example = "5*int64 int64[] int64[]"
+    kernel = Kernel(bits_of_lanes, f"bits_of_lanes{cut, turned}", (), 32)
+    assert SIMULATED or kernel.cubin(example).spills == 0
+    p, seed, offset = DROP
+    chance = seed & LOW_32, seed >> 32, math.ceil(p * 2**32) - 1, offset, 25
+    out = make(np.zeros(96, np.int64), "cuda")
+    kernel[1, 32](chance, block_base(), out.flat())
+    held, words = units.scores, kept((5 + 72, 100), DROP) > 0
+    places = _bit_places(held, turned, *_shares(held, turned))
+    for row, col, bits in array_of(out).reshape(32, 3).tolist():
+        for (i, j), bit in zip(held.places, places, strict=True):
+            line, other = row + held.rows[i], col + held.cols[j]
+            query, key = (other, line) if turned else (line, other)
+            assert bits >> bit & 1 == words[5 + query, 8 + key]
+
+
+def test_dropout_counts_from_the_base_of_a_graph() -> None:
+    """So that each replay has new zeros; tests/cuda/test_graphs.py replays some."""
+    arrays = operands((1, 2, 1, 5, 7, 4, 4), float32)
+    backend, (p, seed, offset) = loaded("cuda"), DROP
+    base = make(np.array([3], np.int64), "cuda").flat()
+    with counted_from(base):
+        moved = attended(backend, arrays, 0.2, True, drop=(p, seed, offset - 3))
+    for one, two in zip(moved, attended(backend, arrays, 0.2, True, drop=DROP)):
+        assert np.array_equal(array_of(one), array_of(two))
 
 
 # ------------------------------------------------------------------------------ rungs
@@ -251,7 +350,8 @@ def test_a_warp_of_the_real_tiles_meets_all_banks(units: str) -> None:
     with watching() as watch:
         launch(
             x[: 32 * 64], at, x, at, x, at, out, at, np.zeros(32, np.float32),
-            (1, 1, 32, 64, 64, 64), np.float32(1), False,
+            (1, 1, 32, 64, 64, 64), np.float32(1), False, x, (0,) * 5, (0,) * 5,
+            np.zeros(1, np.int64), np.float32(1),
         )  # fmt: skip
     assert watch.total.shared_requests > 50
     assert watch.total.bank_conflicts == 0

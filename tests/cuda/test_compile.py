@@ -21,16 +21,23 @@ from numba import cuda
 
 pytest.importorskip("numba_cuda")
 from cuda_ops.block import mma
-from cuda_ops.block.intrinsics import load
+from cuda_ops.block.intrinsics import WARP, load
+from cuda_ops.block.rows import Fit
 from cuda_ops.elementwise import MAP_LARGE, ZIP_FLAT
 from cuda_ops.matmul import warpgroup
 from cuda_ops.matmul.kernels import EXAMPLE, Layout
+from cuda_ops.matmul.vector import VectorConfig, matvec
+from cuda_ops.memory import copy_flat
+from cuda_ops.reduce import _COLUMNS, FOLD_COLUMNS_WIDE
 from cuda_ops.registry import all_kernels
 from cuda_ops.runtime.compiler import Cubin, assemble, to_cubin
 from cuda_ops.runtime.launch import SIMULATED, Kernel
 from cuda_ops.runtime.occupancy import limits, occupancy
 from cuda_ops.simulator.sizes import REAL
+from cuda_ops.softmax import FORWARD as SOFTMAX
+from cuda_ops.transpose import _TEXT, PADDED
 from minitorch import operators
+from minitorch.dtypes import float32
 
 CHIPS = ((7, 5), (8, 0), (9, 0))
 KERNELS = {} if SIMULATED else all_kernels()
@@ -119,6 +126,33 @@ def test_products_of_halves_run_on_behind_each_other() -> None:
     code = kernel.code(EXAMPLE.replace("float32[]", "uint16[]"))
     _, log = assemble(code, (9, 0), kernel.max_registers)
     assert "serialized" not in log, log
+
+
+# The ways in which kernels read and write halves; float16 and bfloat16 convert alike.
+HALVES = (
+    (ZIP_FLAT[operators.add], "float16[] bfloat16[] bfloat16[] bool"),
+    (MAP_LARGE[operators.exp], "bfloat16[] bfloat16[] bool"),
+    (FOLD_COLUMNS_WIDE[operators.add], _COLUMNS.replace("float32[]", "bfloat16[]")),
+    (copy_flat, "bool[] bfloat16[] bool"),
+    (PADDED[float32,], _TEXT.replace("T", "float16", 1).replace("T", "float32")),
+    (
+        matvec("float32", VectorConfig(32, 4, True)),
+        EXAMPLE.replace("float32", "bfloat16"),
+    ),
+    (SOFTMAX.rows[0][Fit(float32, 4, WARP, 4)], "bfloat16[] bfloat16[] int64 int64"),
+)
+
+
+@pytest.mark.skipif(SIMULATED, reason="the simulator compiles nothing")
+@pytest.mark.parametrize("kernel, text", HALVES, ids=lambda value: str(value)[:30])
+def test_halves_are_computed_in_float32(kernel: Kernel, text: str) -> None:
+    """From sm_80 on bfloat16 numbers are rounded by one instruction."""
+    for chip in (CHIPS[0], CHIPS[-1]):
+        ptx = kernel.ptx(text, chip, lineinfo=False)
+        assert not re.search(r"\.f64|call", ptx), chip
+        if "bfloat16[]" in text:
+            assert ("cvt.rn.bf16.f32" in ptx) is (chip >= (8, 0))
+        fits(kernel, to_cubin(ptx, chip), chip)
 
 
 def test_there_are_kernels() -> None:

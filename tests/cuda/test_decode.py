@@ -1,14 +1,27 @@
-"""A step of generation is one graph on the GPU, and writes what the CPU writes."""
+"""A step of generation on the GPU: its kernels, and that it writes what the CPU writes.
+
+It is one graph.
+"""
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import minitorch
+from backends.test_attention import expected
+from helpers import array_of, loaded, make
+from minitorch import operators
+from minitorch.backend.attention import KEEP_ALL
+from minitorch.dtypes import bfloat16, finfo, float16, float32
 from minitorch.models import GPT, GPTConfig, Sampling
 from minitorch.models.generation import _Writer
+from tests.cuda.sizes import pick
 
 pytest.importorskip("numba_cuda")
+from cuda_ops.attention import attention, decode
 
 SIZES = {"vocab_size": 11, "block_size": 12, "n_layer": 1, "n_head": 2, "n_embd": 4}
 GPT2, LLAMA = SIZES, {
@@ -37,6 +50,103 @@ def test_a_step_is_a_graph_that_writes_the_same(config, sampling):
     assert written[0] == written[1]
     assert len(set(map(tuple, written[0]))) > 2
     kernels = writer.decode.graph.kernels
-    assert len(kernels) > 40  # from the embedding to the chosen token
+    assert len(kernels) > 20  # from the embedding to the chosen token
+    assert "attention_join" in kernels
     assert kernels[-1].startswith("first_in_rows")
     assert "put_slice" in kernels and "claim_slices" not in kernels
+
+
+# ------------------------------------------------------------ attention of few queries
+
+BLOCK = decode.lanes_for(16, 4, "").keys  # keys that a block takes
+
+
+@settings(max_examples=pick(6, 200))
+@given(
+    sizes=st.tuples(
+        st.integers(1, 2), st.sampled_from([(1, 1), (12, 12), (4, 2), (6, 1)]),
+        st.sampled_from([1, 1, 1, 3]),
+        st.sampled_from([1, BLOCK - 1, BLOCK, BLOCK + 1, pick(3 * BLOCK, 1000)]),
+        st.sampled_from([(16, 16), (5, 7), (64, 64), (24, 48), (128, 128)]),
+    ),
+    kind=st.sampled_from(["", "bool", "numbers", "causal"]),
+    dtype=st.sampled_from([float32, bfloat16, float16]),
+    seed=st.integers(0, 99),
+)  # fmt: skip
+def test_few_queries_share_keys_among_blocks(sizes, kind, dtype, seed):
+    """Texts of unequal lengths; NaN where nothing may be read."""
+    b, (heads, few), queries, keys, (e, v) = sizes
+    random = np.random.default_rng(seed)
+    shapes = (b, heads, queries, e), (b, few, keys, e), (b, few, keys, v)
+    arrays = [random.standard_normal(s, np.float32) for s in shapes]
+    arrays = [a.astype(dtype.numpy).astype(np.float32) for a in arrays]
+    mask = given_mask = None
+    if kind in ("bool", "numbers"):
+        first, end = random.integers(0, keys, b), random.integers(0, keys + 1, b)
+        places = np.arange(keys)
+        mask = (places >= first[:, None]) & (places < end[:, None])
+        unseen = ~mask
+        mask = np.broadcast_to(mask[:, None, None], (b, heads, queries, keys))
+        if kind == "numbers":
+            numbers = np.where(mask, places % 3, -np.inf).astype(dtype.numpy)
+            mask = numbers.astype(np.float32)
+        given_mask = make(numbers if kind == "numbers" else mask.copy(), "cuda")
+    right = expected(
+        [*arrays, np.zeros((*shapes[0][:3], v))], 0.3, kind == "causal", mask
+    )
+    if mask is not None:
+        for a in arrays[1:]:
+            a[np.broadcast_to(unseen[:, None], a.shape[:3])] = np.nan
+    operands = [make(a.astype(dtype.numpy), "cuda") for a in arrays]
+    out = make(np.zeros((*shapes[0][:3], v), dtype.numpy), "cuda")
+    total = make(np.zeros(shapes[0][:3], np.float32), "cuda")
+    options = 0.3, kind == "causal", given_mask, KEEP_ALL
+    assert attention.attention_of_few(out, total, *operands, *options)
+    np.testing.assert_allclose(array_of(total), right[1], rtol=0, atol=1e-4)
+    error = max(1e-5, finfo(dtype).eps) if dtype.half else 1e-5
+    got = array_of(out).astype(np.float32)
+    np.testing.assert_allclose(got, right[0], rtol=0, atol=4 * error)
+
+
+# ------------------------------------------------------------------ layers of few rows
+
+
+@pytest.mark.parametrize("dtype", [float32, bfloat16])
+@pytest.mark.parametrize(
+    ("rows", "k", "n", "parts"),
+    [
+        (1, pick(36, 768), 9, "bias fn residual norm"),
+        (1, pick(200, 3072), 5, "bias residual"),
+        (1, pick(132, 1600), 7, "norm"),
+        (3, 5, 4, "bias norm fn"),
+        (2, 130, 3, ""),
+    ],
+)
+def test_a_layer_of_few_rows_is_one_kernel(rows, k, n, parts, dtype):
+    random = np.random.default_rng(rows + k)
+    shapes = (rows, k), (n, k), (n,), (rows, n), (k,), (k,)
+    arrays = [random.standard_normal(s, np.float32) for s in shapes]
+    given = [make(a.astype(dtype.numpy), "cuda") for a in arrays]
+    x, w, b, more, scale, shift = (array_of(a).astype(np.float64) for a in given)
+    norm = (given[4], given[5], 1e-5) if "norm" in parts else None
+    if norm:
+        x = (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-5)
+        x = x * scale + shift
+    right = x @ w.T + (b if "bias" in parts else 0)
+    fn = operators.gelu_tanh if "fn" in parts else None
+    right = np.vectorize(fn)(right) if fn else right
+    right = right + (more if "residual" in parts else 0)
+    bias = given[2] if "bias" in parts else None
+    residual = given[3] if "residual" in parts else None
+    out = loaded("cuda").linear_of_few(*given[:2], bias, fn, residual, norm)
+    assert out is not None and out.dtype is dtype
+    error = (finfo(dtype).eps if dtype.half else 1e-6) * abs(right).max()
+    np.testing.assert_allclose(array_of(out).astype(float), right, 0, 4 * error)
+
+
+def test_a_layer_that_no_kernel_fits_is_composed():
+    function = loaded("cuda").linear_of_few
+    many, wide = np.zeros((9, 4), np.float32), np.zeros((1, 32 * 513), np.float32)
+    for x in (many, wide, np.zeros((1, 4)), many[:0]):
+        w = np.zeros((3, x.shape[1]), x.dtype)
+        assert function(make(x, "cuda"), make(w, "cuda")) is None

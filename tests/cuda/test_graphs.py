@@ -250,9 +250,10 @@ def test_training_in_half_types_is_the_same(weights: bool) -> None:
     assert step.graph is not None
 
 
-def test_attention_with_a_mask_and_dropout_is_captured() -> None:
-    """GPTs are trained with both; the mask is made on the GPU."""
-    like = {"device": "cuda", "requires_grad": True}
+@pytest.mark.parametrize("dtype", [minitorch.float32, minitorch.float64], ids=str)
+def test_attention_with_a_mask_and_dropout_is_captured(dtype: Any) -> None:
+    """GPTs are trained with both, by a kernel; in float64 masks are made on the GPU."""
+    like = {"device": "cuda", "requires_grad": True, "dtype": dtype}
     q, k, v = (minitorch.rand(2, 5, 4, **like) for _ in range(3))
 
     def step(x: Any) -> Any:
@@ -262,7 +263,7 @@ def test_attention_with_a_mask_and_dropout_is_captured() -> None:
         loss.backward()
         return loss.detach()
 
-    x = minitorch.ones(2, 5, 4, device="cuda")
+    x = minitorch.ones(2, 5, 4, device="cuda", dtype=dtype)
     minitorch.manual_seed(0)
     expected = [step(x).item() for _ in range(4)]
     minitorch.manual_seed(0)

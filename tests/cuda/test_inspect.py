@@ -64,6 +64,11 @@ def test_errors(arguments: list[str], message: str) -> None:
         ((9, 0), 256, 32, 99 * 1024, (2, 0.25, "shared memory")),
         ((7, 5), 32, 16, 0, (16, 0.5, "blocks")),
         ((8, 0), 1024, 33, 0, (1, 0.5, "registers")),
+        # 15,564 bytes with what the system takes: 15 blocks, but they come in 128s.
+        ((9, 0), 128, 32, 14_540, (14, 0.875, "shared memory")),
+        ((8, 6), 128, 32, 99 * 1024 + 1, (0, 0.0, "shared memory")),
+        ((9, 0), 1024, 72, 0, (0, 0.0, "registers")),
+        ((9, 0), 1056, 16, 0, (0, 0.0, "threads")),
     ],
 )
 def test_occupancy(

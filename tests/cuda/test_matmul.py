@@ -27,7 +27,7 @@ from cuda_ops.ladders.matmul import matmul_coalesced, matmul_naive, matmul_tiled
 from cuda_ops.matmul import matmul as family
 from cuda_ops.matmul.kernels import ACROSS_K, ALONG_K, Config, Layout
 from cuda_ops.matmul.matmul import Cut, matmul, plan_for
-from cuda_ops.matmul.warpgroup import GROUP_CONFIGS
+from cuda_ops.matmul.warpgroup import GROUP_CONFIGS, HALF_CONFIGS
 from cuda_ops.memory import from_numpy, to_numpy
 from cuda_ops.runtime.launch import SIMULATED
 from cuda_ops.simulator.sizes import real_sizes
@@ -153,12 +153,23 @@ def test_large_operands_are_turned_around(
     near(product(a, b, a_how, b_how), a, b, TF32 if high else 1e-5)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
-@pytest.mark.parametrize("a_how", LAYOUTS)
-@pytest.mark.parametrize("b_how", LAYOUTS)
-def test_a_matrix_times_a_vector(a_how: str, b_how: str, dtype: str) -> None:
-    """Rows by lanes, warps and blocks, with k in parts; columns by 1 and by 4."""
-    for M, N, K in ((1, 1, 8193), (5, 1, 7), (33, 1, 132), (300, 1, 12), (3, 1, 2100)):
+# All pairs of layouts, and for the other types each layout of either operand twice.
+VECTOR_CASES = [("float32", a, b) for a in LAYOUTS for b in LAYOUTS]
+VECTOR_CASES += [
+    (dtype, how, LAYOUTS[(at + step) % len(LAYOUTS)])
+    for dtype, steps in (("float64", (1, 4)), ("int64", (2, 3)))
+    for step in steps
+    for at, how in enumerate(LAYOUTS)
+]
+
+
+@pytest.mark.parametrize(("dtype", "a_how", "b_how"), VECTOR_CASES)
+def test_a_matrix_times_a_vector(dtype: str, a_how: str, b_how: str) -> None:
+    """Rows by lanes, warps and blocks, with k in parts; columns by 1 and by 4.
+
+    The K are as small as they can be for a block a row, and for two, on a GPU.
+    """
+    for M, N, K in ((1, 1, 4099), (5, 1, 7), (33, 1, 132), (132, 1, 12), (2, 1, 1028)):
         a, b = numbers((M, K), dtype), numbers((K, N), dtype, 1)
         near(product(a, b, a_how, b_how), a, b, ROUNDING[dtype])
         a, b = numbers((N, K), dtype), numbers((K, M), dtype, 1)
@@ -466,13 +477,13 @@ def test_a_warp_of_the_largest_tiles_meets_all_banks(a_layout: Layout) -> None:
         per_line = (copy.depth if copy.k_fast else copy.wide) // 4
         for thread in np.split(np.arange(copy.threads), copy.threads // 32):
             places = thread // per_line * copy.pitch + thread % per_line * 4
-            assert wavefronts(dict(enumerate(places * 4)), 16) == (4, 4)
+            assert wavefronts(dict(enumerate(places * 4)), 16, True) == (4, 4)
         first = row * (copy.pitch if copy.k_fast else 4)
         for i in range(side.rows):
             for k in range(0, LARGEST.depth, 4):
                 at = side.place(i, k, 4) // 4 * 4  # the vector that it is in
                 places = dict(enumerate((first + at) * 4))
-                assert wavefronts(places, 16) == (4, 4)
+                assert wavefronts(places, 16) == (2, 2)  # pairs of lanes share a vector
 
 
 @pytest.mark.skipif(not SIMULATED, reason="the simulator counts")
@@ -497,6 +508,22 @@ def test_what_the_first_rungs_ask_for(
     assert (found.requests, found.sectors) == (requests, sectors)
     assert (found.ideal_sectors, found.wavefronts) == (ideal, wavefronts)
     assert found.bank_conflicts == 0
+
+
+@pytest.mark.skipif(not SIMULATED, reason="the simulator counts")
+@pytest.mark.parametrize(
+    ("rung", "k"), [(family.matmul_squared, 8), (family.matmul_buffered, 16)]
+)
+def test_squares_of_outputs_read_without_conflicts_or_races(rung: Any, k: int) -> None:
+    a, b = numbers((64, k)), numbers((k, 64), seed=1)
+    with real_sizes("cuda_ops.ladders.matmul"), watching() as watch:
+        near(product(a, b, fn=rung), a, b, 1e-5)
+    found = watch.total
+    assert found.sectors == found.ideal_sectors == (2 * 64 * k + 64 * 64) // 8
+    assert found.bank_conflicts == 0
+    stores = 2 * 64 * k + (2 * 64 * 8 if rung is family.matmul_buffered else 0)
+    loads = 64 * k * 16  # 16 numbers a thread and step, for 64 products
+    assert found.shared_requests == (stores + loads) // 32
 
 
 @pytest.mark.skipif(not SIMULATED, reason="the simulator counts")
@@ -528,10 +555,10 @@ def test_halves_are_multiplied_as_they_are(
     monkeypatch.setattr(family, "_pays_as_halves", lambda *_: True)
     if not family.runs_here(family.matmul_warpgroup):
         pytest.skip("this GPU has no wgmma: its compute capability is not 9.0")
-    for batch, dtype in (((), bfloat16), ((2,), float16)):
+    for batch, dtype, k in (((), bfloat16, 24), ((2,), float16, 24), ((), float16, 21)):
         a, b = (
             numbers((*batch, *shape), "float32", seed).astype(dtype.numpy)
-            for seed, shape in enumerate([(40, 24), (24, 56)])
+            for seed, shape in enumerate([(40, k), (k, 56)])
         )
         x, y = (
             make(array.swapaxes(-1, -2), "cuda").permute(swapped(len(array.shape)))
@@ -545,11 +572,30 @@ def test_halves_are_multiplied_as_they_are(
         assert (error <= finfo(dtype).eps / 2 * np.abs(right) + 1e-5).all()
 
 
+@pytest.mark.parametrize("turned", [False, True])
+def test_chunks_of_halves_are_summed_up_in_float32(turned: bool) -> None:
+    if not family.runs_here(family.matmul_warpgroup):
+        pytest.skip("this GPU has no wgmma: its compute capability is not 9.0")
+    arrays = (
+        numbers(shape, "float32", seed).astype(bfloat16.numpy)
+        for seed, shape in enumerate([(136, 16), (136, 24)])
+    )
+    a, b = (make(array, "cuda") for array in arrays)
+    a = a.permute((1, 0))  # both lie across k
+    sides = family._fold((), a.shape, a.strides, b.shape, b.strides)
+    cut = family.Cut(HALF_CONFIGS["bf16"][-1 if turned else 0], 3)
+    plan = family.plan_for((16, 24), sides, cut, (True, True), bfloat16)
+    assert plan.splits == 3
+    got = array_of(family.launch(plan, a, b)).astype(float)
+    right = array_of(a).astype(float) @ array_of(b).astype(float)
+    assert (abs(got - right) <= finfo(bfloat16).eps / 2 * abs(right) + 1e-4).all()
+
+
 def swapped(dims: int) -> tuple[int, ...]:
     return (*range(dims - 2), dims - 1, dims - 2)
 
 
 def test_halves_that_are_widened() -> None:
-    for shapes in (((3, 5), (5, 7)), ((1, 4096), (4096, 8)), ((8, 8), (8, 8))):
+    for shapes in (((3, 5), (5, 7)), ((8, 8), (8, 8))):
         a, b = (make(np.ones(s, bfloat16.numpy), "cuda") for s in shapes)
         assert family.matmul(a, b) is NotImplemented

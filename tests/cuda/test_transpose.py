@@ -118,6 +118,19 @@ def test_copy_into_a_part() -> None:
     np.testing.assert_array_equal(to_numpy(out), right)
 
 
+@pytest.mark.parametrize("dtype", [dtypes.bfloat16, dtypes.float32, dtypes.float64])
+@pytest.mark.parametrize("first", [0, 2, 16])
+def test_lines_are_copied_in_vectors(dtype: DType, first: int) -> None:
+    """Or element by element, where they do not begin at a multiple of 16 bytes."""
+    a = (counted((2, 3, 5, 32)) % 251).astype(dtype.numpy)
+    part, to = make(a, "cuda").permute((0, 2, 1, 3)), make(0 * a, "cuda")
+    copy_into(to.slice(3, 16, 16), make(a, "cuda").slice(3, first, 16))
+    right = 0 * a
+    right[..., 16:] = a[..., first : first + 16]
+    np.testing.assert_array_equal(to_numpy(to), right)
+    np.testing.assert_array_equal(to_numpy(contiguous(part)), a.swapaxes(1, 2))
+
+
 def test_other_layouts_are_copied_element_by_element() -> None:
     x = make(counted((3, 2 * SIDE, 3 * SIDE)), "cuda")
     row = make(counted((WIDE,)), "cuda")

@@ -88,7 +88,7 @@ def test_a_missing_barrier_is_always_found() -> None:
 def test_a_barrier_is_for_all() -> None:
     a, out = arrays()
     barrier_for_half[1, N](a, out)
-    with watching(), pytest.raises(RuntimeError, match="8 threads wait at a barrier"):
+    with watching(), pytest.raises(RuntimeError, match="8 of 16 threads wait at"):
         barrier_for_half[1, N](a, out)
 
 
@@ -112,6 +112,58 @@ def test_the_same_value_is_no_race() -> None:
     a, out = arrays()
     with watching():
         same_everywhere[2, 4](a, out)
+
+
+@kernel
+def one_to_the_right(out):
+    out[cuda.grid(1) + 1] = 1
+
+
+def test_who_leaves_an_array_is_told() -> None:
+    said = r"thread 3 of block \(1, 0, 0\) writes out\[8\], but out has the size 8"
+    with watching(), pytest.raises(IndexError, match=said):
+        one_to_the_right[2, 4](np.zeros(8))
+
+
+@kernel
+def from_the_left(kind, a, out):
+    t = cuda.grid(1)
+    cells = cuda.shared.array(4, float32)
+    own = cuda.local.array(4, float32)
+    cells[t] = own[t] = a[t]
+    cuda.syncthreads()
+    if kind == "shared":
+        out[t] = cells[t - 1]
+    elif kind == "local":
+        own[t - 1] = 1
+    elif kind == "global":
+        out[t] = a[t - 1]
+    elif kind == "atomic":
+        cuda.atomic.add(out, t - 1, 1)
+    else:
+        out[t] = cells[-1] + own[-4] + a[-1]
+
+
+@pytest.mark.parametrize(
+    "kind, said",
+    [
+        ("shared", r"reads cells\[-1\]"),
+        ("local", r"writes own\[-1\]"),
+        ("global", r"reads a\[-1\]"),
+        ("atomic", r"out\[-1\]"),
+    ],
+)
+def test_an_index_that_is_computed_is_not_negative(kind: str, said: str) -> None:
+    """Numba wraps a signed one around; whoever computes it does not mean that."""
+    a, out = np.ones((2, 4), np.float32)
+    with watching(), pytest.raises(IndexError, match=f"thread 0 .* {said}.* Numba"):
+        from_the_left[1, 4](kind, a, out)
+
+
+def test_a_literal_counts_from_the_end_as_in_numba() -> None:
+    a, out = np.ones((2, 4), np.float32)
+    with watching():
+        from_the_left[1, 4]("literals", a, out)
 
 
 @kernel

@@ -13,7 +13,7 @@ names = st.sampled_from(sorted(POINT_DATASETS))
 
 
 def test_the_table_lists_them_all() -> None:
-    expected = {"xor", "simple", "diagonal", "split", "circle", "spiral"}
+    expected = {"xor", "simple", "diagonal", "split", "circle", "spiral", "moons"}
     assert set(POINT_DATASETS) == expected
     assert all(make.__name__ == name for name, make in POINT_DATASETS.items())
 
@@ -43,6 +43,7 @@ SHARES = {
     "xor": 0.5,
     "circle": 1 - np.pi * 0.1,
     "spiral": 0.5,
+    "moons": 0.5,
 }
 
 
@@ -72,3 +73,11 @@ def test_spiral_arms_are_apart() -> None:
 def test_negative_n() -> None:
     with pytest.raises(ValueError, match="n is -1"):
         xor(-1)
+
+
+def test_moons_lie_in_each_other() -> None:
+    """No line separates them, and no two of different classes are near each other."""
+    points = POINT_DATASETS["moons"](2000, 0)
+    ring, other = points.x[points.y == 0], points.x[points.y == 1]
+    far = np.linalg.norm(ring[:, None] - other[None], axis=-1)
+    assert 0.02 < far.min() and ring[:, 1].min() < other[:, 1].max()

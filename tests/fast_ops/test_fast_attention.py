@@ -93,12 +93,29 @@ def test_the_number_of_threads_changes_no_bit(sizes: Sizes) -> None:
         assert np.array_equal(array_of(one), array_of(many))
 
 
+@pytest.mark.parametrize("kind", ["bool", "numbers"])
+def test_dropout_and_masks_in_all_blocks(kind: str) -> None:
+    """Of several threads, parts, and keys that are no multiple of four."""
+    arrays = operands((1, 4, 2, Q + 9, K + 7, 16, 24), float32)
+    mask = np.random.default_rng(0).random((1, 1, Q + 9, K + 7)) > 0.2
+    mask[..., : Q // 2, :K] = False
+    if kind == "numbers":
+        mask = np.where(mask, 0.3, -np.inf).astype(np.float32)
+    whole, drop = np.broadcast_to(mask, (1, 4, *mask.shape[2:])), (0.2, 77, 2**33 - 9)
+    given = make(mask, "cpu").expand(whole.shape)
+    for causal in (False, True):
+        right = expected(arrays, 0.25, causal, whole, drop)
+        got = attended(cpu, arrays, 0.25, causal, mask=given, drop=drop)
+        for x, y in zip(got, right, strict=True):
+            np.testing.assert_allclose(array_of(x), y, rtol=0, atol=2e-5)
+
+
 def test_no_memory_holds_the_weights() -> None:
     """L x S float32 are 64 MiB here, and three steps keep several of them."""
     x = minitorch.rand(1, 1, 4096, 16, requires_grad=True)
     memory.release()
     tracemalloc.start()
-    F.scaled_dot_product_attention(x, x, x, is_causal=True).sum().backward()
+    F.scaled_dot_product_attention(x, x, x, None, 0.2, is_causal=True).sum().backward()
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 32 * 2**20

@@ -11,6 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fast_ops import conv
 from minitorch.backend import get_backend
 from minitorch.backend.host.conv import backward_axis, forward_axis, line_length
 from minitorch.tensor_data import TensorData
@@ -166,3 +167,11 @@ def test_same_bits_on_any_number_of_threads(images: int) -> None:
             np.testing.assert_array_equal(one, other)
     finally:
         numba.set_num_threads(threads)
+
+
+def test_a_small_image_wakes_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conv, "get_num_threads", lambda: pytest.fail("threads"))
+    x, weight = torch.randn(2, 1, 40, 40), torch.randn(3, 1, 3, 3)
+    out = cpu.conv2d(data(x), data(weight), None, (1, 1), (0, 0), (1, 1), 1)
+    expected = torch.nn.functional.conv2d(x, weight)
+    np.testing.assert_allclose(cpu.to_numpy(out), expected, rtol=1e-5, atol=1e-5)

@@ -170,6 +170,9 @@ def test_a_users_function() -> None:
 ORACLES: dict[Callable, Callable[[torch.Tensor], torch.Tensor]] = {
     operators.exp: torch.exp,
     operators.log: torch.log,
+    operators.log1p: torch.log1p,
+    operators.expm1: torch.expm1,
+    operators.softplus: lambda x: torch.logaddexp(x, torch.zeros_like(x)),
     operators.tanh: torch.tanh,
     operators.erf: torch.erf,
     operators.sigmoid: torch.sigmoid,
@@ -278,3 +281,42 @@ def test_a_kernel_is_looked_up_not_compiled_again() -> None:
     cpu.zip(operators.add, a, a)
     assert elementwise.ZIP_FLAT[False][operators.add] is first
     assert len(first.signatures) >= 1
+
+
+@pytest.mark.parametrize("fn", [operators.remainder, operators.floor_divide])
+def test_quotients_of_any_size(fn: Callable) -> None:
+    ends = [
+        0.0,
+        -0.0,
+        np.inf,
+        -np.inf,
+        np.nan,
+        1e-38,
+        -1e-40,
+        1e30,
+        -1e30,
+        1e8,
+        5.5,
+        -3,
+    ]
+    x, y = np.float32(np.meshgrid(ends, ends)).reshape(2, -1)
+    got = cpu.zip(fn, cpu.from_numpy(x), cpu.from_numpy(y)).storage.array
+    with np.errstate(over="ignore"):
+        expected = [np.float32(fn(float(a), float(b))) for a, b in zip(x, y)]
+    np.testing.assert_array_equal(got, expected)
+    if fn is operators.remainder:
+        numbers = ~np.isnan(got)
+        assert (np.signbit(got) == np.signbit(y))[numbers & (got == 0)].all()
+
+
+@pytest.mark.parametrize("n, k", [(6, 0), (32, 4), (33, 33), (100, 7)])
+def test_the_first_of_a_sort(n: int, k: int) -> None:
+    a = np.round(numbers(3, n), 1)
+    a[0, 1] = np.nan
+    for dim, x in ((1, a), (0, a.T.copy())):
+        raw = cpu.from_numpy(x)
+        places = cpu.to_numpy(cpu.topk(raw, k, dim, True))
+        whole = cpu.to_numpy(cpu.sort(raw, dim, True)[1])
+        np.testing.assert_array_equal(places, whole.take(range(k), dim))
+        signed = np.where(np.isnan(x), -np.inf, -x)  # NaN is above all numbers
+        np.testing.assert_array_equal(whole, np.argsort(signed, dim, kind="stable"))

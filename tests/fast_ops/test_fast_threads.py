@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import warnings
@@ -70,3 +71,30 @@ def test_kernels_are_kept_apart_by_function_and_kind() -> None:
     serial = launch.specialize(template, double)
     assert launch.specialize(template, double) is serial
     assert launch.specialize(template, double, True) is not serial
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is one core")
+@pytest.mark.parametrize(
+    "given, before, threads",
+    [
+        ({}, "", "1 1"),
+        ({"NUMBA_NUM_THREADS": "1"}, "", "1 1"),
+        ({}, "import numba", "1 1"),
+        ({}, "import numba; numba.set_num_threads(2)", "None 2"),
+    ],
+)
+def test_ranks_of_a_machine_share_its_cores(
+    given: Any, before: str, threads: str
+) -> None:
+    """Also if Numba was there first; not if its threads have started."""
+    text = f"""
+import os
+{before}
+import fast_ops, numba
+numba.config.reload_config()
+print(os.environ.get("NUMBA_NUM_THREADS"), min(2, numba.config.NUMBA_NUM_THREADS))
+"""
+    known = {k: v for k, v in os.environ.items() if k != "NUMBA_NUM_THREADS"}
+    known |= {"LOCAL_WORLD_SIZE": "4096", **given}
+    run = [sys.executable, "-c", text]
+    assert subprocess.check_output(run, env=known, text=True).strip() == threads

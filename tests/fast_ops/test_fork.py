@@ -37,6 +37,7 @@ def test_a_child_has_several_threads() -> None:
 
 
 PROGRAM = """
+import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
 import minitorch
@@ -49,6 +50,11 @@ def work(x):
 def beside_each_other(x, expected):
     with ThreadPoolExecutor(3) as threads:
         assert set(threads.map(work, [x] * 15)) == {expected}
+
+def forked():
+    if layer == "workqueue" and sys.platform == "linux":  # one thread has started it
+        assert len(os.listdir("/proc/self/task")) > 1
+    beside_each_other(x, expected)
 
 def anew():
     assert large_work() and threads.threading_layer() == layer
@@ -63,7 +69,7 @@ else:
     expected = work(x)
     assert threads.threading_layer() == layer
     if where == "in a child":
-        assert in_child(lambda: beside_each_other(x, expected)) == 0
+        assert in_child(forked) == 0
     beside_each_other(x, expected)
 """
 

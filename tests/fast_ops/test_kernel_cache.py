@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import shutil
 import subprocess
@@ -76,6 +77,58 @@ def test_a_full_disk_stops_nothing(cache: Path) -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert hits() == 0 and hits() == 2
+
+
+# ------------------------------------------------------------- several processes
+
+
+def wide(a: Any, out: Any) -> None:
+    for i in range(out.size):
+        out[i] = np.sin(a[i]) + np.cos(a[i]) * np.exp(a[i]) / np.tanh(a[i])
+
+
+def misses(_: int) -> int:
+    """How many signatures of a kernel this process had to compile."""
+    kernel = launch.compile_kernel(wide, ("a test",))
+    for dtype in (np.float32, np.float64):
+        kernel(np.ones(3, dtype), np.zeros(3, dtype))
+    return sum(kernel.stats.cache_misses.values())
+
+
+forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork()")
+
+
+@forks
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_one_of_several_processes_compiles(cache: Path) -> None:
+    with multiprocessing.get_context("fork").Pool(4) as pool:
+        assert sum(pool.map(misses, range(4), chunksize=1)) == 2
+
+
+@forks
+def test_what_cannot_be_compiled_is_left_to_others(cache: Path) -> None:
+    def wrong(a: Any) -> None:
+        a.no_such_name()
+
+    kernel = launch.compile_kernel(wrong, ("a test",))
+    with pytest.raises(numba.TypingError):
+        kernel(np.ones(3))
+    (path,) = cache.rglob("*.lock")
+    with launch.locked(path) as alone:
+        assert alone
+
+
+@forks
+def test_a_process_that_stands_still_is_not_waited_for(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert hits() == 0
+    (path,) = cache.rglob("*.lock")
+    for file in [*cache.rglob("*.nbi"), *cache.rglob("*.nbc")]:
+        file.unlink()
+    monkeypatch.setattr(launch, "WAIT", 0.1)
+    with launch.locked(path):
+        assert hits() == 0 and hits() == 2
 
 
 # ----------------------------------------------------- a user who may write nowhere

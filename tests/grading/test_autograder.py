@@ -63,7 +63,9 @@ def read_as_gradescope(path: Path) -> dict:
             else:
                 assert isinstance(value, allowed) and value is not True, (name, value)
     # The total stands for itself: Gradescope does not add up, where there is one.
-    assert values["score"] == pytest.approx(sum(t["score"] for t in values["tests"]))
+    assert values["score"] == pytest.approx(
+        sum(t.get("score", 0) for t in values["tests"])
+    )
     return values
 
 
@@ -137,7 +139,9 @@ def test_setup_makes_an_environment_of_its_own(root):
 def test_a_right_submission(root):
     values = run_autograder(root, SOLVED)
     assert values["score"] == ASSIGNMENT.points
-    assert {test["status"] for test in values["tests"]} == {"passed"}
+    judged = [test for test in values["tests"] if "status" in test]
+    assert {test["status"] for test in judged} == {"passed"}
+    assert len(judged) == len(ASSIGNMENT.tasks)  # the others are answers
 
 
 @pytest.mark.slow
@@ -145,14 +149,14 @@ def test_an_empty_submission(root):
     values = run_autograder(root, {})
     assert values["score"] == 0
     assert [test["max_score"] for test in values["tests"]] != []
-    assert {test["status"] for test in values["tests"]} == {"failed"}
+    assert {test.get("status") for test in values["tests"]} <= {"failed", None}
     assert "none of the assignment's files is there" in values["output"]
 
 
 @pytest.mark.slow
 def test_a_broken_submission(root):
     values = run_autograder(root, {**SOLVED, PATH: SOLVED[PATH] + "\ndef (:\n"})
-    broken = [test for test in values["tests"] if test["status"] == "failed"]
+    broken = [test for test in values["tests"] if test.get("status") == "failed"]
     assert broken and values["score"] < ASSIGNMENT.points
     assert all(test["score"] == 0 for test in broken)
     assert all("SyntaxError" in test["output"] for test in broken)

@@ -7,6 +7,7 @@ import time
 from dataclasses import replace
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 from grading.mini_course import (
     CHECKS,
@@ -23,13 +24,14 @@ from grading.mini_course import (
 from rich.console import Console
 
 from assignments import catalog
-from assignments.checks import Speed
+from assignments.checks import GPU, Speed
 from assignments.grading import report as reports
 from assignments.grading import sandbox, timing
-from assignments.grading.channel import Failed, Worker
-from assignments.grading.examine import NOT_RUN, PASSED, WRONG, Result
+from assignments.grading.channel import Answer, Failed, Worker
+from assignments.grading.examine import NOT_RUN, PASSED, WRONG, Clock, Result
 from assignments.grading.grade import Graded, Grader, Report
 from assignments.grading.library import bare_tree, stripped_tree
+from assignments.grading.processes import cores
 
 # So much slower that a busy machine, which adds milliseconds to every call, cannot make
 # it look like the reference.
@@ -56,6 +58,24 @@ def test_solution_and_untouched_workspace(grader, tmp_path):
     assert points(report) == [0.0, 0.0]
     texts = [result.text for graded in report.tasks for result in graded.results]
     assert ["a99.1" in texts[0], "a99.2" in texts[1]] == [True, True]
+
+
+def test_nothing_runs_to_know_that_nothing_is_written(grader, tmp_path, monkeypatch):
+    """Of the tasks of one file, those that are written run, and those alone."""
+    untouched = (stripped_tree(UNTIMED) / PATH).read_text()
+    ran = []
+
+    def noted(self, device, checks, code):
+        ran.extend({check.task for check in checks})
+        return new_worker(self, device, checks, code)
+
+    new_worker = Grader.new_worker
+    monkeypatch.setattr(Grader, "new_worker", noted)
+    text = untouched.replace('todo("a99.2")', "return 0")
+    assert text != untouched
+    report = grader.grade(write_file(tmp_path / "a part", text))
+    assert points(report) == [0.0, 0.0] and set(ran) == {"a99.2"}
+    assert report.possible == UNTIMED.points
 
 
 @pytest.mark.parametrize(
@@ -122,8 +142,14 @@ def test_the_same_seed_gives_the_same_grade(tmp_path):
 
 def test_speed_points(tmp_path):
     patient = replace(make_grader().settings, patience=10.0)  # on a busy machine
-    report = Grader(MINI, patient).grade(write_file(tmp_path / "slow", SLOW))
+    grader, said = Grader(MINI, patient), []
+    grader.say = said.append
+    report = grader.grade(write_file(tmp_path / "slow", SLOW))
     assert points(report) == [4.0, 0.0], report
+    # A student who watches knows that it is right long before it is known how fast.
+    assert (
+        "a99.2 on python: speed of running: the result is right; timing it" in said[0]
+    )
     speed = report.tasks[1].results[1]
     assert speed.name == "speed of running"
     assert "times as fast as the reference; of the points 100% from 0.2" in speed.text
@@ -142,6 +168,37 @@ def timed(go, around=1e-3, times=15, every=1.0):
     ]
 
 
+class Clockwork:
+    """A worker that uses a second of a processor for each thing that it does."""
+
+    def __init__(self) -> None:
+        self.used, self.tree, self.asked = 0.0, self, []
+
+    def cpu(self) -> float:
+        return self.used
+
+    def request(self, message, *limits) -> Answer:
+        self.used += 1
+        self.asked.append(message["do"])
+        return Answer("digest" if message["do"] == "load" else {}, 0.5)
+
+    thaw = cpu
+
+    def freeze(self) -> float:
+        self.used += 1  # by what it has left behind, until that stands still, too
+        return self.used
+
+
+def test_what_a_worker_does_until_it_stands_still_counts():
+    """Each call asks for four things; all but the timed one are around it."""
+    worker, inputs = Clockwork(), timing.Fresh({}, "digest")
+    timed = timing._run(worker, "call", "python", inputs, Clock(9.0, 9.0))
+    assert worker.asked == ["load", "prepare", "go", "read"]
+    assert (timed.go, timed.around) == (0.5, 4.0)
+    with pytest.raises(Failed, match="did not arrive"):
+        timing._run(worker, "call", "python", timing.Fresh({}, "x"), Clock(9.0, 9.0))
+
+
 def test_work_outside_of_the_timed_step_counts():
     honest, early = timed(1e-3), timed(1e-5, around=2e-2)
     assert timing.seconds(honest, honest) == pytest.approx(1e-3)
@@ -149,15 +206,33 @@ def test_work_outside_of_the_timed_step_counts():
     # No constant is allowed for noise: a reference that is steady allows nothing.
     slightly = timed(1e-4, around=1.9e-3)
     assert timing.seconds(slightly, honest) == pytest.approx(1e-3)
+    # Whoever works early in some calls and late in others has worked in all of them.
+    turns = [*timed(1e-5, around=2e-2, times=8), *timed(2e-2, times=7)]
+    assert timing.seconds(turns, honest) > 1e-2
 
 
 def test_a_reference_that_is_not_steady_leaves_points_open():
     speed = next(check for check in CHECKS if isinstance(check, Speed))  # from 0.2
     steady, noisy = timed(1e-3), timed(1e-3, every=1.5)
-    assert timing.points_left_open(speed, 0.21, steady, steady) == []
-    assert timing.points_left_open(speed, 0.21, steady, noisy) == ["theirs"]
-    assert timing.points_left_open(speed, 0.21, noisy, steady) == ["ours"]
-    assert timing.points_left_open(speed, 1.0, noisy, noisy) == []
+    near, far = timed(5e-3), timed(1e-3)  # 0.2 and 1 times as fast
+    assert timing.points_left_open(speed, near, steady) == []
+    assert timing.points_left_open(speed, near, noisy) == ["theirs"]
+    assert timing.points_left_open(speed, timed(5e-3, every=1.5), steady) == ["ours"]
+    assert timing.points_left_open(speed, far, noisy) == []
+
+
+def test_few_rounds_are_enough_far_from_a_step_and_no_others():
+    speed = next(check for check in CHECKS if isinstance(check, Speed))  # from 0.2
+    few = {"times": timing.FEW}
+    rival, noisy = timed(1e-3, **few), timed(1e-3, every=6.0, **few)
+    for ratio in (0.05, 0.3, 1.0):
+        assert timing.settled(speed, timed(1e-3 / ratio, **few), rival)
+    for ratio in (0.1, 0.17, 0.23):  # may be the other side of 0.2, after so few
+        assert not timing.settled(speed, timed(1e-3 / ratio, **few), rival)
+    assert not timing.settled(speed, timed(1e-3, **few), noisy)
+    many = timing.ROUNDS
+    assert timing.settled(speed, timed(1e-3 / 0.23, times=many), timed(1e-3))
+    assert not timing.settled(speed, timed(5e-3, times=many), timed(1e-3, every=1.5))
 
 
 def test_a_speed_is_lost_only_where_the_library_keeps_it():
@@ -193,6 +268,23 @@ def test_one_loop_in_order_is_no_parallel_sum():
     checks = catalog.load("a3").checks("a3.5")
     (check,) = (c for c in checks if isinstance(c, Speed) and c.name == "sum")
     assert check.points_share(1.15) == 0
+
+
+TIMED = [
+    check
+    for assignment in catalog.load_all()
+    for check in assignment.checks()
+    if isinstance(check, Speed) and check.needs != GPU
+]
+
+
+@pytest.mark.parametrize("check", TIMED, ids=lambda check: f"{check.task} {check.name}")
+def test_timed_calls_bring_few_bytes(check):
+    """They are drawn, hashed, sent and read again for each call of each of the two."""
+    arrays = [a for a in check.make_inputs(0, 0).values() if isinstance(a, np.ndarray)]
+    # What does not stay in a cache, and a3.5's 64 rows of 4 KiB for each core.
+    most = (8 << 20) + len(cores()) * (256 << 10)
+    assert 0 < sum(array.nbytes for array in arrays) <= most
 
 
 def test_faster_than_the_machine():

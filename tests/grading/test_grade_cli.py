@@ -30,12 +30,16 @@ def run(*arguments):
 
 def test_grade(tmp_path):
     folder = write(tmp_path / "ada", ["a1.2"])
-    out = tmp_path / "out"
+    (folder / "answers.md").write_text("## 2. (2 points)\n\n3 ms, on this machine.\n")
+    marks, out = tmp_path / "marks.csv", tmp_path / "out"
+    marks.write_text("submission,question,points,comment\nada,2,1,why?\n")
     seed = "a secret of the tests"
-    result = run("grade", "a1", folder, "--out", out, "--seed", seed)
+    result = run("grade", "a1", folder, "--out", out, "--seed", seed, "--marks", marks)
     assert result.exit_code == 0, result.output
     values = json.loads((out / "results.json").read_text())
-    assert values["score"] == A1.points - A1.task("a1.2").points
+    assert values["score"] == A1.points - A1.task("a1.2").points + 1
+    assert "answer 2: 5 words; 1 of 2 points; why?" in result.output
+    assert "answer 1: no answer; not marked, 3 possible" in result.output
     assert (out / "junit.xml").exists()
     assert "a1.2" in result.output and "not implemented" in result.output
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from configparser import ConfigParser
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -11,14 +13,23 @@ from grading import installed
 
 from assignments import catalog, workspace
 from assignments.checks import Speed
+from assignments.grading import sandbox
 from assignments.grading.release import build_wheel, copy_project
 from assignments.grading.timing import NOISY
 
 pytestmark = pytest.mark.timeout(1800)  # compilers on a busy machine
 EXTRA = {"cuda": "numba_cuda", "mojo": "mojo.run"}  # a module of each extra
+
+
+def extras(name: str) -> set[str]:
+    """The devices of an assignment that an extra installs."""
+    devices = {d for task in catalog.load(name).tasks for d in task.devices}
+    return devices & EXTRA.keys()
+
+
 PLACES = [
-    pytest.param(a.id, marks=[pytest.mark.extras] * (a.id not in "a0 a1 a2 a3"))
-    for a in catalog.load_all()
+    pytest.param(name, marks=[pytest.mark.extras] * bool(extras(name)))
+    for name in catalog.ids()
 ]
 
 
@@ -31,11 +42,11 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return installed.make(folder / "environment", wheel)
 
 
-def grade(programs: Path, name: str, submission: Path, out: Path):
+def grade(programs: Path, command: str, name: str, path: Path, out: Path):
     """Call the program as a teacher does, on a machine that may be busy."""
-    command = [programs / "minitorch", "grade", name, submission, "--out", out]
+    words = [programs / "minitorch", command, name, path, "--out", out]
     options = ["--seed", "a secret of the tests", "--patience", "20"]
-    return installed.run([*command, *options])
+    return installed.run([*words, *options])
 
 
 def write(name: str, tasks: list[str], folder: Path) -> Path:
@@ -47,45 +58,70 @@ def write(name: str, tasks: list[str], folder: Path) -> Path:
 
 
 def needs_extra(name: str) -> None:
-    for device in {d for task in catalog.load(name).tasks for d in task.devices}:
-        module = EXTRA.get(device, "")
-        if module and not (find_spec(module.split(".")[0]) and find_spec(module)):
+    for device in sorted(extras(name)):
+        module = EXTRA[device]
+        if not (find_spec(module.split(".")[0]) and find_spec(module)):
             pytest.skip(f"needs the extra for {device!r}")
 
 
+@pytest.mark.parametrize("extra", ["cuda12", "cuda13"])
+def test_workers_see_what_an_extra_installs(extra):
+    settings = ConfigParser()
+    settings.read(catalog.LIBRARY / "setup.cfg")
+    lines = settings["options.extras_require"][extra].split("\n")
+    names = {re.split(r"[\[ ]", line)[0].replace("-", "_") for line in lines if line}
+    assert "numba_cuda" in names
+    assert names <= {*sandbox.PACKAGES, *sandbox.CUDA_PACKAGES}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PLACES)
-def test_the_reference_earns_all_points(name, programs, tmp_path):
+def test_the_reference_earns_all_and_an_untouched_workspace_nothing(
+    name, programs, tmp_path
+):
+    """In one process: each takes seconds to start, and a look at the machine."""
     needs_extra(name)
     assignment = catalog.load(name)
-    submission = write(name, [], tmp_path / "s")
-    ended = grade(programs, name, submission, tmp_path / "o")
+    write(name, [], tmp_path / "s" / "reference")
+    workspace.create(assignment, tmp_path / "s" / "untouched")
+    ended = grade(programs, "grade-all", name, tmp_path / "s", tmp_path / "o")
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    values = json.loads((tmp_path / "o" / "results.json").read_text())
+    reference, untouched = (
+        json.loads((tmp_path / "o" / each / "results.json").read_text())
+        for each in ("reference", "untouched")
+    )
+    earns_all(assignment, reference)
+    earns_nothing(untouched)
+
+
+def earns_all(assignment, values):
     # How fast a machine is in these minutes is not asked; that it was timed is.
     timed = {c.task for c in assignment.checks() if isinstance(c, Speed)}
-    for test in values["tests"]:
+    # Answers to questions come behind the tasks, and are a teacher's to judge.
+    judged = values["tests"][: len(assignment.tasks)]
+    for test in judged:
         task = assignment.task(test["number"])
         if task.id in timed:
             said = "times as fast as the reference", "needs a GPU", NOISY
-            assert any(words in test["output"] for words in said), ended
+            assert any(words in test["output"] for words in said), test
         else:
-            assert test["status"] == "passed", ended
-            assert test["score"] == task.points, ended
-            assert test["max_score"] == (0 if task.bonus else task.points), ended
-    assert len(values["tests"]) == len(assignment.tasks)
+            assert test["status"] == "passed", test
+            assert test["score"] == task.points, test
+            assert test["max_score"] == (0 if task.bonus else task.points), test
+    questions = [test["number"] for test in values["tests"][len(judged) :]]
+    assert questions == [f"answer {i + 1}" for i in range(len(assignment.questions))]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", PLACES)
-def test_an_untouched_workspace_earns_nothing(name, programs, tmp_path):
-    needs_extra(name)
-    workspace.create(catalog.load(name), tmp_path / "s")
-    ended = grade(programs, name, tmp_path / "s", tmp_path / "o")
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    values = json.loads((tmp_path / "o" / "results.json").read_text())
+def earns_nothing(values):
     assert values["score"] == 0
     assert {t["status"] for t in values["tests"] if "status" in t} == {"failed"}
+
+
+def test_one_submission(programs, tmp_path):
+    workspace.create(catalog.load("a1"), tmp_path / "s")
+    ended = grade(programs, "grade", "a1", tmp_path / "s", tmp_path / "o")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    earns_nothing(json.loads((tmp_path / "o" / "results.json").read_text()))
 
 
 @pytest.mark.parametrize(
@@ -104,7 +140,8 @@ def test_a_missing_package_is_an_error(name, packages, programs, tmp_path):
     try:
         for path in hidden:
             path.rename(path.with_name(f"hidden-{path.name}"))
-        ended = grade(programs, name, write(name, [], tmp_path / "s"), tmp_path / "o")
+        submission = write(name, [], tmp_path / "s")
+        ended = grade(programs, "grade", name, submission, tmp_path / "o")
     finally:
         for path in hidden:
             path.with_name(f"hidden-{path.name}").rename(path)

@@ -10,7 +10,10 @@ import time
 
 import pytest
 
+from assignments import catalog
+from assignments.grading import reading
 from assignments.grading.policy import Rules, violations
+from assignments.regions import strip
 
 REFERENCE = '''
 import numpy as np
@@ -60,6 +63,13 @@ HONEST = [
     "total = np.float32(0)\nfor x in a:\n    total += x\nout[0] = total",
     "acc = np.zeros(4, np.float32)\nacc[:] = 0\nout[0] = acc[1]",
     "import math\nout[0] = math.exp(a[0]) ** 2",
+    "out[0] = isinstance(a, np.ndarray) + isinstance(b, (int, np.ndarray))",
+    "out[0] = type(a) is not np.ndarray or type(a[0]) == np.float32",
+    "if type(a) in (list, tuple) or type(a) == type(b):\n    out[0] = 1",
+    "raise TypeError(f'a is {type(a).__name__}, not {type(b)}')",
+    "out[0] = isinstance(a, type(b)) or type(a)(3)",
+    "k = type(a)\nif k is int or k == float:\n    raise TypeError(k.__name__)",
+    "c: np.ndarray = a\nout[0] = c[0]",
     "from math import sqrt\nout[0] = sqrt(a[0])",
     "def inner(x):\n    return x\nout[0] = inner(a[0])",
     "n = min(a.size, b.size)\nfor i in prange(1, n):\n    out[0] = max(a[0], b[0])",
@@ -86,6 +96,19 @@ HONEST_BELOW = [
     "class Stack:\n    def __init__(self):\n        self.cells = []\n\n"
     "    def top(self):\n        return self.cells[-1]",
 ]
+
+
+def test_a_name_of_ones_own_is_no_way_to_the_library():
+    """`x.backend` has a kernel for what a10.2 asks to be composed."""
+    assignment = catalog.load("a10")
+    (file,) = [f for f in assignment.files if f.path.endswith("functions/attention.py")]
+    right = strip(file.source.read_text(), file.path, ())
+    formula = "weights = attention_weights(q, k, mask, causal, scale)"
+    fused = "weights = q.backend.attention_backward(g, q, k, v, scale, causal)"
+    mine = "class Mine:\n    backend = 0\n\n    def attention_backward(self): pass\n"
+    text = right.replace(formula, fused) + mine
+    said = reading.not_allowed(assignment, file, text, "a10.2")
+    assert "uses .backend" in said and "uses .attention_backward" in said
 
 
 @pytest.mark.parametrize("body", HONEST)
@@ -164,6 +187,27 @@ DISHONEST = [
     # behind the scenes
     "type('X', (), {})",
     "k = type",
+    # types that make objects of numbers in memory
+    "np.ndarray(1, object, a)",
+    "k = np.ndarray\nk(1, object, a)",
+    "list(map(np.ndarray, [1], [object], [a]))",
+    "from numpy import ndarray\nndarray(1, object, a)",
+    "import numpy.typing as npt\nnpt.NDArray[int](1, object, a)",
+    "type(a)(1, object, a)",
+    "k = type(a)\nk(1, object, a)",
+    "[type(a)][0](1, object, a)",
+    "k = j = type(a)\nj(1, object, a)",
+    "k = type(a)\nj = k\nj(1, object, a)",
+    "k = type(a)\nk(shape=1, dtype=object, buffer=a)",
+    "k = type(a)\nk(*[1, object, a])",
+    "k = type(a)\ndef f():\n    nonlocal k\n    return k",
+    "k = type(a)\ndef f():\n    return k\nf()(1, object, a)",
+    "k = type(a)\nreturn k",
+    "type(a) == add",
+    "type(a) == (k := a)",
+    "def f(k):\n    return type(a) == k",
+    "isinstance(a, (k := np.ndarray))",
+    "isinstance(a, [np.ndarray][0])",
     "super(a, b).x",
     "global x",
     "match a:\n    case np.ndarray(T=x):\n        pass",

@@ -12,7 +12,7 @@ import time
 import pytest
 from grading.mini_course import LIMITS, PATH, make_grader, write_file
 
-from assignments.grading import library, processes, sandbox
+from assignments.grading import channel, library, processes, sandbox
 from assignments.grading.channel import Failed, Worker
 
 # A worker that does not look at the grader any more, below a grader that is in the
@@ -177,12 +177,31 @@ def test_ones_own_spinners_stretch_no_limit(worker, monkeypatch):
     """The processors are busy with nobody else, whatever else runs here."""
     share = worker._share
     begin = share()
+    monkeypatch.setattr("assignments.grading.channel.BEGIN_EVERY", 0.0)
     monkeypatch.setattr("assignments.grading.channel.busy", lambda: share() - begin)
     start = time.perf_counter()
     with pytest.raises(Failed, match="longer than it may"):
         worker.request(SCALE, 1.0)
     assert worker.tree.waited() >= 0.0
     assert time.perf_counter() - start < 4.0
+
+
+@pytest.mark.parametrize("worker", ["def scale(x):\n    return x\n"], indirect=True)
+def test_small_calls_do_not_look_at_all_processes_each(worker, monkeypatch):
+    looked = []
+    see = processes.Tree.waited
+    monkeypatch.setattr(processes.Tree, "waited", lambda t: looked.append(0) or see(t))
+    done, send, now = [], Worker._send, time.perf_counter()
+    monkeypatch.setattr(Worker, "_send", lambda w, b: done.append("sent") or send(w, b))
+    monkeypatch.setattr(processes.Tree, "memory", lambda *_: done.append("looked") or 0)
+    monkeypatch.setattr("time.perf_counter", lambda: now)
+    worker._watched = now - 1
+    for _ in range(20):
+        with pytest.raises(Failed, match="no attribute 'copy'"):
+            worker.request(SCALE, 5.0)
+    assert len(looked) <= 1  # none, if the worker has just started
+    # What is timed begins when it is sent, so memory is looked at before.
+    assert done[:2] == ["looked", "sent"] and done.count("looked") == 1
 
 
 @pytest.mark.parametrize(
@@ -195,6 +214,7 @@ def test_what_others_take_does_not_count(worker, monkeypatch):
     def taken():
         return 0.9 * (time.perf_counter() - began)
 
+    monkeypatch.setattr("assignments.grading.channel.BEGIN_EVERY", 0.0)
     monkeypatch.setattr("assignments.grading.channel.busy", lambda: 1e9 + taken())
     monkeypatch.setattr(worker, "_share", lambda: 0.0)
     monkeypatch.setattr(processes.Tree, "waited", lambda _: taken())
@@ -202,6 +222,41 @@ def test_what_others_take_does_not_count(worker, monkeypatch):
     with pytest.raises(Failed, match="longer than it may"):
         worker.request(SCALE, 0.5)
     assert time.perf_counter() - start >= 2.5  # five times as long, and no longer
+
+
+def test_what_any_thread_waits_for_a_processor_is_waiting():
+    """As of a compiler whose first thread sleeps, beside others that are busy."""
+    spin = "threading.Thread(target=lambda: [0 for _ in iter(int, 1)], daemon=True)"
+    text = f"import threading, time; {spin}.start(); time.sleep(600)"
+    count = 2 * len(processes.cores()) + 1
+    running = [subprocess.Popen([sys.executable, "-c", text]) for _ in range(count)]
+    try:
+        first, end, waited = running[0].pid, time.monotonic() + 60, 0.0
+        while waited < 0.2 and time.monotonic() < end:
+            time.sleep(0.05)
+            others = set(os.listdir(f"/proc/{first}/task")) - {str(first)}
+            for thread in others:
+                with open(f"/proc/{first}/task/{thread}/schedstat") as file:
+                    waited = 1e-9 * int(file.read().split()[1])
+        assert processes._waiting(first) >= waited >= 0.2
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
+
+
+def test_a_process_may_have_any_name():
+    """Fifteen bytes can end within a letter, and a student can choose them."""
+    name = b"1) Z 1 \xff\xc3"
+    code = f"open('/proc/self/comm', 'wb').write({name}); print(flush=True); input()"
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", code], **pipes) as process:
+        process.stdout.readline()
+        try:
+            assert process.pid in processes.descendants(os.getpid())
+            assert channel._is_of(str(process.pid), os.getuid())
+        finally:
+            process.kill()
 
 
 def test_memory_is_counted_once_and_all_of_it(tmp_path):

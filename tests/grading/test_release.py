@@ -78,12 +78,17 @@ def test_the_student_edition(released, tmp_path):
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path)
     program = (
-        "import minitorch; from assignments.catalog import load; import fast_ops;"
-        "print(load('a3').title)"
+        "import minitorch, pathlib; from assignments import catalog, workspace;"
+        "import fast_ops; made = pathlib.Path('made');"
+        "workspace.create(catalog.load('a3'), made); print(*made.glob('*.svg'))"
     )
     command = [sys.executable, "-c", program]
     run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
+    pictures = [path.name for path in catalog.load("a3").folder.glob("*.svg")]
+    assert pictures and sorted(run.stdout.replace("made/", "").split()) == sorted(
+        pictures
+    )
 
 
 def test_the_autograder(released):

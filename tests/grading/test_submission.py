@@ -16,6 +16,7 @@ from grading.mini_course import (
     write_solution,
 )
 
+from assignments.answers import ANSWERS
 from assignments.grading import intake, submission
 
 
@@ -52,6 +53,14 @@ def test_nothing_and_too_much_are_refused(tmp_path):
         submission.read(folder, MINI)
     with pytest.raises(FileNotFoundError, match="expected a folder or a zip"):
         submission.read(tmp_path / "missing", MINI)
+
+
+def test_a_long_page_of_answers_costs_no_code(tmp_path):
+    """One with pictures in it, say; its beginning is read."""
+    folder = write_solution(tmp_path / "s")
+    (folder / ANSWERS).write_text("![](data:image/png;base64," + "A" * (2 << 20))
+    read = submission.read(folder, MINI)
+    assert not read.missing and len(read.answers) == submission.FILE_LIMIT
 
 
 @pytest.mark.parametrize(

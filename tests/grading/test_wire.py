@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import socket
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -11,7 +13,9 @@ from hypothesis import strategies as st
 
 from assignments.compare import same
 from assignments.grading.channel import _check_reply
-from assignments.grading.wire import MAGIC, START, Reader, WireError, encode
+from assignments.grading.examine import _Asked
+from assignments.grading.wire import MAGIC, START, Reader, WireError, digest, encode
+from assignments.grading.worker import CHUNK, Operators, Worker
 
 numbers = (
     st.booleans()
@@ -205,7 +209,7 @@ def answer(fields: str) -> dict:
         '["is","ok"],["value",1],["id","\\ud800"]',
         '["is","ok"],["value",1],["id",7]',
         '["is","error"],["type","X"],["text",1],["where",""]',
-        '["is","ask"],["name","exp"],["inputs",[]]',
+        '["is","ask"],["questions",[]]',
         '["is",["ok"]],["value",1]',
         '["value",1]',
     ],
@@ -217,5 +221,72 @@ def test_replies_that_are_none(fields):
 
 def test_replies():
     _check_reply(answer('["is","ok"],["value",1]'), "7", ("ok", "error"))
-    ask = answer('["is","ask"],["name","exp"],["inputs",[]]')
+    ask = answer('["is","ask"],["questions",[["exp",[]]]]')
     _check_reply(ask, "7", ("ask",))
+
+
+class Halves:
+    half = staticmethod(lambda x: x / 2)
+
+
+class Asking:
+    """What runs of a student's tests have of a worker; counts what messages ask."""
+
+    def __init__(self):
+        self.questions, self.sent, self.grader = {}, [], _Asked(Halves, ("half",))
+
+    def ask(self, question):
+        self.sent.append(len(question["questions"]))
+        return {"answers": self.grader(question["questions"])}
+
+
+def test_a_run_asks_in_one_message_what_runs_before_it_asked():
+    worker = Asking()
+    for sent in ([1, 1, 1, 1], [3, 1], [3, 1]):
+        ops, worker.sent = Operators(worker, "7", ["half"]), []
+        assert [ops.half(x) for x in (1.0, 2.0, 1.0)] == [0.5, 1.0, 0.5]
+        with pytest.raises(TypeError, match="half takes numbers"):
+            ops.half("1")  # what is no number is not asked again before it has to be
+        assert ops.half(4.0) == 2.0
+        assert worker.sent == sent
+
+
+@pytest.mark.parametrize("question", ["half", ["half"], [1, []], ["half", "1"], {}])
+def test_questions_that_are_none(question):
+    with pytest.raises(WireError, match="a name and its inputs"):
+        _Asked(Halves, ("half",))([question])
+
+
+def test_a_short_message_takes_no_more_memory_than_a_piece_of_a_long_one():
+    """A worker's memory is filled with garbage when it is taken, which takes time."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        worker = Worker(ours)
+        theirs.sendall(encode({"x": 1}))
+        tracemalloc.start()
+        try:
+            assert worker.receive() == {"x": 1}
+            assert tracemalloc.get_traced_memory()[1] < CHUNK + 2**14 <= 2**17
+        finally:
+            tracemalloc.stop()
+
+
+def traced(call) -> tuple:
+    """What a call returns, and how many bytes it had at once."""
+    tracemalloc.start()
+    try:
+        return call(), tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_arrays_are_copied_once():
+    """Timed calls bring megabytes along, many times: each copy is a student's time."""
+    message, size = {"a": np.ones((512, 1024), "float32")}, 2 << 20
+    known, held = traced(lambda: digest(message))
+    assert held < size / 8
+    data, held = traced(lambda: encode(message))
+    assert held < 1.1 * size
+    found, held = traced(lambda: Reader(4 << 20).feed(data))
+    assert same_values(found, message) and digest(found) == known
+    assert held < 2.4 * size  # what has come so far, and the array

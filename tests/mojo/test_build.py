@@ -99,7 +99,7 @@ def test_a_missing_compiler_says_what_to_install(
         load = staticmethod(build.check_platform)
 
     monkeypatch.setattr(build, "compiler", no_compiler)
-    monkeypatch.setattr(registry, "_registered", lambda: {"mojo": Point})
+    monkeypatch.setattr(registry, "_registered", lambda path: {"mojo": Point})
     with pytest.raises(RuntimeError, match=r"pip install -e '\.\[mojo\]'") as caught:
         registry._load("mojo")
     # The tests' own reason to skip: see `helpers.loaded`.

@@ -33,6 +33,7 @@ from minitorch.train.gpt.optimizers import make_optimizer
 from minitorch.train.gpt.recipe import peak_flops, row_line
 from minitorch.train.gpt.session import GPTSession, Row, text_step
 from minitorch.train.schedule import warm_up_cosine
+from minitorch.train.tracking import METRICS, read_metrics
 
 LAST = "last.safetensors"
 TINY = GPTTrainConfig(
@@ -165,6 +166,10 @@ def test_the_folder_has_all_that_writing_needs(whole: Path) -> None:
     assert len(tokenizer.decode(ids)) >= 5
     config = json.loads((whole / "config.json").read_text())
     assert config["model_config"] == saved["model_config"] and config["steps"] == 6
+    lines = [row for row in read_metrics(whole / METRICS) if "val_loss" in row]
+    kept = [(row["step"], row["val_loss"]) for row in saved["history"]]
+    assert [(row["step"], row["val_loss"]) for row in lines] == kept
+    assert [step for step, _ in kept] == [0, 2, 4, 6]
 
 
 def tiny_gpt(vocab_size: int = 11) -> GPT:
@@ -226,6 +231,20 @@ def test_presets_are_nanogpts_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(config, "available_devices", lambda: ["cpu", "cuda"])
     assert fill_in(GPTTrainConfig(device="cuda:1")).model == "char"
+
+
+def test_the_limit_of_a_gpu_is_that_of_the_numbers_used(monkeypatch) -> None:
+    missing = "the package numba-cuda is not installed"
+    limits = pytest.importorskip("cuda_ops.limits", reason=missing)
+    simulator = pytest.importorskip("cuda_ops.simulator", reason=missing)
+    monkeypatch.setattr(simulator, "SIMULATED", False)
+    monkeypatch.setattr(limits, "peak_flops", lambda: 60e12)
+    monkeypatch.setattr(limits, "tensor_rate", lambda: 8.0)
+    assert peak_flops("cuda") == 60e12
+    assert peak_flops("cuda", "bfloat16") == 16 * 60e12
+    with monkeypatch.context() as patched:
+        patched.setattr(minitorch.precision.state, "allow_tf32", True)
+        assert peak_flops("cuda") == 8 * 60e12
 
 
 def test_a_limit_that_is_not_known_is_a_dash() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from minitorch.train import Diverged, Result, TrainConfig, load_checkpoint, train
 from minitorch.train.recipes import DEFAULTS, fill_in
+from minitorch.train.tasks import normalize_digits
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -102,6 +103,14 @@ def test_digits_files_and_name(model: str, tmp_path: Path) -> None:
         names = {"curves.png", "confusion.png", "mistakes.png"}
         assert {file.name for file in result.files} == names
         assert all(file.read_bytes().startswith(PNG) for file in result.files)
+
+
+def test_digits_get_the_mean_and_spread_of_mnist() -> None:
+    bytes_ = np.arange(256, dtype=np.uint8).reshape(1, 16, 16)
+    expected = (bytes_[:, None] / 255 - 0.1307) / 0.3081
+    made = normalize_digits(bytes_)
+    assert made.dtype == np.float32 and made.shape == (1, 1, 16, 16)
+    np.testing.assert_allclose(made, expected, atol=1e-6)
 
 
 def test_a_second_run_keeps_the_first(tmp_path: Path) -> None:

@@ -25,7 +25,8 @@ class HostElementwise(HostMemory, Primitives):
         out = self.empty(shape, a.storage.dtype)
         z = out.storage.array
         if len(z):
-            x, y = (t if t.size == 1 else self._as(t, shape) for t in (a, b))
+            x = a if a.size == 1 else self._as(a, shape)
+            y = b if b.size == 1 else self._as(b, shape)
             chosen = self._flat(self._as(condition, shape))
             self._elementwise.where_flat[len(z) >= SERIAL_LIMIT](
                 chosen, self._flat(x), self._flat(y), z

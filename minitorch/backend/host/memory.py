@@ -27,7 +27,7 @@ from minitorch.backend import fences
 from minitorch.backend.host.workspace import Buffer, line_array, line_buffer
 from minitorch.backend.indexing import cat_shape
 from minitorch.dtypes import DType, from_numpy_dtype, int64, rounded
-from minitorch.tensor_data import Shape, Storage, Strides, TensorData
+from minitorch.tensor_data import Shape, Storage, Strides, TensorData, layouts
 
 # A flat kernel, for one thread and for all; `kernel[size >= SERIAL_LIMIT]` is the one.
 FlatKernel = tuple[Any, Any]
@@ -42,7 +42,12 @@ RANK = 4  # loops in a strided kernel; more dimensions are looped over in Python
 # the next row needs their other elements.
 CHUNK = 8192
 CHUNK_WITH_GAPS = 256
+FEW = 2048  # elements with gaps that NumPy copies sooner than a plan is found
 MIN_TILE = 8  # sizes from which it pays to transpose by tiles
+
+
+# Names of our own, since those of a module or a class are looked for at every call.
+_array, _new = np.empty, object.__new__
 
 
 # ------------------------------------------------------------- reuse of large memory
@@ -50,7 +55,7 @@ MIN_TILE = 8  # sizes from which it pays to transpose by tiles
 # Bytes from which on memory is reused. Without a global lock in the interpreter, counts
 # of references are not exact at every moment, and nothing is.
 GIL = getattr(sys, "_is_gil_enabled", lambda: True)()
-POOLED = 1024 * 1024 if GIL else sys.maxsize
+POOLED = 256 * 1024 if GIL else sys.maxsize
 IDLE_LIMIT = 2**30  # bytes of unused memory that are kept at most
 
 _pool: dict[int, deque[Buffer]] = {}
@@ -61,12 +66,13 @@ def pooled(size: int, dtype: DType) -> np.ndarray:
     """A flat array of `size` elements on a buffer that nobody uses any more.
 
     New memory from the system costs a page fault for every 4 KiB (0.1 us each, more
-    than an addition takes), so buffers of `POOLED` bytes or more stay in a pool. Every
-    array on a buffer, and every view of one, keeps a reference to the buffer itself;
-    so a buffer is free exactly when nothing but the pool refers to it.
+    than an addition takes, and many times that in a virtual machine), and malloc gives
+    memory back soon. So buffers of `POOLED` bytes or more stay in a pool. Every array
+    on a buffer, and every view of one, keeps a reference to the buffer itself; so a
+    buffer is free exactly when nothing but the pool refers to it.
 
-    A buffer leaves its queue before it is looked at, so that two threads never take
-    the same one.
+    The one that was taken last comes first: it may still be in the cache. A buffer
+    leaves its queue before it is looked at, so that two threads never take the same.
     """
     step = max(1 << (size * dtype.itemsize).bit_length() - 4, 4096)  # waste < 1/8
     space = -(-size * dtype.itemsize // step) * step
@@ -75,14 +81,14 @@ def pooled(size: int, dtype: DType) -> np.ndarray:
         queue = _pool.setdefault(space, deque())
     for _ in range(len(queue)):
         try:
-            entry = queue.popleft()
+            entry = queue.pop()
         except IndexError:  # another thread emptied it
             break
-        idle = _idle(entry)
-        array = np.ndarray(size, dtype.numpy, *entry) if idle else None
-        queue.append(entry)
-        if array is not None:
+        if _idle(entry):
+            array = np.ndarray(size, dtype.numpy, *entry)
+            queue.append(entry)
             return array
+        queue.appendleft(entry)
     if _total[0] > IDLE_LIMIT:
         release()
     entry = line_buffer(space)
@@ -124,14 +130,25 @@ class HostMemory(ABC):
 
     def empty(self, shape: Shape, dtype: DType) -> TensorData:
         """A contiguous tensor whose elements have no particular value."""
-        size = math.prod(shape)
+        size, strides = layouts[shape]
         if fences.around is not None:
             array = line_array(size, dtype)
         elif size * dtype.itemsize < POOLED:
-            array = np.empty(size, dtype.numpy)
+            array = _array(size, dtype.numpy)
         else:
             array = pooled(size, dtype)
-        return TensorData.around(array, dtype, self._device, shape)
+        out = _new(TensorData)  # as `TensorData.around`, but for a call
+        out.storage = storage = _new(Storage)
+        storage.array = array
+        storage.dtype = dtype
+        storage.device = self._device
+        storage.version = out.offset = 0
+        storage.rebased = -1
+        storage.shared = False
+        out.shape = shape
+        out.strides = strides
+        out.contiguous = True
+        return out
 
     def wrap(self, array: np.ndarray, shape: Shape, dtype: DType) -> TensorData:
         """A contiguous tensor of `shape` on a flat array that it takes over."""
@@ -143,6 +160,14 @@ class HostMemory(ABC):
         out.storage.array.fill(rounded(value, dtype) if dtype.half else value)
         return out
 
+    def fill(self, out: TensorData, value: float) -> None:
+        """out[...] = value"""
+        array = out.flat() if out.contiguous else None
+        if array is None or out.storage.dtype.half or len(array) >= SERIAL_LIMIT:
+            super().fill(out, value)  # type: ignore[misc]
+        else:
+            array.fill(value)
+
     def number(self, value: float, dtype: DType) -> TensorData:
         """`value` as a tensor without dims, the same one each time."""
         return self._number(value, math.copysign(1.0, value), dtype)
@@ -150,6 +175,16 @@ class HostMemory(ABC):
     @lru_cache(maxsize=1024)  # noqa: B019 (there is one object for each device)
     def _number(self, value: float, sign: float, dtype: DType) -> TensorData:
         return self.full((), value, dtype)  # -0.0 is equal to 0.0, but for its sign
+
+    def triangle(self, rows: int, cols: int, diagonal: int = 0) -> TensorData:
+        """Where j <= i + diagonal; small ones are kept, and nobody writes to them."""
+        if rows * cols < SERIAL_LIMIT:
+            return self._triangle(rows, cols, diagonal)
+        return super().triangle(rows, cols, diagonal)  # type: ignore[misc]
+
+    @lru_cache(maxsize=64)  # noqa: B019 (there is one object for each device)
+    def _triangle(self, rows: int, cols: int, diagonal: int) -> TensorData:
+        return super().triangle(rows, cols, diagonal)  # type: ignore[misc]
 
     def cat(self, tensors: Sequence[TensorData], dim: int) -> TensorData:
         """[A, *], [B, *], ... -> [A + B + ..., *] for dim = 0; all of one dtype.
@@ -159,11 +194,14 @@ class HostMemory(ABC):
         shape = cat_shape(tensors, dim)
         if math.prod(shape) >= SERIAL_LIMIT:
             return super().cat(tensors, dim)  # type: ignore[misc]
-        flat = dim == 0 and all([a.contiguous for a in tensors])
-        arrays = [a.flat() if flat else self.to_numpy(a) for a in tensors]
-        array = np.concatenate(arrays, dim)
-        dtype = tensors[0].storage.dtype
-        return self.wrap(array if flat else array.ravel(), shape, dtype)
+        if dim == 0:  # then the elements of one come after those of the other, too
+            parts = []
+            for a in tensors:
+                parts.append(a.flat() if a.contiguous else a.array().ravel())
+            array = np.concatenate(parts)
+        else:
+            array = np.concatenate([self.to_numpy(a) for a in tensors], dim).ravel()
+        return self.wrap(array, shape, tensors[0].storage.dtype)
 
     def from_numpy(self, array: np.ndarray) -> TensorData:
         """A tensor that shares the array's memory, whatever its (positive) strides.
@@ -175,8 +213,9 @@ class HostMemory(ABC):
         dtype = from_numpy_dtype(array.dtype)
         item = array.itemsize
         flags = array.flags
-        if not (flags.writeable and flags.aligned) or any(
-            step < 0 or step % item for step in array.strides
+        shared = flags.writeable and flags.aligned
+        if not (shared and flags.c_contiguous) and not (
+            shared and all(step >= 0 and step % item == 0 for step in array.strides)
         ):
             array = np.array(array, order="C")
             flags = array.flags
@@ -193,8 +232,14 @@ class HostMemory(ABC):
 
     def copy(self, a: TensorData, dtype: DType) -> TensorData:
         """A contiguous copy, converted to `dtype` (floats to ints: toward zero)."""
+        source = a.storage.dtype
+        small = a.size if dtype is source and fences.around is None else SERIAL_LIMIT
+        if small < SERIAL_LIMIT and a.contiguous:
+            return self.wrap(a.flat().copy(), a.shape, dtype)  # one call does it
+        if small < FEW:
+            return self.wrap(a.array().flatten(), a.shape, dtype)
         out = self.empty(a.shape, dtype)
-        if dtype.half or a.storage.dtype.half:
+        if dtype.half or source.half:
             convert(out, a)
         else:
             self._move(out, a)
@@ -244,8 +289,10 @@ class HostMemory(ABC):
 
 def convert(out: TensorData, a: TensorData) -> None:
     """out[...] = a from or to a half type, which compiled kernels do not know."""
+    plain = out.contiguous and a.contiguous
+    x, y = (a.flat(), out.flat()) if plain else (a.array(), out.array())
     with np.errstate(over="ignore", invalid="ignore"):  # too large for one: infinity
-        out.array()[...] = a.array()
+        y[...] = x
 
 
 def same_window(a: TensorData, b: TensorData) -> bool:
@@ -261,10 +308,9 @@ def same_window(a: TensorData, b: TensorData) -> bool:
 def overlap(a: TensorData, b: TensorData) -> bool:
     """Whether writing one may change the other (never False by mistake)."""
     x, y = a.storage.array, b.storage.array
-    if x is not y and not np.may_share_memory(x, y):
-        return False
-    if x is not y:
-        return True
+    if x is not y:  # the first two questions take a tenth of the last one's time
+        apart = x.base is None and y.base is None
+        return not apart and np.may_share_memory(x, y)
     first, last = _span(a)
     other_first, other_last = _span(b)
     return first <= other_last and other_first <= last

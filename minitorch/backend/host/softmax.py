@@ -88,16 +88,19 @@ class HostSoftmax(HostMemory, Softmax):
         target: TensorData,
         logsumexp: TensorData,
         ignore_index: int,
+        out: TensorData | None = None,
     ) -> TensorData:
         """One exponential for each score: the forward pass kept one number a row."""
-        dx = self.empty(logits.shape, logits.storage.dtype)
-        z = dx.storage.array
+        dx = out
+        if dx is None or not dx.is_contiguous():
+            dx = self.empty(logits.shape, logits.storage.dtype)
+        z = dx.flat()
         if len(z):
             self._softmax.cross_entropy_backward[len(z) >= SERIAL_LIMIT](
                 self._flat(grad), self._flat(logits), self._int64s(target),
                 self._flat(logsumexp), ignore_index, z,
             )  # fmt: skip
-        return dx
+        return self.into(out, dx)
 
     def mean_loss(
         self, losses: TensorData, target: TensorData, ignore_index: int

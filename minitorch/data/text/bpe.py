@@ -180,7 +180,9 @@ class BPE(Tokenizer):
     def decode_bytes(self, ids: Iterable[int]) -> bytes:
         """The bytes of these tokens. Raises as `decode`."""
         try:
+            # BEGIN SOLUTION a10.1
             return b"".join([self._bytes[i] for i in checked(self, ids)])
+            # END SOLUTION a10.1
         except KeyError as error:
             raise ValueError(
                 f"BPE.decode: there is no token {error}; the numbers of this tokenizer "
@@ -188,18 +190,24 @@ class BPE(Tokenizer):
             ) from None
 
     def _encode(self, text: str) -> list[int]:
+        """The tokens of a text, piece by piece."""
+        # BEGIN SOLUTION a10.1
         ids: list[int] = []
         for piece in pieces(self.pattern, text):
             ids += self._encode_piece(_to_bytes(piece))
         return ids
+        # END SOLUTION a10.1
 
     def _encode_piece(self, piece: bytes) -> list[int]:
+        """The tokens of a piece; those of short ones are remembered."""
         ids = self._known.get(piece)
         if ids is not None:
             return ids
+        # BEGIN SOLUTION a10.1
         whole = self.tokens.get(piece) if self.whole_pieces else None
         single = [self._single[byte] for byte in piece]
         ids = [whole] if whole is not None else merge(single, self._merges)
+        # END SOLUTION a10.1
         if len(piece) <= LONGEST:
             if len(self._known) >= REMEMBERED:
                 self._known.clear()

@@ -38,6 +38,7 @@ def train_merges(
         pieces: how often each piece is in the text.
         number: how many tokens there are to be, 256 or more.
     """
+    # BEGIN SOLUTION a10.1
     words, times = [list(piece) for piece in pieces], list(pieces.values())
     counts, where = _count(words, times)
     heap = [(-count, pair) for pair, count in counts.items()]
@@ -60,6 +61,7 @@ def train_merges(
                 counts[changed] += by
                 heappush(heap, (-counts[changed], changed))
     return tokens, list(merges)
+    # END SOLUTION a10.1
 
 
 def _count(
@@ -83,6 +85,7 @@ def _merge_everywhere(
     new: int,
 ) -> Counter[Pair]:
     """Put `new` in the place of `pair` in all words; by how much counts change."""
+    # BEGIN SOLUTION a10.1
     changes: Counter[Pair] = Counter()
     for i in where.pop(pair):
         merged = merge_pair(words[i], pair, new)
@@ -95,10 +98,12 @@ def _merge_everywhere(
             where[now].add(i)
         words[i] = merged
     return changes
+    # END SOLUTION a10.1
 
 
 def merge_pair(ids: Sequence[int], pair: Pair, new: int) -> list[int]:
     """`ids` with `new` where `pair` was, from left to right."""
+    # BEGIN SOLUTION a10.1
     merged: list[int] = []
     i = 0
     while i < len(ids):
@@ -109,6 +114,7 @@ def merge_pair(ids: Sequence[int], pair: Pair, new: int) -> list[int]:
             merged.append(ids[i])
             i += 1
     return merged
+    # END SOLUTION a10.1
 
 
 def merge(ids: Sequence[int], merges: Mapping[Pair, tuple[int, int]]) -> list[int]:
@@ -122,6 +128,7 @@ def merge(ids: Sequence[int], merges: Mapping[Pair, tuple[int, int]]) -> list[in
     Args:
         merges: for a pair, its rank, and the token that it becomes.
     """
+    # BEGIN SOLUTION a10.1
     tokens = list(ids)  # -1: was merged into the one before
     after = list(range(1, len(tokens) + 1))
     before = list(range(-1, len(tokens) - 1))
@@ -149,3 +156,4 @@ def merge(ids: Sequence[int], merges: Mapping[Pair, tuple[int, int]]) -> list[in
         offer(before[i])
         offer(i)
     return [token for token in tokens if token >= 0]
+    # END SOLUTION a10.1

@@ -23,6 +23,7 @@ from minitorch.train.config import (
     check_whole_numbers,
     filled,
 )
+from minitorch.train.tracking import check_tracker
 
 # Choices that a resumed run must share with the run it goes on with.
 FIXED = (
@@ -50,7 +51,15 @@ FIXED = (
     "seed",
 )
 # Choices that it takes over unless it is told otherwise.
-INHERITED = (*FIXED, "steps", "eval_every", "eval_batches", "sample", "device")
+INHERITED = (
+    *FIXED,
+    "steps",
+    "eval_every",
+    "eval_batches",
+    "sample",
+    "device",
+    "track",
+)
 
 TOKENIZERS = ("char", "bpe")
 OPTIMIZERS = ("adamw", "lion", "lamb", "muon", "schedule-free")
@@ -103,6 +112,8 @@ LEAST: Mapping[str, int] = MappingProxyType(
         "sample": 0,
         "seed": 0,
         "checkpoint_steps": 0,
+        **dict.fromkeys(("dp", "tp", "pp", "cp"), 1),
+        "zero": 0,
     }
 )
 
@@ -140,9 +151,13 @@ class GPTTrainConfig:
         sample: tokens that the model then writes; 0: none.
         seed: of the weights, dropout, the windows and what is written.
         data_dir: a folder with tinyshakespeare.
+        dp, tp, pp, cp, zero: how ranks share the work, see `layout.py`; dp None: by
+            what remains of them.
+        schedule: of the pipeline: "1f1b", "gpipe" or "interleaved".
         recompute: keep less for the backward pass, and compute it again.
-        out, resume, graph, profile, checkpoint_every, checkpoint_steps, quiet, verbose:
-            as in `TrainConfig`; there is a checkpoint at each measurement, too.
+        out, track, resume, graph, profile, checkpoint_every, checkpoint_steps, quiet,
+            verbose: as in `TrainConfig`; there is a checkpoint at each measurement,
+            too.
     """
 
     recipe: str = "gpt"
@@ -173,7 +188,14 @@ class GPTTrainConfig:
     sample: int | None = None
     seed: int | None = None
     data_dir: str | Path | None = None
+    dp: int | None = None
+    tp: int | None = None
+    pp: int | None = None
+    cp: int | None = None
+    zero: int | None = None
+    schedule: str | None = None
     out: str | Path | None = None
+    track: str | None = None
     resume: str | Path | None = None
     recompute: bool = False
     graph: bool = True
@@ -202,6 +224,7 @@ def fill_in(config: GPTTrainConfig) -> GPTTrainConfig:
     check_choice("model", config.model, tuple(PRESETS))
     check_choice("optimizer", config.optimizer, OPTIMIZERS)
     check_choice("dtype", config.dtype, DTYPES)
+    check_tracker(config.track)
     config = filled(config, {"lr": LEARNING_RATE.get(str(config.optimizer), 1e-3)})
     sizes = GPTConfig.preset(str(config.model))
     given = {

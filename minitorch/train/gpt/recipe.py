@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import time
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -35,6 +36,7 @@ from minitorch.train.gpt.config import (
     fill_in,
     model_config,
 )
+from minitorch.train.gpt.layout import join, laid_out, restarted
 from minitorch.train.gpt.optimizers import make_optimizer
 from minitorch.train.gpt.session import (
     STEPS,
@@ -54,21 +56,23 @@ from minitorch.train.gpt.task import (
     read_text,
     take_along,
 )
-from minitorch.train.progress import Reporter, make_reporter
+from minitorch.train.progress import Reporter, SilentReporter, make_reporter
 from minitorch.train.report import write_json
 from minitorch.train.running import explained, prepared
 from minitorch.train.schedule import constant, warm_up_cosine
+from minitorch.train.tracking import tracked
 
 
 @dataclass(frozen=True)
 class GPTResult:
     """What came out of a run: all choices, the measurements, the folder with the
-    checkpoints, the trained model and its tokenizer."""
+    checkpoints, the trained model (where ranks shared it, None but on rank 0) and its
+    tokenizer."""
 
     config: GPTTrainConfig
     history: list[Row]
     folder: Path
-    model: GPT
+    model: Any
     tokenizer: Tokenizer
 
     def summary(self) -> str:
@@ -84,38 +88,78 @@ class GPTResult:
 
 
 def train_gpt(
-    config: GPTTrainConfig | None = None, started: float | None = None
+    config: GPTTrainConfig | None = None,
+    started: float | None = None,
+    reporter: Reporter | None = None,
 ) -> GPTResult:
     """Train a GPT on a text. Arguments and errors as `train`'s."""
     started = time.perf_counter() if started is None else started
-    chosen, saved = with_checkpoint(config or GPTTrainConfig(), FIXED, INHERITED)
+    asked = restarted(config or GPTTrainConfig())
+    chosen, saved = with_checkpoint(asked, FIXED, INHERITED)
     config = fill_in(chosen)
-    reporter = make_reporter(config.quiet)
-    folder = Path(config.out or default_folder(config.recipe))
-    prepare_folder(folder, resuming=saved is not None)
-    if saved is None:
-        text = read_text(config)
-        if text.notice:
-            reporter.warn(f"{text.notice}. On the command line: --data-dir FOLDER")
-        config = replace(config, dataset=text.source)
-        prepare_task(config, text, folder)
-    else:
-        take_along(find_checkpoint(Path(str(config.resume))).parent, folder)
+    rank, ranks = join(config)
+    config = laid_out(config, ranks)
+    reporter = reporter or make_reporter(config.quiet)
+    reporter = reporter if rank == 0 else SilentReporter()
+    if rank == 0:
+        config, folder = _begin(config, saved is not None, reporter)
+    if ranks > 1:
+        from minitorch.distributed import broadcast_object_list
+
+        told: list[Any] = [(config.dataset, folder)] if rank == 0 else [None]
+        broadcast_object_list(told)
+        config, folder = replace(config, dataset=told[0][0]), told[0][1]
     task = open_task(config, folder)
-    session = _session(config, task, folder, reporter)
-    write_json(folder / "config.json", _choices(session, folder))
+    session = _session(config, task, folder, reporter, rank, ranks)
+    if session.writes:
+        write_json(folder / "config.json", _choices(session, folder))
     if saved is None:
         session.save()  # so that there is something to resume from the first step on
     else:
-        session.restore(saved)
+        _restore(session, saved, find_checkpoint(Path(str(config.resume))))
         reporter.note(f"resuming after step {session.step:,}")
-    _fit(session, task, reporter)
+    with tracked(reporter, session) if session.writes else nullcontext():
+        _fit(session, task, reporter)
     if config.verbose and session.first_step is not None:
         first = session.first_step - started
         reporter.note(f"first step done {first:.1f} s after the start")
     if isinstance(session.optimizer, AdamWScheduleFree):
         session.optimizer.eval()  # the average is what was measured
-    return GPTResult(config, session.history, folder, session.model, task.tokenizer)
+    model = session.model if ranks == 1 else session.model.whole()
+    return GPTResult(config, session.history, folder, model, task.tokenizer)
+
+
+def _begin(
+    config: GPTTrainConfig, resuming: bool, reporter: Reporter
+) -> tuple[GPTTrainConfig, Path]:
+    """Get the folder and the text in it ready: what one rank does for all."""
+    folder = Path(config.out or default_folder(config.recipe))
+    get_backend(str(config.device))  # without it, or without a text, no folder is made
+    text = None if resuming else read_text(config)
+    prepare_folder(folder, resuming)
+    if text is None:
+        take_along(find_checkpoint(Path(str(config.resume))).parent, folder)
+        return config, folder
+    if text.notice:
+        reporter.warn(f"{text.notice}. On the command line: --data-dir FOLDER")
+    config = replace(config, dataset=text.source)
+    prepare_task(config, text, folder)
+    return config, folder
+
+
+def _restore(session: GPTSession, saved: dict[str, Any], path: Path) -> None:
+    """Go on from a checkpoint, of which each rank reads what it needs."""
+    if session.ranks == 1 and not path.is_dir():
+        session.restore(saved)
+        return
+    from minitorch.distributed import checkpoint
+
+    def go_on() -> None:
+        if path.is_dir():
+            checkpoint.check(path)
+        session.restore(checkpoint.whole(saved) if session.ranks == 1 else saved)
+
+    checkpoint.together("resume", go_on)
 
 
 def load_gpt(path: str | Path, device: str | None = None) -> tuple[GPT, Tokenizer]:
@@ -143,7 +187,12 @@ def _choices(session: GPTSession, folder: Path) -> dict[str, Any]:
 
 
 def _session(
-    config: GPTTrainConfig, task: TextTask, folder: Path, reporter: Reporter
+    config: GPTTrainConfig,
+    task: TextTask,
+    folder: Path,
+    reporter: Reporter,
+    rank: int,
+    ranks: int,
 ) -> GPTSession:
     """A model with fresh weights and all that it takes to train it."""
     assert config.device and config.lr and config.seed is not None
@@ -151,9 +200,17 @@ def _session(
     assert config.min_lr is not None
     get_backend(config.device)
     manual_seed(config.seed)
-    model = GPT(model_config(config, task.tokenizer.vocab_size)).to(config.device)
+    model: Any = GPT(model_config(config, task.tokenizer.vocab_size))
+    model = model.to(config.device)
     model.recompute = config.recompute
-    optimizer = make_optimizer(model, config)
+    optimizer: Any = None
+    if ranks == 1:
+        optimizer = scheduled = make_optimizer(model, config)
+    else:
+        from minitorch.train.gpt.shared import SharedGPT, SharedOptimizer
+
+        model = SharedGPT(model, config)
+        optimizer, scheduled = SharedOptimizer(model), model.optimizer
     cosine = warm_up_cosine(
         config.warm_up, config.decay_steps, config.min_lr / config.lr
     )
@@ -162,19 +219,23 @@ def _session(
         config=config,
         model=model,
         optimizer=optimizer,
-        scheduler=LambdaLR(optimizer, constant if free else cosine),
+        scheduler=LambdaLR(scheduled, constant if free else cosine),
         scaler=GradScaler(
             split_name(config.device)[0], enabled=config.dtype == "float16"
         ),
         folder=folder,
-        peak=None if config.quiet else peak_flops(config.device),
+        peak=None
+        if config.quiet or rank > 0
+        else peak_flops(config.device, config.dtype or "float32"),
+        ranks=ranks,
+        writes=rank == 0,
         on_look=lambda session: _look(session, reporter),
     )
 
 
-def peak_flops(device: str) -> float | None:
-    """Operations a second that the device can do, measured; None where that is not
-    known: in the simulator, and in plain Python."""
+def peak_flops(device: str, dtype: str = "float32") -> float | None:
+    """Operations a second that the device can do with such numbers, measured; None
+    where that is not known: in the simulator, and in plain Python."""
     kind = split_name(device)[0]
     if kind in ("cpu", "mojo"):
         from fast_ops.limits import peak_flops
@@ -188,7 +249,8 @@ def peak_flops(device: str) -> float | None:
 
     if SIMULATED:
         return None
-    rate = limits.tensor_rate() if state.allow_tf32 else 1.0
+    half = dtype != "float32"  # of which tensor cores do twice as many as of TF32
+    rate = (1 + half) * limits.tensor_rate() if half or state.allow_tf32 else 1.0
     return limits.peak_flops() * max(1.0, rate)
 
 
@@ -207,6 +269,8 @@ def _fit(session: GPTSession, task: TextTask, reporter: Reporter) -> None:
         scaler=session.scaler,
         region=lowered(config),
     )
+    if session.ranks > 1:
+        step = partial(model.step, region=lowered(config))
     reporter.begin(f"step {session.step}/{config.steps}", config.steps)
     model.train()
     try:
@@ -231,6 +295,8 @@ def _take(session: GPTSession, task: TextTask, run: Any) -> None:
     assert config.accumulate and config.batch_size and config.seed is not None
     shape = config.accumulate, config.batch_size
     x, y = task.train.draw(shape, config.seed, STEPS, session.step)
+    if session.ranks > 1:
+        session.model.seed(session.step)
     loss = run(x.to(device), y.to(device))
     session.scheduler.step()
     session.after_step(loss)
@@ -257,7 +323,8 @@ def _measure(session: GPTSession, task: TextTask, reporter: Reporter) -> None:
         "complete": step == config.steps,
         "rows": [asdict(row) for row in session.history],
     }
-    write_json(session.folder / "metrics.json", content)
+    if session.writes:
+        write_json(session.folder / "metrics.json", content)
     session.start_clock()
 
 

@@ -24,12 +24,14 @@ from minitorch.models import GPT
 from minitorch.nn.utils import clip_grad_norm_
 from minitorch.optim import AdamWScheduleFree
 from minitorch.tensor import Tensor
-from minitorch.train.checkpoint import LAST
+from minitorch.train.checkpoint import LAST, last_checkpoint
 from minitorch.train.gpt.config import GPTTrainConfig
 from minitorch.train.running import Diverged, Run
 
 # What random numbers are for: keys of `TokenWindows.draw`, beside the seed.
 STEPS, TRAIN_LOSS, VAL_LOSS = 0, 1, 2
+# Steps between questions of ranks to each other, for which a GPU has to wait.
+AGREE_EVERY = 8
 
 
 def lowered(config: GPTTrainConfig) -> AbstractContextManager[Any]:
@@ -73,7 +75,7 @@ def text_step(
 
 @no_grad()
 def mean_loss(
-    model: GPT, windows: TokenWindows, config: GPTTrainConfig, key: int
+    model: Any, windows: TokenWindows, config: GPTTrainConfig, key: int
 ) -> float:
     """The mean cross entropy on `eval_batches` batches, the same ones each time."""
     assert config.batch_size and config.eval_batches and config.seed is not None
@@ -111,6 +113,7 @@ class GPTSession(Run):
     """A model that learns, and all that it takes.
 
     Attributes:
+        model: a GPT, or a `SharedGPT`.
         peak: operations a second that the machine can do; None: not known.
         on_look: called a few times a second.
         history: the measurements so far.
@@ -119,13 +122,15 @@ class GPTSession(Run):
     """
 
     config: GPTTrainConfig
-    model: GPT
+    model: Any
     optimizer: Any
     scheduler: Any
     scaler: GradScaler
     folder: Path
     peak: float | None
     on_look: Callable[[GPTSession], None]
+    ranks: int = 1
+    writes: bool = True
     step: int = 0
     history: list[Row] = field(default_factory=list)
     loss: float = math.nan
@@ -151,7 +156,7 @@ class GPTSession(Run):
         """See `Row`."""
         if self.peak is None or not self.rate:
             return None
-        return self.rate * self.model.flops_per_token() / self.peak
+        return self.rate * self.model.flops_per_token() / (self.peak * self.ranks)
 
     def start_clock(self) -> None:
         """What comes now is training."""
@@ -171,6 +176,7 @@ class GPTSession(Run):
             self.loss = self._sum.item() / self._steps
             if not math.isfinite(self.loss):
                 raise self._diverged(f"the loss became {self.loss}")
+            self.on_record(self.step, {"loss": self.loss, "lr": self.lr}, None)
         now = time.perf_counter()
         self._seconds += now - self._clock
         if warm:
@@ -181,8 +187,8 @@ class GPTSession(Run):
         self.on_look(self)
 
     def _diverged(self, what: str) -> Diverged:
-        last, lr = self.folder / LAST, self.config.lr or self.lr
-        kept = f"; the last good checkpoint is {last}" if last.exists() else ""
+        last, lr = last_checkpoint(self.folder), self.config.lr or self.lr
+        kept = f"; the last good checkpoint is {last}" if last else ""
         return Diverged(
             f"training: {what} until step {self.step}, at a learning rate of "
             f"{self.lr:.3g}. The steps were too large: try --lr {lr / 10:.3g}, or a "
@@ -231,6 +237,22 @@ class GPTSession(Run):
         self.kept = []
 
     # ----------------------------------------------------------- checkpoints
+
+    def any_rank(self, yes: bool) -> bool:
+        if self.ranks == 1:
+            return yes
+        from minitorch.distributed.objects import highest
+
+        return bool(highest(int(yes)))
+
+    def agreed(self, late: bool, stop: int | None) -> tuple[bool, int | None]:
+        if self.ranks == 1:
+            return late, stop
+        if self.step % AGREE_EVERY:
+            return False, None
+        from minitorch.distributed.objects import highest
+
+        return self.any_rank(late), highest(stop or 0) or None
 
     def save(self, name: str = LAST) -> None:
         with self.averaged():

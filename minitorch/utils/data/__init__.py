@@ -7,6 +7,7 @@ PyTorch program writes it; the tools stand in `minitorch/data`.
 from minitorch.data import (
     DataLoader,
     Dataset,
+    DistributedSampler,
     RandomSampler,
     SequentialSampler,
     Subset,
@@ -19,6 +20,7 @@ from minitorch.data.workers import get_worker_info
 __all__ = [
     "DataLoader",
     "Dataset",
+    "DistributedSampler",
     "RandomSampler",
     "SequentialSampler",
     "Subset",

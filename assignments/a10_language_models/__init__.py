@@ -1,0 +1,1 @@
+"""a10, Language models: tokens, attention, a GPT that spells, and its cache."""

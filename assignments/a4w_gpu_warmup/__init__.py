@@ -1,0 +1,1 @@
+"""a4w, GPU warm-up: ten kernels of a few lines."""

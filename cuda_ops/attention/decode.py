@@ -1,0 +1,294 @@
+"""Attention for few queries: what writing a text needs, a token at a time.
+
+With this file one can attend with a handful of queries to many keys
+(`attention_of_few`). A block of the other kernels keeps rows of queries and walks along
+all keys: with one query and 12 heads, 12 multiprocessors would work and 120 wait.
+Here blocks share the keys of a query:
+
+    attention_split     a block for 64 keys or so: their softmax, and sum of values
+    attention_join      brings the blocks' sums to one maximum, and adds them
+
+All that happens to a query is reading keys and values once, so nothing is kept in
+tiles: they go from memory to registers, in loads that are all under way at the same
+time. Keys that a mask hides are not read; that of a cache (`minitorch/models/cache.py`)
+hides the slots that are still empty, so the time is that of the text so far.
+
+Source: Dao, Haziza, Massa and Sizov, "Flash-Decoding for long-context inference", 2023.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import cuda, float32, int64, uint32
+
+from cuda_ops.block.intrinsics import WARP, device, load, load4, shuffle_xor, store
+from cuda_ops.block.rows import barrier, merged
+from cuda_ops.memory import empty
+from cuda_ops.runtime.launch import TINY, Kernel, ceil_div, device_function
+from minitorch import dtypes, operators
+from minitorch.tensor_data import TensorData
+
+THREADS = 128 if TINY else 256
+# Keys that a group of threads has under way at once.
+KEYS = 4
+# Texts and queries that one launch can have.
+MOST = 65535
+# Queries of a head at most: each reads the keys, though later ones from the cache.
+FEW = 8
+# Numbers of a head that a group has room for, in each of its threads.
+ITEMS = (4, 8)
+ZERO, NEVER = np.float32(0), np.float32(-math.inf)
+
+exp = device_function(operators.exp, float32=True)
+log = device_function(operators.log, float32=True)
+
+
+class Lanes(NamedTuple):
+    """How a key lies in registers.
+
+    Attributes:
+        group: threads for a key, of one warp.
+        items: numbers of it in each of them.
+        width: 4 where four neighbours come with one load, else 1.
+        mask: "bool", "numbers", or "" for none.
+    """
+
+    group: int
+    items: int
+    width: int
+    mask: str = ""
+
+    @property
+    def keys(self) -> int:
+        """Keys of a block."""
+        return THREADS // self.group * KEYS
+
+
+def lanes_for(size: int, width: int, mask: str) -> Lanes | None:
+    """For heads of so many numbers; None if they are too large."""
+    fits = (
+        Lanes(group, items, width, mask)
+        for items in ITEMS
+        for group in (4, 8, 16, WARP)
+        if size <= min(group * items, THREADS)
+    )
+    return next(fits, None)
+
+
+def part_reader(lanes: Lanes) -> Any:
+    """Make `read(a, at, n, t, x, first)`: x[first :] = thread t's part of n numbers.
+
+    Places behind them get 0. As in `rows.py` no load is skipped, so that none waits
+    for a branch.
+    """
+    group, items, width = lanes[:3]
+
+    def read(a, at, n, t, x, first):
+        last = n - 1
+        for v in range(0, items, 4):
+            i = v * group + 4 * t
+            if width == 4:
+                x0, x1, x2, x3 = load4(a, at + (i if i < n else 0))
+            else:
+                x0, x1 = load(a, at + min(i, last)), load(a, at + min(i + 1, last))
+                x2, x3 = load(a, at + min(i + 2, last)), load(a, at + min(i + 3, last))
+            x[first + v] = x0 if i < n else ZERO
+            x[first + v + 1] = x1 if i + 1 < n else ZERO
+            x[first + v + 2] = x2 if i + 2 < n else ZERO
+            x[first + v + 3] = x3 if i + 3 < n else ZERO
+
+    return device(read)
+
+
+def mask_reader(kind: str) -> Any:
+    """Make `hidden(mask, i, other, known)`: what is added to a score, -inf for an
+    unseen key. `known` says whether there is such a key; else `other` is read."""
+
+    def number(mask, i, other, known):
+        x = load(mask, i if known else other)  # no branch: all are under way at once
+        if kind == "numbers":
+            return x if known else NEVER
+        return ZERO if known & x else NEVER
+
+    def nothing(mask, i, other, known):
+        return ZERO if known else NEVER
+
+    return device(number if kind else nothing)
+
+
+def split_template(lanes: Lanes) -> Callable:
+    """The Python function of `attention_split`."""
+    group, items, keys = lanes.group, lanes.items, THREADS // lanes.group
+    stretch, held, shared = group * items, KEYS * items, THREADS // WARP * group * items
+    read, hidden = part_reader(lanes), mask_reader(lanes.mask)
+    merge = merged(THREADS, exp, np.float32)
+    inner, outer = group.bit_length() - 1, (WARP // group).bit_length() - 1
+
+    def attention_split(
+        query, q, key, k, value, v, mask, m, parts, ends, sizes, scale, causal
+    ):
+        """Softmax over a block's keys, for one query; sums in registers.
+
+        # query [B, H, L, E], key [B, K, S, E], value [B, K, S, V]
+        # -> parts [B, H, L, splits, V], ends [B, H, L, splits, 2]
+
+            s = keys @ query * scale + mask                   4 keys a group of threads
+            best = max(s);  p = exp(s - best)
+            parts = p @ values;  ends = best, sum(p)
+
+        A key, and a value, lies in the registers of 4 to 32 threads, of which each has
+        4 numbers. A score is a sum over the group; maximum and sums meet over the
+        block. All loads of a thread, eight of 16 bytes, depend on the mask alone.
+        """
+        heads, share, L, S, E, V = sizes
+        x = cuda.local.array(items, float32)
+        y = cuda.local.array(held, float32)
+        z = cuda.local.array(held, float32)
+        s = cuda.local.array(KEYS, float32)
+        tops = cuda.shared.array(WARP, float32)
+        totals = cuda.shared.array(WARP, float32)
+        cells = cuda.shared.array(shared, float32)
+        t, own = cuda.threadIdx.x % group, cuda.threadIdx.x // group
+        head, number = cuda.blockIdx.x, uint32(cuda.blockIdx.z)
+        b, i = int64(number // uint32(L)), int64(number % uint32(L))
+        few = int64(uint32(head) // uint32(share))
+        seen = min(S, i + 1) if causal else S
+        first = cuda.blockIdx.y * (keys * KEYS) + own
+        m_from = m[0] + b * m[1] + head * m[2] + i * m[3]
+        k_from, v_from = k[0] + b * k[1] + few * k[2], v[0] + b * v[1] + few * v[2]
+        read(query, q[0] + b * q[1] + head * q[2] + i * q[3], E, t, x, 0)
+        for j in range(KEYS):
+            n = first + j * keys
+            s[j] = hidden(mask, m_from + n * m[4], m_from, n < seen)
+        for j in range(KEYS):
+            n = first + j * keys if s[j] != NEVER else 0
+            read(key, k_from + n * k[3], E, t, y, j * items)
+            read(value, v_from + n * v[3], V, t, z, j * items)
+        best, total = NEVER, ZERO
+        for j in range(KEYS):
+            fit = ZERO
+            for c in range(items):
+                fit += x[c] * y[j * items + c]
+            for step in range(inner):
+                fit += shuffle_xor(fit, 1 << step)
+            s[j] = s[j] + fit * scale if s[j] != NEVER else NEVER
+            best = max(best, s[j])
+        for j in range(KEYS):
+            if t == 0 and s[j] != NEVER:  # once for each key
+                total += exp(s[j] - best)
+        best, total = merge(best, total, cuda.threadIdx.x, tops, totals)
+        for c in range(items):
+            x[c] = ZERO
+        for j in range(KEYS):
+            p, seen_key = exp(s[j] - best), s[j] != NEVER
+            for c in range(items):  # what is not seen may be NaN
+                x[c] += p * z[j * items + c] if seen_key else ZERO
+        warp = cuda.threadIdx.x // WARP * stretch
+        for c in range(items):
+            for step in range(outer):
+                x[c] += shuffle_xor(x[c], group << step)
+            if cuda.threadIdx.x % WARP == t:
+                cells[warp + c // 4 * 4 * group + 4 * t + c % 4] = x[c]
+        barrier()
+        split = ((b * heads + head) * L + i) * cuda.gridDim.y + cuda.blockIdx.y
+        for c in range(cuda.threadIdx.x, V, THREADS):
+            sum_of_warps = cells[c]
+            for w in range(1, THREADS // WARP):
+                sum_of_warps += cells[w * stretch + c]
+            parts[split * V + c] = sum_of_warps
+        if cuda.threadIdx.x == 0:
+            ends[2 * split] = best
+            ends[2 * split + 1] = total
+
+    return attention_split
+
+
+def attention_join(parts, ends, out, o, logsumexp, sizes):
+    """The blocks' sums as one: a block for a query, a row of threads for a few splits.
+
+    # parts [B, H, L, splits, V], ends [B, H, L, splits, 2]
+    # -> out [B, H, L, V], logsumexp [B, H, L]
+
+        top = max(best);  total = sum(exp(best - top) * sum(p))
+        out = sum(exp(best - top) * parts) / total;  logsumexp = top + log(total)
+    """
+    heads, L, splits, V = sizes
+    cells = cuda.shared.array(THREADS, float32)
+    none = cuda.shared.array(1, float32)
+    tid, head, number = cuda.threadIdx.x, cuda.blockIdx.x, uint32(cuda.blockIdx.y)
+    b, i = int64(number // uint32(L)), int64(number % uint32(L))
+    row = (b * heads + head) * L + i
+    top, total = NEVER, ZERO
+    for n in range(tid % WARP, splits, WARP):  # each warp for itself
+        best, part = ends[2 * (row * splits + n)], ends[2 * (row * splits + n) + 1]
+        if best > NEVER:
+            new = max(top, best)
+            part *= exp(best - new)
+            total *= exp(top - new)
+            top = new
+        total += part  # of no key 0, or NaN
+    top, total = merge_warp(top, total, tid, none, none)
+    wide = uint32((V + WARP - 1) // WARP * WARP)
+    own, c = int64(uint32(tid) // wide), int64(uint32(tid) % wide)
+    rows, acc = int64(uint32(THREADS) // wide), ZERO
+    if own < rows and c < V:
+        for n in range(own, splits, rows):
+            best = ends[2 * (row * splits + n)]
+            weight = exp(best - top) if best > NEVER else ZERO
+            acc += weight * parts[(row * splits + n) * V + c]
+    cells[tid] = acc
+    barrier()
+    if tid < V:
+        for other in range(1, rows):
+            acc += cells[other * wide + tid]
+        at = o[0] + b * o[1] + head * o[2] + i * o[3]
+        store(out, at + c, acc / total if total != ZERO else ZERO)
+    if tid == 0:
+        logsumexp[row] = top + log(total) if total != ZERO else NEVER
+
+
+merge_warp = merged(WARP, exp, np.float32)
+SPLIT = (
+    "float32[] 4*int64 float32[] 4*int64 float32[] 4*int64 bool[] 5*int64 "
+    "float32[] float32[] 6*int64 float32 bool"
+)
+JOIN = "float32[] float32[] {}[] 4*int64 float32[] 4*int64"
+join = Kernel(
+    attention_join, "", [JOIN.format(x) for x in ("float32", "bfloat16")], THREADS
+)
+
+
+@cache
+def split(lanes: Lanes) -> Kernel:
+    """The kernel for heads that lie so."""
+    main = lanes == Lanes(16, 4, 4, "bool")
+    name = f"attention_split[{','.join(map(str, lanes))}]"
+    examples = (SPLIT, SPLIT.replace("float32[] 4*", "bfloat16[] 4*")) if main else ()
+    return Kernel(split_template(lanes), name, examples, THREADS)
+
+
+split(Lanes(16, 4, 4, "bool"))
+
+
+def run_few(
+    lanes: Lanes, out: TensorData, logsumexp: TensorData, operands: tuple[Any, ...],
+    mask: Any, sizes: tuple[int, ...], scale: float, causal: bool,
+) -> None:  # fmt: skip
+    """Both kernels, with operands, a mask and sizes as they take them."""
+    heads, _, L, S, _, V = sizes
+    rows, splits = out.shape[0] * heads * L, ceil_div(S, lanes.keys)
+    parts = empty((rows * splits * V,), dtypes.float32).flat()
+    ends = empty((rows * splits * 2,), dtypes.float32).flat()
+    split(lanes)[(heads, splits, out.shape[0] * L), THREADS](
+        *operands, *(mask or (ends, (0,) * 5)), parts, ends, sizes, np.float32(scale),
+        bool(causal),
+    )  # fmt: skip
+    join[(heads, out.shape[0] * L), THREADS](
+        parts, ends, out.storage.array, (out.offset, *out.strides[:3]),
+        logsumexp.flat(), (heads, L, splits, V),
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Ways to work together that a program chooses (`ddp_comm_hooks`)."""

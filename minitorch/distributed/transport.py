@@ -1,0 +1,394 @@
+"""Ranks that are processes: what moves the numbers is torch's process groups.
+
+With this file Gloo (between CPUs) and NCCL (between GPUs) send our tensors. torch is
+lent the memory and nothing is copied: NumPy's arrays on the CPU, and on a GPU what
+DLPack describes. There the work begins behind what is under way on our current stream,
+and `wait` lets that stream wait for it. Who has sent is kept until then.
+
+
+Collectives of other ranks than ours cannot be told from ours by their bytes: they would
+be added up wrongly, or waited for without end. So a group's first calls are compared
+before anything is sent, in the store by which ranks have met, and later ones if they
+take long.
+
+It is imported by `init_process_group`, and nothing else in the library imports torch.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext, suppress
+from datetime import timedelta
+from functools import cache, partial
+from types import MappingProxyType, SimpleNamespace
+from typing import Any
+from weakref import WeakSet
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from minitorch.backend import get_backend
+from minitorch.distributed.group import (
+    CannotGoOn,
+    ProcessGroup,
+    Splits,
+    Work,
+    told,
+    unlike_calls,
+)
+from minitorch.distributed.rules import ReduceOp
+from minitorch.dtypes import bfloat16
+from minitorch.executor import active
+from minitorch.tensor import Tensor
+
+OPS: Mapping[ReduceOp, Any] = MappingProxyType(
+    {
+        ReduceOp.SUM: dist.ReduceOp.SUM,
+        ReduceOp.AVG: dist.ReduceOp.AVG,
+        ReduceOp.MAX: dist.ReduceOp.MAX,
+        ReduceOp.MIN: dist.ReduceOp.MIN,
+        ReduceOp.PRODUCT: dist.ReduceOp.PRODUCT,
+    }
+)
+
+
+# torch 2.13 renames them.
+all_gather_single = getattr(dist, "all_gather_single", None)
+reduce_scatter_single = getattr(dist, "reduce_scatter_single", None)
+ANYONE = "recv from anyone"
+ENV = "env://"
+UNLIKE = "calls that differ"  # a note in the store
+DLPACK_CUDA = 2  # the type of device of a GPU's memory
+COMPARED = 256  # calls of a group that are compared before anything is sent
+PATIENCE = timedelta(seconds=10)  # after which a later one is compared
+HERE = nullcontext()
+
+
+def lend(x: Tensor) -> Any:
+    """A flat tensor of torch on the memory of x, which is contiguous."""
+    half, raw = x.dtype is bfloat16, x.raw  # which NumPy cannot name; torch can
+    if x.backend.host_memory:
+        array = raw.storage.array[raw.offset : raw.offset + raw.size]
+        lent = torch.from_numpy(array.view(np.int16) if half else array)
+    elif _on_gpu(x):
+        facts = x.detach().__cuda_array_interface__
+        facts = {**facts, "shape": (raw.size,), "strides": None}
+        facts["typestr"] = "<i2" if half else facts["typestr"]
+        source = SimpleNamespace(__cuda_array_interface__=facts, held=raw)
+        lent = torch.as_tensor(source)
+    else:
+        return torch.from_dlpack(x.detach()).reshape(-1)
+    return lent.view(torch.bfloat16) if half else lent
+
+
+def _on_gpu(x: Tensor) -> bool:
+    return x.__dlpack_device__()[0] == DLPACK_CUDA
+
+
+def on_our_stream(x: Tensor | None) -> Any:
+    """Lets torch work on the stream that we work on, if x is on a GPU."""
+    if x is None or not _on_gpu(x):
+        return HERE
+    key, index = x.detach().__cuda_array_interface__["stream"], x.__dlpack_device__()[1]
+    stream = _stream(key, index)
+    if torch.cuda.current_device() != index:
+        torch.cuda.set_device(index)  # else torch lets the driver go back to another
+    return HERE if torch.cuda.current_stream() == stream else torch.cuda.stream(stream)
+
+
+@cache
+def _stream(key: int, index: int) -> Any:
+    """torch's name for a stream of ours; 1 is the default one."""
+    if key == 1:
+        return torch.cuda.default_stream(index)
+    return torch.cuda.ExternalStream(key, index)
+
+
+def observed(name: str, run: Callable[[], Any]) -> Any:
+    """`run()`, which a profiler sees."""
+    executor = active.executor
+    return run() if executor is None else executor.operation(name, run, ())
+
+
+every: WeakSet[Any] = WeakSet()  # groups that may be in use
+
+
+class TorchGroup(ProcessGroup):
+    """A process group of torch's.
+
+    Attributes:
+        handle: torch's own object.
+        store: notes that all ranks can read.
+        count: how often all ranks did something together; `made`: groups.
+        under_way: work that may still read or write our memory.
+    """
+
+    def __init__(
+        self, handle: Any, ranks: Sequence[int], backend: str, store: Any
+    ) -> None:
+        self.handle, self.ranks, self.backend = handle, tuple(ranks), backend
+        self.store, self.count, self.made = store, 0, 0
+        self.me = self.ranks.index(dist.get_rank())
+        self.under_way: list[Work] = []
+        every.add(self)
+
+    def by_nccl(self, x: Tensor) -> bool:
+        """Whether NCCL sends x, and not Gloo."""
+        return "nccl" in self.backend and x.device.type == "cuda"
+
+    def check(self, caller: str, x: Tensor) -> None:
+        if self.backend == "nccl" and not self.by_nccl(x):
+            raise ValueError(
+                f"{caller}: the tensor is on {str(x.device)!r}, and NCCL sends from "
+                f'GPUs alone; use x.to("cuda"), or init_process_group("gloo")'
+            )
+
+    def subgroup(self, ranks: tuple[int, ...], **options: Any) -> TorchGroup | None:
+        backend = options.get("backend") or self.backend
+        self.made += 1
+        where = f"{self.handle.group_name} group {self.made}"
+        self._agree(where, f"new_group({list(ranks)})")
+        handle = dist.new_group(list(ranks), **options)
+        if dist.get_rank() not in ranks:
+            return None
+        return TorchGroup(handle, ranks, backend, self.store)
+
+    def close(self) -> None:
+        whole = self.handle is dist.group.WORLD
+        dist.destroy_process_group(self.handle)
+        # Gloo's threads end with the last name for it. At the end of a program it would
+        # be too late: one that gives memory back then is ended by Python, and aborts.
+        for group in list(every) if whole else [self]:
+            group.handle, group.store, group.under_way = None, None, []
+            group.closed = True
+
+    def _meet(
+        self, name: str, how: str, start: Callable[[], Any], *used: Tensor
+    ) -> Work:
+        """Start what all ranks of the group do together.
+
+        Args:
+            how: what they must agree on besides the name and the first tensor.
+        """
+        self.count += 1
+        compare = partial(self._compare, self.count, name, how, used)
+        if self.count <= COMPARED:
+            compare()
+        return self._start(name, start, *used, late=compare)
+
+    def _compare(self, number: int, name: str, how: str, used: Any) -> None:
+        """Raise a CannotGoOn unless others made this call as theirs of this number."""
+        uneven = name == "all_to_all_single"
+        what = used[0].dtype.name if uneven else told(used[0]) if used else ""
+        self._agree(f"{self.handle.group_name} {number}", f"{name}({what}{how})")
+
+    def _agree(self, where: str, call: str) -> None:
+        """Raise a CannotGoOn unless others left the same call at this place.
+
+        Nobody waits: who comes first leaves a note, and the others read it.
+        """
+        with suppress(dist.DistError):  # the store has gone, as ranks do that are done
+            note = self.store.compare_set(where, "", f"{self.me} {call}").decode()
+            other, _, theirs = note.partition(" ")
+            if theirs != call:
+                self.store.set(UNLIKE, unlike_calls(self.me, call, int(other), theirs))
+            if unlike := self._noted():
+                # Work that was begun would be waited for when torch's group goes.
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.handle))
+                raise CannotGoOn(unlike)
+
+    def _noted(self) -> str:
+        """What ranks have found out about calls that differ."""
+        with suppress(dist.DistError):
+            if self.store.check([UNLIKE]):
+                return self.store.get(UNLIKE).decode()
+        return ""
+
+    def _start(
+        self,
+        name: str,
+        start: Callable[[], Any],
+        *used: Tensor,
+        late: Callable[[], None] | None = None,
+    ) -> Work:
+        """Start work on tensors of ours; `late` is called if it takes long."""
+        self.under_way = [work for work in self.under_way if not work.is_completed()]
+        first = used[0] if used else None
+        theirs = self._run(name, name, start, first)
+        wait = theirs.wait
+        if late is not None and self.backend == "gloo":
+            wait = partial(_wait, theirs, late)
+
+        def arrive() -> None:
+            self._run(name, f"{name}: wait", wait, first)
+            if name == ANYONE:
+                work.sender = dist.get_group_rank(self.handle, theirs._source_rank())
+
+        work = Work(arrive, theirs.is_completed, used)
+        self.under_way.append(work)
+        return work
+
+    def _run(self, name: str, label: str, run: Callable[[], Any], x: Any) -> Any:
+        """`run()`, where torch works on our stream; an error says who had it, in
+        what, and why if that is known."""
+        try:
+            with on_our_stream(x):
+                return observed(label, run)
+        except CannotGoOn:
+            raise
+        except RuntimeError as error:
+            why = self._noted() or "another rank has ended"
+            raise CannotGoOn(
+                f"{name}: rank {self.ranks[self.me]} of {dist.get_world_size()} cannot "
+                f"go on; {self.backend} says: {error}. If a connection was closed or "
+                f"the time is over: {why}"
+            ) from error
+
+    def _op(self, op: ReduceOp, x: Tensor) -> Any:
+        sums = op is ReduceOp.AVG and not self.by_nccl(x)
+        return OPS[ReduceOp.SUM if sums else op]
+
+    def _averaged(self, work: Work, op: ReduceOp, x: Tensor) -> Work:
+        """Gloo has no average: the sum, divided when it is there."""
+        if op is not ReduceOp.AVG or self.by_nccl(x):
+            return work
+
+        def arrive() -> None:
+            work.wait()
+            x.detach().div_(self.size())
+
+        return Work(arrive, work.is_completed, (x,))
+
+    # ----------------------------------------------------------------- collectives
+
+    def all_reduce(self, x: Tensor, op: ReduceOp) -> Work:
+        run = lambda: dist.all_reduce(lend(x), self._op(op, x), self.handle, True)
+        return self._averaged(self._meet("all_reduce", f", {op.name}", run, x), op, x)
+
+    def broadcast(self, x: Tensor, root: int) -> Work:
+        run = lambda: dist.broadcast(lend(x), self.ranks[root], self.handle, True)
+        return self._meet("broadcast", f", src={root}", run, x)
+
+    def reduce(self, x: Tensor, root: int, op: ReduceOp) -> Work:
+        to = self.ranks[root], self._op(op, x), self.handle, True
+        how, run = f", dst={root}, {op.name}", lambda: dist.reduce(lend(x), *to)
+        work = self._meet("reduce", how, run, x)
+        return self._averaged(work, op, x) if root == self.me else work
+
+    def all_gather(self, outs: Sequence[Tensor], x: Tensor) -> Work:
+        run = lambda: dist.all_gather([*map(lend, outs)], lend(x), self.handle, True)
+        return self._meet("all_gather", "", run, x, *outs)
+
+    def all_gather_into(self, out: Tensor, x: Tensor) -> Work:
+        gather = all_gather_single or dist.all_gather_into_tensor
+        run = lambda: gather(lend(out), lend(x), self.handle, True)
+        return self._meet("all_gather_into_tensor", "", run, x, out)
+
+    def reduce_scatter(self, out: Tensor, x: Tensor, op: ReduceOp) -> Work:
+        to = self._op(op, x), self.handle, True
+        scatter = reduce_scatter_single or dist.reduce_scatter_tensor
+        run = lambda: scatter(lend(out), lend(x), *to)
+        work = self._meet("reduce_scatter_tensor", f", {op.name}", run, out, x)
+        return self._averaged(work, op, out)
+
+    def all_to_all(self, out: Tensor, x: Tensor, came: Splits, went: Splits) -> Work:
+        to = list(came), list(went), self.handle, True
+        run = lambda: dist.all_to_all_single(lend(out), lend(x), *to)
+        return self._meet("all_to_all_single", "", run, out, x)
+
+    def scatter(self, out: Tensor, parts: Sequence[Tensor], root: int) -> Work:
+        to = self.ranks[root], self.handle, True
+        run = lambda: dist.scatter(lend(out), [*map(lend, parts)] or None, *to)
+        return self._meet("scatter", f", src={root}", run, out, *parts)
+
+    def gather(self, x: Tensor, outs: Sequence[Tensor], root: int) -> Work:
+        to = self.ranks[root], self.handle, True
+        run = lambda: dist.gather(lend(x), [*map(lend, outs)] or None, *to)
+        return self._meet("gather", f", dst={root}", run, x, *outs)
+
+    def barrier(self) -> Work:
+        where: dict[str, Any] = {}
+        if self.backend == "nccl":
+            where["device_ids"] = [get_backend("cuda").current_index()]
+            torch.cuda.set_device(where["device_ids"][0])
+        run = lambda: dist.barrier(self.handle, async_op=True, **where)
+        return self._meet("barrier", "", run)
+
+    # -------------------------------------------------------------------- messages
+
+    def send(self, x: Tensor, peer: int, tag: int) -> Work:
+        run = lambda: dist.isend(lend(x), self.ranks[peer], self.handle, tag)
+        return self._start("send", run, x)
+
+    def receive(self, x: Tensor, peer: int | None, tag: int) -> Work:
+        source = None if peer is None else self.ranks[peer]
+        run = lambda: dist.irecv(lend(x), source, self.handle, tag)
+        return self._start(ANYONE if peer is None else "recv", run, x)
+
+    def batch(self, messages: Sequence[tuple[bool, Tensor, int, int]]) -> list[Work]:
+        used = [x for _, x, _, _ in messages]
+        name = "batch_isend_irecv"
+
+        def start() -> Any:
+            kinds = dist.irecv, dist.isend
+            ops = [
+                dist.P2POp(kinds[goes], lend(x), self.ranks[peer], self.handle, tag)
+                for goes, x, peer, tag in messages
+            ]
+            return dist.batch_isend_irecv(ops)
+
+        works = self._run(name, name, start, used[0])
+        return [self._start(name, _itself(work), *used) for work in works]
+
+
+def _wait(work: Any, late: Callable[[], None]) -> None:
+    """Wait; if it takes long, find out whether others wait for something else."""
+    while True:
+        try:
+            work.wait(PATIENCE)
+            return
+        except RuntimeError:
+            if work.is_completed():  # the error is its own
+                raise
+        late()
+
+
+def _itself(work: Any) -> Callable[[], Any]:
+    return lambda: work
+
+
+meetings = iter(range(1_000_000))  # their numbers; all ranks begin as often
+
+
+def start(backend: str | None, device_id: Any, **options: Any) -> TorchGroup:
+    """Meet the other processes; the group of all of them."""
+    if device_id is not None:
+        name = f"cuda:{device_id}" if isinstance(device_id, int) else str(device_id)
+        options["device_id"] = torch.device(name)
+    limit = {key: options[key] for key in ("timeout",) if key in options}
+    url, rank, size = (options.pop(k) for k in ("init_method", "rank", "world_size"))
+    try:
+        met = dist.rendezvous(url or ENV, rank, size, **limit)
+        store, rank, size = next(met)
+        # Nothing is to be found of a group before this one, nor of the ranks that
+        # torchrun has ended: with its store alone, one would find their addresses.
+        attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+        store = dist.PrefixStore(f"attempt {attempt}.{next(meetings)}", store)
+        dist.init_process_group(
+            backend, store=store, rank=rank, world_size=size, **options
+        )
+    except AssertionError as error:  # torch's word for arguments
+        raise ValueError(
+            f"init_process_group: backend is {backend!r}, rank {rank} of {size}; "
+            f"torch says: {error}"
+        ) from error
+    except (dist.DistStoreError, dist.DistNetworkError) as error:
+        raise RuntimeError(
+            f"init_process_group: not all ranks came, or rank 0 was not found at its "
+            f"address; start all of them, with torchrun say. torch says: {error}"
+        ) from error
+    handle, ranks = dist.group.WORLD, range(dist.get_world_size())
+    return TorchGroup(handle, ranks, dist.get_backend(), store)

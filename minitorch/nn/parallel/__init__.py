@@ -1,0 +1,7 @@
+"""Modules that several ranks train together.
+
+With this package each rank computes on its own part of a batch, and all have the same
+parameters (`DistributedDataParallel`).
+"""
+
+from minitorch.nn.parallel.distributed import DistributedDataParallel

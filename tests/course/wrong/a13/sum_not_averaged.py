@@ -1,0 +1,5 @@
+"""a13.2 in minitorch/nn/parallel/reducer.py: gradients are added up, and not
+averaged."""
+
+RIGHT = "ReduceOp.AVG, self.group, async_op=True)"
+WRONG = "ReduceOp.SUM, self.group, async_op=True)"

@@ -1,0 +1,242 @@
+"""DistributedDataParallel, on ranks that are threads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import rank_checks
+
+import minitorch
+from minitorch import distributed as dist
+from minitorch import nn
+from minitorch.data import DataLoader, DistributedSampler, TensorDataset
+from minitorch.distributed import spawn_threads
+from minitorch.nn.parallel import DistributedDataParallel as DDP
+from minitorch.nn.parallel import reducer
+
+KIB = 1 / 1024
+
+
+@pytest.mark.parametrize(
+    "n, cap, micro, to_none, whole",
+    [
+        (1, 25, 1, True, 8),
+        (2, 25, 1, True, 8),
+        (2, KIB, 2, True, 7),  # several buckets, no_sync, and parts of unequal size
+        (4, KIB, 1, False, 9),  # gradients stay in their buckets
+        (3, 25, 2, False, 8),
+    ],
+)
+def test_training_by_ranks_is_training_by_one(
+    n: int, cap: float, micro: int, to_none: bool, whole: int
+) -> None:
+    how = cap, micro, to_none, whole
+    assert max(spawn_threads(rank_checks.trains_as_one, n, *how)) < 1e-10
+
+
+def test_buckets_are_made_again_as_gradients_came() -> None:
+    assert max(spawn_threads(rank_checks.plain_training, 2)) < 1e-10
+
+
+@pytest.mark.parametrize("n, find_unused", [(1, False), (2, True), (3, False)])
+def test_ranks_with_unlike_numbers_of_batches(n: int, find_unused: bool) -> None:
+    apart = spawn_threads(rank_checks.uneven_numbers_of_batches, n, find_unused)
+    assert max(apart) < 1e-10
+
+
+def test_buffers_come_from_rank_0() -> None:
+    assert spawn_threads(rank_checks.buffers, 3) == [[0.0, 0.0]] * 3
+
+
+def test_how_parameters_are_divided() -> None:
+    mib = 2**18  # elements of float32
+    sizes = [mib // 2, mib, 3 * mib, mib, 30 * mib, 4]
+    parameters: Any = [minitorch.zeros(1).expand((size,)) for size in sizes]
+    parameters.append(minitorch.zeros(4, dtype=minitorch.float64))
+    order = range(len(parameters))
+    divided = reducer.divide(order, parameters, 5 * 2**20)
+    assert divided == [[0], [1, 2, 3], [4], [5], [6]]
+
+
+def test_a_bucket_is_sent_while_the_backward_pass_goes_on() -> None:
+    """In order, though they are full in another."""
+
+    def program() -> list[str]:
+        log: list[str] = []
+        layers = [nn.Linear(4, 4, bias=False) for _ in range(4)]
+        model = DDP(nn.Sequential(*layers), bucket_cap_mb=1e-6)
+        send = model.reducer._send
+        model.reducer._send = lambda b: (log.append(f"send {b.members}"), send(b))  # type: ignore[method-assign]
+        for i, layer in enumerate(layers):
+            note = lambda p, i=i: log.append(f"grad {i}")
+            layer.weight._post_hooks.insert(0, note)
+        model(minitorch.ones(2, 4)).sum().backward()
+        return log
+
+    expected = [f"{what} {i}" for i in (3, 2, 1, 0) for what in ("grad", "send")]
+    for log in spawn_threads(program, 2):
+        assert [line.replace("(", "").replace(",)", "") for line in log] == expected
+
+
+def test_gradients_are_views_of_buckets() -> None:
+    def program() -> None:
+        model = DDP(nn.Linear(3, 3))
+        for _ in range(2):
+            model(minitorch.ones(1, 3) * dist.get_rank()).sum().backward()
+            (bucket,) = model.reducer.buckets
+            for p in model.parameters():
+                assert p.grad.raw.storage is bucket.flat.raw.storage
+                assert p.grad.storage_offset() * 4 % reducer.ALIGNED == 0
+        assert model.module.weight.grad.tolist() == [[1.0] * 3] * 3  # 2 x the mean
+        assert not model.module.weight.grad.requires_grad
+
+    spawn_threads(program, 2)
+
+
+def test_no_sync_keeps_gradients_on_their_rank() -> None:
+    def program() -> list[float]:
+        model = DDP(nn.Linear(1, 1, bias=False))
+        x = minitorch.tensor([[float(dist.get_rank())]])
+        with model.no_sync():
+            model(x).sum().backward()
+        alone = model.module.weight.grad.item()
+        model(x).sum().backward()
+        return [alone, model.module.weight.grad.item()]
+
+    assert spawn_threads(program, 2) == [[0, 1], [1, 1]]
+
+
+class Half(nn.Module):
+    """Uses only one of its layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.used, self.idle = nn.Linear(1, 1), nn.Linear(1, 1)
+
+    def forward(self, x: Any) -> Any:
+        return self.used(x)
+
+
+def test_a_parameter_without_a_gradient_is_named() -> None:
+    def program() -> None:
+        model = DDP(Half())
+        x = minitorch.ones(1, 1)
+        model(x).sum().backward()
+        model(x)
+
+    message = "brought no gradient of idle.weight, idle.bias, .* find_unused_param"
+    with pytest.raises(RuntimeError, match=message):
+        spawn_threads(program, 2)
+
+
+def test_a_model_that_was_converted_later_is_refused() -> None:
+    def program() -> None:
+        model = DDP(nn.Linear(2, 2))
+        model.double()
+        model(minitorch.ones(1, 2, dtype=minitorch.float64)).sum().backward()
+
+    message = "weight is float64 on 'cpu', and was float32 on 'cpu' when .* wrapped"
+    with pytest.raises(RuntimeError, match=message):
+        spawn_threads(program, 1)
+
+
+def other_model(width: int = 3, frozen: bool = False, more: bool = False) -> nn.Module:
+    model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, width if not more else 3))
+    if more:
+        model.add_module("third", nn.Linear(1, 1))
+    model[0].weight.requires_grad_(not frozen)
+    return model
+
+
+@pytest.mark.parametrize(
+    "difference, message",
+    [
+        (
+            {"width": 4},
+            r"2 is 1.weight \(3, 3\) float32 on rank 0, and 1.weight \(4, 3",
+        ),
+        (
+            {"frozen": True},
+            r"0 is 0.weight .* on rank 0, and 0.weight .*, frozen on ran",
+        ),
+        (
+            {"more": True},
+            r"4 is missing on rank 0, and third.weight \(1, 1\) float32 on",
+        ),
+    ],
+)
+def test_models_that_differ_are_told_apart(difference: Any, message: str) -> None:
+    def program() -> None:
+        DDP(other_model(**(difference if dist.get_rank() else {})))
+
+    with pytest.raises(RuntimeError, match=message):
+        spawn_threads(program, 2)
+
+
+def test_what_is_refused() -> None:
+    def program() -> None:
+        model = nn.Linear(1, 1)
+        for options, message in (
+            ({"device_ids": [0]}, "the module is on cpu"),
+            ({"static_graph": True}, "static_graph=True is not supported"),
+        ):
+            with pytest.raises(ValueError, match=message):
+                DDP(model, **options)
+        with pytest.raises(TypeError, match="no argument 'bucket'"):
+            DDP(model, bucket=1)
+        with pytest.raises(ValueError, match="expected a module with parameters"):
+            DDP(nn.ReLU())
+
+    spawn_threads(program, 1)
+    with pytest.raises(ValueError, match="no process group"):
+        DDP(nn.Linear(1, 1))
+
+
+# --------------------------------------------------------------- dealing out the data
+
+
+@pytest.mark.parametrize("size, n", [(8, 2), (7, 3), (2, 4), (9, 2)])
+@pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_the_sampler_is_pytorchs(
+    size: int, n: int, drop_last: bool, shuffle: bool
+) -> None:
+    from torch.utils.data.distributed import DistributedSampler as Theirs
+
+    data = list(range(size))
+    ours = [
+        DistributedSampler(data, n, r, shuffle, seed=3, drop_last=drop_last)
+        for r in range(n)
+    ]
+    theirs = Theirs(data, n, 0, shuffle, seed=3, drop_last=drop_last)  # type: ignore[var-annotated, arg-type]
+    assert {len(s) for s in ours} == {len(theirs)}
+    together = [i for row in zip(*map(list, ours)) for i in row]
+    if not shuffle:
+        assert list(ours[0]) == list(theirs)
+        assert together == (data * n)[: len(together)]
+    if len(together) >= size:
+        assert set(together) == set(data)
+    else:
+        assert len(set(together)) == len(together)
+
+
+def test_the_sampler_in_a_loader() -> None:
+    data = TensorDataset(minitorch.arange(10))
+
+    def program() -> Any:
+        sampler = DistributedSampler(data)  # type: ignore[arg-type]
+        loader = DataLoader(data, 2, sampler=sampler)
+        epochs = []
+        for epoch in (None, None, 0, 7):
+            if epoch is not None:
+                sampler.set_epoch(epoch)
+            epochs.append([i for (batch,) in loader for i in batch.tolist()])
+        return epochs
+
+    first, second = spawn_threads(program, 2)
+    for a, b in zip(first, second):
+        assert sorted(a + b) == list(range(10))
+    assert first[0] == first[2] and len({*map(tuple, first)}) == 3
+    with pytest.raises(ValueError, match="a rank below num_replicas, 2"):
+        DistributedSampler([1], 2, 2)
