@@ -340,6 +340,7 @@ def test_no_races(cut: Cut, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.skipif(not SIMULATED, reason="about the simulator")
 @pytest.mark.parametrize("units", [FMA, TF32, BF16])
 def test_a_warp_of_the_real_tiles_meets_all_banks(units: str) -> None:
+    """Copies past the registers, which use global memory too, aside."""
     cut = Cut(units, 64, 1, 32, 64)
     x = np.random.default_rng(0).standard_normal(64 * 64, np.float32)
     out = np.zeros(32 * 64, np.float32)
@@ -353,8 +354,9 @@ def test_a_warp_of_the_real_tiles_meets_all_banks(units: str) -> None:
             (1, 1, 32, 64, 64, 64), np.float32(1), False, x, (0,) * 5, (0,) * 5,
             np.zeros(1, np.int64), np.float32(1),
         )  # fmt: skip
-    assert watch.total.shared_requests > 50
-    assert watch.total.bank_conflicts == 0
+    by_threads = [used for used in watch.lines.values() if not used.requests]
+    assert sum(used.shared_requests for used in by_threads) > 30
+    assert sum(used.bank_conflicts for used in by_threads) == 0
 
 
 def test_templates_refuse_what_threads_cannot_share() -> None:

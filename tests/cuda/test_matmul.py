@@ -534,13 +534,11 @@ def test_copies_and_factors_are_counted_at_the_kernels_lines(name: str) -> None:
     with watching() as watch:
         rung(from_numpy(a), from_numpy(b))
     assert {Path(line.file).name for line in watch.lines} == {"kernels.py"}
-    assert watch.total.sectors == watch.total.ideal_sectors == 2 * 64 + 128
-    texts = [linecache.getline(*line) for line in watch.lines]
-    (multiply,) = [
-        traffic
-        for text, traffic in zip(texts, watch.lines.values())
-        if "multiply(" in text
-    ]
+    texts = {line: linecache.getline(*line) for line in watch.lines}
+    (multiply,) = [watch.lines[line] for line in texts if "multiply(" in texts[line]]
+    (store,) = [watch.lines[line] for line in texts if " store(" in texts[line]]
+    assert store.sectors == store.ideal_sectors == 128
+    assert watch.total.ideal_sectors == 2 * 64 + 128
     assert multiply.shared_requests > 0 and multiply.bank_conflicts == 0
 
 
