@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from cuda_ops.simulator import watch
+import cuda_ops.simulator.watch as watch
 from cuda_ops.simulator.block import current_thread
 
 WARP = 32

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from minitorch.backend import dlpack
+import minitorch.backend.dlpack as dlpack
 from minitorch.backend.primitives import Primitives
 from minitorch.tensor_data import TensorData
 

@@ -31,9 +31,9 @@ from typing import Any
 
 import numpy as np
 
+import minitorch.distributed.rules as rules
 from minitorch.autodiff import grad_mode
 from minitorch.creation import default_generator, from_numpy
-from minitorch.distributed import rules
 from minitorch.distributed.group import (
     ProcessGroup,
     Splits,

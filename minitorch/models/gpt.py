@@ -11,11 +11,11 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+import minitorch.models.decoding as decoding
 import minitorch.nn.functional as F
 from minitorch import nn
 from minitorch.creation import arange
 from minitorch.functions.movement import cat
-from minitorch.models import decoding
 from minitorch.models.cache import KVCache, Places, places
 from minitorch.models.config import GPTConfig
 from minitorch.models.generation import generate, stream

@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from minitorch.data.text import formats
+import minitorch.data.text.formats as formats
 from minitorch.data.text.merging import BYTES, Pair, merge, train_merges
 from minitorch.data.text.split import GPT2, compiled, pieces
 from minitorch.data.text.tokenizer import PathLike, Tokenizer, checked
