@@ -197,7 +197,7 @@ def _weight_sums(source, grad, out, numbers, phases, offsets, partial, work, spl
                             tile_dot(
                                 lines, m * room, room, buffer, 0, offsets,
                                 t * DOT.vectors, rows * columns,
-                                sums, (m // DOT.rows * across + t) * DOT_ROOM,
+                                sums, (m // DOT.rows * across + t) * DOT_ROOM, DOT.rows,
                             )  # fmt: skip
     for block in range(1, blocks):
         for gs in range(groups * splits):

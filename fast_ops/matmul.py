@@ -9,9 +9,9 @@ each step on the way there (`LADDER`):
     matmul_blocked      blocks that stay in the cache
     matmul_packed       tiles that stay in registers, fed from packed panels
 
-`matmul` runs the last one for everything but integers, very small products, and few
-rows times a transposed matrix (`_dot_tiles`), where packing would take longer than
-multiplying.
+`matmul` runs the last one for everything but integers, very small products, one row
+(`_vector_matrix`), and few rows times a transposed matrix (`_dot_tiles`), where packing
+would take longer than multiplying.
 
 An element of the result is summed in one fixed order, whatever the number of threads.
 """
@@ -37,7 +37,7 @@ from fast_ops.simd import (
     tile_fma,
     transpose_lines,
 )
-from minitorch.backend.host.matmul import check_rung, panels, products_of
+from minitorch.backend.host.matmul import Products, check_rung, panels, products_of
 from minitorch.backend.host.workspace import KEEP_BYTES, workspace
 from minitorch.tensor_data import Shape, Strides, TensorData
 
@@ -46,7 +46,9 @@ DEPTH = 256  # steps of k in a row: a panel of b is then 32 KiB of float32
 BLOCK_ROWS = 8 * ROWS  # rows of out in a task
 CHUNK_LINES, CHUNK_STEPS = 64, 64  # what is packed in one go, at most
 TINY = 1024  # multiplications for which packing is not worth while
-DOT_ROWS = 192  # rows of a up to which a transposed b is not packed
+DOT_ROWS = 32  # rows of a up to which a transposed b is not packed
+PAGE = 4096  # bytes of memory
+FEW = 4  # tiles that read a number: for so few it is not packed
 DOT_PART = 64  # rows of a in a task of `_dot_tiles`
 
 # ----------------------------------------------------------- the ladder, rung by rung
@@ -201,73 +203,94 @@ def _pack(source, at, across, step, lines, wide, depth, chunk, out, out_at):
 
 
 @device_function
-def _multiply_block(work, left, right, depth, out, at, n_size, m_last, n_last, lanes):
-    """Multiply the packed rows at `left` by the packed columns at `right`.
+def _multiply_block(
+    left, left_at, a_steps, right, right_at, b_steps,
+    depth, part, out, at, n_size, m_last, n_last, missing, lanes,
+):  # fmt: skip
+    """Multiply the rows at `left_at` by the columns at `right_at`.
 
     # BLOCK_ROWS rows of a, BLOCK_PANELS panels of b -> their block of out
 
     A panel of b (DEPTH x 32 float32 = 32 KiB) stays in the first-level cache while the
-    panels of a (8 KiB each) pass by; all panels of a of this block, 64 KiB, stay in the
-    second-level cache while the panels of b pass by.
+    tiles of a (8 KiB each) pass by; all rows of a of this block, 64 KiB, stay in the
+    second-level cache while the panels of b pass by. A last panel of which columns are
+    `missing` begins earlier, and makes some outputs twice, to the same bits.
     """
-    for k0 in range(0, depth, DEPTH):
-        steps = min(DEPTH, depth - k0)
-        for j in range(0, n_last, lanes):
-            panel = right + j * depth + k0 * lanes
+    a_tile, a_row, a_step = a_steps
+    b_tile, b_step = b_steps
+    for k0 in range(0, depth, part):
+        steps = min(part, depth - k0)
+        for panel in range(0, n_last, lanes):
+            j = panel if panel + lanes <= n_last else panel - missing
             for i in range(0, m_last, ROWS):
                 tile_fma(
-                    work, left + i * depth + k0 * ROWS, 1, ROWS,
-                    work, panel, lanes, steps,
+                    left, left_at + i * a_tile + k0 * a_step, a_row, a_step,
+                    right, right_at + j * b_tile + k0 * b_step, b_step, steps,
                     out, at + i * n_size + j, n_size, m_last - i, n_last - j, k0 > 0,
                 )  # fmt: skip
 
 
 def _packed(
-    a, a_at, a_starts, a_row, a_step, b, b_at, b_starts, b_step, b_col, out, work, sizes
-):
-    """Tiles in registers, fed from packed panels.
+    a, a_at, a_starts, a_row, a_step, b, b_at, b_starts, b_step, b_col,
+    out, left, right, work, sizes, packs,
+):  # fmt: skip
+    """Tiles in registers, fed from packed panels, or from a and b where they lie well.
 
     # a [B, M, K] @ b [B, K, N] -> out [B, M, N]
 
         parallel for panels:  lay the panel out in `work`
-        parallel for blocks of out:  for blocks of k, panels of b, panels of a:
-            8 x 32 outputs += a's panel * b's panel, in registers
+        parallel for blocks of out:  for blocks of k, panels of b, tiles of a:
+            8 x 32 outputs += a's rows * b's panel, in registers
 
     First all threads copy: a panel is 8 rows of a or 32 columns of b, in the order in
-    which `tile_fma` reads them, so that no stride of a or b matters any more. Then a
-    task makes a block of outputs; see `_multiply_block` for what stays where. As many
-    products as fit into `work` are packed at a time. `_blocked` loads and stores an
-    output for each multiplication; here 256 of them happen between load and store.
+    which `tile_fma` reads them, so that no stride of a or b matters any more. An
+    operand that `_packs` finds good as it lies (`left` is a, or `right` is b) is not
+    copied. Then a task makes a block of outputs; see `_multiply_block` for what stays
+    where. As many products as fit into `work` are packed at a time. `_blocked` loads
+    and stores an output for each multiplication; here 256 of them happen between load
+    and store.
 
     Source of the idea: Goto and van de Geijn, "Anatomy of high-performance matrix
     multiplication", 2008.
     """
-    M, N, K, wide, block_rows, block_columns, together = sizes
+    M, N, K, wide, block_columns, together = sizes
+    packs_a, packs_b = packs
     rows, panels = (M + ROWS - 1) // ROWS, (N + wide - 1) // wide
-    part, a_part = (rows * ROWS + panels * wide) * K, panels * wide * K
-    high = (M + block_rows - 1) // block_rows
+    b_part = panels * wide * K * packs_b
+    part = rows * ROWS * K * packs_a + b_part
+    high = (M + BLOCK_ROWS - 1) // BLOCK_ROWS
     blocks = high * ((N + block_columns - 1) // block_columns)
-    a_chunks, b_chunks = _chunks(M, ROWS, K), _chunks(N, wide, K)
+    a_chunks, b_chunks = _chunks(M, ROWS, K) * packs_a, _chunks(N, wide, K) * packs_b
+    # From a tile to the next, a row, a step of k.
+    a_steps = (K, 1, ROWS) if packs_a else (a_row, a_row, a_step)
+    b_steps = (K, wide) if packs_b else (1, b_step)
+    missing = 0 if packs_b else panels * wide - N
+    depth = K if missing > 0 else DEPTH  # what is made twice is not added to
     for first in range(0, a_starts.size, together):
         count = min(together, a_starts.size - first)
-        for task in prange(count * (a_chunks + b_chunks)):
-            which, p = divmod(np.int64(task), a_chunks + b_chunks)
-            if p < a_chunks:
-                start = a_at + a_starts[first + which]
-                _pack(
-                    a, start, a_row, a_step, M, ROWS, K, p, work, which * part + a_part
-                )
-            else:
-                start, p = b_at + b_starts[first + which], p - a_chunks
-                _pack(b, start, b_col, b_step, N, wide, K, p, work, which * part)
+        if part > 0:
+            for task in prange(count * (a_chunks + b_chunks)):
+                which, p = divmod(np.int64(task), a_chunks + b_chunks)
+                to = which * part
+                if p < a_chunks:
+                    start = a_at + a_starts[first + which]
+                    _pack(a, start, a_row, a_step, M, ROWS, K, p, work, to + b_part)
+                else:
+                    start, p = b_at + b_starts[first + which], p - a_chunks
+                    _pack(b, start, b_col, b_step, N, wide, K, p, work, to)
         for task in prange(count * blocks):
             which, block = divmod(np.int64(task), blocks)
-            m, n = block % high * block_rows, block // high * block_columns
-            start = which * part
+            m, n = block % high * BLOCK_ROWS, block // high * block_columns
+            a_first, b_first = which * part + b_part, which * part
+            if not packs_a:
+                a_first = a_at + a_starts[first + which]
+            if not packs_b:
+                b_first = b_at + b_starts[first + which]
             _multiply_block(
-                work, start + a_part + m * K, start + n * K, K,
-                out, ((first + which) * M + m) * N + n, N,
-                min(block_rows, M - m), min(block_columns, N - n), wide,
+                left, a_first + m * a_steps[0], a_steps,
+                right, b_first + n * b_steps[0], b_steps,
+                K, depth, out, ((first + which) * M + m) * N + n, N,
+                min(BLOCK_ROWS, M - m), min(block_columns, N - n), missing, wide,
             )  # fmt: skip
 
 
@@ -348,7 +371,7 @@ def _vector_matrix(
 def _dot_tiles(a, a_at, a_row, b, b_at, b_col, out, sizes):
     """Rows times rows, without packing: the forward pass of a linear layer.
 
-    # a [M, K] @ b [N, K].T -> out [M, N], M at least DOT.rows
+    # a [M, K] @ b [N, K].T -> out [M, N]
 
         parallel for tiles of n, blocks of m:  for tiles of m, k:
             out[m, n] += a[m, k] * b[n, k]
@@ -373,11 +396,11 @@ def _dot_tiles(a, a_at, a_row, b, b_at, b_col, out, sizes):
             offsets[j] = min(n0 + j, N - 1) * b_col
         sums = np.empty(DOT_ROOM, out.dtype)
         for begin in range(part * DOT_PART, min(M, (part + 1) * DOT_PART), DOT.rows):
-            m0 = min(begin, M - DOT.rows)
+            m0 = max(0, min(begin, M - DOT.rows))
             sums[:] = 0
             start = a_at + m0 * a_row
-            tile_dot(a, start, a_row, b, b_at, offsets, 0, whole, sums, 0)
-            for i in range(DOT.rows):
+            tile_dot(a, start, a_row, b, b_at, offsets, 0, whole, sums, 0, M - m0)
+            for i in range(min(DOT.rows, M)):
                 row = a[start + i * a_row : start + i * a_row + K]
                 for j in range(min(DOT.vectors, N - n0)):
                     total = sums[i * DOT.vectors + j]
@@ -399,7 +422,8 @@ class _Layout(NamedTuple):
     shape: Shape  # of the result
     a: tuple[np.ndarray, int, int]  # start of each product, stride of rows, of steps
     b: tuple[np.ndarray, int, int]  # start of each product, stride of steps, of columns
-    sizes: tuple[int, int, int, int, int, int, int]
+    sizes: tuple[int, int, int, int, int, int]
+    packs: tuple[bool, bool]  # whether a, whether b is packed
     work: int  # elements of the packed panels
     multiplications: int
     rows: tuple[Any, Any, tuple[int, int, int]]  # a, b and sizes for `_rows`
@@ -414,14 +438,16 @@ def _layout(
     given = products_of(a_shape, a_strides, b_shape, b_strides)
     M, N, K = given.sizes
     wide = TILE.vectors * VECTOR_BYTES // item
-    packed = (M + ROWS) * K + (N + wide) * K
+    packs = _packs(given, wide, item)
+    packed = (M + ROWS) * K * packs[0] + (N + wide) * K * packs[1]
     together = max(1, min(given.number, KEEP_BYTES // max(packed * item, 1)))
     columns = wide * panels(given.number * -(-M // BLOCK_ROWS), N, wide)
     return _Layout(
         given.shape,
         given.a,
         given.b,
-        (M, N, K, wide, BLOCK_ROWS, columns, together),
+        (M, N, K, wide, columns, together),
+        packs,
         packed * together,
         given.multiplications,
         # One column is made as the transposed product, whose row is long.
@@ -429,10 +455,23 @@ def _layout(
         if N != 1
         else (given.b[::2] + given.b[1:2], given.a[::2] + given.a[1:2], (N, M, K)),
         given.number == 1
-        and DOT.rows <= M <= DOT_ROWS
+        and M <= DOT_ROWS
         and given.a[2] == given.b[1] == 1
-        and K >= 2 * VECTOR_BYTES // item,
+        and K * item >= VECTOR_BYTES * (2 if M <= DOT.rows else 16),
     )
+
+
+def _packs(given: Products, wide: int, item: int) -> tuple[bool, bool]:
+    """Whether a, whether b has to be packed: not where it is read well as it lies.
+
+    A step of k should not lead to another page of memory, unless all that is packed
+    would be read few times only. Columns of b must lie side by side, and fill a panel.
+    """
+    M, N, _ = given.sizes
+    (_, a_row, a_step), (_, b_step, b_col) = given.a, given.b
+    a_near = a_step == 1 or (a_row == 1 and 0 < a_step * item < PAGE)
+    b_near = 0 <= b_step * item < PAGE or M <= FEW * ROWS
+    return not (a_near or N <= FEW * wide), not (b_near and b_col == 1 and N >= wide)
 
 
 def matmul(a: TensorData, b: TensorData) -> TensorData:
@@ -476,13 +515,14 @@ def _launch_vector(
     (a_starts, a_row, a_step), (b_starts, b_step, b_col) = layout.a, layout.b
     M, N, K = layout.sizes[:3]
     x, y = a.storage.array, b.storage.array
-    part = max(1, min(256, max(M, N) // 8))
     if M == 1:
         left: tuple[Any, ...] = (x, a.offset, a_starts, a_step)
         right: tuple[Any, ...] = (y, b.offset, b_starts, b_step, b_col)
     else:
         left = (y, b.offset, b_starts, b_step)
         right = (x, a.offset, a_starts, a_step, a_row)
+    # Sums along k can be shared among more threads than rows that are added up.
+    part = max(1, min(256, max(M, N) // (8 if right[3] == 1 else 2)))
     _vector_matrix(*left, *right, out, (max(M, N), K, part))
 
 
@@ -531,9 +571,11 @@ def _launch_packed(
     if layout.multiplications == 0:
         out.storage.array.fill(0)
         return
+    x, y, packs = a.storage.array, b.storage.array, layout.packs
+    work = workspace(layout.work, out.storage.dtype)
     run(
-        a.storage.array, a.offset, *layout.a, b.storage.array, b.offset, *layout.b,
-        out.storage.array, workspace(layout.work, out.storage.dtype), layout.sizes,
+        x, a.offset, *layout.a, y, b.offset, *layout.b, out.storage.array,
+        work if packs[0] else x, work if packs[1] else y, work, layout.sizes, packs,
     )  # fmt: skip
 
 

@@ -263,8 +263,9 @@ def tile_fma(
 
     a[i, k] is a[a_at + i * a_row + k * a_step], b[k, j] is b[b_at + k * b_step + j],
     c[i, j] is c[c_at + i * c_row + j], for TILE.rows rows i, TILE.vectors vectors of
-    columns j, and `depth` steps k. All of them are read and multiplied; only the first
-    `rows` rows and `columns` columns are written. With `add` false, c is overwritten.
+    columns j, and `depth` steps k. All columns are read and multiplied, and the last of
+    `rows` rows in place of those that a tile has more; only the first `rows` rows and
+    `columns` columns are written. With `add` false, c is overwritten.
     """
     _check("tile_fma", (a, b, c))
 
@@ -274,7 +275,7 @@ def tile_fma(
         b_ptr = emit.data(b, args[4], args[5])
         c_ptr = emit.data(c, args[8], args[9])
         sums = _outer_products(
-            emit, a_ptr, args[2], args[3], args[7],
+            emit, _lines(emit, a_ptr, args[2], TILE.rows, args[11]), args[3], args[7],
             lambda k: builder.gep(b_ptr, [builder.mul(k, args[6])]),
         )  # fmt: skip
         _write_tile(emit, sums, c_ptr, args[10], args[11], args[12], args[13])
@@ -312,8 +313,9 @@ def tile_fma_at(
         b_ptr = emit.data(b, args[2], args[3])
         table = emit.data(offsets, args[4], args[5])
         c_ptr = emit.data(c, args[7], args[8])
+        rows = _lines(emit, a_ptr, emit.index(1), TILE.rows, emit.index(TILE.rows))
         sums = _outer_products(
-            emit, a_ptr, emit.index(1), emit.index(TILE.rows), args[6],
+            emit, rows, emit.index(TILE.rows), args[6],
             lambda k: builder.gep(b_ptr, [builder.load(builder.gep(table, [k]))]),
         )  # fmt: skip
         never = ir.Constant(ir.IntType(1), 0)
@@ -324,15 +326,24 @@ def tile_fma_at(
     return types.void(a, i, b, i, offsets, i, i, c, i, i, i, i), code
 
 
+def _lines(emit: _Emitter, pointer: Any, step: Any, wanted: int, there: Any) -> list:
+    """Pointers to the first lines of a matrix; after those `there`, to the last."""
+    builder, lines = emit.builder, []
+    last = builder.sub(there, emit.index(1))
+    for i in map(emit.index, range(wanted)):
+        line = builder.select(builder.icmp_signed("<", i, last), i, last)
+        lines.append(builder.gep(pointer, [builder.mul(step, line)]))
+    return lines
+
+
 def _outer_products(
-    emit: _Emitter, a_ptr: Any, a_row: Any, a_step: Any, depth: Any, b_row_at: Any
+    emit: _Emitter, rows: list[Any], a_step: Any, depth: Any, b_row_at: Any
 ) -> list[Any]:
-    """The sums over k of a[:, k] times b[k, :]; `b_row_at(k)` points to b[k, 0]."""
+    """The sums over k of a[:, k] times b[k, :]; `b_row_at(k)` points to b[k, 0].
+
+    `rows` point to a[i, 0].
+    """
     builder = emit.builder
-    rows = [
-        builder.gep(a_ptr, [builder.mul(a_row, emit.index(i))])
-        for i in range(TILE.rows)
-    ]
 
     def step(k: Any, sums: list[Any]) -> list[Any]:
         b_ptr = b_row_at(k)
@@ -384,13 +395,15 @@ def tile_dot(
     length: Any,
     sums: Any,
     sums_at: Any,
+    rows: Any,
 ) -> Any:
     """sums[i, j] += sum over p of a[i, p] * b[j, p] for one tile, p along the lanes.
 
     a[i, p] is a[a_at + i * a_row + p], b[j, p] is b[b_at + offsets[offset_at + j] + p],
     sums[i, j] is sums[sums_at + i * DOT.vectors + j], for DOT.rows rows i and
-    DOT.vectors columns j. p runs to `length`, rounded up to whole vectors. The sums of
-    a tile fill DOT_ROOM elements. `offsets` are int64.
+    DOT.vectors columns j; the last of `rows` rows is read in place of those that a tile
+    has more. p runs to `length`, rounded up to whole vectors. The sums of a tile fill
+    DOT_ROOM elements. `offsets` are int64.
     """
     _check("tile_dot", (a, b, sums))
 
@@ -398,10 +411,7 @@ def tile_dot(
         emit = _Emitter(context, builder, a)
         a_ptr = emit.data(a, args[0], args[1])
         table = emit.data(offsets, args[5], args[6])
-        lefts = [
-            builder.gep(a_ptr, [builder.mul(args[2], emit.index(i))])
-            for i in range(DOT.rows)
-        ]
+        lefts = _lines(emit, a_ptr, args[2], DOT.rows, args[10])
         b_ptr = emit.data(b, args[3], args[4])
         rights = [
             builder.gep(b_ptr, [builder.load(builder.gep(table, [emit.index(j)]))])
@@ -415,7 +425,7 @@ def tile_dot(
         return context.get_dummy_value()
 
     i = types.intp
-    return types.void(a, i, i, b, i, offsets, i, i, sums, i), code
+    return types.void(a, i, i, b, i, offsets, i, i, sums, i, i), code
 
 
 def _inner_products(

@@ -52,6 +52,10 @@ def matmul_cases() -> Iterator[Case]:
     right, left = (lambda x, y: x @ y.mT), (lambda x, y: x.mT @ y)
     yield _product("128 x 784 @ (256 x 784).T", 128, 784, 256, right, b=(256, 784))
     yield _product("(128 x 784).T @ 128 x 256", 784, 128, 256, left, a=(128, 784))
+    for rows in (2, 3):
+        yield _product(f"{rows} x 784 @ 784 x 256", rows, 784, 256, goal=1.0)
+    yield _product("768 x 128 @ 128 x 512", 768, 128, 512, goal=1.0)
+    yield _product("48 of 64 x 32 @ 32 x 64", 64, 32, 64, batch=(48,), goal=1.0)
     yield _product("64 of 64 x 64 @ 64 x 64", 64, 64, 64, batch=(64,), goal=0.6)
 
 

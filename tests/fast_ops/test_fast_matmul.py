@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fast_ops.matmul import BLOCK_ROWS, DEPTH, LADDER, SERIAL, TINY
+from fast_ops.matmul import BLOCK_ROWS, DEPTH, FEW, LADDER, PAGE, SERIAL, TINY
 from fast_ops.simd import TILE, VECTOR_BYTES
 from minitorch.backend import get_backend
 from minitorch.backend.host.matmul import BLOCK_PANELS, panels
@@ -71,6 +71,19 @@ def test_sizes_around_blocks(
     left = cpu.from_numpy(np.asarray(a, order="F" if layout[0] else "C"))
     right = cpu.from_numpy(np.asarray(b, order="F" if layout[1] else "C"))
     close(product(left, right), a, b)
+
+
+@given(
+    tiles=st.sampled_from([FEW, FEW + 1]),
+    line=st.sampled_from([PAGE // 4 - 1, PAGE // 4, PAGE // 4 + WIDE - 1]),
+    k=st.sampled_from([17, DEPTH + 1]),
+)
+def test_packed_or_read_as_it_lies(tiles: int, line: int, k: int) -> None:
+    """Around the strides and the numbers of tiles at which an operand is packed."""
+    a, b = numbers(tiles * TILE.rows, k), numbers(k, line, seed=1)
+    close(product(cpu.from_numpy(a), cpu.from_numpy(b)), a, b)
+    a, b = numbers(k, line, seed=2), numbers(k, tiles * WIDE, seed=3)
+    close(product(cpu.from_numpy(a).permute((1, 0)), cpu.from_numpy(b)), a.T, b)
 
 
 @pytest.mark.parametrize("m", [2, 9, 300])
