@@ -11,7 +11,7 @@ tensors are; from the second on, the functions of a tensor change to its GPU fir
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, cast
 
@@ -30,6 +30,7 @@ from cuda_ops import (
     pool,
     random,
     reduce,
+    row_folds,
     softmax,
     sort,
     sparse,
@@ -53,7 +54,8 @@ class CUDABackend(Backend):
         "bias_activation", "bias_activation_backward", "cross_entropy",
         "cross_entropy_backward", "dropout", "gather", "index_copy_", "index_select",
         "layer_norm", "layer_norm_backward", "log_softmax", "log_softmax_backward",
-        "map", "reduce", "softmax", "softmax_backward", "where", "zip",
+        "map", "mean", "reduce", "softmax", "softmax_backward",
+        "vector_norm", "where", "zip",
     }  # fmt: skip
     tries_half = frozenset({"attention", "attention_backward", "matmul"})
 
@@ -90,6 +92,8 @@ class CUDABackend(Backend):
     argmax = staticmethod(arg_reduce.argmax)
     argmin = staticmethod(arg_reduce.argmin)
     cumsum = staticmethod(cumsum.cumsum)
+    mean = staticmethod(reduce.mean)
+    vector_norm = staticmethod(reduce.vector_norm)
     reduce = staticmethod(reduce.reduce)
 
     sort = staticmethod(sort.sort)
@@ -119,6 +123,10 @@ class CUDABackend(Backend):
     log_softmax_backward = staticmethod(softmax.log_softmax_backward)
     cross_entropy_backward = staticmethod(cross_entropy.cross_entropy_backward)
     mean_loss = staticmethod(cross_entropy.mean_loss)
+    nll = staticmethod(cross_entropy.nll)
+    mean_nll = staticmethod(cross_entropy.mean_nll)
+    nll_backward = staticmethod(cross_entropy.nll_backward)
+    check_probabilities = staticmethod(cross_entropy.check_probabilities)
     cross_entropy = staticmethod(cross_entropy.cross_entropy)
     softmax_backward = staticmethod(softmax.softmax_backward)
     softmax = staticmethod(softmax.softmax)
@@ -150,9 +158,33 @@ class CUDABackend(Backend):
             return None
         return NotImplemented if query.dtype.half else super().attention_backward(*args)
 
+    # These have kernels for rows that fit into registers, and else the default.
+
+    def var(
+        self, x: TensorData, dims: Sequence[int], count: float, divisor: float
+    ) -> TensorData:
+        found = row_folds.var(x, dims, divisor, False)
+        return super().var(x, dims, count, divisor) if found is None else found
+
+    def std(
+        self, x: TensorData, dims: Sequence[int], count: float, divisor: float
+    ) -> TensorData:
+        found = row_folds.var(x, dims, divisor, True)
+        return super().std(x, dims, count, divisor) if found is None else found
+
+    def rms_norm(
+        self, x: TensorData, weight: TensorData | None, eps: float
+    ) -> tuple[TensorData, TensorData]:
+        return norm.rms_norm(x, weight, eps) or super().rms_norm(x, weight, eps)
+
+    def logsumexp(self, a: TensorData, dims: Sequence[int]) -> TensorData:
+        found = row_folds.logsumexp(a, dims)
+        return super().logsumexp(a, dims) if found is None else found
+
     layer_norm = staticmethod(norm.layer_norm)
     layer_norm_backward = staticmethod(norm.layer_norm_backward)
     batch_norm_backward = staticmethod(batch_norm.batch_norm_backward)
+    batch_norm_inference = staticmethod(batch_norm.batch_norm_inference)
     batch_norm = staticmethod(batch_norm.batch_norm)
     dropout_residual_layer_norm = staticmethod(fused_norm.dropout_residual_layer_norm)
     dropout_residual_layer_norm_backward = staticmethod(

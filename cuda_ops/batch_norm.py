@@ -502,11 +502,33 @@ def batch_norm(
         a, length, means, squares, rows or images * length // unit, unit, parts,
         part_step, step, inner, mu, var,
     )  # fmt: skip
-    key = dtype, width, weight is not None, bias is not None
-    BATCH_NORM_FLAT[key][ceil_div(out.size, width * BLOCK), BLOCK](
-        a, mu, var, w, b, dtype.numpy.type(eps), length, out.storage.array
-    )
+    _normalize(a, mu, var, w, b, weight, bias, eps, length, width, out)
     return out, mean, variance
+
+
+def _normalize(
+    a: Any, mu: Any, var: Any, w: Any, b: Any, weight: Any, bias: Any, eps: float,
+    length: int, width: int, out: TensorData,
+) -> None:  # fmt: skip
+    """`out` from flat arrays; of w and b one without a weight or a bias is not read."""
+    key = out.dtype, width, weight is not None, bias is not None
+    BATCH_NORM_FLAT[key][ceil_div(out.size, width * BLOCK), BLOCK](
+        a, mu, var, w, b, out.dtype.numpy.type(eps), length, out.storage.array
+    )
+
+
+def batch_norm_inference(
+    x: TensorData, mean: TensorData, variance: TensorData, weight: TensorData | None,
+    bias: TensorData | None, eps: float,
+) -> TensorData:  # fmt: skip
+    """(x - mean) / sqrt(variance + eps) * weight + bias: x [N, C, L], others [C]."""
+    out = empty(x.shape, x.dtype)
+    if out.size:
+        a, mu, var = (contiguous(t).flat() for t in (x, mean, variance))
+        w, b, length = flat_or(weight, a), flat_or(bias, a), x.shape[2]
+        width = width_of(length, x.dtype, a)
+        _normalize(a, mu, var, w, b, weight, bias, eps, length, width, out)
+    return out
 
 
 def batch_norm_backward(

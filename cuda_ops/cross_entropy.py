@@ -1,20 +1,21 @@
 """Cross-entropy on the GPU, forward and backward, without writing a softmax.
 
-With this file one can compare scores with target classes (`cross_entropy`), average the
-losses (`mean_loss`), and take the gradient for the scores (`cross_entropy_backward`).
-The kernels read rows as those of `softmax.py` do.
+With this file one can compare scores with target classes (`cross_entropy`, `nll`),
+average them (`mean_loss`, `mean_nll`), and take the gradients for the scores. The
+kernels of cross-entropy read rows as those of `softmax.py` do.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import numpy as np
 from numba import cuda
 
-from cuda_ops.block.intrinsics import WARP, load, store
+from cuda_ops.block.intrinsics import WARP, device, load, store
 from cuda_ops.block.rows import (
     BLOCK,
     Fit,
@@ -26,12 +27,15 @@ from cuda_ops.block.rows import (
     width_of,
 )
 from cuda_ops.index_errors import after_launch, bad_index, notes, number
-from cuda_ops.memory import contiguous, copy_into, empty
+from cuda_ops.memory import contiguous, copy_into, empty, split
+from cuda_ops.runtime.launch import ceil_div, kernel
 from cuda_ops.softmax import ITEMS, exp, log, partial_finder
 from minitorch.dtypes import DType, computed, float32, float64
 from minitorch.tensor_data import TensorData
 
-OPERATION = number("cross_entropy")
+OPERATION, NLL = number("cross_entropy"), number("nll_loss")
+PROBABILITIES = number("binary_cross_entropy")
+TYPES = ("float32", "float64")
 
 
 def cross_entropy_rows(fit: Fit) -> Callable:
@@ -130,10 +134,70 @@ def cross_entropy_backward_rows(fit: Fit) -> Callable:
     return kernel
 
 
-def mean_of_losses(dtype: DType) -> Callable:
+@device
+def picked(pitch, classes, target, ignore_index, n, notes):
+    """Where scores[n, target[n]] is; -1 where the target is ignored, or no class, of
+    which there is a note."""
+    label = target[n]
+    if label == ignore_index:
+        return -1
+    if label >= 0 and label < classes:
+        return n * pitch + label
+    bad_index(notes, NLL, label, classes, 1)
+    return -1
+
+
+@kernel(
+    examples=[f"{t}[] int64 int64 int64[] int64 {t}[] int64[]" for t in TYPES],
+    threads=BLOCK,
+)
+def nll_rows(scores, pitch, classes, target, ignore_index, losses, notes):
+    """losses[n] = -scores[n, target[n]], or 0 where the target is ignored.
+
+    # scores [N, C], rows `pitch` apart, target [N] -> losses [N]; a thread a row
+    """
+    n = cuda.grid(1)
+    if n < target.size:
+        place = picked(pitch, classes, target, ignore_index, n, notes)
+        if place < 0:
+            store(losses, n, 0)
+        else:
+            store(losses, n, -load(scores, place))
+
+
+@kernel(examples=[f"{t}[] int64 int64[] int64 {t}[]" for t in TYPES], threads=BLOCK)
+def nll_backward_flat(grad, step, target, ignore_index, dx):
+    """dx[n, c] = -grad[n] where c is target[n], which is not ignored, else 0.
+
+    # grad [N] (`step` 0: one for all rows), target [N] -> dx [N, C]; a thread a number
+    """
+    e = cuda.grid(1)
+    if e < dx.size:
+        n, c = split(e, dx.size // target.size)
+        if target[n] == c and c != ignore_index:
+            store(dx, e, -load(grad, n * step))
+        else:
+            store(dx, e, 0)
+
+
+@kernel(examples=[f"{t}[] int64[]" for t in TYPES], threads=BLOCK)
+def check_probabilities_flat(a, notes):
+    """Leave a note if a number is not in [0, 1].
+
+    # a [N]; a thread a number
+    """
+    i = cuda.grid(1)
+    if i < a.size:
+        x = load(a, i)
+        if not (x >= 0 and x <= 1):
+            bad_index(notes, PROBABILITIES, 0, 1, 0)
+
+
+def mean_of_losses(dtype: DType, pick: bool) -> Callable:
     """The mean of the losses that count, and 1 / how many those are.
 
     # losses [N], target [N] -> mean [1], inverse [1]
+    # or with `pick`: scores [N, C], rows `pitch` apart, whose losses are as `nll_rows`'
 
         mean = sum of losses[n] where target[n] != ignore_index, by their number
 
@@ -143,16 +207,22 @@ def mean_of_losses(dtype: DType) -> Callable:
     """
     kind = dtype.numpy.type
     total = summed(BLOCK)
-    zero, one = kind(0), kind(1)
+    zero, one, sign = kind(0), kind(1), kind(-1 if pick else 1)
 
-    def kernel(losses, target, ignore_index, mean, inverse):
+    def kernel(
+        losses, pitch, classes, target, ignore_index, mean, inverse, notes
+    ):  # fmt: skip
         cells = cuda.shared.array(WARP, kind)
         counts = cuda.shared.array(WARP, kind)
         t = cuda.threadIdx.x
         loss, count = zero, zero
-        for n in range(t, losses.size, BLOCK):
+        for n in range(t, target.size, BLOCK):
             if target[n] != ignore_index:
-                loss += losses[n]
+                place = n
+                if pick:
+                    place = picked(pitch, classes, target, ignore_index, n, notes)
+                if place >= 0:
+                    loss += sign * losses[place]
                 count += one
         loss = total(loss, t, cells)
         count = total(count, t, counts)
@@ -166,7 +236,9 @@ def mean_of_losses(dtype: DType) -> Callable:
 # ---------------------------------------------------------------------------- kernels
 
 MEAN_OF_LOSSES = KernelFamily(
-    mean_of_losses, "T[] int64[] int64 T[] T[]", (float32,), (float64,)
+    mean_of_losses,
+    "T[] int64 int64 int64[] int64 T[] T[] int64[]",
+    *product((float32, float64), (False, True)),
 )
 OVER_CLASSES = (
     Fit(float32, 1, WARP, 4),
@@ -240,13 +312,66 @@ def mean_loss(
 ) -> tuple[TensorData, TensorData]:
     """The mean [] of losses [N] with another target than `ignore_index`, and
     1 / count [], the weight of each of them in it."""
-    dtype = losses.dtype
+    return _mean(
+        False, losses.dtype, contiguous(losses).flat(), 1, 0, target, ignore_index
+    )
+
+
+def _mean(
+    pick: bool, dtype: DType, given: Any, pitch: int, classes: int, target: TensorData,
+    ignore_index: int,
+) -> tuple[TensorData, TensorData]:  # fmt: skip
     mean, inverse = empty((), dtype), empty((), dtype)
-    MEAN_OF_LOSSES[dtype,][1, BLOCK](
-        contiguous(losses).flat(), contiguous(target).flat(), ignore_index,
-        mean.storage.array, inverse.storage.array,
+    MEAN_OF_LOSSES[dtype, pick][1, BLOCK](
+        given, pitch, classes, contiguous(target).flat(), ignore_index,
+        mean.storage.array, inverse.storage.array, notes(),
     )  # fmt: skip
+    if pick:
+        after_launch()
     return mean, inverse
+
+
+def nll(scores: TensorData, target: TensorData, ignore_index: int) -> TensorData:
+    """scores [N, C], target int64 [N] -> -scores[n, target[n]] [N], 0 for rows ignored;
+    errors as those of `cross_entropy`."""
+    out = empty(target.shape, scores.dtype)
+    if out.size:
+        x, pitch = _rows(scores) or (contiguous(scores).flat(), scores.shape[1])
+        nll_rows[ceil_div(out.size, BLOCK), BLOCK](
+            x, pitch, scores.shape[1], contiguous(target).flat(), ignore_index,
+            out.storage.array, notes(),
+        )  # fmt: skip
+        after_launch()
+    return out
+
+
+def mean_nll(
+    scores: TensorData, target: TensorData, ignore_index: int
+) -> tuple[TensorData, TensorData]:
+    """`mean_loss` of what `nll` gives: for a few rows by one block, in one launch."""
+    count, classes = scores.shape
+    if not count or count > 16 * BLOCK:
+        return mean_loss(nll(scores, target, ignore_index), target, ignore_index)
+    x, pitch = _rows(scores) or (contiguous(scores).flat(), classes)
+    return _mean(True, scores.dtype, x, pitch, classes, target, ignore_index)
+
+
+def nll_backward(
+    grad: TensorData, target: TensorData, classes: int, ignore_index: int
+) -> TensorData:
+    """-grad[n] at target[n] of row n [N, classes]; 0 elsewhere and in rows ignored."""
+    dx = empty((target.shape[0], classes), grad.dtype)
+    nll_backward_flat[ceil_div(dx.size, BLOCK), BLOCK](
+        *_each(grad), contiguous(target).flat(), ignore_index, dx.storage.array
+    )
+    return dx
+
+
+def check_probabilities(a: TensorData) -> None:
+    """Raise `not_probabilities` when the GPU is next waited for."""
+    flat = contiguous(a).flat()
+    check_probabilities_flat[ceil_div(len(flat), BLOCK), BLOCK](flat, notes())
+    after_launch()
 
 
 def cross_entropy_backward(

@@ -162,7 +162,7 @@ def _scan(x: Any, rows: int, n: int, out: Any, dtype: DType) -> None:
         before = empty((rows * splits,), dtype).storage.array
         wide = n % 4 == 0 and is_aligned(x)
         FOLD_ROWS[operators.add][rows * splits, BLOCK](
-            x, 0, n, n, splits, chunk, wide, dtype.numpy.type(0), sums
+            x, 0, n, n, splits, chunk, wide, *2 * (dtype.numpy.type(0),), sums
         )
         _scan(sums, rows, splits, before, dtype)
     SCAN_ROWS[BLOCK][rows * splits, BLOCK](x, n, splits, chunk, before, out)

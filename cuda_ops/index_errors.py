@@ -1,8 +1,9 @@
 """Bad indices: noticed on the device, raised on the host, and nobody waits.
 
-With this file a kernel can report an index that is outside of its dimension
-(`bad_index`), and the host raises an IndexError for it when it next waits for the
-device anyway (`raise_pending`: called by `synchronize` and by copies to the host).
+With this file a kernel can report an index that is outside of its dimension, or a
+number that is no probability (`bad_index`), and the host raises an error for it when it
+next waits for the device anyway (`raise_pending`: called by `synchronize` and by copies
+to the host).
 
 A check before each launch would make the host wait for the device, which would then run
 dry; in a CUDA graph it is not even possible. So kernels treat a bad index as if it were
@@ -29,6 +30,7 @@ from cuda_ops.runtime.arrays import ARRAYS
 from cuda_ops.runtime.launch import SIMULATED
 from minitorch import dtypes
 from minitorch.backend.indexing import index_error
+from minitorch.backend.softmax import not_probabilities
 
 OPERATIONS = (
     "gather",
@@ -38,6 +40,8 @@ OPERATIONS = (
     "index_copy_",
     "cross_entropy",
     "cross_entropy_backward",
+    "nll_loss",
+    "binary_cross_entropy",
 )
 WORDS = 4  # numbers in a note
 EARLIER = (
@@ -116,8 +120,11 @@ def raise_pending() -> None:
     operation = int(seen[::WORDS].argmax())
     _, index, size, dim = map(int, seen[operation * WORDS : (operation + 1) * WORDS])
     seen.fill(0)
-    error = index_error(OPERATIONS[operation], index, dim, size)
-    raise error if _at_once() else IndexError(f"{error}{EARLIER}")
+    name = OPERATIONS[operation]
+    error: Exception = index_error(name, index, dim, size)
+    if name == "binary_cross_entropy":
+        error = not_probabilities()
+    raise error if _at_once() else type(error)(f"{error}{EARLIER}")
 
 
 gpu.after_waiting.append(raise_pending)

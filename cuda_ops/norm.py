@@ -150,6 +150,39 @@ def layer_norm_rows(fit: Fit, scaled: bool, shifted: bool) -> Callable:
     return kernel
 
 
+def rms_norm_rows(fit: Fit, scaled: bool) -> Callable:
+    """RMS norm of rows that fit into registers; threads as in `layer_norm_rows`.
+
+    # x [R, n], weight [n] -> out [R, n], rstd [R]
+
+        for r:  rstd = 1 / sqrt(sum(x[r]^2) / n + eps)
+                for i:  out[r, i] = x[r, i] * rstd * weight[i]
+    """
+    kind, group, items, rows = fit.kind, fit.group, fit.items, fit.rows
+    read, write, finish = row_reader(fit), row_writer(fit), affine(fit, scaled, False)
+    total_of, zero, one = summed(group), kind(0), kind(1)
+
+    def kernel(x, weight, eps, out, rstd, n):
+        z = cuda.local.array(items, kind)
+        y = cuda.local.array(items, kind)
+        cells = cuda.shared.array(WARP, kind)
+        t = cuda.threadIdx.x % group
+        r = cuda.blockIdx.x * rows + cuda.threadIdx.x // group
+        at = min(r, rstd.size - 1) * n
+        read(x, at, n, t, zero, z)
+        total = zero
+        for k in range(items):
+            total += z[k] * z[k]
+        scale = one / sqrt(total_of(total, t, cells) / kind(n) + eps)
+        finish(z, scale, weight, weight, 0, n, t, y)
+        if r < rstd.size:
+            write(out, at, n, t, z)
+            if t == 0:
+                rstd[r] = scale
+
+    return kernel
+
+
 def layer_norm_long(fit: Fit, scaled: bool, shifted: bool) -> Callable:
     """`layer_norm_rows` for rows that are too long for registers: three passes.
 
@@ -440,6 +473,7 @@ def by_options(
 
 _ROWS = "T[] T[] T[] T T[] T[] T[] int64"
 LAYER_NORM = by_options(layer_norm_rows, _ROWS, FULL_ROWS, 2, 4)
+RMS_NORM = by_options(rms_norm_rows, "T[] T[] T T[] T[] int64", FULL_ROWS, 1)
 LAYER_NORM_LONG = by_options(layer_norm_long, _ROWS, LONG, 2)
 LAYER_NORM_BACKWARD = by_options(
     layer_norm_backward_rows, "T[] T[] T[] T[] T[] T[] T[] int64 int64", FOUR_ROWS, 1
@@ -479,6 +513,24 @@ def layer_norm(
         rstd.storage.array, n,
     )  # fmt: skip
     return out, mean, rstd
+
+
+def rms_norm(
+    x: TensorData, weight: TensorData | None, eps: float
+) -> tuple[TensorData, TensorData] | None:
+    """x [R, D], weight [D] -> out [R, D], rstd [R]; None where rows are too long."""
+    (rows, n), dtype = x.shape, x.dtype
+    a = contiguous(x).flat()
+    w = flat_or(weight, a)
+    width = width_of(n, dtype, a, w)
+    fit = fitting(n, dtype, width) if x.size else None
+    if fit is None:
+        return None
+    out, rstd = empty(x.shape, x.dtype), empty((rows,), dtype)
+    RMS_NORM[weight is not None,][fit][fit.launch(rows)](
+        a, w, fit.kind(eps), out.storage.array, rstd.storage.array, n
+    )
+    return out, rstd
 
 
 @lru_cache(maxsize=1024)

@@ -1,6 +1,8 @@
 """Reductions on the GPU: fold one or more dimensions of a tensor into single elements.
 
-With this file one can fold any scalar function over any dimensions (`reduce`).
+With this file one can fold any scalar function over any dimensions (`reduce`), and in
+the same launch change the elements before, and the results afterwards (`mean`,
+`vector_norm`). `row_folds.py` has what reads a row twice: variances and `logsumexp`.
 `arg_reduce.py` finds positions of extremes, and `cumsum.py` adds up along a dimension.
 
 Each template is a kernel for one way in which the folded elements can lie in memory:
@@ -11,6 +13,8 @@ Each template is a kernel for one way in which the folded elements can lie in me
     fold_columns    the first dimension               neighbours fold neighbours
     fold_narrow     the same, with few columns        in one long stretch
     fold_strided    everything else                   a thread for each output
+
+Each element x is folded as before(x), and a total is written as after(total, number).
 
 Sums, products, extremes and logical folds may take their elements in any order. The
 order depends on shapes and strides alone: where several blocks share an output, each
@@ -43,13 +47,12 @@ from cuda_ops.block.intrinsics import (
     store,
 )
 from cuda_ops.block.rows import BLOCK, barrier
-from cuda_ops.memory import contiguous, empty, fill, split
+from cuda_ops.layouts import COLUMNS, COPY, ROWS, Layout, in_rows, layout_of
+from cuda_ops.memory import empty, fill, split
 from cuda_ops.runtime.launch import TINY, Kernels, ceil_div
 from minitorch import operators
 from minitorch.dtypes import DType, bool_, computed, rounded
 from minitorch.tensor_data import Shape, Strides, TensorData
-
-Dim = tuple[int, tuple[int, int]]  # a size, and its strides in the input and the output
 
 WARPS = BLOCK // WARP
 STEPS = WARPS.bit_length() - 1
@@ -68,14 +71,12 @@ TY = BLOCK // TX
 LEAST_ROWS = 4 * TY
 # Columns up to which `fold_narrow` is used.
 NARROW = BLOCK // 4
-# Fewer outputs than this get their elements side by side first.
-FEW = 4096
 
 # ------------------------------------------------------------------ within a block
 
 
-def kept(fn: Callable) -> Any:
-    """Make `step(total, x)`: fn(total, x) in the type of `total`.
+def kept(fn: Callable, before: Any = None) -> Any:
+    """Make `step(total, x)`: fn(total, before(x)) in the type of `total`.
 
     Numba makes an int64 of two int32, and a bool of a comparison; registers are only
     exchanged between threads if they hold numbers of 4 or 8 bytes.
@@ -84,7 +85,32 @@ def kept(fn: Callable) -> Any:
     def step(total, x):
         return same_type(fn(total, x), total)
 
-    return device(step)
+    def mapped(total, x):
+        return same_type(fn(total, before(x)), total)
+
+    return device(mapped if before else step)
+
+
+@device
+def itself(x):
+    """What becomes of an element, where nothing is said about that."""
+    return x
+
+
+@device
+def unchanged(total, number):
+    """What becomes of a total, where nothing is said about that."""
+    return total
+
+
+def square(x: float) -> float:
+    """x^2"""
+    return x * x
+
+
+def root(total: float, number: float) -> float:
+    """The square root of a total."""
+    return math.sqrt(total)
 
 
 def block_fold(fn: Callable) -> Any:
@@ -109,7 +135,7 @@ def block_fold(fn: Callable) -> Any:
     return device(fold)
 
 
-def stretch_fold(fn: Callable) -> Any:
+def stretch_fold(join: Callable, before: Callable | None = None) -> Any:
     """Make `fold(total, a, begin, end, t, threads, wide)`: thread t's part of a
     stretch, a[begin : end].
 
@@ -117,6 +143,7 @@ def stretch_fold(fn: Callable) -> Any:
     four vectors of 16 bytes before it folds the first, and has four totals that need
     not wait for each other.
     """
+    fn = kept(join, before)
 
     def fold(total, a, begin, end, t, threads, wide):
         if wide:
@@ -136,7 +163,7 @@ def stretch_fold(fn: Callable) -> Any:
                 a0, a1, a2, a3 = load4(a, i)
                 p, q, r, s = fn(p, a0), fn(q, a1), fn(r, a2), fn(s, a3)
                 i += step
-            total = fn(fn(p, q), fn(r, s))
+            total = join(join(p, q), join(r, s))
         else:
             i = begin + t
             p, q = total, total
@@ -148,7 +175,7 @@ def stretch_fold(fn: Callable) -> Any:
             while i < end:
                 p = fn(p, load(a, i))
                 i += threads
-            total = fn(p, q)
+            total = join(p, q)
         return total
 
     return device(fold)
@@ -157,7 +184,9 @@ def stretch_fold(fn: Callable) -> Any:
 # ----------------------------------------------------------------------------- rows
 
 
-def fold_short(fn: Callable) -> Callable:
+def fold_short(
+    fn: Callable, before: Callable | None = None, after: Callable = unchanged
+) -> Callable:
     """Fold short rows, several of them in a warp.
 
     # a [R, n], rows `step` apart -> out [R]
@@ -171,9 +200,9 @@ def fold_short(fn: Callable) -> Callable:
     instructions, more than the rest of a short row.
     """
     fn = kept(fn)
-    stretch = stretch_fold(fn)
+    stretch = stretch_fold(fn, before)
 
-    def kernel(a, at, step, n, shift, wide, start, out):
+    def kernel(a, at, step, n, shift, wide, start, number, out):
         lanes = 1 << shift
         # Threads behind the last row fold the first one: all meet in the exchanges.
         t = cuda.threadIdx.x & (lanes - 1)
@@ -184,12 +213,14 @@ def fold_short(fn: Callable) -> Callable:
             lanes >>= 1
             total = fn(total, shuffle_xor(total, lanes))
         if t == 0 and r < out.size:
-            store(out, r, total)
+            store(out, r, after(total, number))
 
     return kernel
 
 
-def fold_rows(fn: Callable) -> Callable:
+def fold_rows(
+    fn: Callable, before: Callable | None = None, after: Callable = unchanged
+) -> Callable:
     """Fold long rows, each by a block, or by several blocks chunk by chunk.
 
     # a [R, n], rows `step` apart -> out [R, splits]
@@ -204,9 +235,9 @@ def fold_rows(fn: Callable) -> Callable:
     "Faster parallel reductions on Kepler", 2014.
     """
     fn = kept(fn)
-    stretch, block = stretch_fold(fn), block_fold(fn)
+    stretch, block = stretch_fold(fn, before), block_fold(fn)
 
-    def kernel(a, at, step, n, splits, chunk, wide, start, out):
+    def kernel(a, at, step, n, splits, chunk, wide, start, number, out):
         cells = cuda.shared.array(WARPS, kind_of(out))
         r = cuda.blockIdx.x // splits
         first = (cuda.blockIdx.x - r * splits) * chunk
@@ -214,12 +245,14 @@ def fold_rows(fn: Callable) -> Callable:
         total = stretch(start, a, begin, end, cuda.threadIdx.x, BLOCK, wide)
         total = block(total, cells)
         if cuda.threadIdx.x == 0:
-            store(out, cuda.blockIdx.x, total)
+            store(out, cuda.blockIdx.x, after(total, number))
 
     return kernel
 
 
-def fold_stretches(fn: Callable) -> Callable:
+def fold_stretches(
+    fn: Callable, before: Callable | None = None, after: Callable = unchanged
+) -> Callable:
     """Fold several stretches of memory into each output: the sum over N, H and W.
 
     # a [R, U, n], rows `step` and stretches `outer_stride` apart -> out [R, splits]
@@ -230,10 +263,12 @@ def fold_stretches(fn: Callable) -> Callable:
     if they were one stretch, four at a time, so that stretches that are no multiple of
     the block leave no thread idle.
     """
-    fn = kept(fn)
+    fn, before = kept(fn), before or itself
     block = block_fold(fn)
 
-    def kernel(a, at, step, outer_stride, count, n, splits, wide, start, out):
+    def kernel(
+        a, at, row_step, outer_stride, count, n, splits, wide, start, number, out
+    ):
         cells = cuda.shared.array(WARPS, kind_of(out))
         width = 4 if wide else 1
         r = cuda.blockIdx.x // splits
@@ -241,7 +276,7 @@ def fold_stretches(fn: Callable) -> Callable:
         # A unit is a vector of 4, or an element; chunks are equal to within one unit.
         units = count * n // width
         end = (p + 1) * units // splits
-        first = at + r * step
+        first = at + r * row_step
         total = start
         for u in range(p * units // splits + cuda.threadIdx.x, end, 4 * BLOCK):
             for k in range(4):
@@ -250,12 +285,15 @@ def fold_stretches(fn: Callable) -> Callable:
                     row, i = split(unit * width, n)
                     if wide:
                         a0, a1, a2, a3 = load4(a, first + row * outer_stride + i)
+                        a0, a1 = before(a0), before(a1)
+                        a2, a3 = before(a2), before(a3)
                         total = fn(total, fn(fn(a0, a1), fn(a2, a3)))
                     else:
-                        total = fn(total, load(a, first + row * outer_stride + i))
+                        x = before(load(a, first + row * outer_stride + i))
+                        total = fn(total, x)
         total = block(total, cells)
         if cuda.threadIdx.x == 0:
-            store(out, cuda.blockIdx.x, total)
+            store(out, cuda.blockIdx.x, after(total, number))
 
     return kernel
 
@@ -263,13 +301,15 @@ def fold_stretches(fn: Callable) -> Callable:
 # -------------------------------------------------------------------------- columns
 
 
-def column_kernel(fn: Callable, width: int) -> Callable:
+def column_kernel(
+    fn: Callable, before: Callable | None, after: Callable, width: int
+) -> Callable:
     """Make `fold_columns` with `width` columns for each thread."""
-    fn = kept(fn)
+    join, fn = kept(fn), kept(fn, before)
     span = TX * width  # columns of a block
     room = TY * span
 
-    def kernel(a, at, batch_step, step, rows, n, batches, parts, start, out):
+    def kernel(a, at, batch_step, step, rows, n, batches, parts, start, number, out):
         totals = cuda.local.array(width, kind_of(out))
         cells = cuda.shared.array(room, kind_of(out))
         # The grid counts column blocks fastest, then matrices, then parts of the rows.
@@ -313,13 +353,15 @@ def column_kernel(fn: Callable, width: int) -> Callable:
             for k in range(width):
                 total = totals[k]
                 for y in range(1, TY):
-                    total = fn(total, load(cells, y * span + tx * width + k))
-                store(out, matrix * n + i + k, total)
+                    total = join(total, load(cells, y * span + tx * width + k))
+                store(out, matrix * n + i + k, after(total, number))
 
     return kernel
 
 
-def fold_columns(fn: Callable) -> Callable:
+def fold_columns(
+    fn: Callable, before: Callable | None = None, after: Callable = unchanged
+) -> Callable:
     """Fold the rows of matrices, column by column.
 
     # a [B, R, n], matrices `batch_step` and rows `step` apart -> out [parts, B, n]
@@ -339,19 +381,23 @@ def fold_columns(fn: Callable) -> Callable:
     that a few columns keep all multiprocessors busy, too; a second launch folds the
     parts.
     """
-    return column_kernel(fn, 1)
+    return column_kernel(fn, before, after, 1)
 
 
-def fold_columns_wide(fn: Callable) -> Callable:
+def fold_columns_wide(
+    fn: Callable, before: Callable | None = None, after: Callable = unchanged
+) -> Callable:
     """`fold_columns` with four neighbouring columns for each thread, which are one load
     of 16 bytes: 128 columns for a warp, and 64 bytes under way for each thread.
 
     # a [B, R, n] -> out [parts, B, n]
     """
-    return column_kernel(fn, 4)
+    return column_kernel(fn, before, after, 4)
 
 
-def fold_narrow(fn: Callable) -> Callable:
+def fold_narrow(
+    fn: Callable, before: Callable | None = None, after: Callable = unchanged
+) -> Callable:
     """Fold the rows of a matrix with few columns, which is one stretch of memory.
 
     # a [R, n], n <= NARROW -> out [parts, n]
@@ -362,9 +408,9 @@ def fold_narrow(fn: Callable) -> Callable:
     so that each thread stays in its column. A warp's load is coalesced, which it would
     not be with a warp for each of three columns.
     """
-    fn = kept(fn)
+    join, fn = kept(fn), kept(fn, before)
 
-    def kernel(a, at, rows, n, parts, start, out):
+    def kernel(a, at, rows, n, parts, start, number, out):
         cells = cuda.shared.array(BLOCK, kind_of(out))
         t = cuda.threadIdx.x
         # A multiple of n, so that a step of as many elements stays in the column.
@@ -386,22 +432,24 @@ def fold_narrow(fn: Callable) -> Callable:
         barrier()
         if t < n:
             for other in range(t + n, lanes, n):
-                total = fn(total, cells[other])
-            store(out, part * n + t, total)
+                total = join(total, cells[other])
+            store(out, part * n + t, after(total, number))
 
     return kernel
 
 
-def fold_strided(fn: Callable) -> Callable:
+def fold_strided(
+    fn: Callable, before: Callable | None = None, after: Callable = unchanged
+) -> Callable:
     """Fold any strides, one thread for each output, in row-major order.
 
     # a -> out; kept and folded have three sizes each, with the strides of `a`
 
         for u, v, w:  out[i, j, k] = fn(out[i, j, k], a[i, j, k, u, v, w])
     """
-    fn = kept(fn)
+    fn = kept(fn, before)
 
-    def kernel(a, at, kept, kept_steps, folded, folded_steps, start, out):
+    def kernel(a, at, kept, kept_steps, folded, folded_steps, start, number, out):
         e = cuda.grid(1)
         if e < out.size:
             ij, k = split(e, kept[2])
@@ -414,104 +462,65 @@ def fold_strided(fn: Callable) -> Callable:
                     for _ in range(folded[2]):
                         total = fn(total, load(a, p))
                         p += folded_steps[2]
-            store(out, e, total)
+            store(out, e, after(total, number))
 
     return kernel
 
 
+class Fold(NamedTuple):
+    """What to fold with, and the kernels that do it.
+
+    Attributes:
+        fn: of a total and an element.
+        once: where one launch does it all; as (fn, before, after).
+        first, last: where a second launch folds what the first one left.
+    """
+
+    fn: Callable
+    once: Any
+    first: Any
+    last: Any
+
+
+MEAN = Fold(
+    operators.add, (operators.add, None, operators.div), operators.add,
+    (operators.add, None, operators.div),
+)  # fmt: skip
+NORM = Fold(
+    operators.add, (operators.add, square, root), (operators.add, square),
+    (operators.add, None, root),
+)  # fmt: skip
+
 # Compiled by tests.
 SUMS = (operators.add, operators.maximum)
+_ENDS = "float32 float32 float32[]"  # start, number, out
 FOLD_SHORT = Kernels(
-    fold_short, SUMS, ["float32[] int64 int64 int64 int64 bool float32 float32[]"],
-    threads=BLOCK,
+    fold_short, (*SUMS, MEAN.once, NORM.once),
+    [f"float32[] int64 int64 int64 int64 bool {_ENDS}"], threads=BLOCK,
 )  # fmt: skip
 FOLD_ROWS = Kernels(
     fold_rows, SUMS,
-    ["float32[] int64 int64 int64 int64 int64 bool float32 float32[]"], threads=BLOCK,
+    [f"float32[] int64 int64 int64 int64 int64 bool {_ENDS}"], threads=BLOCK,
 )  # fmt: skip
 FOLD_STRETCHES = Kernels(
     fold_stretches, SUMS,
-    ["float32[] int64 int64 int64 int64 int64 int64 bool float32 float32[]"],
+    [f"float32[] int64 int64 int64 int64 int64 int64 bool {_ENDS}"],
     threads=BLOCK,
 )  # fmt: skip
-_COLUMNS = "float32[] int64 int64 int64 int64 int64 int64 int64 float32 float32[]"
+_COLUMNS = (
+    "float32[] int64 int64 int64 int64 int64 int64 int64 float32 float32 float32[]"
+)
 FOLD_COLUMNS = Kernels(fold_columns, SUMS, [_COLUMNS], threads=BLOCK)
 FOLD_COLUMNS_WIDE = Kernels(fold_columns_wide, SUMS, [_COLUMNS], threads=BLOCK)
 FOLD_NARROW = Kernels(
-    fold_narrow, SUMS, ["float32[] int64 int64 int64 int64 float32 float32[]"],
+    fold_narrow, SUMS, [f"float32[] int64 int64 int64 int64 {_ENDS}"],
     threads=BLOCK,
 )  # fmt: skip
 FOLD_STRIDED = Kernels(
     fold_strided, SUMS,
-    ["float32[] int64 3*int64 3*int64 3*int64 3*int64 float32 float32[]"],
+    [f"float32[] int64 3*int64 3*int64 3*int64 3*int64 {_ENDS}"],
     threads=BLOCK,
 )  # fmt: skip
-
-# ----------------------------------------------------------- how to walk a tensor
-
-
-class Layout(NamedTuple):
-    """How a tensor lies, seen from a reduction.
-
-    Attributes:
-        kind: `ROWS`, `COLUMNS`, `STRIDES`, or `COPY` where only a copy helps.
-        kept, folded: sizes and strides of the dimensions; outputs are row-major in
-            `kept`.
-    """
-
-    kind: int
-    kept: tuple[tuple[int, int], ...]
-    folded: tuple[tuple[int, int], ...]
-
-
-ROWS, COLUMNS, STRIDES, COPY = range(4)
-# Dimensions that `fold_strided` can keep, and fold.
-DIMS = 3
-
-
-@lru_cache(maxsize=4096)
-def layout_of(
-    shape: Shape, strides: Strides, dims: tuple[int, ...], ordered: bool
-) -> Layout:
-    """Choose the kernel; `ordered` keeps the row-major order of the elements."""
-    kept_dims = [
-        (n, s) for i, (n, s) in enumerate(zip(shape, strides)) if i not in dims
-    ]
-    folded_dims = [(n, s) for i, (n, s) in enumerate(zip(shape, strides)) if i in dims]
-    kept = _merged(kept_dims)
-    if not ordered:
-        folded_dims.sort(key=lambda dim: -dim[1])
-    folded = _merged(folded_dims)
-    if not ordered:
-        if len(kept) <= 1 and len(folded) <= 2 and folded and folded[-1][1] == 1:
-            return Layout(ROWS, _padded(kept, 1), _padded(folded, 2))
-        if len(kept) in (1, 2) and len(folded) == 1 and kept[-1][1] == 1:
-            return Layout(COLUMNS, _padded(kept, 2), _padded(folded, 1))
-    outputs = math.prod(n for n, _ in kept)
-    size = math.prod(n for n, _ in folded)
-    if len(kept) > DIMS or len(folded) > DIMS:
-        return Layout(COPY, (), ())
-    if not ordered and outputs < FEW and size > 64:
-        return Layout(COPY, (), ())
-    return Layout(STRIDES, _padded(kept, DIMS), _padded(folded, DIMS))
-
-
-def _merged(dims: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Without sizes of 1, and with dimensions merged that follow without gaps."""
-    out: list[tuple[int, int]] = []
-    for n, step in dims:
-        if n == 1:
-            continue
-        if out and out[-1][1] == n * step:
-            out[-1] = (out[-1][0] * n, step)
-        else:
-            out.append((n, step))
-    return out
-
-
-def _padded(dims: list[tuple[int, int]], rank: int) -> tuple[tuple[int, int], ...]:
-    return tuple([(1, 0)] * (rank - len(dims)) + dims)
-
 
 # ------------------------------------------------------------------------- launchers
 
@@ -544,41 +553,84 @@ def reduce(
 
     The result is the same in every run.
     """
-    dims = tuple(dims)
-    out_type = dtype or a.dtype
-    out = empty(tuple([1 if i in dims else n for i, n in enumerate(a.shape)]), out_type)
+    return _reduce(Fold(fn, fn, fn, fn), a, dims, start, 0, dtype or a.storage.dtype)
+
+
+def mean(x: TensorData, dims: Sequence[int], count: float) -> TensorData:
+    """The sum over `dims`, which keep a size of 1, by `count`."""
+    start = math.nan if 0 in x.shape else 0
+    return _reduce(MEAN, x, dims, start, count, x.storage.dtype)
+
+
+def vector_norm(x: TensorData, dims: Sequence[int]) -> TensorData:
+    """The square root of the sum of squares over `dims`, which keep a size of 1."""
+    return _reduce(NORM, x, dims, 0, 0, x.storage.dtype)
+
+
+def _reduce(
+    fold: Fold, a: TensorData, dims: Sequence[int], start: float, number: float,
+    out_type: DType,
+) -> TensorData:  # fmt: skip
+    ordered = fold.fn not in SPLITTABLE
+    shape, layout, short = plan_of(a.shape, a.strides, tuple(dims), ordered)
+    out = empty(shape, out_type)
     result = out.storage.array
     if 0 in a.shape:
         if len(result):
             fill(result, rounded(start, out_type))
         return out
-    layout = layout_of(a.shape, a.strides, dims, fn not in SPLITTABLE)
+    numbers = _start(start, out_type), _start(number, out_type)
+    if short is not None:
+        step, n, wide, blocks, shift = short
+        x = a.storage.array
+        if wide and (a.offset % 4 or not is_aligned(x)):
+            wide, (blocks, shift) = False, _short_grid(len(result), n, 4)
+        FOLD_SHORT[fold.once][blocks, BLOCK](
+            x, a.offset, step, n, shift, wide, *numbers, result
+        )
+        return out
     if layout.kind == COPY:
-        a = _rows(a, dims)
-        layout = layout_of(a.shape, a.strides, (1,), fn not in SPLITTABLE)
-    first = _start(start, out_type)
+        a = in_rows(a, tuple(dims))
+        layout = layout_of(a.shape, a.strides, (1,), ordered)
     if layout.kind == ROWS:
-        _fold_rows(fn, a, layout, first, result, out_type)
+        _fold_rows(fold, a, layout, numbers, result, out_type)
     elif layout.kind == COLUMNS:
-        _fold_columns(fn, a, layout, first, result, out_type)
+        _fold_columns(fold, a, layout, numbers, result, out_type)
     else:
         (kept, kept_steps), (folded, folded_steps) = (
             zip(*layout.kept),
             zip(*layout.folded),
         )
-        FOLD_STRIDED[fn][ceil_div(len(result), BLOCK), BLOCK](
-            a.storage.array, a.offset, kept, kept_steps, folded, folded_steps, first,
-            result,
+        FOLD_STRIDED[fold.once][ceil_div(len(result), BLOCK), BLOCK](
+            a.storage.array, a.offset, kept, kept_steps, folded, folded_steps,
+            *numbers, result,
         )  # fmt: skip
     return out
 
 
-def _rows(a: TensorData, dims: tuple[int, ...]) -> TensorData:
-    """`a` as [outputs, elements], with the folded dimensions last, without gaps."""
-    kept = [i for i in range(a.dims) if i not in dims]
-    moved = contiguous(a.permute([*kept, *sorted(dims)]))
-    n = math.prod([a.shape[i] for i in dims])
-    return TensorData(moved.storage, (a.size // n, n), None, moved.offset)
+@lru_cache(maxsize=4096)
+def plan_of(
+    shape: Shape, strides: Strides, dims: tuple[int, ...], ordered: bool
+) -> tuple[Shape, Layout, tuple[int, int, bool, int, int] | None]:
+    """The shape of the result, how to walk the elements, and of short rows in memory
+    what `fold_short` needs: step, n, whether in vectors, blocks and shift."""
+    out = tuple([1 if i in dims else n for i, n in enumerate(shape)])
+    if 0 in shape:
+        return out, Layout(COPY, (), ()), None
+    layout = layout_of(shape, strides, dims, ordered)
+    if layout.kind == ROWS:
+        ((_, step),), ((count, _), (n, _)) = layout.kept, layout.folded
+        if count == 1 and n <= SHORT:
+            wide = step % 4 == 0 and n % 4 == 0
+            grid = _short_grid(math.prod(out), n, 8 if wide else 4)
+            return out, layout, (step, n, wide, *grid)
+    return out, layout, None
+
+
+def _short_grid(rows: int, n: int, each: int) -> tuple[int, int]:
+    """Blocks of `fold_short` where a thread takes so many elements, and its shift."""
+    shift = lane_shift(ceil_div(n, each))
+    return ceil_div(rows << shift, BLOCK), shift
 
 
 def _is_wide(a: TensorData, *multiples: int) -> bool:
@@ -598,38 +650,38 @@ def splits_of(outputs: int, size: int, least: int) -> int:
 
 
 def _fold_rows(
-    fn: Callable, a: TensorData, layout: Layout, start: Any, out: Any, dtype: DType
+    fold: Fold, a: TensorData, layout: Layout, numbers: Any, out: Any, dtype: DType
 ) -> None:
     ((_, step),), ((count, outer_stride), (n, _)) = layout.kept, layout.folded
     x, wide = a.storage.array, _is_wide(a, step, outer_stride, n)
     if count == 1 and n <= SHORT:
-        shift = lane_shift(ceil_div(n, 8 if wide else 4))  # two vectors a lane, or 4
-        FOLD_SHORT[fn][ceil_div(len(out) << shift, BLOCK), BLOCK](
-            x, a.offset, step, n, shift, wide, start, out
+        blocks, shift = _short_grid(len(out), n, 8 if wide else 4)
+        FOLD_SHORT[fold.once][blocks, BLOCK](
+            x, a.offset, step, n, shift, wide, *numbers, out
         )
         return
     splits = splits_of(len(out), count * n, LEAST)
-    partials = out
+    partials, fn = out, fold.first if splits > 1 else fold.once
     if splits > 1:
         partials = empty((len(out) * splits,), computed(dtype)).storage.array
     if count == 1:
         chunk = ceil_div(ceil_div(n, splits), STEP) * STEP
         splits = ceil_div(n, chunk)
         FOLD_ROWS[fn][len(out) * splits, BLOCK](
-            x, a.offset, step, n, splits, chunk, wide, start, partials
+            x, a.offset, step, n, splits, chunk, wide, *numbers, partials
         )
     else:
         FOLD_STRETCHES[fn][len(out) * splits, BLOCK](
-            x, a.offset, step, outer_stride, count, n, splits, wide, start, partials
+            x, a.offset, step, outer_stride, count, n, splits, wide, *numbers, partials
         )
     if splits > 1:  # partials [R, splits] -> out [R]
-        FOLD_SHORT[fn][ceil_div(len(out) * WARP, BLOCK), BLOCK](
-            partials, 0, splits, splits, lane_shift(WARP), False, start, out
+        FOLD_SHORT[fold.last][ceil_div(len(out) * WARP, BLOCK), BLOCK](
+            partials, 0, splits, splits, lane_shift(WARP), False, *numbers, out
         )
 
 
 def _fold_columns(
-    fn: Callable, a: TensorData, layout: Layout, start: Any, out: Any, dtype: DType
+    fold: Fold, a: TensorData, layout: Layout, numbers: Any, out: Any, dtype: DType
 ) -> None:
     ((batches, batch_step), (n, _)), ((rows, step),) = layout.kept, layout.folded
     x, partials = a.storage.array, out
@@ -637,7 +689,9 @@ def _fold_columns(
         parts = splits_of(1, rows * n, LEAST)
         if parts > 1:
             partials = empty((parts * n,), computed(dtype)).storage.array
-        FOLD_NARROW[fn][parts, BLOCK](x, a.offset, rows, n, parts, start, partials)
+        FOLD_NARROW[fold.first if parts > 1 else fold.once][parts, BLOCK](
+            x, a.offset, rows, n, parts, *numbers, partials
+        )
     else:
         wide = _is_wide(a, batch_step, step, n)
         across = ceil_div(n, 4 * TX if wide else TX) * batches
@@ -648,11 +702,11 @@ def _fold_columns(
         if parts > 1:
             partials = empty((parts * len(out),), computed(dtype)).storage.array
         kernels = FOLD_COLUMNS_WIDE if wide else FOLD_COLUMNS
-        kernels[fn][across * parts, BLOCK](
-            x, a.offset, batch_step, step, rows, n, batches, parts, start, partials
+        kernels[fold.first if parts > 1 else fold.once][across * parts, BLOCK](
+            x, a.offset, batch_step, step, rows, n, batches, parts, *numbers, partials
         )
     if parts > 1:  # [parts, outputs]: one matrix of `parts` rows
         size = len(out)
-        FOLD_COLUMNS[fn][ceil_div(size, TX), BLOCK](
-            partials, 0, 0, size, parts, size, 1, 1, start, out
+        FOLD_COLUMNS[fold.last][ceil_div(size, TX), BLOCK](
+            partials, 0, 0, size, parts, size, 1, 1, *numbers, out
         )

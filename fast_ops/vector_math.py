@@ -183,6 +183,20 @@ def softplus_narrow(x: float) -> float:
 
 
 @helper
+def binary_cross_entropy_narrow(x: float, y: float) -> float:
+    """-(y log x + (1 - y) log(1 - x)), with logarithms that stop at -100"""
+    yes, no, least = log_narrow(x), log1p_narrow(-x), f32(-100.0)
+    yes, no = least if yes < least else yes, least if no < least else no
+    return (y - ONE) * no - y * yes
+
+
+@helper
+def cross_entropy_of_logits_narrow(x: float, y: float) -> float:
+    """(1 - y) x + log(1 + exp(-x))"""
+    return (ONE - y) * x + softplus_narrow(-x)
+
+
+@helper
 def tanh_narrow(x: float) -> float:
     """A polynomial for |x| < 0.625, else 1 - 2 / (exp(2 |x|) + 1) with x's sign."""
     z = x * x
@@ -441,6 +455,12 @@ FAST: dict[Callable, Callable] = {
     operators.log1p: by_type_1(operators.log1p, log1p_narrow),
     operators.expm1: by_type_1(operators.expm1, expm1_narrow),
     operators.softplus: by_type_1(operators.softplus, softplus_narrow),
+    operators.binary_cross_entropy: by_type_2(
+        operators.binary_cross_entropy, binary_cross_entropy_narrow
+    ),
+    operators.binary_cross_entropy_with_logits: by_type_2(
+        operators.binary_cross_entropy_with_logits, cross_entropy_of_logits_narrow
+    ),
     operators.tanh: tanh,
     operators.erf: erf,
     operators.sigmoid: sigmoid,

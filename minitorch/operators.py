@@ -315,6 +315,42 @@ def softplus(x: float) -> float:
     return (x if x > 0 else 0.0) + math.log1p(math.exp(-math.fabs(x)))
 
 
+# --------------------------------------------------------------------- losses
+
+
+def squared_difference(x: float, y: float) -> float:
+    """(x - y)^2"""
+    return (x - y) * (x - y)
+
+
+def huber(d: float, delta: float) -> float:
+    """d^2 / 2 where |d| < delta, else delta (|d| - delta / 2)"""
+    size = math.fabs(d)
+    c = size if size < delta else delta
+    return c * (size - c * 0.5)
+
+
+def _cross_entropy_limit(x: float, y: float) -> float:
+    no = 1.0 - y
+    other = y if x == 0 else no
+    return 100.0 * other + 0.0 * (y + no) if x in (0, 1) else nan
+
+
+@ieee(_cross_entropy_limit)
+def binary_cross_entropy(x: float, y: float) -> float:
+    """-(y log x + (1 - y) log(1 - x)), with logarithms that stop at -100"""
+    yes, no = math.log(x), math.log1p(-x)
+    yes = -100.0 if yes < -100.0 else yes
+    no = -100.0 if no < -100.0 else no
+    return (y - 1.0) * no - y * yes
+
+
+def binary_cross_entropy_with_logits(x: float, y: float) -> float:
+    """The same for sigmoid(x), without overflow: (1 - y) x + log(1 + exp(-x))"""
+    above = 0.0 if x > 0 else -x
+    return (1.0 - y) * x + (above + math.log1p(math.exp(-math.fabs(x))))
+
+
 # ------------------------------------- derivatives, times the gradient from above
 
 

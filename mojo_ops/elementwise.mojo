@@ -274,6 +274,14 @@ def float_zip[T: DType](name: StaticString) -> Int:
         return zip_address(zip_row[T, op.elu])
     if name == "leaky_relu":
         return zip_address(zip_row[T, op.leaky_relu])
+    if name == "squared_difference":
+        return zip_address(zip_row[T, op.squared_difference])
+    if name == "huber":
+        return zip_address(zip_row[T, op.huber])
+    if name == "binary_cross_entropy":
+        return zip_address(zip_row[T, op.binary_cross_entropy])
+    if name == "binary_cross_entropy_with_logits":
+        return zip_address(zip_row[T, op.binary_cross_entropy_with_logits])
     if name == "tanh_backward":
         return zip_address(zip_row[T, op.tanh_backward])
     if name == "sigmoid_backward":

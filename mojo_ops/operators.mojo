@@ -237,6 +237,37 @@ def softplus[T: DType, w: Int](x: SIMD[T, w]) -> SIMD[T, w]:
     return choose(x.gt(0), x, SIMD[T, w](0)) + log1p(exp(-abs(x)))
 
 
+# ------------------------------------------------------------------------- losses
+
+
+@always_inline
+def squared_difference[T: DType, w: Int](x: SIMD[T, w], y: SIMD[T, w]) -> SIMD[T, w]:
+    return (x - y) * (x - y)
+
+
+@always_inline
+def huber[T: DType, w: Int](d: SIMD[T, w], delta: SIMD[T, w]) -> SIMD[T, w]:
+    var c = choose(abs(d).lt(delta), abs(d), delta)
+    return c * (abs(d) - c * 0.5)
+
+
+@always_inline
+def binary_cross_entropy[T: DType, w: Int](x: SIMD[T, w], y: SIMD[T, w]) -> SIMD[T, w]:
+    comptime LEAST = SIMD[T, w](-100)
+    var yes = log(x)
+    var no = log1p(-x)
+    yes = choose(yes.lt(LEAST), LEAST, yes)
+    no = choose(no.lt(LEAST), LEAST, no)
+    return (y - 1) * no - y * yes
+
+
+@always_inline
+def binary_cross_entropy_with_logits[
+    T: DType, w: Int
+](x: SIMD[T, w], y: SIMD[T, w]) -> SIMD[T, w]:
+    return (1 - y) * x + softplus(-x)
+
+
 # --------------------------------------- derivatives, times the gradient from above
 
 

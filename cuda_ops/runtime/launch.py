@@ -586,7 +586,8 @@ class Kernels(dict):
     """The kernels of one template: `kernels[fn]` is made at the first request.
 
     Args:
-        template: takes a device function and returns the kernel's Python function.
+        template: takes a device function, or those of a tuple (`kernels[fn, before]`),
+            and returns the kernel's Python function.
         functions: scalar functions for which `examples` are registered.
         options: `Kernel`'s.
     """
@@ -611,20 +612,32 @@ class Kernels(dict):
             if fn not in self or not self[fn].examples:
                 self[fn] = self._make(fn, self.examples)
 
-    def _make(self, fn: Callable, examples: Sequence[str] = ()) -> Kernel:
-        ours = getattr(operators, fn.__name__, None) is fn
-        made = self.template(device_function(fn))
-        narrow = wide = None
+    def _make(self, key: Any, examples: Sequence[str] = ()) -> Kernel:
+        fns = key if type(key) is tuple else (key,)
+        named = [fn for fn in fns if fn is not None]
+        ours = all(map(_is_ours, named))
+
+        def filled(**form: bool) -> Callable:
+            return self.template(*[device_function(fn, **form) for fn in fns])
+
+        made, narrow, wide = filled(), None, None
         if not SIMULATED:
-            narrow = self.template(device_function(fn, float32=True))
-            if fn in FORMS64:
-                wide = self.template(device_function(fn, float64=True))
-        name = f"{self.template.__name__}[{fn.__name__}]"
+            narrow = filled(float32=True)
+            if any(fn in FORMS64 for fn in named):
+                wide = filled(float64=True)
+        words = ",".join([fn.__name__ if fn else "" for fn in fns])
+        name = f"{self.template.__name__}[{words}]"
         return Kernel(
             made, name, examples, on_disk=ours, float32_fn=narrow, float64_fn=wide,
             **self.options,
         )  # fmt: skip
 
-    def __missing__(self, fn: Callable) -> Kernel:
-        made = self[fn] = self._make(fn)
+    def __missing__(self, key: Any) -> Kernel:
+        made = self[key] = self._make(key)
         return made
+
+
+def _is_ours(fn: Callable) -> bool:
+    """Whether a function's text is a part of the key of the kernels on disk."""
+    there = getattr(operators, fn.__name__, None) is fn
+    return there or fn.__module__.startswith("cuda_ops.")

@@ -37,6 +37,8 @@ ROUNDED = {
     "dropout_residual_layer_norm": 1,
     "layer_norm": 1,
     "mean_loss": 1,
+    "mean_nll": 1,
+    "rms_norm": 1,
     "sum_of_squares": 0,
 }
 

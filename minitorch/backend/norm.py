@@ -24,12 +24,51 @@ class Norm(Primitives):
         """The sum over `dims`, which keep a size of 1, by `count`."""
         return self.zip(operators.div, self._sum(x, dims), self.number(count, x.dtype))
 
+    def vector_norm(self, x: TensorData, dims: Sequence[int]) -> TensorData:
+        """The square root of the sum of squares over `dims`, which keep a size of 1."""
+        return self.map(operators.sqrt, self._sum(self._mul(x, x), dims))
+
     def var(
         self, x: TensorData, dims: Sequence[int], count: float, divisor: float
     ) -> TensorData:
         """The sum over `dims` of (x - mean)^2, by `divisor`; `count` as for `mean`."""
         centered = self.zip(operators.sub, x, self.mean(x, dims, count))
         return self.mean(self._mul(centered, centered), dims, divisor)
+
+    def std(
+        self, x: TensorData, dims: Sequence[int], count: float, divisor: float
+    ) -> TensorData:
+        """The square root of `var`."""
+        return self.map(operators.sqrt, self.var(x, dims, count, divisor))
+
+    def rms_norm(
+        self, x: TensorData, weight: TensorData | None, eps: float
+    ) -> tuple[TensorData, TensorData]:
+        """x [R, D], weight [D] -> out [R, D] = x * rstd * weight, rstd [R].
+
+        rstd = 1 / sqrt(mean(x^2) + eps) of each row.
+        """
+        rstd = self._rstd(self._mean(self._mul(x, x), (1,)), eps)
+        return self._scaled(self._mul(x, rstd), weight, None), rstd.squeeze((1,))
+
+    def batch_norm_inference(
+        self,
+        x: TensorData,
+        mean: TensorData,
+        variance: TensorData,
+        weight: TensorData | None,
+        bias: TensorData | None,
+        eps: float,
+    ) -> TensorData:
+        """(x - mean) * rstd * weight + bias, rstd = 1 / sqrt(variance + eps).
+
+        x [N, C, L], the others [C].
+        """
+        scale = self._rstd(variance, eps)
+        scale = scale if weight is None else self._mul(scale, weight)
+        shift = self.map(operators.neg, self._mul(mean, scale))
+        shift = shift if bias is None else self.zip(operators.add, shift, bias)
+        return self._scaled(x, scale.unsqueeze(1), shift.unsqueeze(1))
 
     def layer_norm(
         self,

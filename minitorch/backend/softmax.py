@@ -96,6 +96,33 @@ class Softmax(Primitives):
         chosen = self.where(ignored, self._zero(scores), losses)
         return TensorData(chosen.storage, target.shape)
 
+    def nll_backward(
+        self, grad: TensorData, target: TensorData, classes: int, ignore_index: int
+    ) -> TensorData:
+        """The gradient for scores [N, classes]: -grad[n] at target[n], and 0 elsewhere
+        and in rows that are ignored."""
+        ignored, label = self._labels(target, ignore_index)
+        minus = self.map(operators.neg, grad.unsqueeze(1))
+        given = self.where(ignored, self._zero(grad), minus)
+        nothing = self.full((target.shape[0], classes), 0, grad.dtype)
+        return self.scatter_add(nothing, 1, label, given)
+
+    def mean_nll(
+        self, scores: TensorData, target: TensorData, ignore_index: int
+    ) -> tuple[TensorData, TensorData]:
+        """`mean_loss` of what `nll` gives."""
+        losses = self.nll(scores, target, ignore_index)
+        return self.mean_loss(losses, target, ignore_index)
+
+    def check_probabilities(self, a: TensorData) -> TensorData | None:
+        """Whether all numbers are in [0, 1], as a bool []. None from a device that
+        raises `not_probabilities` by itself, when it is next waited for."""
+        high = self.zip(operators.le, a, self.number(1, a.dtype), dtypes.bool_)
+        low = self.zip(operators.ge, a, self._zero(a), dtypes.bool_)
+        inside = self.zip(operators.logical_and, low, high)
+        all_ = self.reduce(operators.logical_and, inside, tuple(range(a.dims)), True)
+        return TensorData(all_.storage, ())
+
     def cross_entropy_backward(
         self,
         grad: TensorData,
@@ -151,3 +178,11 @@ class Softmax(Primitives):
                 f"cross_entropy: a target is no class ({error}); with {classes} "
                 f"classes it must be from 0 to {classes - 1}, or ignore_index"
             ) from None
+
+
+def not_probabilities() -> ValueError:
+    """The error of `binary_cross_entropy` for numbers outside [0, 1]."""
+    return ValueError(
+        "binary_cross_entropy: the input has numbers outside [0, 1]; for logits use "
+        "binary_cross_entropy_with_logits"
+    )

@@ -8,18 +8,26 @@ which there may be more than fit into memory (`linear_cross_entropy`). All are f
 
 from __future__ import annotations
 
+import math
 import warnings
 from typing import TYPE_CHECKING, Any
 
 import minitorch.operators as operators
 from minitorch.arguments import check_floating
+from minitorch.backend.softmax import not_probabilities
 from minitorch.function import Context, Function
 from minitorch.functions import autocasting
 from minitorch.functions import linear_cross_entropy as head
 from minitorch.functions import softmax as softmaxes
 from minitorch.functions.linear import linear
 from minitorch.functions.linear_cross_entropy import LinearCrossEntropyOptions
-from minitorch.functions.operands import check_broadcast, check_same_device
+from minitorch.functions.operands import (
+    check_broadcast,
+    check_same_device,
+    operands,
+    unbroadcast,
+)
+from minitorch.functions.reduce import dropped
 
 if TYPE_CHECKING:
     from minitorch.tensor import Tensor
@@ -42,30 +50,113 @@ def check_reduction(name: str, reduction: str) -> None:
         )
 
 
-def _check_pair(name: str, input: Tensor, target: Tensor) -> None:
-    """Warn where shapes differ but broadcast, which is seldom what was meant."""
+class PointwiseLoss(Function):
+    """A loss of each number and what was wanted, or the mean or the sum of these.
+
+    A subclass has `losses`, by a backend, and `slope`: the derivative, of which the
+    `factor` is left out. That for the target is `target_slope`, else `slope` with
+    another sign.
+    """
+
+    losses: Any
+    slope: Any
+    target_slope: Any = None
+    factor = 1.0
+
+    @classmethod
+    def forward(
+        cls, ctx: Context, x: Tensor, target: Tensor, reduction: str, number: float
+    ) -> Any:
+        ctx.save_for_backward(x, target)
+        losses = cls.losses(x.backend, x.raw, target.raw, number)
+        count, dims = math.prod(losses.shape), tuple(range(len(losses.shape)))
+        ctx.options = (count if reduction == "mean" else 1) / cls.factor, number
+        if reduction == "mean":
+            return dropped(x.backend.mean(losses, dims, count), dims)
+        if reduction == "sum":
+            return dropped(x.backend.reduce(operators.add, losses, dims, 0), dims)
+        return losses
+
+    @classmethod
+    def backward(cls, ctx: Context, grad: Tensor) -> tuple[Any, ...]:
+        x, target = ctx.saved_tensors
+        count, number = ctx.options
+        need_x, need_target = ctx.needs_input_grad[:2]
+        grad = grad if count == 1 else grad / count
+        dx: Any = None
+        dt: Any = None
+        if need_x or cls.target_slope is None:
+            dx = grad * cls.slope(x, target, number)
+        if need_target:
+            slope = cls.target_slope
+            dt = -dx if slope is None else grad * slope(x, target)
+            dt = unbroadcast(dt, target.raw.shape)
+        return unbroadcast(dx, x.raw.shape) if need_x else None, dt, None, None
+
+
+class MSELoss(PointwiseLoss):
+    """(x - target)^2"""
+
+    factor = 2.0
+
+    @staticmethod
+    def losses(backend: Any, x: Any, target: Any, number: float) -> Any:
+        return backend.zip(operators.squared_difference, x, target)
+
+    @staticmethod
+    def slope(x: Tensor, target: Tensor, number: float) -> Tensor:
+        return x - target
+
+
+class HuberLoss(PointwiseLoss):
+    """d^2 / 2 where |d| < delta, else delta (|d| - delta / 2), for d = x - target"""
+
+    @staticmethod
+    def losses(backend: Any, x: Any, target: Any, delta: float) -> Any:
+        difference = backend.zip(operators.sub, x, target)
+        number = backend.number(delta, difference.dtype)
+        return backend.zip(operators.huber, difference, number)
+
+    @staticmethod
+    def slope(x: Tensor, target: Tensor, delta: float) -> Tensor:
+        return (x - target).clamp(-delta, delta)
+
+
+def _pair(name: str, input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """Both of one dtype; a warning where shapes differ but broadcast, which is seldom
+    what was meant."""
     if input.raw.shape != target.raw.shape:
         shape = check_broadcast(name, input.raw.shape, target.raw.shape)
         warnings.warn(
             f"{name}: the input is {input.raw.shape} and the target "
             f"{target.raw.shape}; they are broadcast to {shape}, which is likely to "
             f"give a wrong loss; make both the same shape",
-            stacklevel=3,
+            stacklevel=4,
         )
+    input, target = operands(name, input, target)
+    return input, target
+
+
+def _distance(
+    name: str, op: type[PointwiseLoss], input: Tensor, target: Tensor, reduction: str,
+    number: float = 0.0,
+) -> Tensor:  # fmt: skip
+    """A loss of two tensors."""
+    check_reduction(name, reduction)
+    input, target = _pair(name, input, target)
+    return op.apply(check_floating(name, input), target, reduction, number)
 
 
 @autocasting.in_float32
 def mse_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     """(input - target)^2"""
-    _check_pair("mse_loss", input, target)
-    difference = check_floating("mse_loss", input - target)
-    return _reduce("mse_loss", difference * difference, reduction)
+    return _distance("mse_loss", MSELoss, input, target, reduction)
 
 
 @autocasting.in_float32
 def l1_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     """|input - target|"""
-    _check_pair("l1_loss", input, target)
+    input, target = _pair("l1_loss", input, target)
     return _reduce("l1_loss", (input - target).abs(), reduction)
 
 
@@ -74,19 +165,12 @@ def smooth_l1_loss(
     input: Tensor, target: Tensor, reduction: str = "mean", beta: float = 1.0
 ) -> Tensor:
     """d^2 / (2 beta) where d = |input - target| < beta, else d - beta / 2"""
-    _check_pair("smooth_l1_loss", input, target)
     if beta < 0:
         raise ValueError(f"smooth_l1_loss: beta is {beta}; it must be 0 or more")
-    d = check_floating("smooth_l1_loss", input - target).abs()
-    losses = _huber(d, beta) if beta else d
-    losses = losses if beta in (0, 1) else losses * (1.0 / beta)
-    return _reduce("smooth_l1_loss", losses, reduction)
-
-
-def _huber(d: Tensor, delta: float) -> Tensor:
-    """d^2 / 2 where d < delta, else delta (d - delta / 2): both are c (d - c / 2)"""
-    c = d.clamp(max=delta)
-    return c * (d - c * 0.5)
+    if beta == 0:
+        return l1_loss(input, target, reduction)
+    loss = _distance("smooth_l1_loss", HuberLoss, input, target, reduction, beta)
+    return loss if beta == 1 else loss * (1.0 / beta)
 
 
 @autocasting.in_float32
@@ -97,11 +181,9 @@ def huber_loss(
 
     Source: Huber, "Robust estimation of a location parameter", 1964.
     """
-    _check_pair("huber_loss", input, target)
     if delta <= 0:
         raise ValueError(f"huber_loss: delta is {delta}; it must be above 0")
-    d = check_floating("huber_loss", input - target).abs()
-    return _reduce("huber_loss", _huber(d, delta), reduction)
+    return _distance("huber_loss", HuberLoss, input, target, reduction, delta)
 
 
 def _check_same_shape(name: str, input: Tensor, target: Tensor) -> None:
@@ -112,7 +194,7 @@ def _check_same_shape(name: str, input: Tensor, target: Tensor) -> None:
         )
 
 
-class BinaryCrossEntropy(Function):
+class BinaryCrossEntropy(PointwiseLoss):
     """-(t log x + (1 - t) log(1 - x)); d/dx = (x - t) / (x (1 - x))
 
     Logarithms stop at -100 and the slope's divisor at 1e-12, as in PyTorch, so that
@@ -120,26 +202,32 @@ class BinaryCrossEntropy(Function):
     """
 
     @staticmethod
-    def forward(ctx: Context, x: Tensor, target: Tensor) -> Any:
-        ctx.save_for_backward(x, target)
-        backend, raw, t, dtype = x.backend, x.raw, target.raw, x.raw.storage.dtype
-        one, least = backend.number(1, dtype), backend.number(-100, dtype)
-        rest, t_rest = [backend.zip(operators.sub, one, a) for a in (raw, t)]
-        logs = [backend.map(operators.log, a) for a in (raw, rest)]
-        logs = [backend.zip(operators.maximum, a, least) for a in logs]
-        parts = [backend.zip(operators.mul, a, b) for a, b in zip((t, t_rest), logs)]
-        return backend.map(operators.neg, backend.zip(operators.add, *parts))
+    def losses(backend: Any, x: Any, target: Any, number: float) -> Any:
+        return backend.zip(operators.binary_cross_entropy, x, target)
 
     @staticmethod
-    def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
-        x, target = ctx.saved_tensors
-        need_x, need_target = ctx.needs_input_grad
-        slope = (x - target) / (x * (1.0 - x)).clamp(min=1e-12) if need_x else None
-        change = (1.0 - x).log() - x.log() if need_target else None
-        return (
-            None if slope is None else grad * slope,
-            None if change is None else grad * change,
-        )
+    def slope(x: Tensor, target: Tensor, number: float) -> Tensor:
+        return (x - target) / (x * (1.0 - x)).clamp(min=1e-12)
+
+    @staticmethod
+    def target_slope(x: Tensor, target: Tensor) -> Tensor:
+        return (1.0 - x).log() - x.log()
+
+
+class BinaryCrossEntropyWithLogits(PointwiseLoss):
+    """(1 - t) x + log(1 + exp(-x)); d/dx = sigmoid(x) - t"""
+
+    @staticmethod
+    def losses(backend: Any, x: Any, target: Any, number: float) -> Any:
+        return backend.zip(operators.binary_cross_entropy_with_logits, x, target)
+
+    @staticmethod
+    def slope(x: Tensor, target: Tensor, number: float) -> Tensor:
+        return x.sigmoid() - target
+
+    @staticmethod
+    def target_slope(x: Tensor, target: Tensor) -> Tensor:
+        return -x
 
 
 def binary_cross_entropy(
@@ -156,13 +244,22 @@ def binary_cross_entropy(
     """
     name = "binary_cross_entropy"
     _check_same_shape(name, check_floating(name, input), target)
-    if input.numel() and not bool(((input >= 0) & (input <= 1)).all()):
-        raise ValueError(
-            f"{name}: the input has numbers outside [0, 1]; for logits use "
-            f"binary_cross_entropy_with_logits"
-        )
-    losses = BinaryCrossEntropy.apply(input, target.to(input.dtype))
-    return _reduce(name, losses if weight is None else losses * weight, reduction)
+    inside = input.backend.check_probabilities(input.raw)
+    if inside is not None and not input.wrap(inside):
+        raise not_probabilities()
+    target = target.to(input.dtype)
+    return _weighted_pairs(name, BinaryCrossEntropy, input, target, weight, reduction)
+
+
+def _weighted_pairs(
+    name: str, op: type[PointwiseLoss], input: Tensor, target: Tensor,
+    weight: Tensor | None, reduction: str,
+) -> Tensor:  # fmt: skip
+    """Losses times their weights, if there are any, in one operation without."""
+    check_reduction(name, reduction)
+    if weight is None:
+        return op.apply(input, target, reduction, 0.0)
+    return _reduce(name, op.apply(input, target, "none", 0.0) * weight, reduction)
 
 
 @autocasting.in_float32
@@ -180,9 +277,11 @@ def binary_cross_entropy_with_logits(
     """
     name = "binary_cross_entropy_with_logits"
     _check_same_shape(name, input, target)
-    losses = (-input).softplus()
-    if pos_weight is not None:
-        losses = losses * ((pos_weight - 1.0) * target + 1.0)
+    if pos_weight is None:
+        input, target = operands(name, input, target)
+        op = BinaryCrossEntropyWithLogits
+        return _weighted_pairs(name, op, input, target, weight, reduction)
+    losses = (-input).softplus() * ((pos_weight - 1.0) * target + 1.0)
     losses = (1.0 - target) * input + losses
     return _reduce(name, losses if weight is None else losses * weight, reduction)
 
@@ -199,14 +298,14 @@ def nll_loss(
     """-input[n, target[n]] for log-probabilities; the arguments of cross_entropy."""
     check_reduction("nll_loss", reduction)
     rows, flat = _rows("nll_loss", input, target)
+    if weight is None and reduction == "mean":
+        return softmaxes.nll(rows, flat, ignore_index, mean=True)
     losses = softmaxes.nll(rows, flat, ignore_index)
     if weight is not None:
         _check_weight("nll_loss", weight, rows)
         losses, divisor = _weighted(losses, rows, flat, weight, ignore_index, 0.0)
         if reduction == "mean":
             return losses.sum() / divisor
-    elif reduction == "mean":
-        return softmaxes.mean_loss(losses, flat, ignore_index)
     return losses.sum() if reduction == "sum" else losses.reshape(target.raw.shape)
 
 

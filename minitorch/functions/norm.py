@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from minitorch.arguments import check_floating
+from minitorch.autodiff import grad_mode
 from minitorch.dtypes import finfo, float32, promote
 from minitorch.function import Context, Function, once_differentiable
 from minitorch.functions.movement import in_shape
-from minitorch.functions.operands import cast, check_alike
+from minitorch.functions.operands import cast, check_alike, check_same_device
 from minitorch.tensor_data import numel
 
 if TYPE_CHECKING:
@@ -96,6 +98,73 @@ class DropoutResidualLayerNorm(Function):
         return (*_wanted(ctx, grad, grads), None, None, None)
 
 
+class RMSNorm(Function):
+    """out = xhat * weight, xhat = x * rstd, rstd = 1 / sqrt(mean(x^2) + eps)
+
+    With g = grad * weight: grad_x = rstd * (g - xhat * mean(g * xhat)), and
+    grad_weight = sum over rows of grad * xhat.
+
+    x [R, D], weight [D].
+    """
+
+    @staticmethod
+    def forward(ctx: Context, x: Tensor, weight: Tensor | None, eps: float) -> Any:
+        out, rstd = x.backend.rms_norm(
+            x.raw, None if weight is None else weight.raw, eps
+        )
+        ctx.save_for_backward(x, weight, rstd)
+        ctx.eps = eps
+        return out
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
+        x, weight, rstd = ctx.saved_tensors
+        if grad_mode.enabled:  # a gradient of this one has to know how rstd was made
+            wide = cast(x, rstd.dtype)
+            rstd = ((wide * wide).mean(-1) + ctx.eps).rsqrt()
+        rstd, grad = rstd.unsqueeze(1), cast(grad, rstd.dtype)
+        normal = x * rstd
+        product = grad * normal
+        dweight = None if weight is None else cast(product.sum(0), weight.dtype)
+        inner = grad if weight is None else grad * weight
+        product = product if weight is None else product * weight
+        dx = (inner - normal * product.mean(-1, keepdim=True)) * rstd
+        return cast(dx, x.dtype), dweight, None
+
+
+class BatchNormInference(Function):
+    """out = xhat * weight + bias, xhat = (x - mean) / sqrt(variance + eps)
+
+    The mean and the variance are given. x [N, C, L], the others [C].
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Context, x: Tensor, mean: Tensor, var: Tensor, weight: Tensor | None,
+        bias: Tensor | None, eps: float,
+    ) -> Any:  # fmt: skip
+        ctx.save_for_backward(x, mean, var, weight)
+        ctx.eps = eps
+        raws = [None if p is None else p.raw for p in (x, mean, var, weight, bias)]
+        return x.backend.batch_norm_inference(*raws, eps)
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
+        x, mean, var, weight = ctx.saved_tensors
+        need_x, *need = ctx.needs_input_grad[:5]
+        grad = cast(grad, mean.dtype)
+        rstd = (var + ctx.eps).rsqrt()
+        scale = rstd if weight is None else rstd * weight
+        dx = cast(grad * scale.unsqueeze(1), x.dtype) if need_x else None
+        if not any(need):
+            return dx, *[None] * 5
+        normal = (x - mean.unsqueeze(1)) * rstd.unsqueeze(1)
+        dbias, dweight = grad.sum((0, 2)), (grad * normal).sum((0, 2))
+        dmean, dvar = -dbias * scale, -0.5 * dweight * scale * rstd
+        grads = dmean, dvar, dweight, dbias
+        return dx, *[g if wanted else None for g, wanted in zip(grads, need)], None
+
+
 class BatchNorm(Function):
     """The same with the statistics of each channel, over N and L.
 
@@ -165,11 +234,8 @@ def rms_norm(
     Source: Zhang and Sennrich, "Root mean square layer normalization", 2019.
     """
     rows, (flat, _) = _rows("rms_norm", input, normalized_shape, weight, None)
-    rows = cast(rows, promote(rows.dtype, float32))  # half types are rounded once
-    eps = finfo(rows.dtype).eps if eps is None else eps
-    out = rows * ((rows * rows).mean(-1, keepdim=True) + eps).rsqrt()
-    out = out if flat is None else out * flat
-    return in_shape(cast(out, input.dtype), input.raw.shape)
+    eps = finfo(promote(rows.dtype, float32)).eps if eps is None else eps
+    return in_shape(RMSNorm.apply(rows, flat, float(eps)), input.raw.shape)
 
 
 def dropout_residual_layer_norm(
@@ -257,6 +323,26 @@ def batch_norm(
     flat = [_checked("batch_norm", x, p, (c,)) for p in (weight, bias)]
     out, mean, var = BatchNorm.apply(x.reshape(n, c, length), *flat, float(eps))
     return out.reshape(x.shape), mean, var
+
+
+def batch_norm_inference(
+    x: Tensor,
+    mean: Tensor,
+    var: Tensor,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Normalize each channel with statistics that are given: x [N, C, *], others [C].
+
+    Those may have another type than x, of which the result is.
+    """
+    shape, kind = x.raw.shape, promote(check_floating("batch_norm", x).dtype, float32)
+    given = [p if p is None else cast(p, kind) for p in (mean, var, weight, bias)]
+    check_same_device("batch_norm", x, *given)
+    flat = [p if p is None else _checked("batch_norm", p, p, shape[1:2]) for p in given]
+    wide = in_shape(x, (shape[0], shape[1], numel(shape[2:])))
+    return in_shape(BatchNormInference.apply(wide, *flat, float(eps)), shape)
 
 
 def _checked(

@@ -20,7 +20,6 @@ from minitorch.arguments import check_floating, dim_in, not_empty, reduced_dims
 from minitorch.dtypes import DType
 from minitorch.function import Context, Function
 from minitorch.functions.autocasting import in_float32
-from minitorch.functions.elementwise import Sqrt
 from minitorch.functions.operands import cast, checked_tensor, to_counting, to_floating
 from minitorch.tensor_data import TensorData, without
 
@@ -75,27 +74,52 @@ class Mean(Function):
 
 
 class Var(Function):
-    """The squared distances from the mean over `dims`, by `divisor`.
+    """The squared distances from the mean over `dims`, by `divisor`, or their root.
 
     d/da = 2 (a - mean) / divisor: the mean's own share is 0, as distances add up to 0.
+    Of the root it is taken to be 0, not infinite, where the root is 0.
     """
 
     @staticmethod
     def forward(
-        ctx: Context, a: Tensor, dims: Dims, keepdim: bool, count: int, divisor: float
-    ) -> Any:
-        ctx.save_for_backward(a)
-        out = a.backend.var(a.raw, dims, count, divisor)
+        ctx: Context, a: Tensor, dims: Dims, keepdim: bool, count: int, divisor: float,
+        rooted: bool,
+    ) -> Any:  # fmt: skip
+        run = a.backend.std if rooted else a.backend.var
+        out = run(a.raw, dims, count, divisor)
         ctx.kept, ctx.dims, ctx.divisor = out.shape, dims, divisor
-        return out if keepdim else dropped(out, dims)
+        out = out if keepdim else dropped(out, dims)
+        ctx.save_for_backward(a, out if rooted else None)
+        return out
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
-        (a,) = ctx.saved_tensors
+        a, out = ctx.saved_tensors
+        if out is not None:
+            grad = grad / (2.0 * out.masked_fill(out == 0, operators.inf))
         share = grad.reshape(ctx.kept) / (0.5 * ctx.divisor)
         for _ in range(2):  # the second time what the first one's rounding has left
             a = a - mean(a, ctx.dims, keepdim=True)
-        return share * a, None, None, None, None
+        return share * a, *[None] * 5
+
+
+class VectorNorm(Function):
+    """sqrt(sum(a^2)) over `dims`; d/da = a / out, taken to be 0 where out is 0."""
+
+    @staticmethod
+    def forward(ctx: Context, a: Tensor, dims: Dims, keepdim: bool) -> Any:
+        out = a.backend.vector_norm(a.raw, dims)
+        ctx.kept = out.shape
+        out = out if keepdim else dropped(out, dims)
+        ctx.save_for_backward(a, out)
+        return out
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
+        a, out = ctx.saved_tensors
+        out, grad = out.reshape(ctx.kept), grad.reshape(ctx.kept)
+        share = grad / out.masked_fill(out == 0, operators.inf)
+        return share * a, None, None
 
 
 class LogSumExp(Function):
@@ -250,12 +274,7 @@ def var(
     unbiased: bool | None = None,
 ) -> Tensor:
     """The variance: squared distances from the mean over n - correction."""
-    check_floating("var", input)
-    correction = correction if unbiased is None else int(bool(unbiased))
-    dims = reduced_dims(input, dim, "var")
-    count = _count(input, dims)
-    divisor = float(count - correction if count > correction else 0)
-    return Var.apply(input, dims, keepdim, count, divisor)
+    return _var("var", input, dim, correction, keepdim, unbiased)
 
 
 def std(
@@ -267,21 +286,19 @@ def std(
     unbiased: bool | None = None,
 ) -> Tensor:
     """The square root of the variance."""
-    check_floating("std", input)
-    return Root.apply(
-        var(input, dim, correction=correction, keepdim=keepdim, unbiased=unbiased)
-    )
+    return _var("std", input, dim, correction, keepdim, unbiased)
 
 
-class Root(Sqrt):
-    """sqrt(a), whose slope is taken to be 0, not infinite, where a is 0."""
-
-    @staticmethod
-    def backward(ctx: Context, grad: Tensor) -> Tensor:
-        (out,) = ctx.saved_tensors
-        flat = out == 0
-        slope = 0.5 / out.masked_fill(flat, 1.0)
-        return grad * slope.masked_fill(flat, 0.0)
+def _var(
+    name: str, a: Tensor, dim: Dim, correction: int, keepdim: bool,
+    unbiased: bool | None,
+) -> Tensor:  # fmt: skip
+    check_floating(name, a)
+    correction = correction if unbiased is None else int(bool(unbiased))
+    dims = reduced_dims(a, dim, name)
+    count = _count(a, dims)
+    divisor = float(count - correction if count > correction else 0)
+    return Var.apply(a, dims, keepdim, count, divisor, name == "std")
 
 
 @in_float32
@@ -289,7 +306,7 @@ def norm(input: Tensor, p: Any = 2, dim: Dim = None, keepdim: bool = False) -> T
     """The p-norm (1, 2 or inf) over one, several or all dims."""
     check_floating("norm", input)
     if p == 2:
-        return Root.apply(sum(input * input, dim, keepdim))
+        return VectorNorm.apply(input, reduced_dims(input, dim, "norm"), keepdim)
     if p == 1:
         return sum(input.abs(), dim, keepdim)
     if p == operators.inf:
@@ -349,10 +366,7 @@ def _fold(
     """Fold a function of bools, which has no gradient."""
     # No dims, (), are no dims here, as in PyTorch; elsewhere they are all.
     dims = () if dim in ((), []) else reduced_dims(input, dim, name)
-    raw, backend = input.raw, input.backend
-    if raw.storage.dtype is not dtypes.bool_:
-        raw = backend.copy(raw, dtypes.bool_)
-    out = backend.reduce(fn, raw, dims, start, dtypes.bool_)
+    out = input.backend.reduce(fn, input.raw, dims, start, dtypes.bool_)
     return input.wrap(out if keepdim else dropped(out, dims))
 
 

@@ -143,27 +143,49 @@ class MeanLoss(Function):
 
 
 class NLL(Function):
-    """losses[n] = -scores[n, target[n]], or 0 where the target is ignored"""
+    """losses[n] = -scores[n, target[n]], or 0 where the target is ignored
+
+    Or the mean of those that are not ignored, as `MeanLoss`.
+    """
 
     @staticmethod
-    def forward(ctx: Context, scores: Tensor, target: Tensor, ignore: int) -> Any:
-        ctx.save_for_backward(target)
-        ctx.shape, ctx.ignore = scores.raw.shape, ignore
-        return scores.backend.nll(scores.raw, target.raw, ignore)
+    def forward(
+        ctx: Context, scores: Tensor, target: Tensor, ignore: int, mean: bool
+    ) -> Any:
+        ctx.options = scores.raw.shape, ignore
+        args = scores.raw, target.raw, ignore
+        if not mean:
+            ctx.save_for_backward(target, None)
+            return scores.backend.nll(*args)
+        out, share = scores.backend.mean_nll(*args)
+        ctx.save_for_backward(target, share)
+        return out
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
-        (target,) = ctx.saved_tensors
-        keep = target != ctx.ignore
+        target, share = ctx.saved_tensors
+        shape, ignore = ctx.options
+        if share is not None:
+            grad = cast(share * grad, grad.dtype).expand(shape[:1])
+        if not grad_mode.enabled:
+            raw = grad.backend.nll_backward(grad.raw, target.raw, shape[1], ignore)
+            return grad.wrap(raw), None, None, None
+        keep = target != ignore
         there = target.where(keep, 0).unsqueeze(1)
         given = (-grad).where(keep, 0.0).unsqueeze(1)
-        return ScatterAdd.apply(grad.new_zeros(ctx.shape), 1, there, given), None, None
+        out = ScatterAdd.apply(grad.new_zeros(shape), 1, there, given)
+        return out, None, None, None
 
 
-def nll(scores: Tensor, target: Tensor, ignore_index: int = -100) -> Tensor:
-    """The loss of each row of log-probabilities: [N, C] and int64 [N] -> [N]"""
+def nll(
+    scores: Tensor, target: Tensor, ignore_index: int = -100, mean: bool = False
+) -> Tensor:
+    """The loss of each row of log-probabilities: [N, C] and int64 [N] -> [N]
+
+    Or, with `mean`, the mean [] of those that count; NaN for none.
+    """
     try:
-        return NLL.apply(scores, cast(target, dtypes.int64), int(ignore_index))
+        return NLL.apply(scores, cast(target, dtypes.int64), int(ignore_index), mean)
     except IndexError as error:
         raise IndexError(f"nll_loss: a target is not a class: {error}") from None
 

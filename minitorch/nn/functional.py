@@ -142,13 +142,7 @@ def batch_norm(
             f"batch_norm: x is {x.raw.shape}; expected (N, C, ...) with C = "
             f"{running_mean.numel()}"
         )
-    scale = (running_var + eps).rsqrt()
-    scale = scale if weight is None else scale * weight
-    shift = -running_mean * scale
-    shift = shift if bias is None else shift + bias
-    each = (-1, *[1] * (x.dim() - 2))
-    out = x * scale.reshape(each) + shift.reshape(each)
-    return out if out.dtype is x.dtype else out.to(x.dtype)
+    return norms.batch_norm_inference(x, running_mean, running_var, weight, bias, eps)
 
 
 def _move_towards(running: Tensor | None, new: Tensor, share: float) -> None:
