@@ -83,6 +83,9 @@ class Group(NamedTuple):
         wide: whether sums of halves are stored as they are, in float32.
         both: whether the other operand, of halves, stays in shared memory as well, and
             the next product starts before this one is done.
+        lines: of that operand in shared memory, where rows of `depth` numbers along k
+            are longer than a line and go on behind the last one's.
+        fresh: whether sums begin with these products, whatever was there.
     """
 
     cols: int
@@ -94,6 +97,13 @@ class Group(NamedTuple):
     smem_along: bool = True
     wide: bool = False
     both: bool = False
+    lines: int = 0
+    fresh: bool = False
+
+    @property
+    def line(self) -> int:
+        """Numbers of a line in shared memory."""
+        return DEPTH if self.kind == mma.TF32 else 2 * DEPTH
 
     @property
     def sums(self) -> int:
@@ -214,8 +224,12 @@ def _make_begin_both(group: Group) -> Callable:
                 llvm.shared_address(builder, builder.gep(shared, [x])),
                 group,
                 y,
+                lines,
             )
-            for x, y in ((left, group.along), (at, group.smem_along))
+            for x, y, lines in (
+                (left, group.along, group.lines),
+                (at, group.smem_along, group.cols),
+            )
         )
         sums = _multiply(builder, acc, starts, ends, group)
         return llvm.unpack(builder, sums, group.sums)
@@ -243,16 +257,22 @@ SWIZZLED_128 = 1 << 62
 DESCRIPTOR = SWIZZLED_128 | GROUP_BYTES >> 4 << 32
 
 
-def _descriptors(builder: Any, address: Any, group: Group, along: bool) -> list[Any]:
-    """For each instruction a descriptor of shared memory: 32 bytes further along k, or
-    16 lines of halves across k."""
+def _descriptors(
+    builder: Any, address: Any, group: Group, along: bool, lines: int = 0
+) -> list[Any]:
+    """For each instruction a descriptor of shared memory: 32 bytes further along k, and
+    `lines` lines where one ends, or 16 lines of halves across k."""
     long = ir.IntType(64)
     start = builder.zext(builder.lshr(address, ir.Constant(ir.IntType(32), 4)), long)
     apart = 1 if along else group.depth * LINE_BYTES >> 4
     first = builder.or_(start, ir.Constant(long, DESCRIPTOR | apart << 16))
-    step = 32 if along else group.strips.step * LINE_BYTES
-    steps = [ir.Constant(long, step * i >> 4) for i in range(group.words // 4)]
-    return [builder.add(first, step) for step in steps]
+    steps = [
+        i // 4 * lines * LINE_BYTES + i % 4 * 32
+        if along
+        else i * group.strips.step * LINE_BYTES
+        for i in range(group.words // 4)
+    ]
+    return [builder.add(first, ir.Constant(long, step >> 4)) for step in steps]
 
 
 def _multiply(
@@ -261,24 +281,29 @@ def _multiply(
     """acc += registers x shared memory, under way: the instructions are one text."""
     count, number = group.sums, ir.FloatType()
     sums = ", ".join(f"${i}" for i in range(count))
-    lines = [".reg .pred p;", "setp.eq.u32 p, 0, 0;", "wgmma.fence.sync.aligned;"]
+    lines = [".reg .pred p, q;", "setp.eq.u32 p, 0, 0;"]
+    lines.append(f"setp.{'ne' if group.fresh else 'eq'}.u32 q, 0, 0;")
+    lines.append("wgmma.fence.sync.aligned;")
+    in_smem = factors[0].type.width == 64  # a descriptor
     shape = f"m64n{group.cols}k{group.strips.step}"
     # Of halves, an operand in shared memory may be turned.
-    turns = (group.along,) * group.both + (group.smem_along,) * (group.kind != mma.TF32)
-    end = ", ".join(["p, 1, 1", *(str(int(not along)) for along in turns)])
+    turns = (group.along,) * in_smem + (group.smem_along,) * (group.kind != mma.TF32)
+    end = ", ".join(["1, 1", *(str(int(not along)) for along in turns)])
     each = len(factors) // len(ends)
     for step in range(len(ends)):
         first = count + each * step
         words = ", ".join(f"${first + i}" for i in range(each))
-        left = words if group.both else f"{{{words}}}"
+        left = words if in_smem else f"{{{words}}}"
         lines.append(
             f"wgmma.mma_async.sync.aligned.{shape}.f32.{group.kind}.{group.kind} "
-            f"{{{sums}}}, {left}, ${count + len(factors) + step}, {end};"
+            f"{{{sums}}}, {left}, ${count + len(factors) + step}, "
+            f"{'p' if step else 'q'}, {end};"
         )
     lines.append("wgmma.commit_group.sync.aligned;")
-    kind_of = "l" if group.both else "r"
+    kind_of = "l" if in_smem else "r"
     places = ["=f"] * count + [kind_of] * len(factors) + ["l"] * len(ends)
-    places += [str(i) for i in range(count)] + ["~{memory}"]
+    acc = [] if group.fresh else acc
+    places += [str(i) for i in range(len(acc))] + ["~{memory}"]
     text = "{ " + " ".join(lines) + " }"
     kind = ir.LiteralStructType([number] * count)
     args = [*factors, *ends, *acc]
@@ -298,21 +323,50 @@ def _make_wait(pending: int) -> Callable:
     return wait
 
 
-def _make_finish(count: int) -> Callable:
-    acc_type = types.UniTuple(types.float32, count)
+def _make_finish(count: int, pending: int = 0, others: int = 0) -> Callable:
+    """finish(acc) -> acc: the sums of all products but the last `pending`.
 
-    @written(lambda acc: acc_type(acc_type))
-    def finish(builder: Any, acc: list[Any]) -> list[Any]:
+    With `others` finish(acc, x) -> acc, when so many x, 0 or more, have been computed.
+    The assembler moves the wait to before what nobody asks for so early, and the tensor
+    cores have nothing to do during that. It moves nothing across a trap, which would
+    spring on an x below 0. Lanes vote on it: of a branch that only some may take, the
+    assembler makes a reason to let each product wait.
+    """
+    acc_type, x_type = (types.UniTuple(types.float32, n) for n in (count, others))
+    tests = [f"setp.lt.or.f32 p, ${count + i}, 0f00000000, p;" for i in range(others)]
+    if others:
+        tests = ["setp.ne.u32 p, 0, 0;", *tests, "vote.sync.any.pred p, p, -1;"]
+        tests.append("@p trap;")
+    wait = f"wgmma.wait_group.sync.aligned {pending};"
+    text = " ".join(["{ .reg .pred p;", *tests, wait, "}"])
+
+    def waited(builder: Any, acc: list[Any], x: list[Any]) -> list[Any]:
         # The sums pass through the wait: nobody reads them before it.
-        text, kind = (
-            "wgmma.wait_group.sync.aligned 0;",
-            ir.LiteralStructType([ir.FloatType()] * count),
-        )
-        places = ["=f"] * count + [str(i) for i in range(count)] + ["~{memory}"]
-        sums = llvm.assembly(builder, text, kind, ",".join(places), acc)
+        places = ["=f"] * count + ["f"] * others + [str(i) for i in range(count)]
+        kind = ir.LiteralStructType([ir.FloatType()] * count)
+        ends = ",".join([*places, "~{memory}"])
+        sums = llvm.assembly(builder, text, kind, ends, [*x, *acc])
         return llvm.unpack(builder, sums, count)
 
-    return finish
+    if others:
+        return written(lambda acc, x: acc_type(acc_type, x_type))(waited)
+    return written(lambda acc: acc_type(acc_type))(
+        lambda builder, acc: waited(builder, acc, [])
+    )
+
+
+def line_place(group: Group) -> Callable:
+    """place(row, k, along, lines): where an operand's number lies in shared memory.
+
+    It is in lines along k, of which there are `lines`, or across k.
+    """
+    line, vector = group.line, group.strips.vector
+
+    def place(row: Any, k: Any, along: bool, lines: int) -> Any:
+        at, i, lines = (row, k, lines) if along else (k, row, group.depth)
+        return at * line + swizzled(at, i, line, vector, lines)
+
+    return place
 
 
 def _emulated(group: Group) -> Functions:
@@ -322,32 +376,32 @@ def _emulated(group: Group) -> Functions:
     def zero():
         return np.zeros(group.sums, np.float32)
 
-    def in_parts(lines, k, along):
-        at, i = (lines, k) if along else (k, lines)
-        return at * group.depth + swizzled(
-            at, i, group.depth, group.strips.vector, group.depth
-        )
+    in_parts = line_place(group)
 
     def take(shared, at):
         rows = np.asarray([cuda.laneid // 4, cuda.laneid // 4 + 8])[:, None]
         k = np.arange(group.depth)
         if group.both:
-            places = in_parts(rows, k, group.along)
+            rows = rows + thread_index() // WARP % WARPS * WARP_ROWS
+            places = in_parts(rows, k, group.along, group.lines)
         else:
             places = rows * group.pitch + k if group.along else k * group.pitch + rows
+        watch.note_fetches(shared, at + places)
         return mma.factors_of(np.asarray(shared)[at + places], group.kind)  # [2, k]
 
     def begin(acc, factors, shared, at):
         cols = 8 * np.arange(group.cols // 8)[:, None] + [0, 1] + cuda.laneid % 4 * 2
         k = np.arange(group.depth)
-        places = in_parts(cols[..., None], k, group.smem_along)
+        places = in_parts(cols[..., None], k, group.smem_along, group.cols)
+        watch.note_fetches(shared, at + places)
         right = np.asarray(shared)[at + places]  # [col // 8, 2, k]
         if group.kind == mma.TF32:
             right = mma.cut_tf32(right)
         else:
             right = mma.factors_of(right, group.kind)
         sums = np.einsum("hk,jck->jhc", factors, right)
-        return acc + sums.reshape(-1).astype(np.float32)
+        sums = sums.reshape(-1).astype(np.float32)
+        return sums if group.fresh else acc + sums
 
     def place():
         g, pair = cuda.laneid // 4, cuda.laneid % 4 * 2
@@ -718,3 +772,71 @@ def round_flat(x, out, aligned):
     else:
         for j in range(i, min(i + 4, out.size)):
             out[j] = to_tf32(x[j])
+
+
+# --------------------------------- two products, one after the other (for attention)
+
+
+def chained(scores: Group, sums: Group) -> Functions:
+    """Products of halves, of which one's outputs are the other's first operand.
+
+        s = begin_scores(none, left, shared, at)       `begin` of a group with `both`
+        words = rounded(p)                             p, as many as s, in halves
+        acc = begin_sums(acc, words, shared, at)       acc += p @ lines across k
+        s = first_done(s)                              all but the newest are done
+        s, acc = all_scores(s), all_sums(acc)          all are done
+        acc = sums_behind(acc, x)                      see `_make_finish`; two x
+
+    A lane has of 16 columns of scores what it should have of 16 k of a factor, but in
+    float32. No product may be under way while they are rounded, or the assembler makes
+    each wait for the one before.
+    """
+    _, _, begin_scores, *_ = wgmma_tile(scores)
+    if SIMULATED:
+        same, of_s = inlined(lambda acc: acc), scores.cols // 8
+        strips = mma.Strips(2, of_s, True, True, 0, 0, 0, sums.kind)
+        place_of = line_place(sums)
+        begin_sums = mma.emulated_of_sums(
+            strips, sums.cols // 8, lambda k, col: place_of(col, k, False, 0)
+        )
+        done = same, same, same, inlined(lambda acc, x: acc)
+        return begin_scores, same, begin_sums, *done
+    return (
+        begin_scores,
+        _make_rounded(scores),
+        _make_begin_sums(sums),
+        _make_finish(scores.sums, 1),
+        _make_finish(scores.sums),
+        _make_finish(sums.sums),
+        _make_finish(sums.sums, 0, 2),
+    )
+
+
+def _make_rounded(scores: Group) -> Callable:
+    words_type = types.UniTuple(types.uint32, scores.sums // 2)
+
+    @written(lambda p: words_type(p))
+    def rounded(builder: Any, p: list[Any]) -> list[Any]:
+        # Lines with effects stay in their place, before the next product.
+        text, word = f"cvt.rn.{scores.kind}x2.f32 $0, $1, $2;", ir.IntType(32)
+        return [
+            llvm.assembly(builder, text, word, "=r,f,f", [p[i + 1], p[i]])
+            for i in range(0, len(p), 2)
+        ]
+
+    return rounded
+
+
+def _make_begin_sums(group: Group) -> Callable:
+    acc_type = types.UniTuple(types.float32, group.sums)
+
+    @written(lambda acc, words, shared, _: acc_type(acc, words, shared, types.int64))
+    def begin(
+        builder: Any, acc: list[Any], words: list[Any], shared: Any, at: Any
+    ) -> list[Any]:
+        address = llvm.shared_address(builder, builder.gep(shared, [at]))
+        ends = _descriptors(builder, address, group, False)
+        sums = _multiply(builder, acc, words, ends, group)
+        return llvm.unpack(builder, sums, group.sums)
+
+    return begin

@@ -41,6 +41,7 @@ from minitorch.dtypes import float32
 
 CHIPS = ((7, 5), (8, 0), (9, 0))
 KERNELS = {} if SIMULATED else all_kernels()
+GROUPS = re.compile("attention.*_warpgroup")
 THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
 
 
@@ -124,6 +125,15 @@ def test_products_of_halves_run_on_behind_each_other() -> None:
     config = warpgroup.HALF_CONFIGS[mma.BF16][0]
     kernel = warpgroup.warpgroup(config, Layout(8, False), Layout(8, True))
     code = kernel.code(EXAMPLE.replace("float32[]", "uint16[]"))
+    _, log = assemble(code, (9, 0), kernel.max_registers)
+    assert "serialized" not in log, log
+
+
+@pytest.mark.skipif(SIMULATED, reason="the simulator compiles nothing")
+@pytest.mark.parametrize("name", sorted(filter(GROUPS.match, KERNELS)))
+def test_products_of_attention_run_on_behind_each_other(name: str) -> None:
+    kernel = KERNELS[name]
+    code = kernel.code(kernel.examples[0])
     _, log = assemble(code, (9, 0), kernel.max_registers)
     assert "serialized" not in log, log
 
