@@ -21,7 +21,7 @@ BUDGETS = {
     "mojo_ops": 7_700,
     "assignments": 25_000,  # fourteen; one executor; 60 pictures by programs
     "docs": 1_190,  # the book, programs for ncu and racecheck
-    "tests": 52_600,  # attention by warpgroups 80
+    "tests": 52_650,  # attention by warpgroups 110
 }
 
 

@@ -173,3 +173,32 @@ def test_there_are_kernels() -> None:
 def test_the_simulator_knows_the_real_sizes(module: str) -> None:
     names = vars(importlib.import_module(module))
     assert {name: names[name] for name in REAL[module]} == REAL[module]
+
+
+class Numbers:
+    """What writes instructions, but with numbers instead."""
+
+    zext = staticmethod(lambda x, kind: x)
+    lshr = staticmethod(lambda x, y: x >> y.constant)
+    or_ = staticmethod(lambda x, y: x | y.constant)
+    add = staticmethod(lambda x, y: x + y.constant)
+
+
+@pytest.mark.skipif(SIMULATED, reason="the simulator has no descriptors")
+@pytest.mark.parametrize("along", [False, True])
+def test_descriptors_name_the_places_that_copies_fill(along: bool) -> None:
+    """As "PTX ISA", 9.7.15.5.1.2, has layouts of 128-byte swizzling."""
+    size, wide = (128, 96) if along else (96, 128)  # of k, of rows
+    group = warpgroup.Group(wide, size, True, 0, False, mma.BF16, along)
+    place, start = warpgroup.line_place(group), 8192
+    ends = warpgroup._descriptors(Numbers(), start, group, along, wide)
+    for k0, end in zip(range(0, size, 16), ends, strict=True):
+        assert end >> 61 == 2
+        first, leading, stride = ((end >> n & 0x3FFF) << 4 for n in (0, 16, 32))
+        for row in range(wide):
+            for k in range(16):
+                line, i = (row, k) if along else (k, row)
+                at = first + line // 8 * stride + line % 8 * 128 + 2 * (i % 64)
+                at += i // 64 * leading
+                at ^= (at >> 7 & 7) << 4
+                assert at == start + 2 * place(row, k0 + k, along, wide)
