@@ -123,7 +123,8 @@ def _gradients_for(backend: Backend, inputs: list[TensorData]) -> list[TensorDat
     whole = joined(inputs, 1)
     if whole is None:
         return [_laid_out_as(backend, x, x.shape) for x in inputs]
-    room, sizes = _laid_out_as(backend, whole, whole.shape), [x.shape[1] for x in inputs]
+    room = _laid_out_as(backend, whole, whole.shape)
+    sizes = [x.shape[1] for x in inputs]
     return [room.slice(1, sum(sizes[:i]), n) for i, n in enumerate(sizes)]
 
 
