@@ -330,7 +330,7 @@ def chain_of(cut: Cut) -> Chain:
     """The products of one way to cut; `resident_at` is where the warp's rows are."""
     c, warp_lines = cut, warpgroup.WARP_ROWS * cut.line
     left = warpgroup.Group(
-        c.cols, c.size, True, 0, False, c.units, both=True, lines=c.rows, fresh=True
+        c.cols, c.size, True, 0, False, c.units, lines=c.rows, fresh=True
     )
     right = warpgroup.Group(c.size, c.cols, True, 0, False, c.units, False)
     take, zero_scores = warpgroup.wgmma_tile(left)[1], _tensor_cores(cut).zero_scores

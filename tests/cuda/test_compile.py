@@ -114,7 +114,7 @@ def test_products_of_a_warpgroup_run_on_behind_each_other(elements: int) -> None
     config = warpgroup.GROUP_CONFIGS[0]
     along_k, across_k = Layout(elements, True), Layout(elements, False)
     kernel = warpgroup.warpgroup(config, across_k, along_k)
-    code = kernel.code(EXAMPLE)
+    code = kernel.code(f"{EXAMPLE} float32[]")
     _, log = assemble(code, (9, 0), kernel.max_registers)
     assert "serialized" not in log, log
     fits(kernel, to_cubin(code, (9, 0), kernel.max_registers), (9, 0))
@@ -124,7 +124,8 @@ def test_products_of_a_warpgroup_run_on_behind_each_other(elements: int) -> None
 def test_products_of_halves_run_on_behind_each_other() -> None:
     config = warpgroup.HALF_CONFIGS[mma.BF16][0]
     kernel = warpgroup.warpgroup(config, Layout(8, False), Layout(8, True))
-    code = kernel.code(EXAMPLE.replace("float32[]", "uint16[]"))
+    words = EXAMPLE.replace("float32[]", "uint16[]")
+    code = kernel.code(f"{words} float32[]")
     _, log = assemble(code, (9, 0), kernel.max_registers)
     assert "serialized" not in log, log
 
