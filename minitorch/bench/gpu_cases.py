@@ -150,10 +150,8 @@ def attention_cases() -> Iterator[Case]:
 
 
 def attention_rungs(rungs: Iterable[Callable], n: int) -> Iterator[Case]:
-    """Launchers that take raw query, key and value [8, 12, n, 64], causal.
-
-    The last one's are bfloat16, as PyTorch's are beside it.
-    """
+    """Launchers that take raw query, key and value [8, 12, n, 64], causal; the last one
+    takes bfloat16."""
     shape = (*HEADS[:2], n, HEADS[3])
     torch_attention = torch_module().nn.functional.scaled_dot_product_attention
     theirs = partial(torch_attention, is_causal=True)

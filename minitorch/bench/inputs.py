@@ -217,11 +217,8 @@ def on_raw(
     rung: Callable, their_op: Callable, shapes: Sequence[Any], positive: bool = False,
     half: bool = False,
 ) -> Pair:  # fmt: skip
-    """A launcher, which takes raw data, and a function of PyTorch's tensors.
-
-    Args:
-        half: numbers in bfloat16.
-    """
+    """A launcher, which takes raw data, and a function of PyTorch's tensors; `half` is
+    for numbers in bfloat16."""
     ours, theirs = both(*shapes, positive=positive)
     if half:
         theirs = [tensor.bfloat16() for tensor in theirs]
@@ -233,8 +230,7 @@ def on_raw(
 def nearly_equal(ours: Any, theirs: Any, error: float = 1e-3) -> bool:
     """Whether our result is PyTorch's, up to a thousandth of its largest element.
 
-    Wide enough for every order of float32 additions; a lost part is far larger. (But
-    bfloat16 has 8 bits.)
+    Wide enough for every order of float32 additions; a lost part is far larger.
     """
     if not isinstance(ours, mt.Tensor):
         ours = mt.Tensor(ours)  # a ladder's rung gives the raw data
