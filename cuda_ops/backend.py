@@ -100,9 +100,9 @@ class CUDABackend(Backend):
 
     matmul = staticmethod(matmul.matmul)
 
-    linear_of_few = staticmethod(linear.linear_of_few)
     bias_activation = staticmethod(linear.bias_activation)
     bias_activation_backward = staticmethod(linear.bias_activation_backward)
+    linear = staticmethod(linear.linear)
 
     gather = staticmethod(indexing.gather)
     scatter_add = staticmethod(indexing.scatter_add)

@@ -5,8 +5,9 @@ number to the sums (`bias_activation`), and carry a gradient back through that f
 (`bias_activation_backward`). Written as two operations, the sums would be stored and
 loaded once more: 16 bytes an element in place of 8. Here they only exist in registers.
 
-For a few rows (`linear_of_few`) the product itself is as short as a launch, and all
-that stands around it is done while the weight is read.
+A product that a warpgroup makes begins with the bias (`linear`). For a few rows
+(`linear_of_few`) the product itself is as short as a launch, and all that stands around
+it is done while the weight is read.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from cuda_ops.block.rows import (
     width_of,
 )
 from cuda_ops.elementwise import ROW, repeat_mode, same_window, zip_repeated
+from cuda_ops.matmul.matmul import matmul_bias
 from cuda_ops.memory import STEP, THREADS, contiguous, copy_into, empty, overlap
 from cuda_ops.norm import layer_norm, row_normalized
 from cuda_ops.runtime.launch import Kernel, Kernels, ceil_div, device_function
@@ -258,8 +260,8 @@ def linear_of_few(
     residual: TensorData | None = None,
     norm: NormOf | None = None,
 ) -> TensorData | None:
-    """As `Backend.linear_of_few`: by a kernel for up to `FEW` rows of float32 or halves
-    that lie one behind the other."""
+    """As `linear`: by a kernel for up to `FEW` rows of float32 or halves that lie one
+    behind the other."""
     (R, K), N, dtype = x.shape, weight.shape[0], x.dtype
     alike = weight.is_contiguous() and computed(dtype) is float32 and R <= FEW
     if not alike or 0 in (R, K, N) or weight.dtype is not dtype:
@@ -281,3 +283,19 @@ def linear_of_few(
         (R, N, K),
     )  # fmt: skip
     return out
+
+
+def linear(
+    x: TensorData,
+    weight: TensorData,
+    bias: TensorData | None = None,
+    fn: Callable | None = None,
+    residual: TensorData | None = None,
+    norm: NormOf | None = None,
+) -> TensorData | None:
+    """As `Backend.linear`: for few rows, or a product to which a bias is added."""
+    if len(x.shape) == 2 and x.shape[0] > FEW:
+        if bias is None or any(part is not None for part in (fn, residual, norm)):
+            return None
+        return matmul_bias(x, weight.permute((1, 0)), bias)
+    return linear_of_few(x, weight, bias, fn, residual, norm)

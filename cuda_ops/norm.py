@@ -43,6 +43,7 @@ from cuda_ops.block.rows import (
     summed,
     width_of,
 )
+from cuda_ops.elementwise import zip as zip_elements
 from cuda_ops.memory import contiguous, empty, flat_or, full
 from cuda_ops.runtime.launch import TINY, ceil_div, device_function
 from cuda_ops.softmax import ITEMS, LONG
@@ -269,9 +270,10 @@ def row_gradient(fit: Fit, scaled: bool) -> Any:
 def layer_norm_backward_rows(fit: Fit, scaled: bool) -> Callable:
     """The three gradients of layer norm in one pass over memory.
 
-    # grad, x [R, n], mean, rstd [R], weight [n] -> dx [R, n]; partial [groups, 2, n]
+    # grad, x, plus [R, n], mean, rstd [R], weight [n] -> dx [R, n];
+    # partial [groups, 2, n]
 
-        for r:  dx[r] = ...  (see `row_gradient`)
+        for r:  dx[r] = plus[r] + ...  (see `row_gradient`)
                 dweight += grad[r] * xhat;  dbias += grad[r],  xhat = (x - mean) * rstd
 
     A group of threads takes the rows p, p + groups, p + 2 groups, ..., so that a thread
@@ -284,7 +286,7 @@ def layer_norm_backward_rows(fit: Fit, scaled: bool) -> Callable:
     read, write, centre = row_reader(fit), row_writer(fit), row_centred(fit)
     gradient, zero = row_gradient(fit, scaled), kind(0)
 
-    def kernel(grad, x, mean, rstd, weight, dx, partial, groups, n):
+    def kernel(grad, x, mean, rstd, weight, plus, dx, partial, groups, n):
         g = cuda.local.array(items, kind)
         z = cuda.local.array(items, kind)
         y = cuda.local.array(items, kind)
@@ -309,6 +311,10 @@ def layer_norm_backward_rows(fit: Fit, scaled: bool) -> Callable:
                     g[k] = zero
             scale = rstd[r if known else 0]
             gradient(g, z, y, scale, weight, dw, db, n, t, cells, more_cells)
+            if plus.size > 0:
+                read(plus, at, n, t, zero, z)
+                for k in range(items):
+                    g[k] += z[k]
             write(dx, at, n if known else 0, t, g)
             if group > WARP:
                 barrier()  # before the next row's sums take the cells
@@ -476,7 +482,10 @@ LAYER_NORM = by_options(layer_norm_rows, _ROWS, FULL_ROWS, 2, 4)
 RMS_NORM = by_options(rms_norm_rows, "T[] T[] T T[] T[] int64", FULL_ROWS, 1)
 LAYER_NORM_LONG = by_options(layer_norm_long, _ROWS, LONG, 2)
 LAYER_NORM_BACKWARD = by_options(
-    layer_norm_backward_rows, "T[] T[] T[] T[] T[] T[] T[] int64 int64", FOUR_ROWS, 1
+    layer_norm_backward_rows,
+    "T[] T[] T[] T[] T[] T[] T[] T[] int64 int64",
+    FOUR_ROWS,
+    1,
 )
 LAYER_NORM_BACKWARD_LONG = by_options(
     layer_norm_backward_long, "T[] T[] T[] T[] T[] T[] int64", LONG, 1
@@ -490,24 +499,25 @@ FOLD_PARTS = KernelFamily(fold_parts, "T[] int64 int64 T[] T[]", (float32,))
 
 
 def layer_norm(
-    x: TensorData, weight: TensorData | None, bias: TensorData | None, eps: float
-) -> Three:
+    x: TensorData, weight: TensorData | None, bias: TensorData | None, eps: float,
+    dtype: DType | None = None,
+) -> Three:  # fmt: skip
     """x [R, D], weight and bias [D] -> out [R, D], mean [R], rstd [R].
 
     Of half types mean and rstd are float32.
     """
-    (rows, n), dtype = x.shape, computed(x.dtype)
-    out = empty(x.shape, x.dtype)
-    mean, rstd = empty((rows,), dtype), empty((rows,), dtype)
+    (rows, n), kind = x.shape, computed(x.dtype)
+    out = empty(x.shape, dtype or x.dtype)
+    mean, rstd = empty((rows,), kind), empty((rows,), kind)
     if out.size == 0:
-        return out, full((rows,), math.nan, dtype), full((rows,), math.nan, dtype)
+        return out, full((rows,), math.nan, kind), full((rows,), math.nan, kind)
     a = contiguous(x).flat()
     w, b = flat_or(weight, a), flat_or(bias, a)
-    width = width_of(n, dtype, a, w, b)
-    fit = fitting(n, dtype, width)
+    width = width_of(n, kind, a, w, b)
+    fit = fitting(n, kind, width)
     kernels = LAYER_NORM
     if fit is None:
-        kernels, fit = LAYER_NORM_LONG, Fit(dtype, width, BLOCK, ITEMS)
+        kernels, fit = LAYER_NORM_LONG, Fit(kind, width, BLOCK, ITEMS)
     kernels[weight is not None, bias is not None][fit][fit.launch(rows)](
         a, w, b, fit.kind(eps), out.storage.array, mean.storage.array,
         rstd.storage.array, n,
@@ -556,22 +566,25 @@ def layer_norm_backward(
     mean: TensorData,
     rstd: TensorData,
     weight: TensorData | None,
+    plus: TensorData | None = None,
 ) -> Three:
-    """Gradients for x [R, D], weight [D] and bias [D]."""
+    """Gradients for x [R, D], to which `plus` is added, weight [D] and bias [D]."""
     (rows, n), dtype = x.shape, computed(x.dtype)
     dx = empty(x.shape, x.dtype)
     if dx.size == 0:
         return dx, full((n,), 0, x.dtype), full((n,), 0, x.dtype)
     g, a = contiguous(grad).flat(), contiguous(x).flat()
     w, mu, r = flat_or(weight, a), contiguous(mean).flat(), contiguous(rstd).flat()
-    width = width_of(n, dtype, g, a, w)
+    more = dx.storage.array[:0] if plus is None else contiguous(plus).flat()
+    width = width_of(n, dtype, g, a, w, more)
     fit = fitting(n, dtype, width, 4)
     if fit is None:
-        return dx, *_long_backward(g, a, mu, r, w, weight is not None, dx, width)
+        sums = _long_backward(g, a, mu, r, w, weight is not None, dx, width)
+        return dx if plus is None else zip_elements(operators.add, dx, plus), *sums
     groups = group_count(rows, fit)
     part = empty((groups * 2 * n,), dtype)
     LAYER_NORM_BACKWARD[weight is not None,][fit][fit.launch(groups)](
-        g, a, mu, r, w, dx.storage.array, part.storage.array, groups, n
+        g, a, mu, r, w, more, dx.storage.array, part.storage.array, groups, n
     )
     return dx, *fold_partials(part, groups, n, x.dtype)
 

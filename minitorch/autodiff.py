@@ -189,6 +189,9 @@ class Node:
         """Gradients of the inputs from the gradients of the outputs (chain rule)."""
         raise NotImplementedError
 
+    def take(self, pending: dict[int, list[Any]]) -> None:
+        """Take over gradients to which `backward_node` adds its own."""
+
     def release(self) -> None:
         """Drop what was saved for the backward pass."""
 
@@ -301,6 +304,8 @@ def backpropagate(
             if grads is None or (wanted and id(item) not in wanted[1]):
                 continue
             grads = _run_hooks(item, grads)
+            if item.edges and not create_graph and wanted is None:
+                item.take(pending)
             if wanted is not None:
                 for index, grad in enumerate(grads):
                     results[id(item), index] = grad

@@ -111,14 +111,16 @@ def test_gradients_have_the_types_of_the_forward_pass(device):
     w = nn.Parameter(minitorch.ones(3, 4, device=device))
     x = minitorch.ones(2, 4, device=device, requires_grad=True)
     gamma = nn.Parameter(minitorch.ones(3, device=device))
+    bias = nn.Parameter(minitorch.ones(3, device=device))
     with autocast(device, dtype=bfloat16):
-        hidden = F.linear(x, w)
+        hidden = F.linear(x, w, bias)
         hidden.retain_grad()
         normed = F.batch_norm(hidden, None, None, gamma, None, True)
         loss = F.layer_norm(hidden * 0.1 + normed, (3,), gamma).square().sum()
         loss.backward()
     assert hidden.dtype is hidden.grad.dtype is bfloat16 and loss.dtype is float32
     assert w.grad.dtype is x.grad.dtype is gamma.grad.dtype is float32
+    assert bias.grad.dtype is float32 and bias.grad.equal(hidden.grad.float().sum(0))
 
 
 class Copies(Executor):

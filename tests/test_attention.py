@@ -96,6 +96,19 @@ def test_heads_of_features_go_back_without_a_copy(device):
     assert grad.transpose(1, 2).is_contiguous()
 
 
+def test_gradients_of_heads_of_one_product_are_parts_of_its_gradient(device):
+    x = minitorch.rand(2, 3, 24, device=device, requires_grad=True)
+    heads = [a.unflatten(2, (2, 4)).transpose(1, 2) for a in x.split(8, 2)]
+    out = F.scaled_dot_product_attention(*heads, is_causal=True)
+    grads = minitorch.autograd.grad(out.exp().sum(), [x, *heads], retain_graph=True)
+    assert grads[1].raw.storage is grads[2].raw.storage is grads[3].raw.storage
+    assert grads[0].raw.storage is grads[1].raw.storage
+    y = torch.tensor(x.detach().numpy(), requires_grad=True)
+    heads = [a.unflatten(2, (2, 4)).transpose(1, 2) for a in y.split(8, 2)]
+    TF.scaled_dot_product_attention(*heads, is_causal=True).exp().sum().backward()
+    np.testing.assert_allclose(grads[0].numpy(), y.grad, 1e-4, 1e-5)
+
+
 def test_no_queries_and_no_keys():
     attend((2, 0, 4), (2, 3, 4), (2, 3, 4))
     attend((2, 3, 4), (2, 0, 4), (2, 0, 4))

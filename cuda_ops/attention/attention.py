@@ -8,13 +8,15 @@ there (`LADDER`; the first two are in `composed.py` and `ladders/attention.py`):
     attention_tiled         one kernel, with tiles of scores in shared memory
     attention_online        scores and sums in registers
     attention_tensor_core   the tensor cores, in TF32
+    attention_warpgroup     the same, fed as Hopper does it, halves (9.0 only)
 
-(the kernels of the last two are one, in `forward.py`, and those of the backward pass in
-`backward.py`). The backend runs the last one for float32 after
-`minitorch.set_float32_matmul_precision("high")`, and else the one before it. Heads of
-up to 256 numbers in float32 have kernels; all else is left to the default. So have
-bfloat16 and float16, for heads of up to 128 numbers, a multiple of 8, on the tensor
-cores: products of halves with float32 sums, and softmax in float32.
+(the kernels of online and tensor_core are one, in `forward.py`, the last one's is in
+`warpgroup.py`, and those of the backward pass in `backward.py`). The backend runs
+tensor_core for float32 after `minitorch.set_float32_matmul_precision("high")`, and
+else online; not yet the last one (`WARPGROUPS`). Heads of up to 256 numbers in float32
+have kernels; all else is left to the default. So have bfloat16 and float16, for heads
+of up to 128 numbers, a multiple of 8, on the tensor cores: products of halves with
+float32 sums, and softmax in float32.
 
 Masks and dropout (`dropping.py`) have kernels of their own, made of the same templates
 when they are first needed; those without know nothing of them.
@@ -44,10 +46,12 @@ from cuda_ops.attention.composed import attention_composed
 from cuda_ops.attention.decode import FEW, MOST, lanes_for, run_few
 from cuda_ops.attention.forward import FORWARD, More, forward, forward_shared
 from cuda_ops.attention.units import BF16, F16, FMA, TF32, VECTOR, Cut
+from cuda_ops.attention.warpgroup import CUTS, warpgroup_forward, warpgroup_shared
 from cuda_ops.block.intrinsics import is_aligned
 from cuda_ops.block.tiles import VECTOR_BYTES
 from cuda_ops.half import bits
 from cuda_ops.ladders.attention import attention_tiled, same_heads
+from cuda_ops.matmul.warpgroup import ARCH
 from cuda_ops.memory import contiguous, copy, copy_into, empty
 from cuda_ops.random import LOW_32, block_base
 from cuda_ops.runtime.device import compute_capability, properties
@@ -56,6 +60,11 @@ from minitorch import precision
 from minitorch.backend.attention import KEEP_ALL, Drop
 from minitorch.dtypes import DType, bfloat16, bool_, float16, float32
 from minitorch.tensor_data import TensorData
+
+# Whether warpgroups multiply halves where they can, in all three passes. It was never
+# run on a GPU: first `pytest -m cuda tests/cuda/test_attention.py` must pass on one of
+# compute capability 9.0, and `minitorch bench` must show it faster than this.
+WARPGROUPS = False
 
 
 class Cuts(NamedTuple):
@@ -67,13 +76,12 @@ class Cuts(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def cuts_for(width: int, units: str) -> Cuts | None:
+def cuts_for(width: int, units: str, wgmma: bool = False) -> Cuts | None:
     """The first cuts for rows of `width` numbers that fit; None if there are none."""
-    found = (
-        _first(FORWARD[units], width, forward_shared),
-        _first(FOR_KEYS[units], width, backward_shared),
-        _first(FOR_QUERY[units], width, backward_shared),
-    )
+    tables = FORWARD[units], FOR_KEYS[units], FOR_QUERY[units]
+    needs = warpgroup_shared if wgmma else forward_shared, *(backward_shared,) * 2
+    tables = CUTS[units] if wgmma else tables
+    found = tuple(_first(cuts, width, need) for cuts, need in zip(tables, needs))
     return None if None in found else Cuts(*found)  # type: ignore[arg-type]
 
 
@@ -91,7 +99,8 @@ def _cuts(query: TensorData, key: TensorData, value: TensorData) -> Cuts | None:
         return None
     if query.dtype.half and any(n % (2 * VECTOR) for n in sizes):
         return None
-    return cuts_for(max(sizes), units)
+    wgmma = WARPGROUPS and query.dtype.half and compute_capability() == ARCH
+    return cuts_for(max(sizes), units, wgmma)
 
 
 def _units(dtype: DType) -> str | None:
@@ -236,9 +245,10 @@ def run_forward(
     query, key, value = _rows(query), _rows(key), _rows(value)
     o, ends = _room(out), _in_line(logsumexp)
     new, more = compute_capability() >= (8, 0), _more(mask, drop)
-    run = forward(cut, _elements(query, key, value, o), new, more)
+    kernels = warpgroup_forward if cut.wgmma else forward
+    run = kernels(cut, _elements(query, key, value, o), new, more)
     blocks = query.shape[0] * query.shape[1], ceil_div(query.shape[2], cut.rows)
-    run[blocks, cut.threads, None, forward_shared(cut)](
+    run[blocks, cut.threads, None, run.shared](
         *_args(query), *_args(key), *_args(value), *_args(o), ends.flat(),
         _sizes(query, key, value), np.float32(scale), bool(causal),
         *_extras(ends.flat(), key.shape[2], mask, drop),
@@ -301,11 +311,13 @@ def run_backward(
 
 def _run_rung(
     name: str, units: str, query: TensorData, key: TensorData, value: TensorData,
-    causal: bool,
+    causal: bool, wgmma: bool = False,
 ) -> TensorData:  # fmt: skip
-    out = same_heads(name, query, key, value, math.inf)
-    cuts = cuts_for(max(query.shape[3], value.shape[3]), units)
-    if cuts is None:
+    kinds = (bfloat16, float16) if wgmma else (float32,)
+    out = same_heads(name, query, key, value, math.inf, kinds)
+    widths = query.shape[3], value.shape[3]
+    cuts = cuts_for(max(widths), units, wgmma)
+    if cuts is None or (wgmma and any(n % (2 * VECTOR) for n in widths)):
         raise ValueError(
             f"{name}: the query is {query.shape} and the value {value.shape}; this GPU "
             f"has no kernel for heads of so many numbers"
@@ -332,10 +344,31 @@ def attention_tensor_core(
     return _run_rung("attention_tensor_core", TF32, query, key, value, causal)
 
 
+def attention_warpgroup(
+    query: TensorData, key: TensorData, value: TensorData, causal: bool = False
+) -> TensorData:
+    """[B, H, L, E], [B, H, S, E], [B, H, S, V] -> [B, H, L, V] by warpgroups.
+
+    bfloat16 or float16; E and V are multiples of 8, up to 128.
+
+    Raises:
+        RuntimeError: the GPU's compute capability is not 9.0.
+    """
+    units = _units(query.dtype) or BF16
+    name = "attention_warpgroup"
+    return _run_rung(name, units, query, key, value, causal, wgmma=True)
+
+
 # From the formula to the fastest; a benchmark draws them all.
 LADDER = (
     attention_composed,
     attention_tiled,
     attention_online,
     attention_tensor_core,
+    attention_warpgroup,
 )
+
+
+def runs_here(rung: Callable) -> bool:
+    """Whether this GPU has what a rung of the ladder needs."""
+    return rung is not attention_warpgroup or compute_capability() == ARCH

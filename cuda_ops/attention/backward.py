@@ -55,6 +55,7 @@ from cuda_ops.attention.units import (
     filler,
     units_of,
 )
+from cuda_ops.attention.warpgroup import CUTS
 from cuda_ops.block.intrinsics import WARP, device, load4, shuffle_xor
 from cuda_ops.block.tiles import inlined
 from cuda_ops.half import from_bfloat16, from_float16
@@ -441,6 +442,14 @@ if not SIMULATED:
         (FOR_KEYS[FMA][1], VECTOR, True, More(True)): "attention_for_keys_dropout",
     }
     MAIN_QUERY = {(FOR_QUERY[FMA][1], VECTOR, True, PLAIN): "attention_for_query"}
+    for _size, _name in enumerate(("", "_128")):
+        _, _keys, _queries = (cuts[_size] for cuts in CUTS[BF16])
+        MAIN_KEYS[_keys, 2 * VECTOR, True, PLAIN] = (
+            f"attention_for_keys_warpgroup{_name}"
+        )
+        MAIN_QUERY[_queries, 2 * VECTOR, True, PLAIN] = (
+            f"attention_for_query_warpgroup{_name}"
+        )
 
 
 for_keys = family(keys_template, MAIN_KEYS, backward_shared, KEYS_EXAMPLE)

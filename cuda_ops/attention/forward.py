@@ -37,7 +37,7 @@ from cuda_ops.attention.units import (
     filler,
     units_of,
 )
-from cuda_ops.block.copies import fences
+from cuda_ops.block.copies import arrival, fences
 from cuda_ops.block.tiles import inlined
 from cuda_ops.runtime.launch import SIMULATED, TINY, Kernel
 
@@ -72,6 +72,7 @@ def pipes(cut: Cut, elements: int, asynchronous: bool) -> tuple[Callable, ...]:
     before a `close`.
     """
     close, _, wait = fences(asynchronous, 0)
+    wait = arrival(0) if cut.wgmma else wait
     return fetcher(cut, cut.cols, elements, asynchronous), close, wait
 
 
@@ -118,21 +119,49 @@ def raised(units: Units, drops: bool) -> Callable:
     return inlined(lambda acc, kept: scale_sums(acc, each_row(kept)))
 
 
+def softener(cut: Cut, units: Units, more: More) -> Callable:
+    """soften(s, best, total, at, ends, power, causal, mask, m_from, steps, dice):
+    weights of one more tile of products, and best, total and factor as `online` does.
+
+    `at` is the tile's first query and key, `ends` how many there are, `power` what
+    makes powers of two of scores; `dice` is for dropout, with the head's first query.
+    """
+    place, temper, cols = units.place, units.temper, cut.cols
+    soft = online(units.scores, bool(more.mask))
+    show = shower(units, False, more.kind(cut))
+    draw, keep = dropper(units, False, more.drops)
+    hide = masked(units.scores, False, -math.inf)
+    each_row = filled(len(units.scores.rows))
+
+    def soften(
+        s, best, total, at, ends, power, causal, mask, m_from, steps, dice
+    ):  # fmt: skip
+        chance, base, head = dice
+        row, col, _, _, _ = place()
+        s = show(temper(s, each_row(power)), mask, m_from, steps, at, ends)
+        left, diagonal = ends[1] - at[1], at[0] - at[1] if causal else FAR
+        if left < cols or diagonal < cols:
+            s = hide(s, left - col, diagonal + row - col)
+        p, best, total, factor = soft(s, best, total)
+        p = keep(p, draw(chance, base, head + at[0], at[1]))
+        return p, best, total, factor
+
+    return inlined(soften)
+
+
 def forward_template(
     cut: Cut, elements: int, asynchronous: bool, more: More = PLAIN
 ) -> Callable:
     """The Python function of `attention_online` for one way to cut."""
     units = units_of(cut)
-    place, multiply, weigh, store, temper = (
-        units.place, units.multiply, units.weigh, units.store, units.temper,
+    place, multiply, weigh, store = (
+        units.place, units.multiply, units.weigh, units.store
     )  # fmt: skip
     zero_scores, zero_sums = units.zero_scores, units.zero_sums
-    hides, scale_sums = bool(more.mask), scaled(units.sums)
-    soft, show = online(units.scores, hides), shower(units, False, more.kind(cut))
-    draw, keep = dropper(units, False, more.drops)
+    soften, scale_sums = softener(cut, units, more), scaled(units.sums)
     raise_sums = raised(units, more.drops)
-    hide = masked(units.scores, False, -math.inf)
-    finish, give = finished(units.scores, hides), given(units.scores.rows)
+    finish = finished(units.scores, bool(more.mask))
+    give = given(units.scores.rows)
     each_row = filled(len(units.scores.rows))
     never, nothing = float32(-math.inf), float32(0)
     fetch, close, wait = pipes(cut, elements, asynchronous)
@@ -204,13 +233,10 @@ def forward_template(
             fetch(shared, v_at, value, v_from + t * cols * v[3], v[3], left, V)
             close()
             s = multiply(zero_scores(), shared, mine, theirs)
-            s = temper(s, each_row(scale * log2e))
-            s = show(s, mask, m_from, m[3:], (first, t * cols), (L, S))
-            diagonal = first - t * cols if causal else FAR
-            if left < cols or diagonal < cols:
-                s = hide(s, left - col, diagonal + row - col)
-            p, best, total, factor = soft(s, best, total)
-            p = keep(p, draw(chance, base, number * L + first, t * cols))
+            p, best, total, factor = soften(
+                s, best, total, (first, t * cols), (L, S), scale * log2e, causal,
+                mask, m_from, m[3:], (chance, base, number * L),
+            )  # fmt: skip
             acc = scale_sums(acc, factor)
             wait()
             cuda.syncthreads()  # The values are there; all are done with the keys.
@@ -314,6 +340,7 @@ def family(
             max_registers=min(65536 // (cut.threads * cut.blocks) // 8 * 8, 255),
             shared=shared(cut),
             arch=max(cut.arch, (8, 0) if asynchronous or cut.units != FMA else (7, 5)),
+            only_arch=cut.wgmma,
         )
 
     for key in main:

@@ -58,16 +58,6 @@ def _tuple(count: int) -> Any:
     return types.UniTuple(types.float32, count)
 
 
-def _packed(builder: Any, *parts: list[Any]) -> Any:
-    """A tuple of tuples of float32."""
-    kinds = [ir.ArrayType(ir.FloatType(), len(part)) for part in parts]
-    out = ir.Constant(ir.LiteralStructType(kinds), ir.Undefined)
-    for i, part in enumerate(parts):
-        for j, value in enumerate(part):
-            out = builder.insert_value(out, value, [i, j])
-    return out
-
-
 def _call(builder: Any, line: str, *args: Any) -> Any:
     """One instruction that takes floats and gives one: "max.f32"."""
     names = ", ".join(f"${i + 1}" for i in range(len(args)))
@@ -130,7 +120,7 @@ def online(held: Held, hides: bool = False) -> Callable:
         for (row, _), x in zip(held.places, s):
             p.append(exp2(builder, builder.fsub(x, less[row])))
             sums[row] = builder.fadd(sums[row], p[-1])
-        return _packed(builder, p, new, sums, factor)
+        return llvm.pack(builder, p, new, sums, factor)
 
     return soft
 
@@ -204,7 +194,7 @@ def finished(held: Held, hides: bool = False) -> Callable:
             zero = ir.Constant(ir.FloatType(), 0.0)
             none = [builder.fcmp_ordered("==", x, zero) for x in total]
             inverse = [builder.select(n, zero, x) for n, x in zip(none, inverse)]
-        return _packed(builder, ends, inverse)
+        return llvm.pack(builder, ends, inverse)
 
     return finish
 
@@ -453,7 +443,7 @@ def gradient(held: Held, by_col: bool, hides: bool = False) -> Callable:
             s = [_call(builder, "min.f32", x, ends[i]) for x, i in zip(s, of)]
         p = [exp2(builder, builder.fsub(x, ends[i])) for x, i in zip(s, of)]
         ds = [builder.fmul(x, builder.fsub(y, deltas[i])) for x, y, i in zip(p, d, of)]
-        return _packed(builder, p, ds)
+        return llvm.pack(builder, p, ds)
 
     return slopes
 

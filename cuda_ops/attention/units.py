@@ -27,6 +27,7 @@ from cuda_ops.block.copies import Copy, copier
 from cuda_ops.block.intrinsics import WARP, load4, store4, sync_warp
 from cuda_ops.block.mma import BF16, F16, HALVES, TF32, Strips, mma_of_sums, mma_tile
 from cuda_ops.block.tiles import Side, Tile, fma_tile, inlined, thread_index
+from cuda_ops.matmul import warpgroup
 from cuda_ops.simulator import TINY
 
 FMA = "float32"
@@ -49,6 +50,9 @@ class Cut(NamedTuple):
         thread_rows: of a lane (of the ordinary units).
         blocks: that shall share a multiprocessor, which limits registers.
         arch: the oldest compute capability whose assembler gets by with these.
+        wgmma: whether four warps together multiply halves, 16 rows each, as
+            `matmul_warpgroup` does. Rows lie in lines of 128 bytes then, the first
+            lines of all rows before the second ones.
     """
 
     units: str
@@ -59,6 +63,7 @@ class Cut(NamedTuple):
     thread_rows: int = 8
     blocks: int = 1
     arch: tuple[int, int] = (7, 5)
+    wgmma: bool = False
 
     @property
     def half(self) -> bool:
@@ -95,7 +100,12 @@ class Cut(NamedTuple):
     @property
     def pitch(self) -> int:
         """From one passing row to the next: 16 bytes more, for other banks."""
-        return self.size + 16 // self.item
+        return self.line if self.wgmma else self.size + 16 // self.item
+
+    @property
+    def line(self) -> int:
+        """Numbers of a row that lie side by side."""
+        return 2 * warpgroup.DEPTH if self.wgmma else self.size
 
     @property
     def resident_strides(self) -> tuple[int, int]:
@@ -111,12 +121,12 @@ class Cut(NamedTuple):
         """Elements of shared memory for resident rows."""
         if self.units == FMA:
             return self.size * (self.rows + 4)
-        return self.rows * self.pitch
+        return self.rows * self.pitch * (self.size // self.line)
 
     @property
     def passing(self) -> int:
         """Elements of shared memory for a passing tile."""
-        return self.cols * self.pitch
+        return self.cols * self.pitch * (self.size // self.line)
 
     @property
     def aside_pitch(self) -> int:
@@ -129,10 +139,11 @@ class Cut(NamedTuple):
         return self.cols * self.aside_pitch if self.units == FMA else 0
 
     def copy(self, lines: int, elements: int, asynchronous: bool) -> Copy:
-        """How `lines` rows, as many as a passing tile has, are copied."""
+        """How a passing tile's rows, `lines` of them, are copied, or a line of each."""
         return Copy(
-            self.size, lines, self.pitch, self.threads, elements, asynchronous, True
-        )
+            self.line, lines, self.pitch, self.threads, elements, asynchronous, True,
+            self.wgmma,
+        )  # fmt: skip
 
 
 class Units(NamedTuple):
@@ -162,6 +173,8 @@ class Units(NamedTuple):
 
 def units_of(cut: Cut) -> Units:
     """The functions for one way to cut."""
+    if cut.wgmma:
+        return _warpgroups(cut)
     return _ordinary(cut) if cut.units == FMA else _tensor_cores(cut)
 
 
@@ -287,6 +300,64 @@ def _dealt(a_strips: int, b_strips: int) -> Held:
     return Held(rows, cols, places, (1, 2))
 
 
+# ------------------------------------------------------------------- warpgroups
+
+
+class Chain(NamedTuple):
+    """Two products of a warpgroup: weights, made of the first's sums, go to the second.
+
+    A lane has of both what it has of `mma_tile`.
+
+    Attributes:
+        begin_scores: (shared, resident_at, passing_at) -> s, under way.
+        words: weights -> weights as halves, two in a word.
+        begin_sums: (sums, words, shared, passing_at) -> sums, under way.
+        scores_done: s -> s, when all but the newest product are there.
+        all_scores, all_sums: s -> s and sums -> sums, when all products are there.
+        sums_behind: (sums, x) -> sums, the same, when two x >= 0 have been computed.
+    """
+
+    begin_scores: Callable
+    words: Callable
+    begin_sums: Callable
+    scores_done: Callable
+    all_scores: Callable
+    all_sums: Callable
+    sums_behind: Callable
+
+
+def chain_of(cut: Cut) -> Chain:
+    """The products of one way to cut; `resident_at` is where the warp's rows are."""
+    c, warp_lines = cut, warpgroup.WARP_ROWS * cut.line
+    left = warpgroup.Group(
+        c.cols, c.size, True, 0, False, c.units, lines=c.rows, fresh=True
+    )
+    right = warpgroup.Group(c.size, c.cols, True, 0, False, c.units, False)
+    take, zero_scores = warpgroup.wgmma_tile(left)[1], _tensor_cores(cut).zero_scores
+    begin, *others = warpgroup.chained(left, right)
+
+    def begin_scores(shared, resident_at, passing_at):
+        # The tensor cores want to know where the rows of the first of four warps are.
+        warp = thread_index() // WARP % warpgroup.WARPS
+        factors = take(shared, resident_at - warp * warp_lines)
+        return begin(zero_scores(), factors, shared, passing_at)
+
+    return Chain(inlined(begin_scores), *others)
+
+
+def _warpgroups(cut: Cut) -> Units:
+    """As the tensor cores' units, but four warps multiply 64 rows at once."""
+    begin_scores, words, begin_sums, _, all_scores, all_sums, _ = chain_of(cut)
+
+    def multiply(s, shared, a_at, b_at):
+        return all_scores(begin_scores(shared, a_at, b_at))
+
+    def weigh(acc, p, shared, aside_at, b_at):
+        return all_sums(begin_sums(acc, words(p), shared, b_at))
+
+    return _tensor_cores(cut)._replace(multiply=inlined(multiply), weigh=inlined(weigh))
+
+
 # ------------------------------------------------------------------ resident rows
 
 
@@ -297,12 +368,18 @@ def fetcher(cut: Cut, lines: int, elements: int, asynchronous: bool) -> Callable
     numbers from width on.
     """
     begin, _, load = copier(cut.copy(lines, elements, asynchronous), cut.item)
+    line, size = cut.line, cut.size
 
     def fetch(shared, to, source, at, stride, rows_left, width):
         start, walk = begin(source, at, stride, 1)
         load(shared, to, source, start, walk, rows_left, width)
 
-    return inlined(fetch)
+    def fetch_lines(shared, to, source, at, stride, rows_left, width):
+        for k in range(0, size, line):
+            start, walk = begin(source, at + k, stride, 1)
+            load(shared, to + k * lines, source, start, walk, rows_left, width - k)
+
+    return inlined(fetch_lines if line < size else fetch)
 
 
 def filler(cut: Cut, elements: int, asynchronous: bool) -> Callable:

@@ -116,6 +116,16 @@ def unpack(builder: Any, tuple_value: Any, count: int) -> list[Any]:
     return [builder.extract_value(tuple_value, i) for i in range(count)]
 
 
+def pack(builder: Any, *parts: list[Any]) -> Any:
+    """A tuple of tuples of float32."""
+    kinds = [ir.ArrayType(ir.FloatType(), len(part)) for part in parts]
+    out = ir.Constant(ir.LiteralStructType(kinds), ir.Undefined)
+    for i, part in enumerate(parts):
+        for j, value in enumerate(part):
+            out = builder.insert_value(out, value, [i, j])
+    return out
+
+
 def shared_address(builder: Any, pointer: Any) -> Any:
     """A shared-memory address as the 32-bit number that instructions take."""
     return builder.trunc(builder.ptrtoint(pointer, ir.IntType(64)), ir.IntType(32))

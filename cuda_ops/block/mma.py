@@ -316,7 +316,13 @@ def mma_of_sums(p: Strips, b_strips: int, b_pitch: int) -> Callable:
     columns 2 t and 2 t + 1 are one word, once rounded.
     """
     if SIMULATED:
-        return _emulated_of_sums(p, b_strips, b_pitch)
+        add = emulated_of_sums(p, b_strips, lambda k, col: k * b_pitch + col)
+
+        def emulated(acc, s, shared, b_at):
+            _note_rows(shared, b_at, p, b_strips, b_pitch)
+            return add(acc, s, shared, b_at)
+
+        return inlined(emulated)
     acc_type = types.UniTuple(types.float32, 2 * p.a_strips * b_strips)
     p_type = types.UniTuple(types.float32, p.sums)
     write = _sums_of_words if p.kind == TF32 else _sums_of_halves
@@ -367,7 +373,8 @@ def _sums_of_halves(
         _mma_all(builder, acc, a, b, p.kind)
 
 
-def _emulated_of_sums(s: Strips, b_strips: int, b_pitch: int) -> Callable:
+def emulated_of_sums(s: Strips, b_strips: int, place: Callable) -> Callable:
+    """As `mma_of_sums`, where b's row k and column is at b_at + place(k, column)."""
     blocks, a_strips = s.b_strips, s.a_strips
 
     def multiply(acc, p, shared, b_at):
@@ -381,8 +388,9 @@ def _emulated_of_sums(s: Strips, b_strips: int, b_pitch: int) -> Callable:
                 rows[:, cols] = parts[..., e].reshape(a_strips, blocks)
         k = np.arange(8 * blocks)[:, None, None]
         col = 8 * np.arange(b_strips)[:, None] + [2 * t, 2 * t + 1]
-        _note_rows(shared, b_at, s, b_strips, b_pitch)
-        b = factors_of(np.asarray(shared)[b_at + k * b_pitch + col], s.kind)
+        places = b_at + place(k, col)
+        watch.note_fetches(shared, places)
+        b = factors_of(np.asarray(shared)[places], s.kind)
         rows = factors_of(narrowed(rows, s.kind), s.kind)
         sums = np.einsum("sk,kbc->sbc", rows, b)
         sums = sums.reshape(a_strips // 2, 2, b_strips, 2).transpose(0, 2, 1, 3)

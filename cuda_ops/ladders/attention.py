@@ -17,6 +17,7 @@ from cuda_ops.block.intrinsics import WARP, shuffle_xor
 from cuda_ops.memory import empty
 from cuda_ops.runtime.launch import TINY, ceil_div, device_function, kernel
 from minitorch import dtypes, operators
+from minitorch.dtypes import DType
 from minitorch.tensor_data import TensorData
 
 # Queries of a block of `attention_shared_tiles`, a warp for each.
@@ -115,17 +116,20 @@ def attention_shared_tiles(query, key, value, out, sizes, scale, causal):
 
 
 def same_heads(
-    name: str, query: TensorData, key: TensorData, value: TensorData, most: float
-) -> TensorData:
+    name: str, query: TensorData, key: TensorData, value: TensorData, most: float,
+    kinds: tuple[DType, ...] = (dtypes.float32,),
+) -> TensorData:  # fmt: skip
     """The output for these operands; an error where the rungs cannot take them."""
     q, k, v = (x.shape for x in (query, key, value))
     fits = len(q) == len(k) == len(v) == 4 and q[:2] == k[:2] == v[:2]
     fits = fits and q[3] == k[3] and k[2] == v[2] and max(q[3], v[3]) <= most
     plain = all(x.is_contiguous() for x in (query, key, value))
-    if not fits or not plain or query.dtype is not dtypes.float32 or 0 in (*q, *k):
+    alike = query.dtype in kinds and query.dtype is key.dtype is value.dtype
+    if not fits or not plain or not alike or 0 in (*q, *k):
+        names = " or ".join(kind.name for kind in kinds)
         raise ValueError(
             f"{name}: the query is {query.dtype.name} {q}, the key {k} and the value "
-            f"{v}; expected contiguous float32 [B, H, L, E], [B, H, S, E] and "
+            f"{v}; expected contiguous {names} [B, H, L, E], [B, H, S, E] and "
             f"[B, H, S, V] that are not empty, of at most {most} numbers a row "
             f"(scaled_dot_product_attention takes any)"
         )

@@ -61,7 +61,7 @@ from cuda_ops.matmul.warpgroup import (
     warpgroup,
     warpgroup_template,
 )
-from cuda_ops.memory import copy, copy_into, empty, full
+from cuda_ops.memory import contiguous, copy, copy_into, empty, full
 from cuda_ops.runtime.arrays import allocate
 from cuda_ops.runtime.device import compute_capability, properties
 from cuda_ops.runtime.launch import ceil_div
@@ -174,6 +174,7 @@ class Plan(NamedTuple):
         sizes: M, N, K, and the steps of k of a chunk.
         matrix: elements of one matrix of the result.
         splits: how many chunks k is split into.
+        biased: whether the kernels take a bias, behind all else.
     """
 
     shape: Shape
@@ -183,6 +184,7 @@ class Plan(NamedTuple):
     sizes: tuple[int, int, int, int]
     matrix: int
     splits: int
+    biased: bool
 
 
 class Sides(NamedTuple):
@@ -453,7 +455,7 @@ def plan_for(
     inner = sides.batch[-1][0] if sides.batch else 1
     return Plan(
         shape, launches, (*sides.a, *a_last, inner), (*sides.b, *b_last, inner),
-        (M, N, K, chunk), M * N, splits,
+        (M, N, K, chunk), M * N, splits, isinstance(config, GroupConfig),
     )  # fmt: skip
 
 
@@ -477,6 +479,25 @@ def matmul(a: TensorData, b: TensorData) -> TensorData:
     return launch(_plan_of(a, b, high, reads), a, b)
 
 
+def matmul_bias(a: TensorData, b: TensorData, bias: TensorData) -> TensorData | None:
+    """a [M, K] @ b [K, N] + bias [N], rounded once, where a warpgroup makes it.
+
+    Else None, and nothing is done. The bias may be float32 beside halves.
+    """
+    dtype, reads = a.dtype, None
+    if 1 in (a.shape[0], b.shape[1]):
+        return None
+    if dtype.half:
+        made = _of_halves(a, b, bias)
+        return None if made is NotImplemented else made
+    if precision.state.allow_tf32 and dtype is float32:
+        reads = _reads(a.shape, a.strides, b.shape, b.strides, dtype)
+    if reads is None:
+        return None
+    a, b = _prepared(a, b, reads)
+    return launch(_plan_of(a, b, True, reads), a, b, bias=bias)
+
+
 def _plan_of(
     a: TensorData, b: TensorData, high: bool = False, reads: int | None = None
 ) -> Any:
@@ -485,7 +506,7 @@ def _plan_of(
     )
 
 
-def _of_halves(a: TensorData, b: TensorData) -> Any:
+def _of_halves(a: TensorData, b: TensorData, bias: TensorData | None = None) -> Any:
     """A product that is rounded once, where one operand is a vector, or a warpgroup
     makes it and that pays."""
     if 1 in (a.shape[-2], b.shape[-1]):
@@ -499,7 +520,8 @@ def _of_halves(a: TensorData, b: TensorData) -> Any:
     a, b = (x if _in_vectors(x) else copy(x, x.dtype) for x in (a, b))
     if not (_in_vectors(a) and _in_vectors(b)):
         return NotImplemented
-    return launch(_half_plan(a.shape, a.strides, b.shape, b.strides, a.dtype), a, b)
+    plan = _half_plan(a.shape, a.strides, b.shape, b.strides, a.dtype)
+    return launch(plan, a, b, bias=bias)
 
 
 def _longer(a: TensorData, dim: int) -> TensorData:
@@ -544,11 +566,10 @@ def _pays_as_halves(
 def _half_plan(
     a_shape: Shape, a_strides: Strides, b_shape: Shape, b_strides: Strides, dtype: DType
 ) -> Plan:
-    """How a warpgroup multiplies halves; not turned, which would store columns."""
+    """How a warpgroup multiplies halves."""
     batch = broadcast_shapes(a_shape[:-2], b_shape[:-2])
     sides = _fold(batch, a_shape, a_strides, b_shape, b_strides)
-    configs = tuple(c for c in HALF_CONFIGS[KINDS[dtype]] if not c.turned)
-    cut = choose(configs, *_size(sides), 2 * GROUP_RATE)
+    cut = choose(HALF_CONFIGS[KINDS[dtype]], *_size(sides), 2 * GROUP_RATE)
     shape = (*batch, a_shape[-2], b_shape[-1])
     return plan_for(shape, sides, cut, (True, True), dtype)
 
@@ -586,13 +607,22 @@ def _even(a: TensorData) -> bool:
     return a.offset * a.storage.dtype.itemsize % 16 == 0 and is_aligned(array)
 
 
-def launch(plan: Plan, a: TensorData, b: TensorData, words: bool = True) -> TensorData:
-    """Run a plan's kernels, to which halves are words, or else numbers."""
+def launch(
+    plan: Plan, a: TensorData, b: TensorData, words: bool = True,
+    bias: TensorData | None = None,
+) -> TensorData:  # fmt: skip
+    """Run a plan's kernels, to which halves are words, or else numbers.
+
+    Those of warpgroups add a bias, if there is one.
+    """
     dtype = computed(a.storage.dtype)
     out = empty(plan.shape, a.storage.dtype)
     left, right, result = (x.storage.array for x in (a, b, out))
     if words:
         left, right, result = bits(left), bits(right), bits(result)
+    row = allocate(0, float32)
+    if bias is not None:
+        row = contiguous(bias if bias.dtype is float32 else copy(bias, float32)).flat()
     for run, batch_range in plan.launches:
         place = result
         if len(plan.launches) > 1:
@@ -603,6 +633,7 @@ def launch(plan: Plan, a: TensorData, b: TensorData, words: bool = True) -> Tens
         run(
             left, a.offset + batch_range.a_at, plan.a_strides,
             right, b.offset + batch_range.b_at, plan.b_strides, sums, plan.sizes,
+            *(row,) * plan.biased,
         )  # fmt: skip
         if plan.splits > 1:
             first = batch_range.first * plan.matrix

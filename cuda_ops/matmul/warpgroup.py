@@ -3,8 +3,8 @@
 With this file one can get the kernel `matmul_warpgroup` for one way to cut a product
 (`warpgroup`), and the functions that it is made of:
 
-    zero, take, begin, finish, store = wgmma_tile(Group(256, 32, ...))
-    acc = zero()                                   # 64 x 256 outputs of 128 threads
+    first, take, begin, finish, store = wgmma_tile(Group(256, 32, ...))
+    acc = first(bias, col, cols)                   # 64 x 256 outputs of 128 threads
     factors = take(shared, reg_at)                # 64 x 32 numbers into registers
     acc = begin(acc, factors, shared, smem_at)     # the product is under way
     acc = finish(acc)                              # now it is there
@@ -40,7 +40,6 @@ from cuda_ops.block.tiles import (
     emulated_store,
     inlined,
     make_store,
-    make_zero,
     thread_index,
 )
 from cuda_ops.matmul.kernels import (
@@ -81,8 +80,10 @@ class Group(NamedTuple):
         smem_along: whether the operand in shared memory lies along k, as it has to but
             for halves.
         wide: whether sums of halves are stored as they are, in float32.
-        both: whether the other operand, of halves, stays in shared memory as well, and
-            the next product starts before this one is done.
+        lines: of the operand in registers, where that of halves stays in shared memory:
+            rows of `depth` numbers along k are longer than a line there, and go on
+            behind the last one's.
+        fresh: whether sums begin with these products, whatever was there.
     """
 
     cols: int
@@ -93,7 +94,19 @@ class Group(NamedTuple):
     kind: str = mma.TF32
     smem_along: bool = True
     wide: bool = False
-    both: bool = False
+    lines: int = 0
+    fresh: bool = False
+
+    @property
+    def line(self) -> int:
+        """Numbers of a line in shared memory."""
+        return DEPTH if self.kind == mma.TF32 else 2 * DEPTH
+
+    @property
+    def both(self) -> bool:
+        """Whether the other operand, of halves, stays in shared memory as well, and the
+        next product starts before this one is done."""
+        return self.kind != mma.TF32
 
     @property
     def sums(self) -> int:
@@ -118,14 +131,15 @@ class Group(NamedTuple):
 
 
 def wgmma_tile(group: Group) -> Functions:
-    """The functions zero, take, begin, finish and store; see the top of this file.
+    """The functions first, take, begin, finish and store; see the top of this file.
 
-    `begin` rounds to TF32 what is in registers; of what is in shared memory, the last
-    13 bits are ignored. A lane has of both what it has for `mma.sync` (`mma.mma_tile`),
-    for 16 rows of the tile and all columns. `shared`, at `smem_at`, has lines of 32
-    numbers along k, whose 16-byte vectors are exchanged as `Copy.swizzle` says. Halves,
-    64 in a line, are taken as they are, and `store` rounds the sums to them. Their
-    lines may lie across k, too.
+    `first` gives sums to begin with: the bias of their columns, of which `cols` are
+    there, or 0 where `bias` is empty. `begin` rounds to TF32 what is in registers; of
+    what is in shared memory, the last 13 bits are ignored. A lane has of both what it
+    has for `mma.sync` (`mma.mma_tile`), for 16 rows of the tile and all columns.
+    `shared`, at `smem_at`, has lines of 32 numbers along k, whose 16-byte vectors are
+    exchanged as `Copy.swizzle` says. Halves, 64 in a line, are taken as they are, and
+    `store` rounds the sums to them. Their lines may lie across k, too.
     """
     if SIMULATED:
         return _emulated(group)
@@ -136,7 +150,7 @@ def wgmma_tile(group: Group) -> Functions:
         return (pair, g, runs) if group.turned else (g, pair, runs)
 
     return (
-        make_zero(types.float32, group.sums),
+        _make_first(group, runs_of),
         inlined(lambda _, at: at) if group.both else _make_take(group),
         _make_begin_both(group) if group.both else _make_begin(group),
         _make_finish(group.sums),
@@ -156,6 +170,37 @@ def _runs(group: Group) -> list[Run]:
             else:
                 runs.append(Run(8 * half, 8 * j, (place, place + 1)))
     return runs
+
+
+def _make_first(group: Group, runs_of: Callable) -> Callable:
+    acc_type = types.UniTuple(types.float32, group.sums)
+    text = (
+        "{{ .reg .pred p; setp.gt.s32 p, $2, {0}; mov.f32 $0, 0f00000000; "
+        "@p ld.global.nc.f32 $0, [$1 + {1}]; }}"
+    )
+
+    @written(lambda bias, *_: acc_type(bias, types.int64, types.int64), llvm.GLOBAL)
+    def of_columns(builder: Any, bias: Any, col: Any, cols: Any) -> list[Any]:
+        _, mine, runs = runs_of(builder)
+        start = builder.gep(bias, [builder.add(col, mine)])
+        start = builder.ptrtoint(start, ir.IntType(64))
+        left = builder.trunc(builder.sub(cols, mine), ir.IntType(32))
+        found, acc = {}, [None] * group.sums
+        for run in runs:
+            for at, place in enumerate(run.places, run.col):
+                if at not in found:
+                    line, args = text.format(at, 4 * at), [start, left]
+                    found[at] = llvm.assembly(
+                        builder, line, ir.FloatType(), "=f,l,r", args
+                    )
+                acc[place] = found[at]
+        return acc
+
+    def first(bias, col, cols):
+        # No branch, behind which the assembler would run no product beside another.
+        return of_columns(bias, col, cols if bias.size > 0 else 0)
+
+    return inlined(first)
 
 
 def _make_take(group: Group) -> Callable:
@@ -186,11 +231,8 @@ def _make_begin(group: Group) -> Callable:
         address = llvm.shared_address(builder, builder.gep(shared, [at]))
         # Rounded here and not in `take`: where the assembler sees a factor made while
         # a product is under way, it waits after each. Loading is no matter.
-        if group.kind == mma.TF32:
-            factors = [mma.rounded(builder, word) for word in factors]
-        else:
-            factors = _moved(builder, factors)
-        ends = _descriptors(builder, address, group, group.smem_along)
+        factors = [mma.rounded(builder, word) for word in factors]
+        ends = _descriptors(builder, address, group, True)
         sums = _multiply(builder, acc, factors, ends, group)
         return llvm.unpack(builder, sums, group.sums)
 
@@ -214,24 +256,17 @@ def _make_begin_both(group: Group) -> Callable:
                 llvm.shared_address(builder, builder.gep(shared, [x])),
                 group,
                 y,
+                lines,
             )
-            for x, y in ((left, group.along), (at, group.smem_along))
+            for x, y, lines in (
+                (left, group.along, group.lines),
+                (at, group.smem_along, group.cols),
+            )
         )
         sums = _multiply(builder, acc, starts, ends, group)
         return llvm.unpack(builder, sums, group.sums)
 
     return begin
-
-
-def _moved(builder: Any, words: list[Any]) -> list[Any]:
-    """Words in other registers, as rounding would leave them; see `begin`.
-
-    The assembler would see through plain copies. It does not know that tid.y is 0.
-    """
-    word = ir.IntType(32)
-    none = llvm.assembly(builder, "mov.u32 $0, %tid.y;", word, "=r", [])
-    text = "or.b32 $0, $1, $2;"
-    return [llvm.assembly(builder, text, word, "=r,r,r", [x, none]) for x in words]
 
 
 # A descriptor tells the tensor cores where a matrix of 8-row groups of 128-byte lines
@@ -243,16 +278,22 @@ SWIZZLED_128 = 1 << 62
 DESCRIPTOR = SWIZZLED_128 | GROUP_BYTES >> 4 << 32
 
 
-def _descriptors(builder: Any, address: Any, group: Group, along: bool) -> list[Any]:
-    """For each instruction a descriptor of shared memory: 32 bytes further along k, or
-    16 lines of halves across k."""
+def _descriptors(
+    builder: Any, address: Any, group: Group, along: bool, lines: int = 0
+) -> list[Any]:
+    """For each instruction a descriptor of shared memory: 32 bytes further along k, and
+    `lines` lines where one ends, or 16 lines of halves across k."""
     long = ir.IntType(64)
     start = builder.zext(builder.lshr(address, ir.Constant(ir.IntType(32), 4)), long)
     apart = 1 if along else group.depth * LINE_BYTES >> 4
     first = builder.or_(start, ir.Constant(long, DESCRIPTOR | apart << 16))
-    step = 32 if along else group.strips.step * LINE_BYTES
-    steps = [ir.Constant(long, step * i >> 4) for i in range(group.words // 4)]
-    return [builder.add(first, step) for step in steps]
+    steps = [
+        i // 4 * lines * LINE_BYTES + i % 4 * 32
+        if along
+        else i * group.strips.step * LINE_BYTES
+        for i in range(group.words // 4)
+    ]
+    return [builder.add(first, ir.Constant(long, step >> 4)) for step in steps]
 
 
 def _multiply(
@@ -261,24 +302,29 @@ def _multiply(
     """acc += registers x shared memory, under way: the instructions are one text."""
     count, number = group.sums, ir.FloatType()
     sums = ", ".join(f"${i}" for i in range(count))
-    lines = [".reg .pred p;", "setp.eq.u32 p, 0, 0;", "wgmma.fence.sync.aligned;"]
+    lines = [".reg .pred p, q;", "setp.eq.u32 p, 0, 0;"]
+    lines.append(f"setp.{'ne' if group.fresh else 'eq'}.u32 q, 0, 0;")
+    lines.append("wgmma.fence.sync.aligned;")
+    in_smem = factors[0].type.width == 64  # a descriptor
     shape = f"m64n{group.cols}k{group.strips.step}"
     # Of halves, an operand in shared memory may be turned.
-    turns = (group.along,) * group.both + (group.smem_along,) * (group.kind != mma.TF32)
-    end = ", ".join(["p, 1, 1", *(str(int(not along)) for along in turns)])
+    turns = (group.along,) * in_smem + (group.smem_along,) * (group.kind != mma.TF32)
+    end = ", ".join(["1, 1", *(str(int(not along)) for along in turns)])
     each = len(factors) // len(ends)
     for step in range(len(ends)):
         first = count + each * step
         words = ", ".join(f"${first + i}" for i in range(each))
-        left = words if group.both else f"{{{words}}}"
+        left = words if in_smem else f"{{{words}}}"
         lines.append(
             f"wgmma.mma_async.sync.aligned.{shape}.f32.{group.kind}.{group.kind} "
-            f"{{{sums}}}, {left}, ${count + len(factors) + step}, {end};"
+            f"{{{sums}}}, {left}, ${count + len(factors) + step}, "
+            f"{'p' if step else 'q'}, {end};"
         )
     lines.append("wgmma.commit_group.sync.aligned;")
-    kind_of = "l" if group.both else "r"
+    kind_of = "l" if in_smem else "r"
     places = ["=f"] * count + [kind_of] * len(factors) + ["l"] * len(ends)
-    places += [str(i) for i in range(count)] + ["~{memory}"]
+    acc = [] if group.fresh else acc
+    places += [str(i) for i in range(len(acc))] + ["~{memory}"]
     text = "{ " + " ".join(lines) + " }"
     kind = ir.LiteralStructType([number] * count)
     args = [*factors, *ends, *acc]
@@ -298,56 +344,90 @@ def _make_wait(pending: int) -> Callable:
     return wait
 
 
-def _make_finish(count: int) -> Callable:
-    acc_type = types.UniTuple(types.float32, count)
+def _make_finish(count: int, pending: int = 0, others: int = 0) -> Callable:
+    """finish(acc) -> acc: the sums of all products but the last `pending`.
 
-    @written(lambda acc: acc_type(acc_type))
-    def finish(builder: Any, acc: list[Any]) -> list[Any]:
+    With `others` finish(acc, x) -> acc, when so many x, 0 or more, have been computed.
+    The assembler moves the wait to before what nobody asks for so early, and the tensor
+    cores have nothing to do during that. It moves nothing across a trap, which would
+    spring on an x below 0. Lanes vote on it: of a branch that only some may take, the
+    assembler makes a reason to let each product wait.
+    """
+    acc_type, x_type = (types.UniTuple(types.float32, n) for n in (count, others))
+    tests = [f"setp.lt.or.f32 p, ${count + i}, 0f00000000, p;" for i in range(others)]
+    if others:
+        tests = ["setp.ne.u32 p, 0, 0;", *tests, "vote.sync.any.pred p, p, -1;"]
+        tests.append("@p trap;")
+    wait = f"wgmma.wait_group.sync.aligned {pending};"
+    text = " ".join(["{ .reg .pred p;", *tests, wait, "}"])
+
+    def waited(builder: Any, acc: list[Any], x: list[Any]) -> list[Any]:
         # The sums pass through the wait: nobody reads them before it.
-        text, kind = (
-            "wgmma.wait_group.sync.aligned 0;",
-            ir.LiteralStructType([ir.FloatType()] * count),
-        )
-        places = ["=f"] * count + [str(i) for i in range(count)] + ["~{memory}"]
-        sums = llvm.assembly(builder, text, kind, ",".join(places), acc)
+        places = ["=f"] * count + ["f"] * others + [str(i) for i in range(count)]
+        kind = ir.LiteralStructType([ir.FloatType()] * count)
+        ends = ",".join([*places, "~{memory}"])
+        sums = llvm.assembly(builder, text, kind, ends, [*x, *acc])
         return llvm.unpack(builder, sums, count)
 
-    return finish
+    if others:
+        return written(lambda acc, x: acc_type(acc_type, x_type))(waited)
+    return written(lambda acc: acc_type(acc_type))(
+        lambda builder, acc: waited(builder, acc, [])
+    )
+
+
+def line_place(group: Group) -> Callable:
+    """place(row, k, along, lines): where an operand's number lies in shared memory.
+
+    It is in lines along k, of which there are `lines`, or across k.
+    """
+    line, vector = group.line, group.strips.vector
+
+    def place(row: Any, k: Any, along: bool, lines: int) -> Any:
+        at, i, lines = (row, k, lines) if along else (k, row, group.depth)
+        return at * line + swizzled(at, i, line, vector, lines)
+
+    return place
 
 
 def _emulated(group: Group) -> Functions:
     """A warp of 16 rows stands for the group of four."""
     runs = _runs(group)
 
-    def zero():
-        return np.zeros(group.sums, np.float32)
+    def first(bias, col, cols):
+        acc, (_, mine, _) = np.zeros(group.sums, np.float32), place()
+        for run in runs:
+            for at, i in enumerate(run.places, run.col + mine):
+                if at < cols and bias.size:
+                    acc[i] = watch.read(bias, col + at, 1, sys._getframe())[0]
+        return acc
 
-    def in_parts(lines, k, along):
-        at, i = (lines, k) if along else (k, lines)
-        return at * group.depth + swizzled(
-            at, i, group.depth, group.strips.vector, group.depth
-        )
+    in_parts = line_place(group)
 
     def take(shared, at):
         rows = np.asarray([cuda.laneid // 4, cuda.laneid // 4 + 8])[:, None]
         k = np.arange(group.depth)
         if group.both:
-            places = in_parts(rows, k, group.along)
+            rows = rows + thread_index() // WARP % WARPS * WARP_ROWS
+            places = in_parts(rows, k, group.along, group.lines)
         else:
             places = rows * group.pitch + k if group.along else k * group.pitch + rows
+        watch.note_fetches(shared, at + places)
         return mma.factors_of(np.asarray(shared)[at + places], group.kind)  # [2, k]
 
     def begin(acc, factors, shared, at):
         cols = 8 * np.arange(group.cols // 8)[:, None] + [0, 1] + cuda.laneid % 4 * 2
         k = np.arange(group.depth)
-        places = in_parts(cols[..., None], k, group.smem_along)
+        places = in_parts(cols[..., None], k, group.smem_along, group.cols)
+        watch.note_fetches(shared, at + places)
         right = np.asarray(shared)[at + places]  # [col // 8, 2, k]
         if group.kind == mma.TF32:
             right = mma.cut_tf32(right)
         else:
             right = mma.factors_of(right, group.kind)
         sums = np.einsum("hk,jck->jhc", factors, right)
-        return acc + sums.reshape(-1).astype(np.float32)
+        sums = sums.reshape(-1).astype(np.float32)
+        return sums if group.fresh else acc + sums
 
     def place():
         g, pair = cuda.laneid // 4, cuda.laneid % 4 * 2
@@ -361,7 +441,7 @@ def _emulated(group: Group) -> Functions:
     def store(out, at, stride, acc, rows, cols, aligned):
         put(out, at, stride, mma.narrowed(acc, group.stored), rows, cols, aligned)
 
-    return zero, inlined(take), inlined(begin), inlined(finish), inlined(store)
+    return tuple([inlined(fn) for fn in (first, take, begin, finish, store)])
 
 
 # ------------------------------------------------- outputs by way of shared memory
@@ -463,8 +543,9 @@ class GroupConfig(NamedTuple):
 
     A block makes 64 `groups` x `smem_rows` outputs of a product, or with `turned` of
     the turned one, b.T @ a.T: the operand in shared memory has to lie along k, and that
-    is a then, not b. (Of halves it may lie across k.) `stages` and `blocks` are as in
-    `kernels.Config`, `kind` as in `mma.Strips`, `wide` and `both` as in `Group`.
+    is a then, not b. (Halves may lie across k, and are not turned.) `stages` and
+    `blocks` are as in `kernels.Config`, `kind` as in `mma.Strips`, `wide` as in
+    `Group`.
     """
 
     groups: int
@@ -475,7 +556,6 @@ class GroupConfig(NamedTuple):
     depth: int = DEPTH
     kind: str = mma.TF32
     wide: bool = False
-    both: bool = False
 
     @property
     def item(self) -> int:
@@ -512,7 +592,8 @@ class GroupConfig(NamedTuple):
         """How the block's threads copy a tile of a and one of b."""
         in_smem, in_regs = (a_layout, b_layout) if self.turned else (b_layout, a_layout)
         # `ldmatrix` wants lines 16 bytes apart, modulo the banks; loads of words, 32.
-        more = 0 if self.both else 4 if in_regs.k_fast and self.item == 4 else 8
+        both = self.kind != mma.TF32
+        more = 0 if both else 4 if in_regs.k_fast else 8
         pitch = pitch_of(self.reg_rows, self.depth, in_regs, more)
         smem_copy = Copy(
             self.depth, self.smem_rows,
@@ -521,7 +602,7 @@ class GroupConfig(NamedTuple):
         )  # fmt: skip
         reg_copy = Copy(
             self.depth, self.reg_rows, pitch, self.threads, in_regs.elements, True,
-            in_regs.k_fast, swizzle=self.both,
+            in_regs.k_fast, swizzle=both,
         )  # fmt: skip
         return (smem_copy, reg_copy) if self.turned else (reg_copy, smem_copy)
 
@@ -547,9 +628,9 @@ def warpgroup_template(
     in_smem, in_regs = (a_copy, b_copy) if c.turned else (b_copy, a_copy)
     group = Group(
         c.smem_rows, depth, in_regs.k_fast, in_regs.pitch, c.turned, c.kind,
-        in_smem.k_fast, c.wide, c.both,
+        in_smem.k_fast, c.wide,
     )  # fmt: skip
-    zero, take, begin, finish, store = wgmma_tile(group)
+    first, take, begin, finish, store = wgmma_tile(group)
     arrive = arrival(stages - 3)
     smem_at, reg_at = (0, a_size) if c.turned else (a_size, 0)
     if not SIMULATED and (
@@ -561,7 +642,7 @@ def warpgroup_template(
             f"matmul_warpgroup: tiles of {c} lie across {GROUP_BYTES} bytes"
         )
     direct, ring = tile_storer(store, 4), stages * stage
-    if group.stored != mma.TF32 and not c.turned:
+    if group.stored != mma.TF32:
         store_tile = line_storer(group, direct)
     else:
         store_tile = inlined(
@@ -569,16 +650,16 @@ def warpgroup_template(
         )
     turned = c.turned
     # Of an operand in shared memory, 64 rows, or columns, are for a group of warps.
-    sharing = WARP * WARPS if c.both else WARP
-    apart = WARPS * WARP_ROWS * depth if c.both else WARP_ROWS * in_regs.strides[0]
-    before = _make_wait(1) if c.both else inlined(lambda: None)
-    after = inlined(lambda acc: acc) if c.both else finish
+    sharing = WARP * WARPS if group.both else WARP
+    apart = WARPS * WARP_ROWS * depth if group.both else WARP_ROWS * in_regs.strides[0]
+    before = _make_wait(1) if group.both else inlined(lambda: None)
+    after = inlined(lambda acc: acc) if group.both else finish
     number = float32 if c.kind == mma.TF32 else uint16
 
-    def matmul_warpgroup(a, a_at, a_strides, b, b_at, b_strides, out, sizes):
+    def matmul_warpgroup(a, a_at, a_strides, b, b_at, b_strides, out, sizes, bias):
         """Hopper's tensor cores: 131,072 multiplications an instruction, on their own.
 
-        # a [B, M, K] @ b [B, K, N] -> out [parts, B, M, N], float32
+        # a [B, M, K] @ b [B, K, N] + bias [N] or [0] -> out [parts, B, M, N], float32
 
             for a block of 256 x 128 outputs, for k0 in range(first, last, 32):
                 acc[128 b, 256 a] += b's tile k0 (registers) x a's tile k0 (shared)
@@ -608,6 +689,9 @@ def warpgroup_template(
         is a factor, and so the warps start product t while t - 1 is under way, wait for
         t - 1, and copy over its tiles; the tensor cores never wait for a barrier.
 
+        Sums begin with the bias, which arrives while the first tiles do: added to what
+        is stored, it would cost reading and writing that once more.
+
         Source: "PTX ISA", on wgmma, matrix descriptors and the asynchronous proxy.
         """
         shared = cuda.shared.array(0, number)
@@ -617,7 +701,9 @@ def warpgroup_template(
         rows, cols = sizes[0] - row, sizes[1] - col
         # BEGIN TWIN a5.5
         mine = thread_index() // sharing * apart + reg_at
-        acc = zero()
+        warp = thread_index() // WARP * WARP_ROWS if turned else 0
+        # The bias is in one of the parts of a sum.
+        acc = first(bias, col + warp, cols - warp if cuda.blockIdx.y == 0 else 0)
         slot, free = 0, ring - stage
         arrive()  # this thread's copies of tile 0
         cuda.syncthreads()  # and all others'
@@ -672,7 +758,7 @@ def warpgroup(config: GroupConfig, a_layout: Layout, b_layout: Layout) -> Kernel
     return Kernel(
         fn,
         name=MAIN.get(key) or f"{fn.__name__}{(*config, a_layout, b_layout)}",
-        examples=(EXAMPLE.replace("float32[]", words),) if key in MAIN else (),
+        examples=(f"{EXAMPLE.replace('float32[]', words)} float32[]",) * (key in MAIN),
         threads=config.threads,
         max_registers=min(65536 // (config.threads * config.blocks) // 8 * 8, 255),
         shared=config.shared(a_layout, b_layout, config.item),
@@ -686,7 +772,7 @@ def warpgroup(config: GroupConfig, a_layout: Layout, b_layout: Layout) -> Kernel
 # from registers they wait for it a fifth of the time, while a block is at its barrier.
 HALF_CONFIGS = {
     kind: tuple(
-        c._replace(depth=2 * DEPTH, kind=kind, both=not c.turned) for c in GROUP_CONFIGS
+        c._replace(depth=2 * DEPTH, kind=kind) for c in GROUP_CONFIGS if not c.turned
     )
     for kind in mma.HALVES
 }
@@ -718,3 +804,71 @@ def round_flat(x, out, aligned):
     else:
         for j in range(i, min(i + 4, out.size)):
             out[j] = to_tf32(x[j])
+
+
+# --------------------------------- two products, one after the other (for attention)
+
+
+def chained(scores: Group, sums: Group) -> Functions:
+    """Products of halves, of which one's outputs are the other's first operand.
+
+        s = begin_scores(none, left, shared, at)       `begin` of a group with `both`
+        words = rounded(p)                             p, as many as s, in halves
+        acc = begin_sums(acc, words, shared, at)       acc += p @ lines across k
+        s = first_done(s)                              all but the newest are done
+        s, acc = all_scores(s), all_sums(acc)          all are done
+        acc = sums_behind(acc, x)                      see `_make_finish`; two x
+
+    A lane has of 16 columns of scores what it should have of 16 k of a factor, but in
+    float32. No product may be under way while they are rounded, or the assembler makes
+    each wait for the one before.
+    """
+    _, _, begin_scores, *_ = wgmma_tile(scores)
+    if SIMULATED:
+        same, of_s = inlined(lambda acc: acc), scores.cols // 8
+        strips = mma.Strips(2, of_s, True, True, 0, 0, 0, sums.kind)
+        place_of = line_place(sums)
+        begin_sums = mma.emulated_of_sums(
+            strips, sums.cols // 8, lambda k, col: place_of(col, k, False, 0)
+        )
+        done = same, same, same, inlined(lambda acc, x: acc)
+        return begin_scores, same, begin_sums, *done
+    return (
+        begin_scores,
+        _make_rounded(scores),
+        _make_begin_sums(sums),
+        _make_finish(scores.sums, 1),
+        _make_finish(scores.sums),
+        _make_finish(sums.sums),
+        _make_finish(sums.sums, 0, 2),
+    )
+
+
+def _make_rounded(scores: Group) -> Callable:
+    words_type = types.UniTuple(types.uint32, scores.sums // 2)
+
+    @written(lambda p: words_type(p))
+    def rounded(builder: Any, p: list[Any]) -> list[Any]:
+        # Lines with effects stay in their place, before the next product.
+        text, word = f"cvt.rn.{scores.kind}x2.f32 $0, $1, $2;", ir.IntType(32)
+        return [
+            llvm.assembly(builder, text, word, "=r,f,f", [p[i + 1], p[i]])
+            for i in range(0, len(p), 2)
+        ]
+
+    return rounded
+
+
+def _make_begin_sums(group: Group) -> Callable:
+    acc_type = types.UniTuple(types.float32, group.sums)
+
+    @written(lambda acc, words, shared, _: acc_type(acc, words, shared, types.int64))
+    def begin(
+        builder: Any, acc: list[Any], words: list[Any], shared: Any, at: Any
+    ) -> list[Any]:
+        address = llvm.shared_address(builder, builder.gep(shared, [at]))
+        ends = _descriptors(builder, address, group, False)
+        sums = _multiply(builder, acc, words, ends, group)
+        return llvm.unpack(builder, sums, group.sums)
+
+    return begin

@@ -358,11 +358,18 @@ class Watch:
             request.others[me.thread % WARP] = other[0].origin, end
         for i in range(count):
             value = None if values is None else values[i]
-            race = self._found_race(me, array, at, index, i, value)
-            if race is not None:
-                self._add(_line(frame), Traffic(races=1))
-                self.on_race(_line(frame), race)
+            self.look_for_race(me, array, at, index, i, value, frame)
             at += array.itemsize
+
+    def look_for_race(
+        self, me: Lane, array: Watched, at: int, index: Any, i: int, value: Any,
+        frame: FrameType,
+    ) -> None:  # fmt: skip
+        """Note the use of element index + i, which is at `at`, and a race with it."""
+        race = self._found_race(me, array, at, index, i, value)
+        if race is not None:
+            self._add(_line(frame), Traffic(races=1))
+            self.on_race(_line(frame), race)
 
     def _found_race(
         self, me: Lane, array: Watched, at: int, index: Any, i: int, value: Any
@@ -604,6 +611,14 @@ def note_reads(array: Any, places: Iterable[int], count: int) -> None:
     if isinstance(array, Watched):
         for i in places:
             read(array, i, count, sys._getframe(1))
+
+
+def note_fetches(array: Any, places: Any) -> None:
+    """Units read elements for the caller: no request of its own, but races count."""
+    if isinstance(array, Watched) and array.watch is not None:
+        for i in np.unique(places).tolist():
+            at, frame = array.address(i), sys._getframe(1)
+            array.watch.look_for_race(here(), array, at, i, 0, None, frame)
 
 
 def write(array: Any, i: Any, values: Sequence[Any], frame: FrameType) -> None:

@@ -44,7 +44,8 @@ POLICIES: dict[type, str] = {
         (
             e.Exp, e.Expm1, e.Log, e.Log1p, e.Pow, e.Reciprocal, e.Rsqrt, Softplus,
             softmax.Softmax, softmax.LogSoftmax, reduce.LogSumExp, reduce.Sum,
-            reduce.Prod, reduce.Cumsum, norm.LayerNorm, norm.DropoutResidualLayerNorm,
+            reduce.Prod, reduce.Cumsum, norm.LayerNorm, norm.LayerNormTo,
+            norm.DropoutResidualLayerNorm,
         ),
         FLOAT32,
     ),
@@ -94,7 +95,9 @@ class Mode:
         lower = None if policy is None else self.target(args)
         if policy is None or lower is None:
             return args
-        return tuple(self._cast_all(policy, lower, args))
+        # Products of halves are summed up in float32, with a bias that stays so.
+        rest = self._cast_all(FLOAT32, lower, args[2:] if op is Linear else ())
+        return *self._cast_all(policy, lower, args[: len(args) - len(rest)]), *rest
 
     def run(
         self, policy: str, fn: Callable[..., Any], args: Any, kwargs: dict[str, Any]

@@ -19,29 +19,23 @@ NormOf = tuple[TensorData | None, TensorData | None, float]
 class Linear(Primitives):
     """Defaults for a layer's bias and activation."""
 
-    def linear_of_few(
-        self,
-        x: TensorData,
-        weight: TensorData,
-        bias: TensorData | None = None,
-        fn: Callable | None = None,
-        residual: TensorData | None = None,
+    def linear(
+        self, x: TensorData, weight: TensorData, bias: TensorData | None = None,
+        fn: Callable | None = None, residual: TensorData | None = None,
         norm: NormOf | None = None,
-    ) -> TensorData | None:
-        """residual + fn(layer_norm(x) @ weight^T + bias) for few rows, in one kernel.
+    ) -> TensorData | None:  # fmt: skip
+        """residual + fn(layer_norm(x) @ weight^T + bias), in one kernel.
 
         x [R, K], weight [N, K], bias [N], residual [R, N] -> [R, N]; what is None is
         left out. The result is None, and nothing is done, where no such kernel pays.
+        Beside an x of a half type, the bias may be float32.
         """
         return None
 
     def bias_activation(
-        self,
-        x: TensorData,
-        bias: TensorData,
-        fn: Callable | None,
+        self, x: TensorData, bias: TensorData, fn: Callable | None,
         out: TensorData | None = None,
-    ) -> TensorData:
+    ) -> TensorData:  # fmt: skip
         """out = fn(x + bias), or x + bias where `fn` is None: x [R, N], bias [N].
 
         Into `out` [R, N] if given, which may be x. Floating dtypes.

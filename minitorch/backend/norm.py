@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import minitorch.operators as operators
 from minitorch.backend.primitives import Primitives
+from minitorch.dtypes import DType
 from minitorch.tensor_data import TensorData
 
 Three = tuple[TensorData, TensorData, TensorData]
@@ -71,51 +72,39 @@ class Norm(Primitives):
         return self._scaled(x, scale.unsqueeze(1), shift.unsqueeze(1))
 
     def layer_norm(
-        self,
-        x: TensorData,
-        weight: TensorData | None,
-        bias: TensorData | None,
-        eps: float,
-    ) -> Three:
+        self, x: TensorData, weight: TensorData | None, bias: TensorData | None,
+        eps: float, dtype: DType | None = None,
+    ) -> Three:  # fmt: skip
         """x [R, D], weight and bias [D] -> out [R, D], mean [R], rstd [R].
 
         out = (x - mean) * rstd * weight + bias, rstd = 1 / sqrt(variance + eps) with
-        the biased variance of each row.
+        the biased variance of each row; `out` is of type `dtype`, x's if None.
 
         Source: Ba, Kiros and Hinton, "Layer normalization", 2016.
         """
         centered, mean, variance = self._moments(x, (1,))
         rstd = self._rstd(variance, eps)
         out = self._scaled(self._mul(centered, rstd), weight, bias)
+        out = out if dtype is None else self.copy(out, dtype)
         return out, mean.squeeze((1,)), rstd.squeeze((1,))
 
     def layer_norm_backward(
-        self,
-        grad: TensorData,
-        x: TensorData,
-        mean: TensorData,
-        rstd: TensorData,
-        weight: TensorData | None,
-    ) -> Three:
-        """Gradients for x [R, D], weight [D] and bias [D]."""
+        self, grad: TensorData, x: TensorData, mean: TensorData, rstd: TensorData,
+        weight: TensorData | None, plus: TensorData | None = None,
+    ) -> Three:  # fmt: skip
+        """Gradients for x [R, D], to which `plus` is added, weight [D] and bias [D]."""
         centered = self.zip(operators.sub, x, mean.unsqueeze(1))
         normal = self._mul(centered, rstd.unsqueeze(1))
         inner = grad if weight is None else self._mul(grad, weight)
         dx = self._group_backward(inner, normal, rstd.unsqueeze(1), (1,))
+        dx = dx if plus is None else self.zip(operators.add, dx, plus)
         dweight = self._sum(self._mul(grad, normal), (0,))
         return dx, dweight.squeeze((0,)), self._sum(grad, (0,)).squeeze((0,))
 
     def dropout_residual_layer_norm(
-        self,
-        x: TensorData,
-        residual: TensorData,
-        weight: TensorData | None,
-        bias: TensorData | None,
-        p: float,
-        seed: int,
-        offset: int,
-        eps: float,
-    ) -> Three:
+        self, x: TensorData, residual: TensorData, weight: TensorData | None,
+        bias: TensorData | None, p: float, seed: int, offset: int, eps: float,
+    ) -> Three:  # fmt: skip
         """layer_norm(dropout(x) + residual), all [R, D]: out, mean [R], rstd [R].
 
         The zeros are those of `dropout(x, p, seed, offset)`.
@@ -124,29 +113,18 @@ class Norm(Primitives):
         return self.layer_norm(total, weight, bias, eps)
 
     def dropout_residual_layer_norm_backward(
-        self,
-        grad: TensorData,
-        x: TensorData,
-        residual: TensorData,
-        mean: TensorData,
-        rstd: TensorData,
-        weight: TensorData | None,
-        p: float,
-        seed: int,
-        offset: int,
-    ) -> tuple[TensorData, TensorData, TensorData, TensorData]:
+        self, grad: TensorData, x: TensorData, residual: TensorData, mean: TensorData,
+        rstd: TensorData, weight: TensorData | None, p: float, seed: int, offset: int,
+    ) -> tuple[TensorData, TensorData, TensorData, TensorData]:  # fmt: skip
         """Gradients for x [R, D], residual [R, D], weight [D] and bias [D]."""
         total = self.zip(operators.add, self.dropout(x, p, seed, offset), residual)
         inner, dw, db = self.layer_norm_backward(grad, total, mean, rstd, weight)
         return self.dropout(inner, p, seed, offset), inner, dw, db
 
     def batch_norm(
-        self,
-        x: TensorData,
-        weight: TensorData | None,
-        bias: TensorData | None,
+        self, x: TensorData, weight: TensorData | None, bias: TensorData | None,
         eps: float,
-    ) -> Three:
+    ) -> Three:  # fmt: skip
         """x [N, C, L], weight and bias [C] -> out, mean [C], biased variance [C].
 
         Source: Ioffe and Szegedy, "Batch normalization", 2015.
@@ -158,14 +136,9 @@ class Norm(Primitives):
         return out, mean.squeeze((0, 2)), variance.squeeze((0, 2))
 
     def batch_norm_backward(
-        self,
-        grad: TensorData,
-        x: TensorData,
-        mean: TensorData,
-        variance: TensorData,
-        weight: TensorData | None,
-        eps: float,
-    ) -> Three:
+        self, grad: TensorData, x: TensorData, mean: TensorData, variance: TensorData,
+        weight: TensorData | None, eps: float,
+    ) -> Three:  # fmt: skip
         """Gradients for x [N, C, L], weight [C] and bias [C] in training mode.
 
         The formulas are those of `layer_norm_backward`, with channels for rows.
@@ -199,12 +172,9 @@ class Norm(Primitives):
         return out if bias is None else self.zip(operators.add, out, bias)
 
     def _group_backward(
-        self,
-        grad: TensorData,
-        normal: TensorData,
-        rstd: TensorData,
+        self, grad: TensorData, normal: TensorData, rstd: TensorData,
         dims: Sequence[int],
-    ) -> TensorData:
+    ) -> TensorData:  # fmt: skip
         """The gradient for groups x from that for normal = (x - mean) * rstd.
 
         dx = rstd * (grad - mean(grad) - normal * mean(grad * normal)): what would

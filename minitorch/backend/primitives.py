@@ -40,7 +40,7 @@ class Primitives(ABC):
     takes_half = frozenset({
         "at", "cat", "copy", "copy_into", "cuda_array_interface", "dlpack_device",
         "empty", "fill", "from_numpy", "from_numpy_async", "from_peer", "full",
-        "is_pinned", "linear_of_few", "pin_memory", "to_dlpack", "to_numpy",
+        "is_pinned", "linear", "pin_memory", "to_dlpack", "to_numpy",
         "to_numpy_async",
     })  # fmt: skip
     # Those that do so in some calls, and give NotImplemented for the others.

@@ -150,16 +150,20 @@ def attention_cases() -> Iterator[Case]:
 
 
 def attention_rungs(rungs: Iterable[Callable], n: int) -> Iterator[Case]:
-    """Launchers that take raw query, key and value [8, 12, n, 64], causal."""
+    """Launchers that take raw query, key and value [8, 12, n, 64], causal; the last one
+    takes bfloat16."""
     shape = (*HEADS[:2], n, HEADS[3])
     torch_attention = torch_module().nn.functional.scaled_dot_product_attention
     theirs = partial(torch_attention, is_causal=True)
     for rung in rungs:
-        build = partial(on_raw, partial(rung, causal=True), theirs, [shape] * 3)
+        name, half = rung.__name__, rung.__name__ == "attention_warpgroup"
+        build = partial(on_raw, half=half)
         yield Case(
-            "attention", rung.__name__, build, 2.0 * n * prod(shape),
-            16.0 * prod(shape), agree=nearly_equal,
-            tensor=rung.__name__ == "attention_tensor_core",
+            "attention", name,
+            partial(build, partial(rung, causal=True), theirs, [shape] * 3),
+            2.0 * n * prod(shape), (8.0 if half else 16.0) * prod(shape),
+            agree=partial(nearly_equal, error=1e-2) if half else nearly_equal,
+            tensor=half or name == "attention_tensor_core",
         )  # fmt: skip
 
 
@@ -253,7 +257,8 @@ def gpu_ladder(family: str, size: int | None = None) -> Iterator[Case]:
     if family == "sparse":
         return sparse_rungs(sparse.LADDER.values(), n, [(n, 128), (n, 1)], 8)
     if family == "attention":
-        return attention_rungs(attention.LADDER, n)
+        rungs_here = filter(attention.runs_here, attention.LADDER)
+        return attention_rungs(rungs_here, n)
     rungs: dict[str, Any] = {
         "matmul": filter(matmul.runs_here, matmul.LADDER),
         "reduce": reduce.LADDER,

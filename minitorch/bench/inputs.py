@@ -214,15 +214,20 @@ def forward_and_backward(
 
 
 def on_raw(
-    rung: Callable, their_op: Callable, shapes: Sequence[Any], positive: bool = False
-) -> Pair:
-    """A launcher, which takes raw data, and a function of PyTorch's tensors."""
+    rung: Callable, their_op: Callable, shapes: Sequence[Any], positive: bool = False,
+    half: bool = False,
+) -> Pair:  # fmt: skip
+    """A launcher, which takes raw data, and a function of PyTorch's tensors; `half` is
+    for numbers in bfloat16."""
     ours, theirs = both(*shapes, positive=positive)
+    if half:
+        theirs = [tensor.bfloat16() for tensor in theirs]
+        ours = [tensor.bfloat16() for tensor in ours]
     raws = [tensor.raw for tensor in ours]
     return lambda: rung(*raws), lambda: their_op(*theirs)
 
 
-def nearly_equal(ours: Any, theirs: Any) -> bool:
+def nearly_equal(ours: Any, theirs: Any, error: float = 1e-3) -> bool:
     """Whether our result is PyTorch's, up to a thousandth of its largest element.
 
     Wide enough for every order of float32 additions; a lost part is far larger.
@@ -231,7 +236,7 @@ def nearly_equal(ours: Any, theirs: Any) -> bool:
         ours = mt.Tensor(ours)  # a ladder's rung gives the raw data
     mine = torch_module().from_dlpack(ours.detach()).reshape(theirs.shape)
     top = float(theirs.abs().max())
-    return bool(float((mine - theirs).abs().max()) <= 1e-3 * top)
+    return bool(float((mine - theirs).abs().max()) <= error * top)
 
 
 # ------------------------------------------------------------------- rows of a table

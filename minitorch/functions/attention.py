@@ -22,7 +22,7 @@ from minitorch.function import Context, Function
 from minitorch.functions.autocasting import in_lower
 from minitorch.functions.choice import where
 from minitorch.functions.indexing import repeat_interleave
-from minitorch.functions.movement import in_shape
+from minitorch.functions.movement import in_shape, joined
 from minitorch.functions.operands import (
     cast,
     check_alike,
@@ -98,7 +98,7 @@ class Attention(Function):
             )
             return (*grads, None, None, None, None)
         inputs = [x.raw for x in (query, key, value)]
-        raws = [_laid_out_as(grad.backend, x, x.shape) for x in inputs]
+        raws = _gradients_for(grad.backend, inputs)
         grad.backend.attention_backward(
             *raws, grad.raw, *inputs, out.raw, total.raw, *ctx.options
         )
@@ -115,6 +115,17 @@ def _laid_out_as(backend: Backend, like: TensorData, shape: Shape) -> TensorData
     if like.strides[1] >= like.strides[2]:
         return backend.empty(shape, like.dtype)
     return backend.empty((b, n, h, e), like.dtype).permute((0, 2, 1, 3))
+
+
+def _gradients_for(backend: Backend, inputs: list[TensorData]) -> list[TensorData]:
+    """New memory for the gradients of query, key and value: in one piece where these
+    are heads of one product, whose gradient is there then."""
+    whole = joined(inputs, 1)
+    if whole is None:
+        return [_laid_out_as(backend, x, x.shape) for x in inputs]
+    room = _laid_out_as(backend, whole, whole.shape)
+    sizes = [x.shape[1] for x in inputs]
+    return [room.slice(1, sum(sizes[:i]), n) for i, n in enumerate(sizes)]
 
 
 def _kept_weights(query: Tensor, key: Tensor, drop: Drop) -> Tensor:

@@ -89,6 +89,8 @@ class IndexSelect(Function):
     A slice taken twice gets both gradients.
     """
 
+    adds = True
+
     @staticmethod
     def forward(ctx: Context, a: Tensor, dim: int, index: Tensor) -> Any:
         ctx.save_for_backward(index)
@@ -104,7 +106,9 @@ class IndexSelect(Function):
         (index,) = ctx.saved_tensors
         dim, index = ctx.dim, _flat(index)
         grad = grad.reshape(_replaced(ctx.shape, dim, index.raw.shape))
-        return IndexAdd.apply(grad.new_zeros(ctx.shape), dim, index, grad), None, None
+        before, ctx.before = ctx.before, None
+        base = grad.new_zeros(ctx.shape) if before is None else before
+        return IndexAdd.apply(base, dim, index, grad), None, None
 
 
 def _flat(index: Tensor) -> Tensor:

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import minitorch.operators as operators
 from minitorch.autodiff import backpropagate, grad_mode
+from minitorch.dtypes import DType
 from minitorch.function import Context, Function
 from minitorch.functions.activation import Gelu, Silu
 from minitorch.functions.elementwise import Relu, Sigmoid, Tanh
 from minitorch.functions.matmul import MatMul
-from minitorch.functions.operands import check_alike
+from minitorch.functions.operands import cast, check_alike
 from minitorch.functions.reduce import dropped
 from minitorch.tensor_data import Shape, TensorData, numel
 
@@ -59,9 +60,10 @@ class Linear(Function):
     @staticmethod
     def forward(ctx: Context, x: Tensor, weight: Tensor, bias: Tensor | None) -> Any:
         ctx.save_for_backward(x, weight)
+        ctx.sums = None if bias is None else bias.dtype
         backend, w = x.backend, weight.raw
         rows, b = as_rows(x.raw, backend), None if bias is None else bias.raw
-        out = backend.linear_of_few(rows, w, b)
+        out = backend.linear(rows, w, b)
         if out is None:
             out = backend.matmul(rows, w.permute((1, 0)))
             if bias is not None:
@@ -72,7 +74,8 @@ class Linear(Function):
     def backward(ctx: Context, grad: Tensor) -> Grads:
         x, weight = ctx.saved_tensors
         if grad_mode.enabled:
-            return _linear_backward_recorded(grad, x, weight, ctx.needs_input_grad)
+            needs = ctx.needs_input_grad
+            return _linear_backward_recorded(grad, x, weight, needs, ctx.sums)
         need_x, need_weight, need_bias = ctx.needs_input_grad
         backend, wrap = grad.backend, grad.wrap
         g = as_rows(grad.raw, backend)
@@ -83,12 +86,13 @@ class Linear(Function):
             rows = as_rows(x.raw, backend)
             grad_weight = wrap(backend.matmul(g.permute((1, 0)), rows))
         if need_bias:
-            grad_bias = wrap(column_sums(g, backend))
+            sums: Any = ctx.sums
+            grad_bias = cast(wrap(column_sums(g, backend, sums)), sums)
         return grad_x, grad_weight, grad_bias
 
 
 def _linear_backward_recorded(
-    grad: Tensor, x: Tensor, weight: Tensor, needs: tuple[bool, ...]
+    grad: Tensor, x: Tensor, weight: Tensor, needs: tuple[bool, ...], sums: Any
 ) -> Grads:
     """The gradients of `Linear` as operations that have gradients themselves."""
     need_x, need_weight, need_bias = needs
@@ -97,14 +101,14 @@ def _linear_backward_recorded(
     return (
         MatMul.apply(g, weight).reshape(x.raw.shape) if need_x else None,
         MatMul.apply(g.t(), rows) if need_weight else None,
-        g.sum(0) if need_bias else None,
+        cast(g.sum(0), sums) if need_bias else None,
     )
 
 
-def column_sums(a: TensorData, backend: Any) -> TensorData:
+def column_sums(a: TensorData, backend: Any, dtype: DType | None = None) -> TensorData:
     """a [R, N] -> [N]: a bias is added to every row, so its gradient adds rows up."""
     # BEGIN SOLUTION a8.1
-    return dropped(backend.reduce(operators.add, a, (0,), 0), (0,))
+    return dropped(backend.reduce(operators.add, a, (0,), 0, dtype), (0,))
     # END SOLUTION a8.1
 
 

@@ -24,7 +24,7 @@ from minitorch.dtypes import DType, computed, int64
 from minitorch.function import Context, Function, once_differentiable
 from minitorch.functions.autocasting import float32_here
 from minitorch.functions.linear import check_linear
-from minitorch.functions.operands import cast, check_same_device
+from minitorch.functions.operands import cast, check_same_device, uncast
 from minitorch.functions.reduce import dropped
 from minitorch.tensor_data import TensorData
 
@@ -108,7 +108,7 @@ class LinearCrossEntropy(Function):
             share = backend.number(1.0, dtype)
         kept = (share, grad_x, grad_weight)
         ctx.save_for_backward(*(None if a is None else x.wrap(a) for a in kept))
-        ctx.dtype = x.dtype
+        ctx.kinds = x.dtype, uncast(weight)
         return out
 
     @staticmethod
@@ -118,12 +118,16 @@ class LinearCrossEntropy(Function):
         )
         share, *made = ctx.saved_tensors
         share = share.where(share.isfinite(), 0.0)  # if all were ignored
-        scale, wide = grad * share, computed(ctx.dtype)
+        scale = cast(grad * share, computed(ctx.kinds[0])).raw
 
-        def times_scale(a: Tensor | None) -> Tensor | None:
-            return None if a is None else cast(cast(a, wide) * scale, ctx.dtype)
+        def times_scale(a: Tensor | None, kind: DType) -> Tensor | None:
+            if a is None:
+                return None
+            return cast(
+                a.wrap(a.backend.zip(operators.mul, a.raw, scale, a.dtype)), kind
+            )
 
-        return *map(times_scale, made), None, None, None, None, None
+        return *map(times_scale, made, ctx.kinds), None, None, None, None, None
 
 
 def _part(
@@ -168,7 +172,8 @@ def _as(dtype: DType, a: TensorData, backend: Any) -> TensorData:
 
 def _sum(whole: TensorData | None, part: TensorData, backend: Any) -> TensorData:
     """whole + part, in the memory of the whole."""
-    part = _as(computed(part.dtype), part, backend)
+    if whole is None or "zip" not in backend.takes_half:
+        part = _as(computed(part.dtype), part, backend)
     if whole is None:
         return part
     return backend.zip(operators.add, whole, part, out=whole)

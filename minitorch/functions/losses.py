@@ -231,12 +231,9 @@ class BinaryCrossEntropyWithLogits(PointwiseLoss):
 
 
 def binary_cross_entropy(
-    input: Tensor,
-    target: Tensor,
-    weight: Tensor | None = None,
-    *,
+    input: Tensor, target: Tensor, weight: Tensor | None = None, *,
     reduction: str = "mean",
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """-(t log x + (1 - t) log(1 - x)) for probabilities x and t, times weight
 
     Raises:
@@ -264,13 +261,9 @@ def _weighted_pairs(
 
 @autocasting.in_float32
 def binary_cross_entropy_with_logits(
-    input: Tensor,
-    target: Tensor,
-    weight: Tensor | None = None,
-    *,
-    reduction: str = "mean",
-    pos_weight: Tensor | None = None,
-) -> Tensor:
+    input: Tensor, target: Tensor, weight: Tensor | None = None, *,
+    reduction: str = "mean", pos_weight: Tensor | None = None,
+) -> Tensor:  # fmt: skip
     """Binary cross-entropy of sigmoid(input), without overflow
 
     With x = input: (1 - t) x + (1 + (pos_weight - 1) t) log(1 + exp(-x)).
@@ -288,13 +281,9 @@ def binary_cross_entropy_with_logits(
 
 @autocasting.in_float32
 def nll_loss(
-    input: Tensor,
-    target: Tensor,
-    weight: Tensor | None = None,
-    *,
-    ignore_index: int = -100,
-    reduction: str = "mean",
-) -> Tensor:
+    input: Tensor, target: Tensor, weight: Tensor | None = None, *,
+    ignore_index: int = -100, reduction: str = "mean",
+) -> Tensor:  # fmt: skip
     """-input[n, target[n]] for log-probabilities; the arguments of cross_entropy."""
     check_reduction("nll_loss", reduction)
     rows, flat = _rows("nll_loss", input, target)
@@ -310,14 +299,9 @@ def nll_loss(
 
 
 def cross_entropy(
-    input: Tensor,
-    target: Tensor,
-    weight: Tensor | None = None,
-    *,
-    ignore_index: int = -100,
-    reduction: str = "mean",
-    label_smoothing: float = 0.0,
-) -> Tensor:
+    input: Tensor, target: Tensor, weight: Tensor | None = None, *,
+    ignore_index: int = -100, reduction: str = "mean", label_smoothing: float = 0.0,
+) -> Tensor:  # fmt: skip
     """The negative log-probability that softmax(input) gives the target.
 
     Args:
@@ -352,17 +336,11 @@ def cross_entropy(
 
 
 def linear_cross_entropy(
-    input: Tensor,
-    linear_weight: Tensor,
-    target: Tensor,
-    *,
-    linear_bias: Tensor | None = None,
-    weight: Tensor | None = None,
-    reduction: str = "mean",
-    ignore_index: int = -100,
-    label_smoothing: float = 0.0,
+    input: Tensor, linear_weight: Tensor, target: Tensor, *,
+    linear_bias: Tensor | None = None, weight: Tensor | None = None,
+    reduction: str = "mean", ignore_index: int = -100, label_smoothing: float = 0.0,
     options: LinearCrossEntropyOptions | None = None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """cross_entropy(linear(input, linear_weight, linear_bias), target, ...)
 
     With `options` scores are made for some rows at a time, and their gradients with
@@ -417,13 +395,9 @@ def linear_cross_entropy(
 
 @autocasting.in_float32
 def _weighted(
-    losses: Tensor,
-    rows: Tensor,
-    target: Tensor,
-    weight: Tensor | None,
-    ignore_index: int,
-    smoothing: float,
-) -> tuple[Tensor, Tensor]:
+    losses: Tensor, rows: Tensor, target: Tensor, weight: Tensor | None,
+    ignore_index: int, smoothing: float,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Losses [N] with class weights and label smoothing; what a mean divides by."""
     keep = target != ignore_index
     scale = keep.to(rows.dtype)
@@ -441,13 +415,9 @@ def _weighted(
 
 @autocasting.in_float32
 def _soft_cross_entropy(
-    input: Tensor,
-    target: Tensor,
-    weight: Tensor | None,
-    ignore_index: int,
-    reduction: str,
-    smoothing: float,
-) -> Tensor:
+    input: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int,
+    reduction: str, smoothing: float,
+) -> Tensor:  # fmt: skip
     """Cross-entropy with the probabilities of all classes as the target."""
     _check_same_shape("cross_entropy", input, target)
     if ignore_index >= 0:

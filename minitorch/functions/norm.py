@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from minitorch.arguments import check_floating
 from minitorch.autodiff import grad_mode
-from minitorch.dtypes import finfo, float32, promote
+from minitorch.dtypes import DType, finfo, float32, promote
 from minitorch.function import Context, Function, once_differentiable
+from minitorch.functions.linear import as_rows, reshaped
 from minitorch.functions.movement import in_shape
 from minitorch.functions.operands import cast, check_alike, check_same_device
 from minitorch.tensor_data import numel
@@ -57,6 +58,36 @@ class LayerNorm(Function):
 
 
 # END SOLUTION a8.3
+
+
+class LayerNormTo(LayerNorm):
+    """LayerNorm of x [*, D] to a half type, of which its gradient is, too.
+
+    Where x has a gradient already, as a stream has to which blocks add, it is read and
+    added on the way.
+    """
+
+    adds = True
+
+    @staticmethod
+    def forward(ctx: Context, x: Tensor, *args: Any) -> Any:
+        weight, bias = (None if a is None else a.raw for a in args[:2])
+        rows = as_rows(x.raw, x.backend)
+        out, mean, rstd = x.backend.layer_norm(rows, weight, bias, *args[2:])
+        ctx.save_for_backward(x, mean, rstd, args[0])
+        return reshaped(out, x.raw.shape)
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
+        once_differentiable("layer_norm", "layer_norm(x, ...).to(dtype)")
+        x, mean, rstd, weight = ctx.saved_tensors
+        before, ctx.before, backend = ctx.before, None, grad.backend
+        g, rows, plus = (
+            None if a is None else as_rows(a.raw, backend) for a in (grad, x, before)
+        )
+        w = None if weight is None else weight.raw
+        dx, *sums = backend.layer_norm_backward(g, rows, mean.raw, rstd.raw, w, plus)
+        return *_wanted(ctx, grad, (reshaped(dx, x.raw.shape), *sums)), None
 
 
 class DropoutResidualLayerNorm(Function):
@@ -203,18 +234,24 @@ def _wanted(ctx: Context, grad: Tensor, grads: Sequence[Any]) -> tuple[Any, ...]
 
 
 def layer_norm(
-    x: Tensor,
-    normalized_shape: int | Sequence[int],
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    eps: float = 1e-5,
-) -> Tensor:
+    x: Tensor, normalized_shape: int | Sequence[int], weight: Tensor | None = None,
+    bias: Tensor | None = None, eps: float = 1e-5, dtype: DType | None = None,
+) -> Tensor:  # fmt: skip
     """Normalize over the last dims, which must be `normalized_shape`.
 
     x [*, D1, ..., Dk]; weight and bias, if given, are [D1, ..., Dk].
+
+    Args:
+        dtype: of the result; None: that of x, and under autocast float32
     """
     rows, flat = _rows("layer_norm", x, normalized_shape, weight, bias)
-    return in_shape(LayerNorm.apply(rows, *flat, float(eps)), x.raw.shape)
+    if dtype and dtype.half and "layer_norm_backward" in x.backend.takes_half:
+        rows = x if rows.raw.shape[1:] == x.raw.shape[-1:] else rows
+        out = LayerNormTo.apply(rows, *flat, float(eps), dtype)
+    else:
+        out = LayerNorm.apply(rows, *flat, float(eps))
+        out = out if dtype is None else cast(out, dtype)
+    return in_shape(out, x.raw.shape)
 
 
 def rms_norm(
@@ -239,16 +276,10 @@ def rms_norm(
 
 
 def dropout_residual_layer_norm(
-    x: Tensor,
-    residual: Tensor,
-    normalized_shape: int | Sequence[int],
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    p: float = 0.5,
-    training: bool = True,
-    eps: float = 1e-5,
-    generator: Generator | None = None,
-) -> Tensor:
+    x: Tensor, residual: Tensor, normalized_shape: int | Sequence[int],
+    weight: Tensor | None = None, bias: Tensor | None = None, p: float = 0.5,
+    training: bool = True, eps: float = 1e-5, generator: Generator | None = None,
+) -> Tensor:  # fmt: skip
     """layer_norm(dropout(x, p) + residual, ...), in one pass over memory.
 
     x, residual [*, D1, ..., Dk]; weight and bias, if given, are [D1, ..., Dk]. Without
@@ -276,12 +307,9 @@ def dropout_residual_layer_norm(
 
 
 def _rows(
-    name: str,
-    x: Tensor,
-    normalized_shape: int | Sequence[int],
-    weight: Tensor | None,
+    name: str, x: Tensor, normalized_shape: int | Sequence[int], weight: Tensor | None,
     bias: Tensor | None,
-) -> tuple[Tensor, list[Tensor | None]]:
+) -> tuple[Tensor, list[Tensor | None]]:  # fmt: skip
     """x as rows of what is normalized together, and flat parameters; all checked."""
     shape = (
         (normalized_shape,)

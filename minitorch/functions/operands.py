@@ -32,6 +32,12 @@ class Cast(Function):
         return grad.to(ctx.dtype), None
 
 
+def uncast(a: Tensor) -> DType:
+    """The type of which `a` may have its gradient: that which it was cast from."""
+    cast_here = a.node is not None and getattr(a.node, "function", None) is Cast
+    return a.node.dtype if cast_here else a.dtype  # type: ignore[union-attr]
+
+
 def cast(a: Tensor, dtype: DType) -> Tensor:
     """`a` itself if it has that dtype already, else a converted copy."""
     return a if a.raw.storage.dtype is dtype else Cast.apply(a, dtype)

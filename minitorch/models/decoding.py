@@ -63,7 +63,7 @@ def _layer(
     backend, about, more = x.backend, None, residual
     if norm is not None:
         about = raw(norm.weight), raw(norm.bias), norm.eps
-    made = backend.linear_of_few(
+    made = backend.linear(
         as_rows(x.raw, backend), linear.weight.raw, raw(linear.bias), fn,
         None if more is None else as_rows(more.raw, backend), about,
     )  # fmt: skip

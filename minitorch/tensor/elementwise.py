@@ -25,7 +25,10 @@ class Elementwise:
     __slots__ = ()
 
     def __add__(self: Any, other: Any) -> Tensor:
-        return elementwise.Add.apply(*operands("add", self, other))
+        x, y = self.raw, getattr(other, "raw", None)
+        if y is None or x.storage.dtype is y.storage.dtype:
+            return elementwise.Add.apply(*operands("add", self, other))
+        return elementwise.plus(self, other)
 
     __radd__ = __add__
 

@@ -37,12 +37,9 @@ def operands(sizes: Sizes, dtype: DType, layout: str = "") -> list[np.ndarray]:
 
 
 def expected(
-    arrays: list[np.ndarray],
-    scale: float,
-    causal: bool,
-    mask: np.ndarray | None = None,
-    drop: Drop = KEEP_ALL,
-) -> tuple[np.ndarray, ...]:
+    arrays: list[np.ndarray], scale: float, causal: bool,
+    mask: np.ndarray | None = None, drop: Drop = KEEP_ALL,
+) -> tuple[np.ndarray, ...]:  # fmt: skip
     """out, logsumexp, and the three gradients, in float64 step by step."""
     q, k, v, grad = (tensor(a).double() for a in arrays)
     for x in (q, k, v):
@@ -77,15 +74,10 @@ def kept(shape: Any, drop: Drop) -> np.ndarray:
 
 
 def attended(
-    backend: Any,
-    arrays: list[np.ndarray],
-    scale: float,
-    causal: bool,
-    layout: str = "contiguous",
-    out_layout: str = "contiguous",
-    mask: TensorData | None = None,
-    drop: Drop = KEEP_ALL,
-) -> list[TensorData]:
+    backend: Any, arrays: list[np.ndarray], scale: float, causal: bool,
+    layout: str = "contiguous", out_layout: str = "contiguous",
+    mask: TensorData | None = None, drop: Drop = KEEP_ALL,
+) -> list[TensorData]:  # fmt: skip
     """What the backend makes of the same; outputs lie as `out_layout` says."""
     device, dtype = name_of(backend), arrays[0].dtype
 

@@ -54,15 +54,9 @@ def convolve(
 @by_convolution
 @pytest.mark.parametrize("layout", ["contiguous", "permuted", "stepped", "negative"])
 def test_conv2d(
-    backend: Any,
-    x_shape: Shape,
-    w_shape: Shape,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    groups: int,
-    layout: str,
-) -> None:
+    backend: Any, x_shape: Shape, w_shape: Shape, stride: Any, padding: Any,
+    dilation: Any, groups: int, layout: str,
+) -> None:  # fmt: skip
     for dtype in FLOATS if layout == "contiguous" else (float32,):
         how = (stride, padding, dilation, groups)
         x, w, b, out, grad, dx, dw = convolve(x_shape, w_shape, dtype, layout, *how)

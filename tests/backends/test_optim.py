@@ -17,13 +17,9 @@ SIZES = ((), (5,), (0,), (7, 9), (1025,))
 
 
 def check_steps(
-    backend: Any,
-    dtype: DType,
-    layout: str,
-    make_rival: Callable,
-    states: int,
+    backend: Any, dtype: DType, layout: str, make_rival: Callable, states: int,
     step: Callable,
-) -> None:
+) -> None:  # fmt: skip
     """Three steps of our optimizer and of torch's, on parameters of several sizes."""
     arrays = [numbers(shape, dtype, 1) for shape in SIZES]
     rivals = [tensor(a).double().requires_grad_() for a in arrays]
@@ -60,14 +56,9 @@ def check_steps(
     ],
 )
 def test_sgd(
-    backend: Any,
-    dtype: DType,
-    layout: str,
-    momentum: float,
-    dampening: float,
-    weight_decay: float,
-    nesterov: bool,
-) -> None:
+    backend: Any, dtype: DType, layout: str, momentum: float, dampening: float,
+    weight_decay: float, nesterov: bool,
+) -> None:  # fmt: skip
     how = (momentum, dampening, weight_decay, nesterov)
 
     def step(params: Any, grads: Any, state: Any, count: int) -> None:

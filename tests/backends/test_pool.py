@@ -26,14 +26,9 @@ POOLS = [  # x, kernel, stride, padding, dilation
 @pytest.mark.parametrize("x_shape, kernel, stride, padding, dilation", POOLS)
 @pytest.mark.parametrize("layout", ["contiguous", "permuted", "stepped", "negative"])
 def test_max_pool2d(
-    backend: Any,
-    x_shape: Shape,
-    kernel: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
+    backend: Any, x_shape: Shape, kernel: Any, stride: Any, padding: Any, dilation: Any,
     layout: str,
-) -> None:
+) -> None:  # fmt: skip
     for dtype in FLOATS:
         a = np.round(numbers(x_shape, dtype, 1))  # so that there are ties
         x = tensor(a).requires_grad_()
@@ -65,15 +60,9 @@ def test_nan_is_the_largest_of_its_window(backend: Any) -> None:
 @pytest.mark.parametrize("layout", ["contiguous", "permuted", "stepped", "negative"])
 @pytest.mark.parametrize("include", [True, False])
 def test_avg_pool2d(
-    backend: Any,
-    x_shape: Shape,
-    kernel: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    layout: str,
-    include: bool,
-) -> None:
+    backend: Any, x_shape: Shape, kernel: Any, stride: Any, padding: Any, dilation: Any,
+    layout: str, include: bool,
+) -> None:  # fmt: skip
     for dtype in FLOATS:
         a = numbers(x_shape, dtype, 1)
         x = tensor(a).requires_grad_()

@@ -28,9 +28,11 @@ from cuda_ops.attention.backward import keys_template
 from cuda_ops.attention.dropping import _bit_places, _shares, dropper
 from cuda_ops.attention.forward import FORWARD, forward, forward_template
 from cuda_ops.attention.units import BF16, FMA, TF32, Cut, units_of
+from cuda_ops.attention.warpgroup import CUTS
 from cuda_ops.random import LOW_32, block_base, counted_from
 from cuda_ops.runtime.launch import SIMULATED, Kernel
 from cuda_ops.simulator.watch import watching
+from minitorch.cuda import is_available
 from minitorch.tensor_data import TensorData
 
 WIDE = pick(32, 64)
@@ -285,21 +287,111 @@ def test_dropout_counts_from_the_base_of_a_graph() -> None:
         assert np.array_equal(array_of(one), array_of(two))
 
 
+# -------------------------------------------------------------------------- warpgroups
+
+ONLY_HOPPER = pytest.mark.skipif(
+    is_available() and not family.runs_here(family.attention_warpgroup),
+    reason="this GPU has no wgmma: its compute capability is not 9.0",
+)
+GROUP = CUTS[BF16][0][0]
+GROUP_SIZES = [
+    (GROUP.rows, GROUP.cols), (GROUP.rows + 1, 2 * GROUP.cols - 1),
+    (GROUP.rows - 1, 3 * GROUP.cols + 1), (1, 1), (3 * GROUP.rows + 2, 5),
+    (5, pick(37, 4097)), (pick(33, 1000), pick(33, 1000)),
+]  # fmt: skip
+
+
+@pytest.fixture
+def warpgroups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(family, "WARPGROUPS", True)
+
+
+def near_halves(results: Any, right: tuple[np.ndarray, ...], dtype: DType) -> None:
+    for got, x in zip(results, right, strict=True):
+        top = max(1.0, np.abs(x).max())
+        got = array_of(got).astype(np.float32)
+        np.testing.assert_allclose(got, x, rtol=0, atol=2 * finfo(dtype).eps * top)
+
+
+@ONLY_HOPPER
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("L,S", GROUP_SIZES)
+def test_warpgroups_forward_and_backward(
+    L: int, S: int, causal: bool, warpgroups: None
+) -> None:
+    for dtype, E, V in ((bfloat16, WIDE, WIDE), (float16, pick(8, 128), pick(24, 72))):
+        arrays = rounded_operands((1, 2, 2, L, S, E, V), dtype)
+        results = halves_attended(loaded("cuda"), arrays, dtype, causal=causal)
+        near_halves(results, expected(arrays, 0.2, causal), dtype)
+
+
+@ONLY_HOPPER
+def test_warpgroups_take_groups_of_heads_masks_and_dropout(warpgroups: None) -> None:
+    L, S = pick(5, GROUP.rows + 3), 2 * GROUP.cols + 5
+    arrays = rounded_operands((1, 2, 1, L, S, WIDE, WIDE), bfloat16)
+    mask = np.random.default_rng(1).random((1, 2, L, S)) > 0.3
+    mask[0, 1, 2] = False
+    for given, drop in ((mask, KEEP_ALL), (None, DROP)):
+        right = expected(arrays, 0.2, False, given, drop)
+        shown = None if given is None else make(given, "cuda")
+        results = halves_attended(
+            loaded("cuda"), arrays, bfloat16, "permuted", False, shown, drop
+        )
+        for got, x in zip(results, right, strict=True):
+            top = abs(x[np.isfinite(x)]).max()
+            got = array_of(got).astype(np.float32)
+            np.testing.assert_allclose(got, x, rtol=0, atol=2.0**-7 * top)
+
+
+@ONLY_HOPPER
+def test_warpgroups_give_the_same_numbers_each_time(warpgroups: None) -> None:
+    """An error that moves is a race."""
+    L = pick(35, 1024)
+    arrays = rounded_operands((pick(1, 8), 2, 2, L, L, WIDE, WIDE), bfloat16)
+    first, *others = (
+        halves_attended(loaded("cuda"), arrays, bfloat16) for _ in range(pick(2, 20))
+    )
+    for other in others:
+        for one, two in zip(first, other, strict=True):
+            assert np.array_equal(array_of(one), array_of(two))
+
+
+def test_warpgroups_are_chosen_where_they_are(
+    monkeypatch: pytest.MonkeyPatch, warpgroups: None
+) -> None:
+    halves = [make(np.ones((1, 1, 2, 8), bfloat16.numpy), "cuda") for _ in range(3)]
+    for arch, chosen in (((9, 0), True), ((8, 0), False), ((10, 0), False)):
+        monkeypatch.setattr(family, "compute_capability", lambda arch=arch: arch)
+        family.cuts_for.cache_clear()
+        cuts = family._cuts(*halves)
+        assert cuts is not None and {cut.wgmma for cut in cuts} == {chosen}
+    family.cuts_for.cache_clear()
+
+
 # ------------------------------------------------------------------------------ rungs
+
+RUNGS = [
+    pytest.param(rung, marks=ONLY_HOPPER if rung is family.LADDER[-1] else ())
+    for rung in family.LADDER
+]
 
 
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("rung", family.LADDER)
+@pytest.mark.parametrize("rung", RUNGS)
 def test_rungs(rung: Callable, causal: bool) -> None:
+    half = rung is family.attention_warpgroup
+    V, dtype = (24, bfloat16) if half else (12, float32)
     for L, S in ((1, 1), (5, 35), (33, 7)):
-        arrays = operands((2, 2, 2, L, S, 16, 12), float32)[:3]
-        right = expected([*arrays, np.zeros((2, 2, L, 12))], 0.25, causal)[0]
-        got = array_of(rung(*[make(a, "cuda") for a in arrays], causal))
-        error = TF32_ERROR if rung is family.attention_tensor_core else 1e-5
+        arrays = rounded_operands((2, 2, 2, L, S, 16, V), bfloat16)[:3]
+        right = expected([*arrays, np.zeros((2, 2, L, V))], 0.25, causal)[0]
+        given = [make(a.astype(dtype.numpy), "cuda") for a in arrays]
+        got = array_of(rung(*given, causal)).astype(np.float32)
+        error = {family.attention_tensor_core: TF32_ERROR}.get(rung, 1e-5)
+        error = 2.0**-6 if half else error
         np.testing.assert_allclose(got, right, rtol=error, atol=error)
 
 
-@pytest.mark.parametrize("rung", family.LADDER)
+@pytest.mark.parametrize("rung", RUNGS)
 def test_rungs_say_what_they_take(rung: Callable) -> None:
     arrays = operands((1, 2, 1, 3, 4, 2, 2), float32)[:3]
     with pytest.raises(ValueError, match=r"query is float32 \(1, 2, 3, 2\)"):
@@ -307,6 +399,10 @@ def test_rungs_say_what_they_take(rung: Callable) -> None:
 
 
 def test_rungs_are_for_heads_of_a_size() -> None:
+    for size in (7, 136):
+        half = make(np.ones((1, 1, 2, size), bfloat16.numpy), "cuda")
+        with pytest.raises(ValueError, match="no kernel for heads of so many numbers"):
+            family.attention_warpgroup(half, half, half)
     a = make(np.ones((1, 1, 2, 260), np.float32), "cuda")
     for rung, message in (
         (family.attention_tiled, "of at most 128 numbers a row"),
@@ -322,19 +418,23 @@ def test_rungs_are_for_heads_of_a_size() -> None:
 @pytest.mark.skipif(not SIMULATED, reason="about the simulator")
 @pytest.mark.parametrize(
     "cut",
-    [Cut(FMA, 32, 2, 16, 16, 4), Cut(TF32, 32, 2, 16, 16), Cut(BF16, 32, 2, 16, 16)],
-)
+    [
+        Cut(FMA, 32, 2, 16, 16, 4), Cut(TF32, 32, 2, 16, 16), Cut(BF16, 32, 2, 16, 16),
+        Cut(BF16, 32, 2, 16, 32, wgmma=True),
+    ],
+)  # fmt: skip
 def test_no_races(cut: Cut, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between warps, too."""
     cuts = family.Cuts(cut, cut, cut)
     monkeypatch.setattr(family, "_cuts", lambda *_: cuts)
-    arrays = rounded_operands((1, 2, 1, 18, 17, 32, 32), bfloat16)
+    S, causal = (67, False) if cut.wgmma else (17, True)
+    arrays = rounded_operands((1, 2, 1, 18, S, 32, 32), bfloat16)
     with watching():
         if cut.half:
-            results = halves_attended(loaded("cuda"), arrays, bfloat16)
+            results = halves_attended(loaded("cuda"), arrays, bfloat16, causal=causal)
         else:
             results = attended(loaded("cuda"), arrays, 0.2, True)
-    close_to(results, expected(arrays, 0.2, True), TF32_ERROR * (1 + cut.half))
+    close_to(results, expected(arrays, 0.2, causal), TF32_ERROR * (1 + cut.half))
 
 
 @pytest.mark.skipif(not SIMULATED, reason="about the simulator")

@@ -41,6 +41,7 @@ from minitorch.dtypes import float32
 
 CHIPS = ((7, 5), (8, 0), (9, 0))
 KERNELS = {} if SIMULATED else all_kernels()
+GROUPS = re.compile("attention.*_warpgroup")
 THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
 
 
@@ -113,7 +114,7 @@ def test_products_of_a_warpgroup_run_on_behind_each_other(elements: int) -> None
     config = warpgroup.GROUP_CONFIGS[0]
     along_k, across_k = Layout(elements, True), Layout(elements, False)
     kernel = warpgroup.warpgroup(config, across_k, along_k)
-    code = kernel.code(EXAMPLE)
+    code = kernel.code(f"{EXAMPLE} float32[]")
     _, log = assemble(code, (9, 0), kernel.max_registers)
     assert "serialized" not in log, log
     fits(kernel, to_cubin(code, (9, 0), kernel.max_registers), (9, 0))
@@ -123,7 +124,17 @@ def test_products_of_a_warpgroup_run_on_behind_each_other(elements: int) -> None
 def test_products_of_halves_run_on_behind_each_other() -> None:
     config = warpgroup.HALF_CONFIGS[mma.BF16][0]
     kernel = warpgroup.warpgroup(config, Layout(8, False), Layout(8, True))
-    code = kernel.code(EXAMPLE.replace("float32[]", "uint16[]"))
+    words = EXAMPLE.replace("float32[]", "uint16[]")
+    code = kernel.code(f"{words} float32[]")
+    _, log = assemble(code, (9, 0), kernel.max_registers)
+    assert "serialized" not in log, log
+
+
+@pytest.mark.skipif(SIMULATED, reason="the simulator compiles nothing")
+@pytest.mark.parametrize("name", sorted(filter(GROUPS.match, KERNELS)))
+def test_products_of_attention_run_on_behind_each_other(name: str) -> None:
+    kernel = KERNELS[name]
+    code = kernel.code(kernel.examples[0])
     _, log = assemble(code, (9, 0), kernel.max_registers)
     assert "serialized" not in log, log
 
@@ -163,3 +174,32 @@ def test_there_are_kernels() -> None:
 def test_the_simulator_knows_the_real_sizes(module: str) -> None:
     names = vars(importlib.import_module(module))
     assert {name: names[name] for name in REAL[module]} == REAL[module]
+
+
+class Numbers:
+    """What writes instructions, but with numbers instead."""
+
+    zext = staticmethod(lambda x, kind: x)
+    lshr = staticmethod(lambda x, y: x >> y.constant)
+    or_ = staticmethod(lambda x, y: x | y.constant)
+    add = staticmethod(lambda x, y: x + y.constant)
+
+
+@pytest.mark.skipif(SIMULATED, reason="the simulator has no descriptors")
+@pytest.mark.parametrize("along", [False, True])
+def test_descriptors_name_the_places_that_copies_fill(along: bool) -> None:
+    """As "PTX ISA", 9.7.15.5.1.2, has layouts of 128-byte swizzling."""
+    size, wide = (128, 96) if along else (96, 128)  # of k, of rows
+    group = warpgroup.Group(wide, size, True, 0, False, mma.BF16, along)
+    place, start = warpgroup.line_place(group), 8192
+    ends = warpgroup._descriptors(Numbers(), start, group, along, wide)
+    for k0, end in zip(range(0, size, 16), ends, strict=True):
+        assert end >> 61 == 2
+        first, leading, stride = ((end >> n & 0x3FFF) << 4 for n in (0, 16, 32))
+        for row in range(wide):
+            for k in range(16):
+                line, i = (row, k) if along else (k, row)
+                at = first + line // 8 * stride + line % 8 * 128 + 2 * (i % 64)
+                at += i // 64 * leading
+                at ^= (at >> 7 & 7) << 4
+                assert at == start + 2 * place(row, k0 + k, along, wide)

@@ -139,15 +139,9 @@ def test_large_against_pytorch(case: Case, dtype: torch.dtype) -> None:
     padding=st.tuples(st.integers(0, 3), st.integers(0, 3)),
 )
 def test_any_geometry(
-    images: int,
-    groups: int,
-    channels: int,
-    made: int,
-    size: Pair,
-    kernel: Pair,
-    stride: Pair,
-    padding: Pair,
-) -> None:
+    images: int, groups: int, channels: int, made: int, size: Pair, kernel: Pair,
+    stride: Pair, padding: Pair,
+) -> None:  # fmt: skip
     x = (images, groups * channels, *size)
     check(Case(x, groups * made, kernel, stride, padding, (1, 1), groups))
 

@@ -138,14 +138,14 @@ def test_a_layer_of_few_rows_is_one_kernel(rows, k, n, parts, dtype):
     right = right + (more if "residual" in parts else 0)
     bias = given[2] if "bias" in parts else None
     residual = given[3] if "residual" in parts else None
-    out = loaded("cuda").linear_of_few(*given[:2], bias, fn, residual, norm)
+    out = loaded("cuda").linear(*given[:2], bias, fn, residual, norm)
     assert out is not None and out.dtype is dtype
     error = (finfo(dtype).eps if dtype.half else 1e-6) * abs(right).max()
     np.testing.assert_allclose(array_of(out).astype(float), right, 0, 4 * error)
 
 
 def test_a_layer_that_no_kernel_fits_is_composed():
-    function = loaded("cuda").linear_of_few
+    function = loaded("cuda").linear
     many, wide = np.zeros((9, 4), np.float32), np.zeros((1, 32 * 513), np.float32)
     for x in (many, wide, np.zeros((1, 4)), many[:0]):
         w = np.zeros((3, x.shape[1]), x.dtype)

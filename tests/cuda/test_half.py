@@ -253,3 +253,27 @@ def test_logits_are_not_widened_for_their_loss(dtype: DType) -> None:
     assert loss.dtype is float32 and loss.item() == same.item()
     assert logits.grad.dtype is dtype and logits.grad.equal(wide.grad.to(dtype))
     assert names.found == {"cross_entropy", "cross_entropy_backward"}
+
+
+@half
+def test_halves_beside_float32(dtype: DType) -> None:
+    """A layer norm and a sum give what they give with the halves widened before."""
+    F, g = minitorch.nn.functional, minitorch.Tensor(halves((9, 35), dtype, 3))
+    found = []
+    for mixed in (True, False):
+        x, w, y = (
+            minitorch.Tensor(a).requires_grad_()
+            for a in (
+                make(numbers((9, 35), float32, 0), "cuda"),
+                make(numbers((35,), float32, 1), "cuda"), halves((9, 35), dtype, 2),
+            )
+        )  # fmt: skip
+        if mixed:
+            total, out = y + x, F.layer_norm(x, 35, w, dtype=dtype)
+        else:
+            total, out = y.float() + x, F.layer_norm(x, 35, w).to(dtype)
+        ((total + out.float()) * g.float()).sum().backward()
+        assert total.dtype is float32 and out.dtype is dtype is y.grad.dtype
+        found.append([total, out, x.grad, w.grad, y.grad])
+    for a, b in zip(*found):
+        np.testing.assert_allclose(*(t.detach().float().numpy() for t in (a, b)), 1e-6)

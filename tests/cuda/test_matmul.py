@@ -15,10 +15,10 @@ import pytest
 import torch
 
 import minitorch
-from helpers import array_of, make
+from helpers import array_of, loaded, make
 from minitorch import precision
 from minitorch.cuda import is_available
-from minitorch.dtypes import bfloat16, finfo, float16
+from minitorch.dtypes import DType, bfloat16, finfo, float16, float32
 from minitorch.tensor_data import TensorData
 from tests.cuda.sizes import pick
 
@@ -570,8 +570,8 @@ def test_halves_are_multiplied_as_they_are(
         assert (error <= finfo(dtype).eps / 2 * np.abs(right) + 1e-5).all()
 
 
-@pytest.mark.parametrize("turned", [False, True])
-def test_chunks_of_halves_are_summed_up_in_float32(turned: bool) -> None:
+@pytest.mark.parametrize("biased", [False, True])
+def test_chunks_of_halves_are_summed_up_in_float32(biased: bool) -> None:
     if not family.runs_here(family.matmul_warpgroup):
         pytest.skip("this GPU has no wgmma: its compute capability is not 9.0")
     arrays = (
@@ -581,12 +581,39 @@ def test_chunks_of_halves_are_summed_up_in_float32(turned: bool) -> None:
     a, b = (make(array, "cuda") for array in arrays)
     a = a.permute((1, 0))  # both lie across k
     sides = family._fold((), a.shape, a.strides, b.shape, b.strides)
-    cut = family.Cut(HALF_CONFIGS["bf16"][-1 if turned else 0], 3)
+    cut = family.Cut(HALF_CONFIGS["bf16"][0], 3)
     plan = family.plan_for((16, 24), sides, cut, (True, True), bfloat16)
     assert plan.splits == 3
-    got = array_of(family.launch(plan, a, b)).astype(float)
+    bias = make(numbers((24,), "float32", 2), "cuda") if biased else None
+    got = array_of(family.launch(plan, a, b, bias=bias)).astype(float)
     right = array_of(a).astype(float) @ array_of(b).astype(float)
+    right = right + array_of(bias) if bias is not None else right
     assert (abs(got - right) <= finfo(bfloat16).eps / 2 * abs(right) + 1e-4).all()
+
+
+@pytest.mark.parametrize("dtype", [bfloat16, float16, float32], ids=str)
+@pytest.mark.parametrize("read, size", [(0, (33, 40, 24)), (1, (16, 21, 16))])
+def test_products_that_begin_with_a_bias(
+    dtype: DType, read: int, size: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bias is float32, or of the type of the product."""
+    if not family.runs_here(family.matmul_warpgroup):
+        pytest.skip("this GPU has no wgmma: its compute capability is not 9.0")
+    monkeypatch.setattr(family, "_pays_as_halves", lambda *_: True)
+    monkeypatch.setattr(family, "_reads", lambda *_: read)
+    monkeypatch.setattr(family.precision.state, "allow_tf32", dtype is float32)
+    m, n, k = size
+    x, w, bias = (
+        numbers(shape, "float32", seed).astype(dtype.numpy)
+        for seed, shape in enumerate([(m, k), (n, k), (n,)])
+    )
+    for row in (bias, bias.astype(np.float32)):
+        got = loaded("cuda").linear(*(make(a, "cuda") for a in (x, w, row)))
+        assert got is not None and got.dtype is dtype
+        x64, w64 = x.astype(float), w.astype(float).T
+        right, sums = x64 @ w64 + bias.astype(float), abs(x64) @ abs(w64)
+        unit = finfo(dtype).eps / 2 * abs(right) if dtype.half else 2.0**-10 * sums
+        assert (abs(array_of(got).astype(float) - right) <= unit + 1e-5).all()
 
 
 def swapped(dims: int) -> tuple[int, ...]:

@@ -63,6 +63,8 @@ def check_layer_norm(
     made = [ours[0], *(o for o, p in zip(ours[1:], (w, b)) if p is not None)]
     for one, slope in zip(made, slopes):
         close(one, slope, dtype, 10)
+    more, *_ = norm.layer_norm_backward(make(g, "cuda", layout), x, mean, rstd, w, x)
+    close(more, slopes[0] + wide[0].detach(), dtype, 10)
 
 
 @pytest.mark.parametrize("n", [2, 10, 33, 128, 132, 260, 4 * BLOCK + 4, 8 * BLOCK + 4])

@@ -40,14 +40,9 @@ types = st.sampled_from([torch.float32, torch.float64])
 @quick
 @given(planes, sizes, windows, windows, windows, st.booleans(), types)
 def test_max_pool(
-    count: Pair,
-    size: Pair,
-    kernel: Pair,
-    stride: Pair,
-    dilation: Pair,
-    pad: bool,
+    count: Pair, size: Pair, kernel: Pair, stride: Pair, dilation: Pair, pad: bool,
     dtype: torch.dtype,
-) -> None:
+) -> None:  # fmt: skip
     dilation = (min(dilation[0], 2), min(dilation[1], 2))
     padding = (kernel[0] // 2, kernel[1] // 2) if pad else (0, 0)
     x = torch.randint(-3, 3, (*count, *size)).to(dtype).requires_grad_()  # many ties
@@ -79,14 +74,9 @@ def test_scatter_in_bands_and_portions(size: Pair) -> None:
 @quick
 @given(planes, sizes, windows, windows, st.booleans(), st.booleans(), types)
 def test_avg_pool(
-    count: Pair,
-    size: Pair,
-    kernel: Pair,
-    stride: Pair,
-    pad: bool,
-    count_pad: bool,
+    count: Pair, size: Pair, kernel: Pair, stride: Pair, pad: bool, count_pad: bool,
     dtype: torch.dtype,
-) -> None:
+) -> None:  # fmt: skip
     padding = (kernel[0] // 2, kernel[1] // 2) if pad else (0, 0)
     x = torch.randn(*count, *size, dtype=dtype, requires_grad=True)
     how = (kernel, stride, padding)

@@ -96,16 +96,9 @@ def test_against_pytorch(case: Case, dtype: torch.dtype) -> None:
     dilation=st.tuples(st.integers(1, 2), st.integers(1, 2)),
 )
 def test_any_geometry(
-    images: int,
-    groups: int,
-    channels: int,
-    made: int,
-    size: Pair,
-    kernel: Pair,
-    stride: Pair,
-    padding: Pair,
-    dilation: Pair,
-) -> None:
+    images: int, groups: int, channels: int, made: int, size: Pair, kernel: Pair,
+    stride: Pair, padding: Pair, dilation: Pair,
+) -> None:  # fmt: skip
     x = (images, groups * channels, *size)
     case = Case(x, groups * made, kernel, stride, padding, dilation, groups)
     check(case, torch.float32)

@@ -32,13 +32,9 @@ windows = st.tuples(st.integers(1, 4), st.integers(1, 4))
     dtype=st.sampled_from([torch.float32, torch.float64]),
 )
 def test_max_pool(
-    size: Pair,
-    kernel: Pair,
-    stride: Pair,
-    dilation: Pair,
-    pad: bool,
+    size: Pair, kernel: Pair, stride: Pair, dilation: Pair, pad: bool,
     dtype: torch.dtype,
-) -> None:
+) -> None:  # fmt: skip
     padding = (kernel[0] // 2, kernel[1] // 2) if pad else (0, 0)
     x = torch.randint(-3, 3, (2, 3, *size)).to(dtype).requires_grad_()  # many ties
     how = (kernel, stride, padding, dilation)
@@ -61,13 +57,9 @@ def test_max_pool(
     dtype=st.sampled_from([torch.float32, torch.float64]),
 )
 def test_avg_pool(
-    size: Pair,
-    kernel: Pair,
-    stride: Pair,
-    pad: bool,
-    count_pad: bool,
+    size: Pair, kernel: Pair, stride: Pair, pad: bool, count_pad: bool,
     dtype: torch.dtype,
-) -> None:
+) -> None:  # fmt: skip
     padding = (kernel[0] // 2, kernel[1] // 2) if pad else (0, 0)
     x = torch.randn(2, 3, *size, dtype=dtype, requires_grad=True)
     how = (kernel, stride, padding)

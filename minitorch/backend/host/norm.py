@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+import minitorch.operators as operators
 from minitorch.backend.host.memory import SERIAL_LIMIT, HostMemory
 from minitorch.backend.norm import Norm, Three
 from minitorch.dtypes import DType
@@ -33,31 +34,24 @@ class HostNorm(HostMemory, Norm):
     _norm: Any
 
     def layer_norm(
-        self,
-        x: TensorData,
-        weight: TensorData | None,
-        bias: TensorData | None,
-        eps: float,
-    ) -> Three:
+        self, x: TensorData, weight: TensorData | None, bias: TensorData | None,
+        eps: float, dtype: DType | None = None,
+    ) -> Three:  # fmt: skip
         """In one pass over memory for each row."""
-        (rows, width), dtype = x.shape, x.storage.dtype
-        out, mean = self.empty(x.shape, dtype), self.empty((rows,), dtype)
-        rstd = self.empty((rows,), dtype)
+        (rows, width), kind = x.shape, x.storage.dtype
+        out, mean = self.empty(x.shape, kind), self.empty((rows,), kind)
+        rstd = self.empty((rows,), kind)
         self._norm.layer_norm[rows * width >= SERIAL_LIMIT](
-            self._flat(x), self._flat_or(weight, width, 1.0, dtype),
-            self._flat_or(bias, width, 0.0, dtype), eps,
+            self._flat(x), self._flat_or(weight, width, 1.0, kind),
+            self._flat_or(bias, width, 0.0, kind), eps,
             out.storage.array, mean.storage.array, rstd.storage.array,
         )  # fmt: skip
-        return out, mean, rstd
+        return out if dtype is None else self.copy(out, dtype), mean, rstd
 
     def layer_norm_backward(
-        self,
-        grad: TensorData,
-        x: TensorData,
-        mean: TensorData,
-        rstd: TensorData,
-        weight: TensorData | None,
-    ) -> Three:
+        self, grad: TensorData, x: TensorData, mean: TensorData, rstd: TensorData,
+        weight: TensorData | None, plus: TensorData | None = None,
+    ) -> Three:  # fmt: skip
         """The sums over rows are cut into blocks whose number depends on the shape."""
         (rows, width), dtype = x.shape, x.storage.dtype
         dx, dw = self.empty(x.shape, dtype), self.empty((width,), dtype)
@@ -69,15 +63,13 @@ class HostNorm(HostMemory, Norm):
             np.empty((blocks, 2, width), dtype.numpy),
             dw.storage.array, db.storage.array,
         )  # fmt: skip
+        dx = dx if plus is None else self.zip(operators.add, dx, plus)
         return dx, dw, db
 
     def batch_norm(
-        self,
-        x: TensorData,
-        weight: TensorData | None,
-        bias: TensorData | None,
+        self, x: TensorData, weight: TensorData | None, bias: TensorData | None,
         eps: float,
-    ) -> Three:
+    ) -> Three:  # fmt: skip
         """Short lines are copied together first; NaN where there are no elements."""
         (images, channels, length), dtype = x.shape, x.storage.dtype
         if length < SHORT and x.size and images > 1:
@@ -99,14 +91,9 @@ class HostNorm(HostMemory, Norm):
         return out, mean, variance
 
     def batch_norm_backward(
-        self,
-        grad: TensorData,
-        x: TensorData,
-        mean: TensorData,
-        variance: TensorData,
-        weight: TensorData | None,
-        eps: float,
-    ) -> Three:
+        self, grad: TensorData, x: TensorData, mean: TensorData, variance: TensorData,
+        weight: TensorData | None, eps: float,
+    ) -> Three:  # fmt: skip
         """Short lines are copied together first, as in `batch_norm`."""
         (images, channels, length), dtype = x.shape, x.storage.dtype
         if length < SHORT and x.size and images > 1:
