@@ -24,7 +24,7 @@ gradient will be wanted. All operations of the library are made in the same way;
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from minitorch.autodiff import (
     Edge,
@@ -35,8 +35,17 @@ from minitorch.autodiff import (
     modes,
     numbers,
 )
+from minitorch.dtypes import DType
 from minitorch.executor import active
-from minitorch.tensor_data import TensorData
+from minitorch.tensor_data import Shape, TensorData
+
+
+class Like(NamedTuple):
+    """What an output was whose memory the backward pass does not need."""
+
+    shape: Shape
+    dtype: DType
+    device: str
 
 
 class Context(Node):
@@ -60,7 +69,7 @@ class Context(Node):
     function: type[Function]
     _saved: tuple[Any, ...] | None
     _versions: Sequence[int]
-    _outputs: Sequence[TensorData]
+    _outputs: Sequence[TensorData | Like]
     _constant_ids: Sequence[int] = ()
     before: Any = None  # the gradient that the first input has from elsewhere
     _wrap: Callable[..., Any]  # makes a tensor
@@ -135,7 +144,7 @@ class Context(Node):
             grads = grads + [None] * (len(outputs) - len(grads))
             grads = [
                 self._zeros(output)
-                if grad is None and output.storage.dtype.is_floating_point
+                if grad is None and output.dtype.is_floating_point
                 else grad
                 for grad, output in zip(grads, outputs)
             ]
@@ -159,7 +168,7 @@ class Context(Node):
             mark_shared(result)
         return result
 
-    def _zeros(self, output: TensorData) -> Any:
+    def _zeros(self, output: TensorData | Like) -> Any:
         from minitorch.backend import get_backend
 
         backend = get_backend(output.device)
@@ -312,9 +321,13 @@ def _record(ctx: Context, out: Any) -> Any:
         if type(o) is not TensorData:
             raw_of[id(o)] = o.raw
         raws.append(raw_of.get(id(o), o))
-    ctx._outputs = raws
     if raw_of and ctx._saved:
         ctx._saved = tuple([raw_of.get(id(t), t) for t in ctx._saved])
+    kept = {id(t) for t in ctx._saved or ()}
+    ctx._outputs = [
+        raw if id(raw) in kept else Like(raw.shape, raw.dtype, raw.device)
+        for raw in raws
+    ]
     wrapped = []
     for index, (o, raw) in enumerate(zip(outs, raws)):
         constant = id(o) in ctx._constant_ids

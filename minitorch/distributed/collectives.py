@@ -82,7 +82,7 @@ def check(caller: str, group: ProcessGroup, **tensors: Any) -> None:
                 f"give a tensor.contiguous()"
             )
         first = x if first is None else first
-        if (x.dtype, x.device) != (first.dtype, first.device):
+        if x is not first and (x.dtype, x.device) != (first.dtype, first.device):
             raise ValueError(
                 f"{caller}: {name} is {x.dtype.name} on {str(x.device)!r}; expected "
                 f"{first.dtype.name} on {str(first.device)!r}, as the tensor before it"

@@ -5,7 +5,6 @@ lent the memory and nothing is copied: NumPy's arrays on the CPU, and on a GPU w
 DLPack describes. There the work begins behind what is under way on our current stream,
 and `wait` lets that stream wait for it. Who has sent is kept until then.
 
-
 Collectives of other ranks than ours cannot be told from ours by their bytes: they would
 be added up wrongly, or waited for without end. So a group's first calls are compared
 before anything is sent, in the store by which ranks have met, and later ones if they
@@ -45,15 +44,8 @@ from minitorch.executor import active
 from minitorch.tensor import Tensor
 
 OPS: Mapping[ReduceOp, Any] = MappingProxyType(
-    {
-        ReduceOp.SUM: dist.ReduceOp.SUM,
-        ReduceOp.AVG: dist.ReduceOp.AVG,
-        ReduceOp.MAX: dist.ReduceOp.MAX,
-        ReduceOp.MIN: dist.ReduceOp.MIN,
-        ReduceOp.PRODUCT: dist.ReduceOp.PRODUCT,
-    }
+    {op: getattr(dist.ReduceOp, op.name) for op in ReduceOp}
 )
-
 
 # torch 2.13 renames them.
 all_gather_single = getattr(dist, "all_gather_single", None)
@@ -74,7 +66,7 @@ def lend(x: Tensor) -> Any:
         array = raw.storage.array[raw.offset : raw.offset + raw.size]
         lent = torch.from_numpy(array.view(np.int16) if half else array)
     elif _on_gpu(x):
-        facts = x.detach().__cuda_array_interface__
+        facts = x.backend.cuda_array_interface(raw)
         facts = {**facts, "shape": (raw.size,), "strides": None}
         facts["typestr"] = "<i2" if half else facts["typestr"]
         source = SimpleNamespace(__cuda_array_interface__=facts, held=raw)
@@ -88,12 +80,12 @@ def _on_gpu(x: Tensor) -> bool:
     return x.__dlpack_device__()[0] == DLPACK_CUDA
 
 
-def on_our_stream(x: Tensor | None) -> Any:
+def on_our_stream(x: Tensor) -> Any:
     """Lets torch work on the stream that we work on, if x is on a GPU."""
-    if x is None or not _on_gpu(x):
+    if not _on_gpu(x):
         return HERE
-    key, index = x.detach().__cuda_array_interface__["stream"], x.__dlpack_device__()[1]
-    stream = _stream(key, index)
+    index = x.__dlpack_device__()[1]
+    stream = _stream(x.backend.cuda_array_interface(x.raw)["stream"], index)
     if torch.cuda.current_device() != index:
         torch.cuda.set_device(index)  # else torch lets the driver go back to another
     return HERE if torch.cuda.current_stream() == stream else torch.cuda.stream(stream)
@@ -105,6 +97,14 @@ def _stream(key: int, index: int) -> Any:
     if key == 1:
         return torch.cuda.default_stream(index)
     return torch.cuda.ExternalStream(key, index)
+
+
+@cache
+def _options(op: Any) -> Any:
+    """torch's options of an all-reduce that is waited for later."""
+    options = dist.AllreduceOptions()
+    options.reduceOp = op
+    return options
 
 
 def observed(name: str, run: Callable[[], Any]) -> Any:
@@ -235,6 +235,8 @@ class TorchGroup(ProcessGroup):
         """`run()`, where torch works on our stream; an error says who had it, in
         what, and why if that is known."""
         try:
+            if x is None or x.backend.host_memory:
+                return observed(label, run)
             with on_our_stream(x):
                 return observed(label, run)
         except CannotGoOn:
@@ -265,7 +267,9 @@ class TorchGroup(ProcessGroup):
     # ----------------------------------------------------------------- collectives
 
     def all_reduce(self, x: Tensor, op: ReduceOp) -> Work:
-        run = lambda: dist.all_reduce(lend(x), self._op(op, x), self.handle, True)
+        # What dist.all_reduce asks before is known: it takes as long as Gloo itself.
+        how = _options(self._op(op, x))
+        run = lambda: self.handle.allreduce([lend(x)], how)
         return self._averaged(self._meet("all_reduce", f", {op.name}", run, x), op, x)
 
     def broadcast(self, x: Tensor, root: int) -> Work:

@@ -15,6 +15,7 @@ Training", 2024, describe the idea.)
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from minitorch.tensor import Tensor
 
 SCORES = 576 * 2**20  # bytes of scores that are there at a time, if nobody asks
+Learn = Callable[[Any, TensorData, TensorData, int, DType | None], TensorData]
 # Rows at a time are a multiple of this: tiles of a matrix product are then whole.
 TILE = 256
 # A row of halves whose length is a multiple of this begins where vectors do.
@@ -74,13 +76,14 @@ class LinearCrossEntropy(Function):
     x [N, K], weight [C, K], target [N], whose rows are taken `rows` at a time. The
     gradients are there after the forward pass; backward multiplies them with the
     loss's own and, for a mean, with 1 / count. Those of half types are summed up over
-    the parts, and multiplied, in float32.
+    the parts, and multiplied, in float32. `learn` is `losses_and_slopes`, or what does
+    the same where others have the other classes.
     """
 
     @staticmethod
     def forward(
         ctx: Context, x: Tensor, weight: Tensor, target: Tensor, ignore: int,
-        mean: bool, rows: int, dtype: DType,
+        mean: bool, rows: int, dtype: DType, learn: Learn,
     ) -> Any:  # fmt: skip
         backend, size, classes = x.backend, x.raw.shape[0], weight.raw.shape[0]
         w = _whole(weight.raw, backend)
@@ -92,7 +95,7 @@ class LinearCrossEntropy(Function):
             span = (0, start, min(rows, size - start))
             part, label = x.raw.slice(*span), target.raw.slice(*span)
             found, of_x, of_w = _part(
-                backend, part, w, label, classes, ignore, needs, dtype
+                backend, part, w, label, classes, ignore, needs, dtype, learn
             )
             backend.copy_into(losses.slice(*span), _as(dtype, found, backend))
             if grad_x is not None:
@@ -127,12 +130,13 @@ class LinearCrossEntropy(Function):
                 a.wrap(a.backend.zip(operators.mul, a.raw, scale, a.dtype)), kind
             )
 
-        return *map(times_scale, made, ctx.kinds), None, None, None, None, None
+        grads = map(times_scale, made, ctx.kinds)
+        return *grads, None, None, None, None, None, None
 
 
 def _part(
     backend: Any, x: TensorData, w: TensorData, label: TensorData, classes: int,
-    ignore: int, needs: tuple[bool, ...], dtype: DType,
+    ignore: int, needs: tuple[bool, ...], dtype: DType, learn: Learn,
 ) -> tuple[TensorData, TensorData | None, TensorData | None]:  # fmt: skip
     """Of some rows, the losses and the gradients for x and w, or None if not needed.
 
@@ -140,16 +144,25 @@ def _part(
     """
     made = backend.matmul(x, w.permute((1, 0)))
     scores = made.slice(1, 0, classes)
-    losses, lse = backend.cross_entropy(scores, label, ignore)
-    if not any(needs):
-        return losses, None, None
-    ones = backend.full(label.shape, 1.0, dtype)
-    backend.cross_entropy_backward(ones, scores, label, lse, ignore, scores)
+    losses = learn(backend, scores, label, ignore, dtype if any(needs) else None)
     return (
         losses,
         backend.matmul(made, w) if needs[0] else None,
         backend.matmul(made.permute((1, 0)), x) if needs[1] else None,
     )
+
+
+def losses_and_slopes(
+    backend: Any, scores: TensorData, label: TensorData, ignore: int,
+    dtype: DType | None,
+) -> TensorData:  # fmt: skip
+    """scores [N, C], label [N] -> losses [N]; with a dtype, that of losses, then the
+    gradients of their sum are where the scores were."""
+    losses, lse = backend.cross_entropy(scores, label, ignore)
+    if dtype is not None:
+        ones = backend.full(label.shape, 1.0, dtype)
+        backend.cross_entropy_backward(ones, scores, label, lse, ignore, scores)
+    return losses
 
 
 def _whole(w: TensorData, backend: Any) -> TensorData:
@@ -180,8 +193,9 @@ def _sum(whole: TensorData | None, part: TensorData, backend: Any) -> TensorData
 
 
 def linear_cross_entropy(
-    x: Tensor, weight: Tensor, target: Tensor, ignore_index: int, mean: bool, rows: int
-) -> Tensor:
+    x: Tensor, weight: Tensor, target: Tensor, ignore_index: int, mean: bool, rows: int,
+    learn: Learn = losses_and_slopes,
+) -> Tensor:  # fmt: skip
     """The loss [] of x [N, K] with weight [C, K] and class numbers target [N]."""
     name = "linear_cross_entropy"
     check_linear(name, x, weight, None)
@@ -193,5 +207,5 @@ def linear_cross_entropy(
         )
     dtype = float32_here(x)
     return LinearCrossEntropy.apply(
-        x, weight, cast(target, int64), ignore_index, mean, rows, dtype
+        x, weight, cast(target, int64), ignore_index, mean, rows, dtype, learn
     )

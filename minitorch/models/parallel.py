@@ -40,7 +40,7 @@ from minitorch.distributed.tensor.parallel import (
     vocab_parallel_cross_entropy,
 )
 from minitorch.distributed.tensor.parallel.layers import own_numbers
-from minitorch.distributed.tensor.parallel.operators import Leave
+from minitorch.distributed.tensor.parallel.operators import Leave, enter
 from minitorch.distributed.tensor.placement import Placement, Replicate, Shard, part
 from minitorch.functions.attention import substituted
 from minitorch.functions.movement import pad
@@ -225,9 +225,10 @@ class ParallelGPT(GPT):
                 ignore_index=-1, reduction="sum",
                 options=nn.LinearCrossEntropyOptions(),
             )  # fmt: skip
-        scores, vocab = self.lm_head(features).flatten(0, 1), self.config.vocab_size
-        losses = vocab_parallel_cross_entropy(scores, flat, vocab, self.tp, -1)
-        return losses.sum() * share
+        head, vocab = self.lm_head, self.config.vocab_size
+        x = enter(features, head.inputs, self.tp).flatten(0, 1)
+        whole: Any = flat, vocab, self.tp, -1
+        return vocab_parallel_cross_entropy(x, head.weight, *whole) * share
 
 
 def pipeline(

@@ -90,54 +90,57 @@ def test_cross_entropy_of_classes_that_are_dealt_out(
     """Also of large scores, whose exponentials alone would be infinite."""
     rng = np.random.default_rng(seed)
     scores = rng.standard_normal((rows, classes)) * 10.0 ** rng.integers(0, 4)
-    target = rng.integers(-1, classes, rows)
+    target = minitorch.tensor(rng.integers(-1, classes, rows))
     whole = minitorch.tensor(scores, requires_grad=True)
-    expected = F.cross_entropy(
-        whole, minitorch.tensor(target), ignore_index=-1, reduction="none"
-    )
-    weights = minitorch.tensor(rng.standard_normal(rows))
-    (expected * weights).sum().backward()
+    expected = F.cross_entropy(whole, target, ignore_index=-1, reduction="sum")
+    (expected * 3).backward()
 
-    def program() -> tuple[Any, Any]:
-        r = dist.get_rank()
-        mine = slice(r * classes // n, (r + 1) * classes // n)
-        x = minitorch.tensor(scores[:, mine], requires_grad=True)
+    def program() -> Any:
+        x, weight = minitorch.tensor(scores, requires_grad=True), own_rows(classes)
         group: Any = mesh().get_group()
-        losses = vocab_parallel_cross_entropy(
-            x, minitorch.tensor(target), classes, group, ignore_index=-1
-        )
-        (losses * weights).sum().backward()
-        return losses.detach().numpy(), x.grad.numpy()
+        loss = vocab_parallel_cross_entropy(x, weight, target, classes, group, -1)
+        (loss * 3).backward()
+        return loss.item(), x.grad.numpy(), weight.grad.numpy()
 
-    found = spawn_threads(program, n)
-    for losses, _ in found:
-        np.testing.assert_allclose(losses, expected.detach().numpy(), 1e-9, 1e-9)
-    grad = np.concatenate([grad for _, grad in found], 1)
-    np.testing.assert_allclose(grad, whole.grad.numpy(), 1e-9, 1e-9)
+    losses, grads, tables = zip(*spawn_threads(program, n))
+    np.testing.assert_allclose(losses, expected.item(), 1e-9, 1e-9)
+    np.testing.assert_allclose(sum(grads), whole.grad.numpy(), 1e-9, 1e-9)
+    grad = whole.grad.numpy().T @ scores
+    np.testing.assert_allclose(
+        np.concatenate(tables), grad, 1e-9, 1e-9 * abs(scores).max()
+    )
+
+
+def own_rows(classes: int) -> Any:
+    """This rank's rows of the unit matrix: scores are x."""
+    r, n = dist.get_rank(), dist.get_world_size()
+    mine = slice(r * classes // n, (r + 1) * classes // n)
+    return minitorch.tensor(np.eye(classes)[mine], requires_grad=True)
 
 
 @pytest.mark.parametrize("dtype, error", [(None, 1e-9), (minitorch.bfloat16, 0.02)])
 def test_a_dealt_out_vocabulary_some_rows_at_a_time(
     dtype: Any, error: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Scores of half types are not widened as a whole."""
     monkeypatch.setattr(LinearCrossEntropyOptions, "rows", lambda *_: 2)
     rng = np.random.default_rng(0)
-    scores, target = rng.standard_normal((5, 6)), rng.integers(0, 6, 5)
+    scores, target = rng.standard_normal((5, 7)), minitorch.tensor([6, 0, -100, 3, 2])
     whole = minitorch.tensor(scores, requires_grad=True)
-    F.cross_entropy(whole, minitorch.tensor(target), reduction="sum").backward()
+    F.cross_entropy(whole, target, reduction="sum").backward()
 
     def program() -> Any:
-        r = dist.get_rank()
-        x = minitorch.tensor(scores[:, 3 * r : 3 * r + 3]).to(dtype or whole.dtype)
-        losses = vocab_parallel_cross_entropy(
-            x.requires_grad_(), minitorch.tensor(target), 6, mesh().get_group()
-        )
-        losses.sum().backward()
-        assert dtype is None or losses.dtype is minitorch.float32
+        x, weight = minitorch.tensor(scores, requires_grad=True), own_rows(7)
+        region = minitorch.autocast("cpu", dtype=dtype, enabled=dtype is not None)
+        x = x if dtype is None else x.float().detach().requires_grad_()
+        with region:
+            loss = vocab_parallel_cross_entropy(
+                x, weight.to(x.dtype), target, 7, mesh().get_group()
+            )
+        loss.backward()
+        assert loss.dtype is x.dtype
         return x.grad.double().numpy()
 
-    grad = np.concatenate(spawn_threads(program, 2), 1)
+    grad = sum(spawn_threads(program, 2))
     np.testing.assert_allclose(grad, whole.grad.numpy(), 0, error)
 
 
@@ -211,9 +214,10 @@ def test_what_is_refused() -> None:
              lambda: parallelize(parallel_checks.gpt("gpt2"), mesh(), True)(ids(6))),
             (IndexError, "index 11 is outside",
              lambda: parallelize(parallel_checks.gpt("gpt2"), mesh())(ids(8) + 11)),
-            (ValueError, r"scores are \(2, 3\); expected \(N, 2\), rank",
+            (ValueError, r"the weight is \(3, 3\); expected \(2, K\), rank",
              lambda: vocab_parallel_cross_entropy(
-                 minitorch.ones(2, 3), ids(2)[0], 8, mesh().get_group())),
+                 minitorch.ones(2, 3), minitorch.ones(3, 3), ids(2)[0], 8,
+                 mesh().get_group())),
         ]  # fmt: skip
         for kind, message, call in cases:
             with pytest.raises(kind, match=message):

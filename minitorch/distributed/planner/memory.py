@@ -133,7 +133,8 @@ def engine(name: str, model: Model) -> Engine:
     halves, and weights have a copy. Then there are scores of the vocabulary, their
     gradient, and on tensor cores a copy of that, if it is of halves that make no whole
     vectors of 8. `linear_cross_entropy` makes some rows of them at a time, and the
-    gradient in their place.
+    gradient in their place. Tensor parallel ranks all have the stream, the norms and
+    the inputs of products, as `minitorch train gpt --tp` lays them out.
     """
     if name in ("mixed", "measured"):
         return MEASURED if name == "measured" else MIXED[model.shape]
@@ -150,7 +151,7 @@ def engine(name: str, model: Model) -> Engine:
     return Engine(
         name, 6 if half else 4, 4, 8, shared, hidden, keys, units, flight=8,
         logits=logits, scores_at_once=SCORES / (2 if half else 4), fragments=0,
-        size=2 if half else 4,
+        sequence_parallel=False, size=2 if half else 4,
     )  # fmt: skip
 
 
@@ -195,12 +196,13 @@ def _stage(
         buffers += 4 * 2 * tokens * model.hidden / layout.tp
     scores = tokens * model.vocabulary / layout.tp
     logits = tokens * engine.logits * model.hidden / layout.tp
-    if layout.tp == 1 and 4 * scores > engine.scores_at_once:
-        parts = max(2, math.ceil(scores / engine.scores_at_once))
-        logits += 4 * model.vocabulary * model.hidden
-        logits += engine.size * scores / parts  # and gradients, in their place
-    else:
+    most = engine.scores_at_once
+    if math.isinf(most) or (layout.tp == 1 and 4 * scores <= most):
         logits += engine.logits * scores
+    else:
+        parts = 1 if 4 * scores <= most else max(2, math.ceil(scores / most))
+        logits += 4 * model.vocabulary * model.hidden / layout.tp
+        logits += engine.size * scores / parts  # and gradients, in their place
     values = (
         *(parameters * size for size in states),
         activations,

@@ -202,15 +202,12 @@ class Reducer:
 
     def _hook(self, i: int) -> None:
         """The gradient of parameter i has come."""
-        if not self.enabled:
-            return
-        with no_grad():
-            if not self.came:
-                for j in sorted(self.unused):
-                    self._ready(j)
-            self._ready(i)
-            if len(self.came) == len(self.parameters):
-                self._finish()
+        if not self.came:
+            for j in sorted(self.unused):
+                self._ready(j)
+        self._ready(i)
+        if len(self.came) == len(self.parameters):
+            self._finish()
 
     def _ready(self, i: int) -> None:
         bucket = self.bucket_of[i]
@@ -253,6 +250,7 @@ class Reducer:
             p.grad = place
         # END SOLUTION a13.2
 
+    @no_grad()
     def _send(self, bucket: Bucket) -> None:
         if self.hook is not None:
             bucket.work = self.hook(bucket)
@@ -272,6 +270,7 @@ class Reducer:
         self._finish(shadow=True)
         self.unused = set()
 
+    @no_grad()
     def _finish(self, shadow: bool = False) -> None:
         """All are sent: wait for them."""
         used_somewhere = self._used_somewhere(shadow) if self.find_unused else set()
@@ -299,5 +298,5 @@ class Reducer:
 def _tell(reducer: weakref.ref[Reducer], i: int, parameter: Tensor) -> None:
     """The hook of parameter i, which does not keep the reducer alive."""
     found = reducer()
-    if found is not None:
+    if found is not None and found.enabled:
         found._hook(i)

@@ -29,9 +29,10 @@ from minitorch.distributed.collectives import (
     reduce_scatter_tensor,
 )
 from minitorch.distributed.group import ProcessGroup, Work
+from minitorch.distributed.nn import functional
 from minitorch.distributed.tensor.placement import Placement, Replicate
 from minitorch.function import UserFunction
-from minitorch.functions.autocasting import in_lower
+from minitorch.functions.autocasting import in_lower, lower_here
 from minitorch.nn.functional import linear
 from minitorch.tensor import Tensor
 
@@ -177,6 +178,15 @@ def linear_into(
         return linear(Enter.apply(x, group), weight, bias)
     return GatheredLinear.apply(x, weight, bias, inputs.dim, group)
     # END SOLUTION a13.4
+
+
+def enter(x: Tensor, inputs: Placement, group: ProcessGroup) -> Tensor:
+    """All of x, for products that are shared: we enter the region."""
+    x = x.to(lower_here(x))
+    if isinstance(inputs, Replicate):
+        return Enter.apply(x, group)
+    whole = functional.all_gather_into_tensor(x.movedim(inputs.dim, 0), group)
+    return whole.movedim(0, inputs.dim)
 
 
 def leave(x: Tensor, outputs: Placement, group: ProcessGroup) -> Tensor:
