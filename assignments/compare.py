@@ -128,6 +128,9 @@ def _compare(
         )
     if type(got) is type(expected) and got == expected:
         return None
+    if type(got) is type(expected) is bool and " " in name:  # a fact, in words
+        said = "this is not so" if expected else "this should not be so"
+        return Difference(name, f"{name}: {said}")
     if type(got) is type(expected) or expected is None or got is None:
         return Difference(name, f"{name} is wrong", show(got), show(expected))
     reason = f"{name} is a {type(got).__name__}; expected a {type(expected).__name__}"

@@ -197,7 +197,7 @@ def compile(request: dict[str, Any]) -> Any:
             text = (
                 "Numba asks the driver, which is not there, about something in it (a "
             )
-            text += "slice of an array, or cuda.warpsize; write 32)"
+            text += "slice or sum of an array, text, or cuda.warpsize; write 32)"
         return {"error": text}
 
 

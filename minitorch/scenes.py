@@ -268,7 +268,7 @@ def _graph(one: Part) -> Box:
     (dx, dy), places, boxes = one["step"], {}, ""
     h = 12 + 16 * max(len(node["text"]) for node in one["nodes"].values())
     for name, node in one["nodes"].items():
-        w = max(_width(s, 12) + 14 for s in node["text"])
+        w = max(_width(s, 13) + 14 for s in node["text"])
         x, y = node["at"][0] * dx + dx / 2, node["at"][1] * dy + h / 2 + 1
         places[name] = x, y, w / 2, h / 2
         boxes += (

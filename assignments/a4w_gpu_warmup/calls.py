@@ -15,6 +15,7 @@ MOST = 8  # reads and writes of a thread; the library's kernels have three at mo
 
 TOGETHER = ("turn_blocks", "sum_of_three", "dot_product")
 ALONE = ("dot_product",)  # in which one thread does what is left
+OUTPUT = {"count_values": "counts"}  # the name of its last array, where that is not out
 SHARED, OWN_PART = "shared memory was used", "each thread does its own part"
 
 Found = dict[str, Any]
@@ -36,7 +37,8 @@ def _launch(
     flat = [a.flat() for a in (*operands.values(), made)]
     with watched() as watch:
         vars(puzzles)[puzzle][grid](*flat, *sizes)
-    return {**results({"out": made}, operands), **_seen(watch, puzzle, grid)}
+    outputs = {OUTPUT.get(puzzle, "out"): made}
+    return {**results(outputs, operands), **_seen(watch, puzzle, grid)}
 
 
 def _seen(watch: Any, puzzle: str, grid: tuple[Any, Any]) -> Found:
@@ -109,7 +111,7 @@ def dot_product(device: str, a: np.ndarray, b: np.ndarray) -> Found:
     return _launch(device, "dot_product", (1, THREADS), {"a": a, "b": b}, _new(1))
 
 
-def count_values(device: str, a: np.ndarray, bins: int) -> Found:
+def count_values(device: str, a: np.ndarray, counts_size: int) -> Found:
     """A thread for each element; all counts begin with 0."""
-    counts = np.zeros(bins, np.int64)
+    counts = np.zeros(counts_size, np.int64)
     return _launch(device, "count_values", _blocks(a.size), {"a": a}, counts)

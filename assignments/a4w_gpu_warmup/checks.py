@@ -41,7 +41,7 @@ def _puzzle(
     facts |= {} if name in ALONE else {OWN_PART: True}
 
     def expected(**given: Any) -> dict[str, Any]:
-        return {"out": out(*given.values()), **facts}
+        return {calls.OUTPUT.get(name, "out"): out(*given.values()), **facts}
 
     around = sizes_of(" ".join(sizes), *edges)
     what = f"a4w.{number}", name, call, inputs, expected, sizes, around
@@ -70,7 +70,7 @@ def _with_two_more(draw: Draw, n: int) -> dict[str, Any]:
 
 
 def _values(draw: Draw, n: int) -> dict[str, Any]:
-    return {"a": draw.array((n,), "int64", 0, BINS - 1), "bins": BINS}
+    return {"a": draw.array((n,), "int64", 0, BINS - 1), "counts_size": BINS}
 
 
 FEW = {"n": (1, 5)}
@@ -111,7 +111,7 @@ CHECKS: tuple[AnyCheck, ...] = (
         *(_in_a_line("b"), FEW, *LINES),
     ),
     _puzzle(
-        *(10, calls.count_values, lambda a, bins: np.bincount(a, minlength=bins)),
+        *(10, calls.count_values, lambda a, size: np.bincount(a, minlength=size)),
         *(_values, FEW, *BLOCKS),
     ),
 )

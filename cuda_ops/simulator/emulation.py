@@ -185,8 +185,10 @@ def _put(array: Any, i: int, *values: Any) -> None:
 def _check(array: Any, i: int, count: int) -> None:
     """What would be an illegal or misaligned access on the GPU is an error here."""
     if i < 0 or i + count > array.shape[0]:
+        name, last = getattr(array, "name", "") or "the array", i + count - 1
         raise IndexError(
-            f"elements {i} to {i + count - 1} of an array with {array.shape[0]}"
+            f"a thread wants the elements {i} to {last} of {name}, which has the size "
+            f"{array.shape[0]}"
         )
     if array.ndim != 1:
         raise TypeError(f"the array has {array.ndim} dimensions; expected 1")

@@ -276,6 +276,7 @@ class Watch:
     def __init__(self) -> None:
         self._lines: dict[Line, Traffic] = {}
         self._kernel: CodeType | None = None
+        self.threads = (1, 1, 1)  # of a block
         self._block: tuple[int, int, int] | None = None
         self._written: dict[int, Lane] = {}
         self._read: dict[int, Lane] = {}
@@ -296,7 +297,7 @@ class Watch:
     def begin(self, launch: Launch) -> None:
         """A launch begins: it comes after all that the one before has done."""
         self._count()
-        self._kernel = launch.fn.__code__
+        self._kernel, self.threads = launch.fn.__code__, launch.threads
         self._written.clear()
         self._read.clear()
 
@@ -459,7 +460,7 @@ def _race(
     me: Lane, does: str, array: Watched, index: Any, other: Lane, did: str
 ) -> RuntimeError:
     if other.block == me.block:
-        whom = f"thread {other.thread}" if other.thread >= 0 else "another thread"
+        whom = _thread(other.thread) if other.thread >= 0 else "another thread"
         since = "since the last barrier (cuda.syncthreads)"
     else:
         whom, since = "another block", "and no barrier holds for both"
@@ -471,7 +472,8 @@ def _race(
 def _outside(array: Named, index: Any, does: str) -> IndexError:
     what = _what(here(), does, array, index)
     size = f"size {array.size}" if array.ndim == 1 else f"shape {array.shape}"
-    return IndexError(f"{what}, but {array.name} has the {size}")
+    flat = " and one dimension" if array.ndim == 1 and isinstance(index, tuple) else ""
+    return IndexError(f"{what}, but {array.name} has the {size}{flat}")
 
 
 def refuse_negative(array: Named, index: Any, does: str) -> None:
@@ -501,7 +503,14 @@ def _what(me: Lane, does: str, array: Named, index: Any) -> str:
     """ "thread 1 of block (0, 0, 0) reads a[5]" """
     place = index if isinstance(index, tuple) else (index,)
     numbers = ", ".join(map(str, place))
-    return f"thread {me.thread} of block {me.block} {does} {array.name}[{numbers}]"
+    return f"{_thread(me.thread)} of block {me.block} {does} {array.name}[{numbers}]"
+
+
+def _thread(number: int) -> str:
+    """ "thread 4"; of a block with rows, by its indices: "thread (0, 1, 0)"."""
+    x, y, z = current[-1].threads if current else (number + 1, 1, 1)
+    place = number % x, number // x % y, number // (x * y)
+    return f"thread {number if y * z == 1 else place}"
 
 
 class Named(np.ndarray):
@@ -524,6 +533,9 @@ class Named(np.ndarray):
     def __setitem__(self, index: Any, value: Any) -> None:
         if self.is_place(index):
             refuse_negative(self, index, "writes")
+            if isinstance(value, str):  # which NumPy would read as a number
+                what = _what(here(), "writes", self, index)
+                raise TypeError(f"{what} = {value!r}; kernels know numbers, no text")
             self.use(index, [value])
         try:
             super().__setitem__(index, value)

@@ -144,6 +144,8 @@ def _table(function: dict[str, Any], first: bool, width: int) -> Any:
         len(x["text"]) - len(x["text"].lstrip()) for x in function["lines"] if x["text"]
     )
     for line in function["lines"]:
+        if line["text"].lstrip().startswith("#"):  # too long for the column
+            continue
         style = "red" if "race" in line else ""
         flow = [str(line["line"]), line["text"][indent:], *flow_of(line)]
         for access in accesses_of(line) or [[""] * 4]:

@@ -418,6 +418,14 @@ class Lazy(np.ndarray):
     """An array whose class could compare as it likes."""
 
 
+def test_a_fact_that_does_not_hold_is_said_in_words():
+    for fact, said in ((True, "is not so"), (False, "should not be so")):
+        found = difference(
+            {"a row is read once": fact}, {"a row is read once": not fact}, {}
+        )
+        assert found.reason == f"a row is read once: this {said}" and not found.got
+
+
 def test_subclasses_missing_names_and_changed_operands_fail():
     assert difference({"out": ONES}, {"out": ONES.view(Lazy)}, {}) is not None
     assert difference({"out": ONES}, {}, {}) is not None

@@ -126,6 +126,22 @@ def test_who_leaves_an_array_is_told() -> None:
 
 
 @kernel
+def mistaken(kind, out):
+    y = cuda.threadIdx.y
+    if kind == 0 and y == 2:
+        out[y, 0] = 1
+    elif y == 2:
+        out[y] = "3"
+
+
+@pytest.mark.parametrize("kind, said", [(0, "one dimension"), (1, "numbers, no text")])
+def test_threads_of_a_rectangle_have_indices(kind: int, said: str) -> None:
+    said = rf"thread \(0, 2, 0\) of block .* writes out\[2.*{said}"
+    with watching(), pytest.raises((IndexError, TypeError), match=said):
+        mistaken[1, (1, 3)](kind, np.zeros(8))
+
+
+@kernel
 def from_the_left(kind, a, out):
     t = cuda.grid(1)
     cells = cuda.shared.array(4, float32)
