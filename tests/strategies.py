@@ -7,7 +7,6 @@ array of its elements.
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -127,8 +126,3 @@ def _mask(draw: Any, size: int, rows: Shape) -> np.ndarray:
     where = draw(st.permutations(range(size)))[: wanted if wanted <= size else 1]
     mask[list(where)] = True
     return mask
-
-
-def elements_of(shape: Shape) -> int:
-    """How many elements a tensor of this shape has."""
-    return math.prod(shape)

@@ -11,7 +11,7 @@ import hashlib
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Condition, Lock
 from typing import Any
@@ -33,6 +33,7 @@ from assignments.grading.examine import FAILED, NOT_RUN, Inputs, Result, part
 from assignments.grading.executor import STARTING, Executor, Times, broken
 from assignments.grading.intake import Intake
 from assignments.grading.submission import Refused
+from assignments.runner import Job, Runners
 from assignments.simulated import simulates
 from assignments.workspace import hints_line
 
@@ -141,6 +142,18 @@ class Report:
         return sum(g.possible for g in self.tasks if not g.task.bonus) + marked
 
 
+def compiled(assignment: Assignment) -> list[str]:
+    """The tasks that run on Numba's kernels for the CPU."""
+    return [task.id for task in assignment.tasks if "cpu" in task.devices]
+
+
+def compile_ahead(assignment: Assignment) -> None:
+    """Let the library's own solutions compile what workers will read."""
+    with Runners() as runners:
+        for task in compiled(assignment):
+            runners.run(Job(task, "cpu"))
+
+
 class Quiet:
     """Lets many grade at the same time, and whoever measures speed be alone."""
 
@@ -217,6 +230,7 @@ class Grader(Executor):
         self.quiet = Quiet()
         self._once = Lock()
         self._missing: dict[str, str] = {}
+        self._found: dict[bool, Path] = {}
         self._machine: timing.Machine | None = None
         self._look_at_machine()
 
@@ -350,9 +364,20 @@ class Grader(Executor):
     ) -> Worker:
         """A process in the sandbox."""
         tree = code.tree if code else library.reference_tree(self.assignment)
-        view = self.view(tree, device, checks)
+        view = replace(
+            self.view(tree, device, checks), kernels=self._kernels(code is None)
+        )
         output = code.output if code else None
         return Worker(view, self.settings.limits, self.mode, output)
+
+    def _kernels(self, whole: bool) -> Path | None:
+        """Compiled kernels, which a worker cannot write to; see `library.kernels`."""
+        if self.mode not in sandbox.STRONG or not compiled(self.assignment):
+            return None
+        with self._once:
+            if whole not in self._found:
+                self._found[whole] = library.kernels(self.assignment, whole)
+            return self._found[whole]
 
     def seed(self, digest: str, earlier: Earlier = NOTHING) -> int:
         """The seed for a submission: no other submission gets the same inputs.

@@ -23,6 +23,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -85,7 +86,7 @@ def reference_tree(assignment: Assignment) -> Path:
         f"reference {assignment.slug}",
         lambda: _library(
             assignment,
-            {f.path: strip(f.source.read_text(), f.path, ()) for f in assignment.files},
+            {file.path: file.source.read_text() for file in assignment.files},
         ),
     )
 
@@ -151,6 +152,37 @@ def student_tree(
     if problem:
         raise Refused(f"it cannot be compiled: {problem}")
     return folder
+
+
+def kernels(assignment: Assignment, whole: bool) -> Path:
+    """A new folder: kernels of the library that this user has compiled so far.
+
+    They are what Numba's cache has. That stays this user's own: a worker reads the
+    folder and cannot write to it, and what a worker compiles, nobody else reads.
+
+    Args:
+        whole: also those into which code of the assignment's files is compiled. A
+            student's worker has the other ones, whose sources it sees as well.
+    """
+    from fast_ops import launch  # loads Numba, which takes half a second
+
+    folder = new_folder("kernels")
+    cache = Path(launch.GIVEN) if launch.GIVEN else launch.cache_folder()
+    solved = {file.module for file in assignment.files}
+    for source in (catalog.LIBRARY / "fast_ops").glob("*.py") if cache else ():
+        if whole or solved.isdisjoint(launch.sources(f"fast_ops.{source.stem}")):
+            for path in cache.glob(f"{source.stem}.*.nb[ic]"):
+                with suppress(FileNotFoundError):  # damaged, and just deleted
+                    _link(path, folder / path.name)
+    return folder
+
+
+def _link(path: Path, target: Path) -> None:
+    """Let a file appear at another place, without a copy where that can be."""
+    try:
+        os.link(path, target)
+    except OSError:  # on another disk, or another user's
+        shutil.copy2(path, target)
 
 
 def _replace(path: Path, data: bytes) -> None:

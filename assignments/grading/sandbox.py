@@ -127,6 +127,7 @@ class View:
         programs: folders of the system, beside its libraries.
         gpu: whether it sees the graphics processors.
         environment: variables, beside those that all workers have.
+        kernels: folder with compiled kernels of the library, to read (strong modes).
     """
 
     tree: Path
@@ -134,6 +135,7 @@ class View:
     programs: tuple[str, ...] = ()
     gpu: bool = False
     environment: dict[str, str] = field(default_factory=dict)
+    kernels: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -275,6 +277,7 @@ def _environment(view: View, limits: Limits, mode: str) -> dict[str, str]:
         # glibc fills new memory with the byte 0xfe: what a kernel does not write is
         # not zero, and not what an earlier kernel wrote. mallopt(3), M_PERTURB
         "MALLOC_PERTURB_": "1",
+        **({"MINITORCH_KERNELS": "/kernels"} if view.kernels else {}),
         **(_gpu_environment() if view.gpu else {}),
         **view.environment,
     }
@@ -292,6 +295,7 @@ def _file_system(view: View, limits: Limits) -> dict[str, object]:
         folders += [str(toolkit / "nvvm")] if toolkit else []
     binds, links = _system_files(tuple(folders))
     binds += [(str(view.tree), "/course")]
+    binds += [(str(view.kernels), "/kernels")] if view.kernels else []
     found = _found(view.packages)
     binds += [(str(path), f"/packages/{name}") for name, path in found.items()]
     devices = [*DEVICE_FILES, *(_gpu_files() if view.gpu else ())]

@@ -79,6 +79,16 @@ def test_a_full_disk_stops_nothing(cache: Path) -> None:
     assert hits() == 0 and hits() == 2
 
 
+def test_a_folder_that_is_given_is_read(cache: Path, monkeypatch: Any) -> None:
+    assert hits() == 0
+    monkeypatch.setattr(launch, "GIVEN", str(next(cache.rglob("*.nbi")).parent))
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(cache / "own"))
+    assert hits() == 2 and not [*cache.glob("own/*/*.nb[ic]")]
+    for path in cache.rglob("*.nbc"):
+        path.write_bytes(b"")
+    assert hits() == 0 and hits() == 2
+
+
 # ------------------------------------------------------------- several processes
 
 

@@ -32,7 +32,7 @@ from assignments.grading import sandbox
 from assignments.grading.batch import RESULTS, write
 from assignments.grading.channel import Worker, _is_of
 from assignments.grading.launch import descendants
-from assignments.grading.library import bare_tree
+from assignments.grading.library import bare_tree, new_folder
 
 FOLDER = Path(__file__).parent.parent / "attacks"
 ATTACKS = sorted(path.stem for path in FOLDER.glob("*.py"))
@@ -51,7 +51,12 @@ def strong_mode() -> str:
 @pytest.fixture(scope="module")
 def wall():
     """A grader that relies on the sandbox alone."""
-    return make_grader(strong_mode(), read_code=False, call_seconds=1.0)
+    grader = make_grader(strong_mode(), read_code=False, call_seconds=1.0)
+    folder = new_folder("kernels")
+    (folder / "any.nbc").touch()
+    grader._kernels = lambda whole: folder
+    yield grader
+    assert [(p.name, p.stat().st_size) for p in folder.iterdir()] == [("any.nbc", 0)]
 
 
 @pytest.fixture(scope="module")
@@ -160,6 +165,7 @@ def earns_nothing(name, request, left, tmp_path, tmp_path_factory) -> None:
         [report.output, *(r.text for g in report.tasks for r in g.results)]
     )
     assert "breach:" not in said
+    assert name != "poison_kernels" or "all ways were tried" in said
     assert all(r.text for g in report.tasks for r in g.results if r.share == 0)
     assert not trace.exists()
     assert left.found() == []

@@ -153,15 +153,6 @@ def test_an_empty_submission(root):
     assert "none of the assignment's files is there" in values["output"]
 
 
-@pytest.mark.slow
-def test_a_broken_submission(root):
-    values = run_autograder(root, {**SOLVED, PATH: SOLVED[PATH] + "\ndef (:\n"})
-    broken = [test for test in values["tests"] if test.get("status") == "failed"]
-    assert broken and values["score"] < ASSIGNMENT.points
-    assert all(test["score"] == 0 for test in broken)
-    assert all("SyntaxError" in test["output"] for test in broken)
-
-
 def test_no_results_where_the_machine_is_at_fault(root):
     """Gradescope then says that the autograder failed, and gives no points."""
     hidden = root / "packages" / "numba"

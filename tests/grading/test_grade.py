@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import replace
+from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
@@ -30,8 +31,10 @@ from assignments.grading import sandbox, timing
 from assignments.grading.channel import Answer, Failed, Worker
 from assignments.grading.examine import NOT_RUN, PASSED, WRONG, Clock, Result
 from assignments.grading.grade import Graded, Grader, Report
-from assignments.grading.library import bare_tree, stripped_tree
+from assignments.grading.library import bare_tree, kernels, stripped_tree
 from assignments.grading.processes import cores
+from assignments.workspace import stripped
+from fast_ops import launch
 
 # So much slower that a busy machine, which adds milliseconds to every call, cannot make
 # it look like the reference.
@@ -368,6 +371,20 @@ def test_all_modes_that_work_here(mode, tmp_path):
     text = json.loads(reports.gradescope(report))["output"]
     assert (text == "Graded.") == (mode in sandbox.STRONG)
     assert mode in sandbox.STRONG or mode in text
+
+
+@pytest.mark.parametrize("name", catalog.ids())
+def test_kernels_for_students_are_of_sources_that_they_see(name, tmp_path, monkeypatch):
+    modules = {path.stem for path in Path(launch.__file__).parent.glob("*.py")}
+    for module in modules:
+        (tmp_path / f"{module}.any-1.py311.sealed.nbc").touch()
+    monkeypatch.setattr(launch, "GIVEN", str(tmp_path))
+    assert len([*kernels(catalog.load(name), whole=True).iterdir()]) == len(modules)
+    folder = kernels(catalog.load(name), whole=False)
+    workspace = {path.replace("/", ".") for path in stripped(catalog.load(name))}
+    for module in modules:
+        sources = {f"{name}.py" for name in launch.sources(f"fast_ops.{module}")}
+        assert any(folder.glob(f"{module}.*")) == sources.isdisjoint(workspace)
 
 
 def test_best_mode_is_never_root_without_a_wall(monkeypatch):
