@@ -36,6 +36,7 @@ from cuda_ops import (
     sparse,
 )
 from cuda_ops.attention import attention
+from cuda_ops.block.intrinsics import is_aligned
 from cuda_ops.conv import conv
 from cuda_ops.matmul import matmul
 from cuda_ops.runtime import device, dlpack
@@ -43,6 +44,7 @@ from minitorch.backend import Backend
 from minitorch.backend.around import Around
 from minitorch.backend.attention import KEEP_ALL, Drop
 from minitorch.backend.registry import renew
+from minitorch.dtypes import rounded
 from minitorch.tensor_data import TensorData
 
 
@@ -51,7 +53,7 @@ class CUDABackend(Backend):
 
     host_memory = False
     takes_half = Backend.takes_half | {
-        "bias_activation", "bias_activation_backward", "cross_entropy",
+        "band", "bias_activation", "bias_activation_backward", "clamp", "cross_entropy",
         "cross_entropy_backward", "dropout", "gather", "index_copy_", "index_select",
         "layer_norm", "layer_norm_backward", "log_softmax", "log_softmax_backward",
         "map", "mean", "reduce", "softmax", "softmax_backward",
@@ -88,6 +90,15 @@ class CUDABackend(Backend):
     map = staticmethod(elementwise.map)
     zip = staticmethod(elementwise.zip)
     where = staticmethod(elementwise.where)
+    clamp = staticmethod(elementwise.clamp)
+    band = staticmethod(elementwise.band)
+
+    def fill(self, out: TensorData, value: float) -> None:
+        """By one kernel, or by none, where `out` lies without gaps."""
+        if out.contiguous:
+            memory.fill(out.flat(), rounded(value, out.dtype))
+        else:
+            super().fill(out, value)
 
     argmax = staticmethod(arg_reduce.argmax)
     argmin = staticmethod(arg_reduce.argmin)
@@ -96,6 +107,7 @@ class CUDABackend(Backend):
     vector_norm = staticmethod(reduce.vector_norm)
     reduce = staticmethod(reduce.reduce)
 
+    topk = staticmethod(sort.topk)
     sort = staticmethod(sort.sort)
 
     matmul = staticmethod(matmul.matmul)
@@ -109,6 +121,10 @@ class CUDABackend(Backend):
     index_select = staticmethod(indexing.index_select)
     index_add = staticmethod(indexing.index_add)
     index_copy_ = staticmethod(indexing.index_copy_)
+
+    def cat(self, tensors: Sequence[TensorData], dim: int) -> TensorData:
+        """Small ones four at a time."""
+        return indexing.cat_small(tensors, dim) or super().cat(tensors, dim)
 
     conv2d = staticmethod(conv.conv2d)
     conv2d_backward_input = staticmethod(conv.conv2d_backward_input)
@@ -202,6 +218,13 @@ class CUDABackend(Backend):
     normal = staticmethod(random.normal)
     randint = staticmethod(random.randint)
     dropout = staticmethod(random.dropout)
+
+    def random_(self, out: TensorData, *how: Any) -> None:
+        """Straight into `out`, where it lies without gaps."""
+        if out.contiguous and is_aligned(out.flat()):
+            random.random_(out, *how)
+        else:
+            super().random_(out, *how)
 
     sgd_step = staticmethod(optim.sgd_step)
     adam_step = staticmethod(optim.adam_step)

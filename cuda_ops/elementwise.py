@@ -24,11 +24,13 @@ Below `LARGE` elements there is one vector a thread, so that all SMs get work.
 
 from __future__ import annotations
 
+import builtins
 import math
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 from numba import cuda, int64, uint32
 
 from cuda_ops.block.intrinsics import device, is_aligned, load, load4, store, store4
@@ -45,11 +47,13 @@ from cuda_ops.memory import (
     place,
     plan,
     position,
+    split,
 )
 from cuda_ops.runtime.launch import SIMULATED, TINY, Kernels, ceil_div, kernel
 from minitorch import operators
+from minitorch.backend.host.memory import same_window
 from minitorch.backend.low_precision import unrounded
-from minitorch.dtypes import DType
+from minitorch.dtypes import DType, computed
 from minitorch.tensor_data import Shape, TensorData, broadcast_shapes
 from minitorch.todo import unwritten_task
 
@@ -445,7 +449,7 @@ def _zip_second(
     """Run a kernel for an `a` that lies as `out` does, if b is a number or repeats."""
     x, z = a.flat(), out.flat()
     blocks = ceil_div(len(z), STEP)
-    number = b.storage.array.number if NUMBERS else None
+    number = _number(b)
     if number is not None:
         run = (ZIP_NUMBER_FIRST if swap else ZIP_NUMBER)[fn]
         run[blocks, THREADS](x, number, z, is_aligned(x, z))
@@ -458,6 +462,12 @@ def _zip_second(
     run = (ZIP_REPEATED_FIRST if swap else ZIP_REPEATED)[fn]
     run[blocks, THREADS](x, y, z, inner, repeat_mode(m, inner, x, y, z))
     return True
+
+
+def _number(a: TensorData) -> Any:
+    """The number that a kernel can take as an argument in the place of `a`, or None."""
+    number = a.storage.array.number if NUMBERS else None
+    return np.float32(number) if number is not None and a.dtype.half else number
 
 
 def repeat_mode(m: int, inner: int, x: Any, y: Any, z: Any) -> int:
@@ -478,7 +488,7 @@ def repeats(shape: Shape, strides: Shape, out: Shape) -> tuple[int, int] | None:
     """
     lead = len(out) - len(shape)
     steps = [0] * lead
-    for n, size, step in _zip3(shape, out[lead:], strides):
+    for n, size, step in builtins.zip(shape, out[lead:], strides):
         steps.append(step if n == size else 0)
     dims = [(n, step[0]) for n, step in merged(out, tuple(steps))]
     inner = 1
@@ -492,33 +502,19 @@ def repeats(shape: Shape, strides: Shape, out: Shape) -> tuple[int, int] | None:
     return m, inner
 
 
-def _zip3(a: Any, b: Any, c: Any) -> list[tuple[int, int, int]]:
-    return [(a[i], b[i], c[i]) for i in range(len(a))]
-
-
 def _zip_into(
     fn: Callable, a: TensorData, b: TensorData, out: TensorData
 ) -> TensorData:
     if a.shape == out.shape and not overlap(b, out):
-        if same_window(a, out) or not overlap(a, out):
-            if b.shape == out.shape and _lies_as(b, out) and _lies_as(a, out):
-                if out.is_contiguous():
+        if a is out or same_window(a, out) or not overlap(a, out):
+            if b.shape == out.shape and a.contiguous and b.contiguous:
+                if out.contiguous:
                     _zip_flat(fn, a.flat(), b.flat(), out.flat())
                     return out
             _zip_broadcast(fn, a, b, out)
             return out
     copy_into(out, zip(fn, a, b, out.dtype))
     return out
-
-
-def same_window(a: TensorData, b: TensorData) -> bool:
-    """Whether element i of one is element i of the other, for all i."""
-    return (
-        a.storage is b.storage
-        and a.offset == b.offset
-        and a.shape == b.shape
-        and (a.strides == b.strides or (a.is_contiguous() and b.is_contiguous()))
-    )
 
 
 # -------------------------------------------------------------------------- where
@@ -542,14 +538,34 @@ def where_flat(condition, a, b, out, one_a, one_b):
     # END SOLUTION a4.1
 
 
-def where(condition: TensorData, a: TensorData, b: TensorData) -> TensorData:
-    """out[i] = a[i] if condition[i] else b[i]; all three broadcast."""
+@kernel(examples=["bool[] float32[] float32 float32[] bool"], threads=THREADS)
+def where_number(condition, a, y, out, swap):
+    """out[i] = a[i] if condition[i] else y, or with `swap` y if condition[i] else a[i];
+    threads as in `where_flat`."""
+    first = int64(cuda.grid(1)) * 4
+    for i in range(first, min(first + 4, out.size)):
+        if load(condition, i) != swap:
+            store(out, i, load(a, i))
+        else:
+            store(out, i, y)
+
+
+def where(
+    condition: TensorData, a: TensorData, b: TensorData, out: TensorData | None = None
+) -> TensorData:
+    """out[i] = a[i] if condition[i] else b[i]; all broadcast. `out` may be a or b."""
     shape = broadcast_shapes(condition.shape, a.shape, b.shape)
-    out = empty(shape, a.dtype)
-    x, y = _one_or_all(unrounded(a), shape), _one_or_all(unrounded(b), shape)
-    where_flat[ceil_div(math.prod(shape), STEP), THREADS](
-        _expanded(condition, shape), x, y, out.flat(), a.size == 1, b.size == 1
-    )
+    out = out or empty(shape, a.dtype)
+    chosen, z, swap = _expanded(condition, shape), out.flat(), False
+    x, y = unrounded(a), unrounded(b)
+    blocks, number = ceil_div(len(z), STEP), _number(y)
+    if number is None:
+        x, y, swap, number = y, x, True, _number(x)
+    if number is not None:
+        where_number[blocks, THREADS](chosen, _expanded(x, shape), number, z, swap)
+    else:
+        x, y = _one_or_all(y, shape), _one_or_all(x, shape)
+        where_flat[blocks, THREADS](chosen, x, y, z, a.size == 1, b.size == 1)
     return out
 
 
@@ -561,3 +577,51 @@ def _one_or_all(a: TensorData, shape: Shape) -> Any:
 
 def _expanded(a: TensorData, shape: Shape) -> Any:
     return contiguous(a if a.shape == shape else a.expand(shape)).flat()
+
+
+# ---------------------------------------------------------------- clamp and band
+
+at_least, at_most = device(operators.maximum), device(operators.minimum)
+
+
+@kernel(examples=["float32[] float32 float32 float32[]"], threads=THREADS)
+def clamp_flat(a, low, high, out):
+    """out[i] = min(max(a[i], low), high); threads as in `where_flat`."""
+    first = int64(cuda.grid(1)) * 4
+    for i in range(first, min(first + 4, out.size)):
+        store(out, i, at_most(at_least(load(a, i), low), high))
+
+
+def clamp(
+    a: TensorData, low: Any, high: Any, out: TensorData | None = None
+) -> TensorData:
+    """a raised to `low`, then lowered to `high`, unless None. `out` has no gaps."""
+    out, kind = out or empty(a.shape, a.dtype), computed(a.dtype).numpy
+    most: Any = np.iinfo(kind).max if kind.kind == "i" else math.inf
+    low, high = (-most - 1 if low is None else low), (most if high is None else high)
+    clamp_flat[ceil_div(out.size, STEP), THREADS](
+        contiguous(a).flat(), kind.type(low), kind.type(high), out.flat()
+    )
+    return out
+
+
+@kernel(examples=[f"{t}[] int64 int64 int64 int64 {t}[]" for t in ("float32", "bool")])
+def band_flat(a, rows, cols, low, high, out):
+    """out[*, r, c] = a[*, r, c] where low <= c - r <= high, else 0; a thread each.
+
+    # a [*, rows, cols] -> out [*, rows, cols]
+    """
+    e = cuda.grid(1)
+    if e < out.size:
+        line, c = split(e, cols)
+        _, r = split(line, rows)
+        inside = low <= c - r and c - r <= high
+        store(out, e, load(a, e) if inside else 0)
+
+
+def band(a: TensorData, low: int, high: int) -> TensorData:
+    """a [*, M, N] where low <= column - row <= high, else 0."""
+    out = empty(a.shape, a.dtype)
+    x, z = contiguous(a).flat(), out.flat()
+    band_flat[ceil_div(len(z), 256), 256](x, *a.shape[-2:], low, high, z)
+    return out

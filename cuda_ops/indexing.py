@@ -17,6 +17,8 @@ elements of a result have no particular value, and nothing is added or written f
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 from numba import cuda, int64
@@ -33,11 +35,12 @@ from cuda_ops.block.intrinsics import (
 )
 from cuda_ops.half import bits
 from cuda_ops.index_errors import after_launch, bad_index, notes, number
-from cuda_ops.memory import contiguous, copy, copy_into, empty, full, split
+from cuda_ops.memory import contiguous, copy, copy_into, empty, full, merged, split
 from cuda_ops.runtime.launch import TINY, ceil_div, kernel
 from cuda_ops.sort import end_of_run, sort_keys
 from minitorch import dtypes
-from minitorch.tensor_data import TensorData
+from minitorch.backend.indexing import cat_shape
+from minitorch.tensor_data import TensorData, lies_row_by_row
 
 THREADS = 32 if TINY else 256
 # Rows that a thread of `copy_slices` has in flight.
@@ -46,6 +49,10 @@ ROWS = 4
 THREAD_EACH = 40 if TINY else 65536
 # Enough of them for a warp each.
 WARP_EACH = 4 if TINY else 256
+# Indices that every thread of `put_few` looks at.
+FEW = 4 if TINY else 64
+# Elements up to which tensors are copied together by one kernel, by one each.
+SMALL = 2**8 if TINY else 2**16
 
 _FLOAT = ("float32", "float64")
 _ALL = (*_FLOAT, "int64", "int32", "bool")
@@ -446,19 +453,21 @@ def put_slices(out, n, inner, index, winner, src):
 
 
 @kernel(examples=[f"{t}[] int64 int64 int64[] {t}[] int64[] int64" for t in _ALL])
-def put_slice(out, n, inner, index, src, notes, dim):
-    """out[o, index[0], :] = src[o, 0, :]: one slice, for whose place no other competes.
-
-    One thread for each element of src [outer, 1, inner]; the first tells a bad index.
-    """
+def put_few(out, n, inner, index, src, notes, dim):
+    """`put_slices` where indices are few: each thread looks through all of them, for
+    one that comes later to its own place, and the first for bad ones, too."""
     e = cuda.grid(1)
     if e < src.size:
-        i = index[0]
-        if 0 <= i < n:
-            outer, k = split(e, inner)
-            out[(outer * n + i) * inner + k] = src[e]
-        elif e == 0:
-            bad_index(notes, 4, i, n, dim)
+        row, k = split(e, inner)
+        outer, mine = split(row, index.size)
+        wins = True
+        for j in range(index.size):
+            bad = index[j] < 0 or index[j] >= n
+            wins = wins and not bad and (j <= mine or index[j] != index[mine])
+            if bad and e == 0:
+                bad_index(notes, 4, index[j], n, dim)
+        if wins:
+            out[(outer * n + index[mine]) * inner + k] = src[e]
 
 
 def index_copy_(out: TensorData, dim: int, index: TensorData, src: TensorData) -> None:
@@ -473,8 +482,8 @@ def index_copy_(out: TensorData, dim: int, index: TensorData, src: TensorData) -
     to, source = bits(target.flat()), bits(src.flat())
     n, places = out.shape[dim], contiguous(index).flat()
     blocks = ceil_div(src.size, THREADS)
-    if places.size == 1:  # a token's keys, in each step of generation
-        put_slice[blocks, THREADS](to, n, inner, places, source, notes(), dim)
+    if places.size <= FEW:  # a token's keys, in each step of generation
+        put_few[blocks, THREADS](to, n, inner, places, source, notes(), dim)
     else:
         winner = full((n + 1,), -1, dtypes.int64).flat()
         claim_slices[ceil_div(places.size, THREADS), THREADS](
@@ -484,3 +493,58 @@ def index_copy_(out: TensorData, dim: int, index: TensorData, src: TensorData) -
     after_launch()
     if target is not out:
         copy_into(out, target)
+
+
+# -------------------------------------------------------------- one after the other
+
+
+@kernel(examples=["T[] T[] T[] T[] 4*int64 4*int64 T[] int64 int64".replace("T", t)
+                  for t in (*_ALL, "uint16")])  # fmt: skip
+def cat_four(a, b, c, d, ends, steps, out, start, width):
+    """out[r, start : start + ends[3]] = a[r, :], b[r, :], c[r, :], d[r, :].
+
+    # a [R, ends[0]], b [R, ends[1] - ends[0]], c, d likewise -> out [R, width]
+
+    Rows of an input are `steps` apart. One thread for each element.
+    """
+    r, x = split(cuda.grid(1), ends[3])
+    if r * width < out.size:
+        at = r * width + start + x
+        if x < ends[0]:
+            out[at] = a[r * steps[0] + x]
+        elif x < ends[1]:
+            out[at] = b[r * steps[1] + x - ends[0]]
+        elif x < ends[2]:
+            out[at] = c[r * steps[2] + x - ends[1]]
+        else:
+            out[at] = d[r * steps[3] + x - ends[2]]
+
+
+def cat_small(tensors: Sequence[TensorData], dim: int) -> TensorData | None:
+    """Tensors one after the other along `dim`; None if large, or not all in rows."""
+    shape = cat_shape(tensors, dim)
+    size, rows = math.prod(shape), math.prod(shape[:dim])
+    parts: list[Any] = [_rows(a, dim) for a in tensors if a.size]
+    if not 0 < size <= SMALL or None in parts:
+        return None
+    out, start = empty(shape, tensors[0].dtype), 0
+    z: Any = bits(out.storage.array)
+    parts += [(z, 0, 0)] * (-len(parts) % 4)
+    for i in range(0, len(parts), 4):
+        arrays, sizes, steps = zip(*parts[i : i + 4])
+        ends = tuple(accumulate(sizes))
+        cat_four[ceil_div(rows * ends[3], THREADS), THREADS](
+            *arrays, ends, steps, z, start, size // rows
+        )
+        start += ends[3]
+    return out
+
+
+def _rows(a: TensorData, dim: int) -> tuple[Any, int, int] | None:
+    """Where `a` begins, the size of its rows from `dim` on, and the step of one."""
+    outer = merged(a.shape[:dim], a.strides[:dim]) or [(1, (0,))]
+    (_, (step,)), shape = outer[0], a.shape[dim:]
+    if step < 0 or len(outer) > 1 or not lies_row_by_row(shape, a.strides[dim:]):
+        return None
+    x = a.flat() if a.contiguous else a.storage.array[a.offset :]
+    return bits(x), math.prod(shape), step

@@ -77,8 +77,8 @@ def wrap(array: Any, shape: Shape, dtype: DType) -> TensorData:
     return TensorData.around(array, dtype, device.current.name, shape)
 
 
-@kernel(examples=["float32[] float32"], threads=THREADS)
-def fill_flat(out, value):
+@kernel(examples=["float32[] float32 bool"], threads=THREADS)
+def fill_flat(out, value, vectors):
     """out[i] = value.
 
     # out [N]
@@ -88,7 +88,7 @@ def fill_flat(out, value):
     """
     start = int64(cuda.blockIdx.x) * TILE
     i = start + cuda.threadIdx.x * 4
-    if start + TILE <= out.size:
+    if vectors and start + TILE <= out.size:
         store4(out, i, value, value, value, value)
         store4(out, i + STEP, value, value, value, value)
     else:
@@ -108,14 +108,14 @@ def full(shape: Shape, value: float, dtype: DType) -> TensorData:
 
 
 def fill(out: Any, number: Any) -> None:
-    """out[...] = number, for a flat array that owns its memory."""
+    """out[...] = number, for a flat array."""
     content = np.asarray(number).tobytes()
     if not SIMULATED and out.size and not any(content):  # not -0.0
         clear(out)
     elif not SIMULATED and len(content) == 2:
         _set_words(out, int.from_bytes(content, sys.byteorder))
     else:
-        fill_flat[ceil_div(len(out), TILE), THREADS](out, number)
+        fill_flat[ceil_div(len(out), TILE), THREADS](out, number, is_aligned(out))
 
 
 def clear(out: DeviceArray) -> None:
@@ -386,6 +386,9 @@ def copy_vectors(a, a_at, a_steps, out, out_at, out_steps, shape, size):
 
 def overlap(a: TensorData, b: TensorData) -> bool:
     """Whether writing one may change the other (never False by mistake)."""
+    x, y = a.storage.array, b.storage.array
+    if x is not y and x.base is None and y.base is None:
+        return False
     first, last = _span(a)
     other_first, other_last = _span(b)
     return first <= other_last and other_first <= last

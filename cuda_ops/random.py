@@ -137,9 +137,16 @@ FLOATS = "float32", "float64"
 HEAD = "int64 int64 int64 int64[]"
 
 
-@kernel(examples=[f"{HEAD} float32[]", f"{HEAD} float64[]"])
-def uniform_blocks(key0, key1, offset, base, out):
-    """out[4 b + j] = top 24 bits of word j of block b, as a fraction of 2^24.
+@device
+def affine(x, scale, shift):
+    """x * scale + shift, in the type of `scale`, rounded twice, as on all devices:
+    what is fused with a -0 already, no compiler fuses with an addition."""
+    return cuda.fma(same_type(x, scale), scale, same_type(-0.0, scale)) + shift
+
+
+@kernel(examples=[f"{HEAD} {t} {t} {t}[]" for t in FLOATS])
+def uniform_blocks(key0, key1, offset, base, scale, shift, out):
+    """out[4 b + j] = top 24 bits of word j of block b, / 2^24, * scale + shift.
 
     # out [n]
 
@@ -155,11 +162,14 @@ def uniform_blocks(key0, key1, offset, base, out):
         w0, w1, w2, w3 = draw(key0, key1, offset, base, b)
         x0, x1 = float32(w0 >> 8) * UNIT, float32(w1 >> 8) * UNIT
         x2, x3 = float32(w2 >> 8) * UNIT, float32(w3 >> 8) * UNIT
-        store_block(out, i, x0, x1, x2, x3)
+        store_block(
+            out, i, affine(x0, scale, shift), affine(x1, scale, shift),
+            affine(x2, scale, shift), affine(x3, scale, shift),
+        )  # fmt: skip
 
 
-@kernel(examples=[f"{HEAD} float32[]", f"{HEAD} float64[]"], float64=True)
-def normal_blocks(key0, key1, offset, base, out):
+@kernel(examples=[f"{HEAD} {t} {t} {t}[]" for t in FLOATS], float64=True)
+def normal_blocks(key0, key1, offset, base, scale, shift, out):
     """Two words make two normal numbers, by the method of Box and Muller.
 
     # out [n]
@@ -174,7 +184,10 @@ def normal_blocks(key0, key1, offset, base, out):
         w0, w1, w2, w3 = draw(key0, key1, offset, base, b)
         x0, x1 = box_muller(w0, w1)
         x2, x3 = box_muller(w2, w3)
-        store_block(out, i, x0, x1, x2, x3)
+        store_block(
+            out, i, affine(x0, scale, shift), affine(x1, scale, shift),
+            affine(x2, scale, shift), affine(x3, scale, shift),
+        )  # fmt: skip
 
 
 @kernel(examples=[f"{HEAD} int64 int64 {t}[]" for t in ("int64", "int32", "float32")])
@@ -289,15 +302,24 @@ def _start(kernel: Any, size: int, seed: int, offset: int, *args: Any) -> None:
 def uniform(shape: Shape, dtype: DType, seed: int, offset: int) -> TensorData:
     """Uniform numbers in [0, 1), as the kernel says."""
     out = empty(shape, dtype)
-    _start(uniform_blocks, out.size, seed, offset, out.flat())
+    random_(out, False, seed, offset, 1.0, -0.0)
     return out
 
 
 def normal(shape: Shape, dtype: DType, seed: int, offset: int) -> TensorData:
     """Standard normal numbers, as the kernel says."""
     out = empty(shape, dtype)
-    _start(normal_blocks, out.size, seed, offset, out.flat())
+    random_(out, True, seed, offset, 1.0, -0.0)
     return out
+
+
+def random_(
+    out: TensorData, normal: bool, seed: int, offset: int, scale: float, shift: float
+) -> None:
+    """out = normal or uniform numbers * scale + shift, for `out` without gaps."""
+    kind, z = out.dtype.numpy.type, out.flat()
+    kernel = normal_blocks if normal else uniform_blocks
+    _start(kernel, len(z), seed, offset, kind(scale), kind(shift), z)
 
 
 def randint(

@@ -211,16 +211,17 @@ def merge_runs(keys, order, n, width, tiles, keys_out, order_out):
 
 @kernel(
     examples=[
-        f"{t}[] int32[] int64 {t}[] int64[]"
+        f"{t}[] int32[] int64 int64 {t}[] int64[]"
         for t in ("float32", "float64", "int64", "int32", "bool")
     ]
 )
-def take_sorted(a, order, n, values, index):
-    """values[r, i] = a[r, order[r, i]], and the positions as int64; a thread each."""
+def take_sorted(a, order, n, k, values, index):
+    """values[r, i] = a[r, order[r, i]] for i < k, and the positions; a thread each."""
     x = cuda.grid(1)
-    if x < order.size:
-        p = order[x]
-        values[x] = a[x - x % n + p]
+    if x < index.size:
+        first = x // k * n
+        p = order[first + x % k]
+        values[x] = a[first + p]
         index[x] = p
 
 
@@ -284,11 +285,12 @@ def _order(flat: Any, dtype: DType, rows: int, n: int, descending: bool) -> Any:
 
 
 def _sorted_rows(
-    a: TensorData, n: int, descending: bool
+    a: TensorData, n: int, descending: bool, k: int
 ) -> tuple[TensorData, TensorData]:
-    """Each row [n] of a contiguous tensor in order, and the positions."""
-    values, index = empty(a.shape, a.dtype), empty(a.shape, dtypes.int64)
-    if a.size:
+    """Each row [n] of a contiguous tensor in order, and the positions; the first k."""
+    shape = (*a.shape[:-1], k) if a.dims else ()
+    values, index = empty(shape, a.dtype), empty(shape, dtypes.int64)
+    if values.size:
         if n >= 2**31:
             raise ValueError(
                 f"sort: the dimension has {n} elements; the CUDA backend sorts fewer "
@@ -296,19 +298,26 @@ def _sorted_rows(
             )
         flat = a.flat()
         order = _order(flat, a.dtype, a.size // n, n, descending)
-        take_sorted[ceil_div(a.size, 256), 256](
-            flat, order, n, values.flat(), index.flat()
+        take_sorted[ceil_div(values.size, 256), 256](
+            flat, order, n, k, values.flat(), index.flat()
         )
     return values, index
 
 
 def sort(a: TensorData, dim: int, descending: bool) -> tuple[TensorData, TensorData]:
     """Sorted values and their int64 positions; stable; NaN is above all numbers."""
-    if not a.dims:
-        return _sorted_rows(contiguous(a), 1, descending)
+    return topk(a, a.shape[dim] if a.dims else 1, dim, descending)
+
+
+def topk(
+    a: TensorData, k: int, dim: int, largest: bool
+) -> tuple[TensorData, TensorData]:
+    """The first k of a sort along `dim`, and their int64 positions."""
+    if dim >= a.dims - 1:
+        return _sorted_rows(contiguous(a), math.prod(a.shape[-1:]), largest, k)
     order = [i for i in range(a.dims) if i != dim]
     moved = contiguous(a.permute([*order, dim]))
-    values, index = _sorted_rows(moved, a.shape[dim], descending)
+    values, index = _sorted_rows(moved, a.shape[dim], largest, k)
     back = list(range(a.dims - 1))
     back.insert(dim, a.dims - 1)
     return contiguous(values.permute(back)), contiguous(index.permute(back))
@@ -316,4 +325,4 @@ def sort(a: TensorData, dim: int, descending: bool) -> tuple[TensorData, TensorD
 
 def sort_keys(keys: TensorData) -> tuple[TensorData, TensorData]:
     """Whole numbers [n] in ascending order, and the int64 position of each; stable."""
-    return _sorted_rows(keys, math.prod(keys.shape), False)
+    return _sorted_rows(keys, keys.size, False, keys.size)

@@ -30,6 +30,7 @@ from fast_ops import (
 )
 from fast_ops.launch import SERIAL_LIMIT
 from fast_ops.memory import CPUMemory
+from fast_ops.sort import SHORT, first
 from minitorch.backend.host import HostBackend
 from minitorch.tensor_data import TensorData
 
@@ -56,8 +57,16 @@ class CPUBackend(CPUMemory, HostBackend):
     map = staticmethod(elementwise.map)
     zip = staticmethod(elementwise.zip)
     reduce = staticmethod(reduce.reduce)
-    topk = staticmethod(sort.topk)
     nll = staticmethod(softmax.nll_of_rows)
+
+    def topk(
+        self, a: TensorData, k: int, dim: int, largest: bool
+    ) -> tuple[TensorData, TensorData]:
+        """The first k of a sort along `dim`, and their int64 positions."""
+        if k > SHORT:
+            return super().topk(a, k, dim, largest)
+        return first(a, k, dim, largest)
+
     sort = staticmethod(sort.sort)
     matmul = staticmethod(matmul.matmul)
 

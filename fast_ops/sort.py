@@ -81,7 +81,7 @@ def sort(a: TensorData, dim: int, descending: bool) -> tuple[TensorData, TensorD
     """Sorted values and their int64 positions; stable; NaN is above all numbers."""
     n = a.shape[dim] if a.dims else 1
     if n <= SHORT:
-        return _first(a, n, dim, descending)
+        return first(a, n, dim, descending)
     rows = last(a, dim)
     values = copy(rows, a.dtype) if rows is a else rows
     index = empty(values.shape, int64)
@@ -91,16 +91,10 @@ def sort(a: TensorData, dim: int, descending: bool) -> tuple[TensorData, TensorD
     return back(values, dim), back(index, dim)
 
 
-def topk(a: TensorData, k: int, dim: int, largest: bool) -> TensorData:
-    """int64 positions of the first k of a sort along `dim`."""
-    if k > SHORT:
-        return sort(a, dim, largest)[1].slice(dim, 0, k)
-    return _first(a, k, dim, largest)[1]
-
-
-def _first(
+def first(
     a: TensorData, k: int, dim: int, descending: bool
 ) -> tuple[TensorData, TensorData]:
+    """The first k of a sort along `dim`, and their int64 positions, by insertion."""
     rows = last(a, dim)
     shape = (*rows.shape[:-1], k) if rows.shape else ()
     values, index = empty(shape, a.dtype), empty(shape, int64)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -470,25 +469,22 @@ def randperm(
 
 def rand_like(input: Tensor, *, generator: Generator | None = None) -> Tensor:
     """Uniform random numbers in the shape, dtype and on the device of `input`."""
-    return rand(
-        input.raw.shape, dtype=input.dtype, device=input.raw.device, generator=generator
-    )
+    raw = input.raw
+    return rand(raw.shape, dtype=raw.dtype, device=raw.device, generator=generator)
 
 
 def randn_like(input: Tensor, *, generator: Generator | None = None) -> Tensor:
     """Normal random numbers in the shape, dtype and on the device of `input`."""
-    return randn(
-        input.raw.shape, dtype=input.dtype, device=input.raw.device, generator=generator
-    )
+    raw = input.raw
+    return randn(raw.shape, dtype=raw.dtype, device=raw.device, generator=generator)
 
 
 def randint_like(
     input: Tensor, low: int, high: int, *, generator: Generator | None = None
 ) -> Tensor:
     """Random integers in the shape and on the device of `input`, as int64."""
-    return randint(
-        low, high, input.raw.shape, device=input.raw.device, generator=generator
-    )
+    raw = input.raw
+    return randint(low, high, raw.shape, device=raw.device, generator=generator)
 
 
 def _floating_dtype(name: str, dtype: DType | None) -> DType:
@@ -511,10 +507,8 @@ def meshgrid(*tensors: Tensor, indexing: str = "ij") -> tuple[Tensor, ...]:
     if indexing not in ("ij", "xy"):
         raise ValueError(f'meshgrid: indexing is {indexing!r}; use "ij" or "xy"')
     shape = tuple(t.numel() for t in tensors)
-    grids = []
-    for i, t in enumerate(tensors):
-        ones: Sequence[int] = [1] * i + [-1] + [1] * (len(tensors) - i - 1)
-        grids.append(t.reshape(ones).expand(shape))
+    ones = [[-1] + [1] * i for i in reversed(range(len(tensors)))]
+    grids = [t.reshape(o).expand(shape) for t, o in zip(tensors, ones)]
     if indexing == "xy" and len(tensors) > 1:
         grids = [g.transpose(0, 1) for g in grids]
     return tuple(grids)

@@ -118,6 +118,15 @@ def a_view_of_a_view(lib: Library) -> list[Any]:
     return [b, w.grad]
 
 
+def bounds_and_a_mask_in_windows(lib: Library) -> list[Any]:
+    w = lib.leaf([[1.0, -2.0, 0.5], [3.0, -4.0, 8.0]])
+    h = w * 1
+    h.T[1:].clamp_(-3.0, 2.0)
+    h[0].masked_fill_(h[0] > 0.75, 7.0)
+    (h * h).sum().backward()
+    return [h, w.grad]
+
+
 def nothing_recorded(lib: Library) -> list[Any]:
     b = lib.zeros(2, 3)
     v = b[:, 1]
@@ -138,6 +147,7 @@ PROGRAMS = (
     a_recurrence_in_place,
     a_column_of_a_result,
     a_view_of_a_view,
+    bounds_and_a_mask_in_windows,
     nothing_recorded,
 )
 

@@ -135,6 +135,14 @@ class Attention(Softmax):
         )
         return self.zip(operators.le, col, row.unsqueeze(1), bool_)
 
+    def band(self, a: TensorData, low: int, high: int) -> TensorData:
+        """a [*, M, N] where low <= column - row <= high, else 0."""
+        (rows, cols), zero = a.shape[-2:], self.number(0, a.storage.dtype)
+        out = None
+        if high < cols - 1:
+            a = out = self.where(self.triangle(rows, cols, high), a, zero)
+        return self.where(self.triangle(rows, cols, low - 1), zero, a, out)
+
     def _scores(
         self, query: TensorData, key: TensorData, scale: float, causal: bool,
         mask: TensorData | None,

@@ -25,9 +25,15 @@ class Indexing(Primitives):
             start += a.shape[dim]
         return out
 
-    def topk(self, a: TensorData, k: int, dim: int, largest: bool) -> TensorData:
-        """int64 positions of the first k of a sort along `dim`."""
-        return self.sort(a, dim, largest)[1].slice(dim, 0, k)
+    def topk(
+        self, a: TensorData, k: int, dim: int, largest: bool
+    ) -> tuple[TensorData, TensorData]:
+        """The first k of a sort along `dim`, and their int64 positions."""
+        values, index = self.sort(a, dim, largest)
+        if k == a.shape[dim]:
+            return values, index
+        values, index = values.slice(dim, 0, k), index.slice(dim, 0, k)
+        return self.copy(values, a.dtype), self.copy(index, index.dtype)
 
     def index_select(self, a: TensorData, dim: int, index: TensorData) -> TensorData:
         """The slices `index` [n] of `dim`, in that order. IndexError as in gather."""

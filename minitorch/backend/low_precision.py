@@ -46,6 +46,8 @@ ROUNDED = {
 WRITTEN = {
     "map": (3,),
     "zip": (4,),
+    "where": (3,),
+    "clamp": (3,),
     "bias_activation": (3,),
     "cross_entropy_backward": (5,),
     "index_copy_": (0,),
@@ -107,6 +109,8 @@ class LowPrecision(Around):
         made = HalfNumber(narrow.storage.array, dtype, narrow.storage.device)
         made.wide = wide.storage
         return TensorData(made, ())
+
+    random_: Any = Backend.random_  # by the functions of this class
 
     def uniform(self, shape: Any, dtype: DType, seed: int, offset: int) -> TensorData:
         """Uniform numbers in [0, 1): none is rounded up to 1."""

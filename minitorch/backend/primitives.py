@@ -96,8 +96,11 @@ class Primitives(ABC):
         """out[i] = fn(a[i], b[i]); a and b broadcast. `out` may be a or b."""
 
     @abstractmethod
-    def where(self, condition: TensorData, a: TensorData, b: TensorData) -> TensorData:
-        """out[i] = a[i] if condition[i] else b[i]; all three broadcast."""
+    def where(
+        self, condition: TensorData, a: TensorData, b: TensorData,
+        out: TensorData | None = None,
+    ) -> TensorData:  # fmt: skip
+        """out[i] = a[i] if condition[i] else b[i]; all broadcast. `out` has no gaps."""
 
     # --------------------------------------------------------------------- reductions
 
@@ -292,6 +295,28 @@ class Primitives(ABC):
     def fill(self, out: TensorData, value: float) -> None:
         """out[...] = value"""
         self.copy_into(out, self.number(value, out.dtype).expand(out.shape))
+
+    def clamp(
+        self, a: TensorData, low: float | None, high: float | None,
+        out: TensorData | None = None,
+    ) -> TensorData:  # fmt: skip
+        """a raised to `low`, then lowered to `high`, unless None. `out` has no gaps."""
+        for fn, bound in ((operators.maximum, low), (operators.minimum, high)):
+            if bound is not None:
+                number = self.number(bound, a.storage.dtype)
+                a = out = self.zip(fn, a, number, None, out)
+        return a
+
+    def random_(
+        self, out: TensorData, normal: bool, seed: int, offset: int,
+        scale: float, shift: float,
+    ) -> None:  # fmt: skip
+        """out = numbers of `normal`, else of `uniform`, * scale + shift."""
+        draw = self.normal if normal else self.uniform
+        made = draw(out.shape, out.dtype, seed, offset)
+        for fn, number in ((operators.mul, scale), (operators.add, shift)):
+            self.zip(fn, made, self.number(number, out.dtype), None, made)
+        self.copy_into(out, made)
 
     def into(self, out: TensorData | None, made: TensorData) -> TensorData:
         """`made`, or `out` with its elements if there is one."""

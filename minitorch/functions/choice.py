@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import minitorch.dtypes as dtypes
 import minitorch.operators as operators
-from minitorch.arguments import filler, only_bool
+from minitorch.arguments import dims_of, filler, only_bool
+from minitorch.dtypes import DType, Number
 from minitorch.function import Context, Function
 from minitorch.functions.operands import (
     cast,
@@ -20,6 +21,7 @@ from minitorch.functions.operands import (
     is_tensor,
     operands,
     scalar_like,
+    type_with_number,
     unbroadcast,
 )
 
@@ -33,76 +35,51 @@ class Maximum(Function):
     Where one is NaN neither is larger, and both get all of it, as in PyTorch.
     """
 
+    choose = staticmethod(operators.maximum)
+
     @staticmethod
     def forward(ctx: Context, a: Tensor, b: Tensor) -> Any:
         ctx.save_for_backward(a, b)
-        return a.backend.zip(operators.maximum, a.raw, b.raw)
+        function: Any = ctx.function
+        return a.backend.zip(function.choose, a.raw, b.raw)
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
         a, b = ctx.saved_tensors
-        return _share(grad, a, b, a < b, b < a)
+        lost = (a < b, b < a) if ctx.function is Maximum else (b < a, a < b)
+        grad = grad * (1.0 - 0.5 * (a == b).to(grad.dtype))
+        return (
+            unbroadcast(grad.masked_fill(lost[0], 0.0), a.shape),
+            unbroadcast(grad.masked_fill(lost[1], 0.0), b.shape),
+        )
 
 
-class Minimum(Function):
+class Minimum(Maximum):
     """The smaller of a and b gets the gradient; equal ones share it."""
 
-    @staticmethod
-    def forward(ctx: Context, a: Tensor, b: Tensor) -> Any:
-        ctx.save_for_backward(a, b)
-        return a.backend.zip(operators.minimum, a.raw, b.raw)
-
-    @staticmethod
-    def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
-        a, b = ctx.saved_tensors
-        return _share(grad, a, b, b < a, a < b)
+    choose = staticmethod(operators.minimum)
 
 
 class Clamp(Function):
-    """a, raised to `low` and then lowered to `high`, of which either may be None.
-
-    A bound that was taken gets the gradient, else a does, also where it is the bound.
-    """
+    """a between two numbers, or None; the gradient passes where a stays itself."""
 
     @staticmethod
     def forward(
-        ctx: Context, a: Tensor, low: Tensor | None, high: Tensor | None
+        ctx: Context, a: Tensor, low: Number | None, high: Number | None
     ) -> Any:
-        ctx.save_for_backward(a, low, high)
-        backend, out = a.backend, a.raw
-        if low is not None:
-            out = backend.zip(operators.maximum, out, low.raw)
-        if high is not None:
-            out = backend.zip(operators.minimum, out, high.raw)
-        return out
+        ctx.save_for_backward(a)
+        ctx.bounds = low, high
+        return a.backend.clamp(a.raw, low, high)
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
-        a, low, high = ctx.saved_tensors
-        _, need_low, need_high = ctx.needs_input_grad
-        to_low = to_high = None
-        raised = a if low is None else maximum(a, low).detach()
-        if high is not None:
-            above = raised > high
-            if need_high:
-                to_high = unbroadcast(grad.masked_fill(~above, 0.0), high.shape)
-            grad = grad.masked_fill(above, 0.0)
-        if low is not None:
-            below = a < low
-            if need_low:
-                to_low = unbroadcast(grad.masked_fill(~below, 0.0), low.shape)
-            grad = grad.masked_fill(below, 0.0)
-        return unbroadcast(grad, a.shape), to_low, to_high
-
-
-def _share(
-    grad: Tensor, a: Tensor, b: Tensor, a_loses: Tensor, b_loses: Tensor
-) -> tuple[Any, ...]:
-    grad = grad * (1.0 - 0.5 * (a == b).to(grad.dtype))
-    return (
-        unbroadcast(grad.masked_fill(a_loses, 0.0), a.shape),
-        unbroadcast(grad.masked_fill(b_loses, 0.0), b.shape),
-    )
+        (a,), bounds = ctx.saved_tensors, ctx.bounds
+        backend, zero = a.backend, grad.new_zeros(())
+        out = backend.clamp(a.raw, *bounds)
+        inside = a.wrap(backend.zip(operators.eq, a.raw, out, dtypes.bool_))
+        if None not in bounds and bounds[0] > bounds[1]:
+            inside = inside & False  # all are `high`, and it is nobody's own number
+        return Where.apply(inside, grad, zero), None, None
 
 
 class Where(Function):
@@ -145,13 +122,29 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
     """
     if min is None and max is None:
         raise ValueError("clamp: give min, max or both")
-    low = high = None
+    dtype = clamped_type(input, min, max)
+    if dtype is not None:
+        return Clamp.apply(cast(input, dtype), min, max)
     if min is not None:
         input, low = operands("clamp", input, min)
+        input = _where((input < low) | (low != low), low, input)
     if max is not None:
         input, high = operands("clamp", input, max)
-        low = low if low is None else cast(low, input.raw.storage.dtype)
-    return Clamp.apply(input, low, high)
+        input = _where((input > high) | (high != high), high, input)
+    return input
+
+
+def clamped_type(a: Tensor, *bounds: Any) -> DType | None:
+    """The type of `clamp` between numbers, one at least; None if one is a tensor."""
+    dims_of("clamp", a)  # an error where it is no tensor
+    dtype = a.raw.storage.dtype
+    if not {int, float, type(None)}.issuperset(map(type, bounds)):
+        return None
+    for number in bounds if dtype.category < 2 else ():  # else none changes it
+        if number is not None:
+            dtype = dtypes.promote(dtype, type_with_number("clamp", a, number))
+            dtypes.check_number(number, dtype)
+    return dtype
 
 
 clip = clamp

@@ -31,8 +31,7 @@ from minitorch.arguments import (
 from minitorch.autodiff import grad_mode
 from minitorch.executor import host_read
 from minitorch.function import Context, Function
-from minitorch.functions.choice import Where
-from minitorch.functions.operands import scalar_like, unbroadcast
+from minitorch.functions.operands import unbroadcast
 from minitorch.tensor_data import Shape, TensorData, normalize_dim, numel
 
 if TYPE_CHECKING:
@@ -355,6 +354,19 @@ class Roll(Function):
         return Roll.apply(grad, ctx.back, ctx.dims), None, None
 
 
+class Band(Function):
+    """a [*, M, N] where low <= column - row <= high, else 0, as is its gradient."""
+
+    @staticmethod
+    def forward(ctx: Context, a: Tensor, low: int, high: int) -> Any:
+        ctx.ends = low, high
+        return a.backend.band(a.raw, low, high)
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
+        return Band.apply(grad, *ctx.ends), None, None
+
+
 # ------------------------------------------------------- what users call: views
 
 
@@ -633,17 +645,15 @@ def pad(input: Tensor, pad: Sequence[Any], value: Any = 0) -> Tensor:
 
 def tril(input: Tensor, diagonal: int = 0) -> Tensor:
     """Elements above the diagonal set to 0: [*, M, N] -> [*, M, N]"""
-    below = _triangle("tril", input, diagonal)
-    return Where.apply(below, input, scalar_like(input, 0, input.raw.storage.dtype))
+    return Band.apply(input, -_matrix("tril", input)[0], diagonal)
 
 
 def triu(input: Tensor, diagonal: int = 0) -> Tensor:
     """Elements below the diagonal set to 0: [*, M, N] -> [*, M, N]"""
-    below = _triangle("triu", input, diagonal - 1)
-    return Where.apply(below, scalar_like(input, 0, input.raw.storage.dtype), input)
+    return Band.apply(input, diagonal, _matrix("triu", input)[1])
 
 
-def _triangle(name: str, a: Tensor, diagonal: int) -> Tensor:
+def _matrix(name: str, a: Tensor) -> Shape:
     if dims_of(name, a) < 2:
         raise ValueError(f"{name}: expected 2 dims or more, got {a.raw.shape}")
-    return a.wrap(a.backend.triangle(*a.raw.shape[-2:], diagonal))
+    return a.raw.shape[-2:]

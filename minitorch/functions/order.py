@@ -6,12 +6,13 @@ values are gathered from there, and their gradients go back to these places.
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from minitorch.arguments import dim_in, dims_of, not_bool, not_empty
 from minitorch.function import Context, Function
 from minitorch.functions.choice import maximum, minimum
-from minitorch.functions.indexing import Gather, ScatterAdd
+from minitorch.functions.indexing import ScatterAdd
 from minitorch.functions.operands import checked_tensor, is_tensor
 from minitorch.functions.reduce import amax, amin, dropped
 from minitorch.tensor_data import TensorData
@@ -28,13 +29,7 @@ class ValuesIndices(tuple):
     def __new__(cls, values: Tensor, indices: Tensor) -> ValuesIndices:
         return super().__new__(cls, (values, indices))
 
-    @property
-    def values(self) -> Tensor:
-        return self[0]
-
-    @property
-    def indices(self) -> Tensor:
-        return self[1]
+    values, indices = property(itemgetter(0)), property(itemgetter(1))
 
 
 class Pick(Function):
@@ -56,6 +51,17 @@ class Pick(Function):
         (index,) = ctx.saved_tensors
         zeros, there = grad.new_zeros(ctx.shape), grad.reshape(index.raw.shape)
         return ScatterAdd.apply(zeros, ctx.dim, index, there), None, None, None
+
+
+class Ordered(Pick):
+    """The first k of a sort along `dim`, and where they are; these get the gradient."""
+
+    @staticmethod
+    def forward(ctx: Context, a: Tensor, dim: int, descending: bool, k: int) -> Any:
+        values, index = a.backend.topk(a.raw, k, dim, descending)
+        ctx.save_for_backward(a.wrap(index))
+        ctx.dim, ctx.shape = dim, a.raw.shape
+        return values, index
 
 
 def max(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
@@ -115,9 +121,8 @@ def sort(input: Tensor, dim: int = -1, descending: bool = False) -> ValuesIndice
     dim = dim_in("sort", input, dim)
     if input.dim() == 0:
         return ValuesIndices(input.clone(), input.new_tensor(0))
-    _, order = input.backend.sort(input.raw, dim, bool(descending))
-    index = input.wrap(order)
-    return ValuesIndices(Gather.apply(input, dim, index), index)
+    size = input.raw.shape[dim]
+    return ValuesIndices(*Ordered.apply(input, dim, bool(descending), size))
 
 
 def argsort(input: Tensor, dim: int = -1, descending: bool = False) -> Tensor:
@@ -136,5 +141,4 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True) -> ValuesIn
     if not_bool("topk", input).dim() == 0:
         return sort(input)
     dim = dim_in("topk", input, dim)
-    index = input.wrap(input.backend.topk(input.raw, k, dim, bool(largest)))
-    return ValuesIndices(Gather.apply(input, dim, index), index)
+    return ValuesIndices(*Ordered.apply(input, dim, bool(largest), k))

@@ -115,11 +115,11 @@ def race(weights: Tensor, uniform: Tensor) -> Tensor:
 
 def _check_weights(weights: Tensor, least: int) -> None:
     """All finite and not negative, and in each row at least so many above 0."""
-    if not bool((weights.isfinite() & (weights >= 0)).all()):
+    valid = (weights.isfinite() & (weights >= 0)).all()
+    found = int((weights > 0).sum(-1).min().where(valid, -1))
+    if found < 0:
         raise ValueError("multinomial: a weight is negative, infinite or NaN")
-    positive = (weights > 0).sum(-1)
-    if not bool((positive >= least).all()):
+    if found < least:
         raise ValueError(
-            f"multinomial: a row has {int(positive.min())} weight(s) above 0; expected "
-            f"{least} or more"
+            f"multinomial: a row has {found} weight(s) above 0; expected >= {least}"
         )

@@ -54,10 +54,12 @@ def zip(
     # END SOLUTION a2.3
 
 
-def where(condition: TensorData, a: TensorData, b: TensorData) -> TensorData:
+def where(
+    condition: TensorData, a: TensorData, b: TensorData, out: TensorData | None = None
+) -> TensorData:
     """out[i] = a[i] if condition[i] else b[i]; all three broadcast to one shape."""
     shape = broadcast_shapes(condition.shape, a.shape, b.shape)
     choices = read(condition.expand(shape))
     xs, ys = read(a.expand(shape)), read(b.expand(shape))
     values = [operators.where(c, x, y) for c, x, y in builtins.zip(choices, xs, ys)]
-    return tensor(values, shape, a.dtype)
+    return tensor(values, shape, a.dtype) if out is None else write(out, values)

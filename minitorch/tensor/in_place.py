@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import minitorch.operators as operators
 from minitorch.arguments import (
+    check_floating,
     check_index,
     dim_in,
     dividends,
@@ -23,6 +24,7 @@ from minitorch.arguments import (
 from minitorch.autodiff import Variable, modes
 from minitorch.dtypes import Number
 from minitorch.functions import indexing
+from minitorch.functions.choice import clamped_type
 from minitorch.functions.operands import (
     cast,
     check_alike,
@@ -276,18 +278,14 @@ class InPlace(Variable):
 
     def clamp_(self: Any, min: Any = None, max: Any = None) -> Tensor:
         """Values below `min` and above `max` set to them, in place."""
-        name, bounds = "clamp_", ((operators.maximum, min), (operators.minimum, max))
-        numbers = {type(bound) for _, bound in bounds if bound is not None}
-        if not numbers or numbers - {float, int} or not self.dtype.is_floating_point:
-            return self._replace(name, lambda old: old.clamp(min, max), min, max)
-
-        def quietly() -> None:
-            for fn, bound in bounds:
-                if bound is not None:
-                    number = self.backend.number(bound, self.raw.storage.dtype)
-                    self.backend.zip(fn, self.raw, number, None, self.raw)
-
-        return self.assign_(lambda old: old.clamp(min, max), quietly)
+        raw, backend = self.raw, self.backend
+        out = raw if raw.contiguous else None
+        if (min is max is None) or clamped_type(self, min, max) is not self.dtype:
+            return self._replace("clamp_", lambda old: old.clamp(min, max), min, max)
+        return self.assign_(
+            lambda old: old.clamp(min, max),
+            lambda: backend.into(raw, backend.clamp(raw, min, max, out)),
+        )
 
     def masked_fill_(self: Any, mask: Tensor, value: Any) -> Tensor:
         """`value` where the mask holds, in place."""
@@ -296,9 +294,10 @@ class InPlace(Variable):
         if only_bool(name, mask).raw.shape != raw.shape:
             return self._replace(name, lambda old: old.masked_fill(mask, value), value)
         check_same_device(name, self, mask)
+        chosen, out = self._apart(mask.raw), raw if raw.contiguous else None
         return self.assign_(
             lambda old: old.masked_fill(mask, value),
-            lambda: backend.copy_into(raw, backend.where(mask.raw, given, raw)),
+            lambda: backend.into(raw, backend.where(chosen, given, raw, out)),
             value,
         )
 
@@ -325,30 +324,26 @@ class InPlace(Variable):
 
     def uniform_(self: Any, low: float = 0.0, high: float = 1.0) -> Tensor:
         """Uniform random numbers in [low, high), in place."""
-        from minitorch.creation import rand_like
-
-        new = rand_like(self)
-        new = new if high - low == 1 else new * (high - low)
-        return self.copy_(new if low == 0 else new + low)
+        return self._random_("uniform_", False, high - low, low)
 
     def normal_(self: Any, mean: float = 0.0, std: float = 1.0) -> Tensor:
         """Normal random numbers, in place."""
-        from minitorch.creation import randn_like
+        return self._random_("normal_", True, std, mean)
 
-        new = randn_like(self)
-        return self.copy_(new if (mean, std) == (0, 1) else new * std + mean)
+    def _random_(self: Any, name: str, normal: bool, *affine: float) -> Tensor:
+        from minitorch.creation import default_generator
 
-    def __iadd__(self: Any, other: Any) -> Tensor:
-        return self.add_(other)
+        check_floating(name, self)
+        numbers = normal, *default_generator.take(self.numel()), *affine
 
-    def __isub__(self: Any, other: Any) -> Tensor:
-        return self.sub_(other)
+        def drawn(old: Tensor) -> Tensor:
+            new = old.detach().clone()
+            self.backend.random_(new.raw, *numbers)
+            return indexing.SliceAssign.apply(old, new, ())
 
-    def __imul__(self: Any, other: Any) -> Tensor:
-        return self.mul_(other)
+        return self.assign_(drawn, lambda: self.backend.random_(self.raw, *numbers))
 
-    def __itruediv__(self: Any, other: Any) -> Tensor:
-        return self.div_(other)
+    __iadd__, __isub__, __imul__, __itruediv__ = add_, sub_, mul_, div_
 
     def __ifloordiv__(self: Any, other: Any) -> Tensor:
         fn = operators.floor_divide

@@ -53,7 +53,7 @@ def test_a_step_is_a_graph_that_writes_the_same(config, sampling):
     assert len(kernels) > 20  # from the embedding to the chosen token
     assert "attention_join" in kernels
     assert kernels[-1].startswith("first_in_rows")
-    assert "put_slice" in kernels and "claim_slices" not in kernels
+    assert "put_few" in kernels and "claim_slices" not in kernels
 
 
 # ------------------------------------------------------------ attention of few queries

@@ -16,6 +16,7 @@ pytest.importorskip("numba_cuda")
 from cuda_ops import elementwise, linear
 from cuda_ops.elementwise import LARGE, ONE_BY_ONE, ROW, RUN, repeats
 from cuda_ops.memory import STEP, TILE
+from cuda_ops.runtime.launch import SIMULATED
 
 EDGES = [0, 1, 3, 4, 5, STEP - 1, STEP, STEP + 1, LARGE - 1, LARGE, LARGE + 3]
 EDGES += [LARGE + TILE - 1, LARGE + TILE]
@@ -131,6 +132,12 @@ def test_where_takes_numbers_and_tensors() -> None:
     one = make(np.full((), 3, np.float32), "cuda")
     assert_equal(elementwise.where(condition, x, one), np.where(c, a, np.float32(3)))
     assert_equal(elementwise.where(condition, one, x), np.where(c, np.float32(3), a))
+    if SIMULATED:  # where numbers are arrays, and no arguments as on a GPU
+        for swap in (False, True):
+            out, three = np.zeros(35, np.float32), np.float32(3)
+            flat = c.reshape(-1), a.reshape(-1)
+            elementwise.where_number.simulate((1, 32), *flat, three, out, swap)
+            assert np.array_equal(out, np.where(flat[0] != swap, flat[1], three))
 
 
 @pytest.mark.parametrize("n", [1, 3, 4, 8, 129])

@@ -157,8 +157,8 @@ class ToyBackend(Backend):
         kind = dtype or a.dtype
         return put(out, compute(fn, kind, a.array(), b.array()), kind)
 
-    def where(self, condition, a, b):
-        return wrap(np.where(condition.array(), a.array(), b.array()), a.dtype)
+    def where(self, condition, a, b, out=None):
+        return put(out, np.where(condition.array(), a.array(), b.array()), a.dtype)
 
     @quiet
     def reduce(self, fn, a, dims, start, dtype=None):

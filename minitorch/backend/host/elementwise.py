@@ -19,11 +19,14 @@ class HostElementwise(HostMemory, Primitives):
 
     _elementwise: Any
 
-    def where(self, condition: TensorData, a: TensorData, b: TensorData) -> TensorData:
-        """out[i] = a[i] if condition[i] else b[i]; all three broadcast."""
+    def where(
+        self, condition: TensorData, a: TensorData, b: TensorData,
+        out: TensorData | None = None,
+    ) -> TensorData:  # fmt: skip
+        """out[i] = a[i] if condition[i] else b[i]; all broadcast."""
         shape = broadcast_shapes(condition.shape, a.shape, b.shape)
-        out = self.empty(shape, a.storage.dtype)
-        z = out.storage.array
+        out = out or self.empty(shape, a.storage.dtype)
+        z = out.flat()
         if len(z):
             x = a if a.size == 1 else self._as(a, shape)
             y = b if b.size == 1 else self._as(b, shape)
