@@ -14,8 +14,9 @@ from numba import cuda
 
 from cuda_ops.block.intrinsics import WARP, device, load, shuffle_xor
 from cuda_ops.block.rows import BLOCK
+from cuda_ops.layouts import lane_shift
 from cuda_ops.memory import contiguous, copy, empty, full, split
-from cuda_ops.reduce import BLOCKS, WARPS, lane_shift
+from cuda_ops.reduce import BLOCKS, WARPS
 from cuda_ops.runtime.launch import Kernels, ceil_div
 from minitorch import operators
 from minitorch.dtypes import bool_, int32, int64

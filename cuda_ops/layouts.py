@@ -1,7 +1,8 @@
 """How a tensor lies in memory, seen from a reduction.
 
 With this file one can choose how to walk through the elements that are folded into one
-(`layout_of`), and lay them out side by side where no other way is good (`in_rows`).
+(`layout_of`), lay them out side by side where no other way is good (`in_rows`), and say
+how a warp shares a row (`lane_shift`, `is_wide`).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import math
 from functools import lru_cache
 from typing import NamedTuple
 
+from cuda_ops.block.intrinsics import WARP, is_aligned
 from cuda_ops.memory import contiguous
 from minitorch.tensor_data import Shape, Strides, TensorData
 
@@ -86,3 +88,14 @@ def in_rows(a: TensorData, dims: tuple[int, ...]) -> TensorData:
     moved = contiguous(a.permute([*kept, *sorted(dims)]))
     n = math.prod([a.shape[i] for i in dims])
     return TensorData(moved.storage, (a.size // n, n), None, moved.offset)
+
+
+def is_wide(a: TensorData, *multiples: int) -> bool:
+    """Whether vectors of 4 elements can be loaded: what must be multiples of 4 is."""
+    four = all([m % 4 == 0 for m in (a.offset, *multiples)])
+    return four and is_aligned(a.storage.array)
+
+
+def lane_shift(n: int) -> int:
+    """The power of two of lanes of a warp that suits n units of work."""
+    return min(WARP.bit_length() - 1, max(n - 1, 0).bit_length())

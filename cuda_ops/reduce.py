@@ -47,7 +47,16 @@ from cuda_ops.block.intrinsics import (
     store,
 )
 from cuda_ops.block.rows import BLOCK, barrier
-from cuda_ops.layouts import COLUMNS, COPY, ROWS, Layout, in_rows, layout_of
+from cuda_ops.layouts import (
+    COLUMNS,
+    COPY,
+    ROWS,
+    Layout,
+    in_rows,
+    is_wide,
+    lane_shift,
+    layout_of,
+)
 from cuda_ops.memory import empty, fill, split
 from cuda_ops.runtime.launch import TINY, Kernels, ceil_div
 from minitorch import operators
@@ -504,36 +513,26 @@ FOLD_ROWS = Kernels(
 )  # fmt: skip
 FOLD_STRETCHES = Kernels(
     fold_stretches, SUMS,
-    [f"float32[] int64 int64 int64 int64 int64 int64 bool {_ENDS}"],
-    threads=BLOCK,
+    [f"float32[] int64 int64 int64 int64 int64 int64 bool {_ENDS}"], threads=BLOCK,
 )  # fmt: skip
-_COLUMNS = (
-    "float32[] int64 int64 int64 int64 int64 int64 int64 float32 float32 float32[]"
-)
+_COLUMNS = f"float32[] {7 * 'int64 '}{_ENDS}"
 FOLD_COLUMNS = Kernels(fold_columns, SUMS, [_COLUMNS], threads=BLOCK)
 FOLD_COLUMNS_WIDE = Kernels(fold_columns_wide, SUMS, [_COLUMNS], threads=BLOCK)
 FOLD_NARROW = Kernels(
-    fold_narrow, SUMS, [f"float32[] int64 int64 int64 int64 {_ENDS}"],
-    threads=BLOCK,
+    fold_narrow, SUMS, [f"float32[] int64 int64 int64 int64 {_ENDS}"], threads=BLOCK,
 )  # fmt: skip
 FOLD_STRIDED = Kernels(
     fold_strided, SUMS,
-    [f"float32[] int64 3*int64 3*int64 3*int64 3*int64 {_ENDS}"],
-    threads=BLOCK,
+    [f"float32[] int64 3*int64 3*int64 3*int64 3*int64 {_ENDS}"], threads=BLOCK,
 )  # fmt: skip
 
 # ------------------------------------------------------------------------- launchers
 
 # Folds whose parts may be folded by themselves, in any order, and then with each other.
 SPLITTABLE = {
-    operators.add,
-    operators.mul,
-    operators.maximum,
-    operators.minimum,
-    operators.logical_and,
-    operators.logical_or,
-    operators.logical_xor,
-}
+    operators.add, operators.mul, operators.maximum, operators.minimum,
+    operators.logical_and, operators.logical_or, operators.logical_xor,
+}  # fmt: skip
 
 
 @lru_cache(maxsize=1024)
@@ -633,17 +632,6 @@ def _short_grid(rows: int, n: int, each: int) -> tuple[int, int]:
     return ceil_div(rows << shift, BLOCK), shift
 
 
-def _is_wide(a: TensorData, *multiples: int) -> bool:
-    """Whether vectors of 4 elements can be loaded: what must be multiples of 4 is."""
-    four = all([m % 4 == 0 for m in (a.offset, *multiples)])
-    return four and is_aligned(a.storage.array)
-
-
-def lane_shift(n: int) -> int:
-    """The power of two of lanes of a warp that suits n units of work."""
-    return min(WARP.bit_length() - 1, max(n - 1, 0).bit_length())
-
-
 def splits_of(outputs: int, size: int, least: int) -> int:
     """Into how many chunks to split the fold of each output."""
     return max(1, min(BLOCKS // outputs, size // least))
@@ -653,7 +641,7 @@ def _fold_rows(
     fold: Fold, a: TensorData, layout: Layout, numbers: Any, out: Any, dtype: DType
 ) -> None:
     ((_, step),), ((count, outer_stride), (n, _)) = layout.kept, layout.folded
-    x, wide = a.storage.array, _is_wide(a, step, outer_stride, n)
+    x, wide = a.storage.array, is_wide(a, step, outer_stride, n)
     if count == 1 and n <= SHORT:
         blocks, shift = _short_grid(len(out), n, 8 if wide else 4)
         FOLD_SHORT[fold.once][blocks, BLOCK](
@@ -693,7 +681,7 @@ def _fold_columns(
             x, a.offset, rows, n, parts, *numbers, partials
         )
     else:
-        wide = _is_wide(a, batch_step, step, n)
+        wide = is_wide(a, batch_step, step, n)
         across = ceil_div(n, 4 * TX if wide else TX) * batches
         # Half as many blocks as elsewhere: the second launch has few, and must be
         # short.

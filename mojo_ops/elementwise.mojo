@@ -21,15 +21,7 @@ from std.memory import stack_allocation
 import operators as op
 import scalar_math as sm
 from bridge import (
-    Address,
-    Arguments,
-    Buffer,
-    Object,
-    by_bytes,
-    bytes_on,
-    done,
-    integer,
-    load_some,
+    Address, Arguments, Buffer, Object, by_bytes, bytes_on, done, integer, load_some,
     store_some,
 )
 from parallel import Kernel, Team, parallel_for

@@ -49,9 +49,9 @@ from cuda_ops.attention.units import BF16, F16, FMA, TF32, VECTOR, Cut
 from cuda_ops.attention.warpgroup import CUTS, warpgroup_forward, warpgroup_shared
 from cuda_ops.block.intrinsics import is_aligned
 from cuda_ops.block.tiles import VECTOR_BYTES
+from cuda_ops.block.wgmma import ARCH
 from cuda_ops.half import bits
 from cuda_ops.ladders.attention import attention_tiled, same_heads
-from cuda_ops.matmul.warpgroup import ARCH
 from cuda_ops.memory import contiguous, copy, copy_into, empty
 from cuda_ops.random import LOW_32, block_base
 from cuda_ops.runtime.device import compute_capability, properties

@@ -23,11 +23,11 @@ from typing import Any, NamedTuple
 from numba import float32, uint16
 
 from cuda_ops.attention.held import Held, laid, scaled
+from cuda_ops.block import wgmma
 from cuda_ops.block.copies import Copy, copier
 from cuda_ops.block.intrinsics import WARP, load4, store4, sync_warp
 from cuda_ops.block.mma import BF16, F16, HALVES, TF32, Strips, mma_of_sums, mma_tile
 from cuda_ops.block.tiles import Side, Tile, fma_tile, inlined, thread_index
-from cuda_ops.matmul import warpgroup
 from cuda_ops.simulator import TINY
 
 FMA = "float32"
@@ -105,7 +105,7 @@ class Cut(NamedTuple):
     @property
     def line(self) -> int:
         """Numbers of a row that lie side by side."""
-        return 2 * warpgroup.DEPTH if self.wgmma else self.size
+        return 2 * wgmma.DEPTH if self.wgmma else self.size
 
     @property
     def resident_strides(self) -> tuple[int, int]:
@@ -328,17 +328,17 @@ class Chain(NamedTuple):
 
 def chain_of(cut: Cut) -> Chain:
     """The products of one way to cut; `resident_at` is where the warp's rows are."""
-    c, warp_lines = cut, warpgroup.WARP_ROWS * cut.line
-    left = warpgroup.Group(
+    c, warp_lines = cut, wgmma.WARP_ROWS * cut.line
+    left = wgmma.Group(
         c.cols, c.size, True, 0, False, c.units, lines=c.rows, fresh=True
     )
-    right = warpgroup.Group(c.size, c.cols, True, 0, False, c.units, False)
-    take, zero_scores = warpgroup.wgmma_tile(left)[1], _tensor_cores(cut).zero_scores
-    begin, *others = warpgroup.chained(left, right)
+    right = wgmma.Group(c.size, c.cols, True, 0, False, c.units, False)
+    take, zero_scores = wgmma.wgmma_tile(left)[1], _tensor_cores(cut).zero_scores
+    begin, *others = wgmma.chained(left, right)
 
     def begin_scores(shared, resident_at, passing_at):
         # The tensor cores want to know where the rows of the first of four warps are.
-        warp = thread_index() // WARP % warpgroup.WARPS
+        warp = thread_index() // WARP % wgmma.WARPS
         factors = take(shared, resident_at - warp * warp_lines)
         return begin(zero_scores(), factors, shared, passing_at)
 

@@ -9,7 +9,7 @@ Thread Execution ISA" (9.0), and where it is done:
 
     9.7.15.7.1  `wgmma.fence` stands between what threads do with registers (sums that
                 were scaled, weights that were rounded) and a product that uses them:
-                each `begin` starts with one (`matmul.warpgroup._multiply`).
+                each `begin` starts with one (`block.wgmma._multiply`).
     9.7.15.7.2  `wgmma.commit_group` closes a group of products: each `begin` ends so.
     9.7.15.7.3  `wgmma.wait_group` n waits until at most n groups are under way. Before,
                 neither sums nor weights may be touched, and no tile overwritten: sums
@@ -53,7 +53,7 @@ from cuda_ops.attention.units import (
 )
 from cuda_ops.block.copies import arrival
 from cuda_ops.block.tiles import inlined
-from cuda_ops.matmul.warpgroup import ARCH, WARP_ROWS
+from cuda_ops.block.wgmma import ARCH, WARP_ROWS
 from cuda_ops.runtime.launch import SIMULATED, TINY
 
 

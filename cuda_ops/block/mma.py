@@ -3,7 +3,7 @@
 With this file a kernel can multiply strips of 8 rows and 8 columns in shared memory
 with `mma.sync` (`mma_tile`), go on with what that left in registers
 (`mma_of_sums`), and deal their elements out to the lanes of a warp
-(`fragment_base`, `fragments`, which `matmul/warpgroup.py` uses as well). Factors in
+(`fragment_base`, `fragments`, which `block/wgmma.py` uses as well). Factors in
 float32 are rounded to TF32 (`round_tf32` says how), those of 16 bits are taken as they
 are, two in a word; sums are float32.
 

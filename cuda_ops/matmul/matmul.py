@@ -31,6 +31,7 @@ from typing import Any, NamedTuple
 from cuda_ops.block.intrinsics import is_aligned
 from cuda_ops.block.mma import HALVES
 from cuda_ops.block.tiles import VECTOR_BYTES
+from cuda_ops.block.wgmma import ARCH
 from cuda_ops.half import bits
 from cuda_ops.ladders.matmul import (
     matmul_buffered,
@@ -53,11 +54,10 @@ from cuda_ops.matmul.kernels import (
 )
 from cuda_ops.matmul.vector import VectorConfig, cut_of, matvec
 from cuda_ops.matmul.warpgroup import (
-    ARCH,
     GROUP_CONFIGS,
     HALF_CONFIGS,
     GroupConfig,
-    round_flat,
+    rounded_rows,
     warpgroup,
     warpgroup_template,
 )
@@ -374,27 +374,6 @@ def _reads(
 def _groups(reads: int) -> tuple[GroupConfig, ...]:
     """The cuts in which a warpgroup reads a (0) or b (1)."""
     return tuple(config for config in GROUP_CONFIGS if config.turned == (reads == 0))
-
-
-def rounded_rows(a: TensorData) -> TensorData:
-    """A copy of a [*, n, K] row by row, rounded to TF32.
-
-    A dim that repeats one matrix (of stride 0) is copied once, and repeats the copy.
-    """
-    repeated = [i for i in range(a.dims - 2) if a.strides[i] == 0 and a.shape[i] > 1]
-    if repeated:
-        once = tuple(1 if i in repeated else n for i, n in enumerate(a.shape))
-        copied = rounded_rows(TensorData(a.storage, once, a.strides, a.offset))
-        steps = tuple(0 if i in repeated else s for i, s in enumerate(copied.strides))
-        return TensorData(copied.storage, a.shape, steps, copied.offset)
-    out = empty(a.shape, a.dtype)
-    source, to = a, out.flat()
-    if not a.is_contiguous():
-        copy_into(out, a)
-        source = out
-    aligned = is_aligned(source.flat(), to)
-    round_flat[ceil_div(out.size, 4 * 256), 256](source.flat(), to, aligned)
-    return out
 
 
 def _prepared(

@@ -1,46 +1,33 @@
-"""Matrix products of a warpgroup: 128 threads, one instruction of Hopper's.
+"""Matrix products by warpgroups, whose tensor cores fetch their factors themselves.
 
 With this file one can get the kernel `matmul_warpgroup` for one way to cut a product
-(`warpgroup`), and the functions that it is made of:
-
-    first, take, begin, finish, store = wgmma_tile(Group(256, 32, ...))
-    acc = first(bias, col, cols)                   # 64 x 256 outputs of 128 threads
-    factors = take(shared, reg_at)                # 64 x 32 numbers into registers
-    acc = begin(acc, factors, shared, smem_at)     # the product is under way
-    acc = finish(acc)                              # now it is there
-
-`wgmma.mma_async` multiplies 64 x 8 numbers by 8 x 256. The first are in the registers
-of four warps, the second in shared memory, where the tensor cores fetch them
-themselves. It runs while its threads go on with something else.
-
-Only compute capability 9.0 has it (the target sm_90a); `matmul.py` takes
-`matmul_tensor_core` elsewhere.
-
-Source: NVIDIA, "Parallel Thread Execution ISA", asynchronous warpgroup-level matrix
-instructions.
+(`warpgroup`). What a group of 128 threads does in it is in `block/wgmma.py`; only
+compute capability 9.0 has its instruction, and `matmul.py` takes `matmul_tensor_core`
+elsewhere.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
 from numba import cuda, float32, uint16
 
-from cuda_ops.block import llvm, mma
-from cuda_ops.block.copies import Copy, address_of, arrival, swizzled
-from cuda_ops.block.intrinsics import WARP, load4, store4, sync_warp, to_tf32
-from cuda_ops.block.llvm import written
-from cuda_ops.block.tiles import (
-    Functions,
-    Run,
-    emulated_store,
-    inlined,
-    make_store,
-    thread_index,
+from cuda_ops.block import mma
+from cuda_ops.block.copies import Copy, arrival
+from cuda_ops.block.intrinsics import WARP, is_aligned, load4, store4, to_tf32
+from cuda_ops.block.tiles import inlined, thread_index
+from cuda_ops.block.wgmma import (
+    ARCH,
+    DEPTH,
+    GROUP_BYTES,
+    WARP_ROWS,
+    WARPS,
+    Group,
+    line_storer,
+    make_wait,
+    wgmma_tile,
 )
 from cuda_ops.matmul.kernels import (
     EXAMPLE,
@@ -50,490 +37,9 @@ from cuda_ops.matmul.kernels import (
     ring_of,
     tile_storer,
 )
-from cuda_ops.runtime.launch import SIMULATED, TINY, Kernel, kernel
-from cuda_ops.simulator import watch
-
-if not SIMULATED:
-    from llvmlite import ir
-    from numba.cuda import types
-
-ARCH = (9, 0)
-# Rows of outputs that one warp of a group makes, and warps of a group.
-WARP_ROWS = 16
-WARPS = 1 if TINY else 4
-# Numbers of a line in shared memory: 128 bytes.
-DEPTH = 8 if TINY else 32
-
-# ---------------------------------------------------------- what a warpgroup multiplies
-
-
-class Group(NamedTuple):
-    """The outputs of a warpgroup, and where the factors for its registers come from.
-
-    Attributes:
-        cols: rows of the operand that stays in shared memory, and columns of the
-            group's tile.
-        depth: steps of k of one call.
-        along, pitch: of the operand that goes to registers, as in `mma.Strips`.
-        turned: whether the tile's columns are rows of the matrix that is stored.
-        kind: of the factors, as in `mma.Strips`.
-        smem_along: whether the operand in shared memory lies along k, as it has to but
-            for halves.
-        wide: whether sums of halves are stored as they are, in float32.
-        lines: of the operand in registers, where that of halves stays in shared memory:
-            rows of `depth` numbers along k are longer than a line there, and go on
-            behind the last one's.
-        fresh: whether sums begin with these products, whatever was there.
-    """
-
-    cols: int
-    depth: int
-    along: bool
-    pitch: int
-    turned: bool
-    kind: str = mma.TF32
-    smem_along: bool = True
-    wide: bool = False
-    lines: int = 0
-    fresh: bool = False
-
-    @property
-    def line(self) -> int:
-        """Numbers of a line in shared memory."""
-        return DEPTH if self.kind == mma.TF32 else 2 * DEPTH
-
-    @property
-    def both(self) -> bool:
-        """Whether the other operand, of halves, stays in shared memory as well, and the
-        next product starts before this one is done."""
-        return self.kind != mma.TF32
-
-    @property
-    def sums(self) -> int:
-        """How many outputs a lane has."""
-        return WARP_ROWS * self.cols // WARP
-
-    @property
-    def stored(self) -> str:
-        """What is stored, in the words of `kind`: TF32 for float32."""
-        return mma.TF32 if self.wide else self.kind
-
-    @property
-    def words(self) -> int:
-        """How many words of factors a lane has, four for each instruction."""
-        return self.depth // self.strips.step * 4
-
-    @property
-    def strips(self) -> mma.Strips:
-        """What a warp has, in the words of `mma`: its first operand."""
-        along, pitch = self.along, self.pitch
-        return mma.Strips(2, 0, along, False, self.depth, pitch, 0, self.kind)
-
-
-def wgmma_tile(group: Group) -> Functions:
-    """The functions first, take, begin, finish and store; see the top of this file.
-
-    `first` gives sums to begin with: the bias of their columns, of which `cols` are
-    there, or 0 where `bias` is empty. `begin` rounds to TF32 what is in registers; of
-    what is in shared memory, the last 13 bits are ignored. A lane has of both what it
-    has for `mma.sync` (`mma.mma_tile`), for 16 rows of the tile and all columns.
-    `shared`, at `smem_at`, has lines of 32 numbers along k, whose 16-byte vectors are
-    exchanged as `Copy.swizzle` says. Halves, 64 in a line, are taken as they are, and
-    `store` rounds the sums to them. Their lines may lie across k, too.
-    """
-    if SIMULATED:
-        return _emulated(group)
-
-    def runs_of(builder: Any) -> tuple[Any, Any, list[Run]]:
-        g, pair = mma.first_sum(builder)
-        runs = _runs(group)
-        return (pair, g, runs) if group.turned else (g, pair, runs)
-
-    return (
-        _make_first(group, runs_of),
-        inlined(lambda _, at: at) if group.both else _make_take(group),
-        _make_begin_both(group) if group.both else _make_begin(group),
-        _make_finish(group.sums),
-        make_store(types.float32, group.sums, runs_of, mma.narrower(group.stored)),
-    )
-
-
-def _runs(group: Group) -> list[Run]:
-    """What a lane has, relative to its first row and column."""
-    runs = []
-    for half in range(2):
-        for j in range(group.cols // 8):
-            place = 4 * j + 2 * half
-            if group.turned:
-                runs.append(Run(8 * j, 8 * half, (place,)))
-                runs.append(Run(8 * j + 1, 8 * half, (place + 1,)))
-            else:
-                runs.append(Run(8 * half, 8 * j, (place, place + 1)))
-    return runs
-
-
-def _make_first(group: Group, runs_of: Callable) -> Callable:
-    acc_type = types.UniTuple(types.float32, group.sums)
-    text = (
-        "{{ .reg .pred p; setp.gt.s32 p, $2, {0}; mov.f32 $0, 0f00000000; "
-        "@p ld.global.nc.f32 $0, [$1 + {1}]; }}"
-    )
-
-    @written(lambda bias, *_: acc_type(bias, types.int64, types.int64), llvm.GLOBAL)
-    def of_columns(builder: Any, bias: Any, col: Any, cols: Any) -> list[Any]:
-        _, mine, runs = runs_of(builder)
-        start = builder.gep(bias, [builder.add(col, mine)])
-        start = builder.ptrtoint(start, ir.IntType(64))
-        left = builder.trunc(builder.sub(cols, mine), ir.IntType(32))
-        found, acc = {}, [None] * group.sums
-        for run in runs:
-            for at, place in enumerate(run.places, run.col):
-                if at not in found:
-                    line, args = text.format(at, 4 * at), [start, left]
-                    found[at] = llvm.assembly(
-                        builder, line, ir.FloatType(), "=f,l,r", args
-                    )
-                acc[place] = found[at]
-        return acc
-
-    def first(bias, col, cols):
-        # No branch, behind which the assembler would run no product beside another.
-        return of_columns(bias, col, cols if bias.size > 0 else 0)
-
-    return inlined(first)
-
-
-def _make_take(group: Group) -> Callable:
-    words_type = types.UniTuple(types.uint32, group.words)
-
-    @written(lambda shared, at: words_type(shared, types.int64))
-    def take(builder: Any, shared: Any, at: Any) -> list[Any]:
-        lane, strips = llvm.read_lane(builder), group.strips
-        end = mma.fragment_base(builder, shared, at, lane, strips, True)
-        words: list[Any] = []
-        for k in range(0, group.depth, strips.step):
-            words += mma.fragments(builder, (end, None), strips, k)[0]
-        return [builder.bitcast(word, ir.IntType(32)) for word in words]
-
-    return take
-
-
-def _make_begin(group: Group) -> Callable:
-    def signature(acc: Any, factors: Any, shared: Any, at: Any) -> Any:
-        acc_type = types.UniTuple(types.float32, group.sums)
-        words = types.UniTuple(types.uint32, group.words)
-        return acc_type(acc_type, words, shared, types.int64)
-
-    @written(signature)
-    def begin(
-        builder: Any, acc: list[Any], factors: list[Any], shared: Any, at: Any
-    ) -> list[Any]:
-        address = llvm.shared_address(builder, builder.gep(shared, [at]))
-        # Rounded here and not in `take`: where the assembler sees a factor made while
-        # a product is under way, it waits after each. Loading is no matter.
-        factors = [mma.rounded(builder, word) for word in factors]
-        ends = _descriptors(builder, address, group, True)
-        sums = _multiply(builder, acc, factors, ends, group)
-        return llvm.unpack(builder, sums, group.sums)
-
-    return begin
-
-
-def _make_begin_both(group: Group) -> Callable:
-    """`begin`, whose factors are where those of the other operand are."""
-
-    def signature(acc: Any, left: Any, shared: Any, at: Any) -> Any:
-        acc_type = types.UniTuple(types.float32, group.sums)
-        return acc_type(acc_type, types.int64, shared, types.int64)
-
-    @written(signature)
-    def begin(
-        builder: Any, acc: list[Any], left: Any, shared: Any, at: Any
-    ) -> list[Any]:
-        starts, ends = (
-            _descriptors(
-                builder,
-                llvm.shared_address(builder, builder.gep(shared, [x])),
-                group,
-                y,
-                lines,
-            )
-            for x, y, lines in (
-                (left, group.along, group.lines),
-                (at, group.smem_along, group.cols),
-            )
-        )
-        sums = _multiply(builder, acc, starts, ends, group)
-        return llvm.unpack(builder, sums, group.sums)
-
-    return begin
-
-
-# A descriptor tells the tensor cores where a matrix of 8-row groups of 128-byte lines
-# starts (in 16 bytes), how far the groups are apart, and that lines are swizzled. Of
-# lines across k, 64 of which are a part, also how far the parts are apart.
-LINE_BYTES = 128
-GROUP_BYTES = 8 * LINE_BYTES
-SWIZZLED_128 = 1 << 62
-DESCRIPTOR = SWIZZLED_128 | GROUP_BYTES >> 4 << 32
-
-
-def _descriptors(
-    builder: Any, address: Any, group: Group, along: bool, lines: int = 0
-) -> list[Any]:
-    """For each instruction a descriptor of shared memory: 32 bytes further along k, and
-    `lines` lines where one ends, or 16 lines of halves across k."""
-    long = ir.IntType(64)
-    start = builder.zext(builder.lshr(address, ir.Constant(ir.IntType(32), 4)), long)
-    apart = 1 if along else group.depth * LINE_BYTES >> 4
-    first = builder.or_(start, ir.Constant(long, DESCRIPTOR | apart << 16))
-    steps = [
-        i // 4 * lines * LINE_BYTES + i % 4 * 32
-        if along
-        else i * group.strips.step * LINE_BYTES
-        for i in range(group.words // 4)
-    ]
-    return [builder.add(first, ir.Constant(long, step >> 4)) for step in steps]
-
-
-def _multiply(
-    builder: Any, acc: list[Any], factors: list[Any], ends: list[Any], group: Group
-) -> Any:
-    """acc += registers x shared memory, under way: the instructions are one text."""
-    count, number = group.sums, ir.FloatType()
-    sums = ", ".join(f"${i}" for i in range(count))
-    lines = [".reg .pred p, q;", "setp.eq.u32 p, 0, 0;"]
-    lines.append(f"setp.{'ne' if group.fresh else 'eq'}.u32 q, 0, 0;")
-    lines.append("wgmma.fence.sync.aligned;")
-    in_smem = factors[0].type.width == 64  # a descriptor
-    shape = f"m64n{group.cols}k{group.strips.step}"
-    # Of halves, an operand in shared memory may be turned.
-    turns = (group.along,) * in_smem + (group.smem_along,) * (group.kind != mma.TF32)
-    end = ", ".join(["1, 1", *(str(int(not along)) for along in turns)])
-    each = len(factors) // len(ends)
-    for step in range(len(ends)):
-        first = count + each * step
-        words = ", ".join(f"${first + i}" for i in range(each))
-        left = words if in_smem else f"{{{words}}}"
-        lines.append(
-            f"wgmma.mma_async.sync.aligned.{shape}.f32.{group.kind}.{group.kind} "
-            f"{{{sums}}}, {left}, ${count + len(factors) + step}, "
-            f"{'p' if step else 'q'}, {end};"
-        )
-    lines.append("wgmma.commit_group.sync.aligned;")
-    kind_of = "l" if in_smem else "r"
-    places = ["=f"] * count + [kind_of] * len(factors) + ["l"] * len(ends)
-    acc = [] if group.fresh else acc
-    places += [str(i) for i in range(len(acc))] + ["~{memory}"]
-    text = "{ " + " ".join(lines) + " }"
-    kind = ir.LiteralStructType([number] * count)
-    args = [*factors, *ends, *acc]
-    return llvm.assembly(builder, text, kind, ",".join(places), args)
-
-
-def _make_wait(pending: int) -> Callable:
-    """wait(): until all products of this warpgroup but the last `pending` are done."""
-    if SIMULATED:
-        return inlined(lambda: None)
-    text = f"wgmma.wait_group.sync.aligned {pending};"
-
-    @written(lambda: types.void())
-    def wait(builder: Any) -> None:
-        llvm.assembly(builder, text, ir.VoidType(), "~{memory}", [])
-
-    return wait
-
-
-def _make_finish(count: int, pending: int = 0, others: int = 0) -> Callable:
-    """finish(acc) -> acc: the sums of all products but the last `pending`.
-
-    With `others` finish(acc, x) -> acc, when so many x, 0 or more, have been computed.
-    The assembler moves the wait to before what nobody asks for so early, and the tensor
-    cores have nothing to do during that. It moves nothing across a trap, which would
-    spring on an x below 0. Lanes vote on it: of a branch that only some may take, the
-    assembler makes a reason to let each product wait.
-    """
-    acc_type, x_type = (types.UniTuple(types.float32, n) for n in (count, others))
-    tests = [f"setp.lt.or.f32 p, ${count + i}, 0f00000000, p;" for i in range(others)]
-    if others:
-        tests = ["setp.ne.u32 p, 0, 0;", *tests, "vote.sync.any.pred p, p, -1;"]
-        tests.append("@p trap;")
-    wait = f"wgmma.wait_group.sync.aligned {pending};"
-    text = " ".join(["{ .reg .pred p;", *tests, wait, "}"])
-
-    def waited(builder: Any, acc: list[Any], x: list[Any]) -> list[Any]:
-        # The sums pass through the wait: nobody reads them before it.
-        places = ["=f"] * count + ["f"] * others + [str(i) for i in range(count)]
-        kind = ir.LiteralStructType([ir.FloatType()] * count)
-        ends = ",".join([*places, "~{memory}"])
-        sums = llvm.assembly(builder, text, kind, ends, [*x, *acc])
-        return llvm.unpack(builder, sums, count)
-
-    if others:
-        return written(lambda acc, x: acc_type(acc_type, x_type))(waited)
-    return written(lambda acc: acc_type(acc_type))(
-        lambda builder, acc: waited(builder, acc, [])
-    )
-
-
-def line_place(group: Group) -> Callable:
-    """place(row, k, along, lines): where an operand's number lies in shared memory.
-
-    It is in lines along k, of which there are `lines`, or across k.
-    """
-    line, vector = group.line, group.strips.vector
-
-    def place(row: Any, k: Any, along: bool, lines: int) -> Any:
-        at, i, lines = (row, k, lines) if along else (k, row, group.depth)
-        return at * line + swizzled(at, i, line, vector, lines)
-
-    return place
-
-
-def _emulated(group: Group) -> Functions:
-    """A warp of 16 rows stands for the group of four."""
-    runs = _runs(group)
-
-    def first(bias, col, cols):
-        acc, (_, mine, _) = np.zeros(group.sums, np.float32), place()
-        for run in runs:
-            for at, i in enumerate(run.places, run.col + mine):
-                if at < cols and bias.size:
-                    acc[i] = watch.read(bias, col + at, 1, sys._getframe())[0]
-        return acc
-
-    in_parts = line_place(group)
-
-    def take(shared, at):
-        rows = np.asarray([cuda.laneid // 4, cuda.laneid // 4 + 8])[:, None]
-        k = np.arange(group.depth)
-        if group.both:
-            rows = rows + thread_index() // WARP % WARPS * WARP_ROWS
-            places = in_parts(rows, k, group.along, group.lines)
-        else:
-            places = rows * group.pitch + k if group.along else k * group.pitch + rows
-        watch.note_fetches(shared, at + places)
-        return mma.factors_of(np.asarray(shared)[at + places], group.kind)  # [2, k]
-
-    def begin(acc, factors, shared, at):
-        cols = 8 * np.arange(group.cols // 8)[:, None] + [0, 1] + cuda.laneid % 4 * 2
-        k = np.arange(group.depth)
-        places = in_parts(cols[..., None], k, group.smem_along, group.cols)
-        watch.note_fetches(shared, at + places)
-        right = np.asarray(shared)[at + places]  # [col // 8, 2, k]
-        if group.kind == mma.TF32:
-            right = mma.cut_tf32(right)
-        else:
-            right = mma.factors_of(right, group.kind)
-        sums = np.einsum("hk,jck->jhc", factors, right)
-        sums = sums.reshape(-1).astype(np.float32)
-        return sums if group.fresh else acc + sums
-
-    def place():
-        g, pair = cuda.laneid // 4, cuda.laneid % 4 * 2
-        return (pair, g, runs) if group.turned else (g, pair, runs)
-
-    def finish(acc):
-        return acc
-
-    put = emulated_store(inlined(place))
-
-    def store(out, at, stride, acc, rows, cols, aligned):
-        put(out, at, stride, mma.narrowed(acc, group.stored), rows, cols, aligned)
-
-    return tuple([inlined(fn) for fn in (first, take, begin, finish, store)])
-
-
-# ------------------------------------------------- outputs by way of shared memory
-
-# As halves are in registers, four lanes have 16 neighbouring bytes, half of a sector,
-# and a store of a warp goes to 8 of them. So they go to memory in lines of a warp.
-
-
-def line_storer(group: Group, direct: Callable) -> Callable:
-    """finish(shared, out, acc, row, col, sizes): a warp's 16 rows of halves, in lines.
-
-    Each warp lays its outputs down where tiles were, in lines that are 16 bytes longer
-    than they need to be: the words of a store then meet all 32 banks. It takes them up
-    in vectors of 16 bytes. Where lines of `out` are no whole vectors, `direct` stores.
-    """
-    vector = group.strips.vector
-    pitch, across = group.cols + vector, group.cols // vector
-    lay, carry = _make_lay(group, pitch), _make_carry(vector)
-
-    def finish(shared, out, acc, row, col, sizes):
-        M, N = sizes[0], sizes[1]
-        if N % vector == 0:
-            mine = thread_index() // WARP * (WARP_ROWS * pitch)
-            matrix = cuda.blockIdx.y * cuda.gridDim.z + cuda.blockIdx.z
-            cuda.syncthreads()  # all are done with the tiles
-            lay(shared, mine, acc)
-            sync_warp()
-            for i in range(cuda.laneid, WARP_ROWS * across, WARP):
-                line, place = i // across, i % across * vector
-                if row + line < M and col + place < N:
-                    to = (matrix * M + row + line) * N + col + place
-                    at = mine + line * pitch + place
-                    carry(shared, at, out, address_of(out, to))
-        else:
-            direct(out, acc, row, col, sizes)
-
-    return inlined(finish)
-
-
-def _make_lay(group: Group, pitch: int) -> Callable:
-    """lay(shared, at, acc): a lane's outputs, rounded to halves, two in a store."""
-    runs = _runs(group)
-    if SIMULATED:
-
-        def emulated(shared, at, acc):
-            g, pair = cuda.laneid // 4, cuda.laneid % 4 * 2
-            halves = mma.narrowed(acc, group.kind)
-            for run in runs:
-                first = at + (g + run.row) * pitch + pair + run.col
-                values = [halves[i] for i in run.places]
-                watch.write(shared, first, values, sys._getframe())
-
-        return inlined(emulated)
-    acc_type = types.UniTuple(types.float32, group.sums)
-    narrow = mma.narrower(group.kind)
-    assert narrow is not None  # of halves
-
-    @written(lambda shared, at, acc: types.void(shared, types.int64, acc_type))
-    def lay(builder: Any, shared: Any, at: Any, acc: list[Any]) -> None:
-        g, pair = mma.first_sum(builder)
-        first = builder.add(builder.mul(g, llvm.constant(pitch)), pair)
-        base = builder.gep(shared, [builder.add(at, first)])
-        halves = narrow(builder, acc)
-        for run in runs:
-            to = builder.gep(base, [llvm.constant(run.row * pitch + run.col)])
-            llvm.store(builder, [halves[i] for i in run.places], to)
-
-    return lay
-
-
-def _make_carry(vector: int) -> Callable:
-    """carry(shared, at, out, address): 16 bytes from shared memory to an address."""
-    if SIMULATED:
-
-        def emulated(shared, at, out, address):
-            values = watch.read(shared, at, vector, sys._getframe())
-            watch.write(out, address, values, sys._getframe())
-
-        return inlined(emulated)
-
-    @written(
-        lambda shared, at, out, _: types.void(shared, types.int64, out, types.int64)
-    )
-    def carry(builder: Any, shared: Any, at: Any, out: Any, address: Any) -> None:
-        word = ir.IntType(32)
-        start = builder.gep(shared, [at])
-        start = builder.bitcast(start, ir.PointerType(word, llvm.SHARED))
-        to = builder.inttoptr(address, ir.PointerType(word, llvm.GLOBAL))
-        llvm.store(builder, llvm.load(builder, start, 0, 4), to)
-
-    return carry
-
+from cuda_ops.memory import copy_into, empty
+from cuda_ops.runtime.launch import SIMULATED, TINY, Kernel, ceil_div, kernel
+from minitorch.tensor_data import TensorData
 
 # -------------------------------------------------------------------------- the kernel
 
@@ -652,7 +158,7 @@ def warpgroup_template(
     # Of an operand in shared memory, 64 rows, or columns, are for a group of warps.
     sharing = WARP * WARPS if group.both else WARP
     apart = WARPS * WARP_ROWS * depth if group.both else WARP_ROWS * in_regs.strides[0]
-    before = _make_wait(1) if group.both else inlined(lambda: None)
+    before = make_wait(1) if group.both else inlined(lambda: None)
     after = inlined(lambda acc: acc) if group.both else finish
     number = float32 if c.kind == mma.TF32 else uint16
 
@@ -806,69 +312,22 @@ def round_flat(x, out, aligned):
             out[j] = to_tf32(x[j])
 
 
-# --------------------------------- two products, one after the other (for attention)
+def rounded_rows(a: TensorData) -> TensorData:
+    """A copy of a [*, n, K] row by row, rounded to TF32.
 
-
-def chained(scores: Group, sums: Group) -> Functions:
-    """Products of halves, of which one's outputs are the other's first operand.
-
-        s = begin_scores(none, left, shared, at)       `begin` of a group with `both`
-        words = rounded(p)                             p, as many as s, in halves
-        acc = begin_sums(acc, words, shared, at)       acc += p @ lines across k
-        s = first_done(s)                              all but the newest are done
-        s, acc = all_scores(s), all_sums(acc)          all are done
-        acc = sums_behind(acc, x)                      see `_make_finish`; two x
-
-    A lane has of 16 columns of scores what it should have of 16 k of a factor, but in
-    float32. No product may be under way while they are rounded, or the assembler makes
-    each wait for the one before.
+    A dim that repeats one matrix (of stride 0) is copied once, and repeats the copy.
     """
-    _, _, begin_scores, *_ = wgmma_tile(scores)
-    if SIMULATED:
-        same, of_s = inlined(lambda acc: acc), scores.cols // 8
-        strips = mma.Strips(2, of_s, True, True, 0, 0, 0, sums.kind)
-        place_of = line_place(sums)
-        begin_sums = mma.emulated_of_sums(
-            strips, sums.cols // 8, lambda k, col: place_of(col, k, False, 0)
-        )
-        done = same, same, same, inlined(lambda acc, x: acc)
-        return begin_scores, same, begin_sums, *done
-    return (
-        begin_scores,
-        _make_rounded(scores),
-        _make_begin_sums(sums),
-        _make_finish(scores.sums, 1),
-        _make_finish(scores.sums),
-        _make_finish(sums.sums),
-        _make_finish(sums.sums, 0, 2),
-    )
-
-
-def _make_rounded(scores: Group) -> Callable:
-    words_type = types.UniTuple(types.uint32, scores.sums // 2)
-
-    @written(lambda p: words_type(p))
-    def rounded(builder: Any, p: list[Any]) -> list[Any]:
-        # Lines with effects stay in their place, before the next product.
-        text, word = f"cvt.rn.{scores.kind}x2.f32 $0, $1, $2;", ir.IntType(32)
-        return [
-            llvm.assembly(builder, text, word, "=r,f,f", [p[i + 1], p[i]])
-            for i in range(0, len(p), 2)
-        ]
-
-    return rounded
-
-
-def _make_begin_sums(group: Group) -> Callable:
-    acc_type = types.UniTuple(types.float32, group.sums)
-
-    @written(lambda acc, words, shared, _: acc_type(acc, words, shared, types.int64))
-    def begin(
-        builder: Any, acc: list[Any], words: list[Any], shared: Any, at: Any
-    ) -> list[Any]:
-        address = llvm.shared_address(builder, builder.gep(shared, [at]))
-        ends = _descriptors(builder, address, group, False)
-        sums = _multiply(builder, acc, words, ends, group)
-        return llvm.unpack(builder, sums, group.sums)
-
-    return begin
+    repeated = [i for i in range(a.dims - 2) if a.strides[i] == 0 and a.shape[i] > 1]
+    if repeated:
+        once = tuple(1 if i in repeated else n for i, n in enumerate(a.shape))
+        copied = rounded_rows(TensorData(a.storage, once, a.strides, a.offset))
+        steps = tuple(0 if i in repeated else s for i, s in enumerate(copied.strides))
+        return TensorData(copied.storage, a.shape, steps, copied.offset)
+    out = empty(a.shape, a.dtype)
+    source, to = a, out.flat()
+    if not a.is_contiguous():
+        copy_into(out, a)
+        source = out
+    aligned = is_aligned(source.flat(), to)
+    round_flat[ceil_div(out.size, 4 * 256), 256](source.flat(), to, aligned)
+    return out

@@ -20,7 +20,7 @@ import pytest
 from numba import cuda
 
 pytest.importorskip("numba_cuda")
-from cuda_ops.block import mma
+from cuda_ops.block import mma, wgmma
 from cuda_ops.block.intrinsics import WARP, load
 from cuda_ops.block.rows import Fit
 from cuda_ops.elementwise import MAP_LARGE, ZIP_FLAT
@@ -190,9 +190,9 @@ class Numbers:
 def test_descriptors_name_the_places_that_copies_fill(along: bool) -> None:
     """As "PTX ISA", 9.7.15.5.1.2, has layouts of 128-byte swizzling."""
     size, wide = (128, 96) if along else (96, 128)  # of k, of rows
-    group = warpgroup.Group(wide, size, True, 0, False, mma.BF16, along)
-    place, start = warpgroup.line_place(group), 8192
-    ends = warpgroup._descriptors(Numbers(), start, group, along, wide)
+    group = wgmma.Group(wide, size, True, 0, False, mma.BF16, along)
+    place, start = wgmma.line_place(group), 8192
+    ends = wgmma._descriptors(Numbers(), start, group, along, wide)
     for k0, end in zip(range(0, size, 16), ends, strict=True):
         assert end >> 61 == 2
         first, leading, stride = ((end >> n & 0x3FFF) << 4 for n in (0, 16, 32))
