@@ -171,11 +171,13 @@ def rms_norm_rows(fit: Fit, scaled: bool) -> Callable:
         r = cuda.blockIdx.x * rows + cuda.threadIdx.x // group
         at = min(r, rstd.size - 1) * n
         read(x, at, n, t, zero, z)
+        # BEGIN TWIN a8.3
         total = zero
         for k in range(items):
             total += z[k] * z[k]
         scale = one / sqrt(total_of(total, t, cells) / kind(n) + eps)
         finish(z, scale, weight, weight, 0, n, t, y)
+        # END TWIN a8.3
         if r < rstd.size:
             write(out, at, n, t, z)
             if t == 0:

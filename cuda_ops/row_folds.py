@@ -54,10 +54,12 @@ def var_rows(fit: Fit, rooted: bool) -> Callable:
         t = cuda.threadIdx.x % group
         r = cuda.blockIdx.x * rows + cuda.threadIdx.x // group
         read(x, at + min(r, out.size - 1) * step, n, t, zero, z)
+        # BEGIN TWIN a8.3
         total = zero
         for k in range(items):
             total += z[k]
         mean = total_of(total, t, cells) / kind(n)
+        # END TWIN a8.3
         total = zero
         for k in range(items):
             away = z[k] - mean

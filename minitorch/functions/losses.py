@@ -272,6 +272,7 @@ def binary_cross_entropy_with_logits(
     _check_same_shape(name, input, target)
     if pos_weight is None:
         input, target = operands(name, input, target)
+        check_floating(name, input)
         op = BinaryCrossEntropyWithLogits
         return _weighted_pairs(name, op, input, target, weight, reduction)
     losses = (-input).softplus() * ((pos_weight - 1.0) * target + 1.0)

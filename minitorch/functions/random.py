@@ -121,5 +121,6 @@ def _check_weights(weights: Tensor, least: int) -> None:
         raise ValueError("multinomial: a weight is negative, infinite or NaN")
     if found < least:
         raise ValueError(
-            f"multinomial: a row has {found} weight(s) above 0; expected >= {least}"
+            f"multinomial: a row has {found} weight(s) above 0; expected {least} "
+            f"or more"
         )

@@ -145,7 +145,7 @@ def engine(name: str, model: Model) -> Engine:
     half, gpt2 = name == "autocast", model.shape == "gpt2"
     shared, hidden, keys, units = {
         (False, True): (16, 8, 8, 8), (True, True): (12, 4, 4, 4),
-        (False, False): (28, 12, 12, 16), (True, False): (22.5, 6, 6, 8),
+        (False, False): (20, 12, 12, 16), (True, False): (14.5, 6, 6, 8),
     }[half, gpt2]  # fmt: skip
     logits = (4 + 2 * (model.vocabulary % 8 != 0)) if half else 8
     return Engine(
