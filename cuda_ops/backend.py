@@ -219,12 +219,15 @@ class CUDABackend(Backend):
     randint = staticmethod(random.randint)
     dropout = staticmethod(random.dropout)
 
-    def random_(self, out: TensorData, *how: Any) -> None:
+    def random_(
+        self, out: TensorData, normal: bool, seed: int, offset: int,
+        scale: float, shift: float,
+    ) -> None:  # fmt: skip
         """Straight into `out`, where it lies without gaps."""
         if out.contiguous and is_aligned(out.flat()):
-            random.random_(out, *how)
+            random.random_(out, normal, seed, offset, scale, shift)
         else:
-            super().random_(out, *how)
+            super().random_(out, normal, seed, offset, scale, shift)
 
     sgd_step = staticmethod(optim.sgd_step)
     adam_step = staticmethod(optim.adam_step)
