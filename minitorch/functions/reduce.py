@@ -103,16 +103,25 @@ class Var(Function):
         return share * a, *[None] * 5
 
 
-class VectorNorm(Function):
-    """sqrt(sum(a^2)) over `dims`; d/da = a / out, taken to be 0 where out is 0."""
+class Folded(Function):
+    """A fold over `dims` that a backend has by `name`; saves a and the result, whose
+    shape with the dims is `ctx.kept`."""
 
-    @staticmethod
-    def forward(ctx: Context, a: Tensor, dims: Dims, keepdim: bool) -> Any:
-        out = a.backend.vector_norm(a.raw, dims)
+    name: str
+
+    @classmethod
+    def forward(cls, ctx: Context, a: Tensor, dims: Dims, keepdim: bool) -> Any:
+        out = getattr(a.backend, cls.name)(a.raw, dims)
         ctx.kept = out.shape
         out = out if keepdim else dropped(out, dims)
         ctx.save_for_backward(a, out)
         return out
+
+
+class VectorNorm(Folded):
+    """sqrt(sum(a^2)) over `dims`; d/da = a / out, taken to be 0 where out is 0."""
+
+    name = "vector_norm"
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
@@ -122,16 +131,10 @@ class VectorNorm(Function):
         return share * a, None, None
 
 
-class LogSumExp(Function):
+class LogSumExp(Folded):
     """log(sum(exp(a))) over `dims`; d/da = exp(a - out)"""
 
-    @staticmethod
-    def forward(ctx: Context, a: Tensor, dims: Dims, keepdim: bool) -> Any:
-        out = a.backend.logsumexp(a.raw, dims)
-        ctx.kept = out.shape
-        out = out if keepdim else dropped(out, dims)
-        ctx.save_for_backward(a, out)
-        return out
+    name = "logsumexp"
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
