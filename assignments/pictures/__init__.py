@@ -66,7 +66,7 @@ def said() -> dict[Path, str]:
     pages = [
         page
         for place in ("assignments/*/README.md", "docs/*.md", "docs/book/*.md")
-        for page in LIBRARY.glob(place)
+        for page in sorted(LIBRARY.glob(place))  # where two show one, the later says it
     ]
     for page in pages:
         for text, path in re.findall(r"!\[([^]]*)\]\(([^)]+\.svg)\)", page.read_text()):
