@@ -164,9 +164,14 @@ def _text(file: File, data: bytes) -> tuple[str, str]:
 
 
 def why_not_python(data: bytes) -> str:
-    """Why a file is no Python; "" if it is."""
+    """Why a file is no Python; "" if it is.
+
+    Some of it only a compiler sees, such as a `return` outside of functions.
+    """
     try:
-        syntax.parse(syntax.text_of(data))
+        text = syntax.text_of(data)
+        syntax.parse(text)
+        compile(text, "<submission>", "exec", dont_inherit=True)
     except SyntaxError as error:
         line = f" (line {error.lineno})" if error.lineno else ""
         return f"{type(error).__name__}: {str(error.msg)[:200]}{line}"
