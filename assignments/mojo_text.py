@@ -20,9 +20,16 @@ from assignments.regions import functions_of, strip
 
 DEFINITION = re.compile(r"^(\s*)(def|fn|struct|trait)\s+(\w+)")
 CLOSING = (")", "]", "}")  # a signature's last line may be as far left as its first
-# Texts and comments; a text first, because a comment's sign may stand in it.
-UNREAD = re.compile(r'''"""[\s\S]*?"""|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|#.*''')
-WORD = re.compile(r"\b[A-Za-z_]\w*")
+# Texts, with the letters before them, and comments; a text first, because a comment's
+# sign may stand in it.
+UNREAD = re.compile(
+    r"(\w*)(?:\"{3}[\s\S]*?\"{3}|'{3}[\s\S]*?'{3}"
+    r"|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*')|#.*"
+)
+# In backticks anything is a word, a comment's sign, too; in a text with letters before
+# it there can be code, and a backslash can be the last character.
+TICK = "`"
+WORD = re.compile(rf"\b[A-Za-z_]\w*|{TICK}")
 BOUND = (
     re.compile(r"\b(?:var|ref|comptime|alias)\s+([\w\s,()]+?)\s*[:=]"),
     re.compile(r"\bfor\s+([\w\s,()]+?)\s+in\b"),
@@ -138,7 +145,8 @@ def violations(
         allowed |= _fields(reference) | (_bound(text, theirs[name]) - taken)
         for word, line in _words(text, theirs[name]).items():
             if word not in allowed:
-                yield line + 1, f"{name} may not use {word}"
+                what = f"{TICK} or letters before a text" if word == TICK else word
+                yield line + 1, f"{name} may not use {what}"
 
 
 def _imported(text: str) -> set[str]:
@@ -154,10 +162,11 @@ def _fields(text: str) -> set[str]:
 
 def _bound(text: str, span: tuple[int, int]) -> set[str]:
     """The words to which some lines give a meaning."""
-    lines = "\n".join(_read(text).splitlines()[slice(*span)])
+    lines = _read(text, span)
     groups = [found for pattern in BOUND for found in pattern.findall(lines)]
     groups += [part for signature in _signatures(lines) for part in signature]
-    return {word for group in groups for word in WORD.findall(group)}
+    words = {word for group in groups for word in WORD.findall(group)}
+    return {word for word in words if not word.startswith("__")}
 
 
 def _signatures(text: str) -> Iterator[list[str]]:
@@ -170,15 +179,24 @@ def _signatures(text: str) -> Iterator[list[str]]:
         yield [match[1], *re.findall(r"(\w+)\s*:", text[match.end() : at])]
 
 
-def _read(text: str) -> str:
-    """The text without texts and comments; lines keep their numbers."""
-    return UNREAD.sub(lambda found: " " + "\n" * found[0].count("\n"), text)
+def _read(text: str, span: tuple[int, int] | None = None) -> str:
+    """Some lines without texts and comments; lines keep their numbers.
+
+    They are read by themselves, as they come into the library's file: what stands
+    before them in the student's could begin a text that has no end there.
+    """
+    lines = text.splitlines()[slice(*(span or (None,)))]
+
+    def blank(found: re.Match[str]) -> str:
+        return (TICK if found[1] else " ") + "\n" * found[0].count("\n")
+
+    return UNREAD.sub(blank, "\n".join(lines))
 
 
 def _words(text: str, span: tuple[int, int]) -> dict[str, int]:
     """The words of some lines, and the first line of each."""
     words: dict[str, int] = {}
-    for number, line in enumerate(_read(text).splitlines()[slice(*span)], span[0]):
+    for number, line in enumerate(_read(text, span).splitlines(), span[0]):
         for word in WORD.findall(line):
             words.setdefault(word, number)
     return words

@@ -27,8 +27,6 @@ from assignments.grading.submission import Refused
 
 MEMORY, CPU_SECONDS, SECONDS = 2 << 30, 20, 300.0
 STACK, DEPTH, PYTHONS_DEPTH = 256 << 20, 20_000, sys.getrecursionlimit()
-# A Mojo file is read by lines, and the compiler has its own idea of what ends one.
-LINE_ENDS = frozenset("\v\f\x1c\x1d\x1e\x85\u2028\u2029")
 
 
 @dataclass(frozen=True)
@@ -160,18 +158,20 @@ def _text(file: File, data: bytes) -> tuple[str, str]:
     if problem:
         return "", f"{file.path}: {problem}"
     try:
-        text = syntax.text_of(data)
+        return syntax.text_of(data), ""
     except ValueError as error:
         return "", f"{file.path}: {error}"
-    if file.is_mojo and LINE_ENDS & set(text):
-        return "", f"{file.path}: it has characters that end lines for some programs"
-    return text, ""
 
 
 def why_not_python(data: bytes) -> str:
-    """Why a file is no Python; "" if it is."""
+    """Why a file is no Python; "" if it is.
+
+    Some of it only a compiler sees, such as a `return` outside of functions.
+    """
     try:
-        syntax.parse(syntax.text_of(data))
+        text = syntax.text_of(data)
+        syntax.parse(text)
+        compile(text, "<submission>", "exec", dont_inherit=True)
     except SyntaxError as error:
         line = f" (line {error.lineno})" if error.lineno else ""
         return f"{type(error).__name__}: {str(error.msg)[:200]}{line}"

@@ -20,6 +20,8 @@ from assignments.regions import functions_of, strip
 
 USES = "uses.json"  # in a student edition, beside assignment.toml
 TITLE = "not allowed in this assignment:"
+# A Mojo file is read by lines, and the compiler has its own idea of what ends one.
+LINE_ENDS = frozenset("\v\f\x1c\x1d\x1e\x85\u2028\u2029")
 
 
 def not_allowed(assignment: Assignment, file: File, text: str, task: str = "") -> str:
@@ -90,7 +92,10 @@ def kept_uses(assignment: Assignment) -> str:
 def _not_allowed_in_mojo(
     assignment: Assignment, file: File, text: str, task: str
 ) -> str:
-    tasks = [task] if task else [t.id for t in assignment.tasks]
+    if LINE_ENDS & set(text):
+        return f"{TITLE}\n  {file.path}: characters that end lines for some programs"
+    some = [assignment.task(task)] if task else assignment.tasks
+    tasks = dict.fromkeys(name for t in some for name in (t.id, *t.uses))
     lines = [
         f"  {file.path}, line {number}: {what}"
         for name in tasks

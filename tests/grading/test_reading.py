@@ -84,9 +84,8 @@ def test_files_that_are_no_python_are_left_to_the_checks(place):
 def test_references_are_allowed(tmp_path):
     for assignment in catalog.load_all():
         for file in assignment.files:
-            if file.module:
-                text = workspace.stripped(assignment, [])[file.path]
-                assert reading.not_allowed(assignment, file, text) == "", file.path
+            text = workspace.stripped(assignment, [])[file.path]
+            assert reading.not_allowed(assignment, file, text) == "", file.path
 
 
 def test_help_names_the_assignments_that_exist():
@@ -104,6 +103,12 @@ MOJO = {
     'if False:\n    var external_call = 1\nexternal_call["x"]()': "external_call",
     'var open = 1\nopen("x")': "open",
     "__mlir_op.`x`()": "__mlir_op",
+    "if False:\n    var __mlir_op = 1\n__mlir_op.x()": "__mlir_op",
+    # Where a reader and the compiler could differ about what is text.
+    "var a = '''\n\"\"\"\n'''\nvectorized(p)\nvar b = '''\n\"\"\"\n'''": "vectorized",
+    "var r = 1\nvar s = r'\\'; vectorized(p)  # '": "` or letters before a text",
+    "var t = 1\nvar s = t'{vectorized(p)}'": "` or letters before a text",
+    "var `#` = 1; vectorized(p)": "` or letters before a text",
 }
 
 
@@ -119,14 +124,30 @@ def test_names_of_ones_own_and_texts_are_free_in_mojo():
     )
 
 
-def in_mojo(body):
-    """What is said about this body of a9.1's function."""
+def test_a_mojo_function_is_read_by_itself():
+    """What stands before it is the library's in the file that is compiled."""
+    said = in_mojo('vectorized(p)  # """', before='"""')
+    assert "naive may not use vectorized" in said
+
+
+def test_a_mojo_task_is_read_for_those_that_it_uses():
+    said = in_mojo("for task in self:\n    open(task)", "Tiled.run", task="a9.6")
+    assert "Tiled.run may not use open" in said
+
+
+def test_what_ends_lines_for_some_programs_is_refused_in_mojo():
+    assert "characters that end lines" in in_mojo('var t = "\u2028"')
+
+
+def in_mojo(body, function="naive", task="a9.1", before=""):
+    """What is said about this body of a function of a9's."""
     a9 = catalog.load("a9")
     file = a9.files[0]
-    (cut,) = [c for r in file.regions() for c in r.cuts if c.function == "naive"]
-    lines = file.source.read_text().splitlines()
-    lines[cut.first : cut.last] = textwrap.indent(body, " " * cut.indent).splitlines()
-    return reading.not_allowed(a9, file, "\n".join(lines), "a9.1")
+    cut = next(c for r in file.regions() for c in r.cuts if c.function == function)
+    lines = file.source.read_text().split("\n")
+    body = textwrap.indent(body, " " * cut.indent)
+    lines[cut.first : cut.last] = body.split("\n")
+    return reading.not_allowed(a9, file, "\n".join([before, *lines]), task)
 
 
 @pytest.mark.parametrize("name", ["a2", "a3", "a7"])

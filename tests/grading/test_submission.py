@@ -83,6 +83,10 @@ def test_a_long_page_of_answers_costs_no_code(tmp_path):
         (b"\xff", "UTF-8"),
         (b"# coding: latin-1\n", "encoding"),
         (b"x = 1\x00\n", "null"),
+        # What a parser takes and a compiler does not.
+        (b"return 1\n", "outside function (line 1)"),
+        (b"def f():\n    break\n", "outside loop (line 2)"),
+        (b"x = 1\nfrom __future__ import annotations\n", "(line 2)"),
     ],
 )
 def test_what_is_no_python(data, problem):
