@@ -340,11 +340,9 @@ ZIP_STRIDED = Kernels(
 
 
 def map(
-    fn: Callable,
-    a: TensorData,
-    dtype: DType | None = None,
+    fn: Callable, a: TensorData, dtype: DType | None = None,
     out: TensorData | None = None,
-) -> TensorData:
+) -> TensorData:  # fmt: skip
     """out[i] = fn(a[i]), of type `dtype` (a's if None), into `out` if given."""
     if out is not None:
         return _map_into(fn, a, out)
@@ -385,12 +383,9 @@ def _map_into(fn: Callable, a: TensorData, out: TensorData) -> TensorData:
 
 
 def zip(
-    fn: Callable,
-    a: TensorData,
-    b: TensorData,
-    dtype: DType | None = None,
+    fn: Callable, a: TensorData, b: TensorData, dtype: DType | None = None,
     out: TensorData | None = None,
-) -> TensorData:
+) -> TensorData:  # fmt: skip
     """out[i] = fn(a[i], b[i]); a and b broadcast. `out` may be a or b."""
     if out is not None:
         return _zip_into(fn, unrounded(a), unrounded(b), out)

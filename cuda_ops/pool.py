@@ -304,12 +304,8 @@ def mean_kernel(kernel: Pair, padded: bool) -> Kernel:
 
 
 def avg_pool2d(
-    x: TensorData,
-    kernel: Pair,
-    stride: Pair,
-    padding: Pair,
-    count_include_pad: bool,
-) -> TensorData:
+    x: TensorData, kernel: Pair, stride: Pair, padding: Pair, count_include_pad: bool,
+) -> TensorData:  # fmt: skip
     """x [N, C, H, W] -> means of windows; padding counts as 0, or not at all."""
     shape, sizes, magics, pixels, each = _plan(x.shape, kernel, stride, padding, (1, 1))
     out = empty(shape, x.dtype)
@@ -366,13 +362,9 @@ def mean_pool_gather(grad, out, sizes, window, magics, count, count_pad):
 
 
 def avg_pool2d_backward(
-    grad: TensorData,
-    x_shape: Shape,
-    kernel: Pair,
-    stride: Pair,
-    padding: Pair,
+    grad: TensorData, x_shape: Shape, kernel: Pair, stride: Pair, padding: Pair,
     count_include_pad: bool,
-) -> TensorData:
+) -> TensorData:  # fmt: skip
     """The gradient for x [N, C, H, W] from grad [N, C, OH, OW]."""
     n, c, h, w = x_shape
     oh, ow = grad.shape[2:]

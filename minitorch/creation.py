@@ -283,14 +283,9 @@ def empty_like(input: Tensor, *, dtype: DType | None = None) -> Tensor:
 
 
 def arange(
-    start: Number,
-    end: Number | None = None,
-    step: Number = 1,
-    *,
-    dtype: DType | None = None,
-    device: str | None = None,
-    requires_grad: bool = False,
-) -> Tensor:
+    start: Number, end: Number | None = None, step: Number = 1, *,
+    dtype: DType | None = None, device: str | None = None, requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
     """start, start + step, ... below `end`; `arange(5)` is 0, 1, 2, 3, 4."""
     if end is None:
         start, end = 0, start
@@ -309,14 +304,9 @@ def arange(
 
 
 def linspace(
-    start: Number,
-    end: Number,
-    steps: int,
-    *,
-    dtype: DType | None = None,
-    device: str | None = None,
-    requires_grad: bool = False,
-) -> Tensor:
+    start: Number, end: Number, steps: int, *, dtype: DType | None = None,
+    device: str | None = None, requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
     """`steps` numbers from `start` to `end`, both included, at equal distances."""
     if steps < 0:
         raise ValueError(f"linspace: steps is {steps}; it must be 0 or more")
@@ -326,13 +316,9 @@ def linspace(
 
 
 def eye(
-    n: int,
-    m: int | None = None,
-    *,
-    dtype: DType | None = None,
-    device: str | None = None,
-    requires_grad: bool = False,
-) -> Tensor:
+    n: int, m: int | None = None, *, dtype: DType | None = None,
+    device: str | None = None, requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
     """The n x m matrix with ones on the diagonal."""
     shape, kind = _shape("eye", (n, n if m is None else m)), _dtype(dtype)
     raw = (backend := _on(device, kind)).full(shape, 0, kind)

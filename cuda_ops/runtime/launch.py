@@ -162,22 +162,19 @@ def matcher(kinds: tuple[Any, ...], order: Sequence[int]) -> Callable:
     """Make `values(args)`: what to pack for arguments of these kinds; None for others.
 
     It is written out, because a loop over the kinds takes twice as long. For a number,
-    an array and a tuple of two ints, and the order 1, 0, 2:
+    an array and a tuple of two ints, in the order 1, 0, 2, its last lines are
 
-        def values(args):
-            if len(args) != 3:
-                return None
-            [x0, x1, x2] = args
-            if type(x0) is k0 and type(x1) is k1 and type(x2) is tuple and len(x2) == 2:
-                return (*x1.words, x0, *x2)
+        if type(x0) is k0 and type(x1) is k1 and type(x2) is tuple and len(x2) == 2:
+            return (*x1.words, x0, *x2)
     """
     tests, found = [], {}
     for i, kind in enumerate(kinds):
-        length = type(kind) is int
-        tests.append(f"type(x{i}) is " + ("tuple" if length else f"k{i}"))
-        tests += [f"len(x{i}) == {kind}"] if length else []
-        words = f"*x{i}.words" if hasattr(kind, "words") else f"x{i}"
-        found[i] = f"*x{i}" if length else words
+        if type(kind) is int:  # the length of a tuple
+            tests.append(f"type(x{i}) is tuple and len(x{i}) == {kind}")
+            found[i] = f"*x{i}"
+        else:
+            tests.append(f"type(x{i}) is k{i}")
+            found[i] = f"*x{i}.words" if hasattr(kind, "words") else f"x{i}"
     text = (
         f"def values(args):\n"
         f"    if len(args) != {len(kinds)}:\n"
