@@ -335,10 +335,7 @@ class Kernel:
 
     def __getitem__(self, config: tuple[Any, ...]) -> Callable:
         """`kernel[blocks, threads]` (then stream, bytes of shared memory): to call."""
-        try:
-            return self._launches[config]
-        except KeyError:
-            return self._prepare(config)
+        return self._launches.get(config) or self._prepare(config)
 
     def _prepare(self, config: tuple[Any, ...]) -> Callable:
         """What launches a grid; kept, because the same few come again and again."""
