@@ -1,26 +1,28 @@
 """Positions of extremes on the GPU.
 
 With this file one can find where the first maximum (`argmax`) or minimum (`argmin`)
-along a dimension is.
+along a dimension is, and what it is (`extreme`).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 from numba import cuda
 
-from cuda_ops.block.intrinsics import WARP, device, load, shuffle_xor
+from cuda_ops.block.intrinsics import WARP, device, load, shuffle_xor, store
 from cuda_ops.block.rows import BLOCK
+from cuda_ops.indexing import gather
 from cuda_ops.layouts import lane_shift
 from cuda_ops.memory import contiguous, copy, empty, full, split
 from cuda_ops.reduce import BLOCKS, WARPS
 from cuda_ops.runtime.launch import Kernels, ceil_div
 from minitorch import operators
 from minitorch.dtypes import bool_, int32, int64
-from minitorch.tensor_data import TensorData
+from minitorch.tensor_data import Shape, TensorData
 
 # Elements of a row's chunk, at least, that a warp searches.
 LEAST_PLACES = 16 * WARP
@@ -70,7 +72,7 @@ def warp_winner(wins: Any) -> Any:
 def first_in_rows(better: Callable) -> Callable:
     """Find the first extreme of each row, or of each chunk of a row, along n.
 
-    # a [O, n, I] -> out [O * I, splits], places in 0 .. n - 1
+    # a [O, n, I] -> out [O * I, splits], places in 0 .. n - 1, and values if `keep`
 
         for o, k, s:  out[o, k, s] = first place of the extreme of a[o, chunk s, k]
 
@@ -81,7 +83,7 @@ def first_in_rows(better: Callable) -> Callable:
     """
     later, winner = better_later(better), warp_winner(better_of(better))
 
-    def kernel(a, n, inner, splits, chunk, shift, out):
+    def kernel(a, n, inner, splits, chunk, shift, out, values, keep):
         lanes = 1 << shift
         t = cuda.threadIdx.x & (lanes - 1)
         q = cuda.blockIdx.x * (BLOCK >> shift) + (cuda.threadIdx.x >> shift)
@@ -112,6 +114,8 @@ def first_in_rows(better: Callable) -> Callable:
         place = winner(best, place, lanes)
         if t == 0 and known:
             out[q] = place
+            if keep:
+                store(values, q, load(a, at + place * inner))
 
     return kernel
 
@@ -146,7 +150,8 @@ def first_of_places(better: Callable) -> Callable:
 
 _BOTH = (operators.gt, operators.lt)
 FIRST_IN_ROWS = Kernels(
-    first_in_rows, _BOTH, ["float32[] int64 int64 int64 int64 int64 int64[]"],
+    first_in_rows, _BOTH,
+    ["float32[] int64 int64 int64 int64 int64 int64[] float32[] bool"],
     threads=BLOCK,
 )  # fmt: skip
 FIRST_OF_PLACES = Kernels(
@@ -165,11 +170,38 @@ def argmin(a: TensorData, dim: int) -> TensorData:
     return _first(operators.lt, "argmin", a, dim)
 
 
-def _first(better: Callable, name: str, a: TensorData, dim: int) -> TensorData:
+def extreme(a: TensorData, dim: int, largest: bool) -> tuple[TensorData, TensorData]:
+    """The first maximum or minimum along `dim` (kept as 1), and where it is."""
+    if a.dims == 0 or _plan(a.shape, dim)[3] > 1:
+        index = argmax(a, dim) if largest else argmin(a, dim)
+        return gather(a, dim, index), index
+    better = operators.gt if largest else operators.lt
+    values = empty(_plan(a.shape, dim)[0], a.dtype)
+    return values, _first(better, "extreme", a, dim, values)
+
+
+@lru_cache(maxsize=1024)
+def _plan(shape: Shape, dim: int) -> tuple[Shape, int, int, int, int]:
+    """The shape of the result, the elements behind `dim`, how many lanes share a row
+    (their logarithm), and into how many chunks of which size it is split."""
+    out, n = (*shape[:dim], 1, *shape[dim + 1 :]), shape[dim]
+    inner, splits = math.prod(shape[dim + 1 :]), 1
+    if inner > 1 or 0 in shape:
+        return out, inner, 0, 1, n
+    if n > 2 * LEAST_PLACES:  # A chunk is a warp's; two would wait for a second launch.
+        splits = max(1, min(BLOCKS * WARPS // math.prod(out), n // LEAST_PLACES))
+    chunk = ceil_div(n, splits)
+    return out, inner, lane_shift(ceil_div(n, 4)), ceil_div(n, chunk), chunk
+
+
+def _first(
+    better: Callable, name: str, a: TensorData, dim: int,
+    values: TensorData | None = None,
+) -> TensorData:  # fmt: skip
     if a.dims == 0:
         return full((), 0, int64)
-    n = a.shape[dim]
-    out = empty((*a.shape[:dim], 1, *a.shape[dim + 1 :]), int64)
+    n, (shape, inner, shift, splits, chunk) = a.shape[dim], _plan(a.shape, dim)
+    out = empty(shape, int64)
     found = out.storage.array
     if len(found) == 0:
         return out
@@ -177,18 +209,12 @@ def _first(better: Callable, name: str, a: TensorData, dim: int) -> TensorData:
         raise ValueError(f"{name}: dimension {dim} of {a.shape} has no elements")
     a = copy(a, int32) if a.dtype is bool_ else contiguous(a)
     x = a.flat()
-    inner = math.prod(a.shape[dim + 1 :])
-    shift = 0 if inner > 1 else lane_shift(ceil_div(n, 4))
-    splits = 1
-    if inner == 1:  # A chunk is a warp's.
-        splits = max(1, min(BLOCKS * WARPS // len(found), n // LEAST_PLACES))
-    chunk = ceil_div(n, splits)
-    splits = ceil_div(n, chunk)
     places = found
     if splits > 1:
         places = empty((len(found) * splits,), int64).storage.array
+    best, keep = (x, False) if values is None else (values.storage.array, True)
     FIRST_IN_ROWS[better][ceil_div(len(places) << shift, BLOCK), BLOCK](
-        x, n, inner, splits, chunk, shift, places
+        x, n, inner, splits, chunk, shift, places, best, keep
     )
     while splits > 1:  # Each launch leaves one place of `each`.
         each = min(splits, 4 * WARP)

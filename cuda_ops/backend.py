@@ -56,7 +56,7 @@ class CUDABackend(Backend):
         "band", "bias_activation", "bias_activation_backward", "clamp", "cross_entropy",
         "cross_entropy_backward", "dropout", "gather", "index_copy_", "index_select",
         "layer_norm", "layer_norm_backward", "log_softmax", "log_softmax_backward",
-        "map", "mean", "reduce", "softmax", "softmax_backward",
+        "map", "mean", "reduce", "roll", "softmax", "softmax_backward",
         "vector_norm", "where", "zip",
     }  # fmt: skip
     tries_half = frozenset({"attention", "attention_backward", "matmul"})
@@ -76,6 +76,7 @@ class CUDABackend(Backend):
 
     empty = staticmethod(memory.empty)
     full = staticmethod(memory.full)
+    arange = staticmethod(memory.arange)
     from_numpy = staticmethod(memory.from_numpy)
     to_numpy = staticmethod(memory.to_numpy)
     copy = staticmethod(memory.copy)
@@ -102,6 +103,7 @@ class CUDABackend(Backend):
 
     argmax = staticmethod(arg_reduce.argmax)
     argmin = staticmethod(arg_reduce.argmin)
+    extreme = staticmethod(arg_reduce.extreme)
     cumsum = staticmethod(cumsum.cumsum)
     mean = staticmethod(reduce.mean)
     vector_norm = staticmethod(reduce.vector_norm)
@@ -125,6 +127,8 @@ class CUDABackend(Backend):
     def cat(self, tensors: Sequence[TensorData], dim: int) -> TensorData:
         """Small ones four at a time."""
         return indexing.cat_small(tensors, dim) or super().cat(tensors, dim)
+
+    roll = staticmethod(indexing.roll)
 
     conv2d = staticmethod(conv.conv2d)
     conv2d_backward_input = staticmethod(conv.conv2d_backward_input)

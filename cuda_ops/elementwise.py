@@ -340,16 +340,14 @@ ZIP_STRIDED = Kernels(
 
 
 def map(
-    fn: Callable,
-    a: TensorData,
-    dtype: DType | None = None,
+    fn: Callable, a: TensorData, dtype: DType | None = None,
     out: TensorData | None = None,
-) -> TensorData:
+) -> TensorData:  # fmt: skip
     """out[i] = fn(a[i]), of type `dtype` (a's if None), into `out` if given."""
     if out is not None:
         return _map_into(fn, a, out)
     out = empty(a.shape, dtype or a.storage.dtype)
-    if a.is_contiguous():
+    if a.contiguous:
         _map_flat(fn, a.flat(), out.storage.array)
     elif out.size:
         _map_strided(fn, a, out)
@@ -359,7 +357,7 @@ def map(
 def _map_flat(fn: Callable, x: Any, z: Any) -> None:
     n = z.shape[0]
     if n < LARGE:
-        MAP_FLAT[fn][ceil_div(n, STEP), THREADS](x, z, is_aligned(x, z))
+        MAP_FLAT[fn][-(-n // STEP), THREADS](x, z, is_aligned(x, z))
     else:
         MAP_LARGE[fn][ceil_div(n, TILE), THREADS](x, z, is_aligned(x, z))
 
@@ -385,33 +383,29 @@ def _map_into(fn: Callable, a: TensorData, out: TensorData) -> TensorData:
 
 
 def zip(
-    fn: Callable,
-    a: TensorData,
-    b: TensorData,
-    dtype: DType | None = None,
+    fn: Callable, a: TensorData, b: TensorData, dtype: DType | None = None,
     out: TensorData | None = None,
-) -> TensorData:
+) -> TensorData:  # fmt: skip
     """out[i] = fn(a[i], b[i]); a and b broadcast. `out` may be a or b."""
     if out is not None:
         return _zip_into(fn, unrounded(a), unrounded(b), out)
     shape = a.shape
     dtype = dtype or a.storage.dtype
-    a, b = unrounded(a), unrounded(b)
     if shape == b.shape:
         out = empty(shape, dtype)
-        if a.is_contiguous() and b.is_contiguous():
+        if a.contiguous and b.contiguous and shape:  # without dims, one may be a number
             _zip_flat(fn, a.flat(), b.flat(), out.storage.array)
             return out
     else:
         out = empty(broadcast_shapes(shape, b.shape), dtype)
-    _zip_broadcast(fn, a, b, out)
+    _zip_broadcast(fn, unrounded(a), unrounded(b), out)
     return out
 
 
 def _zip_flat(fn: Callable, x: Any, y: Any, z: Any) -> None:
     n = z.shape[0]
     if n < LARGE:
-        ZIP_FLAT[fn][ceil_div(n, STEP), THREADS](x, y, z, is_aligned(x, y, z))
+        ZIP_FLAT[fn][-(-n // STEP), THREADS](x, y, z, is_aligned(x, y, z))
     else:
         ZIP_LARGE[fn][ceil_div(n, TILE), THREADS](x, y, z, is_aligned(x, y, z))
 

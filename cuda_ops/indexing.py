@@ -540,6 +540,31 @@ def cat_small(tensors: Sequence[TensorData], dim: int) -> TensorData | None:
     return out
 
 
+@kernel(examples=["float32[] int64 int64 int64 float32[]"], threads=THREADS)
+def roll_flat(a, n, inner, first, out):
+    """out[o, i, k] = a[o, (i + first) % n, k] for 0 <= first < n; a thread each.
+
+    # a [O, n, inner] -> out [O, n, inner]
+    """
+    e = cuda.grid(1)
+    if e < out.size:
+        row, _ = split(e, inner)
+        _, i = split(row, n)
+        out[e] = a[e + (first if i + first < n else first - n) * inner]
+
+
+def roll(a: TensorData, shifts: Sequence[int], dims: Sequence[int]) -> TensorData:
+    """A copy with elements moved on along `dims`; what falls off comes in again."""
+    out = contiguous(a) if dims else copy(a, a.dtype)
+    for shift, dim in zip(shifts, dims if a.size else ()):
+        n, x, out = a.shape[dim], bits(out.flat()), empty(a.shape, a.dtype)
+        z = bits(out.storage.array)
+        roll_flat[ceil_div(len(z), THREADS), THREADS](
+            x, n, math.prod(a.shape[dim + 1 :]), -shift % n, z
+        )
+    return out
+
+
 def _rows(a: TensorData, dim: int) -> tuple[Any, int, int] | None:
     """Where `a` begins, the size of its rows from `dim` on, and the step of one."""
     outer = merged(a.shape[:dim], a.strides[:dim]) or [(1, (0,))]

@@ -32,7 +32,7 @@ from cuda_ops.runtime.device import synchronize
 from cuda_ops.runtime.launch import SIMULATED, TINY, ceil_div, kernel
 from cuda_ops.transpose import SIDE, WORD, move
 from minitorch.dtypes import DType, float32, from_numpy_dtype, int32, rounded
-from minitorch.tensor_data import Shape, Strides, TensorData
+from minitorch.tensor_data import Shape, Strides, TensorData, layouts
 
 __all__ = [
     "contiguous",
@@ -68,7 +68,7 @@ LIMIT = 2**31
 
 def empty(shape: Shape, dtype: DType) -> TensorData:
     """A contiguous tensor whose elements have no particular value."""
-    array = allocate(math.prod(shape), dtype)
+    array = allocate(layouts[shape][0], dtype)
     return TensorData.around(array, dtype, device.current.name, shape)
 
 
@@ -109,13 +109,37 @@ def full(shape: Shape, value: float, dtype: DType) -> TensorData:
 
 def fill(out: Any, number: Any) -> None:
     """out[...] = number, for a flat array."""
-    content = np.asarray(number).tobytes()
-    if not SIMULATED and out.size and not any(content):  # not -0.0
+    content = b"" if number else np.asarray(number).tobytes()
+    if not SIMULATED and out.size and content and not any(content):  # not -0.0
         clear(out)
-    elif not SIMULATED and len(content) == 2:
+    elif not SIMULATED and out.itemsize == 2:
+        content = np.asarray(number).tobytes()
         _set_words(out, int.from_bytes(content, sys.byteorder))
     else:
         fill_flat[ceil_div(len(out), TILE), THREADS](out, number, is_aligned(out))
+
+
+@kernel(
+    examples=["int64 int64 int64 int64[]", "float64 float64 float64 float32[]"],
+    threads=THREADS, float64=True,
+)  # fmt: skip
+def arange_flat(start, step, last, out):
+    """out[i] = start + i step, and `last` in the end; a thread each."""
+    i = cuda.grid(1)
+    if i < out.size:
+        store(out, i, start + i * step if i < out.size - 1 else last)
+
+
+def arange(
+    start: float, step: float, count: int, dtype: DType, last: float
+) -> TensorData:
+    """`count` numbers: start, start + step, ..., and `last` in the end."""
+    out = empty((count,), dtype)
+    kind = int if type(start) is type(step) is int else float
+    arange_flat[ceil_div(count, THREADS), THREADS](
+        kind(start), kind(step), kind(last), out.flat()
+    )
+    return out
 
 
 def clear(out: DeviceArray) -> None:
@@ -451,7 +475,7 @@ def from_peer(a: TensorData) -> TensorData | None:
 
 def contiguous(a: TensorData) -> TensorData:
     """`a` itself if it lies row by row, else a copy that does."""
-    return a if a.is_contiguous() else copy(a, a.dtype)
+    return a if a.contiguous else copy(a, a.dtype)
 
 
 def flat_or(a: TensorData | None, other: Any) -> Any:
@@ -486,7 +510,7 @@ def copy_plan(shape: Shape, a: Strides, out: Strides) -> tuple[Plan, bool]:
 
 def _move(out: TensorData, a: TensorData) -> None:
     same = a.dtype is out.dtype
-    if a.is_contiguous() and out.is_contiguous():
+    if a.contiguous and out.contiguous:
         x, z = a.flat(), out.flat()
         if same and not SIMULATED:
             _copy_bytes(z, x)
@@ -518,8 +542,9 @@ def _in_vectors(
     """The arguments of `copy_vectors`, where lines on both sides are whole vectors."""
     item = a.itemsize
     counts = shape[3], a_at, out_at, *a_steps[:3], *out_steps[:3]
-    whole = not any(n * item % 16 for n in counts) and is_aligned(a, out)
-    if a_steps[3] != 1 or out_steps[3] != 1 or not whole:
+    if a_steps[3] != 1 or out_steps[3] != 1 or any(n * item % 16 for n in counts):
+        return None
+    if not is_aligned(a, out):
         return None
     at, to, *steps = (n * item // WORD for n in counts[1:])
     return (

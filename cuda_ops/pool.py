@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from numba import cuda, float32, float64, int32, int64
@@ -140,24 +140,29 @@ def max_pool2d(
     x: TensorData, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair
 ) -> tuple[TensorData, TensorData]:
     """x [N, C, H, W] -> maxima and their int64 positions h * W + w in the plane."""
-    n, c, h, w = x.shape
-    oh, ow = (
-        out_size(x.shape[2 + i], kernel[i], stride[i], padding[i], dilation[i])
-        for i in range(2)
+    shape, sizes, magics, pixels, each = _plan(
+        x.shape, kernel, stride, padding, dilation
     )
-    shape = (n, c, oh, ow)
     out, index = empty(shape, x.dtype), empty(shape, dtypes.int64)
     run = max_kernel(kernel if kernel in USUAL else ANY, padding != (0, 0))
     window = (*kernel, *stride, *padding, *dilation)
-    sizes = (h * w, oh * ow, oh * ow)
     arrays = (contiguous(x).flat(), out.flat(), index.flat())
-    for planes, *parts in _launches(n * c, sizes, *arrays):
-        count = planes * oh * ow
-        magics = (*magic(max(1, oh * ow)), *magic(max(1, ow)))
-        run[ceil_div(count, THREADS), THREADS](
-            *parts, (h, w, oh, ow), window, magics, count
-        )
+    for planes, *parts in _launches(shape[0] * shape[1], (pixels, each, each), *arrays):
+        count = planes * each
+        run[ceil_div(count, THREADS), THREADS](*parts, sizes, window, magics, count)
     return out, index
+
+
+@lru_cache(maxsize=1024)
+def _plan(
+    shape: Shape, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair
+) -> tuple[Shape, tuple[int, ...], tuple[int, ...], int, int]:
+    """The shape of the result, what kernels call sizes and magics, and how many pixels
+    and windows a plane has."""
+    n, c, h, w = shape
+    oh, ow = map(out_size, (h, w), kernel, stride, padding, dilation)
+    magics = *magic(max(1, oh * ow)), *magic(max(1, ow))
+    return (n, c, oh, ow), (h, w, oh, ow), magics, h * w, oh * ow
 
 
 # Pixels that a block keeps in shared memory.
@@ -299,25 +304,17 @@ def mean_kernel(kernel: Pair, padded: bool) -> Kernel:
 
 
 def avg_pool2d(
-    x: TensorData,
-    kernel: Pair,
-    stride: Pair,
-    padding: Pair,
-    count_include_pad: bool,
-) -> TensorData:
+    x: TensorData, kernel: Pair, stride: Pair, padding: Pair, count_include_pad: bool,
+) -> TensorData:  # fmt: skip
     """x [N, C, H, W] -> means of windows; padding counts as 0, or not at all."""
-    n, c, h, w = x.shape
-    oh, ow = (
-        out_size(x.shape[2 + i], kernel[i], stride[i], padding[i], 1) for i in range(2)
-    )
-    out = empty((n, c, oh, ow), x.dtype)
+    shape, sizes, magics, pixels, each = _plan(x.shape, kernel, stride, padding, (1, 1))
+    out = empty(shape, x.dtype)
     run = mean_kernel(kernel if kernel in USUAL else ANY, padding != (0, 0))
     arrays = (contiguous(x).flat(), out.flat())
-    for planes, *parts in _launches(n * c, (h * w, oh * ow), *arrays):
-        count = planes * oh * ow
-        magics = (*magic(max(1, oh * ow)), *magic(max(1, ow)))
+    for planes, *parts in _launches(shape[0] * shape[1], (pixels, each), *arrays):
+        count = planes * each
         run[ceil_div(count, THREADS), THREADS](
-            *parts, (h, w, oh, ow), (*kernel, *stride, *padding), magics, count,
+            *parts, sizes, (*kernel, *stride, *padding), magics, count,
             bool(count_include_pad),
         )  # fmt: skip
     return out
@@ -365,13 +362,9 @@ def mean_pool_gather(grad, out, sizes, window, magics, count, count_pad):
 
 
 def avg_pool2d_backward(
-    grad: TensorData,
-    x_shape: Shape,
-    kernel: Pair,
-    stride: Pair,
-    padding: Pair,
+    grad: TensorData, x_shape: Shape, kernel: Pair, stride: Pair, padding: Pair,
     count_include_pad: bool,
-) -> TensorData:
+) -> TensorData:  # fmt: skip
     """The gradient for x [N, C, H, W] from grad [N, C, OH, OW]."""
     n, c, h, w = x_shape
     oh, ow = grad.shape[2:]

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -536,23 +536,25 @@ SPLITTABLE = {
 
 
 @lru_cache(maxsize=1024)
-def _start(value: float, dtype: DType) -> Any:
-    """The identity as a number for kernels: a bool's total is kept as an int32."""
-    return np.int32(value) if dtype is bool_ else computed(dtype).numpy.type(value)
+def _numbers(dtype: DType, *values: float) -> list[Any]:
+    """Numbers for kernels: a bool's total is kept as an int32."""
+    kind = np.int32 if dtype is bool_ else computed(dtype).numpy.type
+    return [kind(value) for value in values]
+
+
+# Nothing but `fn`, which also folds what a first launch has left.
+_plain = cache(lambda fn: Fold(fn, fn, fn, fn))
 
 
 def reduce(
-    fn: Callable,
-    a: TensorData,
-    dims: Sequence[int],
-    start: float,
+    fn: Callable, a: TensorData, dims: Sequence[int], start: float,
     dtype: DType | None = None,
-) -> TensorData:
+) -> TensorData:  # fmt: skip
     """Fold `fn` over `dims`, from its identity `start`; they keep a size of 1.
 
     The result is the same in every run.
     """
-    return _reduce(Fold(fn, fn, fn, fn), a, dims, start, 0, dtype or a.storage.dtype)
+    return _reduce(_plain(fn), a, dims, start, 0, dtype or a.storage.dtype)
 
 
 def mean(x: TensorData, dims: Sequence[int], count: float) -> TensorData:
@@ -578,7 +580,7 @@ def _reduce(
         if len(result):
             fill(result, rounded(start, out_type))
         return out
-    numbers = _start(start, out_type), _start(number, out_type)
+    numbers = _numbers(out_type, start, number)
     if short is not None:
         step, n, wide, blocks, shift = short
         x = a.storage.array
@@ -596,10 +598,8 @@ def _reduce(
     elif layout.kind == COLUMNS:
         _fold_columns(fold, a, layout, numbers, result, out_type)
     else:
-        (kept, kept_steps), (folded, folded_steps) = (
-            zip(*layout.kept),
-            zip(*layout.folded),
-        )
+        kept, kept_steps = zip(*layout.kept)
+        folded, folded_steps = zip(*layout.folded)
         FOLD_STRIDED[fold.once][ceil_div(len(result), BLOCK), BLOCK](
             a.storage.array, a.offset, kept, kept_steps, folded, folded_steps,
             *numbers, result,

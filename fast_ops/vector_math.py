@@ -183,6 +183,12 @@ def softplus_narrow(x: float) -> float:
 
 
 @helper
+def logsigmoid_narrow(x: float) -> float:
+    """min(x, 0) - log(1 + exp(-|x|))"""
+    return -softplus_narrow(-x)
+
+
+@helper
 def binary_cross_entropy_narrow(x: float, y: float) -> float:
     """-(y log x + (1 - y) log(1 - x)), with logarithms that stop at -100"""
     yes, no, least = log_narrow(x), log1p_narrow(-x), f32(-100.0)
@@ -455,6 +461,7 @@ FAST: dict[Callable, Callable] = {
     operators.log1p: by_type_1(operators.log1p, log1p_narrow),
     operators.expm1: by_type_1(operators.expm1, expm1_narrow),
     operators.softplus: by_type_1(operators.softplus, softplus_narrow),
+    operators.logsigmoid: by_type_1(operators.logsigmoid, logsigmoid_narrow),
     operators.binary_cross_entropy: by_type_2(
         operators.binary_cross_entropy, binary_cross_entropy_narrow
     ),

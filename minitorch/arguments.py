@@ -108,16 +108,16 @@ def dim_in(name: str, a: Tensor, dim: Any) -> int:
 
 def reduced_dims(a: Tensor, dim: Any, name: str) -> tuple[int, ...]:
     """The named dims, counted from the front; all of them for None or ()."""
-    if dim is None or (isinstance(dim, (tuple, list)) and not dim):
-        return tuple(range(dims_of(name, a)))
     total = dims_of(name, a)
+    if dim is None or (isinstance(dim, (tuple, list)) and not dim):
+        return tuple(range(total))
     if type(dim) is tuple and len(dim) == 1:
         dim = dim[0]
     if type(dim) is int:
         dim = normalize_dim(dim, total, name)
         return (dim,) if total else ()
     dims: list[Any] = list(dim) if isinstance(dim, (tuple, list)) else [dim]
-    found = tuple(normalize_dim(d, total, name) for d in dims)
+    found = [normalize_dim(d, total, name) for d in dims]
     if len(set(found)) != len(found):
         raise ValueError(f"{name}: dims {tuple(dims)} name one dimension twice")
     return tuple(sorted(found)) if total else ()
@@ -165,8 +165,6 @@ def without_bools(name: str, a: Any, b: Any) -> tuple[Tensor, Tensor]:
 
 def times_alpha(name: str, a: Tensor, other: Any, alpha: Any) -> Any:
     """alpha * other, in the dtype of a + other."""
-    if alpha == 1:
-        return other
     b = operands(name, a, other)[1]
     if isinstance(alpha, float) and not b.dtype.is_floating_point:
         raise TypeError(

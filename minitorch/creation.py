@@ -22,7 +22,7 @@ from minitorch.devices import named
 from minitorch.dtypes import DType
 from minitorch.executor import advance
 from minitorch.tensor import Number, Tensor
-from minitorch.tensor_data import Shape, numel
+from minitorch.tensor_data import Shape, TensorData, numel
 
 DEFAULT_DEVICE = "cpu"
 
@@ -283,14 +283,9 @@ def empty_like(input: Tensor, *, dtype: DType | None = None) -> Tensor:
 
 
 def arange(
-    start: Number,
-    end: Number | None = None,
-    step: Number = 1,
-    *,
-    dtype: DType | None = None,
-    device: str | None = None,
-    requires_grad: bool = False,
-) -> Tensor:
+    start: Number, end: Number | None = None, step: Number = 1, *,
+    dtype: DType | None = None, device: str | None = None, requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
     """start, start + step, ... below `end`; `arange(5)` is 0, 1, 2, 3, 4."""
     if end is None:
         start, end = 0, start
@@ -304,41 +299,32 @@ def arange(
     for number in (start, end, step) if whole else ():
         dtypes.check_number(number, dtypes.int64)
     count = max(0, math.ceil((end - start) / step))
-    if whole and kind is dtypes.int64:
-        values = np.arange(start, start + step * count, step)
-    else:
-        values = (start + step * np.arange(count)).astype(kind.numpy)
-    return _finish(_on(device).from_numpy(values), requires_grad)
+    last = start + step * (count - 1)
+    return _finish(_on(device).arange(start, step, count, kind, last), requires_grad)
 
 
 def linspace(
-    start: Number,
-    end: Number,
-    steps: int,
-    *,
-    dtype: DType | None = None,
-    device: str | None = None,
-    requires_grad: bool = False,
-) -> Tensor:
+    start: Number, end: Number, steps: int, *, dtype: DType | None = None,
+    device: str | None = None, requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
     """`steps` numbers from `start` to `end`, both included, at equal distances."""
     if steps < 0:
         raise ValueError(f"linspace: steps is {steps}; it must be 0 or more")
-    values = np.linspace(start, end, steps).astype(_dtype(dtype).numpy)
-    return _finish(_on(device).from_numpy(values), requires_grad)
+    step, last = (end - start) / max(steps - 1, 1), end if steps > 1 else start
+    made = _on(device).arange(float(start), step, steps, _dtype(dtype), last)
+    return _finish(made, requires_grad)
 
 
 def eye(
-    n: int,
-    m: int | None = None,
-    *,
-    dtype: DType | None = None,
-    device: str | None = None,
-    requires_grad: bool = False,
-) -> Tensor:
+    n: int, m: int | None = None, *, dtype: DType | None = None,
+    device: str | None = None, requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
     """The n x m matrix with ones on the diagonal."""
-    _shape("eye", (n, n if m is None else m))
-    values = np.eye(n, m, dtype=_dtype(dtype).numpy)
-    return _finish(_on(device).from_numpy(values), requires_grad)
+    shape, kind = _shape("eye", (n, n if m is None else m)), _dtype(dtype)
+    raw = (backend := _on(device, kind)).full(shape, 0, kind)
+    diagonal = TensorData(raw.storage, (min(shape),), (shape[1] + 1,))
+    backend.fill(diagonal, 1)
+    return _finish(raw, requires_grad)
 
 
 # --------------------------------------------------------------------------- random

@@ -142,6 +142,8 @@ def check_number(value: Any, dtype: DType) -> Any:
 
 def rounded(value: Number, dtype: DType) -> Any:
     """A number as NumPy's of that dtype; infinity where it is too large."""
+    if dtype.category == 2 and not dtype.half and -1e38 < value < 1e38:
+        return dtype.numpy.type(value)
     with np.errstate(over="ignore"):
         return np.array(float(value) if dtype.half else value).astype(dtype.numpy)[()]
 

@@ -24,6 +24,7 @@ gradient will be wanted. All operations of the library are made in the same way;
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from minitorch.autodiff import (
@@ -48,6 +49,9 @@ class Like(NamedTuple):
     device: str
 
 
+_like = lru_cache(maxsize=1024)(Like)
+
+
 class Context(Node):
     """What an operation keeps from its forward for its backward pass.
 
@@ -57,13 +61,17 @@ class Context(Node):
     Other attributes can be set at will: `ctx.dim = dim`.
     """
 
-    # What every operation sets has a slot, which is the fastest to write.
+    # What most operations set has a slot, which is the fastest to write.
     __slots__ = (
         "_outputs",
         "_saved",
         "_versions",
         "_wrap",
+        "dim",
         "function",
+        "kept",
+        "shape",
+        "shapes",
     )
 
     function: type[Function]
@@ -315,24 +323,22 @@ def _run(ctx: Context, args: Any) -> Any:
 def _record(ctx: Context, out: Any) -> Any:
     """Make tensors of the outputs that point back at their node."""
     outs = out if isinstance(out, tuple) else (out,)
-    raws: list[Any] = []
-    raw_of: dict[int, TensorData] = {}
-    for o in outs:
-        if type(o) is not TensorData:
-            raw_of[id(o)] = o.raw
-        raws.append(raw_of.get(id(o), o))
+    raw_of = {id(o): o.raw for o in outs if type(o) is not TensorData}
     if raw_of and ctx._saved:
         ctx._saved = tuple([raw_of.get(id(t), t) for t in ctx._saved])
     kept = {id(t) for t in ctx._saved or ()}
-    ctx._outputs = [
-        raw if id(raw) in kept else Like(raw.shape, raw.dtype, raw.device)
-        for raw in raws
-    ]
-    wrapped = []
-    for index, (o, raw) in enumerate(zip(outs, raws)):
-        constant = id(o) in ctx._constant_ids
-        differs = raw.storage.dtype.is_floating_point and not constant
-        wrapped.append(ctx._wrap(raw, ctx, index) if differs else ctx._wrap(raw))
+    outputs: list[Any] = []
+    wrapped: list[Any] = []
+    ctx._outputs, wrap = outputs, ctx._wrap
+    for index, o in enumerate(outs):
+        raw = raw_of.get(id(o), o)
+        storage = raw.storage
+        if id(raw) in kept:
+            outputs.append(raw)
+        else:
+            outputs.append(_like(raw.shape, storage.dtype, storage.device))
+        differs = storage.dtype.is_floating_point and id(o) not in ctx._constant_ids
+        wrapped.append(wrap(raw, ctx, index) if differs else wrap(raw))
     return tuple(wrapped) if isinstance(out, tuple) else wrapped[0]
 
 

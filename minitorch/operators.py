@@ -315,6 +315,11 @@ def softplus(x: float) -> float:
     return (x if x > 0 else 0.0) + math.log1p(math.exp(-math.fabs(x)))
 
 
+def logsigmoid(x: float) -> float:
+    """log(sigmoid(x)), without overflow"""
+    return (x if x < 0 else 0.0) - math.log1p(math.exp(-math.fabs(x)))
+
+
 # --------------------------------------------------------------------- losses
 
 

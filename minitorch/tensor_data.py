@@ -185,8 +185,8 @@ def normalize_dim(dim: int, dims: int, name: str) -> int:
 
     A tensor without dimensions accepts 0 and -1, as in PyTorch.
     """
-    if type(dim) is int and 0 <= dim < dims:
-        return dim
+    if type(dim) is int and -dims <= dim < dims:
+        return dim if dim >= 0 else dim + dims
     bound = max(dims, 1)
     if not isinstance(dim, (int, np.integer)) or isinstance(dim, bool):
         raise TypeError(f"{name}: dim is {dim!r}; expected an int")
@@ -270,7 +270,7 @@ class TensorData:
         """The elements of a contiguous tensor as a flat array [size] (no copy)."""
         array = self.storage.array
         size = layouts[self.shape][0]
-        if size == len(array):
+        if size == array.shape[0]:
             return array
         return array[self.offset : self.offset + size]
 
@@ -323,11 +323,12 @@ class TensorData:
 
     def slice(self, dim: int, start: int, length: int, step: int = 1) -> TensorData:
         """`length` indices of `dim`, from `start`, `step` apart."""
-        shape, strides = list(self.shape), list(self.strides)
+        strides, size = self.strides, self.shape
         offset = self.offset + start * strides[dim] if length else self.offset
-        shape[dim] = length
-        strides[dim] *= step
-        return TensorData(self.storage, tuple(shape), tuple(strides), offset)
+        shape = (*size[:dim], length, *size[dim + 1 :])
+        if step != 1:
+            strides = (*strides[:dim], strides[dim] * step, *strides[dim + 1 :])
+        return TensorData(self.storage, shape, strides, offset)
 
     def unsqueeze(self, dim: int) -> TensorData:
         """A new dimension of size 1 at `dim`."""

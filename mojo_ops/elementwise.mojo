@@ -10,9 +10,8 @@ other, a *row function*:
     zip_row[float32, add]       z[i] = add(x[i], y[i])
 
 `find_map` and `find_zip` give Python the address of a row function, by the operator's
-name and the type. The kernels take that address and call the row function for chunk
-after chunk; what lies with gaps is gathered into a small chunk first (`Operand`), so
-that the loops above are the only ones that know operators.
+name and the type. The kernels call it for chunk after chunk; what lies with gaps is
+gathered into a small chunk first (`Operand`): only the loops above know operators.
 """
 
 from std.sys import simd_width_of
@@ -200,6 +199,8 @@ def float_map[T: DType](name: StaticString) -> Int:
         return map_address(map_row[T, op.silu])
     if name == "softplus":
         return map_address(map_row[T, op.softplus])
+    if name == "logsigmoid":
+        return map_address(map_row[T, op.logsigmoid])
     return number_map[T](name)
 
 

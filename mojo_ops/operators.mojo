@@ -237,6 +237,11 @@ def softplus[T: DType, w: Int](x: SIMD[T, w]) -> SIMD[T, w]:
     return choose(x.gt(0), x, SIMD[T, w](0)) + log1p(exp(-abs(x)))
 
 
+@always_inline
+def logsigmoid[T: DType, w: Int](x: SIMD[T, w]) -> SIMD[T, w]:
+    return -softplus(-x)
+
+
 # ------------------------------------------------------------------------- losses
 
 

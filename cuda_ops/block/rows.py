@@ -264,7 +264,7 @@ def width_of(n: int, dtype: DType, *arrays: Any) -> int:
     """4 where rows of n float32 numbers begin at multiples of 16 bytes, else 1."""
     if dtype is not float32 or n % 4:
         return 1
-    return 4 if all([is_aligned(array) for array in arrays]) else 1
+    return 4 if is_aligned(*arrays) else 1
 
 
 # For these, tests compile the kernels of a template.

@@ -388,14 +388,9 @@ def _input_step(
 
 
 def conv2d(
-    x: TensorData,
-    weight: TensorData,
-    bias: TensorData | None,
-    stride: Pair,
-    padding: Pair,
-    dilation: Pair,
-    groups: int,
-) -> TensorData:
+    x: TensorData, weight: TensorData, bias: TensorData | None, stride: Pair,
+    padding: Pair, dilation: Pair, groups: int,
+) -> TensorData:  # fmt: skip
     """x [N, C, H, W], weight [O, C/groups, KH, KW] -> [N, O, OH, OW]."""
     if _is_direct(weight.shape, groups):
         return _run_direct(x, weight, bias, stride, padding, dilation, groups)
@@ -406,14 +401,9 @@ def conv2d(
 
 
 def conv2d_backward_input(
-    grad: TensorData,
-    weight: TensorData,
-    x_shape: Shape,
-    stride: Pair,
-    padding: Pair,
-    dilation: Pair,
-    groups: int,
-) -> TensorData:
+    grad: TensorData, weight: TensorData, x_shape: Shape, stride: Pair, padding: Pair,
+    dilation: Pair, groups: int,
+) -> TensorData:  # fmt: skip
     """The gradient for x [N, C, H, W] from grad [N, O, OH, OW]."""
     options = (stride, padding, dilation, groups)
     if _is_direct(weight.shape, groups):
@@ -430,14 +420,9 @@ def conv2d_backward_input(
 
 
 def conv2d_backward_weight(
-    grad: TensorData,
-    x: TensorData,
-    weight_shape: Shape,
-    stride: Pair,
-    padding: Pair,
-    dilation: Pair,
-    groups: int,
-) -> TensorData:
+    grad: TensorData, x: TensorData, weight_shape: Shape, stride: Pair, padding: Pair,
+    dilation: Pair, groups: int,
+) -> TensorData:  # fmt: skip
     """The gradient for weight [O, C/groups, KH, KW] from grad [N, O, OH, OW]."""
     options = (stride, padding, dilation, groups)
     if numel(weight_shape) == 0 or grad.size == 0 or x.size == 0:

@@ -291,9 +291,9 @@ class Pool:
     def take(self, nbytes: int, stream: int = 0) -> Block:
         """Memory for `nbytes`, not initialized, for work on the stream of this key.
 
-        `deque.pop` is atomic, so the block that was given back last belongs to nobody
-        else; and as it counts as used until `collect` sees it, no sum changes if it
-        fits. So this needs no lock.
+        `deque.pop` is atomic, so the block that was given back last (or first) belongs
+        to nobody else; and as it counts as used until `collect` sees it, no sum changes
+        if it fits. So this needs no lock.
 
         Raises:
             OutOfMemoryError: the GPU has not so much left.
@@ -303,12 +303,15 @@ class Pool:
         if returned:
             try:
                 block = returned.pop()
-            except IndexError:  # another thread was faster
-                pass
-            else:
                 if block.size == size and block.bins.stream == stream:
                     return block
                 returned.append(block)
+                block = returned.popleft()  # an operation may have two results
+                if block.size == size and block.bins.stream == stream:
+                    return block
+                returned.appendleft(block)
+            except IndexError:  # another thread was faster
+                pass
         with books.lock:
             if returned:
                 self.collect()

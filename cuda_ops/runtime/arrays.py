@@ -23,6 +23,7 @@ from minitorch import dtypes
 from minitorch.backend import fences
 from minitorch.dtypes import DType
 
+_new = object.__new__
 _GIVING = RLock()  # one thread at a time gives an array its memory
 
 
@@ -251,7 +252,13 @@ def _allocate(size: int, dtype: DType, alone: bool = False) -> DeviceArray:
     if fences.around is not None and here.capture is None and not alone:
         return fences.around(partial(_allocate, alone=True), size, dtype)
     block = here.pool.take(size * dtype.itemsize, here.key)
-    return ARRAYS[dtype](block.pointer, size, block)
+    out = _new(ARRAYS[dtype])  # and `__init__`, without a call
+    out.block = block
+    out.pointer = pointer = block.pointer
+    out.words = pointer, size
+    out.shape = (size,)
+    out.base = out.number = None
+    return out
 
 
 def _allocate_simulated(size: int, dtype: DType, alone: bool = False) -> np.ndarray:

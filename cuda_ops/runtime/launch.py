@@ -158,6 +158,36 @@ def _parameters(word: str, places: Iterator[int]) -> list[int]:
 Frame = tuple[Any, int, Any]  # a buffer for values, where its list of places is, and it
 
 
+def matcher(kinds: tuple[Any, ...], order: Sequence[int]) -> Callable:
+    """Make `values(args)`: what to pack for arguments of these kinds; None for others.
+
+    It is written out, because a loop over the kinds takes twice as long. For a number,
+    an array and a tuple of two ints, in the order 1, 0, 2, its last lines are
+
+        if type(x0) is k0 and type(x1) is k1 and type(x2) is tuple and len(x2) == 2:
+            return (*x1.words, x0, *x2)
+    """
+    tests, found = [], {}
+    for i, kind in enumerate(kinds):
+        if type(kind) is int:  # the length of a tuple
+            tests.append(f"type(x{i}) is tuple and len(x{i}) == {kind}")
+            found[i] = f"*x{i}"
+        else:
+            tests.append(f"type(x{i}) is k{i}")
+            found[i] = f"*x{i}.words" if hasattr(kind, "words") else f"x{i}"
+    text = (
+        f"def values(args):\n"
+        f"    if len(args) != {len(kinds)}:\n"
+        f"        return None\n"
+        f"    [{', '.join(f'x{i}' for i in range(len(kinds)))}] = args\n"
+        f"    if {' and '.join(tests) or True}:\n"
+        f"        return ({''.join(found[i] + ', ' for i in order)})\n"
+    )
+    made: dict[str, Any] = {f"k{i}": kind for i, kind in enumerate(kinds)}
+    exec(text, made)
+    return made["values"]
+
+
 class Form:
     """A kernel compiled for one combination of argument types, and loaded.
 
@@ -166,8 +196,7 @@ class Form:
 
     Attributes:
         gpu, function: where it is loaded, and the driver's handle.
-        arrays, numbers: the positions and types of those arguments.
-        tuples: the positions and lengths of those.
+        values: of arguments, what to pack (see `matcher`).
         pack: writes all values into a frame's buffer.
         frames: those that no launch is using. The driver reads a frame without the
             global lock, so each launch needs one of its own until the call is over;
@@ -175,8 +204,8 @@ class Form:
     """
 
     __slots__ = (
-        "_letters", "_words", "arrays", "count", "cubin", "frames", "function", "gpu",
-        "numbers", "pack", "tuples",
+        "_letters", "_order", "_words", "cubin", "frames", "function", "gpu", "pack",
+        "values",
     )  # fmt: skip
 
     def __init__(
@@ -185,42 +214,15 @@ class Form:
     ) -> None:  # fmt: skip
         self._words = words
         self.cubin = cubin
-        self.count = len(kinds)
-        self.tuples = [pair for pair in enumerate(kinds) if type(pair[1]) is int]
-        others = [pair for pair in enumerate(kinds) if type(pair[1]) is not int]
-        self.arrays = [pair for pair in others if words[pair[0]].endswith("[]")]
-        self.numbers = [pair for pair in others if not words[pair[0]].endswith("[]")]
-        self._letters = "".join(_letters(words[i]) for i in self._order())
+        # Arrays, numbers, tuples.
+        rank = [2 * ("*" in word) + (not word.endswith("[]")) for word in words]
+        self._order = sorted(range(len(words)), key=rank.__getitem__)
+        self.values = matcher(kinds, self._order)
+        self._letters = "".join([_letters(words[i]) for i in self._order])
         self.pack = struct.Struct("@" + self._letters).pack_into
         self.frames: list[Frame] = []
         self.gpu = device.current.gpu
         self.function = _load(name, cubin, shared)
-
-    def _order(self) -> list[int]:
-        """The positions of the arguments, in the order of their values."""
-        return [i for i, _ in (*self.arrays, *self.numbers, *self.tuples)]
-
-    def values(self, args: tuple[Any, ...]) -> list[Any] | None:
-        """What to pack for these arguments; None if it is not their form."""
-        if len(args) != self.count:
-            return None
-        values: list[Any] = []
-        for i, kind in self.arrays:
-            arg = args[i]
-            if type(arg) is not kind:
-                return None
-            values += arg.words
-        for i, kind in self.numbers:
-            arg = args[i]
-            if type(arg) is not kind:
-                return None
-            values.append(arg)
-        for i, length in self.tuples:
-            arg = args[i]
-            if type(arg) is not tuple or len(arg) != length:
-                return None
-            values += arg
-        return values
 
     def new_frame(self) -> Frame:
         """A buffer for all values, and the driver's list of where each of them is."""
@@ -229,8 +231,8 @@ class Form:
         start = ctypes.addressof(buffer)
         ends = [struct.calcsize("@" + letters[: i + 1]) for i in range(len(letters))]
         places = iter([start + e - struct.calcsize(c) for e, c in zip(ends, letters)])
-        found = {i: _parameters(self._words[i], places) for i in self._order()}
-        parameters = [place for i in range(self.count) for place in found[i]]
+        found = {i: _parameters(self._words[i], places) for i in self._order}
+        parameters = [place for i in sorted(found) for place in found[i]]
         pointers = (ctypes.c_void_p * len(parameters))(*parameters)
         return buffer, ctypes.addressof(pointers), pointers
 

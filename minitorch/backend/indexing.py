@@ -25,6 +25,26 @@ class Indexing(Primitives):
             start += a.shape[dim]
         return out
 
+    def roll(
+        self, a: TensorData, shifts: Sequence[int], dims: Sequence[int]
+    ) -> TensorData:
+        """A copy with elements moved on along `dims`; what falls off comes in again."""
+        out = a
+        for shift, dim in zip(shifts, dims):
+            size = out.shape[dim]
+            first = -shift % size if size else 0
+            if first:  # the element that becomes the first one
+                parts = out.slice(dim, first, size - first), out.slice(dim, 0, first)
+                out = self.cat(parts, dim)
+        return self.copy(out, a.dtype) if out is a else out
+
+    def extreme(
+        self, a: TensorData, dim: int, largest: bool
+    ) -> tuple[TensorData, TensorData]:
+        """The first maximum or minimum along `dim` (kept as 1), and where it is."""
+        index = self.argmax(a, dim) if largest else self.argmin(a, dim)
+        return self.gather(a, dim, index), index
+
     def topk(
         self, a: TensorData, k: int, dim: int, largest: bool
     ) -> tuple[TensorData, TensorData]:

@@ -292,6 +292,17 @@ class Primitives(ABC):
         """
         return self.full((), value, dtype)
 
+    def arange(
+        self, start: float, step: float, count: int, dtype: DType, last: float
+    ) -> TensorData:
+        """`count` numbers: start, start + step, ..., and `last` in the end."""
+        if type(start) is type(step) is int and dtype.category == 1:
+            end = start + step * count
+            return self.from_numpy(np.arange(start, end, step, dtype=dtype.numpy))
+        values = start + step * np.arange(count)
+        values[-1:] = last
+        return self.from_numpy(values.astype(dtype.numpy))
+
     def fill(self, out: TensorData, value: float) -> None:
         """out[...] = value"""
         self.copy_into(out, self.number(value, out.dtype).expand(out.shape))

@@ -115,6 +115,20 @@ class Softplus(Function):
         return grad * x.sigmoid()
 
 
+class LogSigmoid(Function):
+    """log(sigmoid(x)); sigmoid(-x)"""
+
+    @staticmethod
+    def forward(ctx: Context, x: Tensor) -> Any:
+        ctx.save_for_backward(x)
+        return x.backend.map(operators.logsigmoid, x.raw)
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        return grad * (-x).sigmoid()
+
+
 def gelu(input: Tensor, approximate: str = "none") -> Tensor:
     """x P(X <= x) for a standard normal X; "tanh" for the approximation."""
     if approximate not in ("none", "tanh"):

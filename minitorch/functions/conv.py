@@ -8,10 +8,12 @@ each one's backward pass is made of the other two.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from minitorch.function import Context, Function
 from minitorch.functions.operands import check_alike
+from minitorch.tensor_data import Shape
 
 if TYPE_CHECKING:
     from minitorch.tensor import Tensor
@@ -109,7 +111,7 @@ def as_pair(name: str, value: int | Sequence[int], least: int) -> Pair:
     if type(value) is int and value >= least:
         return value, value
     pair = (value, value) if isinstance(value, int) else tuple(value)
-    if len(pair) != 2 or not all(isinstance(v, int) and v >= least for v in pair):
+    if len(pair) != 2 or [v for v in pair if not isinstance(v, int) or v < least]:
         raise ValueError(
             f"{name} is {value!r}; expected an int or two ints, each {least} or more"
         )
@@ -140,20 +142,15 @@ def conv2d(
     if len(x.raw.shape) == 3:
         batch = conv2d(x.unsqueeze(0), weight, bias, stride, padding, dilation, groups)
         return batch.squeeze(0)
-    _check_shapes(x, weight, bias, groups)
+    size = weight.raw.shape
+    _check_shapes(x.raw.shape, size, None if bias is None else bias.raw.shape, groups)
+    check_alike("conv2d", x, weight, bias)
+    if not x.dtype.is_floating_point:
+        raise TypeError(f"conv2d: x is {x.dtype.name}; expected a floating type")
     step = as_pair("conv2d: stride", stride, 1)
     spread = as_pair("conv2d: dilation", dilation, 1)
-    kernel = weight.raw.shape[2:]
-    pad = _padding(padding, kernel, step, spread)
-    for name, size, p, d, k in zip(
-        ("height", "width"), x.raw.shape[2:], pad, spread, kernel
-    ):
-        if size + 2 * p < d * (k - 1) + 1:
-            raise ValueError(
-                f"conv2d: the kernel covers {d * (k - 1) + 1} in {name}, but the "
-                f"padded input has only {size + 2 * p}; x is {tuple(x.shape)}, the "
-                f"weight {tuple(weight.shape)}, the padding {pad}"
-            )
+    pad = _padding(padding, size[2:], step, spread)
+    _check_fit(x.raw.shape, size, pad, spread)
     return Conv2d.apply(x, weight, bias, (step, pad, spread, groups))
 
 
@@ -171,8 +168,21 @@ def _padding(padding: Any, kernel: Any, stride: Pair, dilation: Pair) -> Pair:
     return reach[0] // 2, reach[1] // 2
 
 
-def _check_shapes(x: Tensor, weight: Tensor, bias: Tensor | None, groups: int) -> None:
-    shape, size = x.raw.shape, weight.raw.shape
+@lru_cache(maxsize=1024)
+def _check_fit(shape: Shape, weight: Shape, padding: Pair, dilation: Pair) -> None:
+    for name, size, p, d, k in zip(
+        ("height", "width"), shape[2:], padding, dilation, weight[2:]
+    ):
+        if size + 2 * p < d * (k - 1) + 1:
+            raise ValueError(
+                f"conv2d: the kernel covers {d * (k - 1) + 1} in {name}, but the "
+                f"padded input has only {size + 2 * p}; x is {shape}, the weight "
+                f"{weight}, the padding {padding}"
+            )
+
+
+@lru_cache(maxsize=1024)
+def _check_shapes(shape: Shape, size: Shape, bias: Shape | None, groups: int) -> None:
     if len(shape) != 4 or len(size) != 4:
         raise ValueError(
             f"conv2d: x is {shape} and the weight {size}; expected (N, C, H, W) and "
@@ -185,11 +195,8 @@ def _check_shapes(x: Tensor, weight: Tensor, bias: Tensor | None, groups: int) -
             f"and groups is {groups}; channels must be {per_group} * groups, and the "
             f"{out} outputs divisible by groups"
         )
-    if bias is not None and bias.raw.shape != (out,):
-        raise ValueError(f"conv2d: the bias is {bias.raw.shape}; expected ({out},)")
-    check_alike("conv2d", x, weight, bias)
-    if not x.dtype.is_floating_point:
-        raise TypeError(f"conv2d: x is {x.dtype.name}; expected a floating type")
+    if bias not in (None, (out,)):
+        raise ValueError(f"conv2d: the bias is {bias}; expected ({out},)")
 
 
 def conv1d(
@@ -225,8 +232,10 @@ def conv1d(
 
 def as_sizes(name: str, value: Any, dims: int, least: int) -> tuple[int, ...]:
     """One int for each of `dims` dimensions: an int, or so many, none below `least`."""
+    if type(value) is int and value >= least:
+        return (value,) * dims
     sizes = (value,) * dims if isinstance(value, int) else tuple(value)
-    if len(sizes) != dims or not all(isinstance(n, int) and n >= least for n in sizes):
+    if len(sizes) != dims or [n for n in sizes if not isinstance(n, int) or n < least]:
         raise ValueError(
             f"{name} is {value!r}; expected an int, or {dims} of them, each {least} or "
             f"more"

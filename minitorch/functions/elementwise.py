@@ -454,7 +454,7 @@ class AddMixed(Function):
 def plus(a: Any, b: Any) -> Tensor:
     """a + b; as one kernel reads them, where their types are float32 and a half one."""
     x, y = getattr(a, "raw", None), getattr(b, "raw", None)
-    if x is None or y is None:
+    if x is None or y is None or x.storage.dtype is y.storage.dtype:
         return Add.apply(*operands("add", a, b))
     alike = x.shape == y.shape and x.device == y.device
     mixed = float32 in (x.dtype, y.dtype) and (x.dtype.half or y.dtype.half)
@@ -465,12 +465,13 @@ def plus(a: Any, b: Any) -> Tensor:
 
 def add(input: Tensor, other: Any, *, alpha: Number = 1) -> Tensor:
     """input + alpha * other"""
-    return plus(input, times_alpha("add", input, other, alpha))
+    return plus(input, other if alpha == 1 else times_alpha("add", input, other, alpha))
 
 
 def sub(input: Tensor, other: Any, *, alpha: Number = 1) -> Tensor:
     """input - alpha * other"""
-    other = times_alpha("sub", input, other, alpha)
+    if alpha != 1:
+        other = times_alpha("sub", input, other, alpha)
     return Sub.apply(*without_bools("sub", input, other))
 
 

@@ -115,7 +115,7 @@ class HuberLoss(PointwiseLoss):
     def losses(backend: Any, x: Any, target: Any, delta: float) -> Any:
         difference = backend.zip(operators.sub, x, target)
         number = backend.number(delta, difference.dtype)
-        return backend.zip(operators.huber, difference, number)
+        return backend.zip(operators.huber, difference, number, None, difference)
 
     @staticmethod
     def slope(x: Tensor, target: Tensor, delta: float) -> Tensor:

@@ -32,7 +32,7 @@ from minitorch.autodiff import grad_mode
 from minitorch.executor import host_read
 from minitorch.function import Context, Function
 from minitorch.functions.operands import unbroadcast
-from minitorch.tensor_data import Shape, TensorData, normalize_dim, numel
+from minitorch.tensor_data import Shape, TensorData, normalize_dim, numel, without
 
 if TYPE_CHECKING:
     from minitorch.tensor import Tensor
@@ -265,11 +265,8 @@ class Split(Function):
 
     @staticmethod
     def forward(ctx: Context, a: Tensor, dim: int, sizes: list[int]) -> Any:
-        ctx.dim = dim
-        ends = accumulate(sizes)
-        return tuple(
-            [window(a.raw, ((dim, e - n, n, 1),)) for e, n in zip(ends, sizes)]
-        )
+        ctx.dim, view = dim, a.raw.slice
+        return tuple([view(dim, e - n, n) for e, n in zip(accumulate(sizes), sizes)])
 
     @staticmethod
     def backward(ctx: Context, *grads: Tensor) -> tuple[Any, ...]:
@@ -340,14 +337,7 @@ class Roll(Function):
         ctx: Context, a: Tensor, shifts: tuple[int, ...], dims: tuple[int, ...]
     ) -> Any:
         ctx.back, ctx.dims = tuple([-shift for shift in shifts]), dims
-        out = a.raw
-        for shift, dim in zip(shifts, dims):
-            size = out.shape[dim]
-            first = -shift % size if size else 0
-            if first:  # the element that becomes the first one
-                parts = out.slice(dim, first, size - first), out.slice(dim, 0, first)
-                out = a.backend.cat(parts, dim)
-        return a.backend.copy(out, a.dtype) if out is a.raw else out
+        return a.backend.roll(a.raw, shifts, dims)
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
@@ -408,8 +398,10 @@ def _checked_order(order: tuple[int, ...], total: int) -> tuple[int, ...]:
 
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """Two dimensions exchanged: [*, M, *, N, *] -> [*, N, *, M, *]"""
-    i, j = dim_in("transpose", input, dim0), dim_in("transpose", input, dim1)
-    order = list(range(len(input.raw.shape)))
+    total = dims_of("transpose", input)
+    i = normalize_dim(dim0, total, "transpose")
+    j = normalize_dim(dim1, total, "transpose")
+    order = list(range(total))
     if order:
         order[i], order[j] = order[j], order[i]
     return Permute.apply(input, tuple(order))
@@ -450,8 +442,8 @@ def broadcast_to(input: Tensor, shape: Any) -> Tensor:
 def squeeze(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
     """Without the dims of size 1: all of them, or those named."""
     dims = () if dim in ((), []) else reduced_dims(input, dim, "squeeze")
-    keep = tuple(n for i, n in enumerate(input.raw.shape) if n != 1 or i not in dims)
-    return View.apply(input, keep)
+    shape = input.raw.shape
+    return View.apply(input, without(shape, tuple([d for d in dims if shape[d] == 1])))
 
 
 def unsqueeze(input: Tensor, dim: int) -> Tensor:
@@ -510,7 +502,8 @@ def split(input: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
     if isinstance(size, int):
         if size <= 0:
             raise ValueError(f"split: the size is {size}; it must be above 0")
-        sizes = [min(size, total - i) for i in range(0, max(total, 1), size)]
+        whole, rest = divmod(total, size)
+        sizes = [size] * whole + [rest] * (rest > 0 or total == 0)
     else:
         sizes = list(size)
     if sum(sizes) != total:
@@ -525,8 +518,8 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """At most `chunks` views of (nearly) equal size."""
     if chunks <= 0:
         raise ValueError(f"chunk: chunks is {chunks}; it must be above 0")
-    dims_of("chunk", input)
-    size = input.size(dim)
+    dim = existing_dim("chunk", input, dim)
+    size = input.raw.shape[dim]
     return split(input, -(-size // chunks) if size else [0] * chunks, dim)
 
 

@@ -37,9 +37,7 @@ class Pick(Function):
 
     @staticmethod
     def forward(ctx: Context, a: Tensor, dim: int, largest: bool, keepdim: bool) -> Any:
-        backend = a.backend
-        index = backend.argmax(a.raw, dim) if largest else backend.argmin(a.raw, dim)
-        values = backend.gather(a.raw, dim, index)
+        values, index = a.backend.extreme(a.raw, dim, largest)
         ctx.save_for_backward(a.wrap(index))
         ctx.dim, ctx.shape = dim, a.raw.shape
         if keepdim:

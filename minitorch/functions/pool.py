@@ -6,10 +6,12 @@ to all its elements in equal parts.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from minitorch.function import Context, Function
 from minitorch.functions.conv import Pair, as_pair
+from minitorch.tensor_data import Shape
 
 if TYPE_CHECKING:
     from minitorch.tensor import Tensor
@@ -92,7 +94,7 @@ def max_pool2d(
     """
     kernel, step, pad = _options("max_pool2d", x, kernel_size, stride, padding)
     spread = as_pair("max_pool2d: dilation", dilation, 1)
-    _check_fit("max_pool2d", x, kernel, pad, spread)
+    _check_fit("max_pool2d", x.raw.shape, kernel, pad, spread)
     if x.dim() == 3:
         values, index = MaxPool2d.apply(x.unsqueeze(0), (kernel, step, pad, spread))
         return values.squeeze(0), index.squeeze(0)
@@ -108,7 +110,7 @@ def avg_pool2d(
 ) -> Tensor:
     """x [N, C, H, W] -> means [N, C, OH, OW]; padding counts as 0, or not at all."""
     kernel, step, pad = _options("avg_pool2d", x, kernel_size, stride, padding)
-    _check_fit("avg_pool2d", x, kernel, pad, (1, 1))
+    _check_fit("avg_pool2d", x.raw.shape, kernel, pad, (1, 1))
     options = (kernel, step, pad, bool(count_include_pad))
     if x.dim() == 3:
         return AvgPool2d.apply(x.unsqueeze(0), options).squeeze(0)
@@ -128,8 +130,9 @@ def _options(
     return kernel, step, as_pair(f"{name}: padding", padding, 0)
 
 
-def _check_fit(name: str, x: Tensor, kernel: Pair, pad: Pair, spread: Pair) -> None:
-    for size, k, p, d in zip(x.raw.shape[-2:], kernel, pad, spread):
+@lru_cache(maxsize=1024)
+def _check_fit(name: str, shape: Shape, kernel: Pair, pad: Pair, spread: Pair) -> None:
+    for size, k, p, d in zip(shape[-2:], kernel, pad, spread):
         if 2 * p > k:
             raise ValueError(
                 f"{name}: the padding is {pad}; it must be at most half of the kernel "
@@ -138,5 +141,5 @@ def _check_fit(name: str, x: Tensor, kernel: Pair, pad: Pair, spread: Pair) -> N
         if size + 2 * p < d * (k - 1) + 1:
             raise ValueError(
                 f"{name}: the window covers {d * (k - 1) + 1}, but the padded input "
-                f"has {size + 2 * p}; x is {tuple(x.shape)}, the kernel {kernel}"
+                f"has {size + 2 * p}; x is {shape}, the kernel {kernel}"
             )

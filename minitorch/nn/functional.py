@@ -14,9 +14,11 @@ from typing import Any
 import minitorch.dtypes as dtypes
 import minitorch.operators as operators
 from minitorch import creation
+from minitorch.arguments import check_floating
 from minitorch.creation import Generator
 from minitorch.functions import autocasting, pool
 from minitorch.functions import norm as norms
+from minitorch.functions.activation import LogSigmoid
 from minitorch.functions.attention import (
     scaled_dot_product_attention as scaled_dot_product_attention,
 )
@@ -285,7 +287,7 @@ def softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
 
 def logsigmoid(x: Tensor) -> Tensor:
     """log(sigmoid(x)), without overflow"""
-    return -(-x).softplus()
+    return LogSigmoid.apply(check_floating("logsigmoid", x))
 
 
 def softmax(

@@ -353,7 +353,10 @@ class InPlace(Variable):
         return self._zip_("%=", operators.remainder, operator.mod, other, dividends)
 
     def __ipow__(self: Any, other: Any) -> Tensor:
-        return self._replace("**=", lambda old: old**other, other)
+        squared = not is_tensor(other) and other == 2
+        if squared or not self.dtype.is_floating_point:
+            return self._replace("**=", lambda old: old**other, other)
+        return self._zip_("**=", operators.pow, operator.pow, other)
 
     def __iand__(self: Any, other: Any) -> Tensor:
         return self._logical_("&", operators.logical_and, operator.and_, other)

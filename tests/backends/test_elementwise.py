@@ -58,6 +58,7 @@ UNARY: dict[Callable, Callable] = {
     operators.gelu_tanh: lambda x: torch.nn.functional.gelu(x, approximate="tanh"),
     operators.silu: torch.nn.functional.silu,
     operators.softplus: lambda x: torch.logaddexp(x, torch.zeros_like(x)),
+    operators.logsigmoid: torch.nn.functional.logsigmoid,
 }
 TRUTH: dict[Callable, Callable] = {
     operators.isnan: torch.isnan,

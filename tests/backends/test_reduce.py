@@ -143,7 +143,11 @@ def test_argmax_and_argmin(
     a = np.round(numbers(shape, float32, layout=layout))  # so that there are ties
     x = make(a, name_of(backend), layout)
     find, expected = (backend.argmin, np.argmin) if low else (backend.argmax, np.argmax)
-    assert_equal(find(x, dim), expected(a, dim, keepdims=True), int64)
+    where = expected(a, dim, keepdims=True)
+    assert_equal(find(x, dim), where, int64)
+    values, index = backend.extreme(x, dim, not low)
+    assert_equal(values, np.take_along_axis(a, where, dim))
+    assert_equal(index, where, int64)
 
 
 @by_dtype
@@ -153,6 +157,7 @@ def test_argmax_every_dtype(backend: Any, dtype: DType) -> None:
     for dim in (0, 1):
         assert_equal(backend.argmax(x, dim), a.argmax(dim, keepdims=True))
         assert_equal(backend.argmin(x, dim), a.argmin(dim, keepdims=True))
+        assert_equal(backend.extreme(x, dim, True)[0], a.max(dim, keepdims=True))
     single = make(a[0, 0], name_of(backend))
     assert_equal(backend.argmax(single, 0), np.array(0))
 

@@ -327,16 +327,21 @@ def install(gpus: int = 2) -> PaperDriver:
     def cubin(self: Any, text: str, arch: Any) -> Any:
         return compiler.Cubin(b"", self.name, 0, 0, 0, 0)
 
-    values = launch.Form.values
+    matcher = launch.matcher
 
-    def checked(self: Any, args: Any) -> Any:
-        found = values(self, args)
-        for value in found or ():
-            paper.check_argument(value)
-        return found
+    def checked(*kinds_and_order: Any) -> Any:
+        values = matcher(*kinds_and_order)
+
+        def check(args: Any) -> Any:
+            found = values(args)
+            for value in found or ():
+                paper.check_argument(value)
+            return found
+
+        return check
 
     launch.Kernel.cubin = cubin  # type: ignore[method-assign]
-    launch.Form.values = checked  # type: ignore[method-assign]
+    launch.matcher = checked
     return paper
 
 

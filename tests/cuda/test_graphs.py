@@ -114,6 +114,20 @@ def test_nothing_is_computed_during_the_capture() -> None:
         assert np.array_equal(values(x), np.full(5, i + 1.0))
 
 
+def test_numbers_in_a_row_need_no_host() -> None:
+    g = CUDAGraph()
+    with graph(g):
+        made = (
+            minitorch.arange(2, 90, 3, device="cuda"),
+            minitorch.eye(3, 5, device="cuda"),
+            minitorch.linspace(0, 1, 50, device="cuda"),
+        )
+    g.replay()
+    expected = np.arange(2, 90, 3), np.eye(3, 5), np.linspace(0, 1, 50)
+    for tensor_, array in zip(made, expected):
+        assert np.allclose(values(tensor_), array, rtol=1e-6)
+
+
 def test_memory_taken_inside_stays() -> None:
     x = tensor(np.ones(2000, np.float32))
     g = CUDAGraph()
