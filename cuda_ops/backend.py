@@ -54,10 +54,10 @@ class CUDABackend(Backend):
     host_memory = False
     takes_half = Backend.takes_half | {
         "band", "bias_activation", "bias_activation_backward", "clamp", "cross_entropy",
-        "cross_entropy_backward", "dropout", "gather", "index_copy_", "index_select",
-        "layer_norm", "layer_norm_backward", "log_softmax", "log_softmax_backward",
-        "map", "mean", "reduce", "softmax", "softmax_backward",
-        "vector_norm", "where", "zip",
+        "cross_entropy_backward", "cross_entropy_slopes", "dropout", "gather",
+        "index_copy_", "index_select", "layer_norm", "layer_norm_backward",
+        "log_softmax", "log_softmax_backward", "map", "mean", "reduce", "softmax",
+        "softmax_backward", "vector_norm", "where", "zip",
     }  # fmt: skip
     tries_half = frozenset({"attention", "attention_backward", "matmul"})
 
@@ -138,6 +138,16 @@ class CUDABackend(Backend):
     log_softmax = staticmethod(softmax.log_softmax)
     log_softmax_backward = staticmethod(softmax.log_softmax_backward)
     cross_entropy_backward = staticmethod(cross_entropy.cross_entropy_backward)
+
+    def cross_entropy_slopes(
+        self, logits: TensorData, target: TensorData, ignore_index: int
+    ) -> TensorData:
+        """By one kernel, where the logits lie in rows."""
+        found = cross_entropy.cross_entropy_slopes(logits, target, ignore_index)
+        if found is None:
+            return super().cross_entropy_slopes(logits, target, ignore_index)
+        return found
+
     mean_loss = staticmethod(cross_entropy.mean_loss)
     nll = staticmethod(cross_entropy.nll)
     mean_nll = staticmethod(cross_entropy.mean_nll)

@@ -292,6 +292,7 @@ class KernelFamily(dict):
         threads: of a block, where there is no `Fit`.
         resident: blocks that share a multiprocessor for some fits: the assembler limits
             the registers to what that leaves.
+        fastmath: as `Kernel`'s, for rows that have a `Fit`.
     """
 
     def __init__(
@@ -302,11 +303,12 @@ class KernelFamily(dict):
         name: str = "",
         threads: int = BLOCK,
         resident: Mapping[Fit, int] = MappingProxyType({}),
+        fastmath: bool = False,
     ) -> None:
         super().__init__()
         self.template, self.resident = template, resident
         self.name = name or template.__name__
-        self.threads = threads
+        self.threads, self.fastmath = threads, fastmath
         for key in compiled:
             self[key] = self._make(key, [example.replace("T", key[0].name)])
 
@@ -319,8 +321,9 @@ class KernelFamily(dict):
         name = f"{self.name}[{dtype.name},{width},{group}x{items}]"
         fn, least = self.template(key), self.resident.get(key, 1)
         return Kernel(
-            fn, name, examples, key.threads, launch_bounds=key.threads, resident=least
-        )
+            fn, name, examples, key.threads, launch_bounds=key.threads, resident=least,
+            fastmath=self.fastmath,
+        )  # fmt: skip
 
     def __missing__(self, key: tuple[Any, ...]) -> Kernel:
         self[key] = self._make(key)
