@@ -245,14 +245,16 @@ class Fit(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def fitting(n: int, dtype: DType, width: int, operands: int = 1) -> Fit | None:
-    """The first of `FITS` with room for rows of n numbers; None if there is none.
+def fitting(
+    n: int, dtype: DType, width: int, operands: int = 1, fits: tuple[Any, ...] = FITS
+) -> Fit | None:
+    """The first of `fits` with room for rows of n numbers; None if there is none.
 
     `operands` rows lie there at the same time: as many registers are needed. A thread
     of a large block has up to 128 in all, others up to 255; addresses need more of them
     where numbers are loaded one by one.
     """
-    for group, items in FITS:
+    for group, items in fits:
         registers = items * operands * dtype.itemsize // 4
         most = 64 if group != LARGE else 32 if width == 4 else 16
         if group * items >= n and registers <= most:
