@@ -44,7 +44,7 @@ from minitorch.backend import Backend
 from minitorch.backend.around import Around
 from minitorch.backend.attention import KEEP_ALL, Drop
 from minitorch.backend.registry import renew
-from minitorch.dtypes import rounded
+from minitorch.dtypes import DType, rounded
 from minitorch.tensor_data import TensorData
 
 
@@ -59,7 +59,7 @@ class CUDABackend(Backend):
         "log_softmax", "log_softmax_backward", "map", "mean", "reduce", "softmax",
         "softmax_backward", "vector_norm", "where", "zip",
     }  # fmt: skip
-    tries_half = frozenset({"attention", "attention_backward", "matmul"})
+    tries_half = frozenset({"attention", "attention_backward", "matmul", "matmul_to"})
 
     def current_index(self) -> int:
         """The number of the current GPU."""
@@ -109,6 +109,12 @@ class CUDABackend(Backend):
 
     topk = staticmethod(sort.topk)
     sort = staticmethod(sort.sort)
+
+    def matmul_to(self, a: TensorData, b: TensorData, dtype: DType) -> Any:
+        """Halves without rounding in between."""
+        if a.dtype.half:
+            return matmul.matmul_to(a, b, dtype)
+        return super().matmul_to(a, b, dtype)
 
     matmul = staticmethod(matmul.matmul)
 

@@ -458,6 +458,13 @@ def matmul(a: TensorData, b: TensorData) -> TensorData:
     return launch(_plan_of(a, b, high, reads), a, b)
 
 
+def matmul_to(a: TensorData, b: TensorData, dtype: DType) -> Any:
+    """The product of halves [M, K] @ [K, N] as `dtype`: where chunks of k are added in
+    the end, as the sums are. NotImplemented as from `matmul`."""
+    out = _of_halves(a, b, dtype=dtype)
+    return out if out is NotImplemented or out.dtype is dtype else copy(out, dtype)
+
+
 def matmul_bias(a: TensorData, b: TensorData, bias: TensorData) -> TensorData | None:
     """a [M, K] @ b [K, N] + bias [N], rounded once, where a warpgroup makes it.
 
@@ -485,9 +492,12 @@ def _plan_of(
     )
 
 
-def _of_halves(a: TensorData, b: TensorData, bias: TensorData | None = None) -> Any:
+def _of_halves(
+    a: TensorData, b: TensorData, bias: TensorData | None = None,
+    dtype: DType | None = None,
+) -> Any:  # fmt: skip
     """A product that is rounded once, where one operand is a vector, or a warpgroup
-    makes it and that pays."""
+    makes it and that pays; `dtype` as in `launch`."""
     if 1 in (a.shape[-2], b.shape[-1]):
         plan = _plan_of(a, b)
         return NotImplemented if plan is None else launch(plan, a, b, words=False)
@@ -500,7 +510,7 @@ def _of_halves(a: TensorData, b: TensorData, bias: TensorData | None = None) -> 
     if not (_in_vectors(a) and _in_vectors(b)):
         return NotImplemented
     plan = _half_plan(a.shape, a.strides, b.shape, b.strides, a.dtype)
-    return launch(plan, a, b, bias=bias)
+    return launch(plan, a, b, bias=bias, dtype=dtype)
 
 
 def _longer(a: TensorData, dim: int) -> TensorData:
@@ -588,14 +598,15 @@ def _even(a: TensorData) -> bool:
 
 def launch(
     plan: Plan, a: TensorData, b: TensorData, words: bool = True,
-    bias: TensorData | None = None,
+    bias: TensorData | None = None, dtype: DType | None = None,
 ) -> TensorData:  # fmt: skip
     """Run a plan's kernels, to which halves are words, or else numbers.
 
-    Those of warpgroups add a bias, if there is one.
+    Those of warpgroups add a bias, if there is one. The result is of type `dtype`, if
+    that is given and k is split.
     """
+    out = empty(plan.shape, (plan.splits > 1 and dtype) or a.storage.dtype)
     dtype = computed(a.storage.dtype)
-    out = empty(plan.shape, a.storage.dtype)
     left, right, result = (x.storage.array for x in (a, b, out))
     if words:
         left, right, result = bits(left), bits(right), bits(result)
