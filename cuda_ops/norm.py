@@ -46,7 +46,7 @@ from cuda_ops.block.rows import (
     width_of,
 )
 from cuda_ops.elementwise import zip as zip_elements
-from cuda_ops.memory import contiguous, empty, flat_or, full
+from cuda_ops.memory import contiguous, copy, copy_into, empty, flat_or, full
 from cuda_ops.runtime.launch import TINY, ceil_div, device_function
 from cuda_ops.softmax import ITEMS, LONG
 from minitorch import operators
@@ -276,7 +276,7 @@ def row_gradient(fit: Fit, scaled: bool) -> Any:
 def layer_norm_backward_rows(fit: Fit, scaled: bool) -> Callable:
     """The three gradients of layer norm in one pass over memory.
 
-    # grad, x, plus [R, n], mean, rstd [R], weight [n] -> dx [R, n];
+    # grad, x, plus [R, n], mean, rstd [R], weight [n] -> dx, rounded [R, n];
     # partial [groups, 2, n]
 
         for r:  dx[r] = plus[r] + ...  (see `row_gradient`)
@@ -293,7 +293,7 @@ def layer_norm_backward_rows(fit: Fit, scaled: bool) -> Callable:
     read, write, centre = row_reader(fit), row_writer(fit), row_centred(fit)
     gradient, zero = row_gradient(fit, scaled), kind(0)
 
-    def kernel(grad, x, mean, rstd, weight, plus, dx, partial, groups, n):
+    def kernel(grad, x, mean, rstd, weight, plus, dx, rounded, partial, groups, n):
         g = cuda.local.array(items, kind)
         z = cuda.local.array(items, kind)
         y = cuda.local.array(items, kind)
@@ -323,6 +323,8 @@ def layer_norm_backward_rows(fit: Fit, scaled: bool) -> Callable:
             for k in range(items):
                 g[k] += more[k]
             write(dx, at, n if known else 0, t, g)
+            if rounded.size > 0:
+                write(rounded, at, n if known else 0, t, g)
         if p < groups:
             write(partial, 2 * p * n, n, t, dw)
             write(partial, (2 * p + 1) * n, n, t, db)
@@ -499,7 +501,7 @@ RMS_NORM = by_options(rms_norm_rows, "T[] T[] T T[] T[] int64", FULL_ROWS, 1)
 LAYER_NORM_LONG = by_options(layer_norm_long, _ROWS, LONG, 2)
 LAYER_NORM_BACKWARD = by_options(
     layer_norm_backward_rows,
-    "T[] T[] T[] T[] T[] T[] T[] T[] int64 int64",
+    "T[] T[] T[] T[] T[] T[] T[] bfloat16[] T[] int64 int64",
     FOUR_ROWS,
     1,
     {fit: _resident(fit) for fit in (Fit(float32, 4, *pair) for pair in SPREAD[:6])},
@@ -585,24 +587,32 @@ def layer_norm_backward(
     rstd: TensorData,
     weight: TensorData | None,
     plus: TensorData | None = None,
+    rounded: TensorData | None = None,
 ) -> Three:
-    """Gradients for x [R, D], to which `plus` is added, weight [D] and bias [D]."""
+    """Gradients for x [R, D], to which `plus` is added, weight [D] and bias [D].
+
+    `rounded` [R, D], without gaps, gets that for x in its own type.
+    """
     (rows, n), dtype = x.shape, computed(x.dtype)
     dx = empty(x.shape, x.dtype)
     if dx.size == 0:
         return dx, full((n,), 0, x.dtype), full((n,), 0, x.dtype)
     g, a = contiguous(grad).flat(), contiguous(x).flat()
     w, mu, r = flat_or(weight, a), contiguous(mean).flat(), contiguous(rstd).flat()
-    more = dx.storage.array[:0] if plus is None else contiguous(plus).flat()
-    width = width_of(n, dtype, g, a, w, more)
+    nothing = dx.storage.array[:0]
+    more, also = flat_or(plus, nothing), flat_or(rounded, nothing)
+    width = width_of(n, dtype, g, a, w, more, also)
     fit = fitting(n, dtype, width, 4, SPREAD)
     if fit is None:
         sums = _long_backward(g, a, mu, r, w, weight is not None, dx, width)
-        return dx if plus is None else zip_elements(operators.add, dx, plus), *sums
+        dx = dx if plus is None else zip_elements(operators.add, dx, plus)
+        if rounded is not None:
+            copy_into(rounded, copy(dx, rounded.dtype))
+        return dx, *sums
     groups = group_count(rows, fit)
     part = empty((groups * 2 * n,), dtype)
     LAYER_NORM_BACKWARD[weight is not None,][fit][fit.launch(groups)](
-        g, a, mu, r, w, more, dx.storage.array, part.storage.array, groups, n
+        g, a, mu, r, w, more, dx.storage.array, also, part.storage.array, groups, n
     )
     return dx, *fold_partials(part, groups, n, x.dtype)
 
