@@ -533,7 +533,7 @@ def layer_norm(
     a = contiguous(x).flat()
     w, b = flat_or(weight, a), flat_or(bias, a)
     width = width_of(n, kind, a, w, b)
-    fit = fitting(n, kind, width, fits=SPREAD if n > 16 * WARP else FITS)
+    fit = fitting(n, kind, width)
     kernels = LAYER_NORM
     if fit is None:
         kernels, fit = LAYER_NORM_LONG, Fit(kind, width, BLOCK, ITEMS)
