@@ -44,7 +44,7 @@ from minitorch.backend import Backend
 from minitorch.backend.around import Around
 from minitorch.backend.attention import KEEP_ALL, Drop
 from minitorch.backend.registry import renew
-from minitorch.dtypes import DType, rounded
+from minitorch.dtypes import rounded
 from minitorch.tensor_data import TensorData
 
 
@@ -110,12 +110,7 @@ class CUDABackend(Backend):
     topk = staticmethod(sort.topk)
     sort = staticmethod(sort.sort)
 
-    def matmul_to(self, a: TensorData, b: TensorData, dtype: DType) -> Any:
-        """Halves without rounding in between."""
-        if a.dtype.half:
-            return matmul.matmul_to(a, b, dtype)
-        return super().matmul_to(a, b, dtype)
-
+    matmul_to = staticmethod(matmul.matmul_to)
     matmul = staticmethod(matmul.matmul)
 
     bias_activation = staticmethod(linear.bias_activation)
@@ -144,16 +139,7 @@ class CUDABackend(Backend):
     log_softmax = staticmethod(softmax.log_softmax)
     log_softmax_backward = staticmethod(softmax.log_softmax_backward)
     cross_entropy_backward = staticmethod(cross_entropy.cross_entropy_backward)
-
-    def cross_entropy_slopes(
-        self, logits: TensorData, target: TensorData, ignore_index: int
-    ) -> TensorData:
-        """By one kernel, where the logits lie in rows."""
-        found = cross_entropy.cross_entropy_slopes(logits, target, ignore_index)
-        if found is None:
-            return super().cross_entropy_slopes(logits, target, ignore_index)
-        return found
-
+    cross_entropy_slopes = staticmethod(cross_entropy.cross_entropy_slopes)
     mean_loss = staticmethod(cross_entropy.mean_loss)
     nll = staticmethod(cross_entropy.nll)
     mean_nll = staticmethod(cross_entropy.mean_nll)

@@ -29,7 +29,7 @@ from cuda_ops.block.rows import (
     width_of,
 )
 from cuda_ops.index_errors import after_launch, bad_index, notes, number
-from cuda_ops.memory import contiguous, copy_into, empty, split
+from cuda_ops.memory import contiguous, copy, copy_into, empty, split
 from cuda_ops.runtime.launch import ceil_div, kernel
 from cuda_ops.softmax import ITEMS, exp, log, partial_finder
 from minitorch.dtypes import DType, computed, float32, float64
@@ -144,10 +144,9 @@ def cross_entropy_slopes_rows(fit: Fit) -> Callable:
         for n:  losses[n] = logsumexp(logits[n]) - logits[n, target[n]]
                 logits[n] = softmax(logits[n]) - onehot(target[n])
 
-    Both are 0 where a row is ignored. Threads as in `cross_entropy_rows`. A block reads
-    its row twice, but the second time from the second-level cache, which has room for
-    the rows of all blocks that run together: memory sees 4 bytes for each half in the
-    place of 6. The thread that has the target's number also writes the loss.
+    0 where a row is ignored. Threads as in `cross_entropy_rows`, but large blocks: the
+    second time rows are read from the second-level cache, which has room for those of
+    all blocks that run together. The thread with the target's number writes the loss.
     """
     kind, group, items, rows = fit.kind, fit.group, fit.items, fit.rows
     read, write, width = row_reader(fit), row_writer(fit), fit.width
@@ -379,14 +378,18 @@ def cross_entropy(
 
 def cross_entropy_slopes(
     logits: TensorData, target: TensorData, ignore_index: int
-) -> TensorData | None:
-    """Losses [N] of logits [N, C], which become the gradients of the sum of these;
-    None where they do not lie in rows. Errors as those of `cross_entropy`."""
+) -> TensorData:
+    """Losses [N] of logits [N, C], which become the gradients of the sum of these.
+    Errors as those of `cross_entropy`."""
     (count, classes), dtype = logits.shape, computed(logits.dtype)
-    found = _rows(logits) if logits.size else None
-    if found is None:
-        return None
-    (x, pitch), losses = found, empty((count,), dtype)
+    found, losses = _rows(logits), empty((count,), dtype)
+    if found is None and logits.size:
+        rows = copy(logits, logits.dtype)
+        losses = cross_entropy_slopes(rows, target, ignore_index)
+        copy_into(logits, rows)
+    if found is None or not logits.size:
+        return losses
+    x, pitch = found
     fit = _over_classes(classes, dtype, pitch, x)
     if fit.group == BLOCK:
         fit = fit._replace(group=LARGE)

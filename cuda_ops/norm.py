@@ -590,9 +590,7 @@ def layer_norm_backward(
     rounded: TensorData | None = None,
 ) -> Three:
     """Gradients for x [R, D], to which `plus` is added, weight [D] and bias [D].
-
-    `rounded` [R, D], without gaps, gets that for x in its own type.
-    """
+    That for x is written to `rounded` [R, D] as well, which has no gaps."""
     (rows, n), dtype = x.shape, computed(x.dtype)
     dx = empty(x.shape, x.dtype)
     if dx.size == 0:

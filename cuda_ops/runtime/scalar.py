@@ -96,9 +96,7 @@ def remainder_narrow(x: float, y: float) -> float:
     return rest if rest != ZERO else cuda.libdevice.copysignf(ZERO, y)
 
 
-# (1 + tanh(u)) / 2 is 1 / (1 + exp(-2u)). GELU is as long as memory needs for its
-# numbers only if nothing in it takes longer than the GPU's own power and reciprocal;
-# without the sum of 1 and almost -1 it even loses fewer digits.
+# (1 + tanh(u)) / 2 is 1 / (1 + exp(-2u)), for which the GPU has instructions.
 
 
 def gelu_tanh_narrow(x: float) -> float:

@@ -94,9 +94,7 @@ class Norm(Primitives):
         rounded: TensorData | None = None,
     ) -> Three:  # fmt: skip
         """Gradients for x [R, D], to which `plus` is added, weight [D] and bias [D].
-
-        `rounded` [R, D], of another type, gets that for x as well.
-        """
+        That for x is written to `rounded` [R, D] as well, of whatever type."""
         centered = self.zip(operators.sub, x, mean.unsqueeze(1))
         normal = self._mul(centered, rstd.unsqueeze(1))
         inner = grad if weight is None else self._mul(grad, weight)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import minitorch.operators as operators
 from minitorch.arguments import dividends, not_bool, times_alpha, without_bools
 from minitorch.autodiff import grad_mode
-from minitorch.dtypes import DType, Number, float32
+from minitorch.dtypes import Number, float32
 from minitorch.function import Context, Function
 from minitorch.functions.operands import (
     cast,
@@ -440,8 +440,8 @@ class Erf(Function):
 class AddMixed(Function):
     """a + b of float32 and a half type, which kernels read as they are.
 
-    Who makes the gradient may leave it behind in the half type, too: `rounded` is then
-    the gradient, the version of its memory, and the same in that type.
+    Who makes the gradient may leave it in the half type, too: `rounded` is then the
+    gradient, the version of its memory, and the same in that type.
     """
 
     @staticmethod
@@ -451,23 +451,15 @@ class AddMixed(Function):
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> Grads:
-        (raw, version, half), ctx.rounded = ctx.rounded or (None, 0, None), None
-        if raw is not grad.raw or raw.storage.version != version:
-            half = None
-
-        def as_kind(kind: DType) -> Tensor:
-            return grad.wrap(half) if kind.half and half else cast(grad, kind)
-
+        rounded: Any = ctx.rounded or (None, 0, None)
+        (raw, version, half), ctx.rounded = rounded, None
+        known = raw is grad.raw and raw.storage.version == version
         pairs = zip(ctx.kinds, ctx.needs_input_grad)
-        return tuple([as_kind(kind) if need else None for kind, need in pairs])
-
-    @staticmethod
-    def rounds(node: Any) -> DType | None:
-        """The half type in which a node wants its gradient, if it is of this kind."""
-        if getattr(node, "function", None) is not AddMixed:
-            return None
-        pairs = zip(node.kinds, node.needs_input_grad)
-        return next((kind for kind, need in pairs if need and kind.half), None)
+        return tuple([
+            None if not need else grad.wrap(half) if known and kind.half
+            else cast(grad, kind)
+            for kind, need in pairs
+        ])  # fmt: skip
 
 
 def plus(a: Any, b: Any) -> Tensor:

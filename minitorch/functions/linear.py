@@ -85,11 +85,10 @@ class Linear(Function):
         if need_x:
             grad_x = wrap(reshaped(backend.matmul(g, weight.raw), x.raw.shape))
         if need_weight:
-            turned, rows, kind = g.permute((1, 0)), as_rows(x.raw, backend), ctx.kind
-            if kind is rows.dtype:
-                grad_weight = wrap(backend.matmul(turned, rows))
-            else:
-                grad_weight = wrap(backend.matmul_to(turned, rows, kind))
+            pair, kind = (g.permute((1, 0)), as_rows(x.raw, backend)), ctx.kind
+            same = kind is grad.dtype
+            made = backend.matmul(*pair) if same else backend.matmul_to(*pair, kind)
+            grad_weight = wrap(made)
         if need_bias:
             sums: Any = ctx.sums
             grad_bias = cast(wrap(column_sums(g, backend, sums)), sums)

@@ -83,18 +83,17 @@ class LayerNormTo(LayerNorm):
         once_differentiable("layer_norm", "layer_norm(x, ...).to(dtype)")
         x, mean, rstd, weight = ctx.saved_tensors
         before, ctx.before, backend = ctx.before, None, grad.backend
-        g, rows, plus = (
-            None if a is None else as_rows(a.raw, backend) for a in (grad, x, before)
-        )
+        g, rows = as_rows(grad.raw, backend), as_rows(x.raw, backend)
+        plus = None if before is None else as_rows(before.raw, backend)
         w = None if weight is None else weight.raw
-        source = ctx.edges[0] and ctx.edges[0][0]
-        kind = AddMixed.rounds(source)
-        half = kind and backend.empty(rows.shape, kind)
-        dx, *sums = backend.layer_norm_backward(
-            g, rows, mean.raw, rstd.raw, w, plus, half
-        )
+        source: Any = ctx.edges[0] and ctx.edges[0][0]
+        half: Any = None
+        if getattr(source, "function", None) is AddMixed:
+            half = backend.empty(rows.shape, next(k for k in source.kinds if k.half))
+        args = g, rows, mean.raw, rstd.raw, w, plus, half
+        dx, *sums = backend.layer_norm_backward(*args)
         dx = reshaped(dx, x.raw.shape)
-        if half:
+        if half is not None:
             source.rounded = dx, dx.storage.version, reshaped(half, dx.shape)
         return *_wanted(ctx, grad, (dx, *sums)), None
 

@@ -271,7 +271,7 @@ def test_halves_beside_float32(dtype: DType, hooked: bool) -> None:
         )  # fmt: skip
         if mixed:
             total, out = y + x, F.layer_norm(x, 35, w, dtype=dtype)
-            last = F.layer_norm(total, 35, w, dtype=dtype)  # hands on a rounded gradient
+            last = F.layer_norm(total, 35, w, dtype=dtype)
         else:
             total, out = y.float() + x, F.layer_norm(x, 35, w).to(dtype)
             last = F.layer_norm(total, 35, w).to(dtype)

@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 
-import minitorch.operators as operators
 from minitorch.backend.host.memory import SERIAL_LIMIT, HostMemory
 from minitorch.backend.norm import Norm, Three
 from minitorch.dtypes import DType
