@@ -54,12 +54,12 @@ class CUDABackend(Backend):
     host_memory = False
     takes_half = Backend.takes_half | {
         "band", "bias_activation", "bias_activation_backward", "clamp", "cross_entropy",
-        "cross_entropy_backward", "dropout", "gather", "index_copy_", "index_select",
-        "layer_norm", "layer_norm_backward", "log_softmax", "log_softmax_backward",
-        "map", "mean", "reduce", "roll", "softmax", "softmax_backward",
-        "vector_norm", "where", "zip",
+        "cross_entropy_backward", "cross_entropy_slopes", "dropout", "gather",
+        "index_copy_", "index_select", "layer_norm", "layer_norm_backward",
+        "log_softmax", "log_softmax_backward", "map", "mean", "reduce", "roll",
+        "softmax", "softmax_backward", "vector_norm", "where", "zip",
     }  # fmt: skip
-    tries_half = frozenset({"attention", "attention_backward", "matmul"})
+    tries_half = frozenset({"attention", "attention_backward", "matmul", "matmul_to"})
 
     def current_index(self) -> int:
         """The number of the current GPU."""
@@ -112,6 +112,7 @@ class CUDABackend(Backend):
     topk = staticmethod(sort.topk)
     sort = staticmethod(sort.sort)
 
+    matmul_to = staticmethod(matmul.matmul_to)
     matmul = staticmethod(matmul.matmul)
 
     bias_activation = staticmethod(linear.bias_activation)
@@ -142,6 +143,7 @@ class CUDABackend(Backend):
     log_softmax = staticmethod(softmax.log_softmax)
     log_softmax_backward = staticmethod(softmax.log_softmax_backward)
     cross_entropy_backward = staticmethod(cross_entropy.cross_entropy_backward)
+    cross_entropy_slopes = staticmethod(cross_entropy.cross_entropy_slopes)
     mean_loss = staticmethod(cross_entropy.mean_loss)
     nll = staticmethod(cross_entropy.nll)
     mean_nll = staticmethod(cross_entropy.mean_nll)

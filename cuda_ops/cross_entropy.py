@@ -1,8 +1,9 @@
 """Cross-entropy on the GPU, forward and backward, without writing a softmax.
 
 With this file one can compare scores with target classes (`cross_entropy`, `nll`),
-average them (`mean_loss`, `mean_nll`), and take the gradients for the scores. The
-kernels of cross-entropy read rows as those of `softmax.py` do.
+average them (`mean_loss`, `mean_nll`), and take the gradients for the scores, those of
+a sum of losses in their place (`cross_entropy_slopes`). The kernels of cross-entropy
+read rows as those of `softmax.py` do.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from numba import cuda
 from cuda_ops.block.intrinsics import WARP, device, load, store
 from cuda_ops.block.rows import (
     BLOCK,
+    LARGE,
     Fit,
     KernelFamily,
     merged,
@@ -27,7 +29,7 @@ from cuda_ops.block.rows import (
     width_of,
 )
 from cuda_ops.index_errors import after_launch, bad_index, notes, number
-from cuda_ops.memory import contiguous, copy_into, empty, split
+from cuda_ops.memory import contiguous, copy, copy_into, empty, split
 from cuda_ops.runtime.launch import ceil_div, kernel
 from cuda_ops.softmax import ITEMS, exp, log, partial_finder
 from minitorch.dtypes import DType, computed, float32, float64
@@ -130,6 +132,68 @@ def cross_entropy_backward_rows(fit: Fit) -> Callable:
                 store(dx, to + whole + t, value if wanted else zero)
             if mine:
                 store(dx, to + label, factor * hit)
+
+    return kernel
+
+
+def cross_entropy_slopes_rows(fit: Fit) -> Callable:
+    """The loss of each row, and the gradient of their sum in the row's place.
+
+    # logits [N, C], target [N] -> losses [N], and slopes [N, C] where the logits were
+
+        for n:  losses[n] = logsumexp(logits[n]) - logits[n, target[n]]
+                logits[n] = softmax(logits[n]) - onehot(target[n])
+
+    0 where a row is ignored. Threads as in `cross_entropy_rows`, but large blocks: the
+    second time rows are read from the second-level cache, which has room for those of
+    all blocks that run together. The thread with the target's number writes the loss.
+    """
+    kind, group, items, rows = fit.kind, fit.group, fit.items, fit.rows
+    read, write, width = row_reader(fit), row_writer(fit), fit.width
+    partial_of, merge = partial_finder(fit), merged(group, exp, kind)
+    zero, one, lowest = kind(0), kind(1), kind(-np.inf)
+
+    def kernel(logits, pitch, target, ignore_index, classes, losses, notes):
+        x = cuda.local.array(items, kind)
+        tops = cuda.shared.array(WARP, kind)
+        totals = cuda.shared.array(WARP, kind)
+        t = cuda.threadIdx.x % group
+        r = cuda.blockIdx.x * rows + cuda.threadIdx.x // group
+        known = r < target.size
+        at, whole = (r if known else 0) * pitch, classes - classes % width
+        top, total = partial_of(logits, at, whole, t, x)
+        if whole + t < classes:  # what makes no vector
+            value = load(logits, at + whole + t)
+            best = value if value > top else top
+            if value != lowest:  # NaN stays
+                total = total * exp(top - best) + exp(value - best)
+            top = best
+        top, total = merge(top, total, t, tops, totals)
+        if known:
+            label = target[r]
+            wanted = label != ignore_index
+            inside = wanted and label >= 0 and label < classes
+            owner = label // width % group if label < whole else label - whole
+            rest, hit = log(total), zero
+            if t == (owner if inside else 0):
+                loss = zero
+                if inside:
+                    hit = load(logits, at + label) - top
+                    loss, hit = rest - hit, exp(hit - rest) - one
+                elif wanted:
+                    bad_index(notes, OPERATION, label, classes, 1)
+                losses[r] = loss
+            rest += top
+            for first in range(0, whole, group * items):
+                read(logits, at + first, whole - first, t, zero, x)
+                for k in range(items):
+                    x[k] = exp(x[k] - rest) if wanted else zero
+                write(logits, at + first, whole - first, t, x)
+            if whole + t < classes:
+                value = exp(load(logits, at + whole + t) - rest)
+                store(logits, at + whole + t, value if wanted else zero)
+            if inside and owner == t:
+                store(logits, at + label, hit)
 
     return kernel
 
@@ -254,6 +318,18 @@ CROSS_ENTROPY_BACKWARD_ROWS = KernelFamily(
     *OVER_CLASSES,
 )  # fmt: skip
 
+# Halves are rounded so much that the GPU's own powers are exact enough.
+CROSS_ENTROPY_SLOPES_ROWS = {
+    half: KernelFamily(
+        cross_entropy_slopes_rows,
+        f"{'bfloat16' if half else 'T'}[] int64 int64[] int64 int64 T[] int64[]",
+        *(OVER_CLASSES[0], Fit(float32, 4, LARGE, ITEMS)),
+        name=f"cross_entropy_slopes{'_of_halves' * half}",
+        fastmath=half,
+    )
+    for half in (False, True)
+}
+
 # -------------------------------------------------------------------------- launchers
 
 
@@ -298,6 +374,31 @@ def cross_entropy(
     )  # fmt: skip
     after_launch()
     return losses, logsumexp
+
+
+def cross_entropy_slopes(
+    logits: TensorData, target: TensorData, ignore_index: int
+) -> TensorData:
+    """Losses [N] of logits [N, C], which become the gradients of the sum of these.
+    Errors as those of `cross_entropy`."""
+    (count, classes), dtype = logits.shape, computed(logits.dtype)
+    found, losses = _rows(logits), empty((count,), dtype)
+    if found is None and logits.size:
+        rows = copy(logits, logits.dtype)
+        losses = cross_entropy_slopes(rows, target, ignore_index)
+        copy_into(logits, rows)
+    if found is None or not logits.size:
+        return losses
+    x, pitch = found
+    fit = _over_classes(classes, dtype, pitch, x)
+    if fit.group == BLOCK:
+        fit = fit._replace(group=LARGE)
+    CROSS_ENTROPY_SLOPES_ROWS[logits.dtype.half][fit][fit.launch(count)](
+        x, pitch, contiguous(target).flat(), ignore_index, classes,
+        losses.storage.array, notes(),
+    )  # fmt: skip
+    after_launch()
+    return losses
 
 
 def _each(grad: TensorData) -> tuple[Any, int]:

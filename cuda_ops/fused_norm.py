@@ -185,7 +185,8 @@ def dropout_residual_layer_norm_backward_rows(fit: Fit, scaled: bool) -> Callabl
 PHILOX = "int64 int64 int64 int64[] int64 T"
 FUSED = by_options(
     dropout_residual_layer_norm_rows,
-    f"{PHILOX} T[] T[] T[] T[] T T[] T[] T[] int64", FULL_ROWS, 2, 3,
+    f"{PHILOX} T[] T[] T[] T[] T T[] T[] T[] int64", FULL_ROWS, 2,
+    {FULL_ROWS[1]: 3},
 )  # fmt: skip
 FUSED_BACKWARD = by_options(
     dropout_residual_layer_norm_backward_rows,

@@ -22,9 +22,10 @@ Source: Ba, Kiros and Hinton, "Layer normalization", 2016.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from itertools import product
+from types import MappingProxyType
 from typing import Any
 
 from numba import cuda
@@ -33,6 +34,7 @@ from cuda_ops.batch_norm import TX, TY, Three
 from cuda_ops.block.intrinsics import WARP, device, load, store
 from cuda_ops.block.rows import (
     BLOCK,
+    FITS,
     Fit,
     KernelFamily,
     barrier,
@@ -44,17 +46,19 @@ from cuda_ops.block.rows import (
     width_of,
 )
 from cuda_ops.elementwise import zip as zip_elements
-from cuda_ops.memory import contiguous, empty, flat_or, full
+from cuda_ops.memory import contiguous, copy, copy_into, empty, flat_or, full
 from cuda_ops.runtime.launch import TINY, ceil_div, device_function
 from cuda_ops.softmax import ITEMS, LONG
 from minitorch import operators
 from minitorch.dtypes import DType, computed, float32, float64
 from minitorch.tensor_data import TensorData
 
-# Groups that share the rows in backward, 4 for each multiprocessor: what one of them
-# waits for takes as long as what the others do. The rows of such a group at least, and
-# the parts that a thread has under way when their sums are added.
-PARTS = 8 if TINY else 528
+# Multiprocessors that share the rows in backward, and warps on each of them, by the
+# numbers of a row that a thread has: as many as registers allow, for while one of them
+# waits the others do something. The rows of a group of threads at least, and the parts
+# that a thread has under way when their sums are added.
+SMS = 1 if TINY else 132
+WARPS = {4: 32, 8: 24, 16: 16, 32: 8}
 PART_ROWS = 4
 AHEAD = 4
 
@@ -272,7 +276,7 @@ def row_gradient(fit: Fit, scaled: bool) -> Any:
 def layer_norm_backward_rows(fit: Fit, scaled: bool) -> Callable:
     """The three gradients of layer norm in one pass over memory.
 
-    # grad, x, plus [R, n], mean, rstd [R], weight [n] -> dx [R, n];
+    # grad, x, plus [R, n], mean, rstd [R], weight [n] -> dx, rounded [R, n];
     # partial [groups, 2, n]
 
         for r:  dx[r] = plus[r] + ...  (see `row_gradient`)
@@ -282,16 +286,18 @@ def layer_norm_backward_rows(fit: Fit, scaled: bool) -> Callable:
     always has the same columns: its sums for dweight and dbias stay in registers, next
     to its part of a row of grad and of x, and are written once, to `partial`. A second
     kernel adds the groups' sums in order. Memory sees 12 bytes for each number; sums
-    over columns in a kernel of their own would read 8 more.
+    over columns in a kernel of their own would read 8 more. All that a row needs is on
+    its way before anything waits for it, and all groups are there at the same time.
     """
     kind, group, items, rows = fit.kind, fit.group, fit.items, fit.rows
     read, write, centre = row_reader(fit), row_writer(fit), row_centred(fit)
     gradient, zero = row_gradient(fit, scaled), kind(0)
 
-    def kernel(grad, x, mean, rstd, weight, plus, dx, partial, groups, n):
+    def kernel(grad, x, mean, rstd, weight, plus, dx, rounded, partial, groups, n):
         g = cuda.local.array(items, kind)
         z = cuda.local.array(items, kind)
         y = cuda.local.array(items, kind)
+        more = cuda.local.array(items, kind)
         dw = cuda.local.array(items, kind)
         db = cuda.local.array(items, kind)
         cells = cuda.shared.array(WARP, kind)
@@ -299,27 +305,26 @@ def layer_norm_backward_rows(fit: Fit, scaled: bool) -> Callable:
         t = cuda.threadIdx.x % group
         p = cuda.blockIdx.x * rows + cuda.threadIdx.x // group
         for k in range(items):
-            dw[k] = zero
-            db[k] = zero
+            more[k] = dw[k] = db[k] = zero
         for first in range(0, mean.size, groups):
             r = first + p  # the same number of turns for all, as there are barriers
             known = r < mean.size and p < groups
             at = r * n if known else 0
             read(grad, at, n, t, zero, g)
             read(x, at, n, t, zero, z)
+            if plus.size > 0:
+                read(plus, at, n, t, zero, more)
             centre(z, mean[r if known else 0], n, t)
             if not known:
                 for k in range(items):
                     g[k] = zero
             scale = rstd[r if known else 0]
             gradient(g, z, y, scale, weight, dw, db, n, t, cells, more_cells)
-            if plus.size > 0:
-                read(plus, at, n, t, zero, z)
-                for k in range(items):
-                    g[k] += z[k]
+            for k in range(items):
+                g[k] += more[k]
             write(dx, at, n if known else 0, t, g)
-            if group > WARP:
-                barrier()  # before the next row's sums take the cells
+            if rounded.size > 0:
+                write(rounded, at, n if known else 0, t, g)
         if p < groups:
             write(partial, 2 * p * n, n, t, dw)
             write(partial, (2 * p + 1) * n, n, t, db)
@@ -441,6 +446,11 @@ def fold_parts(dtype: DType) -> Callable:
 
 # ---------------------------------------------------------------------------- kernels
 
+# `FITS` where many rows lie in registers at a time: few numbers of each in a thread.
+SPREAD = (
+    (WARP, 4), (WARP, 8), (BLOCK // 2, 4), (BLOCK // 2, 8), (BLOCK, 8), (BLOCK, 16),
+    *FITS,
+)  # fmt: skip
 FULL_ROWS = (
     Fit(float32, 4, WARP, 8),
     Fit(float32, 4, BLOCK, 16),
@@ -449,6 +459,7 @@ FULL_ROWS = (
 )
 FOUR_ROWS = (
     Fit(float32, 4, WARP, 16),
+    Fit(float32, 4, BLOCK // 2, 8),
     Fit(float32, 4, BLOCK, 16),
     Fit(float32, 1, WARP, 4),
     Fit(float64, 1, BLOCK, 8),
@@ -456,12 +467,12 @@ FOUR_ROWS = (
 
 
 def by_options(
-    template: Callable, example: str, fits: Sequence[Fit], count: int, resident: int = 1
-) -> Any:
+    template: Callable, example: str, fits: Sequence[Fit], count: int,
+    resident: Mapping[Fit, int] = MappingProxyType({}),
+) -> Any:  # fmt: skip
     """Kernels of a template by whether there is a weight (and a bias, of 2), and fit.
 
-    Tests compile those that have all. `resident`: blocks that share a multiprocessor
-    for rows of up to 4,096 numbers.
+    Tests compile those that have all. `resident`: as that of `KernelFamily`.
     """
     names = ("scaled", "shifted")[:count]
     return {
@@ -473,21 +484,27 @@ def by_options(
             + "".join(
                 word for word, there in zip(("+weight", "+bias"), chosen) if there
             ),
-            resident={Fit(float32, 4, BLOCK, 16): resident},
+            resident=resident,
         )
         for chosen in product((False, True), repeat=count)
     }
 
 
+def _resident(fit: Fit) -> int:
+    """Blocks on a multiprocessor in backward."""
+    return max(1, WARPS[fit.items] * WARP // fit.threads)
+
+
 _ROWS = "T[] T[] T[] T T[] T[] T[] int64"
-LAYER_NORM = by_options(layer_norm_rows, _ROWS, FULL_ROWS, 2, 4)
+LAYER_NORM = by_options(layer_norm_rows, _ROWS, FULL_ROWS, 2, {FULL_ROWS[1]: 4})
 RMS_NORM = by_options(rms_norm_rows, "T[] T[] T T[] T[] int64", FULL_ROWS, 1)
 LAYER_NORM_LONG = by_options(layer_norm_long, _ROWS, LONG, 2)
 LAYER_NORM_BACKWARD = by_options(
     layer_norm_backward_rows,
-    "T[] T[] T[] T[] T[] T[] T[] T[] int64 int64",
+    "T[] T[] T[] T[] T[] T[] T[] bfloat16[] T[] int64 int64",
     FOUR_ROWS,
     1,
+    {fit: _resident(fit) for fit in (Fit(float32, 4, *pair) for pair in SPREAD[:6])},
 )
 LAYER_NORM_BACKWARD_LONG = by_options(
     layer_norm_backward_long, "T[] T[] T[] T[] T[] T[] int64", LONG, 1
@@ -548,7 +565,8 @@ def rms_norm(
 @lru_cache(maxsize=1024)
 def group_count(rows: int, fit: Fit) -> int:
     """How many groups of threads share the rows in backward."""
-    return max(1, min(PARTS * fit.rows, ceil_div(rows, PART_ROWS)))
+    groups = SMS * _resident(fit) * fit.rows
+    return max(1, min(groups, ceil_div(rows, PART_ROWS)))
 
 
 def fold_partials(
@@ -569,24 +587,30 @@ def layer_norm_backward(
     rstd: TensorData,
     weight: TensorData | None,
     plus: TensorData | None = None,
+    rounded: TensorData | None = None,
 ) -> Three:
-    """Gradients for x [R, D], to which `plus` is added, weight [D] and bias [D]."""
+    """Gradients for x [R, D], to which `plus` is added, weight [D] and bias [D].
+    That for x is written to `rounded` [R, D] as well, which has no gaps."""
     (rows, n), dtype = x.shape, computed(x.dtype)
     dx = empty(x.shape, x.dtype)
     if dx.size == 0:
         return dx, full((n,), 0, x.dtype), full((n,), 0, x.dtype)
     g, a = contiguous(grad).flat(), contiguous(x).flat()
     w, mu, r = flat_or(weight, a), contiguous(mean).flat(), contiguous(rstd).flat()
-    more = dx.storage.array[:0] if plus is None else contiguous(plus).flat()
-    width = width_of(n, dtype, g, a, w, more)
-    fit = fitting(n, dtype, width, 4)
+    nothing = dx.storage.array[:0]
+    more, also = flat_or(plus, nothing), flat_or(rounded, nothing)
+    width = width_of(n, dtype, g, a, w, more, also)
+    fit = fitting(n, dtype, width, 4, SPREAD)
     if fit is None:
         sums = _long_backward(g, a, mu, r, w, weight is not None, dx, width)
-        return dx if plus is None else zip_elements(operators.add, dx, plus), *sums
+        dx = dx if plus is None else zip_elements(operators.add, dx, plus)
+        if rounded is not None:
+            copy_into(rounded, copy(dx, rounded.dtype))
+        return dx, *sums
     groups = group_count(rows, fit)
     part = empty((groups * 2 * n,), dtype)
     LAYER_NORM_BACKWARD[weight is not None,][fit][fit.launch(groups)](
-        g, a, mu, r, w, more, dx.storage.array, part.storage.array, groups, n
+        g, a, mu, r, w, more, dx.storage.array, also, part.storage.array, groups, n
     )
     return dx, *fold_partials(part, groups, n, x.dtype)
 
@@ -600,7 +624,7 @@ def _long_backward(
     LAYER_NORM_BACKWARD_LONG[scaled,][fit][rows, BLOCK](
         g, a, mu, r, w, dx.storage.array, n
     )
-    parts = max(1, min(PARTS, ceil_div(rows, PART_ROWS)))
+    parts = max(1, min(4 * SMS, ceil_div(rows, PART_ROWS)))
     part = empty((parts * 2 * n,), dtype)
     LAYER_NORM_COLUMNS[dtype,][parts * ceil_div(n, BLOCK), BLOCK](
         g, a, mu, r, part.storage.array, parts, n

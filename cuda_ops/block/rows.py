@@ -245,14 +245,16 @@ class Fit(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def fitting(n: int, dtype: DType, width: int, operands: int = 1) -> Fit | None:
-    """The first of `FITS` with room for rows of n numbers; None if there is none.
+def fitting(
+    n: int, dtype: DType, width: int, operands: int = 1, fits: tuple[Any, ...] = FITS
+) -> Fit | None:
+    """The first of `fits` with room for rows of n numbers; None if there is none.
 
     `operands` rows lie there at the same time: as many registers are needed. A thread
     of a large block has up to 128 in all, others up to 255; addresses need more of them
     where numbers are loaded one by one.
     """
-    for group, items in FITS:
+    for group, items in fits:
         registers = items * operands * dtype.itemsize // 4
         most = 64 if group != LARGE else 32 if width == 4 else 16
         if group * items >= n and registers <= most:
@@ -292,6 +294,7 @@ class KernelFamily(dict):
         threads: of a block, where there is no `Fit`.
         resident: blocks that share a multiprocessor for some fits: the assembler limits
             the registers to what that leaves.
+        fastmath: as `Kernel`'s, for rows that have a `Fit`.
     """
 
     def __init__(
@@ -302,11 +305,12 @@ class KernelFamily(dict):
         name: str = "",
         threads: int = BLOCK,
         resident: Mapping[Fit, int] = MappingProxyType({}),
+        fastmath: bool = False,
     ) -> None:
         super().__init__()
         self.template, self.resident = template, resident
         self.name = name or template.__name__
-        self.threads = threads
+        self.threads, self.fastmath = threads, fastmath
         for key in compiled:
             self[key] = self._make(key, [example.replace("T", key[0].name)])
 
@@ -319,8 +323,9 @@ class KernelFamily(dict):
         name = f"{self.name}[{dtype.name},{width},{group}x{items}]"
         fn, least = self.template(key), self.resident.get(key, 1)
         return Kernel(
-            fn, name, examples, key.threads, launch_bounds=key.threads, resident=least
-        )
+            fn, name, examples, key.threads, launch_bounds=key.threads, resident=least,
+            fastmath=self.fastmath,
+        )  # fmt: skip
 
     def __missing__(self, key: tuple[Any, ...]) -> Kernel:
         self[key] = self._make(key)

@@ -52,6 +52,7 @@ from cuda_ops.matmul.kernels import (
     tensor_core,
     vectorized,
 )
+from cuda_ops.matmul.turning import TURN_LEAST, turned
 from cuda_ops.matmul.vector import VectorConfig, cut_of, matvec
 from cuda_ops.matmul.warpgroup import (
     GROUP_CONFIGS,
@@ -117,10 +118,19 @@ def choose(
         """Whether a split would give work to multiprocessors that have none."""
         return ceil_div(M, config.rows) * ceil_div(N, config.cols) * batches < 2 * sms
 
+    def splits_for(config: Any) -> set[int]:
+        """Some, and of the ordinary units those that fill the chip once or twice."""
+        some = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32}
+        if isinstance(config, Config):
+            tiles = ceil_div(M, config.rows) * ceil_div(N, config.cols) * batches or 1
+            room = sms * config.blocks
+            some |= {n for n in (room // tiles, 2 * room // tiles) if 0 < n < 32}
+        return some
+
     cuts = [
         Cut(config, splits)
         for config in configs
-        for splits in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+        for splits in sorted(splits_for(config))
         if splits == 1 or (K >= 2 * splits * config.depth and few_tiles(config, M, N))
     ]
     return min(cuts, key=lambda cut: estimate(cut, M, N, K, batches, rate))
@@ -441,8 +451,8 @@ def plan_for(
 def matmul(a: TensorData, b: TensorData) -> TensorData:
     """a [*, M, K] @ b [*, K, N] -> [*, M, N]; the batch dims * broadcast.
 
-    Any strides, read in place: a transposed operand costs no copy. Only of very large
-    float32 matrices one may be turned around first (`_turned`), where that pays; and
+    Any strides, read in place: a transposed operand costs no copy. Only of large
+    float32 matrices one may be turned around first (`turning.py`), where that pays; and
     for Hopper's tensor cores one operand is copied (`_reads`). Of halves, what the
     tensor cores do not multiply as it is gives NotImplemented, to be widened.
     """
@@ -453,9 +463,15 @@ def matmul(a: TensorData, b: TensorData) -> TensorData:
     if high:
         reads = _reads(a.shape, a.strides, b.shape, b.strides, dtype)
         a, b = _prepared(a, b, reads)
-    if reads is None and a.shape[-1] >= TURN_LEAST and a.dims == b.dims == 2:
-        a, b = _turned(a, b)
+    if reads is None and a.dims == b.dims == 2 and a.size >= TURN_LEAST:
+        a, b = turned(a, b)
     return launch(_plan_of(a, b, high, reads), a, b)
+
+
+def matmul_to(a: TensorData, b: TensorData, dtype: DType) -> Any:
+    """`matmul` as `dtype`: of halves whose chunks of k are added, without rounding."""
+    out = _of_halves(a, b, dtype=dtype) if a.dtype.half else matmul(a, b)
+    return out if out is NotImplemented or out.dtype is dtype else copy(out, dtype)
 
 
 def matmul_bias(a: TensorData, b: TensorData, bias: TensorData) -> TensorData | None:
@@ -485,9 +501,12 @@ def _plan_of(
     )
 
 
-def _of_halves(a: TensorData, b: TensorData, bias: TensorData | None = None) -> Any:
+def _of_halves(
+    a: TensorData, b: TensorData, bias: TensorData | None = None,
+    dtype: DType | None = None,
+) -> Any:  # fmt: skip
     """A product that is rounded once, where one operand is a vector, or a warpgroup
-    makes it and that pays."""
+    makes it and that pays; `dtype` as in `launch`."""
     if 1 in (a.shape[-2], b.shape[-1]):
         plan = _plan_of(a, b)
         return NotImplemented if plan is None else launch(plan, a, b, words=False)
@@ -500,7 +519,7 @@ def _of_halves(a: TensorData, b: TensorData, bias: TensorData | None = None) -> 
     if not (_in_vectors(a) and _in_vectors(b)):
         return NotImplemented
     plan = _half_plan(a.shape, a.strides, b.shape, b.strides, a.dtype)
-    return launch(plan, a, b, bias=bias)
+    return launch(plan, a, b, bias=bias, dtype=dtype)
 
 
 def _longer(a: TensorData, dim: int) -> TensorData:
@@ -553,33 +572,6 @@ def _half_plan(
     return plan_for(shape, sides, cut, (True, True), dtype)
 
 
-# From this size on, turning a matrix around takes less than a twentieth of the time of
-# the product, which gains a tenth.
-TURN_LEAST = 2048
-
-
-def _turned(a: TensorData, b: TensorData) -> tuple[TensorData, TensorData]:
-    """Large operands in the direction in which the kernels are fastest.
-
-    `matmul_vectorized` multiplies one column of a by one row of b at a time, and so it
-    likes a to lie along M and b along N. `matmul_tensor_core` likes b along K, or a
-    along M; it is slow only where both lie along K.
-    """
-    if a.dtype is not float32 or min(*a.shape, b.shape[1]) < TURN_LEAST:
-        return a, b
-    along_k = a.strides[1] == 1 != a.strides[0], b.strides[0] == 1 != b.strides[1]
-    if precision.state.allow_tf32:
-        return (_transposed(a) if all(along_k) else a), b
-    return _transposed(a) if along_k[0] else a, _transposed(b) if along_k[1] else b
-
-
-def _transposed(a: TensorData) -> TensorData:
-    """The same matrix, by columns if it was by rows, and the other way round."""
-    if a.strides[1] == 1:
-        return copy(a.permute((1, 0)), a.dtype).permute((1, 0))
-    return copy(a, a.dtype)
-
-
 def _even(a: TensorData) -> bool:
     """Whether the first element lies at a multiple of 16 bytes."""
     array = a.storage.array
@@ -588,14 +580,15 @@ def _even(a: TensorData) -> bool:
 
 def launch(
     plan: Plan, a: TensorData, b: TensorData, words: bool = True,
-    bias: TensorData | None = None,
+    bias: TensorData | None = None, dtype: DType | None = None,
 ) -> TensorData:  # fmt: skip
     """Run a plan's kernels, to which halves are words, or else numbers.
 
-    Those of warpgroups add a bias, if there is one.
+    Those of warpgroups add a bias, if there is one. The result is of type `dtype`, if
+    that is given and k is split.
     """
+    out = empty(plan.shape, (plan.splits > 1 and dtype) or a.storage.dtype)
     dtype = computed(a.storage.dtype)
-    out = empty(plan.shape, a.storage.dtype)
     left, right, result = (x.storage.array for x in (a, b, out))
     if words:
         left, right, result = bits(left), bits(right), bits(result)

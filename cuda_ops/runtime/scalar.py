@@ -10,7 +10,8 @@ forms. In the float32 form every number that stands in the formula, in the modul
 around it or in a closure is a float32; the other form is the formula as it stands. A
 template's kernel (`cuda_ops.runtime.launch.Kernels`) takes the float32 form if its
 arguments have float32 numbers and no float64. A few formulas that make integers or
-bools on their way have a float32 form written by hand (`FORMS`).
+bools on their way, or have a form of fewer instructions, have a float32 form written by
+hand (`FORMS`).
 
 In the simulator the Python function itself is called.
 """
@@ -34,6 +35,8 @@ from minitorch.operators import compilable
 
 f32 = np.float32
 ZERO, HALF, ONE, TWO = f32(0.0), f32(0.5), f32(1.0), f32(2.0)
+MINUS_2U, CUBIC = f32(-2.0 * operators.SQRT_2_OVER_PI), f32(0.044715)
+SLOPE, CUBIC_SLOPE = f32(2.0 * operators.SQRT_2_OVER_PI), f32(3.0 * 0.044715)
 
 
 # ------------------------------------------------------- float32 forms, by hand
@@ -93,6 +96,22 @@ def remainder_narrow(x: float, y: float) -> float:
     return rest if rest != ZERO else cuda.libdevice.copysignf(ZERO, y)
 
 
+# (1 + tanh(u)) / 2 is 1 / (1 + exp(-2u)), for which the GPU has instructions.
+
+
+def gelu_tanh_narrow(x: float) -> float:
+    """x / (1 + exp(-2u)), u = sqrt(2 / pi) (x + 0.044715 x^3)"""
+    power = cuda.libdevice.fast_expf(MINUS_2U * (x + CUBIC * x * x * x))
+    return cuda.libdevice.fast_fdividef(x, ONE + power)
+
+
+def gelu_tanh_backward_narrow(grad: float, x: float) -> float:
+    """grad * (s + x s (1 - s) 2u'), s = 1 / (1 + exp(-2u))"""
+    power = cuda.libdevice.fast_expf(MINUS_2U * (x + CUBIC * x * x * x))
+    s = cuda.libdevice.fast_fdividef(ONE, ONE + power)
+    return grad * (s + x * s * (ONE - s) * (SLOPE * (ONE + CUBIC_SLOPE * x * x)))
+
+
 # Python's // and % for float64, which Numba compiles into something that is NaN for
 # infinite numbers.
 
@@ -128,6 +147,8 @@ FORMS: dict[Callable, Callable] = {
     operators.rsqrt: rsqrt_narrow,
     operators.floor_divide: floor_divide_narrow,
     operators.remainder: remainder_narrow,
+    operators.gelu_tanh: gelu_tanh_narrow,
+    operators.gelu_tanh_backward: gelu_tanh_backward_narrow,
 }
 
 

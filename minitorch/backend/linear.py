@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import minitorch.operators as operators
 from minitorch.backend.primitives import Primitives
+from minitorch.dtypes import DType
 from minitorch.tensor_data import TensorData
 
 # Weight and bias [K] of a layer norm, and its eps.
@@ -31,6 +32,11 @@ class Linear(Primitives):
         Beside an x of a half type, the bias may be float32.
         """
         return None
+
+    def matmul_to(self, a: TensorData, b: TensorData, dtype: DType) -> TensorData:
+        """`matmul`, whose result is of type `dtype`; sums of halves are float32."""
+        out = self.matmul(a, b)
+        return out if out.dtype is dtype else self.copy(out, dtype)
 
     def bias_activation(
         self, x: TensorData, bias: TensorData, fn: Callable | None,

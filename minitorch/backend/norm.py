@@ -91,15 +91,26 @@ class Norm(Primitives):
     def layer_norm_backward(
         self, grad: TensorData, x: TensorData, mean: TensorData, rstd: TensorData,
         weight: TensorData | None, plus: TensorData | None = None,
+        rounded: TensorData | None = None,
     ) -> Three:  # fmt: skip
-        """Gradients for x [R, D], to which `plus` is added, weight [D] and bias [D]."""
+        """Gradients for x [R, D], to which `plus` is added, weight [D] and bias [D].
+        That for x is written to `rounded` [R, D] as well, of whatever type."""
         centered = self.zip(operators.sub, x, mean.unsqueeze(1))
         normal = self._mul(centered, rstd.unsqueeze(1))
         inner = grad if weight is None else self._mul(grad, weight)
         dx = self._group_backward(inner, normal, rstd.unsqueeze(1), (1,))
-        dx = dx if plus is None else self.zip(operators.add, dx, plus)
+        dx = self._with(dx, plus, rounded)
         dweight = self._sum(self._mul(grad, normal), (0,))
         return dx, dweight.squeeze((0,)), self._sum(grad, (0,)).squeeze((0,))
+
+    def _with(
+        self, dx: TensorData, plus: TensorData | None, rounded: TensorData | None
+    ) -> TensorData:
+        """What `layer_norm_backward` does with the gradient for x."""
+        dx = dx if plus is None else self.zip(operators.add, dx, plus)
+        if rounded is not None:
+            self.copy_into(rounded, self.copy(dx, rounded.dtype))
+        return dx
 
     def dropout_residual_layer_norm(
         self, x: TensorData, residual: TensorData, weight: TensorData | None,

@@ -143,6 +143,16 @@ class Softmax(Primitives):
         slope = self._mul(grad.unsqueeze(1), slope)
         return self.into(out, self.where(ignored, self._zero(logits), slope))
 
+    def cross_entropy_slopes(
+        self, logits: TensorData, target: TensorData, ignore_index: int
+    ) -> TensorData:
+        """The losses [N] of `cross_entropy`; in the place of the logits [N, C] are then
+        the gradients of their sum."""
+        losses, lse = self.cross_entropy(logits, target, ignore_index)
+        ones = self.full(target.shape, 1.0, losses.dtype)
+        self.cross_entropy_backward(ones, logits, target, lse, ignore_index, logits)
+        return losses
+
     def mean_loss(
         self, losses: TensorData, target: TensorData, ignore_index: int
     ) -> tuple[TensorData, TensorData]:

@@ -438,17 +438,28 @@ class Erf(Function):
 
 
 class AddMixed(Function):
-    """a + b of float32 and a half type, which kernels read as they are."""
+    """a + b of float32 and a half type, which kernels read as they are.
+
+    Who makes the gradient may leave it in the half type, too: `rounded` is then the
+    gradient, the version of its memory, and the same in that type.
+    """
 
     @staticmethod
     def forward(ctx: Context, a: Tensor, b: Tensor) -> Any:
-        ctx.kinds = a.dtype, b.dtype
+        ctx.kinds, ctx.rounded = (a.dtype, b.dtype), None
         return a.backend.zip(operators.add, a.raw, b.raw, float32)
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> Grads:
+        rounded: Any = ctx.rounded or (None, 0, None)
+        (raw, version, half), ctx.rounded = rounded, None
+        known = raw is grad.raw and raw.storage.version == version
         pairs = zip(ctx.kinds, ctx.needs_input_grad)
-        return tuple([cast(grad, kind) if need else None for kind, need in pairs])
+        return tuple([
+            None if not need else grad.wrap(half) if known and kind.half
+            else cast(grad, kind)
+            for kind, need in pairs
+        ])  # fmt: skip
 
 
 def plus(a: Any, b: Any) -> Tensor:

@@ -18,7 +18,7 @@ from minitorch.function import Context, Function
 from minitorch.functions.activation import Gelu, Silu
 from minitorch.functions.elementwise import Relu, Sigmoid, Tanh
 from minitorch.functions.matmul import MatMul
-from minitorch.functions.operands import cast, check_alike
+from minitorch.functions.operands import cast, check_alike, uncast
 from minitorch.functions.reduce import dropped
 from minitorch.tensor_data import Shape, TensorData, numel
 
@@ -55,12 +55,14 @@ class Linear(Function):
         grad_x      = grad @ weight        [R, N] @ [N, K]
         grad_weight = grad^T @ x           [N, R] @ [R, K]
         grad_bias   = sum of grad over r   [N]
+
+    Where the weight was cast from another type, grad_weight is of that one.
     """
 
     @staticmethod
     def forward(ctx: Context, x: Tensor, weight: Tensor, bias: Tensor | None) -> Any:
         ctx.save_for_backward(x, weight)
-        ctx.sums = None if bias is None else bias.dtype
+        ctx.sums, ctx.kind = None if bias is None else bias.dtype, uncast(weight)
         backend, w = x.backend, weight.raw
         rows, b = as_rows(x.raw, backend), None if bias is None else bias.raw
         out = backend.linear(rows, w, b)
@@ -83,8 +85,10 @@ class Linear(Function):
         if need_x:
             grad_x = wrap(reshaped(backend.matmul(g, weight.raw), x.raw.shape))
         if need_weight:
-            rows = as_rows(x.raw, backend)
-            grad_weight = wrap(backend.matmul(g.permute((1, 0)), rows))
+            pair, kind = (g.permute((1, 0)), as_rows(x.raw, backend)), ctx.kind
+            same = kind is grad.dtype
+            made = backend.matmul(*pair) if same else backend.matmul_to(*pair, kind)
+            grad_weight = wrap(made)
         if need_bias:
             sums: Any = ctx.sums
             grad_bias = cast(wrap(column_sums(g, backend, sums)), sums)

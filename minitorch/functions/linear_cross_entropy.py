@@ -158,11 +158,9 @@ def losses_and_slopes(
 ) -> TensorData:  # fmt: skip
     """scores [N, C], label [N] -> losses [N]; with a dtype, that of losses, then the
     gradients of their sum are where the scores were."""
-    losses, lse = backend.cross_entropy(scores, label, ignore)
-    if dtype is not None:
-        ones = backend.full(label.shape, 1.0, dtype)
-        backend.cross_entropy_backward(ones, scores, label, lse, ignore, scores)
-    return losses
+    if dtype is None:
+        return backend.cross_entropy(scores, label, ignore)[0]
+    return backend.cross_entropy_slopes(scores, label, ignore)
 
 
 def _whole(w: TensorData, backend: Any) -> TensorData:

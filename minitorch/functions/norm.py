@@ -13,6 +13,7 @@ from minitorch.arguments import check_floating
 from minitorch.autodiff import grad_mode
 from minitorch.dtypes import DType, finfo, float32, promote
 from minitorch.function import Context, Function, once_differentiable
+from minitorch.functions.elementwise import AddMixed
 from minitorch.functions.linear import as_rows, reshaped
 from minitorch.functions.movement import in_shape
 from minitorch.functions.operands import cast, check_alike, check_same_device
@@ -64,7 +65,7 @@ class LayerNormTo(LayerNorm):
     """LayerNorm of x [*, D] to a half type, of which its gradient is, too.
 
     Where x has a gradient already, as a stream has to which blocks add, it is read and
-    added on the way.
+    added on the way. What x is the sum of may want x's gradient in a half type, too.
     """
 
     adds = True
@@ -82,12 +83,19 @@ class LayerNormTo(LayerNorm):
         once_differentiable("layer_norm", "layer_norm(x, ...).to(dtype)")
         x, mean, rstd, weight = ctx.saved_tensors
         before, ctx.before, backend = ctx.before, None, grad.backend
-        g, rows, plus = (
-            None if a is None else as_rows(a.raw, backend) for a in (grad, x, before)
-        )
+        g, rows = as_rows(grad.raw, backend), as_rows(x.raw, backend)
+        plus = None if before is None else as_rows(before.raw, backend)
         w = None if weight is None else weight.raw
-        dx, *sums = backend.layer_norm_backward(g, rows, mean.raw, rstd.raw, w, plus)
-        return *_wanted(ctx, grad, (reshaped(dx, x.raw.shape), *sums)), None
+        source: Any = ctx.edges[0] and ctx.edges[0][0]
+        half: Any = None
+        if getattr(source, "function", None) is AddMixed:
+            half = backend.empty(rows.shape, next(k for k in source.kinds if k.half))
+        args = g, rows, mean.raw, rstd.raw, w, plus, half
+        dx, *sums = backend.layer_norm_backward(*args)
+        dx = reshaped(dx, x.raw.shape)
+        if half is not None:
+            source.rounded = dx, dx.storage.version, reshaped(half, dx.shape)
+        return *_wanted(ctx, grad, (dx, *sums)), None
 
 
 class DropoutResidualLayerNorm(Function):

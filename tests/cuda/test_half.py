@@ -256,7 +256,8 @@ def test_logits_are_not_widened_for_their_loss(dtype: DType) -> None:
 
 
 @half
-def test_halves_beside_float32(dtype: DType) -> None:
+@pytest.mark.parametrize("hooked", [False, True])
+def test_halves_beside_float32(dtype: DType, hooked: bool) -> None:
     """A layer norm and a sum give what they give with the halves widened before."""
     F, g = minitorch.nn.functional, minitorch.Tensor(halves((9, 35), dtype, 3))
     found = []
@@ -270,9 +271,13 @@ def test_halves_beside_float32(dtype: DType) -> None:
         )  # fmt: skip
         if mixed:
             total, out = y + x, F.layer_norm(x, 35, w, dtype=dtype)
+            last = F.layer_norm(total, 35, w, dtype=dtype)
         else:
             total, out = y.float() + x, F.layer_norm(x, 35, w).to(dtype)
-        ((total + out.float()) * g.float()).sum().backward()
+            last = F.layer_norm(total, 35, w).to(dtype)
+        if hooked:  # of which nothing may be left then
+            total.register_hook(lambda grad: grad.mul_(2.0))
+        ((total + (out + last).float()) * g.float()).sum().backward()
         assert total.dtype is float32 and out.dtype is dtype is y.grad.dtype
         found.append([total, out, x.grad, w.grad, y.grad])
     for a, b in zip(*found):

@@ -25,6 +25,7 @@ from tests.cuda.sizes import pick
 pytest.importorskip("numba_cuda")
 from cuda_ops.ladders.matmul import matmul_coalesced, matmul_naive, matmul_tiled
 from cuda_ops.matmul import matmul as family
+from cuda_ops.matmul import turning
 from cuda_ops.matmul.kernels import ACROSS_K, ALONG_K, Config, Layout
 from cuda_ops.matmul.matmul import Cut, matmul, plan_for
 from cuda_ops.matmul.warpgroup import GROUP_CONFIGS, HALF_CONFIGS
@@ -148,6 +149,7 @@ def test_large_operands_are_turned_around(
     a_how: str, b_how: str, high: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(family, "TURN_LEAST", 8)
+    monkeypatch.setattr(turning, "GAINS", (1e9, 1e9))
     monkeypatch.setattr(precision.state, "allow_tf32", high)
     a, b = numbers((TILE + 3, 37)), numbers((37, TILE - 3), seed=1)
     near(product(a, b, a_how, b_how), a, b, TF32 if high else 1e-5)

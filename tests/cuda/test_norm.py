@@ -16,7 +16,7 @@ pytest.importorskip("numba_cuda")
 from cuda_ops import batch_norm, fused_norm, norm
 from cuda_ops.block.rows import BLOCK, LONGEST
 from cuda_ops.elementwise import zip as zip_elements
-from cuda_ops.memory import to_numpy
+from cuda_ops.memory import empty, to_numpy
 from cuda_ops.random import dropout
 
 EPS = 1e-5
@@ -63,8 +63,12 @@ def check_layer_norm(
     made = [ours[0], *(o for o, p in zip(ours[1:], (w, b)) if p is not None)]
     for one, slope in zip(made, slopes):
         close(one, slope, dtype, 10)
-    more, *_ = norm.layer_norm_backward(make(g, "cuda", layout), x, mean, rstd, w, x)
+    half = empty(shape, dtypes.float16)
+    g = make(g, "cuda", layout)
+    more, *_ = norm.layer_norm_backward(g, x, mean, rstd, w, x, half)
     close(more, slopes[0] + wide[0].detach(), dtype, 10)
+    rounded = to_numpy(more).astype(np.float32).astype(np.float16)
+    assert np.array_equal(to_numpy(half), rounded)
 
 
 @pytest.mark.parametrize("n", [2, 10, 33, 128, 132, 260, 4 * BLOCK + 4, 8 * BLOCK + 4])

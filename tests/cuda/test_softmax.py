@@ -110,6 +110,12 @@ def test_same_bits_in_every_run() -> None:
 # -------------------------------------------------------------------- cross-entropy
 
 
+def expected_of(logits: torch.Tensor, target: np.ndarray) -> torch.Tensor:
+    """PyTorch's losses of rows."""
+    labels = torch.tensor(target)
+    return torch.nn.functional.cross_entropy(logits, labels, reduction="none")
+
+
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize(
     "shape", [(1, 1), (5, 10), (3, 36), (2, 257), (2, 8 * BLOCK + 8)]
@@ -119,9 +125,7 @@ def test_cross_entropy(shape: tuple[int, int], dtype: dtypes.DType) -> None:
     target = np.arange(shape[0]) * 7 % shape[1]
     target[-1] = -100 if shape[0] > 1 else target[-1]
     wide = torch.tensor(a, dtype=torch.float64, requires_grad=True)
-    expected = torch.nn.functional.cross_entropy(
-        wide, torch.tensor(target), reduction="none"
-    )
+    expected = expected_of(wide, target)
     (slope,) = torch.autograd.grad(expected, wide, torch.tensor(g).double())
     x, t = make(a, "cuda"), make(target, "cuda")
     losses, logsumexp = loss.cross_entropy(x, t, -100)
@@ -130,6 +134,10 @@ def test_cross_entropy(shape: tuple[int, int], dtype: dtypes.DType) -> None:
     assert_close(logsumexp, torch.logsumexp(wide, 1).detach().numpy(), **tol)
     dx = loss.cross_entropy_backward(make(g, "cuda"), x, t, logsumexp, -100)
     assert_close(dx, slope.numpy(), **tol)
+    (slopes,) = torch.autograd.grad(expected_of(wide, target).sum(), wide)
+    again = loss.cross_entropy_slopes(x, t, -100)
+    assert_close(again, expected.detach().numpy(), **tol)
+    assert_close(x, slopes.numpy(), **tol)
 
 
 @pytest.mark.parametrize("bad", [-1, 3, 2**40])
@@ -139,6 +147,9 @@ def test_a_bad_target_is_named(bad: int) -> None:
     target[33] = bad
     with pytest.raises(IndexError, match=rf"cross_entropy.*{bad}\b.*0 to 2"):
         loss.cross_entropy(x, make(target, "cuda"), -100)
+        synchronize()
+    with pytest.raises(IndexError, match=rf"cross_entropy.*{bad}\b.*0 to 2"):
+        loss.cross_entropy_slopes(x, make(target, "cuda"), -100)
         synchronize()
     target[33] = 1  # the next call is as good as any
     losses, _ = loss.cross_entropy(x, make(target, "cuda"), -100)
