@@ -533,8 +533,6 @@ def _pays_as_halves(
     size = M, N, K, math.prod(broadcast_shapes(a_shape[:-2], b_shape[:-2]))
     if compute_capability() != ARCH or not _pays_to_round(size):
         return False
-    if unwritten_task(warpgroup_template):  # as in an edition for students
-        return False
     wide = Sides(M, N, K, (K, 1), (1, N), ((size[3], 0, 0),))
     other = _cut(wide, float32, allow_tf32)
     rate = TENSOR_RATE if isinstance(other.config, TensorConfig) else FMA_RATE
