@@ -239,17 +239,11 @@ address_of = _make_address_of()
 def fences(asynchronous: bool, pending: int) -> Functions:
     """close() ends a group of copies; wait() returns when all but the newest `pending`
     groups of this thread have arrived, wait_all() when all have."""
-    if SIMULATED or not asynchronous:
-
-        def nothing():
-            pass
-
-        return (inlined(nothing),) * 3
-    return (
-        _make_fence("cp.async.commit_group;"),
-        _make_fence(f"cp.async.wait_group {pending};"),
-        _make_fence("cp.async.wait_group 0;"),
+    lines = "commit_group", f"wait_group {pending}", "wait_group 0"
+    close, wait, wait_all = (
+        line_of(f"cp.async.{line};" * asynchronous) for line in lines
     )
+    return close, wait, wait_all
 
 
 def arrival(pending: int) -> Callable:
@@ -258,15 +252,21 @@ def arrival(pending: int) -> Callable:
     They reach shared memory on another way (the asynchronous proxy), which sees a
     thread's copies after a fence of that thread and a barrier.
     """
-    if SIMULATED:
-        return inlined(lambda: None)
     fence = "fence.proxy.async.shared::cta;"
-    return _make_fence(f"cp.async.wait_group {pending}; {fence}")
+    return line_of(f"cp.async.wait_group {pending}; {fence}")
 
 
-def _make_fence(text: str) -> Callable:
+def line_of(text: str) -> Callable:
+    """fn(): a line of PTX; nothing where there is none, or in the simulator."""
+
+    def nothing():
+        pass
+
+    if SIMULATED or not text:
+        return inlined(nothing)
+
     @written(lambda: types.void())
-    def fence(builder: Any) -> None:
+    def line(builder: Any) -> None:
         llvm.assembly(builder, text, ir.VoidType(), "~{memory}", [])
 
-    return fence
+    return line

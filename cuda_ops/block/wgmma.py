@@ -28,7 +28,7 @@ import numpy as np
 from numba import cuda
 
 from cuda_ops.block import llvm, mma
-from cuda_ops.block.copies import address_of, swizzled
+from cuda_ops.block.copies import address_of, line_of, swizzled
 from cuda_ops.block.intrinsics import WARP, sync_warp
 from cuda_ops.block.llvm import written
 from cuda_ops.block.tiles import (
@@ -37,6 +37,7 @@ from cuda_ops.block.tiles import (
     emulated_store,
     inlined,
     make_store,
+    make_zero,
     thread_index,
 )
 from cuda_ops.runtime.launch import SIMULATED, TINY
@@ -320,17 +321,23 @@ def _multiply(
     return llvm.assembly(builder, text, kind, ",".join(places), args)
 
 
+def sums_of(group: Group) -> Functions:
+    """The functions zero() and plus(acc, others) -> acc, of a group's sums."""
+    if SIMULATED:
+        zero = inlined(lambda: np.zeros(group.sums, np.float32))
+        return zero, inlined(lambda acc, others: acc + others)
+    acc_type = types.UniTuple(types.float32, group.sums)
+
+    @written(lambda acc, others: acc_type(acc_type, acc_type))
+    def plus(builder: Any, acc: list[Any], others: list[Any]) -> list[Any]:
+        return [builder.fadd(x, y) for x, y in zip(acc, others)]
+
+    return make_zero(types.float32, group.sums), plus
+
+
 def make_wait(pending: int) -> Callable:
     """wait(): until all products of this warpgroup but the last `pending` are done."""
-    if SIMULATED:
-        return inlined(lambda: None)
-    text = f"wgmma.wait_group.sync.aligned {pending};"
-
-    @written(lambda: types.void())
-    def wait(builder: Any) -> None:
-        llvm.assembly(builder, text, ir.VoidType(), "~{memory}", [])
-
-    return wait
+    return line_of(f"wgmma.wait_group.sync.aligned {pending};")
 
 
 def _make_finish(count: int, pending: int = 0, others: int = 0) -> Callable:
@@ -439,40 +446,63 @@ def _emulated(group: Group) -> Functions:
 # and a store of a warp goes to 8 of them. So they go to memory in lines of a warp.
 
 
-def line_storer(group: Group, direct: Callable) -> Callable:
-    """finish(shared, out, acc, row, col, sizes): a warp's 16 rows of halves, in lines.
+# Of a line, as many numbers at a time as there is room for beside a ring of tiles;
+# 16 bytes more, and the words of a store meet all 32 banks.
+LINE_PART = 16 if TINY else 64
+LINE_PITCH = LINE_PART + 8
+# Numbers of shared memory for a warp's lines.
+LINE_ROOM = WARP_ROWS * LINE_PITCH
 
-    Each warp lays its outputs down where tiles were, in lines that are 16 bytes longer
-    than they need to be: the words of a store then meet all 32 banks. It takes them up
-    in vectors of 16 bytes. Where lines of `out` are no whole vectors, `direct` stores.
+
+def line_storer(group: Group) -> Callable:
+    """put(shared, at, out, acc, matrix, row, col, sizes): a warp's rows, in lines.
+
+    Each warp lays a part of its 16 rows of halves down in shared memory, and takes them
+    up in vectors of 16 bytes. Lines of `out` are whole vectors.
     """
-    vector = group.strips.vector
-    pitch, across = group.cols + vector, group.cols // vector
-    lay, carry = _make_lay(group, pitch), _make_carry(vector)
+    put = _line_part(group, 0)
+    for start in range(LINE_PART, group.cols, LINE_PART):
+        put = _then(put, _line_part(group, start))
+    return put
 
-    def finish(shared, out, acc, row, col, sizes):
+
+def _then(first: Callable, second: Callable) -> Callable:
+    def both(shared, at, out, acc, matrix, row, col, sizes):
+        first(shared, at, out, acc, matrix, row, col, sizes)
+        second(shared, at, out, acc, matrix, row, col, sizes)
+
+    return inlined(both)
+
+
+def _line_part(group: Group, start: int) -> Callable:
+    """`line_storer` for the columns from `start` on."""
+    vector, pitch = group.strips.vector, LINE_PITCH
+    across = LINE_PART // vector
+    at_once = WARP // across
+    rounds = WARP_ROWS // at_once
+    runs = [run._replace(col=run.col - start) for run in _runs(group)]
+    runs = [run for run in runs if 0 <= run.col < LINE_PART]
+    lay, carry = _make_lay(group, runs, pitch), _make_carry(vector)
+
+    def put(shared, at, out, acc, matrix, row, col, sizes):
         M, N = sizes[0], sizes[1]
-        if N % vector == 0:
-            mine = thread_index() // WARP * (WARP_ROWS * pitch)
-            matrix = cuda.blockIdx.y * cuda.gridDim.z + cuda.blockIdx.z
-            cuda.syncthreads()  # all are done with the tiles
-            lay(shared, mine, acc)
-            sync_warp()
-            for i in range(cuda.laneid, WARP_ROWS * across, WARP):
-                line, place = i // across, i % across * vector
-                if row + line < M and col + place < N:
-                    to = (matrix * M + row + line) * N + col + place
-                    at = mine + line * pitch + place
-                    carry(shared, at, out, address_of(out, to))
-        else:
-            direct(out, acc, row, col, sizes)
+        lay(shared, at, acc)
+        sync_warp()
+        line, place = cuda.laneid // across, cuda.laneid % across * vector
+        left = M - row - line if col + start + place < N else 0
+        to = (matrix * M + row + line) * N + col + start + place
+        at += line * pitch + place
+        for i in range(rounds):
+            if i * at_once < left:
+                carry(shared, at + i * at_once * pitch, out, address_of(out, to))
+            to += at_once * N
+        sync_warp()
 
-    return inlined(finish)
+    return inlined(put)
 
 
-def _make_lay(group: Group, pitch: int) -> Callable:
-    """lay(shared, at, acc): a lane's outputs, rounded to halves, two in a store."""
-    runs = _runs(group)
+def _make_lay(group: Group, runs: list[Run], pitch: int) -> Callable:
+    """lay(shared, at, acc): outputs of a lane, rounded to halves, two in a store."""
     if SIMULATED:
 
         def emulated(shared, at, acc):
@@ -493,10 +523,9 @@ def _make_lay(group: Group, pitch: int) -> Callable:
         g, pair = mma.first_sum(builder)
         first = builder.add(builder.mul(g, llvm.constant(pitch)), pair)
         base = builder.gep(shared, [builder.add(at, first)])
-        halves = narrow(builder, acc)
         for run in runs:
             to = builder.gep(base, [llvm.constant(run.row * pitch + run.col)])
-            llvm.store(builder, [halves[i] for i in run.places], to)
+            llvm.store(builder, narrow(builder, [acc[i] for i in run.places]), to)
 
     return lay
 

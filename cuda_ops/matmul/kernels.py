@@ -22,6 +22,7 @@ from cuda_ops.block.tiles import (
     Tile,
     fma_tile,
     inlined,
+    quotient,
     thread_index,
 )
 from cuda_ops.runtime.launch import TINY, Kernel, kernel
@@ -136,8 +137,8 @@ class Config(NamedTuple):
 
 
 @cache
-def origin_of(rows: int, cols: int) -> Callable:
-    """The device function that finds the first row and column of a block's tile.
+def origin_of(rows: int, cols: int, high: int = GROUP) -> Callable:
+    """origin(block, M, N): the first row and column of the tile of a block.
 
     Blocks run in the order of their numbers, more or less. Numbered row by row, those
     that run together would share one row of tiles of a and need all of b. Walking down
@@ -147,16 +148,14 @@ def origin_of(rows: int, cols: int) -> Callable:
     Source of the idea: CUTLASS's "threadblock rasterization".
     """
 
-    def origin(M, N):
-        high = (M + rows - 1) // rows
+    def origin(block, M, N):
         wide = (N + cols - 1) // cols
-        block = int64(cuda.blockIdx.x)
         # In a group, blocks go down its rows first, then to the next column.
-        group = block // (GROUP * wide)
-        within = block - group * GROUP * wide
-        lines = min(GROUP, high - group * GROUP)
-        col = within // lines
-        return (group * GROUP + within - col * lines) * rows, col * cols
+        group = quotient(block, high * wide)
+        within = block - group * high * wide
+        lines = min(high, (M + rows - 1) // rows - group * high)
+        col = quotient(within, lines)
+        return (group * high + within - col * lines) * rows, col * cols
 
     return inlined(origin)
 
@@ -219,7 +218,7 @@ def ring_of(config: Any, a_copy: Copy, b_copy: Copy, size: int) -> Ring:
 
     def begin(shared, a, a_at, a_strides, b, b_at, b_strides, sizes):
         M, N, K, chunk = sizes
-        row, col = origin(M, N)
+        row, col = origin(int64(cuda.blockIdx.x), M, N)
         rows, cols, skip = M - row, N - col, cuda.blockIdx.y * chunk
         a_at += start_of(a_strides) + row * a_strides[0] + skip * a_strides[1]
         b_at += start_of(b_strides) + col * b_strides[0] + skip * b_strides[1]
@@ -255,13 +254,24 @@ def tile_storer(store: Callable, vector: int) -> Callable:
     The grid's y is the chunk of k, its z the matrix of the batch.
     """
 
+    put = matrix_storer(store, vector)
+
     def finish(out, acc, row, col, sizes):
-        M, N = sizes[0], sizes[1]
         matrix = cuda.blockIdx.y * cuda.gridDim.z + cuda.blockIdx.z
+        put(out, acc, matrix, row, col, sizes)
+
+    return inlined(finish)
+
+
+def matrix_storer(store: Callable, vector: int) -> Callable:
+    """put(out, acc, matrix, row, col, sizes): as `tile_storer`, into any matrix."""
+
+    def put(out, acc, matrix, row, col, sizes):
+        M, N = sizes[0], sizes[1]
         at = (matrix * M + row) * N + col
         store(out, at, N, acc, M - row, N - col, N % vector == 0)
 
-    return inlined(finish)
+    return inlined(put)
 
 
 # ---------------------------------------------------------------- the ordinary units

@@ -16,7 +16,7 @@ every step on the way there (`LADDER`; the first six are in `ladders/matmul.py`)
 (the kernels of the last three are in `kernels.py` and `warpgroup.py`).
 `matmul` runs `matmul_vectorized` in tiles that suit the shape, or one of the last two
 for large float32 products after `minitorch.set_float32_matmul_precision("high")`.
-Large products of halves, too, go to `matmul_warpgroup`, whose sums are float32.
+Large products of halves go to `matmul_halves` (`halves.py`), whose sums are float32.
 Operands are read in place, whatever their strides are. An output is one sum in an order
 that shapes, strides and chip determine: equal inputs give equal results.
 """
@@ -41,6 +41,7 @@ from cuda_ops.ladders.matmul import (
     matmul_squared,
     matmul_tiled,
 )
+from cuda_ops.matmul.halves import HALF_CONFIGS, HalfConfig, bound
 from cuda_ops.matmul.kernels import (
     CONFIGS_4,
     CONFIGS_8,
@@ -56,13 +57,12 @@ from cuda_ops.matmul.turning import TURN_LEAST, turned
 from cuda_ops.matmul.vector import VectorConfig, cut_of, matvec
 from cuda_ops.matmul.warpgroup import (
     GROUP_CONFIGS,
-    HALF_CONFIGS,
     GroupConfig,
     rounded_rows,
     warpgroup,
     warpgroup_template,
 )
-from cuda_ops.memory import contiguous, copy, copy_into, empty, full
+from cuda_ops.memory import contiguous, copy, copy_into, empty
 from cuda_ops.runtime.arrays import allocate
 from cuda_ops.runtime.device import compute_capability, properties
 from cuda_ops.runtime.launch import ceil_div
@@ -82,8 +82,11 @@ TENSOR_RATE = 430.0
 ALONG_RATE = 300.0
 # Of TF32, of the 1024 that wgmma could do.
 GROUP_RATE = 860.0
+# Of halves, where the sums of `IDLE_HALF_SUMS` tell what becomes of it.
+HALF_RATE = 2048.0
 # Sums in registers for which the units are busy half of the time.
 IDLE_SUMS = 8192
+IDLE_HALF_SUMS = 3600
 # Of a step of k at least: a barrier, and the way to shared memory.
 STEP_CYCLES = 400.0
 # Of a block: its first tile comes from far away.
@@ -149,7 +152,8 @@ def estimate(cut: Cut, M: int, N: int, K: int, batches: int, rate: float) -> flo
     together = max(1, min(load, c.blocks))
     steps = ceil_div(ceil_div(K, cut.splits), c.depth)
     sums = together * c.rows * c.cols * getattr(c, "slices", 1)
-    busy = 0.95 * sums / (sums + IDLE_SUMS)
+    idle = IDLE_HALF_SUMS if isinstance(c, HalfConfig) else IDLE_SUMS
+    busy = 0.95 * sums / (sums + idle)
     step = max(together * c.rows * c.cols * c.depth / rate / busy, STEP_CYCLES)
     cycles = ceil_div(load, together) * (steps * step + START_CYCLES)
     if cut.splits > 1:
@@ -415,12 +419,25 @@ def plan_for(
     M, N, K = sides.M, sides.N, sides.K
     config, vector = cut.config, VECTOR_BYTES // dtype.itemsize
     a_batch, b_batch = (tuple(dim[i] for dim in sides.batch) for i in (1, 2))
+    inner = sides.batch[-1][0] if sides.batch else 1
+    a_strides = (*sides.a, *(0, 0, *a_batch)[-2:], inner)
+    b_strides = (*sides.b, *(0, 0, *b_batch)[-2:], inner)
+    chunk = ceil_div(ceil_div(K, cut.splits), config.depth) * config.depth
+    splits = max(1, ceil_div(K, max(chunk, 1)))
+    blocks = ceil_div(M, config.rows) * ceil_div(N, config.cols)
+    sizes, begins = (M, N, K, chunk), isinstance(config, GroupConfig)
+    if isinstance(config, HalfConfig):
+        config = config._replace(wide=splits > 1)
+        launches = tuple(
+            (bound(config, sizes, a_strides, b_strides, some.matrices), some)
+            for some in _launches(sides.batch)
+        )
+        return Plan(shape, launches, a_strides, b_strides, sizes, M * N, splits, True)
     a_layout = layout_for(sides.a, a_batch, aligned[0], vector, M, K)
     b_layout = layout_for(sides.b, b_batch, aligned[1], vector, N, K)
     if isinstance(config, VectorConfig):
         run = matvec(computed(dtype).name, config)
     elif isinstance(config, GroupConfig):
-        config = config._replace(wide=dtype.half and cut.splits > 1)
         a_layout, b_layout = config.layouts(a_layout, b_layout)
         run = warpgroup(config, a_layout, b_layout)
     elif isinstance(config, TensorConfig):
@@ -428,9 +445,6 @@ def plan_for(
     else:
         new = compute_capability() >= (8, 0)
         run = vectorized(dtype.name, config, a_layout, b_layout, new)
-    chunk = ceil_div(ceil_div(K, cut.splits), config.depth) * config.depth
-    splits = max(1, ceil_div(K, max(chunk, 1)))
-    blocks = ceil_div(M, config.rows) * ceil_div(N, config.cols)
     shared = config.shared(a_layout, b_layout, dtype.itemsize)
     launches = tuple(
         (
@@ -439,13 +453,7 @@ def plan_for(
         )
         for batch_range in _launches(sides.batch)
     )
-    a_last = (0, 0, *a_batch)[-2:]
-    b_last = (0, 0, *b_batch)[-2:]
-    inner = sides.batch[-1][0] if sides.batch else 1
-    return Plan(
-        shape, launches, (*sides.a, *a_last, inner), (*sides.b, *b_last, inner),
-        (M, N, K, chunk), M * N, splits, isinstance(config, GroupConfig),
-    )  # fmt: skip
+    return Plan(shape, launches, a_strides, b_strides, sizes, M * N, splits, begins)
 
 
 def matmul(a: TensorData, b: TensorData) -> TensorData:
@@ -513,30 +521,25 @@ def _of_halves(
     allow_tf32 = precision.state.allow_tf32
     if not _pays_as_halves(a.shape, b.shape, a.dtype, allow_tf32):
         return NotImplemented
-    if a.shape[-1] % 8:
-        a, b = _longer(a, a.dims - 1), _longer(b, b.dims - 2)
-    a, b = (x if _in_vectors(x) else copy(x, x.dtype) for x in (a, b))
-    if not (_in_vectors(a) and _in_vectors(b)):
-        return NotImplemented
+    a, b = (x if _in_vectors(x) else _in_longer_lines(x) for x in (a, b))
     plan = _half_plan(a.shape, a.strides, b.shape, b.strides, a.dtype)
     return launch(plan, a, b, bias=bias, dtype=dtype)
 
 
-def _longer(a: TensorData, dim: int) -> TensorData:
-    """`a` with zeros behind it, up to a multiple of 8 along `dim`."""
-    n = a.shape[dim]
-    out = empty((*a.shape[:dim], n + -n % 8, *a.shape[dim + 1 :]), a.dtype)
-    rest = out.slice(dim, n, -n % 8)
-    copy_into(out.slice(dim, 0, n), a)
-    copy_into(rest, full((), 0, a.dtype).expand(rest.shape))
+def _in_longer_lines(a: TensorData) -> TensorData:
+    """A copy whose lines begin at multiples of 16 bytes."""
+    *rest, n = a.shape
+    out = empty((*rest, n + -n % 8), a.dtype).slice(a.dims - 1, 0, n)
+    copy_into(out, a)
     return out
 
 
 def _in_vectors(a: TensorData) -> bool:
-    """Whether these halves lie in lines, of rows or columns, that are whole vectors."""
+    """Whether a tensor map can say where these halves are: in lines, of rows or of
+    columns, that begin at multiples of 16 bytes."""
     fast = a.dims - (1 if a.strides[-1] == 1 else 2)
     steps = [s for i, s in enumerate(a.strides) if i != fast]
-    whole = not any(n % 8 for n in (a.shape[fast], *steps))
+    whole = not any(s % 8 or s < 0 for s in steps)
     return a.strides[fast] == 1 and 0 not in a.strides[-2:] and whole and _even(a)
 
 
@@ -549,13 +552,11 @@ def _pays_as_halves(
     size = M, N, K, math.prod(broadcast_shapes(a_shape[:-2], b_shape[:-2]))
     if compute_capability() != ARCH or not _pays_to_round(size):
         return False
-    if unwritten_task(warpgroup_template):  # as in an edition for students
-        return False
     wide = Sides(M, N, K, (K, 1), (1, N), ((size[3], 0, 0),))
     other = _cut(wide, float32, allow_tf32)
     rate = TENSOR_RATE if isinstance(other.config, TensorConfig) else FMA_RATE
-    cut = choose(HALF_CONFIGS[KINDS[dtype]], *size, 2 * GROUP_RATE)
-    least = estimate(cut, *size, 2 * GROUP_RATE)
+    cut = choose(HALF_CONFIGS[KINDS[dtype]], *size, HALF_RATE)
+    least = estimate(cut, *size, HALF_RATE)
     # Beside the product, two operands are widened and the result is rounded.
     return least < estimate(other, *size, rate) + 3 * PASS_CYCLES
 
@@ -567,7 +568,7 @@ def _half_plan(
     """How a warpgroup multiplies halves."""
     batch = broadcast_shapes(a_shape[:-2], b_shape[:-2])
     sides = _fold(batch, a_shape, a_strides, b_shape, b_strides)
-    cut = choose(HALF_CONFIGS[KINDS[dtype]], *_size(sides), 2 * GROUP_RATE)
+    cut = choose(HALF_CONFIGS[KINDS[dtype]], *_size(sides), HALF_RATE)
     shape = (*batch, a_shape[-2], b_shape[-1])
     return plan_for(shape, sides, cut, (True, True), dtype)
 

@@ -12,12 +12,11 @@ from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple
 
-from numba import cuda, float32, uint16
+from numba import cuda, float32
 
-from cuda_ops.block import mma
 from cuda_ops.block.copies import Copy, arrival
 from cuda_ops.block.intrinsics import WARP, is_aligned, load4, store4, to_tf32
-from cuda_ops.block.tiles import inlined, thread_index
+from cuda_ops.block.tiles import thread_index
 from cuda_ops.block.wgmma import (
     ARCH,
     DEPTH,
@@ -25,8 +24,6 @@ from cuda_ops.block.wgmma import (
     WARP_ROWS,
     WARPS,
     Group,
-    line_storer,
-    make_wait,
     wgmma_tile,
 )
 from cuda_ops.matmul.kernels import (
@@ -49,9 +46,7 @@ class GroupConfig(NamedTuple):
 
     A block makes 64 `groups` x `smem_rows` outputs of a product, or with `turned` of
     the turned one, b.T @ a.T: the operand in shared memory has to lie along k, and that
-    is a then, not b. (Halves may lie across k, and are not turned.) `stages` and
-    `blocks` are as in `kernels.Config`, `kind` as in `mma.Strips`, `wide` as in
-    `Group`.
+    is a then, not b. `stages` and `blocks` are as in `kernels.Config`.
     """
 
     groups: int
@@ -60,13 +55,6 @@ class GroupConfig(NamedTuple):
     turned: bool
     blocks: int = 1
     depth: int = DEPTH
-    kind: str = mma.TF32
-    wide: bool = False
-
-    @property
-    def item(self) -> int:
-        """Bytes of a number."""
-        return 4 if self.kind == mma.TF32 else 2
 
     @property
     def reg_rows(self) -> int:
@@ -86,9 +74,9 @@ class GroupConfig(NamedTuple):
         return WARP * WARPS * self.groups
 
     def layouts(self, a_layout: Layout, b_layout: Layout) -> tuple[Layout, Layout]:
-        """The same, but float32 in shared memory lies along k there."""
+        """The same, but what stays in shared memory lies along k there."""
         in_smem = a_layout if self.turned else b_layout
-        if not in_smem.k_fast and self.kind == mma.TF32:
+        if not in_smem.k_fast:
             in_smem = Layout(1, True)
         return (in_smem, b_layout) if self.turned else (a_layout, in_smem)
 
@@ -98,8 +86,7 @@ class GroupConfig(NamedTuple):
         """How the block's threads copy a tile of a and one of b."""
         in_smem, in_regs = (a_layout, b_layout) if self.turned else (b_layout, a_layout)
         # `ldmatrix` wants lines 16 bytes apart, modulo the banks; loads of words, 32.
-        both = self.kind != mma.TF32
-        more = 0 if both else 4 if in_regs.k_fast else 8
+        more = 4 if in_regs.k_fast else 8
         pitch = pitch_of(self.reg_rows, self.depth, in_regs, more)
         smem_copy = Copy(
             self.depth, self.smem_rows,
@@ -108,7 +95,7 @@ class GroupConfig(NamedTuple):
         )  # fmt: skip
         reg_copy = Copy(
             self.depth, self.reg_rows, pitch, self.threads, in_regs.elements, True,
-            in_regs.k_fast, swizzle=both,
+            in_regs.k_fast,
         )  # fmt: skip
         return (smem_copy, reg_copy) if self.turned else (reg_copy, smem_copy)
 
@@ -129,38 +116,21 @@ def warpgroup_template(
         )
     a_copy, b_copy = c.copies(a_layout, b_layout)
     start, load_a, load_b, close, _, _, a_size, stage, forward = ring_of(
-        c, a_copy, b_copy, c.item
+        c, a_copy, b_copy, 4
     )
-    in_smem, in_regs = (a_copy, b_copy) if c.turned else (b_copy, a_copy)
-    group = Group(
-        c.smem_rows, depth, in_regs.k_fast, in_regs.pitch, c.turned, c.kind,
-        in_smem.k_fast, c.wide,
-    )  # fmt: skip
+    in_regs = b_copy if c.turned else a_copy
+    group = Group(c.smem_rows, depth, in_regs.k_fast, in_regs.pitch, c.turned)
     first, take, begin, finish, store = wgmma_tile(group)
     arrive = arrival(stages - 3)
     smem_at, reg_at = (0, a_size) if c.turned else (a_size, 0)
-    if not SIMULATED and (
-        stage * c.item % GROUP_BYTES or smem_at * c.item % GROUP_BYTES
-    ):
+    if not SIMULATED and (4 * stage % GROUP_BYTES or 4 * smem_at % GROUP_BYTES):
         # What is swizzled for the hardware has to begin at such a multiple, as
         # dynamic shared memory does.
         raise ValueError(
             f"matmul_warpgroup: tiles of {c} lie across {GROUP_BYTES} bytes"
         )
-    direct, ring = tile_storer(store, 4), stages * stage
-    if group.stored != mma.TF32:
-        store_tile = line_storer(group, direct)
-    else:
-        store_tile = inlined(
-            lambda _, out, acc, row, col, sizes: direct(out, acc, row, col, sizes)
-        )
-    turned = c.turned
-    # Of an operand in shared memory, 64 rows, or columns, are for a group of warps.
-    sharing = WARP * WARPS if group.both else WARP
-    apart = WARPS * WARP_ROWS * depth if group.both else WARP_ROWS * in_regs.strides[0]
-    before = make_wait(1) if group.both else inlined(lambda: None)
-    after = inlined(lambda acc: acc) if group.both else finish
-    number = float32 if c.kind == mma.TF32 else uint16
+    store_tile, ring = tile_storer(store, 4), stages * stage
+    turned, apart = c.turned, WARP_ROWS * in_regs.strides[0]
 
     def matmul_warpgroup(a, a_at, a_strides, b, b_at, b_strides, out, sizes, bias):
         """Hopper's tensor cores: 131,072 multiplications an instruction, on their own.
@@ -191,22 +161,18 @@ def warpgroup_template(
         beforehand, which takes a twentieth of the time of a product of 4096 rows. Sums
         are float32.
 
-        Of halves both operands stay in shared memory, along k or across it. No register
-        is a factor, and so the warps start product t while t - 1 is under way, wait for
-        t - 1, and copy over its tiles; the tensor cores never wait for a barrier.
-
         Sums begin with the bias, which arrives while the first tiles do: added to what
         is stored, it would cost reading and writing that once more.
 
         Source: "PTX ISA", on wgmma, matrix descriptors and the asynchronous proxy.
         """
-        shared = cuda.shared.array(0, number)
+        shared = cuda.shared.array(0, float32)
         row, col, count, a_from, a_walk, b_from, b_walk = start(
             shared, a, a_at, a_strides, b, b_at, b_strides, sizes
         )
         rows, cols = sizes[0] - row, sizes[1] - col
         # BEGIN TWIN a5.5
-        mine = thread_index() // sharing * apart + reg_at
+        mine = thread_index() // WARP * apart + reg_at
         warp = thread_index() // WARP * WARP_ROWS if turned else 0
         # The bias is in one of the parts of a sum.
         acc = first(bias, col + warp, cols - warp if cuda.blockIdx.y == 0 else 0)
@@ -216,7 +182,6 @@ def warpgroup_template(
         factors = take(shared, mine)
         for t in range(count):
             acc = begin(acc, factors, shared, slot + smem_at)
-            before()  # with `both`, the product before is done, and this one goes on
             arrive()
             cuda.syncthreads()  # tile t + 1 is there; all are done with tile t - 1
             if t + stages - 1 < count:
@@ -229,14 +194,13 @@ def warpgroup_template(
             slot = slot + stage if slot + stage < ring else 0
             # The next tile's factors come while the product is under way.
             factors = take(shared, slot + mine)
-            acc = after(acc)
-        acc = finish(acc)
+            acc = finish(acc)
         # END TWIN a5.5
         if turned:
             col += thread_index() // WARP * WARP_ROWS
         else:
             row += thread_index() // WARP * WARP_ROWS
-        store_tile(shared, out, acc, row, col, sizes)
+        store_tile(out, acc, row, col, sizes)
 
     return matmul_warpgroup
 
@@ -260,34 +224,21 @@ def warpgroup(config: GroupConfig, a_layout: Layout, b_layout: Layout) -> Kernel
     """The kernel `matmul_warpgroup` for one way to cut."""
     fn = warpgroup_template(config, a_layout, b_layout)
     key = config, a_layout, b_layout
-    words = "float32[]" if config.kind == mma.TF32 else "uint16[]"
     return Kernel(
         fn,
         name=MAIN.get(key) or f"{fn.__name__}{(*config, a_layout, b_layout)}",
-        examples=(f"{EXAMPLE.replace('float32[]', words)} float32[]",) * (key in MAIN),
+        examples=(f"{EXAMPLE} float32[]",) * (key in MAIN),
         threads=config.threads,
         max_registers=min(65536 // (config.threads * config.blocks) // 8 * 8, 255),
-        shared=config.shared(a_layout, b_layout, config.item),
+        shared=config.shared(a_layout, b_layout, 4),
         arch=ARCH,
         only_arch=True,
     )
 
 
-# For factors of 16 bits, by their kind: as many bytes in a line. Both operands stay in
-# shared memory, so that the tensor cores have the next product before one is done; fed
-# from registers they wait for it a fifth of the time, while a block is at its barrier.
-HALF_CONFIGS = {
-    kind: tuple(
-        c._replace(depth=2 * DEPTH, kind=kind) for c in GROUP_CONFIGS if not c.turned
-    )
-    for kind in mma.HALVES
-}
 _FIRST = next(i for i, config in enumerate(GROUP_CONFIGS) if config.turned)
 MAIN = {
     (GROUP_CONFIGS[_FIRST], Layout(4, True), Layout(4, False)): "matmul_warpgroup",
-    (HALF_CONFIGS[mma.BF16][0], Layout(8, True), Layout(8, False)): (
-        "matmul_warpgroup_bfloat16"
-    ),
 }
 for _key in MAIN:
     warpgroup(*_key)

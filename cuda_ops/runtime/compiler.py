@@ -28,6 +28,7 @@ import numba
 from numba import types
 
 from cuda_ops.runtime.halves import HALVES
+from cuda_ops.runtime.tensor_maps import TENSOR_MAP
 
 Arch = tuple[int, int]  # a compute capability, (9, 0) for sm_90
 
@@ -43,6 +44,7 @@ _SCALARS = {
     "uint8": types.uint8,
     "bool": types.boolean,
     **HALVES,
+    "tensor_map": TENSOR_MAP,
 }
 
 

@@ -53,6 +53,7 @@ from cuda_ops.runtime.compiler import (
 )
 from cuda_ops.runtime.occupancy import MOST_THREADS
 from cuda_ops.runtime.scalar import FORMS64, device_function
+from cuda_ops.runtime.tensor_maps import WORDS
 from cuda_ops.simulator import SIMULATED, TINY, cuda, reachable, simulate
 from minitorch import operators
 from minitorch.todo import todo, unwritten_task
@@ -101,6 +102,7 @@ _LETTERS = {  # how `struct` packs them
     "uint64": "Q",
     "float32": "f",
     "float64": "d",
+    "tensor_map": "Q" * WORDS,
 }
 
 
@@ -146,8 +148,10 @@ def _parameters(word: str, places: Iterator[int]) -> list[int]:
 
     An array is seven parameters: two references that only a CPU has, the number of
     elements, the bytes of one, the address, the shape and the stride. Four of them are
-    constants, and two are the same number.
+    constants, and two are the same number. A tensor map is one, of 128 bytes.
     """
+    if word == "tensor_map":
+        return list(islice(places, WORDS))[:1]
     if not word.endswith("[]"):
         return list(islice(places, len(_letters(word))))
     zero, item = _constant(0), _constant(struct.calcsize(_LETTERS[word[:-2]]))

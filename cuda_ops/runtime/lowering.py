@@ -1,7 +1,8 @@
 """Two facts that LLVM should know of every kernel, and that Numba does not tell it.
 
 After `install()`, before the first kernel is compiled, `for k in range(n)` becomes
-a counter, and thread and block numbers are known not to be negative.
+a counter, and thread and block numbers are known not to be negative. (And tensor maps
+are passed by value: `tensor_maps.by_value`.)
 
 Numba writes the step of a `range` behind a test whether there is another number; LLVM
 makes two selections of it, and no longer sees a loop with a known number of rounds. And
@@ -20,8 +21,10 @@ from functools import cache
 from typing import Any
 
 from llvmlite import ir
-from numba.cuda import nvvmutils
+from numba.cuda import compiler, nvvmutils
 from numba.cuda.cpython import rangeobj
+
+from cuda_ops.runtime.tensor_maps import by_value
 
 # Special registers are below these numbers.
 LIMITS = {
@@ -41,6 +44,7 @@ LIMITS = {
 }
 
 _read = nvvmutils.call_sreg
+_finish = compiler.kernel_fixup
 
 
 def call_sreg(builder: Any, name: str) -> Any:
@@ -67,10 +71,17 @@ def _count(kind: Any) -> None:
             builder.store(builder.add(value, self.step), self.iter)
 
 
+def finish_kernel(kernel: Any, debug: bool) -> None:
+    """Make a function a kernel, whose tensor maps are a part of its parameters."""
+    _finish(kernel, debug)
+    by_value(kernel)
+
+
 @cache
 def install() -> None:
-    """Take the place of Numba's own code for both, once."""
+    """Take the place of Numba's own code for these, once."""
     nvvmutils.call_sreg = call_sreg
+    compiler.kernel_fixup = finish_kernel
     kinds = [kind for _, kind in rangeobj.range_impl_map.values()]
     mine = [("iternext", (kind,)) for kind in kinds]
     kept = [f for f in rangeobj.registry.functions if f[1:] not in mine]

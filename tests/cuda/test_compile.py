@@ -24,7 +24,7 @@ from cuda_ops.block import mma, wgmma
 from cuda_ops.block.intrinsics import WARP, load
 from cuda_ops.block.rows import Fit
 from cuda_ops.elementwise import MAP_LARGE, ZIP_FLAT
-from cuda_ops.matmul import warpgroup
+from cuda_ops.matmul import halves, warpgroup
 from cuda_ops.matmul.kernels import EXAMPLE, Layout
 from cuda_ops.matmul.vector import VectorConfig, matvec
 from cuda_ops.memory import copy_flat
@@ -122,10 +122,8 @@ def test_products_of_a_warpgroup_run_on_behind_each_other(elements: int) -> None
 
 @pytest.mark.skipif(SIMULATED, reason="the simulator compiles nothing")
 def test_products_of_halves_run_on_behind_each_other() -> None:
-    config = warpgroup.HALF_CONFIGS[mma.BF16][0]
-    kernel = warpgroup.warpgroup(config, Layout(8, False), Layout(8, True))
-    words = EXAMPLE.replace("float32[]", "uint16[]")
-    code = kernel.code(f"{words} float32[]")
+    kernel = halves.half_product(halves.HALF_CONFIGS[mma.BF16][0], False, True)
+    code = kernel.code(halves.EXAMPLE)
     _, log = assemble(code, (9, 0), kernel.max_registers)
     assert "serialized" not in log, log
 

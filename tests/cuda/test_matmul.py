@@ -5,6 +5,7 @@ Sizes lie around those of the tiles, which are as small as a warp in the simulat
 
 from __future__ import annotations
 
+import itertools
 import linecache
 from collections.abc import Callable
 from pathlib import Path
@@ -26,9 +27,10 @@ pytest.importorskip("numba_cuda")
 from cuda_ops.ladders.matmul import matmul_coalesced, matmul_naive, matmul_tiled
 from cuda_ops.matmul import matmul as family
 from cuda_ops.matmul import turning
+from cuda_ops.matmul.halves import HALF_CONFIGS
 from cuda_ops.matmul.kernels import ACROSS_K, ALONG_K, Config, Layout
 from cuda_ops.matmul.matmul import Cut, matmul, plan_for
-from cuda_ops.matmul.warpgroup import GROUP_CONFIGS, HALF_CONFIGS
+from cuda_ops.matmul.warpgroup import GROUP_CONFIGS
 from cuda_ops.memory import from_numpy, to_numpy
 from cuda_ops.runtime.launch import SIMULATED
 from cuda_ops.simulator.sizes import real_sizes
@@ -570,6 +572,33 @@ def test_halves_are_multiplied_as_they_are(
         assert got.dtype is dtype
         error = np.abs(array_of(got).astype(float) - right)
         assert (error <= finfo(dtype).eps / 2 * np.abs(right) + 1e-5).all()
+
+
+@pytest.mark.parametrize("more", [-1, 0, 1])
+@pytest.mark.parametrize("lay", ["nn", "nt", "tn", "tt"])
+def test_halves_around_the_size_of_a_tile(lay: str, more: int) -> None:
+    """Each way to cut; more tiles than blocks; batches of which one operand repeats."""
+    if not family.runs_here(family.matmul_warpgroup):
+        pytest.skip("this GPU has no wgmma: its compute capability is not 9.0")
+    for config, parts in itertools.product(HALF_CONFIGS["bf16"], (1, 2)):
+        M, N, K = config.rows + more, 2 * config.cols + more, 3 * config.depth + more
+        x, y = (
+            make(numbers((*batch, *shape), "float32", i).astype(bfloat16.numpy), "cuda")
+            for i, (batch, shape) in enumerate(
+                (((3,), (K, M) if lay[0] == "t" else (M, K)),
+                 ((1,), (N, K) if lay[1] == "t" else (K, N)))
+            )
+        )  # fmt: skip
+        x, y = (
+            a.permute((0, 2, 1)) if how == "t" else a
+            for how, a in zip(lay, map(family._in_longer_lines, (x, y)))
+        )
+        y = y.expand((3, K, N))
+        sides = family._fold((3,), x.shape, x.strides, y.shape, y.strides)
+        plan = plan_for((3, M, N), sides, Cut(config, parts), (True, True), bfloat16)
+        got = array_of(family.launch(plan, x, y)).astype(float)
+        right = array_of(x).astype(float) @ array_of(y).astype(float)
+        assert (abs(got - right) <= finfo(bfloat16).eps / 2 * abs(right) + 1e-4).all()
 
 
 @pytest.mark.parametrize("biased", [False, True])
