@@ -11,12 +11,12 @@ there (`LADDER`; the first two are in `composed.py` and `ladders/attention.py`):
     attention_warpgroup     the same, fed as Hopper does it, halves (9.0 only)
 
 (the kernels of online and tensor_core are one, in `forward.py`, the last one's is in
-`warpgroup.py`, and those of the backward pass in `backward.py`). The backend runs
-tensor_core for float32 after `minitorch.set_float32_matmul_precision("high")`, and
-else online; not yet the last one (`WARPGROUPS`). Heads of up to 256 numbers in float32
-have kernels; all else is left to the default. So have bfloat16 and float16, for heads
-of up to 128 numbers, a multiple of 8, on the tensor cores: products of halves with
-float32 sums, and softmax in float32.
+`warpgroup.py`; those of the backward pass are in `backward.py`, and for warpgroups in
+`warpgroup_backward.py`). The backend runs tensor_core for float32 after
+`minitorch.set_float32_matmul_precision("high")`, and else online, for heads of up to
+256 numbers; bfloat16 and float16, in heads of up to 128 numbers, a multiple of 8, on
+the tensor cores with float32 sums, by warpgroups where the GPU has them and heads have
+more than 32 numbers (`WARPGROUPS`). All else is left to the default.
 
 Masks and dropout (`dropping.py`) have kernels of their own, made of the same templates
 when they are first needed; those without know nothing of them.
@@ -34,6 +34,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from cuda_ops.attention import warpgroup_backward as on_wgmma
 from cuda_ops.attention.backward import (
     FOR_KEYS,
     FOR_QUERY,
@@ -55,16 +56,19 @@ from cuda_ops.ladders.attention import attention_tiled, same_heads
 from cuda_ops.memory import contiguous, copy, copy_into, empty
 from cuda_ops.random import LOW_32, block_base
 from cuda_ops.runtime.device import compute_capability, properties
-from cuda_ops.runtime.launch import ceil_div
+from cuda_ops.runtime.launch import TINY, ceil_div
 from minitorch import precision
 from minitorch.backend.attention import KEEP_ALL, Drop
 from minitorch.dtypes import DType, bfloat16, bool_, float16, float32
 from minitorch.tensor_data import TensorData
 
-# Whether warpgroups multiply halves where they can, in all three passes. It was never
-# run on a GPU: first `pytest -m cuda tests/cuda/test_attention.py` must pass on one of
-# compute capability 9.0, and `minitorch bench` must show it faster than this.
-WARPGROUPS = False
+# Whether warpgroups multiply halves where they can, in all three passes; heads of up to
+# so many numbers they would fill up with zeros.
+WARPGROUPS, NARROW = True, 0 if TINY else 32
+SHARED = warpgroup_shared, on_wgmma.keys_shared, on_wgmma.query_shared
+BACKWARD = (for_keys, for_query), (on_wgmma.for_keys, on_wgmma.for_query)
+# Bytes of operands that blocks shall work on at once: half of an H200's L2 cache.
+AT_ONCE = 24 << 20
 
 
 class Cuts(NamedTuple):
@@ -79,8 +83,9 @@ class Cuts(NamedTuple):
 def cuts_for(width: int, units: str, wgmma: bool = False) -> Cuts | None:
     """The first cuts for rows of `width` numbers that fit; None if there are none."""
     tables = FORWARD[units], FOR_KEYS[units], FOR_QUERY[units]
-    needs = warpgroup_shared if wgmma else forward_shared, *(backward_shared,) * 2
-    tables = CUTS[units] if wgmma else tables
+    needs: tuple[Callable, ...] = forward_shared, backward_shared, backward_shared
+    if wgmma:
+        tables, needs = CUTS[units], SHARED
     found = tuple(_first(cuts, width, need) for cuts, need in zip(tables, needs))
     return None if None in found else Cuts(*found)  # type: ignore[arg-type]
 
@@ -92,7 +97,9 @@ def _first(cuts: tuple[Cut, ...], width: int, need: Callable) -> Cut | None:
     return next(fits, None)
 
 
-def _cuts(query: TensorData, key: TensorData, value: TensorData) -> Cuts | None:
+def _cuts(
+    query: TensorData, key: TensorData, value: TensorData, scale: float
+) -> Cuts | None:
     """How to cut for these operands; None if there is no kernel for them."""
     units, sizes = _units(query.dtype), (query.shape[3], value.shape[3])
     if units is None or 0 in (*query.shape, *key.shape, *value.shape):
@@ -100,7 +107,8 @@ def _cuts(query: TensorData, key: TensorData, value: TensorData) -> Cuts | None:
     if query.dtype.half and any(n % (2 * VECTOR) for n in sizes):
         return None
     wgmma = WARPGROUPS and query.dtype.half and compute_capability() == ARCH
-    return cuts_for(max(sizes), units, wgmma)
+    # Their maxima are those of products that are not yet scaled.
+    return cuts_for(max(sizes), units, wgmma and scale > 0 and max(sizes) > NARROW)
 
 
 def _units(dtype: DType) -> str | None:
@@ -201,7 +209,7 @@ def attention(
 
     As `Backend.attention`; False, with nothing written, where no kernel fits.
     """
-    cuts = _cuts(query, key, value)
+    cuts = _cuts(query, key, value, scale)
     if cuts is None:
         return False
     run_forward(
@@ -236,6 +244,18 @@ def attention_of_few(
     return True
 
 
+def _blocks(cut: Cut, like: TensorData, *operands: TensorData) -> tuple[int, ...]:
+    """The grid: heads, and blocks of rows of `like`.
+
+    Warpgroups take heads whose operands do not fit in the L2 cache in parts, along z.
+    """
+    heads, rows = like.shape[0] * like.shape[1], ceil_div(like.shape[2], cut.rows)
+    least = sum(a.size * a.dtype.itemsize for a in operands) / AT_ONCE
+    whole = (n for n in range(1, 1024) if heads % n == 0 and n >= least)
+    parts = next(whole, 1) if cut.wgmma else 1
+    return heads // parts, rows, parts
+
+
 def run_forward(
     cut: Cut, out: TensorData, logsumexp: TensorData, query: TensorData,
     key: TensorData, value: TensorData, scale: float, causal: bool,
@@ -247,7 +267,7 @@ def run_forward(
     new, more = compute_capability() >= (8, 0), _more(mask, drop)
     kernels = warpgroup_forward if cut.wgmma else forward
     run = kernels(cut, _elements(query, key, value, o), new, more)
-    blocks = query.shape[0] * query.shape[1], ceil_div(query.shape[2], cut.rows)
+    blocks = _blocks(cut, query, key, value)
     run[blocks, cut.threads, None, run.shared](
         *_args(query), *_args(key), *_args(value), *_args(o), ends.flat(),
         _sizes(query, key, value), np.float32(scale), bool(causal),
@@ -266,7 +286,7 @@ def attention_backward(
 
     As `Backend.attention_backward`; False, with nothing written, where no kernel fits.
     """
-    cuts = _cuts(query, key, value)
+    cuts = _cuts(query, key, value, scale)
     if cuts is None:
         return False
     run_backward(
@@ -286,23 +306,22 @@ def run_backward(
     grad, query, key, value, out = map(_rows, (grad, query, key, value, out))
     dq, dk, dv = made = tuple(map(_room, grads))
     sizes = _sizes(query, key, value)
-    ends, deltas = contiguous(logsumexp).flat(), empty(logsumexp.shape, float32).flat()
-    both = *_args(grad), *_args(out), deltas
-    run_deltas(query.dtype, _elements(grad, out), both, sizes, 1 - drop[0])
+    ends = contiguous(logsumexp).flat()
+    both = *_args(grad), *_args(out), ends
+    pairs = run_deltas(query.dtype, _elements(grad, out), both, sizes, 1 - drop[0])
+    of_keys, of_query = BACKWARD[cuts.for_keys.wgmma]
     inputs = [x for a in (query, key, value, grad) for x in _args(a)]
     extras = _extras(ends, key.shape[2], mask, drop)
     last = sizes, np.float32(scale), bool(causal), *extras
     new, more = compute_capability() >= (8, 0), _more(mask, drop)
     for cut, kernels, like, outs in (
-        (cuts.for_keys, for_keys, key, (dk, dv)),
-        (cuts.for_query, for_query, query, (dq,)),
+        (cuts.for_keys, of_keys, key, (dk, dv)),
+        (cuts.for_query, of_query, query, (dq,)),
     ):
         run = kernels(cut, _elements(query, key, value, grad, *outs), new, more)
-        blocks = like.shape[0] * like.shape[1], ceil_div(like.shape[2], cut.rows)
+        blocks = _blocks(cut, like, query, key, value, grad)
         results = [x for a in outs for x in _args(a)]
-        run[blocks, cut.threads, None, backward_shared(cut)](
-            *inputs, ends, deltas, *results, *last
-        )
+        run[blocks, cut.threads, None, run.shared](*inputs, pairs, *results, *last)
     _hand_over(list(zip(grads, made)))
 
 

@@ -27,23 +27,17 @@ from cuda_ops.attention.dropping import dropper
 from cuda_ops.attention.forward import (
     EXTRAS,
     FAR,
+    ONE,
     PLAIN,
     Key,
     More,
     family,
     pipes,
-    raised,
     shower,
     start_of,
+    writer,
 )
-from cuda_ops.attention.held import (
-    LOG2E,
-    filled,
-    gradient,
-    masked,
-    scaled,
-    taken,
-)
+from cuda_ops.attention.held import LOG2E, filled, gradient, masked, paired
 from cuda_ops.attention.units import (
     BF16,
     F16,
@@ -52,13 +46,14 @@ from cuda_ops.attention.units import (
     TF32,
     VECTOR,
     Cut,
+    Units,
     filler,
     units_of,
 )
-from cuda_ops.attention.warpgroup import CUTS
 from cuda_ops.block.intrinsics import WARP, device, load4, shuffle_xor
 from cuda_ops.block.tiles import inlined
 from cuda_ops.half import from_bfloat16, from_float16
+from cuda_ops.memory import empty
 from cuda_ops.runtime.launch import SIMULATED, TINY, Kernel, ceil_div
 from minitorch import dtypes as types
 from minitorch.dtypes import DType
@@ -66,8 +61,15 @@ from minitorch.dtypes import DType
 # Threads of a block of `attention_deltas`, and rows of each of their groups.
 DELTA_THREADS = 32 if TINY else 256
 DELTA_ROWS = 4
-ZERO = float32(0)
+ZERO, FOREVER, BITS = float32(0), float32(math.inf), float32(LOG2E)
+# A multiple of the rows of all blocks and tiles.
+PADDED = 384
 begin_of = device(start_of)
+
+
+def padded(rows):
+    """A multiple of `PADDED`."""
+    return (rows + PADDED - 1) // PADDED * PADDED
 
 
 def deltas_template(read: Callable, vector: int, lanes: int) -> Callable:
@@ -86,17 +88,28 @@ def deltas_template(read: Callable, vector: int, lanes: int) -> Callable:
 
     dot = device(dot_4 if vector == 4 else lambda x, i, y, j: read(x[i]) * read(y[j]))
 
-    def attention_deltas(grad, g, out, o, deltas, sizes, factor):
+    def put(pairs, logsumexp, number, L, row, value):
+        at, end = 2 * (number * size(L) + row), FOREVER
+        if row < L:
+            end = logsumexp[number * L + row] * BITS
+        if row < size(L):
+            pairs[at], pairs[at + 1] = end, value if row < L else ZERO
+
+    size, store = inlined(padded), inlined(put)
+
+    def attention_deltas(grad, g, out, o, logsumexp, pairs, sizes, factor):
         """D = rowsum(grad * out), the sum of weights times their gradients as well.
 
-        # grad [B, H, L, V], out [B, H, L, V] -> deltas [B, H, L]
+        # grad [B, H, L, V], out [B, H, L, V], logsumexp [B, H, L]
+        # -> pairs [B, H, L padded, 2]
 
             for b, h, i:
                 total = sum(grad[b, h, i, v] * out[b, h, i, v] for v)
-                deltas[b, h, i] = total * factor
+                pairs[b, h, i] = logsumexp[b, h, i] * log2(e), total * factor
 
-        The gradient of softmax needs it in every tile of the row. A few lanes make a
-        row, 16 for 64 numbers, as each loads 16 bytes at once, and each of them has
+        The gradient of softmax needs both in every tile of the row. Rows behind the
+        last one have infinity, so that their weights become 0, and 0. A few lanes make
+        a row, 16 for 64 numbers, as each loads 16 bytes at once, and each of them has
         four rows: so eight loads of a thread are on their way together, which the
         memory needs to be busy. Blocks are of one head, so that no thread divides.
         """
@@ -123,15 +136,10 @@ def deltas_template(read: Callable, vector: int, lanes: int) -> Callable:
             d2 += shuffle_xor(d2, far)
             d3 += shuffle_xor(d3, far)
         if lane == 0:
-            at = number * L
-            if row < L:
-                deltas[at + row] = d0 * factor
-            if r1 < L:
-                deltas[at + r1] = d1 * factor
-            if r2 < L:
-                deltas[at + r2] = d2 * factor
-            if r3 < L:
-                deltas[at + r3] = d3 * factor
+            store(pairs, logsumexp, number, L, row, d0 * factor)
+            store(pairs, logsumexp, number, L, r1, d1 * factor)
+            store(pairs, logsumexp, number, L, r2, d2 * factor)
+            store(pairs, logsumexp, number, L, r3, d3 * factor)
 
     return attention_deltas
 
@@ -146,11 +154,11 @@ READERS = {
 @cache
 def deltas_kernel(dtype: DType, vector: int, lanes: int) -> Kernel:
     """`attention_deltas` for a type of operands; those of 64 numbers have examples."""
-    made, common = deltas_template(READERS[dtype], vector, lanes), (4, 16)
+    made = deltas_template(READERS[dtype], vector, lanes)
     word = "uint16" if dtype.half else "float32"
-    text = f"{word}[] 4*int64 {word}[] 4*int64 float32[] 6*int64 float32"
+    text = f"{word}[] 4*int64 {word}[] 4*int64 float32[] float32[] 6*int64 float32"
     name = f"attention_deltas[{dtype.name}]"
-    if (vector, lanes) == common:
+    if (vector, lanes) == (4, 16):
         return Kernel(made, name, [text], DELTA_THREADS)
     return Kernel(made, f"{name}{vector, lanes}", (), DELTA_THREADS)
 
@@ -162,18 +170,21 @@ for _dtype in READERS:
 def run_deltas(
     dtype: DType, elements: int, operands: tuple[Any, ...], sizes: tuple[int, ...],
     factor: float,
-) -> None:  # fmt: skip
-    """Launch it, with arrays and places of grad and out, and the array of deltas.
+) -> Any:  # fmt: skip
+    """The pairs, from arrays and places of grad and out, and the logsumexp.
 
     `elements` is how many neighbours one instruction can load.
     """
-    rows, width = sizes[2], sizes[5]
+    heads, rows, width = len(operands[-1]) // sizes[2], padded(sizes[2]), sizes[5]
     vector = 4 if elements > 1 else 1
     lanes = min(1 << (ceil_div(width, vector) - 1).bit_length(), WARP)
-    run = deltas_kernel(dtype, vector, lanes)
-    number, at_once = len(operands[-1]) // rows, DELTA_ROWS * DELTA_THREADS // lanes
-    blocks = number, ceil_div(rows, at_once)
-    run[blocks, DELTA_THREADS](*operands, sizes, np.float32(factor))
+    run, out = (
+        deltas_kernel(dtype, vector, lanes),
+        empty((heads, rows, 2), types.float32),
+    )
+    blocks = heads, ceil_div(rows, DELTA_ROWS * DELTA_THREADS // lanes)
+    run[blocks, DELTA_THREADS](*operands, out.flat(), sizes, np.float32(factor))
+    return out.flat()
 
 
 def backward_shared(cut: Cut) -> int:
@@ -181,34 +192,65 @@ def backward_shared(cut: Cut) -> int:
     return (2 * cut.resident + 2 * cut.passing + cut.aside) * cut.item
 
 
+def sloper(
+    cut: Cut, units: Units, turned: bool, more: More, take: Callable | None = None
+) -> Callable:
+    """slope(s, d, ends, below, at, sizes, power, causal, mask, m_from, steps, dice):
+    dropped weights and the gradients of scores, of one tile of products.
+
+    `at` is the tile's first query and key, `sizes` how many there are. The rest is as
+    in `softener`; with `turned` keys are the tile's rows. With `take` ends and below
+    are what it takes them from.
+    """
+    take = take or inlined(lambda ends, below: (ends, below))
+    place, across = units.place, cut.rows if turned else cut.cols
+    folds, cols = cut.wgmma and not more.mask, cut.cols
+    hide = masked(units.scores, turned, -math.inf)
+    slopes = gradient(units.scores, turned, bool(more.mask))
+    show = shower(units, turned, more.kind(cut))
+    draw, keep = dropper(units, turned, more.drops)
+    temper = inlined(lambda s, factors: s) if folds else units.temper
+    each_row = filled(len(units.scores.rows))
+
+    def slope(
+        s, d, ends, below, at, sizes, power, causal, mask, m_from, steps, dice
+    ):  # fmt: skip
+        chance, base, head = dice
+        s = show(temper(s, each_row(power)), mask, m_from, steps, at, sizes)
+        row, col, _, _, _ = place()  # Cheaper to find than to keep.
+        left = FAR if turned else sizes[1] - at[1]
+        diagonal = at[0] - at[1] if causal else FAR
+        if left < cols or diagonal < across:
+            s = hide(s, left - col, diagonal + (col - row if turned else row - col))
+        bits = draw(chance, base, head + at[0], at[1])
+        e, t = take(ends, below)
+        p, ds = slopes(s, keep(d, bits), power if folds else ONE, e, t)
+        return keep(p, bits), ds
+
+    return inlined(slope)
+
+
 def keys_template(
     cut: Cut, elements: int, asynchronous: bool, more: More = PLAIN
 ) -> Callable:
     """The Python function of `attention_for_keys` for one way to cut."""
     units = units_of(cut)
-    place, multiply, weigh, store, temper = (
-        units.place, units.multiply, units.weigh, units.store, units.temper,
-    )  # fmt: skip
+    place, multiply, weigh = units.place, units.multiply, units.weigh
     zero_scores, zero_sums = units.zero_scores, units.zero_sums
-    hide = masked(units.scores, True, -math.inf)
-    slopes = gradient(units.scores, True, bool(more.mask))
-    show = shower(units, True, more.kind(cut))
-    draw, keep = dropper(units, True, more.drops)
-    raise_sums = raised(units, more.drops)
-    take_ends, take = taken(units.scores.cols, LOG2E), taken(units.scores.cols, 1.0)
-    scale_sums, each_row = scaled(units.sums), filled(len(units.sums.rows))
+    slope = sloper(cut, units, True, more, paired(units.scores.cols))
+    write, size = writer(units, more.drops, elements > 1), inlined(padded)
+    each_row = filled(len(units.sums.rows))
     fetch, close, wait = pipes(cut, elements, asynchronous)
     fill, start = filler(cut, elements, asynchronous), inlined(start_of)
     rows, cols, pitch = cut.rows, cut.cols, cut.pitch
     row_stride, value_at = cut.resident_strides[0], cut.resident
     q_at = 2 * cut.resident
     g_at, p_at = q_at + cut.passing, q_at + 2 * cut.passing
-    log2e, one, aligned = float32(LOG2E), float32(1), elements > 1
-    kind = cut.number
+    log2e, kind = float32(LOG2E), cut.number
 
     def attention_for_keys(
-        query, q, key, k, value, v, grad, g, logsumexp, deltas, key_grad, dk,
-        value_grad, dv, sizes, scale, causal, mask, m, chance, base, kept,
+        query, q, key, k, value, v, grad, g, pairs, key_grad, dk, value_grad, dv,
+        sizes, scale, causal, mask, m, chance, base, kept,
     ):  # fmt: skip
         """Queries and their gradients come by; gradients of keys stay in registers.
 
@@ -239,7 +281,7 @@ def keys_template(
         at = start(k, (shares, number)) + first * k[3]
         fill(shared, 0, key, at, k[3], S - first, E, scale * log2e)
         at = start(v, (shares, number)) + first * v[3]
-        fill(shared, value_at, value, at, v[3], S - first, V, one)
+        fill(shared, value_at, value, at, v[3], S - first, V, ONE)
         lowest, end = first // cols if causal else 0, (L + cols - 1) // cols
         member, tile = 0 if lowest < end else group, lowest
         if member < group:
@@ -259,18 +301,13 @@ def keys_template(
             wait()
             cuda.syncthreads()  # The queries are there.
             s = multiply(zero_scores(), shared, mine, q_at + theirs)
-            s = temper(s, each_row(scale * log2e))
-            row, col, _, _, my_col = place()  # Cheaper to find than to keep.
-            at = start(m, (heads, head))
-            s = show(s, mask, at, m[3:], (i, first), (L, S))
-            diagonal = i - first if causal else FAR
-            if left < cols or diagonal < rows:
-                s = hide(s, left - col, diagonal + col - row)
-            bits = draw(chance, base, head * L + i, first)
-            ends = take_ends(logsumexp, head * L + i + col, left - col)
-            below = take(deltas, head * L + i + col, left - col)
-            p, ds = slopes(s, keep(d, bits), ends, below)
-            values = weigh(values, keep(p, bits), shared, p_at, g_at + my_col)
+            _, col, _, _, my_col = place()
+            at = 2 * (head * size(L) + i + col)
+            p, ds = slope(
+                s, d, pairs, at, (i, first), (L, S), scale * log2e, causal, mask,
+                start(m, (heads, head)), m[3:], (chance, base, head * L),
+            )  # fmt: skip
+            values = weigh(values, p, shared, p_at, g_at + my_col)
             tile += 1
             if tile == end:
                 member, tile = member + 1, lowest
@@ -280,14 +317,9 @@ def keys_template(
                 fetch(shared, g_at, grad, at, g[3], L - tile * cols, V)
             close()
             keys = weigh(keys, ds, shared, p_at, q_at + my_col)
-        keys = raise_sums(scale_sums(keys, each_row(scale)), kept)
-        values = raise_sums(values, kept)
-        _, _, my_row, _, my_col = place()  # Found anew: no register had to keep it.
-        left, first = S - first - my_row, first + my_row
-        at = start(dk, (shares, number)) + first * dk[3] + my_col
-        store(key_grad, at, dk[3], keys, left, E - my_col, aligned)
-        at = start(dv, (shares, number)) + first * dv[3] + my_col
-        store(value_grad, at, dv[3], values, left, V - my_col, aligned)
+        to = shares, number
+        write(key_grad, dk, to, first, (S, E), keys, each_row(scale), kept)
+        write(value_grad, dv, to, first, (S, V), values, each_row(ONE), kept)
 
     return attention_for_keys
 
@@ -297,29 +329,23 @@ def query_template(
 ) -> Callable:
     """The Python function of `attention_for_query` for one way to cut."""
     units = units_of(cut)
-    place, multiply, weigh, store, temper = (
-        units.place, units.multiply, units.weigh, units.store, units.temper,
-    )  # fmt: skip
+    place, multiply, weigh = units.place, units.multiply, units.weigh
     zero_scores, zero_sums = units.zero_scores, units.zero_sums
-    hide = masked(units.scores, False, -math.inf)
-    slopes = gradient(units.scores, False, bool(more.mask))
-    show = shower(units, False, more.kind(cut))
-    draw, keep = dropper(units, False, more.drops)
-    raise_sums = raised(units, more.drops)
-    take_ends, take = taken(units.scores.rows, LOG2E), taken(units.scores.rows, 1.0)
-    scale_sums, each_row = scaled(units.sums), filled(len(units.sums.rows))
+    slope = sloper(cut, units, False, more)
+    write = writer(units, more.drops, elements > 1)
+    take, size = paired(units.scores.rows), inlined(padded)
+    each_row = filled(len(units.sums.rows))
     fetch, close, wait = pipes(cut, elements, asynchronous)
     fill, start = filler(cut, elements, asynchronous), inlined(start_of)
     rows, cols, pitch = cut.rows, cut.cols, cut.pitch
     row_stride, grad_at = cut.resident_strides[0], cut.resident
     k_at = 2 * cut.resident
     v_at, p_at = k_at + cut.passing, k_at + 2 * cut.passing
-    log2e, one, aligned = float32(LOG2E), float32(1), elements > 1
-    kind = cut.number
+    log2e, kind = float32(LOG2E), cut.number
 
     def attention_for_query(
-        query, q, key, k, value, v, grad, g, logsumexp, deltas, query_grad, dq, sizes,
-        scale, causal, mask, m, chance, base, kept,
+        query, q, key, k, value, v, grad, g, pairs, query_grad, dq, sizes, scale,
+        causal, mask, m, chance, base, kept,
     ):  # fmt: skip
         """Keys and values come by; gradients of queries stay in registers.
 
@@ -341,7 +367,7 @@ def query_template(
         shares = heads // group, number // group
         first = (cuda.gridDim.y - 1 - cuda.blockIdx.y) * rows
         k_from, v_from = start(k, shares), start(v, shares)
-        row, col, my_row, my_tile_row, my_col = place()
+        row, _, my_row, my_tile_row, my_col = place()
         mine, theirs = my_row * row_stride, my_tile_row * pitch
         seen = min(S, first + rows) if causal else S
         count = (seen + cols - 1) // cols
@@ -349,11 +375,9 @@ def query_template(
         at = start(q, (heads, number)) + first * q[3]
         fill(shared, 0, query, at, q[3], L - first, E, scale * log2e)
         at = start(g, (heads, number)) + first * g[3]
-        fill(shared, grad_at, grad, at, g[3], L - first, V, one)
+        fill(shared, grad_at, grad, at, g[3], L - first, V, ONE)
         close()
-        at = number * L + first + row
-        ends = take_ends(logsumexp, at, L - first - row)
-        below = take(deltas, at, L - first - row)
+        ends, below = take(pairs, 2 * (number * size(L) + first + row))
         acc, m_from = zero_sums(), start(m, (heads, number))
         for t in range(count):
             left = S - t * cols
@@ -370,23 +394,18 @@ def query_template(
                 fetch(shared, v_at, value, at, v[3], left - cols, V)
             close()
             s = multiply(zero_scores(), shared, mine, k_at + theirs)
-            s = temper(s, each_row(scale * log2e))
-            s = show(s, mask, m_from, m[3:], (first, t * cols), (L, S))
-            diagonal = first - t * cols if causal else FAR
-            if left < cols or diagonal < cols:
-                s = hide(s, left - col, diagonal + row - col)
-            d = keep(d, draw(chance, base, number * L + first, t * cols))
-            _, ds = slopes(s, d, ends, below)
+            _, ds = slope(
+                s, d, ends, below, (first, t * cols), (L, S), scale * log2e, causal,
+                mask, m_from, m[3:], (chance, base, number * L),
+            )  # fmt: skip
             acc = weigh(acc, ds, shared, p_at, k_at + my_col)
-        acc = raise_sums(scale_sums(acc, each_row(scale)), kept)
-        _, _, my_row, _, my_col = place()
-        at = start(dq, (heads, number)) + (first + my_row) * dq[3] + my_col
-        store(query_grad, at, dq[3], acc, L - first - my_row, E - my_col, aligned)
+        to = heads, number
+        write(query_grad, dq, to, first, (L, E), acc, each_row(scale), kept)
 
     return attention_for_query
 
 
-OPERANDS = "float32[] 4*int64 " * 4 + "float32[] float32[] "
+OPERANDS = "float32[] 4*int64 " * 4 + "float32[] "
 LAST = "6*int64 float32 bool" + EXTRAS
 KEYS_EXAMPLE = OPERANDS + "float32[] 4*int64 float32[] 4*int64 " + LAST
 QUERY_EXAMPLE = OPERANDS + "float32[] 4*int64 " + LAST
@@ -442,14 +461,6 @@ if not SIMULATED:
         (FOR_KEYS[FMA][1], VECTOR, True, More(True)): "attention_for_keys_dropout",
     }
     MAIN_QUERY = {(FOR_QUERY[FMA][1], VECTOR, True, PLAIN): "attention_for_query"}
-    for _size, _name in enumerate(("", "_128")):
-        _, _keys, _queries = (cuts[_size] for cuts in CUTS[BF16])
-        MAIN_KEYS[_keys, 2 * VECTOR, True, PLAIN] = (
-            f"attention_for_keys_warpgroup{_name}"
-        )
-        MAIN_QUERY[_queries, 2 * VECTOR, True, PLAIN] = (
-            f"attention_for_query_warpgroup{_name}"
-        )
 
 
 for_keys = family(keys_template, MAIN_KEYS, backward_shared, KEYS_EXAMPLE)

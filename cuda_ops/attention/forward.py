@@ -63,6 +63,7 @@ PLAIN = More()
 
 # So far to the right of a row nothing is hidden.
 FAR = 1 << 30
+ONE = float32(1)
 
 
 def pipes(cut: Cut, elements: int, asynchronous: bool) -> tuple[Callable, ...]:
@@ -111,12 +112,21 @@ def shower(units: Units, turned: bool, kind: str) -> Callable:
     return inlined(show_tile)
 
 
-def raised(units: Units, drops: bool) -> Callable:
-    """raise_sums(acc, kept): sums of dropped weights, times what keeps their mean."""
-    if not drops:
-        return inlined(lambda acc, kept: acc)
-    scale_sums, each_row = scaled(units.sums), filled(len(units.sums.rows))
-    return inlined(lambda acc, kept: scale_sums(acc, each_row(kept)))
+def writer(units: Units, drops: bool, aligned: bool) -> Callable:
+    """write(out, o, head, first, sizes, acc, factor, kept): a block's sums, from row
+    `first` of a head on, times factors of rows, and what keeps the mean if it drops."""
+    place, store, scale_sums = units.place, units.store, scaled(units.sums)
+    start, each_row = inlined(start_of), filled(len(units.sums.rows))
+
+    def write(out, o, head, first, sizes, acc, factor, kept):
+        acc = scale_sums(acc, factor)
+        if drops:
+            acc = scale_sums(acc, each_row(kept))
+        _, _, row, _, col = place()  # Found anew: no register had to keep it.
+        at = start(o, head) + (first + row) * o[3] + col
+        store(out, at, o[3], acc, sizes[0] - first - row, sizes[1] - col, aligned)
+
+    return inlined(write)
 
 
 def softener(cut: Cut, units: Units, more: More) -> Callable:
@@ -126,7 +136,8 @@ def softener(cut: Cut, units: Units, more: More) -> Callable:
     `at` is the tile's first query and key, `ends` how many there are, `power` what
     makes powers of two of scores; `dice` is for dropout, with the head's first query.
     """
-    place, temper, cols = units.place, units.temper, cut.cols
+    place, cols, folds = units.place, cut.cols, cut.wgmma and not more.mask
+    temper = inlined(lambda s, factors: s) if folds else units.temper
     soft = online(units.scores, bool(more.mask))
     show = shower(units, False, more.kind(cut))
     draw, keep = dropper(units, False, more.drops)
@@ -142,7 +153,7 @@ def softener(cut: Cut, units: Units, more: More) -> Callable:
         left, diagonal = ends[1] - at[1], at[0] - at[1] if causal else FAR
         if left < cols or diagonal < cols:
             s = hide(s, left - col, diagonal + row - col)
-        p, best, total, factor = soft(s, best, total)
+        p, best, total, factor = soft(s, power if folds else ONE, best, total)
         p = keep(p, draw(chance, base, head + at[0], at[1]))
         return p, best, total, factor
 
@@ -154,12 +165,10 @@ def forward_template(
 ) -> Callable:
     """The Python function of `attention_online` for one way to cut."""
     units = units_of(cut)
-    place, multiply, weigh, store = (
-        units.place, units.multiply, units.weigh, units.store
-    )  # fmt: skip
+    place, multiply, weigh = units.place, units.multiply, units.weigh
     zero_scores, zero_sums = units.zero_scores, units.zero_sums
     soften, scale_sums = softener(cut, units, more), scaled(units.sums)
-    raise_sums = raised(units, more.drops)
+    write, kind = writer(units, more.drops, elements > 1), cut.number
     finish = finished(units.scores, bool(more.mask))
     give = given(units.scores.rows)
     each_row = filled(len(units.scores.rows))
@@ -170,7 +179,6 @@ def forward_template(
     row_stride = cut.resident_strides[0]
     k_at, v_at = cut.resident, cut.resident + cut.passing
     p_at, log2e = cut.resident + 2 * cut.passing, float32(LOG2E)
-    aligned, kind = elements > 1, cut.number
 
     def attention_online(
         query, q, key, k, value, v, out, o, logsumexp, sizes, scale, causal, mask, m,
@@ -246,10 +254,8 @@ def forward_template(
             close()
             acc = weigh(acc, p, shared, p_at, v_at + my_col)
         ends, inverse = finish(best, total)
-        acc = raise_sums(scale_sums(acc, inverse), kept)
-        row, col, my_row, _, my_col = place()  # Found anew: no register had to keep it.
-        at = start(o, (heads, number)) + (first + my_row) * o[3] + my_col
-        store(out, at, o[3], acc, L - first - my_row, V - my_col, aligned)
+        write(out, o, (heads, number), first, (L, V), acc, inverse, kept)
+        row, col, _, _, _ = place()
         if col == 0:
             give(logsumexp, number * L + first + row, L - first - row, ends)
 

@@ -4,7 +4,7 @@ With this file a kernel can treat the numbers of a tuple, a lane's part of a til
 scores, as rows that go on in other lanes:
 
     softmax = online(held)
-    s, best, total, factor = softmax(s, best, total)      # one more tile of the rows
+    p, best, total, factor = softmax(s, power, best, total)  # one more tile of the rows
 
 `Held` says which row and column each number belongs to; so the same functions serve the
 tiles of the ordinary units (`tiles.fma_tile`) and those of the tensor cores
@@ -86,39 +86,47 @@ def _row_sums(held: Held, values: np.ndarray, sums: np.ndarray) -> np.ndarray:
 
 
 def online(held: Held, hides: bool = False) -> Callable:
-    """soft(s, best, total) -> p, best, total, factor: softmax over one more tile.
+    """soft(s, power, best, total) -> p, best, total, factor: softmax, one more tile.
 
-        new = max(best, s of the row, in all lanes)
+        new = max(best, s of the row, in all lanes, * power)
         factor = 2^(best - new)                       what became of earlier weights
-        p = 2^(s - new);   total = total * factor + sum(p)
+        p = 2^(s * power - new);   total = total * factor + sum(p)
 
     `best` and `factor` are those of the whole row; `total` is the lane's part of it.
-    With `hides` there may be a row of nothing but -infinity so far, whose weights are
-    0: what is taken away is 0 then, as infinities differ by NaN.
+    `power` is above 0. With `hides` there may be a row of nothing but -infinity so far,
+    whose weights are 0: what is taken away is 0 then, as infinities differ by NaN.
     """
     if SIMULATED:
         return _emulated_online(held, hides)
     n, rows = len(held.places), len(held.rows)
 
-    def signature(s: Any, best: Any, total: Any) -> Any:
+    def signature(s: Any, power: Any, best: Any, total: Any) -> Any:
         row = _tuple(rows)
         out = types.Tuple((_tuple(n), row, row, row))
-        return out(_tuple(n), row, row)
+        return out(_tuple(n), types.float32, row, row)
 
     @written(signature)
-    def soft(builder: Any, s: list[Any], best: list[Any], total: list[Any]) -> Any:
-        new = list(best)
+    def soft(
+        builder: Any, s: list[Any], power: Any, best: list[Any], total: list[Any]
+    ) -> Any:
+        found: list[Any] = [None] * rows
         for (row, _), x in zip(held.places, s):
-            new[row] = _call(builder, "max.f32", new[row], x)
+            top = found[row]
+            found[row] = x if top is None else _call(builder, "max.f32", top, x)
+        new = [
+            _call(builder, "max.f32", x, builder.fmul(y, power))
+            for x, y in zip(best, found)
+        ]
         for mask in held.exchanges:
             far = [_exchanged(builder, x, mask) for x in new]
             new = [_call(builder, "max.f32", x, y) for x, y in zip(new, far)]
         less = [_finite(builder, x) if hides else x for x in new]
         factor = [exp2(builder, builder.fsub(a, b)) for a, b in zip(best, less)]
         sums = [builder.fmul(a, b) for a, b in zip(total, factor)]
-        p = []
+        zero = ir.Constant(ir.FloatType(), 0.0)
+        down, p = [builder.fsub(zero, x) for x in less], []
         for (row, _), x in zip(held.places, s):
-            p.append(exp2(builder, builder.fsub(x, less[row])))
+            p.append(exp2(builder, builder.fma(x, power, down[row])))
             sums[row] = builder.fadd(sums[row], p[-1])
         return llvm.pack(builder, p, new, sums, factor)
 
@@ -134,8 +142,8 @@ def _finite(builder: Any, x: Any) -> Any:
 def _emulated_online(held: Held, hides: bool) -> Callable:
     row = np.array([row for row, _ in held.places])
 
-    def soft(s, best, total):
-        new = best.copy()
+    def soft(s, power, best, total):
+        s, new = s * power, best.copy()
         np.maximum.at(new, row, s)
         for mask in held.exchanges:
             new = np.maximum(new, emulation.shuffle_xor(new, mask))
@@ -349,28 +357,29 @@ def cleared(places: tuple[int, ...]) -> Callable:
 # ------------------------------------------------------- numbers that belong to a row
 
 
-def taken(offsets: tuple[int, ...], factor: float) -> Callable:
-    """take(array, at, left) -> array[at + offset] * factor; 0 from `left` on."""
+def paired(offsets: tuple[int, ...]) -> Callable:
+    """take(array, at) -> x, y: array[at + 2 * offset] and the number behind it.
+
+    Of offsets that are neighbours in twos, four numbers are loaded at once.
+    """
     if SIMULATED:
 
-        def emulated(array, at, left):
-            found = [array[at + i] if i < left else np.float32(0) for i in offsets]
-            return np.array(found, np.float32) * np.float32(factor)
+        def emulated(array, at):
+            found = [[array[at + 2 * i + j] for i in offsets] for j in range(2)]
+            return np.array(found, np.float32)
 
         return inlined(emulated)
-    kind, long = _tuple(len(offsets)), types.int64
+    kind = types.Tuple((_tuple(len(offsets)),) * 2)
 
-    @written(lambda array, at, left: kind(array, long, long), GLOBAL)
-    def take(builder: Any, array: Any, at: Any, left: Any) -> list[Any]:
-        zero, out = ir.Constant(ir.FloatType(), 0.0), []
-        for i in offsets:
-            inside = builder.icmp_signed(">", left, constant(i))
-            # What is outside is read from where the array begins.
-            place = builder.select(inside, builder.add(at, constant(i)), constant(0))
-            value = builder.load(builder.gep(array, [place]))
-            value = builder.fmul(value, ir.Constant(ir.FloatType(), factor))
-            out.append(builder.select(inside, value, zero))
-        return out
+    @written(lambda array, at: kind(array, types.int64), GLOBAL)
+    def take(builder: Any, array: Any, at: Any) -> Any:
+        base = builder.gep(array, [at])
+        parts: tuple[list[Any], list[Any]] = [], []
+        step = 1 + (tuple(i + 1 for i in offsets[::2]) == offsets[1::2])
+        for i in offsets[::step]:
+            for j, value in enumerate(llvm.load(builder, base, 2 * i, 2 * step)):
+                parts[j % 2].append(value)
+        return llvm.pack(builder, *parts)
 
     return take
 
@@ -412,18 +421,19 @@ def filled(count: int) -> Callable:
 
 
 def gradient(held: Held, by_col: bool, hides: bool = False) -> Callable:
-    """slopes(s, d, ends, deltas) -> p, ds: of scores, from the gradient of weights d.
+    """slopes(s, d, power, ends, deltas) -> p, ds: of scores, from that of weights, d.
 
-        p = 2^(s - end);   ds = p * (d - delta)
+        p = 2^(s * power - end);   ds = p * (d - delta)
 
     with `end` and `delta` of the query, the row, or the column with `by_col`. With
     `hides` an end may be -infinity, where all s are, too, or too large for its last
-    digit to count: no weight is NaN, or above 1.
+    digit to count: no weight is NaN, or above 1. `power` is 1 then.
     """
     of = [col if by_col else row for row, col in held.places]
     if SIMULATED:
 
-        def emulated(s, d, ends, deltas):
+        def emulated(s, d, power, ends, deltas):
+            s = s * power
             if hides:
                 ends = np.where(ends == -math.inf, np.float32(0), ends)
                 s = np.minimum(s, ends[of])
@@ -434,14 +444,19 @@ def gradient(held: Held, by_col: bool, hides: bool = False) -> Callable:
     tile = _tuple(len(of))
     line = _tuple(len(held.cols if by_col else held.rows))
 
-    @written(lambda s, d, e, t: types.Tuple((tile, tile))(tile, tile, line, line))
+    both = types.Tuple((tile, tile))
+
+    @written(lambda s, d, power, e, t: both(tile, tile, types.float32, line, line))
     def slopes(
-        builder: Any, s: list[Any], d: list[Any], ends: list[Any], deltas: list[Any]
-    ) -> Any:
+        builder: Any, s: list[Any], d: list[Any], power: Any, ends: list[Any],
+        deltas: list[Any],
+    ) -> Any:  # fmt: skip
         if hides:
             ends = [_finite(builder, x) for x in ends]
             s = [_call(builder, "min.f32", x, ends[i]) for x, i in zip(s, of)]
-        p = [exp2(builder, builder.fsub(x, ends[i])) for x, i in zip(s, of)]
+        zero = ir.Constant(ir.FloatType(), 0.0)
+        down = [builder.fsub(zero, x) for x in ends]
+        p = [exp2(builder, builder.fma(x, power, down[i])) for x, i in zip(s, of)]
         ds = [builder.fmul(x, builder.fsub(y, deltas[i])) for x, y, i in zip(p, d, of)]
         return llvm.pack(builder, p, ds)
 

@@ -172,9 +172,7 @@ class Units(NamedTuple):
 
 
 def units_of(cut: Cut) -> Units:
-    """The functions for one way to cut."""
-    if cut.wgmma:
-        return _warpgroups(cut)
+    """The functions for one way to cut; warpgroups multiply as `chain_of` says."""
     return _ordinary(cut) if cut.units == FMA else _tensor_cores(cut)
 
 
@@ -312,9 +310,9 @@ class Chain(NamedTuple):
         begin_scores: (shared, resident_at, passing_at) -> s, under way.
         words: weights -> weights as halves, two in a word.
         begin_sums: (sums, words, shared, passing_at) -> sums, under way.
-        scores_done: s -> s, when all but the newest product are there.
+        scores_done: s -> s, when all but the newest `pending` products are there.
         all_scores, all_sums: s -> s and sums -> sums, when all products are there.
-        sums_behind: (sums, x) -> sums, the same, when two x >= 0 have been computed.
+        sums_behind: (sums, x) -> sums, the same, when so many x have been computed.
     """
 
     begin_scores: Callable
@@ -326,7 +324,7 @@ class Chain(NamedTuple):
     sums_behind: Callable
 
 
-def chain_of(cut: Cut) -> Chain:
+def chain_of(cut: Cut, pending: int = 1, others: int = 2) -> Chain:
     """The products of one way to cut; `resident_at` is where the warp's rows are."""
     c, warp_lines = cut, wgmma.WARP_ROWS * cut.line
     left = wgmma.Group(
@@ -334,7 +332,7 @@ def chain_of(cut: Cut) -> Chain:
     )
     right = wgmma.Group(c.size, c.cols, True, 0, False, c.units, False)
     take, zero_scores = wgmma.wgmma_tile(left)[1], _tensor_cores(cut).zero_scores
-    begin, *others = wgmma.chained(left, right)
+    begin, *rest = wgmma.chained(left, right, pending, others)
 
     def begin_scores(shared, resident_at, passing_at):
         # The tensor cores want to know where the rows of the first of four warps are.
@@ -342,20 +340,7 @@ def chain_of(cut: Cut) -> Chain:
         factors = take(shared, resident_at - warp * warp_lines)
         return begin(zero_scores(), factors, shared, passing_at)
 
-    return Chain(inlined(begin_scores), *others)
-
-
-def _warpgroups(cut: Cut) -> Units:
-    """As the tensor cores' units, but four warps multiply 64 rows at once."""
-    begin_scores, words, begin_sums, _, all_scores, all_sums, _ = chain_of(cut)
-
-    def multiply(s, shared, a_at, b_at):
-        return all_scores(begin_scores(shared, a_at, b_at))
-
-    def weigh(acc, p, shared, aside_at, b_at):
-        return all_sums(begin_sums(acc, words(p), shared, b_at))
-
-    return _tensor_cores(cut)._replace(multiply=inlined(multiply), weigh=inlined(weigh))
+    return Chain(inlined(begin_scores), *rest)
 
 
 # ------------------------------------------------------------------ resident rows

@@ -37,9 +37,9 @@ from cuda_ops.attention.forward import (
     More,
     family,
     pipes,
-    raised,
     softener,
     start_of,
+    writer,
 )
 from cuda_ops.attention.held import LOG2E, filled, finished, given, scaled
 from cuda_ops.attention.units import (
@@ -69,9 +69,10 @@ def warpgroup_template(
     units, chain = units_of(cut), chain_of(cut)
     begin_scores, words, begin_sums, scores_done, *done = chain
     all_scores, all_sums, sums_behind = done
-    place, zero_sums, store = units.place, units.zero_sums, units.store
+    place, zero_sums = units.place, units.zero_sums
     soften, scale_sums = softener(cut, units, more), scaled(units.sums)
-    raise_sums, each_row = raised(units, more.drops), filled(len(units.scores.rows))
+    write, kind = writer(units, more.drops, elements > 1), cut.number
+    each_row = filled(len(units.scores.rows))
     finish = finished(units.scores, bool(more.mask))
     give = given(units.scores.rows)
     fetch, close, arrive = pipes(cut, elements, asynchronous)
@@ -79,7 +80,6 @@ def warpgroup_template(
     first_arrive, rows, cols, tile = arrival(1), cut.rows, cut.cols, cut.passing
     line, k_at, v_at = cut.line, cut.resident, cut.resident + 2 * cut.passing
     never, nothing, log2e = float32(-math.inf), float32(0), float32(LOG2E)
-    aligned, kind = elements > 1, cut.number
 
     def attention_warpgroup(
         query, q, key, k, value, v, out, o, logsumexp, sizes, scale, causal, mask, m,
@@ -116,7 +116,7 @@ def warpgroup_template(
         """
         shared = cuda.shared.array(0, kind)
         heads, group, L, S, E, V = sizes
-        number = cuda.blockIdx.x
+        number = cuda.blockIdx.z * cuda.gridDim.x + cuda.blockIdx.x
         shares = heads // group, number // group
         first = (cuda.gridDim.y - 1 - cuda.blockIdx.y) * rows
         k_from, v_from = start(k, shares), start(v, shares)
@@ -165,31 +165,33 @@ def warpgroup_template(
         cuda.syncthreads()  # The last values are there.
         acc = all_sums(begin_sums(acc, p, shared, v_at + here))
         lse, inverse = finish(best, total)
-        acc = raise_sums(scale_sums(acc, inverse), kept)
-        row, col, my_row, _, my_col = place()  # Found anew: no register had to keep it.
-        at = start(o, (heads, number)) + (first + my_row) * o[3] + my_col
-        store(out, at, o[3], acc, L - first - my_row, V - my_col, aligned)
+        write(out, o, (heads, number), first, (L, V), acc, inverse, kept)
+        row, col, _, _, _ = place()
         if col == 0:
             give(logsumexp, number * L + first + row, L - first - row, lse)
 
     return attention_warpgroup
 
 
-def _cut(units: str, size: int, warps: int, cols: int) -> Cut:
-    return Cut(units, size, warps, WARP_ROWS, cols, arch=ARCH, wgmma=True)
+def _cut(units: str, size: int, warps: int, cols: int, blocks: int = 1) -> Cut:
+    return Cut(
+        units, size, warps, WARP_ROWS, cols, blocks=blocks, arch=ARCH, wgmma=True
+    )
 
 
-# Forward, for keys and for queries, as `FORWARD`: each list has the best first.
+# Forward, for keys and for queries, as `FORWARD`: each list has the best first. Blocks
+# of one warpgroup wait for nobody else: what one exponentiates, others multiply behind.
 Table = tuple[Cut, ...]
 CUTS: dict[str, tuple[Table, Table, Table]] = {}
 for _units in HALVES:
     if TINY:
         CUTS[_units] = ((_cut(_units, 32, 1, 16),),) * 3
         continue
-    _wide, _narrow = (
-        (_cut(_units, 64, 8, cols), _cut(_units, 128, 8, cols)) for cols in (128, 64)
+    CUTS[_units] = (
+        (_cut(_units, 64, 4, 64, 4), _cut(_units, 128, 4, 96, 2)),
+        (_cut(_units, 64, 4, 64, 2), _cut(_units, 128, 4, 48, 2)),
+        (_cut(_units, 64, 4, 64, 3), _cut(_units, 128, 4, 64, 2)),
     )
-    CUTS[_units] = _wide, _narrow, _narrow
 
 MAIN: dict[Key, str] = {}
 if not SIMULATED:

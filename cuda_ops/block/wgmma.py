@@ -343,14 +343,16 @@ def make_wait(pending: int) -> Callable:
 def _make_finish(count: int, pending: int = 0, others: int = 0) -> Callable:
     """finish(acc) -> acc: the sums of all products but the last `pending`.
 
-    With `others` finish(acc, x) -> acc, when so many x, 0 or more, have been computed.
-    The assembler moves the wait to before what nobody asks for so early, and the tensor
-    cores have nothing to do during that. It moves nothing across a trap, which would
-    spring on an x below 0. Lanes vote on it: of a branch that only some may take, the
-    assembler makes a reason to let each product wait.
+    With `others` finish(acc, x) -> acc, when so many x have been computed, of which the
+    first two are not below 0. The assembler moves the wait to before what nobody asks
+    for so early, and the tensor cores have nothing to do during that. It moves nothing
+    across a trap, which would spring on either below 0. Lanes vote on it: of a branch
+    that only some may take, the assembler makes a reason to let each product wait.
     """
     acc_type, x_type = (types.UniTuple(types.float32, n) for n in (count, others))
-    tests = [f"setp.lt.or.f32 p, ${count + i}, 0f00000000, p;" for i in range(others)]
+    tests = [
+        f"setp.lt.or.f32 p, ${count + i}, 0f00000000, p;" for i in range(min(others, 2))
+    ]
     if others:
         tests = ["setp.ne.u32 p, 0, 0;", *tests, "vote.sync.any.pred p, p, -1;"]
         tests.append("@p trap;")
@@ -556,15 +558,15 @@ def _make_carry(vector: int) -> Callable:
 # --------------------------------- two products, one after the other (for attention)
 
 
-def chained(scores: Group, sums: Group) -> Functions:
+def chained(scores: Group, sums: Group, pending: int = 1, others: int = 2) -> Functions:
     """Products of halves, of which one's outputs are the other's first operand.
 
         s = begin_scores(none, left, shared, at)       `begin` of a group with `both`
         words = rounded(p)                             p, as many as s, in halves
         acc = begin_sums(acc, words, shared, at)       acc += p @ lines across k
-        s = first_done(s)                              all but the newest are done
+        s = first_done(s)                     all but the newest `pending` are done
         s, acc = all_scores(s), all_sums(acc)          all are done
-        acc = sums_behind(acc, x)                      see `_make_finish`; two x
+        acc = sums_behind(acc, x)                      `_make_finish`; `others` x
 
     A lane has of 16 columns of scores what it should have of 16 k of a factor, but in
     float32. No product may be under way while they are rounded, or the assembler makes
@@ -584,10 +586,10 @@ def chained(scores: Group, sums: Group) -> Functions:
         begin_scores,
         _make_rounded(scores),
         _make_begin_sums(sums),
-        _make_finish(scores.sums, 1),
+        _make_finish(scores.sums, pending),
         _make_finish(scores.sums),
         _make_finish(sums.sums),
-        _make_finish(sums.sums, 0, 2),
+        _make_finish(sums.sums, 0, others),
     )
 
 

@@ -145,6 +145,17 @@ def rounded_operands(sizes: tuple[int, ...], dtype: DType) -> list[np.ndarray]:
     return [a.astype(dtype.numpy).astype(np.float32) for a in arrays]
 
 
+@pytest.fixture(autouse=True)
+def no_warpgroups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Halves go to `mma.sync` where a test does not ask for `warpgroups`."""
+    monkeypatch.setattr(family, "WARPGROUPS", False)
+
+
+@pytest.fixture
+def warpgroups(monkeypatch: pytest.MonkeyPatch, no_warpgroups: None) -> None:
+    monkeypatch.setattr(family, "WARPGROUPS", True)
+
+
 def halves_attended(
     backend: Any,
     arrays: list[np.ndarray],
@@ -301,11 +312,6 @@ GROUP_SIZES = [
 ]  # fmt: skip
 
 
-@pytest.fixture
-def warpgroups(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(family, "WARPGROUPS", True)
-
-
 def near_halves(results: Any, right: tuple[np.ndarray, ...], dtype: DType) -> None:
     for got, x in zip(results, right, strict=True):
         top = max(1.0, np.abs(x).max())
@@ -359,13 +365,31 @@ def test_warpgroups_give_the_same_numbers_each_time(warpgroups: None) -> None:
 def test_warpgroups_are_chosen_where_they_are(
     monkeypatch: pytest.MonkeyPatch, warpgroups: None
 ) -> None:
-    halves = [make(np.ones((1, 1, 2, 8), bfloat16.numpy), "cuda") for _ in range(3)]
-    for arch, chosen in (((9, 0), True), ((8, 0), False), ((10, 0), False)):
+    size = family.NARROW + 8
+    halves = [make(np.ones((1, 1, 2, size), bfloat16.numpy), "cuda") for _ in range(3)]
+    for arch, scale, chosen in (
+        ((9, 0), 0.2, True), ((9, 0), 0.0, False), ((8, 0), 0.2, False),
+        ((10, 0), 0.2, False),
+    ):  # fmt: skip
         monkeypatch.setattr(family, "compute_capability", lambda arch=arch: arch)
         family.cuts_for.cache_clear()
-        cuts = family._cuts(*halves)
+        cuts = family._cuts(*halves, scale)
         assert cuts is not None and {cut.wgmma for cut in cuts} == {chosen}
     family.cuts_for.cache_clear()
+
+
+@ONLY_HOPPER
+def test_heads_that_fill_the_cache_come_in_parts(
+    monkeypatch: pytest.MonkeyPatch, warpgroups: None
+) -> None:
+    """Whatever comes first, numbers are the same."""
+    arrays = rounded_operands((2, 6, 3, 3, 5, 16, 16), bfloat16)
+    right = halves_attended(loaded("cuda"), arrays, bfloat16)
+    assert family._blocks(GROUP, make(arrays[0], "cuda")) == (12, 1, 1)
+    for bytes_at_once in (1 << 11, 1):
+        monkeypatch.setattr(family, "AT_ONCE", bytes_at_once)
+        for one, two in zip(right, halves_attended(loaded("cuda"), arrays, bfloat16)):
+            assert np.array_equal(array_of(one), array_of(two))
 
 
 # ------------------------------------------------------------------------------ rungs
