@@ -20,7 +20,7 @@ BUDGETS = {
     "fast_ops": 7_250,
     # Half types, x-rays, ten puzzles; layers of few rows 500; losses, norms and
     # statistics in one launch 550; attention on wgmma 760; sums that begin with a
-    # bias 60; in-place operations in one launch 150; a GPT's step in fewer launches 240;
+    # bias 60; in-place operations in one launch 150; GPT's step in fewer launches 240;
     # products of halves through the copy engine 530.
     "cuda_ops": 27_700,
     "mojo_ops": 7_700,
