@@ -19,6 +19,7 @@ import ctypes
 import itertools
 import sys
 import threading
+import types
 from typing import Any
 
 from cuda.bindings import driver as real
@@ -229,6 +230,13 @@ class PaperDriver:
 
     # --------------------------------------------------------- streams and events
 
+    def cuTensorMapEncodeTiled(self, kind: Any, dims: int, a: int, *rest: Any) -> Any:
+        sizes, steps = rest[0], rest[1]
+        last = sum((int(n) - 1) * int(s) for n, s in zip(sizes[1:], steps))
+        self._own(a, last + 2 * int(sizes[0]))
+        self._check(a % 16 == 0 and all(int(n) % 16 == 0 for n in steps), "16 bytes")
+        return OK, types.SimpleNamespace(opaque=[0] * 16)
+
     def cuStreamCreate(self, flag: Any) -> Any:
         return (NO_CONTEXT, None) if self._current() is None else (
             OK, self._new("stream"))  # fmt: skip
@@ -370,6 +378,8 @@ def train(place: str) -> None:
     out = F.max_pool2d(F.conv2d(images, ones(4, 3, 3, 3, device=place)), 2)
     (out.sum() * 2.5 + out.mean() + out.flatten(1).sort(1)[0].sum()).backward()
     assert images.grad.device == place
+    weights = rand(1000, 1000, device=place).bfloat16().requires_grad_()
+    F.linear(weights[1:, ::2], weights[:, 500:]).sum().backward()  # by tensor maps
     loss.item(), x[1:, ::2].cpu(), x.numpy()
 
 
