@@ -13,8 +13,7 @@ from typing import Any
 
 import minitorch.dtypes as dtypes
 import minitorch.operators as operators
-from minitorch import creation
-from minitorch.arguments import check_floating
+from minitorch import arguments, creation
 from minitorch.creation import Generator
 from minitorch.functions import autocasting, pool
 from minitorch.functions import norm as norms
@@ -287,7 +286,7 @@ def softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
 
 def logsigmoid(x: Tensor) -> Tensor:
     """log(sigmoid(x)), without overflow"""
-    return LogSigmoid.apply(check_floating("logsigmoid", x))
+    return LogSigmoid.apply(arguments.check_floating("logsigmoid", x))
 
 
 def softmax(
