@@ -105,13 +105,13 @@ class Telling(Reporter):
 
     def look(self, epoch: int, meter: Meter) -> None:
         self.run.shown = self.run.snapshot()
-        self.run.channel.publish(self.run.shown)
+        self.run.publish(self.run.shown)
 
     def end_epoch(self, row: Epoch) -> None:
         self.run.test = {"loss": row.test_loss, "accuracy": row.test_accuracy}
 
     def warn(self, text: str) -> None:
-        self.run.channel.publish({"kind": "error", "error": text})
+        self.run.publish({"kind": "error", "error": text})
 
 
 class PointsRun(threading.Thread):
@@ -228,8 +228,13 @@ class PointsRun(threading.Thread):
             for name, value in changes.items():
                 setattr(self, name, value)
             self.changed.notify()
+            self.publish({"kind": "plays", "playing": self.playing})
+
+    def publish(self, news: dict[str, Any]) -> None:
+        """Tell the page, unless another run has taken the place of this one."""
+        with self.changed:
             if not self.stopped:
-                self.channel.publish({"kind": "plays", "playing": self.playing})
+                self.channel.publish(news)
 
     def change(self, lr: float, speed: int) -> None:
         """Other choices while it trains."""

@@ -56,6 +56,19 @@ def test_the_worker_trains_as_the_loop_does(page):
     assert look["test"]["accuracy"] == other.test["accuracy"]
 
 
+def test_a_run_that_was_replaced_is_silent():
+    """Its last look may be done when the next run has shown itself."""
+    run = PointsRun(Choices.of(SMALL), Channel())
+    told = []
+    run.channel.publish = told.append
+    run._prepare()
+    assert [look["step"] for look in told] == [0]
+    run.tell(stopped=True)
+    run._look()
+    run.reporter.warn("too late")
+    assert len(told) == 1
+
+
 def test_it_plays_pauses_and_begins_again(page):
     page.start({**SMALL, "speed": 1000})
     assert page.questions["play"]({}) == {"playing": True, "step": 0}
