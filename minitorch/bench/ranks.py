@@ -47,6 +47,9 @@ def tell(work: Callable[..., Any], backend: str | None = "gloo") -> None:
         init_process_group,
     )
 
+    if backend == "gloo" and hasattr(os, "sched_setaffinity"):  # a core for each rank
+        cores = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {cores[int(os.environ["LOCAL_RANK"]) % len(cores)]})
     init_process_group(backend)
     result = work(*json.loads(os.environ[CHOSEN]))
     if get_rank() == 0:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from datetime import timedelta
@@ -56,7 +57,9 @@ UNLIKE = "calls that differ"  # a note in the store
 DLPACK_CUDA = 2  # the type of device of a GPU's memory
 COMPARED = 256  # calls of a group that are compared before anything is sent
 PATIENCE = timedelta(seconds=10)  # after which a later one is compared
+LOOKED_FOR = 0.02  # seconds before a wait sleeps
 HERE = nullcontext()
+let_others_run = getattr(os, "sched_yield", partial(time.sleep, 0))
 
 
 def lend(x: Tensor) -> Any:
@@ -349,7 +352,14 @@ class TorchGroup(ProcessGroup):
 
 
 def _wait(work: Any, late: Callable[[], None]) -> None:
-    """Wait; if it takes long, find out whether others wait for something else."""
+    """Wait; if it takes long, find out whether others wait for something else.
+
+    Gloo sleeps meanwhile, and where cores are shared with others a thread may be woken
+    milliseconds late: so look for a while before, and let those run who have work.
+    """
+    end = time.perf_counter() + LOOKED_FOR
+    while not work.is_completed() and time.perf_counter() < end:
+        let_others_run()
     while True:
         try:
             work.wait(PATIENCE)
