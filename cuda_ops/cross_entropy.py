@@ -40,6 +40,25 @@ PROBABILITIES = number("binary_cross_entropy")
 TYPES = ("float32", "float64")
 
 
+def share_finder(fit: Fit) -> Any:
+    """Make `share_of(logits, at, classes, t, x)` -> top and total of thread t's part of
+    a row, as `partial_finder` does, with the numbers at its end that make no vector."""
+    partial_of, lowest, width = partial_finder(fit), fit.kind(-np.inf), fit.width
+
+    def share_of(logits, at, classes, t, x):
+        whole = classes - classes % width
+        top, total = partial_of(logits, at, whole, t, x)
+        if whole + t < classes:
+            value = load(logits, at + whole + t)
+            best = value if value > top else top
+            if value != lowest:  # NaN stays
+                total = total * exp(top - best) + exp(value - best)
+            top = best
+        return top, total
+
+    return device(share_of)
+
+
 def cross_entropy_rows(fit: Fit) -> Callable:
     """The loss of each row, without writing a softmax.
 
@@ -55,8 +74,7 @@ def cross_entropy_rows(fit: Fit) -> Callable:
     (`index_errors.py`), and has the loss 0.
     """
     kind, group, items, rows = fit.kind, fit.group, fit.items, fit.rows
-    partial_of, merge = partial_finder(fit), merged(group, exp, kind)
-    zero, lowest, width = kind(0), kind(-np.inf), fit.width
+    share_of, merge, zero = share_finder(fit), merged(group, exp, kind), kind(0)
 
     def kernel(logits, pitch, target, ignore_index, classes, losses, logsumexp, notes):
         x = cuda.local.array(items, kind)
@@ -65,14 +83,7 @@ def cross_entropy_rows(fit: Fit) -> Callable:
         t = cuda.threadIdx.x % group
         r = cuda.blockIdx.x * rows + cuda.threadIdx.x // group
         at = min(r, target.size - 1) * pitch
-        whole = classes - classes % width
-        top, total = partial_of(logits, at, whole, t, x)
-        if whole + t < classes:  # what makes no vector
-            value = load(logits, at + whole + t)
-            best = value if value > top else top
-            if value != lowest:  # NaN stays
-                total = total * exp(top - best) + exp(value - best)
-            top = best
+        top, total = share_of(logits, at, classes, t, x)
         top, total = merge(top, total, t, tops, totals)
         rest = log(total)
         if t == 0 and r < target.size:
@@ -150,8 +161,8 @@ def cross_entropy_slopes_rows(fit: Fit) -> Callable:
     """
     kind, group, items, rows = fit.kind, fit.group, fit.items, fit.rows
     read, write, width = row_reader(fit), row_writer(fit), fit.width
-    partial_of, merge = partial_finder(fit), merged(group, exp, kind)
-    zero, one, lowest = kind(0), kind(1), kind(-np.inf)
+    share_of, merge = share_finder(fit), merged(group, exp, kind)
+    zero, one = kind(0), kind(1)
 
     def kernel(logits, pitch, target, ignore_index, classes, losses, notes):
         x = cuda.local.array(items, kind)
@@ -161,13 +172,7 @@ def cross_entropy_slopes_rows(fit: Fit) -> Callable:
         r = cuda.blockIdx.x * rows + cuda.threadIdx.x // group
         known = r < target.size
         at, whole = (r if known else 0) * pitch, classes - classes % width
-        top, total = partial_of(logits, at, whole, t, x)
-        if whole + t < classes:  # what makes no vector
-            value = load(logits, at + whole + t)
-            best = value if value > top else top
-            if value != lowest:  # NaN stays
-                total = total * exp(top - best) + exp(value - best)
-            top = best
+        top, total = share_of(logits, at, classes, t, x)
         top, total = merge(top, total, t, tops, totals)
         if known:
             label = target[r]
