@@ -281,4 +281,5 @@ def test_halves_beside_float32(dtype: DType, hooked: bool) -> None:
         assert total.dtype is float32 and out.dtype is dtype is y.grad.dtype
         found.append([total, out, x.grad, w.grad, y.grad])
     for a, b in zip(*found):
-        np.testing.assert_allclose(*(t.detach().float().numpy() for t in (a, b)), 1e-6)
+        a, b = (t.detach().float().numpy() for t in (a, b))
+        np.testing.assert_allclose(a, b, 1e-6, 1e-6)
