@@ -81,6 +81,20 @@ class CPUBackend(CPUMemory, HostBackend):
     csr_gather = staticmethod(sparse.csr_gather)
     csr_to_dense = staticmethod(sparse.csr_to_dense)
 
+    def batch_norm_inference(
+        self, x: TensorData, mean: TensorData, variance: TensorData,
+        weight: TensorData | None, bias: TensorData | None, eps: float,
+    ) -> TensorData:  # fmt: skip
+        """One pass over x."""
+        dtype, (_, channels, length) = x.storage.dtype, x.shape
+        out = self.empty(x.shape, dtype)
+        self._norm.batch_norm_inference[x.size >= SERIAL_LIMIT](
+            self._flat(x), self._flat(mean), self._flat(variance),
+            self._flat_or(weight, channels, 1.0, dtype),
+            self._flat_or(bias, channels, 0.0, dtype), eps, out.storage.array, length,
+        )  # fmt: skip
+        return out
+
     def sum_of_squares(self, tensors: Sequence[TensorData]) -> TensorData:
         """One pass over each tensor, in float64."""
         arrays = [self.contiguous(t).flat() for t in tensors]

@@ -15,9 +15,16 @@ from typing import Any
 import numpy as np
 from numba import prange
 
-from fast_ops.launch import SERIAL_LIMIT, compile_kernel, device_function
-from fast_ops.simd import GROUP, VECTOR_BYTES, transpose_lines
+from fast_ops.launch import SERIAL_LIMIT, both, compile_kernel, device_function
+from fast_ops.simd import (
+    GROUP,
+    VECTOR_BYTES,
+    half_bits,
+    half_value,
+    transpose_lines,
+)
 from minitorch.backend.host.memory import MIN_TILE, HostMemory, plan
+from minitorch.dtypes import float16, float32
 from minitorch.tensor_data import Shape, Strides, TensorData
 
 TILE = 32  # rows and columns of a tile that is transposed: 64 cache lines
@@ -156,6 +163,19 @@ def _transposing_kernels(tile: Callable) -> tuple[Any, Any]:
     return compile_kernel(loop, key), compile_kernel(loop, key, parallel=True)
 
 
+def _to_half(a: np.ndarray, out: np.ndarray) -> None:
+    """out[i] = the bits of a[i], float32, as float16."""
+    for i in prange(out.size):
+        out[i] = half_bits(a[i])
+
+
+def _from_half(a: np.ndarray, out: np.ndarray) -> None:
+    """out[i] = a[i], the bits of a float16, as float32."""
+    for i in prange(out.size):
+        out[i] = half_value(a[i])
+
+
+CONVERT = both(_to_half, _from_half)
 COPY_TRANSPOSED = (
     _transposing_kernels(transpose_tile),
     _transposing_kernels(transpose_tile_floats),
@@ -170,6 +190,18 @@ class CPUMemory(HostMemory):
     """Tensors of the device "cpu"."""
 
     _device = "cpu"
+
+    def _convert(self, out: TensorData, a: TensorData) -> None:
+        """float32 from and to float16 by the processor's own instructions."""
+        types, parallel = (a.dtype, out.dtype), out.size >= SERIAL_LIMIT
+        if VECTOR_BYTES < 32 or not (a.contiguous and out.contiguous):
+            super()._convert(out, a)
+        elif types == (float32, float16):
+            CONVERT.to_half[parallel](a.flat(), out.flat().view(np.uint16))
+        elif types == (float16, float32):
+            CONVERT.from_half[parallel](a.flat().view(np.uint16), out.flat())
+        else:
+            super()._convert(out, a)
 
     def _move(self, out: TensorData, a: TensorData) -> None:
         size = out.size

@@ -214,4 +214,30 @@ def _batch_norm_backward(grad, x, mean, variance, weight, eps, dx, dw, db, size)
                 z[i] = factor * (given[i] - shift - (line[i] - middle) * slope)
 
 
-KERNELS = both(_layer_norm, _layer_norm_backward, _batch_norm, _batch_norm_backward)
+def _batch_norm_inference(x, mean, variance, weight, bias, eps, out, size):
+    """out[n, c, l] = x[n, c, l] * scale[c] + shift[c], in one pass over x.
+
+    # x [N, C, L] -> out [N, C, L], the others [C]
+    """
+    C = mean.size
+    scale, shift = np.empty(C, x.dtype), np.empty(C, x.dtype)
+    for c in range(C):
+        scale[c] = weight[c] / math.sqrt(variance[c] + eps)
+        shift[c] = bias[c] - mean[c] * scale[c]
+    for task in prange(x.size // max(C, 1) if size == 1 else x.size // max(size, 1)):
+        n = np.int64(task)
+        if size == 1:  # a row of channels
+            row, z = x[n * C : n * C + C], out[n * C : n * C + C]
+            for c in range(C):
+                z[c] = row[c] * scale[c] + shift[c]
+        else:
+            line, z = x[n * size : (n + 1) * size], out[n * size : (n + 1) * size]
+            factor, more = scale[n % C], shift[n % C]
+            for i in range(size):
+                z[i] = line[i] * factor + more
+
+
+KERNELS = both(
+    _layer_norm, _layer_norm_backward, _batch_norm, _batch_norm_backward,
+    _batch_norm_inference,
+)  # fmt: skip

@@ -542,3 +542,26 @@ def transpose_lines(
 
     i = types.intp
     return types.void(source, i, i, i, out, i, i, i), code
+
+
+# -------------------------------------------------------------------- half precision
+
+
+@intrinsic
+def half_bits(typing: Any, x: Any) -> Any:
+    """The bits of a float32 rounded to float16: F16C's `vcvtps2ph` for a vector."""
+
+    def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.bitcast(builder.fptrunc(args[0], ir.HalfType()), ir.IntType(16))
+
+    return types.uint16(types.float32), code
+
+
+@intrinsic
+def half_value(typing: Any, bits: Any) -> Any:
+    """The float32 of a float16's bits: F16C's `vcvtph2ps`."""
+
+    def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.fpext(builder.bitcast(args[0], ir.HalfType()), ir.FloatType())
+
+    return types.float32(types.uint16), code

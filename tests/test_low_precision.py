@@ -195,7 +195,10 @@ def test_layouts(device, layout):
 
 def test_rounding(device):
     """To the nearest, ties to the even one; too large is infinite; NaN stays NaN."""
+    halves = np.arange(0x7C00, dtype=np.uint16).view(np.float16).astype(np.float32)
+    ties = (halves[:-31:31] + halves[1:-30:31]) / 2
     numbers = [
+        *ties.tolist(), *(-halves[::31]).tolist(),
         0.0, -0.0, 1.00390625, 1.01171875, -1.00390625, 3.14159265, 1 / 3, 65519.0,
         65520.0, -65520.0, 3.39e38, 1e-40, 3e-8, 2.9e-8, 6e-5, np.inf, -np.inf, np.nan,
     ]  # fmt: skip

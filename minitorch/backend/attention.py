@@ -141,7 +141,9 @@ class Attention(Softmax):
         out = None
         if high < cols - 1:
             a = out = self.where(self.triangle(rows, cols, high), a, zero)
-        return self.where(self.triangle(rows, cols, low - 1), zero, a, out)
+        if out is None or low > 1 - rows:
+            out = self.where(self.triangle(rows, cols, low - 1), zero, a, out)
+        return out
 
     def _scores(
         self, query: TensorData, key: TensorData, scale: float, causal: bool,

@@ -325,8 +325,10 @@ class Primitives(ABC):
         """out = numbers of `normal`, else of `uniform`, * scale + shift."""
         draw = self.normal if normal else self.uniform
         made = draw(out.shape, out.dtype, seed, offset)
-        for fn, number in ((operators.mul, scale), (operators.add, shift)):
-            self.zip(fn, made, self.number(number, out.dtype), None, made)
+        if scale != 1.0:
+            self.zip(operators.mul, made, self.number(scale, out.dtype), None, made)
+        if shift != 0.0:
+            self.zip(operators.add, made, self.number(shift, out.dtype), None, made)
         self.copy_into(out, made)
 
     def into(self, out: TensorData | None, made: TensorData) -> TensorData:

@@ -60,8 +60,8 @@ class VectorProduct(Function):
         left = left.unsqueeze(0) if row else left
         right = right.unsqueeze(1) if column else right
         out = a.backend.matmul(left, right)
-        *batch, rows, columns = out.shape
-        return TensorData(out.storage, (*batch, *[rows][row:], *[columns][column:]))
+        kept = () if row and column else out.shape[-1:] if row else out.shape[-2:-1]
+        return TensorData(out.storage, out.shape[:-2] + kept)
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
@@ -119,7 +119,7 @@ def mv(input: Tensor, vec: Tensor) -> Tensor:
 
 def dot(input: Tensor, other: Tensor) -> Tensor:
     """The inner product of two vectors: [K] @ [K] -> ()"""
-    return _product("dot", checked_tensor("dot", input), 1, other, 1)
+    return _product("dot", input, 1, other, 1)
 
 
 def outer(input: Tensor, vec2: Tensor) -> Tensor:

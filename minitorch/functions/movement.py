@@ -229,10 +229,12 @@ class Flip(Function):
     def forward(ctx: Context, a: Tensor, dims: tuple[int, ...]) -> Any:
         ctx.dims = dims
         raw = a.raw
+        strides, offset = list(raw.strides), raw.offset
         for dim in dims:
-            size = raw.shape[dim]
-            raw = raw.slice(dim, max(size - 1, 0), size, -1)
-        return a.backend.copy(raw, a.dtype)
+            offset += max(raw.shape[dim] - 1, 0) * strides[dim]
+            strides[dim] = -strides[dim]
+        turned = TensorData(raw.storage, raw.shape, tuple(strides), offset)
+        return a.backend.copy(turned, raw.storage.dtype)
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
@@ -545,7 +547,6 @@ def clone(input: Tensor) -> Tensor:
 
 def flip(input: Tensor, dims: Any) -> Tensor:
     """The order of the elements along `dims` reversed (a copy)."""
-    dims_of("flip", input)
     named = int_sequence("flip", dims)
     return Flip.apply(input, reduced_dims(input, named, "flip") if named else ())
 

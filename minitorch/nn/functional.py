@@ -138,7 +138,7 @@ def batch_norm(
         raise ValueError(
             "batch_norm: without training=True the running mean and variance are needed"
         )
-    if x.dim() < 2 or x.raw.shape[1] != running_mean.numel():
+    if x.dim() < 2 or x.raw.shape[1:2] != running_mean.raw.shape:
         raise ValueError(
             f"batch_norm: x is {x.raw.shape}; expected (N, C, ...) with C = "
             f"{running_mean.numel()}"

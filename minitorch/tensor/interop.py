@@ -29,6 +29,8 @@ class Interop:
 
     def item(self: Any) -> Any:
         """The only element as a Python number."""
+        if self.raw.size == 1:
+            return host_read("item()", self.raw).item()
         return self._number("item()")
 
     def _number(self: Any, name: str) -> Any:

@@ -128,6 +128,13 @@ class HostMemory(ABC):
     def _move(self, out: TensorData, a: TensorData) -> None:
         """out[...] = a, converted; any strides on both, which share no memory."""
 
+    def _convert(self, out: TensorData, a: TensorData) -> None:
+        """out[...] = a from or to a half type; compiled kernels know none."""
+        plain = out.contiguous and a.contiguous
+        x, y = (a.flat(), out.flat()) if plain else (a.array(), out.array())
+        with np.errstate(over="ignore", invalid="ignore"):  # too large: infinity
+            y[...] = x
+
     def empty(self, shape: Shape, dtype: DType) -> TensorData:
         """A contiguous tensor whose elements have no particular value."""
         size, strides = layouts[shape]
@@ -240,7 +247,7 @@ class HostMemory(ABC):
             return self.wrap(a.array().flatten(), a.shape, dtype)
         out = self.empty(a.shape, dtype)
         if dtype.half or source.half:
-            convert(out, a)
+            self._convert(out, a)
         else:
             self._move(out, a)
         return out
@@ -253,7 +260,7 @@ class HostMemory(ABC):
         if overlap(a, out):
             a = self.copy(a, a.dtype)
         if a.storage.dtype.half:
-            convert(out, a)
+            self._convert(out, a)
         else:
             self._move(out, a)
 
@@ -285,14 +292,6 @@ class HostMemory(ABC):
             return a
         last = a.dims - 1
         return self.contiguous(a.permute([*range(dim), last, *range(dim, last)]))
-
-
-def convert(out: TensorData, a: TensorData) -> None:
-    """out[...] = a from or to a half type, which compiled kernels do not know."""
-    plain = out.contiguous and a.contiguous
-    x, y = (a.flat(), out.flat()) if plain else (a.array(), out.array())
-    with np.errstate(over="ignore", invalid="ignore"):  # too large for one: infinity
-        y[...] = x
 
 
 def same_window(a: TensorData, b: TensorData) -> bool:
