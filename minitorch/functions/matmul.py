@@ -119,7 +119,7 @@ def mv(input: Tensor, vec: Tensor) -> Tensor:
 
 def dot(input: Tensor, other: Tensor) -> Tensor:
     """The inner product of two vectors: [K] @ [K] -> ()"""
-    return _product("dot", input, 1, other, 1)
+    return _product("dot", checked_tensor("dot", input), 1, other, 1)
 
 
 def outer(input: Tensor, vec2: Tensor) -> Tensor:

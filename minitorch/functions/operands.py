@@ -65,7 +65,7 @@ def not_a_tensor(name: str, value: Any) -> TypeError:
 
 def checked_tensor(name: str, value: Any) -> Tensor:
     """`value`, if it is a tensor."""
-    if not is_tensor(value):
+    if not (isinstance(value, Variable) and hasattr(value, "raw")):
         raise not_a_tensor(name, value)
     return value
 
