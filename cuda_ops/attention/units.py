@@ -327,10 +327,8 @@ class Chain(NamedTuple):
 def chain_of(cut: Cut, pending: int = 1, others: int = 2) -> Chain:
     """The products of one way to cut; `resident_at` is where the warp's rows are."""
     c, warp_lines = cut, wgmma.WARP_ROWS * cut.line
-    left = wgmma.Group(
-        c.cols, c.size, True, 0, False, c.units, lines=c.rows, fresh=True
-    )
-    right = wgmma.Group(c.size, c.cols, True, 0, False, c.units, False)
+    left = wgmma.Group(c.cols, c.size, True, False, c.units, lines=c.rows, fresh=True)
+    right = wgmma.Group(c.size, c.cols, True, False, c.units, False)
     take, zero_scores = wgmma.wgmma_tile(left)[1], _tensor_cores(cut).zero_scores
     begin, *rest = wgmma.chained(left, right, pending, others)
 

@@ -1,7 +1,7 @@
 """Hopper's copy engine: one thread orders a box of an array, and all others go on.
 
 With this file a kernel can fill a ring of tiles in shared memory by one thread, with
-those that multiply waiting for nothing but copies (as `matmul/halves.py` does):
+those that multiply waiting for nothing but copies (as `matmul/warpgroup.py` does):
 
     thread 0:   prepare(shared, full, 1); prepare(shared, empty, warps); ready()
     all:        cuda.syncthreads()
@@ -12,7 +12,8 @@ those that multiply waiting for nothing but copies (as `matmul/halves.py` does):
 A barrier in shared memory (`mbarrier`) counts arrivals and bytes: its phase, 0 at
 first, changes when all that it expects have come. `wait` for a phase returns when that
 one is over; for phase 1 of a new barrier, at once. The engine lays 128-byte lines down
-as the tensor cores want them (`Copy.swizzle`), and zeros for what is outside.
+as the tensor cores want them (`Copy.swizzle`), float32 rounded to TF32, and zeros for
+what is outside.
 
 Source: "PTX ISA", on mbarrier and cp.async.bulk.tensor.
 """
@@ -29,6 +30,7 @@ from numba import cuda
 from cuda_ops.block import llvm
 from cuda_ops.block.copies import line_of, swizzled
 from cuda_ops.block.llvm import written
+from cuda_ops.block.mma import round_tf32
 from cuda_ops.block.tiles import VECTOR_BYTES, inlined
 from cuda_ops.runtime.tensor_maps import TENSOR_MAP
 from cuda_ops.simulator import SIMULATED
@@ -38,8 +40,8 @@ if not SIMULATED:
     from llvmlite import ir
     from numba.cuda import types
 
-# Of shared memory that a barrier takes, in 16-bit words.
-BARRIER = 4
+# Bytes of shared memory that a barrier takes.
+BARRIER = 8
 
 
 class Barrier:
@@ -132,16 +134,18 @@ def registers(count: int) -> Callable:
 
 def _emulated_copy(shared, at, source, barrier, *first):
     line, *lines = source.box
+    size = source.array.itemsize
     for number, steps in enumerate(product(*map(range, reversed(lines)))):
-        values, x = np.zeros(line, np.uint16), first[0]
+        values, x = np.zeros(line, source.array.dtype), first[0]
         outer = [i + j for i, j in zip(first[1:], reversed(steps))]
         if all(i < n for i, n in zip(outer, source.shape[1:])):
             start = source.at + x + sum(i * s for i, s in zip(outer, source.strides))
             found = np.asarray(source.array)[start : start + source.shape[0] - x]
             values[: len(found)] = found[:line]
-        to = swizzled(number, np.arange(line), line, VECTOR_BYTES // 2)
+        values = round_tf32(values) if size == 4 else values
+        to = swizzled(number, np.arange(line), line, VECTOR_BYTES // size)
         np.asarray(shared)[at + number * line + to] = values
-    _barriers()["barrier", barrier].come(0, -2 * int(np.prod(source.box)))
+    _barriers()["barrier", barrier].come(0, -size * int(np.prod(source.box)))
 
 
 def _make_copy() -> Callable:

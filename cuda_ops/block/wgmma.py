@@ -5,14 +5,14 @@ of one's own (`wgmma_tile`; `chained` for two products of which one feeds the ot
 
     first, take, begin, finish, store = wgmma_tile(Group(256, 32, ...))
     acc = first(bias, col, cols)                   # 64 x 256 outputs of 128 threads
-    factors = take(shared, reg_at)                # 64 x 32 numbers into registers
-    acc = begin(acc, factors, shared, smem_at)     # the product is under way
+    factors = take(shared, a_at)                   # 64 x 32 numbers, or where they are
+    acc = begin(acc, factors, shared, b_at)        # the product is under way
     acc = finish(acc)                              # now it is there
 
-`wgmma.mma_async` multiplies 64 x 8 numbers by 8 x 256. The first are in the registers
-of four warps, the second in shared memory, where the tensor cores fetch them
-themselves. It runs while its threads go on with something else. Only compute capability
-9.0 has it (the target sm_90a).
+`wgmma.mma_async` multiplies 64 x 8 numbers by 8 x 256. The tensor cores fetch them from
+shared memory themselves; the first may be in the registers of four warps. It runs while
+its threads go on with something else. Only compute capability 9.0 has it (the target
+sm_90a).
 
 Source: NVIDIA, "Parallel Thread Execution ISA", asynchronous warpgroup-level matrix
 instructions.
@@ -58,28 +58,26 @@ DEPTH = 8 if TINY else 32
 
 
 class Group(NamedTuple):
-    """The outputs of a warpgroup, and where the factors for its registers come from.
+    """The outputs of a warpgroup, and how their factors lie in shared memory.
 
     Attributes:
-        cols: rows of the operand that stays in shared memory, and columns of the
-            group's tile.
+        cols: rows of the second operand, and columns of the group's tile.
         depth: steps of k of one call.
-        along, pitch: of the operand that goes to registers, as in `mma.Strips`.
+        along: whether the first operand lies along k. That of TF32 goes to registers if
+            it does not.
         turned: whether the tile's columns are rows of the matrix that is stored.
         kind: of the factors, as in `mma.Strips`.
-        smem_along: whether the operand in shared memory lies along k, as it has to but
-            for halves.
+        smem_along: whether the second operand lies along k, as it has to but for
+            halves.
         wide: whether sums of halves are stored as they are, in float32.
-        lines: of the operand in registers, where that of halves stays in shared memory:
-            rows of `depth` numbers along k are longer than a line there, and go on
-            behind the last one's.
+        lines: of the first operand, where rows of `depth` numbers along k are longer
+            than a line, and go on behind the last one's.
         fresh: whether sums begin with these products, whatever was there.
     """
 
     cols: int
     depth: int
     along: bool
-    pitch: int
     turned: bool
     kind: str = mma.TF32
     smem_along: bool = True
@@ -94,9 +92,8 @@ class Group(NamedTuple):
 
     @property
     def both(self) -> bool:
-        """Whether the other operand, of halves, stays in shared memory as well, and the
-        next product starts before this one is done."""
-        return self.kind != mma.TF32
+        """Whether the first operand stays in shared memory as well."""
+        return self.along or self.kind != mma.TF32
 
     @property
     def sums(self) -> int:
@@ -116,20 +113,18 @@ class Group(NamedTuple):
     @property
     def strips(self) -> mma.Strips:
         """What a warp has, in the words of `mma`: its first operand."""
-        along, pitch = self.along, self.pitch
-        return mma.Strips(2, 0, along, False, self.depth, pitch, 0, self.kind)
+        return mma.Strips(2, 0, self.along, False, self.depth, 0, 0, self.kind)
 
 
 def wgmma_tile(group: Group) -> Functions:
     """The functions first, take, begin, finish and store; see the top of this file.
 
     `first` gives sums to begin with: the bias of their columns, of which `cols` are
-    there, or 0 where `bias` is empty. `begin` rounds to TF32 what is in registers; of
-    what is in shared memory, the last 13 bits are ignored. A lane has of both what it
-    has for `mma.sync` (`mma.mma_tile`), for 16 rows of the tile and all columns.
-    `shared`, at `smem_at`, has lines of 32 numbers along k, whose 16-byte vectors are
-    exchanged as `Copy.swizzle` says. Halves, 64 in a line, are taken as they are, and
-    `store` rounds the sums to them. Their lines may lie across k, too.
+    there, or 0 where `bias` is empty. `shared` has both operands in lines of 128 bytes,
+    along k or across it, whose 16-byte vectors are exchanged as `Copy.swizzle` says.
+    A lane has of sums, and of factors in registers, what it has for `mma.sync`
+    (`mma.mma_tile`), for 16 rows of the tile and all columns. Factors are taken as they
+    are, but the last 13 bits of float32 are ignored. `store` rounds sums to halves.
     """
     if SIMULATED:
         return _emulated(group)
@@ -142,7 +137,7 @@ def wgmma_tile(group: Group) -> Functions:
     return (
         _make_first(group, runs_of),
         inlined(lambda _, at: at) if group.both else _make_take(group),
-        _make_begin_both(group) if group.both else _make_begin(group),
+        _make_begin_both(group) if group.both else _make_begin_words(group),
         _make_finish(group.sums),
         make_store(types.float32, group.sums, runs_of, mma.narrower(group.stored)),
     )
@@ -194,43 +189,34 @@ def _make_first(group: Group, runs_of: Callable) -> Callable:
 
 
 def _make_take(group: Group) -> Callable:
-    words_type = types.UniTuple(types.uint32, group.words)
+    words_type, line = types.UniTuple(types.uint32, group.words), group.line
 
     @written(lambda shared, at: words_type(shared, types.int64))
-    def take(builder: Any, shared: Any, at: Any) -> list[Any]:
-        lane, strips = llvm.read_lane(builder), group.strips
-        end = mma.fragment_base(builder, shared, at, lane, strips, True)
-        words: list[Any] = []
-        for k in range(0, group.depth, strips.step):
-            words += mma.fragments(builder, (end, None), strips, k)[0]
+    def load(builder: Any, shared: Any, at: Any) -> list[Any]:
+        # 8 rows or 4 k further on, two or four vectors are exchanged.
+        ends = [
+            builder.gep(shared, [builder.xor(at, llvm.constant(8 * i))])
+            for i in range(4)
+        ]
+        words = [
+            llvm.load(builder, end, (k + i // 2 * 4) * line, 1)[0]
+            for k in range(0, group.depth, group.strips.step)
+            for i, end in enumerate(ends)
+        ]
         return [builder.bitcast(word, ir.IntType(32)) for word in words]
 
-    return take
+    place = inlined(swizzled)
 
+    def take(shared, at):
+        row = thread_index() // WARP % WARPS * WARP_ROWS + cuda.laneid // 4
+        k = cuda.laneid % 4
+        return load(shared, at + k * line + place(k, row, line, 4, line))
 
-def _make_begin(group: Group) -> Callable:
-    def signature(acc: Any, factors: Any, shared: Any, at: Any) -> Any:
-        acc_type = types.UniTuple(types.float32, group.sums)
-        words = types.UniTuple(types.uint32, group.words)
-        return acc_type(acc_type, words, shared, types.int64)
-
-    @written(signature)
-    def begin(
-        builder: Any, acc: list[Any], factors: list[Any], shared: Any, at: Any
-    ) -> list[Any]:
-        address = llvm.shared_address(builder, builder.gep(shared, [at]))
-        # Rounded here and not in `take`: where the assembler sees a factor made while
-        # a product is under way, it waits after each. Loading is no matter.
-        factors = [mma.rounded(builder, word) for word in factors]
-        ends = _descriptors(builder, address, group, True)
-        sums = _multiply(builder, acc, factors, ends, group)
-        return llvm.unpack(builder, sums, group.sums)
-
-    return begin
+    return inlined(take)
 
 
 def _make_begin_both(group: Group) -> Callable:
-    """`begin`, whose factors are where those of the other operand are."""
+    """`begin`, whose first operand stays in shared memory."""
 
     def signature(acc: Any, left: Any, shared: Any, at: Any) -> Any:
         acc_type = types.UniTuple(types.float32, group.sums)
@@ -254,6 +240,22 @@ def _make_begin_both(group: Group) -> Callable:
             )
         )
         sums = _multiply(builder, acc, starts, ends, group)
+        return llvm.unpack(builder, sums, group.sums)
+
+    return begin
+
+
+def _make_begin_words(group: Group) -> Callable:
+    """`begin`, whose first operand is in registers."""
+    acc_type = types.UniTuple(types.float32, group.sums)
+
+    @written(lambda acc, words, shared, _: acc_type(acc, words, shared, types.int64))
+    def begin(
+        builder: Any, acc: list[Any], words: list[Any], shared: Any, at: Any
+    ) -> list[Any]:
+        address = llvm.shared_address(builder, builder.gep(shared, [at]))
+        ends = _descriptors(builder, address, group, group.smem_along)
+        sums = _multiply(builder, acc, words, ends, group)
         return llvm.unpack(builder, sums, group.sums)
 
     return begin
@@ -298,7 +300,9 @@ def _multiply(
     in_smem = factors[0].type.width == 64  # a descriptor
     shape = f"m64n{group.cols}k{group.strips.step}"
     # Of halves, an operand in shared memory may be turned.
-    turns = (group.along,) * in_smem + (group.smem_along,) * (group.kind != mma.TF32)
+    turns = () if group.kind == mma.TF32 else (
+        *(group.along,) * in_smem, group.smem_along,
+    )  # fmt: skip
     end = ", ".join(["1, 1", *(str(int(not along)) for along in turns)])
     each = len(factors) // len(ends)
     for step in range(len(ends)):
@@ -405,11 +409,8 @@ def _emulated(group: Group) -> Functions:
     def take(shared, at):
         rows = np.asarray([cuda.laneid // 4, cuda.laneid // 4 + 8])[:, None]
         k = np.arange(group.depth)
-        if group.both:
-            rows = rows + thread_index() // WARP % WARPS * WARP_ROWS
-            places = in_parts(rows, k, group.along, group.lines)
-        else:
-            places = rows * group.pitch + k if group.along else k * group.pitch + rows
+        rows = rows + thread_index() // WARP % WARPS * WARP_ROWS
+        places = in_parts(rows, k, group.along, group.lines)
         watch.note_fetches(shared, at + places)
         return mma.factors_of(np.asarray(shared)[at + places], group.kind)  # [2, k]
 
@@ -585,7 +586,7 @@ def chained(scores: Group, sums: Group, pending: int = 1, others: int = 2) -> Fu
     return (
         begin_scores,
         _make_rounded(scores),
-        _make_begin_sums(sums),
+        _make_begin_words(sums),
         _make_finish(scores.sums, pending),
         _make_finish(scores.sums),
         _make_finish(sums.sums),
@@ -606,18 +607,3 @@ def _make_rounded(scores: Group) -> Callable:
         ]
 
     return rounded
-
-
-def _make_begin_sums(group: Group) -> Callable:
-    acc_type = types.UniTuple(types.float32, group.sums)
-
-    @written(lambda acc, words, shared, _: acc_type(acc, words, shared, types.int64))
-    def begin(
-        builder: Any, acc: list[Any], words: list[Any], shared: Any, at: Any
-    ) -> list[Any]:
-        address = llvm.shared_address(builder, builder.gep(shared, [at]))
-        ends = _descriptors(builder, address, group, False)
-        sums = _multiply(builder, acc, words, ends, group)
-        return llvm.unpack(builder, sums, group.sums)
-
-    return begin

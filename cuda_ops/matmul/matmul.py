@@ -16,7 +16,7 @@ every step on the way there (`LADDER`; the first six are in `ladders/matmul.py`)
 (the kernels of the last three are in `kernels.py` and `warpgroup.py`).
 `matmul` runs `matmul_vectorized` in tiles that suit the shape, or one of the last two
 for large float32 products after `minitorch.set_float32_matmul_precision("high")`.
-Large products of halves go to `matmul_halves` (`halves.py`), whose sums are float32.
+Large products of halves go to the last one as well, whose sums are float32.
 Operands are read in place, whatever their strides are. An output is one sum in an order
 that shapes, strides and chip determine: equal inputs give equal results.
 """
@@ -29,7 +29,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from cuda_ops.block.intrinsics import is_aligned
-from cuda_ops.block.mma import HALVES
+from cuda_ops.block.mma import HALVES, TF32
 from cuda_ops.block.tiles import VECTOR_BYTES
 from cuda_ops.block.wgmma import ARCH
 from cuda_ops.half import bits
@@ -41,7 +41,6 @@ from cuda_ops.ladders.matmul import (
     matmul_squared,
     matmul_tiled,
 )
-from cuda_ops.matmul.halves import HALF_CONFIGS, HalfConfig, bound
 from cuda_ops.matmul.kernels import (
     CONFIGS_4,
     CONFIGS_8,
@@ -55,13 +54,7 @@ from cuda_ops.matmul.kernels import (
 )
 from cuda_ops.matmul.turning import TURN_LEAST, turned
 from cuda_ops.matmul.vector import VectorConfig, cut_of, matvec
-from cuda_ops.matmul.warpgroup import (
-    GROUP_CONFIGS,
-    GroupConfig,
-    rounded_rows,
-    warpgroup,
-    warpgroup_template,
-)
+from cuda_ops.matmul.warpgroup import GROUP_CONFIGS, GroupConfig, bound
 from cuda_ops.memory import contiguous, copy, copy_into, empty
 from cuda_ops.runtime.arrays import allocate
 from cuda_ops.runtime.device import compute_capability, properties
@@ -69,7 +62,6 @@ from cuda_ops.runtime.launch import ceil_div
 from minitorch import precision
 from minitorch.dtypes import DType, computed, float32
 from minitorch.tensor_data import Shape, Strides, TensorData, broadcast_shapes
-from minitorch.todo import unwritten_task
 
 # ---------------------------------------------------------------- choosing how to cut
 
@@ -80,13 +72,12 @@ FMA_RATE = 128.0
 TENSOR_RATE = 430.0
 # The same, where both operands lie along k.
 ALONG_RATE = 300.0
-# Of TF32, of the 1024 that wgmma could do.
-GROUP_RATE = 860.0
-# Of halves, where the sums of `IDLE_HALF_SUMS` tell what becomes of it.
-HALF_RATE = 2048.0
+# Of halves by wgmma, and of TF32 half as many: the sums of `IDLE_GROUP_SUMS` tell what
+# becomes of it.
+GROUP_RATE = 2048.0
 # Sums in registers for which the units are busy half of the time.
 IDLE_SUMS = 8192
-IDLE_HALF_SUMS = 3600
+IDLE_GROUP_SUMS = 3600
 # Of a step of k at least: a barrier, and the way to shared memory.
 STEP_CYCLES = 400.0
 # Of a block: its first tile comes from far away.
@@ -99,8 +90,8 @@ PASS_BYTES = 8.0
 COPY_BYTES = 16.0
 # Multiplications for which rounding to TF32 pays.
 TENSOR_LEAST = 2**22
-# What halves are to the tensor cores.
-KINDS = {dtype: kind for kind, dtype in HALVES.items()}
+# What numbers are to the tensor cores.
+KINDS = {float32: TF32, **{dtype: kind for kind, dtype in HALVES.items()}}
 
 
 class Cut(NamedTuple):
@@ -152,7 +143,7 @@ def estimate(cut: Cut, M: int, N: int, K: int, batches: int, rate: float) -> flo
     together = max(1, min(load, c.blocks))
     steps = ceil_div(ceil_div(K, cut.splits), c.depth)
     sums = together * c.rows * c.cols * getattr(c, "slices", 1)
-    idle = IDLE_HALF_SUMS if isinstance(c, HalfConfig) else IDLE_SUMS
+    idle = IDLE_GROUP_SUMS if isinstance(c, GroupConfig) else IDLE_SUMS
     busy = 0.95 * sums / (sums + idle)
     step = max(together * c.rows * c.cols * c.depth / rate / busy, STEP_CYCLES)
     cycles = ceil_div(load, together) * (steps * step + START_CYCLES)
@@ -306,7 +297,6 @@ def _along_k(stride: int, step: int, wide: int, depth: int) -> bool:
 def _plan(
     a_shape: Shape, a_strides: Strides, a_aligned: bool, b_shape: Shape,
     b_strides: Strides, b_aligned: bool, dtype: DType, allow_tf32: bool,
-    reads: int | None,
 ) -> Plan | None:  # fmt: skip
     """Fold, choose and bind everything that does not depend on the numbers.
 
@@ -319,10 +309,8 @@ def _plan(
         cut = Cut(*vector)
     elif dtype.half:
         return None
-    elif reads is None:
-        cut = _cut(sides, dtype, allow_tf32)
     else:
-        cut = choose(_groups(reads), *_size(sides), GROUP_RATE)
+        cut = _cut(sides, dtype, allow_tf32)
     shape = (*batch, a_shape[-2], b_shape[-1])
     return plan_for(shape, sides, cut, (a_aligned, b_aligned), dtype)
 
@@ -349,57 +337,40 @@ def _pays_to_round(size: tuple[int, ...]) -> bool:
     return math.prod(size) >= TENSOR_LEAST and compute_capability() >= (8, 0)
 
 
-# ------------------------------------------------- an operand for tensor cores to read
+# --------------------------------------------- operands as a warpgroup wants them
 
 
-@lru_cache(maxsize=4096)
-def _reads(
-    a_shape: Shape, a_strides: Strides, b_shape: Shape, b_strides: Strides, dtype: DType
-) -> int | None:
-    """Which operand, 0 or 1, a warpgroup should read; None where others are faster.
+def _copied(a: TensorData, b: TensorData) -> tuple[bool, bool]:
+    """Which of a [*, M, K] and b [*, N, K] have to be copied for a warpgroup.
 
-    It is copied for that (`rounded_rows`), in one pass if it lies along k, else in two.
+    Of float32, one has to lie along k.
     """
-    batch = broadcast_shapes(a_shape[:-2], b_shape[:-2])
-    sides = _fold(batch, a_shape, a_strides, b_shape, b_strides)
-    size = _size(sides)
-    if min(sides.M, sides.N) == 1:  # read once: nothing pays
-        return None
-    if compute_capability() != ARCH or not _pays_to_round(size):
-        return None
-    if unwritten_task(warpgroup_template):  # as in an edition for students
-        return None
-    other = _cut(sides, dtype, True)
-    rate = TENSOR_RATE if isinstance(other.config, TensorConfig) else FMA_RATE
-    best, found = estimate(other, *size, rate), None
-    for reads, side, wide in ((1, sides.b, sides.N), (0, sides.a, sides.M)):
-        cut = choose(_groups(reads), *size, GROUP_RATE)
-        cycles = estimate(cut, *size, GROUP_RATE)
-        copies = math.prod(n for n, *strides in sides.batch if strides[reads])
-        passes = 1 if _along_k(*side, wide, sides.K) else 2
-        moved = 8 * wide * sides.K * copies
-        bandwidth = properties().multi_processor_count * COPY_BYTES
-        cycles += passes * (PASS_CYCLES + moved / bandwidth)
-        if cycles < best:
-            best, found = cycles, reads
-    return found
+    first, second = not _in_vectors(a), not _in_vectors(b)
+    if not (a.dtype.half or first or second or 1 in (a.strides[-1], b.strides[-1])):
+        return a.size <= b.size, a.size > b.size
+    return first, second
 
 
-def _groups(reads: int) -> tuple[GroupConfig, ...]:
-    """The cuts in which a warpgroup reads a (0) or b (1)."""
-    return tuple(config for config in GROUP_CONFIGS if config.turned == (reads == 0))
+def _prepared(a: TensorData, b: TensorData) -> tuple[TensorData, TensorData]:
+    """a [*, M, K] and b [*, K, N], or copies of those that are `_copied`."""
+    first, second = _copied(a, _flipped(b))
+    a = _in_longer_lines(a) if first else a
+    if second and b.dtype.half:
+        return a, _in_longer_lines(b)
+    return a, _flipped(_in_longer_lines(_flipped(b))) if second else b
 
 
-def _prepared(
-    a: TensorData, b: TensorData, reads: int | None
-) -> tuple[TensorData, TensorData]:
-    """a and b, of which one is replaced by its `rounded_rows`, of b by those of b.T."""
-    if reads == 0:
-        return rounded_rows(a), b
-    if reads == 1:
-        swap = (*range(b.dims - 2), b.dims - 1, b.dims - 2)
-        return a, rounded_rows(b.permute(swap)).permute(swap)
-    return a, b
+def _flipped(a: TensorData) -> TensorData:
+    return a.permute((*range(a.dims - 2), a.dims - 1, a.dims - 2))
+
+
+def _groups(dtype: DType, turned: bool) -> tuple[GroupConfig, ...]:
+    """How warpgroups may cut a product; `turned` where a lies along k, and b across."""
+    return tuple(c._replace(turned=turned) for c in GROUP_CONFIGS[KINDS[dtype]])
+
+
+def _turns(b_strides: Strides, dtype: DType) -> bool:
+    return not dtype.half and b_strides[-2] != 1
 
 
 def configs_for(dtype: DType) -> tuple[Config, ...]:
@@ -425,8 +396,8 @@ def plan_for(
     chunk = ceil_div(ceil_div(K, cut.splits), config.depth) * config.depth
     splits = max(1, ceil_div(K, max(chunk, 1)))
     blocks = ceil_div(M, config.rows) * ceil_div(N, config.cols)
-    sizes, begins = (M, N, K, chunk), isinstance(config, GroupConfig)
-    if isinstance(config, HalfConfig):
+    sizes = M, N, K, chunk
+    if isinstance(config, GroupConfig):
         config = config._replace(wide=splits > 1)
         launches = tuple(
             (bound(config, sizes, a_strides, b_strides, some.matrices), some)
@@ -437,9 +408,6 @@ def plan_for(
     b_layout = layout_for(sides.b, b_batch, aligned[1], vector, N, K)
     if isinstance(config, VectorConfig):
         run = matvec(computed(dtype).name, config)
-    elif isinstance(config, GroupConfig):
-        a_layout, b_layout = config.layouts(a_layout, b_layout)
-        run = warpgroup(config, a_layout, b_layout)
     elif isinstance(config, TensorConfig):
         run = tensor_core(config, a_layout, b_layout)
     else:
@@ -453,7 +421,7 @@ def plan_for(
         )
         for batch_range in _launches(sides.batch)
     )
-    return Plan(shape, launches, a_strides, b_strides, sizes, M * N, splits, begins)
+    return Plan(shape, launches, a_strides, b_strides, sizes, M * N, splits, False)
 
 
 def matmul(a: TensorData, b: TensorData) -> TensorData:
@@ -461,24 +429,22 @@ def matmul(a: TensorData, b: TensorData) -> TensorData:
 
     Any strides, read in place: a transposed operand costs no copy. Only of large
     float32 matrices one may be turned around first (`turning.py`), where that pays; and
-    for Hopper's tensor cores one operand is copied (`_reads`). Of halves, what the
+    for Hopper's tensor cores an operand may be copied (`_copied`). Of halves, what the
     tensor cores do not multiply as it is gives NotImplemented, to be widened.
     """
-    dtype, reads = a.storage.dtype, None
-    if dtype.half:
+    if a.dtype.half:
         return _of_halves(a, b)
-    high = precision.state.allow_tf32 and dtype is float32
-    if high:
-        reads = _reads(a.shape, a.strides, b.shape, b.strides, dtype)
-        a, b = _prepared(a, b, reads)
-    if reads is None and a.dims == b.dims == 2 and a.size >= TURN_LEAST:
+    made = _by_warpgroup(a, b)
+    if made is not NotImplemented:
+        return made
+    if a.dims == b.dims == 2 and a.size >= TURN_LEAST:
         a, b = turned(a, b)
-    return launch(_plan_of(a, b, high, reads), a, b)
+    return launch(_plan_of(a, b), a, b)
 
 
 def matmul_to(a: TensorData, b: TensorData, dtype: DType) -> Any:
     """`matmul` as `dtype`: of halves whose chunks of k are added, without rounding."""
-    out = _of_halves(a, b, dtype=dtype) if a.dtype.half else matmul(a, b)
+    out = _of_halves(a, b, dtype) if a.dtype.half else matmul(a, b)
     return out if out is NotImplemented or out.dtype is dtype else copy(out, dtype)
 
 
@@ -487,67 +453,70 @@ def matmul_bias(a: TensorData, b: TensorData, bias: TensorData) -> TensorData | 
 
     Else None, and nothing is done. The bias may be float32 beside halves.
     """
-    dtype, reads = a.dtype, None
-    if 1 in (a.shape[0], b.shape[1]):
-        return None
-    if dtype.half:
-        made = _of_halves(a, b, bias)
-        return None if made is NotImplemented else made
-    if precision.state.allow_tf32 and dtype is float32:
-        reads = _reads(a.shape, a.strides, b.shape, b.strides, dtype)
-    if reads is None:
-        return None
-    a, b = _prepared(a, b, reads)
-    return launch(_plan_of(a, b, True, reads), a, b, bias=bias)
+    made = _by_warpgroup(a, b, bias)
+    return None if made is NotImplemented else made
 
 
-def _plan_of(
-    a: TensorData, b: TensorData, high: bool = False, reads: int | None = None
-) -> Any:
+def _plan_of(a: TensorData, b: TensorData) -> Any:
+    high = precision.state.allow_tf32 and a.dtype is float32
     return _plan(
-        a.shape, a.strides, _even(a), b.shape, b.strides, _even(b), a.dtype, high, reads
+        a.shape, a.strides, _even(a), b.shape, b.strides, _even(b), a.dtype, high
     )
 
 
-def _of_halves(
-    a: TensorData, b: TensorData, bias: TensorData | None = None,
-    dtype: DType | None = None,
-) -> Any:  # fmt: skip
+def _of_halves(a: TensorData, b: TensorData, dtype: DType | None = None) -> Any:
     """A product that is rounded once, where one operand is a vector, or a warpgroup
     makes it and that pays; `dtype` as in `launch`."""
     if 1 in (a.shape[-2], b.shape[-1]):
         plan = _plan_of(a, b)
         return NotImplemented if plan is None else launch(plan, a, b, words=False)
-    allow_tf32 = precision.state.allow_tf32
-    if not _pays_as_halves(a.shape, b.shape, a.dtype, allow_tf32):
+    return _by_warpgroup(a, b, dtype=dtype)
+
+
+def _by_warpgroup(
+    a: TensorData, b: TensorData, bias: TensorData | None = None,
+    dtype: DType | None = None,
+) -> Any:  # fmt: skip
+    """A product of halves or in TF32 where that pays, else NotImplemented."""
+    kind, allow_tf32 = a.dtype, precision.state.allow_tf32
+    if not (kind.half or (allow_tf32 and kind is float32)):
         return NotImplemented
-    a, b = (x if _in_vectors(x) else _in_longer_lines(x) for x in (a, b))
-    plan = _half_plan(a.shape, a.strides, b.shape, b.strides, a.dtype)
+    if 1 in (a.shape[-2], b.shape[-1]):
+        return NotImplemented
+    which = _copied(a, _flipped(b))
+    if not _pays_by_warpgroup(a.shape, b.shape, kind, allow_tf32, which):
+        return NotImplemented
+    a, b = _prepared(a, b)
+    plan = _group_plan(a.shape, a.strides, b.shape, b.strides, kind)
     return launch(plan, a, b, bias=bias, dtype=dtype)
 
 
 def _in_longer_lines(a: TensorData) -> TensorData:
-    """A copy whose lines begin at multiples of 16 bytes."""
-    *rest, n = a.shape
-    out = empty((*rest, n + -n % 8), a.dtype).slice(a.dims - 1, 0, n)
-    copy_into(out, a)
-    return out
+    """A copy whose lines begin at multiples of 16 bytes; what repeats, repeats."""
+    once = [1 if s == 0 else n for n, s in zip(a.shape[:-2], a.strides)]
+    *rest, n = *once, *a.shape[-2:]
+    long = n + -n % (VECTOR_BYTES // a.dtype.itemsize)
+    out = empty((*rest, long), a.dtype).slice(a.dims - 1, 0, n)
+    copy_into(out, TensorData(a.storage, out.shape, a.strides, a.offset))
+    return out.expand(a.shape)
 
 
 def _in_vectors(a: TensorData) -> bool:
-    """Whether a tensor map can say where these halves are: in lines, of rows or of
+    """Whether a tensor map can say where these numbers are: in lines, of rows or of
     columns, that begin at multiples of 16 bytes."""
+    unit = VECTOR_BYTES // a.dtype.itemsize
     fast = a.dims - (1 if a.strides[-1] == 1 else 2)
     steps = [s for i, s in enumerate(a.strides) if i != fast]
-    whole = not any(s % 8 or s < 0 for s in steps)
+    whole = not any(s % unit or s < 0 for s in steps)
     return a.strides[fast] == 1 and 0 not in a.strides[-2:] and whole and _even(a)
 
 
 @lru_cache(maxsize=4096)
-def _pays_as_halves(
-    a_shape: Shape, b_shape: Shape, dtype: DType, allow_tf32: bool
-) -> bool:
-    """Whether a warpgroup is there, and faster than others after widening."""
+def _pays_by_warpgroup(
+    a_shape: Shape, b_shape: Shape, dtype: DType, allow_tf32: bool,
+    copied: tuple[bool, bool] = (False, False),
+) -> bool:  # fmt: skip
+    """Whether a warpgroup is there, and faster than others, after widening halves."""
     M, N, K = a_shape[-2], b_shape[-1], a_shape[-1]
     size = M, N, K, math.prod(broadcast_shapes(a_shape[:-2], b_shape[:-2]))
     if compute_capability() != ARCH or not _pays_to_round(size):
@@ -555,20 +524,26 @@ def _pays_as_halves(
     wide = Sides(M, N, K, (K, 1), (1, N), ((size[3], 0, 0),))
     other = _cut(wide, float32, allow_tf32)
     rate = TENSOR_RATE if isinstance(other.config, TensorConfig) else FMA_RATE
-    cut = choose(HALF_CONFIGS[KINDS[dtype]], *size, HALF_RATE)
-    least = estimate(cut, *size, HALF_RATE)
-    # Beside the product, two operands are widened and the result is rounded.
-    return least < estimate(other, *size, rate) + 3 * PASS_CYCLES
+    most = estimate(other, *size, rate)
+    rate = GROUP_RATE * 2 / dtype.itemsize
+    least = estimate(choose(_groups(dtype, False), *size, rate), *size, rate)
+    if dtype.half:  # two operands are widened, the result is rounded
+        return least < most + 3 * PASS_CYCLES
+    bandwidth = properties().multi_processor_count * COPY_BYTES
+    for shape, copy_first in zip((a_shape, b_shape), copied):
+        least += copy_first * (PASS_CYCLES + 8 * math.prod(shape) / bandwidth)
+    return least < most
 
 
 @lru_cache(maxsize=4096)
-def _half_plan(
+def _group_plan(
     a_shape: Shape, a_strides: Strides, b_shape: Shape, b_strides: Strides, dtype: DType
 ) -> Plan:
-    """How a warpgroup multiplies halves."""
+    """How a warpgroup multiplies halves, or float32 in TF32."""
     batch = broadcast_shapes(a_shape[:-2], b_shape[:-2])
     sides = _fold(batch, a_shape, a_strides, b_shape, b_strides)
-    cut = choose(HALF_CONFIGS[KINDS[dtype]], *_size(sides), HALF_RATE)
+    configs = _groups(dtype, _turns(b_strides, dtype))
+    cut = choose(configs, *_size(sides), GROUP_RATE * 2 / dtype.itemsize)
     shape = (*batch, a_shape[-2], b_shape[-1])
     return plan_for(shape, sides, cut, (True, True), dtype)
 
@@ -652,17 +627,20 @@ def matmul_tensor_core(a: TensorData, b: TensorData) -> TensorData:
 def matmul_warpgroup(a: TensorData, b: TensorData) -> TensorData:
     """a [M, K] @ b [K, N] -> [M, N] by the kernel `matmul_warpgroup`; any strides.
 
-    float32, rounded to TF32 whatever precision is set; if only b lies along k, or both
-    do, b is read, else a.
+    float32, rounded to TF32 whatever precision is set.
 
     Raises:
         RuntimeError: the GPU's compute capability is not 9.0.
     """
     _must_be_float32("matmul_warpgroup", a)
-    reads = int(b.dims == 2 and _along_k(b.strides[1], b.strides[0], b.shape[1], 2))
+    turns = False
     if a.dims == b.dims == 2:
-        a, b = _prepared(a, b, reads)
-    return _run_rung("matmul_warpgroup", a, b, Cut(_groups(reads)[0], 1))
+        if 0 in (a.size, b.size):  # nothing would come into the ring
+            return matmul(a, b)
+        a, b = _prepared(a, b)
+        turns = _turns(b.strides, float32)
+    cut = Cut(_groups(float32, turns)[0], 1)
+    return _run_rung("matmul_warpgroup", a, b, cut)
 
 
 # From the definition to the fastest; a benchmark draws them all.

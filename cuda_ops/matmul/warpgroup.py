@@ -1,284 +1,379 @@
-"""Matrix products by warpgroups, whose tensor cores fetch their factors themselves.
+"""Matrix products by warpgroups, which a warp of its own feeds.
 
-With this file one can get the kernel `matmul_warpgroup` for one way to cut a product
-(`warpgroup`). What a group of 128 threads does in it is in `block/wgmma.py`; only
-compute capability 9.0 has its instruction, and `matmul.py` takes `matmul_tensor_core`
-elsewhere.
+With this file one can get the kernel `matmul_warpgroup` for one way to cut a product of
+bfloat16, float16 or float32 in TF32 (`warpgroup`), and bind it to a shape (`bound`).
+Only compute capability 9.0 has its instructions; elsewhere `matmul.py` widens halves,
+and takes `matmul_tensor_core` for TF32.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from numba import cuda, float32
+from numba import cuda, float32, int64, uint16
 
-from cuda_ops.block.copies import Copy, arrival
-from cuda_ops.block.intrinsics import WARP, is_aligned, load4, store4, to_tf32
-from cuda_ops.block.tiles import thread_index
+from cuda_ops.block import tma
+from cuda_ops.block.intrinsics import WARP
+from cuda_ops.block.mma import BF16, F16, TF32
+from cuda_ops.block.tiles import VECTOR_BYTES, inlined, quotient, thread_index
 from cuda_ops.block.wgmma import (
     ARCH,
-    DEPTH,
-    GROUP_BYTES,
+    LINE_ROOM,
     WARP_ROWS,
     WARPS,
     Group,
+    line_storer,
+    make_wait,
+    sums_of,
     wgmma_tile,
 )
-from cuda_ops.matmul.kernels import (
-    EXAMPLE,
-    Layout,
-    pitch_of,
-    ring_elements,
-    ring_of,
-    tile_storer,
-)
-from cuda_ops.memory import copy_into, empty
-from cuda_ops.runtime.launch import SIMULATED, TINY, Kernel, ceil_div, kernel
-from minitorch.tensor_data import TensorData
+from cuda_ops.matmul.kernels import matrix_storer, origin_of
+from cuda_ops.runtime.device import properties
+from cuda_ops.runtime.launch import TINY, Kernel, ceil_div
+from cuda_ops.runtime.tensor_maps import TensorMap
 
-# -------------------------------------------------------------------------- the kernel
+# Rows of tiles that are walked together.
+HIGH = 16
 
 
 class GroupConfig(NamedTuple):
-    """How `matmul_warpgroup` cuts a product into blocks and warpgroups.
+    """How `matmul_warpgroup` cuts a product into tiles.
 
-    A block makes 64 `groups` x `smem_rows` outputs of a product, or with `turned` of
-    the turned one, b.T @ a.T: the operand in shared memory has to lie along k, and that
-    is a then, not b. `stages` and `blocks` are as in `kernels.Config`.
+    A block makes tiles of 64 `groups` x `lines` outputs, one after the other, from a
+    ring of `stages` tiles of both operands; or with `turned` of the turned product,
+    b.T @ a.T. `kind` is as in `mma.Strips`, `wide` as in `Group`; `blocks` share a
+    multiprocessor.
     """
 
     groups: int
-    smem_rows: int
+    lines: int
     stages: int
-    turned: bool
+    kind: str = BF16
+    turned: bool = False
+    wide: bool = False
     blocks: int = 1
-    depth: int = DEPTH
 
     @property
-    def reg_rows(self) -> int:
-        """Rows of the block's tile, whose factors are in registers."""
-        return self.groups * WARPS * WARP_ROWS
+    def wides(self) -> tuple[int, int]:
+        """Rows of a tile of both operands, as they are multiplied."""
+        return self.groups * WARPS * WARP_ROWS, self.lines
 
     @property
     def rows(self) -> int:
-        return self.smem_rows if self.turned else self.reg_rows
+        return self.wides[self.turned]
 
     @property
     def cols(self) -> int:
-        return self.reg_rows if self.turned else self.smem_rows
+        return self.wides[not self.turned]
+
+    @property
+    def size(self) -> int:
+        """Bytes of a number."""
+        return 4 if self.kind == TF32 else 2
+
+    @property
+    def depth(self) -> int:
+        """Steps of k of a tile: numbers of a line in shared memory."""
+        return Group(8, 0, True, False, self.kind).line
+
+    @property
+    def warps(self) -> int:
+        """Warps that multiply. Of four more, one copies."""
+        return self.groups * WARPS
 
     @property
     def threads(self) -> int:
-        return WARP * WARPS * self.groups
+        return WARP * (self.warps + WARPS)
 
-    def layouts(self, a_layout: Layout, b_layout: Layout) -> tuple[Layout, Layout]:
-        """The same, but what stays in shared memory lies along k there."""
-        in_smem = a_layout if self.turned else b_layout
-        if not in_smem.k_fast:
-            in_smem = Layout(1, True)
-        return (in_smem, b_layout) if self.turned else (a_layout, in_smem)
+    @property
+    def stage(self) -> int:
+        """Numbers of a tile of a and one of b."""
+        return (self.rows + self.cols) * self.depth
 
-    def copies(
-        self, a_layout: Layout, b_layout: Layout, _: int = 4
-    ) -> tuple[Copy, Copy]:
-        """How the block's threads copy a tile of a and one of b."""
-        in_smem, in_regs = (a_layout, b_layout) if self.turned else (b_layout, a_layout)
-        # `ldmatrix` wants lines 16 bytes apart, modulo the banks; loads of words, 32.
-        more = 4 if in_regs.k_fast else 8
-        pitch = pitch_of(self.reg_rows, self.depth, in_regs, more)
-        smem_copy = Copy(
-            self.depth, self.smem_rows,
-            pitch_of(self.smem_rows, self.depth, in_smem, 0), self.threads,
-            in_smem.elements, True, in_smem.k_fast, swizzle=True,
-        )  # fmt: skip
-        reg_copy = Copy(
-            self.depth, self.reg_rows, pitch, self.threads, in_regs.elements, True,
-            in_regs.k_fast,
-        )  # fmt: skip
-        return (smem_copy, reg_copy) if self.turned else (reg_copy, smem_copy)
+    @property
+    def room(self) -> int:
+        """Numbers of shared memory for the outputs of a warp, if they are halves."""
+        return 0 if self.kind == TF32 else LINE_ROOM
 
-    def shared(self, a_layout: Layout, b_layout: Layout, size: int) -> int:
-        """Bytes of shared memory for the ring of tiles."""
-        return ring_elements(self, a_layout, b_layout) * size
+    @property
+    def shared(self) -> int:
+        """Bytes of shared memory: the ring, its barriers, lines of outputs."""
+        ring = self.stages * (self.stage * self.size + 2 * tma.BARRIER)
+        return ring + self.size * self.warps * self.room
 
 
-def warpgroup_template(
-    config: GroupConfig, a_layout: Layout, b_layout: Layout
-) -> Callable:
-    """The Python function of `matmul_warpgroup` for one way to cut the product."""
-    c, depth, stages = config, config.depth, config.stages
-    if stages < 3:
-        raise ValueError(
-            f"matmul_warpgroup: got {stages} stages; expected 3 or more, for tiles "
-            f"that are multiplied, taken to registers, and on their way"
-        )
-    a_copy, b_copy = c.copies(a_layout, b_layout)
-    start, load_a, load_b, close, _, _, a_size, stage, forward = ring_of(
-        c, a_copy, b_copy, 4
-    )
-    in_regs = b_copy if c.turned else a_copy
-    group = Group(c.smem_rows, depth, in_regs.k_fast, in_regs.pitch, c.turned)
-    first, take, begin, finish, store = wgmma_tile(group)
-    arrive = arrival(stages - 3)
-    smem_at, reg_at = (0, a_size) if c.turned else (a_size, 0)
-    if not SIMULATED and (4 * stage % GROUP_BYTES or 4 * smem_at % GROUP_BYTES):
-        # What is swizzled for the hardware has to begin at such a multiple, as
-        # dynamic shared memory does.
-        raise ValueError(
-            f"matmul_warpgroup: tiles of {c} lie across {GROUP_BYTES} bytes"
-        )
-    store_tile, ring = tile_storer(store, 4), stages * stage
-    turned, apart = c.turned, WARP_ROWS * in_regs.strides[0]
+def _box_copier(wide: int, line: int, along: bool) -> Callable:
+    """copy(shared, at, source, barrier, row, k, inner, outer): an operand's tile.
 
-    def matmul_warpgroup(a, a_at, a_strides, b, b_at, b_strides, out, sizes, bias):
-        """Hopper's tensor cores: 131,072 multiplications an instruction, on their own.
+    An operand that lies across k comes in parts of a line's rows.
+    """
+    copy = tma.copy
 
-        # a [B, M, K] @ b [B, K, N] + bias [N] or [0] -> out [parts, B, M, N], float32
-
-            for a block of 256 x 128 outputs, for k0 in range(first, last, 32):
-                acc[128 b, 256 a] += b's tile k0 (registers) x a's tile k0 (shared)
-                tile k0 + 32 of b -> registers                      (meanwhile)
-                tile k0 + 96 of a and b -> shared memory            (meanwhile)
-
-            ring    | tile t-1 -> t+3 | tile t    | tile t+1    | t+2      |
-                      being overwritten  multiplied  to registers  arriving
-
-        The warps of `matmul_tensor_core` fetch both factors of each `mma.sync` into
-        registers, and wait for its result. Here four warps have 64 x 32 factors of one
-        operand, `wgmma.mma_async` fetches the other itself, 256 lines of 128 bytes, and
-        the warps go on: to the next barrier, and to the next tile's factors. They wait
-        at the end of a step, when all of that is done. Two groups of four warps share
-        a block's 256 x 128 outputs, 128 sums a thread.
-
-        The tensor cores want lines along k, and 16-byte vectors of line r in the order
-        0 ^ r, 1 ^ r, ... 7 ^ r, so that the same vector of 8 lines meets all banks. If
-        b does not lie along k, but a does, then the block makes a part of b.T @ a.T.
-
-        What goes to registers is rounded to TF32 on the way. Of what is in shared
-        memory the tensor cores ignore the last 13 bits, so `round_flat` rounds that
-        beforehand, which takes a twentieth of the time of a product of 4096 rows. Sums
-        are float32.
-
-        Sums begin with the bias, which arrives while the first tiles do: added to what
-        is stored, it would cost reading and writing that once more.
-
-        Source: "PTX ISA", on wgmma, matrix descriptors and the asynchronous proxy.
-        """
-        shared = cuda.shared.array(0, float32)
-        row, col, count, a_from, a_walk, b_from, b_walk = start(
-            shared, a, a_at, a_strides, b, b_at, b_strides, sizes
-        )
-        rows, cols = sizes[0] - row, sizes[1] - col
-        # BEGIN TWIN a5.5
-        mine = thread_index() // WARP * apart + reg_at
-        warp = thread_index() // WARP * WARP_ROWS if turned else 0
-        # The bias is in one of the parts of a sum.
-        acc = first(bias, col + warp, cols - warp if cuda.blockIdx.y == 0 else 0)
-        slot, free = 0, ring - stage
-        arrive()  # this thread's copies of tile 0
-        cuda.syncthreads()  # and all others'
-        factors = take(shared, mine)
-        for t in range(count):
-            acc = begin(acc, factors, shared, slot + smem_at)
-            arrive()
-            cuda.syncthreads()  # tile t + 1 is there; all are done with tile t - 1
-            if t + stages - 1 < count:
-                load_a(shared, free, a, a_from, a_walk, rows)
-                load_b(shared, free + a_size, b, b_from, b_walk, cols)
-                a_from += forward * a_strides[1]
-                b_from += forward * b_strides[1]
-            close()
-            free = slot
-            slot = slot + stage if slot + stage < ring else 0
-            # The next tile's factors come while the product is under way.
-            factors = take(shared, slot + mine)
-            acc = finish(acc)
-        # END TWIN a5.5
-        if turned:
-            col += thread_index() // WARP * WARP_ROWS
+    def boxes(shared, at, source, barrier, row, k, inner, outer):
+        if along:
+            copy(shared, at, source, barrier, k, row, inner, outer)
         else:
+            for part in range(wide // line):
+                to, first = at + part * (line * line), row + part * line
+                copy(shared, to, source, barrier, first, k, inner, outer)
+
+    return inlined(boxes)
+
+
+def _storer(config: GroupConfig, group: Group, store: Callable) -> Callable:
+    """put(shared, at, out, acc, matrix, row, col, sizes): a warp's outputs."""
+    put_one, turned = matrix_storer(store, 4), config.turned
+    if config.wide or config.kind == TF32:
+
+        def put(shared, at, out, acc, matrix, row, col, sizes):
+            if turned:
+                put_one(out, acc, matrix, col, row, (sizes[1], sizes[0]))
+            else:
+                put_one(out, acc, matrix, row, col, sizes)
+
+        return inlined(put)
+    put_lines, vector = line_storer(group), group.strips.vector
+
+    def put_halves(shared, at, out, acc, matrix, row, col, sizes):
+        if sizes[1] % vector:
+            put_one(out, acc, matrix, row, col, sizes)
+        else:
+            put_lines(shared, at, out, acc, matrix, row, col, sizes)
+
+    return inlined(put_halves)
+
+
+def warpgroup_template(config: GroupConfig, a_along: bool, b_along: bool) -> Callable:
+    """The Python function of `matmul_warpgroup` for one way to cut the product.
+
+    Of a turned product, a is b.T and b is a.T here.
+    """
+    c, stages, stage, size = config, config.stages, config.stage, config.size
+    (tile_rows, tile_cols), warps, line, turned = c.wides, c.warps, c.depth, c.turned
+    group = Group(tile_cols, line, a_along, turned, c.kind, b_along, c.wide)
+    start = wgmma_tile(group._replace(fresh=True))[2]
+    first, take, begin, finish, store = wgmma_tile(group)
+    zero, plus = sums_of(group)
+    copy_a = _box_copier(tile_rows, line, a_along)
+    copy_b = _box_copier(tile_cols, line, b_along)
+    origin, before = origin_of(tile_rows, tile_cols, HIGH), make_wait(1)
+    put, number = _storer(c, group, store), float32 if c.kind == TF32 else uint16
+    in_place = group.both
+    apart, sharing, a_size = WARPS * WARP_ROWS * line, WARP * WARPS, tile_rows * line
+    lines_at, room = stages * stage, c.room
+    full = lines_at + warps * room
+    step, nbytes = tma.BARRIER // size, size * stage
+    empty = full + stages * step
+    prepare, ready, expect = tma.prepare, tma.ready, tma.expect
+    release, wait = tma.release, tma.wait
+    few, many = tma.registers(56), tma.registers(224)
+
+    def work(batch, sizes):
+        M, N, K, chunk = sizes
+        tiles = (M + tile_rows - 1) // tile_rows * ((N + tile_cols - 1) // tile_cols)
+        return tiles, tiles * quotient(K + chunk - 1, chunk) * batch[5]
+
+    def place(item, tiles, batch, sizes):
+        M, N, K, chunk = sizes
+        matrix = quotient(item, tiles)
+        row, col = origin(item - matrix * tiles, M, N)
+        part = quotient(matrix, batch[5])
+        k = part * chunk
+        count = (min(K - k, chunk) + line - 1) // line
+        return matrix, part, row, col, k, count
+
+    work, place = inlined(work), inlined(place)
+
+    def produce(shared, a_map, b_map, batch, sizes):
+        tiles, items = work(batch, sizes)
+        n, phase = int64(0), int64(1)
+        for item in range(int64(cuda.blockIdx.x), items, int64(cuda.gridDim.x)):
+            matrix, part, row, col, k, count = place(item, tiles, batch, sizes)
+            z = matrix - part * batch[5]
+            outer = quotient(z, batch[4])
+            inner = z - outer * batch[4]
+            for _ in range(count):
+                wait(shared, empty + n * step, phase)
+                bar, at = full + n * step, n * stage
+                expect(shared, bar, nbytes)
+                copy_a(
+                    shared, at, a_map, bar, row, k, inner * batch[1], outer * batch[0]
+                )
+                copy_b(
+                    shared, at + a_size, b_map, bar, col, k, inner * batch[3],
+                    outer * batch[2],
+                )  # fmt: skip
+                k += line
+                n += 1
+                if n == stages:
+                    n, phase = int64(0), 1 - phase
+
+    produce = inlined(produce)
+
+    def bias_of(bias, row, col, sizes, part):
+        # It is in one of the parts of a sum.
+        if turned:
             row += thread_index() // WARP * WARP_ROWS
-        store_tile(out, acc, row, col, sizes)
+            return first(bias, row, sizes[0] - row if part == 0 else 0)
+        return first(bias, col, sizes[1] - col if part == 0 else 0)
+
+    bias_of = inlined(bias_of)
+
+    def matmul_warpgroup(a_map, b_map, batch, out, sizes, bias):
+        """One warp copies, eight multiply, and nobody meets at a barrier.
+
+        # a [B, M, K] @ b [B, K, N] + bias [N] or [0] -> out [parts, B, M, N]
+
+            for tile in this block's:                 128 x 256 outputs
+                for k0 in range(first, last, 64):     of halves; of float32 32
+                    acc[64 a, 256 b] += a's tile k0 x b's tile k0   (both in shared)
+
+            warp 8   copies | t+2 | t+3 |     |  t+4  |  ...   until the ring is full
+            warps 0-7 start | t   | t+1 | t+2 |  ...           when `full` says so
+            tensor cores    | t-1 | t   | t+1 |  ...           and `empty` when done
+
+        One thread orders a box of 128-byte lines with one instruction; the engine finds
+        addresses, exchanges vectors for the tensor cores, rounds float32 to TF32, and
+        puts zeros where the matrix ends. A stage of the ring has two barriers: `full`,
+        which counts bytes, and `empty`, which counts the warps that are done. The warps
+        start product t while t - 1 is under way, wait for t - 1, and give its stage
+        back.
+
+        A block makes one tile after the other, as many blocks as there are
+        multiprocessors: while it stores a tile, the ring fills for the next.
+        Halves may lie either way; what lies across k comes in boxes of 128 bytes of
+        rows. Of float32 b has to lie along k; a that does not goes to the tensor cores
+        by way of registers. If only a lies along k, a block makes tiles of b.T @ a.T.
+        Rounding to nearest leaves an error of 2.9e-4 of a result's size, as cuBLAS
+        has it; factors that are cut off, as the tensor cores do it, would make 7.7e-4.
+
+        Sources: "PTX ISA", on wgmma, mbarrier and cp.async.bulk.tensor; "CUTLASS",
+        its warp-specialized persistent kernels, for who waits for whom, and for the
+        engine's rounding.
+        """
+        shared = cuda.shared.array(0, number)
+        if thread_index() == 0:
+            for s in range(stages):
+                prepare(shared, full + s * step, 1)
+                prepare(shared, empty + s * step, warps)
+            ready()
+        cuda.syncthreads()
+        if thread_index() // WARP >= warps:
+            few()
+            if thread_index() == warps * WARP:
+                produce(shared, a_map, b_map, batch, sizes)
+        else:
+            many()
+            tiles, items = work(batch, sizes)
+            none = zero()
+            mine = thread_index() // sharing * apart
+            n, phase, item = int64(0), int64(0), int64(cuda.blockIdx.x)
+            matrix, part, row, col, _, count = place(item, tiles, batch, sizes)
+            while item < items:
+                wait(shared, full + n * step, phase)
+                left = take(shared, n * stage + mine)
+                acc = start(none, left, shared, n * stage + a_size)
+                for _ in range(1, count):
+                    last, n = n, n + 1
+                    if n == stages:
+                        n, phase = int64(0), 1 - phase
+                    wait(shared, full + n * step, phase)
+                    if not in_place:  # the registers are read until it is done
+                        acc = finish(acc)
+                    left = take(shared, n * stage + mine)
+                    acc = begin(acc, left, shared, n * stage + a_size)
+                    if in_place:
+                        before()  # the product before is done, and this one goes on
+                    release(shared, empty + last * step, 0)
+                # While the last one is under way: the bias,
+                bias_row = bias_of(bias, row, col, sizes, part)
+                to_matrix, to_row, to_col = matrix, row, col
+                item += cuda.gridDim.x  # and where the next tile is.
+                matrix, part, row, col, _, count = place(item, tiles, batch, sizes)
+                acc = finish(acc)
+                release(shared, empty + n * step, 0)
+                n += 1
+                if n == stages:
+                    n, phase = int64(0), 1 - phase
+                if bias.size > 0:
+                    acc = plus(acc, bias_row)
+                warp = thread_index() // WARP
+                to_row += warp * WARP_ROWS
+                at = lines_at + warp * room
+                put(shared, at, out, acc, to_matrix, to_row, to_col, sizes)
 
     return matmul_warpgroup
 
 
 if TINY:
-    GROUP_CONFIGS: tuple[GroupConfig, ...] = (
-        GroupConfig(1, 16, 3, False),
-        GroupConfig(1, 16, 3, True),
-    )
+    CUTS: tuple[GroupConfig, ...] = (GroupConfig(2, 32, 3), GroupConfig(1, 16, 3))
 else:
-    GROUP_CONFIGS = (
-        GroupConfig(2, 256, 4, False),  # 128 x 256
-        GroupConfig(2, 128, 4, False),  # 128 x 128
-        GroupConfig(2, 256, 4, True),  # 256 x 128
-        GroupConfig(2, 128, 4, True),  # 128 x 128
-    )
+    CUTS = (GroupConfig(2, 256, 4), GroupConfig(2, 128, 5))
+GROUP_CONFIGS = {
+    kind: tuple(c._replace(kind=kind) for c in CUTS) for kind in (BF16, F16, TF32)
+}
+EXAMPLE = "tensor_map tensor_map 6*int64 uint16[] 4*int64 float32[]"
+MAIN = {(GROUP_CONFIGS[BF16][0], True, False): "matmul_warpgroup"}
 
 
 @cache
-def warpgroup(config: GroupConfig, a_layout: Layout, b_layout: Layout) -> Kernel:
+def warpgroup(config: GroupConfig, a_along: bool, b_along: bool) -> Kernel:
     """The kernel `matmul_warpgroup` for one way to cut."""
-    fn = warpgroup_template(config, a_layout, b_layout)
-    key = config, a_layout, b_layout
+    fn = warpgroup_template(config, a_along, b_along)
+    key = config, a_along, b_along
     return Kernel(
         fn,
-        name=MAIN.get(key) or f"{fn.__name__}{(*config, a_layout, b_layout)}",
-        examples=(f"{EXAMPLE} float32[]",) * (key in MAIN),
+        name=MAIN.get(key) or f"{fn.__name__}{(*config, a_along, b_along)}",
+        examples=(EXAMPLE,) * (key in MAIN),
         threads=config.threads,
-        max_registers=min(65536 // (config.threads * config.blocks) // 8 * 8, 255),
-        shared=config.shared(a_layout, b_layout, 4),
+        launch_bounds=config.threads,
+        shared=config.shared,
         arch=ARCH,
         only_arch=True,
     )
 
 
-_FIRST = next(i for i, config in enumerate(GROUP_CONFIGS) if config.turned)
-MAIN = {
-    (GROUP_CONFIGS[_FIRST], Layout(4, True), Layout(4, False)): "matmul_warpgroup",
-}
 for _key in MAIN:
     warpgroup(*_key)
 
 
-@kernel(examples=["float32[] float32[] bool"], arch=(8, 0))
-def round_flat(x, out, aligned):
-    """Round float32 numbers to TF32, to nearest: 10 bits after the point.
+def bound(
+    config: GroupConfig, sizes: tuple[int, ...], a_strides: tuple[int, ...],
+    b_strides: tuple[int, ...], matrices: int,
+) -> Callable:  # fmt: skip
+    """run(a, a_at, _, b, b_at, _, out, sizes, bias): the product of some matrices.
 
-    # x [n] -> out [n]
-
-        for i in parallel:  out[i] = tf32(x[i])
-
-    Four numbers a thread, 16 bytes at once where `x` is aligned to that.
+    It is called as a launch of `matmul_tensor_core`. Strides are of rows (columns), of
+    k, of two batch dims, and the size of the last of these.
     """
-    i = 4 * cuda.grid(1)
-    if aligned and i + 3 < out.size:
-        a, b, c, d = load4(x, i)
-        store4(out, i, to_tf32(a), to_tf32(b), to_tf32(c), to_tf32(d))
-    else:
-        for j in range(i, min(i + 4, out.size)):
-            out[j] = to_tf32(x[j])
+    M, N, K, chunk = sizes
+    views, steps, along = [], [], []
+    operands, way = [(M, a_strides), (N, b_strides)], -1 if config.turned else 1
+    for tile, (wide, (stride, step, outer, inner, n)) in zip(
+        config.wides, operands[::way]
+    ):
+        along.append(step == 1)
+        line, lines, pitch = (K, wide, stride) if step == 1 else (wide, K, step)
+        shape = line, lines, n if inner else 1, ceil_div(matrices, n) if outer else 1
+        box = config.depth, tile if step == 1 else config.depth, 1, 1
+        unit = VECTOR_BYTES // config.size
+        views.append((shape, (pitch, inner or unit, outer or unit), box))
+        steps += [int(outer != 0), int(inner != 0)]  # 0: it is one matrix for all
+    tiles = ceil_div(M, config.rows) * ceil_div(N, config.cols) * ceil_div(K, chunk)
+    most = properties().multi_processor_count * config.blocks
+    kernel = warpgroup(config, *along)
+    grid = min(tiles * matrices, most), config.threads, None, config.shared
+    launch, batch = kernel[grid], (*steps, a_strides[4], matrices)
+    sizes = *(M, N)[::way], K, chunk
 
+    def run(
+        left: Any, a_at: int, _: Any, right: Any, b_at: int, __: Any, out: Any,
+        ___: Any, bias: Any,
+    ) -> None:  # fmt: skip
+        places = ((left, a_at), (right, b_at))[::way]
+        maps = (TensorMap(*place, *view) for place, view in zip(places, views))
+        launch(*maps, batch, out, sizes, bias)
 
-def rounded_rows(a: TensorData) -> TensorData:
-    """A copy of a [*, n, K] row by row, rounded to TF32.
-
-    A dim that repeats one matrix (of stride 0) is copied once, and repeats the copy.
-    """
-    repeated = [i for i in range(a.dims - 2) if a.strides[i] == 0 and a.shape[i] > 1]
-    if repeated:
-        once = tuple(1 if i in repeated else n for i, n in enumerate(a.shape))
-        copied = rounded_rows(TensorData(a.storage, once, a.strides, a.offset))
-        steps = tuple(0 if i in repeated else s for i, s in enumerate(copied.strides))
-        return TensorData(copied.storage, a.shape, steps, copied.offset)
-    out = empty(a.shape, a.dtype)
-    source, to = a, out.flat()
-    if not a.is_contiguous():
-        copy_into(out, a)
-        source = out
-    aligned = is_aligned(source.flat(), to)
-    round_flat[ceil_div(out.size, 4 * 256), 256](source.flat(), to, aligned)
-    return out
+    return run

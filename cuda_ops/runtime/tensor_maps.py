@@ -63,12 +63,13 @@ def by_value(kernel: Any) -> None:
 
 
 class TensorMap:
-    """A flat array of 16-bit words as four dimensions, the one without gaps first.
+    """A flat array as four dimensions, the one without gaps first.
 
     Args:
-        array: it; `at` is the first element of the dims.
+        array: it, of 16-bit words or of float32, which a copy rounds to TF32; `at` is
+            the first element of the dims.
         shape: four sizes.
-        strides: of the last three, in elements: multiples of 8, above 0.
+        strides: of the last three, in elements: multiples of 16 bytes, above 0.
         box: sizes of what one copy fetches. Its lines are 128 bytes, and what is
             outside of `shape` becomes zeros.
     """
@@ -84,21 +85,25 @@ class TensorMap:
         self.array, self.at = array, at
         self.shape, self.strides, self.box = shape, strides, box
         if not SIMULATED:
-            self.words = encoded(array.pointer + 2 * at, shape, strides, box)
+            size = array.itemsize
+            self.words = encoded(array.pointer + size * at, shape, strides, box, size)
 
 
 @lru_cache(maxsize=4096)
 def encoded(
-    address: int, shape: tuple[int, ...], strides: tuple[int, ...], box: tuple[int, ...]
-) -> tuple[int, ...]:
-    """The driver's map of 16-bit words from an address on, as 16 numbers."""
+    address: int, shape: tuple[int, ...], strides: tuple[int, ...],
+    box: tuple[int, ...], size: int,
+) -> tuple[int, ...]:  # fmt: skip
+    """The driver's map of elements of `size` bytes from an address on, 16 numbers."""
     api = device.driver()
     long, word = api.cuuint64_t, api.cuuint32_t
+    kind = "TFLOAT32" if size == 4 else "UINT16"
     made = device.call(
         f"making a map of {shape} elements with the strides {strides}",
         api.cuTensorMapEncodeTiled,
-        api.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_UINT16,
-        len(shape), address, [long(n) for n in shape], [long(2 * n) for n in strides],
+        getattr(api.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{kind}"),
+        len(shape), address, [long(n) for n in shape],
+        [long(size * n) for n in strides],
         [word(n) for n in box], [word(1)] * len(shape),
         api.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
         api.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B,

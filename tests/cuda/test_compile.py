@@ -24,8 +24,8 @@ from cuda_ops.block import mma, wgmma
 from cuda_ops.block.intrinsics import WARP, load
 from cuda_ops.block.rows import Fit
 from cuda_ops.elementwise import MAP_LARGE, ZIP_FLAT
-from cuda_ops.matmul import halves, warpgroup
-from cuda_ops.matmul.kernels import EXAMPLE, Layout
+from cuda_ops.matmul import warpgroup
+from cuda_ops.matmul.kernels import EXAMPLE
 from cuda_ops.matmul.vector import VectorConfig, matvec
 from cuda_ops.memory import copy_flat
 from cuda_ops.reduce import _COLUMNS, FOLD_COLUMNS_WIDE
@@ -108,24 +108,24 @@ def fits(kernel: Kernel, made: Cubin, chip: tuple[int, int]) -> None:
 
 
 @pytest.mark.skipif(SIMULATED, reason="the simulator compiles nothing")
-@pytest.mark.parametrize("elements", [1, 4])
-def test_products_of_a_warpgroup_run_on_behind_each_other(elements: int) -> None:
-    """And copies of single numbers, which need most registers, do not spill."""
-    config = warpgroup.GROUP_CONFIGS[0]
-    along_k, across_k = Layout(elements, True), Layout(elements, False)
-    kernel = warpgroup.warpgroup(config, across_k, along_k)
-    code = kernel.code(f"{EXAMPLE} float32[]")
+@pytest.mark.parametrize("kind", [mma.BF16, mma.TF32])
+@pytest.mark.parametrize("a_along", [False, True])
+@pytest.mark.parametrize("turned", [False, True])
+def test_products_of_a_warpgroup_run_on_behind_each_other(
+    kind: str, a_along: bool, turned: bool
+) -> None:
+    """Where registers feed them, too; and nothing is spilled, but for multiples of a
+    row's length, which a kernel that stores columns keeps for all tiles."""
+    if turned and (a_along or kind == mma.BF16):
+        pytest.skip("halves are not turned, nor what lies along k")
+    config = warpgroup.GROUP_CONFIGS[kind][0]._replace(turned=turned)
+    kernel = warpgroup.warpgroup(config, a_along, True)
+    word = "float32[]" if kind == mma.TF32 else "uint16[]"
+    code = kernel.code(warpgroup.EXAMPLE.replace("uint16[]", word))
     _, log = assemble(code, (9, 0), kernel.max_registers)
     assert "serialized" not in log, log
-    fits(kernel, to_cubin(code, (9, 0), kernel.max_registers), (9, 0))
-
-
-@pytest.mark.skipif(SIMULATED, reason="the simulator compiles nothing")
-def test_products_of_halves_run_on_behind_each_other() -> None:
-    kernel = halves.half_product(halves.HALF_CONFIGS[mma.BF16][0], False, True)
-    code = kernel.code(halves.EXAMPLE)
-    _, log = assemble(code, (9, 0), kernel.max_registers)
-    assert "serialized" not in log, log
+    if not turned:
+        fits(kernel, to_cubin(code, (9, 0), kernel.max_registers), (9, 0))
 
 
 @pytest.mark.skipif(SIMULATED, reason="the simulator compiles nothing")
@@ -188,7 +188,7 @@ class Numbers:
 def test_descriptors_name_the_places_that_copies_fill(along: bool) -> None:
     """As "PTX ISA", 9.7.15.5.1.2, has layouts of 128-byte swizzling."""
     size, wide = (128, 96) if along else (96, 128)  # of k, of rows
-    group = wgmma.Group(wide, size, True, 0, False, mma.BF16, along)
+    group = wgmma.Group(wide, size, True, False, mma.BF16, along)
     place, start = wgmma.line_place(group), 8192
     ends = wgmma._descriptors(Numbers(), start, group, along, wide)
     for k0, end in zip(range(0, size, 16), ends, strict=True):

@@ -27,10 +27,8 @@ pytest.importorskip("numba_cuda")
 from cuda_ops.ladders.matmul import matmul_coalesced, matmul_naive, matmul_tiled
 from cuda_ops.matmul import matmul as family
 from cuda_ops.matmul import turning
-from cuda_ops.matmul.halves import HALF_CONFIGS
 from cuda_ops.matmul.kernels import ACROSS_K, ALONG_K, Config, Layout
 from cuda_ops.matmul.matmul import Cut, matmul, plan_for
-from cuda_ops.matmul.warpgroup import GROUP_CONFIGS
 from cuda_ops.memory import from_numpy, to_numpy
 from cuda_ops.runtime.launch import SIMULATED
 from cuda_ops.simulator.sizes import real_sizes
@@ -230,24 +228,16 @@ def test_empty(shape: tuple[int, int, int]) -> None:
     assert not out.any()
 
 
-def cuts() -> list[tuple[Any, float]]:
-    """Ways to cut a product that suit this chip, and how exact they are."""
-    exact = [(config, ROUNDING["float32"]) for config in family.CONFIGS_4]
-    if not family.runs_here(family.matmul_warpgroup):
-        return exact
-    return exact + [(config, TF32) for config in GROUP_CONFIGS]
-
-
 @pytest.mark.parametrize("parts", [2, 3, 5])
 @pytest.mark.parametrize("K", [16, 39, pick(70, 5000)])
 def test_split_over_k(parts: int, K: int) -> None:
     a, b = numbers((2, 5, K)), numbers((2, K, 6), seed=1)
     left, right = from_numpy(a), from_numpy(b)
     sides = family._fold((2,), left.shape, left.strides, right.shape, right.strides)
-    for config, tolerance in cuts():
+    for config in family.CONFIGS_4:
         cut = Cut(config, parts)
         plan = plan_for((2, 5, 6), sides, cut, (False, False), left.dtype)
-        near(to_numpy(family.launch(plan, left, right)), a, b, tolerance)
+        near(to_numpy(family.launch(plan, left, right)), a, b, ROUNDING["float32"])
 
 
 @pytest.mark.parametrize("asynchronous", [True, False])
@@ -259,33 +249,29 @@ def test_all_cuts(asynchronous: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     left, right = from_numpy(a), laid_out(b, "transposed")
     sides = family._fold((), left.shape, left.strides, right.shape, right.strides)
     shape = (TILE + 1, TILE + 4)
-    for config, tolerance in cuts():
+    for config in family.CONFIGS_4:
         plan = plan_for(shape, sides, Cut(config, 1), (True, True), left.dtype)
-        near(to_numpy(family.launch(plan, left, right)), a, b, tolerance)
+        near(to_numpy(family.launch(plan, left, right)), a, b, ROUNDING["float32"])
 
 
 def test_the_fastest_units_are_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Warpgroups on a Hopper, where an operand lies along k; mma.sync elsewhere."""
+    """Warpgroups on a Hopper, mma.sync elsewhere."""
     monkeypatch.setattr(family, "FMA_RATE", 1e-6)
     monkeypatch.setattr(family, "TENSOR_RATE", 1e-3)
     monkeypatch.setattr(family, "GROUP_RATE", 1.0)
     monkeypatch.setattr(family, "compute_capability", lambda: (9, 0))
     family.choose.cache_clear()
-    family._reads.cache_clear()
-    n, small = 4096, 256
-    along, across = (n, 1), (1, n)
+    pays, n = family._pays_by_warpgroup, 4096
+    pays.cache_clear()
     square, dtype = (n, n), minitorch.float32
-    assert family._reads(square, along, square, along, dtype) == 0  # what lies along k
-    assert family._reads(square, across, square, across, dtype) == 1
-    wide = (small, 1)  # b [n, small], across k: still less to copy than a
-    assert family._reads(square, along, (n, small), wide, dtype) == 1
-    sides = family.Sides(n, n, n, along, across, ())
+    assert pays(square, square, dtype, True) and not pays((8, 8), (8, 8), dtype, True)
+    sides = family.Sides(n, n, n, (n, 1), (1, n), ())
     assert isinstance(family._cut(sides, dtype, True).config, family.TensorConfig)
     assert isinstance(family._cut(sides, dtype, False).config, family.Config)
-    family._reads.cache_clear()
+    pays.cache_clear()
     monkeypatch.setattr(family, "compute_capability", lambda: (8, 0))
-    assert family._reads(square, along, square, along, dtype) is None
-    family._reads.cache_clear()
+    assert not pays(square, square, dtype, True)
+    pays.cache_clear()
     family.choose.cache_clear()
 
 
@@ -423,9 +409,19 @@ def test_other_dtypes_use_no_tensor_cores(
 def test_what_repeats_is_copied_once() -> None:
     a = numbers((2, 5, 8))
     data = TensorData(from_numpy(a).storage, (3, 2, 5, 8), (0, 40, 8, 1))
-    copied = family.rounded_rows(data)
+    copied = family._in_longer_lines(data)
     assert copied.storage.array.size == a.size
-    np.testing.assert_allclose(to_numpy(copied), np.broadcast_to(a, data.shape), 1e-3)
+    np.testing.assert_array_equal(to_numpy(copied), np.broadcast_to(a, data.shape))
+
+
+def test_what_a_warpgroup_needs_copied() -> None:
+    """Lines without vectors, and of float32 the smaller one, if none lies along k."""
+    large, small = from_numpy(numbers((16, 8))), from_numpy(numbers((16, 4)))
+    a, b = large.permute((1, 0)), small.permute((1, 0))
+    assert family._copied(a, b) == (False, True)
+    assert family._copied(b, a) == (True, False)
+    assert family._copied(large, a) == family._copied(a, large) == (False, False)
+    assert family._copied(a.slice(0, 1, 5), large) == (True, False)
 
 
 def test_precision_names() -> None:
@@ -554,7 +550,7 @@ def test_halves_are_multiplied_as_they_are(
     turned: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Up to one rounding, of the result."""
-    monkeypatch.setattr(family, "_pays_as_halves", lambda *_: True)
+    monkeypatch.setattr(family, "_pays_by_warpgroup", lambda *_: True)
     if not family.runs_here(family.matmul_warpgroup):
         pytest.skip("this GPU has no wgmma: its compute capability is not 9.0")
     for batch, dtype, k in (((), bfloat16, 24), ((2,), float16, 24), ((), float16, 21)):
@@ -576,14 +572,18 @@ def test_halves_are_multiplied_as_they_are(
 
 @pytest.mark.parametrize("more", [-1, 0, 1])
 @pytest.mark.parametrize("lay", ["nn", "nt", "tn", "tt"])
-def test_halves_around_the_size_of_a_tile(lay: str, more: int) -> None:
+@pytest.mark.parametrize("dtype", [bfloat16, float32], ids=str)
+def test_warpgroups_around_the_size_of_a_tile(
+    dtype: DType, lay: str, more: int
+) -> None:
     """Each way to cut; more tiles than blocks; batches of which one operand repeats."""
     if not family.runs_here(family.matmul_warpgroup):
         pytest.skip("this GPU has no wgmma: its compute capability is not 9.0")
-    for config, parts in itertools.product(HALF_CONFIGS["bf16"], (1, 2)):
+    cuts = family._groups(dtype, lay == "nn" and dtype is float32)
+    for config, parts in itertools.product(cuts, (1, 2)):
         M, N, K = config.rows + more, 2 * config.cols + more, 3 * config.depth + more
         x, y = (
-            make(numbers((*batch, *shape), "float32", i).astype(bfloat16.numpy), "cuda")
+            make(numbers((*batch, *shape), "float32", i).astype(dtype.numpy), "cuda")
             for i, (batch, shape) in enumerate(
                 (((3,), (K, M) if lay[0] == "t" else (M, K)),
                  ((1,), (N, K) if lay[1] == "t" else (K, N)))
@@ -593,12 +593,14 @@ def test_halves_around_the_size_of_a_tile(lay: str, more: int) -> None:
             a.permute((0, 2, 1)) if how == "t" else a
             for how, a in zip(lay, map(family._in_longer_lines, (x, y)))
         )
-        y = y.expand((3, K, N))
+        x, y = family._prepared(x, y.expand((3, K, N)))
         sides = family._fold((3,), x.shape, x.strides, y.shape, y.strides)
-        plan = plan_for((3, M, N), sides, Cut(config, parts), (True, True), bfloat16)
+        plan = plan_for((3, M, N), sides, Cut(config, parts), (True, True), dtype)
         got = array_of(family.launch(plan, x, y)).astype(float)
-        right = array_of(x).astype(float) @ array_of(y).astype(float)
-        assert (abs(got - right) <= finfo(bfloat16).eps / 2 * abs(right) + 1e-4).all()
+        x, y = (array_of(a).astype(float) for a in (x, y))
+        right, sums = x @ y, abs(x) @ abs(y)
+        unit = finfo(dtype).eps / 2 * abs(right) if dtype.half else 2.0**-10 * sums
+        assert (abs(got - right) <= unit + 1e-4).all()
 
 
 @pytest.mark.parametrize("biased", [False, True])
@@ -612,7 +614,7 @@ def test_chunks_of_halves_are_summed_up_in_float32(biased: bool) -> None:
     a, b = (make(array, "cuda") for array in arrays)
     a = a.permute((1, 0))  # both lie across k
     sides = family._fold((), a.shape, a.strides, b.shape, b.strides)
-    cut = family.Cut(HALF_CONFIGS["bf16"][0], 3)
+    cut = family.Cut(family._groups(bfloat16, False)[0], 3)
     plan = family.plan_for((16, 24), sides, cut, (True, True), bfloat16)
     assert plan.splits == 3
     bias = make(numbers((24,), "float32", 2), "cuda") if biased else None
@@ -623,15 +625,15 @@ def test_chunks_of_halves_are_summed_up_in_float32(biased: bool) -> None:
 
 
 @pytest.mark.parametrize("dtype", [bfloat16, float16, float32], ids=str)
-@pytest.mark.parametrize("read, size", [(0, (33, 40, 24)), (1, (16, 21, 16))])
+@pytest.mark.parametrize("lay", ["nn", "nt", "tn", "tt"])
+@pytest.mark.parametrize("size", [(33, 40, 24), (16, 21, 16)])
 def test_products_that_begin_with_a_bias(
-    dtype: DType, read: int, size: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+    dtype: DType, lay: str, size: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The bias is float32, or of the type of the product."""
     if not family.runs_here(family.matmul_warpgroup):
         pytest.skip("this GPU has no wgmma: its compute capability is not 9.0")
-    monkeypatch.setattr(family, "_pays_as_halves", lambda *_: True)
-    monkeypatch.setattr(family, "_reads", lambda *_: read)
+    monkeypatch.setattr(family, "_pays_by_warpgroup", lambda *_: True)
     monkeypatch.setattr(family.precision.state, "allow_tf32", dtype is float32)
     m, n, k = size
     x, w, bias = (
@@ -639,7 +641,11 @@ def test_products_that_begin_with_a_bias(
         for seed, shape in enumerate([(m, k), (n, k), (n,)])
     )
     for row in (bias, bias.astype(np.float32)):
-        got = loaded("cuda").linear(*(make(a, "cuda") for a in (x, w, row)))
+        left, weight = (
+            make(a.T, "cuda").permute((1, 0)) if how == "t" else make(a, "cuda")
+            for a, how in zip((x, w), lay)
+        )
+        got = loaded("cuda").linear(left, weight, make(row, "cuda"))
         assert got is not None and got.dtype is dtype
         x64, w64 = x.astype(float), w.astype(float).T
         right, sums = x64 @ w64 + bias.astype(float), abs(x64) @ abs(w64)
