@@ -60,7 +60,7 @@ from minitorch.tensor_data import TensorData
 SMS = 1 if TINY else 132
 WARPS = {4: 32, 8: 24, 16: 16, 32: 8}
 PART_ROWS = 4
-AHEAD = 4
+AHEAD = 16
 
 sqrt = device_function(operators.sqrt)
 

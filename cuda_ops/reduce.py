@@ -73,10 +73,11 @@ BLOCKS = 8 if TINY else 1056
 # least, where blocks share an output.
 STEP = 16 * BLOCK
 LEAST = 4 * STEP
-# Threads side by side in `fold_columns`, threads that share a column there, and rows of
-# a part at least.
+# Threads side by side in `fold_columns`, threads that share a column there, rows of it
+# that a thread has under way, and rows of a part at least.
 TX = 8 if TINY else 32
 TY = BLOCK // TX
+AHEAD = 8
 LEAST_ROWS = 4 * TY
 # Columns up to which `fold_narrow` is used.
 NARROW = BLOCK // 4
@@ -316,10 +317,11 @@ def column_kernel(
     """Make `fold_columns` with `width` columns for each thread."""
     join, fn = kept(fn), kept(fn, before)
     span = TX * width  # columns of a block
-    room = TY * span
+    room, ahead = TY * span, AHEAD * width
 
     def kernel(a, at, batch_step, step, rows, n, batches, parts, start, number, out):
         totals = cuda.local.array(width, kind_of(out))
+        values = cuda.local.array(ahead, kind_of(a))
         cells = cuda.shared.array(room, kind_of(out))
         # The grid counts column blocks fastest, then matrices, then parts of the rows.
         across = (n + span - 1) // span
@@ -332,28 +334,20 @@ def column_kernel(
         for k in range(width):
             store(totals, k, start)
         end = (part + 1) * rows // parts
-        r = part * rows // parts + ty
-        while r + 3 * TY < end:
-            p = first + r * step
-            stride = TY * step
-            if width == 4:
-                a0, a1, a2, a3 = load4(a, p)
-                b0, b1, b2, b3 = load4(a, p + stride)
-                c0, c1, c2, c3 = load4(a, p + 2 * stride)
-                d0, d1, d2, d3 = load4(a, p + 3 * stride)
-                store(totals, 0, fn(fn(fn(fn(totals[0], a0), b0), c0), d0))
-                store(totals, 1, fn(fn(fn(fn(totals[1], a1), b1), c1), d1))
-                store(totals, 2, fn(fn(fn(fn(totals[2], a2), b2), c2), d2))
-                store(totals, 3, fn(fn(fn(fn(totals[3], a3), b3), c3), d3))
-            else:
-                x, y = load(a, p), load(a, p + stride)
-                z, w = load(a, p + 2 * stride), load(a, p + 3 * stride)
-                store(totals, 0, fn(fn(fn(fn(totals[0], x), y), z), w))
-            r += 4 * TY
-        while r < end:
-            for k in range(width):
-                store(totals, k, fn(totals[k], load(a, first + r * step + k)))
-            r += TY
+        for r in range(part * rows // parts + ty, end, AHEAD * TY):
+            for k in range(AHEAD):
+                # Behind the end the last row is read again, without a branch.
+                p, e = first + min(r + k * TY, end - 1) * step, k * width
+                if width == 4:
+                    a0, a1, a2, a3 = load4(a, p)
+                    values[e], values[e + 1] = a0, a1
+                    values[e + 2], values[e + 3] = a2, a3
+                else:
+                    values[e] = load(a, p)
+            for k in range(AHEAD):
+                for j in range(width):
+                    total = fn(totals[j], values[k * width + j])
+                    store(totals, j, total if r + k * TY < end else totals[j])
         for k in range(width):
             store(cells, ty * span + tx * width + k, totals[k])
         barrier()
@@ -385,7 +379,7 @@ def fold_columns(
         row 1     thread  32  33  34 ...  63
         row 2     thread  64 ...
 
-    A thread has four rows under way, its total stays in a register. The TY totals of a
+    A thread has eight rows under way, its total stays in a register. The TY totals of a
     column meet in shared memory, once at the end. Rows are divided into parts so
     that a few columns keep all multiprocessors busy, too; a second launch folds the
     parts.
@@ -397,7 +391,7 @@ def fold_columns_wide(
     fn: Callable, before: Callable | None = None, after: Callable = unchanged
 ) -> Callable:
     """`fold_columns` with four neighbouring columns for each thread, which are one load
-    of 16 bytes: 128 columns for a warp, and 64 bytes under way for each thread.
+    of 16 bytes: 128 columns for a warp, and 128 bytes under way for each thread.
 
     # a [B, R, n] -> out [parts, B, n]
     """

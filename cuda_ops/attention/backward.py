@@ -88,12 +88,11 @@ def deltas_template(read: Callable, vector: int, lanes: int) -> Callable:
 
     dot = device(dot_4 if vector == 4 else lambda x, i, y, j: read(x[i]) * read(y[j]))
 
-    def put(pairs, logsumexp, number, L, row, value):
-        at, end = 2 * (number * size(L) + row), FOREVER
-        if row < L:
-            end = logsumexp[number * L + row] * BITS
+    def put(pairs, number, L, row, end, value):
+        at = 2 * (number * size(L) + row)
         if row < size(L):
-            pairs[at], pairs[at + 1] = end, value if row < L else ZERO
+            pairs[at] = end * BITS if row < L else FOREVER
+            pairs[at + 1] = value if row < L else ZERO
 
     size, store = inlined(padded), inlined(put)
 
@@ -110,7 +109,7 @@ def deltas_template(read: Callable, vector: int, lanes: int) -> Callable:
         The gradient of softmax needs both in every tile of the row. Rows behind the
         last one have infinity, so that their weights become 0, and 0. A few lanes make
         a row, 16 for 64 numbers, as each loads 16 bytes at once, and each of them has
-        four rows: so eight loads of a thread are on their way together, which the
+        four rows: so twelve loads of a thread are on their way together, which the
         memory needs to be busy. Blocks are of one head, so that no thread divides.
         """
         heads, L, V = sizes[0], sizes[2], sizes[5]
@@ -123,6 +122,8 @@ def deltas_template(read: Callable, vector: int, lanes: int) -> Callable:
         i0, i1, i2, i3 = min(row, last), min(r1, last), min(r2, last), min(r3, last)
         x0, x1, x2, x3 = x + i0 * g[3], x + i1 * g[3], x + i2 * g[3], x + i3 * g[3]
         y0, y1, y2, y3 = y + i0 * o[3], y + i1 * o[3], y + i2 * o[3], y + i3 * o[3]
+        e0, e1 = logsumexp[number * L + i0], logsumexp[number * L + i1]
+        e2, e3 = logsumexp[number * L + i2], logsumexp[number * L + i3]
         d0, d1, d2, d3 = ZERO, ZERO, ZERO, ZERO
         for j in range(lane * vector, V, lanes * vector):
             d0 += dot(grad, x0 + j, out, y0 + j)
@@ -136,10 +137,10 @@ def deltas_template(read: Callable, vector: int, lanes: int) -> Callable:
             d2 += shuffle_xor(d2, far)
             d3 += shuffle_xor(d3, far)
         if lane == 0:
-            store(pairs, logsumexp, number, L, row, d0 * factor)
-            store(pairs, logsumexp, number, L, r1, d1 * factor)
-            store(pairs, logsumexp, number, L, r2, d2 * factor)
-            store(pairs, logsumexp, number, L, r3, d3 * factor)
+            store(pairs, number, L, row, e0, d0 * factor)
+            store(pairs, number, L, r1, e1, d1 * factor)
+            store(pairs, number, L, r2, e2, d2 * factor)
+            store(pairs, number, L, r3, e3, d3 * factor)
 
     return attention_deltas
 

@@ -384,9 +384,11 @@ def configs_for(dtype: DType) -> tuple[Config, ...]:
 
 
 def plan_for(
-    shape: Shape, sides: Sides, cut: Cut, aligned: tuple[bool, bool], dtype: DType
-) -> Plan:
-    """The launches for a product that is cut in a given layout."""
+    shape: Shape, sides: Sides, cut: Cut, aligned: tuple[bool, bool], dtype: DType,
+    wide: bool = False,
+) -> Plan:  # fmt: skip
+    """The launches for a product that is cut in a given layout; `wide`: of halves, to
+    float32."""
     M, N, K = sides.M, sides.N, sides.K
     config, vector = cut.config, VECTOR_BYTES // dtype.itemsize
     a_batch, b_batch = (tuple(dim[i] for dim in sides.batch) for i in (1, 2))
@@ -398,7 +400,7 @@ def plan_for(
     blocks = ceil_div(M, config.rows) * ceil_div(N, config.cols)
     sizes = M, N, K, chunk
     if isinstance(config, GroupConfig):
-        config = config._replace(wide=splits > 1)
+        config = config._replace(wide=wide or splits > 1)
         launches = tuple(
             (bound(config, sizes, a_strides, b_strides, some.matrices), some)
             for some in _launches(sides.batch)
@@ -443,8 +445,9 @@ def matmul(a: TensorData, b: TensorData) -> TensorData:
 
 
 def matmul_to(a: TensorData, b: TensorData, dtype: DType) -> Any:
-    """`matmul` as `dtype`: of halves whose chunks of k are added, without rounding."""
-    out = _of_halves(a, b, dtype) if a.dtype.half else matmul(a, b)
+    """`matmul` as `dtype`: of halves that a warpgroup multiplies, without rounding."""
+    wide = dtype is float32
+    out = _of_halves(a, b, wide) if a.dtype.half else matmul(a, b)
     return out if out is NotImplemented or out.dtype is dtype else copy(out, dtype)
 
 
@@ -464,19 +467,18 @@ def _plan_of(a: TensorData, b: TensorData) -> Any:
     )
 
 
-def _of_halves(a: TensorData, b: TensorData, dtype: DType | None = None) -> Any:
+def _of_halves(a: TensorData, b: TensorData, wide: bool = False) -> Any:
     """A product that is rounded once, where one operand is a vector, or a warpgroup
-    makes it and that pays; `dtype` as in `launch`."""
+    makes it and that pays; `wide` as in `launch`, for a warpgroup."""
     if 1 in (a.shape[-2], b.shape[-1]):
         plan = _plan_of(a, b)
         return NotImplemented if plan is None else launch(plan, a, b, words=False)
-    return _by_warpgroup(a, b, dtype=dtype)
+    return _by_warpgroup(a, b, wide=wide)
 
 
 def _by_warpgroup(
-    a: TensorData, b: TensorData, bias: TensorData | None = None,
-    dtype: DType | None = None,
-) -> Any:  # fmt: skip
+    a: TensorData, b: TensorData, bias: TensorData | None = None, wide: bool = False
+) -> Any:
     """A product of halves or in TF32 where that pays, else NotImplemented."""
     kind, allow_tf32 = a.dtype, precision.state.allow_tf32
     if not (kind.half or (allow_tf32 and kind is float32)):
@@ -487,8 +489,8 @@ def _by_warpgroup(
     if not _pays_by_warpgroup(a.shape, b.shape, kind, allow_tf32, which):
         return NotImplemented
     a, b = _prepared(a, b)
-    plan = _group_plan(a.shape, a.strides, b.shape, b.strides, kind)
-    return launch(plan, a, b, bias=bias, dtype=dtype)
+    plan = _group_plan(a.shape, a.strides, b.shape, b.strides, kind, wide)
+    return launch(plan, a, b, bias=bias, wide=wide)
 
 
 def _in_longer_lines(a: TensorData) -> TensorData:
@@ -537,15 +539,16 @@ def _pays_by_warpgroup(
 
 @lru_cache(maxsize=4096)
 def _group_plan(
-    a_shape: Shape, a_strides: Strides, b_shape: Shape, b_strides: Strides, dtype: DType
-) -> Plan:
+    a_shape: Shape, a_strides: Strides, b_shape: Shape, b_strides: Strides,
+    dtype: DType, wide: bool,
+) -> Plan:  # fmt: skip
     """How a warpgroup multiplies halves, or float32 in TF32."""
     batch = broadcast_shapes(a_shape[:-2], b_shape[:-2])
     sides = _fold(batch, a_shape, a_strides, b_shape, b_strides)
     configs = _groups(dtype, _turns(b_strides, dtype))
     cut = choose(configs, *_size(sides), GROUP_RATE * 2 / dtype.itemsize)
     shape = (*batch, a_shape[-2], b_shape[-1])
-    return plan_for(shape, sides, cut, (True, True), dtype)
+    return plan_for(shape, sides, cut, (True, True), dtype, wide)
 
 
 def _even(a: TensorData) -> bool:
@@ -556,14 +559,14 @@ def _even(a: TensorData) -> bool:
 
 def launch(
     plan: Plan, a: TensorData, b: TensorData, words: bool = True,
-    bias: TensorData | None = None, dtype: DType | None = None,
+    bias: TensorData | None = None, wide: bool = False,
 ) -> TensorData:  # fmt: skip
     """Run a plan's kernels, to which halves are words, or else numbers.
 
-    Those of warpgroups add a bias, if there is one. The result is of type `dtype`, if
-    that is given and k is split.
+    Those of warpgroups add a bias, if there is one, and make float32 of halves, if
+    their plan is `wide`.
     """
-    out = empty(plan.shape, (plan.splits > 1 and dtype) or a.storage.dtype)
+    out = empty(plan.shape, float32 if wide else a.storage.dtype)
     dtype = computed(a.storage.dtype)
     left, right, result = (x.storage.array for x in (a, b, out))
     if words:

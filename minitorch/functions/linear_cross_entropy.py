@@ -172,8 +172,10 @@ def _whole(w: TensorData, backend: Any) -> TensorData:
     (classes, size), dtype = w.shape, w.storage.dtype
     if not dtype.half or classes % WHOLE == 0:
         return w
-    out = backend.full((classes + -classes % WHOLE, size), 0, dtype)
+    more = -classes % WHOLE
+    out = backend.empty((classes + more, size), dtype)
     backend.copy_into(out.slice(0, 0, classes), w)
+    backend.copy_into(out.slice(0, classes, more), backend.full((more, size), 0, dtype))
     return out
 
 
