@@ -67,7 +67,7 @@ def checked_tensor(name: str, value: Any) -> Tensor:
     """`value`, if it is a tensor."""
     if not (isinstance(value, Variable) and hasattr(value, "raw")):
         raise not_a_tensor(name, value)
-    return value
+    return value  # type: ignore[return-value]
 
 
 def operands(name: str, a: Any, b: Any) -> tuple[Tensor, Tensor]:
