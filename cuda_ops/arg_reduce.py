@@ -13,7 +13,14 @@ from typing import Any
 
 from numba import cuda
 
-from cuda_ops.block.intrinsics import WARP, device, load, shuffle_xor, store
+from cuda_ops.block.intrinsics import (
+    WARP,
+    device,
+    load,
+    shuffle_xor,
+    store,
+    wait_for_previous,
+)
 from cuda_ops.block.rows import BLOCK
 from cuda_ops.indexing import gather
 from cuda_ops.layouts import lane_shift
@@ -93,6 +100,7 @@ def first_in_rows(better: Callable) -> Callable:
         outer, k = split(row, inner)
         at = outer * n * inner + k
         first = s * chunk
+        wait_for_previous()
         last = min(first + chunk, n)
         place = first
         best = load(a, at + first * inner)
@@ -134,6 +142,7 @@ def first_of_places(better: Callable) -> Callable:
         known = q < out.size
         r, g = split(q if known else 0, groups)
         row, first = r * n, r * splits + g * each
+        wait_for_previous()
         place = load(places, first)
         best = load(a, row + place)
         for i in range(t, min(each, splits - g * each), WARP):
@@ -152,11 +161,11 @@ _BOTH = (operators.gt, operators.lt)
 FIRST_IN_ROWS = Kernels(
     first_in_rows, _BOTH,
     ["float32[] int64 int64 int64 int64 int64 int64[] float32[] bool"],
-    threads=BLOCK,
+    threads=BLOCK, overlaps=True,
 )  # fmt: skip
 FIRST_OF_PLACES = Kernels(
     first_of_places, _BOTH, ["float32[] int64 int64[] int64 int64 int64 int64[]"],
-    threads=BLOCK,
+    threads=BLOCK, overlaps=True,
 )  # fmt: skip
 
 

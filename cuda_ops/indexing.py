@@ -32,6 +32,7 @@ from cuda_ops.block.intrinsics import (
     load4,
     store4,
     sync_warp,
+    wait_for_previous,
 )
 from cuda_ops.half import bits
 from cuda_ops.index_errors import after_launch, bad_index, notes, number
@@ -452,11 +453,13 @@ def put_slices(out, n, inner, index, winner, src):
             out[(outer * n + i) * inner + k] = src[e]
 
 
-@kernel(examples=[f"{t}[] int64 int64 int64[] {t}[] int64[] int64" for t in _ALL])
+@kernel(examples=[f"{t}[] int64 int64 int64[] {t}[] int64[] int64" for t in _ALL],
+        overlaps=True)  # fmt: skip
 def put_few(out, n, inner, index, src, notes, dim):
     """`put_slices` where indices are few: each thread looks through all of them, for
     one that comes later to its own place, and the first for bad ones, too."""
     e = cuda.grid(1)
+    wait_for_previous()
     if e < src.size:
         row, k = split(e, inner)
         outer, mine = split(row, index.size)

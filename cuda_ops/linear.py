@@ -19,7 +19,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import cuda, int64, uint32
 
-from cuda_ops.block.intrinsics import WARP, device, load, load4, store, store4
+from cuda_ops.block.intrinsics import (
+    WARP,
+    device,
+    load,
+    load4,
+    store,
+    store4,
+    wait_for_previous,
+)
 from cuda_ops.block.rows import (
     BLOCK,
     LARGE,
@@ -137,7 +145,8 @@ def bias_activation_backward(
 
 # Rows at most: each costs another pass over the weight's registers.
 FEW = 8
-# Threads of a multiprocessor that shall have room for their registers.
+# Threads of a multiprocessor that shall have room for their registers. Of more, which
+# leave room for the next kernel's beside them, some must spill: a sixth slower.
 RESIDENT = 768
 # Numbers of a row that a block normalizes: what fits into its shared memory.
 LONGEST_NORM = 8192
@@ -151,12 +160,14 @@ class Around(NamedTuple):
     Attributes:
         norm: whether a layer norm has a weight and a bias; None: no norm.
         bias, residual: whether they are added.
+        settled: whether weights and biases are read before the kernel before is over.
         fn: a function of the sum with the bias.
     """
 
     norm: tuple[bool, bool] | None = None
     bias: bool = False
     residual: bool = False
+    settled: bool = False
     fn: Callable | None = None
 
 
@@ -165,10 +176,11 @@ def few_template(fit: Fit, around: Around) -> Callable:
     group, items, rows, threads = fit.group, fit.items, fit.rows, fit.threads
     read, total_of, zero = row_reader(fit), summed(group), fit.kind(0)
     norm, bias, residual = around.norm is not None, around.bias, around.residual
+    (scaled, shifted), settled = around.norm or (False, False), around.settled
     whole = Fit(float32, fit.width, threads, ceil_div(items * group, threads * 4) * 4)
     size, part = (threads * whole.items, whole.items) if norm else (1, 1)
     first, keep = row_reader(whole), row_writer(whole)
-    normalize = row_normalized(whole, *(around.norm or (False, False)))
+    normalize = row_normalized(whole, False, False)
     fn = device_function(around.fn or operators.identity, float32=True)
 
     def linear_rows(x, w, b, more, scale, shift, eps, out, sizes):
@@ -179,24 +191,39 @@ def few_template(fit: Fit, around: Around) -> Callable:
         A warp, or for long rows a block, has a row of the weight in registers, up to 32
         numbers in each lane; all of it is on its way before anything waits. Rows of x
         come from the caches. A norm is made meanwhile, by each block for itself, and
-        kept in shared memory: that costs less than the launch of its own kernel.
+        kept in shared memory: that costs less than the launch of its own kernel. What
+        is settled is read while the kernel before ends.
         """
         R, N, K = sizes
         z = cuda.local.array(items, np.float32)
         v = cuda.local.array(items, np.float32)
         own = cuda.local.array(part, np.float32)
         room = cuda.local.array(part, np.float32)
+        factor = cuda.local.array(part, np.float32)
         row = cuda.shared.array(size, np.float32)
         cells = cuda.shared.array(WARP, np.float32)
         more_cells = cuda.shared.array(WARP, np.float32)
         last_cells = cuda.shared.array(WARP, np.float32)
         tid = cuda.threadIdx.x
         t, n = tid % group, cuda.blockIdx.x * rows + tid // group
+        if not settled:
+            wait_for_previous()
         read(w, min(n, N - 1) * K, K, t, zero, v)
+        if scaled:
+            first(scale, 0, K, tid, zero, factor)
+        if shifted:
+            first(shift, 0, K, tid, zero, room)
+        after = load(b, min(n, N - 1)) if bias else zero
+        if settled:
+            wait_for_previous()
         for r in range(R):
             if norm:
                 first(x, r * K, K, tid, zero, own)
-                normalize(own, room, eps, scale, shift, K, tid, cells, more_cells)
+                normalize(own, own, eps, scale, shift, K, tid, cells, more_cells)
+                for k in range(part):
+                    own[k] = (own[k] * factor[k] if scaled else own[k]) + (
+                        room[k] if shifted else zero
+                    )
                 keep(row, 0, K, tid, own)
                 barrier()
                 read(row, 0, K, t, zero, z)
@@ -207,9 +234,7 @@ def few_template(fit: Fit, around: Around) -> Callable:
                 total += v[k] * z[k]
             total = total_of(total, t, last_cells)
             if t == 0 and n < N:
-                if bias:
-                    total += load(b, n)
-                total = fn(total)
+                total = fn(total + after if bias else total)
                 if residual:
                     total += load(more, r * N + n)
                 store(out, r * N + n, total)
@@ -226,19 +251,20 @@ FEW_EXAMPLE = "T[] T[] T[] T[] T[] T[] float32 T[] 3*int64"
 @cache
 def few_kernel(fit: Fit, around: Around, examples: tuple[str, ...] = ()) -> Kernel:
     """The kernel for rows that lie so in registers."""
-    words = fit.width, fit.group, fit.items, *around[:3]
+    words = fit.width, fit.group, fit.items, *around[:4]
     name = f"linear_rows[{','.join(map(str, words))}"
     name += f",{around.fn.__name__}]" if around.fn else "]"
     ours = around.fn is None or getattr(operators, around.fn.__name__, 0) is around.fn
     return Kernel(
         few_template(fit, around), name, examples, fit.threads, on_disk=ours,
         launch_bounds=fit.threads, resident=max(1, RESIDENT // fit.threads),
+        overlaps=True,
     )  # fmt: skip
 
 
 few_kernel(
     Fit(float32, 4, WARP, 24),
-    Around((True, True), True, False, operators.gelu_tanh),
+    Around((True, True), True, False, True, operators.gelu_tanh),
     tuple(FEW_EXAMPLE.replace("T", kind) for kind in ("float32", "bfloat16")),
 )
 
@@ -259,6 +285,7 @@ def linear_of_few(
     fn: Callable | None = None,
     residual: TensorData | None = None,
     norm: NormOf | None = None,
+    settled: bool = False,
 ) -> TensorData | None:
     """As `linear`: by a kernel for up to `FEW` rows of float32 or halves that lie one
     behind the other."""
@@ -277,7 +304,8 @@ def linear_of_few(
         return None
     out = empty((R, N), dtype)
     about = (scale is not None, shift is not None) if norm else None
-    around = Around(about, bias is not None, residual is not None, fn)
+    settled = settled and all(a is None or a.is_contiguous() for a in given)  # no copy
+    around = Around(about, bias is not None, residual is not None, settled, fn)
     few_kernel(fit, around)[ceil_div(N, fit.rows), fit.threads](
         *(flat[0] if a is None else a for a in flat[:6]), np.float32(eps), out.flat(),
         (R, N, K),
@@ -292,10 +320,11 @@ def linear(
     fn: Callable | None = None,
     residual: TensorData | None = None,
     norm: NormOf | None = None,
+    settled: bool = False,
 ) -> TensorData | None:
     """As `Backend.linear`: for few rows, or a product to which a bias is added."""
     if len(x.shape) == 2 and x.shape[0] > FEW:
         if bias is None or any(part is not None for part in (fn, residual, norm)):
             return None
         return matmul_bias(x, weight.permute((1, 0)), bias)
-    return linear_of_few(x, weight, bias, fn, residual, norm)
+    return linear_of_few(x, weight, bias, fn, residual, norm, settled)

@@ -26,7 +26,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import cuda, float32, int64, uint32
 
-from cuda_ops.block.intrinsics import WARP, device, load, load4, shuffle_xor, store
+from cuda_ops.block.intrinsics import (
+    WARP,
+    device,
+    load,
+    load4,
+    shuffle_xor,
+    store,
+    wait_for_previous,
+)
 from cuda_ops.block.rows import barrier, merged
 from cuda_ops.memory import empty
 from cuda_ops.runtime.launch import TINY, Kernel, ceil_div, device_function
@@ -161,6 +169,7 @@ def split_template(lanes: Lanes) -> Callable:
         first = cuda.blockIdx.y * (keys * KEYS) + own
         m_from = m[0] + b * m[1] + head * m[2] + i * m[3]
         k_from, v_from = k[0] + b * k[1] + few * k[2], v[0] + b * v[1] + few * v[2]
+        wait_for_previous()
         read(query, q[0] + b * q[1] + head * q[2] + i * q[3], E, t, x, 0)
         for j in range(KEYS):
             n = first + j * keys
@@ -224,6 +233,7 @@ def attention_join(parts, ends, out, o, logsumexp, sizes):
     b, i = int64(number // uint32(L)), int64(number % uint32(L))
     row = (b * heads + head) * L + i
     top, total = NEVER, ZERO
+    wait_for_previous()
     for n in range(tid % WARP, splits, WARP):  # each warp for itself
         best, part = ends[2 * (row * splits + n)], ends[2 * (row * splits + n) + 1]
         if best > NEVER:
@@ -259,8 +269,9 @@ SPLIT = (
 )
 JOIN = "float32[] float32[] {}[] 4*int64 float32[] 4*int64"
 join = Kernel(
-    attention_join, "", [JOIN.format(x) for x in ("float32", "bfloat16")], THREADS
-)
+    attention_join, "", [JOIN.format(x) for x in ("float32", "bfloat16")], THREADS,
+    overlaps=True,
+)  # fmt: skip
 
 
 @cache
@@ -269,7 +280,7 @@ def split(lanes: Lanes) -> Kernel:
     main = lanes == Lanes(16, 4, 4, "bool")
     name = f"attention_split[{','.join(map(str, lanes))}]"
     examples = (SPLIT, SPLIT.replace("float32[] 4*", "bfloat16[] 4*")) if main else ()
-    return Kernel(split_template(lanes), name, examples, THREADS)
+    return Kernel(split_template(lanes), name, examples, THREADS, overlaps=True)
 
 
 split(Lanes(16, 4, 4, "bool"))

@@ -282,6 +282,29 @@ def fresh(typing: Any, name: Any) -> Any:
     return types.int64(name), code
 
 
+# --------------------------------------------------------- the kernel before this one
+
+
+@emulated(emulation.wait_for_previous)
+def wait_for_previous(typing: Any) -> Any:
+    """In a kernel that `overlaps`: wait until the kernel before it is over, and all
+    that it wrote can be seen; then let the next one begin.
+
+    All threads come here. Before it nothing may be read that the kernel before could
+    write, and nothing written. As the next one begins only now, it runs beside this
+    kernel alone: all older ones are over. (griddepcontrol, sm_90; before, nothing.)
+    """
+
+    def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        kind = ir.FunctionType(ir.VoidType(), [])
+        for line in ("griddepcontrol.wait;", "griddepcontrol.launch_dependents;"):
+            asm = ir.InlineAsm(kind, line, "~{memory}", side_effect=True)
+            builder.call(asm, [])
+        return context.get_dummy_value()
+
+    return types.void(), code
+
+
 # ------------------------------------- arrays at an address (for optim.py, sparse)
 
 

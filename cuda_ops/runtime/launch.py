@@ -32,6 +32,7 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 import math
+import re
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
@@ -68,6 +69,7 @@ TEMPLATES: list[Any] = []  # every `Kernels`, whose examples are made on request
 GRIDS = 256  # grids of a kernel that are remembered
 MOST_DEEP = 64  # threads of a block along z
 SHARED_LIMIT = 48 * 1024  # bytes for a block; more must be asked for
+OVERLAP = (9, 0)  # the oldest chip on which a kernel begins before another's end
 
 
 def ceil_div(n: int, m: int) -> int:
@@ -290,6 +292,8 @@ class Kernel:
         arch: the oldest compute capability it can be compiled for.
         only_arch: it uses instructions that no newer one has (a target such as
             sm_90a).
+        overlaps: it may begin before the kernel before it is over, for which it waits
+            (`wait_for_previous`); from sm_90 on.
         on_disk: keep the machine code for the next process. Only for kernels of this
             package, whose sources are part of the key.
         float32_fn: what takes the place of `fn` for arguments with float32 or half
@@ -311,6 +315,7 @@ class Kernel:
         shared: int = 0,
         arch: tuple[int, int] = (7, 5),
         only_arch: bool = False,
+        overlaps: bool = False,
         on_disk: bool = True,
         float32_fn: Callable | None = None,
         float64_fn: Callable | None = None,
@@ -329,6 +334,7 @@ class Kernel:
         self.shared = shared
         self.arch = arch
         self.only_arch = only_arch
+        self.overlaps = overlaps
         self.on_disk = on_disk and fn.__module__.startswith("cuda_ops.")
         self.float64 = float64
         self._forms: dict[tuple[Any, ...], Form] = {}
@@ -417,10 +423,11 @@ class Kernel:
         bounds = self.launch_bounds
         if self.resident > 1 and arch >= (9, 0):
             bounds = (self.threads, self.resident)
-        return to_ptx(
+        ptx = to_ptx(
             self._for_types(text), signature(text), arch, self.fastmath, bounds,
             lineinfo, self.only_arch,
         )  # fmt: skip
+        return ptx if arch >= OVERLAP else re.sub(r"griddepcontrol\.\w+;", "", ptx)
 
     def code(self, text: str, arch: Arch = (9, 0)) -> str | bytes:
         """What machine code is made from: PTX, or more than that for `only_arch`."""
@@ -532,8 +539,10 @@ class Launch:
         form = self.kernel.form(args)
         start = self.starts.get(form)
         if start is None:
-            call = device.driver().cuLaunchKernel
-            start = self.starts[form] = partial(call, form.function, *self.grid)
+            start = partial(device.driver().cuLaunchKernel, form.function, *self.grid)
+            if self.kernel.overlaps and device.compute_capability() >= OVERLAP:
+                start = early_start(form.function, self.grid)
+            self.starts[form] = start
         self.last = form, start
         return form, start
 
@@ -544,6 +553,29 @@ class Launch:
             self.run(*args)
         else:
             look_after(code, f"kernel {self.kernel.name}{list(self.config)}")
+
+
+def early_start(function: Any, grid: tuple[int, ...]) -> Callable:
+    """`start(stream, parameters, extra)` of a kernel that begins while the one before
+    ends ("programmatic dependent launch")."""
+    api = device.driver()
+    attribute, names = api.CUlaunchAttribute(), api.CUlaunchAttributeID
+    attribute.id = names.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+    attribute.value.programmaticStreamSerializationAllowed = 1
+
+    @cache
+    def config(stream: Any) -> Any:
+        made = api.CUlaunchConfig()
+        made.gridDimX, made.gridDimY, made.gridDimZ = grid[:3]
+        made.blockDimX, made.blockDimY, made.blockDimZ = grid[3:6]
+        made.sharedMemBytes, made.hStream = grid[6], stream
+        made.attrs, made.numAttrs = [attribute], 1
+        return made
+
+    def start(stream: Any, parameters: int, extra: int) -> Any:
+        return api.cuLaunchKernelEx(config(stream), function, parameters, extra)
+
+    return start
 
 
 def look_after(code: Any, what: str) -> None:

@@ -23,13 +23,14 @@ class Linear(Primitives):
     def linear(
         self, x: TensorData, weight: TensorData, bias: TensorData | None = None,
         fn: Callable | None = None, residual: TensorData | None = None,
-        norm: NormOf | None = None,
+        norm: NormOf | None = None, settled: bool = False,
     ) -> TensorData | None:  # fmt: skip
         """residual + fn(layer_norm(x) @ weight^T + bias), in one kernel.
 
         x [R, K], weight [N, K], bias [N], residual [R, N] -> [R, N]; what is None is
         left out. The result is None, and nothing is done, where no such kernel pays.
-        Beside an x of a half type, the bias may be float32.
+        Beside an x of a half type, the bias may be float32. `settled` promises that
+        what was started just before writes to no weight or bias.
         """
         return None
 

@@ -65,7 +65,7 @@ def _layer(
         about = raw(norm.weight), raw(norm.bias), norm.eps
     made = backend.linear(
         as_rows(x.raw, backend), linear.weight.raw, raw(linear.bias), fn,
-        None if more is None else as_rows(more.raw, backend), about,
+        None if more is None else as_rows(more.raw, backend), about, settled=True,
     )  # fmt: skip
     if made is not None:
         return x.wrap(reshaped(made, (*x.raw.shape[:-1], made.shape[1])))

@@ -296,6 +296,11 @@ class PaperDriver:
         self._mine(args[7], "stream")
         return (OK,)
 
+    CUlaunchConfig = types.SimpleNamespace  # a real one would forget whose a stream is
+
+    def cuLaunchKernelEx(self, config: Any, function: Any, *args: Any) -> Any:
+        return self.cuLaunchKernel(function, *[0] * 7, config.hStream, *args)
+
     # --------------------------------------------------------------------- graphs
 
     def cuThreadExchangeStreamCaptureMode(self, mode: Any) -> Any:
