@@ -6,7 +6,8 @@ change nothing in the code, are left out. Each kernel is a test of its own, so t
 `pytest -n 2` shares them among its processes.
 
 A kernel that takes numbers of several types is compiled for its first types and for
-float64, which needs the most registers; with HYPOTHESIS_PROFILE=thorough for all.
+float64, which needs the most registers; a template for rows of several lengths, for the
+longest, which need more than the others. With HYPOTHESIS_PROFILE=thorough all are.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from __future__ import annotations
 import importlib
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from math import prod
 
 import pytest
 from numba import cuda
@@ -41,6 +43,7 @@ from minitorch.dtypes import float32
 
 CHIPS = ((7, 5), (8, 0), (9, 0))
 KERNELS = {} if SIMULATED else all_kernels()
+FIT = re.compile(r",\d+x\d+\]$")  # threads, and how much each keeps of a row
 GROUPS = re.compile("attention.*_warpgroup")
 THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
 
@@ -51,10 +54,18 @@ def chosen(examples: Sequence[str]) -> Sequence[str]:
     return examples if THOROUGH else [examples[0], *wide[:1]]
 
 
+def longest(names: Iterable[str]) -> Iterable[str]:
+    """All names, but of those that differ only in the length of rows, one."""
+    fits = {name: [*map(int, re.findall(r"\d+", name))][-2:] for name in names}
+    kinds = {FIT.sub("", n): n for n in sorted(names, key=lambda n: prod(fits[n]))}
+    return sorted(names if THOROUGH else kinds.values())
+
+
 CASES = [
     (name, example)
-    for name, kernel in sorted(KERNELS.items())
-    for example in chosen(kernel.examples)
+    for name in longest(KERNELS)
+    if not GROUPS.match(name)  # those below
+    for example in chosen(KERNELS[name].examples)
 ]
 # Arithmetic that must not be in a float32 kernel. Conversions are allowed, and so are
 # the products in the slow path of the library's sin and cos.
@@ -134,9 +145,26 @@ def test_products_of_a_warpgroup_run_on_behind_each_other(
 @pytest.mark.parametrize("name", sorted(filter(GROUPS.match, KERNELS)))
 def test_products_of_attention_run_on_behind_each_other(name: str) -> None:
     kernel = KERNELS[name]
-    code = kernel.code(kernel.examples[0])
-    _, log = assemble(code, (9, 0), kernel.max_registers)
-    assert "serialized" not in log, log
+    for example in chosen(kernel.examples):
+        code = kernel.code(example)
+        assert isinstance(code, bytes) and not WIDE.search(linked_ptx(code))
+        _, log = assemble(code, (9, 0), kernel.max_registers)
+        assert "serialized" not in log, log
+        fits(kernel, to_cubin(code, (9, 0), kernel.max_registers), (9, 0))
+
+
+def linked_ptx(code: bytes) -> str:
+    """What the linker assembles, which needs no second compilation by Numba."""
+    from cuda.bindings import nvjitlink
+
+    handle = nvjitlink.create(3, ["-arch=sm_90a", "-lto", "-ptx"])
+    kind = nvjitlink.InputType.LTOIR
+    nvjitlink.add_data(handle, kind, code, len(code), "kernel")
+    nvjitlink.complete(handle)
+    ptx = bytearray(nvjitlink.get_linked_ptx_size(handle))
+    nvjitlink.get_linked_ptx(handle, ptx)
+    nvjitlink.destroy(handle)
+    return ptx.decode()
 
 
 # The ways in which kernels read and write halves; float16 and bfloat16 convert alike.
