@@ -11,6 +11,7 @@ import torch
 from nn_oracle import copy_weights, ours, pair, same
 
 import minitorch
+from helpers import SIMULATED
 from minitorch import nn, optim
 from minitorch.executor import Executor, executing
 
@@ -69,9 +70,12 @@ def networks(device="cpu"):
 
 
 def train(mine, theirs, opt, topt, steps=12, device="cpu"):
-    """The same steps in both; the parameters must agree after each."""
+    """The same steps in both; the parameters must agree after each.
+
+    Few do in the simulator: kernels and their arguments are those of the second step.
+    """
     x, tx = pair(6, 3, grad=False, device=device)
-    for _ in range(steps):
+    for _ in range(4 if SIMULATED and device == "cuda" else steps):
         opt.zero_grad()
         topt.zero_grad()
         (mine(x) ** 2).mean().backward()
