@@ -58,6 +58,7 @@ TOO_LONG = (
     "tests/test_linear.py::test_backends_add_a_bias",
     "tests/test_linear.py::test_backends_add_a_bias_in_place",
     "tests/test_linear.py::test_backends_carry_a_gradient_through",
+    "tests/test_linear.py::test_linear_twice",
     "tests/test_sparse.py::test_gradients_of_products",
     "tests/test_sparse.py::test_gradients_of_the_other_operations",
     "tests/test_sparse.py::test_products_at_the_edges",
