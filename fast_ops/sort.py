@@ -45,8 +45,9 @@ def _sort_rows(values: np.ndarray, index: np.ndarray, n: int, descending: bool) 
                         w[k] = v[j]
                         q[k] = p[j]
                         j += 1
-            v[:] = w
-            p[:] = q
+            for k in range(n):
+                v[k] = w[k]
+                p[k] = q[k]
             width *= 2
 
 
