@@ -8,6 +8,7 @@ by the first call: who only reads what is checked does not need it.
 
 from __future__ import annotations
 
+import gc
 from functools import cache
 from typing import Any
 
@@ -19,10 +20,15 @@ def load() -> Any:
     """PyTorch, computing in one thread.
 
     Checks have small inputs: to wake other threads, and let them wait for work, takes
-    far longer than the work, and keeps a processor from who is checked.
+    far longer than the work, and keeps a processor from who is checked. Nothing that is
+    imported is garbage: to look for some would take a third of the time.
     """
-    import torch
-
+    gc.disable()
+    try:
+        import torch
+    finally:
+        gc.freeze()
+        gc.enable()
     torch.set_num_threads(1)
     return torch
 

@@ -1,4 +1,4 @@
-"""What a7 is checked with; the oracle is PyTorch on dense matrices."""
+"""What a7 is checked with; the oracle of gradients is PyTorch on dense matrices."""
 
 from __future__ import annotations
 
@@ -166,8 +166,7 @@ def _vector_inputs(
 def _vector_expected(
     crow: np.ndarray, col: np.ndarray, values: np.ndarray, x: np.ndarray, **rest: Any
 ) -> dict[str, Any]:
-    wide = dense_of(crow, col, values.astype(np.float64), x.size)
-    return {"out": (wide @ as_torch(x.astype(np.float64))).numpy().astype(np.float32)}
+    return {"out": _product_expected(crow, col, values, x[:, None])["out"][:, 0]}
 
 
 def _matvec_inputs(
@@ -186,8 +185,9 @@ def _product_inputs(
 def _product_expected(
     crow: np.ndarray, col: np.ndarray, values: np.ndarray, b: np.ndarray, **rest: Any
 ) -> dict[str, Any]:
-    wide = dense_of(crow, col, values.astype(np.float64), b.shape[0])
-    return {"out": (wide @ as_torch(b.astype(np.float64))).numpy().astype(np.float32)}
+    out = np.zeros((crow.size - 1, b.shape[1]))
+    np.add.at(out, rows_of(crow), values[:, None].astype(np.float64) * b[col])
+    return {"out": out.astype(np.float32)}
 
 
 def _sizes(*all_sizes: tuple[int, ...]) -> tuple[dict[str, int], ...]:
@@ -217,6 +217,7 @@ def _on_gpu(
         examples=4 if SIMULATED else 20,
         devices=("cuda",),
         hint="Does a thread without work do nothing? Are empty rows written?",
+        oracle="NumPy",
     )
 
 
@@ -235,6 +236,7 @@ def _rung(task: str, name: str) -> Check:
         length=_longest,
         devices=("cpu",),
         hint=NEVER_ZERO,
+        oracle="NumPy",
     )
 
 
@@ -254,6 +256,7 @@ VECTORS = (
         length=_longest,
         hint=NEVER_ZERO,
         devices=("cpu",),
+        oracle="NumPy",
     ),
     _rung("a7.2", "matvec_by_rows"),
     Check(
@@ -267,6 +270,7 @@ VECTORS = (
         length=_longest,
         hint=NEVER_ZERO,
         devices=("cpu",),
+        oracle="NumPy",
     ),
     _on_gpu(
         "row_a_thread", "a row a thread", (1, 3), (33, 20, 2), (64, 9, 1), task="a7.2"
@@ -289,6 +293,7 @@ MATRICES = (
         examples=30,
         hint=NEVER_ZERO,
         devices=("simple", "cpu"),
+        oracle="NumPy",
     ),
     Check(
         "a7.3",
@@ -302,6 +307,7 @@ MATRICES = (
         examples=2,
         hint="The last block of columns can be narrower than `wide`.",
         devices=("cpu",),
+        oracle="NumPy",
     ),
     _on_gpu(
         "row_a_warp",
@@ -614,6 +620,7 @@ def _speed(name: str, n: int, steps: Any, hint: str) -> Speed:
         ),
         length=_longest,
         hint=hint,
+        oracle="NumPy",
     )
 
 
