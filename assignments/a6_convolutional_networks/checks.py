@@ -17,7 +17,7 @@ from assignments.a6_convolutional_networks.windows import (
     SIMPLE,
     TWO_DIMENSIONS,
 )
-from assignments.checks import GPU, AnyCheck, Check, Inputs
+from assignments.checks import GPU, AnyCheck, Check, Inputs, sizes_of
 from assignments.compare import Difference, difference
 from assignments.draw import Draw, layout
 from assignments.oracles import as_torch, backward
@@ -389,12 +389,9 @@ TRAINING = (
     ),
     Check(
         *("a6.6", "predict", calls.predictions),
-        lambda draw, n: {
-            "seed": _seed(draw),
-            "n": n,
-            "train": bool(draw.integer(0, 1)),
-        },
-        *(_predictions_expected, {"n": (1, 3)}, ({"n": 12},)),
+        lambda draw, n, train: {"seed": _seed(draw), "n": n, "train": bool(train)},
+        *(_predictions_expected, {"n": (1, 3), "train": (0, 1)}),
+        sizes_of("n train", (12, 1), (12, 0)),
         examples=4,
         needs=GPU,
         hint="Dropout must be off while predicting; afterwards the network is in the "

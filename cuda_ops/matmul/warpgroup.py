@@ -287,6 +287,8 @@ def warpgroup_template(config: GroupConfig, a_along: bool, b_along: bool) -> Cal
                     if in_place:
                         before()  # the product before is done, and this one goes on
                     release(shared, empty + last * step, 0)
+                if not in_place:
+                    acc = finish(acc)
                 # While the last one is under way: the bias,
                 bias_row = bias_of(bias, row, col, sizes, part)
                 to_matrix, to_row, to_col = matrix, row, col
