@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from assignments.a10_language_models.writing import (
     ids_of,
     seed_of,
 )
-from assignments.checks import AnyCheck, Check, Inputs
+from assignments.checks import AnyCheck, Check, Inputs, sizes_of
 from assignments.draw import Draw
 from assignments.oracles import as_torch, torch_gradients
 
@@ -414,12 +415,12 @@ def _layer_inputs(draw: Draw, **sizes: int) -> Inputs:
 
 
 PLACES = ("mlp", "attn", "weights", "embeddings")
+DROPPED = len(PLACES), len(KINDS)
 
 
-def _dropped_inputs(draw: Draw, n: int, length: int) -> Inputs:
-    x = draw.array((n, length, WIDTH))
-    kind = draw.choice(KINDS)
-    return {"place": draw.choice(PLACES), "kind": kind, "seed": seed_of(draw), "x": x}
+def _dropped_inputs(draw: Draw, n: int, length: int, place: int, kind: int) -> Inputs:
+    x, which = draw.array((n, length, WIDTH)), {"place": PLACES[place]}
+    return {**which, "kind": tuple(KINDS)[kind], "seed": seed_of(draw), "x": x}
 
 
 def _dropped_expected(
@@ -484,9 +485,10 @@ BLOCK = (
     ),
     Check(
         *("a10.3", "dropout", calls.dropped, _dropped_inputs, _dropped_expected),
-        *(TEXTS, ({"n": 1, "length": 3},)),
+        {**TEXTS, "place": (0, len(PLACES) - 1), "kind": (0, len(KINDS) - 1)},
+        sizes_of("n length place kind", *product((1,), (3,), *map(range, DROPPED))),
         tolerance=1e-4,
-        examples=16,
+        examples=2,
         hint="It is after the embeddings, in the weights of attention, and behind the "
         "last product of both parts.",
     ),
