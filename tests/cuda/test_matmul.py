@@ -360,7 +360,7 @@ def test_tensor_cores_with_little_to_do(
 @pytest.mark.parametrize("how", LAYOUTS)
 def test_tensor_cores_round_factors_to_nearest(how: str, rung: Callable) -> None:
     """1 + 2^-11 is between two TF32 numbers, and goes to the larger one; the copy
-    engine takes the even one, so it is asked about a little more."""
+    engine may take the even one, so it is asked about a little more."""
     more = 2.0**-20 if rung is family.matmul_warpgroup else 0.0
     between = np.full((8, 8), 1 + 2.0**-11 + more, np.float32)
     eye = np.eye(8, dtype=np.float32)
