@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import HealthCheck, settings
 
+import minitorch
 from helpers import DEVICES, EXAMPLES, SIMULATED, loaded
 
 HERE = Path(__file__).parent
@@ -54,6 +56,14 @@ os.environ.setdefault("MINITORCH_SIMULATED_GPUS", "2")
 def pytest_report_header() -> str:
     """The seed of the fuzzer, to repeat its programs with."""
     return "fuzz: MINITORCH_FUZZ_SEED=" + os.environ["MINITORCH_FUZZ_SEED"]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Give each test the same random numbers, whichever tests ran before it."""
+    seed = int(os.environ.get("XSEED", "0"))
+    minitorch.manual_seed(seed)
+    torch.manual_seed(seed)
 
 
 @pytest.fixture(params=DEVICES)

@@ -350,7 +350,7 @@ def test_dlpack(dtype):
 def models() -> Any:
     def build(m: Any) -> Any:
         return m.nn.Sequential(
-            m.nn.Conv2d(1, 4, 3), m.nn.BatchNorm2d(4), m.nn.ReLU(), m.nn.Flatten(),
+            m.nn.Conv2d(1, 4, 3), m.nn.BatchNorm2d(4), m.nn.GELU(), m.nn.Flatten(),
             m.nn.Linear(16, 8), m.nn.LayerNorm(8), m.nn.Linear(8, 3),
         )  # fmt: skip
 
@@ -378,9 +378,14 @@ def test_modules(dtype):
     same = torch_functional.cross_entropy(theirs(y.to(kind)), torch.tensor(labels))
     assert loss.dtype is dtype and close(loss, same, truth, 2, 2 * eps)
     loss.backward(), truth.backward(), same.backward()
-    for p, q, r in zip(mine.parameters(), theirs.parameters(), wide.parameters()):
-        assert p.grad.dtype is dtype
-        assert close(p.grad, q.grad, r.grad, 3, 4 * eps)
+    assert {p.grad.dtype for p in mine.parameters()} == {dtype}
+    # All in one: the gradient of a bias before batch norm is 0, and what is seen of it
+    # is rounding alone.
+    grads = [
+        m.cat([p.grad.reshape(-1) for p in model.parameters()])
+        for m, model in ((minitorch, mine), (torch, theirs), (torch, wide))
+    ]
+    assert close(*grads, 3, 4 * eps)
     assert mine.float()[0].weight.dtype is float32
 
 

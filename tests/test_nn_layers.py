@@ -19,13 +19,6 @@ from minitorch import nn
 tnn = torch.nn
 
 
-@pytest.fixture(autouse=True)
-def seeds():
-    """The same random numbers in every run."""
-    minitorch.manual_seed(0)
-    torch.manual_seed(0)
-
-
 @pytest.mark.parametrize("shape", [(3,), (5, 3), (2, 4, 3), (2, 1, 2, 3), (0, 3)])
 @pytest.mark.parametrize("bias", [True, False])
 def test_linear(shape, bias, device):

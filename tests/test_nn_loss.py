@@ -18,13 +18,6 @@ from minitorch import nn
 tnn = torch.nn
 
 
-@pytest.fixture(autouse=True)
-def seeds():
-    """The same random numbers in every run."""
-    minitorch.manual_seed(0)
-    torch.manual_seed(0)
-
-
 reductions = pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
 
 
