@@ -38,10 +38,12 @@ def partly_right(assignment: Assignment, seed: str) -> dict[str, str]:
     }
     nothing = [name for name, kind in kinds.items() if kind == "none"]
     texts = workspace.stripped(assignment, nothing)
-    for name, kind in kinds.items():
-        mistakes = [wrong for wrong in WRONG if wrong.task == name]
-        if kind == "wrong" and mistakes:
-            texts = with_mistake(chance.choice(mistakes), texts)
+    of_task = {name: [wrong for wrong in WRONG if wrong.task == name] for name in kinds}
+    wrong = [name for name, kind in kinds.items() if kind == "wrong" and of_task[name]]
+    mistakes = [chance.choice(of_task[name]) for name in wrong]
+    # Those that are a few lines first: they look for these lines as they were written.
+    for mistake in sorted(mistakes, key=lambda wrong: "\nRIGHT = " not in wrong.text):
+        texts = with_mistake(mistake, texts)
     return texts
 
 
