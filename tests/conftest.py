@@ -61,9 +61,8 @@ def pytest_report_header() -> str:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup() -> None:
     """Give each test the same random numbers, whichever tests ran before it."""
-    seed = int(os.environ.get("XSEED", "0"))
-    minitorch.manual_seed(seed)
-    torch.manual_seed(seed)
+    minitorch.manual_seed(0)
+    torch.manual_seed(0)
 
 
 @pytest.fixture(params=DEVICES)
