@@ -121,6 +121,13 @@ def _unknown_inputs(draw: Draw, n: int) -> Inputs:
     return {**given, "ids": [*given["ids"], bad]}
 
 
+# What chance could leave out: a merge that could cross a cut, and one piece, a token
+# that no merge makes.
+CODED = {
+    "a cut": {"text": "a a", "merges": [[97, 32]], "tokens": [[97, 32]]},
+    "a whole piece": {"text": "abc", "merges": [], "tokens": [[97, 98, 99]]},
+}
+
 # A published example of Gage's algorithm: aaabdaaabac becomes XdXac in three steps.
 PUBLISHED = {"pieces": ["aaabdaaabac"], "times": [1], "number": 300}
 MERGES = [[97, 97], [97, 98], [256, 257]]
@@ -176,6 +183,17 @@ TOKENS = (
         oracle=DEFINITION,
         hint="Cut into pieces, then bytes, then merges. Does `whole_pieces` take a "
         "piece that is a token whole?",
+    ),
+    *(
+        Check(
+            *("a10.1", name, calls.encoded),
+            lambda draw, given=given: {**given, "ranked": True, "pattern": PATTERN},
+            _coding_expected,
+            examples=1,
+            oracle=DEFINITION,
+            hint="Which pieces are there, and which of them are tokens?",
+        )
+        for name, given in CODED.items()
     ),
     Check(
         *("a10.1", "decode", calls.decoded, _decoding_inputs, _decoding_expected),
