@@ -202,9 +202,9 @@ def _online_softmax(scores, lines, keys, edge, top, total, decay, sums, less):
     top [QUERIES] is the largest score of each query so far, and total the sum of
     exp(score - top). What was summed up before counts exp(old top - new top), `decay`.
     A block has `sums` of its own: thousands of additions to one number lose its end.
-    A query that has seen no key yet takes away 0, not -infinity: weights of 0, not NaN.
     """
     # BEGIN SOLUTION a11.1
+    # A query that has seen no key yet takes away 0, not -infinity, so weights are 0.
     for q in range(top.size):
         decay[q] = top[q]
     for k in range(keys):

@@ -69,14 +69,11 @@ def merge(top0, total0, top1, total1):
     """The pair of two groups of numbers from the pairs of both.
 
     The pair of a group is its maximum `top` and its `total`, the sum of exp(x - top).
-    Totals can be added when they are relative to the same top:
-
-        top   = max(top0, top1)
-        total = total0 * exp(top0 - top) + total1 * exp(top1 - top)
-
     A group that is empty, or has nothing but -inf, has the pair (-inf, 0).
     """
     # BEGIN SOLUTION a8.2
+    # Totals can be added when they are relative to the same top, so each is multiplied
+    # by exp(its own top - the larger top).
     top = maximum_float(top0, top1)
     if top == LOWEST:
         return top, total0 + total1
@@ -86,17 +83,11 @@ def merge(top0, total0, top1, total1):
 
 @device_function
 def online_pair(row):
-    """The pair of a row, reading it from memory once.
-
-        top, total = -inf, 0
-        for x in row:
-            if x > top:  total *= exp(top - x);  top = x     what was too large a share
-            total += exp(x - top)
-
-    Taken by blocks, it is fast: the maximum of a block, then its sum of exponentials,
-    which comes from the first-level cache, and then `merge` with what was there.
-    """
+    """The pair of a row, which can be empty, reading it from memory once."""
     # BEGIN SOLUTION a8.2
+    # Number by number, one that is larger than top would make the total too large a
+    # share: total *= exp(top - x); top = x. By blocks it is fast: the maximum, then the
+    # sum of exponentials, which comes from the first-level cache, then `merge`.
     top, total = LOWEST, ZERO
     for start in range(0, row.size, BLOCK):
         block = row[start : start + BLOCK]

@@ -38,10 +38,11 @@ ROW_COST = 4  # starting a row costs about as much as this many elements
 def first_row(crow, task, tasks):
     """The first row of a task, for tasks of about equal work.
 
-    The work before row i is crow[i] + ROW_COST * i. It grows with every row, so the row
-    at which task / tasks of all work is done is found by halving.
+    The work before row i is crow[i] + ROW_COST * i. The row returned is that at which
+    task / tasks of all work is done.
     """
     # BEGIN SOLUTION a7.5
+    # The work grows with every row, so the row is found by halving.
     rows = crow.size - 1
     wanted = (crow[rows] + ROW_COST * rows) * task // tasks
     low, high = 0, rows
@@ -246,14 +247,13 @@ def csr_sample(
 def _transpose(crow, col, crow_t, col_t, order):
     """Sort the elements by column, by counting.
 
-    Count the elements of each column; the sums of the counts say where each row of A^T
-    begins. Then walk through A and put each element at the next free place of its row.
     One thread does it: a pattern is transposed once and kept.
-
-    While elements are placed, crow_t[k + 1] is the next free place of row k; at the end
-    that is where row k + 1 begins.
     """
     # BEGIN SOLUTION a7.1
+    # Count the elements of each column; the sums of the counts say where each row of
+    # A^T begins. Then walk through A and put each element at the next free place of its
+    # row. Meanwhile crow_t[k + 1] is the next free place of row k; at the end that is
+    # where row k + 1 begins.
     crow_t[:] = 0
     for p in range(col.size):
         if col[p] + 2 < crow_t.size:

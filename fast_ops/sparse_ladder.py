@@ -70,9 +70,10 @@ def merge_row(crow, step):
 
     The merge walks through elements and row ends: the end of row i comes after its
     last element, as step crow[i + 1] + i. So the row is the number of row ends that
-    come before `step`, found by halving.
+    come before `step`.
     """
     # BEGIN SOLUTION a7.5
+    # The step of a row end rises with the row, so the row is found by halving.
     low, high = 0, crow.size - 1
     while low < high:
         middle = (low + high) // 2

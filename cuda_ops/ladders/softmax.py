@@ -89,16 +89,15 @@ def softmax_two_passes(a, out, n):
 
     # a [R, n] -> out [R, n]
 
-        for i:  if a[r, i] > top:  total *= exp(top - a[r, i]);  top = a[r, i]
-                total += exp(a[r, i] - top)
-        out[r] = exp(a[r] - top) / total
+        for r:  top, total = max(a[r]), sum(exp(a[r] - top))       one loop for both
+                out[r] = exp(a[r] - top) / total
 
-    The sum is relative to the largest number so far; when a larger one comes, it is
-    scaled down. Each thread does so with its own numbers, and the threads' pairs (top,
-    total) are put together in the same way (`rows.merged`). One reading is saved: 12
-    bytes for each number.
+    The sum is relative to the largest number so far. Each thread has one of its own
+    numbers, and the threads' pairs (top, total) are put together (`rows.merged`). One
+    reading is saved: 12 bytes for each number.
     """
     # BEGIN SOLUTION a8.2
+    # When a larger number comes, the sum so far is scaled down.
     tops = cuda.shared.array(WARPS, float32)
     totals = cuda.shared.array(WARPS, float32)
     t = cuda.threadIdx.x

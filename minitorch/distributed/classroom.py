@@ -78,15 +78,13 @@ def ring_reduce_scatter(
 ) -> Tensor:
     """Rank r's view of part r of x, which is the reduction of all; the rest is scratch.
 
-    Part p starts at rank p + 1 and goes once around. Each rank adds its own numbers,
-    and rank p is the last:
-
-        rank     0      1      2
-        step 1   sends part 2 -> 1;  1 sends 0 -> 2;  2 sends 1 -> 0
-        step 2   sends part 1 -> 1;  1 sends 2 -> 2;  2 sends 0 -> 0
+    Each part goes once around, and each rank adds its own numbers.
     """
     ring, combine = Ring(x, group), _combining(op)
     # BEGIN SOLUTION a13.1
+    # Part p starts at rank p + 1, and rank p is the last. For three ranks:
+    #     step 1   0 sends part 2 to 1;   1 sends 0 to 2;   2 sends 1 to 0
+    #     step 2   0 sends part 1 to 1;   1 sends 2 to 2;   2 sends 0 to 0
     for i in range(1, ring.n):
         comes = ring.me - i - 1
         came = ring.step(ring.me - i, comes)

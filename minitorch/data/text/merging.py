@@ -29,16 +29,15 @@ def train_merges(
     Of pairs that there are equally often, the one with the lower numbers. It ends
     earlier when no pair is there twice any more. Two pairs may make the same token.
 
-    Counting again for each merge would take the length of the text each time. Instead
-    counts are kept, and only pieces that have the pair are looked at. The heap gives
-    the most frequent pair; when a count changes, the new one goes into the heap, and
-    the old one is left out when it comes to the top.
-
     Args:
         pieces: how often each piece is in the text.
         number: how many tokens there are to be, 256 or more.
     """
     # BEGIN SOLUTION a10.1
+    # Counting again for each merge would take the length of the text each time. Instead
+    # counts are kept, and only pieces that have the pair are looked at. The heap gives
+    # the most frequent pair; when a count changes, the new one goes into the heap, and
+    # the old one is left out when it comes to the top.
     words, times = [list(piece) for piece in pieces], list(pieces.values())
     counts, where = _count(words, times)
     heap = [(-count, pair) for pair, count in counts.items()]
@@ -122,13 +121,12 @@ def merge(ids: Sequence[int], merges: Mapping[Pair, tuple[int, int]]) -> list[in
 
         repeat:  merge the pair of the lowest rank; of several, the leftmost
 
-    Looking for it each time would take the square of the length. Here a heap holds the
-    pairs, and each token knows its neighbours, so it takes n log n.
-
     Args:
         merges: for a pair, its rank, and the token that it becomes.
     """
     # BEGIN SOLUTION a10.1
+    # Looking for it each time would take the square of the length. Here a heap holds
+    # the pairs, and each token knows its neighbours, so it takes n log n.
     tokens = list(ids)  # -1: was merged into the one before
     after = list(range(1, len(tokens) + 1))
     before = list(range(-1, len(tokens) - 1))
