@@ -26,14 +26,14 @@ def scan_tiles(x, out, sums):
 
     # x [n] -> out [n + 1], sums [tiles]
 
-    A block takes a tile. Each thread adds up EACH neighbours; then, in log2(THREADS)
-    rounds, each thread adds the sum of the thread 1, 2, 4, ... places before it, after
-    which it has the sum of all before it and itself.
+    A block takes a tile, a thread EACH neighbours, in log2(THREADS) rounds:
 
         1 2 3 4   ->   1 3 5 7   ->   1 3 6 10
 
     Source: Hillis and Steele, "Data parallel algorithms", 1986.
     """
+    # Each thread adds up its own; then each adds the sum of the thread 1, 2, 4, ...
+    # places before it, after which it has the sum of all before it and itself.
     totals = cuda.shared.array(THREADS, int64)
     tid = cuda.threadIdx.x
     start = cuda.blockIdx.x * TILE + tid * EACH
