@@ -149,7 +149,7 @@ def test_the_handout_names_every_task(assignment: Assignment, folders):
 
 @each
 def test_every_task_has_a_ladder_of_hints(assignment: Assignment):
-    """A question first, and never a line of the solution."""
+    """A question first, as in the stubs, and never a line of the solution."""
     lines = {
         line.strip()
         for file in assignment.files
@@ -158,9 +158,9 @@ def test_every_task_has_a_ladder_of_hints(assignment: Assignment):
     }
     for task in assignment.tasks:
         assert len(task.hints) >= 3 and "?" in task.hints[0], task.id
-        for line in lines:
-            if len(line) > 12 and re.search(r"[=(]", line):
-                assert not any(line in hint for hint in task.hints), task.id
+        assert not task.regions or "?" in str(task.regions), task.id
+        code = [s for s in lines if len(s) > 12 and re.search(r"[=(]", s)]
+        assert not any(line in hint for line in code for hint in task.hints), task.id
 
 
 def test_the_graph_that_a1_draws_is_what_is_recorded():
