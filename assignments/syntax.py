@@ -49,6 +49,7 @@ def parse(text: str | bytes, name: str = "<unknown>") -> ast.Module:
         with _ONE_AT_A_TIME:
             return ast.parse(text, name)
     except (RecursionError, MemoryError):
-        raise SyntaxError(f"{name}: nested too deep for Python's parser") from None
+        said = "nested too deep for Python's parser"
+        raise SyntaxError(said, (name, None, None, None)) from None
     except ValueError as error:  # a null byte, for older Pythons
         raise SyntaxError(f"{name}: {error}") from None

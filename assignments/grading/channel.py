@@ -296,7 +296,7 @@ class Worker:
         self.output += data[: max(0, KEPT_OUTPUT - len(self.output))]
         if self.printed > self.limits.output_bytes:
             raise self._end(
-                "output", f"it printed {self.printed} bytes, which is too much"
+                "output", f"it printed {self.printed:,} bytes, which is too much"
             )
         return True
 
@@ -332,7 +332,7 @@ class Worker:
                 pass
 
     def _end(self, kind: str, text: str) -> Failed:
-        self.dead = f"the process is gone: {text}"
+        self.dead = f"not run, since an earlier check ended the process: {text}"
         self.close()
         return Failed(kind, text)
 

@@ -264,12 +264,14 @@ def describe(failure: Failed) -> Problem:
     first = short(failure.text)
     if failure.type == "NotImplementedError":
         return Problem(UNWRITTEN, first)
-    whole = f"{failure.type}: {failure.text}\n{failure.where}"[:WHOLE]
+    said = ": ".join(filter(None, [failure.type, failure.text]))
+    whole = f"{said}\n{failure.where}".strip()[:WHOLE]
     where = ((RAISED, failure.where),) if failure.where else ()
     if failure.type == "Deadlock":  # of `ranks.py`
         return Problem(HUNG, first, where, whole)
     if failure.type:
-        reason = f"raised {short(failure.type)[:40]}: {first}"
+        kind = short(failure.type)[:40]
+        reason = f"raised {kind}: {first}" if first else f"raised {kind}"
         return Problem(FAILED, reason, where, whole)
     if failure.kind == "time":
         return Problem(HUNG, f"{first}: an endless loop?", teacher=whole)

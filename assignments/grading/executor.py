@@ -18,7 +18,7 @@ from assignments.catalog import Assignment, Task
 from assignments.checks import AnyCheck, Speed, why_not
 from assignments.grading import examine, timing
 from assignments.grading.channel import Failed, Worker
-from assignments.grading.examine import NOT_RUN, PASSED, Clock, Inputs, Result
+from assignments.grading.examine import CRASHED, NOT_RUN, PASSED, Clock, Inputs, Result
 from assignments.simulated import simulates
 
 STARTING = 600.0  # seconds that the reference may take to start, on a busy machine
@@ -186,6 +186,8 @@ class Executor(ABC):
         inputs: Inputs,
         clock: Clock,
     ) -> Result:
+        if worker.dead:
+            return examine.Problem(CRASHED, worker.dead).result(check, device)
         before = len(worker.output)
         if isinstance(check, Speed):
             assert rival is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from configparser import ConfigParser
 from importlib.util import find_spec
@@ -10,12 +11,15 @@ from pathlib import Path
 
 import pytest
 from grading import installed
+from grading.hand_ins import FOREVER, SUM, Course
 
 from assignments import catalog, workspace
 from assignments.checks import Speed
-from assignments.grading import sandbox
+from assignments.grading import batch, sandbox
+from assignments.grading.launch import LIBC, PR_SET_CHILD_SUBREAPER, descendants
 from assignments.grading.release import build_wheel, copy_project
 from assignments.grading.timing import NOISY
+from assignments.report import number
 from fast_ops.launch import cache_folder
 
 pytestmark = pytest.mark.timeout(1800)  # compilers on a busy machine
@@ -45,12 +49,12 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return installed.make(folder / "environment", wheel)
 
 
-def grade(programs: Path, command: str, name: str, path: Path, out: Path):
+def grade(programs: Path, command: str, name: str, path: Path, out: Path, *more: str):
     """Call the program as a teacher does, on a machine that may be busy."""
     words = [programs / "minitorch", command, name, path, "--out", out]
     options = ["--seed", "a secret of the tests", "--patience", "20"]
     kernels = cache_folder() or ""  # of this checkout, whose text is the same
-    return installed.run([*words, *options], MINITORCH_KERNELS=kernels)
+    return installed.run([*words, *options, *more], MINITORCH_KERNELS=kernels)
 
 
 def write(name: str, tasks: list[str], folder: Path) -> Path:
@@ -118,6 +122,61 @@ def earns_all(assignment, values):
 def earns_nothing(values):
     assert values["score"] == 0
     assert {t["status"] for t in values["tests"] if "status" in t} == {"failed"}
+
+
+AUTODIFF, SCALAR, XOR = "minitorch/autodiff.py", "minitorch/scalar.py", "xor.py"
+LISTS, LOSS = "above, below = list(values), list(values)", "loss = mean_loss("
+IN_A_FUNCTION = [  # the file, what stands there, what comes before it, what it costs
+    (AUTODIFF, LISTS, f"{FOREVER}pass", {"a1.1": "0"}),
+    (AUTODIFF, "if edge is None:", f"{FOREVER}print('x' * 9999)", {"a1.3": "0"}),
+    (AUTODIFF, LISTS, f"above = [0.0]\n    {FOREVER}above += above", {"a1.1": "0"}),
+    (AUTODIFF, "order: list", "topological_sort(roots)", {"a1.4": "0"}),
+    (SCALAR, "return d_out * y, d_out * x", "d_out = -d_out", {"a1.2": "5.45"}),
+    (XOR, "return loss.data", "del loss", {"a1.5": "0"}),
+    (XOR, LOSS, ")", {"a1.5": "0"}),
+    # Refused, and never run.
+    (XOR, LOSS, "import os\n    os._exit(0)", {"a1.5": "0"}),
+    (AUTODIFF, LISTS, "import os\n    os.memfd_create('x')", {"a1.1": "0"}),
+    (AUTODIFF, LISTS, "import os\n    os.fork(), os.setsid()", {"a1.1": "0"}),
+]
+AT_THE_END = [
+    (AUTODIFF, f"x = {SUM}\n", {"a1.1": "0", "a1.3": "0", "a1.4": "0"}),
+    (AUTODIFF, "import ctypes\n", {"a1.1": "0", "a1.3": "0", "a1.4": "0"}),
+    (XOR, "more = [0.0]\nwhile True:\n    more += more\n", {"a1.5": "0"}),
+]
+
+
+def course() -> Course:
+    """The shortest assignment, with thirteen mistakes, of each two."""
+    right = workspace.stripped(catalog.load("a1"), [])
+    broken = [(path, right[path] + line, lost) for path, line, lost in AT_THE_END]
+    for path, place, line, lost in IN_A_FUNCTION:
+        head, _, tail = right[path].partition(place)
+        margin = head.rpartition("\n")[2]
+        text = f"{head}{line}\n{margin}{place}{tail}"
+        broken.append((path, text, lost))
+    return Course(catalog.load("a1"), right, 2 * broken)
+
+
+@pytest.mark.slow
+def test_a_hundred_of_which_thirty_are_broken(programs, tmp_path):
+    if sandbox.best_mode() not in sandbox.STRONG:
+        pytest.skip("no sandbox here keeps submissions from doing harm")
+    (tmp_path / "s").mkdir()
+    all_right = {task.id: number(task.points) for task in catalog.load("a1").tasks}
+    expected = dict(course().hand_in(tmp_path / "s", n) for n in range(100))
+    assert sum(points != all_right for points in expected.values()) == 30
+    # Whoever outlives the grader becomes a child of this process.
+    assert LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+    before = set(descendants(os.getpid()))
+    places = "a1", tmp_path / "s", tmp_path / "o"
+    options = "--jobs", "2", "--patience", "1"  # loops without end take it all
+    ended = grade(programs, "grade-all", *places, *options)
+    assert (ended.returncode, ended.stderr) == (0, ""), ended.stdout
+    assert batch.FAILURE not in ended.stdout
+    assert course().graded(tmp_path / "o") == expected
+    assert set(descendants(os.getpid())) <= before
+    LIBC.prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 
 
 @pytest.mark.parametrize(
