@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import ast
 import random
+import re
 import sys
 import tempfile
 import time
@@ -39,12 +40,13 @@ from assignments.runner import Job, Runners
 COUNT = 30
 LEAST = 40.0  # seconds that a task may take, on a machine that is busy
 SURVIVORS = HERE / "survivors.toml"
-CAUGHT, TIMED_OUT, SURVIVED, SAME, SKIPPED = (
+CAUGHT, TIMED_OUT, SURVIVED, SAME, SKIPPED, INVALID = (
     "caught",
     "timed out",
     "survived",
     "does the same",
     "not run",
+    "does not compile",
 )
 
 
@@ -244,6 +246,11 @@ def _indices(part: ast.expr, bounds: tuple[str, ...]) -> Iterator[str]:
 
 # -------------------------------------------------------------------------- mutants
 
+# Statements of Mojo's read like Python's when `var x` and `comptime for i` are written
+# `var_x` and `for comptime_i`, which is as long.
+MOJO = re.compile(r"\b(var|comptime) (for )?(?=\w)")
+BACK = re.compile(r"\b(for )?(var|comptime)_(?=\w)")
+
 
 def mutants(task: Task) -> list[Mutant]:
     """All mutants of a task's regions, in the order of the files."""
@@ -252,7 +259,7 @@ def mutants(task: Task) -> list[Mutant]:
         return []  # a weaker test that finds all that is broken is a right one
     found: dict[tuple[str, str], Mutant] = {}
     for file in assignment.files:
-        if file.module:
+        if file.module or file.is_mojo:
             for mutant in _of_file(task, file):
                 found.setdefault((mutant.path, mutant.marked), mutant)
     return list(found.values())
@@ -260,13 +267,20 @@ def mutants(task: Task) -> list[Mutant]:
 
 def _of_file(task: Task, file: File) -> Iterator[Mutant]:
     text = file.source.read_text()
-    lines = text.splitlines(keepends=True)
-    tree, compiled = ast.parse(text), file.path.startswith("fast_ops/")
+    lines = (MOJO.sub(r"\2\1_", text) if file.is_mojo else text).splitlines(True)
+    compiled = file.path.startswith("fast_ops/")
     for region in file.regions():
         for cut in () if region.twin or region.task != task.id else region.cuts:
+            part = lines
+            if file.is_mojo:  # nothing but the region reads like Python
+                part = ["\n"] * (cut.first - 1) + ["if True:\n"]
+                part += lines[cut.first : cut.last]
+            tree = ast.parse("".join(part))
             for node in _inside(tree, cut.first, cut.last, compiled):
                 for place, made in changes(node, compiled):
                     changed = _replaced(lines, place, made)
+                    if file.is_mojo:
+                        changed = [BACK.sub(r"\2 \1", some) for some in changed]
                     yield Mutant(task.id, file.path, cut.function, *changed)
 
 
@@ -370,6 +384,8 @@ class Trial:
             for outcome in outcomes:
                 if outcome.status == HUNG:
                     return TIMED_OUT, device
+                if "it does not compile" in outcome.reason:
+                    return INVALID, outcome.reason  # which says nothing of the checks
                 if outcome.share == 0 and outcome.status != NOT_RUN:
                     return CAUGHT, f"{device}: {outcome.name}: {outcome.reason}"
             if any(outcome.status != NOT_RUN for outcome in outcomes):
