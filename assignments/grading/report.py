@@ -68,7 +68,7 @@ def show(report: Report, console: Console) -> None:
     for graded in report.tasks:
         for result in graded.results:
             if result.text:
-                title = f"{result.task} {result.device}: {result.name}, {result.status}"
+                title = f"{result.task}, {_title(result)}: {result.status}"
                 console.print(Text(title, style="bold"))
                 for text in (result.text, result.teacher):
                     console.print(Text(clean(text)))
