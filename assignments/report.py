@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import textwrap
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -26,6 +27,10 @@ from assignments.simulated import simulates
 
 INDENT = "    "
 GONE = (CRASHED, HUNG)  # of the worker; the checks after that cannot run
+# Control characters of old terminals (C0) and of newer ones (C1), what turns the order
+# of letters around or is not seen, other line ends, surrogates and what has no meaning.
+NOT_SHOWN = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
+LONGEST = 4_000  # characters of one text
 
 
 def device_name(device: str) -> str:
@@ -38,13 +43,21 @@ def number(points: float) -> str:
     return f"{points:.2f}".rstrip("0").rstrip(".")
 
 
+def clean(text: str) -> str:
+    """Text of a stranger's without what terminals would obey and readers not see."""
+    kept = text if len(text) <= LONGEST else f"{text[:LONGEST]} ..."
+    return "".join(
+        c for c in kept if c in "\t\n" or unicodedata.category(c) not in NOT_SHOWN
+    )
+
+
 def lines_of(outcome: Result, task: Task) -> list[str]:
     """A failure in a few lines."""
     on = "" if outcome.device == "python" else f" on {device_name(outcome.device)}"
     what = f": {outcome.name}" if outcome.name else ""
     lines = [f"{task.id}{on}{what}"]
     lines += textwrap.wrap(
-        outcome.reason, 88, initial_indent=INDENT, subsequent_indent=INDENT
+        clean(outcome.reason), 88, initial_indent=INDENT, subsequent_indent=INDENT
     )
     if outcome.status == UNWRITTEN:
         return lines
@@ -75,7 +88,8 @@ def _worth_saying(outcome: Result, task: Task) -> list[tuple[str, str]]:
 
     What does not compile has nothing to do with inputs, and no hint helps.
     """
-    said = [(label, _BY_ITSELF.sub("", text)) for label, text in outcome.lines or []]
+    told = outcome.lines or ()
+    said = [(label, _BY_ITSELF.sub("", clean(text))) for label, text in told]
     said = [(label, text) for label, text in said if text or label != "printed"]
     if "SyntaxError" in outcome.reason:
         return [line for line in said if line[0] not in ("smallest input", "hint")]

@@ -8,7 +8,6 @@ table of many submissions (`row`, `columns`).
 from __future__ import annotations
 
 import json
-import unicodedata
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
@@ -16,29 +15,16 @@ from assignments.answers import Answer
 from assignments.grading import sandbox
 from assignments.grading.examine import NOT_RUN, PASSED, WRONG, Result
 from assignments.grading.grade import Graded, Report
-from assignments.report import number
+from assignments.report import clean, number
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-# Control characters of old terminals (C0) and of newer ones (C1), what turns the order
-# of letters around or is not seen, other line ends, surrogates and what has no meaning.
-NOT_SHOWN = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
-LONGEST = 4_000  # characters of one text
 
 
 def notice(report: Report) -> str:
     """What the mode of the sandbox does not promise; "" for the strong ones."""
     open_part = sandbox.WHAT_IS_OPEN.get(report.mode, "")
     return f"sandbox: {report.mode} only; {open_part}" if open_part else ""
-
-
-def clean(text: str) -> str:
-    """Text of a stranger's without what terminals would obey and readers not see."""
-    kept = text if len(text) <= LONGEST else f"{text[:LONGEST]} ..."
-    return "".join(
-        c for c in kept if c in "\t\n" or unicodedata.category(c) not in NOT_SHOWN
-    )
 
 
 def label(name: str) -> str:
