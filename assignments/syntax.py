@@ -26,13 +26,17 @@ def text_of(data: bytes) -> str:
     such as a form feed, stays a character like others: split at "\\n" alone.
 
     Raises:
-        ValueError: it is not UTF-8, or says that it is not.
+        ValueError: it is not UTF-8, or says that it is not, or has a null byte.
     """
     try:
         text = data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError as error:
-        said = f"not UTF-8: {error.reason} at byte {error.start}"
+        line = 1 + data.count(b"\n", 0, error.start)
+        said = f"not UTF-8: {error.reason} in line {line}, at byte {error.start}"
         raise ValueError(said) from None
+    if "\0" in text:
+        line = 1 + text.count("\n", 0, text.index("\0"))
+        raise ValueError(f"a null byte in line {line}, which no text has")
     named = CODING.search("\n".join(text.split("\n", 2)[:2]))
     if named and named[1].lower().replace("_", "-") not in ("utf-8", "utf8"):
         raise ValueError(f"its encoding is {named[1]}; use UTF-8")

@@ -20,6 +20,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
+import re
 import shutil
 import sys
 import time
@@ -41,6 +42,7 @@ else:
 
 MARK = "workspace.toml"
 PROGRESS = ".progress.json"
+LINE = 88  # characters of a line that is shown
 FILES = "files"  # in the progress, beside the tasks
 HINTS = "hints.json"  # handed in with the rest
 
@@ -296,22 +298,26 @@ def files_of(folders: Sequence[Path]) -> dict[str, Path]:
 
 
 def syntax_errors(workspace: Workspace) -> dict[str, str]:
-    """For each file that is no Python: what is wrong, where, and the line."""
+    """For each file that is no Python, or no text: what is wrong, and where."""
     found = {}
     for file in workspace.assignment.files:
         path = workspace.folder / file.path
-        if not file.module or not path.is_file():
+        if not (file.module or file.is_mojo) or not path.is_file():
             continue
         try:
-            compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
+            text = syntax.text_of(path.read_bytes())
+            if file.module:
+                compile(text, str(path), "exec", dont_inherit=True)
         except SyntaxError as error:
-            line = (error.text or "").rstrip("\n")
-            caret = " " * ((error.offset or 1) - 1) + "^"
+            line, at = (error.text or "").rstrip("\n"), (error.offset or 1) - 1
+            first = max(0, at - LINE // 2)  # the part of a long line that counts
+            caret = re.sub(r"[^\t]", " ", line[first:at]).ljust(at - first) + "^"
+            line = line[first : first + LINE]
             place = f"{file.path}, line {error.lineno or 1}: {error.msg}"
             shown = [f"    {text}" for text in (line, caret)] if line.strip() else []
             found[file.path] = "\n".join([place, *shown])
         except (ValueError, RecursionError, MemoryError) as error:
-            found[file.path] = f"{file.path}: it cannot be compiled: {error}"
+            found[file.path] = f"{file.path}: it cannot be read: {error}"
     return found
 
 

@@ -148,24 +148,18 @@ def test_a_failure_is_explained(place, runner):
     outcome = run_task(runner, task, "python", place)[0]
     assert outcome.status == WRONG
     text = "\n".join(report.lines_of(outcome, task))
-    for part in (
-        "smallest input",
-        "fn = 'identity'",
-        "came out",
-        "PyTorch says",
-        "hint",
-    ):
-        assert part in text
+    parts = "smallest input/fn = 'identity'/came out/PyTorch says/hint".split("/")
+    assert all(part in text for part in parts)
     assert "Traceback" not in text and len(text.splitlines()) < 15
 
 
 def test_an_exception_points_at_the_line(place, runner):
-    solve(place, "a1.1", "    return values[arg + 10]\n")
+    solve(place, "a1.1", "    raise IndexError('\\x1b[0m \u202e range')\n")
     task = catalog.load("a1").task("1.1")
     outcome = run_task(runner, task, "python", place)[0]
     text = "\n".join(report.lines_of(outcome, task))
-    assert "raised IndexError: tuple index out of range" in text
-    assert "autodiff.py" in text and "return values[arg + 10]" in text
+    assert "raised IndexError: [0m  range" in text
+    assert "autodiff.py" in text and "raise IndexError('\\x1b[0m  range')" in text
 
 
 def test_marks_that_editors_leave_are_no_mistake(tmp_path):
@@ -277,13 +271,17 @@ def test_diff_asks_first(place):
         ("def broken(:", "line 1: invalid syntax\n    def broken(:\n               ^"),
         ("return 1", "line 1: 'return' outside function\n    return 1\n    ^"),
         ("if x:\n", "line 3: expected an indented block"),
+        ("\n# caf\udce9", "not UTF-8: invalid continuation byte in line 2, at byte 6"),
+        ("\n\n\0", "a null byte in line 3"),
+        ("x = " + "9" * 99 + "(:", f"1: invalid syntax\n    {'9' * 43}(:\n{' ' * 48}^"),
     ],
 )
 def test_a_syntax_error_is_told_once(place, line, said):
     path = place / "minitorch" / "autodiff.py"
-    path.write_text(f"{line}\n{path.read_text()}")
+    text = f"{line}\n{path.read_text()}"
+    path.write_bytes(text.encode(errors="surrogateescape"))
     out = call("test", "--in", place, code=1)
-    assert out.count("minitorch/autodiff.py, ") == 1 and said in out
+    assert out.count("minitorch/autodiff.py") == 1 and said in out
     assert "SyntaxError" not in out and "hint" not in out
     table = [text.split() for text in out.splitlines() if text.startswith(" a1.")]
     # For tasks that are solved elsewhere, the library's file takes its place.
@@ -299,6 +297,8 @@ def test_an_error_in_a_mojo_file_is_told_with_its_line(tmp_path, runner):
     text = "# one line\n" + reference(catalog.load("a9"))[path]
     text = text.replace("var total = Scalar[T](0)", "var total = Scalar[T](zero)", 1)
     (place / path).write_text(text)
+    (place / "mojo_ops/elementwise.mojo").write_bytes(b"\xff")  # costs its tasks alone
+    assert "elementwise" in str(workspace.syntax_errors(workspace.read(place)))
     task = catalog.load("a9").task("9.1")
     (outcome,) = run_task(runner, task, "mojo", place)
     said = "\n".join(report.lines_of(outcome, task))
