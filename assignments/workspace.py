@@ -260,8 +260,14 @@ def read(folder: Path) -> Workspace:
             f"{folder} is no workspace (it has no {MARK}); make one with "
             f"`minitorch start a1`"
         )
-    values = tomllib.loads(mark.read_text())
-    assignment = catalog.load(values["assignment"])
+    try:
+        values = tomllib.loads(mark.read_text())
+        assignment = catalog.load(values["assignment"])
+    except (ValueError, KeyError) as error:  # damaged, or another program's
+        raise ValueError(
+            f"{mark} does not say which assignment is in its folder ({error}); "
+            f'expected a line such as assignment = "a1"'
+        ) from None
     earlier = tuple(Path(path) for path in values.get("earlier", ()))
     return Workspace(folder.resolve(), assignment, earlier)
 
@@ -380,7 +386,7 @@ def progress(workspace: Workspace) -> dict[str, Any]:
     path = workspace.folder / PROGRESS
     try:
         found = json.loads(path.read_text())
-    except (FileNotFoundError, json.JSONDecodeError):
+    except (FileNotFoundError, ValueError):
         return {}
     # Before there were files in it, it held points, not parts of them.
     return found if isinstance(found, dict) and FILES in found else {}

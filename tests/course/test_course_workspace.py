@@ -12,14 +12,7 @@ from course.solutions import reference, run_task
 from typer.testing import CliRunner
 
 from assignments import catalog, report, workspace
-from assignments.grading.examine import (
-    CRASHED,
-    FAILED,
-    HUNG,
-    PASSED,
-    UNWRITTEN,
-    WRONG,
-)
+from assignments.grading.examine import CRASHED, FAILED, HUNG, PASSED, UNWRITTEN, WRONG
 from minitorch.cli.app import app
 
 SOLVED = """
@@ -136,10 +129,9 @@ def test_solving_a_task_turns_it_green(place):
     solve(place, "a1.1", SOLVED)
     said = call("test", "-k", "1.1", "--in", place)
     assert "2 / 2" in said and "passed" in said and "2 of 21 points" in said
-    said = call("status", "--in", place)
-    line = next(s for s in said.splitlines() if s.startswith("a1"))
-    assert "[#....] 2 of 21 points, next: a1.2" in line
-    assert "not started" in next(s for s in said.splitlines() if s.startswith("a0"))
+    lines = {s.split()[0]: s for s in call("status", "--in", place).splitlines()}
+    assert "[#....] 2 of 21 points, next: a1.2" in lines["a1"]
+    assert "not started" in lines["a0"]
 
 
 def test_a_failure_is_explained(place, runner):
@@ -278,8 +270,7 @@ def test_diff_asks_first(place):
 )
 def test_a_syntax_error_is_told_once(place, line, said):
     path = place / "minitorch" / "autodiff.py"
-    text = f"{line}\n{path.read_text()}"
-    path.write_bytes(text.encode(errors="surrogateescape"))
+    path.write_bytes(f"{line}\n{path.read_text()}".encode(errors="surrogateescape"))
     out = call("test", "--in", place, code=1)
     assert out.count("minitorch/autodiff.py") == 1 and said in out
     assert "SyntaxError" not in out and "hint" not in out
@@ -328,6 +319,8 @@ def test_diff_knows_its_own_workspace(place, tmp_path, monkeypatch):
     assert '-    todo("a1.1")' in said
     monkeypatch.chdir(tmp_path)
     assert "is no workspace" in str(CliRunner().invoke(app, ["diff"]).stderr)
+    (place / "workspace.toml").write_text("x = 1")  # as another program's
+    assert "expected a line" in str(CliRunner().invoke(app, ["status"]).stderr)
 
 
 def test_status_knows_what_has_changed_since(place):
@@ -345,9 +338,10 @@ def test_status_knows_what_has_changed_since(place):
 
 
 def test_progress_that_held_points_is_forgotten(place):
-    (place / workspace.PROGRESS).write_text('{"a1.1": {"python": 6}}')
-    assert "points" in call("status", "--in", place)
-    assert workspace.progress(workspace.read(place)) == {}
+    for data in (b'{"a1.1": {"python": 6}}', b"\xff"):
+        (place / workspace.PROGRESS).write_bytes(data)
+        assert "points" in call("status", "--in", place)
+        assert workspace.progress(workspace.read(place)) == {}
 
 
 # ---------------------------------------------------------------------------- hints
