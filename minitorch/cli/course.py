@@ -127,6 +127,12 @@ def _run(
     tasks = place.assignment.tasks
     if only is not None:
         tasks = (place.assignment.task(only),)
+    devices = dict.fromkeys(name for task in tasks for name in task.devices)
+    if device not in (None, *devices):
+        what = only or place.assignment.id
+        raise ValueError(
+            f"test: --device is {device!r}; {what} is checked on {', '.join(devices)}"
+        )
     folders = [str(f) for f in (*place.folders, *(p.resolve() for p in earlier))]
     rows: Rows = []
     broken, files = set(workspace.syntax_errors(place)), workspace.contents(place)

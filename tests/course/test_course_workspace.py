@@ -122,6 +122,11 @@ def test_a_task_that_does_not_exist_is_named():
 # --------------------------------------------------------------------- test, status
 
 
+def test_nothing_to_check_is_an_error(place):
+    result = CliRunner().invoke(app, ["test", "--in", str(place), "--device", "cuda"])
+    assert result.exit_code == 1 and "is checked on python" in str(result.stderr)
+
+
 def test_solving_a_task_turns_it_green(place):
     said = call("test", "-k", "1.1", "--in", place, code=1)
     assert "not written yet" in said and "0 / 2" in said
