@@ -557,6 +557,7 @@ class HereWorker(Worker):
 
     def __init__(self, folder: str) -> None:
         self._loop, self._folder, self.output = HereLoop(), folder, bytearray()
+        self.dead = ""
 
     def request(
         self,

@@ -1,8 +1,10 @@
 """Random programs, and the ones that failed once, run as they do with PyTorch.
 
-With this file `pytest tests/fuzz` first replays the programs in `kept/`, then draws new
-ones. Each day has other programs, by its date; pytest prints the seed at its start.
+With this file `pytest tests/fuzz` first replays the programs in `kept/`, then draws
+others, the same each time: a change is refused for what it breaks, not for its day.
+Who looks for what is broken draws new ones; pytest prints the seed at its start.
 
+    HYPOTHESIS_PROFILE=thorough pytest tests/fuzz      the day's programs
     MINITORCH_FUZZ_SEED=20260131 pytest tests/fuzz     the programs of that day
     MINITORCH_FUZZ_PROGRAMS=20000 pytest tests/fuzz    more of them, on each device
 
