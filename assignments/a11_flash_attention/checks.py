@@ -470,7 +470,7 @@ SPEED = (
         _long_inputs,
         _long_expected,
         LONG,
-        ((2.0, 0.5), (4.0, 1.0)),
+        ((2.0, 0.5), (3.3, 1.0)),
         _work(2),
         length=_length,
         hint="Are keys that no query of the block sees left out, and do the products "

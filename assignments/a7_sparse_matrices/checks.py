@@ -628,7 +628,7 @@ SPEED = (
     _speed(
         "1 % times a vector",
         1,
-        ((1.0, 0.5), (1.5, 1.0)),
+        ((1.0, 0.5), (1.4, 1.0)),
         "A row should be a loop without branches, and its sum a local variable.",
     ),
     _speed(

@@ -211,7 +211,11 @@ class Executor(ABC):
         inputs: Inputs,
         clock: Clock,
     ) -> Result:
-        """Points are lost only where the library's own solution does not lose them."""
+        """Points are lost only where the library's own solution does not lose them.
+
+        It is timed after the student's, which is then timed again: a machine that was
+        slow for a while costs nobody points.
+        """
         machine = self.machine(rival) if device == "cpu" else None
         what = f"{check.task} on {device}: {check.name}"
         right = partial(self.say, f"{what}: the result is right; timing it ...")
@@ -220,11 +224,19 @@ class Executor(ABC):
         )
         if result.ratio is None or result.share == 1 or self.edition:
             return result
-        clock = self.times.clock(self.assignment.task(check.task))
-        with self.reference(device, [check]) as library:
-            best = timing.examine(
-                check, device, library, rival, None, inputs.seed, clock
+
+        def later(worker: Worker, machine: timing.Machine | None) -> Result:
+            clock = self.times.clock(self.assignment.task(check.task))
+            return timing.examine(
+                check, device, worker, rival, machine, inputs.seed, clock
             )
+
+        with self.reference(device, [check]) as library:
+            best = later(library, None)
+        if best.share == 1:
+            again = later(worker, machine)
+            if again.ratio is None or again.share >= result.share:
+                result = again
         return timing.beside(result, best)
 
     @property

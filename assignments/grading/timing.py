@@ -50,7 +50,7 @@ from assignments.grading.examine import (
 from assignments.grading.wire import digest
 
 # Not timed; the least there are; those after which only noise asks for more; the most.
-WARM_UP, FEW, ROUNDS, MOST = 1, 4, 15, 45
+WARM_UP, FEW, ROUNDS, MOST = 1, 3, 15, 45
 REFERENCE_SECONDS = (
     600.0  # for a call: the first one compiles, on a machine that is busy
 )
