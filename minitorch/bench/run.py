@@ -83,9 +83,9 @@ def bench_on(device: str, threads: int) -> Bench:
 def _bench_on_host(device: str, threads: int) -> Bench:
     from minitorch.backend import get_backend
 
+    set_threads(threads)
     get_backend(device)
     put_inputs_on(device)
-    set_threads(threads)
     limits = machine_limits()
     machine = describe(limits, threads)
     if device == "cpu":
