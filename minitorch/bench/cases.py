@@ -57,6 +57,10 @@ def matmul_cases() -> Iterator[Case]:
     yield _product("768 x 128 @ 128 x 512", 768, 128, 512, goal=1.0)
     yield _product("48 of 64 x 32 @ 32 x 64", 64, 32, 64, batch=(48,), goal=1.0)
     yield _product("64 of 64 x 64 @ 64 x 64", 64, 64, 64, batch=(64,), goal=0.6)
+    for kind in ("float32", "float64"):  # whose limit is another
+        how = partial(simple, dtype=kind)
+        name, shapes = f"3620 x 3620 @ 3620 x 3620, {kind}", [(3620, 3620)] * 2
+        yield timed("matmul", name, operator.matmul, shapes, 0, 1.0, how=how)
 
 
 def _product(

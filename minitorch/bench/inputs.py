@@ -108,7 +108,10 @@ def set_up(precision: str = "highest") -> None:
 
 
 def both(
-    *shapes: tuple[int, ...], grad: bool = False, positive: bool = False
+    *shapes: tuple[int, ...],
+    grad: bool = False,
+    positive: bool = False,
+    dtype: str = "float32",
 ) -> tuple[list[Any], list[Any]]:
     """The same numbers as our tensors and as PyTorch's, for products in full precision.
 
@@ -119,7 +122,8 @@ def both(
     set_up()
     torch.manual_seed(0)
     draw = torch.rand if positive else torch.randn
-    theirs = [draw(shape, device=their_device()) for shape in shapes]
+    like = {"device": their_device(), "dtype": getattr(torch, dtype)}
+    theirs = [draw(shape, **like) for shape in shapes]
     ours = [on_our_side(t) for t in theirs]
     for tensor in (*ours, *theirs) if grad else ():
         tensor.requires_grad_(True)
@@ -156,10 +160,11 @@ def simple(
     their_op: Callable,
     *shapes: tuple[int, ...],
     precision: str = "highest",
+    dtype: str = "float32",
 ) -> Pair:
     """A function of tensors, without recording."""
     torch = torch_module()
-    ours, theirs = both(*shapes)
+    ours, theirs = both(*shapes, dtype=dtype)
     set_up(precision)
 
     def we() -> object:
