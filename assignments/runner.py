@@ -517,7 +517,7 @@ class Own(Executor):
 
 def _load_pytorch() -> None:
     """That takes a second, and so does the start of a worker."""
-    with suppress(ImportError):  # whoever needs it will tell
+    with suppress(ImportError, RuntimeError):  # who needs it will tell; or all ends
         oracles.load()
 
 
