@@ -523,8 +523,6 @@ def _pays_by_warpgroup(
     size = M, N, K, math.prod(broadcast_shapes(a_shape[:-2], b_shape[:-2]))
     if compute_capability() != ARCH or not _pays_to_round(size):
         return False
-    if not dtype.half and size[3] > 1:  # not shown right on a chip yet
-        return False
     wide = Sides(M, N, K, (K, 1), (1, N), ((size[3], 0, 0),))
     other = _cut(wide, float32, allow_tf32)
     rate = TENSOR_RATE if isinstance(other.config, TensorConfig) else FMA_RATE
@@ -549,8 +547,6 @@ def _group_plan(
     sides = _fold(batch, a_shape, a_strides, b_shape, b_strides)
     configs = _groups(dtype, _turns(b_strides, dtype))
     cut = choose(configs, *_size(sides), GROUP_RATE * 2 / dtype.itemsize)
-    if cut.config.turned:  # its parts are not shown right on a chip yet
-        cut = cut._replace(splits=1)
     shape = (*batch, a_shape[-2], b_shape[-1])
     return plan_for(shape, sides, cut, (True, True), dtype, wide)
 
