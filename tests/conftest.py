@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 from collections import defaultdict
 from datetime import date
 from pathlib import Path
@@ -52,6 +53,8 @@ THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
 os.environ.setdefault(
     "MINITORCH_FUZZ_SEED", f"{date.today():%Y%m%d}" if THOROUGH else "0"
 )
+# A shell's jobs in the background ignore Ctrl+C, and so would programs that tests stop.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 # So many GPUs has the simulator: tests/cuda/test_devices.py needs two.
 os.environ.setdefault("MINITORCH_SIMULATED_GPUS", "2")
 
