@@ -330,13 +330,13 @@ def _record(ctx: Context, out: Any) -> Any:
     outputs: list[Any] = []
     wrapped: list[Any] = []
     ctx._outputs, wrap = outputs, ctx._wrap
+    storage = shape = like = None
     for index, o in enumerate(outs):
-        raw = raw_of.get(id(o), o)
-        storage = raw.storage
-        if id(raw) in kept:
-            outputs.append(raw)
-        else:
-            outputs.append(_like(raw.shape, storage.dtype, storage.device))
+        raw = o if type(o) is TensorData else o.raw
+        if raw.storage is not storage or raw.shape is not shape:  # else another view
+            storage, shape = raw.storage, raw.shape
+            like = _like(shape, storage.dtype, storage.device)
+        outputs.append(raw if id(raw) in kept else like)
         differs = storage.dtype.is_floating_point and id(o) not in ctx._constant_ids
         wrapped.append(wrap(raw, ctx, index) if differs else wrap(raw))
     return tuple(wrapped) if isinstance(out, tuple) else wrapped[0]

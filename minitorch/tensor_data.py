@@ -321,6 +321,19 @@ class TensorData:
         strides = self.strides[:dim] + self.strides[dim + 1 :]
         return TensorData(self.storage, shape, strides, offset)
 
+    def unbind(self, dim: int) -> tuple[TensorData, ...]:
+        """The slices of `dim`, as `select` makes each."""
+        if not self.shape[dim]:
+            return ()
+        first, step, slices = self.select(dim, 0), self.strides[dim], []
+        for i in range(self.shape[dim]):
+            out = _new(TensorData)
+            out.storage, out.offset = first.storage, first.offset + i * step
+            out.shape, out.strides = first.shape, first.strides
+            out.contiguous = first.contiguous
+            slices.append(out)
+        return tuple(slices)
+
     def slice(self, dim: int, start: int, length: int, step: int = 1) -> TensorData:
         """`length` indices of `dim`, from `start`, `step` apart."""
         strides, size = self.strides, self.shape

@@ -134,11 +134,14 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
     return input
 
 
+NUMBERS = frozenset((int, float, type(None)))
+
+
 def clamped_type(a: Tensor, *bounds: Any) -> DType | None:
     """The type of `clamp` between numbers, one at least; None if one is a tensor."""
     dims_of("clamp", a)  # an error where it is no tensor
     dtype = a.raw.storage.dtype
-    if not {int, float, type(None)}.issuperset(map(type, bounds)):
+    if not NUMBERS.issuperset(map(type, bounds)):
         return None
     for number in bounds if dtype.category < 2 else ():  # else none changes it
         if number is not None:

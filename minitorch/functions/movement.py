@@ -305,8 +305,8 @@ class Unbind(Function):
 
     @staticmethod
     def forward(ctx: Context, a: Tensor, dim: int) -> Any:
-        ctx.dim, raw = dim, a.raw
-        return tuple([raw.select(dim, i) for i in range(raw.shape[dim])])
+        ctx.dim = dim
+        return a.raw.unbind(dim)
 
     @staticmethod
     def backward(ctx: Context, *grads: Tensor) -> tuple[Any, ...]:

@@ -280,7 +280,7 @@ class InPlace(Variable):
         """Values below `min` and above `max` set to them, in place."""
         raw, backend = self.raw, self.backend
         out = raw if raw.contiguous else None
-        if (min is max is None) or clamped_type(self, min, max) is not self.dtype:
+        if min is max is None or clamped_type(self, min, max) is not raw.storage.dtype:
             return self._replace("clamp_", lambda old: old.clamp(min, max), min, max)
         return self.assign_(
             lambda old: old.clamp(min, max),
