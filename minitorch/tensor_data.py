@@ -323,8 +323,6 @@ class TensorData:
 
     def unbind(self, dim: int) -> tuple[TensorData, ...]:
         """The slices of `dim`, as `select` makes each."""
-        if not self.shape[dim]:
-            return ()
         first, step, slices = self.select(dim, 0), self.strides[dim], []
         for i in range(self.shape[dim]):
             out = _new(TensorData)

@@ -111,12 +111,13 @@ def reduce_cases() -> Iterator[Case]:
 
 
 def matmul_cases() -> Iterator[Case]:
-    """Square products in float32, and in TF32 on the tensor cores."""
+    """Square products in float32 and float64, and in TF32 on the tensor cores."""
     for kind, precision, n, goal in (
         ("float32", "highest", 512, 1.43),
         ("float32", "highest", 1024, 1.43),
         ("float32", "highest", 2048, 1.43),
         ("float32", "highest", 3620, 1.43),
+        ("float64", "highest", 3620, 1.43),
         ("float32", "highest", 4096, 1.11),
         ("float32", "highest", 8192, 1.11),
         ("TF32", "high", 1024, 1.0),
@@ -124,10 +125,11 @@ def matmul_cases() -> Iterator[Case]:
         ("TF32", "high", 4096, 2.0),
         ("TF32", "high", 8192, 2.0),
     ):
+        item = 8 if kind == "float64" else 4
+        how = partial(simple, precision=precision, dtype=f"float{8 * item}")
         yield timed(
-            "matmul", f"{n}, {kind}", operator.matmul, [(n, n)] * 2, 12.0 * n * n, goal,
-            flops=2.0 * n**3, how=partial(simple, precision=precision),
-            tensor=kind == "TF32",
+            "matmul", f"{n}, {kind}", operator.matmul, [(n, n)] * 2, 3.0 * item * n * n,
+            goal, flops=2.0 * n**3, how=how, tensor=kind == "TF32",
         )  # fmt: skip
 
 
