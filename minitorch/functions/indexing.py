@@ -509,7 +509,8 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     both = check_broadcast("masked_select", shape, mask.raw.shape)
     chosen = host_read("boolean mask", mask.raw.expand(both))
     places = input.wrap(input.backend.from_numpy(np.flatnonzero(chosen)))
-    return IndexSelect.apply(reshape(expand(input, both), -1), 0, places)
+    input = input if both == shape else expand(input, both)
+    return IndexSelect.apply(reshape(input, -1), 0, places)
 
 
 def nonzero(input: Tensor) -> Tensor:
