@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import itertools
 import os
 import re
 import sys
@@ -39,6 +40,7 @@ from types import SimpleNamespace
 from typing import IO, Any, NoReturn
 
 from numba import njit
+from numba.core.bytecode import FunctionIdentity
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.compiler_lock import global_compiler_lock
 
@@ -68,6 +70,21 @@ PRANGE_ONLY = {
     "stencil": False,
 }
 
+
+def _count_apart() -> None:
+    """Let Numba count functions from another number on in each process.
+
+    The count is what tells machine code of inner functions apart that have one name. If
+    two processes counted alike, each could keep a kernel whose inner `fold` is number
+    565, and who loads both would run the first one's in both: a maximum that adds.
+    """
+    start = int.from_bytes(os.urandom(6), "big")
+    FunctionIdentity._unique_ids = itertools.count(start)
+
+
+_count_apart()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_count_apart)
 
 # A folder of kernels that others compiled; here it is only read.
 GIVEN = os.environ.get("MINITORCH_KERNELS", "")

@@ -204,3 +204,22 @@ def test_where_caches_go_is_said_truly(
         assert [row[0] for row in (numbas, mojo, data)] == ["note", "note", "note"]
         assert "each start compiles anew" in numbas[1] and not kept
         assert str(place) in mojo[1] and "MINITORCH_MOJO_CACHE" in mojo[2]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_processes_number_inner_functions_apart() -> None:
+    """Else two kernels on disk could have inner functions of one name, and whoever
+    loads both would run the first one's in both."""
+    code = (
+        "import os\n"
+        "from fast_ops import launch\n"
+        "from numba.core.bytecode import FunctionIdentity\n"
+        "child = os.fork()\n"
+        "child and os.waitpid(child, 0)\n"
+        "print(next(FunctionIdentity._unique_ids), flush=True)"
+    )
+    run = [sys.executable, "-c", code]
+    said = [subprocess.check_output(run, text=True, cwd=ROOT) for _ in range(2)]
+    numbers = sorted(int(line) for text in said for line in text.split())
+    assert len(numbers) == 4
+    assert min(np.diff(numbers)) > 1000, numbers
