@@ -79,7 +79,7 @@ class Attention(Function):
         scale: float, causal: bool, drop: Drop,
     ) -> Any:  # fmt: skip
         backend, shape = query.backend, query.raw.shape[:-1]
-        out = _laid_out_as(backend, query.raw, (*shape, value.raw.shape[-1]))
+        out = laid_out_as(backend, query.raw, (*shape, value.raw.shape[-1]))
         exact = query.dtype is dtypes.float64
         total = backend.empty(shape, dtypes.float64 if exact else dtypes.float32)
         ctx.options = scale, causal, None if mask is None else mask.raw, drop
@@ -105,7 +105,7 @@ class Attention(Function):
         return (*[grad.wrap(raw) for raw in raws], None, None, None, None)
 
 
-def _laid_out_as(backend: Backend, like: TensorData, shape: Shape) -> TensorData:
+def laid_out_as(backend: Backend, like: TensorData, shape: Shape) -> TensorData:
     """New memory for `shape` [B, H, L, E] with heads and positions as in `like`.
 
     Models make heads of features, so that a position's heads lie side by side. Where
@@ -122,8 +122,8 @@ def _gradients_for(backend: Backend, inputs: list[TensorData]) -> list[TensorDat
     are heads of one product, whose gradient is there then."""
     whole = joined(inputs, 1)
     if whole is None:
-        return [_laid_out_as(backend, x, x.shape) for x in inputs]
-    room = _laid_out_as(backend, whole, whole.shape)
+        return [laid_out_as(backend, x, x.shape) for x in inputs]
+    room = laid_out_as(backend, whole, whole.shape)
     sizes = [x.shape[1] for x in inputs]
     return [room.slice(1, sum(sizes[:i]), n) for i, n in enumerate(sizes)]
 

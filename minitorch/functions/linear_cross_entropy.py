@@ -21,7 +21,8 @@ from math import ceil
 from typing import TYPE_CHECKING, Any
 
 import minitorch.operators as operators
-from minitorch.dtypes import DType, computed, int64
+from minitorch import precision
+from minitorch.dtypes import DType, computed, float32, int64
 from minitorch.function import Context, Function, once_differentiable
 from minitorch.functions.autocasting import float32_here
 from minitorch.functions.linear import check_linear
@@ -36,7 +37,7 @@ SCORES = 576 * 2**20  # bytes of scores that are there at a time, if nobody asks
 Learn = Callable[[Any, TensorData, TensorData, int, DType | None], TensorData]
 # Rows at a time are a multiple of this: tiles of a matrix product are then whole.
 TILE = 256
-# A row of halves whose length is a multiple of this begins where vectors do.
+# A row whose length is a multiple of this begins where vectors do.
 WHOLE = 8
 
 
@@ -164,13 +165,15 @@ def losses_and_slopes(
 
 
 def _whole(w: TensorData, backend: Any) -> TensorData:
-    """w [C, K], of halves with rows of zeros behind it up to a multiple of WHOLE.
+    """w [C, K], with rows of zeros behind it up to a multiple of WHOLE, if it is of
+    halves or may be rounded to TF32.
 
     Scores of those, and their gradients, are 0 and remain so. With them, rows of scores
     need no copy for tensor cores to read them.
     """
     (classes, size), dtype = w.shape, w.storage.dtype
-    if not dtype.half or classes % WHOLE == 0:
+    rounded = dtype.half or (dtype is float32 and precision.state.allow_tf32)
+    if not rounded or classes % WHOLE == 0:
         return w
     more = -classes % WHOLE
     out = backend.empty((classes + more, size), dtype)

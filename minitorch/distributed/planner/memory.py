@@ -194,6 +194,8 @@ def _stage(
         buffers += 2 * (engine.weights + engine.gradients) * model.layer / layout.tp
     if layout.pp > 1:  # what comes and what goes, with its gradient
         buffers += 4 * 2 * tokens * model.hidden / layout.tp
+        if not engine.measured:  # and the gradient of the units that are at work
+            buffers += engine.size * tokens * model.ffn / layout.tp
     scores = tokens * model.vocabulary / layout.tp
     logits = tokens * engine.logits * model.hidden / layout.tp
     most = engine.scores_at_once
