@@ -71,12 +71,10 @@ def work(device: str, most: int) -> dict[str, Any]:
     """A rank: the seconds of each method by size, and what a message costs."""
     import torch.distributed as theirs
 
-    from minitorch import cuda, zeros
-    from minitorch.distributed import all_reduce, classroom, get_rank
+    from minitorch import zeros
+    from minitorch.distributed import all_reduce, classroom
     from minitorch.distributed.transport import lend
 
-    if device == "cuda":
-        cuda.set_device(get_rank())
     methods: dict[str, Callable[[Any], Any]] = {
         "all_reduce": all_reduce,
         "torch's all_reduce": lambda x: theirs.all_reduce(lend(x)),
@@ -160,4 +158,4 @@ def compare(
 
 
 if __name__ == "__main__":
-    tell(work, None) if is_rank() else typer.run(compare)
+    tell(work) if is_rank() else typer.run(compare)

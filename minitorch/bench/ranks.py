@@ -39,19 +39,30 @@ def is_rank() -> bool:
     return CHOSEN in os.environ
 
 
-def tell(work: Callable[..., Any], backend: str | None = "gloo") -> None:
-    """As a rank: do `work` with what was chosen, and let rank 0 tell its result."""
+def tell(work: Callable[..., Any]) -> None:
+    """As a rank: do `work` with what was chosen, and let rank 0 tell its result.
+
+    Where "cuda" is among that, ranks have a GPU each, and else a core.
+    """
     from minitorch.distributed import (
         destroy_process_group,
         get_rank,
         init_process_group,
     )
 
-    if backend == "gloo" and hasattr(os, "sched_setaffinity"):  # a core for each rank
+    chosen, place = json.loads(os.environ[CHOSEN]), int(os.environ["LOCAL_RANK"])
+    if "cuda" in chosen:
+        import torch
+
+        from minitorch import cuda
+
+        cuda.set_device(place)
+        torch.cuda.set_device(place)
+    elif hasattr(os, "sched_setaffinity"):
         cores = sorted(os.sched_getaffinity(0))
-        os.sched_setaffinity(0, {cores[int(os.environ["LOCAL_RANK"]) % len(cores)]})
-    init_process_group(backend)
-    result = work(*json.loads(os.environ[CHOSEN]))
+        os.sched_setaffinity(0, {cores[place % len(cores)]})
+    init_process_group("nccl" if "cuda" in chosen else "gloo")
+    result = work(*chosen)
     if get_rank() == 0:
         print(json.dumps(result))
     destroy_process_group()
