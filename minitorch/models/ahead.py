@@ -1,8 +1,8 @@
 """Steps of writing that are started before the host knows what they read.
 
-With this file a GPU is not waited for between two tokens (`Ahead`). A step that draws
-nothing is one graph, which ends by writing the chosen tokens where it reads them when it
-is started again. So the host starts some replays in a row, and reads the tokens of the
+With this file no GPU waits for the host between two tokens (`Ahead`). A step that draws
+nothing is one graph, and it ends by writing the chosen tokens to where it begins by
+reading them. So the host starts some replays in a row, and reads the tokens of the
 first while the others run:
 
     GPU     | token 5 | token 6 | token 7 | ...
