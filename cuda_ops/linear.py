@@ -48,7 +48,6 @@ from cuda_ops.memory import (
     copy_into,
     empty,
     overlap,
-    split,
 )
 from cuda_ops.norm import layer_norm, row_normalized
 from cuda_ops.runtime.launch import Kernel, Kernels, ceil_div, device_function
@@ -229,7 +228,6 @@ def few_template(fit: Fit, around: Around) -> Callable:
         after = load(b, min(n, N - 1)) if bias else zero
         if settled:
             wait_for_previous()
-        place = slot[0] if kept else 0
         for r in range(R):
             if norm:
                 first(x, r * K, K, tid, zero, own)
@@ -246,6 +244,7 @@ def few_template(fit: Fit, around: Around) -> Callable:
             total = zero
             for k in range(items):
                 total += v[k] * z[k]
+            place = slot[0] if kept else 0  # on its way during the sum
             total = total_of(total, t, last_cells)
             if t == 0 and n < N:
                 total = fn(total + after if bias else total)
@@ -253,9 +252,11 @@ def few_template(fit: Fit, around: Around) -> Callable:
                     total += load(more, r * N + n)
                 store(out, r * N + n, total)
                 if kept and n >= N - H * E:
-                    head, e = split(n - (N - H * E), E)
+                    column = uint32(n - (N - H * E))  # registers are few: 32 bits
+                    head = column // uint32(E)
+                    at = ((r * H + int64(head)) * S + place) * E
                     if 0 <= place < S:
-                        store(cache, ((r * H + head) * S + place) * E + e, total)
+                        store(cache, at + int64(column - head * uint32(E)), total)
                     elif n == N - 1:
                         bad_index(notes, 4, place, S, 2)
             if norm or group > WARP:

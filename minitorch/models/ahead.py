@@ -56,10 +56,9 @@ class Ahead:
             self.told.hand_on(new.raw, self.cache.slot.raw, ids.raw)
         return new
 
-    @property
-    def ready(self) -> bool:
-        """Whether there is a graph, which has the newest tokens at hand."""
-        return self.step.graph is not None
+    def ready(self, length: int) -> bool:
+        """Whether a graph goes on with texts of this length; it knows their end."""
+        return self.step.graph is not None and length <= self.cache.max_length
 
     def tokens(self, length: int) -> list[int]:
         """Those behind texts of this length; the ones after them are on their way."""

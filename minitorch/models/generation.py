@@ -227,9 +227,9 @@ class _Writer:
 
     def step(self) -> list[int]:
         """One token more for each text."""
-        ahead, cache, length = self.ahead, self.cache, self.ids.shape[1]
-        if ahead is not None and ahead.ready and length <= cache.max_length:
-            tokens = ahead.tokens(length)
+        length = self.ids.shape[1]
+        if self.ahead is not None and self.ahead.ready(length):
+            tokens = self.ahead.tokens(length)
         else:
             self.last = self._new()
             tokens = self.last.tolist()
