@@ -53,11 +53,11 @@ class CUDABackend(Backend):
 
     host_memory = False
     takes_half = Backend.takes_half | {
-        "band", "bias_activation", "bias_activation_backward", "clamp", "cross_entropy",
-        "cross_entropy_backward", "cross_entropy_slopes", "dropout", "gather",
-        "index_copy_", "index_select", "layer_norm", "layer_norm_backward",
-        "log_softmax", "log_softmax_backward", "map", "mean", "reduce", "roll",
-        "softmax", "softmax_backward", "vector_norm", "where", "zip",
+        "argmax", "argmin", "band", "bias_activation", "bias_activation_backward",
+        "clamp", "cross_entropy", "cross_entropy_backward", "cross_entropy_slopes",
+        "dropout", "gather", "index_copy_", "index_select", "layer_norm",
+        "layer_norm_backward", "log_softmax", "log_softmax_backward", "map", "mean",
+        "reduce", "roll", "softmax", "softmax_backward", "vector_norm", "where", "zip",
     }  # fmt: skip
     tries_half = frozenset({"attention", "attention_backward", "matmul", "matmul_to"})
 

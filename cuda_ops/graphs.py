@@ -206,6 +206,8 @@ class SimulatedGraph:
             yield
         self.names, self.nodes = tuple(capture.names), len(capture.launches)
         self._launches, self._memory = capture.launches, capture.kept
+        for action in capture.afterwards:
+            action()
 
     def replay(self) -> None:
         """Run the kernels of the list, one after the other."""

@@ -39,12 +39,20 @@ from cuda_ops.block.rows import (
     width_of,
 )
 from cuda_ops.elementwise import ROW, repeat_mode, same_window, zip_repeated
+from cuda_ops.index_errors import after_launch, bad_index, notes
 from cuda_ops.matmul.matmul import matmul_bias
-from cuda_ops.memory import STEP, THREADS, contiguous, copy_into, empty, overlap
+from cuda_ops.memory import (
+    STEP,
+    THREADS,
+    contiguous,
+    copy_into,
+    empty,
+    overlap,
+)
 from cuda_ops.norm import layer_norm, row_normalized
 from cuda_ops.runtime.launch import Kernel, Kernels, ceil_div, device_function
 from minitorch import operators
-from minitorch.backend.linear import NormOf
+from minitorch.backend.linear import Kept, NormOf
 from minitorch.dtypes import computed, float32
 from minitorch.tensor_data import TensorData
 
@@ -161,6 +169,7 @@ class Around(NamedTuple):
         norm: whether a layer norm has a weight and a bias; None: no norm.
         bias, residual: whether they are added.
         settled: whether weights and biases are read before the kernel before is over.
+        kept: whether the last columns also go to a cache.
         fn: a function of the sum with the bias.
     """
 
@@ -168,6 +177,7 @@ class Around(NamedTuple):
     bias: bool = False
     residual: bool = False
     settled: bool = False
+    kept: bool = False
     fn: Callable | None = None
 
 
@@ -177,16 +187,18 @@ def few_template(fit: Fit, around: Around) -> Callable:
     read, total_of, zero = row_reader(fit), summed(group), fit.kind(0)
     norm, bias, residual = around.norm is not None, around.bias, around.residual
     (scaled, shifted), settled = around.norm or (False, False), around.settled
+    kept = around.kept
     whole = Fit(float32, fit.width, threads, ceil_div(items * group, threads * 4) * 4)
     size, part = (threads * whole.items, whole.items) if norm else (1, 1)
     first, keep = row_reader(whole), row_writer(whole)
     normalize = row_normalized(whole, False, False)
     fn = device_function(around.fn or operators.identity, float32=True)
 
-    def linear_rows(x, w, b, more, scale, shift, eps, out, sizes):
+    def linear_rows(x, w, b, more, scale, shift, eps, out, cache, slot, notes, sizes):
         """out = residual + fn(layer_norm(x) @ weight^T + bias): few rows of x.
 
         # x [R, K], w [N, K], b [N], more [R, N], scale, shift [K] -> out [R, N]
+        # cache [R, H, S, E], slot [1]: its [:, :, slot] are the last H E columns of out
 
         A warp, or for long rows a block, has a row of the weight in registers, up to 32
         numbers in each lane; all of it is on its way before anything waits. Rows of x
@@ -194,7 +206,7 @@ def few_template(fit: Fit, around: Around) -> Callable:
         kept in shared memory: that costs less than the launch of its own kernel. What
         is settled is read while the kernel before ends.
         """
-        R, N, K = sizes
+        R, N, K, H, S, E = sizes
         z = cuda.local.array(items, np.float32)
         v = cuda.local.array(items, np.float32)
         own = cuda.local.array(part, np.float32)
@@ -232,26 +244,35 @@ def few_template(fit: Fit, around: Around) -> Callable:
             total = zero
             for k in range(items):
                 total += v[k] * z[k]
+            place = slot[0] if kept else 0  # on its way during the sum
             total = total_of(total, t, last_cells)
             if t == 0 and n < N:
                 total = fn(total + after if bias else total)
                 if residual:
                     total += load(more, r * N + n)
                 store(out, r * N + n, total)
+                if kept and n >= N - H * E:
+                    column = uint32(n - (N - H * E))  # registers are few: 32 bits
+                    head = column // uint32(E)
+                    at = ((r * H + int64(head)) * S + place) * E
+                    if 0 <= place < S:
+                        store(cache, at + int64(column - head * uint32(E)), total)
+                    elif n == N - 1:
+                        bad_index(notes, 4, place, S, 2)
             if norm or group > WARP:
                 barrier()  # before the next row takes the cells
 
     return linear_rows
 
 
-# x, weight, bias, residual, the norm's weight, bias and eps; out; sizes.
-FEW_EXAMPLE = "T[] T[] T[] T[] T[] T[] float32 T[] 3*int64"
+# x, weight, bias, residual, the norm's weight, bias and eps; out; what is kept; sizes.
+FEW_EXAMPLE = "T[] T[] T[] T[] T[] T[] float32 T[] T[] int64[] int64[] 6*int64"
 
 
 @cache
 def few_kernel(fit: Fit, around: Around, examples: tuple[str, ...] = ()) -> Kernel:
     """The kernel for rows that lie so in registers."""
-    words = fit.width, fit.group, fit.items, *around[:4]
+    words = fit.width, fit.group, fit.items, *around[:5]
     name = f"linear_rows[{','.join(map(str, words))}"
     name += f",{around.fn.__name__}]" if around.fn else "]"
     ours = around.fn is None or getattr(operators, around.fn.__name__, 0) is around.fn
@@ -262,11 +283,12 @@ def few_kernel(fit: Fit, around: Around, examples: tuple[str, ...] = ()) -> Kern
     )  # fmt: skip
 
 
-few_kernel(
-    Fit(float32, 4, WARP, 24),
-    Around((True, True), True, False, True, operators.gelu_tanh),
-    tuple(FEW_EXAMPLE.replace("T", kind) for kind in ("float32", "bfloat16")),
-)
+for more in Around(kept=True), Around(fn=operators.gelu_tanh):
+    few_kernel(
+        Fit(float32, 4, WARP, 24),
+        more._replace(norm=(True, True), bias=True, settled=True),
+        tuple(FEW_EXAMPLE.replace("T", kind) for kind in ("float32", "bfloat16")),
+    )
 
 
 def few_fit(K: int, width: int) -> Fit | None:
@@ -286,12 +308,15 @@ def linear_of_few(
     residual: TensorData | None = None,
     norm: NormOf | None = None,
     settled: bool = False,
+    kept: Kept | None = None,
 ) -> TensorData | None:
     """As `linear`: by a kernel for up to `FEW` rows of float32 or halves that lie one
     behind the other."""
     (R, K), N, dtype = x.shape, weight.shape[0], x.dtype
     alike = weight.is_contiguous() and computed(dtype) is float32 and R <= FEW
     if not alike or 0 in (R, K, N) or weight.dtype is not dtype:
+        return None
+    if kept and not (kept[0].is_contiguous() and kept[0].dtype is dtype):
         return None
     if norm is not None and (R > 1 or K > LONGEST_NORM):  # once for all blocks
         x, norm = layer_norm(x, *norm)[0], None
@@ -305,11 +330,15 @@ def linear_of_few(
     out = empty((R, N), dtype)
     about = (scale is not None, shift is not None) if norm else None
     settled = settled and all(a is None or a.is_contiguous() for a in given)  # no copy
-    around = Around(about, bias is not None, residual is not None, settled, fn)
+    added = bias is not None, residual is not None
+    around = Around(about, *added, settled, kept is not None, fn)
+    cache, slot = [a.flat() for a in kept] if kept else (flat[0], notes())
     few_kernel(fit, around)[ceil_div(N, fit.rows), fit.threads](
         *(flat[0] if a is None else a for a in flat[:6]), np.float32(eps), out.flat(),
-        (R, N, K),
+        cache, slot, notes(), (R, N, K, *(kept[0].shape[1:] if kept else (0, 0, 1))),
     )  # fmt: skip
+    if kept:
+        after_launch()
     return out
 
 
@@ -321,10 +350,11 @@ def linear(
     residual: TensorData | None = None,
     norm: NormOf | None = None,
     settled: bool = False,
+    kept: Kept | None = None,
 ) -> TensorData | None:
     """As `Backend.linear`: for few rows, or a product to which a bias is added."""
     if len(x.shape) == 2 and x.shape[0] > FEW:
-        if bias is None or any(part is not None for part in (fn, residual, norm)):
+        if bias is None or any(p is not None for p in (fn, residual, norm, kept)):
             return None
         return matmul_bias(x, weight.permute((1, 0)), bias)
-    return linear_of_few(x, weight, bias, fn, residual, norm, settled)
+    return linear_of_few(x, weight, bias, fn, residual, norm, settled, kept)

@@ -3,10 +3,9 @@
 With this file one can attend with a handful of queries to many keys
 (`attention_of_few`). A block of the other kernels keeps rows of queries and walks along
 all keys: with one query and 12 heads, 12 multiprocessors would work and 120 wait.
-Here blocks share the keys of a query:
-
-    attention_split     a block for 64 keys or so: their softmax, and sum of values
-    attention_join      brings the blocks' sums to one maximum, and adds them
+Here blocks share the keys of a query (`attention_split`): each has 64 of them or so,
+their softmax, and sum of values. Who comes last brings all blocks' sums to one maximum,
+and adds them.
 
 All that happens to a query is reading keys and values once, so nothing is kept in
 tiles: they go from memory to registers, in loads that are all under way at the same
@@ -20,14 +19,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import cuda, float32, int64, uint32
+from numba import cuda, float32, int32, int64, uint32
 
 from cuda_ops.block.intrinsics import (
     WARP,
+    arrive,
     device,
     load,
     load4,
@@ -36,7 +36,8 @@ from cuda_ops.block.intrinsics import (
     wait_for_previous,
 )
 from cuda_ops.block.rows import barrier, merged
-from cuda_ops.memory import empty
+from cuda_ops.memory import empty, fill
+from cuda_ops.runtime import device as gpu
 from cuda_ops.runtime.launch import TINY, Kernel, ceil_div, device_function
 from minitorch import dtypes, operators
 from minitorch.tensor_data import TensorData
@@ -50,7 +51,7 @@ MOST = 65535
 FEW = 8
 # Numbers of a head that a group has room for, in each of its threads.
 ITEMS = (4, 8)
-ZERO, NEVER = np.float32(0), np.float32(-math.inf)
+ZERO, ONE, NEVER = np.float32(0), np.float32(1), np.float32(-math.inf)
 
 exp = device_function(operators.exp, float32=True)
 log = device_function(operators.log, float32=True)
@@ -132,26 +133,31 @@ def mask_reader(kind: str) -> Any:
 def split_template(lanes: Lanes) -> Callable:
     """The Python function of `attention_split`."""
     group, items, keys = lanes.group, lanes.items, THREADS // lanes.group
-    stretch, held, shared = group * items, KEYS * items, THREADS // WARP * group * items
+    stretch, held = group * items, KEYS * items
+    shared = max(THREADS, THREADS // WARP * stretch)
     read, hidden = part_reader(lanes), mask_reader(lanes.mask)
     merge = merged(THREADS, exp, np.float32)
     inner, outer = group.bit_length() - 1, (WARP // group).bit_length() - 1
 
     def attention_split(
-        query, q, key, k, value, v, mask, m, parts, ends, sizes, scale, causal
-    ):
+        query, q, key, k, value, v, mask, m, out, o, logsumexp, came, parts, ends,
+        sizes, scale, causal,
+    ):  # fmt: skip
         """Softmax over a block's keys, for one query; sums in registers.
 
         # query [B, H, L, E], key [B, K, S, E], value [B, K, S, V]
-        # -> parts [B, H, L, splits, V], ends [B, H, L, splits, 2]
+        # -> out [B, H, L, V], logsumexp [B, H, L]; in between
+        # parts [B, H, L, splits, V], ends [B, H, L, splits, 2], came [B, H, L]
 
             s = keys @ query * scale + mask                   4 keys a group of threads
             best = max(s);  p = exp(s - best)
             parts = p @ values;  ends = best, sum(p)
+            the last block of a query, by the counter `came`:  out = join(parts, ends)
 
         A key, and a value, lies in the registers of 4 to 32 threads, of which each has
         4 numbers. A score is a sum over the group; maximum and sums meet over the
-        block. All loads of a thread, eight of 16 bytes, depend on the mask alone.
+        block. All loads of a thread, eight of 16 bytes, depend on the mask alone. A
+        kernel that joins would begin when the slowest block is over, and read the same.
         """
         heads, share, L, S, E, V = sizes
         x = cuda.local.array(items, float32)
@@ -161,6 +167,7 @@ def split_template(lanes: Lanes) -> Callable:
         tops = cuda.shared.array(WARP, float32)
         totals = cuda.shared.array(WARP, float32)
         cells = cuda.shared.array(shared, float32)
+        before = cuda.shared.array(1, int32)
         t, own = cuda.threadIdx.x % group, cuda.threadIdx.x // group
         head, number = cuda.blockIdx.x, uint32(cuda.blockIdx.z)
         b, i = int64(number // uint32(L)), int64(number % uint32(L))
@@ -204,7 +211,8 @@ def split_template(lanes: Lanes) -> Callable:
             if cuda.threadIdx.x % WARP == t:
                 cells[warp + c // 4 * 4 * group + 4 * t + c % 4] = x[c]
         barrier()
-        split = ((b * heads + head) * L + i) * cuda.gridDim.y + cuda.blockIdx.y
+        row, splits = (b * heads + head) * L + i, cuda.gridDim.y
+        split = row * splits + cuda.blockIdx.y
         for c in range(cuda.threadIdx.x, V, THREADS):
             sum_of_warps = cells[c]
             for w in range(1, THREADS // WARP):
@@ -213,65 +221,80 @@ def split_template(lanes: Lanes) -> Callable:
         if cuda.threadIdx.x == 0:
             ends[2 * split] = best
             ends[2 * split + 1] = total
+        barrier()
+        if cuda.threadIdx.x == 0:
+            before[0] = arrive(came, row)
+        barrier()
+        if before[0] == splits - 1:  # for all threads or none
+            if cuda.threadIdx.x == 0:
+                came[row] = 0  # for the next launch
+            at = o[0] + b * o[1] + head * o[2] + i * o[3]
+            join(parts, ends, row, splits, V, tops, totals, cells, out, at, logsumexp)
 
     return attention_split
 
 
-def attention_join(parts, ends, out, o, logsumexp, sizes):
-    """The blocks' sums as one: a block for a query, a row of threads for a few splits.
+@device
+def weight(best, top):
+    """exp(best - top); 1 where there was no key, for sums that are 0, or NaN."""
+    return exp(best - top) if best > NEVER else ONE
 
-    # parts [B, H, L, splits, V], ends [B, H, L, splits, 2]
-    # -> out [B, H, L, V], logsumexp [B, H, L]
+
+@device
+def join(parts, ends, row, splits, V, tops, totals, cells, out, at, logsumexp):
+    """The blocks' sums as one; a row of threads has a few, four of them on their way.
+
+    # parts [row, splits, V], ends [row, splits, 2] -> out [at: at + V], logsumexp [row]
 
         top = max(best);  total = sum(exp(best - top) * sum(p))
         out = sum(exp(best - top) * parts) / total;  logsumexp = top + log(total)
     """
-    heads, L, splits, V = sizes
-    cells = cuda.shared.array(THREADS, float32)
-    none = cuda.shared.array(1, float32)
-    tid, head, number = cuda.threadIdx.x, cuda.blockIdx.x, uint32(cuda.blockIdx.y)
-    b, i = int64(number // uint32(L)), int64(number % uint32(L))
-    row = (b * heads + head) * L + i
-    top, total = NEVER, ZERO
-    wait_for_previous()
-    for n in range(tid % WARP, splits, WARP):  # each warp for itself
-        best, part = ends[2 * (row * splits + n)], ends[2 * (row * splits + n) + 1]
-        if best > NEVER:
-            new = max(top, best)
-            part *= exp(best - new)
-            total *= exp(top - new)
-            top = new
-        total += part  # of no key 0, or NaN
-    top, total = merge_warp(top, total, tid, none, none)
-    wide = uint32((V + WARP - 1) // WARP * WARP)
-    own, c = int64(uint32(tid) // wide), int64(uint32(tid) % wide)
-    rows, acc = int64(uint32(THREADS) // wide), ZERO
-    if own < rows and c < V:
-        for n in range(own, splits, rows):
-            best = ends[2 * (row * splits + n)]
-            weight = exp(best - top) if best > NEVER else ZERO
-            acc += weight * parts[(row * splits + n) * V + c]
-    cells[tid] = acc
+    best = cuda.local.array(KEYS, float32)
+    part = cuda.local.array(KEYS, float32)
+    x = cuda.local.array(KEYS, float32)
+    tid, wide = uint32(cuda.threadIdx.x), uint32((V + WARP - 1) // WARP * WARP)
+    own, c, rows = int64(tid // wide), int64(tid % wide), int64(uint32(THREADS) // wide)
+    top, total, acc, n = NEVER, ZERO, ZERO, own if c < V else splits
+    while n < splits:
+        for j in range(KEYS):
+            there = n + j * rows < splits
+            i = row * splits + (n + j * rows if there else n)
+            end, share, sums = (
+                load(ends, 2 * i),
+                load(ends, 2 * i + 1),
+                load(parts, i * V + c),
+            )
+            best[j] = end if there else NEVER
+            part[j], x[j] = share if there else ZERO, sums if there else ZERO
+        new = max(max(top, best[0]), max(max(best[1], best[2]), best[3]))
+        old = weight(top, new)
+        top, total, acc = new, total * old, acc * old
+        for j in range(KEYS):
+            factor = weight(best[j], top)
+            total, acc = total + factor * part[j], acc + factor * x[j]
+        n += KEYS * rows
+    if own < rows:
+        cells[tid] = acc
+        if c == 0:
+            tops[own], totals[own] = top, total
     barrier()
     if tid < V:
-        for other in range(1, rows):
-            acc += cells[other * wide + tid]
-        at = o[0] + b * o[1] + head * o[2] + i * o[3]
-        store(out, at + c, acc / total if total != ZERO else ZERO)
+        for n in range(1, rows):
+            top = max(top, tops[n])
+        total = acc = ZERO
+        for n in range(rows):
+            factor = weight(tops[n], top)
+            total += factor * totals[n]
+            acc += factor * cells[n * wide + tid]
+        store(out, at + tid, acc / total if total != ZERO else ZERO)
     if tid == 0:
         logsumexp[row] = top + log(total) if total != ZERO else NEVER
 
 
-merge_warp = merged(WARP, exp, np.float32)
 SPLIT = (
-    "float32[] 4*int64 float32[] 4*int64 float32[] 4*int64 bool[] 5*int64 "
+    "T[] 4*int64 T[] 4*int64 T[] 4*int64 bool[] 5*int64 T[] 4*int64 float32[] int32[] "
     "float32[] float32[] 6*int64 float32 bool"
 )
-JOIN = "float32[] float32[] {}[] 4*int64 float32[] 4*int64"
-join = Kernel(
-    attention_join, "", [JOIN.format(x) for x in ("float32", "bfloat16")], THREADS,
-    overlaps=True,
-)  # fmt: skip
 
 
 @cache
@@ -279,27 +302,40 @@ def split(lanes: Lanes) -> Kernel:
     """The kernel for heads that lie so."""
     main = lanes == Lanes(16, 4, 4, "bool")
     name = f"attention_split[{','.join(map(str, lanes))}]"
-    examples = (SPLIT, SPLIT.replace("float32[] 4*", "bfloat16[] 4*")) if main else ()
+    kinds = ("float32", "bfloat16") if main else ()
+    examples = [SPLIT.replace("T[", f"{kind}[") for kind in kinds]
     return Kernel(split_template(lanes), name, examples, THREADS, overlaps=True)
 
 
 split(Lanes(16, 4, 4, "bool"))
 
 
+def counters(size: int) -> Any:
+    """int32 [size] of zeros, which a launch leaves as zeros.
+
+    A graph has them for itself, filled once.
+    """
+    made, capture = empty((size,), dtypes.int32).flat(), gpu.current.capture
+    clear = partial(fill, made, np.int32(0))
+    if capture is None:
+        clear()
+    else:
+        capture.kept.append(made)
+        capture.afterwards.append(clear)
+    return made
+
+
 def run_few(
     lanes: Lanes, out: TensorData, logsumexp: TensorData, operands: tuple[Any, ...],
     mask: Any, sizes: tuple[int, ...], scale: float, causal: bool,
 ) -> None:  # fmt: skip
-    """Both kernels, with operands, a mask and sizes as they take them."""
+    """The kernel, with operands, a mask and sizes as it takes them."""
     heads, _, L, S, _, V = sizes
     rows, splits = out.shape[0] * heads * L, ceil_div(S, lanes.keys)
     parts = empty((rows * splits * V,), dtypes.float32).flat()
     ends = empty((rows * splits * 2,), dtypes.float32).flat()
     split(lanes)[(heads, splits, out.shape[0] * L), THREADS](
-        *operands, *(mask or (ends, (0,) * 5)), parts, ends, sizes, np.float32(scale),
-        bool(causal),
-    )  # fmt: skip
-    join[(heads, out.shape[0] * L), THREADS](
-        parts, ends, out.storage.array, (out.offset, *out.strides[:3]),
-        logsumexp.flat(), (heads, L, splits, V),
+        *operands, *(mask or (ends, (0,) * 5)), out.storage.array,
+        (out.offset, *out.strides[:3]), logsumexp.flat(), counters(rows), parts, ends,
+        sizes, np.float32(scale), bool(causal),
     )  # fmt: skip

@@ -305,6 +305,27 @@ def wait_for_previous(typing: Any) -> Any:
     return types.void(), code
 
 
+@emulated(emulation.arrive)
+def arrive(typing: Any, counter: Any, i: Any) -> Any:
+    """Add 1 to counter[i], int32; how many came before.
+
+    What this thread's block wrote before its last barrier can be seen by who comes
+    later; and this block sees, behind its next barrier, what the earlier ones wrote.
+    """
+    if not (_is_array(counter) and isinstance(i, types.Integer)):
+        return None
+
+    def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        i = _index(context, builder, sig.args[1], args[1])
+        pointer = _pointer(context, builder, sig.args[0], args[0], i)
+        kind = ir.FunctionType(I32, [pointer.type])
+        line = "atom.acq_rel.gpu.global.add.u32 $0, [$1], 1;"
+        asm = ir.InlineAsm(kind, line, "=r,l,~{memory}", side_effect=True)
+        return builder.call(asm, [pointer])
+
+    return types.int32(counter, i), code
+
+
 # ------------------------------------- arrays at an address (for optim.py, sparse)
 
 

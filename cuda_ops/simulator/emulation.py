@@ -231,6 +231,13 @@ def wait_for_previous() -> None:
     """Kernels run one after the other here."""
 
 
+def arrive(counter: Any, i: int) -> int:
+    """Blocks come one after the other here."""
+    before = np.ndarray.__getitem__(counter, i)  # no use that a watch looks at
+    np.ndarray.__setitem__(counter, i, before + 1)
+    return int(before)
+
+
 def fresh(name: str) -> int:
     """The index of the thread or block that `name` stands for."""
     thread: Any = current_thread()

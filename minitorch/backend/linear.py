@@ -15,6 +15,8 @@ from minitorch.tensor_data import TensorData
 
 # Weight and bias [K] of a layer norm, and its eps.
 NormOf = tuple[TensorData | None, TensorData | None, float]
+# A layer's cache [R, H, S, E], and the slot, int64 [1], that is written.
+Kept = tuple[TensorData, TensorData]
 
 
 class Linear(Primitives):
@@ -23,14 +25,15 @@ class Linear(Primitives):
     def linear(
         self, x: TensorData, weight: TensorData, bias: TensorData | None = None,
         fn: Callable | None = None, residual: TensorData | None = None,
-        norm: NormOf | None = None, settled: bool = False,
+        norm: NormOf | None = None, settled: bool = False, kept: Kept | None = None,
     ) -> TensorData | None:  # fmt: skip
         """residual + fn(layer_norm(x) @ weight^T + bias), in one kernel.
 
         x [R, K], weight [N, K], bias [N], residual [R, N] -> [R, N]; what is None is
         left out. The result is None, and nothing is done, where no such kernel pays.
         Beside an x of a half type, the bias may be float32. `settled` promises that
-        what was started just before writes to no weight or bias.
+        what was started just before writes to no weight or bias. Into the cache of
+        `kept`, at its slot, go the last H * E columns, too.
         """
         return None
 

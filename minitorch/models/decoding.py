@@ -41,10 +41,11 @@ def takes(
 def step(block: Any, x: Tensor, where: Places, cache: Any, layer: int) -> Tensor:
     """x [B, 1, C] -> [B, 1, C]; the arguments are those of `Block`."""
     a, m = block.attn, block.mlp
-    heads = _layer(x, a.c_attn, block.ln_1).unflatten(-1, (-1, a.size)).transpose(1, 2)
-    k, v = cache.write(layer, heads[:, a.heads :])
+    heads = _layer(x, a.c_attn, block.ln_1, kept=(cache, layer))
+    heads = heads.unflatten(-1, (-1, a.size)).transpose(1, 2)
+    q, (k, v) = heads[:, : a.heads], cache.layers[layer].split(a.kv_heads, 1)
     y = F.scaled_dot_product_attention(
-        heads[:, : a.heads], k, v, where.mask, enable_gqa=a.heads != a.kv_heads
+        q, k, v, where.mask, enable_gqa=a.heads != a.kv_heads
     )
     x = _layer(y.transpose(1, 2).flatten(2), a.c_proj, residual=x)
     gelu = operators.gelu_tanh if m.kind == "gelu_tanh" else operators.gelu
@@ -53,22 +54,31 @@ def step(block: Any, x: Tensor, where: Places, cache: Any, layer: int) -> Tensor
 
 def _layer(
     x: Tensor, linear: Any, norm: Any = None, fn: Callable | None = None,
-    residual: Tensor | None = None,
+    residual: Tensor | None = None, kept: tuple[KVCache, int] | None = None,
 ) -> Tensor:  # fmt: skip
-    """residual + fn(linear(norm(x))), by one kernel where there is one."""
+    """residual + fn(linear(norm(x))), by one kernel where there is one.
+
+    The last columns are keys and values for the cache of `kept`, in its layer.
+    """
 
     def raw(a: Tensor | None) -> Any:
         return None if a is None else a.raw
 
-    backend, about, more = x.backend, None, residual
+    backend, about, more, cache = x.backend, None, residual, None
     if norm is not None:
         about = raw(norm.weight), raw(norm.bias), norm.eps
+    if kept is not None:
+        cache = kept[0].layers[kept[1]].raw, kept[0].writing.raw
     made = backend.linear(
         as_rows(x.raw, backend), linear.weight.raw, raw(linear.bias), fn,
-        None if more is None else as_rows(more.raw, backend), about, settled=True,
+        None if more is None else as_rows(more.raw, backend), about, True, cache,
     )  # fmt: skip
     if made is not None:
         return x.wrap(reshaped(made, (*x.raw.shape[:-1], made.shape[1])))
     y = linear(x if norm is None else norm(x))
     y = y if fn is None else y.wrap(backend.map(fn, y.raw))
+    if kept is not None:
+        _, many, _, size = kept[0].layers[kept[1]].shape
+        heads = y.unflatten(-1, (-1, size)).transpose(1, 2)
+        kept[0].write(kept[1], heads[:, -many:])
     return y if residual is None else residual + y

@@ -21,6 +21,7 @@ from minitorch.creation import Generator, rand, tensor
 from minitorch.cuda_graphs import make_graphed_step
 from minitorch.functions.movement import stack
 from minitorch.functions.random import race
+from minitorch.models.ahead import Ahead
 from minitorch.models.cache import KVCache
 from minitorch.tensor import Tensor
 
@@ -177,6 +178,8 @@ def _until(writer: _Writer, count: int, ends: Collection[int]) -> Iterator[list[
                 return
             yield [None if e else token for e, token in zip(ended, tokens)]
     finally:
+        if writer.ahead is not None:
+            writer.ahead.close()
         writer.model.train(training)
 
 
@@ -188,8 +191,8 @@ class _Writer:
         padding: int64 [B], how many at the left of each row are no tokens.
         cache: of keys and values; None: each step computes all of it.
         last: int64 [B], the newest tokens, where the model is.
-        ahead: the next ones, which are being computed; None: they are not.
-        most: with so many tokens a next step has the cache to look at.
+        decode: chooses the next ones from these, [B, 1], and the cache.
+        ahead: starts steps that draw nothing before the host knows what they read.
     """
 
     def __init__(
@@ -207,52 +210,44 @@ class _Writer:
         self.padding = np.array([longest - len(row) for row in rows])
         self.cache: KVCache | None = None
         self.last: Tensor
-        self.ahead: Tensor | None = None
-        self.most = min(longest + count - 1, most)  # the last token is not looked at
         if use_cache and longest < most and count > 1:
-            weight = model.wte.weight
+            most = min(longest + count - 1, most)  # the last token is not looked at
             self.cache = KVCache(
-                model.config, len(rows), self.most, self._padding(self.padding),
-                model.device, weight.dtype,
+                model.config, len(rows), most, self._padding(self.padding),
+                model.device, model.wte.weight.dtype,
             )  # fmt: skip
-        on_gpu = model.device.startswith("cuda")
         self.decode: Callable[..., Tensor] = self._choose
-        if on_gpu and self.cache is not None:
-            self.decode = make_graphed_step(self._choose, warnings.warn)
+        self.ahead: Ahead | None = None
+        if model.device.startswith("cuda") and self.cache is not None:
+            if sampling.greedy:
+                self.ahead = Ahead(self._choose, self.cache, len(rows))
+                self.decode = self.ahead.step
+            else:
+                self.decode = make_graphed_step(self._choose, warnings.warn)
 
     def step(self) -> list[int]:
         """One token more for each text."""
-        new = self._new() if self.ahead is None else self.ahead
-        self.last, self.ahead = new, None
-        tokens = self._read(new)
+        length = self.ids.shape[1]
+        if self.ahead is not None and self.ahead.ready(length):
+            tokens = self.ahead.tokens(length)
+        else:
+            self.last = self._new()
+            tokens = self.last.tolist()
         self.ids = np.concatenate([self.ids, np.array(tokens)[:, None]], 1)
         return tokens
 
-    def _new(self, more: int = 0) -> Tensor:
-        """The tokens behind those in `ids` and `more` that are not there yet."""
+    def _new(self) -> Tensor:
+        """The tokens behind those in `ids`."""
         uniform = () if self.sampling.greedy else (self._uniform(),)
         if self.model.training:
             self.model.eval()
         with no_grad():
-            cache, length = self.cache, self.ids.shape[1] + more
+            cache, length = self.cache, self.ids.shape[1]
             if cache is None or length > cache.max_length:
                 return self._again(*uniform)
             if cache.fresh:
                 return self._choose(self._tensor(self.ids), *uniform)
             return self.decode(self.last.unsqueeze(1), *uniform)
-
-    def _read(self, new: Tensor) -> list[int]:
-        """The tokens on the CPU; meanwhile a graph that draws nothing goes on."""
-        captured = getattr(self.decode, "graph", None) is not None
-        if not (captured and self.sampling.greedy and self.ids.shape[1] < self.most):
-            return new.tolist()
-        from minitorch.cuda import Event, current_stream
-
-        tokens, mark = new.to("cpu", non_blocking=True), Event()
-        mark.record(current_stream(self.model.device))
-        self.ahead = self._new(1)
-        mark.synchronize()
-        return tokens.tolist()
 
     def _choose(self, ids: Tensor, uniform: Tensor | None = None) -> Tensor:
         """Read ids [B, T] into the cache; the next tokens [B]."""
