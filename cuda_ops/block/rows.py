@@ -56,6 +56,8 @@ FITS: tuple[tuple[int, int], ...] = (
 )  # fmt: skip
 if TINY:  # where a thread costs more than its work
     FITS = ((WARP, 4), (WARP, 8), (BLOCK, 8), (LARGE, 8))
+# Rows of so many numbers have a vector wherever they begin.
+RAGGED = 8
 # Longer rows never fit into registers.
 LONGEST = FITS[-1][0] * FITS[-1][1]
 
@@ -125,6 +127,99 @@ def row_centred(fit: Fit) -> Any:
             x[k] = x[k] - mean if i < n else mean - mean
 
     return device(centre)
+
+
+# ------------------------------------------------------------- rows at any address
+
+
+def row_ends(fit: Fit) -> Any:
+    """Make `ends(at, n, t)` -> first, whole, edge: the parts of a row a[at : at + n].
+
+        at  | . . | 4 4 4 4 | 4 4 4 4 | ... | . |     numbers at the ends, and vectors
+
+    `whole` numbers from at + first on are vectors of 16 bytes. What is left at both
+    ends, up to six numbers, is shared out: thread t has that in place `edge`, if this
+    is less than n. With a width of 1 the whole row is in the middle.
+    """
+    wide = fit.width == 4
+
+    def ends(at, n, t):
+        first, whole, edge = 0, n, n
+        if wide:
+            first = min(-at & 3, n)
+            whole = (n - first) & -4
+            edge = t if t < first else whole + t
+        return first, whole, edge
+
+    return device(ends)
+
+
+def ragged_reader(fit: Fit) -> Any:
+    """Make `read(a, at, n, t, fill, x)`: as `row_reader`'s, but a row, of `RAGGED` or
+    more numbers, may begin and end anywhere: x [fit.room] has its thread's number of
+    the ends behind the others."""
+    read, ends, wide, last = row_reader(fit), row_ends(fit), fit.width == 4, fit.items
+
+    def read_ragged(a, at, n, t, fill, x):
+        first, whole, edge = ends(at, n, t)
+        if wide:
+            x[last] = fill
+            if edge < n:
+                x[last] = load(a, at + edge)
+        read(a, at + first, whole, t, fill, x)
+
+    return device(read_ragged)
+
+
+def ragged_writer(fit: Fit) -> Any:
+    """Make `write(out, at, n, t, x)`: the reverse of `ragged_reader`; nothing if n is
+    0. What was read at `at` is written at one that leaves the same rest of 4."""
+    write, ends, wide, last = row_writer(fit), row_ends(fit), fit.width == 4, fit.items
+
+    def write_ragged(out, at, n, t, x):
+        first, whole, edge = ends(at, n, t)
+        if wide and edge < n:
+            store(out, at + edge, x[last])
+        write(out, at + first, whole, t, x)
+
+    return device(write_ragged)
+
+
+def row_owner(fit: Fit) -> Any:
+    """Make `owner(at, n, i)`: the thread that has number i of a[at : at + n]."""
+    ends, width, group = row_ends(fit), fit.width, fit.group
+
+    def owner(at, n, i):
+        first, whole, _ = ends(at, n, 0)
+        j = i - first
+        if j >= 0 and j < whole:
+            return j // width % group
+        return i if j < 0 else i - whole
+
+    return device(owner)
+
+
+def row_mapper(fit: Fit, fn: Callable) -> Any:
+    """Make `each(a, at, out, to, n, t, x, args)`: out[to + i] = fn(a[at + i], args)
+    for thread t's i in range(n).
+
+    Rows of any length, `items` numbers of a thread at a time, for which `x` is room.
+    `at` and `to` leave the same rest of 4 where `width` is 4. `out` may be `a`.
+    """
+    read, write, ends = row_reader(fit), row_writer(fit), row_ends(fit)
+    items, step, fill, fn = fit.items, fit.group * fit.items, fit.kind(0), device(fn)
+
+    def each(a, at, out, to, n, t, x, args):
+        first, whole, edge = ends(at, n, t)
+        if edge < n:
+            store(out, to + edge, fn(load(a, at + edge), args))
+        for i in range(0, whole, step):
+            read(a, at + first + i, whole - i, t, fill, x)
+            for k in range(items):
+                x[k] = fn(x[k], args)
+            write(out, to + first + i, whole - i, t, x)
+
+    return device(each)
 
 
 # ------------------------------------------------------------------ between threads
@@ -230,6 +325,11 @@ class Fit(NamedTuple):
         return self.dtype.numpy.type
 
     @property
+    def room(self) -> int:
+        """Registers of a thread for numbers of a row that begins anywhere."""
+        return self.items + (self.width == 4)
+
+    @property
     def rows(self) -> int:
         """Rows of a block."""
         return BLOCK // WARP if self.group == WARP else 1
@@ -267,6 +367,11 @@ def width_of(n: int, dtype: DType, *arrays: Any) -> int:
     if dtype is not float32 or n % 4:
         return 1
     return 4 if is_aligned(*arrays) else 1
+
+
+def ragged_width(n: int, dtype: DType, *arrays: Any) -> int:
+    """4 where rows of n float32 numbers have vectors, wherever they begin, else 1."""
+    return width_of(4 if n >= RAGGED else 1, dtype, *arrays)
 
 
 # For these, tests compile the kernels of a template.
