@@ -18,6 +18,7 @@ from cuda_ops.block.intrinsics import WARP, device, load, store
 from cuda_ops.block.rows import (
     BLOCK,
     LARGE,
+    RAGGED,
     Fit,
     KernelFamily,
     merged,
@@ -287,6 +288,7 @@ MEAN_OF_LOSSES = KernelFamily(
 OVER_CLASSES = (
     Fit(float32, 1, WARP, 4),
     Fit(float32, 4, BLOCK, ITEMS),
+    Fit(float32, RAGGED, BLOCK, ITEMS),
     Fit(float64, 1, WARP, ITEMS),
 )
 CROSS_ENTROPY_ROWS = KernelFamily(
@@ -298,13 +300,16 @@ CROSS_ENTROPY_BACKWARD_ROWS = KernelFamily(
     *OVER_CLASSES,
 )  # fmt: skip
 
-# Halves are rounded so much that the GPU's own powers are exact enough.
+# Two blocks of large rows share a multiprocessor, if the assembler is told to. Halves
+# are rounded so much that the GPU's own powers are exact enough.
+_LARGE = Fit(float32, RAGGED, LARGE, ITEMS)
 CROSS_ENTROPY_SLOPES_ROWS = {
     half: KernelFamily(
         cross_entropy_slopes_rows,
         f"{'bfloat16' if half else 'T'}[] int64 int64[] int64 int64 T[] int64[]",
-        *(OVER_CLASSES[0], Fit(float32, 4, LARGE, ITEMS)),
+        *(OVER_CLASSES[0], _LARGE),
         name=f"cross_entropy_slopes{'_of_halves' * half}",
+        resident={_LARGE: 2},
         fastmath=half,
     )
     for half in (False, True)
@@ -321,9 +326,9 @@ def _rows(a: TensorData) -> tuple[Any, int] | None:
     return a.storage.array[a.offset :], a.strides[0]
 
 
-def _over_classes(classes: int, dtype: DType, *arrays: Any) -> Fit:
+def _over_classes(classes: int, dtype: DType, pitch: int, *arrays: Any) -> Fit:
     """How the kernels of cross-entropy read rows of any length, part by part."""
-    width = ragged_width(classes, dtype, *arrays)
+    width = ragged_width(classes, pitch, dtype, *arrays)
     if classes <= 4 * WARP:
         return Fit(dtype, width, WARP, 4)
     return Fit(dtype, width, WARP if classes <= 2 * ITEMS * WARP else BLOCK, ITEMS)
@@ -347,7 +352,7 @@ def cross_entropy(
     x, pitch = losses.storage.array, 0
     if classes:
         x, pitch = _rows(logits) or (contiguous(logits).flat(), classes)
-    fit = _over_classes(classes, dtype, x)
+    fit = _over_classes(classes, dtype, pitch, x)
     CROSS_ENTROPY_ROWS[fit][fit.launch(count)](
         x, pitch, contiguous(target).flat(), ignore_index, classes,
         losses.storage.array, logsumexp.storage.array, notes(),
@@ -370,7 +375,7 @@ def cross_entropy_slopes(
     if found is None or not logits.size:
         return losses
     x, pitch = found
-    fit = _over_classes(classes, dtype, x)
+    fit = _over_classes(classes, dtype, pitch, x)
     if fit.group == BLOCK:
         fit = fit._replace(group=LARGE)
     CROSS_ENTROPY_SLOPES_ROWS[logits.dtype.half][fit][fit.launch(count)](
@@ -475,7 +480,7 @@ def cross_entropy_backward(
         count, classes = logits.shape
         x, pitch = _rows(logits) or (contiguous(logits).flat(), classes)
         z, dx_pitch = _rows(dx) or (dx.flat(), classes)
-        fit = _over_classes(classes, computed(logits.dtype), x, z)
+        fit = _over_classes(classes, computed(logits.dtype), pitch, x, z)
         if (pitch - dx_pitch) % 4:  # a row's vectors are none in the other array
             fit = fit._replace(width=1)
         CROSS_ENTROPY_BACKWARD_ROWS[fit][fit.launch(count)](

@@ -42,6 +42,7 @@ from cuda_ops.block.rows import (
     EXAMPLES,
     LARGE,
     LONGEST,
+    RAGGED,
     Fit,
     KernelFamily,
     barrier,
@@ -564,11 +565,16 @@ class Direction(NamedTuple):
     alone: tuple[int, int]
 
 
-LONG = (Fit(float32, 4, BLOCK, ITEMS), Fit(float64, 1, BLOCK, ITEMS))
-ALONE = LONG[0]._replace(group=MOST)
+LONG = (
+    Fit(float32, 4, BLOCK, ITEMS),
+    Fit(float32, RAGGED, BLOCK, ITEMS),
+    Fit(float64, 1, BLOCK, ITEMS),
+)
+ALONE = LONG[1]._replace(group=MOST)
 TWO_ROWS = (
     Fit(float32, 1, WARP, 4),
     Fit(float32, 4, BLOCK, 16),
+    Fit(float32, RAGGED, LARGE, 16),
     Fit(float64, 1, BLOCK, 8),
 )
 
@@ -629,12 +635,12 @@ def _launch(
         grid = ceil_div(count, TX), TX * TY
         kernels.columns[logarithm][dtype,][grid](*given, n, inner, y)
         return
-    width = ragged_width(n, dtype, *given, y)
+    width = ragged_width(n, n, dtype, *given, y)
     fit = fitting(n, dtype, width, len(given))
     if fit is not None:
         kernels.rows[logarithm][fit][fit.launch(count)](*given, y, count, n)
         return
-    if width == 4 and count >= MANY and n <= CACHED:
+    if width > 1 and count >= MANY and n <= CACHED:
         fit = Fit(dtype, width, MOST, ITEMS)
         kernels.long[logarithm][fit][fit.launch(count)](*given, n, y)
         return

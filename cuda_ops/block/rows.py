@@ -13,7 +13,8 @@ A row of n numbers lies in `group` threads, with `items` numbers in each of them
 so that the threads of a warp always touch neighbouring addresses. `FITS` lists the
 combinations: a warp for a row, a block for a row, a large block for a row. Where
 `group` is a warp, a block has several rows. Places behind the end of a row are filled
-with a number that changes nothing, and are not written.
+with a number that changes nothing, and are not written. Rows that begin at any address
+(50,257 numbers, one row behind the other) are vectors between two ends (`row_ends`).
 
 Loads are never skipped: a thread behind the end reads the row's first numbers instead.
 So there is no branch between one load and the next, and all are on their way at the
@@ -56,8 +57,8 @@ FITS: tuple[tuple[int, int], ...] = (
 )  # fmt: skip
 if TINY:  # where a thread costs more than its work
     FITS = ((WARP, 4), (WARP, 8), (BLOCK, 8), (LARGE, 8))
-# Rows of so many numbers have a vector wherever they begin.
-RAGGED = 8
+# The width of rows that begin at any address: 4 numbers at once, and those at the ends.
+RAGGED = 5
 # Longer rows never fit into registers.
 LONGEST = FITS[-1][0] * FITS[-1][1]
 
@@ -94,7 +95,7 @@ def row_reader(fit: Fit) -> Any:
             x0 = load(a, at + (i if i < n else 0))
             x[v] = x0 if i < n else fill
 
-    return device(read_4 if fit.width == 4 else read_1)
+    return device(read_1 if fit.width == 1 else read_4)
 
 
 def row_writer(fit: Fit) -> Any:
@@ -114,7 +115,7 @@ def row_writer(fit: Fit) -> Any:
             if i < n:
                 store(out, at + i, x[v])
 
-    return device(write_4 if fit.width == 4 else write_1)
+    return device(write_1 if fit.width == 1 else write_4)
 
 
 def row_centred(fit: Fit) -> Any:
@@ -139,13 +140,13 @@ def row_ends(fit: Fit) -> Any:
 
     `whole` numbers from at + first on are vectors of 16 bytes. What is left at both
     ends, up to six numbers, is shared out: thread t has that in place `edge`, if this
-    is less than n. With a width of 1 the whole row is in the middle.
+    is less than n. With other widths than 5 the whole row is in the middle.
     """
-    wide = fit.width == 4
+    ragged = fit.width == RAGGED
 
     def ends(at, n, t):
         first, whole, edge = 0, n, n
-        if wide:
+        if ragged:
             first = min(-at & 3, n)
             whole = (n - first) & -4
             edge = t if t < first else whole + t
@@ -155,14 +156,14 @@ def row_ends(fit: Fit) -> Any:
 
 
 def ragged_reader(fit: Fit) -> Any:
-    """Make `read(a, at, n, t, fill, x)`: as `row_reader`'s, but a row, of `RAGGED` or
-    more numbers, may begin and end anywhere: x [fit.room] has its thread's number of
-    the ends behind the others."""
-    read, ends, wide, last = row_reader(fit), row_ends(fit), fit.width == 4, fit.items
+    """Make `read(a, at, n, t, fill, x)`: as `row_reader`'s, with the width 5, too:
+    then x [fit.room] has its thread's number of the ends behind the others."""
+    read, ends, last = row_reader(fit), row_ends(fit), fit.items
+    ragged = fit.width == RAGGED
 
     def read_ragged(a, at, n, t, fill, x):
         first, whole, edge = ends(at, n, t)
-        if wide:
+        if ragged:
             x[last] = fill
             if edge < n:
                 x[last] = load(a, at + edge)
@@ -174,11 +175,12 @@ def ragged_reader(fit: Fit) -> Any:
 def ragged_writer(fit: Fit) -> Any:
     """Make `write(out, at, n, t, x)`: the reverse of `ragged_reader`; nothing if n is
     0. What was read at `at` is written at one that leaves the same rest of 4."""
-    write, ends, wide, last = row_writer(fit), row_ends(fit), fit.width == 4, fit.items
+    write, ends, last = row_writer(fit), row_ends(fit), fit.items
+    ragged = fit.width == RAGGED
 
     def write_ragged(out, at, n, t, x):
         first, whole, edge = ends(at, n, t)
-        if wide and edge < n:
+        if ragged and edge < n:
             store(out, at + edge, x[last])
         write(out, at + first, whole, t, x)
 
@@ -187,7 +189,7 @@ def ragged_writer(fit: Fit) -> Any:
 
 def row_owner(fit: Fit) -> Any:
     """Make `owner(at, n, i)`: the thread that has number i of a[at : at + n]."""
-    ends, width, group = row_ends(fit), fit.width, fit.group
+    ends, width, group = row_ends(fit), min(fit.width, 4), fit.group
 
     def owner(at, n, i):
         first, whole, _ = ends(at, n, 0)
@@ -204,7 +206,7 @@ def row_mapper(fit: Fit, fn: Callable) -> Any:
     for thread t's i in range(n).
 
     Rows of any length, `items` numbers of a thread at a time, for which `x` is room.
-    `at` and `to` leave the same rest of 4 where `width` is 4. `out` may be `a`.
+    `at` and `to` leave the same rest of 4 where vectors are read. `out` may be `a`.
     """
     read, write, ends = row_reader(fit), row_writer(fit), row_ends(fit)
     items, step, fill, fn = fit.items, fit.group * fit.items, fit.kind(0), device(fn)
@@ -309,7 +311,8 @@ class Fit(NamedTuple):
 
     Attributes:
         dtype: the type of the numbers in registers; arrays may have half types.
-        width: 4 for 16-byte loads and stores, else 1.
+        width: 4 for 16-byte loads and stores; 5 (`RAGGED`) for those in rows that
+            begin anywhere, whose ends are single numbers; else 1.
         group: threads for a row.
         items: numbers of a row in each thread.
     """
@@ -327,7 +330,7 @@ class Fit(NamedTuple):
     @property
     def room(self) -> int:
         """Registers of a thread for numbers of a row that begins anywhere."""
-        return self.items + (self.width == 4)
+        return self.items + (self.width == RAGGED)
 
     @property
     def rows(self) -> int:
@@ -356,7 +359,7 @@ def fitting(
     """
     for group, items in fits:
         registers = items * operands * dtype.itemsize // 4
-        most = 64 if group != LARGE else 32 if width == 4 else 16
+        most = 64 if group != LARGE else 16 if width == 1 else 32
         if group * items >= n and registers <= most:
             return Fit(dtype, width, group, items)
     return None
@@ -369,9 +372,12 @@ def width_of(n: int, dtype: DType, *arrays: Any) -> int:
     return 4 if is_aligned(*arrays) else 1
 
 
-def ragged_width(n: int, dtype: DType, *arrays: Any) -> int:
-    """4 where rows of n float32 numbers have vectors, wherever they begin, else 1."""
-    return width_of(4 if n >= RAGGED else 1, dtype, *arrays)
+def ragged_width(n: int, step: int, dtype: DType, *arrays: Any) -> int:
+    """The width for rows of n numbers, `step` apart from the arrays' beginning on. From
+    8 numbers on there is a vector in any row."""
+    width = width_of(0, dtype, *arrays)
+    ragged = width == 4 and (n % 4 or step % 4)
+    return (RAGGED if n >= 8 else 1) if ragged else width
 
 
 # For these, tests compile the kernels of a template.
@@ -382,6 +388,7 @@ EXAMPLES = (
     Fit(float32, 4, BLOCK, 16),
     Fit(float32, 1, BLOCK, 32),
     Fit(float32, 4, LARGE, 32),
+    Fit(float32, RAGGED, LARGE, 32),
     Fit(float64, 1, BLOCK, 16),
 )
 
