@@ -96,72 +96,57 @@ def group_winner(wins: Any) -> Any:
     return device(winner)
 
 
-def vector_finder(better: Callable) -> Any:
-    """Make `search(a, begin, end, t, lanes)` -> the best of thread t's elements of
-    a[begin : end], and where that, or the vector of 4 that it is in, begins.
+def row_finder(better: Callable) -> Any:
+    """Make `search(a, begin, end, t, lanes)`: the best of thread t's elements of
+    a[begin : end], and its place in a.
 
-    A thread has four vectors of 16 bytes under way, each with a best of its own, and
-    remembers the place of a vector, not of an element: four comparisons in a vector,
-    and one of places. Vectors begin at multiples of 4 elements; the up to six elements
-    at the ends are shared out.
+    A thread has four vectors of 16 bytes under way and remembers which four had the
+    best; at the end it reads these again, and looks for the place in them. So there is
+    one comparison for each element, and one place for 16 of them. Vectors begin at
+    multiples of 4 elements; the up to six elements at the ends are shared out.
     """
     later, wins = better_later(better), better_of(better)
 
-    def first_of(a, i):
-        x0, x1, x2, x3 = load4(a, i)
+    def of_four(x):
+        x0, x1, x2, x3 = x
         x0 = x1 if later(x1, x0) else x0
         x2 = x3 if later(x3, x2) else x2
         return x2 if later(x2, x0) else x0
 
-    first_of = device(first_of)
+    def place_of(x, best, i, place):
+        """`place`, if it is known; else where x, from i on, has `best`."""
+        for k in range(4):
+            if place < 0 and (x[k] == best or (best != best and x[k] != x[k])):
+                place = i + k
+        return place
+
+    of_four, place_of = device(of_four), device(place_of)
 
     def search(a, begin, end, t, lanes):
         head = min(-begin & 3, end - begin)
         whole = (end - begin - head) & -4
         last, step = begin + head + whole - 4, 4 * lanes
-        p = load(a, begin)
-        q, r, s = p, p, p
-        at_p, at_q, at_r, at_s = begin, begin, begin, begin
+        best, four, place = load(a, begin), begin, begin
         for i in range(begin + head + 4 * t, last + 4, 4 * step):
             # Past the end, the last vector is looked at again, which changes nothing.
-            j, k, m = (
-                min(i + step, last),
-                min(i + 2 * step, last),
-                min(i + 3 * step, last),
-            )
-            w, x, y, z = first_of(a, i), first_of(a, j), first_of(a, k), first_of(a, m)
-            if later(w, p):
-                p, at_p = w, i
-            if later(x, q):
-                q, at_q = x, j
-            if later(y, r):
-                r, at_r = y, k
-            if later(z, s):
-                s, at_s = z, m
-        if wins(q, at_q, p, at_p):
-            p, at_p = q, at_q
-        if wins(s, at_s, r, at_r):
-            r, at_r = s, at_s
-        if wins(r, at_r, p, at_p):
-            p, at_p = r, at_r
+            w, x = load4(a, i), load4(a, min(i + step, last))
+            y = load4(a, min(i + 2 * step, last))
+            z = load4(a, min(i + 3 * step, last))
+            x0 = of_four((of_four(w), of_four(x), of_four(y), of_four(z)))
+            if later(x0, best):
+                best, four, place = x0, i, -1
+        if place < 0:
+            for k in range(4):
+                i = min(four + k * step, last)
+                place = place_of(load4(a, i), best, i, place)
         for e in range(t, end - begin - whole, lanes):
             i = begin + e + (0 if e < head else whole)
-            x = load(a, i)
-            if wins(x, i, p, at_p):
-                p, at_p = x, i
-        return p, at_p
+            x0 = load(a, i)
+            if wins(x0, i, best, place):
+                best, place = x0, i
+        return best, place
 
     return device(search)
-
-
-@device
-def place_in_vector(a, i, end, best):
-    """Where `best` is among the elements from i on, one of up to four."""
-    x0, x1 = load(a, i), load(a, min(i + 1, end - 1))
-    x2 = load(a, min(i + 2, end - 1))
-    if best != best:
-        return i if x0 != x0 else i + 1 if x1 != x1 else i + 2 if x2 != x2 else i + 3
-    return i if x0 == best else i + 1 if x1 == best else i + 2 if x2 == best else i + 3
 
 
 def first_in_rows(better: Callable) -> Callable:
@@ -176,7 +161,7 @@ def first_in_rows(better: Callable) -> Callable:
     launch finds the best of the chunks' values, of which the first one has the first
     place.
     """
-    search, winner = vector_finder(better), group_winner(better_of(better))
+    search, winner = row_finder(better), group_winner(better_of(better))
 
     def kernel(a, at, n, splits, chunk, shift, known, mapped, out, values, keep):
         bests = cuda.shared.array(WARPS, kind_of(a))
@@ -191,7 +176,7 @@ def first_in_rows(better: Callable) -> Callable:
         best, place = search(a, begin, end, t, lanes)
         best, place = winner(best, place, lanes, t, bests, places)
         if t == 0 and q < out.size:
-            place = place_in_vector(a, place, end, best) - row
+            place -= row
             out[q] = load(known, r * n + place) if mapped else place
             if keep:
                 store(values, q, best)
@@ -240,7 +225,7 @@ _BOTH = (operators.gt, operators.lt)
 _ROWS = f"float32[] {5 * 'int64 '}int64[] bool int64[] float32[] bool"
 FIRST_IN_ROWS = Kernels(
     first_in_rows, _BOTH,
-    [_ROWS, _ROWS.replace("float32", "float64")],
+    [_ROWS, _ROWS.replace("float32", "float64")], launch_bounds=BLOCK, resident=4,
     threads=BLOCK, overlaps=True,
 )  # fmt: skip
 FIRST_IN_COLUMNS = Kernels(
