@@ -15,8 +15,9 @@ from pathlib import Path
 BUDGETS = {
     # Many ranks 6,600, planner 1,650, lab 1,850, tracking 500, drawing 350; losses of
     # pairs, RMS and batch norm as one operation each 300; rolls, extremes, arange 70;
-    # views made at once, scalars read, float64 in the GPU's bench 20.
-    "minitorch": 50_540,
+    # views made at once, scalars read, float64 in the GPU's bench 20; max_pool1d as one
+    # operation 30.
+    "minitorch": 50_570,
     # Normal numbers, remainders, short sorts; products of operands as they lie 60;
     # float16 by the processor's instructions, batch norm at rest 90.
     "fast_ops": 7_330,
@@ -24,15 +25,16 @@ BUDGETS = {
     # statistics in one launch 550; attention on wgmma 760; sums that begin with a
     # bias 60; in-place operations in one launch 150; GPT's step in fewer launches 240;
     # products of halves through the copy engine 530; kernels that begin while the one
-    # before ends 100.
-    "cuda_ops": 27_700,
+    # before ends 100; rows at any address, 16 bytes at a time 140.
+    "cuda_ops": 27_840,
     "mojo_ops": 7_700,
     "assignments": 25_100,  # fourteen; one executor; 60 pictures by programs
     "docs": 1_190,  # the book, programs for ncu and racecheck
     # What saves compilations in tests of kernels 40; a hundred submissions through the
     # installed script 100, and mutants of Mojo 30; speeds that are measured again 45;
-    # PyTorch's OpenMP 20; processes that count functions apart 30.
-    "tests": 53_420,
+    # PyTorch's OpenMP 20; processes that count functions apart 30; rows at any address,
+    # and their launches 40.
+    "tests": 53_465,
 }
 
 

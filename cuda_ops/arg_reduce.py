@@ -286,7 +286,7 @@ def _first(
     if not is_aligned(a.storage.array):
         a = copy(a, a.dtype)
     x, keep = a.storage.array, values is not None
-    best = values.storage.array if keep else x
+    best = x if values is None else values.storage.array
     if inner > 1:
         FIRST_IN_COLUMNS[better][ceil_div(len(found), BLOCK), BLOCK](
             x, a.offset, n, inner, found, best, keep

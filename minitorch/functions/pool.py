@@ -41,10 +41,10 @@ class MaxPool1d(Function):
 
     @staticmethod
     def forward(ctx: Context, x: Tensor, options: tuple[Pair, Pair, Pair, Pair]) -> Any:
-        dims = (1,) if x.raw.dims == 2 else (2,)
-        image = x.raw.unsqueeze(dims[0])
-        if dims == (1,):
-            image, dims = image.unsqueeze(0), (0, 2)
+        image = x.raw.unsqueeze(x.raw.dims - 1)
+        alone = image.dims == 3
+        dims = (0, 2) if alone else (2,)
+        image = image.unsqueeze(0) if alone else image
         values, index = x.backend.max_pool2d(image, *options)
         ctx.save_for_backward(index)
         ctx.shape, ctx.image = x.shape, image.shape

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+import minitorch
 from helpers import FLOATS, array_of, make, numbers
 from minitorch import dtypes
 from minitorch.tensor_data import TensorData
@@ -66,7 +67,13 @@ def test_rows_too_long_for_registers(n: int) -> None:
 @pytest.mark.parametrize("n", [LONGEST + 4, LONGEST + 1, 2 * LONGEST + 3])
 def test_many_rows_too_long_for_registers(n: int) -> None:
     """A block each: one launch."""
-    check_rows(numbers((ops.MANY, n), dtypes.float32), 1)
+    a = numbers((ops.MANY, n), dtypes.float32)
+    check_rows(a, 1)
+    x = make(a, "cuda")
+    with minitorch.cuda.graph(noted := minitorch.cuda.CUDAGraph()):
+        ops.softmax(x, 1)
+    (launched,) = noted.kernels
+    assert launched.startswith("softmax_long")
 
 
 @pytest.mark.parametrize(
