@@ -263,7 +263,7 @@ def _plan(shape: Shape, dim: int) -> tuple[Shape, int, int, int, int]:
     out, n = (*shape[:dim], 1, *shape[dim + 1 :]), shape[dim]
     inner = math.prod(shape[dim + 1 :])
     if inner > 1 or 0 in shape or n <= LONG:
-        return out, inner, lane_shift(ceil_div(n, 4)), 1, n
+        return out, inner, lane_shift(ceil_div(n, 16)), 1, n  # four vectors a thread
     splits = splits_of(2 * math.prod(out), n, LEAST)
     chunk = ceil_div(n, splits)
     return out, inner, BLOCK.bit_length() - 1, ceil_div(n, chunk), chunk
@@ -301,7 +301,7 @@ def _first(
         keep or splits > 1,
     )  # fmt: skip
     if splits > 1:
-        shift = lane_shift(splits)
+        shift = lane_shift(ceil_div(splits, 4))
         kernel[ceil_div(len(found) << shift, BLOCK), BLOCK](
             parts, 0, splits, 1, splits, shift, places, True, found, best, keep
         )
