@@ -11,28 +11,32 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 from numba import cuda
 
 from cuda_ops.block.intrinsics import (
     WARP,
     device,
+    is_aligned,
+    kind_of,
     load,
+    load4,
     shuffle_xor,
     store,
     wait_for_previous,
 )
-from cuda_ops.block.rows import BLOCK
-from cuda_ops.indexing import gather
+from cuda_ops.block.rows import BLOCK, barrier
 from cuda_ops.layouts import lane_shift
 from cuda_ops.memory import contiguous, copy, empty, full, split
-from cuda_ops.reduce import BLOCKS, WARPS
-from cuda_ops.runtime.launch import Kernels, ceil_div
+from cuda_ops.reduce import WARPS, splits_of
+from cuda_ops.runtime.launch import TINY, Kernels, ceil_div
 from minitorch import operators
 from minitorch.dtypes import bool_, int32, int64
 from minitorch.tensor_data import Shape, TensorData
 
-# Elements of a row's chunk, at least, that a warp searches.
-LEAST_PLACES = 16 * WARP
+# Longer rows have a block, or several with chunks of so many elements at least.
+LONG = 64 if TINY else 1024
+LEAST = 8 * LONG
 
 
 def better_of(better: Callable) -> Any:
@@ -49,122 +53,183 @@ def better_of(better: Callable) -> Any:
 
 
 def better_later(better: Callable) -> Any:
-    """Make `wins(x, y)`: the same for an x whose place is behind that of y."""
+    """Make `wins(x, y)`: the same for an x whose place is behind that of y.
+
+    Two comparisons: that y is a number, and that it is neither better nor equal, which
+    NaN is not.
+    """
 
     def wins(x, y):
-        return better(x, y) or (x != x and y == y)
+        return y == y and not (better(y, x) or x == y)
 
     return device(wins)
 
 
-def warp_winner(wins: Any) -> Any:
-    """Make `winner(best, place, lanes)`: the place that wins of `lanes`
-    neighbouring threads, known to all of them.
+def group_winner(wins: Any) -> Any:
+    """Make `winner(best, place, lanes, t, bests, places)`: what wins of `lanes`
+    neighbouring threads, a part of a warp or the block, and its place.
 
-    Places and elements go through the registers: to read an element again at a place
-    that has just come would be five loads, each of which waits for the one before.
+    They go through the registers, and from warp to warp through shared memory, [WARPS].
     """
 
-    def winner(best, place, lanes):
+    def of_lanes(best, place, lanes):
         while lanes > 1:
             lanes >>= 1
             other, x = shuffle_xor(place, lanes), shuffle_xor(best, lanes)
             if wins(x, other, best, place):
                 best, place = x, other
-        return place
+        return best, place
+
+    of_lanes = device(of_lanes)
+
+    def winner(best, place, lanes, t, bests, places):
+        best, place = of_lanes(best, place, min(lanes, WARP))
+        if lanes > WARP:  # in all threads, or in none
+            if t % WARP == 0:
+                store(bests, t // WARP, best)
+                store(places, t // WARP, place)
+            barrier()
+            best, place = load(bests, t % WARPS), load(places, t % WARPS)
+            best, place = of_lanes(best, place, WARPS)
+        return best, place
 
     return device(winner)
 
 
-def first_in_rows(better: Callable) -> Callable:
-    """Find the first extreme of each row, or of each chunk of a row, along n.
+def row_finder(better: Callable) -> Any:
+    """Make `search(a, begin, end, t, lanes)`: the best of thread t's elements of
+    a[begin : end], and its place in a.
 
-    # a [O, n, I] -> out [O * I, splits], places in 0 .. n - 1, and values if `keep`
-
-        for o, k, s:  out[o, k, s] = first place of the extreme of a[o, chunk s, k]
-
-    2**shift neighbouring threads, 1 to 32, share a chunk, with four loads under way
-    each. A thread keeps its best element and that one's place; then places are
-    exchanged between the registers of a warp. Where I > 1, a row is a thread's: its
-    neighbours then read neighbouring rows.
+    A thread has four vectors of 16 bytes under way and remembers which four had the
+    best; at the end it reads these again, and looks for the place in them. So there is
+    one comparison for each element, and one place for 16 of them. Vectors begin at
+    multiples of 4 elements; the up to six elements at the ends are shared out.
     """
-    later, winner = better_later(better), warp_winner(better_of(better))
+    later, wins = better_later(better), better_of(better)
 
-    def kernel(a, n, inner, splits, chunk, shift, out, values, keep):
+    def of_four(x):
+        x0, x1, x2, x3 = x
+        x0 = x1 if later(x1, x0) else x0
+        x2 = x3 if later(x3, x2) else x2
+        return x2 if later(x2, x0) else x0
+
+    def place_of(x, best, i, place):
+        """`place`, if it is known; else where x, from i on, has `best`."""
+        for k in range(4):
+            if place < 0 and (x[k] == best or (best != best and x[k] != x[k])):
+                place = i + k
+        return place
+
+    of_four, place_of = device(of_four), device(place_of)
+
+    def search(a, begin, end, t, lanes):
+        head = min(-begin & 3, end - begin)
+        whole = (end - begin - head) & -4
+        last, step = begin + head + whole - 4, 4 * lanes
+        best, four, place = load(a, begin), begin, begin
+        for i in range(begin + head + 4 * t, last + 4, 4 * step):
+            # Past the end, the last vector is looked at again, which changes nothing.
+            w, x = load4(a, i), load4(a, min(i + step, last))
+            y = load4(a, min(i + 2 * step, last))
+            z = load4(a, min(i + 3 * step, last))
+            x0 = of_four((of_four(w), of_four(x), of_four(y), of_four(z)))
+            if later(x0, best):
+                best, four, place = x0, i, -1
+        if place < 0:
+            for k in range(4):
+                i = min(four + k * step, last)
+                place = place_of(load4(a, i), best, i, place)
+        for e in range(t, end - begin - whole, lanes):
+            i = begin + e + (0 if e < head else whole)
+            x0 = load(a, i)
+            if wins(x0, i, best, place):
+                best, place = x0, i
+        return best, place
+
+    return device(search)
+
+
+def first_in_rows(better: Callable) -> Callable:
+    """Find the first extreme of each row, or of each chunk of a row.
+
+    # a [R, n] from `at` on -> out [R, splits], places in 0 .. n - 1, or what is in
+    # `known` [R, n] at these if `mapped`; and values [R, splits] if `keep`
+
+        for r, s:  out[r, s] = first place of the extreme of a[r, chunk s]
+
+    2**shift neighbouring threads, 1 to 32 or all of a block, share a chunk. A second
+    launch finds the best of the chunks' values, of which the first one has the first
+    place.
+    """
+    search, winner = row_finder(better), group_winner(better_of(better))
+
+    def kernel(a, at, n, splits, chunk, shift, known, mapped, out, values, keep):
+        bests = cuda.shared.array(WARPS, kind_of(a))
+        places = cuda.shared.array(WARPS, np.int64)
         lanes = 1 << shift
         t = cuda.threadIdx.x & (lanes - 1)
         q = cuda.blockIdx.x * (BLOCK >> shift) + (cuda.threadIdx.x >> shift)
-        known = q < out.size
-        q = q if known else 0
-        row, s = split(q, splits)
-        outer, k = split(row, inner)
-        at = outer * n * inner + k
-        first = s * chunk
+        r, s = split(min(q, out.size - 1), splits)
         wait_for_previous()
-        last = min(first + chunk, n)
-        place = first
-        best = load(a, at + first * inner)
-        for i in range(first + t, last, 4 * lanes):
-            # Past the end, the last element is looked at again, which cannot win.
-            j = min(i + lanes, last - 1)
-            k2 = min(i + 2 * lanes, last - 1)
-            k3 = min(i + 3 * lanes, last - 1)
-            x0, x1 = load(a, at + i * inner), load(a, at + j * inner)
-            x2, x3 = load(a, at + k2 * inner), load(a, at + k3 * inner)
-            if later(x0, best):
-                best, place = x0, i
-            if later(x1, best):
-                best, place = x1, j
-            if later(x2, best):
-                best, place = x2, k2
-            if later(x3, best):
-                best, place = x3, k3
-        place = winner(best, place, lanes)
-        if t == 0 and known:
-            out[q] = place
+        row = at + r * n
+        begin, end = row + s * chunk, row + min(s * chunk + chunk, n)
+        best, place = search(a, begin, end, t, lanes)
+        best, place = winner(best, place, lanes, t, bests, places)
+        if t == 0 and q < out.size:
+            place -= row
+            out[q] = load(known, r * n + place) if mapped else place
             if keep:
-                store(values, q, load(a, at + place * inner))
+                store(values, q, best)
 
     return kernel
 
 
-def first_of_places(better: Callable) -> Callable:
-    """Choose among the places that were found in the chunks of each row.
+def first_in_columns(better: Callable) -> Callable:
+    """Find the first extreme along a dimension that is not the last.
 
-    # a [R, n], places [R, splits] -> out [R, groups]; a warp chooses among `each`.
+    # a [O, n, I] from `at` on -> out [O * I], places in 0 .. n - 1; values if `keep`
+
+    A thread makes a column, with four loads under way; its neighbours read neighbouring
+    columns.
     """
-    wins = better_of(better)
-    winner = warp_winner(wins)
+    later = better_later(better)
 
-    def kernel(a, n, places, splits, groups, each, out):
-        t = cuda.threadIdx.x % WARP
-        q = cuda.blockIdx.x * WARPS + cuda.threadIdx.x // WARP
-        known = q < out.size
-        r, g = split(q if known else 0, groups)
-        row, first = r * n, r * splits + g * each
+    def kernel(a, at, n, inner, out, values, keep):
+        q = cuda.grid(1)
         wait_for_previous()
-        place = load(places, first)
-        best = load(a, row + place)
-        for i in range(t, min(each, splits - g * each), WARP):
-            other = load(places, first + i)
-            x = load(a, row + other)
-            if wins(x, other, best, place):
-                best, place = x, other
-        place = winner(best, place, WARP)
-        if t == 0 and known:
+        if q < out.size:
+            outer, k = split(q, inner)
+            at += outer * n * inner + k
+            place, best = 0, load(a, at)
+            for i in range(0, n, 4):
+                # Past the end, the last element is looked at again, which cannot win.
+                j, l, m = min(i + 1, n - 1), min(i + 2, n - 1), min(i + 3, n - 1)
+                x0, x1 = load(a, at + i * inner), load(a, at + j * inner)
+                x2, x3 = load(a, at + l * inner), load(a, at + m * inner)
+                if later(x0, best):
+                    best, place = x0, i
+                if later(x1, best):
+                    best, place = x1, j
+                if later(x2, best):
+                    best, place = x2, l
+                if later(x3, best):
+                    best, place = x3, m
             out[q] = place
+            if keep:
+                store(values, q, best)
 
     return kernel
 
 
 _BOTH = (operators.gt, operators.lt)
+_ROWS = f"float32[] {5 * 'int64 '}int64[] bool int64[] float32[] bool"
 FIRST_IN_ROWS = Kernels(
     first_in_rows, _BOTH,
-    ["float32[] int64 int64 int64 int64 int64 int64[] float32[] bool"],
+    [_ROWS, _ROWS.replace("float32", "float64")], launch_bounds=BLOCK, resident=4,
     threads=BLOCK, overlaps=True,
 )  # fmt: skip
-FIRST_OF_PLACES = Kernels(
-    first_of_places, _BOTH, ["float32[] int64 int64[] int64 int64 int64 int64[]"],
+FIRST_IN_COLUMNS = Kernels(
+    first_in_columns, _BOTH, ["float32[] int64 int64 int64 int64[] float32[] bool"],
     threads=BLOCK, overlaps=True,
 )  # fmt: skip
 
@@ -181,26 +246,27 @@ def argmin(a: TensorData, dim: int) -> TensorData:
 
 def extreme(a: TensorData, dim: int, largest: bool) -> tuple[TensorData, TensorData]:
     """The first maximum or minimum along `dim` (kept as 1), and where it is."""
-    if a.dims == 0 or _plan(a.shape, dim)[3] > 1:
-        index = argmax(a, dim) if largest else argmin(a, dim)
-        return gather(a, dim, index), index
+    if a.dims == 0:
+        return copy(a, a.dtype), full((), 0, int64)
     better = operators.gt if largest else operators.lt
-    values = empty(_plan(a.shape, dim)[0], a.dtype)
+    values = empty((*a.shape[:dim], 1, *a.shape[dim + 1 :]), a.dtype)
     return values, _first(better, "extreme", a, dim, values)
 
 
 @lru_cache(maxsize=1024)
 def _plan(shape: Shape, dim: int) -> tuple[Shape, int, int, int, int]:
-    """The shape of the result, the elements behind `dim`, how many lanes share a row
-    (their logarithm), and into how many chunks of which size it is split."""
+    """The shape of the result, the elements behind `dim`, how many threads share a row
+    or chunk (their logarithm), and into how many chunks of which size rows are split.
+
+    About four blocks run on each multiprocessor.
+    """
     out, n = (*shape[:dim], 1, *shape[dim + 1 :]), shape[dim]
-    inner, splits = math.prod(shape[dim + 1 :]), 1
-    if inner > 1 or 0 in shape:
-        return out, inner, 0, 1, n
-    if n > 2 * LEAST_PLACES:  # A chunk is a warp's; two would wait for a second launch.
-        splits = max(1, min(BLOCKS * WARPS // math.prod(out), n // LEAST_PLACES))
+    inner = math.prod(shape[dim + 1 :])
+    if inner > 1 or 0 in shape or n <= LONG:
+        return out, inner, lane_shift(ceil_div(n, 16)), 1, n  # four vectors a thread
+    splits = splits_of(2 * math.prod(out), n, LEAST)
     chunk = ceil_div(n, splits)
-    return out, inner, lane_shift(ceil_div(n, 4)), ceil_div(n, chunk), chunk
+    return out, inner, BLOCK.bit_length() - 1, ceil_div(n, chunk), chunk
 
 
 def _first(
@@ -211,28 +277,32 @@ def _first(
         return full((), 0, int64)
     n, (shape, inner, shift, splits, chunk) = a.shape[dim], _plan(a.shape, dim)
     out = empty(shape, int64)
-    found = out.storage.array
+    places = found = out.storage.array
     if len(found) == 0:
         return out
     if n == 0:
         raise ValueError(f"{name}: dimension {dim} of {a.shape} has no elements")
     a = copy(a, int32) if a.dtype is bool_ else contiguous(a)
-    x = a.flat()
-    places = found
+    if not is_aligned(a.storage.array):
+        a = copy(a, a.dtype)
+    x, keep = a.storage.array, values is not None
+    best = x if values is None else values.storage.array
+    if inner > 1:
+        FIRST_IN_COLUMNS[better][ceil_div(len(found), BLOCK), BLOCK](
+            x, a.offset, n, inner, found, best, keep
+        )
+        return out
+    kernel, parts = FIRST_IN_ROWS[better], best
     if splits > 1:
         places = empty((len(found) * splits,), int64).storage.array
-    best, keep = (x, False) if values is None else (values.storage.array, True)
-    FIRST_IN_ROWS[better][ceil_div(len(places) << shift, BLOCK), BLOCK](
-        x, n, inner, splits, chunk, shift, places, best, keep
-    )
-    while splits > 1:  # Each launch leaves one place of `each`.
-        each = min(splits, 4 * WARP)
-        groups = ceil_div(splits, each)
-        chosen = found
-        if groups > 1:
-            chosen = empty((len(found) * groups,), int64).storage.array
-        FIRST_OF_PLACES[better][ceil_div(len(chosen), WARPS), BLOCK](
-            x, n, places, splits, groups, each, chosen
+        parts = empty((len(places),), a.dtype).storage.array
+    kernel[ceil_div(len(places) << shift, BLOCK), BLOCK](
+        x, a.offset, n, splits, chunk, shift, found, False, places, parts,
+        keep or splits > 1,
+    )  # fmt: skip
+    if splits > 1:
+        shift = lane_shift(ceil_div(splits, 4))
+        kernel[ceil_div(len(found) << shift, BLOCK), BLOCK](
+            parts, 0, splits, 1, splits, shift, places, True, found, best, keep
         )
-        places, splits = chosen, groups
     return out

@@ -8,25 +8,24 @@ read rows as those of `softmax.py` do.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from itertools import product
 from typing import Any
 
-import numpy as np
 from numba import cuda
 
 from cuda_ops.block.intrinsics import WARP, device, load, store
 from cuda_ops.block.rows import (
     BLOCK,
     LARGE,
+    RAGGED,
     Fit,
     KernelFamily,
     merged,
-    row_reader,
-    row_writer,
+    ragged_width,
+    row_mapper,
+    row_owner,
     summed,
-    width_of,
 )
 from cuda_ops.index_errors import after_launch, bad_index, notes, number
 from cuda_ops.memory import contiguous, copy, copy_into, empty, split
@@ -38,25 +37,6 @@ from minitorch.tensor_data import TensorData
 OPERATION, NLL = number("cross_entropy"), number("nll_loss")
 PROBABILITIES = number("binary_cross_entropy")
 TYPES = ("float32", "float64")
-
-
-def share_finder(fit: Fit) -> Any:
-    """Make `share_of(logits, at, classes, t, x)` -> top and total of thread t's part of
-    a row, as `partial_finder` does, with the numbers at its end that make no vector."""
-    partial_of, lowest, width = partial_finder(fit), fit.kind(-np.inf), fit.width
-
-    def share_of(logits, at, classes, t, x):
-        whole = classes - classes % width
-        top, total = partial_of(logits, at, whole, t, x)
-        if whole + t < classes:
-            value = load(logits, at + whole + t)
-            best = value if value > top else top
-            if value != lowest:  # NaN stays
-                total = total * exp(top - best) + exp(value - best)
-            top = best
-        return top, total
-
-    return device(share_of)
 
 
 def cross_entropy_rows(fit: Fit) -> Callable:
@@ -74,7 +54,8 @@ def cross_entropy_rows(fit: Fit) -> Callable:
     (`index_errors.py`), and has the loss 0.
     """
     kind, group, items, rows = fit.kind, fit.group, fit.items, fit.rows
-    share_of, merge, zero = share_finder(fit), merged(group, exp, kind), kind(0)
+    partial_of, merge = partial_finder(fit), merged(group, exp, kind)
+    zero = kind(0)
 
     def kernel(logits, pitch, target, ignore_index, classes, losses, logsumexp, notes):
         x = cuda.local.array(items, kind)
@@ -83,7 +64,7 @@ def cross_entropy_rows(fit: Fit) -> Callable:
         t = cuda.threadIdx.x % group
         r = cuda.blockIdx.x * rows + cuda.threadIdx.x // group
         at = min(r, target.size - 1) * pitch
-        top, total = share_of(logits, at, classes, t, x)
+        top, total = partial_of(logits, at, classes, t, x)
         top, total = merge(top, total, t, tops, totals)
         rest = log(total)
         if t == 0 and r < target.size:
@@ -115,8 +96,13 @@ def cross_entropy_backward_rows(fit: Fit) -> Callable:
     be `logits`.
     """
     kind, group, items, rows = fit.kind, fit.group, fit.items, fit.rows
-    read, write, width = row_reader(fit), row_writer(fit), fit.width
-    zero, one = kind(0), kind(1)
+    owner_of, zero, one = row_owner(fit), kind(0), kind(1)
+
+    def slope(x, about):
+        rest, factor, wanted = about
+        return factor * exp(x - rest) if wanted else zero
+
+    each = row_mapper(fit, slope)
 
     def kernel(
         grad, step, logits, pitch, target, logsumexp, ignore_index, classes, dx,
@@ -129,18 +115,11 @@ def cross_entropy_backward_rows(fit: Fit) -> Callable:
             label = target[r]
             wanted = label != ignore_index
             factor, rest = load(grad, r * step), logsumexp[r]
-            at, to, whole = r * pitch, r * dx_pitch, classes - classes % width
-            owner = label // width % group if label < whole else label - whole
-            mine = wanted and label >= 0 and label < classes and owner == t
+            at, to = r * pitch, r * dx_pitch
+            inside = wanted and label >= 0 and label < classes
+            mine = inside and t == owner_of(at, classes, label)
             hit = exp(load(logits, at + label) - rest) - one if mine else zero
-            for first in range(0, whole, group * items):
-                read(logits, at + first, whole - first, t, zero, x)
-                for k in range(items):
-                    x[k] = factor * exp(x[k] - rest) if wanted else zero
-                write(dx, to + first, whole - first, t, x)
-            if whole + t < classes:  # what makes no vector
-                value = factor * exp(load(logits, at + whole + t) - rest)
-                store(dx, to + whole + t, value if wanted else zero)
+            each(logits, at, dx, to, classes, t, x, (rest, factor, wanted))
             if mine:
                 store(dx, to + label, factor * hit)
 
@@ -160,9 +139,14 @@ def cross_entropy_slopes_rows(fit: Fit) -> Callable:
     all blocks that run together. The thread with the target's number writes the loss.
     """
     kind, group, items, rows = fit.kind, fit.group, fit.items, fit.rows
-    read, write, width = row_reader(fit), row_writer(fit), fit.width
-    share_of, merge = share_finder(fit), merged(group, exp, kind)
-    zero, one = kind(0), kind(1)
+    partial_of, merge = partial_finder(fit), merged(group, exp, kind)
+    owner_of, zero, one = row_owner(fit), kind(0), kind(1)
+
+    def slope(x, about):
+        rest, wanted = about
+        return exp(x - rest) if wanted else zero
+
+    each = row_mapper(fit, slope)
 
     def kernel(logits, pitch, target, ignore_index, classes, losses, notes):
         x = cuda.local.array(items, kind)
@@ -171,16 +155,16 @@ def cross_entropy_slopes_rows(fit: Fit) -> Callable:
         t = cuda.threadIdx.x % group
         r = cuda.blockIdx.x * rows + cuda.threadIdx.x // group
         known = r < target.size
-        at, whole = (r if known else 0) * pitch, classes - classes % width
-        top, total = share_of(logits, at, classes, t, x)
+        at = (r if known else 0) * pitch
+        top, total = partial_of(logits, at, classes, t, x)
         top, total = merge(top, total, t, tops, totals)
         if known:
             label = target[r]
             wanted = label != ignore_index
             inside = wanted and label >= 0 and label < classes
-            owner = label // width % group if label < whole else label - whole
+            owner = owner_of(at, classes, label) if inside else 0
             rest, hit = log(total), zero
-            if t == (owner if inside else 0):
+            if t == owner:
                 loss = zero
                 if inside:
                     hit = load(logits, at + label) - top
@@ -188,15 +172,7 @@ def cross_entropy_slopes_rows(fit: Fit) -> Callable:
                 elif wanted:
                     bad_index(notes, OPERATION, label, classes, 1)
                 losses[r] = loss
-            rest += top
-            for first in range(0, whole, group * items):
-                read(logits, at + first, whole - first, t, zero, x)
-                for k in range(items):
-                    x[k] = exp(x[k] - rest) if wanted else zero
-                write(logits, at + first, whole - first, t, x)
-            if whole + t < classes:
-                value = exp(load(logits, at + whole + t) - rest)
-                store(logits, at + whole + t, value if wanted else zero)
+            each(logits, at, logits, at, classes, t, x, (rest + top, wanted))
             if inside and owner == t:
                 store(logits, at + label, hit)
 
@@ -312,6 +288,7 @@ MEAN_OF_LOSSES = KernelFamily(
 OVER_CLASSES = (
     Fit(float32, 1, WARP, 4),
     Fit(float32, 4, BLOCK, ITEMS),
+    Fit(float32, RAGGED, BLOCK, ITEMS),
     Fit(float64, 1, WARP, ITEMS),
 )
 CROSS_ENTROPY_ROWS = KernelFamily(
@@ -323,13 +300,16 @@ CROSS_ENTROPY_BACKWARD_ROWS = KernelFamily(
     *OVER_CLASSES,
 )  # fmt: skip
 
-# Halves are rounded so much that the GPU's own powers are exact enough.
+# Two blocks of large rows share a multiprocessor, if the assembler is told to. Halves
+# are rounded so much that the GPU's own powers are exact enough.
+_LARGE = Fit(float32, RAGGED, LARGE, ITEMS)
 CROSS_ENTROPY_SLOPES_ROWS = {
     half: KernelFamily(
         cross_entropy_slopes_rows,
         f"{'bfloat16' if half else 'T'}[] int64 int64[] int64 int64 T[] int64[]",
-        *(OVER_CLASSES[0], Fit(float32, 4, LARGE, ITEMS)),
+        *(OVER_CLASSES[0], _LARGE),
         name=f"cross_entropy_slopes{'_of_halves' * half}",
+        resident={_LARGE: 2},
         fastmath=half,
     )
     for half in (False, True)
@@ -348,7 +328,7 @@ def _rows(a: TensorData) -> tuple[Any, int] | None:
 
 def _over_classes(classes: int, dtype: DType, pitch: int, *arrays: Any) -> Fit:
     """How the kernels of cross-entropy read rows of any length, part by part."""
-    width = width_of(pitch, dtype, *arrays)
+    width = ragged_width(classes, pitch, dtype, *arrays)
     if classes <= 4 * WARP:
         return Fit(dtype, width, WARP, 4)
     return Fit(dtype, width, WARP if classes <= 2 * ITEMS * WARP else BLOCK, ITEMS)
@@ -500,8 +480,9 @@ def cross_entropy_backward(
         count, classes = logits.shape
         x, pitch = _rows(logits) or (contiguous(logits).flat(), classes)
         z, dx_pitch = _rows(dx) or (dx.flat(), classes)
-        even = math.gcd(pitch, dx_pitch)
-        fit = _over_classes(classes, computed(logits.dtype), even, x, z)
+        fit = _over_classes(classes, computed(logits.dtype), pitch, x, z)
+        if (pitch - dx_pitch) % 4:  # a row's vectors are none in the other array
+            fit = fit._replace(width=1)
         CROSS_ENTROPY_BACKWARD_ROWS[fit][fit.launch(count)](
             *_each(grad), x, pitch, contiguous(target).flat(),
             contiguous(logsumexp).flat(), ignore_index, classes, z, dx_pitch,

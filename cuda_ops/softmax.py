@@ -8,8 +8,9 @@ in registers (`cuda_ops/block/rows.py`) and written once, where it has up to 16,
 numbers:
 
     softmax_rows       the last dimension, in the registers of a warp or of a block
-    softmax_partials   the last dimension, too long for registers: many blocks share a
-    softmax_chunks     row; the first kernel reads it, the second reads and writes it
+    softmax_long       the last dimension, too long for registers: a block passes twice
+    softmax_partials   the same for few rows: many blocks share a row; the first kernel
+    softmax_chunks     reads it, the second reads and writes it
     softmax_columns    any other dimension: neighbouring threads in neighbouring columns
 
 and the same for backward; each is made for softmax and for its logarithm. The steps
@@ -39,15 +40,22 @@ from cuda_ops.block.intrinsics import WARP, device, load, store
 from cuda_ops.block.rows import (
     BLOCK,
     EXAMPLES,
+    LARGE,
+    LONGEST,
+    RAGGED,
     Fit,
     KernelFamily,
     barrier,
     fitting,
     merged,
+    ragged_reader,
+    ragged_width,
+    ragged_writer,
+    row_ends,
+    row_mapper,
     row_reader,
     row_writer,
     summed,
-    width_of,
 )
 from cuda_ops.memory import contiguous, copy, empty, full
 from cuda_ops.runtime.launch import TINY, ceil_div, device_function
@@ -60,6 +68,11 @@ ITEMS = 8 if TINY else 16
 # Numbers of a long row that a block takes at least, and blocks that share it at most.
 CHUNK = 2 * ITEMS * BLOCK
 MOST_SPLITS = 256
+# Threads of a block that has a long row for itself, how many rows have that (two for
+# each multiprocessor), and how long they are at most, so that caches have room.
+MOST = 2 * LARGE
+MANY = 4 if TINY else 256
+CACHED = 4 * LONGEST
 # Columns side by side in a block, threads that share one of them, and the numbers that
 # a thread loads at once.
 TX = 16 if TINY else 32
@@ -106,12 +119,13 @@ def softmax_rows(fit: Fit, logarithm: bool) -> Callable:
     Source of the idea: Milakov and Gimelshein, 2018; rows in registers as in Triton's
     tutorial "Fused softmax".
     """
-    kind, group, items, rows = fit.kind, fit.group, fit.items, fit.rows
-    read, write, merge = row_reader(fit), row_writer(fit), merged(group, exp, kind)
+    kind, group, room, rows = fit.kind, fit.group, fit.room, fit.rows
+    read, write = ragged_reader(fit), ragged_writer(fit)
+    merge = merged(group, exp, kind)
     lowest, zero = kind(-np.inf), kind(0)
 
     def kernel(a, out, count, n):
-        x = cuda.local.array(items, kind)
+        x = cuda.local.array(room, kind)
         tops = cuda.shared.array(WARP, kind)
         totals = cuda.shared.array(WARP, kind)
         t = cuda.threadIdx.x % group
@@ -121,13 +135,13 @@ def softmax_rows(fit: Fit, logarithm: bool) -> Callable:
         top = top_of(x)
         base = top if top > lowest else zero
         total = zero
-        for k in range(items):
+        for k in range(room):
             y = exp(x[k] - base)
             total += y
             x[k] = x[k] if logarithm else y
         best, whole = merge(top, total, t, tops, totals)
         rest = log(whole) if logarithm else exp(top - best) / whole
-        for k in range(items):
+        for k in range(room):
             x[k] = (x[k] - best) - rest if logarithm else x[k] * rest
         write(out, at, n if r < count else 0, t, x)
 
@@ -146,13 +160,13 @@ def softmax_backward_rows(fit: Fit, logarithm: bool) -> Callable:
     Threads, registers and loads as in `softmax_rows`, with two rows for each group:
     12 bytes for each number, the least possible.
     """
-    kind, group, items, rows = fit.kind, fit.group, fit.items, fit.rows
-    read, write, total_of = row_reader(fit), row_writer(fit), summed(group)
-    zero = kind(0)
+    kind, group, room, rows = fit.kind, fit.group, fit.room, fit.rows
+    read, write = ragged_reader(fit), ragged_writer(fit)
+    total_of, zero = summed(group), kind(0)
 
     def kernel(grad, out, dx, count, n):
-        g = cuda.local.array(items, kind)
-        y = cuda.local.array(items, kind)
+        g = cuda.local.array(room, kind)
+        y = cuda.local.array(room, kind)
         cells = cuda.shared.array(WARP, kind)
         t = cuda.threadIdx.x % group
         r = cuda.blockIdx.x * rows + cuda.threadIdx.x // group
@@ -160,10 +174,10 @@ def softmax_backward_rows(fit: Fit, logarithm: bool) -> Callable:
         read(grad, at, n, t, zero, g)
         read(out, at, n, t, zero, y)
         total = zero
-        for k in range(items):
+        for k in range(room):
             total += g[k] if logarithm else g[k] * y[k]
         total = total_of(total, t, cells)
-        for k in range(items):
+        for k in range(room):
             g[k] = g[k] - exp(y[k]) * total if logarithm else y[k] * (g[k] - total)
         write(dx, at, n if r < count else 0, t, g)
 
@@ -180,12 +194,16 @@ def partial_finder(fit: Fit) -> Any:
     room for those.
     """
     kind, group, items = fit.kind, fit.group, fit.items
-    read, lowest, zero = row_reader(fit), kind(-np.inf), kind(0)
+    read, ends, lowest, zero = row_reader(fit), row_ends(fit), kind(-np.inf), kind(0)
 
     def partial_of(a, at, n, t, x):
+        first, whole, edge = ends(at, n, t)
         top, total = lowest, zero
-        for first in range(0, n, group * items):
-            read(a, at + first, n - first, t, lowest, x)
+        if edge < n:
+            top = load(a, at + edge)
+            total = exp(top - (top if top > lowest else zero))
+        for i in range(0, whole, group * items):
+            read(a, at + first + i, whole - i, t, lowest, x)
             best = top_of(x)
             best = best if best > top else top
             base = best if best > lowest else zero
@@ -196,6 +214,52 @@ def partial_finder(fit: Fit) -> Any:
         return top, total
 
     return device(partial_of)
+
+
+@device
+def softmax_of(x, about):
+    """A number's softmax, from the row's maximum and 1 / its total."""
+    top, rest = about
+    return exp(x - top) * rest
+
+
+@device
+def log_softmax_of(x, about):
+    """The logarithm of a number's softmax, from the maximum and log of the total."""
+    top, rest = about
+    return (x - top) - rest
+
+
+def softmax_long(fit: Fit, logarithm: bool) -> Callable:
+    """Softmax, or its logarithm, of rows that registers have no room for; many rows.
+
+    # a [R, n] -> out [R, n]
+
+        for r:  top = max(a[r]);  total = sum(exp(a[r] - top))
+                for i:  out[r, i] = exp(a[r, i] - top) / total
+
+    A block as large as can be passes over its row twice. The second time the row comes
+    from caches, as one such block has a multiprocessor for itself: 132 rows of 50,257
+    are 27 MB, of 50 in the second level. So memory sees 8 bytes for each number where
+    `softmax_partials` and `softmax_chunks`, which read all rows before they read the
+    first one again, move 12.
+    """
+    kind, items = fit.kind, fit.items
+    each = row_mapper(fit, log_softmax_of if logarithm else softmax_of)
+    partial_of, merge = partial_finder(fit), merged(fit.group, exp, kind)
+    one = kind(1)
+
+    def kernel(a, n, out):
+        x = cuda.local.array(items, kind)
+        tops = cuda.shared.array(WARP, kind)
+        totals = cuda.shared.array(WARP, kind)
+        t, at = cuda.threadIdx.x, cuda.blockIdx.x * n
+        top, total = partial_of(a, at, n, t, x)
+        top, total = merge(top, total, t, tops, totals)
+        rest = log(total) if logarithm else one / total
+        each(a, at, out, at, n, t, x, (top, rest))
+
+    return kernel
 
 
 def softmax_partials(fit: Fit) -> Callable:
@@ -236,9 +300,10 @@ def softmax_chunks(fit: Fit, logarithm: bool) -> Callable:
     writes it: 12 bytes for each number, 8 of them read. The second time, what fits is
     found in the second-level cache (50 MB on an H100 or H200).
     """
-    kind, group, items = fit.kind, fit.group, fit.items
-    read, write, merge = row_reader(fit), row_writer(fit), merged(group, exp, kind)
-    lowest, zero, one = kind(-np.inf), kind(0), kind(1)
+    kind, items = fit.kind, fit.items
+    each = row_mapper(fit, log_softmax_of if logarithm else softmax_of)
+    merge, lowest = merged(fit.group, exp, kind), kind(-np.inf)
+    zero, one = kind(0), kind(1)
 
     def kernel(a, n, splits, chunk, tops, totals, out):
         x = cuda.local.array(items, kind)
@@ -252,14 +317,75 @@ def softmax_chunks(fit: Fit, logarithm: bool) -> Callable:
         top, total = merge(top, total, t, warp_tops, warp_totals)
         rest = log(total) if logarithm else one / total
         begin = (cuda.blockIdx.x - r * splits) * chunk
-        for first in range(begin, min(begin + chunk, n), group * items):
-            read(a, r * n + first, n - first, t, zero, x)
+        at = r * n + begin
+        each(a, at, out, at, min(chunk, n - begin), t, x, (top, rest))
+
+    return kernel
+
+
+def sum_finder(fit: Fit, logarithm: bool) -> Any:
+    """Make `sum_of(grad, out, at, n, t, g, y)`: thread t's part of the sum of
+    grad * out over [at : at + n], or of grad; `g` and `y` are room for numbers."""
+    group, items, zero, one = fit.group, fit.items, fit.kind(0), fit.kind(1)
+    read, ends = row_reader(fit), row_ends(fit)
+
+    def sum_of(grad, out, at, n, t, g, y):
+        first, whole, edge = ends(at, n, t)
+        total = zero
+        if edge < n:
+            total = load(grad, at + edge)
+            total *= one if logarithm else load(out, at + edge)
+        for i in range(0, whole, group * items):
+            read(grad, at + first + i, whole - i, t, zero, g)
+            if not logarithm:
+                read(out, at + first + i, whole - i, t, zero, y)
             for k in range(items):
-                if logarithm:
-                    x[k] = (x[k] - top) - rest
-                else:
-                    x[k] = exp(x[k] - top) * rest
-            write(out, r * n + first, n - first, t, x)
+                total += g[k] if logarithm else g[k] * y[k]
+        return total
+
+    return device(sum_of)
+
+
+def slope_writer(fit: Fit, logarithm: bool) -> Any:
+    """Make `write_slopes(grad, out, dx, at, n, t, g, y, total)`: thread t's part of
+    dx[at : at + n], from the row's sum."""
+    group, items, zero = fit.group, fit.items, fit.kind(0)
+    read, write, ends = row_reader(fit), row_writer(fit), row_ends(fit)
+
+    @device
+    def slope(g, y, total):
+        return g - exp(y) * total if logarithm else y * (g - total)
+
+    def write_slopes(grad, out, dx, at, n, t, g, y, total):
+        first, whole, edge = ends(at, n, t)
+        if edge < n:
+            p = at + edge
+            store(dx, p, slope(load(grad, p), load(out, p), total))
+        for i in range(0, whole, group * items):
+            read(grad, at + first + i, whole - i, t, zero, g)
+            read(out, at + first + i, whole - i, t, zero, y)
+            for k in range(items):
+                g[k] = slope(g[k], y[k], total)
+            write(dx, at + first + i, whole - i, t, g)
+
+    return device(write_slopes)
+
+
+def softmax_backward_long(fit: Fit, logarithm: bool) -> Callable:
+    """The gradients of many long rows, as `softmax_long`.
+
+    # grad, out [R, n] -> dx [R, n]
+    """
+    kind, items, total_of = fit.kind, fit.items, summed(fit.group)
+    sum_of, write_slopes = sum_finder(fit, logarithm), slope_writer(fit, logarithm)
+
+    def kernel(grad, out, n, dx):
+        g = cuda.local.array(items, kind)
+        y = cuda.local.array(items, kind)
+        cells = cuda.shared.array(WARP, kind)
+        t, at = cuda.threadIdx.x, cuda.blockIdx.x * n
+        total = total_of(sum_of(grad, out, at, n, t, g, y), t, cells)
+        write_slopes(grad, out, dx, at, n, t, g, y, total)
 
     return kernel
 
@@ -273,8 +399,8 @@ def softmax_backward_partials(fit: Fit, logarithm: bool) -> Callable:
 
     Blocks as in `softmax_partials`.
     """
-    kind, group, items = fit.kind, fit.group, fit.items
-    read, total_of, zero = row_reader(fit), summed(group), kind(0)
+    kind, items, total_of = fit.kind, fit.items, summed(fit.group)
+    sum_of = sum_finder(fit, logarithm)
 
     def kernel(grad, out, n, splits, chunk, sums):
         g = cuda.local.array(items, kind)
@@ -283,16 +409,8 @@ def softmax_backward_partials(fit: Fit, logarithm: bool) -> Callable:
         t = cuda.threadIdx.x
         r = cuda.blockIdx.x // splits
         begin = (cuda.blockIdx.x - r * splits) * chunk
-        total = zero
-        for first in range(begin, min(begin + chunk, n), group * items):
-            read(grad, r * n + first, n - first, t, zero, g)
-            if logarithm:
-                for k in range(items):
-                    total += g[k]
-            else:
-                read(out, r * n + first, n - first, t, zero, y)
-                for k in range(items):
-                    total += g[k] * y[k]
+        size = min(chunk, n - begin)
+        total = sum_of(grad, out, r * n + begin, size, t, g, y)
         total = total_of(total, t, cells)
         if t == 0:
             sums[cuda.blockIdx.x] = total
@@ -305,9 +423,8 @@ def softmax_backward_chunks(fit: Fit, logarithm: bool) -> Callable:
 
     # grad, out [R, n], sums [R, splits] -> dx [R, n]
     """
-    kind, group, items = fit.kind, fit.group, fit.items
-    read, write, total_of = row_reader(fit), row_writer(fit), summed(group)
-    zero = kind(0)
+    kind, items, total_of = fit.kind, fit.items, summed(fit.group)
+    write_slopes, zero = slope_writer(fit, logarithm), kind(0)
 
     def kernel(grad, out, n, splits, chunk, sums, dx):
         g = cuda.local.array(items, kind)
@@ -318,15 +435,8 @@ def softmax_backward_chunks(fit: Fit, logarithm: bool) -> Callable:
         total = sums[r * splits + t] if t < splits else zero
         total = total_of(total, t, cells)
         begin = (cuda.blockIdx.x - r * splits) * chunk
-        for first in range(begin, min(begin + chunk, n), group * items):
-            read(grad, r * n + first, n - first, t, zero, g)
-            read(out, r * n + first, n - first, t, zero, y)
-            for k in range(items):
-                if logarithm:
-                    g[k] -= exp(y[k]) * total
-                else:
-                    g[k] = y[k] * (g[k] - total)
-            write(dx, r * n + first, n - first, t, g)
+        size = min(chunk, n - begin)
+        write_slopes(grad, out, dx, r * n + begin, size, t, g, y, total)
 
     return kernel
 
@@ -447,6 +557,7 @@ class Direction(NamedTuple):
     """
 
     rows: tuple[KernelFamily, KernelFamily]
+    long: tuple[KernelFamily, KernelFamily]
     partials: tuple[KernelFamily, KernelFamily]
     chunks: tuple[KernelFamily, KernelFamily]
     columns: tuple[KernelFamily, KernelFamily]
@@ -454,10 +565,16 @@ class Direction(NamedTuple):
     alone: tuple[int, int]
 
 
-LONG = (Fit(float32, 4, BLOCK, ITEMS), Fit(float64, 1, BLOCK, ITEMS))
+LONG = (
+    Fit(float32, 4, BLOCK, ITEMS),
+    Fit(float32, RAGGED, BLOCK, ITEMS),
+    Fit(float64, 1, BLOCK, ITEMS),
+)
+ALONE = LONG[1]._replace(group=MOST)
 TWO_ROWS = (
     Fit(float32, 1, WARP, 4),
     Fit(float32, 4, BLOCK, 16),
+    Fit(float32, RAGGED, LARGE, 16),
     Fit(float64, 1, BLOCK, 8),
 )
 
@@ -480,6 +597,7 @@ _PARTIALS = KernelFamily(softmax_partials, "T[] int64 int64 int64 T[] T[]", *LON
 _KINDS = ((float32,), (float64,))
 FORWARD = Direction(
     _both(softmax_rows, "T[] T[] int64 int64", *EXAMPLES),
+    _both(softmax_long, "T[] int64 T[]", ALONE),
     (_PARTIALS, _PARTIALS),
     _both(softmax_chunks, "T[] int64 int64 int64 T[] T[] T[]", *LONG),
     _both(softmax_columns, "T[] int64 int64 T[]", *_KINDS, threads=TX * TY),
@@ -487,6 +605,7 @@ FORWARD = Direction(
 )  # fmt: skip
 BACKWARD = Direction(
     _both(softmax_backward_rows, "T[] T[] T[] int64 int64", *TWO_ROWS),
+    _both(softmax_backward_long, "T[] T[] int64 T[]", ALONE),
     _both(softmax_backward_partials, "T[] T[] int64 int64 int64 T[]", *LONG),
     _both(softmax_backward_chunks, "T[] T[] int64 int64 int64 T[] T[]", *LONG),
     _both(
@@ -516,10 +635,14 @@ def _launch(
         grid = ceil_div(count, TX), TX * TY
         kernels.columns[logarithm][dtype,][grid](*given, n, inner, y)
         return
-    width = width_of(n, dtype, *given)
+    width = ragged_width(n, n, dtype, *given, y)
     fit = fitting(n, dtype, width, len(given))
     if fit is not None:
         kernels.rows[logarithm][fit][fit.launch(count)](*given, y, count, n)
+        return
+    if width > 1 and count >= MANY and n <= CACHED:
+        fit = Fit(dtype, width, MOST, ITEMS)
+        kernels.long[logarithm][fit][fit.launch(count)](*given, n, y)
         return
     fit = Fit(dtype, width, BLOCK, ITEMS)
     splits, chunk = _splits_of(n)

@@ -13,7 +13,8 @@ A row of n numbers lies in `group` threads, with `items` numbers in each of them
 so that the threads of a warp always touch neighbouring addresses. `FITS` lists the
 combinations: a warp for a row, a block for a row, a large block for a row. Where
 `group` is a warp, a block has several rows. Places behind the end of a row are filled
-with a number that changes nothing, and are not written.
+with a number that changes nothing, and are not written. Rows that begin at any address
+(50,257 numbers, one row behind the other) are vectors between two ends (`row_ends`).
 
 Loads are never skipped: a thread behind the end reads the row's first numbers instead.
 So there is no branch between one load and the next, and all are on their way at the
@@ -56,6 +57,8 @@ FITS: tuple[tuple[int, int], ...] = (
 )  # fmt: skip
 if TINY:  # where a thread costs more than its work
     FITS = ((WARP, 4), (WARP, 8), (BLOCK, 8), (LARGE, 8))
+# The width of rows that begin at any address: 4 numbers at once, and those at the ends.
+RAGGED = 5
 # Longer rows never fit into registers.
 LONGEST = FITS[-1][0] * FITS[-1][1]
 
@@ -92,7 +95,7 @@ def row_reader(fit: Fit) -> Any:
             x0 = load(a, at + (i if i < n else 0))
             x[v] = x0 if i < n else fill
 
-    return device(read_4 if fit.width == 4 else read_1)
+    return device(read_1 if fit.width == 1 else read_4)
 
 
 def row_writer(fit: Fit) -> Any:
@@ -112,7 +115,7 @@ def row_writer(fit: Fit) -> Any:
             if i < n:
                 store(out, at + i, x[v])
 
-    return device(write_4 if fit.width == 4 else write_1)
+    return device(write_1 if fit.width == 1 else write_4)
 
 
 def row_centred(fit: Fit) -> Any:
@@ -125,6 +128,100 @@ def row_centred(fit: Fit) -> Any:
             x[k] = x[k] - mean if i < n else mean - mean
 
     return device(centre)
+
+
+# ------------------------------------------------------------- rows at any address
+
+
+def row_ends(fit: Fit) -> Any:
+    """Make `ends(at, n, t)` -> first, whole, edge: the parts of a row a[at : at + n].
+
+        at  | . . | 4 4 4 4 | 4 4 4 4 | ... | . |     numbers at the ends, and vectors
+
+    `whole` numbers from at + first on are vectors of 16 bytes. What is left at both
+    ends, up to six numbers, is shared out: thread t has that in place `edge`, if this
+    is less than n. With other widths than 5 the whole row is in the middle.
+    """
+    ragged = fit.width == RAGGED
+
+    def ends(at, n, t):
+        first, whole, edge = 0, n, n
+        if ragged:
+            first = min(-at & 3, n)
+            whole = (n - first) & -4
+            edge = t if t < first else whole + t
+        return first, whole, edge
+
+    return device(ends)
+
+
+def ragged_reader(fit: Fit) -> Any:
+    """Make `read(a, at, n, t, fill, x)`: as `row_reader`'s, with the width 5, too:
+    then x [fit.room] has its thread's number of the ends behind the others."""
+    read, ends, last = row_reader(fit), row_ends(fit), fit.items
+    ragged = fit.width == RAGGED
+
+    def read_ragged(a, at, n, t, fill, x):
+        first, whole, edge = ends(at, n, t)
+        if ragged:
+            x[last] = fill
+            if edge < n:
+                x[last] = load(a, at + edge)
+        read(a, at + first, whole, t, fill, x)
+
+    return device(read_ragged)
+
+
+def ragged_writer(fit: Fit) -> Any:
+    """Make `write(out, at, n, t, x)`: the reverse of `ragged_reader`; nothing if n is
+    0. What was read at `at` is written at one that leaves the same rest of 4."""
+    write, ends, last = row_writer(fit), row_ends(fit), fit.items
+    ragged = fit.width == RAGGED
+
+    def write_ragged(out, at, n, t, x):
+        first, whole, edge = ends(at, n, t)
+        if ragged and edge < n:
+            store(out, at + edge, x[last])
+        write(out, at + first, whole, t, x)
+
+    return device(write_ragged)
+
+
+def row_owner(fit: Fit) -> Any:
+    """Make `owner(at, n, i)`: the thread that has number i of a[at : at + n]."""
+    ends, width, group = row_ends(fit), min(fit.width, 4), fit.group
+
+    def owner(at, n, i):
+        first, whole, _ = ends(at, n, 0)
+        j = i - first
+        if j >= 0 and j < whole:
+            return j // width % group
+        return i if j < 0 else i - whole
+
+    return device(owner)
+
+
+def row_mapper(fit: Fit, fn: Callable) -> Any:
+    """Make `each(a, at, out, to, n, t, x, args)`: out[to + i] = fn(a[at + i], args)
+    for thread t's i in range(n).
+
+    Rows of any length, `items` numbers of a thread at a time, for which `x` is room.
+    `at` and `to` leave the same rest of 4 where vectors are read. `out` may be `a`.
+    """
+    read, write, ends = row_reader(fit), row_writer(fit), row_ends(fit)
+    items, step, fill, fn = fit.items, fit.group * fit.items, fit.kind(0), device(fn)
+
+    def each(a, at, out, to, n, t, x, args):
+        first, whole, edge = ends(at, n, t)
+        if edge < n:
+            store(out, to + edge, fn(load(a, at + edge), args))
+        for i in range(0, whole, step):
+            read(a, at + first + i, whole - i, t, fill, x)
+            for k in range(items):
+                x[k] = fn(x[k], args)
+            write(out, to + first + i, whole - i, t, x)
+
+    return device(each)
 
 
 # ------------------------------------------------------------------ between threads
@@ -214,7 +311,8 @@ class Fit(NamedTuple):
 
     Attributes:
         dtype: the type of the numbers in registers; arrays may have half types.
-        width: 4 for 16-byte loads and stores, else 1.
+        width: 4 for 16-byte loads and stores; 5 (`RAGGED`) for those in rows that
+            begin anywhere, whose ends are single numbers; else 1.
         group: threads for a row.
         items: numbers of a row in each thread.
     """
@@ -228,6 +326,11 @@ class Fit(NamedTuple):
     def kind(self) -> Any:
         """The class of one element, in NumPy and in kernels."""
         return self.dtype.numpy.type
+
+    @property
+    def room(self) -> int:
+        """Registers of a thread for numbers of a row that begins anywhere."""
+        return self.items + (self.width == RAGGED)
 
     @property
     def rows(self) -> int:
@@ -256,7 +359,7 @@ def fitting(
     """
     for group, items in fits:
         registers = items * operands * dtype.itemsize // 4
-        most = 64 if group != LARGE else 32 if width == 4 else 16
+        most = 64 if group != LARGE else 16 if width == 1 else 32
         if group * items >= n and registers <= most:
             return Fit(dtype, width, group, items)
     return None
@@ -269,6 +372,14 @@ def width_of(n: int, dtype: DType, *arrays: Any) -> int:
     return 4 if is_aligned(*arrays) else 1
 
 
+def ragged_width(n: int, step: int, dtype: DType, *arrays: Any) -> int:
+    """The width for rows of n numbers, `step` apart from the arrays' beginning on. From
+    8 numbers on there is a vector in any row."""
+    width = width_of(0, dtype, *arrays)
+    ragged = width == 4 and (n % 4 or step % 4)
+    return (RAGGED if n >= 8 else 1) if ragged else width
+
+
 # For these, tests compile the kernels of a template.
 EXAMPLES = (
     Fit(float32, 1, WARP, 4),
@@ -277,6 +388,7 @@ EXAMPLES = (
     Fit(float32, 4, BLOCK, 16),
     Fit(float32, 1, BLOCK, 32),
     Fit(float32, 4, LARGE, 32),
+    Fit(float32, RAGGED, LARGE, 32),
     Fit(float64, 1, BLOCK, 16),
 )
 

@@ -36,6 +36,27 @@ class MaxPool2d(Function):
     # END SOLUTION a6.3
 
 
+class MaxPool1d(Function):
+    """`MaxPool2d` of sequences [N, C, L] or [C, L], as images of height 1."""
+
+    @staticmethod
+    def forward(ctx: Context, x: Tensor, options: tuple[Pair, Pair, Pair, Pair]) -> Any:
+        image = x.raw.unsqueeze(x.raw.dims - 1)
+        alone = image.dims == 3
+        dims = (0, 2) if alone else (2,)
+        image = image.unsqueeze(0) if alone else image
+        values, index = x.backend.max_pool2d(image, *options)
+        ctx.save_for_backward(index)
+        ctx.shape, ctx.image = x.shape, image.shape
+        return values.squeeze(dims), index.squeeze(dims)
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor, _: Any = None) -> tuple[Any, ...]:
+        (index,) = ctx.saved_tensors
+        slope = PoolScatter.apply(grad.reshape(index.shape), index, ctx.image)
+        return slope.reshape(ctx.shape), None
+
+
 class PoolScatter(Function):
     """Zeros of `shape` with each gradient at the position of its maximum."""
 
@@ -99,6 +120,21 @@ def max_pool2d(
         values, index = MaxPool2d.apply(x.unsqueeze(0), (kernel, step, pad, spread))
         return values.squeeze(0), index.squeeze(0)
     return MaxPool2d.apply(x, (kernel, step, pad, spread))
+
+
+def max_pool1d(
+    x: Tensor, kernel: int, step: int, pad: int, spread: int
+) -> tuple[Tensor, Tensor]:
+    """x [N, C, L] or [C, L] -> maxima [..., OL] and their int64 positions."""
+    shape = x.raw.shape
+    if len(shape) not in (2, 3) or not x.dtype.is_floating_point:
+        raise ValueError(
+            f"max_pool1d: x is {shape} of {x.dtype.name}; expected (N, C, L) or "
+            f"(C, L), of a floating type"
+        )
+    options = (1, kernel), (1, step), (0, pad), (1, spread)
+    _check_fit("max_pool1d", (1, shape[-1]), options[0], options[2], options[3])
+    return MaxPool1d.apply(x, options)
 
 
 def avg_pool2d(

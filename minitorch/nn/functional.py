@@ -184,21 +184,13 @@ def max_pool1d(
 ) -> Any:
     """The maximum of each window: x [N, C, L] or [C, L] -> [N, C, OL]."""
     _refuse("max_pool1d", "ceil_mode", ceil_mode, False)
-    if x.dim() not in (2, 3):
-        raise ValueError(
-            f"max_pool1d: x is {x.raw.shape}; expected (N, C, L) or (C, L)"
-        )
     (kernel,) = as_sizes("max_pool1d: kernel_size", kernel_size, 1, 1)
     stride = kernel if stride is None else stride
     (step,) = as_sizes("max_pool1d: stride", stride, 1, 1)
     (pad,) = as_sizes("max_pool1d: padding", padding, 1, 0)
     (spread,) = as_sizes("max_pool1d: dilation", dilation, 1, 1)
-    image = x.unsqueeze(-2)  # a sequence is an image of height 1
-    values, index = pool.max_pool2d(
-        image, (1, kernel), (1, step), (0, pad), (1, spread)
-    )
-    values = values.squeeze(-2)
-    return (values, index.squeeze(-2)) if return_indices else values
+    values, index = pool.max_pool1d(x, kernel, step, pad, spread)
+    return (values, index) if return_indices else values
 
 
 def avg_pool2d(

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+import minitorch
 from helpers import LAYOUTS, NUMBERS, assert_equal, make, numbers
 from minitorch import dtypes, operators
 from minitorch.backend import get_backend
@@ -17,8 +18,9 @@ from minitorch.tensor_data import TensorData
 from tests.cuda.sizes import big, pick
 
 pytest.importorskip("numba_cuda")
+from cuda_ops import arg_reduce
 from cuda_ops import reduce as ops
-from cuda_ops.arg_reduce import argmax, argmin
+from cuda_ops.arg_reduce import argmax, argmin, extreme
 from cuda_ops.block.rows import BLOCK
 from cuda_ops.cumsum import cumsum
 from cuda_ops.ladders import reduce as reduce_ladder
@@ -183,6 +185,10 @@ def test_same_bits_in_every_run() -> None:
 # ------------------------------------------------------------ positions of extremes
 
 
+# Rows of a warp, of a block, and of several.
+POSITIONS = [arg_reduce.LONG, arg_reduce.LONG + 3, 2 * arg_reduce.LEAST + 3]
+
+
 def check_first(a: np.ndarray, dim: int, layout: str = "contiguous") -> None:
     x = make(a, "cuda", layout)
     for ours, theirs in (
@@ -191,11 +197,14 @@ def check_first(a: np.ndarray, dim: int, layout: str = "contiguous") -> None:
     ):
         expected = np.expand_dims(theirs(a, dim), dim)
         assert_equal(ours(x, dim), expected.astype(np.int64))
+        values, places = extreme(x, dim, ours is argmax)
+        assert_equal(places, expected.astype(np.int64))
+        assert_equal(values, np.take_along_axis(a, expected, dim))
 
 
-@pytest.mark.parametrize("n", [1, 2, 31, 33, 100, 2 * ops.LEAST + 3])
+@pytest.mark.parametrize("n", [1, 2, 7, 31, 33, 100, *POSITIONS])
 def test_first_extreme(n: int) -> None:
-    check_first(numbers((2, n), float32), 1)
+    check_first(numbers((5, n), float32), 1)
     check_first(numbers((2, n), int64), 1)  # many equal ones
 
 
@@ -209,7 +218,7 @@ def test_first_extreme_of_any_dim(shape: Shape, dim: int) -> None:
 
 
 def test_the_first_nan_is_the_extreme() -> None:
-    for n in (9, 100, 2 * ops.LEAST + 3):
+    for n in (9, 100, *POSITIONS):
         a = numbers((2, n), float32)
         a[1, [n // 2, n - 1]] = np.nan
         check_first(a, 1)
@@ -219,11 +228,15 @@ def test_the_first_nan_is_the_extreme() -> None:
 
 @pytest.mark.parametrize("shape", [(1, 20_000), (1, 300_000), (3, 5_000)], ids=str)
 def test_positions_in_very_long_rows(shape: tuple[int, int]) -> None:
-    """Chunks of a row are searched by warps, and so are the places that these found."""
+    """Chunks of a row are searched by blocks, and what these found by a warp: two
+    launches."""
     a = np.random.default_rng(0).integers(0, 50, shape).astype(np.float32)
     for row in a, np.where(a == a[0, -1], np.nan, a):
-        found = to_numpy(argmax(make(row, "cuda"), 1))[:, 0]
-        np.testing.assert_array_equal(found, row.argmax(1))
+        x = make(row, "cuda")
+        np.testing.assert_array_equal(to_numpy(argmax(x, 1))[:, 0], row.argmax(1))
+    with minitorch.cuda.graph(noted := minitorch.cuda.CUDAGraph()):
+        argmax(x, 1)
+    assert len(noted.kernels) == (2 if shape[0] == 1 else 1)
 
 
 def test_first_extreme_of_nothing() -> None:

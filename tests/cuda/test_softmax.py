@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+import minitorch
 from helpers import FLOATS, array_of, make, numbers
 from minitorch import dtypes
 from minitorch.tensor_data import TensorData
@@ -18,8 +19,9 @@ from cuda_ops.block.rows import BLOCK, LONGEST
 from cuda_ops.ladders import softmax as softmax_ladder
 from cuda_ops.memory import synchronize, to_numpy
 
-# Rows of one number, around a warp, vectors or none, a block, a large block, too long.
-WIDTHS = [1, 10, 31, 32, 33, 128, 132, 256, 260, 8 * BLOCK, 8 * BLOCK + 4, LONGEST]
+# Rows of one number, around a vector, a warp, vectors or none, a block, a large block.
+WIDTHS = [1, 7, 8, 9, 10, 31, 32, 33, 128, 132, 256, 259, 260]
+WIDTHS += [8 * BLOCK, 8 * BLOCK + 4, LONGEST - 1, LONGEST]
 LONG = [LONGEST + 4, LONGEST + 1, pick(2 * LONGEST + 3, 1_000_003)]
 
 
@@ -48,7 +50,7 @@ def check_rows(a: np.ndarray, dim: int, layout: str = "contiguous") -> None:
 
 @pytest.mark.parametrize("n", WIDTHS)
 def test_last_dim(n: int) -> None:
-    rows = pick(3 if n < 200 else 1, 37)
+    rows = pick(1 if n > 200 and n % 4 == 0 else 5, 37)
     check_rows(numbers((rows, n), dtypes.float32) * 3, 1)
 
 
@@ -59,7 +61,19 @@ def test_last_dim_float64(n: int) -> None:
 
 @pytest.mark.parametrize("n", LONG)
 def test_rows_too_long_for_registers(n: int) -> None:
-    check_rows(numbers((pick(1, 3), n), dtypes.float32), 1)
+    check_rows(numbers((pick(2, 3), n), dtypes.float32), 1)
+
+
+@pytest.mark.parametrize("n", [LONGEST + 4, LONGEST + 1, 2 * LONGEST + 3])
+def test_many_rows_too_long_for_registers(n: int) -> None:
+    """A block each: one launch."""
+    a = numbers((ops.MANY, n), dtypes.float32)
+    check_rows(a, 1)
+    x = make(a, "cuda")
+    with minitorch.cuda.graph(noted := minitorch.cuda.CUDAGraph()):
+        ops.softmax(x, 1)
+    (launched,) = noted.kernels
+    assert launched.startswith("softmax_long")
 
 
 @pytest.mark.parametrize(
@@ -118,7 +132,8 @@ def expected_of(logits: torch.Tensor, target: np.ndarray) -> torch.Tensor:
 
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize(
-    "shape", [(1, 1), (5, 10), (3, 36), (2, 257), (2, 8 * BLOCK + 8)]
+    "shape",
+    [(1, 1), (5, 10), (3, 36), (5, 257), (2, 8 * BLOCK + 8), (5, 8 * BLOCK + 7)],
 )
 def test_cross_entropy(shape: tuple[int, int], dtype: dtypes.DType) -> None:
     a, g = numbers(shape, dtype) * 4, numbers(shape[:1], dtype, 1)
@@ -138,6 +153,21 @@ def test_cross_entropy(shape: tuple[int, int], dtype: dtypes.DType) -> None:
     again = loss.cross_entropy_slopes(x, t, -100)
     assert_close(again, expected.detach().numpy(), **tol)
     assert_close(x, slopes.numpy(), **tol)
+
+
+@pytest.mark.parametrize("gap", [0, 1, 4])
+def test_gradients_go_to_rows_that_lie_in_another_way(gap: int) -> None:
+    """Vectors of a row are none in an array in which it begins elsewhere."""
+    a = numbers((4, 37), dtypes.float32) * 4
+    x, t = make(a, "cuda"), make(np.array([0, 36, -100, 5]), "cuda")
+    _, logsumexp = loss.cross_entropy(x, t, -100)
+    g = make(np.ones(4, np.float32), "cuda")
+    room = make(np.zeros((4, 37 + gap), np.float32), "cuda")
+    out = TensorData(room.storage, (4, 37), room.strides, 0)
+    loss.cross_entropy_backward(g, x, t, logsumexp, -100, out)
+    expected = loss.cross_entropy_backward(g, x, t, logsumexp, -100)
+    assert_close(out, to_numpy(expected), rtol=1e-6)
+    assert not to_numpy(room)[:, 37:].any()
 
 
 @pytest.mark.parametrize("bad", [-1, 3, 2**40])
