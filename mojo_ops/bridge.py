@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from mojo_ops.build import built
+from mojo_ops.build import built, load_runtime
 
 METH_FASTCALL = 0x80
 # Where an array object keeps the addresses of its data, its sizes and its dtype, and
@@ -112,6 +112,7 @@ class Library:
             raise AttributeError(name)
         if self._loaded is None:
             _verify_layout()
+            load_runtime()
             self._loaded = ctypes.CDLL(str(built(self._module)))
         symbol = ctypes.cast(getattr(self._loaded, name), ctypes.c_void_p)
         method = _Method(name.encode(), symbol.value, METH_FASTCALL, None)

@@ -5,7 +5,9 @@ With this file one can have a `.mojo` file of this folder as a shared library
 afterwards, and ask whether that can work here at all (`check_platform`). The name of
 the file in the cache is a digest of all that decides what is in it (the text of the
 file and of those it imports, the compiler's version, the processor and the flags), and
-a digest of what is in it: a file that was damaged is compiled again.
+a digest of what is in it: a file that was damaged is compiled again. A process can be
+given a second folder, which it only reads ($MINITORCH_KERNELS, as in
+`fast_ops/launch.py`).
 
 Nothing is compiled when a package is installed, and no compiled file is passed on: the
 compiler's licence does not allow it.
@@ -13,6 +15,7 @@ compiler's licence does not allow it.
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import importlib.metadata
 import importlib.util
@@ -30,7 +33,7 @@ from pathlib import Path
 FOLDER = Path(__file__).parent
 PACKAGE = "mojo-compiler"
 WRITTEN_FOR = "1.2.0"  # as setup.cfg pins it
-CACHE = "MINITORCH_MOJO_CACHE"
+CACHE, GIVEN = "MINITORCH_MOJO_CACHE", "MINITORCH_KERNELS"
 GLIBC = (2, 34)  # what the compiler's binary asks for
 INSTALL = "pip install -e '.[mojo]'"
 
@@ -125,7 +128,7 @@ def flags() -> list[str]:
 
 def digest(texts: dict[str, str]) -> str:
     """A name for what the compiler makes of these sources, here and now."""
-    parts = [version(), str(compiler()), processor(), *flags()]
+    parts = [version(), processor(), *flags()]
     parts += [f"{name}\n{_MARKER.sub('', texts[name])}" for name in sorted(texts)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:20]
 
@@ -140,6 +143,16 @@ def cache_folder() -> Path:
         return Path(named)
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(base).expanduser() / "minitorch" / "mojo"
+
+
+@cache
+def load_runtime() -> None:
+    """Load what compiled kernels are linked with.
+
+    They look for it where the compiler was that made them: in a sandbox, elsewhere.
+    """
+    for file in (compiler().parents[1] / "lib").glob("libKGENCompilerRTShared.*"):
+        ctypes.CDLL(str(file))
 
 
 def built(module: str) -> Path:
@@ -173,9 +186,11 @@ def compiled(
 
 def kept(target: Path) -> Path | None:
     """The file that was made for `target` before, or None; a damaged one is deleted."""
-    for file in target.parent.glob(f"{target.stem}.*{target.suffix}"):
+    folders = [target.parent, *map(Path, filter(None, [os.environ.get(GIVEN)]))]
+    pattern = f"{target.stem}.*{target.suffix}"
+    for file in (file for folder in folders for file in folder.glob(pattern)):
         with suppress(OSError):  # gone, or another user's; where it matters, told later
-            if file == named(target, file.read_bytes()):
+            if file.name == named(target, file.read_bytes()).name:
                 return file
             print(f"mojo_ops: {file} is damaged; it is made again", file=sys.stderr)
             file.unlink()

@@ -230,7 +230,7 @@ class Grader(Executor):
         self.quiet = Quiet()
         self._once = Lock()
         self._missing: dict[str, str] = {}
-        self._found: dict[bool, Path] = {}
+        self._found: dict[str | None, Path] = {}
         self._machine: timing.Machine | None = None
         self._look_at_machine()
 
@@ -364,20 +364,19 @@ class Grader(Executor):
     ) -> Worker:
         """A process in the sandbox."""
         tree = code.tree if code else library.reference_tree(self.assignment)
-        view = replace(
-            self.view(tree, device, checks), kernels=self._kernels(code is None)
-        )
+        kernels = self._kernels(checks[0].task if code else None)
+        view = replace(self.view(tree, device, checks), kernels=kernels)
         output = code.output if code else None
         return Worker(view, self.settings.limits, self.mode, output)
 
-    def _kernels(self, whole: bool) -> Path | None:
+    def _kernels(self, task: str | None) -> Path | None:
         """Compiled kernels, which a worker cannot write to; see `library.kernels`."""
-        if self.mode not in sandbox.STRONG or not compiled(self.assignment):
+        if self.mode not in sandbox.STRONG:
             return None
         with self._once:
-            if whole not in self._found:
-                self._found[whole] = library.kernels(self.assignment, whole)
-            return self._found[whole]
+            if task not in self._found:
+                self._found[task] = library.kernels(self.assignment, task)
+            return self._found[task]
 
     def seed(self, digest: str, earlier: Earlier = NOTHING) -> int:
         """The seed for a submission: no other submission gets the same inputs.

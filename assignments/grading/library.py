@@ -22,7 +22,7 @@ import secrets
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -31,7 +31,7 @@ from assignments import catalog, mojo_text, overlay, workspace
 from assignments.catalog import Assignment, File
 from assignments.grading import intake
 from assignments.grading.submission import Refused
-from assignments.regions import strip, twins_in
+from assignments.regions import functions_of, strip, twins_in
 
 PACKAGES = ("minitorch", "fast_ops", "cuda_ops", "mojo_ops")
 # Commands and benchmarks are not needed; they know PyTorch.
@@ -154,27 +154,58 @@ def student_tree(
     return folder
 
 
-def kernels(assignment: Assignment, whole: bool) -> Path:
+def kernels(assignment: Assignment, task: str | None) -> Path:
     """A new folder: kernels of the library that this user has compiled so far.
 
-    They are what Numba's cache has. That stays this user's own: a worker reads the
-    folder and cannot write to it, and what a worker compiles, nobody else reads.
+    They are what Numba's cache has, and Mojo's. Those stay this user's own: a worker
+    reads the folder and cannot write to it, and what a worker compiles, nobody else
+    reads.
 
     Args:
-        whole: also those into which code of the assignment's files is compiled. A
-            student's worker has the other ones, whose sources it sees as well.
+        task: of a student's worker, which has the kernels that nothing of the student's
+            is compiled into, and whose sources it sees as well; None: all kernels.
     """
+    folder = new_folder("kernels")
+    for path in (*_numba_kernels(assignment, task), *_mojo_kernels(assignment, task)):
+        with suppress(FileNotFoundError):  # damaged, and just deleted
+            _link(path, folder / path.name)
+    return folder
+
+
+def _numba_kernels(assignment: Assignment, task: str | None) -> Iterator[Path]:
+    if not any("cpu" in each.devices for each in assignment.tasks):
+        return
     from fast_ops import launch  # loads Numba, which takes half a second
 
-    folder = new_folder("kernels")
     cache = Path(launch.GIVEN) if launch.GIVEN else launch.cache_folder()
-    solved = {file.module for file in assignment.files}
+    solved = {file.module for file in assignment.files if task}
     for source in (catalog.LIBRARY / "fast_ops").glob("*.py") if cache else ():
-        if whole or solved.isdisjoint(launch.sources(f"fast_ops.{source.stem}")):
-            for path in cache.glob(f"{source.stem}.*.nb[ic]"):
-                with suppress(FileNotFoundError):  # damaged, and just deleted
-                    _link(path, folder / path.name)
-    return folder
+        if solved.isdisjoint(launch.sources(f"fast_ops.{source.stem}")):
+            yield from cache.glob(f"{source.stem}.*.nb[ic]")
+
+
+def _mojo_kernels(assignment: Assignment, task: str | None) -> Iterator[Path]:
+    """What is made of an assignment's Mojo files, which is compiled here if need be.
+
+    All workers of all submissions copy tensors with kernels of one of them, and a
+    compilation takes seconds. Of a file that a task changes nothing in, a student's
+    worker has the library's text (`mojo_text.as_checked`).
+    """
+    files = [file for file in assignment.files if file.is_mojo]
+    if not files:
+        return
+    from mojo_ops import build
+
+    tasks = (task, *assignment.task(task).uses) if task else ()
+    solved = {
+        Path(file.path).stem
+        for file in files
+        if any(functions_of(file.regions(), name) for name in tasks)
+    }
+    for name in (Path(file.path).stem for file in files):
+        if solved.isdisjoint(build.sources(name)):
+            with suppress(ImportError, RuntimeError):  # a worker will tell
+                yield build.built(name)
 
 
 def _link(path: Path, target: Path) -> None:

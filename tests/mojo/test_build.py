@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from assignments.catalog import load
+from assignments.grading.library import _mojo_kernels
 from helpers import DAMAGES, damaged
 from minitorch.backend import registry
 from mojo_ops import bridge, build
@@ -139,6 +141,35 @@ def test_compiled_once(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert build.built("probe") == first
     assert capfd.readouterr().err == ""
     assert [f.name for f in (folder / "cache").glob("probe*")] == [first.name]
+
+
+def test_a_folder_that_is_given_is_only_read(
+    folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: Any
+) -> None:
+    pytest.importorskip("mojo.run", reason=f"no Mojo compiler: {build.INSTALL}")
+    made, given = build.built("probe"), folder / "given"
+    given.mkdir()
+    moved = made.rename(given / made.name)
+    monkeypatch.setenv(build.GIVEN, str(given))
+    capfd.readouterr()
+    assert build.built("probe") == moved and capfd.readouterr().err == ""
+    a = np.ones(1, np.float32)
+    bridge.Library("probe").twice(a)
+    assert a[0] == 2 and not any((folder / "cache").glob("probe*"))
+
+
+def test_a_worker_is_given_what_its_task_changes_nothing_in() -> None:
+    pytest.importorskip("mojo.run", reason=f"no Mojo compiler: {build.INSTALL}")
+    given = {
+        task: {path.name.partition("-")[0] for path in _mojo_kernels(load("a9"), task)}
+        for task in (None, "a9.1", "a9.5", "a9.6")
+    }
+    assert given == {
+        None: {"matmul", "elementwise"},
+        "a9.1": {"elementwise"},
+        "a9.5": {"matmul"},
+        "a9.6": {"elementwise"},  # it times what other tasks solve in matmul.mojo
+    }
 
 
 @pytest.mark.parametrize("how", DAMAGES)
