@@ -82,6 +82,7 @@ def reachable(fn: FunctionType) -> tuple[FunctionType, ...]:
         for module in [v for v in values if isinstance(v, ModuleType)]:
             if module.__name__.startswith("cuda_ops"):  # `tiles.multiply(...)`
                 values += [vars(module).get(name) for name in here.__code__.co_names]
+        values += [part for v in values if isinstance(v, tuple) for part in v]
         for value in values:
             value = getattr(value, "py_func", value)  # of a compiled device function
             if isinstance(value, FunctionType) and value not in found:
@@ -215,6 +216,22 @@ def _quiet() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def _types_of_numpy(names: dict[str, Any]) -> Iterator[None]:
+    """Let a module's `float32` and `int64` be NumPy's, which convert in no time.
+
+    Numba's call these, by way of an import statement.
+    """
+    from numba.core.types import Float, Integer
+
+    kinds = {n: v for n, v in names.items() if isinstance(v, (Float, Integer))}
+    names.update({name: getattr(np, kind.name) for name, kind in kinds.items()})
+    try:
+        yield
+    finally:
+        names.update(kinds)
+
+
 # While a kernel runs, the name `cuda` in its module stands for the simulator's view of
 # that launch; so launches of several Python threads come one after the other.
 _launching = threading.Lock()
@@ -270,6 +287,7 @@ def simulate(
             if id(part.__globals__) not in globals_seen:
                 globals_seen.add(id(part.__globals__))
                 stack.enter_context(swapped_cuda_module(part, module))
+                stack.enter_context(_types_of_numpy(part.__globals__))
         if watch is not None:
             run = stack.enter_context(watch.followed(run))
         if has_meetings(fn):

@@ -132,6 +132,9 @@ OF_NUMBA = {name: _masked(name, act) for name, act in _ACTS.items()}
 
 def load(array: Any, i: int) -> Any:
     """array[i]"""
+    if type(array) is np.ndarray and array.ndim == 1 and 0 <= i < array.size:
+        value = array[i]  # what most kernels do most of the time
+        return np.float32(value) if _is_half(array) else value
     return _get(array, i, 1)[0]
 
 
