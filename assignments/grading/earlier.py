@@ -17,7 +17,7 @@ from pathlib import Path
 from assignments import catalog
 from assignments.catalog import Assignment
 from assignments.grading import intake, submission
-from assignments.grading.submission import Refused
+from assignments.grading.apart import Refused, limited
 from assignments.workspace import MARK
 
 if sys.version_info >= (3, 11):
@@ -82,7 +82,7 @@ def _assignment_of(word: str) -> tuple[Assignment, Path]:
     if equals and name in catalog.ids():
         return catalog.load(name), Path(rest)
     path = Path(word)
-    found = intake.limited(mark, path.absolute())
+    found = limited(mark, path.absolute())
     if not found:
         raise Refused(
             f"{path} has no {MARK}, which says what it is for; name the assignment: "

@@ -27,12 +27,12 @@ from assignments.grading import (
     sandbox,
     timing,
 )
+from assignments.grading.apart import Refused
 from assignments.grading.channel import Failed, Worker
 from assignments.grading.earlier import NOTHING, Earlier, merged
 from assignments.grading.examine import FAILED, NOT_RUN, Inputs, Result, part
 from assignments.grading.executor import STARTING, Executor, Times, broken
 from assignments.grading.intake import Intake
-from assignments.grading.submission import Refused
 from assignments.runner import Job, Runners
 from assignments.simulated import simulates
 from assignments.workspace import hints_line

@@ -15,8 +15,6 @@ from __future__ import annotations
 import atexit
 import compileall
 import functools
-import importlib.util
-import marshal
 import os
 import secrets
 import shutil
@@ -29,8 +27,7 @@ from pathlib import Path
 
 from assignments import catalog, mojo_text, overlay, workspace
 from assignments.catalog import Assignment, File
-from assignments.grading import intake
-from assignments.grading.submission import Refused
+from assignments.grading.apart import Refused, limited
 from assignments.regions import functions_of, strip, twins_in
 
 PACKAGES = ("minitorch", "fast_ops", "cuda_ops", "mojo_ops")
@@ -148,7 +145,7 @@ def student_tree(
         if kept := others.get(file.module, set()) | twins_in(source, file.path):
             library = strip(source, file.path, ())
             grafted.append((str(path), library, sorted(kept)))
-    problem = intake.limited(_compile, grafted) if grafted else ""
+    problem = limited(overlay.write_compiled, grafted) if grafted else ""
     if problem:
         raise Refused(f"it cannot be compiled: {problem}")
     return folder
@@ -285,29 +282,3 @@ def _readable(folder: Path) -> Path:
     for path in folder.rglob("*"):
         path.chmod(0o755 if path.is_dir() else 0o644)
     return folder
-
-
-# ------------------------------------------------------------------------- grafting
-
-
-def _compile(files: list[tuple[str, str, list[str]]]) -> str:
-    """Compile a student's files with functions of the library's, and run nothing.
-
-    Args:
-        files: path, the library's text, and the names of the functions.
-
-    Returns:
-        What is wrong with one of them; "" if nothing is.
-    """
-    for path, library, kept in files:
-        try:
-            text = Path(path).read_bytes()
-            code = overlay.compiled(text, path, library.encode(), kept)
-        except SyntaxError as error:
-            return str(error.msg)[:300]
-        target = Path(importlib.util.cache_from_source(path))
-        target.parent.mkdir(exist_ok=True)
-        # A pyc whose source nobody compares it with, PEP 552.
-        head = importlib.util.MAGIC_NUMBER + b"\1" + bytes(11)
-        target.write_bytes(head + marshal.dumps(code))
-    return ""

@@ -19,6 +19,7 @@ from pathlib import Path, PurePosixPath
 from assignments import workspace
 from assignments.answers import ANSWERS
 from assignments.catalog import Assignment
+from assignments.grading.apart import Refused
 from assignments.workspace import HINTS
 
 FILE_LIMIT = 512 << 10
@@ -27,10 +28,6 @@ UNPACKED_LIMIT = 256 << 20
 ENTRIES_LIMIT = 5_000
 DEPTH_LIMIT = 4
 RATIO_LIMIT = 200
-
-
-class Refused(ValueError):
-    """A submission that is not opened; says why."""
 
 
 @dataclass(frozen=True)

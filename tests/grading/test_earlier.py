@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from assignments import catalog, workspace
 from assignments.grading import earlier, library
-from assignments.grading.submission import Refused
+from assignments.grading.apart import Refused
 from minitorch.cli.app import app
 
 A0, A1, A2 = (catalog.load(name) for name in ("a0", "a1", "a2"))

@@ -17,7 +17,7 @@ from grading.mini_course import (
 )
 
 from assignments.answers import ANSWERS
-from assignments.grading import intake, submission
+from assignments.grading import apart, intake, submission
 
 
 def test_folder_and_zip_are_the_same(tmp_path):
@@ -46,10 +46,10 @@ def test_digest_depends_on_contents(tmp_path):
 
 def test_nothing_and_too_much_are_refused(tmp_path):
     (tmp_path / "empty").mkdir()
-    with pytest.raises(submission.Refused, match="none of the assignment's files"):
+    with pytest.raises(apart.Refused, match="none of the assignment's files"):
         submission.read(tmp_path / "empty", MINI)
     folder = write_solution(tmp_path / "large", note="x" * submission.FILE_LIMIT)
-    with pytest.raises(submission.Refused, match="more than"):
+    with pytest.raises(apart.Refused, match="more than"):
         submission.read(folder, MINI)
     with pytest.raises(FileNotFoundError, match="expected a folder or a zip"):
         submission.read(tmp_path / "missing", MINI)
@@ -98,8 +98,8 @@ def test_what_is_no_python(data, problem):
 def test_deep_nesting_does_not_end_the_grader(sign):
     try:
         text = b"x = " + sign * 300_000 + b"1"
-        assert intake.limited(intake.why_not_python, text)
-    except submission.Refused:
+        assert apart.limited(intake.why_not_python, text)
+    except apart.Refused:
         pass  # the parser was brought down, and its process with it
 
 
@@ -109,16 +109,16 @@ def spin():
 
 
 def flood():
-    return "x" * (intake.MEMORY + 1)
+    return "x" * (apart.MEMORY + 1)
 
 
 def test_reading_that_takes_too_much_is_refused(monkeypatch):
-    monkeypatch.setattr(intake, "SECONDS", 3.0)
+    monkeypatch.setattr(apart, "SECONDS", 3.0)
     for call in (spin, flood, os.abort):
-        with pytest.raises(submission.Refused):
-            intake.limited(call)
+        with pytest.raises(apart.Refused):
+            apart.limited(call)
     with pytest.raises(RuntimeError, match="ZeroDivisionError"):
-        intake.limited(divmod, 1, 0)
+        apart.limited(divmod, 1, 0)
 
 
 HONEST = {
@@ -157,8 +157,8 @@ def test_damaged_zips_are_refused(method, tmp_path):
         target.write_bytes(good[:at] + bytes(9) + good[at + 9 :])
         try:
             submission.read(target, MINI)
-        except submission.Refused:
+        except apart.Refused:
             pass
     target.write_bytes(good[: len(good) // 2])
-    with pytest.raises(submission.Refused, match="no zip that can be read"):
+    with pytest.raises(apart.Refused, match="no zip that can be read"):
         submission.read(target, MINI)
