@@ -12,7 +12,7 @@ there (`LADDER`; the first two are in `composed.py` and `ladders/attention.py`):
 
 (the kernels of online and tensor_core are one, in `forward.py`, the last one's is in
 `warpgroup.py`; those of the backward pass are in `backward.py`, and for warpgroups in
-`warpgroup_backward.py`). The backend runs tensor_core for float32 after
+`warpgroup_backward.py`; `one_pass.py` is of the ordinary units). The backend runs tensor_core for float32 after
 `minitorch.set_float32_matmul_precision("high")`, and else online, for heads of up to
 256 numbers; bfloat16 and float16, in heads of up to 128 numbers, a multiple of 8, on
 the tensor cores with float32 sums, by warpgroups where the GPU has them and heads have
@@ -46,6 +46,13 @@ from cuda_ops.attention.backward import (
 from cuda_ops.attention.composed import attention_composed
 from cuda_ops.attention.decode import FEW, MOST, lanes_for, run_few
 from cuda_ops.attention.forward import FORWARD, More, forward, forward_shared
+from cuda_ops.attention.one_pass import (
+    ADD_THREADS,
+    ONE_PASS,
+    add_parts,
+    one_pass,
+    part_rows,
+)
 from cuda_ops.attention.units import BF16, F16, FMA, TF32, VECTOR, Cut
 from cuda_ops.attention.warpgroup import CUTS, warpgroup_forward, warpgroup_shared
 from cuda_ops.block.intrinsics import is_aligned
@@ -56,7 +63,7 @@ from cuda_ops.ladders.attention import attention_tiled, same_heads
 from cuda_ops.memory import contiguous, copy, copy_into, empty
 from cuda_ops.random import LOW_32, block_base
 from cuda_ops.runtime.device import compute_capability, properties
-from cuda_ops.runtime.launch import TINY, ceil_div
+from cuda_ops.runtime.launch import TINY, Kernel, ceil_div
 from minitorch import precision
 from minitorch.backend.attention import KEEP_ALL, Drop
 from minitorch.dtypes import DType, bfloat16, bool_, float16, float32
@@ -69,14 +76,17 @@ SHARED = warpgroup_shared, on_wgmma.keys_shared, on_wgmma.query_shared
 BACKWARD = (for_keys, for_query), (on_wgmma.for_keys, on_wgmma.for_query)
 # Bytes of operands that blocks shall work on at once: half of an H200's L2 cache.
 AT_ONCE = 24 << 20
+# Bytes of what blocks of keys may write of queries' gradients, to be added up.
+PARTS = 256 << 20
 
 
 class Cuts(NamedTuple):
-    """How the kernels of all three passes cut their blocks."""
+    """How the kernels of all three passes cut their blocks, and that of both back."""
 
     forward: Cut
     for_keys: Cut
     for_query: Cut
+    one_pass: Cut | None = None
 
 
 @lru_cache(maxsize=64)
@@ -87,7 +97,8 @@ def cuts_for(width: int, units: str, wgmma: bool = False) -> Cuts | None:
     if wgmma:
         tables, needs = CUTS[units], SHARED
     found = tuple(_first(cuts, width, need) for cuts, need in zip(tables, needs))
-    return None if None in found else Cuts(*found)  # type: ignore[arg-type]
+    both = _first(ONE_PASS, width, backward_shared) if units == FMA else None
+    return None if None in found else Cuts(*found, both)  # type: ignore[arg-type]
 
 
 def _first(cuts: tuple[Cut, ...], width: int, need: Callable) -> Cut | None:
@@ -314,6 +325,15 @@ def run_backward(
     extras = _extras(ends, key.shape[2], mask, drop)
     last = sizes, np.float32(scale), bool(causal), *extras
     new, more = compute_capability() >= (8, 0), _more(mask, drop)
+    groups = _groups_at_once(cuts.one_pass, query, key, causal)
+    if cuts.one_pass and groups:
+        run = one_pass(
+            cuts.one_pass, _elements(query, key, value, grad, dk, dv), new, more
+        )
+        operands = inputs, pairs, (*_args(dk), *_args(dv), *last)
+        _run_one_pass(run, cuts.one_pass, groups, operands, dq, key.shape)
+        _hand_over(list(zip(grads, made)))
+        return
     for cut, kernels, like, outs in (
         (cuts.for_keys, of_keys, key, (dk, dv)),
         (cuts.for_query, of_query, query, (dq,)),
@@ -323,6 +343,49 @@ def run_backward(
         results = [x for a in outs for x in _args(a)]
         run[blocks, cut.threads, None, run.shared](*inputs, pairs, *results, *last)
     _hand_over(list(zip(grads, made)))
+
+
+def _groups_at_once(
+    cut: Cut | None, query: TensorData, key: TensorData, causal: bool
+) -> int:
+    """Groups of heads whose parts may be in memory together.
+
+    0 where these are so few that blocks of two kernels keep the GPU busier.
+    """
+    if cut is None:
+        return 0
+    (batch, heads, L, E), (_, shares, S, _) = query.shape, key.shape
+    rows, groups = part_rows(cut, L, S, causal)[1], batch * shares
+    most = PARTS // (heads // shares * rows * E * float32.itemsize)
+    if most >= groups:
+        return groups
+    even = ceil_div(groups, ceil_div(groups, most)) if most else 0
+    busy = 3 * properties().multi_processor_count * cut.blocks
+    return even if 2 * even * ceil_div(S, cut.rows) >= busy else 0
+
+
+def _run_one_pass(
+    run: Kernel, cut: Cut, at_once: int, operands: tuple[Any, ...], dq: TensorData,
+    keys: tuple[int, ...],
+) -> None:  # fmt: skip
+    """All gradients, `at_once` groups of heads at a time."""
+    inputs, pairs, last = operands
+    (batch, heads, L, E), (_, shares, S, _) = dq.shape, keys
+    (_, _, causal, *_, kept), group = last[4:], heads // shares
+    blocks, rows = part_rows(cut, L, S, causal)
+    parts = empty((at_once * group * rows * E,), float32).flat()
+    vector = VECTOR if _elements(dq) > 1 else 1
+    add, chunks = add_parts(cut.rows, cut.cols, vector), ADD_THREADS * vector
+    for first in range(0, batch * shares, at_once):
+        now = min(at_once, batch * shares - first)
+        grid = now, ceil_div(S, cut.rows)
+        run[grid, cut.threads, None, run.shared](
+            *inputs, pairs, parts, (first, rows), *last
+        )
+        add[(now * group, ceil_div(L * E, chunks)), ADD_THREADS](
+            parts, (first * group, rows, blocks), *_args(dq), (heads, L, E), causal,
+            kept,
+        )  # fmt: skip
 
 
 # ----------------------------------------------------- the last rungs, callable

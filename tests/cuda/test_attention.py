@@ -374,7 +374,7 @@ def test_warpgroups_are_chosen_where_they_are(
         monkeypatch.setattr(family, "compute_capability", lambda arch=arch: arch)
         family.cuts_for.cache_clear()
         cuts = family._cuts(*halves, scale)
-        assert cuts is not None and {cut.wgmma for cut in cuts} == {chosen}
+        assert cuts is not None and {cut.wgmma for cut in cuts[:3]} == {chosen}
     family.cuts_for.cache_clear()
 
 
