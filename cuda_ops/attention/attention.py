@@ -97,8 +97,11 @@ def cuts_for(width: int, units: str, wgmma: bool = False) -> Cuts | None:
     if wgmma:
         tables, needs = CUTS[units], SHARED
     found = tuple(_first(cuts, width, need) for cuts, need in zip(tables, needs))
+    if None in found:
+        return None
+    cuts = Cuts(*found)  # type: ignore[arg-type]
     both = _first(ONE_PASS, width, backward_shared) if units == FMA else None
-    return None if None in found else Cuts(*found, both)  # type: ignore[arg-type]
+    return cuts._replace(one_pass=both)
 
 
 def _first(cuts: tuple[Cut, ...], width: int, need: Callable) -> Cut | None:

@@ -467,7 +467,8 @@ def sloped(held: Held, by_col: bool) -> Callable:
 
     @written(lambda p, d, deltas: tile(tile, tile, line))
     def slopes(builder: Any, p: list[Any], d: list[Any], deltas: list[Any]) -> Any:
-        return [builder.fmul(x, builder.fsub(y, deltas[i])) for x, y, i in zip(p, d, of)]
+        d = [builder.fsub(y, deltas[i]) for y, i in zip(d, of)]
+        return [builder.fmul(x, y) for x, y in zip(p, d)]
 
     return slopes
 

@@ -5,10 +5,10 @@ With this file one can get the kernels of the backward pass on the ordinary unit
     attention_one_pass    gradients of keys and values, and parts of the queries'
     attention_add_parts   the sum of these
 
-`backward.py` makes scores and the gradients of weights twice, once for the keys and once
-for the queries. Here a block of keys writes its part of the queries' gradients to
-memory. All parts of a query are added afterwards in the order of the keys, so results
-are the same in every run. Parts take memory, see `attention.py`.
+`backward.py` makes scores and the gradients of weights twice, once for the keys and
+once for the queries. Here a block of keys writes its part of the queries' gradients to
+memory. All parts of a query are added afterwards, in the order of the keys, so results
+are the same in every run. Parts take memory, which `attention.py` limits.
 
 Source: the order of products is that of Dao, "FlashAttention-2", 2023, whose blocks add
 to the queries' gradients with atomic additions.
