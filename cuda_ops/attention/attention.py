@@ -12,7 +12,8 @@ there (`LADDER`; the first two are in `composed.py` and `ladders/attention.py`):
 
 (the kernels of online and tensor_core are one, in `forward.py`, the last one's is in
 `warpgroup.py`; those of the backward pass are in `backward.py`, and for warpgroups in
-`warpgroup_backward.py`; `one_pass.py` is of the ordinary units). The backend runs tensor_core for float32 after
+`warpgroup_backward.py`; for the ordinary units in `one_pass.py`, unless memory is too
+short for its parts). The backend runs tensor_core for float32 after
 `minitorch.set_float32_matmul_precision("high")`, and else online, for heads of up to
 256 numbers; bfloat16 and float16, in heads of up to 128 numbers, a multiple of 8, on
 the tensor cores with float32 sums, by warpgroups where the GPU has them and heads have
@@ -63,7 +64,7 @@ from cuda_ops.ladders.attention import attention_tiled, same_heads
 from cuda_ops.memory import contiguous, copy, copy_into, empty
 from cuda_ops.random import LOW_32, block_base
 from cuda_ops.runtime.device import compute_capability, properties
-from cuda_ops.runtime.launch import TINY, Kernel, ceil_div
+from cuda_ops.runtime.launch import TINY, ceil_div
 from minitorch import precision
 from minitorch.backend.attention import KEEP_ALL, Drop
 from minitorch.dtypes import DType, bfloat16, bool_, float16, float32
@@ -78,10 +79,11 @@ BACKWARD = (for_keys, for_query), (on_wgmma.for_keys, on_wgmma.for_query)
 AT_ONCE = 24 << 20
 # Bytes of what blocks of keys may write of queries' gradients, to be added up.
 PARTS = 256 << 20
+Operands = tuple[TensorData, ...]
 
 
 class Cuts(NamedTuple):
-    """How the kernels of all three passes cut their blocks, and that of both back."""
+    """How kernels cut their blocks: forward, back in two passes, back in one."""
 
     forward: Cut
     for_keys: Cut
@@ -318,34 +320,40 @@ def run_backward(
 ) -> None:  # fmt: skip
     """`attention_backward` with blocks that are cut in given ways."""
     grad, query, key, value, out = map(_rows, (grad, query, key, value, out))
-    dq, dk, dv = made = tuple(map(_room, grads))
+    made = tuple(map(_room, grads))
     sizes = _sizes(query, key, value)
     ends = contiguous(logsumexp).flat()
     both = *_args(grad), *_args(out), ends
     pairs = run_deltas(query.dtype, _elements(grad, out), both, sizes, 1 - drop[0])
-    of_keys, of_query = BACKWARD[cuts.for_keys.wgmma]
-    inputs = [x for a in (query, key, value, grad) for x in _args(a)]
+    given = query, key, value, grad
+    inputs = [x for a in given for x in _args(a)] + [pairs]
     extras = _extras(ends, key.shape[2], mask, drop)
     last = sizes, np.float32(scale), bool(causal), *extras
-    new, more = compute_capability() >= (8, 0), _more(mask, drop)
+    options = compute_capability() >= (8, 0), _more(mask, drop)
     groups = _groups_at_once(cuts.one_pass, query, key, causal)
     if cuts.one_pass and groups:
-        run = one_pass(
-            cuts.one_pass, _elements(query, key, value, grad, dk, dv), new, more
-        )
-        operands = inputs, pairs, (*_args(dk), *_args(dv), *last)
-        _run_one_pass(run, cuts.one_pass, groups, operands, dq, key.shape)
-        _hand_over(list(zip(grads, made)))
-        return
-    for cut, kernels, like, outs in (
-        (cuts.for_keys, of_keys, key, (dk, dv)),
-        (cuts.for_query, of_query, query, (dq,)),
-    ):
-        run = kernels(cut, _elements(query, key, value, grad, *outs), new, more)
-        blocks = _blocks(cut, like, query, key, value, grad)
-        results = [x for a in outs for x in _args(a)]
-        run[blocks, cut.threads, None, run.shared](*inputs, pairs, *results, *last)
+        _run_one_pass(cuts.one_pass, groups, given, made, inputs, last, options)
+    else:
+        _run_two_passes(cuts, given, made, inputs, last, options)
     _hand_over(list(zip(grads, made)))
+
+
+def _run_two_passes(
+    cuts: Cuts, given: Operands, made: Operands, inputs: list[Any], last: Any,
+    options: tuple[bool, More],
+) -> None:  # fmt: skip
+    """Gradients of keys and values, then those of queries."""
+    dq, dk, dv = made
+    of_keys, of_query = BACKWARD[cuts.for_keys.wgmma]
+    for cut, kernels, like, outs in (
+        (cuts.for_keys, of_keys, given[1], (dk, dv)),
+        (cuts.for_query, of_query, given[0], (dq,)),
+    ):
+        run = kernels(cut, _elements(*given, *outs), *options)
+        results = [x for a in outs for x in _args(a)]
+        run[_blocks(cut, like, *given), cut.threads, None, run.shared](
+            *inputs, *results, *last
+        )
 
 
 def _groups_at_once(
@@ -368,22 +376,22 @@ def _groups_at_once(
 
 
 def _run_one_pass(
-    run: Kernel, cut: Cut, at_once: int, operands: tuple[Any, ...], dq: TensorData,
-    keys: tuple[int, ...],
+    cut: Cut, at_once: int, given: Operands, made: Operands, inputs: list[Any],
+    last: Any, options: tuple[bool, More],
 ) -> None:  # fmt: skip
     """All gradients, `at_once` groups of heads at a time."""
-    inputs, pairs, last = operands
-    (batch, heads, L, E), (_, shares, S, _) = dq.shape, keys
-    (_, _, causal, *_, kept), group = last[4:], heads // shares
+    (heads, group, L, S, E, _), _, causal, *_, kept = last
+    dq, dk, dv = made
     blocks, rows = part_rows(cut, L, S, causal)
     parts = empty((at_once * group * rows * E,), float32).flat()
     vector = VECTOR if _elements(dq) > 1 else 1
+    run = one_pass(cut, _elements(*given, dk, dv), *options)
     add, chunks = add_parts(cut.rows, cut.cols, vector), ADD_THREADS * vector
-    for first in range(0, batch * shares, at_once):
-        now = min(at_once, batch * shares - first)
-        grid = now, ceil_div(S, cut.rows)
-        run[grid, cut.threads, None, run.shared](
-            *inputs, pairs, parts, (first, rows), *last
+    groups = dq.shape[0] * heads // group
+    for first in range(0, groups, at_once):
+        now = min(at_once, groups - first)
+        run[(now, ceil_div(S, cut.rows)), cut.threads, None, run.shared](
+            *inputs, parts, (first, rows), *_args(dk), *_args(dv), *last
         )
         add[(now * group, ceil_div(L * E, chunks)), ADD_THREADS](
             parts, (first * group, rows, blocks), *_args(dq), (heads, L, E), causal,
