@@ -8,7 +8,7 @@ With this file one can get the kernels of the backward pass for one way to cut a
 
 Each gradient is summed by one block in registers, in an order that shapes determine:
 there are no atomic additions. That costs the scores and the gradients of the weights a
-second time, seven products instead of five.
+second time, seven products instead of five (which `one_pass.py` has).
 
 Source: Dao et al., "FlashAttention", 2022; "FlashAttention-2", 2023.
 """

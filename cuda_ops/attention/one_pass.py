@@ -62,6 +62,11 @@ def part_row(rows, cols, L, block, causal):
     return block * L
 
 
+def row_of(at, place):
+    """Where a row is: `at` is as in `start_of`, `place` the batch, head and row."""
+    return at[0] + place[0] * at[1] + place[1] * at[2] + place[2] * at[3]
+
+
 def part_rows(cut: Cut, L: int, S: int, causal: bool) -> tuple[int, int]:
     """How many blocks of keys make parts, and the rows of all parts of a head."""
     blocks = -(-(min(L, S) if causal else S) // cut.rows)
@@ -137,14 +142,12 @@ def one_pass_template(
     g_at, p_at = q_at + cut.passing, q_at + 2 * cut.passing
     log2e, kind = float32(LOG2E), cut.number
 
-    def fetch_tile(shared, query, q, grad, g, head, i, sizes):
-        left = sizes[2] - i
-        at = start(q, head) + i * q[3]
-        fetch(shared, q_at, query, at, q[3], left, sizes[4])
-        at = start(g, head) + i * g[3]
-        fetch(shared, g_at, grad, at, g[3], left, sizes[5])
+    def fetch_tile(shared, query, q, grad, g, place, sizes):
+        left = sizes[2] - place[2]
+        fetch(shared, q_at, query, row_at(q, place), q[3], left, sizes[4])
+        fetch(shared, g_at, grad, row_at(g, place), g[3], left, sizes[5])
 
-    fetch_both = inlined(fetch_tile)
+    fetch_both, row_at = inlined(fetch_tile), inlined(row_of)
 
     def attention_one_pass(
         query, q, key, k, value, v, grad, g, pairs, parts, share, key_grad, dk,
@@ -183,10 +186,12 @@ def one_pass_template(
         at = start(v, (shares, number)) + first * v[3]
         fill(shared, value_at, value, at, v[3], S - first, V, ONE)
         lowest = first // cols * cols if causal else 0
-        head, i, end = number * group, lowest, (number + 1) * group
-        end = head if causal and first >= L else end
+        batch, none = number // shares, causal and first >= L
+        left_out = batch * heads  # Heads of the batch before.
+        head, i, end = number * group, lowest, (number + (0 if none else 1)) * group
         if head < end:
-            fetch_both(shared, query, q, grad, g, (heads, head), i, sizes)
+            tile = batch, head - left_out, i
+            fetch_both(shared, query, q, grad, g, tile, sizes)
         close()
         keys, values = zero_sums(), zero_sums()
         while head < end:
@@ -196,7 +201,7 @@ def one_pass_template(
             s = multiply(zero_scores(), shared, mine, q_at + theirs)
             p, bits = weights(
                 s, ends, (i, first), (L, S), scale * log2e, causal, mask,
-                start(m, (heads, head)), m[3:], (chance, base, head * L),
+                row_at(m, (batch, head - left_out, 0)), m[3:], (chance, base, head * L),
             )  # fmt: skip
             my_col = place()[4]
             values = weigh(values, keep(p, bits), shared, p_at, g_at + my_col)
@@ -210,7 +215,8 @@ def one_pass_template(
                 head, i = head + 1, lowest
             cuda.syncthreads()  # All are done with the tile; slopes are there.
             if head < end:
-                fetch_both(shared, query, q, grad, g, (heads, head), i, sizes)
+                tile = batch, head - left_out, i
+                fetch_both(shared, query, q, grad, g, tile, sizes)
             close()
             give(shared, p_at, parts, at, left, E)
         to = shares, number
