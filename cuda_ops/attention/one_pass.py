@@ -197,7 +197,7 @@ def one_pass_template(
         while head < end:
             wait()
             cuda.syncthreads()  # The tile is there; all are done with parts.
-            ends, below = take(pairs, 2 * (head * size(L) + i + place()[1]))
+            ends, _ = take(pairs, 2 * (head * size(L) + i + place()[1]))
             s = multiply(zero_scores(), shared, mine, q_at + theirs)
             p, bits = weights(
                 s, ends, (i, first), (L, S), scale * log2e, causal, mask,
@@ -206,6 +206,8 @@ def one_pass_template(
             my_col = place()[4]
             values = weigh(values, keep(p, bits), shared, p_at, g_at + my_col)
             d = multiply(zero_scores(), shared, value_at + mine, g_at + theirs)
+            # Loaded again, from the cache: kept, deltas would take registers away.
+            _, below = take(pairs, 2 * (head * size(L) + i + place()[1]))
             ds = slopes(again(shared, p_at, p), keep(d, bits), below)
             keys = weigh(keys, ds, shared, p_at, q_at + place()[4])
             row, left = before(rows, cols, L, cuda.blockIdx.y, causal) + i, L - i
