@@ -300,9 +300,9 @@ if TINY:
 else:
     ONE_PASS = (
         Cut(FMA, 32, 4, 32, 32, blocks=2),
-        Cut(FMA, 64, 4, 32, 32, blocks=2, arch=(9, 0)),
+        Cut(FMA, 64, 8, 16, 128, arch=(9, 0)),
         Cut(FMA, 64, 8, 16, 32),
-        Cut(FMA, 128, 8, 16, 48, arch=(9, 0)),
+        Cut(FMA, 128, 8, 16, 32, arch=(9, 0)),
         Cut(FMA, 128, 8, 8, 32),
     )
 
@@ -310,7 +310,6 @@ MAIN = {}
 if not SIMULATED:
     MAIN = {
         (ONE_PASS[1], VECTOR, True, PLAIN): "attention_one_pass",
-        (ONE_PASS[1], VECTOR, True, More(True)): "attention_one_pass_dropout",
     }
     add_parts(*_cut_of(ONE_PASS[1]), VECTOR)
 

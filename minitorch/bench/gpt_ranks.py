@@ -101,12 +101,16 @@ def their_steps(size: str, numbers: str, device: str) -> Iterator[Step]:
 
 
 def their_gpt(config: Any) -> Any:
-    """PyTorch's GPT-2 of the same sizes: ids [B, T], targets [B, T] -> loss []."""
+    """PyTorch's GPT-2 of the same sizes: ids [B, T], targets [B, T] -> loss [].
+
+    Its vocabulary is filled up to a multiple of 64, with which cuBLAS is faster.
+    """
     import torch
     from torch import nn
     from torch.nn import functional as F
 
     c, bias, p = config.n_embd, config.bias, config.dropout
+    classes = config.vocab_size + -config.vocab_size % 64
 
     class Block(nn.Module):
         def __init__(self) -> None:
@@ -131,11 +135,11 @@ def their_gpt(config: Any) -> Any:
     class GPT(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.wte = nn.Embedding(config.vocab_size, c)
+            self.wte = nn.Embedding(classes, c)
             self.wpe = nn.Embedding(config.block_size, c)
             self.h = nn.ModuleList(Block() for _ in range(config.n_layer))
             self.ln_f = nn.LayerNorm(c, bias=bias)
-            self.lm_head = nn.Linear(c, config.vocab_size, bias=False)
+            self.lm_head = nn.Linear(c, classes, bias=False)
             self.lm_head.weight = self.wte.weight
             nn.init.normal_(self.wte.weight, std=0.02)
 
