@@ -435,6 +435,14 @@ def times_of_sums() -> Any:
     return collectives.work("cpu", 4 * collectives.KIB)
 
 
+def times_of_steps() -> Any:
+    """What the bench of a GPT on several ranks measures, of a small one."""
+    from minitorch.bench import gpt_ranks
+
+    gpt_ranks.ROUNDS = gpt_ranks.STEPS = gpt_ranks.WARM_UP = 1
+    return gpt_ranks.work("steps", ["tiny"], ["float32"], "cpu")
+
+
 def profiled() -> list[str]:
     """What a profile shows of a backward pass with three buckets."""
     from minitorch.profiler import profile

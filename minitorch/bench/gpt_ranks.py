@@ -31,7 +31,7 @@ MODULE = "minitorch.bench.gpt_ranks"
 ROWS = {"gpt2": 16, "char": 64, "tiny": 4}  # sequences of a rank
 NUMBERS = {"float32": "highest", "TF32": "high", "bfloat16": "high"}
 ROUNDS, STEPS, WARM_UP = 5, 5, 3
-LAYOUTS: tuple[dict[str, int], ...] = (
+LAYOUTS: tuple[dict[str, Any], ...] = (
     {}, {"zero": 1}, {"zero": 2}, {"zero": 3}, {"tp": 4}, {"pp": 4}, {"cp": 2},
     {"cp": 4}, {"tp": 2, "pp": 2},
 )  # fmt: skip
@@ -41,6 +41,7 @@ Step = Callable[[], Any]
 def our_steps(size: str, numbers: str, device: str) -> Iterator[Step]:
     """A step that this rank makes alone, and one that all make together."""
     import minitorch as mt
+    from minitorch.amp import autocast
     from minitorch.models import GPT
     from minitorch.nn.parallel import DistributedDataParallel
     from minitorch.optim import AdamW
@@ -56,7 +57,7 @@ def our_steps(size: str, numbers: str, device: str) -> Iterator[Step]:
 
         def step() -> Any:
             optimizer.zero_grad()
-            with mt.autocast(device.partition(":")[0], mt.bfloat16, enabled=half):
+            with autocast(device.partition(":")[0], mt.bfloat16, enabled=half):
                 loss = trained(x, y)
             loss.backward()
             optimizer.step()
@@ -217,16 +218,17 @@ def peaks(size: str, number: str, kind: str) -> list[Any]:
     return [peak(size, number, device, cut) for cut in cuts]
 
 
-def others(cut: dict[str, int]) -> int:
+def others(cut: dict[str, Any]) -> int:
     """Ranks that have the same rows of a batch."""
     return math.prod(cut.get(name, 1) for name in ("tp", "pp", "cp"))
 
 
-def peak(size: str, number: str, device: str, cut: dict[str, int]) -> list[Any]:
+def peak(size: str, number: str, device: str, cut: dict[str, Any]) -> list[Any]:
     """Some steps of a model that ranks share: the layout, the last loss, its seconds,
     and GiB of the fullest rank, held and planned."""
     import minitorch as mt
     from minitorch import cuda
+    from minitorch.amp import autocast
     from minitorch.distributed import get_world_size
     from minitorch.distributed.objects import highest
     from minitorch.models import GPT
@@ -247,7 +249,7 @@ def peak(size: str, number: str, device: str, cut: dict[str, int]) -> list[Any]:
     for _ in range(WARM_UP):
         cuda.reset_peak_memory_stats()
         began = time.perf_counter()
-        region = mt.autocast("cuda", mt.bfloat16, enabled=number == "bfloat16")
+        region = autocast("cuda", mt.bfloat16, enabled=number == "bfloat16")
         loss = model.step(x, y, region).item()
         took = time.perf_counter() - began
     held = highest(cuda.max_memory_allocated()) / 2**30
