@@ -31,7 +31,7 @@ from cuda_ops.layouts import ROWS, in_rows
 from cuda_ops.memory import empty
 from cuda_ops.norm import sqrt
 from cuda_ops.reduce import plan_of
-from cuda_ops.softmax import ITEMS, exp, log, partial_finder
+from cuda_ops.softmax import ITEMS, RAGGED_ROWS, exp, log, partial_finder
 from minitorch.tensor_data import TensorData
 
 
@@ -108,7 +108,9 @@ VAR, STD = (
     KernelFamily(partial(var_rows, rooted=rooted), _VAR, *EXAMPLES, name=name)
     for name, rooted in (("var_rows", False), ("std_rows", True))
 )
-LOGSUMEXP = KernelFamily(logsumexp_rows, "T[] int64 int64 int64 T[]", *EXAMPLES)
+LOGSUMEXP = KernelFamily(
+    logsumexp_rows, "T[] int64 int64 int64 T[]", *EXAMPLES, RAGGED_ROWS
+)
 
 
 def _rows(

@@ -571,6 +571,7 @@ LONG = (
     Fit(float64, 1, BLOCK, ITEMS),
 )
 ALONE = LONG[1]._replace(group=MOST)
+RAGGED_ROWS = Fit(float32, RAGGED, LARGE, 32)
 TWO_ROWS = (
     Fit(float32, 1, WARP, 4),
     Fit(float32, 4, BLOCK, 16),
@@ -596,7 +597,7 @@ def _both(
 _PARTIALS = KernelFamily(softmax_partials, "T[] int64 int64 int64 T[] T[]", *LONG)
 _KINDS = ((float32,), (float64,))
 FORWARD = Direction(
-    _both(softmax_rows, "T[] T[] int64 int64", *EXAMPLES),
+    _both(softmax_rows, "T[] T[] int64 int64", *EXAMPLES, RAGGED_ROWS),
     _both(softmax_long, "T[] int64 T[]", ALONE),
     (_PARTIALS, _PARTIALS),
     _both(softmax_chunks, "T[] int64 int64 int64 T[] T[] T[]", *LONG),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from time import sleep
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -297,20 +298,25 @@ def groups_come_and_go(folder: Any) -> None:
 
 
 def no_copy() -> None:
-    """torch works on our memory, which stays while work is under way."""
+    """torch works on our memory, which stays while work is under way; and the backend
+    knows how much is."""
     from minitorch.distributed.transport import lend
+
+    counts: list[int] = []
 
     x = minitorch.ones(1000)
     assert lend(x).data_ptr() == x.numpy().ctypes.data
     half = minitorch.ones(4, dtype=minitorch.bfloat16)
     assert lend(half[2:]).tolist() == [1.0, 1.0]
     tensors = [minitorch.full((100_000,), float(i)) for i in range(8)]
-    works = [dist.all_reduce(t, async_op=True) for t in tensors]
-    arrays = [t.numpy() for t in tensors]
-    del tensors  # the work holds them
-    for i, work in enumerate(works):
-        assert work is not None and work.wait()
-        assert (arrays[i] == 2 * i).all()
+    with patch.object(x.backend, "beside", counts.append):
+        works = [dist.all_reduce(t, async_op=True) for t in tensors]
+        arrays = [t.numpy() for t in tensors]
+        del tensors  # the work holds them
+        for i, work in enumerate(works):
+            assert work is not None and work.wait()
+            assert (arrays[i] == 2 * i).all()
+    assert counts == [1] * 8 + [-1] * 8
 
 
 def add_up_for_ever(count: int) -> None:
@@ -427,6 +433,14 @@ def times_of_sums() -> Any:
 
     collectives.SECONDS = 0.0
     return collectives.work("cpu", 4 * collectives.KIB)
+
+
+def times_of_steps() -> Any:
+    """What the bench of a GPT on several ranks measures, of a small one."""
+    from minitorch.bench import gpt_ranks
+
+    gpt_ranks.ROUNDS = gpt_ranks.STEPS = gpt_ranks.WARM_UP = 1
+    return gpt_ranks.work("steps", ["tiny"], ["float32"], "cpu")
 
 
 def profiled() -> list[str]:

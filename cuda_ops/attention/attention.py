@@ -12,7 +12,8 @@ there (`LADDER`; the first two are in `composed.py` and `ladders/attention.py`):
 
 (the kernels of online and tensor_core are one, in `forward.py`, the last one's is in
 `warpgroup.py`; those of the backward pass are in `backward.py`, and for warpgroups in
-`warpgroup_backward.py`). The backend runs tensor_core for float32 after
+`warpgroup_backward.py`; for the ordinary units in `one_pass.py`, unless memory is too
+short for its parts). The backend runs tensor_core for float32 after
 `minitorch.set_float32_matmul_precision("high")`, and else online, for heads of up to
 256 numbers; bfloat16 and float16, in heads of up to 128 numbers, a multiple of 8, on
 the tensor cores with float32 sums, by warpgroups where the GPU has them and heads have
@@ -46,6 +47,13 @@ from cuda_ops.attention.backward import (
 from cuda_ops.attention.composed import attention_composed
 from cuda_ops.attention.decode import FEW, MOST, lanes_for, run_few
 from cuda_ops.attention.forward import FORWARD, More, forward, forward_shared
+from cuda_ops.attention.one_pass import (
+    ADD_THREADS,
+    ONE_PASS,
+    add_parts,
+    one_pass,
+    part_rows,
+)
 from cuda_ops.attention.units import BF16, F16, FMA, TF32, VECTOR, Cut
 from cuda_ops.attention.warpgroup import CUTS, warpgroup_forward, warpgroup_shared
 from cuda_ops.block.intrinsics import is_aligned
@@ -69,14 +77,18 @@ SHARED = warpgroup_shared, on_wgmma.keys_shared, on_wgmma.query_shared
 BACKWARD = (for_keys, for_query), (on_wgmma.for_keys, on_wgmma.for_query)
 # Bytes of operands that blocks shall work on at once: half of an H200's L2 cache.
 AT_ONCE = 24 << 20
+# Bytes of what blocks of keys may write of queries' gradients, to be added up.
+PARTS = 256 << 20
+Operands = tuple[TensorData, ...]
 
 
 class Cuts(NamedTuple):
-    """How the kernels of all three passes cut their blocks."""
+    """How kernels cut their blocks: forward, back in two passes, back in one."""
 
     forward: Cut
     for_keys: Cut
     for_query: Cut
+    one_pass: Cut | None = None
 
 
 @lru_cache(maxsize=64)
@@ -87,7 +99,11 @@ def cuts_for(width: int, units: str, wgmma: bool = False) -> Cuts | None:
     if wgmma:
         tables, needs = CUTS[units], SHARED
     found = tuple(_first(cuts, width, need) for cuts, need in zip(tables, needs))
-    return None if None in found else Cuts(*found)  # type: ignore[arg-type]
+    if None in found:
+        return None
+    cuts = Cuts(*found)  # type: ignore[arg-type]
+    both = _first(ONE_PASS, width, backward_shared) if units == FMA else None
+    return cuts._replace(one_pass=both)
 
 
 def _first(cuts: tuple[Cut, ...], width: int, need: Callable) -> Cut | None:
@@ -304,25 +320,83 @@ def run_backward(
 ) -> None:  # fmt: skip
     """`attention_backward` with blocks that are cut in given ways."""
     grad, query, key, value, out = map(_rows, (grad, query, key, value, out))
-    dq, dk, dv = made = tuple(map(_room, grads))
+    made = tuple(map(_room, grads))
     sizes = _sizes(query, key, value)
     ends = contiguous(logsumexp).flat()
     both = *_args(grad), *_args(out), ends
     pairs = run_deltas(query.dtype, _elements(grad, out), both, sizes, 1 - drop[0])
-    of_keys, of_query = BACKWARD[cuts.for_keys.wgmma]
-    inputs = [x for a in (query, key, value, grad) for x in _args(a)]
+    given = query, key, value, grad
+    inputs = [x for a in given for x in _args(a)] + [pairs]
     extras = _extras(ends, key.shape[2], mask, drop)
     last = sizes, np.float32(scale), bool(causal), *extras
-    new, more = compute_capability() >= (8, 0), _more(mask, drop)
-    for cut, kernels, like, outs in (
-        (cuts.for_keys, of_keys, key, (dk, dv)),
-        (cuts.for_query, of_query, query, (dq,)),
-    ):
-        run = kernels(cut, _elements(query, key, value, grad, *outs), new, more)
-        blocks = _blocks(cut, like, query, key, value, grad)
-        results = [x for a in outs for x in _args(a)]
-        run[blocks, cut.threads, None, run.shared](*inputs, pairs, *results, *last)
+    options = compute_capability() >= (8, 0), _more(mask, drop)
+    groups = _groups_at_once(cuts.one_pass, query, key, causal)
+    if cuts.one_pass and groups:
+        _run_one_pass(cuts.one_pass, groups, given, made, inputs, last, options)
+    else:
+        _run_two_passes(cuts, given, made, inputs, last, options)
     _hand_over(list(zip(grads, made)))
+
+
+def _run_two_passes(
+    cuts: Cuts, given: Operands, made: Operands, inputs: list[Any], last: Any,
+    options: tuple[bool, More],
+) -> None:  # fmt: skip
+    """Gradients of keys and values, then those of queries."""
+    dq, dk, dv = made
+    of_keys, of_query = BACKWARD[cuts.for_keys.wgmma]
+    for cut, kernels, like, outs in (
+        (cuts.for_keys, of_keys, given[1], (dk, dv)),
+        (cuts.for_query, of_query, given[0], (dq,)),
+    ):
+        run = kernels(cut, _elements(*given, *outs), *options)
+        results = [x for a in outs for x in _args(a)]
+        run[_blocks(cut, like, *given), cut.threads, None, run.shared](
+            *inputs, *results, *last
+        )
+
+
+def _groups_at_once(
+    cut: Cut | None, query: TensorData, key: TensorData, causal: bool
+) -> int:
+    """Groups of heads whose parts may be in memory together.
+
+    0 where these are so few that blocks of two kernels keep the GPU busier.
+    """
+    if cut is None:
+        return 0
+    (batch, heads, L, E), (_, shares, S, _) = query.shape, key.shape
+    rows, groups = part_rows(cut, L, S, causal)[1], batch * shares
+    most = PARTS // (heads // shares * rows * E * float32.itemsize)
+    if most >= groups:
+        return groups
+    even = ceil_div(groups, ceil_div(groups, most)) if most else 0
+    busy = 3 * properties().multi_processor_count * cut.blocks
+    return even if 2 * even * ceil_div(S, cut.rows) >= busy else 0
+
+
+def _run_one_pass(
+    cut: Cut, at_once: int, given: Operands, made: Operands, inputs: list[Any],
+    last: Any, options: tuple[bool, More],
+) -> None:  # fmt: skip
+    """All gradients, `at_once` groups of heads at a time."""
+    (heads, group, L, S, E, _), _, causal, *_, kept = last
+    dq, dk, dv = made
+    blocks, rows = part_rows(cut, L, S, causal)
+    parts = empty((at_once * group * rows * E,), float32).flat()
+    vector = VECTOR if _elements(dq) > 1 else 1
+    run = one_pass(cut, _elements(*given, dk, dv), *options)
+    add, chunks = add_parts(cut.rows, cut.cols, vector), ADD_THREADS * vector
+    groups = dq.shape[0] * heads // group
+    for first in range(0, groups, at_once):
+        now = min(at_once, groups - first)
+        run[(now, ceil_div(S, cut.rows)), cut.threads, None, run.shared](
+            *inputs, parts, (first, rows), *_args(dk), *_args(dv), *last
+        )
+        add[(now * group, ceil_div(L * E, chunks)), ADD_THREADS](
+            parts, (first * group, rows, blocks), *_args(dq), (heads, L, E), causal,
+            kept,
+        )  # fmt: skip
 
 
 # ----------------------------------------------------- the last rungs, callable

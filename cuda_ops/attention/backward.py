@@ -8,7 +8,7 @@ With this file one can get the kernels of the backward pass for one way to cut a
 
 Each gradient is summed by one block in registers, in an order that shapes determine:
 there are no atomic additions. That costs the scores and the gradients of the weights a
-second time, seven products instead of five.
+second time, seven products instead of five (which `one_pass.py` has).
 
 Source: Dao et al., "FlashAttention", 2022; "FlashAttention-2", 2023.
 """
@@ -37,7 +37,7 @@ from cuda_ops.attention.forward import (
     start_of,
     writer,
 )
-from cuda_ops.attention.held import LOG2E, filled, gradient, masked, paired
+from cuda_ops.attention.held import LOG2E, filled, masked, paired, sloped, weighted
 from cuda_ops.attention.units import (
     BF16,
     F16,
@@ -199,36 +199,55 @@ def sloper(
     """slope(s, d, ends, below, at, sizes, power, causal, mask, m_from, steps, dice):
     dropped weights and the gradients of scores, of one tile of products.
 
-    `at` is the tile's first query and key, `sizes` how many there are. The rest is as
-    in `softener`; with `turned` keys are the tile's rows. With `take` ends and below
-    are what it takes them from.
+    As `weigher`. With `take` ends and below are what it takes them from.
     """
     take = take or inlined(lambda ends, below: (ends, below))
+    weights, keep = weigher(cut, units, turned, more, not turned)
+    slopes = sloped(units.scores, turned)
+
+    def slope(
+        s, d, ends, below, at, sizes, power, causal, mask, m_from, steps, dice
+    ):  # fmt: skip
+        e, t = take(ends, below)
+        p, bits = weights(s, e, at, sizes, power, causal, mask, m_from, steps, dice)
+        ds = slopes(p, keep(d, bits), t)
+        return keep(p, bits), ds
+
+    return inlined(slope)
+
+
+def weigher(
+    cut: Cut, units: Units, turned: bool, more: More, ends: bool
+) -> tuple[Callable, Callable]:
+    """weights(s, ends, at, sizes, power, causal, mask, m_from, steps, dice) -> p, bits:
+    weights of one tile of products, and what `keep` drops of them.
+
+    `at` is the tile's first query and key, `sizes` how many there are. The rest is as
+    in `softener`; with `turned` keys are the tile's rows. Without `ends` keys that do
+    not exist have weights, too: sums over queries need not care.
+    """
     place, across = units.place, cut.rows if turned else cut.cols
-    folds, cols = cut.wgmma and not more.mask, cut.cols
+    folds = cut.wgmma and not more.mask
     hide = masked(units.scores, turned, -math.inf)
-    slopes = gradient(units.scores, turned, bool(more.mask))
+    again = weighted(units.scores, turned, bool(more.mask))
     show = shower(units, turned, more.kind(cut))
     draw, keep = dropper(units, turned, more.drops)
     temper = inlined(lambda s, factors: s) if folds else units.temper
     each_row = filled(len(units.scores.rows))
 
-    def slope(
-        s, d, ends, below, at, sizes, power, causal, mask, m_from, steps, dice
-    ):  # fmt: skip
+    def weights(s, ends_of, at, sizes, power, causal, mask, m_from, steps, dice):
         chance, base, head = dice
         s = show(temper(s, each_row(power)), mask, m_from, steps, at, sizes)
         row, col, _, _, _ = place()  # Cheaper to find than to keep.
-        left = FAR if turned else sizes[1] - at[1]
+        key, query = (row, col) if turned else (col, row)
+        left = sizes[1] - at[1] if ends else FAR
         diagonal = at[0] - at[1] if causal else FAR
-        if left < cols or diagonal < across:
-            s = hide(s, left - col, diagonal + (col - row if turned else row - col))
+        if left < across or diagonal < across:
+            s = hide(s, left - key, diagonal + query - key)
         bits = draw(chance, base, head + at[0], at[1])
-        e, t = take(ends, below)
-        p, ds = slopes(s, keep(d, bits), power if folds else ONE, e, t)
-        return keep(p, bits), ds
+        return again(s, power if folds else ONE, ends_of), bits
 
-    return inlined(slope)
+    return inlined(weights), keep
 
 
 def keys_template(

@@ -38,6 +38,7 @@ from cuda_ops.block.intrinsics import (
 from cuda_ops.block.rows import barrier, merged
 from cuda_ops.memory import empty, fill
 from cuda_ops.runtime import device as gpu
+from cuda_ops.runtime.allocator import outside_graphs
 from cuda_ops.runtime.launch import TINY, Kernel, ceil_div, device_function
 from minitorch import dtypes, operators
 from minitorch.tensor_data import TensorData
@@ -313,10 +314,11 @@ split(Lanes(16, 4, 4, "bool"))
 def counters(size: int) -> Any:
     """int32 [size] of zeros, which a launch leaves as zeros.
 
-    A graph has them for itself, filled once.
+    A graph has them for itself, filled once, where none of its kernels writes before.
     """
-    made, capture = empty((size,), dtypes.int32).flat(), gpu.current.capture
-    clear = partial(fill, made, np.int32(0))
+    with outside_graphs():
+        made = empty((size,), dtypes.int32).flat()
+    clear, capture = partial(fill, made, np.int32(0)), gpu.current.capture
     if capture is None:
         clear()
     else:

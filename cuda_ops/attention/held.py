@@ -211,18 +211,18 @@ def finished(held: Held, hides: bool = False) -> Callable:
 
 
 def masked(held: Held, turned: bool, hidden: float) -> Callable:
-    """mask(s, cols_left, diagonal) -> s, with `hidden` for what may not be seen.
+    """mask(s, keys_left, diagonal) -> s, with `hidden` for what may not be seen.
 
-    Seen are columns c < cols_left with c <= r + diagonal, c and r counted from the
-    lane's first ones; with `turned`, where rows are keys, those with r <= c + diagonal.
+    Seen are keys k < keys_left with k <= q + diagonal, key k and query q counted from
+    the lane's first ones: columns and rows, or rows and columns with `turned`.
     """
     if SIMULATED:
         row = np.array([held.rows[row] for row, _ in held.places])
         col = np.array([held.cols[col] for _, col in held.places])
         low, high = (row, col) if turned else (col, row)
 
-        def emulated(s, cols_left, diagonal):
-            seen = (col < cols_left) & (low - high <= diagonal)
+        def emulated(s, keys_left, diagonal):
+            seen = (low < keys_left) & (low - high <= diagonal)
             return np.where(seen, s, np.float32(hidden))
 
         return inlined(emulated)
@@ -235,8 +235,9 @@ def masked(held: Held, turned: bool, hidden: float) -> Callable:
         left, diagonal = builder.trunc(left, word), builder.trunc(diagonal, word)
         for (i, j), x in zip(held.places, s):
             row, col = held.rows[i], held.cols[j]
-            step = ir.Constant(word, row - col if turned else col - row)
-            near = builder.icmp_signed(">", left, ir.Constant(word, col))
+            key, query = (row, col) if turned else (col, row)
+            near = builder.icmp_signed(">", left, ir.Constant(word, key))
+            step = ir.Constant(word, key - query)
             seen = builder.and_(near, builder.icmp_signed("<=", step, diagonal))
             out.append(builder.select(seen, x, other))
         return out
@@ -420,45 +421,54 @@ def filled(count: int) -> Callable:
 # ---------------------------------------------------------------------------- backward
 
 
-def gradient(held: Held, by_col: bool, hides: bool = False) -> Callable:
-    """slopes(s, d, power, ends, deltas) -> p, ds: of scores, from that of weights, d.
+def weighted(held: Held, by_col: bool, hides: bool = False) -> Callable:
+    """weights(s, power, ends) -> p = 2^(s * power - end), the weights again,
 
-        p = 2^(s * power - end);   ds = p * (d - delta)
-
-    with `end` and `delta` of the query, the row, or the column with `by_col`. With
-    `hides` an end may be -infinity, where all s are, too, or too large for its last
-    digit to count: no weight is NaN, or above 1. `power` is 1 then.
+    with the `end` of the query, the row, or the column with `by_col`. With `hides` an
+    end may be -infinity, where all s are, too, or too large for its last digit to
+    count: no weight is NaN, or above 1. `power` is 1 then.
     """
     of = [col if by_col else row for row, col in held.places]
     if SIMULATED:
 
-        def emulated(s, d, power, ends, deltas):
+        def emulated(s, power, ends):
             s = s * power
             if hides:
                 ends = np.where(ends == -math.inf, np.float32(0), ends)
                 s = np.minimum(s, ends[of])
-            p = np.exp2(s - ends[of])
-            return p, p * (d - deltas[of])
+            return np.exp2(s - ends[of])
 
         return inlined(emulated)
     tile = _tuple(len(of))
     line = _tuple(len(held.cols if by_col else held.rows))
 
-    both = types.Tuple((tile, tile))
-
-    @written(lambda s, d, power, e, t: both(tile, tile, types.float32, line, line))
-    def slopes(
-        builder: Any, s: list[Any], d: list[Any], power: Any, ends: list[Any],
-        deltas: list[Any],
-    ) -> Any:  # fmt: skip
+    @written(lambda s, power, ends: tile(tile, types.float32, line))
+    def weights(builder: Any, s: list[Any], power: Any, ends: list[Any]) -> list[Any]:
         if hides:
             ends = [_finite(builder, x) for x in ends]
             s = [_call(builder, "min.f32", x, ends[i]) for x, i in zip(s, of)]
         zero = ir.Constant(ir.FloatType(), 0.0)
         down = [builder.fsub(zero, x) for x in ends]
-        p = [exp2(builder, builder.fma(x, power, down[i])) for x, i in zip(s, of)]
-        ds = [builder.fmul(x, builder.fsub(y, deltas[i])) for x, y, i in zip(p, d, of)]
-        return llvm.pack(builder, p, ds)
+        return [exp2(builder, builder.fma(x, power, down[i])) for x, i in zip(s, of)]
+
+    return weights
+
+
+def sloped(held: Held, by_col: bool) -> Callable:
+    """slopes(p, d, deltas) -> p * (d - delta): of scores, from that of weights, d.
+
+    `delta` is the query's, as `end` is of `weighted`.
+    """
+    of = [col if by_col else row for row, col in held.places]
+    if SIMULATED:
+        return inlined(lambda p, d, deltas: p * (d - deltas[of]))
+    tile = _tuple(len(of))
+    line = _tuple(len(held.cols if by_col else held.rows))
+
+    @written(lambda p, d, deltas: tile(tile, tile, line))
+    def slopes(builder: Any, p: list[Any], d: list[Any], deltas: list[Any]) -> Any:
+        d = [builder.fsub(y, deltas[i]) for y, i in zip(d, of)]
+        return [builder.fmul(x, y) for x, y in zip(p, d)]
 
     return slopes
 
@@ -466,14 +476,21 @@ def gradient(held: Held, by_col: bool, hides: bool = False) -> Callable:
 # ------------------------------------------------------------------------ shared memory
 
 
-def laid(held: Held, row_stride: int, col_stride: int, vector: int) -> Callable:
-    """lay(shared, at, p): the lane's numbers to shared memory, `vector` at once."""
+def _laid(
+    held: Held, row_stride: int, col_stride: int, vector: int
+) -> tuple[list[int], list[list[int]]]:
+    """Where each of a lane's numbers lies, and which of them lie side by side."""
     offsets = [
         held.rows[row] * row_stride + held.cols[col] * col_stride
         for row, col in held.places
     ]
     order = sorted(range(len(offsets)), key=offsets.__getitem__)
-    groups = [order[i : i + vector] for i in range(0, len(order), vector)]
+    return offsets, [order[i : i + vector] for i in range(0, len(order), vector)]
+
+
+def laid(held: Held, row_stride: int, col_stride: int, vector: int) -> Callable:
+    """lay(shared, at, p): the lane's numbers to shared memory, `vector` at once."""
+    offsets, groups = _laid(held, row_stride, col_stride, vector)
     if SIMULATED:
 
         def emulated(shared, at, p):
@@ -492,3 +509,28 @@ def laid(held: Held, row_stride: int, col_stride: int, vector: int) -> Callable:
             llvm.store(builder, [p[i] for i in group], to)
 
     return lay
+
+
+def fetched(held: Held, row_stride: int, col_stride: int, vector: int) -> Callable:
+    """fetch(shared, at) -> p: what `laid` has put there."""
+    offsets, groups = _laid(held, row_stride, col_stride, vector)
+    if SIMULATED:
+
+        def emulated(shared, at):
+            firsts = np.array([at + offsets[group[0]] for group in groups])
+            watch.note_reads(shared, firsts, vector)
+            return np.asarray(shared)[at + np.array(offsets)]
+
+        return inlined(emulated)
+    kind = _tuple(len(offsets))
+
+    @written(lambda shared, at: kind(shared, types.int64))
+    def fetch(builder: Any, shared: Any, at: Any) -> list[Any]:
+        base, out = builder.gep(shared, [at]), [None] * len(offsets)
+        for group in groups:
+            found = llvm.load(builder, base, offsets[group[0]], vector)
+            for i, x in zip(group, found):
+                out[i] = x
+        return out
+
+    return fetch

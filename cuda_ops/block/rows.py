@@ -388,7 +388,6 @@ EXAMPLES = (
     Fit(float32, 4, BLOCK, 16),
     Fit(float32, 1, BLOCK, 32),
     Fit(float32, 4, LARGE, 32),
-    Fit(float32, RAGGED, LARGE, 32),
     Fit(float64, 1, BLOCK, 16),
 )
 

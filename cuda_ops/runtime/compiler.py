@@ -18,7 +18,9 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -170,7 +172,8 @@ def to_cubin(
     Raises:
         RuntimeError: the assembler rejects the code; the message is its log.
     """
-    for _ in range(3):  # Beside other processes that assemble, a log was empty once.
+    for wait in range(10):  # Beside others that assemble, a log was empty twice.
+        time.sleep(0.05 * wait)
         cubin, log = assemble(code, arch, max_registers)
         if "registers" in log:
             break
@@ -312,9 +315,26 @@ def cached_cubin(make: Callable[[], Cubin], *key: Any) -> Cubin:
     file = folder / f"{name}.cubin"
     found = _read(file)
     if found is None:
-        found = make()
-        _write(file, found)
+        with _alone(folder, name):
+            found = _read(file)
+            if found is None:
+                found = make()
+                _write(file, found)
     return found
+
+
+@contextmanager
+def _alone(folder: Path, name: str) -> Iterator[None]:
+    """No other process makes the same: ranks would all at once, and read it now."""
+    with ExitStack() as held:
+        try:
+            import fcntl
+
+            file = held.enter_context((folder / "lock").open("ab"))
+            fcntl.lockf(file, fcntl.LOCK_EX, 1, int(name[:7], 16))
+        except (ImportError, OSError):
+            pass  # there are no locks: all make it
+        yield
 
 
 def _read(file: Path) -> Cubin | None:

@@ -23,7 +23,7 @@ from minitorch.bench.ranks import is_rank, measured, tell
 MODULE = "minitorch.bench.collectives"
 KIB, LEAST, MOST = 2**10, 2**10, 2**30  # bytes
 BUCKETS = 25_000_000, 100_000_000, 500_000_000  # as they are sent between GPUs
-SECONDS = 0.5  # for one size of one method
+SECONDS = 0.2  # for one size of one method
 IN_A_ROW = 10  # calls on a GPU that are timed together
 COLORS = "#1f4e9e", "#888888", "#c0392b", "#2e8b57", "#b8860b"
 

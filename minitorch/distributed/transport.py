@@ -225,8 +225,13 @@ class TorchGroup(ProcessGroup):
         if late is not None and self.backend == "gloo":
             wait = partial(_wait, theirs, late)
 
+        if first is not None:
+            first.backend.beside(1)
+
         def arrive() -> None:
             self._run(name, f"{name}: wait", wait, first)
+            if first is not None:
+                first.backend.beside(-1)
             if name == ANYONE:
                 work.sender = dist.get_group_rank(self.handle, theirs._source_rank())
 

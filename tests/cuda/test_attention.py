@@ -27,6 +27,7 @@ from cuda_ops.attention import decode
 from cuda_ops.attention.backward import keys_template
 from cuda_ops.attention.dropping import _bit_places, _shares, dropper
 from cuda_ops.attention.forward import FORWARD, forward, forward_template
+from cuda_ops.attention.one_pass import ONE_PASS, part_rows
 from cuda_ops.attention.units import BF16, FMA, TF32, Cut, units_of
 from cuda_ops.attention.warpgroup import CUTS
 from cuda_ops.random import LOW_32, block_base, counted_from
@@ -134,6 +135,97 @@ def test_the_same_numbers_each_time(units: str) -> None:
         minitorch.set_float32_matmul_precision("highest")
     for one, two in zip(*runs):
         assert np.array_equal(array_of(one), array_of(two))
+
+
+# ---------------------------------------------------------------------- in one pass
+
+KEYS = next(cut for cut in ONE_PASS if cut.size == WIDE).rows
+PART_SIZES = [
+    (1, 1), (KEYS, KEYS), (KEYS + 1, KEYS - 1), (KEYS - 1, 2 * KEYS + 1),
+    (2 * KEYS + 3, KEYS + 1), (2, 3 * KEYS),
+]  # fmt: skip
+
+
+def launched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many groups of heads each launch has, from now on."""
+    calls, run = [], family._groups_at_once
+
+    def noted(*args: Any) -> int:
+        calls.append(run(*args))
+        return calls[-1]
+
+    monkeypatch.setattr(family, "_groups_at_once", noted)
+    return calls
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("L,S", PART_SIZES)
+def test_parts_of_gradients_are_added(
+    L: int, S: int, causal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All heads at once, or some of them, whose last launch has fewer."""
+    arrays = operands((1, 6, 3, L, S, WIDE - 4, WIDE), float32)
+    right, calls = expected(arrays, 0.2, causal), launched(monkeypatch)
+    whole = attended(loaded("cuda"), arrays, 0.2, causal)
+    check(whole, right)
+    monkeypatch.setattr(family, "_groups_at_once", lambda *_: 2)
+    some = attended(loaded("cuda"), arrays, 0.2, causal)
+    monkeypatch.setattr(family, "_groups_at_once", lambda *_: 0)
+    check(attended(loaded("cuda"), arrays, 0.2, causal), right)
+    assert calls == [3]
+    for one, two in zip(whole, some, strict=True):
+        assert np.array_equal(array_of(one), array_of(two))
+
+
+def test_how_many_parts_there_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fewer heads where memory is short, and two kernels where too few are left."""
+    cut = Cut(FMA, 64, 4, 32, 32, blocks=2)
+    query, key = (make(np.zeros((2, n, 300, 4), np.float32), "cuda") for n in (12, 6))
+    assert part_rows(cut, 300, 300, False) == (3, 900)
+    assert part_rows(cut, 300, 300, True) == (3, 2 * (300 + 32) - 3 * 128 + 300)
+    assert part_rows(cut, 100, 300, True) == (1, 100)
+    group = 2 * 900 * 4 * 4
+    here = family.properties()._replace(multi_processor_count=2)
+    monkeypatch.setattr(family, "properties", lambda: here)
+    for room, found in ((12, 12), (11, 6), (5, 4), (2, 2), (1, 0), (0, 0)):
+        monkeypatch.setattr(family, "PARTS", room * group)
+        assert family._groups_at_once(cut, query, key, False) == found
+    assert family._groups_at_once(None, query, key, False) == 0
+
+
+def test_keys_that_do_not_exist_have_no_part() -> None:
+    """Their scores are 0, and 2^(0 - logsumexp) overflows if all others are below."""
+    arrays = operands((1, 1, 1, 3, 5, 4, 4), float32)
+    arrays[0][:], arrays[1][:] = 1 + arrays[0] / 100, arrays[1] / 100 - 1
+    right = expected(arrays, 50.0, False)
+    assert right[1].max() < -150
+    for got, x in zip(attended(loaded("cuda"), arrays, 50.0, False), right):
+        np.testing.assert_allclose(array_of(got), x, rtol=1e-3, atol=2e-3)
+
+
+@pytest.mark.skipif(not SIMULATED, reason="about the simulator")
+@pytest.mark.parametrize(
+    "cut",
+    [Cut(FMA, 64, 4, 32, 32), Cut(FMA, 64, 8, 16, 128), Cut(FMA, 128, 8, 16, 48)],
+)
+def test_parts_are_made_of_all_banks(cut: Cut) -> None:
+    """By the tiles of the table for chips; what is computed is right, too."""
+    size, L, S = cut.size, cut.cols + 1, cut.rows + 1
+    arrays = operands((1, 1, 1, L, S, size, size), float32)
+    cuts = family.cuts_for(32, FMA)
+    assert cuts is not None
+    q, k, v, grad = (make(a, "cuda") for a in arrays)
+    right, ends = expected(arrays, 0.05, True), make(np.zeros((1, 1, L), "f4"), "cuda")
+    ends.flat()[:] = right[1].reshape(-1)
+    out = make(right[0].astype(np.float32), "cuda")
+    made = tuple(make(np.zeros_like(a), "cuda") for a in arrays[:3])
+    cuts = cuts._replace(one_pass=cut)
+    with watching() as watch:
+        family.run_backward(cuts, made, grad, q, k, v, out, ends, 0.05, True)
+    check(list(made), right[2:])
+    by_threads = [used for used in watch.lines.values() if not used.requests]
+    assert sum(used.shared_requests for used in by_threads) > 30
+    assert sum(used.bank_conflicts for used in by_threads) == 0
 
 
 # ------------------------------------------------------------------------ half types
@@ -374,7 +466,7 @@ def test_warpgroups_are_chosen_where_they_are(
         monkeypatch.setattr(family, "compute_capability", lambda arch=arch: arch)
         family.cuts_for.cache_clear()
         cuts = family._cuts(*halves, scale)
-        assert cuts is not None and {cut.wgmma for cut in cuts} == {chosen}
+        assert cuts is not None and {cut.wgmma for cut in cuts[:3]} == {chosen}
     family.cuts_for.cache_clear()
 
 
@@ -449,7 +541,7 @@ def test_rungs_are_for_heads_of_a_size() -> None:
 )  # fmt: skip
 def test_no_races(cut: Cut, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between warps, too."""
-    cuts = family.Cuts(cut, cut, cut)
+    cuts = family.Cuts(cut, cut, cut, cut if cut.units == FMA else None)
     monkeypatch.setattr(family, "_cuts", lambda *_: cuts)
     S, causal = (67, False) if cut.wgmma else (17, True)
     arrays = rounded_operands((1, 2, 1, 18, S, 32, 32), bfloat16)

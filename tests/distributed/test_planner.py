@@ -332,6 +332,28 @@ def test_memory_of_our_gpt2(
     assert sum(two.values()) == pytest.approx(shared, rel=0.05)
 
 
+@pytest.mark.parametrize(
+    "layout, gib",
+    [
+        (Layout(dp=4, micro_batch=16), 8.17),
+        (Layout(dp=4, zero=1, micro_batch=16), 7.52),
+        (Layout(dp=4, zero=2, micro_batch=16), 7.12),
+        (Layout(dp=4, zero=3, micro_batch=16), 6.81),
+        (Layout(tp=4, micro_batch=64), 11.62),
+        (Layout(pp=4, micro_batch=4, micro_batches=16), 3.03),
+        (Layout(dp=2, cp=2, micro_batch=32), 8.19),
+        (Layout(cp=4, micro_batch=64), 8.19),
+        (Layout(tp=2, pp=2, micro_batch=8, micro_batches=8), 3.54),
+    ],
+    ids=str,
+)
+def test_memory_of_our_gpt2_on_four_gpus(layout: Layout, gib: float) -> None:
+    """Measured under autocast on four H200, by `minitorch.bench.gpt_ranks`."""
+    model = models.named("gpt2")
+    said = memory(model, layout, 1024, engine("autocast", model))
+    assert sum(said.values()) == pytest.approx(gib, rel=0.05)
+
+
 def test_a_step_of_our_gpt2_on_one_gpu() -> None:
     """Measured in TF32 on an H200, in a graph: docs/planner.md."""
     model, gpu = models.named("gpt2"), hardware.named("h200")

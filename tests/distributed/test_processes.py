@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 from ranks import Processes
 
 from minitorch import distributed as dist
-from minitorch.bench import collectives, data_parallel
+from minitorch.bench import collectives, data_parallel, gpt_ranks
 from minitorch.train import CheckpointError, ConfigError, load_checkpoint, load_gpt
 from minitorch.train.checkpoint import save_checkpoint
 from minitorch.train.gpt.config import fill_in
@@ -367,6 +367,12 @@ def test_benches_of_ranks(two: Processes, tmp_path: Path) -> None:
     assert len(collectives.table(found, model).splitlines()) == 1 + len(found["sizes"])
     collectives.draw(tmp_path / "sums.png", found, model)
     assert (tmp_path / "sums.png").stat().st_size > 1000
+    found, _ = two(rank_checks.times_of_steps)
+    assert [len(times) for times in found.values()] == [4] and "tiny" in next(
+        iter(found)
+    )
+    told = gpt_ranks.told("gpt2", "dp4", 10.5, 0.05, 8.0, 7.5)
+    assert told == "| gpt2 | dp4 | 10.50000 | 50.0 | 8.00 | 7.50 | 1.067 |"
     line = data_parallel.row(2, [[2.5, 0.9, 0.1, 0.1, 0, 0]], 4.0, 2.0)
     assert line.split() == [
         "2",
