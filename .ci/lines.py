@@ -30,7 +30,8 @@ BUDGETS = {
     # rows at any address, 16 bytes at a time 140; attention's gradients in one pass 460.
     "cuda_ops": 28_330,
     "mojo_ops": 7_700,
-    "assignments": 25_100,  # fourteen; one executor; 60 pictures by programs
+    # Fourteen; one executor; 60 pictures by programs; what spares graders work 40.
+    "assignments": 25_140,
     "docs": 1_190,  # the book, programs for ncu and racecheck
     # What saves compilations in tests of kernels 40; a hundred submissions through the
     # installed script 100, and mutants of Mojo 30; speeds that are measured again 45;

@@ -11,7 +11,8 @@ With this package one can grade a submission (`grade.grade`), a folder of them
     library.py     the library without the solutions, with a student's files in it
     processes.py   all processes of a worker, counted, stopped and ended as one
     submission.py  opens a folder or a zip that a student handed in
-    intake.py      does that and reads the code, in a process with limits
+    intake.py      does that and reads the code
+    apart.py       the process with limits in which students' texts are read
     allowed.py     what every task allows, as lists
     uses.py        what a piece of Python uses, by meaning and not by spelling
     policy.py      what a student's file uses beyond what its task allows

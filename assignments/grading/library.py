@@ -201,7 +201,7 @@ def _mojo_kernels(assignment: Assignment, task: str | None) -> Iterator[Path]:
     }
     for name in (Path(file.path).stem for file in files):
         if solved.isdisjoint(build.sources(name)):
-            with suppress(ImportError, RuntimeError):  # a worker will tell
+            with suppress(ImportError, OSError, RuntimeError):  # a worker will tell
                 yield build.built(name)
 
 
