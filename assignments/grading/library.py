@@ -79,21 +79,26 @@ def bare_tree() -> Path:
 
 def reference_tree(assignment: Assignment) -> Path:
     """The library with the solutions, for the rungs that speed is compared with."""
-    return _once(
-        f"reference {assignment.slug}",
-        lambda: _library(
-            assignment,
-            {file.path: file.source.read_text() for file in assignment.files},
-        ),
-    )
+    return _once(f"reference {assignment.slug}", lambda: _library(assignment))
 
 
 def stripped_tree(assignment: Assignment) -> Path:
-    """The library without the solutions of one assignment."""
-    return _once(
-        f"stripped {assignment.slug}",
-        lambda: _library(assignment, workspace.stripped(assignment)),
-    )
+    """The library without the solutions of one assignment.
+
+    All other files are those of `reference_tree`, which are compiled already.
+    """
+    whole = reference_tree(assignment)
+
+    def make() -> Path:
+        folder = new_folder("library")
+        shutil.copytree(whole, folder, copy_function=os.link, dirs_exist_ok=True)
+        texts = workspace.stripped(assignment)
+        for file in assignment.files:
+            path = folder / place(assignment, file)
+            _replace(path, texts[file.path].encode())
+        return folder
+
+    return _once(f"stripped {assignment.slug}", make)
 
 
 def _once(name: str, make: Callable[[], Path]) -> Path:
@@ -233,8 +238,8 @@ def place(assignment: Assignment, file: File) -> str:
     return file.path
 
 
-def _library(assignment: Assignment, texts: Mapping[str, str]) -> Path:
-    """A copy of the library, with an assignment's calls, and texts of its files."""
+def _library(assignment: Assignment) -> Path:
+    """A copy of the library, with an assignment's calls and its files."""
     folder = new_folder("library")
     for name in PACKAGES:
         source = catalog.LIBRARY / name
@@ -248,7 +253,7 @@ def _library(assignment: Assignment, texts: Mapping[str, str]) -> Path:
     shutil.copy2(assignment.folder / "calls.py", own / "calls.py")
     _declare_backends(folder)
     for file in assignment.files:
-        _write(folder / place(assignment, file), texts[file.path])
+        _write(folder / place(assignment, file), file.source.read_text())
     return folder
 
 
