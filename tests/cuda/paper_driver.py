@@ -478,6 +478,25 @@ def copies(paper: PaperDriver) -> None:
     assert cuda.current_device() == 0
 
 
+def outlasting(paper: PaperDriver) -> None:
+    """Counters that a launch leaves for the next one are no memory of a graph, where
+    an earlier kernel of each replay may write."""
+    from cuda_ops.attention.decode import counters
+    from minitorch import cuda, ones
+
+    made: list[Any] = []
+
+    def step(x: Any) -> Any:
+        made.append(counters(4))
+        return x + 1
+
+    run = cuda.make_graphed_step(step)
+    for _ in range(4):
+        run(ones(3, device="cuda"))
+    assert run.graph is not None
+    assert {array.block.pool.graphs for array in made} == {0}
+
+
 class Foreign:
     """Another library's array."""
 
