@@ -322,12 +322,16 @@ class CUDAGraph:
 
         With an `error`, the three arguments of `__exit__`, nothing is kept.
         """
+        from minitorch.cuda import current_stream
+
         if self._open is None:
             raise RuntimeError("CUDAGraph: capture_end() without capture_begin()")
         (block, capture), self._open = self._open, None
         block.__exit__(*(error or (None, None, None)))
         if not any(error):
             self._captured = capture
+            # What was filled for replays is there then, on whichever stream they are.
+            current_stream(self._graph.gpu.name).synchronize()
 
     def replay(self) -> None:
         """Do again all that was captured, behind the work of its GPU's stream."""

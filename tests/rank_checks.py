@@ -7,6 +7,7 @@ torch; training by several ranks against training by one.
 from __future__ import annotations
 
 from time import sleep
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -317,6 +318,26 @@ def no_copy() -> None:
             assert work is not None and work.wait()
             assert (arrays[i] == 2 * i).all()
     assert counts == [1] * 8 + [-1] * 8
+
+
+def nobody_waits() -> None:
+    """Work that nobody waits for, or that fails, is not counted for ever."""
+    x, y, counts = minitorch.ones(10), minitorch.ones(10), []
+    with patch.object(x.backend, "beside", counts.append):
+        work = dist.all_reduce(x, async_op=True)
+        while not work.is_completed():
+            pass
+        del work
+        dist.all_reduce(y)
+        assert counts == [1, -1, 1, -1]
+        with patch("minitorch.distributed.transport.observed") as observed:
+            late = SimpleNamespace(wait=None, is_completed=lambda: True)
+            observed.side_effect = [late, RuntimeError("gone")]
+            try:
+                dist.all_reduce(y)
+            except RuntimeError as error:
+                assert "gone" in str(error)
+    assert counts == [1, -1] * 3
 
 
 def add_up_for_ever(count: int) -> None:

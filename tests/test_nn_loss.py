@@ -178,6 +178,18 @@ def test_scores_of_some_rows_on_every_device(device):
     assert np.allclose(w.grad.numpy(), tw.grad, atol=0.02)
 
 
+def test_a_cpu_copies_no_weight_for_tensor_cores(monkeypatch) -> None:
+    monkeypatch.setattr("minitorch.precision.state.allow_tf32", True)
+    x, w = minitorch.ones(3, 4, device="cpu"), minitorch.ones(7, 4, device="cpu")
+    y = minitorch.zeros(3, dtype=minitorch.int64, device="cpu")
+    seen, matmul = [], x.backend.matmul
+    monkeypatch.setattr(
+        x.backend, "matmul", lambda a, b: (seen.append(b.shape), matmul(a, b))[1]
+    )
+    F.linear_cross_entropy(x, w, y, options=nn.LinearCrossEntropyOptions(2))
+    assert seen == [(4, 7)] * 2
+
+
 def test_few_scores_are_kept(monkeypatch):
     """What is in memory at a time does not grow with the rows."""
     seen = []

@@ -361,11 +361,12 @@ def _groups_at_once(
 ) -> int:
     """Groups of heads whose parts may be in memory together.
 
-    0 where these are so few that blocks of two kernels keep the GPU busier.
+    0 where these are so few that blocks of two kernels keep the GPU busier, or a head
+    has more numbers than a launch can add up.
     """
-    if cut is None:
-        return 0
     (batch, heads, L, E), (_, shares, S, _) = query.shape, key.shape
+    if cut is None or L * E > MOST * ADD_THREADS:
+        return 0
     rows, groups = part_rows(cut, L, S, causal)[1], batch * shares
     most = PARTS // (heads // shares * rows * E * float32.itemsize)
     if most >= groups:

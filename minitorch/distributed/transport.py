@@ -24,7 +24,7 @@ from datetime import timedelta
 from functools import cache, partial
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
-from weakref import WeakSet
+from weakref import WeakSet, finalize, proxy
 
 import numpy as np
 import torch
@@ -114,6 +114,10 @@ def observed(name: str, run: Callable[[], Any]) -> Any:
     """`run()`, which a profiler sees."""
     executor = active.executor
     return run() if executor is None else executor.operation(name, run, ())
+
+
+def _nobody(more: int) -> None:
+    """No backend needs to know how much is under way."""
 
 
 every: WeakSet[Any] = WeakSet()  # groups that may be in use
@@ -225,17 +229,19 @@ class TorchGroup(ProcessGroup):
         if late is not None and self.backend == "gloo":
             wait = partial(_wait, theirs, late)
 
-        if first is not None:
-            first.backend.beside(1)
+        beside = _nobody if first is None else first.backend.beside
+        beside(1)
 
         def arrive() -> None:
-            self._run(name, f"{name}: wait", wait, first)
-            if first is not None:
-                first.backend.beside(-1)
+            try:
+                self._run(name, f"{name}: wait", wait, first)
+            finally:
+                over()
             if name == ANYONE:
-                work.sender = dist.get_group_rank(self.handle, theirs._source_rank())
+                here.sender = dist.get_group_rank(self.handle, theirs._source_rank())
 
         work = Work(arrive, theirs.is_completed, used)
+        over, here = finalize(work, beside, -1), proxy(work)  # also if nobody waits
         self.under_way.append(work)
         return work
 

@@ -172,8 +172,8 @@ def _whole(w: TensorData, backend: Any) -> TensorData:
     need no copy for tensor cores to read them.
     """
     (classes, size), dtype = w.shape, w.storage.dtype
-    rounded = dtype.half or (dtype is float32 and precision.state.allow_tf32)
-    if not rounded or classes % WHOLE == 0:
+    tf32 = precision.state.allow_tf32 and not backend.host_memory  # as GPUs do
+    if not (dtype.half or (dtype is float32 and tf32)) or classes % WHOLE == 0:
         return w
     more = -classes % WHOLE
     out = backend.empty((classes + more, size), dtype)

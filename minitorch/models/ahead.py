@@ -13,6 +13,7 @@ Where a text ends nobody reads the last ones; that is their whole cost.
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -75,6 +76,9 @@ class Ahead:
         return self.told.on_host[length - 1].tolist()
 
     def close(self) -> None:
-        """Wait for what nobody will read: it writes to memory that others get."""
-        if self.started:
+        """Wait for what nobody will read: it writes to memory that others get.
+
+        At the end of a program nobody does, and there is no driver to ask.
+        """
+        if self.started and not sys.is_finalizing():
             self.marks[(self.started - 1) % len(self.marks)].synchronize()

@@ -507,6 +507,7 @@ class Foreign:
 
 def graphed(place: str) -> None:
     """A training step in a graph of a GPU, replayed there and from GPU 0."""
+    from cuda_ops.runtime import device
     from minitorch import cuda, nn, ones, optim
 
     model = nn.Linear(6, 3).to(place)
@@ -524,6 +525,12 @@ def graphed(place: str) -> None:
         for _ in range(3):
             run(ones(4, 6, device=place))
         assert run.graph is not None
+        calls = [name for name, _ in device.driver().calls]
+    ready = len(calls) - calls[::-1].index("cuGraphInstantiate")
+    made = calls[ready : calls.index("cuGraphLaunch", ready)]
+    settled = made.index("cuStreamSynchronize")  # a replay may be on any stream
+    assert {"cuLaunchKernel", "cuMemcpyHtoDAsync"} <= set(made[:settled])
+    assert not {"cuLaunchKernel", "cuMemcpyHtoDAsync"} & set(made[settled:])
     optimizer.param_groups[0]["lr"] = 0.5
     run(ones(4, 6, device=place))
     run.graph.reset()

@@ -191,6 +191,12 @@ def test_how_many_parts_there_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(family, "PARTS", room * group)
         assert family._groups_at_once(cut, query, key, False) == found
     assert family._groups_at_once(None, query, key, False) == 0
+    monkeypatch.setattr(family, "PARTS", 1 << 40)
+    most = 65535 * family.ADD_THREADS // 4  # of a launch's blocks, a number a thread
+    one = make(np.zeros((1, 1, 1, 4), np.float32), "cuda")
+    for length, found in ((most, 1), (most + 1, 0)):
+        query = one.expand((1, 1, length, 4))
+        assert family._groups_at_once(cut, query, one, False) == found
 
 
 def test_keys_that_do_not_exist_have_no_part() -> None:

@@ -5,6 +5,9 @@ It is one graph.
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -68,6 +71,24 @@ def test_who_stops_early_leaves_steps_that_nobody_reads():
     assert [next(some) for _ in range(5)] == whole[:5]
     some.close()
     assert list(model.stream([[1, 2], [3]], 8, temperature=0)) == whole
+
+
+PROGRAM = """
+import minitorch
+from minitorch.models import GPT, GPTConfig
+
+text = GPT(GPTConfig(**{sizes})).to("cuda").stream([1, 2], 8, temperature=0)
+Event, device = minitorch.cuda.Event, minitorch.cuda._device
+wait = Event.synchronize
+Event.synchronize = lambda self: device() and wait(self)  # in the simulator, too
+print(*[next(text) for _ in range(5)])
+"""
+
+
+def test_a_program_may_end_within_a_text():
+    code = PROGRAM.format(sizes=GPT2)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr, len(done.stdout.split())) == (0, "", 5)
 
 
 # ------------------------------------------------------------ attention of few queries
