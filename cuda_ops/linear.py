@@ -41,14 +41,7 @@ from cuda_ops.block.rows import (
 from cuda_ops.elementwise import ROW, repeat_mode, same_window, zip_repeated
 from cuda_ops.index_errors import after_launch, bad_index, notes
 from cuda_ops.matmul.matmul import matmul_bias
-from cuda_ops.memory import (
-    STEP,
-    THREADS,
-    contiguous,
-    copy_into,
-    empty,
-    overlap,
-)
+from cuda_ops.memory import STEP, THREADS, contiguous, copy_into, empty, overlap
 from cuda_ops.norm import layer_norm, row_normalized
 from cuda_ops.runtime.launch import Kernel, Kernels, ceil_div, device_function
 from minitorch import operators
@@ -283,10 +276,10 @@ def few_kernel(fit: Fit, around: Around, examples: tuple[str, ...] = ()) -> Kern
     )  # fmt: skip
 
 
-for more in Around(kept=True), Around(fn=operators.gelu_tanh):
+for _around in Around(kept=True), Around(fn=operators.gelu_tanh):
     few_kernel(
         Fit(float32, 4, WARP, 24),
-        more._replace(norm=(True, True), bias=True, settled=True),
+        _around._replace(norm=(True, True), bias=True, settled=True),
         tuple(FEW_EXAMPLE.replace("T", kind) for kind in ("float32", "bfloat16")),
     )
 

@@ -159,8 +159,8 @@ def one_pass_template(
         # pairs [B, H, L padded, 2] -> key_grad [B, K, S, E], value_grad [B, K, S, V],
         # parts [heads, blocks of keys, L, E]
 
-            for a block of 128 keys, for a tile of 32 queries of each head of the group:
-                d = values @ grad.T                        of weights, [128 keys, 32]
+            for a block of 128 keys, for a tile of 128 queries of each of its heads:
+                d = values @ grad.T                        of weights, [128 keys, 128]
                 p = exp(keys @ queries.T * scale - logsumexp)     the weights again
                 value_grad += p @ grad
                 ds = p * (d - deltas)
@@ -170,7 +170,7 @@ def one_pass_template(
         As in `attention_for_keys` sums over queries stay in registers, and weights
         cross shared memory within a warp. The part of a tile is a sum over all keys of
         the block, so here all warps read what the others have put there: a lane has
-        4 x 4 numbers of it. The next tile comes while parts are made, which need
+        8 x 4 numbers of it. The next tile comes while parts are made, which need
         neither queries nor gradients; so two barriers a tile are enough.
 
         `share` is the first group of heads, and the rows of a head's parts.

@@ -11,14 +11,14 @@ one, the bandwidth by a large one.
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from minitorch.bench.ranks import is_rank, measured, tell
+from minitorch.bench.ranks import is_rank, measured, tell, together
 
 MODULE = "minitorch.bench.collectives"
 KIB, LEAST, MOST = 2**10, 2**10, 2**30  # bytes
@@ -34,23 +34,10 @@ def seconds(run: Callable[[], Any], device: str) -> float:
     On GPUs each is that of calls one behind the other, as in a training step, where the
     host is ahead of what is sent.
     """
-    from minitorch import cuda
-    from minitorch.distributed import barrier
     from minitorch.distributed.objects import highest
 
     calls = IN_A_ROW if device == "cuda" else 1
-
-    def once() -> float:
-        barrier()
-        if device == "cuda":
-            cuda.synchronize()
-        began = time.perf_counter()
-        for _ in range(calls):
-            run()
-        if device == "cuda":
-            cuda.synchronize()
-        return (time.perf_counter() - began) / calls
-
+    once = partial(together, run, calls, device)
     slowest = highest(int(1e6 * max(once(), once())))
     count = max(3, min(100, int(1e6 * SECONDS / (calls * slowest + 1))))
     return statistics.median(once() for _ in range(count))

@@ -25,7 +25,7 @@ from typing import Annotated, Any
 
 import typer
 
-from minitorch.bench.ranks import is_rank, measured, tell
+from minitorch.bench.ranks import is_rank, measured, tell, together
 
 MODULE = "minitorch.bench.gpt_ranks"
 ROWS = {"gpt2": 16, "char": 64, "tiny": 4}  # sequences of a rank
@@ -155,27 +155,6 @@ def their_gpt(config: Any) -> Any:
     return GPT()
 
 
-def waited(device: str) -> None:
-    """Return when this rank's GPU has nothing to do."""
-    if device != "cpu":
-        from minitorch import cuda
-
-        cuda.synchronize()
-
-
-def seconds(step: Step, device: str) -> float:
-    """Of one of several steps, which all ranks begin together."""
-    from minitorch.distributed import barrier
-
-    barrier()
-    waited(device)
-    began = time.perf_counter()
-    for _ in range(STEPS):
-        step()
-    waited(device)
-    return (time.perf_counter() - began) / STEPS
-
-
 def steps(sizes: list[str], numbers: list[str], kind: str) -> dict[str, list[float]]:
     """A rank: seconds of our step alone and together, and of PyTorch's, by model."""
     from minitorch.bench.inputs import set_up
@@ -197,7 +176,9 @@ def steps(sizes: list[str], numbers: list[str], kind: str) -> dict[str, list[flo
                     step()
             while group.count <= COMPARED:  # by notes, which take time
                 kinds[1]()
-            rounds = [[seconds(step, device) for step in kinds] for _ in range(ROUNDS)]
+            rounds = [
+                [together(step, STEPS, device) for step in kinds] for _ in range(ROUNDS)
+            ]
             medians = [statistics.median(column) for column in zip(*rounds)]
             every: list[Any] = [None] * get_world_size()
             all_gather_object(every, medians)

@@ -1,8 +1,8 @@
 """Measure with several processes that work together.
 
 With this file a bench starts itself once for each rank (`measured`), by torch's
-launcher, and each of these finds what was chosen (`chosen`) and tells what it has
-measured (`tell`).
+launcher, and each of these times what all do at once (`together`), and tells what it
+has measured (`tell`).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -37,6 +38,21 @@ def measured(module: str, ranks: int, *what: Any) -> Any:
 def is_rank() -> bool:
     """Whether this process is one that `measured` has started."""
     return CHOSEN in os.environ
+
+
+def together(run: Callable[[], Any], calls: int, device: str) -> float:
+    """Seconds of a call, one of so many in a row, which all ranks begin together."""
+    from minitorch.cuda import synchronize
+    from minitorch.distributed import barrier
+
+    wait = synchronize if device.startswith("cuda") else lambda: None
+    barrier()
+    wait()
+    began = time.perf_counter()
+    for _ in range(calls):
+        run()
+    wait()
+    return (time.perf_counter() - began) / calls
 
 
 def tell(work: Callable[..., Any]) -> None:
