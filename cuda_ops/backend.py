@@ -61,9 +61,6 @@ class CUDABackend(Backend):
     }  # fmt: skip
     tries_half = frozenset({"attention", "attention_backward", "matmul", "matmul_to"})
 
-    def beside(self, more: int) -> None:
-        device.others += more
-
     def current_index(self) -> int:
         """The number of the current GPU."""
         return device.current_index()

@@ -30,7 +30,6 @@ from cuda_ops.block.wgmma import (
     wgmma_tile,
 )
 from cuda_ops.matmul.kernels import matrix_storer, origin_of
-from cuda_ops.runtime import device
 from cuda_ops.runtime.device import properties
 from cuda_ops.runtime.launch import TINY, Kernel, ceil_div
 from cuda_ops.runtime.tensor_maps import TensorMap
@@ -243,9 +242,7 @@ def warpgroup_template(config: GroupConfig, a_along: bool, b_along: bool) -> Cal
         back.
 
         A block makes one tile after the other, as many blocks as there are
-        multiprocessors: while it stores a tile, the ring fills for the next. Where
-        others' kernels have some of these, there are more blocks with fewer tiles:
-        else all would wait for those that begin when the others are done.
+        multiprocessors: while it stores a tile, the ring fills for the next.
         Halves may lie either way; what lies across k comes in boxes of 128 bytes of
         rows. Of float32 b has to lie along k; a that does not goes to the tensor cores
         by way of registers. If only a lies along k, a block makes tiles of b.T @ a.T.
@@ -319,7 +316,6 @@ else:
 GROUP_CONFIGS = {
     kind: tuple(c._replace(kind=kind) for c in CUTS) for kind in (BF16, F16, TF32)
 }
-PIECES = 4  # blocks for one, where multiprocessors are shared with others
 EXAMPLE = "tensor_map tensor_map 6*int64 uint16[] 4*int64 float32[]"
 MAIN = {(GROUP_CONFIGS[BF16][0], True, False): "matmul_warpgroup"}
 
@@ -369,11 +365,9 @@ def bound(
         steps += [int(outer != 0), int(inner != 0)]  # 0: it is one matrix for all
     tiles = ceil_div(M, config.rows) * ceil_div(N, config.cols) * ceil_div(K, chunk)
     most = properties().multi_processor_count * config.blocks
-    kernel, batch = warpgroup(config, *along), (*steps, a_strides[4], matrices)
-    alone, shared = (
-        kernel[min(tiles * matrices, n), config.threads, None, config.shared]
-        for n in (most, PIECES * most)
-    )
+    kernel = warpgroup(config, *along)
+    grid = min(tiles * matrices, most), config.threads, None, config.shared
+    launch, batch = kernel[grid], (*steps, a_strides[4], matrices)
     sizes = *(M, N)[::way], K, chunk
 
     def run(
@@ -382,6 +376,6 @@ def bound(
     ) -> None:  # fmt: skip
         places = ((left, a_at), (right, b_at))[::way]
         maps = (TensorMap(*place, *view) for place, view in zip(places, views))
-        (shared if device.others else alone)(*maps, batch, out, sizes, bias)
+        launch(*maps, batch, out, sizes, bias)
 
     return run

@@ -322,7 +322,6 @@ class ThreadsOwn(threading.local):
 
 
 current: Any = Current()
-others = 0  # kernels that are not ours, and may run beside those that are started now
 
 
 def _each_thread_its_own() -> None:

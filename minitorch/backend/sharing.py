@@ -80,10 +80,6 @@ class Sharing(Primitives):
         """A tensor on the memory of an object with a `__cuda_array_interface__`."""
         raise TypeError("only the device 'cuda' takes memory of a GPU")
 
-    def beside(self, more: int) -> None:
-        """From here on `more` kernels of others run beside what is started (or, below
-        0, so many fewer): a GPU deals out its work so that all get on."""
-
     def cuda_array_interface(self, a: TensorData) -> dict[str, Any]:
         """Where a's memory on the GPU is."""
         raise AttributeError(

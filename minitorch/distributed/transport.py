@@ -24,7 +24,7 @@ from datetime import timedelta
 from functools import cache, partial
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
-from weakref import WeakSet, finalize, proxy
+from weakref import WeakSet, proxy
 
 import numpy as np
 import torch
@@ -114,10 +114,6 @@ def observed(name: str, run: Callable[[], Any]) -> Any:
     """`run()`, which a profiler sees."""
     executor = active.executor
     return run() if executor is None else executor.operation(name, run, ())
-
-
-def _nobody(more: int) -> None:
-    """No backend needs to know how much is under way."""
 
 
 every: WeakSet[Any] = WeakSet()  # groups that may be in use
@@ -229,19 +225,13 @@ class TorchGroup(ProcessGroup):
         if late is not None and self.backend == "gloo":
             wait = partial(_wait, theirs, late)
 
-        beside = _nobody if first is None else first.backend.beside
-        beside(1)
-
         def arrive() -> None:
-            try:
-                self._run(name, f"{name}: wait", wait, first)
-            finally:
-                over()
+            self._run(name, f"{name}: wait", wait, first)
             if name == ANYONE:
                 here.sender = dist.get_group_rank(self.handle, theirs._source_rank())
 
         work = Work(arrive, theirs.is_completed, used)
-        over, here = finalize(work, beside, -1), proxy(work)  # also if nobody waits
+        here = proxy(work)  # for `arrive`, which is part of it
         self.under_way.append(work)
         return work
 
