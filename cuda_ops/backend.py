@@ -238,6 +238,7 @@ class CUDABackend(Backend):
     sgd_step = staticmethod(optim.sgd_step)
     adam_step = staticmethod(optim.adam_step)
     sum_of_squares = staticmethod(optim.sum_of_squares)
+    copy_all = staticmethod(optim.copy_all)
 
     to_dlpack = staticmethod(dlpack.to_dlpack)
     from_dlpack = staticmethod(dlpack.from_dlpack)

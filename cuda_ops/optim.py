@@ -1,8 +1,9 @@
 """Optimizer steps: all parameters in one launch, one pass over their memory.
 
 With this file one can take a step of SGD (`sgd_step`) or of Adam and AdamW
-(`adam_step`), in place, add up the squares of all gradients (`sum_of_squares`), and
-make a CUDA graph count its own steps (`Captured`).
+(`adam_step`), in place, add up the squares of all gradients (`sum_of_squares`), copy
+them all to other places (`copy_all`), and make a CUDA graph count its own steps
+(`Captured`).
 
 A model has many small tensors, and a launch for each would cost more than the
 arithmetic. So one launch takes them all: a table in the device's memory has their
@@ -319,6 +320,26 @@ def square_chunks(table, out):
         out[cuda.blockIdx.x] = total
 
 
+@kernel(examples=[f"int64[] {t}" for t in _TYPES], threads=THREADS)
+def copy_chunks(table, zero):
+    """to[i] = source[i]; `zero` is of their type.
+
+    # table [4, tensors]: to, source (addresses), sizes, firsts
+    """
+    to, source, sizes = row(table, 0, 4), row(table, 1, 4), row(table, 2, 4)
+    t, start, stop = find_chunk(row(table, 3, 4), sizes)
+    x, out = (
+        array_at(source[t], sizes[t], zero),
+        array_at(to[t], sizes[t], zero),
+    )
+    end = whole_vectors(start, stop, to[t] | source[t])
+    for i in range(start + 4 * cuda.threadIdx.x, end, 4 * THREADS):
+        a, b, c, d = load4(x, i)
+        store4(out, i, a, b, c, d)
+    for i in range(end + cuda.threadIdx.x, stop, THREADS):
+        out[i] = x[i]
+
+
 # -------------------------------------------------------------------- CUDA graphs
 
 factors_of_step = device(adam_factors)
@@ -575,3 +596,17 @@ def sum_of_squares(tensors: Sequence[TensorData]) -> TensorData:
     square_chunks[blocks, BLOCK](table, sums.flat())
     total = reduce(operators.add, sums, (0,), 0.0)
     return TensorData(total.storage, ())
+
+
+def copy_all(outs: Sequence[TensorData], tensors: Sequence[TensorData]) -> None:
+    """outs[k][...] = tensors[k] for all k; what lies row by row goes in one launch."""
+    together: dict[DType, list[tuple[TensorData, TensorData]]] = {}
+    for pair in zip(outs, tensors):
+        dtype = pair[0].storage.dtype
+        if dtype.name in _TYPES and all(x.contiguous and x.size for x in pair):
+            together.setdefault(dtype, []).append(pair)
+        else:
+            copy_into(*pair)
+    for dtype, pairs in together.items():
+        blocks, table = _table([*zip(*pairs)])
+        copy_chunks[blocks, THREADS](table, dtype.numpy.type(0))

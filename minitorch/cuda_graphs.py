@@ -168,12 +168,15 @@ class Capture(Executor):
         clipped: gradients that nobody in the graph has multiplied by their factor.
     """
 
+    postpones = True
+
     def __init__(self) -> None:
         from cuda_ops.graphs import new_counter
 
         self.steps: list[_Step] = []
         self.step: _Step | None = None
         self.clipped: list[Clipped] = []
+        self.graph: Any = None
         self.seed, self.start = default_generator.seed, default_generator.offset
         self.base, self.at, self.blocks = new_counter(), 0, 0
 
@@ -226,6 +229,7 @@ class Capture(Executor):
         """Capture what the block does; nothing is drawn, and no step is taken."""
         from cuda_ops import random
 
+        self.graph = graph
         try:
             with graph.capture(pool, stream), random.counted_from(self.base):
                 with executing(self):
@@ -242,10 +246,20 @@ class Capture(Executor):
             for numbers, *_ in step.parts:
                 numbers.set()
 
+    def forget(self) -> None:
+        """Give the graph back; NCCL waits for that before a process group ends."""
+        self.graph.destroy()
+        self.graph = None
+
     def before_replay(self) -> None:
         """Let the replay begin where generator and optimizers are; move these on."""
         from cuda_ops.graphs import set_counter
 
+        if self.graph is None:
+            raise RuntimeError(
+                "replay: this graph sends numbers to other ranks, in a process group "
+                "that was destroyed; capture the step again, with the new group"
+            )
         if self.blocks and default_generator.seed != self.seed:
             raise RuntimeError(
                 f"replay: the random numbers of this graph are those of seed "

@@ -37,7 +37,13 @@ READS = ("to_numpy", "to_numpy_async")  # told as reads, and not as calls as wel
 
 
 class Executor:
-    """Runs all that passes at once; override what you look at."""
+    """Runs all that passes at once; override what you look at.
+
+    Attributes:
+        postpones: whether it notes what is to be done on a GPU, to be done later.
+    """
+
+    postpones = False
 
     def operation(self, name: str, run: Callable[..., Any], args: Any) -> Any:
         """`run(*args)`: the forward or backward pass of the operation `name`."""
@@ -57,6 +63,9 @@ class Executor:
         """`run(*args)`: a step `name` after which its owner, `run.__self__`, holds
         other numbers on the host: the place of a generator, counts of an optimizer."""
         return run(*args)
+
+    def forget(self) -> None:
+        """Never do what was noted: something that it needs will be gone."""
 
 
 class Active:
@@ -84,6 +93,17 @@ def host_read(name: str, a: TensorData, fn: Callable[..., Any] | None = None) ->
     """
     fn = fn or get_backend(a.storage.device).to_numpy
     return fn(a) if active.executor is None else active.executor.read(name, fn, a)
+
+
+def postponed() -> bool:
+    """Whether what is to be done on a GPU is noted, to be done later."""
+    return active.executor is not None and active.executor.postpones
+
+
+def needs_numbers(name: str, a: TensorData) -> None:
+    """Refuse to begin what cannot be noted, since it will read numbers: such as `a`."""
+    if postponed():
+        host_read(name, a)
 
 
 def advance(name: str, run: Callable[..., Any], *args: Any) -> Any:

@@ -3,7 +3,7 @@
 With this file a backend moves parameters against their gradients: `sgd_step` (with
 momentum, Nesterov's too) and `adam_step` (Adam and AdamW), one elementwise operation
 after the other; a kernel of its own reads and writes each number once. What gradients
-are clipped by comes from `sum_of_squares`.
+are clipped by comes from `sum_of_squares`, and `copy_all` gathers gradients to be sent.
 """
 
 from __future__ import annotations
@@ -19,7 +19,12 @@ Tensors = Sequence[TensorData]
 
 
 class Optim(Primitives):
-    """Defaults for the steps of SGD and Adam, and for the norm of all gradients."""
+    """Defaults for what is done to all parameters, or to all gradients."""
+
+    def copy_all(self, outs: Tensors, tensors: Tensors) -> None:
+        """outs[k][...] = tensors[k], of the same shape and dtype, for all k."""
+        for out, a in zip(outs, tensors):
+            self.copy_into(out, a)
 
     def sum_of_squares(self, tensors: Tensors) -> TensorData:
         """The sum [] of the squares of all numbers; one tensor or more, of one type."""

@@ -7,10 +7,11 @@ With this file one can measure both, each rank a process with a GPU of its own:
 
 The first prints the milliseconds of a step that each rank makes alone, those of ranks
 whose gradients `DistributedDataParallel` averages, and how often the second goes into
-the first (efficiency); PyTorch takes turns with us, on as many tokens. The second cuts
-GPT-2 in several ways, trains it for some steps with `minitorch train gpt`'s own parts,
-and prints the loss of the last one, which all layouts share, and what the fullest rank
-held at most, beside what `minitorch plan` says of the layout.
+the first (efficiency); PyTorch takes turns with us, on as many tokens. Our steps are
+CUDA graphs, as in `minitorch train gpt`, or not with --no-graph. The second cuts GPT-2
+in several ways, trains it for some steps with `minitorch train gpt`'s own parts, and
+prints the loss of the last one, which all layouts share, and what the fullest rank held
+at most, beside what `minitorch plan` says of the layout.
 """
 
 from __future__ import annotations
@@ -155,9 +156,12 @@ def their_gpt(config: Any) -> Any:
     return GPT()
 
 
-def steps(sizes: list[str], numbers: list[str], kind: str) -> dict[str, list[float]]:
+def steps(
+    sizes: list[str], numbers: list[str], kind: str, graph: bool
+) -> dict[str, list[float]]:
     """A rank: seconds of our step alone and together, and of PyTorch's, by model."""
     from minitorch.bench.inputs import set_up
+    from minitorch.cuda_graphs import make_graphed_step
     from minitorch.distributed import all_gather_object, get_world_size
     from minitorch.distributed.group import world
     from minitorch.distributed.transport import COMPARED
@@ -167,14 +171,14 @@ def steps(sizes: list[str], numbers: list[str], kind: str) -> dict[str, list[flo
     for size in sizes:
         for number in numbers:
             set_up(NUMBERS[number])
-            kinds = (
-                *our_steps(size, number, device),
-                *their_steps(size, number, device),
-            )
+            ours: Any = our_steps(size, number, device)
+            if graph:
+                ours = map(make_graphed_step, ours)
+            kinds = (*ours, *their_steps(size, number, device))
             for step in kinds:
                 for _ in range(WARM_UP):
                     step()
-            while group.count <= COMPARED:  # by notes, which take time
+            while not graph and group.count <= COMPARED:  # by notes, which take time
                 kinds[1]()
             rounds = [
                 [together(step, STEPS, device) for step in kinds] for _ in range(ROUNDS)
@@ -270,9 +274,10 @@ def compare(
     numbers: Annotated[str, typer.Option(help="Of products.")] = ",".join(NUMBERS),
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cuda",
     memory: Annotated[bool, typer.Option("--memory", help="Not time.")] = False,
+    graph: Annotated[bool, typer.Option(help="On GPUs, capture our steps.")] = True,
 ) -> None:
     """Print a table of times, or of memory."""
-    kinds = numbers.split(",")
+    kinds, graph = numbers.split(","), graph and device == "cuda"
     if memory:
         print("| model | layout | loss | ms | GiB held | planned | held / planned |")
         print("| --- | --- | ---: | ---: | ---: | ---: | ---: |")
@@ -282,7 +287,7 @@ def compare(
         return
     print("| model | alone, ms | together | efficiency | PyTorch | DDP | efficiency |")
     print(f"| --- |{' ---: |' * 6}")
-    found = measured(MODULE, ranks, "steps", sizes.split(","), kinds, device)
+    found = measured(MODULE, ranks, "steps", sizes.split(","), kinds, device, graph)
     for name, times in found.items():
         pairs = zip(times[::2], times[1::2])
         cells = [f"{1e3 * a:.2f} | {1e3 * b:.2f} | {a / b:.3f}" for a, b in pairs]

@@ -3,7 +3,8 @@
 With this file Gloo (between CPUs) and NCCL (between GPUs) send our tensors. torch is
 lent the memory and nothing is copied: NumPy's arrays on the CPU, and on a GPU what
 DLPack describes. There the work begins behind what is under way on our current stream,
-and `wait` lets that stream wait for it. Who has sent is kept until then.
+and `wait` lets that stream wait for it. Who has sent is kept until then. A CUDA graph
+can hold that: NCCL's kernels are captured with ours, and each replay sends again.
 
 Collectives of other ranks than ours cannot be told from ours by their bytes: they would
 be added up wrongly, or waited for without end. So a group's first calls are compared
@@ -15,6 +16,7 @@ It is imported by `init_process_group`, and nothing else in the library imports 
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import os
 import time
@@ -41,7 +43,7 @@ from minitorch.distributed.group import (
 )
 from minitorch.distributed.rules import ReduceOp
 from minitorch.dtypes import bfloat16
-from minitorch.executor import active
+from minitorch.executor import active, needs_numbers, postponed
 from minitorch.tensor import Tensor
 
 OPS: Mapping[ReduceOp, Any] = MappingProxyType(
@@ -85,13 +87,14 @@ def _on_gpu(x: Tensor) -> bool:
 
 def on_our_stream(x: Tensor) -> Any:
     """Lets torch work on the stream that we work on, if x is on a GPU."""
-    if not _on_gpu(x):
+    kind, index = x.__dlpack_device__()
+    if kind != DLPACK_CUDA:
         return HERE
-    index = x.__dlpack_device__()[1]
-    stream = _stream(x.backend.cuda_array_interface(x.raw)["stream"], index)
+    key = x.backend.cuda_array_interface(x.raw)["stream"]
     if torch.cuda.current_device() != index:
         torch.cuda.set_device(index)  # else torch lets the driver go back to another
-    return HERE if torch.cuda.current_stream() == stream else torch.cuda.stream(stream)
+    theirs = torch.cuda.current_stream(index).cuda_stream or 1
+    return HERE if theirs == key else torch.cuda.stream(_stream(key, index))
 
 
 @cache
@@ -116,7 +119,24 @@ def observed(name: str, run: Callable[[], Any]) -> Any:
     return run() if executor is None else executor.operation(name, run, ())
 
 
+def _postponed(used: Sequence[Tensor]) -> bool:
+    """Whether work on these is captured in a CUDA graph, and not done."""
+    return postponed() and bool(used) and not used[0].backend.host_memory
+
+
+def _never() -> bool:
+    """Nothing is done before the graph is replayed."""
+    return False
+
+
 every: WeakSet[Any] = WeakSet()  # groups that may be in use
+
+
+@atexit.register
+def _forget_captures() -> None:
+    """A program may end without `destroy_process_group`."""
+    for group in list(every):
+        group.forget_captures()
 
 
 class TorchGroup(ProcessGroup):
@@ -127,6 +147,7 @@ class TorchGroup(ProcessGroup):
         store: notes that all ranks can read.
         count: how often all ranks did something together; `made`: groups.
         under_way: work that may still read or write our memory.
+        captures: executors that have noted work of it, to be done later.
     """
 
     def __init__(
@@ -136,6 +157,7 @@ class TorchGroup(ProcessGroup):
         self.store, self.count, self.made = store, 0, 0
         self.me = self.ranks.index(dist.get_rank())
         self.under_way: list[Work] = []
+        self.captures: WeakSet[Any] = WeakSet()
         every.add(self)
 
     def by_nccl(self, x: Tensor) -> bool:
@@ -161,12 +183,20 @@ class TorchGroup(ProcessGroup):
 
     def close(self) -> None:
         whole = self.handle is dist.group.WORLD
+        for group in list(every) if whole else [self]:
+            group.forget_captures()
         dist.destroy_process_group(self.handle)
         # Gloo's threads end with the last name for it. At the end of a program it would
         # be too late: one that gives memory back then is ended by Python, and aborts.
         for group in list(every) if whole else [self]:
             group.handle, group.store, group.under_way = None, None, []
             group.closed = True
+
+    def forget_captures(self) -> None:
+        """NCCL waits at its end until the last graph with its kernels has gone."""
+        for capture in list(self.captures):
+            capture.forget()
+        self.captures.clear()
 
     def _meet(
         self, name: str, how: str, start: Callable[[], Any], *used: Tensor
@@ -176,6 +206,8 @@ class TorchGroup(ProcessGroup):
         Args:
             how: what they must agree on besides the name and the first tensor.
         """
+        if _postponed(used):  # it was compared when it was done before
+            return self._start(name, start, *used)
         self.count += 1
         compare = partial(self._compare, self.count, name, how, used)
         if self.count <= COMPARED:
@@ -218,8 +250,12 @@ class TorchGroup(ProcessGroup):
         late: Callable[[], None] | None = None,
     ) -> Work:
         """Start work on tensors of ours; `late` is called if it takes long."""
-        self.under_way = [work for work in self.under_way if not work.is_completed()]
-        first = used[0] if used else None
+        first, later = used[0] if used else None, _postponed(used)
+        if not later:  # else CUDA must not be asked
+            at_work = (work for work in self.under_way if not work.is_completed())
+            self.under_way = [*at_work]
+        elif not self.by_nccl(used[0]):
+            needs_numbers(f"{name} by {self.backend}", used[0].raw)
         theirs = self._run(name, name, start, first)
         wait = theirs.wait
         if late is not None and self.backend == "gloo":
@@ -230,9 +266,12 @@ class TorchGroup(ProcessGroup):
             if name == ANYONE:
                 here.sender = dist.get_group_rank(self.handle, theirs._source_rank())
 
-        work = Work(arrive, theirs.is_completed, used)
+        work = Work(arrive, _never if later else theirs.is_completed, used)
         here = proxy(work)  # for `arrive`, which is part of it
-        self.under_way.append(work)
+        if later:
+            self.captures.add(active.executor)
+        else:
+            self.under_way.append(work)
         return work
 
     def _run(self, name: str, label: str, run: Callable[[], Any], x: Any) -> Any:

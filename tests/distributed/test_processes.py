@@ -313,7 +313,6 @@ def test_calls_that_differ(two: Processes, tmp_path: Path) -> None:
 
 def test_memory_is_lent_and_held(two: Processes) -> None:
     two(rank_checks.no_copy)
-    two(rank_checks.nobody_waits)
 
 
 def test_a_rank_that_never_starts() -> None:

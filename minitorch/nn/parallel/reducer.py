@@ -7,9 +7,9 @@ buckets, in the order in which they come, and a bucket is sent when it is full.
     buckets         [  9        8  ]  [  7        6        5 ]  ...  [ 1  0 ]
     all-reduce                   ---------->            ------------->    ------>
 
-A parameter's hook copies its gradient to its place in its bucket, and from then on the
-place is its `.grad`. All ranks send their buckets in the same order: one that is full
-too early waits for its turn. When the last is sent, all are waited for.
+When all gradients of a bucket have come, they are copied to their places in it, which
+are `.grad` from then on. All ranks send their buckets in the same order: one that is
+full too early waits for its turn. When the last is sent, all are waited for.
 
 Source: Li et al., "PyTorch Distributed: Experiences on accelerating data parallel
 training", 2020.
@@ -27,6 +27,7 @@ from minitorch.creation import tensor, zeros
 from minitorch.distributed import ProcessGroup, ReduceOp, Work, all_reduce, broadcast
 from minitorch.distributed.group import Future
 from minitorch.dtypes import int64
+from minitorch.executor import needs_numbers, postponed
 from minitorch.nn.parameter import Parameter
 from minitorch.tensor import Tensor
 
@@ -141,9 +142,9 @@ class Reducer:
         self.enabled = True  # False: gradients stay on their rank
         self.hook: Callable[[Bucket], Future] | None = None  # sends, if not `_send`
         self.came: list[int] = []  # in this backward pass, in order
-        self.order: tuple[int, ...] = ()  # in which they came first
         self.unused: set[int] = set()  # in this graph
         self.settled = find_unused  # the order in which gradients come is known
+        self.postponed = False  # this backward pass is captured in a CUDA graph
         self._make_buckets(reversed(range(len(parameters))))
         for i, p in enumerate(parameters):
             hook = partial(_tell, weakref.ref(self), i)
@@ -171,6 +172,11 @@ class Reducer:
         Raises:
             RuntimeError: some gradients of the last backward pass have not come.
         """
+        if self.came and self.postponed:
+            self._start_over()  # the capture was given up
+        self.postponed = postponed()
+        if self.find_unused:
+            needs_numbers("find_unused_parameters", self.buckets[0].flat.raw)
         if self.came:
             missing = [n for i, n in enumerate(self.names) if i not in set(self.came)]
             raise RuntimeError(
@@ -179,16 +185,6 @@ class Reducer:
                 f"the other ranks may wait for them; pass find_unused_parameters=True, "
                 f"or use all parameters in the loss"
             )
-        if not self.settled and self.order:
-            self._settle()
-
-    def _settle(self) -> None:
-        """Make buckets again: as gradients came on rank 0."""
-        self.settled = True
-        device = self.buckets[0].flat.raw.device
-        order = tensor(self.order, dtype=int64, device=device)
-        broadcast(order, self.group.ranks[0], self.group)
-        self._make_buckets(order.tolist())
 
     def look_at(self, outputs: Iterable[Tensor]) -> None:
         """Find the parameters that the outputs of a forward pass don't depend on."""
@@ -221,7 +217,8 @@ class Reducer:
         # BEGIN SOLUTION a13.2
         bucket.missing.discard(i)
         self.came.append(i)
-        self._fill(bucket, i)
+        if not bucket.missing:
+            self._fill(bucket)
         while self.sent < len(self.buckets) and not self.buckets[self.sent].missing:
             self._send(self.buckets[self.sent])
             self.sent += 1
@@ -238,16 +235,20 @@ class Reducer:
                 f"module before that"
             )
 
-    def _fill(self, bucket: Bucket, i: int) -> None:
-        """Put the gradient into its place, unless it is there."""
+    def _fill(self, bucket: Bucket) -> None:
+        """Put gradients into their places, unless they are there."""
         # BEGIN SOLUTION a13.2
-        p, place = self.parameters[i], bucket.places[i]
-        if p.grad is None:
-            place.zero_()
-        elif p.grad.raw is not place.raw:
-            place.backend.copy_into(place.raw, p.grad.raw)  # alike: no need to ask
-        if i not in self.unused:
-            p.grad = place
+        places, grads = [], []
+        for i, place in bucket.places.items():
+            p = self.parameters[i]
+            if p.grad is None:
+                place.zero_()
+            elif p.grad.raw is not place.raw:
+                places.append(place.raw)
+                grads.append(p.grad.raw)
+            if i not in self.unused:
+                p.grad = place
+        bucket.flat.backend.copy_all(places, grads)
         # END SOLUTION a13.2
 
     @no_grad()
@@ -283,8 +284,19 @@ class Reducer:
         # END SOLUTION a13.2
         for i in self.unused & used_somewhere:
             self.parameters[i].grad = self.bucket_of[i].places[i]
-        self.order = self.order or tuple(self.came)
+        if not (self.settled or self.postponed):
+            self._settle()
         self._start_over()
+
+    def _settle(self) -> None:
+        """Make buckets again, as gradients came on rank 0, and move them there."""
+        self.settled = True
+        device = self.buckets[0].flat.raw.device
+        order = tensor(self.came, dtype=int64, device=device)
+        broadcast(order, self.group.ranks[0], self.group)
+        self._make_buckets(order.tolist())
+        for bucket in self.buckets:
+            self._fill(bucket)
 
     def _used_somewhere(self, shadow: bool) -> set[int]:
         """The parameters that have a gradient on any rank; the others get none."""

@@ -91,8 +91,9 @@ def laid_out(config: GPTTrainConfig, ranks: int) -> GPTTrainConfig:
     _check_sizes(config)
     _check_kinds(config, ranks)
     if ranks > 1:
-        graphless = replace(config, graph=False)  # it could not hold a collective
-        return replace(graphless, device=_own_device(str(config.device)))
+        whole = others == 1 and not config.zero  # else a step waits for numbers
+        graph = config.graph and whole
+        return replace(config, graph=graph, device=_own_device(str(config.device)))
     return config
 
 
