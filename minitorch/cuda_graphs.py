@@ -166,6 +166,7 @@ class Capture(Executor):
         blocks: how far a replay moves the default generator on.
         base: on the device: how far after `start` a replay begins; `at` is in it.
         clipped: gradients that nobody in the graph has multiplied by their factor.
+        ends: what other streams do; the graph ends behind it.
     """
 
     postpones = True
@@ -177,6 +178,7 @@ class Capture(Executor):
         self.step: _Step | None = None
         self.clipped: list[Clipped] = []
         self.graph: Any = None
+        self.ends: list[Callable[[], Any]] = []
         self.seed, self.start = default_generator.seed, default_generator.offset
         self.base, self.at, self.blocks = new_counter(), 0, 0
 
@@ -234,6 +236,9 @@ class Capture(Executor):
             with graph.capture(pool, stream), random.counted_from(self.base):
                 with executing(self):
                     yield
+                    for end in self.ends:
+                        end()
+                self.ends = []
                 self.blocks = default_generator.offset - self.start
                 if self.blocks:  # the graph ends by moving on
                     random.advance(self.base, self.blocks)
@@ -245,6 +250,10 @@ class Capture(Executor):
         for step in self.steps:
             for numbers, *_ in step.parts:
                 numbers.set()
+
+    def end_behind(self, wait: Callable[[], Any]) -> None:
+        """Have the graph wait for that on its own stream, if nobody does before."""
+        self.ends.append(wait)
 
     def forget(self) -> None:
         """Give the graph back; NCCL waits for that before a process group ends."""

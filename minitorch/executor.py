@@ -64,6 +64,9 @@ class Executor:
         other numbers on the host: the place of a generator, counts of an optimizer."""
         return run(*args)
 
+    def end_behind(self, wait: Callable[[], Any]) -> None:
+        """Let what is noted end behind what `wait` waits for."""
+
     def forget(self) -> None:
         """Never do what was noted: something that it needs will be gone."""
 

@@ -268,8 +268,9 @@ class TorchGroup(ProcessGroup):
 
         work = Work(arrive, _never if later else theirs.is_completed, used)
         here = proxy(work)  # for `arrive`, which is part of it
-        if later:
+        if later and active.executor is not None:
             self.captures.add(active.executor)
+            active.executor.end_behind(work.wait)
         else:
             self.under_way.append(work)
         return work

@@ -71,6 +71,31 @@ class Clipped(Tensor):
         self._product = value
 
 
+class Coming(Tensor):
+    """A gradient whose numbers may be on their way from other ranks: whoever looks at
+    it waits for them.
+
+    Attributes:
+        work: what will bring them; None: they are there.
+    """
+
+    __slots__ = ("_numbers", "work")
+
+    work: Any
+
+    @property
+    def raw(self) -> TensorData:
+        """The numbers."""
+        if self.work is not None:
+            work, self.work = self.work, None
+            work.wait()
+        return self._numbers
+
+    @raw.setter
+    def raw(self, value: TensorData) -> None:
+        self._numbers, self.work = value, None
+
+
 @no_grad()
 def clip_grad_norm_(
     parameters: Tensor | Iterable[Tensor],

@@ -16,6 +16,8 @@ from minitorch.optim.optimizer import (
     check_fused,
     check_numbers,
     factor_of,
+    in_order,
+    is_coming,
     refuse,
     scaled_gradients,
     touch,
@@ -80,11 +82,12 @@ class Adam(Optimizer):
             state = self.started(p, "exp_avg", "exp_avg_sq")
             state["step"] = state.get("step", 0) + 1
             storage = p.raw.storage
-            kind = storage.device, storage.dtype, state["step"], id(factor_of(p))
+            alike = storage.device, storage.dtype, state["step"], id(factor_of(p))
+            kind = *alike, is_coming(p)
             params, states = kinds.setdefault(kind, ([], []))
             params.append(p)
             states.append(state)
-        for (_, _, step, _), (params, states) in kinds.items():
+        for (_, _, step, *_), (params, states) in in_order(kinds):
             self._step_together(params, states, group, step)
 
     def _step_together(

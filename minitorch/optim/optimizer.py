@@ -16,7 +16,7 @@ from typing import Any
 from minitorch.autodiff import enable_grad, no_grad
 from minitorch.executor import advance
 from minitorch.nn.module import Module, clear_grad
-from minitorch.nn.utils import Clipped, shards
+from minitorch.nn.utils import Clipped, Coming, shards
 from minitorch.tensor import Tensor
 from minitorch.tensor_data import TensorData
 
@@ -263,6 +263,17 @@ def check_fused(name: str, foreach: bool | None, fused: bool | None) -> None:
 def with_grad(group: Group) -> list[Tensor]:
     """The parameters of a group that have a gradient."""
     return [p for p in group["params"] if p.grad is not None]
+
+
+def is_coming(p: Tensor) -> bool:
+    """Whether the gradient of p is still on its way from other ranks."""
+    return type(p.grad) is Coming and p.grad.work is not None
+
+
+def in_order(kinds: Mapping[tuple[Any, ...], Any]) -> list[tuple[Any, Any]]:
+    """What is stepped together, by keys that end with `is_coming`: while some gradients
+    come, parameters with others take their step."""
+    return sorted(kinds.items(), key=lambda kind: kind[0][-1])
 
 
 def whole_with_grad(name: str, group: Group) -> list[Tensor]:

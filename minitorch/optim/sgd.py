@@ -14,6 +14,8 @@ from minitorch.optim.optimizer import (
     Optimizer,
     check_fused,
     check_numbers,
+    in_order,
+    is_coming,
     raw_gradients,
     refuse,
     touch,
@@ -81,8 +83,9 @@ class SGD(Optimizer):
         for p in with_grad(group):
             first = group["momentum"] != 0 and self._start(p)
             storage = p.raw.storage
-            kinds.setdefault((storage.device, storage.dtype, first), []).append(p)
-        for (_, _, first), params in kinds.items():
+            kind = storage.device, storage.dtype, first, is_coming(p)
+            kinds.setdefault(kind, []).append(p)
+        for (_, _, first, _), params in in_order(kinds):
             self._step_together(params, group, first)
 
     def _start(self, p: Tensor) -> bool:

@@ -15,7 +15,7 @@ import pytest
 import minitorch
 from helpers import SIMULATED
 from minitorch import nn, optim
-from minitorch.cuda import make_graphed_step
+from minitorch.cuda import CUDAGraph, graph, make_graphed_step
 from minitorch.executor import postponed
 
 pytest.importorskip("numba_cuda")
@@ -108,6 +108,21 @@ def test_all_reduces_are_captured_and_go_before_their_group(
         graphed(minitorch.ones(4, 5, device="cuda"))
 
 
+def test_a_graph_ends_behind_all_that_is_sent_in_it(group: Any) -> None:
+    step, model = training(group)
+    x = minitorch.ones(4, 5, device="cuda")
+    step(x)
+    del group.made_by_torch[:]
+    whole = DistributedDataParallel(
+        model, process_group=group, init_sync=False, bucket_cap_mb=1e-5
+    )
+    whole.reducer.settled = True
+    with graph(CUDAGraph()):
+        whole(x).sum().backward()  # and nobody looks at a gradient
+    works = [work for work in group.made_by_torch if work.captured]
+    assert works and all(work.waits == 1 for work in works)
+
+
 @pytest.mark.parametrize(
     "backend, options, why",
     [
@@ -134,7 +149,7 @@ def test_what_is_in_parts_is_refused_before_it_is_gathered() -> None:
 
     def rank() -> tuple[list[float], list[float], list[str]]:
         found, refused = [], []
-        for graph in (False, True):
+        for captured in (False, True):
             minitorch.manual_seed(0)
             model = fully_shard(nn.Linear(5, 3).to("cuda"))
             optimizer = optim.SGD(model.parameters(), 0.1)
@@ -146,7 +161,7 @@ def test_what_is_in_parts_is_refused_before_it_is_gathered() -> None:
                 optimizer.step()
                 return loss.detach()
 
-            run = make_graphed_step(step, refused.append) if graph else step
+            run = make_graphed_step(step, refused.append) if captured else step
             found.append(losses(run))
         return *found, refused  # type: ignore[return-value]
 

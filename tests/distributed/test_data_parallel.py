@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -9,11 +10,12 @@ import rank_checks
 
 import minitorch
 from minitorch import distributed as dist
-from minitorch import nn
+from minitorch import nn, optim
 from minitorch.data import DataLoader, DistributedSampler, TensorDataset
 from minitorch.distributed import spawn_threads
 from minitorch.nn.parallel import DistributedDataParallel as DDP
 from minitorch.nn.parallel import reducer
+from minitorch.optim.optimizer import is_coming
 
 KIB = 1 / 1024
 
@@ -57,6 +59,55 @@ def test_how_parameters_are_divided() -> None:
     order = range(len(parameters))
     divided = reducer.divide(order, parameters, 5 * 2**20)
     assert divided == [[0], [1, 2, 3], [4], [5], [6]]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda p: optim.AdamW(p, 0.1), lambda p: optim.SGD(p, 0.1, momentum=0.9)],
+    ids=["adamw", "sgd"],
+)
+def test_an_optimizer_steps_while_the_last_bucket_comes(make: Any) -> None:
+    def program() -> None:
+        layers = [nn.Linear(4, 4, bias=False) for _ in range(3)]
+        model = DDP(nn.Sequential(*layers), bucket_cap_mb=1e-6)
+        optimizer: Any = make(model.parameters())
+        x, first = minitorch.ones(2, 4), layers[0].weight
+        steps: list[list[bool]] = []
+        together = optimizer._step_together
+
+        def watched(params: list[Any], *rest: Any) -> None:
+            steps.append([is_coming(p) for p in params])
+            together(params, *rest)
+
+        optimizer._step_together = watched
+        for step in range(3):
+            model(x).sum().backward()
+            assert is_coming(first) == (step > 0)  # the first one makes buckets again
+            optimizer.step()
+            assert not is_coming(first)
+            optimizer.zero_grad(set_to_none=False)
+        alone, last = [[False, False]], [[True]]
+        assert steps == [[False] * 3, *alone, *last, *alone, *last]
+
+        model(x).sum().backward()
+        held = first.grad
+        optimizer.zero_grad()
+        model(x * (1 + dist.get_rank())).sum().backward()
+        assert is_coming(first) and held is first.grad
+        mean = held.numpy().copy()  # whoever looks waits
+        assert not is_coming(first)
+        assert mean.any()
+        for p in model.parameters():
+            dist.broadcast(p.grad, 0)
+        assert (first.grad.numpy() == mean).all()
+
+        model(x).sum().backward()
+        model(x).sum()  # nobody has looked: the next pass waits
+        assert model.reducer.buckets[-1].left is None
+        copy = deepcopy(first.grad)
+        assert (copy.numpy() == first.grad.numpy()).all()
+
+    spawn_threads(program, 2)
 
 
 def test_a_bucket_is_sent_while_the_backward_pass_goes_on() -> None:

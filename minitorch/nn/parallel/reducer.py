@@ -9,7 +9,9 @@ buckets, in the order in which they come, and a bucket is sent when it is full.
 
 When all gradients of a bucket have come, they are copied to their places in it, which
 are `.grad` from then on. All ranks send their buckets in the same order: one that is
-full too early waits for its turn. When the last is sent, all are waited for.
+full too early waits for its turn. When the last is sent, the others are waited for, and
+for the last one by whoever first looks at a gradient in it: an optimizer takes the step
+of all other parameters before.
 
 Source: Li et al., "PyTorch Distributed: Experiences on accelerating data parallel
 training", 2020.
@@ -29,6 +31,7 @@ from minitorch.distributed.group import Future
 from minitorch.dtypes import int64
 from minitorch.executor import needs_numbers, postponed
 from minitorch.nn.parameter import Parameter
+from minitorch.nn.utils import Coming
 from minitorch.tensor import Tensor
 
 FIRST_BYTES = 2**20  # the first bucket is small, so that sending starts early
@@ -41,15 +44,16 @@ class Bucket:
     Attributes:
         members: the numbers of their parameters.
         flat: all their numbers.
-        places: of each, its part of `flat`, in the parameter's shape.
+        places: of each, its part of `flat`, in the parameter's shape; see `Coming`.
         missing: those that have not come.
-        work: what was sent, until it was waited for.
+        work: what was sent, until it was waited for; `left`: for others to wait for.
         number, last: its place among the buckets.
     """
 
     def __init__(self, members: Sequence[int], parameters: Sequence[Parameter]) -> None:
         self.members, self.missing = tuple(members), set(members)
         self.work: Work | Future | None = None
+        self.left: Work | Future | None = None
         self.number, self.last = 0, False
         self.of = [parameters[i] for i in members]
         starts, end = [], 0
@@ -59,11 +63,25 @@ class Bucket:
         first = parameters[self.members[0]]
         self.flat = zeros(end, dtype=first.dtype, device=first.raw.device)
         self.places = {
-            i: self.flat[start : start + parameters[i].numel()]
-            .view(parameters[i].shape)
-            .detach()
+            i: Coming(
+                self.flat[start : start + parameters[i].numel()]
+                .view(parameters[i].shape)
+                .raw
+            )
             for i, start in zip(self.members, starts)
         }
+
+    def leave(self) -> None:
+        """Let whoever asks for one of the gradients wait for them."""
+        for place in self.places.values():
+            place.work = self.work
+        self.left, self.work = self.work, Future(lambda: self.flat)
+
+    def arrive(self) -> None:
+        """Wait for what was left, if nobody did."""
+        if self.left is not None:
+            self.left.wait()
+            self.left = None
 
     # What hooks may ask, by PyTorch's names for a GradBucket.
 
@@ -174,6 +192,7 @@ class Reducer:
         """
         if self.came and self.postponed:
             self._start_over()  # the capture was given up
+        self.buckets[-1].arrive()
         self.postponed = postponed()
         if self.find_unused:
             needs_numbers("find_unused_parameters", self.buckets[0].flat.raw)
@@ -273,8 +292,10 @@ class Reducer:
 
     @no_grad()
     def _finish(self, shadow: bool = False) -> None:
-        """All are sent: wait for them."""
+        """All are sent: wait for them, but for the last, if nobody looks at it now."""
         used_somewhere = self._used_somewhere(shadow) if self.find_unused else set()
+        if self.settled and not (self.hook or self.find_unused or shadow):
+            self.buckets[-1].leave()
         # BEGIN SOLUTION a13.2
         for bucket in self.buckets:
             assert bucket.work is not None
