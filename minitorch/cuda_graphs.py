@@ -257,7 +257,8 @@ class Capture(Executor):
 
     def forget(self) -> None:
         """Give the graph back; NCCL waits for that before a process group ends."""
-        self.graph.destroy()
+        if self.graph is not None:  # else it was for another of its groups
+            self.graph.destroy()
         self.graph = None
 
     def before_replay(self) -> None:

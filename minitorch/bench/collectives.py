@@ -24,7 +24,7 @@ MODULE = "minitorch.bench.collectives"
 KIB, LEAST, MOST = 2**10, 2**10, 2**30  # bytes
 BUCKETS = 25_000_000, 100_000_000, 500_000_000  # as they are sent between GPUs
 SECONDS = 0.2  # for one size of one method
-IN_A_ROW = 10  # calls on a GPU that are timed together
+IN_A_ROW = 30  # calls on a GPU that are timed together
 COLORS = "#1f4e9e", "#888888", "#c0392b", "#2e8b57", "#b8860b"
 
 

@@ -91,8 +91,8 @@ def laid_out(config: GPTTrainConfig, ranks: int) -> GPTTrainConfig:
     _check_sizes(config)
     _check_kinds(config, ranks)
     if ranks > 1:
-        whole = others == 1 and not config.zero  # else a step waits for numbers
-        graph = config.graph and whole
+        # Others read numbers within a step, or were not yet compared with and without.
+        graph = config.graph and others == (config.tp or 1) and not config.zero
         return replace(config, graph=graph, device=_own_device(str(config.device)))
     return config
 

@@ -135,7 +135,7 @@ class SharedGPT:
             fully_shard(self.trained, **options)
         elif self.data.size() > 1:
             self.trained = DistributedDataParallel(
-                self.trained, process_group=self.data
+                self.trained, process_group=self.data, broadcast_buffers=False
             )
 
     def _sharing(self, made: optim.Optimizer) -> optim.Optimizer:
