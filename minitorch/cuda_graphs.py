@@ -251,6 +251,11 @@ class Capture(Executor):
             for numbers, *_ in step.parts:
                 numbers.set()
 
+    @property
+    def moves(self) -> bool:
+        """Whether a replay needs other numbers of the host than the one before."""
+        return bool(self.steps or self.blocks or self.clipped)
+
     def end_behind(self, wait: Callable[[], Any]) -> None:
         """Have the graph wait for that on its own stream, if nobody does before."""
         self.ends.append(wait)
@@ -357,8 +362,12 @@ class CUDAGraph:
             # What was filled for replays is there then, on whichever stream they are.
             current_stream(self._graph.gpu.name).synchronize()
 
-    def replay(self) -> None:
-        """Do again all that was captured, behind the work of its GPU's stream."""
+    def replay(self, times: int = 1) -> None:
+        """Do again all that was captured, behind the work of its GPU's stream.
+
+        Args:
+            times: so often, with one start if it neither draws nor takes a step.
+        """
         if self._captured is None:
             raise RuntimeError(
                 "replay: this graph is empty; capture one with "
@@ -368,8 +377,10 @@ class CUDAGraph:
 
         not_in_graph("replaying a graph", "end the capture before")
         with on(self._graph.gpu):
-            self._captured.before_replay()
-            self._graph.replay()
+            apart = times if self._captured.moves else 1
+            for _ in range(apart):
+                self._captured.before_replay()
+                self._graph.replay(times // apart)
 
     def reset(self) -> None:
         """Forget the graph, and give its memory back as far as no tensor uses it."""
