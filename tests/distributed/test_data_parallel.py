@@ -51,6 +51,39 @@ def test_buffers_come_from_rank_0() -> None:
     assert spawn_threads(rank_checks.buffers, 3) == [[0.0, 0.0]] * 3
 
 
+@pytest.mark.parametrize("dtype", [minitorch.bfloat16, minitorch.float64], ids=str)
+def test_gradients_of_any_type_are_averaged(dtype: Any) -> None:
+    def program() -> None:
+        model = nn.Linear(3, 2).to(dtype)
+        whole = DDP(model)
+        for _ in range(2):
+            model.zero_grad()
+            whole(
+                minitorch.full((1, 3), dist.get_rank() + 1.0, dtype=dtype)
+            ).sum().backward()
+            assert (model.weight.grad == 1.5).all()
+            assert (model.bias.grad == 1).all()
+
+    spawn_threads(program, 2)
+
+
+def test_two_that_wrap_one_module_leave_each_other_alone() -> None:
+    def program() -> None:
+        layers = [nn.Linear(3, 3, bias=False), nn.Linear(3, 3, bias=False)]
+        model = nn.Sequential(*layers)
+        whole = DDP(DDP(model, bucket_cap_mb=1e-6), bucket_cap_mb=1e-6)
+        with minitorch.no_grad():
+            for layer in layers:
+                layer.weight.fill_(1.0)
+        for _ in range(3):
+            model.zero_grad()
+            whole(minitorch.full((1, 3), dist.get_rank() + 1.0)).sum().backward()
+            assert (layers[0].weight.grad == 4.5).all()
+            assert (layers[1].weight.grad == 4.5).all()
+
+    spawn_threads(program, 2)
+
+
 def test_how_parameters_are_divided() -> None:
     mib = 2**18  # elements of float32
     sizes = [mib // 2, mib, 3 * mib, mib, 30 * mib, 4]
