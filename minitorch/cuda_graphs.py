@@ -39,7 +39,13 @@ from weakref import finalize
 from minitorch.backend import get_backend
 from minitorch.creation import default_generator
 from minitorch.dtypes import float32, promote
-from minitorch.executor import Executor, active, executing, users_stack
+from minitorch.executor import (
+    Executor,
+    active,
+    before_notes,
+    executing,
+    users_stack,
+)
 from minitorch.nn.utils import Clipped
 from minitorch.optim.optimizer import Group, Optimizer, with_grad
 from minitorch.tensor import Tensor
@@ -232,17 +238,19 @@ class Capture(Executor):
         from cuda_ops import random
 
         self.graph = graph
+        for arrive in before_notes:
+            arrive()
         try:
             with graph.capture(pool, stream), random.counted_from(self.base):
                 with executing(self):
                     yield
                     for end in self.ends:
                         end()
-                self.ends = []
                 self.blocks = default_generator.offset - self.start
                 if self.blocks:  # the graph ends by moving on
                     random.advance(self.base, self.blocks)
         finally:
+            self.ends = []
             default_generator.offset = self.start
             for step in reversed(self.steps):
                 step.undo()
