@@ -149,7 +149,8 @@ before_notes.append(_all_arrive)
 def _forget_captures() -> None:
     """A program may end without `destroy_process_group`."""
     for group in list(every):
-        group.forget_captures()
+        with suppress(RuntimeError):  # the device may be lost
+            group.forget_captures()
 
 
 class TorchGroup(ProcessGroup):
