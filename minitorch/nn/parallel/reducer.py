@@ -311,16 +311,14 @@ class Reducer:
         self._start_over()
 
     def _settle(self) -> None:
-        """Make buckets again, as gradients came on rank 0, and move these there."""
+        """Make buckets again, as gradients came on rank 0, and move them there."""
         self.settled = True
-        before = {i: b.places[i] for i, b in self.bucket_of.items()}
         device = self.buckets[0].flat.raw.device
         order = tensor(self.came, dtype=int64, device=device)
         broadcast(order, self.group.ranks[0], self.group)
         self._make_buckets(order.tolist())
-        for i, p in enumerate(self.parameters):
-            if p.grad is before[i]:  # else another has taken it over
-                p.grad = self.bucket_of[i].places[i].copy_(before[i])
+        for bucket in self.buckets:
+            self._fill(bucket)
 
     def _used_somewhere(self, shadow: bool) -> set[int]:
         """The parameters that have a gradient on any rank; the others get none."""
