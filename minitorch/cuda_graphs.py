@@ -39,7 +39,13 @@ from weakref import finalize
 from minitorch.backend import get_backend
 from minitorch.creation import default_generator
 from minitorch.dtypes import float32, promote
-from minitorch.executor import Executor, active, executing, users_stack
+from minitorch.executor import (
+    Executor,
+    active,
+    before_notes,
+    executing,
+    users_stack,
+)
 from minitorch.nn.utils import Clipped
 from minitorch.optim.optimizer import Group, Optimizer, with_grad
 from minitorch.tensor import Tensor
@@ -167,6 +173,7 @@ class Capture(Executor):
         base: on the device: how far after `start` a replay begins; `at` is in it.
         clipped: gradients that nobody in the graph has multiplied by their factor.
         ends: what other streams do; the graph ends behind it.
+        grads: of each parameter that a backward pass came to, what it had before.
     """
 
     postpones = True
@@ -179,8 +186,16 @@ class Capture(Executor):
         self.clipped: list[Clipped] = []
         self.graph: Any = None
         self.ends: list[Callable[[], Any]] = []
+        self.grads: dict[Tensor, Tensor | None] = {}
         self.seed, self.start = default_generator.seed, default_generator.offset
         self.base, self.at, self.blocks = new_counter(), 0, 0
+
+    def operation(self, name: str, run: Callable[..., Any], args: Any) -> Any:
+        """Note what gradients were, before a backward pass adds to them."""
+        for edge in getattr(args[0], "edges", ()) if args else ():
+            if edge is not None and isinstance(edge[0], Tensor):
+                self.grads.setdefault(edge[0], edge[0].grad)
+        return run(*args)
 
     def read(self, name: str, fn: Callable[..., Any], a: TensorData) -> Any:
         """Refuse to read what is on the GPU."""
@@ -232,17 +247,23 @@ class Capture(Executor):
         from cuda_ops import random
 
         self.graph = graph
+        for arrive in before_notes:
+            arrive()
         try:
             with graph.capture(pool, stream), random.counted_from(self.base):
                 with executing(self):
                     yield
                     for end in self.ends:
                         end()
-                self.ends = []
                 self.blocks = default_generator.offset - self.start
                 if self.blocks:  # the graph ends by moving on
                     random.advance(self.base, self.blocks)
+        except BaseException:  # nothing was computed, nor added
+            for p, grad in self.grads.items():
+                p.grad = grad
+            raise
         finally:
+            self.ends, self.grads = [], {}
             default_generator.offset = self.start
             for step in reversed(self.steps):
                 step.undo()
@@ -416,7 +437,7 @@ class graph:
 
     Raises:
         CaptureError: something that cannot be captured; the message says what to do.
-            Random numbers and optimizers are then as they were before.
+            Random numbers, optimizers and gradients are then as they were before.
     """
 
     def __init__(

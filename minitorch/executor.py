@@ -83,6 +83,8 @@ class Active:
 
 
 active = Active()
+# To be called before work is noted: what it cannot wait for has to arrive.
+before_notes: list[Callable[[], None]] = []
 E = TypeVar("E", bound=Executor)
 
 

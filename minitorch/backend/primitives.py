@@ -38,9 +38,9 @@ class Primitives(ABC):
     # Functions that take float16 and bfloat16 as they are. For all others half tensors
     # are converted to float32, and results back: `minitorch/backend/low_precision.py`.
     takes_half = frozenset({
-        "at", "cat", "copy", "copy_into", "cuda_array_interface", "dlpack_device",
-        "empty", "fill", "from_numpy", "from_numpy_async", "from_peer", "full",
-        "is_pinned", "linear", "pin_memory", "to_dlpack", "to_numpy",
+        "at", "cat", "copy", "copy_all", "copy_into", "cuda_array_interface",
+        "dlpack_device", "empty", "fill", "from_numpy", "from_numpy_async", "from_peer",
+        "full", "is_pinned", "linear", "pin_memory", "to_dlpack", "to_numpy",
         "to_numpy_async",
     })  # fmt: skip
     # Those that do so in some calls, and give NotImplemented for the others.

@@ -43,7 +43,7 @@ from minitorch.distributed.group import (
 )
 from minitorch.distributed.rules import ReduceOp
 from minitorch.dtypes import bfloat16
-from minitorch.executor import active, needs_numbers, postponed
+from minitorch.executor import active, before_notes, needs_numbers, postponed
 from minitorch.tensor import Tensor
 
 OPS: Mapping[ReduceOp, Any] = MappingProxyType(
@@ -134,11 +134,23 @@ def _never() -> bool:
 every: WeakSet[Any] = WeakSet()  # groups that may be in use
 
 
+def _all_arrive() -> None:
+    """What is captured in a CUDA graph cannot wait for what was sent before it."""
+    for group in list(every):
+        for work in group.under_way:
+            if any(map(group.by_nccl, work.held)):
+                work.wait()
+
+
+before_notes.append(_all_arrive)
+
+
 @atexit.register
 def _forget_captures() -> None:
     """A program may end without `destroy_process_group`."""
     for group in list(every):
-        group.forget_captures()
+        with suppress(RuntimeError):  # the device may be lost
+            group.forget_captures()
 
 
 class TorchGroup(ProcessGroup):
@@ -208,7 +220,8 @@ class TorchGroup(ProcessGroup):
         Args:
             how: what they must agree on besides the name and the first tensor.
         """
-        if _postponed(used):  # it was compared when it was done before
+        if _postponed(used):  # from now on ranks may count unlike numbers of calls
+            self.count = max(self.count, COMPARED)
             return self._start(name, start, *used)
         self.count += 1
         compare = partial(self._compare, self.count, name, how, used)
@@ -252,29 +265,32 @@ class TorchGroup(ProcessGroup):
         late: Callable[[], None] | None = None,
     ) -> Work:
         """Start work on tensors of ours; `late` is called if it takes long."""
-        first, later = used[0] if used else None, _postponed(used)
-        if not later:  # else CUDA must not be asked
+        first = used[0] if used else None
+        noting = active.executor if _postponed(used) else None
+        if noting is not None and not self.by_nccl(used[0]):
+            needs_numbers(f"{name} by {self.backend}", used[0].raw)
+        if not postponed():  # else CUDA must not be asked
             at_work = (work for work in self.under_way if not work.is_completed())
             self.under_way = [*at_work]
-        elif not self.by_nccl(used[0]):
-            needs_numbers(f"{name} by {self.backend}", used[0].raw)
         theirs = self._run(name, name, start, first)
         wait = theirs.wait
         if late is not None and self.backend == "gloo":
             wait = partial(_wait, theirs, late)
 
         def arrive() -> None:
+            if noting not in (None, active.executor):
+                return  # it was never begun: the capture was given up
             self._run(name, f"{name}: wait", wait, first)
             if name == ANYONE:
                 here.sender = dist.get_group_rank(self.handle, theirs._source_rank())
 
-        work = Work(arrive, _never if later else theirs.is_completed, used)
+        work = Work(arrive, _never if noting else theirs.is_completed, used)
         here = proxy(work)  # for `arrive`, which is part of it
-        if later and active.executor is not None:
-            self.captures.add(active.executor)
-            active.executor.end_behind(work.wait)
-        else:
+        if noting is None:
             self.under_way.append(work)
+        else:
+            self.captures.add(noting)
+            noting.end_behind(work.wait)
         return work
 
     def _run(self, name: str, label: str, run: Callable[[], Any], x: Any) -> Any:

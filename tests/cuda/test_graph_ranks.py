@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 from weakref import WeakSet
 
+import numpy as np
 import pytest
 
 import minitorch
@@ -28,7 +29,8 @@ RANKS = Path(__file__).with_name("graph_ranks.py")
 
 
 class Sent:
-    """Work of torch's, which must not be asked for during a capture, nor after it."""
+    """Work of torch's, which must not be asked for during a capture, nor after it, and
+    for which nobody can wait on the other side of where a capture begins or ends."""
 
     def __init__(self) -> None:
         self.captured, self.waits = postponed(), 0
@@ -38,6 +40,7 @@ class Sent:
         return True
 
     def wait(self, *_: Any) -> None:
+        assert self.captured == postponed()
         self.waits += 1
 
 
@@ -55,6 +58,7 @@ def group(monkeypatch: pytest.MonkeyPatch) -> Any:
     alone.ranks, alone.backend, alone.me, alone.store = (0,), "nccl", 0, None
     alone.count, alone.under_way, alone.captures = transport.COMPARED, [], WeakSet()
     alone.made_by_torch = made
+    monkeypatch.setattr(transport, "every", {alone})
     monkeypatch.setattr(transport.dist, "broadcast", begin)
     monkeypatch.setattr(transport.dist, "get_world_size", lambda: 1)
     return alone
@@ -116,11 +120,68 @@ def test_a_graph_ends_behind_all_that_is_sent_in_it(group: Any) -> None:
     whole = DistributedDataParallel(
         model, process_group=group, init_sync=False, bucket_cap_mb=1e-5
     )
-    whole.reducer.settled = True
     with graph(CUDAGraph()):
         whole(x).sum().backward()  # and nobody looks at a gradient
     works = [work for work in group.made_by_torch if work.captured]
     assert works and all(work.waits == 1 for work in works)
+
+
+def test_a_capture_that_is_given_up_leaves_nothing_to_wait_for(group: Any) -> None:
+    def reading(step: Any) -> tuple[Any, list[str]]:
+        refused: list[str] = []
+        return make_graphed_step(step, refused.append), refused
+
+    def made() -> Any:
+        _, model = training(group)
+        whole = DistributedDataParallel(
+            model, process_group=group, init_sync=False, bucket_cap_mb=1e-5
+        )
+        optimizer = optim.AdamW(model.parameters(), 0.1)
+
+        def step(x: minitorch.Tensor) -> minitorch.Tensor:
+            optimizer.zero_grad()
+            loss = whole(x).square().mean()
+            loss.backward()
+            loss.item()  # while the last bucket comes
+            optimizer.step()
+            return loss.detach()
+
+        return step
+
+    expected = losses(made())
+    graphed, refused = reading(made())
+    assert losses(graphed) == expected
+    assert graphed.graph is None
+    assert "item() asks" in refused[0]
+
+
+def test_what_was_left_before_a_capture_is_waited_for_before_it(group: Any) -> None:
+    step, model = training(group)
+    x = minitorch.ones(4, 5, device="cuda")
+    step(x)
+    del group.made_by_torch[:]
+
+    def adds_up(x: minitorch.Tensor) -> minitorch.Tensor:
+        loss = whole(x).sum()
+        loss.backward()
+        return loss.detach()
+
+    whole = DistributedDataParallel(
+        model, process_group=group, init_sync=False, bucket_cap_mb=25
+    )
+    for _ in range(3):
+        model.zero_grad()
+        adds_up(x)
+    model.zero_grad()
+    graphed = make_graphed_step(adds_up)
+    for _ in range(4):
+        graphed(x)
+    assert graphed.graph is not None
+    added = [p.grad.numpy() for p in model.parameters()]
+    model.zero_grad()
+    adds_up(x)
+    for p, grad in zip(model.parameters(), added):
+        np.testing.assert_allclose(grad, 4 * p.grad.numpy(), rtol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -480,6 +480,28 @@ def test_other_errors_pass_through() -> None:
     assert np.array_equal(values(y), [1, 2, 3, 4])
 
 
+def test_a_capture_that_is_given_up_adds_no_gradient() -> None:
+    def losses(graphed: bool) -> list[float]:
+        minitorch.manual_seed(0)
+        model = nn.Linear(5, 3).to("cuda")
+        optimizer = optim.SGD(model.parameters(), 0.1)
+
+        def step(x: Any) -> Any:
+            loss = model(x).square().mean()
+            loss.backward()
+            loss.item()
+            optimizer.step()
+            optimizer.zero_grad()  # behind, and not before
+            return loss.detach()
+
+        refused: list[str] = []
+        run = minitorch.cuda.make_graphed_step(step, refused.append)
+        inputs = [minitorch.full((4, 5), 0.1 * i, device="cuda") for i in range(4)]
+        return [(run if graphed else step)(x).item() for x in inputs]
+
+    assert losses(True) == losses(False)
+
+
 def test_a_first_step_cannot_be_captured() -> None:
     for name in ("adam", "momentum"):
         training = Training(OPTIMIZERS[name])

@@ -109,6 +109,33 @@ def test_views_and_mixed_types() -> None:
         close(ours, theirs)
 
 
+@pytest.mark.parametrize("shapes", [SIZES, MANY, []], ids=["sizes", "many", "none"])
+@pytest.mark.parametrize("kind", ["f4", "f8", "f2"])
+def test_copy_all(shapes: Any, kind: str) -> None:
+    outs, _ = both(tensors(shapes, kind, 0))
+    wanted = tensors(shapes, kind, 1)
+    get_backend("cuda").copy_all(outs, both(wanted)[0])
+    for out, x in zip(outs, wanted):
+        np.testing.assert_array_equal(memory.to_numpy(out), x)
+
+
+def test_copies_of_views_and_mixed_types() -> None:
+    """Permuted on either side, at odd addresses, and between others of other types."""
+    x, y, z = tensors([(4, 3), (9,), (5,)], "f4", 0)
+    (a, b, c), _ = both([x, y, z.astype("f8")])
+    (p, q, r), _ = both([np.zeros((3, 4), "f4"), np.zeros(9, "f4"), np.zeros(5)])
+    s = memory.from_numpy(np.zeros((4, 3), "f4"))
+    odd = q.slice(0, 1, 7)
+    given = [(p, a.permute((1, 0))), (odd, b.slice(0, 2, 7)), (r, c)]
+    given.append((s.permute((1, 0)), p))
+    optim.copy_all(*zip(*given[:3]))
+    optim.copy_all(*zip(*given[3:]))
+    np.testing.assert_array_equal(memory.to_numpy(p), x.T)
+    np.testing.assert_array_equal(memory.to_numpy(q), [0, *y[2:9], 0])
+    np.testing.assert_array_equal(memory.to_numpy(r), z.astype("f8"))
+    np.testing.assert_array_equal(memory.to_numpy(s), x)
+
+
 def test_tensors_of_one_parameter_have_one_type() -> None:
     p, g = memory.from_numpy(np.ones(2, "f4")), memory.from_numpy(np.ones(2, "f8"))
     with pytest.raises(TypeError, match=r"\['float32', 'float64'\]"):

@@ -51,6 +51,31 @@ def test_buffers_come_from_rank_0() -> None:
     assert spawn_threads(rank_checks.buffers, 3) == [[0.0, 0.0]] * 3
 
 
+@pytest.mark.parametrize("dtype", [minitorch.bfloat16, minitorch.float64], ids=str)
+def test_gradients_of_any_type_are_averaged(dtype: Any) -> None:
+    def program() -> None:
+        model = nn.Linear(3, 2).to(dtype)
+        whole = DDP(model)
+        for _ in range(2):
+            model.zero_grad()
+            whole(
+                minitorch.full((1, 3), dist.get_rank() + 1.0, dtype=dtype)
+            ).sum().backward()
+            assert (model.weight.grad == 1.5).all()
+            assert (model.bias.grad == 1).all()
+
+    spawn_threads(program, 2)
+
+
+def test_a_module_is_wrapped_once() -> None:
+    def program() -> None:
+        wrapped = DDP(nn.Linear(3, 3))
+        with pytest.raises(ValueError, match=r"give the module .* wrapped\.module"):
+            DDP(nn.Sequential(wrapped, nn.ReLU()))
+
+    spawn_threads(program, 1)
+
+
 def test_how_parameters_are_divided() -> None:
     mib = 2**18  # elements of float32
     sizes = [mib // 2, mib, 3 * mib, mib, 30 * mib, 4]

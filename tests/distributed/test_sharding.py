@@ -309,6 +309,13 @@ def test_layers_used_again(reshard: Any) -> None:
     assert max(spawn_threads(program, 2)) < 1e-14
 
 
+def test_a_module_without_parameters_is_called_as_it_is() -> None:
+    def program() -> float:
+        return fully_shard(nn.ReLU())(minitorch.ones(3)).sum().item()
+
+    assert spawn_threads(program, 1) == [3.0]
+
+
 def test_types_of_numbers() -> None:
     """bfloat16 is what is gathered and computed with; parameters are float32."""
     seen: list[Any] = []

@@ -102,8 +102,8 @@ class FSDPModule(Module):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         unit, outermost = self._unit, self._unit.trip is None
-        if outermost:  # its ranks agree by numbers on what has come
-            needs_numbers("fully_shard", next(self.parameters()).raw)
+        if outermost and (some := next(self.parameters(), None)) is not None:
+            needs_numbers("fully_shard", some.raw)  # by which ranks agree on what came
         trip = Trip(units(self)) if outermost else unit.trip
         try:
             if unit.policy.cast_forward_inputs:

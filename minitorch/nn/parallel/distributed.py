@@ -65,7 +65,8 @@ class DistributedDataParallel(Module):
     Until the next backward pass, `.grad` is a view of memory that all gradients share.
 
     Raises:
-        ValueError: nothing here learns, or an argument makes no sense.
+        ValueError: nothing here learns, it is wrapped already, or an argument makes no
+            sense.
         RuntimeError: the ranks' models are not alike; the message says where.
     """
 
@@ -82,6 +83,7 @@ class DistributedDataParallel(Module):
     ) -> None:
         super().__init__()
         _refuse(pytorch_only)
+        _check_bare(module)
         group = member("DistributedDataParallel", process_group)
         named = {n: p for n, p in module.named_parameters() if p.requires_grad}
         if group is None or not named:
@@ -198,6 +200,15 @@ def _refuse(given: Mapping[str, Any]) -> None:
             raise TypeError(f"{name}: there is no argument {key!r}")
         if value not in PYTORCH_ONLY[key]:
             raise ValueError(f"{name}: {key}={value!r} is not supported; leave it out")
+
+
+def _check_bare(module: Module) -> None:
+    """Two averages of one gradient would be under way at once."""
+    if any(isinstance(m, DistributedDataParallel) for m in module.modules()):
+        raise ValueError(
+            "DistributedDataParallel: the module, or one in it, is wrapped already; "
+            "give the module without the wrapper, wrapped.module"
+        )
 
 
 def _check_parts(named: Mapping[str, Tensor], group: ProcessGroup) -> None:

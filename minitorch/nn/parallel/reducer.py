@@ -194,6 +194,7 @@ class Reducer:
             self._start_over()  # the capture was given up
         self.buckets[-1].arrive()
         self.postponed = postponed()
+        self.settled = self.settled or self.postponed  # a graph keeps its buckets
         if self.find_unused:
             needs_numbers("find_unused_parameters", self.buckets[0].flat.raw)
         if self.came:
@@ -305,7 +306,7 @@ class Reducer:
         # END SOLUTION a13.2
         for i in self.unused & used_somewhere:
             self.parameters[i].grad = self.bucket_of[i].places[i]
-        if not (self.settled or self.postponed):
+        if not self.settled:
             self._settle()
         self._start_over()
 
