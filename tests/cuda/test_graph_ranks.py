@@ -21,6 +21,7 @@ from minitorch.executor import postponed
 
 pytest.importorskip("numba_cuda")
 pytest.importorskip("torch")
+from cuda_ops.graphs import CaptureError
 from minitorch.distributed import transport
 from minitorch.distributed.fsdp import fully_shard
 from minitorch.nn.parallel import DistributedDataParallel
@@ -182,6 +183,11 @@ def test_what_was_left_before_a_capture_is_waited_for_before_it(group: Any) -> N
     adds_up(x)
     for p, grad in zip(model.parameters(), added):
         np.testing.assert_allclose(grad, 4 * p.grad.numpy(), rtol=1e-5)
+
+
+def test_a_barrier_is_refused(group: Any) -> None:
+    with pytest.raises(CaptureError, match=r"barrier\(\) asks"), graph(CUDAGraph()):
+        group.barrier()
 
 
 @pytest.mark.parametrize(
