@@ -122,8 +122,9 @@ class DriverGraph:
             _, self.nodes = device.call(CAPTURING, api.cuGraphGetNodes, self._graph, 0)
             self._ready[1] = _made_ready(self._graph)
         except BaseException:
-            if self._graph is not None:
-                device.driver().cuGraphDestroy(self._graph)
+            graph, self._graph = self._graph, None
+            if graph is not None:
+                device.driver().cuGraphDestroy(graph)
             self._release_pool()
             raise
         self.names, self.kept = tuple(capture.names), capture.kept

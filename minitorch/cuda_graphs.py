@@ -394,14 +394,16 @@ class CUDAGraph:
                 "replay: this graph is empty; capture one with "
                 "`with minitorch.cuda.graph(g):`"
             )
+        if times < 1:
+            raise ValueError(f"replay: times is {times}; expected 1 or more")
         from cuda_ops.runtime.device import not_in_graph, on
 
         not_in_graph("replaying a graph", "end the capture before")
         with on(self._graph.gpu):
-            apart = times if self._captured.moves else 1
-            for _ in range(apart):
+            moves = self._captured.moves
+            for _ in range(times if moves else 1):
                 self._captured.before_replay()
-                self._graph.replay(times // apart)
+                self._graph.replay(1 if moves else times)
 
     def reset(self) -> None:
         """Forget the graph, and give its memory back as far as no tensor uses it."""

@@ -71,7 +71,7 @@ def lend(x: Tensor) -> Any:
     if x.backend.host_memory:
         array = raw.storage.array[raw.offset : raw.offset + raw.size]
         lent = torch.from_numpy(array.view(np.int16) if half else array)
-    elif _on_gpu(x):
+    elif x.__dlpack_device__()[0] == DLPACK_CUDA:
         facts = x.backend.cuda_array_interface(raw)
         facts = {**facts, "shape": (raw.size,), "strides": None}
         facts["typestr"] = "<i2" if half else facts["typestr"]
@@ -80,10 +80,6 @@ def lend(x: Tensor) -> Any:
     else:
         return torch.from_dlpack(x.detach()).reshape(-1)
     return lent.view(torch.bfloat16) if half else lent
-
-
-def _on_gpu(x: Tensor) -> bool:
-    return x.__dlpack_device__()[0] == DLPACK_CUDA
 
 
 def on_our_stream(x: Tensor) -> Any:
@@ -197,13 +193,13 @@ class TorchGroup(ProcessGroup):
         return TorchGroup(handle, ranks, backend, self.store)
 
     def close(self) -> None:
-        whole = self.handle is dist.group.WORLD
-        for group in list(every) if whole else [self]:
+        groups = list(every) if self.handle is dist.group.WORLD else [self]
+        for group in groups:
             group.forget_captures()
         dist.destroy_process_group(self.handle)
         # Gloo's threads end with the last name for it. At the end of a program it would
         # be too late: one that gives memory back then is ended by Python, and aborts.
-        for group in list(every) if whole else [self]:
+        for group in groups:
             group.handle, group.store, group.under_way = None, None, []
             group.closed = True
 

@@ -122,6 +122,8 @@ def test_several_replays_are_one_start() -> None:
     for times, sum_ in ((1, 1), (8, 9), (3, 12), (8, 20)):
         g.replay(times)
         assert np.array_equal(values(x), np.full(5, sum_))
+    with pytest.raises(ValueError, match="times is 0; expected 1 or more"):
+        g.replay(0)
 
 
 def test_several_replays_draw_and_step_as_often() -> None:

@@ -87,6 +87,7 @@ class SharedGPT:
         stages: the modules that this rank has of the model, one without a pipeline.
         data: the ranks with the same parameters, and other rows or parts of sequences.
         names: of this rank's parameters, those of the whole model.
+        drawing: the seed of dropout.
         groups, numbers: of all parameters, and of this rank's, in the optimizer of one
             process.
     """
@@ -100,7 +101,10 @@ class SharedGPT:
             kind, (c.pp, c.dp, c.cp, c.tp), ("pp", "dp", "cp", "tp")
         )
         self.ranks, self.data = flat.mesh, flat.get_group("data")
-        self.rows, self.place = grid.get_local_rank("dp"), grid.get_coordinate()
+        self.rows = grid.get_local_rank("dp")
+        pp, dp, cp, _ = grid.get_coordinate() or [0] * 4
+        key = np.random.SeedSequence((c.seed, pp, dp, cp))
+        self.drawing = int(key.generate_state(1)[0])
         self.last = flat["pp"].mesh[-1], flat.get_group("pp")
         named, made = dict(model.named_parameters()), make_optimizer(model, config)
         every = [p for group in made.param_groups for p in group["params"]]
@@ -177,9 +181,7 @@ class SharedGPT:
     def seed(self, step: int) -> None:
         """Random numbers of dropout, from here on: those of a step, the same for ranks
         that share layers and others for others, also when a run was resumed."""
-        pp, dp, cp, _ = self.place or [0] * 4
-        key = self.settings.seed, pp, dp, cp
-        manual_seed(int(np.random.SeedSequence(key).generate_state(1)[0]))
+        manual_seed(self.drawing)
         default_generator.offset = step * DRAWN  # a CUDA graph can follow this
 
     def loss(self, ids: Tensor, targets: Tensor) -> Tensor:
