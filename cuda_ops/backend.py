@@ -157,13 +157,15 @@ class CUDABackend(Backend):
         self, out: TensorData, logsumexp: TensorData, query: TensorData,
         key: TensorData, value: TensorData, scale: float, causal: bool,
         mask: TensorData | None = None, drop: Drop = KEEP_ALL,
+        newest: TensorData | None = None,
     ) -> Any:  # fmt: skip
         """By a kernel where there is one for the operands, else by the default.
 
         Most kernels have a block for rows of queries, which a few would not fill.
         """
         args = out, logsumexp, query, key, value, scale, causal, mask, drop
-        if attention.attention_of_few(*args) or attention.attention(*args):
+        few = attention.attention_of_few(*args, newest)
+        if few or attention.attention(*args):
             return None
         return NotImplemented if query.dtype.half else super().attention(*args)
 

@@ -22,8 +22,10 @@ from numba import cuda, int64, uint32
 from cuda_ops.block.intrinsics import (
     WARP,
     device,
+    is_aligned,
     load,
     load4,
+    prefetch,
     store,
     store4,
     wait_for_previous,
@@ -153,6 +155,8 @@ RESIDENT = 768
 LONGEST_NORM = 8192
 # Numbers of a row of the weight in a thread's registers.
 MOST = 32
+# Numbers at whose multiples shares of `soon` begin.
+UNIT = 64
 
 
 class Around(NamedTuple):
@@ -187,17 +191,21 @@ def few_template(fit: Fit, around: Around) -> Callable:
     normalize = row_normalized(whole, False, False)
     fn = device_function(around.fn or operators.identity, float32=True)
 
-    def linear_rows(x, w, b, more, scale, shift, eps, out, cache, slot, notes, sizes):
+    def linear_rows(
+        x, w, b, more, scale, shift, eps, out, cache, slot, soon, notes, sizes
+    ):  # fmt: skip
         """out = residual + fn(layer_norm(x) @ weight^T + bias): few rows of x.
 
         # x [R, K], w [N, K], b [N], more [R, N], scale, shift [K] -> out [R, N]
         # cache [R, H, S, E], slot [1]: its [:, :, slot] are the last H E columns of out
+        # soon [*]: will be read by another kernel
 
         A warp, or for long rows a block, has a row of the weight in registers, up to 32
         numbers in each lane; all of it is on its way before anything waits. Rows of x
         come from the caches. A norm is made meanwhile, by each block for itself, and
         kept in shared memory: that costs less than the launch of its own kernel. What
-        is settled is read while the kernel before ends.
+        is settled is read while the kernel before ends; and as memory has little to do
+        in these kernels, each block has a share of `soon` come to the cache.
         """
         R, N, K, H, S, E = sizes
         z = cuda.local.array(items, np.float32)
@@ -219,6 +227,12 @@ def few_template(fit: Fit, around: Around) -> Callable:
         if shifted:
             first(shift, 0, K, tid, zero, room)
         after = load(b, min(n, N - 1)) if bias else zero
+        if tid == 0 and soon.size > 0:
+            blocks = int64(cuda.gridDim.x) * UNIT
+            part_of_it = (soon.size + blocks - 1) // blocks * UNIT
+            start = cuda.blockIdx.x * part_of_it
+            if start < soon.size:
+                prefetch(soon, start, min(part_of_it, soon.size - start))
         if settled:
             wait_for_previous()
         for r in range(R):
@@ -258,8 +272,9 @@ def few_template(fit: Fit, around: Around) -> Callable:
     return linear_rows
 
 
-# x, weight, bias, residual, the norm's weight, bias and eps; out; what is kept; sizes.
-FEW_EXAMPLE = "T[] T[] T[] T[] T[] T[] float32 T[] T[] int64[] int64[] 6*int64"
+# x, weight, bias, residual, the norm's weight, bias and eps; out; what is kept; soon;
+# sizes.
+FEW_EXAMPLE = "T[] T[] T[] T[] T[] T[] float32 T[] T[] int64[] T[] int64[] 6*int64"
 
 
 @cache
@@ -302,6 +317,7 @@ def linear_of_few(
     norm: NormOf | None = None,
     settled: bool = False,
     kept: Kept | None = None,
+    soon: TensorData | None = None,
 ) -> TensorData | None:
     """As `linear`: by a kernel for up to `FEW` rows of float32 or halves that lie one
     behind the other."""
@@ -315,7 +331,7 @@ def linear_of_few(
         x, norm = layer_norm(x, *norm)[0], None
     scale, shift, eps = norm or (None, None, 0.0)
     given = x, weight, bias, residual, scale, shift
-    flat = [a if a is None else contiguous(a).flat() for a in given]
+    flat: list[Any] = [a if a is None else contiguous(a).flat() for a in given]
     vectors = [flat[i] for i in (0, 1, 4, 5) if given[i] is not None]
     fit = few_fit(K, width_of(K, float32, *vectors))
     if fit is None:
@@ -326,9 +342,13 @@ def linear_of_few(
     added = bias is not None, residual is not None
     around = Around(about, *added, settled, kept is not None, fn)
     cache, slot = [a.flat() for a in kept] if kept else (flat[0], notes())
+    later = flat[0][:0]
+    if soon is not None and soon.is_contiguous() and soon.dtype is dtype:
+        later = soon.flat() if is_aligned(soon.flat()) else later
     few_kernel(fit, around)[ceil_div(N, fit.rows), fit.threads](
         *(flat[0] if a is None else a for a in flat[:6]), np.float32(eps), out.flat(),
-        cache, slot, notes(), (R, N, K, *(kept[0].shape[1:] if kept else (0, 0, 1))),
+        cache, slot, later, notes(),
+        (R, N, K, *(kept[0].shape[1:] if kept else (0, 0, 1))),
     )  # fmt: skip
     if kept:
         after_launch()
@@ -344,10 +364,11 @@ def linear(
     norm: NormOf | None = None,
     settled: bool = False,
     kept: Kept | None = None,
+    soon: TensorData | None = None,
 ) -> TensorData | None:
     """As `Backend.linear`: for few rows, or a product to which a bias is added."""
     if len(x.shape) == 2 and x.shape[0] > FEW:
         if bias is None or any(p is not None for p in (fn, residual, norm, kept)):
             return None
         return matmul_bias(x, weight.permute((1, 0)), bias)
-    return linear_of_few(x, weight, bias, fn, residual, norm, settled, kept)
+    return linear_of_few(x, weight, bias, fn, residual, norm, settled, kept, soon)

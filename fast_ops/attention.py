@@ -515,6 +515,7 @@ def attention(
     causal: bool,
     mask: TensorData | None = None,
     drop: Drop = KEEP_ALL,
+    newest: TensorData | None = None,
 ) -> None:
     """A block of the weights at a time."""
     (B, H, L, E), (_, K, S, V) = query.shape, value.shape

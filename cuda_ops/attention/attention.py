@@ -237,7 +237,7 @@ def attention(
 def attention_of_few(
     out: TensorData, logsumexp: TensorData, query: TensorData, key: TensorData,
     value: TensorData, scale: float, causal: bool, mask: TensorData | None,
-    drop: Drop,
+    drop: Drop, newest: TensorData | None = None,
 ) -> bool:  # fmt: skip
     """As `attention`, where queries are so few that blocks have to share keys."""
     kind = query.dtype is float32 or query.dtype.half
@@ -246,7 +246,8 @@ def attention_of_few(
     query, key, value = _rows(query), _rows(key), _rows(value)
     width = 4 if _elements(query, key, value) > 1 else 1
     sizes = _sizes(query, key, value)
-    lanes = lanes_for(max(sizes[4:]), width, _more(mask, drop).mask)
+    how = _more(mask, drop).mask, newest is not None
+    lanes = lanes_for(max(sizes[4:]), width, *how)
     if lanes is None or not sizes[5] or query.shape[0] * query.shape[2] > MOST:
         return False
     o, ends, seen = _room(out), _in_line(logsumexp), None
@@ -255,7 +256,7 @@ def attention_of_few(
     operands = tuple(
         x for a in (query, key, value) for x in (a.storage.array, _args(a)[1])
     )
-    run_few(lanes, o, ends, operands, seen, sizes, scale, causal)
+    run_few(lanes, o, ends, operands, seen, sizes, scale, causal, newest)
     _hand_over([(out, o), (logsumexp, ends)])
     return True
 

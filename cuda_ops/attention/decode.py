@@ -9,8 +9,10 @@ and adds them.
 
 All that happens to a query is reading keys and values once, so nothing is kept in
 tiles: they go from memory to registers, in loads that are all under way at the same
-time. Keys that a mask hides are not read; that of a cache (`minitorch/models/cache.py`)
-hides the slots that are still empty, so the time is that of the text so far.
+time; while a text is written, even before the kernel before this one is over, which
+makes the query and one more key. Keys that a mask hides are not read; that of a cache
+(`minitorch/models/cache.py`) hides the slots that are still empty, so the time is that
+of the text so far.
 
 Source: Dao, Haziza, Massa and Sizov, "Flash-Decoding for long-context inference", 2023.
 """
@@ -36,6 +38,7 @@ from cuda_ops.block.intrinsics import (
     wait_for_previous,
 )
 from cuda_ops.block.rows import barrier, merged
+from cuda_ops.index_errors import notes
 from cuda_ops.memory import empty, fill
 from cuda_ops.runtime import device as gpu
 from cuda_ops.runtime.allocator import outside_graphs
@@ -66,12 +69,14 @@ class Lanes(NamedTuple):
         items: numbers of it in each of them.
         width: 4 where four neighbours come with one load, else 1.
         mask: "bool", "numbers", or "" for none.
+        early: whether all keys but the newest are there before the query is.
     """
 
     group: int
     items: int
     width: int
     mask: str = ""
+    early: bool = False
 
     @property
     def keys(self) -> int:
@@ -79,10 +84,10 @@ class Lanes(NamedTuple):
         return THREADS // self.group * KEYS
 
 
-def lanes_for(size: int, width: int, mask: str) -> Lanes | None:
+def lanes_for(size: int, width: int, mask: str, early: bool = False) -> Lanes | None:
     """For heads of so many numbers; None if they are too large."""
     fits = (
-        Lanes(group, items, width, mask)
+        Lanes(group, items, width, mask, early)
         for items in ITEMS
         for group in (4, 8, 16, WARP)
         if size <= min(group * items, THREADS)
@@ -134,6 +139,7 @@ def mask_reader(kind: str) -> Any:
 def split_template(lanes: Lanes) -> Callable:
     """The Python function of `attention_split`."""
     group, items, keys = lanes.group, lanes.items, THREADS // lanes.group
+    early = lanes.early
     stretch, held = group * items, KEYS * items
     shared = max(THREADS, THREADS // WARP * stretch)
     read, hidden = part_reader(lanes), mask_reader(lanes.mask)
@@ -141,12 +147,12 @@ def split_template(lanes: Lanes) -> Callable:
     inner, outer = group.bit_length() - 1, (WARP // group).bit_length() - 1
 
     def attention_split(
-        query, q, key, k, value, v, mask, m, out, o, logsumexp, came, parts, ends,
-        sizes, scale, causal,
+        query, q, key, k, value, v, mask, m, newest, out, o, logsumexp, came, parts,
+        ends, sizes, scale, causal,
     ):  # fmt: skip
         """Softmax over a block's keys, for one query; sums in registers.
 
-        # query [B, H, L, E], key [B, K, S, E], value [B, K, S, V]
+        # query [B, H, L, E], key [B, K, S, E], value [B, K, S, V], newest [1] or [0]
         # -> out [B, H, L, V], logsumexp [B, H, L]; in between
         # parts [B, H, L, splits, V], ends [B, H, L, splits, 2], came [B, H, L]
 
@@ -157,8 +163,10 @@ def split_template(lanes: Lanes) -> Callable:
 
         A key, and a value, lies in the registers of 4 to 32 threads, of which each has
         4 numbers. A score is a sum over the group; maximum and sums meet over the
-        block. All loads of a thread, eight of 16 bytes, depend on the mask alone. A
-        kernel that joins would begin when the slowest block is over, and read the same.
+        block. All loads of a thread, eight of 16 bytes, depend on the mask alone. The
+        kernel before may still run if it writes no other key and value than the newest:
+        these are read again when it is over, as the query is. A kernel that joins would
+        begin when the slowest block is over, and read the same.
         """
         heads, share, L, S, E, V = sizes
         x = cuda.local.array(items, float32)
@@ -177,8 +185,9 @@ def split_template(lanes: Lanes) -> Callable:
         first = cuda.blockIdx.y * (keys * KEYS) + own
         m_from = m[0] + b * m[1] + head * m[2] + i * m[3]
         k_from, v_from = k[0] + b * k[1] + few * k[2], v[0] + b * v[1] + few * v[2]
-        wait_for_previous()
-        read(query, q[0] + b * q[1] + head * q[2] + i * q[3], E, t, x, 0)
+        if not early:
+            wait_for_previous()
+        new = newest[0] if early else -1
         for j in range(KEYS):
             n = first + j * keys
             s[j] = hidden(mask, m_from + n * m[4], m_from, n < seen)
@@ -186,6 +195,13 @@ def split_template(lanes: Lanes) -> Callable:
             n = first + j * keys if s[j] != NEVER else 0
             read(key, k_from + n * k[3], E, t, y, j * items)
             read(value, v_from + n * v[3], V, t, z, j * items)
+        if early:
+            wait_for_previous()
+        read(query, q[0] + b * q[1] + head * q[2] + i * q[3], E, t, x, 0)
+        for j in range(KEYS):
+            if first + j * keys == new:
+                read(key, k_from + new * k[3], E, t, y, j * items)
+                read(value, v_from + new * v[3], V, t, z, j * items)
         best, total = NEVER, ZERO
         for j in range(KEYS):
             fit = ZERO
@@ -293,22 +309,22 @@ def join(parts, ends, row, splits, V, tops, totals, cells, out, at, logsumexp):
 
 
 SPLIT = (
-    "T[] 4*int64 T[] 4*int64 T[] 4*int64 bool[] 5*int64 T[] 4*int64 float32[] int32[] "
-    "float32[] float32[] 6*int64 float32 bool"
+    "T[] 4*int64 T[] 4*int64 T[] 4*int64 bool[] 5*int64 int64[] T[] 4*int64 float32[] "
+    "int32[] float32[] float32[] 6*int64 float32 bool"
 )
 
 
 @cache
 def split(lanes: Lanes) -> Kernel:
     """The kernel for heads that lie so."""
-    main = lanes == Lanes(16, 4, 4, "bool")
+    main = lanes == Lanes(16, 4, 4, "bool", True)
     name = f"attention_split[{','.join(map(str, lanes))}]"
     kinds = ("float32", "bfloat16") if main else ()
     examples = [SPLIT.replace("T[", f"{kind}[") for kind in kinds]
     return Kernel(split_template(lanes), name, examples, THREADS, overlaps=True)
 
 
-split(Lanes(16, 4, 4, "bool"))
+split(Lanes(16, 4, 4, "bool", True))
 
 
 def counters(size: int) -> Any:
@@ -330,6 +346,7 @@ def counters(size: int) -> Any:
 def run_few(
     lanes: Lanes, out: TensorData, logsumexp: TensorData, operands: tuple[Any, ...],
     mask: Any, sizes: tuple[int, ...], scale: float, causal: bool,
+    newest: TensorData | None,
 ) -> None:  # fmt: skip
     """The kernel, with operands, a mask and sizes as it takes them."""
     heads, _, L, S, _, V = sizes
@@ -337,7 +354,8 @@ def run_few(
     parts = empty((rows * splits * V,), dtypes.float32).flat()
     ends = empty((rows * splits * 2,), dtypes.float32).flat()
     split(lanes)[(heads, splits, out.shape[0] * L), THREADS](
-        *operands, *(mask or (ends, (0,) * 5)), out.storage.array,
+        *operands, *(mask or (ends, (0,) * 5)),
+        notes() if newest is None else newest.flat(), out.storage.array,
         (out.offset, *out.strides[:3]), logsumexp.flat(), counters(rows), parts, ends,
         sizes, np.float32(scale), bool(causal),
     )  # fmt: skip

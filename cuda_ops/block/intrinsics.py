@@ -305,6 +305,35 @@ def wait_for_previous(typing: Any) -> Any:
     return types.void(), code
 
 
+@emulated(emulation.prefetch)
+def prefetch(typing: Any, array: Any, i: Any, count: Any) -> Any:
+    """Let `count` elements from i on come to the second-level cache; nobody waits.
+
+    Element i lies at a multiple of 16 bytes. One thread orders all of it. (sm_90;
+    before, nothing.)
+    """
+    if not (_is_array(array) and isinstance(i, types.Integer)):
+        return None
+
+    def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        i, count = (_index(context, builder, *x) for x in zip(sig.args[1:], args[1:]))
+        pointer = _pointer(context, builder, sig.args[0], args[0], i)
+        item = context.get_abi_sizeof(pointer.type.pointee)
+        nbytes = builder.mul(count, ir.Constant(I64, item))
+        nbytes = builder.trunc(builder.and_(nbytes, ir.Constant(I64, -16)), I32)
+        kind = ir.FunctionType(ir.VoidType(), [pointer.type, I32])
+        line = (
+            "{.reg .u64 at; cvta.to.global.u64 at, $0; "
+            "cp.async.bulk.prefetch.L2.global [at], $1;}"
+        )
+        builder.call(
+            ir.InlineAsm(kind, line, "l,r", side_effect=True), [pointer, nbytes]
+        )
+        return context.get_dummy_value()
+
+    return types.void(array, i, count), code
+
+
 @emulated(emulation.arrive)
 def arrive(typing: Any, counter: Any, i: Any) -> Any:
     """Add 1 to counter[i], int32; how many came before.

@@ -128,7 +128,7 @@ def registers(count: int) -> Callable:
 
     A block of three is launched with 168 a thread; what one gives back, others get.
     """
-    way = "inc" if count > 168 else "dec"
+    way = "inc" if count > 128 else "dec"
     return line_of(f"setmaxnreg.{way}.sync.aligned.u32 {count};")
 
 

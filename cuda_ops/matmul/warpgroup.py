@@ -88,6 +88,11 @@ class GroupConfig(NamedTuple):
         return WARP * (self.warps + WARPS)
 
     @property
+    def registers(self) -> tuple[int, int]:
+        """Of a thread that copies or only counts, and of one that multiplies."""
+        return 56, (224, 224, 152)[self.groups - 1]
+
+    @property
     def stage(self) -> int:
         """Numbers of a tile of a and one of b."""
         return (self.rows + self.cols) * self.depth
@@ -168,7 +173,7 @@ def warpgroup_template(config: GroupConfig, a_along: bool, b_along: bool) -> Cal
     empty = full + stages * step
     prepare, ready, expect = tma.prepare, tma.ready, tma.expect
     release, wait = tma.release, tma.wait
-    few, many = tma.registers(56), tma.registers(224)
+    few, many = tma.registers(c.registers[0]), tma.registers(c.registers[1])
 
     def work(batch, sizes):
         M, N, K, chunk = sizes

@@ -70,6 +70,8 @@ GRIDS = 256  # grids of a kernel that are remembered
 MOST_DEEP = 64  # threads of a block along z
 SHARED_LIMIT = 48 * 1024  # bytes for a block; more must be asked for
 OVERLAP = (9, 0)  # the oldest chip on which a kernel begins before another's end
+# What older ones do without.
+HINTS = r"griddepcontrol\.\w+;|cp\.async\.bulk\.prefetch[^;]*;"
 
 
 def ceil_div(n: int, m: int) -> int:
@@ -427,7 +429,7 @@ class Kernel:
             self._for_types(text), signature(text), arch, self.fastmath, bounds,
             lineinfo, self.only_arch,
         )  # fmt: skip
-        return ptx if arch >= OVERLAP else re.sub(r"griddepcontrol\.\w+;", "", ptx)
+        return ptx if arch >= OVERLAP else re.sub(HINTS, "", ptx)
 
     def code(self, text: str, arch: Arch = (9, 0)) -> str | bytes:
         """What machine code is made from: PTX, or more than that for `only_arch`."""

@@ -39,6 +39,7 @@ class Attention(Softmax):
         causal: bool,
         mask: TensorData | None = None,
         drop: Drop = KEEP_ALL,
+        newest: TensorData | None = None,
     ) -> None:
         """out [B, H, L, V] = dropout(softmax(query key^T * scale + mask)) value.
 
@@ -51,6 +52,8 @@ class Attention(Softmax):
             mask: [B, H, L, S] of any strides, often 0; bool: whether a query sees a
                 key; of the query's dtype: added to the scores.
             drop: (p, seed, offset); weights are multiplied by `kept_weights`.
+            newest: int64 [1], a key's number; promises that what was started just
+                before writes to no other key or value, nor to the mask or to this.
 
         Source: Vaswani et al., "Attention is all you need", 2017; groups of heads:
         Ainslie et al., 2023.

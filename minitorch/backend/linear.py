@@ -26,6 +26,7 @@ class Linear(Primitives):
         self, x: TensorData, weight: TensorData, bias: TensorData | None = None,
         fn: Callable | None = None, residual: TensorData | None = None,
         norm: NormOf | None = None, settled: bool = False, kept: Kept | None = None,
+        soon: TensorData | None = None,
     ) -> TensorData | None:  # fmt: skip
         """residual + fn(layer_norm(x) @ weight^T + bias), in one kernel.
 
@@ -33,7 +34,8 @@ class Linear(Primitives):
         left out. The result is None, and nothing is done, where no such kernel pays.
         Beside an x of a half type, the bias may be float32. `settled` promises that
         what was started just before writes to no weight or bias. Into the cache of
-        `kept`, at its slot, go the last H * E columns, too.
+        `kept`, at its slot, go the last H * E columns, too. `soon` is a weight for one
+        of the next calls; a GPU may bring it into its cache meanwhile.
         """
         return None
 

@@ -1,64 +1,103 @@
-"""A block of a GPT for one token of each text, in few kernels.
+"""A GPT for one token of each text, in few kernels.
 
-With this file a step of generation on a GPU does what `Block` does (`step`), with what
-stands around a product done by its kernel: norm, bias, GELU and the sum with the
-stream. Each of these is a launch of two microseconds, and there are hundreds of them.
+With this file a step of generation on a GPU does what `GPT.features` does (`features`),
+with what stands around a product done by its kernel: norm, bias, GELU and the sum with
+the stream. Each of these is a launch of two microseconds, and there are hundreds of
+them.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import minitorch.nn.functional as F
 import minitorch.operators as operators
 from minitorch import nn
 from minitorch.autodiff import modes
+from minitorch.dtypes import float32
 from minitorch.functions.linear import as_rows, reshaped
 
 if TYPE_CHECKING:
-    from minitorch.models.cache import KVCache, Places
+    from minitorch.models.cache import KVCache
     from minitorch.tensor import Tensor
 
 
-def takes(
-    kinds: set[type], block: Any, x: Tensor, where: Places, cache: KVCache | None
-) -> bool:
-    """Whether `step` does for `x` what the block does: it is a token of each text on a
-    GPU, and the block has GPT-2's parts (`kinds`, and layers of `nn`), as they were
-    made, and nobody's hooks."""
-    if cache is None or cache.fresh or x.raw.shape[1] != 1 or block.training:
+def takes(kinds: set[type], model: Any, ids: Tensor, cache: KVCache | None) -> bool:
+    """Whether `features` does for `ids` what the model does: they are a token of each
+    text on a GPU, and the model has GPT-2's parts (`kinds`, and layers of `nn`), as
+    they were made, and nobody's hooks."""
+    if cache is None or cache.fresh or ids.shape[1] != 1 or model.training:
         return False
-    if not x.raw.device.startswith("cuda") or modes.get() != (False, None):
+    if not ids.raw.device.startswith("cuda") or modes.get() != (False, None):
         return False
-    parts = list(block.modules())
-    known = kinds | {nn.Linear, nn.LayerNorm, nn.Dropout}
+    parts = list(model.modules())[1:]
+    known = kinds | {nn.Linear, nn.LayerNorm, nn.Dropout, nn.Embedding, nn.ModuleList}
     hooks = any(m._forward_hooks or m._forward_pre_hooks for m in parts)
-    plain = where.rotation is None and block.mlp.kind != "swiglu" and not hooks
+    plain = model.wpe is not None and model.config.mlp != "swiglu" and not hooks
     return plain and {type(m) for m in parts} <= known
 
 
-def step(block: Any, x: Tensor, where: Places, cache: Any, layer: int) -> Tensor:
-    """x [B, 1, C] -> [B, 1, C]; the arguments are those of `Block`."""
-    a, m = block.attn, block.mlp
-    heads = _layer(x, a.c_attn, block.ln_1, kept=(cache, layer))
+def features(model: Any, ids: Tensor, cache: Any) -> Tensor:
+    """ids [B, 1] -> [B, 1, C], and their keys and values into the cache."""
+    x, mask = _begun(model, ids, cache)
+    for layer, block in enumerate(model.h):
+        after = model.h[layer + 1] if layer + 1 < len(model.h) else None
+        x = _step(block, x, mask, cache, layer, after)
+    return model.ln_f(x)
+
+
+def _begun(model: Any, ids: Tensor, cache: Any) -> tuple[Tensor, Tensor]:
+    """Where the blocks begin, and the mask; the cache counts the tokens."""
+    from cuda_ops.told import begin
+
+    x, mask, writing = begin(
+        ids.raw, model.wte.weight.raw, model.wpe.weight.raw, cache.slot.raw,
+        cache.max_length, None if cache.padding is None else cache.padding.raw,
+    )  # fmt: skip
+    cache.writing, cache.fresh = ids.wrap(writing), False
+    return ids.wrap(x), ids.wrap(mask)
+
+
+def _step(
+    block: Any, x: Tensor, mask: Tensor, cache: Any, layer: int, following: Any
+) -> Tensor:
+    """x [B, 1, C] -> [B, 1, C], through a block; another one is `following`, or None.
+
+    While a layer is computed, the weight of the one after the next comes to the cache;
+    that of the next is already being read then.
+    """
+    a, m, n = block.attn, block.mlp, following
+    heads = _layer(x, a.c_attn, block.ln_1, kept=(cache, layer), soon=m.c_fc)
     heads = heads.unflatten(-1, (-1, a.size)).transpose(1, 2)
-    q, (k, v) = heads[:, : a.heads], cache.layers[layer].split(a.kv_heads, 1)
-    y = F.scaled_dot_product_attention(
-        q, k, v, where.mask, enable_gqa=a.heads != a.kv_heads
-    )
-    x = _layer(y.transpose(1, 2).flatten(2), a.c_proj, residual=x)
+    y = _attend(heads[:, : a.heads], mask, cache, layer)
+    x = _layer(y.transpose(1, 2).flatten(2), a.c_proj, residual=x, soon=m.c_proj)
     gelu = operators.gelu_tanh if m.kind == "gelu_tanh" else operators.gelu
-    return _layer(_layer(x, m.c_fc, block.ln_2, gelu), m.c_proj, residual=x)
+    y = _layer(x, m.c_fc, block.ln_2, gelu, soon=n and n.attn.c_attn)
+    return _layer(y, m.c_proj, residual=x, soon=n and n.attn.c_proj)
+
+
+def _attend(q: Tensor, mask: Tensor, cache: Any, layer: int) -> Tensor:
+    """q [B, H, 1, E] -> [B, H, 1, E], from what its layer has in the cache."""
+    backend, shape = q.backend, q.raw.shape
+    k, v = (x.raw for x in cache.layers[layer].split(cache.heads, 1))
+    out, total = backend.empty(shape, q.dtype), backend.empty(shape[:3], float32)
+    backend.attention(
+        out, total, q.raw, k, v, 1 / math.sqrt(shape[3]), False,
+        mask.raw.expand((*shape[:3], k.shape[2])), newest=cache.writing.raw,
+    )  # fmt: skip
+    return q.wrap(out)
 
 
 def _layer(
     x: Tensor, linear: Any, norm: Any = None, fn: Callable | None = None,
     residual: Tensor | None = None, kept: tuple[KVCache, int] | None = None,
+    soon: Any = None,
 ) -> Tensor:  # fmt: skip
     """residual + fn(linear(norm(x))), by one kernel where there is one.
 
-    The last columns are keys and values for the cache of `kept`, in its layer.
+    The last columns are keys and values for the cache of `kept`, in its layer. `soon`
+    is a layer whose weight is wanted soon.
     """
 
     def raw(a: Tensor | None) -> Any:
@@ -72,6 +111,7 @@ def _layer(
     made = backend.linear(
         as_rows(x.raw, backend), linear.weight.raw, raw(linear.bias), fn,
         None if more is None else as_rows(more.raw, backend), about, True, cache,
+        None if soon is None else soon.weight.raw,
     )  # fmt: skip
     if made is not None:
         return x.wrap(reshaped(made, (*x.raw.shape[:-1], made.shape[1])))
