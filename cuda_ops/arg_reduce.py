@@ -34,7 +34,10 @@ from minitorch import operators
 from minitorch.dtypes import bool_, int32, int64
 from minitorch.tensor_data import Shape, TensorData
 
-# Longer rows have a block, or several with chunks of so many elements at least.
+# Threads that keep a chip's memory busy.
+FILLING = 2**10 if TINY else 2**16
+# Longer rows have a block, or several with chunks of so many elements at least; but
+# not if there are so many that warps fill the chip.
 LONG = 64 if TINY else 1024
 LEAST = 8 * LONG
 
@@ -258,13 +261,15 @@ def _plan(shape: Shape, dim: int) -> tuple[Shape, int, int, int, int]:
     """The shape of the result, the elements behind `dim`, how many threads share a row
     or chunk (their logarithm), and into how many chunks of which size rows are split.
 
-    About four blocks run on each multiprocessor.
+    About four blocks run on each multiprocessor. A thread has 16 vectors, or of rows
+    so few that these would not fill the chip, four.
     """
     out, n = (*shape[:dim], 1, *shape[dim + 1 :]), shape[dim]
-    inner = math.prod(shape[dim + 1 :])
-    if inner > 1 or 0 in shape or n <= LONG:
-        return out, inner, lane_shift(ceil_div(n, 16)), 1, n  # four vectors a thread
-    splits = splits_of(2 * math.prod(out), n, LEAST)
+    inner, rows = math.prod(shape[dim + 1 :]), math.prod(out)
+    if inner > 1 or 0 in shape or n <= LONG or 2 * rows * WARP >= FILLING:
+        lanes = max(ceil_div(n, 64), min(ceil_div(n, 16), FILLING // max(rows, 1)))
+        return out, inner, lane_shift(lanes), 1, n
+    splits = splits_of(2 * rows, n, LEAST)
     chunk = ceil_div(n, splits)
     return out, inner, BLOCK.bit_length() - 1, ceil_div(n, chunk), chunk
 

@@ -112,6 +112,7 @@ class CUDABackend(Backend):
     topk = staticmethod(sort.topk)
     sort = staticmethod(sort.sort)
 
+    linear_gradients = staticmethod(matmul.linear_gradients)
     matmul_to = staticmethod(matmul.matmul_to)
     matmul = staticmethod(matmul.matmul)
 

@@ -80,6 +80,8 @@ IDLE_SUMS = 8192
 IDLE_GROUP_SUMS = 3600
 # Of a step of k at least: a barrier, and the way to shared memory.
 STEP_CYCLES = 400.0
+# And where warps add up rows of its tile meanwhile.
+SUMS_CYCLES = 800.0
 # Of a block: its first tile comes from far away.
 START_CYCLES = 2500.0
 # Of a second kernel.
@@ -145,7 +147,9 @@ def estimate(cut: Cut, M: int, N: int, K: int, batches: int, rate: float) -> flo
     sums = together * c.rows * c.cols * getattr(c, "slices", 1)
     idle = IDLE_GROUP_SUMS if isinstance(c, GroupConfig) else IDLE_SUMS
     busy = 0.95 * sums / (sums + idle)
-    step = max(together * c.rows * c.cols * c.depth / rate / busy, STEP_CYCLES)
+    busy *= getattr(c, "pace", 1)
+    least = SUMS_CYCLES if getattr(c, "sums", False) else STEP_CYCLES
+    step = max(together * c.rows * c.cols * c.depth / rate / busy, least)
     cycles = ceil_div(load, together) * (steps * step + START_CYCLES)
     if cut.splits > 1:
         moved = (cut.splits + 1) * M * N * batches * 4
@@ -179,7 +183,7 @@ class Plan(NamedTuple):
         sizes: M, N, K, and the steps of k of a chunk.
         matrix: elements of one matrix of the result.
         splits: how many chunks k is split into.
-        biased: whether the kernels take a bias, behind all else.
+        biased: whether the kernels take a bias and room for sums, behind all else.
     """
 
     shape: Shape
@@ -364,9 +368,10 @@ def _flipped(a: TensorData) -> TensorData:
     return a.permute((*range(a.dims - 2), a.dims - 1, a.dims - 2))
 
 
-def _groups(dtype: DType, turned: bool) -> tuple[GroupConfig, ...]:
+def _groups(dtype: DType, turned: bool, sums: bool = False) -> tuple[GroupConfig, ...]:
     """How warpgroups may cut a product; `turned` where a lies along k, and b across."""
-    return tuple(c._replace(turned=turned) for c in GROUP_CONFIGS[KINDS[dtype]])
+    cuts = GROUP_CONFIGS[KINDS[dtype]]
+    return tuple(c._replace(turned=turned, sums=sums) for c in cuts)
 
 
 def _turns(b_strides: Strides, dtype: DType) -> bool:
@@ -460,6 +465,28 @@ def matmul_bias(a: TensorData, b: TensorData, bias: TensorData) -> TensorData | 
     return None if made is NotImplemented else made
 
 
+def linear_gradients(
+    grad: TensorData, x: TensorData, dtype: DType, sums: DType
+) -> tuple[TensorData, TensorData] | None:
+    """grad^T @ x [N, K] as `dtype`, and the sums [N] of the columns of grad, for halves
+    grad [R, N], x [R, K], where a warpgroup makes them together; else None."""
+    a, kind = grad.permute((1, 0)), grad.dtype
+    if not kind.half or x.dtype is not kind or 1 in (a.shape[0], x.shape[1]):
+        return None
+    if (
+        any(_copied(a, _flipped(x)))
+        or a.strides[0] != 1
+        or dtype not in (kind, float32)
+    ):
+        return None
+    if not _pays_by_warpgroup(a.shape, x.shape, kind, False):
+        return None
+    wide, totals = dtype is float32, empty(a.shape[:1], float32)
+    plan = _group_plan(a.shape, a.strides, x.shape, x.strides, kind, wide, True)
+    made = launch(plan, a, x, wide=wide, totals=totals)
+    return made, totals if sums is float32 else copy(totals, sums)
+
+
 def _plan_of(a: TensorData, b: TensorData) -> Any:
     high = precision.state.allow_tf32 and a.dtype is float32
     return _plan(
@@ -540,12 +567,12 @@ def _pays_by_warpgroup(
 @lru_cache(maxsize=4096)
 def _group_plan(
     a_shape: Shape, a_strides: Strides, b_shape: Shape, b_strides: Strides,
-    dtype: DType, wide: bool,
+    dtype: DType, wide: bool, sums: bool = False,
 ) -> Plan:  # fmt: skip
     """How a warpgroup multiplies halves, or float32 in TF32."""
     batch = broadcast_shapes(a_shape[:-2], b_shape[:-2])
     sides = _fold(batch, a_shape, a_strides, b_shape, b_strides)
-    configs = _groups(dtype, _turns(b_strides, dtype))
+    configs = _groups(dtype, _turns(b_strides, dtype), sums)
     cut = choose(configs, *_size(sides), GROUP_RATE * 2 / dtype.itemsize)
     shape = (*batch, a_shape[-2], b_shape[-1])
     return plan_for(shape, sides, cut, (True, True), dtype, wide)
@@ -560,18 +587,21 @@ def _even(a: TensorData) -> bool:
 def launch(
     plan: Plan, a: TensorData, b: TensorData, words: bool = True,
     bias: TensorData | None = None, wide: bool = False,
+    totals: TensorData | None = None,
 ) -> TensorData:  # fmt: skip
     """Run a plan's kernels, to which halves are words, or else numbers.
 
     Those of warpgroups add a bias, if there is one, and make float32 of halves, if
-    their plan is `wide`.
+    their plan is `wide`, and the sums of a's rows in `totals`, if it has `sums`.
     """
     out = empty(plan.shape, float32 if wide else a.storage.dtype)
     dtype = computed(a.storage.dtype)
     left, right, result = (x.storage.array for x in (a, b, out))
     if words:
         left, right, result = bits(left), bits(right), bits(result)
-    row = allocate(0, float32)
+    row = end = allocate(0, float32)
+    if totals is not None:
+        end = totals.storage.array
     if bias is not None:
         row = contiguous(bias if bias.dtype is float32 else copy(bias, float32)).flat()
     for run, batch_range in plan.launches:
@@ -580,16 +610,21 @@ def launch(
             first = batch_range.first * plan.matrix
             place = result[first : first + batch_range.matrices * plan.matrix]
         size = batch_range.matrices * plan.matrix
-        sums = place if plan.splits == 1 else allocate(size * plan.splits, dtype)
+        sums, ends = place, end
+        if plan.splits > 1:
+            sums = allocate(size * plan.splits, dtype)
+            ends = allocate(len(end) * plan.splits, float32)
         run(
             left, a.offset + batch_range.a_at, plan.a_strides,
             right, b.offset + batch_range.b_at, plan.b_strides, sums, plan.sizes,
-            *(row,) * plan.biased,
+            *(row, ends) * plan.biased,
         )  # fmt: skip
         if plan.splits > 1:
             first = batch_range.first * plan.matrix
             place = out.storage.array[first : first + size]
-            add_partials[ceil_div(size, 256), 256](sums, place, plan.splits)
+            add_partials[ceil_div(size + len(end), 256), 256](
+                sums, place, ends, end, plan.splits
+            )
     return out
 
 

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 from numba import cuda, float32, int64, uint16
 
 from cuda_ops.block import tma
-from cuda_ops.block.intrinsics import WARP
+from cuda_ops.block.copies import swizzled
+from cuda_ops.block.intrinsics import WARP, load4, shuffle_xor, sync_warp
 from cuda_ops.block.mma import BF16, F16, TF32
 from cuda_ops.block.tiles import VECTOR_BYTES, inlined, quotient, thread_index
 from cuda_ops.block.wgmma import (
@@ -29,6 +30,7 @@ from cuda_ops.block.wgmma import (
     sums_of,
     wgmma_tile,
 )
+from cuda_ops.half import from_bfloat16, from_float16
 from cuda_ops.matmul.kernels import matrix_storer, origin_of
 from cuda_ops.runtime.device import properties
 from cuda_ops.runtime.launch import TINY, Kernel, ceil_div
@@ -36,6 +38,9 @@ from cuda_ops.runtime.tensor_maps import TensorMap
 
 # Rows of tiles that are walked together.
 HIGH = 16
+# Warps that may add rows up.
+ADDING = 3
+READERS = {BF16: from_bfloat16, F16: from_float16}
 
 
 class GroupConfig(NamedTuple):
@@ -44,7 +49,8 @@ class GroupConfig(NamedTuple):
     A block makes tiles of 64 `groups` x `lines` outputs, one after the other, from a
     ring of `stages` tiles of both operands; or with `turned` of the turned product,
     b.T @ a.T. `kind` is as in `mma.Strips`, `wide` as in `Group`; `blocks` share a
-    multiprocessor.
+    multiprocessor. With `sums` the sums of a's rows are made as well, of halves that
+    lie across k.
     """
 
     groups: int
@@ -54,6 +60,7 @@ class GroupConfig(NamedTuple):
     turned: bool = False
     wide: bool = False
     blocks: int = 1
+    sums: bool = False
 
     @property
     def wides(self) -> tuple[int, int]:
@@ -80,17 +87,24 @@ class GroupConfig(NamedTuple):
 
     @property
     def warps(self) -> int:
-        """Warps that multiply. Of four more, one copies."""
+        """Warps that multiply. Of four more, one copies, and three may add rows up."""
         return self.groups * WARPS
 
     @property
     def threads(self) -> int:
-        return WARP * (self.warps + WARPS)
+        return WARP * (self.warps + (1 + ADDING if self.sums else WARPS))
 
     @property
     def registers(self) -> tuple[int, int]:
-        """Of a thread that copies or only counts, and of one that multiplies."""
-        return 56, (224, 224, 152)[self.groups - 1]
+        """Of a thread beside those that multiply, who need few, and of one of these."""
+        if self.groups < 3:
+            return (80, 208) if self.sums else (56, 224)
+        return (80, 144) if self.sums else (56, 152)
+
+    @property
+    def pace(self) -> float:
+        """How fast it is beside others, after all that `estimate` knows of."""
+        return 1.0 if self.groups < 3 else 0.94
 
     @property
     def stage(self) -> int:
@@ -150,6 +164,90 @@ def _storer(config: GroupConfig, group: Group, store: Callable) -> Callable:
     return inlined(put_halves)
 
 
+def _row_adder(config: GroupConfig) -> Callable:
+    """Make `add(shared, at, warp, lane)`: of four rows of a's tile of halves, which
+    lies across k, what a lane adds up: every so many steps of k.
+
+    A warp has the rows of a line, 64. Neighbouring lanes have neighbours of a line, so
+    that a warp reads two lines at once, and eight times two before it adds any up: it
+    has to be done with a tile when the tensor cores are. After so many lines vectors
+    are exchanged as at first, so that places are known before the loop.
+    """
+    line, vector = config.depth, VECTOR_BYTES // config.size
+    lanes, read, place = line // 4, READERS[config.kind], inlined(swizzled)
+    together = WARP // lanes
+    ahead = min(8, line // together)
+    size = 4 * ahead
+
+    def add(shared, at, warp, lane):
+        at += warp * (line * line)
+        words = cuda.local.array(size, uint16)
+        a = b = c = d = float32(0)
+        for _ in range(line // (together * ahead)):
+            for j in range(ahead):
+                k = j * together + lane // lanes
+                i = at + k * line + place(k, lane % lanes * 4, line, vector, 1)
+                words[4 * j], words[4 * j + 1], words[4 * j + 2], words[4 * j + 3] = (
+                    load4(shared, i)
+                )
+            for j in range(ahead):
+                a, b = a + read(words[4 * j]), b + read(words[4 * j + 1])
+                c, d = c + read(words[4 * j + 2]), d + read(words[4 * j + 3])
+            at += ahead * together * line
+        return a, b, c, d
+
+    return inlined(add)
+
+
+def _rows_adder(config: GroupConfig, work: Callable, place: Callable) -> Callable:
+    """Make `add_up(shared, warp, batch, sizes, totals)`: what a warp beside those that
+    multiply does, the sums of the rows of a's tiles.
+
+    The tiles of the first columns are enough; of the others the stages are counted.
+    """
+    c, line, step = config, config.depth, tma.BARRIER // config.size
+    tile_rows, stage, stages = c.wides[0], c.stage, c.stages
+    full = stages * stage + c.warps * c.room
+    empty, pieces, lanes = full + stages * step, tile_rows // line, line // 4
+    add, halvings = _row_adder(c), (WARP // lanes).bit_length() - 1
+    wait, release = tma.wait, tma.release
+
+    def add_up(shared, warp, batch, sizes, totals):
+        lane = thread_index() % WARP
+        tiles, items = work(batch, sizes)
+        n, phase = int64(0), int64(0)
+        for item in range(int64(cuda.blockIdx.x), items, int64(cuda.gridDim.x)):
+            _, part, row, col, _, count = place(item, tiles, batch, sizes)
+            mine = col == 0 and warp < pieces
+            a = b = c = d = float32(0)
+            for _ in range(count):
+                wait(shared, full + n * step, phase)
+                if mine:
+                    x, y, z, w = add(shared, n * stage, warp, lane)
+                    a, b, c, d = a + x, b + y, c + z, d + w
+                sync_warp()
+                release(shared, empty + n * step, 0)
+                n += 1
+                if n == stages:
+                    n, phase = int64(0), 1 - phase
+            for i in range(halvings):  # lanes that have the same rows
+                a, b = a + shuffle_xor(a, lanes << i), b + shuffle_xor(b, lanes << i)
+                c, d = c + shuffle_xor(c, lanes << i), d + shuffle_xor(d, lanes << i)
+            row += warp * line + lane * 4
+            left = sizes[0] - row if mine and lane < lanes else 0
+            to = part * sizes[0] + row
+            if left > 0:
+                totals[to] = a
+            if left > 1:
+                totals[to + 1] = b
+            if left > 2:
+                totals[to + 2] = c
+            if left > 3:
+                totals[to + 3] = d
+
+    return inlined(add_up)
+
+
 def warpgroup_template(config: GroupConfig, a_along: bool, b_along: bool) -> Callable:
     """The Python function of `matmul_warpgroup` for one way to cut the product.
 
@@ -173,7 +271,7 @@ def warpgroup_template(config: GroupConfig, a_along: bool, b_along: bool) -> Cal
     empty = full + stages * step
     prepare, ready, expect = tma.prepare, tma.ready, tma.expect
     release, wait = tma.release, tma.wait
-    few, many = tma.registers(c.registers[0]), tma.registers(c.registers[1])
+    few, many, adds = *map(tma.registers, c.registers), c.sums
 
     def work(batch, sizes):
         M, N, K, chunk = sizes
@@ -217,6 +315,9 @@ def warpgroup_template(config: GroupConfig, a_along: bool, b_along: bool) -> Cal
 
     produce = inlined(produce)
 
+    adder = _rows_adder if adds else lambda *_: inlined(lambda *_: None)
+    add_up = adder(c, work, place)
+
     def bias_of(bias, row, col, sizes, part):
         # It is in one of the parts of a sum.
         if turned:
@@ -226,10 +327,11 @@ def warpgroup_template(config: GroupConfig, a_along: bool, b_along: bool) -> Cal
 
     bias_of = inlined(bias_of)
 
-    def matmul_warpgroup(a_map, b_map, batch, out, sizes, bias):
+    def matmul_warpgroup(a_map, b_map, batch, out, sizes, bias, totals):
         """One warp copies, eight multiply, and nobody meets at a barrier.
 
         # a [B, M, K] @ b [B, K, N] + bias [N] or [0] -> out [parts, B, M, N]
+        # and of halves the sums of a [M, K], if asked for: totals [parts, M]
 
             for tile in this block's:                 128 x 256 outputs
                 for k0 in range(first, last, 64):     of halves; of float32 32
@@ -248,6 +350,8 @@ def warpgroup_template(config: GroupConfig, a_along: bool, b_along: bool) -> Cal
 
         A block makes one tile after the other, as many blocks as there are
         multiprocessors: while it stores a tile, the ring fills for the next.
+        The gradient of a weight goes with that of a bias, which adds up the rows of a.
+        Warps that had nothing to do do so, from the tiles that lie there.
         Halves may lie either way; what lies across k comes in boxes of 128 bytes of
         rows. Of float32 b has to lie along k; a that does not goes to the tensor cores
         by way of registers. If only a lies along k, a block makes tiles of b.T @ a.T.
@@ -262,13 +366,17 @@ def warpgroup_template(config: GroupConfig, a_along: bool, b_along: bool) -> Cal
         if thread_index() == 0:
             for s in range(stages):
                 prepare(shared, full + s * step, 1)
-                prepare(shared, empty + s * step, warps)
+                prepare(shared, empty + s * step, warps + ADDING if adds else warps)
             ready()
         cuda.syncthreads()
         if thread_index() // WARP >= warps:
             few()
             if thread_index() == warps * WARP:
                 produce(shared, a_map, b_map, batch, sizes)
+            if adds:
+                helper = thread_index() // WARP - warps - 1
+                if helper >= 0:
+                    add_up(shared, helper, batch, sizes, totals)
         else:
             many()
             tiles, items = work(batch, sizes)
@@ -316,24 +424,31 @@ def warpgroup_template(config: GroupConfig, a_along: bool, b_along: bool) -> Cal
 
 if TINY:
     CUTS: tuple[GroupConfig, ...] = (GroupConfig(2, 32, 3), GroupConfig(1, 16, 3))
+    SQUARE = GroupConfig(3, 48, 3)
 else:
     CUTS = (GroupConfig(2, 256, 4), GroupConfig(2, 128, 5))
+    # 768 x 3072 are 64 tiles of these: two parts of each fill 132 multiprocessors.
+    SQUARE = GroupConfig(3, 192, 4)
 GROUP_CONFIGS = {
-    kind: tuple(c._replace(kind=kind) for c in CUTS) for kind in (BF16, F16, TF32)
+    kind: tuple(c._replace(kind=kind) for c in (*CUTS, *more))
+    for kind, more in ((BF16, (SQUARE,)), (F16, (SQUARE,)), (TF32, ()))
 }
-EXAMPLE = "tensor_map tensor_map 6*int64 uint16[] 4*int64 float32[]"
-MAIN = {(GROUP_CONFIGS[BF16][0], True, False): "matmul_warpgroup"}
+EXAMPLE = "tensor_map tensor_map 6*int64 T[] 4*int64 float32[] float32[]"
+MAIN = {
+    (GROUP_CONFIGS[BF16][0], True, False): "matmul_warpgroup",
+    (SQUARE._replace(sums=True, wide=True), False, False): "matmul_warpgroup_sums",
+}
 
 
 @cache
 def warpgroup(config: GroupConfig, a_along: bool, b_along: bool) -> Kernel:
     """The kernel `matmul_warpgroup` for one way to cut."""
     fn = warpgroup_template(config, a_along, b_along)
-    key = config, a_along, b_along
+    key, kind = (config, a_along, b_along), "float32" if config.wide else "uint16"
     return Kernel(
         fn,
         name=MAIN.get(key) or f"{fn.__name__}{(*config, a_along, b_along)}",
-        examples=(EXAMPLE,) * (key in MAIN),
+        examples=(EXAMPLE.replace("T", kind),) * (key in MAIN),
         threads=config.threads,
         launch_bounds=config.threads,
         shared=config.shared,
@@ -350,7 +465,7 @@ def bound(
     config: GroupConfig, sizes: tuple[int, ...], a_strides: tuple[int, ...],
     b_strides: tuple[int, ...], matrices: int,
 ) -> Callable:  # fmt: skip
-    """run(a, a_at, _, b, b_at, _, out, sizes, bias): the product of some matrices.
+    """run(a, a_at, _, b, b_at, _, out, sizes, bias, sums): a product of matrices.
 
     It is called as a launch of `matmul_tensor_core`. Strides are of rows (columns), of
     k, of two batch dims, and the size of the last of these.
@@ -377,10 +492,10 @@ def bound(
 
     def run(
         left: Any, a_at: int, _: Any, right: Any, b_at: int, __: Any, out: Any,
-        ___: Any, bias: Any,
+        ___: Any, bias: Any, totals: Any,
     ) -> None:  # fmt: skip
         places = ((left, a_at), (right, b_at))[::way]
         maps = (TensorMap(*place, *view) for place, view in zip(places, views))
-        launch(*maps, batch, out, sizes, bias)
+        launch(*maps, batch, out, sizes, bias, totals)
 
     return run

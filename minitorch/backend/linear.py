@@ -39,6 +39,16 @@ class Linear(Primitives):
         """
         return None
 
+    def linear_gradients(
+        self, grad: TensorData, x: TensorData, dtype: DType, sums: DType
+    ) -> tuple[TensorData, TensorData] | None:
+        """The gradients of a layer's weight and bias, from one reading of `grad`.
+
+        grad [R, N], x [R, K] -> grad^T @ x [N, K] as `dtype`, and the sums of grad's
+        columns [N] as `sums`. The result is None where no such kernel pays.
+        """
+        return None
+
     def matmul_to(self, a: TensorData, b: TensorData, dtype: DType) -> TensorData:
         """`matmul`, whose result is of type `dtype`; sums of halves are float32."""
         out = self.matmul(a, b)

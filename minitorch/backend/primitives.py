@@ -40,8 +40,8 @@ class Primitives(ABC):
     takes_half = frozenset({
         "at", "cat", "copy", "copy_all", "copy_into", "cuda_array_interface",
         "dlpack_device", "empty", "fill", "from_numpy", "from_numpy_async", "from_peer",
-        "full", "is_pinned", "linear", "pin_memory", "to_dlpack", "to_numpy",
-        "to_numpy_async",
+        "full", "is_pinned", "linear", "linear_gradients", "pin_memory", "to_dlpack",
+        "to_numpy", "to_numpy_async",
     })  # fmt: skip
     # Those that do so in some calls, and give NotImplemented for the others.
     tries_half: frozenset[str] = frozenset()

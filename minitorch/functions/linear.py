@@ -84,13 +84,16 @@ class Linear(Function):
         grad_x = grad_weight = grad_bias = None
         if need_x:
             grad_x = wrap(reshaped(backend.matmul(g, weight.raw), x.raw.shape))
+        rows, kind, sums = as_rows(x.raw, backend), ctx.kind, ctx.sums
+        if need_weight and need_bias:
+            both = backend.linear_gradients(g, rows, kind, sums)
+            if both is not None:
+                return grad_x, *map(wrap, both)
         if need_weight:
-            pair, kind = (g.permute((1, 0)), as_rows(x.raw, backend)), ctx.kind
-            same = kind is grad.dtype
+            pair, same = (g.permute((1, 0)), rows), kind is grad.dtype
             made = backend.matmul(*pair) if same else backend.matmul_to(*pair, kind)
             grad_weight = wrap(made)
         if need_bias:
-            sums: Any = ctx.sums
             grad_bias = cast(wrap(column_sums(g, backend, sums)), sums)
         return grad_x, grad_weight, grad_bias
 

@@ -581,7 +581,8 @@ def test_warpgroups_around_the_size_of_a_tile(
     """Each way to cut; more tiles than blocks; batches of which one operand repeats."""
     if not family.runs_here(family.matmul_warpgroup):
         pytest.skip("this GPU has no wgmma: its compute capability is not 9.0")
-    for cut, parts in itertools.product((0, 1), (1, 2)):
+    cuts = range(len(family._groups(dtype, False)))
+    for cut, parts in itertools.product(cuts, (1, 2)):
         config = family._groups(dtype, False)[cut]
         M, N, K = config.rows + more, 2 * config.cols + more, 3 * config.depth + more
         x, y = (
@@ -629,6 +630,56 @@ def test_chunks_of_halves_are_summed_up_in_float32(
     right = right + array_of(bias) if bias is not None else right
     unit = 0.0 if wide else finfo(bfloat16).eps / 2
     assert (abs(got - right) <= unit * abs(right) + 1e-4).all()
+
+
+@pytest.mark.parametrize("more", [-8, 0, 8])
+@pytest.mark.parametrize("dtype", [bfloat16, float16], ids=str)
+def test_the_gradient_of_a_weight_comes_with_that_of_a_bias(
+    dtype: DType, more: int
+) -> None:
+    """Each way to cut, in one part and in more; several tiles on either side."""
+    if not family.runs_here(family.matmul_warpgroup):
+        pytest.skip("this GPU has no wgmma: its compute capability is not 9.0")
+    for config, parts in itertools.product(family._groups(dtype, False), (1, 3)):
+        N, K, R = 2 * config.rows + more, config.cols + 8, 5 * config.depth + more + 1
+        grad, x = (
+            make(numbers((R, n), "float32", n).astype(dtype.numpy), "cuda")
+            for n in (N, K)
+        )
+        a = grad.permute((1, 0))
+        sides = family._fold((), a.shape, a.strides, x.shape, x.strides)
+        cut = Cut(config._replace(sums=True), parts)
+        plan = plan_for((N, K), sides, cut, (True, True), dtype, wide=True)
+        totals = make(np.full(N, np.nan, np.float32), "cuda")
+        made = array_of(family.launch(plan, a, x, wide=True, totals=totals))
+        g, x64 = array_of(grad).astype(float), array_of(x).astype(float)
+        np.testing.assert_allclose(made, g.T @ x64, 0, 1e-4)
+        np.testing.assert_allclose(array_of(totals), g.sum(0), 0, 1e-4)
+
+
+def test_when_gradients_of_a_layer_come_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And in which types; else each is made by itself."""
+    if not family.runs_here(family.matmul_warpgroup):
+        pytest.skip("this GPU has no wgmma: its compute capability is not 9.0")
+    monkeypatch.setattr(family, "_pays_by_warpgroup", lambda *_: True)
+    of, random = loaded("cuda").linear_gradients, np.random.default_rng(0)
+    g, x = (random.standard_normal((40, n)).astype(bfloat16.numpy) for n in (24, 16))
+    grad, rows = make(g, "cuda"), make(x, "cuda")
+    for kind, sums in ((float32, float32), (bfloat16, bfloat16), (float32, float16)):
+        weight, bias = of(grad, rows, kind, sums)
+        assert (weight.dtype, bias.dtype) == (kind, sums)
+        np.testing.assert_allclose(
+            array_of(weight).astype(float), g.T.astype(float) @ x.astype(float), 0, 0.1
+        )
+        np.testing.assert_allclose(
+            array_of(bias).astype(float), g.astype(float).sum(0), 0, 0.1
+        )
+    turned = make(np.ascontiguousarray(g.T), "cuda").permute((1, 0))
+    assert of(turned, rows, float32, float32) is None
+    assert of(make(g.astype(np.float32), "cuda"), rows, float32, float32) is None
+    assert of(grad, rows, float16, float32) is None
 
 
 @pytest.mark.parametrize("dtype", [bfloat16, float16, float32], ids=str)
