@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 from cuda_ops.block.intrinsics import is_aligned
@@ -434,21 +434,35 @@ def matmul(a: TensorData, b: TensorData) -> TensorData:
     for Hopper's tensor cores an operand may be copied (`_copied`). Of halves, what the
     tensor cores do not multiply as it is gives NotImplemented, to be widened.
     """
-    if a.dtype.half:
-        return _of_halves(a, b)
-    made = _by_warpgroup(a, b)
+    return _of_halves(a, b) if a.dtype.half else _product(a, b)
+
+
+def _product(a: TensorData, b: TensorData, out: TensorData | None = None) -> TensorData:
+    """A product of numbers that are no halves."""
+    made = _by_warpgroup(a, b, out=out)
     if made is not NotImplemented:
         return made
     if a.dims == b.dims == 2 and a.size >= TURN_LEAST:
         a, b = turned(a, b)
-    return launch(_plan_of(a, b), a, b)
+    return launch(_plan_of(a, b), a, b, out=out)
 
 
-def matmul_to(a: TensorData, b: TensorData, dtype: DType) -> Any:
-    """`matmul` as `dtype`: of halves that a warpgroup multiplies, without rounding."""
-    wide = dtype is float32
-    out = _of_halves(a, b, wide) if a.dtype.half else matmul(a, b)
-    return out if out is NotImplemented or out.dtype is dtype else copy(out, dtype)
+def matmul_to(
+    a: TensorData, b: TensorData, dtype: DType, out: TensorData | None = None
+) -> Any:
+    """`matmul` as `dtype`: of halves that a warpgroup multiplies, without rounding.
+
+    Kernels write to `out` where `launch` uses it, else a copy is made.
+    """
+    run: Any = partial(_of_halves, wide=dtype is float32) if a.dtype.half else _product
+    made = run(a, b, out=out)
+    if made is NotImplemented or made is out:
+        return made
+    made = made if made.dtype is dtype else copy(made, dtype)
+    if out is None:
+        return made
+    copy_into(out, made)
+    return out
 
 
 def matmul_bias(a: TensorData, b: TensorData, bias: TensorData) -> TensorData | None:
@@ -467,18 +481,21 @@ def _plan_of(a: TensorData, b: TensorData) -> Any:
     )
 
 
-def _of_halves(a: TensorData, b: TensorData, wide: bool = False) -> Any:
+def _of_halves(
+    a: TensorData, b: TensorData, wide: bool = False, out: TensorData | None = None
+) -> Any:
     """A product that is rounded once, where one operand is a vector, or a warpgroup
-    makes it and that pays; `wide` as in `launch`, for a warpgroup."""
+    makes it and that pays; `wide` and `out` as in `launch`, for a warpgroup."""
     if 1 in (a.shape[-2], b.shape[-1]):
         plan = _plan_of(a, b)
         return NotImplemented if plan is None else launch(plan, a, b, words=False)
-    return _by_warpgroup(a, b, wide=wide)
+    return _by_warpgroup(a, b, wide=wide, out=out)
 
 
 def _by_warpgroup(
-    a: TensorData, b: TensorData, bias: TensorData | None = None, wide: bool = False
-) -> Any:
+    a: TensorData, b: TensorData, bias: TensorData | None = None, wide: bool = False,
+    out: TensorData | None = None,
+) -> Any:  # fmt: skip
     """A product of halves or in TF32 where that pays, else NotImplemented."""
     kind, allow_tf32 = a.dtype, precision.state.allow_tf32
     if not (kind.half or (allow_tf32 and kind is float32)):
@@ -490,7 +507,7 @@ def _by_warpgroup(
         return NotImplemented
     a, b = _prepared(a, b)
     plan = _group_plan(a.shape, a.strides, b.shape, b.strides, kind, wide)
-    return launch(plan, a, b, bias=bias, wide=wide)
+    return launch(plan, a, b, bias=bias, wide=wide, out=out)
 
 
 def _in_longer_lines(a: TensorData) -> TensorData:
@@ -559,16 +576,20 @@ def _even(a: TensorData) -> bool:
 
 def launch(
     plan: Plan, a: TensorData, b: TensorData, words: bool = True,
-    bias: TensorData | None = None, wide: bool = False,
+    bias: TensorData | None = None, wide: bool = False, out: TensorData | None = None,
 ) -> TensorData:  # fmt: skip
     """Run a plan's kernels, to which halves are words, or else numbers.
 
     Those of warpgroups add a bias, if there is one, and make float32 of halves, if
-    their plan is `wide`.
+    their plan is `wide`. `out` is used if it is of the type that they make, and begins
+    at a multiple of 16 bytes.
     """
-    out = empty(plan.shape, float32 if wide else a.storage.dtype)
+    made = float32 if wide else a.storage.dtype
+    if out is None or out.dtype is not made or not _even(out):
+        out = empty(plan.shape, made)
     dtype = computed(a.storage.dtype)
-    left, right, result = (x.storage.array for x in (a, b, out))
+    left, right, result = a.storage.array, b.storage.array, out.flat()
+    numbers = result
     if words:
         left, right, result = bits(left), bits(right), bits(result)
     row = allocate(0, float32)
@@ -588,7 +609,7 @@ def launch(
         )  # fmt: skip
         if plan.splits > 1:
             first = batch_range.first * plan.matrix
-            place = out.storage.array[first : first + size]
+            place = numbers[first : first + size]
             add_partials[ceil_div(size, 256), 256](sums, place, plan.splits)
     return out
 

@@ -37,10 +37,19 @@ class Linear(Primitives):
         """
         return None
 
-    def matmul_to(self, a: TensorData, b: TensorData, dtype: DType) -> TensorData:
-        """`matmul`, whose result is of type `dtype`; sums of halves are float32."""
-        out = self.matmul(a, b)
-        return out if out.dtype is dtype else self.copy(out, dtype)
+    def matmul_to(
+        self, a: TensorData, b: TensorData, dtype: DType, out: TensorData | None = None
+    ) -> TensorData:
+        """`matmul`, whose result is of type `dtype`; sums of halves are float32.
+
+        Into `out` if given, which is of that type and has no gaps.
+        """
+        made = self.matmul(a, b)
+        made = made if made.dtype is dtype else self.copy(made, dtype)
+        if out is None:
+            return made
+        self.copy_into(out, made)
+        return out
 
     def bias_activation(
         self, x: TensorData, bias: TensorData, fn: Callable | None,

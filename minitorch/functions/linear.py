@@ -59,6 +59,8 @@ class Linear(Function):
     Where the weight was cast from another type, grad_weight is of that one.
     """
 
+    writes = 1
+
     @staticmethod
     def forward(ctx: Context, x: Tensor, weight: Tensor, bias: Tensor | None) -> Any:
         ctx.save_for_backward(x, weight)
@@ -86,9 +88,12 @@ class Linear(Function):
             grad_x = wrap(reshaped(backend.matmul(g, weight.raw), x.raw.shape))
         if need_weight:
             pair, kind = (g.permute((1, 0)), as_rows(x.raw, backend)), ctx.kind
-            same = kind is grad.dtype
-            made = backend.matmul(*pair) if same else backend.matmul_to(*pair, kind)
-            grad_weight = wrap(made)
+            home, ctx.home = ctx.home, None
+            grad_weight = wrap(
+                backend.matmul(*pair)
+                if kind is grad.dtype and home is None
+                else backend.matmul_to(*pair, kind, home)
+            )
         if need_bias:
             sums: Any = ctx.sums
             grad_bias = cast(wrap(column_sums(g, backend, sums)), sums)
