@@ -402,10 +402,12 @@ def _sliced(
 
 
 def index_add(
-    a: TensorData, dim: int, index: TensorData, src: TensorData
-) -> TensorData:
-    """A copy of a with src's slice i added to slice index[i] of `dim`."""
-    result = copy(a, a.dtype)
+    a: TensorData, dim: int, index: TensorData, src: TensorData,
+    out: TensorData | None = None,
+) -> TensorData:  # fmt: skip
+    """A copy of a with src's slice i added to slice index[i] of `dim`; a itself, if it
+    is `out`."""
+    result = copy(a, a.dtype) if out is None else out
     out, src, dim, outer, inner = _sliced(result, dim, index, src)
     if src.size:
         index = contiguous(index)

@@ -190,7 +190,7 @@ class Node:
         raise NotImplementedError
 
     def take(self, pending: dict[int, list[Any]]) -> None:
-        """Take over gradients to which `backward_node` adds its own."""
+        """Take over gradients to which `backward_node` adds its own, and memory."""
 
     def release(self) -> None:
         """Drop what was saved for the backward pass."""

@@ -80,6 +80,7 @@ class Context(Node):
     _outputs: Sequence[TensorData | Like]
     _constant_ids: Sequence[int] = ()
     before: Any = None  # the gradient that the first input has from elsewhere
+    home: TensorData | None = None  # memory for the gradient of input `writes`
     _wrap: Callable[..., Any]  # makes a tensor
 
     if TYPE_CHECKING:  # any attribute may be set
@@ -183,15 +184,33 @@ class Context(Node):
         return self._wrap(backend.full(output.shape, 0, output.dtype))
 
     def take(self, pending: dict[int, list[Any]]) -> None:
-        edge = self.edges[0]
-        if self.function.adds and edge is not None:
+        edge, function = self.edges[0], self.function
+        if function.adds and edge is not None:
             grads = pending.get(id(edge[0]), [])
             if len(grads) > edge[1]:
                 self.before, grads[edge[1]] = grads[edge[1]], None
+        if function.writes is not None:
+            self.home = _home(self.edges[function.writes], pending)
 
     def release(self) -> None:
         if self._saved:
             self._saved, self._outputs = None, ()
+
+
+def _home(edge: Edge | None, pending: dict[int, list[Any]]) -> TensorData | None:
+    """The home of a leaf's gradient, for the first part of it that comes: it is given
+    away once, and need not be used. A weight may have been cast on the way."""
+    if edge is None or id(edge[0]) in pending:
+        return None
+    end, function = edge[0], getattr(edge[0], "function", None)
+    if function is not None and function.hands_on and end.edges[0] is not None:
+        end = end.edges[0][0]
+    home = getattr(end, "home", None) if isinstance(end, Variable) else None
+    if home is None or id(end) in pending or end.grad is not None or end._hooks:
+        return None  # a hook may keep what it sees, and the next step writes there
+    end.home, found = None, home()
+    fits = found is not None and (found.dtype, found.shape) == (end.dtype, end.shape)
+    return found.raw if fits else None
 
 
 def _overlap(gradients: Sequence[Any]) -> bool:
@@ -222,12 +241,18 @@ class Function:
             not recorded; else it hands all work to a backend.
         adds: whether `backward` adds `ctx.before`, if there is one, to the gradient
             of its first input.
+        writes: the input whose gradient `backward` writes to `ctx.home`, if there is
+            one, and returns it in this very `TensorData`.
+        hands_on: whether it returns the gradient that it is given, if that has the
+            input's type already.
     """
 
     returns_view = False
     shares_gradients = False
     composed = False
     adds = False
+    writes: int | None = None
+    hands_on = False
 
     @staticmethod
     def forward(ctx: Context, *args: Any) -> Any:

@@ -421,6 +421,65 @@ def plain_training(seed: int = 1) -> float:
     return max(_apart(a.detach().numpy(), b.detach().numpy()) for a, b in pairs)
 
 
+def homeless(model: Any) -> Any:
+    """The model, whose gradients are all made elsewhere and copied into buckets."""
+    model.reducer._offer = lambda i: None
+    for p in model.parameters():
+        p.home = None
+    return model
+
+
+def gpt_at_home(kind: str) -> tuple[bool, set[str]]:
+    """A GPT, whose table of tokens is its head, too: whether gradients are what they
+    are without homes, to the bit, and which were copied, when buckets had settled."""
+    from minitorch.amp import autocast
+    from minitorch.models import GPT
+    from minitorch.train.gpt.shared import Loss
+
+    copied: set[str] = set()
+
+    def trained(how: Any) -> list[np.ndarray]:
+        minitorch.manual_seed(0)
+        model = GPT.preset("tiny", dropout=0.0)
+        model = model.bfloat16() if kind == "bfloat16" else model
+        whole = how(DDP(Loss(model), bucket_cap_mb=0.05))
+        optimizer = minitorch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+        found = []
+        for step, micro in enumerate((1, 1, 1, 2, 1)):
+            optimizer.zero_grad(set_to_none=step != 1)
+            for k in range(micro):  # all but the last under no_sync()
+                rng = np.random.default_rng((step, k, dist.get_rank()))
+                ids = minitorch.from_numpy(rng.integers(0, 65, (2, 17)))
+                whole.require_backward_grad_sync = k == micro - 1
+                with autocast("cpu", minitorch.bfloat16, enabled=kind == "autocast"):
+                    loss = whole(ids[:, :-1].contiguous(), ids[:, 1:].contiguous())
+                if (step, k) == (2, 0):
+                    _watch(whole.reducer, copied)
+                loss.backward()
+            found += [p.grad.float().numpy().copy() for p in model.parameters()]
+            optimizer.step()
+        return found
+
+    right = trained(homeless)
+    assert "model.wte.weight" in copied
+    copied.clear()
+    alike = all(map(np.array_equal, right, trained(lambda model: model)))
+    return alike, copied
+
+
+def _watch(reducer: Any, copied: set[str]) -> None:
+    """Note the names of parameters whose gradient is not in its place."""
+    fill = reducer._fill
+
+    def noting(bucket: Any) -> None:
+        for i, place in bucket.places.items():
+            if reducer.parameters[i].grad.raw is not place.raw:
+                copied.add(reducer.names[i])
+        fill(bucket)
+
+    reducer._fill = noting
+
+
 def times_of_sums() -> Any:
     """What the bench of all-reduces measures, of small ones."""
     from minitorch.bench import collectives

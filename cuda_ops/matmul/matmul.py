@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 from cuda_ops.block.intrinsics import is_aligned
@@ -40,6 +40,17 @@ from cuda_ops.ladders.matmul import (
     matmul_naive,
     matmul_squared,
     matmul_tiled,
+)
+from cuda_ops.matmul.choosing import (
+    ALONG_RATE,
+    COPY_BYTES,
+    FMA_RATE,
+    GROUP_RATE,
+    PASS_CYCLES,
+    TENSOR_RATE,
+    Cut,
+    choose,
+    estimate,
 )
 from cuda_ops.matmul.kernels import (
     CONFIGS_4,
@@ -63,99 +74,10 @@ from minitorch import precision
 from minitorch.dtypes import DType, computed, float32
 from minitorch.tensor_data import Shape, Strides, TensorData, broadcast_shapes
 
-# ---------------------------------------------------------------- choosing how to cut
-
-# What the estimate below is made of, in cycles of a multiprocessor.
-# Fma a cycle.
-FMA_RATE = 128.0
-# Of TF32, as far as mma.sync gets.
-TENSOR_RATE = 430.0
-# The same, where both operands lie along k.
-ALONG_RATE = 300.0
-# Of halves by wgmma, and of TF32 half as many: the sums of `IDLE_GROUP_SUMS` tell what
-# becomes of it.
-GROUP_RATE = 2048.0
-# Sums in registers for which the units are busy half of the time.
-IDLE_SUMS = 8192
-IDLE_GROUP_SUMS = 3600
-# Of a step of k at least: a barrier, and the way to shared memory.
-STEP_CYCLES = 400.0
-# And where warps add up rows of its tile meanwhile.
-SUMS_CYCLES = 800.0
-# Of a block: its first tile comes from far away.
-START_CYCLES = 2500.0
-# Of a second kernel.
-PASS_CYCLES = 4000.0
-# That it moves a cycle.
-PASS_BYTES = 8.0
-# That a copy moves a cycle.
-COPY_BYTES = 16.0
 # Multiplications for which rounding to TF32 pays.
 TENSOR_LEAST = 2**22
 # What numbers are to the tensor cores.
 KINDS = {float32: TF32, **{dtype: kind for kind, dtype in HALVES.items()}}
-
-
-class Cut(NamedTuple):
-    """A choice: how a block cuts the product, and into how many chunks k is split."""
-
-    config: Any
-    splits: int
-
-
-@lru_cache(maxsize=4096)
-def choose(
-    configs: tuple[Any, ...], M: int, N: int, K: int, batches: int, rate: float
-) -> Cut:
-    """The cut with the smallest estimated time."""
-    sms = properties().multi_processor_count
-
-    def few_tiles(config: Any, M: int, N: int) -> bool:
-        """Whether a split would give work to multiprocessors that have none."""
-        return ceil_div(M, config.rows) * ceil_div(N, config.cols) * batches < 2 * sms
-
-    def splits_for(config: Any) -> set[int]:
-        """Some, and of the ordinary units those that fill the chip once or twice."""
-        some = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32}
-        if isinstance(config, Config):
-            tiles = ceil_div(M, config.rows) * ceil_div(N, config.cols) * batches or 1
-            room = sms * config.blocks
-            some |= {n for n in (room // tiles, 2 * room // tiles) if 0 < n < 32}
-        return some
-
-    cuts = [
-        Cut(config, splits)
-        for config in configs
-        for splits in sorted(splits_for(config))
-        if splits == 1 or (K >= 2 * splits * config.depth and few_tiles(config, M, N))
-    ]
-    return min(cuts, key=lambda cut: estimate(cut, M, N, K, batches, rate))
-
-
-def estimate(cut: Cut, M: int, N: int, K: int, batches: int, rate: float) -> float:
-    """Cycles for one product, roughly.
-
-    Blocks are dealt out evenly. Those that are on a multiprocessor together share its
-    units, and keep them the busier the more sums they have in registers: these are
-    the fma that do not wait for each other. A step takes its barrier at least.
-    """
-    c, sms = cut.config, properties().multi_processor_count
-    matrix_tiles = ceil_div(M, c.rows) * ceil_div(N, c.cols) * batches
-    load = ceil_div(matrix_tiles * cut.splits, sms)
-    together = max(1, min(load, c.blocks))
-    steps = ceil_div(ceil_div(K, cut.splits), c.depth)
-    sums = together * c.rows * c.cols * getattr(c, "slices", 1)
-    idle = IDLE_GROUP_SUMS if isinstance(c, GroupConfig) else IDLE_SUMS
-    busy = 0.95 * sums / (sums + idle)
-    busy *= getattr(c, "pace", 1)
-    least = SUMS_CYCLES if getattr(c, "sums", False) else STEP_CYCLES
-    step = max(together * c.rows * c.cols * c.depth / rate / busy, least)
-    cycles = ceil_div(load, together) * (steps * step + START_CYCLES)
-    if cut.splits > 1:
-        moved = (cut.splits + 1) * M * N * batches * 4
-        cycles += PASS_CYCLES + moved / (sms * PASS_BYTES)
-    return cycles
-
 
 # ------------------------------------------------------------------------ the launcher
 
@@ -439,21 +361,35 @@ def matmul(a: TensorData, b: TensorData) -> TensorData:
     for Hopper's tensor cores an operand may be copied (`_copied`). Of halves, what the
     tensor cores do not multiply as it is gives NotImplemented, to be widened.
     """
-    if a.dtype.half:
-        return _of_halves(a, b)
-    made = _by_warpgroup(a, b)
+    return _of_halves(a, b) if a.dtype.half else _product(a, b)
+
+
+def _product(a: TensorData, b: TensorData, out: TensorData | None = None) -> TensorData:
+    """A product of numbers that are no halves."""
+    made = _by_warpgroup(a, b, out=out)
     if made is not NotImplemented:
         return made
     if a.dims == b.dims == 2 and a.size >= TURN_LEAST:
         a, b = turned(a, b)
-    return launch(_plan_of(a, b), a, b)
+    return launch(_plan_of(a, b), a, b, out=out)
 
 
-def matmul_to(a: TensorData, b: TensorData, dtype: DType) -> Any:
-    """`matmul` as `dtype`: of halves that a warpgroup multiplies, without rounding."""
-    wide = dtype is float32
-    out = _of_halves(a, b, wide) if a.dtype.half else matmul(a, b)
-    return out if out is NotImplemented or out.dtype is dtype else copy(out, dtype)
+def matmul_to(
+    a: TensorData, b: TensorData, dtype: DType, out: TensorData | None = None
+) -> Any:
+    """`matmul` as `dtype`: of halves that a warpgroup multiplies, without rounding.
+
+    Kernels write to `out` where `launch` uses it, else a copy is made.
+    """
+    run: Any = partial(_of_halves, wide=dtype is float32) if a.dtype.half else _product
+    made = run(a, b, out=out)
+    if made is NotImplemented or made is out:
+        return made
+    made = made if made.dtype is dtype else copy(made, dtype)
+    if out is None:
+        return made
+    copy_into(out, made)
+    return out
 
 
 def matmul_bias(a: TensorData, b: TensorData, bias: TensorData) -> TensorData | None:
@@ -466,8 +402,9 @@ def matmul_bias(a: TensorData, b: TensorData, bias: TensorData) -> TensorData | 
 
 
 def linear_gradients(
-    grad: TensorData, x: TensorData, dtype: DType, sums: DType
-) -> tuple[TensorData, TensorData] | None:
+    grad: TensorData, x: TensorData, dtype: DType, sums: DType,
+    out: TensorData | None = None,
+) -> tuple[TensorData, TensorData] | None:  # fmt: skip
     """grad^T @ x [N, K] as `dtype`, and the sums [N] of the columns of grad, for halves
     grad [R, N], x [R, K], where a warpgroup makes them together; else None."""
     a, kind = grad.permute((1, 0)), grad.dtype
@@ -483,7 +420,7 @@ def linear_gradients(
         return None
     wide, totals = dtype is float32, empty(a.shape[:1], float32)
     plan = _group_plan(a.shape, a.strides, x.shape, x.strides, kind, wide, True)
-    made = launch(plan, a, x, wide=wide, totals=totals)
+    made = launch(plan, a, x, wide=wide, out=out, totals=totals)
     return made, totals if sums is float32 else copy(totals, sums)
 
 
@@ -494,18 +431,21 @@ def _plan_of(a: TensorData, b: TensorData) -> Any:
     )
 
 
-def _of_halves(a: TensorData, b: TensorData, wide: bool = False) -> Any:
+def _of_halves(
+    a: TensorData, b: TensorData, wide: bool = False, out: TensorData | None = None
+) -> Any:
     """A product that is rounded once, where one operand is a vector, or a warpgroup
-    makes it and that pays; `wide` as in `launch`, for a warpgroup."""
+    makes it and that pays; `wide` and `out` as in `launch`, for a warpgroup."""
     if 1 in (a.shape[-2], b.shape[-1]):
         plan = _plan_of(a, b)
         return NotImplemented if plan is None else launch(plan, a, b, words=False)
-    return _by_warpgroup(a, b, wide=wide)
+    return _by_warpgroup(a, b, wide=wide, out=out)
 
 
 def _by_warpgroup(
-    a: TensorData, b: TensorData, bias: TensorData | None = None, wide: bool = False
-) -> Any:
+    a: TensorData, b: TensorData, bias: TensorData | None = None, wide: bool = False,
+    out: TensorData | None = None,
+) -> Any:  # fmt: skip
     """A product of halves or in TF32 where that pays, else NotImplemented."""
     kind, allow_tf32 = a.dtype, precision.state.allow_tf32
     if not (kind.half or (allow_tf32 and kind is float32)):
@@ -517,7 +457,7 @@ def _by_warpgroup(
         return NotImplemented
     a, b = _prepared(a, b)
     plan = _group_plan(a.shape, a.strides, b.shape, b.strides, kind, wide)
-    return launch(plan, a, b, bias=bias, wide=wide)
+    return launch(plan, a, b, bias=bias, wide=wide, out=out)
 
 
 def _in_longer_lines(a: TensorData) -> TensorData:
@@ -586,17 +526,21 @@ def _even(a: TensorData) -> bool:
 
 def launch(
     plan: Plan, a: TensorData, b: TensorData, words: bool = True,
-    bias: TensorData | None = None, wide: bool = False,
+    bias: TensorData | None = None, wide: bool = False, out: TensorData | None = None,
     totals: TensorData | None = None,
 ) -> TensorData:  # fmt: skip
     """Run a plan's kernels, to which halves are words, or else numbers.
 
     Those of warpgroups add a bias, if there is one, and make float32 of halves, if
-    their plan is `wide`, and the sums of a's rows in `totals`, if it has `sums`.
+    their plan is `wide`, and the sums of a's rows in `totals`, if it has `sums`. `out`
+    is used if it is of the type that they make, and begins at a multiple of 16 bytes.
     """
-    out = empty(plan.shape, float32 if wide else a.storage.dtype)
+    made = float32 if wide else a.storage.dtype
+    if out is None or out.dtype is not made or not _even(out):
+        out = empty(plan.shape, made)
     dtype = computed(a.storage.dtype)
-    left, right, result = (x.storage.array for x in (a, b, out))
+    left, right, result = a.storage.array, b.storage.array, out.flat()
+    numbers = result
     if words:
         left, right, result = bits(left), bits(right), bits(result)
     row = end = allocate(0, float32)
@@ -621,7 +565,7 @@ def launch(
         )  # fmt: skip
         if plan.splits > 1:
             first = batch_range.first * plan.matrix
-            place = out.storage.array[first : first + size]
+            place = numbers[first : first + size]
             add_partials[ceil_div(size + len(end), 256), 256](
                 sums, place, ends, end, plan.splits
             )

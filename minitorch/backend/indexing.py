@@ -63,13 +63,19 @@ class Indexing(Primitives):
             return self.gather(a, dim, repeated(index, dim, shape))
 
     def index_add(
-        self, a: TensorData, dim: int, index: TensorData, src: TensorData
-    ) -> TensorData:
-        """A copy of a with src's slice i added to slice index[i] of `dim`."""
+        self, a: TensorData, dim: int, index: TensorData, src: TensorData,
+        out: TensorData | None = None,
+    ) -> TensorData:  # fmt: skip
+        """A copy of a with src's slice i added to slice index[i] of `dim`; a itself, if
+        it is `out`, which has no gaps."""
         with renamed("gather", "index_add"):
             self._check_slices(a, dim, index)
         with renamed("scatter_add", "index_add"):
-            return self.scatter_add(a, dim, repeated(index, dim, src.shape), src)
+            made = self.scatter_add(a, dim, repeated(index, dim, src.shape), src)
+        if out is None:
+            return made
+        self.copy_into(out, made)
+        return out
 
     def _check_slices(self, a: TensorData, dim: int, index: TensorData) -> None:
         """Empty slices have no elements whose index could be found to be wrong."""

@@ -40,19 +40,30 @@ class Linear(Primitives):
         return None
 
     def linear_gradients(
-        self, grad: TensorData, x: TensorData, dtype: DType, sums: DType
-    ) -> tuple[TensorData, TensorData] | None:
+        self, grad: TensorData, x: TensorData, dtype: DType, sums: DType,
+        out: TensorData | None = None,
+    ) -> tuple[TensorData, TensorData] | None:  # fmt: skip
         """The gradients of a layer's weight and bias, from one reading of `grad`.
 
         grad [R, N], x [R, K] -> grad^T @ x [N, K] as `dtype`, and the sums of grad's
-        columns [N] as `sums`. The result is None where no such kernel pays.
+        columns [N] as `sums`. The first is in `out` if that is given and fits. The
+        result is None where no such kernel pays.
         """
         return None
 
-    def matmul_to(self, a: TensorData, b: TensorData, dtype: DType) -> TensorData:
-        """`matmul`, whose result is of type `dtype`; sums of halves are float32."""
-        out = self.matmul(a, b)
-        return out if out.dtype is dtype else self.copy(out, dtype)
+    def matmul_to(
+        self, a: TensorData, b: TensorData, dtype: DType, out: TensorData | None = None
+    ) -> TensorData:
+        """`matmul`, whose result is of type `dtype`; sums of halves are float32.
+
+        Into `out` if given, which is of that type and has no gaps.
+        """
+        made = self.matmul(a, b)
+        made = made if made.dtype is dtype else self.copy(made, dtype)
+        if out is None:
+            return made
+        self.copy_into(out, made)
+        return out
 
     def bias_activation(
         self, x: TensorData, bias: TensorData, fn: Callable | None,

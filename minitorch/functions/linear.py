@@ -59,6 +59,8 @@ class Linear(Function):
     Where the weight was cast from another type, grad_weight is of that one.
     """
 
+    writes = 1
+
     @staticmethod
     def forward(ctx: Context, x: Tensor, weight: Tensor, bias: Tensor | None) -> Any:
         ctx.save_for_backward(x, weight)
@@ -85,14 +87,18 @@ class Linear(Function):
         if need_x:
             grad_x = wrap(reshaped(backend.matmul(g, weight.raw), x.raw.shape))
         rows, kind, sums = as_rows(x.raw, backend), ctx.kind, ctx.sums
+        home, ctx.home = ctx.home, None
         if need_weight and need_bias:
-            both = backend.linear_gradients(g, rows, kind, sums)
+            both = backend.linear_gradients(g, rows, kind, sums, home)
             if both is not None:
                 return grad_x, *map(wrap, both)
         if need_weight:
-            pair, same = (g.permute((1, 0)), rows), kind is grad.dtype
-            made = backend.matmul(*pair) if same else backend.matmul_to(*pair, kind)
-            grad_weight = wrap(made)
+            pair = g.permute((1, 0)), rows
+            grad_weight = wrap(
+                backend.matmul(*pair)
+                if kind is grad.dtype and home is None
+                else backend.matmul_to(*pair, kind, home)
+            )
         if need_bias:
             grad_bias = cast(wrap(column_sums(g, backend, sums)), sums)
         return grad_x, grad_weight, grad_bias

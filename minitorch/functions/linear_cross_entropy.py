@@ -81,6 +81,8 @@ class LinearCrossEntropy(Function):
     the same where others have the other classes.
     """
 
+    writes = 1
+
     @staticmethod
     def forward(
         ctx: Context, x: Tensor, weight: Tensor, target: Tensor, ignore: int,
@@ -124,14 +126,15 @@ class LinearCrossEntropy(Function):
         share = share.where(share.isfinite(), 0.0)  # if all were ignored
         scale = cast(grad * share, computed(ctx.kinds[0])).raw
 
-        def times_scale(a: Tensor | None, kind: DType) -> Tensor | None:
+        def times_scale(a: Tensor | None, kind: DType, out: Any) -> Tensor | None:
             if a is None:
                 return None
-            return cast(
-                a.wrap(a.backend.zip(operators.mul, a.raw, scale, a.dtype)), kind
-            )
+            out = out if a.dtype is kind else None
+            product = a.backend.zip(operators.mul, a.raw, scale, a.dtype, out)
+            return cast(a.wrap(product), kind)
 
-        grads = map(times_scale, made, ctx.kinds)
+        homes, ctx.home = (None, ctx.home), None
+        grads = map(times_scale, made, ctx.kinds, homes)
         return *grads, None, None, None, None, None, None
 
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 class Cast(Function):
     """The same numbers in another dtype; the gradient is converted back."""
 
+    hands_on = True
+
     @staticmethod
     def forward(ctx: Context, a: Tensor, dtype: DType) -> Any:
         ctx.dtype = a.dtype

@@ -6,6 +6,7 @@ given one as an attribute finds it again in `parameters()` and in `state_dict()`
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from minitorch.tensor import Tensor
@@ -20,11 +21,14 @@ class Parameter(Tensor):
 
     Attributes:
         dealt: which numbers of it each rank has (a `Layout`), where ranks share it.
+        home: () -> a tensor in whose memory its gradient is to lie. The next backward
+            pass may write it there, if there is no gradient yet; None: anywhere.
     """
 
-    __slots__ = ("dealt",)
+    __slots__ = ("dealt", "home")
 
     dealt: Any
+    home: Callable[[], Tensor | None] | None
 
     def __init__(self, data: Tensor, requires_grad: bool = True) -> None:
         if not isinstance(data, Tensor):

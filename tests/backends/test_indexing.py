@@ -79,6 +79,9 @@ def test_slices_by_index(backend: Any, layout: str, shape: Shape, dim: int) -> N
             expected = tensor(a).index_add(dim, tensor(i), tensor(src)).numpy()
             assert_close(backend.index_add(x, dim, index, y), expected)
             assert_equal(x, a)
+            out = make(a, name_of(backend), "offset")
+            assert backend.index_add(out, dim, index, y, out) is out
+            assert_close(out, expected)
 
 
 @pytest.mark.parametrize("dim", [0, 1, 2])

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import minitorch
 from backends.shared import by_layout, inf, large, name_of, nan
 from helpers import FLOATS, assert_close, assert_equal, make, numbers
 from minitorch.dtypes import DType, float32, float64, int32, int64
@@ -75,6 +76,34 @@ def test_matmul_of_large_matrices(backend: Any) -> None:
     for kinds in product(("contiguous", "permuted"), repeat=2):
         x, y = (make(c, name_of(backend), kind) for c, kind in zip((a, b), kinds))
         assert_close(backend.matmul(x, y), expected, tolerance=5e-5)
+
+
+HALF = minitorch.bfloat16
+
+
+@pytest.mark.parametrize(
+    "kind, made",
+    [(float32, float32), (float64, float64), (HALF, float32), (HALF, HALF)],
+    ids=str,
+)
+@pytest.mark.parametrize("k", [1, 5, 40])
+def test_matmul_to_writes_where_it_is_told(
+    backend: Any, kind: DType, made: DType, k: int
+) -> None:
+    """Into the middle of a storage, what it would have returned."""
+    for m, n in ((1, 3), (6, 7), (70, 66)):
+        a, b = numbers((k, m), float64, 1), numbers((k, n), float64, 2)
+        x, y = (
+            minitorch.tensor(c, dtype=kind, device=name_of(backend)) for c in (a, b)
+        )
+        flat = minitorch.full((m * n + 40,), -7.0, dtype=made, device=x.device)
+        out = flat[16 : 16 + m * n].view(m, n).raw
+        pair = x.t().raw, y.raw, made
+        expected = x.wrap(x.backend.matmul_to(*pair))
+        assert expected.dtype is made
+        assert x.backend.matmul_to(*pair, out) is out
+        assert (flat[16 : 16 + m * n].view(m, n) == expected).all()
+        assert (flat[:16] == -7).all() and (flat[16 + m * n :] == -7).all()
 
 
 def test_matmul_passes_on_nan_and_infinity(backend: Any) -> None:

@@ -20,6 +20,7 @@ import itertools
 import sys
 import threading
 import types
+from pathlib import Path
 from typing import Any
 
 from cuda.bindings import driver as real
@@ -533,6 +534,53 @@ def outlasting(paper: PaperDriver) -> None:
         run(ones(3, device="cuda"))
     assert run.graph is not None
     assert {array.block.pool.graphs for array in made} == {0}
+
+
+def buckets(paper: PaperDriver) -> None:
+    """Of a GPT's gradients, those of weights are made where they are sent from."""
+    from minitorch import autocast, bfloat16, cuda, optim, randint
+    from minitorch.backend import get_backend
+    from minitorch.distributed import spawn_threads
+    from minitorch.models import GPT, GPTConfig
+    from minitorch.nn.parallel import DistributedDataParallel
+    from minitorch.train.gpt.shared import Loss
+
+    sys.path.append(str(Path(__file__).parents[1]))
+    from rank_checks import homeless
+
+    kind: Any = type(get_backend("cuda"))
+    copied: list[int] = []
+    copy_all = kind.copy_all
+
+    def counted(outs: Any, tensors: Any) -> None:
+        copied.append(sum(out.size for out in outs))
+        copy_all(outs, tensors)
+
+    def steps(how: Any) -> tuple[int, int, int]:
+        """Numbers in all gradients, those copied in a step, and bytes at its peak."""
+        model = GPT(GPTConfig(20_003, 64, n_layer=2, n_head=4, n_embd=256)).to("cuda")
+        whole = how(DistributedDataParallel(Loss(model), bucket_cap_mb=1))
+        optimizer = optim.AdamW(model.parameters())
+        ids = randint(0, 20_003, (2, 4, 64)).to("cuda")
+        for _ in range(3):
+            optimizer.zero_grad()
+            with autocast("cuda", bfloat16):
+                loss = whole(*ids)
+            del copied[:]
+            cuda.reset_peak_memory_stats()
+            loss.backward()
+            optimizer.step()
+        numbers = sum(p.numel() for p in model.parameters())
+        return numbers, sum(copied), cuda.max_memory_allocated()
+
+    def rank() -> Any:
+        return steps(homeless), steps(lambda model: model)
+
+    kind.copy_all = staticmethod(counted)
+    (((all_of_them, before, peak), (_, now, lower)),) = spawn_threads(rank, 1)
+    assert before == all_of_them and now < all_of_them / 500, (before, now)
+    table = 20_003 * 256 * 4
+    assert lower < peak - table / 2, (peak, lower, table)
 
 
 class Foreign:

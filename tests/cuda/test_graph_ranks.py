@@ -12,6 +12,7 @@ from weakref import WeakSet
 
 import numpy as np
 import pytest
+from rank_checks import homeless
 
 import minitorch
 from helpers import SIMULATED
@@ -65,13 +66,12 @@ def group(monkeypatch: pytest.MonkeyPatch) -> Any:
     return alone
 
 
-def training(group: Any, **options: Any) -> Any:
+def training(group: Any, how: Any = lambda model: model, **options: Any) -> Any:
     """A step, and the model."""
     minitorch.manual_seed(0)
     model = nn.Sequential(nn.Linear(5, 7), nn.ReLU(), nn.Linear(7, 3)).to("cuda")
-    whole = DistributedDataParallel(
-        model, process_group=group, init_sync=False, bucket_cap_mb=1e-5, **options
-    )
+    options = {"bucket_cap_mb": 1e-5, "init_sync": False, **options}
+    whole = how(DistributedDataParallel(model, process_group=group, **options))
     optimizer = optim.AdamW(model.parameters(), 0.1)
 
     def step(x: minitorch.Tensor) -> minitorch.Tensor:
@@ -111,6 +111,18 @@ def test_all_reduces_are_captured_and_go_before_their_group(
     group.close()
     with pytest.raises(RuntimeError, match="process group that was destroyed"):
         graphed(minitorch.ones(4, 5, device="cuda"))
+
+
+def test_gradients_of_weights_are_made_in_buckets_at_each_replay(group: Any) -> None:
+    found, copies = [], []
+    for how in (homeless, lambda model: model):
+        step, _ = training(group, how)
+        graphed = make_graphed_step(step)
+        found.append(losses(graphed))
+        assert graphed.graph is not None
+        copies.append(graphed.graph.kernels.count("copy_chunks"))
+    assert found[0] == found[1]
+    assert copies == [4, 2]  # buckets of one parameter, two of them a bias
 
 
 def test_a_graph_ends_behind_all_that_is_sent_in_it(group: Any) -> None:

@@ -626,6 +626,12 @@ def test_chunks_of_halves_are_summed_up_in_float32(
     assert plan.splits == parts
     bias = make(numbers((24,), "float32", 2), "cuda") if biased else None
     got = array_of(family.launch(plan, a, b, bias=bias, wide=wide)).astype(float)
+    kind = np.float32 if wide else bfloat16.numpy
+    flat = make(np.zeros(8 + 16 * 24, kind), "cuda")
+    out = TensorData(flat.storage, (16, 24), (24, 1), 8)
+    assert family.launch(plan, a, b, bias=bias, wide=wide, out=out) is out
+    assert not array_of(flat)[:8].any()
+    assert (array_of(out) == got).all()
     right = array_of(a).astype(float) @ array_of(b).astype(float)
     right = right + array_of(bias) if bias is not None else right
     unit = 0.0 if wide else finfo(bfloat16).eps / 2

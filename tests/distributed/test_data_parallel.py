@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from copy import deepcopy
 from typing import Any
 
@@ -16,6 +17,7 @@ from minitorch.distributed import spawn_threads
 from minitorch.nn.parallel import DistributedDataParallel as DDP
 from minitorch.nn.parallel import reducer
 from minitorch.optim.optimizer import is_coming
+from minitorch.utils.checkpoint import checkpoint
 
 KIB = 1 / 1024
 
@@ -168,6 +170,133 @@ def test_gradients_are_views_of_buckets() -> None:
         assert not model.module.weight.grad.requires_grad
 
     spawn_threads(program, 2)
+
+
+@pytest.mark.parametrize("kind", ["float32", "autocast", "bfloat16"])
+def test_gradients_of_weights_are_written_into_buckets(kind: str) -> None:
+    for alike, copied in spawn_threads(rank_checks.gpt_at_home, 2, kind):
+        assert alike and len(copied) == 18  # of 28: biases, and weights of norms
+        assert not any("wte" in n or "wpe" in n or "c_" in n for n in copied - BIASES)
+
+
+BIASES = {
+    f"model.h.{i}.{name}.bias"
+    for i in range(2)
+    for name in ("attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj")
+}
+
+
+class Shared(nn.Module):
+    """One weight for two layers and for a table, and a half of it for another."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(minitorch.randn(6, 6))
+        self.table, self.again = nn.Embedding(5, 6), False
+
+    def block(self, x: Any) -> Any:
+        return nn.functional.linear(x, self.weight).tanh()
+
+    def forward(self, ids: Any) -> Any:
+        block = self.block
+        if self.again:
+            block = lambda x: checkpoint(self.block, x)
+        x = block(self.table(ids) + self.weight[ids] + self.weight.bfloat16()[ids])
+        return (block(x) @ self.table.weight.t()).square().mean()
+
+
+def kept_by_a_hook(model: Any, ids: Any) -> list[Any]:
+    """What a hook has seen stays as it was."""
+    seen: list[Any] = []
+    handle = model.module.weight.register_hook(seen.append)
+    model(ids).backward()
+    first = seen[0].clone()
+    model.zero_grad()
+    model(ids * 0).backward()
+    assert (seen[0] == first).all()
+    handle.remove()
+    return seen
+
+
+def asked_for_apart(model: Any, ids: Any) -> list[Any]:
+    """`autograd.grad` writes nowhere, before or after a backward pass."""
+    weights, loss = list(model.parameters()), model(ids)
+    before = minitorch.autograd.grad(loss, weights, retain_graph=True)
+    loss.backward(retain_graph=True)
+    held = [p.grad.clone() for p in weights]
+    after = minitorch.autograd.grad(loss * 2, weights, retain_graph=True)
+    assert all((p.grad == g).all() for p, g in zip(weights, held))
+    more = minitorch.autograd.grad(loss * 3, weights, create_graph=True)
+    assert all((p.grad == g).all() for p, g in zip(weights, held))
+    return [*before, *after, *more]
+
+
+def gradients_of_gradients(model: Any, ids: Any) -> list[Any]:
+    model(ids).backward(create_graph=True)
+    return []
+
+
+def stopped_halfway(model: Any, ids: Any) -> list[Any]:
+    """A pass that fails has perhaps written to a home; the next one is right."""
+
+    def fail(grad: Any) -> None:
+        raise ValueError("stop")
+
+    handle = model.module.table.weight.register_hook(fail)
+    with model.no_sync(), pytest.raises(ValueError, match="stop"):
+        model(ids).backward()
+    handle.remove()
+    model.zero_grad()
+    model(ids).backward()
+    return []
+
+
+def computed_twice(model: Any, ids: Any) -> list[Any]:
+    model.module.again = True
+    model(ids).backward()
+    return []
+
+
+@pytest.mark.parametrize(
+    "act",
+    [kept_by_a_hook, asked_for_apart, gradients_of_gradients, stopped_halfway,
+     computed_twice],
+)  # fmt: skip
+def test_what_is_written_into_buckets_is_what_was_copied(act: Any) -> None:
+    def trained(how: Any) -> list[Any]:
+        minitorch.manual_seed(3)
+        model = how(DDP(Shared()))
+        ids = minitorch.tensor([0, 3, 3, 1])
+        found = []
+        for _ in range(3):
+            model.zero_grad()
+            model(ids).backward()
+            found += [p.grad.numpy().copy() for p in model.parameters()]
+            model.zero_grad()
+            found += [g.detach().numpy().copy() for g in act(model, ids)]
+            found += [p.grad.detach().numpy().copy() for p in model.parameters()]
+        return found
+
+    def program() -> None:
+        pairs = zip(trained(rank_checks.homeless), trained(lambda model: model))
+        assert all((a == b).all() for a, b in pairs)
+
+    spawn_threads(program, 1)
+
+
+def test_a_model_outlives_its_buckets() -> None:
+    def program() -> None:
+        layer = nn.Linear(3, 3)
+        model = DDP(layer)
+        model(minitorch.ones(1, 3)).sum().backward()
+        storage = model.reducer.buckets[0].flat.raw.storage
+        model.zero_grad()
+        del model
+        gc.collect()
+        layer(minitorch.ones(1, 3)).sum().backward()
+        assert layer.weight.grad.raw.storage is not storage
+
+    spawn_threads(program, 1)
 
 
 def test_no_sync_keeps_gradients_on_their_rank() -> None:

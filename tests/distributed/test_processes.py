@@ -86,6 +86,8 @@ def test_four_processes(tmp_path: Path) -> None:
 def test_training_by_two(two: Processes) -> None:
     for how in ((25, 1, True, 8), (1 / 1024, 2, False, 7)):
         assert max(two(rank_checks.trains_as_one, *how)) < 1e-10
+    for alike, copied in two(rank_checks.gpt_at_home, "autocast"):
+        assert alike and "model.wte.weight" not in copied
 
 
 def test_a_profile_shows_the_overlap(two: Processes) -> None:

@@ -85,10 +85,11 @@ class HostIndexing(HostMemory, Indexing):
         return out
 
     def index_add(
-        self, a: TensorData, dim: int, index: TensorData, src: TensorData
-    ) -> TensorData:
+        self, a: TensorData, dim: int, index: TensorData, src: TensorData,
+        out: TensorData | None = None,
+    ) -> TensorData:  # fmt: skip
         """The slices are added in their order."""
-        out = self.copy(a, a.storage.dtype)
+        out = self.copy(a, a.storage.dtype) if out is None else out
         if not a.shape:
             a, dim = _line(a), 0
         n = a.shape[dim]
@@ -96,7 +97,7 @@ class HostIndexing(HostMemory, Indexing):
         added = self._flat(src)
         if len(added):
             self._indexing.index_add[len(added) >= SERIAL_LIMIT](
-                out.storage.array, places, added, n, math.prod(a.shape[dim + 1 :])
+                out.flat(), places, added, n, math.prod(a.shape[dim + 1 :])
             )
         return out
 

@@ -7,11 +7,12 @@ buckets, in the order in which they come, and a bucket is sent when it is full.
     buckets         [  9        8  ]  [  7        6        5 ]  ...  [ 1  0 ]
     all-reduce                   ---------->            ------------->    ------>
 
-When all gradients of a bucket have come, they are copied to their places in it, which
-are `.grad` from then on. All ranks send their buckets in the same order: one that is
-full too early waits for its turn. When the last is sent, the others are waited for, and
-for the last one by whoever first looks at a gradient in it: an optimizer takes the step
-of all other parameters before.
+Each gradient has a place in its bucket. Weights' gradients, nearly all of the bytes,
+are written there by the operation that makes them (`Parameter.home`); the others are
+copied when all of a bucket have come. The places are `.grad` from then on. All ranks
+send their buckets in the same order: one that is full too early waits for its turn.
+When the last is sent, the others are waited for, and for the last one by whoever first
+looks at a gradient in it: an optimizer takes the step of all other parameters before.
 
 Source: Li et al., "PyTorch Distributed: Experiences on accelerating data parallel
 training", 2020.
@@ -175,7 +176,13 @@ class Reducer:
         self.bucket_of = {i: b for b in self.buckets for i in b.members}
         for number, bucket in enumerate(self.buckets):
             bucket.number, bucket.last = number, bucket is self.buckets[-1]
+        for i in self.bucket_of:
+            self._offer(i)
         self._start_over()
+
+    def _offer(self, i: int) -> None:
+        """Let the next gradient of parameter i be written where it is sent from."""
+        self.parameters[i].home = weakref.ref(self.bucket_of[i].places[i])
 
     def _start_over(self) -> None:
         self.came, self.sent = [], 0
@@ -221,6 +228,7 @@ class Reducer:
         if not self.came:
             for j in sorted(self.unused):
                 self._ready(j)
+        self._offer(i)
         self._ready(i)
         if len(self.came) == len(self.parameters):
             self._finish()
