@@ -25,8 +25,8 @@ from tests.cuda.sizes import pick
 
 pytest.importorskip("numba_cuda")
 from cuda_ops.ladders.matmul import matmul_coalesced, matmul_naive, matmul_tiled
+from cuda_ops.matmul import choosing, turning
 from cuda_ops.matmul import matmul as family
-from cuda_ops.matmul import turning
 from cuda_ops.matmul.kernels import ACROSS_K, ALONG_K, Config, Layout
 from cuda_ops.matmul.matmul import Cut, matmul, plan_for
 from cuda_ops.memory import from_numpy, to_numpy
@@ -445,8 +445,8 @@ def test_small_products_are_spread_over_the_chip(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Of a chip with 132 multiprocessors: a split of k is chosen where it helps."""
-    chip = family.properties()._replace(multi_processor_count=132)
-    monkeypatch.setattr(family, "properties", lambda: chip)
+    chip = choosing.properties()._replace(multi_processor_count=132)
+    monkeypatch.setattr(choosing, "properties", lambda: chip)
     family.choose.cache_clear()
     cut = family.choose(family.CONFIGS_4, 64, 64, 100_000, 1, family.FMA_RATE)
     assert cut.splits > 1
