@@ -50,7 +50,7 @@ from cuda_ops.attention.units import (
     filler,
     units_of,
 )
-from cuda_ops.block.intrinsics import WARP, device, load4, shuffle_xor
+from cuda_ops.block.intrinsics import WARP, device, load4, load8, shuffle_xor
 from cuda_ops.block.tiles import inlined
 from cuda_ops.half import from_bfloat16, from_float16
 from cuda_ops.memory import empty
@@ -75,7 +75,7 @@ def padded(rows):
 def deltas_template(read: Callable, vector: int, lanes: int) -> Callable:
     """The Python function of `attention_deltas`; `read` makes elements float32.
 
-    `lanes` make a row together, and load `vector` numbers at once, 4 or 1.
+    `lanes` make a row together, and load `vector` numbers at once, 8, 4 or 1.
     """
     groups, steps = DELTA_THREADS // lanes, lanes.bit_length() - 1
 
@@ -86,7 +86,18 @@ def deltas_template(read: Callable, vector: int, lanes: int) -> Callable:
             read(c) * read(g) + read(d) * read(h)
         )
 
-    dot = device(dot_4 if vector == 4 else lambda x, i, y, j: read(x[i]) * read(y[j]))
+    def dot_8(x, i, y, j):
+        a0, a1, a2, a3, a4, a5, a6, a7 = load8(x, i)
+        b0, b1, b2, b3, b4, b5, b6, b7 = load8(y, j)
+        s0 = read(a0) * read(b0) + read(a1) * read(b1)
+        s1 = read(a2) * read(b2) + read(a3) * read(b3)
+        s2 = read(a4) * read(b4) + read(a5) * read(b5)
+        return (s0 + s1) + (s2 + (read(a6) * read(b6) + read(a7) * read(b7)))
+
+    def dot_1(x, i, y, j):
+        return read(x[i]) * read(y[j])
+
+    dot = device({8: dot_8, 4: dot_4, 1: dot_1}[vector])
 
     def put(pairs, number, L, row, end, value):
         at = 2 * (number * size(L) + row)
@@ -108,8 +119,8 @@ def deltas_template(read: Callable, vector: int, lanes: int) -> Callable:
 
         The gradient of softmax needs both in every tile of the row. Rows behind the
         last one have infinity, so that their weights become 0, and 0. A few lanes make
-        a row, 16 for 64 numbers, as each loads 16 bytes at once, and each of them has
-        four rows: so twelve loads of a thread are on their way together, which the
+        a row, 16 for 64 numbers, 8 of halves, as each loads 16 bytes, and each of them
+        has four rows: so twelve loads of a thread are on their way together, which the
         memory needs to be busy. Blocks are of one head, so that no thread divides.
         """
         heads, L, V = sizes[0], sizes[2], sizes[5]
@@ -159,13 +170,13 @@ def deltas_kernel(dtype: DType, vector: int, lanes: int) -> Kernel:
     word = "uint16" if dtype.half else "float32"
     text = f"{word}[] 4*int64 {word}[] 4*int64 float32[] float32[] 6*int64 float32"
     name = f"attention_deltas[{dtype.name}]"
-    if (vector, lanes) == (4, 16):
+    if vector * lanes == 64 and vector > 1:
         return Kernel(made, name, [text], DELTA_THREADS)
     return Kernel(made, f"{name}{vector, lanes}", (), DELTA_THREADS)
 
 
 for _dtype in READERS:
-    deltas_kernel(_dtype, 4, 16)
+    deltas_kernel(_dtype, *((8, 8) if _dtype.half else (4, 16)))
 
 
 def run_deltas(
@@ -177,7 +188,7 @@ def run_deltas(
     `elements` is how many neighbours one instruction can load.
     """
     heads, rows, width = len(operands[-1]) // sizes[2], padded(sizes[2]), sizes[5]
-    vector = 4 if elements > 1 else 1
+    vector = elements
     lanes = min(1 << (ceil_div(width, vector) - 1).bit_length(), WARP)
     run, out = (
         deltas_kernel(dtype, vector, lanes),

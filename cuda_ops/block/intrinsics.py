@@ -149,6 +149,12 @@ def load4(typing: Any, array: Any, i: Any) -> Any:
     return _load_vector(4)(typing, array, i)
 
 
+@emulated(emulation.load8)
+def load8(typing: Any, array: Any, i: Any) -> Any:
+    """Eight elements from i on, 16 bytes of 2-byte elements."""
+    return _load_vector(8)(typing, array, i)
+
+
 @emulated(emulation.store4)
 def store4(typing: Any, array: Any, i: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
     """`store4(array, i, x0, x1, x2, x3)`"""

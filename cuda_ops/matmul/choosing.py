@@ -29,8 +29,8 @@ IDLE_SUMS = 8192
 IDLE_GROUP_SUMS = 3600
 # Of a step of k at least: a barrier, and the way to shared memory.
 STEP_CYCLES = 400.0
-# And where warps add up rows of its tile meanwhile.
-SUMS_CYCLES = 800.0
+# And where warps add up rows of its tile meanwhile, as far as nobody shares them.
+SUMS_CYCLES = 2000.0
 # Of a block: its first tile comes from far away.
 START_CYCLES = 2500.0
 # Of a second kernel.
@@ -93,8 +93,9 @@ def estimate(cut: Cut, M: int, N: int, K: int, batches: int, rate: float) -> flo
     idle = IDLE_GROUP_SUMS if isinstance(c, GroupConfig) else IDLE_SUMS
     busy = 0.95 * sums / (sums + idle)
     busy *= getattr(c, "pace", 1)
-    least = SUMS_CYCLES if getattr(c, "sums", False) else STEP_CYCLES
-    step = max(together * c.rows * c.cols * c.depth / rate / busy, least)
+    sums = SUMS_CYCLES / ceil_div(N, c.cols) if getattr(c, "sums", False) else 0.0
+    step = together * c.rows * c.cols * c.depth / rate / busy
+    step = max(step, STEP_CYCLES, sums)
     cycles = ceil_div(load, together) * (steps * step + START_CYCLES)
     if cut.splits > 1:
         moved = (cut.splits + 1) * M * N * batches * 4

@@ -630,11 +630,11 @@ vectorized("float32", CONFIGS_4[1], ALONG_K, ACROSS_K, False)
 tensor_core(TENSOR_CONFIGS[0], ALONG_K, ACROSS_K)
 
 
-@kernel(examples=["float32[] float32[] float32[] float32[] int64"])
-def add_partials(partials, out, more, more_out, count):
+@kernel(examples=["float32[] float32[] int64 float32[] float32[] int64"])
+def add_partials(partials, out, count, more, more_out, more_count):
     """Add the partial sums of blocks that split k, in order.
 
-    # partials [S, n] -> out [n]; and if there are more, more [S, m] -> more_out [m]
+    # partials [S, n] -> out [n]; and if there are more, more [T, m] -> more_out [m]
 
         for i:  out[i] = partials[0, i] + partials[1, i] + ... + partials[S - 1, i]
 
@@ -651,6 +651,6 @@ def add_partials(partials, out, more, more_out, count):
     elif i < n + more_out.size:
         i, n = i - n, more_out.size
         rest = more[i]
-        for s in range(1, count):
+        for s in range(1, more_count):
             rest += more[s * n + i]
         more_out[i] = rest

@@ -105,6 +105,7 @@ class Plan(NamedTuple):
         sizes: M, N, K, and the steps of k of a chunk.
         matrix: elements of one matrix of the result.
         splits: how many chunks k is split into.
+        ends: parts of the sums of a's rows, if they are made.
         biased: whether the kernels take a bias and room for sums, behind all else.
     """
 
@@ -115,6 +116,7 @@ class Plan(NamedTuple):
     sizes: tuple[int, int, int, int]
     matrix: int
     splits: int
+    ends: int
     biased: bool
 
 
@@ -332,7 +334,10 @@ def plan_for(
             (bound(config, sizes, a_strides, b_strides, some.matrices), some)
             for some in _launches(sides.batch)
         )
-        return Plan(shape, launches, a_strides, b_strides, sizes, M * N, splits, True)
+        ends = splits * ceil_div(N, config.cols) if config.sums else 0
+        return Plan(
+            shape, launches, a_strides, b_strides, sizes, M * N, splits, ends, True
+        )
     a_layout = layout_for(sides.a, a_batch, aligned[0], vector, M, K)
     b_layout = layout_for(sides.b, b_batch, aligned[1], vector, N, K)
     if isinstance(config, VectorConfig):
@@ -350,7 +355,7 @@ def plan_for(
         )
         for batch_range in _launches(sides.batch)
     )
-    return Plan(shape, launches, a_strides, b_strides, sizes, M * N, splits, False)
+    return Plan(shape, launches, a_strides, b_strides, sizes, M * N, splits, 0, False)
 
 
 def matmul(a: TensorData, b: TensorData) -> TensorData:
@@ -543,9 +548,10 @@ def launch(
     numbers = result
     if words:
         left, right, result = bits(left), bits(right), bits(result)
-    row = end = allocate(0, float32)
+    row = ends = end = allocate(0, float32)
     if totals is not None:
         end = totals.storage.array
+        ends = allocate(len(end) * plan.ends, float32)
     if bias is not None:
         row = contiguous(bias if bias.dtype is float32 else copy(bias, float32)).flat()
     for run, batch_range in plan.launches:
@@ -554,20 +560,17 @@ def launch(
             first = batch_range.first * plan.matrix
             place = result[first : first + batch_range.matrices * plan.matrix]
         size = batch_range.matrices * plan.matrix
-        sums, ends = place, end
-        if plan.splits > 1:
-            sums = allocate(size * plan.splits, dtype)
-            ends = allocate(len(end) * plan.splits, float32)
+        sums = place if plan.splits == 1 else allocate(size * plan.splits, dtype)
         run(
             left, a.offset + batch_range.a_at, plan.a_strides,
             right, b.offset + batch_range.b_at, plan.b_strides, sums, plan.sizes,
             *(row, ends) * plan.biased,
         )  # fmt: skip
-        if plan.splits > 1:
+        if plan.splits > 1 or plan.ends:
             first = batch_range.first * plan.matrix
-            place = numbers[first : first + size]
-            add_partials[ceil_div(size + len(end), 256), 256](
-                sums, place, ends, end, plan.splits
+            place = numbers[first : first + size] if plan.splits > 1 else row
+            add_partials[ceil_div(len(place) + len(end), 256), 256](
+                sums, place, plan.splits, ends, end, plan.ends
             )
     return out
 

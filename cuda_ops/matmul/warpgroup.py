@@ -203,10 +203,11 @@ def _rows_adder(config: GroupConfig, work: Callable, place: Callable) -> Callabl
     """Make `add_up(shared, warp, batch, sizes, totals)`: what a warp beside those that
     multiply does, the sums of the rows of a's tiles.
 
-    The tiles of the first columns are enough; of the others the stages are counted.
+    A row of a is in as many tiles as there are columns of them, `wide`. Each of them
+    takes one of so many steps, so that nobody waits for those who add.
     """
     c, line, step = config, config.depth, tma.BARRIER // config.size
-    tile_rows, stage, stages = c.wides[0], c.stage, c.stages
+    (tile_rows, tile_cols), stage, stages = c.wides, c.stage, c.stages
     full = stages * stage + c.warps * c.room
     empty, pieces, lanes = full + stages * step, tile_rows // line, line // 4
     add, halvings = _row_adder(c), (WARP // lanes).bit_length() - 1
@@ -215,14 +216,17 @@ def _rows_adder(config: GroupConfig, work: Callable, place: Callable) -> Callabl
     def add_up(shared, warp, batch, sizes, totals):
         lane = thread_index() % WARP
         tiles, items = work(batch, sizes)
+        wide = (sizes[1] + tile_cols - 1) // tile_cols
         n, phase = int64(0), int64(0)
         for item in range(int64(cuda.blockIdx.x), items, int64(cuda.gridDim.x)):
             _, part, row, col, _, count = place(item, tiles, batch, sizes)
-            mine = col == 0 and warp < pieces
+            col = col // tile_cols
+            turn = col if warp < pieces else count
             a = b = c = d = float32(0)
-            for _ in range(count):
+            for i in range(count):
                 wait(shared, full + n * step, phase)
-                if mine:
+                if i == turn:
+                    turn += wide
                     x, y, z, w = add(shared, n * stage, warp, lane)
                     a, b, c, d = a + x, b + y, c + z, d + w
                 sync_warp()
@@ -234,8 +238,8 @@ def _rows_adder(config: GroupConfig, work: Callable, place: Callable) -> Callabl
                 a, b = a + shuffle_xor(a, lanes << i), b + shuffle_xor(b, lanes << i)
                 c, d = c + shuffle_xor(c, lanes << i), d + shuffle_xor(d, lanes << i)
             row += warp * line + lane * 4
-            left = sizes[0] - row if mine and lane < lanes else 0
-            to = part * sizes[0] + row
+            left = sizes[0] - row if warp < pieces and lane < lanes else 0
+            to = (part * wide + col) * sizes[0] + row
             if left > 0:
                 totals[to] = a
             if left > 1:
@@ -331,7 +335,7 @@ def warpgroup_template(config: GroupConfig, a_along: bool, b_along: bool) -> Cal
         """One warp copies, eight multiply, and nobody meets at a barrier.
 
         # a [B, M, K] @ b [B, K, N] + bias [N] or [0] -> out [parts, B, M, N]
-        # and of halves the sums of a [M, K], if asked for: totals [parts, M]
+        # and of halves the sums of a [M, K], if asked for: totals [parts, wide, M]
 
             for tile in this block's:                 128 x 256 outputs
                 for k0 in range(first, last, 64):     of halves; of float32 32

@@ -148,6 +148,11 @@ def load4(array: Any, i: int) -> tuple[Any, ...]:
     return tuple(_get(array, i, 4))
 
 
+def load8(array: Any, i: int) -> tuple[Any, ...]:
+    """array[i], ..., array[i + 7]"""
+    return tuple(_get(array, i, 8))
+
+
 def store4(array: Any, i: int, a: Any, b: Any, c: Any, d: Any) -> None:
     """array[i], ..., array[i + 3] = a, b, c, d"""
     _put(array, i, a, b, c, d)
