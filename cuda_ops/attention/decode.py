@@ -5,7 +5,8 @@ With this file one can attend with a handful of queries to many keys
 all keys: with one query and 12 heads, 12 multiprocessors would work and 120 wait.
 Here blocks share the keys of a query (`attention_split`): each has 64 of them or so,
 their softmax, and sum of values. Who comes last brings all blocks' sums to one maximum,
-and adds them.
+and adds them; or the first one does so, from the others' shared memory, where they are
+a cluster.
 
 All that happens to a query is reading keys and values once, so nothing is kept in
 tiles: they go from memory to registers, in loads that are all under way at the same
@@ -27,6 +28,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import cuda, float32, int32, int64, uint32
 
+from cuda_ops.block.clusters import MOST as MOST_BLOCKS
+from cuda_ops.block.clusters import meet, remote
 from cuda_ops.block.intrinsics import (
     WARP,
     arrive,
@@ -38,11 +41,20 @@ from cuda_ops.block.intrinsics import (
     wait_for_previous,
 )
 from cuda_ops.block.rows import barrier, merged
+from cuda_ops.block.tiles import inlined
 from cuda_ops.index_errors import notes
 from cuda_ops.memory import empty, fill
 from cuda_ops.runtime import device as gpu
 from cuda_ops.runtime.allocator import outside_graphs
-from cuda_ops.runtime.launch import TINY, Kernel, ceil_div, device_function
+from cuda_ops.runtime.device import compute_capability
+from cuda_ops.runtime.launch import (
+    OVERLAP,
+    SIMULATED,
+    TINY,
+    Kernel,
+    ceil_div,
+    device_function,
+)
 from minitorch import dtypes, operators
 from minitorch.tensor_data import TensorData
 
@@ -70,6 +82,8 @@ class Lanes(NamedTuple):
         width: 4 where four neighbours come with one load, else 1.
         mask: "bool", "numbers", or "" for none.
         early: whether all keys but the newest are there before the query is.
+        threads: of a block.
+        clustered: whether the blocks of a query are a cluster.
     """
 
     group: int
@@ -77,11 +91,19 @@ class Lanes(NamedTuple):
     width: int
     mask: str = ""
     early: bool = False
+    threads: int = THREADS
+    clustered: bool = False
 
     @property
     def keys(self) -> int:
         """Keys of a block."""
-        return THREADS // self.group * KEYS
+        return self.threads // self.group * KEYS
+
+    def for_keys(self, count: int) -> Lanes:
+        """With larger blocks, which are a cluster, if these are enough and there."""
+        large = self._replace(threads=2 * THREADS, clustered=True)
+        fits = not SIMULATED and compute_capability() >= OVERLAP
+        return large if fits and count <= MOST_BLOCKS * large.keys else self
 
 
 def lanes_for(size: int, width: int, mask: str, early: bool = False) -> Lanes | None:
@@ -138,12 +160,15 @@ def mask_reader(kind: str) -> Any:
 
 def split_template(lanes: Lanes) -> Callable:
     """The Python function of `attention_split`."""
-    group, items, keys = lanes.group, lanes.items, THREADS // lanes.group
-    early = lanes.early
+    group, items, threads, early = lanes.group, lanes.items, lanes.threads, lanes.early
+    keys, clustered = threads // group, lanes.clustered
     stretch, held = group * items, KEYS * items
-    shared = max(THREADS, THREADS // WARP * stretch)
+    shared, room = (
+        max(threads, threads // WARP * stretch),
+        stretch + 2 if clustered else 1,
+    )
     read, hidden = part_reader(lanes), mask_reader(lanes.mask)
-    merge = merged(THREADS, exp, np.float32)
+    merge, gather = merged(threads, exp, np.float32), gatherer(clustered)
     inner, outer = group.bit_length() - 1, (WARP // group).bit_length() - 1
 
     def attention_split(
@@ -160,6 +185,7 @@ def split_template(lanes: Lanes) -> Callable:
             best = max(s);  p = exp(s - best)
             parts = p @ values;  ends = best, sum(p)
             the last block of a query, by the counter `came`:  out = join(parts, ends)
+            or the first of a cluster, from shared memory:     out = gather(mine)
 
         A key, and a value, lies in the registers of 4 to 32 threads, of which each has
         4 numbers. A score is a sum over the group; maximum and sums meet over the
@@ -176,6 +202,7 @@ def split_template(lanes: Lanes) -> Callable:
         tops = cuda.shared.array(WARP, float32)
         totals = cuda.shared.array(WARP, float32)
         cells = cuda.shared.array(shared, float32)
+        mine = cuda.shared.array(room, float32)
         before = cuda.shared.array(1, int32)
         t, own = cuda.threadIdx.x % group, cuda.threadIdx.x // group
         head, number = cuda.blockIdx.x, uint32(cuda.blockIdx.z)
@@ -230,23 +257,32 @@ def split_template(lanes: Lanes) -> Callable:
         barrier()
         row, splits = (b * heads + head) * L + i, cuda.gridDim.y
         split = row * splits + cuda.blockIdx.y
-        for c in range(cuda.threadIdx.x, V, THREADS):
+        at = o[0] + b * o[1] + head * o[2] + i * o[3]
+        for c in range(cuda.threadIdx.x, V, threads):
             sum_of_warps = cells[c]
-            for w in range(1, THREADS // WARP):
+            for w in range(1, threads // WARP):
                 sum_of_warps += cells[w * stretch + c]
-            parts[split * V + c] = sum_of_warps
-        if cuda.threadIdx.x == 0:
-            ends[2 * split] = best
-            ends[2 * split + 1] = total
-        barrier()
-        if cuda.threadIdx.x == 0:
-            before[0] = arrive(came, row)
-        barrier()
-        if before[0] == splits - 1:  # for all threads or none
+            if clustered:
+                mine[2 + c] = sum_of_warps
+            else:
+                parts[split * V + c] = sum_of_warps
+        if clustered:
             if cuda.threadIdx.x == 0:
-                came[row] = 0  # for the next launch
-            at = o[0] + b * o[1] + head * o[2] + i * o[3]
-            join(parts, ends, row, splits, V, tops, totals, cells, out, at, logsumexp)
+                mine[0], mine[1] = best, total
+            gather(mine, splits, V, out, at, logsumexp, row)
+        else:
+            if cuda.threadIdx.x == 0:
+                ends[2 * split], ends[2 * split + 1] = best, total
+            barrier()
+            if cuda.threadIdx.x == 0:
+                before[0] = arrive(came, row)
+            barrier()
+            if before[0] == splits - 1:  # for all threads or none
+                if cuda.threadIdx.x == 0:
+                    came[row] = 0  # for the next launch
+                join(
+                    parts, ends, row, splits, V, tops, totals, cells, out, at, logsumexp
+                )
 
     return attention_split
 
@@ -255,6 +291,40 @@ def split_template(lanes: Lanes) -> Callable:
 def weight(best, top):
     """exp(best - top); 1 where there was no key, for sums that are 0, or NaN."""
     return exp(best - top) if best > NEVER else ONE
+
+
+def gatherer(clustered: bool) -> Callable:
+    """Make `gather(mine, splits, V, out, at, logsumexp, row)`: `join` for a cluster.
+
+    A block has its best score, its sum and V sums in `mine`. The first block reads
+    those of all, which wait for that: their memory is gone when they end.
+    """
+
+    def gather(mine, splits, V, out, at, logsumexp, row):
+        best = cuda.local.array(MOST_BLOCKS, float32)
+        part = cuda.local.array(MOST_BLOCKS, float32)
+        x = cuda.local.array(MOST_BLOCKS, float32)
+        meet()
+        c = cuda.threadIdx.x
+        if cuda.blockIdx.y == 0 and c < V:
+            top, total, acc = NEVER, ZERO, ZERO
+            for n in range(MOST_BLOCKS):
+                block, there = int64(min(n, splits - 1)), n < splits
+                end, share = remote(mine, 0, block), remote(mine, 1, block)
+                sums = remote(mine, 2 + c, block)
+                best[n] = end if there else NEVER
+                part[n], x[n] = share if there else ZERO, sums if there else ZERO
+            for n in range(MOST_BLOCKS):
+                top = max(top, best[n])
+            for n in range(MOST_BLOCKS):
+                factor = weight(best[n], top)
+                total, acc = total + factor * part[n], acc + factor * x[n]
+            store(out, at + c, acc / total if total != ZERO else ZERO)
+            if c == 0:
+                logsumexp[row] = top + log(total) if total != ZERO else NEVER
+        meet()
+
+    return inlined(gather if clustered else lambda *_: None)
 
 
 @device
@@ -317,14 +387,20 @@ SPLIT = (
 @cache
 def split(lanes: Lanes) -> Kernel:
     """The kernel for heads that lie so."""
-    main = lanes == Lanes(16, 4, 4, "bool", True)
+    clustered = lanes.clustered
     name = f"attention_split[{','.join(map(str, lanes))}]"
-    kinds = ("float32", "bfloat16") if main else ()
+    kinds = ("float32", "bfloat16") if lanes in MAIN else ()
     examples = [SPLIT.replace("T[", f"{kind}[") for kind in kinds]
-    return Kernel(split_template(lanes), name, examples, THREADS, overlaps=True)
+    return Kernel(
+        split_template(lanes), name, examples, lanes.threads, overlaps=True,
+        clusters=clustered, arch=OVERLAP if clustered else (7, 5),
+    )  # fmt: skip
 
 
-split(Lanes(16, 4, 4, "bool", True))
+_main = Lanes(16, 4, 4, "bool", True)
+MAIN = [_main] if SIMULATED else [_main, _main._replace(threads=512, clustered=True)]
+for _lanes in MAIN:
+    split(_lanes)
 
 
 def counters(size: int) -> Any:
@@ -334,6 +410,8 @@ def counters(size: int) -> Any:
     """
     with outside_graphs():
         made = empty((size,), dtypes.int32).flat()
+    if not size:
+        return made
     clear, capture = partial(fill, made, np.int32(0)), gpu.current.capture
     if capture is None:
         clear()
@@ -350,10 +428,12 @@ def run_few(
 ) -> None:  # fmt: skip
     """The kernel, with operands, a mask and sizes as it takes them."""
     heads, _, L, S, _, V = sizes
-    rows, splits = out.shape[0] * heads * L, ceil_div(S, lanes.keys)
+    lanes = lanes.for_keys(S)
+    splits = ceil_div(S, lanes.keys)
+    rows = 0 if lanes.clustered else out.shape[0] * heads * L
     parts = empty((rows * splits * V,), dtypes.float32).flat()
     ends = empty((rows * splits * 2,), dtypes.float32).flat()
-    split(lanes)[(heads, splits, out.shape[0] * L), THREADS](
+    split(lanes)[(heads, splits, out.shape[0] * L), lanes.threads](
         *operands, *(mask or (ends, (0,) * 5)),
         notes() if newest is None else newest.flat(), out.storage.array,
         (out.offset, *out.strides[:3]), logsumexp.flat(), counters(rows), parts, ends,

@@ -296,6 +296,8 @@ class Kernel:
             sm_90a).
         overlaps: it may begin before the kernel before it is over, for which it waits
             (`wait_for_previous`); from sm_90 on.
+        clusters: the blocks of a column of the grid (y) run together and read each
+            other's shared memory (`block/clusters.py`); it has to overlap, too.
         on_disk: keep the machine code for the next process. Only for kernels of this
             package, whose sources are part of the key.
         float32_fn: what takes the place of `fn` for arguments with float32 or half
@@ -318,6 +320,7 @@ class Kernel:
         arch: tuple[int, int] = (7, 5),
         only_arch: bool = False,
         overlaps: bool = False,
+        clusters: bool = False,
         on_disk: bool = True,
         float32_fn: Callable | None = None,
         float64_fn: Callable | None = None,
@@ -337,6 +340,7 @@ class Kernel:
         self.arch = arch
         self.only_arch = only_arch
         self.overlaps = overlaps
+        self.clusters = clusters
         self.on_disk = on_disk and fn.__module__.startswith("cuda_ops.")
         self.float64 = float64
         self._forms: dict[tuple[Any, ...], Form] = {}
@@ -543,7 +547,7 @@ class Launch:
         if start is None:
             start = partial(device.driver().cuLaunchKernel, form.function, *self.grid)
             if self.kernel.overlaps and device.compute_capability() >= OVERLAP:
-                start = early_start(form.function, self.grid)
+                start = early_start(form.function, self.grid, self.kernel.clusters)
             self.starts[form] = start
         self.last = form, start
         return form, start
@@ -557,13 +561,20 @@ class Launch:
             look_after(code, f"kernel {self.kernel.name}{list(self.config)}")
 
 
-def early_start(function: Any, grid: tuple[int, ...]) -> Callable:
+def early_start(function: Any, grid: tuple[int, ...], clusters: bool) -> Callable:
     """`start(stream, parameters, extra)` of a kernel that begins while the one before
-    ends ("programmatic dependent launch")."""
+    ends ("programmatic dependent launch"); `clusters` as in `Kernel`."""
     api = device.driver()
     attribute, names = api.CUlaunchAttribute(), api.CUlaunchAttributeID
     attribute.id = names.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
     attribute.value.programmaticStreamSerializationAllowed = 1
+    attributes = [attribute]
+    if clusters:
+        together = api.CUlaunchAttribute()
+        together.id = names.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+        size = together.value.clusterDim
+        size.x, size.y, size.z = 1, grid[1], 1
+        attributes.append(together)
 
     @cache
     def config(stream: Any) -> Any:
@@ -571,7 +582,7 @@ def early_start(function: Any, grid: tuple[int, ...]) -> Callable:
         made.gridDimX, made.gridDimY, made.gridDimZ = grid[:3]
         made.blockDimX, made.blockDimY, made.blockDimZ = grid[3:6]
         made.sharedMemBytes, made.hStream = grid[6], stream
-        made.attrs, made.numAttrs = [attribute], 1
+        made.attrs, made.numAttrs = attributes, len(attributes)
         return made
 
     def start(stream: Any, parameters: int, extra: int) -> Any:
