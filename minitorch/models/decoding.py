@@ -9,7 +9,7 @@ them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import minitorch.operators as operators
@@ -21,6 +21,10 @@ from minitorch.functions.linear import as_rows, reshaped
 if TYPE_CHECKING:
     from minitorch.models.cache import KVCache
     from minitorch.tensor import Tensor
+    from minitorch.tensor_data import TensorData
+
+# Bytes of a part of the head's weight, which is too large for caches.
+HEAD = 2**23
 
 
 def takes(kinds: set[type], model: Any, ids: Tensor, cache: KVCache | None) -> bool:
@@ -39,12 +43,27 @@ def takes(kinds: set[type], model: Any, ids: Tensor, cache: KVCache | None) -> b
 
 
 def features(model: Any, ids: Tensor, cache: Any) -> Tensor:
-    """ids [B, 1] -> [B, 1, C], and their keys and values into the cache."""
+    """ids [B, 1] -> [B, 1, C], and their keys and values into the cache.
+
+    While a layer is computed, the weight of the one after the next comes to a GPU's
+    cache; that of the next is already being read then.
+    """
     x, mask = _begun(model, ids, cache)
+    soon = _weights(model)
+    next(soon), next(soon)
     for layer, block in enumerate(model.h):
-        after = model.h[layer + 1] if layer + 1 < len(model.h) else None
-        x = _step(block, x, mask, cache, layer, after)
+        x = _step(block, x, mask, cache, layer, soon)
     return model.ln_f(x)
+
+
+def _weights(model: Any) -> Iterator[TensorData]:
+    """In the order of their use; at the end two parts of the head's."""
+    for block in model.h:
+        a, m = block.attn, block.mlp
+        yield from (x.weight.raw for x in (a.c_attn, a.c_proj, m.c_fc, m.c_proj))
+    head = model.lm_head.weight.raw
+    rows = min(head.shape[0] // 2, HEAD // (head.shape[1] * head.dtype.itemsize))
+    yield from (head.slice(0, i * rows, rows) for i in range(2))
 
 
 def _begun(model: Any, ids: Tensor, cache: Any) -> tuple[Tensor, Tensor]:
@@ -60,21 +79,18 @@ def _begun(model: Any, ids: Tensor, cache: Any) -> tuple[Tensor, Tensor]:
 
 
 def _step(
-    block: Any, x: Tensor, mask: Tensor, cache: Any, layer: int, following: Any
-) -> Tensor:
-    """x [B, 1, C] -> [B, 1, C], through a block; another one is `following`, or None.
-
-    While a layer is computed, the weight of the one after the next comes to the cache;
-    that of the next is already being read then.
-    """
-    a, m, n = block.attn, block.mlp, following
-    heads = _layer(x, a.c_attn, block.ln_1, kept=(cache, layer), soon=m.c_fc)
+    block: Any, x: Tensor, mask: Tensor, cache: Any, layer: int,
+    soon: Iterator[TensorData],
+) -> Tensor:  # fmt: skip
+    """x [B, 1, C] -> [B, 1, C], through a block."""
+    a, m = block.attn, block.mlp
+    heads = _layer(x, a.c_attn, next(soon), block.ln_1, kept=(cache, layer))
     heads = heads.unflatten(-1, (-1, a.size)).transpose(1, 2)
     y = _attend(heads[:, : a.heads], mask, cache, layer)
-    x = _layer(y.transpose(1, 2).flatten(2), a.c_proj, residual=x, soon=m.c_proj)
+    x = _layer(y.transpose(1, 2).flatten(2), a.c_proj, next(soon), residual=x)
     gelu = operators.gelu_tanh if m.kind == "gelu_tanh" else operators.gelu
-    y = _layer(x, m.c_fc, block.ln_2, gelu, soon=n and n.attn.c_attn)
-    return _layer(y, m.c_proj, residual=x, soon=n and n.attn.c_proj)
+    y = _layer(x, m.c_fc, next(soon), block.ln_2, gelu)
+    return _layer(y, m.c_proj, next(soon), residual=x)
 
 
 def _attend(q: Tensor, mask: Tensor, cache: Any, layer: int) -> Tensor:
@@ -90,14 +106,14 @@ def _attend(q: Tensor, mask: Tensor, cache: Any, layer: int) -> Tensor:
 
 
 def _layer(
-    x: Tensor, linear: Any, norm: Any = None, fn: Callable | None = None,
-    residual: Tensor | None = None, kept: tuple[KVCache, int] | None = None,
-    soon: Any = None,
+    x: Tensor, linear: Any, soon: TensorData, norm: Any = None,
+    fn: Callable | None = None, residual: Tensor | None = None,
+    kept: tuple[KVCache, int] | None = None,
 ) -> Tensor:  # fmt: skip
     """residual + fn(linear(norm(x))), by one kernel where there is one.
 
     The last columns are keys and values for the cache of `kept`, in its layer. `soon`
-    is a layer whose weight is wanted soon.
+    is a weight that is wanted soon.
     """
 
     def raw(a: Tensor | None) -> Any:
@@ -111,7 +127,7 @@ def _layer(
     made = backend.linear(
         as_rows(x.raw, backend), linear.weight.raw, raw(linear.bias), fn,
         None if more is None else as_rows(more.raw, backend), about, True, cache,
-        None if soon is None else soon.weight.raw,
+        soon,
     )  # fmt: skip
     if made is not None:
         return x.wrap(reshaped(made, (*x.raw.shape[:-1], made.shape[1])))
