@@ -267,8 +267,12 @@ class TorchGroup(ProcessGroup):
         if noting is not None and not self.by_nccl(used[0]):
             needs_numbers(f"{name} by {self.backend}", used[0].raw)
         if not postponed():  # else CUDA must not be asked
-            at_work = (work for work in self.under_way if not work.is_completed())
-            self.under_way = [*at_work]
+            under_way = self.under_way
+            if first is not None and self.by_nccl(first):  # one ends after the other
+                while under_way and under_way[0].is_completed():
+                    under_way.pop(0)
+            else:
+                self.under_way = [w for w in under_way if not w.is_completed()]
         theirs = self._run(name, name, start, first)
         wait = theirs.wait
         if late is not None and self.backend == "gloo":
