@@ -1,9 +1,8 @@
 """CUDA graphs: a sequence of kernels that is noted once and then started as a whole.
 
 With this file one can capture what a block of code starts (`Graph.capture`), and start
-all of it again with one call (`Graph.replay`), also several times in a row.
-`minitorch.cuda.CUDAGraph` adds what a training step needs: random numbers that move on,
-and learning rates that change.
+all of it again with one call (`Graph.replay`). `minitorch.cuda.CUDAGraph` adds what a
+training step needs: random numbers that move on, and learning rates that change.
 
 A launch from Python takes a few microseconds, and a step of a small network starts some
 thirty kernels that the GPU would do in two microseconds each: it waits for Python most
@@ -102,8 +101,7 @@ class DriverGraph:
     def __init__(self) -> None:
         self.names: tuple[str, ...] = ()
         self.nodes = 0
-        self._graph: Any = None
-        self._ready: dict[int, Any] = {}  # executable, by how often in a row it is done
+        self._ready: Any = None  # the executable graph
         self._text = ""  # for errors
         self.kept: list[Any] = []
         self._pool: Pool | None = None
@@ -118,13 +116,8 @@ class DriverGraph:
             with _noting(pool) as capture, device.use_stream(stream):
                 with allocator.use_pool(pool), _stream_capture(stream) as graphs:
                     yield
-            self._graph, api = graphs[0], device.driver()
-            _, self.nodes = device.call(CAPTURING, api.cuGraphGetNodes, self._graph, 0)
-            self._ready[1] = _made_ready(self._graph)
+            self._make_ready(graphs[0])
         except BaseException:
-            graph, self._graph = self._graph, None
-            if graph is not None:
-                device.driver().cuGraphDestroy(graph)
             self._release_pool()
             raise
         self.names, self.kept = tuple(capture.names), capture.kept
@@ -132,46 +125,34 @@ class DriverGraph:
         for action in capture.afterwards:
             action()
 
-    def replay(self, times: int = 1) -> None:
-        """Start all of it on the current stream, so often, one behind the other.
+    def _make_ready(self, graph: Any) -> None:
+        """Let the driver prepare all of it, so that a replay is nothing but a start."""
+        api, call = device.driver(), device.call
+        try:
+            _, self.nodes = call(CAPTURING, api.cuGraphGetNodes, graph, 0)
+            self._ready = call(CAPTURING, api.cuGraphInstantiate, graph, 0)
+        finally:
+            call(CAPTURING, api.cuGraphDestroy, graph)
+        call(CAPTURING, api.cuGraphUpload, self._ready, device.current.handle)
 
-        Several times are one start, of a graph of graphs: between two starts a GPU
-        does nothing for some microseconds.
-        """
+    def replay(self) -> None:
+        """Start all of it on the current stream."""
         device.recent.append(self._text)
         launch = device.driver().cuGraphLaunch
-        whole = self._in_a_row(times)
-        for ready in [self._ready[1]] * times if whole is None else [whole]:
-            device.call("replaying a CUDA graph", launch, ready, device.current.handle)
+        device.call(
+            "replaying a CUDA graph", launch, self._ready, device.current.handle
+        )
         if device.BLOCKING:
             device.synchronize()
 
-    def _in_a_row(self, times: int) -> Any:
-        """The executable graph; None where the driver does not nest this one."""
-        if times not in self._ready:
-            api, call = device.driver(), device.call
-            whole, before = call(NESTING, api.cuGraphCreate, 0), list[Any]()
-            try:
-                for _ in range(times):
-                    given = whole, before, len(before), self._graph
-                    before = [call(NESTING, api.cuGraphAddChildGraphNode, *given)]
-                self._ready[times] = _made_ready(whole)
-            except (device.CudaError, CaptureError):
-                self._ready[times] = None
-            finally:
-                call(NESTING, api.cuGraphDestroy, whole)
-        return self._ready[times]
-
     def destroy(self) -> None:
         """Give the graph back; a replay that runs is ended before."""
-        if not self._ready:
+        if self._ready is None:
             return
-        api, what = device.driver(), "deleting a CUDA graph"
+        destroy = device.driver().cuGraphExecDestroy
         with device.between_captures():
-            for ready in filter(None, self._ready.values()):
-                device.call(what, api.cuGraphExecDestroy, ready)
-            device.call(what, api.cuGraphDestroy, self._graph)
-        self._graph, self._ready, self.kept = None, {}, []
+            device.call("deleting a CUDA graph", destroy, self._ready)
+        self._ready, self.kept = None, []
         self._release_pool()
 
     def _release_pool(self) -> None:
@@ -182,15 +163,7 @@ class DriverGraph:
                 pool.empty_cache()
 
 
-CAPTURING, NESTING = "capturing a CUDA graph", "repeating a CUDA graph"
-
-
-def _made_ready(graph: Any) -> Any:
-    """Let the driver prepare all of it, so that a replay is nothing but a start."""
-    api, call = device.driver(), device.call
-    ready = call(CAPTURING, api.cuGraphInstantiate, graph, 0)
-    call(CAPTURING, api.cuGraphUpload, ready, device.current.handle)
-    return ready
+CAPTURING = "capturing a CUDA graph"
 
 
 @contextmanager
@@ -236,9 +209,9 @@ class SimulatedGraph:
         for action in capture.afterwards:
             action()
 
-    def replay(self, times: int = 1) -> None:
-        """Run the kernels of the list so often, one after the other."""
-        for kernel, config, args in self._launches * times:
+    def replay(self) -> None:
+        """Run the kernels of the list, one after the other."""
+        for kernel, config, args in self._launches:
             kernel.simulate(config, *args)
         index_errors.after_launch()
 

@@ -272,11 +272,6 @@ class Capture(Executor):
             for numbers, *_ in step.parts:
                 numbers.set()
 
-    @property
-    def moves(self) -> bool:
-        """Whether a replay needs other numbers of the host than the one before."""
-        return bool(self.steps or self.blocks or self.clipped)
-
     def end_behind(self, wait: Callable[[], Any]) -> None:
         """Have the graph wait for that on its own stream, if nobody does before."""
         self.ends.append(wait)
@@ -383,27 +378,19 @@ class CUDAGraph:
             # What was filled for replays is there then, on whichever stream they are.
             current_stream(self._graph.gpu.name).synchronize()
 
-    def replay(self, times: int = 1) -> None:
-        """Do again all that was captured, behind the work of its GPU's stream.
-
-        Args:
-            times: so often, with one start if it neither draws nor takes a step.
-        """
+    def replay(self) -> None:
+        """Do again all that was captured, behind the work of its GPU's stream."""
         if self._captured is None:
             raise RuntimeError(
                 "replay: this graph is empty; capture one with "
                 "`with minitorch.cuda.graph(g):`"
             )
-        if times < 1:
-            raise ValueError(f"replay: times is {times}; expected 1 or more")
         from cuda_ops.runtime.device import not_in_graph, on
 
         not_in_graph("replaying a graph", "end the capture before")
         with on(self._graph.gpu):
-            moves = self._captured.moves
-            for _ in range(times if moves else 1):
-                self._captured.before_replay()
-                self._graph.replay(1 if moves else times)
+            self._captured.before_replay()
+            self._graph.replay()
 
     def reset(self) -> None:
         """Forget the graph, and give its memory back as far as no tensor uses it."""

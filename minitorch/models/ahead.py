@@ -2,23 +2,21 @@
 
 With this file no GPU waits for the host between two tokens (`Ahead`). A step that draws
 nothing is one graph, and it ends by writing the chosen tokens to where it begins by
-reading them. So the host starts several steps at once, and then as many more, before it
-reads the tokens of the first ones:
+reading them. So the host starts some replays in a row, and reads the tokens of the
+first while the others run:
 
-    GPU     | tokens 5 .. 12    | tokens 13 .. 20   | tokens 21 .. 28 ...
-    host     start 13 .. 20,     reads 5, 6, .. 12,  start 21 .. 28, reads 13, ...
+    GPU     | token 5 | token 6 | token 7 | ...
+    host     start 7,       reads 5,  start 8,       reads 6, ...
 
-Where a text ends nobody reads the last ones; that is their whole cost. Few tokens, and
-those at the end of the cache, are started one by one.
+Where a text ends nobody reads the last ones; that is their whole cost.
 """
 
 from __future__ import annotations
 
 import sys
 import warnings
-from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from minitorch.cuda_graphs import make_graphed_step
 
@@ -26,8 +24,8 @@ if TYPE_CHECKING:
     from minitorch.models.cache import KVCache
     from minitorch.tensor import Tensor
 
-# Steps that are one start, and for how many tokens that is worth its preparation.
-RUN, LONG = 8, 96
+# Steps that are started behind the one whose tokens are read next.
+MORE = 2
 
 
 class Ahead:
@@ -36,22 +34,20 @@ class Ahead:
     Attributes:
         step: what takes the ids; from the third call on it replays a graph.
         started: the place in the text of the next token to start.
-        run: how many are started at once.
-        runs: the place behind each run that was started, and an event behind it.
     """
 
     def __init__(
         self, choose: Callable[[Tensor], Tensor], cache: KVCache, batch: int
     ) -> None:
         from cuda_ops.told import Told
-        from minitorch.cuda import device
+        from minitorch.cuda import Event, device
 
         self.choose, self.cache = choose, cache
         with device(cache.slot.device):
             self.told = Told(cache.max_length, batch)
         self.step = make_graphed_step(self._step, warnings.warn)
-        self.started, self.run = 0, 1
-        self.runs: deque[tuple[int, Any]] = deque()
+        self.marks = [Event() for _ in range(MORE + 1)]
+        self.started = 0
 
     def _step(self, ids: Tensor) -> Tensor:
         from minitorch.cuda import device
@@ -67,33 +63,22 @@ class Ahead:
 
     def tokens(self, length: int) -> list[int]:
         """Those behind texts of this length; the ones after them are on their way."""
-        if not self.started:
-            self.started = length
-            self.run = RUN if length + LONG <= self.cache.max_length else 1
-        while self.started <= min(length + max(self.run, 2), self.cache.max_length):
-            self._start()
-        while self.runs[0][0] <= length:
-            self.runs.popleft()
-        self.runs[0][1].synchronize()
+        from minitorch.cuda import current_stream
+
+        graph, last = self.step.graph, self.cache.max_length
+        stream = current_stream(self.cache.slot.device)
+        self.started = max(self.started, length)
+        while graph is not None and self.started <= min(length + MORE, last):
+            graph.replay()
+            self.marks[self.started % len(self.marks)].record(stream)
+            self.started += 1
+        self.marks[length % len(self.marks)].synchronize()
         return self.told.on_host[length - 1].tolist()
-
-    def _start(self) -> None:
-        """Start a run, or at the end one step."""
-        from minitorch.cuda import Event, current_stream
-
-        left = self.cache.max_length + 1 - self.started
-        times = self.run if self.run <= left else 1
-        assert self.step.graph is not None
-        self.step.graph.replay(times)
-        self.started += times
-        event = Event()
-        event.record(current_stream(self.cache.slot.device))
-        self.runs.append((self.started, event))
 
     def close(self) -> None:
         """Wait for what nobody will read: it writes to memory that others get.
 
         At the end of a program nobody does, and there is no driver to ask.
         """
-        if self.runs and not sys.is_finalizing():
-            self.runs[-1][1].synchronize()
+        if self.started and not sys.is_finalizing():
+            self.marks[(self.started - 1) % len(self.marks)].synchronize()

@@ -129,7 +129,7 @@ def stream(
     A text that grows longer than the model's block_size is cut at its left, and then
     computed anew for each token: its tokens have other positions each time.
 
-    A GPU is up to 15 tokens ahead if nothing is drawn: when the model is changed in
+    A GPU is up to two tokens ahead if nothing is drawn: when the model is changed in
     between, these are still the old one's.
 
     Errors: ValueError for prompts that are empty or no tokens, and for options that

@@ -19,7 +19,7 @@ from helpers import array_of, loaded, make
 from minitorch import operators
 from minitorch.backend.attention import KEEP_ALL
 from minitorch.dtypes import bfloat16, finfo, float16, float32
-from minitorch.models import GPT, GPTConfig, Sampling, ahead
+from minitorch.models import GPT, GPTConfig, Sampling
 from minitorch.models.generation import _Writer
 from tests.cuda.sizes import pick
 
@@ -61,24 +61,6 @@ def test_a_step_is_a_graph_that_writes_the_same(config, sampling):
     else:
         assert kernels[-1].startswith("first_in_rows")
         assert "put_few" in kernels and "claim_slices" not in kernels
-
-
-@pytest.mark.parametrize("count", [7, 8, 9])
-def test_steps_of_a_long_text_are_started_in_runs(count, monkeypatch):
-    monkeypatch.setattr(ahead, "RUN", 3)
-    monkeypatch.setattr(ahead, "LONG", 2)
-    minitorch.manual_seed(0)
-    model = GPT(GPTConfig(**GPT2)).to("cuda")
-    with minitorch.no_grad():
-        for p in model.parameters():
-            p.mul_(20.0)
-    rows, sampling = [[1, 2, 3], [5, 6]], Sampling(0.0)
-    writer = _Writer(model, rows, count, sampling, None, True)
-    written = [writer.step() for _ in range(count)]
-    assert writer.ahead.run == 3
-    assert writer.ahead.started == writer.cache.max_length + 1
-    plain = _Writer(model, rows, count, sampling, None, False)
-    assert written == [plain.step() for _ in range(count)]
 
 
 def test_who_stops_early_leaves_steps_that_nobody_reads():
