@@ -40,6 +40,7 @@ from cuda_ops.block.rows import (
     summed,
     width_of,
 )
+from cuda_ops.block.tiles import quotient
 from cuda_ops.elementwise import ROW, repeat_mode, same_window, zip_repeated
 from cuda_ops.index_errors import after_launch, bad_index, notes
 from cuda_ops.matmul.matmul import matmul_bias
@@ -219,6 +220,11 @@ def few_template(fit: Fit, around: Around) -> Callable:
         last_cells = cuda.shared.array(WARP, np.float32)
         tid = cuda.threadIdx.x
         t, n = tid % group, cuda.blockIdx.x * rows + tid // group
+        if tid == 0:
+            share = quotient(soon.size, cuda.gridDim.x * UNIT) * UNIT + UNIT
+            start = cuda.blockIdx.x * share
+            if start < soon.size:
+                prefetch(soon, start, min(share, soon.size - start))
         if not settled:
             wait_for_previous()
         read(w, min(n, N - 1) * K, K, t, zero, v)
@@ -227,12 +233,6 @@ def few_template(fit: Fit, around: Around) -> Callable:
         if shifted:
             first(shift, 0, K, tid, zero, room)
         after = load(b, min(n, N - 1)) if bias else zero
-        if tid == 0 and soon.size > 0:
-            blocks = int64(cuda.gridDim.x) * UNIT
-            part_of_it = (soon.size + blocks - 1) // blocks * UNIT
-            start = cuda.blockIdx.x * part_of_it
-            if start < soon.size:
-                prefetch(soon, start, min(part_of_it, soon.size - start))
         if settled:
             wait_for_previous()
         for r in range(R):

@@ -95,11 +95,9 @@ class GroupConfig(NamedTuple):
         return WARP * (self.warps + (1 + ADDING if self.sums else WARPS))
 
     @property
-    def registers(self) -> tuple[int, int]:
-        """Of a thread beside those that multiply, who need few, and of one of these."""
-        if self.groups < 3:
-            return (80, 208) if self.sums else (56, 224)
-        return (80, 144) if self.sums else (56, 152)
+    def registers(self) -> int:
+        """Of a thread that multiplies; those that copy leave theirs to it."""
+        return 224 if self.groups < 3 else 152
 
     @property
     def pace(self) -> float:
@@ -169,31 +167,20 @@ def _row_adder(config: GroupConfig) -> Callable:
     lies across k, what a lane adds up: every so many steps of k.
 
     A warp has the rows of a line, 64. Neighbouring lanes have neighbours of a line, so
-    that a warp reads two lines at once, and eight times two before it adds any up: it
-    has to be done with a tile when the tensor cores are. After so many lines vectors
-    are exchanged as at first, so that places are known before the loop.
+    that a warp reads two lines at once.
     """
     line, vector = config.depth, VECTOR_BYTES // config.size
     lanes, read, place = line // 4, READERS[config.kind], inlined(swizzled)
     together = WARP // lanes
-    ahead = min(8, line // together)
-    size = 4 * ahead
 
     def add(shared, at, warp, lane):
         at += warp * (line * line)
-        words = cuda.local.array(size, uint16)
         a = b = c = d = float32(0)
-        for _ in range(line // (together * ahead)):
-            for j in range(ahead):
-                k = j * together + lane // lanes
-                i = at + k * line + place(k, lane % lanes * 4, line, vector, 1)
-                words[4 * j], words[4 * j + 1], words[4 * j + 2], words[4 * j + 3] = (
-                    load4(shared, i)
-                )
-            for j in range(ahead):
-                a, b = a + read(words[4 * j]), b + read(words[4 * j + 1])
-                c, d = c + read(words[4 * j + 2]), d + read(words[4 * j + 3])
-            at += ahead * together * line
+        for j in range(line // together):
+            k = j * together + lane // lanes
+            i = place(k, lane % lanes * 4, line, vector, 1)
+            x, y, z, w = load4(shared, at + k * line + i)
+            a, b, c, d = a + read(x), b + read(y), c + read(z), d + read(w)
         return a, b, c, d
 
     return inlined(add)
@@ -275,7 +262,7 @@ def warpgroup_template(config: GroupConfig, a_along: bool, b_along: bool) -> Cal
     empty = full + stages * step
     prepare, ready, expect = tma.prepare, tma.ready, tma.expect
     release, wait = tma.release, tma.wait
-    few, many, adds = *map(tma.registers, c.registers), c.sums
+    few, many, adds = tma.registers(56), tma.registers(c.registers), c.sums
 
     def work(batch, sizes):
         M, N, K, chunk = sizes
@@ -437,22 +424,19 @@ GROUP_CONFIGS = {
     kind: tuple(c._replace(kind=kind) for c in (*CUTS, *more))
     for kind, more in ((BF16, (SQUARE,)), (F16, (SQUARE,)), (TF32, ()))
 }
-EXAMPLE = "tensor_map tensor_map 6*int64 T[] 4*int64 float32[] float32[]"
-MAIN = {
-    (GROUP_CONFIGS[BF16][0], True, False): "matmul_warpgroup",
-    (SQUARE._replace(sums=True, wide=True), False, False): "matmul_warpgroup_sums",
-}
+EXAMPLE = "tensor_map tensor_map 6*int64 uint16[] 4*int64 float32[] float32[]"
+MAIN = {(GROUP_CONFIGS[BF16][0], True, False): "matmul_warpgroup"}
 
 
 @cache
 def warpgroup(config: GroupConfig, a_along: bool, b_along: bool) -> Kernel:
     """The kernel `matmul_warpgroup` for one way to cut."""
     fn = warpgroup_template(config, a_along, b_along)
-    key, kind = (config, a_along, b_along), "float32" if config.wide else "uint16"
+    key = config, a_along, b_along
     return Kernel(
         fn,
         name=MAIN.get(key) or f"{fn.__name__}{(*config, a_along, b_along)}",
-        examples=(EXAMPLE.replace("T", kind),) * (key in MAIN),
+        examples=(EXAMPLE,) * (key in MAIN),
         threads=config.threads,
         launch_bounds=config.threads,
         shared=config.shared,

@@ -144,6 +144,17 @@ def test_products_of_a_warpgroup_run_on_behind_each_other(
 
 
 @pytest.mark.skipif(SIMULATED, reason="the simulator compiles nothing")
+def test_warps_that_add_rows_up_leave_products_alone() -> None:
+    """They have few registers, and may spill what they keep for a whole tile."""
+    config = warpgroup.SQUARE._replace(sums=True, wide=True)
+    kernel = warpgroup.warpgroup(config, False, False)
+    code = kernel.code(warpgroup.EXAMPLE.replace("uint16[]", "float32[]"))
+    _, log = assemble(code, (9, 0), kernel.max_registers)
+    assert "serialized" not in log, log
+    assert to_cubin(code, (9, 0), kernel.max_registers).spills <= 64
+
+
+@pytest.mark.skipif(SIMULATED, reason="the simulator compiles nothing")
 @pytest.mark.parametrize("name", sorted(filter(GROUPS.match, KERNELS)))
 def test_products_of_attention_run_on_behind_each_other(name: str) -> None:
     kernel = KERNELS[name]
