@@ -121,11 +121,8 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture
 def few_objects() -> None:
-    """What there is by now is none of the objects that `gc` goes through.
-
-    Compilers leave millions of them, and a search takes a second of a core. They stay
-    out, so that the next test which asks for this looks at what is new.
-    """
+    """What there is by now is none of the objects that `gc` goes through, from now on:
+    compilers leave so many that a search takes a second of a core."""
     gc.collect()
     gc.freeze()
 

@@ -219,9 +219,7 @@ def _quiet() -> Iterator[None]:
 @contextmanager
 def _simulated(names: dict[str, Any], view: Any) -> Iterator[None]:
     """Let a module's `cuda` be this launch's view of it, and its `float32` and `int64`
-    be NumPy's, which convert in no time.
-
-    Numba's call these, by way of an import statement.
+    be NumPy's, which Numba's call by way of an import statement.
     """
     from numba.core.types import Float, Integer
 

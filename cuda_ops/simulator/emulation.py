@@ -269,6 +269,5 @@ def array_at(pointer: int, size: int, like: Any) -> Any:
 
 def same_type(value: Any, like: Any) -> Any:
     """`value` in the type of `like`; whole numbers lose what does not fit."""
-    if type(value) is type(like):
-        return value
-    return np.asarray(value).astype(type(like))[()]
+    kind = type(like)
+    return value if type(value) is kind else np.asarray(value).astype(kind)[()]

@@ -412,8 +412,7 @@ class TorchGroup(ProcessGroup):
 
 
 def _looked_for() -> float:
-    """Nothing where ranks are more than cores: who looks would keep others from work,
-    and four ranks on two cores took three times as long."""
+    """Nothing if ranks are more than cores, of which who looks would take one."""
     here = int(os.environ.get("LOCAL_WORLD_SIZE", dist.get_world_size()))
     return LOOKED_FOR if here <= (os.cpu_count() or 1) else 0.0
 
