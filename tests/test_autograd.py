@@ -743,8 +743,8 @@ def test_saved_tensors_are_freed_by_backward(device):
     assert saved() is None
 
 
+@pytest.mark.usefixtures("few_objects")
 def test_no_reference_cycles(device):
-    gc.collect()
     _pass_without_cycles(device)  # compiles kernels, which leaves cycles in Numba
     gc.collect()
     gc.disable()
@@ -783,6 +783,7 @@ def test_a_graph_that_is_never_used_is_freed(device):
         gc.enable()
 
 
+@pytest.mark.usefixtures("few_objects")
 def test_training_does_not_grow_the_process():
     minitorch.manual_seed(0)
     w1 = minitorch.randn(4, 8, requires_grad=True)

@@ -63,6 +63,7 @@ def test_twice_through_one_graph_and_in_parts():
             np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.usefixtures("few_objects")
 def test_what_is_saved_is_not_kept():
     """Between forward and backward no activation inside lives."""
     inside: list[Any] = []

@@ -327,9 +327,8 @@ def test_transposed(case, kind):
     assert a.transpose(1, -1) is a
 
 
-def test_the_transposed_outlives_the_matrix_and_makes_no_cycle(device):
+def test_the_transposed_outlives_the_matrix_and_makes_no_cycle(device, few_objects):
     case = random_case((6, 9), 0.5, dtypes.float64)
-    gc.collect()
     gc.disable()
     try:
         a = case.on(device)

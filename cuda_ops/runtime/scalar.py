@@ -202,7 +202,7 @@ def _on_python_numbers(fn: Callable) -> Callable:
     """
 
     def simulated(*numbers: Any) -> Any:
-        out = fn(*[getattr(x, "item", lambda x=x: x)() for x in numbers])
+        out = fn(*[x.item() if hasattr(x, "item") else x for x in numbers])
         if type(out) is float:
             return np.float64(out)
         if type(out) is int:

@@ -217,19 +217,21 @@ def _quiet() -> Iterator[None]:
 
 
 @contextmanager
-def _types_of_numpy(names: dict[str, Any]) -> Iterator[None]:
-    """Let a module's `float32` and `int64` be NumPy's, which convert in no time.
-
-    Numba's call these, by way of an import statement.
+def _simulated(names: dict[str, Any], view: Any) -> Iterator[None]:
+    """Let a module's `cuda` be this launch's view of it, and its `float32` and `int64`
+    be NumPy's, which Numba's call by way of an import statement.
     """
     from numba.core.types import Float, Integer
 
-    kinds = {n: v for n, v in names.items() if isinstance(v, (Float, Integer))}
+    # Not `isinstance`, which asks an abstract class for each name.
+    kinds = {n: v for n, v in names.items() if type(v) in (Float, Integer)}
+    changed = kinds | {n: v for n, v in names.items() if v is cuda}
+    names.update(dict.fromkeys(changed, view))
     names.update({name: getattr(np, kind.name) for name, kind in kinds.items()})
     try:
         yield
     finally:
-        names.update(kinds)
+        names.update(changed)
 
 
 # While a kernel runs, the name `cuda` in its module stands for the simulator's view of
@@ -265,8 +267,6 @@ def simulate(
 
     An error in a thread is raised here, with the thread's own traceback.
     """
-    from numba.cuda.simulator.kernelapi import swapped_cuda_module
-
     watch = watching.current[-1] if watching.current else None
     run, chosen = (lambda: fn(*args)), None
     if watch is not None:
@@ -286,8 +286,7 @@ def simulate(
         for part in reachable(fn):
             if id(part.__globals__) not in globals_seen:
                 globals_seen.add(id(part.__globals__))
-                stack.enter_context(swapped_cuda_module(part, module))
-                stack.enter_context(_types_of_numpy(part.__globals__))
+                stack.enter_context(_simulated(part.__globals__, module))
         if watch is not None:
             run = stack.enter_context(watch.followed(run))
         if has_meetings(fn):

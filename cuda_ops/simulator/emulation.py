@@ -140,7 +140,11 @@ def load(array: Any, i: int) -> Any:
 
 def store(array: Any, i: int, value: Any) -> None:
     """array[i] = value"""
-    _put(array, i, value)
+    plain = type(array) is np.ndarray and array.ndim == 1 and 0 <= i < array.size
+    if plain and type(value) is array.dtype.type:
+        array[i] = value  # as `load`
+    else:
+        _put(array, i, value)
 
 
 def load4(array: Any, i: int) -> tuple[Any, ...]:
@@ -274,4 +278,5 @@ def array_at(pointer: int, size: int, like: Any) -> Any:
 
 def same_type(value: Any, like: Any) -> Any:
     """`value` in the type of `like`; whole numbers lose what does not fit."""
-    return np.asarray(value).astype(type(like))[()]
+    kind = type(like)
+    return value if type(value) is kind else np.asarray(value).astype(kind)[()]

@@ -60,7 +60,7 @@ UNLIKE = "calls that differ"  # a note in the store
 DLPACK_CUDA = 2  # the type of device of a GPU's memory
 COMPARED = 256  # calls of a group that are compared before anything is sent
 PATIENCE = timedelta(seconds=10)  # after which a later one is compared
-LOOKED_FOR = 0.02  # seconds before a wait sleeps
+LOOKED_FOR = 0.02  # seconds before a wait sleeps, where each rank has a core
 HERE = nullcontext()
 let_others_run = getattr(os, "sched_yield", partial(time.sleep, 0))
 
@@ -159,6 +159,7 @@ class TorchGroup(ProcessGroup):
         count: how often all ranks did something together; `made`: groups.
         under_way: work that may still read or write our memory.
         captures: executors that have noted work of it, to be done later.
+        looks: seconds that a rank looks for the end of Gloo's work before it sleeps.
     """
 
     def __init__(
@@ -167,6 +168,7 @@ class TorchGroup(ProcessGroup):
         self.handle, self.ranks, self.backend = handle, tuple(ranks), backend
         self.store, self.count, self.made = store, 0, 0
         self.me = self.ranks.index(dist.get_rank())
+        self.looks = _looked_for()
         self.under_way: list[Work] = []
         self.captures: WeakSet[Any] = WeakSet()
         every.add(self)
@@ -276,7 +278,7 @@ class TorchGroup(ProcessGroup):
         theirs = self._run(name, name, start, first)
         wait = theirs.wait
         if late is not None and self.backend == "gloo":
-            wait = partial(_wait, theirs, late)
+            wait = partial(_wait, theirs, late, self.looks)
 
         def arrive() -> None:
             if noting not in (None, active.executor):
@@ -413,13 +415,19 @@ class TorchGroup(ProcessGroup):
         return [self._start(name, _itself(work), *used) for work in works]
 
 
-def _wait(work: Any, late: Callable[[], None]) -> None:
+def _looked_for() -> float:
+    """Nothing if ranks are more than cores, of which who looks would take one."""
+    here = int(os.environ.get("LOCAL_WORLD_SIZE", dist.get_world_size()))
+    return LOOKED_FOR if here <= (os.cpu_count() or 1) else 0.0
+
+
+def _wait(work: Any, late: Callable[[], None], looks: float) -> None:
     """Wait; if it takes long, find out whether others wait for something else.
 
     Gloo sleeps meanwhile, and where cores are shared with others a thread may be woken
     milliseconds late: so look for a while before, and let those run who have work.
     """
-    end = time.perf_counter() + LOOKED_FOR
+    end = time.perf_counter() + looks
     while not work.is_completed() and time.perf_counter() < end:
         let_others_run()
     while True:

@@ -1,6 +1,6 @@
 """Run this folder, and other tests of the device "cuda", in Numba's simulator.
 
-A process either simulates or does not, so the simulator gets two of its own. On CI
+A process either simulates or does not, so the simulator gets three of its own. On CI
 without a GPU these are what runs the kernels: the tests of this folder, those that all
 backends share, and those of tensors, networks and optimizers. Of the last two kinds a
 few combinations of parameters are enough here (`thinned` in tests/conftest.py), and
@@ -19,10 +19,14 @@ import pytest
 from helpers import SIMULATED
 
 ROOT = Path(__file__).parents[2]
-# Two processes, which take about as long as each other.
+ATTENTION = ("tests/cuda/test_attention.py", "tests/backends/test_attention.py")
+# Three processes, of which none takes much longer than another.
 PARTS = {
+    "attention": (*ATTENTION, "tests/cuda/test_decode.py"),
     "kernels": (
         "tests/cuda",
+        *(f"--ignore={file}" for file in ATTENTION),
+        "--ignore=tests/cuda/test_decode.py",
         "tests/test_autograd.py",
         "tests/test_dropout_residual_layer_norm.py",
         "tests/test_functions_fused.py",
@@ -36,6 +40,7 @@ PARTS = {
         "tests/fuzz",
         "tests/test_backend_protocol.py",
         "tests/backends",
+        *(f"--ignore={file}" for file in ATTENTION),
         "tests/test_in_place_views.py",
         "tests/test_tensor_create.py",
         "tests/test_tensor_data.py",
@@ -69,7 +74,7 @@ TOO_LONG = (
     "tests/test_tensor_reduce.py::test_differences",
 )
 OPTIONS = ("-m", "pytest", "-q", "-m", "cuda", "-p", "no:cacheprovider")
-SECONDS = 600  # about two minutes of one core
+SECONDS = 600  # about a minute and a half of one core
 
 
 @pytest.mark.slow

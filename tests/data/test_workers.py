@@ -34,7 +34,7 @@ with_methods = pytest.mark.parametrize("method", sorted({QUICK, "spawn"}))
 
 
 @pytest.fixture(autouse=True)
-def _none_is_left() -> Any:
+def _none_is_left(few_objects: None) -> Any:
     yield
     gc.collect()
     assert multiprocessing.active_children() == []

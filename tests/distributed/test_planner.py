@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import math
 import os
@@ -10,7 +9,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -233,15 +232,6 @@ def _kept(**sizes: Any) -> int:
     kept = live_bytes() - before
     del loss
     return kept
-
-
-@pytest.fixture
-def few_objects() -> Iterator[None]:
-    """What there is by now is none of the objects that `gc` goes through."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.mark.usefixtures("few_objects")
