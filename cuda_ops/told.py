@@ -55,7 +55,7 @@ def begin_step(ids, tokens, places, padding, slot, writing, mask, out, notes, si
         place = max(at - padding[b], 0) if padding.size > 0 else at
         if ids[b] < 0 or ids[b] >= V:
             bad_index(notes, 2, ids[b], V, 0)
-        elif place >= P:
+        elif place < 0 or place >= P:
             bad_index(notes, 2, place, P, 0)
         else:
             total = load(tokens, ids[b] * C + c) + load(places, place * C + c)
@@ -76,8 +76,8 @@ def begin(
     mask = empty((1 if padding is None else B, 1, 1, S), bool_)
     given = (contiguous(a).flat() for a in (ids, tokens, places))
     begin_step[1, BEGIN](
-        *given, ids.flat()[:0] if padding is None else padding.flat(), slot.flat(),
-        writing.flat(), mask.flat(), out.flat(), notes(), (B, V, P, C, S),
+        *given, ids.flat()[:0] if padding is None else contiguous(padding).flat(),
+        slot.flat(), writing.flat(), mask.flat(), out.flat(), notes(), (B, V, P, C, S),
     )  # fmt: skip
     after_launch()
     return out, mask, writing

@@ -206,11 +206,17 @@ def _home(edge: Edge | None, pending: dict[int, list[Any]]) -> TensorData | None
     if function is not None and function.hands_on and end.edges[0] is not None:
         end = end.edges[0][0]
     home = getattr(end, "home", None) if isinstance(end, Variable) else None
-    if home is None or id(end) in pending or end.grad is not None or end._hooks:
+    if home is None or id(end) in pending or end.grad is not None:
+        return None
+    if end._hooks or getattr(edge[0], "hooks", None):
         return None  # a hook may keep what it sees, and the next step writes there
     end.home, found = None, home()
-    fits = found is not None and (found.dtype, found.shape) == (end.dtype, end.shape)
+    fits = found is not None and _like_of(found) == _like_of(end)
     return found.raw if fits else None
+
+
+def _like_of(a: Any) -> Like:
+    return _like(a.raw.shape, a.raw.dtype, a.raw.device)
 
 
 def _overlap(gradients: Sequence[Any]) -> bool:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import minitorch.operators as operators
 from minitorch import nn
 from minitorch.autodiff import modes
-from minitorch.dtypes import float32
+from minitorch.dtypes import float32, int64
 from minitorch.functions.linear import as_rows, reshaped
 
 if TYPE_CHECKING:
@@ -30,16 +30,26 @@ HEAD = 2**23
 def takes(kinds: set[type], model: Any, ids: Tensor, cache: KVCache | None) -> bool:
     """Whether `features` does for `ids` what the model does: they are a token of each
     text on a GPU, and the model has GPT-2's parts (`kinds`, and layers of `nn`), as
-    they were made, and nobody's hooks."""
-    if cache is None or cache.fresh or ids.shape[1] != 1 or model.training:
+    they were made, and nobody's hooks. What is wrong with a cache, the layers say."""
+    if cache is None or cache.fresh or ids.shape[1] != 1:
         return False
     if not ids.raw.device.startswith("cuda") or modes.get() != (False, None):
         return False
     parts = list(model.modules())[1:]
     known = kinds | {nn.Linear, nn.LayerNorm, nn.Dropout, nn.Embedding, nn.ModuleList}
-    hooks = any(m._forward_hooks or m._forward_pre_hooks for m in parts)
-    plain = model.wpe is not None and model.config.mlp != "swiglu" and not hooks
-    return plain and {type(m) for m in parts} <= known
+    changed = any(m._forward_hooks or m._forward_pre_hooks or m.training for m in parts)
+    plain = model.wpe is not None and model.config.mlp != "swiglu" and not changed
+    return plain and {type(m) for m in parts} <= known and _fits(model, ids, cache)
+
+
+def _fits(model: Any, ids: Tensor, cache: KVCache) -> bool:
+    """Whether the kernels, which do not ask, read and write within the cache."""
+    c, (B, _), memory = model.config, ids.shape, cache.memory
+    shape = c.n_layer, B, 2 * c.kv_heads, cache.max_length, c.head_size
+    of_all = cache.padding is None or cache.padding.shape == (B,)
+    kinds = {(a.raw.device, a.dtype) for a in (memory, *model.parameters())}
+    right = ids.dtype is int64 and memory.shape == shape and of_all
+    return right and kinds == {(ids.raw.device, memory.dtype)}
 
 
 def features(model: Any, ids: Tensor, cache: Any) -> Tensor:

@@ -20,6 +20,7 @@ from minitorch import operators
 from minitorch.backend.attention import KEEP_ALL
 from minitorch.dtypes import bfloat16, finfo, float16, float32
 from minitorch.models import GPT, GPTConfig, Sampling
+from minitorch.models.cache import KVCache
 from minitorch.models.generation import _Writer
 from tests.cuda.sizes import pick
 
@@ -89,6 +90,38 @@ def test_a_program_may_end_within_a_text():
     code = PROGRAM.format(sizes=GPT2)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stderr, len(done.stdout.split())) == (0, "", 5)
+
+
+def step_after_three(ids, size=2, dropout=0.0, **options):
+    """The scores of a second step, with a cache for `size` texts of [1, 2, 3]."""
+    minitorch.manual_seed(0)
+    model = GPT(GPTConfig(**GPT2, dropout=dropout)).to("cuda").eval()
+    model.dropout.training = bool(dropout)
+    cache = KVCache(model.config, size, device="cuda", **options)
+    with minitorch.no_grad():
+        model(minitorch.tensor([[1, 2, 3]] * size, device="cuda"), cache)
+        return model(minitorch.tensor(ids, device="cuda"), cache)
+
+
+def test_padding_may_be_a_column_of_a_table():
+    table = minitorch.tensor([[0, 7], [1, 7]], device="cuda")
+    found = [
+        step_after_three([[4], [5]], padding=x)
+        for x in (table[:, 0], table[:, 0].clone())
+    ]
+    assert found[0].tolist() == found[1].tolist()
+
+
+def test_what_does_not_fit_a_cache_is_found_by_the_layers():
+    with pytest.raises(ValueError, match=r"the source is \(3, 4, 1, 2\)"):
+        step_after_three([[4], [5], [6]])
+    with pytest.raises(TypeError, match="one tensor is float32 and another float16"):
+        step_after_three([[4], [5]], dtype=float16)
+
+
+def test_a_layer_that_still_drops_is_asked():
+    drawn = step_after_three([[4], [5]], dropout=0.9)
+    assert drawn.tolist() != step_after_three([[4], [5]]).tolist()
 
 
 # ------------------------------------------------------------ attention of few queries

@@ -312,6 +312,25 @@ def test_no_sync_keeps_gradients_on_their_rank() -> None:
     assert spawn_threads(program, 2) == [[0, 1], [1, 1]]
 
 
+def test_what_a_hook_has_seen_of_a_cast_weight_stays_as_it_is() -> None:
+    seen = []
+
+    class Narrow(nn.Linear):
+        def forward(self, x: Any) -> Any:
+            w = self.weight.to(minitorch.bfloat16)
+            w.register_hook(seen.append)
+            return nn.functional.linear(x.to(w.dtype), w)
+
+    def program() -> list[Any]:
+        model = DDP(Narrow(1, 1, bias=False))
+        for size in (1.0, 2.0, 4.0):
+            model.zero_grad()
+            model(minitorch.tensor([[size]])).sum().backward()
+        return [g.tolist() for g in seen]
+
+    assert spawn_threads(program, 1) == [[[[1]], [[2]], [[4]]]]
+
+
 class Half(nn.Module):
     """Uses only one of its layers."""
 

@@ -184,7 +184,8 @@ class DistributedDataParallel(Module):
     @contextmanager
     def no_sync(self) -> Iterator[None]:
         """Let gradients of the block stay on their rank and add up there. The first
-        backward pass after it, of a forward pass after it, averages the sums."""
+        backward pass after it, of a forward pass after it, averages the sums. Clone
+        a `.grad` that is to outlast `zero_grad`: it may lie where the next ones go."""
         before = self.require_backward_grad_sync
         self.require_backward_grad_sync = False
         try:
