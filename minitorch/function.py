@@ -247,8 +247,8 @@ class Function:
             not recorded; else it hands all work to a backend.
         adds: whether `backward` adds `ctx.before`, if there is one, to the gradient
             of its first input.
-        writes: the input whose gradient `backward` writes to `ctx.home`, if there is
-            one, and returns it in this very `TensorData`.
+        writes: the input whose gradient `backward` may write to `ctx.home`, if there
+            is one, and then returns in this very `TensorData`.
         hands_on: whether it returns the gradient that it is given, if that has the
             input's type already.
     """

@@ -243,6 +243,8 @@ def attention_of_few(
     kind = query.dtype is float32 or query.dtype.half
     if not kind or query.shape[2] > FEW or drop[0] or 0 in (*query.shape, *key.shape):
         return False
+    if not (_in_place(key) and _in_place(value)):
+        newest = None  # a copy is made just before, of all of them
     query, key, value = _rows(query), _rows(key), _rows(value)
     width = 4 if _elements(query, key, value) > 1 else 1
     sizes = _sizes(query, key, value)

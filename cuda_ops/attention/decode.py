@@ -297,7 +297,7 @@ def gatherer(clustered: bool) -> Callable:
     """Make `gather(mine, splits, V, out, at, logsumexp, row)`: `join` for a cluster.
 
     A block has its best score, its sum and V sums in `mine`. The first block reads
-    those of all, which wait for that: their memory is gone when they end.
+    those of all; the others wait until it has, as their memory is gone when they end.
     """
 
     def gather(mine, splits, V, out, at, logsumexp, row):
