@@ -31,8 +31,8 @@ from assignments.grading.apart import Refused, limited
 from assignments.regions import functions_of, strip, twins_in
 
 PACKAGES = ("minitorch", "fast_ops", "cuda_ops", "mojo_ops")
-# Commands and benchmarks are not needed; they know PyTorch.
-LEFT_OUT = ("__pycache__", "cli", "bench", "build", "_build")
+# Commands and benchmarks are not needed; they know PyTorch. Byte code comes along.
+LEFT_OUT = ("cli", "bench", "build", "_build", "*.nbi", "*.nbc")
 COURSE_FILES = (
     "__init__.py",
     "calling.py",
