@@ -188,10 +188,9 @@ def run_deltas(
     `elements` is how many neighbours one instruction can load.
     """
     heads, rows, width = len(operands[-1]) // sizes[2], padded(sizes[2]), sizes[5]
-    vector = elements
-    lanes = min(1 << (ceil_div(width, vector) - 1).bit_length(), WARP)
+    lanes = min(1 << (ceil_div(width, elements) - 1).bit_length(), WARP)
     run, out = (
-        deltas_kernel(dtype, vector, lanes),
+        deltas_kernel(dtype, elements, lanes),
         empty((heads, rows, 2), types.float32),
     )
     blocks = heads, ceil_div(rows, DELTA_ROWS * DELTA_THREADS // lanes)

@@ -163,10 +163,8 @@ def split_template(lanes: Lanes) -> Callable:
     group, items, threads, early = lanes.group, lanes.items, lanes.threads, lanes.early
     keys, clustered = threads // group, lanes.clustered
     stretch, held = group * items, KEYS * items
-    shared, room = (
-        max(threads, threads // WARP * stretch),
-        stretch + 2 if clustered else 1,
-    )
+    shared = max(threads, threads // WARP * stretch)
+    room = stretch + 2 if clustered else 1
     read, hidden = part_reader(lanes), mask_reader(lanes.mask)
     merge, gather = merged(threads, exp, np.float32), gatherer(clustered)
     inner, outer = group.bit_length() - 1, (WARP // group).bit_length() - 1
