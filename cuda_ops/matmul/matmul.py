@@ -12,11 +12,13 @@ every step on the way there (`LADDER`; the first six are in `ladders/matmul.py`)
     matmul_vectorized   16-byte loads, and copies past the registers, four tiles ahead
     matmul_tensor_core  the tensor cores, in TF32
     matmul_warpgroup    the same, fed as Hopper does it (compute capability 9.0 only)
+    matmul_split        all of float32 there, as sums of three bfloat16
 
-(the kernels of the last three are in `kernels.py` and `warpgroup.py`).
-`matmul` runs `matmul_vectorized` in tiles that suit the shape, or one of the last two
-for large float32 products after `minitorch.set_float32_matmul_precision("high")`.
-Large products of halves go to the last one as well, whose sums are float32.
+(the kernels of the last four are in `kernels.py` and `warpgroup.py`).
+`matmul` runs `matmul_vectorized` in tiles that suit the shape; on a Hopper the last one
+for large float32 products. After `minitorch.set_float32_matmul_precision("high")` it is
+one of the two before. Large products of halves go to `matmul_warpgroup` as well, whose
+sums are float32.
 Operands are read in place, whatever their strides are. An output is one sum in an order
 that shapes, strides and chip determine: equal inputs give equal results.
 """
@@ -24,15 +26,13 @@ that shapes, strides and chip determine: equal inputs give equal results.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from typing import Any
 
-from cuda_ops.block.intrinsics import is_aligned
 from cuda_ops.block.mma import HALVES, TF32
 from cuda_ops.block.tiles import VECTOR_BYTES
 from cuda_ops.block.wgmma import ARCH
-from cuda_ops.half import bits
 from cuda_ops.ladders.matmul import (
     matmul_buffered,
     matmul_coalesced,
@@ -57,21 +57,26 @@ from cuda_ops.matmul.kernels import (
     CONFIGS_8,
     TENSOR_CONFIGS,
     Config,
-    Layout,
     TensorConfig,
-    add_partials,
-    tensor_core,
-    vectorized,
 )
+from cuda_ops.matmul.plans import (
+    Plan,
+    Sides,
+    along_k_of,
+    even,
+    fold,
+    launch,
+    plan_for,
+    size_of,
+)
+from cuda_ops.matmul.split import PRODUCTS, planes_of, split
 from cuda_ops.matmul.turning import TURN_LEAST, turned
-from cuda_ops.matmul.vector import VectorConfig, cut_of, matvec
-from cuda_ops.matmul.warpgroup import GROUP_CONFIGS, GroupConfig, bound
-from cuda_ops.memory import contiguous, copy, copy_into, empty
-from cuda_ops.runtime.arrays import allocate
+from cuda_ops.matmul.vector import cut_of
+from cuda_ops.matmul.warpgroup import GROUP_CONFIGS, SPLITS, GroupConfig
+from cuda_ops.memory import copy, copy_into, empty
 from cuda_ops.runtime.device import compute_capability, properties
-from cuda_ops.runtime.launch import ceil_div
 from minitorch import precision
-from minitorch.dtypes import DType, computed, float32
+from minitorch.dtypes import DType, bfloat16, float32
 from minitorch.tensor_data import Shape, Strides, TensorData, broadcast_shapes
 
 # Multiplications for which rounding to TF32 pays.
@@ -80,145 +85,6 @@ TENSOR_LEAST = 2**22
 KINDS = {float32: TF32, **{dtype: kind for kind, dtype in HALVES.items()}}
 
 # ------------------------------------------------------------------------ the launcher
-
-# Matrices in one launch.
-MOST_BATCHES = 65535
-
-
-class BatchRange(NamedTuple):
-    """The matrices of one launch: where it starts, and how many matrices it has."""
-
-    a_at: int
-    b_at: int
-    first: int
-    matrices: int
-
-
-class Plan(NamedTuple):
-    """All that depends on shapes, strides and dtype only.
-
-    Attributes:
-        shape: of the result.
-        launches: kernels with their grids, and the matrices that each makes.
-        a_strides, b_strides: of rows (columns), of steps of k, of two batch dims, and
-            the size of the last of these.
-        sizes: M, N, K, and the steps of k of a chunk.
-        matrix: elements of one matrix of the result.
-        splits: how many chunks k is split into.
-        ends: parts of the sums of a's rows, if they are made.
-        biased: whether the kernels take a bias and room for sums, behind all else.
-    """
-
-    shape: Shape
-    launches: tuple[tuple[Callable, BatchRange], ...]
-    a_strides: tuple[int, ...]
-    b_strides: tuple[int, ...]
-    sizes: tuple[int, int, int, int]
-    matrix: int
-    splits: int
-    ends: int
-    biased: bool
-
-
-class Sides(NamedTuple):
-    """A product with its batch folded up.
-
-    Attributes:
-        M, N, K: sizes of one product.
-        a, b: strides of a row (column) and of a step of k.
-        batch: (size, stride of a, stride of b) of each remaining batch dim.
-    """
-
-    M: int
-    N: int
-    K: int
-    a: tuple[int, int]
-    b: tuple[int, int]
-    batch: tuple[tuple[int, int, int], ...]
-
-
-def _fold(
-    batch: Shape, a_shape: Shape, a_strides: Strides, b_shape: Shape, b_strides: Strides
-) -> Sides:
-    """Join batch dims where strides allow; a batch with one b is one taller product."""
-    (M, K), N = a_shape[-2:], b_shape[-1]
-    dims: list[tuple[int, int, int]] = []
-    for size, a, b in zip(
-        batch,
-        _expanded(batch, a_shape[:-2], a_strides[:-2]),
-        _expanded(batch, b_shape[:-2], b_strides[:-2]),
-    ):
-        if size == 1:
-            continue
-        if dims and dims[-1][1] == size * a and dims[-1][2] == size * b:
-            size *= dims.pop()[0]
-        dims.append((size, a, b))
-    a_row = a_strides[-2]
-    if len(dims) == 1 and dims[0][2] == 0 and (M == 1 or dims[0][1] == M * a_row):
-        a_row = dims[0][1] if M == 1 else a_row
-        M, dims = M * dims[0][0], []
-    return Sides(
-        M, N, K, (a_row, a_strides[-1]), (b_strides[-1], b_strides[-2]), tuple(dims)
-    )
-
-
-def _expanded(batch: Shape, shape: Shape, strides: Strides) -> Strides:
-    """An operand's batch strides; 0 where it repeats."""
-    steps = tuple(0 if n == 1 else s for n, s in zip(shape, strides))
-    return (0,) * (len(batch) - len(shape)) + steps
-
-
-def _launches(batch: tuple[tuple[int, int, int], ...]) -> Iterator[BatchRange]:
-    """Launches that cover the batch: each walks two dims, Python walks the others."""
-    inner, a_inner, b_inner = batch[-1] if batch else (1, 0, 0)
-    outer, a_outer, b_outer = batch[-2] if len(batch) > 1 else (1, 0, 0)
-    first = 0
-    for a_at, b_at in _starts(batch[:-2]):
-        if inner > MOST_BATCHES:
-            starts = [
-                (o, i) for o in range(outer) for i in range(0, inner, MOST_BATCHES)
-            ]
-            counts = [min(MOST_BATCHES, inner - i) for _, i in starts]
-        else:
-            rows = MOST_BATCHES // max(inner, 1)
-            starts = [(o, 0) for o in range(0, outer, rows)]
-            counts = [min(rows, outer - o) * inner for o, _ in starts]
-        for (o, i), count in zip(starts, counts):
-            at = a_at + o * a_outer + i * a_inner, b_at + o * b_outer + i * b_inner
-            yield BatchRange(*at, first, count)
-            first += count
-
-
-def _starts(dims: tuple[tuple[int, int, int], ...]) -> Iterator[tuple[int, int]]:
-    """Offsets of a and b for each index of the dims, in row-major order."""
-    if not dims:
-        yield 0, 0
-        return
-    size, a, b = dims[-1]
-    for a_at, b_at in _starts(dims[:-1]):
-        for i in range(size):
-            yield a_at + i * a, b_at + i * b
-
-
-def layout_for(
-    strides: tuple[int, int], others: tuple[int, ...], aligned: bool, vector: int,
-    wide: int, depth: int,
-) -> Layout:  # fmt: skip
-    """How to copy an operand with these strides of rows (or columns) and of k.
-
-    16 bytes at a time need neighbours on the way, and that every line starts at a
-    multiple of 16 bytes and holds a whole number of such vectors.
-    """
-    stride, step = strides
-    k_fast = _along_k(stride, step, wide, depth)
-    fast, slow, size = (step, stride, depth) if k_fast else (stride, step, wide)
-    even = aligned and all(s % vector == 0 for s in (slow, size, *others))
-    return Layout(vector if even and fast == 1 else 1, k_fast)
-
-
-def _along_k(stride: int, step: int, wide: int, depth: int) -> bool:
-    """Whether an operand has its steps of k closer together than rows or columns."""
-    return depth > 1 and (wide == 1 or abs(step) < abs(stride))
 
 
 @lru_cache(maxsize=4096)
@@ -231,7 +97,7 @@ def _plan(
     None for halves without a vector among them, which have plans of their own.
     """
     batch = broadcast_shapes(a_shape[:-2], b_shape[:-2])
-    sides = _fold(batch, a_shape, a_strides, b_shape, b_strides)
+    sides = fold(batch, a_shape, a_strides, b_shape, b_strides)
     vector = cut_of(sides, (a_aligned, b_aligned))
     if vector is not None:
         cut = Cut(*vector)
@@ -243,17 +109,16 @@ def _plan(
     return plan_for(shape, sides, cut, (a_aligned, b_aligned), dtype)
 
 
-def _size(sides: Sides) -> tuple[int, int, int, int]:
-    return sides.M, sides.N, sides.K, math.prod(size for size, _, _ in sides.batch)
-
-
 def _cut(sides: Sides, dtype: DType, allow_tf32: bool) -> Cut:
     """The best cut of the kernels that take operands as they are."""
-    size = _size(sides)
+    size = size_of(sides)
     best = choose(configs_for(dtype), *size, FMA_RATE)
     if not (allow_tf32 and _pays_to_round(size)):
         return best
-    along_k = _along_k(*sides.a, sides.M, sides.K), _along_k(*sides.b, sides.N, sides.K)
+    along_k = (
+        along_k_of(*sides.a, sides.M, sides.K),
+        along_k_of(*sides.b, sides.N, sides.K),
+    )
     rate = ALONG_RATE if all(along_k) else TENSOR_RATE
     tensor = choose(TENSOR_CONFIGS, *size, rate)
     fast = estimate(tensor, *size, rate) < estimate(best, *size, FMA_RATE)
@@ -312,52 +177,6 @@ def configs_for(dtype: DType) -> tuple[Config, ...]:
     return CONFIGS_4 if compute_capability() >= (8, 0) else CONFIGS_4[1:]
 
 
-def plan_for(
-    shape: Shape, sides: Sides, cut: Cut, aligned: tuple[bool, bool], dtype: DType,
-    wide: bool = False,
-) -> Plan:  # fmt: skip
-    """The launches for a product that is cut in a given layout; `wide`: of halves, to
-    float32."""
-    M, N, K = sides.M, sides.N, sides.K
-    config, vector = cut.config, VECTOR_BYTES // dtype.itemsize
-    a_batch, b_batch = (tuple(dim[i] for dim in sides.batch) for i in (1, 2))
-    inner = sides.batch[-1][0] if sides.batch else 1
-    a_strides = (*sides.a, *(0, 0, *a_batch)[-2:], inner)
-    b_strides = (*sides.b, *(0, 0, *b_batch)[-2:], inner)
-    chunk = ceil_div(ceil_div(K, cut.splits), config.depth) * config.depth
-    splits = max(1, ceil_div(K, max(chunk, 1)))
-    blocks = ceil_div(M, config.rows) * ceil_div(N, config.cols)
-    sizes = M, N, K, chunk
-    if isinstance(config, GroupConfig):
-        config = config._replace(wide=wide or splits > 1)
-        launches = tuple(
-            (bound(config, sizes, a_strides, b_strides, some.matrices), some)
-            for some in _launches(sides.batch)
-        )
-        ends = splits * ceil_div(N, config.cols) if config.sums else 0
-        return Plan(
-            shape, launches, a_strides, b_strides, sizes, M * N, splits, ends, True
-        )
-    a_layout = layout_for(sides.a, a_batch, aligned[0], vector, M, K)
-    b_layout = layout_for(sides.b, b_batch, aligned[1], vector, N, K)
-    if isinstance(config, VectorConfig):
-        run = matvec(computed(dtype).name, config)
-    elif isinstance(config, TensorConfig):
-        run = tensor_core(config, a_layout, b_layout)
-    else:
-        new = compute_capability() >= (8, 0)
-        run = vectorized(dtype.name, config, a_layout, b_layout, new)
-    shared = config.shared(a_layout, b_layout, dtype.itemsize)
-    launches = tuple(
-        (
-            run[(blocks, splits, batch_range.matrices), config.threads, None, shared],
-            batch_range,
-        )
-        for batch_range in _launches(sides.batch)
-    )
-    return Plan(shape, launches, a_strides, b_strides, sizes, M * N, splits, 0, False)
-
-
 def matmul(a: TensorData, b: TensorData) -> TensorData:
     """a [*, M, K] @ b [*, K, N] -> [*, M, N]; the batch dims * broadcast.
 
@@ -407,32 +226,37 @@ def matmul_bias(a: TensorData, b: TensorData, bias: TensorData) -> TensorData | 
 
 
 def linear_gradients(
-    grad: TensorData, x: TensorData, dtype: DType, sums: DType,
-    out: TensorData | None = None,
-) -> tuple[TensorData, TensorData] | None:  # fmt: skip
-    """grad^T @ x [N, K] as `dtype`, and the sums [N] of the columns of grad, for halves
-    grad [R, N], x [R, K], where a warpgroup makes them together; else None."""
+    grad: TensorData, x: TensorData, weight: TensorData | None, dtype: DType,
+    sums: DType | None, out: TensorData | None = None,
+) -> tuple[Any, TensorData, Any] | None:  # fmt: skip
+    """As `Backend.linear_gradients`: of halves [R, N] where a warpgroup makes the last
+    two together; of float32 where both products want `grad` split, which is done once.
+    """
     a, kind = grad.permute((1, 0)), grad.dtype
-    if not kind.half or x.dtype is not kind or 1 in (a.shape[0], x.shape[1]):
+    if x.dtype is not kind or 1 in (a.shape[0], x.shape[1]):
         return None
-    if (
-        any(_copied(a, _flipped(x)))
-        or a.strides[0] != 1
-        or dtype not in (kind, float32)
-    ):
+    if kind is float32 is dtype and weight is not None:
+        alike = a.strides[0] == 1 != a.strides[1]
+        if not (alike and _splits(grad, weight) and _splits(a, x)):
+            return None
+        grad_x = _split_product(grad, weight, parts := split(grad))
+        return grad_x, _split_product(a, x, parts.permute((1, 0)), out=out), None
+    fits = a.strides[0] == 1 and not any(_copied(a, _flipped(x)))
+    if not (kind.half and sums and fits and dtype in (kind, float32)):
         return None
     if not _pays_by_warpgroup(a.shape, x.shape, kind, False):
         return None
     wide, totals = dtype is float32, empty(a.shape[:1], float32)
     plan = _group_plan(a.shape, a.strides, x.shape, x.strides, kind, wide, True)
     made = launch(plan, a, x, wide=wide, out=out, totals=totals)
-    return made, totals if sums is float32 else copy(totals, sums)
+    totals = totals if sums is float32 else copy(totals, sums)
+    return None if weight is None else matmul(grad, weight), made, totals
 
 
 def _plan_of(a: TensorData, b: TensorData) -> Any:
     high = precision.state.allow_tf32 and a.dtype is float32
     return _plan(
-        a.shape, a.strides, _even(a), b.shape, b.strides, _even(b), a.dtype, high
+        a.shape, a.strides, even(a), b.shape, b.strides, even(b), a.dtype, high
     )
 
 
@@ -451,18 +275,40 @@ def _by_warpgroup(
     a: TensorData, b: TensorData, bias: TensorData | None = None, wide: bool = False,
     out: TensorData | None = None,
 ) -> Any:  # fmt: skip
-    """A product of halves or in TF32 where that pays, else NotImplemented."""
+    """A product by the tensor cores of a Hopper where that pays, else NotImplemented:
+    of halves, in TF32, or of float32 as it is."""
     kind, allow_tf32 = a.dtype, precision.state.allow_tf32
-    if not (kind.half or (allow_tf32 and kind is float32)):
+    if not (kind.half or kind is float32) or 1 in (a.shape[-2], b.shape[-1]):
         return NotImplemented
-    if 1 in (a.shape[-2], b.shape[-1]):
-        return NotImplemented
+    if not (kind.half or allow_tf32):
+        splits = _splits(a, b)
+        return _split_product(a, b, bias=bias, out=out) if splits else NotImplemented
     which = _copied(a, _flipped(b))
     if not _pays_by_warpgroup(a.shape, b.shape, kind, allow_tf32, which):
         return NotImplemented
     a, b = _prepared(a, b)
     plan = _group_plan(a.shape, a.strides, b.shape, b.strides, kind, wide)
     return launch(plan, a, b, bias=bias, wide=wide, out=out)
+
+
+def _splits(a: TensorData, b: TensorData) -> bool:
+    """Whether the factors of a float32 product are split: that pays, and one batch dim
+    is enough."""
+    if precision.state.allow_tf32 or 1 in (a.shape[-2], b.shape[-1]):
+        return False
+    if not _pays_by_warpgroup(a.shape, b.shape, float32, False, (True, True)):
+        return False
+    return _split_plan(a.shape, a.strides, b.shape, b.strides) is not None
+
+
+def _split_product(
+    a: TensorData, b: TensorData, parts: TensorData | None = None, **given: Any
+) -> TensorData:
+    """A product of float32 whose factors are split; `parts`: a is already. `given` is
+    for `launch`."""
+    plan: Any = _split_plan(a.shape, a.strides, b.shape, b.strides)
+    parts = split(a) if parts is None else parts
+    return launch(plan, parts, split(b), wide=True, **given)
 
 
 def _in_longer_lines(a: TensorData) -> TensorData:
@@ -482,7 +328,7 @@ def _in_vectors(a: TensorData) -> bool:
     fast = a.dims - (1 if a.strides[-1] == 1 else 2)
     steps = [s for i, s in enumerate(a.strides) if i != fast]
     whole = not any(s % unit or s < 0 for s in steps)
-    return a.strides[fast] == 1 and 0 not in a.strides[-2:] and whole and _even(a)
+    return a.strides[fast] == 1 and 0 not in a.strides[-2:] and whole and even(a)
 
 
 @lru_cache(maxsize=4096)
@@ -490,7 +336,10 @@ def _pays_by_warpgroup(
     a_shape: Shape, b_shape: Shape, dtype: DType, allow_tf32: bool,
     copied: tuple[bool, bool] = (False, False),
 ) -> bool:  # fmt: skip
-    """Whether a warpgroup is there, and faster than others, after widening halves."""
+    """Whether a warpgroup is there, and faster than others, after widening halves.
+
+    Of float32 that may not be rounded: after splitting it.
+    """
     M, N, K = a_shape[-2], b_shape[-1], a_shape[-1]
     size = M, N, K, math.prod(broadcast_shapes(a_shape[:-2], b_shape[:-2]))
     if compute_capability() != ARCH or not _pays_to_round(size):
@@ -499,13 +348,15 @@ def _pays_by_warpgroup(
     other = _cut(wide, float32, allow_tf32)
     rate = TENSOR_RATE if isinstance(other.config, TensorConfig) else FMA_RATE
     most = estimate(other, *size, rate)
-    rate = GROUP_RATE * 2 / dtype.itemsize
-    least = estimate(choose(_groups(dtype, False), *size, rate), *size, rate)
+    rate, configs, moved = GROUP_RATE * 2 / dtype.itemsize, _groups(dtype, False), 8
+    if not (dtype.half or allow_tf32):
+        rate, configs, moved = GROUP_RATE / PRODUCTS, SPLITS, 10
+    least = estimate(choose(configs, *size, rate), *size, rate)
     if dtype.half:  # two operands are widened, the result is rounded
         return least < most + 3 * PASS_CYCLES
     bandwidth = properties().multi_processor_count * COPY_BYTES
     for shape, copy_first in zip((a_shape, b_shape), copied):
-        least += copy_first * (PASS_CYCLES + 8 * math.prod(shape) / bandwidth)
+        least += copy_first * (PASS_CYCLES + moved * math.prod(shape) / bandwidth)
     return least < most
 
 
@@ -516,63 +367,26 @@ def _group_plan(
 ) -> Plan:  # fmt: skip
     """How a warpgroup multiplies halves, or float32 in TF32."""
     batch = broadcast_shapes(a_shape[:-2], b_shape[:-2])
-    sides = _fold(batch, a_shape, a_strides, b_shape, b_strides)
+    sides = fold(batch, a_shape, a_strides, b_shape, b_strides)
     configs = _groups(dtype, _turns(b_strides, dtype), sums)
-    cut = choose(configs, *_size(sides), GROUP_RATE * 2 / dtype.itemsize)
+    cut = choose(configs, *size_of(sides), GROUP_RATE * 2 / dtype.itemsize)
     shape = (*batch, a_shape[-2], b_shape[-1])
     return plan_for(shape, sides, cut, (True, True), dtype, wide)
 
 
-def _even(a: TensorData) -> bool:
-    """Whether the first element lies at a multiple of 16 bytes."""
-    array = a.storage.array
-    return a.offset * a.storage.dtype.itemsize % 16 == 0 and is_aligned(array)
-
-
-def launch(
-    plan: Plan, a: TensorData, b: TensorData, words: bool = True,
-    bias: TensorData | None = None, wide: bool = False, out: TensorData | None = None,
-    totals: TensorData | None = None,
-) -> TensorData:  # fmt: skip
-    """Run a plan's kernels, to which halves are words, or else numbers.
-
-    Those of warpgroups add a bias, if there is one, and make float32 of halves, if
-    their plan is `wide`, and the sums of a's rows in `totals`, if it has `sums`. `out`
-    is used if it is of the type that they make, and begins at a multiple of 16 bytes.
-    """
-    made = float32 if wide else a.storage.dtype
-    if out is None or out.dtype is not made or not _even(out):
-        out = empty(plan.shape, made)
-    dtype = computed(a.storage.dtype)
-    left, right, result = a.storage.array, b.storage.array, out.flat()
-    numbers = result
-    if words:
-        left, right, result = bits(left), bits(right), bits(result)
-    row = ends = end = allocate(0, float32)
-    if totals is not None:
-        end = totals.storage.array
-        ends = allocate(len(end) * plan.ends, float32)
-    if bias is not None:
-        row = contiguous(bias if bias.dtype is float32 else copy(bias, float32)).flat()
-    for run, batch_range in plan.launches:
-        place = result
-        if len(plan.launches) > 1:
-            first = batch_range.first * plan.matrix
-            place = result[first : first + batch_range.matrices * plan.matrix]
-        size = batch_range.matrices * plan.matrix
-        sums = place if plan.splits == 1 else allocate(size * plan.splits, dtype)
-        run(
-            left, a.offset + batch_range.a_at, plan.a_strides,
-            right, b.offset + batch_range.b_at, plan.b_strides, sums, plan.sizes,
-            *(row, ends) * plan.biased,
-        )  # fmt: skip
-        if plan.splits > 1 or plan.ends:
-            first = batch_range.first * plan.matrix
-            place = numbers[first : first + size] if plan.splits > 1 else row
-            add_partials[ceil_div(len(place) + len(end), 256), 256](
-                sums, place, plan.splits, ends, end, plan.ends
-            )
-    return out
+@lru_cache(maxsize=4096)
+def _split_plan(
+    a_shape: Shape, a_strides: Strides, b_shape: Shape, b_strides: Strides
+) -> Plan | None:
+    """How a warpgroup multiplies float32 that is split; None for two batch dims."""
+    batch = broadcast_shapes(a_shape[:-2], b_shape[:-2])
+    a, b = planes_of(a_shape, a_strides), planes_of(b_shape, b_strides)
+    sides = fold(batch, a_shape, a.strides, b_shape, b.strides)
+    if len(sides.batch) > 1:
+        return None
+    cut = choose(SPLITS, *size_of(sides), GROUP_RATE / PRODUCTS)
+    shape = (*batch, a_shape[-2], b_shape[-1])
+    return plan_for(shape, sides, cut, (True, True), bfloat16, True, (a.apart, b.apart))
 
 
 # ----------------------------------------------------- the last rungs, callable
@@ -580,14 +394,18 @@ def launch(
 
 def _run_rung(name: str, a: TensorData, b: TensorData, cut: Cut) -> TensorData:
     """A product of two matrices, cut in a given layout."""
+    _must_be_matrices(name, a, b)
+    sides = fold((), a.shape, a.strides, b.shape, b.strides)
+    shape = (a.shape[0], b.shape[1])
+    return launch(plan_for(shape, sides, cut, (even(a), even(b)), a.dtype), a, b)
+
+
+def _must_be_matrices(name: str, a: TensorData, b: TensorData) -> None:
     if a.dims != 2 or b.dims != 2 or a.shape[1] != b.shape[0]:
         raise ValueError(
             f"{name}: a is {a.shape} and b is {b.shape}; expected matrices [M, K] and "
             f"[K, N] (matmul takes batches)"
         )
-    sides = _fold((), a.shape, a.strides, b.shape, b.strides)
-    shape = (a.shape[0], b.shape[1])
-    return launch(plan_for(shape, sides, cut, (_even(a), _even(b)), a.dtype), a, b)
 
 
 def _must_be_float32(name: str, a: TensorData) -> None:
@@ -628,6 +446,19 @@ def matmul_warpgroup(a: TensorData, b: TensorData) -> TensorData:
     return _run_rung("matmul_warpgroup", a, b, cut)
 
 
+def matmul_split(a: TensorData, b: TensorData) -> TensorData:
+    """a [M, K] @ b [K, N] -> [M, N] by the kernel `matmul_split`; any strides.
+
+    float32, none of which is rounded.
+
+    Raises:
+        RuntimeError: the GPU's compute capability is not 9.0.
+    """
+    _must_be_float32("matmul_split", a)
+    _must_be_matrices("matmul_split", a, b)
+    return matmul(a, b) if 0 in (a.size, b.size) else _split_product(a, b)
+
+
 # From the definition to the fastest; a benchmark draws them all.
 LADDER = (
     matmul_naive,
@@ -639,9 +470,11 @@ LADDER = (
     matmul_vectorized,
     matmul_tensor_core,
     matmul_warpgroup,
+    matmul_split,
 )
 
 
 def runs_here(rung: Callable) -> bool:
     """Whether this GPU has what a rung of the ladder needs."""
-    return rung is not matmul_warpgroup or compute_capability() == ARCH
+    new = matmul_warpgroup, matmul_split
+    return rung not in new or compute_capability() == ARCH

@@ -27,7 +27,7 @@ from cuda_ops.matmul.kernels import EXAMPLE, NUMBERS, batch_start
 from cuda_ops.runtime.launch import Kernel, ceil_div
 
 if TYPE_CHECKING:
-    from cuda_ops.matmul.matmul import Sides
+    from cuda_ops.matmul.plans import Sides
 
 # Threads that share a row in `matvec_columns`.
 WARPS = BLOCK // WARP

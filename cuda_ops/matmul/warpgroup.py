@@ -50,7 +50,7 @@ class GroupConfig(NamedTuple):
     ring of `stages` tiles of both operands; or with `turned` of the turned product,
     b.T @ a.T. `kind` is as in `mma.Strips`, `wide` as in `Group`; `blocks` share a
     multiprocessor. With `sums` the sums of a's rows are made as well, of halves that
-    lie across k.
+    lie across k. An operand of float32 is so many `planes` of bfloat16 (`split.py`).
     """
 
     groups: int
@@ -61,6 +61,7 @@ class GroupConfig(NamedTuple):
     wide: bool = False
     blocks: int = 1
     sums: bool = False
+    planes: int = 1
 
     @property
     def wides(self) -> tuple[int, int]:
@@ -107,12 +108,12 @@ class GroupConfig(NamedTuple):
     @property
     def stage(self) -> int:
         """Numbers of a tile of a and one of b."""
-        return (self.rows + self.cols) * self.depth
+        return (self.rows + self.cols) * self.depth * self.planes
 
     @property
     def room(self) -> int:
         """Numbers of shared memory for the outputs of a warp, if they are halves."""
-        return 0 if self.kind == TF32 else LINE_ROOM
+        return 0 if self.kind == TF32 or self.planes > 1 else LINE_ROOM
 
     @property
     def shared(self) -> int:
@@ -239,30 +240,11 @@ def _rows_adder(config: GroupConfig, work: Callable, place: Callable) -> Callabl
     return inlined(add_up)
 
 
-def warpgroup_template(config: GroupConfig, a_along: bool, b_along: bool) -> Callable:
-    """The Python function of `matmul_warpgroup` for one way to cut the product.
-
-    Of a turned product, a is b.T and b is a.T here.
-    """
-    c, stages, stage, size = config, config.stages, config.stage, config.size
-    (tile_rows, tile_cols), warps, line, turned = c.wides, c.warps, c.depth, c.turned
-    group = Group(tile_cols, line, a_along, turned, c.kind, b_along, c.wide)
-    start = wgmma_tile(group._replace(fresh=True))[2]
-    first, take, begin, finish, store = wgmma_tile(group)
-    zero, plus = sums_of(group)
-    copy_a = _box_copier(tile_rows, line, a_along)
-    copy_b = _box_copier(tile_cols, line, b_along)
-    origin, before = origin_of(tile_rows, tile_cols, HIGH), make_wait(1)
-    put, number = _storer(c, group, store), float32 if c.kind == TF32 else uint16
-    in_place = group.both
-    apart, sharing, a_size = WARPS * WARP_ROWS * line, WARP * WARPS, tile_rows * line
-    lines_at, room = stages * stage, c.room
-    full = lines_at + warps * room
-    step, nbytes = tma.BARRIER // size, size * stage
-    empty = full + stages * step
-    prepare, ready, expect = tma.prepare, tma.ready, tma.expect
-    release, wait = tma.release, tma.wait
-    few, many, adds = tma.registers(56), tma.registers(c.registers), c.sums
+def _walk(config: GroupConfig) -> tuple[Callable, Callable]:
+    """Make `work(batch, sizes)`, how many tiles a matrix has and how many items there
+    are to be made, and `place(item, tiles, batch, sizes)`: where one of them is."""
+    (tile_rows, tile_cols), line = config.wides, config.depth
+    origin = origin_of(tile_rows, tile_cols, HIGH)
 
     def work(batch, sizes):
         M, N, K, chunk = sizes
@@ -278,7 +260,20 @@ def warpgroup_template(config: GroupConfig, a_along: bool, b_along: bool) -> Cal
         count = (min(K - k, chunk) + line - 1) // line
         return matrix, part, row, col, k, count
 
-    work, place = inlined(work), inlined(place)
+    return inlined(work), inlined(place)
+
+
+def _producer(
+    config: GroupConfig, work: Callable, place: Callable, a_along: bool, b_along: bool
+) -> Callable:
+    """Make `produce(shared, a_map, b_map, batch, sizes)`: one thread fills the ring."""
+    c, line, step = config, config.depth, tma.BARRIER // config.size
+    (tile_rows, tile_cols), stage, stages, planes = c.wides, c.stage, c.stages, c.planes
+    copy_a = _box_copier(tile_rows, line, a_along)
+    copy_b = _box_copier(tile_cols, line, b_along)
+    full, nbytes = stages * stage + c.warps * c.room, c.size * stage
+    empty, a_size, b_size = full + stages * step, tile_rows * line, tile_cols * line
+    expect, wait = tma.expect, tma.wait
 
     def produce(shared, a_map, b_map, batch, sizes):
         tiles, items = work(batch, sizes)
@@ -292,20 +287,53 @@ def warpgroup_template(config: GroupConfig, a_along: bool, b_along: bool) -> Cal
                 wait(shared, empty + n * step, phase)
                 bar, at = full + n * step, n * stage
                 expect(shared, bar, nbytes)
-                copy_a(
-                    shared, at, a_map, bar, row, k, inner * batch[1], outer * batch[0]
-                )
-                copy_b(
-                    shared, at + a_size, b_map, bar, col, k, inner * batch[3],
-                    outer * batch[2],
-                )  # fmt: skip
+                for p in range(planes):  # of one, the map's last dim is of the batch
+                    copy_a(
+                        shared,
+                        at + p * a_size,
+                        a_map,
+                        bar,
+                        row,
+                        k,
+                        inner * batch[1],
+                        outer * batch[0] + p,
+                    )
+                    copy_b(
+                        shared, at + planes * a_size + p * b_size, b_map, bar, col, k,
+                        inner * batch[3], outer * batch[2] + p,
+                    )  # fmt: skip
                 k += line
                 n += 1
                 if n == stages:
                     n, phase = int64(0), 1 - phase
 
-    produce = inlined(produce)
+    return inlined(produce)
 
+
+def warpgroup_template(config: GroupConfig, a_along: bool, b_along: bool) -> Callable:
+    """The Python function of `matmul_warpgroup` for one way to cut the product.
+
+    Of a turned product, a is b.T and b is a.T here.
+    """
+    c, stages, stage, size = config, config.stages, config.stage, config.size
+    (tile_rows, tile_cols), warps, line, turned = c.wides, c.warps, c.depth, c.turned
+    group = Group(tile_cols, line, a_along, turned, c.kind, b_along, c.wide)
+    start = wgmma_tile(group._replace(fresh=True))[2]
+    first, take, begin, finish, store = wgmma_tile(group)
+    zero, plus = sums_of(group)
+    before = make_wait(1)
+    put, number = _storer(c, group, store), float32 if c.kind == TF32 else uint16
+    in_place = group.both
+    apart, sharing, a_size = WARPS * WARP_ROWS * line, WARP * WARPS, tile_rows * line
+    lines_at, room = stages * stage, c.room
+    full = lines_at + warps * room
+    step = tma.BARRIER // size
+    empty = full + stages * step
+    prepare, ready, release, wait = tma.prepare, tma.ready, tma.release, tma.wait
+    few, many, adds = tma.registers(56), tma.registers(c.registers), c.sums
+
+    work, place = _walk(c)
+    produce = _producer(c, work, place, a_along, b_along)
     adder = _rows_adder if adds else lambda *_: inlined(lambda *_: None)
     add_up = adder(c, work, place)
 
@@ -413,30 +441,123 @@ def warpgroup_template(config: GroupConfig, a_along: bool, b_along: bool) -> Cal
     return matmul_warpgroup
 
 
+def split_template(config: GroupConfig, a_along: bool, b_along: bool) -> Callable:
+    """The Python function of `matmul_split` for one way to cut the product."""
+    c, stages, stage, size = config, config.stages, config.stage, config.size
+    (tile_rows, tile_cols), warps, line = c.wides, c.warps, c.depth
+    group = Group(tile_cols, line, a_along, False, c.kind, b_along, True)
+    start = wgmma_tile(group._replace(fresh=True))[2]
+    first, take, begin, finish, store = wgmma_tile(group)
+    zero, plus = sums_of(group)
+    work, place = _walk(c)
+    produce = _producer(c, work, place, a_along, b_along)
+    put = matrix_storer(store, 4)
+    apart, sharing = WARPS * WARP_ROWS * line, WARP * WARPS
+    a_size, b_size, step = tile_rows * line, tile_cols * line, tma.BARRIER // size
+    full = stages * stage
+    empty = full + stages * step
+    prepare, ready, release, wait = tma.prepare, tma.ready, tma.release, tma.wait
+    few, many = tma.registers(56), tma.registers(c.registers)
+
+    def multiply(none, shared, a, b):
+        # The smallest first, so that few sums are cut off behind large ones.
+        a0, a1 = take(shared, a), take(shared, a + a_size)
+        acc = start(none, take(shared, a + 2 * a_size), shared, b)
+        acc = begin(acc, a1, shared, b + b_size)
+        acc = begin(acc, a0, shared, b + 2 * b_size)
+        acc = begin(acc, a1, shared, b)
+        acc = begin(acc, a0, shared, b + b_size)
+        return begin(acc, a0, shared, b)
+
+    multiply = inlined(multiply)
+
+    def matmul_split(a_map, b_map, batch, out, sizes, bias, totals):
+        """float32 products of tensor cores that know bfloat16: six for one.
+
+        # a [3, B, M, K] @ b [3, B, K, N] + bias [N] or [0] -> out [parts, B, M, N]
+
+            a = a0 + a1 + a2, each 2**-8 of the one before, and so is b:
+            a b = a0 b0 + (a0 b1 + a1 b0) + (a0 b2 + a1 b1 + a2 b0) + 2**-25 of it
+
+        What is left out is less than what a float32 is rounded by. A tile of the ring
+        has all planes of 64 steps of k, and so each is fetched once for all products.
+        Tensor cores cut off what they add; so each tile's sum begins anew, the small
+        products first, and is added to the others by the ordinary units, which round.
+
+        Source: Henry, Tang and Heinecke, "Leveraging the bfloat16 artificial
+        intelligence datatype for higher-precision computations", 2019.
+        """
+        shared = cuda.shared.array(0, uint16)
+        if thread_index() == 0:
+            for s in range(stages):
+                prepare(shared, full + s * step, 1)
+                prepare(shared, empty + s * step, warps)
+            ready()
+        cuda.syncthreads()
+        if thread_index() // WARP >= warps:
+            few()
+            if thread_index() == warps * WARP:
+                produce(shared, a_map, b_map, batch, sizes)
+        else:
+            many()
+            tiles, items = work(batch, sizes)
+            none = zero()
+            warp = thread_index() // WARP
+            mine = thread_index() // sharing * apart
+            n, phase = int64(0), int64(0)
+            for item in range(int64(cuda.blockIdx.x), items, int64(cuda.gridDim.x)):
+                matrix, part, row, col, _, count = place(item, tiles, batch, sizes)
+                acc = none
+                for _ in range(count):
+                    wait(shared, full + n * step, phase)
+                    at = n * stage
+                    chunk = multiply(none, shared, at + mine, at + 3 * a_size)
+                    chunk = finish(chunk)
+                    release(shared, empty + n * step, 0)
+                    acc = plus(acc, chunk)
+                    n += 1
+                    if n == stages:
+                        n, phase = int64(0), 1 - phase
+                if bias.size > 0:  # it is in one of the parts of a sum
+                    acc = plus(
+                        acc, first(bias, col, sizes[1] - col if part == 0 else 0)
+                    )
+                put(out, acc, matrix, row + warp * WARP_ROWS, col, sizes)
+
+    return matmul_split
+
+
 if TINY:
     CUTS: tuple[GroupConfig, ...] = (GroupConfig(2, 32, 3), GroupConfig(1, 16, 3))
     SQUARE = GroupConfig(3, 48, 3)
+    SPLITS: tuple[GroupConfig, ...] = (GroupConfig(2, 16, 2, wide=True, planes=3),)
 else:
     CUTS = (GroupConfig(2, 256, 4), GroupConfig(2, 128, 5))
     # 768 x 3072 are 64 tiles of these: two parts of each fill 132 multiprocessors.
     SQUARE = GroupConfig(3, 192, 4)
+    SPLITS = (GroupConfig(2, 128, 2, wide=True, planes=3),)
 GROUP_CONFIGS = {
     kind: tuple(c._replace(kind=kind) for c in (*CUTS, *more))
     for kind, more in ((BF16, (SQUARE,)), (F16, (SQUARE,)), (TF32, ()))
 }
 EXAMPLE = "tensor_map tensor_map 6*int64 uint16[] 4*int64 float32[] float32[]"
-MAIN = {(GROUP_CONFIGS[BF16][0], True, False): "matmul_warpgroup"}
+MAIN = {
+    (GROUP_CONFIGS[BF16][0], True, False): "matmul_warpgroup",
+    (SPLITS[0], True, True): "matmul_split",
+}
 
 
 @cache
 def warpgroup(config: GroupConfig, a_along: bool, b_along: bool) -> Kernel:
-    """The kernel `matmul_warpgroup` for one way to cut."""
-    fn = warpgroup_template(config, a_along, b_along)
+    """The kernel `matmul_warpgroup` for one way to cut, or `matmul_split`."""
+    template = warpgroup_template if config.planes == 1 else split_template
+    fn = template(config, a_along, b_along)
     key = config, a_along, b_along
+    example = EXAMPLE.replace("uint16[]", "float32[]") if config.wide else EXAMPLE
     return Kernel(
         fn,
         name=MAIN.get(key) or f"{fn.__name__}{(*config, a_along, b_along)}",
-        examples=(EXAMPLE,) * (key in MAIN),
+        examples=(example,) * (key in MAIN),
         threads=config.threads,
         launch_bounds=config.threads,
         shared=config.shared,
@@ -456,7 +577,7 @@ def bound(
     """run(a, a_at, _, b, b_at, _, out, sizes, bias, sums): a product of matrices.
 
     It is called as a launch of `matmul_tensor_core`. Strides are of rows (columns), of
-    k, of two batch dims, and the size of the last of these.
+    k, of two batch dims, or of planes and one such, and the size of the last of these.
     """
     M, N, K, chunk = sizes
     views, steps, along = [], [], []
@@ -466,7 +587,8 @@ def bound(
     ):
         along.append(step == 1)
         line, lines, pitch = (K, wide, stride) if step == 1 else (wide, K, step)
-        shape = line, lines, n if inner else 1, ceil_div(matrices, n) if outer else 1
+        last = ceil_div(matrices, n) if config.planes == 1 else config.planes
+        shape = line, lines, n if inner else 1, last if outer else 1
         box = config.depth, tile if step == 1 else config.depth, 1, 1
         unit = VECTOR_BYTES // config.size
         views.append((shape, (pitch, inner or unit, outer or unit), box))

@@ -40,14 +40,15 @@ class Linear(Primitives):
         return None
 
     def linear_gradients(
-        self, grad: TensorData, x: TensorData, dtype: DType, sums: DType,
-        out: TensorData | None = None,
-    ) -> tuple[TensorData, TensorData] | None:  # fmt: skip
-        """The gradients of a layer's weight and bias, from one reading of `grad`.
+        self, grad: TensorData, x: TensorData, weight: TensorData | None, dtype: DType,
+        sums: DType | None, out: TensorData | None = None,
+    ) -> tuple[TensorData | None, TensorData, TensorData | None] | None:  # fmt: skip
+        """Gradients of a layer that are the faster for being made together.
 
-        grad [R, N], x [R, K] -> grad^T @ x [N, K] as `dtype`, and the sums of grad's
-        columns [N] as `sums`. The first is in `out` if that is given and fits. The
-        result is None where no such kernel pays.
+        grad [R, N], x [R, K], weight [N, K] -> grad @ weight [R, K], None without a
+        weight; grad^T @ x [N, K] as `dtype`, in `out` if that is given and fits; and
+        the sums of grad's columns [N] as `sums`, or None where that is None, or they
+        are not made here. The result is None where no such kernel pays.
         """
         return None
 

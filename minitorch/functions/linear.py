@@ -82,26 +82,26 @@ class Linear(Function):
             return _linear_backward_recorded(grad, x, weight, needs, ctx.sums)
         need_x, need_weight, need_bias = ctx.needs_input_grad
         backend, wrap = grad.backend, grad.wrap
-        g = as_rows(grad.raw, backend)
-        grad_x = grad_weight = grad_bias = None
-        if need_x:
-            grad_x = wrap(reshaped(backend.matmul(g, weight.raw), x.raw.shape))
-        rows, kind, sums = as_rows(x.raw, backend), ctx.kind, ctx.sums
+        g, rows = as_rows(grad.raw, backend), as_rows(x.raw, backend)
+        kind, sums = ctx.kind, ctx.sums if need_bias else None
         home, ctx.home = ctx.home, None
-        if need_weight and need_bias:
-            both = backend.linear_gradients(g, rows, kind, sums, home)
-            if both is not None:
-                return grad_x, *map(wrap, both)
+        made, w = None, weight.raw if need_x else None
         if need_weight:
+            made = backend.linear_gradients(g, rows, w, kind, sums, home)
+        grad_x, grad_weight, grad_bias = made or (None, None, None)
+        if need_x and grad_x is None:
+            grad_x = backend.matmul(g, weight.raw)
+        if need_weight and grad_weight is None:
             pair = g.permute((1, 0)), rows
-            grad_weight = wrap(
+            grad_weight = (
                 backend.matmul(*pair)
                 if kind is grad.dtype and home is None
                 else backend.matmul_to(*pair, kind, home)
             )
-        if need_bias:
-            grad_bias = cast(wrap(column_sums(g, backend, sums)), sums)
-        return grad_x, grad_weight, grad_bias
+        if need_bias and grad_bias is None:
+            grad_bias = cast(wrap(column_sums(g, backend, sums)), ctx.sums).raw
+        grad_x = grad_x and reshaped(grad_x, x.raw.shape)
+        return tuple(a and wrap(a) for a in (grad_x, grad_weight, grad_bias))
 
 
 def _linear_backward_recorded(

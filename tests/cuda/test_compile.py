@@ -144,6 +144,19 @@ def test_products_of_a_warpgroup_run_on_behind_each_other(
 
 
 @pytest.mark.skipif(SIMULATED, reason="the simulator compiles nothing")
+@pytest.mark.parametrize("a_along", [False, True])
+@pytest.mark.parametrize("b_along", [False, True])
+def test_six_products_of_a_split_one_run_on_behind_each_other(
+    a_along: bool, b_along: bool
+) -> None:
+    kernel = warpgroup.warpgroup(warpgroup.SPLITS[0], a_along, b_along)
+    code = kernel.code(warpgroup.EXAMPLE.replace("uint16[]", "float32[]"))
+    _, log = assemble(code, (9, 0), kernel.max_registers)
+    assert "serialized" not in log, log
+    fits(kernel, to_cubin(code, (9, 0), kernel.max_registers), (9, 0))
+
+
+@pytest.mark.skipif(SIMULATED, reason="the simulator compiles nothing")
 def test_warps_that_add_rows_up_leave_products_alone() -> None:
     """They have few registers, and may spill what they keep for a whole tile."""
     config = warpgroup.SQUARE._replace(sums=True, wide=True)
