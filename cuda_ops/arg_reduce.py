@@ -28,7 +28,7 @@ from cuda_ops.block.intrinsics import (
 from cuda_ops.block.rows import BLOCK, barrier
 from cuda_ops.layouts import lane_shift
 from cuda_ops.memory import contiguous, copy, empty, full, split
-from cuda_ops.reduce import WARPS, splits_of
+from cuda_ops.reduce import splits_of
 from cuda_ops.runtime.launch import TINY, Kernels, ceil_div
 from minitorch import operators
 from minitorch.dtypes import bool_, int32, int64
@@ -40,6 +40,9 @@ FILLING = 2**10 if TINY else 2**16
 # not if there are so many that warps fill the chip.
 LONG = 64 if TINY else 1024
 LEAST = 8 * LONG
+# Threads of a block that has a long row for itself, and what is not too long for it.
+MOST = 128 if TINY else 1024
+LONGEST = 64 * MOST
 
 
 def better_of(better: Callable) -> Any:
@@ -72,7 +75,7 @@ def group_winner(wins: Any) -> Any:
     """Make `winner(best, place, lanes, t, bests, places)`: what wins of `lanes`
     neighbouring threads, a part of a warp or the block, and its place.
 
-    They go through the registers, and from warp to warp through shared memory, [WARPS].
+    They go through the registers, and from warp to warp through shared memory, [WARP].
     """
 
     def of_lanes(best, place, lanes):
@@ -92,8 +95,9 @@ def group_winner(wins: Any) -> Any:
                 store(bests, t // WARP, best)
                 store(places, t // WARP, place)
             barrier()
-            best, place = load(bests, t % WARPS), load(places, t % WARPS)
-            best, place = of_lanes(best, place, WARPS)
+            lanes //= WARP
+            t &= lanes - 1
+            best, place = of_lanes(load(bests, t), load(places, t), lanes)
         return best, place
 
     return device(winner)
@@ -167,11 +171,11 @@ def first_in_rows(better: Callable) -> Callable:
     search, winner = row_finder(better), group_winner(better_of(better))
 
     def kernel(a, at, n, splits, chunk, shift, known, mapped, out, values, keep):
-        bests = cuda.shared.array(WARPS, kind_of(a))
-        places = cuda.shared.array(WARPS, np.int64)
+        bests = cuda.shared.array(WARP, kind_of(a))
+        places = cuda.shared.array(WARP, np.int64)
         lanes = 1 << shift
         t = cuda.threadIdx.x & (lanes - 1)
-        q = cuda.blockIdx.x * (BLOCK >> shift) + (cuda.threadIdx.x >> shift)
+        q = cuda.blockIdx.x * (cuda.blockDim.x >> shift) + (cuda.threadIdx.x >> shift)
         r, s = split(min(q, out.size - 1), splits)
         wait_for_previous()
         row = at + r * n
@@ -228,8 +232,8 @@ _BOTH = (operators.gt, operators.lt)
 _ROWS = f"float32[] {5 * 'int64 '}int64[] bool int64[] float32[] bool"
 FIRST_IN_ROWS = Kernels(
     first_in_rows, _BOTH,
-    [_ROWS, _ROWS.replace("float32", "float64")], launch_bounds=BLOCK, resident=4,
-    threads=BLOCK, overlaps=True,
+    [_ROWS, _ROWS.replace("float32", "float64")], launch_bounds=MOST, threads=BLOCK,
+    overlaps=True,
 )  # fmt: skip
 FIRST_IN_COLUMNS = Kernels(
     first_in_columns, _BOTH, ["float32[] int64 int64 int64 int64[] float32[] bool"],
@@ -262,7 +266,8 @@ def _plan(shape: Shape, dim: int) -> tuple[Shape, int, int, int, int]:
     or chunk (their logarithm), and into how many chunks of which size rows are split.
 
     About four blocks run on each multiprocessor. A thread has 16 vectors, or of rows
-    so few that these would not fill the chip, four.
+    so few that these would not fill the chip, four. A second launch costs more than a
+    large block that reads a row of a vocabulary.
     """
     out, n = (*shape[:dim], 1, *shape[dim + 1 :]), shape[dim]
     inner, rows = math.prod(shape[dim + 1 :]), math.prod(out)
@@ -270,6 +275,8 @@ def _plan(shape: Shape, dim: int) -> tuple[Shape, int, int, int, int]:
         lanes = max(ceil_div(n, 64), min(ceil_div(n, 16), FILLING // max(rows, 1)))
         return out, inner, lane_shift(lanes), 1, n
     splits = splits_of(2 * rows, n, LEAST)
+    if splits > 1 and n <= LONGEST:
+        return out, inner, MOST.bit_length() - 1, 1, n
     chunk = ceil_div(n, splits)
     return out, inner, BLOCK.bit_length() - 1, ceil_div(n, chunk), chunk
 
@@ -301,7 +308,8 @@ def _first(
     if splits > 1:
         places = empty((len(found) * splits,), int64).storage.array
         parts = empty((len(places),), a.dtype).storage.array
-    kernel[ceil_div(len(places) << shift, BLOCK), BLOCK](
+    threads = max(BLOCK, 1 << shift)
+    kernel[ceil_div(len(places) << shift, threads), threads](
         x, a.offset, n, splits, chunk, shift, found, False, places, parts,
         keep or splits > 1,
     )  # fmt: skip
