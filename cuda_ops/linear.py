@@ -26,7 +26,6 @@ from cuda_ops.block.intrinsics import (
     load,
     load4,
     prefetch,
-    shuffle_xor,
     store,
     store4,
     wait_for_previous,
@@ -36,8 +35,8 @@ from cuda_ops.block.rows import (
     LARGE,
     Fit,
     barrier,
-    row_centred,
     row_reader,
+    row_writer,
     summed,
     width_of,
 )
@@ -46,7 +45,7 @@ from cuda_ops.elementwise import ROW, repeat_mode, same_window, zip_repeated
 from cuda_ops.index_errors import after_launch, bad_index, notes
 from cuda_ops.matmul.matmul import matmul_bias
 from cuda_ops.memory import STEP, THREADS, contiguous, copy_into, empty, overlap
-from cuda_ops.norm import layer_norm
+from cuda_ops.norm import layer_norm, row_normalized
 from cuda_ops.runtime.launch import Kernel, Kernels, ceil_div, device_function
 from minitorch import operators
 from minitorch.backend.linear import Kept, NormOf
@@ -153,6 +152,8 @@ FEW = 8
 # Threads of a multiprocessor that shall have room for their registers. Of more, which
 # leave room for the next kernel's beside them, some must spill: a sixth slower.
 RESIDENT = 768
+# Numbers of a row that a block normalizes: what fits into its shared memory.
+LONGEST_NORM = 8192
 # Numbers of a row of the weight in a thread's registers.
 MOST = 32
 # Numbers at whose multiples shares of `soon` begin.
@@ -180,12 +181,15 @@ class Around(NamedTuple):
 
 def few_template(fit: Fit, around: Around) -> Callable:
     """The Python function of `linear_rows`."""
-    group, items, rows = fit.group, fit.items, fit.rows
-    read, zero, centre = row_reader(fit), fit.kind(0), row_centred(fit)
-    total_of, both_of = summed(group), summed_both(group)
+    group, items, rows, threads = fit.group, fit.items, fit.rows, fit.threads
+    read, total_of, zero = row_reader(fit), summed(group), fit.kind(0)
     norm, bias, residual = around.norm is not None, around.bias, around.residual
     (scaled, shifted), settled = around.norm or (False, False), around.settled
-    kept, moved = around.kept, around.bias or shifted
+    kept = around.kept
+    whole = Fit(float32, fit.width, threads, ceil_div(items * group, threads * 4) * 4)
+    size, part = (threads * whole.items, whole.items) if norm else (1, 1)
+    first, keep = row_reader(whole), row_writer(whole)
+    normalize = row_normalized(whole, False, False)
     fn = device_function(around.fn or operators.identity, float32=True)
 
     def linear_rows(
@@ -199,19 +203,18 @@ def few_template(fit: Fit, around: Around) -> Callable:
 
         A warp, or for long rows a block, has a row of the weight in registers, up to 32
         numbers in each lane; all of it is on its way before anything waits. Rows of x
-        come from the caches. What is settled is read while the kernel before ends; and
-        as memory has little to do in these kernels, each block has a share of `soon`
-        come to the cache. A norm's weight and bias go to those of the layer meanwhile,
-
-            (scale (x - mean) rstd + shift) @ w + b
-                = ((x - mean) @ (scale w)) rstd + (shift @ w + b)
-
-        so that behind the wait each warp needs two sums of the row, and one of them
-        together with the product.
+        come from the caches. A norm is made meanwhile, by each block for itself, and
+        kept in shared memory: that costs less than the launch of its own kernel. What
+        is settled is read while the kernel before ends; and as memory has little to do
+        in these kernels, each block has a share of `soon` come to the cache.
         """
         R, N, K, H, S, E = sizes
         z = cuda.local.array(items, np.float32)
         v = cuda.local.array(items, np.float32)
+        own = cuda.local.array(part, np.float32)
+        room = cuda.local.array(part, np.float32)
+        factor = cuda.local.array(part, np.float32)
+        row = cuda.shared.array(size, np.float32)
         cells = cuda.shared.array(WARP, np.float32)
         more_cells = cuda.shared.array(WARP, np.float32)
         last_cells = cuda.shared.array(WARP, np.float32)
@@ -225,39 +228,33 @@ def few_template(fit: Fit, around: Around) -> Callable:
         if not settled:
             wait_for_previous()
         read(w, min(n, N - 1) * K, K, t, zero, v)
-        after = load(b, min(n, N - 1)) if bias else zero
+        if scaled:
+            first(scale, 0, K, tid, zero, factor)
         if shifted:
-            read(shift, 0, K, t, zero, z)
+            first(shift, 0, K, tid, zero, room)
+        after = load(b, min(n, N - 1)) if bias else zero
+        if settled:
+            wait_for_previous()
+        for r in range(R):
+            if norm:
+                first(x, r * K, K, tid, zero, own)
+                normalize(own, own, eps, scale, shift, K, tid, cells, more_cells)
+                for k in range(part):
+                    own[k] = (own[k] * factor[k] if scaled else own[k]) + (
+                        room[k] if shifted else zero
+                    )
+                keep(row, 0, K, tid, own)
+                barrier()
+                read(row, 0, K, t, zero, z)
+            else:
+                read(x, r * K, K, t, zero, z)
             total = zero
             for k in range(items):
                 total += v[k] * z[k]
-            after += total_of(total, t, last_cells)
-        if scaled:
-            read(scale, 0, K, t, zero, z)
-            for k in range(items):
-                v[k] *= z[k]
-        if settled:
-            wait_for_previous()
-        for r in range(1 if norm else R):  # addresses of more would cost registers
-            read(x, r * K, K, t, zero, z)
-            if norm:
-                total = zero
-                for k in range(items):
-                    total += z[k]
-                centre(z, total_of(total, t, cells) / np.float32(K), K, t)
-            total = squares = zero
-            for k in range(items):
-                total += v[k] * z[k]
-                if norm:
-                    squares += z[k] * z[k]
             place = slot[0] if kept else 0  # on its way during the sum
-            if norm:
-                total, squares = both_of(total, squares, t, last_cells, more_cells)
-                total /= sqrt(squares / np.float32(K) + eps)
-            else:
-                total = total_of(total, t, last_cells)
+            total = total_of(total, t, last_cells)
             if t == 0 and n < N:
-                total = fn(total + after if moved else total)
+                total = fn(total + after if bias else total)
                 if residual:
                     total += load(more, r * N + n)
                 store(out, r * N + n, total)
@@ -269,31 +266,10 @@ def few_template(fit: Fit, around: Around) -> Callable:
                         store(cache, at + int64(column - head * uint32(E)), total)
                     elif n == N - 1:
                         bad_index(notes, 4, place, S, 2)
-            if group > WARP:
+            if norm or group > WARP:
                 barrier()  # before the next row takes the cells
 
     return linear_rows
-
-
-sqrt = device_function(operators.sqrt)
-
-
-def summed_both(group: int) -> Callable:
-    """Make `totals(x, y, t, cells, more_cells)`: two sums, as `summed` makes one; in a
-    warp one exchange does not wait for the other."""
-    total_of, half = summed(group), WARP // 2
-    steps = half.bit_length()
-
-    def one_by_one(x, y, t, cells, more_cells):
-        return total_of(x, t, cells), total_of(y, t, more_cells)
-
-    def together(x, y, t, cells, more_cells):
-        for k in range(steps):
-            other, another = shuffle_xor(x, half >> k), shuffle_xor(y, half >> k)
-            x, y = x + other, y + another
-        return x, y
-
-    return device(together if group == WARP else one_by_one)
 
 
 # x, weight, bias, residual, the norm's weight, bias and eps; out; what is kept; soon;
@@ -351,7 +327,7 @@ def linear_of_few(
         return None
     if kept and not (kept[0].is_contiguous() and kept[0].dtype is dtype):
         return None
-    if norm is not None and R > 1:
+    if norm is not None and (R > 1 or K > LONGEST_NORM):  # once for all blocks
         x, norm = layer_norm(x, *norm)[0], None
     scale, shift, eps = norm or (None, None, 0.0)
     given = x, weight, bias, residual, scale, shift
