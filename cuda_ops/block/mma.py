@@ -37,6 +37,8 @@ if not SIMULATED:
     from llvmlite import ir
     from numba.cuda import types
 
+    F32 = ir.FloatType()
+
 
 watch.STAND_INS.add(__name__)
 
@@ -58,6 +60,8 @@ class Strips(NamedTuple):
         depth: steps of k in one call of `multiply`, a multiple of `step`.
         a_pitch, b_pitch: elements from one row (along k) or one k (across) to the next.
         kind: of the factors.
+        wide: whether sums of halves are stored as they are, in float32.
+        old: whether the chip may be older than Ampere; it knows float16 alone.
     """
 
     a_strips: int
@@ -68,6 +72,13 @@ class Strips(NamedTuple):
     a_pitch: int
     b_pitch: int
     kind: str = TF32
+    wide: bool = False
+    old: bool = False
+
+    @property
+    def stored(self) -> str:
+        """What is stored, in the words of `kind`: TF32 for float32."""
+        return TF32 if self.wide else self.kind
 
     @property
     def vector(self) -> int:
@@ -114,7 +125,9 @@ def mma_tile(strips: Strips) -> Functions:
     return (
         make_zero(types.float32, strips.sums),
         _make_mma(strips),
-        make_store(types.float32, strips.sums, runs_of, narrower(strips.kind)),
+        make_store(
+            types.float32, strips.sums, runs_of, narrower(strips.stored, strips.old)
+        ),
     )
 
 
@@ -162,7 +175,7 @@ def _make_mma(strips: Strips) -> Callable:
             a, b = following
             if k + strips.step < strips.depth:
                 following = factors(k + strips.step)
-            _mma_all(builder, acc, a, b, strips.kind)
+            _mma_all(builder, acc, a, b, strips.kind, strips.old)
         return acc
 
     return multiply
@@ -253,13 +266,16 @@ def rounded(builder: Any, x: Any) -> Any:
     return tf32_word(builder, x)
 
 
-def narrower(kind: str) -> Callable | None:
+def narrower(kind: str, old: bool = False) -> Callable | None:
     """narrow(builder, floats) -> halves; None where float32 is stored."""
     if kind == TF32:
         return None
 
     def narrow(builder: Any, floats: list[Any]) -> list[Any]:
         half, out = ir.IntType(16), []
+        if old:
+            line, form = f"cvt.rn.{kind}.f32 $0, $1;", ir.FunctionType(half, [F32])
+            return [builder.call(ir.InlineAsm(form, line, "=h,f"), [x]) for x in floats]
         for low, high in zip(floats[::2], floats[1::2]):
             word = _pair(builder, low, high, kind)
             top = builder.lshr(word, ir.Constant(word.type, 16))
@@ -280,16 +296,26 @@ _MMA = (
     "mma.sync.aligned.m16n8k{1}.row.col.f32.{0}.{0}.f32 "
     "{{$0, $1, $2, $3}}, {{$4, $5, $6, $7}}, {{$8, $9}}, {{$10, $11, $12, $13}};"
 )
+_OLD_MMA = " ".join(
+    "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 "
+    f"{{$0, $1, $2, $3}}, {{{a}}}, {{{b}}}, {{{c}}};"
+    for a, b, c in (
+        ("$4, $5", "$8", "$10, $11, $12, $13"),
+        ("$6, $7", "$9", "$0, $1, $2, $3"),
+    )
+)
 
 
 def _mma_all(
-    builder: Any, acc: list[Any], a: list[Any], b: list[Any], kind: str = TF32
-) -> None:
-    """acc += a's pairs of strips times b's strips: one instruction for each pair."""
+    builder: Any, acc: list[Any], a: list[Any], b: list[Any], kind: str = TF32,
+    old: bool = False,
+) -> None:  # fmt: skip
+    """acc += a's pairs of strips times b's strips: one instruction for each pair, or
+    with `old` two, of which each takes half of k."""
     number, word = ir.FloatType(), ir.IntType(32)
     four = ir.LiteralStructType([number] * 4)
     form = ir.FunctionType(four, [word] * 6 + [number] * 4)
-    text = _MMA.format(kind, 8 if kind == TF32 else 16)
+    text = _OLD_MMA if old else _MMA.format(kind, 8 if kind == TF32 else 16)
     instruction = ir.InlineAsm(form, text, "=f,=f,=f,=f,r,r,r,r,r,r,0,1,2,3")
     blocks = len(b) // 2
     for i in range(len(a) // 4):
@@ -498,6 +524,6 @@ def _emulated_mma(strips: Strips) -> Functions:
     put = emulated_store(inlined(place))
 
     def store(out, at, stride, acc, rows, cols, aligned):
-        put(out, at, stride, narrowed(acc, strips.kind), rows, cols, aligned)
+        put(out, at, stride, narrowed(acc, strips.stored), rows, cols, aligned)
 
     return zero, inlined(multiply), inlined(store)

@@ -19,7 +19,11 @@ from cuda_ops.runtime.launch import ceil_div
 FMA_RATE = 128.0
 # Of TF32, as far as mma.sync gets.
 TENSOR_RATE = 430.0
-# The same, where both operands lie along k.
+# Of halves, of which an instruction takes twice as many.
+HALF_RATE = 860.0
+# Of float16 before Ampere: predicted, as half of what its tensor cores have.
+OLD_RATE = 256.0
+# Of TF32, where both operands lie along k.
 ALONG_RATE = 300.0
 # Of halves by wgmma, and of TF32 half as many: the sums of `IDLE_GROUP_SUMS` tell what
 # becomes of it.

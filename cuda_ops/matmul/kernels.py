@@ -11,11 +11,11 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
-from numba import cuda, float32, float64, int32, int64
+from numba import cuda, float32, float64, int32, int64, uint16
 
 from cuda_ops.block.copies import Copy, copier, fences, unit_of
 from cuda_ops.block.intrinsics import WARP, store
-from cuda_ops.block.mma import Strips, mma_tile
+from cuda_ops.block.mma import BF16, F16, HALVES, TF32, Strips, mma_tile
 from cuda_ops.block.tiles import (
     VECTOR_BYTES,
     Side,
@@ -424,7 +424,8 @@ class TensorConfig(NamedTuple):
     """How `matmul_tensor_core` cuts a product into blocks and warps.
 
     A warp makes 8 a_strips x 8 b_strips outputs, and a block has warps_m x warps_n
-    warps. `depth`, `stages` and `blocks` are as in `Config`.
+    warps. `depth`, `stages` and `blocks` are as in `Config`, `kind`, `wide` and `old`
+    as in `mma.Strips`.
     """
 
     warps_m: int
@@ -434,6 +435,14 @@ class TensorConfig(NamedTuple):
     depth: int
     stages: int
     blocks: int = 1
+    kind: str = TF32
+    wide: bool = False
+    old: bool = False
+
+    @property
+    def size(self) -> int:
+        """Bytes of a number."""
+        return 4 if self.kind == TF32 else 2
 
     @property
     def rows(self) -> int:
@@ -455,13 +464,14 @@ class TensorConfig(NamedTuple):
         The lines are as far apart as a warp needs to meet all 32 banks: `ldmatrix`
         reads 4 words of each of 8 lines at a time, which 4 words more put into
         different banks; a load across k reads 8 words of each of 4 lines, and 8 words
-        more do.
+        more do. Halves are always read by `ldmatrix`, and 8 of them are 4 words.
         """
+        more = 4 if self.kind == TF32 else 8
         a, b = (
             Copy(
                 self.depth, wide,
-                pitch_of(wide, self.depth, layout, 4 if layout.k_fast else 8),
-                self.threads, layout.elements, True, layout.k_fast,
+                pitch_of(wide, self.depth, layout, more if layout.k_fast else 8),
+                self.threads, layout.elements, not self.old, layout.k_fast,
             )
             for wide, layout in ((self.rows, a_layout), (self.cols, b_layout))
         )  # fmt: skip
@@ -479,12 +489,13 @@ def tensor_core_template(
     c, stages = config, config.stages
     a_copy, b_copy = c.copies(a_layout, b_layout)
     begin, load_a, load_b, close, wait, _, a_size, stage, forward = ring_of(
-        c, a_copy, b_copy, 4
+        c, a_copy, b_copy, c.size
     )
-    along = a_layout.k_fast, b_layout.k_fast
+    along, pitches = (a_layout.k_fast, b_layout.k_fast), (a_copy.pitch, b_copy.pitch)
     zero, multiply, store = mma_tile(
-        Strips(c.a_strips, c.b_strips, *along, c.depth, a_copy.pitch, b_copy.pitch)
+        Strips(c.a_strips, c.b_strips, *along, c.depth, *pitches, c.kind, c.wide, c.old)
     )
+    number = float32 if c.kind == TF32 else uint16
     warps_n, warp_rows, warp_cols = c.warps_n, c.a_strips * 8, c.b_strips * 8
     a_row_stride, b_row_stride = a_copy.strides[0], b_copy.strides[0]
     finish, ring = tile_storer(store, 4), stages * stage
@@ -492,7 +503,7 @@ def tensor_core_template(
     def matmul_tensor_core(a, a_at, a_strides, b, b_at, b_strides, out, sizes):
         """The tensor cores: 1,024 multiplications an instruction, of rounded factors.
 
-        # a [B, M, K] @ b [B, K, N] -> out [splits, B, M, N], float32
+        # a [B, M, K] @ b [B, K, N] -> out [splits, B, M, N], float32 or halves
 
             for a block of 128 x 128 outputs, for k0 in range(first, last, 16):
                 tile k0 + 48 of a and b -> shared memory            (under way)
@@ -514,11 +525,12 @@ def tensor_core_template(
 
         Factors are rounded to TF32 as they come from shared memory: 10 bits after the
         point, so that a product has a relative error of up to 2^-10. Sums are float32.
+        Halves are taken as they are, two in a word, and so twice as many at a time.
 
         Source: "PTX ISA", on mma.sync, ldmatrix and cp.async; the order of loads and
         products follows "CUTLASS: fast linear algebra in CUDA C++".
         """
-        shared = cuda.shared.array(0, float32)
+        shared = cuda.shared.array(0, number)
         row, col, count, a_from, a_walk, b_from, b_walk = begin(
             shared, a, a_at, a_strides, b, b_at, b_strides, sizes
         )
@@ -576,6 +588,13 @@ else:
         TensorConfig(2, 2, 4, 8, 16, 4, blocks=3),  # 64 x 128
         TensorConfig(2, 2, 4, 4, 16, 4, blocks=4),  # 64 x 64
     )
+# The same of halves, which are half as long.
+HALF_CONFIGS = {
+    kind: tuple(c._replace(depth=32, kind=kind) for c in TENSOR_CONFIGS)
+    for kind in HALVES
+}
+# Before Ampere copies go through registers, and shared memory holds two tiles.
+OLD_CONFIGS = tuple(c._replace(stages=2, old=True) for c in HALF_CONFIGS[F16])
 
 # ------------------------------------------------------------- kernels, by their cuts
 
@@ -595,20 +614,21 @@ def vectorized(
 def tensor_core(config: TensorConfig, a_layout: Layout, b_layout: Layout) -> Kernel:
     """The kernel `matmul_tensor_core` for one way to cut."""
     fn = tensor_core_template(config, a_layout, b_layout)
-    return _kernel(fn, config, (a_layout, b_layout), 4)
+    return _kernel(fn, config, (a_layout, b_layout), config.size)
 
 
 def _kernel(fn: Callable, config: Any, key: tuple[Any, ...], size: int) -> Kernel:
     a_layout, b_layout = (part for part in key if isinstance(part, Layout))
-    new = key[-1] is True or isinstance(config, TensorConfig)
+    new = key[-1] is True or (isinstance(config, TensorConfig) and not config.old)
     registers = 65536 // (config.threads * config.blocks) // 8 * 8
-    if not new:  # older chips have room for one block's tiles only
+    if not new and size == 4:  # older chips have room for one block's tiles only
         registers = MOST_REGISTERS
     main = key in MAIN.get(config, ())
+    kind = "uint16" if size == 2 else "float32"
     return Kernel(
         fn,
         name=MAIN[config][key] if main else f"{fn.__name__}{(*config, *key)}",
-        examples=(EXAMPLE,) if main else (),
+        examples=(EXAMPLE.replace("float32", kind),) if main else (),
         threads=config.threads,
         max_registers=min(registers, MOST_REGISTERS),
         shared=config.shared(a_layout, b_layout, size),
@@ -619,15 +639,20 @@ def _kernel(fn: Callable, config: Any, key: tuple[Any, ...], size: int) -> Kerne
 # The kernels for large float32 matrices that lie row by row, which tests compile and
 # `minitorch inspect` shows, have names. The others are made when they are needed.
 ACROSS_K, ALONG_K = Layout(4, False), Layout(4, True)
+HALF_ACROSS = Layout(8, True), Layout(8, False)
 EXAMPLE = "float32[] int64 5*int64 float32[] int64 5*int64 float32[] 4*int64"
 MAIN: dict[Any, dict[tuple[Any, ...], str]] = {
     CONFIGS_4[0]: {("float32", ALONG_K, ACROSS_K, True): "matmul_vectorized"},
     CONFIGS_4[1]: {("float32", ALONG_K, ACROSS_K, False): "matmul_vectorized_sm_75"},
     TENSOR_CONFIGS[0]: {(ALONG_K, ACROSS_K): "matmul_tensor_core"},
+    HALF_CONFIGS[BF16][0]: {HALF_ACROSS: "matmul_tensor_core_bfloat16"},
+    OLD_CONFIGS[0]: {HALF_ACROSS: "matmul_tensor_core_sm_75"},
 }
 vectorized("float32", CONFIGS_4[0], ALONG_K, ACROSS_K, True)
 vectorized("float32", CONFIGS_4[1], ALONG_K, ACROSS_K, False)
 tensor_core(TENSOR_CONFIGS[0], ALONG_K, ACROSS_K)
+tensor_core(HALF_CONFIGS[BF16][0], *HALF_ACROSS)
+tensor_core(OLD_CONFIGS[0], *HALF_ACROSS)
 
 
 @kernel(examples=["float32[] float32[] int64 float32[] float32[] int64"])

@@ -17,8 +17,8 @@ every step on the way there (`LADDER`; the first six are in `ladders/matmul.py`)
 (the kernels of the last four are in `kernels.py` and `warpgroup.py`).
 `matmul` runs `matmul_vectorized` in tiles that suit the shape; on a Hopper the last one
 for large float32 products. After `minitorch.set_float32_matmul_precision("high")` it is
-one of the two before. Large products of halves go to `matmul_warpgroup` as well, whose
-sums are float32.
+one of the two before. Large products of halves go to these as well, with sums in
+float32; before Ampere those of float16 alone do.
 Operands are read in place, whatever their strides are. An output is one sum in an order
 that shapes, strides and chip determine: equal inputs give equal results.
 """
@@ -46,6 +46,8 @@ from cuda_ops.matmul.choosing import (
     COPY_BYTES,
     FMA_RATE,
     GROUP_RATE,
+    HALF_RATE,
+    OLD_RATE,
     PASS_CYCLES,
     TENSOR_RATE,
     Cut,
@@ -55,6 +57,8 @@ from cuda_ops.matmul.choosing import (
 from cuda_ops.matmul.kernels import (
     CONFIGS_4,
     CONFIGS_8,
+    HALF_CONFIGS,
+    OLD_CONFIGS,
     TENSOR_CONFIGS,
     Config,
     TensorConfig,
@@ -72,11 +76,11 @@ from cuda_ops.matmul.plans import (
 from cuda_ops.matmul.split import PRODUCTS, planes_of, split
 from cuda_ops.matmul.turning import TURN_LEAST, turned
 from cuda_ops.matmul.vector import cut_of
-from cuda_ops.matmul.warpgroup import GROUP_CONFIGS, SPLITS, GroupConfig
+from cuda_ops.matmul.warpgroup import GROUP_CONFIGS, SPLITS
 from cuda_ops.memory import copy, copy_into, empty
 from cuda_ops.runtime.device import compute_capability, properties
 from minitorch import precision
-from minitorch.dtypes import DType, bfloat16, float32
+from minitorch.dtypes import DType, bfloat16, float16, float32
 from minitorch.tensor_data import Shape, Strides, TensorData, broadcast_shapes
 
 # Multiplications for which rounding to TF32 pays.
@@ -113,7 +117,7 @@ def _cut(sides: Sides, dtype: DType, allow_tf32: bool) -> Cut:
     """The best cut of the kernels that take operands as they are."""
     size = size_of(sides)
     best = choose(configs_for(dtype), *size, FMA_RATE)
-    if not (allow_tf32 and _pays_to_round(size)):
+    if not (allow_tf32 and _pays_to_round(size)) or compute_capability() < (8, 0):
         return best
     along_k = (
         along_k_of(*sides.a, sides.M, sides.K),
@@ -126,8 +130,8 @@ def _cut(sides: Sides, dtype: DType, allow_tf32: bool) -> Cut:
 
 
 def _pays_to_round(size: tuple[int, ...]) -> bool:
-    """Whether tensor cores are worth while, and there."""
-    return math.prod(size) >= TENSOR_LEAST and compute_capability() >= (8, 0)
+    """Whether tensor cores are worth while."""
+    return math.prod(size) >= TENSOR_LEAST
 
 
 # --------------------------------------------- operands as a warpgroup wants them
@@ -157,10 +161,24 @@ def _flipped(a: TensorData) -> TensorData:
     return a.permute((*range(a.dims - 2), a.dims - 1, a.dims - 2))
 
 
-def _groups(dtype: DType, turned: bool, sums: bool = False) -> tuple[GroupConfig, ...]:
-    """How warpgroups may cut a product; `turned` where a lies along k, and b across."""
+def _ways(
+    dtype: DType, allow_tf32: bool, turned: bool = False, sums: bool = False
+) -> tuple[tuple[Any, ...], float]:
+    """How tensor cores may cut a product of this dtype here, and their rate.
+
+    `turned`, for a warpgroup: a lies along k, and b across. Float32 that may not be
+    rounded is split. Chips without warpgroups multiply halves as they multiply TF32.
+    """
+    chip = compute_capability()
+    if chip != ARCH:
+        if dtype.half and chip >= (8, 0):
+            return HALF_CONFIGS[KINDS[dtype]], HALF_RATE
+        return OLD_CONFIGS if dtype is float16 else (), OLD_RATE
+    if not (dtype.half or allow_tf32):
+        return SPLITS, GROUP_RATE / PRODUCTS
     cuts = GROUP_CONFIGS[KINDS[dtype]]
-    return tuple(c._replace(turned=turned, sums=sums) for c in cuts)
+    groups = tuple(c._replace(turned=turned, sums=sums) for c in cuts)
+    return groups, GROUP_RATE * 2 / dtype.itemsize
 
 
 def _turns(b_strides: Strides, dtype: DType) -> bool:
@@ -190,7 +208,7 @@ def matmul(a: TensorData, b: TensorData) -> TensorData:
 
 def _product(a: TensorData, b: TensorData, out: TensorData | None = None) -> TensorData:
     """A product of numbers that are no halves."""
-    made = _by_warpgroup(a, b, out=out)
+    made = _on_tensor_cores(a, b, out=out)
     if made is not NotImplemented:
         return made
     if a.dims == b.dims == 2 and a.size >= TURN_LEAST:
@@ -221,7 +239,7 @@ def matmul_bias(a: TensorData, b: TensorData, bias: TensorData) -> TensorData | 
 
     Else None, and nothing is done. The bias may be float32 beside halves.
     """
-    made = _by_warpgroup(a, b, bias)
+    made = _on_tensor_cores(a, b, bias)
     return None if made is NotImplemented else made
 
 
@@ -242,9 +260,10 @@ def linear_gradients(
         grad_x = _split_product(grad, weight, parts := split(grad))
         return grad_x, _split_product(a, x, parts.permute((1, 0)), out=out), None
     fits = a.strides[0] == 1 and not any(_copied(a, _flipped(x)))
+    fits = fits and compute_capability() == ARCH
     if not (kind.half and sums and fits and dtype in (kind, float32)):
         return None
-    if not _pays_by_warpgroup(a.shape, x.shape, kind, False):
+    if not _pays_on_tensor_cores(a.shape, x.shape, kind, False):
         return None
     wide, totals = dtype is float32, empty(a.shape[:1], float32)
     plan = _group_plan(a.shape, a.strides, x.shape, x.strides, kind, wide, True)
@@ -268,15 +287,15 @@ def _of_halves(
     if 1 in (a.shape[-2], b.shape[-1]):
         plan = _plan_of(a, b)
         return NotImplemented if plan is None else launch(plan, a, b, words=False)
-    return _by_warpgroup(a, b, wide=wide, out=out)
+    return _on_tensor_cores(a, b, wide=wide, out=out)
 
 
-def _by_warpgroup(
+def _on_tensor_cores(
     a: TensorData, b: TensorData, bias: TensorData | None = None, wide: bool = False,
     out: TensorData | None = None,
 ) -> Any:  # fmt: skip
-    """A product by the tensor cores of a Hopper where that pays, else NotImplemented:
-    of halves, in TF32, or of float32 as it is."""
+    """A product of halves by tensor cores where that pays, and of float32, in TF32 or
+    as it is, by those of a Hopper; else NotImplemented. `bias`: on a Hopper only."""
     kind, allow_tf32 = a.dtype, precision.state.allow_tf32
     if not (kind.half or kind is float32) or 1 in (a.shape[-2], b.shape[-1]):
         return NotImplemented
@@ -284,11 +303,19 @@ def _by_warpgroup(
         splits = _splits(a, b)
         return _split_product(a, b, bias=bias, out=out) if splits else NotImplemented
     which = _copied(a, _flipped(b))
-    if not _pays_by_warpgroup(a.shape, b.shape, kind, allow_tf32, which):
+    if not _pays_on_tensor_cores(a.shape, b.shape, kind, allow_tf32, which):
         return NotImplemented
     a, b = _prepared(a, b)
     plan = _group_plan(a.shape, a.strides, b.shape, b.strides, kind, wide)
+    if not plan.biased and (bias is not None or not _in_whole_vectors(a, b)):
+        return NotImplemented
     return launch(plan, a, b, bias=bias, wide=wide, out=out)
+
+
+def _in_whole_vectors(a: TensorData, b: TensorData) -> bool:
+    """Whether lines of halves end where a vector does, as `cp.async` needs them."""
+    sides = a, _flipped(b)
+    return not any(x.shape[-1 if x.strides[-1] == 1 else -2] % 8 for x in sides)
 
 
 def _splits(a: TensorData, b: TensorData) -> bool:
@@ -296,7 +323,7 @@ def _splits(a: TensorData, b: TensorData) -> bool:
     is enough."""
     if precision.state.allow_tf32 or 1 in (a.shape[-2], b.shape[-1]):
         return False
-    if not _pays_by_warpgroup(a.shape, b.shape, float32, False, (True, True)):
+    if not _pays_on_tensor_cores(a.shape, b.shape, float32, False, (True, True)):
         return False
     return _split_plan(a.shape, a.strides, b.shape, b.strides) is not None
 
@@ -332,29 +359,28 @@ def _in_vectors(a: TensorData) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _pays_by_warpgroup(
+def _pays_on_tensor_cores(
     a_shape: Shape, b_shape: Shape, dtype: DType, allow_tf32: bool,
     copied: tuple[bool, bool] = (False, False),
 ) -> bool:  # fmt: skip
-    """Whether a warpgroup is there, and faster than others, after widening halves.
+    """Whether `_ways` has one, faster than the ordinary units after widening halves.
 
     Of float32 that may not be rounded: after splitting it.
     """
     M, N, K = a_shape[-2], b_shape[-1], a_shape[-1]
     size = M, N, K, math.prod(broadcast_shapes(a_shape[:-2], b_shape[:-2]))
-    if compute_capability() != ARCH or not _pays_to_round(size):
+    configs, rate = _ways(dtype, allow_tf32)
+    if not (configs and _pays_to_round(size)):
         return False
     wide = Sides(M, N, K, (K, 1), (1, N), ((size[3], 0, 0),))
     other = _cut(wide, float32, allow_tf32)
-    rate = TENSOR_RATE if isinstance(other.config, TensorConfig) else FMA_RATE
-    most = estimate(other, *size, rate)
-    rate, configs, moved = GROUP_RATE * 2 / dtype.itemsize, _groups(dtype, False), 8
-    if not (dtype.half or allow_tf32):
-        rate, configs, moved = GROUP_RATE / PRODUCTS, SPLITS, 10
+    rounds = isinstance(other.config, TensorConfig)
+    most = estimate(other, *size, TENSOR_RATE if rounds else FMA_RATE)
     least = estimate(choose(configs, *size, rate), *size, rate)
     if dtype.half:  # two operands are widened, the result is rounded
         return least < most + 3 * PASS_CYCLES
     bandwidth = properties().multi_processor_count * COPY_BYTES
+    moved = 8 if allow_tf32 else 10
     for shape, copy_first in zip((a_shape, b_shape), copied):
         least += copy_first * (PASS_CYCLES + moved * math.prod(shape) / bandwidth)
     return least < most
@@ -365,11 +391,11 @@ def _group_plan(
     a_shape: Shape, a_strides: Strides, b_shape: Shape, b_strides: Strides,
     dtype: DType, wide: bool, sums: bool = False,
 ) -> Plan:  # fmt: skip
-    """How a warpgroup multiplies halves, or float32 in TF32."""
+    """How tensor cores multiply halves, or a warpgroup float32 in TF32."""
     batch = broadcast_shapes(a_shape[:-2], b_shape[:-2])
     sides = fold(batch, a_shape, a_strides, b_shape, b_strides)
-    configs = _groups(dtype, _turns(b_strides, dtype), sums)
-    cut = choose(configs, *size_of(sides), GROUP_RATE * 2 / dtype.itemsize)
+    configs, rate = _ways(dtype, True, _turns(b_strides, dtype), sums)
+    cut = choose(configs, *size_of(sides), rate)
     shape = (*batch, a_shape[-2], b_shape[-1])
     return plan_for(shape, sides, cut, (True, True), dtype, wide)
 
@@ -442,7 +468,7 @@ def matmul_warpgroup(a: TensorData, b: TensorData) -> TensorData:
             return matmul(a, b)
         a, b = _prepared(a, b)
         turns = _turns(b.strides, float32)
-    cut = Cut(_groups(float32, turns)[0], 1)
+    cut = Cut(_ways(float32, True, turns)[0][0], 1)
     return _run_rung("matmul_warpgroup", a, b, cut)
 
 

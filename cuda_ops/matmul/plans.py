@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from cuda_ops.block.intrinsics import is_aligned
+from cuda_ops.block.mma import TF32
 from cuda_ops.block.tiles import VECTOR_BYTES
 from cuda_ops.half import bits
 from cuda_ops.matmul.choosing import Cut
@@ -196,8 +197,9 @@ def plan_for(
     splits = max(1, ceil_div(K, max(chunk, 1)))
     blocks = ceil_div(M, config.rows) * ceil_div(N, config.cols)
     sizes = M, N, K, chunk
-    if isinstance(config, GroupConfig):
+    if isinstance(config, GroupConfig) or getattr(config, "kind", TF32) != TF32:
         config = config._replace(wide=wide or splits > 1)
+    if isinstance(config, GroupConfig):
         launches = tuple(
             (bound(config, sizes, a_strides, b_strides, some.matrices), some)
             for some in _launches(sides.batch)

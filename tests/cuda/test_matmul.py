@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import linecache
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -264,7 +264,7 @@ def test_the_fastest_units_are_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(family, "GROUP_RATE", 1.0)
     monkeypatch.setattr(family, "compute_capability", lambda: (9, 0))
     family.choose.cache_clear()
-    pays, n = family._pays_by_warpgroup, 4096
+    pays, n = family._pays_on_tensor_cores, 4096
     pays.cache_clear()
     square, dtype = (n, n), minitorch.float32
     for allow_tf32 in (True, False):
@@ -490,7 +490,7 @@ def test_split_products(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     """Around the size of a tile; of two batch dims where they are as good as one."""
-    monkeypatch.setattr(family, "_pays_by_warpgroup", lambda *_: True)
+    monkeypatch.setattr(family, "_pays_on_tensor_cores", lambda *_: True)
     (config,) = family.SPLITS
     M, N, K = config.rows + more, 2 * config.cols + more, 3 * config.depth + more
     a, b = numbers((*batch[0], M, K)), numbers((*batch[1], K, N), seed=1)
@@ -556,7 +556,7 @@ def test_what_is_large_or_no_number_in_split_products(value: float) -> None:
 @ONLY_HOPPER
 def test_a_gradient_is_split_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """For the two products of a layer's backward pass; if it lies row by row."""
-    monkeypatch.setattr(family, "_pays_by_warpgroup", lambda *_: True)
+    monkeypatch.setattr(family, "_pays_on_tensor_cores", lambda *_: True)
     seen: list[Any] = []
     monkeypatch.setattr(family, "split", lambda a: seen.append(a) or split(a))
     of = loaded("cuda").linear_gradients
@@ -688,7 +688,7 @@ def test_halves_are_multiplied_as_they_are(
     turned: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Up to one rounding, of the result."""
-    monkeypatch.setattr(family, "_pays_by_warpgroup", lambda *_: True)
+    monkeypatch.setattr(family, "_pays_on_tensor_cores", lambda *_: True)
     if not family.runs_here(family.matmul_warpgroup):
         pytest.skip("this GPU has no wgmma: its compute capability is not 9.0")
     for batch, dtype, k in (((), bfloat16, 24), ((2,), float16, 24), ((), float16, 21)):
@@ -717,9 +717,9 @@ def test_warpgroups_around_the_size_of_a_tile(
     """Each way to cut; more tiles than blocks; batches of which one operand repeats."""
     if not family.runs_here(family.matmul_warpgroup):
         pytest.skip("this GPU has no wgmma: its compute capability is not 9.0")
-    cuts = range(len(family._groups(dtype, False)))
+    cuts = range(len(family._ways(dtype, True)[0]))
     for cut, parts in itertools.product(cuts, (1, 2)):
-        config = family._groups(dtype, False)[cut]
+        config = family._ways(dtype, True)[0][cut]
         M, N, K = config.rows + more, 2 * config.cols + more, 3 * config.depth + more
         x, y = (
             make(numbers((*batch, *shape), "float32", i).astype(dtype.numpy), "cuda")
@@ -733,7 +733,7 @@ def test_warpgroups_around_the_size_of_a_tile(
             for how, a in zip(lay, map(family._in_longer_lines, (x, y)))
         )
         x, y = family._prepared(x, y.expand((3, K, N)))
-        config = family._groups(dtype, family._turns(y.strides, dtype))[cut]
+        config = family._ways(dtype, True, family._turns(y.strides, dtype))[0][cut]
         sides = family.fold((3,), x.shape, x.strides, y.shape, y.strides)
         plan = plan_for((3, M, N), sides, Cut(config, parts), (True, True), dtype)
         got = array_of(family.launch(plan, x, y)).astype(float)
@@ -741,6 +741,72 @@ def test_warpgroups_around_the_size_of_a_tile(
         right, sums = x @ y, abs(x) @ abs(y)
         unit = finfo(dtype).eps / 2 * abs(right) if dtype.half else 2.0**-10 * sums
         assert (abs(got - right) <= unit + 1e-4).all()
+
+
+@pytest.fixture
+def ampere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A chip without warpgroups, whose tensor cores know both half types."""
+    if is_available() and family.compute_capability() < (8, 0):
+        pytest.skip("the tensor cores of this GPU do not know bfloat16")
+    caches = family._pays_on_tensor_cores, family._group_plan, family._plan
+    monkeypatch.setattr(family, "compute_capability", lambda: (8, 0))
+    for cache in caches:
+        cache.cache_clear()
+    yield
+    for cache in caches:
+        cache.cache_clear()
+
+
+@pytest.mark.parametrize("more", [-8, 0, 8])
+@pytest.mark.parametrize("lay", ["nn", "nt", "tn", "tt"])
+@pytest.mark.parametrize("dtype", [bfloat16, float16], ids=str)
+def test_halves_on_tensor_cores_without_warpgroups(
+    dtype: DType, lay: str, more: int, ampere: None
+) -> None:
+    """Each way to cut, in one part and in more; a batch; rounded, and as float32."""
+    configs, _ = family._ways(dtype, False)
+    configs += family.OLD_CONFIGS * (dtype is float16)
+    for config, parts, wide in itertools.product(configs, (1, 2), (False, True)):
+        M, N, K = config.rows + more, 2 * config.cols + more, 4 * config.depth + more
+        a, b = (
+            numbers(shape, "float32", i).astype(dtype.numpy)
+            for i, shape in enumerate([(2, M, K), (2, K, N)])
+        )
+        x, y = (
+            laid_out(array, "transposed" if how == "t" else "")
+            for array, how in zip((a, b), lay)
+        )
+        sides = family.fold((2,), x.shape, x.strides, y.shape, y.strides)
+        plan = plan_for((2, M, N), sides, Cut(config, parts), (True, True), dtype, wide)
+        got = family.launch(plan, x, y, wide=wide)
+        assert got.dtype is (float32 if wide else dtype)
+        right = a.astype(float) @ b.astype(float)
+        unit = 0.0 if wide else finfo(dtype).eps / 2
+        error = abs(array_of(got).astype(float) - right)
+        assert (error <= unit * abs(right) + 1e-4).all()
+
+
+def test_which_halves_tensor_cores_take(
+    ampere: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lines that end where a vector does, large products, and on chips that know them;
+    a bias is added by others."""
+    n = pick(48, 256)
+    a, b, odd = (
+        from_numpy(numbers(shape).astype(bfloat16.numpy))
+        for shape in [(n, n), (n, n + 8), (n, n + 4)]
+    )
+    monkeypatch.setattr(family, "TENSOR_LEAST", n**3)
+    assert family.matmul(a, b).dtype is bfloat16
+    assert family.matmul_to(a, b, float32).dtype is float32
+    assert family.matmul(a, odd) is NotImplemented
+    assert family.matmul_bias(a, b, b.slice(0, 0, 1).view((n + 8,))) is None
+    family._pays_on_tensor_cores.cache_clear()
+    monkeypatch.setattr(family, "TENSOR_LEAST", 2 * n**3)
+    assert family.matmul(a, b) is NotImplemented
+    monkeypatch.setattr(family, "compute_capability", lambda: (7, 5))
+    assert family._ways(bfloat16, False)[0] == family._ways(float32, True)[0] == ()
+    assert family._ways(float16, False)[0] == family.OLD_CONFIGS
 
 
 @pytest.mark.parametrize("biased", [False, True])
@@ -757,7 +823,7 @@ def test_chunks_of_halves_are_summed_up_in_float32(
     a, b = (make(array, "cuda") for array in arrays)
     a = a.permute((1, 0))  # both lie across k
     sides = family.fold((), a.shape, a.strides, b.shape, b.strides)
-    cut = family.Cut(family._groups(bfloat16, False)[0], parts)
+    cut = family.Cut(family._ways(bfloat16, True)[0][0], parts)
     plan = family.plan_for((16, 24), sides, cut, (True, True), bfloat16, wide)
     assert plan.splits == parts
     bias = make(numbers((24,), "float32", 2), "cuda") if biased else None
@@ -782,7 +848,7 @@ def test_the_gradient_of_a_weight_comes_with_that_of_a_bias(
     """Each way to cut, in one part and in more; several tiles on either side."""
     if not family.runs_here(family.matmul_warpgroup):
         pytest.skip("this GPU has no wgmma: its compute capability is not 9.0")
-    for config, parts in itertools.product(family._groups(dtype, False), (1, 3)):
+    for config, parts in itertools.product(family._ways(dtype, True)[0], (1, 3)):
         N, K, R = 2 * config.rows + more, 2 * config.cols + 8, 7 * config.depth + more
         grad, x = (
             make(numbers((R, n), "float32", i).astype(dtype.numpy), "cuda")
@@ -805,7 +871,7 @@ def test_when_gradients_of_a_layer_come_together(
     """And in which types; else each is made by itself."""
     if not family.runs_here(family.matmul_warpgroup):
         pytest.skip("this GPU has no wgmma: its compute capability is not 9.0")
-    monkeypatch.setattr(family, "_pays_by_warpgroup", lambda *_: True)
+    monkeypatch.setattr(family, "_pays_on_tensor_cores", lambda *_: True)
     of, random = loaded("cuda").linear_gradients, np.random.default_rng(0)
     g, x = (random.standard_normal((40, n)).astype(bfloat16.numpy) for n in (24, 16))
     grad, rows = make(g, "cuda"), make(x, "cuda")
@@ -833,7 +899,7 @@ def test_products_that_begin_with_a_bias(
     """The bias is float32, or of the type of the product."""
     if not family.runs_here(family.matmul_warpgroup):
         pytest.skip("this GPU has no wgmma: its compute capability is not 9.0")
-    monkeypatch.setattr(family, "_pays_by_warpgroup", lambda *_: True)
+    monkeypatch.setattr(family, "_pays_on_tensor_cores", lambda *_: True)
     monkeypatch.setattr(family.precision.state, "allow_tf32", dtype is float32)
     m, n, k = size
     x, w, bias = (
