@@ -5,6 +5,8 @@ keeps 10 of the 23 bits after the point and all of the exponent. Tensor cores mu
 such numbers several times faster; sums stay float32. The relative error of a product
 then grows from about 1e-7 to about 1e-3.
 
+"highest" may take tensor cores, too, if the result is as exact as by float32 units.
+
 A backend reads `state.allow_tf32`. The devices "simple", "cpu" and "mojo" multiply in
 full float32 whatever was set, as PyTorch does on CPUs without such instructions.
 """
@@ -36,7 +38,7 @@ def set_float32_matmul_precision(precision: str) -> None:
     """Choose how float32 matrices are multiplied, on devices that have a choice.
 
     Args:
-        precision: "highest": every factor as it is (the default). "high": a GPU may
+        precision: "highest": all bits of each factor (the default). "high": a GPU may
             round factors to TF32. "medium": in PyTorch factors may be rounded to
             bfloat16 where there are kernels for that, and else as in "high"; there are
             none here, so it is the same as "high".

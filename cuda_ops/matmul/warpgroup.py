@@ -1,9 +1,9 @@
 """Matrix products by warpgroups, which a warp of its own feeds.
 
 With this file one can get the kernel `matmul_warpgroup` for one way to cut a product of
-bfloat16, float16 or float32 in TF32 (`warpgroup`), and bind it to a shape (`bound`).
-Only compute capability 9.0 has its instructions; elsewhere `matmul.py` widens halves,
-and takes `matmul_tensor_core` for TF32.
+bfloat16, float16 or float32 in TF32, or `matmul_split` for all of float32
+(`warpgroup`), and bind it to a shape (`bound`). Only compute capability 9.0 has their
+instructions; elsewhere `matmul.py` takes `matmul_tensor_core`.
 """
 
 from __future__ import annotations

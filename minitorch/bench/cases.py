@@ -432,7 +432,7 @@ def mojo_ladder(family: str, size: int | None = None) -> Iterator[Case]:
             yield replace(case, name=f"{case.name}, {compiler}")
 
 
-ON_TENSOR_CORES = "matmul_tensor_core", "matmul_warpgroup"
+ON_TENSOR_CORES = "matmul_tensor_core", "matmul_warpgroup", "matmul_split"
 
 
 def rungs_of(
