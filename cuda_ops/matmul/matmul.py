@@ -85,6 +85,9 @@ from minitorch.tensor_data import Shape, Strides, TensorData, broadcast_shapes
 
 # Multiplications for which rounding to TF32 pays.
 TENSOR_LEAST = 2**22
+# Numbers whose planes are there at a time, 256 MiB, and rows at whose multiples the
+# parts of a matrix begin.
+MOST_SPLIT, ROWS = 2**28 // 6, 128
 # What numbers are to the tensor cores.
 KINDS = {float32: TF32, **{dtype: kind for kind, dtype in HALVES.items()}}
 
@@ -329,13 +332,26 @@ def _splits(a: TensorData, b: TensorData) -> bool:
 
 
 def _split_product(
-    a: TensorData, b: TensorData, parts: TensorData | None = None, **given: Any
-) -> TensorData:
-    """A product of float32 whose factors are split; `parts`: a is already. `given` is
-    for `launch`."""
+    a: TensorData, b: TensorData, parts: TensorData | None = None,
+    out: TensorData | None = None, bias: TensorData | None = None,
+) -> TensorData:  # fmt: skip
+    """A product of float32 whose factors are split; `parts`: a is already.
+
+    A large matrix a is split, and multiplied, some rows at a time.
+    """
     plan: Any = _split_plan(a.shape, a.strides, b.shape, b.strides)
-    parts = split(a) if parts is None else parts
-    return launch(plan, parts, split(b), wide=True, **given)
+    (M, K), right = a.shape[-2:], split(b)
+    rows = max(ROWS, MOST_SPLIT // K // ROWS * ROWS)
+    if parts is not None or a.dims > 2 or M <= rows:
+        parts = split(a) if parts is None else parts
+        return launch(plan, parts, right, wide=True, bias=bias, out=out)
+    if out is None or out.dtype is not float32 or not even(out):
+        out = empty(plan.shape, float32)
+    for start in range(0, M, rows):
+        some, end = (x.slice(0, start, min(rows, M - start)) for x in (a, out))
+        plan = _split_plan(some.shape, a.strides, b.shape, b.strides)
+        launch(plan, split(some), right, wide=True, bias=bias, out=end)
+    return out
 
 
 def _in_longer_lines(a: TensorData) -> TensorData:

@@ -24,6 +24,7 @@ import numpy as np
 from numba import cuda, float32, int64, uint16, uint32
 
 from cuda_ops.block.intrinsics import device, is_aligned, load, load4, store4
+from cuda_ops.block.tiles import quotient
 from cuda_ops.half import bits, float_of, word_of
 from cuda_ops.memory import contiguous, empty
 from cuda_ops.runtime.launch import TINY, Kernel, ceil_div
@@ -64,27 +65,29 @@ def upper(x):
     return uint16(word_of(x) >> uint32(16))
 
 
-def split_lines(a, out, n, long, vectors):
+def split_lines(a, at, pitch, out, n, long, vectors):
     """out[0] + out[1] + out[2] = a, whose lines get zeros at their ends.
 
-    # a [R, n] -> out [3, R, long]
+    # a [R, n] from `at` on, lines `pitch` apart -> out [3, R, long]
 
-    A thread splits four neighbours, which it reads at once if `vectors`, and then lines
-    need no zeros.
+    A thread splits four neighbours, which it reads at once if `vectors`.
     """
     plane = out.size // 3
     i = (int64(cuda.blockIdx.x) * THREADS + cuda.threadIdx.x) * 4
     if i < plane:
+        row = 0 if pitch == long else quotient(i, long)
+        k = i - row * long
+        at += row * pitch + k
+        end = out.size if pitch == long else n  # of one line for all
+        x = y = z = w = float32(0)
         if vectors:
-            x, y, z, w = load4(a, i)
+            if k < end:
+                x, y, z, w = load4(a, at)
         else:
-            row = i // long
-            k = i - row * long
-            at = row * n + k
-            x = load(a, at) if k < n else float32(0)
-            y = load(a, at + 1) if k + 1 < n else float32(0)
-            z = load(a, at + 2) if k + 2 < n else float32(0)
-            w = load(a, at + 3) if k + 3 < n else float32(0)
+            x = load(a, at) if k < end else x
+            y = load(a, at + 1) if k + 1 < end else y
+            z = load(a, at + 2) if k + 2 < end else z
+            w = load(a, at + 3) if k + 3 < end else w
         x0, x1, x2 = parts_of(x)
         y0, y1, y2 = parts_of(y)
         z0, z1, z2 = parts_of(z)
@@ -95,8 +98,9 @@ def split_lines(a, out, n, long, vectors):
 
 
 SPLIT = Kernel(
-    split_lines, "split_lines", ["float32[] uint16[] int64 int64 bool"], THREADS
-)
+    split_lines, "split_lines",
+    ["float32[] int64 int64 uint16[] int64 int64 bool"], THREADS,
+)  # fmt: skip
 
 
 class Planes(NamedTuple):
@@ -130,11 +134,14 @@ def split(a: TensorData) -> TensorData:
     order = (*range(a.dims - 2), a.dims - 1, a.dims - 2)
     once = [1 if s == 0 else n for n, s in zip(a.shape[:-2], a.strides)]
     rows = TensorData(a.storage, (*once, *a.shape[-2:]), a.strides, a.offset)
-    numbers = contiguous(rows.permute(order) if planes.turned else rows).flat()
-    n = a.shape[-2 if planes.turned else -1]
+    rows = rows.permute(order) if planes.turned else rows
+    if rows.dims != 2 or rows.strides[1] != 1:
+        rows = contiguous(rows)
+    n, pitch = rows.shape[-1], rows.strides[-2]
     out = empty((PLANES, planes.lines, planes.long), dtypes.bfloat16)
-    vectors = n == planes.long and is_aligned(numbers)
+    source, vectors = rows.storage.array, not (n % 4 or pitch % 4 or rows.offset % 4)
     SPLIT[ceil_div(planes.apart, 4 * THREADS), THREADS](
-        numbers, bits(out.flat()), n, planes.long, vectors
-    )
+        source, rows.offset, pitch, bits(out.flat()), n, planes.long,
+        vectors and is_aligned(source),
+    )  # fmt: skip
     return TensorData(out.storage, a.shape, planes.strides)

@@ -525,6 +525,24 @@ def test_chunks_of_split_products(parts: int) -> None:
 
 
 @ONLY_HOPPER
+@pytest.mark.parametrize("how", ["", "transposed", "window"])
+def test_a_large_matrix_is_split_some_rows_at_a_time(
+    how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Into one result; the planes of all of it are never there."""
+    monkeypatch.setattr(family, "_pays_on_tensor_cores", lambda *_: True)
+    a, b, bias = numbers((300, 24)), numbers((24, 20), seed=1), numbers((20,), seed=2)
+    x, y, row = laid_out(a, how), from_numpy(b), from_numpy(bias)
+    whole = to_numpy(family.matmul_bias(x, y, row))
+    monkeypatch.setattr(family, "MOST_SPLIT", 24 * family.ROWS)
+    seen: list[TensorData] = []
+    monkeypatch.setattr(family, "split", lambda a: seen.append(a) or split(a))
+    np.testing.assert_array_equal(to_numpy(family.matmul_bias(x, y, row)), whole)
+    assert [a.shape[0] for a in seen] == [24, 128, 128, 44]
+    near(whole - bias, a, b, 1e-5)
+
+
+@ONLY_HOPPER
 @pytest.mark.parametrize("positive", [False, True])
 def test_split_products_are_as_exact_as_others(positive: bool) -> None:
     """Tensor cores cut off what they add; few such sums are added up by others."""
