@@ -142,7 +142,7 @@ def columns_of(
     image: TensorData, phase: Phase, first: int, count: int, groups: int, ones: bool
 ) -> TensorData:
     """image [N, C, H, W], of which `count` -> [groups, rows, count, P8]."""
-    (h, w), (_, C, *plane) = phase, image.shape
+    (h, w), (_, C, H, W) = phase, image.shape
     down, right, P = _steps(h), _steps(w), h.places * w.places
     P8, group = padded(P), C // groups
     rows, total = group * down[-1] * right[-1] + ones, count * P8 // 2
@@ -150,7 +150,7 @@ def columns_of(
     one = (0x3F80 if image.dtype is bfloat16 else 0x3C00) * ones
     unfold[(ceil_div(total, THREADS), C), THREADS](
         bits(image.flat()), bits(out.flat()),
-        (first, C, group, numel(tuple(plane)), P, P8 // 2, total, one), down, right,
+        (first, C, group, H * W, P, P8 // 2, total, one), down, right,
         (*magic(P8 // 2), *magic(w.places), w.places),
     )  # fmt: skip
     return out
@@ -170,7 +170,7 @@ def forward_phase(x: Shape, weight: Shape, *options: Pair) -> Phase:
 def input_phases(
     grad: Shape, weight: Shape, x: Shape, *options: Pair
 ) -> tuple[Phase, ...]:
-    """The phases of x that has pixels, with taps or without."""
+    """The phases of x that have pixels, with taps or without."""
     rows, cols = map(backward_axes, x[2:], grad[2:], weight[2:], *options)
     return tuple((h, w) for h, w in product(rows, cols) if h.places * w.places)
 
@@ -195,7 +195,7 @@ def _pays(image: Shape, outs: int, groups: int, phases: tuple[Phase, ...]) -> bo
 
 
 def has_halves(*operands: TensorData | None) -> bool:
-    return any(a is not None and a.dtype.half for a in operands)
+    return any([a is not None and a.dtype.half for a in operands])
 
 
 def _alike(*operands: TensorData | None) -> bool:
@@ -204,7 +204,7 @@ def _alike(*operands: TensorData | None) -> bool:
 
 def _portions(images: int, nbytes: int) -> Iterator[tuple[int, int]]:
     """(first, count): the images whose columns, `nbytes` each, exist at a time."""
-    parts = ceil_div(images, max(1, COLUMN_BYTES // nbytes))
+    parts = ceil_div(images, max(1, COLUMN_BYTES // max(1, nbytes)))
     most = ceil_div(images, parts)
     for first in range(0, images, most):
         yield first, min(most, images - first)
@@ -227,35 +227,33 @@ def _product(
     Images are products of their own, whose results lie where they belong. Small ones
     are joined, and so is a phase of several, whose places are not neighbours.
     """
-    (h, w), (groups, _, rows) = phase, matrix.shape
+    (h, w), (groups, outs, rows) = phase, matrix.shape
     P = h.places * w.places
-    plain = is_plain(h) and is_plain(w) and P % VECTOR == 0 and not ones
-    for first, count in _portions(image.shape[0], 2 * groups * rows * padded(P)):
+    joined = not out.is_contiguous() or ceil_div(P, TILE) * TILE > 1.5 * P
+    plain = is_plain(h) and is_plain(w) and P % VECTOR == 0 and not (ones or joined)
+    nbytes = 0 if plain else 2 * groups * rows * padded(P)
+    for first, count in _portions(image.shape[0], nbytes):
         part = out.slice(0, first, count)
-        small = count > 1 and ceil_div(P, TILE) * TILE > 1.5 * P
-        if plain and not small:
-            columns: Any = image.slice(0, first, count)
-            columns = columns.view((count, groups, rows, P)).permute((1, 2, 0, 3))
+        if plain:
+            columns: Any = image.slice(0, first, count).view((count, groups, rows, P))
         else:
             columns = columns_of(image, phase, first, count, groups, ones)
-        run = _joined if small or not part.is_contiguous() else _apart
-        if run(part, matrix, columns, P) is NotImplemented:
-            return NotImplemented
+        if joined:
+            made = _joined(part, matrix, columns, P)
+        else:
+            columns = columns if plain else columns.permute((2, 0, 1, 3)).slice(3, 0, P)
+            place = part.view((count, groups, outs, P))
+            made = matmul_to(matrix, columns, out.dtype, place)
+        if made is NotImplemented:
+            return made
+        del columns  # the next portion has its memory
     return out
-
-
-def _apart(out: TensorData, matrix: TensorData, columns: TensorData, P: int) -> Any:
-    """A product for each image, into `out`, a part of whole images."""
-    groups, outs, _ = matrix.shape
-    place = out.view((out.shape[0], groups, outs, P))
-    columns = columns.permute((2, 0, 1, 3)).slice(3, 0, P)
-    return matmul_to(matrix, columns, out.dtype, place)
 
 
 def _joined(out: TensorData, matrix: TensorData, columns: TensorData, P: int) -> Any:
     """One product for all images, whose result is copied into `out`, any window."""
-    groups, rows, count, P8 = columns.shape
-    made: Any = matmul(matrix, _shaped(columns, (groups, rows, count * P8)))
+    groups, _, count, P8 = columns.shape
+    made: Any = matmul(matrix, _lines(columns))
     if made is NotImplemented:
         return made
     made = made.view((groups, matrix.shape[1], count, P8)).slice(3, 0, P)
@@ -332,14 +330,13 @@ def conv2d_backward_weight(
     same = forward_phase(grad.shape, (1, 1, 1, 1), (1, 1), (0, 0), (1, 1))
     grad, x = contiguous(grad), contiguous(x)
     total: Any = None
-    P8 = padded(numel(grad.shape[2:]))
-    for first, count in _portions(x.shape[0], 2 * groups * rows * P8):
+    nbytes = 2 * groups * rows * padded(numel(grad.shape[2:]))
+    for first, count in _portions(x.shape[0], nbytes):
+        a = _lines(columns_of(grad, same, first, count, groups, False))
+        b = _lines(columns_of(x, phase, first, count, groups, False))
         kind = grad.dtype if count == x.shape[0] else float32
-        a = columns_of(grad, same, first, count, groups, False)
-        b = columns_of(x, phase, first, count, groups, False)
-        a = _shaped(a, (groups, outs, count * P8))
-        b = _shaped(b, (groups, rows, count * P8)).permute((0, 2, 1))
-        made = matmul_to(a, b, kind)
+        made = matmul_to(a, b.permute((0, 2, 1)), kind)
+        del a, b  # the next portion has their memory
         if made is NotImplemented:
             return made
         if total is not None:
@@ -347,3 +344,9 @@ def conv2d_backward_weight(
         total = made
     total = total if total.dtype is grad.dtype else copy(total, grad.dtype)
     return total.view(weight_shape)
+
+
+def _lines(columns: TensorData) -> TensorData:
+    """columns [groups, rows, n, P8] -> [groups, rows, n * P8]"""
+    groups, rows, count, P8 = columns.shape
+    return _shaped(columns, (groups, rows, count * P8))

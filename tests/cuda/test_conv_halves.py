@@ -141,19 +141,21 @@ def test_float16_without_bias(case: Case, forced: None) -> None:
 def test_images_in_portions(forced: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """One image and two at a time, joined and apart; the last portion is smaller."""
     case = Case((3, 2, 4, 4), 3, (2, 2), padding=(1, 1))  # 25 positions, of 32
-    for nbytes in (1, 2 * 8 * 32 * 2):
+    for nbytes, tile in ((1, 128), (2 * 8 * 32 * 2, 128), (2 * 8 * 32 * 2, 1)):
         monkeypatch.setattr(unfolded, "COLUMN_BYTES", nbytes)
-        check(case)
+        monkeypatch.setattr(unfolded, "TILE", tile)
+        check(case, bias=False)
     assert [*unfolded._portions(3, 2 * 8 * 32)] == [(0, 2), (2, 1)]
 
 
-@pytest.mark.parametrize("case", CASES[:1] + CASES[4:6], ids=str)
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("case", CASES[:2] + CASES[4:6], ids=str)
 def test_products_of_several_images(
-    case: Case, forced: None, monkeypatch: pytest.MonkeyPatch
+    case: Case, bias: bool, forced: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Apart, as large images are: each result lies where it belongs."""
     monkeypatch.setattr(unfolded, "TILE", 1)
-    check(case._replace(x=(3, *case.x[1:])))
+    check(case._replace(x=(3, *case.x[1:])), bias=bias)
 
 
 @settings(deadline=None, max_examples=pick(12, 60))
