@@ -16,8 +16,9 @@ ways to fill the tiles:
 Groups of few channels go to `direct.py`, and the gradients of a convolution of an
 image of few channels to `few.py`; many channels with 3 x 3 taps to `winograd.py`,
 if it is estimated to be faster. Halves go to `unfolded.py`, where tensor cores pay.
-`choose` picks a cut of the product by an estimate of how busy it keeps the chip. Results depend on shapes and chip only: there
-are no atomics, and sums have a fixed order.
+`choose` picks a cut of the product by an estimate of how busy it keeps the chip.
+Results depend on shapes and chip only: there are no atomics, and sums have a fixed
+order.
 
 What lies around the image is multiplied as zeros. So where a weight or a gradient is
 infinite or NaN, an output that it meets only there becomes NaN; "cpu" leaves it alone.
