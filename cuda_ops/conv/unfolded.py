@@ -127,8 +127,9 @@ def unfold(image, columns, sizes, down, right, magics):
         store2(columns, at, uint16(one), uint16(one))
 
 
-def padded(positions: int) -> int:
-    return ceil_div(positions, VECTOR) * VECTOR
+def padded(count: int) -> int:
+    """The length of a line of so many numbers."""
+    return ceil_div(count, VECTOR) * VECTOR
 
 
 def _steps(axis: Axis) -> tuple[int, ...]:
@@ -272,7 +273,7 @@ def conv2d(
         return NotImplemented
     matrix = _shaped(weight, (groups, outs, rows))
     if bias is not None:
-        both = empty((groups, outs, rows + 1), x.dtype)
+        both = empty((groups, outs, padded(rows + 1)), x.dtype).slice(2, 0, rows + 1)
         copy_into(both.slice(2, 0, rows), matrix)
         copy_into(both.slice(2, rows, 1), _shaped(bias, (groups, outs, 1)))
         matrix = both
