@@ -59,7 +59,10 @@ class CUDABackend(Backend):
         "layer_norm_backward", "log_softmax", "log_softmax_backward", "map", "mean",
         "reduce", "roll", "softmax", "softmax_backward", "vector_norm", "where", "zip",
     }  # fmt: skip
-    tries_half = frozenset({"attention", "attention_backward", "matmul", "matmul_to"})
+    tries_half = frozenset({
+        "attention", "attention_backward", "conv2d", "conv2d_backward_input",
+        "conv2d_backward_weight", "matmul", "matmul_to",
+    })  # fmt: skip
 
     def current_index(self) -> int:
         """The number of the current GPU."""

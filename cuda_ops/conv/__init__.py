@@ -1,1 +1,1 @@
-"""Convolutions and their gradients: as products of tiles, directly, by Winograd."""
+"""Convolutions and their gradients: tiles, directly, by Winograd; halves unfolded."""

@@ -15,9 +15,10 @@ ways to fill the tiles:
 
 Groups of few channels go to `direct.py`, and the gradients of a convolution of an
 image of few channels to `few.py`; many channels with 3 x 3 taps to `winograd.py`,
-if it is estimated to be faster. `choose` picks a cut of the product by an
-estimate of how busy it keeps the chip. Results depend on shapes and chip only: there
-are no atomics, and sums have a fixed order.
+if it is estimated to be faster. Halves go to `unfolded.py`, where tensor cores pay.
+`choose` picks a cut of the product by an estimate of how busy it keeps the chip.
+Results depend on shapes and chip only: there are no atomics, and sums have a fixed
+order.
 
 What lies around the image is multiplied as zeros. So where a weight or a gradient is
 infinite or NaN, an output that it meets only there becomes NaN; "cpu" leaves it alone.
@@ -33,7 +34,7 @@ from numba import cuda, int64
 
 from cuda_ops.block.intrinsics import is_aligned
 from cuda_ops.conv import few as conv_few
-from cuda_ops.conv import winograd
+from cuda_ops.conv import unfolded, winograd
 from cuda_ops.conv.direct import (
     CHUNK,
     DIRECT_WEIGHT,
@@ -46,6 +47,7 @@ from cuda_ops.conv.plan import (
     Weights,
     backward_axes,
     forward_axis,
+    is_plain,
     magic,
     table_plan,
 )
@@ -256,11 +258,8 @@ def packed_cycles(problem: Problem) -> float:
 def _is_wide(problem: Problem, item: int) -> bool:
     """Whether positions are pixels, one for one, and 16 bytes of them lie aligned."""
     h, w = problem.phases[0]
-    plain = all(
-        a.taps == ((0, 0),) and a.step == 1 and a.base == 0 and a.places == a.size
-        for a in (h, w)
-    )
-    return len(problem.phases) == 1 and plain and h.size * w.size * item % 16 == 0
+    plain = len(problem.phases) == 1 and is_plain(h) and is_plain(w)
+    return plain and h.size * w.size * item % 16 == 0
 
 
 def _prepare(problem: Problem, dtype: DType, mode: str, cut: Cut, total: int) -> Step:
@@ -392,6 +391,8 @@ def conv2d(
     padding: Pair, dilation: Pair, groups: int,
 ) -> TensorData:  # fmt: skip
     """x [N, C, H, W], weight [O, C/groups, KH, KW] -> [N, O, OH, OW]."""
+    if unfolded.has_halves(x, weight, bias):
+        return unfolded.conv2d(x, weight, bias, stride, padding, dilation, groups)
     if _is_direct(weight.shape, groups):
         return _run_direct(x, weight, bias, stride, padding, dilation, groups)
     options = (stride, padding, dilation, groups)
@@ -406,6 +407,8 @@ def conv2d_backward_input(
 ) -> TensorData:  # fmt: skip
     """The gradient for x [N, C, H, W] from grad [N, O, OH, OW]."""
     options = (stride, padding, dilation, groups)
+    if unfolded.has_halves(grad, weight):
+        return unfolded.conv2d_backward_input(grad, weight, x_shape, *options)
     if _is_direct(weight.shape, groups):
         return _run_direct_input(grad, weight, x_shape, *options)
     few = conv_few.is_few(grad.dtype, weight.shape, stride, dilation, groups)
@@ -425,6 +428,8 @@ def conv2d_backward_weight(
 ) -> TensorData:  # fmt: skip
     """The gradient for weight [O, C/groups, KH, KW] from grad [N, O, OH, OW]."""
     options = (stride, padding, dilation, groups)
+    if unfolded.has_halves(grad, x):
+        return unfolded.conv2d_backward_weight(grad, x, weight_shape, *options)
     if numel(weight_shape) == 0 or grad.size == 0 or x.size == 0:
         return full(weight_shape, 0.0, grad.dtype)
     if _is_direct(weight_shape, groups):

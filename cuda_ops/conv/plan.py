@@ -59,6 +59,12 @@ class Axis(NamedTuple):
     taps: tuple[tuple[int, int], ...]
 
 
+def is_plain(axis: Axis) -> bool:
+    """Whether its positions are the source's places, one for one."""
+    one = axis.taps == ((0, 0),) and axis.step == 1 and axis.base == 0
+    return one and axis.places == axis.size
+
+
 def out_size(size: int, taps: int, stride: int, padding: int, dilation: int) -> int:
     """How many windows fit along one axis."""
     return (size + 2 * padding - dilation * (taps - 1) - 1) // stride + 1

@@ -1,0 +1,353 @@
+"""Convolutions of halves on tensor cores: the image unfolded, and matrix products.
+
+With this file `conv.py` convolves float16 and bfloat16 (`conv2d`) and makes the two
+gradients (`conv2d_backward_input`, `conv2d_backward_weight`). Each gives NotImplemented
+where that is not worth while, before anything is done; then operands are widened.
+
+One kernel, `unfold`, writes the windows of images side by side, as halves:
+
+    columns [channels * taps, images, P8]     P8: positions, up to a multiple of 8
+
+so that all lines begin at multiples of 16 bytes, as copies for tensor cores want, and
+three products remain, for each group of channels:
+
+    out [O, n, P]  =  weight [O, C KH KW] @ columns of x
+    dw [O, C KH KW]  =  grad [O, n P8] @ (columns of x)^T
+    dx [C, n, P]  =  weight^T [C, O KH KW] @ columns of grad
+
+The last is a convolution as well, as `plan.py` says: one for each phase of a stride.
+Unlike columns^T that are multiplied first and then folded up, it rounds once. A bias is
+one more number of the weight, and a row of ones below the columns.
+
+Columns of many images are made in portions of `COLUMN_BYTES`. Sums are float32 and
+have a fixed order.
+
+Source of the idea: Chellapilla et al., "High Performance Convolutional Neural Networks
+for Document Processing", 2006.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import product
+from typing import Any
+
+from numba import cuda, int32, int64, uint16
+
+from cuda_ops import elementwise
+from cuda_ops.block.intrinsics import device, load, store2
+from cuda_ops.block.wgmma import ARCH
+from cuda_ops.conv.plan import FAR, Axis, backward_axes, forward_axis, is_plain, magic
+from cuda_ops.conv.tiles import divide, inside
+from cuda_ops.half import bits
+from cuda_ops.matmul.matmul import TENSOR_LEAST, matmul, matmul_to
+from cuda_ops.memory import contiguous, copy, copy_into, empty, full
+from cuda_ops.runtime.device import compute_capability
+from cuda_ops.runtime.launch import TINY, ceil_div, kernel
+from minitorch import operators
+from minitorch.dtypes import bfloat16, float32
+from minitorch.tensor_data import Shape, TensorData, numel
+
+Pair = tuple[int, int]
+Phase = tuple[Axis, Axis]
+
+THREADS = 16 if TINY else 128
+# Lines of columns are multiples of this long: of 16 bytes.
+VECTOR = 8
+# Of the columns that exist at a time; those of one image may be more.
+COLUMN_BYTES = 1 << 28
+# Channels of a group to make, and numbers of a sum, from which tensor cores gain more
+# than it costs to write columns and read them.
+LEAST_OUTS, LEAST_SUM = 32, 32
+# Columns of a tile of a product: images of much fewer positions share tiles.
+TILE = 128
+# Channels in one launch.
+MOST_CHANNELS = 65535
+
+# -------------------------------------------------------------------------- the kernel
+
+
+@device
+def corner(p, P, down, right, magics):
+    """Where the window of position p begins; behind the last, far from the image."""
+    oh = divide(p, magics[2], magics[3])
+    y = oh * down[1] + down[2] if p < P else int64(FAR)
+    return int32(y), int32((p - oh * magics[4]) * right[1] + right[2])
+
+
+@device
+def pixel(image, plane, y, x, H, W):
+    """The word of a pixel, 0 around the image; what is loaded is always inside."""
+    meets = inside(y, H) and inside(x, W)
+    word = load(image, plane + (int64(y) * W + x if meets else int64(0)))
+    return word if meets else uint16(0)
+
+
+@kernel(examples=["uint16[] uint16[] 8*int64 5*int64 5*int64 5*int64"], threads=THREADS)
+def unfold(image, columns, sizes, down, right, magics):
+    """Write the windows of images side by side.
+
+    # image [N, C, H, W] -> columns [groups, C / groups * KH * KW (+ 1), n, P8]
+    # sizes: first image, C, C / groups, H * W, P, P8 / 2, n * P8 / 2, one
+    # down: H, step, base, reach, KH; right: W, ...; magics: of P8 / 2, of OW, and OW
+
+        for c, kh, kw, n, oh, ow:
+            columns[c, kh, kw, n, oh * OW + ow] = image[first + n, c,
+                oh * step + base + kh * reach, ow * step + base + kw * reach]
+
+    with zeros around the image and behind the P positions. `one` is the word of a 1 to
+    be written as one more row of each group, or 0 for none. A thread makes two
+    neighbouring positions, for all taps of a channel: it divides once, and its pixels
+    stay in the first-level cache from tap to tap. A warp writes a cache line at once,
+    and reads little more than one for each of its two loads: with more positions a
+    thread, these would be spread over several lines.
+    """
+    first, C, group, plane, P, pairs, total, one = sizes
+    i = int64(cuda.blockIdx.x) * THREADS + cuda.threadIdx.x
+    if i >= total:
+        return
+    c, n = int64(cuda.blockIdx.y), divide(i, magics[0], magics[1])
+    p = (i - n * pairs) * 2
+    y0, left0 = corner(p, P, down, right, magics)
+    y1, left1 = corner(p + 1, P, down, right, magics)
+    start = ((first + n) * C + c) * plane
+    ones = int64(1) if one else int64(0)
+    at = ((c * down[4] * right[4] + c // group * ones) * total + i) * 2
+    for _ in range(down[4]):
+        x0, x1 = left0, left1
+        for _ in range(right[4]):
+            word0 = pixel(image, start, y0, x0, down[0], right[0])
+            word1 = pixel(image, start, y1, x1, down[0], right[0])
+            store2(columns, at, word0, word1)
+            x0, x1 = int32(x0 + right[3]), int32(x1 + right[3])
+            at += total * 2
+        y0, y1 = int32(y0 + down[3]), int32(y1 + down[3])
+    if one and (c + 1) % group == 0:
+        store2(columns, at, uint16(one), uint16(one))
+
+
+def padded(count: int) -> int:
+    """The length of a line of so many numbers."""
+    return ceil_div(count, VECTOR) * VECTOR
+
+
+def _steps(axis: Axis) -> tuple[int, ...]:
+    """What the kernel takes of an axis, whose taps are equally far apart."""
+    reach = [far for _, far in axis.taps]
+    far = reach[1] - reach[0] if len(reach) > 1 else 0
+    return axis.size, axis.step, axis.base + reach[0], far, len(reach)
+
+
+def columns_of(
+    image: TensorData, phase: Phase, first: int, count: int, groups: int, ones: bool
+) -> TensorData:
+    """image [N, C, H, W], of which `count` -> [groups, rows, count, P8]."""
+    (h, w), (_, C, H, W) = phase, image.shape
+    down, right, P = _steps(h), _steps(w), h.places * w.places
+    P8, group = padded(P), C // groups
+    rows, total = group * down[-1] * right[-1] + ones, count * P8 // 2
+    out = empty((groups, rows, count, P8), image.dtype)
+    one = (0x3F80 if image.dtype is bfloat16 else 0x3C00) * ones
+    unfold[(ceil_div(total, THREADS), C), THREADS](
+        bits(image.flat()), bits(out.flat()),
+        (first, C, group, H * W, P, P8 // 2, total, one), down, right,
+        (*magic(P8 // 2), *magic(w.places), w.places),
+    )  # fmt: skip
+    return out
+
+
+# ------------------------------------------------------------ what is worth while
+
+
+@lru_cache(maxsize=1024)
+def forward_phase(x: Shape, weight: Shape, *options: Pair) -> Phase:
+    """Rows and columns of a convolution with this stride, padding and dilation."""
+    h, w = map(forward_axis, x[2:], weight[2:], *options)
+    return h, w
+
+
+@lru_cache(maxsize=1024)
+def input_phases(
+    grad: Shape, weight: Shape, x: Shape, *options: Pair
+) -> tuple[Phase, ...]:
+    """The phases of x that have pixels, with taps or without."""
+    rows, cols = map(backward_axes, x[2:], grad[2:], weight[2:], *options)
+    return tuple((h, w) for h, w in product(rows, cols) if h.places * w.places)
+
+
+@lru_cache(maxsize=4096)
+def _pays(image: Shape, outs: int, groups: int, phases: tuple[Phase, ...]) -> bool:
+    """Whether `outs` channels of a group are better made by tensor cores.
+
+    Every product has to be one that `matmul` takes.
+    """
+    N, C, H, W = image
+    rows = min([C // groups * len(h.taps) * len(w.taps) for h, w in phases], default=0)
+    most = min([h.places * w.places for h, w in phases], default=0)
+    return (
+        compute_capability() == ARCH
+        and outs >= LEAST_OUTS
+        and rows >= LEAST_SUM
+        and max(C, outs * groups) <= MOST_CHANNELS
+        and H * W > 0
+        and N * most * rows * outs * groups >= TENSOR_LEAST
+    )
+
+
+def has_halves(*operands: TensorData | None) -> bool:
+    return any([a is not None and a.dtype.half for a in operands])
+
+
+def _alike(*operands: TensorData | None) -> bool:
+    return len({a.dtype for a in operands if a is not None}) == 1
+
+
+def _portions(images: int, nbytes: int) -> Iterator[tuple[int, int]]:
+    """(first, count): the images whose columns, `nbytes` each, exist at a time."""
+    parts = ceil_div(images, max(1, COLUMN_BYTES // max(1, nbytes)))
+    most = ceil_div(images, parts)
+    for first in range(0, images, most):
+        yield first, min(most, images - first)
+
+
+# --------------------------------------------------------------------- the products
+
+
+def _shaped(a: TensorData, shape: Shape) -> TensorData:
+    """The elements of `a` in another shape; a copy if it has to be."""
+    found = a.view(shape)
+    return TensorData(contiguous(a).storage, shape) if found is None else found
+
+
+def _product(
+    out: TensorData, image: TensorData, phase: Phase, matrix: TensorData, ones: bool
+) -> Any:
+    """out [N, O, OH, OW] = matrix [groups, O / groups, rows] @ columns of the image.
+
+    Images are products of their own, whose results lie where they belong. Small ones
+    are joined, and so is a phase of several, whose places are not neighbours.
+    """
+    (h, w), (groups, outs, rows) = phase, matrix.shape
+    P = h.places * w.places
+    joined = not out.is_contiguous() or ceil_div(P, TILE) * TILE > 1.5 * P
+    plain = is_plain(h) and is_plain(w) and P % VECTOR == 0 and not (ones or joined)
+    nbytes = 0 if plain else 2 * groups * rows * padded(P)
+    for first, count in _portions(image.shape[0], nbytes):
+        part = out.slice(0, first, count)
+        if plain:
+            columns: Any = image.slice(0, first, count).view((count, groups, rows, P))
+        else:
+            columns = columns_of(image, phase, first, count, groups, ones)
+        if joined:
+            made = _joined(part, matrix, columns, P)
+        else:
+            columns = columns if plain else columns.permute((2, 0, 1, 3)).slice(3, 0, P)
+            place = part.view((count, groups, outs, P))
+            made = matmul_to(matrix, columns, out.dtype, place)
+        if made is NotImplemented:
+            return made
+        del columns  # the next portion has its memory
+    return out
+
+
+def _joined(out: TensorData, matrix: TensorData, columns: TensorData, P: int) -> Any:
+    """One product for all images, whose result is copied into `out`, any window."""
+    groups, _, count, P8 = columns.shape
+    made: Any = matmul(matrix, _lines(columns))
+    if made is NotImplemented:
+        return made
+    made = made.view((groups, matrix.shape[1], count, P8)).slice(3, 0, P)
+    copy_into(out, made.permute((2, 0, 1, 3)).view(out.shape))
+    return out
+
+
+def conv2d(
+    x: TensorData, weight: TensorData, bias: TensorData | None, stride: Pair,
+    padding: Pair, dilation: Pair, groups: int,
+) -> Any:  # fmt: skip
+    """x [N, C, H, W], weight [O, C/groups, KH, KW] -> [N, O, OH, OW]."""
+    phase = forward_phase(x.shape, weight.shape, stride, padding, dilation)
+    outs, rows = weight.shape[0] // groups, numel(weight.shape[1:])
+    if not _pays(x.shape, outs, groups, (phase,)) or not _alike(x, weight, bias):
+        return NotImplemented
+    matrix = _shaped(weight, (groups, outs, rows))
+    if bias is not None:
+        both = empty((groups, outs, padded(rows + 1)), x.dtype).slice(2, 0, rows + 1)
+        copy_into(both.slice(2, 0, rows), matrix)
+        copy_into(both.slice(2, rows, 1), _shaped(bias, (groups, outs, 1)))
+        matrix = both
+    out = empty((x.shape[0], weight.shape[0], *(a.places for a in phase)), x.dtype)
+    return _product(out, contiguous(x), phase, matrix, bias is not None)
+
+
+def conv2d_backward_input(
+    grad: TensorData, weight: TensorData, x_shape: Shape, stride: Pair, padding: Pair,
+    dilation: Pair, groups: int,
+) -> Any:  # fmt: skip
+    """The gradient for x [N, C, H, W] from grad [N, O, OH, OW].
+
+    The taps of a phase are every so many of the kernel, for pixels every so many.
+    """
+    shapes = grad.shape, weight.shape, x_shape
+    phases = input_phases(*shapes, stride, padding, dilation)
+    outs = weight.shape[1]
+    met = tuple((h, w) for h, w in phases if h.taps and w.taps)
+    if not _pays(grad.shape, outs, groups, met) or not _alike(grad, weight):
+        return NotImplemented
+    whole = len(met) == len(phases)
+    out = empty(x_shape, grad.dtype) if whole else full(x_shape, 0.0, grad.dtype)
+    grad = contiguous(grad)
+    taps = _shaped(weight, (groups, weight.shape[0] // groups, *weight.shape[1:]))
+    for phase in met:
+        part, some = out, taps.permute((0, 2, 1, 3, 4))
+        for dim, axis in enumerate(phase):
+            part = part.slice(2 + dim, axis.out_at, axis.places, axis.out_step)
+            some = some.slice(3 + dim, *_span(axis))
+        matrix = _shaped(some, (groups, outs, numel(some.shape[2:])))
+        if _product(part, grad, phase, matrix, False) is NotImplemented:
+            return NotImplemented
+    return out
+
+
+def _span(axis: Axis) -> tuple[int, int, int]:
+    """The taps of an axis as a slice: first, count, step."""
+    taps = [tap for tap, _ in axis.taps]
+    return taps[0], len(taps), taps[1] - taps[0] if len(taps) > 1 else 1
+
+
+def conv2d_backward_weight(
+    grad: TensorData, x: TensorData, weight_shape: Shape, stride: Pair, padding: Pair,
+    dilation: Pair, groups: int,
+) -> Any:  # fmt: skip
+    """The gradient for weight [O, C/groups, KH, KW] from grad [N, O, OH, OW].
+
+    Positions are summed, so grad is laid out as the columns are: it has one tap.
+    """
+    phase = forward_phase(x.shape, weight_shape, stride, padding, dilation)
+    outs, rows = weight_shape[0] // groups, numel(weight_shape[1:])
+    if not _pays(x.shape, outs, groups, (phase,)) or not _alike(grad, x):
+        return NotImplemented
+    same = forward_phase(grad.shape, (1, 1, 1, 1), (1, 1), (0, 0), (1, 1))
+    grad, x = contiguous(grad), contiguous(x)
+    total: Any = None
+    nbytes = 2 * groups * rows * padded(numel(grad.shape[2:]))
+    for first, count in _portions(x.shape[0], nbytes):
+        a = _lines(columns_of(grad, same, first, count, groups, False))
+        b = _lines(columns_of(x, phase, first, count, groups, False))
+        kind = grad.dtype if count == x.shape[0] else float32
+        made = matmul_to(a, b.permute((0, 2, 1)), kind)
+        del a, b  # the next portion has their memory
+        if made is NotImplemented:
+            return made
+        if total is not None:
+            made = elementwise.zip(operators.add, total, made, None, total)
+        total = made
+    total = total if total.dtype is grad.dtype else copy(total, grad.dtype)
+    return total.view(weight_shape)
+
+
+def _lines(columns: TensorData) -> TensorData:
+    """columns [groups, rows, n, P8] -> [groups, rows, n * P8]"""
+    groups, rows, count, P8 = columns.shape
+    return _shaped(columns, (groups, rows, count * P8))
