@@ -275,7 +275,7 @@ def _plan(shape: Shape, dim: int) -> tuple[Shape, int, int, int, int]:
         lanes = max(ceil_div(n, 64), min(ceil_div(n, 16), FILLING // max(rows, 1)))
         return out, inner, lane_shift(lanes), 1, n
     splits = splits_of(2 * rows, n, LEAST)
-    if splits > 1 and n <= LONGEST:
+    if splits > 1 and n <= LONGEST and rows * MOST <= FILLING:
         return out, inner, MOST.bit_length() - 1, 1, n
     chunk = ceil_div(n, splits)
     return out, inner, BLOCK.bit_length() - 1, ceil_div(n, chunk), chunk

@@ -85,9 +85,9 @@ from minitorch.tensor_data import Shape, Strides, TensorData, broadcast_shapes
 
 # Multiplications for which rounding to TF32 pays.
 TENSOR_LEAST = 2**22
-# Numbers whose planes are there at a time, 256 MiB, and rows at whose multiples the
-# parts of a matrix begin.
-MOST_SPLIT, ROWS = 2**28 // 6, 128
+# Numbers of a whose planes are there at a time, 512 MiB, rows at whose multiples its
+# parts begin, and numbers that 32 bits count.
+MOST_SPLIT, ROWS, COUNTED = 2**29 // 6, 128, 2**32
 # What numbers are to the tensor cores.
 KINDS = {float32: TF32, **{dtype: kind for kind, dtype in HALVES.items()}}
 
@@ -165,14 +165,14 @@ def _flipped(a: TensorData) -> TensorData:
 
 
 def _ways(
-    dtype: DType, allow_tf32: bool, turned: bool = False, sums: bool = False
-) -> tuple[tuple[Any, ...], float]:
-    """How tensor cores may cut a product of this dtype here, and their rate.
+    chip: tuple[int, int], dtype: DType, allow_tf32: bool, turned: bool = False,
+    sums: bool = False,
+) -> tuple[tuple[Any, ...], float]:  # fmt: skip
+    """How the tensor cores of a chip may cut a product of this dtype, and their rate.
 
     `turned`, for a warpgroup: a lies along k, and b across. Float32 that may not be
     rounded is split. Chips without warpgroups multiply halves as they multiply TF32.
     """
-    chip = compute_capability()
     if chip != ARCH:
         if dtype.half and chip >= (8, 0):
             return HALF_CONFIGS[KINDS[dtype]], HALF_RATE
@@ -222,7 +222,7 @@ def _product(a: TensorData, b: TensorData, out: TensorData | None = None) -> Ten
 def matmul_to(
     a: TensorData, b: TensorData, dtype: DType, out: TensorData | None = None
 ) -> Any:
-    """`matmul` as `dtype`: of halves that a warpgroup multiplies, without rounding.
+    """`matmul` as `dtype`: of halves that tensor cores multiply, without rounding.
 
     Kernels write to `out` where `launch` uses it, else a copy is made.
     """
@@ -251,13 +251,13 @@ def linear_gradients(
     sums: DType | None, out: TensorData | None = None,
 ) -> tuple[Any, TensorData, Any] | None:  # fmt: skip
     """As `Backend.linear_gradients`: of halves [R, N] where a warpgroup makes the last
-    two together; of float32 where both products want `grad` split, which is done once.
+    two together; of float32 the first two, where both want `grad` split: it is once.
     """
     a, kind = grad.permute((1, 0)), grad.dtype
     if x.dtype is not kind or 1 in (a.shape[0], x.shape[1]):
         return None
     if kind is float32 is dtype and weight is not None:
-        alike = a.strides[0] == 1 != a.strides[1]
+        alike = a.strides[0] == 1 != a.strides[1] and a.size <= MOST_SPLIT
         if not (alike and _splits(grad, weight) and _splits(a, x)):
             return None
         grad_x = _split_product(grad, weight, parts := split(grad))
@@ -266,13 +266,12 @@ def linear_gradients(
     fits = fits and compute_capability() == ARCH
     if not (kind.half and sums and fits and dtype in (kind, float32)):
         return None
-    if not _pays_on_tensor_cores(a.shape, x.shape, kind, False):
+    if not _pays_on_tensor_cores(ARCH, a.shape, x.shape, kind, False):
         return None
     wide, totals = dtype is float32, empty(a.shape[:1], float32)
-    plan = _group_plan(a.shape, a.strides, x.shape, x.strides, kind, wide, True)
+    plan = _group_plan(ARCH, a.shape, a.strides, x.shape, x.strides, kind, wide, True)
     made = launch(plan, a, x, wide=wide, out=out, totals=totals)
-    totals = totals if sums is float32 else copy(totals, sums)
-    return None if weight is None else matmul(grad, weight), made, totals
+    return None, made, totals if sums is float32 else copy(totals, sums)
 
 
 def _plan_of(a: TensorData, b: TensorData) -> Any:
@@ -285,8 +284,8 @@ def _plan_of(a: TensorData, b: TensorData) -> Any:
 def _of_halves(
     a: TensorData, b: TensorData, wide: bool = False, out: TensorData | None = None
 ) -> Any:
-    """A product that is rounded once, where one operand is a vector, or a warpgroup
-    makes it and that pays; `wide` and `out` as in `launch`, for a warpgroup."""
+    """A product that is rounded once, where one operand is a vector, or tensor cores
+    make it and that pays; `wide` and `out` as in `launch`, for these."""
     if 1 in (a.shape[-2], b.shape[-1]):
         plan = _plan_of(a, b)
         return NotImplemented if plan is None else launch(plan, a, b, words=False)
@@ -305,20 +304,22 @@ def _on_tensor_cores(
     if not (kind.half or allow_tf32):
         splits = _splits(a, b)
         return _split_product(a, b, bias=bias, out=out) if splits else NotImplemented
-    which = _copied(a, _flipped(b))
-    if not _pays_on_tensor_cores(a.shape, b.shape, kind, allow_tf32, which):
+    which, chip = _copied(a, _flipped(b)), compute_capability()
+    if not _pays_on_tensor_cores(chip, a.shape, b.shape, kind, allow_tf32, which):
+        return NotImplemented
+    if chip != ARCH and (bias is not None or not _in_whole_vectors(a, b, which)):
         return NotImplemented
     a, b = _prepared(a, b)
-    plan = _group_plan(a.shape, a.strides, b.shape, b.strides, kind, wide)
-    if not plan.biased and (bias is not None or not _in_whole_vectors(a, b)):
-        return NotImplemented
+    plan = _group_plan(chip, a.shape, a.strides, b.shape, b.strides, kind, wide)
     return launch(plan, a, b, bias=bias, wide=wide, out=out)
 
 
-def _in_whole_vectors(a: TensorData, b: TensorData) -> bool:
-    """Whether lines of halves end where a vector does, as `cp.async` needs them."""
-    sides = a, _flipped(b)
-    return not any(x.shape[-1 if x.strides[-1] == 1 else -2] % 8 for x in sides)
+def _in_whole_vectors(a: TensorData, b: TensorData, copied: tuple[bool, bool]) -> bool:
+    """Whether lines of halves end where a vector does, also of copies, whose last dim
+    is dense: only the copy engine puts zeros where a matrix ends."""
+    dense = [x.strides[-1] == 1 or some for x, some in zip((a, b), copied)]
+    ends = [x.shape[-1 if last else -2] for x, last in zip((a, b), dense)]
+    return not any(n % 8 for n in ends)
 
 
 def _splits(a: TensorData, b: TensorData) -> bool:
@@ -326,7 +327,8 @@ def _splits(a: TensorData, b: TensorData) -> bool:
     is enough."""
     if precision.state.allow_tf32 or 1 in (a.shape[-2], b.shape[-1]):
         return False
-    if not _pays_on_tensor_cores(a.shape, b.shape, float32, False, (True, True)):
+    chip, both = compute_capability(), (True, True)
+    if not _pays_on_tensor_cores(chip, a.shape, b.shape, float32, False, both):
         return False
     return _split_plan(a.shape, a.strides, b.shape, b.strides) is not None
 
@@ -376,8 +378,8 @@ def _in_vectors(a: TensorData) -> bool:
 
 @lru_cache(maxsize=4096)
 def _pays_on_tensor_cores(
-    a_shape: Shape, b_shape: Shape, dtype: DType, allow_tf32: bool,
-    copied: tuple[bool, bool] = (False, False),
+    chip: tuple[int, int], a_shape: Shape, b_shape: Shape, dtype: DType,
+    allow_tf32: bool, copied: tuple[bool, bool] = (False, False),
 ) -> bool:  # fmt: skip
     """Whether `_ways` has one, faster than the ordinary units after widening halves.
 
@@ -385,7 +387,7 @@ def _pays_on_tensor_cores(
     """
     M, N, K = a_shape[-2], b_shape[-1], a_shape[-1]
     size = M, N, K, math.prod(broadcast_shapes(a_shape[:-2], b_shape[:-2]))
-    configs, rate = _ways(dtype, allow_tf32)
+    configs, rate = _ways(chip, dtype, allow_tf32)
     if not (configs and _pays_to_round(size)):
         return False
     wide = Sides(M, N, K, (K, 1), (1, N), ((size[3], 0, 0),))
@@ -404,13 +406,13 @@ def _pays_on_tensor_cores(
 
 @lru_cache(maxsize=4096)
 def _group_plan(
-    a_shape: Shape, a_strides: Strides, b_shape: Shape, b_strides: Strides,
-    dtype: DType, wide: bool, sums: bool = False,
+    chip: tuple[int, int], a_shape: Shape, a_strides: Strides, b_shape: Shape,
+    b_strides: Strides, dtype: DType, wide: bool, sums: bool = False,
 ) -> Plan:  # fmt: skip
     """How tensor cores multiply halves, or a warpgroup float32 in TF32."""
     batch = broadcast_shapes(a_shape[:-2], b_shape[:-2])
     sides = fold(batch, a_shape, a_strides, b_shape, b_strides)
-    configs, rate = _ways(dtype, True, _turns(b_strides, dtype), sums)
+    configs, rate = _ways(chip, dtype, True, _turns(b_strides, dtype), sums)
     cut = choose(configs, *size_of(sides), rate)
     shape = (*batch, a_shape[-2], b_shape[-1])
     return plan_for(shape, sides, cut, (True, True), dtype, wide)
@@ -420,11 +422,12 @@ def _group_plan(
 def _split_plan(
     a_shape: Shape, a_strides: Strides, b_shape: Shape, b_strides: Strides
 ) -> Plan | None:
-    """How a warpgroup multiplies float32 that is split; None for two batch dims."""
+    """How a warpgroup multiplies float32 that is split; None for two batch dims, or
+    too many numbers."""
     batch = broadcast_shapes(a_shape[:-2], b_shape[:-2])
     a, b = planes_of(a_shape, a_strides), planes_of(b_shape, b_strides)
     sides = fold(batch, a_shape, a.strides, b_shape, b.strides)
-    if len(sides.batch) > 1:
+    if len(sides.batch) > 1 or max(a.apart, b.apart) >= COUNTED:
         return None
     cut = choose(SPLITS, *size_of(sides), GROUP_RATE / PRODUCTS)
     shape = (*batch, a_shape[-2], b_shape[-1])
@@ -484,7 +487,7 @@ def matmul_warpgroup(a: TensorData, b: TensorData) -> TensorData:
             return matmul(a, b)
         a, b = _prepared(a, b)
         turns = _turns(b.strides, float32)
-    cut = Cut(_ways(float32, True, turns)[0][0], 1)
+    cut = Cut(GROUP_CONFIGS[TF32][0]._replace(turned=turns), 1)
     return _run_rung("matmul_warpgroup", a, b, cut)
 
 

@@ -241,9 +241,10 @@ def launch(
 ) -> TensorData:  # fmt: skip
     """Run a plan's kernels, to which halves are words, or else numbers.
 
-    Those of warpgroups add a bias, if there is one, and make float32 of halves, if
-    their plan is `wide`, and the sums of a's rows in `totals`, if it has `sums`. `out`
-    is used if it is of the type that they make, and begins at a multiple of 16 bytes.
+    Those of tensor cores make float32 of halves, if their plan is `wide`; those of
+    warpgroups add a bias, if there is one, and make the sums of a's rows in `totals`,
+    if their plan has `ends`. `out` is used if it is of the type that they make, and
+    begins at a multiple of 16 bytes.
     """
     made = float32 if wide else a.storage.dtype
     if out is None or out.dtype is not made or not even(out):

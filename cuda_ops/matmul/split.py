@@ -8,8 +8,10 @@ same exponents and 8, so that nothing is lost:
     a1 = bfloat16(a - a0)             has 16 bits at most, and then there are
     a2 = a - a0 - a1                  8
 
-Infinity is 1 + 0 + infinity: a0 b0 + ... + a2 b0 is then infinite with the sign that it
-should have, where infinity in the first plane would meet b1 and b2, which may be 0.
+Infinity is 1 + 0 + infinity, and its negative -1 + 0 - infinity: a0 b0 + ... + a2 b0 is
+then infinite with the sign that it should have, where infinity in the first plane would
+meet b1 and b2, which may be 0. What is lost: a product within one percent of the
+largest float32 may become infinite, and infinity times less than 2**-134 is NaN.
 
 Source: Henry, Tang and Heinecke, "Leveraging the bfloat16 artificial intelligence
 datatype for higher-precision computations", 2019.
@@ -39,7 +41,7 @@ PRODUCTS = 6
 UNIT = 8
 # The largest bfloat16: a float32 above it would be rounded to infinity.
 LARGEST = np.float32(float.fromhex("0x1.fep127"))
-FINITE = np.finfo(np.float32).max
+FINITE, NAN = np.finfo(np.float32).max, np.float32(np.nan)
 
 
 @device
@@ -50,7 +52,8 @@ def parts_of(x):
     middle = nearest(rest)
     low = rest - middle
     if not abs(x) <= FINITE:  # infinity, or NaN
-        high, middle, low = float32(1) if x > 0 else float32(-1), float32(0), x
+        high, middle = float32(1) if x > 0 else float32(-1), float32(0)
+        low = x if x == x else NAN
     return upper(high), upper(middle), upper(low)
 
 
@@ -75,10 +78,11 @@ def split_lines(a, at, pitch, out, n, long, vectors):
     plane = out.size // 3
     i = (int64(cuda.blockIdx.x) * THREADS + cuda.threadIdx.x) * 4
     if i < plane:
-        row = 0 if pitch == long else quotient(i, long)
+        dense = n == pitch == long  # one line for all
+        row = 0 if dense else quotient(i, long)
         k = i - row * long
         at += row * pitch + k
-        end = out.size if pitch == long else n  # of one line for all
+        end = plane if dense else n
         x = y = z = w = float32(0)
         if vectors:
             if k < end:
@@ -137,7 +141,8 @@ def split(a: TensorData) -> TensorData:
     rows = rows.permute(order) if planes.turned else rows
     if rows.dims != 2 or rows.strides[1] != 1:
         rows = contiguous(rows)
-    n, pitch = rows.shape[-1], rows.strides[-2]
+    n = rows.shape[-1]
+    pitch = n if rows.contiguous else rows.strides[-2]
     out = empty((PLANES, planes.lines, planes.long), dtypes.bfloat16)
     source, vectors = rows.storage.array, not (n % 4 or pitch % 4 or rows.offset % 4)
     SPLIT[ceil_div(planes.apart, 4 * THREADS), THREADS](

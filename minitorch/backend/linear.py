@@ -45,10 +45,11 @@ class Linear(Primitives):
     ) -> tuple[TensorData | None, TensorData, TensorData | None] | None:  # fmt: skip
         """Gradients of a layer that are the faster for being made together.
 
-        grad [R, N], x [R, K], weight [N, K] -> grad @ weight [R, K], None without a
-        weight; grad^T @ x [N, K] as `dtype`, in `out` if that is given and fits; and
-        the sums of grad's columns [N] as `sums`, or None where that is None, or they
-        are not made here. The result is None where no such kernel pays.
+        grad [R, N], x [R, K], weight [N, K] -> grad @ weight [R, K]; grad^T @ x [N, K]
+        as `dtype`, in `out` if that is given and fits; the sums of grad's columns [N]
+        as `sums`. The first and the last may be None: the caller makes them, if it
+        wants them, of which None for `weight` or `sums` says that it does not. All is
+        None where no such kernel pays.
         """
         return None
 

@@ -268,14 +268,14 @@ def test_the_fastest_units_are_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     pays.cache_clear()
     square, dtype = (n, n), minitorch.float32
     for allow_tf32 in (True, False):
-        assert pays(square, square, dtype, allow_tf32)
-        assert not pays((8, 8), (8, 8), dtype, allow_tf32)
+        assert pays((9, 0), square, square, dtype, allow_tf32)
+        assert not pays((9, 0), (8, 8), (8, 8), dtype, allow_tf32)
     sides = family.Sides(n, n, n, (n, 1), (1, n), ())
     assert isinstance(family._cut(sides, dtype, True).config, family.TensorConfig)
     assert isinstance(family._cut(sides, dtype, False).config, family.Config)
     pays.cache_clear()
     monkeypatch.setattr(family, "compute_capability", lambda: (8, 0))
-    assert not pays(square, square, dtype, True)
+    assert not pays((8, 0), square, square, dtype, True)
     pays.cache_clear()
     family.choose.cache_clear()
 
@@ -470,11 +470,28 @@ def test_a_split_loses_nothing(given_numbers: list[float]) -> None:
     finite = np.isfinite(x)
     some = finite & (np.abs(x) > 2.0**-110)
     np.testing.assert_array_equal((high + middle + low)[some], x[some])
-    assert (np.abs(high + middle + low - x)[finite] < 2.0**-133).all()
+    lost = np.abs((high + middle + low)[finite] - x[finite])
+    assert (lost < 2.0**-133).all()
     assert (np.abs(middle) <= 2.0**-8 * np.abs(high))[
         some & (np.abs(x) < 2.0**127)
     ].all()
     np.testing.assert_array_equal(low[~finite], x[~finite])
+
+
+@pytest.mark.parametrize("start, n", [(3, 13), (4, 12), (0, 13), (0, 16)])
+def test_a_window_is_split_where_it_lies(start: int, n: int) -> None:
+    """Up to the end of its memory; what its lines are filled up with is 0."""
+    wide = numbers((5, 16))
+    x = from_numpy(wide).slice(1, start, n)
+    first = split(x)
+    got = array_of(TensorData(first.storage, (3, 5, 16), (80, 16, 1))).astype(float)
+    np.testing.assert_array_equal(got[..., :n].sum(0), wide[:, start : start + n])
+    assert not got[..., n:].any()
+
+
+def test_every_nan_stays_one() -> None:
+    x = np.array([[0x7F800001, 0xFFC00000, 0x7FFFFFFF]], np.uint32).view(np.float32)
+    assert np.isnan(planes(x)[2]).all()
 
 
 @ONLY_HOPPER
@@ -565,7 +582,8 @@ def test_split_products_are_as_exact_as_others(positive: bool) -> None:
 def test_what_is_large_or_no_number_in_split_products(value: float) -> None:
     a, b = numbers((TILE, 24)), numbers((24, TILE), seed=1)
     a[1, 2], a[3, 4] = value, -value
-    b[2, 3], b[2, 4], b[2, 5], b[4, 6] = 0, 1, np.inf, -np.inf
+    b[2, 3], b[2, 4] = 0, 1
+    b[2, 5], b[4, 5], b[2, 6], b[4, 6] = np.inf, 0, 0, -np.inf
     out = product(a, b, fn=family.matmul_split)
     expected = (torch.from_numpy(a) @ torch.from_numpy(b)).numpy()
     np.testing.assert_allclose(out, expected, rtol=1e-4, atol=1e-4)
@@ -588,6 +606,9 @@ def test_a_gradient_is_split_once(monkeypatch: pytest.MonkeyPatch) -> None:
     near(to_numpy(grad_weight), g.T, x, 1e-5)
     assert of(grad, rows, None, float32, float32) is None
     assert of(laid_out(g, "strided"), rows, weight, float32, float32) is None
+    monkeypatch.setattr(family, "MOST_SPLIT", g.size - 1)
+    assert of(grad, rows, weight, float32, float32) is None
+    monkeypatch.setattr(family, "MOST_SPLIT", g.size)
     monkeypatch.setattr(precision.state, "allow_tf32", True)
     assert of(grad, rows, weight, float32, float32) is None
 
@@ -735,9 +756,9 @@ def test_warpgroups_around_the_size_of_a_tile(
     """Each way to cut; more tiles than blocks; batches of which one operand repeats."""
     if not family.runs_here(family.matmul_warpgroup):
         pytest.skip("this GPU has no wgmma: its compute capability is not 9.0")
-    cuts = range(len(family._ways(dtype, True)[0]))
+    cuts = range(len(family._ways((9, 0), dtype, True)[0]))
     for cut, parts in itertools.product(cuts, (1, 2)):
-        config = family._ways(dtype, True)[0][cut]
+        config = family._ways((9, 0), dtype, True)[0][cut]
         M, N, K = config.rows + more, 2 * config.cols + more, 3 * config.depth + more
         x, y = (
             make(numbers((*batch, *shape), "float32", i).astype(dtype.numpy), "cuda")
@@ -751,7 +772,9 @@ def test_warpgroups_around_the_size_of_a_tile(
             for how, a in zip(lay, map(family._in_longer_lines, (x, y)))
         )
         x, y = family._prepared(x, y.expand((3, K, N)))
-        config = family._ways(dtype, True, family._turns(y.strides, dtype))[0][cut]
+        config = family._ways((9, 0), dtype, True, family._turns(y.strides, dtype))[0][
+            cut
+        ]
         sides = family.fold((3,), x.shape, x.strides, y.shape, y.strides)
         plan = plan_for((3, M, N), sides, Cut(config, parts), (True, True), dtype)
         got = array_of(family.launch(plan, x, y)).astype(float)
@@ -782,7 +805,7 @@ def test_halves_on_tensor_cores_without_warpgroups(
     dtype: DType, lay: str, more: int, ampere: None
 ) -> None:
     """Each way to cut, in one part and in more; a batch; rounded, and as float32."""
-    configs, _ = family._ways(dtype, False)
+    configs, _ = family._ways((8, 0), dtype, False)
     configs += family.OLD_CONFIGS * (dtype is float16)
     for config, parts, wide in itertools.product(configs, (1, 2), (False, True)):
         M, N, K = config.rows + more, 2 * config.cols + more, 4 * config.depth + more
@@ -814,17 +837,22 @@ def test_which_halves_tensor_cores_take(
         from_numpy(numbers(shape).astype(bfloat16.numpy))
         for shape in [(n, n), (n, n + 8), (n, n + 4)]
     )
-    monkeypatch.setattr(family, "TENSOR_LEAST", n**3)
+    monkeypatch.setattr(family, "TENSOR_LEAST", n**3 // 2)
     assert family.matmul(a, b).dtype is bfloat16
     assert family.matmul_to(a, b, float32).dtype is float32
-    assert family.matmul(a, odd) is NotImplemented
+    with minitorch.cuda.graph(noted := minitorch.cuda.CUDAGraph()):
+        assert family.matmul(a, odd) is NotImplemented
+        made = family.matmul(a.slice(1, 1, n - 8), b.slice(0, 0, n - 8))
+    assert made.dtype is bfloat16
+    assert len(noted.kernels) == 2  # a copy of what begins anywhere, and its product
     assert family.matmul_bias(a, b, b.slice(0, 0, 1).view((n + 8,))) is None
     family._pays_on_tensor_cores.cache_clear()
     monkeypatch.setattr(family, "TENSOR_LEAST", 2 * n**3)
     assert family.matmul(a, b) is NotImplemented
     monkeypatch.setattr(family, "compute_capability", lambda: (7, 5))
-    assert family._ways(bfloat16, False)[0] == family._ways(float32, True)[0] == ()
-    assert family._ways(float16, False)[0] == family.OLD_CONFIGS
+    assert family._ways((7, 5), bfloat16, False)[0] == ()
+    assert family._ways((8, 0), float32, True)[0] == ()
+    assert family._ways((7, 5), float16, False)[0] == family.OLD_CONFIGS
 
 
 @pytest.mark.parametrize("biased", [False, True])
@@ -841,7 +869,7 @@ def test_chunks_of_halves_are_summed_up_in_float32(
     a, b = (make(array, "cuda") for array in arrays)
     a = a.permute((1, 0))  # both lie across k
     sides = family.fold((), a.shape, a.strides, b.shape, b.strides)
-    cut = family.Cut(family._ways(bfloat16, True)[0][0], parts)
+    cut = family.Cut(family._ways((9, 0), bfloat16, True)[0][0], parts)
     plan = family.plan_for((16, 24), sides, cut, (True, True), bfloat16, wide)
     assert plan.splits == parts
     bias = make(numbers((24,), "float32", 2), "cuda") if biased else None
@@ -866,7 +894,9 @@ def test_the_gradient_of_a_weight_comes_with_that_of_a_bias(
     """Each way to cut, in one part and in more; several tiles on either side."""
     if not family.runs_here(family.matmul_warpgroup):
         pytest.skip("this GPU has no wgmma: its compute capability is not 9.0")
-    for config, parts in itertools.product(family._ways(dtype, True)[0], (1, 3)):
+    for config, parts in itertools.product(
+        family._ways((9, 0), dtype, True)[0], (1, 3)
+    ):
         N, K, R = 2 * config.rows + more, 2 * config.cols + 8, 7 * config.depth + more
         grad, x = (
             make(numbers((R, n), "float32", i).astype(dtype.numpy), "cuda")
