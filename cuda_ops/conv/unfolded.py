@@ -12,7 +12,7 @@ so that all lines begin at multiples of 16 bytes, as copies for tensor cores wan
 three products remain, for each group of channels:
 
     out [O, n, P]  =  weight [O, C KH KW] @ columns of x
-    dw [O, C KH KW]  =  grad [O, n P8] @ (columns of x)^T
+    dw [O, C KH KW]  =  grad [O, n P8] @ (columns of x)^T, or a sum over images
     dx [C, n, P]  =  weight^T [C, O KH KW] @ columns of grad
 
 The last is a convolution as well, as `plan.py` says: one for each phase of a stride.
@@ -43,6 +43,7 @@ from cuda_ops.conv.tiles import divide, inside
 from cuda_ops.half import bits
 from cuda_ops.matmul.matmul import TENSOR_LEAST, matmul, matmul_to
 from cuda_ops.memory import contiguous, copy, copy_into, empty, full
+from cuda_ops.reduce import reduce
 from cuda_ops.runtime.device import compute_capability
 from cuda_ops.runtime.launch import TINY, ceil_div, kernel
 from minitorch import operators
@@ -57,6 +58,8 @@ THREADS = 16 if TINY else 128
 VECTOR = 8
 # Of the columns that exist at a time; those of one image may be more.
 COLUMN_BYTES = 1 << 28
+# Of the sums of each image that are added up to a weight's gradient.
+SUMS_BYTES = 1 << 26
 # Channels of a group to make, and numbers of a sum, from which tensor cores gain more
 # than it costs to write columns and read them.
 LEAST_OUTS, LEAST_SUM = 32, 32
@@ -322,29 +325,52 @@ def conv2d_backward_weight(
 ) -> Any:  # fmt: skip
     """The gradient for weight [O, C/groups, KH, KW] from grad [N, O, OH, OW].
 
-    Positions are summed, so grad is laid out as the columns are: it has one tap.
+    A product for each image, and their sum, where that is short; else one, for which
+    grad is laid out as the columns are: it has one tap.
     """
     phase = forward_phase(x.shape, weight_shape, stride, padding, dilation)
     outs, rows = weight_shape[0] // groups, numel(weight_shape[1:])
     if not _pays(x.shape, outs, groups, (phase,)) or not _alike(grad, x):
         return NotImplemented
-    same = forward_phase(grad.shape, (1, 1, 1, 1), (1, 1), (0, 0), (1, 1))
     grad, x = contiguous(grad), contiguous(x)
     total: Any = None
-    nbytes = 2 * groups * rows * padded(numel(grad.shape[2:]))
-    for first, count in _portions(x.shape[0], nbytes):
-        a = _lines(columns_of(grad, same, first, count, groups, False))
-        b = _lines(columns_of(x, phase, first, count, groups, False))
-        kind = grad.dtype if count == x.shape[0] else float32
-        made = matmul_to(a, b.permute((0, 2, 1)), kind)
-        del a, b  # the next portion has their memory
+    P, size = numel(grad.shape[2:]), numel(weight_shape)
+    apart = P % VECTOR == 0 and 4 * x.shape[0] * size <= SUMS_BYTES
+    for span in _portions(x.shape[0], 2 * groups * rows * padded(P)):
+        pair = (_apart if apart else _joint)(grad, x, phase, groups, span)
+        made: Any = matmul_to(*pair, float32)
+        del pair  # the next portion has their memory
         if made is NotImplemented:
             return made
+        if apart:
+            made = reduce(operators.add, made, (0,), 0)
         if total is not None:
             made = elementwise.zip(operators.add, total, made, None, total)
         total = made
-    total = total if total.dtype is grad.dtype else copy(total, grad.dtype)
-    return total.view(weight_shape)
+    return copy(total, grad.dtype).view(weight_shape)
+
+
+def _apart(
+    grad: TensorData, x: TensorData, phase: Phase, groups: int, span: Pair
+) -> tuple[TensorData, TensorData]:
+    """[n, groups, O, P] and [n, groups, P, rows]; of one tap, x itself."""
+    outs, P = grad.shape[1] // groups, numel(grad.shape[2:])
+    a: Any = grad.slice(0, *span).view((span[1], groups, outs, P))
+    if is_plain(phase[0]) and is_plain(phase[1]):
+        b: Any = x.slice(0, *span).view((span[1], groups, x.shape[1] // groups, P))
+    else:
+        b = columns_of(x, phase, *span, groups, False).permute((2, 0, 1, 3))
+    return a, b.permute((0, 1, 3, 2))
+
+
+def _joint(
+    grad: TensorData, x: TensorData, phase: Phase, groups: int, span: Pair
+) -> tuple[TensorData, TensorData]:
+    """[groups, O, n P8] and [groups, n P8, rows]."""
+    same = forward_phase(grad.shape, (1, 1, 1, 1), (1, 1), (0, 0), (1, 1))
+    a = _lines(columns_of(grad, same, *span, groups, False))
+    b = _lines(columns_of(x, phase, *span, groups, False))
+    return a, b.permute((0, 2, 1))
 
 
 def _lines(columns: TensorData) -> TensorData:
