@@ -4,7 +4,8 @@ With this file `conv.py` convolves float16 and bfloat16 (`conv2d`) and makes the
 gradients (`conv2d_backward_input`, `conv2d_backward_weight`). Each gives NotImplemented
 where that is not worth while, before anything is done; then operands are widened.
 
-One kernel, `unfold`, writes the windows of images side by side, as halves:
+Steps of one pixel go to `moved.py`, where it pays. Of others a kernel, `unfold`, writes
+the windows of images side by side, as halves:
 
     columns [channels * taps, images, P8]     P8: positions, up to a multiple of 8
 
@@ -28,137 +29,34 @@ for Document Processing", 2006.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import lru_cache
 from itertools import product
 from typing import Any
 
-from numba import cuda, int32, int64, uint16
-
 from cuda_ops import elementwise
-from cuda_ops.block.intrinsics import device, load, store2
 from cuda_ops.block.wgmma import ARCH
-from cuda_ops.conv.plan import FAR, Axis, backward_axes, forward_axis, is_plain, magic
-from cuda_ops.conv.tiles import divide, inside
-from cuda_ops.half import bits
+from cuda_ops.conv.columns import TILE, VECTOR, columns_of, padded, portions, shaped
+from cuda_ops.conv.moved import moved_product, moves
+from cuda_ops.conv.plan import Axis, backward_axes, forward_axis, is_plain
 from cuda_ops.matmul.matmul import TENSOR_LEAST, matmul, matmul_to
 from cuda_ops.memory import contiguous, copy, copy_into, empty, full
 from cuda_ops.reduce import reduce
 from cuda_ops.runtime.device import compute_capability
-from cuda_ops.runtime.launch import TINY, ceil_div, kernel
+from cuda_ops.runtime.launch import ceil_div
 from minitorch import operators
-from minitorch.dtypes import bfloat16, float32
+from minitorch.dtypes import float32
 from minitorch.tensor_data import Shape, TensorData, numel
 
 Pair = tuple[int, int]
 Phase = tuple[Axis, Axis]
 
-THREADS = 16 if TINY else 128
-# Lines of columns are multiples of this long: of 16 bytes.
-VECTOR = 8
-# Of the columns that exist at a time; those of one image may be more.
-COLUMN_BYTES = 1 << 28
 # Of the sums of each image that are added up to a weight's gradient.
 SUMS_BYTES = 1 << 26
 # Channels of a group to make, and numbers of a sum, from which tensor cores gain more
 # than it costs to write columns and read them.
 LEAST_OUTS, LEAST_SUM = 32, 32
-# Columns of a tile of a product: images of much fewer positions share tiles.
-TILE = 128
 # Channels in one launch.
 MOST_CHANNELS = 65535
-
-# -------------------------------------------------------------------------- the kernel
-
-
-@device
-def corner(p, P, down, right, magics):
-    """Where the window of position p begins; behind the last, far from the image."""
-    oh = divide(p, magics[2], magics[3])
-    y = oh * down[1] + down[2] if p < P else int64(FAR)
-    return int32(y), int32((p - oh * magics[4]) * right[1] + right[2])
-
-
-@device
-def pixel(image, plane, y, x, H, W):
-    """The word of a pixel, 0 around the image; what is loaded is always inside."""
-    meets = inside(y, H) and inside(x, W)
-    word = load(image, plane + (int64(y) * W + x if meets else int64(0)))
-    return word if meets else uint16(0)
-
-
-@kernel(examples=["uint16[] uint16[] 8*int64 5*int64 5*int64 5*int64"], threads=THREADS)
-def unfold(image, columns, sizes, down, right, magics):
-    """Write the windows of images side by side.
-
-    # image [N, C, H, W] -> columns [groups, C / groups * KH * KW (+ 1), n, P8]
-    # sizes: first image, C, C / groups, H * W, P, P8 / 2, n * P8 / 2, one
-    # down: H, step, base, reach, KH; right: W, ...; magics: of P8 / 2, of OW, and OW
-
-        for c, kh, kw, n, oh, ow:
-            columns[c, kh, kw, n, oh * OW + ow] = image[first + n, c,
-                oh * step + base + kh * reach, ow * step + base + kw * reach]
-
-    with zeros around the image and behind the P positions. `one` is the word of a 1 to
-    be written as one more row of each group, or 0 for none. A thread makes two
-    neighbouring positions, for all taps of a channel: it divides once, and its pixels
-    stay in the first-level cache from tap to tap. A warp writes a cache line at once,
-    and reads little more than one for each of its two loads: with more positions a
-    thread, these would be spread over several lines.
-    """
-    first, C, group, plane, P, pairs, total, one = sizes
-    i = int64(cuda.blockIdx.x) * THREADS + cuda.threadIdx.x
-    if i >= total:
-        return
-    c, n = int64(cuda.blockIdx.y), divide(i, magics[0], magics[1])
-    p = (i - n * pairs) * 2
-    y0, left0 = corner(p, P, down, right, magics)
-    y1, left1 = corner(p + 1, P, down, right, magics)
-    start = ((first + n) * C + c) * plane
-    ones = int64(1) if one else int64(0)
-    at = ((c * down[4] * right[4] + c // group * ones) * total + i) * 2
-    for _ in range(down[4]):
-        x0, x1 = left0, left1
-        for _ in range(right[4]):
-            word0 = pixel(image, start, y0, x0, down[0], right[0])
-            word1 = pixel(image, start, y1, x1, down[0], right[0])
-            store2(columns, at, word0, word1)
-            x0, x1 = int32(x0 + right[3]), int32(x1 + right[3])
-            at += total * 2
-        y0, y1 = int32(y0 + down[3]), int32(y1 + down[3])
-    if one and (c + 1) % group == 0:
-        store2(columns, at, uint16(one), uint16(one))
-
-
-def padded(count: int) -> int:
-    """The length of a line of so many numbers."""
-    return ceil_div(count, VECTOR) * VECTOR
-
-
-def _steps(axis: Axis) -> tuple[int, ...]:
-    """What the kernel takes of an axis, whose taps are equally far apart."""
-    reach = [far for _, far in axis.taps]
-    far = reach[1] - reach[0] if len(reach) > 1 else 0
-    return axis.size, axis.step, axis.base + reach[0], far, len(reach)
-
-
-def columns_of(
-    image: TensorData, phase: Phase, first: int, count: int, groups: int, ones: bool
-) -> TensorData:
-    """image [N, C, H, W], of which `count` -> [groups, rows, count, P8]."""
-    (h, w), (_, C, H, W) = phase, image.shape
-    down, right, P = _steps(h), _steps(w), h.places * w.places
-    P8, group = padded(P), C // groups
-    rows, total = group * down[-1] * right[-1] + ones, count * P8 // 2
-    out = empty((groups, rows, count, P8), image.dtype)
-    one = (0x3F80 if image.dtype is bfloat16 else 0x3C00) * ones
-    unfold[(ceil_div(total, THREADS), C), THREADS](
-        bits(image.flat()), bits(out.flat()),
-        (first, C, group, H * W, P, P8 // 2, total, one), down, right,
-        (*magic(P8 // 2), *magic(w.places), w.places),
-    )  # fmt: skip
-    return out
-
 
 # ------------------------------------------------------------ what is worth while
 
@@ -206,37 +104,28 @@ def _alike(*operands: TensorData | None) -> bool:
     return len({a.dtype for a in operands if a is not None}) == 1
 
 
-def _portions(images: int, nbytes: int) -> Iterator[tuple[int, int]]:
-    """(first, count): the images whose columns, `nbytes` each, exist at a time."""
-    parts = ceil_div(images, max(1, COLUMN_BYTES // max(1, nbytes)))
-    most = ceil_div(images, parts)
-    for first in range(0, images, most):
-        yield first, min(most, images - first)
-
-
 # --------------------------------------------------------------------- the products
 
 
-def _shaped(a: TensorData, shape: Shape) -> TensorData:
-    """The elements of `a` in another shape; a copy if it has to be."""
-    found = a.view(shape)
-    return TensorData(contiguous(a).storage, shape) if found is None else found
-
-
 def _product(
-    out: TensorData, image: TensorData, phase: Phase, matrix: TensorData, ones: bool
-) -> Any:
-    """out [N, O, OH, OW] = matrix [groups, O / groups, rows] @ columns of the image.
+    out: TensorData, image: TensorData, phase: Phase, matrix: TensorData,
+    bias: TensorData | None = None,
+) -> Any:  # fmt: skip
+    """out [N, O, OH, OW] = matrix [groups, O / groups, rows] @ columns of the image,
+    and a bias [O].
 
     Images are products of their own, whose results lie where they belong. Small ones
     are joined, and so is a phase of several, whose places are not neighbours.
     """
     (h, w), (groups, outs, rows) = phase, matrix.shape
-    P = h.places * w.places
+    if moves(h, w, image.shape[1] // groups):
+        return moved_product(out, image, phase, matrix, bias)
+    P, ones = h.places * w.places, bias is not None
     joined = not out.is_contiguous() or ceil_div(P, TILE) * TILE > 1.5 * P
     plain = is_plain(h) and is_plain(w) and P % VECTOR == 0 and not (ones or joined)
-    nbytes = 0 if plain else 2 * groups * rows * padded(P)
-    for first, count in _portions(image.shape[0], nbytes):
+    nbytes = 0 if plain else 2 * groups * (rows + ones) * padded(P)
+    matrix = matrix if bias is None else _with_bias(matrix, bias)
+    for first, count in portions(image.shape[0], nbytes):
         part = out.slice(0, first, count)
         if plain:
             columns: Any = image.slice(0, first, count).view((count, groups, rows, P))
@@ -251,6 +140,15 @@ def _product(
         if made is NotImplemented:
             return made
         del columns  # the next portion has its memory
+    return out
+
+
+def _with_bias(matrix: TensorData, bias: TensorData) -> TensorData:
+    """[groups, O, rows + 1]: the bias meets a row of ones."""
+    groups, outs, rows = matrix.shape
+    out = empty((groups, outs, padded(rows + 1)), matrix.dtype).slice(2, 0, rows + 1)
+    copy_into(out.slice(2, 0, rows), matrix)
+    copy_into(out.slice(2, rows, 1), shaped(bias, (groups, outs, 1)))
     return out
 
 
@@ -274,14 +172,9 @@ def conv2d(
     outs, rows = weight.shape[0] // groups, numel(weight.shape[1:])
     if not _pays(x.shape, outs, groups, (phase,)) or not _alike(x, weight, bias):
         return NotImplemented
-    matrix = _shaped(weight, (groups, outs, rows))
-    if bias is not None:
-        both = empty((groups, outs, padded(rows + 1)), x.dtype).slice(2, 0, rows + 1)
-        copy_into(both.slice(2, 0, rows), matrix)
-        copy_into(both.slice(2, rows, 1), _shaped(bias, (groups, outs, 1)))
-        matrix = both
+    matrix = shaped(weight, (groups, outs, rows))
     out = empty((x.shape[0], weight.shape[0], *(a.places for a in phase)), x.dtype)
-    return _product(out, contiguous(x), phase, matrix, bias is not None)
+    return _product(out, contiguous(x), phase, matrix, bias)
 
 
 def conv2d_backward_input(
@@ -301,14 +194,14 @@ def conv2d_backward_input(
     whole = len(met) == len(phases)
     out = empty(x_shape, grad.dtype) if whole else full(x_shape, 0.0, grad.dtype)
     grad = contiguous(grad)
-    taps = _shaped(weight, (groups, weight.shape[0] // groups, *weight.shape[1:]))
+    taps = shaped(weight, (groups, weight.shape[0] // groups, *weight.shape[1:]))
     for phase in met:
         part, some = out, taps.permute((0, 2, 1, 3, 4))
         for dim, axis in enumerate(phase):
             part = part.slice(2 + dim, axis.out_at, axis.places, axis.out_step)
             some = some.slice(3 + dim, *_span(axis))
-        matrix = _shaped(some, (groups, outs, numel(some.shape[2:])))
-        if _product(part, grad, phase, matrix, False) is NotImplemented:
+        matrix = shaped(some, (groups, outs, numel(some.shape[2:])))
+        if _product(part, grad, phase, matrix) is NotImplemented:
             return NotImplemented
     return out
 
@@ -336,7 +229,7 @@ def conv2d_backward_weight(
     total: Any = None
     P, size = numel(grad.shape[2:]), numel(weight_shape)
     apart = P % VECTOR == 0 and 4 * x.shape[0] * size <= SUMS_BYTES
-    for span in _portions(x.shape[0], 2 * groups * rows * padded(P)):
+    for span in portions(x.shape[0], 2 * groups * rows * padded(P)):
         pair = (_apart if apart else _joint)(grad, x, phase, groups, span)
         made: Any = matmul_to(*pair, float32)
         del pair  # the next portion has their memory
@@ -376,4 +269,4 @@ def _joint(
 def _lines(columns: TensorData) -> TensorData:
     """columns [groups, rows, n, P8] -> [groups, rows, n * P8]"""
     groups, rows, count, P8 = columns.shape
-    return _shaped(columns, (groups, rows, count * P8))
+    return shaped(columns, (groups, rows, count * P8))

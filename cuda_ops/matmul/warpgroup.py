@@ -51,6 +51,8 @@ class GroupConfig(NamedTuple):
     b.T @ a.T. `kind` is as in `mma.Strips`, `wide` as in `Group`; `blocks` share a
     multiprocessor. With `sums` the sums of a's rows are made as well, of halves that
     lie across k. An operand of float32 is so many `planes` of bfloat16 (`split.py`).
+    With `moved` b has fewer lines than k has steps, and they are read anew, from
+    another column on, as `Moves` says.
     """
 
     groups: int
@@ -62,6 +64,7 @@ class GroupConfig(NamedTuple):
     blocks: int = 1
     sums: bool = False
     planes: int = 1
+    moved: bool = False
 
     @property
     def wides(self) -> tuple[int, int]:
@@ -120,6 +123,22 @@ class GroupConfig(NamedTuple):
         """Bytes of shared memory: the ring, its barriers, lines of outputs."""
         ring = self.stages * (self.stage * self.size + 2 * tma.BARRIER)
         return ring + self.size * self.warps * self.room
+
+
+class Moves(NamedTuple):
+    """How b is read again and again: step k is its line k % deep, from column
+    start + i * down + j * right on, of k // deep = i * wide + j.
+
+    `length` is that of a line, `lines` says how many there are. Behind both are zeros.
+    """
+
+    length: int
+    lines: int
+    deep: int
+    wide: int
+    start: int
+    down: int
+    right: int
 
 
 def _box_copier(wide: int, line: int, along: bool) -> Callable:
@@ -275,6 +294,15 @@ def _producer(
     empty, a_size, b_size = full + stages * step, tile_rows * line, tile_cols * line
     expect, wait = tma.expect, tma.wait
 
+    def again(col, k, batch):
+        tap = quotient(k, batch[6])
+        i = quotient(tap, batch[7])
+        j = tap - i * batch[7]
+        col += batch[8] + i * batch[9] + j * batch[10]
+        return col, k - tap * batch[6]
+
+    place_b = inlined(again if c.moved else lambda col, k, batch: (col, k))
+
     def produce(shared, a_map, b_map, batch, sizes):
         tiles, items = work(batch, sizes)
         n, phase = int64(0), int64(1)
@@ -287,6 +315,7 @@ def _producer(
                 wait(shared, empty + n * step, phase)
                 bar, at = full + n * step, n * stage
                 expect(shared, bar, nbytes)
+                x, y = place_b(col, k, batch)
                 for p in range(planes):  # of one, the map's last dim is of the batch
                     copy_a(
                         shared,
@@ -299,7 +328,7 @@ def _producer(
                         outer * batch[0] + p,
                     )
                     copy_b(
-                        shared, at + planes * a_size + p * b_size, b_map, bar, col, k,
+                        shared, at + planes * a_size + p * b_size, b_map, bar, x, y,
                         inner * batch[3], outer * batch[2] + p,
                     )  # fmt: skip
                 k += line
@@ -541,7 +570,9 @@ GROUP_CONFIGS = {
     for kind, more in ((BF16, (SQUARE,)), (F16, (SQUARE,)), (TF32, ()))
 }
 EXAMPLE = "tensor_map tensor_map 6*int64 uint16[] 4*int64 float32[] float32[]"
+MOVED = GroupConfig(*CUTS[0][:3], moved=True)
 MAIN = {
+    (MOVED, True, False): "matmul_moved",
     (GROUP_CONFIGS[BF16][0], True, False): "matmul_warpgroup",
     (SPLITS[0], True, True): "matmul_split",
 }
@@ -554,6 +585,7 @@ def warpgroup(config: GroupConfig, a_along: bool, b_along: bool) -> Kernel:
     fn = template(config, a_along, b_along)
     key = config, a_along, b_along
     example = EXAMPLE.replace("uint16[]", "float32[]") if config.wide else EXAMPLE
+    example = example.replace("6*", "11*") if config.moved else example
     return Kernel(
         fn,
         name=MAIN.get(key) or f"{fn.__name__}{(*config, a_along, b_along)}",
@@ -572,7 +604,7 @@ for _key in MAIN:
 
 def bound(
     config: GroupConfig, sizes: tuple[int, ...], a_strides: tuple[int, ...],
-    b_strides: tuple[int, ...], matrices: int,
+    b_strides: tuple[int, ...], matrices: int, moves: Moves | None = None,
 ) -> Callable:  # fmt: skip
     """run(a, a_at, _, b, b_at, _, out, sizes, bias, sums): a product of matrices.
 
@@ -580,13 +612,16 @@ def bound(
     k, of two batch dims, or of planes and one such, and the size of the last of these.
     """
     M, N, K, chunk = sizes
-    views, steps, along = [], [], []
+    views: list[Any] = []
+    steps, along = [], []
     operands, way = [(M, a_strides), (N, b_strides)], -1 if config.turned else 1
     for tile, (wide, (stride, step, outer, inner, n)) in zip(
         config.wides, operands[::way]
     ):
         along.append(step == 1)
         line, lines, pitch = (K, wide, stride) if step == 1 else (wide, K, step)
+        if moves and len(views) == 1:
+            line, lines = moves[:2]
         last = ceil_div(matrices, n) if config.planes == 1 else config.planes
         shape = line, lines, n if inner else 1, last if outer else 1
         box = config.depth, tile if step == 1 else config.depth, 1, 1
@@ -597,7 +632,8 @@ def bound(
     most = properties().multi_processor_count * config.blocks
     kernel = warpgroup(config, *along)
     grid = min(tiles * matrices, most), config.threads, None, config.shared
-    launch, batch = kernel[grid], (*steps, a_strides[4], matrices)
+    batch = *steps, a_strides[4], matrices, *(moves[2:] if moves else ())
+    launch = kernel[grid]
     sizes = *(M, N)[::way], K, chunk
 
     def run(

@@ -19,7 +19,7 @@ from minitorch.tensor_data import TensorData
 from tests.cuda.sizes import big, pick
 
 pytest.importorskip("numba_cuda")
-from cuda_ops.conv import conv, unfolded
+from cuda_ops.conv import columns, conv, moved, unfolded
 from cuda_ops.matmul import matmul as products
 from cuda_ops.memory import empty
 
@@ -51,6 +51,20 @@ def forced(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.skip("this GPU has no wgmma: its compute capability is not 9.0")
     monkeypatch.setattr(products, "_pays_on_tensor_cores", lambda *_: True)
     monkeypatch.setattr(unfolded, "_pays", lambda *_: True)
+
+
+@pytest.fixture(params=[False, True], ids=["columns", "moved"], autouse=True)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Columns, or a frame that moves wherever steps are of one pixel."""
+    monkeypatch.setattr(
+        unfolded, "moves", lambda h, w, _: request.param and h.step == w.step == 1
+    )
+
+
+def watch_columns(monkeypatch: pytest.MonkeyPatch, run: Callable) -> None:
+    """Whoever asks for columns, or a frame, gets them from `run`."""
+    for module in (unfolded, moved):
+        monkeypatch.setattr(module, "columns_of", run)
 
 
 def shapes_of(case: Case) -> list[tuple[int, ...]]:
@@ -142,10 +156,10 @@ def test_images_in_portions(forced: None, monkeypatch: pytest.MonkeyPatch) -> No
     """One image and two at a time, joined and apart; the last portion is smaller."""
     case = Case((3, 2, 4, 4), 3, (2, 2), padding=(1, 1))  # 25 positions, of 32
     for nbytes, tile in ((1, 128), (2 * 8 * 32 * 2, 128), (2 * 8 * 32 * 2, 1)):
-        monkeypatch.setattr(unfolded, "COLUMN_BYTES", nbytes)
+        monkeypatch.setattr(columns, "COLUMN_BYTES", nbytes)
         monkeypatch.setattr(unfolded, "TILE", tile)
         check(case, bias=False)
-    assert [*unfolded._portions(3, 2 * 8 * 32)] == [(0, 2), (2, 1)]
+    assert [*columns.portions(3, 2 * 8 * 32)] == [(0, 2), (2, 1)]
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -230,12 +244,10 @@ def test_autograd(
     """Through `conv2d` of tensors, on both ways; a small convolution is widened."""
     case = Case((2, 3, 5, 4), 4, (3, 3), (2, 1), (1, 1))
     calls = []
-    run = unfolded.columns_of
+    run = columns.columns_of
     if taken:
         request.getfixturevalue("forced")
-    monkeypatch.setattr(
-        unfolded, "columns_of", lambda *args: calls.append(1) or run(*args)
-    )
+    watch_columns(monkeypatch, lambda *args: calls.append(1) or run(*args))
     arrays = operands(case, dtype)
     x, weight, row, grad = (minitorch.Tensor(make(a, "cuda")) for a in arrays)
     x, weight, row = (t.requires_grad_() for t in (x, weight, row))
@@ -287,7 +299,7 @@ def test_what_pays(
 ) -> None:
     if not products.runs_here(products.matmul_warpgroup):
         pytest.skip("this GPU has no wgmma: its compute capability is not 9.0")
-    monkeypatch.setattr(unfolded, "columns_of", taking)
+    watch_columns(monkeypatch, taking)
     x, weight, _, grad = (empty(s, bfloat16) for s in shapes_of(case))
     how = case[3:]
     calls: tuple[Callable[[], Any], ...] = (

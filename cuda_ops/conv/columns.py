@@ -1,0 +1,139 @@
+"""An image of halves unfolded: what meets each tap at all positions, side by side.
+
+With this file `unfolded.py` and `moved.py` write the windows of images as columns, or
+an image into a frame of zeros, which are the windows of one tap (`columns_of`), some
+images at a time (`portions`). All lines begin at multiples of 16 bytes, as copies for
+tensor cores want.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from numba import cuda, int32, int64, uint16
+
+from cuda_ops.block.intrinsics import device, load, store2
+from cuda_ops.conv.plan import FAR, Axis, magic
+from cuda_ops.conv.tiles import divide, inside
+from cuda_ops.half import bits
+from cuda_ops.memory import contiguous, empty
+from cuda_ops.runtime.launch import TINY, ceil_div, kernel
+from minitorch.dtypes import bfloat16
+from minitorch.tensor_data import Shape, TensorData
+
+Phase = tuple[Axis, Axis]
+
+THREADS = 16 if TINY else 128
+# Lines of columns are multiples of this long: of 16 bytes.
+VECTOR = 8
+# Of the columns that exist at a time; those of one image may be more.
+COLUMN_BYTES = 1 << 28
+# Columns of a tile of a product: images of much fewer positions share tiles.
+TILE = 16 if TINY else 128
+# Taps and channels of a thread.
+CHANNELS = 8
+
+
+@device
+def corner(p, P, down, right, magics):
+    """Where the window of position p begins; behind the last, far from the image."""
+    oh = divide(p, magics[2], magics[3])
+    y = oh * down[1] + down[2] if p < P else int64(FAR)
+    return int32(y), int32((p - oh * magics[4]) * right[1] + right[2])
+
+
+@device
+def pixel(image, plane, y, x, H, W):
+    """The word of a pixel, 0 around the image; what is loaded is always inside."""
+    meets = inside(y, H) and inside(x, W)
+    word = load(image, plane + (int64(y) * W + x if meets else int64(0)))
+    return word if meets else uint16(0)
+
+
+@kernel(examples=["uint16[] uint16[] 8*int64 5*int64 5*int64 5*int64"], threads=THREADS)
+def unfold(image, columns, sizes, down, right, magics):
+    """Write the windows of images side by side.
+
+    # image [N, C, H, W] -> columns [groups, C / groups * KH * KW (+ 1), n, P8]
+    # sizes: first image, C, C / groups, H * W, P, P8 / 2, n * P8 / 2, one
+    # down: H, step, base, reach, KH; right: W, ...; magics: of P8 / 2, of OW, and OW
+
+        for c, kh, kw, n, oh, ow:
+            columns[c, kh, kw, n, oh * OW + ow] = image[first + n, c,
+                oh * step + base + kh * reach, ow * step + base + kw * reach]
+
+    with zeros around the image and behind the P positions. `one` is the word of a 1 to
+    be written as one more row of each group, or 0 for none. A thread makes two
+    neighbouring positions, for all taps of some channels: it divides once, and its
+    pixels stay in the first-level cache from tap to tap. A warp writes a cache line at
+    once, and reads little more than one for each of its two loads: with more positions
+    a thread, these would be spread over several lines.
+    """
+    first, C, group, plane, P, pairs, total, one = sizes
+    i = int64(cuda.blockIdx.x) * THREADS + cuda.threadIdx.x
+    if i >= total:
+        return
+    n, ones = divide(i, magics[0], magics[1]), int64(1) if one else int64(0)
+    p = (i - n * pairs) * 2
+    up0, left0 = corner(p, P, down, right, magics)
+    up1, left1 = corner(p + 1, P, down, right, magics)
+    for c in range(int64(cuda.blockIdx.y), C, int64(cuda.gridDim.y)):
+        start = ((first + n) * C + c) * plane
+        at = ((c * down[4] * right[4] + c // group * ones) * total + i) * 2
+        y0, y1 = up0, up1
+        for _ in range(down[4]):
+            x0, x1 = left0, left1
+            for _ in range(right[4]):
+                word0 = pixel(image, start, y0, x0, down[0], right[0])
+                word1 = pixel(image, start, y1, x1, down[0], right[0])
+                store2(columns, at, word0, word1)
+                x0, x1 = int32(x0 + right[3]), int32(x1 + right[3])
+                at += total * 2
+            y0, y1 = int32(y0 + down[3]), int32(y1 + down[3])
+        if one and (c + 1) % group == 0:
+            store2(columns, at, uint16(one), uint16(one))
+
+
+def padded(count: int) -> int:
+    """The length of a line of so many numbers."""
+    return ceil_div(count, VECTOR) * VECTOR
+
+
+def _steps(axis: Axis) -> tuple[int, ...]:
+    """What the kernel takes of an axis, whose taps are equally far apart."""
+    reach = [far for _, far in axis.taps]
+    far = reach[1] - reach[0] if len(reach) > 1 else 0
+    return axis.size, axis.step, axis.base + reach[0], far, len(reach)
+
+
+def columns_of(
+    image: TensorData, phase: Phase, first: int, count: int, groups: int, ones: bool
+) -> TensorData:
+    """image [N, C, H, W], of which `count` -> [groups, rows, count, P8]."""
+    (h, w), (_, C, H, W) = phase, image.shape
+    down, right, P = _steps(h), _steps(w), h.places * w.places
+    P8, group = padded(P), C // groups
+    rows, total = group * down[-1] * right[-1] + ones, count * P8 // 2
+    out = empty((groups, rows, count, P8), image.dtype)
+    one = (0x3F80 if image.dtype is bfloat16 else 0x3C00) * ones
+    some = ceil_div(CHANNELS, down[-1] * right[-1])
+    unfold[(ceil_div(total, THREADS), ceil_div(C, some)), THREADS](
+        bits(image.flat()), bits(out.flat()),
+        (first, C, group, H * W, P, P8 // 2, total, one), down, right,
+        (*magic(P8 // 2), *magic(w.places), w.places),
+    )  # fmt: skip
+    return out
+
+
+def portions(images: int, nbytes: int) -> Iterator[tuple[int, int]]:
+    """(first, count): the images whose columns, `nbytes` each, exist at a time."""
+    parts = ceil_div(images, max(1, COLUMN_BYTES // max(1, nbytes)))
+    most = ceil_div(images, parts)
+    for first in range(0, images, most):
+        yield first, min(most, images - first)
+
+
+def shaped(a: TensorData, shape: Shape) -> TensorData:
+    """The elements of `a` in another shape; a copy if it has to be."""
+    found = a.view(shape)
+    return TensorData(contiguous(a).storage, shape) if found is None else found
