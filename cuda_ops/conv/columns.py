@@ -1,9 +1,8 @@
 """An image of halves unfolded: what meets each tap at all positions, side by side.
 
-With this file `unfolded.py` and `moved.py` write the windows of images as columns, or
-an image into a frame of zeros, which are the windows of one tap (`columns_of`), some
-images at a time (`portions`). All lines begin at multiples of 16 bytes, as copies for
-tensor cores want.
+With this file `unfolded.py` writes the windows of images as columns (`columns_of`),
+some images at a time (`portions`). All lines begin at multiples of 16 bytes, as copies
+for tensor cores want.
 """
 
 from __future__ import annotations
@@ -30,8 +29,6 @@ VECTOR = 8
 COLUMN_BYTES = 1 << 28
 # Columns of a tile of a product: images of much fewer positions share tiles.
 TILE = 16 if TINY else 128
-# Taps and channels of a thread.
-CHANNELS = 8
 
 
 @device
@@ -64,7 +61,7 @@ def unfold(image, columns, sizes, down, right, magics):
 
     with zeros around the image and behind the P positions. `one` is the word of a 1 to
     be written as one more row of each group, or 0 for none. A thread makes two
-    neighbouring positions, for all taps of some channels: it divides once, and its
+    neighbouring positions, for all taps of a channel: it divides once, and its
     pixels stay in the first-level cache from tap to tap. A warp writes a cache line at
     once, and reads little more than one for each of its two loads: with more positions
     a thread, these would be spread over several lines.
@@ -73,25 +70,24 @@ def unfold(image, columns, sizes, down, right, magics):
     i = int64(cuda.blockIdx.x) * THREADS + cuda.threadIdx.x
     if i >= total:
         return
-    n, ones = divide(i, magics[0], magics[1]), int64(1) if one else int64(0)
+    c, n = int64(cuda.blockIdx.y), divide(i, magics[0], magics[1])
     p = (i - n * pairs) * 2
-    up0, left0 = corner(p, P, down, right, magics)
-    up1, left1 = corner(p + 1, P, down, right, magics)
-    for c in range(int64(cuda.blockIdx.y), C, int64(cuda.gridDim.y)):
-        start = ((first + n) * C + c) * plane
-        at = ((c * down[4] * right[4] + c // group * ones) * total + i) * 2
-        y0, y1 = up0, up1
-        for _ in range(down[4]):
-            x0, x1 = left0, left1
-            for _ in range(right[4]):
-                word0 = pixel(image, start, y0, x0, down[0], right[0])
-                word1 = pixel(image, start, y1, x1, down[0], right[0])
-                store2(columns, at, word0, word1)
-                x0, x1 = int32(x0 + right[3]), int32(x1 + right[3])
-                at += total * 2
-            y0, y1 = int32(y0 + down[3]), int32(y1 + down[3])
-        if one and (c + 1) % group == 0:
-            store2(columns, at, uint16(one), uint16(one))
+    y0, left0 = corner(p, P, down, right, magics)
+    y1, left1 = corner(p + 1, P, down, right, magics)
+    start = ((first + n) * C + c) * plane
+    ones = int64(1) if one else int64(0)
+    at = ((c * down[4] * right[4] + c // group * ones) * total + i) * 2
+    for _ in range(down[4]):
+        x0, x1 = left0, left1
+        for _ in range(right[4]):
+            word0 = pixel(image, start, y0, x0, down[0], right[0])
+            word1 = pixel(image, start, y1, x1, down[0], right[0])
+            store2(columns, at, word0, word1)
+            x0, x1 = int32(x0 + right[3]), int32(x1 + right[3])
+            at += total * 2
+        y0, y1 = int32(y0 + down[3]), int32(y1 + down[3])
+    if one and (c + 1) % group == 0:
+        store2(columns, at, uint16(one), uint16(one))
 
 
 def padded(count: int) -> int:
@@ -116,8 +112,7 @@ def columns_of(
     rows, total = group * down[-1] * right[-1] + ones, count * P8 // 2
     out = empty((groups, rows, count, P8), image.dtype)
     one = (0x3F80 if image.dtype is bfloat16 else 0x3C00) * ones
-    some = ceil_div(CHANNELS, down[-1] * right[-1])
-    unfold[(ceil_div(total, THREADS), ceil_div(C, some)), THREADS](
+    unfold[(ceil_div(total, THREADS), C), THREADS](
         bits(image.flat()), bits(out.flat()),
         (first, C, group, H * W, P, P8 // 2, total, one), down, right,
         (*magic(P8 // 2), *magic(w.places), w.places),

@@ -1,24 +1,25 @@
 """Convolutions of halves without columns: a product whose second factor moves.
 
 With this file `unfolded.py` makes products of steps of one pixel (`moved_product`),
-where that is worth while (`moves`). The image is copied into a frame of zeros, and its
-rows lie one behind the other. Then the pixels that meet one tap at all positions are
-neighbours, a stretch of the frame, and another tap has the stretch that begins so many
-pixels later:
+where that is worth while (`moves`). The image is copied into a frame of zeros, the
+channels of a pixel side by side, and its rows lie one behind the other. Then the pixels
+that meet one tap at all positions are neighbours, a stretch of the frame, and another
+tap has the stretch that begins so many pixels later:
 
-    frame of a channel     . . . . . . . . . a b c . . d e f . . g h i . . . . . .
-    tap (0, 0)             |---------------------------|
-    tap (0, 1)               |---------------------------|
-    tap (1, 0)                       |---------------------------|
+    frame        . . . . . . . . . a b c . . d e f . . g h i . . . . . .
+    tap (0, 0)   |---------------------------|
+    tap (0, 1)     |---------------------------|
+    tap (1, 0)             |---------------------------|
 
-So a product over channels and taps reads the frame where it lies, from another pixel on
-for each tap. The copy engine can begin at any element. What it makes between two rows
-is no position, and is left out when the result is copied.
+So a product over taps and channels reads the frame where it lies, from another pixel on
+for each tap. What it makes between two rows is no position, and is left out when the
+result is copied.
 
-    frame [channels, images, rows * pitch]
-    made [images, O, OH * pitch] = weight [O, taps * channels] @ frame, moved
+    frame [images, rows * pitch, channels]
+    made [images, O, OH * pitch] = weight [O, taps * channels] @ frame^T, moved
 
-Channels are filled up with zeros to the depth of a tile.
+Of the weight, channels are filled up with zeros to the depth of a tile. (Channels come
+first, as the copy engine begins at any line, but only at every eighth number of one.)
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from math import gcd
 from typing import Any
 
 from cuda_ops import elementwise
-from cuda_ops.conv.columns import TILE, VECTOR, columns_of, padded, portions, shaped
+from cuda_ops.conv.columns import TILE, VECTOR, padded, portions, shaped
 from cuda_ops.conv.plan import Axis, is_plain
 from cuda_ops.matmul.choosing import GROUP_RATE, choose
 from cuda_ops.matmul.matmul import KINDS
@@ -49,7 +50,8 @@ def moves(h: Axis, w: Axis, channels: int) -> bool:
     wide = size // _high(h)
     depth = GROUP_CONFIGS["bf16"][0].depth
     made = ceil_div(h.places * wide, TILE) * TILE
-    small = 2 * made <= 3 * places and ceil_div(channels, depth) * depth <= 2 * channels
+    deep = ceil_div(channels, depth) * depth
+    small = 2 * made <= 3 * places and 2 * deep <= 3 * channels
     return h.step == w.step == 1 and small and not (is_plain(h) and is_plain(w))
 
 
@@ -85,15 +87,15 @@ def moved_plan(
     deep, pixels = ceil_div(channels, depth) * depth, frame_size(h, w)[0]
     wide = pixels // _high(h)
     (_, down, _), (_, right, _) = map(_reach, phase)
-    K, line = len(h.taps) * len(w.taps) * deep, padded(pixels)
+    K, line = len(h.taps) * len(w.taps) * deep, groups * padded(channels)
     N, matrices = h.places * wide, count * groups
     cut = choose(GROUP_CONFIGS[KINDS[dtype]][:2], outs, N, K, matrices, GROUP_RATE)
     # Taps whose reach falls begin at the far end.
     start = -min(0, (len(h.taps) - 1) * down) * wide
     start -= min(0, (len(w.taps) - 1) * right)
-    way = Moves(line, channels, deep, len(w.taps), start, down * wide, right)
+    way = Moves(channels, pixels, deep, len(w.taps), start, down * wide, right)
     sizes, a = (outs, N, K, K), (K, 1, 0, outs * K, groups)
-    b = 1, count * line, line, channels * count * line, groups
+    b = line, 1, pixels * line, padded(channels), groups
     config = cut.config._replace(moved=True, wide=wide_sums)
     run = bound(config, sizes, a, b, matrices, way)
     batch = ((run, BatchRange(0, 0, 0, matrices)),)
@@ -108,13 +110,11 @@ def moved_product(
     (h, w), (groups, outs, _) = phase, matrix.shape
     taps, channels = len(h.taps) * len(w.taps), image.shape[1] // groups
     pixels = frame_size(h, w)[0]
-    frame: Any = tuple(
-        Axis(axis.size, places, 1, axis.base + _reach(axis)[0], 1, 0, ((0, 0),))
-        for axis, places in ((h, _high(h)), (w, pixels // _high(h)))
-    )
     weight = _filled(matrix, taps, channels)
-    for first, count in portions(image.shape[0], 2 * image.shape[1] * pixels):
-        framed = columns_of(image, frame, first, count, groups, False)
+    for first, count in portions(
+        image.shape[0], 2 * groups * padded(channels) * pixels
+    ):
+        framed = _framed(image.slice(0, first, count), phase, groups)
         wide = bias is not None  # for one rounding, with it
         plan = moved_plan(phase, image.dtype, groups, outs, channels, count, wide)
         made: Any = launch(plan, weight, framed, wide=wide)
@@ -126,6 +126,24 @@ def moved_product(
         else:
             row: Any = shaped(bias, (1, groups * outs, 1, 1)).expand(made.shape)
             elementwise.zip(operators.add, made, row, None, part)
+    return out
+
+
+def _framed(image: TensorData, phase: Phase, groups: int) -> TensorData:
+    """image [n, C, H, W] -> [n, rows, pitch, groups, C / groups up to a vector]"""
+    (h, w), (n, C, *sizes) = phase, image.shape
+    high, channels = _high(h), C // groups
+    shape = n, high, frame_size(h, w)[0] // high, groups, padded(channels)
+    out = full(shape, 0.0, image.dtype)
+    to, some = out.slice(4, 0, channels), image.permute((0, 2, 3, 1))
+    some = shaped(some, (n, *sizes, groups, channels))
+    for dim, axis in enumerate(phase):
+        first = axis.base + _reach(axis)[0]  # of the image, in the frame's corner
+        begin = max(0, first)
+        count = min(axis.size, first + shape[1 + dim]) - begin
+        to = to.slice(1 + dim, begin - first, max(0, count))
+        some = some.slice(1 + dim, begin, max(0, count))
+    copy_into(to, some)
     return out
 
 

@@ -51,8 +51,8 @@ class GroupConfig(NamedTuple):
     b.T @ a.T. `kind` is as in `mma.Strips`, `wide` as in `Group`; `blocks` share a
     multiprocessor. With `sums` the sums of a's rows are made as well, of halves that
     lie across k. An operand of float32 is so many `planes` of bfloat16 (`split.py`).
-    With `moved` b has fewer lines than k has steps, and they are read anew, from
-    another column on, as `Moves` says.
+    With `moved` b, which lies along k, has shorter lines than k has steps: they are
+    read anew, from another one on, as `Moves` says.
     """
 
     groups: int
@@ -126,8 +126,8 @@ class GroupConfig(NamedTuple):
 
 
 class Moves(NamedTuple):
-    """How b is read again and again: step k is its line k % deep, from column
-    start + i * down + j * right on, of k // deep = i * wide + j.
+    """How b is read again and again: step k of column n is number k % deep of line
+    n + start + i * down + j * right, with k // deep = i * wide + j.
 
     `length` is that of a line, `lines` says how many there are. Behind both are zeros.
     """
@@ -572,7 +572,7 @@ GROUP_CONFIGS = {
 EXAMPLE = "tensor_map tensor_map 6*int64 uint16[] 4*int64 float32[] float32[]"
 MOVED = GroupConfig(*CUTS[0][:3], moved=True)
 MAIN = {
-    (MOVED, True, False): "matmul_moved",
+    (MOVED, True, True): "matmul_moved",
     (GROUP_CONFIGS[BF16][0], True, False): "matmul_warpgroup",
     (SPLITS[0], True, True): "matmul_split",
 }
