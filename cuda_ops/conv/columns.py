@@ -17,7 +17,6 @@ from cuda_ops.conv.tiles import divide, inside
 from cuda_ops.half import bits
 from cuda_ops.memory import contiguous, empty
 from cuda_ops.runtime.launch import TINY, ceil_div, kernel
-from minitorch.dtypes import bfloat16
 from minitorch.tensor_data import Shape, TensorData
 
 Phase = tuple[Axis, Axis]
@@ -47,26 +46,25 @@ def pixel(image, plane, y, x, H, W):
     return word if meets else uint16(0)
 
 
-@kernel(examples=["uint16[] uint16[] 8*int64 5*int64 5*int64 5*int64"], threads=THREADS)
+@kernel(examples=["uint16[] uint16[] 6*int64 5*int64 5*int64 5*int64"], threads=THREADS)
 def unfold(image, columns, sizes, down, right, magics):
     """Write the windows of images side by side.
 
-    # image [N, C, H, W] -> columns [groups, C / groups * KH * KW (+ 1), n, P8]
-    # sizes: first image, C, C / groups, H * W, P, P8 / 2, n * P8 / 2, one
+    # image [N, C, H, W] -> columns [C * KH * KW, n, P8]
+    # sizes: first image, C, H * W, P, P8 / 2, n * P8 / 2
     # down: H, step, base, reach, KH; right: W, ...; magics: of P8 / 2, of OW, and OW
 
         for c, kh, kw, n, oh, ow:
             columns[c, kh, kw, n, oh * OW + ow] = image[first + n, c,
                 oh * step + base + kh * reach, ow * step + base + kw * reach]
 
-    with zeros around the image and behind the P positions. `one` is the word of a 1 to
-    be written as one more row of each group, or 0 for none. A thread makes two
+    with zeros around the image and behind the P positions. A thread makes two
     neighbouring positions, for all taps of a channel: it divides once, and its
     pixels stay in the first-level cache from tap to tap. A warp writes a cache line at
     once, and reads little more than one for each of its two loads: with more positions
     a thread, these would be spread over several lines.
     """
-    first, C, group, plane, P, pairs, total, one = sizes
+    first, C, plane, P, pairs, total = sizes
     i = int64(cuda.blockIdx.x) * THREADS + cuda.threadIdx.x
     if i >= total:
         return
@@ -75,8 +73,7 @@ def unfold(image, columns, sizes, down, right, magics):
     y0, left0 = corner(p, P, down, right, magics)
     y1, left1 = corner(p + 1, P, down, right, magics)
     start = ((first + n) * C + c) * plane
-    ones = int64(1) if one else int64(0)
-    at = ((c * down[4] * right[4] + c // group * ones) * total + i) * 2
+    at = (c * down[4] * right[4] * total + i) * 2
     for _ in range(down[4]):
         x0, x1 = left0, left1
         for _ in range(right[4]):
@@ -86,8 +83,6 @@ def unfold(image, columns, sizes, down, right, magics):
             x0, x1 = int32(x0 + right[3]), int32(x1 + right[3])
             at += total * 2
         y0, y1 = int32(y0 + down[3]), int32(y1 + down[3])
-    if one and (c + 1) % group == 0:
-        store2(columns, at, uint16(one), uint16(one))
 
 
 def padded(count: int) -> int:
@@ -103,19 +98,17 @@ def _steps(axis: Axis) -> tuple[int, ...]:
 
 
 def columns_of(
-    image: TensorData, phase: Phase, first: int, count: int, groups: int, ones: bool
+    image: TensorData, phase: Phase, first: int, count: int, groups: int
 ) -> TensorData:
     """image [N, C, H, W], of which `count` -> [groups, rows, count, P8]."""
     (h, w), (_, C, H, W) = phase, image.shape
     down, right, P = _steps(h), _steps(w), h.places * w.places
-    P8, group = padded(P), C // groups
-    rows, total = group * down[-1] * right[-1] + ones, count * P8 // 2
+    P8, rows = padded(P), C // groups * down[-1] * right[-1]
+    total = count * P8 // 2
     out = empty((groups, rows, count, P8), image.dtype)
-    one = (0x3F80 if image.dtype is bfloat16 else 0x3C00) * ones
     unfold[(ceil_div(total, THREADS), C), THREADS](
-        bits(image.flat()), bits(out.flat()),
-        (first, C, group, H * W, P, P8 // 2, total, one), down, right,
-        (*magic(P8 // 2), *magic(w.places), w.places),
+        bits(image.flat()), bits(out.flat()), (first, C, H * W, P, P8 // 2, total),
+        down, right, (*magic(P8 // 2), *magic(w.places), w.places),
     )  # fmt: skip
     return out
 

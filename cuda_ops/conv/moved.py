@@ -120,13 +120,17 @@ def moved_product(
         made: Any = launch(plan, weight, framed, wide=wide)
         del framed  # the next portion has its memory
         made = made.view((count, groups * outs, h.places, pixels // _high(h)))
-        made, part = made.slice(3, 0, w.places), out.slice(0, first, count)
-        if bias is None:
-            copy_into(part, made)
-        else:
-            row: Any = shaped(bias, (1, groups * outs, 1, 1)).expand(made.shape)
-            elementwise.zip(operators.add, made, row, None, part)
+        put(out.slice(0, first, count), made.slice(3, 0, w.places), bias)
     return out
+
+
+def put(out: TensorData, made: TensorData, bias: TensorData | None) -> None:
+    """out [n, O, OH, OW] = made + bias [O], windows of any memory."""
+    if bias is None:
+        copy_into(out, made)
+    else:
+        row = shaped(bias, (1, made.shape[1], 1, 1)).expand(made.shape)
+        elementwise.zip(operators.add, made, row, None, out)
 
 
 def _framed(image: TensorData, phase: Phase, groups: int) -> TensorData:

@@ -17,8 +17,8 @@ three products remain, for each group of channels:
     dx [C, n, P]  =  weight^T [C, O KH KW] @ columns of grad
 
 The last is a convolution as well, as `plan.py` says: one for each phase of a stride.
-Unlike columns^T that are multiplied first and then folded up, it rounds once. A bias is
-one more number of the weight, and a row of ones below the columns.
+Unlike columns^T that are multiplied first and then folded up, it rounds once. With a
+bias, products are float32 until it is added.
 
 Columns of many images are made in portions of `COLUMN_BYTES`. Sums are float32 and
 have a fixed order.
@@ -36,15 +36,15 @@ from typing import Any
 from cuda_ops import elementwise
 from cuda_ops.block.wgmma import ARCH
 from cuda_ops.conv.columns import TILE, VECTOR, columns_of, padded, portions, shaped
-from cuda_ops.conv.moved import moved_product, moves
+from cuda_ops.conv.moved import moved_product, moves, put
 from cuda_ops.conv.plan import Axis, backward_axes, forward_axis, is_plain
-from cuda_ops.matmul.matmul import TENSOR_LEAST, matmul, matmul_to
-from cuda_ops.memory import contiguous, copy, copy_into, empty, full
+from cuda_ops.matmul.matmul import TENSOR_LEAST, matmul_to, ways
+from cuda_ops.memory import contiguous, copy, empty, full
 from cuda_ops.reduce import reduce
 from cuda_ops.runtime.device import compute_capability
 from cuda_ops.runtime.launch import ceil_div
 from minitorch import operators
-from minitorch.dtypes import float32
+from minitorch.dtypes import DType, float32
 from minitorch.tensor_data import Shape, TensorData, numel
 
 Pair = tuple[int, int]
@@ -78,16 +78,21 @@ def input_phases(
 
 
 @lru_cache(maxsize=4096)
-def _pays(image: Shape, outs: int, groups: int, phases: tuple[Phase, ...]) -> bool:
-    """Whether `outs` channels of a group are better made by tensor cores.
+def _pays(
+    chip: Pair, dtype: DType, image: Shape, outs: int, groups: int,
+    phases: tuple[Phase, ...],
+) -> bool:  # fmt: skip
+    """Whether `outs` channels of a group are better made by the tensor cores of a chip.
 
-    Every product has to be one that `matmul` takes.
+    Every product has to be one that `matmul` takes: before Hopper, of whole vectors.
     """
     N, C, H, W = image
-    rows = min([C // groups * len(h.taps) * len(w.taps) for h, w in phases], default=0)
+    sums = [C // groups * len(h.taps) * len(w.taps) for h, w in phases]
+    rows, unit = min(sums, default=0), 1 if chip == ARCH else VECTOR
     most = min([h.places * w.places for h, w in phases], default=0)
     return (
-        compute_capability() == ARCH
+        ways(chip, dtype, False)[0] != ()
+        and not any(n % unit for n in sums)
         and outs >= LEAST_OUTS
         and rows >= LEAST_SUM
         and max(C, outs * groups) <= MOST_CHANNELS
@@ -117,49 +122,36 @@ def _product(
     Images are products of their own, whose results lie where they belong. Small ones
     are joined, and so is a phase of several, whose places are not neighbours.
     """
-    (h, w), (groups, outs, rows) = phase, matrix.shape
-    if moves(h, w, image.shape[1] // groups):
+    (h, w), (groups, outs, rows), chip = phase, matrix.shape, compute_capability()
+    if chip == ARCH and moves(h, w, image.shape[1] // groups):
         return moved_product(out, image, phase, matrix, bias)
-    P, ones = h.places * w.places, bias is not None
+    P = h.places * w.places
     joined = not out.is_contiguous() or ceil_div(P, TILE) * TILE > 1.5 * P
-    plain = is_plain(h) and is_plain(w) and P % VECTOR == 0 and not (ones or joined)
-    nbytes = 0 if plain else 2 * groups * (rows + ones) * padded(P)
-    matrix = matrix if bias is None else _with_bias(matrix, bias)
+    joined = joined or (chip != ARCH and P % VECTOR != 0)
+    plain = is_plain(h) and is_plain(w) and P % VECTOR == 0 and not joined
+    nbytes = 0 if plain else 2 * groups * rows * padded(P)
+    kind = out.dtype if bias is None else float32  # for one rounding, with it
     for first, count in portions(image.shape[0], nbytes):
         part = out.slice(0, first, count)
+        shape = count, groups, outs, P
+        place = part.view(shape) if not joined and bias is None else None
         if plain:
             columns: Any = image.slice(0, first, count).view((count, groups, rows, P))
         else:
-            columns = columns_of(image, phase, first, count, groups, ones)
+            columns = columns_of(image, phase, first, count, groups)
         if joined:
-            made = _joined(part, matrix, columns, P)
-        else:
-            columns = columns if plain else columns.permute((2, 0, 1, 3)).slice(3, 0, P)
-            place = part.view((count, groups, outs, P))
-            made = matmul_to(matrix, columns, out.dtype, place)
+            columns = _lines(columns)
+        elif not plain:
+            columns = columns.permute((2, 0, 1, 3)).slice(3, 0, P)
+        made: Any = matmul_to(matrix, columns, kind, place)
+        del columns  # the next portion has its memory
         if made is NotImplemented:
             return made
-        del columns  # the next portion has its memory
-    return out
-
-
-def _with_bias(matrix: TensorData, bias: TensorData) -> TensorData:
-    """[groups, O, rows + 1]: the bias meets a row of ones."""
-    groups, outs, rows = matrix.shape
-    out = empty((groups, outs, padded(rows + 1)), matrix.dtype).slice(2, 0, rows + 1)
-    copy_into(out.slice(2, 0, rows), matrix)
-    copy_into(out.slice(2, rows, 1), shaped(bias, (groups, outs, 1)))
-    return out
-
-
-def _joined(out: TensorData, matrix: TensorData, columns: TensorData, P: int) -> Any:
-    """One product for all images, whose result is copied into `out`, any window."""
-    groups, _, count, P8 = columns.shape
-    made: Any = matmul(matrix, _lines(columns))
-    if made is NotImplemented:
-        return made
-    made = made.view((groups, matrix.shape[1], count, P8)).slice(3, 0, P)
-    copy_into(out, made.permute((2, 0, 1, 3)).view(out.shape))
+        if joined:
+            made = made.view((groups, outs, count, padded(P))).slice(3, 0, P)
+            made = made.permute((2, 0, 1, 3))
+        if made is not place:
+            put(part, made.view(part.shape), bias)
     return out
 
 
@@ -170,7 +162,8 @@ def conv2d(
     """x [N, C, H, W], weight [O, C/groups, KH, KW] -> [N, O, OH, OW]."""
     phase = forward_phase(x.shape, weight.shape, stride, padding, dilation)
     outs, rows = weight.shape[0] // groups, numel(weight.shape[1:])
-    if not _pays(x.shape, outs, groups, (phase,)) or not _alike(x, weight, bias):
+    what = x.shape, outs, groups, (phase,)
+    if not _pays(compute_capability(), x.dtype, *what) or not _alike(x, weight, bias):
         return NotImplemented
     matrix = shaped(weight, (groups, outs, rows))
     out = empty((x.shape[0], weight.shape[0], *(a.places for a in phase)), x.dtype)
@@ -189,7 +182,8 @@ def conv2d_backward_input(
     phases = input_phases(*shapes, stride, padding, dilation)
     outs = weight.shape[1]
     met = tuple((h, w) for h, w in phases if h.taps and w.taps)
-    if not _pays(grad.shape, outs, groups, met) or not _alike(grad, weight):
+    what = grad.shape, outs, groups, met
+    if not _pays(compute_capability(), grad.dtype, *what) or not _alike(grad, weight):
         return NotImplemented
     whole = len(met) == len(phases)
     out = empty(x_shape, grad.dtype) if whole else full(x_shape, 0.0, grad.dtype)
@@ -223,7 +217,8 @@ def conv2d_backward_weight(
     """
     phase = forward_phase(x.shape, weight_shape, stride, padding, dilation)
     outs, rows = weight_shape[0] // groups, numel(weight_shape[1:])
-    if not _pays(x.shape, outs, groups, (phase,)) or not _alike(grad, x):
+    what = x.shape, outs, groups, (phase,)
+    if not _pays(compute_capability(), x.dtype, *what) or not _alike(grad, x):
         return NotImplemented
     grad, x = contiguous(grad), contiguous(x)
     total: Any = None
@@ -252,7 +247,7 @@ def _apart(
     if is_plain(phase[0]) and is_plain(phase[1]):
         b: Any = x.slice(0, *span).view((span[1], groups, x.shape[1] // groups, P))
     else:
-        b = columns_of(x, phase, *span, groups, False).permute((2, 0, 1, 3))
+        b = columns_of(x, phase, *span, groups).permute((2, 0, 1, 3))
     return a, b.permute((0, 1, 3, 2))
 
 
@@ -261,8 +256,8 @@ def _joint(
 ) -> tuple[TensorData, TensorData]:
     """[groups, O, n P8] and [groups, n P8, rows]."""
     same = forward_phase(grad.shape, (1, 1, 1, 1), (1, 1), (0, 0), (1, 1))
-    a = _lines(columns_of(grad, same, *span, groups, False))
-    b = _lines(columns_of(x, phase, *span, groups, False))
+    a = _lines(columns_of(grad, same, *span, groups))
+    b = _lines(columns_of(x, phase, *span, groups))
     return a, b.permute((0, 2, 1))
 
 

@@ -164,7 +164,7 @@ def _flipped(a: TensorData) -> TensorData:
     return a.permute((*range(a.dims - 2), a.dims - 1, a.dims - 2))
 
 
-def _ways(
+def ways(
     chip: tuple[int, int], dtype: DType, allow_tf32: bool, turned: bool = False,
     sums: bool = False,
 ) -> tuple[tuple[Any, ...], float]:  # fmt: skip
@@ -381,13 +381,13 @@ def _pays_on_tensor_cores(
     chip: tuple[int, int], a_shape: Shape, b_shape: Shape, dtype: DType,
     allow_tf32: bool, copied: tuple[bool, bool] = (False, False),
 ) -> bool:  # fmt: skip
-    """Whether `_ways` has one, faster than the ordinary units after widening halves.
+    """Whether `ways` has one, faster than the ordinary units after widening halves.
 
     Of float32 that may not be rounded: after splitting it.
     """
     M, N, K = a_shape[-2], b_shape[-1], a_shape[-1]
     size = M, N, K, math.prod(broadcast_shapes(a_shape[:-2], b_shape[:-2]))
-    configs, rate = _ways(chip, dtype, allow_tf32)
+    configs, rate = ways(chip, dtype, allow_tf32)
     if not (configs and _pays_to_round(size)):
         return False
     wide = Sides(M, N, K, (K, 1), (1, N), ((size[3], 0, 0),))
@@ -412,7 +412,7 @@ def _group_plan(
     """How tensor cores multiply halves, or a warpgroup float32 in TF32."""
     batch = broadcast_shapes(a_shape[:-2], b_shape[:-2])
     sides = fold(batch, a_shape, a_strides, b_shape, b_strides)
-    configs, rate = _ways(chip, dtype, True, _turns(b_strides, dtype), sums)
+    configs, rate = ways(chip, dtype, True, _turns(b_strides, dtype), sums)
     cut = choose(configs, *size_of(sides), rate)
     shape = (*batch, a_shape[-2], b_shape[-1])
     return plan_for(shape, sides, cut, (True, True), dtype, wide)

@@ -153,6 +153,29 @@ def test_float16_without_bias(case: Case, forced: None) -> None:
     check(case, float16, bias=False)
 
 
+@pytest.mark.parametrize("chip, dtype", [((8, 0), bfloat16), ((7, 5), float16)])
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case((2, 8, 5, 6), 8, (3, 3), padding=(1, 1)),  # 30 positions
+        Case((2, 8, 4, 6), 16, (1, 1)),
+        Case((2, 16, 7, 5), 8, (3, 2), (2, 1), (1, 0), groups=2),
+    ],
+    ids=str,
+)
+def test_chips_without_warpgroups(
+    case: Case, chip: tuple[int, int], dtype: DType, forced: None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Sums are whole vectors long; frames do not move."""
+    if minitorch.cuda.is_available() and products.compute_capability() < chip:
+        pytest.skip("the tensor cores of this GPU are older")
+    for module in (products, unfolded):
+        monkeypatch.setattr(module, "compute_capability", lambda: chip)
+    check(case, dtype)
+    check(case, dtype, bias=False)
+
+
 def test_images_in_portions(forced: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """One image and two at a time, joined and apart; the last portion is smaller."""
     case = Case((3, 2, 4, 4), 3, (2, 2), padding=(1, 1))  # 25 positions, of 32
@@ -314,9 +337,11 @@ def test_what_pays(
         else:
             assert call() is NotImplemented
     monkeypatch.setattr(unfolded, "compute_capability", lambda: (7, 5))
-    unfolded._pays.cache_clear()
     assert [call() for call in calls] == [NotImplemented] * 3
-    unfolded._pays.cache_clear()
+    monkeypatch.setattr(unfolded, "compute_capability", lambda: (8, 0))
+    if pays[0] and case.x[1] % 8 == 0:
+        with pytest.raises(Taken):
+            calls[0]()
 
 
 class Taken(Exception):

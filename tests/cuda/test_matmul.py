@@ -756,9 +756,9 @@ def test_warpgroups_around_the_size_of_a_tile(
     """Each way to cut; more tiles than blocks; batches of which one operand repeats."""
     if not family.runs_here(family.matmul_warpgroup):
         pytest.skip("this GPU has no wgmma: its compute capability is not 9.0")
-    cuts = range(len(family._ways((9, 0), dtype, True)[0]))
+    cuts = range(len(family.ways((9, 0), dtype, True)[0]))
     for cut, parts in itertools.product(cuts, (1, 2)):
-        config = family._ways((9, 0), dtype, True)[0][cut]
+        config = family.ways((9, 0), dtype, True)[0][cut]
         M, N, K = config.rows + more, 2 * config.cols + more, 3 * config.depth + more
         x, y = (
             make(numbers((*batch, *shape), "float32", i).astype(dtype.numpy), "cuda")
@@ -772,7 +772,7 @@ def test_warpgroups_around_the_size_of_a_tile(
             for how, a in zip(lay, map(family._in_longer_lines, (x, y)))
         )
         x, y = family._prepared(x, y.expand((3, K, N)))
-        config = family._ways((9, 0), dtype, True, family._turns(y.strides, dtype))[0][
+        config = family.ways((9, 0), dtype, True, family._turns(y.strides, dtype))[0][
             cut
         ]
         sides = family.fold((3,), x.shape, x.strides, y.shape, y.strides)
@@ -805,7 +805,7 @@ def test_halves_on_tensor_cores_without_warpgroups(
     dtype: DType, lay: str, more: int, ampere: None
 ) -> None:
     """Each way to cut, in one part and in more; a batch; rounded, and as float32."""
-    configs, _ = family._ways((8, 0), dtype, False)
+    configs, _ = family.ways((8, 0), dtype, False)
     configs += family.OLD_CONFIGS * (dtype is float16)
     for config, parts, wide in itertools.product(configs, (1, 2), (False, True)):
         M, N, K = config.rows + more, 2 * config.cols + more, 4 * config.depth + more
@@ -850,9 +850,9 @@ def test_which_halves_tensor_cores_take(
     monkeypatch.setattr(family, "TENSOR_LEAST", 2 * n**3)
     assert family.matmul(a, b) is NotImplemented
     monkeypatch.setattr(family, "compute_capability", lambda: (7, 5))
-    assert family._ways((7, 5), bfloat16, False)[0] == ()
-    assert family._ways((8, 0), float32, True)[0] == ()
-    assert family._ways((7, 5), float16, False)[0] == family.OLD_CONFIGS
+    assert family.ways((7, 5), bfloat16, False)[0] == ()
+    assert family.ways((8, 0), float32, True)[0] == ()
+    assert family.ways((7, 5), float16, False)[0] == family.OLD_CONFIGS
 
 
 @pytest.mark.parametrize("biased", [False, True])
@@ -869,7 +869,7 @@ def test_chunks_of_halves_are_summed_up_in_float32(
     a, b = (make(array, "cuda") for array in arrays)
     a = a.permute((1, 0))  # both lie across k
     sides = family.fold((), a.shape, a.strides, b.shape, b.strides)
-    cut = family.Cut(family._ways((9, 0), bfloat16, True)[0][0], parts)
+    cut = family.Cut(family.ways((9, 0), bfloat16, True)[0][0], parts)
     plan = family.plan_for((16, 24), sides, cut, (True, True), bfloat16, wide)
     assert plan.splits == parts
     bias = make(numbers((24,), "float32", 2), "cuda") if biased else None
@@ -894,9 +894,7 @@ def test_the_gradient_of_a_weight_comes_with_that_of_a_bias(
     """Each way to cut, in one part and in more; several tiles on either side."""
     if not family.runs_here(family.matmul_warpgroup):
         pytest.skip("this GPU has no wgmma: its compute capability is not 9.0")
-    for config, parts in itertools.product(
-        family._ways((9, 0), dtype, True)[0], (1, 3)
-    ):
+    for config, parts in itertools.product(family.ways((9, 0), dtype, True)[0], (1, 3)):
         N, K, R = 2 * config.rows + more, 2 * config.cols + 8, 7 * config.depth + more
         grad, x = (
             make(numbers((R, n), "float32", i).astype(dtype.numpy), "cuda")
