@@ -543,7 +543,7 @@ def test_chunks_of_split_products(parts: int) -> None:
 
 @ONLY_HOPPER
 @pytest.mark.parametrize("how", ["", "transposed", "window"])
-def test_a_large_matrix_is_split_some_rows_at_a_time(
+def test_a_long_matrix_is_split_some_rows_at_a_time(
     how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Into one result; the planes of all of it are never there."""
@@ -579,7 +579,7 @@ def test_split_products_are_as_exact_as_others(positive: bool) -> None:
 
 @ONLY_HOPPER
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, 3.4e38, -3.4e38, 1e-38])
-def test_what_is_large_or_no_number_in_split_products(value: float) -> None:
+def test_what_is_infinite_or_no_number_in_split_products(value: float) -> None:
     a, b = numbers((TILE, 24)), numbers((24, TILE), seed=1)
     a[1, 2], a[3, 4] = value, -value
     b[2, 3], b[2, 4] = 0, 1
