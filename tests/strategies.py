@@ -126,3 +126,40 @@ def _mask(draw: Any, size: int, rows: Shape) -> np.ndarray:
     where = draw(st.permutations(range(size)))[: wanted if wanted <= size else 1]
     mask[list(where)] = True
     return mask
+
+
+# ------------------------------------------------------------------------ convolutions
+
+Pair = tuple[int, int]
+
+
+class Case(NamedTuple):
+    """A convolution: the image's shape, channels to make, and what `conv2d` takes."""
+
+    x: tuple[int, int, int, int]
+    made: int
+    kernel: Pair
+    stride: Pair = (1, 1)
+    padding: Pair = (0, 0)
+    dilation: Pair = (1, 1)
+    groups: int = 1
+
+
+def convolutions(
+    images: Pair, groups: Pair, channels: st.SearchStrategy[int], made: Pair,
+    size: Pair, stride: Pair, padding: Pair, dilation: Pair = (1, 1),
+) -> st.SearchStrategy[Case]:  # fmt: skip
+    """Cases with kernels of up to 3 x 3; `channels` and `made` are of a group. Pairs
+    are the least and the most."""
+
+    def case(
+        n: int, groups: int, channels: int, made: int, size: Pair, *how: Pair
+    ) -> Case:
+        return Case((n, groups * channels, *size), groups * made, *how, groups)
+
+    pairs = [
+        st.tuples(*[st.integers(*ends)] * 2)
+        for ends in (size, (1, 3), stride, padding, dilation)
+    ]
+    counts = st.integers(*images), st.integers(*groups), channels, st.integers(*made)
+    return st.builds(case, *counts, *pairs)

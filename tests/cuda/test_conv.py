@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strategies import Case, convolutions
 
 from helpers import make
 from minitorch import dtypes
@@ -21,18 +20,6 @@ from cuda_ops.conv import few as conv_few
 from cuda_ops.conv.plan import backward_axes, forward_axis, magic
 from cuda_ops.conv.weight import plan_weight
 from cuda_ops.memory import from_numpy, to_numpy
-
-Pair = tuple[int, int]
-
-
-class Case(NamedTuple):
-    x: tuple[int, int, int, int]
-    made: int
-    kernel: Pair
-    stride: Pair = (1, 1)
-    padding: Pair = (0, 0)
-    dilation: Pair = (1, 1)
-    groups: int = 1
 
 
 def data(tensor: torch.Tensor) -> TensorData:
@@ -129,21 +116,12 @@ def test_large_against_pytorch(case: Case, dtype: torch.dtype) -> None:
 
 @settings(deadline=None, max_examples=pick(8, 50))
 @given(
-    images=st.integers(1, 2),
-    groups=st.integers(1, 2),
-    channels=st.sampled_from([1, 2, 8]),
-    made=st.integers(1, 5),
-    size=st.tuples(st.integers(3, 6), st.integers(3, 6)),
-    kernel=st.tuples(st.integers(1, 3), st.integers(1, 3)),
-    stride=st.tuples(st.integers(1, 3), st.integers(1, 3)),
-    padding=st.tuples(st.integers(0, 3), st.integers(0, 3)),
+    convolutions(
+        (1, 2), (1, 2), st.sampled_from([1, 2, 8]), (1, 5), (3, 6), (1, 3), (0, 3)
+    )
 )
-def test_any_geometry(
-    images: int, groups: int, channels: int, made: int, size: Pair, kernel: Pair,
-    stride: Pair, padding: Pair,
-) -> None:  # fmt: skip
-    x = (images, groups * channels, *size)
-    check(Case(x, groups * made, kernel, stride, padding, (1, 1), groups))
+def test_any_geometry(case: Case) -> None:
+    check(case)
 
 
 def test_no_images() -> None:

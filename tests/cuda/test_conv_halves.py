@@ -10,6 +10,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strategies import Case, convolutions
 
 import minitorch
 from helpers import array_of, make, numbers
@@ -22,18 +23,6 @@ pytest.importorskip("numba_cuda")
 from cuda_ops.conv import columns, conv, moved, unfolded
 from cuda_ops.matmul import matmul as products
 from cuda_ops.memory import empty
-
-Pair = tuple[int, int]
-
-
-class Case(NamedTuple):
-    x: tuple[int, int, int, int]
-    made: int
-    kernel: Pair
-    stride: Pair = (1, 1)
-    padding: Pair = (0, 0)
-    dilation: Pair = (1, 1)
-    groups: int = 1
 
 
 class Found(NamedTuple):
@@ -198,24 +187,13 @@ def test_products_of_several_images(
 
 @settings(deadline=None, max_examples=pick(12, 60))
 @given(
-    images=st.integers(1, 3),
-    groups=st.integers(1, 2),
-    channels=st.integers(2, 3),
-    made=st.integers(2, 4),
-    size=st.tuples(st.integers(3, 6), st.integers(3, 6)),
-    kernel=st.tuples(st.integers(1, 3), st.integers(1, 3)),
-    stride=st.tuples(st.integers(1, 3), st.integers(1, 3)),
-    padding=st.tuples(st.integers(1, 3), st.integers(1, 3)),
-    dilation=st.tuples(st.integers(1, 2), st.integers(1, 2)),
+    convolutions(
+        (1, 3), (1, 2), st.integers(2, 3), (2, 4), (3, 6), (1, 3), (1, 3), (1, 2)
+    )
 )
-def test_any_geometry(
-    images: int, groups: int, channels: int, made: int, size: Pair, kernel: Pair,
-    stride: Pair, padding: Pair, dilation: Pair,
-) -> None:  # fmt: skip
+def test_any_geometry(case: Case) -> None:
     if not products.runs_here(products.matmul_warpgroup):
         pytest.skip("this GPU has no wgmma: its compute capability is not 9.0")
-    x = (images, groups * channels, *size)
-    case = Case(x, groups * made, kernel, stride, padding, dilation, groups)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(products, "_pays_on_tensor_cores", lambda *_: True)
         patch.setattr(unfolded, "_pays", lambda *_: True)

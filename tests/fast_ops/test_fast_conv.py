@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numba
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from strategies import Case, convolutions
 
 from fast_ops import conv
 from minitorch.backend import get_backend
@@ -17,18 +16,6 @@ from minitorch.backend.host.conv import backward_axis, forward_axis, line_length
 from minitorch.tensor_data import TensorData
 
 cpu = get_backend("cpu")
-
-Pair = tuple[int, int]
-
-
-class Case(NamedTuple):
-    x: tuple[int, int, int, int]
-    made: int
-    kernel: Pair
-    stride: Pair = (1, 1)
-    padding: Pair = (0, 0)
-    dilation: Pair = (1, 1)
-    groups: int = 1
 
 
 def data(tensor: torch.Tensor) -> TensorData:
@@ -85,22 +72,11 @@ def test_against_pytorch(case: Case, dtype: torch.dtype) -> None:
 
 
 @given(
-    images=st.integers(1, 3),
-    groups=st.integers(1, 3),
-    channels=st.integers(1, 3),
-    made=st.integers(1, 9),
-    size=st.tuples(st.integers(5, 37), st.integers(5, 37)),
-    kernel=st.tuples(st.integers(1, 3), st.integers(1, 3)),
-    stride=st.tuples(st.integers(1, 4), st.integers(1, 4)),
-    padding=st.tuples(st.integers(0, 4), st.integers(0, 4)),
-    dilation=st.tuples(st.integers(1, 2), st.integers(1, 2)),
+    convolutions(
+        (1, 3), (1, 3), st.integers(1, 3), (1, 9), (5, 37), (1, 4), (0, 4), (1, 2)
+    )
 )
-def test_any_geometry(
-    images: int, groups: int, channels: int, made: int, size: Pair, kernel: Pair,
-    stride: Pair, padding: Pair, dilation: Pair,
-) -> None:  # fmt: skip
-    x = (images, groups * channels, *size)
-    case = Case(x, groups * made, kernel, stride, padding, dilation, groups)
+def test_any_geometry(case: Case) -> None:
     check(case, torch.float32)
 
 
