@@ -101,11 +101,6 @@ class Group(NamedTuple):
         return WARP_ROWS * self.cols // WARP
 
     @property
-    def stored(self) -> str:
-        """What is stored, in the words of `kind`: TF32 for float32."""
-        return mma.TF32 if self.wide else self.kind
-
-    @property
     def words(self) -> int:
         """How many words of factors a lane has, four for each instruction."""
         return self.depth // self.strips.step * 4
@@ -113,7 +108,8 @@ class Group(NamedTuple):
     @property
     def strips(self) -> mma.Strips:
         """What a warp has, in the words of `mma`: its first operand."""
-        return mma.Strips(2, 0, self.along, False, self.depth, 0, 0, self.kind)
+        along, kind = self.along, self.kind
+        return mma.Strips(2, 0, along, False, self.depth, 0, 0, kind, self.wide)
 
 
 def wgmma_tile(group: Group) -> Functions:
@@ -139,7 +135,9 @@ def wgmma_tile(group: Group) -> Functions:
         inlined(lambda _, at: at) if group.both else _make_take(group),
         _make_begin_both(group) if group.both else _make_begin_words(group),
         _make_finish(group.sums),
-        make_store(types.float32, group.sums, runs_of, mma.narrower(group.stored)),
+        make_store(
+            types.float32, group.sums, runs_of, mma.narrower(group.strips.stored)
+        ),
     )
 
 
@@ -438,7 +436,9 @@ def _emulated(group: Group) -> Functions:
     put = emulated_store(inlined(place))
 
     def store(out, at, stride, acc, rows, cols, aligned):
-        put(out, at, stride, mma.narrowed(acc, group.stored), rows, cols, aligned)
+        put(
+            out, at, stride, mma.narrowed(acc, group.strips.stored), rows, cols, aligned
+        )
 
     return tuple([inlined(fn) for fn in (first, take, begin, finish, store)])
 

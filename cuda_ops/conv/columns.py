@@ -92,9 +92,8 @@ def padded(count: int) -> int:
 
 def _steps(axis: Axis) -> tuple[int, ...]:
     """What the kernel takes of an axis, whose taps are equally far apart."""
-    reach = [far for _, far in axis.taps]
-    far = reach[1] - reach[0] if len(reach) > 1 else 0
-    return axis.size, axis.step, axis.base + reach[0], far, len(reach)
+    first, taps = axis.taps[0][1], len(axis.taps)
+    return axis.size, axis.step, axis.base + first, axis.apart, taps
 
 
 def columns_of(

@@ -29,52 +29,40 @@ from math import gcd
 from typing import Any
 
 from cuda_ops import elementwise
-from cuda_ops.conv.columns import TILE, VECTOR, padded, portions, shaped
+from cuda_ops.conv.columns import TILE, VECTOR, Phase, padded, portions, shaped
 from cuda_ops.conv.plan import Axis, is_plain
 from cuda_ops.matmul.choosing import GROUP_RATE, choose
 from cuda_ops.matmul.matmul import KINDS
 from cuda_ops.matmul.plans import BatchRange, Plan, launch
-from cuda_ops.matmul.warpgroup import GROUP_CONFIGS, Moves, bound
+from cuda_ops.matmul.warpgroup import GROUP_CONFIGS, MOVED, Moves, bound
 from cuda_ops.memory import copy_into, full
 from cuda_ops.runtime.launch import ceil_div
 from minitorch import operators
 from minitorch.dtypes import DType
 from minitorch.tensor_data import Shape, TensorData
 
-Phase = tuple[Axis, Axis]
+# Steps of k of a tile, at whose multiples another tap begins.
+DEPTH = MOVED.depth
 
 
 def moves(h: Axis, w: Axis, channels: int) -> bool:
     """Whether taps are a stretch each, and little is multiplied for nothing."""
-    size, places = frame_size(h, w)
-    wide = size // _high(h)
-    depth = GROUP_CONFIGS["bf16"][0].depth
-    made = ceil_div(h.places * wide, TILE) * TILE
-    deep = ceil_div(channels, depth) * depth
-    small = 2 * made <= 3 * places and 2 * deep <= 3 * channels
+    made = ceil_div(h.places * frame_of(h, w)[1], TILE) * TILE
+    small = 2 * made <= 3 * h.places * w.places and 2 * _deep(channels) <= 3 * channels
     return h.step == w.step == 1 and small and not (is_plain(h) and is_plain(w))
 
 
-def _reach(axis: Axis) -> tuple[int, int, int]:
-    """The smallest reach of its taps, how far they are apart, and the largest less the
-    smallest."""
-    reach = [far for _, far in axis.taps]
-    return (
-        min(reach),
-        reach[1] - reach[0] if len(reach) > 1 else 0,
-        abs(reach[-1] - reach[0]),
+def frame_of(h: Axis, w: Axis) -> tuple[int, int]:
+    """Rows of a frame, and its pitch. A result's rows are whole vectors together."""
+    high, wide = (
+        axis.places + abs(axis.apart) * (len(axis.taps) - 1) for axis in (h, w)
     )
-
-
-def _high(h: Axis) -> int:
-    return h.places + _reach(h)[2]
-
-
-def frame_size(h: Axis, w: Axis) -> tuple[int, int]:
-    """Pixels of a frame, and positions. A result's rows are whole vectors together."""
     step = VECTOR // gcd(h.places, VECTOR)
-    wide = ceil_div(w.places + _reach(w)[2], step) * step
-    return _high(h) * wide, h.places * w.places
+    return high, ceil_div(wide, step) * step
+
+
+def _deep(channels: int) -> int:
+    return ceil_div(channels, DEPTH) * DEPTH
 
 
 @lru_cache(maxsize=1024)
@@ -83,10 +71,9 @@ def moved_plan(
     wide_sums: bool,
 ) -> Plan:  # fmt: skip
     """The product for so many images, of channels of a group."""
-    (h, w), depth = phase, GROUP_CONFIGS[KINDS[dtype]][0].depth
-    deep, pixels = ceil_div(channels, depth) * depth, frame_size(h, w)[0]
-    wide = pixels // _high(h)
-    (_, down, _), (_, right, _) = map(_reach, phase)
+    (h, w), deep = phase, _deep(channels)
+    high, wide = frame_of(h, w)
+    pixels, down, right = high * wide, h.apart, w.apart
     K, line = len(h.taps) * len(w.taps) * deep, groups * padded(channels)
     N, matrices = h.places * wide, count * groups
     cut = choose(GROUP_CONFIGS[KINDS[dtype]][:2], outs, N, K, matrices, GROUP_RATE)
@@ -109,17 +96,15 @@ def moved_product(
     """out [N, O, OH, OW] = matrix [groups, O / groups, rows] @ windows + bias [O]."""
     (h, w), (groups, outs, _) = phase, matrix.shape
     taps, channels = len(h.taps) * len(w.taps), image.shape[1] // groups
-    pixels = frame_size(h, w)[0]
+    high, wide = frame_of(h, w)
     weight = _filled(matrix, taps, channels)
-    for first, count in portions(
-        image.shape[0], 2 * groups * padded(channels) * pixels
-    ):
+    size, sums = 2 * groups * padded(channels) * high * wide, bias is not None
+    for first, count in portions(image.shape[0], size):
         framed = _framed(image.slice(0, first, count), phase, groups)
-        wide = bias is not None  # for one rounding, with it
-        plan = moved_plan(phase, image.dtype, groups, outs, channels, count, wide)
-        made: Any = launch(plan, weight, framed, wide=wide)
+        plan = moved_plan(phase, image.dtype, groups, outs, channels, count, sums)
+        made: Any = launch(plan, weight, framed, wide=sums)  # rounded once, with a bias
         del framed  # the next portion has its memory
-        made = made.view((count, groups * outs, h.places, pixels // _high(h)))
+        made = made.view((count, groups * outs, h.places, wide))
         put(out.slice(0, first, count), made.slice(3, 0, w.places), bias)
     return out
 
@@ -135,14 +120,15 @@ def put(out: TensorData, made: TensorData, bias: TensorData | None) -> None:
 
 def _framed(image: TensorData, phase: Phase, groups: int) -> TensorData:
     """image [n, C, H, W] -> [n, rows, pitch, groups, C / groups up to a vector]"""
-    (h, w), (n, C, *sizes) = phase, image.shape
-    high, channels = _high(h), C // groups
-    shape = n, high, frame_size(h, w)[0] // high, groups, padded(channels)
+    n, channels, *sizes = image.shape
+    channels //= groups
+    shape = n, *frame_of(*phase), groups, padded(channels)
     out = full(shape, 0.0, image.dtype)
     to, some = out.slice(4, 0, channels), image.permute((0, 2, 3, 1))
     some = shaped(some, (n, *sizes, groups, channels))
     for dim, axis in enumerate(phase):
-        first = axis.base + _reach(axis)[0]  # of the image, in the frame's corner
+        # The pixel of the image that is in the frame's corner.
+        first = axis.base + min(reach for _, reach in axis.taps)
         begin = max(0, first)
         count = min(axis.size, first + shape[1 + dim]) - begin
         to = to.slice(1 + dim, begin - first, max(0, count))
@@ -153,8 +139,7 @@ def _framed(image: TensorData, phase: Phase, groups: int) -> TensorData:
 
 def _filled(matrix: TensorData, taps: int, channels: int) -> TensorData:
     """matrix [groups, O, channels * taps] -> [groups, O, taps, deep], zeros behind."""
-    depth = GROUP_CONFIGS[KINDS[matrix.dtype]][0].depth
-    shape: Shape = (*matrix.shape[:2], taps, ceil_div(channels, depth) * depth)
+    shape: Shape = (*matrix.shape[:2], taps, _deep(channels))
     out = full(shape, 0.0, matrix.dtype)
     by_tap = shaped(matrix, (*shape[:2], channels, taps)).permute((0, 1, 3, 2))
     copy_into(out.slice(3, 0, channels), by_tap)

@@ -58,6 +58,11 @@ class Axis(NamedTuple):
     out_at: int
     taps: tuple[tuple[int, int], ...]
 
+    @property
+    def apart(self) -> int:
+        """From one tap's reach to the next one's, where it is the same for all."""
+        return self.taps[1][1] - self.taps[0][1] if len(self.taps) > 1 else 0
+
 
 def is_plain(axis: Axis) -> bool:
     """Whether its positions are the source's places, one for one."""

@@ -35,7 +35,15 @@ from typing import Any
 
 from cuda_ops import elementwise
 from cuda_ops.block.wgmma import ARCH
-from cuda_ops.conv.columns import TILE, VECTOR, columns_of, padded, portions, shaped
+from cuda_ops.conv.columns import (
+    TILE,
+    VECTOR,
+    Phase,
+    columns_of,
+    padded,
+    portions,
+    shaped,
+)
 from cuda_ops.conv.moved import moved_product, moves, put
 from cuda_ops.conv.plan import Axis, backward_axes, forward_axis, is_plain
 from cuda_ops.matmul.matmul import TENSOR_LEAST, matmul_to, ways
@@ -48,7 +56,6 @@ from minitorch.dtypes import DType, float32
 from minitorch.tensor_data import Shape, TensorData, numel
 
 Pair = tuple[int, int]
-Phase = tuple[Axis, Axis]
 
 # Of the sums of each image that are added up to a weight's gradient.
 SUMS_BYTES = 1 << 26

@@ -73,7 +73,7 @@ from cuda_ops.matmul.plans import (
     plan_for,
     size_of,
 )
-from cuda_ops.matmul.split import PRODUCTS, planes_of, split
+from cuda_ops.matmul.split import PRODUCTS, flipped, once, planes_of, split
 from cuda_ops.matmul.turning import TURN_LEAST, turned
 from cuda_ops.matmul.vector import cut_of
 from cuda_ops.matmul.warpgroup import GROUP_CONFIGS, SPLITS
@@ -153,15 +153,11 @@ def _copied(a: TensorData, b: TensorData) -> tuple[bool, bool]:
 
 def _prepared(a: TensorData, b: TensorData) -> tuple[TensorData, TensorData]:
     """a [*, M, K] and b [*, K, N], or copies of those that are `_copied`."""
-    first, second = _copied(a, _flipped(b))
+    first, second = _copied(a, flipped(b))
     a = _in_longer_lines(a) if first else a
     if second and b.dtype.half:
         return a, _in_longer_lines(b)
-    return a, _flipped(_in_longer_lines(_flipped(b))) if second else b
-
-
-def _flipped(a: TensorData) -> TensorData:
-    return a.permute((*range(a.dims - 2), a.dims - 1, a.dims - 2))
+    return a, flipped(_in_longer_lines(flipped(b))) if second else b
 
 
 def ways(
@@ -262,7 +258,7 @@ def linear_gradients(
             return None
         grad_x = _split_product(grad, weight, parts := split(grad))
         return grad_x, _split_product(a, x, parts.permute((1, 0)), out=out), None
-    fits = a.strides[0] == 1 and not any(_copied(a, _flipped(x)))
+    fits = a.strides[0] == 1 and not any(_copied(a, flipped(x)))
     fits = fits and compute_capability() == ARCH
     if not (kind.half and sums and fits and dtype in (kind, float32)):
         return None
@@ -304,7 +300,7 @@ def _on_tensor_cores(
     if not (kind.half or allow_tf32):
         splits = _splits(a, b)
         return _split_product(a, b, bias=bias, out=out) if splits else NotImplemented
-    which, chip = _copied(a, _flipped(b)), compute_capability()
+    which, chip = _copied(a, flipped(b)), compute_capability()
     if not _pays_on_tensor_cores(chip, a.shape, b.shape, kind, allow_tf32, which):
         return NotImplemented
     if chip != ARCH and (bias is not None or not _in_whole_vectors(a, b, which)):
@@ -358,11 +354,10 @@ def _split_product(
 
 def _in_longer_lines(a: TensorData) -> TensorData:
     """A copy whose lines begin at multiples of 16 bytes; what repeats, repeats."""
-    once = [1 if s == 0 else n for n, s in zip(a.shape[:-2], a.strides)]
-    *rest, n = *once, *a.shape[-2:]
+    *rest, n = once(a).shape
     long = n + -n % (VECTOR_BYTES // a.dtype.itemsize)
     out = empty((*rest, long), a.dtype).slice(a.dims - 1, 0, n)
-    copy_into(out, TensorData(a.storage, out.shape, a.strides, a.offset))
+    copy_into(out, once(a))
     return out.expand(a.shape)
 
 

@@ -132,13 +132,21 @@ def planes_of(shape: Shape, strides: Strides) -> Planes:
     return Planes(turned, lines, long, (*reversed(batch), *pair), lines * long)
 
 
+def flipped(a: TensorData) -> TensorData:
+    """a [*, R, n] as [*, n, R]."""
+    return a.permute((*range(a.dims - 2), a.dims - 1, a.dims - 2))
+
+
+def once(a: TensorData) -> TensorData:
+    """a [*, R, n] with batch dims of 1 where they repeat."""
+    batch = [1 if s == 0 else n for n, s in zip(a.shape[:-2], a.strides)]
+    return TensorData(a.storage, (*batch, *a.shape[-2:]), a.strides, a.offset)
+
+
 def split(a: TensorData) -> TensorData:
     """The first of three planes of a [*, R, n], with the strides of `planes_of`."""
     planes = planes_of(a.shape, a.strides)
-    order = (*range(a.dims - 2), a.dims - 1, a.dims - 2)
-    once = [1 if s == 0 else n for n, s in zip(a.shape[:-2], a.strides)]
-    rows = TensorData(a.storage, (*once, *a.shape[-2:]), a.strides, a.offset)
-    rows = rows.permute(order) if planes.turned else rows
+    rows = flipped(once(a)) if planes.turned else once(a)
     if rows.dims != 2 or rows.strides[1] != 1:
         rows = contiguous(rows)
     n = rows.shape[-1]

@@ -119,10 +119,24 @@ class GroupConfig(NamedTuple):
         return 0 if self.kind == TF32 or self.planes > 1 else LINE_ROOM
 
     @property
+    def step(self) -> int:
+        """Numbers that a barrier takes."""
+        return tma.BARRIER // self.size
+
+    @property
+    def full(self) -> int:
+        """Where the barriers of full stages are: behind the ring and the outputs."""
+        return self.stages * self.stage + self.warps * self.room
+
+    @property
+    def empty(self) -> int:
+        """Where those of empty stages are."""
+        return self.full + self.stages * self.step
+
+    @property
     def shared(self) -> int:
-        """Bytes of shared memory: the ring, its barriers, lines of outputs."""
-        ring = self.stages * (self.stage * self.size + 2 * tma.BARRIER)
-        return ring + self.size * self.warps * self.room
+        """Bytes of shared memory: the ring, lines of outputs, barriers."""
+        return (self.empty + self.stages * self.step) * self.size
 
 
 class Moves(NamedTuple):
@@ -213,10 +227,10 @@ def _rows_adder(config: GroupConfig, work: Callable, place: Callable) -> Callabl
     A row of a is in as many tiles as there are columns of them, `wide`. Each of them
     takes one of so many steps, so that nobody waits for those who add.
     """
-    c, line, step = config, config.depth, tma.BARRIER // config.size
+    c, line, step = config, config.depth, config.step
+    full, empty = c.full, c.empty
     (tile_rows, tile_cols), stage, stages = c.wides, c.stage, c.stages
-    full = stages * stage + c.warps * c.room
-    empty, pieces, lanes = full + stages * step, tile_rows // line, line // 4
+    pieces, lanes = tile_rows // line, line // 4
     add, halvings = _row_adder(c), (WARP // lanes).bit_length() - 1
     wait, release = tma.wait, tma.release
 
@@ -282,16 +296,33 @@ def _walk(config: GroupConfig) -> tuple[Callable, Callable]:
     return inlined(work), inlined(place)
 
 
+def _opener(config: GroupConfig) -> Callable:
+    """Make `open_ring(shared)`: the barriers, before anybody asks for one."""
+    c, stages, step = config, config.stages, config.step
+    full, empty, users = c.full, c.empty, c.warps + (ADDING if c.sums else 0)
+    prepare, ready = tma.prepare, tma.ready
+
+    def open_ring(shared):
+        if thread_index() == 0:
+            for s in range(stages):
+                prepare(shared, full + s * step, 1)
+                prepare(shared, empty + s * step, users)
+            ready()
+        cuda.syncthreads()
+
+    return inlined(open_ring)
+
+
 def _producer(
     config: GroupConfig, work: Callable, place: Callable, a_along: bool, b_along: bool
 ) -> Callable:
     """Make `produce(shared, a_map, b_map, batch, sizes)`: one thread fills the ring."""
-    c, line, step = config, config.depth, tma.BARRIER // config.size
+    c, line, step = config, config.depth, config.step
+    full, empty = c.full, c.empty
     (tile_rows, tile_cols), stage, stages, planes = c.wides, c.stage, c.stages, c.planes
     copy_a = _box_copier(tile_rows, line, a_along)
     copy_b = _box_copier(tile_cols, line, b_along)
-    full, nbytes = stages * stage + c.warps * c.room, c.size * stage
-    empty, a_size, b_size = full + stages * step, tile_rows * line, tile_cols * line
+    nbytes, a_size, b_size = c.size * stage, tile_rows * line, tile_cols * line
     expect, wait = tma.expect, tma.wait
 
     def again(col, k, batch):
@@ -318,15 +349,9 @@ def _producer(
                 x, y = place_b(col, k, batch)
                 for p in range(planes):  # of one, the map's last dim is of the batch
                     copy_a(
-                        shared,
-                        at + p * a_size,
-                        a_map,
-                        bar,
-                        row,
-                        k,
-                        inner * batch[1],
+                        shared, at + p * a_size, a_map, bar, row, k, inner * batch[1],
                         outer * batch[0] + p,
-                    )
+                    )  # fmt: skip
                     copy_b(
                         shared, at + planes * a_size + p * b_size, b_map, bar, x, y,
                         inner * batch[3], outer * batch[2] + p,
@@ -344,7 +369,7 @@ def warpgroup_template(config: GroupConfig, a_along: bool, b_along: bool) -> Cal
 
     Of a turned product, a is b.T and b is a.T here.
     """
-    c, stages, stage, size = config, config.stages, config.stage, config.size
+    c, stages, stage = config, config.stages, config.stage
     (tile_rows, tile_cols), warps, line, turned = c.wides, c.warps, c.depth, c.turned
     group = Group(tile_cols, line, a_along, turned, c.kind, b_along, c.wide)
     start = wgmma_tile(group._replace(fresh=True))[2]
@@ -354,11 +379,8 @@ def warpgroup_template(config: GroupConfig, a_along: bool, b_along: bool) -> Cal
     put, number = _storer(c, group, store), float32 if c.kind == TF32 else uint16
     in_place = group.both
     apart, sharing, a_size = WARPS * WARP_ROWS * line, WARP * WARPS, tile_rows * line
-    lines_at, room = stages * stage, c.room
-    full = lines_at + warps * room
-    step = tma.BARRIER // size
-    empty = full + stages * step
-    prepare, ready, release, wait = tma.prepare, tma.ready, tma.release, tma.wait
+    lines_at, room, step, full, empty = stages * stage, c.room, c.step, c.full, c.empty
+    open_ring, release, wait = _opener(c), tma.release, tma.wait
     few, many, adds = tma.registers(56), tma.registers(c.registers), c.sums
 
     work, place = _walk(c)
@@ -411,12 +433,7 @@ def warpgroup_template(config: GroupConfig, a_along: bool, b_along: bool) -> Cal
         engine's rounding.
         """
         shared = cuda.shared.array(0, number)
-        if thread_index() == 0:
-            for s in range(stages):
-                prepare(shared, full + s * step, 1)
-                prepare(shared, empty + s * step, warps + ADDING if adds else warps)
-            ready()
-        cuda.syncthreads()
+        open_ring(shared)
         if thread_index() // WARP >= warps:
             few()
             if thread_index() == warps * WARP:
@@ -472,8 +489,8 @@ def warpgroup_template(config: GroupConfig, a_along: bool, b_along: bool) -> Cal
 
 def split_template(config: GroupConfig, a_along: bool, b_along: bool) -> Callable:
     """The Python function of `matmul_split` for one way to cut the product."""
-    c, stages, stage, size = config, config.stages, config.stage, config.size
-    (tile_rows, tile_cols), warps, line = c.wides, c.warps, c.depth
+    c, stages, stage = config, config.stages, config.stage
+    (tile_rows, tile_cols), warps, line, planes = c.wides, c.warps, c.depth, c.planes
     group = Group(tile_cols, line, a_along, False, c.kind, b_along, True)
     start = wgmma_tile(group._replace(fresh=True))[2]
     first, take, begin, finish, store = wgmma_tile(group)
@@ -482,10 +499,9 @@ def split_template(config: GroupConfig, a_along: bool, b_along: bool) -> Callabl
     produce = _producer(c, work, place, a_along, b_along)
     put = matrix_storer(store, 4)
     apart, sharing = WARPS * WARP_ROWS * line, WARP * WARPS
-    a_size, b_size, step = tile_rows * line, tile_cols * line, tma.BARRIER // size
-    full = stages * stage
-    empty = full + stages * step
-    prepare, ready, release, wait = tma.prepare, tma.ready, tma.release, tma.wait
+    a_size, b_size = tile_rows * line, tile_cols * line
+    step, full, empty = c.step, c.full, c.empty
+    open_ring, release, wait = _opener(c), tma.release, tma.wait
     few, many = tma.registers(56), tma.registers(c.registers)
 
     def multiply(none, shared, a, b):
@@ -517,12 +533,7 @@ def split_template(config: GroupConfig, a_along: bool, b_along: bool) -> Callabl
         intelligence datatype for higher-precision computations", 2019.
         """
         shared = cuda.shared.array(0, uint16)
-        if thread_index() == 0:
-            for s in range(stages):
-                prepare(shared, full + s * step, 1)
-                prepare(shared, empty + s * step, warps)
-            ready()
-        cuda.syncthreads()
+        open_ring(shared)
         if thread_index() // WARP >= warps:
             few()
             if thread_index() == warps * WARP:
@@ -540,7 +551,7 @@ def split_template(config: GroupConfig, a_along: bool, b_along: bool) -> Callabl
                 for _ in range(count):
                     wait(shared, full + n * step, phase)
                     at = n * stage
-                    chunk = multiply(none, shared, at + mine, at + 3 * a_size)
+                    chunk = multiply(none, shared, at + mine, at + planes * a_size)
                     chunk = finish(chunk)
                     release(shared, empty + n * step, 0)
                     acc = plus(acc, chunk)
