@@ -47,7 +47,7 @@ from cuda_ops.block.rows import (
 )
 from cuda_ops.elementwise import zip as zip_elements
 from cuda_ops.memory import contiguous, copy, copy_into, empty, flat_or, full
-from cuda_ops.runtime.launch import TINY, ceil_div, device_function
+from cuda_ops.runtime.launch import TINY, ceil_div, device_function, fewest
 from cuda_ops.softmax import ITEMS, LONG
 from minitorch import operators
 from minitorch.dtypes import DType, computed, float32, float64
@@ -565,8 +565,8 @@ def rms_norm(
 @lru_cache(maxsize=1024)
 def group_count(rows: int, fit: Fit) -> int:
     """How many groups of threads share the rows in backward."""
-    groups = SMS * _resident(fit) * fit.rows
-    return max(1, min(groups, ceil_div(rows, PART_ROWS)))
+    blocks = fewest(ceil_div(rows, fit.rows), SMS * _resident(fit))
+    return max(1, min(blocks * fit.rows, ceil_div(rows, PART_ROWS)))
 
 
 def fold_partials(

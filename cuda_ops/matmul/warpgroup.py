@@ -33,7 +33,7 @@ from cuda_ops.block.wgmma import (
 from cuda_ops.half import from_bfloat16, from_float16
 from cuda_ops.matmul.kernels import matrix_storer, origin_of
 from cuda_ops.runtime.device import properties
-from cuda_ops.runtime.launch import TINY, Kernel, ceil_div
+from cuda_ops.runtime.launch import TINY, Kernel, ceil_div, fewest
 from cuda_ops.runtime.tensor_maps import TensorMap
 
 # Rows of tiles that are walked together.
@@ -642,7 +642,7 @@ def bound(
     tiles = ceil_div(M, config.rows) * ceil_div(N, config.cols) * ceil_div(K, chunk)
     most = properties().multi_processor_count * config.blocks
     kernel = warpgroup(config, *along)
-    grid = min(tiles * matrices, most), config.threads, None, config.shared
+    grid = fewest(tiles * matrices, most), config.threads, None, config.shared
     batch = *steps, a_strides[4], matrices, *(moves[2:] if moves else ())
     launch = kernel[grid]
     sizes = *(M, N)[::way], K, chunk

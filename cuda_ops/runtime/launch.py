@@ -60,7 +60,8 @@ from minitorch import operators
 from minitorch.todo import todo, unwritten_task
 
 __all__ = [
-    "SIMULATED", "TINY", "Kernel", "Kernels", "ceil_div", "device_function", "kernel",
+    "SIMULATED", "TINY", "Kernel", "Kernels", "ceil_div", "device_function", "fewest",
+    "kernel",
 ]  # fmt: skip
 
 REGISTRY: dict[str, Any] = {}  # every kernel with examples, by name
@@ -77,6 +78,12 @@ HINTS = r"griddepcontrol\.\w+;|cp\.async\.bulk\.prefetch[^;]*;"
 def ceil_div(n: int, m: int) -> int:
     """n / m, rounded up: how many blocks of m cover n."""
     return -(-n // m)
+
+
+def fewest(parts: int, most: int) -> int:
+    """Blocks that share parts in as few turns as `most` do; who computes beside them
+    finds the other multiprocessors free."""
+    return ceil_div(parts, max(1, ceil_div(parts, most)))
 
 
 # -------------------------------------------------------------------------- types

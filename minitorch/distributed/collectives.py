@@ -154,7 +154,9 @@ def all_reduce(
 ) -> Work | None:
     """`tensor` becomes the sum (or what `op` says) of those of all ranks."""
     g = _enter("all_reduce", group, op, tensor=tensor)
-    return None if g is None else _finish(g.all_reduce(tensor, op), async_op, tensor)
+    if g is None:
+        return None
+    return _finish(g.all_reduce(tensor, op, async_op), async_op, tensor)
 
 
 def broadcast(

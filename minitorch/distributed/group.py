@@ -152,11 +152,16 @@ class ProcessGroup:
         """A group of these ranks (of all ranks); None where this is none of them."""
         raise NotImplementedError
 
+    def beside(self) -> ProcessGroup:
+        """The same ranks, for sums that are under way while others compute."""
+        return self
+
     def close(self) -> None:
         """Nothing is sent any more."""
         self.closed = True
 
-    def all_reduce(self, x: Tensor, op: ReduceOp) -> Work:
+    def all_reduce(self, x: Tensor, op: ReduceOp, async_op: bool = True) -> Work:
+        """What is returned is waited for at once unless `async_op`."""
         raise NotImplementedError
 
     def broadcast(self, x: Tensor, root: int) -> Work:

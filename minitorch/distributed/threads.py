@@ -250,7 +250,7 @@ class ThreadGroup(ProcessGroup):
 
         return Work(arrive, arrived)
 
-    def all_reduce(self, x: Tensor, op: ReduceOp) -> Work:
+    def all_reduce(self, x: Tensor, op: ReduceOp, async_op: bool = True) -> Work:
         rule = partial(rules.all_reduce, op=op)
         return self._meet(f"all_reduce({told(x)}, {op.name})", rule, flat(x), [x])
 

@@ -58,6 +58,7 @@ ANYONE = "recv from anyone"
 ENV = "env://"
 UNLIKE = "calls that differ"  # a note in the store
 DLPACK_CUDA = 2  # the type of device of a GPU's memory
+FEW = 4  # multiprocessors: a quarter of an H100's links, for an 8th of what all take
 COMPARED = 256  # calls of a group that are compared before anything is sent
 PATIENCE = timedelta(seconds=10)  # after which a later one is compared
 LOOKED_FOR = 0.02  # seconds before a wait sleeps, where each rank has a core
@@ -105,10 +106,11 @@ def _stream(key: int, index: int) -> Any:
 
 
 @cache
-def _options(op: Any) -> Any:
-    """torch's options of an all-reduce that is waited for later."""
+def _options(op: Any, async_op: bool) -> Any:
+    """torch's options of an all-reduce; on a GPU one that is not to be waited for is
+    a kernel of our own stream, and no work is returned."""
     options = dist.AllreduceOptions()
-    options.reduceOp = op
+    options.reduceOp, options.asyncOp = op, async_op
     return options
 
 
@@ -159,6 +161,7 @@ class TorchGroup(ProcessGroup):
         count: how often all ranks did something together; `made`: groups.
         under_way: work that may still read or write our memory.
         captures: executors that have noted work of it, to be done later.
+        slow: that of `beside`, once it was asked for.
         looks: seconds that a rank looks for the end of Gloo's work before it sleeps.
     """
 
@@ -171,6 +174,7 @@ class TorchGroup(ProcessGroup):
         self.looks = _looked_for()
         self.under_way: list[Work] = []
         self.captures: WeakSet[Any] = WeakSet()
+        self.slow: TorchGroup | None = None
         every.add(self)
 
     def by_nccl(self, x: Tensor) -> bool:
@@ -193,6 +197,18 @@ class TorchGroup(ProcessGroup):
         if dist.get_rank() not in ranks:
             return None
         return TorchGroup(handle, ranks, backend, self.store)
+
+    def beside(self) -> TorchGroup:
+        """By NCCL, few multiprocessors add, so that products of others find as many
+        as they have blocks; the ranks' own group, unless it is that of all."""
+        if self.backend != "nccl" or self.size() < dist.get_world_size():
+            return self
+        if self.slow is None:
+            options = dist.ProcessGroupNCCL.Options()
+            options.config.max_ctas = FEW
+            self.slow = self.subgroup(self.ranks, pg_options=options)
+        assert self.slow is not None
+        return self.slow
 
     def close(self) -> None:
         groups = list(every) if self.handle is dist.group.WORLD else [self]
@@ -276,6 +292,10 @@ class TorchGroup(ProcessGroup):
             else:
                 self.under_way = [w for w in under_way if not w.is_completed()]
         theirs = self._run(name, name, start, first)
+        if theirs is None:
+            if noting is not None:
+                self.captures.add(noting)
+            return Work(lambda: None, lambda: True)
         wait = theirs.wait
         if late is not None and self.backend == "gloo":
             wait = partial(_wait, theirs, late, self.looks)
@@ -331,9 +351,9 @@ class TorchGroup(ProcessGroup):
 
     # ----------------------------------------------------------------- collectives
 
-    def all_reduce(self, x: Tensor, op: ReduceOp) -> Work:
+    def all_reduce(self, x: Tensor, op: ReduceOp, async_op: bool = True) -> Work:
         # What dist.all_reduce asks before is known: it takes as long as Gloo itself.
-        how = _options(self._op(op, x))
+        how = _options(self._op(op, x), async_op or not self.by_nccl(x))
         run = lambda: self.handle.allreduce([lend(x)], how)
         return self._averaged(self._meet("all_reduce", f", {op.name}", run, x), op, x)
 

@@ -157,6 +157,32 @@ def test_a_bucket_is_sent_while_the_backward_pass_goes_on() -> None:
         assert [line.replace("(", "").replace(",)", "") for line in log] == expected
 
 
+@pytest.mark.parametrize("rows", [reducer.MANY_ROWS, reducer.MANY_ROWS - 1])
+def test_beside_a_long_backward_pass_all_but_two_buckets_go_slowly(
+    rows: int,
+) -> None:
+    """Ranks agree, whatever rows they have."""
+
+    def program() -> tuple[int, int]:
+        slow, group = dist.new_group(), dist.new_group()
+        group.beside = lambda: slow
+        sent: list[Any] = []
+        for g in (slow, group):
+            begin = g.all_reduce
+            g.all_reduce = lambda *a, g=g, begin=begin: (sent.append(g), begin(*a))[1]
+        layers = [nn.Embedding(5, 4), *(nn.Linear(4, 4, bias=False) for _ in range(3))]
+        model = DDP(nn.Sequential(*layers), process_group=group, bucket_cap_mb=1e-6)
+        ids = minitorch.zeros(rows - dist.get_rank(), dtype=minitorch.int64)
+        model(ids).sum().backward()  # finds the order
+        del sent[:]
+        model(ids).sum().backward()
+        assert sent[-1] is group
+        return sent.count(slow), sent.count(group)
+
+    many = rows >= reducer.MANY_ROWS
+    assert spawn_threads(program, 2) == [(2, 2) if many else (0, 4)] * 2
+
+
 def test_gradients_are_views_of_buckets() -> None:
     def program() -> None:
         model = DDP(nn.Linear(3, 3))

@@ -27,6 +27,7 @@ from minitorch.distributed.collectives import member
 from minitorch.distributed.group import Future
 from minitorch.distributed.objects import all_reduced
 from minitorch.distributed.tensor.placement import layout_of
+from minitorch.dtypes import int32, int64
 from minitorch.nn.module import Module
 from minitorch.nn.parallel.reducer import Bucket, Reducer
 from minitorch.tensor import Tensor
@@ -113,7 +114,7 @@ class DistributedDataParallel(Module):
         reducer.enabled = self.require_backward_grad_sync
         syncing = is_grad_enabled() and reducer.enabled
         if syncing:
-            self._begin()
+            self._begin(rows=_rows((*args, *kwargs.values())))
         elif self.broadcast_buffers and self.require_forward_param_sync:
             give(self.module.buffers(), self.process_group)
         out = self.module(*args, **kwargs)
@@ -142,7 +143,7 @@ class DistributedDataParallel(Module):
             raise RuntimeError("register_comm_hook: there is a hook already")
         self.reducer.hook = partial(hook, state)
 
-    def _begin(self, at_work: bool = True) -> bool:
+    def _begin(self, at_work: bool = True, rows: int = 0) -> bool:
         """A step of all ranks begins; whether any of them is at work in it."""
         group = self.process_group
         if self.joining:
@@ -151,7 +152,7 @@ class DistributedDataParallel(Module):
             if leader == -1:
                 return False
             self.leader = leader
-        self.reducer.begin()
+        self.reducer.begin(rows)
         if self.broadcast_buffers and self.require_forward_param_sync:
             give(self.module.buffers(), group, self.leader)
         return True
@@ -238,8 +239,18 @@ def _check_device(device_ids: Sequence[Any] | None, module: Module) -> None:
         )
 
 
+def _rows(inputs: Any) -> int:
+    """How often each weight is used at least: ids are rows each, else a batch's."""
+    counts = (
+        x.numel() if x.dtype in (int32, int64) else x.shape[0]
+        for x in _tensors(inputs)
+        if x.dim()
+    )
+    return max(counts, default=0)
+
+
 def _tensors(out: Any) -> Iterator[Tensor]:
-    """All tensors in what a module returned."""
+    """All tensors in what a module takes or returns."""
     if isinstance(out, Tensor):
         yield out
     elif isinstance(out, Mapping):
