@@ -23,7 +23,7 @@ from minitorch.executor import postponed
 pytest.importorskip("numba_cuda")
 pytest.importorskip("torch")
 from cuda_ops.graphs import CaptureError
-from minitorch.distributed import transport
+from minitorch.distributed import all_reduce, transport
 from minitorch.distributed.fsdp import fully_shard
 from minitorch.nn.parallel import DistributedDataParallel
 
@@ -112,6 +112,27 @@ def test_all_reduces_are_captured_and_go_before_their_group(
     group.close()
     with pytest.raises(RuntimeError, match="process group that was destroyed"):
         graphed(minitorch.ones(4, 5, device="cuda"))
+
+
+def test_a_sum_that_is_waited_for_at_once_is_a_kernel_of_our_own_stream(
+    group: Any,
+) -> None:
+    asked: list[bool] = []
+
+    def begin(_: Any, options: Any) -> Sent | None:
+        asked.append(options.asyncOp)
+        return Sent() if options.asyncOp else None
+
+    group.handle.allreduce = begin
+    x = minitorch.ones(3, device="cuda")
+    assert all_reduce(x, group=group) is None and not group.under_way
+    work = all_reduce(x, group=group, async_op=True)
+    assert work is not None and asked == [False, True]
+    work.wait()
+    made = CUDAGraph()
+    with graph(made):
+        all_reduce(x, group=group)
+    assert len(group.captures) == 1  # whose graph goes before the group
 
 
 def test_gradients_of_weights_are_made_in_buckets_at_each_replay(group: Any) -> None:

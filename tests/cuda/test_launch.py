@@ -37,6 +37,7 @@ from cuda_ops.runtime.launch import (
     Kernels,
     ceil_div,
     device_function,
+    fewest,
     kernel,
 )
 from cuda_ops.simulator.watch import watching
@@ -53,6 +54,12 @@ def back(array: Any) -> np.ndarray:
 
     dtype = dtypes.from_numpy_dtype(np.dtype(array.dtype))
     return array_of(TensorData(Storage(array, dtype, "cuda"), (len(array),)))
+
+
+@pytest.mark.parametrize("parts, most", [(0, 9), (1, 9), (9, 9), (384, 132), (5, 1)])
+def test_fewest_blocks_take_as_few_turns(parts: int, most: int) -> None:
+    blocks, turns = fewest(parts, most), math.ceil(parts / most)
+    assert blocks * turns >= parts and (blocks - 1) * turns < max(parts, 1)
 
 
 @kernel
