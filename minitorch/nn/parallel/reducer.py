@@ -293,9 +293,9 @@ class Reducer:
         if self.hook is not None:
             bucket.work = self.hook(bucket)
             return
-        # BEGIN SOLUTION a13.2
         ends = bucket.number >= len(self.buckets) - 2
         group = self.group if ends else self.beside
+        # BEGIN SOLUTION a13.2
         bucket.work = all_reduce(bucket.flat, ReduceOp.AVG, group, async_op=True)
         # END SOLUTION a13.2
 

@@ -1,5 +1,5 @@
 """a13.2 in minitorch/nn/parallel/reducer.py: gradients are added up, and not
 averaged."""
 
-RIGHT = "ReduceOp.AVG, self.group, async_op=True)"
-WRONG = "ReduceOp.SUM, self.group, async_op=True)"
+RIGHT = "ReduceOp.AVG, group, async_op=True)"
+WRONG = "ReduceOp.SUM, group, async_op=True)"
