@@ -157,7 +157,7 @@ class TorchGroup(ProcessGroup):
 
     Attributes:
         handle: torch's own object.
-        store: notes that all ranks can read.
+        store: notes that all ranks can read; `limit`: how long torch waits, if told.
         count: how often all ranks did something together; `made`: groups.
         under_way: work that may still read or write our memory.
         captures: executors that have noted work of it, to be done later.
@@ -166,10 +166,10 @@ class TorchGroup(ProcessGroup):
     """
 
     def __init__(
-        self, handle: Any, ranks: Sequence[int], backend: str, store: Any
+        self, handle: Any, ranks: Sequence[int], backend: str, store: Any, limit: Any
     ) -> None:
         self.handle, self.ranks, self.backend = handle, tuple(ranks), backend
-        self.store, self.count, self.made = store, 0, 0
+        self.store, self.limit, self.count, self.made = store, limit, 0, 0
         self.me = self.ranks.index(dist.get_rank())
         self.looks = _looked_for()
         self.under_way: list[Work] = []
@@ -196,7 +196,8 @@ class TorchGroup(ProcessGroup):
         handle = dist.new_group(list(ranks), **options)
         if dist.get_rank() not in ranks:
             return None
-        return TorchGroup(handle, ranks, backend, self.store)
+        limit = {key: options[key] for key in options if key == "timeout"}
+        return TorchGroup(handle, ranks, backend, self.store, limit)
 
     def beside(self) -> TorchGroup:
         """By NCCL, few multiprocessors add, so that products of others find as many
@@ -206,7 +207,7 @@ class TorchGroup(ProcessGroup):
         if self.slow is None:
             options = dist.ProcessGroupNCCL.Options()
             options.config.max_ctas = FEW
-            self.slow = self.subgroup(self.ranks, pg_options=options)
+            self.slow = self.subgroup(self.ranks, pg_options=options, **self.limit)
         assert self.slow is not None
         return self.slow
 
@@ -495,4 +496,4 @@ def start(backend: str | None, device_id: Any, **options: Any) -> TorchGroup:
             f"address; start all of them, with torchrun say. torch says: {error}"
         ) from error
     handle, ranks = dist.group.WORLD, range(dist.get_world_size())
-    return TorchGroup(handle, ranks, dist.get_backend(), store)
+    return TorchGroup(handle, ranks, dist.get_backend(), store, limit)

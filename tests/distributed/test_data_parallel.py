@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from copy import deepcopy
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -181,6 +182,36 @@ def test_beside_a_long_backward_pass_all_but_two_buckets_go_slowly(
 
     many = rows >= reducer.MANY_ROWS
     assert spawn_threads(program, 2) == [(2, 2) if many else (0, 4)] * 2
+
+
+def test_beside_others_nccl_takes_few_multiprocessors(monkeypatch: Any) -> None:
+    transport = pytest.importorskip("minitorch.distributed.transport")
+    told: list[Any] = []
+
+    def group(backend: str, ranks: tuple[int, ...]) -> Any:
+        handle = SimpleNamespace(group_name="all")
+        return transport.TorchGroup(handle, ranks, backend, None, {"timeout": 7})
+
+    options = lambda: SimpleNamespace(config=SimpleNamespace(max_ctas=24))
+    nccl = SimpleNamespace(Options=options)
+    monkeypatch.setattr(transport, "every", set())
+    monkeypatch.setattr(transport, "_looked_for", lambda: 0.0)
+    for name, value in (
+        ("get_rank", lambda: 0),
+        ("get_world_size", lambda: 2),
+        ("ProcessGroupNCCL", nccl),
+        ("new_group", lambda *given, **more: told.append((given, more))),
+    ):
+        monkeypatch.setattr(transport.dist, name, value, raising=False)
+    monkeypatch.setattr(transport.TorchGroup, "_agree", lambda *_: None)
+    whole = group("nccl", (0, 1))
+    slow = whole.beside()
+    assert slow is not whole and whole.beside() is slow and slow.ranks == (0, 1)
+    (((ranks,), more),) = told  # once
+    assert ranks == [0, 1] and more["timeout"] == 7
+    assert more["pg_options"].config.max_ctas == transport.FEW
+    for other in (group("gloo", (0, 1)), group("nccl", (0,))):
+        assert other.beside() is other
 
 
 def test_gradients_are_views_of_buckets() -> None:
