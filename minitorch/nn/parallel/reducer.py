@@ -40,8 +40,8 @@ from minitorch.tensor import Tensor
 
 FIRST_BYTES = 2**20  # the first bucket is small, so that sending starts early
 ALIGNED = 64  # bytes at whose multiples gradients begin: kernels read 16 at a time
-# Of so many rows a backward pass is longer than slow sums: an H100 works on 4 numbers'
-# products a row at 400 TFLOP/s, and sends 6 bytes of a number at 98 GB/s.
+# A backward pass takes 4 operations for each parameter and row, 10 fs at 400 TFLOP/s; a
+# gradient in float32 travels 6 bytes, 61 ps at 98 GB/s. So 6,100 rows hide slow sums.
 MANY_ROWS = 8192
 
 
