@@ -58,7 +58,7 @@ ANYONE = "recv from anyone"
 ENV = "env://"
 UNLIKE = "calls that differ"  # a note in the store
 DLPACK_CUDA = 2  # the type of device of a GPU's memory
-FEW = 4  # multiprocessors: a quarter of an H100's links, for an 8th of what all take
+FEW = 4  # multiprocessors: a quarter of an H100's links, for a sixth of what all take
 COMPARED = 256  # calls of a group that are compared before anything is sent
 PATIENCE = timedelta(seconds=10)  # after which a later one is compared
 LOOKED_FOR = 0.02  # seconds before a wait sleeps, where each rank has a core
