@@ -42,7 +42,6 @@ from cuda_ops.memory import (
     contiguous,
     copy_into,
     empty,
-    merged,
     overlap,
     place,
     plan,
@@ -51,7 +50,7 @@ from cuda_ops.memory import (
 )
 from cuda_ops.runtime.launch import SIMULATED, TINY, Kernels, ceil_div, kernel
 from minitorch import operators
-from minitorch.backend.host.memory import same_window
+from minitorch.backend.host.memory import merged, same_window
 from minitorch.backend.low_precision import unrounded
 from minitorch.dtypes import DType, computed
 from minitorch.tensor_data import Shape, TensorData, broadcast_shapes
@@ -484,7 +483,7 @@ def repeats(shape: Shape, strides: Shape, out: Shape) -> tuple[int, int] | None:
     steps = [0] * lead
     for n, size, step in builtins.zip(shape, out[lead:], strides):
         steps.append(step if n == size else 0)
-    dims = [(n, step[0]) for n, step in merged(out, tuple(steps))]
+    dims = [(n, step[0]) for n, step in merged(builtins.zip(out, builtins.zip(steps)))]
     inner = 1
     if dims and dims[-1][1] == 0:
         inner = dims.pop()[0]

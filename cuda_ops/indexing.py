@@ -36,11 +36,12 @@ from cuda_ops.block.intrinsics import (
 )
 from cuda_ops.half import bits
 from cuda_ops.index_errors import after_launch, bad_index, notes, number
-from cuda_ops.memory import contiguous, copy, copy_into, empty, full, merged, split
+from cuda_ops.memory import contiguous, copy, copy_into, empty, full, split
 from cuda_ops.runtime.launch import TINY, ceil_div, kernel
 from cuda_ops.sort import end_of_run, sort_keys
 from minitorch import dtypes
-from minitorch.backend.indexing import cat_shape
+from minitorch.backend.host.memory import merged
+from minitorch.backend.indexing import cat_shape, cropped, line_of
 from minitorch.tensor_data import TensorData, lies_row_by_row
 
 THREADS = 32 if TINY else 256
@@ -88,25 +89,12 @@ def gather_elements(a, n, inner, index, m, out, notes, dim):
             out[e] = a[(outer * n + i) * inner + k]
 
 
-def _line(a: TensorData) -> TensorData:
-    """A tensor without dimensions as one of shape (1,)."""
-    return TensorData(a.storage, (1,), (1,), a.offset)
-
-
-def _crop(a: TensorData, dim: int, shape: tuple[int, ...]) -> TensorData:
-    """a's first shape[i] indices of every dimension but `dim`."""
-    for i in range(a.dims):
-        if i != dim and a.shape[i] != shape[i]:
-            a = a.slice(i, 0, shape[i])
-    return a
-
-
 def gather(a: TensorData, dim: int, index: TensorData) -> TensorData:
     """out[i, j] = a[index[i, j], j] for dim = 0; out has index's shape."""
     out = empty(index.shape, a.dtype)
     if a.dims == 0:
-        a, index, dim = _line(a), _line(contiguous(index)), 0
-    a = contiguous(_crop(a, dim, index.shape))
+        a, index, dim = line_of(a), line_of(contiguous(index)), 0
+    a = contiguous(cropped(a, dim, index.shape))
     gather_elements[ceil_div(out.size, THREADS), THREADS](
         bits(a.flat()), a.shape[dim], math.prod(index.shape[dim + 1 :]),
         contiguous(index).flat(), index.shape[dim], bits(out.flat()), notes(), dim,
@@ -207,10 +195,10 @@ def scatter_add(
         return out
     shape = a.shape
     if a.dims == 0:
-        out, index, src, dim = _line(out), _line(index), _line(src), 0
+        out, index, src, dim = line_of(out), line_of(index), line_of(src), 0
     index = contiguous(index)
-    src = contiguous(_crop(src, -1, index.shape))
-    window = _crop(out, dim, index.shape)
+    src = contiguous(cropped(src, -1, index.shape))
+    window = cropped(out, dim, index.shape)
     target = contiguous(window)
     n, m, inner = target.shape[dim], index.shape[dim], math.prod(index.shape[dim + 1 :])
     lines = index.size // m
@@ -286,7 +274,7 @@ def check_slices(index, n, notes, dim):
 def index_select(a: TensorData, dim: int, index: TensorData) -> TensorData:
     """The slices `index` [n] of `dim`, in that order. IndexError as in gather."""
     if a.dims == 0:
-        a, dim = _line(a), 0
+        a, dim = line_of(a), 0
     m = index.size
     out = empty((*a.shape[:dim], m, *a.shape[dim + 1 :]), a.dtype)
     if out.size:
@@ -394,7 +382,7 @@ def _sliced(
 ) -> tuple[TensorData, TensorData, int, int, int]:
     """out and src with at least one dimension, dim, and the sizes outer and inner."""
     if out.dims == 0:
-        out, dim = _line(out), 0
+        out, dim = line_of(out), 0
         src = contiguous(src)
         src = TensorData(src.storage, (index.size,), (1,), src.offset)
     outer = math.prod(out.shape[:dim])
@@ -572,7 +560,7 @@ def roll(a: TensorData, shifts: Sequence[int], dims: Sequence[int]) -> TensorDat
 
 def _rows(a: TensorData, dim: int) -> tuple[Any, int, int] | None:
     """Where `a` begins, the size of its rows from `dim` on, and the step of one."""
-    outer = merged(a.shape[:dim], a.strides[:dim]) or [(1, (0,))]
+    outer = merged(zip(a.shape[:dim], zip(a.strides))) or [(1, (0,))]
     (_, (step,)), shape = outer[0], a.shape[dim:]
     if step < 0 or len(outer) > 1 or not lies_row_by_row(shape, a.strides[dim:]):
         return None

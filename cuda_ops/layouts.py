@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from cuda_ops.block.intrinsics import WARP, is_aligned
 from cuda_ops.memory import contiguous
+from minitorch.backend.host.memory import merged
 from minitorch.tensor_data import Shape, Strides, TensorData
 
 # Fewer outputs than this get their elements side by side first.
@@ -67,15 +68,7 @@ def layout_of(
 
 def _merged(dims: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """Without sizes of 1, and with dimensions merged that follow without gaps."""
-    out: list[tuple[int, int]] = []
-    for n, step in dims:
-        if n == 1:
-            continue
-        if out and out[-1][1] == n * step:
-            out[-1] = (out[-1][0] * n, step)
-        else:
-            out.append((n, step))
-    return out
+    return [(n, step) for n, (step,) in merged((n, (step,)) for n, step in dims)]
 
 
 def _padded(dims: list[tuple[int, int]], rank: int) -> tuple[tuple[int, int], ...]:

@@ -31,6 +31,7 @@ from cuda_ops.runtime.arrays import ARRAYS, DeviceArray, allocate
 from cuda_ops.runtime.device import synchronize
 from cuda_ops.runtime.launch import SIMULATED, TINY, ceil_div, kernel
 from cuda_ops.transpose import SIDE, WORD, move
+from minitorch.backend.host.memory import merged, span
 from minitorch.dtypes import DType, float32, from_numpy_dtype, int32, rounded
 from minitorch.tensor_data import Shape, Strides, TensorData, layouts
 
@@ -264,9 +265,6 @@ class Plan(NamedTuple):
     launches: tuple[tuple[Shape, tuple[int, ...]], ...]
 
 
-Dim = tuple[int, tuple[int, ...]]  # a size, and the stride of each operand
-
-
 @lru_cache(maxsize=4096)
 def plan(shape: Shape, *strides: Strides) -> Plan:
     """Merge dimensions that lie behind each other in all operands, and pad to `RANK`.
@@ -274,7 +272,7 @@ def plan(shape: Shape, *strides: Strides) -> Plan:
     >>> plan((2, 3, 5), (15, 5, 1), (0, 0, 1)).launches[0][0]   # a row, added to 6 rows
     (1, 1, 6, 5)
     """
-    dims = merged(shape, *strides)
+    dims = merged(zip(shape, zip(*strides)))
     operands = range(len(strides))
     dims = [(1, (0,) * len(strides))] * (RANK - len(dims)) + dims
     loops, rest = dims[-RANK:], dims[:-RANK]
@@ -298,20 +296,6 @@ def _cut(
     first = (*sizes[:dim], half, *sizes[dim + 1 :])
     second = (*sizes[:dim], sizes[dim] - half, *sizes[dim + 1 :])
     return _cut(first, offsets, steps) + _cut(second, later, steps)
-
-
-@lru_cache(maxsize=4096)
-def merged(shape: Shape, *strides: Strides) -> list[Dim]:
-    """The dimensions of some operands, without those of size 1, merged if possible."""
-    out: list[Dim] = []
-    for n, steps in zip(shape, zip(*strides)):
-        if n == 1:
-            continue
-        if out and all(o == n * s for o, s in zip(out[-1][1], steps)):
-            out[-1] = (out[-1][0] * n, steps)
-        else:
-            out.append((n, steps))
-    return out
 
 
 @on_device
@@ -420,15 +404,7 @@ def overlap(a: TensorData, b: TensorData) -> bool:
 
 def _span(a: TensorData) -> tuple[int, int]:
     """The addresses of the first and of the last byte of a window."""
-    first = last = a.offset
-    for n, step in zip(a.shape, a.strides):
-        if n == 0:
-            return 0, -1
-        if step < 0:
-            first += (n - 1) * step
-        else:
-            last += (n - 1) * step
-    array, item = a.storage.array, a.dtype.itemsize
+    (first, last), array, item = span(a), a.storage.array, a.dtype.itemsize
     start = array.ctypes.data if SIMULATED else array.pointer
     return start + first * item, start + last * item + item - 1
 
@@ -495,7 +471,7 @@ def copy_plan(shape: Shape, a: Strides, out: Strides) -> tuple[Plan, bool]:
     >>> copy_plan((8, 32, 1000), (32000, 1, 32), (32000, 1000, 1))[0].launches[0][0]
     (1, 8, 1000, 32)
     """
-    dims = merged(shape, a, out)
+    dims = merged(zip(shape, zip(a, out)))
     if len(dims) >= 2:
         x, y = (
             min(range(len(dims)), key=lambda d: abs(dims[d][1][side]) or math.inf)

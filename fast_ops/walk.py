@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple
 
-from minitorch.backend.host.memory import Dim
+from minitorch.backend.host.memory import Dim, merged
 from minitorch.tensor_data import Shape, Strides, contiguous_strides
 
 LANES = 512  # outputs, or copies of outputs, that one task folds side by side
@@ -125,13 +125,7 @@ def _blocks(kept: list[Dim], folded: list[Dim], length: int, chunks: int) -> int
 
 def _merge_sorted(dims: list[Dim]) -> list[Dim]:
     """Sort by stride, the smallest last, and merge what lies without gaps."""
-    merged: list[Dim] = []
-    for n, steps in sorted(dims, key=lambda d: -d[1][0]):
-        if merged and all(o == n * s for o, s in zip(merged[-1][1], steps)):
-            merged[-1] = (merged[-1][0] * n, steps)
-        else:
-            merged.append((n, steps))
-    return merged
+    return merged(sorted(dims, key=lambda d: -d[1][0]))
 
 
 def _padded(dims: list[Dim], rank: int) -> list[Dim]:

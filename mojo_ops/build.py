@@ -25,7 +25,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -109,7 +109,7 @@ def source(module: str) -> Path:
     return replaced.get(module, FOLDER / f"{module}.mojo")
 
 
-def sources(module: str) -> dict[str, str]:
+def sources(module: str, source: Callable[[str], Path] = source) -> dict[str, str]:
     """The text of a module and of all modules that it imports, by name."""
     texts: dict[str, str] = {}
     waiting = [module]

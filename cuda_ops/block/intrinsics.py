@@ -2,7 +2,7 @@
 
 With this file a kernel can move 16 bytes at once (`load4`, `store4`), let the 32
 threads of a warp exchange values (`shuffle_xor`) and round factors for tensor cores
-(`to_tf32`).
+(`tf32_word`).
 
 A function decorated with `@emulated` writes LLVM code; in the simulator the function of
 the same name in `cuda_ops/simulator/emulation.py` runs instead. A function decorated
@@ -254,16 +254,6 @@ def tf32_word(builder: Any, x: Any) -> Any:
     kind = ir.FunctionType(I32, [F32])
     asm = ir.InlineAsm(kind, "cvt.rna.tf32.f32 $0, $1;", "=r,f")
     return builder.call(asm, [x])
-
-
-@emulated(emulation.to_tf32)
-def to_tf32(typing: Any, x: Any) -> Any:
-    """x rounded to TF32: 8 bits of exponent, 10 of fraction (sm_80)."""
-
-    def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return builder.bitcast(tf32_word(builder, args[0]), F32)
-
-    return types.float32(types.float32), code
 
 
 # ------------------------------------------- registers read anew

@@ -219,10 +219,8 @@ class Problem(NamedTuple):
     out_shape: Shape
 
 
-def plan_step(
-    problem: Problem, dtype: DType, mode: str | None = None, cut: Cut | None = None
-) -> Step:
-    """Prepare a convolution, and choose what `mode` and `cut` do not say."""
+def plan_step(problem: Problem, dtype: DType) -> Step:
+    """Choose how to run a convolution, and prepare it."""
     positions = max(h.places * w.places for h, w in problem.phases)
     total = problem.batch * positions
     if total >= MOST:
@@ -230,12 +228,11 @@ def plan_step(
             f"conv2d: {problem.batch} images of {positions} positions are more than "
             f"2**31; split the batch"
         )
-    mode = mode or _choose_mode(problem, SIZES[dtype.name])
-    if cut is None:
-        cuts = cuts_for(dtype, TABLE_CUTS if mode == TABLE else PACKED_CUTS)
-        depth = 0 if mode == TABLE else problem.channels
-        copies = problem.groups * len(problem.phases)
-        cut = choose(cuts, problem.outs, total, copies, depth)
+    mode = _choose_mode(problem, SIZES[dtype.name])
+    cuts = cuts_for(dtype, TABLE_CUTS if mode == TABLE else PACKED_CUTS)
+    depth = 0 if mode == TABLE else problem.channels
+    copies = problem.groups * len(problem.phases)
+    cut = choose(cuts, problem.outs, total, copies, depth)
     return _prepare(problem, dtype, mode, cut, total)
 
 
@@ -515,15 +512,13 @@ def _run_direct_weight(
 
 
 def _run_few_input(
-    grad: TensorData, weight: TensorData, x_shape: Shape, padding: Pair,
-    cut: conv_few.InputCut | None = None,
-) -> TensorData:  # fmt: skip
+    grad: TensorData, weight: TensorData, x_shape: Shape, padding: Pair
+) -> TensorData:
     out = empty(x_shape, grad.dtype)
     if out.size:
         N, C, *size = x_shape
         taps = (weight.shape[2], weight.shape[3])
-        if cut is None:
-            cut = conv_few.InputCut(taps, conv_few.choose_quads(size[1]), 2)
+        cut = conv_few.InputCut(taps, conv_few.choose_quads(size[1]), 2)
         plan = conv_few.plan_input(cut, N * C, grad.shape[1], (size[0], size[1]))
         run = conv_few.input_kernel(cut, asynchronous_here())
         run[plan.grid, plan.threads, 0, plan.shared](
@@ -534,14 +529,12 @@ def _run_few_input(
 
 
 def _run_few_weight(
-    grad: TensorData, x: TensorData, weight_shape: Shape, padding: Pair,
-    cut: conv_few.WeightCut | None = None, resident: int = conv_few.RESIDENT,
-) -> TensorData:  # fmt: skip
+    grad: TensorData, x: TensorData, weight_shape: Shape, padding: Pair
+) -> TensorData:
     out = empty(weight_shape, grad.dtype)
-    if cut is None:
-        taps = (weight_shape[2], weight_shape[3])
-        cut = conv_few.choose_weight_cut(taps, weight_shape[0], grad.shape[3])
-    plan = conv_few.plan_weight(cut, weight_shape, grad.shape, resident=resident)
+    taps = (weight_shape[2], weight_shape[3])
+    cut = conv_few.choose_weight_cut(taps, weight_shape[0], grad.shape[3])
+    plan = conv_few.plan_weight(cut, weight_shape, grad.shape)
     parts = plan.grid[0]
     to = out if parts == 1 else empty((parts * out.size,), grad.dtype)
     conv_few.weight_kernel(cut, asynchronous_here())[

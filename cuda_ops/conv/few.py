@@ -286,12 +286,10 @@ class InputPlan(NamedTuple):
     shared: int
 
 
-def plan_input(
-    cut: InputCut, planes: int, channels: int, size: Pair, most: int = THREADS
-) -> InputPlan:
+def plan_input(cut: InputCut, planes: int, channels: int, size: Pair) -> InputPlan:
     """Cut `planes` planes of `size` into tiles, for `channels` channels of grad."""
     height, width = size
-    high = max(1, most // cut.quads) * cut.rows
+    high = max(1, THREADS // cut.quads) * cut.rows
     tall = ceil_div(height, ceil_div(height, high))
     lines = ceil_div(tall, cut.rows)
     across, up = ceil_div(width, 4 * cut.quads), ceil_div(height, lines * cut.rows)
@@ -471,22 +469,19 @@ class WeightPlan(NamedTuple):
     shared: int
 
 
-def plan_weight(
-    cut: WeightCut, weight: Shape, grad: Shape,
-    most: int = TEAMS, resident: int = RESIDENT,
-) -> WeightPlan:  # fmt: skip
+def plan_weight(cut: WeightCut, weight: Shape, grad: Shape) -> WeightPlan:
     """Cut images into tiles, and these into parts: as many as run at the same time."""
     N, O, height, width = grad
     channels, line = cut.outs * cut.groups, 4 * cut.quads
     room = (ROOM - (cut.taps[0] - 1) * cut.pitch) // (cut.pitch + channels * line)
     tall = ceil_div(height, ceil_div(height, max(1, room)))
-    team = min(most, ROOM // cut.sums - 1) // cut.teams
+    team = min(TEAMS, ROOM // cut.sums - 1) // cut.teams
     lines = ceil_div(tall, ceil_div(tall, max(1, team // cut.quads)))
     threads = cut.teams * lines * cut.quads
     across = ceil_div(width, line)
     per_image = across * ceil_div(height, tall)
     others = ceil_div(O, channels) * weight[1]
-    blocks = max(1, resident // threads) * properties().multi_processor_count
+    blocks = max(1, RESIDENT // threads) * properties().multi_processor_count
     wanted = ceil_div(blocks, others)
     parts = ceil_div(N * per_image, ceil_div(N * per_image, wanted))
     staged = (tall + cut.taps[0] - 1) * cut.pitch + channels * tall * line

@@ -109,7 +109,7 @@ class WeightStep(NamedTuple):
 
 def plan_weight(
     dtype: DType, grad: Shape, x: Shape, weight: Shape, stride: Pair, padding: Pair,
-    dilation: Pair, groups: int, cut: Cut | None = None, parts: int | None = None,
+    dilation: Pair, groups: int, parts: int | None = None,
 ) -> WeightStep:  # fmt: skip
     """Choose how to run the gradient for a weight, and prepare it."""
     (outs, channels, *taps), out_w = weight, grad[3]
@@ -122,10 +122,8 @@ def plan_weight(
     total = grad[0] * positions
     if total >= MOST:
         raise ValueError(f"conv2d: {total} positions are too many; split the batch")
-    if cut is None:
-        cut = choose_weight_cut(
-            cuts_for(dtype, WEIGHT_CUTS), outs, columns, total, groups
-        )
+    cuts = cuts_for(dtype, WEIGHT_CUTS)
+    cut = choose_weight_cut(cuts, outs, columns, total, groups)
     out_tiles, across = ceil_div(outs, cut.outs), ceil_div(columns, cut.cols)
     if parts is None:
         parts = part_count(cut, out_tiles * across * groups, numel(weight), total)

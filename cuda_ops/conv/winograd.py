@@ -305,21 +305,16 @@ class WinogradPlan(NamedTuple):
 
 
 def plan_winograd(
-    source: Shape,
-    out_shape: Shape,
-    taps: Taps,
-    base: Pair,
-    config: Config | None = None,
+    source: Shape, out_shape: Shape, taps: Taps, base: Pair
 ) -> WinogradPlan:
-    """Prepare a convolution; `config` cuts the products, or the estimate chooses."""
+    """Prepare a convolution, and choose how to cut its products."""
     N, C, H, W = source
     _, O, OH, OW = out_shape
     across, down = ceil_div(OW, 2), ceil_div(OH, 2)
     total = N * down * across
     pitch = ceil_div(total, 4) * 4
     size = (O, pitch, C, PLACES)
-    new = compute_capability() >= (8, 0)
-    configs = (CONFIGS if new else CONFIGS_4[1:2]) if config is None else (config,)
+    configs = CONFIGS if compute_capability() >= (8, 0) else CONFIGS_4[1:2]
     cut = matmul.choose(configs, *size, matmul.FMA_RATE)
     sides = matmul.Sides(O, pitch, C, (1, O), (1, pitch), ((PLACES, C * O, C * pitch),))
     shape = (PLACES, O, pitch)
@@ -377,19 +372,15 @@ def run_winograd(
     return out
 
 
-def forward_plan(
-    x: Shape, weight: Shape, padding: Pair, config: Config | None = None
-) -> WinogradPlan:
+def forward_plan(x: Shape, weight: Shape, padding: Pair) -> WinogradPlan:
     """conv2d of x [N, C, H, W] with weight [O, C, 3, 3]."""
     N, C, H, W = x
     out_shape = (N, weight[0], H + 2 * padding[0] - 2, W + 2 * padding[1] - 2)
     taps = Taps(9 * C, 9, 0, 1)
-    return plan_winograd(x, out_shape, taps, (-padding[0], -padding[1]), config)
+    return plan_winograd(x, out_shape, taps, (-padding[0], -padding[1]))
 
 
-def input_plan(
-    grad: Shape, weight: Shape, x: Shape, padding: Pair, config: Config | None = None
-) -> WinogradPlan:
+def input_plan(grad: Shape, weight: Shape, x: Shape, padding: Pair) -> WinogradPlan:
     """The gradient for the input: channels change places, and the taps turn around."""
     taps = Taps(9, 9 * weight[1], 8, -1)
-    return plan_winograd(grad, x, taps, (padding[0] - 2, padding[1] - 2), config)
+    return plan_winograd(grad, x, taps, (padding[0] - 2, padding[1] - 2))

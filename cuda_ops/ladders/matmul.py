@@ -23,6 +23,7 @@ from numba import cuda
 from cuda_ops.block.intrinsics import device
 from cuda_ops.memory import empty
 from cuda_ops.runtime.launch import TINY, ceil_div, kernel
+from minitorch.backend.host.matmul import check_rung
 from minitorch.tensor_data import TensorData
 
 # Rows and columns of a tile, and threads of a block.
@@ -333,12 +334,7 @@ def _run_rung(
     rung: Any, name: str, a: TensorData, b: TensorData, side: int, threads: int
 ) -> TensorData:
     """Check two matrices and run one of the kernels, in blocks of side x side."""
-    plain = a.is_contiguous() and b.is_contiguous()
-    if a.dims != 2 or b.dims != 2 or a.shape[1] != b.shape[0] or not plain:
-        raise ValueError(
-            f"{name}: a is {a.shape} and b is {b.shape}; expected contiguous matrices "
-            f"[M, K] and [K, N] (matmul takes any strides and batches)"
-        )
+    check_rung(name, a, b)
     (M, K), N = a.shape, b.shape[1]
     out = empty((M, N), a.dtype)
     blocks = ceil_div(N, side), ceil_div(M, side)

@@ -224,13 +224,8 @@ class PinnedPool:
         """Put a buffer back; copies that are under way may go on."""
         self.returned.append(buffer)
 
-    def free_idle(self) -> None:
-        """Give buffers that nobody uses back to the system."""
-        with self.lock:
-            self._collect()
-            self._free_idle()
-
     def _free_idle(self) -> None:
+        """Give buffers that nobody uses back to the system."""
         for size, queue in self.idle.items():
             for buffer in queue:
                 buffer.free()

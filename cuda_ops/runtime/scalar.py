@@ -34,7 +34,7 @@ from minitorch import operators
 from minitorch.operators import compilable
 
 f32 = np.float32
-ZERO, HALF, ONE, TWO = f32(0.0), f32(0.5), f32(1.0), f32(2.0)
+ZERO, HALF, ONE = f32(0.0), f32(0.5), f32(1.0)
 MINUS_2U, CUBIC = f32(-2.0 * operators.SQRT_2_OVER_PI), f32(0.044715)
 SLOPE, CUBIC_SLOPE = f32(2.0 * operators.SQRT_2_OVER_PI), f32(3.0 * 0.044715)
 

@@ -210,14 +210,6 @@ def _check(array: Any, i: int, count: int) -> None:
             raise RuntimeError(f"element {i} is not aligned for {count} at once")
 
 
-def to_tf32(x: Any) -> Any:
-    """x rounded to the 10 bits of fraction that tensor cores read, half away from 0"""
-    bits = np.float32(x).view(np.uint32)
-    if np.isfinite(np.float32(x)):
-        bits = np.uint32(int(bits) + 0x1000)
-    return np.uint32(int(bits) & 0xFFFFE000).view(np.float32)
-
-
 def word_of(x: Any) -> Any:
     """The bits of a float32."""
     return np.float32(x).view(np.uint32)

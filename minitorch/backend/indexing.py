@@ -72,10 +72,7 @@ class Indexing(Primitives):
             self._check_slices(a, dim, index)
         with renamed("scatter_add", "index_add"):
             made = self.scatter_add(a, dim, repeated(index, dim, src.shape), src)
-        if out is None:
-            return made
-        self.copy_into(out, made)
-        return out
+        return self.into(out, made)
 
     def _check_slices(self, a: TensorData, dim: int, index: TensorData) -> None:
         """Empty slices have no elements whose index could be found to be wrong."""
@@ -113,3 +110,16 @@ def repeated(index: TensorData, dim: int, shape: Shape) -> TensorData:
     """index [n] as a view of `shape`, in which every line along `dim` is `index`."""
     strides = tuple(index.strides[0] if d == dim else 0 for d in range(len(shape)))
     return TensorData(index.storage, shape, strides, index.offset)
+
+
+def line_of(a: TensorData) -> TensorData:
+    """A tensor without dimensions as one of shape (1,)."""
+    return TensorData(a.storage, (1,), (1,), a.offset)
+
+
+def cropped(a: TensorData, dim: int, shape: Shape) -> TensorData:
+    """a's first shape[i] indices of every dimension but `dim` (-1: of all)."""
+    for i in range(a.dims):
+        if i != dim and a.shape[i] != shape[i]:
+            a = a.slice(i, 0, shape[i])
+    return a

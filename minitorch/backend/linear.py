@@ -62,10 +62,7 @@ class Linear(Primitives):
         """
         made = self.matmul(a, b)
         made = made if made.dtype is dtype else self.copy(made, dtype)
-        if out is None:
-            return made
-        self.copy_into(out, made)
-        return out
+        return self.into(out, made)
 
     def bias_activation(
         self, x: TensorData, bias: TensorData, fn: Callable | None,

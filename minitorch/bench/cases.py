@@ -38,9 +38,6 @@ from minitorch.bench.inputs import (
 )
 from minitorch.bench.tiny import tiny_cases
 
-Both = Callable[..., tuple[list[Any], list[Any]]]  # what `both` is
-
-
 # ---------------------------------------------------------------------------- matmul
 
 

@@ -12,7 +12,6 @@ becomes a kernel (`.entry`) of the same name.
 from __future__ import annotations
 
 import hashlib
-import re
 from importlib import metadata
 from pathlib import Path
 
@@ -27,26 +26,16 @@ OPTIONS = (
 )  # fmt: skip
 Arch = tuple[int, int]  # a compute capability, (9, 0) for sm_90
 
-_IMPORT = re.compile(r"^from (\w+) import", re.MULTILINE)
 
-
-def source(module: str) -> Path | None:
+def source(module: str) -> Path:
     """The file of a module: of this folder, or shared with the kernels of the CPU."""
-    files = (FOLDER / f"{module}.mojo", build.source(module))
-    return next((file for file in files if file.exists()), None)
+    file = FOLDER / f"{module}.mojo"
+    return file if file.exists() else build.source(module)
 
 
 def sources(module: str) -> dict[str, str]:
     """The text of a module, and of all of ours that it imports, by name."""
-    texts: dict[str, str] = {}
-    waiting = [module]
-    while waiting:
-        name = waiting.pop()
-        file = source(name)
-        if file is not None and name not in texts:
-            texts[name] = file.read_text()
-            waiting += _IMPORT.findall(texts[name])
-    return texts
+    return build.sources(module, source)
 
 
 def version() -> str:

@@ -23,10 +23,11 @@ from hypothesis.stateful import (
 )
 
 from helpers import array_of, make, quick
+from minitorch.backend.host.memory import merged
 from minitorch.tensor_data import contiguous_strides, iter_positions
 
 pytest.importorskip("numba_cuda")
-from cuda_ops.memory import merged, plan
+from cuda_ops.memory import plan
 from cuda_ops.runtime import allocator, device
 from cuda_ops.runtime.allocator import (
     MEDIUM_SEGMENT,
@@ -426,8 +427,9 @@ def test_a_plan_visits_the_same_elements(shape: tuple[int, ...], data: Any) -> N
 
 
 def test_dimensions_merge() -> None:
-    assert merged((2, 3, 5), (15, 5, 1), (0, 0, 1)) == [(6, (5, 0)), (5, (1, 1))]
-    assert merged((4, 1, 7), (7, 0, 1)) == [(28, (1,))]
+    dims = zip((2, 3, 5), zip((15, 5, 1), (0, 0, 1)))
+    assert merged(dims) == [(6, (5, 0)), (5, (1, 1))]
+    assert merged(zip((4, 1, 7), zip((7, 0, 1)))) == [(28, (1,))]
 
 
 def test_a_plan_for_more_elements_than_32_bits_count() -> None:

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from minitorch.backend.host.memory import SERIAL_LIMIT, HostMemory, overlap
-from minitorch.backend.indexing import Indexing, index_error
+from minitorch.backend.indexing import Indexing, cropped, index_error, line_of
 from minitorch.tensor_data import TensorData
 
 
@@ -38,11 +38,11 @@ class HostIndexing(HostMemory, Indexing):
         if len(z) == 0:
             return out
         if not a.shape:
-            a, index, dim = _line(a), _line(index), 0
+            a, index, dim = line_of(a), line_of(index), 0
         n, m = a.shape[dim], index.shape[dim]
         places = self._checked("gather", index, n, dim)
         self._indexing.gather[len(z) >= SERIAL_LIMIT](
-            self._flat(_crop(a, dim, index.shape)), places, z, n, m,
+            self._flat(cropped(a, dim, index.shape)), places, z, n, m,
             math.prod(index.shape[dim + 1 :]),
         )  # fmt: skip
         return out
@@ -55,14 +55,14 @@ class HostIndexing(HostMemory, Indexing):
         if index.size == 0:
             return out
         if not a.shape:
-            whole, index, src, dim = _line(out), _line(index), _line(src), 0
+            whole, index, src, dim = line_of(out), line_of(index), line_of(src), 0
         n, m = whole.shape[dim], index.shape[dim]
         places = self._checked("scatter_add", index, n, dim)
-        window = _crop(whole, dim, index.shape)
+        window = cropped(whole, dim, index.shape)
         target = self.contiguous(window)
         self._indexing.scatter_add[len(places) >= SERIAL_LIMIT](
             target.flat(), places,
-            self._flat(_crop(src, -1, index.shape)), n, m,
+            self._flat(cropped(src, -1, index.shape)), n, m,
             math.prod(index.shape[dim + 1 :]),
         )  # fmt: skip
         if target is not window:
@@ -72,7 +72,7 @@ class HostIndexing(HostMemory, Indexing):
     def index_select(self, a: TensorData, dim: int, index: TensorData) -> TensorData:
         """A copy of whole slices."""
         if not a.shape:
-            a, dim = _line(a), 0
+            a, dim = line_of(a), 0
         n = a.shape[dim]
         places = self._checked("index_select", index, n, dim)
         shape = (*a.shape[:dim], len(places), *a.shape[dim + 1 :])
@@ -91,7 +91,7 @@ class HostIndexing(HostMemory, Indexing):
         """The slices are added in their order."""
         out = self.copy(a, a.storage.dtype) if out is None else out
         if not a.shape:
-            a, dim = _line(a), 0
+            a, dim = line_of(a), 0
         n = a.shape[dim]
         places = self._checked("index_add", index, n, dim)
         added = self._flat(src)
@@ -106,7 +106,7 @@ class HostIndexing(HostMemory, Indexing):
     ) -> None:
         """The slices are written in their order, by one thread."""
         if not out.shape:
-            out, dim = _line(out), 0
+            out, dim = line_of(out), 0
         n = out.shape[dim]
         places = self._checked("index_copy_", index, n, dim)
         if src.size == 0:
@@ -127,16 +127,3 @@ class HostIndexing(HostMemory, Indexing):
         if bad >= 0:
             raise index_error(name, places[bad], dim, size)
         return places
-
-
-def _line(a: TensorData) -> TensorData:
-    """A tensor without dimensions as one of shape (1,)."""
-    return TensorData(a.storage, (1,), (1,), a.offset)
-
-
-def _crop(a: TensorData, dim: int, shape: tuple[int, ...]) -> TensorData:
-    """a's first shape[i] indices of every dimension but `dim` (-1: of all)."""
-    for i in range(a.dims):
-        if i != dim and a.shape[i] != shape[i]:
-            a = a.slice(i, 0, shape[i])
-    return a

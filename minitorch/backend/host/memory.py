@@ -15,7 +15,7 @@ import math
 import sys
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import product
 from sys import getrefcount
@@ -312,12 +312,12 @@ def overlap(a: TensorData, b: TensorData) -> bool:
     if x is not y:  # the first two questions take a tenth of the last one's time
         apart = x.base is None and y.base is None
         return not apart and np.may_share_memory(x, y)
-    first, last = _span(a)
-    other_first, other_last = _span(b)
+    first, last = span(a)
+    other_first, other_last = span(b)
     return first <= other_last and other_first <= last
 
 
-def _span(a: TensorData) -> tuple[int, int]:
+def span(a: TensorData) -> tuple[int, int]:
     """The smallest and the largest storage position in a window."""
     first = last = a.offset
     for n, step in zip(a.shape, a.strides):
@@ -362,7 +362,7 @@ def plan(shape: Shape, *strides: Strides) -> Plan:
     >>> plan((2, 3, 5), (15, 5, 1), (0, 0, 1)).shape    # a row, added to 6 rows
     (1, 1, 6, 5)
     """
-    dims = _ordered(_merged([d for d in zip(shape, zip(*strides)) if d[0] != 1]))
+    dims = _ordered(merged(zip(shape, zip(*strides))))
     operands = range(len(strides))
     dims = [(1, (0,) * len(strides))] * (RANK - len(dims)) + dims
     loops, rest = dims[-RANK:], dims[:-RANK]
@@ -385,14 +385,20 @@ def _transposes(second: Dim, innermost: Dim) -> bool:
     return long and steps[0] == 1 and inner_steps[-1] == 1 and inner_steps[0] != 1
 
 
-def _merged(dims: list[Dim]) -> list[Dim]:
-    merged: list[Dim] = []
+def merged(dims: Iterable[Dim]) -> list[Dim]:
+    """Without those of size 1; those that lie behind each other in all operands as one.
+
+    # sizes of `shape`, and strides of a and b: zip(shape, zip(a.strides, b.strides))
+    """
+    out: list[Dim] = []
     for n, steps in dims:
-        if merged and all(o == n * s for o, s in zip(merged[-1][1], steps)):
-            merged[-1] = (merged[-1][0] * n, steps)
+        if n == 1:
+            continue
+        if out and all(o == n * s for o, s in zip(out[-1][1], steps)):
+            out[-1] = (out[-1][0] * n, steps)
         else:
-            merged.append((n, steps))
-    return merged
+            out.append((n, steps))
+    return out
 
 
 def _ordered(dims: list[Dim]) -> list[Dim]:

@@ -319,7 +319,7 @@ def _measure(session: GPTSession, task: TextTask, reporter: Reporter) -> None:
             reporter.note(_sample(session, task))
     content = {
         "recipe": config.recipe,
-        "parameters": model.num_parameters(),
+        "parameters": model.config.num_parameters(),
         "complete": step == config.steps,
         "rows": [asdict(row) for row in session.history],
     }

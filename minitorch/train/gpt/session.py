@@ -156,7 +156,8 @@ class GPTSession(Run):
         """See `Row`."""
         if self.peak is None or not self.rate:
             return None
-        return self.rate * self.model.flops_per_token() / (self.peak * self.ranks)
+        flops = self.model.config.flops_per_token()
+        return self.rate * flops / (self.peak * self.ranks)
 
     def start_clock(self) -> None:
         """What comes now is training."""

@@ -170,14 +170,6 @@ class SharedGPT:
         """As a module's."""
         return self.train(False)
 
-    def num_parameters(self, embeddings: bool = True) -> int:
-        """Of the whole model."""
-        return self.config.num_parameters(embeddings)
-
-    def flops_per_token(self, length: int | None = None) -> int:
-        """Of the whole model."""
-        return self.config.flops_per_token(length)
-
     def seed(self, step: int) -> None:
         """Random numbers of dropout, from here on: those of a step, the same for ranks
         that share layers and others for others, also when a run was resumed."""
