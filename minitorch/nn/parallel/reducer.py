@@ -334,10 +334,12 @@ class Reducer:
         self.settled = True
         device = self.buckets[0].flat.raw.device
         found = tensor([*self.came, self.rows], dtype=int64, device=device)
-        beside = self.group.beside()
-        broadcast(found, self.group.ranks[0], beside)  # which is ready then
+        broadcast(found, self.group.ranks[0], self.group)
         *order, rows = found.tolist()
-        self.beside = beside if rows >= MANY_ROWS else self.group
+        if rows >= MANY_ROWS and self.hook is None:
+            self.beside = self.group.beside()
+            # So that it is ready: no graph can connect it.
+            broadcast(found, self.group.ranks[0], self.beside)
         self._make_buckets(order)
         for bucket in self.buckets:
             self._fill(bucket)
