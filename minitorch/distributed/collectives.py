@@ -126,7 +126,7 @@ def _named(caller: str, what: str, tensors: Any, first: Tensor, n: int) -> Any:
         given = f"{len(tensors)} of them" if hasattr(tensors, "__len__") else tensors
         raise ValueError(f"{caller}: {what}: got {given}; expected a list of {n}")
     for i, x in enumerate(tensors):
-        if isinstance(x, Tensor):
+        if isinstance(x, Tensor) and isinstance(first, Tensor):
             why = "every rank brings as many"
             _check_size(caller, f"{what}[{i}]", x, first.numel(), why)
     return {f"{what}[{i}]": x for i, x in enumerate(tensors)}
@@ -399,7 +399,8 @@ class P2POp(NamedTuple):
 def batch_isend_irecv(p2p_op_list: Sequence[P2POp]) -> list[Work]:
     """Start messages that go and come together, so that no order of them can hang."""
     name, messages = "batch_isend_irecv", []
-    if not p2p_op_list or len({id(op.group) for op in p2p_op_list}) > 1:
+    groups = {id(op.group) for op in p2p_op_list if isinstance(op, P2POp)}
+    if len(groups) != 1 or not all(isinstance(op, P2POp) for op in p2p_op_list):
         raise ValueError(f"{name}: expected one or more P2POps, all of one group")
     g = member(name, p2p_op_list[0].group)
     if g is None:

@@ -166,7 +166,13 @@ def get_group_rank(group: Group, global_rank: int) -> int:
 
 def get_global_rank(group: Group, group_rank: int) -> int:
     """The number among all ranks of one of the group."""
-    return get_process_group_ranks(group)[group_rank]
+    ranks = get_process_group_ranks(group)
+    if group_rank not in range(len(ranks)):
+        raise ValueError(
+            f"get_global_rank: group_rank is {group_rank!r}; expected a number from 0 "
+            f"to {len(ranks) - 1}"
+        )
+    return ranks[group_rank]
 
 
 def _of(caller: str, group: Group) -> ProcessGroup | None:

@@ -110,7 +110,9 @@ def _options(op: Any, async_op: bool) -> Any:
     """torch's options of an all-reduce; on a GPU one that is not to be waited for is
     a kernel of our own stream, and no work is returned."""
     options = dist.AllreduceOptions()
-    options.reduceOp, options.asyncOp = op, async_op
+    options.reduceOp = op
+    if hasattr(options, "asyncOp"):  # older ones make work of all
+        options.asyncOp = async_op
     return options
 
 
@@ -207,15 +209,18 @@ class TorchGroup(ProcessGroup):
         if self.slow is None:
             options = dist.ProcessGroupNCCL.Options()
             options.config.max_ctas = FEW
-            self.slow = self.subgroup(self.ranks, pg_options=options, **self.limit)
+            how: Any = {"backend": "nccl", "pg_options": options, **self.limit}
+            self.slow = self.subgroup(self.ranks, **how)
         assert self.slow is not None
         return self.slow
 
     def close(self) -> None:
-        groups = list(every) if self.handle is dist.group.WORLD else [self]
+        own = [self] if self.slow is None else [self.slow, self]
+        groups = list(every) if (whole := self.handle is dist.group.WORLD) else own
         for group in groups:
             group.forget_captures()
-        dist.destroy_process_group(self.handle)
+        for group in [self] if whole else own:
+            dist.destroy_process_group(group.handle)
         # Gloo's threads end with the last name for it. At the end of a program it would
         # be too late: one that gives memory back then is ended by Python, and aborts.
         for group in groups:

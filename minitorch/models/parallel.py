@@ -289,6 +289,7 @@ def pipeline(
             index,
             count,
             input_args=like,
+            output_args=None if index == count - 1 else like,
             recompute=recompute,
         )
         for index in range(rank, count, len(schedule))

@@ -461,11 +461,15 @@ def test_what_is_refused() -> None:
         for options, message in (
             ({"device_ids": [0]}, "the module is on cpu"),
             ({"static_graph": True}, "static_graph=True is not supported"),
+            ({"bucket_cap_mb": -1}, "bucket_cap_mb is -1"),
+            ({"bucket_cap_mb": "25"}, "bucket_cap_mb is '25'"),
         ):
             with pytest.raises(ValueError, match=message):
                 DDP(model, **options)
         with pytest.raises(TypeError, match="no argument 'bucket'"):
             DDP(model, bucket=1)
+        with pytest.raises(TypeError, match="the module is a int"):
+            DDP(3)  # type: ignore[arg-type]
         with pytest.raises(ValueError, match="expected a module with parameters"):
             DDP(nn.ReLU())
 

@@ -55,6 +55,48 @@ def test_a_gpt_in_stages_trains_as_a_whole_one(n: int, how: Any) -> None:
     assert max(spawn_threads(parallel_checks.in_stages, n, *how)) < 1e-10
 
 
+@pytest.mark.parametrize("frozen", ["the first stage", "the last", "both tables"])
+def test_a_stage_may_be_frozen(frozen: str) -> None:
+    """Of two, on two parts of the batch; losses are those of one process."""
+
+    def model(seed: int) -> Any:
+        made: Any = parallel_checks.gpt("gpt2", seed)
+        for part in {
+            "the first stage": (made.wte, made.wpe, *made.h[:2]),
+            "the last": (*made.h[2:], made.ln_f, made.wte),
+            "both tables": (made.wte, made.wpe),
+        }[frozen]:
+            part.requires_grad_(False)
+        return made
+
+    def program() -> list[float]:
+        mesh = dist.init_device_mesh("cpu", (2, 2), ("pp", "data"))
+        data, table = mesh.get_group("data"), one_f_one_b(2, 2)
+        whole = model(dist.get_rank())  # data's first rank has the others' weights
+        pipe, losses = pipeline(whole, mesh["pp"], table, 1, 8, data=data), []
+        optimizer = parallel_checks.adam(pipe.parameters())
+        for step in range(3):
+            optimizer.zero_grad()
+            mine = [x.chunk(2)[data.rank()] for x in parallel_checks.batch(step)]
+            loss = pipe.step(*mine)
+            pipe.clip_grad_norm_(parallel_checks.CLIP)
+            optimizer.step()
+            if loss is not None:
+                dist.all_reduce(loss, dist.ReduceOp.AVG, data)
+                losses.append(loss.item())
+        return losses
+
+    alone, expected = model(0), []
+    optimizer = parallel_checks.adam(alone.parameters())
+    for step in range(3):
+        args = (*parallel_checks.batch(step),)
+        expected.append(
+            parallel_checks.learn(parallel_checks.Loss(alone), optimizer, *args)
+        )
+    for losses in spawn_threads(program, 4)[2:]:
+        assert losses == pytest.approx(expected, rel=1e-10)
+
+
 sizes = st.tuples(st.integers(1, 6), st.integers(1, 12), st.integers(1, 4))
 
 
@@ -129,6 +171,8 @@ def test_schedules_that_cannot_be_done() -> None:
         interleaved(2, 3, 2)
     with pytest.raises(ValueError, match="microbatches is 0; expected 1 or more"):
         gpipe(2, 0)
+    with pytest.raises(ValueError, match="chunks is 0; expected 1 or more"):
+        interleaved(2, 4, 0)
 
 
 def test_a_schedule_as_text_and_as_a_picture(tmp_path: Path) -> None:
@@ -159,6 +203,13 @@ def test_what_is_refused() -> None:
         pipe = Pipeline([stage], gpipe(2, 2), loss)
         with pytest.raises(ValueError, match="the batch has 3 rows and the schedule 2"):
             pipe.step(minitorch.ones(3, 2), minitorch.ones(3))
+        pipe = pipeline(parallel_checks.gpt("gpt2"), mesh, gpipe(2, 2), 2, 8)
+        ids, targets = (x[:, :6] for x in parallel_checks.batch(0))
+        # Else what comes would be shorter than what the other rank waits for.
+        message = r"stage 0 made .*\(2, 6, 8\).* expected .*\(2, 8, 8\)"
+        if me == 0:
+            with pytest.raises(ValueError, match=message):
+                pipe.step(ids, targets)
         with pytest.raises(ValueError, match="6 stages of 4 blocks; each stage has"):
             pipeline(parallel_checks.gpt("gpt2"), mesh, interleaved(2, 2, 3), 1, 8)
         with pytest.raises(ValueError, match="is for 1 ranks, and the mesh has 2"):

@@ -422,6 +422,8 @@ def test_what_fully_shard_refuses() -> None:
             fully_shard(nn.Linear(3, 4 + dist.get_rank()))
         with pytest.raises(ValueError, match="ModuleList has no forward"):
             fully_shard(nn.ModuleList([nn.Linear(1, 1)]))
+        with pytest.raises(ValueError, match="list has no forward"):
+            fully_shard([nn.Linear(1, 1)])  # type: ignore[arg-type]
         ties = Ties()
         fully_shard(ties.last)
         with pytest.raises(ValueError, match=r"first\.weight is a parameter that has"):

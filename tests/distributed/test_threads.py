@@ -157,6 +157,11 @@ def test_what_cannot_be_sent() -> None:
         ),
         (lambda: dist.all_gather([ones(3)], ones(3)), ValueError, "a list of 2"),
         (
+            lambda: dist.all_gather([ones(3)] * 2, None),  # type: ignore[arg-type]
+            TypeError,
+            "tensor is a NoneType",
+        ),
+        (
             lambda: dist.all_gather([ones(3), ones(2)], ones(3)),
             ValueError,
             r"tensor_list\[1\] has 2",
@@ -172,6 +177,12 @@ def test_what_cannot_be_sent() -> None:
             r"output_split_sizes are \[1, 2\]",
         ),
         (lambda: dist.batch_isend_irecv([]), ValueError, "one or more"),
+        (
+            lambda: dist.batch_isend_irecv([(dist.isend, wide, 1)]),  # type: ignore[list-item]
+            ValueError,
+            "one or more P2POps",
+        ),
+        (lambda: dist.get_global_rank(None, -1), ValueError, "group_rank is -1; .* 1$"),
         (lambda: dist.new_group([0, 5]), ValueError, "a rank is 5"),
         (lambda: dist.init_device_mesh("cpu", (3,)), ValueError, "3 places, and there"),
         (lambda: dist.DeviceMesh("cpu", [0, 0]), ValueError, r"the ranks are \[0, 0\]"),

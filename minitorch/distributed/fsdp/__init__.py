@@ -81,7 +81,7 @@ def fully_shard(
         raise ValueError(
             "fully_shard: the module is wrapped already, or this rank is in no group"
         )
-    if type(module).forward is Module.forward:
+    if getattr(type(module), "forward", Module.forward) is Module.forward:
         raise ValueError(
             f"fully_shard: {type(module).__name__} has no forward of its own; wrap the "
             f"modules in it, which are called"

@@ -79,7 +79,8 @@ def _schedule(
     stages: int, microbatches: int, chunks: int, ahead: Sequence[int]
 ) -> Schedule:
     """`ahead[rank]` forward passes, then one forward and one backward in turns."""
-    for name, size in (("stages", stages), ("microbatches", microbatches)):
+    sizes = ("stages", stages), ("microbatches", microbatches), ("chunks", chunks)
+    for name, size in sizes:
         if size < 1:
             raise ValueError(f"schedule: {name} is {size}; expected 1 or more")
     # BEGIN SOLUTION a13.5

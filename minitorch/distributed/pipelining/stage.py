@@ -16,7 +16,8 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from minitorch.autodiff import backpropagate, grad_mode, no_grad
-from minitorch.creation import empty
+from minitorch.creation import empty, zeros
+from minitorch.distributed.alike import give
 from minitorch.distributed.collectives import (
     P2POp,
     all_reduce,
@@ -35,7 +36,7 @@ from minitorch.distributed.pipelining.schedules import (
     chunks_of,
     program,
 )
-from minitorch.dtypes import DType
+from minitorch.dtypes import DType, computed
 from minitorch.executor import active
 from minitorch.functions.movement import stack
 from minitorch.nn.containers import ModuleList
@@ -83,6 +84,7 @@ class PipelineStage:
         stage_index, num_stages: which stage of how many it is.
         input_args: a tensor of the shape, dtype and device of what comes from the stage
             before; not for the first stage.
+        output_args: one like what goes to the next stage, to be checked; None: not.
         recompute: keep inputs only, and compute the stage again in its backward pass.
     """
 
@@ -93,6 +95,7 @@ class PipelineStage:
         num_stages: int,
         *,
         input_args: Tensor | None = None,
+        output_args: Tensor | None = None,
         recompute: bool = False,
     ) -> None:
         if stage_index > 0 and input_args is None:
@@ -103,6 +106,7 @@ class PipelineStage:
         self.submodule, self.recompute = submodule, recompute
         self.index, self.is_last = stage_index, stage_index == num_stages - 1
         self.takes = None if input_args is None else Form.of(input_args)
+        self.gives = None if output_args is None else Form.of(output_args)
         self.makes: Form | None = None  # known when it has made one
         self.held: dict[int, tuple[Tensor, Any]] = {}
 
@@ -115,9 +119,14 @@ class PipelineStage:
         out = end(
             checkpoint(self.submodule, x) if self.recompute else self.submodule(x)
         )
+        self.makes = Form.of(out)
+        if self.gives not in (None, self.makes):  # Gloo would let it pass, or abort
+            raise ValueError(
+                f"PipelineStage: stage {self.index} made {self.makes}; expected "
+                f"{self.gives}, as the next stage does"
+            )
         if grad_mode.enabled:
             self.held[microbatch] = x, out if self.is_last else End(out)
-        self.makes = Form.of(out)
         return out.detach()
 
     def backward(self, microbatch: int, grad: Tensor | None) -> Tensor | None:
@@ -180,8 +189,11 @@ class Pipeline:
         self.module = ModuleList(stage.submodule for stage in stages)
         self.microbatches = 1 + max(action.microbatch for action in schedule[0])
         self.training = program(schedule, found.rank())
-        ddp = DistributedDataParallel
-        self.ddp = ddp(self.module, process_group=data) if data else None
+        self.ddp: Any = None
+        if data and any(p.requires_grad for p in self.parameters()):
+            self.ddp = DistributedDataParallel(self.module, process_group=data)
+        elif data:
+            give(self.parameters(), data)
         last = {a.chunk: a for a in schedule[found.rank()] if a.kind == "B"}
         self.sending, self.sync, self.synced = set(last.values()), True, True
         self.before: list[Tensor | None] = []
@@ -199,7 +211,11 @@ class Pipeline:
         skipped = {id(p) for p in self.shared if twice}
         mine = [p for p in self.parameters() if p.grad is not None]
         counted = [p for p in mine if id(p) not in skipped]
-        total = common_norm(counted).square()
+        if counted:
+            total = common_norm(counted).square()
+        else:  # all of this rank's parameters are frozen
+            like = next(self.parameters())
+            total = zeros((), dtype=computed(like.dtype), device=like.raw.device)
         all_reduce(total, group=self.group)
         clip_grads_with_norm_(mine, max_norm, total.sqrt())
         return total.sqrt()

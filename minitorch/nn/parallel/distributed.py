@@ -13,6 +13,7 @@ optimizers keep the parameters equal: nothing else is ever sent, besides buffers
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -85,6 +86,7 @@ class DistributedDataParallel(Module):
         super().__init__()
         _refuse(pytorch_only)
         _check_bare(module)
+        limit = _bytes(25 if bucket_cap_mb is None else bucket_cap_mb)
         group = member("DistributedDataParallel", process_group)
         named = {n: p for n, p in module.named_parameters() if p.requires_grad}
         if group is None or not named:
@@ -104,7 +106,6 @@ class DistributedDataParallel(Module):
             tensors = chain(module.named_parameters(), module.named_buffers())
             check_alike("DistributedDataParallel", tensors, group)
             give(chain(module.parameters(), module.buffers()), group)
-        limit = int(2**20 * (25 if bucket_cap_mb is None else bucket_cap_mb))
         names, parameters = list(named), list(named.values())
         self.reducer = Reducer(names, parameters, group, limit, find_unused_parameters)
 
@@ -206,11 +207,25 @@ def _refuse(given: Mapping[str, Any]) -> None:
 
 def _check_bare(module: Module) -> None:
     """Two averages of one gradient would be under way at once."""
+    if not isinstance(module, Module):
+        raise TypeError(
+            f"DistributedDataParallel: the module is a {type(module).__name__}"
+        )
     if any(isinstance(m, DistributedDataParallel) for m in module.modules()):
         raise ValueError(
             "DistributedDataParallel: the module, or one in it, is wrapped already; "
             "give the module without the wrapper, wrapped.module"
         )
+
+
+def _bytes(mib: Any) -> int:
+    """Of a bucket, at most."""
+    if not isinstance(mib, (int, float)) or not 0 <= mib < math.inf:
+        raise ValueError(
+            f"DistributedDataParallel: bucket_cap_mb is {mib!r}; expected a number of "
+            f"MiB, 0 or more"
+        )
+    return int(2**20 * mib)
 
 
 def _check_parts(named: Mapping[str, Tensor], group: ProcessGroup) -> None:

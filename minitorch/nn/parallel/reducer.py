@@ -336,9 +336,10 @@ class Reducer:
         found = tensor([*self.came, self.rows], dtype=int64, device=device)
         broadcast(found, self.group.ranks[0], self.group)
         *order, rows = found.tolist()
-        if rows >= MANY_ROWS:
+        if rows >= MANY_ROWS and self.hook is None:
             self.beside = self.group.beside()
-            broadcast(found, self.group.ranks[0], self.beside)  # a graph finds it ready
+            # So that it is ready: no graph can connect it.
+            broadcast(found, self.group.ranks[0], self.beside)
         self._make_buckets(order)
         for bucket in self.buckets:
             self._fill(bucket)
