@@ -20,6 +20,7 @@ import atexit
 import ctypes
 import os
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from datetime import timedelta
@@ -60,6 +61,7 @@ UNLIKE = "calls that differ"  # a note in the store
 DLPACK_CUDA = 2  # the type of device of a GPU's memory
 FEW = 4  # multiprocessors: a quarter of an H100's links, for a sixth of what all take
 COMPARED = 256  # calls of a group that are compared before anything is sent
+LATELY = 64  # calls of which a rank knows what they were
 PATIENCE = timedelta(seconds=10)  # after which a later one is compared
 LOOKED_FOR = 0.02  # seconds before a wait sleeps, where each rank has a core
 HERE = nullcontext()
@@ -164,6 +166,7 @@ class TorchGroup(ProcessGroup):
         under_way: work that may still read or write our memory.
         captures: executors that have noted work of it, to be done later.
         slow: that of `beside`, once it was asked for.
+        lately: its last calls, by their numbers.
         looks: seconds that a rank looks for the end of Gloo's work before it sleeps.
     """
 
@@ -174,6 +177,7 @@ class TorchGroup(ProcessGroup):
         self.store, self.limit, self.count, self.made = store, limit, 0, 0
         self.me = self.ranks.index(dist.get_rank())
         self.looks = _looked_for()
+        self.lately: deque[tuple[int, str]] = deque(maxlen=LATELY)
         self.under_way: list[Work] = []
         self.captures: WeakSet[Any] = WeakSet()
         self.slow: TorchGroup | None = None
@@ -245,16 +249,19 @@ class TorchGroup(ProcessGroup):
             self.count = max(self.count, COMPARED)
             return self._start(name, start, *used)
         self.count += 1
-        compare = partial(self._compare, self.count, name, how, used)
+        if self.count <= COMPARED or self.backend == "gloo":
+            uneven = name == "all_to_all_single"
+            what = used[0].dtype.name if uneven else told(used[0]) if used else ""
+            self.lately.append((self.count, f"{name}({what}{how})"))
         if self.count <= COMPARED:
-            compare()
-        return self._start(name, start, *used, late=compare)
+            self._compare(1)
+        return self._start(name, start, *used, late=self._compare)
 
-    def _compare(self, number: int, name: str, how: str, used: Any) -> None:
-        """Raise a CannotGoOn unless others made this call as theirs of this number."""
-        uneven = name == "all_to_all_single"
-        what = used[0].dtype.name if uneven else told(used[0]) if used else ""
-        self._agree(f"{self.handle.group_name} {number}", f"{name}({what}{how})")
+    def _compare(self, count: int = LATELY) -> None:
+        """Raise a CannotGoOn unless others made our last calls as theirs of the same
+        numbers. Who waits may have got through the one that differs, and others not."""
+        for number, call in list(self.lately)[-count:]:
+            self._agree(f"{self.handle.group_name} {number}", call)
 
     def _agree(self, where: str, call: str) -> None:
         """Raise a CannotGoOn unless others left the same call at this place.

@@ -59,7 +59,7 @@ def group(monkeypatch: pytest.MonkeyPatch) -> Any:
     alone.handle = SimpleNamespace(allreduce=begin)
     alone.ranks, alone.backend, alone.me, alone.store = (0,), "nccl", 0, None
     alone.count, alone.under_way, alone.captures = transport.COMPARED, [], WeakSet()
-    alone.looks, alone.slow = 0.0, alone
+    alone.looks, alone.slow, alone.lately = 0.0, alone, []
     alone.made_by_torch = made
     monkeypatch.setattr(transport, "every", {alone})
     monkeypatch.setattr(transport.dist, "broadcast", begin)
