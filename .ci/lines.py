@@ -20,7 +20,8 @@ BUDGETS = {
     # the bench of a GPT on several GPUs 310; steps of ranks as CUDA graphs 160, an
     # optimizer that steps while gradients come 80; gradients made in buckets 70;
     # a token's step in few kernels 75; gradients of a layer together 10;
-    # sums beside a backward pass by few multiprocessors 55, what a review of ranks broke 50.
+    # sums beside a backward pass by few multiprocessors 55; what a review
+    # of ranks broke 50.
     "minitorch": 51_525,
     # Normal numbers, remainders, short sorts; products of operands as they lie 60;
     # float16 by the processor's instructions, batch norm at rest 90.
