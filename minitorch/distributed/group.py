@@ -8,7 +8,8 @@ Roots and peers are numbers of ranks within the group here.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from minitorch.distributed.rules import ReduceOp
@@ -126,12 +127,25 @@ class ProcessGroup:
         me: which of them this is.
         backend: the name of what moves the numbers.
         closed: whether it was destroyed.
+        about: what calls are for at the moment, on which ranks must agree as well.
+        shared: how many sets of parameters it has in parts.
     """
 
     ranks: tuple[int, ...]
     me: int
     backend: str
     closed = False
+    about = ""
+    shared = 0
+
+    @contextmanager
+    def calls_for(self, what: str) -> Iterator[None]:
+        """Calls of the block differ from others that move as much."""
+        self.about = f" for {what}"
+        try:
+            yield
+        finally:
+            self.about = ""
 
     def rank(self) -> int:
         """Which rank of the group this is."""

@@ -220,6 +220,7 @@ class ThreadGroup(ProcessGroup):
             given: what this rank gives.
             outs: where its result is written.
         """
+        call += self.about
         self.world.look_out(self.ranks[self.me], call)
         where = (self.key, self.count)
         self.count += 1

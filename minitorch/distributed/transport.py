@@ -252,7 +252,7 @@ class TorchGroup(ProcessGroup):
         if self.count <= COMPARED or self.backend == "gloo":
             uneven = name == "all_to_all_single"
             what = used[0].dtype.name if uneven else told(used[0]) if used else ""
-            self.lately.append((self.count, f"{name}({what}{how})"))
+            self.lately.append((self.count, f"{name}({what}{how}){self.about}"))
         if self.count <= COMPARED:
             self._compare(1)
         return self._start(name, start, *used, late=self._compare)

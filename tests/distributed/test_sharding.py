@@ -448,6 +448,20 @@ def test_what_fully_shard_refuses() -> None:
     spawn_threads(program, 2)
 
 
+def test_modules_of_one_size_in_another_order_on_each_rank() -> None:
+    def program() -> None:
+        layers = [nn.Linear(3, 3), nn.Linear(3, 3)]
+        for layer in layers:
+            fully_shard(layer)
+        first = dist.get_rank()
+        layers[first](layers[1 - first](minitorch.ones(2, 3)))
+
+    with pytest.raises(
+        RuntimeError, match=r"weight, bias \(number [12] that was dealt"
+    ):
+        spawn_threads(program, 2)
+
+
 def test_memory_falls_as_the_formula_says() -> None:
     from minitorch.bench.sharding import BFLOAT16, FLOAT32, bytes_a_parameter, held
 

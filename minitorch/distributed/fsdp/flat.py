@@ -95,6 +95,7 @@ class Flat:
     Attributes:
         shard: this rank's part, which the parameters are views of.
         part, total: how many numbers that are, and all are.
+        told: what they are, for other ranks.
         storage: the memory of all of them while they are here, else `Away`.
         views: each parameter, in its own shape, in that memory.
         gradient: the sum of whole gradients that have not been sent.
@@ -109,6 +110,8 @@ class Flat:
         offload: bool,
     ) -> None:
         self.params, self.group = list(named.values()), group
+        group.shared += 1
+        self.told = f"{', '.join(named)} (number {group.shared} that was dealt out)"
         self._lay_out()
         first = self.params[0]
         self.device = first.raw.device
@@ -185,7 +188,9 @@ class Flat:
             self.storage.array = self.away  # before there is memory for both
             mine = self.shard.to(self.device, self.dtype)
             out = empty(self.total, dtype=self.dtype, device=self.device)
-            self.coming = all_gather_into_tensor(out, mine, self.group, True), out
+            with self.group.calls_for(self.told):
+                work = all_gather_into_tensor(out, mine, self.group, True)
+            self.coming = work, out
 
     def arrive(self) -> None:
         """Wait until all is here. What was saved of it is out of date if the shard has
@@ -222,7 +227,8 @@ class Flat:
         """Begin to add up the ranks' gradients; each gets its part of the mean."""
         out = empty(self.part, dtype=self.reduce_dtype, device=self.device)
         whole = self._zeros() if self.gradient is None else self.gradient
-        work = reduce_scatter_tensor(out, whole, ReduceOp.AVG, self.group, True)
+        with self.group.calls_for(self.told):
+            work = reduce_scatter_tensor(out, whole, ReduceOp.AVG, self.group, True)
         self.sent, self.gradient = (work, out), None
 
     def settle(self) -> list[tuple[Parameter, Tensor | None]]:
