@@ -501,6 +501,14 @@ def times_of_steps() -> Any:
     return gpt_ranks.work("steps", ["tiny"], ["float32"], "cpu", False)
 
 
+def waits_of_pipelines() -> Any:
+    """What the bench of pipelines measures, of a small one."""
+    from minitorch.bench import pipeline
+
+    pipeline.ROUNDS = 1
+    return pipeline.rank(2, 3)
+
+
 def profiled() -> list[str]:
     """What a profile shows of a backward pass with three buckets."""
     from minitorch.profiler import profile

@@ -375,6 +375,9 @@ def test_benches_of_ranks(two: Processes, tmp_path: Path) -> None:
     assert [len(times) for times in found.values()] == [4] and "tiny" in next(
         iter(found)
     )
+    rows, _ = two(rank_checks.waits_of_pipelines)
+    assert [row[1:3] for row in rows] == [[m, v] for v in (1, 1, 2) for m in (2, 4, 8)]
+    assert all(0 < busy <= took for *_, took, busy in rows)
     told = gpt_ranks.told("gpt2", "dp4", 10.5, 0.05, 8.0, 7.5)
     assert told == "| gpt2 | dp4 | 10.50000 | 50.0 | 8.00 | 7.50 | 1.067 |"
     line = data_parallel.row(2, [[2.5, 0.9, 0.1, 0.1, 0, 0]], 4.0, 2.0)
