@@ -115,7 +115,8 @@ class DistributedDataParallel(Module):
         reducer.enabled = self.require_backward_grad_sync
         syncing = is_grad_enabled() and reducer.enabled
         if syncing:
-            self._begin(rows=_rows((*args, *kwargs.values())))
+            inputs = () if reducer.settled else (*args, *kwargs.values())
+            self._begin(rows=_rows(inputs))
         elif self.broadcast_buffers and self.require_forward_param_sync:
             give(self.module.buffers(), self.process_group)
         out = self.module(*args, **kwargs)
