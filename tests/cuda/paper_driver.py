@@ -48,7 +48,9 @@ class PaperDriver:
         self._gpus = gpus
         self._here = threading.local()
         self._numbers = itertools.count(1)
-        self._memory: dict[int, tuple[Any, int, Any]] = {}  # buffer, size, context
+        # Buffer, size and context. Threads add to it while others look: these take a
+        # copy, which is one step of the interpreter.
+        self._memory: dict[int, tuple[Any, int, Any]] = {}
         self.contexts: dict[int, Handle] = {}
         self.capturing: Handle | None = None
         self.calls: list[tuple[str, int | None]] = []
@@ -95,7 +97,7 @@ class PaperDriver:
 
     def _of(self, address: int, size: int) -> Any:
         """The context of memory; None for the host's."""
-        for start, (_, length, context) in self._memory.items():
+        for start, (_, length, context) in self._memory.copy().items():
             if start <= address < start + length:
                 self._check(address + size <= start + length, "beyond the memory")
                 return context
@@ -106,7 +108,7 @@ class PaperDriver:
 
     def check_argument(self, value: Any) -> None:
         """A number that a kernel gets: an address must be of its GPU, or the host's."""
-        for start, (_, length, context) in self._memory.items():
+        for start, (_, length, context) in self._memory.copy().items():
             if start <= value < start + length:
                 self._check(context in (None, self._current()), "another GPU's memory")
 
