@@ -241,26 +241,41 @@ def _alone_again(folder: Any, i: int) -> None:
 
 
 def unlike_calls(folder: Any, seen: bool) -> list[str]:
-    """What ranks are told that differ in a size, a dtype, an operation, a root, a group
-    or in the call: before anything is sent, and when they have waited for a while.
+    """What ranks are told that differ in a size, a dtype, an operation, a root, a group,
+    a message, its parts or in the call: before anything is sent, and when they have
+    waited for a while.
 
     They cannot go on then, so each time they meet again.
     """
     from minitorch.distributed import transport
 
     r, x = dist.get_rank(), minitorch.ones(3)
-    double = minitorch.ones(3, dtype=minitorch.float64)
+    double, four = minitorch.ones(3, dtype=minitorch.float64), minitorch.ones(4)
     cases = (
         lambda: dist.all_reduce(minitorch.ones(3 + r)),
         lambda: dist.all_reduce((x, double)[r]),
         lambda: dist.all_reduce(x, (ReduceOp.SUM, ReduceOp.MAX)[r]),
         lambda: dist.broadcast(x, r),
         lambda: [dist.new_group([r]) for _ in iter(lambda: sleep(0.05), 0)],
+        lambda: message(minitorch.ones(4), x),
+        lambda: message(minitorch.ones(2), x),
+        lambda: message(double, x),
+        lambda: message(x, double, batched=True),
+        lambda: dist.all_to_all_single(four, four, [2, 2], ([1, 3], [2, 2])[r]),
         # Who sends goes on, and waits in the call behind it.
         lambda: (dist.broadcast(x) if r == 0 else dist.all_reduce(x), dist.barrier()),
         lambda: (dist.all_reduce(minitorch.ones(3 + r)), dist.barrier()),
         lambda: (dist.all_reduce, dist.broadcast)[r](x),
     )
+
+    def message(sent: Tensor, wanted: Tensor, batched: bool = False) -> None:
+        op, y = ((dist.isend, sent), (dist.irecv, wanted))[r]
+        if batched:
+            dist.batch_isend_irecv([dist.P2POp(op, y, 1 - r)])[0].wait()
+        else:
+            op(y, 1 - r).wait()
+        dist.barrier()
+
     kept, told = (transport.COMPARED, transport.PATIENCE), []
     transport.PATIENCE = transport.timedelta(seconds=0.2)
     for i, case in enumerate(cases[-3:] if seen else cases):

@@ -138,6 +138,16 @@ class ProcessGroup:
     about = ""
     shared = 0
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> ProcessGroup:
+        """A copy of a model works with the same ranks."""
+        return self
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "a process group is of this process alone, and cannot be pickled; of a "
+            "model in DistributedDataParallel save model.module, or its state_dict()"
+        )
+
     @contextmanager
     def calls_for(self, what: str) -> Iterator[None]:
         """Calls of the block differ from others that move as much."""

@@ -20,7 +20,7 @@ import atexit
 import ctypes
 import os
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from datetime import timedelta
@@ -167,6 +167,7 @@ class TorchGroup(ProcessGroup):
         captures: executors that have noted work of it, to be done later.
         slow: that of `beside`, once it was asked for.
         lately: its last calls, by their numbers.
+        parts: what went from one rank to another, by both ends; None: not compared.
         looks: seconds that a rank looks for the end of Gloo's work before it sleeps.
     """
 
@@ -178,6 +179,7 @@ class TorchGroup(ProcessGroup):
         self.me = self.ranks.index(dist.get_rank())
         self.looks = _looked_for()
         self.lately: deque[tuple[int, str]] = deque(maxlen=LATELY)
+        self.parts: Counter[str] | None = Counter()
         self.under_way: list[Work] = []
         self.captures: WeakSet[Any] = WeakSet()
         self.slow: TorchGroup | None = None
@@ -263,7 +265,33 @@ class TorchGroup(ProcessGroup):
         for number, call in list(self.lately)[-count:]:
             self._agree(f"{self.handle.group_name} {number}", call)
 
-    def _agree(self, where: str, call: str) -> None:
+    def _compare_parts(
+        self, goes: bool, what: str, x: Tensor, sizes: Mapping[int, int]
+    ) -> None:
+        """Raise a CannotGoOn unless the ranks of `sizes` mean that as many elements go
+        to them (or come from them), as far as they have said so. Else a part that is too
+        small is taken for a whole one, and one that is too large ends its receiver."""
+        if _postponed([x]):
+            self.parts = None  # from now on ranks may count unlike numbers of messages
+        for peer, size in sizes.items() if self.parts is not None else ():
+            a, b = (self.me, peer) if goes else (peer, self.me)
+            self.parts[f"{goes} {a} {b} {what}"] += 1
+            number = self.parts[f"{goes} {a} {b} {what}"]
+
+            def unlike(me: int, mine: str, other: int, theirs: str) -> str:
+                sent, wanted = (mine, theirs) if goes else (theirs, mine)
+                return (
+                    f"{what}: rank {a} of the group sends {sent} to rank {b}, which "
+                    f"expects {wanted} (message {number} of its kind)"
+                )
+
+            if number <= COMPARED:
+                where = f"{self.handle.group_name} {what} {a} {b} {number}"
+                self._agree(where, f"{size} of {x.dtype.name}", unlike)
+
+    def _agree(
+        self, where: str, call: str, unlike_here: Callable[..., str] = unlike_calls
+    ) -> None:
         """Raise a CannotGoOn unless others left the same call at this place.
 
         Nobody waits: who comes first leaves a note, and the others read it.
@@ -272,11 +300,15 @@ class TorchGroup(ProcessGroup):
             note = self.store.compare_set(where, "", f"{self.me} {call}").decode()
             other, _, theirs = note.partition(" ")
             if theirs != call:
-                self.store.set(UNLIKE, unlike_calls(self.me, call, int(other), theirs))
-            if unlike := self._noted():
-                # Work that was begun would be waited for when torch's group goes.
-                ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.handle))
-                raise CannotGoOn(unlike)
+                self.store.set(UNLIKE, unlike_here(self.me, call, int(other), theirs))
+            self._look()
+
+    def _look(self) -> None:
+        """Raise a CannotGoOn if ranks have found out about calls that differ."""
+        if unlike := self._noted():
+            # Work that was begun would be waited for when torch's group goes.
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.handle))
+            raise CannotGoOn(unlike)
 
     def _noted(self) -> str:
         """What ranks have found out about calls that differ."""
@@ -399,6 +431,8 @@ class TorchGroup(ProcessGroup):
     def all_to_all(self, out: Tensor, x: Tensor, came: Splits, went: Splits) -> Work:
         to = list(came), list(went), self.handle, True
         run = lambda: dist.all_to_all_single(lend(out), lend(x), *to)
+        for goes, sizes in ((True, went), (False, came)):
+            self._compare_parts(goes, "all_to_all_single", x, dict(enumerate(sizes)))
         return self._meet("all_to_all_single", "", run, out, x)
 
     def scatter(self, out: Tensor, parts: Sequence[Tensor], root: int) -> Work:
@@ -423,18 +457,30 @@ class TorchGroup(ProcessGroup):
 
     # -------------------------------------------------------------------- messages
 
+    def _message(self, goes: bool, x: Tensor, peer: int, tag: int) -> None:
+        """Compare a message with what its other end says; NCCL knows no tags."""
+        what = "message" if self.by_nccl(x) else f"message of tag {tag}"
+        self._compare_parts(goes, what, x, {peer: x.numel()})
+
     def send(self, x: Tensor, peer: int, tag: int) -> Work:
         run = lambda: dist.isend(lend(x), self.ranks[peer], self.handle, tag)
-        return self._start("send", run, x)
+        self._message(True, x, peer, tag)
+        return self._start("send", run, x, late=self._look)
 
     def receive(self, x: Tensor, peer: int | None, tag: int) -> Work:
         source = None if peer is None else self.ranks[peer]
         run = lambda: dist.irecv(lend(x), source, self.handle, tag)
-        return self._start(ANYONE if peer is None else "recv", run, x)
+        if peer is None:
+            self.parts = None  # nobody knows whose count goes on
+            return self._start(ANYONE, run, x, late=self._look)
+        self._message(False, x, peer, tag)
+        return self._start("recv", run, x, late=self._look)
 
     def batch(self, messages: Sequence[tuple[bool, Tensor, int, int]]) -> list[Work]:
         used = [x for _, x, _, _ in messages]
         name = "batch_isend_irecv"
+        for goes, x, peer, tag in messages:
+            self._message(goes, x, peer, tag)
 
         def start() -> Any:
             kinds = dist.irecv, dist.isend
@@ -445,7 +491,9 @@ class TorchGroup(ProcessGroup):
             return dist.batch_isend_irecv(ops)
 
         works = self._run(name, name, start, used[0])
-        return [self._start(name, _itself(work), *used) for work in works]
+        return [
+            self._start(name, _itself(work), *used, late=self._look) for work in works
+        ]
 
 
 def _looked_for() -> float:

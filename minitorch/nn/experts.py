@@ -128,7 +128,7 @@ class MixtureOfExperts(Module):
 
     def _experts(self, x: Tensor) -> Tensor:
         """[B, experts, places, width], through each expert its part."""
-        batch = x.shape[0]
+        batch, _, places, _ = x.shape
         x = x.transpose(0, 1).flatten(1, 2)  # [experts, B places, width]
         if self.group is None:
             y = self._mlps(x)
@@ -139,7 +139,7 @@ class MixtureOfExperts(Module):
             y = self._mlps(x)  # [experts here, n B places, width]
             y = y.unflatten(1, (n, -1)).transpose(0, 1).flatten(0, 1)
             y = all_to_all_single(y.contiguous(), group=self.group)
-        return y.unflatten(1, (batch, -1)).transpose(0, 1)
+        return y.unflatten(1, (batch, places)).transpose(0, 1)
 
     def _mlps(self, x: Tensor) -> Tensor:
         """[experts, N, width]"""

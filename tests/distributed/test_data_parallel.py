@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import pickle
 from copy import deepcopy
 from types import SimpleNamespace
 from typing import Any
@@ -50,6 +51,20 @@ def test_ranks_with_unlike_numbers_of_batches(n: int, find_unused: bool) -> None
     assert max(apart) < 1e-10
 
 
+def test_an_error_ends_a_join() -> None:
+    """The next one begins as if it had not been."""
+
+    def program() -> Any:
+        model = DDP(nn.Linear(2, 1))
+        with pytest.raises(ZeroDivisionError), model.join():
+            raise ZeroDivisionError
+        for _ in range(2):  # without a leader's vote, or all would wait
+            model(minitorch.ones(1, 2)).sum().backward()
+        return model.joining
+
+    assert spawn_threads(program, 2) == [False, False]
+
+
 def test_buffers_come_from_rank_0() -> None:
     assert spawn_threads(rank_checks.buffers, 3) == [[0.0, 0.0]] * 3
 
@@ -66,6 +81,26 @@ def test_gradients_of_any_type_are_averaged(dtype: Any) -> None:
             ).sum().backward()
             assert (model.weight.grad == 1.5).all()
             assert (model.bias.grad == 1).all()
+
+    spawn_threads(program, 2)
+
+
+def test_a_copy_is_trained_by_the_same_ranks() -> None:
+    """Each with its own gradients, and hooks as the first had."""
+
+    def program() -> None:
+        model = DDP(nn.Linear(3, 2), bucket_cap_mb=KIB)
+        x = minitorch.full((1, 3), dist.get_rank() + 1.0)
+        model(x).sum().backward()
+        copy = deepcopy(model)
+        assert copy.module.weight is not model.module.weight
+        for _ in range(2):
+            copy(x).sum().backward()
+        assert (model.module.weight.grad == 1.5).all()
+        assert (copy.module.weight.grad == 4.5).all()
+        assert copy.process_group is model.process_group
+        with pytest.raises(TypeError, match=r"pickled; .* save model\.module"):
+            pickle.dumps(model)
 
     spawn_threads(program, 2)
 

@@ -89,6 +89,16 @@ def test_an_expert_may_have_room_for_all() -> None:
     assert mixture(1, float("inf")).capacity(5) == 5
 
 
+@pytest.mark.parametrize("rows, tokens", [(0, 5), (2, 0)])
+def test_nobody_asks(rows: int, tokens: int) -> None:
+    layer = mixture(2, 1.0)
+    x = minitorch.ones(rows, tokens, 4, dtype=minitorch.float64, device="simple")
+    y, _ = layer(x)
+    assert y.shape == x.shape
+    y.sum().backward()
+    assert (layer.up.grad == 0).all()
+
+
 def test_what_is_refused() -> None:
     for sizes in ((4, 6, 3, 4), (4, 6, 0, 0), (4, 6, 3, 1, 0.0)):
         with pytest.raises(ValueError, match="expected 1 <= top_k <= num_experts"):

@@ -111,6 +111,19 @@ def test_cross_entropy_of_classes_that_are_dealt_out(
     )
 
 
+@pytest.mark.parametrize("wrong, ignored", [(9, -100), (-1, -100), (-1, 0), (-7, 3)])
+def test_a_target_that_is_no_class_is_named(wrong: int, ignored: int) -> None:
+    """By all ranks: none takes it for one of another's classes."""
+
+    def program() -> None:
+        target, group = minitorch.tensor([1, wrong]), mesh().get_group()
+        x = minitorch.ones(2, 9, dtype=minitorch.float64)
+        with pytest.raises(IndexError, match=rf"target\[1\] is {wrong}"):
+            vocab_parallel_cross_entropy(x, own_rows(9), target, 9, group, ignored)
+
+    spawn_threads(program, 2)
+
+
 def own_rows(classes: int) -> Any:
     """This rank's rows of the unit matrix: scores are x."""
     r, n = dist.get_rank(), dist.get_world_size()

@@ -174,15 +174,16 @@ class DistributedDataParallel(Module):
                 "all ranks; leave out divide_by_initial_world_size=False"
             )
         self.joining = enable
-        yield
-        while enable and self._begin(at_work=False):
-            self.require_forward_param_sync = True
-            self.reducer.shadow()
-        if enable:
-            module, self.joining = self.module, False
-            state = chain(module.parameters(), module.buffers())
-            give(state, self.process_group, self.leader)
-            self.leader = 0
+        try:
+            yield
+            while enable and self._begin(at_work=False):
+                self.require_forward_param_sync = True
+                self.reducer.shadow()
+            if enable:
+                state = chain(self.module.parameters(), self.module.buffers())
+                give(state, self.process_group, self.leader)
+        finally:
+            self.joining, self.leader = False, 0
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Sequence
+from copy import deepcopy
 from functools import partial
 from typing import Any
 
@@ -176,6 +177,13 @@ class Reducer:
         for i, p in enumerate(parameters):
             hook = partial(_tell, weakref.ref(self), i)
             p.register_post_accumulate_grad_hook(hook)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Reducer:
+        """One for a copy of the model, whose gradients have buckets of their own."""
+        parameters = deepcopy(self.parameters, memo)
+        copy = Reducer(self.names, parameters, self.group, self.limit, self.find_unused)
+        copy.hook = deepcopy(self.hook, memo)
+        return copy
 
     @no_grad()
     def _make_buckets(self, order: Iterable[int]) -> None:

@@ -28,6 +28,8 @@ from minitorch.functions.movement import stack
 from minitorch.tensor import Tensor
 from minitorch.tensor_data import TensorData
 
+NONE = -(2**31)  # no target of anyone
+
 
 def _learn(
     classes: int, group: ProcessGroup, backend: Any, scores: TensorData,
@@ -45,7 +47,8 @@ def _learn(
     ignored = target == ignore
     rows = part(classes, group.rank(), group.size())
     mine, place = own_places(target.masked_fill(ignored, 0), rows, classes)
-    own_losses, own = map(Tensor, backend.cross_entropy(scores, place.raw, -1))
+    none = ignore if ignore < 0 else NONE  # so that no wrong target passes for it
+    own_losses, own = map(Tensor, backend.cross_entropy(scores, place.raw, none))
     largest = own.clone()
     all_reduce(largest, ReduceOp.MAX, group)
     picked = (own - own_losses).masked_fill(~mine, 0.0)
@@ -57,7 +60,7 @@ def _learn(
         first = (Tensor(scores)[:, 0].to(dtype) - total).exp()
         ones = (~ignored).to(dtype)
         backend.cross_entropy_backward(
-            ones.raw, scores, place.raw, total.raw, -1, scores
+            ones.raw, scores, place.raw, total.raw, none, scores
         )
         slope = Tensor(scores)[:, 0]
         slope.copy_(slope.where(mine | ignored, first))
