@@ -1,8 +1,7 @@
 """What tests let ranks do that train one GPT together, in any layout.
 
 With this file a layout of `SharedGPT` is held to the losses, the weights and the
-optimizer's state of one process, in float64 (`shares_a_run`), and whole runs to each
-other (`run`).
+optimizer's state of one process (`shares_a_run`), and whole runs to each other (`run`).
 """
 
 from __future__ import annotations
@@ -39,9 +38,9 @@ CHOICES = GPTTrainConfig(
 Ended = tuple[list[float], dict[str, Any]]
 
 
-def model() -> GPT:
+def model(dtype: str) -> GPT:
     minitorch.manual_seed(0)
-    made = GPT(SIZES).double()
+    made = GPT(SIZES).to(getattr(minitorch, dtype))
     with minitorch.no_grad():
         for p in made.parameters():
             p.add_(minitorch.randn_like(p) * 0.2)
@@ -61,11 +60,11 @@ def batch(step: int) -> list[Tensor]:
     return [minitorch.from_numpy(text[..., at : at + 8].copy()) for at in (0, 1)]
 
 
-def alone(steps: int) -> Ended:
+def alone(steps: int, dtype: str = "float64") -> Ended:
     """One process: losses, and all tensors of the states at the end."""
     from minitorch.train.gpt.session import text_step
 
-    whole, choices = model(), fill_in(CHOICES)
+    whole, choices = model(dtype), fill_in(CHOICES)
     optimizer = calm(make_optimizer(whole, choices))
     losses = [
         text_step(whole, optimizer, 0.5, *batch(step)).item() for step in range(steps)
@@ -86,8 +85,9 @@ def flat(x: Any, path: str = "") -> dict[str, Any]:
 
 
 def shares_a_run(
-    expected: Ended, folder: Path, first: dict[str, Any], then: dict[str, Any]
-) -> float:
+    expected: Ended, folder: Path, first: dict[str, Any], then: dict[str, Any],
+    dtype: str = "float64",
+) -> float:  # fmt: skip
     """The steps that one process took: half of them in one layout, the rest in another,
     which goes on from its checkpoint. The largest relative difference from one process,
     which also reads what they wrote at last."""
@@ -95,7 +95,7 @@ def shares_a_run(
     half = len(expected[0]) // 2
     for begin, layout in ((0, first), (half, then)):
         config = laid_out(fill_in(replace(CHOICES, **layout)), dist.get_world_size())
-        shared = SharedGPT(model(), config)
+        shared = SharedGPT(model(dtype), config)
         calm(shared.optimizer)
         if begin:
             held = checkpoint.open_state(folder)

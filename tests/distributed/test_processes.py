@@ -142,6 +142,10 @@ def test_layouts_train_as_one_process(two: Processes, tmp_path: Path) -> None:
         ({"zero": 3}, {"cp": 2, "zero": 1}),
     ):
         assert max(two(train_checks.shares_a_run, one, tmp_path, *pair)) < 1e-10
+    one = train_checks.alone(20, "float32")
+    for pair in (({"tp": 2}, {"pp": 2}), ({"zero": 2}, {"cp": 2})):
+        how = (one, tmp_path, *pair, "float32")
+        assert max(two(train_checks.shares_a_run, *how)) < 1e-5
 
 
 def test_a_run_goes_on_in_another_layout(two: Processes, tmp_path: Path) -> None:
