@@ -46,6 +46,7 @@ WIDER = {
     "rpow": lambda x: 2.0**x,
     "softplus": lambda x: F.softplus(x),
     "layer_norm": lambda x: F.layer_norm(x, (4,), ones, ones),
+    "rms_norm": lambda x: F.rms_norm(x, (4,), ones),
     "softmax": lambda x: x.softmax(-1),
     "log_softmax": lambda x: x.log_softmax(-1),
     "logsumexp": lambda x: x.logsumexp(-1),
