@@ -68,6 +68,7 @@ WIDER = {
     "stack": lambda x: minitorch.stack([x, x32]),
     "where": lambda x: minitorch.where(x > 0.5, x, x32),
     "add": lambda x: x + x32,
+    "dot": lambda x: minitorch.dot(x[0], ones),
     "scatter_add": lambda x: x.scatter_add(0, labels.reshape(1, 4), x32[:1]),
 }
 KEPT = {
