@@ -89,6 +89,12 @@ class _Switch:
 
     mode: bool
 
+    def __new__(cls, *given: Any, **named: Any) -> Any:
+        """Without brackets, as in `@no_grad`, what is given is the function."""
+        if given and inspect.isroutine(given[0]):
+            return cls()(given[0])
+        return super().__new__(cls)
+
     def __init__(self) -> None:
         self.previous: list[bool] = []
 
@@ -100,23 +106,32 @@ class _Switch:
         grad_mode.enabled = self.previous.pop()
 
     def __call__(self, fn: Callable) -> Callable:
-        if inspect.isgeneratorfunction(fn):
-            raise TypeError(
-                f"{fn.__name__} is a generator: its caller would run in its gradient "
-                f"mode; use a with block inside it"
-            )
         mode = self.mode
+
+        @functools.wraps(fn)
+        def each(*args: Any, **kwargs: Any) -> Any:
+            """A generator, between whose steps the mode is its caller's."""
+            steps, sent = fn(*args, **kwargs), None
+            try:
+                while True:
+                    with set_grad_mode(mode):
+                        item = steps.send(sent)
+                    sent = yield item
+            except StopIteration as end:
+                return end.value
+            finally:
+                steps.close()
 
         @functools.wraps(fn)
         def call(*args: Any, **kwargs: Any) -> Any:
             with set_grad_mode(mode):
                 return fn(*args, **kwargs)
 
-        return call
+        return each if inspect.isgeneratorfunction(fn) else call
 
 
 class no_grad(_Switch):
-    """Don't record: `with no_grad(): ...`, or `@no_grad()` on a function."""
+    """Don't record: `with no_grad(): ...`, or `@no_grad` on a function."""
 
     mode = False
 

@@ -307,6 +307,25 @@ def test_what_attention_may_not_see(need_weights):
     same(padded, theirs(tx, tx, tx, padding, attn_mask=ahead)[0])
 
 
+@pytest.mark.parametrize(
+    "name, shape, dtype, text",
+    [
+        ("key_padding_mask", (5, 3), bool, r"bool \(5, 3\); expected .* \(3, 5\)"),
+        ("key_padding_mask", (3, 5), int, "key_padding_mask is int64"),
+        ("attn_mask", (5, 5), int, "attn_mask is int64"),
+        ("attn_mask", (5, 5, 6), float, r"expected .* \(5, 5\) or \(6, 5, 5\)"),
+    ],
+)
+def test_masks_that_multihead_attention_cannot_take(name, shape, dtype, text):
+    layer, x = nn.MultiheadAttention(4, 2), minitorch.ones(5, 3, 4)
+    mask = minitorch.tensor(np.ones(shape, dtype))
+    with pytest.raises(ValueError, match=text):
+        layer(x, x, x, **{name: mask})
+    with pytest.raises((RuntimeError, AssertionError)):
+        theirs, tx = tnn.MultiheadAttention(4, 2), torch.ones(5, 3, 4)
+        theirs(tx, tx, tx, **{name: torch.from_numpy(np.ones(shape, dtype))})
+
+
 def test_attention_without_a_batch():
     mine, theirs = both(4, 2)
     x, tx = pair(5, 4)
@@ -450,7 +469,10 @@ def test_samples_of_one_seed_are_equal(device):
         assert tuple(draw.shape) == (8,)
         drawn.append(draw.tolist())
     assert drawn[0] == drawn[1]
-    assert tuple(minitorch.multinomial(weights.expand(2, 3), 8, True).shape) == (2, 8)
+    for rows in (0, 2):
+        for more in (False, True):
+            drawn = minitorch.multinomial(weights.expand(rows, 3), 3, more)
+            assert tuple(drawn.shape) == (rows, 3) and drawn.dtype is minitorch.int64
 
 
 @pytest.mark.parametrize(

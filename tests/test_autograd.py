@@ -264,12 +264,40 @@ def test_set_grad_enabled(device):
     assert not quiet() and minitorch.is_grad_enabled()
 
 
-def test_a_decorated_generator_is_an_error():
-    with pytest.raises(TypeError, match="generator"):
+@pytest.mark.parametrize("mode", [minitorch.no_grad, minitorch.inference_mode])
+def test_a_decorated_generator_leaves_its_caller_alone(mode):
+    @mode()
+    def tokens(n: int) -> Any:
+        try:
+            for _ in range(n):
+                told = yield minitorch.is_grad_enabled()
+            return told
+        finally:
+            ended.append(minitorch.is_grad_enabled())
 
-        @minitorch.no_grad()
-        def numbers():
-            yield 1
+    ended: list[bool] = []
+    steps = tokens(2)
+    assert next(steps) is False and minitorch.is_grad_enabled()
+    assert steps.send(3) is False and minitorch.is_grad_enabled()
+    with pytest.raises(StopIteration) as end:
+        steps.send(4)
+    assert end.value.value == 4 and ended == [False] and minitorch.is_grad_enabled()
+    for _ in tokens(2):
+        break  # which closes it
+    assert len(ended) == 2 and list(tokens(2)) == [False, False]
+
+
+@pytest.mark.parametrize("mode", [minitorch.no_grad, minitorch.inference_mode])
+def test_a_decorator_without_brackets(mode):
+    x = minitorch.ones(2, requires_grad=True)
+
+    @mode
+    def double(x: minitorch.Tensor) -> minitorch.Tensor:
+        """A docstring."""
+        return x * 2
+
+    assert not double(x).requires_grad and double.__doc__ == "A docstring."
+    assert minitorch.is_grad_enabled()
 
 
 def test_modes_belong_to_threads():

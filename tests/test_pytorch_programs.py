@@ -106,6 +106,16 @@ def test_names_that_are_imported_late() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_a_summary_writer(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboardX", reason="pip install -e '.[tracking]'")
+    from minitorch.utils.tensorboard import SummaryWriter
+
+    writer = SummaryWriter(log_dir=str(tmp_path))
+    writer.add_scalar("loss/train", minitorch.ones(()).item(), 1)
+    writer.close()
+    assert len(list(tmp_path.glob("events*"))) == 1
+
+
 # ------------------------------------------------------------------------- modules
 
 

@@ -91,7 +91,7 @@ def test_characters_come_whole():
     words = BPE.train("", vocab_size=256)
     parts = list(pieces(words, iter(words.encode(text))))
     assert "".join(parts) == text and len(parts) == len(text)
-    broken = [0xE6, 0x41, 0xF0]
-    assert "".join(pieces(words, broken)) == words.decode(broken)
+    for broken in ([0xE6, 0x41, 0xF0], [*"\ufffd日本\ufffd".encode(), *[0xA9] * 9, 65]):
+        assert "".join(pieces(words, broken)) == words.decode(broken)
     letters = CharTokenizer.train(text)
     assert list(pieces(letters, letters.encode(text))) == list(text)

@@ -45,7 +45,7 @@ POLICIES: dict[type, str] = {
             e.Exp, e.Expm1, e.Log, e.Log1p, e.Pow, e.Reciprocal, e.Rsqrt, Softplus,
             softmax.Softmax, softmax.LogSoftmax, reduce.LogSumExp, reduce.Sum,
             reduce.Prod, reduce.Cumsum, norm.LayerNorm, norm.LayerNormTo,
-            norm.DropoutResidualLayerNorm,
+            norm.DropoutResidualLayerNorm, norm.RMSNorm,
         ),
         FLOAT32,
     ),
@@ -59,7 +59,7 @@ POLICIES: dict[type, str] = {
 # Whose operands may differ in their types because of that.
 MIXED = {
     "batch_norm", "bias_activation", "conv2d", "dropout_residual_layer_norm",
-    "layer_norm", "linear", "linear_cross_entropy", "matmul",
+    "layer_norm", "linear", "linear_cross_entropy", "matmul", "rms_norm",
 }  # fmt: skip
 
 

@@ -6,6 +6,7 @@ that `minitorch train gpt` has trained, or GPT-2 or Llama from files (`--weights
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -119,13 +120,9 @@ def pieces(tokenizer: Tokenizer, tokens: Iterable[Any]) -> Iterator[str]:
 
     A token may end within a character, which then waits for the others.
     """
-    waiting: list[int] = []
-    text = ""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
     for token in tokens:
-        waiting.append(token)
-        text = tokenizer.decode(waiting)
-        if not text.endswith("\ufffd") or len(waiting) > 4:
+        if text := decoder.decode(tokenizer.decode_bytes([token])):
             yield text
-            waiting, text = [], ""
-    if text:
+    if text := decoder.decode(b"", final=True):
         yield text

@@ -42,6 +42,7 @@ def _composed(policy: str) -> Callable[[F], F]:
 
 in_lower = _composed(LOWER)
 in_float32 = _composed(FLOAT32)
+in_widest = _composed(WIDEST)
 
 
 def will_be_cast(name: str, *tensors: Any) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from minitorch.function import Context, Function
-from minitorch.functions.autocasting import will_be_cast
+from minitorch.functions.autocasting import in_widest, will_be_cast
 from minitorch.functions.movement import View
 from minitorch.functions.operands import (
     check_broadcast,
@@ -117,6 +117,7 @@ def mv(input: Tensor, vec: Tensor) -> Tensor:
     return _product("mv", checked_tensor("mv", input), 2, vec, 1)
 
 
+@in_widest
 def dot(input: Tensor, other: Tensor) -> Tensor:
     """The inner product of two vectors: [K] @ [K] -> ()"""
     return _product("dot", checked_tensor("dot", input), 1, other, 1)

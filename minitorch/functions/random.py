@@ -95,8 +95,8 @@ def multinomial(
         raise ValueError(
             f"multinomial: num_samples is {num_samples!r}; expected 1 or more"
         )
-    least = 1 if replacement else num_samples
-    _check_weights(weights, least)
+    if shape[0]:
+        _check_weights(weights, 1 if replacement else num_samples)
     if replacement:
         weights = weights.unsqueeze(-2).expand(*shape[:-1], num_samples, shape[-1])
     rates = race(weights, rand_like(weights, generator=generator))

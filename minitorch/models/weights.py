@@ -226,6 +226,9 @@ def _llama_config(given: Mapping[str, Any]) -> GPTConfig:
         given, hidden_act="silu", rope_scaling=None, attention_bias=False,
         mlp_bias=False,
     )  # fmt: skip
+    # The newer of two ways to say how positions are turned.
+    rope = {"rope_type": "default", **given.get("rope_parameters", given)}
+    _refuse(rope, rope_type="default")
     heads = given["num_attention_heads"]
     size = given["hidden_size"] // heads
     _refuse(given, head_dim=size)
@@ -239,6 +242,6 @@ def _llama_config(given: Mapping[str, Any]) -> GPTConfig:
         n_hidden=given["intermediate_size"],
         tied=given.get("tie_word_embeddings", False),
         norm_eps=given.get("rms_norm_eps", 1e-6),
-        rotary_base=given.get("rope_theta", 10_000.0),
+        rotary_base=rope.get("rope_theta", 10_000.0),
         **LLAMA,
     )

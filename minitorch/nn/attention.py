@@ -46,6 +46,7 @@ class MultiheadAttention(Module):
         num_heads: int,
         dropout: float = 0.0,
         bias: bool = True,
+        *,
         batch_first: bool = False,
         device: str | None = None,
         dtype: DType | None = None,
@@ -141,6 +142,9 @@ def _added(
 ) -> Tensor | None:
     """Both masks as numbers to add to the scores [N, heads, L, S]; None for none."""
     batch, heads, length, _ = query.raw.shape
+    scores = length, keys
+    _check_mask("key_padding_mask", padding, (batch, keys))
+    _check_mask("attn_mask", mask, scores, (batch * heads, *scores))
     total = None
     if padding is not None:
         total = _as_numbers(padding, query).reshape((batch, 1, 1, keys))
@@ -150,6 +154,16 @@ def _added(
             mask = mask.reshape((batch, heads, length, keys))
         total = mask if total is None else total + mask
     return total
+
+
+def _check_mask(name: str, mask: Tensor | None, *shapes: tuple[int, ...]) -> None:
+    if mask is None:
+        return
+    if mask.raw.shape not in shapes or mask.dtype.category == 1:
+        raise ValueError(
+            f"MultiheadAttention: {name} is {mask.dtype.name} {mask.raw.shape}; "
+            f"expected bool or floating {' or '.join(map(str, shapes))}"
+        )
 
 
 def _as_numbers(mask: Tensor, like: Tensor) -> Tensor:
@@ -195,7 +209,7 @@ class TransformerEncoderLayer(Module):
             )
         more: Any = {"device": device, "dtype": dtype}
         self.self_attn = MultiheadAttention(
-            d_model, nhead, dropout, bias, batch_first, **more
+            d_model, nhead, dropout, bias, batch_first=batch_first, **more
         )
         self.linear1 = Linear(d_model, dim_feedforward, bias, **more)
         self.dropout = Dropout(dropout)

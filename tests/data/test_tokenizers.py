@@ -317,6 +317,10 @@ DAMAGED = [
         lambda c: c["model"]["vocab"].update({"▁the": 999}),
         "'▁the' has the character '▁'",
     ),
+    (
+        lambda c: c["added_tokens"][0].update(lstrip=True),
+        "lstrip of the token",
+    ),
     (lambda c: c["model"]["vocab"].pop("a"), r"merge \d+ is .*two tokens"),
     (lambda c: c["model"]["vocab"].pop("~"), "1 of the 256 bytes are no tokens, 0x7e"),
     (lambda c: c["model"]["vocab"].update(b=97), "both have the number 97"),

@@ -14,6 +14,7 @@ from torch_gpt import GPT2, Llama
 
 import minitorch
 from minitorch.models import GPT, GPTConfig, from_pretrained, load_weights, save_weights
+from minitorch.models.weights import read_config
 
 VOCAB, LENGTH = 13, 9
 GPT2_CONFIG = {
@@ -121,6 +122,7 @@ def test_models_of_neither_kind_and_other_configs_are_refused(tmp_path):
     for change, text in (
         ({"model_type": "bert"}, "is of a 'bert'"),
         ({"rope_scaling": {"factor": 8}}, "rope_scaling is"),
+        ({"rope_parameters": {"rope_type": "llama3"}}, "rope_type is 'llama3'"),
         ({"hidden_act": "relu"}, "hidden_act is 'relu'"),
         ({"head_dim": 5}, "head_dim is 5; models here have 4"),
     ):
@@ -130,6 +132,15 @@ def test_models_of_neither_kind_and_other_configs_are_refused(tmp_path):
     path.write_text(json.dumps({"model_type": "gpt2", "n_layer": 3}))
     with pytest.raises(ValueError, match="has no 'vocab_size'"):
         from_pretrained(tmp_path)
+
+
+def test_the_base_of_rotary_positions_in_both_spellings(tmp_path):
+    """`transformers` moved it into a dict of its own."""
+    path = tmp_path / "config.json"
+    newer = {"rope_parameters": {"rope_type": "default", "rope_theta": 5e5}}
+    for change in ({"rope_theta": 5e5}, {"rope_theta": None, **newer}):
+        path.write_text(json.dumps({**LLAMA_CONFIG, **change}))
+        assert read_config(path).rotary_base == 5e5
 
 
 def test_a_file_without_biases_loads_into_a_model_without(tmp_path):

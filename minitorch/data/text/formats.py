@@ -135,6 +135,10 @@ def _tokenizer(content: Mapping[str, Any]) -> dict[str, Any]:
     if content.get("normalizer") is not None:
         _refuse("the normalizer", content["normalizer"])
     special = {entry["content"]: entry["id"] for entry in content["added_tokens"]}
+    for entry in content["added_tokens"]:
+        for flag in ("lstrip", "rstrip", "single_word"):
+            if entry.get(flag):
+                _refuse(f"{flag} of the token {entry['content']!r}", True)
     entries = [(f"merge {i}", entry) for i, entry in enumerate(model["merges"])]
     return {
         "tokens": _tokens(model["vocab"], special),

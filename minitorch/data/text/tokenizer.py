@@ -45,6 +45,10 @@ class Tokenizer:
         """The text that these tokens make up."""
         raise NotImplementedError(f"{type(self).__name__} must define decode(ids)")
 
+    def decode_bytes(self, ids: Iterable[int]) -> bytes:
+        """The same in UTF-8; tokens that end within a character, as they are."""
+        return self.decode(ids).encode()
+
     def to_json(self) -> dict[str, Any]:
         """All that `from_json` needs, as what JSON knows."""
         raise NotImplementedError(f"{type(self).__name__} must define to_json()")
