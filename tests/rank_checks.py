@@ -241,9 +241,8 @@ def _alone_again(folder: Any, i: int) -> None:
 
 
 def unlike_calls(folder: Any, seen: bool) -> list[str]:
-    """What ranks are told that differ in a size, a dtype, an operation, a root, a group,
-    a message, its parts or in the call: before anything is sent, and when they have
-    waited for a while.
+    """What ranks are told that differ in a size, a dtype, an operation, a root, a group
+    or a message: before anything is sent; or in the call, when they have waited.
 
     They cannot go on then, so each time they meet again.
     """

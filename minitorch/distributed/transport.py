@@ -179,7 +179,7 @@ class TorchGroup(ProcessGroup):
         self.me = self.ranks.index(dist.get_rank())
         self.looks = _looked_for()
         self.lately: deque[tuple[int, str]] = deque(maxlen=LATELY)
-        self.parts: Counter[str] | None = Counter()
+        self.parts: Counter[Any] | None = Counter()
         self.under_way: list[Work] = []
         self.captures: WeakSet[Any] = WeakSet()
         self.slow: TorchGroup | None = None
@@ -269,25 +269,22 @@ class TorchGroup(ProcessGroup):
         self, goes: bool, what: str, x: Tensor, sizes: Mapping[int, int]
     ) -> None:
         """Raise a CannotGoOn unless the ranks of `sizes` mean that as many elements go
-        to them (or come from them), as far as they have said so. Else a part that is too
-        small is taken for a whole one, and one that is too large ends its receiver."""
+        to them (or come from them). Else one that is too small is taken for a whole
+        one, and one that is too large ends its receiver."""
         if _postponed([x]):
             self.parts = None  # from now on ranks may count unlike numbers of messages
-        for peer, size in sizes.items() if self.parts is not None else ():
+        if (parts := self.parts) is None:
+            return
+        for peer, size in sizes.items():
             a, b = (self.me, peer) if goes else (peer, self.me)
-            self.parts[f"{goes} {a} {b} {what}"] += 1
-            number = self.parts[f"{goes} {a} {b} {what}"]
-
-            def unlike(me: int, mine: str, other: int, theirs: str) -> str:
-                sent, wanted = (mine, theirs) if goes else (theirs, mine)
-                return (
-                    f"{what}: rank {a} of the group sends {sent} to rank {b}, which "
-                    f"expects {wanted} (message {number} of its kind)"
-                )
-
+            kind = f"{what} {a} {b}"
+            parts[goes, kind] += 1
+            number = parts[goes, kind]
             if number <= COMPARED:
-                where = f"{self.handle.group_name} {what} {a} {b} {number}"
-                self._agree(where, f"{size} of {x.dtype.name}", unlike)
+                where = f"{self.handle.group_name} {kind} {number}"
+                who = f"{what} {number} in the group: rank {a}", f"rank {b}"
+                told_apart = partial(_unlike_parts, *who, goes)
+                self._agree(where, f"{size} of {x.dtype.name}", told_apart)
 
     def _agree(
         self, where: str, call: str, unlike_here: Callable[..., str] = unlike_calls
@@ -459,7 +456,7 @@ class TorchGroup(ProcessGroup):
 
     def _message(self, goes: bool, x: Tensor, peer: int, tag: int) -> None:
         """Compare a message with what its other end says; NCCL knows no tags."""
-        what = "message" if self.by_nccl(x) else f"message of tag {tag}"
+        what = "message" if self.by_nccl(x) else f"message of tag {tag},"
         self._compare_parts(goes, what, x, {peer: x.numel()})
 
     def send(self, x: Tensor, peer: int, tag: int) -> Work:
@@ -519,6 +516,14 @@ def _wait(work: Any, late: Callable[[], None], looks: float) -> None:
             if work.is_completed():  # the error is its own
                 raise
         late()
+
+
+def _unlike_parts(
+    a: str, b: str, goes: bool, me: int, mine: str, other: int, theirs: str
+) -> str:
+    """What two ranks are told of a part whose ends mean unlike ones."""
+    sent, wanted = (mine, theirs) if goes else (theirs, mine)
+    return f"{a} sends {sent} to {b}, which expects {wanted}"
 
 
 def _itself(work: Any) -> Callable[[], Any]:
