@@ -109,8 +109,7 @@ def _of_type(kind: Any) -> DType:
         if issubclass(kind, kinds):
             return dtype
     raise TypeError(
-        f"got a {kind.__name__}; expected a tensor or a Python number "
-        f"(bool, int or float)"
+        f"got a {kind.__name__}; expected a Python number (bool, int or float)"
     )
 
 
