@@ -116,7 +116,7 @@ class profile(Executor):
         with_stack: keep where the user's program called each operation.
 
     Raises:
-        ValueError: CUDA is asked for and there is no GPU.
+        ValueError: CUDA is asked for and there is no GPU, or an activity is none.
         RuntimeError: another executor is active.
     """
 
@@ -141,7 +141,7 @@ class profile(Executor):
     def __enter__(self) -> profile:
         self._exit = ExitStack()
         self._exit.enter_context(executing(self))
-        self._begin = time.perf_counter_ns()
+        self._begin = self._begin or time.perf_counter_ns()  # used again, it goes on
         return self
 
     def __exit__(self, *error: Any) -> None:
@@ -359,6 +359,10 @@ def _wants_gpu(activities: Sequence[ProfilerActivity] | None) -> bool:
 
     if activities is None:
         return cuda.is_available() and not _simulated()
+    if not set(activities) <= set(ProfilerActivity):
+        raise ValueError(
+            f"profile: activities is {activities!r}; each must be a ProfilerActivity"
+        )
     if ProfilerActivity.CUDA not in activities:
         return False
     if not cuda.is_available() or _simulated():

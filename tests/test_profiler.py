@@ -12,7 +12,7 @@ import minitorch
 from helpers import SIMULATED, rows_of_trace
 from minitorch import nn
 from minitorch.backend import get_backend
-from minitorch.executor import Executor, active, executing
+from minitorch.executor import Executor, active, executing, users_stack
 from minitorch.profiler import Averages, ProfilerActivity, profile, record_function
 
 
@@ -192,3 +192,24 @@ def test_a_gpu_that_is_not_there_cannot_be_timed() -> None:
         ValueError, match=r"ProfilerActivity\.CUDA, but there is no GPU"
     ):
         profile(activities=[ProfilerActivity.CUDA])
+
+
+def test_a_profiler_that_is_used_again_goes_on() -> None:
+    prof = profile()
+    for name in ("first", "second"):
+        with prof, record_function(name):
+            minitorch.ones(2) + 1.0
+    first, second = (s for s in prof.events() if s.kind == "user")
+    assert first.name == "first" and first.end <= second.start
+
+
+def test_activities_are_members_of_the_enum() -> None:
+    with pytest.raises(ValueError, match=r"activities is \['cuda'\]; each must be"):
+        profile(activities=["cuda"])
+
+
+def test_files_whose_names_begin_as_the_librarys_are_the_users() -> None:
+    code = "users_stack()"
+    path = Path(minitorch.__file__).parent.with_name("minitorch_of_mine.py")
+    stack = eval(compile(code, path, "eval"), {"users_stack": users_stack})
+    assert stack[0].startswith(f"{path}(1)")
