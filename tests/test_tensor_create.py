@@ -149,6 +149,15 @@ def test_numpy_and_back(device, data):
     assert np.asarray(x, dtype=np.float64).dtype == np.float64
 
 
+def test_numpy_is_told_where_it_asks_for_no_copy_and_needs_one():
+    x = minitorch.zeros(2)
+    assert np.shares_memory(x.__array__(copy=False), x.numpy())
+    assert not np.shares_memory(x.__array__(copy=True), x.numpy())
+    if np.lib.NumpyVersion(np.__version__) >= "2.0.0":
+        with pytest.raises(ValueError, match="avoid copy"):
+            np.array(x, dtype=np.int32, copy=False)
+
+
 def test_numpy_shares_memory_on_the_cpu():
     x = minitorch.zeros(2, 3)
     for view in (x, x.T, x[:, ::2], x[1]):
