@@ -410,9 +410,9 @@ def _weighted(
         scale = scale * weight.index_select(0, target.where(keep, target.new_zeros(())))
     losses = losses * scale
     if smoothing > 0:
-        surprise = -rows.log_softmax(1)
-        surprise = surprise if weight is None else surprise * weight
-        even = surprise.mean(1).where(keep, losses.new_zeros(()))
+        nll = -rows.log_softmax(1)
+        nll = nll if weight is None else nll * weight
+        even = nll.mean(1).where(keep, losses.new_zeros(()))
         losses = losses * (1.0 - smoothing) + even * smoothing
     return losses, scale.sum()
 
