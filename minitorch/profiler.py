@@ -193,12 +193,13 @@ class profile(Executor):
         try:
             yield span
         finally:
-            opened.pop()
-            span.end = self._now()
-            if opened:
-                opened[-1].inner += span.time
-                opened[-1].bytes += span.bytes
-            self.spans.append(span)
+            while span in opened:  # with those of generators that wait within it
+                last = opened.pop()
+                last.end = self._now()
+                if opened:
+                    opened[-1].inner += last.time
+                    opened[-1].bytes += last.bytes
+                self.spans.append(last)
 
     def _now(self) -> float:
         return (time.perf_counter_ns() - self._begin) / 1000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,22 @@ def test_spans_nest(device: str) -> None:
         assert not open_until or span.end <= open_until[-1]
         assert span.inner <= span.time + 1e-6
         open_until.append(span.end)
+
+
+def test_spans_nest_where_a_generator_waits_inside_of_one() -> None:
+    def batches() -> Iterator[None]:
+        with record_function("load"):
+            yield
+
+    waiting = batches()
+    with profile() as prof:
+        with record_function("step"):
+            next(waiting)
+        with record_function("next step"):
+            next(waiting, None)
+    step, load, after = prof.events()
+    assert (step.name, load.name, after.name) == ("step", "load", "next step")
+    assert step.start <= load.start <= load.end <= step.end <= after.start
 
 
 def test_self_times_add_up() -> None:
