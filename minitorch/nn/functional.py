@@ -14,7 +14,6 @@ from typing import Any
 import minitorch.dtypes as dtypes
 import minitorch.operators as operators
 from minitorch import arguments, creation
-from minitorch.arguments import dims_of
 from minitorch.creation import Generator
 from minitorch.functions import activation, autocasting, elementwise, pool
 from minitorch.functions import norm as norms
@@ -140,7 +139,8 @@ def batch_norm(
         raise ValueError(
             "batch_norm: without training=True the running mean and variance are needed"
         )
-    if dims_of("batch_norm", x) < 2 or x.raw.shape[1:2] != running_mean.raw.shape:
+    check_same_device("batch_norm", x, running_mean)
+    if x.dim() < 2 or x.raw.shape[1:2] != running_mean.raw.shape:
         raise ValueError(
             f"batch_norm: x is {x.raw.shape}; expected (N, C, ...) with C = "
             f"{running_mean.numel()}"
@@ -217,7 +217,7 @@ def adaptive_avg_pool2d(x: Tensor, output_size: Any) -> Tensor:
         output_size: OH = OW as an int, or the pair (OH, OW); None keeps a size. H and
             W must be multiples of them.
     """
-    if dims_of("adaptive_avg_pool2d", x) not in (3, 4):
+    if arguments.dims_of("adaptive_avg_pool2d", x) not in (3, 4):
         raise ValueError(
             f"adaptive_avg_pool2d: x is {x.raw.shape}; expected (N, C, H, W) or "
             f"(C, H, W)"
