@@ -153,7 +153,7 @@ def from_numpy(array: np.ndarray, device: str | None = None) -> Tensor:
             f"from_numpy: the array has strides {array.strides}; a tensor cannot share "
             f"memory that runs backwards, so pass array.copy()"
         )
-    return Tensor(_on(device).from_numpy(array))
+    return Tensor(_on(device).from_numpy(np.asarray(array)))  # and no np.matrix
 
 
 def as_tensor(
