@@ -46,7 +46,7 @@ class ProfilerActivity(enum.Enum):
     CUDA = "cuda"
 
 
-@dataclass
+@dataclass(eq=False)
 class Span:
     """One thing that took some time.
 
