@@ -384,9 +384,21 @@ def _run_hooks(item: Any, grads: list[Any]) -> list[Any]:
         for hook in tuple(functions):  # a hook may remove itself
             if index < len(grads) and grads[index] is not None:
                 replacement = hook(grads[index])
-                grads[index] = grads[index] if replacement is None else replacement
+                if replacement is not None:
+                    _check_alike(grads[index], replacement)
+                    grads[index] = replacement
                 mark_shared([grads[index]])
     return grads
+
+
+def _check_alike(given: Any, returned: Any) -> None:
+    """A hook may replace a gradient by one of the same shape and type."""
+    x, y = (getattr(grad, "raw", None) for grad in (given, returned))
+    if x is not None and (y is None or x.shape != y.shape or x.dtype is not y.dtype):
+        raise ValueError(
+            f"hook: it was given {x}, and returned {y or returned!r}; expected the "
+            f"same shape and type, or None"
+        )
 
 
 def _wanted(

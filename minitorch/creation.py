@@ -16,11 +16,12 @@ import numpy as np
 
 import minitorch.backend.dlpack as dlpack
 import minitorch.dtypes as dtypes
-from minitorch.arguments import int_sequence
+from minitorch.arguments import dims_of, int_sequence
 from minitorch.backend import Backend, get_backend, half_backends
 from minitorch.devices import named
 from minitorch.dtypes import DType
 from minitorch.executor import advance
+from minitorch.functions.operands import checked_tensor
 from minitorch.tensor import Number, Tensor
 from minitorch.tensor_data import Shape, TensorData, numel
 
@@ -152,7 +153,7 @@ def from_numpy(array: np.ndarray, device: str | None = None) -> Tensor:
             f"from_numpy: the array has strides {array.strides}; a tensor cannot share "
             f"memory that runs backwards, so pass array.copy()"
         )
-    return Tensor(_on(device).from_numpy(array))
+    return Tensor(_on(device).from_numpy(np.asarray(array)))  # and no np.matrix
 
 
 def as_tensor(
@@ -268,7 +269,7 @@ def full_like(
     requires_grad: bool = False,
 ) -> Tensor:
     """`fill_value` in the shape of `input`, by default in its dtype on its device."""
-    storage = input.raw.storage
+    storage = checked_tensor("full_like", input).raw.storage
     kind = storage.dtype if dtype is None else dtypes.check(dtype)
     fill_value = dtypes.check_number(fill_value, kind)
     backend = _on(device or storage.device)
@@ -277,7 +278,7 @@ def full_like(
 
 def empty_like(input: Tensor, *, dtype: DType | None = None) -> Tensor:
     """A tensor like `input` whose elements have no particular value."""
-    storage = input.raw.storage
+    storage = checked_tensor("empty_like", input).raw.storage
     kind = storage.dtype if dtype is None else dtypes.check(dtype)
     return Tensor.wrap(_on(storage.device).empty(input.raw.shape, kind))
 
@@ -291,8 +292,8 @@ def arange(
         start, end = 0, start
     whole = type(start) is type(end) is type(step) is int
     whole = whole or dtypes.float32 not in map(dtypes.infer, (start, end, step))
-    if step == 0:
-        raise ValueError("arange: the step is 0")
+    if step == 0 or not math.isfinite(end - start):
+        raise ValueError(f"arange: no steps of {step} lead from {start} to {end}")
     if (end - start) * step < 0:
         raise ValueError(f"arange: a step of {step} never gets from {start} to {end}")
     kind = _dtype(dtype, dtypes.int64 if whole else dtypes.float32)
@@ -455,13 +456,13 @@ def randperm(
 
 def rand_like(input: Tensor, *, generator: Generator | None = None) -> Tensor:
     """Uniform random numbers in the shape, dtype and on the device of `input`."""
-    raw = input.raw
+    raw = checked_tensor("rand_like", input).raw
     return rand(raw.shape, dtype=raw.dtype, device=raw.device, generator=generator)
 
 
 def randn_like(input: Tensor, *, generator: Generator | None = None) -> Tensor:
     """Normal random numbers in the shape, dtype and on the device of `input`."""
-    raw = input.raw
+    raw = checked_tensor("randn_like", input).raw
     return randn(raw.shape, dtype=raw.dtype, device=raw.device, generator=generator)
 
 
@@ -469,7 +470,7 @@ def randint_like(
     input: Tensor, low: int, high: int, *, generator: Generator | None = None
 ) -> Tensor:
     """Random integers in the shape and on the device of `input`, as int64."""
-    raw = input.raw
+    raw = checked_tensor("randint_like", input).raw
     return randint(low, high, raw.shape, device=raw.device, generator=generator)
 
 
@@ -485,7 +486,7 @@ def _floating_dtype(name: str, dtype: DType | None) -> DType:
 
 def meshgrid(*tensors: Tensor, indexing: str = "ij") -> tuple[Tensor, ...]:
     """Coordinates of a grid: each 1-D tensor expanded over the dims of the others."""
-    if not tensors or any(t.dim() > 1 for t in tensors):
+    if not tensors or any(dims_of("meshgrid", t) > 1 for t in tensors):
         raise ValueError(
             f"meshgrid: expected one vector or more, got shapes "
             f"{[t.raw.shape for t in tensors]}"

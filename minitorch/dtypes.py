@@ -109,8 +109,7 @@ def _of_type(kind: Any) -> DType:
         if issubclass(kind, kinds):
             return dtype
     raise TypeError(
-        f"got a {kind.__name__}; expected a tensor or a Python number "
-        f"(bool, int or float)"
+        f"got a {kind.__name__}; expected a Python number (bool, int or float)"
     )
 
 
@@ -135,7 +134,7 @@ def check_number(value: Any, dtype: DType) -> Any:
         raise ValueError(
             f"number: {value} does not fit into {dtype.name}, which ends at -2**"
             f"{bound.bit_length() - 1} and just below 2**{bound.bit_length() - 1}; use "
-            f"a larger dtype"
+            f"a larger dtype, or a floating one"
         )
     return value
 

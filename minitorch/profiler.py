@@ -46,7 +46,7 @@ class ProfilerActivity(enum.Enum):
     CUDA = "cuda"
 
 
-@dataclass
+@dataclass(eq=False)
 class Span:
     """One thing that took some time.
 
@@ -116,7 +116,7 @@ class profile(Executor):
         with_stack: keep where the user's program called each operation.
 
     Raises:
-        ValueError: CUDA is asked for and there is no GPU.
+        ValueError: CUDA is asked for and there is no GPU, or an activity is none.
         RuntimeError: another executor is active.
     """
 
@@ -141,7 +141,7 @@ class profile(Executor):
     def __enter__(self) -> profile:
         self._exit = ExitStack()
         self._exit.enter_context(executing(self))
-        self._begin = time.perf_counter_ns()
+        self._begin = self._begin or time.perf_counter_ns()  # used again, it goes on
         return self
 
     def __exit__(self, *error: Any) -> None:
@@ -193,12 +193,13 @@ class profile(Executor):
         try:
             yield span
         finally:
-            opened.pop()
-            span.end = self._now()
-            if opened:
-                opened[-1].inner += span.time
-                opened[-1].bytes += span.bytes
-            self.spans.append(span)
+            while span in opened:  # with those of generators that wait within it
+                last = opened.pop()
+                last.end = self._now()
+                if opened:
+                    opened[-1].inner += last.time
+                    opened[-1].bytes += last.bytes
+                self.spans.append(last)
 
     def _now(self) -> float:
         return (time.perf_counter_ns() - self._begin) / 1000
@@ -359,6 +360,10 @@ def _wants_gpu(activities: Sequence[ProfilerActivity] | None) -> bool:
 
     if activities is None:
         return cuda.is_available() and not _simulated()
+    if not set(activities) <= set(ProfilerActivity):
+        raise ValueError(
+            f"profile: activities is {activities!r}; each must be a ProfilerActivity"
+        )
     if ProfilerActivity.CUDA not in activities:
         return False
     if not cuda.is_available() or _simulated():

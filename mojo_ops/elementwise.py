@@ -3,7 +3,7 @@
 With this file one can apply a function of one number to a tensor (`map`), and of two
 numbers to two tensors that broadcast (`zip`).
 
-An operator is compiled for some types; `_unary` and `_binary` find the loop for a type.
+An operator is compiled for some types; `MAP` and `ZIP` find the loop for a type.
 Operands of another type are converted first, as PyTorch promotes them, and a result of
 another type than asked for is converted last. A function that is not in
 `operators.mojo`, such as a user's own, is compiled by Numba and runs on the same

@@ -1131,7 +1131,7 @@ WITHOUT_GRADIENT = {
     "sets or asks for something else": """
         minitorch.available_devices minitorch.compile minitorch.manual_seed
         minitorch.get_float32_matmul_precision minitorch.set_float32_matmul_precision
-        functional.as_sizes functional.check_same_device
+        functional.as_sizes functional.check_same_device functional.checked_tensor
         functional.refuse_inplace functional.random_zeros functional.cast
         functional.number_range""",
     "needs another device": "Tensor.cuda Tensor.pin_memory",

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import inspect
+from itertools import product
 from typing import Any
 
+import numpy as np
 import pytest
 
 import minitorch
+import minitorch.nn.functional as F
 from minitorch.functions import conv, norm, pool, softmax
 from minitorch.functions.random import dropout
 
@@ -17,6 +20,9 @@ X = "simple"
 def ones(*shape: int, **options: Any) -> Any:
     """Ones on the plain device: errors do not depend on it."""
     return minitorch.ones(*shape, device=X, **options)
+
+
+ONE = ones(1, 1)
 
 
 def ints(*shape: int) -> Any:
@@ -48,6 +54,16 @@ CASES: dict[str, tuple[Any, type[Exception], list[str]]] = {
     "neg bool": (lambda: -bools(2), TypeError, ["neg", "bool"]),
     "invert float": (lambda: ~ones(2), TypeError, ["~", "bool", "float32"]),
     "and float": (lambda: ones(2) & ones(2), TypeError, ["&", "bool", "float32"]),
+    "full of a tensor": (
+        lambda: minitorch.full((2,), ones(1)),
+        TypeError,
+        ["Tensor", "expected a Python number"],
+    ),
+    "arange without end": (
+        lambda: minitorch.arange(float("inf")),
+        ValueError,
+        ["arange", "from 0 to inf"],
+    ),
     "int division by 0": (
         lambda: ints(2) // (ints(2) * 0),
         ZeroDivisionError,
@@ -373,3 +389,32 @@ def test_a_list_is_no_tensor(name):
     needed += ["min"] * (name in ("clamp", "clip"))
     with pytest.raises(TypeError, match=rf"^({name}|clamp|matmul): .*list"):
         getattr(minitorch, name)([1.0], **{p: numbers.get(p, 1) for p in needed})
+
+
+LAYERS = {  # what they need besides the first tensor
+    (): "relu leaky_relu elu gelu silu softplus sigmoid tanh dropout one_hot normalize",
+    (1,): "softmax log_softmax max_pool2d avg_pool2d adaptive_avg_pool2d",
+    ((1, 1),): "layer_norm rms_norm pad",
+    (ONE,): "linear embedding conv1d conv2d bias_activation cosine_similarity mse_loss "
+    "l1_loss huber_loss smooth_l1_loss nll_loss cross_entropy binary_cross_entropy "
+    "binary_cross_entropy_with_logits",
+}
+
+
+@pytest.mark.parametrize("others", LAYERS, ids=LAYERS.get)
+def test_an_array_is_no_tensor(others):
+    given = [ONE, *others]
+    for name, place in product(LAYERS[others].split(), range(len(given))):
+        if given[place] is ONE:
+            mixed = [*given[:place], np.ones((1, 1)), *given[place + 1 :]]
+            with pytest.raises(TypeError, match=rf"{name}: .*ndarray"):
+                getattr(F, name)(*mixed)
+
+
+@pytest.mark.parametrize("returned", [ones(3), ones(2).double(), "a gradient"])
+def test_a_hook_returns_a_gradient_like_the_one_it_was_given(returned):
+    x = ones(2, requires_grad=True)
+    x.register_hook(lambda grad: returned)
+    with pytest.raises(ValueError, match=r"hook: .*shape=\(2,\).* expected the same"):
+        (x * 2).sum().backward()
+    assert x.grad is None

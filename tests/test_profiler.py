@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ import minitorch
 from helpers import SIMULATED, rows_of_trace
 from minitorch import nn
 from minitorch.backend import get_backend
-from minitorch.executor import Executor, active, executing
+from minitorch.executor import Executor, active, executing, users_stack
 from minitorch.profiler import Averages, ProfilerActivity, profile, record_function
 
 
@@ -53,6 +54,22 @@ def test_spans_nest(device: str) -> None:
         assert not open_until or span.end <= open_until[-1]
         assert span.inner <= span.time + 1e-6
         open_until.append(span.end)
+
+
+def test_spans_nest_where_a_generator_waits_inside_of_one() -> None:
+    def batches() -> Iterator[None]:
+        with record_function("load"):
+            yield
+
+    waiting = batches()
+    with profile() as prof:
+        with record_function("step"):
+            next(waiting)
+        with record_function("next step"):
+            next(waiting, None)
+    step, load, after = prof.events()
+    assert (step.name, load.name, after.name) == ("step", "load", "next step")
+    assert step.start <= load.start <= load.end <= step.end <= after.start
 
 
 def test_self_times_add_up() -> None:
@@ -192,3 +209,24 @@ def test_a_gpu_that_is_not_there_cannot_be_timed() -> None:
         ValueError, match=r"ProfilerActivity\.CUDA, but there is no GPU"
     ):
         profile(activities=[ProfilerActivity.CUDA])
+
+
+def test_a_profiler_that_is_used_again_goes_on() -> None:
+    prof = profile()
+    for name in ("first", "second"):
+        with prof, record_function(name):
+            minitorch.ones(2) + 1.0
+    first, second = (s for s in prof.events() if s.kind == "user")
+    assert first.name == "first" and first.end <= second.start
+
+
+def test_activities_are_members_of_the_enum() -> None:
+    with pytest.raises(ValueError, match=r"activities is \['cuda'\]; each must be"):
+        profile(activities=["cuda"])
+
+
+def test_files_whose_names_begin_as_the_librarys_are_the_users() -> None:
+    code = "users_stack()"
+    path = Path(minitorch.__file__).parent.with_name("minitorch_of_mine.py")
+    stack = eval(compile(code, path, "eval"), {"users_stack": users_stack})
+    assert stack[0].startswith(f"{path}(1)")

@@ -149,6 +149,22 @@ def test_numpy_and_back(device, data):
     assert np.asarray(x, dtype=np.float64).dtype == np.float64
 
 
+def test_kinds_of_arrays_are_taken_as_arrays(device):
+    for array in (np.ones((2, 3)).view(np.matrix), np.ma.ones((2, 3))):
+        x = minitorch.from_numpy(array, device=device)
+        assert x[1].shape == (3,) and (x + 1).sum().item() == 12
+        assert type(x.cpu().numpy()) is np.ndarray
+
+
+def test_numpy_is_told_where_it_asks_for_no_copy_and_needs_one():
+    x = minitorch.zeros(2)
+    assert np.shares_memory(x.__array__(copy=False), x.numpy())
+    assert not np.shares_memory(x.__array__(copy=True), x.numpy())
+    if np.lib.NumpyVersion(np.__version__) >= "2.0.0":
+        with pytest.raises(ValueError, match="avoid copy"):
+            np.array(x, dtype=np.int32, copy=False)
+
+
 def test_numpy_shares_memory_on_the_cpu():
     x = minitorch.zeros(2, 3)
     for view in (x, x.T, x[:, ::2], x[1]):

@@ -245,3 +245,9 @@ def test_names_of_pairs(device):
         values, indices = pair
         assert pair.values is values and pair.indices is indices
         assert indices.dtype is minitorch.int64 and isinstance(values, Tensor)
+
+
+def test_an_array_without_dims_is_a_number(device):
+    x = minitorch.tensor([[1, 2], [3, 4]], device=device)
+    assert x[np.array(1)].tolist() == [3, 4]
+    assert x[:, np.array(-1)].tolist() == [2, 4]

@@ -13,7 +13,7 @@ Thread Execution ISA" (9.0), and where it is done:
     9.7.15.7.2  `wgmma.commit_group` closes a group of products: each `begin` ends so.
     9.7.15.7.3  `wgmma.wait_group` n waits until at most n groups are under way. Before,
                 neither sums nor weights may be touched, and no tile overwritten: sums
-                go through it (`make_finish`), so that nothing moves across.
+                go through it (`_make_finish` there), so that nothing moves across.
     9.7.15.4    Tensor cores read shared memory in the asynchronous proxy. What threads
                 have written, `cp.async` too, they see after `fence.proxy.async` of the
                 writer, once its copies are there, and then a barrier (`arrival`). The

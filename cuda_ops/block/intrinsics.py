@@ -25,13 +25,12 @@ from numba import cuda, types
 from cuda_ops.runtime.halves import computed, narrowed, widened
 from cuda_ops.simulator import SIMULATED, emulation
 from cuda_ops.simulator.emulation import ALL_LANES
+from cuda_ops.simulator.watch import WARP as WARP
 
 if not SIMULATED:
     from llvmlite import ir
     from numba.cuda import cgutils
     from numba.cuda.extending import intrinsic
-
-WARP = 32
 
 
 def emulated(stand_in: Callable) -> Callable[[Callable], Any]:

@@ -203,7 +203,7 @@ class Problem(NamedTuple):
     """A convolution as a product, whichever direction it goes.
 
     Attributes:
-        phases: what `conv_plan` makes of rows and columns.
+        phases: what `forward_axis` or `backward_axes` make of rows and columns.
         batch, groups: images, and groups of channels.
         outs, channels: of a group.
         weights: where the weight lies.

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from cuda_ops.simulator.watch import WARP
+
 Arch = tuple[int, int]
 
-WARP = 32
 REGISTERS = 65_536  # of an SM
 REGISTER_UNIT = 256  # registers are given to a warp in multiples of this
 MOST_THREADS = 1024  # of a block

@@ -16,8 +16,8 @@ import numpy as np
 
 import cuda_ops.simulator.watch as watch
 from cuda_ops.simulator.block import current_thread
+from cuda_ops.simulator.watch import WARP
 
-WARP = 32
 ALL_LANES = 0xFFFFFFFF
 
 

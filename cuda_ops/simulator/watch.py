@@ -44,7 +44,7 @@ import numpy as np
 from cuda_ops.simulator.block import current_thread
 
 SECTOR = 32  # bytes that memory delivers at once
-WARP = 32
+WARP = 32  # threads that go together
 LINE = 128  # bytes with one tag, and those of a turn of shared memory
 VECTOR = 16  # bytes of the widest access of a lane
 BANKS = 32  # of shared memory, of

@@ -17,6 +17,7 @@ import minitorch.operators as operators
 from minitorch.executor import host_read
 from minitorch.functions.operands import (
     check_alike,
+    check_same_device,
     checked_tensor,
     operands,
 )
@@ -104,7 +105,8 @@ def isfinite(input: Tensor) -> Tensor:
 
 def equal(input: Tensor, other: Tensor) -> bool:
     """Whether both have one shape and equal elements: a Python bool."""
-    if checked_tensor("equal", input).raw.shape != other.raw.shape:
+    check_same_device("equal", input, other)
+    if input.raw.shape != other.raw.shape:
         return False
     (a, b), backend = operands("equal", input, other), input.backend
     same = backend.zip(operators.eq, a.raw, b.raw, dtypes.bool_)
@@ -123,7 +125,7 @@ def isclose(
     equal_nan: bool = False,
 ) -> Tensor:
     """Where |input - other| <= atol + rtol |other|: a bool tensor."""
-    check_alike("isclose", checked_tensor("isclose", input), other)
+    check_alike("isclose", input, other)
     a, b = operands("isclose", input.detach(), other.detach())
     close = a == b
     if a.dtype is not dtypes.bool_:
@@ -139,5 +141,5 @@ def allclose(
     equal_nan: bool = False,
 ) -> bool:
     """Whether |input - other| <= atol + rtol |other| everywhere: a Python bool."""
-    checked_tensor("allclose", input)
+    check_same_device("allclose", input, other)
     return bool(isclose(input, other, rtol, atol, equal_nan).all())

@@ -139,12 +139,12 @@ def conv2d(
     Raises:
         ValueError: shapes or options that do not fit each other.
     """
+    check_alike("conv2d", x, weight, bias)
     if len(x.raw.shape) == 3:
         batch = conv2d(x.unsqueeze(0), weight, bias, stride, padding, dilation, groups)
         return batch.squeeze(0)
     size = weight.raw.shape
     _check_shapes(x.raw.shape, size, None if bias is None else bias.raw.shape, groups)
-    check_alike("conv2d", x, weight, bias)
     if not x.dtype.is_floating_point:
         raise TypeError(f"conv2d: x is {x.dtype.name}; expected a floating type")
     step = as_pair("conv2d: stride", stride, 1)
@@ -212,6 +212,7 @@ def conv1d(
 
     A sequence is an image of height 1, so this is `conv2d` on views.
     """
+    check_alike("conv1d", x, weight, bias)
     if x.dim() not in (2, 3) or weight.dim() != 3:
         raise ValueError(
             f"conv1d: x is {tuple(x.shape)} and the weight {tuple(weight.shape)}; "

@@ -258,7 +258,7 @@ def _as_index_tensor(a: Tensor, item: Any) -> Any:
     if hasattr(item, "raw"):
         here = item.raw.storage.device == a.raw.storage.device
         return item if here else item.to(a.device)
-    return a.new_tensor(np.asarray(item, dtype=None if len(item) else np.int64))
+    return a.new_tensor(np.asarray(item, dtype=None if np.size(item) else np.int64))
 
 
 def _expand_index(a: Tensor, index: Any) -> tuple[list[Any], bool]:

@@ -141,6 +141,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 def check_linear(name: str, x: Tensor, weight: Tensor, bias: Tensor | None) -> None:
     """Whether the operands of `linear` fit together."""
+    _check_kinds(name, x, weight, bias)
     shape, size = x.raw.shape, weight.raw.shape
     if len(size) != 2:
         raise ValueError(
@@ -156,7 +157,6 @@ def check_linear(name: str, x: Tensor, weight: Tensor, bias: Tensor | None) -> N
             f"{name}: the weight is {size} and the bias {bias.raw.shape}; the bias "
             f"must be ({size[0]},), one number for each output"
         )
-    _check_kinds(name, x, weight, bias)
 
 
 def _check_kinds(name: str, first: Tensor, *others: Tensor | None) -> None:
@@ -264,6 +264,7 @@ def bias_activation(x: Tensor, bias: Tensor, activation: str | None = None) -> T
         RuntimeError: the devices differ.
     """
     name = "bias_activation"
+    _check_kinds(name, x, bias)
     shape, size = x.raw.shape, bias.raw.shape
     if not shape or size != shape[-1:]:
         raise ValueError(
@@ -275,7 +276,6 @@ def bias_activation(x: Tensor, bias: Tensor, activation: str | None = None) -> T
             f"{name}: activation is {activation!r}; expected one of "
             f"{', '.join(map(repr, ACTIVATIONS))}, or None"
         )
-    _check_kinds(name, x, bias)
     if not x.dtype.is_floating_point:
         raise TypeError(f"{name}: x is {x.dtype.name}; expected a floating type")
     kind = None if activation is None else ACTIVATIONS[activation]

@@ -13,7 +13,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 import minitorch.operators as operators
-from minitorch.arguments import check_floating
+from minitorch.arguments import check_floating, dims_of
 from minitorch.backend.softmax import not_probabilities
 from minitorch.function import Context, Function
 from minitorch.functions import autocasting
@@ -125,6 +125,7 @@ class HuberLoss(PointwiseLoss):
 def _pair(name: str, input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     """Both of one dtype; a warning where shapes differ but broadcast, which is seldom
     what was meant."""
+    check_same_device(name, input, target)
     if input.raw.shape != target.raw.shape:
         shape = check_broadcast(name, input.raw.shape, target.raw.shape)
         warnings.warn(
@@ -133,8 +134,7 @@ def _pair(name: str, input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
             f"give a wrong loss; make both the same shape",
             stacklevel=4,
         )
-    input, target = operands(name, input, target)
-    return input, target
+    return operands(name, input, target)
 
 
 def _distance(
@@ -187,6 +187,7 @@ def huber_loss(
 
 
 def _check_same_shape(name: str, input: Tensor, target: Tensor) -> None:
+    check_same_device(name, input, target)
     if input.raw.shape != target.raw.shape:
         raise ValueError(
             f"{name}: the input is {input.raw.shape} and the target "
@@ -287,6 +288,7 @@ def nll_loss(
 ) -> Tensor:  # fmt: skip
     """-input[n, target[n]] for log-probabilities; the arguments of cross_entropy."""
     check_reduction("nll_loss", reduction)
+    check_same_device("nll_loss", input, target)
     rows, flat = _rows("nll_loss", input, target)
     if weight is None and reduction == "mean":
         return softmaxes.nll(rows, flat, ignore_index, mean=True)
@@ -319,6 +321,7 @@ def cross_entropy(
         raise ValueError(
             f"cross_entropy: label_smoothing is {label_smoothing}; expected 0 to 1"
         )
+    check_same_device("cross_entropy", input, target)
     if target.dtype.is_floating_point:
         return _soft_cross_entropy(
             input, target, weight, ignore_index, reduction, label_smoothing
@@ -358,7 +361,7 @@ def linear_cross_entropy(
     Raises:
         ValueError: the input has other dimensions.
     """
-    if input.dim() not in (1, 2):
+    if dims_of("linear_cross_entropy", input) not in (1, 2):
         raise ValueError(
             f"linear_cross_entropy: the input is {tuple(input.shape)}; expected [K] or "
             f"[N, K]; of sequences, give input.flatten(0, -2) and target.flatten()"
@@ -407,9 +410,9 @@ def _weighted(
         scale = scale * weight.index_select(0, target.where(keep, target.new_zeros(())))
     losses = losses * scale
     if smoothing > 0:
-        surprise = -rows.log_softmax(1)
-        surprise = surprise if weight is None else surprise * weight
-        even = surprise.mean(1).where(keep, losses.new_zeros(()))
+        nll = -rows.log_softmax(1)
+        nll = nll if weight is None else nll * weight
+        even = nll.mean(1).where(keep, losses.new_zeros(()))
         losses = losses * (1.0 - smoothing) + even * smoothing
     return losses, scale.sum()
 
@@ -462,10 +465,10 @@ def _rows(name: str, input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _check_weight(name: str, weight: Tensor, input: Tensor) -> None:
+    check_same_device(name, weight, input)
     classes = input.raw.shape[0 if input.dim() == 1 else 1]
     if weight.raw.shape != (classes,):
         raise ValueError(
             f"{name}: the weight is {weight.raw.shape}; expected ({classes},), one "
             f"number for each class"
         )
-    check_same_device(name, weight, input)

@@ -324,6 +324,7 @@ def _rows(
         if isinstance(normalized_shape, int)
         else tuple(normalized_shape)
     )
+    check_floating(name, x)
     if not shape or x.raw.shape[-len(shape) :] != shape:
         raise ValueError(
             f"{name}: x is {x.raw.shape}, whose last dimensions are not the "
@@ -347,7 +348,7 @@ def batch_norm(
     Raises:
         ValueError: fewer than two values for each channel, or parameters not [C].
     """
-    if x.dim() < 2:
+    if check_floating("batch_norm", x).dim() < 2:
         raise ValueError(f"batch_norm: x is {tuple(x.shape)}; expected (N, C, ...)")
     n, c = x.shape[:2]
     length = numel(tuple(x.shape[2:]))
@@ -385,13 +386,11 @@ def _checked(
     name: str, x: Tensor, parameter: Tensor | None, shape: tuple[int, ...]
 ) -> Tensor | None:
     """A weight or bias, flat; an error where it does not fit x."""
-    if not x.raw.storage.dtype.is_floating_point:
-        raise TypeError(f"{name}: x is {x.dtype.name}; expected a floating type")
     if parameter is None:
         return None
+    check_alike(name, x, parameter)
     if parameter.raw.shape != shape:
         raise ValueError(
             f"{name}: the weight or bias is {parameter.raw.shape}; expected {shape}"
         )
-    check_alike(name, x, parameter)
     return in_shape(parameter, (numel(shape),))

@@ -113,7 +113,7 @@ def type_with_number(name: str, a: Tensor, number: Any) -> DType:
     try:
         return dtypes.beside_number(raw.storage.dtype, len(raw.shape), kind)
     except TypeError as error:
-        raise TypeError(f"{name}: {error}") from None
+        raise TypeError(f"{name}: {error}, or a tensor") from None
 
 
 def check_broadcast(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
@@ -133,11 +133,15 @@ def different_devices(name: str, a: Tensor, b: Tensor) -> str:
 
 
 def check_same_device(name: str, first: Tensor, *others: Tensor | None) -> None:
-    """All given tensors must be on one device."""
-    device = first.raw.storage.device
-    for other in others:
-        if other is not None and other.raw.storage.device != device:
-            raise RuntimeError(different_devices(name, first, other))
+    """All given must be tensors, and on one device."""
+    try:
+        device = first.raw.storage.device
+        for other in others:
+            if other is not None and other.raw.storage.device != device:
+                raise RuntimeError(different_devices(name, first, other))
+    except AttributeError:
+        wrong = (x for x in (first, *others) if x is not None and not is_tensor(x))
+        raise not_a_tensor(name, next(wrong, None)) from None
 
 
 def check_alike(name: str, first: Tensor, *others: Tensor | None) -> None:

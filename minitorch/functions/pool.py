@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from minitorch.arguments import dims_of
 from minitorch.function import Context, Function
 from minitorch.functions.conv import Pair, as_pair
 from minitorch.tensor_data import Shape
@@ -156,7 +157,7 @@ def avg_pool2d(
 def _options(
     name: str, x: Tensor, kernel_size: Any, stride: Any, padding: Any
 ) -> tuple[Pair, Pair, Pair]:
-    if x.dim() not in (3, 4) or not x.dtype.is_floating_point:
+    if dims_of(name, x) not in (3, 4) or not x.dtype.is_floating_point:
         raise ValueError(
             f"{name}: x is {tuple(x.shape)} of {x.dtype.name}; expected (N, C, H, W) "
             f"or (C, H, W), of a floating type"

@@ -46,8 +46,7 @@ def dropout(x: Tensor, p: float = 0.5, generator: Generator | None = None) -> Te
     from minitorch.creation import default_generator
 
     check_probability(p)
-    if not x.dtype.is_floating_point:
-        raise TypeError(f"dropout: x is {x.dtype.name}; expected a floating type")
+    check_floating("dropout", x)
     if p == 1.0:
         return x * 0.0
     seed, offset = (generator or default_generator).take(x.numel())

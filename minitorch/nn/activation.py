@@ -20,7 +20,7 @@ class ReLU(Module):
         refuse_inplace("ReLU", inplace)
 
     def forward(self, x: Tensor) -> Tensor:
-        return x.relu()
+        return F.relu(x)
 
 
 class LeakyReLU(Module):
@@ -34,7 +34,7 @@ class LeakyReLU(Module):
         self.negative_slope = negative_slope
 
     def forward(self, x: Tensor) -> Tensor:
-        return x.leaky_relu(self.negative_slope)
+        return F.leaky_relu(x, self.negative_slope)
 
 
 class ELU(Module):
@@ -48,7 +48,7 @@ class ELU(Module):
         self.alpha = alpha
 
     def forward(self, x: Tensor) -> Tensor:
-        return x.elu(self.alpha)
+        return F.elu(x, self.alpha)
 
 
 class GELU(Module):
@@ -65,7 +65,7 @@ class GELU(Module):
         self.approximate = approximate
 
     def forward(self, x: Tensor) -> Tensor:
-        return x.gelu(self.approximate)
+        return F.gelu(x, self.approximate)
 
 
 class SiLU(Module):
@@ -76,21 +76,21 @@ class SiLU(Module):
         refuse_inplace("SiLU", inplace)
 
     def forward(self, x: Tensor) -> Tensor:
-        return x.silu()
+        return F.silu(x)
 
 
 class Sigmoid(Module):
     """1 / (1 + exp(-x))"""
 
     def forward(self, x: Tensor) -> Tensor:
-        return x.sigmoid()
+        return F.sigmoid(x)
 
 
 class Tanh(Module):
     """The hyperbolic tangent"""
 
     def forward(self, x: Tensor) -> Tensor:
-        return x.tanh()
+        return F.tanh(x)
 
 
 class Softplus(Module):

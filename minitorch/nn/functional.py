@@ -15,8 +15,9 @@ import minitorch.dtypes as dtypes
 import minitorch.operators as operators
 from minitorch import arguments, creation
 from minitorch.creation import Generator
-from minitorch.functions import autocasting, pool
+from minitorch.functions import activation, autocasting, elementwise, pool
 from minitorch.functions import norm as norms
+from minitorch.functions import softmax as softmaxes
 from minitorch.functions.activation import LogSigmoid
 from minitorch.functions.attention import (
     scaled_dot_product_attention as scaled_dot_product_attention,
@@ -46,7 +47,7 @@ from minitorch.functions.norm import (
 )
 from minitorch.functions.norm import layer_norm as layer_norm
 from minitorch.functions.norm import rms_norm as rms_norm
-from minitorch.functions.operands import cast, check_same_device
+from minitorch.functions.operands import cast, check_same_device, checked_tensor
 from minitorch.functions.random import dropout as random_zeros
 from minitorch.functions.rotary import rotary as rotary
 from minitorch.tensor import Tensor
@@ -82,6 +83,7 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> 
     Raises:
         IndexError: an index is not a row.
     """
+    check_same_device("embedding", input, weight)
     if input.dtype.category != 1:
         raise TypeError(
             f"embedding: the input is {input.dtype.name}; expected int64 row numbers"
@@ -90,7 +92,6 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> 
         raise ValueError(
             f"embedding: the weight is {weight.raw.shape}; expected (n, d)"
         )
-    check_same_device("embedding", input, weight)
     out = IndexSelect.apply(weight, 0, input.long())
     if padding_idx is not None:
         padding = padding_idx % len(weight)
@@ -138,6 +139,7 @@ def batch_norm(
         raise ValueError(
             "batch_norm: without training=True the running mean and variance are needed"
         )
+    check_same_device("batch_norm", x, running_mean)
     if x.dim() < 2 or x.raw.shape[1:2] != running_mean.raw.shape:
         raise ValueError(
             f"batch_norm: x is {x.raw.shape}; expected (N, C, ...) with C = "
@@ -215,7 +217,7 @@ def adaptive_avg_pool2d(x: Tensor, output_size: Any) -> Tensor:
         output_size: OH = OW as an int, or the pair (OH, OW); None keeps a size. H and
             W must be multiples of them.
     """
-    if x.dim() not in (3, 4):
+    if arguments.dims_of("adaptive_avg_pool2d", x) not in (3, 4):
         raise ValueError(
             f"adaptive_avg_pool2d: x is {x.raw.shape}; expected (N, C, H, W) or "
             f"(C, H, W)"
@@ -239,7 +241,7 @@ def adaptive_avg_pool2d(x: Tensor, output_size: Any) -> Tensor:
 def relu(x: Tensor, inplace: bool = False) -> Tensor:
     """x where x > 0, else 0"""
     refuse_inplace("relu", inplace)
-    return x.relu()
+    return elementwise.relu(x)
 
 
 def leaky_relu(
@@ -247,28 +249,29 @@ def leaky_relu(
 ) -> Tensor:
     """x where x > 0, else negative_slope * x"""
     refuse_inplace("leaky_relu", inplace)
-    return x.leaky_relu(negative_slope)
+    return activation.leaky_relu(x, negative_slope)
 
 
 def elu(x: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """x where x > 0, else alpha (exp(x) - 1)"""
     refuse_inplace("elu", inplace)
-    return x.elu(alpha)
+    return activation.elu(x, alpha)
 
 
 def gelu(x: Tensor, approximate: str = "none") -> Tensor:
     """x P(X <= x) for a standard normal X; "tanh" for the approximation"""
-    return x.gelu(approximate)
+    return activation.gelu(x, approximate)
 
 
 def silu(x: Tensor, inplace: bool = False) -> Tensor:
     """x sigmoid(x)"""
     refuse_inplace("silu", inplace)
-    return x.silu()
+    return activation.silu(x)
 
 
 def softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     """log(1 + exp(beta x)) / beta, and x itself where beta x > threshold"""
+    checked_tensor("softplus", x)
     if beta == 1 and threshold >= 20 and x.dtype.itemsize < 8:
         return x.softplus()  # whose numbers are x from there on
     scaled = x if beta == 1 else x * beta
@@ -285,14 +288,15 @@ def softmax(
     x: Tensor, dim: int | None = None, *, dtype: dtypes.DType | None = None
 ) -> Tensor:
     """exp(x) / sum(exp(x)) along dim"""
-    return _typed(x, dtype).softmax(_required_dim("softmax", x, dim))
+    return softmaxes.softmax(_typed(x, dtype), _required_dim("softmax", x, dim))
 
 
 def log_softmax(
     x: Tensor, dim: int | None = None, *, dtype: dtypes.DType | None = None
 ) -> Tensor:
     """x - logsumexp(x) along dim"""
-    return _typed(x, dtype).log_softmax(_required_dim("log_softmax", x, dim))
+    dim = _required_dim("log_softmax", x, dim)
+    return softmaxes.log_softmax(_typed(x, dtype), dim)
 
 
 def _typed(x: Tensor, dtype: dtypes.DType | None) -> Tensor:
@@ -302,8 +306,8 @@ def _typed(x: Tensor, dtype: dtypes.DType | None) -> Tensor:
 def _required_dim(name: str, x: Tensor, dim: int | None) -> int:
     if dim is None:
         raise ValueError(
-            f"{name}: dim is missing; for an input of shape {x.raw.shape} give, for "
-            f"example, dim=-1"
+            f"{name}: dim is missing; for an input of shape "
+            f"{checked_tensor(name, x).raw.shape} give, for example, dim=-1"
         )
     return dim
 
@@ -317,7 +321,7 @@ def one_hot(x: Tensor, num_classes: int = -1) -> Tensor:
     Args:
         num_classes: one more than the largest number by default.
     """
-    if x.dtype.category != 1:
+    if checked_tensor("one_hot", x).dtype.category != 1:
         raise TypeError(f"one_hot: the input is {x.dtype.name}; expected int64")
     if num_classes == -1 and x.numel() == 0:
         raise ValueError("one_hot: num_classes is needed for an empty input")
@@ -340,12 +344,12 @@ def pad(
     before it, and so on; negative numbers cut off."""
     if mode != "constant":
         raise ValueError(f'pad: mode={mode!r} is not offered; use "constant"')
-    return x.pad(pad, 0 if value is None else value)
+    return checked_tensor("pad", x).pad(pad, 0 if value is None else value)
 
 
 def normalize(x: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
     """x / max(norm of x along dim, eps)"""
-    return x / x.norm(p, dim, keepdim=True).clamp(min=eps)
+    return x / checked_tensor("normalize", x).norm(p, dim, keepdim=True).clamp(min=eps)
 
 
 @autocasting.in_float32
@@ -353,6 +357,7 @@ def cosine_similarity(
     x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8
 ) -> Tensor:
     """The cosine of the angle between vectors along dim"""
+    check_same_device("cosine_similarity", x1, x2)
     dtype = dtypes.promote(x1.dtype, x2.dtype)
     if dtype.half:  # float16 has no number as small as eps
         return cosine_similarity(x1.float(), x2.float(), dim, eps).to(dtype)

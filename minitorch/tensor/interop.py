@@ -55,10 +55,8 @@ class Interop:
         return host_read("numpy()", self.raw)
 
     def __array__(self: Any, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        array = self.numpy()
-        if dtype is not None and array.dtype != dtype:
-            return array.astype(dtype)
-        return array.copy() if copy else array
+        a = self.numpy()
+        return np.asarray(a, dtype) if copy is None else np.array(a, dtype, copy=copy)
 
     def __dlpack__(self: Any, **options: Any) -> Any:
         return self.backend.to_dlpack(self._without_grad("__dlpack__"), **options)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from minitorch.arguments import shape_for
 from minitorch.functions import movement
+from minitorch.functions.operands import checked_tensor
 
 if TYPE_CHECKING:
     from minitorch.tensor.core import Tensor
@@ -51,15 +52,16 @@ class Movement:
 
     def view_as(self: Any, other: Tensor) -> Tensor:
         """A view in other's shape."""
-        return movement.View.apply(self, shape_for(self, "view_as", other.raw.shape))
+        shape = checked_tensor("view_as", other).raw.shape
+        return movement.View.apply(self, shape_for(self, "view_as", shape))
 
     def reshape_as(self: Any, other: Tensor) -> Tensor:
         """Reshaped to other's shape."""
-        return movement.reshape(self, other.raw.shape)
+        return movement.reshape(self, checked_tensor("reshape_as", other).raw.shape)
 
     def expand_as(self: Any, other: Tensor) -> Tensor:
         """Expanded to other's shape."""
-        return movement.expand(self, other.raw.shape)
+        return movement.expand(self, checked_tensor("expand_as", other).raw.shape)
 
     @property
     def T(self: Any) -> Tensor:
