@@ -133,16 +133,19 @@ def outer(input: Tensor, vec2: Tensor) -> Tensor:
 
 def _product(name: str, a: Any, a_dims: int, b: Any, b_dims: int) -> Tensor:
     """a @ b for operands with just these numbers of dimensions: `mm`, `bmm`, ..."""
-    for which, x, dims in (("first", a, a_dims), ("second", b, b_dims)):
-        if hasattr(x, "raw") and len(x.raw.shape) != dims:
-            raise ValueError(
-                f"{name}: the {which} operand is {x.raw.shape}; expected {dims} "
-                f"dimension(s); use matmul for others"
-            )
-    if a_dims == 3 and hasattr(b, "raw") and a.raw.shape[0] != b.raw.shape[0]:
+    try:
+        left, right = a.raw.shape, b.raw.shape
+    except AttributeError:  # of a sparse matrix, or what is none
+        return _with_sparse(a, b)
+    if len(left) != a_dims or len(right) != b_dims:
         raise ValueError(
-            f"{name}: a is {a.raw.shape} and b is {b.raw.shape}; both must have as "
-            f"many matrices; use matmul to broadcast"
+            f"{name}: a is {left} and b is {right}; expected {a_dims} and {b_dims} "
+            f"dimension(s); use matmul for others"
+        )
+    if a_dims == 3 and left[0] != right[0]:
+        raise ValueError(
+            f"{name}: a is {left} and b is {right}; both must have as many matrices; "
+            f"use matmul to broadcast"
         )
     return matmul(a, b)
 
