@@ -21,8 +21,8 @@ BUDGETS = {
     # optimizer that steps while gradients come 80; gradients made in buckets 70;
     # a token's step in few kernels 75; gradients of a layer together 10;
     # sums beside a backward pass by few multiprocessors 55; what a review
-    # of ranks broke 70; the bench of pipelines 105; messages whose two ends are compared
-    # 70, what reviews of language models and of the core broke 75.
+    # of ranks broke 70; the bench of pipelines 105; messages that are compared 70,
+    # what reviews of language models and of the core broke 75.
     "minitorch": 51_795,
     # Normal numbers, remainders, short sorts; products of operands as they lie 60;
     # float16 by the processor's instructions, batch norm at rest 90.

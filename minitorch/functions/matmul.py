@@ -138,9 +138,11 @@ def _product(name: str, a: Any, a_dims: int, b: Any, b_dims: int) -> Tensor:
     except AttributeError:  # of a sparse matrix, or what is none
         return _with_sparse(a, b)
     if len(left) != a_dims or len(right) != b_dims:
+        found = "second", right, b_dims
+        which, shape, dims = found if len(left) == a_dims else ("first", left, a_dims)
         raise ValueError(
-            f"{name}: a is {left} and b is {right}; expected {a_dims} and {b_dims} "
-            f"dimension(s); use matmul for others"
+            f"{name}: the {which} operand is {shape}; expected {dims} dimension(s); "
+            f"use matmul for others"
         )
     if a_dims == 3 and left[0] != right[0]:
         raise ValueError(
