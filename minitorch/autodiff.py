@@ -395,9 +395,10 @@ def _check_alike(given: Any, returned: Any) -> None:
     """A hook may replace a gradient by one of the same shape and type."""
     x, y = (getattr(grad, "raw", None) for grad in (given, returned))
     if x is not None and (y is None or x.shape != y.shape or x.dtype is not y.dtype):
+        returned = returned if y is None else f"{y.dtype.name} {y.shape}"
         raise ValueError(
-            f"hook: it was given {x}, and returned {y or returned!r}; expected the "
-            f"same shape and type, or None"
+            f"hook: it was given {x.dtype.name} {x.shape}, and returned "
+            f"{returned}; expected the same shape and type, or None"
         )
 
 
