@@ -53,6 +53,18 @@ def test_it_writes_what_generate_writes(published):
     assert other.stdout.startswith("the cat") and other.stdout != told.stdout
 
 
+@pytest.mark.parametrize("end", ["<|endoftext|>", "</s>", "<|eot_id|>"])
+def test_a_text_ends_where_its_model_says(published, monkeypatch, end):
+    folder, words = published
+    words.special_tokens = {"<pad>": 270, end: 271}
+    words.save(folder / "words.json")
+    asked: list[Any] = []
+    monkeypatch.setattr(GPT, "stream", lambda *_, **how: asked.append(how) or iter(()))
+    told = sample("--weights", folder, "--tokenizer", folder / "words.json", "-p", "a")
+    assert told.exit_code == 0, told.output
+    assert asked[0]["stop"] == [271]
+
+
 def test_a_run_of_minitorch_train_writes(tmp_path):
     out = tmp_path / "run"
     result = train_gpt(

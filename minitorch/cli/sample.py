@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from minitorch.data import Tokenizer
     from minitorch.models import GPT
 
-END = "<|endoftext|>"  # the special token that ends a text of GPT-2
+# The special tokens that end a text: GPT-2's, and Llama's.
+ENDS = "<|endoftext|>", "</s>", "<|end_of_text|>", "<|eot_id|>"
 
 
 def sample(
@@ -68,7 +69,8 @@ def sample(
             raise ValueError("sample: the prompt is empty; give at least one character")
         from minitorch.creation import Generator
 
-        end = getattr(words, "special_tokens", {}).get(END)
+        special = getattr(words, "special_tokens", {})
+        end = [special[name] for name in ENDS if name in special]
         new = model.stream(
             ids, length, temperature=temperature, top_k=top_k, top_p=top_p, stop=end,
             generator=Generator(seed),

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from minitorch.arguments import int_sequence
 from minitorch.autodiff import no_grad
 from minitorch.creation import Generator, rand, tensor
 from minitorch.cuda_graphs import make_graphed_step
@@ -163,7 +164,8 @@ def _stream(
             f"generate: {len(generator)} generators for {len(rows)} prompts; give one, "
             f"or one for each"
         )
-    ends = {stop} if isinstance(stop, int) else set(stop or ())
+    some = tuple(stop) if isinstance(stop, Collection) else (stop,)
+    ends = set() if stop is None else set(int_sequence("generate: stop", some))
     sampling = Sampling(temperature, top_k, top_p)
     writer = _Writer(model, rows, max_new_tokens, sampling, generator, use_cache)
     return _until(writer, max_new_tokens, ends)

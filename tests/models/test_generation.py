@@ -99,6 +99,9 @@ def test_texts_end_at_a_stop_token():
     assert steps[3][0] is None and len(steps) == max(map(len, expected))
     assert generate(model, [1], 6, temperature=0, stop=range(11)) == []
     assert generate(model, [1], 0) == []
+    for wrong in ("a", ["a"], 1.5):
+        with pytest.raises(TypeError, match="generate: stop: expected ints"):
+            generate(model, [1], 6, stop=wrong)
 
 
 def test_a_seed_repeats_a_text():
