@@ -23,7 +23,7 @@ BUDGETS = {
     # sums beside a backward pass by few multiprocessors 55; what a review
     # of ranks broke 70; the bench of pipelines 105; messages that are compared 70,
     # what reviews of language models and of the core broke 75.
-    "minitorch": 51_805,
+    "minitorch": 51_810,
     # Normal numbers, remainders, short sorts; products of operands as they lie 60;
     # float16 by the processor's instructions, batch norm at rest 90.
     "fast_ops": 7_325,
@@ -54,7 +54,7 @@ BUDGETS = {
     # biases that come with weights' 65; sums beside a backward pass 55, what
     # a review of ranks broke 120; the bench of pipelines 15; messages that are compared
     # 85, what reviews of language models and of the core broke 200.
-    "tests": 55_690,
+    "tests": 55_700,
 }
 
 

@@ -138,14 +138,11 @@ class ProcessGroup:
     about = ""
     shared = 0
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> ProcessGroup:
-        """A copy of a model works with the same ranks."""
-        return self
-
     def __reduce__(self) -> Any:
         raise TypeError(
-            "a process group is of this process alone, and cannot be pickled; of a "
-            "model in DistributedDataParallel save model.module, or its state_dict()"
+            "a process group is of this process, and cannot be copied or pickled; of a "
+            "model in DistributedDataParallel save model.module, or its state_dict(); "
+            "copy a model before ranks share its parameters"
         )
 
     @contextmanager

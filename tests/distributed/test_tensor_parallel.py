@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -265,6 +266,19 @@ def test_parts_of_a_layer_have_no_mean() -> None:
         assert layer.weight.tolist() == before
 
     spawn_threads(program, 4)
+
+
+def test_a_model_in_parts_is_not_copied() -> None:
+    """Its parameters' hooks, and who has their other parts, would be lost."""
+
+    def program() -> None:
+        model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+        plan = {"0": ColwiseParallel(), "1": RowwiseParallel()}
+        parallelize_module(model, mesh(), plan)
+        with pytest.raises(TypeError, match="copy a model before ranks share its"):
+            deepcopy(model)
+
+    spawn_threads(program, 2)
 
 
 def test_a_parameter_of_two_layers_is_cut_in_one_way() -> None:

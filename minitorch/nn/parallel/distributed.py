@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from functools import partial
 from itertools import chain
 from types import MappingProxyType
@@ -108,6 +109,13 @@ class DistributedDataParallel(Module):
             give(chain(module.parameters(), module.buffers()), group)
         names, parameters = list(named), list(named.values())
         self.reducer = Reducer(names, parameters, group, limit, find_unused_parameters)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> DistributedDataParallel:
+        """A copy of the module, trained by the same ranks."""
+        memo[id(self.process_group)] = self.process_group
+        copy = memo[id(self)] = type(self).__new__(type(self))
+        copy.__dict__.update(deepcopy(self.__dict__, memo))
+        return copy
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """As the module's own."""
