@@ -31,7 +31,7 @@ class GPTConfig:
         mlp: "gelu", "gelu_tanh" (GPT-2's own approximation), or "swiglu", which has
             gates and so a product more.
         tied: whether the head shares the table of the tokens.
-        norm_eps, rotary_base: numbers in these parts.
+        norm_eps, rotary_base, rotary_scaling: numbers in these parts.
 
     Errors: ValueError for sizes and names that make no sense.
 
@@ -54,6 +54,7 @@ class GPTConfig:
     tied: bool = True
     norm_eps: float = 1e-5
     rotary_base: float = 10_000.0
+    rotary_scaling: tuple[float, float, float, float] | None = None
 
     def __post_init__(self) -> None:
         for name in ("vocab_size", "block_size", "n_layer", "n_head", "n_embd"):

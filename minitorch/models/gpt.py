@@ -152,8 +152,9 @@ class GPT(nn.Module):
         self.rotary: Any = None
         if not learned:
             self.rotary = nn.RotaryEmbedding(
-                config.head_size, config.block_size, config.rotary_base
-            )
+                config.head_size, config.block_size, config.rotary_base,
+                scaling=config.rotary_scaling,
+            )  # fmt: skip
         self.dropout = nn.Dropout(config.dropout)
         self.h = nn.ModuleList(Block(config) for _ in range(config.n_layer))
         self.ln_f = _norm(config)

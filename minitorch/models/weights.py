@@ -45,6 +45,10 @@ LLAMA_NAMES = {
     r"\bmlp\.c_fc\b": "mlp.{gate,up}_proj",
     r"\bmlp\.c_proj\b": "mlp.down_proj",
 }
+# Of its positions since Llama 3.1, in the order of `RotaryEmbedding`'s scaling.
+LLAMA3_SCALING = (
+    "factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings",
+)  # fmt: skip
 # Tensors of files that are no weights: masks, and the speeds of rotary positions.
 IGNORED = re.compile(r"\.attn\.(masked_)?bias$|\.rotary_emb\.inv_freq$")
 HEAD = "lm_head.weight"
@@ -222,13 +226,17 @@ def _gpt2_config(given: Mapping[str, Any]) -> GPTConfig:
 
 
 def _llama_config(given: Mapping[str, Any]) -> GPTConfig:
-    _refuse(
-        given, hidden_act="silu", rope_scaling=None, attention_bias=False,
-        mlp_bias=False,
-    )  # fmt: skip
-    # The newer of two ways to say how positions are turned.
-    rope = {"rope_type": "default", **given.get("rope_parameters", given)}
-    _refuse(rope, rope_type="default")
+    _refuse(given, hidden_act="silu", attention_bias=False, mlp_bias=False)
+    # The second is the newer way to say how positions are turned.
+    rope = given.get("rope_scaling") or {"rope_type": "default"}
+    rope = {**given, **rope, **given.get("rope_parameters", {})}
+    kind, scaling = rope.get("rope_type", rope.get("type")), None
+    if kind == "llama3":
+        scaling = tuple(rope[name] for name in LLAMA3_SCALING)
+    elif kind != "default":
+        raise ValueError(
+            f'read_config: rope_type is {kind!r}; expected "default" or "llama3"'
+        )
     heads = given["num_attention_heads"]
     size = given["hidden_size"] // heads
     _refuse(given, head_dim=size)
@@ -243,5 +251,6 @@ def _llama_config(given: Mapping[str, Any]) -> GPTConfig:
         tied=given.get("tie_word_embeddings", False),
         norm_eps=given.get("rms_norm_eps", 1e-6),
         rotary_base=rope.get("rope_theta", 10_000.0),
+        rotary_scaling=scaling,
         **LLAMA,
     )

@@ -72,9 +72,12 @@ class RotaryEmbedding(Module):
         dim: of a head, even.
         max_positions: positions are 0 .. max_positions - 1.
         base: the larger, the slower the last points turn.
+        scaling: factor, low, high, length: as Llama 3.1 reads texts that are longer
+            than the `length` it learned first. Points that turn less than `low` times
+            in it are slower by `factor`, those of more than `high` turns are as before.
 
     Source: Su et al., "RoFormer: enhanced transformer with rotary position embedding",
-    2021.
+    2021; Llama Team, "The Llama 3 herd of models", 2024, and its published model code.
     """
 
     _shown = ("dim", "max_positions", "base")
@@ -85,6 +88,7 @@ class RotaryEmbedding(Module):
         max_positions: int = 2048,
         base: float = 10_000.0,
         device: str | None = None,
+        scaling: tuple[float, float, float, float] | None = None,
     ) -> None:
         super().__init__()
         check_sizes("RotaryEmbedding", dim=dim, max_positions=max_positions)
@@ -92,6 +96,11 @@ class RotaryEmbedding(Module):
             raise ValueError(f"RotaryEmbedding: dim is {dim}; it must be even")
         self.dim, self.max_positions, self.base = dim, max_positions, base
         speeds = base ** (-np.arange(0, dim, 2) / dim)
+        if scaling is not None:
+            factor, low, high, length = scaling
+            turns = length * speeds / (2 * np.pi)
+            kept = np.clip((turns - low) / (high - low), 0, 1)
+            speeds = speeds * (kept + (1 - kept) / factor)
         angles = np.arange(max_positions)[:, None] * speeds  # [max_positions, dim/2]
         for name, values in (("cos", np.cos(angles)), ("sin", np.sin(angles))):
             table = from_numpy(values.astype(np.float32), device)

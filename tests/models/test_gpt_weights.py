@@ -121,8 +121,10 @@ def test_models_of_neither_kind_and_other_configs_are_refused(tmp_path):
     path = tmp_path / "config.json"
     for change, text in (
         ({"model_type": "bert"}, "is of a 'bert'"),
-        ({"rope_scaling": {"factor": 8}}, "rope_scaling is"),
-        ({"rope_parameters": {"rope_type": "llama3"}}, "rope_type is 'llama3'"),
+        ({"rope_scaling": {"factor": 8}}, "rope_type is None"),
+        ({"rope_scaling": {"type": "linear", "factor": 2}}, "rope_type is 'linear'"),
+        ({"rope_parameters": {"rope_type": "yarn"}}, "rope_type is 'yarn'"),
+        ({"rope_scaling": {"rope_type": "llama3"}}, "has no 'factor'"),
         ({"hidden_act": "relu"}, "hidden_act is 'relu'"),
         ({"head_dim": 5}, "head_dim is 5; models here have 4"),
     ):
@@ -141,6 +143,32 @@ def test_the_base_of_rotary_positions_in_both_spellings(tmp_path):
     for change in ({"rope_theta": 5e5}, {"rope_theta": None, **newer}):
         path.write_text(json.dumps({**LLAMA_CONFIG, **change}))
         assert read_config(path).rotary_base == 5e5
+
+
+def test_positions_of_llama_3_are_scaled(tmp_path):
+    """The numbers of Llama 3.2 1B, by the wavelengths of its points one by one."""
+    rope = {
+        "rope_type": "llama3", "factor": 32.0, "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0, "original_max_position_embeddings": 8192,
+    }  # fmt: skip
+    speeds = 5e5 ** (-np.arange(32) / 32)
+    for i, length in enumerate(2 * np.pi / speeds):
+        if length > 8192:
+            speeds[i] /= 32
+        elif length >= 8192 / 4:
+            smooth = (8192 / length - 1) / (4 - 1)
+            speeds[i] = (1 - smooth) * speeds[i] / 32 + smooth * speeds[i]
+    sizes = {"hidden_size": 256, "max_position_embeddings": 100}
+    for change in (
+        {"rope_theta": 5e5, "rope_scaling": rope},
+        {"rope_theta": None, "rope_parameters": {**rope, "rope_theta": 5e5}},
+    ):
+        path = tmp_path / "config.json"
+        path.write_text(json.dumps({**LLAMA_CONFIG, **sizes, **change}))
+        rotary = GPT(read_config(path)).rotary
+        angles = np.arange(100)[:, None] * speeds
+        np.testing.assert_allclose(rotary.cos.numpy(), np.cos(angles), atol=1e-7)
+        np.testing.assert_allclose(rotary.sin.numpy(), np.sin(angles), atol=1e-7)
 
 
 def test_a_file_without_biases_loads_into_a_model_without(tmp_path):
