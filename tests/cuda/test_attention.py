@@ -216,7 +216,7 @@ def test_keys_that_do_not_exist_have_no_part() -> None:
 )
 def test_parts_are_made_of_all_banks(cut: Cut) -> None:
     """By the tiles of the table for chips; what is computed is right, too."""
-    size, L, S = cut.size, cut.cols + 1, cut.rows + 1
+    size, L, S = cut.size, cut.cols, cut.rows
     arrays = operands((1, 1, 1, L, S, size, size), float32)
     cuts = family.cuts_for(32, FMA)
     assert cuts is not None
