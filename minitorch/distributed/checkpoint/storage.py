@@ -150,7 +150,8 @@ def save(state_dict: Mapping[str, Any], *, checkpoint_id: PathLike) -> None:
 @no_grad()
 def load(state_dict: dict[str, Any], *, checkpoint_id: PathLike) -> None:
     """Fill the tensors of a nested state from a checkpoint, whoever wrote it, and put
-    its other values in place of the state's. All ranks must call this.
+    its other values in place of the state's. An empty dict, as is the state of an
+    optimizer before its first step, gets all that is there. All ranks must call this.
 
     Raises:
         CheckpointException: on all ranks, if a part is missing or damaged, or a rank's
@@ -161,6 +162,11 @@ def load(state_dict: dict[str, Any], *, checkpoint_id: PathLike) -> None:
     def look() -> None:
         check(checkpoint_id)
         found.update(_flat(open_state(checkpoint_id)))
+        for name in [k for k, (_, x) in leaves.items() if isinstance(x, Mapping)]:
+            below = {k: x for k, x in found.items() if k.startswith(f"{name}.")}
+            leaves.update(below)
+            if below:
+                leaves.pop(name)
         wanted = {name: x for name, (_, x) in leaves.items() if _is_tensor(x)}
         there = {name: found[name][1] for name in wanted if name in found}
         problems = misfits(wanted, there, kinds=(StoredTensor,))
