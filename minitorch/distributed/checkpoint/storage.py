@@ -28,14 +28,13 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from minitorch import dtypes
 from minitorch.autodiff import no_grad
 from minitorch.creation import empty, from_numpy
 from minitorch.data.files import atomic_write
 from minitorch.distributed.group import CheckpointException, world
 from minitorch.distributed.objects import all_gather_object
 from minitorch.distributed.tensor.placement import Box, Shape, ShardedTensor, at
-from minitorch.dtypes import DType
+from minitorch.dtypes import by_name
 from minitorch.nn.module import misfits
 from minitorch.serialization import PathLike, check_file, decode, encode, save_file
 from minitorch.tensor import Tensor
@@ -72,7 +71,7 @@ class StoredTensor:
 
     def __init__(self, leaf: Leaf, opened: Callable[[str], Any]) -> None:
         self.shape: Shape = tuple(leaf.shape or ())
-        self.dtype: DType = getattr(dtypes, leaf.dtype)
+        self.dtype = by_name(leaf.dtype)
         self.boxes, self.opened = leaf.boxes, opened
 
     def __getitem__(self, where: tuple[slice, ...]) -> Tensor:
