@@ -58,6 +58,8 @@ def collectives() -> None:
                 same(y, fn(xs))
                 dist.reduce_scatter_tensor(part, w, op)
                 same(part, fn(wide)[r * size : (r + 1) * size])
+                dist.reduce_scatter(part.zero_(), list(w.reshape(n, size)), op)
+                same(part, fn(wide)[r * size : (r + 1) * size])
                 y = x.clone()
                 dist.reduce(y, last, op)
                 same(y, fn(xs) if r == last else y.numpy())
@@ -97,6 +99,11 @@ def uneven_parts() -> None:
     out = minitorch.zeros(sum(came), 2)
     dist.all_to_all_single(out, x, came, went)
     same(out[:, 1], np.repeat(np.arange(n), came))
+    outs = [minitorch.zeros(2, rows) for rows in came]
+    work = dist.all_to_all(outs, x.split(went), async_op=True)
+    assert work is not None and work.wait()
+    for i, y in enumerate(outs):
+        same(y, np.full((2, came[i]), i))
 
 
 def messages() -> None:
@@ -169,6 +176,10 @@ def groups() -> None:
     objects = [r, "of", r]
     dist.broadcast_object_list(objects, src=n - 1)
     assert objects == [n - 1, "of", n - 1]
+    dist.gather_object(r, found if r == n - 1 else None, dst=n - 1)
+    assert r < n - 1 or found == list(range(n))
+    dist.scatter_object_list(objects, list("abcdefgh"[:n]) if r == 0 else None)
+    assert objects == ["abcdefgh"[r], "of", n - 1]
 
 
 def mesh() -> None:

@@ -25,6 +25,7 @@ from minitorch.distributed.collectives import (
     all_gather,
     all_gather_into_tensor,
     all_reduce,
+    all_to_all,
     all_to_all_single,
     barrier,
     batch_isend_irecv,
@@ -34,13 +35,19 @@ from minitorch.distributed.collectives import (
     isend,
     recv,
     reduce,
+    reduce_scatter,
     reduce_scatter_tensor,
     scatter,
     send,
 )
 from minitorch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from minitorch.distributed.group import ProcessGroup, Work
-from minitorch.distributed.objects import all_gather_object, broadcast_object_list
+from minitorch.distributed.objects import (
+    all_gather_object,
+    broadcast_object_list,
+    gather_object,
+    scatter_object_list,
+)
 from minitorch.distributed.rules import ReduceOp
 from minitorch.distributed.setup import (
     destroy_process_group,

@@ -120,8 +120,8 @@ def _check_size(caller: str, name: str, x: Tensor, expected: int, why: str) -> N
         )
 
 
-def _named(caller: str, what: str, tensors: Any, first: Tensor, n: int) -> Any:
-    """A list of a tensor for each rank, each like the first, by names for `check`."""
+def _named(caller: str, what: str, tensors: Any, first: Any, n: int) -> Any:
+    """A list of a tensor for each rank, as large as `first`, by names for `check`."""
     if not isinstance(tensors, (list, tuple)) or len(tensors) != n:
         given = f"{len(tensors)} of them" if hasattr(tensors, "__len__") else tensors
         raise ValueError(f"{caller}: {what}: got {given}; expected a list of {n}")
@@ -243,6 +243,55 @@ def reduce_scatter_tensor(
     why = f"{g.size()} ranks get {output.numel()} each"
     _check_size(name, "input", input, g.size() * output.numel(), why)
     return _finish(g.reduce_scatter(output, input, op), async_op, output)
+
+
+def reduce_scatter(
+    output: Tensor,
+    input_list: Sequence[Tensor],
+    op: ReduceOp = ReduceOp.SUM,
+    group: Group = None,
+    async_op: bool = False,
+) -> Work | None:
+    """`output` becomes the sum of what all ranks' lists have for this one."""
+    g = member("reduce_scatter", group)
+    if g is None:
+        return None
+    parts = _named("reduce_scatter", "input_list", input_list, output, g.size())
+    check("reduce_scatter", g, output=output, **parts)
+    _check_op("reduce_scatter", op, output)
+    work = g.reduce_scatter(output, _as_one(input_list), op)
+    return _finish(work, async_op, output)
+
+
+def all_to_all(
+    output_tensor_list: Sequence[Tensor],
+    input_tensor_list: Sequence[Tensor],
+    group: Group = None,
+    async_op: bool = False,
+) -> Work | None:
+    """`input_tensor_list[r]` goes to rank r; `output_tensor_list[r]` comes from it."""
+    g = member("all_to_all", group)
+    if g is None:
+        return None
+    outs, ins, n = output_tensor_list, input_tensor_list, g.size()
+    named = _named("all_to_all", "input_tensor_list", ins, None, n)
+    named |= _named("all_to_all", "output_tensor_list", outs, None, n)
+    check("all_to_all", g, **named)
+    came, went = [x.numel() for x in outs], [x.numel() for x in ins]
+    flat = ins[0].new_zeros(sum(came))
+    work = g.all_to_all(flat, _as_one(ins), came, went)
+
+    def arrive() -> None:
+        work.wait()
+        for out, part in zip(outs, flat.split(came)):
+            out.detach().copy_(part.view(out.shape))
+
+    return _finish(Work(arrive, work.is_completed), async_op, *outs)
+
+
+def _as_one(tensors: Sequence[Tensor]) -> Tensor:
+    """All their numbers, one behind the other."""
+    return Tensor.cat([x.detach().flatten() for x in tensors])
 
 
 def all_to_all_single(

@@ -1,7 +1,8 @@
 """Python objects between ranks: small ones, as bytes.
 
 With this file ranks can tell each other what is no tensor (`all_gather_object`,
-`broadcast_object_list`). Objects are pickled: trust the other ranks.
+`broadcast_object_list`, `gather_object`, `scatter_object_list`). Objects are pickled:
+trust the other ranks.
 """
 
 from __future__ import annotations
@@ -31,11 +32,7 @@ def all_gather_object(object_list: list[Any], obj: Any, group: Group = None) -> 
     g = member("all_gather_object", group)
     if g is None:
         return
-    if len(object_list) != g.size():
-        raise ValueError(
-            f"all_gather_object: object_list has {len(object_list)} places; expected "
-            f"{g.size()}, one for each rank"
-        )
+    _places("all_gather_object", object_list, g, True)
     words = _words(obj)
     padded = np.zeros(all_reduced(len(words), ReduceOp.MAX, g), np.int64)
     padded[: len(words)] = words
@@ -60,6 +57,49 @@ def broadcast_object_list(
     broadcast(sent, src, g)
     if not root:
         object_list[:] = pickle.loads(sent.cpu().numpy().tobytes())
+
+
+def gather_object(
+    obj: Any,
+    object_gather_list: list[Any] | None = None,
+    dst: int = 0,
+    group: Group = None,
+) -> None:
+    """On rank `dst`, `object_gather_list[r]` becomes the object of rank r."""
+    g = member("gather_object", group)
+    if g is None:
+        return
+    root = in_group("gather_object", g, dst, "dst") == g.rank()
+    found = _places("gather_object", object_gather_list, g, root)
+    all_gather_object(found, obj, g)
+    if root and object_gather_list is not None:
+        object_gather_list[:] = found
+
+
+def scatter_object_list(
+    scatter_object_output_list: list[Any],
+    scatter_object_input_list: list[Any] | None = None,
+    src: int = 0,
+    group: Group = None,
+) -> None:
+    """On rank r, the output list begins with object r of rank `src`'s input list."""
+    g = member("scatter_object_list", group)
+    if g is None:
+        return
+    root = in_group("scatter_object_list", g, src, "src") == g.rank()
+    sent = _places("scatter_object_list", scatter_object_input_list, g, root)
+    broadcast_object_list(sent, src, g)
+    scatter_object_output_list[0] = sent[g.rank()]
+
+
+def _places(caller: str, objects: Any, group: ProcessGroup, root: bool) -> list[Any]:
+    """The root's list, which has an object for each rank; elsewhere one as long."""
+    if root and len(objects or ()) != group.size():
+        raise ValueError(
+            f"{caller}: the list has {len(objects or ())} places; expected "
+            f"{group.size()}, one for each rank"
+        )
+    return list(objects) if root else [None] * group.size()
 
 
 def all_reduced(number: int, op: ReduceOp, group: ProcessGroup) -> int:

@@ -89,13 +89,14 @@ class ZeroRedundancyOptimizer(Optimizer):
             self.loads[rank] += p.numel() if p.requires_grad else 0
         # END SOLUTION a13.3
         if self.as_view:
-            self._put_together([p for p in params if p.requires_grad])
+            self._put_together(params)
 
     @no_grad()
     def _put_together(self, params: list[Tensor]) -> None:
-        """Parameters of one owner, dtype and device get one memory."""
+        """What learns of one owner, dtype and device gets one memory, unless it did."""
         kinds: dict[Any, list[Tensor]] = {}
-        for p in params:
+        held = {flat.raw.storage for flat, _ in self.flat}
+        for p in [p for p in params if p.requires_grad and p.raw.storage not in held]:
             kinds.setdefault((self.owners[id(p)], p.dtype, p.device), []).append(p)
         for (owner, dtype, _), some in kinds.items():
             size = sum(p.numel() for p in some)
@@ -112,6 +113,8 @@ class ZeroRedundancyOptimizer(Optimizer):
 
     @no_grad()
     def _step(self) -> None:
+        for group in self.param_groups if self.as_view else ():
+            self._put_together(group["params"])  # also what was frozen until now
         # BEGIN SOLUTION a13.3
         every = [group["params"] for group in self.param_groups]
         for group in self.param_groups:

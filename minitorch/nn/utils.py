@@ -10,18 +10,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from minitorch import operators
 from minitorch.autodiff import no_grad
 from minitorch.creation import zeros
 from minitorch.executor import advance
 from minitorch.tensor import Tensor
-from minitorch.tensor_data import Storage, TensorData
+from minitorch.tensor_data import TensorData
 
-# By the memory of parameters that are parts: who has the rest of them. Its
-# `over_ranks(number, largest)` is the sum, or the largest, of a number of each rank.
-shards: WeakKeyDictionary[Storage, Any] = WeakKeyDictionary()
+
+def others(p: Tensor) -> Any:
+    """Who has the rest of a parameter that is a part, else None. Their
+    `over_ranks(number, largest)` is the sum, or the largest, of a number of each."""
+    return getattr(getattr(p, "dealt", None), "others", None)
 
 
 def _with_grad(parameters: Tensor | Iterable[Tensor]) -> list[Any]:
@@ -157,7 +158,7 @@ def _by_kind(parameters: Iterable[Any]) -> dict[Any, list[Any]]:
     """Parameters by device, dtype, and who has the rest of them, None: nobody."""
     kinds: dict[Any, list[Any]] = {}
     for p in parameters:
-        kind = p.device, p.dtype, shards.get(p.raw.storage)
+        kind = p.device, p.dtype, others(p)
         kinds.setdefault(kind, []).append(p)
     return kinds
 
@@ -165,10 +166,10 @@ def _by_kind(parameters: Iterable[Any]) -> dict[Any, list[Any]]:
 def common_norm(parameters: list[Any], norm_type: float = 2.0) -> Tensor:
     """The norm of all gradients as one vector, on the device of the first."""
     totals: list[Tensor] = []
-    for (_, _, others), some in _by_kind(parameters).items():
+    for (_, _, rest), some in _by_kind(parameters).items():
         total = _power_sum([p.grad for p in some], norm_type)
-        if others is not None:
-            total = others.over_ranks(total, norm_type == math.inf)
+        if rest is not None:
+            total = rest.over_ranks(total, norm_type == math.inf)
         totals.append(total.to(totals[0].device if totals else total.device))
     whole = totals[0]
     for other in totals[1:]:
@@ -187,9 +188,9 @@ def _power_sum(grads: list[Tensor], norm_type: float) -> Tensor:
 @no_grad()
 def anywhere(parameters: Iterable[Any], found: bool) -> bool:
     """Whether it was found here, or on a rank that has the rest of the parameters."""
-    for others in dict.fromkeys(shards.get(p.raw.storage) for p in parameters):
-        if others is not None:
-            found = bool(others.over_ranks(zeros(()) + found, True))
+    for rest in dict.fromkeys(map(others, parameters)):
+        if rest is not None:
+            found = bool(rest.over_ranks(zeros(()) + found, True))
     return found
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from minitorch.autodiff import enable_grad, no_grad
 from minitorch.executor import advance
 from minitorch.nn.module import Module, clear_grad
-from minitorch.nn.utils import Clipped, Coming, shards
+from minitorch.nn.utils import Clipped, Coming, others
 from minitorch.tensor import Tensor
 from minitorch.tensor_data import TensorData
 
@@ -283,7 +283,7 @@ def whole_with_grad(name: str, group: Group) -> list[Tensor]:
         ValueError: one is a part, of which other ranks have the rest.
     """
     params = with_grad(group)
-    if any(p.raw.storage in shards for p in params):
+    if any(others(p) is not None for p in params):
         raise ValueError(
             f"{name}: a parameter has been dealt out over ranks by fully_shard; the "
             f"step needs the whole; use AdamW, or {name} by ZeroRedundancyOptimizer"

@@ -57,7 +57,8 @@ def state(how: str, number: float = 1.0) -> dict[str, Any]:
         i: dealt(minitorch.tensor(x) * number, how) for i, x in enumerate(arrays())
     }
     half = dealt(minitorch.arange(24).view(4, 6).to(minitorch.bfloat16), how)
-    rest = {"step": number, "none": {}, "history": [{"loss": (1, 2.5)}], "text": "a"}
+    rest: dict[str, Any] = {"mask": dealt(minitorch.arange(24).view(4, 6) > 5, how)}
+    rest |= {"step": number, "none": {}, "history": [{"loss": (1, 2.5)}], "text": "a"}
     return {"model": tensors, "half": half, **rest}
 
 

@@ -617,6 +617,11 @@ def test_models_and_gpus_from_files(tmp_path: Path) -> None:
             '"vocabulary": 9}',
             "layers is -4; expected an int, 1 or more",
         ),
+        (
+            '{"layers": 4, "hidden": 8, "ffn": 8, "heads": 2, "kv_heads": 2, '
+            '"vocabulary": 9, "positions": 1.5}',
+            "positions is 1.5; expected int",
+        ),
     ],
 )
 def test_files_that_describe_no_model(text: str, message: str, tmp_path: Path) -> None:

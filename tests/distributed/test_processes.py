@@ -151,6 +151,12 @@ def test_layouts_train_as_one_process(two: Processes, tmp_path: Path) -> None:
 def test_a_run_goes_on_in_another_layout(two: Processes, tmp_path: Path) -> None:
     """From the checkpoint before the one that a full disk did not let rank 1 write; in
     one process; and from what one process wrote."""
+    lion = {"optimizer": "lion"}
+    np.testing.assert_allclose(
+        two(train_checks.run, tmp_path / "lion", {**lion, "tp": 2, "zero": 1})[0],
+        train_checks.run(tmp_path / "one lion", lion),
+        1e-5,
+    )
     whole = train_checks.run(tmp_path / "one", {})
     out, copy, file = (tmp_path / name for name in ("many", "copy", "file"))
     for told in two(train_checks.run_without_room, out, {"zero": 3}):
@@ -202,8 +208,9 @@ def test_a_run_that_goes_on_drops_what_it_would_have(
         ({"zero": 4}, "zero: got 4"),
         ({"tp": 2, "zero": 2}, "zero: stage 2 is for --dp and --cp"),
         ({"schedule": "gpipe"}, "schedule: there is no pipeline"),
-        ({"optimizer": "muon"}, "optimizer: there is no 'muon'; choose from adamw"),
-        ({"dtype": "float16"}, "dtype: there is no 'float16'"),
+        ({"optimizer": "muon"}, "optimizer: muon is not for this layout; choose from"),
+        ({"optimizer": "lamb", "tp": 2}, "optimizer: lamb is not for this layout"),
+        ({"dtype": "float16"}, "dtype: float16 is not for this layout"),
     ],
 )
 def test_layouts_that_cannot_be(choices: Any, told: str) -> None:

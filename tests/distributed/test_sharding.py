@@ -15,6 +15,8 @@ import minitorch
 from minitorch import distributed as dist
 from minitorch import nn, optim
 from minitorch.distributed import fsdp, spawn_threads
+from minitorch.distributed.checkpoint import load as restore
+from minitorch.distributed.checkpoint import save
 from minitorch.distributed.checkpoint.state_dict import (
     StateDictOptions,
     get_model_state_dict,
@@ -60,6 +62,22 @@ def test_each_parameter_has_one_owner() -> None:
 
     first, second = spawn_threads(program, 2)
     assert first == ([3, 4, 10], [17, 21]) and second == ([6, 8], [17, 21])
+
+
+@pytest.mark.parametrize("view", [False, True])
+def test_what_was_frozen_is_learned_later(view: bool) -> None:
+    """It had no place in the memory that is sent: each rank would have another."""
+
+    def program() -> Any:
+        params = [nn.Parameter(minitorch.ones(3), learns) for learns in (True, False)]
+        optimizer = Zero(params, optim.SGD, lr=0.5, parameters_as_bucket_view=view)
+        params[1].requires_grad_()
+        for p in params:
+            p.grad = minitorch.ones(3)
+        optimizer.step()
+        return [p.tolist() for p in params]
+
+    assert spawn_threads(program, 2) == [[[0.5] * 3] * 2] * 2
 
 
 def test_a_state_of_stage_1_fits_any_number_of_ranks() -> None:
@@ -404,6 +422,34 @@ def test_whole_states_fit_any_number_of_ranks() -> None:
         assert set_model_state_dict(model, parts) == ([], [])
 
     spawn_threads(refused, 2)
+
+
+def test_a_checkpoint_fills_an_optimizer_that_has_made_no_step(tmp_path: Any) -> None:
+    """As in PyTorch, where asking for its state brings zeros to be filled."""
+
+    def go_on(steps: int, load: bool) -> Any:
+        model = in_parts(small())
+        optimizer = optim.AdamW(model.parameters(), 0.1)
+        for _ in range(steps):
+            step(model, optimizer)
+        state = {
+            "model": get_model_state_dict(model),
+            "optim": get_optimizer_state_dict(model, optimizer),
+        }
+        if not load:
+            save(state, checkpoint_id=tmp_path)
+        else:
+            restore(state, checkpoint_id=tmp_path)
+            set_model_state_dict(model, state["model"])
+            set_optimizer_state_dict(model, optimizer, state["optim"])
+        step(model, optimizer)
+        after = get_model_state_dict(model, options=WHOLE)
+        return [x.numpy() for x in after.values()]
+
+    expected = spawn_threads(go_on, 2, 2, False)[0]
+    for n in (2, 3):
+        for ours in spawn_threads(go_on, n, 0, True):
+            assert all(map(np.allclose, ours, expected))
 
 
 def test_what_fully_shard_refuses() -> None:

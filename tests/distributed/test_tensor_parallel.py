@@ -22,6 +22,7 @@ from minitorch.distributed.checkpoint.state_dict import (
     get_model_state_dict,
     set_model_state_dict,
 )
+from minitorch.distributed.optim import ZeroRedundancyOptimizer as Zero
 from minitorch.distributed.tensor import Shard
 from minitorch.distributed.tensor.parallel import (
     ColwiseParallel,
@@ -36,6 +37,7 @@ from minitorch.models import GPT, GPTConfig
 from minitorch.models.parallel import parallelize
 from minitorch.nn import functional as F
 from minitorch.nn.parallel import DistributedDataParallel
+from minitorch.optim import SGD
 
 
 @pytest.mark.parametrize(
@@ -266,6 +268,32 @@ def test_parts_of_a_layer_have_no_mean() -> None:
         assert layer.weight.tolist() == before
 
     spawn_threads(program, 4)
+
+
+@pytest.mark.parametrize("how", ["converted", "viewed"])
+def test_the_norm_of_parts_with_other_memory(how: str) -> None:
+    """Each rank would clip by the norm of its own parts, and what all have differ."""
+
+    def layers() -> Any:
+        minitorch.manual_seed(3)
+        return nn.Sequential(nn.Linear(4, 6), nn.Linear(6, 4))
+
+    def norm(model: Any) -> float:
+        model(minitorch.ones(2, 4, dtype=model[0].weight.dtype)).sum().backward()
+        return nn.utils.clip_grad_norm_(model.parameters(), 0.1).item()
+
+    def program() -> float:
+        grid = dist.init_device_mesh("cpu", (1, 2), ("dp", "tp"))
+        plan = {"0": ColwiseParallel(), "1": RowwiseParallel()}
+        model = parallelize_module(layers(), grid["tp"], plan)
+        if how == "converted":
+            model.double()
+        else:
+            options: Any = {"parameters_as_bucket_view": True}
+            Zero(model.parameters(), SGD, grid.get_group("dp"), **options)
+        return norm(model)
+
+    assert np.allclose(spawn_threads(program, 2), norm(layers()))
 
 
 def test_a_model_in_parts_is_not_copied() -> None:

@@ -28,14 +28,13 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from minitorch import dtypes
 from minitorch.autodiff import no_grad
 from minitorch.creation import empty, from_numpy
 from minitorch.data.files import atomic_write
 from minitorch.distributed.group import CheckpointException, world
 from minitorch.distributed.objects import all_gather_object
 from minitorch.distributed.tensor.placement import Box, Shape, ShardedTensor, at
-from minitorch.dtypes import DType
+from minitorch.dtypes import by_name
 from minitorch.nn.module import misfits
 from minitorch.serialization import PathLike, check_file, decode, encode, save_file
 from minitorch.tensor import Tensor
@@ -72,7 +71,7 @@ class StoredTensor:
 
     def __init__(self, leaf: Leaf, opened: Callable[[str], Any]) -> None:
         self.shape: Shape = tuple(leaf.shape or ())
-        self.dtype: DType = getattr(dtypes, leaf.dtype)
+        self.dtype = by_name(leaf.dtype)
         self.boxes, self.opened = leaf.boxes, opened
 
     def __getitem__(self, where: tuple[slice, ...]) -> Tensor:
@@ -150,7 +149,8 @@ def save(state_dict: Mapping[str, Any], *, checkpoint_id: PathLike) -> None:
 @no_grad()
 def load(state_dict: dict[str, Any], *, checkpoint_id: PathLike) -> None:
     """Fill the tensors of a nested state from a checkpoint, whoever wrote it, and put
-    its other values in place of the state's. All ranks must call this.
+    its other values in place of the state's. An empty dict, as is the state of an
+    optimizer before its first step, gets all that is there. All ranks must call this.
 
     Raises:
         CheckpointException: on all ranks, if a part is missing or damaged, or a rank's
@@ -161,6 +161,11 @@ def load(state_dict: dict[str, Any], *, checkpoint_id: PathLike) -> None:
     def look() -> None:
         check(checkpoint_id)
         found.update(_flat(open_state(checkpoint_id)))
+        for name in [k for k, (_, x) in leaves.items() if isinstance(x, Mapping)]:
+            below = {k: x for k, x in found.items() if k.startswith(f"{name}.")}
+            leaves.update(below)
+            if below:
+                leaves.pop(name)
         wanted = {name: x for name, (_, x) in leaves.items() if _is_tensor(x)}
         there = {name: found[name][1] for name in wanted if name in found}
         problems = misfits(wanted, there, kinds=(StoredTensor,))

@@ -16,7 +16,6 @@ from minitorch.autodiff import no_grad
 from minitorch.creation import empty, zeros
 from minitorch.distributed.collectives import (
     all_gather_into_tensor,
-    all_reduce,
     reduce_scatter_tensor,
 )
 from minitorch.distributed.group import ProcessGroup
@@ -24,7 +23,6 @@ from minitorch.distributed.rules import ReduceOp
 from minitorch.distributed.tensor.placement import Layout, boxes_of
 from minitorch.dtypes import DType
 from minitorch.nn.parameter import Parameter
-from minitorch.nn.utils import shards
 from minitorch.tensor import Tensor
 from minitorch.tensor_data import Storage, TensorData
 
@@ -73,20 +71,6 @@ class Away:
         )
 
     __getattr__ = __getitem__ = __len__ = _refuse
-
-
-@dataclasses.dataclass(frozen=True)
-class Others:
-    """Who has the rest of a part, for the norm of gradients (`nn.utils.shards`)."""
-
-    group: ProcessGroup
-    device: str
-
-    def over_ranks(self, number: Tensor, largest: bool) -> Tensor:
-        """The sum, or the largest, of a number of each rank."""
-        total = number.to(self.device).clone()
-        all_reduce(total, ReduceOp.MAX if largest else ReduceOp.SUM, self.group)
-        return total.to(number.device)
 
 
 class Flat:
@@ -151,7 +135,6 @@ class Flat:
             low, high = self.piece(i, me)
             p.raw, p.grad = self.shard[low:high].raw, None
             p.dealt = self._layout(i)
-        shards[self.shard.raw.storage] = Others(self.group, self.device)
 
     def piece(self, i: int, rank: int) -> tuple[int, int]:
         """Where in its part a rank has numbers of parameter i."""

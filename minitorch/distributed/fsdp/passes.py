@@ -18,10 +18,10 @@ from minitorch.distributed.collectives import all_reduce
 from minitorch.distributed.fsdp.flat import Flat, MixedPrecisionPolicy
 from minitorch.distributed.group import ProcessGroup
 from minitorch.distributed.rules import ReduceOp
+from minitorch.distributed.tensor.placement import layout_of
 from minitorch.dtypes import DType, int64
 from minitorch.nn.module import Module
 from minitorch.nn.parameter import Parameter
-from minitorch.nn.utils import shards
 from minitorch.tensor import Tensor
 
 
@@ -127,7 +127,7 @@ def _named(places: Sequence[tuple[Module, str, str, Parameter]]) -> dict[Any, st
     """The parameters, each once, with its first name."""
     named: dict[Any, str] = {}
     for _, _, name, p in places:
-        if p.raw.storage in shards:
+        if layout_of(p) is not None:
             raise ValueError(
                 f"fully_shard: {name} is a parameter that has been dealt out with "
                 f"another module; wrap only a module that has all of its places in it"

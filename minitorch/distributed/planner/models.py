@@ -190,7 +190,7 @@ def read(cls: type[T], path: str, names: Iterable[str]) -> T:
         )
     for name, value in given.items():
         kind = str(known[name].type)
-        good = {"bool": bool, "str": str}.get(kind, (int, float))
+        good = {"bool": bool, "str": str, "int": int}.get(kind, (int, float))
         if not isinstance(value, good) or (kind != "bool" and isinstance(value, bool)):
             raise ValueError(f"plan: {path}: {name} is {value!r}; expected {kind}")
     return cls(**given)

@@ -15,8 +15,9 @@ from typing import Any
 
 from minitorch.autodiff import no_grad
 from minitorch.creation import empty
-from minitorch.distributed.collectives import broadcast
+from minitorch.distributed.collectives import all_reduce, broadcast
 from minitorch.distributed.group import ProcessGroup
+from minitorch.distributed.rules import ReduceOp
 from minitorch.functions.movement import cat
 from minitorch.tensor import Tensor
 
@@ -50,6 +51,20 @@ def at(box: Box) -> tuple[slice, ...]:
 
 
 @dataclass(frozen=True)
+class Others:
+    """Who has the rest of a part, for the norm of gradients (`nn.utils.others`)."""
+
+    group: ProcessGroup
+    device: str
+
+    def over_ranks(self, number: Tensor, largest: bool) -> Tensor:
+        """The sum, or the largest, of a number of each rank."""
+        total = number.to(self.device).clone()
+        all_reduce(total, ReduceOp.MAX if largest else ReduceOp.SUM, self.group)
+        return total.to(number.device)
+
+
+@dataclass(frozen=True)
 class Layout:
     """Which boxes of a tensor each rank of a group has.
 
@@ -67,6 +82,11 @@ class Layout:
     dim: int | None
     group: ProcessGroup
     device: str
+
+    @property
+    def others(self) -> Others:
+        """The ranks that have the other boxes."""
+        return Others(self.group, self.device)
 
     def pieces(self, mine: Tensor) -> list[tuple[Box, Tensor]]:
         """This rank's boxes, as views of its tensor."""

@@ -136,10 +136,15 @@ def _check_kinds(config: GPTTrainConfig, ranks: int) -> None:
         check_choice("schedule", c.schedule, SCHEDULES)
         if c.pp == 1:
             raise ConfigError("schedule", "there is no pipeline; it goes with --pp")
-    known = ("adamw",) if c.zero or c.tp > 1 else ("adamw", "lion", "lamb")
-    if ranks > 1:
-        check_choice("optimizer", c.optimizer, known)
-        check_choice("dtype", c.dtype, ("float32", "bfloat16"))
+    whole = () if c.zero > 1 or c.tp > 1 else ("lamb",)  # it takes norms of weights
+    for option, given, fit in (
+        ("optimizer", c.optimizer, ("adamw", "lion", *whole)),
+        ("dtype", c.dtype, ("float32", "bfloat16")),
+    ):
+        if ranks > 1 and given not in fit:
+            raise ConfigError(
+                option, f"{given} is not for this layout; choose from {', '.join(fit)}"
+            )
 
 
 def microbatches(config: GPTTrainConfig) -> int:

@@ -21,7 +21,6 @@ from typing import Any
 from minitorch.autodiff import no_grad
 from minitorch.distributed.collectives import broadcast
 from minitorch.distributed.device_mesh import DeviceMesh
-from minitorch.distributed.fsdp.flat import Others
 from minitorch.distributed.group import ProcessGroup
 from minitorch.distributed.tensor.parallel.layers import (
     ColumnParallelLinear,
@@ -43,7 +42,6 @@ from minitorch.nn.linear import Linear
 from minitorch.nn.module import Module
 from minitorch.nn.norm import LayerNorm, RMSNorm
 from minitorch.nn.parameter import Parameter
-from minitorch.nn.utils import shards
 from minitorch.tensor import Tensor
 
 WHOLE = Replicate()
@@ -176,7 +174,6 @@ def _cut(module: Any, names: Sequence[str], cut: Cut, done: Done) -> None:
             parameter.dealt = cut.layout(parameter)
             mine = parameter.dealt.part(parameter.detach())
             parameter.raw, parameter.grad = mine.raw, None
-            shards[parameter.raw.storage] = Others(cut.group, parameter.raw.device)
 
 
 @no_grad()
