@@ -2,8 +2,9 @@
 
 With this file an oracle of a check turns arrays into PyTorch's tensors (`as_torch`),
 and tells an output and its gradients by the names under which calls return them
-(`torch_gradients`; on the student's side it is `calling.gradients`). PyTorch is loaded
-by the first call: who only reads what is checked does not need it.
+(`torch_gradients`; on the student's side it is `calling.gradients`). What is written
+for several devices has one oracle (`elementwise`, `product`, `folded`). PyTorch is
+loaded by the first call: who only reads what is checked does not need it.
 """
 
 from __future__ import annotations
@@ -38,6 +39,33 @@ def as_torch(array: np.ndarray | None, requires_grad: bool = False) -> Any:
     if array is None:
         return None
     return load().from_numpy(np.array(array)).requires_grad_(requires_grad)
+
+
+def elementwise(
+    fn: str, a: np.ndarray, b: np.ndarray | None = None, **how: Any
+) -> dict[str, Any]:
+    """`map` of a, or `zip` of a and b."""
+    given = (as_torch(x) for x in (a, b) if x is not None)
+    return {"out": vars(load())[fn](*given).numpy()}
+
+
+def product(a: np.ndarray, b: np.ndarray, **how: Any) -> dict[str, Any]:
+    """a @ b"""
+    return {"out": (as_torch(a) @ as_torch(b)).numpy()}
+
+
+# What is folded, and what a fold starts with.
+STARTS = {"add": 0.0, "mul": 1.0, "maximum": -np.inf}
+
+
+def folded(
+    fn: str, a: np.ndarray, dims: tuple[int, ...], start: float, **how: Any
+) -> dict[str, Any]:
+    """`reduce` over dims, by NumPy in float64."""
+    folds = {"add": np.add, "mul": np.multiply, "maximum": np.maximum}
+    wide = a.astype(np.float64)
+    out = folds[fn].reduce(wide, tuple(dims), keepdims=True, initial=start)
+    return {"out": np.asarray(out).astype(a.dtype)}
 
 
 def backward(out: Any, grad: np.ndarray) -> None:

@@ -38,7 +38,7 @@ from cuda_ops.block.intrinsics import (
 from cuda_ops.runtime.arrays import BITS, WordArray
 from cuda_ops.runtime.launch import SIMULATED, TINY, Kernel, ceil_div
 from cuda_ops.simulator import emulation
-from minitorch.dtypes import DType, bfloat16, float16
+from minitorch.dtypes import DType, bfloat16, float16, float32
 
 if not SIMULATED:
     from llvmlite import ir
@@ -121,6 +121,13 @@ def from_bfloat16(number):
     """The float32 that the bits of a bfloat16 stand for."""
     return float_of(uint32(uint32(number) << uint32(16)))
 
+
+# What kernels that take words read.
+READERS = {
+    float32: device(lambda x: x),
+    bfloat16: from_bfloat16,
+    float16: from_float16,
+}
 
 # -------------------------------------------------------------------- whole arrays
 

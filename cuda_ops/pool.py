@@ -101,23 +101,6 @@ def max_template(kernel: Pair, padded: bool) -> Callable:
     return max_pool_windows
 
 
-@cache
-def max_kernel(kernel: Pair, padded: bool) -> Kernel:
-    """The kernel of `max_pool_windows` for windows of this size."""
-    return _window_kernel(
-        max_template(kernel, padded),
-        kernel,
-        padded,
-        "float32[] float32[] int64[] 4*int64 8*int64 4*int64 int64",
-    )
-
-
-def _window_kernel(fn: Callable, kernel: Pair, padded: bool, example: str) -> Kernel:
-    size = "any" if kernel == ANY else f"{kernel[0]}x{kernel[1]}"
-    name = f"{fn.__name__}[{size}{' padded' if padded else ''}]"
-    return Kernel(fn, name, examples=[example], threads=THREADS)
-
-
 def _launches(
     planes: int, sizes: tuple[int, ...], *arrays: Any
 ) -> Iterator[tuple[Any, ...]]:
@@ -144,7 +127,8 @@ def max_pool2d(
         x.shape, kernel, stride, padding, dilation
     )
     out, index = empty(shape, x.dtype), empty(shape, dtypes.int64)
-    run = max_kernel(kernel if kernel in USUAL else ANY, padding != (0, 0))
+    size = kernel if kernel in USUAL else ANY
+    run = window_kernel(max_template, size, padding != (0, 0))
     window = (*kernel, *stride, *padding, *dilation)
     arrays = (contiguous(x).flat(), out.flat(), index.flat())
     for planes, *parts in _launches(shape[0] * shape[1], (pixels, each, each), *arrays):
@@ -292,15 +276,19 @@ def mean_template(kernel: Pair, padded: bool) -> Callable:
     return mean_pool_windows
 
 
+EXAMPLES = {
+    max_template: "float32[] float32[] int64[] 4*int64 8*int64 4*int64 int64",
+    mean_template: "float32[] float32[] 4*int64 6*int64 4*int64 int64 bool",
+}
+
+
 @cache
-def mean_kernel(kernel: Pair, padded: bool) -> Kernel:
-    """The kernel of `mean_pool_windows` for windows of this size."""
-    return _window_kernel(
-        mean_template(kernel, padded),
-        kernel,
-        padded,
-        "float32[] float32[] 4*int64 6*int64 4*int64 int64 bool",
-    )
+def window_kernel(template: Callable, kernel: Pair, padded: bool) -> Kernel:
+    """The kernel of a template of `EXAMPLES` for windows of this size, or of any."""
+    fn = template(kernel, padded)
+    size = "any" if kernel == ANY else f"{kernel[0]}x{kernel[1]}"
+    name = f"{fn.__name__}[{size}{' padded' if padded else ''}]"
+    return Kernel(fn, name, examples=[EXAMPLES[template]], threads=THREADS)
 
 
 def avg_pool2d(
@@ -309,7 +297,8 @@ def avg_pool2d(
     """x [N, C, H, W] -> means of windows; padding counts as 0, or not at all."""
     shape, sizes, magics, pixels, each = _plan(x.shape, kernel, stride, padding, (1, 1))
     out = empty(shape, x.dtype)
-    run = mean_kernel(kernel if kernel in USUAL else ANY, padding != (0, 0))
+    size = kernel if kernel in USUAL else ANY
+    run = window_kernel(mean_template, size, padding != (0, 0))
     arrays = (contiguous(x).flat(), out.flat())
     for planes, *parts in _launches(shape[0] * shape[1], (pixels, each), *arrays):
         count = planes * each
@@ -381,12 +370,7 @@ def avg_pool2d_backward(
     return dx
 
 
-def _register() -> None:
-    """Make the kernels that tests compile and `minitorch inspect` shows."""
-    for size in (*USUAL, ANY):
-        for padded in (False, True):
-            max_kernel(size, padded)
-            mean_kernel(size, padded)
-
-
-_register()
+for _size in (*USUAL, ANY):
+    for _padded in (False, True):
+        for _template in EXAMPLES:  # for tests to compile, and `minitorch inspect`
+            window_kernel(_template, _size, _padded)

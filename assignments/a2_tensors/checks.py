@@ -12,7 +12,14 @@ import numpy as np
 from assignments.a2_tensors import calls
 from assignments.checks import AnyCheck, Check
 from assignments.draw import Draw, layout
-from assignments.oracles import as_torch, torch_gradients
+from assignments.oracles import (
+    STARTS,
+    as_torch,
+    elementwise,
+    folded,
+    product,
+    torch_gradients,
+)
 
 FLOATS = ("float32", "float64")
 
@@ -249,12 +256,6 @@ def _zip_inputs(draw: Draw, dims: int, n: int = 0) -> dict[str, Any]:
     }
 
 
-def _zip_expected(fn: str, a: np.ndarray, b: np.ndarray, **how: Any) -> dict[str, Any]:
-    import torch
-
-    return {"out": vars(torch)[fn](as_torch(a), as_torch(b)).numpy()}
-
-
 def _zip_into_inputs(draw: Draw, dims: int) -> dict[str, Any]:
     a = draw.array(shape_of(draw, dims))
     return {
@@ -270,23 +271,11 @@ def _dims(draw: Draw, count: int) -> tuple[int, ...]:
     return tuple(i for i in range(count) if draw.integer(0, 1))
 
 
-STARTS = {"add": 0, "mul": 1, "maximum": -np.inf}
-
-
 def _reduce_inputs(draw: Draw, dims: int) -> dict[str, Any]:
     fn = draw.choice(tuple(STARTS))
     a = draw.array(shape_of(draw, dims), draw.choice(FLOATS))
     where = {"dims": _dims(draw, dims), "start": float(STARTS[fn])}
     return {"fn": fn, "a": a, **where, "layout": layout(draw)}
-
-
-def _reduce_expected(
-    fn: str, a: np.ndarray, dims: tuple[int, ...], start: float, layout: str
-) -> dict[str, Any]:
-    folds = {"add": np.add, "mul": np.multiply, "maximum": np.maximum}
-    wide = a.astype(np.float64)
-    out = folds[fn].reduce(wide, tuple(dims), keepdims=True, initial=start)
-    return {"out": np.asarray(out).astype(a.dtype)}
 
 
 def _order_inputs(draw: Draw, dims: int) -> dict[str, Any]:
@@ -319,14 +308,14 @@ SIMPLE = (
         DIMS,
     ),
     Check(
-        "a2.3", "zip", calls.zip_tensors, _zip_inputs, _zip_expected, DIMS, examples=60
+        "a2.3", "zip", calls.zip_tensors, _zip_inputs, elementwise, DIMS, examples=60
     ),
     Check(
         "a2.3",
         "zip into a tensor",
         calls.zip_into,
         _zip_into_inputs,
-        lambda fn, a, b, **how: {**_zip_expected(fn, a, b), "same": True},
+        lambda fn, a, b, **how: {**elementwise(fn, a, b), "same": True},
         DIMS,
     ),
     Check(
@@ -334,7 +323,7 @@ SIMPLE = (
         "reduce",
         calls.reduce_tensor,
         _reduce_inputs,
-        _reduce_expected,
+        folded,
         DIMS,
         examples=60,
         oracle="NumPy",
@@ -488,10 +477,6 @@ def _product_inputs(draw: Draw, batch: int, m: int, k: int, n: int) -> dict[str,
     return {"a": a, "b": b, "a_layout": layout(draw), "b_layout": layout(draw)}
 
 
-def _product_expected(a: np.ndarray, b: np.ndarray, **how: Any) -> dict[str, Any]:
-    return {"out": (as_torch(a) @ as_torch(b)).numpy()}
-
-
 def _product_gradient_inputs(
     draw: Draw, batch: int, m: int, k: int, n: int
 ) -> dict[str, Any]:
@@ -520,7 +505,7 @@ PRODUCTS = (
         "matmul",
         calls.product,
         _product_inputs,
-        _product_expected,
+        product,
         MATRIX,
         ({"batch": 0, "m": 2, "k": 0, "n": 3}, {"batch": 1, "m": 7, "k": 9, "n": 5}),
         length=_terms,

@@ -11,7 +11,7 @@ from assignments.a3_parallel_cpu import calls
 from assignments.checks import AnyCheck, Check, Speed
 from assignments.draw import Draw, layout
 from assignments.grading.processes import cores
-from assignments.oracles import as_torch
+from assignments.oracles import STARTS, as_torch, elementwise, folded, product
 
 FLOATS = ("float32", "float64")
 MAPS = ("neg", "relu", "abs")
@@ -26,12 +26,6 @@ PARALLEL = 32_768
 def _map_inputs(draw: Draw, n: int) -> dict[str, Any]:
     a = draw.array((n,), draw.choice(FLOATS))
     return {"fn": draw.choice(MAPS), "a": a, "layout": "contiguous"}
-
-
-def _map_expected(fn: str, a: np.ndarray, layout: str) -> dict[str, Any]:
-    import torch
-
-    return {"out": vars(torch)[fn](as_torch(a)).numpy()}
 
 
 def _zip_inputs(draw: Draw, n: int) -> dict[str, Any]:
@@ -60,12 +54,6 @@ def _strided_inputs(draw: Draw, m: int, n: int, dims: int = 2) -> dict[str, Any]
     return {"fn": fn, "a": draw.array(left), "b": draw.array(right), **how}
 
 
-def _zip_expected(fn: str, a: np.ndarray, b: np.ndarray, **how: Any) -> dict[str, Any]:
-    import torch
-
-    return {"out": vars(torch)[fn](as_torch(a), as_torch(b)).numpy()}
-
-
 def _into_inputs(draw: Draw, m: int, n: int) -> dict[str, Any]:
     a, b = draw.array((m, n)), draw.array(draw.choice(((n,), (m, 1), (m, n))))
     how = {"layout": layout(draw), "out_layout": layout(draw)}
@@ -77,15 +65,15 @@ FLAT_EDGES = tuple({"n": n} for n in (0, 1, 1025, PARALLEL - 1, PARALLEL, PARALL
 ELEMENTWISE = (
     Check(
         *("a3.1", "one dimension: map", calls.map_tensor),
-        *(_map_inputs, _map_expected, FLAT, FLAT_EDGES),
+        *(_map_inputs, elementwise, FLAT, FLAT_EDGES),
     ),
     Check(
         *("a3.1", "one dimension: zip", calls.zip_tensors),
-        *(_zip_inputs, _zip_expected, FLAT, FLAT_EDGES),
+        *(_zip_inputs, elementwise, FLAT, FLAT_EDGES),
     ),
     Check(
         *("a3.1", "two dimensions: zip of matrices with gaps", calls.zip_tensors),
-        *(_matrix_inputs, _zip_expected),
+        *(_matrix_inputs, elementwise),
         {"m": (1, 4), "n": (1, 5)},
         ({"m": 3, "n": 257}, {"m": 257, "n": 3}),
         hint="shape is (1, 1, rows, columns) here. How far is it from a row to the "
@@ -96,7 +84,7 @@ ELEMENTWISE = (
         "any dimensions: zip with broadcasting and strides",
         calls.zip_tensors,
         _strided_inputs,
-        _zip_expected,
+        elementwise,
         {"m": (1, 4), "n": (1, 5), "dims": (1, 4)},
         (
             {"m": 2, "n": 8193},
@@ -112,7 +100,7 @@ ELEMENTWISE = (
         "any dimensions: zip into strides",
         calls.zip_into,
         _into_inputs,
-        _zip_expected,
+        elementwise,
         {"m": (1, 4), "n": (1, 5)},
         ({"m": 5, "n": 515},),
         examples=30,
@@ -121,8 +109,6 @@ ELEMENTWISE = (
 
 # ------------------------------------------------------------------------ reductions
 
-STARTS = {"add": 0.0, "maximum": -np.inf, "mul": 1.0}
-
 
 def _reduce_inputs(draw: Draw, rows: int, n: int) -> dict[str, Any]:
     fn = draw.choice(tuple(STARTS))
@@ -130,15 +116,6 @@ def _reduce_inputs(draw: Draw, rows: int, n: int) -> dict[str, Any]:
     if fn == "mul":
         a = np.sign(a - 1).astype(a.dtype)
     return {"fn": fn, "a": a, "start": STARTS[fn], "dims": (1,)}
-
-
-def _reduce_expected(
-    fn: str, a: np.ndarray, start: float, dims: tuple[int, ...]
-) -> dict[str, Any]:
-    folds = {"add": np.add, "mul": np.multiply, "maximum": np.maximum}
-    wide = a.astype(np.float64)
-    out = folds[fn].reduce(wide, tuple(dims), keepdims=True, initial=start)
-    return {"out": np.asarray(out).astype(a.dtype)}
 
 
 def _sum_inputs(name: str) -> Any:
@@ -177,7 +154,7 @@ REDUCTIONS = (
         "reduce over rows",
         calls.reduce_rows,
         _reduce_inputs,
-        _reduce_expected,
+        folded,
         {"rows": (1, 4), "n": (1, 6)},
         (
             {"rows": 3, "n": 511},
@@ -266,7 +243,7 @@ def _product(name: str) -> Check:
         name,
         calls.product,
         inputs,
-        lambda name, a, b: {"out": (as_torch(a) @ as_torch(b)).numpy()},
+        product,
         {"m": (1, 4), "k": (1, 4), "n": (1, 4)},
         tuple({"m": m, "k": k, "n": n} for m, k, n in sizes),
         length=lambda name, a, b: 2 * a.shape[1],
@@ -341,7 +318,7 @@ SPEED = (
         calls.timed_product,
         calls.timed_parallel_product,
         _matrices,
-        lambda a, b: {"out": (as_torch(a) @ as_torch(b)).numpy()},
+        product,
         {"m": ROWS, "k": 384, "n": 16384},
         ((1.1, 0.5), (1.3, 1.0)),
         lambda a, b: (

@@ -15,7 +15,7 @@ import numpy as np
 from assignments.a4_gpu_kernels import calls
 from assignments.checks import SIMULATOR, AnyCheck, Check
 from assignments.draw import Draw, layout
-from assignments.oracles import as_torch
+from assignments.oracles import as_torch, elementwise
 from assignments.simulated import simulates
 
 FLOATS = ("float32", "float64")
@@ -45,12 +45,6 @@ def _map_inputs(draw: Draw, n: int, offset: int) -> dict[str, Any]:
     return {"fn": draw.choice(MAPS), "a": a, "layout": LAYOUTS[offset]}
 
 
-def _map_expected(fn: str, a: np.ndarray, layout: str) -> dict[str, Any]:
-    import torch
-
-    return {"out": vars(torch)[fn](as_torch(a)).numpy()}
-
-
 def _zip_inputs(draw: Draw, n: int, offset: int) -> dict[str, Any]:
     dtype = draw.choice(FLOATS)
     a, b = draw.array((n,), dtype), draw.array((n,), dtype)
@@ -58,12 +52,6 @@ def _zip_inputs(draw: Draw, n: int, offset: int) -> dict[str, Any]:
     # Large ones are few: all of them by the function whose operands have an order.
     fn = draw.choice(ZIPS) if n < STEP else ZIPS[0]
     return {"fn": fn, "a": a, "b": b, **how}
-
-
-def _zip_expected(fn: str, a: np.ndarray, b: np.ndarray, **how: Any) -> dict[str, Any]:
-    import torch
-
-    return {"out": vars(torch)[fn](as_torch(a), as_torch(b)).numpy()}
 
 
 def _between_expected(a: np.ndarray, b: np.ndarray) -> dict[str, Any]:
@@ -112,7 +100,7 @@ INDEXING = (
         "map",
         calls.map_tensor,
         _map_inputs,
-        _map_expected,
+        elementwise,
         FLAT_OR_OFFSET,
         FLAT_EDGES,
         examples=EXAMPLES,
@@ -124,7 +112,7 @@ INDEXING = (
         "zip",
         calls.zip_tensors,
         _zip_inputs,
-        _zip_expected,
+        elementwise,
         FLAT_OR_OFFSET,
         FLAT_EDGES,
         examples=EXAMPLES,
@@ -190,7 +178,7 @@ BROADCASTING = (
         "map of strides",
         calls.map_tensor,
         _strided_map_inputs,
-        _map_expected,
+        elementwise,
         {"m": (1, 3), "n": (1, 4)},
         MATRIX_EDGES,
         examples=2 * EXAMPLES,
@@ -200,7 +188,7 @@ BROADCASTING = (
         "zip with a row, a column, a channel, a number",
         calls.zip_tensors,
         _repeated_inputs,
-        _zip_expected,
+        elementwise,
         {"m": (1, 3), "n": (1, 4)},
         (*MATRIX_EDGES, *({"m": 3, "n": n} for n in (4, 6, 7, 8, 12))),
         examples=2 * EXAMPLES,
@@ -212,7 +200,7 @@ BROADCASTING = (
         "zip with broadcasting and strides",
         calls.zip_tensors,
         _broadcast_inputs,
-        _zip_expected,
+        elementwise,
         {"m": (1, 3), "n": (1, 4), "dims": (1, 4)},
         MATRIX_EDGES,
         examples=4 * EXAMPLES,

@@ -52,7 +52,7 @@ from cuda_ops.attention.units import (
 )
 from cuda_ops.block.intrinsics import WARP, device, load4, load8, shuffle_xor
 from cuda_ops.block.tiles import inlined
-from cuda_ops.half import from_bfloat16, from_float16
+from cuda_ops.half import READERS
 from cuda_ops.memory import empty
 from cuda_ops.runtime.launch import SIMULATED, TINY, Kernel, ceil_div
 from minitorch import dtypes as types
@@ -154,13 +154,6 @@ def deltas_template(read: Callable, vector: int, lanes: int) -> Callable:
             store(pairs, number, L, r3, e3, d3 * factor)
 
     return attention_deltas
-
-
-READERS = {
-    types.float32: device(lambda x: x),
-    types.bfloat16: from_bfloat16,
-    types.float16: from_float16,
-}
 
 
 @cache

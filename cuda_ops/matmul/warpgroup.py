@@ -17,7 +17,7 @@ from numba import cuda, float32, int64, uint16
 from cuda_ops.block import tma
 from cuda_ops.block.copies import swizzled
 from cuda_ops.block.intrinsics import WARP, load4, shuffle_xor, sync_warp
-from cuda_ops.block.mma import BF16, F16, TF32
+from cuda_ops.block.mma import BF16, F16, HALVES, TF32
 from cuda_ops.block.tiles import VECTOR_BYTES, inlined, quotient, thread_index
 from cuda_ops.block.wgmma import (
     ARCH,
@@ -30,7 +30,7 @@ from cuda_ops.block.wgmma import (
     sums_of,
     wgmma_tile,
 )
-from cuda_ops.half import from_bfloat16, from_float16
+from cuda_ops.half import READERS
 from cuda_ops.matmul.kernels import matrix_storer, origin_of
 from cuda_ops.runtime.device import properties
 from cuda_ops.runtime.launch import TINY, Kernel, ceil_div, fewest
@@ -40,7 +40,6 @@ from cuda_ops.runtime.tensor_maps import TensorMap
 HIGH = 16
 # Warps that may add rows up.
 ADDING = 3
-READERS = {BF16: from_bfloat16, F16: from_float16}
 
 
 class GroupConfig(NamedTuple):
@@ -204,8 +203,8 @@ def _row_adder(config: GroupConfig) -> Callable:
     that a warp reads two lines at once.
     """
     line, vector = config.depth, VECTOR_BYTES // config.size
-    lanes, read, place = line // 4, READERS[config.kind], inlined(swizzled)
-    together = WARP // lanes
+    lanes, place, together = line // 4, inlined(swizzled), WARP // (line // 4)
+    read = READERS[HALVES[config.kind]]
 
     def add(shared, at, warp, lane):
         at += warp * (line * line)

@@ -170,74 +170,17 @@ class DeviceArray:
         return f"{type(self).__name__}({self.shape[0]} elements)"
 
 
-class Float32Array(DeviceArray):
-    """float32 elements in GPU memory."""
-
-    __slots__ = ()
-    itemsize, dtype, kind, word = 4, np.dtype("f4"), dtypes.float32, "float32[]"
-
-
-class Float64Array(DeviceArray):
-    """float64 elements in GPU memory."""
-
-    __slots__ = ()
-    itemsize, dtype, kind, word = 8, np.dtype("f8"), dtypes.float64, "float64[]"
-
-
-class Int64Array(DeviceArray):
-    """int64 elements in GPU memory."""
-
-    __slots__ = ()
-    itemsize, dtype, kind, word = 8, np.dtype("i8"), dtypes.int64, "int64[]"
-
-
-class Int32Array(DeviceArray):
-    """int32 elements in GPU memory."""
-
-    __slots__ = ()
-    itemsize, dtype, kind, word = 4, np.dtype("i4"), dtypes.int32, "int32[]"
-
-
-class BoolArray(DeviceArray):
-    """bool elements in GPU memory, a byte each."""
-
-    __slots__ = ()
-    itemsize, dtype, kind, word = 1, np.dtype("?"), dtypes.bool_, "bool[]"
-
-
-class Float16Array(DeviceArray):
-    """float16 elements in GPU memory (`cuda_ops/runtime/halves.py`)."""
-
-    __slots__ = ()
-    itemsize, dtype, kind, word = 2, np.dtype("f2"), dtypes.float16, "float16[]"
-
-
-class BFloat16Array(DeviceArray):
-    """bfloat16 elements in GPU memory, as those of `Float16Array`."""
-
-    __slots__ = ()
-    itemsize, kind, word = 2, dtypes.bfloat16, "bfloat16[]"
-    dtype = dtypes.bfloat16.numpy
+def _array_of(kind: DType) -> type[DeviceArray]:
+    """The arrays of an element type."""
+    about = {"itemsize": kind.itemsize, "dtype": kind.numpy, "kind": kind}
+    about |= {"word": f"{kind.name}[]", "__slots__": (), "__module__": __name__}
+    return type(f"DeviceArray[{kind.name}]", (DeviceArray,), about)
 
 
 # What kernels take the bits of 16-bit numbers for.
 BITS = DType("uint16", 1)
-
-
-class WordArray(DeviceArray):
-    """The bits of 16-bit elements, for kernels that do not compute with them."""
-
-    __slots__ = ()
-    itemsize, dtype, kind, word = 2, BITS.numpy, BITS, "uint16[]"
-
-
-ARRAYS: dict[DType, type[DeviceArray]] = {
-    array.kind: array
-    for array in (
-        Float32Array, Float64Array, Int64Array, Int32Array, BoolArray, Float16Array,
-        BFloat16Array,
-    )
-}  # fmt: skip
+WordArray = _array_of(BITS)  # of kernels that do not compute with them
+ARRAYS = {kind: _array_of(kind) for kind in dtypes.ALL}
 
 
 def _allocate(size: int, dtype: DType, alone: bool = False) -> DeviceArray:

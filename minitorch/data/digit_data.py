@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from minitorch.data.digits import drawn_digits
-from minitorch.data.mnist import MNISTUnavailable, Progress, load_mnist
+from minitorch.data.mnist import MNISTUnavailable, load_mnist
 
 Source = Literal["mnist", "drawn"]
 
@@ -50,7 +50,6 @@ def load_digits(
     *,
     source: Source | None = None,
     least: int = 0,
-    progress: Progress | None = None,
 ) -> DigitData:
     """MNIST (see `load_mnist`), or else 12,000 (2,000 if not `train`) drawn digits.
 
@@ -71,7 +70,7 @@ def load_digits(
         return _drawn(train, least, "")
     download = allow_download and data_dir is None
     try:
-        images, labels = load_mnist(data_dir, train, download, progress=progress)
+        images, labels = load_mnist(data_dir, train, download)
     except MNISTUnavailable as error:
         if source == "mnist":
             raise

@@ -16,8 +16,6 @@ from minitorch.data.files import atomic_write
 
 T = TypeVar("T")
 
-# Called with the file's name, the bytes so far, and the bytes in all if known.
-Progress = Callable[[str, int, "int | None"], None]
 # (place, why not) for each place that was tried.
 Tried = list[tuple[str, str]]
 
@@ -33,7 +31,6 @@ def download(
     check: Callable[[Path], T],
     tried: Tried,
     most: int,
-    progress: Progress | None = None,
 ) -> T | None:
     """Fetch a file to `target` from the first of `urls` that has it.
 
@@ -59,7 +56,7 @@ def download(
         return None
     for url in urls:
         try:
-            return _fetch(url, target, check, most, progress)
+            return _fetch(url, target, check, most)
         except (OSError, ValueError, HTTPException) as error:
             tried.append((url, f"{type(error).__name__}: {error}"))
     return None
@@ -75,17 +72,11 @@ def put_aside(path: Path) -> str:
     return f"it is now {aside.name}"
 
 
-def _fetch(
-    url: str,
-    target: Path,
-    check: Callable[[Path], T],
-    most: int,
-    progress: Progress | None,
-) -> T:
+def _fetch(url: str, target: Path, check: Callable[[Path], T], most: int) -> T:
     arrived = target.with_name(f".{target.name}.{os.urandom(8).hex()}.arrived")
     try:
         with closing(_open(url)) as response, atomic_write(arrived) as out:
-            _copy(response, out, target.name, most, progress)
+            _copy(response, out, target.name, most)
         content = check(arrived)
         os.replace(arrived, target)
         return content
@@ -93,10 +84,8 @@ def _fetch(
         arrived.unlink(missing_ok=True)
 
 
-def _copy(
-    response: Any, out: IO[bytes], name: str, most: int, progress: Progress | None
-) -> None:
-    """Copies a download piece by piece, and tells how far it is."""
+def _copy(response: Any, out: IO[bytes], name: str, most: int) -> None:
+    """Copies a download piece by piece."""
     length = response.headers.get("Content-Length") or ""
     total = int(length) if length.isdecimal() else None
     done = 0
@@ -105,8 +94,6 @@ def _copy(
         done += len(piece)
         if done > most:
             raise ValueError(f"sends more than {most} bytes; not {name}")
-        if progress is not None:
-            progress(name, done, total)
     if total is not None and done != total:
         raise ValueError(f"sent {done} of {total} bytes")
 

@@ -26,8 +26,8 @@ import numpy as np
 import numpy.typing as npt
 
 from minitorch.data.dataset import BatchDataset, Indices
-from minitorch.data.download import Progress, put_aside
 from minitorch.data.download import download as download_file
+from minitorch.data.download import put_aside
 from minitorch.data.files import DATA_VARIABLE, cache_folder, user_folders
 from minitorch.data.idx import IdxError, read_idx
 
@@ -101,8 +101,6 @@ def load_mnist(
     data_dir: str | os.PathLike[str] | None = None,
     train: bool = True,
     download: bool = True,
-    *,
-    progress: Progress | None = None,
 ) -> tuple[Bytes, Bytes]:
     """images uint8 [N, 28, 28] (0 is background, 255 ink), labels uint8 [N];
     N is 60,000 with `train`, else 10,000.
@@ -120,9 +118,7 @@ def load_mnist(
     Errors: MNISTUnavailable; MNISTFileError for a file in the user's folders that is
     broken or not there.
     """
-    images, labels = (
-        _load(file, data_dir, download, progress) for file in MNIST_FILES[train]
-    )
+    images, labels = (_load(file, data_dir, download) for file in MNIST_FILES[train])
     return images, labels
 
 
@@ -185,10 +181,7 @@ def mnist_cache() -> Path:
 
 
 def _load(
-    file: MNISTFile,
-    data_dir: str | os.PathLike[str] | None,
-    download: bool,
-    progress: Progress | None,
+    file: MNISTFile, data_dir: str | os.PathLike[str] | None, download: bool
 ) -> Bytes:
     """The content of one file, from the first place that has it."""
     tried: list[tuple[str, str]] = []
@@ -216,7 +209,7 @@ def _load(
     urls = [f"{mirror}{file.name}.gz" for mirror in MIRRORS]
     target = cache / f"{file.name}.gz"
     check = partial(_read_arrived, file)
-    content = download_file(urls, target, check, tried, MAX_DOWNLOAD, progress)
+    content = download_file(urls, target, check, tried, MAX_DOWNLOAD)
     if content is None:
         raise MNISTUnavailable(file.name, tried)
     return content

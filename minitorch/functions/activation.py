@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import minitorch.operators as operators
 from minitorch.arguments import check_floating
-from minitorch.autodiff import grad_mode
 from minitorch.function import Context, Function
 from minitorch.functions.choice import Where
-from minitorch.functions.elementwise import fused
+from minitorch.functions.elementwise import Curve
 from minitorch.functions.operands import scalar_like
 
 if TYPE_CHECKING:
@@ -49,83 +48,60 @@ class Elu(Function):
         return Where.apply(x > 0, grad, grad * (out + alpha)), None
 
 
-class Gelu(Function):
+class Gelu(Curve):
     """x P(X <= x) for a standard normal X; P(X <= x) + x density(x)"""
 
-    @staticmethod
-    def forward(ctx: Context, x: Tensor) -> Any:
-        ctx.save_for_backward(x)
-        return x.backend.map(operators.gelu, x.raw)
+    fn = operators.gelu
+    kernel = operators.gelu_backward
 
     @staticmethod
-    def backward(ctx: Context, grad: Tensor) -> Tensor:
-        (x,) = ctx.saved_tensors
-        if not grad_mode.enabled:
-            return fused(operators.gelu_backward, grad, x)
+    def slope(grad: Tensor, x: Tensor) -> Tensor:
         cdf = 0.5 * (1.0 + (x * operators.SQRT_HALF).erf())
         return grad * (cdf + x * operators.INV_SQRT_2PI * (-0.5 * x * x).exp())
 
 
-class GeluTanh(Function):
+class GeluTanh(Curve):
     """GELU with tanh in the place of erf"""
 
-    @staticmethod
-    def forward(ctx: Context, x: Tensor) -> Any:
-        ctx.save_for_backward(x)
-        return x.backend.map(operators.gelu_tanh, x.raw)
+    fn = operators.gelu_tanh
+    kernel = operators.gelu_tanh_backward
 
     @staticmethod
-    def backward(ctx: Context, grad: Tensor) -> Tensor:
-        (x,) = ctx.saved_tensors
-        if not grad_mode.enabled:
-            return fused(operators.gelu_tanh_backward, grad, x)
+    def slope(grad: Tensor, x: Tensor) -> Tensor:
         t = (operators.SQRT_2_OVER_PI * (x + 0.044715 * x * x * x)).tanh()
         slope = operators.SQRT_2_OVER_PI * (1.0 + 3.0 * 0.044715 * x * x)
         return grad * (0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * slope)
 
 
-class Silu(Function):
+class Silu(Curve):
     """x s with s = sigmoid(x); s (1 + x (1 - s))"""
 
-    @staticmethod
-    def forward(ctx: Context, x: Tensor) -> Any:
-        ctx.save_for_backward(x)
-        return x.backend.map(operators.silu, x.raw)
+    fn = operators.silu
+    kernel = operators.silu_backward
 
     @staticmethod
-    def backward(ctx: Context, grad: Tensor) -> Tensor:
-        (x,) = ctx.saved_tensors
-        if not grad_mode.enabled:
-            return fused(operators.silu_backward, grad, x)
+    def slope(grad: Tensor, x: Tensor) -> Tensor:
         s = x.sigmoid()
         return grad * (s * (1.0 + x * (1.0 - s)))
 
 
-class Softplus(Function):
+class Softplus(Curve):
     """log(1 + exp(x)); sigmoid(x)"""
 
-    @staticmethod
-    def forward(ctx: Context, x: Tensor) -> Any:
-        ctx.save_for_backward(x)
-        return x.backend.map(operators.softplus, x.raw)
+    fn = operators.softplus
 
     @staticmethod
-    def backward(ctx: Context, grad: Tensor) -> Tensor:
-        (x,) = ctx.saved_tensors
+    def slope(grad: Tensor, x: Tensor) -> Tensor:
         return grad * x.sigmoid()
 
 
-class LogSigmoid(Function):
+class LogSigmoid(Curve):
     """log(sigmoid(x)); sigmoid(-x)"""
 
-    @staticmethod
-    def forward(ctx: Context, x: Tensor) -> Any:
-        ctx.save_for_backward(x)
-        return x.backend.map(operators.logsigmoid, x.raw)
+    fn = operators.logsigmoid
 
     @staticmethod
-    def backward(ctx: Context, grad: Tensor) -> Tensor:
-        (x,) = ctx.saved_tensors
+    def slope(grad: Tensor, x: Tensor) -> Tensor:
         return grad * (-x).sigmoid()
 
 

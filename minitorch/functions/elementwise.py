@@ -299,138 +299,124 @@ class Step(Function):
         return grad.new_zeros(grad.shape), None
 
 
-class Log1p(Function):
+class Curve(Function):
+    """`fn` of one number. The gradient is `slope` of the one from above and of x, or
+    where it `keeps_output` of the result; `kernel` does the same in one pass, if there
+    is one, where that is not recorded."""
+
+    fn: Any
+    slope: Any
+    kernel: Any = None
+    keeps_output = False
+
+    @classmethod
+    def forward(cls, ctx: Context, x: Tensor) -> Any:
+        out = x.backend.map(cls.fn, x.raw)
+        ctx.save_for_backward(out if cls.keeps_output else x)
+        return out
+
+    @classmethod
+    def backward(cls, ctx: Context, grad: Tensor) -> Tensor:
+        (kept,) = ctx.saved_tensors
+        if cls.kernel is None or grad_mode.enabled:
+            return cls.slope(grad, kept)
+        return fused(cls.kernel, grad, kept)
+
+
+class Log1p(Curve):
     """log(1 + x); 1 / (1 + x)"""
 
-    @staticmethod
-    def forward(ctx: Context, x: Tensor) -> Any:
-        ctx.save_for_backward(x)
-        return x.backend.map(operators.log1p, x.raw)
+    fn = operators.log1p
 
     @staticmethod
-    def backward(ctx: Context, grad: Tensor) -> Tensor:
-        (x,) = ctx.saved_tensors
+    def slope(grad: Tensor, x: Tensor) -> Tensor:
         return grad / (1.0 + x)
 
 
-class Expm1(Function):
+class Expm1(Curve):
     """exp(x) - 1; out + 1"""
 
-    @staticmethod
-    def forward(ctx: Context, x: Tensor) -> Any:
-        out = x.backend.map(operators.expm1, x.raw)
-        ctx.save_for_backward(out)
-        return out
+    fn = operators.expm1
+    keeps_output = True
 
     @staticmethod
-    def backward(ctx: Context, grad: Tensor) -> Tensor:
-        (out,) = ctx.saved_tensors
+    def slope(grad: Tensor, out: Tensor) -> Tensor:
         return grad * (out + 1.0)
 
 
-class Sqrt(Function):
+class Sqrt(Curve):
     """sqrt(x); 1 / (2 sqrt(x))"""
 
-    @staticmethod
-    def forward(ctx: Context, x: Tensor) -> Any:
-        out = x.backend.map(operators.sqrt, x.raw)
-        ctx.save_for_backward(out)
-        return out
+    fn = operators.sqrt
+    kernel = operators.sqrt_backward
+    keeps_output = True
 
     @staticmethod
-    def backward(ctx: Context, grad: Tensor) -> Tensor:
-        (out,) = ctx.saved_tensors
-        if grad_mode.enabled:
-            return grad / (2.0 * out)
-        return fused(operators.sqrt_backward, grad, out)
+    def slope(grad: Tensor, out: Tensor) -> Tensor:
+        return grad / (2.0 * out)
 
 
-class Rsqrt(Function):
+class Rsqrt(Curve):
     """1 / sqrt(x); -out^3 / 2"""
 
-    @staticmethod
-    def forward(ctx: Context, x: Tensor) -> Any:
-        out = x.backend.map(operators.rsqrt, x.raw)
-        ctx.save_for_backward(out)
-        return out
+    fn = operators.rsqrt
+    keeps_output = True
 
     @staticmethod
-    def backward(ctx: Context, grad: Tensor) -> Tensor:
-        (out,) = ctx.saved_tensors
+    def slope(grad: Tensor, out: Tensor) -> Tensor:
         return grad * (-0.5 * (out * out * out))
 
 
-class Reciprocal(Function):
+class Reciprocal(Curve):
     """1 / x; -out^2"""
 
-    @staticmethod
-    def forward(ctx: Context, x: Tensor) -> Any:
-        out = x.backend.map(operators.reciprocal, x.raw)
-        ctx.save_for_backward(out)
-        return out
+    fn = operators.reciprocal
+    keeps_output = True
 
     @staticmethod
-    def backward(ctx: Context, grad: Tensor) -> Tensor:
-        (out,) = ctx.saved_tensors
+    def slope(grad: Tensor, out: Tensor) -> Tensor:
         return -grad * (out * out)
 
 
-class Sin(Function):
+class Sin(Curve):
     """sin(x); cos(x)"""
 
-    @staticmethod
-    def forward(ctx: Context, x: Tensor) -> Any:
-        ctx.save_for_backward(x)
-        return x.backend.map(operators.sin, x.raw)
+    fn = operators.sin
 
     @staticmethod
-    def backward(ctx: Context, grad: Tensor) -> Tensor:
-        (x,) = ctx.saved_tensors
+    def slope(grad: Tensor, x: Tensor) -> Tensor:
         return grad * x.cos()
 
 
-class Cos(Function):
+class Cos(Curve):
     """cos(x); -sin(x)"""
 
-    @staticmethod
-    def forward(ctx: Context, x: Tensor) -> Any:
-        ctx.save_for_backward(x)
-        return x.backend.map(operators.cos, x.raw)
+    fn = operators.cos
 
     @staticmethod
-    def backward(ctx: Context, grad: Tensor) -> Tensor:
-        (x,) = ctx.saved_tensors
+    def slope(grad: Tensor, x: Tensor) -> Tensor:
         return -grad * x.sin()
 
 
-class Tanh(Function):
+class Tanh(Curve):
     """tanh(x); 1 - out^2"""
 
-    @staticmethod
-    def forward(ctx: Context, x: Tensor) -> Any:
-        out = x.backend.map(operators.tanh, x.raw)
-        ctx.save_for_backward(out)
-        return out
+    fn = operators.tanh
+    kernel = operators.tanh_backward
+    keeps_output = True
 
     @staticmethod
-    def backward(ctx: Context, grad: Tensor) -> Tensor:
-        (out,) = ctx.saved_tensors
-        if grad_mode.enabled:
-            return grad * (1.0 - out * out)
-        return fused(operators.tanh_backward, grad, out)
+    def slope(grad: Tensor, out: Tensor) -> Tensor:
+        return grad * (1.0 - out * out)
 
 
-class Erf(Function):
+class Erf(Curve):
     """erf(x); 2 / sqrt(pi) exp(-x^2)"""
 
-    @staticmethod
-    def forward(ctx: Context, x: Tensor) -> Any:
-        ctx.save_for_backward(x)
-        return x.backend.map(operators.erf, x.raw)
+    fn = operators.erf
 
     @staticmethod
-    def backward(ctx: Context, grad: Tensor) -> Tensor:
-        (x,) = ctx.saved_tensors
+    def slope(grad: Tensor, x: Tensor) -> Tensor:
         return grad * (1.1283791670955126 * (-(x * x)).exp())
 
 

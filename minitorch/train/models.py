@@ -80,42 +80,25 @@ class LeNet(nn.Module):
         return self.output(F.relu(self.linear2(x)))
 
 
-def _digits_mlp(hidden: int) -> nn.Module:
-    return Mlp(28 * 28, hidden, layers=2, classes=10)
-
-
-def _points_mlp(hidden: int) -> nn.Module:
-    return Mlp(2, hidden, layers=2, classes=2)
-
-
-def _conv_net(hidden: int) -> nn.Module:
-    return ConvNet()
-
-
-def _le_net(hidden: int) -> nn.Module:
-    return LeNet()
-
-
-def _linear(hidden: int) -> nn.Module:
-    return Mlp(2, 0, layers=0, classes=2)
-
-
 Builder = Callable[[int], nn.Module]
 
 _POINTS: Mapping[str, Builder] = MappingProxyType(
-    {"mlp": _points_mlp, "linear": _linear}
+    {
+        "mlp": lambda hidden: Mlp(2, hidden, layers=2, classes=2),
+        "linear": lambda hidden: Mlp(2, 0, layers=0, classes=2),
+    }
 )
-
+_DIGITS: Mapping[str, Builder] = MappingProxyType(
+    {
+        "cnn": lambda hidden: ConvNet(),
+        "lenet": lambda hidden: LeNet(),
+        "mlp": lambda hidden: Mlp(28 * 28, hidden, layers=2, classes=10),
+    }
+)
 # The networks of each recipe by name, the default first; each is a function of the
 # number of hidden units, which only an "mlp" lets one choose.
 MODELS: Mapping[str, Mapping[str, Builder]] = MappingProxyType(
-    {
-        "xor": _POINTS,
-        "points": _POINTS,
-        "mnist": MappingProxyType(
-            {"cnn": _conv_net, "lenet": _le_net, "mlp": _digits_mlp}
-        ),
-    }
+    {"xor": _POINTS, "points": _POINTS, "mnist": _DIGITS}
 )
 
 

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -52,14 +52,16 @@ class Diverged(RuntimeError):
     """The loss became infinite or not a number."""
 
 
+@dataclass(kw_only=True)
 class Run:
     """What all runs have in common: checkpoints, and an end when one is asked for.
 
-    A derived class is a dataclass with these attributes, a `history` and a `config`.
+    A derived class is a dataclass that says more about `config` and `history`.
 
     Attributes:
         folder: where its checkpoints are.
         step: how many steps were taken in all.
+        history: what was measured so far.
         first_step: when the first step of this process was done (perf_counter).
         stop_signal: the signal that asked it to stop, if one did.
         writes: whether the files of the run that one rank writes are written here.
@@ -73,13 +75,13 @@ class Run:
     optimizer: Any
     scheduler: Any
     folder: Path
-    history: list[Any]
-    step: int
-    first_step: float | None
+    step: int = 0
+    history: list[Any] = field(default_factory=list)
+    first_step: float | None = None
     stop_signal: int | None = None
     writes: bool = True
     ranks: int = 1
-    on_record: Callable[..., None] = staticmethod(lambda step, numbers, model: None)
+    on_record: Callable[..., None] = lambda step, numbers, model: None
 
     def __post_init__(self) -> None:
         self._clock = self._looked = self._saved = time.perf_counter()

@@ -12,7 +12,6 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 from minitorch.optim import AdamWScheduleFree
@@ -116,7 +115,7 @@ class Epoch:
     examples_per_second: float
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Session(Run):
     """All that changes during training, and who watches it.
 
@@ -129,19 +128,13 @@ class Session(Run):
     """
 
     config: TrainConfig
-    model: Any
-    optimizer: Any
-    scheduler: Any
+    history: list[Epoch] = field(default_factory=list)
     loader: Any
-    folder: Path
     source: str
     on_look: Callable[[Meter], None]
-    step: int = 0
-    history: list[Epoch] = field(default_factory=list)
     meter: Meter = field(default_factory=Meter)
     part: Meter = field(default_factory=Meter)
     trace: list[tuple[float, float, float]] = field(default_factory=list)
-    first_step: float | None = None
 
     def __post_init__(self) -> None:
         self._pending = Results()

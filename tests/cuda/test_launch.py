@@ -31,7 +31,7 @@ from cuda_ops.block.intrinsics import (
 from cuda_ops.block.rows import summed
 from cuda_ops.runtime import compiler, launch
 from cuda_ops.runtime import device as device_of
-from cuda_ops.runtime.arrays import Float64Array, Int32Array
+from cuda_ops.runtime.arrays import ARRAYS
 from cuda_ops.runtime.launch import (
     SIMULATED,
     Kernels,
@@ -188,9 +188,10 @@ def test_dynamic_shared_memory() -> None:
 
 # ------------------------------------------------------- without a GPU: the packing
 
+FLOAT64, INT32 = ARRAYS[dtypes.float64], ARRAYS[dtypes.int32]
 PARTS = {  # of each argument, as Numba's code reads them
-    Float64Array: [c_int64, c_int64, c_int64, c_int64, c_int64, c_int64, c_int64],
-    Int32Array: [c_int64, c_int64, c_int64, c_int64, c_int64, c_int64, c_int64],
+    FLOAT64: [c_int64, c_int64, c_int64, c_int64, c_int64, c_int64, c_int64],
+    INT32: [c_int64, c_int64, c_int64, c_int64, c_int64, c_int64, c_int64],
     int: [c_int64],
     bool: [c_bool],
     np.float32: [c_float],
@@ -208,8 +209,8 @@ def read_frame(frame: Any, args: Any) -> list[Any]:
 def test_the_driver_finds_each_parameter(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launch, "_load", lambda *_: None)
     args = (
-        True, Float64Array(2**40, 5, None), (1, -2, 3), np.float32(0.5), 7,
-        Int32Array(4096, 6, None), False,
+        True, FLOAT64(2**40, 5, None), (1, -2, 3), np.float32(0.5), 7,
+        INT32(4096, 6, None), False,
     )  # fmt: skip
     words = [launch._word(arg) for arg in args]
     kinds = tuple(launch._kind(arg) for arg in args)

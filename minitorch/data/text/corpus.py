@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from minitorch.data.download import Progress, Tried, download, put_aside
+from minitorch.data.download import Tried, download, put_aside
 from minitorch.data.files import DATA_VARIABLE, cache_folder, user_folders
 
 TINYSHAKESPEARE, SHIPPED = "tinyshakespeare", "alice"
@@ -61,8 +61,6 @@ def load_text(
     source: str | os.PathLike[str] | None = None,
     data_dir: str | os.PathLike[str] | None = None,
     allow_download: bool = True,
-    *,
-    progress: Progress | None = None,
 ) -> TextData:
     """A text to learn from.
 
@@ -92,7 +90,7 @@ def load_text(
             )
         return TextData(_checked(path), TINYSHAKESPEARE)
     tried: Tried = []
-    text = _from_cache(tried, allow_download, progress)
+    text = _from_cache(tried, allow_download)
     if text is not None:
         return TextData(text, TINYSHAKESPEARE)
     lines = "".join(f"\n  {place}: {reason}" for place, reason in tried)
@@ -153,9 +151,7 @@ def _arrived(path: Path) -> str:
         ) from error
 
 
-def _from_cache(
-    tried: Tried, allow_download: bool, progress: Progress | None
-) -> str | None:
+def _from_cache(tried: Tried, allow_download: bool) -> str | None:
     """What is in the cache, or comes into it; a wrong file is put aside."""
     path = cache_folder("text") / "tinyshakespeare.txt"
     try:
@@ -169,4 +165,4 @@ def _from_cache(
     if not allow_download:
         tried.append(("download", "not allowed (allow_download=False)"))
         return None
-    return download(URLS, path, _arrived, tried, MAX_DOWNLOAD, progress)
+    return download(URLS, path, _arrived, tried, MAX_DOWNLOAD)

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 from minitorch import dtypes
@@ -108,7 +107,7 @@ class Row:
     utilization: float | None
 
 
-@dataclass
+@dataclass(kw_only=True)
 class GPTSession(Run):
     """A model that learns, and all that it takes.
 
@@ -122,19 +121,11 @@ class GPTSession(Run):
     """
 
     config: GPTTrainConfig
-    model: Any
-    optimizer: Any
-    scheduler: Any
+    history: list[Row] = field(default_factory=list)
     scaler: GradScaler
-    folder: Path
     peak: float | None
     on_look: Callable[[GPTSession], None]
-    ranks: int = 1
-    writes: bool = True
-    step: int = 0
-    history: list[Row] = field(default_factory=list)
     loss: float = math.nan
-    first_step: float | None = None
     kept: list[Tensor] = field(default_factory=list)
 
     def __post_init__(self) -> None:
