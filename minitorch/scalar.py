@@ -16,7 +16,7 @@ graph of nodes and edges that tensors have, and `backpropagate` of
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import minitorch.operators as operators
@@ -25,6 +25,7 @@ from minitorch.autodiff import (
     Node,
     Variable,
     backpropagate,
+    central_difference,
     grad_mode,
     numbers,
 )
@@ -396,3 +397,32 @@ class Scalar(Variable):
 
 def _fits(other: object) -> bool:
     return isinstance(other, (Scalar, bool, int, float))
+
+
+def derivative_check(f: Callable[..., Scalar], *scalars: Scalar) -> None:
+    """Compare the derivatives of f from `backward()` with finite differences.
+
+    Args:
+        scalars: leaves to call f with.
+
+    Raises:
+        ValueError: a derivative differs by more than 1% of its size (or of 1).
+    """
+    values = [x.data for x in scalars]
+    leaves = [Scalar(value) for value in values]
+    out = f(*leaves)
+    if out.requires_grad:
+        out.backward()
+
+    def plain(*numbers: float) -> float:
+        return f(*[Scalar(x, requires_grad=False) for x in numbers]).data
+
+    for i, leaf in enumerate(leaves):
+        expected = central_difference(plain, *values, arg=i)
+        found = 0.0 if leaf.grad is None else leaf.grad
+        if not operators.abs(found - expected) <= 1e-2 * max(1.0, abs(expected)):
+            raise ValueError(
+                f"derivative_check: at {values}, the derivative with respect to "
+                f"argument {i} is {found} by backward(), but {expected} by central "
+                f"differences"
+            )
