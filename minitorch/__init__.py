@@ -8,7 +8,9 @@ specification) and whatever other backends are installed; `minitorch.nn`,
 `minitorch train mnist` on the command line trains a network; docs/ explains how.
 """
 
-from minitorch import cuda
+from math import e, inf, nan, pi
+
+from minitorch import absent, cuda
 from minitorch.autodiff import (
     enable_grad,
     inference_mode,
@@ -118,6 +120,7 @@ from minitorch.functions.indexing import (
     masked_select,
     nonzero,
     repeat_interleave,
+    scatter,
     scatter_add,
     select,
 )
@@ -216,7 +219,7 @@ def __getattr__(name: str) -> object:
 
         return autocast
     if name not in LATER:
-        raise AttributeError(f"module 'minitorch' has no attribute {name!r}")
+        raise absent.error(__name__, name)
     from importlib import import_module
 
     # An import statement would ask this function again while the module is being made.

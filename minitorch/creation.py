@@ -454,16 +454,16 @@ def randperm(
     return keys.argsort()
 
 
-def rand_like(input: Tensor, *, generator: Generator | None = None) -> Tensor:
-    """Uniform random numbers in the shape, dtype and on the device of `input`."""
+def rand_like(input: Tensor, **options: Any) -> Tensor:
+    """`rand` in the shape of `input`, by default in its dtype and on its device."""
     raw = checked_tensor("rand_like", input).raw
-    return rand(raw.shape, dtype=raw.dtype, device=raw.device, generator=generator)
+    return rand(raw.shape, **{"dtype": raw.dtype, "device": raw.device, **options})
 
 
-def randn_like(input: Tensor, *, generator: Generator | None = None) -> Tensor:
-    """Normal random numbers in the shape, dtype and on the device of `input`."""
+def randn_like(input: Tensor, **options: Any) -> Tensor:
+    """`randn` in the shape of `input`, by default in its dtype and on its device."""
     raw = checked_tensor("randn_like", input).raw
-    return randn(raw.shape, dtype=raw.dtype, device=raw.device, generator=generator)
+    return randn(raw.shape, **{"dtype": raw.dtype, "device": raw.device, **options})
 
 
 def randint_like(

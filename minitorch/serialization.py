@@ -20,7 +20,10 @@ import json
 import os
 import re
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import fields, is_dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import IO, Any
 
 import numpy as np
@@ -47,7 +50,7 @@ ENTRY = re.compile(rb'(?<="minitorch\.sha256":")[^"]{64}(?=")')  # in the header
 
 def save_file(
     tensors: Mapping[str, Tensor],
-    filename: PathLike,
+    filename: PathLike | IO[bytes],
     metadata: Mapping[str, str] | None = None,
 ) -> None:
     """Write tensors, by name, into a safetensors file.
@@ -80,7 +83,10 @@ def save_file(
     content = to_bytes(arrays, strings)
     digest = hashlib.sha256(content).hexdigest().encode()
     end = 8 + int.from_bytes(content[:8], "little")
-    with atomic_write(filename, len(content)) as file:
+    file: Any = filename
+    if isinstance(filename, (str, os.PathLike)):
+        file = atomic_write(filename, len(content))
+    with file if file is not filename else nullcontext(file) as file:
         file.write(ENTRY.sub(digest, content[:end]))
         file.write(memoryview(content)[end:])
 
@@ -128,6 +134,11 @@ def check_file(file: IO[bytes]) -> None:
     start = file.read(8)
     length = int.from_bytes(start, "little")
     if len(start) < 8 or length > size - 8:
+        if start.startswith(b"PK"):  # a zip archive of pickles
+            raise ValueError(
+                f"load: {path} is not a safetensors file, but one of torch.save; let "
+                f"PyTorch load it and write it with safetensors.torch.save_file"
+            )
         raise ValueError(
             f"load: {path} ({size} bytes) is not a safetensors file, or was cut "
             f"off in its header; write it again with minitorch.save or save_file"
@@ -185,7 +196,7 @@ def _check_sum(start: bytes, rest: IO[bytes], promised: Any) -> None:
 # --------------------------------------------------------------------- checkpoints
 
 
-def save(obj: Any, f: PathLike) -> None:
+def save(obj: Any, f: PathLike | IO[bytes]) -> None:
     """Write tensors, or nested dicts, lists and tuples of tensors and numbers.
 
     A plain dict of tensors, such as a state_dict, becomes a safetensors file like any
@@ -194,12 +205,17 @@ def save(obj: Any, f: PathLike) -> None:
     A dataclass, such as a model's configuration, is stored as the dict of its fields,
     and comes back as one: `Config(**load(path)["config"])`.
 
+    Args:
+        f: a path, or a file that is open for writing bytes, such as `io.BytesIO()`.
+
     Raises:
         TypeError: something else is in it, such as a module; the message says where.
         ValueError: it is nested too deeply, or contains itself.
     """
-    if not isinstance(f, (str, os.PathLike)):
-        raise TypeError(f"save: the file is a {type(f).__name__}; expected a path")
+    if not (isinstance(f, (str, os.PathLike)) or hasattr(f, "write")):
+        raise TypeError(
+            f"save: the file is a {type(f).__name__}; expected a path or an open file"
+        )
     plain = isinstance(obj, Mapping) and all(
         isinstance(key, str) and isinstance(value, Tensor) for key, value in obj.items()
     )
@@ -215,11 +231,15 @@ def save(obj: Any, f: PathLike) -> None:
 
 
 def load(
-    f: PathLike, map_location: str | None = None, *, weights_only: bool = True
+    f: PathLike | IO[bytes],
+    map_location: str | None = None,
+    *,
+    weights_only: bool = True,
 ) -> Any:
     """What `save` stored; of any other safetensors file the dict of its tensors.
 
     Args:
+        f: a path, or a file that is open for reading bytes, which is read to its end.
         map_location: the device to put tensors on; "cpu" by default.
         weights_only: must be True, for a file never holds code.
 
@@ -229,7 +249,15 @@ def load(
     if weights_only is not True:
         raise ValueError("load: weights_only=False is not offered; no file holds code")
     if not isinstance(f, (str, os.PathLike)):
-        raise TypeError(f"load: the file is a {type(f).__name__}; expected a path")
+        if not hasattr(f, "read"):
+            raise TypeError(
+                f"load: the file is a {type(f).__name__}; expected a path or an open "
+                f"file"
+            )
+        with TemporaryDirectory() as folder:  # safetensors reads files with names
+            path = Path(folder, type(f).__name__)
+            path.write_bytes(f.read())
+            return load(path, map_location)
     tensors, metadata = _read(f, map_location)
     if SKELETON not in metadata:
         return tensors

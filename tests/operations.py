@@ -814,6 +814,14 @@ INDEX = [
         [((2, 3), (1, 3))],
         "fi",
     ),
+    Operation(
+        "scatter",
+        lambda m, x, y: x.scatter(-1, index(m, x, [[2, 0], [1, 3]]), y),
+        [((2, 4), (2, 2)), ((3, 4), (3, 5))],
+        "fi",
+        oracle=lambda m, x, y: x.scatter(-1, index(m, x, [[2, 0], [1, 3]]), y[:2, :2]),
+    ),
+    on("scatter_3", lambda m, x: m.scatter(x, 0, index(m, x, [[1, 0]]), 3), (2, 4)),
     on("sort", method("sort"), (3, 4), (5,), (), (0,), kinds="f"),
     on(
         "sort_descending",
@@ -833,7 +841,14 @@ INDEX = [
         kinds="f",
         layouts=DISTINCT,
     ),
-    on("topk_ints", lambda m, x: x.topk(3)[0], (4, 5), kinds="i"),
+    on("topk_ints", lambda m, x: x.topk(3, -1, True, True)[0], (4, 5), kinds="i"),
+    *[
+        on(name, lambda m, x, fn=fn: m.stack(fn(m, x)), (3, 4), (0, 2), (), **FLAT)
+        for name, fn in (
+            ("nonzero_tuple", lambda m, x: x.nonzero(as_tuple=True)),
+            ("where_alone", lambda m, x: m.where(x > 0)),
+        )
+    ],
     on("nonzero", method("nonzero"), (3, 4), (5,), (0, 2), differentiable=False),
 ]
 
@@ -943,6 +958,16 @@ def replaced(x: Any, y: Any) -> Any:
     return x.index_copy_(0, index(library, x, [1, 0]), rows)
 
 
+def placed(name: str, x: Any, y: Any) -> Any:
+    """Copies of y put into columns of x, or added to them, in place."""
+    library = torch if isinstance(x, torch.Tensor) else minitorch
+    columns, rows = index(library, x, [2, 0, 2, 1]), y.expand(x.shape).reshape(x.shape)
+    if name == "scatter_":  # which may use a column once
+        columns, rows = columns[:2], rows[:, :2]
+    columns = columns if name == "index_add_" else columns.expand(rows.shape)
+    return getattr(x, name)(1, columns, rows)
+
+
 IN_PLACE = [
     *[
         in_place(name, lambda x, y, name=name: getattr(x, name)(y))
@@ -957,6 +982,10 @@ IN_PLACE = [
     *[in_place(n, getattr(operator, n), "b", **FLAT) for n in ("iand", "ior", "ixor")],
     in_place("setitem", lambda x, y: operator.setitem(x, 1, y)),
     in_place("index_copy_", lambda x, y: replaced(x, y)),
+    *[
+        in_place(name, lambda x, y, name=name: placed(name, x, y))
+        for name in ("index_add_", "scatter_add_", "scatter_")
+    ],
     in_place("fill_", lambda x, y: x.fill_(y.sum())),
     in_place("zero_", lambda x, y: x.zero_()),
     in_place("clamp_", lambda x, y: x.clamp_(-0.5, 1)),
@@ -1115,11 +1144,13 @@ WITHOUT_GRADIENT = {
         Tensor.size Tensor.dim Tensor.ndim Tensor.numel Tensor.nelement
         Tensor.element_size
         Tensor.stride Tensor.storage_offset Tensor.is_contiguous
-        Tensor.is_floating_point Tensor.dtype Tensor.device Tensor.backend
+        Tensor.is_floating_point Tensor.dtype Tensor.device Tensor.is_cuda
+        Tensor.backend
         Tensor.grad_fn Tensor.is_pinned
         Tensor.__len__""",
     "gives numbers to Python and to others": """
-        Tensor.__bool__ Tensor.__float__ Tensor.__int__ Tensor.__index__ Tensor.item
+        Tensor.__bool__ Tensor.__contains__ Tensor.__float__ Tensor.__int__
+        Tensor.__index__ Tensor.item
         Tensor.tolist Tensor.numpy Tensor.__array__ Tensor.__dlpack__
         Tensor.__dlpack_device__ Tensor.__cuda_array_interface__ Tensor.__deepcopy__
         minitorch.load minitorch.save""",
@@ -1132,7 +1163,7 @@ WITHOUT_GRADIENT = {
         minitorch.available_devices minitorch.compile minitorch.manual_seed
         minitorch.get_float32_matmul_precision minitorch.set_float32_matmul_precision
         functional.as_sizes functional.check_same_device functional.checked_tensor
-        functional.refuse_inplace functional.random_zeros functional.cast
+        functional.applied functional.random_zeros functional.cast
         functional.number_range""",
     "needs another device": "Tensor.cuda Tensor.pin_memory",
     "is sparse, see test_sparse.py": """

@@ -518,9 +518,47 @@ def test_user_function_that_uses_needs_input_grad(device):
             _, b = ctx.saved_tensors
             return grad * b * 3, None, None
 
+    class Split(Function):
+        @staticmethod
+        def forward(a, b, number):
+            return a * b * number
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.save_for_backward(*inputs[:2], output)
+
+        @staticmethod
+        def backward(ctx, grad):
+            _, b, out = ctx.saved_tensors
+            return grad * b * 3 + out * 0, None, None
+
     a = leaf([2.0], device)
+    Split.apply(a, minitorch.tensor([5.0], device=device), 3).sum().backward()
+    assert a.grad.tolist() == [15.0]
+    a.grad = None
     Product.apply(a, minitorch.tensor([5.0], device=device), 3).sum().backward()
     assert a.grad.tolist() == [15.0]
+
+
+def test_user_function_with_an_argument_left_out(device):
+    """As in PyTorch, its backward pass may return a None for it."""
+
+    class Affine(Function):
+        @staticmethod
+        def forward(ctx, x, weight, bias=None):
+            ctx.save_for_backward(x, weight)
+            return x @ weight if bias is None else x @ weight + bias
+
+        @staticmethod
+        def backward(ctx, grad):
+            x, weight = ctx.saved_tensors
+            bias = grad.sum(0) if ctx.needs_input_grad[2:] == (True,) else None
+            return grad @ weight.t(), x.t() @ grad, bias
+
+    kind = minitorch.float64
+    x, w = leaf([[1.0, 2.0]], device, kind), leaf([[3.0], [4.0]], device, kind)
+    b = leaf([5.0], device, kind)
+    assert gradcheck(Affine.apply, [x, w]) and gradcheck(Affine.apply, [x, w, b])
 
 
 def test_user_function_with_wrong_number_of_gradients(device):
@@ -558,6 +596,7 @@ def test_gradcheck_finds_a_wrong_gradient(device):
     text = str(error.value)
     for part in ("input 1", "index (1,)", "3", "(numeric)", "6 (analytic)"):
         assert part in text
+    assert gradcheck(Wrong.apply, [x], raise_exception=False) is False
     with pytest.raises(TypeError, match="float64"):
         gradcheck(lambda a: a, [leaf([1.0], device)])
     with pytest.raises(ValueError, match="requires_grad=True"):

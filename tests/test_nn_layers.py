@@ -85,12 +85,36 @@ def test_functional_activations():
         same(mine, theirs)
 
 
+def test_activations_in_place(device):
+    """The numbers and gradients are PyTorch's, and other names of the input see it."""
+    found = []
+    for lib in (minitorch, torch):
+        net, where = lib.nn, {"device": device if lib is minitorch else "cpu"}
+        x = lib.tensor([[-1.0, 2.0], [0.5, -3.0]], requires_grad=True, **where)
+        layers = [net.ReLU(inplace=True), net.LeakyReLU(0.2, inplace=True)]
+        layers += [net.SiLU(inplace=True), net.ELU(0.5, inplace=True)]
+        kept = []
+        for layer in [*layers, net.Dropout(0.5, inplace=True).eval()]:
+            x.grad, a = None, x * 1.5
+            view = a[0]
+            out = layer(a)
+            (out * (a + 1)).sum().backward()
+            with lib.no_grad():
+                quiet = layer(x.detach().clone())
+            kept += [out, a, view, quiet, x.grad]
+        with pytest.raises(RuntimeError, match="leaf"):
+            layers[0](x)
+        numbers = [n for a in kept for n in a.reshape(-1).tolist()]
+        found.append((numbers, [repr(a) for a in layers]))
+    np.testing.assert_allclose(*[numbers for numbers, _ in found], atol=1e-6)
+    assert found[0][1] == found[1][1]
+    x = minitorch.ones(100)
+    assert nn.Dropout(0.5, inplace=True)(x) is x and 0 in x and 2 in x
+
+
 def test_what_is_refused():
     x = minitorch.ones(2, 3)
     for call in (
-        lambda: nn.ReLU(inplace=True),
-        lambda: F.silu(x, inplace=True),
-        lambda: nn.Dropout(inplace=True),
         lambda: nn.Softmax()(x),
         lambda: nn.GELU("erf"),
         lambda: nn.MaxPool2d(2, ceil_mode=True),
@@ -400,6 +424,17 @@ def test_orthogonal(shape):
     w = w.reshape(shape[0], -1)
     small = w @ w.T if w.shape[0] <= w.shape[1] else w.T @ w
     np.testing.assert_allclose(small, 4 * np.eye(len(small)), atol=1e-5)
+
+
+def test_truncated_normal():
+    w, oracle = (
+        lib.nn.init.trunc_normal_(lib.empty(100, 100), 0.5, 2.0, -1.0, 2.5).numpy()
+        for lib in (minitorch, torch)
+    )
+    assert -1 <= w.min() < -0.9 and 2.4 < w.max() <= 2.5
+    assert abs(w.mean() - oracle.mean()) < 0.06 and abs(w.std() - oracle.std()) < 0.06
+    with pytest.raises(ValueError, match="fewer than 1 %"):
+        nn.init.trunc_normal_(minitorch.empty(2), a=3.0, b=4.0)
 
 
 def test_default_generator_decides_the_weights():

@@ -20,6 +20,7 @@ import torch
 
 import minitorch
 from minitorch import compiler
+from minitorch.absent import INSTEAD
 
 LIBS = (minitorch, torch)
 
@@ -203,6 +204,46 @@ def test_a_tensor_of_a_list_is_float32() -> None:
     *mine, kind = program(minitorch)
     *theirs, their_kind = program(torch)
     assert mine == pytest.approx(theirs) and kind.split(".")[-1] in their_kind
+
+
+def test_small_things_that_programs_write() -> None:
+    def program(lib: Any) -> list[Any]:
+        x = lib.arange(6.0).reshape(2, 3).requires_grad_()
+        scores = x * lib.tensor([1.0, -1.0, 2.0])
+        picked = scores[range(2), lib.tensor([0, 2])]
+        (g,) = lib.autograd.grad(picked.sum(), x, only_inputs=True)
+        found = [3 in x, 0.5 in x, lib.arange(3).is_cuda, lib.inf, lib.pi]
+        return [*found, picked.tolist(), scores[range(1, 2)].tolist(), g.tolist()]
+
+    assert program(minitorch) == program(torch)
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "words"),
+    [
+        ("", "uint8", "not offered here; .* int64 or int32"),
+        ("", "zeroes", "did you mean 'zeros'"),
+        ("nn", "LSTM", "not offered here; write its cell"),
+        ("nn.functional", "interpolate", "use x.repeat_interleave"),
+        ("optim", "Adadelta", "use optim.Adam"),
+        ("optim.lr_scheduler", "ReduceLROnPlateau", "param_groups"),
+    ],
+)
+def test_what_is_absent_says_what_to_write(place: str, name: str, words: str) -> None:
+    room: Any = minitorch
+    for part in place.split(".") if place else ():
+        room = getattr(room, part)
+    with pytest.raises(AttributeError, match=f"{name}'.*{words}"):
+        getattr(room, name)
+
+
+def test_each_absent_name_is_absent_here_and_in_pytorch() -> None:
+    for name in INSTEAD:
+        for lib in LIBS:
+            rooms = lib, lib.nn, lib.nn.functional, lib.optim, lib.optim.lr_scheduler
+            rooms += (lib.autograd,)
+            there = any(hasattr(room, name) for room in rooms)
+            assert there == (lib is torch), name
 
 
 def test_a_generator_serves_every_device() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import io
 import json
 import os
 
@@ -148,6 +149,36 @@ def test_a_checkpoint_resumes_training(tmp_path):
     assert found["a.b"]["c"] == 1 and found["a"]["b.c"] == 0
     minitorch.save(minitorch.ones(2), tmp_path / "z")
     assert minitorch.load(tmp_path / "z").tolist() == [1, 1]
+
+
+def test_open_files(tmp_path):
+    kept = {"step": 3, "a": minitorch.arange(3)}
+    memory = io.BytesIO()
+    minitorch.save(kept, memory)
+    memory.seek(0)
+    with open(tmp_path / "x", "wb") as file:
+        minitorch.save(kept, file)
+    with open(tmp_path / "x", "rb") as file:
+        for source in (memory, file):
+            found = minitorch.load(source, map_location="simple")
+            assert found["step"] == 3 and found["a"].tolist() == [0, 1, 2]
+            assert found["a"].device == "simple"
+    with pytest.raises(ValueError, match="BytesIO"):
+        minitorch.load(io.BytesIO(memory.getvalue()[:-1]))
+
+
+def test_what_comes_from_pytorch_says_how_to_bring_it(tmp_path):
+    theirs, mine = torch.nn.Linear(2, 1), nn.Linear(2, 1)
+    torch.save(theirs.state_dict(), tmp_path / "x.pt")
+    with pytest.raises(ValueError, match=r"x.pt is .* torch.save; .*save_file"):
+        minitorch.load(tmp_path / "x.pt")
+    with pytest.raises(RuntimeError, match=r"is a torch.Tensor; .*from_dlpack"):
+        mine.load_state_dict(theirs.state_dict())
+    with pytest.raises(TypeError, match=r"got torch\.Tensor; make one"):
+        mine(torch.ones(1, 2))
+    found = {k: minitorch.from_dlpack(v) for k, v in theirs.state_dict().items()}
+    mine.load_state_dict(found)
+    assert mine.weight.tolist() == theirs.weight.tolist()
 
 
 def test_what_cannot_be_saved(tmp_path):

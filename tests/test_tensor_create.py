@@ -300,7 +300,13 @@ def test_new_ones_like_this(device):
     for made in (x.new_zeros(3), x.new_ones((3, 2)), x.new_full((2,), 5)):
         assert made.dtype is minitorch.float64 and made.device == device
     assert x.new_zeros(3, 2).shape == (3, 2)
-    assert x.new_tensor([1, 2]).dtype is minitorch.int64
+    for data in ([1, 2], np.arange(2), minitorch.arange(2, device=device)):
+        assert x.new_tensor(data).dtype is minitorch.float64
+    assert x.long().new_tensor([1.5]).tolist() == [1]
+    for like in (minitorch.rand_like, minitorch.randn_like):
+        made = like(x.long(), dtype=minitorch.float64, requires_grad=True)
+        assert made.dtype is minitorch.float64 and made.requires_grad
+        assert made.shape == x.shape and made.device == device
 
 
 # --------------------------------------------------------------------------- random

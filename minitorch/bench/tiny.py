@@ -104,7 +104,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("expand", "broadcast_to"), WIDE),
     **dict.fromkeys((*BITS, "__invert__"), MASKS),
     "permute": {"dims": (1, 0)}, "select": {"index": 3}, "pad": {"value": None},
-    "index_copy_": {"index": CLASSES, "source": X},
+    **{key: {"index": CLASSES, "source": X} for key in ("index_copy_", "index_add_")},
     "index_select": {"index": CLASSES}, "bmm": {"input": X[None], "mat2": X[None]},
     "linear": {"weight": X}, "linear_cross_entropy": {"linear_weight": X, **BY_CLASS},
     "embedding": {"input": CLASSES, "weight": X},
@@ -115,8 +115,8 @@ SPECIAL: dict[str, dict[str, Any]] = {
 # These hand tensors to others, or have no fixed work.
 UNTIMED = set(
     """cuda to numpy tolist requires_grad_ to_sparse_csr size data cpu grad_fn
-    pin_memory type __array__ __dlpack__ __bool__ is_contiguous is_pinned is_leaf
-    is_floating_point random_zeros retain_grad __cuda_array_interface__ randint
+    pin_memory type __array__ __dlpack__ __bool__ __contains__ is_contiguous is_pinned
+    is_leaf is_floating_point random_zeros retain_grad __cuda_array_interface__ randint
     from_dlpack __iter__""".split()
 )
 

@@ -13,6 +13,7 @@ import minitorch.operators as operators
 from minitorch.arguments import dims_of, filler, only_bool
 from minitorch.dtypes import DType, Number
 from minitorch.function import Context, Function
+from minitorch.functions.indexing import nonzero
 from minitorch.functions.operands import (
     cast,
     check_broadcast,
@@ -153,8 +154,13 @@ def clamped_type(a: Tensor, *bounds: Any) -> DType | None:
 clip = clamp
 
 
-def where(condition: Tensor, input: Any, other: Any) -> Tensor:
-    """input where the bool tensor `condition` holds, else other, also numbers."""
+def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
+    """input where the bool tensor `condition` holds, else other, also numbers.
+
+    With `condition` alone the places where it holds, as `nonzero(as_tuple=True)`.
+    """
+    if input is None and other is None:
+        return nonzero(condition, as_tuple=True)
     condition = only_bool("where", condition)
     if not is_tensor(input) and not is_tensor(other):
         kind = dtypes.promote(dtypes.infer(input), dtypes.infer(other))

@@ -36,6 +36,7 @@ from minitorch.functions.movement import (
 )
 from minitorch.functions.operands import (
     cast,
+    check_alike,
     check_broadcast,
     checked_tensor,
     is_tensor,
@@ -250,7 +251,7 @@ def _check_assignable(value: tuple[int, ...], target: tuple[int, ...]) -> None:
 
 
 def _is_advanced(item: Any) -> bool:
-    return hasattr(item, "raw") or isinstance(item, (list, np.ndarray))
+    return hasattr(item, "raw") or isinstance(item, (list, range, np.ndarray))
 
 
 def _as_index_tensor(a: Tensor, item: Any) -> Any:
@@ -258,7 +259,8 @@ def _as_index_tensor(a: Tensor, item: Any) -> Any:
     if hasattr(item, "raw"):
         here = item.raw.storage.device == a.raw.storage.device
         return item if here else item.to(a.device)
-    return a.new_tensor(np.asarray(item, dtype=None if np.size(item) else np.int64))
+    array = np.asarray(item, dtype=None if np.size(item) else np.int64)
+    return a.new_tensor(array, dtypes.from_numpy_dtype(array.dtype))
 
 
 def _expand_index(a: Tensor, index: Any) -> tuple[list[Any], bool]:
@@ -459,7 +461,7 @@ def _split_masks(a: Tensor, items: list[Any]) -> tuple[Tensor, list[Any], set[in
             a = a.unsqueeze(dim)
             item = item.unsqueeze(0)
         mask = host_read("boolean mask", item.raw)
-        places = [a.new_tensor(where) for where in np.nonzero(mask)]
+        places = [a.new_tensor(where, dtypes.int64) for where in np.nonzero(mask)]
         inside |= set(map(id, places))
         out += places
     return a, out, inside
@@ -523,10 +525,17 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     return IndexSelect.apply(reshape(input, -1), 0, places)
 
 
-def nonzero(input: Tensor) -> Tensor:
-    """The indices of all elements that are not 0, int64 [n, dims]."""
+def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
+    """The indices of all elements that are not 0, int64 [n, dims].
+
+    Args:
+        as_tuple: a tuple of one [n] for each dimension instead, as an index has them.
+    """
     a = checked_tensor("nonzero", input)
     values = host_read("nonzero()", a.raw)
+    if as_tuple:
+        found = np.nonzero(values if values.shape else values.reshape(1))
+        return tuple([a.new_tensor(where, dtypes.int64) for where in found])
     places = np.stack(np.nonzero(values), 1) if a.raw.shape else np.argwhere(values)
     return a.wrap(a.backend.from_numpy(places))
 
@@ -540,14 +549,33 @@ def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """A copy with out[index[i, j], j] += src[i, j] for dim 0, and so on."""
     dim = check_gather("scatter_add", input, dim, index)
+    return ScatterAdd.apply(input, dim, index, _part("scatter_add", index, src))
+
+
+def _part(name: str, index: Tensor, src: Tensor) -> Tensor:
+    """The part of `src` that has an index."""
     if any(n > m for n, m in zip(index.raw.shape, src.raw.shape)):
         raise ValueError(
-            f"scatter_add: index is {index.raw.shape} and src {src.raw.shape}; no "
-            f"size of index may be above src's"
+            f"{name}: index is {index.raw.shape} and src {src.raw.shape}; no size of "
+            f"index may be above src's"
         )
     for d, n in enumerate(index.raw.shape):
         src = src.narrow(d, 0, n) if src.raw.shape[d] != n else src
-    return ScatterAdd.apply(input, dim, index, src)
+    return src
+
+
+def scatter(input: Tensor, dim: int, index: Tensor, src: Any) -> Tensor:
+    """A copy with out[index[i, j], j] = src[i, j] for dim 0; `src` may be a number."""
+    dim = check_gather("scatter", input, dim, index)
+    if is_tensor(src):
+        check_alike("scatter", input, src)
+        src = _part("scatter", index, src)
+    else:
+        src = input.new_full(index.raw.shape, src)
+    places = input.arange_like().reshape(input.raw.shape)
+    where = reshape(Gather.apply(places, dim, index), -1)
+    out = IndexCopy.apply(reshape(input, -1), 0, where, reshape(src, -1))
+    return reshape(out, input.raw.shape)
 
 
 def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:

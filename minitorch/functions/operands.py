@@ -57,10 +57,16 @@ def is_tensor(value: Any) -> bool:
     return isinstance(value, Variable) and hasattr(value, "raw")
 
 
+def kind_of(value: Any) -> str:
+    """The type of `value` and where it is from: "torch.Tensor", but "int"."""
+    kind = type(value)
+    return f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")
+
+
 def not_a_tensor(name: str, value: Any) -> TypeError:
     """The error for something that is no tensor, such as a list of numbers."""
     return TypeError(
-        f"{name}: expected a minitorch tensor, got {type(value).__name__}; make one "
+        f"{name}: expected a minitorch tensor, got {kind_of(value)}; make one "
         f"with minitorch.tensor(...)"
     )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+import minitorch.dtypes as dtypes
 from minitorch.arguments import dim_in, dims_of, not_bool, not_empty
 from minitorch.function import Context, Function
 from minitorch.functions.choice import maximum, minimum
@@ -83,7 +84,7 @@ def min(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
 def _pick(name: str, a: Tensor, dim: Any, keepdim: bool, largest: bool) -> Any:
     dim = dim_in(name, a, dim)
     if not a.raw.shape:
-        return ValuesIndices(a.clone(), a.new_tensor(0))
+        return ValuesIndices(a.clone(), a.new_tensor(0, dtypes.int64))
     not_empty(name, a, (dim,))
     return ValuesIndices(*Pick.apply(a, dim, largest, keepdim))
 
@@ -118,7 +119,7 @@ def sort(input: Tensor, dim: int = -1, descending: bool = False) -> ValuesIndice
     """Sorted values along `dim`, and where they were; the sort is stable."""
     dim = dim_in("sort", input, dim)
     if input.dim() == 0:
-        return ValuesIndices(input.clone(), input.new_tensor(0))
+        return ValuesIndices(input.clone(), input.new_tensor(0, dtypes.int64))
     size = input.raw.shape[dim]
     return ValuesIndices(*Ordered.apply(input, dim, bool(descending), size))
 
@@ -129,8 +130,13 @@ def argsort(input: Tensor, dim: int = -1, descending: bool = False) -> Tensor:
     return sort(input.detach(), dim, descending).indices
 
 
-def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True) -> ValuesIndices:
-    """The k largest (or smallest) along `dim`, best first, and where they were."""
+def topk(
+    input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
+) -> ValuesIndices:
+    """The k largest (or smallest) along `dim`, and where they were.
+
+    They come best first, which is more than `sorted=False` asks for.
+    """
     size = input.size(dim) if dims_of("topk", input) else 1
     if not 0 <= k <= size:
         raise ValueError(

@@ -4,6 +4,9 @@ With this package one can build a network as in PyTorch: `nn.Module`, `nn.Linear
 `nn.Sequential`, `nn.CrossEntropyLoss`, and `nn.functional`, `nn.init` and `nn.utils`.
 """
 
+from typing import TYPE_CHECKING
+
+from minitorch import absent
 from minitorch.functions.linear_cross_entropy import LinearCrossEntropyOptions
 from minitorch.nn import functional, init, parallel, utils
 from minitorch.nn.activation import (
@@ -46,3 +49,6 @@ from minitorch.nn.norm import BatchNorm1d, BatchNorm2d, LayerNorm, RMSNorm
 from minitorch.nn.parameter import Parameter
 from minitorch.nn.pool import AdaptiveAvgPool2d, AvgPool2d, MaxPool1d, MaxPool2d
 from minitorch.nn.sparse import SparseLinear, prune_linears, prune_weight
+
+if not TYPE_CHECKING:  # for which a name that is not there stays an error
+    __getattr__ = absent.explain(__name__)

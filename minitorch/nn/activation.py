@@ -7,7 +7,6 @@ layers. The formulas are in `minitorch/operators.py`.
 from __future__ import annotations
 
 import minitorch.nn.functional as F
-from minitorch.nn.functional import refuse_inplace
 from minitorch.nn.module import Module
 from minitorch.tensor import Tensor
 
@@ -17,10 +16,10 @@ class ReLU(Module):
 
     def __init__(self, inplace: bool = False) -> None:
         super().__init__()
-        refuse_inplace("ReLU", inplace)
+        self.inplace = inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.relu(x)
+        return F.relu(x, self.inplace)
 
 
 class LeakyReLU(Module):
@@ -30,11 +29,10 @@ class LeakyReLU(Module):
 
     def __init__(self, negative_slope: float = 0.01, inplace: bool = False) -> None:
         super().__init__()
-        refuse_inplace("LeakyReLU", inplace)
-        self.negative_slope = negative_slope
+        self.negative_slope, self.inplace = negative_slope, inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.leaky_relu(x, self.negative_slope)
+        return F.leaky_relu(x, self.negative_slope, self.inplace)
 
 
 class ELU(Module):
@@ -44,11 +42,10 @@ class ELU(Module):
 
     def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
         super().__init__()
-        refuse_inplace("ELU", inplace)
-        self.alpha = alpha
+        self.alpha, self.inplace = alpha, inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.elu(x, self.alpha)
+        return F.elu(x, self.alpha, self.inplace)
 
 
 class GELU(Module):
@@ -73,10 +70,10 @@ class SiLU(Module):
 
     def __init__(self, inplace: bool = False) -> None:
         super().__init__()
-        refuse_inplace("SiLU", inplace)
+        self.inplace = inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.silu(x)
+        return F.silu(x, self.inplace)
 
 
 class Sigmoid(Module):

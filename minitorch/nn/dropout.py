@@ -6,7 +6,6 @@ With this file one can drop random activations in training: `Dropout(0.5)`.
 from __future__ import annotations
 
 import minitorch.nn.functional as F
-from minitorch.nn.functional import refuse_inplace
 from minitorch.nn.module import Module
 from minitorch.tensor import Tensor
 
@@ -22,10 +21,9 @@ class Dropout(Module):
 
     def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
         super().__init__()
-        refuse_inplace("Dropout", inplace)
         if not 0.0 <= p <= 1.0:
             raise ValueError(f"Dropout: p is {p}; it must be from 0 to 1")
-        self.p = p
+        self.p, self.inplace = p, inplace
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.dropout(x, self.p, self.training)
+        return F.dropout(x, self.p, self.training, self.inplace)

@@ -8,12 +8,12 @@ argument of PyTorch's that is missing here is an error, never ignored.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import minitorch.dtypes as dtypes
 import minitorch.operators as operators
-from minitorch import arguments, creation
+from minitorch import absent, arguments, creation
 from minitorch.creation import Generator
 from minitorch.functions import activation, autocasting, elementwise, pool
 from minitorch.functions import norm as norms
@@ -55,13 +55,10 @@ from minitorch.tensor import Tensor
 Pair = tuple[int, int]
 
 
-def refuse_inplace(name: str, inplace: bool) -> None:
-    """Explain that there are no in-place activations."""
-    if inplace:
-        raise ValueError(
-            f"{name}: inplace=True is not offered, since an input changed in place "
-            f"cannot serve a backward pass; leave it out, the output is the same"
-        )
+def applied(fn: Callable, x: Tensor, inplace: bool) -> Tensor:
+    """fn(x), and with `inplace` in the memory of x: other names of it see that, but no
+    memory is saved, as a backward pass may need x as it was."""
+    return checked_tensor("inplace", x)._replace("inplace", fn) if inplace else fn(x)
 
 
 def _refuse(name: str, argument: str, value: Any, default: Any) -> None:
@@ -107,10 +104,11 @@ def dropout(
     generator: Generator | None = None,
 ) -> Tensor:
     """In training, zeros with probability p, and the others divided by 1 - p."""
-    refuse_inplace("dropout", inplace)
     if not 0.0 <= p <= 1.0:
         raise ValueError(f"dropout: p is {p}; it must be from 0 to 1")
-    return random_zeros(x, p, generator) if training and p > 0 else x
+    if not training or p == 0:
+        return x
+    return applied(lambda x: random_zeros(x, p, generator), x, inplace)
 
 
 def batch_norm(
@@ -240,22 +238,19 @@ def adaptive_avg_pool2d(x: Tensor, output_size: Any) -> Tensor:
 
 def relu(x: Tensor, inplace: bool = False) -> Tensor:
     """x where x > 0, else 0"""
-    refuse_inplace("relu", inplace)
-    return elementwise.relu(x)
+    return applied(elementwise.relu, x, inplace)
 
 
 def leaky_relu(
     x: Tensor, negative_slope: float = 0.01, inplace: bool = False
 ) -> Tensor:
     """x where x > 0, else negative_slope * x"""
-    refuse_inplace("leaky_relu", inplace)
-    return activation.leaky_relu(x, negative_slope)
+    return applied(lambda x: activation.leaky_relu(x, negative_slope), x, inplace)
 
 
 def elu(x: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """x where x > 0, else alpha (exp(x) - 1)"""
-    refuse_inplace("elu", inplace)
-    return activation.elu(x, alpha)
+    return applied(lambda x: activation.elu(x, alpha), x, inplace)
 
 
 def gelu(x: Tensor, approximate: str = "none") -> Tensor:
@@ -265,8 +260,7 @@ def gelu(x: Tensor, approximate: str = "none") -> Tensor:
 
 def silu(x: Tensor, inplace: bool = False) -> Tensor:
     """x sigmoid(x)"""
-    refuse_inplace("silu", inplace)
-    return activation.silu(x)
+    return applied(activation.silu, x, inplace)
 
 
 def softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
@@ -363,3 +357,7 @@ def cosine_similarity(
         return cosine_similarity(x1.float(), x2.float(), dim, eps).to(dtype)
     lengths = x1.norm(2, dim).clamp(min=eps) * x2.norm(2, dim).clamp(min=eps)
     return (x1 * x2).sum(dim) / lengths
+
+
+if not TYPE_CHECKING:  # for which a name that is not there stays an error
+    __getattr__ = absent.explain(__name__)

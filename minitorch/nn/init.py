@@ -52,6 +52,28 @@ def normal_(
     return _fill(tensor, randn_like(tensor, generator=generator) * std + mean)
 
 
+def trunc_normal_(
+    tensor: Tensor,
+    mean: float = 0.0,
+    std: float = 1.0,
+    a: float = -2.0,
+    b: float = 2.0,
+    generator: Generator | None = None,
+) -> Tensor:
+    """Normal random numbers; those that are not in [a, b] are drawn again."""
+    low, high = (math.erf((end - mean) / (std * math.sqrt(2.0))) for end in (a, b))
+    if high - low < 0.02:
+        raise ValueError(
+            f"trunc_normal_: of numbers with mean {mean} and std {std}, fewer than 1 % "
+            f"are in [{a}, {b}]; choose an interval that has more of them"
+        )
+    values = randn_like(tensor, generator=generator) * std + mean
+    while ((values < a) | (values > b)).any():
+        again = randn_like(tensor, generator=generator) * std + mean
+        values = again.where((values < a) | (values > b), values)
+    return _fill(tensor, values)
+
+
 def constant_(tensor: Tensor, val: float) -> Tensor:
     """`val` everywhere."""
     return _fill(tensor, val)

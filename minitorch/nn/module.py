@@ -25,6 +25,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 from minitorch.arguments import parse_to
 from minitorch.autodiff import no_grad
 from minitorch.dtypes import DType, bfloat16, float16, float32, float64
+from minitorch.functions.operands import kind_of
 from minitorch.nn.hooks import Watch
 from minitorch.nn.parameter import Parameter
 from minitorch.tensor import Handle, Tensor
@@ -495,7 +496,8 @@ class Module:
 
     def extra_repr(self) -> str:
         """What to print between the brackets, `_shown` if a subclass says no more."""
-        return ", ".join(f"{name}={getattr(self, name)!r}" for name in self._shown)
+        shown = self._shown + ("inplace",) * self.__dict__.get("inplace", False)
+        return ", ".join(f"{name}={getattr(self, name)!r}" for name in shown)
 
     def __repr__(self) -> str:
         name, extra = type(self).__name__, self.extra_repr()
@@ -526,7 +528,10 @@ def misfits(
     for name, tensor in own.items():
         value = state.get(name, tensor)
         if name in state and not isinstance(value, kinds):
-            lines.append(f"not a tensor: {name!r} is a {type(value).__name__}")
+            lines.append(
+                f"not a tensor: {name!r} is a {kind_of(value)}; of another library's "
+                f"tensor give minitorch.from_dlpack(tensor)"
+            )
         elif _shape(value) != _shape(tensor):
             lines.append(
                 f"wrong shape: {name!r} is {_shape(value)}; expected {_shape(tensor)}"

@@ -5,6 +5,9 @@ With this package one can train a module as in PyTorch:
 and `optimizer.step()`; `optim.lr_scheduler` changes the learning rate along the way.
 """
 
+from typing import TYPE_CHECKING
+
+from minitorch import absent
 from minitorch.optim import lr_scheduler
 from minitorch.optim.adam import Adam, AdamW
 from minitorch.optim.composed import Adagrad, AdamWScheduleFree, RMSprop
@@ -25,3 +28,6 @@ __all__ = [
     "RMSprop",
     "lr_scheduler",
 ]
+
+if not TYPE_CHECKING:  # for which a name that is not there stays an error
+    __getattr__ = absent.explain(__name__)

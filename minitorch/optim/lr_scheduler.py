@@ -15,8 +15,9 @@ import math
 import warnings
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from minitorch import absent
 from minitorch.optim.optimizer import Group, Optimizer
 
 
@@ -407,3 +408,7 @@ __all__ = [
     "SequentialLR",
     "StepLR",
 ]
+
+
+if not TYPE_CHECKING:  # for which a name that is not there stays an error
+    __getattr__ = absent.explain(__name__)

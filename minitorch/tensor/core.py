@@ -141,6 +141,11 @@ class Tensor(Elementwise, Reductions, Movement, Indexing, InPlace, Interop):
         return named(self.raw.storage.device)
 
     @property
+    def is_cuda(self) -> bool:
+        """Whether the numbers are on a GPU."""
+        return self.device.type == "cuda"
+
+    @property
     def backend(self) -> Any:
         """The functions that compute on this tensor (`minitorch.backend.Backend`)."""
         storage = self.raw.storage
@@ -169,6 +174,9 @@ class Tensor(Elementwise, Reductions, Movement, Indexing, InPlace, Interop):
         if not self.raw.shape:
             raise TypeError("iter: a tensor without dimensions cannot be iterated over")
         return (self[i] for i in range(len(self)))
+
+    def __contains__(self, value: Any) -> bool:
+        return bool((self == value).any())
 
     def __bool__(self) -> bool:
         if self.raw.size != 1:

@@ -303,7 +303,25 @@ class InPlace(Variable):
 
     def index_copy_(self: Any, dim: int, index: Tensor, source: Tensor) -> Tensor:
         """Slice i of `source` in the place of slice index[i] of `dim`, in place."""
-        name = "index_copy_"
+        dim, index = self._slices("index_copy_", dim, index, source)
+        return self.assign_(
+            lambda old: indexing.IndexCopy.apply(old, dim, index, source),
+            lambda: self.backend.index_copy_(
+                self.raw, dim, index.raw, self._apart(source.raw)
+            ),
+            source,
+        )
+
+    def index_add_(self: Any, dim: int, index: Tensor, source: Tensor) -> Tensor:
+        """Slice i of `source` added to slice index[i] of `dim`, in place."""
+        dim, index = self._slices("index_add_", dim, index, source)
+        add = indexing.IndexAdd.apply
+        return self._replace("index_add_", lambda a: add(a, dim, index, source), source)
+
+    def _slices(
+        self: Any, name: str, dim: int, index: Tensor, source: Tensor
+    ) -> tuple[int, Tensor]:
+        """`dim` and `index`, of a `source` that fits."""
         dim, index = dim_in(name, self, dim), check_index(name, self, index, 1)
         check_alike(name, self, source)
         fits = list(self.raw.shape)
@@ -314,13 +332,17 @@ class InPlace(Variable):
                 f"{index.raw.shape}; for dimension {dim} of a tensor of shape "
                 f"{self.raw.shape} the source must be {tuple(fits)}"
             )
-        return self.assign_(
-            lambda old: indexing.IndexCopy.apply(old, dim, index, source),
-            lambda: self.backend.index_copy_(
-                self.raw, dim, index.raw, self._apart(source.raw)
-            ),
-            source,
-        )
+        return dim, index
+
+    def scatter_(self: Any, dim: int, index: Tensor, src: Any) -> Tensor:
+        """`scatter` in place."""
+        put = indexing.scatter
+        return self._replace("scatter_", lambda a: put(a, dim, index, src), src)
+
+    def scatter_add_(self: Any, dim: int, index: Tensor, src: Tensor) -> Tensor:
+        """`scatter_add` in place."""
+        add = indexing.scatter_add
+        return self._replace("scatter_add_", lambda a: add(a, dim, index, src), src)
 
     def uniform_(self: Any, low: float = 0.0, high: float = 1.0) -> Tensor:
         """Uniform random numbers in [low, high), in place."""

@@ -22,6 +22,7 @@ class Indexing:
     masked_select = indexing.masked_select
     nonzero = indexing.nonzero
     gather = indexing.gather
+    scatter = indexing.scatter
     scatter_add = indexing.scatter_add
     index_select = indexing.index_select
     repeat_interleave = indexing.repeat_interleave

@@ -156,10 +156,10 @@ class Interop:
     # ------------------------------------------------------- new ones like this
 
     def new_tensor(self: Any, data: Any, dtype: DType | None = None) -> Tensor:
-        """A tensor of `data` on this device."""
+        """A tensor of `data` on this device, by default of this dtype."""
         from minitorch.creation import tensor
 
-        return tensor(data, dtype=dtype, device=self.raw.device)
+        return tensor(data, dtype=dtype or self.dtype, device=self.raw.device)
 
     def new_full(self: Any, shape: Any, value: Number) -> Tensor:
         """A tensor of `shape` full of `value`, of this dtype and on this device."""
@@ -177,4 +177,4 @@ class Interop:
 
     def arange_like(self: Any) -> Tensor:
         """0, 1, ... numel - 1 as int64, on this device."""
-        return self.new_tensor(np.arange(self.numel(), dtype=np.int64))
+        return self.new_tensor(np.arange(self.numel()), dtypes.int64)

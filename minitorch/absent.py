@@ -1,0 +1,65 @@
+"""What PyTorch has and this library has not, and what to write instead.
+
+With this file `minitorch.nn.LSTM` is an error that says how to go on.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+CELL = "write its cell with nn.Linear, sigmoid and tanh, and loop over time"
+COMPLEX = "there are no complex numbers; keep the real and the imaginary part apart"
+CREATE = "use tensor(data, dtype=...), or empty(sizes)"
+DRAW = "draw with multinomial, rand, randn or randint"
+JOIN = "use cat or stack"
+PASS = "there is no such default; pass dtype= and device=, or call .to(...)"
+SHORT = "ints are int64 or int32; use one of these, or bool"
+UP = "use x.repeat_interleave(2, -1).repeat_interleave(2, -2), and a Conv2d after it"
+INSTEAD = {
+    **dict.fromkeys(("GRU", "GRUCell", "LSTM", "LSTMCell", "RNN", "RNNCell"), CELL),
+    **dict.fromkeys(("complex", "complex64", "fft", "polar"), COMPLEX),
+    **dict.fromkeys(("BoolTensor", "FloatTensor", "IntTensor", "LongTensor"), CREATE),
+    **dict.fromkeys(("bernoulli", "distributions", "normal"), DRAW),
+    **dict.fromkeys(("concat", "concatenate", "hstack", "vstack"), JOIN),
+    **dict.fromkeys(("int8", "int16", "short", "uint8"), SHORT),
+    **dict.fromkeys(("get_default_dtype", "set_default_device"), PASS),
+    **dict.fromkeys(("set_default_dtype", "set_default_tensor_type"), PASS),
+    **dict.fromkeys(("ConvTranspose2d", "Upsample", "interpolate"), UP),
+    **dict.fromkeys(("KLDivLoss", "kl_div"), "use (p * (p.log() - log_q)).sum(-1)"),
+    "Adadelta": "use optim.Adam or optim.Adagrad",
+    "DataParallel": "use nn.parallel.DistributedDataParallel",
+    "GroupNorm": "use F.layer_norm on x.view(N, groups, -1)",
+    "LBFGS": "use optim.Adam, and more steps",
+    "ParameterList": "use nn.ParameterDict",
+    "ReduceLROnPlateau": "set group['lr'] of each group in optimizer.param_groups",
+    "bincount": "use F.one_hot(x, n).sum(0)",
+    "cumprod": "use x.log().cumsum(dim).exp() for numbers above 0",
+    "detect_anomaly": "ask isfinite(x).all() where a NaN may come from",
+    "func": "use autograd.grad, with create_graph=True for higher derivatives",
+    "jit": "there is no compiler; leave it out",
+    "set_num_threads": "set NUMBA_NUM_THREADS before the program starts",
+    "use_deterministic_algorithms": "leave it out: every run gives the same numbers",
+}
+
+
+def error(module: str, name: str) -> AttributeError:
+    """What a module raises for a name that it does not have."""
+    from difflib import get_close_matches
+
+    message = f"module {module!r} has no attribute {name!r}"
+    close = get_close_matches(name, dir(sys.modules[module]), 3, 0.75)
+    if name in INSTEAD:
+        message += f": it is not offered here; {INSTEAD[name]}"
+    elif close and not name.startswith("_"):
+        message += f"; did you mean {' or '.join(map(repr, close))}?"
+    return AttributeError(message)
+
+
+def explain(module: str) -> Callable[[str], object]:
+    """The `__getattr__` of a module."""
+
+    def missing(name: str) -> object:
+        raise error(module, name)
+
+    return missing
