@@ -56,14 +56,14 @@ def friendly(debug: bool | None, command: str) -> Iterator[None]:
         from minitorch.distributed.group import CannotGoOn, CheckpointException
         from minitorch.train.config import ConfigError
 
-        if isinstance(error, ConfigError):
-            if RANK == "0":  # all ranks find the same
-                complain(f"--{error}\n(`{command} --help` lists all options)")
-            raise typer.Exit(USAGE) from None
-        told = RANK != "0" and isinstance(error, CheckpointException)
-        if told or isinstance(error, CannotGoOn):
-            # If another rank is gone, the launcher ends this one now, and names that.
+        common = isinstance(error, (ConfigError, CheckpointException))
+        if (common and RANK != "0") or isinstance(error, CannotGoOn):
+            # If rank 0 has told what all found, or another rank is gone, the launcher
+            # ends this one now. (It would end rank 0, if this one went first.)
             time.sleep(PATIENCE)
+        if isinstance(error, ConfigError):
+            complain(f"--{error}\n(`{command} --help` lists all options)")
+            raise typer.Exit(USAGE) from None
         hint = "" if debug is None else "\n(--debug shows where this comes from)"
         complain(f"{error}{hint}")
         raise typer.Exit(FAILURE) from None

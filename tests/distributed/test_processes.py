@@ -21,12 +21,14 @@ import pytest
 import rank_checks
 import shard_checks
 import train_checks
+import typer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ranks import Processes
 
 from minitorch import distributed as dist
 from minitorch.bench import collectives, data_parallel, gpt_ranks
+from minitorch.cli import errors
 from minitorch.train import CheckpointError, ConfigError, load_checkpoint, load_gpt
 from minitorch.train.checkpoint import save_checkpoint
 from minitorch.train.gpt.config import fill_in
@@ -217,6 +219,19 @@ def test_layouts_that_cannot_be(choices: Any, told: str) -> None:
     with pytest.raises(ConfigError) as found:
         laid_out(fill_in(replace(train_checks.CHOICES, **choices)), 2)
     assert str(found.value).startswith(told)
+
+
+def test_rank_0_says_what_all_ranks_found(monkeypatch: Any, capsys: Any) -> None:
+    """If another one ended first, the launcher would end rank 0 before it speaks."""
+    said = list[str]()
+    monkeypatch.setattr(errors, "RANK", "1")
+    monkeypatch.setattr(
+        errors.time, "sleep", lambda _: said.append(capsys.readouterr().err)
+    )
+    with pytest.raises(typer.Exit) as end, errors.friendly(False, "minitorch train"):
+        raise ConfigError("zero", "got 4")
+    assert end.value.exit_code == errors.USAGE and said == [""]
+    assert "--zero: got 4" in capsys.readouterr().err  # nobody else found it
 
 
 RESUMED = r"resuming after step ([\d,]+)"
