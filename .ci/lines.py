@@ -24,8 +24,8 @@ BUDGETS = {
     # of ranks broke 70; the bench of pipelines 105; messages that are compared 70,
     # what reviews of language models and of the core broke 75; what PyTorch programs of
     # courses write 150, what to write for names that are absent 85; collectives of
-    # lists 90; less what was said twice 100.
-    "minitorch": 52_080,
+    # lists 90, scatter 20; less what was said twice 100.
+    "minitorch": 52_105,
     # Normal numbers, remainders, short sorts; products of operands as they lie 60;
     # float16 by the processor's instructions, batch norm at rest 90.
     "fast_ops": 7_325,

@@ -85,6 +85,33 @@ class ScatterAdd(Function):
         return grad if need_a else None, None, None, to_src
 
 
+class Scatter(Function):
+    """A copy of a with out[index[i, j], j] = src[i, j] for dim 0; the last one wins."""
+
+    @staticmethod
+    def forward(ctx: Context, a: Tensor, dim: int, index: Tensor, src: Tensor) -> Any:
+        ctx.save_for_backward(index)
+        ctx.dim, backend = dim, a.backend
+        out = backend.copy(a.raw, a.dtype)
+        size = out.size
+        numbers = backend.arange(0, 1, size, dtypes.int64, size - 1).storage
+        places = backend.gather(TensorData(numbers, out.shape), dim, index.raw)
+        given = src.raw if src.raw.contiguous else backend.copy(src.raw, a.dtype)
+        line, where, put = (
+            TensorData(x.storage, (x.size,), None, x.offset)
+            for x in (out, places, given)
+        )
+        backend.index_copy_(line, 0, where, put)
+        return out
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
+        (index,) = ctx.saved_tensors
+        inside = Gather.apply(grad, ctx.dim, index)
+        zeros = grad.new_zeros(inside.shape)
+        return Scatter.apply(grad, ctx.dim, index, zeros), None, None, inside
+
+
 class IndexSelect(Function):
     """The slices `index` [*] of `dim`, whose place the dims * take.
 
@@ -572,10 +599,7 @@ def scatter(input: Tensor, dim: int, index: Tensor, src: Any) -> Tensor:
         src = _part("scatter", index, src)
     else:
         src = input.new_full(index.raw.shape, src)
-    places = input.arange_like().reshape(input.raw.shape)
-    where = reshape(Gather.apply(places, dim, index), -1)
-    out = IndexCopy.apply(reshape(input, -1), 0, where, reshape(src, -1))
-    return reshape(out, input.raw.shape)
+    return Scatter.apply(input, dim, index, src)
 
 
 def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
