@@ -45,14 +45,14 @@ INSTEAD = {
 
 def error(module: str, name: str) -> AttributeError:
     """What a module raises for a name that it does not have."""
-    from difflib import get_close_matches
-
     message = f"module {module!r} has no attribute {name!r}"
-    close = get_close_matches(name, dir(sys.modules[module]), 3, 0.75)
     if name in INSTEAD:
         message += f": it is not offered here; {INSTEAD[name]}"
-    elif close and not name.startswith("_"):
-        message += f"; did you mean {' or '.join(map(repr, close))}?"
+    elif not name.startswith("_"):  # for such names Python and its tools ask often
+        from difflib import get_close_matches
+
+        if close := get_close_matches(name, dir(sys.modules[module]), 3, 0.75):
+            message += f"; did you mean {' or '.join(map(repr, close))}?"
     return AttributeError(message)
 
 
