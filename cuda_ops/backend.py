@@ -125,6 +125,7 @@ class CUDABackend(Backend):
 
     gather = staticmethod(indexing.gather)
     scatter_add = staticmethod(indexing.scatter_add)
+    scatter = staticmethod(indexing.scatter)
     index_select = staticmethod(indexing.index_select)
     index_add = staticmethod(indexing.index_add)
     index_copy_ = staticmethod(indexing.index_copy_)

@@ -42,6 +42,7 @@ OPERATIONS = (
     "cross_entropy_backward",
     "nll_loss",
     "binary_cross_entropy",
+    "scatter",
 )
 WORDS = 4  # numbers in a note
 EARLIER = (

@@ -1,8 +1,8 @@
 """Indexing: read and write elements whose positions are in another tensor.
 
-With this file one can look single elements up (`gather`), add to them (`scatter_add`),
-and read, add to or overwrite whole slices (`index_select`, `index_add`, `index_copy_`;
-the first two are an embedding's forward and backward pass).
+With this file one can look single elements up (`gather`), add to them or overwrite them
+(`scatter_add`, `scatter`), and read, add to or overwrite whole slices (`index_select`,
+`index_add`, `index_copy_`; the first two are an embedding's forward and backward pass).
 
 All kernels see a tensor as [outer, n, inner], with the indexed dimension in the middle.
 Sums are deterministic: they are those of a loop over the indices in their order, to the
@@ -28,8 +28,10 @@ from cuda_ops.block.intrinsics import (
     add_equal,
     device,
     is_aligned,
+    is_last,
     load,
     load4,
+    store,
     store4,
     sync_warp,
     wait_for_previous,
@@ -47,6 +49,8 @@ from minitorch.tensor_data import TensorData, lies_row_by_row
 THREADS = 32 if TINY else 256
 # Rows that a thread of `copy_slices` has in flight.
 ROWS = 4
+# What kernels do that add to elements or overwrite them, as notes of errors name it.
+ADD, PUT = number("scatter_add"), number("scatter")
 # Enough lines for a thread each in `scatter_add`.
 THREAD_EACH = 40 if TINY else 65536
 # Enough of them for a warp each.
@@ -103,14 +107,17 @@ def gather(a: TensorData, dim: int, index: TensorData) -> TensorData:
     return out
 
 
-@kernel(examples=[f"{t}[] int64 int64 int64[] int64 {t}[] int64[] int64" for t in _ALL])
-def scatter_lines(out, n, inner, index, m, src, notes, dim):
-    """out[o, index[o, j, k], k] += src[o, j, k].
+_SCATTER = "T[] int64 int64 int64[] int64 T[] int64 int64[] int64"
+
+
+@kernel(examples=[_SCATTER.replace("T", t) for t in _ALL])
+def scatter_lines(out, n, inner, index, m, src, operation, notes, dim):
+    """out[o, index[o, j, k], k] += src[o, j, k], or = where the operation is PUT.
 
     # out [outer, n, inner], index and src [outer, m, inner]
 
     A thread takes a line (o, k) and goes through j from 0 up. Two elements that go to
-    one place are in one line, so no two threads add to the same place. Neighbouring
+    one place are in one line, so no two threads write to the same place. Neighbouring
     threads have neighbouring k, so their loads are coalesced where inner is large.
     """
     line = cuda.grid(1)
@@ -119,24 +126,25 @@ def scatter_lines(out, n, inner, index, m, src, notes, dim):
         for j in range(m):
             e = (outer * m + j) * inner + k
             i = index[e]
+            target = (outer * n + i) * inner + k
             if i < 0 or i >= n:
-                bad_index(notes, 1, i, n, dim)
+                bad_index(notes, operation, i, n, dim)
+            elif operation == ADD:
+                out[target] += src[e]
             else:
-                out[(outer * n + i) * inner + k] += src[e]
+                out[target] = src[e]
 
 
-@kernel(
-    examples=[f"{t}[] int64 int64 int64[] int64 {t}[] int64[] int64" for t in _ALL[:4]],
-    threads=THREADS,
-)
-def scatter_by_warps(out, n, inner, index, m, src, notes, dim):
+@kernel(examples=[_SCATTER.replace("T", t) for t in _ALL], threads=THREADS)
+def scatter_by_warps(out, n, inner, index, m, src, operation, notes, dim):
     """`scatter_lines` with a warp for each line (o, k), where lines are few and long.
 
     # out [outer, n, inner], index and src [outer, m, inner]
 
     Lane l takes j = l, l + 32, ...: 32 elements at a time. They meet in shared memory,
-    where `add_equal` adds them up in the order of j. Then the next 32; the barrier of
-    the warp makes the others' sums seen.
+    where `add_equal` adds them up in the order of j, or the last of those with one
+    place is the one that writes. Then the next 32; the barrier of the warp makes the
+    others' sums seen.
     """
     places = cuda.shared.array(THREADS, int64)
     numbers = cuda.shared.array(THREADS, src.dtype)
@@ -152,19 +160,21 @@ def scatter_by_warps(out, n, inner, index, m, src, notes, dim):
             e = (outer * m + j) * inner + k
             place, number = int64(load(index, e)), load(src, e)
             if place < 0 or place >= n:
-                bad_index(notes, 1, place, n, dim)
+                bad_index(notes, operation, place, n, dim)
                 place = int64(-1)
         places[tid] = place
         numbers[tid] = number
         sync_warp()
-        if place >= 0:
-            target = (outer * n + place) * inner + k
+        target = (outer * n + place) * inner + k
+        if place >= 0 and operation == ADD:
             add_equal(out, target, places, numbers, place, warp, tid, warp + WARP)
+        elif place >= 0 and is_last(places, place, tid, warp + WARP):
+            store(out, target, number)
         sync_warp()  # All have read the numbers, before the next ones come.
 
 
-@kernel(examples=["int64[] int64 int64 int64 int64[] int64[] int64"])
-def flat_positions(index, n, inner, m, positions, notes, dim):
+@kernel(examples=["int64[] int64 int64 int64 int64[] int64 int64[] int64"])
+def flat_positions(index, n, inner, m, positions, operation, notes, dim):
     """positions[e] = where index[e] points to in the flat out, or -1 for a bad index.
 
     # index, positions [outer, m, inner]; one thread for each element
@@ -173,7 +183,7 @@ def flat_positions(index, n, inner, m, positions, notes, dim):
     if e < index.size:
         i = index[e]
         if i < 0 or i >= n:
-            bad_index(notes, 1, i, n, dim)
+            bad_index(notes, operation, i, n, dim)
             positions[e] = -1
         else:
             line, k = split(e, inner)
@@ -182,18 +192,34 @@ def flat_positions(index, n, inner, m, positions, notes, dim):
 
 
 def scatter_add(
-    a: TensorData, dim: int, index: TensorData, src: TensorData
-) -> TensorData:
-    """A copy of a with out[index[i, j], j] += src[i, j] for dim = 0.
+    a: TensorData, dim: int, index: TensorData, src: TensorData,
+    out: TensorData | None = None,
+) -> TensorData:  # fmt: skip
+    """A copy of a with out[index[i, j], j] += src[i, j] for dim = 0; a itself, if it is
+    `out`."""
+    return _scattered(a, dim, index, src, out, ADD)
 
-    A line along `dim` is done by a thread where there are many lines, by a warp where
-    there are some. Where there are few, the elements are sorted by where they go, and
-    added as in `index_add`. The sums are those of the loop in all three.
+
+def scatter(
+    a: TensorData, dim: int, index: TensorData, src: TensorData,
+    out: TensorData | None = None,
+) -> TensorData:  # fmt: skip
+    """`scatter_add`, but that the elements are overwritten; the last one wins."""
+    return _scattered(a, dim, index, src, out, PUT)
+
+
+def _scattered(
+    a: TensorData, dim: int, index: TensorData, src: TensorData,
+    result: TensorData | None, operation: int,
+) -> TensorData:  # fmt: skip
+    """A line along `dim` is done by a thread where there are many lines, by a warp
+    where there are some. Where there are few, the elements are sorted by where they go,
+    and added as in `index_add`; or overwritten as in `index_copy_`. The results are
+    those of the loop in all three.
     """
-    out = copy(a, a.dtype)
+    out = result = copy(a, a.dtype) if result is None else result
     if index.size == 0:
         return out
-    shape = a.shape
     if a.dims == 0:
         out, index, src, dim = line_of(out), line_of(index), line_of(src), 0
     index = contiguous(index)
@@ -204,22 +230,42 @@ def scatter_add(
     lines = index.size // m
     if lines >= THREAD_EACH or m == 1:
         scatter_lines[ceil_div(lines, THREADS), THREADS](
-            target.flat(), n, inner, index.flat(), m, src.flat(), notes(), dim
+            target.flat(),
+            n,
+            inner,
+            index.flat(),
+            m,
+            src.flat(),
+            operation,
+            notes(),
+            dim,
         )
     elif lines >= WARP_EACH or m <= 1024:
         scatter_by_warps[ceil_div(WARP * lines, THREADS), THREADS](
-            target.flat(), n, inner, index.flat(), m, src.flat(), notes(), dim
+            target.flat(),
+            n,
+            inner,
+            index.flat(),
+            m,
+            src.flat(),
+            operation,
+            notes(),
+            dim,
         )
     else:
         places = empty((index.size,), dtypes.int64)
         flat_positions[ceil_div(index.size, THREADS), THREADS](
-            index.flat(), n, inner, m, places.flat(), notes(), dim
+            index.flat(), n, inner, m, places.flat(), operation, notes(), dim
         )
-        _add_sorted(target.flat(), 1, target.size, 1, places, src.flat(), "", 0)
+        line = target.flat()
+        if operation == ADD:
+            _add_sorted(line, 1, len(line), 1, places, src.flat(), -1, 0)
+        else:
+            _put(bits(line), len(line), 1, places, bits(src.flat()), -1, 0)
     after_launch()
     if target is not window:
         copy_into(window, target)
-    return TensorData(out.storage, shape)
+    return result
 
 
 # ---------------------------------------------------------------------- whole slices
@@ -365,16 +411,15 @@ def add_quads(out, target, src, source, inner, order, s, end):
 
 def _add_sorted(
     out: Any, outer: int, n: int, inner: int, index: TensorData, src: Any,
-    operation: str, dim: int,
+    operation: int, dim: int,
 ) -> None:  # fmt: skip
     """Add src [outer, m, inner] to the slices index [m] of out [outer, n, inner]."""
     keys, order = sort_keys(index)
     quads = _in_quads(inner, out, src)
     threads = index.size * (inner // 4 if quads else inner)
     add_runs[(ceil_div(threads, THREADS), outer), THREADS](
-        out, n, inner, keys.flat(), order.flat(), quads, src,
-        number(operation) if operation else -1, notes(), dim,
-    )  # fmt: skip
+        out, n, inner, keys.flat(), order.flat(), quads, src, operation, notes(), dim
+    )
 
 
 def _sliced(
@@ -403,25 +448,27 @@ def index_add(
             index = copy(index, dtypes.int64)
         _add_sorted(
             out.flat(), outer, out.shape[dim], inner, index, contiguous(src).flat(),
-            "index_add", dim,
+            number("index_add"), dim,
         )  # fmt: skip
         after_launch()
     return result
 
 
-@kernel(examples=["int64[] int64 int64[] int64[] int64"])
-def claim_slices(index, n, winner, notes, dim):
+@kernel(examples=["int64[] int64 int64[] int64 int64[] int64"])
+def claim_slices(index, n, winner, operation, notes, dim):
     """winner[i] = the largest j with index[j] == i: winner [n + 1] is -1 before.
 
     One thread for each j. The maximum of integers does not depend on the order in which
-    threads come. winner[n] becomes 0 if any index is bad.
+    threads come. winner[n] becomes 0 if any index is bad, which the operation -1 has
+    said already.
     """
     j = cuda.grid(1)
     if j < index.size:
         i = index[j]
         if i < 0 or i >= n:
             winner[n] = 0
-            bad_index(notes, 4, i, n, dim)
+            if operation >= 0:
+                bad_index(notes, operation, i, n, dim)
         else:
             cuda.atomic.max(winner, i, j)
 
@@ -443,9 +490,9 @@ def put_slices(out, n, inner, index, winner, src):
             out[(outer * n + i) * inner + k] = src[e]
 
 
-@kernel(examples=[f"{t}[] int64 int64 int64[] {t}[] int64[] int64" for t in _ALL],
+@kernel(examples=[f"{t}[] int64 int64 int64[] {t}[] int64 int64[] int64" for t in _ALL],
         overlaps=True)  # fmt: skip
-def put_few(out, n, inner, index, src, notes, dim):
+def put_few(out, n, inner, index, src, operation, notes, dim):
     """`put_slices` where indices are few: each thread looks through all of them, for
     one that comes later to its own place, and the first for bad ones, too."""
     e = cuda.grid(1)
@@ -457,8 +504,8 @@ def put_few(out, n, inner, index, src, notes, dim):
         for j in range(index.size):
             bad = index[j] < 0 or index[j] >= n
             wins = wins and not bad and (j <= mine or index[j] != index[mine])
-            if bad and e == 0:
-                bad_index(notes, 4, index[j], n, dim)
+            if bad and e == 0 and operation >= 0:
+                bad_index(notes, operation, index[j], n, dim)
         if wins:
             out[(outer * n + index[mine]) * inner + k] = src[e]
 
@@ -472,20 +519,28 @@ def index_copy_(out: TensorData, dim: int, index: TensorData, src: TensorData) -
         index = copy(index, dtypes.int64)
     src = copy(src, src.dtype) if src.storage is out.storage else contiguous(src)
     target = contiguous(out)
-    to, source = bits(target.flat()), bits(src.flat())
-    n, places = out.shape[dim], contiguous(index).flat()
-    blocks = ceil_div(src.size, THREADS)
-    if places.size <= FEW:  # a token's keys, in each step of generation
-        put_few[blocks, THREADS](to, n, inner, places, source, notes(), dim)
-    else:
-        winner = full((n + 1,), -1, dtypes.int64).flat()
-        claim_slices[ceil_div(places.size, THREADS), THREADS](
-            places, n, winner, notes(), dim
-        )
-        put_slices[blocks, THREADS](to, n, inner, places, winner, source)
+    _put(
+        bits(target.flat()), out.shape[dim], inner, contiguous(index), bits(src.flat()),
+        number("index_copy_"), dim,
+    )  # fmt: skip
     after_launch()
     if target is not out:
         copy_into(out, target)
+
+
+def _put(
+    out: Any, n: int, inner: int, index: TensorData, src: Any, operation: int, dim: int
+) -> None:
+    """Write src [outer, m, inner] to the slices index [m] of out [outer, n, inner]."""
+    places, blocks = index.flat(), ceil_div(src.size, THREADS)
+    if places.size <= FEW:  # a token's keys, in each step of generation
+        put_few[blocks, THREADS](out, n, inner, places, src, operation, notes(), dim)
+    else:
+        winner = full((n + 1,), -1, dtypes.int64).flat()
+        claim_slices[ceil_div(places.size, THREADS), THREADS](
+            places, n, winner, operation, notes(), dim
+        )
+        put_slices[blocks, THREADS](out, n, inner, places, winner, src)
 
 
 # -------------------------------------------------------------- one after the other

@@ -1,8 +1,8 @@
 """Indexing: read and write elements whose positions are in another tensor.
 
-With this file the backend looks single elements up (`gather`), adds to them
-(`scatter_add`), and reads, adds to or overwrites whole slices (`index_select`,
-`index_add`, `index_copy`); the launchers of `KERNELS` are in
+With this file the backend looks single elements up (`gather`), adds to them or
+overwrites them (`scatter`), and reads, adds to or overwrites whole slices
+(`index_select`, `index_add`, `index_copy`); the launchers of `KERNELS` are in
 `minitorch/backend/host/indexing.py`.
 
 All kernels see a tensor as [outer, n, inner], with the indexed dimension in the middle.
@@ -54,14 +54,15 @@ def _gather(
             y[k] = a[at(slab + k * step, x[k], inner)]
 
 
-def _scatter_add(
-    a: np.ndarray, index: np.ndarray, src: np.ndarray, n: int, m: int, inner: int
-) -> None:
-    """a[o, index[o, j, k], k] += src[o, j, k].
+def _scatter(
+    a: np.ndarray, index: np.ndarray, src: np.ndarray, adds: bool,
+    n: int, m: int, inner: int,
+) -> None:  # fmt: skip
+    """a[o, index[o, j, k], k] += src[o, j, k], or = without `adds`.
 
     Threads share the lines (o, k), in which j goes from 0 up: two elements that go to
-    one place are in one line, so no two threads ever add to the same place, and the
-    order of the additions is fixed.
+    one place are in one line, so no two threads ever write to the same place, and the
+    order of the additions is fixed; the last one wins.
     """
     for unsigned in prange(index.size // m):
         line = np.int64(unsigned)
@@ -69,7 +70,11 @@ def _scatter_add(
         k = line - outer * inner
         for j in range(m):
             i = (outer * m + j) * inner + k
-            a[(outer * n + index[i]) * inner + k] += src[i]
+            place = (outer * n + index[i]) * inner + k
+            if adds:
+                a[place] += src[i]
+            else:
+                a[place] = src[i]
 
 
 def _index_select(
@@ -130,5 +135,5 @@ def _index_copy(
 
 
 KERNELS = both(
-    _first_outside, _gather, _scatter_add, _index_select, _index_add, _index_copy
+    _first_outside, _gather, _scatter, _index_select, _index_add, _index_copy
 )

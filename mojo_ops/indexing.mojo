@@ -1,7 +1,7 @@
 """Indexing: read and write elements whose positions are in another tensor.
 
-With this file the backend can look single elements up (`gather`), add to them
-(`scatter_add`), and read, add to or overwrite whole slices (`index_select`,
+With this file the backend can look single elements up (`gather`), add to them or
+overwrite them (`scatter`), and read, add to or overwrite whole slices (`index_select`,
 `index_add`, `index_copy`).
 
 All kernels see a tensor as [outer, n, inner], with the indexed dimension in the middle.
@@ -89,19 +89,20 @@ struct Gather[T: DType](Kernel):
 
 
 @fieldwise_init
-struct ScatterAdd[T: DType](Kernel):
-    """a[o, index[o, j, k], k] += src[o, j, k]
+struct Scatter[T: DType](Kernel):
+    """a[o, index[o, j, k], k] += src[o, j, k], or = without `adds`
 
     # a [outer, n, inner], index and src [outer, m, inner]
 
     A task is some columns k of a slab o, in which j goes from 0 up: two elements that
-    go to one place are in one column, so no two threads ever add to the same place, and
-    the order of the additions is fixed.
+    go to one place are in one column, so no two threads ever write to the same place,
+    and the order of the additions is fixed; the last one wins.
     """
 
     var a: Buffer[Self.T]
     var index: Index
     var src: Buffer[Self.T]
+    var adds: Bool
     var n: Int
     var m: Int
     var inner: Int
@@ -116,7 +117,8 @@ struct ScatterAdd[T: DType](Kernel):
             var at = (outer * self.m + j) * self.inner
             for k in range(low, high):
                 var to = Int(self.index[at + k]) * self.inner + k
-                a[to] = both[Self.T, 1](a[to], self.src[at + k])
+                var x = self.src[at + k]
+                a[to] = both[Self.T, 1](a[to], x) if self.adds else x
 
 
 # ------------------------------------------------------------------------------- slices
@@ -219,20 +221,21 @@ def gather(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
     return by_bytes[run_gather](team, arguments, 0)
 
 
-def run_scatter_add[T: DType](team: Object, a: Arguments):
-    var m = a.integer(4)
-    var inner = a.integer(5)
-    var kernel = ScatterAdd[T](
-        a.buffer[T](0), a.buffer[DType.int64](1), a.buffer[T](2), a.integer(3), m, inner
+def run_scatter[T: DType](team: Object, a: Arguments):
+    var m = a.integer(5)
+    var inner = a.integer(6)
+    var kernel = Scatter[T](
+        a.buffer[T](0), a.buffer[DType.int64](1), a.buffer[T](2), a.integer(3) != 0,
+        a.integer(4), m, inner,
     )
     var tasks = a.size(2) // (m * inner) * ceildiv(inner, COLUMNS)
     parallel_for(Team(team), tasks, kernel, a.size(2) < SERIAL)
 
 
 @export
-def scatter_add(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
-    """(a, index, src, n, m, inner): into a"""
-    return by_type[run_scatter_add](team, arguments, 0)
+def scatter(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
+    """(a, index, src, adds, n, m, inner): into a"""
+    return by_type[run_scatter](team, arguments, 0)
 
 
 def run_index_select[T: DType](team: Object, a: Arguments):

@@ -941,12 +941,14 @@ FORMS = [
 def in_place(
     name: str, fn: Callable[..., Any], kinds: str = "f", **options: Any
 ) -> Any:
-    """fn(copy of x, y) changes the copy, or returns what has to take its place."""
+    """fn(copy of x, y) changes the copy: one in rows, and one in columns."""
 
     def changed(m: Any, x: Any, y: Any) -> Any:
-        copy = x.clone()
-        fn(copy, y)
-        return copy
+        rows, columns = x.clone(), x.transpose(0, -1).clone().contiguous()
+        columns = columns.transpose(0, -1)
+        for copy in (rows, columns):
+            fn(copy, y)
+        return m.stack([rows, columns])
 
     return Operation(name, changed, PAIR, kinds, **options)
 

@@ -414,6 +414,17 @@ def test_in_place_beside_a_wider_tensor(device, dtype):
 
 
 @half
+@pytest.mark.parametrize("op", OPERATIONS["in place"], ids=str)
+def test_in_place_where_elements_have_gaps(device, dtype, op):
+    """Nothing that was converted on the way is written in place of the tensor."""
+    x, y = (minitorch.rand(*n, 4, dtype=dtype, device=device) for n in ([3], []))
+    if op.kinds == "b":
+        x, y = x > 0.5, y > 0.5
+    rows, columns = op.fn(minitorch, x - 0.5 if op.kinds == "f" else x, y + y)
+    np.testing.assert_array_equal(exact(rows), exact(columns))
+
+
+@half
 def test_clipped_gradients_of_half_parameters(device, dtype):
     """They can be read, and taken by an optimizer that multiplies nothing itself."""
     p = minitorch.tensor([1.0, 2.0], dtype=dtype, device=device, requires_grad=True)

@@ -217,6 +217,25 @@ def test_gather_and_scatter_add(device, data, seed, layout):
     assert_same(mine, theirs, 1e-12)
 
 
+@pytest.mark.parametrize("name", ["scatter_", "scatter_add_", "index_add_"])
+def test_writes_with_operands_of_the_same_memory(device, name):
+    """Columns with gaps between, numbers that are overwritten while they are read, and
+    indices that are written to."""
+    for kind in (minitorch.float64, minitorch.float16, minitorch.int64):
+        x = minitorch.arange(24, device=device).to(kind).reshape(4, 6)
+        t = torch.arange(24).to(getattr(torch, kind.name)).reshape(4, 6)
+        where = [1, 2, 0] if name == "index_add_" else [[1, 2, 0]] * 3
+        i = minitorch.tensor(where, device=device)
+        getattr(x[:, 1:4], name)(1, i, x[:, 2:5] if name == "index_add_" else x[:3, :3])
+        source = t[:, 2:5] if name == "index_add_" else t[:3, :3]
+        getattr(t[:, 1:4], name)(1, torch.tensor(where), source.clone())
+        assert_same(x, t)
+    both = minitorch.tensor([2, 0, 1], device=device)
+    getattr(both, name)(0, both, both)
+    theirs = torch.tensor([2, 0, 1])
+    assert_same(both, getattr(theirs.clone(), name)(0, theirs, theirs))
+
+
 @given(data=st.data(), seed=seeds, layout=layouts, descending=st.booleans())
 def test_sort_is_stable(device, data, seed, layout, descending):
     shape = data.draw(small_shapes(1, 3, 5))

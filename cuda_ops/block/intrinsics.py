@@ -245,6 +245,18 @@ def add_equal(out, target, places, numbers, place, warp, tid, end):
         store(out, target, total)
 
 
+@device
+def is_last(places, place, tid, end):
+    """Whether none of the lanes from tid + 1 to `end` has the place of lane tid, too.
+
+    `places` are those of `add_equal`.
+    """
+    u = tid + 1
+    while u < end and load(places, u) != place:
+        u += 1
+    return u == end
+
+
 # ------------------------------------------------------------------- tensor cores
 
 

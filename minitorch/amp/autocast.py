@@ -59,7 +59,7 @@ POLICIES: dict[type, str] = {
 # Whose operands may differ in their types because of that.
 MIXED = {
     "batch_norm", "bias_activation", "conv2d", "dropout_residual_layer_norm",
-    "layer_norm", "linear", "linear_cross_entropy", "matmul", "rms_norm",
+    "layer_norm", "linear", "linear_cross_entropy", "matmul", "rms_norm", "scatter_add",
 }  # fmt: skip
 
 

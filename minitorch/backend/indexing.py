@@ -2,7 +2,8 @@
 
 With this file a backend selects slices (`index_select`) and adds to them (`index_add`),
 made of `gather` and `scatter_add`: the number of a slice is the index of each of its
-elements. And it copies tensors together (`cat`).
+elements. It overwrites single elements (`scatter`), which are slices of a line. And it
+copies tensors together (`cat`).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+import minitorch.dtypes as dtypes
 from minitorch.backend.primitives import Primitives
 from minitorch.tensor_data import Shape, TensorData
 
@@ -54,6 +56,24 @@ class Indexing(Primitives):
             return values, index
         values, index = values.slice(dim, 0, k), index.slice(dim, 0, k)
         return self.copy(values, a.dtype), self.copy(index, index.dtype)
+
+    def scatter(
+        self, a: TensorData, dim: int, index: TensorData, src: TensorData,
+        out: TensorData | None = None,
+    ) -> TensorData:  # fmt: skip
+        """A copy of a with out[index[i, j], j] = src[i, j] for dim = 0, of which the
+        last one wins; a itself, if it is `out`, which has no gaps."""
+        out = self.copy(a, a.dtype) if out is None else out
+        size, given = out.size, self.copy(cropped(src, -1, index.shape), src.dtype)
+        numbers = self.arange(0, 1, size, dtypes.int64, size - 1).storage
+        with renamed("gather", "scatter"):
+            places = self.gather(TensorData(numbers, out.shape), dim, index)
+        line, where, put = (
+            TensorData(x.storage, (x.size,), None, x.offset)
+            for x in (out, places, given)
+        )
+        self.index_copy_(line, 0, where, put)
+        return out
 
     def index_select(self, a: TensorData, dim: int, index: TensorData) -> TensorData:
         """The slices `index` [n] of `dim`, in that order. IndexError as in gather."""
@@ -119,6 +139,8 @@ def line_of(a: TensorData) -> TensorData:
 
 def cropped(a: TensorData, dim: int, shape: Shape) -> TensorData:
     """a's first shape[i] indices of every dimension but `dim` (-1: of all)."""
+    if a.shape == shape:
+        return a
     for i in range(a.dims):
         if i != dim and a.shape[i] != shape[i]:
             a = a.slice(i, 0, shape[i])

@@ -54,6 +54,8 @@ WRITTEN = {
     "cross_entropy_slopes": (0,),
     "index_add": (4,),
     "index_copy_": (0,),
+    "scatter": (4,),
+    "scatter_add": (4,),
     "matmul_to": (3,),
     "attention": (0,),
     "attention_backward": (0, 1, 2),

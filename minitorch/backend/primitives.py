@@ -40,8 +40,8 @@ class Primitives(ABC):
     takes_half = frozenset({
         "at", "cat", "copy", "copy_all", "copy_into", "cuda_array_interface",
         "dlpack_device", "empty", "fill", "from_numpy", "from_numpy_async", "from_peer",
-        "full", "is_pinned", "linear", "linear_gradients", "pin_memory", "to_dlpack",
-        "to_numpy", "to_numpy_async",
+        "full", "into", "is_pinned", "linear", "linear_gradients", "pin_memory",
+        "to_dlpack", "to_numpy", "to_numpy_async",
     })  # fmt: skip
     # Those that do so in some calls, and give NotImplemented for the others.
     tries_half: frozenset[str] = frozenset()
@@ -156,9 +156,11 @@ class Primitives(ABC):
 
     @abstractmethod
     def scatter_add(
-        self, a: TensorData, dim: int, index: TensorData, src: TensorData
-    ) -> TensorData:
-        """A copy of a with out[index[i, j], j] += src[i, j] for dim = 0."""
+        self, a: TensorData, dim: int, index: TensorData, src: TensorData,
+        out: TensorData | None = None,
+    ) -> TensorData:  # fmt: skip
+        """A copy of a with out[index[i, j], j] += src[i, j] for dim = 0; a itself, if
+        it is `out`, which has no gaps."""
 
     @abstractmethod
     def index_copy_(

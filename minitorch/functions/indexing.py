@@ -91,18 +91,8 @@ class Scatter(Function):
     @staticmethod
     def forward(ctx: Context, a: Tensor, dim: int, index: Tensor, src: Tensor) -> Any:
         ctx.save_for_backward(index)
-        ctx.dim, backend = dim, a.backend
-        out = backend.copy(a.raw, a.dtype)
-        size = out.size
-        numbers = backend.arange(0, 1, size, dtypes.int64, size - 1).storage
-        places = backend.gather(TensorData(numbers, out.shape), dim, index.raw)
-        given = src.raw if src.raw.contiguous else backend.copy(src.raw, a.dtype)
-        line, where, put = (
-            TensorData(x.storage, (x.size,), None, x.offset)
-            for x in (out, places, given)
-        )
-        backend.index_copy_(line, 0, where, put)
-        return out
+        ctx.dim = dim
+        return a.backend.scatter(a.raw, dim, index.raw, src.raw)
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
@@ -575,31 +565,33 @@ def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
 
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """A copy with out[index[i, j], j] += src[i, j] for dim 0, and so on."""
-    dim = check_gather("scatter_add", input, dim, index)
-    return ScatterAdd.apply(input, dim, index, _part("scatter_add", index, src))
+    return ScatterAdd.apply(input, *scattered("scatter_add", input, dim, index, src))
 
 
-def _part(name: str, index: Tensor, src: Tensor) -> Tensor:
-    """The part of `src` that has an index."""
-    if any(n > m for n, m in zip(index.raw.shape, src.raw.shape)):
+def scattered(
+    name: str, input: Tensor, dim: Any, index: Tensor, src: Tensor
+) -> tuple[int, Tensor, Tensor]:
+    """The dim, the index, and the part of `src` that has one."""
+    dim = check_gather(name, input, dim, index)
+    check_alike(name, input, src)
+    sizes, given = index.raw.shape, src.raw.shape
+    if sizes == given:
+        return dim, index, src
+    if len(sizes) != len(given) or any(n > m for n, m in zip(sizes, given)):
         raise ValueError(
-            f"{name}: index is {index.raw.shape} and src {src.raw.shape}; no size of "
-            f"index may be above src's"
+            f"{name}: index is {sizes} and src {given}; no size of index may be above "
+            f"src's"
         )
-    for d, n in enumerate(index.raw.shape):
-        src = src.narrow(d, 0, n) if src.raw.shape[d] != n else src
-    return src
+    for d, n in enumerate(sizes):
+        src = src.narrow(d, 0, n)
+    return dim, index, src
 
 
 def scatter(input: Tensor, dim: int, index: Tensor, src: Any) -> Tensor:
     """A copy with out[index[i, j], j] = src[i, j] for dim 0; `src` may be a number."""
-    dim = check_gather("scatter", input, dim, index)
-    if is_tensor(src):
-        check_alike("scatter", input, src)
-        src = _part("scatter", index, src)
-    else:
-        src = input.new_full(index.raw.shape, src)
-    return Scatter.apply(input, dim, index, src)
+    if not is_tensor(src):
+        src = input.new_full(index.shape, src)
+    return Scatter.apply(input, *scattered("scatter", input, dim, index, src))
 
 
 def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:

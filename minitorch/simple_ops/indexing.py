@@ -31,9 +31,11 @@ def gather(a: TensorData, dim: int, index: TensorData) -> TensorData:
 
 
 def scatter_add(
-    a: TensorData, dim: int, index: TensorData, src: TensorData
-) -> TensorData:
-    """A copy of a with out[index[i, j], j] += src[i, j] for dim = 0.
+    a: TensorData, dim: int, index: TensorData, src: TensorData,
+    out: TensorData | None = None,
+) -> TensorData:  # fmt: skip
+    """A copy of a with out[index[i, j], j] += src[i, j] for dim = 0; a itself, if it is
+    `out`.
 
     Sums are rounded once, at the end. IndexError as in `gather`.
     """
@@ -42,7 +44,10 @@ def scatter_add(
     used = TensorData(src.storage, index.shape, src.strides, src.offset)
     for p, x in zip(_places(a.shape, dim, index), read(used)):
         values[p] += x
-    return tensor(values, a.shape, a.dtype)
+    if out is None:
+        return tensor(values, a.shape, a.dtype)
+    write(out, values)
+    return out
 
 
 def index_copy_(out: TensorData, dim: int, index: TensorData, src: TensorData) -> None:

@@ -315,8 +315,8 @@ class InPlace(Variable):
     def index_add_(self: Any, dim: int, index: Tensor, source: Tensor) -> Tensor:
         """Slice i of `source` added to slice index[i] of `dim`, in place."""
         dim, index = self._slices("index_add_", dim, index, source)
-        add = indexing.IndexAdd.apply
-        return self._replace("index_add_", lambda a: add(a, dim, index, source), source)
+        fn = self.backend.index_add
+        return self._indexed_(indexing.IndexAdd, fn, dim, index, source)
 
     def _slices(
         self: Any, name: str, dim: int, index: Tensor, source: Tensor
@@ -336,13 +336,31 @@ class InPlace(Variable):
 
     def scatter_(self: Any, dim: int, index: Tensor, src: Any) -> Tensor:
         """`scatter` in place."""
-        put = indexing.scatter
-        return self._replace("scatter_", lambda a: put(a, dim, index, src), src)
+        if not is_tensor(src):
+            src = self.new_full(index.shape, src)
+        given = indexing.scattered("scatter_", self, dim, index, src)
+        return self._indexed_(indexing.Scatter, self.backend.scatter, *given)
 
     def scatter_add_(self: Any, dim: int, index: Tensor, src: Tensor) -> Tensor:
         """`scatter_add` in place."""
-        add = indexing.scatter_add
-        return self._replace("scatter_add_", lambda a: add(a, dim, index, src), src)
+        given = indexing.scattered("scatter_add_", self, dim, index, src)
+        return self._indexed_(indexing.ScatterAdd, self.backend.scatter_add, *given)
+
+    def _indexed_(
+        self: Any, op: Any, fn: Callable, dim: int, index: Tensor, src: Tensor
+    ) -> Tensor:
+        """op(self, dim, index, src) in place, by `fn` of the backend if it can."""
+        raw, backend = self.raw, self.backend
+
+        def quietly() -> None:
+            places, given = (
+                x if x.storage is not raw.storage else backend.copy(x, x.dtype)
+                for x in (index.raw, src.raw)
+            )
+            out = raw if raw.contiguous else None
+            backend.into(raw, fn(raw, dim, places, given, out))
+
+        return self.assign_(lambda old: op.apply(old, dim, index, src), quietly, src)
 
     def uniform_(self: Any, low: float = 0.0, high: float = 1.0) -> Tensor:
         """Uniform random numbers in [low, high), in place."""

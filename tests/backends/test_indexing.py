@@ -45,7 +45,7 @@ def test_gather(
 
 @by_layout
 @pytest.mark.parametrize("shape, dim, index_shape", GATHERS)
-def test_scatter_add(
+def test_scatter_and_scatter_add(
     backend: Any, layout: str, shape: Shape, dim: int, index_shape: Shape
 ) -> None:
     size = shape[dim] if shape else 1
@@ -58,9 +58,16 @@ def test_scatter_add(
         x, index = make(a, name_of(backend), layout), make(i, name_of(backend), kind)
         added = make(src, name_of(backend), layout)
         expected = tensor(a).scatter_add(dim, tensor(i), tensor(src)).numpy()
-        out = backend.scatter_add(x, dim, index, added)
-        assert_close(out, expected)
-        assert_equal(x, a)  # a copy was made
+        put = a.copy()
+        for at in np.ndindex(index_shape):  # in order, so that the last one wins
+            put[(*at[:dim], i[at], *at[dim + 1 :]) if shape else ()] = src[at]
+        assert_close(backend.scatter_add(x, dim, index, added), expected)
+        assert_equal(backend.scatter(x, dim, index, added), put)
+        assert_equal(x, a)  # copies were made
+        for fn, wanted in ((backend.scatter_add, expected), (backend.scatter, put)):
+            out = make(a, name_of(backend), "offset")
+            assert fn(out, dim, index, added, out) is out
+            assert_close(out, wanted)
 
 
 @by_layout
@@ -122,6 +129,7 @@ def test_indexing_without_dimensions(backend: Any, src_shape: Shape) -> None:
     a, src, zero = place(3.0), place(5.0, src_shape), place(0, (1,))
     assert_equal(backend.gather(a, 0, place(0)), np.array(3.0))
     assert_equal(backend.scatter_add(a, 0, place(0), place(5.0)), np.array(8.0))
+    assert_equal(backend.scatter(a, 0, place(0), place(5.0)), np.array(5.0))
     assert_equal(backend.index_select(a, 0, zero).view((1,)), np.array([3.0]))
     assert_equal(backend.index_add(a, 0, zero, src), np.array(8.0))
     backend.index_copy_(a, 0, zero, src)
@@ -147,9 +155,10 @@ def test_indices_out_of_range(backend: Any, bad: int) -> None:
     with pytest.raises(IndexError, match="gather.*" + message):
         backend.gather(x, 1, index_grid)
         backend.synchronize()
-    with pytest.raises(IndexError, match="scatter_add.*" + message):
-        backend.scatter_add(x, 1, index_grid, src)
-        backend.synchronize()
+    for name in ("scatter", "scatter_add"):
+        with pytest.raises(IndexError, match=f"{name}:.*{message}"):
+            getattr(backend, name)(x, 1, index_grid, src)
+            backend.synchronize()
     with pytest.raises(IndexError, match="index_select.*" + message):
         backend.index_select(x, 1, index)
         backend.synchronize()

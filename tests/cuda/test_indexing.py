@@ -79,9 +79,9 @@ def test_elements(dim: int, kind: str) -> None:
         )
         ours, theirs = (gpu(a), dim, gpu(index)), (cpu(a), dim, cpu(index))
         same(indexing.gather(*ours), on_cpu.gather(*theirs))
-        same(
-            indexing.scatter_add(*ours, gpu(src)), on_cpu.scatter_add(*theirs, cpu(src))
-        )
+        for name in ("scatter", "scatter_add"):
+            got = getattr(indexing, name)(*ours, gpu(src))
+            same(got, getattr(on_cpu, name)(*theirs, cpu(src)))
 
 
 @pytest.mark.parametrize(
@@ -92,10 +92,9 @@ def test_scatter_of_few_and_of_many_lines(lines: int) -> None:
         a = numbers((3, lines), "f4")
         index = np.random.default_rng(0).integers(0, 3, (m, lines))
         src = numbers((m, lines), "f4", 2)
-        same(
-            indexing.scatter_add(gpu(a), 0, gpu(index), gpu(src)),
-            on_cpu.scatter_add(cpu(a), 0, cpu(index), cpu(src)),
-        )
+        for name in ("scatter", "scatter_add"):
+            got = getattr(indexing, name)(gpu(a), 0, gpu(index), gpu(src))
+            same(got, getattr(on_cpu, name)(cpu(a), 0, cpu(index), cpu(src)))
 
 
 @pytest.mark.parametrize("same_index", [True, False])
@@ -158,22 +157,17 @@ def test_no_dims() -> None:
 
 @pytest.mark.parametrize("bad", [-1, 4, 2**40])
 @pytest.mark.parametrize(
-    "name", ["gather", "scatter_add", "index_select", "index_add", "index_copy_"]
+    "name",
+    ["gather", "scatter", "scatter_add", "index_select", "index_add", "index_copy_"],
 )
 def test_a_bad_index_is_named(name: str, bad: int) -> None:
     a, index = gpu(numbers((4, 4), "f4")), np.array([0, 1, bad, 2])
-    if name in ("gather", "scatter_add"):
+    if name in ("gather", "scatter", "scatter_add"):
         index = np.repeat(index[:, None], 4, 1)
     args = [a, 0, gpu(index)]
     if name not in ("gather", "index_select"):
         args.append(gpu(numbers((4, 4), "f4")))
-    call = {
-        "gather": indexing.gather,
-        "scatter_add": indexing.scatter_add,
-        "index_select": indexing.index_select,
-        "index_add": indexing.index_add,
-        "index_copy_": indexing.index_copy_,
-    }[name]
+    call = getattr(indexing, name)
     message = rf"{name}: index {bad} is outside dimension 0, which has 4 element"
     with pytest.raises(IndexError, match=message):
         call(*args)

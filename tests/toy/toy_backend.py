@@ -200,11 +200,11 @@ class ToyBackend(Backend):
         array, i = np.atleast_1d(a.array()), np.atleast_1d(index.array())
         return wrap(array[places("gather", array, dim, i)].reshape(index.shape))
 
-    def scatter_add(self, a, dim, index, src):
-        out, i = np.atleast_1d(a.array()).copy(), np.atleast_1d(index.array())
+    def scatter_add(self, a, dim, index, src, out=None):
+        made, i = np.atleast_1d(a.array()).copy(), np.atleast_1d(index.array())
         added = np.atleast_1d(src.array())[tuple(slice(n) for n in i.shape)]
-        np.add.at(out, places("scatter_add", out, dim, i), added)
-        return wrap(out.reshape(a.shape))
+        np.add.at(made, places("scatter_add", made, dim, i), added)
+        return self.into(out, wrap(made.reshape(a.shape)))
 
     def index_copy_(self, out, dim, index, src):
         target, source = np.atleast_1d(out.array()), np.atleast_1d(src.array())

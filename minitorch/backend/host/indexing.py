@@ -1,12 +1,12 @@
 """Read and write elements whose positions are in another tensor: launchers.
 
-With this file a backend of the host looks single elements up and adds to them, and
-reads, adds to or overwrites whole slices. Indices are checked in a pass of their own,
-before anything is written. All kernels see a tensor as [outer, n, inner], with the
-indexed dimension in the middle, and an index as int64.
+With this file a backend of the host looks single elements up, adds to them or
+overwrites them, and does the same with whole slices. Indices are checked in a pass of
+their own, before anything is written. All kernels see a tensor as [outer, n, inner],
+with the indexed dimension in the middle, and an index as int64.
 
     first_outside(index, n)                 -> the place of one not in [0, n), or -1
-    gather(a, index, out, n, m, inner)      scatter_add(a, index, src, n, m, inner)
+    gather(a, index, out, n, m, inner)      scatter(a, index, src, adds, n, m, inner)
     index_select(a, index, out, n, inner)   index_add(a, index, src, n, inner)
                                             index_copy(a, index, src, n, inner)
 
@@ -48,22 +48,36 @@ class HostIndexing(HostMemory, Indexing):
         return out
 
     def scatter_add(
-        self, a: TensorData, dim: int, index: TensorData, src: TensorData
-    ) -> TensorData:
+        self, a: TensorData, dim: int, index: TensorData, src: TensorData,
+        out: TensorData | None = None,
+    ) -> TensorData:  # fmt: skip
         """Two elements that go to one place are added by one thread, in order."""
-        out = whole = self.copy(a, a.storage.dtype)
+        return self._scattered("scatter_add", a, dim, index, src, out)
+
+    def scatter(
+        self, a: TensorData, dim: int, index: TensorData, src: TensorData,
+        out: TensorData | None = None,
+    ) -> TensorData:  # fmt: skip
+        """Two elements that go to one place are written by one thread, in order."""
+        return self._scattered("scatter", a, dim, index, src, out)
+
+    def _scattered(
+        self, name: str, a: TensorData, dim: int, index: TensorData, src: TensorData,
+        out: TensorData | None,
+    ) -> TensorData:  # fmt: skip
+        out = whole = self.copy(a, a.storage.dtype) if out is None else out
         if index.size == 0:
             return out
         if not a.shape:
             whole, index, src, dim = line_of(out), line_of(index), line_of(src), 0
-        n, m = whole.shape[dim], index.shape[dim]
-        places = self._checked("scatter_add", index, n, dim)
-        window = cropped(whole, dim, index.shape)
+        shape = index.shape
+        n, m = whole.shape[dim], shape[dim]
+        places = self._checked(name, index, n, dim)
+        window = cropped(whole, dim, shape)
         target = self.contiguous(window)
-        self._indexing.scatter_add[len(places) >= SERIAL_LIMIT](
-            target.flat(), places,
-            self._flat(cropped(src, -1, index.shape)), n, m,
-            math.prod(index.shape[dim + 1 :]),
+        self._indexing.scatter[len(places) >= SERIAL_LIMIT](
+            target.flat(), places, self._flat(cropped(src, -1, shape)),
+            name == "scatter_add", n, m, math.prod(shape[dim + 1 :]),
         )  # fmt: skip
         if target is not window:
             self.copy_into(window, target)
