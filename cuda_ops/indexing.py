@@ -55,7 +55,7 @@ ADD, PUT = number("scatter_add"), number("scatter")
 THREAD_EACH = 40 if TINY else 65536
 # Enough of them for a warp each.
 WARP_EACH = 4 if TINY else 256
-# Indices that every thread of `put_few` looks at.
+# Indices that every thread of `put_few` and `add_few` looks at.
 FEW = 4 if TINY else 64
 # Elements up to which tensors are copied together by one kernel, by one each.
 SMALL = 2**8 if TINY else 2**16
@@ -409,11 +409,44 @@ def add_quads(out, target, src, source, inner, order, s, end):
     store4(out, target, a0, a1, a2, a3)
 
 
+@kernel(examples=[f"{t}[] int64 int64 int64[] {t}[] int64 int64[] int64" for t in _ALL])
+def add_few(out, n, inner, index, src, operation, notes, dim):
+    """out[o, index[j], :] += src[o, j, :] where indices are few, without a sort.
+
+    # out [outer, n, inner], index [m], src [outer, m, inner]
+
+    One thread for each element of src looks through all indices. The first of those
+    with one place adds for all of them, in their order.
+    """
+    e = cuda.grid(1)
+    if e < src.size:
+        row, k = split(e, inner)
+        outer, mine = split(row, index.size)
+        i = index[mine]
+        first = 0 <= i < n
+        if not first and operation >= 0:
+            bad_index(notes, operation, i, n, dim)
+        for j in range(mine):
+            first = first and index[j] != i
+        if first:
+            target = (outer * n + i) * inner + k
+            total = out[target]
+            for j in range(mine, index.size):
+                if index[j] == i:
+                    total += src[e + (j - mine) * inner]
+            out[target] = total
+
+
 def _add_sorted(
     out: Any, outer: int, n: int, inner: int, index: TensorData, src: Any,
     operation: int, dim: int,
 ) -> None:  # fmt: skip
     """Add src [outer, m, inner] to the slices index [m] of out [outer, n, inner]."""
+    if index.size <= FEW:
+        add_few[ceil_div(src.size, THREADS), THREADS](
+            out, n, inner, index.flat(), src, operation, notes(), dim
+        )
+        return
     keys, order = sort_keys(index)
     quads = _in_quads(inner, out, src)
     threads = index.size * (inner // 4 if quads else inner)

@@ -45,7 +45,7 @@ def same(ours: TensorData, theirs: TensorData) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_slices(shape: tuple[int, int, int], kind: str) -> None:
     a = numbers(shape, kind)
-    for m in (0, 1, 4, 5, pick(19, 5000)):
+    for m in (0, 1, indexing.FEW, indexing.FEW + 1, pick(19, 5000)):
         index = np.random.default_rng(m).integers(0, shape[1], m)
         src = numbers((shape[0], m, shape[2]), kind, 1)
         ours, theirs = (gpu(a), 1, gpu(index)), (cpu(a), 1, cpu(index))
@@ -64,6 +64,8 @@ def test_bool_slices() -> None:
         indexing.index_select(gpu(a), 0, gpu(index)),
         on_cpu.index_select(cpu(a), 0, cpu(index)),
     )
+    ours, theirs = (gpu(a), 0, gpu(index), gpu(a)), (cpu(a), 0, cpu(index), cpu(a))
+    same(indexing.index_add(*ours), on_cpu.index_add(*theirs))
 
 
 @pytest.mark.parametrize("dim", [0, 1, 2])
