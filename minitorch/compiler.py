@@ -6,9 +6,10 @@ its model back, and is told once that it runs as it would without.
 
 from __future__ import annotations
 
-import warnings
 from functools import cache
 from typing import Any
+
+from minitorch.warn import warn
 
 
 def compile(
@@ -43,9 +44,8 @@ def compile(
 
 @cache
 def _tell() -> None:
-    warnings.warn(
+    warn(
         "compile: there is no compiler yet; the module or function is returned as it "
         "is, and runs as it would without compile(). On a GPU, "
-        "minitorch.cuda.make_graphed_step takes the launches of a step together",
-        stacklevel=3,
+        "minitorch.cuda.make_graphed_step takes the launches of a step together"
     )

@@ -99,19 +99,23 @@ def render(scene: Scene, text: str) -> str:
     )
 
 
-def write(scene: Scene, path: Path, text: str) -> None:
-    """Draw a scene into a file, which is complete or not there.
-
+def check_svg(path: Path) -> None:
+    """
     Raises:
         ValueError: the name does not end as an SVG file's.
     """
-    from minitorch.data.files import atomic_write
-
     if path.suffix != ".svg":
         raise ValueError(
             f"the picture is {str(path)!r}; pictures of scenes are SVG files, call it "
             f"{str(path.with_suffix('.svg'))!r}"
         )
+
+
+def write(scene: Scene, path: Path, text: str) -> None:
+    """Draw a scene into a file, which is complete or not there. Errors: `check_svg`."""
+    from minitorch.data.files import atomic_write
+
+    check_svg(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(path) as file:
         file.write(render(scene, text).encode())

@@ -32,11 +32,11 @@ def test_import_is_light():
     assert not set(HEAVY) & set(modules.split())
 
 
-def test_import_takes_less_than_a_fifth_of_a_second():
-    """NumPy is most of it; on a busy or slow machine we may take as long as NumPy."""
+def test_import_takes_less_than_twice_as_long_as_numpy():
+    """About as long, 0.08 s; NumPy, which comes first, measures the machine."""
     times = [map(float, run(PROBE).splitlines()[0].split()) for _ in range(7)]
     numpy_alone, both = (min(column) for column in zip(*times))
-    assert both < max(0.2, 2.0 * numpy_alone), f"NumPy took {numpy_alone:.3f} s of it"
+    assert both < 3.0 * numpy_alone, f"NumPy took {numpy_alone:.3f} s of {both:.3f}"
 
 
 @pytest.mark.parametrize("device", ["simple", "cpu"])

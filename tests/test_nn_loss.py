@@ -354,3 +354,11 @@ def test_gradients_of_gradients_of_losses():
     (g**2).sum().backward()
     (tg**2).sum().backward()
     same(x.grad, tx.grad)
+
+
+@pytest.mark.parametrize("loss", [F.mse_loss, nn.MSELoss()], ids=["function", "module"])
+def test_a_warning_names_the_line_that_led_to_it(loss):
+    x, y = minitorch.ones(3), minitorch.ones(3, 1)
+    with pytest.warns(UserWarning, match="likely to give a wrong loss") as told:
+        loss(x, y)
+    assert told[0].filename == __file__

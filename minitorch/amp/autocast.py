@@ -17,7 +17,6 @@ them runs in the types that it is given, and mixed operands in the wider one.
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -35,6 +34,7 @@ from minitorch.functions.linear_cross_entropy import LinearCrossEntropy
 from minitorch.functions.matmul import MatMul, VectorProduct
 from minitorch.functions.operands import cast as converted
 from minitorch.tensor import Tensor
+from minitorch.warn import warn
 
 # What is made of several of these is decorated where it stands: the losses, `norm`,
 # `einsum`, `scaled_dot_product_attention`.
@@ -238,8 +238,5 @@ def usable(name: str, device_type: str) -> bool:
 
     if device_type != "cuda" or cuda.is_available():
         return True
-    warnings.warn(
-        f"{name}: no GPU can be used here, so that it does nothing on 'cuda'",
-        stacklevel=3,
-    )
+    warn(f"{name}: no GPU can be used here, so that it does nothing on 'cuda'")
     return False

@@ -60,7 +60,10 @@ def plan(
     """Find layouts of many GPUs that fit, and rank them."""
     with friendly(debug, "minitorch plan"):
         from minitorch.distributed.planner.search import distinct, search
+        from minitorch.scenes import check_svg
 
+        if picture is not None:
+            check_svg(picture)
         for option, given in (("gpus", gpus), ("top", top), ("sequence", sequence)):
             if given is not None and given < 1:
                 raise ValueError(f"plan: --{option} is {given}; expected 1 or more")

@@ -12,7 +12,6 @@ were still to come.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -40,6 +39,7 @@ from minitorch.data.sampler import (
     SequentialSampler,
 )
 from minitorch.data.workers import WorkerOptions, Workers
+from minitorch.warn import warn
 
 _whole_number = partial(whole_number, "DataLoader")
 
@@ -314,10 +314,9 @@ def _can_pin() -> bool:
     try:
         get_backend("cuda")
     except (RuntimeError, ValueError) as error:
-        warnings.warn(
+        warn(
             f"DataLoader: pin_memory=True has no effect, and batches stay in ordinary "
-            f"memory: {error}",
-            stacklevel=3,
+            f"memory: {error}"
         )
         return False
     return True

@@ -14,7 +14,6 @@ licence CC BY-SA 3.0.
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -30,6 +29,7 @@ from minitorch.data.download import download as download_file
 from minitorch.data.download import put_aside
 from minitorch.data.files import DATA_VARIABLE, cache_folder, user_folders
 from minitorch.data.idx import IdxError, read_idx
+from minitorch.warn import warn
 
 if TYPE_CHECKING:
     from minitorch.tensor import Tensor
@@ -252,6 +252,6 @@ def _read_cached(
         return read_idx(path, md5=file.md5)
     except (IdxError, OSError) as error:
         reason = f"{error}; {put_aside(path)}"
-    warnings.warn(f"MNIST: broken file in the cache: {reason}", stacklevel=5)
+    warn(f"MNIST: broken file in the cache: {reason}")
     tried.append((f"cache {path.parent}", reason))
     return None

@@ -11,13 +11,13 @@ touched before `wait()`. What each function does to the numbers: `rules.py`.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from minitorch.distributed.group import ProcessGroup, Work, world
 from minitorch.distributed.rules import ReduceOp
 from minitorch.tensor import Tensor
+from minitorch.warn import warn
 
 Group = Any  # a ProcessGroup; None: all ranks; or NON_GROUP_MEMBER
 
@@ -37,9 +37,7 @@ def member(caller: str, group: Group = None) -> ProcessGroup | None:
         TypeError: `group` is no group.
     """
     if group is GroupMember.NON_GROUP_MEMBER:
-        warnings.warn(
-            f"{caller}: this rank is not in the group, and does nothing", stacklevel=3
-        )
+        warn(f"{caller}: this rank is not in the group, and does nothing")
         return None
     found = world() if group is None else group
     if found is None:

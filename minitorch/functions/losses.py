@@ -9,7 +9,6 @@ which there may be more than fit into memory (`linear_cross_entropy`). All are f
 from __future__ import annotations
 
 import math
-import warnings
 from typing import TYPE_CHECKING, Any
 
 import minitorch.operators as operators
@@ -28,6 +27,7 @@ from minitorch.functions.operands import (
     unbroadcast,
 )
 from minitorch.functions.reduce import dropped
+from minitorch.warn import warn
 
 if TYPE_CHECKING:
     from minitorch.tensor import Tensor
@@ -128,11 +128,10 @@ def _pair(name: str, input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     check_same_device(name, input, target)
     if input.raw.shape != target.raw.shape:
         shape = check_broadcast(name, input.raw.shape, target.raw.shape)
-        warnings.warn(
+        warn(
             f"{name}: the input is {input.raw.shape} and the target "
             f"{target.raw.shape}; they are broadcast to {shape}, which is likely to "
-            f"give a wrong loss; make both the same shape",
-            stacklevel=4,
+            f"give a wrong loss; make both the same shape"
         )
     return operands(name, input, target)
 
@@ -373,11 +372,10 @@ def linear_cross_entropy(
         and input.dim() == 2
         and target.dtype.category == 1
     ):
-        warnings.warn(
+        warn(
             "linear_cross_entropy: options are for rows [N, K], class numbers and a "
             "mean or sum, without bias, weight and smoothing; all scores are made at "
-            "once",
-            stacklevel=2,
+            "once"
         )
         options = None
     size, classes = len(input), len(linear_weight)

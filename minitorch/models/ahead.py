@@ -14,11 +14,11 @@ Where a text ends nobody reads the last ones; that is their whole cost.
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from minitorch.cuda_graphs import make_graphed_step
+from minitorch.warn import warn
 
 if TYPE_CHECKING:
     from minitorch.models.cache import KVCache
@@ -45,7 +45,7 @@ class Ahead:
         self.choose, self.cache = choose, cache
         with device(cache.slot.device):
             self.told = Told(cache.max_length, batch)
-        self.step = make_graphed_step(self._step, warnings.warn)
+        self.step = make_graphed_step(self._step, warn)
         self.marks = [Event() for _ in range(MORE + 1)]
         self.started = 0
 

@@ -9,7 +9,6 @@ to look at. On the device "cuda" that is one CUDA graph.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -25,6 +24,7 @@ from minitorch.functions.random import race
 from minitorch.models.ahead import Ahead
 from minitorch.models.cache import KVCache
 from minitorch.tensor import Tensor
+from minitorch.warn import warn
 
 if TYPE_CHECKING:
     from minitorch.models.gpt import GPT
@@ -228,7 +228,7 @@ class _Writer:
                 self.ahead = Ahead(self._choose, self.cache, len(rows))
                 self.decode = self.ahead.step
             else:
-                self.decode = make_graphed_step(self._choose, warnings.warn)
+                self.decode = make_graphed_step(self._choose, warn)
 
     def step(self) -> list[int]:
         """One token more for each text."""

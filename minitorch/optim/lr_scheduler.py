@@ -12,13 +12,13 @@ may act on one optimizer and a rate that was set by hand is respected.
 from __future__ import annotations
 
 import math
-import warnings
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from minitorch import absent
 from minitorch.optim.optimizer import Group, Optimizer
+from minitorch.warn import warn
 
 
 class LRScheduler:
@@ -75,10 +75,9 @@ class LRScheduler:
     def step(self) -> None:
         """Set the rates for the next step or epoch."""
         if self.last_epoch == 0 and self.optimizer.steps_taken == self._steps_before:
-            warnings.warn(
+            warn(
                 f"{type(self).__name__}: scheduler.step() comes before the first "
-                f"optimizer.step(), so the first rate is never used; swap the two",
-                stacklevel=2,
+                f"optimizer.step(), so the first rate is never used; swap the two"
             )
         self._advance()
 

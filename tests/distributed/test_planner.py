@@ -568,6 +568,7 @@ def test_the_command_prints_a_plan_and_draws_it(tmp_path: Path) -> None:
     assert "dp64, ZeRO 3, 2 x 2" in words and "activations" in words
     odd = invoke("--picture", tmp_path / "plan.png")
     assert odd.exit_code and "call it" in odd.output and "plan.svg" in odd.output
+    assert "tokens/s" not in odd.output  # before the work is done
 
 
 def test_the_run_in_the_book_is_what_is_printed() -> None:

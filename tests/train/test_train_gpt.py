@@ -281,6 +281,7 @@ def test_divergence_is_explained(tmp_path: Path) -> None:
         ({"device": "gpu"}, "device: there is no 'gpu'"),
         ({"dropout": 1.0}, "dropout: got 1.0; expected a number, 0 or more, below 1"),
         ({"lr": 0.0}, "lr: got 0.0; expected a number, above 0"),
+        ({"min_lr": 0.2}, r"min-lr: got 0.2; expected at most [\d.]+, which is lr"),
         ({"accumulate": 0}, "accumulate: got 0; expected a whole number, 1 or more"),
     ],
 )

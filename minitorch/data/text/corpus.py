@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from minitorch.data.download import Tried, download, put_aside
 from minitorch.data.files import DATA_VARIABLE, cache_folder, user_folders
+from minitorch.warn import warn
 
 TINYSHAKESPEARE, SHIPPED = "tinyshakespeare", "alice"
 SHA256 = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"
@@ -160,7 +160,7 @@ def _from_cache(tried: Tried, allow_download: bool) -> str | None:
         tried.append((f"cache {path.parent}", "not in it"))
     except TextFileError as error:
         aside = put_aside(path)
-        warnings.warn(f"{error}; {aside}", stacklevel=3)
+        warn(f"{error}; {aside}")
         tried.append((f"cache {path.parent}", f"broken; {aside}"))
     if not allow_download:
         tried.append(("download", "not allowed (allow_download=False)"))

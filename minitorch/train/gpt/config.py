@@ -243,7 +243,10 @@ def fill_in(config: GPTTrainConfig) -> GPTTrainConfig:
     _check_numbers(config)
     assert config.lr is not None and config.steps is not None
     config = filled(config, {"decay_steps": config.steps, "min_lr": config.lr / 10})
-    assert config.decay_steps is not None
+    assert config.decay_steps is not None and config.min_lr is not None
+    if config.lr is not None and config.min_lr > config.lr:
+        most = f"{config.lr:g}, which is lr"
+        raise ConfigError("min_lr", f"got {config.min_lr}; expected at most {most}")
     config = filled(config, {"warm_up": min(WARM_UP, config.decay_steps // 10)})
     model_config(config, 256)  # raises for sizes that do not fit together
     return config
