@@ -196,6 +196,11 @@ def mesh() -> None:
         same(x, [np.moveaxis(numbers, dim, -1)[place[1 - dim]].sum()])
         assert grid[name].get_local_rank() == grid.get_local_rank(dim) == place[dim]
         assert grid[name].size() == grid.size(name) == grid.shape[dim]
+    cube = dist.init_device_mesh("cpu", (rows, 1, n // rows), ("dp", "pp", "tp"))
+    plane = cube["tp", "dp"]
+    assert plane.mesh.tolist() == numbers.T.tolist()
+    assert [plane.get_local_rank(name) for name in ("dp", "tp")] == place
+    dist.barrier(device_ids=[r])
 
 
 CHECKS = (collectives, uneven_parts, messages, at_once, groups, mesh)

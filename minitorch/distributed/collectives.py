@@ -184,8 +184,11 @@ def reduce(
     return _finish(g.reduce(tensor, root, op), async_op, tensor)
 
 
-def barrier(group: Group = None, async_op: bool = False) -> Work | None:
-    """Go on when all ranks have come here."""
+def barrier(
+    group: Group = None, async_op: bool = False, device_ids: Any = None
+) -> Work | None:
+    """Go on when all ranks have come here; each waits on its current device, and
+    `device_ids`, with which PyTorch is told of it, is not needed."""
     g = _enter("barrier", group)
     return None if g is None else _finish(g.barrier(), async_op)
 

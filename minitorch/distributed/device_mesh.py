@@ -115,14 +115,16 @@ class DeviceMesh:
             raise KeyError(f"DeviceMesh: no dimension {mesh_dim!r}; there are {known}")
         return known.index(mesh_dim) % self.ndim
 
-    def __getitem__(self, name: str) -> DeviceMesh:
-        """The line of this rank in a dimension, as a mesh of its own."""
-        dim = self._dim(name)
-        line = object.__new__(DeviceMesh)
-        line.device_type, line._groups = self.device_type, [self.get_group(dim)]
-        line.mesh = np.array(self.get_group(dim).ranks)
-        line.mesh_dim_names = self.mesh_dim_names[dim : dim + 1]
-        return line
+    def __getitem__(self, names: str | tuple[str, ...]) -> DeviceMesh:
+        """This rank's line in a dimension, or plane in some, as a mesh of its own."""
+        dims = [self._dim(n) for n in (names if isinstance(names, tuple) else (names,))]
+        part = object.__new__(DeviceMesh)
+        part.device_type, part._groups = self.device_type, [*map(self.get_group, dims)]
+        here = zip(self.get_coordinate() or (), range(self.ndim))
+        place = tuple(slice(None) if dim in dims else at for at, dim in here)
+        part.mesh = self.mesh[place].transpose(np.argsort(np.argsort(dims)))
+        part.mesh_dim_names = tuple(self.mesh_dim_names[dim] for dim in dims)
+        return part
 
     def __repr__(self) -> str:
         names = f", mesh_dim_names={self.mesh_dim_names}" if self.mesh_dim_names else ""
