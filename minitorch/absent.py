@@ -29,7 +29,6 @@ INSTEAD = {
     **dict.fromkeys(("KLDivLoss", "kl_div"), "use (p * (p.log() - log_q)).sum(-1)"),
     "Adadelta": "use optim.Adam or optim.Adagrad",
     "DataParallel": "use nn.parallel.DistributedDataParallel",
-    "GroupNorm": "use F.layer_norm on x.view(N, groups, -1)",
     "LBFGS": "use optim.Adam, and more steps",
     "ParameterList": "use nn.ParameterDict",
     "ReduceLROnPlateau": "set group['lr'] of each group in optimizer.param_groups",

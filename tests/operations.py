@@ -1080,6 +1080,12 @@ FUNCTIONAL = [
         call=lambda f, x, w, b: f.layer_norm(x, (4,), w, b),
     ),
     net(
+        "group_norm",
+        *((2, 4, 3), (4,), (4,)),
+        call=lambda f, x, w, b: f.group_norm(x, 2, w, b),
+        twice=False,
+    ),
+    net(
         "dropout_residual_layer_norm",
         ROWS,
         ROWS,

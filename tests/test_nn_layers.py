@@ -8,9 +8,19 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as TF
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from nn_oracle import backward, check_module, copy_weights, numbers, ours, pair, same
+from nn_oracle import (
+    agree,
+    backward,
+    check_module,
+    copy_weights,
+    numbers,
+    ours,
+    pair,
+    same,
+)
+from strategies import layouts
 
 import minitorch
 import minitorch.nn.functional as F
@@ -253,6 +263,38 @@ def test_layer_norm(shape, size, options, device):
     for p in theirs.parameters():
         torch.nn.init.normal_(p)
     check_module(mine, theirs, *shape, device=device)
+
+
+@given(
+    groups=st.integers(1, 3),
+    sizes=st.tuples(st.integers(0, 3), st.integers(1, 3)),
+    rest=st.lists(st.integers(1, 4), max_size=2),
+    layout=layouts,
+)
+def test_group_norm(groups, sizes, rest, layout, device):
+    shape = (sizes[0], groups * sizes[1], *rest)
+    assume(math.prod(shape) != groups)
+    call = lambda m, x, w, b: m.nn.functional.group_norm(x, groups, w, b, 1e-3)
+    agree(call, [shape, shape[1:2], shape[1:2]], device, layout)
+
+
+@pytest.mark.parametrize("options", [{}, {"affine": False}, {"bias": False}], ids=str)
+def test_group_norm_layer(options, device):
+    mine, theirs = nn.GroupNorm(2, 4, **options), tnn.GroupNorm(2, 4, **options)
+    check_module(mine, theirs, 3, 4, 5, device=device)
+    assert repr(mine) == repr(theirs)
+
+
+def test_group_norm_errors():
+    for wrong in (
+        lambda: nn.GroupNorm(2, 3),
+        lambda: F.group_norm(minitorch.ones(2, 3), 2),
+        lambda: F.group_norm(minitorch.ones(4), 2),
+        lambda: F.group_norm(minitorch.ones(1, 4), 4),
+        lambda: F.group_norm(minitorch.ones(1, 4), 2, minitorch.ones(3)),
+    ):
+        with pytest.raises(ValueError, match="roup"):
+            wrong()
 
 
 @pytest.mark.parametrize("padding_idx", [None, 1, -2])

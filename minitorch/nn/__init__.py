@@ -45,7 +45,7 @@ from minitorch.nn.loss import (
     SmoothL1Loss,
 )
 from minitorch.nn.module import Module
-from minitorch.nn.norm import BatchNorm1d, BatchNorm2d, LayerNorm, RMSNorm
+from minitorch.nn.norm import BatchNorm1d, BatchNorm2d, GroupNorm, LayerNorm, RMSNorm
 from minitorch.nn.parameter import Parameter
 from minitorch.nn.pool import AdaptiveAvgPool2d, AvgPool2d, MaxPool1d, MaxPool2d
 from minitorch.nn.sparse import SparseLinear, prune_linears, prune_weight

@@ -45,6 +45,7 @@ from minitorch.functions.movement import flatten as flatten
 from minitorch.functions.norm import (
     dropout_residual_layer_norm as dropout_residual_layer_norm,
 )
+from minitorch.functions.norm import group_norm as group_norm
 from minitorch.functions.norm import layer_norm as layer_norm
 from minitorch.functions.norm import rms_norm as rms_norm
 from minitorch.functions.operands import cast, check_same_device, checked_tensor
