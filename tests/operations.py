@@ -1110,6 +1110,7 @@ FUNCTIONAL = [
     net("adaptive_avg_pool2d", IMAGE, call=lambda f, x: f.adaptive_avg_pool2d(x, 2)),
     net("conv1d", (2, 2, 5), (3, 2, 3)),
     net("conv2d", IMAGE, (3, 2, 3, 3)),
+    net("conv_transpose2d", IMAGE, (2, 3, 3, 3)),
     net("softmax", ROWS, call=lambda f, x: f.softmax(x, 1)),
     net("log_softmax", ROWS, call=lambda f, x: f.log_softmax(x, 1)),
     net("one_hot", ROWS, call=lambda f, x: f.one_hot(classes(x)), **FLAT),

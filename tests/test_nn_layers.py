@@ -160,6 +160,74 @@ def test_conv2d(options, device):
         assert repr(mine) == repr(theirs)
 
 
+@given(data=st.data(), layout=layouts)
+def test_conv_transpose2d(data, layout, device):
+    def pair_of(low, high):
+        return tuple(data.draw(st.integers(low, high)) for _ in range(2))
+
+    groups, stride = data.draw(st.sampled_from([1, 2])), pair_of(1, 3)
+    kernel, spread, sizes = pair_of(1, 3), pair_of(1, 2), pair_of(1, 5)
+    more = tuple(data.draw(st.integers(0, s - 1)) for s in stride)
+    pad = tuple(data.draw(st.integers(0, s * (k > 1))) for s, k in zip(spread, kernel))
+    channels, batch = 2 * groups, data.draw(st.integers(0, 2))
+    out = [
+        (n - 1) * s - 2 * p + d * (k - 1) + 1 + m
+        for n, s, p, d, k, m in zip(sizes, stride, pad, spread, kernel, more)
+    ]
+    assume(min(out) > 0)
+    shapes = [(batch, channels, *sizes), (channels, 3, *kernel), (3 * groups,)]
+    options = (stride, pad, more, groups, spread)
+    agree(
+        lambda m, *xs: m.nn.functional.conv_transpose2d(*xs, *options),
+        shapes, device, layout,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"stride": 2, "padding": 1, "output_padding": 1},
+        {"stride": (2, 3), "padding": (1, 2), "output_padding": (0, 2), "bias": False},
+        {"groups": 2, "dilation": 2, "padding": 1},
+    ],
+    ids=str,
+)
+def test_conv_transpose2d_layer(options, device):
+    mine = nn.ConvTranspose2d(4, 6, 3, **options)
+    theirs = tnn.ConvTranspose2d(4, 6, 3, **options)
+    check_module(mine, theirs, 2, 4, 5, 3, device=device)
+    for module in (mine, theirs):
+        module.zero_grad()
+    check_module(mine, theirs, 4, 5, 3, device=device)
+    assert repr(mine) == repr(theirs)
+
+
+def test_conv_transpose2d_beginnings_sizes_and_errors():
+    bound = 1 / math.sqrt(50 * 3 * 3)
+    made = nn.ConvTranspose2d(4, 50, 3)
+    for p in made.parameters():
+        assert 0.9 * bound < p.abs().max().item() <= bound
+    made, theirs = (lib.ConvTranspose2d(2, 1, 3, 2, 1) for lib in (nn, tnn))
+    x, tx = pair(1, 2, 4, 4)
+    copy_weights(made, theirs)
+    for size in ((7, 8), (1, 1, 8, 7)):
+        same(made(x, size), theirs(tx, size))
+    ones = minitorch.ones
+    for wrong in (
+        lambda: made(x, (9, 8)),
+        lambda: made(x, (6, 8)),
+        lambda: F.conv_transpose2d(ones(1, 2, 3, 3), ones(3, 2, 3, 3)),
+        lambda: F.conv_transpose2d(ones(1, 2, 3, 3), ones(2, 2, 3, 3), ones(3)),
+        lambda: F.conv_transpose2d(ones(1, 3, 3, 3), ones(3, 2, 3, 3), groups=2),
+        lambda: F.conv_transpose2d(ones(1, 1, 1, 1), ones(1, 1, 1, 1), padding=1),
+        lambda: F.conv_transpose2d(ones(2, 3), ones(2, 3)),
+        lambda: nn.ConvTranspose2d(1, 1, 3, padding="same")(ones(1, 1, 3, 3)),
+    ):
+        with pytest.raises(ValueError, match="conv_transpose2d: "):
+            wrong()
+
+
 @pytest.mark.parametrize(
     "options",
     [{}, {"stride": 2, "padding": 2, "dilation": 2}, {"groups": 2, "bias": False}],

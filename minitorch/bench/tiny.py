@@ -96,6 +96,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("dot", "outer"), VECTORS),
     **dict.fromkeys(("conv2d", "max_pool2d", "avg_pool2d"), IMAGES),
     **dict.fromkeys(("adaptive_avg_pool2d",), IMAGES),
+    "conv_transpose2d": {"input": IMAGE, "weight": IMAGE[..., :3, :3], "bias": None},
     **dict.fromkeys(("conv1d", "max_pool1d"), SEQUENCES),
     **dict.fromkeys(("cross_entropy", "nll_loss"), BY_CLASS),
     **dict.fromkeys(("squeeze", "binary_cross_entropy"), WITHOUT),

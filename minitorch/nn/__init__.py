@@ -28,7 +28,7 @@ from minitorch.nn.attention import (
     TransformerEncoderLayer,
 )
 from minitorch.nn.containers import ModuleDict, ModuleList, ParameterDict, Sequential
-from minitorch.nn.conv import Conv1d, Conv2d
+from minitorch.nn.conv import Conv1d, Conv2d, ConvTranspose2d
 from minitorch.nn.dropout import Dropout
 from minitorch.nn.embedding import Embedding, RotaryEmbedding
 from minitorch.nn.experts import MixtureOfExperts
