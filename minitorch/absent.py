@@ -15,7 +15,6 @@ DRAW = "draw with multinomial, rand, randn or randint"
 JOIN = "use cat or stack"
 PASS = "there is no such default; pass dtype= and device=, or call .to(...)"
 SHORT = "ints are int64 or int32; use one of these, or bool"
-UP = "use x.repeat_interleave(2, -1).repeat_interleave(2, -2), and a Conv2d after it"
 INSTEAD = {
     **dict.fromkeys(("GRU", "GRUCell", "LSTM", "LSTMCell", "RNN", "RNNCell"), CELL),
     **dict.fromkeys(("complex", "complex64", "fft", "polar"), COMPLEX),
@@ -25,7 +24,6 @@ INSTEAD = {
     **dict.fromkeys(("int8", "int16", "short", "uint8"), SHORT),
     **dict.fromkeys(("get_default_dtype", "set_default_device"), PASS),
     **dict.fromkeys(("set_default_dtype", "set_default_tensor_type"), PASS),
-    **dict.fromkeys(("Upsample", "interpolate"), UP),
     **dict.fromkeys(("KLDivLoss", "kl_div"), "use (p * (p.log() - log_q)).sum(-1)"),
     "ConvTranspose1d": "use nn.ConvTranspose2d on x.unsqueeze(-2)",
     "Adadelta": "use optim.Adam or optim.Adagrad",

@@ -1111,6 +1111,14 @@ FUNCTIONAL = [
     net("conv1d", (2, 2, 5), (3, 2, 3)),
     net("conv2d", IMAGE, (3, 2, 3, 3)),
     net("conv_transpose2d", IMAGE, (2, 3, 3, 3)),
+    *[
+        net(f"interpolate_{mode}", IMAGE, call=call)
+        for mode, call in (
+            ("nearest", lambda f, x: f.interpolate(x, scale_factor=2)),
+            ("size", lambda f, x: f.interpolate(x, (3, 5))),
+            ("bilinear", lambda f, x: f.interpolate(x, (3, 6), mode="bilinear")),
+        )
+    ],
     net("softmax", ROWS, call=lambda f, x: f.softmax(x, 1)),
     net("log_softmax", ROWS, call=lambda f, x: f.log_softmax(x, 1)),
     net("one_hot", ROWS, call=lambda f, x: f.one_hot(classes(x)), **FLAT),

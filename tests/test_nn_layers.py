@@ -260,6 +260,80 @@ def test_pooling(mine, theirs, shape, device):
     check_module(mine, theirs, *shape, device=device)
 
 
+INTERPOLATED = {1: "linear", 2: "bilinear", 3: "trilinear"}
+FACTORS = (0.5, 0.7, 1.0, 1.5, 2, 2.3, 3.0)
+
+
+@given(data=st.data(), layout=layouts, mode=st.sampled_from(["nearest", "linear"]))
+def test_interpolate(data, layout, mode, device):
+    old = data.draw(st.lists(st.integers(2, 5), min_size=1, max_size=3))
+    options = {"mode": mode if mode == "nearest" else INTERPOLATED[len(old)]}
+    if mode == "linear":
+        options["align_corners"] = data.draw(st.sampled_from([True, False, None]))
+    kind = data.draw(st.sampled_from(["size", "scale_factor"]))
+    one = st.integers(1, 9) if kind == "size" else st.sampled_from(FACTORS)
+    options[kind] = data.draw(one | st.tuples(*[one] * len(old)))
+    if kind == "scale_factor":
+        options["recompute_scale_factor"] = data.draw(st.booleans())
+    shape = (data.draw(st.integers(0, 2)), 2, *old)
+    call = lambda m, x: m.nn.functional.interpolate(x, **options)
+    agree(call, [shape], device, layout)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"scale_factor": 2},
+        {"scale_factor": (2, 1.5), "mode": "bilinear"},
+        {"size": 9},
+        {"size": (7, 3), "mode": "bilinear", "align_corners": True},
+    ],
+    ids=str,
+)
+def test_upsample(options, device):
+    mine, theirs = nn.Upsample(**options), tnn.Upsample(**options)
+    check_module(mine, theirs, 2, 3, 5, 4, device=device)
+    assert repr(mine) == repr(theirs)
+
+
+@pytest.mark.parametrize("kind", ["float16", "bfloat16"])
+def test_interpolate_halves(kind):
+    x, tx = pair(1, 2, 5, 4)
+    for mode in ("nearest", "bilinear"):
+        options = {"size": (7, 9), "mode": mode}
+        out = F.interpolate(x.to(getattr(minitorch, kind)), **options)
+        expected = TF.interpolate(tx.to(getattr(torch, kind)), **options)
+        same(out.float(), expected.float(), rtol=1e-2)
+        assert out.dtype.name == kind
+
+
+def test_interpolate_errors():
+    x = minitorch.ones(1, 2, 3, 3)
+    for options in (
+        {},
+        {"size": 3, "scale_factor": 2},
+        {"size": (3, 3, 3)},
+        {"scale_factor": (2,)},
+        {"size": 3, "mode": "bicubic"},
+        {"size": 3, "mode": "linear"},
+        {"size": 3, "align_corners": True},
+        {"size": 3, "antialias": True},
+        {"size": 0},
+        {"scale_factor": 0.1},
+        {"scale_factor": -1},
+        {"size": 3, "recompute_scale_factor": True},
+    ):
+        with pytest.raises(ValueError, match="interpolate: "):
+            F.interpolate(x, **options)
+    with pytest.raises(ValueError, match="interpolate: "):
+        F.interpolate(x[0, 0], 3)
+    for wrong in (lambda: F.interpolate(x, 3.5), lambda: F.interpolate(x.long(), 3)):
+        with pytest.raises(TypeError, match="interpolate: "):
+            wrong()
+    out = F.interpolate(x, 3)
+    assert out is not x and out.raw.storage is not x.raw.storage
+
+
 def test_pooling_indices_and_errors():
     x, tx = pair(2, 3, 6, 6)
     for mine, theirs in zip(

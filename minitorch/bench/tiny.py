@@ -110,7 +110,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "linear": {"weight": X}, "linear_cross_entropy": {"linear_weight": X, **BY_CLASS},
     "embedding": {"input": CLASSES, "weight": X},
     "one_hot": {"x": CLASSES}, "item": {"self": X[0, 0]}, "batch_norm": WITHOUT,
-    "group_norm": {"num_groups": 4},
+    "group_norm": {"num_groups": 4}, "interpolate": {"input": IMAGE, "size": 48},
     "meshgrid": {"tensors": [ROW, ROW]}, "scaled_dot_product_attention": {"value": X},
 }  # fmt: skip
 

@@ -47,7 +47,13 @@ from minitorch.nn.loss import (
 from minitorch.nn.module import Module
 from minitorch.nn.norm import BatchNorm1d, BatchNorm2d, GroupNorm, LayerNorm, RMSNorm
 from minitorch.nn.parameter import Parameter
-from minitorch.nn.pool import AdaptiveAvgPool2d, AvgPool2d, MaxPool1d, MaxPool2d
+from minitorch.nn.pool import (
+    AdaptiveAvgPool2d,
+    AvgPool2d,
+    MaxPool1d,
+    MaxPool2d,
+    Upsample,
+)
 from minitorch.nn.sparse import SparseLinear, prune_linears, prune_weight
 
 if not TYPE_CHECKING:  # for which a name that is not there stays an error

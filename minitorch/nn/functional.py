@@ -29,6 +29,7 @@ from minitorch.functions.conv import conv_transpose2d as conv_transpose2d
 from minitorch.functions.elementwise import sigmoid as sigmoid
 from minitorch.functions.elementwise import tanh as tanh
 from minitorch.functions.indexing import IndexSelect, number_range
+from minitorch.functions.interpolate import interpolate as interpolate
 from minitorch.functions.linear import bias_activation as bias_activation
 from minitorch.functions.linear import linear as linear
 from minitorch.functions.losses import binary_cross_entropy as binary_cross_entropy
