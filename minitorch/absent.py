@@ -24,7 +24,6 @@ INSTEAD = {
     **dict.fromkeys(("int8", "int16", "short", "uint8"), SHORT),
     **dict.fromkeys(("get_default_dtype", "set_default_device"), PASS),
     **dict.fromkeys(("set_default_dtype", "set_default_tensor_type"), PASS),
-    **dict.fromkeys(("KLDivLoss", "kl_div"), "use (p * (p.log() - log_q)).sum(-1)"),
     "ConvTranspose1d": "use nn.ConvTranspose2d on x.unsqueeze(-2)",
     "Adadelta": "use optim.Adam or optim.Adagrad",
     "DataParallel": "use nn.parallel.DistributedDataParallel",

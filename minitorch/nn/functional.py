@@ -38,6 +38,7 @@ from minitorch.functions.losses import (
 )
 from minitorch.functions.losses import cross_entropy as cross_entropy
 from minitorch.functions.losses import huber_loss as huber_loss
+from minitorch.functions.losses import kl_div as kl_div
 from minitorch.functions.losses import l1_loss as l1_loss
 from minitorch.functions.losses import linear_cross_entropy as linear_cross_entropy
 from minitorch.functions.losses import mse_loss as mse_loss
