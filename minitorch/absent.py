@@ -29,7 +29,6 @@ INSTEAD = {
     "DataParallel": "use nn.parallel.DistributedDataParallel",
     "LBFGS": "use optim.Adam, and more steps",
     "ParameterList": "use nn.ParameterDict",
-    "ReduceLROnPlateau": "set group['lr'] of each group in optimizer.param_groups",
     "bincount": "use F.one_hot(x, n).sum(0)",
     "cumprod": "use x.log().cumsum(dim).exp() for numbers above 0",
     "detect_anomaly": "ask isfinite(x).all() where a NaN may come from",

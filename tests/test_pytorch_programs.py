@@ -226,7 +226,7 @@ def test_small_things_that_programs_write() -> None:
         ("nn", "LSTM", "not offered here; write its cell"),
         ("nn", "ConvTranspose1d", "use nn.ConvTranspose2d"),
         ("optim", "Adadelta", "use optim.Adam"),
-        ("optim.lr_scheduler", "ReduceLROnPlateau", "param_groups"),
+        ("optim.lr_scheduler", "ReduceLROnPlateu", "mean 'ReduceLROnPlateau'"),
     ],
 )
 def test_what_is_absent_says_what_to_write(place: str, name: str, words: str) -> None:
