@@ -165,6 +165,7 @@ from minitorch.functions.order import (
     argmax,
     argmin,
     argsort,
+    bincount,
     max,
     min,
     sort,

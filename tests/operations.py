@@ -849,6 +849,7 @@ INDEX = [
             ("where_alone", lambda m, x: m.where(x > 0)),
         )
     ],
+    on("bincount", method("bincount"), (5,), (0,), kinds="i", domain=(0, 5), **FLAT),
     on("nonzero", method("nonzero"), (3, 4), (5,), (0, 2), differentiable=False),
 ]
 

@@ -141,3 +141,37 @@ def test_function_forms(device):
     assert_same(tuple(minitorch.topk(x, 1)), tuple(torch.topk(t, 1)))
     assert_same(minitorch.softmax(x, 0), torch.softmax(t, 0), 1e-6)
     assert_same(minitorch.log_softmax(x, 0), torch.log_softmax(t, 0), 1e-6)
+
+
+@given(
+    counted=st.lists(st.integers(0, 9), max_size=20),
+    minlength=st.integers(0, 12),
+    kind=st.sampled_from([None, "float32", "float64", "int64", "bool", "float16"]),
+)
+def test_bincount(device, counted, minlength, kind):
+    found = []
+    for lib in (minitorch, torch):
+        where = {"device": device if lib is minitorch else "cpu"}
+        x = lib.tensor([*counted, 3], dtype=lib.int32, **where)
+        w = lib.arange(2 * len(x), **where)[::2]
+        w = None if kind is None else (w % 3).to(getattr(lib, kind))
+        found.append(lib.bincount(x[: len(counted) + 1], w, minlength=minlength))
+    assert_same(*found, 1e-6)
+
+
+def test_bincount_errors(device):
+    def ints(*values):
+        return minitorch.tensor(values, dtype=minitorch.int64, device=device)
+
+    w = minitorch.ones(1, device=device, requires_grad=True)
+    assert ints().bincount(minlength=2).tolist() == [0, 0]
+    assert not ints(1).bincount(w).requires_grad
+    for wrong in (
+        lambda: ints(-1).bincount(),
+        lambda: ints(1).float().bincount(),
+        lambda: ints(1).reshape(1, 1).bincount(),
+        lambda: ints(1).bincount(minlength=-1),
+        lambda: ints(1, 2).bincount(w),
+    ):
+        with pytest.raises(ValueError, match="bincount: "):
+            wrong()

@@ -1,7 +1,8 @@
 """Which element is the largest, and in which order all of them are.
 
-With this file one can find extremes and sort. Where an element is has no gradient; the
-values are gathered from there, and their gradients go back to these places.
+With this file one can find extremes, sort and count. Where an element is has no
+gradient; the values are gathered from there, and their gradients go back to these
+places.
 """
 
 from __future__ import annotations
@@ -13,8 +14,13 @@ import minitorch.dtypes as dtypes
 from minitorch.arguments import dim_in, dims_of, not_bool, not_empty
 from minitorch.function import Context, Function
 from minitorch.functions.choice import maximum, minimum
-from minitorch.functions.indexing import ScatterAdd
-from minitorch.functions.operands import checked_tensor, is_tensor
+from minitorch.functions.indexing import ScatterAdd, number_range
+from minitorch.functions.operands import (
+    cast,
+    check_same_device,
+    checked_tensor,
+    is_tensor,
+)
 from minitorch.functions.reduce import amax, amin, dropped
 from minitorch.tensor_data import TensorData
 
@@ -146,3 +152,36 @@ def topk(
         return sort(input)
     dim = dim_in("topk", input, dim)
     return ValuesIndices(*Ordered.apply(input, dim, bool(largest), k))
+
+
+def bincount(
+    input: Tensor, weights: Tensor | None = None, minlength: int = 0
+) -> Tensor:
+    """How often each number from 0 on is there: int64 [n] -> [max + 1], int64.
+
+    Args:
+        weights: [n], to be added up in place of 1; float32, or as float64. They have
+            no gradient.
+        minlength: how many numbers there are at least.
+    """
+    kind = checked_tensor("bincount", input).dtype
+    low, high = number_range(input) if input.numel() else (0, -1)
+    if input.dim() != 1 or low < 0 or minlength < 0 or kind.category != 1:
+        raise ValueError(
+            f"bincount: the input is {input.raw.shape} of {kind.name}, its lowest "
+            f"number {low} and minlength {minlength}; expected one dimension of whole "
+            f"numbers, none below 0"
+        )
+    if weights is None:
+        counted = input.new_ones(input.raw.shape, dtype=dtypes.int64)
+    else:
+        check_same_device("bincount", input, weights)
+        same = weights.dtype is dtypes.float32
+        counted = weights.detach() if same else weights.detach().double()
+    if counted.raw.shape != input.raw.shape:
+        raise ValueError(
+            f"bincount: the weights are {counted.raw.shape} and the input "
+            f"{input.raw.shape}; expected one weight for each number"
+        )
+    zeros = counted.new_zeros(high + 1 if high >= minlength else minlength)
+    return ScatterAdd.apply(zeros, 0, cast(input, dtypes.int64), counted)

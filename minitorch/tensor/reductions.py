@@ -35,6 +35,7 @@ class Reductions:
     sort = order.sort
     argsort = order.argsort
     topk = order.topk
+    bincount = order.bincount
 
     softmax = rows.softmax
     log_softmax = rows.log_softmax
