@@ -177,6 +177,7 @@ from minitorch.functions.reduce import (
     amax,
     amin,
     any,
+    cumprod,
     cumsum,
     logsumexp,
     mean,

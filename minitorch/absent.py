@@ -29,7 +29,6 @@ INSTEAD = {
     "DataParallel": "use nn.parallel.DistributedDataParallel",
     "LBFGS": "use optim.Adam, and more steps",
     "ParameterList": "use nn.ParameterDict",
-    "cumprod": "use x.log().cumsum(dim).exp() for numbers above 0",
     "detect_anomaly": "ask isfinite(x).all() where a NaN may come from",
     "func": "use autograd.grad, with create_graph=True for higher derivatives",
     "jit": "there is no compiler; leave it out",

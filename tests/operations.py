@@ -554,6 +554,8 @@ REDUCE = [
     *reduction("logsumexp", ALL_DIMS, DIMS, "fi"),
     Operation("cumsum_0", method("cumsum", 0), [((),), *WITH_EMPTY]),
     Operation("cumsum_1", method("cumsum", -1), WITH_EMPTY),
+    Operation("cumprod_0", method("cumprod", 0), [((),), ((9, 2),), *WITH_EMPTY]),
+    Operation("cumprod_1", lambda m, x: x.cumprod(-1, dtype=m.float64), WITH_EMPTY),
     Operation("norm", method("norm"), [((7,),), ((3, 4),)], "f"),
     Operation("norm_1", method("norm", 1, 0), DIMS, "f"),
     Operation("norm_inf", method("norm", float("inf"), -1, keepdim=True), DIMS, "f"),

@@ -15,6 +15,7 @@ from operations import (
     check_differences,
     check_forward,
     each,
+    weighted_sum,
 )
 from strategies import small_shapes, tensors
 
@@ -175,3 +176,15 @@ def test_bincount_errors(device):
     ):
         with pytest.raises(ValueError, match="bincount: "):
             wrong()
+
+
+@pytest.mark.parametrize(
+    "row", [[2, 0, 3, 4], [0, 5, 0, 1], [0, 0, 2, 3], [-1, 2, 3, 0]]
+)
+def test_gradients_of_running_products_with_zeros(device, row):
+    rows = np.array([row, [1, 2, 3, 4]], np.float64)
+    x = minitorch.tensor(rows, device=device, requires_grad=True)
+    t = torch.tensor(rows, requires_grad=True)
+    weighted_sum(x.cumprod(1)).backward()
+    weighted_sum(t.cumprod(1)).backward()
+    assert_same(x.grad, t.grad, 1e-12)

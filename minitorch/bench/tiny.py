@@ -109,8 +109,9 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "index_select": {"index": CLASSES}, "bmm": {"input": X[None], "mat2": X[None]},
     "linear": {"weight": X}, "linear_cross_entropy": {"linear_weight": X, **BY_CLASS},
     "embedding": {"input": CLASSES, "weight": X},
-    "one_hot": {"x": CLASSES}, "bincount": {"input": CLASSES}, "item": {"self": X[0, 0]}, "batch_norm": WITHOUT,
+    "one_hot": {"x": CLASSES}, "item": {"self": X[0, 0]}, "batch_norm": WITHOUT,
     "group_norm": {"num_groups": 4}, "interpolate": {"input": IMAGE, "size": 48},
+    "bincount": {"input": CLASSES},
     "meshgrid": {"tensors": [ROW, ROW]}, "scaled_dot_product_attention": {"value": X},
 }  # fmt: skip
 

@@ -27,6 +27,7 @@ class Reductions:
     any = reduce.any
     all = reduce.all
     cumsum = reduce.cumsum
+    cumprod = reduce.cumprod
 
     max = order.max
     min = order.min
