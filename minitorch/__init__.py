@@ -167,6 +167,7 @@ from minitorch.functions.order import (
     argsort,
     bincount,
     max,
+    median,
     min,
     sort,
     topk,

@@ -73,6 +73,36 @@ def test_the_first_of_equal_values_wins(device):
         assert x.argmax().item() == 1
 
 
+@given(data=st.data(), keepdim=st.booleans())
+def test_median(device, data, keepdim):
+    """Also with ties and NaNs: the middle one of the sorted numbers, else a NaN."""
+    numbers = st.sampled_from([-1.0, 0.0, 0.0, 2.5, nan, inf])
+    shape = data.draw(st.tuples(st.integers(1, 3), st.integers(1, 5)))
+    rows = data.draw(st.lists(numbers, min_size=15, max_size=15))
+    array = np.array(rows)[: math.prod(shape)].reshape(shape)
+    dim = data.draw(st.integers(-2, 1))
+    x = minitorch.tensor(array.T.copy(), device=device).T.requires_grad_()
+    t = torch.tensor(array, requires_grad=True)
+    found, expected = x.median(dim, keepdim), t.median(dim, keepdim)
+    assert_same(found.values, expected.values)
+    there = x.gather(dim, found.indices if keepdim else found.indices.unsqueeze(dim))
+    assert_same(there if keepdim else there.squeeze(dim), expected.values)
+    assert_same(x.median(), t.median())
+    (2 * x.median()).backward()
+    (2 * t.median()).backward()
+    assert_same(x.grad, t.grad, 1e-12)
+
+
+def test_median_errors(device):
+    x = minitorch.ones(2, 0, device=device)
+    for wrong in (lambda: x.median(), lambda: x.median(1), lambda: x.median(2)):
+        with pytest.raises((ValueError, IndexError), match="median: "):
+            wrong()
+    with pytest.raises(TypeError, match="median: "):
+        x.bool().median()
+    assert x.median(0).values.shape == (0,)
+
+
 def test_ties_share_the_gradient_of_amax(device):
     x = minitorch.tensor([[1.0, 3.0, 3.0]], device=device, requires_grad=True)
     t = torch.tensor([[1.0, 3.0, 3.0]], requires_grad=True)

@@ -21,7 +21,7 @@ from minitorch.functions.operands import (
     checked_tensor,
     is_tensor,
 )
-from minitorch.functions.reduce import amax, amin, dropped
+from minitorch.functions.reduce import Extreme, amax, amin, dropped
 from minitorch.tensor_data import TensorData
 
 if TYPE_CHECKING:
@@ -67,6 +67,21 @@ class Ordered(Pick):
         ctx.save_for_backward(a.wrap(index))
         ctx.dim, ctx.shape = dim, a.raw.shape
         return values, index
+
+
+class Median(Function):
+    """The middle one of all elements; those that equal it share the gradient."""
+
+    @staticmethod
+    def forward(ctx: Context, a: Tensor) -> Any:
+        out = median(a.reshape(-1), 0).values.raw
+        ctx.dims, ctx.kept = tuple(range(a.dim())), (1,) * a.dim()
+        ctx.save_for_backward(a, out)
+        return out
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> Any:
+        return Extreme.backward(ctx, grad)[0]
 
 
 def max(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
@@ -152,6 +167,27 @@ def topk(
         return sort(input)
     dim = dim_in("topk", input, dim)
     return ValuesIndices(*Ordered.apply(input, dim, bool(largest), k))
+
+
+def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
+    """The middle number, the lower of two, or NaN where there is one.
+
+    With a dim, the pair (values, indices), from a sort.
+    """
+    not_bool("median", input)
+    if dim is None:
+        not_empty("median", input, range(input.dim()))
+        return Median.apply(input)
+    dim = dim_in("median", input, dim)
+    not_empty("median", input, (dim,) if input.dim() else ())
+    values, places = sort(input, dim)
+    if not input.dim():
+        return ValuesIndices(values, places)
+    size = input.raw.shape[dim]
+    count = (~input.isnan()).sum(dim, keepdim=True)  # behind which NaNs are
+    middle = count.where(count < size, (size - 1) // 2)
+    found = values.gather(dim, middle), places.gather(dim, middle)
+    return ValuesIndices(*(x if keepdim else x.squeeze(dim) for x in found))
 
 
 def bincount(

@@ -36,6 +36,7 @@ class Reductions:
     sort = order.sort
     argsort = order.argsort
     topk = order.topk
+    median = order.median
     bincount = order.bincount
 
     softmax = rows.softmax
