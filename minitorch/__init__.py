@@ -88,6 +88,8 @@ from minitorch.functions.einsum import einsum
 from minitorch.functions.elementwise import (
     abs,
     add,
+    addcdiv,
+    addcmul,
     ceil,
     cos,
     div,
@@ -96,6 +98,7 @@ from minitorch.functions.elementwise import (
     expm1,
     floor,
     floor_divide,
+    lerp,
     log,
     log1p,
     mul,

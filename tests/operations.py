@@ -484,6 +484,11 @@ ELEMENTWISE = [
     binary("maximum", lambda m, x, y: m.maximum(x, y)),
     binary("minimum", lambda m, x, y: m.minimum(x, y)),
     binary("max_other", lambda m, x, y: x.max(y)),
+    binary("lerp", lambda m, x, y: m.lerp(x, y, 0.3), "f"),
+    binary("lerp_far", lambda m, x, y: m.lerp(x, y, 1.0), "f"),
+    binary("lerp_tensor", lambda m, x, y: m.lerp(x, y, x * y), "f"),
+    binary("addcmul", lambda m, x, y: m.addcmul(x, x, y, value=3), "fi"),
+    binary("addcdiv", lambda m, x, y: m.addcdiv(x, x, y, value=0.3), "f", **POSITIVE),
     binary("where", lambda m, x, y: m.where(x > y, x, y)),
     binary("where_scalar", lambda m, x, y: m.where(x > y, x, 2.5), "f"),
     binary("where_left", lambda m, x, y: m.where(x > y, 2, y), "fi"),
@@ -975,12 +980,29 @@ def placed(name: str, x: Any, y: Any) -> Any:
     return getattr(x, name)(1, columns, rows)
 
 
+UNARY_IN_PLACE = """abs_ neg_ sign_ floor_ ceil_ round_ exp_ expm1_ log_ log1p_ sqrt_
+    rsqrt_ reciprocal_ sin_ cos_ tanh_ erf_ sigmoid_ relu_ square_""".split()
 IN_PLACE = [
     *[
         in_place(name, lambda x, y, name=name: getattr(x, name)(y))
         for name in ("add_", "sub_", "mul_", "copy_")
     ],
     in_place("div_", lambda x, y: x.div_(y), **POSITIVE),
+    in_place("lerp_", lambda x, y: x.lerp_(y, 0.3)),
+    in_place("lerp_tensor_", lambda x, y: x.lerp_(y, y * y)),
+    in_place("addcmul_", lambda x, y: x.addcmul_(y, 2 * y, value=3)),
+    in_place("addcdiv_", lambda x, y: x.addcdiv_(2 * y, y, value=-0.3), **POSITIVE),
+    *[
+        in_place(name, lambda x, y, name=name: getattr(x, name)(), **POSITIVE)
+        for name in UNARY_IN_PLACE
+    ],
+    *[
+        in_place(name, lambda x, y, name=name: getattr(x, name)(y), **POSITIVE)
+        for name in ("pow_", "remainder_")
+    ],
+    in_place("floor_divide_", lambda x, y: x.floor_divide_(y), **POSITIVE, **FLAT),
+    in_place("detach_", lambda x, y: x.detach_(), **FLAT),
+    in_place("clip_", lambda x, y: x.clip_(-0.5, 1)),
     *[
         in_place(name, getattr(operator, name))
         for name in ("iadd", "isub", "imul", "imod", "ipow", "itruediv")

@@ -67,7 +67,7 @@ IMAGE, CLASSES = X.reshape(1, 1, N, N), PLACES[0]
 # default, and no name of these, is left out with all that follow it.
 ARGUMENTS: dict[str, Any] = {
     **dict.fromkeys(("input", "self", "a", "x", "other", "mat2", "src", "target"), X),
-    **dict.fromkeys(("x1", "x2"), X),
+    **dict.fromkeys(("x1", "x2", "tensor1", "tensor2"), X),
     **dict.fromkeys(("weight", "bias", "vec"), ROW),
     **dict.fromkeys(("running_mean", "running_var"), STATISTICS),
     **dict.fromkeys(("mask", "condition"), MASK),
@@ -101,6 +101,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("cross_entropy", "nll_loss"), BY_CLASS),
     **dict.fromkeys(("squeeze", "binary_cross_entropy"), WITHOUT),
     **dict.fromkeys(("binary_cross_entropy_with_logits",), WITHOUT),
+    **{key: {"end": X} for key in ("lerp", "lerp_")},
     **dict.fromkeys(("__getitem__", "__setitem__"), SOME_ROWS),
     **dict.fromkeys(("expand", "broadcast_to"), WIDE),
     **dict.fromkeys((*BITS, "__invert__"), MASKS),
