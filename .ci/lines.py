@@ -24,9 +24,9 @@ BUDGETS = {
     # of ranks broke 70; the bench of pipelines 105; messages that are compared 70,
     # what reviews of language models and of the core broke 75; what PyTorch programs of
     # courses write 150, what to write for names that are absent 85; collectives of
-    # lists 90, scatter 20; layers and functions that were still missed 685; less what
+    # lists 90, scatter 20; layers and functions that were still missed 885; less what
     # was said twice 100.
-    "minitorch": 52_785,
+    "minitorch": 52_985,
     # Normal numbers, remainders, short sorts; products of operands as they lie 60;
     # float16 by the processor's instructions, batch norm at rest 90.
     "fast_ops": 7_325,
@@ -58,8 +58,8 @@ BUDGETS = {
     # a review of ranks broke 120; the bench of pipelines 15; messages that are compared
     # 85, what reviews of language models and of the core broke 205, what PyTorch
     # programs of courses write 185, a third review of ranks 110, layers and functions
-    # that were still missed 475.
-    "tests": 56_500,
+    # that were still missed 595.
+    "tests": 56_625,
 }
 
 

@@ -1,6 +1,6 @@
 """What PyTorch has and this library has not, and what to write instead.
 
-With this file `minitorch.nn.LSTM` is an error that says how to go on.
+With this file `minitorch.nn.LSTMCell` is an error that says how to go on.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-CELL = "write its cell with nn.Linear, sigmoid and tanh, and loop over time"
+CELL = "use nn.RNN, nn.LSTM or nn.GRU on x.unsqueeze(0), a sequence of one"
 COMPLEX = "there are no complex numbers; keep the real and the imaginary part apart"
 CREATE = "use tensor(data, dtype=...), or empty(sizes)"
 DRAW = "draw with multinomial, rand, randn or randint"
@@ -16,7 +16,7 @@ JOIN = "use cat or stack"
 PASS = "there is no such default; pass dtype= and device=, or call .to(...)"
 SHORT = "ints are int64 or int32; use one of these, or bool"
 INSTEAD = {
-    **dict.fromkeys(("GRU", "GRUCell", "LSTM", "LSTMCell", "RNN", "RNNCell"), CELL),
+    **dict.fromkeys(("GRUCell", "LSTMCell", "RNNCell"), CELL),
     **dict.fromkeys(("complex", "complex64", "fft", "polar"), COMPLEX),
     **dict.fromkeys(("BoolTensor", "FloatTensor", "IntTensor", "LongTensor"), CREATE),
     **dict.fromkeys(("bernoulli", "distributions", "normal"), DRAW),

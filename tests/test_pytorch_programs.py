@@ -223,7 +223,7 @@ def test_small_things_that_programs_write() -> None:
     [
         ("", "uint8", "not offered here; .* int64 or int32"),
         ("", "zeroes", "did you mean 'zeros'"),
-        ("nn", "LSTM", "not offered here; write its cell"),
+        ("nn", "LSTMCell", "not offered here; use nn.RNN"),
         ("nn", "ConvTranspose1d", "use nn.ConvTranspose2d"),
         ("optim", "Adadelta", "use optim.Adam"),
         ("optim.lr_scheduler", "ReduceLROnPlateu", "mean 'ReduceLROnPlateau'"),

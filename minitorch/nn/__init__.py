@@ -55,6 +55,7 @@ from minitorch.nn.pool import (
     MaxPool2d,
     Upsample,
 )
+from minitorch.nn.recurrent import GRU, LSTM, RNN
 from minitorch.nn.sparse import SparseLinear, prune_linears, prune_weight
 
 if not TYPE_CHECKING:  # for which a name that is not there stays an error
