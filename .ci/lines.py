@@ -58,8 +58,8 @@ BUDGETS = {
     # a review of ranks broke 120; the bench of pipelines 15; messages that are compared
     # 85, what reviews of language models and of the core broke 205, what PyTorch
     # programs of courses write 185, a third review of ranks 110, layers and functions
-    # that were still missed 595.
-    "tests": 56_625,
+    # that were still missed 655.
+    "tests": 56_680,
 }
 
 
