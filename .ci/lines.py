@@ -26,7 +26,7 @@ BUDGETS = {
     # courses write 150, what to write for names that are absent 85; collectives of
     # lists 90, scatter 20; layers and functions that were still missed 885; less what
     # was said twice 100.
-    "minitorch": 52_985,
+    "minitorch": 52_990,
     # Normal numbers, remainders, short sorts; products of operands as they lie 60;
     # float16 by the processor's instructions, batch norm at rest 90.
     "fast_ops": 7_325,
@@ -58,8 +58,8 @@ BUDGETS = {
     # a review of ranks broke 120; the bench of pipelines 15; messages that are compared
     # 85, what reviews of language models and of the core broke 205, what PyTorch
     # programs of courses write 185, a third review of ranks 110, layers and functions
-    # that were still missed 655.
-    "tests": 56_680,
+    # that were still missed 660.
+    "tests": 56_685,
 }
 
 

@@ -1160,7 +1160,12 @@ FUNCTIONAL = [
     ],
     net("binary_cross_entropy", *SAME, domain=(0.1, 0.9)),
     net("binary_cross_entropy_with_logits", *SAME),
-    net("kl_div", *SAME, domain=(0.1, 0.9)),
+    net(
+        "kl_div",
+        *SAME,
+        call=lambda f, x, y: f.kl_div(x, y, reduction="sum"),
+        domain=(0.1, 0.9),
+    ),
     net("nll_loss", ROWS, call=lambda f, x: f.nll_loss(x, classes(x))),
     net("cross_entropy", ROWS, call=lambda f, x: f.cross_entropy(x, classes(x))),
     net(

@@ -503,14 +503,16 @@ def addcmul(
     input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1
 ) -> Tensor:
     """input + value * tensor1 * tensor2"""
-    return add(input, mul(not_bool("addcmul", tensor1), tensor2), alpha=value)
+    product = mul(not_bool("addcmul", tensor1), tensor2)
+    return add(checked_tensor("addcmul", input), product, alpha=value)
 
 
 def addcdiv(
     input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1
 ) -> Tensor:
     """input + value * tensor1 / tensor2"""
-    return add(input, div(check_floating("addcdiv", tensor1), tensor2), alpha=value)
+    quotient = div(check_floating("addcdiv", tensor1), tensor2)
+    return add(checked_tensor("addcdiv", input), quotient, alpha=value)
 
 
 def floor_divide(input: Tensor, other: Any) -> Tensor:

@@ -206,7 +206,7 @@ def kl_div(
     else:
         losses = target * (target.masked_fill(target == 0, 1.0).log() - input)
     if reduction == "batchmean":
-        return losses.sum() / max(len(input), 1)
+        return losses.sum() / input.shape[0]
     return _reduce(name, losses, reduction)
 
 
