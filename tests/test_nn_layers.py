@@ -261,7 +261,9 @@ def test_pooling(mine, theirs, shape, device):
 
 
 INTERPOLATED = {1: "linear", 2: "bilinear", 3: "trilinear"}
-FACTORS = (0.5, 0.7, 1.0, 1.5, 2, 2.3, 3.0)
+# None, but 2, doubles a side: PyTorch's gradient of "nearest" then is that of 2, though
+# its values are not.
+FACTORS = (0.5, 0.7, 1.0, 1.5, 2, 2.6, 3.0)
 
 
 @given(data=st.data(), layout=layouts, mode=st.sampled_from(["nearest", "linear"]))
