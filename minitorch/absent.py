@@ -1,6 +1,6 @@
 """What PyTorch has and this library has not, and what to write instead.
 
-With this file `minitorch.nn.LSTM` is an error that says how to go on.
+With this file `minitorch.nn.LSTMCell` is an error that says how to go on.
 """
 
 from __future__ import annotations
@@ -8,16 +8,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-CELL = "write its cell with nn.Linear, sigmoid and tanh, and loop over time"
+CELL = "use nn.RNN, nn.LSTM or nn.GRU on x.unsqueeze(0), a sequence of one"
 COMPLEX = "there are no complex numbers; keep the real and the imaginary part apart"
 CREATE = "use tensor(data, dtype=...), or empty(sizes)"
 DRAW = "draw with multinomial, rand, randn or randint"
 JOIN = "use cat or stack"
 PASS = "there is no such default; pass dtype= and device=, or call .to(...)"
 SHORT = "ints are int64 or int32; use one of these, or bool"
-UP = "use x.repeat_interleave(2, -1).repeat_interleave(2, -2), and a Conv2d after it"
 INSTEAD = {
-    **dict.fromkeys(("GRU", "GRUCell", "LSTM", "LSTMCell", "RNN", "RNNCell"), CELL),
+    **dict.fromkeys(("GRUCell", "LSTMCell", "RNNCell"), CELL),
     **dict.fromkeys(("complex", "complex64", "fft", "polar"), COMPLEX),
     **dict.fromkeys(("BoolTensor", "FloatTensor", "IntTensor", "LongTensor"), CREATE),
     **dict.fromkeys(("bernoulli", "distributions", "normal"), DRAW),
@@ -25,16 +24,13 @@ INSTEAD = {
     **dict.fromkeys(("int8", "int16", "short", "uint8"), SHORT),
     **dict.fromkeys(("get_default_dtype", "set_default_device"), PASS),
     **dict.fromkeys(("set_default_dtype", "set_default_tensor_type"), PASS),
-    **dict.fromkeys(("ConvTranspose2d", "Upsample", "interpolate"), UP),
-    **dict.fromkeys(("KLDivLoss", "kl_div"), "use (p * (p.log() - log_q)).sum(-1)"),
+    **dict.fromkeys(("UpsamplingBilinear2d", "UpsamplingNearest2d"), "use nn.Upsample"),
+    "ConvTranspose1d": "use nn.ConvTranspose2d on x.unsqueeze(-2)",
+    "InstanceNorm2d": "use nn.GroupNorm(C, C, affine=False)",
     "Adadelta": "use optim.Adam or optim.Adagrad",
     "DataParallel": "use nn.parallel.DistributedDataParallel",
-    "GroupNorm": "use F.layer_norm on x.view(N, groups, -1)",
     "LBFGS": "use optim.Adam, and more steps",
     "ParameterList": "use nn.ParameterDict",
-    "ReduceLROnPlateau": "set group['lr'] of each group in optimizer.param_groups",
-    "bincount": "use F.one_hot(x, n).sum(0)",
-    "cumprod": "use x.log().cumsum(dim).exp() for numbers above 0",
     "detect_anomaly": "ask isfinite(x).all() where a NaN may come from",
     "func": "use autograd.grad, with create_graph=True for higher derivatives",
     "jit": "there is no compiler; leave it out",

@@ -7,11 +7,13 @@ outputs and gradients (`same`, `check_module`).
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
+import helpers
 import minitorch
 
 
@@ -96,3 +98,30 @@ def check_module(
     assert [name for name, _ in mine.named_buffers()] == list(buffers)
     for name, buffer in mine.named_buffers():
         same(buffer, buffers[name], **tolerance)
+
+
+def agree(
+    call: Callable[..., Any],
+    shapes: Sequence[tuple[int, ...]],
+    device: str = "cpu",
+    layout: str = "contiguous",
+    low: float = 0,
+) -> None:
+    """call(library, *tensors) in float64, and its gradients, are PyTorch's.
+
+    The first operand lies in memory as `layout` says; see `pair` for `low`.
+    """
+    rng = np.random.default_rng(0)
+    draw = (lambda s: rng.uniform(low, 1 - low, s)) if low else rng.standard_normal
+    arrays = [np.asarray(draw(shape)) for shape in shapes]
+    if layout == "expanded":
+        arrays[0] = np.broadcast_to(arrays[0][:1], shapes[0]).copy()
+    kinds = [layout] + ["contiguous"] * len(arrays)
+    mine = [minitorch.Tensor(helpers.make(a, device, k)) for a, k in zip(arrays, kinds)]
+    mine = [x.requires_grad_() for x in mine]
+    theirs = [torch.tensor(a, requires_grad=True) for a in arrays]
+    out, expected = call(minitorch, *mine), call(torch, *theirs)
+    same(out, expected, 1e-9, 1e-10)
+    backward(out, expected)
+    for x, y in zip(mine, theirs):
+        same(x.grad, y.grad, 1e-9, 1e-10)

@@ -484,6 +484,11 @@ ELEMENTWISE = [
     binary("maximum", lambda m, x, y: m.maximum(x, y)),
     binary("minimum", lambda m, x, y: m.minimum(x, y)),
     binary("max_other", lambda m, x, y: x.max(y)),
+    binary("lerp", lambda m, x, y: m.lerp(x, y, 0.3), "f"),
+    binary("lerp_far", lambda m, x, y: m.lerp(x, y, 1.0), "f"),
+    binary("lerp_tensor", lambda m, x, y: m.lerp(x, y, x * y), "f"),
+    binary("addcmul", lambda m, x, y: m.addcmul(x, x, y, value=3), "fi"),
+    binary("addcdiv", lambda m, x, y: m.addcdiv(x, x, y, value=0.3), "f", **POSITIVE),
     binary("where", lambda m, x, y: m.where(x > y, x, y)),
     binary("where_scalar", lambda m, x, y: m.where(x > y, x, 2.5), "f"),
     binary("where_left", lambda m, x, y: m.where(x > y, 2, y), "fi"),
@@ -543,6 +548,10 @@ REDUCE = [
     *reduction("max", (0, -1), DIMS),
     *reduction("min", (0, -1), DIMS),
     Operation("max_0d", method("max", 0), [((),)]),
+    Operation("median", method("median"), [((),), ((7,),), ((3, 4),)], "fi"),
+    *reduction("median", (0, -1), DIMS, "f", layouts=DISTINCT),
+    Operation("median_values", lambda m, x: x.median(-1)[0], DIMS, "i"),
+    Operation("median_0d", method("median", 0), [((),)], "fi"),
     Operation("argmax", method("argmax"), [((),), ((7,),), ((3, 4),)], "fi", **FLAT),
     Operation("argmin", method("argmin"), [((),), ((7,),), ((3, 4),)], "fi", **FLAT),
     *reduction("argmax", (None, 0, -1), DIMS, "fi", **FLAT),
@@ -554,6 +563,8 @@ REDUCE = [
     *reduction("logsumexp", ALL_DIMS, DIMS, "fi"),
     Operation("cumsum_0", method("cumsum", 0), [((),), *WITH_EMPTY]),
     Operation("cumsum_1", method("cumsum", -1), WITH_EMPTY),
+    Operation("cumprod_0", method("cumprod", 0), [((),), ((9, 2),), *WITH_EMPTY]),
+    Operation("cumprod_1", lambda m, x: x.cumprod(-1, dtype=m.float64), WITH_EMPTY),
     Operation("norm", method("norm"), [((7,),), ((3, 4),)], "f"),
     Operation("norm_1", method("norm", 1, 0), DIMS, "f"),
     Operation("norm_inf", method("norm", float("inf"), -1, keepdim=True), DIMS, "f"),
@@ -849,6 +860,7 @@ INDEX = [
             ("where_alone", lambda m, x: m.where(x > 0)),
         )
     ],
+    on("bincount", method("bincount"), (5,), (0,), kinds="i", domain=(0, 5), **FLAT),
     on("nonzero", method("nonzero"), (3, 4), (5,), (0, 2), differentiable=False),
 ]
 
@@ -970,12 +982,29 @@ def placed(name: str, x: Any, y: Any) -> Any:
     return getattr(x, name)(1, columns, rows)
 
 
+UNARY_IN_PLACE = """abs_ neg_ sign_ floor_ ceil_ round_ exp_ expm1_ log_ log1p_ sqrt_
+    rsqrt_ reciprocal_ sin_ cos_ tanh_ erf_ sigmoid_ relu_ square_""".split()
 IN_PLACE = [
     *[
         in_place(name, lambda x, y, name=name: getattr(x, name)(y))
         for name in ("add_", "sub_", "mul_", "copy_")
     ],
     in_place("div_", lambda x, y: x.div_(y), **POSITIVE),
+    in_place("lerp_", lambda x, y: x.lerp_(y, 0.3)),
+    in_place("lerp_tensor_", lambda x, y: x.lerp_(y, y * y)),
+    in_place("addcmul_", lambda x, y: x.addcmul_(y, 2 * y, value=3)),
+    in_place("addcdiv_", lambda x, y: x.addcdiv_(2 * y, y, value=-0.3), **POSITIVE),
+    *[
+        in_place(name, lambda x, y, name=name: getattr(x, name)(), **POSITIVE)
+        for name in UNARY_IN_PLACE
+    ],
+    *[
+        in_place(name, lambda x, y, name=name: getattr(x, name)(y), **POSITIVE)
+        for name in ("pow_", "remainder_")
+    ],
+    in_place("floor_divide_", lambda x, y: x.floor_divide_(y), **POSITIVE, **FLAT),
+    in_place("detach_", lambda x, y: x.detach_(), **FLAT),
+    in_place("clip_", lambda x, y: x.clip_(-0.5, 1)),
     *[
         in_place(name, getattr(operator, name))
         for name in ("iadd", "isub", "imul", "imod", "ipow", "itruediv")
@@ -1082,6 +1111,12 @@ FUNCTIONAL = [
         call=lambda f, x, w, b: f.layer_norm(x, (4,), w, b),
     ),
     net(
+        "group_norm",
+        *((2, 4, 3), (4,), (4,)),
+        call=lambda f, x, w, b: f.group_norm(x, 2, w, b),
+        twice=False,
+    ),
+    net(
         "dropout_residual_layer_norm",
         ROWS,
         ROWS,
@@ -1106,6 +1141,15 @@ FUNCTIONAL = [
     net("adaptive_avg_pool2d", IMAGE, call=lambda f, x: f.adaptive_avg_pool2d(x, 2)),
     net("conv1d", (2, 2, 5), (3, 2, 3)),
     net("conv2d", IMAGE, (3, 2, 3, 3)),
+    net("conv_transpose2d", IMAGE, (2, 3, 3, 3)),
+    *[
+        net(f"interpolate_{mode}", IMAGE, call=call)
+        for mode, call in (
+            ("nearest", lambda f, x: f.interpolate(x, scale_factor=2)),
+            ("size", lambda f, x: f.interpolate(x, (3, 5))),
+            ("bilinear", lambda f, x: f.interpolate(x, (3, 6), mode="bilinear")),
+        )
+    ],
     net("softmax", ROWS, call=lambda f, x: f.softmax(x, 1)),
     net("log_softmax", ROWS, call=lambda f, x: f.log_softmax(x, 1)),
     net("one_hot", ROWS, call=lambda f, x: f.one_hot(classes(x)), **FLAT),
@@ -1118,6 +1162,12 @@ FUNCTIONAL = [
     ],
     net("binary_cross_entropy", *SAME, domain=(0.1, 0.9)),
     net("binary_cross_entropy_with_logits", *SAME),
+    net(
+        "kl_div",
+        *SAME,
+        call=lambda f, x, y: f.kl_div(x, y, reduction="sum"),
+        domain=(0.1, 0.9),
+    ),
     net("nll_loss", ROWS, call=lambda f, x: f.nll_loss(x, classes(x))),
     net("cross_entropy", ROWS, call=lambda f, x: f.cross_entropy(x, classes(x))),
     net(

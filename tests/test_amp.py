@@ -31,6 +31,7 @@ LOWER = {
     "mv": lambda x: minitorch.mv(x, ones),
     "linear": lambda x: F.linear(x, x32, ones),
     "conv2d": lambda x: F.conv2d(x.reshape(1, 1, 4, 4), image),
+    "conv_transpose2d": lambda x: F.conv_transpose2d(x.reshape(1, 1, 4, 4), image),
     "einsum": lambda x: minitorch.einsum("ij,jk->ik", x, x32),
     "attention": lambda x: F.scaled_dot_product_attention(x, x32, x32),
 }
@@ -46,6 +47,7 @@ WIDER = {
     "rpow": lambda x: 2.0**x,
     "softplus": lambda x: F.softplus(x),
     "layer_norm": lambda x: F.layer_norm(x, (4,), ones, ones),
+    "group_norm": lambda x: F.group_norm(x, 2, ones, ones),
     "rms_norm": lambda x: F.rms_norm(x, (4,), ones),
     "softmax": lambda x: x.softmax(-1),
     "log_softmax": lambda x: x.log_softmax(-1),
@@ -53,6 +55,7 @@ WIDER = {
     "sum": lambda x: x.sum(),
     "prod": lambda x: x.prod(),
     "cumsum": lambda x: x.cumsum(0),
+    "cumprod": lambda x: x.cumprod(0),
     "norm": lambda x: x.norm(),
     "normalize": lambda x: F.normalize(x),
     "cosine_similarity": lambda x: F.cosine_similarity(x, x32),
@@ -60,6 +63,7 @@ WIDER = {
     "l1_loss": lambda x: F.l1_loss(x, x),
     "smooth_l1_loss": lambda x: F.smooth_l1_loss(x, x),
     "huber_loss": lambda x: F.huber_loss(x, x),
+    "kl_div": lambda x: F.kl_div(x, x),
     "nll_loss": lambda x: F.nll_loss(x, labels),
     "cross_entropy": lambda x: F.cross_entropy(x, labels),
     "bce": lambda x: F.binary_cross_entropy_with_logits(x, x),
@@ -80,6 +84,7 @@ KEPT = {
     "max_pool2d": lambda x: F.max_pool2d(x.reshape(1, 1, 4, 4), 2),
     "batch_norm": lambda x: F.batch_norm(x, None, None, ones, ones, True),
     "batch_norm eval": lambda x: F.batch_norm(x, ones, ones, ones, ones),
+    "interpolate": lambda x: F.interpolate(x.reshape(1, 1, 4, 4), 3, mode="bilinear"),
     "dropout": lambda x: F.dropout(x, 0.5),
 }
 

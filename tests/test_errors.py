@@ -385,6 +385,7 @@ def test_a_list_is_no_tensor(name):
     numbers = {"dims": (0,), "shape": (1,), "sizes": (1,), "mask": bools(1)}
     numbers |= dict.fromkeys(("other", "mat2"), ones(1, 1)) | {"index": ints(1)}
     numbers |= dict.fromkeys(("vec", "vec2", "src"), ones(1))
+    numbers |= dict.fromkeys(("end", "tensor1", "tensor2"), ones(1))
     needed = [p.name for p in others if p.default is p.empty]
     needed += ["min"] * (name in ("clamp", "clip"))
     with pytest.raises(TypeError, match=rf"^({name}|clamp|matmul): .*list"):
@@ -393,11 +394,12 @@ def test_a_list_is_no_tensor(name):
 
 LAYERS = {  # what they need besides the first tensor
     (): "relu leaky_relu elu gelu silu softplus sigmoid tanh dropout one_hot normalize",
-    (1,): "softmax log_softmax max_pool2d avg_pool2d adaptive_avg_pool2d",
+    (1,): "softmax log_softmax max_pool2d avg_pool2d adaptive_avg_pool2d group_norm "
+    "interpolate",
     ((1, 1),): "layer_norm rms_norm pad",
     (ONE,): "linear embedding conv1d conv2d bias_activation cosine_similarity mse_loss "
     "l1_loss huber_loss smooth_l1_loss nll_loss cross_entropy binary_cross_entropy "
-    "binary_cross_entropy_with_logits",
+    "binary_cross_entropy_with_logits conv_transpose2d kl_div",
 }
 
 

@@ -8,9 +8,19 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as TF
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from nn_oracle import backward, check_module, copy_weights, numbers, ours, pair, same
+from nn_oracle import (
+    agree,
+    backward,
+    check_module,
+    copy_weights,
+    numbers,
+    ours,
+    pair,
+    same,
+)
+from strategies import layouts
 
 import minitorch
 import minitorch.nn.functional as F
@@ -150,6 +160,74 @@ def test_conv2d(options, device):
         assert repr(mine) == repr(theirs)
 
 
+@given(data=st.data(), layout=layouts)
+def test_conv_transpose2d(data, layout, device):
+    def pair_of(low, high):
+        return tuple(data.draw(st.integers(low, high)) for _ in range(2))
+
+    groups, stride = data.draw(st.sampled_from([1, 2])), pair_of(1, 3)
+    kernel, spread, sizes = pair_of(1, 3), pair_of(1, 2), pair_of(1, 5)
+    more = tuple(data.draw(st.integers(0, s - 1)) for s in stride)
+    pad = tuple(data.draw(st.integers(0, s * (k > 1))) for s, k in zip(spread, kernel))
+    channels, batch = 2 * groups, data.draw(st.integers(0, 2))
+    out = [
+        (n - 1) * s - 2 * p + d * (k - 1) + 1 + m
+        for n, s, p, d, k, m in zip(sizes, stride, pad, spread, kernel, more)
+    ]
+    assume(min(out) > 0)
+    shapes = [(batch, channels, *sizes), (channels, 3, *kernel), (3 * groups,)]
+    options = (stride, pad, more, groups, spread)
+    agree(
+        lambda m, *xs: m.nn.functional.conv_transpose2d(*xs, *options),
+        shapes, device, layout,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"stride": 2, "padding": 1, "output_padding": 1},
+        {"stride": (2, 3), "padding": (1, 2), "output_padding": (0, 2), "bias": False},
+        {"groups": 2, "dilation": 2, "padding": 1},
+    ],
+    ids=str,
+)
+def test_conv_transpose2d_layer(options, device):
+    mine = nn.ConvTranspose2d(4, 6, 3, **options)
+    theirs = tnn.ConvTranspose2d(4, 6, 3, **options)
+    check_module(mine, theirs, 2, 4, 5, 3, device=device)
+    for module in (mine, theirs):
+        module.zero_grad()
+    check_module(mine, theirs, 4, 5, 3, device=device)
+    assert repr(mine) == repr(theirs)
+
+
+def test_conv_transpose2d_beginnings_sizes_and_errors():
+    bound = 1 / math.sqrt(50 * 3 * 3)
+    made = nn.ConvTranspose2d(4, 50, 3)
+    for p in made.parameters():
+        assert 0.9 * bound < p.abs().max().item() <= bound
+    made, theirs = (lib.ConvTranspose2d(2, 1, 3, 2, 1) for lib in (nn, tnn))
+    x, tx = pair(1, 2, 4, 4)
+    copy_weights(made, theirs)
+    for size in ((7, 8), (1, 1, 8, 7)):
+        same(made(x, size), theirs(tx, size))
+    ones = minitorch.ones
+    for wrong in (
+        lambda: made(x, (9, 8)),
+        lambda: made(x, (6, 8)),
+        lambda: F.conv_transpose2d(ones(1, 2, 3, 3), ones(3, 2, 3, 3)),
+        lambda: F.conv_transpose2d(ones(1, 2, 3, 3), ones(2, 2, 3, 3), ones(3)),
+        lambda: F.conv_transpose2d(ones(1, 3, 3, 3), ones(3, 2, 3, 3), groups=2),
+        lambda: F.conv_transpose2d(ones(1, 1, 1, 1), ones(1, 1, 1, 1), padding=1),
+        lambda: F.conv_transpose2d(ones(2, 3), ones(2, 3)),
+        lambda: nn.ConvTranspose2d(1, 1, 3, padding="same")(ones(1, 1, 3, 3)),
+    ):
+        with pytest.raises(ValueError, match="conv_transpose2d: "):
+            wrong()
+
+
 @pytest.mark.parametrize(
     "options",
     [{}, {"stride": 2, "padding": 2, "dilation": 2}, {"groups": 2, "bias": False}],
@@ -180,6 +258,82 @@ def test_conv1d(options, device):
 )
 def test_pooling(mine, theirs, shape, device):
     check_module(mine, theirs, *shape, device=device)
+
+
+INTERPOLATED = {1: "linear", 2: "bilinear", 3: "trilinear"}
+# None, but 2, doubles a side: PyTorch's gradient of "nearest" then is that of 2, though
+# its values are not.
+FACTORS = (0.5, 0.7, 1.0, 1.5, 2, 2.6, 3.0)
+
+
+@given(data=st.data(), layout=layouts, mode=st.sampled_from(["nearest", "linear"]))
+def test_interpolate(data, layout, mode, device):
+    old = data.draw(st.lists(st.integers(2, 5), min_size=1, max_size=3))
+    options = {"mode": mode if mode == "nearest" else INTERPOLATED[len(old)]}
+    if mode == "linear":
+        options["align_corners"] = data.draw(st.sampled_from([True, False, None]))
+    kind = data.draw(st.sampled_from(["size", "scale_factor"]))
+    one = st.integers(1, 9) if kind == "size" else st.sampled_from(FACTORS)
+    options[kind] = data.draw(one | st.tuples(*[one] * len(old)))
+    if kind == "scale_factor":
+        options["recompute_scale_factor"] = data.draw(st.booleans())
+    shape = (data.draw(st.integers(0, 2)), 2, *old)
+    call = lambda m, x: m.nn.functional.interpolate(x, **options)
+    agree(call, [shape], device, layout)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"scale_factor": 2},
+        {"scale_factor": (2, 1.5), "mode": "bilinear"},
+        {"size": 9},
+        {"size": (7, 3), "mode": "bilinear", "align_corners": True},
+    ],
+    ids=str,
+)
+def test_upsample(options, device):
+    mine, theirs = nn.Upsample(**options), tnn.Upsample(**options)
+    check_module(mine, theirs, 2, 3, 5, 4, device=device)
+    assert repr(mine) == repr(theirs)
+
+
+@pytest.mark.parametrize("kind", ["float16", "bfloat16"])
+def test_interpolate_halves(kind):
+    x, tx = pair(1, 2, 5, 4)
+    for mode in ("nearest", "bilinear"):
+        options = {"size": (7, 9), "mode": mode}
+        out = F.interpolate(x.to(getattr(minitorch, kind)), **options)
+        expected = TF.interpolate(tx.to(getattr(torch, kind)), **options)
+        same(out.float(), expected.float(), rtol=1e-2)
+        assert out.dtype.name == kind
+
+
+def test_interpolate_errors():
+    x = minitorch.ones(1, 2, 3, 3)
+    for options in (
+        {},
+        {"size": 3, "scale_factor": 2},
+        {"size": (3, 3, 3)},
+        {"scale_factor": (2,)},
+        {"size": 3, "mode": "bicubic"},
+        {"size": 3, "mode": "linear"},
+        {"size": 3, "align_corners": True},
+        {"size": 3, "antialias": True},
+        {"size": 0},
+        {"scale_factor": 0.1},
+        {"scale_factor": -1},
+        {"size": 3, "recompute_scale_factor": True},
+    ):
+        with pytest.raises(ValueError, match="interpolate: "):
+            F.interpolate(x, **options)
+    with pytest.raises(ValueError, match="interpolate: "):
+        F.interpolate(x[0, 0], 3)
+    for wrong in (lambda: F.interpolate(x, 3.5), lambda: F.interpolate(x.long(), 3)):
+        with pytest.raises(TypeError, match="interpolate: "):
+            wrong()
+    out = F.interpolate(x, 3)
+    assert out is not x and out.raw.storage is not x.raw.storage
 
 
 def test_pooling_indices_and_errors():
@@ -253,6 +407,38 @@ def test_layer_norm(shape, size, options, device):
     for p in theirs.parameters():
         torch.nn.init.normal_(p)
     check_module(mine, theirs, *shape, device=device)
+
+
+@given(
+    groups=st.integers(1, 3),
+    sizes=st.tuples(st.integers(0, 3), st.integers(1, 3)),
+    rest=st.lists(st.integers(1, 4), max_size=2),
+    layout=layouts,
+)
+def test_group_norm(groups, sizes, rest, layout, device):
+    shape = (sizes[0], groups * sizes[1], *rest)
+    assume(math.prod(shape) != groups)
+    call = lambda m, x, w, b: m.nn.functional.group_norm(x, groups, w, b, 1e-3)
+    agree(call, [shape, shape[1:2], shape[1:2]], device, layout)
+
+
+@pytest.mark.parametrize("options", [{}, {"affine": False}, {"bias": False}], ids=str)
+def test_group_norm_layer(options, device):
+    mine, theirs = nn.GroupNorm(2, 4, **options), tnn.GroupNorm(2, 4, **options)
+    check_module(mine, theirs, 3, 4, 5, device=device)
+    assert repr(mine) == repr(theirs)
+
+
+def test_group_norm_errors():
+    for wrong in (
+        lambda: nn.GroupNorm(2, 3),
+        lambda: F.group_norm(minitorch.ones(2, 3), 2),
+        lambda: F.group_norm(minitorch.ones(4), 2),
+        lambda: F.group_norm(minitorch.ones(1, 4), 4),
+        lambda: F.group_norm(minitorch.ones(1, 4), 2, minitorch.ones(3)),
+    ):
+        with pytest.raises(ValueError, match="roup"):
+            wrong()
 
 
 @pytest.mark.parametrize("padding_idx", [None, 1, -2])

@@ -9,7 +9,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from nn_oracle import backward, numbers, ours, pair, same
+from nn_oracle import agree, backward, numbers, ours, pair, same
+from strategies import layouts
 
 import minitorch
 import minitorch.nn.functional as F
@@ -56,6 +57,34 @@ def test_regression(name, options, reduction, device):
     y, ty = pair(4, 3, seed=1, device=device)
     options = {**options, "reduction": reduction}
     compare(mine(**options), theirs(**options), x, tx, y, ty)
+
+
+@pytest.mark.filterwarnings("ignore:reduction:UserWarning")
+@given(
+    shape=st.lists(st.integers(0, 4), min_size=1, max_size=3),
+    reduction=st.sampled_from(["none", "mean", "sum", "batchmean"]),
+    logs=st.booleans(),
+    layout=layouts,
+)
+def test_kl_div(shape, reduction, logs, layout, device):
+    options = {"reduction": reduction, "log_target": logs}
+    call = lambda m, x, y: m.nn.KLDivLoss(**options)(x, y)
+    agree(call, [tuple(shape)] * 2, device, layout, low=0.1)
+
+
+def test_kl_div_of_nothing_and_of_unlike_shapes():
+    """Where the target is 0 the loss is 0, and its slope is -input, not NaN."""
+    x, tx = pair(3, 2)
+    y, ty = ours(torch.tensor([0.0, 0.7]).requires_grad_()), torch.tensor([0.0, 0.7])
+    out = F.kl_div(x, y, reduction="sum")
+    same(out, tnn.functional.kl_div(tx, ty, reduction="sum"))
+    out.backward()
+    same(x.grad, torch.stack([-ty] * 3))
+    assert y.grad[0].item() == pytest.approx(-tx[:, 0].sum().item(), rel=1e-5)
+    with pytest.raises(ValueError, match="KLDivLoss: reduction"):
+        nn.KLDivLoss(reduction="average")
+    with pytest.raises(ValueError, match="kl_div: "):
+        F.kl_div(x, minitorch.ones(5))
 
 
 def test_shapes_that_broadcast_warn():

@@ -8,6 +8,8 @@ import math
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from nn_oracle import copy_weights, ours, pair, same
 
 import minitorch
@@ -605,6 +607,68 @@ def test_a_schedule_goes_on_from_its_state(name):
         return out
 
     assert run(40) == run(-1)
+
+
+@given(
+    metrics=st.lists(
+        st.sampled_from([-1.0, 0.0, 0.5, 0.99, 1.0, 1.00005, 3.0, math.nan, math.inf]),
+        max_size=30,
+    ),
+    options=st.fixed_dictionaries(
+        {},
+        optional={
+            "mode": st.sampled_from(["min", "max"]),
+            "factor": st.sampled_from([0.5, 0.1]),
+            "patience": st.integers(0, 3),
+            "threshold": st.sampled_from([0.0, 0.1]),
+            "threshold_mode": st.sampled_from(["rel", "abs"]),
+            "cooldown": st.integers(0, 2),
+            "min_lr": st.sampled_from([0.01, [0.1, 0.02]]),
+            "eps": st.sampled_from([1e-8, 0.1]),
+        },
+    ),
+    stop=st.integers(0, 30),
+)
+def test_reduce_on_plateau(metrics, options, stop):
+    """Rates are PyTorch's, also when states of either library are loaded on the way."""
+
+    def begin(lib, lr):
+        opt = lib.SGD(PARAMS[lib](), lr=lr)
+        opt.add_param_group({"params": PARAMS[lib](), "lr": 0.05})
+        return opt, lib.lr_scheduler.ReduceLROnPlateau(opt, **options)
+
+    (opt, mine), (topt, theirs) = begin(optim, 0.4), begin(torch.optim, 0.4)
+    for number, metric in enumerate(metrics):
+        if number == stop:
+            rate = opt.param_groups[0]["lr"]
+            states = mine.state_dict(), theirs.state_dict()
+            (opt, mine), (topt, theirs) = begin(optim, rate), begin(torch.optim, rate)
+            for o, t in zip(opt.param_groups, topt.param_groups):
+                o["lr"] = t["lr"] = states[0]["_last_lr"][o is opt.param_groups[1]]
+            mine.load_state_dict(states[1])
+            theirs.load_state_dict(states[0])
+        mine.step(minitorch.tensor(metric) if number % 2 else metric)
+        theirs.step(torch.tensor(metric) if number % 2 else metric)
+        assert [g["lr"] for g in opt.param_groups] == mine.get_last_lr()
+        np.testing.assert_allclose(mine.get_last_lr(), theirs.get_last_lr(), rtol=1e-12)
+
+
+def test_reduce_on_plateau_errors_and_groups_that_join():
+    opt = optim.SGD(PARAMS[optim](), lr=1.0)
+    make = schedules.ReduceLROnPlateau
+    wrong = {"factor": 1}, {"min_lr": [1, 2]}, {"mode": "x"}, {"threshold_mode": "y"}
+    for options in wrong:
+        with pytest.raises(ValueError, match="ReduceLROnPlateau: "):
+            make(opt, **options)
+    with pytest.raises(TypeError, match="ReduceLROnPlateau: "):
+        make(3)
+    scheduler = make(opt, patience=0)
+    with pytest.raises(ValueError, match="nobody gives"):
+        schedules.SequentialLR(opt, [schedules.StepLR(opt, 1), scheduler], [3])
+    opt.add_param_group({"params": PARAMS[optim](), "lr": 0.5})
+    for _ in range(2):
+        scheduler.step(1.0)
+    assert [g["lr"] for g in opt.param_groups] == [0.1, 0.05]
 
 
 def test_schedule_errors_and_warnings():

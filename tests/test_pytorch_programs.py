@@ -218,15 +218,66 @@ def test_small_things_that_programs_write() -> None:
     assert program(minitorch) == program(torch)
 
 
+def test_a_small_unet_with_an_adam_of_ones_own() -> None:
+    """An image down and up again, an average of weights, a rate that plateaus lower."""
+
+    def train(lib: Any, start: dict[str, np.ndarray]) -> list[float]:
+        nn = lib.nn
+
+        class UNet(nn.Module):  # type: ignore[misc, name-defined]
+            def __init__(self) -> None:
+                super().__init__()
+                self.down = nn.Conv2d(1, 4, 3, stride=2, padding=1)
+                self.norm = nn.GroupNorm(2, 4)
+                self.up = nn.ConvTranspose2d(4, 4, 2, stride=2)
+                self.wide = nn.Upsample(scale_factor=2, mode="bilinear")
+                self.out = nn.Conv2d(8, 1, 1)
+
+            def forward(self, x: Any) -> Any:
+                x = nn.functional.silu(self.norm(self.down(x)))
+                return self.out(lib.cat([self.up(x), self.wide(x)], 1)).flatten(1)
+
+        net, criterion = UNet(), nn.KLDivLoss(reduction="batchmean")
+        net.load_state_dict({k: lib.tensor(v) for k, v in start.items()})
+        schedule = lib.optim.lr_scheduler.ReduceLROnPlateau(
+            lib.optim.SGD(net.parameters(), lr=0.05), patience=0, threshold=0.5
+        )
+        moments = [(lib.zeros_like(p), lib.zeros_like(p)) for p in net.parameters()]
+        average = [p.detach().clone() for p in net.parameters()]
+        x = (lib.arange(2 * 64.0) % 7).reshape(2, 1, 8, 8)
+        wanted, found = (x.flatten(1) * 0.5).softmax(1), []
+        for step in range(1, 6):
+            loss = criterion(net(x).log_softmax(1), wanted)
+            net.zero_grad()
+            loss.backward()
+            schedule.step(loss.detach())
+            rate = schedule.get_last_lr()[0] / (1 - 0.9**step)
+            with lib.no_grad():
+                for p, (m, v), mean in zip(net.parameters(), moments, average):
+                    m.lerp_(p.grad, 0.1)
+                    v.mul_(0.99).addcmul_(p.grad, p.grad, value=0.01)
+                    p.addcdiv_(m, v.div(1 - 0.99**step).sqrt_().add_(1e-3), value=-rate)
+                    mean.lerp_(p, 0.5)
+            found += [loss.item(), rate]
+        return found + [mean.sum().item() for mean in average]
+
+    rng = np.random.default_rng(0)
+    shapes = {"down.weight": (4, 1, 3, 3), "down.bias": (4,), "norm.weight": (4,)}
+    shapes |= {"norm.bias": (4,), "up.weight": (4, 4, 2, 2), "up.bias": (4,)}
+    shapes |= {"out.weight": (1, 8, 1, 1), "out.bias": (1,)}
+    start = {k: rng.normal(0, 0.5, s).astype(np.float32) for k, s in shapes.items()}
+    assert train(minitorch, start) == pytest.approx(train(torch, start), rel=1e-3)
+
+
 @pytest.mark.parametrize(
     ("place", "name", "words"),
     [
         ("", "uint8", "not offered here; .* int64 or int32"),
         ("", "zeroes", "did you mean 'zeros'"),
-        ("nn", "LSTM", "not offered here; write its cell"),
-        ("nn.functional", "interpolate", "use x.repeat_interleave"),
+        ("nn", "LSTMCell", "not offered here; use nn.RNN"),
+        ("nn", "ConvTranspose1d", "use nn.ConvTranspose2d"),
         ("optim", "Adadelta", "use optim.Adam"),
-        ("optim.lr_scheduler", "ReduceLROnPlateau", "param_groups"),
+        ("optim.lr_scheduler", "ReduceLROnPlateu", "mean 'ReduceLROnPlateau'"),
     ],
 )
 def test_what_is_absent_says_what_to_write(place: str, name: str, words: str) -> None:

@@ -300,6 +300,7 @@ def test_new_ones_like_this(device):
     for made in (x.new_zeros(3), x.new_ones((3, 2)), x.new_full((2,), 5)):
         assert made.dtype is minitorch.float64 and made.device == device
     assert x.new_zeros(3, 2).shape == (3, 2)
+    assert x.new_ones(2, dtype=minitorch.int64).dtype is minitorch.int64
     for data in ([1, 2], np.arange(2), minitorch.arange(2, device=device)):
         assert x.new_tensor(data).dtype is minitorch.float64
     assert x.long().new_tensor([1.5]).tolist() == [1]

@@ -23,7 +23,8 @@ from operations import (
 from strategies import broadcastable_shapes, dtype_names, sample, seeds, tensors
 
 import minitorch
-from minitorch import dtypes
+from helpers import LAYOUTS, make, numbers
+from minitorch import Tensor, dtypes
 
 inf, nan = math.inf, math.nan
 
@@ -329,3 +330,46 @@ def test_python_conversions(device):
     assert 1.0 in minitorch.tensor([1.0, 2.0], device=device)
     assert 5.0 not in minitorch.tensor([1.0, 2.0], device=device)
     assert len({x, n, x}) == 2
+
+
+def test_functions_in_place(device):
+    """Other names of the memory see them, in any layout and in halves."""
+    for layout in LAYOUTS[:-1]:
+        array = numbers((3, 4), minitorch.float64, 1, layout)
+        x = Tensor(make(array, device, layout))
+        part = x[1:, ::2]
+        assert part.sin_() is part
+        array[1:, ::2] = np.sin(array[1:, ::2])
+        np.testing.assert_allclose(x.abs_().sqrt_().numpy(), np.sqrt(np.abs(array)))
+    for kind in (minitorch.float16, minitorch.bfloat16):
+        x = minitorch.tensor([0.0, 4.0], dtype=kind, device=device)
+        assert x.sqrt_().tolist() == [0.0, 2.0] and x.dtype is kind
+    x = minitorch.tensor([3, -2], device=device)
+    assert x.neg_().relu_().tolist() == [0, 2]
+    with pytest.raises(TypeError, match="exp_: "):
+        x.exp_()
+    leaf = minitorch.ones(2, device=device, requires_grad=True)
+    with pytest.raises(RuntimeError, match="leaf"):
+        leaf.exp_()
+    y = leaf * 2
+    assert y.detach_() is y and not y.requires_grad and y.is_leaf
+    with pytest.raises(RuntimeError, match="detach_: "):
+        (leaf * 2)[0].detach_()
+
+
+def test_lerp_reaches_its_end_and_says_what_is_wrong(device):
+    x = minitorch.tensor([1e8, -1.0], device=device)
+    end = minitorch.tensor([1.0, 3.0], device=device)
+    assert x.lerp(end, 1).tolist() == [1.0, 3.0]
+    for wrong in (
+        lambda: x.lerp(end.double(), 0.5),
+        lambda: x.lerp(2.0, 0.5),
+        lambda: x.lerp(end, end.double()),
+        lambda: x.long().lerp(end.long(), 0.5),
+        lambda: x.lerp_(end.double(), 0.5),
+        lambda: x.addcdiv(x.long(), x.long()),
+    ):
+        with pytest.raises(TypeError, match=r"(lerp|addcdiv): "):
+            wrong()
+    with pytest.raises(ValueError, match="lerp_: "):
+        x.lerp_(minitorch.ones(3, 2, device=device), 0.5)

@@ -15,6 +15,7 @@ from operations import (
     check_differences,
     check_forward,
     each,
+    weighted_sum,
 )
 from strategies import small_shapes, tensors
 
@@ -70,6 +71,36 @@ def test_the_first_of_equal_values_wins(device):
         assert x.argmax(1).tolist() == [1, 0] and x.argmin(1).tolist() == [0, 0]
         assert x.max(1).indices.tolist() == [1, 0]
         assert x.argmax().item() == 1
+
+
+@given(data=st.data(), keepdim=st.booleans())
+def test_median(device, data, keepdim):
+    """Also with ties and NaNs: the middle one of the sorted numbers, else a NaN."""
+    numbers = st.sampled_from([-1.0, 0.0, 0.0, 2.5, nan, inf])
+    shape = data.draw(st.tuples(st.integers(1, 3), st.integers(1, 5)))
+    rows = data.draw(st.lists(numbers, min_size=15, max_size=15))
+    array = np.array(rows)[: math.prod(shape)].reshape(shape)
+    dim = data.draw(st.integers(-2, 1))
+    x = minitorch.tensor(array.T.copy(), device=device).T.requires_grad_()
+    t = torch.tensor(array, requires_grad=True)
+    found, expected = x.median(dim, keepdim), t.median(dim, keepdim)
+    assert_same(found.values, expected.values)
+    there = x.gather(dim, found.indices if keepdim else found.indices.unsqueeze(dim))
+    assert_same(there if keepdim else there.squeeze(dim), expected.values)
+    assert_same(x.median(), t.median())
+    (2 * x.median()).backward()
+    (2 * t.median()).backward()
+    assert_same(x.grad, t.grad, 1e-12)
+
+
+def test_median_errors(device):
+    x = minitorch.ones(2, 0, device=device)
+    for wrong in (lambda: x.median(), lambda: x.median(1), lambda: x.median(2)):
+        with pytest.raises((ValueError, IndexError), match="median: "):
+            wrong()
+    with pytest.raises(TypeError, match="median: "):
+        x.bool().median()
+    assert x.median(0).values.shape == (0,)
 
 
 def test_ties_share_the_gradient_of_amax(device):
@@ -141,3 +172,49 @@ def test_function_forms(device):
     assert_same(tuple(minitorch.topk(x, 1)), tuple(torch.topk(t, 1)))
     assert_same(minitorch.softmax(x, 0), torch.softmax(t, 0), 1e-6)
     assert_same(minitorch.log_softmax(x, 0), torch.log_softmax(t, 0), 1e-6)
+
+
+@given(
+    counted=st.lists(st.integers(0, 9), max_size=20),
+    minlength=st.integers(0, 12),
+    kind=st.sampled_from([None, "float32", "float64", "int64", "bool", "float16"]),
+)
+def test_bincount(device, counted, minlength, kind):
+    found = []
+    for lib in (minitorch, torch):
+        where = {"device": device if lib is minitorch else "cpu"}
+        x = lib.tensor([*counted, 3], dtype=lib.int32, **where)
+        w = lib.arange(2 * len(x), **where)[::2]
+        w = None if kind is None else (w % 3).to(getattr(lib, kind))
+        found.append(lib.bincount(x[: len(counted) + 1], w, minlength=minlength))
+    assert_same(*found, 1e-6)
+
+
+def test_bincount_errors(device):
+    def ints(*values):
+        return minitorch.tensor(values, dtype=minitorch.int64, device=device)
+
+    w = minitorch.ones(1, device=device, requires_grad=True)
+    assert ints().bincount(minlength=2).tolist() == [0, 0]
+    assert not ints(1).bincount(w).requires_grad
+    for wrong in (
+        lambda: ints(-1).bincount(),
+        lambda: ints(1).float().bincount(),
+        lambda: ints(1).reshape(1, 1).bincount(),
+        lambda: ints(1).bincount(minlength=-1),
+        lambda: ints(1, 2).bincount(w),
+    ):
+        with pytest.raises(ValueError, match="bincount: "):
+            wrong()
+
+
+@pytest.mark.parametrize(
+    "row", [[2, 0, 3, 4], [0, 5, 0, 1], [0, 0, 2, 3], [-1, 2, 3, 0]]
+)
+def test_gradients_of_running_products_with_zeros(device, row):
+    rows = np.array([row, [1, 2, 3, 4]], np.float64)
+    x = minitorch.tensor(rows, device=device, requires_grad=True)
+    t = torch.tensor(rows, requires_grad=True)
+    weighted_sum(x.cumprod(1)).backward()
+    weighted_sum(t.cumprod(1)).backward()
+    assert_same(x.grad, t.grad, 1e-12)

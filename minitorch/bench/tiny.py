@@ -67,7 +67,7 @@ IMAGE, CLASSES = X.reshape(1, 1, N, N), PLACES[0]
 # default, and no name of these, is left out with all that follow it.
 ARGUMENTS: dict[str, Any] = {
     **dict.fromkeys(("input", "self", "a", "x", "other", "mat2", "src", "target"), X),
-    **dict.fromkeys(("x1", "x2"), X),
+    **dict.fromkeys(("x1", "x2", "tensor1", "tensor2"), X),
     **dict.fromkeys(("weight", "bias", "vec"), ROW),
     **dict.fromkeys(("running_mean", "running_var"), STATISTICS),
     **dict.fromkeys(("mask", "condition"), MASK),
@@ -96,10 +96,12 @@ SPECIAL: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("dot", "outer"), VECTORS),
     **dict.fromkeys(("conv2d", "max_pool2d", "avg_pool2d"), IMAGES),
     **dict.fromkeys(("adaptive_avg_pool2d",), IMAGES),
+    "conv_transpose2d": {"input": IMAGE, "weight": IMAGE[..., :3, :3], "bias": None},
     **dict.fromkeys(("conv1d", "max_pool1d"), SEQUENCES),
     **dict.fromkeys(("cross_entropy", "nll_loss"), BY_CLASS),
     **dict.fromkeys(("squeeze", "binary_cross_entropy"), WITHOUT),
     **dict.fromkeys(("binary_cross_entropy_with_logits",), WITHOUT),
+    **{key: {"end": X} for key in ("lerp", "lerp_")},
     **dict.fromkeys(("__getitem__", "__setitem__"), SOME_ROWS),
     **dict.fromkeys(("expand", "broadcast_to"), WIDE),
     **dict.fromkeys((*BITS, "__invert__"), MASKS),
@@ -109,6 +111,8 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "linear": {"weight": X}, "linear_cross_entropy": {"linear_weight": X, **BY_CLASS},
     "embedding": {"input": CLASSES, "weight": X},
     "one_hot": {"x": CLASSES}, "item": {"self": X[0, 0]}, "batch_norm": WITHOUT,
+    "group_norm": {"num_groups": 4}, "interpolate": {"input": IMAGE, "size": 48},
+    "bincount": {"input": CLASSES},
     "meshgrid": {"tensors": [ROW, ROW]}, "scaled_dot_product_attention": {"value": X},
 }  # fmt: skip
 

@@ -2,7 +2,8 @@
 
 With this file one can see that the three functions of a convolution, its output, the
 gradient of its input and the gradient of its weight, are derivatives of each other:
-each one's backward pass is made of the other two.
+each one's backward pass is made of the other two. The gradient of the input is
+`conv_transpose2d`, too.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from minitorch.arguments import check_floating
 from minitorch.function import Context, Function
+from minitorch.functions.autocasting import in_lower
 from minitorch.functions.operands import check_alike
 from minitorch.tensor_data import Shape
 
@@ -229,6 +232,73 @@ def conv1d(
     )
     return out.squeeze(-2)
     # END SOLUTION a6.1
+
+
+@in_lower
+def conv_transpose2d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: int | Pair = 1,
+    padding: int | Pair = 0,
+    output_padding: int | Pair = 0,
+    groups: int = 1,
+    dilation: int | Pair = 1,
+) -> Tensor:
+    """Spread each number over a window: the gradient of `conv2d` for its input.
+
+    input [N, C, H, W] or [C, H, W], weight [C, O/groups, KH, KW], bias [O] ->
+    [N, O, OH, OW] with OH = (H - 1) stride - 2 padding + dilation (KH - 1) + 1 +
+    output_padding.
+
+    Args:
+        output_padding: lines at the end that a convolution of this stride would leave
+            out; below the stride.
+
+    Raises:
+        ValueError: shapes or options that do not fit each other.
+    """
+    name = "conv_transpose2d"
+    check_alike(name, check_floating(name, input), weight, bias)
+    if input.dim() == 3:
+        options: Any = (stride, padding, output_padding, groups, dilation)
+        return conv_transpose2d(input.unsqueeze(0), weight, bias, *options).squeeze(0)
+    step = as_pair(f"{name}: stride", stride, 1)
+    spread = as_pair(f"{name}: dilation", dilation, 1)
+    pad = as_pair(f"{name}: padding", padding, 0)
+    more = as_pair(f"{name}: output_padding", output_padding, 0)
+    made = (step, pad, spread, groups)
+    shape = _transposed_shape(input.raw.shape, weight.raw.shape, made, more)
+    if bias is not None and bias.raw.shape != shape[1:2]:
+        raise ValueError(f"{name}: the bias is {bias.raw.shape}; expected {shape[1:2]}")
+    out = Conv2dInput.apply(input, weight, shape, made)
+    return out if bias is None else out + bias.reshape(-1, 1, 1)
+
+
+@lru_cache(maxsize=1024)
+def _transposed_shape(
+    shape: Shape, weight: Shape, options: Options, more: Pair
+) -> Shape:
+    """Of which images a convolution makes `shape`, with `more` lines that it skips."""
+    *sides, groups = options
+    fits = len(shape) == len(weight) == 4 and shape[1] == weight[0]
+    if not fits or groups < 1 or shape[1] % groups:
+        raise ValueError(
+            f"conv_transpose2d: the input is {shape}, the weight {weight} and groups "
+            f"is {groups}; expected (N, C, H, W) and (C, O/groups, KH, KW), with C "
+            f"divisible by groups"
+        )
+    sizes = [
+        (n - 1) * s - 2 * p + d * (k - 1) + 1 + m
+        for n, k, s, p, d, m in zip(shape[2:], weight[2:], *sides, more)
+    ]
+    if min(sizes) < 1 or any(m >= s for m, s in zip(more, sides[0])):
+        raise ValueError(
+            f"conv_transpose2d: the output would be {sizes}, the output_padding is "
+            f"{more}, which must be below the stride {sides[0]}; the input is {shape}, "
+            f"the weight {weight}, the padding {sides[1]}"
+        )
+    return (shape[0], weight[1] * groups, *sizes)
 
 
 def as_sizes(name: str, value: Any, dims: int, least: int) -> tuple[int, ...]:

@@ -1,7 +1,7 @@
 """Losses: how far a network's output is from what is wanted.
 
 With this file one can compare numbers (`mse_loss`, `huber_loss`), probabilities
-(`binary_cross_entropy`) and the scores of classes (`cross_entropy`, `nll_loss`), of
+(`binary_cross_entropy`, `kl_div`) and the scores of classes (`cross_entropy`), of
 which there may be more than fit into memory (`linear_cross_entropy`). All are found in
 `minitorch.nn.functional`, and as modules in `minitorch.nn`.
 """
@@ -183,6 +183,30 @@ def huber_loss(
     if delta <= 0:
         raise ValueError(f"huber_loss: delta is {delta}; it must be above 0")
     return _distance("huber_loss", HuberLoss, input, target, reduction, delta)
+
+
+@autocasting.in_float32
+def kl_div(
+    input: Tensor, target: Tensor, *, reduction: str = "mean", log_target: bool = False
+) -> Tensor:
+    """target (log target - input), for log-probabilities `input`; 0 where target is 0
+
+    Their sum over classes is how far the input's distribution is from the target's:
+    reduction "batchmean" (the sum by the first size), while "mean" is over all numbers.
+
+    Args:
+        log_target: whether the target is log-probabilities, too.
+    """
+    name = "kl_div"
+    check_reduction(name, "sum" if reduction == "batchmean" else reduction)
+    input, target = operands(name, check_floating(name, input), target)
+    if log_target:
+        losses = target.exp() * (target - input)
+    else:
+        losses = target * (target.masked_fill(target == 0, 1.0).log() - input)
+    if reduction == "batchmean":
+        return losses.sum() / input.shape[0]
+    return _reduce(name, losses, reduction)
 
 
 def _check_same_shape(name: str, input: Tensor, target: Tensor) -> None:

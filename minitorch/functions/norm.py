@@ -1,6 +1,6 @@
-"""Normalization over features (layer norm) and over the batch (batch norm).
+"""Normalization over features (layer, group norm) and over the batch (batch norm).
 
-With this file one can see the two as one idea: subtract a mean, divide by a standard
+With this file one can see them as one idea: subtract a mean, divide by a standard
 deviation, then scale and shift; only what the statistics are taken over differs.
 """
 
@@ -13,6 +13,7 @@ from minitorch.arguments import check_floating
 from minitorch.autodiff import grad_mode
 from minitorch.dtypes import DType, finfo, float32, promote
 from minitorch.function import Context, Function, once_differentiable
+from minitorch.functions.autocasting import in_float32
 from minitorch.functions.elementwise import AddMixed
 from minitorch.functions.linear import as_rows, reshaped
 from minitorch.functions.movement import in_shape
@@ -260,6 +261,37 @@ def layer_norm(
         out = LayerNorm.apply(rows, *flat, float(eps))
         out = out if dtype is None else cast(out, dtype)
     return in_shape(out, x.raw.shape)
+
+
+@in_float32
+def group_norm(
+    input: Tensor, num_groups: int, weight: Tensor | None = None,
+    bias: Tensor | None = None, eps: float = 1e-5,
+) -> Tensor:  # fmt: skip
+    """Normalize each group of channels of each example: layer norm of a view.
+
+    input [N, C, *], where C is a multiple of num_groups; weight and bias [C].
+
+    Source: Wu and He, "Group normalization", 2018.
+    """
+    shape = check_floating("group_norm", input).raw.shape
+    if len(shape) < 2 or num_groups < 1 or shape[1] % num_groups:
+        raise ValueError(
+            f"group_norm: the input is {shape}; expected (N, C, ...), where C is a "
+            f"multiple of num_groups, {num_groups}"
+        )
+    if input.raw.size == num_groups:
+        raise ValueError(
+            f"group_norm: the input is {shape}; with num_groups {num_groups} each "
+            f"group is one number, and the result 0"
+        )
+    flat = [_checked("group_norm", input, p, shape[1:2]) for p in (weight, bias)]
+    size = numel(shape[1:]) // num_groups
+    rows = in_shape(input, (shape[0] * num_groups, size))
+    out = in_shape(LayerNorm.apply(rows, None, None, float(eps)), shape)
+    wide = (shape[1], *[1] * (len(shape) - 2))
+    out = out if flat[0] is None else out * in_shape(flat[0], wide)
+    return out if flat[1] is None else out + in_shape(flat[1], wide)
 
 
 def rms_norm(

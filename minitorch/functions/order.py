@@ -1,7 +1,8 @@
 """Which element is the largest, and in which order all of them are.
 
-With this file one can find extremes and sort. Where an element is has no gradient; the
-values are gathered from there, and their gradients go back to these places.
+With this file one can find extremes, sort and count. Where an element is has no
+gradient; the values are gathered from there, and their gradients go back to these
+places.
 """
 
 from __future__ import annotations
@@ -13,9 +14,14 @@ import minitorch.dtypes as dtypes
 from minitorch.arguments import dim_in, dims_of, not_bool, not_empty
 from minitorch.function import Context, Function
 from minitorch.functions.choice import maximum, minimum
-from minitorch.functions.indexing import ScatterAdd
-from minitorch.functions.operands import checked_tensor, is_tensor
-from minitorch.functions.reduce import amax, amin, dropped
+from minitorch.functions.indexing import ScatterAdd, number_range
+from minitorch.functions.operands import (
+    cast,
+    check_same_device,
+    checked_tensor,
+    is_tensor,
+)
+from minitorch.functions.reduce import Extreme, amax, amin, dropped
 from minitorch.tensor_data import TensorData
 
 if TYPE_CHECKING:
@@ -61,6 +67,21 @@ class Ordered(Pick):
         ctx.save_for_backward(a.wrap(index))
         ctx.dim, ctx.shape = dim, a.raw.shape
         return values, index
+
+
+class Median(Function):
+    """The middle one of all elements; those that equal it share the gradient."""
+
+    @staticmethod
+    def forward(ctx: Context, a: Tensor) -> Any:
+        out = median(a.reshape(-1), 0).values.raw
+        ctx.dims, ctx.kept = tuple(range(a.dim())), (1,) * a.dim()
+        ctx.save_for_backward(a, out)
+        return out
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> Any:
+        return Extreme.backward(ctx, grad)[0]
 
 
 def max(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
@@ -146,3 +167,57 @@ def topk(
         return sort(input)
     dim = dim_in("topk", input, dim)
     return ValuesIndices(*Ordered.apply(input, dim, bool(largest), k))
+
+
+def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
+    """The middle number, the lower of two, or NaN where there is one.
+
+    With a dim, the pair (values, indices), from a sort.
+    """
+    not_bool("median", input)
+    if dim is None:
+        not_empty("median", input, range(input.dim()))
+        return Median.apply(input)
+    dim = dim_in("median", input, dim)
+    not_empty("median", input, (dim,) if input.dim() else ())
+    values, places = sort(input, dim)
+    if not input.dim():
+        return ValuesIndices(values, places)
+    size = input.raw.shape[dim]
+    count = (~input.isnan()).sum(dim, keepdim=True)  # behind which NaNs are
+    middle = count.where(count < size, (size - 1) // 2)
+    found = values.gather(dim, middle), places.gather(dim, middle)
+    return ValuesIndices(*(x if keepdim else x.squeeze(dim) for x in found))
+
+
+def bincount(
+    input: Tensor, weights: Tensor | None = None, minlength: int = 0
+) -> Tensor:
+    """How often each number from 0 on is there: int64 [n] -> [max + 1], int64.
+
+    Args:
+        weights: [n], to be added up in place of 1; float32, or as float64. They have
+            no gradient.
+        minlength: how many numbers there are at least.
+    """
+    kind = checked_tensor("bincount", input).dtype
+    low, high = number_range(input) if input.numel() else (0, -1)
+    if input.dim() != 1 or low < 0 or minlength < 0 or kind.category != 1:
+        raise ValueError(
+            f"bincount: the input is {input.raw.shape} of {kind.name}, its lowest "
+            f"number {low} and minlength {minlength}; expected one dimension of whole "
+            f"numbers, none below 0"
+        )
+    if weights is None:
+        counted = input.new_ones(input.raw.shape, dtype=dtypes.int64)
+    else:
+        check_same_device("bincount", input, weights)
+        same = weights.dtype is dtypes.float32
+        counted = weights.detach() if same else weights.detach().double()
+    if counted.raw.shape != input.raw.shape:
+        raise ValueError(
+            f"bincount: the weights are {counted.raw.shape} and the input "
+            f"{input.raw.shape}; expected one weight for each number"
+        )
+    zeros = counted.new_zeros(high + 1 if high >= minlength else minlength)
+    return ScatterAdd.apply(zeros, 0, cast(input, dtypes.int64), counted)

@@ -378,3 +378,26 @@ def cumsum(input: Tensor, dim: int) -> Tensor:
     a = to_counting("cumsum", input)
     dim = dim_in("cumsum", a, dim)
     return Cumsum.apply(a, dim) if a.dim() else a.clone()
+
+
+@in_float32
+def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
+    """Running products along `dim`, of the elements as `dtype`. Integers give int64.
+
+    In log2(n) steps, each a product of the tensor with itself: behind step k a number
+    is the product of the last 2^k. So zeros are no special case for gradients.
+
+    Source: Hillis and Steele, "Data parallel algorithms", 1986.
+    """
+    if dtype is not None:
+        input = cast(checked_tensor("cumprod", input), dtypes.check(dtype))
+    a = to_counting("cumprod", input)
+    dim = dim_in("cumprod", a, dim)
+    size, step = (a.raw.shape or (1,))[dim], 1
+    out = a if size > 1 else a.clone()
+    while step < size:
+        later = out.narrow(dim, step, size - step)
+        later = later * out.narrow(dim, 0, size - step)
+        out = out.cat((out.narrow(dim, 0, step), later), dim)
+        step *= 2
+    return out

@@ -28,7 +28,7 @@ from minitorch.nn.attention import (
     TransformerEncoderLayer,
 )
 from minitorch.nn.containers import ModuleDict, ModuleList, ParameterDict, Sequential
-from minitorch.nn.conv import Conv1d, Conv2d
+from minitorch.nn.conv import Conv1d, Conv2d, ConvTranspose2d
 from minitorch.nn.dropout import Dropout
 from minitorch.nn.embedding import Embedding, RotaryEmbedding
 from minitorch.nn.experts import MixtureOfExperts
@@ -39,15 +39,23 @@ from minitorch.nn.loss import (
     BCEWithLogitsLoss,
     CrossEntropyLoss,
     HuberLoss,
+    KLDivLoss,
     L1Loss,
     MSELoss,
     NLLLoss,
     SmoothL1Loss,
 )
 from minitorch.nn.module import Module
-from minitorch.nn.norm import BatchNorm1d, BatchNorm2d, LayerNorm, RMSNorm
+from minitorch.nn.norm import BatchNorm1d, BatchNorm2d, GroupNorm, LayerNorm, RMSNorm
 from minitorch.nn.parameter import Parameter
-from minitorch.nn.pool import AdaptiveAvgPool2d, AvgPool2d, MaxPool1d, MaxPool2d
+from minitorch.nn.pool import (
+    AdaptiveAvgPool2d,
+    AvgPool2d,
+    MaxPool1d,
+    MaxPool2d,
+    Upsample,
+)
+from minitorch.nn.recurrent import GRU, LSTM, RNN
 from minitorch.nn.sparse import SparseLinear, prune_linears, prune_weight
 
 if not TYPE_CHECKING:  # for which a name that is not there stays an error

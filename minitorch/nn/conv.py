@@ -1,12 +1,12 @@
 """Convolution layers.
 
 With this file one can slide a learned kernel over sequences (`Conv1d`) and images
-(`Conv2d`).
+(`Conv2d`), or make larger images with one (`ConvTranspose2d`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import minitorch.nn.functional as F
@@ -21,6 +21,8 @@ class _Conv(Module):
     """What convolutions of one and of two dimensions share."""
 
     dims: int
+    output_padding: tuple[int, ...] = ()  # of the transposed ones
+    _transposed = False
     _conv: ClassVar[Callable[..., Tensor]]
 
     def __init__(
@@ -61,9 +63,10 @@ class _Conv(Module):
         )
         self.dilation = sizes("dilation", dilation, 1)
         self.groups = groups
-        shape = (out_channels, in_channels // groups, *self.kernel_size)
-        self.weight = default_weight(shape, device, dtype)
-        first = default_bias(self.weight, device, dtype) if bias else None
+        channels = [out_channels, in_channels][:: -1 if self._transposed else 1]
+        shape = (channels[0], channels[1] // groups, *self.kernel_size)
+        self.weight = weight = default_weight(shape, device, dtype)
+        first = default_bias(weight, device, dtype, out_channels) if bias else None
         self.register_parameter("bias", first)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -86,6 +89,7 @@ class _Conv(Module):
         for key, value, default in (
             ("padding", self.padding, (0,) * self.dims),
             ("dilation", self.dilation, (1,) * self.dims),
+            ("output_padding", self.output_padding, (0,) * len(self.output_padding)),
             ("groups", self.groups, 1),
             ("bias", self.bias is not None, True),
         ):
@@ -114,3 +118,51 @@ class Conv2d(_Conv):
 
     dims = 2
     _conv = staticmethod(F.conv2d)
+
+
+class ConvTranspose2d(_Conv):
+    """x [N, C, H, W] -> [N, O, OH, OW]; weight [C, O/groups, KH, KW], bias [O].
+
+    OH = (H - 1) stride - 2 padding + dilation (KH - 1) + 1 + output_padding: the size
+    of which a `Conv2d` with these options makes H. Weight and bias are uniform in
+    +-1 / sqrt(O/groups * KH * KW) at first.
+    """
+
+    dims = 2
+    _transposed = True
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int | tuple[int, int],
+        stride: int | tuple[int, int] = 1,
+        padding: int | tuple[int, int] = 0,
+        output_padding: int | tuple[int, int] = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: int | tuple[int, int] = 1,
+        padding_mode: str = "zeros",
+        device: str | None = None,
+        dtype: DType | None = None,
+    ) -> None:
+        super().__init__(
+            in_channels, out_channels, kernel_size, stride, padding, dilation, groups,
+            bias, padding_mode, device, dtype,
+        )  # fmt: skip
+        name = "ConvTranspose2d: output_padding"
+        self.output_padding = as_sizes(name, output_padding, 2, 0)
+
+    def forward(self, x: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
+        """Args: output_size: (OH, OW), in place of the output_padding."""
+        sides: Any = (self.stride, self.padding, self.dilation, self.kernel_size)
+        more: Any = self.output_padding
+        if output_size is not None:
+            more = tuple(
+                wanted - ((n - 1) * s - 2 * p + d * (k - 1) + 1)
+                for wanted, n, s, p, d, k in zip(output_size[-2:], x.shape[-2:], *sides)
+            )
+        stride, padding, dilation, _ = sides
+        return F.conv_transpose2d(
+            x, self.weight, self.bias, stride, padding, more, self.groups, dilation
+        )

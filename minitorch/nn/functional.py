@@ -25,9 +25,11 @@ from minitorch.functions.attention import (
 from minitorch.functions.conv import as_sizes
 from minitorch.functions.conv import conv1d as conv1d
 from minitorch.functions.conv import conv2d as conv2d
+from minitorch.functions.conv import conv_transpose2d as conv_transpose2d
 from minitorch.functions.elementwise import sigmoid as sigmoid
 from minitorch.functions.elementwise import tanh as tanh
 from minitorch.functions.indexing import IndexSelect, number_range
+from minitorch.functions.interpolate import interpolate as interpolate
 from minitorch.functions.linear import bias_activation as bias_activation
 from minitorch.functions.linear import linear as linear
 from minitorch.functions.losses import binary_cross_entropy as binary_cross_entropy
@@ -36,6 +38,7 @@ from minitorch.functions.losses import (
 )
 from minitorch.functions.losses import cross_entropy as cross_entropy
 from minitorch.functions.losses import huber_loss as huber_loss
+from minitorch.functions.losses import kl_div as kl_div
 from minitorch.functions.losses import l1_loss as l1_loss
 from minitorch.functions.losses import linear_cross_entropy as linear_cross_entropy
 from minitorch.functions.losses import mse_loss as mse_loss
@@ -45,6 +48,7 @@ from minitorch.functions.movement import flatten as flatten
 from minitorch.functions.norm import (
     dropout_residual_layer_norm as dropout_residual_layer_norm,
 )
+from minitorch.functions.norm import group_norm as group_norm
 from minitorch.functions.norm import layer_norm as layer_norm
 from minitorch.functions.norm import rms_norm as rms_norm
 from minitorch.functions.operands import cast, check_same_device, checked_tensor

@@ -27,10 +27,15 @@ def default_weight(
 
 
 def default_bias(
-    weight: Parameter, device: str | None, dtype: DType | None
+    weight: Parameter, device: str | None, dtype: DType | None, size: int | None = None
 ) -> Parameter:
-    """A bias [out], uniform in +-1 / sqrt(fan_in of the weight [out, in, *])."""
-    bias = Parameter(empty((len(weight),), device=device, dtype=dtype))
+    """A bias [size], uniform in +-1 / sqrt(fan_in of the weight [out, in, *]).
+
+    Args:
+        size: None: out.
+    """
+    size = len(weight) if size is None else size
+    bias = Parameter(empty((size,), device=device, dtype=dtype))
     fan_in, _ = init.fans(weight)
     bound = 1.0 / math.sqrt(fan_in) if fan_in else 0.0
     init.uniform_(bias, -bound, bound)

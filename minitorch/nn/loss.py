@@ -1,7 +1,8 @@
 """Losses as modules: `criterion = CrossEntropyLoss(); loss = criterion(out, target)`.
 
 With this file one can keep a loss and its options together. The mathematics is in
-`minitorch/nn/functional.py`. All take `reduction`: "none", "mean" (default) or "sum".
+`minitorch/nn/functional.py`. All take `reduction`: "none", "mean" (default) or "sum",
+and `KLDivLoss` also "batchmean".
 """
 
 from __future__ import annotations
@@ -135,3 +136,14 @@ class BCEWithLogitsLoss(_WeightedLoss):
     ) -> None:
         super().__init__(weight, reduction=reduction)
         self.register_buffer("pos_weight", pos_weight)
+
+
+class KLDivLoss(_Loss):
+    """target (log target - input) for log-probabilities; see `functional.kl_div`."""
+
+    _loss = staticmethod(F.kl_div)
+    _options = ("reduction", "log_target")
+
+    def __init__(self, *, reduction: str = "mean", log_target: bool = False) -> None:
+        super().__init__("sum" if reduction == "batchmean" else reduction)
+        self.reduction, self.log_target = reduction, log_target

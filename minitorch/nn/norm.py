@@ -1,7 +1,8 @@
 """Normalization layers.
 
 With this file one can keep activations near mean 0 and variance 1: over the batch
-(`BatchNorm1d`, `BatchNorm2d`) or over the features (`LayerNorm`, `RMSNorm`).
+(`BatchNorm1d`, `BatchNorm2d`) or over the features (`LayerNorm`, `GroupNorm`,
+`RMSNorm`).
 """
 
 from __future__ import annotations
@@ -151,6 +152,43 @@ class LayerNorm(Module):
         return (
             f"{self.normalized_shape}, eps={self.eps}, "
             f"elementwise_affine={self.elementwise_affine}"
+        )
+
+
+class GroupNorm(Module):
+    """(x - mean) / sqrt(var + eps) * weight + bias; mean and var of groups of channels.
+
+    x [N, C, *] for C = num_channels, a multiple of num_groups; weight and bias [C].
+    """
+
+    def __init__(
+        self,
+        num_groups: int,
+        num_channels: int,
+        eps: float = 1e-5,
+        affine: bool = True,
+        device: str | None = None,
+        dtype: DType | None = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        if num_groups < 1 or num_channels % num_groups:
+            raise ValueError(
+                f"GroupNorm: num_channels is {num_channels} and num_groups "
+                f"{num_groups}; the first must be a multiple of the second"
+            )
+        self.num_groups, self.num_channels = num_groups, num_channels
+        self.eps, self.affine = eps, affine
+        _register_affine(self, (num_channels,), affine, affine and bias, device, dtype)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.group_norm(x, self.num_groups, self.weight, self.bias, self.eps)
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.num_groups}, {self.num_channels}, eps={self.eps}, "
+            f"affine={self.affine}, bias={self.bias is not None}"
         )
 
 

@@ -1,7 +1,8 @@
-"""Pooling layers: one number for each window.
+"""Pooling layers: one number for each window; and the way back to larger images.
 
 With this file one can shrink images and sequences (`MaxPool2d`, `AvgPool2d`,
-`MaxPool1d`), or reduce them to a fixed size (`AdaptiveAvgPool2d`).
+`MaxPool1d`), reduce them to a fixed size (`AdaptiveAvgPool2d`), or give them any size
+(`Upsample`).
 """
 
 from __future__ import annotations
@@ -107,3 +108,38 @@ class AdaptiveAvgPool2d(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return F.adaptive_avg_pool2d(x, self.output_size)
+
+
+class Upsample(Module):
+    """Another size: x [N, C, *] -> [N, C, *size]; see `functional.interpolate`."""
+
+    def __init__(
+        self,
+        size: Any = None,
+        scale_factor: Any = None,
+        mode: str = "nearest",
+        align_corners: bool | None = None,
+        recompute_scale_factor: bool | None = None,
+    ) -> None:
+        super().__init__()
+        several = isinstance(scale_factor, (tuple, list))
+        self.scale_factor = (
+            tuple(map(float, scale_factor)) if several
+            else None if scale_factor is None else float(scale_factor)
+        )  # fmt: skip
+        self.size, self.mode, self.align_corners = size, mode, align_corners
+        self.recompute_scale_factor = recompute_scale_factor
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.interpolate(
+            x,
+            self.size,
+            self.scale_factor,
+            self.mode,
+            self.align_corners,
+            self.recompute_scale_factor,
+        )
+
+    def extra_repr(self) -> str:
+        key = "size" if self.scale_factor is None else "scale_factor"
+        return f"{key}={getattr(self, key)!r}, mode={self.mode!r}"

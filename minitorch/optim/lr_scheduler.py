@@ -2,8 +2,9 @@
 
 With this file one can lower the learning rate in steps (`StepLR`, `MultiStepLR`),
 smoothly (`ExponentialLR`, `CosineAnnealingLR`), warm it up (`LinearLR`), follow any
-function (`LambdaLR`) or one cycle (`OneCycleLR`), and put schedules one after the other
-(`SequentialLR`). Call `scheduler.step()` after `optimizer.step()`.
+function (`LambdaLR`) or one cycle (`OneCycleLR`), put schedules one after the other
+(`SequentialLR`), and lower it when training gets no further (`ReduceLROnPlateau`).
+Call `scheduler.step()` after `optimizer.step()`.
 
 Each schedule gives the next rate from the present one, as in PyTorch, so that several
 may act on one optimizer and a rate that was set by hand is respected.
@@ -356,6 +357,8 @@ class SequentialLR(LRScheduler):
             )
         if any(scheduler.optimizer is not optimizer for scheduler in schedulers):
             raise ValueError("SequentialLR: a schedule belongs to another optimizer")
+        if any(isinstance(scheduler, ReduceLROnPlateau) for scheduler in schedulers):
+            raise ValueError("SequentialLR: nobody gives ReduceLROnPlateau its numbers")
         self.schedulers, self.milestones = list(schedulers), list(milestones)
         for group in optimizer.param_groups:  # each schedule has set its own first rate
             group["lr"] = group["initial_lr"]
@@ -396,6 +399,79 @@ class SequentialLR(LRScheduler):
             scheduler.load_state_dict(state)
 
 
+class ReduceLROnPlateau(LRScheduler):
+    """The rate times `factor` when a number has not become better for a while.
+
+    `scheduler.step(loss)` comes after each epoch's validation.
+
+    Args:
+        mode: "min": lower is better; or "max".
+        factor: below 1.
+        patience: so many epochs without a better number are allowed.
+        threshold: better is what differs from the best number by this share of it, or
+            with the threshold_mode "abs" by the threshold itself.
+        cooldown: so many epochs after a change do not count.
+        min_lr: the lowest rate, of all groups or a list with one for each.
+        eps: smaller changes are left out.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        mode: str = "min",
+        factor: float = 0.1,
+        patience: int = 10,
+        threshold: float = 1e-4,
+        threshold_mode: str = "rel",
+        cooldown: int = 0,
+        min_lr: float | Sequence[float] = 0,
+        eps: float = 1e-8,
+    ) -> None:
+        super().__init__(optimizer)
+        count = len(self.base_lrs)
+        self.min_lrs = (
+            list(min_lr) if isinstance(min_lr, Sequence) else [min_lr] * count
+        )
+        if factor >= 1 or len(self.min_lrs) != count:
+            raise ValueError(
+                f"ReduceLROnPlateau: factor is {factor} and min_lr {min_lr}; expected "
+                f"a factor below 1, and one rate or {count}, one for each group"
+            )
+        if mode not in ("min", "max") or threshold_mode not in ("rel", "abs"):
+            raise ValueError(
+                f"ReduceLROnPlateau: mode is {mode!r} and threshold_mode "
+                f'{threshold_mode!r}; expected "min" or "max", and "rel" or "abs"'
+            )
+        self.mode, self.factor, self.patience = mode, factor, patience
+        self.threshold, self.threshold_mode = threshold, threshold_mode
+        self.cooldown, self.eps = cooldown, eps
+        self.best = math.inf if mode == "min" else -math.inf
+        self.num_bad_epochs = self.cooldown_counter = 0
+
+    def next_lr(self, lr: float, group: Group, index: int) -> float:
+        if self.last_epoch == 0 or self.num_bad_epochs <= self.patience:
+            return lr
+        # A group that has joined since then has the last one's.
+        least = self.min_lrs[min(index, len(self.min_lrs) - 1)]
+        new = max(lr * self.factor, least)
+        return new if lr - new > self.eps else lr
+
+    def step(self, metrics: Any) -> None:  # type: ignore[override]
+        """Take note of an epoch's number, and set the rates for the next one."""
+        current, sign = float(metrics), 1.0 if self.mode == "max" else -1.0
+        more, best = sign * self.threshold, self.best
+        limit = best + more if self.threshold_mode == "abs" else best * (1.0 + more)
+        self.num_bad_epochs += 1
+        if sign * current > sign * limit:
+            self.best, self.num_bad_epochs = current, 0
+        if self.cooldown_counter:
+            self.cooldown_counter -= 1
+            self.num_bad_epochs = 0
+        self._advance()
+        if self.num_bad_epochs > self.patience:
+            self.num_bad_epochs, self.cooldown_counter = 0, self.cooldown
+
+
 __all__ = [
     "CosineAnnealingLR",
     "ExponentialLR",
@@ -404,6 +480,7 @@ __all__ = [
     "LinearLR",
     "MultiStepLR",
     "OneCycleLR",
+    "ReduceLROnPlateau",
     "SequentialLR",
     "StepLR",
 ]

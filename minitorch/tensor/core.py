@@ -250,6 +250,13 @@ class Tensor(Elementwise, Reductions, Movement, Indexing, InPlace, Interop):
         """The same memory, outside of the graph."""
         return Tensor.wrap(self.raw)
 
+    def detach_(self) -> Tensor:
+        """Leave the graph."""
+        if self._base is not None:
+            raise RuntimeError("detach_: this is a view of a tensor; use detach()")
+        self.node, self.output_index, self.requires_grad = None, 0, False
+        return self
+
     @property
     def data(self) -> Tensor:
         """The same memory, outside of the graph; assign to replace it."""

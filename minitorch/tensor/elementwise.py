@@ -64,6 +64,9 @@ class Elementwise:
     mul = elementwise.mul
     div = elementwise.div
     pow = elementwise.pow
+    lerp = elementwise.lerp
+    addcmul = elementwise.addcmul
+    addcdiv = elementwise.addcdiv
     neg = elementwise.neg
     abs = elementwise.abs
     sign = elementwise.sign

@@ -17,13 +17,14 @@ from minitorch.arguments import (
     dim_in,
     dividends,
     filler,
+    not_bool,
     only_bool,
     times_alpha,
     without_bools,
 )
 from minitorch.autodiff import Variable, modes
 from minitorch.dtypes import Number
-from minitorch.functions import indexing
+from minitorch.functions import elementwise, indexing
 from minitorch.functions.choice import clamped_type
 from minitorch.functions.operands import (
     cast,
@@ -38,6 +39,19 @@ from minitorch.tensor_data import TensorData
 
 if TYPE_CHECKING:
     from minitorch.tensor.core import Tensor
+
+
+def mapped(name: str, fn: Callable, op: Callable) -> Any:
+    """The method `name`: op(self) in place, which is fn(x) of each element x."""
+
+    def method(self: Any) -> Tensor:
+        raw, backend = self.raw, self.backend
+        if not self.dtype.is_floating_point:
+            return self._replace(name, op)
+        return self.assign_(op, lambda: backend.map(fn, raw, out=raw))
+
+    method.__name__, method.__doc__ = name, f"`{op.__name__}` in place."
+    return method
 
 
 class InPlace(Variable):
@@ -245,6 +259,24 @@ class InPlace(Variable):
             )
         return self._zip_("div_", operators.div, operator.truediv, other)
 
+    def lerp_(self: Any, end: Tensor, weight: Any) -> Tensor:
+        """self += weight * (end - self)"""
+        lerp = elementwise.lerp
+        return self._replace("lerp_", lambda a: lerp(a, end, weight), end, weight)
+
+    def addcmul_(
+        self: Any, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1
+    ) -> Tensor:
+        """self += value * tensor1 * tensor2"""
+        product = elementwise.mul(not_bool("addcmul_", tensor1), tensor2)
+        return self.add_(product, alpha=value)
+
+    def addcdiv_(
+        self: Any, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1
+    ) -> Tensor:
+        """self += value * tensor1 / tensor2"""
+        return self.add_(elementwise.div(tensor1, tensor2), alpha=value)
+
     def copy_(self: Any, other: Any, non_blocking: bool = False) -> Tensor:
         """The numbers of `other`, converted and broadcast to this tensor.
 
@@ -383,6 +415,30 @@ class InPlace(Variable):
 
         return self.assign_(drawn, lambda: self.backend.random_(self.raw, *numbers))
 
+    abs_ = mapped("abs_", operators.abs, elementwise.abs)
+    neg_ = mapped("neg_", operators.neg, elementwise.neg)
+    sign_ = mapped("sign_", operators.sign, elementwise.sign)
+    floor_ = mapped("floor_", operators.floor, elementwise.floor)
+    ceil_ = mapped("ceil_", operators.ceil, elementwise.ceil)
+    round_ = mapped("round_", operators.round, elementwise.round)
+    exp_ = mapped("exp_", operators.exp, elementwise.exp)
+    expm1_ = mapped("expm1_", operators.expm1, elementwise.expm1)
+    log_ = mapped("log_", operators.log, elementwise.log)
+    log1p_ = mapped("log1p_", operators.log1p, elementwise.log1p)
+    sqrt_ = mapped("sqrt_", operators.sqrt, elementwise.sqrt)
+    rsqrt_ = mapped("rsqrt_", operators.rsqrt, elementwise.rsqrt)
+    reciprocal_ = mapped("reciprocal_", operators.reciprocal, elementwise.reciprocal)
+    sin_ = mapped("sin_", operators.sin, elementwise.sin)
+    cos_ = mapped("cos_", operators.cos, elementwise.cos)
+    tanh_ = mapped("tanh_", operators.tanh, elementwise.tanh)
+    erf_ = mapped("erf_", operators.erf, elementwise.erf)
+    sigmoid_ = mapped("sigmoid_", operators.sigmoid, elementwise.sigmoid)
+    relu_ = mapped("relu_", operators.relu, elementwise.relu)
+
+    def square_(self: Any) -> Tensor:
+        """self *= self"""
+        return self._replace("square_", elementwise.square)
+
     __iadd__, __isub__, __imul__, __itruediv__ = add_, sub_, mul_, div_
 
     def __ifloordiv__(self: Any, other: Any) -> Tensor:
@@ -397,6 +453,9 @@ class InPlace(Variable):
         if squared or not self.dtype.is_floating_point:
             return self._replace("**=", lambda old: old**other, other)
         return self._zip_("**=", operators.pow, operator.pow, other)
+
+    pow_, remainder_, floor_divide_ = __ipow__, __imod__, __ifloordiv__
+    clip_ = clamp_
 
     def __iand__(self: Any, other: Any) -> Tensor:
         return self._logical_("&", operators.logical_and, operator.and_, other)

@@ -161,19 +161,22 @@ class Interop:
 
         return tensor(data, dtype=dtype or self.dtype, device=self.raw.device)
 
-    def new_full(self: Any, shape: Any, value: Number) -> Tensor:
-        """A tensor of `shape` full of `value`, of this dtype and on this device."""
+    def new_full(
+        self: Any, shape: Any, value: Number, *, dtype: DType | None = None
+    ) -> Tensor:
+        """`value` in all of `shape`, on this device, by default of this dtype."""
         shape = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
-        value = dtypes.check_number(value, self.dtype)
-        return self.wrap(self.backend.full(shape, value, self.dtype))
+        dtype = self.dtype if dtype is None else dtypes.check(dtype)
+        value = dtypes.check_number(value, dtype)
+        return self.wrap(self.backend.full(shape, value, dtype))
 
-    def new_zeros(self: Any, *shape: Any) -> Tensor:
-        """Zeros of `shape`, of this dtype and on this device."""
-        return self.new_full(int_sequence("new_zeros", shape), 0)
+    def new_zeros(self: Any, *shape: Any, dtype: DType | None = None) -> Tensor:
+        """Zeros of `shape`, on this device, by default of this dtype."""
+        return self.new_full(int_sequence("new_zeros", shape), 0, dtype=dtype)
 
-    def new_ones(self: Any, *shape: Any) -> Tensor:
-        """Ones of `shape`, of this dtype and on this device."""
-        return self.new_full(int_sequence("new_ones", shape), 1)
+    def new_ones(self: Any, *shape: Any, dtype: DType | None = None) -> Tensor:
+        """Ones of `shape`, on this device, by default of this dtype."""
+        return self.new_full(int_sequence("new_ones", shape), 1, dtype=dtype)
 
     def arange_like(self: Any) -> Tensor:
         """0, 1, ... numel - 1 as int64, on this device."""

@@ -27,6 +27,7 @@ class Reductions:
     any = reduce.any
     all = reduce.all
     cumsum = reduce.cumsum
+    cumprod = reduce.cumprod
 
     max = order.max
     min = order.min
@@ -35,6 +36,8 @@ class Reductions:
     sort = order.sort
     argsort = order.argsort
     topk = order.topk
+    median = order.median
+    bincount = order.bincount
 
     softmax = rows.softmax
     log_softmax = rows.log_softmax

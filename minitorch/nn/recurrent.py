@@ -1,0 +1,199 @@
+"""Recurrent layers: a state that goes along a sequence, and is all that is remembered.
+
+With this file one can read sequences with `RNN`, `LSTM` and `GRU`. What the input does
+to the gates is computed for all times at once, with one product; what the state does to
+them, time after time. Names of parameters are PyTorch's, so that its state dicts load.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import minitorch.nn.functional as F
+import minitorch.nn.init as init
+from minitorch.creation import empty
+from minitorch.dtypes import DType
+from minitorch.functions.movement import cat, stack
+from minitorch.nn.linear import check_sizes
+from minitorch.nn.module import Module
+from minitorch.nn.parameter import Parameter
+from minitorch.tensor import Tensor
+
+State = tuple[Tensor, ...]
+
+
+class _Recurrent(Module):
+    """What the layers share; a subclass has `_step`.
+
+    input [L, N, I] or [L, I] -> output [L, N, D * H] or [L, D * H], and the last state
+    (or states) of each layer and direction [num_layers * D, N, H]; D is 2 if
+    `bidirectional`, else 1.
+
+    Args:
+        input_size: I; `hidden_size`: H.
+        num_layers: each reads what the one before gives.
+        bias: whether there are biases.
+        batch_first: whether input and output are [N, L, *].
+        dropout: of what all layers but the last give, in training.
+        bidirectional: whether each layer also reads from the end; outputs are joined.
+
+    Of PyTorch's arguments proj_size is missing, and packed sequences are.
+    """
+
+    _gates, _states = 1, 1  # parts of the weights' rows, and tensors of a state
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: str | None = None,
+        dtype: DType | None = None,
+    ) -> None:
+        super().__init__()
+        name = type(self).__name__
+        check_sizes(name, input_size=input_size, hidden_size=hidden_size)
+        if hidden_size < 1 or num_layers < 1 or not 0.0 <= dropout <= 1.0:
+            raise ValueError(
+                f"{name}: hidden_size is {hidden_size}, num_layers {num_layers} and "
+                f"dropout {dropout}; expected 1 or more, and 0 to 1"
+            )
+        self.input_size, self.hidden_size = input_size, hidden_size
+        self.num_layers, self.bias, self.dropout = num_layers, bias, dropout
+        self.batch_first, self.bidirectional = batch_first, bidirectional
+        self._ends = ("", "_reverse")[: 1 + bidirectional]
+        rows, bound = self._gates * hidden_size, 1.0 / math.sqrt(hidden_size)
+        for layer in range(num_layers):
+            width = len(self._ends) * hidden_size if layer else input_size
+            shapes: dict[str, Any] = {"weight_ih": (rows, width)}
+            shapes["weight_hh"] = rows, hidden_size
+            shapes |= {"bias_ih": rows, "bias_hh": rows} if bias else {}
+            for end in self._ends:
+                for key, shape in shapes.items():
+                    made = Parameter(empty(shape, device=device, dtype=dtype))
+                    init.uniform_(made, -bound, bound)
+                    self.register_parameter(f"{key}_l{layer}{end}", made)
+
+    def _step(self, given: Tensor, past: Tensor, *state: Tensor) -> State:
+        """The next state, from what the input and what the state before gives to the
+        gates [N, gates * H], and from that state [N, H]."""
+        raise NotImplementedError
+
+    def forward(self, input: Tensor, hx: Any = None) -> tuple[Tensor, Any]:
+        """The output, and the last state; of an LSTM, which has two, a pair.
+
+        Args:
+            hx: the states before, as they are returned; None: zeros.
+        """
+        shape = input.raw.shape
+        if len(shape) not in (2, 3) or shape[-1] != self.input_size:
+            raise ValueError(
+                f"{type(self).__name__}: the input is {shape}; expected 2 or 3 "
+                f"dimensions, the last of size {self.input_size}"
+            )
+        swap = self.batch_first and len(shape) == 3
+        x = input.transpose(0, 1) if swap else input
+        states, last = self._begin(x, hx), list[State]()
+        for layer in range(self.num_layers):
+            x = F.dropout(x, self.dropout, self.training and layer > 0)
+            outs = []
+            for end in self._ends:
+                first = tuple(s[len(last)] for s in states)
+                out, now = self._along(x, first, f"_l{layer}{end}")
+                outs.append(out)
+                last.append(now)
+            x = cat(outs, -1) if len(outs) > 1 else outs[0]
+        found = tuple(stack(parts) for parts in zip(*last))
+        x = x.transpose(0, 1) if swap else x
+        return x, found if self._states > 1 else found[0]
+
+    def _begin(self, x: Tensor, hx: Any) -> list[Tensor]:
+        """The states before the first time, each [num_layers * D, N, H]."""
+        times, *batch, _ = x.raw.shape
+        count = self.num_layers * len(self._ends)
+        shape = (count, *batch, self.hidden_size)
+        states = [hx] if self._states == 1 or hx is None else list(hx)
+        if hx is None:
+            states = [x.new_zeros(shape)] * self._states
+        given = [s.raw.shape for s in states]
+        if given != [shape] * self._states or not times:
+            raise ValueError(
+                f"{type(self).__name__}: there are {times} times, and hx is {given}; "
+                f"expected 1 or more, and {self._states} of {shape}"
+            )
+        return states
+
+    def _along(self, x: Tensor, state: State, end: str) -> tuple[Tensor, State]:
+        """One layer in one direction: the state at each time, and the last one."""
+        own: Any = self._parameters
+        weight, bias = own["weight_hh" + end], own.get("bias_hh" + end)
+        given = F.linear(x, own["weight_ih" + end], own.get("bias_ih" + end)).unbind(0)
+        order, out = -1 if end.endswith("_reverse") else 1, []
+        for now in given[::order]:
+            state = self._step(now, F.linear(state[0], weight, bias), *state)
+            out.append(state[0])
+        return stack(out[::order]), state
+
+    def flatten_parameters(self) -> None:
+        """Nothing: parameters are used as they lie."""
+
+    def extra_repr(self) -> str:
+        usual = {"num_layers": 1, "bias": True, "batch_first": False, "dropout": 0.0}
+        said = [(k, getattr(self, k)) for k in (*usual, "bidirectional")]
+        other = [f", {k}={v}" for k, v in said if v != usual.get(k, False)]
+        return f"{self.input_size}, {self.hidden_size}{''.join(other)}"
+
+
+class RNN(_Recurrent):
+    """h = tanh(W_ih x + b_ih + W_hh h + b_hh), or relu; see `_Recurrent`.
+
+    Source: Elman, "Finding structure in time", 1990.
+    """
+
+    def __init__(
+        self, input_size: int, hidden_size: int, num_layers: int = 1,
+        nonlinearity: str = "tanh", *args: Any, **kwargs: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(input_size, hidden_size, num_layers, *args, **kwargs)
+        if nonlinearity not in ("tanh", "relu"):
+            raise ValueError(f"RNN: nonlinearity is {nonlinearity!r}, not tanh or relu")
+        self.nonlinearity = nonlinearity
+
+    def _step(self, given: Tensor, past: Tensor, *state: Tensor) -> State:
+        total = given + past
+        return (total.tanh() if self.nonlinearity == "tanh" else total.relu(),)
+
+
+class LSTM(_Recurrent):
+    """c = f c + i g, h = o tanh(c), for gates i, f, o and new numbers g, in this order.
+
+    i, f, o = sigmoid(W_ih x + b_ih + W_hh h + b_hh), and g the tanh of such a sum.
+    Source: Hochreiter and Schmidhuber, "Long short-term memory", 1997.
+    """
+
+    _gates, _states = 4, 2
+
+    def _step(self, given: Tensor, past: Tensor, *state: Tensor) -> State:
+        i, f, g, o = (given + past).chunk(4, -1)
+        c = f.sigmoid() * state[1] + i.sigmoid() * g.tanh()
+        return o.sigmoid() * c.tanh(), c
+
+
+class GRU(_Recurrent):
+    """h = (1 - z) n + z h, for gates r, z and n = tanh(W x + b + r (W h + b)).
+
+    Source: Cho et al., "Learning phrase representations using RNN encoder-decoder for
+    statistical machine translation", 2014.
+    """
+
+    _gates = 3
+
+    def _step(self, given: Tensor, past: Tensor, *state: Tensor) -> State:
+        (r, z, n), (past_r, past_z, past_n) = given.chunk(3, -1), past.chunk(3, -1)
+        n = (n + (r + past_r).sigmoid() * past_n).tanh()
+        return (n + (z + past_z).sigmoid() * (state[0] - n),)
