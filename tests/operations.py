@@ -934,6 +934,7 @@ FORMS = [
     Operation("type", lambda m, x: x.type(m.float64), ONE),
     Operation("cpu", lambda m, x: x.cpu(), ONE, "f"),
     Operation("detach", method("detach"), ONE, **FLAT),
+    Operation("detach_", lambda m, x: x.clone().detach_(), ONE, **FLAT),
     Operation("data", lambda m, x: x.data, ONE, **FLAT),
     Operation(
         "cat_static",
@@ -1003,7 +1004,6 @@ IN_PLACE = [
         for name in ("pow_", "remainder_")
     ],
     in_place("floor_divide_", lambda x, y: x.floor_divide_(y), **POSITIVE, **FLAT),
-    in_place("detach_", lambda x, y: x.detach_(), **FLAT),
     in_place("clip_", lambda x, y: x.clip_(-0.5, 1)),
     *[
         in_place(name, getattr(operator, name))
