@@ -51,28 +51,30 @@ def clean(text: str) -> str:
     )
 
 
-def lines_of(outcome: Result, task: Task) -> list[str]:
-    """A failure in a few lines."""
+def lines_of(outcome: Result, task: Task, told: set[str] | None = None) -> list[str]:
+    """A failure in a few lines.
+
+    Args:
+        told: hints that were given, which are not given again; takes this one's.
+    """
     on = "" if outcome.device == "python" else f" on {device_name(outcome.device)}"
     what = f": {outcome.name}" if outcome.name else ""
     lines = [f"{task.id}{on}{what}"]
     lines += textwrap.wrap(
         clean(outcome.reason), 88, initial_indent=INDENT, subsequent_indent=INDENT
     )
-    if outcome.status == UNWRITTEN:
-        return lines
-    said = _worth_saying(outcome, task)
+    told = set() if told is None else told
+    said = [line for line in _worth_saying(outcome, task) if line[1] not in told]
+    told |= {text for label, text in said if label == "hint"}
     width = max((len(label) for label, _ in said), default=0)
     before = ""
     for label, text in said:
         shown = label if label != before else ""
         before = label
         margin = f"{INDENT}{shown:{width}}  "
-        if label == "hint":
-            lines += textwrap.wrap(
-                text, 88, initial_indent=margin, subsequent_indent=" " * len(margin)
-            )
-            continue
+        if label in ("hint", "the check"):
+            wide = 88 - len(margin)
+            text = "\n".join(textwrap.fill(line, wide) for line in text.split("\n"))
         first, *rest = text.splitlines() or [""]
         lines.append(margin + first)
         lines += [" " * len(margin) + line for line in rest]
@@ -91,8 +93,9 @@ def _worth_saying(outcome: Result, task: Task) -> list[tuple[str, str]]:
     told = outcome.lines or ()
     said = [(label, _BY_ITSELF.sub("", clean(text))) for label, text in told]
     said = [(label, text) for label, text in said if text or label != "printed"]
-    if "SyntaxError" in outcome.reason:
-        return [line for line in said if line[0] not in ("smallest input", "hint")]
+    if outcome.status == UNWRITTEN or "SyntaxError" in outcome.reason:
+        unasked = ("the check", "smallest input", "hint")
+        return [line for line in said if line[0] not in unasked]
     if task.hint and outcome.name and not any(label == "hint" for label, _ in said):
         said.append(("hint", task.hint))
     return said

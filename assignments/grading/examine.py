@@ -8,7 +8,9 @@ check a `Result`.
 
 from __future__ import annotations
 
+import inspect
 import random
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -44,6 +46,7 @@ SIGNALS = ("SIGSEGV", "SIGBUS", "SIGABRT", "SIGFPE", "SIGILL")
 
 Line = tuple[str, str]  # a label, and what it says
 RAISED = "raised at"  # what it says is the worker's word
+NOT_YOURS = "no line of yours: by what yours returned, or left undone"
 
 
 @dataclass(frozen=True)
@@ -166,7 +169,7 @@ class Inputs:
         for inputs in self.cases(check):
             problem = attempt(inputs)
             if problem is not None:
-                return about(problem, self.shown(inputs))
+                return about(problem, [*said(check), *self.shown(inputs)])
         return None
 
     def shown(self, inputs: Mapping[str, Any]) -> list[Line]:
@@ -177,6 +180,13 @@ class Inputs:
         """The order in which a student's tests get right and wrong operators."""
         random.Random(self.seed).shuffle(runs)
         return runs
+
+
+def said(check: Check) -> list[Line]:
+    """What a check calls, and what the names of its inputs mean: its call's docstring,
+    without the ends of lines within a sentence."""
+    text = re.sub(r"(?<=\S)\n(?=\S| {8}) *", " ", inspect.getdoc(check.call) or "")
+    return [("the check", text.replace("\n\n", "\n"))]
 
 
 def about(problem: Problem, shown: list[Line]) -> Problem:
@@ -262,11 +272,13 @@ def describe(failure: Failed) -> Problem:
     The rest could carry what the worker can read back to whoever handed it in.
     """
     first = short(failure.text)
-    if failure.type == "NotImplementedError":
-        return Problem(UNWRITTEN, first)
     said = ": ".join(filter(None, [failure.type, failure.text]))
     whole = f"{said}\n{failure.where}".strip()[:WHOLE]
-    where = ((RAISED, failure.where),) if failure.where else ()
+    returned = failure.type in ("AttributeError", "TypeError")
+    place = failure.where or (NOT_YOURS if returned else "")
+    where = ((RAISED, place),) if place else ()
+    if failure.type == "NotImplementedError":
+        return Problem(UNWRITTEN, first, where)
     if failure.type == "Deadlock":  # of `ranks.py`
         return Problem(HUNG, first, where, whole)
     if failure.type:

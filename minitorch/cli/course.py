@@ -201,11 +201,12 @@ def _show(place: Workspace, rows: Rows) -> None:
     report.print_table(rows)
     for message in workspace.syntax_errors(place).values():
         typer.echo(f"{message}\n")
+    told: set[str] = set()
     for task, _, outcomes in rows:
         if outcomes and outcomes[0].status == SYNTAX_ERROR:
             continue
         for outcome in report.first_failures(outcomes):
-            typer.echo("\n".join(report.lines_of(outcome, task)) + "\n")
+            typer.echo("\n".join(report.lines_of(outcome, task, told)) + "\n")
     parts = workspace.progress(place)
     for task, device, outcomes in rows:
         parts.setdefault(task.id, {})[device] = part(task, outcomes)

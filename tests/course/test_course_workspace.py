@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -64,6 +65,14 @@ def test_start_makes_a_workspace(tmp_path):
         "xor.py",
     } <= made
     assert not any("checks" in name or "calls" in name for name in made)
+
+
+@pytest.mark.parametrize("assignment", catalog.load_all(), ids=lambda a: a.id)
+def test_links_of_a_workspace_lead_to_files_in_it(assignment, tmp_path):
+    workspace.create(assignment, tmp_path / "mine")
+    text = (tmp_path / "mine" / "README.md").read_text()
+    links = re.findall(r"\]\(([^)#]+\.(?:md|svg))[^)]*\)", text)
+    assert all((tmp_path / "mine" / link).is_file() for link in links), links
 
 
 def test_start_does_not_overwrite(tmp_path):
@@ -145,9 +154,19 @@ def test_a_failure_is_explained(place, runner):
     outcome = run_task(runner, task, "python", place)[0]
     assert outcome.status == WRONG
     text = "\n".join(report.lines_of(outcome, task))
-    parts = "smallest input/fn = 'identity'/came out/PyTorch says/hint".split("/")
-    assert all(part in text for part in parts)
+    parts = "the check/smallest input/fn = 'identity'/came out/PyTorch says/hint"
+    assert all(part in text for part in parts.split("/"))
     assert "Traceback" not in text and len(text.splitlines()) < 15
+
+
+def test_a_hint_is_told_once_and_what_a_function_returned_is_blamed(place):
+    solve(place, "a1.1", "    return (f(*values) - 1.0) / epsilon\n")
+    said = call("test", "-k", "1.1", "--in", place, code=1)
+    assert said.count("the check") == 2 and said.count("hint  ") == 1
+    for _ in range(2):  # forward and backward of Add
+        solve(place, "a1.2", "    return None\n")
+    said = call("test", "-k", "1.2", "--in", place, code=1)
+    assert "not 'NoneType'" in said and "by what yours returned" in said
 
 
 def test_an_exception_points_at_the_line(place, runner):
