@@ -19,6 +19,7 @@ from assignments.grading.examine import (
     HUNG,
     NOT_RUN,
     PASSED,
+    RAISED,
     UNWRITTEN,
     Result,
     part,
@@ -184,7 +185,7 @@ def _error(outcome: Result) -> tuple[str, ...]:
         return (outcome.reason,)
     if outcome.status in GONE:
         return GONE
-    places = [text for label, text in outcome.lines or [] if label == "raised at"]
+    places = [t.split("\n")[-1] for label, t in outcome.lines if label == RAISED]
     return (outcome.reason, *places) if places else ()
 
 
