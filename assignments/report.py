@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import textwrap
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -161,6 +161,21 @@ def _verdict(outcomes: Sequence[Result]) -> tuple[str, str]:
     if not bad[0].name or all(o.status in GONE for o in bad):
         return bad[0].status, "bold red"
     return f"{len(bad)} of {len(ran)} checks fail", "red"
+
+
+def failures(
+    rows: Sequence[tuple[Task, str, Sequence[Result]]],
+) -> Iterator[list[str]]:
+    """The lines of all failures; of one that is the same on another device, two."""
+    told: set[str] = set()
+    where: dict[tuple[str, ...], str] = {}
+    for task, device, outcomes in rows:
+        for outcome in first_failures(outcomes):
+            key = task.id, outcome.name, outcome.text
+            first = where.setdefault(key, device)
+            lines = lines_of(outcome, task, told)
+            same = [lines[0], f"{INDENT}the same as on {device_name(first)}"]
+            yield lines if first == device else same
 
 
 def first_failures(outcomes: Sequence[Result]) -> list[Result]:

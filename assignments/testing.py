@@ -62,7 +62,10 @@ class Search(Inputs):
         return list(check.cases(self.seed + 1, 0))
 
     def shown(self, inputs: Mapping[str, Any]) -> list[Line]:
-        return [("smallest input", f"{n} = {show(v)}") for n, v in inputs.items()]
+        return [
+            ("smallest input", f"{n} = {show(v)}".replace("\n", f"\n{' ' * len(n)}   "))
+            for n, v in inputs.items()
+        ]
 
     def ordered(self, runs: list[Any]) -> list[Any]:
         return runs

@@ -201,12 +201,9 @@ def _show(place: Workspace, rows: Rows) -> None:
     report.print_table(rows)
     for message in workspace.syntax_errors(place).values():
         typer.echo(f"{message}\n")
-    told: set[str] = set()
-    for task, _, outcomes in rows:
-        if outcomes and outcomes[0].status == SYNTAX_ERROR:
-            continue
-        for outcome in report.first_failures(outcomes):
-            typer.echo("\n".join(report.lines_of(outcome, task, told)) + "\n")
+    ran = [row for row in rows if not row[2] or row[2][0].status != SYNTAX_ERROR]
+    for lines in report.failures(ran):
+        typer.echo("\n".join(lines) + "\n")
     parts = workspace.progress(place)
     for task, device, outcomes in rows:
         parts.setdefault(task.id, {})[device] = part(task, outcomes)
