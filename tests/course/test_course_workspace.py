@@ -324,6 +324,26 @@ def test_an_error_in_a_mojo_file_is_told_with_its_line(tmp_path, runner):
     assert str(outcome.lines).count("compiling") == 1
 
 
+def test_commands_of_a_workspace_use_its_files(tmp_path):
+    """`minitorch plan`, which a13's handout calls, with the student's formula."""
+    workspace.create(catalog.load("a13"), tmp_path / "a13")
+    env = {**os.environ, "PYTHONPATH": str(catalog.LIBRARY)}
+
+    def plan():
+        words = [sys.executable, "-m", "minitorch.cli", "plan", "--model", "gpt2"]
+        return subprocess.run(
+            words, cwd=tmp_path / "a13", env=env, capture_output=True, text=True
+        )
+
+    said = plan()
+    assert said.returncode == 1 and "a13.6 is not implemented yet" in said.stderr
+    assert "Traceback" not in said.stderr
+    path = "minitorch/distributed/planner/memory.py"
+    (tmp_path / "a13" / path).write_text(reference(catalog.load("a13"))[path])
+    said = plan()
+    assert said.returncode == 0 and "tokens/s" in said.stdout, said.stderr
+
+
 def test_one_error_at_one_line_is_told_once(place):
     path = place / "minitorch" / "scalar.py"
     path.write_text(path.read_text() + "\n\nnowhere()\n")
