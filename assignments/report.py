@@ -56,7 +56,7 @@ def lines_of(outcome: Result, task: Task, told: set[str] | None = None) -> list[
     """A failure in a few lines.
 
     Args:
-        told: hints that were given, which are not given again; takes this one's.
+        told: hints, and words on checks, that are not said again; takes this one's.
     """
     on = "" if outcome.device == "python" else f" on {device_name(outcome.device)}"
     what = f": {outcome.name}" if outcome.name else ""
@@ -66,7 +66,7 @@ def lines_of(outcome: Result, task: Task, told: set[str] | None = None) -> list[
     )
     told = set() if told is None else told
     said = [line for line in _worth_saying(outcome, task) if line[1] not in told]
-    told |= {text for label, text in said if label == "hint"}
+    told |= {text for label, text in said if label in ("hint", "the check")}
     width = max((len(label) for label, _ in said), default=0)
     before = ""
     for label, text in said:
@@ -75,11 +75,16 @@ def lines_of(outcome: Result, task: Task, told: set[str] | None = None) -> list[
         margin = f"{INDENT}{shown:{width}}  "
         if label in ("hint", "the check"):
             wide = 88 - len(margin)
-            text = "\n".join(textwrap.fill(line, wide) for line in text.split("\n"))
+            text = "\n".join(_filled(line, wide) for line in text.split("\n"))
         first, *rest = text.splitlines() or [""]
         lines.append(margin + first)
         lines += [" " * len(margin) + line for line in rest]
     return lines
+
+
+def _filled(line: str, wide: int) -> str:
+    deep = len(line) - len(line.lstrip())
+    return textwrap.fill(line, wide, subsequent_indent=" " * (deep and deep + 4))
 
 
 # What a device says by itself when it compiles.
