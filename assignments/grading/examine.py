@@ -44,6 +44,8 @@ OUT_OF_BOUNDS = (
 )
 SIGNALS = ("SIGSEGV", "SIGBUS", "SIGABRT", "SIGFPE", "SIGILL")
 
+AT_A_STEP = re.compile(r"Failed in \w+ mode pipeline \(step: ")
+
 Line = tuple[str, str]  # a label, and what it says
 RAISED = "raised at"  # what it says is the worker's word
 NOT_YOURS = "no line of yours: by what yours returned, or left undone"
@@ -261,8 +263,13 @@ def _bytes(value: Any) -> int:
 
 
 def short(text: str) -> str:
-    """The first line of what a stranger says, and not much of it."""
-    line = (text.strip().split("\n") or [""])[0]
+    """The first line of what a stranger says, and not much of it.
+
+    Numba's compilers say first at which step they were, and then what is wrong.
+    """
+    lines = [line.strip() for line in text.split("\n") if line.strip()] or [""]
+    said = [line for line in lines if not AT_A_STEP.match(line)] or lines
+    line = " ".join(said[:2]) if said[0].endswith("signature:") else said[0]
     return line if len(line) <= SHORT else f"{line[:SHORT]} ..."
 
 

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import gc
 import json
+import linecache
 import os
+import re
 import resource
 import socket
 import sys
@@ -303,6 +305,11 @@ def describe(error: BaseException, files: Collection[str]) -> dict[str, str]:
         text = str(error)[:TEXT_LIMIT]
     except Exception:
         text = "(its message cannot be had)"
+    for path, number in re.findall(r'^File "(.+)", line (\d+):', text, re.M):
+        file = next((f for f in files if f.endswith(path.lstrip("./"))), "")
+        if file:  # Numba says which line it cannot compile
+            line = linecache.getline(file, int(number)).strip()
+            places[f"{os.path.basename(file)}:{number}: {line}"] = None
     name = type(error).__name__
     where = "\n".join(list(places)[-SHOWN_PLACES:])
     return {"type": str(name)[:100], "text": text, "where": where[:TEXT_LIMIT]}

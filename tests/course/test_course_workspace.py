@@ -13,6 +13,8 @@ from course.solutions import reference, run_task
 from typer.testing import CliRunner
 
 from assignments import catalog, report, workspace
+from assignments.grading import examine, worker
+from assignments.grading.channel import Failed
 from assignments.grading.examine import CRASHED, FAILED, HUNG, PASSED, UNWRITTEN, WRONG
 from minitorch.cli.app import app
 
@@ -322,6 +324,27 @@ def test_an_error_in_a_mojo_file_is_told_with_its_line(tmp_path, runner):
     assert "unknown declaration 'zero'" in said
     assert "hint" not in said and "input" not in said and "printed" not in said
     assert str(outcome.lines).count("compiling") == 1
+
+
+def test_what_numba_cannot_compile_is_told_with_its_line(tmp_path):
+    import numba
+
+    path = tmp_path / "fast_ops" / "mine.py"
+    path.parent.mkdir()
+    path.write_text("def inner(x):\n    return x.nothing\n")
+    exec(compile(path.read_text(), str(path), "exec"), made := {})
+    inner = numba.njit(made["inner"])
+    with pytest.raises(numba.core.errors.TypingError) as caught:
+        numba.njit(lambda x: inner(x))(1.0)
+    said = worker.describe(caught.value, {str(path)})
+    problem = examine.describe(
+        Failed("raised", said["text"], "TypingError", said["where"])
+    )
+    assert (
+        problem.reason
+        == "raised TypingError: Unknown attribute 'nothing' of type float64"
+    )
+    assert dict(problem.lines)["raised at"] == "mine.py:2: return x.nothing"
 
 
 def test_commands_of_a_workspace_use_its_files(tmp_path):
