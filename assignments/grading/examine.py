@@ -14,6 +14,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from textwrap import indent
 from typing import Any
 
 import numpy as np
@@ -110,8 +111,8 @@ class Problem:
 
     def result(self, check: AnyCheck, device: str) -> Result:
         """What became of the check that has this problem."""
-        told = [f"  {name}: {said}" for name, said in self.lines if name != RAISED]
-        text = "\n".join([self.reason, *told])
+        told = [f"{name}: {said}" for name, said in self.lines if name != RAISED]
+        text = "\n".join([self.reason, *[indent(line, "  ") for line in told]])
         what = check.task, check.name, device, self.status
         return Result(*what, text=text, teacher=self.teacher, lines=self.lines)
 

@@ -117,8 +117,14 @@ def grade_all(
         from assignments.grading import batch
 
         grader = _grader(assignment, secret, seed, sandbox, patience, marks)
-        total = len(batch.submissions(folder))
-        count = 0
+        found = batch.submissions(folder)
+        total, count = len(found), 0
+        for names, what in (
+            (batch.left_out(folder), "are neither folders nor zips, and not graded"),
+            (grader.settings.marks.keys() - {p.name for p in found}, "have only marks"),
+        ):
+            if names:
+                complain(f"notice: {', '.join(sorted(names))} in {folder} {what}")
 
         def say(entry: Entry) -> None:
             nonlocal count
