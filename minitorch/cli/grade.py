@@ -119,12 +119,13 @@ def grade_all(
         grader = _grader(assignment, secret, seed, sandbox, patience, marks)
         found = batch.submissions(folder)
         total, count = len(found), 0
-        for names, what in (
-            (batch.left_out(folder), "are neither folders nor zips, and not graded"),
-            (grader.settings.marks.keys() - {p.name for p in found}, "have only marks"),
+        unknown = grader.settings.marks.keys() - {path.name for path in found}
+        for what, names in (
+            ("not graded, since neither folders nor zips", batch.left_out(folder)),
+            ("marks for what is no submission there", unknown),
         ):
             if names:
-                complain(f"notice: {', '.join(sorted(names))} in {folder} {what}")
+                complain(f"notice: {folder}: {what}: {', '.join(sorted(names))}")
 
         def say(entry: Entry) -> None:
             nonlocal count
