@@ -367,6 +367,14 @@ def test_commands_of_a_workspace_use_its_files(tmp_path):
     assert said.returncode == 0 and "tokens/s" in said.stdout, said.stderr
 
 
+def test_a_file_with_another_name_is_missed(place):
+    path = solve(place, "a1.1", SOLVED)
+    path.rename(path.with_name("auto_diff.py"))
+    said = call("test", "-k", "1.1", "--in", place)
+    assert "not written yet" in said and "not in this folder" in said
+    assert "minitorch/autodiff.py" in said
+
+
 def test_one_error_at_one_line_is_told_once(place):
     path = place / "minitorch" / "scalar.py"
     path.write_text(path.read_text() + "\n\nnowhere()\n")
