@@ -202,9 +202,7 @@ def _show(place: Workspace, rows: Rows) -> None:
     files = (file.path for file in place.assignment.files)
     gone = [path for path in files if not (place.folder / path).is_file()]
     if gone:
-        typer.echo(
-            f"not in this folder, so nothing in them counts: {', '.join(gone)}\n"
-        )
+        typer.echo(f"not in this folder, so it does not count: {', '.join(gone)}\n")
     for message in workspace.syntax_errors(place).values():
         typer.echo(f"{message}\n")
     ran = [row for row in rows if not row[2] or row[2][0].status != SYNTAX_ERROR]
