@@ -24,8 +24,8 @@ BUDGETS = {
     # of ranks broke 70; the bench of pipelines 105; messages that are compared 70,
     # what reviews of language models and of the core broke 75; what PyTorch programs of
     # courses write 150, what to write for names that are absent 85; collectives of
-    # lists 90, scatter 20; commands that use a workspace's files, and what a walk through
-    # the course showed 50; less what was said twice 100.
+    # lists 90, scatter 20; commands that use a workspace's files, and what a walk
+    # through the course showed 50; less what was said twice 100.
     "minitorch": 52_155,
     # Normal numbers, remainders, short sorts; products of operands as they lie 60;
     # float16 by the processor's instructions, batch norm at rest 90.
@@ -44,8 +44,8 @@ BUDGETS = {
     # halves 640; no more blocks than turns need 5.
     "cuda_ops": 29_980,
     "mojo_ops": 7_680,
-    # Fourteen; one executor; 60 pictures by programs; what spares graders work 40; words
-    # of a failing check on what it calls, and where errors come from 90.
+    # Fourteen; one executor; 60 pictures by programs; what spares graders work 40;
+    # words of a failing check on what it calls, and where errors come from 90.
     "assignments": 25_205,
     "docs": 1_180,  # the book, programs for ncu and racecheck
     # What saves compilations in tests of kernels 40; a hundred submissions through the
