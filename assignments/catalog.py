@@ -21,7 +21,8 @@ on a device (`earned`) and on all (`points`). All of it stands in
     xray = ["transpose_padded"]                 # what `minitorch xray` can show
     todo = "..."                                # stands in the place of the solution
     [task.regions]
-    zip_flat = "..."                            # the same for one function
+    zip_flat = "..."                            # the same for one function, or for
+                                                # the methods of this name
 
     [[question]]                                # of the handout: see `answers.py`
 """
@@ -63,7 +64,8 @@ class Task:
         hint: what to look at when a check fails.
         hints: a ladder: a question, a direction, and nearly the idea.
         todo: what to write, for the place where the solution was.
-        regions: the same for single functions, by their names.
+        regions: the same for single functions, by their names; or for all methods of
+            a name.
         partial: whether single checks earn their part of the points.
         bonus: whether its points come on top of the assignment's.
         uses: tasks whose solutions this one is about (it may have no region itself).
@@ -96,7 +98,8 @@ class Task:
 
     def text(self, function: str) -> str:
         """What to write in the place of the region in `function`."""
-        return self.regions.get(function, self.todo or self.title)
+        each = self.regions.get(function.rpartition(".")[2], self.todo or self.title)
+        return self.regions.get(function, each)
 
 
 @dataclass(frozen=True)

@@ -95,7 +95,7 @@ def observe(group: Any, say: Callable[[str], None], log: Log | None = None) -> L
         call = [name, _elements(args), args[1] if sends else None, False]
         log.append(call)
         work = start(*args)
-        arrive, what = work._arrive, told(name, args)
+        arrive, what = work._arrive, told(name, args, group.ranks)
 
         def waits() -> None:
             say(what)
@@ -122,12 +122,13 @@ def _elements(args: Sequence[Any]) -> int:
     return args[0].numel() if args and hasattr(args[0], "numel") else 0
 
 
-def told(name: str, args: Sequence[Any]) -> str:
-    """What a rank waits for that has called this."""
+def told(name: str, args: Sequence[Any], ranks: Sequence[int]) -> str:
+    """What a rank waits for that has called this in a group of these ranks."""
     if name == "send":
-        return f"rank {args[1]} to receive"
+        return f"rank {ranks[args[1]]} to receive"
     if name == "receive":
-        return f"a message from rank {args[1]}"
+        sender = "anyone" if args[1] is None else f"rank {ranks[args[1]]}"
+        return f"a message from {sender}"
     return f"{name}({_elements(args)})"
 
 

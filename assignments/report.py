@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import textwrap
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from assignments.grading.examine import (
     HUNG,
     NOT_RUN,
     PASSED,
+    RAISED,
     UNWRITTEN,
     Result,
     part,
@@ -51,32 +52,39 @@ def clean(text: str) -> str:
     )
 
 
-def lines_of(outcome: Result, task: Task) -> list[str]:
-    """A failure in a few lines."""
+def lines_of(outcome: Result, task: Task, told: set[str] | None = None) -> list[str]:
+    """A failure in a few lines.
+
+    Args:
+        told: hints, and words on checks, that are not said again; takes this one's.
+    """
     on = "" if outcome.device == "python" else f" on {device_name(outcome.device)}"
     what = f": {outcome.name}" if outcome.name else ""
     lines = [f"{task.id}{on}{what}"]
     lines += textwrap.wrap(
         clean(outcome.reason), 88, initial_indent=INDENT, subsequent_indent=INDENT
     )
-    if outcome.status == UNWRITTEN:
-        return lines
-    said = _worth_saying(outcome, task)
+    told = set() if told is None else told
+    said = [line for line in _worth_saying(outcome, task) if line[1] not in told]
+    told |= {text for label, text in said if label in ("hint", "the check")}
     width = max((len(label) for label, _ in said), default=0)
     before = ""
     for label, text in said:
         shown = label if label != before else ""
         before = label
         margin = f"{INDENT}{shown:{width}}  "
-        if label == "hint":
-            lines += textwrap.wrap(
-                text, 88, initial_indent=margin, subsequent_indent=" " * len(margin)
-            )
-            continue
+        if label in ("hint", "the check"):
+            wide = 88 - len(margin)
+            text = "\n".join(_filled(line, wide) for line in text.split("\n"))
         first, *rest = text.splitlines() or [""]
         lines.append(margin + first)
         lines += [" " * len(margin) + line for line in rest]
     return lines
+
+
+def _filled(line: str, wide: int) -> str:
+    deep = len(line) - len(line.lstrip())
+    return textwrap.fill(line, wide, subsequent_indent=" " * (deep and deep + 4))
 
 
 # What a device says by itself when it compiles.
@@ -91,8 +99,9 @@ def _worth_saying(outcome: Result, task: Task) -> list[tuple[str, str]]:
     told = outcome.lines or ()
     said = [(label, _BY_ITSELF.sub("", clean(text))) for label, text in told]
     said = [(label, text) for label, text in said if text or label != "printed"]
-    if "SyntaxError" in outcome.reason:
-        return [line for line in said if line[0] not in ("smallest input", "hint")]
+    if outcome.status == UNWRITTEN or "SyntaxError" in outcome.reason:
+        unasked = ("the check", "smallest input", "hint")
+        return [line for line in said if line[0] not in unasked]
     if task.hint and outcome.name and not any(label == "hint" for label, _ in said):
         said.append(("hint", task.hint))
     return said
@@ -159,6 +168,21 @@ def _verdict(outcomes: Sequence[Result]) -> tuple[str, str]:
     return f"{len(bad)} of {len(ran)} checks fail", "red"
 
 
+def failures(
+    rows: Sequence[tuple[Task, str, Sequence[Result]]],
+) -> Iterator[list[str]]:
+    """The lines of all failures; of one that is the same on another device, two."""
+    told: set[str] = set()
+    where: dict[tuple[str, ...], str] = {}
+    for task, device, outcomes in rows:
+        for outcome in first_failures(outcomes):
+            key = task.id, outcome.name, outcome.text
+            first = where.setdefault(key, device)
+            lines = lines_of(outcome, task, told)
+            same = [lines[0], f"{INDENT}the same as on {device_name(first)}"]
+            yield lines if first == device else same
+
+
 def first_failures(outcomes: Sequence[Result]) -> list[Result]:
     """What to show in detail: all that failed, and of unwritten functions the first.
 
@@ -181,7 +205,7 @@ def _error(outcome: Result) -> tuple[str, ...]:
         return (outcome.reason,)
     if outcome.status in GONE:
         return GONE
-    places = [text for label, text in outcome.lines or [] if label == "raised at"]
+    places = [t.split("\n")[-1] for label, t in outcome.lines if label == RAISED]
     return (outcome.reason, *places) if places else ()
 
 

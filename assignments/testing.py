@@ -12,7 +12,7 @@ from typing import Any
 
 from assignments.checks import Check
 from assignments.compare import show
-from assignments.grading.examine import Inputs, Line, Problem, about
+from assignments.grading.examine import Inputs, Line, Problem, about, said
 from assignments.shrink import search
 
 SEED = 0  # of a student's own runs; graders have their own
@@ -42,7 +42,7 @@ class Search(Inputs):
         def attempted(inputs: dict[str, Any]) -> Problem | None:
             problem = attempt(inputs)
             if problem is not None and (problem.final or check.torch):
-                raise _Final(about(problem, self.shown(inputs)))
+                raise _Final(about(problem, [*said(check), *self.shown(inputs)]))
             return problem
 
         try:
@@ -52,7 +52,7 @@ class Search(Inputs):
         except _Final as end:
             problem: Problem = end.args[0]
             return problem
-        problem = about(found.problem, self.shown(found.inputs))
+        problem = about(found.problem, [*said(check), *self.shown(found.inputs)])
         if found.by_chance:
             lines = (*problem.lines, ("note", BY_CHANCE))
             problem = replace(problem, lines=lines)
@@ -62,7 +62,10 @@ class Search(Inputs):
         return list(check.cases(self.seed + 1, 0))
 
     def shown(self, inputs: Mapping[str, Any]) -> list[Line]:
-        return [("smallest input", f"{n} = {show(v)}") for n, v in inputs.items()]
+        return [
+            ("smallest input", f"{n} = {show(v)}".replace("\n", f"\n{' ' * len(n)}   "))
+            for n, v in inputs.items()
+        ]
 
     def ordered(self, runs: list[Any]) -> list[Any]:
         return runs

@@ -45,6 +45,7 @@ PROGRESS = ".progress.json"
 LINE = 88  # characters of a line that is shown
 FILES = "files"  # in the progress, beside the tasks
 HINTS = "hints.json"  # handed in with the rest
+LINK = r"\[[^][]*\]\(\.\./\.\./([^)#]*)[^)]*\)"  # out of the assignments' folder
 
 CONFTEST = '''"""Lets pytest check this folder: `pytest`, `pytest -m task{number}`."""
 
@@ -153,7 +154,10 @@ def _fill(assignment: Assignment, folder: Path, earlier: Sequence[Path]) -> None
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text)
     for page in sorted(assignment.folder.iterdir()):
-        if page.suffix in (".md", ".svg", ".png"):
+        if page.suffix == ".md":  # links to the library's pages would lead nowhere
+            text = re.sub(LINK, r"the library's \1", page.read_text())
+            (folder / page.name).write_text(text)
+        elif page.suffix in (".svg", ".png"):
             shutil.copyfile(page, folder / page.name)
     if assignment.questions:
         (folder / ANSWERS).write_text(template(assignment))

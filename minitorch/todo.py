@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import CodeType
 from typing import NoReturn
 
-TASK = re.compile(r"a\d+\.\d+")
+TASK = re.compile(r"a\d+w?\.\d+")
 
 
 def todo(task: str) -> NoReturn:

@@ -208,6 +208,8 @@ def trained(
 ) -> dict[str, Any]:
     """Steps with a `GradScaler`; each parameter has an optimizer of its own.
 
+    "turns" are the steps that these count (`steps_taken`): one is skipped, and counts.
+
     Args:
         grads: for each step, the gradients.
         factors: for each step, what `update` is given.

@@ -89,7 +89,10 @@ def run_program(leaves: Sequence[Any], program: Program) -> Any:
 def gradients(
     device: str, xs: Sequence[float], constant: Sequence[bool], program: Program
 ) -> dict[str, Any]:
-    """The gradients of a program's leaves, None for those that are constant."""
+    """The gradients of a program's leaves, None for those that are constant.
+
+    xs are the first values; each [operation, i, j] makes the next, of values i and j.
+    """
     from minitorch.scalar import Scalar
 
     leaves = [Scalar(x, requires_grad=not c) for x, c in zip(xs, constant)]
@@ -182,7 +185,8 @@ def _waits(leaf: Item, found: Sequence[Item]) -> bool:
 def leaves_on_the_way(device: str, uses: Sequence[int]) -> dict[str, Any]:
     """For each step of a backward pass, which leaves have their gradient already.
 
-    Step number n of the forward pass multiplies with leaf number uses[n].
+    Step number n of the forward pass multiplies with leaf number uses[n]; there[m][i]
+    says whether leaf i has its gradient when step number m of the backward pass runs.
     """
     from minitorch.scalar import Scalar, ScalarFunction
 

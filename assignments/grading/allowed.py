@@ -170,14 +170,15 @@ TENSORS = frozenset(
     """
     abs all allclose any apply argmax argmin backward bool broadcast_to chunk clamp
     clone contiguous cos data detach device dim div double eq eval exp expand
-    expand_as flatten float forward ge grad gt int is_contiguous is_leaf isnan item le
+    expand_as flatten float forward gather ge grad gt indices int is_contiguous is_leaf
+    isnan item le
     log log_softmax logsumexp long lt mT masked_fill matmul max mean min mm mul narrow
     ne neg numel parameters named_parameters modules named_modules children
     named_children permute pow prod reciprocal relu requires_grad requires_grad_
-    reshape rsqrt saved_tensors saved_values save_for_backward needs_input_grad
+    reshape rsqrt saved_tensors saved_values save_for_backward needs_input_grad scatter
     sigmoid sign sin softmax split sqrt square squeeze std step sub sum t tanh to
-    train training transpose type unsqueeze var view where zero_ zero_grad add_ sub_
-    mul_ div_ copy_ fill_ weight bias p
+    train training transpose tril triu type unsqueeze var view where zero_ zero_grad
+    add_ sub_ mul_ div_ copy_ fill_ weight bias p
     """.split()
 )
 METHODS = frozenset(

@@ -61,6 +61,12 @@ def submissions(folder: Path) -> list[Path]:
     return sorted(found, key=lambda path: path.name)
 
 
+def left_out(folder: Path) -> set[str]:
+    """The names of what is in a folder and no submission."""
+    seen = {path.name for path in folder.iterdir() if not path.name.startswith(".")}
+    return seen - {path.name for path in submissions(folder)}
+
+
 def place(out: Path, name: str) -> Path:
     """The folder for a submission's results.
 

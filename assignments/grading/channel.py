@@ -44,7 +44,7 @@ class Failed(Exception):
             "protocol" (it cannot).
         text: for the student.
         type: of the exception, if the call raised one.
-        where: line of the student's that raised it.
+        where: lines of the student's that it went through, the last one last.
     """
 
     def __init__(self, kind: str, text: str, type: str = "", where: str = "") -> None:

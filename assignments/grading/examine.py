@@ -8,10 +8,13 @@ check a `Result`.
 
 from __future__ import annotations
 
+import inspect
 import random
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from textwrap import indent
 from typing import Any
 
 import numpy as np
@@ -42,8 +45,11 @@ OUT_OF_BOUNDS = (
 )
 SIGNALS = ("SIGSEGV", "SIGBUS", "SIGABRT", "SIGFPE", "SIGILL")
 
+AT_A_STEP = re.compile(r"Failed in \w+ mode pipeline \(step: ")
+
 Line = tuple[str, str]  # a label, and what it says
 RAISED = "raised at"  # what it says is the worker's word
+NOT_YOURS = "no line of yours: by what yours returned, or left undone"
 
 
 @dataclass(frozen=True)
@@ -105,8 +111,8 @@ class Problem:
 
     def result(self, check: AnyCheck, device: str) -> Result:
         """What became of the check that has this problem."""
-        told = [f"  {name}: {said}" for name, said in self.lines if name != RAISED]
-        text = "\n".join([self.reason, *told])
+        told = [f"{name}: {said}" for name, said in self.lines if name != RAISED]
+        text = "\n".join([self.reason, *[indent(line, "  ") for line in told]])
         what = check.task, check.name, device, self.status
         return Result(*what, text=text, teacher=self.teacher, lines=self.lines)
 
@@ -166,7 +172,7 @@ class Inputs:
         for inputs in self.cases(check):
             problem = attempt(inputs)
             if problem is not None:
-                return about(problem, self.shown(inputs))
+                return about(problem, [*said(check), *self.shown(inputs)])
         return None
 
     def shown(self, inputs: Mapping[str, Any]) -> list[Line]:
@@ -177,6 +183,13 @@ class Inputs:
         """The order in which a student's tests get right and wrong operators."""
         random.Random(self.seed).shuffle(runs)
         return runs
+
+
+def said(check: Check) -> list[Line]:
+    """What a check calls, and what the names of its inputs mean: its call's docstring,
+    without the ends of lines within a sentence."""
+    text = re.sub(r"(?<=\S)\n(?=\S| {8}) *", " ", inspect.getdoc(check.call) or "")
+    return [("the check", text.replace("\n\n", "\n"))]
 
 
 def about(problem: Problem, shown: list[Line]) -> Problem:
@@ -251,8 +264,13 @@ def _bytes(value: Any) -> int:
 
 
 def short(text: str) -> str:
-    """The first line of what a stranger says, and not much of it."""
-    line = (text.strip().split("\n") or [""])[0]
+    """The first line of what a stranger says, and not much of it.
+
+    Numba's compilers say first at which step they were, and then what is wrong.
+    """
+    lines = [line.strip() for line in text.split("\n") if line.strip()] or [""]
+    said = [line for line in lines if not AT_A_STEP.match(line)] or lines
+    line = " ".join(said[:2]) if said[0].endswith("signature:") else said[0]
     return line if len(line) <= SHORT else f"{line[:SHORT]} ..."
 
 
@@ -262,11 +280,13 @@ def describe(failure: Failed) -> Problem:
     The rest could carry what the worker can read back to whoever handed it in.
     """
     first = short(failure.text)
-    if failure.type == "NotImplementedError":
-        return Problem(UNWRITTEN, first)
     said = ": ".join(filter(None, [failure.type, failure.text]))
     whole = f"{said}\n{failure.where}".strip()[:WHOLE]
-    where = ((RAISED, failure.where),) if failure.where else ()
+    returned = failure.type in ("AttributeError", "TypeError")
+    place = failure.where or (NOT_YOURS if returned else "")
+    where = ((RAISED, place),) if place else ()
+    if failure.type == "NotImplementedError":
+        return Problem(UNWRITTEN, first, where)
     if failure.type == "Deadlock":  # of `ranks.py`
         return Problem(HUNG, first, where, whole)
     if failure.type:

@@ -59,6 +59,9 @@ class Settings(Times):
     marks: Marks = field(default_factory=dict)
 
 
+ABSENT = "not handed in: "  # begins the note on files that a submission lacks
+
+
 @dataclass(frozen=True)
 class Graded:
     """A task's points on all its devices.
@@ -281,6 +284,8 @@ class Grader(Executor):
             )
             problem = f"refused: {taken.refused}"
             return Report(self.assignment, name, "", self.mode, tasks, problem)
+        gone = [f.path for f in self.assignment.files if f.path not in taken.texts]
+        absent = f"{ABSENT}{', '.join(gone)}" if gone else ""
         hints = hints_line(self.assignment, taken.hints)
         output = bytearray()
         graded = tuple(
@@ -291,7 +296,7 @@ class Grader(Executor):
             *(self.assignment, name, taken.digest, self.mode, graded),
             output=output.decode(errors="replace"),
             seconds=time.perf_counter() - start,
-            notes=(*earlier.notes, *filter(None, [hints])),
+            notes=(*earlier.notes, *filter(None, [absent, hints])),
             answers=self.answers(name, taken),
         )
 

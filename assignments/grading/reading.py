@@ -142,7 +142,10 @@ def refusal(task: Task, device: str, lines: list[str]) -> Result:
         lines: from `refused`; at least one.
     """
     said = [("not allowed", line) for line in lines]
-    hint = "Write it with loops and numbers, and with what the file imports already."
+    hint = (
+        "Write it with loops and numbers, or with the operations of tensors that "
+        "handout and file name, and with what the file imports already."
+    )
     text = "a grader gives no points while these lines are there, whatever they do"
     what = Result(task.id, "", device, REFUSED, text=text)
     return replace(what, lines=(*said, ("hint", hint)))

@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 from assignments.answers import Answer
 from assignments.grading import sandbox
 from assignments.grading.examine import NOT_RUN, PASSED, WRONG, Result
-from assignments.grading.grade import Graded, Report
+from assignments.grading.grade import ABSENT, Graded, Report
 from assignments.report import clean, number
 
 if TYPE_CHECKING:
@@ -266,7 +266,8 @@ def row(report: Report) -> list[str]:
         if any(r.status not in (PASSED, WRONG, NOT_RUN) for r in g.results)
     ]
     if failed and not report.problem:
-        status = f"no values from {' '.join(failed)}"
+        absent = [note for note in report.notes if note.startswith(ABSENT)]
+        status = "; ".join([*absent, f"no values from {' '.join(failed)}"])
     if report.unjudged:
         status = f"not judged: {' '.join(report.unjudged)}"
     return [

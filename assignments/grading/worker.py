@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import gc
 import json
+import linecache
 import os
+import re
 import resource
 import socket
 import sys
@@ -274,32 +276,42 @@ RAISED: dict[str, type[Exception]] = {
 }
 
 
+SHOWN_PLACES = 3  # of the lines that an error went through
+
+
 def describe(error: BaseException, files: Collection[str]) -> dict[str, str]:
-    """An error's type, its message, and the last line of these files it went through.
+    """An error's type, its message, and the last lines of these files it went through:
+    the very last one is often a given function's, which says why, but not whose call.
 
     A line that the files do not have is a library's function in one of them.
     """
     import traceback
 
-    where = ""
+    places: dict[str, None] = {}
     for file, number, function, line in getattr(error, "frames", ()):
         if file in files and line:  # of a rank, in a process of its own
-            where = f"{os.path.basename(file)}:{number}, in {function}: {line}"
+            places[f"{os.path.basename(file)}:{number}, in {function}: {line}"] = None
     if isinstance(error, SyntaxError):
-        where = f"{os.path.basename(error.filename or '')}:{error.lineno or ''}"
-        where += f": {(error.text or '').strip()}"
+        place = f"{os.path.basename(error.filename or '')}:{error.lineno or ''}"
+        places = {f"{place}: {(error.text or '').strip()}": None}
     cause: BaseException | None = error
     while cause is not None:
         for frame in traceback.extract_tb(cause.__traceback__):
             if frame.filename in files and frame.line:
                 name = f"{os.path.basename(frame.filename)}:{frame.lineno}"
-                where = f"{name}, in {frame.name}: {frame.line}"
+                places[f"{name}, in {frame.name}: {frame.line}"] = None
         cause = cause.__cause__
     try:
         text = str(error)[:TEXT_LIMIT]
     except Exception:
         text = "(its message cannot be had)"
+    for path, number in re.findall(r'^File "(.+)", line (\d+):', text, re.M):
+        file = next((f for f in files if f.endswith(path.lstrip("./"))), "")
+        if file:  # Numba says which line it cannot compile
+            line = linecache.getline(file, int(number)).strip()
+            places[f"{os.path.basename(file)}:{number}: {line}"] = None
     name = type(error).__name__
+    where = "\n".join(list(places)[-SHOWN_PLACES:])
     return {"type": str(name)[:100], "text": text, "where": where[:TEXT_LIMIT]}
 
 

@@ -430,6 +430,7 @@ class Kernel:
 
     def ptx(self, text: str, arch: Arch = (9, 0), lineinfo: bool = True) -> str:
         """The kernel's PTX for a signature such as "float32[] int64"; no GPU needed."""
+        self._must_be_written()
         bounds = self.launch_bounds
         if self.resident > 1 and arch >= (9, 0):
             bounds = (self.threads, self.resident)

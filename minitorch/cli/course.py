@@ -195,17 +195,19 @@ def _say(text: str) -> None:
 
 def _show(place: Workspace, rows: Rows) -> None:
     from assignments import report, workspace
-    from assignments.grading.examine import FAILED, WRONG, part
+    from assignments.grading.examine import FAILED, HUNG, WRONG, part
 
     typer.echo(f"{place.assignment.id} {place.assignment.title}")
     report.print_table(rows)
+    files = (file.path for file in place.assignment.files)
+    gone = [path for path in files if not (place.folder / path).is_file()]
+    if gone:
+        typer.echo(f"not in this folder, so it does not count: {', '.join(gone)}\n")
     for message in workspace.syntax_errors(place).values():
         typer.echo(f"{message}\n")
-    for task, _, outcomes in rows:
-        if outcomes and outcomes[0].status == SYNTAX_ERROR:
-            continue
-        for outcome in report.first_failures(outcomes):
-            typer.echo("\n".join(report.lines_of(outcome, task)) + "\n")
+    ran = [row for row in rows if not row[2] or row[2][0].status != SYNTAX_ERROR]
+    for lines in report.failures(ran):
+        typer.echo("\n".join(lines) + "\n")
     parts = workspace.progress(place)
     for task, device, outcomes in rows:
         parts.setdefault(task.id, {})[device] = part(task, outcomes)
@@ -215,7 +217,7 @@ def _show(place: Workspace, rows: Rows) -> None:
     failed = [
         task
         for task, _, found in rows
-        if task.hints and any(o.status in (FAILED, WRONG) for o in found)
+        if task.hints and any(o.status in (FAILED, HUNG, WRONG) for o in found)
     ]
     if failed and not line:
         said = [f"stuck? `minitorch hint {failed[0].id}` opens a first hint"]
@@ -285,6 +287,7 @@ def hint(
             for task in place.assignment.tasks:
                 said = f"{taken.get(task.id, 0)} of {len(task.hints)} hints taken"
                 typer.echo(f"{task.id}  {task.title:42} {said}")
+            typer.echo(f"`minitorch hint {place.assignment.tasks[0].id}` opens one")
             return
         task = place.assignment.task(name)
         before, most = taken.get(task.id, 0), len(task.hints)

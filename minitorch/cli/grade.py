@@ -117,8 +117,15 @@ def grade_all(
         from assignments.grading import batch
 
         grader = _grader(assignment, secret, seed, sandbox, patience, marks)
-        total = len(batch.submissions(folder))
-        count = 0
+        found = batch.submissions(folder)
+        total, count = len(found), 0
+        unknown = grader.settings.marks.keys() - {path.name for path in found}
+        for what, names in (
+            ("not graded, since neither folders nor zips", batch.left_out(folder)),
+            ("marks for what is no submission there", unknown),
+        ):
+            if names:
+                complain(f"notice: {folder}: {what}: {', '.join(sorted(names))}")
 
         def say(entry: Entry) -> None:
             nonlocal count

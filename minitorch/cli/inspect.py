@@ -96,10 +96,17 @@ def chip_of(arch: str, command: str) -> tuple[int, int]:
 
 def facts(kernel: Kernel, example: str, chip: tuple[int, int]) -> dict[str, Any]:
     """What is known about a kernel for one signature and one chip, by name."""
+    from numba.core.errors import NumbaError
+
     from cuda_ops.runtime.compiler import to_cubin
     from cuda_ops.runtime.occupancy import occupancy
 
-    text = kernel.ptx(example, chip)
+    try:
+        text = kernel.ptx(example, chip)
+    except NumbaError as error:
+        raise RuntimeError(
+            f"inspect: {kernel.name} does not compile: {error}"
+        ) from error
     code = kernel.code(example, chip) if kernel.only_arch else text
     made = to_cubin(code, chip, kernel.max_registers)
     fits = occupancy(chip, kernel.threads, made.registers, made.shared + kernel.shared)

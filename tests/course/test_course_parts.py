@@ -135,7 +135,10 @@ def test_todo_names_the_task():
     def kernel(a):
         todo("a5.2")
 
-    assert unwritten_task(kernel) == "a5.2"
+    def puzzle(a):
+        todo("a4w.3")
+
+    assert (unwritten_task(kernel), unwritten_task(puzzle)) == ("a5.2", "a4w.3")
     assert unwritten_task(test_functions_of_a_task) is None
 
 

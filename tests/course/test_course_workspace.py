@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,8 @@ from course.solutions import reference, run_task
 from typer.testing import CliRunner
 
 from assignments import catalog, report, workspace
+from assignments.grading import examine, worker
+from assignments.grading.channel import Failed
 from assignments.grading.examine import CRASHED, FAILED, HUNG, PASSED, UNWRITTEN, WRONG
 from minitorch.cli.app import app
 
@@ -64,6 +67,14 @@ def test_start_makes_a_workspace(tmp_path):
         "xor.py",
     } <= made
     assert not any("checks" in name or "calls" in name for name in made)
+
+
+@pytest.mark.parametrize("assignment", catalog.load_all(), ids=lambda a: a.id)
+def test_links_of_a_workspace_lead_to_files_in_it(assignment, tmp_path):
+    workspace.create(assignment, tmp_path / "mine")
+    text = (tmp_path / "mine" / "README.md").read_text()
+    links = re.findall(r"\]\(([^)#]+\.(?:md|svg))[^)]*\)", text)
+    assert all((tmp_path / "mine" / link).is_file() for link in links), links
 
 
 def test_start_does_not_overwrite(tmp_path):
@@ -145,9 +156,19 @@ def test_a_failure_is_explained(place, runner):
     outcome = run_task(runner, task, "python", place)[0]
     assert outcome.status == WRONG
     text = "\n".join(report.lines_of(outcome, task))
-    parts = "smallest input/fn = 'identity'/came out/PyTorch says/hint".split("/")
-    assert all(part in text for part in parts)
+    parts = "the check/smallest input/fn = 'identity'/came out/PyTorch says/hint"
+    assert all(part in text for part in parts.split("/"))
     assert "Traceback" not in text and len(text.splitlines()) < 15
+
+
+def test_a_hint_is_told_once_and_what_a_function_returned_is_blamed(place):
+    solve(place, "a1.1", "    return (f(*values) - 1.0) / epsilon\n")
+    said = call("test", "-k", "1.1", "--in", place, code=1)
+    assert said.count("the check") == 2 and said.count("hint  ") == 1
+    for _ in range(2):  # forward and backward of Add
+        solve(place, "a1.2", "    return None\n")
+    said = call("test", "-k", "1.2", "--in", place, code=1)
+    assert "not 'NoneType'" in said and "by what yours returned" in said
 
 
 def test_an_exception_points_at_the_line(place, runner):
@@ -303,6 +324,55 @@ def test_an_error_in_a_mojo_file_is_told_with_its_line(tmp_path, runner):
     assert "unknown declaration 'zero'" in said
     assert "hint" not in said and "input" not in said and "printed" not in said
     assert str(outcome.lines).count("compiling") == 1
+
+
+def test_what_numba_cannot_compile_is_told_with_its_line(tmp_path):
+    import numba
+
+    path = tmp_path / "fast_ops" / "mine.py"
+    path.parent.mkdir()
+    path.write_text("def inner(x):\n    return x.nothing\n")
+    exec(compile(path.read_text(), str(path), "exec"), made := {})
+    inner = numba.njit(made["inner"])
+    with pytest.raises(numba.core.errors.TypingError) as caught:
+        numba.njit(lambda x: inner(x))(1.0)
+    said = worker.describe(caught.value, {str(path)})
+    problem = examine.describe(
+        Failed("raised", said["text"], "TypingError", said["where"])
+    )
+    assert (
+        problem.reason
+        == "raised TypingError: Unknown attribute 'nothing' of type float64"
+    )
+    assert dict(problem.lines)["raised at"] == "mine.py:2: return x.nothing"
+
+
+def test_commands_of_a_workspace_use_its_files(tmp_path):
+    """`minitorch plan`, which a13's handout calls, with the student's formula."""
+    workspace.create(catalog.load("a13"), tmp_path / "a13")
+    env = {**os.environ, "PYTHONPATH": str(catalog.LIBRARY)}
+
+    def plan():
+        words = [sys.executable, "-m", "minitorch.cli", "plan", "--model", "gpt2"]
+        return subprocess.run(
+            words, cwd=tmp_path / "a13", env=env, capture_output=True, text=True
+        )
+
+    said = plan()
+    assert said.returncode == 1 and "a13.6 is not implemented yet" in said.stderr
+    assert "Traceback" not in said.stderr
+    path = "minitorch/distributed/planner/memory.py"
+    (tmp_path / "a13" / path).write_text(reference(catalog.load("a13"))[path])
+    said = plan()
+    assert said.returncode == 0 and "tokens/s" in said.stdout, said.stderr
+
+
+def test_a_file_with_another_name_is_missed(place):
+    path = solve(place, "a1.1", SOLVED)
+    path.rename(path.with_name("auto_diff.py"))
+    said = call("test", "-k", "1.1", "--in", place, code=1)
+    assert "not written yet" in said and "not in this folder" in said
+    assert "minitorch/autodiff.py" in said
 
 
 def test_one_error_at_one_line_is_told_once(place):

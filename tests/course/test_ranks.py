@@ -65,9 +65,9 @@ def worker(tree):
         yield made
 
 
-def ring(worker, size, engine="gloo", ranks=3, seconds=120.0):
+def ring(worker, size, engine="gloo", ranks=3, seconds=120.0, first=0):
     given = [np.arange(size, dtype=np.float64) + rank for rank in range(ranks)]
-    what = {"what": "all_reduce", "op": "SUM", "first": 0}
+    what = {"what": "all_reduce", "op": "SUM", "first": first}
     inputs = {"engine": engine, **what, "given": given}
     request = {"do": "call", "call": "ring", "device": "simple", "inputs": inputs}
     return worker.request(request, seconds).value, sum(given)
@@ -90,12 +90,15 @@ def test_the_first_failure_of_a_rank_is_the_calls(worker, engine):
 
 
 @pytest.mark.parametrize("engine", ["threads", "gloo"])
-def test_a_deadlock_says_who_waits_for_whom(worker, engine):
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_deadlock_says_who_waits_for_whom(worker, engine, first):
+    """By their numbers among all ranks, also in a ring of ranks 1 to 3."""
     start = time.monotonic()
     with pytest.raises(Failed, match="all ranks wait: ") as caught:
-        ring(worker, 12, engine)
+        ring(worker, 12, engine, 3 + first, first=first)
     for rank in range(3):
-        waits = f"rank {rank} waits for a message from rank {(rank - 1) % 3}"
+        left = first + (rank - 1) % 3
+        waits = f"rank {first + rank} waits for a message from rank {left}"
         assert waits in caught.value.text
     assert time.monotonic() - start < 60  # and no timeout of minutes
 

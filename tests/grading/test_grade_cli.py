@@ -47,14 +47,20 @@ def test_grade(tmp_path):
 def test_grade_all(tmp_path):
     write(tmp_path / "s" / "ada", ())
     write(tmp_path / "s" / "bob", [task.id for task in A1.tasks])
+    (tmp_path / "s" / "bob" / "xor.py").rename(tmp_path / "s" / "bob" / "Xor.py")
     (tmp_path / "s" / "cleo.zip").write_text("no zip")
-    out = tmp_path / "out"
+    (tmp_path / "s" / "dora.py").write_text("")
+    out, marks = tmp_path / "out", tmp_path / "marks.csv"
+    marks.write_text("submission,question,points\nada,2,1\nBob,2,1\n")
     arguments = ("grade-all", "a1", tmp_path / "s", "--out", out, "--jobs", 2)
-    result = run(*arguments, "--seed", "a secret of the tests")
+    result = run(*arguments, "--seed", "a secret of the tests", "--marks", marks)
     assert result.exit_code == 0, result.output
+    assert "neither folders nor zips: dora.py" in result.stderr
+    assert "marks for what is no submission there: Bob" in result.stderr
     with open(out / "grades.csv", newline="") as file:
         rows = list(csv.DictReader(file))
-    assert [row["points"] for row in rows] == [f"{A1.points:g}", "0", "0"], rows
+    assert [row["points"] for row in rows] == [f"{A1.points + 1:g}", "0", "0"], rows
+    assert "not handed in: xor.py" in rows[1]["status"]
     assert "refused" in rows[2]["status"]
 
 
