@@ -1,4 +1,4 @@
-"""Machine code is made of what is called alone, and works for all that can be called."""
+"""Machine code is made of what is called alone, and all that can be called works."""
 
 from __future__ import annotations
 
