@@ -13,7 +13,7 @@ fma and two additions for the addresses; without them it was 22 instructions.
 
 Before Numba puts a function's steps where it is called, it copies them twice, with all
 names for each block of steps, though it has made them for this call alone. `inline`
-does without: a third of the time of a compilation.
+does without: a quarter of the time of a compilation.
 
 Source: "CUDA C++ Programming Guide", table of technical specifications (the limits);
 "LLVM Language Reference", on range metadata.
