@@ -44,6 +44,7 @@ from numba.core.bytecode import FunctionIdentity
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.compiler_lock import global_compiler_lock
 
+from fast_ops.late import Inner
 from fast_ops.team import starts_threads
 from minitorch import operators
 from minitorch.backend.host.memory import SERIAL_LIMIT as SERIAL_LIMIT
@@ -359,7 +360,7 @@ def device_function(fn: Callable) -> Any:
     task = unwritten(formula) if hasattr(formula, "__code__") else None
     if task is not None:
         return Unwritten(task)
-    return njit(fastmath=FASTMATH, error_model="numpy", no_cfunc_wrapper=True)(formula)
+    return Inner(formula, fastmath=FASTMATH)
 
 
 @cache

@@ -74,7 +74,7 @@ class Block:
         indices = enumerate(places(self._block_dim))
         self._ready.extend(CudaThread(self, kernel, at, i, n) for n, i in indices)
         while self._alive:
-            self._next().switch()  # comes back when that thread waits, or has ended
+            self._next().switch()  # comes back when one has ended, or the next begins
         if self.failed is not None:
             raise self.failed
 
@@ -122,7 +122,11 @@ class Block:
 
     def _give_turn(self) -> None:
         """Let the next thread run, and return when it is one's own turn again."""
-        current_thread().parent.switch()
+        ready, here = self._ready, current_thread()
+        if not ready or not ready[0]:  # one that begins does so on the first stack
+            here.parent.switch()
+        elif (thread := ready.popleft()) is not here:
+            thread.switch()
         if self.failed is not None:
             raise RuntimeError("another thread of the block failed")
 
@@ -164,6 +168,7 @@ class CudaThread(greenlet):
         super().__init__()
         self._manager, self._kernel = block, kernel
         self.blockIdx, self.threadIdx, self.thread_id = at, index, number
+        self.warp: Any = None  # what `emulation.py` knows of it
 
     def run(self) -> None:
         """Be this thread, from its first turn to its end."""

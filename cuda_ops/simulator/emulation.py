@@ -36,25 +36,23 @@ class Warp:
         self.round = 0
 
 
-def _warp() -> tuple[Warp, int]:
-    """The calling thread's warp, and its lane."""
-    thread: Any = current_thread()
-    block = thread._manager
-    index, lane = divmod(thread.thread_id, WARP)
-    warps = block.warps
+def _warp_of(thread: Any) -> Warp:
+    """A thread's warp, which it joins at its first exchange."""
+    warps, index = thread._manager.warps, thread.thread_id // WARP
     if index not in warps:
-        size = int(np.prod(block._block_dim))
+        size = int(np.prod(thread._manager._block_dim))
         warps[index] = Warp(min(WARP, size - index * WARP))
-    return warps[index], lane
+    thread.warp = warps[index]
+    return warps[index]
 
 
 def exchange(value: Any) -> tuple[dict[int, Any], int]:
     """The values of all lanes of the warp, by lane, and the lane that asks."""
-    warp, lane = _warp()
-    table = warp.tables[warp.turns[lane] % 2]
-    warp.turns[lane] += 1
-    table[lane] = value
     thread: Any = current_thread()
+    warp, lane = thread.warp or _warp_of(thread), thread.thread_id % WARP
+    table = warp.tables[warp.turns[lane]]
+    warp.turns[lane] ^= 1
+    table[lane] = value
     thread._manager.meet(warp.waiting, warp.lanes)
     return table, lane
 
@@ -93,10 +91,10 @@ def sync_warp() -> None:
 
     Unlike this, the exchanges above order no memory, in the simulator's eyes as well.
     """
-    warp, _ = _warp()
+    thread: Any = current_thread()
+    warp = thread.warp or _warp_of(thread)
     if len(warp.waiting) == warp.lanes - 1:  # the last one to come
         warp.round += 1
-    thread: Any = current_thread()
     thread._manager.meet(warp.waiting, warp.lanes)
 
 

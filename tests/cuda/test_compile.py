@@ -12,11 +12,13 @@ longest, which need more than the others. With HYPOTHESIS_PROFILE=thorough all a
 
 from __future__ import annotations
 
+import copy
 import importlib
 import os
 import re
 from collections.abc import Iterable, Sequence
 from math import prod
+from unittest import mock
 
 import pytest
 from numba import cuda
@@ -32,7 +34,7 @@ from cuda_ops.matmul.vector import VectorConfig, matvec
 from cuda_ops.memory import copy_flat
 from cuda_ops.reduce import _COLUMNS, FOLD_COLUMNS_WIDE
 from cuda_ops.registry import all_kernels
-from cuda_ops.runtime.compiler import Cubin, assemble, to_cubin
+from cuda_ops.runtime.compiler import Cubin, assemble, signature, to_cubin, to_ptx
 from cuda_ops.runtime.launch import SIMULATED, Kernel
 from cuda_ops.runtime.occupancy import limits, occupancy
 from cuda_ops.simulator.sizes import REAL
@@ -103,6 +105,27 @@ def test_loops_and_thread_numbers_are_plain() -> None:
     loops = [block for block in ptx.split("$L__")[1:] if "add.f32" in block]
     assert loops and not any(re.search("selp|shr|mul", block) for block in loops), ptx
     assert "shr.s64" not in ptx and "setp.lt.s64" not in ptx, ptx
+
+
+@pytest.mark.skipif(SIMULATED, reason="the simulator compiles nothing")
+def test_what_is_inlined_without_copies_is_the_same() -> None:
+    """Of a kernel whose functions call others, in several places and in loops."""
+    from numba.cuda.core import inline_closurecall
+
+    from cuda_ops.runtime import lowering
+
+    kernel = KERNELS["softmax_rows[float32,1,32x4]"]
+
+    def plain() -> str:
+        made = to_ptx(kernel.fn, signature(kernel.examples[0]), lineinfo=False)
+        return re.sub(r"B\dv\d+|smem_\d+", "", made)  # Numba counts what it compiles
+
+    ours, copies = plain(), mock.Mock(wraps=copy.deepcopy)
+    worker = inline_closurecall.InlineWorker
+    theirs = mock.patch.object(worker, "inline_function", lowering.with_copies)
+    with theirs, mock.patch("copy.deepcopy", copies):
+        assert plain() == ours
+    assert copies.called
 
 
 @pytest.mark.skipif(SIMULATED, reason="the simulator compiles nothing")
