@@ -42,7 +42,7 @@ class Late(JITCodeLibrary):
     def _finalize_final_module(self) -> None:
         """What is read from the disk is machine code already; the rest can wait."""
         self._finalized = True
-        read = self._object_caching_enabled and self._compiled_object
+        read = self._object_caching_enabled and getattr(self, "_compiled_object", None)
         if read or self.name == RUNTIME:
             self._make()
 
@@ -83,7 +83,17 @@ class Late(JITCodeLibrary):
             self._codegen.set_env(*environment)
 
 
-cpu_target.target_context.codegen()._library_class = Late
+# What `Late` takes the place of, and asks for. Where a Numba has it not, that Numba
+# compiles as it does by itself: what is lost is time.
+KNOWN = (
+    "_optimize_final_module", "_finalize_final_module", "_ensure_finalized",
+    "_finalized", "_final_module", "_object_caching_enabled", "_codegen",
+    "get_pointer_to_function",
+)  # fmt: skip
+_codegen = cpu_target.target_context.codegen()
+_library = _codegen.create_library("fast_ops.late")
+if type(_library) is JITCodeLibrary and all(hasattr(_library, name) for name in KNOWN):
+    _codegen._library_class = Late
 
 
 class Inner(CPUDispatcher):

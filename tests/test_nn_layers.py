@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 
 import numpy as np
@@ -424,9 +425,12 @@ def test_group_norm(groups, sizes, rest, layout, device):
 
 @pytest.mark.parametrize("options", [{}, {"affine": False}, {"bias": False}], ids=str)
 def test_group_norm_layer(options, device):
+    known = "bias" in inspect.signature(tnn.GroupNorm).parameters
+    if "bias" in options and not known:
+        pytest.skip("this PyTorch's GroupNorm has no option bias")
     mine, theirs = nn.GroupNorm(2, 4, **options), tnn.GroupNorm(2, 4, **options)
     check_module(mine, theirs, 3, 4, 5, device=device)
-    assert repr(mine) == repr(theirs)
+    assert repr(mine) == repr(theirs) or not known
 
 
 def test_group_norm_errors():

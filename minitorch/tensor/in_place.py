@@ -23,7 +23,7 @@ from minitorch.arguments import (
     without_bools,
 )
 from minitorch.autodiff import Variable, modes
-from minitorch.dtypes import Number
+from minitorch.dtypes import Number, bool_
 from minitorch.functions import elementwise, indexing
 from minitorch.functions.choice import clamped_type
 from minitorch.functions.operands import (
@@ -437,7 +437,13 @@ class InPlace(Variable):
 
     def square_(self: Any) -> Tensor:
         """self *= self"""
-        return self._replace("square_", elementwise.square)
+        raw, backend = self.raw, self.backend
+        if self.dtype is bool_:
+            return self._replace("square_", elementwise.square)
+        return self.assign_(
+            elementwise.square,
+            lambda: backend.zip(operators.mul, raw, raw, None, raw),
+        )
 
     __iadd__, __isub__, __imul__, __itruediv__ = add_, sub_, mul_, div_
 
