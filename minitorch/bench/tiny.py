@@ -121,7 +121,7 @@ UNTIMED = set(
     """cuda to numpy tolist requires_grad_ to_sparse_csr size data cpu grad_fn
     pin_memory type __array__ __dlpack__ __bool__ __contains__ is_contiguous is_pinned
     is_leaf is_floating_point random_zeros retain_grad __cuda_array_interface__ randint
-    from_dlpack __iter__""".split()
+    from_dlpack __iter__ is_cuda""".split()
 )
 
 
