@@ -25,9 +25,9 @@ BUDGETS = {
     # what reviews of language models and of the core broke 75; what PyTorch programs of
     # courses write 150, what to write for names that are absent 85; collectives of
     # lists 90, scatter in place 70, warnings at the user's line 25; layers and
-    # functions that were still missed 890; commands that use a workspace's files, and
+    # functions that were still missed 900; commands that use a workspace's files, and
     # what a walk through the course showed 50; less what was said twice 100.
-    "minitorch": 53_130,
+    "minitorch": 53_140,
     # Normal numbers, remainders, short sorts; products of operands as they lie 60;
     # float16 by the processor's instructions, batch norm at rest 90; machine code of
     # what is called alone 115.
