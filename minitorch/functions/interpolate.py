@@ -17,6 +17,7 @@ import numpy as np
 import minitorch.dtypes as dtypes
 from minitorch.arguments import check_floating, int_sequence
 from minitorch.functions.indexing import index_select, repeat_interleave
+from minitorch.tensor_data import TensorData
 
 if TYPE_CHECKING:
     from minitorch.tensor import Tensor
@@ -99,16 +100,15 @@ def _nearest(x: Tensor, dim: int, size: int, ratio: float) -> Tensor:
     times = size // old
     if times > 1 and ratio == 1.0 / times:
         return repeat_interleave(x, times, dim)
-    return index_select(x, dim, _places(x.device, old, size, ratio))
+    return index_select(x, dim, x.wrap(_places(x.backend, x.device, old, size, ratio)))
 
 
 @lru_cache(maxsize=256)
-def _places(device: Any, old: int, size: int, ratio: float) -> Tensor:
-    """The same ones for each image of a size: from the host, once."""
-    from minitorch.creation import tensor
-
+def _places(backend: Any, _: Any, old: int, size: int, ratio: float) -> TensorData:
+    """The same ones for each image of a size and device: from the host, once."""
     places = (np.arange(size, dtype=np.float32) * np.float32(ratio)).astype(np.int64)
-    return tensor(places.clip(max=old - 1), device=device)
+    found: TensorData = backend.from_numpy(places.clip(max=old - 1))
+    return found
 
 
 def _between(x: Tensor, dim: int, size: int, ratio: float, corners: bool) -> Tensor:
