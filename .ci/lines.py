@@ -46,7 +46,7 @@ BUDGETS = {
     # halves 640; no more blocks than turns need 5; elements that are overwritten 70,
     # few slices added at once 30; copies that compilers can spare 20, the simulator's
     # turns 10.
-    "cuda_ops": 30_115,
+    "cuda_ops": 30_095,
     "mojo_ops": 7_685,
     # Fourteen; one executor; 60 pictures by programs; what spares graders work 40;
     # words of a failing check on what it calls, and where errors come from 90.

@@ -228,30 +228,12 @@ def _scattered(
     target = contiguous(window)
     n, m, inner = target.shape[dim], index.shape[dim], math.prod(index.shape[dim + 1 :])
     lines = index.size // m
+    call: Any = target.flat(), n, inner, index.flat(), m, src.flat(), operation
     if lines >= THREAD_EACH or m == 1:
-        scatter_lines[ceil_div(lines, THREADS), THREADS](
-            target.flat(),
-            n,
-            inner,
-            index.flat(),
-            m,
-            src.flat(),
-            operation,
-            notes(),
-            dim,
-        )
+        scatter_lines[ceil_div(lines, THREADS), THREADS](*call, notes(), dim)
     elif lines >= WARP_EACH or m <= 1024:
-        scatter_by_warps[ceil_div(WARP * lines, THREADS), THREADS](
-            target.flat(),
-            n,
-            inner,
-            index.flat(),
-            m,
-            src.flat(),
-            operation,
-            notes(),
-            dim,
-        )
+        blocks = ceil_div(WARP * lines, THREADS)
+        scatter_by_warps[blocks, THREADS](*call, notes(), dim)
     else:
         places = empty((index.size,), dtypes.int64)
         flat_positions[ceil_div(index.size, THREADS), THREADS](

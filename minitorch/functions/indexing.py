@@ -97,9 +97,12 @@ class Scatter(Function):
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
         (index,) = ctx.saved_tensors
-        inside = Gather.apply(grad, ctx.dim, index)
-        zeros = grad.new_zeros(inside.shape)
-        return Scatter.apply(grad, ctx.dim, index, zeros), None, None, inside
+        dim: int = ctx.dim
+        need_a, _, _, need_src = ctx.needs_input_grad
+        zeros = grad.new_zeros(index.shape) if need_a else None
+        to_a = Scatter.apply(grad, dim, index, zeros) if need_a else None
+        to_src = Gather.apply(grad, dim, index) if need_src else None
+        return to_a, None, None, to_src
 
 
 class IndexSelect(Function):

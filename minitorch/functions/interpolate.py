@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-import minitorch.dtypes as dtypes
 from minitorch.arguments import check_floating, int_sequence
 from minitorch.functions.indexing import index_select, repeat_interleave
 from minitorch.tensor_data import TensorData
@@ -114,7 +113,7 @@ def _places(backend: Any, _: Any, old: int, size: int, ratio: float) -> TensorDa
 def _between(x: Tensor, dim: int, size: int, ratio: float, corners: bool) -> Tensor:
     """(1 - w) x[low] + w x[low + 1], where number i lies w behind place `low`."""
     last = x.raw.shape[dim] - 1
-    places = _numbers(x, size, x.dtype)
+    places = x.wrap(x.backend.arange(0.0, 1.0, size, x.dtype, size - 1.0))
     if corners:
         places = places * (last / max(size - 1, 1))
     else:
@@ -123,8 +122,3 @@ def _between(x: Tensor, dim: int, size: int, ratio: float, corners: bool) -> Ten
     weight = (places - low).reshape(-1, *[1] * (x.dim() - dim - 1))
     first = index_select(x, dim, low)
     return first + (index_select(x, dim, (low + 1).clamp(max=last)) - first) * weight
-
-
-def _numbers(x: Tensor, size: int, dtype: dtypes.DType) -> Tensor:
-    """0, 1, ... of `dtype` beside x."""
-    return x.wrap(x.backend.arange(0.0, 1.0, size, dtype, size - 1.0))
