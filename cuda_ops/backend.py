@@ -107,6 +107,7 @@ class CUDABackend(Backend):
     argmax = staticmethod(arg_reduce.argmax)
     argmin = staticmethod(arg_reduce.argmin)
     extreme = staticmethod(arg_reduce.extreme)
+    cumprod = staticmethod(cumsum.cumprod)
     cumsum = staticmethod(cumsum.cumsum)
     mean = staticmethod(reduce.mean)
     vector_norm = staticmethod(reduce.vector_norm)
