@@ -71,6 +71,7 @@ class CPUBackend(CPUMemory, HostBackend):
             return super().topk(a, k, dim, largest)
         return first(a, k, dim, largest)
 
+    median = staticmethod(sort.median)
     sort = staticmethod(sort.sort)
     matmul = staticmethod(matmul.matmul)
 
