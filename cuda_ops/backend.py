@@ -61,7 +61,7 @@ class CUDABackend(Backend):
     }  # fmt: skip
     tries_half = frozenset({
         "attention", "attention_backward", "conv2d", "conv2d_backward_input",
-        "conv2d_backward_weight", "matmul", "matmul_to",
+        "conv2d_backward_weight", "matmul", "matmul_to", "median",
     })  # fmt: skip
 
     def current_index(self) -> int:
@@ -107,6 +107,7 @@ class CUDABackend(Backend):
     argmax = staticmethod(arg_reduce.argmax)
     argmin = staticmethod(arg_reduce.argmin)
     extreme = staticmethod(arg_reduce.extreme)
+    cumprod = staticmethod(cumsum.cumprod)
     cumsum = staticmethod(cumsum.cumsum)
     mean = staticmethod(reduce.mean)
     vector_norm = staticmethod(reduce.vector_norm)
@@ -205,6 +206,12 @@ class CUDABackend(Backend):
         self, x: TensorData, weight: TensorData | None, eps: float
     ) -> tuple[TensorData, TensorData]:
         return norm.rms_norm(x, weight, eps) or super().rms_norm(x, weight, eps)
+
+    def median(self, a: TensorData, dim: int) -> Any:
+        found = sort.median(a, dim)
+        if found is None and not a.dtype.half:
+            return super().median(a, dim)
+        return NotImplemented if found is None else found
 
     def logsumexp(self, a: TensorData, dims: Sequence[int]) -> TensorData:
         found = row_folds.logsumexp(a, dims)

@@ -3,7 +3,7 @@
 With this file one can fold any scalar function over any dimensions (`reduce`), and in
 the same launch change the elements before, and the results afterwards (`mean`,
 `vector_norm`). `row_folds.py` has what reads a row twice: variances and `logsumexp`.
-`arg_reduce.py` finds positions of extremes, and `cumsum.py` adds up along a dimension.
+`arg_reduce.py` finds positions of extremes, and `cumsum.py` has running totals.
 
 Each template is a kernel for one way in which the folded elements can lie in memory:
 

@@ -1,7 +1,8 @@
 """Sorting: a stable merge sort along one dimension.
 
 With this file one can sort a tensor along a dimension and learn where each element came
-from (`sort`), and sort a list of integers for other kernels (`sort_keys`).
+from (`sort`), find the one in the middle of that order (`median`), and sort a list of
+integers for other kernels (`sort_keys`).
 
     1. Elements become whole numbers in the same order (`order_key`): NaN is the
        largest, -0 and 0 are equal, and for descending order all bits are turned over.
@@ -26,8 +27,9 @@ from typing import Any
 import numpy as np
 from numba import cuda, int32, int64
 
-from cuda_ops.block.intrinsics import device
-from cuda_ops.memory import contiguous, empty
+from cuda_ops.block.intrinsics import device, kind_of, load, store
+from cuda_ops.block.rows import barrier
+from cuda_ops.memory import contiguous, empty, split
 from cuda_ops.runtime.arrays import ARRAYS
 from cuda_ops.runtime.launch import SIMULATED, TINY, ceil_div, kernel
 from minitorch import dtypes
@@ -40,6 +42,10 @@ EACH = 4 if TINY else 8
 TILE = THREADS * EACH
 # A tile for short rows, of which there are many.
 SMALL = 8 if TINY else 128
+
+# Threads of a block of `median_by_counting`, and elements of its longest line.
+COUNTING = 32 if TINY else 128
+LONGEST = 80 if TINY else 1024
 
 _KEYS = ("int32", "int64")
 
@@ -242,6 +248,53 @@ def end_of_run(keys, s):
     return low + 1
 
 
+# ------------------------------------------------------------------------- the middle
+
+
+@kernel(
+    examples=[
+        f"{t}[] int64 int64 int64 int64 {t}[] int64[]"
+        for t in ("float32", "float64", "int64", "int32", "bfloat16")
+    ],
+    threads=COUNTING,
+)
+def median_by_counting(a, n, inner, rows, parts, values, index):
+    """The middle one of each line, or its first NaN, and where it is: without sorting.
+
+    # a [O, n, I] -> values, index [O, I]
+
+        for o, k:  index[o, k] = the i before which (n - 1) // 2 elements j stand:
+                   a[o, j, k] < a[o, i, k], or they are equal and j < i
+
+    A thread has an element, and counts those that stand before it. In each line this
+    number is the middle's for one thread, which writes. A block has `rows` whole lines,
+    or one of the `parts` of a longer one; it reads them into shared memory (8 KB at
+    most), where the threads of a line read the same element at a time. n comparisons
+    for each element are many, but need one launch and one barrier.
+    """
+    cells = cuda.shared.array(LONGEST, kind_of(a))
+    block = cuda.blockIdx.x // parts
+    first = block * rows
+    count = min(rows, index.size - first) * n
+    for x in range(cuda.threadIdx.x, count, COUNTING):
+        r, j = split(x, n)
+        outer, k = split(first + r, inner)
+        cells[x] = load(a, (outer * n + j) * inner + k)
+    barrier()
+    e = (cuda.blockIdx.x - block * parts) * COUNTING + cuda.threadIdx.x
+    if e < count:
+        r, i = split(e, n)
+        x, line = cells[e], r * n
+        before, unknown = 0, n
+        for j in range(n - 1, -1, -1):
+            y = load(cells, line + j)
+            before += (y < x) | ((y == x) & (j < i))  # by all, without a branch
+            unknown = j if y != y else unknown
+        if unknown == i or (unknown == n and before == (n - 1) // 2):
+            store(values, first + r, x)
+            index[first + r] = i
+
+
 # ----------------------------------------------------------------------- launchers
 
 _INFINITY = {  # its bits
@@ -321,6 +374,21 @@ def topk(
     back = list(range(a.dims - 1))
     back.insert(dim, a.dims - 1)
     return contiguous(values.permute(back)), contiguous(index.permute(back))
+
+
+def median(a: TensorData, dim: int) -> tuple[TensorData, TensorData] | None:
+    """The middle one along `dim` (kept as 1), and where it is; None for long lines."""
+    n = a.shape[dim]
+    if n > LONGEST:
+        return None
+    shape = (*a.shape[:dim], 1, *a.shape[dim + 1 :])
+    values, index = empty(shape, a.dtype), empty(shape, dtypes.int64)
+    rows, parts = max(1, COUNTING // max(1, n)), ceil_div(n, COUNTING)
+    median_by_counting[ceil_div(index.size, rows) * parts, COUNTING](
+        contiguous(a).flat(), n, math.prod(a.shape[dim + 1 :]), rows, parts,
+        values.flat(), index.flat(),
+    )  # fmt: skip
+    return values, index
 
 
 def sort_keys(keys: TensorData) -> tuple[TensorData, TensorData]:

@@ -59,6 +59,10 @@ class CPUBackend(CPUMemory, HostBackend):
     reduce = staticmethod(reduce.reduce)
     nll = staticmethod(softmax.nll_of_rows)
 
+    def cumprod(self, a: TensorData, dim: int) -> TensorData:
+        """out[i] = a[0] * ... * a[i] along `dim`."""
+        return self._running(self._reduce.cumprod, a, dim)
+
     def topk(
         self, a: TensorData, k: int, dim: int, largest: bool
     ) -> tuple[TensorData, TensorData]:
@@ -67,6 +71,7 @@ class CPUBackend(CPUMemory, HostBackend):
             return super().topk(a, k, dim, largest)
         return first(a, k, dim, largest)
 
+    median = staticmethod(sort.median)
     sort = staticmethod(sort.sort)
     matmul = staticmethod(matmul.matmul)
 

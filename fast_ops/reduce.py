@@ -1,7 +1,8 @@
 """Reductions: fold one or more dimensions of a tensor into single elements.
 
 With this file one can fold any scalar function over any dimensions (`reduce`), find the
-position of an extreme (`argmax`, `argmin`), and add up along a dimension (`cumsum`).
+position of an extreme (`argmax`, `argmin`), and add up or multiply along a dimension
+(`cumsum`, `cumprod`).
 
 Sums, products, extremes and logical folds may take their elements in any order. The
 order depends only on shapes and strides: work is cut into blocks of fixed size, each
@@ -17,12 +18,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numba import prange
 
-from fast_ops.launch import SERIAL_LIMIT, Kernels, both, device_function, pair
+from fast_ops.launch import SERIAL_LIMIT, Kernels, device_function, pair
 from fast_ops.memory import at, contiguous, empty
 from fast_ops.walk import (
     BY_ROWS,
@@ -561,37 +563,50 @@ def first_extreme(fn: Callable) -> Callable:
     return loop
 
 
-# ---------------------------------------------------------------------- running sums
+# -------------------------------------------------------------------- running totals
 
 
-def _cumsum(a: np.ndarray, n: int, inner: int, out: np.ndarray) -> None:
-    """out[o, i, k] = a[o, 0, k] + ... + a[o, i, k] for a [outer, n, inner].
+def running(fn: Callable) -> Callable:
+    """Make the loop of running totals: sums if `fn` adds, products if it multiplies.
+
+    out[o, i, k] = fold of a[o, 0, k], ..., a[o, i, k] for a [outer, n, inner]
 
     Threads share the lines (o, k); neighbours k go down together, a cache line wide, so
     that no line of memory is fetched twice.
     """
-    width = min(inner, 16)
-    groups = (inner + width - 1) // width
-    for task in prange(out.size // (n * inner) * groups):
-        o = np.int64(task) // groups
-        k = (np.int64(task) - o * groups) * width
-        first = o * n * inner + k
-        w = min(width, inner - k)
-        for e in range(w):
-            total = a[first + e]
-            out[first + e] = total
-        if w == 1:
-            for i in range(1, n):
-                total += a[at(first, i, inner)]
-                out[at(first, i, inner)] = total
-        else:
-            for i in range(1, n):
-                p = first + i * inner
-                x, y, z = out[p - inner : p - inner + w], a[p : p + w], out[p : p + w]
-                for e in range(w):
-                    z[e] = x[e] + y[e]
+
+    def loop(a: np.ndarray, n: int, inner: int, out: np.ndarray) -> None:
+        width = min(inner, 16)
+        groups = (inner + width - 1) // width
+        for task in prange(out.size // (n * inner) * groups):
+            o = np.int64(task) // groups
+            k = (np.int64(task) - o * groups) * width
+            first = o * n * inner + k
+            w = min(width, inner - k)
+            for e in range(w):
+                total = a[first + e]
+                out[first + e] = total
+            if w == 1:
+                for i in range(1, n):
+                    total = fn(total, a[at(first, i, inner)])
+                    out[at(first, i, inner)] = total
+            else:
+                for i in range(1, n):
+                    p = first + i * inner
+                    x, y, z = (
+                        out[p - inner : p - inner + w],
+                        a[p : p + w],
+                        out[p : p + w],
+                    )
+                    for e in range(w):
+                        z[e] = fn(x[e], y[e])
+
+    return loop
 
 
-KERNELS = both(_cumsum)
-KERNELS.argmax = pair(first_extreme, operators.maximum)
-KERNELS.argmin = pair(first_extreme, operators.minimum)
+KERNELS = SimpleNamespace(
+    argmax=pair(first_extreme, operators.maximum),
+    argmin=pair(first_extreme, operators.minimum),
+    cumsum=pair(running, operators.add),
+    cumprod=pair(running, operators.mul),
+)

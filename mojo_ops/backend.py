@@ -49,6 +49,7 @@ class MojoBackend(MojoMemory, HostBackend):
         attention = staticmethod(from_cpu(fast_attention.attention))
         attention_backward = staticmethod(from_cpu(fast_attention.attention_backward))
     sort = staticmethod(from_cpu(fast_sort.sort))
+    median = staticmethod(from_cpu(fast_sort.median))
     csr_matmul = staticmethod(from_cpu(fast_sparse.csr_matmul))
     csr_sample = staticmethod(from_cpu(fast_sparse.csr_sample))
     csr_transpose = staticmethod(from_cpu(fast_sparse.csr_transpose))

@@ -211,10 +211,17 @@ def test_bincount_errors(device):
 @pytest.mark.parametrize(
     "row", [[2, 0, 3, 4], [0, 5, 0, 1], [0, 0, 2, 3], [-1, 2, 3, 0]]
 )
-def test_gradients_of_running_products_with_zeros(device, row):
+@pytest.mark.parametrize("name", ["cumprod", "prod"])
+def test_gradients_of_products_with_zeros(device, row, name):
+    """And gradients of these: the second pass starts from the first one's squares."""
     rows = np.array([row, [1, 2, 3, 4]], np.float64)
-    x = minitorch.tensor(rows, device=device, requires_grad=True)
-    t = torch.tensor(rows, requires_grad=True)
-    weighted_sum(x.cumprod(1)).backward()
-    weighted_sum(t.cumprod(1)).backward()
-    assert_same(x.grad, t.grad, 1e-12)
+    for dim in (0, 1):
+        found = []
+        for lib in (minitorch, torch):
+            x = lib.tensor(rows, device=device if lib is minitorch else "cpu")
+            x.requires_grad_()
+            out = weighted_sum(getattr(x, name)(dim))
+            (grad,) = lib.autograd.grad(out, x, create_graph=True)
+            (grad * grad).sum().backward()
+            found.append((grad.detach(), x.grad))
+        assert_same(*found, 1e-12)

@@ -44,8 +44,8 @@ POLICIES: dict[type, str] = {
         (
             e.Exp, e.Expm1, e.Log, e.Log1p, e.Pow, e.Reciprocal, e.Rsqrt, Softplus,
             softmax.Softmax, softmax.LogSoftmax, reduce.LogSumExp, reduce.Sum,
-            reduce.Prod, reduce.Cumsum, norm.LayerNorm, norm.LayerNormTo,
-            norm.DropoutResidualLayerNorm, norm.RMSNorm,
+            reduce.Prod, reduce.Cumsum, reduce.Cumprod, norm.LayerNorm,
+            norm.LayerNormTo, norm.DropoutResidualLayerNorm, norm.RMSNorm,
         ),
         FLOAT32,
     ),

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import minitorch.dtypes as dtypes
+import minitorch.operators as operators
 from minitorch.backend.primitives import Primitives
 from minitorch.tensor_data import Shape, TensorData
 
@@ -56,6 +57,18 @@ class Indexing(Primitives):
             return values, index
         values, index = values.slice(dim, 0, k), index.slice(dim, 0, k)
         return self.copy(values, a.dtype), self.copy(index, index.dtype)
+
+    def median(self, a: TensorData, dim: int) -> tuple[TensorData, TensorData]:
+        """The middle one along `dim` (kept as 1), of two the lower, and where it is.
+
+        The first NaN where there is one; of equals, what a stable sort puts there.
+        """
+        values, places = self.sort(a, dim, False)
+        last = a.shape[dim] - 1  # where a NaN is now
+        unknown = self.map(operators.isnan, values.slice(dim, last, 1), dtypes.bool_)
+        middle = places.slice(dim, last // 2, 1)
+        index = self.where(unknown, self.argmax(a, dim), middle)
+        return self.gather(a, dim, index), index
 
     def scatter(
         self, a: TensorData, dim: int, index: TensorData, src: TensorData,

@@ -1,8 +1,9 @@
 """Groups of numbers brought to mean 0 and variance 1.
 
-With this file a backend normalizes rows (`layer_norm`) and channels (`batch_norm`). A
-group is a row in the one and a channel in the other; the mathematics of a group stands
-here once, in `_moments` and `_group_backward`.
+With this file a backend has means, variances and running products (`cumprod`). It
+normalizes rows (`layer_norm`) and channels (`batch_norm`). A group is a row in the one
+and a channel in the other; the mathematics of a group stands here once, in `_moments`
+and `_group_backward`.
 """
 
 from __future__ import annotations
@@ -28,6 +29,20 @@ class Norm(Primitives):
     def vector_norm(self, x: TensorData, dims: Sequence[int]) -> TensorData:
         """The square root of the sum of squares over `dims`, which keep a size of 1."""
         return self.map(operators.sqrt, self._sum(self._mul(x, x), dims))
+
+    def cumprod(self, a: TensorData, dim: int) -> TensorData:
+        """out[i] = a[0] * ... * a[i] along `dim`.
+
+        In log2(n) steps: behind step k a number is the product of the last 2^k. Source:
+        Hillis and Steele, "Data parallel algorithms", 1986.
+        """
+        out, step = self.copy(a, a.dtype), 1
+        while step < out.size and step < a.shape[dim]:
+            rest = a.shape[dim] - step
+            later = out.slice(dim, step, rest)
+            self.copy_into(later, self._mul(later, out.slice(dim, 0, rest)))
+            step *= 2
+        return out
 
     def var(
         self, x: TensorData, dims: Sequence[int], count: float, divisor: float

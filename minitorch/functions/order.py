@@ -40,11 +40,15 @@ class ValuesIndices(tuple):
 
 
 class Pick(Function):
-    """The extreme along `dim`, and where it (first) is; it gets the whole gradient."""
+    """The extreme along `dim`, or (None) the median, and where it is; it gets the whole
+    gradient."""
 
     @staticmethod
-    def forward(ctx: Context, a: Tensor, dim: int, largest: bool, keepdim: bool) -> Any:
-        values, index = a.backend.extreme(a.raw, dim, largest)
+    def forward(ctx: Context, a: Tensor, dim: int, largest: Any, keepdim: bool) -> Any:
+        if largest is None:
+            values, index = a.backend.median(a.raw, dim)
+        else:
+            values, index = a.backend.extreme(a.raw, dim, largest)
         ctx.save_for_backward(a.wrap(index))
         ctx.dim, ctx.shape = dim, a.raw.shape
         if keepdim:
@@ -74,7 +78,7 @@ class Median(Function):
 
     @staticmethod
     def forward(ctx: Context, a: Tensor) -> Any:
-        out = median(a.reshape(-1), 0).values.raw
+        out = dropped(a.backend.median(flat(a), 0)[0], (0,))
         ctx.dims, ctx.kept = tuple(range(a.dim())), (1,) * a.dim()
         ctx.save_for_backward(a, out)
         return out
@@ -82,6 +86,13 @@ class Median(Function):
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> Any:
         return Extreme.backward(ctx, grad)[0]
+
+
+def flat(a: Tensor) -> TensorData:
+    """All elements of `a` in a line."""
+    raw = a.raw
+    line = raw if raw.contiguous else a.backend.copy(raw, raw.storage.dtype)
+    return TensorData(line.storage, (raw.size,), None, line.offset)
 
 
 def max(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
@@ -102,7 +113,7 @@ def min(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
     return _pick("min", input, dim, keepdim, False)
 
 
-def _pick(name: str, a: Tensor, dim: Any, keepdim: bool, largest: bool) -> Any:
+def _pick(name: str, a: Tensor, dim: Any, keepdim: bool, largest: bool | None) -> Any:
     dim = dim_in(name, a, dim)
     if not a.raw.shape:
         return ValuesIndices(a.clone(), a.new_tensor(0, dtypes.int64))
@@ -123,15 +134,14 @@ def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tens
 def _arg(
     name: str, input: Tensor, dim: int | None, keepdim: bool, largest: bool
 ) -> Tensor:
-    dims, flat = dims_of(name, input), dim is None
+    dims, whole = dims_of(name, input), dim is None
     dim = dim_in(name, input, 0 if dim is None else dim)
-    not_empty(name, input, range(dims) if flat else (dim,))
+    not_empty(name, input, range(dims) if whole else (dim,))
     a, backend = input.raw, input.backend
-    if flat:
-        line = a if a.contiguous else backend.copy(a, a.storage.dtype)
-        a, dim = TensorData(line.storage, (a.size,), None, line.offset), 0
+    if whole:
+        a, dim = flat(input), 0
     out = backend.argmax(a, dim) if largest else backend.argmin(a, dim)
-    if flat:
+    if whole:
         return input.wrap(TensorData(out.storage, (1,) * dims if keepdim else ()))
     return input.wrap(out if keepdim or not dims else dropped(out, (dim,)))
 
@@ -172,22 +182,13 @@ def topk(
 def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """The middle number, the lower of two, or NaN where there is one.
 
-    With a dim, the pair (values, indices), from a sort.
+    With a dim, the pair (values, indices).
     """
     not_bool("median", input)
-    if dim is None:
-        not_empty("median", input, range(input.dim()))
-        return Median.apply(input)
-    dim = dim_in("median", input, dim)
-    not_empty("median", input, (dim,) if input.dim() else ())
-    values, places = sort(input, dim)
-    if not input.dim():
-        return ValuesIndices(values, places)
-    size = input.raw.shape[dim]
-    count = (~input.isnan()).sum(dim, keepdim=True)  # behind which NaNs are
-    middle = count.where(count < size, (size - 1) // 2)
-    found = values.gather(dim, middle), places.gather(dim, middle)
-    return ValuesIndices(*(x if keepdim else x.squeeze(dim) for x in found))
+    if dim is not None:
+        return _pick("median", input, dim, keepdim, None)
+    not_empty("median", input, range(input.dim()))
+    return Median.apply(input)
 
 
 def bincount(

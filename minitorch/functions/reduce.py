@@ -164,13 +164,9 @@ class Prod(Function):
         dim: int = ctx.dim
         if not a.shape[dim]:
             return a.new_zeros(a.shape), None, None
-        parts = a.split(1, dim)
-        left = [a.new_ones(parts[0].shape)]
-        right = left[:]
-        for first, last in zip(parts[:-1], parts[:0:-1]):
-            left.append(left[-1] * first)
-            right.append(right[-1] * last)
-        others = a.cat(left, dim) * a.cat(right[::-1], dim)
+        left = shifted(a.cumprod(dim), dim, 1, 1.0)
+        right = shifted(a.flip(dim).cumprod(dim), dim, 1, 1.0).flip(dim)
+        others = left * right
         zero = (a == 0).long()
         with_zero = zero.sum(dim, keepdim=True) > zero  # among the others
         overflow = others.isnan() & with_zero & (a == a).all(dim, keepdim=True)
@@ -212,6 +208,41 @@ class Cumsum(Function):
     def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
         dim: int = ctx.dim
         return grad.flip(dim).cumsum(dim).flip(dim), None
+
+
+class Cumprod(Function):
+    """out_i = a_0 * ... * a_i; d/da_i is out_(i-1) * s_i, where s runs from the end:
+
+        s_i = grad_i + a_(i+1) * s_(i+1)
+
+    in log2(n) steps: behind step k, s_i has the gradients of 2^k outputs, and w_i is
+    the product of the next 2^k factors. So zeros are no special case.
+
+    Source: Blelloch, "Prefix sums and their applications", 1990 (recurrences).
+    """
+
+    @staticmethod
+    def forward(ctx: Context, a: Tensor, dim: int) -> Any:
+        ctx.dim, out = dim, a.backend.cumprod(a.raw, dim)
+        ctx.save_for_backward(a, out)
+        return out
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
+        (a, out), dim = ctx.saved_tensors, ctx.dim
+        if not a.shape[dim]:
+            return grad, None
+        s, w, step = grad, shifted(a, dim, -1, 0.0), 1
+        while step < a.shape[dim]:
+            s = s + w * shifted(s, dim, -step, 0.0)
+            w = w * shifted(w, dim, -step, 0.0)
+            step *= 2
+        return shifted(out, dim, 1, 1.0) * s, None
+
+
+def shifted(a: Tensor, dim: int, step: int, value: float) -> Tensor:
+    """out_i = a_(i - step) along `dim`, and `value` where there is no such element."""
+    return a.pad((0, 0) * (a.dim() - 1 - dim) + (step, -step), value)
 
 
 def lowest(dtype: DType) -> float:
@@ -380,24 +411,11 @@ def cumsum(input: Tensor, dim: int) -> Tensor:
     return Cumsum.apply(a, dim) if a.dim() else a.clone()
 
 
-@in_float32
 def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
-    """Running products along `dim`, of the elements as `dtype`. Integers give int64.
-
-    In log2(n) steps, each a product of the tensor with itself: behind step k a number
-    is the product of the last 2^k. So zeros are no special case for gradients.
-
-    Source: Hillis and Steele, "Data parallel algorithms", 1986.
-    """
+    """Running products along `dim`, of the elements as `dtype`. Integers give int64."""
     if dtype is not None:
         input = cast(checked_tensor("cumprod", input), dtypes.check(dtype))
     a = to_counting("cumprod", input)
     dim = dim_in("cumprod", a, dim)
-    size, step = (a.raw.shape or (1,))[dim], 1
-    out = a if size > 1 else a.clone()
-    while step < size:
-        later = out.narrow(dim, step, size - step)
-        later = later * out.narrow(dim, 0, size - step)
-        out = out.cat((out.narrow(dim, 0, step), later), dim)
-        step *= 2
-    return out
+    out = Cumprod.apply(a, dim) if a.dim() else a.clone()
+    return out if dtype is None else cast(out, dtype)

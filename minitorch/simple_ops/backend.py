@@ -44,6 +44,7 @@ class SimpleBackend(Backend):
     argmax = staticmethod(reduce.argmax)
     argmin = staticmethod(reduce.argmin)
     cumsum = staticmethod(reduce.cumsum)
+    cumprod = staticmethod(reduce.cumprod)
     reduce = staticmethod(reduce.reduce)
 
     sort = staticmethod(sort.sort)

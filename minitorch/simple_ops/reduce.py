@@ -2,7 +2,7 @@
 
 With this file one can `reduce` dimensions with any function of two numbers (`add` gives
 a sum, `maximum` a maximum), find where a line has its extremes (`argmax`, `argmin`),
-and add up along a line (`cumsum`).
+and add up or multiply along a line (`cumsum`, `cumprod`).
 """
 
 from __future__ import annotations
@@ -72,10 +72,19 @@ def beats(better: Callable, x: float, y: float) -> bool:
 
 def cumsum(a: TensorData, dim: int) -> TensorData:
     """out[i] = a[0] + ... + a[i] along `dim`; each sum is rounded once."""
+    return _running(operators.add, 0, a, dim)
+
+
+def cumprod(a: TensorData, dim: int) -> TensorData:
+    """out[i] = a[0] * ... * a[i] along `dim`; each product is rounded once."""
+    return _running(operators.mul, 1, a, dim)
+
+
+def _running(fn: Callable, start: float, a: TensorData, dim: int) -> TensorData:
     values = read(a)
     for line in lines(a.shape, dim):
-        total: float = 0
+        total = start
         for i in line:
-            total = operators.add(total, values[i])
+            total = fn(total, values[i])
             values[i] = total
     return tensor(values, a.shape, a.dtype)

@@ -171,18 +171,22 @@ def test_nan_wins_argmax_and_argmin(backend: Any) -> None:
 
 @quick
 @given(data=st.data(), shape=shapes(min_dims=1), layout=layouts)
-def test_cumsum(backend: Any, data: Any, shape: Shape, layout: str) -> None:
+def test_running_totals(backend: Any, data: Any, shape: Shape, layout: str) -> None:
     dim = data.draw(st.integers(0, len(shape) - 1))
     a = numbers(shape, float32, layout=layout)
-    out = backend.cumsum(make(a, name_of(backend), layout), dim)
-    expected = np.cumsum(a, dim, np.float64).astype(np.float32)
-    assert_close(out, expected, tolerance=1e-5)
+    for name in ("cumsum", "cumprod"):
+        out = getattr(backend, name)(make(a, name_of(backend), layout), dim)
+        expected = getattr(np, name)(a, dim, np.float64).astype(np.float32)
+        assert_close(out, expected, tolerance=1e-5)
 
 
 @by_number
-def test_cumsum_every_dtype(backend: Any, dtype: DType) -> None:
+def test_running_totals_every_dtype(backend: Any, dtype: DType) -> None:
     for shape, dim in (((), 0), ((1500,), 0), ((7, 33), 1), ((33, 7), 0)):
         a = numbers(shape, dtype)
-        expected = np.cumsum(a, dim if shape else None, dtype.numpy).reshape(shape)
-        out = backend.cumsum(make(a, name_of(backend)), dim)
-        assert_close(out, expected, tolerance=2e-5 if dtype is float32 else None)
+        for name in ("cumsum", "cumprod"):
+            expected = getattr(np, name)(a, dim if shape else None, dtype.numpy)
+            out = getattr(backend, name)(make(a, name_of(backend)), dim)
+            tolerance = 2e-5 if dtype is float32 else None
+            assert_close(out, expected.reshape(shape), tolerance=tolerance)
+            a = a | 1 if dtype.category == 1 else 1 + a / 999

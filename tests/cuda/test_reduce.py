@@ -22,7 +22,7 @@ from cuda_ops import arg_reduce
 from cuda_ops import reduce as ops
 from cuda_ops.arg_reduce import argmax, argmin, extreme
 from cuda_ops.block.rows import BLOCK
-from cuda_ops.cumsum import cumsum
+from cuda_ops.cumsum import cumprod, cumsum
 from cuda_ops.ladders import reduce as reduce_ladder
 from cuda_ops.memory import to_numpy
 
@@ -253,26 +253,41 @@ def test_first_extreme_of_nothing() -> None:
     "n", [1, 3, 4, 127, 128, 129, 257, 4 * BLOCK, 4 * BLOCK + 1, 2 * ops.LEAST + 5]
 )
 @pytest.mark.parametrize("dtype", [float32, int64], ids=str)
-def test_cumsum_of_rows(n: int, dtype: DType) -> None:
+def test_running_totals_of_rows(n: int, dtype: DType) -> None:
     a = numbers((pick(2, 9), n), dtype)
     expected = a.astype("f8").cumsum(1).astype(a.dtype)
     size = float(np.abs(a.astype("f8")).sum(1).max())
     assert_close(cumsum(make(a, "cuda"), 1), expected, size)
+    factors = 1 + a / 999 if dtype.is_floating_point else a | 1
+    if dtype.is_floating_point and n > 2:
+        factors[0, n // 2] = 0
+    expected = torch.tensor(factors).double() if dtype is float32 else factors
+    expected = torch.as_tensor(expected).cumprod(1).numpy()
+    assert_close(cumprod(make(factors, "cuda"), 1), expected.astype(a.dtype), n)
 
 
 @pytest.mark.parametrize(
     "shape,dim", [((4, 3), 0), ((2, 9, 40), 1), ((5,), 0), ((2, 1, 3), 1)]
 )
-def test_cumsum_of_any_dim(shape: Shape, dim: int) -> None:
+def test_running_totals_of_any_dim(shape: Shape, dim: int) -> None:
     for layout in ("contiguous", "permuted", "negative"):
         a = numbers(shape, float64)
-        found = cumsum(make(a, "cuda", layout), dim)
-        assert_close(found, torch.tensor(a).cumsum(dim).numpy(), 10)
+        for ours, theirs in ((cumsum, torch.cumsum), (cumprod, torch.cumprod)):
+            found = ours(make(a, "cuda", layout), dim)
+            assert_close(found, theirs(torch.tensor(a), dim).numpy(), 10)
 
 
-def test_cumsum_of_nothing() -> None:
-    assert cumsum(make(np.zeros((0, 3), np.float32), "cuda"), 0).shape == (0, 3)
-    assert to_numpy(cumsum(make(np.float32(3), "cuda"), 0)) == 3
+def test_what_stands_before_an_infinity_is_finite() -> None:
+    a = np.ones(4 * BLOCK + 1, np.float32)
+    a[2] = np.inf
+    for ours, theirs in ((cumsum, np.cumsum), (cumprod, np.cumprod)):
+        assert_equal(ours(make(a, "cuda"), 0), theirs(a))
+
+
+def test_running_totals_of_nothing() -> None:
+    for ours in (cumsum, cumprod):
+        assert ours(make(np.zeros((0, 3), np.float32), "cuda"), 0).shape == (0, 3)
+        assert to_numpy(ours(make(np.float32(3), "cuda"), 0)) == 3
 
 
 # ----------------------------------------------------------------------- ladder

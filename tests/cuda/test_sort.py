@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+import minitorch
 from minitorch import dtypes
 from minitorch.tensor_data import TensorData
 from tests.cuda.sizes import big
@@ -89,6 +90,20 @@ def test_empty_and_no_dims() -> None:
 def test_a_million() -> None:
     x = np.random.default_rng(3).normal(size=2**20 + 77).astype(np.float32)
     check(x, memory.from_numpy(x), 0, False)
+
+
+@pytest.mark.parametrize("dtype", [dtypes.float16, dtypes.bfloat16], ids=str)
+def test_the_median_of_a_line_is_one_launch(dtype: dtypes.DType) -> None:
+    """Of half types, too; a line that is too long for that is sorted."""
+    for n in (sort.LONGEST, sort.LONGEST + 1):
+        x = minitorch.tensor(np.random.default_rng(n).normal(size=n), device="cuda")
+        x = x.to(dtype)
+        with minitorch.cuda.graph(noted := minitorch.cuda.CUDAGraph()):
+            values, index = x.median(0)
+        noted.replay()
+        assert (len(noted.kernels) == 1) is (n == sort.LONGEST)
+        assert values.dtype is dtype and x[index.item()].item() == values.item()
+        assert (x < values).sum().item() <= (n - 1) // 2 < (x <= values).sum().item()
 
 
 @pytest.mark.parametrize("n", [0, 1, scan.TILE - 1, scan.TILE, scan.TILE + 1, 1100])

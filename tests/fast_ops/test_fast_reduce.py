@@ -263,3 +263,20 @@ def test_float64(name: str) -> None:
     got = cpu.reduce(CHECKED[name], data(array), (0,), start)
     exact = getattr(array, name)(0, keepdims=True)
     np.testing.assert_allclose(cpu.to_numpy(got), exact, rtol=1e-13)
+
+
+@pytest.mark.parametrize("kind", ["any", "rising", "falling", "pipe", "two", "one"])
+def test_median_of_a_long_line(kind: str) -> None:
+    """Also in orders for which a pivot that can be foreseen would take n rounds."""
+    n, any_order = 200_001, numbers(200_001)
+    array = {
+        "any": any_order,
+        "rising": np.sort(any_order),
+        "falling": np.sort(any_order)[::-1],
+        "pipe": np.minimum(np.arange(n), np.arange(n)[::-1]),
+        "two": any_order > 1,
+        "one": np.zeros(n),
+    }[kind].astype(np.float32)
+    values, index = cpu.median(data(array), 0)
+    place = np.argsort(array, kind="stable")[n // 2]
+    assert cpu.to_numpy(index) == place and cpu.to_numpy(values) == array[place]

@@ -1,4 +1,4 @@
-"""Positions of extremes, and running sums: launchers.
+"""Positions of extremes, and running totals: launchers.
 
 With this file a backend of the host has `argmax` and `argmin`, whose kernels see rows
 of n numbers, and `cumsum`, whose kernel sees [outer, n, inner]:
@@ -49,12 +49,15 @@ class HostReduce(HostMemory, Primitives):
 
     def cumsum(self, a: TensorData, dim: int) -> TensorData:
         """out[i] = a[0] + ... + a[i] along `dim`."""
+        return self._running(self._reduce.cumsum, a, dim)
+
+    def _running(self, kernel: FlatKernel, a: TensorData, dim: int) -> TensorData:
         if a.dims == 0:
             return self.copy(a, a.dtype)
         out = self.empty(a.shape, a.storage.dtype)
         z = out.storage.array
         if len(z):
             inner = math.prod(a.shape[dim + 1 :])
-            kernel = self._reduce.cumsum[len(z) >= SERIAL_LIMIT]
-            kernel(self._flat(a), a.shape[dim], inner, z)
+            n = a.shape[dim]
+            kernel[SERIAL_LIMIT <= len(z) > n](self._flat(a), n, inner, z)
         return out
