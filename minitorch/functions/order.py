@@ -209,8 +209,7 @@ def bincount(
             f"numbers, none below 0"
         )
     if weights is None:
-        one = input.backend.number(1, dtypes.int64)
-        counted = input.wrap(one.expand(input.raw.shape))
+        counted = input.wrap(input.backend.full(input.raw.shape, 1, dtypes.int64))
     else:
         check_same_device("bincount", input, weights)
         same = weights.dtype is dtypes.float32
