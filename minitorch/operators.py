@@ -356,6 +356,18 @@ def binary_cross_entropy_with_logits(x: float, y: float) -> float:
     return (1.0 - y) * x + (above + math.log1p(math.exp(-math.fabs(x))))
 
 
+@ieee(lambda x, y: nan if y < 0 or y != y else inf)
+def kl_div(x: float, y: float) -> float:
+    """y (log y - x), which has no logarithm where y is 0"""
+    return y * (math.log(1.0 if y == 0 else y) - x)
+
+
+@ieee(lambda x, y: inf)
+def kl_div_log(x: float, y: float) -> float:
+    """e^y (y - x)"""
+    return math.exp(y) * (y - x)
+
+
 # ---------------------------------- three numbers, and one that is the same for all
 
 

@@ -275,6 +275,10 @@ def float_zip[T: DType](name: StaticString) -> Int:
         return zip_address(zip_row[T, op.binary_cross_entropy])
     if name == "binary_cross_entropy_with_logits":
         return zip_address(zip_row[T, op.binary_cross_entropy_with_logits])
+    if name == "kl_div":
+        return zip_address(zip_row[T, op.kl_div])
+    if name == "kl_div_log":
+        return zip_address(zip_row[T, op.kl_div_log])
     if name == "tanh_backward":
         return zip_address(zip_row[T, op.tanh_backward])
     if name == "sigmoid_backward":
