@@ -34,6 +34,7 @@ from cuda_ops import (
     softmax,
     sort,
     sparse,
+    ternary,
 )
 from cuda_ops.attention import attention
 from cuda_ops.block.intrinsics import is_aligned
@@ -94,7 +95,7 @@ class CUDABackend(Backend):
 
     map = staticmethod(elementwise.map)
     zip = staticmethod(elementwise.zip)
-    zip3 = staticmethod(elementwise.zip3)
+    zip3 = staticmethod(ternary.zip3)
     where = staticmethod(elementwise.where)
     clamp = staticmethod(elementwise.clamp)
     band = staticmethod(elementwise.band)

@@ -1,8 +1,7 @@
 """Elementwise operations: one scalar function, applied to every element.
 
 With this file one can apply a function of one number to a tensor (`map`), of two
-numbers to two tensors that broadcast (`zip`), of three (`zip3`), and choose between two
-tensors (`where`).
+numbers to two tensors that broadcast (`zip`), and choose between two tensors (`where`).
 
 `map` and `zip` are higher-order: a *template* such as `zip_flat` is the kernel, and
 `cuda_ops.runtime.launch.Kernels` makes one of it for each scalar function. There is a
@@ -306,52 +305,6 @@ def zip_strided(fn: Callable) -> Callable:
     return loop
 
 
-def zip3_flat(fn: Callable) -> Callable:
-    """Make the kernel out[i] = fn(a[i], b[i], c[i % M], value).
-
-    # a [N], b [N], c [M] -> out [N]
-
-    M is N, or the length of a row, or 1; for `vectors` a multiple of 4. Threads as
-    `map_flat`.
-    """
-
-    def loop(a, b, c, v, out, vectors):
-        i, m = int64(cuda.grid(1)) * 4, uint32(c.size)
-        whole = c.size == out.size
-        if vectors and i + 4 <= out.size:
-            x0, x1, x2, x3 = load4(a, i)
-            y0, y1, y2, y3 = load4(b, i)
-            z0, z1, z2, z3 = load4(c, i if whole else int64(uint32(i) % m))
-            o0, o1 = fn(x0, y0, z0, v), fn(x1, y1, z1, v)
-            store4(out, i, o0, o1, fn(x2, y2, z2, v), fn(x3, y3, z3, v))
-        else:
-            for j in range(i, min(i + 4, out.size)):
-                z = load(c, j if whole else int64(uint32(j) % m))
-                store(out, j, fn(load(a, j), load(b, j), z, v))
-
-    return loop
-
-
-def zip3_number(fn: Callable) -> Callable:
-    """Make the kernel out[i] = fn(a[i], b[i], z, value); threads as `map_flat`.
-
-    # a [N], b [N] -> out [N]
-    """
-
-    def loop(a, b, z, v, out, vectors):
-        i = int64(cuda.grid(1)) * 4
-        if vectors and i + 4 <= out.size:
-            x0, x1, x2, x3 = load4(a, i)
-            y0, y1, y2, y3 = load4(b, i)
-            o0, o1 = fn(x0, y0, z, v), fn(x1, y1, z, v)
-            store4(out, i, o0, o1, fn(x2, y2, z, v), fn(x3, y3, z, v))
-        else:
-            for j in range(i, min(i + 4, out.size)):
-                store(out, j, fn(load(a, j), load(b, j), z, v))
-
-    return loop
-
-
 # Whether numbers have kernels of their own; students' editions can lack these.
 NUMBERS = not SIMULATED and unwritten_task(zip_number) is None
 
@@ -379,13 +332,6 @@ ZIP_STRIDED = Kernels(
         "float32[] int64 4*int64 float32[] int64 4*int64 float32[] int64 4*int64 "
         "4*int64 int64"
     ],
-)
-ZIP3S = (operators.lerp, operators.addcmul, operators.addcdiv)
-ZIP3_FLAT = Kernels(
-    zip3_flat, ZIP3S, ["float32[] float32[] float32[] float32 float32[] bool"]
-)
-ZIP3_NUMBER = Kernels(
-    zip3_number, ZIP3S[:1], ["float32[] float32[] float32 float32 float32[] bool"]
 )
 
 
@@ -496,7 +442,7 @@ def _zip_second(
     """Run a kernel for an `a` that lies as `out` does, if b is a number or repeats."""
     x, z = a.flat(), out.flat()
     blocks = ceil_div(len(z), STEP)
-    number = _number(b)
+    number = number_of(b)
     if number is not None:
         run = (ZIP_NUMBER_FIRST if swap else ZIP_NUMBER)[fn]
         run[blocks, THREADS](x, number, z, is_aligned(x, z))
@@ -511,7 +457,7 @@ def _zip_second(
     return True
 
 
-def _number(a: TensorData) -> Any:
+def number_of(a: TensorData) -> Any:
     """The number that a kernel can take as an argument in the place of `a`, or None."""
     number = a.storage.array.number if NUMBERS else None
     return np.float32(number) if number is not None and a.dtype.half else number
@@ -564,39 +510,6 @@ def _zip_into(
     return out
 
 
-def zip3(
-    fn: Callable, a: TensorData, b: TensorData, c: TensorData, value: float,
-    out: TensorData | None = None,
-) -> TensorData:  # fmt: skip
-    """out[i] = fn(a[i], b[i], c[i], value); all broadcast."""
-    if out is not None:
-        for t in (a, b, c):
-            same = t is out or same_window(t, out) or not overlap(t, out)
-            if not (same and out.contiguous):
-                copy_into(out, zip3(fn, a, b, c, value))
-                return out
-    shape = broadcast_shapes(a.shape, b.shape, c.shape)
-    out = out or empty(shape, a.dtype)
-    x, y, z = _expanded(a, shape), _expanded(b, shape), out.flat()
-    c, blocks = unrounded(c), ceil_div(len(z), STEP)
-    value, number = computed(a.dtype).numpy.type(value), _number(c)
-    if number is not None:
-        ZIP3_NUMBER[fn][blocks, THREADS](x, y, number, value, z, is_aligned(x, y, z))
-    else:
-        w = _row_or_all(c, shape, len(z))
-        vectors = (len(w) % 4 == 0 or len(w) == len(z)) and is_aligned(x, y, w, z)
-        ZIP3_FLAT[fn][blocks, THREADS](x, y, w, value, z, vectors)
-    return out
-
-
-def _row_or_all(a: TensorData, shape: Shape, size: int) -> Any:
-    """What repeats in `size` elements of `shape`, one after the other."""
-    m, inner = (size < LIMIT and repeats(a.shape, a.strides, shape)) or (0, 0)
-    if m == 1 or inner == 1:
-        return a.storage.array[a.offset : a.offset + m]
-    return _expanded(a, shape)
-
-
 # -------------------------------------------------------------------------- where
 
 
@@ -636,13 +549,13 @@ def where(
     """out[i] = a[i] if condition[i] else b[i]; all broadcast. `out` may be a or b."""
     shape = broadcast_shapes(condition.shape, a.shape, b.shape)
     out = out or empty(shape, a.dtype)
-    chosen, z, swap = _expanded(condition, shape), out.flat(), False
+    chosen, z, swap = expanded(condition, shape), out.flat(), False
     x, y = unrounded(a), unrounded(b)
-    blocks, number = ceil_div(len(z), STEP), _number(y)
+    blocks, number = ceil_div(len(z), STEP), number_of(y)
     if number is None:
-        x, y, swap, number = y, x, True, _number(x)
+        x, y, swap, number = y, x, True, number_of(x)
     if number is not None:
-        where_number[blocks, THREADS](chosen, _expanded(x, shape), number, z, swap)
+        where_number[blocks, THREADS](chosen, expanded(x, shape), number, z, swap)
     else:
         x, y = _one_or_all(y, shape), _one_or_all(x, shape)
         where_flat[blocks, THREADS](chosen, x, y, z, a.size == 1, b.size == 1)
@@ -652,10 +565,10 @@ def where(
 def _one_or_all(a: TensorData, shape: Shape) -> Any:
     if a.size == 1:
         return a.storage.array[a.offset : a.offset + 1]
-    return _expanded(a, shape)
+    return expanded(a, shape)
 
 
-def _expanded(a: TensorData, shape: Shape) -> Any:
+def expanded(a: TensorData, shape: Shape) -> Any:
     return contiguous(a if a.shape == shape else a.expand(shape)).flat()
 
 

@@ -210,12 +210,6 @@ def kl_div_narrow(x: float, y: float) -> float:
 
 
 @helper
-def kl_div_log_narrow(x: float, y: float) -> float:
-    """e^y (y - x)"""
-    return exp_narrow(y) * (y - x)
-
-
-@helper
 def tanh_narrow(x: float) -> float:
     """A polynomial for |x| < 0.625, else 1 - 2 / (exp(2 |x|) + 1) with x's sign."""
     z = x * x
@@ -482,7 +476,6 @@ FAST: dict[Callable, Callable] = {
         operators.binary_cross_entropy_with_logits, cross_entropy_of_logits_narrow
     ),
     operators.kl_div: by_type_2(operators.kl_div, kl_div_narrow),
-    operators.kl_div_log: by_type_2(operators.kl_div_log, kl_div_log_narrow),
     operators.tanh: tanh,
     operators.erf: erf,
     operators.sigmoid: sigmoid,

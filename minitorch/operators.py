@@ -362,12 +362,6 @@ def kl_div(x: float, y: float) -> float:
     return y * (math.log(1.0 if y == 0 else y) - x)
 
 
-@ieee(lambda x, y: inf)
-def kl_div_log(x: float, y: float) -> float:
-    """e^y (y - x)"""
-    return math.exp(y) * (y - x)
-
-
 # ---------------------------------- three numbers, and one that is the same for all
 
 

@@ -278,11 +278,6 @@ def kl_div[T: DType, w: Int](x: SIMD[T, w], y: SIMD[T, w]) -> SIMD[T, w]:
     return y * (log(choose(y.eq(0), SIMD[T, w](1), y)) - x)
 
 
-@always_inline
-def kl_div_log[T: DType, w: Int](x: SIMD[T, w], y: SIMD[T, w]) -> SIMD[T, w]:
-    return exp(y) * (y - x)
-
-
 # --------------------------------------- derivatives, times the gradient from above
 
 
