@@ -34,6 +34,7 @@ from cuda_ops import (
     softmax,
     sort,
     sparse,
+    ternary,
 )
 from cuda_ops.attention import attention
 from cuda_ops.block.intrinsics import is_aligned
@@ -58,6 +59,7 @@ class CUDABackend(Backend):
         "dropout", "gather", "index_copy_", "index_select", "layer_norm",
         "layer_norm_backward", "log_softmax", "log_softmax_backward", "map", "mean",
         "reduce", "roll", "softmax", "softmax_backward", "vector_norm", "where", "zip",
+        "zip3",
     }  # fmt: skip
     tries_half = frozenset({
         "attention", "attention_backward", "conv2d", "conv2d_backward_input",
@@ -93,6 +95,7 @@ class CUDABackend(Backend):
 
     map = staticmethod(elementwise.map)
     zip = staticmethod(elementwise.zip)
+    zip3 = staticmethod(ternary.zip3)
     where = staticmethod(elementwise.where)
     clamp = staticmethod(elementwise.clamp)
     band = staticmethod(elementwise.band)

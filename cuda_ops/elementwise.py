@@ -442,7 +442,7 @@ def _zip_second(
     """Run a kernel for an `a` that lies as `out` does, if b is a number or repeats."""
     x, z = a.flat(), out.flat()
     blocks = ceil_div(len(z), STEP)
-    number = _number(b)
+    number = number_of(b)
     if number is not None:
         run = (ZIP_NUMBER_FIRST if swap else ZIP_NUMBER)[fn]
         run[blocks, THREADS](x, number, z, is_aligned(x, z))
@@ -457,7 +457,7 @@ def _zip_second(
     return True
 
 
-def _number(a: TensorData) -> Any:
+def number_of(a: TensorData) -> Any:
     """The number that a kernel can take as an argument in the place of `a`, or None."""
     number = a.storage.array.number if NUMBERS else None
     return np.float32(number) if number is not None and a.dtype.half else number
@@ -498,7 +498,7 @@ def repeats(shape: Shape, strides: Shape, out: Shape) -> tuple[int, int] | None:
 def _zip_into(
     fn: Callable, a: TensorData, b: TensorData, out: TensorData
 ) -> TensorData:
-    if a.shape == out.shape and not overlap(b, out):
+    if a.shape == out.shape and (same_window(b, out) or not overlap(b, out)):
         if a is out or same_window(a, out) or not overlap(a, out):
             if b.shape == out.shape and a.contiguous and b.contiguous:
                 if out.contiguous:
@@ -549,13 +549,13 @@ def where(
     """out[i] = a[i] if condition[i] else b[i]; all broadcast. `out` may be a or b."""
     shape = broadcast_shapes(condition.shape, a.shape, b.shape)
     out = out or empty(shape, a.dtype)
-    chosen, z, swap = _expanded(condition, shape), out.flat(), False
+    chosen, z, swap = expanded(condition, shape), out.flat(), False
     x, y = unrounded(a), unrounded(b)
-    blocks, number = ceil_div(len(z), STEP), _number(y)
+    blocks, number = ceil_div(len(z), STEP), number_of(y)
     if number is None:
-        x, y, swap, number = y, x, True, _number(x)
+        x, y, swap, number = y, x, True, number_of(x)
     if number is not None:
-        where_number[blocks, THREADS](chosen, _expanded(x, shape), number, z, swap)
+        where_number[blocks, THREADS](chosen, expanded(x, shape), number, z, swap)
     else:
         x, y = _one_or_all(y, shape), _one_or_all(x, shape)
         where_flat[blocks, THREADS](chosen, x, y, z, a.size == 1, b.size == 1)
@@ -565,10 +565,10 @@ def where(
 def _one_or_all(a: TensorData, shape: Shape) -> Any:
     if a.size == 1:
         return a.storage.array[a.offset : a.offset + 1]
-    return _expanded(a, shape)
+    return expanded(a, shape)
 
 
-def _expanded(a: TensorData, shape: Shape) -> Any:
+def expanded(a: TensorData, shape: Shape) -> Any:
     return contiguous(a if a.shape == shape else a.expand(shape)).flat()
 
 

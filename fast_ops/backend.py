@@ -56,6 +56,7 @@ class CPUBackend(CPUMemory, HostBackend):
 
     map = staticmethod(elementwise.map)
     zip = staticmethod(elementwise.zip)
+    zip3 = staticmethod(elementwise.zip3)
     reduce = staticmethod(reduce.reduce)
     nll = staticmethod(softmax.nll_of_rows)
 

@@ -1,8 +1,9 @@
 """Elementwise operations: one scalar function, applied to every element.
 
-With this file one can apply a function of one number to a tensor (`map`), and of two
-numbers to two tensors that broadcast (`zip`). Choosing between two tensors is a kernel
-here (`_where_flat`), whose launcher is `minitorch/backend/host/elementwise.py`.
+With this file one can apply a function of one number to a tensor (`map`), of two
+numbers to two tensors that broadcast (`zip`), and of three (`zip3`). Choosing between
+two tensors is a kernel here (`_where_flat`), whose launcher is
+`minitorch/backend/host/elementwise.py`.
 
 `map` and `zip` are higher-order: a *template* such as `zip_flat` is the loop, and
 `fast_ops.launch.specialize` compiles it once for each scalar function. There is one
@@ -38,7 +39,7 @@ from fast_ops.memory import (
     position,
     untransposed,
 )
-from minitorch.backend.host.memory import overlap, plan, same_window
+from minitorch.backend.host.memory import CHUNK, overlap, plan, same_window
 from minitorch.dtypes import DType
 from minitorch.tensor_data import Shape, Strides, TensorData, broadcast_shapes
 
@@ -203,6 +204,36 @@ def zip_strided(fn: Callable) -> Callable:
     return loop
 
 
+def zip3_lines(fn: Callable) -> Callable:
+    """Make the loop out[r, x] = fn(a[r, x], b[r, x], c[r, x], value).
+
+    Lines have `n` elements, the last one perhaps fewer. `c` is as long as `out`, or a
+    row of n that all lines have, or one number. None for `a` is `out` itself (as in
+    `map_in_place`; the other branch is not compiled then). Threads share lines.
+    """
+
+    def loop(
+        a: np.ndarray | None, b: np.ndarray, c: np.ndarray, value: float,
+        out: np.ndarray, n: int,
+    ) -> None:  # fmt: skip
+        v = out.dtype.type(value)
+        for r in prange((out.size + n - 1) // n):
+            p = np.int64(r) * n
+            y, z = b[p : p + n], out[p : p + n]
+            x = z if a is None else a[p : p + n]
+            if c.size == 1:
+                w0 = c[0]
+                for e in range(z.size):
+                    z[e] = fn(x[e], y[e], w0, v)
+            else:
+                q = p % c.size
+                w = c[q : q + n]
+                for e in range(z.size):
+                    z[e] = fn(x[e], y[e], w[e], v)
+
+    return loop
+
+
 MAP_FLAT = (Kernels(map_flat), Kernels(map_flat, parallel=True))
 MAP_IN_PLACE = (Kernels(map_in_place), Kernels(map_in_place, parallel=True))
 ZIP_FLAT = (Kernels(zip_flat), Kernels(zip_flat, parallel=True))
@@ -215,6 +246,7 @@ ZIP_SECOND_IN_PLACE = (
 ZIP_FIRST = (Kernels(zip_first), Kernels(zip_first, parallel=True))
 ZIP_LINES = (Kernels(zip_lines), Kernels(zip_lines, parallel=True))
 ZIP_STRIDED = (Kernels(zip_strided), Kernels(zip_strided, parallel=True))
+ZIP3_LINES = (Kernels(zip3_lines), Kernels(zip3_lines, parallel=True))
 
 
 # ---------------------------------------------------------------------- launchers
@@ -361,7 +393,7 @@ def lines(shape: Shape, other: Shape) -> tuple[int, bool]:
 def _zip_into(
     fn: Callable, a: TensorData, b: TensorData, out: TensorData
 ) -> TensorData:
-    if a.shape == out.shape and not overlap(b, out):
+    if a.shape == out.shape and (same_window(b, out) or not overlap(b, out)):
         in_place = a is out or same_window(a, out)
         if in_place and out.contiguous:
             parallel = out.size >= SERIAL_LIMIT
@@ -376,6 +408,36 @@ def _zip_into(
             return out
     copy_into(out, zip(fn, a, b, out.dtype))
     return out
+
+
+def zip3(
+    fn: Callable, a: TensorData, b: TensorData, c: TensorData, value: float,
+    out: TensorData | None = None,
+) -> TensorData:  # fmt: skip
+    """out[i] = fn(a[i], b[i], c[i], value); all broadcast."""
+    if out is not None:
+        in_place = out.contiguous and (a is out or same_window(a, out))
+        if not in_place or overlap(b, out) or overlap(c, out):
+            copy_into(out, zip3(fn, a, b, c, value))
+            return out
+    shape, n, row = a.shape, CHUNK, False
+    if not shape == b.shape == c.shape:
+        shape = broadcast_shapes(shape, b.shape, c.shape)
+        width, column = lines(shape, c.shape)
+        row = c.contiguous and (c.size == 1 or (width > 0 and not column))
+        n = width if row and width else CHUNK
+    x = _spread(a, shape) if out is None else None
+    out = out or empty(shape, a.storage.dtype)
+    z, w = out.flat(), c.flat() if row else _spread(c, shape)
+    ZIP3_LINES[len(z) >= SERIAL_LIMIT][fn](x, _spread(b, shape), w, value, z, n)
+    return out
+
+
+def _spread(a: TensorData, shape: Shape) -> np.ndarray:
+    """The elements of `a`, expanded to `shape`."""
+    if a.shape == shape and a.contiguous:
+        return a.flat()
+    return copy(a.expand(shape), a.storage.dtype).flat()
 
 
 # -------------------------------------------------------------------------- where

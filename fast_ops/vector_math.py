@@ -204,6 +204,12 @@ def cross_entropy_of_logits_narrow(x: float, y: float) -> float:
 
 
 @helper
+def kl_div_narrow(x: float, y: float) -> float:
+    """y (log y - x), which has no logarithm where y is 0"""
+    return y * (log_narrow(ONE if y == ZERO else y) - x)
+
+
+@helper
 def tanh_narrow(x: float) -> float:
     """A polynomial for |x| < 0.625, else 1 - 2 / (exp(2 |x|) + 1) with x's sign."""
     z = x * x
@@ -469,6 +475,7 @@ FAST: dict[Callable, Callable] = {
     operators.binary_cross_entropy_with_logits: by_type_2(
         operators.binary_cross_entropy_with_logits, cross_entropy_of_logits_narrow
     ),
+    operators.kl_div: by_type_2(operators.kl_div, kl_div_narrow),
     operators.tanh: tanh,
     operators.erf: erf,
     operators.sigmoid: sigmoid,

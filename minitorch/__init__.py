@@ -88,8 +88,6 @@ from minitorch.functions.einsum import einsum
 from minitorch.functions.elementwise import (
     abs,
     add,
-    addcdiv,
-    addcmul,
     ceil,
     cos,
     div,
@@ -98,7 +96,6 @@ from minitorch.functions.elementwise import (
     expm1,
     floor,
     floor_divide,
-    lerp,
     log,
     log1p,
     mul,
@@ -195,6 +192,7 @@ from minitorch.functions.softmax import (
     log_softmax,
     softmax,
 )
+from minitorch.functions.ternary import addcdiv, addcmul, lerp
 from minitorch.precision import (
     get_float32_matmul_precision,
     set_float32_matmul_precision,

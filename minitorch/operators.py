@@ -356,6 +356,31 @@ def binary_cross_entropy_with_logits(x: float, y: float) -> float:
     return (1.0 - y) * x + (above + math.log1p(math.exp(-math.fabs(x))))
 
 
+@ieee(lambda x, y: nan if y < 0 or y != y else inf)
+def kl_div(x: float, y: float) -> float:
+    """y (log y - x), which has no logarithm where y is 0"""
+    return y * (math.log(1.0 if y == 0 else y) - x)
+
+
+# ---------------------------------- three numbers, and one that is the same for all
+
+
+def lerp(x: float, y: float, weight: float, one: float = 1.0) -> float:
+    """x + weight (y - x); a weight of 1 gives y as it is"""
+    rest = one - weight
+    return x + weight * (y - x) if weight < rest else y - rest * (y - x)
+
+
+def addcmul(x: float, y: float, z: float, value: float) -> float:
+    """x + value * y * z"""
+    return x + value * y * z
+
+
+def addcdiv(x: float, y: float, z: float, value: float) -> float:
+    """x + value * y / z"""
+    return x + value * y / z
+
+
 # ------------------------------------- derivatives, times the gradient from above
 
 

@@ -9,9 +9,8 @@ other, a *row function*:
     map_row[float32, exp]       z[i] = exp(x[i])          for i < n
     zip_row[float32, add]       z[i] = add(x[i], y[i])
 
-`find_map` and `find_zip` give Python the address of a row function, by the operator's
-name and the type. The kernels call it for chunk after chunk; what lies with gaps is
-gathered into a small chunk first (`Operand`): only the loops above know operators.
+`find_map` and `find_zip` give Python a row function's address, by name and type. The
+kernels call it for chunk after chunk; what has gaps is gathered first (`Operand`).
 """
 
 from std.sys import simd_width_of
@@ -275,6 +274,8 @@ def float_zip[T: DType](name: StaticString) -> Int:
         return zip_address(zip_row[T, op.binary_cross_entropy])
     if name == "binary_cross_entropy_with_logits":
         return zip_address(zip_row[T, op.binary_cross_entropy_with_logits])
+    if name == "kl_div":
+        return zip_address(zip_row[T, op.kl_div])
     if name == "tanh_backward":
         return zip_address(zip_row[T, op.tanh_backward])
     if name == "sigmoid_backward":
@@ -392,8 +393,7 @@ struct MapFlat(Kernel):
 struct ZipFlat(Kernel):
     """z[i] = f(x[i], y[i]); a task is PER_TASK elements.
 
-    One of both may be a single number: it is written into a small chunk of memory, over
-    and over, and the loop reads that chunk again and again.
+    One of both may be a single number, which is repeated in a small chunk of memory.
     """
 
     var row: Int

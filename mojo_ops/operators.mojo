@@ -273,6 +273,11 @@ def binary_cross_entropy_with_logits[
     return (1 - y) * x + softplus(-x)
 
 
+@always_inline
+def kl_div[T: DType, w: Int](x: SIMD[T, w], y: SIMD[T, w]) -> SIMD[T, w]:
+    return y * (log(choose(y.eq(0), SIMD[T, w](1), y)) - x)
+
+
 # --------------------------------------- derivatives, times the gradient from above
 
 

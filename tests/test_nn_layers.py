@@ -333,8 +333,10 @@ def test_interpolate_errors():
     for wrong in (lambda: F.interpolate(x, 3.5), lambda: F.interpolate(x.long(), 3)):
         with pytest.raises(TypeError, match="interpolate: "):
             wrong()
-    out = F.interpolate(x, 3)
-    assert out is not x and out.raw.storage is not x.raw.storage
+    for part, size in ((x, 3), (x[..., :1], (3, 6)), (x[..., :1, :1], 3)):
+        out = F.interpolate(part, size)  # never a view
+        assert out is not x and out.raw.storage is not x.raw.storage
+        assert out.is_contiguous()
 
 
 def test_pooling_indices_and_errors():

@@ -47,6 +47,7 @@ ROUNDED = {
 WRITTEN = {
     "map": (3,),
     "zip": (4,),
+    "zip3": (5,),
     "where": (3,),
     "clamp": (3,),
     "bias_activation": (3,),

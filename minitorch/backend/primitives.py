@@ -26,7 +26,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 import minitorch.operators as operators
-from minitorch.dtypes import DType
+from minitorch.dtypes import DType, bool_
 from minitorch.tensor_data import Shape, TensorData
 
 Pair = tuple[int, int]
@@ -319,6 +319,25 @@ class Primitives(ABC):
                 number = self.number(bound, a.storage.dtype)
                 a = out = self.zip(fn, a, number, None, out)
         return a
+
+    def zip3(
+        self, fn: Callable, a: TensorData, b: TensorData, c: TensorData, value: float,
+        out: TensorData | None = None,
+    ) -> TensorData:  # fmt: skip
+        """out[i] = fn(a[i], b[i], c[i], value) for lerp, addcmul or addcdiv.
+
+        All broadcast; `out` may share memory with each.
+        """
+        zip, number = self.zip, self.number
+        if fn is operators.lerp:
+            rest = zip(operators.sub, number(value, c.dtype), c)
+            far = zip(operators.ge, c, rest, bool_)
+            share = self.where(far, self.map(operators.neg, rest), c)
+            step = zip(operators.mul, zip(operators.sub, b, a), share)
+            return zip(operators.add, self.where(far, b, a), step, None, out)
+        op = operators.mul if fn is operators.addcmul else operators.div
+        step = zip(op, b, c) if value == 1 else zip(op, self._mul(b, value), c)
+        return zip(operators.add, a, step, None, out)
 
     def random_(
         self, out: TensorData, normal: bool, seed: int, offset: int,

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 import minitorch.operators as operators
 from minitorch.arguments import (
-    check_floating,
     dividends,
     not_bool,
     times_alpha,
@@ -28,7 +27,6 @@ from minitorch.dtypes import Number, float32
 from minitorch.function import Context, Function
 from minitorch.functions.operands import (
     cast,
-    check_alike,
     checked_tensor,
     is_tensor,
     operands,
@@ -488,31 +486,6 @@ def div(input: Tensor, other: Any) -> Tensor:
     """input / other; integers give float32."""
     a, b = operands("div", input, other)
     return Div.apply(to_floating("div", a), to_floating("div", b))
-
-
-def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
-    """input + weight * (end - input), where the weight is a number or a tensor."""
-    tensor = weight if is_tensor(weight) else None
-    check_alike("lerp", check_floating("lerp", input), end, tensor)
-    if tensor is None and weight >= 0.5:  # so that a weight of 1 gives `end`
-        return end - (end - input) * (1.0 - weight)
-    return input + (end - input) * weight
-
-
-def addcmul(
-    input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1
-) -> Tensor:
-    """input + value * tensor1 * tensor2"""
-    product = mul(not_bool("addcmul", tensor1), tensor2)
-    return add(checked_tensor("addcmul", input), product, alpha=value)
-
-
-def addcdiv(
-    input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1
-) -> Tensor:
-    """input + value * tensor1 / tensor2"""
-    quotient = div(check_floating("addcdiv", tensor1), tensor2)
-    return add(checked_tensor("addcdiv", input), quotient, alpha=value)
 
 
 def floor_divide(input: Tensor, other: Any) -> Tensor:

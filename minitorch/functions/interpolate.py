@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from minitorch.arguments import check_floating, int_sequence
-from minitorch.functions.indexing import index_select, repeat_interleave
+from minitorch.functions.indexing import IndexSelect, index_select
 from minitorch.tensor_data import TensorData
 
 if TYPE_CHECKING:
@@ -60,11 +60,10 @@ def interpolate(
         options: Any = (size, scale_factor, mode, align_corners, recompute_scale_factor)
         return interpolate(input.float(), *options).to(input.dtype)
     plan = _plan(shape, size, scale_factor, bool(recompute_scale_factor))
+    if mode == "nearest":
+        return _nearest(input, plan)
     for dim, (new, ratio) in enumerate(plan, 2):
-        if mode == "nearest":
-            input = _nearest(input, dim, new, ratio)
-        else:
-            input = _between(input, dim, new, ratio, bool(align_corners))
+        input = _between(input, dim, new, ratio, bool(align_corners))
     return input
 
 
@@ -93,20 +92,35 @@ def _plan(
     return [(m, n / m if exact else 1.0 / f) for n, m, f in zip(old, new, values)]
 
 
-def _nearest(x: Tensor, dim: int, size: int, ratio: float) -> Tensor:
-    """Number floor(i * ratio) of `dim`, computed in float32 as by PyTorch."""
-    old = x.raw.shape[dim]
-    times = size // old
-    if times > 1 and ratio == 1.0 / times:
-        return repeat_interleave(x, times, dim)
-    return index_select(x, dim, x.wrap(_places(x.backend, x.device, old, size, ratio)))
+def _nearest(x: Tensor, plan: Sequence[tuple[int, float]]) -> Tensor:
+    """Numbers floor(i * ratio) of each side, computed in float32 as by PyTorch.
+
+    All sides at once: where they grow by whole factors numbers are repeated, whose
+    gradients are then sums, and else taken from the flattened image.
+    """
+    shape = x.raw.shape
+    images, old = shape[:2], shape[2:]
+    new = tuple(size for size, _ in plan)
+    whole = all(m % n == 0 and ratio == n / m for n, (m, ratio) in zip(old, plan))
+    if whole and new != old and 1 not in old:  # else a view would do, without a copy
+        apart = [n for pair in zip(old, [1] * len(old)) for n in pair]
+        wide = [n for n, m in zip(old, new) for n in (n, m // n)]
+        rows = x.reshape((*images, *apart)).expand((*images, *wide))
+        return rows.reshape((*images, *new))
+    places = x.wrap(_places(x.backend, x.device, old, tuple(plan)))
+    return IndexSelect.apply(x.reshape((*images, math.prod(old))), 2, places)
 
 
-@lru_cache(maxsize=256)
-def _places(backend: Any, _: Any, old: int, size: int, ratio: float) -> TensorData:
+@lru_cache(maxsize=32)
+def _places(
+    backend: Any, _: Any, old: Sequence[int], plan: Sequence[tuple[int, float]]
+) -> TensorData:
     """The same ones for each image of a size and device: from the host, once."""
-    places = (np.arange(size, dtype=np.float32) * np.float32(ratio)).astype(np.int64)
-    found: TensorData = backend.from_numpy(places.clip(max=old - 1))
+    places = np.zeros((), np.int64)
+    for n, (size, ratio) in zip(old, plan):
+        side = (np.arange(size, dtype=np.float32) * np.float32(ratio)).astype(np.int64)
+        places = places[..., None] * n + side.clip(max=n - 1)
+    found: TensorData = backend.from_numpy(places)
     return found
 
 

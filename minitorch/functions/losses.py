@@ -185,6 +185,40 @@ def huber_loss(
     return _distance("huber_loss", HuberLoss, input, target, reduction, delta)
 
 
+class KLDiv(PointwiseLoss):
+    """t (log t - x), 0 for t = 0; d/dx = -t, d/dt = 1 + log t - x, or -x for t = 0"""
+
+    @staticmethod
+    def losses(backend: Any, x: Any, target: Any, number: float) -> Any:
+        return backend.zip(operators.kl_div, x, target)
+
+    @staticmethod
+    def slope(x: Tensor, target: Tensor, number: float) -> Tensor:
+        return -target
+
+    @staticmethod
+    def target_slope(x: Tensor, target: Tensor) -> Tensor:
+        none = target == 0
+        return (target.masked_fill(none, 1.0).log() + 1.0).masked_fill(none, 0.0) - x
+
+
+class KLDivLog(PointwiseLoss):
+    """e^t (t - x); d/dx = -e^t, d/dt = e^t (1 + t - x)"""
+
+    @staticmethod
+    def losses(backend: Any, x: Any, target: Any, number: float) -> Any:
+        apart = backend.zip(operators.sub, target, x)
+        return backend.zip(operators.mul, backend.map(operators.exp, target), apart)
+
+    @staticmethod
+    def slope(x: Tensor, target: Tensor, number: float) -> Tensor:
+        return -target.exp()
+
+    @staticmethod
+    def target_slope(x: Tensor, target: Tensor) -> Tensor:
+        return target.exp() * (1.0 + target - x)
+
+
 @autocasting.in_float32
 def kl_div(
     input: Tensor, target: Tensor, *, reduction: str = "mean", log_target: bool = False
@@ -198,15 +232,14 @@ def kl_div(
         log_target: whether the target is log-probabilities, too.
     """
     name = "kl_div"
-    check_reduction(name, "sum" if reduction == "batchmean" else reduction)
-    input, target = operands(name, check_floating(name, input), target)
-    if log_target:
-        losses = target.exp() * (target - input)
-    else:
-        losses = target * (target.masked_fill(target == 0, 1.0).log() - input)
-    if reduction == "batchmean":
-        return losses.sum() / input.shape[0]
-    return _reduce(name, losses, reduction)
+    whole = "sum" if reduction == "batchmean" else reduction
+    check_reduction(name, whole)
+    x, y = operands(name, check_floating(name, input), target)
+    if x.raw.shape != y.raw.shape:  # slopes of one alone are not wide enough
+        shape = check_broadcast(name, x.raw.shape, y.raw.shape)
+        x, y = x.expand(shape), y.expand(shape)
+    loss = (KLDivLog if log_target else KLDiv).apply(x, y, whole, 0.0)
+    return loss if whole == reduction else loss / input.shape[0]
 
 
 def _check_same_shape(name: str, input: Tensor, target: Tensor) -> None:

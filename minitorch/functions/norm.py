@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import minitorch.operators as operators
 from minitorch.arguments import check_floating
 from minitorch.autodiff import grad_mode
 from minitorch.dtypes import DType, finfo, float32, promote
@@ -17,8 +18,13 @@ from minitorch.functions.autocasting import in_float32
 from minitorch.functions.elementwise import AddMixed
 from minitorch.functions.linear import as_rows, reshaped
 from minitorch.functions.movement import in_shape
-from minitorch.functions.operands import cast, check_alike, check_same_device
-from minitorch.tensor_data import numel
+from minitorch.functions.operands import (
+    cast,
+    check_alike,
+    check_same_device,
+    unbroadcast,
+)
+from minitorch.tensor_data import Shape, TensorData, numel
 
 if TYPE_CHECKING:
     from minitorch.creation import Generator
@@ -97,6 +103,55 @@ class LayerNormTo(LayerNorm):
         if half is not None:
             source.rounded = dx, dx.storage.version, reshaped(half, dx.shape)
         return *_wanted(ctx, grad, (dx, *sums)), None
+
+
+class GroupNorm(Function):
+    """LayerNorm of groups of channels, which have weights and biases.
+
+    x [N, C, *] seen as `rows` [R, D], weight [C, 1...], bias [C, 1...].
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Context, x: Tensor, weight: Tensor | None, bias: Tensor | None,
+        rows: Shape, eps: float,
+    ) -> Any:  # fmt: skip
+        shape, backend = x.raw.shape, x.backend
+        seen = _seen_as(x.raw, rows, backend)
+        out, mean, rstd = backend.layer_norm(seen, None, None, eps)
+        out = normal = reshaped(out, shape)
+        if weight is not None:
+            out = backend.zip(operators.mul, out, weight.raw)
+        if bias is not None:
+            out = backend.zip(operators.add, out, bias.raw)
+        ctx.save_for_backward(
+            x, mean, rstd, weight, weight if weight is None else normal
+        )
+        ctx.shapes = rows, None if bias is None else bias.raw.shape
+        return out
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
+        once_differentiable(
+            "group_norm", "(x - x.mean(-1)) * (x.var(-1) + eps).rsqrt()"
+        )
+        x, mean, rstd, weight, normal = ctx.saved_tensors
+        (rows, bias), backend = ctx.shapes, grad.backend
+        need_x, need_weight, need_bias = ctx.needs_input_grad[:3]
+        dx: Any = None
+        if need_x:
+            inner = grad if weight is None else grad * weight
+            seen = [_seen_as(t.raw, rows, backend) for t in (inner, x)]
+            dx = backend.layer_norm_backward(*seen, mean.raw, rstd.raw, None)[0]
+            dx = grad.wrap(reshaped(dx, x.raw.shape))
+        dweight = unbroadcast(grad * normal, weight.raw.shape) if need_weight else None
+        return dx, dweight, unbroadcast(grad, bias) if need_bias else None, None, None
+
+
+def _seen_as(a: TensorData, shape: Shape, backend: Any) -> TensorData:
+    """`a` under another shape, copied only where no strides show it so."""
+    seen = a.view(shape)
+    return reshaped(backend.copy(a, a.dtype), shape) if seen is None else seen
 
 
 class DropoutResidualLayerNorm(Function):
@@ -287,11 +342,10 @@ def group_norm(
         )
     flat = [_checked("group_norm", input, p, shape[1:2]) for p in (weight, bias)]
     size = numel(shape[1:]) // num_groups
-    rows = in_shape(input, (shape[0] * num_groups, size))
-    out = in_shape(LayerNorm.apply(rows, None, None, float(eps)), shape)
     wide = (shape[1], *[1] * (len(shape) - 2))
-    out = out if flat[0] is None else out * in_shape(flat[0], wide)
-    return out if flat[1] is None else out + in_shape(flat[1], wide)
+    given = [p if p is None else in_shape(p, wide) for p in flat]
+    rows = (shape[0] * num_groups, size)
+    return GroupNorm.apply(input, *given, rows, float(eps))
 
 
 def rms_norm(

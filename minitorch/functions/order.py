@@ -210,7 +210,7 @@ def bincount(
             f"numbers, none below 0"
         )
     if weights is None:
-        counted = input.new_ones(input.raw.shape, dtype=dtypes.int64)
+        counted = input.wrap(input.backend.full(input.raw.shape, 1, dtypes.int64))
     else:
         check_same_device("bincount", input, weights)
         same = weights.dtype is dtypes.float32
@@ -220,5 +220,7 @@ def bincount(
             f"bincount: the weights are {counted.raw.shape} and the input "
             f"{input.raw.shape}; expected one weight for each number"
         )
-    zeros = counted.new_zeros(high + 1 if high >= minlength else minlength)
-    return ScatterAdd.apply(zeros, 0, cast(input, dtypes.int64), counted)
+    kind, backend = counted.raw.storage.dtype, counted.backend
+    zeros = backend.full((high + 1 if high >= minlength else minlength,), 0, kind)
+    index = cast(input, dtypes.int64).raw
+    return input.wrap(backend.scatter_add(zeros, 0, index, counted.raw, zeros))

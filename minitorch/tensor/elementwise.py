@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from minitorch.arguments import only_bool, without_bools
-from minitorch.functions import activation, choice, comparison, elementwise
+from minitorch.functions import activation, choice, comparison, elementwise, ternary
 from minitorch.functions import matmul as products
 from minitorch.functions.operands import is_tensor, operands
 
@@ -64,9 +64,9 @@ class Elementwise:
     mul = elementwise.mul
     div = elementwise.div
     pow = elementwise.pow
-    lerp = elementwise.lerp
-    addcmul = elementwise.addcmul
-    addcdiv = elementwise.addcdiv
+    lerp = ternary.lerp
+    addcmul = ternary.addcmul
+    addcdiv = ternary.addcdiv
     neg = elementwise.neg
     abs = elementwise.abs
     sign = elementwise.sign

@@ -17,14 +17,13 @@ from minitorch.arguments import (
     dim_in,
     dividends,
     filler,
-    not_bool,
     only_bool,
     times_alpha,
     without_bools,
 )
 from minitorch.autodiff import Variable, modes
 from minitorch.dtypes import Number, bool_
-from minitorch.functions import elementwise, indexing
+from minitorch.functions import elementwise, indexing, ternary
 from minitorch.functions.choice import clamped_type
 from minitorch.functions.operands import (
     cast,
@@ -35,7 +34,7 @@ from minitorch.functions.operands import (
     operands,
 )
 from minitorch.tensor.hooks import KeepGrad
-from minitorch.tensor_data import TensorData
+from minitorch.tensor_data import TensorData, broadcast_shapes
 
 if TYPE_CHECKING:
     from minitorch.tensor.core import Tensor
@@ -209,6 +208,20 @@ class InPlace(Variable):
             b,
         )
 
+    def _zip3_(self: Any, name: str, op: Any, a: Tensor, *operands: Any) -> Tensor:
+        """op.apply(self, *operands) in place, of which `a` is self in their type."""
+        raw, fits = self.raw, a is self
+        for b in operands:
+            if is_tensor(b) and b.raw.shape != raw.shape:
+                fits = fits and broadcast_shapes(raw.shape, b.raw.shape) == raw.shape
+
+        def new(old: Tensor) -> Any:
+            return op.apply(cast(old, a.dtype), *operands)
+
+        if not fits:
+            return self._replace(name, new, *operands)
+        return self.assign_(new, lambda: op.compute(raw, *operands, raw), *operands)
+
     def _replace(self: Any, name: str, op: Callable, *others: Any) -> Tensor:
         """op(self) in place, where `others` are its other operands."""
 
@@ -261,21 +274,23 @@ class InPlace(Variable):
 
     def lerp_(self: Any, end: Tensor, weight: Any) -> Tensor:
         """self += weight * (end - self)"""
-        lerp = elementwise.lerp
-        return self._replace("lerp_", lambda a: lerp(a, end, weight), end, weight)
+        a, end, weight = ternary.lerp_operands("lerp_", self, end, weight)
+        return self._zip3_("lerp_", ternary.Lerp, a, end, weight)
 
     def addcmul_(
         self: Any, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1
     ) -> Tensor:
         """self += value * tensor1 * tensor2"""
-        product = elementwise.mul(not_bool("addcmul_", tensor1), tensor2)
-        return self.add_(product, alpha=value)
+        given = ternary.added_operands("addcmul_", self, tensor1, tensor2, value)
+        return self._zip3_("addcmul_", ternary.Addcmul, *given)
 
     def addcdiv_(
         self: Any, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1
     ) -> Tensor:
         """self += value * tensor1 / tensor2"""
-        return self.add_(elementwise.div(tensor1, tensor2), alpha=value)
+        check_floating("addcdiv_", tensor1)
+        given = ternary.added_operands("addcdiv_", self, tensor1, tensor2, value)
+        return self._zip3_("addcdiv_", ternary.Addcdiv, *given)
 
     def copy_(self: Any, other: Any, non_blocking: bool = False) -> Tensor:
         """The numbers of `other`, converted and broadcast to this tensor.

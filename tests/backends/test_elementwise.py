@@ -307,6 +307,46 @@ def test_zip_broadcasts_many_elements(
     assert_equal(backend.zip(operators.sub, y, x), b - a)
 
 
+ZIP3: dict[Callable, Callable] = {
+    operators.lerp: lambda a, b, c, _: a + c * (b - a),
+    operators.addcmul: lambda a, b, c, value: a + value * b * c,
+    operators.addcdiv: lambda a, b, c, value: a + value * b / c,
+}
+SIZES = [((n,),) * 3 for n in (0, 1, 3, 4, 129)]
+SIZES += [((40, 32), (40, 32), (32,)), ((40, 32), (40, 32), (40, 1)), ((), (), ())]
+SIZES += [((3, 1), (1, 5), (2, 1, 1)), ((33, 18), (33, 18), (18,)), ((2, 3), (3,), ())]
+
+
+@by_function(ZIP3)
+@pytest.mark.parametrize("layout", LAYOUTS[:-1])
+def test_functions_of_three_numbers(backend: Any, fn: Callable, layout: str) -> None:
+    value = 1.0 if fn is operators.lerp else -0.3
+    for shapes in [*SIZES, large(backend, ((5, 7),) * 3, ((70_001,),) * 3)]:
+        a, b = numbers(shapes[0], seed=1), numbers(shapes[1], seed=2)
+        c = np.float32(np.abs(numbers(shapes[2], seed=3)) % 1 + 0.1)
+        operands = [make(x, name_of(backend), layout) for x in (a, b, c)]
+        expected = ZIP3[fn](a, b, c, value)
+        assert_close(backend.zip3(fn, *operands, value), expected)
+        if expected.shape == a.shape:
+            assert backend.zip3(fn, *operands, value, operands[0]) is operands[0]
+            assert_close(operands[0], expected)
+
+
+@by_function(ZIP3)
+def test_three_numbers_into_what_is_read(backend: Any, fn: Callable) -> None:
+    """One operand after the other is the window that is written, or overlaps it."""
+    for place, shift in product(range(3), (0, 1)):
+        line = np.linspace(0.1, 0.9, 12, dtype=np.float32)
+        arrays = [line[:11] * (i + 1) for i in range(3)]
+        x = make(line, name_of(backend))
+        out = x.slice(0, 1, 11)
+        arrays[place] = line[1 - shift : 12 - shift]
+        operands = [make(array, name_of(backend)) for array in arrays]
+        operands[place] = x.slice(0, 1 - shift, 11) if shift else out
+        backend.zip3(fn, *operands, 1.0, out)
+        assert_close(out, ZIP3[fn](*arrays, 1.0))
+
+
 @by_dtype
 def test_where(backend: Any, dtype: DType) -> None:
     for sizes, kind in product(

@@ -13,7 +13,7 @@ from minitorch.tensor_data import TensorData, contiguous_strides
 from tests.cuda.sizes import big
 
 pytest.importorskip("numba_cuda")
-from cuda_ops import elementwise, linear
+from cuda_ops import elementwise, linear, ternary
 from cuda_ops.elementwise import LARGE, ONE_BY_ONE, ROW, RUN, repeats
 from cuda_ops.memory import STEP, TILE
 from cuda_ops.runtime.launch import SIMULATED
@@ -163,3 +163,16 @@ def test_bias_into_a_view() -> None:
     expected = np.zeros((4, 12), np.float32)
     expected[:, 1::2] = a + b
     assert_equal(whole, expected)
+
+
+@pytest.mark.skipif(not SIMULATED, reason="only the simulator runs a kernel by itself")
+@pytest.mark.parametrize("n", [1, 4, 7, STEP + 2])
+@pytest.mark.parametrize("vectors", [False, True])
+def test_three_numbers_of_which_one_is_an_argument(n: int, vectors: bool) -> None:
+    """The simulator's `zip3` itself knows no numbers."""
+    a, b = numbers((n,), seed=1), numbers((n,), seed=2)
+    x, y = make(a, "cuda"), make(b, "cuda")
+    out, part = elementwise.empty((n,), dtypes.float32), np.float32(0.25)
+    run = ternary.ZIP3_NUMBER[operators.lerp]
+    run.simulate((2, 128), x.flat(), y.flat(), part, np.float32(1), out.flat(), vectors)
+    assert_close(out, a + part * (b - a))

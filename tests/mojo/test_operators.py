@@ -17,6 +17,7 @@ from minitorch.tensor_data import TensorData
 
 # What is not an operator on one or two numbers of tensors.
 OTHERS = {"ieee", "compilable", "where", "philox", "box_muller"}
+OTHERS |= {"lerp", "addcmul", "addcdiv"}
 LISTS = {"map", "zip_with", "reduce"}
 INTEGERS = {"abs_int", "pow_int"}
 
