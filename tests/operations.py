@@ -1187,7 +1187,8 @@ WITHOUT_GRADIENT = {
         minitorch.eye minitorch.from_dlpack minitorch.from_numpy minitorch.full
         minitorch.full_like minitorch.linspace minitorch.meshgrid minitorch.ones
         minitorch.ones_like minitorch.rand minitorch.rand_like minitorch.randint
-        minitorch.multinomial minitorch.randint_like minitorch.randn
+        minitorch.multinomial Tensor.multinomial
+        minitorch.randint_like minitorch.randn
         minitorch.randn_like minitorch.randperm
         minitorch.tensor minitorch.zeros minitorch.zeros_like Tensor.new_tensor
         Tensor.new_full Tensor.new_zeros Tensor.new_ones Tensor.arange_like""",

@@ -326,6 +326,50 @@ def test_masks_that_multihead_attention_cannot_take(name, shape, dtype, text):
         theirs(tx, tx, tx, **{name: torch.from_numpy(np.ones(shape, dtype))})
 
 
+@pytest.mark.parametrize("batch_first", [False, True])
+@pytest.mark.parametrize("kdim, vdim", [(5, 7), (6, 7), (5, None)])
+def test_keys_and_values_of_other_widths(kdim, vdim, batch_first):
+    mine, theirs = both(6, 3, kdim=kdim, vdim=vdim, batch_first=batch_first)
+    names = [name for name, _ in theirs.named_parameters()]
+    assert [name for name, _ in mine.named_parameters()] == names
+    (q, tq), (k, tk), (v, tv) = (
+        pair(*((2, n) if batch_first else (n, 2)), width or 6, seed=n)
+        for n, width in ((4, 6), (5, kdim), (5, vdim))
+    )
+    out, weights = mine(q, k, v)
+    expected, theirs_w = theirs(tq, tk, tv)
+    same(out, expected)
+    same(weights, theirs_w)
+    backward(out, expected)
+    for x, tx in ((q, tq), (k, tk), (v, tv)):
+        same(x.grad, tx.grad)
+    for p, tp in zip(mine.parameters(), theirs.parameters()):
+        same(p.grad, tp.grad)
+
+
+@pytest.mark.parametrize("batch_first", [False, True])
+@pytest.mark.parametrize(
+    "query, key, value",
+    [
+        ((5, 2, 3), (5, 2, 4), (5, 2, 4)),  # a width that is none of the layer's
+        ((5, 2, 4), (5, 2, 4), (5, 2, 3)),
+        ((5, 2, 4), (6, 2, 4), (5, 2, 4)),  # other numbers of keys and values
+        ((5, 1, 4), (5, 3, 4), (5, 3, 4)),  # other batches
+        ((5, 4), (5, 2, 4), (5, 2, 4)),
+        ((1, 5, 2, 4), (1, 5, 2, 4), (1, 5, 2, 4)),
+        ((4,), (4,), (4,)),
+    ],
+)
+def test_shapes_that_multihead_attention_cannot_take(query, key, value, batch_first):
+    layer = nn.MultiheadAttention(4, 2, batch_first=batch_first)
+    x = [minitorch.ones(shape) for shape in (query, key, value)]
+    if batch_first:
+        x = [a.transpose(0, 1) if a.dim() == 3 else a for a in x]
+    text = r"MultiheadAttention: query is \(.*\); expected \(., ., 4\)"
+    with pytest.raises(ValueError, match=text):
+        layer(*x)
+
+
 def test_attention_without_a_batch():
     mine, theirs = both(4, 2)
     x, tx = pair(5, 4)
@@ -449,7 +493,7 @@ def test_samples_without_replacement_differ():
     drawn = minitorch.multinomial(minitorch.rand(500, 6) + 0.01, 6).numpy()
     assert (np.sort(drawn) == np.arange(6)).all()
     assert drawn.dtype == np.int64
-    few = minitorch.multinomial(minitorch.tensor([1.0, 0.0, 3.0]), 2)
+    few = minitorch.tensor([1.0, 0.0, 3.0]).multinomial(num_samples=2)
     assert sorted(few.tolist()) == [0, 2]
 
 

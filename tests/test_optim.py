@@ -256,6 +256,8 @@ def test_errors():
         (lambda: optim.SGD([w], fused=True, foreach=True), RuntimeError, "fused"),
         (lambda: optim.SGD([{"params": [w], "rate": 1}]), ValueError, "rate"),
         (lambda: optim.Adam([w], betas=(1.0, 0.9)), ValueError, "betas"),
+        (lambda: optim.Lion([w], betas=0.9), ValueError, "betas is 0.9; expected two"),
+        (lambda: optim.LAMB([w], betas=("a", 0.9)), ValueError, "betas is"),
         (lambda: optim.Adam([w], amsgrad=True), ValueError, "amsgrad"),
         (lambda: optim.AdamW([w], capturable=True), ValueError, "capturable"),
         (lambda: optim.RMSprop([w], foreach=True), ValueError, "foreach"),

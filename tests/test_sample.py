@@ -89,7 +89,8 @@ def test_what_is_missing_is_said(published):
             ("--weights", folder, "--tokenizer", folder / "words.json", "-p", ""),
             "empty",
         ),
-        (("--weights", folder / "no", "--tokenizer", folder / "words.json"), "No such"),
+        (("--weights", folder / "no"), "there is no file or folder"),
+        (("--weights", folder, "--tokenizer", "no"), "no cannot be read (No such file"),
         ((folder / "nothing",), "there is no file or folder"),
         ((folder,), "holds no last.safetensors"),
     ):

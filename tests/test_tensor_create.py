@@ -390,6 +390,12 @@ def test_random_in_place(device):
     assert abs(y.mean().item() - 5) < 0.05 and abs(y.std().item() - 0.1) < 0.02
 
 
+def test_the_cache_of_no_gpu_is_empty(monkeypatch):
+    minitorch.cuda.empty_cache()
+    monkeypatch.setattr(minitorch.cuda, "is_available", lambda: False)
+    minitorch.cuda.empty_cache()
+
+
 def test_a_program_can_choose_its_device(device):
     chosen = minitorch.device(device)
     assert chosen == device and chosen.type == device and chosen.index is None

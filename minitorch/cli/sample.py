@@ -98,6 +98,11 @@ def _load(
     from minitorch.models import from_pretrained
 
     assert weights is not None
+    if not weights.exists():
+        raise FileNotFoundError(
+            f"sample: there is no file or folder {weights}; --weights names GPT-2's or "
+            f"Llama's safetensors, or their folder"
+        )
     folder = weights if weights.is_dir() else weights.parent
     words = _tokenizer(folder if tokenizer is None else tokenizer)
     return from_pretrained(weights).to(device), words

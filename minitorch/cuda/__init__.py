@@ -178,7 +178,9 @@ def reset_peak_memory_stats(device: Any = None) -> None:
 
 
 def empty_cache() -> None:
-    """Give memory that no tensor uses back to the driver, on all GPUs."""
+    """Give memory that no tensor uses back to the driver, on all GPUs there are."""
+    if not is_available():
+        return  # programs call this wherever they run
     for gpu in tuple(_device().gpus.values()):
         gpu.pool.books.empty_cache()
 

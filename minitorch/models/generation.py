@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -51,11 +52,11 @@ class Sampling:
 
     def __post_init__(self) -> None:
         t, k, p = self.temperature, self.top_k, self.top_p
-        if not (t >= 0 and math.isfinite(t)):
+        if not (isinstance(t, Real) and t >= 0 and math.isfinite(t)):
             raise ValueError(f"generate: temperature is {t!r}; expected 0 or more")
         if k is not None and (type(k) is not int or k < 1):
             raise ValueError(f"generate: top_k is {k!r}; expected an int, 1 or more")
-        if p is not None and not 0 < p <= 1:
+        if p is not None and not (isinstance(p, Real) and 0 < p <= 1):
             raise ValueError(f"generate: top_p is {p!r}; expected above 0, at most 1")
 
     @property
@@ -158,6 +159,12 @@ def _stream(
         raise ValueError(
             f"generate: max_new_tokens is {max_new_tokens!r}; expected an int, 0 or "
             f"more"
+        )
+    each = generator if isinstance(generator, Sequence) else [generator]
+    if not all(one is None or isinstance(one, Generator) for one in each):
+        raise ValueError(
+            f"generate: generator is {generator!r}; expected a minitorch.Generator, or "
+            f"a list of one for each prompt"
         )
     if isinstance(generator, Sequence) and len(generator) != len(rows):
         raise ValueError(

@@ -179,8 +179,16 @@ def read_config(path: PathLike) -> GPTConfig:
     Errors: FileNotFoundError; ValueError if it is another model, or one with parts that
     are not here.
     """
-    text = Path(path).read_text(encoding="utf-8")
-    given = {k: v for k, v in json.loads(text).items() if v is not None}
+    try:
+        content = json.loads(Path(path).read_bytes())
+    except ValueError as error:  # no UTF-8, or no JSON
+        raise ValueError(f"read_config: {path} is no JSON file: {error}") from error
+    if not isinstance(content, dict):
+        raise ValueError(
+            f"read_config: {path} has a JSON {type(content).__name__}; expected an "
+            f"object"
+        )
+    given = {k: v for k, v in content.items() if v is not None}
     kind = given.get("model_type")
     try:
         if kind == "gpt2":

@@ -13,6 +13,7 @@ from typing import Any
 
 import minitorch.nn.functional as F
 import minitorch.nn.init as init
+from minitorch.arguments import check_floating
 from minitorch.creation import empty, zeros
 from minitorch.dtypes import DType, bool_
 from minitorch.functions.attention import NEVER, attention_weights
@@ -28,14 +29,15 @@ from minitorch.tensor import Tensor
 class MultiheadAttention(Module):
     """Attention of `num_heads` heads, each on its part of the features.
 
-    query [L, N, E], key and value [S, N, E] -> [L, N, E]; with `batch_first` [N, L, E]
-    and [N, S, E]; without a batch [L, E] and [S, E].
+    query [L, N, E], key [S, N, K] and value [S, N, V] -> [L, N, E]; with `batch_first`
+    [N, L, E], [N, S, K] and [N, S, V]; without a batch [L, E], [S, K] and [S, V].
 
     Args:
         embed_dim: E, a multiple of num_heads.
         dropout: of the weights of attention, in training.
+        kdim, vdim: K and V; E if None.
 
-    Of PyTorch's arguments add_bias_kv, add_zero_attn, kdim and vdim are missing.
+    Of PyTorch's arguments add_bias_kv and add_zero_attn are missing.
 
     Source: Vaswani et al., "Attention is all you need", 2017.
     """
@@ -47,12 +49,19 @@ class MultiheadAttention(Module):
         dropout: float = 0.0,
         bias: bool = True,
         *,
+        kdim: int | None = None,
+        vdim: int | None = None,
         batch_first: bool = False,
         device: str | None = None,
         dtype: DType | None = None,
     ) -> None:
         super().__init__()
-        check_sizes("MultiheadAttention", embed_dim=embed_dim, num_heads=num_heads)
+        self.kdim = embed_dim if kdim is None else kdim
+        self.vdim = embed_dim if vdim is None else vdim
+        check_sizes(
+            "MultiheadAttention", embed_dim=embed_dim, num_heads=num_heads,
+            kdim=self.kdim, vdim=self.vdim,
+        )  # fmt: skip
         if num_heads == 0 or embed_dim % num_heads:
             raise ValueError(
                 f"MultiheadAttention: embed_dim is {embed_dim} and num_heads "
@@ -62,8 +71,16 @@ class MultiheadAttention(Module):
         self.head_dim = embed_dim // num_heads
         self.dropout, self.batch_first = dropout, batch_first
         options: Any = {"device": device, "dtype": dtype}
-        self.in_proj_weight = Parameter(empty((3 * embed_dim, embed_dim), **options))
-        init.xavier_uniform_(self.in_proj_weight)
+        widths = {"q": embed_dim, "k": self.kdim, "v": self.vdim}
+        shapes = {f"{x}_proj_weight": (embed_dim, n) for x, n in widths.items()}
+        if len(set(widths.values())) == 1:
+            shapes = {"in_proj_weight": (3 * embed_dim, embed_dim)}
+        for name in (*[f"{x}_proj_weight" for x in widths], "in_proj_weight"):
+            self.register_parameter(name, None)
+            if name in shapes:
+                weight = Parameter(empty(shapes[name], **options))
+                init.xavier_uniform_(weight)
+                self.register_parameter(name, weight)
         first = Parameter(zeros(3 * embed_dim, **options)) if bias else None
         self.register_parameter("in_proj_bias", first)
         self.out_proj = Linear(embed_dim, embed_dim, bias, **options)
@@ -91,6 +108,7 @@ class MultiheadAttention(Module):
             average_attn_weights: the mean of all heads' weights; else [N, heads, L, S].
             is_causal: position i sees the keys 0 .. i; instead of an `attn_mask`.
         """
+        self._check(query, key, value)
         single = query.dim() == 2
         swap = not self.batch_first and not single
         parts = self._projected(query, key, value)
@@ -118,12 +136,38 @@ class MultiheadAttention(Module):
             return out.squeeze(0), weights if weights is None else weights.squeeze(0)
         return out.transpose(0, 1) if swap else out, weights
 
+    def _check(self, query: Tensor, key: Tensor, value: Tensor) -> None:
+        """One batch of all three, or of none; as many values as keys."""
+        for x in (query, key, value):
+            check_floating("MultiheadAttention", x)
+        shapes = q, k, v = query.raw.shape, key.raw.shape, value.raw.shape
+        first = self.batch_first and len(q) == 3
+        widths = self.embed_dim, self.kdim, self.vdim
+        if len(q) == len(k) == len(v) in (2, 3):
+            batch, length = (q[:1], k[1]) if first else (q[1:-1], k[0])
+            lengths = (q[1] if first else q[0]), length, length
+            wanted = [
+                (*batch, n, width) if first else (n, *batch, width)
+                for n, width in zip(lengths, widths)
+            ]
+            if wanted == list(shapes):
+                return
+        names = ("N, L", "N, S") if self.batch_first else ("L, N", "S, N")
+        raise ValueError(
+            f"MultiheadAttention: query is {q}, key {k} and value {v}; expected "
+            f"({names[0]}, {widths[0]}), ({names[1]}, {widths[1]}) and ({names[1]}, "
+            f"{widths[2]}), or all of them without N"
+        )
+
     def _projected(self, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor]:
         """Query, key and value of all heads; one product where all are one tensor."""
         weight, bias = self.in_proj_weight, self.in_proj_bias
-        if query is key is value:
+        if weight is None:
+            weights = [self.q_proj_weight, self.k_proj_weight, self.v_proj_weight]
+        elif query is key is value:
             return list(F.linear(query, weight, bias).chunk(3, -1))
-        weights = weight.chunk(3)
+        else:
+            weights = weight.chunk(3)
         biases = (None,) * 3 if bias is None else bias.chunk(3)
         return [
             F.linear(x, w, b) for x, w, b in zip((query, key, value), weights, biases)

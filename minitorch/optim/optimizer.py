@@ -235,7 +235,11 @@ def check_numbers(name: str, group: Group, *keys: str) -> None:
 
 def check_betas(name: str, betas: Any) -> None:
     """Two decay rates, each in [0, 1)."""
-    if len(betas) != 2 or not all(0.0 <= beta < 1.0 for beta in betas):
+    try:
+        fits = len(betas) == 2 and all(0.0 <= beta < 1.0 for beta in betas)
+    except TypeError:  # no pair, or not of numbers
+        fits = False
+    if not fits:
         raise ValueError(
             f"{name}: betas is {betas!r}; expected two numbers, 0 or more and below 1"
         )

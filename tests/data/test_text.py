@@ -119,6 +119,9 @@ def test_a_text_of_ones_own(cache: Path, tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_bytes(b"gr\xfc\xdfe")
     with pytest.raises(TextFileError, match=r"no text in UTF-8: .* at byte 2"):
         load_text(tmp_path / "mine.txt")
+    (tmp_path / "mine.txt").write_bytes(b"")
+    with pytest.raises(TextFileError, match=r"mine.txt is empty; expected a text"):
+        load_text(tmp_path / "mine.txt")
     with pytest.raises(TextFileError, match=r"yours.txt cannot be read \(No such file"):
         load_text(tmp_path / "yours.txt")
 

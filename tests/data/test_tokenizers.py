@@ -201,6 +201,20 @@ def test_wrong_uses_are_explained(trained: BPE) -> None:
         BPE.train("a", 256, special_tokens=[END])
     with pytest.raises(ValueError, match="the number 257 is empty"):
         BPE.train("a", 258, special_tokens=[END, ""])
+    for names in (END, [END, END], [3]):
+        with pytest.raises(ValueError, match=r"special_tokens is .*; expected a list"):
+            BPE.train("a", 300, special_tokens=names)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"vocab_size is 300\.5; expected an int"):
+        BPE.train("a", 300.5)  # type: ignore[arg-type]
+    for call in (
+        trained.encode, CharTokenizer("abc").encode, CharTokenizer.train,
+        lambda text: BPE.train(text, 300),
+    ):  # fmt: skip
+        with pytest.raises(TypeError, match="got a bytes; expected a str"):
+            call(b"abc")
+    for ids in ("ab", 65, [1.5], [[65]]):
+        with pytest.raises(TypeError, match=r"decode: got .*; expected whole numbers"):
+            trained.decode(ids)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="no token 330; expected 0 to 329"):
         trained.decode([330])
     with pytest.raises(ValueError, match="no token -1"):

@@ -162,8 +162,12 @@ def test_tokens_are_drawn_as_often_as_they_are_likely():
         (3, {}, "a prompt is 3; expected token ids"),
         ([[1], 2], {}, "a prompt is 2; expected token ids"),
         ([1], {"temperature": -1}, "temperature is -1"),
+        ([1], {"temperature": "hot"}, "temperature is 'hot'; expected 0 or more"),
         ([1], {"top_k": 0}, "top_k is 0"),
         ([1], {"top_p": 0}, "top_p is 0"),
+        ([1], {"top_p": "all"}, "top_p is 'all'; expected above 0"),
+        ([1], {"generator": 3}, "generator is 3; expected a minitorch.Generator"),
+        ([1], {"generator": [3]}, r"generator is \[3\]; expected"),
         ([1], {"generator": []}, "0 generators for 1 prompts"),
     ],
 )

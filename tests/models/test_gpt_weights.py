@@ -131,6 +131,10 @@ def test_models_of_neither_kind_and_other_configs_are_refused(tmp_path):
         path.write_text(json.dumps({**LLAMA_CONFIG, **change}))
         with pytest.raises(ValueError, match=text):
             from_pretrained(tmp_path / "model.safetensors")
+    for text, told in (("", "config.json is no JSON file"), ("[]", "has a JSON list")):
+        path.write_text(text)
+        with pytest.raises(ValueError, match=told):
+            from_pretrained(tmp_path)
     path.write_text(json.dumps({"model_type": "gpt2", "n_layer": 3}))
     with pytest.raises(ValueError, match="has no 'vocab_size'"):
         from_pretrained(tmp_path)

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 import minitorch.data.text.formats as formats
 from minitorch.data.text.merging import BYTES, Pair, merge, train_merges
 from minitorch.data.text.split import GPT2, compiled, pieces
-from minitorch.data.text.tokenizer import PathLike, Tokenizer, checked
+from minitorch.data.text.tokenizer import PathLike, Tokenizer, check_text, checked
 
 T = TypeVar("T", bound="BPE")
 
@@ -88,19 +88,30 @@ class BPE(Tokenizer):
         text is too short for so many merges, `vocab_size` becomes smaller.
 
         Raises:
-            ValueError: `vocab_size` has no room for bytes and special tokens.
+            ValueError: `vocab_size` has no room for bytes and special tokens, or these
+                are no list of different texts.
         """
-        number = vocab_size - len(special_tokens)
+        check_text("BPE.train", text)
+        names = [] if isinstance(special_tokens, str) else list(special_tokens)
+        texts = {name for name in names if isinstance(name, str)}
+        if isinstance(special_tokens, str) or len(texts) < len(names):
+            raise ValueError(
+                f"BPE.train: special_tokens is {special_tokens!r}; expected a list of "
+                f"texts, none of them twice"
+            )
+        if type(vocab_size) is not int:
+            raise TypeError(f"BPE.train: vocab_size is {vocab_size!r}; expected an int")
+        number = vocab_size - len(names)
         if number < BYTES:
             raise ValueError(
                 f"BPE.train: vocab_size is {vocab_size}; expected {BYTES} or more for "
-                f"the bytes, and {len(special_tokens)} for special tokens"
+                f"the bytes, and {len(names)} for special tokens"
             )
         found = Counter(pieces(pattern, text))
         counts = {_to_bytes(piece): count for piece, count in found.items()}
         learnt, merges = train_merges(counts, number)
         tokens = {token: i for i, token in enumerate(learnt)}
-        specials = {s: len(learnt) + i for i, s in enumerate(special_tokens)}
+        specials = {s: len(learnt) + i for i, s in enumerate(names)}
         return cls(tokens, merges, pattern=pattern, special_tokens=specials)
 
     @classmethod
@@ -153,6 +164,7 @@ class BPE(Tokenizer):
         Raises:
             ValueError: half of a surrogate pair, which is no text; or an unknown name.
         """
+        check_text("BPE.encode", text)
         names = self._allowed(allowed_special)
         parts = (
             re.split(f"({'|'.join(map(re.escape, names))})", text) if names else [text]

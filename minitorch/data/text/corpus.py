@@ -111,7 +111,8 @@ def _shipped(notice: str) -> TextData:
 def _read(path: Path) -> str:
     """A file of text, its lines ended as they are."""
     try:
-        return path.read_bytes().decode("utf-8")
+        if content := path.read_bytes().decode("utf-8"):
+            return content
     except OSError as error:
         raise TextFileError(
             f"text: {path} cannot be read ({error.strerror or error}); expected "
@@ -122,6 +123,7 @@ def _read(path: Path) -> str:
             f"text: {path} is no text in UTF-8: {error.reason} at byte {error.start}; "
             f"convert it first"
         ) from error
+    raise TextFileError(f"text: {path} is empty; expected a text to learn from")
 
 
 def _find(folder: Path) -> Path | None:

@@ -11,6 +11,7 @@ tokenizer that was saved (`load_tokenizer`).
 from __future__ import annotations
 
 import json
+import operator
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -107,6 +108,11 @@ def read_json(path: PathLike) -> dict[str, Any]:
     """
     try:
         content = json.loads(Path(path).read_bytes())
+    except OSError as error:
+        raise type(error)(
+            f"tokenizer: {path} cannot be read ({error.strerror or error}); expected "
+            f"the JSON file of a tokenizer"
+        ) from error
     except ValueError as error:  # no UTF-8, or no JSON
         raise TokenizerError(f"tokenizer: {path} is no JSON file: {error}") from error
     if not isinstance(content, dict):
@@ -139,6 +145,7 @@ class CharTokenizer(Tokenizer):
     @classmethod
     def train(cls, text: str) -> CharTokenizer:
         """The characters of a text, in the order of their code points."""
+        check_text("CharTokenizer.train", text)
         return cls(sorted(set(text)))
 
     def encode(self, text: str) -> list[int]:
@@ -147,6 +154,7 @@ class CharTokenizer(Tokenizer):
         Raises:
             ValueError: a character that has none; the message says which, and where.
         """
+        check_text("CharTokenizer.encode", text)
         try:
             return [self._numbers[c] for c in text]
         except KeyError as error:
@@ -173,9 +181,20 @@ class CharTokenizer(Tokenizer):
         return cls(content["characters"])
 
 
+def check_text(name: str, text: Any) -> None:
+    if not isinstance(text, str):
+        raise TypeError(f"{name}: got a {type(text).__name__}; expected a str")
+
+
 def checked(tokenizer: Tokenizer, ids: Iterable[int]) -> list[int]:
-    """`ids` as a list of ints, or a ValueError for one that is no token's number."""
-    numbers = [int(i) for i in ids]
+    """`ids` as a list of ints, or an error for one that is no token's number."""
+    try:
+        numbers = [operator.index(i) for i in ids]
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"{type(tokenizer).__name__}.decode: got {ids!r}; expected whole numbers, "
+            f"as encode returns them"
+        ) from None
     for i in numbers:
         if not 0 <= i < tokenizer.vocab_size:
             raise ValueError(
