@@ -142,7 +142,8 @@ class Region:
                 f"{len(second.shapes)} times, the first {len(self.shapes)} times, or "
                 f"tensors of other shapes; it must do the same each time"
             )
-        self.again = dict(enumerate(second.saved))
+        # Kept here alone: in the second run they would be held by their own nodes.
+        self.again, second.saved = dict(enumerate(second.saved)), []
 
 
 class SecondRun(Region):
