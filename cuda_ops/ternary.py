@@ -13,7 +13,7 @@ from numba import cuda, int64, uint32
 from cuda_ops.block.intrinsics import is_aligned, load, load4, store, store4
 from cuda_ops.elementwise import expanded, number_of, repeats
 from cuda_ops.memory import LIMIT, STEP, THREADS, copy_into, empty, overlap
-from cuda_ops.runtime.launch import Kernels, ceil_div
+from cuda_ops.runtime.launch import Kernels
 from minitorch import operators
 from minitorch.backend.host.memory import same_window
 from minitorch.backend.low_precision import unrounded
@@ -87,17 +87,20 @@ def zip3(
             if not (same and out.contiguous):
                 copy_into(out, zip3(fn, a, b, c, value))
                 return out
-    shape = broadcast_shapes(a.shape, b.shape, c.shape)
+    shape = a.shape
+    if not shape == b.shape == c.shape:
+        shape = broadcast_shapes(shape, b.shape, c.shape)
     out = out or empty(shape, a.dtype)
     x, y, z = expanded(a, shape), expanded(b, shape), out.flat()
-    c, blocks = unrounded(c), ceil_div(len(z), STEP)
+    c, n = unrounded(c), len(z)
     value, number = computed(a.dtype).numpy.type(value), number_of(c)
     if number is not None:
-        ZIP3_NUMBER[fn][blocks, THREADS](x, y, number, value, z, is_aligned(x, y, z))
+        vectors = is_aligned(x, y, z)
+        ZIP3_NUMBER[fn][-(-n // STEP), THREADS](x, y, number, value, z, vectors)
     else:
-        w = _row_or_all(c, shape, len(z))
-        vectors = (len(w) % 4 == 0 or len(w) == len(z)) and is_aligned(x, y, w, z)
-        ZIP3_FLAT[fn][blocks, THREADS](x, y, w, value, z, vectors)
+        w = expanded(c, shape) if c.shape == shape else _row_or_all(c, shape, n)
+        vectors = (len(w) % 4 == 0 or len(w) == n) and is_aligned(x, y, w, z)
+        ZIP3_FLAT[fn][-(-n // STEP), THREADS](x, y, w, value, z, vectors)
     return out
 
 

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from minitorch.arguments import check_floating, int_sequence
-from minitorch.functions.indexing import IndexSelect, index_select
-from minitorch.tensor_data import TensorData
+from minitorch.function import Context, Function
+from minitorch.functions.indexing import IndexAdd, index_select
+from minitorch.functions.linear import reshaped, seen_as
+from minitorch.tensor_data import Shape, TensorData
 
 if TYPE_CHECKING:
     from minitorch.tensor import Tensor
@@ -108,7 +110,27 @@ def _nearest(x: Tensor, plan: Sequence[tuple[int, float]]) -> Tensor:
         rows = x.reshape((*images, *apart)).expand((*images, *wide))
         return rows.reshape((*images, *new))
     places = x.wrap(_places(x.backend, x.device, old, tuple(plan)))
-    return IndexSelect.apply(x.reshape((*images, math.prod(old))), 2, places)
+    return Nearest.apply(x, places, new)
+
+
+class Nearest(Function):
+    """The numbers `places` [M] of each flattened image [N, C, *] -> [N, C, *size]."""
+
+    @staticmethod
+    def forward(ctx: Context, x: Tensor, places: Tensor, size: Shape) -> Any:
+        shape = x.raw.shape
+        ctx.save_for_backward(places)
+        ctx.shape, ctx.flat = shape, (*shape[:2], math.prod(shape[2:]))
+        flat = seen_as(x.raw, ctx.flat, x.backend)
+        out = x.backend.index_select(flat, 2, places.raw)
+        return reshaped(out, (*shape[:2], *size))
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> tuple[Any, ...]:
+        (places,) = ctx.saved_tensors
+        flat = grad.reshape((*ctx.shape[:2], places.raw.size))
+        out = IndexAdd.apply(grad.new_zeros(ctx.flat), 2, places, flat)
+        return out.reshape(ctx.shape), None, None
 
 
 @lru_cache(maxsize=32)
@@ -120,7 +142,7 @@ def _places(
     for n, (size, ratio) in zip(old, plan):
         side = (np.arange(size, dtype=np.float32) * np.float32(ratio)).astype(np.int64)
         places = places[..., None] * n + side.clip(max=n - 1)
-    found: TensorData = backend.from_numpy(places)
+    found: TensorData = backend.from_numpy(places.reshape(-1))
     return found
 
 

@@ -47,6 +47,12 @@ def reshaped(a: TensorData, shape: Shape) -> TensorData:
     return a if a.shape == shape else TensorData(a.storage, shape)
 
 
+def seen_as(a: TensorData, shape: Shape, backend: Any) -> TensorData:
+    """`a` under another shape, copied only where no strides show it so."""
+    seen = a.view(shape)
+    return reshaped(backend.copy(a, a.dtype), shape) if seen is None else seen
+
+
 class Linear(Function):
     """out = x @ weight^T + bias, that is out[r, n] = sum_k x[r, k] weight[n, k] + b[n]
 

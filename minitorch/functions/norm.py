@@ -16,7 +16,7 @@ from minitorch.dtypes import DType, finfo, float32, promote
 from minitorch.function import Context, Function, once_differentiable
 from minitorch.functions.autocasting import in_float32
 from minitorch.functions.elementwise import AddMixed
-from minitorch.functions.linear import as_rows, reshaped
+from minitorch.functions.linear import as_rows, reshaped, seen_as
 from minitorch.functions.movement import in_shape
 from minitorch.functions.operands import (
     cast,
@@ -24,7 +24,7 @@ from minitorch.functions.operands import (
     check_same_device,
     unbroadcast,
 )
-from minitorch.tensor_data import Shape, TensorData, numel
+from minitorch.tensor_data import Shape, numel
 
 if TYPE_CHECKING:
     from minitorch.creation import Generator
@@ -117,7 +117,7 @@ class GroupNorm(Function):
         rows: Shape, eps: float,
     ) -> Any:  # fmt: skip
         shape, backend = x.raw.shape, x.backend
-        seen = _seen_as(x.raw, rows, backend)
+        seen = seen_as(x.raw, rows, backend)
         out, mean, rstd = backend.layer_norm(seen, None, None, eps)
         out = normal = reshaped(out, shape)
         if weight is not None:
@@ -141,17 +141,11 @@ class GroupNorm(Function):
         dx: Any = None
         if need_x:
             inner = grad if weight is None else grad * weight
-            seen = [_seen_as(t.raw, rows, backend) for t in (inner, x)]
+            seen = [seen_as(t.raw, rows, backend) for t in (inner, x)]
             dx = backend.layer_norm_backward(*seen, mean.raw, rstd.raw, None)[0]
             dx = grad.wrap(reshaped(dx, x.raw.shape))
         dweight = unbroadcast(grad * normal, weight.raw.shape) if need_weight else None
         return dx, dweight, unbroadcast(grad, bias) if need_bias else None, None, None
-
-
-def _seen_as(a: TensorData, shape: Shape, backend: Any) -> TensorData:
-    """`a` under another shape, copied only where no strides show it so."""
-    seen = a.view(shape)
-    return reshaped(backend.copy(a, a.dtype), shape) if seen is None else seen
 
 
 class DropoutResidualLayerNorm(Function):
