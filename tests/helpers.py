@@ -12,9 +12,12 @@ or torch says (`array_of`, `assert_equal`, `assert_close`).
 
 from __future__ import annotations
 
+import gc
 import json
 import math
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +30,7 @@ from minitorch import dtypes
 from minitorch.backend import available_devices, get_backend
 from minitorch.cuda import is_available
 from minitorch.dtypes import DType
+from minitorch.function import Context
 from minitorch.tensor_data import Shape, TensorData, contiguous_strides
 
 # "cuda" is left out where there is neither a GPU nor the simulator; tests/cuda says so
@@ -255,3 +259,19 @@ def _assert_nested(spans: list[dict[str, Any]]) -> None:
             ends.pop()
         assert not ends or end <= ends[-1]
         ends.append(end)
+
+
+@contextmanager
+def nothing_for_the_collector() -> Iterator[None]:
+    """What the block makes is given back by itself: no tensor waits in a cycle."""
+    gc.collect()
+    gc.disable()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        yield
+        gc.collect()
+        assert not [x for x in gc.garbage if isinstance(x, (TensorData, Context))]
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()

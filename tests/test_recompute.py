@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import minitorch
+from helpers import nothing_for_the_collector
 from minitorch import nn
 from minitorch.function import Context
 from minitorch.profiler import profile
@@ -54,18 +55,9 @@ def test_no_memory_waits_for_the_garbage_collector():
     """A second run is gone with the backward pass, not when Python looks for cycles."""
     model = nn.Sequential(block(), block())
     x = minitorch.randn(4, 6, requires_grad=True)
-    gc.collect()
-    gc.disable()
-    gc.set_debug(gc.DEBUG_SAVEALL)
-    try:
+    with nothing_for_the_collector():
         checkpoint_sequential(model, 2, x).sum().backward()
         (checkpoint(model, x) ** 2).sum().backward()
-        gc.collect()
-        assert not [x for x in gc.garbage if isinstance(x, (minitorch.Tensor, Context))]
-    finally:
-        gc.set_debug(0)
-        gc.garbage.clear()
-        gc.enable()
 
 
 def test_twice_through_one_graph_and_in_parts():

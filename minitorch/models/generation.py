@@ -193,6 +193,8 @@ def _until(writer: _Writer, count: int, ends: Collection[int]) -> Iterator[list[
         if writer.ahead is not None:
             writer.ahead.close()
         writer.model.train(training)
+        # They know the writer, who has the cache: it would wait for the collector.
+        del writer.decode, writer.ahead
 
 
 class _Writer:

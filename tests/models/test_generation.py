@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import minitorch
-from helpers import SIMULATED
+from helpers import SIMULATED, nothing_for_the_collector
 from minitorch.models import GPT, GPTConfig, Sampling, generate, stream
 
 SIZES = {"vocab_size": 11, "block_size": 12, "n_layer": 2, "n_head": 2, "n_embd": 8,
@@ -192,3 +192,12 @@ def test_tiny_temperatures_are_greedy():
     best = generate(gpt(), PROMPTS, 5, temperature=0)
     for temperature in (1e-38, 1e-320):
         assert generate(gpt(), PROMPTS, 5, temperature=temperature) == best
+
+
+def test_the_cache_is_gone_with_the_text(device):
+    """Also of a text that nobody reads to its end."""
+    model = gpt(device=device)
+    generate(model, [1, 2, 3], 2, temperature=0)
+    with nothing_for_the_collector():
+        generate(model, [1, 2, 3], 2, temperature=0)
+        next(stream(model, [1, 2, 3], 3, temperature=0))
