@@ -225,6 +225,24 @@ def weigh[
             )
 
 
+def weigh_back[
+    T: DType
+](
+    weights: Buffer[T], x: Buffer[T], width: Int, at: Block, z: Buffer[T], z_row: Int,
+    ones: Buffer[T],
+):
+    """z[k] += sum over q of weights[k, q] * x[q], of the queries that see a key."""
+    comptime wide = VECTORS * simd_width_of[T]()
+    for i in range(0, at.keys, ROWS):
+        var q = at.first(i)
+        for j in range(0, width, wide):
+            tile(
+                weights.at(i * QUERIES + q), QUERIES, 1, x.at(q * width + j), width,
+                at.lines - q, z.at(i * z_row + j), z_row, at.keys - i, width - j, ones,
+                True,
+            )
+
+
 @fieldwise_init
 struct Mask[T: DType](TrivialRegisterPassable):
     """Numbers to be added to scores, or whether a query sees a key; or neither."""
@@ -330,6 +348,30 @@ def online_softmax[
         decay.store[w](j, factor)
         total.store[w](j, total.load[w](j).fma(factor, sum))
         top.store[w](j, most)
+
+
+def find_slopes[
+    T: DType
+](
+    weights: Buffer[T], slopes: Buffer[T], at: Block, ends: Buffer[T], below: Buffer[T],
+    scale: Scalar[T], drop: Drop[T], kept: Buffer[T],
+):
+    """Scores become weights, and gradients of dropped weights those of scores.
+
+        p = exp(weights - ends);  slopes = p * (slopes * kept - below) * scale
+        weights = p * kept
+    """
+    comptime w = simd_width_of[T]()
+    for j in range(0, at.lines, w):
+        hide(weights, at, j)
+        var end = ends.load[w](j)
+        var less = below.load[w](j)
+        for k in range(at.seen[max(w, ROWS)](j)):
+            var i = k * QUERIES + j
+            var p = exp(weights.load[w](i) - end)
+            var keep = drop.keep[w](kept, i)
+            slopes.store[w](i, p * (slopes.load[w](i) * keep - less) * scale)
+            weights.store[w](i, p * keep)
 
 
 # --------------------------------------------------------------------------- all blocks
@@ -462,3 +504,120 @@ def attend(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
 
     The plan is `Sizes`, what `Drop` needs, and what `Heads` needs for each array."""
     return by_float[run_attend](team, arguments, 0)
+
+
+@fieldwise_init
+struct AttendBack[T: DType](Kernel):
+    """# grad and out [B, H, L, V] -> dq [B, H, L, E], and for each part dk [B, K, S, E]
+    # and dv [B, K, S, V]
+
+        parallel for heads of keys, parts:  for blocks of queries, blocks of keys:
+            weights = exp(keys * queries - logsumexp)     as in the forward pass
+            slopes = weights * (values * grad - rowsum(grad * out)) * scale
+            dv += weights * grad;  dk += slopes * queries;  dq += slopes * keys
+
+    A task makes all that one part of the queries of a head of keys (and of its group of
+    heads) gives to the keys; parts are added up later. So no weight is made twice, and
+    no sum waits for another thread.
+    """
+
+    var dq: Heads[Self.T]
+    var dk: Heads[Self.T]
+    var dv: Heads[Self.T]
+    var grad: Heads[Self.T]
+    var x: Inputs[Self.T]
+    var parts: Int
+
+    def run(self, worker: Int):
+        var s = self.x.sizes
+        var group = s.H // s.K
+        var task = next_task(self.x.counter)
+        while task < s.B * s.K * self.parts:
+            var head = task // self.parts
+            var part = task - head * self.parts
+            var b = head // s.K
+            var shared = head - b * s.K
+            var dk = self.dk.at(part * s.B + b, shared)
+            var dv = self.dv.at(part * s.B + b, shared)
+            for k in range(s.S):
+                fill(dk.at(k * self.dk.row), s.E, 0)
+                fill(dv.at(k * self.dv.row), s.V, 0)
+            for unit in range(part, group * s.blocks, self.parts):
+                var h = shared * group + unit // s.blocks
+                var at = Block(s, b, h, unit % s.blocks)
+                self.block(at, dk, dv, self.x.work.at(worker * self.x.room))
+            task = next_task(self.x.counter)
+
+    def block(
+        self, mut at: Block, dk: Buffer[Self.T], dv: Buffer[Self.T],
+        weights: Buffer[Self.T],
+    ):
+        var s = self.x.sizes
+        var slopes = weights.at(ROOM)
+        var kept = slopes.at(ROOM)
+        var ends = kept.at(ROOM)
+        var below = ends.at(QUERIES)
+        var ones = below.at(QUERIES)
+        var columns = ones.at(QUERIES)
+        var grad_columns = columns.at(QUERIES * s.E)
+        var rows = grad_columns.at(QUERIES * s.V)
+        var grad_rows = rows.at(QUERIES * s.E)
+        var keys = grad_rows.at(QUERIES * s.V)
+        var values = keys.at((KEYS + ROWS) * s.E)
+        var query = self.x.query.at(at.b, at.h, at.q0)
+        var grad = self.grad.at(at.b, at.h, at.q0)
+        var dq = self.dq.at(at.b, at.h, at.q0)
+        lay_out(query, self.x.query.row, at.lines, s.E, self.x.scale, columns)
+        lay_out(grad, self.grad.row, at.lines, s.V, 1, grad_columns)
+        copy_block(query, self.x.query.row, rows, s.E, at.lines, s.E, 0)
+        copy_block(grad, self.grad.row, grad_rows, s.V, at.lines, s.V, 0)
+        self.prepare(at, grad_rows, ends, below)
+        fill(ones, QUERIES, 1)
+        for k0 in range(0, at.last(s), KEYS):
+            at.move(s, k0)
+            self.x.fetch(at, keys, values)
+            score(keys, s.E, columns, at, weights)
+            score(values, s.V, grad_columns, at, slopes)
+            self.x.mask.apply(at, weights)
+            self.x.drop.draw(s, at, kept)
+            find_slopes(
+                weights, slopes, at, ends, below, self.x.scale, self.x.drop, kept
+            )
+            var to = dv.at(k0 * self.dv.row)
+            weigh_back(weights, grad_rows, s.V, at, to, self.dv.row, ones)
+            to = dk.at(k0 * self.dk.row)
+            weigh_back(slopes, rows, s.E, at, to, self.dk.row, ones)
+            weigh(slopes, keys, s.E, at, dq, self.dq.row, ones)
+
+    def prepare(
+        self, at: Block, grad: Buffer[Self.T], ends: Buffer[Self.T],
+        below: Buffer[Self.T],
+    ):
+        """ends = logsumexp, 0 where a query sees no key: its weights are then 0, too;
+        below = rowsum(grad * out)"""
+        comptime w = simd_width_of[Self.T]()
+        var out_ = self.x.out_.at(at.b, at.h, at.q0)
+        var V = self.x.sizes.V
+        for q in range(at.lines):
+            var end = self.x.logs(at)[q]
+            ends[q] = end if end != -inf[Self.T]() else 0
+            var sum = SIMD[Self.T, w](0)
+            for e in range(0, V, w):
+                var left = load_part[w](grad.at(q * V), e, V, 0)
+                sum += left * load_part[w](out_.at(q * self.x.out_.row), e, V, 0)
+            below[q] = sum.reduce_add()
+
+
+def run_attend_back[T: DType](team: Object, a: Arguments):
+    var plan = a.buffer[DType.int64](10)
+    var kernel = AttendBack[T](
+        Heads[T](a, 0, plan), Heads[T](a, 1, plan), Heads[T](a, 2, plan),
+        Heads[T](a, 3, plan), Inputs[T](a, 4), a.integer(17),
+    )
+    parallel_for(Team(team), a.integer(16), kernel)
+
+
+@export
+def attend_backward(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
+    """(dq, dk, dv, grad), the arguments of `attend`, and the number of parts"""
+    return by_float[run_attend_back](team, arguments, 0)

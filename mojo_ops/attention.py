@@ -1,6 +1,7 @@
 """FlashAttention and its gradients: calls of the kernels in `attention.mojo`.
 
-With this file the backend has attention (`attend`); the launchers are in `minitorch/backend/host/attention.py`.
+With this file the backend has attention (`attend`) and its gradients
+(`attend_backward`); the launchers are in `minitorch/backend/host/attention.py`.
 """
 
 from __future__ import annotations
@@ -31,7 +32,19 @@ def attend(
     """Operands: query, key, value and out."""
     B, H, _, L, *_ = sizes
     tasks = B * H * -(-L // QUERIES)
-    _run(kernels.attend, operands, logsumexp, sizes, scale, causal, mask, drop, tasks)
+    how = scale, causal, mask, drop, tasks
+    _run(kernels.attend, operands, logsumexp, sizes, *how)
+
+
+def attend_backward(
+    operands: Sequence[TensorData], logsumexp: np.ndarray, sizes: Sizes, scale: float,
+    causal: bool, mask: TensorData | None, drop: Drop, parts: int,
+) -> None:  # fmt: skip
+    """Operands: gradients of query, of key and value in parts, and of out; then those
+    of `attend`."""
+    B, _, K, *_ = sizes
+    how = scale, causal, mask, drop, B * K * parts, parts
+    _run(kernels.attend_backward, operands, logsumexp, sizes, *how)
 
 
 def _run(

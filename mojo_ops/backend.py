@@ -35,6 +35,7 @@ class MojoBackend(MojoMemory, HostBackend):
     _correlate = staticmethod(conv.correlate)
     _weight_sums = staticmethod(conv.weight_sums)
     _attend = staticmethod(attention.attend)
+    _attend_backward = staticmethod(attention.attend_backward)
 
     # A function with its file's name hides the module from here on.
 
