@@ -32,7 +32,7 @@ from bridge import BOOL, Arguments, Buffer, Object, Table, by_float
 from lines import copy_block, fill, load_part, store_part
 from operators import philox
 from parallel import Kernel, Team, next_task, parallel_for
-from scalar_math import exp_flush, f32, log, per_lane
+from scalar_math import exp_to_add as exp, f32, log
 
 comptime WIDE = simd_width_of[f32]() >= 16  # AVX-512: 32 registers of 16 float32
 comptime ROWS = 8  # of a tile
@@ -44,18 +44,9 @@ comptime FIXED = 12  # numbers of the plan, before offsets and strides
 comptime NEVER = -(1 << 40)  # the `edge` where every query sees all keys
 
 
-@always_inline
-def exp[T: DType, w: Int](x: SIMD[T, w]) -> SIMD[T, w]:
-    """e ** x, 0 below 2 ** -126 in float32."""
-    comptime if T == f32:
-        return exp_flush(x.cast[f32]()).cast[T]()
-    return per_lane["exp"](x)
-
-
 # ------------------------------------------------------------------- operands, as given
 
 
-@fieldwise_init
 struct Heads[T: DType](TrivialRegisterPassable):
     """A tensor [B, H, rows, columns], read by heads."""
 
@@ -79,6 +70,7 @@ struct Heads[T: DType](TrivialRegisterPassable):
         return self.data.at(b * self.batch + h * self.head + row * self.row)
 
 
+@fieldwise_init
 struct Sizes(TrivialRegisterPassable):
     """Query [B, H, L, E], key [B, K, S, E], value [B, K, S, V], and what to do."""
 
@@ -92,19 +84,15 @@ struct Sizes(TrivialRegisterPassable):
     var causal: Bool
     var blocks: Int  # of the queries of a head
 
-    def __init__(out self, plan: Table):
-        self.B = Int(plan[0])
-        self.H = Int(plan[1])
-        self.K = Int(plan[2])
-        self.L = Int(plan[3])
-        self.S = Int(plan[4])
-        self.E = Int(plan[5])
-        self.V = Int(plan[6])
-        self.causal = plan[7] != 0
-        self.blocks = ceildiv(self.L, QUERIES)
+
+def sizes_of(plan: Table) -> Sizes:
+    var n = plan.load[8](0)
+    return Sizes(
+        Int(n[0]), Int(n[1]), Int(n[2]), Int(n[3]), Int(n[4]), Int(n[5]), Int(n[6]),
+        n[7] != 0, ceildiv(Int(n[3]), QUERIES),
+    )
 
 
-@fieldwise_init
 struct Block(TrivialRegisterPassable):
     """Where a block of scores lies: queries q0 to q0 + lines - 1 of head h of batch b,
     and keys k0 to k0 + keys - 1."""
@@ -243,7 +231,6 @@ def weigh_back[
             )
 
 
-@fieldwise_init
 struct Mask[T: DType](TrivialRegisterPassable):
     """Numbers to be added to scores, or whether a query sees a key; or neither."""
 
@@ -377,12 +364,6 @@ def find_slopes[
 # --------------------------------------------------------------------------- all blocks
 
 
-@always_inline
-def in_turns(i: Int, count: Int) -> Int:
-    """`count - 1, 0, count - 2, 1, ...`: with `causal`, long tasks beside short ones."""
-    return count - 1 - i // 2 if i % 2 == 0 else i // 2
-
-
 struct Inputs[T: DType](TrivialRegisterPassable):
     """What both passes read, and where they work."""
 
@@ -408,7 +389,7 @@ struct Inputs[T: DType](TrivialRegisterPassable):
         self.out_ = Heads[Self.T](a, i + 3, plan)
         self.mask = Mask[Self.T](a, i + 4, plan)
         self.logsumexp = a.buffer[Self.T](i + 5)
-        self.sizes = Sizes(plan)
+        self.sizes = sizes_of(plan)
         self.scale = a.number(i + 7).cast[Self.T]()
         self.drop = Drop[Self.T](plan, a.number(i + 8))
         self.work = a.buffer[Self.T](i + 9)
@@ -455,7 +436,8 @@ struct Attend[T: DType](Kernel):
         while task < s.B * s.H * s.blocks:
             var head = task // s.blocks
             var b = head // s.H
-            var i = in_turns(task % s.blocks, s.blocks)
+            # With `causal`, the longest of a head come first.
+            var i = s.blocks - 1 - task % s.blocks
             var at = Block(s, b, head - b * s.H, i)
             self.block(at, self.x.work.at(worker * self.x.room))
             task = next_task(self.x.counter)
