@@ -29,7 +29,7 @@ from std.sys import simd_width_of
 from std.utils.numerics import inf
 
 from bridge import BOOL, Arguments, Buffer, Object, Table, by_float
-from lines import copy_block, fill, load_part, store_part
+from lines import copy_block, fill, load_part, store_part, woven
 from operators import philox
 from parallel import Kernel, Team, next_task, parallel_for
 from scalar_math import exp_to_add as exp, f32, log
@@ -146,9 +146,17 @@ def lay_out[
     T: DType
 ](x: Buffer[T], row: Int, lines: Int, width: Int, factor: Scalar[T], z: Buffer[T]):
     """Queries side by side: z [width, QUERIES] = x [lines, width] * factor, rest 0."""
-    for q in range(QUERIES):
-        for e in range(width):
-            z[e * QUERIES + q] = x[q * row + e] * factor if q < lines else 0
+    comptime w = simd_width_of[T]()
+    for q in range(0, QUERIES, 8):
+        var whole = width // w * w if q + 8 <= lines else 0
+        for e in range(0, whole, w):
+            var steps = woven[T, w](x.at(q * row + e), row) * factor
+            comptime for i in range(w):
+                var step = steps.slice[8, offset=8 * i]()
+                z.store[8]((e + i) * QUERIES + q, step)
+        for e in range(whole, width):
+            for i in range(q, q + 8):
+                z[e * QUERIES + i] = x[i * row + e] * factor if i < lines else 0
 
 
 def tile[
