@@ -1,7 +1,7 @@
 """FlashAttention: no more than a block of the weights ever exists.
 
-With this file the backend computes attention and its gradients (`attention`,
-`attention_backward`) for the shapes of `minitorch/backend/attention.py`, with memory
+With this file the backend computes attention and its gradients (`attend`,
+`attend_backward`) for the shapes of `minitorch/backend/attention.py`, with memory
 for QUERIES x KEYS weights in each thread, where the three steps one after the other
 write and read L x S of them.
 

@@ -5,10 +5,10 @@ With this file `attention.py` has attention and its gradients, for the shapes of
 
 A block of scores lies with its queries side by side, [KEYS, QUERIES], 32 KiB:
 
-              queries ->          a row is one key times 64 queries: the queries are laid
-      keys   s00 s01 s02 ...      out as columns, once for all keys (`lay_out`), and keys
-       |     s10 s11 s12 ...      and values are copied row by row (`fetch`), for models
-       v     ...                  keep the rows of a head thousands of bytes apart
+              queries ->          a row is one key times 64 queries: queries are laid
+      keys   s00 s01 s02 ...      out as columns, once for all keys (`lay_out`), keys
+       |     s10 s11 s12 ...      and values copied row by row (`fetch`), for models
+       v     ...                  keep rows of a head thousands of bytes apart
 
 so that a vector holds one score of 16 queries: their maximum and their sum stay in a
 register while the keys pass by, and no sum goes across lanes. The same block, read the
@@ -134,7 +134,7 @@ struct Block(TrivialRegisterPassable):
 
     @always_inline
     def seen[wide: Int](self, query: Int) -> Int:
-        """How many keys the last of `wide` queries sees, the tile that `query` is in."""
+        """How many keys are seen by the tile of `wide` queries that `query` is in."""
         return min(self.keys, query // wide * wide + wide - self.edge)
 
 
@@ -165,7 +165,7 @@ def tile[
     a: Buffer[T], a_row: Int, a_step: Int, b: Buffer[T], b_row: Int, depth: Int,
     z: Buffer[T], z_row: Int, rows: Int, columns: Int, factors: Buffer[T], add: Bool,
 ):
-    """z[r, c] = z[r, c] * factors[r] + sum over k of a[r, k] * b[k, c]; not `add`: z = 0
+    """z[r, c] = z[r, c] * factors[r] (0 if not `add`) + sum over k of a[r, k] * b[k, c]
 
     For ROWS rows and VECTORS vectors of columns, whose sums stay in registers; all are
     read and multiplied, the first `rows` and `columns` are written.

@@ -23,7 +23,7 @@ Sizes = tuple[int, int, int, int, int, int, int]
 
 
 class HostAttention(HostMemory, Attention):
-    """The launchers of the kernels above."""
+    """The launchers; without kernels of its own a backend has the defaults."""
 
     _attend: Any = None
     _attend_backward: Any = None
