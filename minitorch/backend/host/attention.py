@@ -15,7 +15,7 @@ from minitorch.backend.attention import KEEP_ALL, Attention, Drop
 from minitorch.backend.host.memory import HostMemory
 from minitorch.tensor_data import TensorData
 
-QUERIES = 64  # in a block
+QUERIES = 64  # in a block; as many as `fast_ops.matmul._pack` lays side by side
 TASKS = 16  # into which the backward pass is cut at least, if there are so many blocks
 
 # B, H, K, L, S, E, V: see `minitorch/backend/attention.py`.
