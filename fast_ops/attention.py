@@ -1,7 +1,7 @@
 """FlashAttention: no more than a block of the weights ever exists.
 
-With this file the backend computes attention and its gradients (`attention`,
-`attention_backward`) for the shapes of `minitorch/backend/attention.py`, with memory
+With this file the backend computes attention and its gradients (`attend`,
+`attend_backward`) for the shapes of `minitorch/backend/attention.py`, with memory
 for QUERIES x KEYS weights in each thread, where the three steps one after the other
 write and read L x S of them.
 
@@ -32,32 +32,29 @@ Source: Dao et al., "FlashAttention", 2022; the online softmax: Milakov and Gime
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numba import get_num_threads, prange
 
 from fast_ops.launch import Unwritten, device_function, kernel
-from fast_ops.matmul import CHUNK_LINES, ROWS, _chunks, _pack
-from fast_ops.memory import contiguous, copy, copy_into, empty, full
+from fast_ops.matmul import ROWS, _chunks, _pack
 from fast_ops.random import LOW_32, philox
-from fast_ops.reduce import reduce
 from fast_ops.simd import TILE, VECTOR_BYTES, tile_fma
 from fast_ops.softmax import exp
 from fast_ops.vector_math import log, maximum_float, scaled
-from minitorch import operators
-from minitorch.backend.attention import KEEP_ALL, Drop
+from minitorch.backend.attention import Drop
+from minitorch.backend.host.attention import QUERIES, Sizes
 from minitorch.backend.host.workspace import workspace
 from minitorch.dtypes import bool_
 from minitorch.tensor_data import TensorData
 
-QUERIES = CHUNK_LINES  # in a block: as many as `_pack` lays side by side
 KEYS = 128  # in a block: 32 KiB of float32 scores
 BLOCK = KEYS * QUERIES
 ROOM = (
     BLOCK + max(ROWS, 5) * QUERIES
 )  # for it and the last tile, and a few numbers a query
-TASKS = 16  # into which the backward pass is cut at least, if there are so many blocks
 NEVER = -(2**40)  # the `edge` where every query sees all keys
 
 
@@ -505,81 +502,35 @@ WRITTEN = not any(isinstance(k, Unwritten) for k in (_attention, _attention_back
 # ------------------------------------------------------------------------ launchers
 
 
-def attention(
-    out: TensorData,
-    logsumexp: TensorData,
-    query: TensorData,
-    key: TensorData,
-    value: TensorData,
-    scale: float,
-    causal: bool,
-    mask: TensorData | None = None,
-    drop: Drop = KEEP_ALL,
-    newest: TensorData | None = None,
-) -> None:
-    """A block of the weights at a time."""
-    (B, H, L, E), (_, K, S, V) = query.shape, value.shape
-    if B * H * L * S == 0:
-        _fill(out, 0.0)
-        _fill(logsumexp, -math.inf)
-        return
-    z, total = _written(out), _written(logsumexp)
-    room, threads = _room(1, E, V, QUERIES, drop), get_num_threads()
-    operands = [*[_in_rows(a) for a in (query, key, value)], z]
+def attend(
+    operands: Sequence[TensorData], logsumexp: np.ndarray, sizes: Sizes, scale: float,
+    causal: bool, mask: TensorData | None, drop: Drop,
+) -> None:  # fmt: skip
+    """Operands: query, key, value and out."""
+    *_, S, E, V = sizes
+    like, threads = operands[-1], get_num_threads()
+    room = _room(1, E, V, QUERIES, drop)
     _attention(
         *[part for a in operands for part in (a.storage.array, a.offset, a.strides)],
-        total.flat(), (B, H, K, L, S, E, V), scale, bool(causal),
-        *_shown(mask, out), *_chance(drop, S),
-        workspace(room * threads, out.dtype), room, threads,
+        logsumexp, sizes, scale, bool(causal), *_shown(mask, like), *_chance(drop, S),
+        workspace(room * threads, like.dtype), room, threads,
     )  # fmt: skip
-    _give_back(out, z)
-    _give_back(logsumexp, total)
 
 
-def attention_backward(
-    query_grad: TensorData,
-    key_grad: TensorData,
-    value_grad: TensorData,
-    grad: TensorData,
-    query: TensorData,
-    key: TensorData,
-    value: TensorData,
-    out: TensorData,
-    logsumexp: TensorData,
-    scale: float,
-    causal: bool,
-    mask: TensorData | None = None,
-    drop: Drop = KEEP_ALL,
-) -> None:
-    """The weights again, a block at a time, for all three gradients."""
-    (B, H, L, E), (_, K, S, V) = query.shape, value.shape
-    if B * H * L * S == 0:
-        for gradient in (query_grad, key_grad, value_grad):
-            _fill(gradient, 0.0)
-        return
-    blocks = H // K * -(-L // QUERIES)
-    parts = max(1, min(blocks, -(-TASKS // (B * K))))
-    dq = _written(query_grad)
-    shared = [_parts_of(gradient, parts) for gradient in (key_grad, value_grad)]
-    inputs = [_in_rows(a) for a in (grad, query, key, value, out)]
-    operands = [dq, *shared, *inputs]
-    room, threads = _room(2, E, V, 2 * QUERIES, drop), get_num_threads()
+def attend_backward(
+    operands: Sequence[TensorData], logsumexp: np.ndarray, sizes: Sizes, scale: float,
+    causal: bool, mask: TensorData | None, drop: Drop, parts: int,
+) -> None:  # fmt: skip
+    """Operands: gradients of query, of key and value in parts, and of out; then those
+    of `attend`."""
+    *_, S, E, V = sizes
+    like, threads = operands[-1], get_num_threads()
+    room = _room(2, E, V, 2 * QUERIES, drop)
     _attention_backward(
         *[part for a in operands for part in (a.storage.array, a.offset, a.strides)],
-        contiguous(logsumexp).flat(), (B, H, K, L, S, E, V), scale, bool(causal),
-        *_shown(mask, out), *_chance(drop, S), parts,
-        workspace(room * threads, out.dtype), room, threads,
+        logsumexp, sizes, scale, bool(causal), *_shown(mask, like), *_chance(drop, S),
+        parts, workspace(room * threads, like.dtype), room, threads,
     )  # fmt: skip
-    _give_back(query_grad, dq)
-    for gradient, made in zip((key_grad, value_grad), shared):
-        total = reduce(operators.add, made, (0,), 0.0) if parts > 1 else made
-        _give_back(gradient, total.squeeze((0,)))
-
-
-def _in_rows(a: TensorData) -> TensorData:
-    """`a`, copied if its rows have gaps, or lie backwards, in memory."""
-    plain = a.strides[-1] == 1 and min(a.strides) >= 0
-    return a if plain else copy(a, a.dtype)
 
 
 def _shown(mask: TensorData | None, like: TensorData) -> tuple[Any, ...]:
@@ -615,28 +566,3 @@ def _room(blocks: int, E: int, V: int, rows: int, drop: Drop) -> int:
     """
     blocks += drop[0] > 0
     return blocks * ROOM + (E + V) * (rows + KEYS + ROWS) // 64 * 64 + 128
-
-
-def _written(out: TensorData) -> TensorData:
-    """What a kernel can write to: `out`, or memory in rows that `_give_back` copies."""
-    plain = out.strides[-1] == 1 and min(out.strides) >= 0 and out.dims == 4
-    return out if plain or out.contiguous else empty(out.shape, out.dtype)
-
-
-def _parts_of(out: TensorData, parts: int) -> TensorData:
-    """Memory for `parts` gradients that make up `out`, [parts, *]."""
-    if parts == 1:
-        out = _written(out)
-        strides = (0, *out.strides)
-        return TensorData(out.storage, (1, *out.shape), strides, out.offset)
-    return empty((parts, *out.shape), out.dtype)
-
-
-def _give_back(out: TensorData, made: TensorData) -> None:
-    """Copy to `out` what was not written there."""
-    if made.storage is not out.storage:
-        copy_into(out, made)
-
-
-def _fill(out: TensorData, value: float) -> None:
-    copy_into(out, full((), value, out.dtype).expand(out.shape))

@@ -77,8 +77,8 @@ class CPUBackend(CPUMemory, HostBackend):
     matmul = staticmethod(matmul.matmul)
 
     if attention.WRITTEN:
-        attention_backward = staticmethod(attention.attention_backward)
-        attention = staticmethod(attention.attention)
+        _attend = staticmethod(attention.attend)
+        _attend_backward = staticmethod(attention.attend_backward)
 
     csr_matmul = staticmethod(sparse.csr_matmul)
     csr_sample = staticmethod(sparse.csr_sample)

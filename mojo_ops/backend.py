@@ -8,11 +8,10 @@ its kernels is first called.
 
 from __future__ import annotations
 
-from fast_ops import attention as fast_attention
 from fast_ops import sort as fast_sort
 from fast_ops import sparse as fast_sparse
 from minitorch.backend.host import HostBackend
-from mojo_ops import conv, elementwise, linear, matmul, reduce
+from mojo_ops import attention, conv, elementwise, linear, matmul, reduce
 from mojo_ops.bridge import FlatKernels
 from mojo_ops.build import check_platform
 from mojo_ops.fallback import from_cpu
@@ -35,6 +34,8 @@ class MojoBackend(MojoMemory, HostBackend):
     _bias_rows_backward = staticmethod(linear.bias_rows_backward)
     _correlate = staticmethod(conv.correlate)
     _weight_sums = staticmethod(conv.weight_sums)
+    _attend = staticmethod(attention.attend)
+    _attend_backward = staticmethod(attention.attend_backward)
 
     # A function with its file's name hides the module from here on.
 
@@ -45,9 +46,6 @@ class MojoBackend(MojoMemory, HostBackend):
 
     # ------------------------------------------------------------ not in Mojo yet
 
-    if fast_attention.WRITTEN:
-        attention = staticmethod(from_cpu(fast_attention.attention))
-        attention_backward = staticmethod(from_cpu(fast_attention.attention_backward))
     sort = staticmethod(from_cpu(fast_sort.sort))
     median = staticmethod(from_cpu(fast_sort.median))
     csr_matmul = staticmethod(from_cpu(fast_sparse.csr_matmul))

@@ -78,6 +78,9 @@ struct Buffer[T: DType](TrivialRegisterPassable):
         return self.data.unsafe_bitcast[NoneType]()
 
 
+comptime Table = Buffer[DType.int64]
+
+
 @always_inline
 def load_some[T: DType, w: Int](x: Buffer[T], i: Int, n: Int) -> SIMD[T, w]:
     """Elements i to i + w - 1; ones from n on, which need not exist."""

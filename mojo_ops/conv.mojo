@@ -28,13 +28,12 @@ from std.math import ceildiv
 from std.sys import simd_width_of
 from std.utils.numerics import isfinite
 
-from bridge import Arguments, Buffer, Object, done, integer
+from bridge import Arguments, Buffer, Object, Table, done, integer
 from lines import copy_block, fill, store_part
-from parallel import Kernel, Team, parallel_for
+from parallel import Kernel, Team, next_task, parallel_for
 
 comptime f32 = DType.float32
 comptime f64 = DType.float64
-comptime Table = Buffer[DType.int64]
 
 comptime WIDE = simd_width_of[f32]() >= 16  # AVX-512: 32 registers of 16 float32
 comptime ROWS = 8  # channels of a tile of `Correlate`, and lines of a packed panel
@@ -43,12 +42,6 @@ comptime DOT_ROWS = 4 if WIDE else 2  # channels of a tile of `WeightSums`
 comptime DOT_TAPS = 6 if WIDE else 4  # taps of such a tile
 comptime DOT_ROOM = 32 if WIDE else 8  # sums of such a tile, up to a power of 2
 comptime FEW = 1 << 14  # packed weights that stay in the first-level cache
-
-
-@always_inline
-def next_task(counter: Table) -> Int:
-    """The next task that nobody took."""
-    return Atomic[Int].fetch_add(counter.address().unsafe_bitcast[Int](), 1)
 
 
 @always_inline

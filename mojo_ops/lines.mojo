@@ -93,6 +93,21 @@ def copy_block[
 
 
 @always_inline
+def woven[T: DType, w: Int](x: Buffer[T], across: Int) -> SIMD[T, 8 * w]:
+    """Eight lines of w steps, step by step: x0[0] x1[0] ... x7[0] x0[1] ...
+
+    Interleaving two vectors gives the elements of both in turns; of eight lines, three
+    rounds of it make one vector in which a step of all lines lies together.
+    """
+    var even = x.load[w](0).interleave(x.load[w](4 * across))
+    var even_2 = x.load[w](2 * across).interleave(x.load[w](6 * across))
+    var odd = x.load[w](across).interleave(x.load[w](5 * across))
+    var odd_2 = x.load[w](3 * across).interleave(x.load[w](7 * across))
+    var out_ = even.interleave(even_2).interleave(odd.interleave(odd_2))
+    return rebind[SIMD[T, 8 * w]](out_)
+
+
+@always_inline
 def lines_per_task(length: Int) -> Int:
     """How many lines of this length make one task."""
     return max(1, PER_TASK // max(1, length))

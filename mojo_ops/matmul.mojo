@@ -30,6 +30,7 @@ from bridge import (
     load_some,
     store_some,
 )
+from lines import woven
 from parallel import Kernel, Team, parallel_for
 
 comptime f32 = DType.float32
@@ -232,21 +233,6 @@ struct Operand[T: DType](TrivialRegisterPassable):
     @always_inline
     def matrix(self, i: Int) -> Buffer[Self.T]:
         return self.data.at(Int(self.starts[i]))
-
-
-@always_inline
-def woven[T: DType, w: Int](x: Buffer[T], across: Int) -> SIMD[T, 8 * w]:
-    """Eight lines of w steps, step by step: x0[0] x1[0] ... x7[0] x0[1] ...
-
-    Interleaving two vectors gives the elements of both in turns; of eight lines, three
-    rounds of it make one vector in which a step of all lines lies together.
-    """
-    var even = x.load[w](0).interleave(x.load[w](4 * across))
-    var even_2 = x.load[w](2 * across).interleave(x.load[w](6 * across))
-    var odd = x.load[w](across).interleave(x.load[w](5 * across))
-    var odd_2 = x.load[w](3 * across).interleave(x.load[w](7 * across))
-    var out_ = even.interleave(even_2).interleave(odd.interleave(odd_2))
-    return rebind[SIMD[T, 8 * w]](out_)
 
 
 @fieldwise_init

@@ -405,3 +405,30 @@ def isfinite[T: DType, w: Int](x: SIMD[T, w]) -> SIMD[DType.bool, w]:
     comptime if T.is_floating_point():
         return abs(x).lt(inf[T]())
     return SIMD[DType.bool, w](fill=True)
+
+
+# --------------------------------------------------------------------- random numbers
+
+
+@always_inline
+def philox[
+    w: Int
+](number: SIMD[DType.uint64, w], seed: UInt64) -> Array[SIMD[DType.uint64, w], 4]:
+    """The four words of each of w blocks."""
+    comptime LOW_32 = UInt64(0xFFFFFFFF)
+    comptime Lanes = SIMD[DType.uint64, w]
+    var c = Array[Lanes, 4](fill=Lanes(0))
+    c[0] = number & LOW_32
+    c[1] = number >> 32
+    var key0 = seed & LOW_32
+    var key1 = seed >> 32
+    comptime for _ in range(10):
+        var p0 = c[0] * 0xD2511F53
+        var p1 = c[2] * 0xCD9E8D57
+        c[0] = (p1 >> 32) ^ c[1] ^ key0
+        c[2] = (p0 >> 32) ^ c[3] ^ key1
+        c[1] = p1 & LOW_32
+        c[3] = p0 & LOW_32
+        key0 = (key0 + 0x9E3779B9) & LOW_32
+        key1 = (key1 + 0xBB67AE85) & LOW_32
+    return c^

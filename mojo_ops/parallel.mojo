@@ -30,7 +30,7 @@ from std.atomic import Atomic, Ordering
 from std.ffi import external_call
 from std.sys import CompilationTarget, llvm_intrinsic
 
-from bridge import Address, Object, address_of, fail, raise_in_python
+from bridge import Address, Object, Table, address_of, fail, raise_in_python
 
 comptime Task = def(Team, Address, Int) thin -> None  # and a kernel, and its number
 comptime Word = Pointer[Int, MutUntrackedOrigin]
@@ -235,6 +235,12 @@ def parallel_for[
     external_call["PyEval_RestoreThread", NoneType](state)
     team.raise_reported()
     _ = team.add(Team.BUSY, -1)
+
+
+@always_inline
+def next_task(counter: Table) -> Int:
+    """For workers with memory of their own: the next task that nobody took."""
+    return Atomic[Int].fetch_add(counter.address().unsafe_bitcast[Int](), 1)
 
 
 def run_job(team: Team):

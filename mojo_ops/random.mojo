@@ -4,7 +4,7 @@ With this file the backend can fill tensors with uniform, normal or whole random
 (`uniform`, `normal`, `randint`), and drop elements at random (`dropout`).
 
 Block number b of a stream is a function of b and the seed alone (`philox` in
-`minitorch/operators.py`): four 32-bit words, for elements 4 b to 4 b + 3. Here 16
+`operators.mojo`): four 32-bit words, for elements 4 b to 4 b + 3. Here 16
 blocks are computed side by side in vectors, and their words woven together:
 
     w0 of 16 blocks   \\
@@ -20,6 +20,7 @@ from std.ffi import external_call
 from std.math import ceildiv, iota, sqrt
 
 from bridge import Arguments, Buffer, Object, by_bytes, by_float
+from operators import philox
 from parallel import Kernel, Team, parallel_for
 
 comptime f64 = DType.float64
@@ -27,37 +28,20 @@ comptime f64 = DType.float64
 comptime BLOCKS = 16  # side by side
 comptime WORDS = 4 * BLOCKS
 comptime PER_TASK = 8192  # elements in a task; a multiple of WORDS
-comptime LOW_32 = UInt64(0xFFFFFFFF)
 
 comptime UNIFORM = 0
 comptime NORMAL = 1
 comptime INTEGER = 2
 comptime DROPOUT = 3
 
-comptime Lanes = SIMD[DType.uint64, BLOCKS]
 comptime Words = SIMD[DType.uint64, WORDS]
 
 
 @always_inline
-def philox(first: UInt64, seed: UInt64) -> Words:
+def words_from(first: UInt64, seed: UInt64) -> Words:
     """The words of blocks first to first + 15, block after block."""
-    var number = iota[DType.uint64, BLOCKS]() + first
-    var c0 = number & LOW_32
-    var c1 = number >> 32
-    var c2 = Lanes(0)
-    var c3 = Lanes(0)
-    var key0 = seed & LOW_32
-    var key1 = seed >> 32
-    comptime for _ in range(10):
-        var p0 = c0 * 0xD2511F53
-        var p1 = c2 * 0xCD9E8D57
-        c0 = (p1 >> 32) ^ c1 ^ key0
-        c2 = (p0 >> 32) ^ c3 ^ key1
-        c1 = p1 & LOW_32
-        c3 = p0 & LOW_32
-        key0 = (key0 + 0x9E3779B9) & LOW_32
-        key1 = (key1 + 0xBB67AE85) & LOW_32
-    var woven = c0.interleave(c2).interleave(c1.interleave(c3))
+    var w = philox[BLOCKS](iota[DType.uint64, BLOCKS]() + first, seed)
+    var woven = w[0].interleave(w[2]).interleave(w[1].interleave(w[3]))
     return rebind[Words](woven)
 
 
@@ -88,7 +72,7 @@ struct Draw[T: DType, kind: Int](Kernel):
     def run(self, task: Int):
         var first = task * PER_TASK
         for i in range(first, min(first + PER_TASK, self.n), WORDS):
-            var words = philox(self.offset + UInt64(i // 4), self.seed)
+            var words = words_from(self.offset + UInt64(i // 4), self.seed)
             var values = self.values(words)
             if i + WORDS <= self.n:
                 self.write(i, values)

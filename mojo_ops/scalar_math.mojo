@@ -201,6 +201,14 @@ def exp[T: DType, w: Int](x: SIMD[T, w]) -> SIMD[T, w]:
 
 
 @always_inline
+def exp_to_add[T: DType, w: Int](x: SIMD[T, w]) -> SIMD[T, w]:
+    """e ** x, 0 below 2 ** -126 in float32: it is added to a sum of 1 or more."""
+    comptime if T == f32:
+        return exp_flush(x.cast[f32]()).cast[T]()
+    return per_lane["exp"](x)
+
+
+@always_inline
 def log[T: DType, w: Int](x: SIMD[T, w]) -> SIMD[T, w]:
     """The natural logarithm of x."""
     comptime if T == f32:

@@ -22,17 +22,9 @@ from std.utils.numerics import inf
 from bridge import FLOAT32, Arguments, Buffer, Object, by_float, done, integer
 from lines import fill, load_part, maximum_of, lines_per_task, store_part, sum_of
 from parallel import Kernel, Team, parallel_for
-from scalar_math import exp_flush, f32, f64, log, per_lane
+from scalar_math import exp_to_add as exp, f32, f64, log
 
 comptime Row = def[T: DType](Buffer[T], Buffer[T], Buffer[T], Int) thin -> None
-
-
-@always_inline
-def exp[T: DType, w: Int](x: SIMD[T, w]) -> SIMD[T, w]:
-    """e ** x, 0 below 2 ** -126 in float32: it is added to a sum of 1 or more."""
-    comptime if T == f32:
-        return exp_flush(x.cast[f32]()).cast[T]()
-    return per_lane["exp"](x)
 
 
 # ----------------------------------------------------------------------------- one row

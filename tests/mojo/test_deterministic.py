@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from backends.test_attention import attended, operands
 from helpers import array_of, loaded, make, numbers
 from minitorch import operators
+from minitorch.dtypes import float32
 from minitorch.tensor_data import TensorData
 
 THREADS = (1, 2, 5)
@@ -101,8 +103,18 @@ def biased(mojo: Any) -> Any:
     )
 
 
+def attentions(mojo: Any) -> Any:
+    """With queries that are cut into parts, and with many heads."""
+    made = []
+    for sizes in (1, 2, 1, 400, 300, 16, 16), (3, 6, 6, 70, 70, 8, 8):
+        for causal in (False, True):
+            arrays = operands(sizes, float32)
+            made += attended(mojo, arrays, 0.3, causal, drop=(0.1, 5, 7))
+    return made
+
+
 @pytest.mark.parametrize(
-    "run", [convolutions, poolings, norms, losses, indexed, biased]
+    "run", [convolutions, poolings, norms, losses, indexed, biased, attentions]
 )
 def test_any_number_of_threads_gives_the_same(run: Callable, mojo: Any) -> None:
     from mojo_ops import bridge

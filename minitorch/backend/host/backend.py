@@ -11,6 +11,7 @@ With this file a backend says which flat kernels it has, and is complete with `m
 from __future__ import annotations
 
 from minitorch.backend.base import Backend
+from minitorch.backend.host.attention import HostAttention
 from minitorch.backend.host.conv import HostConv
 from minitorch.backend.host.elementwise import HostElementwise
 from minitorch.backend.host.indexing import HostIndexing
@@ -28,6 +29,7 @@ class HostBackend(
     HostReduce,
     HostIndexing,
     HostLinear,
+    HostAttention,
     HostSoftmax,
     HostNorm,
     HostOptim,

@@ -1,4 +1,4 @@
-"""Attention of the CPU backend beside PyTorch's, at the edges of blocks and tiles."""
+"""Attention of the backends of the host beside PyTorch's, at the edges of blocks."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ import torch.nn.functional as TF
 
 import minitorch
 import minitorch.nn.functional as F
+from backends.shared import name_of
 from backends.test_attention import Sizes, attended, expected, operands
 from fast_ops import attention, threads
-from helpers import array_of, make, numbers
-from minitorch.backend import get_backend
+from helpers import array_of, loaded, make, numbers
 from minitorch.backend.host import memory
 from minitorch.dtypes import float32, float64
 
-cpu = get_backend("cpu")
 Q, K = attention.QUERIES, attention.KEYS
 
 # B, H, K, L, S, E, V: block - 1, block, block + 1; head sizes; groups; other keys.
@@ -29,10 +28,16 @@ SIZES: tuple[Sizes, ...] = (
     (1, 2, 2, 2 * K + 3, 2 * K + 3, 32, 48),
     (2, 6, 2, 90, 90, 16, 8),
     (8, 4, 1, 9, 300, 32, 32),
+    (1, 2, 1, Q + 1, 1, 24, 8),
     (1, 2, 2, 300, 70, 32, 32),
     (1, 2, 2, 70, 300, 32, 32),
     (1, 2, 2, 300, 4097, 64, 64),  # long sums
 )
+
+
+@pytest.fixture(params=["cpu", "mojo"], scope="module")
+def host(request: pytest.FixtureRequest) -> Any:
+    return loaded(request.param)
 
 
 def by_pytorch(arrays: list[np.ndarray], scale: float, causal: bool) -> list[Any]:
@@ -47,14 +52,16 @@ def by_pytorch(arrays: list[np.ndarray], scale: float, causal: bool) -> list[Any
 
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
-def test_the_error_is_about_that_of_pytorch(sizes: Sizes, causal: bool) -> None:
+def test_the_error_is_about_that_of_pytorch(
+    host: Any, sizes: Sizes, causal: bool
+) -> None:
     """At most twice as large in float32, three times for gradients; or a last bit.
 
     With one key, two sums of about 8 cancel in the gradient of the query, which is 0.
     """
     arrays, scale = operands(sizes, float32), sizes[-2] ** -0.5
     right = expected(arrays, scale, causal)
-    mine = [array_of(x) for x in attended(cpu, arrays, scale, causal)]
+    mine = [array_of(x) for x in attended(host, arrays, scale, causal)]
     assert abs(mine[1] - right[1]).max() < 1e-6 * abs(right[1]).max() + 1e-6
     theirs = by_pytorch(arrays, scale, causal)
     for name, got, other, x, times in zip(
@@ -69,10 +76,10 @@ def test_the_error_is_about_that_of_pytorch(sizes: Sizes, causal: bool) -> None:
 @pytest.mark.parametrize(
     "sizes", ((2, 4, 1, 1, 300, 32, 32), SIZES[4], *SIZES[-6:-1]), ids=str
 )
-def test_float64(sizes: Sizes, causal: bool) -> None:
+def test_float64(host: Any, sizes: Sizes, causal: bool) -> None:
     arrays = operands(sizes, float64)
     right = expected(arrays, 0.2, causal)
-    for got, x in zip(attended(cpu, arrays, 0.2, causal), right, strict=True):
+    for got, x in zip(attended(host, arrays, 0.2, causal), right, strict=True):
         np.testing.assert_allclose(array_of(got), x, rtol=1e-12, atol=1e-13)
 
 
@@ -86,7 +93,7 @@ def test_the_number_of_threads_changes_no_bit(sizes: Sizes) -> None:
     try:
         for n in (1, threads.max_num_threads()):
             threads.set_num_threads(n)
-            results.append(attended(cpu, arrays, 0.3, True))
+            results.append(attended(loaded("cpu"), arrays, 0.3, True))
     finally:
         threads.set_num_threads(before)
     for one, many in zip(*results, strict=True):
@@ -94,7 +101,7 @@ def test_the_number_of_threads_changes_no_bit(sizes: Sizes) -> None:
 
 
 @pytest.mark.parametrize("kind", ["bool", "numbers"])
-def test_dropout_and_masks_in_all_blocks(kind: str) -> None:
+def test_dropout_and_masks_in_all_blocks(host: Any, kind: str) -> None:
     """Of several threads, parts, and keys that are no multiple of four."""
     arrays = operands((1, 4, 2, Q + 9, K + 7, 16, 24), float32)
     mask = np.random.default_rng(0).random((1, 1, Q + 9, K + 7)) > 0.2
@@ -102,19 +109,19 @@ def test_dropout_and_masks_in_all_blocks(kind: str) -> None:
     if kind == "numbers":
         mask = np.where(mask, 0.3, -np.inf).astype(np.float32)
     whole, drop = np.broadcast_to(mask, (1, 4, *mask.shape[2:])), (0.2, 77, 2**33 - 9)
-    given = make(mask, "cpu").expand(whole.shape)
+    given = make(mask, name_of(host)).expand(whole.shape)
     for causal in (False, True):
         right = expected(arrays, 0.25, causal, whole, drop)
-        got = attended(cpu, arrays, 0.25, causal, mask=given, drop=drop)
+        got = attended(host, arrays, 0.25, causal, mask=given, drop=drop)
         for x, y in zip(got, right, strict=True):
             np.testing.assert_allclose(array_of(x), y, rtol=0, atol=2e-5)
 
 
-def test_no_memory_holds_the_weights() -> None:
+def test_no_memory_holds_the_weights(host: Any) -> None:
     """L x S float32 are 64 MiB here, and three steps keep several of them."""
 
     def step(length: int) -> None:
-        x = minitorch.rand(1, 1, length, 16, requires_grad=True)
+        x = minitorch.rand(1, 1, length, 16, device=name_of(host), requires_grad=True)
         y = F.scaled_dot_product_attention(x, x, x, None, 0.2, is_causal=True)
         y.sum().backward()
 
@@ -127,10 +134,10 @@ def test_no_memory_holds_the_weights() -> None:
     assert peak < 32 * 2**20
 
 
-def test_heads_of_features_are_read_where_they_are() -> None:
+def test_heads_of_features_are_read_where_they_are(host: Any) -> None:
     """As models make them, [B, T, 3, H, E]: nothing is copied before the kernel."""
-    qkv = make(numbers((2, 9, 3, 2, 5)), "cpu")
+    qkv = make(numbers((2, 9, 3, 2, 5)), name_of(host))
     for part in range(3):
         heads = qkv.select(2, part).permute((0, 2, 1, 3))
-        assert attention._in_rows(heads) is heads
-        assert attention._written(heads) is heads
+        assert host._in_rows(heads) is heads
+        assert host._written(heads) is heads
