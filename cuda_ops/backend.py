@@ -95,7 +95,8 @@ class CUDABackend(Backend):
 
     map = staticmethod(elementwise.map)
     zip = staticmethod(elementwise.zip)
-    zip3 = staticmethod(ternary.zip3)
+    if ternary.WRITTEN:
+        zip3 = staticmethod(ternary.zip3)
     where = staticmethod(elementwise.where)
     clamp = staticmethod(elementwise.clamp)
     band = staticmethod(elementwise.band)

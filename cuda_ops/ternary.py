@@ -19,6 +19,7 @@ from minitorch.backend.host.memory import same_window
 from minitorch.backend.low_precision import unrounded
 from minitorch.dtypes import computed
 from minitorch.tensor_data import Shape, TensorData, broadcast_shapes
+from minitorch.todo import unwritten_task
 
 
 def zip3_flat(fn: Callable) -> Callable:
@@ -31,6 +32,7 @@ def zip3_flat(fn: Callable) -> Callable:
     """
 
     def loop(a, b, c, v, out, vectors):
+        # BEGIN TWIN a4.1
         i, m = int64(cuda.grid(1)) * 4, uint32(c.size)
         whole = c.size == out.size
         if vectors and i + 4 <= out.size:
@@ -43,6 +45,7 @@ def zip3_flat(fn: Callable) -> Callable:
             for j in range(i, min(i + 4, out.size)):
                 z = load(c, j if whole else int64(uint32(j) % m))
                 store(out, j, fn(load(a, j), load(b, j), z, v))
+        # END TWIN a4.1
 
     return loop
 
@@ -54,6 +57,7 @@ def zip3_number(fn: Callable) -> Callable:
     """
 
     def loop(a, b, z, v, out, vectors):
+        # BEGIN TWIN a4.1
         i = int64(cuda.grid(1)) * 4
         if vectors and i + 4 <= out.size:
             x0, x1, x2, x3 = load4(a, i)
@@ -63,9 +67,13 @@ def zip3_number(fn: Callable) -> Callable:
         else:
             for j in range(i, min(i + 4, out.size)):
                 store(out, j, fn(load(a, j), load(b, j), z, v))
+        # END TWIN a4.1
 
     return loop
 
+
+# Students' editions can lack these kernels; then the default does their work.
+WRITTEN = unwritten_task(zip3_flat) is None
 
 ZIP3S = (operators.lerp, operators.addcmul, operators.addcdiv)
 ZIP3_FLAT = Kernels(
