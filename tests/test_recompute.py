@@ -58,6 +58,9 @@ def test_no_memory_waits_for_the_garbage_collector():
     with nothing_for_the_collector():
         checkpoint_sequential(model, 2, x).sum().backward()
         (checkpoint(model, x) ** 2).sum().backward()
+        with minitorch.autocast("cpu", minitorch.bfloat16):
+            loss = checkpoint(model, x).float().sum()
+        loss.backward()
 
 
 def test_twice_through_one_graph_and_in_parts():

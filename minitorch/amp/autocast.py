@@ -77,6 +77,10 @@ class Mode:
         self.types = types
         self.cache = cache
 
+    def afresh(self) -> Mode:
+        """The same types, with nothing cast yet."""
+        return Mode(self.types, None if self.cache is None else {})
+
     def target(self, tensors: Sequence[Any]) -> DType | None:
         """The lower type where the first tensor is."""
         for x in tensors:

@@ -82,3 +82,4 @@ class Ahead:
         """
         if self.started and not sys.is_finalizing():
             self.marks[(self.started - 1) % len(self.marks)].synchronize()
+        del self.step  # which knows this object, and the cache

@@ -95,7 +95,8 @@ class Region:
     def __init__(self, run: Callable[[], Any], arguments: Saved) -> None:
         self.run = run
         self.random: dict[str, int] | None = None
-        self.autocast = grad_mode.autocast
+        # Types alone: the region around keeps casts, whose nodes know this one.
+        self.autocast = grad_mode.autocast and grad_mode.autocast.afresh()
         tensors = [x for x in arguments if isinstance(x, Tensor)]
         self.versions = [(x, x.raw.storage.version) for x in tensors]
         self.shapes: list[Any] = []  # of what each node would have saved
@@ -130,7 +131,8 @@ class Region:
                     f"place since the forward pass; give a clone() of it"
                 )
         second = SecondRun()
-        before, grad_mode.autocast = grad_mode.autocast, self.autocast
+        before = grad_mode.autocast
+        grad_mode.autocast = self.autocast and self.autocast.afresh()
         try:
             with _random_numbers(self.random), set_grad_mode(second):  # type: ignore[arg-type]
                 self.run()
