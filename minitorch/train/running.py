@@ -135,6 +135,7 @@ class Run:
 
     def add_row(self, row: Any, best: bool) -> None:
         """Keep a measurement and a checkpoint, also as the best one if it is that."""
+        self._clock = time.perf_counter()  # measuring was no training
         self.history.append(row)
         self.on_record(self.step, measured(row), self.model)
         if best:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,10 +25,14 @@ from minitorch.train import (
     GPTResult,
     GPTTrainConfig,
     Interrupted,
+    TrainConfig,
     load_checkpoint,
     load_gpt,
+    recipes,
+    train,
     train_gpt,
 )
+from minitorch.train.gpt import recipe as gpt_recipe
 from minitorch.train.gpt.config import fill_in
 from minitorch.train.gpt.optimizers import make_optimizer
 from minitorch.train.gpt.recipe import peak_flops, row_line
@@ -131,6 +136,33 @@ def test_looking_on_changes_nothing(whole: Path, tmp_path: Path, capsys: Any) ->
     one, two = (load_checkpoint(f / LAST)["model"] for f in (tmp_path, whole))
     for name in one:
         assert np.array_equal(one[name].numpy(), two[name].numpy()), name
+
+
+@pytest.mark.parametrize("recipe", ["gpt", "points"])
+def test_what_measuring_takes_is_no_training(
+    recipe: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor is what a checkpoint takes: time passes in the measurement alone here."""
+    clock = [100.0]
+
+    def slowly(measure: Any) -> Any:
+        def measured(*args: Any) -> Any:
+            clock[0] += 50.0
+            return measure(*args)
+
+        return measured
+
+    for module, name in ((gpt_recipe, "mean_loss"), (recipes, "evaluate")):
+        monkeypatch.setattr(module, name, slowly(getattr(module, name)))
+    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
+    if recipe == "gpt":
+        history: Any = run(TINY, tmp_path).history
+    else:
+        history = train(
+            TrainConfig("points", epochs=3, out=tmp_path, quiet=True)
+        ).history
+    assert len(history) > 2 and clock[0] > 200
+    assert [row.seconds for row in history] == [0.0] * len(history)
 
 
 def test_a_finished_run_has_nothing_left_to_do(whole: Path) -> None:
