@@ -498,7 +498,7 @@ def repeats(shape: Shape, strides: Shape, out: Shape) -> tuple[int, int] | None:
 def _zip_into(
     fn: Callable, a: TensorData, b: TensorData, out: TensorData
 ) -> TensorData:
-    if a.shape == out.shape and (same_window(b, out) or not overlap(b, out)):
+    if a.shape == out.shape and (not overlap(b, out) or same_window(b, out)):
         if a is out or same_window(a, out) or not overlap(a, out):
             if b.shape == out.shape and a.contiguous and b.contiguous:
                 if out.contiguous:

@@ -393,7 +393,7 @@ def lines(shape: Shape, other: Shape) -> tuple[int, bool]:
 def _zip_into(
     fn: Callable, a: TensorData, b: TensorData, out: TensorData
 ) -> TensorData:
-    if a.shape == out.shape and (same_window(b, out) or not overlap(b, out)):
+    if a.shape == out.shape and (not overlap(b, out) or same_window(b, out)):
         in_place = a is out or same_window(a, out)
         if in_place and out.contiguous:
             parallel = out.size >= SERIAL_LIMIT

@@ -76,6 +76,18 @@ def _spoil_workspace(blocks: int, E: int, V: int, rows: int, drop: Any) -> None:
     workspace(size, float32).fill(np.nan)
 
 
+def in_blocks() -> Any:
+    """The CPU's backend, with attention's kernels also where one is not written."""
+    from fast_ops import attention as family
+    from fast_ops.backend import CPUBackend
+
+    class InBlocks(CPUBackend):
+        _attend = staticmethod(family.attend)
+        _attend_backward = staticmethod(family.attend_backward)
+
+    return InBlocks()
+
+
 def attend(
     device: str,
     query: np.ndarray,
@@ -88,7 +100,7 @@ def attend(
     drop: tuple[float, int, int],
 ) -> dict[str, Any]:
     """`attention` of fast_ops."""
-    from fast_ops.attention import QUERIES, attention
+    from fast_ops.attention import QUERIES
 
     _spoil_workspace(1, query.shape[-1], value.shape[-1], QUERIES, drop)
     names = {"query": query, "key": key, "value": value}
@@ -97,7 +109,7 @@ def attend(
     out = _laid(device, np.zeros((*shape, value.shape[-1]), query.dtype), layout)
     total = operand(device, np.zeros(shape, query.dtype))
     shown = None if mask is None else operand(device, mask)
-    attention(out, total, *given.values(), scale, causal, shown, drop)
+    in_blocks().attention(out, total, *given.values(), scale, causal, shown, drop)
     return results({"out": out, "logsumexp": total}, given)
 
 
@@ -150,7 +162,7 @@ def gradients(
     drop: tuple[float, int, int],
 ) -> dict[str, Any]:
     """`attention_backward` of fast_ops."""
-    from fast_ops.attention import QUERIES, attention_backward
+    from fast_ops.attention import QUERIES
 
     _spoil_workspace(2, query.shape[-1], value.shape[-1], 2 * QUERIES, drop)
     names = {"grad": grad, "query": query, "key": key, "value": value, "out": out}
@@ -161,7 +173,8 @@ def gradients(
         for name in ("query", "key", "value")
     }
     shown = None if mask is None else operand(device, mask)
-    attention_backward(*made.values(), *given.values(), scale, causal, shown, drop)
+    how = scale, causal, shown, drop
+    in_blocks().attention_backward(*made.values(), *given.values(), *how)
     return results(made, given)
 
 
@@ -309,9 +322,7 @@ GRADS = ("grad_query", "grad_key", "grad_value")
 
 def timed_forward(device: str, **arrays: np.ndarray) -> Timed:
     """Attention in blocks."""
-    from fast_ops.attention import attention
-
-    return _timed(device, ("out",), attention, **arrays)
+    return _timed(device, ("out",), in_blocks().attention, **arrays)
 
 
 def timed_composed(device: str, **arrays: np.ndarray) -> Timed:
@@ -321,9 +332,7 @@ def timed_composed(device: str, **arrays: np.ndarray) -> Timed:
 
 def timed_backward(device: str, **arrays: np.ndarray) -> Timed:
     """The gradients, in blocks."""
-    from fast_ops.attention import attention_backward
-
-    return _timed(device, GRADS, attention_backward, **arrays)
+    return _timed(device, GRADS, in_blocks().attention_backward, **arrays)
 
 
 def timed_composed_backward(device: str, **arrays: np.ndarray) -> Timed:
