@@ -92,7 +92,7 @@ class BPE(Tokenizer):
                 are no list of different texts.
         """
         check_text("BPE.train", text)
-        names = [] if isinstance(special_tokens, str) else list(special_tokens)
+        names = list(special_tokens)
         texts = {name for name in names if isinstance(name, str)}
         if isinstance(special_tokens, str) or len(texts) < len(names):
             raise ValueError(
