@@ -35,6 +35,7 @@ from fast_ops.simd import (
     copy_line,
     tile_dot,
     tile_fma,
+    tile_fma_masked,
     transpose_lines,
 )
 from minitorch.backend.host.matmul import Products, check_rung, panels, products_of
@@ -205,7 +206,7 @@ def _pack(source, at, across, step, lines, wide, depth, chunk, out, out_at):
 @device_function
 def _multiply_block(
     left, left_at, a_steps, right, right_at, b_steps,
-    depth, part, out, at, n_size, m_last, n_last, missing, lanes,
+    depth, out, at, n_size, m_last, n_last, lanes, whole,
 ):  # fmt: skip
     """Multiply the rows at `left_at` by the columns at `right_at`.
 
@@ -213,21 +214,29 @@ def _multiply_block(
 
     A panel of b (DEPTH x 32 float32 = 32 KiB) stays in the first-level cache while the
     tiles of a (8 KiB each) pass by; all rows of a of this block, 64 KiB, stay in the
-    second-level cache while the panels of b pass by. A last panel of which columns are
-    `missing` begins earlier, and makes some outputs twice, to the same bits.
+    second-level cache while the panels of b pass by. Unless all panels are `whole`, a
+    last one is read no further than its columns.
     """
     a_tile, a_row, a_step = a_steps
     b_tile, b_step = b_steps
-    for k0 in range(0, depth, part):
-        steps = min(part, depth - k0)
-        for panel in range(0, n_last, lanes):
-            j = panel if panel + lanes <= n_last else panel - missing
+    for k0 in range(0, depth, DEPTH):
+        steps = min(DEPTH, depth - k0)
+        for j in range(0, n_last, lanes):
             for i in range(0, m_last, ROWS):
-                tile_fma(
-                    left, left_at + i * a_tile + k0 * a_step, a_row, a_step,
-                    right, right_at + j * b_tile + k0 * b_step, b_step, steps,
-                    out, at + i * n_size + j, n_size, m_last - i, n_last - j, k0 > 0,
-                )  # fmt: skip
+                if whole or j + lanes <= n_last:
+                    tile_fma(
+                        left, left_at + i * a_tile + k0 * a_step, a_row, a_step,
+                        right, right_at + j * b_tile + k0 * b_step, b_step, steps,
+                        out, at + i * n_size + j, n_size, m_last - i, n_last - j,
+                        k0 > 0,
+                    )  # fmt: skip
+                else:
+                    tile_fma_masked(
+                        left, left_at + i * a_tile + k0 * a_step, a_row, a_step,
+                        right, right_at + j * b_tile + k0 * b_step, b_step, steps,
+                        out, at + i * n_size + j, n_size, m_last - i, n_last - j,
+                        k0 > 0,
+                    )  # fmt: skip
 
 
 def _packed(
@@ -264,8 +273,6 @@ def _packed(
     # From a tile to the next, a row, a step of k.
     a_steps = (K, 1, ROWS) if packs_a else (a_row, a_row, a_step)
     b_steps = (K, wide) if packs_b else (1, b_step)
-    missing = 0 if packs_b else panels * wide - N
-    depth = K if missing > 0 else DEPTH  # what is made twice is not added to
     for first in range(0, a_starts.size, together):
         count = min(together, a_starts.size - first)
         if part > 0:
@@ -289,8 +296,8 @@ def _packed(
             _multiply_block(
                 left, a_first + m * a_steps[0], a_steps,
                 right, b_first + n * b_steps[0], b_steps,
-                K, depth, out, ((first + which) * M + m) * N + n, N,
-                min(BLOCK_ROWS, M - m), min(block_columns, N - n), missing, wide,
+                K, out, ((first + which) * M + m) * N + n, N,
+                min(BLOCK_ROWS, M - m), min(block_columns, N - n), wide, packs_b,
             )  # fmt: skip
 
 

@@ -267,6 +267,32 @@ def tile_fma(
     `rows` rows in place of those that a tile has more; only the first `rows` rows and
     `columns` columns are written. With `add` false, c is overwritten.
     """
+    return _tile(a, b, c, masked=False)
+
+
+@intrinsic
+def tile_fma_masked(
+    typing: Any,
+    a: Any,
+    a_at: Any,
+    a_row: Any,
+    a_step: Any,
+    b: Any,
+    b_at: Any,
+    b_step: Any,
+    depth: Any,
+    c: Any,
+    c_at: Any,
+    c_row: Any,
+    rows: Any,
+    columns: Any,
+    add: Any,
+) -> Any:
+    """`tile_fma` that reads the first `columns` columns of b alone."""
+    return _tile(a, b, c, masked=True)
+
+
+def _tile(a: Any, b: Any, c: Any, masked: bool) -> Any:
     _check("tile_fma", (a, b, c))
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -277,6 +303,7 @@ def tile_fma(
         sums = _outer_products(
             emit, _lines(emit, a_ptr, args[2], TILE.rows, args[11]), args[3], args[7],
             lambda k: builder.gep(b_ptr, [builder.mul(k, args[6])]),
+            args[12] if masked else None,
         )  # fmt: skip
         _write_tile(emit, sums, c_ptr, args[10], args[11], args[12], args[13])
         return context.get_dummy_value()
@@ -337,17 +364,27 @@ def _lines(emit: _Emitter, pointer: Any, step: Any, wanted: int, there: Any) -> 
 
 
 def _outer_products(
-    emit: _Emitter, rows: list[Any], a_step: Any, depth: Any, b_row_at: Any
-) -> list[Any]:
+    emit: _Emitter, rows: list[Any], a_step: Any, depth: Any, b_row_at: Any,
+    columns: Any = None,
+) -> list[Any]:  # fmt: skip
     """The sums over k of a[:, k] times b[k, :]; `b_row_at(k)` points to b[k, 0].
 
-    `rows` point to a[i, 0].
+    `rows` point to a[i, 0]; of b the first `columns` are read, or a whole tile.
     """
     builder = emit.builder
+    starts = [v * emit.lanes for v in range(TILE.vectors)]
+    if columns is not None:
+        masks = [emit.first_lanes(columns, start) for start in starts]
 
     def step(k: Any, sums: list[Any]) -> list[Any]:
         b_ptr = b_row_at(k)
-        bs = [emit.load(b_ptr, emit.index(v * emit.lanes)) for v in range(TILE.vectors)]
+        if columns is None:
+            bs = [emit.load(b_ptr, emit.index(start)) for start in starts]
+        else:
+            bs = [
+                emit.load_masked(b_ptr, emit.index(start), mask)
+                for start, mask in zip(starts, masks)
+            ]
         a_at = builder.mul(k, a_step)
         made = []
         for i in range(TILE.rows):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import minitorch.operators as operators
 from minitorch.autodiff import backpropagate, grad_mode
-from minitorch.dtypes import DType
+from minitorch.dtypes import DType, float32
 from minitorch.function import Context, Function
 from minitorch.functions.activation import Gelu, Silu
 from minitorch.functions.elementwise import Relu, Sigmoid, Tanh
@@ -75,9 +75,15 @@ class Linear(Function):
         rows, b = as_rows(x.raw, backend), None if bias is None else bias.raw
         out = backend.linear(rows, w, b)
         if out is None:
-            out = backend.matmul(rows, w.permute((1, 0)))
-            if bias is not None:
-                backend.bias_activation(out, b, None, out)
+            turned = w.permute((1, 0))
+            if b is not None and x.dtype.half:  # rounded once, after the bias
+                made = backend.matmul_to(rows, turned, float32)
+                out = backend.empty(made.shape, x.dtype)
+                backend.bias_activation(made, b, None, out)
+            else:
+                out = backend.matmul(rows, turned)
+                if b is not None:
+                    backend.bias_activation(out, b, None, out)
         return reshaped(out, (*x.raw.shape[:-1], w.shape[0]))
 
     @staticmethod
