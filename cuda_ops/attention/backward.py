@@ -294,6 +294,8 @@ def keys_template(
         made, and queries while `d` is.
 
         With `causal`, the first keys are seen by all queries: their blocks start first.
+        The last tile comes first: the weights of few keys are large, so sums get their
+        largest terms at their end, and lose less.
         """
         shared = cuda.shared.array(0, kind)
         heads, group, L, S, E, V = sizes
@@ -305,8 +307,8 @@ def keys_template(
         fill(shared, 0, key, at, k[3], S - first, E, scale * log2e)
         at = start(v, (shares, number)) + first * v[3]
         fill(shared, value_at, value, at, v[3], S - first, V, ONE)
-        lowest, end = first // cols if causal else 0, (L + cols - 1) // cols
-        member, tile = 0 if lowest < end else group, lowest
+        lowest, highest = first // cols if causal else 0, (L - 1) // cols
+        member, tile = 0 if lowest <= highest else group, highest
         if member < group:
             at = start(g, (heads, number * group)) + tile * cols * g[3]
             fetch(shared, g_at, grad, at, g[3], L - tile * cols, V)
@@ -331,9 +333,9 @@ def keys_template(
                 start(m, (heads, head)), m[3:], (chance, base, head * L),
             )  # fmt: skip
             values = weigh(values, p, shared, p_at, g_at + my_col)
-            tile += 1
-            if tile == end:
-                member, tile = member + 1, lowest
+            tile -= 1
+            if tile < lowest:
+                member, tile = member + 1, highest
             cuda.syncthreads()  # All are done with the gradients.
             if member < group:
                 at = start(g, (heads, number * group + member)) + tile * cols * g[3]

@@ -171,7 +171,9 @@ def one_pass_template(
         cross shared memory within a warp. The part of a tile is a sum over all keys of
         the block, so here all warps read what the others have put there: a lane has
         8 x 4 numbers of it. The next tile comes while parts are made, which need
-        neither queries nor gradients; so two barriers a tile are enough.
+        neither queries nor gradients; so two barriers a tile are enough. The last tile
+        comes first: the weights of few keys are large, so with `causal` sums get their
+        largest terms at their end, and lose less.
 
         `share` is the first group of heads, and the rows of a head's parts.
         """
@@ -186,9 +188,10 @@ def one_pass_template(
         at = start(v, (shares, number)) + first * v[3]
         fill(shared, value_at, value, at, v[3], S - first, V, ONE)
         lowest = first // cols * cols if causal else 0
-        batch, none = number // shares, causal and first >= L
+        highest = (L - 1) // cols * cols
+        batch, none = number // shares, first >= L if causal else L == 0
         left_out = batch * heads  # Heads of the batch before.
-        head, i, end = number * group, lowest, (number + (0 if none else 1)) * group
+        head, i, end = number * group, highest, (number + (0 if none else 1)) * group
         if head < end:
             tile = batch, head - left_out, i
             fetch_both(shared, query, q, grad, g, tile, sizes)
@@ -212,9 +215,9 @@ def one_pass_template(
             keys = weigh(keys, ds, shared, p_at, q_at + place()[4])
             row, left = before(rows, cols, L, cuda.blockIdx.y, causal) + i, L - i
             at = ((head - share[0] * group) * share[1] + row) * E
-            i += cols
-            if i >= L:
-                head, i = head + 1, lowest
+            i -= cols
+            if i < lowest:
+                head, i = head + 1, highest
             cuda.syncthreads()  # All are done with the tile; slopes are there.
             if head < end:
                 tile = batch, head - left_out, i

@@ -206,7 +206,8 @@ def input_template(cut: InputCut, asynchronous: bool) -> Callable:
         once. A thread goes down the lines of a channel: for two rows and 5 x 5 taps, 2
         loads of a line's numbers and 4 of taps, 16 bytes each, feed 40 fma in 8 sums.
         Lanes that are neighbours read neighbours of the line, and the same taps, so no
-        two of them wait for a bank of shared memory.
+        two of them wait for a bank of shared memory. The sums of each channel are added
+        up in `total`: errors of long sums grow with their length.
         """
         C, H, W = image
         O, OH, OW, down, right = window
@@ -219,11 +220,12 @@ def input_template(cut: InputCut, asynchronous: bool) -> Callable:
         place = (up * tall + down - high + 1, left * 4 * quads + right - wide + 1)
         shared = cuda.shared.array(0, float32)
         taps_at = stage * (tall + high - 1) * pitch
+        total = cuda.local.array(sums, float32)
         acc = cuda.local.array(sums, float32)
         near = cuda.local.array(span, float32)
         tap = cuda.local.array(wide4, float32)
         for v in range(sums):
-            acc[v] = float32(0)
+            total[v] = float32(0)
         for first in range(0, O, stage):
             count = min(stage, O - first)
             cuda.syncthreads()  # All are done with the channels before.
@@ -238,6 +240,8 @@ def input_template(cut: InputCut, asynchronous: bool) -> Callable:
             cuda.syncthreads()
             at = line * pitch + quad
             for s in range(count):
+                for v in range(sums):
+                    acc[v] = float32(0)
                 for y in range(high + rows - 1):
                     read_line(near, 0, shared, at + y * pitch)
                     for r in range(rows):
@@ -248,12 +252,14 @@ def input_template(cut: InputCut, asynchronous: bool) -> Callable:
                             for j in range(wide):
                                 for v in range(4):
                                     acc[4 * r + v] += near[v + j] * tap[j]
+                for v in range(sums):
+                    total[v] += acc[v]
                 at += (tall + high - 1) * pitch
         row, col = up * tall + line, left * 4 * quads + quad
         for r in range(rows):
             to = (int64(cuda.blockIdx.x) * H + row + r) * W + col
             if row + r < H and col < W:
-                write_four(out, to, acc, 4 * r, W - col, W % 4 == 0)
+                write_four(out, to, total, 4 * r, W - col, W % 4 == 0)
 
     return conv_few_input
 
