@@ -13,7 +13,7 @@ have the order of the CPU's, so the bits agree too.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
 from typing import Any
 
@@ -103,20 +103,20 @@ def max_template(kernel: Pair, padded: bool) -> Callable:
 
 def _launches(
     planes: int, sizes: tuple[int, ...], *arrays: Any
-) -> Iterator[tuple[Any, ...]]:
+) -> Sequence[tuple[Any, ...]]:
     """Planes in portions that 30-bit numbers can count: (planes, arrays' parts ...).
 
     Args:
         sizes: elements of a plane in each array.
     """
     most = max(1, MOST // max(1, *sizes))
-    for first in range(0, planes, most):
-        count = min(most, planes - first)
-        if count == planes:
-            yield planes, *arrays
-        else:
-            parts = zip(arrays, sizes)
-            yield count, *(a[first * n : (first + count) * n] for a, n in parts)
+    if planes <= most:
+        return ((planes, *arrays),)
+    ends = [(first, min(first + most, planes)) for first in range(0, planes, most)]
+    return [
+        (last - first, *(a[first * n : last * n] for a, n in zip(arrays, sizes)))
+        for first, last in ends
+    ]
 
 
 def max_pool2d(

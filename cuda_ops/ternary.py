@@ -95,20 +95,22 @@ def zip3(
             if not (same and out.contiguous):
                 copy_into(out, zip3(fn, a, b, c, value))
                 return out
-    shape = a.shape
-    if not shape == b.shape == c.shape:
-        shape = broadcast_shapes(shape, b.shape, c.shape)
+    shape, number = a.shape, None
+    alike = shape == b.shape == c.shape != ()  # without dims, c may be a number
+    if not alike:
+        shape, c = broadcast_shapes(shape, b.shape, c.shape), unrounded(c)
+        number = number_of(c)
     out = out or empty(shape, a.dtype)
     x, y, z = expanded(a, shape), expanded(b, shape), out.flat()
-    c, n = unrounded(c), len(z)
-    value, number = computed(a.dtype).numpy.type(value), number_of(c)
+    n = z.shape[0]
+    blocks, value = -(-n // STEP), computed(a.dtype).numpy.type(value)
     if number is not None:
         vectors = is_aligned(x, y, z)
-        ZIP3_NUMBER[fn][-(-n // STEP), THREADS](x, y, number, value, z, vectors)
+        ZIP3_NUMBER[fn][blocks, THREADS](x, y, number, value, z, vectors)
     else:
         w = expanded(c, shape) if c.shape == shape else _row_or_all(c, shape, n)
-        vectors = (len(w) % 4 == 0 or len(w) == n) and is_aligned(x, y, w, z)
-        ZIP3_FLAT[fn][-(-n // STEP), THREADS](x, y, w, value, z, vectors)
+        vectors = (alike or len(w) % 4 == 0 or len(w) == n) and is_aligned(x, y, w, z)
+        ZIP3_FLAT[fn][blocks, THREADS](x, y, w, value, z, vectors)
     return out
 
 

@@ -420,17 +420,29 @@ def zip3(
         if not in_place or overlap(b, out) or overlap(c, out):
             copy_into(out, zip3(fn, a, b, c, value))
             return out
-    shape, n, row = a.shape, CHUNK, False
+    shape, n = a.shape, 0
     if not shape == b.shape == c.shape:
-        shape = broadcast_shapes(shape, b.shape, c.shape)
-        width, column = lines(shape, c.shape)
-        row = c.contiguous and (c.size == 1 or (width > 0 and not column))
-        n = width if row and width else CHUNK
+        shape, n = _rows(shape, b.shape, c.shape)
+    row = n > 0 and c.contiguous
     x = _spread(a, shape) if out is None else None
     out = out or empty(shape, a.storage.dtype)
-    z, w = out.flat(), c.flat() if row else _spread(c, shape)
-    ZIP3_LINES[len(z) >= SERIAL_LIMIT][fn](x, _spread(b, shape), w, value, z, n)
+    y, z, w = _spread(b, shape), out.flat(), c.flat() if row else _spread(c, shape)
+    run = ZIP3_LINES[z.shape[0] >= SERIAL_LIMIT][fn]
+    run(x, y, w, value, z, n if row else CHUNK)
     return out
+
+
+@lru_cache(maxsize=4096)
+def _rows(a: Shape, b: Shape, c: Shape) -> tuple[Shape, int]:
+    """The shape of all three, and how long its lines are to which c gives a row.
+
+    That is CHUNK where c is one number, and 0 where it gives no row.
+    """
+    shape = broadcast_shapes(a, b, c)
+    width, column = lines(shape, c)
+    if math.prod(c) == 1:
+        return shape, width or CHUNK
+    return shape, 0 if column else width
 
 
 def _spread(a: TensorData, shape: Shape) -> np.ndarray:

@@ -100,17 +100,28 @@ def _nearest(x: Tensor, plan: Sequence[tuple[int, float]]) -> Tensor:
     All sides at once: where they grow by whole factors numbers are repeated, whose
     gradients are then sums, and else taken from the flattened image.
     """
-    shape = x.raw.shape
+    raw, backend = x.raw, x.backend
+    new, repeated = _repeats(raw.shape, tuple(plan))
+    if repeated:
+        apart, wide = repeated
+        return x.reshape(apart).expand(wide).reshape((*raw.shape[:2], *new))
+    places = _places(backend, raw.storage.device, raw.shape[2:], tuple(plan))
+    return Nearest.apply(x, x.wrap(places), new)
+
+
+@lru_cache(maxsize=256)
+def _repeats(
+    shape: Shape, plan: Sequence[tuple[int, float]]
+) -> tuple[Shape, tuple[Shape, Shape] | None]:
+    """The new sides; and, where numbers are repeated, the sizes before and after."""
     images, old = shape[:2], shape[2:]
-    new = tuple(size for size, _ in plan)
+    new = tuple([size for size, _ in plan])
     whole = all(m % n == 0 and ratio == n / m for n, (m, ratio) in zip(old, plan))
-    if whole and new != old and 1 not in old:  # else a view would do, without a copy
-        apart = [n for pair in zip(old, [1] * len(old)) for n in pair]
-        wide = [n for n, m in zip(old, new) for n in (n, m // n)]
-        rows = x.reshape((*images, *apart)).expand((*images, *wide))
-        return rows.reshape((*images, *new))
-    places = x.wrap(_places(x.backend, x.device, old, tuple(plan)))
-    return Nearest.apply(x, places, new)
+    if not whole or new == old or 1 in old:  # a view would do, without a copy
+        return new, None
+    apart = [n for pair in zip(old, [1] * len(old)) for n in pair]
+    wide = [n for n, m in zip(old, new) for n in (n, m // n)]
+    return new, ((*images, *apart), (*images, *wide))
 
 
 class Nearest(Function):

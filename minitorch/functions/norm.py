@@ -122,8 +122,9 @@ class GroupNorm(Function):
         out = normal = reshaped(out, shape)
         if weight is not None:
             out = backend.zip(operators.mul, out, weight.raw)
-        if bias is not None:
-            out = backend.zip(operators.add, out, bias.raw)
+        if bias is not None:  # in place, if nobody needs the product
+            into = out if out is not normal else None
+            out = backend.zip(operators.add, out, bias.raw, None, into)
         ctx.save_for_backward(
             x, mean, rstd, weight, weight if weight is None else normal
         )

@@ -152,6 +152,17 @@ def check_same_device(name: str, first: Tensor, *others: Tensor | None) -> None:
 
 def check_alike(name: str, first: Tensor, *others: Tensor | None) -> None:
     """All given tensors must be on one device and have one dtype."""
+    try:
+        like = first.raw.storage
+        for other in others:
+            if other is not None:
+                storage = other.raw.storage
+                if storage.dtype is not like.dtype or storage.device != like.device:
+                    break
+        else:
+            return
+    except AttributeError:
+        pass
     check_same_device(name, first, *others)
     dtype = first.raw.storage.dtype
     for other in others:

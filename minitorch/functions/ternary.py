@@ -159,13 +159,15 @@ def added_operands(name: str, a: Tensor, b: Tensor, c: Tensor, value: Number) ->
         other = dtypes.result_type(y.dtype, y.dims, z.dtype, z.dims)
         kind = dtypes.result_type(kind, x.dims, other, max(y.dims, z.dims))
         a, b, c = (cast(t, kind) for t in (a, b, c))
-    if type_with_number(name, a, dtypes.check_number(value, kind)) is not kind:
-        raise TypeError(
-            f"{name}: value is {value}, and the operands are {kind.name}; it must be "
-            f"an int for them"
-        )
+    if type(value) is not float or kind.category != 2:  # else nothing can be wrong
+        if type_with_number(name, a, dtypes.check_number(value, kind)) is not kind:
+            raise TypeError(
+                f"{name}: value is {value}, and the operands are {kind.name}; it must "
+                f"be an int for them"
+            )
+        value = float(value) if kind.is_floating_point else value
     _check_shapes(name, a, b, c)
-    return a, b, c, float(value) if kind.is_floating_point else value
+    return a, b, c, value
 
 
 def _check_shapes(name: str, a: Tensor, b: Tensor, c: Tensor) -> None:

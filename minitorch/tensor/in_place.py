@@ -212,8 +212,9 @@ class InPlace(Variable):
         """op.apply(self, *operands) in place, of which `a` is self in their type."""
         raw, fits = self.raw, a is self
         for b in operands:
-            if is_tensor(b) and b.raw.shape != raw.shape:
-                fits = fits and broadcast_shapes(raw.shape, b.raw.shape) == raw.shape
+            other = getattr(b, "raw", raw)
+            if other.shape != raw.shape:
+                fits = fits and broadcast_shapes(raw.shape, other.shape) == raw.shape
 
         def new(old: Tensor) -> Any:
             return op.apply(cast(old, a.dtype), *operands)
