@@ -159,13 +159,15 @@ def added_operands(name: str, a: Tensor, b: Tensor, c: Tensor, value: Number) ->
         other = dtypes.result_type(y.dtype, y.dims, z.dtype, z.dims)
         kind = dtypes.result_type(kind, x.dims, other, max(y.dims, z.dims))
         a, b, c = (cast(t, kind) for t in (a, b, c))
-    if type(value) is not float or kind.category != 2:  # else nothing can be wrong
-        if type_with_number(name, a, dtypes.check_number(value, kind)) is not kind:
-            raise TypeError(
-                f"{name}: value is {value}, and the operands are {kind.name}; it must "
-                f"be an int for them"
-            )
-        value = float(value) if kind.is_floating_point else value
+    if value == 1:  # as it mostly is
+        value = 1.0 if kind.category == 2 else 1
+    elif type_with_number(name, a, dtypes.check_number(value, kind)) is not kind:
+        raise TypeError(
+            f"{name}: value is {value}, and the operands are {kind.name}; it must be "
+            f"an int for them"
+        )
+    elif kind.category == 2:
+        value = float(value)
     _check_shapes(name, a, b, c)
     return a, b, c, value
 
