@@ -451,10 +451,16 @@ def _zip_second(
     if found is None or len(z) >= LIMIT:
         return False
     m, inner = found
-    y = b.storage.array[b.offset : b.offset + m]
+    y = window(b, m)
     run = (ZIP_REPEATED_FIRST if swap else ZIP_REPEATED)[fn]
     run[blocks, THREADS](x, y, z, inner, repeat_mode(m, inner, x, y, z))
     return True
+
+
+def window(a: TensorData, m: int) -> Any:
+    """The `m` elements from the first of `a` on, one after the other in memory."""
+    array, first = a.storage.array, a.offset
+    return array if m == array.shape[0] else array[first : first + m]
 
 
 def number_of(a: TensorData) -> Any:

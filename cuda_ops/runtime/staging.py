@@ -24,7 +24,9 @@ from cuda_ops.runtime.arrays import DeviceArray
 from cuda_ops.runtime.pinned import POOL, Buffer
 from cuda_ops.simulator import SIMULATED
 
-LARGEST = 64 * 2**20  # bytes; larger arrays are copied by the driver, which waits
+# Bytes; the driver itself copies what is larger, and waits. To the host it copies what
+# is smaller, too: faster than a buffer is taken, copied from and given back.
+LARGEST, SMALLEST = 64 * 2**20, 256
 
 
 def _as_bytes(array: np.ndarray) -> np.ndarray:
@@ -62,7 +64,7 @@ def to_device(out: DeviceArray, flat: np.ndarray) -> None:
 def to_host(out: np.ndarray, flat: DeviceArray) -> None:
     """out[...] = flat, when all work on the current stream is done."""
     nbytes = out.nbytes
-    if nbytes > LARGEST:
+    if not SMALLEST < nbytes <= LARGEST:
         _fetch(out.ctypes.data, flat, nbytes)
         device.synchronize_stream()
         return
