@@ -79,7 +79,7 @@ def sort_tile_of(size: int) -> Any:
     def sort_tiles(bits, n, tiles, top, infinity, descending, keys, order):
         """Sort each tile of each row by (key, position).
 
-        # bits [rows, n] -> keys [rows, n], order [rows, n]
+        # bits [rows, n] -> keys [rows, n] if there are several tiles, order [rows, n]
 
         A block takes a tile. It reads the elements once into shared memory (12 bytes
         each at most, 24 KB of the 48 that any chip has), and puts them in order with
@@ -120,8 +120,9 @@ def sort_tile_of(size: int) -> Any:
             span *= 2
         for x in range(tid, size, threads):
             if first + x < n:
-                keys[row * n + first + x] = key[x]
                 order[row * n + first + x] = place[x]
+                if tiles > 1:
+                    keys[row * n + first + x] = key[x]
 
     words = [
         f"{t}[] int64 int64 int64 int64 bool {k}[] int32[]"
@@ -320,8 +321,9 @@ def _order(flat: Any, dtype: DType, rows: int, n: int, descending: bool) -> Any:
     size = SMALL if n <= SMALL else TILE
     sort_tiles, threads = tile_kernels[size]
     tiles = ceil_div(n, size)
-    keys, order = empty((rows * n,), kind).flat(), empty((rows * n,), dtypes.int32)
-    places = order.flat()
+    places = empty((rows * n,), dtypes.int32).flat()
+    unused = tiles == 1 and dtype is not dtypes.bool_  # any array of its type will do
+    keys = bits if unused else empty((rows * n,), kind).flat()
     sort_tiles[rows * tiles, threads](
         bits, n, tiles, top, infinity, descending, keys, places
     )

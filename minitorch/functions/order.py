@@ -68,7 +68,7 @@ class Ordered(Pick):
     @staticmethod
     def forward(ctx: Context, a: Tensor, dim: int, descending: bool, k: int) -> Any:
         values, index = a.backend.topk(a.raw, k, dim, descending)
-        ctx.save_for_backward(a.wrap(index))
+        ctx.save_for_backward(index)
         ctx.dim, ctx.shape = dim, a.raw.shape
         return values, index
 
