@@ -1214,6 +1214,7 @@ WITHOUT_GRADIENT = {
         Tensor.view_of Tensor.renew_view Tensor.wrap""",
     "sets or asks for something else": """
         minitorch.available_devices minitorch.compile minitorch.manual_seed
+        minitorch.initial_seed minitorch.get_rng_state minitorch.set_rng_state
         minitorch.get_float32_matmul_precision minitorch.set_float32_matmul_precision
         functional.as_sizes functional.check_same_device functional.checked_tensor
         functional.applied functional.random_zeros functional.cast
