@@ -133,6 +133,8 @@ from minitorch.functions.inquiry import (
     numel,
 )
 from minitorch.functions.matmul import (
+    addmm,
+    baddbmm,
     bmm,
     dot,
     matmul,

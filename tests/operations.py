@@ -608,6 +608,23 @@ MATMUL = [
     Operation("matmul", lambda m, x, y: x @ y, MATMUL_SHAPES, "fi", tolerance=1e-5),
     Operation("mm", lambda m, x, y: m.mm(x, y), [((2, 4), (4, 3))], "fi"),
     Operation("bmm", lambda m, x, y: m.bmm(x, y), [((2, 3, 4), (2, 4, 2))], "fi"),
+    *[
+        Operation(
+            f"addmm_{beta}_{alpha}",
+            lambda m, i, x, y, b=beta, a=alpha: m.addmm(i, x, y, beta=b, alpha=a),
+            [((2, 3), (2, 4), (4, 3)), ((3,), (2, 4), (4, 3)), ((), (2, 0), (0, 3))],
+            "fi",
+            tolerance=1e-5,
+        )
+        for beta, alpha in ((1, 1), (2, -3), (-1, 0))
+    ],
+    Operation(
+        "baddbmm",
+        lambda m, i, x, y: i.baddbmm(x, y, beta=3, alpha=2),
+        [((2, 3, 2), (2, 3, 4), (2, 4, 2)), ((3, 1), (2, 3, 1), (2, 1, 2))],
+        "fi",
+        tolerance=1e-5,
+    ),
     Operation("dot", lambda m, x, y: m.dot(x, y), [((4,), (4,))], "fi"),
     Operation("mv", lambda m, x, y: m.mv(x, y), [((2, 4), (4,))], "fi"),
     Operation("outer", lambda m, x, y: m.outer(x, y), [((2,), (4,)), ((0,), (1,))]),

@@ -69,7 +69,8 @@ class Embedding(Module):
                 f"Embedding.from_pretrained: embeddings is {embeddings.raw.shape}; "
                 f"expected two dimensions"
             )
-        layer = cls(*embeddings.raw.shape, padding_idx, _weight=embeddings)
+        rows, width = embeddings.raw.shape
+        layer = cls(rows, width, padding_idx, _weight=embeddings)
         layer.weight.requires_grad_(not freeze)
         return layer
 

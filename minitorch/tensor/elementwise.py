@@ -100,6 +100,8 @@ class Elementwise:
     mv = products.mv
     dot = products.dot
     outer = products.outer
+    addmm = products.addmm
+    baddbmm = products.baddbmm
 
     maximum = choice.maximum
     minimum = choice.minimum
