@@ -15,6 +15,7 @@ from minitorch.autodiff import (
     enable_grad,
     inference_mode,
     is_grad_enabled,
+    is_inference_mode_enabled,
     no_grad,
     set_grad_enabled,
 )
@@ -131,6 +132,7 @@ from minitorch.functions.inquiry import (
     is_floating_point,
     is_tensor,
     numel,
+    result_type,
 )
 from minitorch.functions.matmul import (
     addmm,

@@ -701,7 +701,7 @@ MOVEMENT = [
     on("repeat_interleave_0", method("repeat_interleave", 0, 0), (3,), (2, 2)),
     on(
         "repeat_interleave_each",
-        lambda m, x: m.repeat_interleave(x, m.tensor([2, 0, 1]), 0),
+        lambda m, x: m.repeat_interleave(x, m.tensor([2, 0, 1]), 0, output_size=3),
         *((3,), (3, 2), (3, 0)),
     ),
     on("repeat_3", method("repeat", 2, 1, 2), (2, 3)),
@@ -1211,6 +1211,7 @@ WITHOUT_GRADIENT = {
         Tensor.new_full Tensor.new_zeros Tensor.new_ones Tensor.arange_like""",
     "says what a tensor is": """
         minitorch.is_floating_point minitorch.is_tensor minitorch.numel Tensor.shape
+        minitorch.result_type
         Tensor.size Tensor.dim Tensor.ndim Tensor.numel Tensor.nelement
         Tensor.element_size
         Tensor.stride Tensor.storage_offset Tensor.is_contiguous
@@ -1226,6 +1227,7 @@ WITHOUT_GRADIENT = {
         minitorch.load minitorch.save""",
     "is autograd itself": """
         minitorch.grad minitorch.is_grad_enabled Tensor.requires_grad_ Tensor.backward
+        minitorch.is_inference_mode_enabled
         Tensor.edge Tensor.is_leaf Tensor.accumulate_grad Tensor.register_hook
         Tensor.retain_grad Tensor.register_post_accumulate_grad_hook Tensor.assign_
         Tensor.view_of Tensor.renew_view Tensor.wrap""",

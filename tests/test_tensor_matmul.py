@@ -108,11 +108,11 @@ def test_addmm_of_what_does_not_fit():
         minitorch.addmm(a[None], a, a)
     with pytest.raises(ValueError, match="addmm: the second operand is"):
         minitorch.addmm(a, a, a[0])
-    with pytest.raises(ValueError, match="baddbmm: a is .* as many matrices"):
+    with pytest.raises(ValueError, match=r"baddbmm: a is .* as many matrices"):
         minitorch.baddbmm(a, a[None], minitorch.ones(2, 2, 2))
-    with pytest.raises(TypeError, match="addmm: .* convert one"):
+    with pytest.raises(TypeError, match=r"addmm: .* convert one"):
         minitorch.addmm(a.double(), a, a)
-    with pytest.raises(TypeError, match="alpha 0.5, and the operands are int64"):
+    with pytest.raises(TypeError, match=r"alpha 0.5, and the operands are int64"):
         minitorch.addmm(ints, ints, ints, alpha=0.5)
     with pytest.raises(TypeError, match="addmm: expected a minitorch tensor, got int"):
         minitorch.addmm(1, a, a)

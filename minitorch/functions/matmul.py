@@ -138,7 +138,7 @@ def outer(input: Tensor, vec2: Tensor) -> Tensor:
 def addmm(
     input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Number = 1, alpha: Number = 1
 ) -> Tensor:
-    """beta input + alpha mat1 @ mat2: [M, K] @ [K, N] -> [M, N], to which input expands.
+    """beta input + alpha mat1 @ mat2: [M, K] @ [K, N] -> [M, N]; input expands to it.
 
     Where beta is 0 nobody looks at the input, which has no gradient then.
     """
