@@ -136,7 +136,6 @@ from minitorch.functions.inquiry import (
 )
 from minitorch.functions.matmul import (
     addmm,
-    baddbmm,
     bmm,
     dot,
     matmul,

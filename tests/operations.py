@@ -618,13 +618,6 @@ MATMUL = [
         )
         for beta, alpha in ((1, 1), (2, -3), (-1, 0))
     ],
-    Operation(
-        "baddbmm",
-        lambda m, i, x, y: i.baddbmm(x, y, beta=3, alpha=2),
-        [((2, 3, 2), (2, 3, 4), (2, 4, 2)), ((3, 1), (2, 3, 1), (2, 1, 2))],
-        "fi",
-        tolerance=1e-5,
-    ),
     Operation("dot", lambda m, x, y: m.dot(x, y), [((4,), (4,))], "fi"),
     Operation("mv", lambda m, x, y: m.mv(x, y), [((2, 4), (4,))], "fi"),
     Operation("outer", lambda m, x, y: m.outer(x, y), [((2,), (4,)), ((0,), (1,))]),

@@ -142,39 +142,24 @@ def addmm(
 
     Where beta is 0 nobody looks at the input, which has no gradient then.
     """
-    return _added("addmm", input, _product("addmm", mat1, 2, mat2, 2), beta, alpha)
-
-
-@in_lower
-def baddbmm(
-    input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = 1,
-    alpha: Number = 1,
-) -> Tensor:  # fmt: skip
-    """`addmm` of stacks: [B, M, K] @ [B, K, N] -> [B, M, N]"""
-    product = _product("baddbmm", checked_tensor("baddbmm", batch1), 3, batch2, 3)
-    return _added("baddbmm", input, product, beta, alpha)
-
-
-def _added(
-    name: str, input: Tensor, product: Tensor, beta: Number, alpha: Number
-) -> Tensor:
-    check_alike(name, product, input)
-    shape, kind = product.raw.shape, product.raw.storage.dtype
-    if check_broadcast(name, input.raw.shape, shape) != shape:
+    out = _product("addmm", mat1, 2, mat2, 2)
+    check_alike("addmm", out, input)
+    shape, kind = out.raw.shape, out.raw.storage.dtype
+    if check_broadcast("addmm", input.raw.shape, shape) != shape:
         raise ValueError(
-            f"{name}: input is {input.raw.shape}, which does not expand to the "
+            f"addmm: input is {input.raw.shape}, which does not expand to the "
             f"product's {shape}"
         )
     for factor in (beta, alpha):
-        if type_with_number(name, product, factor) is not kind:
+        if type_with_number("addmm", out, factor) is not kind:
             raise TypeError(
-                f"{name}: beta is {beta} and alpha {alpha}, and the operands are "
+                f"addmm: beta is {beta} and alpha {alpha}, and the operands are "
                 f"{kind.name}; both must be ints for them"
             )
-    product = product if alpha == 1 else product * alpha
+    out = out if alpha == 1 else out * alpha
     if beta == 0:
-        return product
-    return product + (input if beta == 1 else input * beta)
+        return out
+    return out + (input if beta == 1 else input * beta)
 
 
 def _product(name: str, a: Any, a_dims: int, b: Any, b_dims: int) -> Tensor:

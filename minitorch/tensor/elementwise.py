@@ -101,7 +101,6 @@ class Elementwise:
     dot = products.dot
     outer = products.outer
     addmm = products.addmm
-    baddbmm = products.baddbmm
 
     maximum = choice.maximum
     minimum = choice.minimum
