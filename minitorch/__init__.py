@@ -15,6 +15,7 @@ from minitorch.autodiff import (
     enable_grad,
     inference_mode,
     is_grad_enabled,
+    is_inference_mode_enabled,
     no_grad,
     set_grad_enabled,
 )
@@ -32,6 +33,8 @@ from minitorch.creation import (
     from_numpy,
     full,
     full_like,
+    get_rng_state,
+    initial_seed,
     linspace,
     manual_seed,
     meshgrid,
@@ -44,6 +47,7 @@ from minitorch.creation import (
     randn,
     randn_like,
     randperm,
+    set_rng_state,
     tensor,
     zeros,
     zeros_like,
@@ -128,8 +132,10 @@ from minitorch.functions.inquiry import (
     is_floating_point,
     is_tensor,
     numel,
+    result_type,
 )
 from minitorch.functions.matmul import (
+    addmm,
     bmm,
     dot,
     matmul,

@@ -84,10 +84,15 @@ def is_grad_enabled() -> bool:
     return bool(grad_mode.enabled)
 
 
+def is_inference_mode_enabled() -> bool:
+    """Whether `inference_mode`, which sets 0, is why they are not (no_grad: False)."""
+    return type(grad_mode.enabled) is int
+
+
 class _Switch:
     """Set the mode for a `with` block or, as a decorator, for calls of a function."""
 
-    mode: bool
+    mode: int
 
     def __new__(cls, *given: Any, **named: Any) -> Any:
         """Without brackets, as in `@no_grad`, what is given is the function."""
@@ -96,11 +101,13 @@ class _Switch:
         return super().__new__(cls)
 
     def __init__(self) -> None:
-        self.previous: list[bool] = []
+        self.previous: list[int] = []
 
     def __enter__(self) -> None:
-        self.previous.append(grad_mode.enabled)
-        grad_mode.enabled = self.mode
+        before = grad_mode.enabled
+        self.previous.append(before)
+        if before or self.mode is not False:  # inference_mode goes on in no_grad
+            grad_mode.enabled = self.mode
 
     def __exit__(self, *exc: object) -> None:
         grad_mode.enabled = self.previous.pop()
@@ -145,7 +152,7 @@ class enable_grad(_Switch):
 class set_grad_mode(_Switch):
     """Record or not, as `mode` says, for a `with` block."""
 
-    def __init__(self, mode: bool) -> None:
+    def __init__(self, mode: int) -> None:
         super().__init__()
         self.mode = mode
 
@@ -157,7 +164,7 @@ class inference_mode(set_grad_mode):
     """
 
     def __init__(self, mode: bool = True) -> None:
-        super().__init__(not mode)
+        super().__init__(0 if mode else True)
 
 
 class set_grad_enabled(set_grad_mode):

@@ -392,6 +392,21 @@ def manual_seed(seed: int) -> Generator:
     return default_generator.manual_seed(seed)
 
 
+def initial_seed() -> int:
+    """The seed of the default generator."""
+    return default_generator.initial_seed()
+
+
+def get_rng_state() -> dict[str, int]:
+    """Where the default generator is, for all devices. (PyTorch's is a tensor.)"""
+    return default_generator.get_state()
+
+
+def set_rng_state(new_state: dict[str, int]) -> None:
+    """Go to a place that `get_rng_state` gave."""
+    default_generator.set_state(new_state)
+
+
 def rand(
     *size: Any,
     dtype: DType | None = None,

@@ -608,6 +608,16 @@ MATMUL = [
     Operation("matmul", lambda m, x, y: x @ y, MATMUL_SHAPES, "fi", tolerance=1e-5),
     Operation("mm", lambda m, x, y: m.mm(x, y), [((2, 4), (4, 3))], "fi"),
     Operation("bmm", lambda m, x, y: m.bmm(x, y), [((2, 3, 4), (2, 4, 2))], "fi"),
+    *[
+        Operation(
+            f"addmm_{beta}_{alpha}",
+            lambda m, i, x, y, b=beta, a=alpha: m.addmm(i, x, y, beta=b, alpha=a),
+            [((2, 3), (2, 4), (4, 3)), ((3,), (2, 4), (4, 3)), ((), (2, 0), (0, 3))],
+            "fi",
+            tolerance=1e-5,
+        )
+        for beta, alpha in ((1, 1), (2, -3), (-1, 0))
+    ],
     Operation("dot", lambda m, x, y: m.dot(x, y), [((4,), (4,))], "fi"),
     Operation("mv", lambda m, x, y: m.mv(x, y), [((2, 4), (4,))], "fi"),
     Operation("outer", lambda m, x, y: m.outer(x, y), [((2,), (4,)), ((0,), (1,))]),
@@ -684,7 +694,7 @@ MOVEMENT = [
     on("repeat_interleave_0", method("repeat_interleave", 0, 0), (3,), (2, 2)),
     on(
         "repeat_interleave_each",
-        lambda m, x: m.repeat_interleave(x, m.tensor([2, 0, 1]), 0),
+        lambda m, x: m.repeat_interleave(x, m.tensor([2, 0, 1]), 0, output_size=3),
         *((3,), (3, 2), (3, 0)),
     ),
     on("repeat_3", method("repeat", 2, 1, 2), (2, 3)),
@@ -1194,6 +1204,7 @@ WITHOUT_GRADIENT = {
         Tensor.new_full Tensor.new_zeros Tensor.new_ones Tensor.arange_like""",
     "says what a tensor is": """
         minitorch.is_floating_point minitorch.is_tensor minitorch.numel Tensor.shape
+        minitorch.result_type
         Tensor.size Tensor.dim Tensor.ndim Tensor.numel Tensor.nelement
         Tensor.element_size
         Tensor.stride Tensor.storage_offset Tensor.is_contiguous
@@ -1209,11 +1220,13 @@ WITHOUT_GRADIENT = {
         minitorch.load minitorch.save""",
     "is autograd itself": """
         minitorch.grad minitorch.is_grad_enabled Tensor.requires_grad_ Tensor.backward
+        minitorch.is_inference_mode_enabled
         Tensor.edge Tensor.is_leaf Tensor.accumulate_grad Tensor.register_hook
         Tensor.retain_grad Tensor.register_post_accumulate_grad_hook Tensor.assign_
         Tensor.view_of Tensor.renew_view Tensor.wrap""",
     "sets or asks for something else": """
         minitorch.available_devices minitorch.compile minitorch.manual_seed
+        minitorch.initial_seed minitorch.get_rng_state minitorch.set_rng_state
         minitorch.get_float32_matmul_precision minitorch.set_float32_matmul_precision
         functional.as_sizes functional.check_same_device functional.checked_tensor
         functional.applied functional.random_zeros functional.cast

@@ -553,6 +553,23 @@ def test_inference_mode_records_nothing():
     assert not predict().requires_grad and (x * 2).requires_grad
 
 
+@pytest.mark.parametrize("lib", [minitorch, torch])
+def test_whether_inference_mode_is_on(lib):
+    asked, modes = lib.is_inference_mode_enabled, [lib.inference_mode, lib.no_grad]
+    assert lib.inference_mode()(asked)() is True and asked() is False
+    for outer in modes:
+        for inner in modes:
+            with outer():
+                with inner():
+                    assert asked() is (lib.inference_mode in (outer, inner))
+                    assert not lib.is_grad_enabled()
+                assert asked() is (outer is lib.inference_mode)
+    with lib.inference_mode(), lib.inference_mode(False):
+        assert not asked() and lib.is_grad_enabled()
+    with lib.no_grad(), lib.enable_grad():
+        assert not asked() and lib.is_grad_enabled()
+
+
 @pytest.mark.parametrize("repeats", [-1, 1.5, True])
 def test_repeats_that_make_no_sense(repeats):
     with pytest.raises(ValueError, match="repeats is"):
@@ -564,3 +581,6 @@ def test_counts_that_do_not_fit():
         minitorch.ones(3).repeat_interleave(minitorch.tensor([1, 2]), 0)
     with pytest.raises(ValueError, match="vector of ints"):
         minitorch.ones(3).repeat_interleave(minitorch.tensor([1.0, 2.0, 1.0]), 0)
+    for repeats in (2, minitorch.tensor([2]), minitorch.tensor([1, 2, 3])):
+        with pytest.raises(ValueError, match=r"output_size is 5; .* make it 6"):
+            minitorch.ones(3).repeat_interleave(repeats, output_size=5)

@@ -383,8 +383,8 @@ def test_a_list_is_no_tensor(name):
     first, *others = OPERATIONS[name]
     assert first.name == "input"
     numbers = {"dims": (0,), "shape": (1,), "sizes": (1,), "mask": bools(1)}
-    numbers |= dict.fromkeys(("other", "mat2"), ones(1, 1)) | {"index": ints(1)}
-    numbers |= dict.fromkeys(("vec", "vec2", "src"), ones(1))
+    numbers |= dict.fromkeys(("other", "mat1", "mat2"), ones(1, 1))
+    numbers |= dict.fromkeys(("vec", "vec2", "src"), ones(1)) | {"index": ints(1)}
     numbers |= dict.fromkeys(("end", "tensor1", "tensor2"), ones(1))
     needed = [p.name for p in others if p.default is p.empty]
     needed += ["min"] * (name in ("clamp", "clip"))

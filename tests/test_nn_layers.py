@@ -471,6 +471,33 @@ def test_embedding_details():
         nn.Embedding(2, 2, padding_idx=2)
 
 
+@pytest.mark.parametrize("freeze", [True, False])
+@pytest.mark.parametrize("padding_idx", [None, -2])
+def test_embedding_from_pretrained(freeze, padding_idx, device):
+    (table, ttable), (x, tx) = pair(6, 4, device=device), numbers(6, 9, device=device)
+    before = minitorch.get_rng_state()
+    mine = nn.Embedding.from_pretrained(table, freeze, padding_idx=padding_idx)
+    assert minitorch.get_rng_state() == before
+    theirs = tnn.Embedding.from_pretrained(ttable, freeze, padding_idx=padding_idx)
+    assert repr(mine) == repr(theirs) and mine.weight.requires_grad is not freeze
+    out, expected = mine(x), theirs(tx)
+    same(out, expected)
+    if not freeze:
+        backward(out, expected)
+        same(mine.weight.grad, theirs.weight.grad)
+    table.detach().zero_()
+    assert not mine.weight.any()
+
+
+def test_embedding_from_what_is_no_table():
+    with pytest.raises(ValueError, match=r"is \(3,\); expected two"):
+        nn.Embedding.from_pretrained(minitorch.ones(3))
+    with pytest.raises(ValueError, match="padding_idx is 3"):
+        nn.Embedding.from_pretrained(minitorch.ones(3, 1), padding_idx=3)
+    with pytest.raises(TypeError, match="'max_norm'"):  # one that is not offered
+        nn.Embedding.from_pretrained(minitorch.ones(3, 1), max_norm=1.0)
+
+
 def test_dropout(device):
     minitorch.manual_seed(0)
     layer, x = nn.Dropout(0.25), minitorch.ones(100, 100, device=device)
@@ -639,7 +666,7 @@ def test_default_generator_decides_the_weights():
 # --------------------------------------------------------------------------- utils
 
 
-@pytest.mark.parametrize("norm_type", [1, 2, math.inf])
+@pytest.mark.parametrize("norm_type", [1, 2, math.inf, "inf", 0.5, 3, 4.5])
 @pytest.mark.parametrize("max_norm", [0.5, 1e6])
 def test_clip_grad_norm(norm_type, max_norm):
     mine = copy_weights(nn.Linear(3, 4), theirs := tnn.Linear(3, 4))
@@ -664,7 +691,12 @@ def test_clip_details():
         nn.utils.clip_grad_norm_(a, 1.0, error_if_nonfinite=True)
     assert nn.utils.clip_grad_norm_([nn.Parameter(minitorch.ones(1))], 1.0) == 0
     with pytest.raises(ValueError, match="norm_type"):
-        nn.utils.clip_grad_norm_(a, 1.0, norm_type=3)
+        nn.utils.clip_grad_norm_(a, 1.0, norm_type=0)
+    a.grad, half = minitorch.zeros(3), nn.Parameter(minitorch.ones(2).half())
+    assert nn.utils.clip_grad_norm_(a, 1.0, norm_type=3) == 0 and not a.grad.any()
+    half.grad = 100 * minitorch.ones(2).half()  # whose fourth power is no float16
+    total = nn.utils.clip_grad_norm_([half, a], 1.0, norm_type=4)
+    assert total.item() == pytest.approx(100 * 2**0.25)
 
 
 def test_parameters_to_vector_and_back():

@@ -139,8 +139,15 @@ def watched(lib: Any, numbers: list[np.ndarray]) -> list[Any]:
     def change(module: Any, grad_input: Any, grad_output: Any) -> Any:
         return tuple(None if g is None else g * 2 for g in grad_input)
 
-    handles = [mix.register_full_backward_hook(h) for h in (note, change, note)]
-    for kept in (3, 1, 0):
+    def before(module: Any, grad_output: Any) -> None:
+        seen.append(("before", tell(grad_output)))
+
+    def turn(module: Any, grad_output: Any) -> Any:
+        return tuple(-g for g in grad_output)
+
+    handles = [mix.register_full_backward_pre_hook(h) for h in (before, turn, before)]
+    handles += [mix.register_full_backward_hook(h) for h in (note, change, note)]
+    for kept in (6, 4, 3, 1, 0):
         for handle in handles[kept:]:
             handle.remove()
         for first, second in ((x, y), (x, fixed), (fixed, fixed * 2)):
@@ -153,6 +160,8 @@ def watched(lib: Any, numbers: list[np.ndarray]) -> list[Any]:
         layer.weight.fill_(0.5)
         layer.bias.fill_(0.25)
     layer.register_full_backward_hook(note)
+    layer.register_full_backward_pre_hook(before)
+    layer.register_full_backward_pre_hook(lambda module, grads: (grads[0] * 2,))
     layer(fixed.reshape(-1, 2)).sum().backward()
     with lib.no_grad():
         layer(fixed.reshape(-1, 2))
@@ -171,6 +180,9 @@ def test_a_hook_that_returns_too_few_gradients() -> None:
     act.register_full_backward_hook(lambda *_: (None, None))
     x = minitorch.ones(2, requires_grad=True)
     with pytest.raises(RuntimeError, match=r"returned 2 .* 1 positional"):
+        act(x).sum().backward()
+    act.register_full_backward_pre_hook(lambda *_: ())
+    with pytest.raises(RuntimeError, match=r"pre_hook: .* returned 0 .* 1 output"):
         act(x).sum().backward()
 
 

@@ -382,6 +382,20 @@ def test_generators():
     assert minitorch.rand(3, generator=a).equal(z) and not z.equal(x)
 
 
+@pytest.mark.parametrize("lib", [minitorch, torch])
+def test_the_state_of_the_default_generator(lib, tmp_path):
+    lib.manual_seed(2**40 + 5)
+    first = lib.rand(5)
+    assert lib.initial_seed() == 2**40 + 5
+    lib.save({"rng": lib.get_rng_state()}, tmp_path / "state.pt")
+    drawn = lib.rand(3).tolist(), lib.randint(100, (2,)).tolist(), lib.randn(4).tolist()
+    lib.manual_seed(6)
+    lib.set_rng_state(lib.load(tmp_path / "state.pt")["rng"])
+    assert lib.initial_seed() == 2**40 + 5 and lib.rand(3).tolist() == drawn[0]
+    assert lib.randint(100, (2,)).tolist() == drawn[1]
+    assert lib.randn(4).tolist() == drawn[2] != first.tolist()
+
+
 def test_random_in_place(device):
     minitorch.manual_seed(0)
     x = minitorch.empty(400, device=device).uniform_(2.0, 3.0)

@@ -373,3 +373,20 @@ def test_lerp_reaches_its_end_and_says_what_is_wrong(device):
             wrong()
     with pytest.raises(ValueError, match="lerp_: "):
         x.lerp_(minitorch.ones(3, 2, device=device), 0.5)
+
+
+def test_result_type():
+    """Of tensors with dims and without, and numbers, as in PyTorch."""
+
+    def operands(lib):
+        kinds = [getattr(lib, kind.name) for kind in dtypes.ALL]
+        tensors = [lib.ones(n, dtype=k) for n in ((), (2,), (0, 1)) for k in kinds]
+        return [*tensors, True, 3, 2.5]
+
+    for (a, s), (b, t) in itertools.product(
+        zip(operands(minitorch), operands(torch)), repeat=2
+    ):
+        found = minitorch.result_type(a, b)
+        assert repr(found)[10:] == str(torch.result_type(s, t))[6:], (s, t)
+    with pytest.raises(TypeError, match=r"result_type: got a str; .* or a tensor"):
+        minitorch.result_type(minitorch.ones(1), "2")

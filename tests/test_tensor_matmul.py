@@ -77,3 +77,39 @@ def test_nan_and_infinity_spread(device):
     assert_same(x @ x, t @ t)
     zeros = minitorch.zeros(2, 2, device=device)
     assert_same(x @ zeros, t @ torch.zeros(2, 2))
+
+
+def test_addmm_does_not_look_at_an_input_that_counts_nothing(device):
+    nan, a = (minitorch.full((2, 2), x, device=device) for x in (float("nan"), 1.0))
+    assert nan.addmm(a, a, beta=0).tolist() == [[2, 2], [2, 2]]
+
+
+@pytest.mark.parametrize("kind", ["float16", "bfloat16"])
+def test_addmm_of_halves_and_in_autocast(kind):
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal(s).astype(np.float32) for s in ((3,), (2, 4), (4, 3))]
+    found = []
+    for lib in (minitorch, torch):
+        x, a, b = map(lib.tensor, arrays)
+        dtype = getattr(lib, kind)
+        halves = [t.to(dtype) for t in (x, a, b)]
+        with lib.autocast("cpu", dtype=dtype):
+            cast = lib.addmm(x, a, halves[2], beta=0.5)
+        found.append([lib.addmm(*halves, alpha=2), cast])
+    assert_same(*found, 0.02)
+
+
+def test_addmm_of_what_does_not_fit():
+    a, ints = minitorch.ones(2, 2), minitorch.ones(2, 2).long()
+    with pytest.raises(
+        ValueError, match=r"addmm: input is \(1, 2, 2\), which does not"
+    ):
+        minitorch.addmm(a[None], a, a)
+    with pytest.raises(ValueError, match="addmm: the second operand is"):
+        minitorch.addmm(a, a, a[0])
+    with pytest.raises(TypeError, match=r"addmm: .* convert one"):
+        minitorch.addmm(a.double(), a, a)
+    with pytest.raises(TypeError, match=r"alpha 0.5, and the operands are int64"):
+        minitorch.addmm(ints, ints, ints, alpha=0.5)
+    with pytest.raises(TypeError, match="addmm: expected a minitorch tensor, got int"):
+        minitorch.addmm(1, a, a)

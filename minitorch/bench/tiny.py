@@ -67,7 +67,7 @@ IMAGE, CLASSES = X.reshape(1, 1, N, N), PLACES[0]
 # default, and no name of these, is left out with all that follow it.
 ARGUMENTS: dict[str, Any] = {
     **dict.fromkeys(("input", "self", "a", "x", "other", "mat2", "src", "target"), X),
-    **dict.fromkeys(("x1", "x2", "tensor1", "tensor2"), X),
+    **dict.fromkeys(("x1", "x2", "tensor1", "tensor2", "mat1"), X),
     **dict.fromkeys(("weight", "bias", "vec"), ROW),
     **dict.fromkeys(("running_mean", "running_var"), STATISTICS),
     **dict.fromkeys(("mask", "condition"), MASK),

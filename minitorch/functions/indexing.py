@@ -615,20 +615,33 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
 
 
 def repeat_interleave(
-    input: Tensor, repeats: int | Tensor, dim: int | None = None
+    input: Tensor,
+    repeats: int | Tensor,
+    dim: int | None = None,
+    *,
+    output_size: int | None = None,
 ) -> Tensor:
     """Each element along `dim` so many times, next to each other (a copy).
 
     Args:
         repeats: for all, or an int tensor [n] (or [1]) with one count for each.
         dim: None: of all elements, in one dimension.
+        output_size: what the result's size along `dim` is, where it is known.
     """
     checked_tensor("repeat_interleave", input)
     if dim is None:
         input, dim = reshape(input, -1), 0
     dim = existing_dim("repeat_interleave", input, dim)
-    if is_tensor(repeats):
-        return _repeated_each(input, repeats, dim)
+    out = (_repeated_each if is_tensor(repeats) else _repeated)(input, repeats, dim)
+    if output_size not in (None, size := out.raw.shape[dim]):
+        raise ValueError(
+            f"repeat_interleave: output_size is {output_size}; the repeats make it "
+            f"{size}"
+        )
+    return out
+
+
+def _repeated(input: Tensor, repeats: Any, dim: int) -> Tensor:
     if type(repeats) is not int or repeats < 0:
         raise ValueError(
             f"repeat_interleave: repeats is {repeats!r}; expected 0 or more, or a "

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from minitorch.dtypes import Number
 from minitorch.function import Context, Function
-from minitorch.functions.autocasting import in_widest, will_be_cast
+from minitorch.functions.autocasting import in_lower, in_widest, will_be_cast
 from minitorch.functions.movement import View
 from minitorch.functions.operands import (
+    check_alike,
     check_broadcast,
     checked_tensor,
     different_devices,
+    type_with_number,
     unbroadcast,
 )
 from minitorch.tensor_data import TensorData
@@ -129,6 +132,34 @@ def outer(input: Tensor, vec2: Tensor) -> Tensor:
         if len(checked_tensor("outer", x).raw.shape) != 1:
             raise ValueError(f"outer: expected two vectors, got {x.raw.shape}")
     return _column(input) * vec2
+
+
+@in_lower
+def addmm(
+    input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Number = 1, alpha: Number = 1
+) -> Tensor:
+    """beta input + alpha mat1 @ mat2: [M, K] @ [K, N] -> [M, N]; input expands to it.
+
+    Where beta is 0 nobody looks at the input, which has no gradient then.
+    """
+    out = _product("addmm", mat1, 2, mat2, 2)
+    check_alike("addmm", out, input)
+    shape, kind = out.raw.shape, out.raw.storage.dtype
+    if check_broadcast("addmm", input.raw.shape, shape) != shape:
+        raise ValueError(
+            f"addmm: input is {input.raw.shape}, which does not expand to the "
+            f"product's {shape}"
+        )
+    for factor in (beta, alpha):
+        if type_with_number("addmm", out, factor) is not kind:
+            raise TypeError(
+                f"addmm: beta is {beta} and alpha {alpha}, and the operands are "
+                f"{kind.name}; both must be ints for them"
+            )
+    out = out if alpha == 1 else out * alpha
+    if beta == 0:
+        return out
+    return out + (input if beta == 1 else input * beta)
 
 
 def _product(name: str, a: Any, a_dims: int, b: Any, b_dims: int) -> Tensor:

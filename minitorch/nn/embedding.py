@@ -32,6 +32,7 @@ class Embedding(Module):
         padding_idx: int | None = None,
         device: str | None = None,
         dtype: DType | None = None,
+        _weight: Tensor | None = None,
     ) -> None:
         super().__init__()
         check_sizes(
@@ -46,11 +47,32 @@ class Embedding(Module):
             padding_idx %= num_embeddings
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
         self.padding_idx = padding_idx
-        table = randn(num_embeddings, embedding_dim, device=device, dtype=dtype)
+        table = _weight
+        if table is None:
+            table = randn(num_embeddings, embedding_dim, device=device, dtype=dtype)
         self.weight = Parameter(table)
-        if padding_idx is not None:
+        if padding_idx is not None and _weight is None:
             with no_grad():
                 self.weight[padding_idx] = 0
+
+    @classmethod
+    def from_pretrained(
+        cls, embeddings: Tensor, freeze: bool = True, padding_idx: int | None = None
+    ) -> Embedding:
+        """With the rows of `embeddings` [n, d], whose memory it shares, as its table.
+
+        Args:
+            freeze: whether the table does not learn.
+        """
+        if embeddings.dim() != 2:
+            raise ValueError(
+                f"Embedding.from_pretrained: embeddings is {embeddings.raw.shape}; "
+                f"expected two dimensions"
+            )
+        rows, width = embeddings.raw.shape
+        layer = cls(rows, width, padding_idx, _weight=embeddings)
+        layer.weight.requires_grad_(not freeze)
+        return layer
 
     def forward(self, x: Tensor) -> Tensor:
         return F.embedding(x, self.weight, self.padding_idx)

@@ -1,11 +1,14 @@
 """Hooks on the backward pass of a module.
 
 With this file a module shows the gradients of its inputs and outputs
-(`Module.register_full_backward_hook`): its inputs and its outputs pass an operation
-that changes nothing, and whose backward pass sees all of their gradients together.
+(`Module.register_full_backward_hook`), and before that those of its outputs alone
+(`register_full_backward_pre_hook`): its inputs and its outputs pass an operation that
+changes nothing, and whose backward pass sees all of their gradients together.
 
     x -> Inputs -> forward -> Outputs -> y
            |                     |
+           v                     v
+           |            pre_hook(module, grad_output)
            v                     v
       hook(module, grad_input, grad_output)
 """
@@ -13,11 +16,16 @@ that changes nothing, and whose backward pass sees all of their gradients togeth
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from minitorch.autodiff import is_grad_enabled
 from minitorch.function import UserFunction
 from minitorch.tensor import Tensor
+
+
+class Before(partial):
+    """A hook that is called with the gradients of the outputs alone."""
 
 
 class Watch:
@@ -30,7 +38,9 @@ class Watch:
     """
 
     def __init__(self, module: Any, hooks: Sequence[Callable]) -> None:
-        self.module, self.hooks = module, tuple(hooks)
+        self.module = module
+        self.before = [h for h in hooks if isinstance(h, Before)]
+        self.hooks = [h for h in hooks if not isinstance(h, Before)]
         self.count, self.places = 0, list[int]()
         self.constants: dict[int, Tensor] = {}
         self.grad_output: tuple[Any, ...] = ()
@@ -68,20 +78,34 @@ class Watch:
         spread = _spread(grads, self.places, self.count)
         for i, x in self.constants.items():
             spread[i] = x.new_zeros(x.raw.shape)
-        full = tuple(spread)
-        for hook in self.hooks:
-            changed = hook(self.module, full, self.grad_output)
-            if changed is not None:
-                full = changed if isinstance(changed, tuple) else (changed,)
-                self._check(full)
+        full = self._changed(self.hooks, tuple(spread), self.grad_output)
         return [full[i] for i in self.places]
 
-    def _check(self, grads: tuple[Any, ...]) -> None:
-        if len(grads) != self.count:
-            raise RuntimeError(
-                f"register_full_backward_hook: a hook returned {len(grads)} "
-                f"gradient(s) for {self.count} positional argument(s) of forward"
-            )
+    def call_before(self, grads: Sequence[Any]) -> list[Any]:
+        """Call those hooks with the outputs' gradients, which they may replace."""
+        given = tuple(_spread(grads, self.out_places, self.out_count))
+        self.grad_output = self._changed(self.before, given)
+        return [self.grad_output[i] for i in self.out_places]
+
+    def _changed(
+        self, hooks: Sequence[Callable], grads: tuple[Any, ...], *more: Any
+    ) -> tuple[Any, ...]:
+        """What the hooks make of the gradients, one after the other."""
+        for hook in hooks:
+            changed = hook(self.module, grads, *more)
+            if changed is None:
+                continue
+            changed = changed if isinstance(changed, tuple) else (changed,)
+            if len(changed) != len(grads):
+                name, of = "pre_hook", "output(s)"
+                if more:
+                    name, of = "hook", "positional argument(s) of forward"
+                raise RuntimeError(
+                    f"register_full_backward_{name}: a hook returned {len(changed)} "
+                    f"gradient(s) for {len(grads)} {of}"
+                )
+            grads = changed
+        return grads
 
 
 class Same(UserFunction):
@@ -102,15 +126,15 @@ class Inputs(Same):
 
 
 class Outputs(Same):
-    """The same tensors; its backward pass notes their gradients."""
+    """The same tensors; its backward pass shows and notes their gradients."""
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         watch = ctx.watch
-        watch.grad_output = tuple(_spread(grads, watch.out_places, watch.out_count))
+        passed = watch.call_before(grads)
         if not watch.places:  # nobody wants the inputs' gradients: now or never
             watch.call(())
-        return (None, *grads)
+        return (None, *passed)
 
 
 def _wanting(values: Sequence[Any]) -> list[int]:

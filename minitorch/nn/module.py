@@ -26,7 +26,7 @@ from minitorch.arguments import parse_to
 from minitorch.autodiff import no_grad
 from minitorch.dtypes import DType, bfloat16, float16, float32, float64
 from minitorch.functions.operands import kind_of
-from minitorch.nn.hooks import Watch
+from minitorch.nn.hooks import Before, Watch
 from minitorch.nn.parameter import Parameter
 from minitorch.tensor import Handle, Tensor
 
@@ -112,6 +112,10 @@ class Module:
         to go on with.
         """
         return Handle(self._backward_hooks, hook)
+
+    def register_full_backward_pre_hook(self, hook: Callable) -> Handle:
+        """Call `hook(module, grad_output)` before that; it may return another one."""
+        return Handle(self._backward_hooks, Before(hook))
 
     # ----------------------------------------------------------------- attributes
 

@@ -14,6 +14,7 @@ from typing import Any
 from minitorch import operators
 from minitorch.autodiff import no_grad
 from minitorch.creation import zeros
+from minitorch.dtypes import computed
 from minitorch.executor import advance
 from minitorch.tensor import Tensor
 from minitorch.tensor_data import TensorData
@@ -113,7 +114,7 @@ def clip_grad_norm_(
     `fully_shard`, all ranks must call this, and the norm is that of all parts.
 
     Args:
-        norm_type: 1, 2 or math.inf.
+        norm_type: p of the p-norm: a number above 0, or math.inf.
         error_if_nonfinite: read the norm, and raise a RuntimeError if it is infinite
             or NaN.
         foreach: whether to take all gradients together, which happens anyway.
@@ -125,9 +126,10 @@ def clip_grad_norm_(
     neural networks", 2013.
     """
     tensors = _with_grad(parameters)
-    if norm_type not in (1, 2, math.inf):
+    if not (norm_type := float(norm_type)) > 0:
         raise ValueError(
-            f"clip_grad_norm_: norm_type is {norm_type!r}; expected 1, 2 or math.inf"
+            f"clip_grad_norm_: norm_type is {norm_type}; expected a number above 0, or "
+            f"math.inf"
         )
     if not tensors:
         return zeros(())
@@ -174,13 +176,18 @@ def common_norm(parameters: list[Any], norm_type: float = 2.0) -> Tensor:
     whole = totals[0]
     for other in totals[1:]:
         whole = whole.maximum(other) if norm_type == math.inf else whole + other
-    return whole.sqrt() if norm_type == 2 else whole
+    if norm_type == 2:
+        return whole.sqrt()
+    return whole if norm_type in (1, math.inf) else whole ** (1 / norm_type)
 
 
 def _power_sum(grads: list[Tensor], norm_type: float) -> Tensor:
     """The sum of all |g|^norm_type, or the largest |g|; 0 of no number."""
     if norm_type == 2:
         return Tensor(grads[0].backend.sum_of_squares([g.raw for g in grads]))
+    if norm_type not in (1, math.inf):  # a half type is too narrow for powers
+        grads = [g.to(computed(g.dtype)).abs() ** norm_type for g in grads]
+        norm_type = 1
     norms = [g.norm(norm_type) for g in grads if g.numel()]
     return Tensor.stack(norms).norm(norm_type) if norms else grads[0].new_zeros(())
 

@@ -100,6 +100,7 @@ class Elementwise:
     mv = products.mv
     dot = products.dot
     outer = products.outer
+    addmm = products.addmm
 
     maximum = choice.maximum
     minimum = choice.minimum

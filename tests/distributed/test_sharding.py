@@ -184,7 +184,7 @@ def norms_of(clip: float, model: Any) -> list[float]:
     return [step(model, optimizer, clip) for _ in range(3)]
 
 
-@pytest.mark.parametrize("clip", [1, 2, math.inf])
+@pytest.mark.parametrize("clip", [1, 2, math.inf, 3.5])
 def test_gradients_are_clipped_by_the_norm_of_all_parts(clip: float) -> None:
     """More ranks than some layers have numbers: parts may be empty."""
 
