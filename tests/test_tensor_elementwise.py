@@ -373,3 +373,14 @@ def test_lerp_reaches_its_end_and_says_what_is_wrong(device):
             wrong()
     with pytest.raises(ValueError, match="lerp_: "):
         x.lerp_(minitorch.ones(3, 2, device=device), 0.5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64"])
+@pytest.mark.parametrize("method", ["addcmul", "addcmul_"])
+def test_the_value_of_addcmul_is_a_number(device, method, dtype):
+    x = minitorch.tensor([1, 2], device=device).to(getattr(minitorch, dtype))
+    one = minitorch.tensor(1.0, device=device, requires_grad=True)  # no gradient for it
+    for wrong in (one, one.detach(), minitorch.ones(2, device=device), np.ones(1), 1j):
+        with pytest.raises(TypeError, match=f"{method}: got a .*number"):
+            getattr(x, method)(x, x, value=wrong)
+    assert getattr(x, method)(x, x, value=True).tolist() == [2, 6]
