@@ -90,6 +90,14 @@ def test_numpy_scalars(device, number):
     assert (number > x).tolist() == [True, float(number) > 2.0]
 
 
+@pytest.mark.parametrize("dtype", ["int32", "int64", "float32"])
+def test_numpy_bools(device, dtype):
+    x = minitorch.tensor([1, 2], device=device).to(getattr(minitorch, dtype))
+    for out in (x + np.True_, x.masked_fill(x > 0, np.True_) * x + 1):
+        assert out.dtype is x.dtype and out.tolist() == [2, 3]
+    assert (x == np.True_).tolist() == [True, False]
+
+
 # ------------------------------------------------------------ NaN, infinities, zeros
 
 SPECIAL = [nan, inf, -inf, 0.0, -0.0, 1.0, -1.0, 1e-30, -1e30, 1e30, 0.5, 100.0, -100.0]
