@@ -124,7 +124,7 @@ def check_number(value: Any, dtype: DType) -> Any:
     Raises:
         ValueError: the number is too large, or NaN for an integer type.
     """
-    integer = isinstance(value, int)
+    integer = isinstance(value, (int, np.bool_))
     if dtype.category == 0 or (dtype.category == 2 and not integer):
         return value
     if integer and -SMALL <= value < SMALL:

@@ -90,6 +90,14 @@ def test_numpy_scalars(device, number):
     assert (number > x).tolist() == [True, float(number) > 2.0]
 
 
+@pytest.mark.parametrize("dtype", ["int32", "int64", "float32"])
+def test_numpy_bools(device, dtype):
+    x = minitorch.tensor([1, 2], device=device).to(getattr(minitorch, dtype))
+    for out in (x + np.True_, x.masked_fill(x > 0, np.True_) * x + 1):
+        assert out.dtype is x.dtype and out.tolist() == [2, 3]
+    assert (x == np.True_).tolist() == [True, False]
+
+
 # ------------------------------------------------------------ NaN, infinities, zeros
 
 SPECIAL = [nan, inf, -inf, 0.0, -0.0, 1.0, -1.0, 1e-30, -1e30, 1e30, 0.5, 100.0, -100.0]
@@ -390,3 +398,14 @@ def test_result_type():
         assert repr(found)[10:] == str(torch.result_type(s, t))[6:], (s, t)
     with pytest.raises(TypeError, match=r"result_type: got a str; .* or a tensor"):
         minitorch.result_type(minitorch.ones(1), "2")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64"])
+@pytest.mark.parametrize("method", ["addcmul", "addcmul_"])
+def test_the_value_of_addcmul_is_a_number(device, method, dtype):
+    x = minitorch.tensor([1, 2], device=device).to(getattr(minitorch, dtype))
+    one = minitorch.tensor(1.0, device=device, requires_grad=True)  # no gradient for it
+    for wrong in (one, one.detach(), minitorch.ones(2, device=device), np.ones(1), 1j):
+        with pytest.raises(TypeError, match=f"{method}: got a .*number"):
+            getattr(x, method)(x, x, value=wrong)
+    assert getattr(x, method)(x, x, value=True).tolist() == [2, 6]

@@ -159,15 +159,16 @@ def added_operands(name: str, a: Tensor, b: Tensor, c: Tensor, value: Number) ->
         other = dtypes.result_type(y.dtype, y.dims, z.dtype, z.dims)
         kind = dtypes.result_type(kind, x.dims, other, max(y.dims, z.dims))
         a, b, c = (cast(t, kind) for t in (a, b, c))
-    if value == 1:  # as it mostly is
+    if type(value) is int and value == 1:  # as it mostly is; no tensor is compared
         value = 1.0 if kind.category == 2 else 1
-    elif type_with_number(name, a, dtypes.check_number(value, kind)) is not kind:
+    elif type_with_number(name, a, value) is not kind:
         raise TypeError(
             f"{name}: value is {value}, and the operands are {kind.name}; it must be "
             f"an int for them"
         )
-    elif kind.category == 2:
-        value = float(value)
+    else:
+        value = dtypes.check_number(value, kind)
+        value = float(value) if kind.category == 2 else value
     _check_shapes(name, a, b, c)
     return a, b, c, value
 

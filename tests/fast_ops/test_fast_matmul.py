@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 from collections.abc import Callable
 
 import numba
@@ -71,6 +73,23 @@ def test_sizes_around_blocks(
     left = cpu.from_numpy(np.asarray(a, order="F" if layout[0] else "C"))
     right = cpu.from_numpy(np.asarray(b, order="F" if layout[1] else "C"))
     close(product(left, right), a, b)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("n", [WIDE + 1, 2 * WIDE - 1])
+def test_nothing_is_read_behind_the_last_column(n: int, dtype: str) -> None:
+    """b ends where a page begins that nobody may read."""
+    m, k = 5 * TILE.rows, DEPTH + 1
+    b = numbers(k, n, dtype=dtype, seed=1)
+    end = -(-b.nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
+    memory = np.frombuffer(mmap.mmap(-1, end + mmap.PAGESIZE), np.uint8)
+    protect, last = ctypes.CDLL(None).mprotect, memory.ctypes.data + end
+    assert not protect(ctypes.c_void_p(last), ctypes.c_size_t(mmap.PAGESIZE), 0)
+    right = memory[end - b.nbytes : end].view(dtype).reshape(k, n)
+    right[...] = b
+    a, given = numbers(m, k, dtype=dtype), cpu.from_numpy(right)
+    assert np.shares_memory(given.storage.array, right)
+    close(product(cpu.from_numpy(a), given), a, b)
 
 
 @given(
