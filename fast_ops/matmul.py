@@ -472,13 +472,13 @@ def _packs(given: Products, wide: int, item: int) -> tuple[bool, bool]:
     """Whether a, whether b has to be packed: not where it is read well as it lies.
 
     A step of k should not lead to another page of memory, unless all that is packed
-    would be read few times only. Columns of b must lie side by side, and fill a panel.
+    would be read few times only. Columns of b must lie side by side.
     """
     M, N, _ = given.sizes
     (_, a_row, a_step), (_, b_step, b_col) = given.a, given.b
     a_near = a_step == 1 or (a_row == 1 and 0 < a_step * item < PAGE)
     b_near = 0 <= b_step * item < PAGE or M <= FEW * ROWS
-    return not (a_near or N <= FEW * wide), not (b_near and b_col == 1 and N >= wide)
+    return not (a_near or N <= FEW * wide), not (b_near and b_col == 1)
 
 
 def matmul(a: TensorData, b: TensorData) -> TensorData:
