@@ -5,7 +5,7 @@ with `mma.sync` (`mma_tile`), go on with what that left in registers
 (`mma_of_sums`), and deal their elements out to the lanes of a warp
 (`fragment_base`, `fragments`, which `block/wgmma.py` uses as well). Factors in
 float32 are rounded to TF32 (`round_tf32` says how), those of 16 bits are taken as they
-are, two in a word; sums are float32.
+are, two in a word; sums are float32. float64 is multiplied and added as it is.
 
 Source: "PTX ISA", sections on mma.m16n8k8, mma.m16n8k16 and ldmatrix.
 """
@@ -44,7 +44,7 @@ watch.STAND_INS.add(__name__)
 
 
 # What the tensor cores multiply: names of types in PTX.
-TF32, BF16, F16 = "tf32", "bf16", "f16"
+TF32, BF16, F16, F64 = "tf32", "bf16", "f16", "f64"
 HALVES = {BF16: bfloat16, F16: float16}
 
 
@@ -61,7 +61,8 @@ class Strips(NamedTuple):
         a_pitch, b_pitch: elements from one row (along k) or one k (across) to the next.
         kind: of the factors.
         wide: whether sums of halves are stored as they are, in float32.
-        old: whether the chip may be older than Ampere; it knows float16 alone.
+        old: whether the chip may be older than Ampere, which knows float16 alone; with
+            float64: than Hopper.
     """
 
     a_strips: int
@@ -83,12 +84,21 @@ class Strips(NamedTuple):
     @property
     def vector(self) -> int:
         """Elements of 16 bytes: a row of a matrix of `ldmatrix`."""
-        return 4 if self.kind == TF32 else 8
+        return {TF32: 4, F64: 2}.get(self.kind, 8)
 
     @property
     def step(self) -> int:
         """Steps of k of one instruction."""
-        return 2 * self.vector
+        return 16 if self.kind in HALVES else 8
+
+    @property
+    def number(self) -> Any:
+        """Numba's type of a sum."""
+        return types.float64 if self.kind == F64 else types.float32
+
+    def by_matrix(self, along: bool) -> bool:
+        """Whether `ldmatrix` reads a side that lies along k, or across it."""
+        return self.kind in HALVES or (along and self.kind == TF32)
 
     @property
     def sums(self) -> int:
@@ -114,7 +124,7 @@ def mma_tile(strips: Strips) -> Functions:
 
     Halves go two in a word, the first in its lower part, and so 16 k at a time:
     `mma.sync.m16n8k16` deals its words as the other one its elements. `store` rounds
-    its sums to them.
+    its sums to them. float64 goes as TF32 does, but each lane loads its elements.
     """
     if SIMULATED:
         return _emulated_mma(strips)
@@ -123,10 +133,10 @@ def mma_tile(strips: Strips) -> Functions:
         return *first_sum(builder), _runs(strips)
 
     return (
-        make_zero(types.float32, strips.sums),
+        make_zero(strips.number, strips.sums),
         _make_mma(strips),
         make_store(
-            types.float32, strips.sums, runs_of, narrower(strips.stored, strips.old)
+            strips.number, strips.sums, runs_of, narrower(strips.stored, strips.old)
         ),
     )
 
@@ -150,7 +160,7 @@ def first_sum(builder: Any) -> tuple[Any, Any]:
 
 def _make_mma(strips: Strips) -> Callable:
     def signature(acc: Any, shared: Any, a_at: Any, b_at: Any) -> Any:
-        acc_type = types.UniTuple(types.float32, strips.sums)
+        acc_type = types.UniTuple(strips.number, strips.sums)
         return acc_type(acc_type, shared, types.int64, types.int64)
 
     @written(signature)
@@ -193,8 +203,8 @@ def fragment_base(
     """
     along = strips.a_along if left else strips.b_along
     pitch = strips.a_pitch if left else strips.b_pitch
-    one = constant(1)
-    if along or strips.kind != TF32:
+    one, by_matrix = constant(1), strips.by_matrix(along)
+    if by_matrix:
         # Bits 3 and 4 of the lane's number choose the matrix: a strip, a half of k.
         matrix = builder.lshr(lane, constant(3))
         low, high = builder.and_(matrix, one), builder.lshr(matrix, one)
@@ -206,44 +216,39 @@ def fragment_base(
         place = builder.mul(row, constant(pitch))
         place = builder.add(place, builder.mul(beside, constant(strips.vector)))
     else:
-        k = builder.mul(builder.and_(lane, constant(3)), constant(pitch))
-        place = builder.add(k, builder.lshr(lane, constant(2)))
+        k, row = builder.and_(lane, constant(3)), builder.lshr(lane, constant(2))
+        line, beside = (row, k) if along else (k, row)
+        place = builder.add(builder.mul(line, constant(pitch)), beside)
     pointer = builder.gep(base, [builder.add(at, place)])
-    by_address = along or strips.kind != TF32
-    return llvm.shared_address(builder, pointer) if by_address else pointer
+    return llvm.shared_address(builder, pointer) if by_matrix else pointer
 
 
 def fragments(
     builder: Any, ends: tuple[Any, Any], strips: Strips, k: int
 ) -> tuple[list[Any], list[Any]]:
     """A lane's words of a and b for `strips.step` of k, in the order of `mma`."""
-    a_end, b_end = ends
-    size = VECTOR_BYTES // strips.vector
-    a: list[Any] = []
-    for strip in range(0, strips.a_strips, 2):
-        first = 8 * strip
-        if strips.a_along:
-            a += _ldmatrix(builder, a_end, (first * strips.a_pitch + k) * size)
+    return (
+        _side(builder, ends[0], strips, k, True),
+        _side(builder, ends[1], strips, k, False),
+    )
+
+
+def _side(builder: Any, end: Any, strips: Strips, k: int, left: bool) -> list[Any]:
+    """Those of a (`left`): two strips at k, two at k + 4; or of b: each at both."""
+    count = strips.a_strips if left else strips.b_strips
+    along = strips.a_along if left else strips.b_along
+    pitch = strips.a_pitch if left else strips.b_pitch
+    size, words = VECTOR_BYTES // strips.vector, []
+    for first in range(0, 8 * count, 16):
+        if strips.by_matrix(along):
+            at = first * pitch + k if along else k * pitch + first
+            words += _ldmatrix(builder, end, at * size, not along)
             continue
-        if strips.kind != TF32:
-            a += _ldmatrix(builder, a_end, (k * strips.a_pitch + first) * size, True)
-            continue
-        for step in (k, k + 4):
-            a += llvm.load(builder, a_end, step * strips.a_pitch + first, 1)
-            a += llvm.load(builder, a_end, step * strips.a_pitch + first + 8, 1)
-    b: list[Any] = []
-    for strip in range(0, strips.b_strips, 2):
-        first = 8 * strip
-        if strips.b_along:
-            b += _ldmatrix(builder, b_end, (first * strips.b_pitch + k) * size)
-            continue
-        if strips.kind != TF32:
-            b += _ldmatrix(builder, b_end, (k * strips.b_pitch + first) * size, True)
-            continue
-        for row in (first, first + 8):
-            b += llvm.load(builder, b_end, k * strips.b_pitch + row, 1)
-            b += llvm.load(builder, b_end, (k + 4) * strips.b_pitch + row, 1)
-    return a, b
+        four = [(first + row, k + step) for step in (0, 4) for row in (0, 8)]
+        for row, step in four if left else [four[i] for i in (0, 2, 1, 3)]:
+            at = row * pitch + step if along else step * pitch + row
+            words += llvm.load(builder, end, at, 1)
+    return words
 
 
 def _ldmatrix(
@@ -268,7 +273,7 @@ def rounded(builder: Any, x: Any) -> Any:
 
 def narrower(kind: str, old: bool = False) -> Callable | None:
     """narrow(builder, floats) -> halves; None where float32 is stored."""
-    if kind == TF32:
+    if kind not in HALVES:
         return None
 
     def narrow(builder: Any, floats: list[Any]) -> list[Any]:
@@ -293,7 +298,7 @@ def _pair(builder: Any, low: Any, high: Any, kind: str) -> Any:
 
 
 _MMA = (
-    "mma.sync.aligned.m16n8k{1}.row.col.f32.{0}.{0}.f32 "
+    "mma.sync.aligned.m16n8k{1}.row.col.{2}.{0}.{0}.{2} "
     "{{$0, $1, $2, $3}}, {{$4, $5, $6, $7}}, {{$8, $9}}, {{$10, $11, $12, $13}};"
 )
 _OLD_MMA = " ".join(
@@ -304,6 +309,16 @@ _OLD_MMA = " ".join(
         ("$6, $7", "$9", "$0, $1, $2, $3"),
     )
 )
+_OLD_F64 = " ".join(
+    "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 "
+    f"{{$0, $1}}, {{{a}}}, {{{b}}}, {{{c}}};".replace("$0, $1", out)
+    for out, a, b, c in (
+        ("$0, $1", "$4", "$8", "$10, $11"),
+        ("$2, $3", "$5", "$8", "$12, $13"),
+        ("$0, $1", "$6", "$9", "$0, $1"),
+        ("$2, $3", "$7", "$9", "$2, $3"),
+    )
+)
 
 
 def _mma_all(
@@ -311,12 +326,19 @@ def _mma_all(
     old: bool = False,
 ) -> None:  # fmt: skip
     """acc += a's pairs of strips times b's strips: one instruction for each pair, or
-    with `old` two, of which each takes half of k."""
-    number, word = ir.FloatType(), ir.IntType(32)
+    with `old` two, of which each takes half of k (of float64 four, a strip each)."""
+    number, word, letters = ir.FloatType(), ir.IntType(32), "fr"
+    if kind == F64:
+        number, word, letters = ir.DoubleType(), ir.DoubleType(), "dd"
     four = ir.LiteralStructType([number] * 4)
     form = ir.FunctionType(four, [word] * 6 + [number] * 4)
-    text = _OLD_MMA if old else _MMA.format(kind, 8 if kind == TF32 else 16)
-    instruction = ir.InlineAsm(form, text, "=f,=f,=f,=f,r,r,r,r,r,r,0,1,2,3")
+    text = _MMA.format(
+        kind, 16 if kind in HALVES else 8, "f64" if kind == F64 else "f32"
+    )
+    if old:
+        text = _OLD_F64 if kind == F64 else _OLD_MMA
+    ends = [f"={letters[0]}"] * 4 + [letters[1]] * 6 + ["0,1,2,3"]
+    instruction = ir.InlineAsm(form, text, ",".join(ends))
     blocks = len(b) // 2
     for i in range(len(a) // 4):
         for step in range(blocks):
@@ -452,14 +474,16 @@ def round_tf32(values: np.ndarray) -> np.ndarray:
 
 def narrowed(values: np.ndarray, kind: str) -> np.ndarray:
     """float32 numbers as they are stored: the bits of halves, or themselves."""
-    if kind == TF32:
+    if kind not in HALVES:
         return values
     with np.errstate(over="ignore"):
         return values.astype(HALVES[kind].numpy).view(np.uint16)
 
 
 def factors_of(values: np.ndarray, kind: str) -> np.ndarray:
-    """What is stored, as the tensor cores read it: in float32."""
+    """What is stored, as the tensor cores read it: in float32, or in float64."""
+    if kind == F64:
+        return values
     if kind == TF32:
         return round_tf32(values)
     stored = np.ascontiguousarray(values).view(HALVES[kind].numpy)
@@ -482,17 +506,23 @@ def _note_loads(shared: Any, at: Any, lane: int, strips: Strips, left: bool) -> 
     vector = strips.vector
     for k in range(0, strips.depth, strips.step):
         for first in range(0, rows, 16):
-            if along:  # one of the 32 lines of four matrices
+            if strips.by_matrix(along):  # one of the 32 lines of four matrices
                 place = at + (first + row) * pitch + k + vector * far
                 watch.note_reads(shared, [place], vector)
                 continue
-            place = at + (k + lane % 4) * pitch + first + lane // 4
-            places = [place + step * pitch + more for step in (0, 4) for more in (0, 8)]
+            steps = [k + lane % 4 + step for step in (0, 4)]
+            lines = [first + lane // 4 + more for more in (0, 8)]
+            places = [
+                at + (line * pitch + step if along else step * pitch + line)
+                for step in steps
+                for line in lines
+            ]
             watch.note_reads(shared, places, 1)
 
 
 def _emulated_mma(strips: Strips) -> Functions:
     pairs, blocks = strips.a_strips // 2, strips.b_strips
+    number = np.float64 if strips.kind == F64 else np.float32
     runs = _runs(strips)
 
     def factors(shared, at, rows, along, pitch):
@@ -502,7 +532,7 @@ def _emulated_mma(strips: Strips) -> Functions:
         return factors_of(stored, strips.kind)
 
     def zero():
-        return np.zeros(strips.sums, np.float32)
+        return np.zeros(strips.sums, number)
 
     def multiply(acc, shared, a_at, b_at):
         lane = cuda.laneid
@@ -516,7 +546,7 @@ def _emulated_mma(strips: Strips) -> Functions:
         b = factors(shared, b_at, cols, strips.b_along, strips.b_pitch)
         sums = np.einsum("srk,bck->sbc", a, b)  # [a's strips, b's strips, 2 columns]
         sums = sums.reshape(pairs, 2, blocks, 2).transpose(0, 2, 1, 3)
-        return acc + sums.reshape(-1).astype(np.float32)
+        return acc + sums.reshape(-1).astype(number)
 
     def place():
         return cuda.laneid // 4, cuda.laneid % 4 * 2, runs

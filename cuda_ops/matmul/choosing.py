@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from cuda_ops.block.mma import F64
 from cuda_ops.matmul.kernels import Config
 from cuda_ops.matmul.warpgroup import GroupConfig
 from cuda_ops.runtime.device import properties
@@ -94,7 +95,8 @@ def estimate(cut: Cut, M: int, N: int, K: int, batches: int, rate: float) -> flo
     together = max(1, min(load, c.blocks))
     steps = ceil_div(ceil_div(K, cut.splits), c.depth)
     sums = together * c.rows * c.cols * getattr(c, "slices", 1)
-    idle = IDLE_GROUP_SUMS if isinstance(c, GroupConfig) else IDLE_SUMS
+    wide = getattr(c, "kind", "") == F64  # its instructions take longer, and wait less
+    idle = IDLE_GROUP_SUMS if wide or isinstance(c, GroupConfig) else IDLE_SUMS
     busy = 0.95 * sums / (sums + idle)
     busy *= getattr(c, "pace", 1)
     sums = SUMS_CYCLES / ceil_div(N, c.cols) if getattr(c, "sums", False) else 0.0

@@ -15,7 +15,7 @@ from numba import cuda, float32, float64, int32, int64, uint16
 
 from cuda_ops.block.copies import Copy, copier, fences, unit_of
 from cuda_ops.block.intrinsics import WARP, store
-from cuda_ops.block.mma import BF16, F16, HALVES, TF32, Strips, mma_tile
+from cuda_ops.block.mma import BF16, F16, F64, HALVES, TF32, Strips, mma_tile
 from cuda_ops.block.tiles import (
     VECTOR_BYTES,
     Side,
@@ -442,7 +442,7 @@ class TensorConfig(NamedTuple):
     @property
     def size(self) -> int:
         """Bytes of a number."""
-        return 4 if self.kind == TF32 else 2
+        return {TF32: 4, F64: 8}.get(self.kind, 2)
 
     @property
     def rows(self) -> int:
@@ -456,6 +456,11 @@ class TensorConfig(NamedTuple):
     def threads(self) -> int:
         return WARP * self.warps_m * self.warps_n
 
+    @property
+    def asynchronous(self) -> bool:
+        """Whether the chip has `cp.async`, as all have that know float64."""
+        return not self.old or self.kind == F64
+
     def copies(
         self, a_layout: Layout, b_layout: Layout, _: int = 4
     ) -> tuple[Copy, Copy]:
@@ -464,14 +469,16 @@ class TensorConfig(NamedTuple):
         The lines are as far apart as a warp needs to meet all 32 banks: `ldmatrix`
         reads 4 words of each of 8 lines at a time, which 4 words more put into
         different banks; a load across k reads 8 words of each of 4 lines, and 8 words
-        more do. Halves are always read by `ldmatrix`, and 8 of them are 4 words.
+        more do. Halves are always read by `ldmatrix`, and 8 of them are 4 words. Half a
+        warp reads 4 float64 of each of 4 lines, and 4 more do in both directions.
         """
-        more = 4 if self.kind == TF32 else 8
+        more = 8 if self.kind in HALVES else 4
+        across = 4 if self.kind == F64 else 8
         a, b = (
             Copy(
                 self.depth, wide,
-                pitch_of(wide, self.depth, layout, more if layout.k_fast else 8),
-                self.threads, layout.elements, not self.old, layout.k_fast,
+                pitch_of(wide, self.depth, layout, more if layout.k_fast else across),
+                self.threads, layout.elements, self.asynchronous, layout.k_fast,
             )
             for wide, layout in ((self.rows, a_layout), (self.cols, b_layout))
         )  # fmt: skip
@@ -495,10 +502,10 @@ def tensor_core_template(
     zero, multiply, store = mma_tile(
         Strips(c.a_strips, c.b_strips, *along, c.depth, *pitches, c.kind, c.wide, c.old)
     )
-    number = float32 if c.kind == TF32 else uint16
+    number = {TF32: float32, F64: float64}.get(c.kind, uint16)
     warps_n, warp_rows, warp_cols = c.warps_n, c.a_strips * 8, c.b_strips * 8
     a_row_stride, b_row_stride = a_copy.strides[0], b_copy.strides[0]
-    finish, ring = tile_storer(store, 4), stages * stage
+    finish, ring = tile_storer(store, 2 if c.kind == F64 else 4), stages * stage
 
     def matmul_tensor_core(a, a_at, a_strides, b, b_at, b_strides, out, sizes):
         """The tensor cores: 1,024 multiplications an instruction, of rounded factors.
@@ -525,7 +532,8 @@ def tensor_core_template(
 
         Factors are rounded to TF32 as they come from shared memory: 10 bits after the
         point, so that a product has a relative error of up to 2^-10. Sums are float32.
-        Halves are taken as they are, two in a word, and so twice as many at a time.
+        Halves are taken as they are, two in a word, and so twice as many at a time;
+        float64 as well, by chips of data centers, and its sums are float64.
 
         Source: "PTX ISA", on mma.sync, ldmatrix and cp.async; the order of loads and
         products follows "CUTLASS: fast linear algebra in CUDA C++".
@@ -570,6 +578,7 @@ if TINY:  # as small as a warp, so that products of 40 x 40 have several tiles
     )
     CONFIGS_8: tuple[Config, ...] = (Config(1, 1, 1, 4, 4, 8, 8, 3),)
     TENSOR_CONFIGS: tuple[TensorConfig, ...] = (TensorConfig(2, 2, 2, 2, 16, 3),)
+    F64_CONFIGS: tuple[TensorConfig, ...] = (TensorConfig(2, 2, 2, 2, 16, 3, 1, F64),)
 else:
     CONFIGS_4 = (
         Config(2, 2, 1, 8, 8, 4, 16, 4, blocks=3),  # 64 x 128
@@ -587,6 +596,10 @@ else:
         TensorConfig(2, 2, 8, 8, 16, 4, blocks=2),  # 128 x 128
         TensorConfig(2, 2, 4, 8, 16, 4, blocks=3),  # 64 x 128
         TensorConfig(2, 2, 4, 4, 16, 4, blocks=4),  # 64 x 64
+    )
+    F64_CONFIGS = (
+        TensorConfig(2, 2, 8, 4, 16, 3, blocks=2, kind=F64),  # 128 x 64
+        TensorConfig(2, 2, 4, 4, 16, 3, blocks=2, kind=F64),  # 64 x 64
     )
 # The same of halves, which are half as long.
 HALF_CONFIGS = {
@@ -619,12 +632,13 @@ def tensor_core(config: TensorConfig, a_layout: Layout, b_layout: Layout) -> Ker
 
 def _kernel(fn: Callable, config: Any, key: tuple[Any, ...], size: int) -> Kernel:
     a_layout, b_layout = (part for part in key if isinstance(part, Layout))
-    new = key[-1] is True or (isinstance(config, TensorConfig) and not config.old)
+    new = key[-1] is True or getattr(config, "asynchronous", False)
     registers = 65536 // (config.threads * config.blocks) // 8 * 8
     if not new and size == 4:  # older chips have room for one block's tiles only
         registers = MOST_REGISTERS
     main = key in MAIN.get(config, ())
-    kind = "uint16" if size == 2 else "float32"
+    kind = {2: "uint16", 8: "float64"}.get(size, "float32")
+    hopper = isinstance(config, TensorConfig) and config.kind == F64 and not config.old
     return Kernel(
         fn,
         name=MAIN[config][key] if main else f"{fn.__name__}{(*config, *key)}",
@@ -632,7 +646,7 @@ def _kernel(fn: Callable, config: Any, key: tuple[Any, ...], size: int) -> Kerne
         threads=config.threads,
         max_registers=min(registers, MOST_REGISTERS),
         shared=config.shared(a_layout, b_layout, size),
-        arch=(8, 0) if new else (7, 5),
+        arch=(9, 0) if hopper else (8, 0) if new else (7, 5),
     )
 
 
@@ -641,18 +655,21 @@ def _kernel(fn: Callable, config: Any, key: tuple[Any, ...], size: int) -> Kerne
 ACROSS_K, ALONG_K = Layout(4, False), Layout(4, True)
 HALF_ACROSS = Layout(8, True), Layout(8, False)
 EXAMPLE = "float32[] int64 5*int64 float32[] int64 5*int64 float32[] 4*int64"
+DOUBLES = Layout(2, True), Layout(2, False)
 MAIN: dict[Any, dict[tuple[Any, ...], str]] = {
     CONFIGS_4[0]: {("float32", ALONG_K, ACROSS_K, True): "matmul_vectorized"},
     CONFIGS_4[1]: {("float32", ALONG_K, ACROSS_K, False): "matmul_vectorized_sm_75"},
     TENSOR_CONFIGS[0]: {(ALONG_K, ACROSS_K): "matmul_tensor_core"},
     HALF_CONFIGS[BF16][0]: {HALF_ACROSS: "matmul_tensor_core_bfloat16"},
     OLD_CONFIGS[0]: {HALF_ACROSS: "matmul_tensor_core_sm_75"},
+    F64_CONFIGS[0]: {DOUBLES: "matmul_tensor_core_float64"},
 }
 vectorized("float32", CONFIGS_4[0], ALONG_K, ACROSS_K, True)
 vectorized("float32", CONFIGS_4[1], ALONG_K, ACROSS_K, False)
 tensor_core(TENSOR_CONFIGS[0], ALONG_K, ACROSS_K)
 tensor_core(HALF_CONFIGS[BF16][0], *HALF_ACROSS)
 tensor_core(OLD_CONFIGS[0], *HALF_ACROSS)
+tensor_core(F64_CONFIGS[0], *DOUBLES)
 
 
 @kernel(examples=["float32[] float32[] int64 float32[] float32[] int64"])

@@ -57,6 +57,7 @@ from cuda_ops.matmul.choosing import (
 from cuda_ops.matmul.kernels import (
     CONFIGS_4,
     CONFIGS_8,
+    F64_CONFIGS,
     HALF_CONFIGS,
     OLD_CONFIGS,
     TENSOR_CONFIGS,
@@ -80,7 +81,7 @@ from cuda_ops.matmul.warpgroup import GROUP_CONFIGS, SPLITS
 from cuda_ops.memory import copy, copy_into, empty
 from cuda_ops.runtime.device import compute_capability, properties
 from minitorch import precision
-from minitorch.dtypes import DType, bfloat16, float16, float32
+from minitorch.dtypes import DType, bfloat16, float16, float32, float64
 from minitorch.tensor_data import Shape, Strides, TensorData, broadcast_shapes
 
 # Multiplications for which rounding to TF32 pays.
@@ -88,6 +89,9 @@ TENSOR_LEAST = 2**22
 # Numbers of a whose planes are there at a time, 512 MiB, rows at whose multiples its
 # parts begin, and numbers that 32 bits count.
 MOST_SPLIT, ROWS, COUNTED = 2**29 // 6, 128, 2**32
+# Of float64 that tensor cores multiply and add in a cycle, on chips whose units for it
+# are not a few for compatibility.
+F64_RATES = {(8, 0): 64.0, (9, 0): 128.0}
 # What numbers are to the tensor cores.
 KINDS = {float32: TF32, **{dtype: kind for kind, dtype in HALVES.items()}}
 
@@ -119,6 +123,11 @@ def _plan(
 def _cut(sides: Sides, dtype: DType, allow_tf32: bool) -> Cut:
     """The best cut of the kernels that take operands as they are."""
     size = size_of(sides)
+    if dtype is float64 and compute_capability() in F64_RATES:
+        if _pays_to_round(size):
+            rate, old = F64_RATES[compute_capability()], compute_capability() < (9, 0)
+            cuts = tuple(c._replace(old=old) for c in F64_CONFIGS)
+            return choose(cuts, *size, rate)
     best = choose(configs_for(dtype), *size, FMA_RATE)
     if not (allow_tf32 and _pays_to_round(size)) or compute_capability() < (8, 0):
         return best

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from cuda_ops.block.intrinsics import is_aligned
-from cuda_ops.block.mma import TF32
+from cuda_ops.block.mma import HALVES, TF32
 from cuda_ops.block.tiles import VECTOR_BYTES
 from cuda_ops.half import bits
 from cuda_ops.matmul.choosing import Cut
@@ -197,7 +197,7 @@ def plan_for(
     splits = max(1, ceil_div(K, max(chunk, 1)))
     blocks = ceil_div(M, config.rows) * ceil_div(N, config.cols)
     sizes = M, N, K, chunk
-    if isinstance(config, GroupConfig) or getattr(config, "kind", TF32) != TF32:
+    if isinstance(config, GroupConfig) or getattr(config, "kind", TF32) in HALVES:
         config = config._replace(wide=wide or splits > 1)
     if isinstance(config, GroupConfig):
         launches = tuple(

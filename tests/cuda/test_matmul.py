@@ -21,7 +21,7 @@ import minitorch
 from helpers import array_of, loaded, make
 from minitorch import precision
 from minitorch.cuda import is_available
-from minitorch.dtypes import DType, bfloat16, finfo, float16, float32
+from minitorch.dtypes import DType, bfloat16, finfo, float16, float32, float64
 from minitorch.tensor_data import TensorData
 from tests.cuda.sizes import pick
 
@@ -825,6 +825,29 @@ def test_halves_on_tensor_cores_without_warpgroups(
         unit = 0.0 if wide else finfo(dtype).eps / 2
         error = abs(array_of(got).astype(float) - right)
         assert (error <= unit * abs(right) + 1e-4).all()
+
+
+@pytest.mark.parametrize("old", [False, True])
+@pytest.mark.parametrize("more", [-8, 0, 7])
+@pytest.mark.parametrize("lay", ["nn", "nt", "tn", "tt"])
+def test_float64_on_tensor_cores(lay: str, more: int, old: bool) -> None:
+    """Each way to cut, in one part and in more; a batch; nothing is rounded."""
+    chips = list(family.F64_RATES)[not old :]
+    if is_available() and not SIMULATED and family.compute_capability() not in chips:
+        pytest.skip("the tensor cores of this GPU do not know float64, or this form")
+    for config, parts in itertools.product(family.F64_CONFIGS, (1, 2)):
+        M, N, K = config.rows + more, 2 * config.cols + more, 4 * config.depth + more
+        shapes = (2, M, K), (2, K, N)
+        a, b = (numbers(shape, "float64", i) for i, shape in enumerate(shapes))
+        x, y = (
+            laid_out(array, "transposed" if how == "t" else "")
+            for array, how in zip((a, b), lay)
+        )
+        sides = family.fold((2,), x.shape, x.strides, y.shape, y.strides)
+        cut = Cut(config._replace(old=old), parts)
+        plan = plan_for((2, M, N), sides, cut, (True, True), float64)
+        got = array_of(family.launch(plan, x, y))
+        np.testing.assert_allclose(got, a @ b, rtol=1e-12, atol=1e-11)
 
 
 def test_which_halves_tensor_cores_take(
