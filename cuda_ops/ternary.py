@@ -96,8 +96,7 @@ def zip3(
                 copy_into(out, zip3(fn, a, b, c, value))
                 return out
     shape, number = a.shape, None
-    alike = shape == b.shape == c.shape != ()  # without dims, c may be a number
-    if not alike:
+    if not shape == b.shape == c.shape != ():  # without dims, c may be a number
         shape, c = broadcast_shapes(shape, b.shape, c.shape), unrounded(c)
         number = number_of(c)
     out = out or empty(shape, a.dtype)
@@ -109,7 +108,7 @@ def zip3(
         ZIP3_NUMBER[fn][blocks, THREADS](x, y, number, value, z, vectors)
     else:
         w = expanded(c, shape) if c.shape == shape else _row_or_all(c, shape, n)
-        vectors = (alike or len(w) % 4 == 0 or len(w) == n) and is_aligned(x, y, w, z)
+        vectors = (len(w) % 4 == 0 or len(w) == n) and is_aligned(x, y, w, z)
         ZIP3_FLAT[fn][blocks, THREADS](x, y, w, value, z, vectors)
     return out
 

@@ -21,12 +21,11 @@ import torch
 
 import minitorch
 from helpers import DEVICES, SIMULATED, loaded, numbers
-from minitorch.dtypes import bfloat16, float16, float32
+from minitorch.dtypes import DType, bfloat16, float16, float32
 
 TYPES = {"float32": float32, "tf32": float32, "bfloat16": bfloat16, "float16": float16}
 EPS = {"float32": 2**-23, "tf32": 2**-10, "bfloat16": 2**-7, "float16": 2**-10}
-HOSTS = [(device, kind) for device in ("cpu", "mojo") for kind in TYPES]
-HOSTS = [(device, kind) for device, kind in HOSTS if kind != "tf32"]
+HOSTS = [(d, kind) for d in ("cpu", "mojo") for kind in TYPES if kind != "tf32"]
 GPU = [("cuda", kind) for kind in TYPES] * ("cuda" in DEVICES)
 NO_GPU = pytest.param("cuda", "", marks=pytest.mark.skip(reason="no GPU"))
 everywhere = pytest.mark.parametrize("device,kind", HOSTS + GPU)
@@ -53,11 +52,19 @@ def precision_of(lib: Any, kind: str) -> Iterator[None]:
         lib.backends.cudnn.allow_tf32 = before
 
 
+def drawn(shape: tuple[int, ...], dtype: DType, seed: int) -> np.ndarray:
+    """float64 that `dtype` can hold."""
+    return numbers(shape, float32, seed).astype(dtype.numpy).astype(np.float64)
+
+
 def results(
-    lib: Any, device: str, call: Call, arrays: list[np.ndarray],
-    grad: np.ndarray | None, dtype: str,
+    lib: Any, device: str, call: Call, arrays: list[np.ndarray], given: DType,
+    dtype: str,
 ) -> list[np.ndarray]:  # fmt: skip
-    """The output of call(lib, lib.nn.functional, tensors) and all gradients."""
+    """The output of call(lib, lib.nn.functional, tensors) and all gradients.
+
+    That of the output has numbers of the type `given`, as the arrays have.
+    """
     if lib is torch and device == "mojo":
         device = "cpu"
     tensors = [
@@ -65,10 +72,8 @@ def results(
         for a in arrays
     ]
     out = call(lib, lib.nn.functional, tensors)
-    if grad is None:
-        grad = np.ones(out.shape)
-    given = lib.tensor(grad, device=device).to(out.dtype)
-    found = [out, *lib.autograd.grad(out, tensors, given)]
+    grad = lib.tensor(drawn(tuple(out.shape), given, 9), device=device).to(out.dtype)
+    found = [out, *lib.autograd.grad(out, tensors, grad)]
     return [x.detach().to(lib.float64).cpu().numpy() for x in found]
 
 
@@ -77,17 +82,12 @@ def compare(
     rival: Call | None = None,
 ) -> None:  # fmt: skip
     dtype = TYPES[kind]
-    arrays = [
-        numbers(shape, float32, seed).astype(dtype.numpy).astype(np.float64)
-        for seed, shape in enumerate(shapes)
-    ]
-    right = results(torch, device, call, arrays, None, "float64")
-    grad = numbers(right[0].shape, float32, 9).astype(dtype.numpy).astype(np.float64)
-    right = results(torch, device, call, arrays, grad, "float64")
+    arrays = [drawn(shape, dtype, seed) for seed, shape in enumerate(shapes)]
+    right = results(torch, device, call, arrays, dtype, "float64")
     found = []
     for lib, fn in ((minitorch, call), (torch, rival or call)):
         with precision_of(lib, "float32" if fn is rival else kind):
-            found.append(results(lib, device, fn, arrays, grad, dtype.name))
+            found.append(results(lib, device, fn, arrays, dtype, dtype.name))
     for i, (got, other, x) in enumerate(zip(*found, right, strict=True)):
         ours, theirs = (abs(a - x).max(initial=0) for a in (got, other))
         top = abs(x).max(initial=0)

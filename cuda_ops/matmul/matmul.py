@@ -122,14 +122,12 @@ def _plan(
 
 def _cut(sides: Sides, dtype: DType, allow_tf32: bool) -> Cut:
     """The best cut of the kernels that take operands as they are."""
-    size = size_of(sides)
-    if dtype is float64 and compute_capability() in F64_RATES:
-        if _pays_to_round(size):
-            rate, old = F64_RATES[compute_capability()], compute_capability() < (9, 0)
-            cuts = tuple(c._replace(old=old) for c in F64_CONFIGS)
-            return choose(cuts, *size, rate)
+    size, chip = size_of(sides), compute_capability()
+    if dtype is float64 and chip in F64_RATES and _pays_to_round(size):
+        cuts = tuple(c._replace(old=chip < (9, 0)) for c in F64_CONFIGS)
+        return choose(cuts, *size, F64_RATES[chip])
     best = choose(configs_for(dtype), *size, FMA_RATE)
-    if not (allow_tf32 and _pays_to_round(size)) or compute_capability() < (8, 0):
+    if not (allow_tf32 and _pays_to_round(size)) or chip < (8, 0):
         return best
     along_k = (
         along_k_of(*sides.a, sides.M, sides.K),
