@@ -393,15 +393,17 @@ def lines(shape: Shape, other: Shape) -> tuple[int, bool]:
 def _zip_into(
     fn: Callable, a: TensorData, b: TensorData, out: TensorData
 ) -> TensorData:
-    if a.shape == out.shape and (not overlap(b, out) or same_window(b, out)):
+    same = b is out or not overlap(b, out) or same_window(b, out)
+    if same and a.shape == out.shape:
         in_place = a is out or same_window(a, out)
         if in_place and out.contiguous:
-            parallel = out.size >= SERIAL_LIMIT
+            z = out.flat()
+            parallel = len(z) >= SERIAL_LIMIT
             if b.size == 1:
-                ZIP_SECOND_IN_PLACE[parallel][fn](out.flat(), b.flat())
+                ZIP_SECOND_IN_PLACE[parallel][fn](z, b.flat())
                 return out
             if b.shape == out.shape and b.contiguous:
-                ZIP_IN_PLACE[parallel][fn](out.flat(), b.flat())
+                ZIP_IN_PLACE[parallel][fn](z, b.flat())
                 return out
         if in_place or not overlap(a, out):
             _zip_broadcast(fn, a, b, out)
@@ -420,15 +422,16 @@ def zip3(
         if not in_place or overlap(b, out) or overlap(c, out):
             copy_into(out, zip3(fn, a, b, c, value))
             return out
-    shape, n = a.shape, 0
+    shape, n = a.shape, CHUNK
     if not shape == b.shape == c.shape:
         shape, n = _rows(shape, b.shape, c.shape)
-    row = n > 0 and c.contiguous
     x = _spread(a, shape) if out is None else None
-    out = out or empty(shape, a.storage.dtype)
-    y, z, w = _spread(b, shape), out.flat(), c.flat() if row else _spread(c, shape)
-    run = ZIP3_LINES[z.shape[0] >= SERIAL_LIMIT][fn]
-    run(x, y, w, value, z, n if row else CHUNK)
+    y = _spread(b, shape)
+    w = c.flat() if n and c.contiguous else _spread(c, shape)
+    if out is None:
+        out = empty(shape, a.storage.dtype)
+    z = out.flat()
+    ZIP3_LINES[len(z) >= SERIAL_LIMIT][fn](x, y, w, value, z, n or CHUNK)
     return out
 
 

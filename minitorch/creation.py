@@ -79,8 +79,9 @@ def tensor(
     if wanted.half:  # ml_dtypes converts no Python objects
         array = array.astype(np.float64)
     with np.errstate(over="ignore"):  # too large for the dtype: infinity
-        array = np.array(array, dtype=wanted.numpy, order="C", copy=True)
-    return _finish(_on(device).from_numpy(array), requires_grad)
+        flat = np.array(array.reshape(-1), dtype=wanted.numpy, copy=True)
+    raw = _on(device).from_numpy(flat)
+    return _finish(TensorData(raw.storage, array.shape), requires_grad)
 
 
 def _as_array(data: Any) -> np.ndarray:

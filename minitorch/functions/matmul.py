@@ -92,9 +92,7 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
     if not (hasattr(input, "raw") and hasattr(other, "raw")):
         return _with_sparse(input, other)
     rows, columns = _checked(input, other)
-    if rows > 1 and columns > 1:
-        return MatMul.apply(input, other)
-    return VectorProduct.apply(input, other)
+    return (MatMul if rows > 1 and columns > 1 else VectorProduct).apply(input, other)
 
 
 def _row(a: Tensor) -> Tensor:
@@ -180,7 +178,8 @@ def _product(name: str, a: Any, a_dims: int, b: Any, b_dims: int) -> Tensor:
             f"{name}: a is {left} and b is {right}; both must have as many matrices; "
             f"use matmul to broadcast"
         )
-    return matmul(a, b)
+    _checked(a, b)
+    return (MatMul if a_dims > 1 and b_dims > 1 else VectorProduct).apply(a, b)
 
 
 def _with_sparse(a: Any, b: Any) -> Tensor:

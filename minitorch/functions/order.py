@@ -201,26 +201,26 @@ def bincount(
             no gradient.
         minlength: how many numbers there are at least.
     """
-    kind = checked_tensor("bincount", input).dtype
-    low, high = number_range(input) if input.numel() else (0, -1)
-    if input.dim() != 1 or low < 0 or minlength < 0 or kind.category != 1:
+    raw, backend = checked_tensor("bincount", input).raw, input.backend
+    low, high = number_range(input) if raw.size else (0, -1)
+    if raw.dims != 1 or low < 0 or minlength < 0 or raw.dtype.category != 1:
         raise ValueError(
-            f"bincount: the input is {input.raw.shape} of {kind.name}, its lowest "
+            f"bincount: the input is {raw.shape} of {raw.dtype.name}, its lowest "
             f"number {low} and minlength {minlength}; expected one dimension of whole "
             f"numbers, none below 0"
         )
     if weights is None:
-        counted = input.wrap(input.backend.full(input.raw.shape, 1, dtypes.int64))
+        counted = backend.full(raw.shape, 1, dtypes.int64)
     else:
         check_same_device("bincount", input, weights)
         same = weights.dtype is dtypes.float32
-        counted = weights.detach() if same else weights.detach().double()
-    if counted.raw.shape != input.raw.shape:
+        counted = weights.raw if same else weights.detach().double().raw
+    if counted.shape != raw.shape:
         raise ValueError(
-            f"bincount: the weights are {counted.raw.shape} and the input "
-            f"{input.raw.shape}; expected one weight for each number"
+            f"bincount: the weights are {counted.shape} and the input {raw.shape}; "
+            f"expected one weight for each number"
         )
-    kind, backend = counted.raw.storage.dtype, counted.backend
-    zeros = backend.full((high + 1 if high >= minlength else minlength,), 0, kind)
+    n = high + 1 if high >= minlength else minlength
+    zeros = backend.full((n,), 0, counted.storage.dtype)
     index = cast(input, dtypes.int64).raw
-    return input.wrap(backend.scatter_add(zeros, 0, index, counted.raw, zeros))
+    return input.wrap(backend.scatter_add(zeros, 0, index, counted, zeros))

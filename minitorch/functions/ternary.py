@@ -47,9 +47,10 @@ class Lerp(Function):
         a: TensorData, end: Tensor, weight: Any, out: TensorData | None = None
     ) -> TensorData:
         """The values, into `out` if given."""
-        number = getattr(weight, "raw", None) is None
-        share = end.backend.number(weight, a.storage.dtype) if number else weight.raw
-        return end.backend.zip3(operators.lerp, a, end.raw, share, 1.0, out)
+        backend, share = end.backend, getattr(weight, "raw", None)
+        if share is None:
+            share = backend.number(weight, a.storage.dtype)
+        return backend.zip3(operators.lerp, a, end.raw, share, 1.0, out)
 
     @staticmethod
     def backward(ctx: Context, grad: Tensor) -> Grads:
@@ -142,11 +143,13 @@ def addcdiv(
 
 def lerp_operands(name: str, a: Tensor, end: Tensor, weight: Any) -> Grads:
     """Those of `Lerp`, checked: one type, and shapes that broadcast."""
-    tensor = weight if is_tensor(weight) else None
-    check_alike(name, check_floating(name, a), end, tensor)
-    if tensor is None:
+    if is_tensor(weight):
+        check_alike(name, check_floating(name, a), end, weight)
+        _check_shapes(name, a, end, weight)
+    else:
+        check_alike(name, check_floating(name, a), end)
         type_with_number(name, a, weight)
-    _check_shapes(name, a, end, end if tensor is None else tensor)
+        _check_shapes(name, a, end, end)
     return a, end, weight
 
 

@@ -74,13 +74,14 @@ class InPlace(Variable):
             quietly: writes the new values straight into the memory.
             others: the other operands; the change is recorded if one requires grad.
         """
-        wanted, storage = False, self.raw.storage
+        wanted, raw = False, self.raw
         if modes.get()[0]:
             for x in (self, *others):
                 if isinstance(x, InPlace) and (x.requires_grad or x._base is not None):
                     wanted = x.edge() is not None or wanted
-        if not self.raw.contiguous:
+        if not raw.contiguous:
             self._check_places()
+        storage = raw.storage
         if not wanted:
             quietly()
             storage.version += 1
@@ -208,20 +209,21 @@ class InPlace(Variable):
             b,
         )
 
-    def _zip3_(self: Any, name: str, op: Any, a: Tensor, *operands: Any) -> Tensor:
-        """op.apply(self, *operands) in place, of which `a` is self in their type."""
-        raw, fits = self.raw, a is self
-        for b in operands:
-            other = getattr(b, "raw", raw)
-            if other.shape != raw.shape:
-                fits = fits and broadcast_shapes(raw.shape, other.shape) == raw.shape
+    def _zip3_(
+        self: Any, name: str, op: Any, a: Tensor, b: Tensor, c: Any, *number: Number
+    ) -> Tensor:
+        """op.apply(self, b, c, *number) in place, where `a` is self in their type."""
+        raw, y = self.raw, b.raw
+        z = getattr(c, "raw", y)
+        fits = raw.shape == y.shape == z.shape
+        fits = fits or broadcast_shapes(raw.shape, y.shape, z.shape) == raw.shape
 
         def new(old: Tensor) -> Any:
-            return op.apply(cast(old, a.dtype), *operands)
+            return op.apply(cast(old, a.dtype), b, c, *number)
 
-        if not fits:
-            return self._replace(name, new, *operands)
-        return self.assign_(new, lambda: op.compute(raw, *operands, raw), *operands)
+        if a is not self or not fits:
+            return self._replace(name, new, b, c)
+        return self.assign_(new, lambda: op.compute(raw, b, c, *number, raw), b, c)
 
     def _replace(self: Any, name: str, op: Callable, *others: Any) -> Tensor:
         """op(self) in place, where `others` are its other operands."""

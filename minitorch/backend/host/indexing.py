@@ -66,18 +66,17 @@ class HostIndexing(HostMemory, Indexing):
         out: TensorData | None,
     ) -> TensorData:  # fmt: skip
         out = whole = self.copy(a, a.storage.dtype) if out is None else out
-        if index.size == 0:
-            return out
         if not a.shape:
             whole, index, src, dim = line_of(out), line_of(index), line_of(src), 0
-        shape = index.shape
-        n, m = whole.shape[dim], shape[dim]
+        shape, n = index.shape, whole.shape[dim]
         places = self._checked(name, index, n, dim)
+        if not len(places):
+            return out
         window = cropped(whole, dim, shape)
         target = self.contiguous(window)
         self._indexing.scatter[len(places) >= SERIAL_LIMIT](
             target.flat(), places, self._flat(cropped(src, -1, shape)),
-            name == "scatter_add", n, m, math.prod(shape[dim + 1 :]),
+            name == "scatter_add", n, shape[dim], math.prod(shape[dim + 1 :]),
         )  # fmt: skip
         if target is not window:
             self.copy_into(window, target)

@@ -227,7 +227,8 @@ class HostMemory(ABC):
             array = np.array(array, order="C")
             flags = array.flags
         if flags.c_contiguous:
-            return self.wrap(array.reshape(-1), array.shape, dtype)
+            flat = array if array.ndim == 1 else array.reshape(-1)
+            return self.wrap(flat, array.shape, dtype)
         strides = tuple(step // item for step in array.strides)
         last = sum((n - 1) * step for n, step in zip(array.shape, strides))
         flat = np.lib.stride_tricks.as_strided(array, (last + 1,), (item,))
@@ -311,9 +312,11 @@ def overlap(a: TensorData, b: TensorData) -> bool:
     x, y = a.storage.array, b.storage.array
     if x is not y:
         one, two = x.base, y.base
+        if one is two is None:
+            return False  # each owns its memory
         one, two = x if one is None else one, y if two is None else two
         if one is not two and type(one) is type(two) is np.ndarray:
-            if one.base is None and two.base is None:  # each owns its memory
+            if one.base is None and two.base is None:
                 return False
         return np.may_share_memory(x, y)  # takes ten times as long
     first, last = span(a)
