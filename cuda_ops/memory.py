@@ -33,7 +33,13 @@ from cuda_ops.runtime.launch import SIMULATED, TINY, ceil_div, kernel
 from cuda_ops.transpose import SIDE, WORD, move
 from minitorch.backend.host.memory import merged, span
 from minitorch.dtypes import DType, float32, from_numpy_dtype, int32, rounded
-from minitorch.tensor_data import Shape, Strides, TensorData, layouts
+from minitorch.tensor_data import (
+    Shape,
+    Strides,
+    TensorData,
+    layouts,
+    lies_row_by_row,
+)
 
 __all__ = [
     "contiguous",
@@ -315,6 +321,19 @@ def place(e, shape):
 
 
 @on_device
+def next_place(i, j, k, x, shape):
+    """The indices of the element behind that one."""
+    x += 1
+    if x == shape[3]:
+        x, k = int64(0), k + 1
+        if k == shape[2]:
+            k, j = int64(0), j + 1
+            if j == shape[1]:
+                j, i = int64(0), i + 1
+    return i, j, k, x
+
+
+@on_device
 def position(i, j, k, x, steps):
     """Where element (i, j, k, x) is, from that of (0, 0, 0, 0) on."""
     return i * steps[0] + j * steps[1] + k * steps[2] + x * steps[3]
@@ -373,6 +392,62 @@ def copy_strided(a, a_at, a_steps, out, out_at, out_steps, shape, size):
         i, j, k, x = place(e, shape)
         value = load(a, a_at + position(i, j, k, x, a_steps))
         store(out, out_at + position(i, j, k, x, out_steps), value)
+
+
+@kernel(
+    examples=[
+        "float32[] int64 4*int64 float32[] int64 4*int64 int64 bool",
+        "uint16[] int64 4*int64 uint16[] int64 4*int64 int64 bool",
+    ],
+    threads=THREADS,
+)
+def copy_gathered(a, a_at, a_steps, out, out_at, shape, size, vectors):
+    """`copy_strided` where all of `out` is one piece: images, channels last.
+
+    A place is divided up once for four elements, from which the other three follow;
+    their loads are under way together, and they are stored as one vector.
+    """
+    e = 4 * int64(cuda.grid(1))
+    if e < size:
+        i, j, k, x = place(e, shape)
+        if vectors and e + 4 <= size:
+            x0 = load(a, a_at + position(i, j, k, x, a_steps))
+            i, j, k, x = next_place(i, j, k, x, shape)
+            x1 = load(a, a_at + position(i, j, k, x, a_steps))
+            i, j, k, x = next_place(i, j, k, x, shape)
+            x2 = load(a, a_at + position(i, j, k, x, a_steps))
+            i, j, k, x = next_place(i, j, k, x, shape)
+            x3 = load(a, a_at + position(i, j, k, x, a_steps))
+            store4(out, out_at + e, x0, x1, x2, x3)
+        else:
+            for n in range(e, min(e + 4, size)):
+                store(out, out_at + n, load(a, a_at + position(i, j, k, x, a_steps)))
+                i, j, k, x = next_place(i, j, k, x, shape)
+
+
+@kernel(
+    examples=[
+        "float32[] int64 4*int64 float32[] int64 4*int64 4*int64 int64",
+        "uint16[] int64 4*int64 uint16[] int64 4*int64 4*int64 int64",
+    ],
+    threads=THREADS,
+)
+def copy_dealt(a, a_at, a_steps, out, out_at, out_steps, shape, size):
+    """out[i, j, y, x] = a[i, j, y, x]: a few x, which are neighbours in `a`, go to
+    planes of `out`, where the y are. Here x counts vectors of four elements.
+
+    A warp reads one piece, and each of its four stores writes neighbours. Were it to
+    read plane by plane, it would ask for every sector once for each of the x in it.
+    """
+    e = cuda.grid(1)
+    if e < size:
+        i, j, y, x = place(e, shape)
+        x0, x1, x2, x3 = load4(a, a_at + position(i, j, y, 4 * x, a_steps))
+        to, step = out_at + position(i, j, y, 4 * x, out_steps), out_steps[3]
+        store(out, to, x0)
+        store(out, to + step, x1)
+        store(out, to + 2 * step, x2)
+        store(out, to + 3 * step, x3)
 
 
 @kernel(
@@ -460,13 +535,14 @@ def flat_or(a: TensorData | None, other: Any) -> Any:
 
 
 @lru_cache(maxsize=4096)
-def copy_plan(shape: Shape, a: Strides, out: Strides) -> tuple[Plan, bool]:
-    """How to copy from strides `a` to strides `out`, and whether by tiles.
+def copy_plan(shape: Shape, a: Strides, out: Strides) -> tuple[Plan, str]:
+    """How to copy from strides `a` to strides `out`: "by tiles", "dealt", or "".
 
     Where neighbours in `a` lie along one dim x, and those in `out` along another one y,
     a copy in either order would ask for a sector of memory for each element on the
     other side. Tiles have x and y as their last dims. They pay from a whole tile on:
-    with sides of 16 an H200 takes 1.4 to 2.7 times as long for them as without.
+    with sides of 16 an H200 takes 1.4 to 2.7 times as long for them as without. Where
+    there are less x, and whole vectors of them, `copy_dealt` has the same last dims.
 
     >>> copy_plan((8, 32, 1000), (32000, 1, 32), (32000, 1000, 1))[0].launches[0][0]
     (1, 8, 1000, 32)
@@ -477,11 +553,14 @@ def copy_plan(shape: Shape, a: Strides, out: Strides) -> tuple[Plan, bool]:
             min(range(len(dims)), key=lambda d: abs(dims[d][1][side]) or math.inf)
             for side in (0, 1)
         )
-        if x != y and min(dims[x][0], dims[y][0]) >= SIDE and dims[y][1][0]:
-            rest = [dim for d, dim in enumerate(dims) if d not in (x, y)]
+        n, m = dims[x][0], dims[y][0]
+        rest = [dim for d, dim in enumerate(dims) if d not in (x, y)]
+        counts = n, *[dim[1][0] for dim in (*rest, dims[y])]
+        vectors = dims[x][1][0] == 1 and not any(count % 4 for count in counts)
+        if x != y and m >= SIDE and (n >= SIDE or vectors) and dims[y][1][0]:
             sizes, steps = zip(*rest, dims[y], dims[x])
-            return plan(sizes, *zip(*steps)), True
-    return plan(shape, a, out), False
+            return plan(sizes, *zip(*steps)), "dealt" if n < SIDE else "by tiles"
+    return plan(shape, a, out), ""
 
 
 def _move(out: TensorData, a: TensorData) -> None:
@@ -496,16 +575,25 @@ def _move(out: TensorData, a: TensorData) -> None:
         return
     if out.size == 0:
         return
-    loops, tiles = copy_plan(a.shape, a.strides, out.strides)
+    loops, how = copy_plan(a.shape, a.strides, out.strides)
     x, z = a.storage.array, out.storage.array
     x, z = (half.bits(x), half.bits(z)) if same else (x, z)
     for shape, (p, q) in loops.launches:
         start = x, a.offset + p, loops.strides[0], z, out.offset + q, loops.strides[1]
-        if tiles:
+        if how == "by tiles":
             move(*start, shape)
         elif same and (words := _in_vectors(*start, shape)) is not None:
             size = math.prod(words[-1])
             copy_vectors[ceil_div(size, THREADS), THREADS](*words, size)
+        elif how == "dealt" and start[1] % 4 == 0 and is_aligned(x):
+            some = *shape[:3], shape[3] // 4
+            size = math.prod(some)
+            copy_dealt[ceil_div(size, THREADS), THREADS](*start, some, size)
+        elif lies_row_by_row(shape, loops.strides[1]):
+            size, at = math.prod(shape), start[4]
+            copy_gathered[ceil_div(size, 4 * THREADS), THREADS](
+                *start[:5], shape, size, at % 4 == 0 and is_aligned(z)
+            )
         else:
             size = math.prod(shape)
             copy_strided[ceil_div(size, THREADS), THREADS](*start, shape, size)

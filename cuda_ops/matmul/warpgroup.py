@@ -569,15 +569,22 @@ def split_template(config: GroupConfig, a_along: bool, b_along: bool) -> Callabl
 if TINY:
     CUTS: tuple[GroupConfig, ...] = (GroupConfig(2, 32, 3), GroupConfig(1, 16, 3))
     SQUARE = GroupConfig(3, 48, 3)
+    SMALL: tuple[GroupConfig, ...] = ()
     SPLITS: tuple[GroupConfig, ...] = (GroupConfig(2, 16, 2, wide=True, planes=3),)
 else:
     CUTS = (GroupConfig(2, 256, 4), GroupConfig(2, 128, 5))
     # 768 x 3072 are 64 tiles of these: two parts of each fill 132 multiprocessors.
     SQUARE = GroupConfig(3, 192, 4)
+    # 1024 x 1024 are 64 tiles of two groups, and 128 of one.
+    SMALL = (GroupConfig(1, 64, 8), GroupConfig(1, 128, 6))
     SPLITS = (GroupConfig(2, 128, 2, wide=True, planes=3),)
 GROUP_CONFIGS = {
-    kind: tuple(c._replace(kind=kind) for c in (*CUTS, *more))
-    for kind, more in ((BF16, (SQUARE,)), (F16, (SQUARE,)), (TF32, ()))
+    kind: tuple(c._replace(kind=kind) for c in (*CUTS, square, *SMALL))
+    for kind, square in (
+        (BF16, SQUARE),
+        (F16, SQUARE),
+        (TF32, SQUARE._replace(groups=2)),
+    )
 }
 EXAMPLE = "tensor_map tensor_map 6*int64 uint16[] 4*int64 float32[] float32[]"
 MOVED = GroupConfig(*CUTS[0][:3], moved=True)

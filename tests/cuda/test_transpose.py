@@ -53,7 +53,8 @@ def test_ladder_takes_contiguous_matrices(rung: Any) -> None:
 
 def is_tiled(a: TensorData) -> bool:
     """Whether a copy of it, row by row, goes through tiles."""
-    return copy_plan(a.shape, a.strides, tuple(contiguous_strides(a.shape)))[1]
+    strides = tuple(contiguous_strides(a.shape))
+    return copy_plan(a.shape, a.strides, strides)[1] == "by tiles"
 
 
 ORDERS = [
@@ -129,6 +130,39 @@ def test_lines_are_copied_in_vectors(dtype: DType, first: int) -> None:
     right[..., 16:] = a[..., first : first + 16]
     np.testing.assert_array_equal(to_numpy(to), right)
     np.testing.assert_array_equal(to_numpy(contiguous(part)), a.swapaxes(1, 2))
+
+
+@pytest.mark.parametrize("dtype", dtypes.ALL, ids=str)
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_few_channels_are_gathered_or_dealt(dtype: DType, first: int) -> None:
+    """Four elements for each thread, the last one fewer; into and from windows, too,
+    that begin at a multiple of 16 bytes or beside one."""
+    for shape, order in (
+        ((2, 3, 4, 5), (0, 2, 3, 1)), ((2, 4, 5, 3), (0, 3, 1, 2)),
+        ((5, 1, 7), (2, 1, 0)), ((3, 2, 3, 2, 3), (4, 2, 0, 3, 1)), ((3, 1), (1, 0)),
+        ((2, SIDE + 1, 8), (0, 2, 1)), ((2, 3, SIDE, 2, 12), (4, 0, 3, 1, 2)),
+    ):  # fmt: skip
+        a = (counted(shape) % 120).astype(dtype.numpy)
+        x = make(a, "cuda").permute(order)
+        np.testing.assert_array_equal(to_numpy(contiguous(x)), a.transpose(order))
+        right = np.zeros(a.size + 2, dtype.numpy)
+        window = make(right, "cuda")
+        out = TensorData(window.storage, x.shape, None, first)
+        copy_into(out, x)
+        right[first : first + a.size] = a.transpose(order).reshape(-1)
+        np.testing.assert_array_equal(to_numpy(window), right)
+        part = TensorData(x.storage, (*x.shape[:-1], x.shape[-1] - 1), x.strides)
+        found = to_numpy(contiguous(part))
+        np.testing.assert_array_equal(found, a.transpose(order)[..., :-1])
+        moved = make(np.concatenate([a.reshape(-1), a.reshape(-1)]), "cuda")
+        part = TensorData(moved.storage, x.shape, x.strides, a.size - first)
+        flat = np.concatenate([a.reshape(-1), a.reshape(-1)])[a.size - first :]
+        expected = flat[: a.size].reshape(a.shape).transpose(order)
+        np.testing.assert_array_equal(to_numpy(contiguous(part)), expected)
+    other = copy(make(counted((5, 3)), "cuda").permute((1, 0)), dtype)
+    np.testing.assert_array_equal(
+        to_numpy(other), counted((5, 3)).T.astype(dtype.numpy)
+    )
 
 
 def test_other_layouts_are_copied_element_by_element() -> None:
