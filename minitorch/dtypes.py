@@ -122,9 +122,12 @@ def check_number(value: Any, dtype: DType) -> Any:
     Floats become integers toward zero, and those that float32 cannot hold infinite.
 
     Raises:
+        TypeError: it is no number.
         ValueError: the number is too large, or NaN for an integer type.
     """
     integer = isinstance(value, (int, np.bool_))
+    if not (integer or isinstance(value, (float, np.generic))):
+        infer(value)
     if dtype.category == 0 or (dtype.category == 2 and not integer):
         return value
     if integer and -SMALL <= value < SMALL:

@@ -1229,8 +1229,7 @@ WITHOUT_GRADIENT = {
         minitorch.initial_seed minitorch.get_rng_state minitorch.set_rng_state
         minitorch.get_float32_matmul_precision minitorch.set_float32_matmul_precision
         functional.as_sizes functional.check_same_device functional.checked_tensor
-        functional.applied functional.random_zeros functional.cast
-        functional.number_range""",
+        functional.applied functional.random_zeros functional.cast""",
     "needs another device": "Tensor.cuda Tensor.pin_memory",
     "is sparse, see test_sparse.py": """
         minitorch.sparse_csr_tensor Tensor.to_sparse_csr""",

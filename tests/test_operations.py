@@ -10,6 +10,7 @@ import inspect
 from collections import defaultdict
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from operations import (
@@ -79,6 +80,35 @@ def shapes(result: Any) -> Any:
     if isinstance(result, (tuple, list)):
         return [shapes(one) for one in result]
     return tuple(result.shape) if hasattr(result, "shape") else type(result)
+
+
+def operands_left_out():
+    """Each operation with None for one of its tensors that must be given."""
+    for full, value in public_operations().items():
+        space, _, name = full.partition(".")
+        fn = getattr(value, "__func__", value)
+        if not inspect.isfunction(fn) or name in tiny.UNTIMED:
+            continue
+        given, parameters = tiny.arguments(name, fn), inspect.signature(fn).parameters
+        for i, (value, told) in enumerate(zip(given or (), parameters.values())):
+            needed = told.default is told.empty and told.kind is not told.VAR_POSITIONAL
+            own = space == "Tensor" and i == 0
+            if isinstance(value, np.ndarray) and needed and not own:
+                yield pytest.param(fn, given, i, id=f"{full} {told.name}")
+
+
+@pytest.mark.parametrize("fn, given, missing", [*operands_left_out()])
+def test_none_is_no_operand(fn, given, missing):
+    """As where a function forgot to return what it made: the error names who was given
+    what."""
+    arrays = (isinstance(x, np.ndarray) for x in given)
+    call = [minitorch.tensor(x) if is_ else x for x, is_ in zip(given, arrays)]
+    call[missing] = None
+    with pytest.raises((TypeError, ValueError)) as told:
+        fn(*call)
+    said = str(told.value)
+    assert ":" in said and ("NoneType" in said or "needed" in said), said
+    assert "object" not in said, said
 
 
 @here

@@ -142,7 +142,7 @@ def conv2d(
     Raises:
         ValueError: shapes or options that do not fit each other.
     """
-    check_alike("conv2d", x, weight, bias)
+    check_alike("conv2d", x, weight, weight if bias is None else bias)
     if len(x.raw.shape) == 3:
         batch = conv2d(x.unsqueeze(0), weight, bias, stride, padding, dilation, groups)
         return batch.squeeze(0)
@@ -215,7 +215,7 @@ def conv1d(
 
     A sequence is an image of height 1, so this is `conv2d` on views.
     """
-    check_alike("conv1d", x, weight, bias)
+    check_alike("conv1d", x, weight, weight if bias is None else bias)
     if x.dim() not in (2, 3) or weight.dim() != 3:
         raise ValueError(
             f"conv1d: x is {tuple(x.shape)} and the weight {tuple(weight.shape)}; "
@@ -259,7 +259,8 @@ def conv_transpose2d(
         ValueError: shapes or options that do not fit each other.
     """
     name = "conv_transpose2d"
-    check_alike(name, check_floating(name, input), weight, bias)
+    check_floating(name, input)
+    check_alike(name, input, weight, weight if bias is None else bias)
     if input.dim() == 3:
         options: Any = (stride, padding, output_padding, groups, dilation)
         return conv_transpose2d(input.unsqueeze(0), weight, bias, *options).squeeze(0)

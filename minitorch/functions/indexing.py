@@ -41,6 +41,7 @@ from minitorch.functions.operands import (
     checked_tensor,
     is_tensor,
     scalar_like,
+    type_with_number,
 )
 from minitorch.tensor_data import Shape, TensorData, numel
 
@@ -593,9 +594,16 @@ def scattered(
 
 def scatter(input: Tensor, dim: int, index: Tensor, src: Any) -> Tensor:
     """A copy with out[index[i, j], j] = src[i, j] for dim 0; `src` may be a number."""
-    if not is_tensor(src):
-        src = input.new_full(index.shape, src)
+    src = tensor_or_full("scatter", input, index, src)
     return Scatter.apply(input, *scattered("scatter", input, dim, index, src))
+
+
+def tensor_or_full(name: str, input: Tensor, index: Tensor, src: Any) -> Tensor:
+    """`src`, or that number for each index."""
+    if is_tensor(src):
+        return src
+    type_with_number(name, input, src)
+    return input.new_full(index.shape, src)
 
 
 def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:

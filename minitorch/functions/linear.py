@@ -153,7 +153,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 def check_linear(name: str, x: Tensor, weight: Tensor, bias: Tensor | None) -> None:
     """Whether the operands of `linear` fit together."""
-    _check_kinds(name, x, weight, bias)
+    _check_kinds(name, x, weight, weight if bias is None else bias)
     shape, size = x.raw.shape, weight.raw.shape
     if len(size) != 2:
         raise ValueError(
@@ -171,7 +171,7 @@ def check_linear(name: str, x: Tensor, weight: Tensor, bias: Tensor | None) -> N
         )
 
 
-def _check_kinds(name: str, first: Tensor, *others: Tensor | None) -> None:
+def _check_kinds(name: str, first: Tensor, *others: Tensor) -> None:
     """One device and one dtype for all, which is not bool."""
     check_alike(name, first, *others)
     if first.raw.storage.dtype.category == 0:

@@ -23,6 +23,7 @@ from minitorch.functions.linear_cross_entropy import LinearCrossEntropyOptions
 from minitorch.functions.operands import (
     check_broadcast,
     check_same_device,
+    checked_tensor,
     operands,
     unbroadcast,
 )
@@ -435,6 +436,7 @@ def linear_cross_entropy(
             "once"
         )
         options = None
+    checked_tensor("linear_cross_entropy", linear_weight)
     size, classes = len(input), len(linear_weight)
     kind = autocasting.lower_here(input)
     rows = options.rows(size, classes, kind) if options else 0

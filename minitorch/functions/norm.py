@@ -457,7 +457,7 @@ def batch_norm_inference(
     """
     shape, kind = x.raw.shape, promote(check_floating("batch_norm", x).dtype, float32)
     given = [p if p is None else cast(p, kind) for p in (mean, var, weight, bias)]
-    check_same_device("batch_norm", x, *given)
+    check_same_device("batch_norm", x, *[p for p in given if p is not None])
     flat = [p if p is None else _checked("batch_norm", p, p, shape[1:2]) for p in given]
     wide = in_shape(x, (shape[0], shape[1], numel(shape[2:])))
     return in_shape(BatchNormInference.apply(wide, *flat, float(eps)), shape)

@@ -138,27 +138,26 @@ def different_devices(name: str, a: Tensor, b: Tensor) -> str:
     )
 
 
-def check_same_device(name: str, first: Tensor, *others: Tensor | None) -> None:
-    """All given must be tensors, and on one device."""
+def check_same_device(name: str, first: Tensor, *others: Tensor) -> None:
+    """All must be tensors, and on one device."""
     try:
         device = first.raw.storage.device
         for other in others:
-            if other is not None and other.raw.storage.device != device:
+            if other.raw.storage.device != device:
                 raise RuntimeError(different_devices(name, first, other))
     except AttributeError:
-        wrong = (x for x in (first, *others) if x is not None and not is_tensor(x))
+        wrong = (x for x in (first, *others) if not is_tensor(x))
         raise not_a_tensor(name, next(wrong, None)) from None
 
 
-def check_alike(name: str, first: Tensor, *others: Tensor | None) -> None:
-    """All given tensors must be on one device and have one dtype."""
+def check_alike(name: str, first: Tensor, *others: Tensor) -> None:
+    """All must be tensors on one device, and have one dtype."""
     try:
         like = first.raw.storage
         for other in others:
-            if other is not None:
-                storage = other.raw.storage
-                if storage.dtype is not like.dtype or storage.device != like.device:
-                    break
+            storage = other.raw.storage
+            if storage.dtype is not like.dtype or storage.device != like.device:
+                break
         else:
             return
     except AttributeError:
@@ -166,7 +165,7 @@ def check_alike(name: str, first: Tensor, *others: Tensor | None) -> None:
     check_same_device(name, first, *others)
     dtype = first.raw.storage.dtype
     for other in others:
-        if other is not None and other.raw.storage.dtype is not dtype:
+        if other.raw.storage.dtype is not dtype:
             if will_be_cast(name, first, *others):
                 return
             raise TypeError(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from minitorch.arguments import dims_of
 from minitorch.function import Context, Function
 from minitorch.functions.conv import Pair, as_pair
+from minitorch.functions.operands import checked_tensor
 from minitorch.tensor_data import Shape
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ def max_pool1d(
     x: Tensor, kernel: int, step: int, pad: int, spread: int
 ) -> tuple[Tensor, Tensor]:
     """x [N, C, L] or [C, L] -> maxima [..., OL] and their int64 positions."""
-    shape = x.raw.shape
+    shape = checked_tensor("max_pool1d", x).raw.shape
     if len(shape) not in (2, 3) or not x.dtype.is_floating_point:
         raise ValueError(
             f"max_pool1d: x is {shape} of {x.dtype.name}; expected (N, C, L) or "

@@ -15,7 +15,7 @@ import minitorch.dtypes as dtypes
 import minitorch.operators as operators
 from minitorch import absent, arguments, creation
 from minitorch.creation import Generator
-from minitorch.functions import activation, autocasting, elementwise, pool
+from minitorch.functions import activation, autocasting, elementwise, indexing, pool
 from minitorch.functions import norm as norms
 from minitorch.functions import softmax as softmaxes
 from minitorch.functions.activation import LogSigmoid
@@ -28,7 +28,6 @@ from minitorch.functions.conv import conv2d as conv2d
 from minitorch.functions.conv import conv_transpose2d as conv_transpose2d
 from minitorch.functions.elementwise import sigmoid as sigmoid
 from minitorch.functions.elementwise import tanh as tanh
-from minitorch.functions.indexing import IndexSelect, number_range
 from minitorch.functions.interpolate import interpolate as interpolate
 from minitorch.functions.linear import bias_activation as bias_activation
 from minitorch.functions.linear import linear as linear
@@ -93,7 +92,7 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> 
         raise ValueError(
             f"embedding: the weight is {weight.raw.shape}; expected (n, d)"
         )
-    out = IndexSelect.apply(weight, 0, input.long())
+    out = indexing.IndexSelect.apply(weight, 0, input.long())
     if padding_idx is not None:
         padding = padding_idx % len(weight)
         out = out.where((input != padding).unsqueeze(-1), out.detach())
@@ -323,7 +322,7 @@ def one_hot(x: Tensor, num_classes: int = -1) -> Tensor:
         raise TypeError(f"one_hot: the input is {x.dtype.name}; expected int64")
     if num_classes == -1 and x.numel() == 0:
         raise ValueError("one_hot: num_classes is needed for an empty input")
-    low, high = number_range(x) if x.numel() else (0, -1)
+    low, high = indexing.number_range(x) if x.numel() else (0, -1)
     classes = high + 1 if num_classes == -1 else num_classes
     if low < 0 or high >= classes:
         raise ValueError(

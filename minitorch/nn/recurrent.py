@@ -15,6 +15,7 @@ import minitorch.nn.init as init
 from minitorch.creation import empty
 from minitorch.dtypes import DType
 from minitorch.functions.movement import cat, stack
+from minitorch.functions.operands import checked_tensor
 from minitorch.nn.linear import check_sizes
 from minitorch.nn.module import Module
 from minitorch.nn.parameter import Parameter
@@ -90,7 +91,7 @@ class _Recurrent(Module):
         Args:
             hx: the states before, as they are returned; None: zeros.
         """
-        shape = input.raw.shape
+        shape = checked_tensor(type(self).__name__, input).raw.shape
         if len(shape) not in (2, 3) or shape[-1] != self.input_size:
             raise ValueError(
                 f"{type(self).__name__}: the input is {shape}; expected 2 or 3 "

@@ -386,8 +386,7 @@ class InPlace(Variable):
 
     def scatter_(self: Any, dim: int, index: Tensor, src: Any) -> Tensor:
         """`scatter` in place."""
-        if not is_tensor(src):
-            src = self.new_full(index.shape, src)
+        src = indexing.tensor_or_full("scatter_", self, index, src)
         given = indexing.scattered("scatter_", self, dim, index, src)
         return self._indexed_(indexing.Scatter, self.backend.scatter, *given)
 
