@@ -554,12 +554,14 @@ def copy_plan(shape: Shape, a: Strides, out: Strides) -> tuple[Plan, str]:
             for side in (0, 1)
         )
         n, m = dims[x][0], dims[y][0]
-        rest = [dim for d, dim in enumerate(dims) if d not in (x, y)]
-        counts = n, *[dim[1][0] for dim in (*rest, dims[y])]
-        vectors = dims[x][1][0] == 1 and not any(count % 4 for count in counts)
-        if x != y and m >= SIDE and (n >= SIDE or vectors) and dims[y][1][0]:
+        if x != y and m >= SIDE and dims[y][1][0]:
+            rest = [dim for d, dim in enumerate(dims) if d not in (x, y)]
             sizes, steps = zip(*rest, dims[y], dims[x])
-            return plan(sizes, *zip(*steps)), "dealt" if n < SIDE else "by tiles"
+            *lines, last = [step for step, _ in steps]
+            if n >= SIDE:
+                return plan(sizes, *zip(*steps)), "by tiles"
+            if last == 1 and not any(count % 4 for count in (n, *lines)):
+                return plan(sizes, *zip(*steps)), "dealt"
     return plan(shape, a, out), ""
 
 

@@ -393,8 +393,9 @@ def lines(shape: Shape, other: Shape) -> tuple[int, bool]:
 def _zip_into(
     fn: Callable, a: TensorData, b: TensorData, out: TensorData
 ) -> TensorData:
-    same = b is out or not overlap(b, out) or same_window(b, out)
-    if same and a.shape == out.shape:
+    if a.shape == out.shape and (
+        b is out or not overlap(b, out) or same_window(b, out)
+    ):
         in_place = a is out or same_window(a, out)
         if in_place and out.contiguous:
             z = out.flat()

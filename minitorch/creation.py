@@ -154,7 +154,8 @@ def from_numpy(array: np.ndarray, device: str | None = None) -> Tensor:
             f"from_numpy: the array has strides {array.strides}; a tensor cannot share "
             f"memory that runs backwards, so pass array.copy()"
         )
-    return Tensor(_on(device).from_numpy(np.asarray(array)))  # and no np.matrix
+    own = array.view(np.ndarray)  # whose shape nobody else sets; and no np.matrix
+    return Tensor(_on(device).from_numpy(own))
 
 
 def as_tensor(

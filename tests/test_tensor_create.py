@@ -105,6 +105,15 @@ def test_from_numpy_shares_memory():
             minitorch.from_numpy(np.zeros(2, kind))
 
 
+def test_from_numpy_keeps_its_shape_whatever_becomes_of_the_array(device):
+    array = np.arange(6.0)
+    x = minitorch.from_numpy(array, device=device)
+    array.shape = (2, 3)
+    array.setflags(write=False)
+    assert (x[2:4] * 2).tolist() == [4.0, 6.0]
+    assert (x.add_(1) + 1).tolist() == [2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
+
+
 def test_from_numpy_refuses_memory_that_runs_backwards():
     array = np.arange(3.0)
     with pytest.raises(ValueError, match=r"array\.copy\(\)"):

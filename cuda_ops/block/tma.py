@@ -124,10 +124,13 @@ ready = line_of("fence.mbarrier_init.release.cluster; fence.proxy.async.shared::
 
 
 def registers(count: int) -> Callable:
-    """have(): let the threads of this warpgroup have so many registers.
+    """have(): let the threads of this warpgroup have so many registers; 0: no others.
 
-    A block of three is launched with 168 a thread; what one gives back, others get.
+    A block of three is launched with 168 a thread; what one gives back, others get. It
+    waits for them: all together must have been launched with as many.
     """
+    if not count:
+        return line_of("")
     way = "inc" if count > 128 else "dec"
     return line_of(f"setmaxnreg.{way}.sync.aligned.u32 {count};")
 

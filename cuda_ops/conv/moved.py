@@ -34,7 +34,7 @@ from cuda_ops.conv.plan import Axis, is_plain
 from cuda_ops.matmul.choosing import GROUP_RATE, choose
 from cuda_ops.matmul.matmul import KINDS
 from cuda_ops.matmul.plans import BatchRange, Plan, launch
-from cuda_ops.matmul.warpgroup import GROUP_CONFIGS, MOVED, Moves, bound
+from cuda_ops.matmul.warpgroup import CUTS, GROUP_CONFIGS, MOVED, Moves, bound
 from cuda_ops.memory import copy_into, full
 from cuda_ops.runtime.launch import ceil_div
 from minitorch import operators
@@ -76,7 +76,9 @@ def moved_plan(
     pixels, down, right = high * wide, h.apart, w.apart
     K, line = len(h.taps) * len(w.taps) * deep, groups * padded(channels)
     N, matrices = h.places * wide, count * groups
-    cut = choose(GROUP_CONFIGS[KINDS[dtype]][:2], outs, N, K, matrices, GROUP_RATE)
+    cut = choose(
+        GROUP_CONFIGS[KINDS[dtype]][: len(CUTS)], outs, N, K, matrices, GROUP_RATE
+    )
     # Taps whose reach falls begin at the far end.
     start = -min(0, (len(h.taps) - 1) * down) * wide
     start -= min(0, (len(w.taps) - 1) * right)

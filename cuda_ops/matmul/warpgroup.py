@@ -99,8 +99,9 @@ class GroupConfig(NamedTuple):
 
     @property
     def registers(self) -> int:
-        """Of a thread that multiplies; those that copy leave theirs to it."""
-        return 224 if self.groups < 3 else 152
+        """Of a thread that multiplies, to which those that copy leave theirs; 0: those
+        that it is launched with, enough for the sums of one group."""
+        return (0, 224, 152)[self.groups - 1]
 
     @property
     def pace(self) -> float:
@@ -380,7 +381,8 @@ def warpgroup_template(config: GroupConfig, a_along: bool, b_along: bool) -> Cal
     apart, sharing, a_size = WARPS * WARP_ROWS * line, WARP * WARPS, tile_rows * line
     lines_at, room, step, full, empty = stages * stage, c.room, c.step, c.full, c.empty
     open_ring, release, wait = _opener(c), tma.release, tma.wait
-    few, many, adds = tma.registers(56), tma.registers(c.registers), c.sums
+    few, many = (tma.registers(n) for n in (min(56, c.registers), c.registers))
+    adds = c.sums
 
     work, place = _walk(c)
     produce = _producer(c, work, place, a_along, b_along)

@@ -202,8 +202,9 @@ def bincount(
         minlength: how many numbers there are at least.
     """
     raw, backend = checked_tensor("bincount", input).raw, input.backend
-    low, high = number_range(input) if raw.size else (0, -1)
-    if raw.dims != 1 or low < 0 or minlength < 0 or raw.dtype.category != 1:
+    whole = raw.dtype.category == 1
+    low, high = number_range(input) if whole and raw.size else (0, -1)
+    if raw.dims != 1 or low < 0 or minlength < 0 or not whole:
         raise ValueError(
             f"bincount: the input is {raw.shape} of {raw.dtype.name}, its lowest "
             f"number {low} and minlength {minlength}; expected one dimension of whole "

@@ -143,13 +143,11 @@ def addcdiv(
 
 def lerp_operands(name: str, a: Tensor, end: Tensor, weight: Any) -> Grads:
     """Those of `Lerp`, checked: one type, and shapes that broadcast."""
-    if is_tensor(weight):
-        check_alike(name, check_floating(name, a), end, weight)
-        _check_shapes(name, a, end, weight)
-    else:
-        check_alike(name, check_floating(name, a), end)
+    third = weight if is_tensor(weight) else end
+    check_alike(name, check_floating(name, a), end, third)
+    if third is end:
         type_with_number(name, a, weight)
-        _check_shapes(name, a, end, end)
+    _check_shapes(name, a, end, third)
     return a, end, weight
 
 

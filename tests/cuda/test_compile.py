@@ -167,6 +167,19 @@ def test_products_of_a_warpgroup_run_on_behind_each_other(
 
 
 @pytest.mark.skipif(SIMULATED, reason="the simulator compiles nothing")
+@pytest.mark.parametrize("kind", [mma.TF32, mma.BF16])
+def test_every_cut_of_a_warpgroup_fits(kind: str) -> None:
+    """And no block waits for registers with which it was not launched."""
+    word = "float32[]" if kind == mma.TF32 else "uint16[]"
+    for config in warpgroup.GROUP_CONFIGS[kind][1:]:
+        kernel = warpgroup.warpgroup(config, True, True)
+        code = kernel.code(warpgroup.EXAMPLE.replace("uint16[]", word))
+        _, log = assemble(code, (9, 0), kernel.max_registers)
+        assert "serialized" not in log and "setmaxnreg" not in log, log
+        fits(kernel, to_cubin(code, (9, 0), kernel.max_registers), (9, 0))
+
+
+@pytest.mark.skipif(SIMULATED, reason="the simulator compiles nothing")
 @pytest.mark.parametrize("a_along", [False, True])
 @pytest.mark.parametrize("b_along", [False, True])
 def test_six_products_of_a_split_one_run_on_behind_each_other(
