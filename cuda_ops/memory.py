@@ -352,6 +352,12 @@ def split(x, n):
 # ------------------------------------------------------------------------- copying
 
 
+def _of(*types: str) -> list[str]:
+    """Signatures of a copy between two operands with four strides each."""
+    operand = "[] int64 4*int64"
+    return [f"{t}{operand} {t}{operand} 4*int64 int64" for t in types]
+
+
 @kernel(
     examples=["float32[] bfloat16[] bool", "float16[] float64[] bool"], threads=THREADS
 )
@@ -375,13 +381,7 @@ def copy_flat(a, out, vectors):
             store(out, j, load(a, j))
 
 
-@kernel(
-    examples=[
-        "float32[] int64 4*int64 float32[] int64 4*int64 4*int64 int64",
-        "uint16[] int64 4*int64 uint16[] int64 4*int64 4*int64 int64",
-    ],
-    threads=THREADS,
-)
+@kernel(examples=_of("float32", "uint16"), threads=THREADS)
 def copy_strided(a, a_at, a_steps, out, out_at, out_steps, shape, size):
     """out[i, j, k, x] = a[i, j, k, x], any strides on both.
 
@@ -425,13 +425,7 @@ def copy_gathered(a, a_at, a_steps, out, out_at, shape, size, vectors):
                 i, j, k, x = next_place(i, j, k, x, shape)
 
 
-@kernel(
-    examples=[
-        "float32[] int64 4*int64 float32[] int64 4*int64 4*int64 int64",
-        "uint16[] int64 4*int64 uint16[] int64 4*int64 4*int64 int64",
-    ],
-    threads=THREADS,
-)
+@kernel(examples=_of("float32", "uint16"), threads=THREADS)
 def copy_dealt(a, a_at, a_steps, out, out_at, out_steps, shape, size):
     """out[i, j, y, x] = a[i, j, y, x]: a few x, which are neighbours in `a`, go to
     planes of `out`, where the y are. Here x counts vectors of four elements.
@@ -450,10 +444,7 @@ def copy_dealt(a, a_at, a_steps, out, out_at, out_steps, shape, size):
         store(out, to + 3 * step, x3)
 
 
-@kernel(
-    examples=["int32[] int64 4*int64 int32[] int64 4*int64 4*int64 int64"],
-    threads=THREADS,
-)
+@kernel(examples=_of("int32"), threads=THREADS)
 def copy_vectors(a, a_at, a_steps, out, out_at, out_steps, shape, size):
     """`copy_strided` of words, four at a time: x counts vectors of 16 bytes.
 

@@ -127,7 +127,7 @@ def check_number(value: Any, dtype: DType) -> Any:
     """
     integer = isinstance(value, (int, np.bool_))
     if not (integer or isinstance(value, (float, np.generic))):
-        infer(value)
+        infer(value)  # which refuses it
     if dtype.category == 0 or (dtype.category == 2 and not integer):
         return value
     if integer and -SMALL <= value < SMALL:

@@ -98,10 +98,10 @@ class GroupConfig(NamedTuple):
         return WARP * (self.warps + (1 + ADDING if self.sums else WARPS))
 
     @property
-    def registers(self) -> int:
-        """Of a thread that multiplies, to which those that copy leave theirs; 0: those
-        that it is launched with, enough for the sums of one group."""
-        return (0, 224, 152)[self.groups - 1]
+    def registers(self) -> tuple[int, int]:
+        """Of a thread that copies, and of one that multiplies, to which it leaves its
+        own; 0: those of the launch, which are enough for the sums of one group."""
+        return ((0, 0), (56, 224), (56, 152))[self.groups - 1]
 
     @property
     def pace(self) -> float:
@@ -381,8 +381,7 @@ def warpgroup_template(config: GroupConfig, a_along: bool, b_along: bool) -> Cal
     apart, sharing, a_size = WARPS * WARP_ROWS * line, WARP * WARPS, tile_rows * line
     lines_at, room, step, full, empty = stages * stage, c.room, c.step, c.full, c.empty
     open_ring, release, wait = _opener(c), tma.release, tma.wait
-    few, many = (tma.registers(n) for n in (min(56, c.registers), c.registers))
-    adds = c.sums
+    (few, many), adds = map(tma.registers, c.registers), c.sums
 
     work, place = _walk(c)
     produce = _producer(c, work, place, a_along, b_along)
@@ -503,7 +502,7 @@ def split_template(config: GroupConfig, a_along: bool, b_along: bool) -> Callabl
     a_size, b_size = tile_rows * line, tile_cols * line
     step, full, empty = c.step, c.full, c.empty
     open_ring, release, wait = _opener(c), tma.release, tma.wait
-    few, many = tma.registers(56), tma.registers(c.registers)
+    few, many = map(tma.registers, c.registers)
 
     def multiply(none, shared, a, b):
         # The smallest first, so that few sums are cut off behind large ones.

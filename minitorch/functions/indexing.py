@@ -495,8 +495,6 @@ def _positions(a: Tensor, item: Any, size: int, dim: int) -> Tensor:
             f"index: index tensors must be int64, int32 or bool; got {item.dtype.name}"
         )
     item = cast(item, dtypes.int64)
-    if item.numel() == 0:
-        return item
     low, high = number_range(item)
     if low < -size or high >= size:
         bad = low if low < -size else high
@@ -510,7 +508,10 @@ MOST_READ = 4096  # so many numbers come from a GPU in the time of a launch
 
 
 def number_range(index: Tensor) -> tuple[int, int]:
-    """The smallest and the largest number, with one read by the host."""
+    """The smallest and the largest number, with one read by the host; 0 and -1 where
+    there is none."""
+    if not index.raw.size:
+        return 0, -1
     if index.raw.size > MOST_READ and not index.backend.host_memory:
         index = stack([index.min(), index.max()])
     values = host_read("check of an index", index.raw)

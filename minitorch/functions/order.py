@@ -203,7 +203,7 @@ def bincount(
     """
     raw, backend = checked_tensor("bincount", input).raw, input.backend
     whole = raw.dtype.category == 1
-    low, high = number_range(input) if whole and raw.size else (0, -1)
+    low, high = number_range(input) if whole else (0, -1)
     if raw.dims != 1 or low < 0 or minlength < 0 or not whole:
         raise ValueError(
             f"bincount: the input is {raw.shape} of {raw.dtype.name}, its lowest "

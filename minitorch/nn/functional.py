@@ -322,7 +322,7 @@ def one_hot(x: Tensor, num_classes: int = -1) -> Tensor:
         raise TypeError(f"one_hot: the input is {x.dtype.name}; expected int64")
     if num_classes == -1 and x.numel() == 0:
         raise ValueError("one_hot: num_classes is needed for an empty input")
-    low, high = indexing.number_range(x) if x.numel() else (0, -1)
+    low, high = indexing.number_range(x)
     classes = high + 1 if num_classes == -1 else num_classes
     if low < 0 or high >= classes:
         raise ValueError(
