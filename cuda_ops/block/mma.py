@@ -13,6 +13,7 @@ Source: "PTX ISA", sections on mma.m16n8k8, mma.m16n8k16 and ldmatrix.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -525,27 +526,33 @@ def _emulated_mma(strips: Strips) -> Functions:
     number = np.float64 if strips.kind == F64 else np.float32
     runs = _runs(strips)
 
-    def factors(shared, at, rows, along, pitch):
-        k = np.arange(strips.depth)
-        places = rows[..., None] * pitch + k if along else k * pitch + rows[..., None]
-        stored = np.asarray(shared)[at + places]  # [strips, 8 or fewer, k]
-        return factors_of(stored, strips.kind)
+    k = np.arange(strips.depth)
+
+    def places(rows, along, pitch):
+        rows = rows.reshape(-1, 1)
+        return rows * pitch + k if along else k * pitch + rows
+
+    @cache
+    def places_of(lane):
+        rows = 8 * np.arange(strips.a_strips) + lane // 4
+        cols = 8 * np.arange(blocks)[:, None] + [lane % 4 * 2, lane % 4 * 2 + 1]
+        return (
+            places(rows, strips.a_along, strips.a_pitch),
+            places(cols, strips.b_along, strips.b_pitch),
+        )
 
     def zero():
         return np.zeros(strips.sums, number)
 
     def multiply(acc, shared, a_at, b_at):
         lane = cuda.laneid
-        g, t = lane // 4, lane % 4
         if isinstance(shared, watch.Watched):
             _note_loads(shared, a_at, lane, strips, True)
             _note_loads(shared, b_at, lane, strips, False)
-        rows = 8 * np.arange(strips.a_strips)[:, None] + [g]
-        cols = 8 * np.arange(blocks)[:, None] + [2 * t, 2 * t + 1]
-        a = factors(shared, a_at, rows, strips.a_along, strips.a_pitch)
-        b = factors(shared, b_at, cols, strips.b_along, strips.b_pitch)
-        sums = np.einsum("srk,bck->sbc", a, b)  # [a's strips, b's strips, 2 columns]
-        sums = sums.reshape(pairs, 2, blocks, 2).transpose(0, 2, 1, 3)
+        stored, (a, b) = np.asarray(shared), places_of(lane)
+        a = factors_of(stored[a_at + a], strips.kind)  # [a's strips, k]
+        b = factors_of(stored[b_at + b], strips.kind)  # [2 columns of b's strips, k]
+        sums = (a @ b.T).reshape(pairs, 2, blocks, 2).transpose(0, 2, 1, 3)
         return acc + sums.reshape(-1).astype(number)
 
     def place():

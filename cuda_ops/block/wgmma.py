@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -402,27 +403,32 @@ def _emulated(group: Group) -> Functions:
                     acc[i] = watch.read(bias, col + at, 1, sys._getframe())[0]
         return acc
 
-    in_parts = line_place(group)
+    in_parts, k = line_place(group), np.arange(group.depth)
+
+    @cache
+    def left(lane, warp):
+        rows = np.asarray([lane // 4, lane // 4 + 8])[:, None] + warp * WARP_ROWS
+        return in_parts(rows, k, group.along, group.lines)
+
+    @cache
+    def right(pair):
+        cols = 8 * np.arange(group.cols // 8)[:, None] + [2 * pair, 2 * pair + 1]
+        return in_parts(cols.reshape(-1, 1), k, group.smem_along, group.cols)
 
     def take(shared, at):
-        rows = np.asarray([cuda.laneid // 4, cuda.laneid // 4 + 8])[:, None]
-        k = np.arange(group.depth)
-        rows = rows + thread_index() // WARP % WARPS * WARP_ROWS
-        places = in_parts(rows, k, group.along, group.lines)
-        watch.note_fetches(shared, at + places)
-        return mma.factors_of(np.asarray(shared)[at + places], group.kind)  # [2, k]
+        places = at + left(cuda.laneid, thread_index() // WARP % WARPS)
+        watch.note_fetches(shared, places)
+        return mma.factors_of(np.asarray(shared)[places], group.kind)  # [2, k]
 
     def begin(acc, factors, shared, at):
-        cols = 8 * np.arange(group.cols // 8)[:, None] + [0, 1] + cuda.laneid % 4 * 2
-        k = np.arange(group.depth)
-        places = in_parts(cols[..., None], k, group.smem_along, group.cols)
-        watch.note_fetches(shared, at + places)
-        right = np.asarray(shared)[at + places]  # [col // 8, 2, k]
+        places = at + right(cuda.laneid % 4)
+        watch.note_fetches(shared, places)
+        others = np.asarray(shared)[places]  # [cols / 4, k]
         if group.kind == mma.TF32:
-            right = mma.cut_tf32(right)
+            others = mma.cut_tf32(others)
         else:
-            right = mma.factors_of(right, group.kind)
-        sums = np.einsum("hk,jck->jhc", factors, right)
+            others = mma.factors_of(others, group.kind)
+        sums = (others @ factors.T).reshape(-1, 2, 2).swapaxes(1, 2)  # [cols / 8, 2, 2]
         sums = sums.reshape(-1).astype(np.float32)
         return sums if group.fresh else acc + sums
 
