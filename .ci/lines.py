@@ -60,7 +60,7 @@ BUDGETS = {
     # Fourteen; one executor; 60 pictures by programs; what spares graders work 40;
     # words of a failing check on what it calls, and where errors come from 90;
     # attention by the backend's launchers 10.
-    "assignments": 25_215,
+    "assignments": 25_225,
     "docs": 1_180,  # the book, programs for ncu and racecheck
     # What saves compilations in tests of kernels 40; a hundred submissions through the
     # installed script 100, and mutants of Mojo 30; speeds that are measured again 45;

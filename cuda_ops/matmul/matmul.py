@@ -9,7 +9,7 @@ every step on the way there (`LADDER`; the first six are in `ladders/matmul.py`)
     matmul_coarsened    many outputs a thread, in registers
     matmul_squared      a square of them: 16 numbers loaded for 64 products
     matmul_buffered     the next tiles are on their way while these are multiplied
-    matmul_vectorized   16-byte loads, and copies past the registers, four tiles ahead
+    matmul_vectorized   16-byte loads, and copies past the registers, three tiles ahead
     matmul_tensor_core  the tensor cores, in TF32
     matmul_warpgroup    the same, fed as Hopper does it (compute capability 9.0 only)
     matmul_split        all of float32 there, as sums of three bfloat16
