@@ -14,6 +14,7 @@ against. Questions stand in the handout; their points, and what earns them, in
 from __future__ import annotations
 
 import csv
+import io
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -112,26 +113,33 @@ def read_marks(path: Path, assignment: Assignment) -> Marks:
         ValueError: a line that makes no sense, with its number.
     """
     marks: dict[str, dict[int, Mark]] = {}
-    with open(path, encoding="utf-8-sig", newline="") as file:
-        table = csv.DictReader(file)
-        lacking = {"submission", "question", "points"} - set(table.fieldnames or ())
-        if lacking:
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"marks: {path} is not UTF-8 ({error}); save it as CSV in UTF-8"
+        ) from None
+    table = csv.DictReader(io.StringIO(text, newline=""))
+    lacking = {"submission", "question", "points"} - set(table.fieldnames or ())
+    if lacking:
+        raise ValueError(
+            f"marks: {path} has no column {', '.join(sorted(lacking))}; its first line "
+            f"is {text.partition(chr(10))[0].strip()[:80]!r}, expected is "
+            f"'submission,question,points,comment', with commas"
+        )
+    for row in table:
+        try:
+            number, points = int(row["question"]), float(row["points"])
+            most = dict(enumerate(assignment.questions, 1))[number].points
+            if not (math.isfinite(points) and 0 <= points <= most):
+                raise ValueError
+        except (KeyError, TypeError, ValueError):
+            count = len(assignment.questions)
             raise ValueError(
-                f"marks: {path} has no column {', '.join(sorted(lacking))}"
-            )
-        for row in table:
-            try:
-                number, points = int(row["question"]), float(row["points"])
-                most = dict(enumerate(assignment.questions, 1))[number].points
-                if not (math.isfinite(points) and 0 <= points <= most):
-                    raise ValueError
-            except (KeyError, TypeError, ValueError):
-                count = len(assignment.questions)
-                raise ValueError(
-                    f"marks: {path}, line {table.line_num}: question is "
-                    f"{row['question']!r} and points are {row['points']!r}; expected "
-                    f"1 to {count}, and 0 to what the question has"
-                ) from None
-            of = marks.setdefault(row["submission"], {})
-            of[number] = (points, row.get("comment") or "")
+                f"marks: {path}, line {table.line_num}: question is "
+                f"{row['question']!r} and points are {row['points']!r}; expected "
+                f"1 to {count}, and 0 to what the question has"
+            ) from None
+        of = marks.setdefault(row["submission"], {})
+        of[number] = (points, row.get("comment") or "")
     return marks

@@ -109,16 +109,23 @@ def create(
         Where the old folder was moved to, if it was.
 
     Raises:
-        FileExistsError: the folder has files, and `force` is not set.
+        OSError: the folder has files, and `force` is not set, or cannot be made.
         ValueError: a folder of `earlier` is no workspace.
     """
     others = [read(path).folder for path in earlier]
-    backup = None
+    folder, backup = folder.resolve() if folder.name in ("", "..") else folder, None
+    if folder.exists() and not folder.is_dir():
+        raise FileExistsError(f"start: {folder} is a file; name another folder")
     if folder.exists() and any(folder.iterdir()):
         if not force:
             raise FileExistsError(
                 f"start: {folder} is not empty; name another folder, or pass --force "
                 f"to move it aside"
+            )
+        if Path.cwd().is_relative_to(folder.resolve()):
+            raise FileExistsError(
+                f"start: --force moves {folder} aside, and you are in it; call this "
+                f"in the folder above"
             )
         backup = _free_name(folder)
     part = folder.with_name(f".{folder.name}.part")
@@ -126,17 +133,26 @@ def create(
         if part.exists():
             shutil.rmtree(part)
         part.mkdir(parents=True)
+        _fill(assignment, part, others)
+        if backup is not None:  # not before the new one is whole
+            folder.rename(backup)
+        _move(part, folder)
     except OSError as error:
+        shutil.rmtree(part, ignore_errors=True)
         raise OSError(
             f"start: {folder} cannot be made: {error.strerror}; name another folder"
         ) from error
-    _fill(assignment, part, others)
-    if backup is not None:  # not before the new one is whole
-        folder.rename(backup)
-    elif folder.exists():
-        folder.rmdir()
-    part.rename(folder)
     return backup
+
+
+def _move(part: Path, folder: Path) -> None:
+    """Give a folder its name; one that is there, and empty, may be a shell's own."""
+    if not folder.exists():
+        part.rename(folder)
+        return
+    for entry in part.iterdir():
+        entry.rename(folder / entry.name)
+    part.rmdir()
 
 
 def _free_name(folder: Path) -> Path:

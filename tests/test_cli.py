@@ -362,6 +362,56 @@ def test_doctor_survives_anything(monkeypatch: pytest.MonkeyPatch) -> None:
     assert first["status"] == "broken" and "no such machine" in first["found"]
 
 
+def test_doctor_says_what_the_simulator_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    from minitorch.cli import checks
+
+    monkeypatch.setattr(checks, "find_spec", lambda name: None)
+    status, found, advice = checks._simulator()
+    assert (status, found) == ("note", "needs numba-cuda and greenlet")
+    assert "minitorch[cuda13]" in advice
+
+
+def test_numbers_that_no_machine_has() -> None:
+    assert invoke("lab", "--no-open", "--port", "65536").exit_code == 2
+    few, many = (invoke("bench", "--threads", n) for n in ("0", "100000"))
+    assert few.exit_code == many.exit_code == 1
+    assert "--threads is 0; expected 1 or more" in few.output
+    assert "--threads is 100000; expected at most" in many.output
+
+
+def test_what_to_type_to_resume_can_be_typed(capsys: pytest.CaptureFixture) -> None:
+    from minitorch.cli.errors import _explain_stop
+    from minitorch.train.running import Interrupted
+
+    _explain_stop(Interrupted(2, Path("my runs")), "minitorch train xor")
+    assert "minitorch train xor --resume 'my runs'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("signum", [2, 15])
+def test_launch_is_stopped_as_other_commands_are(
+    signum: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = pytest.importorskip("torch.distributed.run")
+    from torch.distributed.elastic.multiprocessing.api import SignalException
+
+    def stopped(arguments: Any) -> None:
+        raise SignalException("got a signal", sigval=signum)
+
+    monkeypatch.setattr(run, "run", stopped)
+    result = invoke("launch", "--ranks", "2", "--", "train", "xor")
+    assert result.exit_code == 128 + signum and "stopped" in result.output
+
+
+@pytest.mark.parametrize("command", ["xray", "inspect"])
+def test_what_kernels_need(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("cuda_ops.registry", "cuda_ops.runtime.occupancy"):
+        monkeypatch.setitem(sys.modules, module, None)
+    result = invoke(command, "transpose_tiled")
+    assert result.exit_code == 1
+    assert f"minitorch: {command}: kernels cannot be compiled here" in result.output
+    assert "pip install 'minitorch[cuda13]'" in result.output
+
+
 @pytest.mark.extras
 def test_devices() -> None:
     result = invoke("devices")

@@ -92,7 +92,11 @@ def read_files(path: Path, wanted: list[str]) -> dict[str, bytes]:
 
 
 def _root(names: Iterable[str], wanted: list[str]) -> str:
-    """The folder "a/b/" in which most of the wanted files are; the shortest one."""
+    """The folder "a/b/" in which most of the wanted files are.
+
+    Of several the one nearest to the top, and `a1` before the `a1-backup-...` that
+    `minitorch start --force` makes.
+    """
     paths = [PurePosixPath(name) for name in names]
     counts: dict[str, int] = {}
     for path in paths:
@@ -102,7 +106,9 @@ def _root(names: Iterable[str], wanted: list[str]) -> str:
                 root = "".join(f"{part}/" for part in path.parts[:-size])
                 counts[root] = counts.get(root, 0) + 1
     return min(
-        counts, key=lambda root: (-counts[root], root.count("/"), root), default=""
+        counts,
+        key=lambda root: (-counts[root], root.count("/"), root.split("/")),
+        default="",
     )
 
 
@@ -174,8 +180,8 @@ def _read_zip(path: Path, wanted: list[str]) -> dict[str, bytes]:
         with zipfile.ZipFile(path) as archive:
             entries = archive.infolist()
             _check_entries(entries)
-            root = _root([e.filename for e in entries if not e.is_dir()], wanted)
-            by_name = {entry.filename: entry for entry in entries}
+            by_name = {_plain(e): e for e in entries if not e.is_dir()}
+            root = _root(by_name, wanted)
             return {
                 name: _read_entry(archive, by_name[root + name])
                 for name in wanted
@@ -189,6 +195,11 @@ def _read_zip(path: Path, wanted: list[str]) -> dict[str, bytes]:
         raise Refused(f"{path.name} is no zip that can be read: {said}") from None
 
 
+def _plain(entry: zipfile.ZipInfo) -> str:
+    """The name of an entry; some programs of Windows write `a1\\xor.py`."""
+    return entry.filename.replace("\\", "/")
+
+
 def _check_entries(entries: list[zipfile.ZipInfo]) -> None:
     """Refuse an archive as a whole when one entry is no honest file."""
     if len(entries) > ENTRIES_LIMIT:
@@ -196,7 +207,7 @@ def _check_entries(entries: list[zipfile.ZipInfo]) -> None:
     seen: set[str] = set()
     for entry in entries:
         name = entry.filename
-        parts = name.replace("\\", "/").split("/")
+        parts = _plain(entry).split("/")
         kind = stat.S_IFMT(entry.external_attr >> 16)
         if name.startswith(("/", "\\")) or ".." in parts or ":" in parts[0]:
             raise Refused(f"the zip has an entry outside of its folder: {name!r}")
@@ -204,13 +215,13 @@ def _check_entries(entries: list[zipfile.ZipInfo]) -> None:
             raise Refused(f"the zip has a link or a device: {name!r}")
         if entry.flag_bits & 1:
             raise Refused(f"the zip is encrypted: {name!r}")
-        if name in seen:
+        if _plain(entry) in seen:
             raise Refused(f"the zip has two entries called {name!r}")
         if entry.file_size > 1 << 20 and entry.file_size > RATIO_LIMIT * max(
             entry.compress_size, 1
         ):
             raise Refused(f"the zip has an entry that grows too much: {name!r}")
-        seen.add(name)
+        seen.add(_plain(entry))
     if sum(entry.file_size for entry in entries) > UNPACKED_LIMIT:
         raise Refused(f"the zip unpacks to more than {UNPACKED_LIMIT} bytes")
 

@@ -49,12 +49,16 @@ class _Seam:
 _seam = _Seam()
 
 # What to do about a device that cannot be loaded, by the module that is missing.
+_CUDA = (
+    "pip install 'minitorch[cuda13]' (in a clone: pip install -e '.[cuda13]'), or "
+    "[cuda12] for older drivers; the simulator needs it, too"
+)
 _HINTS = {
     "numba": "pip install numba",
     "cuda_ops": "this installation has no CUDA backend",
-    "numba_cuda": "pip install -e '.[cuda13]' (or [cuda12], for older drivers)",
-    "cuda": "pip install -e '.[cuda13]' (or [cuda12], for older drivers)",
-    "greenlet": "pip install -e '.[cuda13]' (or [cuda12], for older drivers)",
+    "numba_cuda": _CUDA,
+    "cuda": _CUDA,
+    "greenlet": _CUDA,
     "cuda device": "run on a machine with an NVIDIA GPU and its driver (Google Colab "
     "lends one), or set NUMBA_ENABLE_CUDASIM=1 to use Numba's slow simulator",
     "mojo_ops": "this installation has no Mojo backend",

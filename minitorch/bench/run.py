@@ -107,7 +107,18 @@ def set_threads(threads: int) -> None:
 
     PyTorch comes first, so that it finds the OpenMP library that it brings: with the
     system's, which Numba loads, some of its functions (exp, tanh) take 50 times longer.
+
+    Raises:
+        ValueError: Numba has not so many. PyTorch takes more, and crashes at its end.
     """
+    from numba import config
+
+    most = config.NUMBA_NUM_THREADS
+    if threads > most:
+        raise ValueError(
+            f"bench: --threads is {threads}; expected at most {most} (set the "
+            f"environment variable NUMBA_NUM_THREADS for more)"
+        )
     torch_module().set_num_threads(threads)
     import fast_ops.threads
 

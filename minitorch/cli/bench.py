@@ -63,6 +63,9 @@ def bench(
     with friendly(debug, "minitorch bench"):
         if seconds <= 0 or (size is not None and size <= 0):
             raise ValueError("bench: --seconds and --size must be above 0")
+        if threads is not None and threads < 1:
+            raise ValueError(f"bench: --threads is {threads}; expected 1 or more")
+        out.mkdir(parents=True, exist_ok=True)  # or an error, before minutes of work
         ladder = ladder or families == ["matmul"]
         _run(families, device, ladder, size, threads, seconds, out, as_json)
 
@@ -138,7 +141,6 @@ def _write(
     from minitorch.data import atomic_write
     from minitorch.scenes import write
 
-    out.mkdir(parents=True, exist_ok=True)
     header = "".join(f"- {name}: {value}\n" for name, value in machine.items())
     text = f"{header}\n{report.markdown([*results, *rungs])}"
     body = report.to_json([*results, *rungs], machine)

@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from minitorch.machine import processor_name, usable_cores, vector_units
@@ -75,7 +76,8 @@ def all_checks() -> Iterator[Check]:
         yield Check(section, name, *_guarded(look))
 
 
-COURSE = 'pip install -e ".[course]"'
+COURSE = "pip install 'minitorch[course]'"
+CUDA = "pip install 'minitorch[cuda13]'"  # cuda12 for older drivers
 
 # Status, what was found, advice.
 Finding = tuple[str, str, str]
@@ -237,29 +239,23 @@ def _numba_cuda() -> Finding:
     if status == OK:
         return OK, found, ""
     if ctypes.util.find_library("cuda") is None:
-        return NOTE, "not installed", "for a GPU: pip install 'numba-cuda[cu12]'"
-    return MISSING, "not installed", "pip install 'numba-cuda[cu12]'"
+        return NOTE, "not installed", f"for a GPU: {CUDA}"
+    return MISSING, "not installed", CUDA
 
 
 _SIMULATED = """
-import numpy as np
-from numba import cuda
-
-@cuda.jit
-def double(a):
-    i = cuda.grid(1)
-    if i < a.size:
-        a[i] *= 2
-
-a = np.ones(8)
-double[1, 8](a)
-assert (a == 2).all()
+from minitorch.creation import ones
+assert ones(3, device="cuda").sum().item() == 3
 """
 
 
 def _simulator() -> Finding:
-    """Run a kernel in Numba's CUDA simulator, in a process of its own: whether Numba
+    """Run our kernels in Numba's CUDA simulator, in a process of its own: whether Numba
     simulates is decided when it is imported."""
+    missing = [name for name in ("numba_cuda", "greenlet") if find_spec(name) is None]
+    if missing:
+        needs = " and ".join(missing).replace("_", "-")
+        return NOTE, f"needs {needs}", f"for GPU kernels without a GPU: {CUDA}"
     run = subprocess.run(
         [sys.executable, "-c", _SIMULATED],
         env={**os.environ, "NUMBA_ENABLE_CUDASIM": "1"},
@@ -269,7 +265,7 @@ def _simulator() -> Finding:
     )
     if run.returncode != 0:
         last = (run.stderr.strip().splitlines() or ["it fails"])[-1]
-        return BROKEN, last, "pip install --upgrade numba"
+        return BROKEN, last, CUDA
     on = os.environ.get("NUMBA_ENABLE_CUDASIM") == "1"
     return OK, "works; on" if on else "works; NUMBA_ENABLE_CUDASIM=1 turns it on", ""
 

@@ -8,6 +8,7 @@ is (`minitorch status`), and, when all is done, compare with the library
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -57,7 +58,8 @@ def start(
         if backup is not None:
             typer.echo(f"moved what was there to {backup}")
         typer.echo(f"{chosen.id} {chosen.title}: {len(chosen.tasks)} tasks in {place}/")
-        typer.echo(f"read {place / 'README.md'}, then:\n  cd {place}\n  minitorch test")
+        there = "" if place == Path() else f"  cd {shlex.quote(str(place))}\n"
+        typer.echo(f"read {place / 'README.md'}, then:\n{there}  minitorch test")
 
 
 def test(
@@ -89,8 +91,8 @@ def test(
         if missing:
             raise RuntimeError(
                 f"test: needs {missing}; install what the course needs: "
-                f"pip install -e '.[course]' (the README says how to get PyTorch "
-                f"without CUDA)"
+                f"pip install 'minitorch[course]' (in a clone: pip install -e "
+                f"'.[course]'; the README says how to get PyTorch without CUDA)"
             )
         outcomes = _run(place, only, device, earlier or [], together)
         _show(place, outcomes)

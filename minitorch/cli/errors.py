@@ -9,6 +9,7 @@ errors in minitorch itself, the traceback is shown.
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import sys
 import threading
@@ -99,7 +100,7 @@ def _explain_stop(stop: KeyboardInterrupt, command: str) -> None:
     if isinstance(stop, Interrupted):
         complain(
             f"stopped; a checkpoint was written. To go on:\n"
-            f"  {command} --resume {stop.folder}"
+            f"  {command} --resume {shlex.quote(str(stop.folder))}"
         )
     elif command.startswith("minitorch train"):
         complain("stopped at once; --resume goes on from the last checkpoint, if any")

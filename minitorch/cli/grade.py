@@ -7,6 +7,7 @@ to expect of them.
 
 from __future__ import annotations
 
+import math
 import os
 import secrets
 from pathlib import Path
@@ -85,6 +86,7 @@ def grade(
         from assignments.grading.earlier import read
 
         grader = _grader(assignment, secret, seed, sandbox, patience, marks)
+        out.mkdir(parents=True, exist_ok=True)  # or an error, before minutes of work
         carried = [read(word, grader.assignment) for word in earlier or []]
         found = grader.grade(submission, carried)
         batch.write(found, out)
@@ -193,8 +195,8 @@ def _grader(
     from assignments.answers import read_marks
     from assignments.grading.grade import Grader, Settings
 
-    if patience <= 0:
-        raise ValueError(f"--patience is {patience}; it must be above 0")
+    if not (patience > 0 and math.isfinite(patience)):
+        raise ValueError(f"--patience is {patience}; it must be a number above 0")
     text = seed if seed is not None else read_secret(secret or default_secret())
     chosen = catalog.load(assignment)
     given = read_marks(marks, chosen) if marks is not None else {}
@@ -231,7 +233,10 @@ def read_secret(path: Path) -> str:
     Raises:
         ValueError: it is too short to be one.
     """
-    text = path.read_text().strip()
+    try:
+        text = path.read_text("utf-8").strip()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is no text ({error}); a secret is") from None
     if len(text) < 16:
         raise ValueError(f"{path} has {len(text)} characters; a secret has 16 or more")
     return text

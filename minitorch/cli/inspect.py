@@ -63,11 +63,16 @@ def _kernels() -> dict[str, Kernel]:
     try:
         from cuda_ops.registry import all_kernels
     except ImportError as error:
-        raise RuntimeError(
-            f"inspect: kernels cannot be compiled here: {error}. What to do: "
-            f"pip install -e '.[cuda13]' (no GPU is needed)"
-        ) from error
+        raise _no_compiler("inspect", error) from error
     return all_kernels()
+
+
+def _no_compiler(command: str, error: ImportError) -> RuntimeError:
+    return RuntimeError(
+        f"{command}: kernels cannot be compiled here: {error}. What to do: "
+        f"pip install 'minitorch[cuda13]' (in a clone: pip install -e '.[cuda13]'); "
+        f"no GPU is needed"
+    )
 
 
 def _find(name: str, kernels: dict[str, Kernel]) -> list[Kernel]:
@@ -87,8 +92,10 @@ def chip_of(arch: str, command: str) -> tuple[int, int]:
     match = re.fullmatch(r"(?:sm_)?(\d+)\.?(\d)", arch)
     if match is None:
         raise ValueError(f"{command}: --arch is {arch!r}; expected, for example, sm_90")
-    from cuda_ops.runtime.occupancy import limits
-
+    try:
+        from cuda_ops.runtime.occupancy import limits
+    except ImportError as error:
+        raise _no_compiler(command, error) from error
     chip = int(match[1]), int(match[2])
     limits(chip)
     return chip

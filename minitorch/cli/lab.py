@@ -15,7 +15,9 @@ from minitorch.cli.errors import friendly
 
 
 def lab(
-    port: Annotated[int, typer.Option(help="On 127.0.0.1; 0: one that is free.")] = 0,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="On 127.0.0.1; 0: one that is free.")
+    ] = 0,
     open_browser: Annotated[
         bool, typer.Option("--open/--no-open", help="Open it in the browser.")
     ] = True,

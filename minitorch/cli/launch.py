@@ -30,6 +30,7 @@ def launch(
     with friendly(None, "minitorch launch"):
         try:
             from torch.distributed import run
+            from torch.distributed.elastic.multiprocessing.api import SignalException
             from torch.distributed.elastic.multiprocessing.errors import (
                 ChildFailedError,
             )
@@ -49,6 +50,9 @@ def launch(
             rank, failure = error.get_first_failure()
             complain(f"rank {rank} of {ranks} {_end(failure.exitcode)}")
             raise typer.Exit(max(failure.exitcode, 1)) from None
+        except SignalException as stop:  # Ctrl-C, or SIGTERM, which it has passed on
+            complain("stopped, and all ranks with it")
+            raise typer.Exit(128 + stop.sigval) from None
 
 
 def _end(code: int) -> str:

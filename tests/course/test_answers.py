@@ -121,6 +121,17 @@ def test_answers_count_when_a_teacher_gave_points(tmp_path: Path) -> None:
     assert one["output"].startswith("answer 1: 2 words; 1.5 of 2 points; for what?")
 
 
+def test_points_count_for_answers_that_were_given_elsewhere(tmp_path: Path) -> None:
+    """On paper, say: the submission has no `answers.md`, and was graded before."""
+    write_solution(tmp_path / "in" / "kim")
+    grader, out = make_grader(assignment=ASKED), tmp_path / "out"
+    assert grade_all(grader, tmp_path / "in", out)["marked"] == "0"
+    grader.settings = replace(grader.settings, marks={"kim": {1: (1.5, "on paper")}})
+    assert grade_all(grader, tmp_path / "in", out)["marked"] == "1.5"
+    grader.settings = replace(grader.settings, marks={})
+    assert grade_all(grader, tmp_path / "in", out)["marked"] == "0"
+
+
 def grade_all(grader, folder: Path, out: Path) -> dict[str, str]:
     """Grade a folder with one submission; its line of the table."""
     batch.grade_all(grader, folder, out)
@@ -137,6 +148,7 @@ def read_tests(folder: Path) -> list[dict]:
     ("text", "said"),
     [
         ("submission,question\nkim,1\n", "no column points"),
+        ("submission;question;points\nkim;1;1\n", "no column .* with commas"),
         ("submission,question,points\nkim,3,1\n", "line 2: question is '3'"),
         ("submission,question,points\nkim,1,2.5\n", "points are '2.5'; expected"),
         ("submission,question,points\nkim,1,nan\n", "points are 'nan'"),
@@ -149,3 +161,12 @@ def test_a_table_that_makes_no_sense_is_named(
     (tmp_path / "marks.csv").write_text(text)
     with pytest.raises(ValueError, match=f"^marks: .*{said}"):
         answers.read_marks(tmp_path / "marks.csv", ASKED)
+
+
+def test_a_table_in_another_encoding_is_named(tmp_path: Path) -> None:
+    """As spreadsheet programs save it, unless they are asked for UTF-8."""
+    table = tmp_path / "marks.csv"
+    text = "submission,question,points,comment\nkim,1,1,schön\n"
+    table.write_bytes(text.encode("latin-1"))
+    with pytest.raises(ValueError, match=r"marks.csv is not UTF-8 .* save it"):
+        answers.read_marks(table, ASKED)

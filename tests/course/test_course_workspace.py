@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import subprocess
@@ -178,6 +179,34 @@ def test_an_exception_points_at_the_line(place, runner):
     text = "\n".join(report.lines_of(outcome, task))
     assert "raised IndexError: [0m  range" in text
     assert "autodiff.py" in text and "raise IndexError('\\x1b[0m  range')" in text
+
+
+def test_start_where_one_stands(tmp_path, monkeypatch):
+    """In an empty folder, which stays the same one: a shell is in it."""
+    (tmp_path / "mine").mkdir()
+    monkeypatch.chdir(tmp_path / "mine")
+    folder = Path(".")
+    before = folder.stat().st_ino
+    workspace.create(catalog.load("a1"), folder)
+    assert (folder / "xor.py").is_file() and folder.stat().st_ino == before
+    with pytest.raises(FileExistsError, match="you are in it"):
+        workspace.create(catalog.load("a1"), folder, force=True)
+    assert [p.name for p in tmp_path.iterdir()] == ["mine"]
+
+
+def test_start_says_what_is_in_the_way_and_leaves_nothing(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    with pytest.raises(FileExistsError, match="file is a file; name another folder"):
+        workspace.create(catalog.load("a1"), tmp_path / "file")
+
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(workspace.shutil, "copyfile", full)
+    said = "a1 cannot be made: No space left on device; name another folder"
+    with pytest.raises(OSError, match=said):
+        workspace.create(catalog.load("a1"), tmp_path / "a1")
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
 
 
 def test_marks_that_editors_leave_are_no_mistake(tmp_path):

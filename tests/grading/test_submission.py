@@ -38,6 +38,28 @@ def test_a_folder_in_a_folder_is_found(tmp_path):
     assert list(submission.read(tmp_path / "student", MINI).files) == [PATH]
 
 
+def test_the_workspace_counts_and_not_its_backup(tmp_path):
+    """`minitorch start --force` moves the old folder to `a99-backup-...`, beside it."""
+    text = (write_solution(tmp_path / "in" / "a99") / PATH).read_text()
+    write_solution(tmp_path / "in" / "a99-backup-20260101-000000", note="old")
+    with zipfile.ZipFile(tmp_path / "b.zip", "w") as file:
+        file.writestr(f"a99-backup-20260101-000000/{PATH}", "old")
+        file.writestr(f"a99/{PATH}", text)
+    for path in (tmp_path / "in", tmp_path / "b.zip"):
+        assert submission.read(path, MINI).files == {PATH: text.encode()}
+
+
+def test_a_zip_may_have_the_separators_of_windows(tmp_path):
+    archive, name = tmp_path / "b.zip", f"a99/{PATH}"
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr(zipfile.ZipInfo(name.replace("/", "\\")), "x = 1\n")
+    assert submission.read(archive, MINI).files == {PATH: b"x = 1\n"}
+    with zipfile.ZipFile(archive, "a") as file:
+        file.writestr(name, "x = 2\n")
+    with pytest.raises(apart.Refused, match="two entries"):
+        submission.read(archive, MINI)
+
+
 def test_digest_depends_on_contents(tmp_path):
     folders = [write_solution(tmp_path / f"{i}", note=str(i % 2)) for i in range(3)]
     digests = [submission.read(path, MINI).digest for path in folders]
