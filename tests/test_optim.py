@@ -710,6 +710,8 @@ def test_schedule_errors_and_warnings():
             wrong()
     with pytest.raises(TypeError, match="optimizer"):
         schedules.StepLR(3, 1)
+    with pytest.raises(TypeError, match=r"OneCycleLR: max_lr is \[0.1\]"):
+        schedules.OneCycleLR(opt, [0.1], 10, cycle_momentum=False)
     fresh = optim.SGD(PARAMS[optim](), lr=1.0)
     with pytest.raises(KeyError, match="initial_lr"):
         schedules.StepLR(fresh, 1, last_epoch=5)

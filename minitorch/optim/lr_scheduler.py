@@ -317,6 +317,10 @@ class OneCycleLR(LRScheduler):
                 f"OneCycleLR: anneal_strategy is {anneal_strategy!r}; expected "
                 f'"cos" or "linear"'
             )
+        if not isinstance(max_lr, (int, float)):
+            raise TypeError(
+                f"OneCycleLR: max_lr is {max_lr!r}; expected one number, for all groups"
+            )
         self.max_lr, self.total_steps = max_lr, total_steps
         self.peak = float(pct_start * total_steps) - 1
         self.anneal_strategy = anneal_strategy
