@@ -323,6 +323,9 @@ def test_sequential_is_a_list_with_names():
     assert net(minitorch.ones(1, 1)).shape == (1, 3)
     with pytest.raises(IndexError, match="index 5"):
         net[5]
+    rest = net[1:]  # its modules are still named "1" and so on
+    kinds = [type(m) for m in rest]
+    assert [type(m) for m in rest.append(nn.Tanh())] == [*kinds, nn.Tanh]
 
 
 def test_module_list():

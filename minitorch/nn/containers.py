@@ -67,7 +67,12 @@ class _Numbered(Module):
 
     def append(self, module: Module) -> Any:
         """Add a module at the end."""
-        self.add_module(str(len(self)), module)
+        number = len(self)
+        while (
+            str(number) in self._modules
+        ):  # of a slice, whose modules keep their names
+            number += 1
+        self.add_module(str(number), module)
         return self
 
     def extend(self, modules: Iterable[Module]) -> Any:
