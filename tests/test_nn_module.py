@@ -349,6 +349,7 @@ def test_module_dict():
     assert isinstance(table.pop("b"), nn.ReLU)
     del table["a"]
     assert len(table) == 0 and list(table.items()) == []
+    assert len(nn.ModuleDict(None)) == len(nn.ParameterDict(None)) == 0
 
 
 trees = st.recursive(

@@ -160,10 +160,11 @@ class ParameterDict(Module, MutableMapping[str, Any]):
     __eq__, __hash__ = Module.__eq__, Module.__hash__  # as for any other module
 
     def __init__(
-        self, parameters: Mapping[str, Tensor] | Iterable[tuple[str, Tensor]] = ()
+        self,
+        parameters: Mapping[str, Tensor] | Iterable[tuple[str, Tensor]] | None = None,
     ) -> None:
         super().__init__()
-        self.update(parameters)
+        self.update(() if parameters is None else parameters)
 
     def __getitem__(self, name: str) -> Any:
         return self._parameters[name]
