@@ -31,13 +31,13 @@ BUDGETS = {
     # products and medians 60, launchers of attention that two backends share 135 (less
     # in fast_ops), what a reading of the language models missed 130. More names of
     # PyTorch's 150, plans of operations in place and of images that are kept 35;
-    # None is no operand 10.
-    "minitorch": 53_985,
+    # None is no operand 10, schedules that go on 30.
+    "minitorch": 54_020,
     # Normal numbers, remainders, short sorts; products of operands as they lie 60;
     # float16 by the processor's instructions, batch norm at rest 90; machine code of
     # what is called alone 115. Medians by selection 110, three operands 70; a tile that
     # reads no further than its columns 60.
-    "fast_ops": 7_620,
+    "fast_ops": 7_625,
     # Half types, x-rays, ten puzzles; layers of few rows 500; losses, norms and
     # statistics in one launch 550; attention on wgmma 760; sums that begin with a
     # bias 60; in-place operations in one launch 150; GPT's step in fewer launches 240;
@@ -76,8 +76,8 @@ BUDGETS = {
     # that were still missed 660, a walk through the course 80, machine code of what is
     # called alone 150; products, medians, three operands, language models 360; errors
     # beside PyTorch's 200, names of PyTorch's 145, a review 40; copies 30, None
-    # as an operand 30, a review 25.
-    "tests": 57_830,
+    # as an operand 30, a review 25, modules beside PyTorch's 70.
+    "tests": 57_900,
 }
 
 

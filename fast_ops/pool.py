@@ -78,6 +78,8 @@ def max_of_plane(x, out, index, numbers):
                     take = beats(value, old) | (place < 0)
                     best[i] = value if take else old
                     where[i] = at + i * s1 if take else place
+        for i in range(oh * OW, (oh + 1) * OW):
+            index[i] = max(index[i], 0)  # where there was padding alone
 
 
 @device_function

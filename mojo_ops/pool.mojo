@@ -182,6 +182,7 @@ struct MaxPool[T: DType](Kernel, Pooling):
                 place = take.select(here, place)
         var at = (plane * o.OH + oh) * o.OW
         store_part(self.z.at(at), ow, n, best)
+        place = max(place, 0)  # where there was padding alone
         store_part(self.index.at(at), ow, n, place.cast[DType.int64]())
 
 

@@ -228,6 +228,22 @@ def test_dilated_max_pool_and_nan(device):
     assert_same(tuple(mine), theirs)
 
 
+def test_a_window_of_padding_alone_is_at_position_0(device):
+    x = leaf(device, 2, 2, 3, 1)
+    out, index = pool.max_pool2d(x, 2, padding=1, dilation=2)
+    assert out.isinf().all() and not index.any()
+    (g,) = minitorch.grad(out, x, minitorch.ones(out.shape, device=device).to(x.dtype))
+    assert g.flatten(2).tolist() == [[[2.0, 0.0, 0.0]] * 2] * 2
+
+
+def test_second_gradients_of_no_images(device):
+    x = leaf(device, 0, 2, 4, 5)
+    out = pool.max_pool2d(x, 2)[0]
+    start = minitorch.ones(out.shape, device=device).to(x.dtype).requires_grad_()
+    (g,) = minitorch.grad(out, x, start, create_graph=True)
+    assert minitorch.grad(g.sum(), start)[0].shape == out.shape
+
+
 def test_pool_gradients_by_differences(device):
     x = leaf(device, 1, 1, 4, 5)
     for fn in (

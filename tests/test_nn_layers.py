@@ -386,6 +386,19 @@ def test_batch_norm_without_running_statistics():
     check_module(mine.eval(), theirs.eval(), 3, 2, 2, 2)
 
 
+def test_batch_norm_that_tracks_no_more():
+    mine, theirs = nn.BatchNorm1d(2), tnn.BatchNorm1d(2)
+    check_module(mine, theirs, 3, 2)
+    mine.track_running_stats = theirs.track_running_stats = False
+    mine.zero_grad()
+    theirs.zero_grad()
+    check_module(mine, theirs, 3, 2)
+    kept = {k: v.tolist() for k, v in mine.state_dict().items()}
+    with minitorch.no_grad():
+        mine(minitorch.full((3, 2), float("nan")))
+    assert kept == {k: v.tolist() for k, v in mine.state_dict().items()}
+
+
 def test_batch_norm_errors():
     with pytest.raises(ValueError, match=r"BatchNorm2d: the input is \(2, 3\)"):
         nn.BatchNorm2d(3)(minitorch.ones(2, 3))

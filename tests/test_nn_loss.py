@@ -81,6 +81,8 @@ def test_kl_div_of_nothing_and_of_unlike_shapes():
     out.backward()
     same(x.grad, torch.stack([-ty] * 3))
     assert y.grad[0].item() == pytest.approx(-tx[:, 0].sum().item(), rel=1e-5)
+    alone = F.kl_div(x[0, 0], x[0, 1].exp(), reduction="batchmean")
+    same(alone, tnn.KLDivLoss(reduction="batchmean")(tx[0, 0], tx[0, 1].exp()))
     with pytest.raises(ValueError, match="KLDivLoss: reduction"):
         nn.KLDivLoss(reduction="average")
     with pytest.raises(ValueError, match="kl_div: "):

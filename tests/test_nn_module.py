@@ -281,7 +281,7 @@ def test_deepcopy_and_pickle():
         with minitorch.no_grad():
             other.first.weight.add_(1)
         assert not other(x).equal(net(x))
-    assert copy.deepcopy(net).scale.grad.equal(net.scale.grad)
+    assert net.scale.grad is not None and copy.deepcopy(net).scale.grad is None
     tied = nn.ModuleList([nn.Linear(1, 1)] * 2)
     assert len(list(copy.deepcopy(tied).parameters())) == 2
     with pytest.raises(RuntimeError, match="detach"):
@@ -323,6 +323,9 @@ def test_sequential_is_a_list_with_names():
     assert net(minitorch.ones(1, 1)).shape == (1, 3)
     with pytest.raises(IndexError, match="index 5"):
         net[5]
+    rest = net[1:]  # its modules are still named "1" and so on
+    kinds = [type(m) for m in rest]
+    assert [type(m) for m in rest.append(nn.Tanh())] == [*kinds, nn.Tanh]
 
 
 def test_module_list():
@@ -346,6 +349,7 @@ def test_module_dict():
     assert isinstance(table.pop("b"), nn.ReLU)
     del table["a"]
     assert len(table) == 0 and list(table.items()) == []
+    assert len(nn.ModuleDict(None)) == len(nn.ParameterDict(None)) == 0
 
 
 trees = st.recursive(

@@ -611,6 +611,27 @@ def test_a_schedule_goes_on_from_its_state(name):
     assert run(40) == run(-1)
 
 
+@pytest.mark.parametrize("name", ["ExponentialLR", "LinearLR", "CosineAnnealingLR"])
+def test_a_schedule_goes_on_at_last_epoch(name):
+    options = {"ExponentialLR": {"gamma": 0.9}, "CosineAnnealingLR": {"T_max": 9}}
+
+    def rates(of):
+        opt = of.SGD(PARAMS[of](), lr=0.4)
+        opt.add_param_group({"params": PARAMS[of](), "lr": 0.05})
+        make, out = getattr(of.lr_scheduler, name), []
+        scheduler = make(opt, **options.get(name, {}))
+        for step in range(12):
+            if step in (3, 4, 9):
+                last = scheduler.last_epoch - 1
+                scheduler = make(opt, **options.get(name, {}), last_epoch=last)
+            out += [g["lr"] for g in opt.param_groups] + scheduler.get_last_lr()
+            opt.step()
+            scheduler.step()
+        return out
+
+    assert rates(optim) == pytest.approx(rates(torch.optim))
+
+
 @given(
     metrics=st.lists(
         st.sampled_from([-1.0, 0.0, 0.5, 0.99, 1.0, 1.00005, 3.0, math.nan, math.inf]),
@@ -689,6 +710,8 @@ def test_schedule_errors_and_warnings():
             wrong()
     with pytest.raises(TypeError, match="optimizer"):
         schedules.StepLR(3, 1)
+    with pytest.raises(TypeError, match=r"OneCycleLR: max_lr is \[0.1\]"):
+        schedules.OneCycleLR(opt, [0.1], 10, cycle_momentum=False)
     fresh = optim.SGD(PARAMS[optim](), lr=1.0)
     with pytest.raises(KeyError, match="initial_lr"):
         schedules.StepLR(fresh, 1, last_epoch=5)

@@ -90,6 +90,18 @@ def test_numpy_scalars(device, number):
     assert (number > x).tolist() == [True, float(number) > 2.0]
 
 
+def test_an_array_is_no_operand():
+    x, array = minitorch.ones(2), np.ones(2)
+    for name in "add sub mul truediv matmul pow eq ne lt le gt ge".split():
+        of = getattr(operator, name)
+        with pytest.raises(TypeError, match=r"ndarray"):
+            of(x, array)
+        if name not in ("matmul", "pow"):  # whose arrays NumPy asks first
+            with pytest.raises(TypeError, match=r"ndarray"):
+                of(array, x)
+    assert (x == None, x != None) == (False, True)  # noqa: E711
+
+
 @pytest.mark.parametrize("dtype", ["int32", "int64", "float32"])
 def test_numpy_bools(device, dtype):
     x = minitorch.tensor([1, 2], device=device).to(getattr(minitorch, dtype))

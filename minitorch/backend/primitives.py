@@ -221,7 +221,8 @@ class Primitives(ABC):
     ) -> tuple[TensorData, TensorData]:
         """x [N, C, H, W] -> maxima and their int64 positions h * W + w in the plane.
 
-        The first maximum of a window wins; NaN counts as the largest.
+        The first maximum of a window wins; NaN counts as the largest. A window of
+        padding alone has -inf, at position 0.
         """
 
     @abstractmethod

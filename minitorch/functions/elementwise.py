@@ -502,10 +502,11 @@ def pow(input: Any, exponent: Any) -> Tensor:
     """input ** exponent, of which one may be a number."""
     if not is_tensor(exponent):
         kind = checked_tensor("pow", input).dtype
-        if exponent != 2 or not kind.is_floating_point:
+        twice = isinstance(exponent, (int, float)) and exponent == 2
+        if not (twice and kind.is_floating_point):
             kind = type_with_number("pow", input, exponent)
             input = cast(input, kind)
-        if exponent == 2 and grad_mode.autocast is None:  # also the fastest
+        if twice and grad_mode.autocast is None:  # also the fastest
             return mul(input, input)
         if exponent < 0 and not kind.is_floating_point:
             raise ValueError("pow: integers to negative powers; use .float() first")

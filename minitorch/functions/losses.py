@@ -240,7 +240,9 @@ def kl_div(
         shape = check_broadcast(name, x.raw.shape, y.raw.shape)
         x, y = x.expand(shape), y.expand(shape)
     loss = (KLDivLog if log_target else KLDiv).apply(x, y, whole, 0.0)
-    return loss if whole == reduction else loss / input.shape[0]
+    if whole == reduction or not input.raw.shape:
+        return loss
+    return loss / input.raw.shape[0]
 
 
 def _check_same_shape(name: str, input: Tensor, target: Tensor) -> None:

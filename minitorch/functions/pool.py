@@ -70,8 +70,7 @@ class PoolScatter(Function):
     @staticmethod
     def backward(ctx: Context, upper: Tensor) -> tuple[Any, ...]:
         (index,) = ctx.saved_tensors
-        n, c = index.shape[:2]
-        picked = upper.reshape(n, c, -1).gather(2, index.reshape(n, c, -1))
+        picked = upper.flatten(2).gather(2, index.flatten(2))
         return picked.reshape(index.shape), None, None
 
 

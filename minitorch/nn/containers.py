@@ -67,7 +67,12 @@ class _Numbered(Module):
 
     def append(self, module: Module) -> Any:
         """Add a module at the end."""
-        self.add_module(str(len(self)), module)
+        number = len(self)
+        while (
+            str(number) in self._modules
+        ):  # of a slice, whose modules keep their names
+            number += 1
+        self.add_module(str(number), module)
         return self
 
     def extend(self, modules: Iterable[Module]) -> Any:
@@ -155,10 +160,11 @@ class ParameterDict(Module, MutableMapping[str, Any]):
     __eq__, __hash__ = Module.__eq__, Module.__hash__  # as for any other module
 
     def __init__(
-        self, parameters: Mapping[str, Tensor] | Iterable[tuple[str, Tensor]] = ()
+        self,
+        parameters: Mapping[str, Tensor] | Iterable[tuple[str, Tensor]] | None = None,
     ) -> None:
         super().__init__()
-        self.update(parameters)
+        self.update(() if parameters is None else parameters)
 
     def __getitem__(self, name: str) -> Any:
         return self._parameters[name]

@@ -74,7 +74,7 @@ class _BatchNorm(Module):
 
     def _share(self) -> float:
         """How much of the running values this batch replaces; count it."""
-        if self.num_batches_tracked is None:
+        if self.num_batches_tracked is None or not self.track_running_stats:
             return 0.0
         self.num_batches_tracked.add_(1)
         if self.momentum is None:  # the mean of all batches so far
@@ -89,10 +89,11 @@ class _BatchNorm(Module):
                 f"has size {self.num_features}"
             )
         share = self._share() if self.training else 0.0
+        kept = self.track_running_stats or not self.training  # may be switched off
         return F.batch_norm(
             x,
-            self.running_mean,
-            self.running_var,
+            self.running_mean if kept else None,
+            self.running_var if kept else None,
             self.weight,
             self.bias,
             self.training or self.running_mean is None,

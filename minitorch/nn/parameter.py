@@ -40,5 +40,11 @@ class Parameter(Tensor):
         if requires_grad:
             self.requires_grad_()
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
+        """A leaf with a copy of the numbers, and no gradient yet, as in PyTorch."""
+        copied = super().__deepcopy__(memo)
+        copied.grad = None
+        return copied
+
     def __repr__(self) -> str:
         return f"Parameter containing:\n{super().__repr__()}"

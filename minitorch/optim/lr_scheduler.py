@@ -31,6 +31,8 @@ class LRScheduler:
         base_lrs: the rate that each group began with.
     """
 
+    _goes_on = False  # given a last_epoch, it takes the optimizer's rates as they are
+
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
         name = type(self).__name__
         if not isinstance(optimizer, Optimizer):
@@ -50,7 +52,11 @@ class LRScheduler:
         self.last_epoch = last_epoch
         self._steps_before = optimizer.steps_taken
         self._last_lr: list[float] = []
-        self._advance()
+        if last_epoch != -1 and self._goes_on:
+            self.last_epoch += 1
+            self._set([group["lr"] for group in optimizer.param_groups])
+        else:
+            self._advance()
 
     def next_lr(self, lr: float, group: Group, index: int) -> float:
         """The rate of group `index` at step `last_epoch`, from the one before."""
@@ -179,6 +185,8 @@ class MultiStepLR(LRScheduler):
 class ExponentialLR(LRScheduler):
     """The rate times gamma at each step."""
 
+    _goes_on = True
+
     def __init__(
         self, optimizer: Optimizer, gamma: float, last_epoch: int = -1
     ) -> None:
@@ -194,6 +202,8 @@ class LinearLR(LRScheduler):
 
     For warming up: start_factor below 1, end_factor 1.
     """
+
+    _goes_on = True
 
     def __init__(
         self,
@@ -235,6 +245,8 @@ class CosineAnnealingLR(LRScheduler):
     Source: Loshchilov and Hutter, "SGDR: stochastic gradient descent with warm
     restarts", 2017 (without the restarts).
     """
+
+    _goes_on = True
 
     def __init__(
         self,
@@ -304,6 +316,10 @@ class OneCycleLR(LRScheduler):
             raise ValueError(
                 f"OneCycleLR: anneal_strategy is {anneal_strategy!r}; expected "
                 f'"cos" or "linear"'
+            )
+        if not isinstance(max_lr, (int, float)):
+            raise TypeError(
+                f"OneCycleLR: max_lr is {max_lr!r}; expected one number, for all groups"
             )
         self.max_lr, self.total_steps = max_lr, total_steps
         self.peak = float(pct_start * total_steps) - 1

@@ -158,4 +158,6 @@ class Elementwise:
 
 
 def _comparable(other: object) -> bool:
-    return is_tensor(other) or isinstance(other, (int, float, np.number, np.bool_))
+    """What == looks at, or refuses with an error: an array is no plain False."""
+    kinds = (int, float, np.number, np.bool_, np.ndarray)
+    return is_tensor(other) or isinstance(other, kinds)
