@@ -55,6 +55,7 @@ MODULES: Mapping[str, frozenset[str]] = {
         "dataclasses": "dataclass field replace",
         "enum": "Enum IntEnum auto unique",
         "functools": "cache lru_cache partial reduce wraps",
+        "heapq": "heapify heappop heappush heappushpop heapreplace",
         "itertools": """accumulate chain combinations count cycle islice pairwise
             permutations product repeat starmap takewhile dropwhile zip_longest""",
         "math": """acos acosh asin asinh atan atan2 atanh cbrt ceil comb copysign cos
