@@ -70,6 +70,7 @@ MODULES: Mapping[str, frozenset[str]] = {
             Tuple Type""",
         "minitorch.todo": "todo",
         # What the library has to help, and no solution of any task.
+        "minitorch.autodiff": "enable_grad is_grad_enabled no_grad",
         "minitorch.tensor_data": """Shape Strides TensorData iter_positions
             lies_row_by_row normalize_dim numel without""",
         "minitorch.distributed.collectives": "irecv isend recv send",
@@ -138,9 +139,9 @@ COMPILER_OPTIONS = frozenset(
 DECORATORS = frozenset(
     """
     builtins.staticmethod builtins.classmethod builtins.property abc.abstractmethod
-    dataclasses.dataclass functools.cache functools.lru_cache typing.final
-    typing.overload enum.unique fast_ops.launch.device_function
-    cuda_ops.block.intrinsics.device
+    dataclasses.dataclass functools.cache functools.lru_cache
+    minitorch.autodiff.no_grad typing.final typing.overload enum.unique
+    fast_ops.launch.device_function cuda_ops.block.intrinsics.device
     """.split()
 )
 BASES = frozenset(
