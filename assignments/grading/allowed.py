@@ -179,7 +179,8 @@ TENSORS = frozenset(
     named_children permute pow prod reciprocal relu requires_grad requires_grad_
     reshape rsqrt saved_tensors saved_values save_for_backward needs_input_grad scatter
     sigmoid sign sin softmax split sqrt square squeeze std step sub sum t tanh to
-    train training transpose tril triu type unsqueeze var view where zero_ zero_grad
+    train training transpose tril triu type unsqueeze var view where wrap zero_
+    zero_grad
     add_ sub_ mul_ div_ copy_ fill_ weight bias p
     """.split()
 )
