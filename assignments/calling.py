@@ -107,13 +107,33 @@ def results(outputs: Mapping[str, Any], operands: Mapping[str, Any]) -> dict[str
     """The contents of outputs, and of the operands after the call.
 
     The operands' memory is overwritten before outputs are read: an output that shares
-    it is no new tensor, and shows garbage.
+    it is no new tensor, and shows garbage, if it is not found before.
+
+    Raises:
+        ValueError: an output shares memory with an operand.
     """
     fences.name({**operands, **outputs})
+    for name, out in outputs.items():
+        for other, operand in operands.items():
+            if _share(out, operand):
+                raise ValueError(
+                    f"{name} shares its memory with {other}; expected new memory, "
+                    f"which does not change when {other} does"
+                )
     after = {name: read(a) for name, a in operands.items()}
     for a in operands.values():
         _overwrite(getattr(a, "raw", a))
     return {**{name: read(a) for name, a in outputs.items()}, **after}
+
+
+def _share(out: Any, operand: Any) -> bool:
+    """Whether an output, if it has elements, lies in the memory of an operand."""
+    a, b = (getattr(x, "raw", x) for x in (out, operand))
+    if not (hasattr(a, "storage") and hasattr(b, "storage") and a.size):
+        return False
+    x, y = a.storage.array, b.storage.array
+    host = isinstance(x, np.ndarray) and isinstance(y, np.ndarray)
+    return x is y or (host and np.may_share_memory(x, y))
 
 
 def _overwrite(a: Any) -> None:

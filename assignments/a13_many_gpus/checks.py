@@ -620,8 +620,9 @@ MEMORY = (
         },
         sizes_of("layers width pp tp again", (1, 1, 1, 1, 0), (12, 4, 1, 2, 0)),
         oracle="the sum of all terms",
-        hint="What is split is divided by tp; `shared` only where the sequence is "
-        "split as well; `gathered` counts without a pipeline, for tp > 1.",
+        hint="What is split is divided by tp; `shared`, and the input that "
+        "is kept alone, only where the sequence is split as well; `gathered` counts "
+        "without a pipeline, for tp > 1.",
     ),
 )
 

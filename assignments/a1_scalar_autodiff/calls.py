@@ -144,21 +144,18 @@ def arrivals(device: str, steps: Sequence[tuple[int, int, float]]) -> dict[str, 
 # ------------------------------------------------------------------ topological sort
 
 
-class Item:
-    """A node that only has edges and a number, or a leaf, without edges."""
-
-    def __init__(self, number: int, edges: tuple[Any, ...]) -> None:
-        self.number = number
-        self.edges = edges
-
-
 def order(device: str, parents: Sequence[Sequence[int]]) -> dict[str, Any]:
     """`topological_sort` of a graph: node n depends on nodes parents[n] (-1: None)."""
-    from minitorch.autodiff import topological_sort
+    from minitorch.autodiff import Node, topological_sort
+    from minitorch.scalar import Scalar
 
-    items: list[Item] = []
+    items: list[Any] = []
     for n, below in enumerate(parents):
-        items.append(Item(n, tuple(None if p < 0 else (items[p], 0) for p in below)))
+        if below:
+            node = Node()
+            node.number = n
+            node.edges = tuple(None if p < 0 else (items[p], 0) for p in below)
+        items.append(node if below else Scalar(0.0))  # equal, but not the same
     found = topological_sort([items[-1]])
     number = {id(item): n for n, item in enumerate(items)}
     place = {number[id(item)]: at for at, item in enumerate(found)}
@@ -174,7 +171,7 @@ def order(device: str, parents: Sequence[Sequence[int]]) -> dict[str, Any]:
     }
 
 
-def _waits(leaf: Item, found: Sequence[Item]) -> bool:
+def _waits(leaf: Any, found: Sequence[Any]) -> bool:
     """Whether there are nodes between a leaf and the last node that uses it."""
     at = [item is leaf for item in found].index(True)
     uses = [any(e and e[0] is leaf for e in item.edges) for item in found[:at]]

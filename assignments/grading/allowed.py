@@ -55,6 +55,7 @@ MODULES: Mapping[str, frozenset[str]] = {
         "dataclasses": "dataclass field replace",
         "enum": "Enum IntEnum auto unique",
         "functools": "cache lru_cache partial reduce wraps",
+        "heapq": "heapify heappop heappush heappushpop heapreplace",
         "itertools": """accumulate chain combinations count cycle islice pairwise
             permutations product repeat starmap takewhile dropwhile zip_longest""",
         "math": """acos acosh asin asinh atan atan2 atanh cbrt ceil comb copysign cos
@@ -69,6 +70,7 @@ MODULES: Mapping[str, frozenset[str]] = {
             Tuple Type""",
         "minitorch.todo": "todo",
         # What the library has to help, and no solution of any task.
+        "minitorch.autodiff": "enable_grad is_grad_enabled no_grad",
         "minitorch.tensor_data": """Shape Strides TensorData iter_positions
             lies_row_by_row normalize_dim numel without""",
         "minitorch.distributed.collectives": "irecv isend recv send",
@@ -137,9 +139,9 @@ COMPILER_OPTIONS = frozenset(
 DECORATORS = frozenset(
     """
     builtins.staticmethod builtins.classmethod builtins.property abc.abstractmethod
-    dataclasses.dataclass functools.cache functools.lru_cache typing.final
-    typing.overload enum.unique fast_ops.launch.device_function
-    cuda_ops.block.intrinsics.device
+    dataclasses.dataclass functools.cache functools.lru_cache
+    minitorch.autodiff.no_grad typing.final typing.overload enum.unique
+    fast_ops.launch.device_function cuda_ops.block.intrinsics.device
     """.split()
 )
 BASES = frozenset(
@@ -177,7 +179,8 @@ TENSORS = frozenset(
     named_children permute pow prod reciprocal relu requires_grad requires_grad_
     reshape rsqrt saved_tensors saved_values save_for_backward needs_input_grad scatter
     sigmoid sign sin softmax split sqrt square squeeze std step sub sum t tanh to
-    train training transpose tril triu type unsqueeze var view where zero_ zero_grad
+    train training transpose tril triu type unsqueeze var view where wrap zero_
+    zero_grad
     add_ sub_ mul_ div_ copy_ fill_ weight bias p
     """.split()
 )

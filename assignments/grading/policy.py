@@ -445,6 +445,8 @@ class _Reading:
             return f"uses {name} other than as a decorator"
         if path in allowed.ARRAYS and use.role != "annotation":
             return f"uses {name} other than as a type"
+        if module == "builtins":  # of a file that gives `map` another meaning
+            return self._builtin(name)
         if name in self._members(module):
             return ""
         if module in allowed.OPEN:

@@ -16,7 +16,7 @@ from assignments import mojo_text, syntax
 from assignments.catalog import Assignment, File, Task
 from assignments.grading import policy
 from assignments.grading.examine import REFUSED, Result
-from assignments.regions import functions_of, strip
+from assignments.regions import functions_of, strip, twins_in
 
 USES = "uses.json"  # in a student edition, beside assignment.toml
 TITLE = "not allowed in this assignment:"
@@ -49,6 +49,7 @@ def _rules(assignment: Assignment, file: File, task: str) -> policy.Rules:
     wanted = [task, *assignment.task(task).uses] if task else []
     own, used = _solutions(assignment, file)
     others = {n for t, found in own.items() if task and t not in wanted for n in found}
+    others |= twins_in(file.source.read_text(), file.path)  # the library's run, too
     tasks = {t: f for t, f in own.items() if f and (not task or t in wanted)}
     tests = file.module.startswith("assignments.")
     return policy.Rules(file.path, tasks, frozenset(others), tests, used)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import marshal
+import re
 import subprocess
 import sys
 from collections.abc import Collection
@@ -14,7 +15,7 @@ from course.giveaways import left_to_copy, lines_of, signature
 from course.solutions import reference
 
 from assignments import catalog, overlay, regions, workspace
-from assignments.grading import library, release
+from assignments.grading import library, reading, release
 
 # Lines that stand elsewhere in what the authors of a task have before them; 0 where a
 # task is not named. Most are idioms of a few words: the head of a kernel, a binary
@@ -78,6 +79,19 @@ def test_a_workspace_lacks_the_twins_and_runs_the_librarys():
         code = marshal.loads(path.read_bytes()[16:])
         library.remove(tree)
         assert "load4" in names_in(code, "transpose_vectorized")
+
+
+@pytest.mark.parametrize("name", catalog.ids())
+def test_a_solved_workspace_without_the_twins_is_allowed(name):
+    assignment = catalog.load(name)
+    for file in assignment.files:
+        source = file.source.read_text()
+        if file.module and regions.twins_in(source, file.path):
+            solved = re.sub(r"(?m)^ *# (BEGIN|END) SOLUTION .*\n", "", source)
+            text = regions.strip(solved, file.path)
+            assert "much like" in text
+            for task in ("", *[task.id for task in assignment.tasks]):
+                assert not reading.not_allowed(assignment, file, text, task)
 
 
 def names_in(code: CodeType, function: str) -> set[str]:

@@ -4,7 +4,7 @@ With this file one can train a tokenizer on a text of one's own (`BPE.train`), u
 of others (`BPE.from_tiktoken`, `BPE.from_huggingface`), and encode any text.
 
     >>> tokenizer = BPE.train(text, vocab_size=1000)
-    >>> tokenizer.decode(tokenizer.encode("To be, or not to be")))
+    >>> tokenizer.decode(tokenizer.encode("To be, or not to be"))
     'To be, or not to be'
 
 A text is cut into pieces (`split.py`); the bytes of each piece are merged, pair by pair
