@@ -27,7 +27,6 @@ INSTEAD = {
     **dict.fromkeys(("UpsamplingBilinear2d", "UpsamplingNearest2d"), "use nn.Upsample"),
     "ConvTranspose1d": "use nn.ConvTranspose2d on x.unsqueeze(-2)",
     "InstanceNorm2d": "use nn.GroupNorm(C, C, affine=False)",
-    "Adadelta": "use optim.Adam or optim.Adagrad",
     "DataParallel": "use nn.parallel.DistributedDataParallel",
     "LBFGS": "use optim.Adam, and more steps",
     "ParameterList": "use nn.ParameterDict",

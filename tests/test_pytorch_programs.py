@@ -290,7 +290,7 @@ def test_a_small_unet_with_an_adam_of_ones_own() -> None:
         ("", "zeroes", "did you mean 'zeros'"),
         ("nn", "LSTMCell", "not offered here; use nn.RNN"),
         ("nn", "ConvTranspose1d", "use nn.ConvTranspose2d"),
-        ("optim", "Adadelta", "use optim.Adam"),
+        ("optim", "LBFGS", "use optim.Adam"),
         ("optim.lr_scheduler", "ReduceLROnPlateu", "mean 'ReduceLROnPlateau'"),
     ],
 )
