@@ -210,6 +210,7 @@ from minitorch.tensor import Size, Tensor, grad
 __version__ = "0.1.0"
 
 LATER = (
+    "accelerator",
     "amp",
     "autograd",
     "backends",

@@ -425,6 +425,12 @@ def test_a_program_can_choose_its_device(device):
     assert minitorch.zeros(2, device=chosen).to(chosen).device == device
     assert minitorch.device(f"{device}:0") == minitorch.device(device, 0) == device
     assert minitorch.cuda.is_available() == (minitorch.cuda.device_count() > 0)
+    accelerator = minitorch.accelerator
+    assert accelerator.is_available() == minitorch.cuda.is_available()
+    there = accelerator.current_accelerator(check_available=True)
+    assert there == ("cuda" if accelerator.is_available() else None)
+    built = "cuda" in minitorch.available_devices()
+    assert accelerator.current_accelerator() == ("cuda" if built else None)
     with pytest.raises(ValueError, match="there is no device 'gpu'; installed are"):
         minitorch.device("gpu")
     for wrong in (("cuda:",), ("cuda:x",), ("cuda", -1), ("cuda:1", 0)):
