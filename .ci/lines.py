@@ -31,8 +31,8 @@ BUDGETS = {
     # products and medians 60, launchers of attention that two backends share 135 (less
     # in fast_ops), what a reading of the language models missed 130. More names of
     # PyTorch's 150, plans of operations in place and of images that are kept 35;
-    # None is no operand 10.
-    "minitorch": 53_985,
+    # None is no operand 10; names that programs of courses ask for 175.
+    "minitorch": 54_160,
     # Normal numbers, remainders, short sorts; products of operands as they lie 60;
     # float16 by the processor's instructions, batch norm at rest 90; machine code of
     # what is called alone 115. Medians by selection 110, three operands 70; a tile that
@@ -77,7 +77,7 @@ BUDGETS = {
     # called alone 150; products, medians, three operands, language models 360; errors
     # beside PyTorch's 200, names of PyTorch's 145, a review 40; copies 30, None
     # as an operand 30, a review 25.
-    "tests": 57_830,
+    "tests": 57_890,
 }
 
 

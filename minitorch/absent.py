@@ -18,8 +18,8 @@ SHORT = "ints are int64 or int32; use one of these, or bool"
 INSTEAD = {
     **dict.fromkeys(("GRUCell", "LSTMCell", "RNNCell"), CELL),
     **dict.fromkeys(("complex", "complex64", "fft", "polar"), COMPLEX),
-    **dict.fromkeys(("BoolTensor", "FloatTensor", "IntTensor", "LongTensor"), CREATE),
-    **dict.fromkeys(("bernoulli", "distributions", "normal"), DRAW),
+    **dict.fromkeys(("BoolTensor", "DoubleTensor", "IntTensor"), CREATE),
+    **dict.fromkeys(("bernoulli", "distributions"), DRAW),
     **dict.fromkeys(("concat", "concatenate", "hstack", "vstack"), JOIN),
     **dict.fromkeys(("int8", "int16", "short", "uint8"), SHORT),
     **dict.fromkeys(("get_default_dtype", "set_default_device"), PASS),
