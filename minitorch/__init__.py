@@ -22,7 +22,9 @@ from minitorch.autodiff import (
 from minitorch.backend import available_devices
 from minitorch.compiler import compile
 from minitorch.creation import (
+    FloatTensor,
     Generator,
+    LongTensor,
     arange,
     as_tensor,
     default_generator,
@@ -38,6 +40,7 @@ from minitorch.creation import (
     linspace,
     manual_seed,
     meshgrid,
+    normal,
     ones,
     ones_like,
     rand,
@@ -177,6 +180,7 @@ from minitorch.functions.order import (
     min,
     sort,
     topk,
+    unique,
 )
 from minitorch.functions.random import multinomial
 from minitorch.functions.reduce import (
@@ -210,6 +214,7 @@ from minitorch.tensor import Size, Tensor, grad
 __version__ = "0.1.0"
 
 LATER = (
+    "accelerator",
     "amp",
     "autograd",
     "backends",

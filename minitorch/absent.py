@@ -18,8 +18,8 @@ SHORT = "ints are int64 or int32; use one of these, or bool"
 INSTEAD = {
     **dict.fromkeys(("GRUCell", "LSTMCell", "RNNCell"), CELL),
     **dict.fromkeys(("complex", "complex64", "fft", "polar"), COMPLEX),
-    **dict.fromkeys(("BoolTensor", "FloatTensor", "IntTensor", "LongTensor"), CREATE),
-    **dict.fromkeys(("bernoulli", "distributions", "normal"), DRAW),
+    **dict.fromkeys(("BoolTensor", "DoubleTensor", "IntTensor"), CREATE),
+    **dict.fromkeys(("bernoulli", "distributions"), DRAW),
     **dict.fromkeys(("concat", "concatenate", "hstack", "vstack"), JOIN),
     **dict.fromkeys(("int8", "int16", "short", "uint8"), SHORT),
     **dict.fromkeys(("get_default_dtype", "set_default_device"), PASS),
@@ -27,7 +27,6 @@ INSTEAD = {
     **dict.fromkeys(("UpsamplingBilinear2d", "UpsamplingNearest2d"), "use nn.Upsample"),
     "ConvTranspose1d": "use nn.ConvTranspose2d on x.unsqueeze(-2)",
     "InstanceNorm2d": "use nn.GroupNorm(C, C, affine=False)",
-    "Adadelta": "use optim.Adam or optim.Adagrad",
     "DataParallel": "use nn.parallel.DistributedDataParallel",
     "LBFGS": "use optim.Adam, and more steps",
     "ParameterList": "use nn.ParameterDict",

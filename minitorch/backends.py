@@ -8,6 +8,7 @@ attribute says what it means here. Others do not exist: to set one is an Attribu
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from minitorch.backend import available_devices
@@ -103,3 +104,5 @@ def _flag(name: str, value: object) -> bool:
 
 
 cuda, cudnn, mps = _Cuda(), _Cudnn(), _Mps()
+# So that `import minitorch.backends.cudnn as cudnn` finds it, as programs write it.
+sys.modules[f"{__name__}.cudnn"] = cudnn  # type: ignore[assignment]

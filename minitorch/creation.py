@@ -17,12 +17,13 @@ import numpy as np
 import minitorch.backend.dlpack as dlpack
 import minitorch.dtypes as dtypes
 from minitorch.arguments import dims_of, int_sequence
+from minitorch.autodiff import no_grad
 from minitorch.backend import Backend, get_backend, half_backends
 from minitorch.devices import named
 from minitorch.dtypes import DType
 from minitorch.executor import advance
 from minitorch.functions.operands import checked_tensor
-from minitorch.tensor import Number, Tensor
+from minitorch.tensor import Number, Size, Tensor
 from minitorch.tensor_data import Shape, TensorData, numel
 
 DEFAULT_DEVICE = "cpu"
@@ -82,6 +83,22 @@ def tensor(
         flat = np.array(array.reshape(-1), dtype=wanted.numpy, copy=True)
     raw = _on(device).from_numpy(flat)
     return _finish(TensorData(raw.storage, array.shape), requires_grad)
+
+
+def FloatTensor(*data: Any) -> Tensor:
+    """PyTorch's old name of `tensor(data, dtype=float32)`, and of `empty(sizes)`."""
+    return _old("FloatTensor", dtypes.float32, data)
+
+
+def LongTensor(*data: Any) -> Tensor:
+    """PyTorch's old name of `tensor(data, dtype=int64)`, and of `empty(sizes)`."""
+    return _old("LongTensor", dtypes.int64, data)
+
+
+def _old(name: str, dtype: DType, data: tuple[Any, ...]) -> Tensor:
+    if len(data) == 1 and not isinstance(data[0], (int, Size)):
+        return tensor(data[0], dtype)
+    return empty(_shape(name, data or (0,)), dtype=dtype)
 
 
 def _as_array(data: Any) -> np.ndarray:
@@ -433,6 +450,32 @@ def randn(
     shape, kind = _shape("randn", size), _floating_dtype("randn", dtype)
     seed, offset = (generator or default_generator).take(numel(shape))
     return _finish(_on(device, kind).normal(shape, kind, seed, offset), requires_grad)
+
+
+def normal(
+    mean: Any,
+    std: Any = 1.0,
+    size: Any = None,
+    *,
+    dtype: DType | None = None,
+    device: str | None = None,
+    requires_grad: bool = False,
+    generator: Generator | None = None,
+) -> Tensor:
+    """Normal random numbers: `normal(0, 0.1, (2, 3))`, or with a tensor of means, of
+    standard deviations or of both, which get no gradient."""
+    options: dict[str, Any] = {"dtype": dtype, "device": device, "generator": generator}
+    if size is None:
+        given = mean if isinstance(mean, Tensor) else std
+        if not isinstance(given, Tensor):
+            raise TypeError("normal: the mean and std are numbers; say size=, too")
+        size = (mean + std).raw.shape
+        options["dtype"], options["device"] = dtype or given.dtype, given.raw.device
+    if (std < 0).any() if isinstance(std, Tensor) else std < 0:
+        raise ValueError(f"normal: std is {std}; it must be 0 or more")
+    with no_grad():
+        out = randn(size, **options) * std + mean
+    return out.requires_grad_() if requires_grad else out
 
 
 def randint(

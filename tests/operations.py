@@ -872,6 +872,12 @@ INDEX = [
     ],
     on("bincount", method("bincount"), (5,), (0,), kinds="i", domain=(0, 5), **FLAT),
     on("nonzero", method("nonzero"), (3, 4), (5,), (0, 2), differentiable=False),
+    on(
+        "unique",
+        lambda m, x: x.detach().unique(),
+        *((3, 4), (0, 2), ()),
+        differentiable=False,
+    ),
 ]
 
 # ------------------------------------------- the same operations by other names
@@ -1193,6 +1199,7 @@ FUNCTIONAL = [
 # What no gradient goes through, by reason.
 WITHOUT_GRADIENT = {
     "makes a new tensor": """
+        minitorch.FloatTensor minitorch.LongTensor minitorch.normal
         minitorch.arange minitorch.as_tensor minitorch.empty minitorch.empty_like
         minitorch.eye minitorch.from_dlpack minitorch.from_numpy minitorch.full
         minitorch.full_like minitorch.linspace minitorch.meshgrid minitorch.ones

@@ -45,6 +45,13 @@ CASES = [
         {"lr": 0.01, "momentum": 0.9, "centered": True, "weight_decay": 0.1},
     ),
     (optim.RMSprop, torch.optim.RMSprop, {"alpha": 0.5, "maximize": True}),
+    (optim.Adadelta, torch.optim.Adadelta, {}),
+    (
+        optim.Adadelta,
+        torch.optim.Adadelta,
+        {"lr": 0.5, "rho": 0.8, "weight_decay": 0.1, "eps": 1e-4},
+    ),
+    (optim.Adadelta, torch.optim.Adadelta, {"eps": 1e-2, "maximize": True}),
     (optim.Adagrad, torch.optim.Adagrad, {}),
     (
         optim.Adagrad,

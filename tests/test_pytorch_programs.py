@@ -102,7 +102,9 @@ def test_names_that_are_imported_late() -> None:
         "import minitorch as torch; assert torch.backends and torch.distributed; "
         "torch.profiler.profile; from minitorch.nn.parallel import "
         "DistributedDataParallel; from minitorch.utils.data.dataloader import "
-        "DataLoader; assert torch.utils.data.RandomSampler"
+        "DataLoader; assert torch.utils.data.RandomSampler; "
+        "import minitorch.backends.cudnn as cudnn; cudnn.benchmark = True; "
+        "assert torch.backends.cudnn is cudnn and cudnn.benchmark"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 
@@ -288,7 +290,7 @@ def test_a_small_unet_with_an_adam_of_ones_own() -> None:
         ("", "zeroes", "did you mean 'zeros'"),
         ("nn", "LSTMCell", "not offered here; use nn.RNN"),
         ("nn", "ConvTranspose1d", "use nn.ConvTranspose2d"),
-        ("optim", "Adadelta", "use optim.Adam"),
+        ("optim", "LBFGS", "use optim.Adam"),
         ("optim.lr_scheduler", "ReduceLROnPlateu", "mean 'ReduceLROnPlateau'"),
     ],
 )

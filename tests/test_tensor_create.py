@@ -413,6 +413,34 @@ def test_random_in_place(device):
     assert abs(y.mean().item() - 5) < 0.05 and abs(y.std().item() - 0.1) < 0.02
 
 
+def test_normal_numbers_with_a_mean_and_a_deviation(device):
+    minitorch.manual_seed(0)
+    x = minitorch.normal(5.0, 0.1, (400,), device=device, requires_grad=True)
+    assert x.requires_grad and x.is_leaf and x.device == device
+    assert abs(x.mean().item() - 5) < 0.05 and abs(x.std().item() - 0.1) < 0.02
+    means = minitorch.tensor([[0.0], [9.0]], device=device, requires_grad=True)
+    y = minitorch.normal(means, minitorch.ones(300, device=device))
+    assert y.shape == (2, 300) and not y.requires_grad and y.device == device
+    assert (y.mean(1) - means[:, 0]).abs().max().item() < 0.3
+    assert minitorch.normal(means, 0.0).tolist() == means.tolist()
+    assert minitorch.normal(2.0, means.double() * 0).dtype is minitorch.float64
+    with pytest.raises(TypeError, match=r"normal: .* say size="):
+        minitorch.normal(0, 1)
+    for std, size in ((-1.0, (2,)), (-means, None)):
+        with pytest.raises(ValueError, match="it must be 0 or more"):
+            minitorch.normal(0.0, std, size)
+
+
+def test_tensors_by_their_old_names():
+    for lib in (minitorch, torch):
+        whole, real = lib.LongTensor, lib.FloatTensor
+        assert whole([[1], [2]]).tolist() == [[1], [2]] and real((1, 2)).sum() == 3
+        assert whole(np.array([3])).dtype == lib.int64
+        assert real(np.ones(2)).dtype == lib.float32
+        assert whole(2, 3).shape == real(lib.Size((2, 3))).shape == (2, 3)
+        assert real().shape == (0,) and whole(2).dtype == lib.int64
+
+
 def test_the_cache_of_no_gpu_is_empty(monkeypatch):
     minitorch.cuda.empty_cache()
     monkeypatch.setattr(minitorch.cuda, "is_available", lambda: False)
@@ -425,6 +453,12 @@ def test_a_program_can_choose_its_device(device):
     assert minitorch.zeros(2, device=chosen).to(chosen).device == device
     assert minitorch.device(f"{device}:0") == minitorch.device(device, 0) == device
     assert minitorch.cuda.is_available() == (minitorch.cuda.device_count() > 0)
+    accelerator = minitorch.accelerator
+    assert accelerator.is_available() == minitorch.cuda.is_available()
+    there = accelerator.current_accelerator(check_available=True)
+    assert there == ("cuda" if accelerator.is_available() else None)
+    built = "cuda" in minitorch.available_devices()
+    assert accelerator.current_accelerator() == ("cuda" if built else None)
     with pytest.raises(ValueError, match="there is no device 'gpu'; installed are"):
         minitorch.device("gpu")
     for wrong in (("cuda:",), ("cuda:x",), ("cuda", -1), ("cuda:1", 0)):

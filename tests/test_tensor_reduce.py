@@ -190,6 +190,20 @@ def test_bincount(device, counted, minlength, kind):
     assert_same(*found, 1e-6)
 
 
+@pytest.mark.parametrize("kind", ["int64", "float32", "bool"])
+def test_unique_elements_where_they_are_and_how_often(device, kind):
+    for numbers in ([[3, 1, 0], [1, 3, 1]], [], 2):
+        found = []
+        for lib, where in ((minitorch, device), (torch, "cpu")):
+            x = lib.tensor(numbers, dtype=getattr(lib, kind), device=where)
+            both = lib.unique(x, return_inverse=True, return_counts=True)
+            parts = [*both, x.unique(), x.unique(return_counts=True)[1]]
+            found.append([part.tolist() for part in parts])
+        assert found[0] == found[1]
+    x = minitorch.tensor([2.0, float("nan"), float("nan")], device=device)
+    assert x.unique().numel() == 3
+
+
 def test_bincount_errors(device):
     def ints(*values):
         return minitorch.tensor(values, dtype=minitorch.int64, device=device)

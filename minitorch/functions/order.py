@@ -10,8 +10,11 @@ from __future__ import annotations
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 import minitorch.dtypes as dtypes
 from minitorch.arguments import dim_in, dims_of, not_bool, not_empty
+from minitorch.executor import host_read
 from minitorch.function import Context, Function
 from minitorch.functions.choice import maximum, minimum
 from minitorch.functions.indexing import ScatterAdd, number_range
@@ -225,3 +228,30 @@ def bincount(
     zeros = backend.full((n,), 0, counted.storage.dtype)
     index = cast(input, dtypes.int64).raw
     return input.wrap(backend.scatter_add(zeros, 0, index, counted, zeros))
+
+
+def unique(
+    input: Tensor,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+) -> Any:
+    """The different elements in one dim, the smallest first, without a gradient.
+
+    They come sorted, which is more than `sorted=False` asks for.
+
+    Args:
+        return_inverse: also where each element of the input is among them.
+        return_counts: also how often each is there.
+    """
+    values = host_read("unique()", checked_tensor("unique", input).raw)
+    found, inverse, counts = np.unique(
+        values, return_inverse=True, return_counts=True, equal_nan=False
+    )
+    wanted = [found]
+    if return_inverse:
+        wanted.append(inverse.reshape(values.shape))
+    if return_counts:
+        wanted.append(counts)
+    made = [input.wrap(input.backend.from_numpy(array)) for array in wanted]
+    return made[0] if len(made) == 1 else tuple(made)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from minitorch import absent
 from minitorch.optim import lr_scheduler
 from minitorch.optim.adam import Adam, AdamW
-from minitorch.optim.composed import Adagrad, AdamWScheduleFree, RMSprop
+from minitorch.optim.composed import Adadelta, Adagrad, AdamWScheduleFree, RMSprop
 from minitorch.optim.language import LAMB, Lion, Muon
 from minitorch.optim.optimizer import Optimizer
 from minitorch.optim.sgd import SGD
@@ -18,6 +18,7 @@ from minitorch.optim.sgd import SGD
 __all__ = [
     "LAMB",
     "SGD",
+    "Adadelta",
     "Adagrad",
     "Adam",
     "AdamW",

@@ -1,8 +1,8 @@
 """Optimizers made of tensor operations.
 
-With this file one can train with `RMSprop`, `Adagrad` and `AdamWScheduleFree`. Their
-rules are written with in-place tensor operations, so they read as in the papers and run
-on every device.
+With this file one can train with `RMSprop`, `Adagrad`, `Adadelta` and
+`AdamWScheduleFree`. Their rules are written with in-place tensor operations, so they
+read as in the papers and run on every device.
 """
 
 from __future__ import annotations
@@ -163,6 +163,67 @@ class Adagrad(Optimizer):
             lr = group["lr"] / (1.0 + (state["step"] - 1) * group["lr_decay"])
             total = state["sum"].add_(g * g)
             p.sub_(g / (total.sqrt() + group["eps"]), alpha=lr)
+
+
+class Adadelta(Optimizer):
+    """v, u: running means of g^2 and of the steps' squares;
+    p -= lr * g * sqrt(u + eps) / sqrt(v + eps)
+
+    Args:
+        params: parameters, or groups of them.
+        lr: the learning rate.
+        rho: how much of the last running means remains.
+        eps: keeps the division finite, and the first steps above 0.
+        weight_decay: adds weight_decay * p to the gradient.
+        maximize: go up instead.
+
+    Source: Zeiler, "ADADELTA: an adaptive learning rate method", 2012.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1.0,
+        rho: float = 0.9,
+        eps: float = 1e-6,
+        weight_decay: float = 0,
+        foreach: bool | None = None,
+        *,
+        capturable: bool = False,
+        maximize: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        refuse(
+            "Adadelta",
+            foreach=foreach,
+            capturable=capturable,
+            differentiable=differentiable,
+        )
+        defaults = {
+            "lr": lr,
+            "rho": rho,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "maximize": maximize,
+        }
+        super().__init__(params, defaults)
+
+    def check(self, group: Group) -> None:
+        check_numbers("Adadelta", group, "lr", "rho", "eps", "weight_decay")
+
+    def update(self, group: Group) -> None:
+        rho, eps = group["rho"], group["eps"]
+        for p in with_grad(group):
+            state = self.started(p, "square_avg", "acc_delta")
+            state["step"] = state.get("step", 0) + 1
+            g = gradient(p, group["maximize"])
+            if group["weight_decay"]:
+                g = g + group["weight_decay"] * p
+            v = state["square_avg"].mul_(rho).add_(g * g, alpha=1 - rho)
+            u = state["acc_delta"]
+            step = g * ((u + eps).sqrt() / (v + eps).sqrt())
+            u.mul_(rho).add_(step * step, alpha=1 - rho)
+            p.sub_(step, alpha=group["lr"])
 
 
 class AdamWScheduleFree(Optimizer):

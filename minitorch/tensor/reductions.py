@@ -38,6 +38,7 @@ class Reductions:
     topk = order.topk
     median = order.median
     bincount = order.bincount
+    unique = order.unique
     multinomial = random.multinomial
 
     softmax = rows.softmax
