@@ -57,3 +57,28 @@ def parse(text: str | bytes, name: str = "<unknown>") -> ast.Module:
         raise SyntaxError(said, (name, None, None, None)) from None
     except ValueError as error:  # a null byte, for older Pythons
         raise SyntaxError(f"{name}: {error}") from None
+
+
+def without_main(text: str) -> str:
+    """A module's text without what stands under `if __name__ == "__main__":`.
+
+    No import runs that, and nobody asks for it; its lines stay, empty.
+
+    Raises:
+        SyntaxError: the text is not Python.
+    """
+    lines = text.split("\n")
+    for node in parse(text).body if "__main__" in text else ():
+        match node:
+            case ast.If(
+                test=ast.Compare(
+                    left=ast.Name(id="__name__"),
+                    ops=[ast.Eq()],
+                    comparators=[ast.Constant(value="__main__")],
+                ),
+                orelse=[],
+                end_lineno=int(end),
+            ):
+                first = node.lineno - 1
+                lines[first:end] = [""] * (end - first)
+    return "\n".join(lines)

@@ -35,7 +35,7 @@ PACKAGE = "mojo-compiler"
 WRITTEN_FOR = "1.2.0"  # as setup.cfg pins it
 CACHE, GIVEN = "MINITORCH_MOJO_CACHE", "MINITORCH_KERNELS"
 GLIBC = (2, 34)  # what the compiler's binary asks for
-INSTALL = "pip install -e '.[mojo]'"
+INSTALL = "pip install 'minitorch[mojo]' (in a clone: pip install -e '.[mojo]')"
 
 # A module's file in the place of ours: {"matmul": Path("my/matmul.mojo")}. The
 # grader sets it for a student's workspace, before a kernel of that module is used.

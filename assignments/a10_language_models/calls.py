@@ -21,8 +21,11 @@ def pair_merged(
     """`merge_pair`"""
     from minitorch.data.text.merging import merge_pair
 
-    a, b = pair
-    return {"out": list(merge_pair(list(ids), (a, b), new))}
+    (a, b), given = pair, list(ids)
+    out = list(merge_pair(given, (a, b), new))
+    if given != list(ids):
+        raise ValueError("merge_pair changed `ids`, which is the caller's")
+    return {"out": out}
 
 
 def trained(

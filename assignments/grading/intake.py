@@ -119,7 +119,7 @@ def _text(file: File, data: bytes) -> tuple[str, str]:
     if problem:
         return "", f"{file.path}: {problem}"
     try:
-        return syntax.text_of(data), ""
+        return reading.as_imported(file, syntax.text_of(data)), ""
     except ValueError as error:
         return "", f"{file.path}: {error}"
 

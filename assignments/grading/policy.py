@@ -506,7 +506,15 @@ class _Reading:
         opened = module in allowed.OPEN & around and name in _given(module)
         if listed or opened or use.name in self.library.imports:
             return ""
-        return f"imports {path}, which the library's file does not"
+        free = ", ".join(
+            name
+            for name in allowed.MODULES
+            if name.isalpha() and name not in ("numpy", "numba")
+        )
+        return (
+            f"imports {path}, which the library's file does not; what helps with loops "
+            f"and numbers is allowed, too: {free}"
+        )
 
     def _decorator(self, use: Use) -> str:
         name, _, arguments = use.name.partition("(")

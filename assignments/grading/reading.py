@@ -39,9 +39,21 @@ def not_allowed(assignment: Assignment, file: File, text: str, task: str = "") -
     if not file.module:
         return ""
     reference = strip(file.source.read_text(), file.path, ())
-    found = policy.violations(text, reference, _rules(assignment, file, task))
+    found = policy.violations(
+        as_imported(file, text), reference, _rules(assignment, file, task)
+    )
     lines = [f"  {file.path}, line {v.line}: {v.text}" for v in found]
     return "\n".join([TITLE, *lines]) if lines else ""
+
+
+def as_imported(file: File, text: str) -> str:
+    """A module's text without what a student wrote to try it out, and no import runs.
+
+    Raises:
+        SyntaxError: the file is no Python.
+    """
+    given = "__main__" in file.source.read_text()
+    return text if given or not file.module else syntax.without_main(text)
 
 
 def _rules(assignment: Assignment, file: File, task: str) -> policy.Rules:

@@ -13,7 +13,6 @@ docs/grading.md says what each mode promises.
 
 from __future__ import annotations
 
-import atexit
 import ctypes
 import functools
 import importlib.util
@@ -26,12 +25,12 @@ import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 
+from assignments.grading.folders import until_exit
 from assignments.grading.processes import Tree, new_group
 
 MODES = ("bubblewrap", "namespaces", "user", "limits")
@@ -355,19 +354,7 @@ def _folders_above(targets: list[str]) -> list[str]:
 @functools.cache
 def _mount_point() -> str:
     """An empty folder on which each launcher, in its own namespace, mounts."""
-    return str(_folder_until_exit("minitorch-root-"))
-
-
-def _folder_until_exit(prefix: str) -> Path:
-    """A temporary folder that goes with this process (not with a fork of it)."""
-    folder, owner = Path(tempfile.mkdtemp(prefix=prefix)), os.getpid()
-
-    def remove() -> None:
-        if os.getpid() == owner:
-            shutil.rmtree(folder, ignore_errors=True)
-
-    atexit.register(remove)
-    return folder
+    return str(until_exit("minitorch-root-"))
 
 
 def _system_files(
@@ -448,7 +435,7 @@ def _installed_in() -> tuple[Path, ...]:
 @functools.cache
 def _links_to(names: tuple[str, ...]) -> Path:
     """A folder with links to packages, where there can be no view of its own."""
-    folder = _folder_until_exit("minitorch-packages-")
+    folder = until_exit("minitorch-packages-")
     folder.chmod(0o755)
     for name, path in _found(names).items():
         (folder / name).symlink_to(path)

@@ -223,6 +223,11 @@ def _show(place: Workspace, rows: Rows) -> None:
     ]
     if failed and not line:
         said = [f"stuck? `minitorch hint {failed[0].id}` opens a first hint"]
+    if changed := workspace.changed(place):
+        said.append(
+            f"other tasks count as at their last test; since then these have changed: "
+            f"{', '.join(changed)}"
+        )
     said.append(f"{_counted(place.assignment, parts)}{_not_run(rows)}")
     for text in said:
         typer.echo(text)

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from minitorch.cli.errors import friendly
+
 if TYPE_CHECKING:
     from minitorch.cli.checks import Check
 
@@ -20,6 +22,7 @@ _STYLES = {"ok": "green", "note": "yellow", "missing": "red", "broken": "bold re
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 
+@friendly(None, "minitorch doctor")
 def doctor(as_json: AsJson = False) -> None:
     """Show what this machine has, and what to do about what it lacks."""
     from minitorch.cli.checks import all_checks
@@ -62,6 +65,7 @@ def _show(checks: list[Check]) -> None:
     Console(highlight=False).print(table)
 
 
+@friendly(None, "minitorch devices")
 def devices() -> None:
     """List the devices that tensors can be on, and whether they work here."""
     from minitorch.backend import available_devices

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import signal
 import sys
 import threading
@@ -66,6 +67,8 @@ def friendly(debug: bool | None, command: str) -> Iterator[None]:
         if isinstance(error, ConfigError):
             complain(f"--{error}\n(`{command} --help` lists all options)")
             raise typer.Exit(USAGE) from None
+        if isinstance(error, shutil.Error) and isinstance(error.args[0], list):
+            error = OSError(f"{error.args[0][0][1]}: {error.args[0][0][2]}")  # of many
         hint = "" if debug is None else "\n(--debug shows where this comes from)"
         complain(f"{error}{hint}")
         raise typer.Exit(FAILURE) from None

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from assignments import catalog, workspace
-from assignments.grading import reading, release
+from assignments.grading import intake, reading, release
 from minitorch.cli.app import app
 
 A1 = catalog.load("a1")
@@ -79,6 +79,29 @@ def test_only_the_task_of_the_lines_is_refused(place):
 def test_files_that_are_no_python_are_left_to_the_checks(place):
     (place / SCALAR).write_text("def broken(:\n")
     assert all(not reading.refused(A1, place, task) for task in A1.tasks)
+
+
+TRIED = """
+if __name__ == "__main__":
+    import torch
+    print(central_difference(open, 1.0))
+"""
+
+
+def test_what_is_tried_out_in_a_main_block_is_not_read_nor_run(place):
+    path = place / "minitorch/autodiff.py"
+    text = path.read_text()
+    path.write_text(text + TRIED)
+    (file,) = [f for f in A1.files if f.path == "minitorch/autodiff.py"]
+    for task in ("", *[task.id for task in A1.tasks]):
+        assert not reading.not_allowed(A1, file, path.read_text(), task)
+        assert reading.not_allowed(A1, file, text + TRIED + "else:\n    import os\n")
+    taken = intake.read(place, A1, True, ["a1.4"])
+    assert not taken.problems["a1.4"]
+    assert taken.texts[file.path] == text + "\n" * TRIED.count("\n")
+    for other in ("'__main__' == __name__", "True or __name__ == '__main__'"):
+        wrong = TRIED.replace('__name__ == "__main__"', other)
+        assert "import" in reading.not_allowed(A1, file, text + wrong)
 
 
 def test_references_are_allowed(tmp_path):

@@ -101,7 +101,7 @@ def _merge_everywhere(
 
 
 def merge_pair(ids: Sequence[int], pair: Pair, new: int) -> list[int]:
-    """`ids` with `new` where `pair` was, from left to right."""
+    """A new list: `ids` with `new` where `pair` was, from left to right."""
     # BEGIN SOLUTION a10.1
     merged: list[int] = []
     i = 0
