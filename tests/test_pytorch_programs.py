@@ -9,7 +9,7 @@ import inspect
 import subprocess
 import sys
 import warnings
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,28 @@ def as_it_was() -> Any:
     yield
     for lib, precision in zip(LIBS, before):
         lib.set_float32_matmul_precision(precision)
+
+
+def test_functions_call_their_first_argument_as_pytorch_does() -> None:
+    ours, theirs = minitorch.nn.functional, torch.nn.functional
+    first, seen = {"cosine_similarity": "x1"}, 0
+    first["scaled_dot_product_attention"] = "query"
+    for name, fn in vars(ours).items():
+        if (
+            not inspect.isfunction(fn)
+            or name.startswith("_")
+            or name not in dir(theirs)
+        ):
+            continue
+        wanted = first.get(name, "input")
+        with suppress(ValueError):  # in C++
+            found = next(iter(inspect.signature(getattr(theirs, name)).parameters))
+            wanted = wanted if found == "args" else found
+        assert next(iter(inspect.signature(fn).parameters)) == wanted, name
+        seen += 1
+    assert seen > 40
+    x = minitorch.ones(1, 1, 4)
+    assert ours.conv1d(input=x, weight=x).tolist() == [[[4.0]]]
 
 
 # ----------------------------------------------------------------------- switches

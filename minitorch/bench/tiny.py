@@ -83,8 +83,8 @@ ARGUMENTS: dict[str, Any] = {
 }  # fmt: skip
 
 # What some need instead; None leaves the parameter out.
-IMAGES = {"x": IMAGE, "weight": IMAGE[..., :3, :3], "bias": None}
-SEQUENCES = {"x": X[None, :1], "weight": X[None, :1, :3], "bias": None}
+IMAGES = {"input": IMAGE, "weight": IMAGE[..., :3, :3], "bias": None}
+SEQUENCES = {"input": X[None, :1], "weight": X[None, :1, :3], "bias": None}
 VECTORS = {"input": ROW, "other": ROW, "vec2": ROW}
 MASKS = {"self": MASK, "other": MASK}
 BY_CLASS = {"target": CLASSES, "weight": None}
@@ -95,8 +95,7 @@ BITS = [f"__{way}{op}__" for op in ("and", "or", "xor") for way in ("", "r", "i"
 SPECIAL: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("dot", "outer"), VECTORS),
     **dict.fromkeys(("conv2d", "max_pool2d", "avg_pool2d"), IMAGES),
-    **dict.fromkeys(("adaptive_avg_pool2d",), IMAGES),
-    "conv_transpose2d": {"input": IMAGE, "weight": IMAGE[..., :3, :3], "bias": None},
+    **dict.fromkeys(("adaptive_avg_pool2d", "conv_transpose2d"), IMAGES),
     **dict.fromkeys(("conv1d", "max_pool1d"), SEQUENCES),
     **dict.fromkeys(("cross_entropy", "nll_loss"), BY_CLASS),
     **dict.fromkeys(("squeeze", "binary_cross_entropy"), WITHOUT),
@@ -110,7 +109,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "index_select": {"index": CLASSES}, "bmm": {"input": X[None], "mat2": X[None]},
     "linear": {"weight": X}, "linear_cross_entropy": {"linear_weight": X, **BY_CLASS},
     "embedding": {"input": CLASSES, "weight": X},
-    "one_hot": {"x": CLASSES}, "item": {"self": X[0, 0]}, "batch_norm": WITHOUT,
+    "one_hot": {"input": CLASSES}, "item": {"self": X[0, 0]}, "batch_norm": WITHOUT,
     "group_norm": {"num_groups": 4}, "interpolate": {"input": IMAGE, "size": 48},
     "bincount": {"input": CLASSES},
     "meshgrid": {"tensors": [ROW, ROW]}, "scaled_dot_product_attention": {"value": X},

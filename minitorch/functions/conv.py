@@ -122,7 +122,7 @@ def as_pair(name: str, value: int | Sequence[int], least: int) -> Pair:
 
 
 def conv2d(
-    x: Tensor,
+    input: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
     stride: int | Pair = 1,
@@ -132,7 +132,7 @@ def conv2d(
 ) -> Tensor:
     """Convolve (cross-correlate) images with a weight.
 
-    x [N, C, H, W] or [C, H, W], weight [O, C/groups, KH, KW], bias [O] ->
+    input [N, C, H, W] or [C, H, W], weight [O, C/groups, KH, KW], bias [O] ->
     [N, O, OH, OW] with OH = (H + 2 padding - dilation (KH - 1) - 1) // stride + 1.
 
     Args:
@@ -142,19 +142,25 @@ def conv2d(
     Raises:
         ValueError: shapes or options that do not fit each other.
     """
-    check_alike("conv2d", x, weight, weight if bias is None else bias)
-    if len(x.raw.shape) == 3:
-        batch = conv2d(x.unsqueeze(0), weight, bias, stride, padding, dilation, groups)
+    check_alike("conv2d", input, weight, weight if bias is None else bias)
+    if len(input.raw.shape) == 3:
+        batch = conv2d(
+            input.unsqueeze(0), weight, bias, stride, padding, dilation, groups
+        )
         return batch.squeeze(0)
     size = weight.raw.shape
-    _check_shapes(x.raw.shape, size, None if bias is None else bias.raw.shape, groups)
-    if not x.dtype.is_floating_point:
-        raise TypeError(f"conv2d: x is {x.dtype.name}; expected a floating type")
+    _check_shapes(
+        input.raw.shape, size, None if bias is None else bias.raw.shape, groups
+    )
+    if not input.dtype.is_floating_point:
+        raise TypeError(
+            f"conv2d: input is {input.dtype.name}; expected a floating type"
+        )
     step = as_pair("conv2d: stride", stride, 1)
     spread = as_pair("conv2d: dilation", dilation, 1)
     pad = _padding(padding, size[2:], step, spread)
-    _check_fit(x.raw.shape, size, pad, spread)
-    return Conv2d.apply(x, weight, bias, (step, pad, spread, groups))
+    _check_fit(input.raw.shape, size, pad, spread)
+    return Conv2d.apply(input, weight, bias, (step, pad, spread, groups))
 
 
 def _padding(padding: Any, kernel: Any, stride: Pair, dilation: Pair) -> Pair:
@@ -203,7 +209,7 @@ def _check_shapes(shape: Shape, size: Shape, bias: Shape | None, groups: int) ->
 
 
 def conv1d(
-    x: Tensor,
+    input: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
     stride: int | tuple[int] = 1,
@@ -211,14 +217,15 @@ def conv1d(
     dilation: int | tuple[int] = 1,
     groups: int = 1,
 ) -> Tensor:
-    """Convolve sequences: x [N, C, L], weight [O, C/groups, K] -> [N, O, OL].
+    """Convolve sequences: input [N, C, L], weight [O, C/groups, K] -> [N, O, OL].
 
     A sequence is an image of height 1, so this is `conv2d` on views.
     """
+    x = input
     check_alike("conv1d", x, weight, weight if bias is None else bias)
     if x.dim() not in (2, 3) or weight.dim() != 3:
         raise ValueError(
-            f"conv1d: x is {tuple(x.shape)} and the weight {tuple(weight.shape)}; "
+            f"conv1d: input is {tuple(x.shape)} and the weight {tuple(weight.shape)}; "
             f"expected (N, C, L) and (O, C/groups, K)"
         )
     (step,) = as_sizes("conv1d: stride", stride, 1, 1)

@@ -137,18 +137,18 @@ def column_sums(a: TensorData, backend: Any, dtype: DType | None = None) -> Tens
     # END SOLUTION a8.1
 
 
-def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """x @ weight^T + bias
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """input @ weight^T + bias
 
-    x [*, K], weight [N, K], bias [N] or None -> [*, N].
+    input [*, K], weight [N, K], bias [N] or None -> [*, N].
 
     Raises:
         ValueError: a shape does not fit.
         TypeError: the dtypes differ, or are bool.
         RuntimeError: the devices differ.
     """
-    check_linear("linear", x, weight, bias)
-    return Linear.apply(x, weight, bias)
+    check_linear("linear", input, weight, bias)
+    return Linear.apply(input, weight, bias)
 
 
 def check_linear(name: str, x: Tensor, weight: Tensor, bias: Tensor | None) -> None:

@@ -293,24 +293,24 @@ def _wanted(ctx: Context, grad: Tensor, grads: Sequence[Any]) -> tuple[Any, ...]
 
 
 def layer_norm(
-    x: Tensor, normalized_shape: int | Sequence[int], weight: Tensor | None = None,
+    input: Tensor, normalized_shape: int | Sequence[int], weight: Tensor | None = None,
     bias: Tensor | None = None, eps: float = 1e-5, dtype: DType | None = None,
 ) -> Tensor:  # fmt: skip
     """Normalize over the last dims, which must be `normalized_shape`.
 
-    x [*, D1, ..., Dk]; weight and bias, if given, are [D1, ..., Dk].
+    input [*, D1, ..., Dk]; weight and bias, if given, are [D1, ..., Dk].
 
     Args:
-        dtype: of the result; None: that of x, and under autocast float32
+        dtype: of the result; None: that of input, and under autocast float32
     """
-    rows, flat = _rows("layer_norm", x, normalized_shape, weight, bias)
-    if dtype and dtype.half and "layer_norm_backward" in x.backend.takes_half:
-        rows = x if rows.raw.shape[1:] == x.raw.shape[-1:] else rows
+    rows, flat = _rows("layer_norm", input, normalized_shape, weight, bias)
+    if dtype and dtype.half and "layer_norm_backward" in input.backend.takes_half:
+        rows = input if rows.raw.shape[1:] == input.raw.shape[-1:] else rows
         out = LayerNormTo.apply(rows, *flat, float(eps), dtype)
     else:
         out = LayerNorm.apply(rows, *flat, float(eps))
         out = out if dtype is None else cast(out, dtype)
-    return in_shape(out, x.raw.shape)
+    return in_shape(out, input.raw.shape)
 
 
 @in_float32

@@ -100,7 +100,7 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> 
 
 
 def dropout(
-    x: Tensor,
+    input: Tensor,
     p: float = 0.5,
     training: bool = True,
     inplace: bool = False,
@@ -110,12 +110,12 @@ def dropout(
     if not 0.0 <= p <= 1.0:
         raise ValueError(f"dropout: p is {p}; it must be from 0 to 1")
     if not training or p == 0:
-        return x
-    return applied(lambda x: random_zeros(x, p, generator), x, inplace)
+        return input
+    return applied(lambda x: random_zeros(x, p, generator), input, inplace)
 
 
 def batch_norm(
-    x: Tensor,
+    input: Tensor,
     running_mean: Tensor | None,
     running_var: Tensor | None,
     weight: Tensor | None = None,
@@ -124,15 +124,15 @@ def batch_norm(
     momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> Tensor:
-    """(x - mean) / sqrt(var + eps) * weight + bias for each channel.
+    """(x - mean) / sqrt(var + eps) * weight + bias for each channel of x, the input.
 
-    x [N, C] or [N, C, *], all others [C]. In training, mean and variance are the
+    input [N, C] or [N, C, *], all others [C]. In training, mean and variance are the
     batch's, and the running ones move towards them by the share `momentum` (the
     unbiased variance is what they learn); otherwise they are the running ones.
     """
     if training:
-        out, mean, var = norms.batch_norm(x, weight, bias, eps)
-        count = x.numel() // x.raw.shape[1]
+        out, mean, var = norms.batch_norm(input, weight, bias, eps)
+        count = input.numel() // input.raw.shape[1]
         _move_towards(running_mean, mean, momentum)
         _move_towards(running_var, var * (count / (count - 1)), momentum)
         return out
@@ -140,13 +140,15 @@ def batch_norm(
         raise ValueError(
             "batch_norm: without training=True the running mean and variance are needed"
         )
-    check_same_device("batch_norm", x, running_mean)
-    if x.dim() < 2 or x.raw.shape[1:2] != running_mean.raw.shape:
+    check_same_device("batch_norm", input, running_mean)
+    if input.dim() < 2 or input.raw.shape[1:2] != running_mean.raw.shape:
         raise ValueError(
-            f"batch_norm: x is {x.raw.shape}; expected (N, C, ...) with C = "
+            f"batch_norm: input is {input.raw.shape}; expected (N, C, ...) with C = "
             f"{running_mean.numel()}"
         )
-    return norms.batch_norm_inference(x, running_mean, running_var, weight, bias, eps)
+    return norms.batch_norm_inference(
+        input, running_mean, running_var, weight, bias, eps
+    )
 
 
 def _move_towards(running: Tensor | None, new: Tensor, share: float) -> None:
@@ -159,7 +161,7 @@ def _move_towards(running: Tensor | None, new: Tensor, share: float) -> None:
 
 
 def max_pool2d(
-    x: Tensor,
+    input: Tensor,
     kernel_size: int | Pair,
     stride: int | Pair | None = None,
     padding: int | Pair = 0,
@@ -167,17 +169,17 @@ def max_pool2d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:
-    """The maximum of each window: x [N, C, H, W] or [C, H, W] -> [N, C, OH, OW].
+    """The maximum of each window: input [N, C, H, W] or [C, H, W] -> [N, C, OH, OW].
 
     With `return_indices` also the int64 positions h * W + w of the maxima.
     """
     _refuse("max_pool2d", "ceil_mode", ceil_mode, False)
-    values, index = pool.max_pool2d(x, kernel_size, stride, padding, dilation)
+    values, index = pool.max_pool2d(input, kernel_size, stride, padding, dilation)
     return (values, index) if return_indices else values
 
 
 def max_pool1d(
-    x: Tensor,
+    input: Tensor,
     kernel_size: int | tuple[int],
     stride: int | tuple[int] | None = None,
     padding: int | tuple[int] = 0,
@@ -185,19 +187,19 @@ def max_pool1d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:
-    """The maximum of each window: x [N, C, L] or [C, L] -> [N, C, OL]."""
+    """The maximum of each window: input [N, C, L] or [C, L] -> [N, C, OL]."""
     _refuse("max_pool1d", "ceil_mode", ceil_mode, False)
     (kernel,) = as_sizes("max_pool1d: kernel_size", kernel_size, 1, 1)
     stride = kernel if stride is None else stride
     (step,) = as_sizes("max_pool1d: stride", stride, 1, 1)
     (pad,) = as_sizes("max_pool1d: padding", padding, 1, 0)
     (spread,) = as_sizes("max_pool1d: dilation", dilation, 1, 1)
-    values, index = pool.max_pool1d(x, kernel, step, pad, spread)
+    values, index = pool.max_pool1d(input, kernel, step, pad, spread)
     return (values, index) if return_indices else values
 
 
 def avg_pool2d(
-    x: Tensor,
+    input: Tensor,
     kernel_size: int | Pair,
     stride: int | Pair | None = None,
     padding: int | Pair = 0,
@@ -205,95 +207,95 @@ def avg_pool2d(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Tensor:
-    """The mean of each window: x [N, C, H, W] or [C, H, W] -> [N, C, OH, OW]."""
+    """The mean of each window: input [N, C, H, W] or [C, H, W] -> [N, C, OH, OW]."""
     _refuse("avg_pool2d", "ceil_mode", ceil_mode, False)
     _refuse("avg_pool2d", "divisor_override", divisor_override, None)
-    return pool.avg_pool2d(x, kernel_size, stride, padding, count_include_pad)
+    return pool.avg_pool2d(input, kernel_size, stride, padding, count_include_pad)
 
 
-def adaptive_avg_pool2d(x: Tensor, output_size: Any) -> Tensor:
-    """Means that leave an image of `output_size`: x [*, H, W] -> [*, OH, OW].
+def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
+    """Means that leave an image of `output_size`: input [*, H, W] -> [*, OH, OW].
 
     Args:
         output_size: OH = OW as an int, or the pair (OH, OW); None keeps a size. H and
             W must be multiples of them.
     """
-    if arguments.dims_of("adaptive_avg_pool2d", x) not in (3, 4):
+    if arguments.dims_of("adaptive_avg_pool2d", input) not in (3, 4):
         raise ValueError(
-            f"adaptive_avg_pool2d: x is {x.raw.shape}; expected (N, C, H, W) or "
-            f"(C, H, W)"
+            f"adaptive_avg_pool2d: input is {input.raw.shape}; expected "
+            f"(N, C, H, W) or (C, H, W)"
         )
     wanted = (output_size,) * 2 if isinstance(output_size, int) else tuple(output_size)
     if wanted == (1, 1):
-        return x.mean((-2, -1), keepdim=True)
-    sizes = x.raw.shape[-2:]
+        return input.mean((-2, -1), keepdim=True)
+    sizes = input.raw.shape[-2:]
     out = [size if w is None else w for size, w in zip(sizes, wanted)]
     if len(wanted) != 2 or any(o < 1 or n % o for n, o in zip(sizes, out)):
         raise ValueError(
-            f"adaptive_avg_pool2d: output_size is {output_size!r} and x is "
-            f"{x.raw.shape}; height and width must be multiples of the output's"
+            f"adaptive_avg_pool2d: output_size is {output_size!r} and input is "
+            f"{input.raw.shape}; height and width must be multiples of the output's"
         )
-    return pool.avg_pool2d(x, (sizes[0] // out[0], sizes[1] // out[1]))
+    return pool.avg_pool2d(input, (sizes[0] // out[0], sizes[1] // out[1]))
 
 
 # ---------------------------------------------------------------------- activations
 
 
-def relu(x: Tensor, inplace: bool = False) -> Tensor:
+def relu(input: Tensor, inplace: bool = False) -> Tensor:
     """x where x > 0, else 0"""
-    return applied(elementwise.relu, x, inplace)
+    return applied(elementwise.relu, input, inplace)
 
 
 def leaky_relu(
-    x: Tensor, negative_slope: float = 0.01, inplace: bool = False
+    input: Tensor, negative_slope: float = 0.01, inplace: bool = False
 ) -> Tensor:
     """x where x > 0, else negative_slope * x"""
-    return applied(lambda x: activation.leaky_relu(x, negative_slope), x, inplace)
+    return applied(lambda x: activation.leaky_relu(x, negative_slope), input, inplace)
 
 
-def elu(x: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """x where x > 0, else alpha (exp(x) - 1)"""
-    return applied(lambda x: activation.elu(x, alpha), x, inplace)
+    return applied(lambda x: activation.elu(x, alpha), input, inplace)
 
 
-def gelu(x: Tensor, approximate: str = "none") -> Tensor:
+def gelu(input: Tensor, approximate: str = "none") -> Tensor:
     """x P(X <= x) for a standard normal X; "tanh" for the approximation"""
-    return activation.gelu(x, approximate)
+    return activation.gelu(input, approximate)
 
 
-def silu(x: Tensor, inplace: bool = False) -> Tensor:
+def silu(input: Tensor, inplace: bool = False) -> Tensor:
     """x sigmoid(x)"""
-    return applied(activation.silu, x, inplace)
+    return applied(activation.silu, input, inplace)
 
 
-def softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
+def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     """log(1 + exp(beta x)) / beta, and x itself where beta x > threshold"""
-    checked_tensor("softplus", x)
-    if beta == 1 and threshold >= 20 and x.dtype.itemsize < 8:
-        return x.softplus()  # whose numbers are x from there on
-    scaled = x if beta == 1 else x * beta
+    checked_tensor("softplus", input)
+    if beta == 1 and threshold >= 20 and input.dtype.itemsize < 8:
+        return input.softplus()  # whose numbers are x from there on
+    scaled = input if beta == 1 else input * beta
     curve = scaled.softplus() if beta == 1 else scaled.softplus() * (1.0 / beta)
-    return x.where(scaled > threshold, curve)
+    return input.where(scaled > threshold, curve)
 
 
-def logsigmoid(x: Tensor) -> Tensor:
+def logsigmoid(input: Tensor) -> Tensor:
     """log(sigmoid(x)), without overflow"""
-    return LogSigmoid.apply(arguments.check_floating("logsigmoid", x))
+    return LogSigmoid.apply(arguments.check_floating("logsigmoid", input))
 
 
 def softmax(
-    x: Tensor, dim: int | None = None, *, dtype: dtypes.DType | None = None
+    input: Tensor, dim: int | None = None, *, dtype: dtypes.DType | None = None
 ) -> Tensor:
     """exp(x) / sum(exp(x)) along dim"""
-    return softmaxes.softmax(_typed(x, dtype), _required_dim("softmax", x, dim))
+    return softmaxes.softmax(_typed(input, dtype), _required_dim("softmax", input, dim))
 
 
 def log_softmax(
-    x: Tensor, dim: int | None = None, *, dtype: dtypes.DType | None = None
+    input: Tensor, dim: int | None = None, *, dtype: dtypes.DType | None = None
 ) -> Tensor:
     """x - logsumexp(x) along dim"""
-    dim = _required_dim("log_softmax", x, dim)
-    return softmaxes.log_softmax(_typed(x, dtype), dim)
+    dim = _required_dim("log_softmax", input, dim)
+    return softmaxes.log_softmax(_typed(input, dtype), dim)
 
 
 def _typed(x: Tensor, dtype: dtypes.DType | None) -> Tensor:
@@ -312,41 +314,50 @@ def _required_dim(name: str, x: Tensor, dim: int | None) -> int:
 # ------------------------------------------------------------------- small helpers
 
 
-def one_hot(x: Tensor, num_classes: int = -1) -> Tensor:
+def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
     """int64 [*] -> int64 [*, num_classes], 1 at the number of each class, else 0.
 
     Args:
         num_classes: one more than the largest number by default.
     """
-    if checked_tensor("one_hot", x).dtype.category != 1:
-        raise TypeError(f"one_hot: the input is {x.dtype.name}; expected int64")
-    if num_classes == -1 and x.numel() == 0:
+    if checked_tensor("one_hot", input).dtype.category != 1:
+        raise TypeError(f"one_hot: the input is {input.dtype.name}; expected int64")
+    if num_classes == -1 and input.numel() == 0:
         raise ValueError("one_hot: num_classes is needed for an empty input")
-    low, high = indexing.number_range(x)
+    low, high = indexing.number_range(input)
     classes = high + 1 if num_classes == -1 else num_classes
     if low < 0 or high >= classes:
         raise ValueError(
             f"one_hot: the input has numbers from {low} to {high}; with num_classes="
             f"{classes} they must be from 0 to {classes - 1}"
         )
-    numbers = creation.arange(classes, device=x.raw.device)
-    column = cast(x, dtypes.int64).raw.unsqueeze(x.dim())
-    return x.wrap(numbers.backend.zip(operators.eq, column, numbers.raw, dtypes.int64))
+    numbers = creation.arange(classes, device=input.raw.device)
+    column = cast(input, dtypes.int64).raw.unsqueeze(input.dim())
+    return input.wrap(
+        numbers.backend.zip(operators.eq, column, numbers.raw, dtypes.int64)
+    )
 
 
 def pad(
-    x: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None
+    input: Tensor,
+    pad: Sequence[int],
+    mode: str = "constant",
+    value: float | None = None,
 ) -> Tensor:
-    """Constants around x: `pad` is (before, after) of the last dim, then of the one
+    """Constants around input: `pad` is (before, after) of the last dim, then of the one
     before it, and so on; negative numbers cut off."""
     if mode != "constant":
         raise ValueError(f'pad: mode={mode!r} is not offered; use "constant"')
-    return checked_tensor("pad", x).pad(pad, 0 if value is None else value)
+    return checked_tensor("pad", input).pad(pad, 0 if value is None else value)
 
 
-def normalize(x: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
+def normalize(
+    input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12
+) -> Tensor:
     """x / max(norm of x along dim, eps)"""
-    return x / checked_tensor("normalize", x).norm(p, dim, keepdim=True).clamp(min=eps)
+    return input / checked_tensor("normalize", input).norm(p, dim, keepdim=True).clamp(
+        min=eps
+    )
 
 
 @autocasting.in_float32
