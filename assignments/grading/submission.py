@@ -72,7 +72,10 @@ def read(path: Path, assignment: Assignment) -> Submission:
     hints = files.pop(HINTS, b"").decode(errors="replace")
     answers = files.pop(ANSWERS, b"").decode(errors="replace")
     if not files:
-        raise Refused(f"none of the assignment's files is there: {', '.join(wanted)}")
+        raise Refused(
+            f"none of the assignment's files is there: {', '.join(wanted)}; expected "
+            f"the folder that `minitorch start {assignment.id}` makes, or a zip of it"
+        )
     missing = tuple(name for name in wanted if name not in files)
     taken = workspace.read_hints(hints, assignment)
     return Submission(path.name, files, missing, taken, answers)
