@@ -91,10 +91,12 @@ def _run(
     out: Path,
     as_json: bool,
 ) -> None:
+    from numba import config
+
     from minitorch.bench import report, run
     from minitorch.bench.harness import busy_notice
 
-    threads = threads or usable_cores()
+    threads = threads or min(usable_cores(), config.NUMBA_NUM_THREADS)
     say = (lambda text: None) if as_json else typer.echo  # JSON stands alone
     notice = busy_notice(threads)
     if notice:
