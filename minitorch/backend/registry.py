@@ -48,10 +48,15 @@ class _Seam:
 
 _seam = _Seam()
 
+
+def install(extra: str) -> str:
+    """The command that installs an extra, for users of a wheel and of a clone."""
+    return f"pip install 'minitorch[{extra}]' (in a clone: pip install -e '.[{extra}]')"
+
+
 # What to do about a device that cannot be loaded, by the module that is missing.
 _CUDA = (
-    "pip install 'minitorch[cuda13]' (in a clone: pip install -e '.[cuda13]'), or "
-    "[cuda12] for older drivers; the simulator needs it, too"
+    f"{install('cuda13')}, or [cuda12] for older drivers; the simulator needs it, too"
 )
 _HINTS = {
     "numba": "pip install numba",
@@ -62,7 +67,7 @@ _HINTS = {
     "cuda device": "run on a machine with an NVIDIA GPU and its driver (Google Colab "
     "lends one), or set NUMBA_ENABLE_CUDASIM=1 to use Numba's slow simulator",
     "mojo_ops": "this installation has no Mojo backend",
-    "mojo": "pip install 'minitorch[mojo]' (in a clone: pip install -e '.[mojo]')",
+    "mojo": install("mojo"),
     "mojo platform": 'use the device "cpu" here; Mojo runs on Linux with glibc 2.34 or '
     "newer (on Windows: in WSL) and on macOS with Apple silicon",
 }

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 import minitorch as mt
+from minitorch.backend.registry import install
 from minitorch.bench.harness import Timing
 
 Pair = tuple[Callable[[], object], Callable[[], object]]
@@ -58,7 +59,7 @@ def torch_module() -> Any:
     except ImportError:
         raise RuntimeError(
             "the benchmark compares with PyTorch, which is not installed; run: "
-            "pip install -e '.[course]'"
+            f"{install('course')}"
         ) from None
     return torch
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from assignments import catalog
+from minitorch.backend.registry import install
 from minitorch.cli.errors import FAILURE, friendly
 
 if TYPE_CHECKING:
@@ -91,8 +92,7 @@ def test(
         if missing:
             raise RuntimeError(
                 f"test: needs {missing}; install what the course needs: "
-                f"pip install 'minitorch[course]' (in a clone: pip install -e "
-                f"'.[course]'; the README says how to get PyTorch without CUDA)"
+                f"{install('course')}; the README says how to get PyTorch without CUDA"
             )
         outcomes = _run(place, only, device, earlier or [], together)
         _show(place, outcomes)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from minitorch.backend.registry import install
 from minitorch.cli.errors import friendly
 
 if TYPE_CHECKING:
@@ -70,8 +71,7 @@ def _kernels() -> dict[str, Kernel]:
 def _no_compiler(command: str, error: ImportError) -> RuntimeError:
     return RuntimeError(
         f"{command}: kernels cannot be compiled here: {error}. What to do: "
-        f"pip install 'minitorch[cuda13]' (in a clone: pip install -e '.[cuda13]'); "
-        f"no GPU is needed"
+        f"{install('cuda13')}; no GPU is needed"
     )
 
 

@@ -68,9 +68,7 @@ class _Numbered(Module):
     def append(self, module: Module) -> Any:
         """Add a module at the end."""
         number = len(self)
-        while (
-            str(number) in self._modules
-        ):  # of a slice, whose modules keep their names
+        while str(number) in self._modules:  # a slice's modules keep their names
             number += 1
         self.add_module(str(number), module)
         return self

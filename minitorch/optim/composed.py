@@ -22,6 +22,12 @@ from minitorch.optim.optimizer import (
 )
 
 
+def _decayed(p: Any, group: Group) -> Any:
+    """The gradient to go down by, with what weight decay adds to it."""
+    g = gradient(p, group["maximize"])
+    return g + group["weight_decay"] * p if group["weight_decay"] else g
+
+
 class RMSprop(Optimizer):
     """v: running mean of g^2; p -= lr * g / (sqrt(v) + eps)
 
@@ -82,9 +88,7 @@ class RMSprop(Optimizer):
         for p in with_grad(group):
             state = self.started(p, *names)
             state["step"] = state.get("step", 0) + 1
-            g = gradient(p, group["maximize"])
-            if group["weight_decay"]:
-                g = g + group["weight_decay"] * p
+            g = _decayed(p, group)
             mean_square = state["square_avg"]
             mean_square.mul_(alpha).add_(g * g, alpha=1 - alpha)
             variance = mean_square
@@ -157,9 +161,7 @@ class Adagrad(Optimizer):
                 start = group["initial_accumulator_value"]
                 state["step"], state["sum"] = 0, p.new_full(p.raw.shape, start)
             state["step"] += 1
-            g = gradient(p, group["maximize"])
-            if group["weight_decay"]:
-                g = g + group["weight_decay"] * p
+            g = _decayed(p, group)
             lr = group["lr"] / (1.0 + (state["step"] - 1) * group["lr_decay"])
             total = state["sum"].add_(g * g)
             p.sub_(g / (total.sqrt() + group["eps"]), alpha=lr)
@@ -216,9 +218,7 @@ class Adadelta(Optimizer):
         for p in with_grad(group):
             state = self.started(p, "square_avg", "acc_delta")
             state["step"] = state.get("step", 0) + 1
-            g = gradient(p, group["maximize"])
-            if group["weight_decay"]:
-                g = g + group["weight_decay"] * p
+            g = _decayed(p, group)
             v = state["square_avg"].mul_(rho).add_(g * g, alpha=1 - rho)
             u = state["acc_delta"]
             step = g * ((u + eps).sqrt() / (v + eps).sqrt())
