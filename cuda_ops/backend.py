@@ -21,6 +21,7 @@ from cuda_ops import (
     cross_entropy,
     cumsum,
     elementwise,
+    fused,
     fused_norm,
     indexing,
     linear,
@@ -49,7 +50,7 @@ from minitorch.dtypes import rounded
 from minitorch.tensor_data import TensorData
 
 
-class CUDABackend(Backend):
+class CUDABackend(fused.Fused, Backend):
     """NVIDIA GPUs, or Numba's simulator of some."""
 
     host_memory = False

@@ -24,10 +24,8 @@ Below `LARGE` elements there is one vector a thread, so that all SMs get work.
 
 from __future__ import annotations
 
-import builtins
 import math
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -50,7 +48,7 @@ from cuda_ops.memory import (
 )
 from cuda_ops.runtime.launch import SIMULATED, TINY, Kernels, ceil_div, kernel
 from minitorch import operators
-from minitorch.backend.host.memory import merged, same_window
+from minitorch.backend.host.memory import repeats, same_window
 from minitorch.backend.low_precision import unrounded
 from minitorch.dtypes import DType, computed
 from minitorch.tensor_data import Shape, TensorData, broadcast_shapes
@@ -476,29 +474,6 @@ def repeat_mode(m: int, inner: int, x: Any, y: Any, z: Any) -> int:
     if inner == 1 and m % 4 == 0 and is_aligned(x, y, z):
         return ROW
     return ONE_BY_ONE
-
-
-@lru_cache(maxsize=4096)
-def repeats(shape: Shape, strides: Shape, out: Shape) -> tuple[int, int] | None:
-    """M and inner so that element i of `out` meets element i // inner % M; or None.
-
-    >>> repeats((5, 1), (1, 1), (3, 5, 8))      # a column of 5, in 3 matrices
-    (5, 8)
-    """
-    lead = len(out) - len(shape)
-    steps = [0] * lead
-    for n, size, step in builtins.zip(shape, out[lead:], strides):
-        steps.append(step if n == size else 0)
-    dims = [(n, step[0]) for n, step in merged(builtins.zip(out, builtins.zip(steps)))]
-    inner = 1
-    if dims and dims[-1][1] == 0:
-        inner = dims.pop()[0]
-    if not dims or all(step == 0 for _, step in dims):
-        return 1, 4 * ceil_div(math.prod(out), 4)
-    m, step = dims.pop()
-    if step != 1 or any(step for _, step in dims):
-        return None
-    return m, inner
 
 
 def _zip_into(

@@ -15,6 +15,7 @@ from fast_ops import (
     attention,
     conv,
     elementwise,
+    fused,
     indexing,
     linear,
     matmul,
@@ -35,7 +36,7 @@ from minitorch.backend.host import HostBackend
 from minitorch.tensor_data import TensorData
 
 
-class CPUBackend(CPUMemory, HostBackend):
+class CPUBackend(CPUMemory, fused.Fused, HostBackend):
     """Numba on all cores of the processor."""
 
     _elementwise = elementwise.KERNELS

@@ -320,6 +320,7 @@ def backpropagate(
     wanted = None if inputs is None else _wanted(order, inputs)
     results: dict[tuple[int, int], Any] = {}
     before = modes.set((create_graph, None))
+    calls = _after.set([])
     try:
         for item in order:
             grads = pending.pop(id(item), None)
@@ -344,7 +345,19 @@ def backpropagate(
             # END SOLUTION a1.4
     finally:
         modes.reset(before)
+        for call in _after.get():
+            call()
+        _after.reset(calls)
     return None if inputs is None else [_result(results, x) for x in inputs]
+
+
+# What is to be called when the backward pass that runs has ended.
+_after: ContextVar[list[Callable[[], Any]]] = ContextVar("after backward")
+
+
+def call_after_backward(call: Callable[[], Any]) -> None:
+    """From a hook: call `call` when this backward pass ends, also if it fails."""
+    _after.get().append(call)
 
 
 def _add_gradient(pending: dict[int, list[Any]], edge: Edge | None, grad: Any) -> None:

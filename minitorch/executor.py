@@ -70,6 +70,9 @@ class Executor:
     def forget(self) -> None:
         """Never do what was noted: something that it needs will be gone."""
 
+    def settle(self) -> None:
+        """Do what is put off, if it is put off for a moment only: see `settle`."""
+
 
 class Active:
     """Who stands at the seam: None, or an executor."""
@@ -105,6 +108,13 @@ def postponed() -> bool:
     return active.executor is not None and active.executor.postpones
 
 
+def settle() -> None:
+    """Memory is about to be used past the seam, or work to go to another stream: who
+    stands here has to have done what it would do in a moment (the compiler)."""
+    if active.executor is not None:
+        active.executor.settle()
+
+
 def needs_numbers(name: str, a: TensorData) -> None:
     """Refuse to begin what cannot be noted, since it will read numbers: such as `a`."""
     if postponed():
@@ -135,10 +145,14 @@ def executing(executor: E) -> Iterator[E]:
         )
     active.executor = executor
 
+    def standing() -> Executor:
+        """Whoever stands here: the compiler stands before others."""
+        return active.executor or executor
+
     def watched(name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
         if name in READS:
             return fn
-        return lambda *args, **kwargs: executor.call(name, fn, args, kwargs)
+        return lambda *args, **kwargs: standing().call(name, fn, args, kwargs)
 
     try:
         with between(lambda backend: cast(Backend, Around(backend, watched))):

@@ -8,7 +8,6 @@ from __future__ import annotations
 import inspect
 import subprocess
 import sys
-import warnings
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,6 @@ import pytest
 import torch
 
 import minitorch
-from minitorch import compiler
 from minitorch.absent import INSTEAD
 
 LIBS = (minitorch, torch)
@@ -95,28 +93,6 @@ def test_switches_without_effect_are_kept_and_others_do_not_exist() -> None:
     )
     with pytest.raises(AttributeError):
         cudnn.conv_precision = True
-
-
-def test_compile_gives_back_what_it_got_and_says_so_once() -> None:
-    compiler._tell.cache_clear()
-    model = minitorch.nn.Linear(2, 2)
-    with pytest.warns(UserWarning, match="there is no compiler yet") as told:
-        assert minitorch.compile(model, mode="max-autotune") is model
-    assert Path(told[0].filename).name == Path(__file__).name
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-
-        @minitorch.compile
-        def double(x: float) -> float:
-            return 2 * x
-
-        @minitorch.compile(fullgraph=True)
-        def triple(x: float) -> float:
-            return 3 * x
-
-    assert (double(2), triple(2)) == (4, 6)
-    with pytest.raises(TypeError, match="got a int"):
-        minitorch.compile(3)
 
 
 def test_names_that_are_imported_late() -> None:
@@ -500,7 +476,6 @@ def saved_and_resumed(
 @pytest.mark.parametrize(
     "dtype, rtol", [("float32", 2e-4), ("bfloat16", 2e-2), ("float16", 3e-3)]
 )
-@pytest.mark.filterwarnings("ignore:compile:UserWarning")
 def test_a_program_trains_saves_and_goes_on(
     device: str, tmp_path: Path, dtype: str, rtol: float
 ) -> None:

@@ -20,6 +20,7 @@ from minitorch.backend.registry import split_name
 from minitorch.creation import manual_seed
 from minitorch.devices import device as minitorch_device
 from minitorch.devices import named
+from minitorch.executor import settle
 
 if TYPE_CHECKING:
     from minitorch.cuda_graphs import CUDAGraph as CUDAGraph
@@ -124,6 +125,7 @@ def _gpu(device: Any) -> Any:
 
 def synchronize(device: Any = None) -> None:
     """Wait until all work on a GPU is done; errors of that work are raised here."""
+    settle()
     with _device().on(_gpu(device)):
         _device().synchronize()
 
@@ -196,6 +198,7 @@ def _call(gpu: Any, what: str, name: str, *args: Any) -> Any:
     module = _device()
     if module.SIMULATED:
         return None
+    settle()
     with module.on(gpu):
         return module.call(what, getattr(module.driver(), name), *args)
 
@@ -279,8 +282,12 @@ def stream(chosen: Stream | None) -> Iterator[None]:
     if chosen is None:
         yield
         return
+    settle()
     with _device().on(chosen._gpu), _device().use_stream(chosen.handle):
-        yield
+        try:
+            yield
+        finally:
+            settle()
 
 
 class Event:

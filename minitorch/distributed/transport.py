@@ -45,7 +45,7 @@ from minitorch.distributed.group import (
 )
 from minitorch.distributed.rules import ReduceOp
 from minitorch.dtypes import bfloat16
-from minitorch.executor import active, before_notes, needs_numbers, postponed
+from minitorch.executor import active, before_notes, needs_numbers, postponed, settle
 from minitorch.tensor import Tensor
 
 OPS: Mapping[ReduceOp, Any] = MappingProxyType(
@@ -72,6 +72,7 @@ def lend(x: Tensor) -> Any:
     """A flat tensor of torch on the memory of x, which is contiguous."""
     half, raw = x.dtype is bfloat16, x.raw  # which NumPy cannot name; torch can
     if x.backend.host_memory:
+        settle()
         array = raw.storage.array[raw.offset : raw.offset + raw.size]
         lent = torch.from_numpy(array.view(np.int16) if half else array)
     elif x.__dlpack_device__()[0] == DLPACK_CUDA:

@@ -408,6 +408,29 @@ def merged(dims: Iterable[Dim]) -> list[Dim]:
     return out
 
 
+@lru_cache(maxsize=4096)
+def repeats(shape: Shape, strides: Shape, out: Shape) -> tuple[int, int] | None:
+    """M and inner so that element i of `out` meets element i // inner % M; or None.
+
+    >>> repeats((5, 1), (1, 1), (3, 5, 8))      # a column of 5, in 3 matrices
+    (5, 8)
+    """
+    lead = len(out) - len(shape)
+    steps = [0] * lead
+    for n, size, step in zip(shape, out[lead:], strides):
+        steps.append(step if n == size else 0)
+    dims = [(n, step[0]) for n, step in merged(zip(out, zip(steps)))]
+    inner = 1
+    if dims and dims[-1][1] == 0:
+        inner = dims.pop()[0]
+    if not dims or all(step == 0 for _, step in dims):
+        return 1, math.prod(out) + 3 & ~3
+    m, step = dims.pop()
+    if step != 1 or any(step for _, step in dims):
+        return None
+    return m, inner
+
+
 def _ordered(dims: list[Dim]) -> list[Dim]:
     """The innermost loop long, and the next one along the memory of some operand."""
     if len(dims) < 2:

@@ -22,6 +22,7 @@ from minitorch.distributed.group import ProcessGroup
 from minitorch.distributed.rules import ReduceOp
 from minitorch.distributed.tensor.placement import Layout, boxes_of
 from minitorch.dtypes import DType
+from minitorch.executor import settle
 from minitorch.nn.parameter import Parameter
 from minitorch.tensor import Tensor
 from minitorch.tensor_data import Storage, TensorData
@@ -189,6 +190,7 @@ class Flat:
         """Keep this rank's part alone."""
         if self.coming is not None:
             self.coming[0].wait()
+        settle()  # what was put off may need it
         self.storage.array, self.coming = self.away, None
 
     def take(self, i: int, grad: Tensor) -> None:

@@ -1,0 +1,271 @@
+"""The executor that puts elementwise functions together.
+
+With this file one can let a block of a program be recorded, and see what became of it:
+
+    with Recorder(told := []):
+        y = (x * scale + shift).tanh()      # noted, not computed
+    for fusion in told:                     # computed at the end of the block, at once
+        print(fusion)
+
+The recorder stands at the seam (`minitorch/executor.py`). `map`, `zip`, `where`,
+`clamp` and conversions of a backend are not run, but noted: the result is a tensor as
+any other, whose memory nobody has written yet. All that is noted runs as one program
+(`minitorch/backend/fusion.py`) as soon as something needs it, or the block ends:
+
+    noted       a * b    + c    tanh      |  matmul      |  where    - mean
+    runs                            fused |  as it does  |             fused
+
+Nothing is guessed. The Python code runs at each call, and decides as it always does:
+on shapes, on settings, on numbers that it reads, for which what is noted runs first.
+What no variable and no node of the graph holds by then is never written to memory.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any, NamedTuple
+
+import minitorch.operators as operators
+from minitorch.backend import get_backend
+from minitorch.backend.fusion import Program, Step
+from minitorch.dtypes import DType
+from minitorch.executor import Executor, active, executing
+from minitorch.tensor_data import Shape, Storage, TensorData, broadcast_shapes
+
+# Functions, and inputs, of one program: a kernel takes 4 KB of arguments.
+MOST_STEPS, MOST_INPUTS = 32, 32
+
+
+class Fusion(NamedTuple):
+    """Functions that ran as one.
+
+    Attributes:
+        program: the functions.
+        shape: of all results.
+        device: where.
+        inputs: how many tensors are read.
+    """
+
+    program: Program
+    shape: Shape
+    device: str
+
+    def __str__(self) -> str:
+        names = " ".join([step.fn.__name__ for step in self.program.steps])
+        read, written = len(self.program.inputs), len(self.program.kept)
+        return f"{self.shape} {self.device}: {names} ({read} read, {written} written)"
+
+
+class Recorder(Executor):
+    """Notes elementwise functions, and runs them together.
+
+    Args:
+        told: gets a `Fusion` for all that runs, in order.
+    """
+
+    def __init__(self, told: list[Fusion] | None = None) -> None:
+        self.told = told
+        self.thread = threading.get_ident()
+        self.backends: dict[str, tuple[Any, ...]] = {}  # what is asked of each device
+        self._exit = ExitStack()
+        self._begin("", ())
+
+    def _begin(self, device: str, shape: Shape) -> None:
+        """Nothing is noted; what comes next is on `device`, of `shape`."""
+        self.device, self.shape = device, shape
+        self.inputs: list[TensorData] = []
+        self.steps: list[Step] = []
+        self.made: list[weakref.ref[Storage]] = []  # the memory of each step's result
+        self.known: dict[tuple[Any, ...], int] = {}  # the number of each input
+        self.pending: dict[int, int] = {}  # of each result, by its memory's id
+
+    # ---------------------------------------------------------------------- the block
+
+    def __enter__(self) -> Recorder:
+        self.outer = active.executor
+        if self.outer is None:
+            self._exit.enter_context(executing(self))
+        else:  # it goes on seeing what runs
+            active.executor = self
+            self._exit.callback(setattr, active, "executor", self.outer)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        with self._exit:
+            self.flush()
+
+    # ------------------------------------------------------------------------ the seam
+
+    @property
+    def below(self) -> Executor:
+        """Who stood here before, or one who runs all at once."""
+        return self.outer or _PLAIN
+
+    @property
+    def postpones(self) -> bool:  # type: ignore[override]
+        """As who stood here before."""
+        return self.below.postpones
+
+    def operation(self, name: str, run: Callable[..., Any], args: Any) -> Any:
+        return self.below.operation(name, run, args)
+
+    def read(self, name: str, fn: Callable[..., Any], a: TensorData) -> Any:
+        self.flush()
+        return self.below.read(name, fn, a)
+
+    def advance(self, name: str, run: Callable[..., Any], args: Any) -> Any:
+        return self.below.advance(name, run, args)
+
+    def end_behind(self, wait: Callable[[], Any]) -> None:
+        self.below.end_behind(wait)
+
+    def forget(self) -> None:
+        self.below.forget()
+
+    def settle(self) -> None:
+        self.flush()
+        self.below.settle()
+
+    def call(
+        self, name: str, fn: Callable[..., Any], args: Any, kwargs: dict[str, Any]
+    ) -> Any:
+        """Note the function; or run it, after what is noted if it takes tensors."""
+        if threading.get_ident() == self.thread:
+            if name in PARTS:
+                noted = PARTS[name](self, *args, **kwargs)
+                if noted is not None:
+                    return noted
+            if self.steps and name not in MAKERS:
+                self.flush()
+        return self.below.call(name, fn, args, kwargs)
+
+    # ------------------------------------------------------------------- what is noted
+
+    def note(
+        self, fn: Callable, operands: tuple[TensorData, ...], dtype: DType
+    ) -> TensorData | None:
+        """Memory for fn(operands), of type `dtype`; None if no program can have it."""
+        device, shape = operands[0].storage.device, operands[0].shape
+        if device not in self.backends:
+            backend = get_backend(device)
+            self.backends[device] = backend.fused_types, backend.empty
+        types, empty = self.backends[device]
+        if dtype not in types or getattr(operators, fn.__name__, None) is not fn:
+            return None
+        for a in operands:
+            if a.storage.dtype not in types:
+                return None
+            if a.shape != shape:
+                shape = broadcast_shapes(*[a.shape for a in operands])
+        if (
+            (device, shape) != (self.device, self.shape)
+            or len(self.steps) == MOST_STEPS
+            or len(self.inputs) + len(operands) > MOST_INPUTS
+            or any(self._is_part(a) for a in operands)
+        ):
+            self.flush()
+            self._begin(device, shape)
+        args = tuple([self._value(a) for a in operands])
+        out: TensorData = empty(shape, dtype)
+        self.pending[id(out.storage)] = len(self.steps)
+        self.steps.append(Step(fn, args, dtype))
+        self.made.append(weakref.ref(out.storage))
+        return out
+
+    def _pending(self, a: TensorData) -> int | None:
+        """Which step makes the memory of `a`, if it is yet to be written."""
+        k = self.pending.get(id(a.storage))
+        return k if k is not None and self.made[k]() is a.storage else None
+
+    def _is_part(self, a: TensorData) -> bool:
+        """Whether `a` shows what is yet to be written in another way."""
+        if self._pending(a) is None:
+            return False
+        return a.shape != self.shape or not a.contiguous or a.offset != 0
+
+    def _value(self, a: TensorData) -> int:
+        """The number of a value, as `Step.args` has it."""
+        k = self._pending(a)
+        if k is not None:
+            return k
+        key = id(a.storage), a.shape, a.strides, a.offset
+        if key not in self.known:
+            self.known[key] = ~len(self.inputs)
+            self.inputs.append(a)
+        return self.known[key]
+
+    def flush(self) -> None:
+        """Run what is noted."""
+        if not self.steps:
+            return
+        outs = {k: found for k, ref in enumerate(self.made) if (found := ref())}
+        inputs, types = self.inputs, tuple([a.storage.dtype for a in self.inputs])
+        program = Program(types, tuple(self.steps), tuple(outs)).needed()
+        device, shape = self.device, self.shape
+        self._begin("", ())  # also if it fails
+        if outs:
+            if self.told is not None:
+                self.told.append(Fusion(program, shape, device))
+            raws = [TensorData(storage, shape) for storage in outs.values()]
+            get_backend(device).fused(program, inputs, dict(zip(program.kept, raws)))
+
+
+_PLAIN = Executor()
+
+# What reads no tensors: it may run before what is noted.
+MAKERS = {"arange", "empty", "from_numpy", "full", "normal", "number", "uniform"}
+
+
+# -------------------------------------------- functions of a backend, as a program's
+
+
+def _map(
+    note: Recorder, fn: Callable, a: TensorData, dtype: DType | None = None,
+    out: Any = None,
+) -> TensorData | None:  # fmt: skip
+    return None if out else note.note(fn, (a,), dtype or a.storage.dtype)
+
+
+def _zip(
+    note: Recorder, fn: Callable, a: TensorData, b: TensorData,
+    dtype: DType | None = None, out: Any = None,
+) -> TensorData | None:  # fmt: skip
+    return None if out else note.note(fn, (a, b), dtype or a.storage.dtype)
+
+
+def _where(
+    note: Recorder, condition: TensorData, a: TensorData, b: TensorData, out: Any = None
+) -> TensorData | None:
+    if out:
+        return None
+    return note.note(operators.where, (condition, a, b), a.storage.dtype)
+
+
+def _clamp(
+    note: Recorder, a: TensorData, low: Any, high: Any, out: Any = None
+) -> TensorData | None:
+    found, dtype = None if out else a, a.storage.dtype
+    for fn, bound in ((operators.maximum, low), (operators.minimum, high)):
+        if found is not None and bound is not None:
+            number = get_backend(a.storage.device).number(bound, dtype)
+            found = note.note(fn, (found, number), dtype)
+    return found
+
+
+def _copy(note: Recorder, a: TensorData, dtype: DType) -> TensorData | None:
+    """A conversion to float32 or float64; a half type has to be rounded to at once."""
+    if dtype is a.storage.dtype or not dtype.is_floating_point or dtype.half:
+        return None
+    return note.note(operators.identity, (a,), dtype)
+
+
+PARTS: dict[str, Callable[..., TensorData | None]] = {
+    "clamp": _clamp,
+    "copy": _copy,
+    "map": _map,
+    "where": _where,
+    "zip": _zip,
+}
