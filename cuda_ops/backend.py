@@ -11,7 +11,8 @@ tensors are; from the second on, the functions of a tensor change to its GPU fir
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any, cast
 
@@ -23,6 +24,7 @@ from cuda_ops import (
     elementwise,
     fused,
     fused_norm,
+    fused_rows,
     indexing,
     linear,
     memory,
@@ -41,16 +43,18 @@ from cuda_ops.attention import attention
 from cuda_ops.block.intrinsics import is_aligned
 from cuda_ops.conv import conv
 from cuda_ops.matmul import matmul
+from cuda_ops.memory import LIMIT
 from cuda_ops.runtime import device, dlpack
 from minitorch.backend import Backend
 from minitorch.backend.around import Around
 from minitorch.backend.attention import KEEP_ALL, Drop
+from minitorch.backend.fusion import Program
 from minitorch.backend.registry import renew
-from minitorch.dtypes import rounded
-from minitorch.tensor_data import TensorData
+from minitorch.dtypes import ALL, rounded
+from minitorch.tensor_data import Shape, TensorData
 
 
-class CUDABackend(fused.Fused, Backend):
+class CUDABackend(Backend):
     """NVIDIA GPUs, or Numba's simulator of some."""
 
     host_memory = False
@@ -253,6 +257,21 @@ class CUDABackend(fused.Fused, Backend):
             random.random_(out, normal, seed, offset, scale, shift)
         else:
             super().random_(out, normal, seed, offset, scale, shift)
+
+    fused_types = frozenset(ALL)
+
+    def fused(
+        self, program: Program, shape: Shape, inputs: Sequence[TensorData],
+        outs: Mapping[int, TensorData],
+    ) -> None:  # fmt: skip
+        """By a kernel made for it, from two functions on."""
+        size = math.prod(shape)
+        if len(program.steps) < 2 or not 0 < size < LIMIT:
+            super().fused(program, shape, inputs, outs)
+        elif program.folded:
+            fused_rows.run(program, shape, inputs, outs)
+        else:
+            fused.run(program, shape, inputs, outs)
 
     sgd_step = staticmethod(optim.sgd_step)
     adam_step = staticmethod(optim.adam_step)

@@ -35,14 +35,13 @@ from typing import Any
 
 from cuda_ops.block.intrinsics import is_aligned
 from cuda_ops.elementwise import expanded, number_of, window
-from cuda_ops.memory import LIMIT, STEP, THREADS
+from cuda_ops.memory import STEP, THREADS
 from cuda_ops.runtime.launch import SIMULATED, Kernel, ceil_div, device_function
 from minitorch import operators
-from minitorch.backend.fusion import Fusion, Program, load
+from minitorch.backend.fusion import Program, load
 from minitorch.backend.host.memory import repeats
 from minitorch.backend.low_precision import unrounded
-from minitorch.dtypes import ALL
-from minitorch.tensor_data import TensorData
+from minitorch.tensor_data import Shape, TensorData
 
 # How the four elements of a thread meet an input: one each, the same four of a row that
 # repeats, one and the same, each on its own, or a number.
@@ -114,7 +113,7 @@ def text(program: Program, kinds: tuple[str, ...]) -> str:
         "",
         "@device",
         f"def body({', '.join(inputs)}):",
-        *(f"    {line}" for line in program.lines()),
+        *(f"    {program.line(k)}" for k in range(len(program.steps))),
         f"    return {', '.join(f'y{k}' for k in (*program.kept, program.kept[0]))}",
         "",
         "",
@@ -130,10 +129,10 @@ def text(program: Program, kinds: tuple[str, ...]) -> str:
 
 
 def run(
-    program: Program, inputs: Sequence[TensorData], outs: Mapping[int, TensorData]
-) -> None:
+    program: Program, shape: Shape, inputs: Sequence[TensorData],
+    outs: Mapping[int, TensorData],
+) -> None:  # fmt: skip
     """Run the kernel of `program`."""
-    shape = next(iter(outs.values())).shape
     size = math.prod(shape)
     arrays: list[Any] = []
     kinds, numbers = [], []
@@ -162,22 +161,3 @@ def run(
     made(program, tuple(kinds))[ceil_div(size, STEP), THREADS](
         *arrays, *results, *numbers, is_aligned(*flat, *results)
     )
-
-
-class Fused(Fusion):
-    """Programs as kernels of their own."""
-
-    fused_types = frozenset(ALL)
-
-    def fused(
-        self,
-        program: Program,
-        inputs: Sequence[TensorData],
-        outs: Mapping[int, TensorData],
-    ) -> None:
-        """One kernel, from two functions on."""
-        size = next(iter(outs.values())).size
-        if len(program.steps) < 2 or not 0 < size < LIMIT:
-            super().fused(program, inputs, outs)
-        else:
-            run(program, inputs, outs)

@@ -8,7 +8,7 @@ Importing it compiles nothing; a kernel is compiled when it is first called.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fast_ops import (
@@ -32,11 +32,13 @@ from fast_ops import (
 from fast_ops.launch import SERIAL_LIMIT
 from fast_ops.memory import CPUMemory
 from fast_ops.sort import SHORT, first
+from minitorch.backend.fusion import Program
 from minitorch.backend.host import HostBackend
-from minitorch.tensor_data import TensorData
+from minitorch.dtypes import COMPUTED
+from minitorch.tensor_data import Shape, TensorData
 
 
-class CPUBackend(CPUMemory, fused.Fused, HostBackend):
+class CPUBackend(CPUMemory, HostBackend):
     """Numba on all cores of the processor."""
 
     _elementwise = elementwise.KERNELS
@@ -107,6 +109,18 @@ class CPUBackend(CPUMemory, fused.Fused, HostBackend):
         arrays = [self.contiguous(t).flat() for t in tensors]
         total = sum(self._optim.squares[len(a) >= SERIAL_LIMIT](a) for a in arrays)
         return self.full((), total, tensors[0].dtype)
+
+    fused_types = frozenset(COMPUTED)
+
+    def fused(
+        self, program: Program, shape: Shape, inputs: Sequence[TensorData],
+        outs: Mapping[int, TensorData],
+    ) -> None:  # fmt: skip
+        """By a loop made for it, where that pays."""
+        if fused.pays(program, shape):
+            fused.run(program, shape, inputs, outs)
+        else:
+            super().fused(program, shape, inputs, outs)
 
     def _step_arrays(self, kernel: Any, rows: Any, factors: Any) -> None:
         """Adam's for all parameters in one loop, where they are large together."""

@@ -1,17 +1,17 @@
-"""Several elementwise functions in one loop, made for them.
+"""Several functions in one loop, made for them.
 
-With this file a chain of `map`, `zip` and `where` (`minitorch/backend/fusion.py`) runs
-as one kernel: each input is read once, all that lies between stays in registers, and
-only what is needed afterwards is written. `made` writes the loop as a Python file,
-which is compiled and kept as the kernels of this package are. That of a + b, then tanh,
-where b is a row of n numbers, is
+With this file a chain of `map`, `zip`, `where` and folds of rows
+(`minitorch/backend/fusion.py`) runs as one kernel: each input is read once, what lies
+between stays in registers and in the cache, and only what is needed afterwards is
+written. `text` writes the loop as a Python file, which is compiled and kept as the
+kernels of this package are. That of a + b, then tanh, where b is a row of numbers, is
 
-    def loop(x0_, x1_, z1_, n, m1):
-        for line in prange((z1_.size + n - 1) // n):
+    def loop(x0_, x1_, z1_, n, d1, m1):
+        for line in prange((x0_.size + n - 1) // n):
             p = np.int64(line) * n
             z1 = z1_[p : p + n]
             x0s = x0_[p : p + n]
-            q1 = p % m1
+            q1 = p // d1 % m1
             x1s = x1_[q1 : q1 + n]
             for i in range(z1.size):
                 x0 = x0s[i]
@@ -22,25 +22,31 @@ where b is a row of n numbers, is
 
 An array that has fewer elements than the result repeats: element i of the result meets
 its element i // d % m, a row (d = 1), a column or a channel (d of a line or more), or
-one number (m = 1). What lies in another way is copied first.
+one number (m = 1). What lies in another way is copied first. Where rows are folded, a
+line is a row, and there is an inner loop for each level of the program: what a later
+one needs of an earlier one lies in an array as long as a row, which the cache has.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
+from typing import Any
+
+import numpy as np
 
 from fast_ops.late import Inner
-from fast_ops.launch import SERIAL_LIMIT, compile_kernel
+from fast_ops.launch import FASTMATH, SERIAL_LIMIT, compile_kernel
 from fast_ops.memory import copy
-from fast_ops.vector_math import FAST
+from fast_ops.reduce import BLOCK
+from fast_ops.vector_math import FAST, fast_form
+from fast_ops.walk import STRETCH
 from minitorch import operators
-from minitorch.backend.fusion import Fusion, Program, load
+from minitorch.backend.fusion import Program, load
 from minitorch.backend.host.memory import CHUNK, repeats
-from minitorch.dtypes import COMPUTED
 from minitorch.operators import compilable
-from minitorch.tensor_data import TensorData
+from minitorch.tensor_data import Shape, TensorData
 
 SHORT = 16  # a line with fewer elements is not worth a loop of its own
 FLAT, ROW, ONE = "flat", "row", "one"  # how an input lies along a line
@@ -56,6 +62,28 @@ def scalar(name: str) -> Callable:
     return FAST.get(fn) or Inner(compilable(fn))
 
 
+@cache
+def fold(name: str) -> Callable:
+    """fold(x, start): a row folded as `fold_flat` of `reduce.py` does, block by block,
+    with sums of blocks in float64."""
+    fn = fast_form(getattr(operators, name.rpartition("_")[0]))
+    wide = (
+        np.float64 if name.startswith("add") else getattr(np, name.rpartition("_")[2])
+    )
+
+    def folded(x: Any, start: Any) -> Any:
+        total = wide(start)
+        for low in range(0, x.size, BLOCK):
+            y = x[low : low + BLOCK]
+            part = start
+            for e in range(y.size):
+                part = fn(part, y[e])
+            total = fn(total, part)
+        return total
+
+    return Inner(folded, fastmath=FASTMATH)
+
+
 @lru_cache(maxsize=1024)
 def made(program: Program, kinds: tuple[str, ...]) -> Callable:
     """The kernel of `program` whose inputs lie as `kinds` say."""
@@ -63,56 +91,124 @@ def made(program: Program, kinds: tuple[str, ...]) -> Callable:
     return compile_kernel(loop, (), parallel=True, fastmath=False)
 
 
+# ------------------------------------------------------------------------------- text
+
+
 def text(program: Program, kinds: tuple[str, ...]) -> str:
     """The file of that kernel."""
-    first = f"z{program.kept[0]}"
+    steps, kept = program.steps, program.kept
+    arrays = [f"x{k}_" for k in range(len(kinds))] + [f"z{k}_" for k in kept]
     places = [f"d{k}, m{k}" for k, kind in enumerate(kinds) if kind is not FLAT]
-    arrays = [f"x{k}_" for k in range(len(kinds))] + [f"z{k}_" for k in program.kept]
-    lines, inner = [f"z{k} = z{k}_[p : p + n]" for k in program.kept], []
+    lines = []
     for k, kind in enumerate(kinds):
         if kind is FLAT:
-            lines.append(f"x{k}s = x{k}_[p : p + n]")
+            lines.append(f"x{k}s = x{k}_[p : p + w]")
         elif kind is ROW:
             lines.append(f"q{k} = p // d{k} % m{k}")
             lines.append(f"x{k}s = x{k}_[q{k} : q{k} + n]")
         else:
             lines.append(f"x{k} = x{k}_[p // d{k} % m{k}]")
-        if kind is not ONE:
-            inner.append(f"x{k} = x{k}s[i]")
-    inner += program.lines() + [f"z{k}[i] = y{k}" for k in program.kept]
+    stored = _stored(program)
+    for k in sorted(stored):
+        if k in kept:
+            lines.append(f"z{k} = z{k}_[p : p + w]")
+        else:
+            lines.append(f"z{k} = np.empty(n, {steps[k].dtype.name})")
+    levels = program.levels()
+    for level in range(max(levels) + 1):
+        lines += _level(program, kinds, levels, level, stored)
+    lines += [f"z{k}_[line] = y{k}" for k in kept if steps[k].per_row]
     return "\n".join([
-        f'"""{len(program.steps)} elementwise functions in one loop, made by '
-        'minitorch.compile."""',
+        f'"""{len(steps)} functions in one loop, made by minitorch.compile."""',
         "",
         "import numpy as np",
         "from numba import prange",
         "",
-        "from fast_ops.fused import scalar",
+        "from fast_ops.fused import fold, scalar",
         "",
         *program.head(),
         "",
         "",
-        f"def loop({', '.join([*arrays, 'n', *places])}):",
-        f"    for line in prange(({first}_.size + n - 1) // n):",
+        f"def loop({', '.join([*arrays, 'size', 'n', *places])}):",
+        "    for line in prange((size + n - 1) // n):",
         "        p = np.int64(line) * n",
+        "        w = min(n, size - p)",
         *(f"        {line}" for line in lines),
-        f"        for i in range({first}.size):",
-        *(f"            {line}" for line in inner),
         "",
     ])  # fmt: skip
 
 
+def _stored(program: Program) -> set[int]:
+    """Steps whose results for a line lie in memory: they are kept, folded, or needed
+    at another level."""
+    levels = program.levels()
+    found = {k for k in program.kept if not program.steps[k].per_row}
+    for step, level in zip(program.steps, levels):
+        for a in step.args:
+            if a >= 0 and not program.steps[a].per_row and levels[a] != level:
+                found.add(a)
+    return found
+
+
+def _level(
+    program: Program, kinds: tuple[str, ...], levels: list[int], level: int,
+    stored: set[int],
+) -> Iterator[str]:  # fmt: skip
+    """The lines of one level: folds of the level before, what is one number a row, and
+    a loop over the row."""
+    here = [k for k, found in enumerate(levels) if found == level]
+    loop: list[str] = []
+    read: set[str] = set()
+    for k in here:
+        step = program.steps[k]
+        if step.start is not None:
+            (a,) = step.args
+            kind, value = step.dtype.name, repr(float(step.start))
+            row = f"z{a}" if a >= 0 else f"x{~a}s"
+            value = f"{kind}(np.inf)" if value == "inf" else value
+            value = f"{kind}(-np.inf)" if value == "-inf" else f"{kind}({value})"
+            yield f"y{k} = {kind}({program.called(k)}({row}, {value}))"
+            continue
+        if step.per_row:
+            yield program.line(k)
+            continue
+        for a in step.args:
+            if a < 0 and kinds[~a] is not ONE:
+                read.add(f"x{~a} = x{~a}s[i]")
+            elif a >= 0 and levels[a] != level and not program.steps[a].per_row:
+                read.add(f"y{a} = z{a}[i]")
+        loop.append(program.line(k))
+        if k in stored:
+            loop.append(f"z{k}[i] = y{k}")
+    if loop:
+        yield "for i in range(w):"
+        yield from (f"    {line}" for line in (*sorted(read), *loop))
+
+
+# --------------------------------------------------------------------------- launcher
+
+
+def pays(program: Program, shape: Shape) -> bool:
+    """Whether a kernel is made: for several functions of what all threads share, and
+    of rows that the cache has."""
+    row = math.prod(shape[len(shape) - program.folded :])
+    fits = not program.folded or SHORT <= row <= STRETCH
+    return fits and len(program.steps) > 1 and math.prod(shape) >= SERIAL_LIMIT
+
+
 def run(
-    program: Program, inputs: Sequence[TensorData], outs: Mapping[int, TensorData]
-) -> None:
+    program: Program, shape: Shape, inputs: Sequence[TensorData],
+    outs: Mapping[int, TensorData],
+) -> None:  # fmt: skip
     """Run the kernel of `program`."""
-    shape = next(iter(outs.values())).shape
-    places = [repeats(t.shape, t.strides, shape) for t in inputs]
     size = math.prod(shape)
-    n = line_of(tuple([place for place in places if place is not None]), size)
+    places = [repeats(t.shape, t.strides, shape) for t in inputs]
+    n = math.prod(shape[len(shape) - program.folded :])
+    if not program.folded:
+        n = line_of(tuple([place for place in places if place is not None]), size)
     arrays, kinds, numbers = [], [], []
     for t, place in zip(inputs, places):
-        if place is None or (n < SHORT and place[0] > 1):
+        if place is None or not _lies_along(place, n, size):
             t, place = copy(t.expand(shape), t.dtype), (size, 1)
         m, d = place
         if m == size:
@@ -122,9 +218,15 @@ def run(
             numbers += [d, m]
         arrays.append(t.storage.array[t.offset : t.offset + m])
     made(program, tuple(kinds))(
-        *arrays, *[out.flat() for out in outs.values()],
+        *arrays, *[out.flat() for out in outs.values()], size,
         n if n >= SHORT else CHUNK, *numbers,
     )  # fmt: skip
+
+
+def _lies_along(place: tuple[int, int], n: int, size: int) -> bool:
+    """Whether an input, m numbers for d elements each, begins in no line anew."""
+    m, d = place
+    return m in (1, size) or (n >= SHORT and (m if d == 1 else d) % n == 0)
 
 
 @lru_cache(maxsize=4096)
@@ -142,22 +244,3 @@ def line_of(places: tuple[tuple[int, int], ...], size: int) -> int:
         return n or CHUNK
     parts = range(-(-n // CHUNK), n + 1)
     return n // next(k for k in parts if n % k == 0)
-
-
-class Fused(Fusion):
-    """Programs as kernels of their own, for what is worth to wake all threads."""
-
-    fused_types = frozenset(COMPUTED)
-
-    def fused(
-        self,
-        program: Program,
-        inputs: Sequence[TensorData],
-        outs: Mapping[int, TensorData],
-    ) -> None:
-        """One loop, from two functions on, for tensors that all threads share."""
-        size = next(iter(outs.values())).size
-        if len(program.steps) < 2 or size < SERIAL_LIMIT:
-            super().fused(program, inputs, outs)
-        else:
-            run(program, inputs, outs)

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -144,21 +145,28 @@ def executing(executor: E) -> Iterator[E]:
             f"end its block first"
         )
     active.executor = executor
-
-    def standing() -> Executor:
-        """Whoever stands here: the compiler stands before others."""
-        return active.executor or executor
-
-    def watched(name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
-        if name in READS:
-            return fn
-        return lambda *args, **kwargs: standing().call(name, fn, args, kwargs)
-
     try:
-        with between(lambda backend: cast(Backend, Around(backend, watched))):
+        with between(_seen):
             yield executor
     finally:
         active.executor = None
+
+
+PLAIN = Executor()
+
+
+@cache
+def _seen(backend: Backend) -> Backend:
+    """A backend whose functions pass whoever stands here."""
+    return cast(Backend, Around(backend, _watched))
+
+
+def _watched(name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
+    if name in READS:
+        return fn
+    return lambda *args, **kwargs: (active.executor or PLAIN).call(
+        name, fn, args, kwargs
+    )
 
 
 def users_stack() -> tuple[str, ...]:

@@ -227,13 +227,13 @@ def row_mapper(fit: Fit, fn: Callable) -> Any:
 # ------------------------------------------------------------------ between threads
 
 
-def summed(group: int) -> Any:
-    """Make `total(x, t, cells)`: the sum of the threads' x, known to all of them.
+def folded(group: int, fn: Callable) -> Any:
+    """Make `total(x, t, cells)`: the fold of the threads' x, known to all of them.
 
     `group`: lanes of a warp, a power of two, or whole warps. Up to five exchanges
     between the registers of a warp; then, if the group has more warps,
     a cell of shared memory for each of them (`cells`, [WARP]), a barrier, and the same
-    exchanges for the warps' sums. Every thread adds in the same order.
+    exchanges for the warps' folds. Every thread folds in the same order.
     """
     warps = group // WARP
     steps = warps.bit_length() - 1
@@ -242,7 +242,7 @@ def summed(group: int) -> Any:
 
     def within_warp(x, t, cells):
         for k in range(exchanges):
-            x += shuffle_xor(x, half >> k)
+            x = fn(x, shuffle_xor(x, half >> k))
         return x
 
     inner = device(within_warp)
@@ -251,13 +251,23 @@ def summed(group: int) -> Any:
         x = inner(x, t, cells)
         if t % WARP == 0:
             cells[t // WARP] = x
-        barrier()  # All warps' sums are there; nobody writes to the cells any more.
+        barrier()  # All warps' folds are there; nobody writes to the cells any more.
         x = cells[t % warps]
         for k in range(steps):
-            x += shuffle_xor(x, 1 << k)
+            x = fn(x, shuffle_xor(x, 1 << k))
         return x
 
     return inner if warps <= 1 else device(within_block)
+
+
+@device
+def _plus(x, y):
+    return x + y
+
+
+def summed(group: int) -> Any:
+    """`folded` with sums."""
+    return folded(group, _plus)
 
 
 def merged(group: int, exp: Any, kind: Any) -> Any:

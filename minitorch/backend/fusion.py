@@ -1,12 +1,19 @@
-"""Several elementwise functions as one: what the compiler hands to a backend.
+"""Several functions as one: what the compiler hands to a backend.
 
-With this file one can write a chain of `map`, `zip` and `where` down as a `Program`,
-run it function by function on any backend (`fused`, the default), and make the text of
-one loop of it (`Program.lines`), for a backend that compiles.
+With this file one can write a chain of `map`, `zip`, `where` and `reduce` down as a
+`Program`, run it function by function on any backend (`fused`, the default), and make
+the text of a loop of it (`Program.line`), for a backend that compiles.
 
     y = (a + b).tanh() * b            0: add(a, b)   1: tanh(0)   2: mul(1, b)
 
-All values of a program have one shape: inputs are broadcast to it.
+All values of a program have one shape, to which inputs are broadcast; or they are one
+number a row, which is what a fold over the last dims makes of it:
+
+    e = exp(a - a.max(-1))            0: fold maximum(a)  1: sub(a, 0)  2: exp(1)
+    y = e / e.sum(-1)                 3: fold add(2)      4: div(2, 3)
+
+A row is gone through once for each fold on the way: the `levels` of this program are 0,
+1 and 2, for the steps that need no fold, the maximum, and the sum.
 """
 
 from __future__ import annotations
@@ -17,14 +24,14 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
 from minitorch.backend.primitives import Primitives
 from minitorch.dtypes import DType, computed
-from minitorch.tensor_data import TensorData
+from minitorch.tensor_data import Shape, TensorData
 
 
 class Step(NamedTuple):
@@ -34,68 +41,101 @@ class Step(NamedTuple):
         fn: of `minitorch/operators.py`; `where` chooses.
         args: what it is given: k is the result of step k, ~k (below 0) input k.
         dtype: of the result.
+        per_row: whether the result is one number a row.
+        start: of a fold of rows, with what it begins; None: it is none.
     """
 
     fn: Callable
     args: tuple[int, ...]
     dtype: DType
+    per_row: bool = False
+    start: float | None = None
 
 
 class Program(NamedTuple):
-    """Elementwise functions in the order in which they are computed.
+    """Functions in the order in which they are computed.
 
     Attributes:
         inputs: the types of what is read.
         steps: each uses inputs and the steps before it.
         kept: the steps whose results are written.
+        folded: how many of the last dims make up a row; 0 where nothing is folded.
     """
 
     inputs: tuple[DType, ...]
     steps: tuple[Step, ...]
     kept: tuple[int, ...]
+    folded: int = 0
 
-    def needed(self) -> Program:
-        """The same without steps that nobody uses."""
-        wanted, steps = set(self.kept), self.steps
-        for k in reversed(range(len(steps))):
-            if k in wanted:
-                wanted.update(arg for arg in steps[k].args if arg >= 0)
-        number = {k: i for i, k in enumerate(sorted(wanted))}
-        rest = [
-            step._replace(args=tuple([a if a < 0 else number[a] for a in step.args]))
-            for k, step in enumerate(steps)
-            if k in wanted
-        ]
-        return Program(self.inputs, tuple(rest), tuple([number[k] for k in self.kept]))
+    def rows(self, shape: Shape) -> Shape:
+        """The shape of what is one number a row, where all else has `shape`."""
+        end = len(shape) - self.folded
+        return (*shape[:end], *[1] * self.folded)
 
-    def lines(self) -> list[str]:
-        """Each step as Python: inputs are x0, x1, ..., and results y0, y1, ...
+    def levels(self) -> list[int]:
+        """For each step how many folds come before it, one after the other."""
+        found: list[int] = []
+        for step in self.steps:
+            before = [found[a] for a in step.args if a >= 0]
+            found.append(max(before, default=0) + (step.start is not None))
+        return found
+
+    # -------------------------------------------------------------------- as text
+
+    def line(self, k: int) -> str:
+        """Step k as Python: inputs are x0, x1, ..., and results y0, y1, ...
 
         A result is rounded to its type, as if it were written to memory; half types are
         float32 in between.
         """
-        return [
-            f"y{k} = {computed(step.dtype).name}({self.called(step)}"
-            f"({', '.join(f'y{a}' if a >= 0 else f'x{~a}' for a in step.args)}))"
-            for k, step in enumerate(self.steps)
-        ]
+        step = self.steps[k]
+        args = ", ".join([f"y{a}" if a >= 0 else f"x{~a}" for a in step.args])
+        return f"y{k} = {computed(step.dtype).name}({self.called(k)}({args}))"
 
-    def called(self, step: Step) -> str:
+    def called(self, k: int) -> str:
         """The name of a step's function for the type that it is given: exp_float32."""
-        last = step.args[-1]
+        last = self.steps[k].args[-1]
         kind = self.steps[last].dtype if last >= 0 else self.inputs[~last]
-        return f"{step.fn.__name__}_{computed(kind).name}"
+        fold = "fold_" if self.steps[k].start is not None else ""
+        return f"{fold}{self.steps[k].fn.__name__}_{computed(kind).name}"
 
     def head(self) -> list[str]:
-        """What `lines` needs: the functions, by `scalar(name, type)`, and the types."""
-        called = sorted({self.called(step) for step in self.steps})
+        """What lines need: types, and functions, by `scalar` and `fold` of their names.
+
+        float32 = np.float32; exp_float32 = scalar("exp_float32")
+        """
+        called = sorted({self.called(k) for k in range(len(self.steps))})
         types = sorted({computed(step.dtype).name for step in self.steps})
-        named = [f"{name} = np.{'bool_' if name == 'bool' else name}" for name in types]
-        return [*named, *(f'{c} = scalar("{c}")' for c in called)]
+        return [
+            *(f"{name} = np.{'bool_' if name == 'bool' else name}" for name in types),
+            *(
+                f"{name} = {'fold' if name.startswith('fold_') else 'scalar'}"
+                f'("{name.removeprefix("fold_")}")'
+                for name in called
+            ),
+        ]
+
+
+@lru_cache(maxsize=4096)
+def needed(program: Program) -> Program:
+    """The same program without steps that nobody uses."""
+    wanted, steps = set(program.kept), program.steps
+    for k in reversed(range(len(steps))):
+        if k in wanted:
+            wanted.update(arg for arg in steps[k].args if arg >= 0)
+    number = {k: i for i, k in enumerate(sorted(wanted))}
+    rest = [
+        step._replace(args=tuple([a if a < 0 else number[a] for a in step.args]))
+        for k, step in enumerate(steps)
+        if k in wanted
+    ]
+    folded = program.folded if any(step.per_row for step in rest) else 0
+    kept = tuple([number[k] for k in program.kept])
+    return Program(program.inputs, tuple(rest), kept, folded)
 
 
 class Fusion(Primitives):
-    """Elementwise functions one after the other, or as one."""
+    """Functions one after the other, or as one."""
 
     # Of these a backend makes one kernel; programs of other types do not come to it.
     fused_types: frozenset[DType] = frozenset()
@@ -103,21 +143,27 @@ class Fusion(Primitives):
     def fused(
         self,
         program: Program,
+        shape: Shape,
         inputs: Sequence[TensorData],
         outs: Mapping[int, TensorData],
     ) -> None:
-        """Compute `program` of `inputs`, which broadcast to the shape of all `outs`.
+        """Compute `program` of `inputs`, which broadcast to `shape`.
 
         `outs` has memory for the results of each step in `program.kept`, without gaps,
         and apart from the inputs.
         """
         values: list[TensorData] = []
-        shape = next(iter(outs.values())).shape
-        for k, (fn, args, dtype) in enumerate(program.steps):
+        dims = range(len(shape) - program.folded, len(shape))
+        for k, (fn, args, dtype, per_row, start) in enumerate(program.steps):
             given = [values[a] if a >= 0 else inputs[~a] for a in args]
-            if all(a.shape != shape for a in given):
-                given[0] = given[0].expand(shape)
             out = outs.get(k)
+            if start is not None:
+                made = self.reduce(fn, given[0].expand(shape), dims, start, dtype)
+                values.append(self.into(out, made))
+                continue
+            size = program.rows(shape) if per_row else shape
+            if all(a.shape != size for a in given):
+                given[0] = given[0].expand(size)
             if len(given) == 1:
                 values.append(self.map(fn, given[0], dtype, out))
             elif len(given) == 2:

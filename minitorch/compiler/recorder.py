@@ -22,18 +22,22 @@ What no variable and no node of the graph holds by then is never written to memo
 
 from __future__ import annotations
 
+import math
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 import minitorch.operators as operators
 from minitorch.backend import get_backend
-from minitorch.backend.fusion import Program, Step
-from minitorch.dtypes import DType
-from minitorch.executor import Executor, active, executing
+from minitorch.backend.fusion import Program, Step, needed
+from minitorch.dtypes import DType, computed
+from minitorch.executor import PLAIN, Executor, active, executing
 from minitorch.tensor_data import Shape, Storage, TensorData, broadcast_shapes
+
+# What rows are folded with.
+FOLDS = {operators.add, operators.maximum, operators.minimum}
 
 # Functions, and inputs, of one program: a kernel takes 4 KB of arguments.
 MOST_STEPS, MOST_INPUTS = 32, 32
@@ -54,7 +58,10 @@ class Fusion(NamedTuple):
     device: str
 
     def __str__(self) -> str:
-        names = " ".join([step.fn.__name__ for step in self.program.steps])
+        names = " ".join([
+            step.fn.__name__ if step.start is None else f"fold({step.fn.__name__})"
+            for step in self.program.steps
+        ])  # fmt: skip
         read, written = len(self.program.inputs), len(self.program.kept)
         return f"{self.shape} {self.device}: {names} ({read} read, {written} written)"
 
@@ -76,6 +83,8 @@ class Recorder(Executor):
     def _begin(self, device: str, shape: Shape) -> None:
         """Nothing is noted; what comes next is on `device`, of `shape`."""
         self.device, self.shape = device, shape
+        self.rows: Shape | None = None  # the shape of folds of rows, if there are some
+        self.folded = 0  # the dims of a row
         self.inputs: list[TensorData] = []
         self.steps: list[Step] = []
         self.made: list[weakref.ref[Storage]] = []  # the memory of each step's result
@@ -102,7 +111,7 @@ class Recorder(Executor):
     @property
     def below(self) -> Executor:
         """Who stood here before, or one who runs all at once."""
-        return self.outer or _PLAIN
+        return self.outer or PLAIN
 
     @property
     def postpones(self) -> bool:  # type: ignore[override]
@@ -149,10 +158,7 @@ class Recorder(Executor):
     ) -> TensorData | None:
         """Memory for fn(operands), of type `dtype`; None if no program can have it."""
         device, shape = operands[0].storage.device, operands[0].shape
-        if device not in self.backends:
-            backend = get_backend(device)
-            self.backends[device] = backend.fused_types, backend.empty
-        types, empty = self.backends[device]
+        types, empty = self._of(device)
         if dtype not in types or getattr(operators, fn.__name__, None) is not fn:
             return None
         for a in operands:
@@ -160,18 +166,61 @@ class Recorder(Executor):
                 return None
             if a.shape != shape:
                 shape = broadcast_shapes(*[a.shape for a in operands])
-        if (
-            (device, shape) != (self.device, self.shape)
-            or len(self.steps) == MOST_STEPS
-            or len(self.inputs) + len(operands) > MOST_INPUTS
-            or any(self._is_part(a) for a in operands)
+        per_row = device == self.device and shape == self.rows
+        if not (
+            (per_row or (device, shape) == (self.device, self.shape))
+            and all(self._fits(a, per_row) for a in operands)
+            and len(self.steps) < MOST_STEPS
+            and len(self.inputs) + len(operands) <= MOST_INPUTS
         ):
+            per_row = False
             self.flush()
             self._begin(device, shape)
         args = tuple([self._value(a) for a in operands])
-        out: TensorData = empty(shape, dtype)
+        return self._noted(Step(fn, args, dtype, per_row), empty(shape, dtype))
+
+    def note_fold(
+        self, fn: Callable, a: TensorData, dims: Sequence[int], start: float
+    ) -> TensorData | None:
+        """Memory for a fold of the rows of `a`; None if no program can have it.
+
+        A row is the last dims. Others are better folded by themselves; and so is a
+        single row, which all threads share.
+        """
+        device, shape, dtype = a.storage.device, a.shape, a.storage.dtype
+        types, empty = self._of(device)
+        count = len(dims)
+        row = math.prod(shape[len(shape) - count :])
+        if (
+            dtype not in types or not dtype.is_floating_point or fn not in FOLDS
+            or sorted(dims) != list(range(len(shape) - count, len(shape)))
+            or row < 2 or math.prod(shape) == row
+        ):  # fmt: skip
+            return None
+        rows = (*shape[: len(shape) - count], *[1] * count)
+        if not (
+            (device, shape) == (self.device, self.shape)
+            and self.rows in (None, rows)
+            and self._fits(a, False)
+            and len(self.steps) < MOST_STEPS
+            and len(self.inputs) < MOST_INPUTS
+        ):
+            self.flush()
+            self._begin(device, shape)
+        self.rows, self.folded = rows, count
+        step = Step(fn, (self._value(a),), dtype, True, start)
+        return self._noted(step, empty(rows, dtype))
+
+    def _of(self, device: str) -> tuple[Any, Callable[..., TensorData]]:
+        """The types that a device puts together, and how it makes memory."""
+        if device not in self.backends:
+            backend = get_backend(device)
+            self.backends[device] = backend.fused_types, backend.empty
+        return self.backends[device]
+
+    def _noted(self, step: Step, out: TensorData) -> TensorData:
         self.pending[id(out.storage)] = len(self.steps)
-        self.steps.append(Step(fn, args, dtype))
+        self.steps.append(step)
         self.made.append(weakref.ref(out.storage))
         return out
 
@@ -180,11 +229,19 @@ class Recorder(Executor):
         k = self.pending.get(id(a.storage))
         return k if k is not None and self.made[k]() is a.storage else None
 
-    def _is_part(self, a: TensorData) -> bool:
-        """Whether `a` shows what is yet to be written in another way."""
-        if self._pending(a) is None:
+    def _fits(self, a: TensorData, per_row: bool) -> bool:
+        """Whether `a` is an operand for a step of what is noted: an input, or the
+        result of a step as it is. A number for each row is one for all of the row."""
+        k = self._pending(a)
+        if k is None:
+            return True
+        if a.offset != 0 or (per_row and not self.steps[k].per_row):
             return False
-        return a.shape != self.shape or not a.contiguous or a.offset != 0
+        shape = self.rows if self.steps[k].per_row else self.shape
+        made = TensorData(a.storage, shape or ())
+        if a.shape == made.shape:
+            return a.contiguous
+        return a.shape == self.shape and a.strides == made.expand(a.shape).strides
 
     def _value(self, a: TensorData) -> int:
         """The number of a value, as `Step.args` has it."""
@@ -203,17 +260,19 @@ class Recorder(Executor):
             return
         outs = {k: found for k, ref in enumerate(self.made) if (found := ref())}
         inputs, types = self.inputs, tuple([a.storage.dtype for a in self.inputs])
-        program = Program(types, tuple(self.steps), tuple(outs)).needed()
-        device, shape = self.device, self.shape
+        program = needed(Program(types, tuple(self.steps), tuple(outs), self.folded))
+        device, shape, rows = self.device, self.shape, self.rows
         self._begin("", ())  # also if it fails
-        if outs:
-            if self.told is not None:
-                self.told.append(Fusion(program, shape, device))
-            raws = [TensorData(storage, shape) for storage in outs.values()]
-            get_backend(device).fused(program, inputs, dict(zip(program.kept, raws)))
+        if not outs:
+            return
+        if self.told is not None:
+            self.told.append(Fusion(program, shape, device))
+        raws = {}
+        for k, storage in zip(program.kept, outs.values()):
+            size = rows if program.steps[k].per_row else shape
+            raws[k] = TensorData(storage, size or ())
+        get_backend(device).fused(program, shape, inputs, raws)
 
-
-_PLAIN = Executor()
 
 # What reads no tensors: it may run before what is noted.
 MAKERS = {"arange", "empty", "from_numpy", "full", "normal", "number", "uniform"}
@@ -250,7 +309,7 @@ def _clamp(
     found, dtype = None if out else a, a.storage.dtype
     for fn, bound in ((operators.maximum, low), (operators.minimum, high)):
         if found is not None and bound is not None:
-            number = get_backend(a.storage.device).number(bound, dtype)
+            number = get_backend(a.storage.device).number(bound, computed(dtype))
             found = note.note(fn, (found, number), dtype)
     return found
 
@@ -262,10 +321,29 @@ def _copy(note: Recorder, a: TensorData, dtype: DType) -> TensorData | None:
     return note.note(operators.identity, (a,), dtype)
 
 
+def _reduce(
+    note: Recorder, fn: Callable, a: TensorData, dims: Sequence[int], start: float,
+    dtype: DType | None = None,
+) -> TensorData | None:  # fmt: skip
+    return note.note_fold(fn, a, dims, start) if dtype in (None, a.dtype) else None
+
+
+def _mean(
+    note: Recorder, a: TensorData, dims: Sequence[int], count: float
+) -> TensorData | None:
+    total = note.note_fold(operators.add, a, dims, 0)
+    if total is None:
+        return None
+    number = get_backend(a.storage.device).number(count, computed(a.storage.dtype))
+    return note.note(operators.div, (total, number), a.storage.dtype)
+
+
 PARTS: dict[str, Callable[..., TensorData | None]] = {
     "clamp": _clamp,
     "copy": _copy,
     "map": _map,
+    "mean": _mean,
+    "reduce": _reduce,
     "where": _where,
     "zip": _zip,
 }
