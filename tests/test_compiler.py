@@ -47,6 +47,16 @@ def names(fusion: Fusion) -> str:
     return " ".join([step.fn.__name__ for step in fusion.program.steps])
 
 
+def softmax(x: Tensor) -> Tensor:
+    e = (x - x.amax(-1, keepdim=True)).exp()
+    return e / e.sum(-1, keepdim=True)
+
+
+def layer_norm(x: Tensor, weight: Tensor) -> Tensor:
+    away = x - x.mean(-1, keepdim=True)
+    return away / ((away * away).mean(-1, keepdim=True) + 1e-5).sqrt() * weight
+
+
 # How operands can lie: each is made of a matrix, a row, a column and a number.
 CHAINS: dict[str, Callable[..., Tensor]] = {
     "flat": lambda x, row, column, one: gelu(x),
@@ -71,27 +81,53 @@ CHAINS: dict[str, Callable[..., Tensor]] = {
     "integers": lambda x, row, column, one: (x * 4.0).long() * 3 + (row > 0).long(),
     "float64": lambda x, row, column, one: (x.double() * row.double()).float() + one,
     "sums": lambda x, row, column, one: (x * row).sum(1, keepdim=True) + column * x,
+    "softmax": lambda x, row, column, one: softmax(x * row),
+    "layer norm": lambda x, row, column, one: layer_norm(x, row),
+    "log of a sum": lambda x, row, column, one: (x - column).exp().sum(1).log() + one,
+    "row by row": lambda x, row, column, one: (x * row).amax(1, True) + column * 2.0,
+    "lowest": lambda x, row, column, one: (x + row).amin(-1, True) - x * column,
+    "two dims": lambda x, row, column, one: (
+        x.view(ROWS // 2, 2, COLS) * row
+        - (x.view(ROWS // 2, 2, COLS) * row).mean((1, 2), keepdim=True)
+    ),
+    "folded twice": lambda x, row, column, one: x.exp().sum(1) + (x * x).amax(1),
+    "columns": lambda x, row, column, one: (x * row).sum(0) + row,
+    "everything": lambda x, row, column, one: (x * x).sum() + one,
+    "no number": lambda x, row, column, one: softmax(x / (x - x)),
     "compensated": lambda x, row, column, one: (x + 100.0) - 100.0,
 }
 
 
-def operands(device: str) -> list[Tensor]:
+def operands(device: str, rows: int = ROWS) -> list[Tensor]:
     minitorch.manual_seed(1)
-    shapes = (ROWS, COLS), (COLS,), (ROWS, 1), ()
+    shapes = (rows, COLS), (COLS,), (rows, 1), ()
     return [minitorch.randn(*shape, device=device) for shape in shapes]
 
 
 @pytest.mark.parametrize("name", CHAINS)
 def test_compiled_is_equal(name: str, device: str) -> None:
-    """To the bit on the CPU; a GPU may join products and sums of different steps."""
+    """To the bit on the CPU; a GPU adds in another order, and may join products and
+    sums of different steps."""
     chain, given = CHAINS[name], operands(device)
     made, expected = minitorch.compile(chain)(*given), chain(*given)
     assert made.dtype is expected.dtype and made.shape == expected.shape
-    if device != "cuda" or SIMULATED:
-        np.testing.assert_array_equal(made.cpu().numpy(), expected.cpu().numpy())
-    else:
+    close = {"rtol": 1e-5, "atol": 5e-5} if device == "cuda" else {"rtol": 0}
+    np.testing.assert_allclose(made.cpu().numpy(), expected.cpu().numpy(), **close)
+
+
+LENGTHS = [2, 31, 32, 33, 127, 128, 129] + [1000, 1024, 1028] * (not SIMULATED)
+
+
+@pytest.mark.parametrize("n", LENGTHS)
+@pytest.mark.parametrize("rows", [1, 2, 9] if SIMULATED else [1, 9, 1200])
+def test_lengths_of_rows(rows: int, n: int, device: str) -> None:
+    rows = min(rows, 9) if device in ("simple", "toy") else rows
+    x = minitorch.randn(rows, n, device=device)
+    weight = minitorch.randn(n, device=device)
+    for chain in (lambda: softmax(x * 2.0), lambda: layer_norm(x, weight)):
+        made, expected = minitorch.compile(chain)(), chain()
         np.testing.assert_allclose(
-            made.cpu().numpy(), expected.cpu().numpy(), rtol=2e-6, atol=2e-5
+            made.cpu().numpy(), expected.cpu().numpy(), rtol=2e-5, atol=2e-5
         )
 
 
@@ -114,7 +150,8 @@ def test_gradients(device: str) -> None:
 
     found = []
     for fn in (network, minitorch.compile(network)):
-        given = [t.requires_grad_() for t in operands(device)]
+        rows = 12 if device == "simple" else ROWS
+        given = [t.requires_grad_() for t in operands(device, rows)]
         fn(*given).backward()
         found.append([t.grad.cpu().numpy() for t in given])
     for made, expected in zip(*reversed(found)):
@@ -160,6 +197,20 @@ def test_a_chain_is_one_loop() -> None:
     (found,) = fusions(lambda x: gelu(x * row), x)
     assert names(found) == "mul mul mul mul mul add mul tanh add mul"
     assert str(found).endswith("(6 read, 1 written)")
+
+
+def test_rows_are_folded_on_the_way() -> None:
+    x, weight = minitorch.randn(ROWS, COLS), minitorch.randn(COLS)
+    (found,) = fusions(softmax, x)
+    assert str(found).endswith(
+        "fold(maximum) sub exp fold(add) div (1 read, 1 written)"
+    )
+    assert found.program.levels() == [1, 1, 1, 2, 2] and found.program.folded == 1
+    (found,) = fusions(layer_norm, x, weight)
+    assert found.program.levels() == [1, 1, 1, 1, 2, 2, 2, 2, 2, 2]
+    # All threads share what becomes one number, or one a column: no part of a program.
+    found, *rest = fusions(lambda x: (x * 2.0).sum() + (x * 2.0).sum(0), x)
+    assert list(map(names, [found, *rest])) == ["mul", "mul", "add"]
 
 
 def test_what_nobody_holds_is_not_written() -> None:

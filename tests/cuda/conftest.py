@@ -15,7 +15,8 @@ from helpers import SIMULATED
 from minitorch.cuda import is_available
 
 NO_GPU = (
-    "test_compile.py", "test_driver.py", "test_inspect.py", "test_in_simulator.py",
+    "test_compile.py", "test_driver.py", "test_fused_compiles.py", "test_inspect.py",
+    "test_in_simulator.py",
 )  # fmt: skip
 HERE = Path(__file__).parent
 
