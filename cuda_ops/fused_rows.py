@@ -26,6 +26,7 @@ from cuda_ops.block.intrinsics import WARP, is_aligned
 from cuda_ops.block.rows import BLOCK, LARGE, folded
 from cuda_ops.elementwise import expanded, number_of, window
 from cuda_ops.fused import NUMBER, scalar
+from cuda_ops.memory import copy
 from cuda_ops.runtime.launch import Kernel, ceil_div
 from minitorch.backend.fusion import Program, load
 from minitorch.backend.host.memory import repeats
@@ -256,14 +257,19 @@ def run(
     n = math.prod(shape[len(shape) - program.folded :])
     arrays: list[Any] = []
     kinds, numbers = [], []
-    for given in inputs:
+    whole, of_rows = program.inputs_of(folds=True), program.inputs_of(folds=False)
+    for k, given in enumerate(inputs):
         t = unrounded(given)
         number = number_of(t)
-        if number is not None:
+        if number is not None and k not in whole:
             kinds.append(NUMBER)
             arrays.append(number)
             continue
         m, d = repeats(t.shape, t.strides, shape) or (0, 0)
+        if k in of_rows and m != 1 and (m == 0 or d % n):
+            t, m, d = copy(t.expand(program.rows(shape)), t.dtype), size // n, n
+        if k in whole and d > 1:
+            m = 0
         if m in (0, size):
             kinds.append(FLAT)
             arrays.append(t.flat() if m else expanded(t, shape))
@@ -274,10 +280,10 @@ def run(
         else:
             kinds.append(ONE if m == 1 or d % n == 0 else ANY)
             numbers += [d, m]
-    whole = [array for array, kind in zip(arrays, kinds) if kind in (FLAT, SAME)]
+    read = [array for array, kind in zip(arrays, kinds) if kind in (FLAT, SAME)]
     results = {k: out.flat() for k, out in outs.items()}
-    whole += [z for k, z in results.items() if not program.steps[k].per_row]
-    width = 4 if n % 4 == 0 and is_aligned(*whole) else 1
+    read += [z for k, z in results.items() if not program.steps[k].per_row]
+    width = 4 if n % 4 == 0 and is_aligned(*read) else 1
     group = WARP if n <= FOR_A_WARP else BLOCK if n <= FOR_A_BLOCK else LARGE
     blocks, threads = ceil_div(size // n, _per_block(group)), max(group, BLOCK)
     made(program, tuple(kinds), width, group)[blocks, threads](

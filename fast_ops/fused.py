@@ -207,10 +207,14 @@ def run(
     if not program.folded:
         n = line_of(tuple([place for place in places if place is not None]), size)
     arrays, kinds, numbers = [], [], []
-    for t, place in zip(inputs, places):
-        if place is None or not _lies_along(place, n, size):
-            t, place = copy(t.expand(shape), t.dtype), (size, 1)
-        m, d = place
+    whole, of_rows = program.inputs_of(folds=True), program.inputs_of(folds=False)
+    for k, (t, place) in enumerate(zip(inputs, places)):
+        m, d = place or (0, 1)
+        if k in of_rows:
+            if m != 1 and (m == 0 or d % n):
+                t, m, d = copy(t.expand(program.rows(shape)), t.dtype), size // n, n
+        elif not _lies_along(m, d, n, size) or (k in whole and d > 1):
+            t, m, d = copy(t.expand(shape), t.dtype), size, 1
         if m == size:
             kinds.append(FLAT)
         else:
@@ -223,10 +227,11 @@ def run(
     )  # fmt: skip
 
 
-def _lies_along(place: tuple[int, int], n: int, size: int) -> bool:
+def _lies_along(m: int, d: int, n: int, size: int) -> bool:
     """Whether an input, m numbers for d elements each, begins in no line anew."""
-    m, d = place
-    return m in (1, size) or (n >= SHORT and (m if d == 1 else d) % n == 0)
+    if m in (1, size):
+        return True
+    return m > 0 and n >= SHORT and (m if d == 1 else d) % n == 0
 
 
 @lru_cache(maxsize=4096)

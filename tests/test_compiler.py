@@ -91,6 +91,20 @@ CHAINS: dict[str, Callable[..., Tensor]] = {
         - (x.view(ROWS // 2, 2, COLS) * row).mean((1, 2), keepdim=True)
     ),
     "folded twice": lambda x, row, column, one: x.exp().sum(1) + (x * x).amax(1),
+    "numbers of rows": lambda x, row, column, one: (
+        x.view(ROWS // 4, 4, COLS).amax(-1, True) * column.view(4, -1).T[..., None]
+        + column.view(-1, 4)[:1].T
+        + column.view(-1, 4)[:, :1, None]
+    ),
+    "numbers of rows, again": lambda x, row, column, one: (
+        x.view(4, -1, COLS).sum(-1, True) * column.view(-1, 4).T[..., None]
+        - x.view(4, -1, COLS) * column.view(-1, 4).T[..., None]
+    ),
+    "folded inputs": lambda x, row, column, one: (
+        column.expand(x.shape).amin(1, True) * row.expand(x.shape).amax(1, True)
+        + one.expand(x.shape).sum(1, True)
+        - x
+    ),
     "columns": lambda x, row, column, one: (x * row).sum(0) + row,
     "everything": lambda x, row, column, one: (x * x).sum() + one,
     "no number": lambda x, row, column, one: softmax(x / (x - x)),
@@ -106,8 +120,8 @@ def operands(device: str, rows: int = ROWS) -> list[Tensor]:
 
 @pytest.mark.parametrize("name", CHAINS)
 def test_compiled_is_equal(name: str, device: str) -> None:
-    """To the bit on the CPU; a GPU adds in another order, and may join products and
-    sums of different steps."""
+    """To the bit on the CPU, whose sums of rows are those of `reduce`; a GPU adds in
+    another order, and may join products and sums of different steps."""
     chain, given = CHAINS[name], operands(device)
     made, expected = minitorch.compile(chain)(*given), chain(*given)
     assert made.dtype is expected.dtype and made.shape == expected.shape

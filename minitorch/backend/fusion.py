@@ -12,8 +12,8 @@ number a row, which is what a fold over the last dims makes of it:
     e = exp(a - a.max(-1))            0: fold maximum(a)  1: sub(a, 0)  2: exp(1)
     y = e / e.sum(-1)                 3: fold add(2)      4: div(2, 3)
 
-A row is gone through once for each fold on the way: the `levels` of this program are 0,
-1 and 2, for the steps that need no fold, the maximum, and the sum.
+A row is gone through once for each fold on the way: the `levels` of these steps, how
+many folds it takes to have them, are 1, 1, 1, 2 and 2.
 """
 
 from __future__ import annotations
@@ -72,8 +72,19 @@ class Program(NamedTuple):
         end = len(shape) - self.folded
         return (*shape[:end], *[1] * self.folded)
 
+    def inputs_of(self, folds: bool) -> set[int]:
+        """The inputs that are folded as they are; or those that are used as numbers of
+        a row."""
+        return {
+            ~a
+            for step in self.steps
+            if step.per_row and folds == (step.start is not None)
+            for a in step.args
+            if a < 0
+        }
+
     def levels(self) -> list[int]:
-        """For each step how many folds come before it, one after the other."""
+        """For each step how many folds it takes to have it, one after the other."""
         found: list[int] = []
         for step in self.steps:
             before = [found[a] for a in step.args if a >= 0]

@@ -19,6 +19,7 @@ import minitorch as mt
 import minitorch.nn as nn
 import minitorch.nn.functional as F
 import minitorch.optim as optim
+from minitorch.bench.compiled import compile_cases
 from minitorch.bench.epoch import epoch_cases
 from minitorch.bench.inputs import (
     Case,
@@ -363,16 +364,18 @@ FAMILIES: dict[str, Callable[[], Iterator[Case]]] = {
     "optim": optimizer_cases,
     "step": step_cases,
     "epoch": epoch_cases,
+    "compile": compile_cases,
 }
+EXTRA = ("compile",)  # families that need a compiler for PyTorch: only when named
 
 
 def all_cases(families: list[str] | None = None) -> Iterator[Case]:
-    """The cases of the named families, or of all.
+    """The cases of the named families, or of all but `EXTRA`.
 
     Raises:
         ValueError: there is no family of that name.
     """
-    for name in families or list(FAMILIES):
+    for name in families or [name for name in FAMILIES if name not in EXTRA]:
         if name not in FAMILIES:
             raise ValueError(
                 f"bench: there is no family {name!r}; choose from {', '.join(FAMILIES)}"

@@ -16,6 +16,7 @@ from typing import Any
 
 import minitorch.nn.functional as F
 from minitorch.bench.cases import convolution, rungs_of, sparse_cases, sparse_rungs
+from minitorch.bench.compiled import compile_cases
 from minitorch.bench.gpu_steps import (
     epoch_cases,
     optimizer_cases,
@@ -210,8 +211,9 @@ FAMILIES: dict[str, Callable[[], Iterator[Case]]] = {
     "step": step_cases,
     "epoch": epoch_cases,
     "mojo": _mojo_cases,
+    "compile": partial(compile_cases, 8192, COLUMNS),
 }
-EXTRA = ("mojo",)  # families that need more than the device: only when named
+EXTRA = ("mojo", "compile")  # families that need more than the device: only when named
 
 
 def gpu_cases(families: list[str] | None = None) -> Iterator[Case]:

@@ -1,4 +1,4 @@
-"""`minitorch.compile`: elementwise operations that follow each other become one kernel.
+"""`minitorch.compile`: operations that follow each other become one kernel.
 
 With this file one can let a module or a function be compiled, and see what was made:
 
@@ -6,12 +6,15 @@ With this file one can let a module or a function be compiled, and see what was 
     print(minitorch.compiler.explain(model, x))
 
 Where a + b writes a tensor that tanh reads again, the compiled program has a loop that
-keeps the sum in a register. A chain of operations is limited by memory, and takes about
-the time of one (docs/compiler.md). Three parts do it:
+keeps the sum in a register; and a softmax that is written out goes through memory once.
+Such operations are limited by memory, and many take about the time of one
+(docs/compiler.md). Three parts do it:
 
-    recorder.py                       notes elementwise functions as the program runs
-    minitorch/backend/fusion.py       what is noted, as a program; its text
-    fast_ops/fused.py, cuda_ops/...   the loop or kernel that is written for it
+    recorder.py                   notes elementwise functions, and folds of rows, as the
+                                  program runs
+    minitorch/backend/fusion.py   what is noted, as a program; its text
+    fast_ops/fused.py, cuda_ops/fused.py, cuda_ops/fused_rows.py
+                                  the loop or the kernel that is written for it
 
 On devices without the last of them ("simple", "mojo") all runs as it would without.
 Source of the idea to note operations and compile what is noted: Suhan et al.,
@@ -42,12 +45,13 @@ def compile(
     options: dict[str, Any] | None = None,
     disable: bool = False,
 ) -> Any:
-    """The module or function, whose elementwise operations are put together.
+    """The module or function, whose operations are put together where they can be.
 
     Its backward pass is compiled as well. Python runs as ever at each call, so that
     results never depend on what an earlier call saw; on the device "cpu" they are
-    those of the same program without `compile`, to the bit. The first calls are slow:
-    each new loop takes about a second to compile, and is kept on disk.
+    those of the same program without `compile`, to the bit, but for the last digits of
+    sums of views. The first calls are slow: each new loop takes about a second to
+    compile, and is kept on disk.
 
     A module comes back in an `OptimizedModule` with the same parameters. `compile`
     works as a decorator as well: `@compile`, `@compile(mode="max-autotune")`. All

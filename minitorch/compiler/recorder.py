@@ -36,6 +36,9 @@ from minitorch.dtypes import DType, computed
 from minitorch.executor import PLAIN, Executor, active, executing
 from minitorch.tensor_data import Shape, Storage, TensorData, broadcast_shapes
 
+# What programs are made of: all but users' own functions.
+OURS = {fn for fn in vars(operators).values() if callable(fn)}
+
 # What rows are folded with.
 FOLDS = {operators.add, operators.maximum, operators.minimum}
 
@@ -159,24 +162,21 @@ class Recorder(Executor):
         """Memory for fn(operands), of type `dtype`; None if no program can have it."""
         device, shape = operands[0].storage.device, operands[0].shape
         types, empty = self._of(device)
-        if dtype not in types or getattr(operators, fn.__name__, None) is not fn:
+        if dtype not in types or fn not in OURS:
             return None
         for a in operands:
             if a.storage.dtype not in types:
                 return None
             if a.shape != shape:
                 shape = broadcast_shapes(*[a.shape for a in operands])
-        per_row = device == self.device and shape == self.rows
-        if not (
-            (per_row or (device, shape) == (self.device, self.shape))
-            and all(self._fits(a, per_row) for a in operands)
-            and len(self.steps) < MOST_STEPS
-            and len(self.inputs) + len(operands) <= MOST_INPUTS
-        ):
-            per_row = False
+        per_row = shape == self.rows and device == self.device
+        args = None
+        if per_row or (shape == self.shape and device == self.device):
+            args = self._args(operands, per_row)
+        if args is None:
             self.flush()
             self._begin(device, shape)
-        args = tuple([self._value(a) for a in operands])
+            per_row, args = False, self._args(operands, False)
         return self._noted(Step(fn, args, dtype, per_row), empty(shape, dtype))
 
     def note_fold(
@@ -197,19 +197,15 @@ class Recorder(Executor):
             or row < 2 or math.prod(shape) == row
         ):  # fmt: skip
             return None
-        rows = (*shape[: len(shape) - count], *[1] * count)
-        if not (
-            (device, shape) == (self.device, self.shape)
-            and self.rows in (None, rows)
-            and self._fits(a, False)
-            and len(self.steps) < MOST_STEPS
-            and len(self.inputs) < MOST_INPUTS
-        ):
+        rows, args = (*shape[: len(shape) - count], *[1] * count), None
+        if shape == self.shape and device == self.device and self.rows in (None, rows):
+            args = self._args((a,), False)
+        if args is None:
             self.flush()
             self._begin(device, shape)
+            args = self._args((a,), False)
         self.rows, self.folded = rows, count
-        step = Step(fn, (self._value(a),), dtype, True, start)
-        return self._noted(step, empty(rows, dtype))
+        return self._noted(Step(fn, args, dtype, True, start), empty(rows, dtype))
 
     def _of(self, device: str) -> tuple[Any, Callable[..., TensorData]]:
         """The types that a device puts together, and how it makes memory."""
@@ -224,35 +220,40 @@ class Recorder(Executor):
         self.made.append(weakref.ref(out.storage))
         return out
 
-    def _pending(self, a: TensorData) -> int | None:
-        """Which step makes the memory of `a`, if it is yet to be written."""
-        k = self.pending.get(id(a.storage))
-        return k if k is not None and self.made[k]() is a.storage else None
+    def _args(self, operands: tuple[TensorData, ...], per_row: bool) -> Any:
+        """The numbers of the operands, as `Step.args` has them; None where a new
+        program has to begin: this one is long enough, or it has an operand in another
+        form than its steps."""
+        count = len(self.inputs)
+        if len(self.steps) >= MOST_STEPS or count + len(operands) > MOST_INPUTS:
+            return None
+        args = []
+        for a in operands:
+            storage = a.storage
+            k = self.pending.get(id(storage))
+            if k is not None and self.made[k]() is storage:  # yet to be written
+                if not self._fits(a, k, per_row):
+                    del self.inputs[count:]
+                    return None
+                args.append(k)
+                continue
+            key = id(storage), a.shape, a.strides, a.offset
+            if key not in self.known:
+                self.known[key] = ~len(self.inputs)
+                self.inputs.append(a)
+            args.append(self.known[key])
+        return tuple(args)
 
-    def _fits(self, a: TensorData, per_row: bool) -> bool:
-        """Whether `a` is an operand for a step of what is noted: an input, or the
-        result of a step as it is. A number for each row is one for all of the row."""
-        k = self._pending(a)
-        if k is None:
-            return True
+    def _fits(self, a: TensorData, k: int, per_row: bool) -> bool:
+        """Whether `a` is the result of step k as it is. A number for each row is one
+        for all of the row, too."""
         if a.offset != 0 or (per_row and not self.steps[k].per_row):
             return False
-        shape = self.rows if self.steps[k].per_row else self.shape
-        made = TensorData(a.storage, shape or ())
-        if a.shape == made.shape:
+        shape = (self.rows or ()) if self.steps[k].per_row else self.shape
+        if a.shape == shape:
             return a.contiguous
+        made = TensorData(a.storage, shape)
         return a.shape == self.shape and a.strides == made.expand(a.shape).strides
-
-    def _value(self, a: TensorData) -> int:
-        """The number of a value, as `Step.args` has it."""
-        k = self._pending(a)
-        if k is not None:
-            return k
-        key = id(a.storage), a.shape, a.strides, a.offset
-        if key not in self.known:
-            self.known[key] = ~len(self.inputs)
-            self.inputs.append(a)
-        return self.known[key]
 
     def flush(self) -> None:
         """Run what is noted."""
