@@ -31,10 +31,11 @@ TENSOR_SYNTAX = frozenset({"MatMult", "elements at once"})
 
 BUILTINS = frozenset(
     """
-    abs all any ascii bin bool bytes callable chr complex dict divmod enumerate filter
-    float frozenset hash hex id int isinstance issubclass iter len list map max min
-    next object oct ord pow print range repr reversed round set slice sorted str sum
-    tuple zip type() super() property staticmethod classmethod NotImplemented Ellipsis
+    abs all any ascii bin bool bytearray bytes callable chr complex dict divmod
+    enumerate filter float frozenset hash hex id int isinstance issubclass iter len
+    list map max min next object oct ord pow print range repr reversed round set slice
+    sorted str sum tuple zip type() super() property staticmethod classmethod
+    NotImplemented Ellipsis
     __name__ BaseException Exception ArithmeticError AssertionError AttributeError
     FloatingPointError IndexError KeyError LookupError NotImplementedError
     OverflowError RecursionError RuntimeError StopIteration TypeError ValueError
@@ -162,7 +163,9 @@ VALUES = frozenset(
     splitlines strip lstrip rstrip startswith endswith replace lower upper title find
     ljust rjust center zfill isdigit isalpha isidentifier partition rpartition encode
     decode removeprefix removesuffix is_integer bit_length as_integer_ratio real imag
-    hex start stop step send close args name value rotate fromkeys
+    hex start stop step send close args name value rotate fromkeys from_iterable
+    move_to_end extendleft maxlen default_factory difference_update
+    intersection_update symmetric_difference_update
     subtract total heads kv_heads layers rank AVG SUM _asdict _replace __name__
     __doc__ __init__ __len__ __post_init__
     """.split()
