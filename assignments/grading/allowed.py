@@ -176,9 +176,10 @@ TENSORS = frozenset(
     abs all allclose any apply argmax argmin backward bool broadcast_to chunk clamp
     clone contiguous cos data detach device dim div double eq eval exp expand
     expand_as flatten float forward gather ge grad gt indices int is_contiguous is_leaf
-    isnan item le
+    isfinite isinf isnan item le
     log log_softmax logsumexp long lt mT masked_fill matmul max mean min mm mul narrow
-    ne neg numel parameters named_parameters modules named_modules children
+    ne neg new_full new_ones new_zeros
+    numel parameters named_parameters modules named_modules children
     named_children permute pow prod reciprocal relu requires_grad requires_grad_
     reshape rsqrt saved_tensors saved_values save_for_backward needs_input_grad scatter
     sigmoid sign sin softmax split sqrt square squeeze std step sub sum t tanh to
