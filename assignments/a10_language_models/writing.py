@@ -412,6 +412,7 @@ def _kept_expected(
         "slots": slots,
         "memory": memory,
         "in place": True,
+        "slot in place": True,
     }
 
 
@@ -488,8 +489,9 @@ CACHE = (
         ({"n": 2, "first": 3, "more": 2},),
         examples=10,
         oracle=DEFINITION,
-        hint="Memory is taken once. `writing` are the slots of the tokens that are "
-        "read; all layers write there, before `slot` goes on.",
+        hint="Memory is taken once, and `slot` changes where it lies. `writing` are "
+        "the slots of the tokens that are read; all layers write there, before `slot` "
+        "goes on.",
     ),
     Stepwise(
         *("a10.6", "one token at a time", calls.stepwise),
