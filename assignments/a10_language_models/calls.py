@@ -425,7 +425,7 @@ def kept(
 
     config = GPTConfig(**SIZES, **KINDS[kind], n_layer=2)
     cache = KVCache(config, len(keys), device=device)
-    memory = cache.memory.raw.storage
+    places = cache.memory.raw.storage, cache.slot.raw.storage
     seen, slots, at = [], [], 0
     for count in (*counts, 1):
         if at == sum(counts):
@@ -444,7 +444,8 @@ def kept(
         "values": [pair[1] for pair in seen],
         "slots": slots,
         "memory": read(cache.memory),
-        "in place": cache.memory.raw.storage is memory,
+        "in place": cache.memory.raw.storage is places[0],
+        "slot in place": cache.slot.raw.storage is places[1],
     }
 
 

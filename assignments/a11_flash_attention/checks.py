@@ -371,8 +371,8 @@ SCALING = (
         sizes_of("steps n", (12, 2), (9, 1), (20, 3)),
         tolerance=1e-6,
         examples=25,
-        hint="A step is skipped for the optimizer that has such a gradient alone; the "
-        "factor shrinks if there was one anywhere.",
+        hint="A step is skipped for the optimizer that has such a gradient alone, and "
+        "counts in its steps_taken; the factor shrinks if there was one anywhere.",
     ),
     Check(
         "a11.5",

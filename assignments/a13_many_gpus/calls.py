@@ -106,7 +106,7 @@ def trained(
         chain, events = _chain(device, weights), list[str]()
         for i, p in enumerate(chain.parameters()):  # before those of the reducer
             p.register_post_accumulate_grad_hook(
-                lambda _, i=i: events.extend([*_launches(log), f"gradient {i}"])
+                lambda _, i=i: events.extend([*_launches(log, True), f"gradient {i}"])
             )
         model = _data_parallel(chain, paths, limit)
         if hook:
@@ -152,9 +152,13 @@ def _data_parallel(chain: Any, paths: Rows, limit: int) -> Any:
     )
 
 
-def _launches(log: Log) -> list[str]:
-    """What was sent since somebody asked last."""
-    sent = [f"sends {n}" for n in _numbers(log, "all_reduce")]
+def _launches(log: Log, early: bool = False) -> list[str]:
+    """What was sent since somebody asked last; `early`: nobody should wait yet."""
+    sent = [
+        f"sends {size}" + " and waits" * (early and waited)
+        for name, size, _, waited in log
+        if name == "all_reduce"
+    ]
     log.clear()
     return sent
 
@@ -186,7 +190,8 @@ def sharded(
     groups: Sequence[int],
     as_view: bool,
 ) -> dict[str, Any]:
-    """Two steps of SGD with momentum by ZeroRedundancyOptimizer.
+    """Two steps of SGD with momentum by ZeroRedundancyOptimizer; in a third one there
+    is an error.
 
     Args:
         size: how many ranks.
@@ -211,14 +216,26 @@ def sharded(
             for p, grad in zip(made, grads):
                 p.grad = tensor(device, grad) if p.requires_grad else None
             optimizer.step()
+        kept = [len(group["params"]) for group in optimizer.param_groups]
+        optimizer.optim._step = _fails
+        try:
+            optimizer.step()
+        except ArithmeticError:
+            pass
         return {
             "values": [read(p) for p in made],
             "owners": [optimizer.owners[id(p)] for p in made],
             "remembers": [i for i, p in enumerate(made) if p in optimizer.state],
-            "in groups": [len(group["params"]) for group in optimizer.param_groups],
+            "in groups": kept,
+            "after an error": [len(g["params"]) for g in optimizer.param_groups],
         }
 
     return _by_rank(ranks.run(engine, size, program))
+
+
+def _fails() -> None:
+    """A step that does not come to its end."""
+    raise ArithmeticError
 
 
 # -------------------------------------------------------------------------- a13.4

@@ -236,7 +236,8 @@ DATA_PARALLEL: list[Check] = [
         tolerance=1e-9,
         oracle="PyTorch, with the mean over ranks,",
         hint="`events` has gradients and buckets as they come and go. A bucket goes "
-        "when it is full and all before it have gone; one gradient can let several go.",
+        "when it is full and all before it have gone; one gradient can let several go. "
+        "Nobody waits for one while gradients are still to come.",
     ),
     *_both(
         *("a13.2", "not all used", calls.trained, _training_inputs),
@@ -293,6 +294,7 @@ def _shard_expected(
             "owners": owners,
             "remembers": [i for i in learns if owners[i] == r],
             "in groups": [n for n in map(groups.count, (0, 1)) if n],
+            "after an error": [n for n in map(groups.count, (0, 1)) if n],
         }
         for r in range(size)
     ])  # fmt: skip

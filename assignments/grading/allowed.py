@@ -31,10 +31,11 @@ TENSOR_SYNTAX = frozenset({"MatMult", "elements at once"})
 
 BUILTINS = frozenset(
     """
-    abs all any ascii bin bool bytes callable chr complex dict divmod enumerate filter
-    float frozenset hash hex id int isinstance issubclass iter len list map max min
-    next object oct ord pow print range repr reversed round set slice sorted str sum
-    tuple zip type() super() property staticmethod classmethod NotImplemented Ellipsis
+    abs all any ascii bin bool bytearray bytes callable chr complex dict divmod
+    enumerate filter float frozenset hash hex id int isinstance issubclass iter len
+    list map max min next object oct ord pow print range repr reversed round set slice
+    sorted str sum tuple zip type() super() property staticmethod classmethod
+    NotImplemented Ellipsis
     __name__ BaseException Exception ArithmeticError AssertionError AttributeError
     FloatingPointError IndexError KeyError LookupError NotImplementedError
     OverflowError RecursionError RuntimeError StopIteration TypeError ValueError
@@ -77,6 +78,7 @@ MODULES: Mapping[str, frozenset[str]] = {
         "minitorch.distributed.rules": "ReduceOp",
         "minitorch.distributed.setup": "get_process_group_ranks get_rank",
         "minitorch.simple_ops.conv": "out_size taps",
+        "fast_ops.attention": "_clear",
         "fast_ops.launch": "device_function kernel",
         "fast_ops.memory": "at place position",
         "cuda_ops.block.intrinsics": "device is_aligned load load4 store store4",
@@ -162,7 +164,9 @@ VALUES = frozenset(
     splitlines strip lstrip rstrip startswith endswith replace lower upper title find
     ljust rjust center zfill isdigit isalpha isidentifier partition rpartition encode
     decode removeprefix removesuffix is_integer bit_length as_integer_ratio real imag
-    hex start stop step send close args name value rotate fromkeys
+    hex start stop step send close args name value rotate fromkeys from_iterable
+    move_to_end extendleft maxlen default_factory difference_update
+    intersection_update symmetric_difference_update
     subtract total heads kv_heads layers rank AVG SUM _asdict _replace __name__
     __doc__ __init__ __len__ __post_init__
     """.split()
@@ -173,9 +177,10 @@ TENSORS = frozenset(
     abs all allclose any apply argmax argmin backward bool broadcast_to chunk clamp
     clone contiguous cos data detach device dim div double eq eval exp expand
     expand_as flatten float forward gather ge grad gt indices int is_contiguous is_leaf
-    isnan item le
+    isfinite isinf isnan item le
     log log_softmax logsumexp long lt mT masked_fill matmul max mean min mm mul narrow
-    ne neg numel parameters named_parameters modules named_modules children
+    ne neg new_full new_ones new_zeros
+    numel parameters named_parameters modules named_modules children
     named_children permute pow prod reciprocal relu requires_grad requires_grad_
     reshape rsqrt saved_tensors saved_values save_for_backward needs_input_grad scatter
     sigmoid sign sin softmax split sqrt square squeeze std step sub sum t tanh to

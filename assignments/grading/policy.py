@@ -91,10 +91,10 @@ def violations(text: str, reference: str, rules: Rules) -> list[Violation]:
 def solution_uses(
     reference: str, functions: Collection[str]
 ) -> frozenset[tuple[str, str]]:
-    """What some functions of a library's file use: kinds and names of `uses.Use`."""
+    """What some functions of a library's file use, by `uses.Use.meaning`."""
     library = _library_file(reference)
     found = [part for part in library.parts if part.name in functions]
-    return frozenset((u.kind, u.name) for part in found for u in library.uses(part))
+    return frozenset(u.meaning for part in found for u in library.uses(part))
 
 
 # ------------------------------------------------------------------------- modules
@@ -309,7 +309,7 @@ class _Reading:
         for part in others:
             for use in self._uses(part):
                 at_import = use.role == "head" or use.kind == "decorator"
-                if at_import or (use.kind, use.name) not in every:
+                if at_import or use.meaning not in every:
                     violation = self._violation(part, use)
                     yield from [violation] if violation else []
 
@@ -323,7 +323,7 @@ class _Reading:
     def _used_by(self, functions: Collection[str]) -> set[tuple[str, str]]:
         """What some functions of the library use."""
         found = [p for p in self.library.parts if p.name in functions]
-        return {(use.kind, use.name) for p in found for use in self.library.uses(p)}
+        return {use.meaning for p in found for use in self.library.uses(p)}
 
     def _is_given(self, part: Part) -> bool:
         return part.name in self.library.functions - set(self.functions)
@@ -381,7 +381,7 @@ class _Reading:
 
     def _problem(self, use: Use) -> str:
         """What is wrong with a use; "" if nothing is."""
-        if use.role in ("", "head") and (use.kind, use.name) in self.right:
+        if use.role in ("", "head") and use.meaning in self.right:
             return ""
         judges = {
             "name": self._name,

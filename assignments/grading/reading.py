@@ -156,8 +156,9 @@ def refusal(task: Task, device: str, lines: list[str]) -> Result:
     """
     said = [("not allowed", line) for line in lines]
     hint = (
-        "Write it with loops and numbers, or with the operations of tensors that "
-        "handout and file name, and with what the file imports already."
+        "Write it with loops and numbers, or with the operations of tensors and the "
+        "functions that handout and file name for this task. What else the file has "
+        "or imports may be for other tasks."
     )
     text = "a grader gives no points while these lines are there, whatever they do"
     what = Result(task.id, "", device, REFUSED, text=text)

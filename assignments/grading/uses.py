@@ -48,6 +48,11 @@ class Use:
     line: int = 0
     role: str = ""
 
+    @property
+    def meaning(self) -> tuple[str, str]:
+        """Kind and name, which are the same for `np.dot` and for `dot`."""
+        return ("name" if self.kind == "member" else self.kind), self.name
+
 
 @dataclass(frozen=True)
 class Part:
