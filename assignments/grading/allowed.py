@@ -167,6 +167,14 @@ VALUES = frozenset(
     __doc__ __init__ __len__ __post_init__
     """.split()
 )
+# What a `TensorData` tells of itself, and its views, for files in which one reads the
+# elements of tensors as lists.
+VIEWS = frozenset(
+    """
+    dims expand is_contiguous permute positions select slice squeeze unbind unsqueeze
+    """.split()
+)
+VIEW_FILES = ("minitorch/simple_ops/", "minitorch/tensor_data.py")
 # Those of tensors, scalars and layers, for files in which one works with them.
 TENSORS = frozenset(
     """

@@ -479,6 +479,8 @@ class _Reading:
         name = use.name
         if name in allowed.VALUES or (not self.kernel and name in allowed.TENSORS):
             return ""
+        if name in allowed.VIEWS and self.rules.path.startswith(allowed.VIEW_FILES):
+            return ""
         foreign = _foreign() | (_of_library() - self.library.methods)
         if name in (self.own_attributes | self.library.attributes) - foreign:
             return ""
