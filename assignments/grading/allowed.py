@@ -32,8 +32,8 @@ TENSOR_SYNTAX = frozenset({"MatMult", "elements at once"})
 BUILTINS = frozenset(
     """
     abs all any ascii bin bool bytes callable chr complex dict divmod enumerate filter
-    float frozenset hash hex id int isinstance issubclass iter len list map max min
-    next object oct ord pow print range repr reversed round set slice sorted str sum
+    float frozenset hasattr hash hex id int isinstance issubclass iter len list map max
+    min next object oct ord pow print range repr reversed round set slice sorted str sum
     tuple zip type() super() property staticmethod classmethod NotImplemented Ellipsis
     __name__ BaseException Exception ArithmeticError AssertionError AttributeError
     FloatingPointError IndexError KeyError LookupError NotImplementedError
@@ -64,6 +64,8 @@ MODULES: Mapping[str, frozenset[str]] = {
             lgamma log log10 log1p log2 modf nan nextafter perm pi pow prod radians
             remainder sin sinh sqrt tan tanh tau trunc ulp""",
         "numbers": "Complex Integral Number Rational Real",
+        "operator": """abs add and_ eq floordiv ge gt itemgetter le lt mod mul ne neg
+            not_ or_ pow sub truediv""",
         "typing": """Annotated Any Callable ClassVar Final Generic Iterable Iterator
             Literal Mapping NamedTuple NoReturn Optional Protocol Sequence
             TYPE_CHECKING TypeAlias TypeVar Union cast final overload Dict List Set
