@@ -61,8 +61,8 @@ BUDGETS = {
     # Fourteen; one executor; 60 pictures by programs; what spares graders work 40;
     # words of a failing check on what it calls, and where errors come from 90;
     # attention by the backend's launchers 10; what students and teachers met who took
-    # the course by its pages 90.
-    "assignments": 25_375,
+    # the course by its pages 90; what students may use, and loops for all cores 130.
+    "assignments": 25_505,
     "docs": 1_180,  # the book, programs for ncu and racecheck
     # What saves compilations in tests of kernels 40; a hundred submissions through the
     # installed script 100, and mutants of Mojo 30; speeds that are measured again 45;
@@ -79,8 +79,8 @@ BUDGETS = {
     # called alone 150; products, medians, three operands, language models 360; errors
     # beside PyTorch's 200, names of PyTorch's 145, a review 40; copies 30, None
     # as an operand 30, a review 25; modules beside PyTorch's 70, and what students,
-    # teachers and programs of courses met 220.
-    "tests": 58_210,
+    # teachers and programs of courses met 220; wrong solutions on one core 65.
+    "tests": 58_280,
 }
 
 
