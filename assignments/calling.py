@@ -158,8 +158,6 @@ def most_writers(kernel: Any, run: Callable[[Any, np.ndarray], Any], shape: Any)
         kernel: of fast_ops.
         run: calls it, or what is given in its place, with a float32 output.
     """
-    import numba
-
     out = np.empty(shape, np.float32)
     bits, most = out.view(np.uint32), 1
     plain = getattr(kernel, "py_func", kernel)  # one that is not written says so
@@ -173,18 +171,48 @@ def most_writers(kernel: Any, run: Callable[[Any, np.ndarray], Any], shape: Any)
             times += bits != fences.CANARIES[4][0] + 1
         most = max(most, times.max(initial=1))
 
-    known = getattr(plain, "__globals__", {})
-    names = [name for name, value in known.items() if value is numba.prange]
-    before = {name: known[name] for name in names}
-    known.update(dict.fromkeys(names, apart))
+    with _as_python(plain, apart):
+        run(plain, out)
+    return int(most)
+
+
+def is_shared(kernel: Any, *arguments: Any) -> bool:
+    """Whether a kernel has something for several cores: iterations of a `prange`.
+
+    The kernel runs as Python. Of what Python cannot run nobody knows, so it counts.
+    """
+    count = 0
+    plain = getattr(kernel, "py_func", kernel)
+
+    def counted(*ends: int) -> Any:
+        nonlocal count
+        for i in range(*ends):
+            count += 1
+            yield i
+
+    with _as_python(plain, counted):
+        plain(*arguments)
+        return count > 1
+    return True
+
+
+@contextmanager
+def _as_python(plain: Any, prange: Any) -> Iterator[None]:
+    """Where a kernel runs as Python, with this for `prange` by any of its names."""
+    import numba
+
+    known, real = getattr(plain, "__globals__", {}), numba.prange
+    names = [name for name, value in known.items() if value is real]
     try:
+        known.update(dict.fromkeys(names, prange))
+        numba.prange = prange
         with np.errstate(all="ignore"):
-            run(plain, out)
+            yield
     except (TypeError, ValueError, IndexError, OverflowError):
         pass
     finally:
-        known.update(before)
-    return int(most)
+        known.update(dict.fromkeys(names, real))
+        numba.prange = real
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from assignments.calling import most_writers, operand, read, results
+from assignments.calling import is_shared, most_writers, operand, read, results
 from assignments.fences import fenced
 
 
@@ -104,6 +104,31 @@ def writers(device: str, name: str, a: np.ndarray, b: np.ndarray) -> dict[str, A
     shape = len(a), b.shape[1]
     most = most_writers(vars(matmul)[name], lambda fn, out: fn(a, b, out), shape)
     return {"writers of an element": most}
+
+
+def on_all_cores(device: str, name: str, n: int) -> dict[str, Any]:
+    """Whether a kernel's work on n rows is shared among the cores by `prange`."""
+    from fast_ops import elementwise, matmul, reduce, reduce_ladder
+    from minitorch import operators
+
+    a, flat, cells, zero = np.ones((n, n)), np.ones(n * n), np.zeros(n), np.zeros(1)
+    rows = 0, (n * n, n * n, n, 1)  # where they begin, and their steps
+    given = {
+        "map_flat": (elementwise.map_flat(operators.neg), flat, flat),
+        "zip_flat": (elementwise.zip_flat(operators.add), flat, flat, flat),
+        "zip_strided": (
+            elementwise.zip_strided(operators.add), flat, *rows, flat, *rows,
+            flat, *rows, (1, 1, n, n), n,
+        ),
+        "fold_flat": (reduce.fold_flat(operators.add), flat, n, zero, zero, cells),
+        "_register": (reduce_ladder._register, flat, cells),
+        "_blocks": (reduce_ladder._blocks, np.ones(n * reduce_ladder.BLOCK), cells),
+        "_cells": (reduce_ladder._cells, flat, cells, 1, 0),
+        "_parallel": (matmul._parallel, a, a, np.empty((n, n))),
+        "_blocked": (matmul._blocked, a, a, np.empty((n, n))),
+    }  # fmt: skip
+    kernel, *arguments = given[name]
+    return {"shared": is_shared(kernel, *arguments)}
 
 
 # ----------------------------------------------------------------------------- speed

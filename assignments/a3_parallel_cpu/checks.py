@@ -269,6 +269,30 @@ def _writers(name: str) -> Check:
     )
 
 
+# ---------------------------------------------------------------------- all the cores
+
+
+def _shared(task: str, name: str) -> Check:
+    return Check(
+        task,
+        f"{name}: on all cores",
+        calls.on_all_cores,
+        lambda draw: {"name": name, "n": 34},
+        lambda name, n: {"shared": True},
+        examples=1,
+        hint="The iterations of a loop over range are one core's. Which loop can the "
+        "cores share?",
+        oracle="the task",
+    )
+
+
+ON_ALL_CORES = (
+    *[_shared("a3.1", name) for name in ("map_flat", "zip_flat", "zip_strided")],
+    *[_shared("a3.2", name) for name in ("fold_flat", "_register", "_blocks")],
+    *[_shared("a3.3", name) for name in ("_parallel", "_blocked")],
+    _shared("a3.4", "_cells"),
+)
+
 # ------------------------------------------------------------------------------ speed
 
 
@@ -338,5 +362,6 @@ CHECKS: tuple[AnyCheck, ...] = (
     _writers("_parallel"),
     _writers("_blocked"),
     *SHARING,
+    *ON_ALL_CORES,
     *SPEED,
 )

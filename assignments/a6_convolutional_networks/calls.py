@@ -7,7 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from assignments.calling import gradients, operand, raised, read, results, tensor
+from assignments.calling import (
+    gradients,
+    is_shared,
+    operand,
+    raised,
+    read,
+    results,
+    tensor,
+)
 
 Pair = Sequence[int]
 
@@ -63,6 +71,14 @@ def direct(
     a, w = operand(device, x), operand(device, weight)
     out = conv1d_direct(a, w, stride, padding, dilation)
     return results({"out": out}, {"x": a, "weight": w})
+
+
+def on_all_cores(device: str, n: int, o: int) -> dict[str, Any]:
+    """Whether the work of `_conv1d` is shared among the cores by `prange`."""
+    from fast_ops.conv_direct import _conv1d
+
+    x, weight, out = np.ones((n, 1, 3)), np.ones((o, 1, 2)), np.empty((n, o, 2))
+    return {"shared": is_shared(_conv1d, x, weight, out, 1, 0, 1)}
 
 
 # ------------------------------------------------------------------- two dimensions

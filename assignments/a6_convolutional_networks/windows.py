@@ -150,6 +150,18 @@ ONE_DIMENSION = (
         hint="out holds garbage at first. Does a window that begins in the padding, or "
         "ends in it, read outside of x?",
     ),
+    Check(
+        "a6.1",
+        "_conv1d: on all cores",
+        calls.on_all_cores,
+        lambda draw: {"n": 2, "o": 3},
+        lambda n, o: {"shared": True},
+        examples=1,
+        devices=CPU,
+        hint="The iterations of a loop over range are one core's. Which loop can the "
+        "cores share?",
+        oracle="the task",
+    ),
 )
 
 # ------------------------------------------------------------------- two dimensions

@@ -32,9 +32,9 @@ TENSOR_SYNTAX = frozenset({"MatMult", "elements at once"})
 BUILTINS = frozenset(
     """
     abs all any ascii bin bool bytearray bytes callable chr complex dict divmod
-    enumerate filter float frozenset hash hex id int isinstance issubclass iter len
-    list map max min next object oct ord pow print range repr reversed round set slice
-    sorted str sum tuple zip type() super() property staticmethod classmethod
+    enumerate filter float frozenset hasattr hash hex id int isinstance issubclass iter
+    len list map max min next object oct ord pow print range repr reversed round set
+    slice sorted str sum tuple zip type() super() property staticmethod classmethod
     NotImplemented Ellipsis
     __name__ BaseException Exception ArithmeticError AssertionError AttributeError
     FloatingPointError IndexError KeyError LookupError NotImplementedError
@@ -65,6 +65,8 @@ MODULES: Mapping[str, frozenset[str]] = {
             lgamma log log10 log1p log2 modf nan nextafter perm pi pow prod radians
             remainder sin sinh sqrt tan tanh tau trunc ulp""",
         "numbers": "Complex Integral Number Rational Real",
+        "operator": """abs add and_ eq floordiv ge gt itemgetter le lt mod mul ne neg
+            not_ or_ pow sub truediv""",
         "typing": """Annotated Any Callable ClassVar Final Generic Iterable Iterator
             Literal Mapping NamedTuple NoReturn Optional Protocol Sequence
             TYPE_CHECKING TypeAlias TypeVar Union cast final overload Dict List Set
@@ -171,6 +173,14 @@ VALUES = frozenset(
     __doc__ __init__ __len__ __post_init__
     """.split()
 )
+# What a `TensorData` tells of itself, and its views, for files in which one reads the
+# elements of tensors as lists.
+VIEWS = frozenset(
+    """
+    dims expand is_contiguous permute positions select slice squeeze unbind unsqueeze
+    """.split()
+)
+VIEW_FILES = ("minitorch/simple_ops/", "minitorch/tensor_data.py")
 # Those of tensors, scalars and layers, for files in which one works with them.
 TENSORS = frozenset(
     """

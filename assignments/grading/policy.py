@@ -451,12 +451,19 @@ class _Reading:
             return ""
         if module in allowed.OPEN:
             return "" if name in _given(module) else f"uses {name} of {module}"
+        if self._is_method(module, name):
+            return ""
         source = _source(module)
         if source is None:
             return f"uses {name} of {module}"
         if use.role == "annotation" or name in source.constants:
             return ""
         return f"uses {name}, which this task's solution does not need"
+
+    def _is_method(self, module: str, name: str) -> bool:
+        """Whether `minitorch.flatten(x)` stands for `x.flatten()`."""
+        methods = allowed.TENSORS - {"grad"}  # the function makes what `x.grad` holds
+        return module == "minitorch" and not self.kernel and name in methods
 
     def _members(self, module: str) -> Collection[str]:
         listed = allowed.MODULES.get(module, frozenset())
@@ -470,6 +477,8 @@ class _Reading:
     def _attribute(self, use: Use) -> str:
         name = use.name
         if name in allowed.VALUES or (not self.kernel and name in allowed.TENSORS):
+            return ""
+        if name in allowed.VIEWS and self.rules.path.startswith(allowed.VIEW_FILES):
             return ""
         foreign = _foreign() | (_of_library() - self.library.methods)
         if name in (self.own_attributes | self.library.attributes) - foreign:
@@ -504,6 +513,7 @@ class _Reading:
             listed = listed and any(one.partition(".")[0] == root for one in before)
         listed |= self.rules.tests and path in allowed.TEST_MODULES
         opened = module in allowed.OPEN & around and name in _given(module)
+        opened |= module in around and self._is_method(module, name)
         if listed or opened or use.name in self.library.imports:
             return ""
         free = ", ".join(

@@ -83,6 +83,10 @@ HONEST = [
     "try:\n    out[0] = a[0]\nexcept (IndexError, ValueError) as e:\n    raise e",
     "best = max(enumerate(a.tolist()), key=lambda pair: pair[1])[0]\nout[0] = best",
     "kind = type(a[0])\nout[0] = kind(1)",
+    "import operator\nout[0] = operator.mul(a[0], b[0])",
+    "from functools import reduce\nfrom operator import add\n"
+    "out[0] = reduce(add, a.tolist(), 0)",
+    "out[0] = 1 if hasattr(a, 'size') else 0",
     "if a.dtype.name == 'float32' and isinstance(a, np.ndarray):\n    out[0] = 1",
 ]
 
@@ -133,6 +137,10 @@ DISHONEST = [
     "out[0] = (a @ b)",
     "a @= b",
     "getattr(np, 'add')(a, b)",
+    "import operator\noperator.matmul(a, b)",
+    "import operator\noperator.setitem(out, slice(0, 9), a)",
+    "import operator\noperator.attrgetter('dot')(a)(b)",
+    "from operator import methodcaller",
     "eval('1')",
     "exec('1')",
     "open('x')",
