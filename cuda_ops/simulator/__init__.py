@@ -97,10 +97,13 @@ def has_meetings(fn: FunctionType) -> bool:
     return any(MEETING & set(part.__code__.co_names) for part in reachable(fn))
 
 
-def _one_by_one(run: Callable, blocks: Sequence[Any], threads: Size) -> None:
+def _one_by_one(
+    run: Callable, blocks: Sequence[Any], threads: Size, shared: SharedArrays
+) -> None:
     """All threads of these blocks, one after the other, in this Python thread."""
     here: Any = current_thread()
     for at in blocks:
+        shared.clear()
         here.blockIdx = at
         for number, index in enumerate(places(threads)):
             here.thread_id, here.threadIdx = number, index
@@ -298,4 +301,4 @@ def simulate(
         if has_meetings(fn):
             _together(run, chosen, threads, memory)
         else:
-            _one_by_one(run, chosen, threads)
+            _one_by_one(run, chosen, threads, memory)

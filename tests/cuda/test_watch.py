@@ -196,6 +196,33 @@ def test_shared_memory_begins_as_garbage_in_every_block() -> None:
     assert np.isnan(out).all()
 
 
+@kernel
+def own_cells(a, out):
+    cells = cuda.shared.array(4, float32)
+    t = cuda.threadIdx.x
+    cells[t] = a[cuda.grid(1)]
+    out[cuda.grid(1)] = cells[t]
+
+
+@kernel
+def read_or_write(out):
+    cells = cuda.shared.array(4, float32)
+    if cuda.blockIdx.x == 0:
+        cells[cuda.threadIdx.x] = 1
+    else:
+        out[cuda.threadIdx.x] = cells[cuda.threadIdx.x]
+
+
+def test_without_barriers_each_block_has_shared_memory_of_its_own() -> None:
+    a, out = arrays()
+    with watching():
+        own_cells[N // 4, 4](a, out)
+    assert out.tolist() == a.tolist()
+    out = np.zeros(4, np.float32)
+    read_or_write[2, 4](out)
+    assert np.isnan(out).all()
+
+
 # ---------------------------------------------------------- requests, sectors, banks
 
 
