@@ -223,6 +223,24 @@ def test_without_barriers_each_block_has_shared_memory_of_its_own() -> None:
     assert np.isnan(out).all()
 
 
+@kernel
+def two_on_a_line(a, out):
+    left, right = cuda.shared.array(N, float32), cuda.shared.array(N, float32)
+    t = cuda.threadIdx.x
+    left[t] = a[t]
+    right[t] = 100 + a[t]
+    cuda.syncthreads()
+    out[t] = left[N - 1 - t] + 1000 * right[N - 1 - t]
+
+
+def test_a_line_may_ask_for_two_shared_arrays() -> None:
+    a, out = arrays()
+    for _ in range(20):  # also when Python's interpreter has got to know the code
+        with watching():
+            two_on_a_line[1, N](a, out)
+        assert out.tolist() == (a + 1000 * (100 + a))[::-1].tolist()
+
+
 # ---------------------------------------------------------- requests, sectors, banks
 
 
