@@ -162,7 +162,7 @@ VALUES = frozenset(
     splitlines strip lstrip rstrip startswith endswith replace lower upper title find
     ljust rjust center zfill isdigit isalpha isidentifier partition rpartition encode
     decode removeprefix removesuffix is_integer bit_length as_integer_ratio real imag
-    hex start stop step send close args name value rotate fromkeys
+    hex start stop step send close args name value rotate fromkeys from_iterable
     subtract total heads kv_heads layers rank AVG SUM _asdict _replace __name__
     __doc__ __init__ __len__ __post_init__
     """.split()
