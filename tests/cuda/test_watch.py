@@ -13,6 +13,7 @@ from numba import cuda, float32, float64
 pytest.importorskip("numba_cuda")
 from cuda_ops.block.intrinsics import load4, shuffle, store, store4
 from cuda_ops.runtime.launch import SIMULATED, kernel
+from cuda_ops.simulator.sizes import REAL, real_sizes
 from cuda_ops.simulator.watch import Traffic, watching
 
 pytestmark = pytest.mark.skipif(not SIMULATED, reason="about the simulator")
@@ -448,3 +449,17 @@ def test_a_race_is_counted_at_its_line() -> None:
     (line,) = [line for line, traffic in watch.lines.items() if traffic.races]
     text = linecache.getline(line.file, line.number).strip()
     assert text == "cells[t] = a[t]"  # by thread 8, after thread 7 has read it
+
+
+SIDE = 2
+PITCH = SIDE + 1
+BOTH: int = 2 * PITCH
+LAST = min(BOTH, 64)
+
+
+def test_real_sizes_are_those_of_what_follows_from_them(monkeypatch) -> None:
+    monkeypatch.setitem(REAL, __name__, {"SIDE": 32})
+    assert (SIDE, PITCH, BOTH, LAST) == (2, 3, 6, 6)
+    with real_sizes(__name__):
+        assert (SIDE, PITCH, BOTH, LAST) == (32, 33, 66, 64)
+    assert (SIDE, PITCH, BOTH, LAST) == (2, 3, 6, 6)
