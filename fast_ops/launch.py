@@ -34,9 +34,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dis import opmap
 from functools import cache
 from pathlib import Path
-from types import SimpleNamespace
+from types import CodeType, SimpleNamespace
 from typing import IO, Any, NoReturn
 
 from numba import njit
@@ -279,12 +280,24 @@ def unwritten(fn: Callable) -> str | None:
     return next((f.task for f in called if isinstance(f, Unwritten)), None)
 
 
+# Names of what makes arrays and lists in a kernel, and instructions of Python that do.
+MAKERS = frozenset(
+    """arange array asarray ascontiguousarray astype copy empty empty_like full
+    full_like list ones ones_like set zeros zeros_like""".split()
+)
+BUILDS = frozenset(opmap[name] for name in ("BUILD_LIST", "BUILD_SET", "BUILD_MAP"))
+
+
 def makes_arrays(fn: Any) -> bool:
-    """Whether `fn`, or a kernel or device function that it calls, makes an array."""
-    names = fn.__code__.co_names
-    called = [fn.__globals__.get(name) for name in names]
-    return bool({"empty", "empty_like"}.intersection(names)) or any(
-        makes_arrays(f.py_func) for f in called if hasattr(f, "py_func")
+    """Whether `fn`, or a kernel or device function that it calls, makes an array or a
+    list, as far as a name or an instruction tells."""
+    code = fn.__code__
+    inner = [part for part in code.co_consts if isinstance(part, CodeType)]
+    called = [fn.__globals__.get(name) for name in code.co_names]
+    return (
+        not MAKERS.isdisjoint(code.co_names)
+        or any(not BUILDS.isdisjoint(c.co_code[::2]) for c in (code, *inner))
+        or any(makes_arrays(f.py_func) for f in called if hasattr(f, "py_func"))
     )
 
 

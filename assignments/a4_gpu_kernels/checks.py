@@ -164,6 +164,18 @@ def _repeated_inputs(draw: Draw, m: int, n: int) -> dict[str, Any]:
     return {"fn": draw.choice(ZIPS), "a": first, "b": second, **how}
 
 
+def _window_inputs(draw: Draw, m: int, n: int) -> dict[str, Any]:
+    a = draw.array((m, n))
+    return {"a": a, "b": draw.array(draw.choice(((m, n), (n,), (m, 1))))}
+
+
+def _window_expected(a: np.ndarray, b: np.ndarray) -> dict[str, Any]:
+    m, n = a.shape
+    memory = np.full((m + 2, 2 * n + 1), -1.0, a.dtype)
+    memory[1:-1, 1::2] = a - b
+    return {"memory": memory}
+
+
 MATRIX_EDGES = tuple(
     {"m": m, "n": n}
     for m, n in (
@@ -204,6 +216,19 @@ BROADCASTING = (
         {"m": (1, 3), "n": (1, 4), "dims": (1, 4)},
         MATRIX_EDGES,
         examples=4 * EXAMPLES,
+    ),
+    Check(
+        "a4.2",
+        "zip into a window",
+        calls.zip_window,
+        _window_inputs,
+        _window_expected,
+        {"m": (1, 3), "n": (1, 4)},
+        MATRIX_EDGES,
+        examples=EXAMPLES,
+        hint="out has a first element and strides of its own, which need not be those "
+        "of a tensor without gaps.",
+        oracle="NumPy",
     ),
 )
 

@@ -190,8 +190,10 @@ def _machine(draw: Draw) -> dict[str, float]:
 
 def _limit_inputs(draw: Draw) -> dict[str, Any]:
     machine = _machine(draw)
+    factor = draw.choice((0.5, 1.5, 0.99, 1.01, 1.0))
+    if factor == 1:  # a power of 2, so that products and quotients are exact
+        machine["bandwidth"] = draw.choice((0.5, 1.0, 2.0, 4.0, 8.0))
     ridge = machine["peak"] / machine["bandwidth"]
-    factor = draw.choice((0.5, 1.5, 0.99, 1.01))
     return {"intensity": ridge * factor, **machine}
 
 

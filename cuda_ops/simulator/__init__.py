@@ -97,10 +97,13 @@ def has_meetings(fn: FunctionType) -> bool:
     return any(MEETING & set(part.__code__.co_names) for part in reachable(fn))
 
 
-def _one_by_one(run: Callable, blocks: Sequence[Any], threads: Size) -> None:
+def _one_by_one(
+    run: Callable, blocks: Sequence[Any], threads: Size, shared: SharedArrays
+) -> None:
     """All threads of these blocks, one after the other, in this Python thread."""
     here: Any = current_thread()
     for at in blocks:
+        shared.clear()
         here.blockIdx = at
         for number, index in enumerate(places(threads)):
             here.thread_id, here.threadIdx = number, index
@@ -117,7 +120,8 @@ def _together(
 
 
 class SharedArrays:
-    """The shared memory of a block: one array for each line that asks for one.
+    """The shared memory of a block: one array for each place in the code that asks for
+    one, of which a line can have several.
 
     It is full of garbage when a block begins, so that reading what nobody has written
     does not go well by chance.
@@ -142,10 +146,10 @@ class SharedArrays:
         if shape == 0:
             return self._whole(kind)
         frame = sys._getframe(1)
-        line = frame.f_code, frame.f_lineno
-        if line not in self._made:
-            self._made[line] = self._new(shape, kind, *line)
-        return self._made[line]
+        place = frame.f_code, watching.starts(frame.f_code)[frame.f_lasti // 2]
+        if place not in self._made:
+            self._made[place] = self._new(shape, kind, frame.f_code, frame.f_lineno)
+        return self._made[place]
 
     def _whole(self, kind: np.dtype) -> np.ndarray:
         """All of the dynamic memory, as one array."""
@@ -298,4 +302,4 @@ def simulate(
         if has_meetings(fn):
             _together(run, chosen, threads, memory)
         else:
-            _one_by_one(run, chosen, threads)
+            _one_by_one(run, chosen, threads, memory)

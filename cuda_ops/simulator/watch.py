@@ -35,6 +35,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from operator import add
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
@@ -420,10 +421,10 @@ class Watch:
     def start_of(self, frame: FrameType) -> int:
         """Where the instruction begins that a function is at."""
         code = frame.f_code  # whose own hash takes as long as all of this
-        starts = self._starts.get(id(code))
-        if starts is None:
-            starts = self._starts[id(code)] = _starts(code)
-        return starts[frame.f_lasti // 2]
+        found = self._starts.get(id(code))
+        if found is None:
+            found = self._starts[id(code)] = starts(code)
+        return found[frame.f_lasti // 2]
 
     def _count(self) -> None:
         """Add what a block asked for to the lines."""
@@ -444,16 +445,17 @@ def _line(frame: FrameType) -> Line:
     return Line(frame.f_code.co_filename, frame.f_lineno)
 
 
-def _starts(code: CodeType) -> list[int]:
+@cache
+def starts(code: CodeType) -> list[int]:
     """For each two bytes of a code, where their instruction begins.
 
     Python's interpreter can stand behind it, in what it has noted of the instruction.
     """
     found = {i.offset for i in dis.get_instructions(code)}
-    starts: list[int] = []
+    begins: list[int] = []
     for at in range(0, len(code.co_code), 2):
-        starts.append(at if at in found else starts[-1])
-    return starts
+        begins.append(at if at in found else begins[-1])
+    return begins
 
 
 def _race(

@@ -125,6 +125,36 @@ def test_stripped_files_say_what_to_do(assignment: Assignment, folders):
 
 
 @each
+def test_what_is_to_read_is_there(assignment: Assignment, folders):
+    """A function that the handout calls complete has not been taken out."""
+    written = (folders[assignment.id] / "README.md").read_text()
+    for sentence in re.split(r"[.;]\s", written):
+        if re.search(r"\b(is|are) complete\b", sentence):
+            for name in re.findall(r"`(\w+)`", sentence):
+                for path in folders[assignment.id].rglob("*.py"):
+                    for part in ast.walk(ast.parse(path.read_text())):
+                        if isinstance(part, ast.FunctionDef) and part.name == name:
+                            assert "todo(" not in ast.unparse(part), name
+
+
+def test_what_to_do_names_what_exists():
+    """Texts of tasks outlive the names of the code around them, unless it is seen."""
+    root = Path(__file__).parents[2]
+    sources = [
+        path.read_text()
+        for folder in ("assignments", "cuda_ops", "fast_ops", "minitorch", "mojo_ops")
+        for kind in ("*.py", "*.mojo")
+        for path in (root / folder).rglob(kind)
+    ]
+    known = set(re.findall(r"\w+", "\n".join(sources)))
+    for assignment in ASSIGNMENTS:
+        for task in assignment.tasks:
+            for text in (*task.regions.values(), *task.hints):
+                named = set(re.findall(r"\b[a-zA-Z]\w*_\w+\b", text))
+                assert named <= known, (task.id, named - known)
+
+
+@each
 def test_every_check_belongs_to_a_task(assignment: Assignment):
     tasks = {task.id for task in assignment.tasks}
     checks = assignment.checks()

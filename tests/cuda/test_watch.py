@@ -13,6 +13,7 @@ from numba import cuda, float32, float64
 pytest.importorskip("numba_cuda")
 from cuda_ops.block.intrinsics import load4, shuffle, store, store4
 from cuda_ops.runtime.launch import SIMULATED, kernel
+from cuda_ops.simulator.sizes import REAL, real_sizes
 from cuda_ops.simulator.watch import Traffic, watching
 
 pytestmark = pytest.mark.skipif(not SIMULATED, reason="about the simulator")
@@ -194,6 +195,51 @@ def test_shared_memory_begins_as_garbage_in_every_block() -> None:
     out = np.zeros(8, np.float32)
     read_before_write[2, 4](out)
     assert np.isnan(out).all()
+
+
+@kernel
+def own_cells(a, out):
+    cells = cuda.shared.array(4, float32)
+    t = cuda.threadIdx.x
+    cells[t] = a[cuda.grid(1)]
+    out[cuda.grid(1)] = cells[t]
+
+
+@kernel
+def read_or_write(out):
+    cells = cuda.shared.array(4, float32)
+    if cuda.blockIdx.x == 0:
+        cells[cuda.threadIdx.x] = 1
+    else:
+        out[cuda.threadIdx.x] = cells[cuda.threadIdx.x]
+
+
+def test_without_barriers_each_block_has_shared_memory_of_its_own() -> None:
+    a, out = arrays()
+    with watching():
+        own_cells[N // 4, 4](a, out)
+    assert out.tolist() == a.tolist()
+    out = np.zeros(4, np.float32)
+    read_or_write[2, 4](out)
+    assert np.isnan(out).all()
+
+
+@kernel
+def two_on_a_line(a, out):
+    left, right = cuda.shared.array(N, float32), cuda.shared.array(N, float32)
+    t = cuda.threadIdx.x
+    left[t] = a[t]
+    right[t] = 100 + a[t]
+    cuda.syncthreads()
+    out[t] = left[N - 1 - t] + 1000 * right[N - 1 - t]
+
+
+def test_a_line_may_ask_for_two_shared_arrays() -> None:
+    a, out = arrays()
+    for _ in range(20):  # also when Python's interpreter has got to know the code
+        with watching():
+            two_on_a_line[1, N](a, out)
+        assert out.tolist() == (a + 1000 * (100 + a))[::-1].tolist()
 
 
 # ---------------------------------------------------------- requests, sectors, banks
@@ -403,3 +449,17 @@ def test_a_race_is_counted_at_its_line() -> None:
     (line,) = [line for line, traffic in watch.lines.items() if traffic.races]
     text = linecache.getline(line.file, line.number).strip()
     assert text == "cells[t] = a[t]"  # by thread 8, after thread 7 has read it
+
+
+SIDE = 2
+PITCH = SIDE + 1
+BOTH: int = 2 * PITCH
+LAST = min(BOTH, 64)
+
+
+def test_real_sizes_are_those_of_what_follows_from_them(monkeypatch) -> None:
+    monkeypatch.setitem(REAL, __name__, {"SIDE": 32})
+    assert (SIDE, PITCH, BOTH, LAST) == (2, 3, 6, 6)
+    with real_sizes(__name__):
+        assert (SIDE, PITCH, BOTH, LAST) == (32, 33, 66, 64)
+    assert (SIDE, PITCH, BOTH, LAST) == (2, 3, 6, 6)

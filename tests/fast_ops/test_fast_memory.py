@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from fast_ops import elementwise, limits, pool, sort
-from fast_ops.launch import makes_arrays
+from fast_ops.launch import compile_kernel, makes_arrays
 from minitorch import dtypes
 from minitorch.backend import get_backend
 from minitorch.backend.host import memory
@@ -151,3 +151,45 @@ def test_kernels_that_make_arrays_of_their_own_are_known() -> None:
     assert makes_arrays(sort._sort_rows)
     assert makes_arrays(pool._max_pool2d)  # by a device function that it calls
     assert not makes_arrays(elementwise._where_flat)
+
+
+def count_by_zeros(a, out):
+    counts = np.zeros(out.size, np.int64)
+    for x in a:
+        counts[x] += 1
+    out[:] = counts
+
+
+def count_by_a_copy(a, out):
+    counts = out.copy()
+    for i in range(counts.size):
+        counts[i] = 0
+    for x in a:
+        counts[x] += 1
+    out[:] = counts
+
+
+def count_by_a_list(a, out):
+    counts = [0] * out.size
+    for x in a:
+        counts[x] += 1
+    for i in range(out.size):
+        out[i] = counts[i]
+
+
+def count_by_a_comprehension(a, out):
+    counts = [i - i for i in range(out.size)]
+    for x in a:
+        counts[x] += 1
+    for i in range(out.size):
+        out[i] = counts[i]
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [count_by_zeros, count_by_a_copy, count_by_a_list, count_by_a_comprehension],
+)
+def test_a_kernel_may_make_arrays_and_lists_of_its_own(loop) -> None:
+    a, out = np.array([1, 3, 1, 0]), np.full(4, 9)
+    compile_kernel(loop, on_disk=False)(a, out)
+    assert out.tolist() == [1, 2, 0, 1]
