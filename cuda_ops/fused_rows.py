@@ -61,7 +61,7 @@ def text(program: Program, kinds: tuple[str, ...], width: int, group: int) -> st
     """The file of that kernel; `width` numbers are read at once, `group` threads share
     a row."""
     steps, kept = program.steps, program.kept
-    levels = program.levels()
+    levels = program.fold_levels()
     arguments = [f"x{k}_" for k in range(len(kinds))] + [f"z{k}_" for k in kept]
     arguments += [f"d{k}, m{k}" for k, kind in enumerate(kinds) if kind in (ONE, ANY)]
     folds = [k for k, step in enumerate(steps) if step.start is not None]
@@ -89,9 +89,9 @@ def text(program: Program, kinds: tuple[str, ...], width: int, group: int) -> st
         if steps[k].per_row
         for line in ("if t == 0 and inside:", f"    store(z{k}_, line, y{k})")
     ]
-    head = [line.replace('fold("', 'scalar("') for line in program.head()]
+    head = [line.replace('fold("', 'scalar("') for line in program.head_text()]
     head += [
-        f'all_{program.called(k)} = fold("{program.called(k)[5:]}", {group})'
+        f'all_{program.step_name(k)} = fold("{program.step_name(k)[5:]}", {group})'
         for k in folds
     ]
     return "\n".join([
@@ -160,13 +160,13 @@ class Body:
         self.text = [
             "@device",
             f"def {name}({', '.join(self.takes)}):",
-            *(f"    {program.line(k)}" for k in sorted(wanted)),
+            *(f"    {program.step_text(k)}" for k in sorted(wanted)),
             f"    return {', '.join(f'y{k}' for k in (*makes, makes[0]))}",
             "",
             "",
         ]
 
-    def call(self, e: int) -> str:
+    def call_text(self, e: int) -> str:
         """Its call for element e of those that are read at once."""
         ours = {f"x{k}" for k in self.reads}
         args = [f"{name}_{e}" if name in ours else name for name in self.takes]
@@ -194,9 +194,9 @@ def _level(
     for k, step in enumerate(steps):
         if step.per_row and levels[k] == level:
             if step.start is None:
-                yield program.line(k)
+                yield program.step_text(k)
             else:
-                yield f"y{k} = all_{program.called(k)}(total{k}, t, cells{k})"
+                yield f"y{k} = all_{program.step_name(k)}(total{k}, t, cells{k})"
     folds = [
         k
         for k, step in enumerate(steps)
@@ -218,7 +218,7 @@ def _level(
     names = "abcd"[:width]
     if body:
         for e, name in enumerate(names):
-            yield f"    {name} = {body.call(e)}"
+            yield f"    {name} = {body.call_text(e)}"
         for place, k in enumerate(body.makes):
             if k in program.kept:
                 values = ", ".join([f"{name}[{place}]" for name in names])
@@ -229,7 +229,7 @@ def _level(
         (a,) = steps[k].args
         for e, name in enumerate(names):
             one = f"x{~a}_{e}" if a < 0 else f"{name}[{body.makes.index(a)}]"  # type: ignore[union-attr]
-            yield f"    total{k} = {program.called(k)}(total{k}, {one})"
+            yield f"    total{k} = {program.step_name(k)}(total{k}, {one})"
 
 
 def _read(k: int, kind: str, width: int) -> list[str]:
@@ -267,7 +267,7 @@ def run(
             continue
         m, d = repeats(t.shape, t.strides, shape) or (0, 0)
         if k in of_rows and m != 1 and (m == 0 or d % n):
-            t, m, d = copy(t.expand(program.rows(shape)), t.dtype), size // n, n
+            t, m, d = copy(t.expand(program.row_shape(shape)), t.dtype), size // n, n
         if k in whole and d > 1:
             m = 0
         if m in (0, size):

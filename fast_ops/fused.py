@@ -114,7 +114,7 @@ def text(program: Program, kinds: tuple[str, ...]) -> str:
             lines.append(f"z{k} = z{k}_[p : p + w]")
         else:
             lines.append(f"z{k} = np.empty(n, {steps[k].dtype.name})")
-    levels = program.levels()
+    levels = program.fold_levels()
     for level in range(max(levels) + 1):
         lines += _level(program, kinds, levels, level, stored)
     lines += [f"z{k}_[line] = y{k}" for k in kept if steps[k].per_row]
@@ -126,7 +126,7 @@ def text(program: Program, kinds: tuple[str, ...]) -> str:
         "",
         "from fast_ops.fused import fold, scalar",
         "",
-        *program.head(),
+        *program.head_text(),
         "",
         "",
         f"def loop({', '.join([*arrays, 'size', 'n', *places])}):",
@@ -141,7 +141,7 @@ def text(program: Program, kinds: tuple[str, ...]) -> str:
 def _stored(program: Program) -> set[int]:
     """Steps whose results for a line lie in memory: they are kept, folded, or needed
     at another level."""
-    levels = program.levels()
+    levels = program.fold_levels()
     found = {k for k in program.kept if not program.steps[k].per_row}
     for step, level in zip(program.steps, levels):
         for a in step.args:
@@ -167,17 +167,17 @@ def _level(
             row = f"z{a}" if a >= 0 else f"x{~a}s"
             value = f"{kind}(np.inf)" if value == "inf" else value
             value = f"{kind}(-np.inf)" if value == "-inf" else f"{kind}({value})"
-            yield f"y{k} = {kind}({program.called(k)}({row}, {value}))"
+            yield f"y{k} = {kind}({program.step_name(k)}({row}, {value}))"
             continue
         if step.per_row:
-            yield program.line(k)
+            yield program.step_text(k)
             continue
         for a in step.args:
             if a < 0 and kinds[~a] is not ONE:
                 read.add(f"x{~a} = x{~a}s[i]")
             elif a >= 0 and levels[a] != level and not program.steps[a].per_row:
                 read.add(f"y{a} = z{a}[i]")
-        loop.append(program.line(k))
+        loop.append(program.step_text(k))
         if k in stored:
             loop.append(f"z{k}[i] = y{k}")
     if loop:
@@ -212,7 +212,11 @@ def run(
         m, d = place or (0, 1)
         if k in of_rows:
             if m != 1 and (m == 0 or d % n):
-                t, m, d = copy(t.expand(program.rows(shape)), t.dtype), size // n, n
+                t, m, d = (
+                    copy(t.expand(program.row_shape(shape)), t.dtype),
+                    size // n,
+                    n,
+                )
         elif not _lies_along(m, d, n, size) or (k in whole and d > 1):
             t, m, d = copy(t.expand(shape), t.dtype), size, 1
         if m == size:

@@ -355,15 +355,17 @@ class UserFunction(Function):
 
 def _run(ctx: Context, args: Any) -> Any:
     """The forward pass where an executor stands, or where a user wrote it."""
-    function, before = ctx.function, grad_mode.enabled
-    grad_mode.enabled = before and not function.composed
+    function, executor = ctx.function, active.executor
+    before = grad_mode.enabled if function.composed else None
+    if before is not None:
+        grad_mode.enabled = False
     try:
-        if active.executor is None:
+        if executor is None:
             return function.forward(ctx, *args)
-        run = active.executor.operation
-        return run(function.__name__, function.forward, (ctx, *args))
+        return executor.operation(function.__name__, function.forward, (ctx, *args))
     finally:
-        grad_mode.enabled = before
+        if before is not None:
+            grad_mode.enabled = before
 
 
 def _record(ctx: Context, out: Any) -> Any:

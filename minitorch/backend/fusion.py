@@ -2,7 +2,7 @@
 
 With this file one can write a chain of `map`, `zip`, `where` and `reduce` down as a
 `Program`, run it function by function on any backend (`fused`, the default), and make
-the text of a loop of it (`Program.line`), for a backend that compiles.
+the text of a loop of it (`Program.step_text`), for a backend that compiles.
 
     y = (a + b).tanh() * b            0: add(a, b)   1: tanh(0)   2: mul(1, b)
 
@@ -12,8 +12,8 @@ number a row, which is what a fold over the last dims makes of it:
     e = exp(a - a.max(-1))            0: fold maximum(a)  1: sub(a, 0)  2: exp(1)
     y = e / e.sum(-1)                 3: fold add(2)      4: div(2, 3)
 
-A row is gone through once for each fold on the way: the `levels` of these steps, how
-many folds it takes to have them, are 1, 1, 1, 2 and 2.
+A row is gone through once for each fold on the way: the `fold_levels` of these steps,
+how many folds it takes to have them, are 1, 1, 1, 2 and 2.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Program(NamedTuple):
     kept: tuple[int, ...]
     folded: int = 0
 
-    def rows(self, shape: Shape) -> Shape:
+    def row_shape(self, shape: Shape) -> Shape:
         """The shape of what is one number a row, where all else has `shape`."""
         end = len(shape) - self.folded
         return (*shape[:end], *[1] * self.folded)
@@ -83,7 +83,7 @@ class Program(NamedTuple):
             if a < 0
         }
 
-    def levels(self) -> list[int]:
+    def fold_levels(self) -> list[int]:
         """For each step how many folds it takes to have it, one after the other."""
         found: list[int] = []
         for step in self.steps:
@@ -93,7 +93,7 @@ class Program(NamedTuple):
 
     # -------------------------------------------------------------------- as text
 
-    def line(self, k: int) -> str:
+    def step_text(self, k: int) -> str:
         """Step k as Python: inputs are x0, x1, ..., and results y0, y1, ...
 
         A result is rounded to its type, as if it were written to memory; half types are
@@ -101,21 +101,21 @@ class Program(NamedTuple):
         """
         step = self.steps[k]
         args = ", ".join([f"y{a}" if a >= 0 else f"x{~a}" for a in step.args])
-        return f"y{k} = {computed(step.dtype).name}({self.called(k)}({args}))"
+        return f"y{k} = {computed(step.dtype).name}({self.step_name(k)}({args}))"
 
-    def called(self, k: int) -> str:
+    def step_name(self, k: int) -> str:
         """The name of a step's function for the type that it is given: exp_float32."""
         last = self.steps[k].args[-1]
         kind = self.steps[last].dtype if last >= 0 else self.inputs[~last]
         fold = "fold_" if self.steps[k].start is not None else ""
         return f"{fold}{self.steps[k].fn.__name__}_{computed(kind).name}"
 
-    def head(self) -> list[str]:
+    def head_text(self) -> list[str]:
         """What lines need: types, and functions, by `scalar` and `fold` of their names.
 
         float32 = np.float32; exp_float32 = scalar("exp_float32")
         """
-        called = sorted({self.called(k) for k in range(len(self.steps))})
+        called = sorted({self.step_name(k) for k in range(len(self.steps))})
         types = sorted({computed(step.dtype).name for step in self.steps})
         return [
             *(f"{name} = np.{'bool_' if name == 'bool' else name}" for name in types),
@@ -172,7 +172,7 @@ class Fusion(Primitives):
                 made = self.reduce(fn, given[0].expand(shape), dims, start, dtype)
                 values.append(self.into(out, made))
                 continue
-            size = program.rows(shape) if per_row else shape
+            size = program.row_shape(shape) if per_row else shape
             if all(a.shape != size for a in given):
                 given[0] = given[0].expand(size)
             if len(given) == 1:

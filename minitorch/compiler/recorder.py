@@ -9,7 +9,7 @@ With this file one can let a block of a program be recorded, and see what became
 
 The recorder stands at the seam (`minitorch/executor.py`). `map`, `zip`, `where`,
 `clamp` and conversions of a backend are not run, but noted: the result is a tensor as
-any other, whose memory nobody has written yet. All that is noted runs as one program
+any other, which has no memory yet. All that is noted runs as one program
 (`minitorch/backend/fusion.py`) as soon as something needs it, or the block ends:
 
     noted       a * b    + c    tanh      |  matmul      |  where    - mean
@@ -23,10 +23,10 @@ What no variable and no node of the graph holds by then is never written to memo
 from __future__ import annotations
 
 import math
-import threading
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from threading import get_ident
 from typing import Any, NamedTuple
 
 import minitorch.operators as operators
@@ -78,8 +78,8 @@ class Recorder(Executor):
 
     def __init__(self, told: list[Fusion] | None = None) -> None:
         self.told = told
-        self.thread = threading.get_ident()
-        self.backends: dict[str, tuple[Any, ...]] = {}  # what is asked of each device
+        self.thread = get_ident()
+        self.types: dict[str, frozenset[DType]] = {}  # that each device puts together
         self._exit = ExitStack()
         self._begin("", ())
 
@@ -122,7 +122,9 @@ class Recorder(Executor):
         return self.below.postpones
 
     def operation(self, name: str, run: Callable[..., Any], args: Any) -> Any:
-        return self.below.operation(name, run, args)
+        return (
+            run(*args) if self.outer is None else self.outer.operation(name, run, args)
+        )
 
     def read(self, name: str, fn: Callable[..., Any], a: TensorData) -> Any:
         self.flush()
@@ -145,7 +147,7 @@ class Recorder(Executor):
         self, name: str, fn: Callable[..., Any], args: Any, kwargs: dict[str, Any]
     ) -> Any:
         """Note the function; or run it, after what is noted if it takes tensors."""
-        if threading.get_ident() == self.thread:
+        if get_ident() == self.thread:
             if name in PARTS:
                 noted = PARTS[name](self, *args, **kwargs)
                 if noted is not None:
@@ -161,7 +163,7 @@ class Recorder(Executor):
     ) -> TensorData | None:
         """Memory for fn(operands), of type `dtype`; None if no program can have it."""
         device, shape = operands[0].storage.device, operands[0].shape
-        types, empty = self._of(device)
+        types = self._types(device)
         if dtype not in types or fn not in OURS:
             return None
         for a in operands:
@@ -177,7 +179,7 @@ class Recorder(Executor):
             self.flush()
             self._begin(device, shape)
             per_row, args = False, self._args(operands, False)
-        return self._noted(Step(fn, args, dtype, per_row), empty(shape, dtype))
+        return self._noted(Step(fn, args, dtype, per_row), shape)
 
     def note_fold(
         self, fn: Callable, a: TensorData, dims: Sequence[int], start: float
@@ -188,7 +190,7 @@ class Recorder(Executor):
         single row, which all threads share.
         """
         device, shape, dtype = a.storage.device, a.shape, a.storage.dtype
-        types, empty = self._of(device)
+        types = self._types(device)
         count = len(dims)
         row = math.prod(shape[len(shape) - count :])
         if (
@@ -205,16 +207,18 @@ class Recorder(Executor):
             self._begin(device, shape)
             args = self._args((a,), False)
         self.rows, self.folded = rows, count
-        return self._noted(Step(fn, args, dtype, True, start), empty(rows, dtype))
+        return self._noted(Step(fn, args, dtype, True, start), rows)
 
-    def _of(self, device: str) -> tuple[Any, Callable[..., TensorData]]:
-        """The types that a device puts together, and how it makes memory."""
-        if device not in self.backends:
-            backend = get_backend(device)
-            self.backends[device] = backend.fused_types, backend.empty
-        return self.backends[device]
+    def _types(self, device: str) -> frozenset[DType]:
+        """The types that a device puts together."""
+        found = self.types.get(device)
+        if found is None:
+            found = self.types[device] = get_backend(device).fused_types
+        return found
 
-    def _noted(self, step: Step, out: TensorData) -> TensorData:
+    def _noted(self, step: Step, shape: Shape) -> TensorData:
+        """The result of a step, which gets memory when that is to be written."""
+        out = TensorData.around(None, step.dtype, self.device, shape)
         self.pending[id(out.storage)] = len(self.steps)
         self.steps.append(step)
         self.made.append(weakref.ref(out.storage))
@@ -268,11 +272,12 @@ class Recorder(Executor):
             return
         if self.told is not None:
             self.told.append(Fusion(program, shape, device))
-        raws = {}
+        backend, raws = get_backend(device), {}
         for k, storage in zip(program.kept, outs.values()):
             size = rows if program.steps[k].per_row else shape
-            raws[k] = TensorData(storage, size or ())
-        get_backend(device).fused(program, shape, inputs, raws)
+            raws[k] = backend.empty(size or (), storage.dtype)
+            storage.array = raws[k].storage.array
+        backend.fused(program, shape, inputs, raws)
 
 
 # What reads no tensors: it may run before what is noted.
