@@ -268,6 +268,8 @@ class CUDABackend(Backend):
         size = math.prod(shape)
         if len(program.steps) < 2 or not 0 < size < LIMIT:
             super().fused(program, shape, inputs, outs)
+        elif program.folds_whole(shape):
+            self._fused_whole(program, shape, inputs, outs, fused.run)
         elif program.folded:
             fused_rows.run(program, shape, inputs, outs)
         else:

@@ -12,9 +12,9 @@ as in `map_flat` of `elementwise.py`; that of a * b, then tanh, is
         y1 = float32(tanh_float32(y0))
         return y1, y1
 
-    def loop(x0_, x1_, z1_, vectors):
+    def loop(x0_, x1_, z1_, size, vectors):
         i = int64(cuda.grid(1)) * 4
-        if vectors and i + 4 <= z1_.size:
+        if vectors and i + 4 <= size:
             ...                                 loads of 16 bytes, four bodies
             store4(z1_, i, a[0], b[0], c[0], d[0])
         else:
@@ -23,7 +23,8 @@ as in `map_flat` of `elementwise.py`; that of a * b, then tanh, is
 Half types are float32 from the first function to the last, and rounded where they are
 written. An array that has fewer elements than the result repeats, as in `zip_repeated`:
 element i of the result meets its element i // d % m. What lies in another way is copied
-first, and a number is an argument.
+first, and a number is an argument. Of a large tensor that becomes one number each block
+folds its part.
 """
 
 from __future__ import annotations
@@ -34,13 +35,16 @@ from functools import cache, lru_cache
 from typing import Any
 
 from cuda_ops.block.intrinsics import is_aligned
+from cuda_ops.block.rows import folded
 from cuda_ops.elementwise import expanded, number_of, window
-from cuda_ops.memory import STEP, THREADS
+from cuda_ops.memory import STEP, THREADS, copy_into, empty
+from cuda_ops.reduce import reduce
 from cuda_ops.runtime.launch import SIMULATED, Kernel, ceil_div, device_function
 from minitorch import operators
 from minitorch.backend.fusion import Program, load
 from minitorch.backend.host.memory import repeats
 from minitorch.backend.low_precision import unrounded
+from minitorch.dtypes import computed
 from minitorch.tensor_data import Shape, TensorData
 
 # How the four elements of a thread meet an input: one each, the same four of a row that
@@ -56,17 +60,26 @@ def scalar(name: str) -> Callable:
     return device_function(getattr(operators, fn), **forms)
 
 
+@cache
+def fold(name: str) -> Any:
+    """The fold of a block's numbers with the function `name`, as `scalar` has it."""
+    return folded(THREADS, scalar(name))
+
+
 @lru_cache(maxsize=1024)
-def made(program: Program, kinds: tuple[str, ...]) -> Kernel:
-    """The kernel of `program` whose inputs lie as `kinds` say."""
-    module = load("cuda_ops.fused", text(program, kinds))
+def made(program: Program, kinds: tuple[str, ...], outs: tuple[int, ...]) -> Kernel:
+    """The kernel of `program` whose inputs lie as `kinds` say, and which writes `outs`.
+    Of a fold it writes a number for each block."""
+    module = load("cuda_ops.fused", text(program, kinds, outs))
     names = ",".join([step.fn.__name__ for step in program.steps])
     return Kernel(module.loop, f"fused[{names}]", threads=THREADS)
 
 
-def text(program: Program, kinds: tuple[str, ...]) -> str:
+def text(program: Program, kinds: tuple[str, ...], outs: tuple[int, ...]) -> str:
     """The file of that kernel."""
-    inputs = [f"x{k}" for k in range(len(kinds))]
+    steps, inputs = program.steps, [f"x{k}" for k in range(len(kinds))]
+    elements = [k for k, step in enumerate(steps) if not step.per_row]
+    folds = [k for k in outs if steps[k].start is not None]
     four: list[str] = []
     one: list[str] = []
     for x, kind in zip(inputs, kinds):
@@ -90,42 +103,77 @@ def text(program: Program, kinds: tuple[str, ...]) -> str:
     for e, name in enumerate("abcd"):
         four.append(f"{name} = body({', '.join(f'{x}_{e}' for x in inputs)})")
     one.append(f"a = body({', '.join(inputs)})")
-    for e, k in enumerate(program.kept):
+    made = [k for k in outs if k not in folds]
+    for e, k in enumerate(made):
         four.append(f"store4(z{k}_, i, a[{e}], b[{e}], c[{e}], d[{e}])")
         one.append(f"store(z{k}_, j, a[{e}])")
+    begin, end = [], []
+    for e, k in enumerate(folds, len(made)):
+        fn = program.step_name(k)
+        begin.append(f"cells{k} = cuda.shared.array(WARP, {step_kind(program, k)})")
+        begin.append(f"total{k} = {start_text(program, k)}")
+        for name in "abcd":
+            four.append(f"total{k} = {fn}(total{k}, {name}[{e}])")
+        one.append(f"total{k} = {fn}(total{k}, a[{e}])")
+        end.append(f"total{k} = all_{fn}(total{k}, cuda.threadIdx.x, cells{k})")
+        end.append("if cuda.threadIdx.x == 0:")
+        end.append(f"    store(z{k}_, cuda.blockIdx.x, total{k})")
     places = [
         f"d{x}, m{x}" for x, kind in zip(inputs, kinds) if kind in (ROW, RUN, ANY)
     ]
-    size = f"z{program.kept[0]}_.size"
-    arguments = [f"{x}_" for x in inputs] + [f"z{k}_" for k in program.kept] + places
+    arguments = [f"{x}_" for x in inputs] + [f"z{k}_" for k in outs] + places
+    made += [steps[k].args[0] for k in folds]
+    results = [f"y{k}" if k >= 0 else f"x{~k}" for k in (*made, made[0])]
     return "\n".join([
-        f'"""{len(program.steps)} elementwise functions in one kernel, made by '
-        'minitorch.compile."""',
+        f'"""{len(steps)} functions in one kernel, made by minitorch.compile."""',
         "",
         "import numpy as np",
         "from numba import cuda, int64, uint32",
         "",
-        "from cuda_ops.block.intrinsics import device, load, load4, store, store4",
-        "from cuda_ops.fused import scalar",
+        "from cuda_ops.block.intrinsics import "
+        "WARP, device, load, load4, store, store4",
+        "from cuda_ops.fused import fold, scalar",
         "",
-        *program.head_text(),
+        *head_text(program, folds, ""),
         "",
         "",
         "@device",
         f"def body({', '.join(inputs)}):",
-        *(f"    {program.step_text(k)}" for k in range(len(program.steps))),
-        f"    return {', '.join(f'y{k}' for k in (*program.kept, program.kept[0]))}",
+        *(f"    {program.step_text(k)}" for k in elements),
+        f"    return {', '.join(results)}",
         "",
         "",
-        f"def loop({', '.join([*arguments, 'vectors'])}):",
+        f"def loop({', '.join([*arguments, 'size', 'vectors'])}):",
+        *(f"    {line}" for line in begin),
         "    i = int64(cuda.grid(1)) * 4",
-        f"    if vectors and i + 4 <= {size}:",
+        "    if vectors and i + 4 <= size:",
         *(f"        {line}" for line in four),
         "    else:",
-        f"        for j in range(i, min(i + 4, {size})):",
+        "        for j in range(i, min(i + 4, size)):",
         *(f"            {line}" for line in one),
+        *(f"    {line}" for line in end),
         "",
     ])  # fmt: skip
+
+
+def step_kind(program: Program, k: int) -> str:
+    """The type in which step k is computed."""
+    return computed(program.steps[k].dtype).name
+
+
+def start_text(program: Program, k: int) -> str:
+    """With what a fold begins."""
+    start = repr(float(program.steps[k].start or 0.0)).replace("inf", "np.inf")
+    return f"{step_kind(program, k)}({start})"
+
+
+def head_text(program: Program, folds: list[int], group: str) -> list[str]:
+    """What lines need; of folds, those of a thread's numbers and of a group's."""
+    lines = [line.replace('fold("', 'scalar("') for line in program.head_text()]
+    for k in folds:
+        name = program.step_name(k)
+        lines.append(f'all_{name} = fold("{name.removeprefix("fold_")}"{group})')
+    return list(dict.fromkeys(lines))
 
 
 def run(
@@ -156,8 +204,19 @@ def run(
         else:
             row = d == 1 and m % 4 == 0 and is_aligned(arrays[-1])
             kinds.append(ROW if row else ANY)
-    flat = [array for array, kind in zip(arrays, kinds) if kind is FLAT]
-    results = [out.flat() for out in outs.values()]
-    made(program, tuple(kinds))[ceil_div(size, STEP), THREADS](
-        *arrays, *results, *numbers, is_aligned(*flat, *results)
+    blocks = ceil_div(size, STEP)
+    results, parts = {k: out.flat() for k, out in outs.items()}, {}
+    read = [array for array, kind in zip(arrays, kinds) if kind is FLAT]
+    for k in outs:
+        if program.steps[k].start is not None:
+            parts[k] = empty((blocks,), computed(program.steps[k].dtype))
+            results[k] = parts[k].flat()
+        else:
+            read.append(results[k])
+    made(program, tuple(kinds), tuple(outs))[blocks, THREADS](
+        *arrays, *results.values(), *numbers, size, is_aligned(*read)
     )
+    for k, part in parts.items():
+        fn, start = program.steps[k].fn, program.steps[k].start
+        total = reduce(fn, part, (0,), start or 0.0, outs[k].dtype)
+        copy_into(outs[k], TensorData(total.storage, outs[k].shape))

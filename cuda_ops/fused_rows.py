@@ -25,13 +25,12 @@ from typing import Any
 from cuda_ops.block.intrinsics import WARP, is_aligned
 from cuda_ops.block.rows import BLOCK, LARGE, folded
 from cuda_ops.elementwise import expanded, number_of, window
-from cuda_ops.fused import NUMBER, scalar
+from cuda_ops.fused import NUMBER, head_text, scalar, start_text, step_kind
 from cuda_ops.memory import copy
 from cuda_ops.runtime.launch import Kernel, ceil_div
 from minitorch.backend.fusion import Program, load
 from minitorch.backend.host.memory import repeats
 from minitorch.backend.low_precision import unrounded
-from minitorch.dtypes import computed
 from minitorch.tensor_data import Shape, TensorData
 
 # How an input lies along a row: a number for each element, the same ones in each row,
@@ -65,7 +64,9 @@ def text(program: Program, kinds: tuple[str, ...], width: int, group: int) -> st
     arguments = [f"x{k}_" for k in range(len(kinds))] + [f"z{k}_" for k in kept]
     arguments += [f"d{k}, m{k}" for k, kind in enumerate(kinds) if kind in (ONE, ANY)]
     folds = [k for k, step in enumerate(steps) if step.start is not None]
-    lines = [f"cells{k} = cuda.shared.array(WARP, {_kind(program, k)})" for k in folds]
+    lines = [
+        f"cells{k} = cuda.shared.array(WARP, {step_kind(program, k)})" for k in folds
+    ]
     lines += [
         f"t = cuda.threadIdx.x % {group}",
         f"line = int64(cuda.blockIdx.x) * {_per_block(group)} "
@@ -89,11 +90,6 @@ def text(program: Program, kinds: tuple[str, ...], width: int, group: int) -> st
         if steps[k].per_row
         for line in ("if t == 0 and inside:", f"    store(z{k}_, line, y{k})")
     ]
-    head = [line.replace('fold("', 'scalar("') for line in program.head_text()]
-    head += [
-        f'all_{program.step_name(k)} = fold("{program.step_name(k)[5:]}", {group})'
-        for k in folds
-    ]
     return "\n".join([
         f'"""{len(steps)} functions in one kernel, made by minitorch.compile."""',
         "",
@@ -104,7 +100,7 @@ def text(program: Program, kinds: tuple[str, ...], width: int, group: int) -> st
         "WARP, device, load, load4, store, store4",
         "from cuda_ops.fused_rows import fold, scalar",
         "",
-        *dict.fromkeys(head),
+        *head_text(program, folds, f", {group}"),
         "",
         "",
         *bodies,
@@ -112,11 +108,6 @@ def text(program: Program, kinds: tuple[str, ...], width: int, group: int) -> st
         *(f"    {line}" for line in lines),
         "",
     ])  # fmt: skip
-
-
-def _kind(program: Program, k: int) -> str:
-    """The type in which step k is computed."""
-    return computed(program.steps[k].dtype).name
 
 
 def _per_block(group: int) -> int:
@@ -207,9 +198,7 @@ def _level(
         *(~a for k in folds for a in steps[k].args if a < 0),
     })  # fmt: skip
     for k in folds:
-        start = repr(float(steps[k].start or 0.0))
-        start = f"{start[: -len('inf')]}np.inf" if start.endswith("inf") else start
-        yield f"total{k} = {_kind(program, k)}({start})"
+        yield f"total{k} = {start_text(program, k)}"
     if not body and not folds:
         return
     yield f"for i in range(t * {width}, n, {group * width}):"

@@ -118,7 +118,10 @@ class CPUBackend(CPUMemory, HostBackend):
     ) -> None:  # fmt: skip
         """By a loop made for it, where that pays."""
         if fused.pays(program, shape):
-            fused.run(program, shape, inputs, outs)
+            if program.folds_whole(shape):
+                self._fused_whole(program, shape, inputs, outs, fused.run)
+            else:
+                fused.run(program, shape, inputs, outs)
         else:
             super().fused(program, shape, inputs, outs)
 

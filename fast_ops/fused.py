@@ -24,7 +24,8 @@ An array that has fewer elements than the result repeats: element i of the resul
 its element i // d % m, a row (d = 1), a column or a channel (d of a line or more), or
 one number (m = 1). What lies in another way is copied first. Where rows are folded, a
 line is a row, and there is an inner loop for each level of the program: what a later
-one needs of an earlier one lies in an array as long as a row, which the cache has.
+one needs of an earlier one lies in an array as long as a row, which the cache has. A
+large tensor that becomes one number is folded line by line, and the lines' folds are.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ import numpy as np
 from fast_ops.late import Inner
 from fast_ops.launch import FASTMATH, SERIAL_LIMIT, compile_kernel
 from fast_ops.memory import copy
-from fast_ops.reduce import BLOCK
+from fast_ops.reduce import BLOCK, BLOCKS, EXACT, starts
 from fast_ops.vector_math import FAST, fast_form
 from fast_ops.walk import STRETCH
 from minitorch import operators
@@ -85,18 +86,23 @@ def fold(name: str) -> Callable:
 
 
 @lru_cache(maxsize=1024)
-def made(program: Program, kinds: tuple[str, ...]) -> Callable:
-    """The kernel of `program` whose inputs lie as `kinds` say."""
-    loop = load("fast_ops.fused", text(program, kinds)).loop
+def made(
+    program: Program, kinds: tuple[str, ...], outs: tuple[int, ...], whole: bool
+) -> Callable:
+    """The kernel of `program` whose inputs lie as `kinds` say, and which writes `outs`.
+    What is folded `whole` is folded line by line here."""
+    loop = load("fast_ops.fused", text(program, kinds, outs, whole)).loop
     return compile_kernel(loop, (), parallel=True, fastmath=False)
 
 
 # ------------------------------------------------------------------------------- text
 
 
-def text(program: Program, kinds: tuple[str, ...]) -> str:
+def text(
+    program: Program, kinds: tuple[str, ...], kept: tuple[int, ...], whole: bool
+) -> str:
     """The file of that kernel."""
-    steps, kept = program.steps, program.kept
+    steps = program.steps
     arrays = [f"x{k}_" for k in range(len(kinds))] + [f"z{k}_" for k in kept]
     places = [f"d{k}, m{k}" for k, kind in enumerate(kinds) if kind is not FLAT]
     lines = []
@@ -116,7 +122,7 @@ def text(program: Program, kinds: tuple[str, ...]) -> str:
             lines.append(f"z{k} = np.empty(n, {steps[k].dtype.name})")
     levels = program.fold_levels()
     for level in range(max(levels) + 1):
-        lines += _level(program, kinds, levels, level, stored)
+        lines += _level(program, kinds, levels, level, stored, whole)
     lines += [f"z{k}_[line] = y{k}" for k in kept if steps[k].per_row]
     return "\n".join([
         f'"""{len(steps)} functions in one loop, made by minitorch.compile."""',
@@ -152,7 +158,7 @@ def _stored(program: Program) -> set[int]:
 
 def _level(
     program: Program, kinds: tuple[str, ...], levels: list[int], level: int,
-    stored: set[int],
+    stored: set[int], whole: bool,
 ) -> Iterator[str]:  # fmt: skip
     """The lines of one level: folds of the level before, what is one number a row, and
     a loop over the row."""
@@ -163,14 +169,15 @@ def _level(
         step = program.steps[k]
         if step.start is not None:
             (a,) = step.args
-            kind, value = step.dtype.name, repr(float(step.start))
-            row = f"z{a}" if a >= 0 else f"x{~a}s"
-            value = f"{kind}(np.inf)" if value == "inf" else value
-            value = f"{kind}(-np.inf)" if value == "-inf" else f"{kind}({value})"
-            yield f"y{k} = {kind}({program.step_name(k)}({row}, {value}))"
+            row = f"z{a}[:w]" if a >= 0 else f"x{~a}s"
+            kind = step.dtype.name
+            start = repr(float(step.start)).replace("inf", "np.inf")
+            total = f"{program.step_name(k)}({row}, {kind}({start}))"
+            yield f"y{k} = {total if whole else f'{kind}({total})'}"
             continue
         if step.per_row:
-            yield program.step_text(k)
+            if not whole:  # else it comes behind the kernel
+                yield program.step_text(k)
             continue
         for a in step.args:
             if a < 0 and kinds[~a] is not ONE:
@@ -192,7 +199,7 @@ def pays(program: Program, shape: Shape) -> bool:
     """Whether a kernel is made: for several functions of what all threads share, and
     of rows that the cache has."""
     row = math.prod(shape[len(shape) - program.folded :])
-    fits = not program.folded or SHORT <= row <= STRETCH
+    fits = not program.folded or SHORT <= row <= STRETCH or program.folds_whole(shape)
     return fits and len(program.steps) > 1 and math.prod(shape) >= SERIAL_LIMIT
 
 
@@ -201,23 +208,20 @@ def run(
     outs: Mapping[int, TensorData],
 ) -> None:  # fmt: skip
     """Run the kernel of `program`."""
-    size = math.prod(shape)
+    size, whole = math.prod(shape), program.folds_whole(shape)
     places = [repeats(t.shape, t.strides, shape) for t in inputs]
     n = math.prod(shape[len(shape) - program.folded :])
-    if not program.folded:
+    if whole or not program.folded:
         n = line_of(tuple([place for place in places if place is not None]), size)
     arrays, kinds, numbers = [], [], []
-    whole, of_rows = program.inputs_of(folds=True), program.inputs_of(folds=False)
+    folded, of_rows = program.inputs_of(folds=True), program.inputs_of(folds=False)
     for k, (t, place) in enumerate(zip(inputs, places)):
         m, d = place or (0, 1)
         if k in of_rows:
             if m != 1 and (m == 0 or d % n):
-                t, m, d = (
-                    copy(t.expand(program.row_shape(shape)), t.dtype),
-                    size // n,
-                    n,
-                )
-        elif not _lies_along(m, d, n, size) or (k in whole and d > 1):
+                rows = program.row_shape(shape)
+                t, m, d = copy(t.expand(rows), t.dtype), size // n, n
+        elif not _lies_along(m, d, n, size) or (k in folded and d > 1):
             t, m, d = copy(t.expand(shape), t.dtype), size, 1
         if m == size:
             kinds.append(FLAT)
@@ -225,10 +229,19 @@ def run(
             kinds.append(ROW if d == 1 and m > 1 else ONE)
             numbers += [d, m]
         arrays.append(t.storage.array[t.offset : t.offset + m])
-    made(program, tuple(kinds))(
-        *arrays, *[out.flat() for out in outs.values()], size,
-        n if n >= SHORT else CHUNK, *numbers,
-    )  # fmt: skip
+    n = n if n >= SHORT else CHUNK
+    results = {k: out.flat() for k, out in outs.items()}
+    parts = {}
+    for k in outs if whole else ():
+        step = program.steps[k]
+        if step.start is not None:
+            start = starts(step.start, step.dtype, step.fn not in EXACT)[0]
+            parts[k] = start, np.empty((-(-size // n), 1), start.dtype)
+            results[k] = parts[k][1][:, 0]
+    kernel = made(program, tuple(kinds), tuple(outs), whole)
+    kernel(*arrays, *results.values(), size, n, *numbers)
+    for k, (start, part) in parts.items():
+        BLOCKS[program.steps[k].fn](start, part, outs[k].flat())
 
 
 def _lies_along(m: int, d: int, n: int, size: int) -> bool:

@@ -400,7 +400,7 @@ NO_PARTIAL = {dtype.numpy: np.empty((1, 1), dtype.numpy) for dtype in COMPUTED}
 
 
 @lru_cache(maxsize=1024)
-def _starts(value: float, dtype: DType, rounds: bool) -> tuple[np.ndarray, np.ndarray]:
+def starts(value: float, dtype: DType, rounds: bool) -> tuple[np.ndarray, np.ndarray]:
     """Where a fold begins, in the type of its total and in that of its elements."""
     wide = float64 if dtype is float32 and rounds else dtype
     return np.array([value], wide.numpy), np.array([value], dtype.numpy)
@@ -446,25 +446,25 @@ def reduce(
     if size == 0:
         result.fill(start)
         return out
-    starts = _starts(start, out_type, fn not in EXACT)
+    begin = starts(start, out_type, fn not in EXACT)
     parallel = size >= SERIAL_LIMIT
     if fn not in SPLITTABLE:
-        _run(fn, _rows(a, dims), _in_order(len(result), n), parallel, starts, result)
+        _run(fn, _rows(a, dims), _in_order(len(result), n), parallel, begin, result)
         return out
     if size == n > CHUNK and a.contiguous:
-        _fold_all(fn, a.flat(), parallel, starts, result)
+        _fold_all(fn, a.flat(), parallel, begin, result)
         return out
     if n <= STRETCH and a.contiguous and cut.trailing:
-        FLAT[parallel][fn](a.flat(), n, starts[0], starts[1], result)
+        FLAT[parallel][fn](a.flat(), n, begin[0], begin[1], result)
         return out
     if source is out_type and a.contiguous and cut.leading:
-        _fold_columns(fn, a.flat(), parallel, starts[0], result)
+        _fold_columns(fn, a.flat(), parallel, begin[0], result)
         return out
     loops = walk(a.shape, a.strides, dims)
     if loops is None:
-        FLAT[parallel][fn](_rows(a, dims).flat(), n, *starts, result)
+        FLAT[parallel][fn](_rows(a, dims).flat(), n, *begin, result)
     else:
-        _run(fn, a, loops, parallel, starts, result)
+        _run(fn, a, loops, parallel, begin, result)
     return out
 
 

@@ -107,6 +107,14 @@ CHAINS: dict[str, Callable[..., Tensor]] = {
     ),
     "columns": lambda x, row, column, one: (x * row).sum(0) + row,
     "everything": lambda x, row, column, one: (x * x).sum() + one,
+    "mean of all": lambda x, row, column, one: ((x - column) * (x - column)).mean(),
+    "largest of all": lambda x, row, column, one: (x * 2.0 + 1.0).amax() * one,
+    "two of all": lambda x, row, column, one: (
+        x.exp().sum((0, 1), keepdim=True) / (x + 1.0).amin((0, 1), keepdim=True)
+    ),
+    "all and rows": lambda x, row, column, one: (
+        (x * 2.0).exp().sum() + (x * 2.0).exp().sum(1) * row.exp().sum()
+    ),
     "no number": lambda x, row, column, one: softmax(x / (x - x)),
     "compensated": lambda x, row, column, one: (x + 100.0) - 100.0,
 }
@@ -222,9 +230,19 @@ def test_rows_are_folded_on_the_way() -> None:
     assert found.program.fold_levels() == [1, 1, 1, 2, 2] and found.program.folded == 1
     (found,) = fusions(layer_norm, x, weight)
     assert found.program.fold_levels() == [1, 1, 1, 1, 2, 2, 2, 2, 2, 2]
-    # All threads share what becomes one number, or one a column: no part of a program.
-    found, *rest = fusions(lambda x: (x * 2.0).sum() + (x * 2.0).sum(0), x)
-    assert list(map(names, [found, *rest])) == ["mul", "mul", "add"]
+    # What becomes one number a column is no part of a program.
+    found, *rest = fusions(lambda x: (x * 2.0).sum(0) + 1.0, x)
+    assert list(map(names, [found, *rest])) == ["mul", "add"]
+
+
+def test_what_becomes_one_number() -> None:
+    """Is the end of a program, but for what is computed of such numbers alone."""
+    x, row = minitorch.randn(ROWS, COLS), minitorch.randn(COLS)
+    (found,) = fusions(lambda x: (x - row).exp().mean(), x)
+    assert names(found) == "sub exp add div" and found.program.kept == (3,)
+    assert found.program.folds_whole(x.shape)
+    found, *rest = fusions(lambda x: x * 2.0 + (x * 2.0).amax((0, 1), True), x)
+    assert list(map(names, [found, *rest])) == ["mul maximum", "add"] or rest
 
 
 def test_what_nobody_holds_is_not_written() -> None:

@@ -23,8 +23,9 @@ import importlib.util
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, lru_cache
+from math import prod
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -32,6 +33,8 @@ from typing import Any, NamedTuple
 from minitorch.backend.primitives import Primitives
 from minitorch.dtypes import DType, computed
 from minitorch.tensor_data import Shape, TensorData
+
+LONG = 16_384  # a longer row is folded by many, if it is all there is
 
 
 class Step(NamedTuple):
@@ -82,6 +85,12 @@ class Program(NamedTuple):
             for a in step.args
             if a < 0
         }
+
+    def folds_whole(self, shape: Shape) -> bool:
+        """Whether all of a large tensor becomes one number, or several: no element is
+        computed with these."""
+        end = len(shape) - self.folded
+        return prod(shape[:end]) == 1 and prod(shape[end:]) > LONG and self.folded > 0
 
     def fold_levels(self) -> list[int]:
         """For each step how many folds it takes to have it, one after the other."""
@@ -163,24 +172,49 @@ class Fusion(Primitives):
         `outs` has memory for the results of each step in `program.kept`, without gaps,
         and apart from the inputs.
         """
-        values: list[TensorData] = []
+        self._one_by_one(program, shape, inputs, outs, {}, range(len(program.steps)))
+
+    def _one_by_one(
+        self, program: Program, shape: Shape, inputs: Sequence[TensorData],
+        outs: Mapping[int, TensorData], values: dict[int, TensorData],
+        which: Iterable[int],
+    ) -> None:  # fmt: skip
+        """Compute some steps by the backend's functions; `values` has results."""
         dims = range(len(shape) - program.folded, len(shape))
-        for k, (fn, args, dtype, per_row, start) in enumerate(program.steps):
+        for k in which:
+            fn, args, dtype, per_row, start = program.steps[k]
             given = [values[a] if a >= 0 else inputs[~a] for a in args]
             out = outs.get(k)
             if start is not None:
                 made = self.reduce(fn, given[0].expand(shape), dims, start, dtype)
-                values.append(self.into(out, made))
+                values[k] = self.into(out, made)
                 continue
             size = program.row_shape(shape) if per_row else shape
             if all(a.shape != size for a in given):
                 given[0] = given[0].expand(size)
             if len(given) == 1:
-                values.append(self.map(fn, given[0], dtype, out))
+                values[k] = self.map(fn, given[0], dtype, out)
             elif len(given) == 2:
-                values.append(self.zip(fn, given[0], given[1], dtype, out))
+                values[k] = self.zip(fn, given[0], given[1], dtype, out)
             else:
-                values.append(self.where(given[0], given[1], given[2], out))
+                values[k] = self.where(given[0], given[1], given[2], out)
+
+    def _fused_whole(
+        self, program: Program, shape: Shape, inputs: Sequence[TensorData],
+        outs: Mapping[int, TensorData], run: Callable,
+    ) -> None:  # fmt: skip
+        """A program that `folds_whole`: by `run` up to its folds, for all of which it
+        has memory; then what is made of these numbers."""
+        ones, values = program.row_shape(shape), dict(outs)
+        rest = []
+        for k, step in enumerate(program.steps):
+            if step.start is not None:
+                values[k] = outs.get(k) or self.empty(ones, step.dtype)
+            elif step.per_row:
+                rest.append(k)
+                values.pop(k, None)
+        run(program, shape, inputs, values)
+        self._one_by_one(program, shape, inputs, outs, values, rest)
 
 
 # ------------------------------------------------------------------ text that is made

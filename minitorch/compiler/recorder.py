@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 
 import minitorch.operators as operators
 from minitorch.backend import get_backend
-from minitorch.backend.fusion import Program, Step, needed
+from minitorch.backend.fusion import LONG, Program, Step, needed
 from minitorch.dtypes import DType, computed
 from minitorch.executor import PLAIN, Executor, active, executing
 from minitorch.tensor_data import Shape, Storage, TensorData, broadcast_shapes
@@ -88,6 +88,7 @@ class Recorder(Executor):
         self.device, self.shape = device, shape
         self.rows: Shape | None = None  # the shape of folds of rows, if there are some
         self.folded = 0  # the dims of a row
+        self.whole = False  # whether there is one, which many threads fold
         self.inputs: list[TensorData] = []
         self.steps: list[Step] = []
         self.made: list[weakref.ref[Storage]] = []  # the memory of each step's result
@@ -186,8 +187,8 @@ class Recorder(Executor):
     ) -> TensorData | None:
         """Memory for a fold of the rows of `a`; None if no program can have it.
 
-        A row is the last dims. Others are better folded by themselves; and so is a
-        single row, which all threads share.
+        A row is the last dims; others are better folded by themselves. What becomes of
+        a long row that is all there is, no other elements are computed with.
         """
         device, shape, dtype = a.storage.device, a.shape, a.storage.dtype
         types = self._types(device)
@@ -196,17 +197,19 @@ class Recorder(Executor):
         if (
             dtype not in types or not dtype.is_floating_point or fn not in FOLDS
             or sorted(dims) != list(range(len(shape) - count, len(shape)))
-            or row < 2 or math.prod(shape) == row
+            or row < 2
         ):  # fmt: skip
             return None
         rows, args = (*shape[: len(shape) - count], *[1] * count), None
-        if shape == self.shape and device == self.device and self.rows in (None, rows):
+        whole = row > LONG and math.prod(shape) == row
+        here = shape == self.shape and device == self.device
+        if here and (self.rows is None or (self.rows, self.whole) == (rows, whole)):
             args = self._args((a,), False)
         if args is None:
             self.flush()
             self._begin(device, shape)
             args = self._args((a,), False)
-        self.rows, self.folded = rows, count
+        self.rows, self.folded, self.whole = rows, count, whole
         return self._noted(Step(fn, args, dtype, True, start), rows)
 
     def _types(self, device: str) -> frozenset[DType]:
@@ -251,9 +254,10 @@ class Recorder(Executor):
     def _fits(self, a: TensorData, k: int, per_row: bool) -> bool:
         """Whether `a` is the result of step k as it is. A number for each row is one
         for all of the row, too."""
-        if a.offset != 0 or (per_row and not self.steps[k].per_row):
+        row = self.steps[k].per_row
+        if a.offset != 0 or (per_row and not row) or (self.whole and row != per_row):
             return False
-        shape = (self.rows or ()) if self.steps[k].per_row else self.shape
+        shape = (self.rows or ()) if row else self.shape
         if a.shape == shape:
             return a.contiguous
         made = TensorData(a.storage, shape)

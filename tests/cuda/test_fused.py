@@ -11,6 +11,8 @@ import minitorch
 from cuda_ops import fused_rows
 from helpers import SIMULATED
 from minitorch import Tensor, cuda
+from minitorch.backend import fusion
+from minitorch.compiler import recorder
 from minitorch.compiler.recorder import Recorder
 from minitorch.dtypes import bfloat16, float32
 
@@ -86,6 +88,31 @@ def test_long_rows(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
         rtol=1e-5,
         atol=1e-8,
     )
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("shape", [(1,), (127,), (3, 43), (5, 128), (9, 100, 30)])
+@pytest.mark.parametrize("dtype", [float32, bfloat16], ids=str)
+def test_all_of_a_tensor(
+    shape: tuple[int, ...], dtype: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each block folds its part; the parts are folded, and what is made of that."""
+    for module in (fusion, recorder):
+        monkeypatch.setattr(module, "LONG", 0)
+    x = gpu(*shape[: 2 if SIMULATED else 3], dtype=dtype)
+
+    def program(x: Tensor) -> tuple[Tensor, ...]:
+        y = x * 2.0 + 1.0
+        return y.sum(), (y * y).mean() * 3.0, y.amin(), y.tanh()
+
+    for made, expected in zip(minitorch.compile(program)(x), program(x.double())):
+        assert made.dtype is dtype
+        np.testing.assert_allclose(
+            made.double().cpu().numpy(),
+            expected.cpu().numpy(),
+            rtol=1e-5 if dtype is float32 else 1e-2,
+            atol=1e-4,
+        )
 
 
 @pytest.mark.cuda

@@ -51,8 +51,8 @@ class TestCompiles:
 
     def test_a_chain(self, dtype: Any, arch: Any) -> None:
         kinds, t = (fused.FLAT, fused.ROW, fused.RUN), dtype.name
-        kernel = fused.made(chain(dtype), kinds)
-        words = f"{t}[] {t}[] {t}[] bool[] {t}[] int64 int64 int64 int64 bool"
+        kernel = fused.made(chain(dtype), kinds, (1, 4))
+        words = f"{t}[] {t}[] {t}[] bool[] {t}[] int64 int64 int64 int64 int64 bool"
         check(kernel, words, dtype, arch)
 
     def test_rows(self, dtype: Any, arch: Any) -> None:
