@@ -30,7 +30,7 @@ from threading import get_ident
 from typing import Any, NamedTuple
 
 import minitorch.operators as operators
-from minitorch.backend import get_backend
+from minitorch.backend import Backend, get_backend
 from minitorch.backend.fusion import LONG, Program, Step, needed
 from minitorch.dtypes import DType, computed
 from minitorch.executor import PLAIN, Executor, active, executing
@@ -79,6 +79,7 @@ class Recorder(Executor):
     def __init__(self, told: list[Fusion] | None = None) -> None:
         self.told = told
         self.thread = get_ident()
+        self.runs = False  # whether what was noted is being run
         self.types: dict[str, frozenset[DType]] = {}  # that each device puts together
         self._exit = ExitStack()
         self._begin("", ())
@@ -148,7 +149,7 @@ class Recorder(Executor):
         self, name: str, fn: Callable[..., Any], args: Any, kwargs: dict[str, Any]
     ) -> Any:
         """Note the function; or run it, after what is noted if it takes tensors."""
-        if get_ident() == self.thread:
+        if get_ident() == self.thread and not self.runs:
             if name in PARTS:
                 noted = PARTS[name](self, *args, **kwargs)
                 if noted is not None:
@@ -268,20 +269,44 @@ class Recorder(Executor):
         if not self.steps:
             return
         outs = {k: found for k, ref in enumerate(self.made) if (found := ref())}
-        inputs, types = self.inputs, tuple([a.storage.dtype for a in self.inputs])
-        program = needed(Program(types, tuple(self.steps), tuple(outs), self.folded))
-        device, shape, rows = self.device, self.shape, self.rows
+        inputs, steps, folded = self.inputs, tuple(self.steps), self.folded
+        device, shape, rows = self.device, self.shape, self.rows or ()
         self._begin("", ())  # also if it fails
         if not outs:
             return
+        backend = get_backend(device)
+        if len(steps) == 1 and self.told is None:
+            dims = range(len(shape) - folded, len(shape))
+            given = [inputs[~a] for a in steps[0].args]
+            self.runs = True
+            try:
+                outs[0].array = _alone(backend, steps[0], given, dims).storage.array
+            finally:
+                self.runs = False
+            return
+        types = tuple([a.storage.dtype for a in inputs])
+        program = needed(Program(types, steps, tuple(outs), folded))
         if self.told is not None:
             self.told.append(Fusion(program, shape, device))
-        backend, raws = get_backend(device), {}
+        raws = {}
         for k, storage in zip(program.kept, outs.values()):
             size = rows if program.steps[k].per_row else shape
-            raws[k] = backend.empty(size or (), storage.dtype)
+            raws[k] = backend.empty(size, storage.dtype)
             storage.array = raws[k].storage.array
         backend.fused(program, shape, inputs, raws)
+
+
+def _alone(
+    backend: Backend, step: Step, given: list[TensorData], dims: Sequence[int]
+) -> TensorData:
+    """The result of a single function, as it is without a compiler."""
+    if step.start is not None:
+        return backend.reduce(step.fn, given[0], dims, step.start, step.dtype)
+    if len(given) == 1:
+        return backend.map(step.fn, given[0], step.dtype)
+    if len(given) == 2:
+        return backend.zip(step.fn, given[0], given[1], step.dtype)
+    return backend.where(given[0], given[1], given[2])
 
 
 # What reads no tensors: it may run before what is noted.
