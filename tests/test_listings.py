@@ -25,7 +25,7 @@ PAGES = [
     for page in ROOT.glob(place)
 ]
 # Programs with what they print: test_docs.py and distributed/test_threads.py run them.
-RUN = ("README.md", "CONTRIBUTING.md", "distributed.md")
+RUN = ("README.md", "CONTRIBUTING.md", "compiler.md", "distributed.md")
 
 
 def generation() -> dict[str, Any]:
