@@ -26,6 +26,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
+from threading import get_ident
 from typing import Any
 
 from minitorch.autodiff import call_after_backward
@@ -111,7 +112,7 @@ _OWN = {*vars(Module()), "_orig_mod"}
 
 def _recorded(fn: Callable, args: Any, kwargs: dict[str, Any]) -> Any:
     """Call `fn`, recorded; what it returns has its backward pass recorded, too."""
-    if is_compiling():
+    if isinstance(active.executor, Recorder):
         return fn(*args, **kwargs)
     with Recorder():
         out = fn(*args, **kwargs)
@@ -123,9 +124,8 @@ def _recorded(fn: Callable, args: Any, kwargs: dict[str, Any]) -> Any:
 
 def _record_backward(grad: Tensor) -> None:
     """A backward pass has come to a compiled function: record the rest of it."""
-    if not is_compiling():
-        recorder = Recorder().__enter__()
-        call_after_backward(lambda: recorder.__exit__(None, None, None))
+    recorder = Recorder().__enter__()
+    call_after_backward(lambda: recorder.__exit__(None, None, None))
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:
@@ -139,8 +139,9 @@ def _tensors(value: Any) -> Iterator[Tensor]:
 
 
 def is_compiling() -> bool:
-    """Whether what runs now is recorded."""
-    return isinstance(active.executor, Recorder)
+    """Whether what this thread does now is recorded."""
+    found = active.executor
+    return isinstance(found, Recorder) and found.thread == get_ident()
 
 
 def disable(fn: Callable) -> Callable:
@@ -157,7 +158,7 @@ def disable(fn: Callable) -> Callable:
 @contextmanager
 def _without() -> Iterator[None]:
     recorder = active.executor
-    if not isinstance(recorder, Recorder):
+    if not (isinstance(recorder, Recorder) and is_compiling()):
         yield
         return
     recorder.flush()

@@ -26,7 +26,7 @@ import math
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from threading import get_ident
+from threading import Lock, get_ident
 from typing import Any, NamedTuple
 
 import minitorch.operators as operators
@@ -70,7 +70,9 @@ class Fusion(NamedTuple):
 
 
 class Recorder(Executor):
-    """Notes elementwise functions, and runs them together.
+    """Notes elementwise functions, and folds of rows, and runs them together.
+
+    One thread at a time is recorded; in the block of another recorder this one is idle.
 
     Args:
         told: gets a `Fusion` for all that runs, in order.
@@ -99,12 +101,15 @@ class Recorder(Executor):
     # ---------------------------------------------------------------------- the block
 
     def __enter__(self) -> Recorder:
-        self.outer = active.executor
-        if self.outer is None:
-            self._exit.enter_context(executing(self))
-        else:  # it goes on seeing what runs
-            active.executor = self
-            self._exit.callback(setattr, active, "executor", self.outer)
+        with _one_at_a_time:
+            self.outer = active.executor
+            if isinstance(self.outer, Recorder):
+                pass  # of this thread, which goes on; of another one, which is alone
+            elif self.outer is None:
+                self._exit.enter_context(executing(self))
+            else:  # it goes on seeing what runs
+                active.executor = self
+                self._exit.callback(setattr, active, "executor", self.outer)
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -308,6 +313,8 @@ def _alone(
         return backend.zip(step.fn, given[0], given[1], step.dtype)
     return backend.where(given[0], given[1], given[2])
 
+
+_one_at_a_time = Lock()
 
 # What reads no tensors: it may run before what is noted.
 MAKERS = {"arange", "empty", "from_numpy", "full", "normal", "number", "uniform"}
