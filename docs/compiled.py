@@ -16,7 +16,7 @@ from typing import Any
 import minitorch as torch
 from fast_ops.fused import FLAT, text
 from minitorch.compiler import explain
-from minitorch.compiler.recorder import Fusion, Recorder
+from minitorch.compiler.recorder import Fused, Recorder
 
 
 def softmax(x: Any) -> Any:
@@ -27,7 +27,7 @@ def softmax(x: Any) -> Any:
 
 def loop() -> str:
     """The file that is written for it."""
-    told: list[Fusion] = []
+    told: list[Fused] = []
     with Recorder(told):
         out = softmax(torch.ones(4, 4))
     del out

@@ -21,7 +21,7 @@ from helpers import SIMULATED
 from minitorch import Tensor, compiler, nn, optim
 from minitorch.backend import fusion, get_backend
 from minitorch.backend.fusion import Program, Step, needed
-from minitorch.compiler.recorder import MOST_STEPS, Fusion, Recorder
+from minitorch.compiler.recorder import MOST_STEPS, Fused, Recorder
 from minitorch.dtypes import bool_, float32
 from minitorch.executor import Executor, active, executing
 from minitorch.operators import add, exp, mul
@@ -35,15 +35,15 @@ def gelu(x: Tensor) -> Tensor:
     return 0.5 * x * (1.0 + (0.7978845608 * (x + 0.044715 * x * x * x)).tanh())
 
 
-def fusions(fn: Callable, *args: Any) -> list[Fusion]:
-    told: list[Fusion] = []
+def fusions(fn: Callable, *args: Any) -> list[Fused]:
+    told: list[Fused] = []
     with Recorder(told):
         kept = fn(*args)
     del kept
     return told
 
 
-def names(fusion: Fusion) -> str:
+def names(fusion: Fused) -> str:
     return " ".join([step.fn.__name__ for step in fusion.program.steps])
 
 
