@@ -51,6 +51,7 @@ class Check:
         needs: GPU or SIMULATOR, for what can only be seen there; "" for both.
         hint: what to look at when it fails.
         oracle: whose word the right outputs are.
+        oracles: the same for outputs of which it is another's.
         torch: whether its call starts ranks that talk by torch's Gloo.
     """
 
@@ -68,6 +69,7 @@ class Check:
     needs: str = ""
     hint: str = ""
     oracle: str = "PyTorch"
+    oracles: Mapping[str, str] = field(default_factory=dict)
     torch: bool = False
 
     def draws(
