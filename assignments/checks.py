@@ -51,6 +51,7 @@ class Check:
         needs: GPU or SIMULATOR, for what can only be seen there; "" for both.
         hint: what to look at when it fails.
         oracle: whose word the right outputs are.
+        oracles: the same for outputs of which it is another's.
         torch: whether its call starts ranks that talk by torch's Gloo.
     """
 
@@ -68,6 +69,7 @@ class Check:
     needs: str = ""
     hint: str = ""
     oracle: str = "PyTorch"
+    oracles: Mapping[str, str] = field(default_factory=dict)
     torch: bool = False
 
     def draws(
@@ -201,6 +203,22 @@ AnyCheck = Check | Speed | Properties
 def sizes_of(names: str, *all_sizes: tuple[int, ...]) -> tuple[dict[str, int], ...]:
     """Edge sizes by their names: sizes_of("rows n", (1, 1), (5, 33))."""
     return tuple(dict(zip(names.split(), sizes)) for sizes in all_sizes)
+
+
+def on_all_cores(task: str, name: str, call: Call) -> Check:
+    """A kernel of fast_ops must have work for all cores (`calling.is_shared`)."""
+    return Check(
+        task,
+        f"{name}: on all cores",
+        call,
+        lambda draw: {"name": name, "n": 34},
+        lambda name, n: {"shared": True},
+        examples=1,
+        devices=("cpu",),
+        hint="The iterations of a loop over range are one core's. Which loop can the "
+        "cores share?",
+        oracle="the task",
+    )
 
 
 def why_not(check: AnyCheck, device: str, simulated: bool) -> str:

@@ -14,9 +14,12 @@ from __future__ import annotations
 import ast
 import re
 import threading
+from collections.abc import Iterator
+from functools import lru_cache
 
 _ONE_AT_A_TIME = threading.Lock()
 CODING = re.compile(r"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)", re.MULTILINE)
+WORD = re.compile(r"\w+")
 
 
 def text_of(data: bytes) -> str:
@@ -57,6 +60,71 @@ def parse(text: str | bytes, name: str = "<unknown>") -> ast.Module:
         raise SyntaxError(said, (name, None, None, None)) from None
     except ValueError as error:  # a null byte, for older Pythons
         raise SyntaxError(f"{name}: {error}") from None
+
+
+# What editors import by themselves, and what a first attempt has left behind.
+OFTEN_LEFT = frozenset(
+    "collections copy functools itertools math numpy operator os random sys time "
+    "typing".split()
+)
+
+
+def without_unused(text: str, library: str) -> str:
+    """A module's text without imports of `OFTEN_LEFT` whose names nobody uses.
+
+    Only whole lines at the top level go, and stay as empty ones. What the library's
+    file imports stays: functions that are taken from there may need it.
+
+    Raises:
+        SyntaxError: a text is not Python.
+    """
+    body = parse(text).body
+    found = [
+        n for n in body if _is_often_left(n) and not _bound(n) & _imported(library)
+    ]
+    if not found:
+        return text
+    used = set(_words(ast.Module([n for n in body if n not in found], [])))
+    lines = text.split("\n")
+    for node in found:
+        behind = lines[node.lineno - 1].encode()[node.end_col_offset :].strip()
+        whole = node.col_offset == 0 and node.lineno == node.end_lineno
+        if whole and behind[:1] in (b"", b"#") and not _bound(node) & used:
+            lines[node.lineno - 1] = ""
+    return "\n".join(lines)
+
+
+@lru_cache(maxsize=256)
+def _imported(text: str) -> frozenset[str]:
+    """The names that a module gets by imports."""
+    return frozenset(name for node in parse(text).body for name in _bound(node))
+
+
+def _bound(node: ast.stmt) -> set[str]:
+    """The names that an import statement binds."""
+    if not isinstance(node, (ast.Import, ast.ImportFrom)):
+        return set()
+    return {alias.asname or alias.name.partition(".")[0] for alias in node.names}
+
+
+def _is_often_left(node: ast.stmt) -> bool:
+    """Whether it imports from `OFTEN_LEFT` alone, and says which names."""
+    if isinstance(node, ast.Import):
+        return {alias.name.partition(".")[0] for alias in node.names} <= OFTEN_LEFT
+    if not isinstance(node, ast.ImportFrom) or node.level or "*" in _bound(node):
+        return False
+    return str(node.module).partition(".")[0] in OFTEN_LEFT
+
+
+def _words(tree: ast.AST) -> Iterator[str]:
+    """All names that code has, and words of its texts; no attributes or docstrings."""
+    documents = {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) or id(node) in documents:
+            continue
+        for _, value in ast.iter_fields(node):
+            for one in value if isinstance(value, list) else [value]:
+                yield from WORD.findall(one) if isinstance(one, str) else ()
 
 
 def without_main(text: str) -> str:

@@ -102,7 +102,7 @@ def test_relu(ops: Any, x: float) -> None:
 
 @given(numbers)
 def test_absolute(ops: Any, x: float) -> None:
-    """abs is never below 0, is even, and is sign(x) times x."""
+    """abs is never below 0, even, and sign(x) times x; sign is 0 at 0, else 1 or -1."""
     # BEGIN SOLUTION a0.2
     assert ops.abs(x) >= 0
     assert ops.abs(x) == ops.abs(-x) == ops.sign(x) * x

@@ -346,6 +346,8 @@ def _scaled(loss: np.ndarray, half: bool, init_scale: float) -> dict[str, Any]:
     return {"one": one, "list": several}
 
 
+TURNS = {"turns": "the task"}  # PyTorch does not count them
+
 SCALING = (
     Check(
         "a11.5",
@@ -369,6 +371,7 @@ SCALING = (
         _trained,
         {"steps": (1, 7), "n": (1, 4)},
         sizes_of("steps n", (12, 2), (9, 1), (20, 3)),
+        oracles=TURNS,
         tolerance=1e-6,
         examples=25,
         hint="A step is skipped for the optimizer that has such a gradient alone, and "
@@ -381,6 +384,7 @@ SCALING = (
         _limit_inputs,
         _trained,
         {"n": (1, 1)},
+        oracles=TURNS,
         tolerance=1e-6,
         examples=1,
         hint="A factor that would grow to infinity stays what it is.",

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from assignments.a3_parallel_cpu import calls
-from assignments.checks import AnyCheck, Check, Speed
+from assignments.checks import AnyCheck, Check, Speed, on_all_cores
 from assignments.draw import Draw, layout
 from assignments.grading.processes import cores
 from assignments.oracles import STARTS, as_torch, elementwise, folded, product
@@ -273,17 +273,7 @@ def _writers(name: str) -> Check:
 
 
 def _shared(task: str, name: str) -> Check:
-    return Check(
-        task,
-        f"{name}: on all cores",
-        calls.on_all_cores,
-        lambda draw: {"name": name, "n": 34},
-        lambda name, n: {"shared": True},
-        examples=1,
-        hint="The iterations of a loop over range are one core's. Which loop can the "
-        "cores share?",
-        oracle="the task",
-    )
+    return on_all_cores(task, name, calls.on_all_cores)
 
 
 ON_ALL_CORES = (

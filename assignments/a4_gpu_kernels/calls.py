@@ -9,6 +9,7 @@ import numpy as np
 
 from assignments.calling import operand, read, results, watched
 
+SHARED, OWN_PART = "shared memory was used", "each thread does its own part"
 MARGIN = 3  # elements around an output that a kernel must leave alone
 
 
@@ -86,6 +87,30 @@ def zip_window(device: str, a: np.ndarray, b: np.ndarray) -> dict[str, Any]:
     return {"memory": read(TensorData(storage, around.shape, (wide, 1), 0))}
 
 
+def own_part(device: str, name: str, n: int, most: int) -> dict[str, Any]:
+    """Whether a thread of a kernel uses `most` places of memory, and no more."""
+    from cuda_ops import elementwise
+    from cuda_ops.scan import exclusive_scan
+    from minitorch import operators
+
+    def ones(*shape: int, layout: str = "contiguous", dtype: str = "float32") -> Any:
+        return operand(device, np.ones(shape, dtype), layout)
+
+    x, columns = ones(n), ones(8, n, layout="permuted")
+    run: dict[str, Callable[[], Any]] = {
+        "where": lambda: elementwise.where(ones(n, dtype="bool"), x, x),
+        "map": lambda: elementwise.map(operators.neg, x),
+        "zip": lambda: elementwise.zip(operators.add, x, x),
+        "map of strides": lambda: elementwise.map(operators.neg, columns),
+        "zip with a row": lambda: elementwise.zip(operators.add, ones(8, n), x),
+        "zip of strides": lambda: elementwise.zip(operators.add, columns, columns),
+        "exclusive_scan": lambda: exclusive_scan(ones(n, dtype="int64")),
+    }
+    with watched() as watch:
+        run[name]()
+    return {OWN_PART: watch.busiest <= most}
+
+
 def total(device: str, name: str, a: np.ndarray) -> dict[str, Any]:
     """A rung of the ladder of sums."""
     from cuda_ops.ladders import reduce as reduce_ladder
@@ -105,6 +130,18 @@ def total_counted(device: str, name: str, a: np.ndarray, least: int) -> dict[str
         out = vars(reduce_ladder)[name](x)
     needless = max(0, watch.total.sectors - least)
     return {**results({"out": out}, {"a": x}), "needless sectors": needless}
+
+
+def total_together(device: str, name: str, a: np.ndarray, most: int) -> dict[str, Any]:
+    """Whether a block's threads share the work of a sum, by shared memory."""
+    from cuda_ops.ladders import reduce as reduce_ladder
+
+    x = operand(device, a)
+    with watched() as watch:
+        out = vars(reduce_ladder)[name](x)
+    shared = watch.total.shared_requests > 0
+    found = {SHARED: shared, OWN_PART: watch.busiest <= most}
+    return {**results({"out": out}, {"a": x}), **found}
 
 
 def scan(device: str, counts: np.ndarray) -> dict[str, Any]:

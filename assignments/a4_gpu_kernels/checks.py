@@ -132,6 +132,36 @@ INDEXING = (
     ),
 )
 
+MOST = 32  # places of memory for a thread, which makes eight elements at most
+
+
+def _own_part(task: str, name: str, *sizes: int) -> Check:
+    """More threads must mean less work for each."""
+    return Check(
+        task,
+        f"{name}: each thread its own part",
+        calls.own_part,
+        lambda draw, n: {"name": name, "n": n, "most": MOST},
+        lambda **_: {calls.OWN_PART: True},
+        edges=tuple({"n": n} for n in sizes),
+        examples=0,
+        needs=SIMULATOR,
+        hint="The same code runs in every thread of the grid. From what does a thread "
+        "know which elements are its own?",
+        oracle="the task",
+    )
+
+
+OWN_PARTS = (
+    _own_part("a4.1", "where", 129),
+    _own_part("a4.1", "map", 129, 1333),
+    _own_part("a4.1", "zip", 129, 1333),
+    _own_part("a4.2", "map of strides", 33),
+    _own_part("a4.2", "zip with a row", 33),
+    _own_part("a4.2", "zip of strides", 33),
+    _own_part("a4.4", "exclusive_scan", 70),
+)
+
 # -------------------------------------------------------------------- broadcasting
 
 
@@ -286,6 +316,31 @@ def _rung_sectors(task: str, name: str) -> Check:
     )
 
 
+def _together(name: str, each: int) -> Check:
+    """A tree, of any fan-in: no thread adds up what all others have brought."""
+
+    def inputs(draw: Draw, blocks: int) -> dict[str, Any]:
+        most = each + BLOCK - BLOCK // 4
+        return {"name": name, "a": draw.array((blocks * BLOCK * each,)), "most": most}
+
+    return Check(
+        "a4.3",
+        f"{name}: a tree in shared memory",
+        calls.total_together,
+        inputs,
+        lambda name, a, most: {
+            **_total(name, a), calls.SHARED: True, calls.OWN_PART: True,
+        },
+        edges=({"blocks": 2},),
+        length=lambda name, a, most: min(a.size, 4096),
+        examples=0,
+        needs=SIMULATOR,
+        hint=f"A block adds {BLOCK} numbers in {BLOCK.bit_length() - 1} rounds, if in "
+        "each round half of the threads add a cell that another one has written.",
+        oracle="NumPy",
+    )  # fmt: skip
+
+
 REDUCTIONS = (
     _rung(
         "a4.3",
@@ -296,6 +351,8 @@ REDUCTIONS = (
     ),
     _rung("a4.3", "sum_several"),
     _rung_sectors("a4.3", "sum_several"),
+    _together("sum_contiguous", 1),
+    _together("sum_several", EACH),
 )
 
 # ---------------------------------------------------------------------- prefix sums
@@ -465,6 +522,7 @@ DIVERGENCE = (
 
 CHECKS: tuple[AnyCheck, ...] = (
     *INDEXING,
+    *OWN_PARTS,
     *BROADCASTING,
     *REDUCTIONS,
     *SCANS,

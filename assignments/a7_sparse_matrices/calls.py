@@ -7,7 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from assignments.calling import gradients, most_writers, operand, results, tensor
+from assignments.calling import (
+    gradients,
+    is_shared,
+    most_writers,
+    operand,
+    results,
+    tensor,
+)
 from assignments.fences import fenced
 
 # ----------------------------------------------------------------------- building CSR
@@ -147,6 +154,32 @@ def gpu_shares(
     arrays = [a.flat() for a in lists.values()]
     csr_balanced[-(-groups // WARPS), THREADS](*arrays, out, n, share, carry_row, carry)
     return results(made, lists)
+
+
+def on_all_cores(device: str, name: str, n: int) -> dict[str, Any]:
+    """Whether a kernel's work on n rows or tasks is shared among the cores."""
+    from fast_ops import sparse, sparse_ladder
+
+    crow, col, ones, square = np.arange(n + 1), np.arange(n), np.ones(n), np.ones(n * n)
+    matrix = crow, col, ones
+    given = {
+        "_count": (sparse.count_row, square, n, crow.copy()),
+        "_columns": (sparse.columns_of_row, np.eye(n).reshape(-1), n, crow, col.copy()),
+        "_by_rows": (sparse_ladder._by_rows, *matrix, ones, np.empty(n), n),
+        "_matvec": (sparse.matvec_parallel, *matrix, ones, np.empty(n), n),
+        "_matmul": (
+            sparse.matmul_parallel, *matrix, square, 0, n, np.empty(n * n), n, n, n,
+        ),
+        "_sample": (
+            sparse.sample_parallel, crow, col, square, square, n, np.empty(n), n,
+        ),
+        "_merged": (
+            sparse_ladder._merged, *matrix, ones, np.empty(n), crow[1:].copy(),
+            np.empty(n),
+        ),
+    }  # fmt: skip
+    kernel, *arguments = given[name]
+    return {"shared": is_shared(kernel, *arguments)}
 
 
 # --------------------------------------------------------------------- with gradients

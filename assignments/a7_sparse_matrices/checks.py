@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from assignments.a7_sparse_matrices import calls
-from assignments.checks import AnyCheck, Check, Speed
+from assignments.checks import AnyCheck, Check, Speed, on_all_cores
 from assignments.draw import Draw, layout
 from assignments.oracles import as_torch, torch_gradients
 from assignments.simulated import simulates
@@ -593,6 +593,21 @@ BALANCE = (
     _on_gpu("balanced", "balanced", (1, 2), (40, 9, 1), (5, 20, 1, 99), task="a7.5"),
 )
 
+# ---------------------------------------------------------------------- all the cores
+
+KERNELS = {
+    "a7.1": ("_count", "_columns"),
+    "a7.2": ("_by_rows", "_matvec"),
+    "a7.3": ("_matmul",),
+    "a7.4": ("_sample",),
+    "a7.5": ("_merged",),
+}
+ON_ALL_CORES = tuple(
+    on_all_cores(task, name, calls.on_all_cores)
+    for task, names in KERNELS.items()
+    for name in names
+)
+
 # ------------------------------------------------------------------------------ speed
 
 
@@ -645,5 +660,6 @@ CHECKS: tuple[AnyCheck, ...] = (
     *MATRICES,
     *GRADIENTS,
     *BALANCE,
+    *ON_ALL_CORES,
     *SPEED,
 )

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from assignments.calling import gradients, operand, read, results, tensor
+from assignments.calling import gradients, is_shared, operand, read, results, tensor
 
 # ------------------------------------------------------------------ bias, activation
 
@@ -177,6 +177,38 @@ def adam_steps(
         step(p, g, m, v, number + 1, *options, by)
     named = {"after": p, "exp_avg": m, "exp_avg_sq": v}
     return {name: [read(a) for a in tensors] for name, tensors in named.items()}
+
+
+# ---------------------------------------------------------------------- all the cores
+
+
+def on_all_cores(device: str, name: str, n: int) -> dict[str, Any]:
+    """Whether a kernel's work on n rows is shared among the cores by `prange`."""
+    from fast_ops import linear, norm, optim, softmax_ladder
+    from minitorch import operators
+
+    def new(*shape: int) -> np.ndarray:
+        return np.ones(shape or (n * n,), np.float32)
+
+    row, x, out = new(n), new(), new()
+    sums = new(n), new(n)
+    given = {
+        "bias_rows": (linear.bias_rows(operators.relu), x, row, out),
+        "bias_rows_in_place": (linear.bias_rows_in_place(operators.relu), x, row),
+        "bias_rows_backward": (
+            linear.bias_rows_backward(operators.relu_backward), out, x, row, new(),
+        ),
+        "_two_passes": (softmax_ladder._two_passes, x, out, n),
+        "_in_chunks": (softmax_ladder._in_chunks, x, out, n, 1, *sums),
+        "_layer_norm": (norm.KERNELS.layer_norm[True], x, row, row, 1.0, out, *sums),
+        "_layer_norm_backward": (
+            norm.KERNELS.layer_norm_backward[True],
+            *(x, x, row, row, row, out, new(n, 2, n), *sums),
+        ),
+        "_adam": (optim.KERNELS.adam[True], x, out, new(), new(), new(9)),
+    }  # fmt: skip
+    kernel, *arguments = given[name]
+    return {"shared": is_shared(kernel, *arguments)}
 
 
 # ------------------------------------------------------------------------------ speed

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from assignments.a8_fusion import calls
-from assignments.checks import AnyCheck, Check, Speed, sizes_of
+from assignments.checks import AnyCheck, Check, Speed, on_all_cores, sizes_of
 from assignments.draw import Draw, layout
 from assignments.oracles import as_torch, backward, torch_gradients
 from assignments.simulated import simulates
@@ -437,6 +437,20 @@ ADAM = (
     ),
 )
 
+# ---------------------------------------------------------------------- all the cores
+
+KERNELS = {
+    "a8.1": ("bias_rows", "bias_rows_in_place", "bias_rows_backward"),
+    "a8.2": ("_two_passes", "_in_chunks"),
+    "a8.3": ("_layer_norm", "_layer_norm_backward"),
+    "a8.4": ("_adam",),
+}
+ON_ALL_CORES = tuple(
+    on_all_cores(task, name, calls.on_all_cores)
+    for task, names in KERNELS.items()
+    for name in names
+)
+
 # ------------------------------------------------------------------------------ speed
 
 
@@ -501,4 +515,11 @@ SPEED = (
     ),
 )
 
-CHECKS: tuple[AnyCheck, ...] = (*BIAS, *SOFTMAX, *NORM, *ADAM, *SPEED)
+CHECKS: tuple[AnyCheck, ...] = (
+    *BIAS,
+    *SOFTMAX,
+    *NORM,
+    *ADAM,
+    *ON_ALL_CORES,
+    *SPEED,
+)

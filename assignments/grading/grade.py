@@ -8,6 +8,7 @@ does, the result is a `Report`; what is wrong with the grader itself is an error
 from __future__ import annotations
 
 import hashlib
+import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -265,6 +266,7 @@ class Grader(Executor):
         Args:
             carried: earlier work, which takes the place of the library's.
         """
+        path = Path(os.path.abspath(path))  # "." has a name, too
         return self.grade_intake(path.name, self.read(path), carried)
 
     def read(self, path: Path) -> Intake:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import sys
 import types
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
@@ -31,6 +32,8 @@ from assignments import syntax
 from assignments.catalog import LIBRARY
 from assignments.grading import allowed
 from assignments.grading.uses import Names, Part, Use, digest, parts, uses
+
+LIBRARY_ROOTS = ("minitorch", "fast_ops", "cuda_ops")
 
 
 @dataclass(frozen=True)
@@ -114,7 +117,7 @@ def _is_module(path: str) -> bool:
 def _source(path: str) -> _File | None:
     """A module of the library."""
     names = path.split(".")
-    if names[0] not in ("minitorch", "fast_ops", "cuda_ops"):
+    if names[0] not in LIBRARY_ROOTS:
         return None
     for place in (LIBRARY.joinpath(*names, "__init__.py"), LIBRARY.joinpath(*names)):
         file = place if place.suffix else place.with_suffix(".py")
@@ -516,6 +519,12 @@ class _Reading:
         opened |= module in around and self._is_method(module, name)
         if listed or opened or use.name in self.library.imports:
             return ""
+        if _may_be_own(path):
+            return (
+                f"imports {path}, which the library's file does not; if that is a file "
+                f"of your own: only the assignment's files are handed in, so put what "
+                f"you need of it into one of them"
+            )
         free = ", ".join(
             name
             for name in allowed.MODULES
@@ -535,6 +544,15 @@ class _Reading:
         own = name.startswith(":") and self._is_mine(name[1:])
         tests = self.rules.tests and name.partition(".")[0] in allowed.TEST_MODULES
         return "" if listed or own or tests else f"has the decorator {_short(use.name)}"
+
+
+def _may_be_own(path: str) -> bool:
+    """Whether an import may be of a student's own file: of nothing that is known."""
+    around = path.rpartition(".")[0]
+    root = path.partition(".")[0]
+    if root in LIBRARY_ROOTS:
+        return _source(path) is None and _source(around) is None
+    return root not in sys.stdlib_module_names | {"numpy", "numba", "scipy", "torch"}
 
 
 def _short(name: str) -> str:

@@ -49,11 +49,16 @@ def not_allowed(assignment: Assignment, file: File, text: str, task: str = "") -
 def as_imported(file: File, text: str) -> str:
     """A module's text without what a student wrote to try it out, and no import runs.
 
+    Nor does it have imports that nobody uses. This text is read, and no other one runs.
+
     Raises:
         SyntaxError: the file is no Python.
     """
-    given = "__main__" in file.source.read_text()
-    return text if given or not file.module else syntax.without_main(text)
+    if not file.module:
+        return text
+    library = file.source.read_text()
+    text = text if "__main__" in library else syntax.without_main(text)
+    return syntax.without_unused(text, library)
 
 
 def _rules(assignment: Assignment, file: File, task: str) -> policy.Rules:

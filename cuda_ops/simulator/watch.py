@@ -272,6 +272,7 @@ class Watch:
 
     Attributes:
         lines: what was asked for by each line of the kernels.
+        busiest: how many places of memory a single thread used, in one launch.
     """
 
     def __init__(self) -> None:
@@ -284,11 +285,17 @@ class Watch:
         self._turns: dict[tuple[Any, ...], int] = {}
         self._requests: dict[tuple[Any, ...], Request] = {}
         self._starts: dict[int, list[int]] = {}  # for the code with an id
+        self._busiest = 0
 
     @property
     def lines(self) -> dict[Line, Traffic]:
         self._count()
         return self._lines
+
+    @property
+    def busiest(self) -> int:
+        self._count()
+        return self._busiest
 
     @property
     def total(self) -> Traffic:
@@ -428,8 +435,12 @@ class Watch:
 
     def _count(self) -> None:
         """Add what a block asked for to the lines."""
+        used: dict[tuple[int, int], set[tuple[int, int]]] = defaultdict(set)
         for (_, place), request in self._requests.items():
             self.on_request(request, request.traffic(), place[3:])
+            for lane, where in request.lanes.items():
+                used[place[0], lane].add(where)
+        self._busiest = max(self._busiest, *map(len, used.values()), 0)
         self._requests.clear()
         self._turns.clear()
         self._block = None

@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from course.solutions import reference, run_task
+from course import solutions
+from course.solutions import reference, run_task, with_mistake, write_files
 from typer.testing import CliRunner
 
 from assignments import catalog, report, workspace
@@ -160,6 +161,17 @@ def test_a_failure_is_explained(place, runner):
     parts = "the check/smallest input/fn = 'identity'/came out/PyTorch says/hint"
     assert all(part in text for part in parts.split("/"))
     assert "Traceback" not in text and len(text.splitlines()) < 15
+
+
+def test_who_says_what_is_no_output_of_pytorchs(runner, tmp_path):
+    (wrong,) = [w for w in solutions.WRONG if w.name == "a11-skipped_not_counted"]
+    write_files(wrong.assignment, tmp_path / "a", with_mistake(wrong))
+    task = wrong.assignment.task(wrong.task)
+    outcomes = run_task(runner, task, wrong.device, tmp_path / "a")
+    (outcome,) = [o for o in outcomes if o.status == WRONG]
+    said = dict(outcome.lines)
+    assert outcome.reason.startswith("turns[")
+    assert "the task says" in said and "PyTorch says" not in said
 
 
 def test_a_hint_is_told_once_and_what_a_function_returned_is_blamed(place):

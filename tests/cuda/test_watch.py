@@ -382,6 +382,28 @@ def test_iterations_are_told_apart_by_barriers() -> None:
     assert found == Traffic(4, 2 + 2 + 4 + 4, 2 + 2 + 4 + 4)
 
 
+@kernel
+def first_adds_cells(a, out):
+    cells = cuda.shared.array(N, float32)
+    t = cuda.threadIdx.x
+    cells[t] = a[t]
+    cuda.syncthreads()
+    if t == 0:
+        for i in range(1, N):
+            cells[0] += cells[i]
+        out[0] = cells[0]
+
+
+def test_places_are_counted_for_the_busiest_thread() -> None:
+    a, out = arrays()
+    with watching() as watch:
+        reverse[1, N](a, out)
+    assert watch.busiest == 4  # a[t], cells[t], cells[N - 1 - t], out[t]
+    with watching() as watch:
+        first_adds_cells[1, N](a, out)
+    assert watch.busiest == 1 + N + 1
+
+
 def test_each_warp_and_each_iteration_is_a_request() -> None:
     a, out = np.zeros(64, np.float32), np.zeros(64, np.float32)
     with watching() as watch:

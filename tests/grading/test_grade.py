@@ -65,6 +65,14 @@ def test_solution_and_untouched_workspace(grader, tmp_path):
     assert ["a99.1" in texts[0], "a99.2" in texts[1]] == [True, True]
 
 
+def test_a_folder_where_one_stands_has_its_name(grader, tmp_path, monkeypatch):
+    folder = write_solution(tmp_path / "ada")
+    (folder / "inside").mkdir()
+    for where, path in ((folder, "."), (folder / "inside", "..")):
+        monkeypatch.chdir(where)
+        assert grader.grade(Path(path)).name == "ada"
+
+
 def test_nothing_runs_to_know_that_nothing_is_written(grader, tmp_path, monkeypatch):
     """Of the tasks of one file, those that are written run, and those alone."""
     untouched = (stripped_tree(UNTIMED) / PATH).read_text()

@@ -269,6 +269,25 @@ def test_what_the_library_does_is_allowed():
     assert said(REFERENCE) == []
 
 
+@pytest.mark.parametrize(
+    ("line", "own"),
+    [
+        ("from helpers import pairs", True),
+        ("import helpers", True),
+        ("from .helpers import pairs", True),
+        ("from minitorch.helpers import pairs", True),
+        ("from fast_ops.matmul import matmul", False),
+        ("from minitorch import executor", False),
+        ("import random", False),
+        ("import torch", False),
+    ],
+)
+def test_a_second_file_is_told_to_join_the_first(line, own):
+    (why,) = said(f"{line}\n{REFERENCE}")
+    assert why.startswith("imports ")
+    assert ("only the assignment's files are handed in" in why) == own
+
+
 def test_a_rung_that_is_given_is_not_allowed():
     (text,) = found("return launch(a, b)")
     assert text == "uses launch, which this task's solution does not need"

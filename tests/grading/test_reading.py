@@ -104,6 +104,23 @@ def test_what_is_tried_out_in_a_main_block_is_not_read_nor_run(place):
         assert "import" in reading.not_allowed(A1, file, text + wrong)
 
 
+def test_an_import_that_nobody_uses_is_not_read_nor_run(place):
+    path = place / "minitorch/autodiff.py"
+    text = path.read_text()
+    lines = "import random\nimport numpy as np\nfrom os import system\n"
+    begin = text.index("from collections")
+    more = f"{text[:begin]}{lines}{text[begin:]}"
+    path.write_text(more)
+    (file,) = [f for f in A1.files if f.path == "minitorch/autodiff.py"]
+    for task in ("", *[task.id for task in A1.tasks]):
+        assert not reading.not_allowed(A1, file, more, task)
+        for use in ("random.seed(1)", "globals()['np']", "(lambda: system)()('ls')"):
+            assert reading.not_allowed(A1, file, f"{more}\n{use}\n", task)
+    taken = intake.read(place, A1, True, ["a1.4"])
+    assert not taken.problems["a1.4"]
+    assert taken.texts[file.path] == text[:begin] + "\n" * 3 + text[begin:]
+
+
 def test_references_are_allowed(tmp_path):
     for assignment in catalog.load_all():
         for file in assignment.files:
