@@ -105,6 +105,9 @@ CHAINS: dict[str, Callable[..., Tensor]] = {
         + one.expand(x.shape).amax(1, True)
         - x
     ),
+    "numbers of rows, folded": lambda x, row, column, one: (
+        ((x * row).amax(1, True) * 2.0).expand(x.shape).amin(1, True) - x
+    ),
     "columns": lambda x, row, column, one: (x * row).sum(0) + row,
     "everything": lambda x, row, column, one: (x * x).sum() + one,
     "mean of all": lambda x, row, column, one: ((x - column) * (x - column)).mean(),

@@ -206,6 +206,8 @@ class Recorder(Executor):
         here = shape == self.shape and device == self.device
         if here and (self.rows is None or (self.rows, self.whole) == (rows, whole)):
             args = self._args((a,), False)
+            if args and args[0] >= 0 and self.steps[args[0]].per_row:
+                args = None  # rows of one number, which lies nowhere as a row
         if args is None:
             self.flush()
             self._begin(device, shape)
