@@ -21,6 +21,7 @@ at once. The profiler (`minitorch/profiler.py`) looks on; the capture of a CUDA 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -75,15 +76,14 @@ class Executor:
         """Do what is put off, if it is put off for a moment only: see `settle`."""
 
 
-class Active:
-    """Who stands at the seam: None, or an executor."""
+class Active(threading.local):
+    """Who stands at the seam: None, or an executor.
 
-    __slots__ = ("executor",)
+    One that `executing` puts there is in the class, for all threads; one in a thread's
+    own attributes is for this thread alone.
+    """
 
-    executor: Executor | None
-
-    def __init__(self) -> None:
-        self.executor = None
+    executor: Executor | None = None
 
 
 active = Active()
@@ -144,12 +144,29 @@ def executing(executor: E) -> Iterator[E]:
             f"an executor, {type(active.executor).__name__}, is active already; "
             f"end its block first"
         )
-    active.executor = executor
+    Active.executor = executor
     try:
         with between(_seen):
             yield executor
     finally:
-        active.executor = None
+        Active.executor = None
+
+
+@contextmanager
+def standing(executor: Executor | None) -> Iterator[None]:
+    """Let the work of the block, in this thread, pass `executor` in the place of who
+    stands there; None: who stands there for all threads."""
+    mine = vars(active)
+    before = mine.copy()
+    mine.clear()
+    if executor is not None:
+        active.executor = executor
+    try:
+        with between(_seen):
+            yield
+    finally:
+        mine.clear()
+        mine.update(before)
 
 
 PLAIN = Executor()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +19,7 @@ import minitorch
 from fuzz.compare import difference
 from fuzz.programs import programs
 from helpers import SIMULATED
-from minitorch import Tensor, compiler, nn, optim
+from minitorch import Tensor, compiler, executor, nn, optim
 from minitorch.backend import fusion, get_backend
 from minitorch.backend.fusion import Program, Step, needed
 from minitorch.compiler.recorder import MOST_STEPS, Fusion, Recorder
@@ -431,6 +432,47 @@ def test_threads() -> None:
     assert found == [[1.0, 3.0, 5.0, 7.0, 9.0]]
 
 
+def test_threads_at_once() -> None:
+    """Each thread has a recorder of its own, which no other one meets."""
+    errors: list[BaseException] = []
+
+    def work(k: int) -> None:
+        x, w = minitorch.full((3, 4), float(k)), minitorch.ones(4, 4)
+        compiled = minitorch.compile(lambda: ((x @ w).tanh() * 2.0 + 1.0).sum())
+        expected = ((x @ w).tanh() * 2.0 + 1.0).sum().item()
+        w.requires_grad_()
+        try:
+            for _ in range(100):
+                y = compiled()
+                y.backward()
+                assert y.item() == expected and compiler.is_compiling() is False
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    assert not errors and active.executor is None
+
+
+def test_calls_leave_nothing_behind() -> None:
+    """Backends of half types are made once, and not at each call."""
+    x = minitorch.ones(3, dtype=minitorch.bfloat16)
+    compiled = minitorch.compile(lambda: x * 2.0 + 1.0)
+    compiled()
+    before = executor._seen.cache_info().currsize
+    for _ in range(5):
+        compiled()
+    assert executor._seen.cache_info().currsize == before
+
+
 def test_a_training_step() -> None:
     """All of it: layers, loss, backward pass, clipping, optimizer."""
 
@@ -522,6 +564,18 @@ def test_is_compiling_and_disable() -> None:
     assert program(minitorch.ones(2)).tolist() == [5.0, 5.0]
     assert plain(minitorch.ones(1)).tolist() == [2.0]
     assert seen == [False, True, False] and not compiler.is_compiling()
+
+
+def test_an_executor_where_nothing_is_compiled() -> None:
+    @compiler.disable
+    def plain(x: Tensor) -> Tensor:
+        with profile() as prof:
+            y = x * 2.0
+        assert [e.key for e in prof.key_averages() if e.key == "Mul"] == ["Mul"]
+        return y
+
+    program = minitorch.compile(lambda x: plain(x + 1.0) + 1.0)
+    assert program(minitorch.ones(2)).tolist() == [5.0, 5.0]
 
 
 def test_explain() -> None:

@@ -30,7 +30,7 @@ from typing import Any
 
 from minitorch.autodiff import call_after_backward
 from minitorch.compiler.recorder import Fusion, Recorder
-from minitorch.executor import active
+from minitorch.executor import active, standing
 from minitorch.nn.module import Module
 from minitorch.tensor import Tensor
 
@@ -161,11 +161,8 @@ def _without() -> Iterator[None]:
         yield
         return
     recorder.flush()
-    active.executor = recorder.below
-    try:
+    with standing(recorder.outer):
         yield
-    finally:
-        active.executor = recorder
 
 
 def explain(fn: Callable, *args: Any, **kwargs: Any) -> str:
