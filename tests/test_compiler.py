@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -430,36 +429,6 @@ def test_threads() -> None:
     assert program(minitorch.ones(2)).tolist() == [6.0, 6.0]
     thread.join()
     assert found == [[1.0, 3.0, 5.0, 7.0, 9.0]]
-
-
-def test_threads_at_once() -> None:
-    """Each thread has a recorder of its own, which no other one meets."""
-    errors: list[BaseException] = []
-
-    def work(k: int) -> None:
-        x, w = minitorch.full((3, 4), float(k)), minitorch.ones(4, 4)
-        compiled = minitorch.compile(lambda: ((x @ w).tanh() * 2.0 + 1.0).sum())
-        expected = ((x @ w).tanh() * 2.0 + 1.0).sum().item()
-        w.requires_grad_()
-        try:
-            for _ in range(100):
-                y = compiled()
-                y.backward()
-                assert y.item() == expected and compiler.is_compiling() is False
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    try:
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    finally:
-        sys.setswitchinterval(before)
-    assert not errors and active.executor is None
 
 
 def test_calls_leave_nothing_behind() -> None:

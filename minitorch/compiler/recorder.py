@@ -26,6 +26,7 @@ import math
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from threading import RLock
 from typing import Any, NamedTuple
 
 import minitorch.operators as operators
@@ -77,6 +78,7 @@ class Recorder(Executor):
 
     def __init__(self, told: list[Fusion] | None = None) -> None:
         self.told = told
+        self.lock = RLock()  # another thread may need what is noted here
         self.runs = False  # whether what was noted is being run
         self.types: dict[str, frozenset[DType]] = {}  # that each device puts together
         self._exit = ExitStack()
@@ -139,17 +141,22 @@ class Recorder(Executor):
         self.flush()
         self.below.settle()
 
+    def puts_off(self, a: TensorData) -> bool:
+        k = self.pending.get(id(a.storage))
+        return k is not None and self.made[k]() is a.storage
+
     def call(
         self, name: str, fn: Callable[..., Any], args: Any, kwargs: dict[str, Any]
     ) -> Any:
         """Note the function; or run it, after what is noted if it takes tensors."""
-        if not self.runs:
-            if name in PARTS:
-                noted = PARTS[name](self, *args, **kwargs)
-                if noted is not None:
-                    return noted
-            if self.steps and name not in MAKERS:
-                self.flush()
+        with self.lock:
+            if not self.runs:
+                if name in PARTS:
+                    noted = PARTS[name](self, *args, **kwargs)
+                    if noted is not None:
+                        return noted
+                if self.steps and name not in MAKERS:
+                    self.flush()
         return self.below.call(name, fn, args, kwargs)
 
     # ------------------------------------------------------------------- what is noted
@@ -262,8 +269,11 @@ class Recorder(Executor):
 
     def flush(self) -> None:
         """Run what is noted."""
-        if not self.steps:
-            return
+        with self.lock:
+            if self.steps:
+                self._flush()
+
+    def _flush(self) -> None:
         outs = {k: found for k, ref in enumerate(self.made) if (found := ref())}
         inputs, steps, folded = self.inputs, tuple(self.steps), self.folded
         device, shape, rows = self.device, self.shape, self.rows or ()
@@ -288,8 +298,9 @@ class Recorder(Executor):
         for k, storage in zip(program.kept, outs.values()):
             size = rows if program.steps[k].per_row else shape
             raws[k] = backend.empty(size, storage.dtype)
-            storage.array = raws[k].storage.array
         backend.fused(program, shape, inputs, raws)
+        for k, storage in zip(program.kept, outs.values()):
+            storage.array = raws[k].storage.array
 
 
 def _alone(
