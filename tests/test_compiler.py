@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import shutil
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +22,7 @@ from fuzz.programs import programs
 from helpers import SIMULATED
 from minitorch import Tensor, compiler, executor, nn, optim
 from minitorch.backend import fusion, get_backend
-from minitorch.backend.fusion import Program, Step, needed
+from minitorch.backend.fusion import Program, Step, generated_folder, load, needed
 from minitorch.compiler.recorder import MOST_STEPS, Fusion, Recorder
 from minitorch.dtypes import bool_, float32
 from minitorch.executor import Executor, active, executing
@@ -612,6 +614,25 @@ def test_the_loop_is_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         "5 functions in one loop, made by minitorch.compile."
     )
     assert "y3 = float32(sin_float32(y2))" in made.read_text()
+
+
+def test_a_file_that_was_damaged_or_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", "kernels")
+    monkeypatch.chdir(tmp_path)
+    generated_folder.cache_clear()
+    try:
+        assert load("a", "x = 1").x == 1
+        (path,) = generated_folder().glob("a_*.py")
+        monkeypatch.chdir("/")
+        del sys.modules[path.stem]
+        path.write_bytes(b"\xff\x00")
+        assert load("a", "x = 1").x == 1 and path.read_text() == "x = 1"
+        shutil.rmtree(generated_folder())
+        assert load("a", "x = 2").x == 2
+    finally:
+        generated_folder.cache_clear()
 
 
 def test_half_types_are_rounded_once() -> None:

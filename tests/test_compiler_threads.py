@@ -5,11 +5,14 @@ from __future__ import annotations
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
+import pytest
 
 import minitorch
 from minitorch import Tensor, compiler
+from minitorch.backend import fusion
 from minitorch.executor import active
 
 
@@ -59,3 +62,19 @@ def test_other_threads_use_what_is_noted() -> None:
     x = minitorch.randn(2, 2)
     made, expected = minitorch.compile(program)(x), program(x)
     np.testing.assert_array_equal(made.numpy(), expected.numpy())
+
+
+def test_threads_that_make_one_kernel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its file is written once, and no thread finds a module that is half made."""
+    monkeypatch.setattr(fusion, "generated_folder", lambda: tmp_path)
+    start = threading.Barrier(4)
+
+    def work(number: int) -> int:
+        start.wait(60)
+        return fusion.load("test_threads", f"number = {number}").number
+
+    with ThreadPoolExecutor(4) as pool:
+        for number in range(20):
+            assert list(pool.map(work, [number] * 4)) == [number] * 4
