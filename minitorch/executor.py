@@ -21,7 +21,8 @@ at once. The profiler (`minitorch/profiler.py`) looks on; the capture of a CUDA 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -72,18 +73,22 @@ class Executor:
         """Never do what was noted: something that it needs will be gone."""
 
     def settle(self) -> None:
-        """Do what is put off, if it is put off for a moment only: see `settle`."""
+        """Do what is put off, if it is put off for a moment only: see `settle`. Other
+        threads may call this."""
+
+    def puts_off(self, a: TensorData) -> bool:
+        """Whether `a` has no memory yet, and gets it here."""
+        return False
 
 
-class Active:
-    """Who stands at the seam: None, or an executor."""
+class Active(threading.local):
+    """Who stands at the seam: None, or an executor.
 
-    __slots__ = ("executor",)
+    One that `executing` puts there is in the class, for all threads; one in a thread's
+    own attributes is for this thread alone.
+    """
 
-    executor: Executor | None
-
-    def __init__(self) -> None:
-        self.executor = None
+    executor: Executor | None = None
 
 
 active = Active()
@@ -101,6 +106,8 @@ def host_read(name: str, a: TensorData, fn: Callable[..., Any] | None = None) ->
         fn: reads it; None: the backend's `to_numpy`.
     """
     fn = fn or get_backend(a.storage.device).to_numpy
+    if in_threads:
+        await_others((a,))
     return fn(a) if active.executor is None else active.executor.read(name, fn, a)
 
 
@@ -144,12 +151,58 @@ def executing(executor: E) -> Iterator[E]:
             f"an executor, {type(active.executor).__name__}, is active already; "
             f"end its block first"
         )
-    active.executor = executor
+    Active.executor = executor
     try:
         with between(_seen):
             yield executor
     finally:
-        active.executor = None
+        Active.executor = None
+
+
+@contextmanager
+def standing(executor: Executor | None) -> Iterator[None]:
+    """Let the work of the block, in this thread, pass `executor` in the place of who
+    stands there; None: who stands there for all threads."""
+    mine = vars(active)
+    before = mine.copy()
+    mine.clear()
+    if executor is not None:
+        active.executor = executor
+        in_threads.append(executor)
+    try:
+        with between(_seen):
+            yield
+    finally:
+        mine.clear()
+        mine.update(before)
+        if executor is not None:
+            in_threads.remove(executor)
+
+
+in_threads: list[Executor] = []  # who stands in one thread, of all threads
+
+
+def await_others(args: Sequence[Any]) -> None:
+    """Let other threads' executors do what they put off, if `args` have tensors that
+    are still without memory."""
+    here = active.executor
+    if not in_threads or in_threads == [here] or not _without_memory(args, here):
+        return
+    for executor in tuple(in_threads):
+        if executor is not here:
+            with standing(None):
+                executor.settle()
+
+
+def _without_memory(args: Sequence[Any], here: Executor | None) -> bool:
+    """Whether some tensor has no memory yet, and not because of who stands `here`."""
+    for arg in args:
+        if isinstance(arg, TensorData):
+            if arg.storage.array is None and not (here and here.puts_off(arg)):
+                return True
+        elif isinstance(arg, (list, tuple)) and _without_memory(arg, here):
+            return True
+    return False
 
 
 PLAIN = Executor()
@@ -164,9 +217,13 @@ def _seen(backend: Backend) -> Backend:
 def _watched(name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
     if name in READS:
         return fn
-    return lambda *args, **kwargs: (active.executor or PLAIN).call(
-        name, fn, args, kwargs
-    )
+
+    def passing(*args: Any, **kwargs: Any) -> Any:
+        if in_threads:
+            await_others(args)
+        return (active.executor or PLAIN).call(name, fn, args, kwargs)
+
+    return passing
 
 
 def users_stack() -> tuple[str, ...]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import shutil
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -18,9 +20,9 @@ import minitorch
 from fuzz.compare import difference
 from fuzz.programs import programs
 from helpers import SIMULATED
-from minitorch import Tensor, compiler, nn, optim
+from minitorch import Tensor, compiler, executor, nn, optim
 from minitorch.backend import fusion, get_backend
-from minitorch.backend.fusion import Program, Step, needed
+from minitorch.backend.fusion import Program, Step, generated_folder, load, needed
 from minitorch.compiler.recorder import MOST_STEPS, Fused, Recorder
 from minitorch.dtypes import bool_, float32
 from minitorch.executor import Executor, active, executing
@@ -104,6 +106,9 @@ CHAINS: dict[str, Callable[..., Tensor]] = {
         column.expand(x.shape).amin(1, True) * row.expand(x.shape).amax(1, True)
         + one.expand(x.shape).amax(1, True)
         - x
+    ),
+    "numbers of rows, folded": lambda x, row, column, one: (
+        ((x * row).amax(1, True) * 2.0).expand(x.shape).amin(1, True) - x
     ),
     "columns": lambda x, row, column, one: (x * row).sum(0) + row,
     "everything": lambda x, row, column, one: (x * x).sum() + one,
@@ -429,7 +434,7 @@ def test_threads() -> None:
 
 
 def test_many_threads() -> None:
-    """One is recorded at a time; all get their numbers."""
+    """Each is recorded by itself."""
 
     @minitorch.compile
     def program(x: Tensor) -> Tensor:
@@ -456,6 +461,17 @@ def test_many_threads() -> None:
         y = gelu(x * 2.0).sum(-1) + x.sum(-1)
         assert found[k][0] == 30 * [y.tolist()]
     assert active.executor is None
+
+
+def test_calls_leave_nothing_behind() -> None:
+    """Backends of half types are made once, and not at each call."""
+    x = minitorch.ones(3, dtype=minitorch.bfloat16)
+    compiled = minitorch.compile(lambda: x * 2.0 + 1.0)
+    compiled()
+    before = executor._seen.cache_info().currsize
+    for _ in range(5):
+        compiled()
+    assert executor._seen.cache_info().currsize == before
 
 
 def test_a_training_step() -> None:
@@ -551,6 +567,18 @@ def test_is_compiling_and_disable() -> None:
     assert seen == [False, True, False] and not compiler.is_compiling()
 
 
+def test_an_executor_where_nothing_is_compiled() -> None:
+    @compiler.disable
+    def plain(x: Tensor) -> Tensor:
+        with profile() as prof:
+            y = x * 2.0
+        assert [e.key for e in prof.key_averages() if e.key == "Mul"] == ["Mul"]
+        return y
+
+    program = minitorch.compile(lambda x: plain(x + 1.0) + 1.0)
+    assert program(minitorch.ones(2)).tolist() == [5.0, 5.0]
+
+
 def test_explain() -> None:
     x = minitorch.ones(2, 3)
     said = compiler.explain(lambda x: (x * 2.0).tanh() @ x.T + 1.0, x)
@@ -616,6 +644,25 @@ def test_the_loop_is_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         "5 functions in one loop, made by minitorch.compile."
     )
     assert "y3 = float32(sin_float32(y2))" in made.read_text()
+
+
+def test_a_file_that_was_damaged_or_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", "kernels")
+    monkeypatch.chdir(tmp_path)
+    generated_folder.cache_clear()
+    try:
+        assert load("a", "x = 1").x == 1
+        (path,) = generated_folder().glob("a_*.py")
+        monkeypatch.chdir("/")
+        del sys.modules[path.stem]
+        path.write_bytes(b"\xff\x00")
+        assert load("a", "x = 1").x == 1 and path.read_text() == "x = 1"
+        shutil.rmtree(generated_folder())
+        assert load("a", "x = 2").x == 2
+    finally:
+        generated_folder.cache_clear()
 
 
 def test_half_types_are_rounded_once() -> None:

@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from math import prod
 from pathlib import Path
+from threading import RLock
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -226,12 +227,19 @@ def load(name: str, text: str) -> ModuleType:
     The file is in the folder of `generated_folder`, where one can read it.
     """
     name = f"{name}_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
-    if name in sys.modules:
-        return sys.modules[name]
-    path = generated_folder() / f"{name}.py"
-    if not path.exists() or path.read_text() != text:
+    with _loading:  # so that no thread finds a module that is half made
+        return sys.modules.get(name) or _made(name, text)
+
+
+_loading = RLock()
+
+
+def _made(name: str, text: str) -> ModuleType:
+    path, data = generated_folder() / f"{name}.py", text.encode()
+    if not path.is_file() or path.read_bytes() != data:
+        path.parent.mkdir(parents=True, exist_ok=True)  # who cleans up deletes it
         part = path.with_suffix(f".{os.getpid()}")
-        part.write_text(text)
+        part.write_bytes(data)
         part.replace(path)  # at once: other processes never see half of it
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
@@ -250,7 +258,7 @@ def generated_folder() -> Path:
     user's cache folder; one that ends with the process where neither can be written."""
     given: Any = os.environ.get("NUMBA_CACHE_DIR")
     user = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    base = Path(given or Path(user).expanduser() / "minitorch") / "compiled"
+    base = Path(given or Path(user).expanduser() / "minitorch").absolute() / "compiled"
     try:
         base.mkdir(parents=True, exist_ok=True)
         if os.access(base, os.W_OK):

@@ -11,10 +11,12 @@ of the second sort, wherever their kind has numbers.
 
 from __future__ import annotations
 
+import os
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, cast
 
 from minitorch.backend.base import Backend
@@ -29,10 +31,8 @@ class _HalfBackends(dict[str, Backend]):
 
     def __missing__(self, device: str) -> Backend:
         get_backend(device)  # or an error
-        kind, index = split_name(device)
-        backend = _kinds[kind]
-        backend = backend if index is None else backend.at(index, backend)
-        made = self[device] = _wrapped(cast(Backend, LowPrecision(backend)))
+        with _lock:
+            made = self[device] = _wrapped(_half(device))
         return made
 
 
@@ -44,9 +44,17 @@ _kinds: dict[str, Backend] = {}  # by kind, without what anybody puts around the
 
 class _Seam:
     wrap: Callable[[Backend], Backend] | None = None
+    users = 0  # blocks of `between`, in all threads
 
 
 _seam = _Seam()
+_lock = threading.RLock()  # to be had where what callers get changes
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_lock.acquire,
+        after_in_parent=_lock.release,
+        after_in_child=_lock.release,
+    )
 
 
 def install(extra: str) -> str:
@@ -100,12 +108,14 @@ def get_backend(device: str) -> Backend:
 def _find(device: str) -> Backend:
     """The same for a name that is new, or spelled in another way."""
     kind, index = split_name(device)
-    if kind not in _kinds:
-        _kinds[kind] = _load(kind)
-        loaded_backends[kind] = _wrapped(_kinds[kind])
-    if index is not None:
-        loaded_backends[device] = _kinds[kind].at(index, loaded_backends[kind])
-    return loaded_backends[device]
+    made = _kinds.get(kind) or _load(kind)
+    with _lock:
+        if kind not in _kinds:
+            _kinds[kind] = made
+            loaded_backends[kind] = _wrapped(made)
+        if index is not None:
+            loaded_backends[device] = _kinds[kind].at(index, loaded_backends[kind])
+        return loaded_backends[device]
 
 
 def split_name(device: str) -> tuple[str, int | None]:
@@ -140,23 +150,51 @@ def _wrapped(backend: Backend) -> Backend:
     return backend if _seam.wrap is None else _seam.wrap(backend)
 
 
+@cache
+def _half(device: str) -> Backend:
+    """The functions of a device that is loaded, for half types."""
+    kind, index = split_name(device)
+    backend = _kinds[kind]
+    backend = backend if index is None else backend.at(index, backend)
+    return cast(Backend, LowPrecision(backend))
+
+
 def renew() -> None:
     """Let everybody get new backends, since something about them has changed."""
-    loaded_backends.clear()
-    half_backends.clear()
-    loaded_backends.update({kind: _wrapped(made) for kind, made in _kinds.items()})
+    with _lock:
+        _half.cache_clear()
+        _wrap_anew()
+
+
+def _wrap_anew() -> None:
+    """Let everybody get backends as `_seam` has it: other threads find one at every
+    moment."""
+    with _lock:
+        loaded_backends.update({kind: _wrapped(made) for kind, made in _kinds.items()})
+        for device in loaded_backends.keys() - _kinds.keys():
+            del loaded_backends[device]
+        half_backends.clear()
 
 
 @contextmanager
 def between(wrap: Callable[[Backend], Backend]) -> Iterator[None]:
-    """Let everybody get `wrap(backend)` in the place of each backend, for a block."""
-    _seam.wrap = wrap
-    renew()
+    """Let everybody get `wrap(backend)` in the place of each backend, for a block.
+
+    Blocks in several threads, and within each other, share one `wrap`.
+    """
+    with _lock:
+        _seam.users += 1
+        if _seam.users == 1:
+            _seam.wrap = wrap
+            _wrap_anew()
     try:
         yield
     finally:
-        _seam.wrap = None
-        renew()
+        with _lock:
+            _seam.users -= 1
+            if _seam.users == 0:
+                _seam.wrap = None
+                _wrap_anew()
 
 
 def _load(device: str) -> Backend:

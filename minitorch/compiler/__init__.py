@@ -26,12 +26,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from threading import get_ident
 from typing import Any
 
 from minitorch.autodiff import call_after_backward
 from minitorch.compiler.recorder import Fused, Recorder
-from minitorch.executor import active
+from minitorch.executor import active, standing
 from minitorch.nn.module import Module
 from minitorch.tensor import Tensor
 
@@ -112,7 +111,7 @@ _OWN = {*vars(Module()), "_orig_mod"}
 
 def _recorded(fn: Callable, args: Any, kwargs: dict[str, Any]) -> Any:
     """Call `fn`, recorded; what it returns has its backward pass recorded, too."""
-    if isinstance(active.executor, Recorder):
+    if is_compiling():
         return fn(*args, **kwargs)
     with Recorder():
         out = fn(*args, **kwargs)
@@ -124,8 +123,9 @@ def _recorded(fn: Callable, args: Any, kwargs: dict[str, Any]) -> Any:
 
 def _record_backward(grad: Tensor) -> None:
     """A backward pass has come to a compiled function: record the rest of it."""
-    recorder = Recorder().__enter__()
-    call_after_backward(lambda: recorder.__exit__(None, None, None))
+    if not is_compiling():
+        recorder = Recorder().__enter__()
+        call_after_backward(lambda: recorder.__exit__(None, None, None))
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:
@@ -140,8 +140,7 @@ def _tensors(value: Any) -> Iterator[Tensor]:
 
 def is_compiling() -> bool:
     """Whether what this thread does now is recorded."""
-    found = active.executor
-    return isinstance(found, Recorder) and found.thread == get_ident()
+    return isinstance(active.executor, Recorder)
 
 
 def disable(fn: Callable) -> Callable:
@@ -158,15 +157,12 @@ def disable(fn: Callable) -> Callable:
 @contextmanager
 def _without() -> Iterator[None]:
     recorder = active.executor
-    if not (isinstance(recorder, Recorder) and is_compiling()):
+    if not isinstance(recorder, Recorder):
         yield
         return
     recorder.flush()
-    active.executor = recorder.below
-    try:
+    with standing(recorder.outer):
         yield
-    finally:
-        active.executor = recorder
 
 
 def explain(fn: Callable, *args: Any, **kwargs: Any) -> str:

@@ -26,14 +26,14 @@ import math
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from threading import Lock, get_ident
+from threading import RLock
 from typing import Any, NamedTuple
 
 import minitorch.operators as operators
 from minitorch.backend import Backend, get_backend
 from minitorch.backend.fusion import LONG, Program, Step, needed
 from minitorch.dtypes import DType, computed
-from minitorch.executor import PLAIN, Executor, active, executing
+from minitorch.executor import PLAIN, Executor, active, standing
 from minitorch.tensor_data import Shape, Storage, TensorData, broadcast_shapes
 
 # What programs are made of: all but users' own functions.
@@ -72,15 +72,13 @@ class Fused(NamedTuple):
 class Recorder(Executor):
     """Notes elementwise functions, and folds of rows, and runs them together.
 
-    One thread at a time is recorded; in the block of another recorder this one is idle.
-
     Args:
         told: gets a `Fused` for all that runs, in order.
     """
 
     def __init__(self, told: list[Fused] | None = None) -> None:
         self.told = told
-        self.thread = get_ident()
+        self.lock = RLock()  # another thread may need what is noted here
         self.runs = False  # whether what was noted is being run
         self.types: dict[str, frozenset[DType]] = {}  # that each device puts together
         self._exit = ExitStack()
@@ -101,15 +99,8 @@ class Recorder(Executor):
     # ---------------------------------------------------------------------- the block
 
     def __enter__(self) -> Recorder:
-        with _one_at_a_time:
-            self.outer = active.executor
-            if isinstance(self.outer, Recorder):
-                pass  # of this thread, which goes on; of another one, which is alone
-            elif self.outer is None:
-                self._exit.enter_context(executing(self))
-            else:  # it goes on seeing what runs
-                active.executor = self
-                self._exit.callback(setattr, active, "executor", self.outer)
+        self.outer = active.executor  # it goes on seeing what runs
+        self._exit.enter_context(standing(self))
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -150,17 +141,22 @@ class Recorder(Executor):
         self.flush()
         self.below.settle()
 
+    def puts_off(self, a: TensorData) -> bool:
+        k = self.pending.get(id(a.storage))
+        return k is not None and self.made[k]() is a.storage
+
     def call(
         self, name: str, fn: Callable[..., Any], args: Any, kwargs: dict[str, Any]
     ) -> Any:
         """Note the function; or run it, after what is noted if it takes tensors."""
-        if get_ident() == self.thread and not self.runs:
-            if name in PARTS:
-                noted = PARTS[name](self, *args, **kwargs)
-                if noted is not None:
-                    return noted
-            if self.steps and name not in MAKERS:
-                self.flush()
+        with self.lock:
+            if not self.runs:
+                if name in PARTS:
+                    noted = PARTS[name](self, *args, **kwargs)
+                    if noted is not None:
+                        return noted
+                if self.steps and name not in MAKERS:
+                    self.flush()
         return self.below.call(name, fn, args, kwargs)
 
     # ------------------------------------------------------------------- what is noted
@@ -211,6 +207,8 @@ class Recorder(Executor):
         here = shape == self.shape and device == self.device
         if here and (self.rows is None or (self.rows, self.whole) == (rows, whole)):
             args = self._args((a,), False)
+            if args and args[0] >= 0 and self.steps[args[0]].per_row:
+                args = None  # rows of one number, which lies nowhere as a row
         if args is None:
             self.flush()
             self._begin(device, shape)
@@ -271,8 +269,11 @@ class Recorder(Executor):
 
     def flush(self) -> None:
         """Run what is noted."""
-        if not self.steps:
-            return
+        with self.lock:
+            if self.steps:
+                self._flush()
+
+    def _flush(self) -> None:
         outs = {k: found for k, ref in enumerate(self.made) if (found := ref())}
         inputs, steps, folded = self.inputs, tuple(self.steps), self.folded
         device, shape, rows = self.device, self.shape, self.rows or ()
@@ -297,8 +298,9 @@ class Recorder(Executor):
         for k, storage in zip(program.kept, outs.values()):
             size = rows if program.steps[k].per_row else shape
             raws[k] = backend.empty(size, storage.dtype)
-            storage.array = raws[k].storage.array
         backend.fused(program, shape, inputs, raws)
+        for k, storage in zip(program.kept, outs.values()):
+            storage.array = raws[k].storage.array
 
 
 def _alone(
@@ -313,8 +315,6 @@ def _alone(
         return backend.zip(step.fn, given[0], given[1], step.dtype)
     return backend.where(given[0], given[1], given[2])
 
-
-_one_at_a_time = Lock()
 
 # What reads no tensors: it may run before what is noted.
 MAKERS = {"arange", "empty", "from_numpy", "full", "normal", "number", "uniform"}
