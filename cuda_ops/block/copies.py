@@ -18,7 +18,7 @@ from numba import cuda, int64
 from cuda_ops.block import llvm
 from cuda_ops.block.llvm import GLOBAL, written
 from cuda_ops.block.tiles import VECTOR_BYTES, Functions, inlined
-from cuda_ops.simulator import SIMULATED, watch
+from cuda_ops.simulator import SIMULATED, flights, watch
 
 if not SIMULATED:
     from llvmlite import ir
@@ -176,7 +176,7 @@ def copy_async(elements: int, clear: bool) -> Callable:
         args = [llvm.shared_address(builder, to), source, flag]
         llvm.assembly(builder, text, ir.VoidType(), "r,l,r,~{memory}", args)
 
-    return _make_move(elements, clear, write, watch.copy)
+    return _make_move(elements, clear, write, flights.start_copy)
 
 
 def copy_now(elements: int, clear: bool) -> Callable:
@@ -203,7 +203,7 @@ def _make_move(
             if inside:
                 emulate(shared, at, source, address, elements, sys._getframe())
             elif clear:
-                watch.write(shared, at, [0] * elements, sys._getframe())
+                emulate(shared, at, None, 0, elements, sys._getframe())
 
         return emulated
 
@@ -239,11 +239,10 @@ address_of = _make_address_of()
 def fences(asynchronous: bool, pending: int) -> Functions:
     """close() ends a group of copies; wait() returns when all but the newest `pending`
     groups of this thread have arrived, wait_all() when all have."""
-    lines = "commit_group", f"wait_group {pending}", "wait_group 0"
-    close, wait, wait_all = (
-        line_of(f"cp.async.{line};" * asynchronous) for line in lines
-    )
-    return close, wait, wait_all
+    if not asynchronous:
+        return (line_of(""),) * 3
+    close = flights.close if SIMULATED else line_of("cp.async.commit_group;")
+    return close, _wait_of(pending), _wait_of(0)
 
 
 def arrival(pending: int) -> Callable:
@@ -252,8 +251,14 @@ def arrival(pending: int) -> Callable:
     They reach shared memory on another way (the asynchronous proxy), which sees a
     thread's copies after a fence of that thread and a barrier.
     """
-    fence = "fence.proxy.async.shared::cta;"
-    return line_of(f"cp.async.wait_group {pending}; {fence}")
+    return _wait_of(pending, " fence.proxy.async.shared::cta;")
+
+
+def _wait_of(pending: int, fence: str = "") -> Callable:
+    """wait(): until all but the newest `pending` groups have arrived; then a fence."""
+    if SIMULATED:
+        return lambda: flights.wait(pending, sys._getframe())
+    return line_of(f"cp.async.wait_group {pending};{fence}")
 
 
 def line_of(text: str) -> Callable:

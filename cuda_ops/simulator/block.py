@@ -169,6 +169,7 @@ class CudaThread(greenlet):
         self._manager, self._kernel = block, kernel
         self.blockIdx, self.threadIdx, self.thread_id = at, index, number
         self.warp: Any = None  # what `emulation.py` knows of it
+        self.flights: Any = None  # what `flights.py` knows of its copies
 
     def run(self) -> None:
         """Be this thread, from its first turn to its end."""

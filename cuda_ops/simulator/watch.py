@@ -50,6 +50,7 @@ LINE = 128  # bytes with one tag, and those of a turn of shared memory
 VECTOR = 16  # bytes of the widest access of a lane
 BANKS = 32  # of shared memory, of
 WORD = 4  # bytes each
+BEGUN = "begun to copy"  # and the copy has not arrived
 # Modules of functions that stand in for instructions: what they do is their callers'.
 STAND_INS = {"numba.cuda.simulator.kernel"}
 
@@ -282,6 +283,7 @@ class Watch:
         self._block: tuple[int, int, int] | None = None
         self._written: dict[int, Lane] = {}
         self._read: dict[int, Lane] = {}
+        self._under_way: dict[int, Lane] = {}  # who copies to an element
         self._turns: dict[tuple[Any, ...], int] = {}
         self._requests: dict[tuple[Any, ...], Request] = {}
         self._starts: dict[int, list[int]] = {}  # for the code with an id
@@ -308,6 +310,7 @@ class Watch:
         self._kernel, self.threads = launch.fn.__code__, launch.threads
         self._written.clear()
         self._read.clear()
+        self._under_way.clear()
 
     def sample(self) -> Sequence[Any] | None:
         """The indices of the blocks that shall run; None for all."""
@@ -346,6 +349,7 @@ class Watch:
         for at in range(array.start, array.start + array.nbytes, array.itemsize):
             self._written.pop(at, None)
             self._read.pop(at, None)
+        self._under_way.clear()
 
     def on_use(
         self, array: Watched, index: Any, count: int, values: Any, frame: FrameType,
@@ -385,6 +389,9 @@ class Watch:
     ) -> RuntimeError | None:
         """Note the use of element index + i, which is at `at`; the race, if it is."""
         place, race = index + i if i else index, None
+        if self._under_way and at in self._under_way:
+            does, other = "reads" if value is None else "writes", self._under_way[at]
+            return _race(me, does, array, place, other, BEGUN)
         write, reads = self._written.get(at), self._read.get(at)
         if write is not None and write.races_with(me):
             if value is None:
@@ -398,6 +405,23 @@ class Watch:
             race = _race(me, "writes", array, place, reads, "read")
         self._written[at] = me
         return race
+
+    def take_off(self, array: Watched, index: Any, count: int) -> None:
+        """The caller has started a copy to `count` elements, and noted a write."""
+        me, at = here(), array.address(index)
+        for place in range(at, at + count * array.itemsize, array.itemsize):
+            self._under_way[place] = me
+
+    def land(
+        self, me: Lane, array: Watched, index: Any, values: Sequence[Any],
+        frame: FrameType,
+    ) -> None:  # fmt: skip
+        """A copy of `me` arrives: a write, of which the request was counted."""
+        at = array.address(index)
+        for i, value in enumerate(values):
+            self._under_way.pop(at, None)
+            self.look_for_race(me, array, at, index, i, value, frame)
+            at += array.itemsize
 
     def _note_request(
         self, me: Lane, array: Watched, at: int, width: int, write: bool,
@@ -475,6 +499,8 @@ def _race(
     if other.block == me.block:
         whom = _thread(other.thread) if other.thread >= 0 else "another thread"
         since = "since the last barrier (cuda.syncthreads)"
+        if did == BEGUN:  # whenever that was
+            since = "and not waited for"
     else:
         whom, since = "another block", "and no barrier holds for both"
     return RuntimeError(
@@ -611,24 +637,12 @@ def read(array: Any, i: Any, count: int, frame: FrameType) -> list[Any]:
     return [np.ndarray.__getitem__(array, i + k) for k in range(count)]
 
 
-def copy(to: Any, at: Any, source: Any, i: Any, count: int, frame: FrameType) -> None:
-    """to[at], ... = source[i], ..., `count` of them, without a register between."""
-    values = [np.ndarray.__getitem__(source, i + k) for k in range(count)]
-    for array, place, written, other in (
-        (source, i, None, (to, at)),
-        (to, at, values, (source, i)),
-    ):
-        if isinstance(array, Watched) and array.watch is not None:
-            array.watch.on_use(array, place, count, written, frame, other)
-    for k, value in enumerate(values):
-        np.ndarray.__setitem__(to, at + k, value)
-
-
 def load_and_store(
     to: Any, at: Any, source: Any, i: Any, count: int, frame: FrameType
 ) -> None:
-    """The same by way of registers."""
-    write(to, at, read(source, i, count, frame), frame)
+    """to[at], ... = source[i], ..., by way of registers; zeros without a source."""
+    values = [0] * count if source is None else read(source, i, count, frame)
+    write(to, at, values, frame)
 
 
 def note_reads(array: Any, places: Iterable[int], count: int) -> None:
