@@ -66,7 +66,7 @@ BUDGETS = {
     # words of a failing check on what it calls, and where errors come from 90;
     # attention by the backend's launchers 10; what students and teachers met who took
     # the course by its pages 90; what solutions in other styles met 35.
-    # What is done on all cores, by each thread, in a tree 215, styles of honest work 190.
+    # What is done on all cores, by each thread, in a tree 215; honest styles 190.
     "assignments": 25_910,
     "docs": 1_240,  # the book, programs for ncu and racecheck
     # What saves compilations in tests of kernels 40; a hundred submissions through the

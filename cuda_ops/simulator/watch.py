@@ -44,12 +44,10 @@ import numpy as np
 
 from cuda_ops.simulator.block import current_thread
 
-SECTOR = 32  # bytes that memory delivers at once
-WARP = 32  # threads that go together
+SECTOR, WARP = 32, 32  # bytes that memory delivers at once; threads that go together
 LINE = 128  # bytes with one tag, and those of a turn of shared memory
 VECTOR = 16  # bytes of the widest access of a lane
-BANKS = 32  # of shared memory, of
-WORD = 4  # bytes each
+BANKS, WORD = 32, 4  # of shared memory; bytes of a word, which each has
 BEGUN = "begun to copy"  # and the copy has not arrived
 # Modules of functions that stand in for instructions: what they do is their callers'.
 STAND_INS = {"numba.cuda.simulator.kernel"}
