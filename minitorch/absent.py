@@ -32,7 +32,7 @@ INSTEAD = {
     "ParameterList": "use nn.ParameterDict",
     "detect_anomaly": "ask isfinite(x).all() where a NaN may come from",
     "func": "use autograd.grad, with create_graph=True for higher derivatives",
-    "jit": "there is no compiler; leave it out",
+    "jit": "use minitorch.compile, or leave it out",
     "set_num_threads": "set NUMBA_NUM_THREADS before the program starts",
     "use_deterministic_algorithms": "leave it out: every run gives the same numbers",
 }

@@ -87,6 +87,22 @@ def test_an_operation_in_one_file_runs_on_every_device(device):
         space["mish"](minitorch.tensor([1], device=device))
 
 
+def test_the_page_on_the_compiler_shows_what_is_made(capsys):
+    program = runpy.run_path(str(ROOT / "docs" / "compiled.py"), run_name="docs")
+    page = (ROOT / "docs" / "compiler.md").read_text()
+    loop = program["loop"]()
+    gelu, use, softmax, made = re.findall(r"```python\n(.*?)```", page, re.S)
+    assert made in loop
+    space: dict = {"minitorch": minitorch, "model": minitorch.nn.ReLU()}
+    x = space["x"] = minitorch.randn(1024, 1024)
+    for piece in (gelu, use, softmax):
+        exec(compile(piece, "compiler.md", "exec"), space)
+    assert capsys.readouterr().out in page
+    assert (space["softmax"](x) == program["softmax"](x)).all()
+    program["main"]()
+    assert loop in capsys.readouterr().out
+
+
 @every_page
 def test_paths_in_the_book_exist(page):
     prose = re.sub(r"```.*?```", "", page.read_text(), flags=re.S)

@@ -460,7 +460,9 @@ def saved_and_resumed(
 
     read = lib.load(path, map_location=device)
     again = model(lib)
-    again.load_state_dict(read["model"])
+    # As nanoGPT does with what a compiled model has saved.
+    state = {k.removeprefix("_orig_mod."): v for k, v in read["model"].items()}
+    again.load_state_dict(state)
     again.to(device)
     optimizer = optimizer_of(lib, again)
     optimizer.load_state_dict(read["optimizer"])

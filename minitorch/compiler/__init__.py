@@ -29,7 +29,7 @@ from functools import wraps
 from typing import Any
 
 from minitorch.autodiff import call_after_backward
-from minitorch.compiler.recorder import Fusion, Recorder
+from minitorch.compiler.recorder import Fused, Recorder
 from minitorch.executor import active, standing
 from minitorch.nn.module import Module
 from minitorch.tensor import Tensor
@@ -139,7 +139,7 @@ def _tensors(value: Any) -> Iterator[Tensor]:
 
 
 def is_compiling() -> bool:
-    """Whether what runs now is recorded."""
+    """Whether what this thread does now is recorded."""
     return isinstance(active.executor, Recorder)
 
 
@@ -171,7 +171,7 @@ def explain(fn: Callable, *args: Any, **kwargs: Any) -> str:
     >>> explain(lambda x: (x * 2.0).tanh() + 1.0, minitorch.ones(4))
     '(4,) cpu: mul tanh add (3 read, 1 written)'
     """
-    told: list[Fusion] = []
+    told: list[Fused] = []
     with Recorder(told):
         out = fn(*args, **kwargs)
     del out  # up to here somebody wants it

@@ -46,7 +46,7 @@ FOLDS = {operators.add, operators.maximum, operators.minimum}
 MOST_STEPS, MOST_INPUTS = 32, 32
 
 
-class Fusion(NamedTuple):
+class Fused(NamedTuple):
     """Functions that ran as one.
 
     Attributes:
@@ -70,13 +70,15 @@ class Fusion(NamedTuple):
 
 
 class Recorder(Executor):
-    """Notes elementwise functions, and runs them together.
+    """Notes elementwise functions, and folds of rows, and runs them together.
+
+    Each thread has its own.
 
     Args:
-        told: gets a `Fusion` for all that runs, in order.
+        told: gets a `Fused` for all that runs, in order.
     """
 
-    def __init__(self, told: list[Fusion] | None = None) -> None:
+    def __init__(self, told: list[Fused] | None = None) -> None:
         self.told = told
         self.lock = RLock()  # another thread may need what is noted here
         self.runs = False  # whether what was noted is being run
@@ -293,7 +295,7 @@ class Recorder(Executor):
         types = tuple([a.storage.dtype for a in inputs])
         program = needed(Program(types, steps, tuple(outs), folded))
         if self.told is not None:
-            self.told.append(Fusion(program, shape, device))
+            self.told.append(Fused(program, shape, device))
         raws = {}
         for k, storage in zip(program.kept, outs.values()):
             size = rows if program.steps[k].per_row else shape
