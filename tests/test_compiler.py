@@ -433,36 +433,6 @@ def test_threads() -> None:
     assert found == [[1.0, 3.0, 5.0, 7.0, 9.0]]
 
 
-def test_many_threads() -> None:
-    """Each is recorded by itself."""
-
-    @minitorch.compile
-    def program(x: Tensor) -> Tensor:
-        return gelu(x * 2.0).sum(-1) + x.sum(-1)
-
-    found: dict[int, list[Any]] = {}
-
-    def rank(k: int) -> None:
-        x = minitorch.full((3, 5), float(k), requires_grad=True)
-        made = []
-        for _ in range(30):
-            y = program(x)
-            y.sum().backward()
-            made.append(y.tolist())
-        found[k] = [made, x.grad.tolist()]
-
-    threads = [threading.Thread(target=rank, args=(k,)) for k in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for k in range(6):
-        x = minitorch.full((3, 5), float(k))
-        y = gelu(x * 2.0).sum(-1) + x.sum(-1)
-        assert found[k][0] == 30 * [y.tolist()]
-    assert active.executor is None
-
-
 def test_calls_leave_nothing_behind() -> None:
     """Backends of half types are made once, and not at each call."""
     x = minitorch.ones(3, dtype=minitorch.bfloat16)

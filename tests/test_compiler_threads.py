@@ -6,6 +6,7 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -44,6 +45,36 @@ def test_threads_at_once() -> None:
     finally:
         sys.setswitchinterval(before)
     assert not errors and active.executor is None
+
+
+def test_many_threads() -> None:
+    """All get their numbers."""
+
+    @minitorch.compile
+    def program(x: Tensor) -> Tensor:
+        return (x * 2.0).tanh().sum(-1) + x.sum(-1)
+
+    found: dict[int, list[Any]] = {}
+
+    def rank(k: int) -> None:
+        x = minitorch.full((3, 5), float(k), requires_grad=True)
+        made = []
+        for _ in range(30):
+            y = program(x)
+            y.sum().backward()
+            made.append(y.tolist())
+        found[k] = [made, x.grad.tolist()]
+
+    threads = [threading.Thread(target=rank, args=(k,)) for k in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for k in range(6):
+        x = minitorch.full((3, 5), float(k))
+        y = (x * 2.0).tanh().sum(-1) + x.sum(-1)
+        assert found[k][0] == 30 * [y.tolist()]
+    assert active.executor is None
 
 
 def test_other_threads_use_what_is_noted() -> None:

@@ -50,8 +50,9 @@ def compile(
     Its backward pass is compiled as well. Python runs as ever at each call, so that
     results never depend on what an earlier call saw; on the device "cpu" they are
     those of the same program without `compile`, to the bit, but for the last digits of
-    sums of views. The first calls are slow: each new loop takes about a second to
-    compile, and is kept on disk.
+    sums of views. A NumPy array that shares a tensor's memory must not be changed
+    while the function runs. The first calls are slow: each new loop takes about a
+    second to compile, and is kept on disk.
 
     A module comes back in an `OptimizedModule` with the same parameters. `compile`
     works as a decorator as well: `@compile`, `@compile(mode="max-autotune")`. All

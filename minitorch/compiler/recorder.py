@@ -72,6 +72,8 @@ class Fused(NamedTuple):
 class Recorder(Executor):
     """Notes elementwise functions, and folds of rows, and runs them together.
 
+    Each thread has its own.
+
     Args:
         told: gets a `Fused` for all that runs, in order.
     """
