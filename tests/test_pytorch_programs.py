@@ -463,6 +463,8 @@ def saved_and_resumed(
     # As nanoGPT does with what a compiled model has saved.
     state = {k.removeprefix("_orig_mod."): v for k, v in read["model"].items()}
     again.load_state_dict(state)
+    if state.keys() != read["model"].keys():
+        again = lib.compile(again)  # with other roundings on a GPU
     again.to(device)
     optimizer = optimizer_of(lib, again)
     optimizer.load_state_dict(read["optimizer"])

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+pytest.importorskip("numba_cuda")
+
 import minitorch
 from cuda_ops import fused_rows
 from helpers import SIMULATED
