@@ -79,7 +79,7 @@ def text(program: Program, kinds: tuple[str, ...], outs: tuple[int, ...]) -> str
     """The file of that kernel."""
     steps, inputs = program.steps, [f"x{k}" for k in range(len(kinds))]
     elements = [k for k, step in enumerate(steps) if not step.per_row]
-    folds = [k for k in outs if steps[k].start is not None]
+    folds = [k for k in outs if steps[k].fold_start is not None]
     four: list[str] = []
     one: list[str] = []
     for x, kind in zip(inputs, kinds):
@@ -163,7 +163,7 @@ def step_kind(program: Program, k: int) -> str:
 
 def start_text(program: Program, k: int) -> str:
     """With what a fold begins."""
-    start = repr(float(program.steps[k].start or 0.0)).replace("inf", "np.inf")
+    start = repr(float(program.steps[k].fold_start or 0.0)).replace("inf", "np.inf")
     return f"{step_kind(program, k)}({start})"
 
 
@@ -208,7 +208,7 @@ def run(
     results, parts = {k: out.flat() for k, out in outs.items()}, {}
     read = [array for array, kind in zip(arrays, kinds) if kind is FLAT]
     for k in outs:
-        if program.steps[k].start is not None:
+        if program.steps[k].fold_start is not None:
             parts[k] = empty((blocks,), computed(program.steps[k].dtype))
             results[k] = parts[k].flat()
         else:
@@ -217,6 +217,6 @@ def run(
         *arrays, *results.values(), *numbers, size, is_aligned(*read)
     )
     for k, part in parts.items():
-        fn, start = program.steps[k].fn, program.steps[k].start
+        fn, start = program.steps[k].fn, program.steps[k].fold_start
         total = reduce(fn, part, (0,), start or 0.0, outs[k].dtype)
         copy_into(outs[k], TensorData(total.storage, outs[k].shape))

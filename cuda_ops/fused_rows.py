@@ -63,7 +63,7 @@ def text(program: Program, kinds: tuple[str, ...], width: int, group: int) -> st
     levels = program.fold_levels()
     arguments = [f"x{k}_" for k in range(len(kinds))] + [f"z{k}_" for k in kept]
     arguments += [f"d{k}, m{k}" for k, kind in enumerate(kinds) if kind in (ONE, ANY)]
-    folds = [k for k, step in enumerate(steps) if step.start is not None]
+    folds = [k for k, step in enumerate(steps) if step.fold_start is not None]
     lines = [
         f"cells{k} = cuda.shared.array(WARP, {step_kind(program, k)})" for k in folds
     ]
@@ -171,7 +171,7 @@ def _body(
     steps = program.steps
     makes = {k for k in program.kept if not steps[k].per_row and levels[k] == level}
     for step, found in zip(steps, levels):
-        if step.start is not None and found == level + 1 and step.args[0] >= 0:
+        if step.fold_start is not None and found == level + 1 and step.args[0] >= 0:
             makes.add(step.args[0])
     return Body(program, kinds, sorted(makes), f"level{level}") if makes else None
 
@@ -184,14 +184,14 @@ def _level(
     steps = program.steps
     for k, step in enumerate(steps):
         if step.per_row and levels[k] == level:
-            if step.start is None:
+            if step.fold_start is None:
                 yield program.step_text(k)
             else:
                 yield f"y{k} = all_{program.step_name(k)}(total{k}, t, cells{k})"
     folds = [
         k
         for k, step in enumerate(steps)
-        if step.start is not None and levels[k] == level + 1
+        if step.fold_start is not None and levels[k] == level + 1
     ]
     reads = sorted({
         *(body.reads if body else ()),

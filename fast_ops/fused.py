@@ -167,11 +167,11 @@ def _level(
     read: set[str] = set()
     for k in here:
         step = program.steps[k]
-        if step.start is not None:
+        if step.fold_start is not None:
             (a,) = step.args
             row = f"z{a}[:w]" if a >= 0 else f"x{~a}s"
             kind = step.dtype.name
-            start = repr(float(step.start)).replace("inf", "np.inf")
+            start = repr(float(step.fold_start)).replace("inf", "np.inf")
             total = f"{program.step_name(k)}({row}, {kind}({start}))"
             yield f"y{k} = {total if whole else f'{kind}({total})'}"
             continue
@@ -234,8 +234,8 @@ def run(
     parts = {}
     for k in outs if whole else ():
         step = program.steps[k]
-        if step.start is not None:
-            start = starts(step.start, step.dtype, step.fn not in EXACT)[0]
+        if step.fold_start is not None:
+            start = starts(step.fold_start, step.dtype, step.fn not in EXACT)[0]
             parts[k] = start, np.empty((-(-size // n), 1), start.dtype)
             results[k] = parts[k][1][:, 0]
     kernel = made(program, tuple(kinds), tuple(outs), whole)

@@ -46,14 +46,14 @@ class Step(NamedTuple):
         args: what it is given: k is the result of step k, ~k (below 0) input k.
         dtype: of the result.
         per_row: whether the result is one number a row.
-        start: of a fold of rows, with what it begins; None: it is none.
+        fold_start: of a fold of rows, with what it begins; None: it is none.
     """
 
     fn: Callable
     args: tuple[int, ...]
     dtype: DType
     per_row: bool = False
-    start: float | None = None
+    fold_start: float | None = None
 
 
 class Program(NamedTuple):
@@ -82,7 +82,7 @@ class Program(NamedTuple):
         return {
             ~a
             for step in self.steps
-            if step.per_row and folds == (step.start is not None)
+            if step.per_row and folds == (step.fold_start is not None)
             for a in step.args
             if a < 0
         }
@@ -98,7 +98,7 @@ class Program(NamedTuple):
         found: list[int] = []
         for step in self.steps:
             before = [found[a] for a in step.args if a >= 0]
-            found.append(max(before, default=0) + (step.start is not None))
+            found.append(max(before, default=0) + (step.fold_start is not None))
         return found
 
     # -------------------------------------------------------------------- as text
@@ -117,7 +117,7 @@ class Program(NamedTuple):
         """The name of a step's function for the type that it is given: exp_float32."""
         last = self.steps[k].args[-1]
         kind = self.steps[last].dtype if last >= 0 else self.inputs[~last]
-        fold = "fold_" if self.steps[k].start is not None else ""
+        fold = "fold_" if self.steps[k].fold_start is not None else ""
         return f"{fold}{self.steps[k].fn.__name__}_{computed(kind).name}"
 
     def head_text(self) -> list[str]:
@@ -209,7 +209,7 @@ class Fusion(Primitives):
         ones, values = program.row_shape(shape), dict(outs)
         rest = []
         for k, step in enumerate(program.steps):
-            if step.start is not None:
+            if step.fold_start is not None:
                 values[k] = outs.get(k) or self.empty(ones, step.dtype)
             elif step.per_row:
                 rest.append(k)

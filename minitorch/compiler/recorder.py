@@ -1,4 +1,4 @@
-"""The executor that puts elementwise functions together.
+"""The executor that puts elementwise functions, and folds of rows, together.
 
 With this file one can let a block of a program be recorded, and see what became of it:
 
@@ -12,8 +12,8 @@ The recorder stands at the seam (`minitorch/executor.py`). `map`, `zip`, `where`
 any other, which has no memory yet. All that is noted runs as one program
 (`minitorch/backend/fusion.py`) as soon as something needs it, or the block ends:
 
-    noted       a * b    + c    tanh      |  matmul      |  where    - mean
-    runs                            fused |  as it does  |             fused
+    noted       a * b    + c    tanh      |  matmul      |  exp    sum of rows   /
+    runs                            fused |  as it does  |                      fused
 
 Nothing is guessed. The Python code runs at each call, and decides as it always does:
 on shapes, on settings, on numbers that it reads, for which what is noted runs first.
@@ -53,7 +53,6 @@ class Fused(NamedTuple):
         program: the functions.
         shape: of all results.
         device: where.
-        inputs: how many tensors are read.
     """
 
     program: Program
@@ -62,7 +61,7 @@ class Fused(NamedTuple):
 
     def __str__(self) -> str:
         names = " ".join([
-            step.fn.__name__ if step.start is None else f"fold({step.fn.__name__})"
+            step.fn.__name__ if step.fold_start is None else f"fold({step.fn.__name__})"
             for step in self.program.steps
         ])  # fmt: skip
         read, written = len(self.program.inputs), len(self.program.kept)
@@ -309,8 +308,8 @@ def _alone(
     backend: Backend, step: Step, given: list[TensorData], dims: Sequence[int]
 ) -> TensorData:
     """The result of a single function, as it is without a compiler."""
-    if step.start is not None:
-        return backend.reduce(step.fn, given[0], dims, step.start, step.dtype)
+    if step.fold_start is not None:
+        return backend.reduce(step.fn, given[0], dims, step.fold_start, step.dtype)
     if len(given) == 1:
         return backend.map(step.fn, given[0], step.dtype)
     if len(given) == 2:
