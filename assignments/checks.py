@@ -205,19 +205,26 @@ def sizes_of(names: str, *all_sizes: tuple[int, ...]) -> tuple[dict[str, int], .
     return tuple(dict(zip(names.split(), sizes)) for sizes in all_sizes)
 
 
-def on_all_cores(task: str, name: str, call: Call) -> Check:
-    """A kernel of fast_ops must have work for all cores (`calling.is_shared`)."""
-    return Check(
-        task,
-        f"{name}: on all cores",
-        call,
-        lambda draw: {"name": name, "n": 34},
-        lambda name, n: {"shared": True},
-        examples=1,
-        devices=("cpu",),
-        hint="The iterations of a loop over range are one core's. Which loop can the "
-        "cores share?",
-        oracle="the task",
+def on_all_cores(kernels: Mapping[str, Sequence[str]], call: Call) -> tuple[Check, ...]:
+    """The kernels of fast_ops of each task must have work for all cores
+    (`calling.is_shared`)."""
+
+    def check(task: str, name: str) -> Check:
+        return Check(
+            task,
+            f"{name}: on all cores",
+            call,
+            lambda draw: {"name": name, "n": 34},
+            lambda name, n: {"shared": True},
+            examples=1,
+            devices=("cpu",),
+            hint="The iterations of a loop over range are one core's. Which loop can "
+            "the cores share?",
+            oracle="the task",
+        )
+
+    return tuple(
+        [check(task, name) for task, names in kernels.items() for name in names]
     )
 
 

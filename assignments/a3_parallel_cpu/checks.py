@@ -272,16 +272,13 @@ def _writers(name: str) -> Check:
 # ---------------------------------------------------------------------- all the cores
 
 
-def _shared(task: str, name: str) -> Check:
-    return on_all_cores(task, name, calls.on_all_cores)
-
-
-ON_ALL_CORES = (
-    *[_shared("a3.1", name) for name in ("map_flat", "zip_flat", "zip_strided")],
-    *[_shared("a3.2", name) for name in ("fold_flat", "_register", "_blocks")],
-    *[_shared("a3.3", name) for name in ("_parallel", "_blocked")],
-    _shared("a3.4", "_cells"),
-)
+KERNELS = {
+    "a3.1": ("map_flat", "zip_flat", "zip_strided"),
+    "a3.2": ("fold_flat", "_register", "_blocks"),
+    "a3.3": ("_parallel", "_blocked"),
+    "a3.4": ("_cells",),
+}
+ON_ALL_CORES = on_all_cores(KERNELS, calls.on_all_cores)
 
 # ------------------------------------------------------------------------------ speed
 

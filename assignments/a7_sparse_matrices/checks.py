@@ -602,11 +602,7 @@ KERNELS = {
     "a7.4": ("_sample",),
     "a7.5": ("_merged",),
 }
-ON_ALL_CORES = tuple(
-    on_all_cores(task, name, calls.on_all_cores)
-    for task, names in KERNELS.items()
-    for name in names
-)
+ON_ALL_CORES = on_all_cores(KERNELS, calls.on_all_cores)
 
 # ------------------------------------------------------------------------------ speed
 

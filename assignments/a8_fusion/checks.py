@@ -445,11 +445,7 @@ KERNELS = {
     "a8.3": ("_layer_norm", "_layer_norm_backward"),
     "a8.4": ("_adam",),
 }
-ON_ALL_CORES = tuple(
-    on_all_cores(task, name, calls.on_all_cores)
-    for task, names in KERNELS.items()
-    for name in names
-)
+ON_ALL_CORES = on_all_cores(KERNELS, calls.on_all_cores)
 
 # ------------------------------------------------------------------------------ speed
 
