@@ -56,7 +56,7 @@ FLAT, ROW, RUN, ANY, NUMBER = "flat", "row", "run", "any", "number"
 def scalar(name: str) -> Callable:
     """The function `name` of operators.py, for the type that stands behind it."""
     fn, _, kind = name.rpartition("_")
-    forms = {} if SIMULATED else {kind: True} if kind.startswith("float") else {}
+    forms = {kind: True} if kind.startswith("float") and not SIMULATED else {}
     return device_function(getattr(operators, fn), **forms)
 
 
@@ -82,8 +82,8 @@ def text(program: Program, kinds: tuple[str, ...], outs: tuple[int, ...]) -> str
     folds = [k for k in outs if steps[k].fold_start is not None]
     four: list[str] = []
     one: list[str] = []
-    for x, kind in zip(inputs, kinds):
-        parts = [f"{x}_{e}" for e in range(4)]
+    for k, kind in enumerate(kinds):
+        x, parts = f"x{k}", [f"x{k}_{e}" for e in range(4)]
         if kind is NUMBER:
             four.append(f"{' = '.join(parts)} = {x}_")
             one.append(f"{x} = {x}_")
@@ -91,15 +91,14 @@ def text(program: Program, kinds: tuple[str, ...], outs: tuple[int, ...]) -> str
             four.append(f"{', '.join(parts)} = load4({x}_, i)")
             one.append(f"{x} = load({x}_, j)")
         else:
-            place = f"int64(uint32(uint32({{}}) // uint32(d{x})) % uint32(m{x}))"
-            one.append(f"{x} = load({x}_, {place.format('j')})")
+            one.append(f"{x} = load({x}_, {place_text(k, 'j')})")
             if kind is ROW:
-                four.append(f"{', '.join(parts)} = load4({x}_, {place.format('i')})")
+                four.append(f"{', '.join(parts)} = load4({x}_, {place_text(k, 'i')})")
             elif kind is RUN:
-                four.append(f"{' = '.join(parts)} = load({x}_, {place.format('i')})")
+                four.append(f"{' = '.join(parts)} = load({x}_, {place_text(k, 'i')})")
             else:
                 for e, part in enumerate(parts):
-                    four.append(f"{part} = load({x}_, {place.format(f'i + {e}')})")
+                    four.append(f"{part} = load({x}_, {place_text(k, f'i + {e}')})")
     for e, name in enumerate("abcd"):
         four.append(f"{name} = body({', '.join(f'{x}_{e}' for x in inputs)})")
     one.append(f"a = body({', '.join(inputs)})")
@@ -110,33 +109,20 @@ def text(program: Program, kinds: tuple[str, ...], outs: tuple[int, ...]) -> str
     begin, end = [], []
     for e, k in enumerate(folds, len(made)):
         fn = program.step_name(k)
-        begin.append(f"cells{k} = cuda.shared.array(WARP, {step_kind(program, k)})")
-        begin.append(f"total{k} = {start_text(program, k)}")
+        begin.append(f"cells{k} = cuda.shared.array(WARP, {program.step_kind(k)})")
+        begin.append(f"total{k} = {program.start_text(k)}")
         for name in "abcd":
             four.append(f"total{k} = {fn}(total{k}, {name}[{e}])")
         one.append(f"total{k} = {fn}(total{k}, a[{e}])")
         end.append(f"total{k} = all_{fn}(total{k}, cuda.threadIdx.x, cells{k})")
         end.append("if cuda.threadIdx.x == 0:")
         end.append(f"    store(z{k}_, cuda.blockIdx.x, total{k})")
-    places = [
-        f"d{x}, m{x}" for x, kind in zip(inputs, kinds) if kind in (ROW, RUN, ANY)
-    ]
+    places = [f"d{k}, m{k}" for k, kind in enumerate(kinds) if kind in (ROW, RUN, ANY)]
     arguments = [f"{x}_" for x in inputs] + [f"z{k}_" for k in outs] + places
     made += [steps[k].args[0] for k in folds]
     results = [f"y{k}" if k >= 0 else f"x{~k}" for k in (*made, made[0])]
     return "\n".join([
-        f'"""{len(steps)} functions in one kernel, made by minitorch.compile."""',
-        "",
-        "import numpy as np",
-        "from numba import cuda, int64, uint32",
-        "",
-        "from cuda_ops.block.intrinsics import "
-        "WARP, device, load, load4, store, store4",
-        "from cuda_ops.fused import fold, scalar",
-        "",
-        *head_text(program, folds, ""),
-        "",
-        "",
+        *head_text(program, folds, __name__),
         "@device",
         f"def body({', '.join(inputs)}):",
         *(f"    {program.step_text(k)}" for k in elements),
@@ -156,24 +142,35 @@ def text(program: Program, kinds: tuple[str, ...], outs: tuple[int, ...]) -> str
     ])  # fmt: skip
 
 
-def step_kind(program: Program, k: int) -> str:
-    """The type in which step k is computed."""
-    return computed(program.steps[k].dtype).name
-
-
-def start_text(program: Program, k: int) -> str:
-    """With what a fold begins."""
-    start = repr(float(program.steps[k].fold_start or 0.0)).replace("inf", "np.inf")
-    return f"{step_kind(program, k)}({start})"
-
-
-def head_text(program: Program, folds: list[int], group: str) -> list[str]:
-    """What lines need; of folds, those of a thread's numbers and of a group's."""
+def head_text(
+    program: Program, folds: list[int], module: str, group: str = ""
+) -> list[str]:
+    """The beginning of a file; of folds, those of a thread's numbers and of a group's,
+    which `fold` of this module makes of their names and of `group`."""
     lines = [line.replace('fold("', 'scalar("') for line in program.head_text()]
     for k in folds:
         name = program.step_name(k)
         lines.append(f'all_{name} = fold("{name.removeprefix("fold_")}"{group})')
-    return list(dict.fromkeys(lines))
+    return [
+        f'"""{len(program.steps)} functions in one kernel, made by '
+        f'minitorch.compile."""',
+        "",
+        "import numpy as np",
+        "from numba import cuda, int64, uint32",
+        "",
+        "from cuda_ops.block.intrinsics import "
+        "WARP, device, load, load4, store, store4",
+        f"from {module} import fold, scalar",
+        "",
+        *dict.fromkeys(lines),
+        "",
+        "",
+    ]
+
+
+def place_text(k: int, i: str) -> str:
+    """Which number of input k, which repeats, element i of the result meets."""
+    return f"int64(uint32(uint32({i}) // uint32(d{k})) % uint32(m{k}))"
 
 
 def run(

@@ -25,7 +25,7 @@ from typing import Any
 from cuda_ops.block.intrinsics import WARP, is_aligned
 from cuda_ops.block.rows import BLOCK, LARGE, folded
 from cuda_ops.elementwise import expanded, number_of, window
-from cuda_ops.fused import NUMBER, head_text, scalar, start_text, step_kind
+from cuda_ops.fused import NUMBER, head_text, place_text, scalar
 from cuda_ops.memory import copy
 from cuda_ops.runtime.launch import Kernel, ceil_div
 from minitorch.backend.fusion import Program, load
@@ -65,7 +65,7 @@ def text(program: Program, kinds: tuple[str, ...], width: int, group: int) -> st
     arguments += [f"d{k}, m{k}" for k, kind in enumerate(kinds) if kind in (ONE, ANY)]
     folds = [k for k, step in enumerate(steps) if step.fold_start is not None]
     lines = [
-        f"cells{k} = cuda.shared.array(WARP, {step_kind(program, k)})" for k in folds
+        f"cells{k} = cuda.shared.array(WARP, {program.step_kind(k)})" for k in folds
     ]
     lines += [
         f"t = cuda.threadIdx.x % {group}",
@@ -78,7 +78,7 @@ def text(program: Program, kinds: tuple[str, ...], width: int, group: int) -> st
         if kind is NUMBER:
             lines.append(f"x{k} = x{k}_")
         elif kind is ONE:
-            lines.append(f"x{k} = load(x{k}_, {_place(k, 'p')})")
+            lines.append(f"x{k} = load(x{k}_, {place_text(k, 'p')})")
     bodies: list[str] = []
     for level in range(max(levels) + 1):
         body = _body(program, kinds, levels, level)
@@ -91,18 +91,7 @@ def text(program: Program, kinds: tuple[str, ...], width: int, group: int) -> st
         for line in ("if t == 0 and inside:", f"    store(z{k}_, line, y{k})")
     ]
     return "\n".join([
-        f'"""{len(steps)} functions in one kernel, made by minitorch.compile."""',
-        "",
-        "import numpy as np",
-        "from numba import cuda, int64, uint32",
-        "",
-        "from cuda_ops.block.intrinsics import "
-        "WARP, device, load, load4, store, store4",
-        "from cuda_ops.fused_rows import fold, scalar",
-        "",
-        *head_text(program, folds, f", {group}"),
-        "",
-        "",
+        *head_text(program, folds, __name__, f", {group}"),
         *bodies,
         f"def loop({', '.join([*arguments, 'rows', 'n'])}):",
         *(f"    {line}" for line in lines),
@@ -113,11 +102,6 @@ def text(program: Program, kinds: tuple[str, ...], width: int, group: int) -> st
 def _per_block(group: int) -> int:
     """Rows of a block."""
     return max(1, BLOCK // group)
-
-
-def _place(k: int, i: str) -> str:
-    """Which number of input k element i of the result meets."""
-    return f"int64(uint32(uint32({i}) // uint32(d{k})) % uint32(m{k}))"
 
 
 class Body:
@@ -198,7 +182,7 @@ def _level(
         *(~a for k in folds for a in steps[k].args if a < 0),
     })  # fmt: skip
     for k in folds:
-        yield f"total{k} = {start_text(program, k)}"
+        yield f"total{k} = {program.start_text(k)}"
     if not body and not folds:
         return
     yield f"for i in range(t * {width}, n, {group * width}):"
@@ -226,7 +210,7 @@ def _read(k: int, kind: str, width: int) -> list[str]:
     parts = [f"x{k}_{e}" for e in range(width)]
     if kind is ANY:
         return [
-            f"{part} = load(x{k}_, {_place(k, f'p + i + {e}')})"
+            f"{part} = load(x{k}_, {place_text(k, f'p + i + {e}')})"
             for e, part in enumerate(parts)
         ]
     place = "p + i" if kind is FLAT else "i"

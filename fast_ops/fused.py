@@ -6,14 +6,15 @@ between stays in registers and in the cache, and only what is needed afterwards 
 written. `text` writes the loop as a Python file, which is compiled and kept as the
 kernels of this package are. That of a + b, then tanh, where b is a row of numbers, is
 
-    def loop(x0_, x1_, z1_, n, d1, m1):
-        for line in prange((x0_.size + n - 1) // n):
+    def loop(x0_, x1_, z1_, size, n, d1, m1):
+        for line in prange((size + n - 1) // n):
             p = np.int64(line) * n
-            z1 = z1_[p : p + n]
-            x0s = x0_[p : p + n]
+            w = min(n, size - p)
+            x0s = x0_[p : p + w]
             q1 = p // d1 % m1
             x1s = x1_[q1 : q1 + n]
-            for i in range(z1.size):
+            z1 = z1_[p : p + w]
+            for i in range(w):
                 x0 = x0s[i]
                 x1 = x1s[i]
                 y0 = float32(add_float32(x0, x1))
@@ -67,10 +68,9 @@ def scalar(name: str) -> Callable:
 def fold(name: str) -> Callable:
     """fold(x, start): a row folded as `fold_flat` of `reduce.py` does, block by block,
     with sums of blocks in float64."""
-    fn = fast_form(getattr(operators, name.rpartition("_")[0]))
-    wide = (
-        np.float64 if name.startswith("add") else getattr(np, name.rpartition("_")[2])
-    )
+    word, _, kind = name.rpartition("_")
+    fn = fast_form(getattr(operators, word))
+    wide = np.float64 if word == "add" else getattr(np, kind)
 
     def folded(x: Any, start: Any) -> Any:
         total = wide(start)
@@ -119,7 +119,7 @@ def text(
         if k in kept:
             lines.append(f"z{k} = z{k}_[p : p + w]")
         else:
-            lines.append(f"z{k} = np.empty(n, {steps[k].dtype.name})")
+            lines.append(f"z{k} = np.empty(n, {program.step_kind(k)})")
     levels = program.fold_levels()
     for level in range(max(levels) + 1):
         lines += _level(program, kinds, levels, level, stored, whole)
@@ -170,10 +170,8 @@ def _level(
         if step.fold_start is not None:
             (a,) = step.args
             row = f"z{a}[:w]" if a >= 0 else f"x{~a}s"
-            kind = step.dtype.name
-            start = repr(float(step.fold_start)).replace("inf", "np.inf")
-            total = f"{program.step_name(k)}({row}, {kind}({start}))"
-            yield f"y{k} = {total if whole else f'{kind}({total})'}"
+            total = f"{program.step_name(k)}({row}, {program.start_text(k)})"
+            yield f"y{k} = {total if whole else f'{program.step_kind(k)}({total})'}"
             continue
         if step.per_row:
             if not whole:  # else it comes behind the kernel

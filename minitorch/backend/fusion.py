@@ -111,7 +111,16 @@ class Program(NamedTuple):
         """
         step = self.steps[k]
         args = ", ".join([f"y{a}" if a >= 0 else f"x{~a}" for a in step.args])
-        return f"y{k} = {computed(step.dtype).name}({self.step_name(k)}({args}))"
+        return f"y{k} = {self.step_kind(k)}({self.step_name(k)}({args}))"
+
+    def step_kind(self, k: int) -> str:
+        """The type in which step k is computed."""
+        return computed(self.steps[k].dtype).name
+
+    def start_text(self, k: int) -> str:
+        """With what the fold that is step k begins."""
+        start = repr(float(self.steps[k].fold_start or 0.0)).replace("inf", "np.inf")
+        return f"{self.step_kind(k)}({start})"
 
     def step_name(self, k: int) -> str:
         """The name of a step's function for the type that it is given: exp_float32."""
@@ -126,7 +135,7 @@ class Program(NamedTuple):
         float32 = np.float32; exp_float32 = scalar("exp_float32")
         """
         called = sorted({self.step_name(k) for k in range(len(self.steps))})
-        types = sorted({computed(step.dtype).name for step in self.steps})
+        types = sorted({self.step_kind(k) for k in range(len(self.steps))})
         return [
             *(f"{name} = np.{'bool_' if name == 'bool' else name}" for name in types),
             *(
@@ -183,22 +192,16 @@ class Fusion(Primitives):
         """Compute some steps by the backend's functions; `values` has results."""
         dims = range(len(shape) - program.folded, len(shape))
         for k in which:
-            fn, args, dtype, per_row, start = program.steps[k]
-            given = [values[a] if a >= 0 else inputs[~a] for a in args]
-            out = outs.get(k)
-            if start is not None:
-                made = self.reduce(fn, given[0].expand(shape), dims, start, dtype)
-                values[k] = self.into(out, made)
-                continue
-            size = program.row_shape(shape) if per_row else shape
+            step = program.steps[k]
+            given = [values[a] if a >= 0 else inputs[~a] for a in step.args]
+            size = shape
+            if step.fold_start is not None:
+                given[0] = given[0].expand(shape)
+            elif step.per_row:
+                size = program.row_shape(shape)
             if all(a.shape != size for a in given):
                 given[0] = given[0].expand(size)
-            if len(given) == 1:
-                values[k] = self.map(fn, given[0], dtype, out)
-            elif len(given) == 2:
-                values[k] = self.zip(fn, given[0], given[1], dtype, out)
-            else:
-                values[k] = self.where(given[0], given[1], given[2], out)
+            values[k] = run_step(self, step, given, dims, outs.get(k))
 
     def _fused_whole(
         self, program: Program, shape: Shape, inputs: Sequence[TensorData],
@@ -216,6 +219,21 @@ class Fusion(Primitives):
                 values.pop(k, None)
         run(program, shape, inputs, values)
         self._one_by_one(program, shape, inputs, outs, values, rest)
+
+
+def run_step(
+    backend: Primitives, step: Step, given: Sequence[TensorData], dims: Sequence[int],
+    out: TensorData | None = None,
+) -> TensorData:  # fmt: skip
+    """One step by the functions of a backend, into `out` if given; it folds `dims`."""
+    if step.fold_start is not None:
+        made = backend.reduce(step.fn, given[0], dims, step.fold_start, step.dtype)
+        return made if out is None else backend.into(out, made)
+    if len(given) == 1:
+        return backend.map(step.fn, given[0], step.dtype, out)
+    if len(given) == 2:
+        return backend.zip(step.fn, given[0], given[1], step.dtype, out)
+    return backend.where(given[0], given[1], given[2], out)
 
 
 # ------------------------------------------------------------------ text that is made

@@ -168,12 +168,11 @@ def renew() -> None:
 
 def _wrap_anew() -> None:
     """Let everybody get backends as `_seam` has it: other threads find one at every
-    moment."""
-    with _lock:
-        loaded_backends.update({kind: _wrapped(made) for kind, made in _kinds.items()})
-        for device in loaded_backends.keys() - _kinds.keys():
-            del loaded_backends[device]
-        half_backends.clear()
+    moment. Whoever calls this has the lock."""
+    loaded_backends.update({kind: _wrapped(made) for kind, made in _kinds.items()})
+    for device in loaded_backends.keys() - _kinds.keys():
+        del loaded_backends[device]
+    half_backends.clear()
 
 
 @contextmanager

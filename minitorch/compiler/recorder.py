@@ -30,8 +30,8 @@ from threading import RLock
 from typing import Any, NamedTuple
 
 import minitorch.operators as operators
-from minitorch.backend import Backend, get_backend
-from minitorch.backend.fusion import LONG, Program, Step, needed
+from minitorch.backend import get_backend
+from minitorch.backend.fusion import LONG, Program, Step, needed, run_step
 from minitorch.dtypes import DType, computed
 from minitorch.executor import PLAIN, Executor, active, standing
 from minitorch.tensor_data import Shape, Storage, TensorData, broadcast_shapes
@@ -287,7 +287,7 @@ class Recorder(Executor):
             given = [inputs[~a] for a in steps[0].args]
             self.runs = True
             try:
-                outs[0].array = _alone(backend, steps[0], given, dims).storage.array
+                outs[0].array = run_step(backend, steps[0], given, dims).storage.array
             finally:
                 self.runs = False
             return
@@ -302,19 +302,6 @@ class Recorder(Executor):
         backend.fused(program, shape, inputs, raws)
         for k, storage in zip(program.kept, outs.values()):
             storage.array = raws[k].storage.array
-
-
-def _alone(
-    backend: Backend, step: Step, given: list[TensorData], dims: Sequence[int]
-) -> TensorData:
-    """The result of a single function, as it is without a compiler."""
-    if step.fold_start is not None:
-        return backend.reduce(step.fn, given[0], dims, step.fold_start, step.dtype)
-    if len(given) == 1:
-        return backend.map(step.fn, given[0], step.dtype)
-    if len(given) == 2:
-        return backend.zip(step.fn, given[0], given[1], step.dtype)
-    return backend.where(given[0], given[1], given[2])
 
 
 # What reads no tensors: it may run before what is noted.
