@@ -44,6 +44,7 @@ from numba import njit
 from numba.core.bytecode import FunctionIdentity
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.compiler_lock import global_compiler_lock
+from numba.core.errors import NumbaError
 
 from fast_ops.late import Inner
 from fast_ops.team import starts_threads
@@ -301,6 +302,26 @@ def makes_arrays(fn: Any) -> bool:
     )
 
 
+def _with_arrays_if_needed(dispatcher: Any) -> Callable:
+    """A dispatcher's `compile`, which tries again with room for arrays of the kernel's
+    own, if it turns out that it makes some: `a + b` of two arrays has no name to tell.
+    """
+    compile = dispatcher.compile
+
+    def compile_again(sig: Any) -> Any:
+        try:
+            return compile(sig)
+        except NumbaError as error:
+            options = dispatcher.targetoptions
+            if options["_nrt"] or "NRT required" not in str(error):
+                raise
+            options["_nrt"] = True
+            dispatcher._compiler._failed_cache.clear()
+            return compile(sig)
+
+    return compile_again
+
+
 def compile_kernel(
     fn: Callable,
     key: tuple[str, ...] = (),
@@ -331,6 +352,7 @@ def compile_kernel(
         _nrt=parallel or makes_arrays(fn),
         no_cfunc_wrapper=True,  # nobody calls it as a C function
     )(fn)
+    dispatcher.compile = _with_arrays_if_needed(dispatcher)
     if on_disk:
         try:
             kept = KernelCache(fn, (*key, str(parallel)))

@@ -193,3 +193,20 @@ def test_a_kernel_may_make_arrays_and_lists_of_its_own(loop) -> None:
     a, out = np.array([1, 3, 1, 0]), np.full(4, 9)
     compile_kernel(loop, on_disk=False)(a, out)
     assert out.tolist() == [1, 2, 0, 1]
+
+
+def _add_rows(out, values, dense):
+    row = out[1:5]
+    for p in range(values.size):
+        row += values[p] * dense[p : p + row.size]
+
+
+@pytest.mark.parametrize("on_disk", [True, False])
+def test_a_kernel_may_make_arrays_that_no_name_tells(on_disk: bool) -> None:
+    assert not makes_arrays(_add_rows)
+    add_rows = compile_kernel(_add_rows, (), on_disk=on_disk)
+    for kind in (np.float64, np.float32):
+        values, dense = np.arange(3, dtype=kind), np.arange(9, dtype=kind)
+        out = np.zeros(6, kind)
+        add_rows(out, values, dense)
+        assert out.tolist() == [0, 5, 8, 11, 14, 0]
