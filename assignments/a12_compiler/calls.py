@@ -182,13 +182,14 @@ def interpreted(
     made, counts = program_of(program), {"reads": 0, "writes": 0}
     lie = {"flat": fused.FLAT, "row": fused.ROW, "one": fused.ONE}
     text = fused.text(made, tuple([lie[kind] for kind in kinds]), made.kept, whole)
-    lines = -(-size // n)
+    lines, folds = -(-size // n), [k for k in made.kept if made.steps[k].per_row]
     outs, shared = {}, list[int]()
     for k in made.kept:
         step = made.steps[k]
         kind = np.float64 if whole and step.per_row else step.dtype.numpy
         outs[f"y{k}"] = np.full(lines if step.per_row else size, np.nan).astype(kind)
-    loop = _python(text, counts, shared)
+    parts = set[Any]()  # what folds have made
+    loop = _python(text, counts, shared, parts)
     given = [Line(x, f"x{k}_", counts) for k, x in enumerate(arrays)]
     given += [Line(z, f"z{name[1:]}_", counts) for name, z in outs.items()]
     numbers = [x for kind, p in zip(kinds, places) if kind != "flat" for x in p]
@@ -196,12 +197,16 @@ def interpreted(
     return {
         **outs,
         "the lines are shared among the cores": shared == [lines],
+        "parts of folds are rounded": whole
+        and any(v not in parts for k in folds for v in outs[f"y{k}"].tolist()),
         "elements are read too often": counts["reads"] > most_reads,
         "elements are written that nobody reads": counts["writes"] > most_writes,
     }
 
 
-def _python(text: str, counts: dict[str, int], shared: list[int]) -> Any:
+def _python(
+    text: str, counts: dict[str, int], shared: list[int], parts: set[Any]
+) -> Any:
     """The function `loop` of a text, for arrays that count."""
     from minitorch import operators
 
@@ -212,9 +217,10 @@ def _python(text: str, counts: dict[str, int], shared: list[int]) -> Any:
         fn = scalar(name)
 
         def folded(row: Line, start: Any) -> Any:
-            total = start
+            total = np.float64(start)
             for i in range(row.size):
                 total = fn(total, row[i])
+            parts.add(float(total))
             return total
 
         return folded

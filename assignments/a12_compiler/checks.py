@@ -60,23 +60,27 @@ class Drawn:
     def step(self, folds: bool) -> None:
         """One more step."""
         draw, values = self.draw, self.values()
-        a, b = draw.choice(values), draw.choice(values)
-        fn = draw.choice((*BINARY, *UNARY, "where", "fold", "fold"))
-        rows = [v for v in values if not self.per_row(v) and v < 0 or v >= 0]
-        rows = [v for v in rows if not self.per_row(v) and self._is_long(v)]
-        if fn == "fold" and folds and rows:
+        lines = [v for v in values if not self.per_row(v) and self._is_long(v)]
+        a = self._one_of(draw.choice((lines, lines, values)) or values)
+        b = self._one_of(values)
+        fn = draw.choice((*BINARY, *BINARY, *UNARY, "where", *["fold"] * 6))
+        if fn == "fold" and folds and lines:
             fold = draw.choice(tuple(STARTS))
-            self.add(fold, draw.choice(rows), start=STARTS[fold])
+            self.add(fold, self._one_of(lines), start=STARTS[fold])
         elif fn == "where":
             x = [~k for k in range(len(self.kinds)) if self.kinds[k] != "column"]
-            gt = self.add("gt", draw.choice(x), x[0], type="bool")
-            self.add("where", gt, *(v for v in (a, x[0])))
+            self.add("where", self.add("gt", draw.choice(x), x[0], type="bool"), a, x[0])
         elif fn == "mul":  # numbers stay small
             self.add(fn, a, ~draw.integer(0, len(self.kinds) - 1))
         elif fn in BINARY:
             self.add(fn, a, b)
         else:
             self.add("tanh" if fn == "fold" else fn, a)
+
+    def _one_of(self, values: Sequence[int]) -> int:
+        """A value; mostly one of the last results, so that steps lead to each other."""
+        few = values[: self.draw.choice((3, len(values)))]
+        return self.draw.choice(few)
 
     def _is_long(self, v: int) -> bool:
         return v >= 0 or self.kinds[~v] in ("flat", "row")
@@ -120,6 +124,10 @@ def _named(name: str) -> Drawn:
         away = p.add("sub", x, p.add("mul", total, ~2))
         square = p.add("add", p.add("mul", away, away), start=0.0)
         p.add("mul", p.add("div", away, p.add("sqrt", square)), row)
+    elif name == "softmax, less the top":
+        top = p.add("maximum", x, start=-math.inf)
+        e = p.add("exp", p.add("sub", x, top))
+        p.add("sub", p.add("div", e, p.add("add", e, start=0.0)), top)
     elif name == "compensated":
         p.add("sub", p.add("sub", p.add("add", x, row), row), x)
     else:
@@ -128,7 +136,7 @@ def _named(name: str) -> Drawn:
     return p
 
 
-NAMES = ("chain", "softmax", "norm", "compensated")
+NAMES = ("chain", "softmax", "norm", "compensated", "softmax, less the top")
 
 
 # -------------------------------------------------------------------------- a12.1
@@ -223,7 +231,7 @@ TEXTS = Check(
 
 
 def _levels_inputs(draw: Draw, steps: int, folds: int) -> Inputs:
-    p = _named(draw.choice(NAMES)) if steps == 0 else _drawn(draw, steps, folds)
+    p = _drawn(draw, steps, folds) if steps else _named(NAMES[folds])
     kept = _some(draw, range(len(p.steps))) if steps else [len(p.steps) - 1]
     return {"program": p.program(kept)}
 
@@ -263,8 +271,8 @@ def _levels_expected(program: Inputs) -> Inputs:
 
 LEVELS = Check(
     *("a12.3", "levels", calls.levels, _levels_inputs, _levels_expected),
-    {"steps": (0, 6), "folds": (0, 1)},
-    sizes_of("steps folds", (0, 0), (0, 1), (14, 1), (14, 0)),
+    {"steps": (1, 6), "folds": (0, 1)},
+    sizes_of("steps folds", *[(0, k) for k in range(5)], *[(16, 1)] * 6, (14, 0)),
     examples=40,
     oracle=DEFINITION,
     hint="A fold is one level above what it folds; every other step is where the "
@@ -371,6 +379,7 @@ def _loop_expected(
     return {
         **{f"y{k}": found[f"y{k}"] for k in program["kept"]},
         "the lines are shared among the cores": True,
+        "parts of folds are rounded": False,
         "elements are read too often": False,
         "elements are written that nobody reads": False,
     }
@@ -396,7 +405,7 @@ LOOPS = Check(
 
 
 def _compiled_inputs(draw: Draw, name: int, rows: int, n: int) -> Inputs:
-    p = _named(NAMES[name]) if name < len(NAMES) else _drawn(draw, 8, name % 2)
+    p = _named(NAMES[name]) if name < len(NAMES) else _drawn(draw, 8, 1)
     kept = [len(p.steps) - 1, draw.integer(0, len(p.steps) - 1)]
     return {
         "program": p.program(set(kept)),
@@ -423,10 +432,10 @@ def _compiled_expected(
 
 COMPILED = Check(
     *("a12.4", "compiled", calls.compiled, _compiled_inputs, _compiled_expected),
-    {"name": (4, 7), "rows": (2, 4), "n": (16, 17)},
+    {"name": (5, 7), "rows": (2, 4), "n": (16, 17)},
     sizes_of(
         "name rows n",
-        *((0, 3, 40), (1, 3, 33), (2, 2, 64), (3, 5, 16), (5, 3, 20), (6, 2, 20)),
+        *((0, 3, 40), (1, 3, 33), (2, 2, 64), (3, 5, 16), (4, 3, 20), (5, 2, 20)),
     ),
     tolerance=2e-4,
     examples=0,
@@ -628,6 +637,10 @@ SCENES: dict[str, tuple[str, list[tuple[str, int, int, str]]]] = {
     "a transposed view of what is noted": (
         "a = x * 2.0; b = a.T + 1.0; c = a + 1.5",
         [("mul", 2, 1, "n n"), ("add add", 4, 2, "n n")],
+    ),
+    "an operand that fits, and one that does not": (
+        "a = x * 2.0; b = x.T - a.T",
+        [("mul", 2, 1, "n n"), ("sub", 2, 1, "n n")],
     ),
     "a part of what is noted": (
         "a = x * 2.0; b = a[1:] + 1.0",

@@ -96,7 +96,7 @@ def noted() -> Scene:
     lanes: dict[str, list[Any]] = {"noted": [], "runs": []}
     at = 0.0
     for kind, text in events:
-        long = max(1.0, len(text) / 6)
+        long = max(1.0, len(text) / 5)
         hue = 1 if kind == "noted" else 3 if " " in text else 2
         lanes[kind].append([at, at + long, text, hue])
         at += long
@@ -136,7 +136,7 @@ def levels() -> Scene:
     program = program_of(softmax, minitorch.ones(4, 4))
     found, stored = program.fold_levels(), fused._stored(program)
     nodes: dict[str, Any] = {
-        "x0": {"at": [0, 1], "text": ["x0", "input"], "hue": 0, "round": True}
+        "x0": {"at": [0, 1], "text": ["x0", "input", ""], "hue": 0, "round": True}
     }
     edges, column = [], {}
     for k, (step, level) in enumerate(zip(program.steps, found)):
@@ -145,14 +145,15 @@ def levels() -> Scene:
         row = 0 if folds else 1
         fold = "fold " if folds else ""
         said = f"y{k} = {fold}{step.fn.__name__}"
-        where = "one a row" if step.per_row else "in memory" if k in stored else "register"
+        where = "in memory" if k in stored else "register"
+        where = "one a row" if step.per_row else where
         nodes[f"y{k}"] = {
-            "at": [column[k], row], "text": [said, f"level {level}, {where}"],
+            "at": [column[k], row], "text": [said, f"level {level}", where],
             "hue": level,
         }  # fmt: skip
         for a in step.args:
             edges.append([f"y{a}" if a >= 0 else f"x{~a}", f"y{k}", "", 0])
-    return [[part("graph", nodes=nodes, edges=edges, step=[142, 76])]]
+    return [[part("graph", nodes=nodes, edges=edges, step=[134, 92])]]
 
 
 @picture(f"{A12}/lines")
