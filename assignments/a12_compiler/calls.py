@@ -168,6 +168,7 @@ def interpreted(
     whole: bool,
     most_reads: int,
     most_writes: int,
+    most_calls: int,
 ) -> dict[str, Any]:
     """The loop that `text` writes, run as Python.
 
@@ -175,11 +176,12 @@ def interpreted(
         kinds: how each input lies along a line; places: its d and m.
         n: how many elements a line has.
         whole: whether folds are of lines, not of rows.
-        most_reads: as many elements of arrays a loop has to read at most.
+        most_reads: as many elements of arrays a loop has to read at most; most_writes,
+            most_calls: the same of what it writes, and of calls of functions.
     """
     from fast_ops import fused
 
-    made, counts = program_of(program), {"reads": 0, "writes": 0}
+    made, counts = program_of(program), dict.fromkeys(("reads", "writes", "calls"), 0)
     lie = {"flat": fused.FLAT, "row": fused.ROW, "one": fused.ONE}
     text = fused.text(made, tuple([lie[kind] for kind in kinds]), made.kept, whole)
     lines, folds = -(-size // n), [k for k in made.kept if made.steps[k].per_row]
@@ -201,6 +203,7 @@ def interpreted(
         and any(v not in parts for k in folds for v in outs[f"y{k}"].tolist()),
         "elements are read too often": counts["reads"] > most_reads,
         "elements are written that nobody reads": counts["writes"] > most_writes,
+        "steps run too often": counts["calls"] > most_calls,
     }
 
 
@@ -210,11 +213,20 @@ def _python(
     """The function `loop` of a text, for arrays that count."""
     from minitorch import operators
 
-    def scalar(name: str) -> Any:
+    def function(name: str) -> Any:
         return getattr(operators, name.rpartition("_")[0])
 
+    def scalar(name: str) -> Any:
+        fn = function(name)
+
+        def counted(*args: Any) -> Any:
+            counts["calls"] += 1
+            return fn(*args)
+
+        return counted
+
     def fold(name: str) -> Any:
-        fn = scalar(name)
+        fn = function(name)
 
         def folded(row: Line, start: Any) -> Any:
             total = np.float64(start)
@@ -231,7 +243,9 @@ def _python(
 
     tree = ast.parse(text)
     _look(tree)
-    tree.body = [s for s in tree.body if not isinstance(s, (ast.Import, ast.ImportFrom))]
+    tree.body = [
+        s for s in tree.body if not isinstance(s, (ast.Import, ast.ImportFrom))
+    ]
     space = {"np": _Numpy(counts), "prange": prange, "scalar": scalar, "fold": fold}
     with np.errstate(all="ignore"):
         exec(compile(tree, "the loop that was made", "exec"), space)

@@ -45,7 +45,10 @@ class Drawn:
 
     def values(self) -> list[int]:
         """All that a step can be given, the last results first."""
-        found = [*reversed(range(len(self.steps))), *[~k for k in range(len(self.kinds))]]
+        found = [
+            *reversed(range(len(self.steps))),
+            *[~k for k in range(len(self.kinds))],
+        ]
         if self.whole:  # of what becomes one number no element is computed
             found = [a for a in found if not self.per_row(a)]
         return [a for a in found if self.type(a) != "bool"]
@@ -69,7 +72,9 @@ class Drawn:
             self.add(fold, self._one_of(lines), start=STARTS[fold])
         elif fn == "where":
             x = [~k for k in range(len(self.kinds)) if self.kinds[k] != "column"]
-            self.add("where", self.add("gt", draw.choice(x), x[0], type="bool"), a, x[0])
+            self.add(
+                "where", self.add("gt", draw.choice(x), x[0], type="bool"), a, x[0]
+            )
         elif fn == "mul":  # numbers stay small
             self.add(fn, a, ~draw.integer(0, len(self.kinds) - 1))
         elif fn in BINARY:
@@ -96,7 +101,8 @@ class Drawn:
 
 
 def _drawn(
-    draw: Draw, steps: int, folds: int, kinds: Sequence[str] = ("flat", "row", "column"),
+    draw: Draw, steps: int, folds: int,
+    kinds: Sequence[str] = ("flat", "row", "column"),
     types: Sequence[str] = ("float32",), whole: bool = False,
 ) -> Drawn:  # fmt: skip
     found = Drawn(draw, kinds, [draw.choice(types) for _ in kinds], whole)
@@ -124,10 +130,12 @@ def _named(name: str) -> Drawn:
         away = p.add("sub", x, p.add("mul", total, ~2))
         square = p.add("add", p.add("mul", away, away), start=0.0)
         p.add("mul", p.add("div", away, p.add("sqrt", square)), row)
-    elif name == "softmax, less the top":
+    elif name == "less the top":
         top = p.add("maximum", x, start=-math.inf)
         e = p.add("exp", p.add("sub", x, top))
         p.add("sub", p.add("div", e, p.add("add", e, start=0.0)), top)
+    elif name == "shares":
+        p.add("div", p.add("mul", x, x), p.add("add", 0, start=0.0))
     elif name == "compensated":
         p.add("sub", p.add("sub", p.add("add", x, row), row), x)
     else:
@@ -136,7 +144,7 @@ def _named(name: str) -> Drawn:
     return p
 
 
-NAMES = ("chain", "softmax", "norm", "compensated", "softmax, less the top")
+NAMES = ("chain", "softmax", "norm", "compensated", "less the top", "shares")
 
 
 # -------------------------------------------------------------------------- a12.1
@@ -187,8 +195,8 @@ PRUNED = Check(
     sizes_of("steps folds", (1, 0), (3, 0), (12, 1), (20, 1)),
     examples=40,
     oracle=DEFINITION,
-    hint="A step is needed if it is kept, or if a step that is needed takes its result. "
-    "All numbers count what is left; inputs, which are below 0, keep theirs.",
+    hint="A step is needed if it is kept, or if a step that is needed takes its "
+    "result. All numbers count what is left; inputs, which are below 0, keep theirs.",
 )
 
 # -------------------------------------------------------------------------- a12.2
@@ -223,8 +231,8 @@ TEXTS = Check(
     sizes_of("steps folds", (1, 0), (12, 1), (12, 1)),
     examples=40,
     oracle=DEFINITION,
-    hint="A function is named for the type that it is given, a result is rounded to its "
-    "own; float16 and bfloat16 are computed in float32.",
+    hint="A function is named for the type that it is given, a result is rounded to "
+    "its own; float16 and bfloat16 are computed in float32.",
 )
 
 # -------------------------------------------------------------------------- a12.3
@@ -272,7 +280,7 @@ def _levels_expected(program: Inputs) -> Inputs:
 LEVELS = Check(
     *("a12.3", "levels", calls.levels, _levels_inputs, _levels_expected),
     {"steps": (1, 6), "folds": (0, 1)},
-    sizes_of("steps folds", *[(0, k) for k in range(5)], *[(16, 1)] * 6, (14, 0)),
+    sizes_of("steps folds", *[(0, k) for k in range(6)], *[(16, 1)] * 6, (14, 0)),
     examples=40,
     oracle=DEFINITION,
     hint="A fold is one level above what it folds; every other step is where the "
@@ -333,25 +341,33 @@ def _loop_inputs(draw: Draw, steps: int, folds: int, rows: int, n: int) -> Input
         inner = {"flat": 1, "row": 1, "column": n, "one": size}[kind]
         places.append([inner, count])
     at = ["one" if kind == "column" else kind for kind in kinds]
-    lines, drawn = -(-size // n), _steps(program)
-    reads = {(a, level, f) for a, level, f in _uses(drawn)}
-    folded = [a for a, _, f in _uses(drawn) if f]
-    stored = _in_memory(drawn, program["kept"])
-    own = _levels(drawn)
-    once = {(a, level) for a, level, f in reads if not f and (
-        stored_elsewhere(a, level, own) if a >= 0 else at[~a] != "one")}
-    most = (len(once) + len(folded)) * size + lines * at.count("one")
-    of_rows = sum(drawn[k][3] for k in program["kept"])
+    most = _most(program, at, size, -(-size // n), whole)
     return {
         "program": program, "kinds": at, "places": places, "arrays": arrays,
-        "size": size, "n": n, "whole": whole, "most_reads": most,
-        "most_writes": len(stored) * size + of_rows * lines,
+        "size": size, "n": n, "whole": whole, **most,
     }  # fmt: skip
 
 
-def stored_elsewhere(a: int, level: int, levels: Sequence[int]) -> bool:
-    """Whether a result is read from memory at a level: it was made at another one."""
-    return levels[a] != level
+def _most(
+    program: Inputs, kinds: Sequence[str], size: int, lines: int, whole: bool
+) -> Inputs:
+    """How often a loop has to read and write elements, and to call functions."""
+    steps, kept = _steps(program), program["kept"]
+    at, uses = _levels(steps), list(_uses(steps))
+    once = {
+        (a, level)
+        for a, level, folds in uses
+        if not folds and (at[a] != level if a >= 0 else kinds[~a] != "one")
+    }
+    folded = sum(folds for _, _, folds in uses)
+    of_rows = [row and start is None for *_, row, start in steps]
+    elements = sum(not row for *_, row, _ in steps)
+    return {
+        "most_reads": (len(once) + folded) * size + lines * kinds.count("one"),
+        "most_writes": len(_in_memory(steps, kept)) * size
+        + sum(steps[k][3] for k in kept) * lines,
+        "most_calls": elements * size + (0 if whole else sum(of_rows) * lines),
+    }
 
 
 def _loop_expected(
@@ -382,6 +398,7 @@ def _loop_expected(
         "parts of folds are rounded": False,
         "elements are read too often": False,
         "elements are written that nobody reads": False,
+        "steps run too often": False,
     }
 
 
@@ -432,10 +449,18 @@ def _compiled_expected(
 
 COMPILED = Check(
     *("a12.4", "compiled", calls.compiled, _compiled_inputs, _compiled_expected),
-    {"name": (5, 7), "rows": (2, 4), "n": (16, 17)},
+    {"name": (6, 7), "rows": (2, 4), "n": (16, 17)},
     sizes_of(
         "name rows n",
-        *((0, 3, 40), (1, 3, 33), (2, 2, 64), (3, 5, 16), (4, 3, 20), (5, 2, 20)),
+        *(
+            (0, 3, 40),
+            (1, 3, 33),
+            (2, 2, 64),
+            (3, 5, 16),
+            (4, 3, 20),
+            (5, 2, 20),
+            (6, 3, 24),
+        ),
     ),
     tolerance=2e-4,
     examples=0,
@@ -453,7 +478,9 @@ def _begins(m: int, d: int, n: int, size: int) -> bool:
     if n * 8 > size:
         starts = range(0, size, n)
     else:  # the first lines, and those around each end
-        turns = {m * d * k // n * n for k in range(1, 6)} | {d * k // n * n for k in range(9)}
+        turns = {m * d * k // n * n for k in range(1, 6)} | {
+            d * k // n * n for k in range(9)
+        }
         starts = sorted({0, n, 2 * n, *turns})  # type: ignore[assignment]
     for p in starts:
         met = np.arange(p, min(p + n, size)) // d % m
@@ -530,8 +557,8 @@ BROADCAST = (
         sizes_of("rows n line", (2, 16, 16), (3, 15, 15), (2, 32, 16), (4, 20, 40)),
         examples=60,
         oracle=DEFINITION,
-        hint="Write down which number each element of a line meets, i // d % m: all the "
-        "same, or each the next one.",
+        hint="Write down which number each element of a line meets, i // d % m: all "
+        "the same, or each the next one.",
     ),
     Check(
         *("a12.5", "compiled", calls.compiled, _broadcast_inputs, _compiled_expected),
@@ -703,12 +730,17 @@ SCENES: dict[str, tuple[str, list[tuple[str, int, int, str]]]] = {
         "t = x.amax(-1, True); y = t.expand(x.shape) + x; z = t.expand(x.shape) * r",
         [("fold(maximum) add mul", 2, 3, "n n")],
     ),
+    "numbers of rows for columns": (
+        "t = x.amax(-1, True); y = t.T.expand(x.shape) + x",
+        [("fold(maximum)", 1, 1, "n n"), ("add", 2, 1, "n n")],
+    ),
     "folds of unlike rows": (
         "a = x * 2.0; s = a.sum(-1); t = a.sum((0, 1), True) + s[:1]",
         [("mul fold(add)", 2, 2, "n n"), ("fold(add) add", 2, 1, "n n")],
     ),
     "one number of all": (
-        "a = x[:1, :1].expand(1, 20000) * 2.0; t = a.amax((0, 1), True) * 3.0; b = a - t",
+        "a = x[:1, :1].expand(1, 20000) * 2.0; t = a.amax((0, 1), True) * 3.0; "
+        "b = a - t",
         [("mul fold(maximum) mul", 3, 2, "1 L"), ("sub", 2, 1, "1 L")],
     ),
     "a fold of the first dims": (
@@ -728,7 +760,9 @@ def _scene_expected(code: Sequence[str], **arrays: np.ndarray) -> Inputs:
     told = next(told for said, told in SCENES.values() if [said] == list(code))
     n, programs = len(arrays["r"]), []
     for names, read, written, size in told:
-        shape = tuple([{"n": n, "m": n - 1, "1": 1, "L": 20_000}[s] for s in size.split()])
+        shape = tuple(
+            [{"n": n, "m": n - 1, "1": 1, "L": 20_000}[s] for s in size.split()]
+        )
         end = f"({read} read, {written} written)"
         programs.append(f"{shape} cpu: {names.strip()} {end}")
     return {"programs": programs, **_values(code, **arrays)}

@@ -74,7 +74,7 @@ class Watched(Recorder):
     def call(self, name: str, fn: Any, args: Any, kwargs: Any) -> Any:
         before = len(self.steps)
         out = super().call(name, fn, args, kwargs)
-        if len(self.steps) > before or self.steps and name in ("map", "zip"):
+        if len(self.steps) > before or (self.steps and name in ("map", "zip")):
             self.events.append(("noted", self.steps[-1].fn.__name__))
         elif name == "matmul":
             self.events.append(("runs", "matmul"))
@@ -174,7 +174,9 @@ def lines() -> Scene:
     ]
     said = ["element", "of the row", "of the column"]
     split = [p for p in at if p]
-    notes = [f"lines of {length}: in none of them does the row or the column begin anew"]
+    notes = [
+        f"lines of {length}: in none of them does the row or the column begin anew"
+    ]
     return [
         [part("grid", cells=grid, rows=said, size=(30, 24), split=split, notes=notes)]
     ]
