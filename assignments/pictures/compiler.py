@@ -58,7 +58,7 @@ def moved() -> Scene:
     )
     for name, hue, moves in both:
         ends = [sum(moves[:k]) for k in range(len(moves) + 1)]
-        boxes = [[a, b, str(b - a), hue] for a, b in zip(ends, ends[1:])]
+        boxes = [[b - n, b, str(n), hue] for n, b in zip(moves, ends[1:])]
         lanes.append([f"{name}: {ends[-1]}", boxes])
     notes = ["a box: a loop; the number: bytes that it reads and writes for each of x"]
     return [[part("timeline", lanes=lanes, unit=6.5, notes=notes)]]
@@ -174,9 +174,7 @@ def lines() -> Scene:
     ]
     said = ["element", "of the row", "of the column"]
     split = [p for p in at if p]
-    notes = [
-        f"lines of {length}: in none of them does the row or the column begin anew"
-    ]
+    notes = [f"lines of {length}: the row or the column begins anew in none of them"]
     return [
         [part("grid", cells=grid, rows=said, size=(30, 24), split=split, notes=notes)]
     ]

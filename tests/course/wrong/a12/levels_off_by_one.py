@@ -1,7 +1,11 @@
 """a12.3 in minitorch/backend/fusion.py: a fold is where its argument is."""
 
-RIGHT = (
-    "            found.append(max(before, default=0) + (step.fold_start is not None))"
-)
-WRONG = """            folds = [self.steps[a].fold_start is not None for a in step.args if a >= 0]
-            found.append(max(before, default=0) + any(folds))"""
+
+class Program:
+    def fold_levels(self):
+        found = []
+        for step in self.steps:
+            before = [a for a in step.args if a >= 0]
+            folds = any(self.steps[a].fold_start is not None for a in before)
+            found.append(max([found[a] for a in before], default=0) + folds)
+        return found

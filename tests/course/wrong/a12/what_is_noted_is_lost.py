@@ -1,4 +1,4 @@
-"""a12.6 in minitorch/compiler/recorder.py: a new program begins, the old one is gone."""
+"""a12.6 in minitorch/compiler/recorder.py: the old program is gone."""
 
 RIGHT = """        if args is None:
             self.flush()
