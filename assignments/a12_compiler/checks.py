@@ -2,180 +2,50 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from assignments.a12_compiler import calls
+from assignments.a12_compiler.programs import (
+    NAMES,
+    TYPES,
+    Drawn,
+    drawn,
+    in_memory,
+    levels_of,
+    named,
+    run,
+    shape_of,
+    some,
+    steps_of,
+    uses_of,
+)  # fmt: skip
 from assignments.checks import AnyCheck, Check, Inputs, Speed, sizes_of
 from assignments.draw import Draw, layout
 from assignments.oracles import load
 
 DEFINITION = "the definition"
-UNARY = ("neg", "tanh", "relu", "abs", "sigmoid", "sin")
-BINARY = ("add", "sub", "maximum", "mul")
-STARTS = {"add": 0.0, "maximum": -math.inf, "minimum": math.inf}
-TYPES = ("float32", "float64", "bfloat16", "float16")
-
-Step = tuple[str, list[int], str, bool, float | None]  # fn, args, type, per row, start
-
-
-class Drawn:
-    """A program that is drawn step by step.
-
-    Attributes:
-        kinds: how each input lies: "flat", "row", "column" (one number a row), "one".
-        types: of the inputs.
-    """
-
-    def __init__(
-        self, draw: Draw, kinds: Sequence[str], types: Sequence[str], whole: bool
-    ) -> None:
-        self.draw, self.kinds, self.types, self.whole = draw, kinds, types, whole
-        self.steps: list[Step] = []
-
-    def per_row(self, a: int) -> bool:
-        """Whether a value is one number a row."""
-        return self.steps[a][3] if a >= 0 else self.kinds[~a] == "column"
-
-    def type(self, a: int) -> str:
-        return self.steps[a][2] if a >= 0 else self.types[~a]
-
-    def values(self) -> list[int]:
-        """All that a step can be given, the last results first."""
-        found = [
-            *reversed(range(len(self.steps))),
-            *[~k for k in range(len(self.kinds))],
-        ]
-        if self.whole:  # of what becomes one number no element is computed
-            found = [a for a in found if not self.per_row(a)]
-        return [a for a in found if self.type(a) != "bool"]
-
-    def add(self, fn: str, *args: int, type: str = "", start: Any = None) -> int:
-        """Write a step down; its number."""
-        row = start is not None or all(map(self.per_row, args))
-        kind = type or self.type(args[-1])
-        self.steps.append((fn, list(args), kind, row, start))
-        return len(self.steps) - 1
-
-    def step(self, folds: bool) -> None:
-        """One more step."""
-        draw, values = self.draw, self.values()
-        lines = [v for v in values if not self.per_row(v) and self._is_long(v)]
-        a = self._one_of(draw.choice((lines, lines, values)) or values)
-        b = self._one_of(values)
-        fn = draw.choice((*BINARY, *BINARY, *UNARY, "where", *["fold"] * 6))
-        if fn == "fold" and folds and lines:
-            fold = draw.choice(tuple(STARTS))
-            self.add(fold, self._one_of(lines), start=STARTS[fold])
-        elif fn == "where":
-            x = [~k for k in range(len(self.kinds)) if self.kinds[k] != "column"]
-            self.add(
-                "where", self.add("gt", draw.choice(x), x[0], type="bool"), a, x[0]
-            )
-        elif fn == "mul":  # numbers stay small
-            self.add(fn, a, ~draw.integer(0, len(self.kinds) - 1))
-        elif fn in BINARY:
-            self.add(fn, a, b)
-        else:
-            self.add("tanh" if fn == "fold" else fn, a)
-
-    def _one_of(self, values: Sequence[int]) -> int:
-        """A value; mostly one of the last results, so that steps lead to each other."""
-        few = values[: self.draw.choice((3, len(values)))]
-        return self.draw.choice(few)
-
-    def _is_long(self, v: int) -> bool:
-        return v >= 0 or self.kinds[~v] in ("flat", "row")
-
-    def program(self, kept: Sequence[int]) -> Inputs:
-        rows = any(step[3] for step in self.steps)
-        return {
-            "inputs": list(self.types),
-            "steps": [calls.line_of_step(k, *s) for k, s in enumerate(self.steps)],
-            "kept": sorted(kept),
-            "folded": int(rows),
-        }
-
-
-def _drawn(
-    draw: Draw, steps: int, folds: int,
-    kinds: Sequence[str] = ("flat", "row", "column"),
-    types: Sequence[str] = ("float32",), whole: bool = False,
-) -> Drawn:  # fmt: skip
-    found = Drawn(draw, kinds, [draw.choice(types) for _ in kinds], whole)
-    for _ in range(steps):
-        found.step(bool(folds))
-    return found
-
-
-def _some(draw: Draw, numbers: Sequence[int]) -> list[int]:
-    """Some of the numbers; one at least."""
-    kept = [k for k in numbers if draw.choice((False, True))]
-    return kept or [draw.choice(numbers)]
-
-
-def _named(name: str) -> Drawn:
-    """Programs that everybody knows."""
-    p = Drawn(None, ("flat", "row", "one"), ("float32",) * 3, False)  # type: ignore[arg-type]
-    x, row, one = ~0, ~1, ~2
-    if name == "softmax":
-        top = p.add("maximum", x, start=-math.inf)
-        e = p.add("exp", p.add("sub", x, top))
-        p.add("div", e, p.add("add", e, start=0.0))
-    elif name == "norm":
-        total = p.add("add", x, start=0.0)
-        away = p.add("sub", x, p.add("mul", total, ~2))
-        square = p.add("add", p.add("mul", away, away), start=0.0)
-        p.add("mul", p.add("div", away, p.add("sqrt", square)), row)
-    elif name == "less the top":
-        top = p.add("maximum", x, start=-math.inf)
-        e = p.add("exp", p.add("sub", x, top))
-        p.add("sub", p.add("div", e, p.add("add", e, start=0.0)), top)
-    elif name == "shares":
-        p.add("div", p.add("mul", x, x), p.add("add", 0, start=0.0))
-    elif name == "compensated":
-        p.add("sub", p.add("sub", p.add("add", x, row), row), x)
-    else:
-        cube = p.add("mul", p.add("mul", x, x), x)
-        p.add("mul", p.add("tanh", p.add("add", p.add("mul", cube, one), row)), x)
-    return p
-
-
-NAMES = ("chain", "softmax", "norm", "compensated", "less the top", "shares")
-
 
 # -------------------------------------------------------------------------- a12.1
 
 
 def _pruned_inputs(draw: Draw, steps: int, folds: int) -> Inputs:
-    p = _drawn(draw, steps, folds)
+    p = drawn(draw, steps, folds)
     few = [draw.integer(0, len(p.steps) - 1) for _ in range(draw.integer(1, 2))]
     return {"program": p.program(set(few))}
 
 
-def _steps(program: Inputs) -> list[Step]:
-    """The steps of a program as they were drawn."""
-    found: list[Step] = []
-    for line in program["steps"]:
-        match = calls.STEP.fullmatch(line)
-        assert match is not None
-        fold, fn, args, start, kind, row = match.groups()
-        given = [int(a[1:]) if a[0] == "y" else ~int(a[1:]) for a in args.split(", ")]
-        found.append((fn, given, kind, bool(row), float(start) if fold else None))
-    return found
-
-
 def _pruned_expected(program: Inputs) -> Inputs:
-    steps = _steps(program)
+    steps = steps_of(program)
 
-    def users(k: int) -> set[int]:
-        below = [users(a) for a in steps[k][1] if a >= 0]
-        return {k}.union(*below)
+    @cache
+    def needs(k: int) -> frozenset[int]:
+        return frozenset({k}).union(*[needs(a) for a in steps[k][1] if a >= 0])
 
-    used = sorted(set().union(*[users(k) for k in program["kept"]]))
+    used = sorted(frozenset[int]().union(*[needs(k) for k in program["kept"]]))
     left = []
     for fn, args, kind, row, start in [steps[k] for k in used]:
         numbers = [a if a < 0 else used.index(a) for a in args]
@@ -203,7 +73,7 @@ PRUNED = Check(
 
 
 def _text_inputs(draw: Draw, steps: int, folds: int) -> Inputs:
-    p = _drawn(draw, steps, folds, types=TYPES)
+    p = drawn(draw, steps, folds, types=TYPES)
     p.add("identity", draw.choice(p.values()), type=draw.choice(TYPES))
     p.steps += [("gt", [~0, ~0], "bool", False, None)]
     return {"program": p.program([0])}
@@ -214,7 +84,7 @@ def _computed(kind: str) -> str:
 
 
 def _text_expected(program: Inputs) -> Inputs:
-    steps, names, lines, starts = _steps(program), [], [], []
+    steps, names, lines, starts = steps_of(program), [], [], []
     for k, (fn, args, kind, _, start) in enumerate(steps):
         given = steps[args[-1]][2] if args[-1] >= 0 else program["inputs"][~args[-1]]
         fold = "" if start is None else "fold_"
@@ -239,42 +109,15 @@ TEXTS = Check(
 
 
 def _levels_inputs(draw: Draw, steps: int, folds: int) -> Inputs:
-    p = _drawn(draw, steps, folds) if steps else _named(NAMES[folds])
-    kept = _some(draw, range(len(p.steps))) if steps else [len(p.steps) - 1]
+    p = drawn(draw, steps, folds) if steps else named(NAMES[folds])
+    kept = some(draw, range(len(p.steps))) if steps else [len(p.steps) - 1]
     return {"program": p.program(kept)}
 
 
-def _levels(steps: Sequence[Step]) -> list[int]:
-    """For each step, the most folds on a way that leads to it."""
-
-    def most(a: int) -> int:
-        if a < 0:
-            return 0
-        _, args, _, _, start = steps[a]
-        return max(map(most, args)) + int(start is not None)
-
-    return [most(k) for k in range(len(steps))]
-
-
-def _uses(steps: Sequence[Step]) -> Iterator[tuple[int, int, bool]]:
-    """Whose elements are used, at which level, and whether by a fold."""
-    for (_, args, _, row, start), level in zip(steps, _levels(steps)):
-        if not row or start is not None:
-            for a in args:
-                if a < 0 or not steps[a][3]:
-                    yield a, level, start is not None
-
-
-def _in_memory(steps: Sequence[Step], kept: Sequence[int]) -> set[int]:
-    at = _levels(steps)
-    found = {k for k in kept if not steps[k][3]}
-    return found | {a for a, level, _ in _uses(steps) if a >= 0 and at[a] != level}
-
-
 def _levels_expected(program: Inputs) -> Inputs:
-    steps = _steps(program)
-    stored = sorted(_in_memory(steps, program["kept"]))
-    return {"fold_levels": _levels(steps), "_stored": stored}
+    steps = steps_of(program)
+    stored = sorted(in_memory(steps, program["kept"]))
+    return {"fold_levels": levels_of(steps), "_stored": stored}
 
 
 LEVELS = Check(
@@ -291,49 +134,16 @@ LEVELS = Check(
 # -------------------------------------------------------------------------- a12.4
 
 
-def _shape_of(kind: str, rows: int, n: int) -> tuple[int, ...]:
-    return {"flat": (rows, n), "row": (n,), "column": (rows, 1), "one": ()}[kind]
-
-
-def _fold(fn: str, x: np.ndarray) -> np.ndarray:
-    folds: Any = {"add": np.add, "maximum": np.maximum, "minimum": np.minimum}
-    made: np.ndarray = folds[fn].reduce(x, -1, keepdims=True)
-    return made
-
-
-def _sigmoid(x: np.ndarray) -> Any:
-    return 1 / (1 + np.exp(-x))
-
-
-FUNCTIONS: dict[str, Any] = {
-    "neg": np.negative, "tanh": np.tanh, "abs": np.abs, "sin": np.sin, "exp": np.exp,
-    "relu": lambda x: np.maximum(x, 0), "sigmoid": _sigmoid, "add": np.add,
-    "sub": np.subtract, "mul": np.multiply, "div": np.divide, "maximum": np.maximum,
-    "gt": np.greater, "where": np.where, "sqrt": np.sqrt,
-}  # fmt: skip
-
-
-def _run(steps: Sequence[Step], given: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """The result of each step, by NumPy."""
-    found: list[np.ndarray] = []
-    for fn, args, kind, _, start in steps:
-        values = [found[a] if a >= 0 else given[~a] for a in args]
-        made = FUNCTIONS[fn](*values) if start is None else _fold(fn, values[0])
-        found.append(made.astype(kind))
-    return found
-
-
 def _loop_inputs(draw: Draw, steps: int, folds: int, rows: int, n: int) -> Inputs:
     """A loop over rows, or over lines of something flat, of which the last is short."""
-    whole = folds == 2
-    rowwise = folds == 1
+    rowwise, whole = folds == 1, folds == 2
     kinds = ["flat", draw.choice(("flat", "row", "one"))]
     kinds += [draw.choice(("column", "one"))] if rowwise else ["flat"]
     size = rows * n if rowwise or "row" in kinds else rows * n - draw.integer(0, n - 1)
-    p = _drawn(draw, steps, folds, kinds, whole=whole)
+    p = drawn(draw, steps, folds, kinds, whole=whole)
     numbers = [k for k in range(len(p.steps)) if not whole or p.steps[k][4] is not None
                or not p.steps[k][3]]  # fmt: skip
-    program = p.program(_some(draw, numbers))
+    program = p.program(some(draw, numbers))
     arrays, places = [], []
     for kind in kinds:
         count = {"flat": size, "row": n, "column": rows, "one": 1}[kind]
@@ -352,8 +162,8 @@ def _most(
     program: Inputs, kinds: Sequence[str], size: int, lines: int, whole: bool
 ) -> Inputs:
     """How often a loop has to read and write elements, and to call functions."""
-    steps, kept = _steps(program), program["kept"]
-    at, uses = _levels(steps), list(_uses(steps))
+    steps, kept = steps_of(program), program["kept"]
+    at, uses = levels_of(steps), list(uses_of(steps))
     once = {
         (a, level)
         for a, level, folds in uses
@@ -364,7 +174,7 @@ def _most(
     elements = sum(not row for *_, row, _ in steps)
     return {
         "most_reads": (len(once) + folded) * size + lines * kinds.count("one"),
-        "most_writes": len(_in_memory(steps, kept)) * size
+        "most_writes": len(in_memory(steps, kept)) * size
         + sum(steps[k][3] for k in kept) * lines,
         "most_calls": elements * size + (0 if whole else sum(of_rows) * lines),
     }
@@ -374,7 +184,7 @@ def _loop_expected(
     program: Inputs, kinds: Sequence[str], arrays: Sequence[np.ndarray], size: int,
     n: int, whole: bool, **rest: Any,
 ) -> Inputs:  # fmt: skip
-    steps, rows = _steps(program), -(-size // n)
+    steps, rows = steps_of(program), -(-size // n)
     outs: Inputs = {}
     for line in range(rows):
         low, high = line * n, min(line * n + n, size)
@@ -384,7 +194,7 @@ def _loop_expected(
             if part is None:
                 part = x[line : line + 1] if len(x) == rows and rows > 1 else x
             given.append(part)
-        for k, made in enumerate(_run(steps, given)):
+        for k, made in enumerate(run(steps, given)):
             if k in program["kept"]:
                 full = made if steps[k][3] else np.broadcast_to(made, high - low)
                 outs.setdefault(f"y{k}", []).append(full)
@@ -422,12 +232,12 @@ LOOPS = Check(
 
 
 def _compiled_inputs(draw: Draw, name: int, rows: int, n: int) -> Inputs:
-    p = _named(NAMES[name]) if name < len(NAMES) else _drawn(draw, 8, 1)
+    p = named(NAMES[name]) if name < len(NAMES) else drawn(draw, 8, 1)
     kept = [len(p.steps) - 1, draw.integer(0, len(p.steps) - 1)]
     return {
         "program": p.program(set(kept)),
         "shape": [rows, n],
-        "arrays": [draw.array(_shape_of(kind, rows, n), low=0.5) for kind in p.kinds],
+        "arrays": [draw.array(shape_of(kind, rows, n), low=0.5) for kind in p.kinds],
         "layouts": ["contiguous"] * len(p.kinds),
     }
 
@@ -435,8 +245,8 @@ def _compiled_inputs(draw: Draw, name: int, rows: int, n: int) -> Inputs:
 def _compiled_expected(
     program: Inputs, shape: Sequence[int], arrays: Sequence[np.ndarray], **rest: Any
 ) -> Inputs:
-    steps, outs = _steps(program), {}
-    for k, made in enumerate(_run(steps, arrays)):
+    steps, outs = steps_of(program), {}
+    for k, made in enumerate(run(steps, arrays)):
         if k in program["kept"]:
             full = (shape[0], 1) if steps[k][3] else tuple(shape)
             outs[f"y{k}"] = np.broadcast_to(made, full)
@@ -475,13 +285,10 @@ CHUNK, SHORT = 8192, 16  # as the library has them
 
 def _begins(m: int, d: int, n: int, size: int) -> bool:
     """Whether an input begins anew in a line of n elements, by looking."""
-    if n * 8 > size:
-        starts = range(0, size, n)
-    else:  # the first lines, and those around each end
-        turns = {m * d * k // n * n for k in range(1, 6)} | {
-            d * k // n * n for k in range(9)
-        }
-        starts = sorted({0, n, 2 * n, *turns})  # type: ignore[assignment]
+    starts = list(range(0, size, n))
+    if len(starts) > 8:  # the first lines, and those around each end
+        ends = {m * d * k for k in range(6)} | {d * k for k in range(9)}
+        starts = sorted({*starts[:3], *[end // n * n for end in ends]})
     for p in starts:
         met = np.arange(p, min(p + n, size)) // d % m
         if len(met) and not ((met == met[0]).all() or (np.diff(met) == 1).all()):
@@ -533,7 +340,7 @@ def _broadcast_inputs(draw: Draw, rows: int, n: int, kind: int) -> Inputs:
     return {
         "program": p.program([1]) | {"folded": 0},
         "shape": [rows, n],
-        "arrays": [draw.array(_shape_of(k, rows, n)) for k in p.kinds],
+        "arrays": [draw.array(shape_of(k, rows, n)) for k in p.kinds],
         "layouts": [layout(draw), "contiguous", "contiguous"],
     }
 
