@@ -267,12 +267,6 @@ def test_what_nobody_holds_is_not_written() -> None:
     np.testing.assert_array_equal(kept[1].numpy(), (x * 2.0 - 1.0).numpy())
 
 
-def test_what_the_backward_pass_needs_is_written() -> None:
-    x = minitorch.randn(9, requires_grad=True)
-    (found,) = fusions(lambda x: (x * x).tanh().exp() + 1.0, x)
-    assert len(found.program.kept) == 3  # outputs of tanh and exp, and the result
-
-
 def test_other_operations_come_between() -> None:
     x = minitorch.randn(8, 8)
     found = fusions(lambda x: (((x + 1.0) * 2.0) @ (x - 1.0)).relu() + x, x)

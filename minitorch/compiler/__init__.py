@@ -8,10 +8,11 @@ With this file one can let a module or a function be compiled, and see what was 
 Where a + b writes a tensor that tanh reads again, the compiled program has a loop that
 keeps the sum in a register; and a softmax that is written out goes through memory once.
 Such operations are limited by memory, and many take about the time of one
-(docs/compiler.md). Three parts do it:
+(docs/compiler.md). Four parts do it:
 
     recorder.py                   notes elementwise functions, and folds of rows, as the
                                   program runs
+    recompute.py                  what the backward pass computes again
     minitorch/backend/fusion.py   what is noted, as a program; its text
     fast_ops/fused.py, cuda_ops/fused.py, cuda_ops/fused_rows.py
                                   the loop or the kernel that is written for it
@@ -51,8 +52,9 @@ def compile(
     results never depend on what an earlier call saw; on the device "cpu" they are
     those of the same program without `compile`, to the bit, but for the last digits of
     sums of views. A NumPy array that shares a tensor's memory must not be changed
-    while the function runs. The first calls are slow: each new loop takes about a
-    second to compile, and is kept on disk.
+    while the function runs, nor an input before the backward pass, which computes from
+    it what was not kept (you are told). The first calls are slow: each new loop takes
+    about a second to compile, and is kept on disk.
 
     A module comes back in an `OptimizedModule` with the same parameters. `compile`
     works as a decorator as well: `@compile`, `@compile(mode="max-autotune")`. All

@@ -12,7 +12,7 @@ pytest.importorskip("numba_cuda")
 import minitorch
 from cuda_ops import fused_rows
 from helpers import SIMULATED
-from minitorch import Tensor, cuda
+from minitorch import Tensor, autograd, cuda
 from minitorch.backend import fusion
 from minitorch.compiler import recorder
 from minitorch.compiler.recorder import Recorder
@@ -38,6 +38,22 @@ def test_half_types_are_rounded_where_they_are_written(dtype: Any) -> None:
     assert made.dtype is dtype
     errors = [abs(result.double() - exact).max().item() for result in (made, plain)]
     assert errors[0] <= errors[1]
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("dtype", [float32, bfloat16], ids=str)
+def test_a_backward_pass_computes_again_what_was_not_kept(dtype: Any) -> None:
+    x = gpu(3, 40, dtype=dtype).requires_grad_()
+    program = lambda x: (x + 1.0).tanh().exp().sin()
+    with Recorder(told := []):
+        y = program(x)
+    assert [len(f.program.kept) for f in told] == [1]
+    (exact,) = autograd.grad(program(x.double()).sum(), x)
+    errors = []
+    for out in (y, program(x)):
+        (g,) = autograd.grad(out.sum(), x)
+        errors.append(abs(g.double() - exact.double()).max().item())
+    assert errors[0] <= 1.5 * errors[1]
 
 
 @pytest.mark.cuda
