@@ -625,8 +625,8 @@ SPEED = (
     Speed(
         *("a12.7", "scale, shift, relu, add", calls.timed_chain),
         *(calls.timed_plain_chain, _speed_inputs, _chain_expected),
-        {"rows": 1000, "n": 1000},
-        ((1.1, 0.5), (1.5, 1.0)),
+        {"rows": 3000, "n": 1000},
+        ((1.2, 0.5), (1.7, 1.0)),
         lambda x, weight, bias: (2.0 * x.nbytes, 4.0 * x.size),
         oracle="NumPy",
         hint="Is all of it one program, in one loop, on all cores?",
@@ -634,8 +634,8 @@ SPEED = (
     Speed(
         *("a12.7", "layer norm", calls.timed_norm),
         *(calls.timed_plain_norm, _speed_inputs, _norm_expected),
-        {"rows": 1000, "n": 1000},
-        ((1.05, 0.5), (1.35, 1.0)),
+        {"rows": 3000, "n": 1000},
+        ((1.1, 0.5), (1.5, 1.0)),
         lambda x, weight, bias: (2.0 * x.nbytes, 8.0 * x.size),
         tolerance=1e-4,
         oracle="NumPy",
