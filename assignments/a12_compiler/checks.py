@@ -63,7 +63,7 @@ PRUNED = Check(
     *("a12.1", "needed", calls.pruned, _pruned_inputs, _pruned_expected),
     {"steps": (1, 6), "folds": (0, 1)},
     sizes_of("steps folds", (1, 0), (3, 0), (12, 1), (20, 1)),
-    examples=40,
+    examples=100,
     oracle=DEFINITION,
     hint="A step is needed if it is kept, or if a step that is needed takes its "
     "result. All numbers count what is left; inputs, which are below 0, keep theirs.",
@@ -124,7 +124,7 @@ LEVELS = Check(
     *("a12.3", "levels", calls.levels, _levels_inputs, _levels_expected),
     {"steps": (1, 6), "folds": (0, 1)},
     sizes_of("steps folds", *[(0, k) for k in range(6)], *[(16, 1)] * 6, (14, 0)),
-    examples=40,
+    examples=80,
     oracle=DEFINITION,
     hint="A fold is one level above what it folds; every other step is where the "
     "highest of what it takes is. A loop over a row keeps its results in registers, "
@@ -225,7 +225,7 @@ LOOPS = Check(
         *((1, 0, 1, 2), (3, 0, 3, 4), (4, 1, 2, 3), (8, 2, 3, 4), (12, 1, 3, 5)),
     ),
     tolerance=1e-4,
-    examples=40,
+    examples=100,
     oracle="NumPy, step by step",
     hint=LOOP_HINT,
 )
@@ -296,20 +296,16 @@ def _begins(m: int, d: int, n: int, size: int) -> bool:
     return False
 
 
-def _place(draw: Draw, rows: int, n: int, size: int) -> list[int]:
-    kind = draw.choice(("row", "column", "matrix", "one", "channel"))
-    if kind == "row":
-        return [n, 1]
-    if kind == "column":
-        return [rows, n]
-    if kind == "channel":
-        return [rows, n * draw.choice((1, 2))]
-    return [size, 1] if kind == "matrix" else [1, size + 3 & ~3]
+def _place(kind: int, rows: int, n: int, size: int) -> list[int]:
+    """m and d of a row, a column, a channel, one number, or one for each place."""
+    kinds = [n, 1], [rows, n], [rows, 2 * n], [1, size + 3 & ~3], [size, 1]
+    return kinds[kind % len(kinds)]
 
 
-def _line_inputs(draw: Draw, rows: int, n: int, count: int) -> Inputs:
+def _line_inputs(draw: Draw, rows: int, n: int, count: int, kinds: int) -> Inputs:
     size = 2 * rows * n
-    return {"places": [_place(draw, rows, n, size) for _ in range(count)], "size": size}
+    places = [_place(kinds // 5**i, rows, n, size) for i in range(count)]
+    return {"places": places, "size": size}
 
 
 def _line_expected(places: Sequence[Sequence[int]], size: int) -> Inputs:
@@ -318,12 +314,10 @@ def _line_expected(places: Sequence[Sequence[int]], size: int) -> Inputs:
     return {"n": max(divides)}
 
 
-def _lies_inputs(draw: Draw, rows: int, n: int, line: int) -> Inputs:
-    size = rows * n * 4
-    m, d = _place(draw, rows, n, size)
-    part = draw.choice((1, 2, 3, 4))
-    length = n // part if draw.choice((True, False)) and n % part == 0 else line
-    return {"m": m, "d": d, "n": max(1, length), "size": size}
+def _lies_inputs(draw: Draw, rows: int, n: int, line: int, kind: int) -> Inputs:
+    m, d = _place(kind, rows, n, 4 * rows * n)
+    length = n // line if line < 4 and n % line == 0 else line
+    return {"m": m, "d": d, "n": length, "size": 4 * rows * n}
 
 
 def _lies_expected(m: int, d: int, n: int, size: int) -> Inputs:
@@ -348,11 +342,11 @@ def _broadcast_inputs(draw: Draw, rows: int, n: int, kind: int) -> Inputs:
 BROADCAST = (
     Check(
         *("a12.5", "line_of", calls.line, _line_inputs, _line_expected),
-        {"rows": (2, 9), "n": (2, 40), "count": (0, 3)},
+        {"rows": (2, 9), "n": (2, 40), "count": (0, 3), "kinds": (0, 124)},
         sizes_of(
-            "rows n count",
-            *((3, 100, 3), (64, 100, 3), (2, 20_000, 2), (5, 8192, 1), (3, 8209, 2)),
-            *((2, 16_384, 4), (3, 24_576, 4)),
+            "rows n count kinds",
+            *((3, 100, 3, 23), (64, 100, 2, 5), (2, 20_000, 2, 3), (5, 8192, 1, 1)),
+            *((3, 8209, 1, 0), (2, 16_384, 1, 0), (3, 24_576, 2, 20), (2, 35, 1, 2)),
         ),
         examples=40,
         oracle=DEFINITION,
@@ -361,8 +355,13 @@ BROADCAST = (
     ),
     Check(
         *("a12.5", "_lies_along", calls.lies, _lies_inputs, _lies_expected),
-        {"rows": (2, 6), "n": (2, 48), "line": (1, 64)},
-        sizes_of("rows n line", (2, 16, 16), (3, 15, 15), (2, 32, 16), (4, 20, 40)),
+        {"rows": (2, 6), "n": (2, 48), "line": (1, 64), "kind": (0, 4)},
+        sizes_of(
+            "rows n line kind",
+            *((2, 16, 1, 0), (3, 15, 1, 0), (2, 32, 2, 0), (2, 32, 3, 0)),
+            *((4, 20, 40, 1), (2, 35, 20, 2), (2, 35, 1, 2), (2, 40, 1, 1)),
+            *((3, 20, 60, 1), (2, 8, 3, 3), (2, 8, 3, 4), (2, 20, 40, 0)),
+        ),
         examples=60,
         oracle=DEFINITION,
         hint="Write down which number each element of a line meets, i // d % m: all "
@@ -582,7 +581,7 @@ RECORDED = (
         {"lines": (1, 6), "inputs": (1, 2)},
         sizes_of("lines inputs", (1, 1), (12, 2), (20, 3)),
         tolerance=1e-4,
-        examples=40,
+        examples=80,
         oracles={"programs": DEFINITION},
         hint="What no variable holds at the end of the lines is not written; what "
         "nobody needs is not in the program; a tensor that is used twice is one input.",
