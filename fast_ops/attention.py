@@ -32,13 +32,13 @@ Source: Dao et al., "FlashAttention", 2022; the online softmax: Milakov and Gime
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from numba import get_num_threads, prange
+from numba import get_num_threads, prange, set_num_threads
 
-from fast_ops.launch import Unwritten, device_function, kernel
+from fast_ops.launch import SERIAL_LIMIT, Unwritten, device_function, kernel
 from fast_ops.matmul import ROWS, _chunks, _pack
 from fast_ops.random import LOW_32, philox
 from fast_ops.simd import TILE, VECTOR_BYTES, tile_fma
@@ -508,9 +508,9 @@ def attend(
 ) -> None:  # fmt: skip
     """Operands: query, key, value and out."""
     *_, S, E, V = sizes
-    like, threads = operands[-1], get_num_threads()
+    like, threads = operands[-1], _threads_for(sizes)
     room = _room(1, E, V, QUERIES, drop)
-    _attention(
+    _on(threads, _attention)(
         *[part for a in operands for part in (a.storage.array, a.offset, a.strides)],
         logsumexp, sizes, scale, bool(causal), *_shown(mask, like), *_chance(drop, S),
         workspace(room * threads, like.dtype), room, threads,
@@ -524,13 +524,33 @@ def attend_backward(
     """Operands: gradients of query, of key and value in parts, and of out; then those
     of `attend`."""
     *_, S, E, V = sizes
-    like, threads = operands[-1], get_num_threads()
+    like, threads = operands[-1], _threads_for(sizes)
     room = _room(2, E, V, 2 * QUERIES, drop)
-    _attention_backward(
+    _on(threads, _attention_backward)(
         *[part for a in operands for part in (a.storage.array, a.offset, a.strides)],
         logsumexp, sizes, scale, bool(causal), *_shown(mask, like), *_chance(drop, S),
         parts, workspace(room * threads, like.dtype), room, threads,
     )  # fmt: skip
+
+
+def _threads_for(sizes: Sizes) -> int:
+    """How many threads share the work: the caller's alone, where there is little."""
+    B, H, _, L, S, E, _ = sizes
+    return 1 if B * H * L * S * E < SERIAL_LIMIT else get_num_threads()
+
+
+def _on(threads: int, kernel: Callable) -> Callable:
+    """The kernel, which wakes no more than so many threads."""
+
+    def run(*args: Any) -> None:
+        usual = get_num_threads()
+        set_num_threads(threads)
+        try:
+            kernel(*args)
+        finally:
+            set_num_threads(usual)
+
+    return run if threads < get_num_threads() else kernel
 
 
 def _shown(mask: TensorData | None, like: TensorData) -> tuple[Any, ...]:

@@ -392,6 +392,14 @@ class CUDAGraph:
             self._captured.before_replay()
             self._graph.replay()
 
+    def random_start(self) -> int | None:
+        """Where, behind where its capture did, the last replay began to draw random
+        numbers; None: it draws none."""
+        capture = self._captured
+        if capture is None or not capture.blocks:
+            return None
+        return capture.at - capture.blocks
+
     def reset(self) -> None:
         """Forget the graph, and give its memory back as far as no tensor uses it."""
         self._graph.destroy()

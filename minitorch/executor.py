@@ -219,9 +219,10 @@ def _watched(name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
         return fn
 
     def passing(*args: Any, **kwargs: Any) -> Any:
-        if in_threads:
+        here = active.executor
+        if in_threads and (in_threads[0] is not here or len(in_threads) > 1):
             await_others(args)
-        return (active.executor or PLAIN).call(name, fn, args, kwargs)
+        return (here or PLAIN).call(name, fn, args, kwargs)
 
     return passing
 

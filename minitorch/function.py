@@ -140,6 +140,10 @@ class Context(Node):
             [self._revive(t) if type(t) is TensorData else t for t in self._saved]
         )
 
+    def trust(self) -> None:
+        """Take what was saved as it is from now on: a graph's replays write it anew."""
+        self._versions = ()
+
     def _revive(self, saved: TensorData) -> Any:
         """A saved output as a tensor of this node (holding it would make a cycle)."""
         for index, output in enumerate(self._outputs):

@@ -56,30 +56,45 @@ def compile(
     it what was not kept (you are told). The first calls are slow: each new loop takes
     about a second to compile, and is kept on disk.
 
+    With `mode="reduce-overhead"` calls on a GPU, and their backward passes, become CUDA
+    graphs when inputs of a kind come for the second time (`cuda_callables.py`): for
+    small networks, for which the GPU waits. Python does not run in their replays.
+
     A module comes back in an `OptimizedModule` with the same parameters. `compile`
-    works as a decorator as well: `@compile`, `@compile(mode="max-autotune")`. All
-    options but `disable` are PyTorch's, which choose how it compiles; there is nothing
-    to choose here. To save the launches of a GPU, see `cuda.make_graphed_step`.
+    works as a decorator as well: `@compile`, `@compile(mode="reduce-overhead")`. The
+    other options are PyTorch's, which choose how it compiles; there is nothing to
+    choose here.
 
     Raises:
         TypeError: the model cannot be called.
     """
     if model is None:
-        return lambda fn: compile(fn, disable=disable)
+        return lambda fn: compile(fn, mode=mode, disable=disable)
     if not callable(model):
         raise TypeError(
             f"compile: got a {type(model).__name__}; expected a module or a function"
         )
     if disable:
         return model
+    graphs = mode == "reduce-overhead"
     if isinstance(model, Module):
-        return OptimizedModule(model)
+        return OptimizedModule(model, graphs)
+    run = _runner(model, None, graphs)
 
     @wraps(model)
     def compiled(*args: Any, **kwargs: Any) -> Any:
-        return _recorded(model, args, kwargs)
+        return run(args, kwargs)
 
     return compiled
+
+
+def _runner(fn: Callable, module: Module | None, graphs: bool) -> Callable:
+    """What calls `fn`, recorded, and with CUDA graphs if asked for."""
+    if not graphs:
+        return lambda args, kwargs: _recorded(fn, args, kwargs)
+    from minitorch.cuda_callables import GraphedCalls
+
+    return GraphedCalls(lambda *a, **named: _recorded(fn, a, named), module)
 
 
 class OptimizedModule(Module):
@@ -88,13 +103,21 @@ class OptimizedModule(Module):
     As in PyTorch, the names in its `state_dict` begin with "_orig_mod.".
     """
 
-    def __init__(self, module: Module) -> None:
+    def __init__(self, module: Module, graphs: bool = False) -> None:
         super().__init__()
+        self.__dict__["_graphs"] = graphs
         self._orig_mod = module
+        self.__dict__["_run"] = None
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the module returns."""
-        return _recorded(self._orig_mod, args, kwargs)
+        if self._run is None:  # made anew in a copy
+            own = self._orig_mod
+            self.__dict__["_run"] = _runner(own, own, self._graphs)
+        return self._run(args, kwargs)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_run": None}
 
     def __getattr__(self, name: str) -> Any:
         inner = self.__dict__.get("_modules", {}).get("_orig_mod")

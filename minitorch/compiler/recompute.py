@@ -52,7 +52,7 @@ class Recipe:
         """The result of step k, or input ~k, as `recorder` has it."""
         if k in self.sources:
             source = self.sources[k]
-            if source.storage.version != self.versions[k]:
+            if source.storage.version != self.versions.get(k, source.storage.version):
                 raise RuntimeError(
                     f"compile: a tensor of shape {source.shape} was changed in place "
                     f"between a compiled function and its backward pass, which has to "
@@ -99,6 +99,12 @@ class Later:
 
 class Recomputing(Context):
     """A node that keeps less than it saved."""
+
+    def trust(self) -> None:
+        super().trust()
+        for x in self._saved or ():
+            if type(x) is Later:
+                x.recipe.versions.clear()
 
     @property
     def saved_tensors(self) -> tuple[Any, ...]:

@@ -159,13 +159,16 @@ class Recorder(Executor):
         """Note the function; or run it, after what is noted if it takes tensors."""
         with self.lock:
             if not self.runs:
-                if name in PARTS:
-                    noted = PARTS[name](self, *args, **kwargs)
+                part = PARTS.get(name)
+                if part is not None:
+                    noted = part(self, *args, **kwargs)
                     if noted is not None:
                         return noted
                 if self.steps and name not in MAKERS:
                     self.flush()
-        return self.below.call(name, fn, args, kwargs)
+        if self.outer is None:
+            return fn(*args, **kwargs)
+        return self.outer.call(name, fn, args, kwargs)
 
     # ------------------------------------------------------------------- what is noted
 
@@ -317,6 +320,9 @@ class Recorder(Executor):
                 self._flush()
 
     def _flush(self) -> None:
+        if len(self.steps) == 1 and self.told is None:
+            self._run_alone()
+            return
         outs = self._held()
         if self.nodes:
             outs = put_off(self, outs)
@@ -326,15 +332,6 @@ class Recorder(Executor):
         if not outs:
             return
         backend = get_backend(device)
-        if len(steps) == 1 and self.told is None:
-            dims = range(len(shape) - folded, len(shape))
-            given = [inputs[~a] for a in steps[0].args]
-            self.runs = True
-            try:
-                outs[0].array = run_step(backend, steps[0], given, dims).storage.array
-            finally:
-                self.runs = False
-            return
         types = tuple([a.storage.dtype for a in inputs])
         program = needed(Program(types, steps, tuple(outs), folded))
         if self.told is not None:
@@ -346,6 +343,20 @@ class Recorder(Executor):
         backend.fused(program, shape, inputs, raws)
         for k, storage in zip(program.kept, outs.values()):
             storage.array = raws[k].storage.array
+
+    def _run_alone(self) -> None:
+        """Run the one function that is noted, as if it had not been."""
+        out, (step,), inputs = self.made[0](), self.steps, self.inputs
+        dims = range(len(self.shape) - self.folded, len(self.shape))
+        backend = get_backend(self.device)
+        self._begin("", ())
+        if out is not None:
+            self.runs = True
+            try:
+                given = [inputs[~a] for a in step.args]
+                out.array = run_step(backend, step, given, dims).storage.array
+            finally:
+                self.runs = False
 
 
 # What reads no tensors: it may run before what is noted.

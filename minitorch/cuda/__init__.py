@@ -23,6 +23,9 @@ from minitorch.devices import named
 from minitorch.executor import settle
 
 if TYPE_CHECKING:
+    from minitorch.cuda_callables import (
+        make_graphed_callables as make_graphed_callables,
+    )
     from minitorch.cuda_graphs import CUDAGraph as CUDAGraph
     from minitorch.cuda_graphs import graph as graph
     from minitorch.cuda_graphs import graph_pool_handle as graph_pool_handle
@@ -30,11 +33,15 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    """`amp`, and the names of `cuda_graphs.py`, imported when asked for."""
+    """`amp`, and names of `cuda_graphs.py` and its kin, imported when asked for."""
     if name == "amp":
         from importlib import import_module
 
         return import_module("minitorch.cuda.amp")
+    if name == "make_graphed_callables":
+        from minitorch import cuda_callables
+
+        return cuda_callables.make_graphed_callables
     if name not in ("CUDAGraph", "graph", "graph_pool_handle", "make_graphed_step"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from minitorch import cuda_graphs
