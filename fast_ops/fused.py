@@ -105,15 +105,8 @@ def text(
     steps = program.steps
     arrays = [f"x{k}_" for k in range(len(kinds))] + [f"z{k}_" for k in kept]
     places = [f"d{k}, m{k}" for k, kind in enumerate(kinds) if kind is not FLAT]
-    lines = []
-    for k, kind in enumerate(kinds):
-        if kind is FLAT:
-            lines.append(f"x{k}s = x{k}_[p : p + w]")
-        elif kind is ROW:
-            lines.append(f"q{k} = p // d{k} % m{k}")
-            lines.append(f"x{k}s = x{k}_[q{k} : q{k} + n]")
-        else:
-            lines.append(f"x{k} = x{k}_[p // d{k} % m{k}]")
+    lines = list(_inputs(kinds))
+    # BEGIN SOLUTION a12.4
     stored = _stored(program)
     for k in sorted(stored):
         if k in kept:
@@ -124,6 +117,8 @@ def text(
     for level in range(max(levels) + 1):
         lines += _level(program, kinds, levels, level, stored, whole)
     lines += [f"z{k}_[line] = y{k}" for k in kept if steps[k].per_row]
+    head = "for line in prange((size + n - 1) // n):"
+    # END SOLUTION a12.4
     return "\n".join([
         f'"""{len(steps)} functions in one loop, made by minitorch.compile."""',
         "",
@@ -136,7 +131,7 @@ def text(
         "",
         "",
         f"def loop({', '.join([*arrays, 'size', 'n', *places])}):",
-        "    for line in prange((size + n - 1) // n):",
+        f"    {head}",
         "        p = np.int64(line) * n",
         "        w = min(n, size - p)",
         *(f"        {line}" for line in lines),
@@ -144,9 +139,25 @@ def text(
     ])  # fmt: skip
 
 
+def _inputs(kinds: tuple[str, ...]) -> Iterator[str]:
+    """The lines that find what a line meets of each input: an array for each number of
+    the line, x0s, where the input is FLAT or a ROW; else one number, x0."""
+    # BEGIN SOLUTION a12.5
+    for k, kind in enumerate(kinds):
+        if kind is FLAT:
+            yield f"x{k}s = x{k}_[p : p + w]"
+        elif kind is ROW:
+            yield f"q{k} = p // d{k} % m{k}"
+            yield f"x{k}s = x{k}_[q{k} : q{k} + n]"
+        else:
+            yield f"x{k} = x{k}_[p // d{k} % m{k}]"
+    # END SOLUTION a12.5
+
+
 def _stored(program: Program) -> set[int]:
     """Steps whose results for a line lie in memory: they are kept, folded, or needed
-    at another level."""
+    at another level. What is one number a row lies in none."""
+    # BEGIN SOLUTION a12.3
     levels = program.fold_levels()
     found = {k for k in program.kept if not program.steps[k].per_row}
     for step, level in zip(program.steps, levels):
@@ -154,6 +165,7 @@ def _stored(program: Program) -> set[int]:
             if a >= 0 and not program.steps[a].per_row and levels[a] != level:
                 found.add(a)
     return found
+    # END SOLUTION a12.3
 
 
 def _level(
@@ -161,7 +173,9 @@ def _level(
     stored: set[int], whole: bool,
 ) -> Iterator[str]:  # fmt: skip
     """The lines of one level: folds of the level before, what is one number a row, and
-    a loop over the row."""
+    a loop over the row. What is folded `whole` are a line's parts of folds, in their
+    own type; what is one number of these comes behind the kernel."""
+    # BEGIN SOLUTION a12.4
     here = [k for k, found in enumerate(levels) if found == level]
     loop: list[str] = []
     read: set[str] = set()
@@ -174,7 +188,7 @@ def _level(
             yield f"y{k} = {total if whole else f'{program.step_kind(k)}({total})'}"
             continue
         if step.per_row:
-            if not whole:  # else it comes behind the kernel
+            if not whole:
                 yield program.step_text(k)
             continue
         for a in step.args:
@@ -188,6 +202,7 @@ def _level(
     if loop:
         yield "for i in range(w):"
         yield from (f"    {line}" for line in (*sorted(read), *loop))
+    # END SOLUTION a12.4
 
 
 # --------------------------------------------------------------------------- launcher
@@ -243,19 +258,26 @@ def run(
 
 
 def _lies_along(m: int, d: int, n: int, size: int) -> bool:
-    """Whether an input, m numbers for d elements each, begins in no line anew."""
+    """Whether an input, m numbers for d elements each, begins in no line anew: a line
+    of n elements meets one of its numbers, or as many as it has elements, which lie
+    side by side. A line shorter than `SHORT` is none, but for one number or for one a
+    place."""
+    # BEGIN SOLUTION a12.5
     if m in (1, size):
         return True
     return m > 0 and n >= SHORT and (m if d == 1 else d) % n == 0
+    # END SOLUTION a12.5
 
 
 @lru_cache(maxsize=4096)
 def line_of(places: tuple[tuple[int, int], ...], size: int) -> int:
-    """How many elements of the result a line has, in which no input begins anew.
+    """How many elements of the result a line has, in which no input begins anew: as
+    many as can be, `CHUNK` at most.
 
     >>> line_of(((64, 1), (100, 64), (6400, 1)), 6400)      # a row, a column, a matrix
     64
     """
+    # BEGIN SOLUTION a12.5
     n = 0  # of which all numbers are divisors
     for m, d in places:
         if 1 < m < size:
@@ -264,3 +286,4 @@ def line_of(places: tuple[tuple[int, int], ...], size: int) -> int:
         return n or CHUNK
     parts = range(-(-n // CHUNK), n + 1)
     return n // next(k for k in parts if n % k == 0)
+    # END SOLUTION a12.5

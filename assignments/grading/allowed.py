@@ -76,6 +76,7 @@ MODULES: Mapping[str, frozenset[str]] = {
         "minitorch.autodiff": "enable_grad is_grad_enabled no_grad",
         "minitorch.tensor_data": """Shape Strides TensorData iter_positions
             lies_row_by_row normalize_dim numel without""",
+        "minitorch.backend.fusion": "Program Step",
         "minitorch.distributed.collectives": "irecv isend recv send",
         "minitorch.distributed.rules": "ReduceOp",
         "minitorch.distributed.setup": "get_process_group_ranks get_rank",

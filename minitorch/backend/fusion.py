@@ -95,11 +95,13 @@ class Program(NamedTuple):
 
     def fold_levels(self) -> list[int]:
         """For each step how many folds it takes to have it, one after the other."""
+        # BEGIN SOLUTION a12.3
         found: list[int] = []
         for step in self.steps:
             before = [found[a] for a in step.args if a >= 0]
             found.append(max(before, default=0) + (step.fold_start is not None))
         return found
+        # END SOLUTION a12.3
 
     # -------------------------------------------------------------------- as text
 
@@ -107,27 +109,35 @@ class Program(NamedTuple):
         """Step k as Python: inputs are x0, x1, ..., and results y0, y1, ...
 
         A result is rounded to its type, as if it were written to memory; half types are
-        float32 in between.
+        float32 in between: y2 = float32(exp_float32(y1)).
         """
+        # BEGIN SOLUTION a12.2
         step = self.steps[k]
         args = ", ".join([f"y{a}" if a >= 0 else f"x{~a}" for a in step.args])
         return f"y{k} = {self.step_kind(k)}({self.step_name(k)}({args}))"
+        # END SOLUTION a12.2
 
     def step_kind(self, k: int) -> str:
         """The type in which step k is computed."""
         return computed(self.steps[k].dtype).name
 
     def start_text(self, k: int) -> str:
-        """With what the fold that is step k begins."""
+        """With what the fold that is step k begins: float32(-np.inf)."""
+        # BEGIN SOLUTION a12.2
         start = repr(float(self.steps[k].fold_start or 0.0)).replace("inf", "np.inf")
         return f"{self.step_kind(k)}({start})"
+        # END SOLUTION a12.2
 
     def step_name(self, k: int) -> str:
-        """The name of a step's function for the type that it is given: exp_float32."""
+        """The name of a step's function for the type that it is given: exp_float32; of
+        a fold, fold_add_float32. (The last argument's type: `where` has a condition.)
+        """
+        # BEGIN SOLUTION a12.2
         last = self.steps[k].args[-1]
         kind = self.steps[last].dtype if last >= 0 else self.inputs[~last]
         fold = "fold_" if self.steps[k].fold_start is not None else ""
         return f"{fold}{self.steps[k].fn.__name__}_{computed(kind).name}"
+        # END SOLUTION a12.2
 
     def head_text(self) -> list[str]:
         """What lines need: types, and functions, by `scalar` and `fold` of their names.
@@ -148,7 +158,12 @@ class Program(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def needed(program: Program) -> Program:
-    """The same program without steps that nobody uses."""
+    """The same program without steps that nobody uses.
+
+    Its inputs are the same, used or not. Where no step is left that is one number a
+    row, it has no rows (`folded`).
+    """
+    # BEGIN SOLUTION a12.1
     wanted, steps = set(program.kept), program.steps
     for k in reversed(range(len(steps))):
         if k in wanted:
@@ -162,6 +177,7 @@ def needed(program: Program) -> Program:
     folded = program.folded if any(step.per_row for step in rest) else 0
     kept = tuple([number[k] for k in program.kept])
     return Program(program.inputs, tuple(rest), kept, folded)
+    # END SOLUTION a12.1
 
 
 class Fusion(Primitives):

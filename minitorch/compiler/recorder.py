@@ -185,6 +185,7 @@ class Recorder(Executor):
                 return None
             if a.shape != shape:
                 shape = broadcast_shapes(*[a.shape for a in operands])
+        # BEGIN SOLUTION a12.6
         per_row = shape == self.rows and device == self.device
         args = None
         if per_row or (shape == self.shape and device == self.device):
@@ -194,6 +195,7 @@ class Recorder(Executor):
             self._begin(device, shape)
             per_row, args = False, self._args(operands, False)
         return self._noted(Step(fn, args, dtype, per_row), shape)
+        # END SOLUTION a12.6
 
     def note_fold(
         self, fn: Callable, a: TensorData, dims: Sequence[int], start: float
@@ -215,6 +217,7 @@ class Recorder(Executor):
             return None
         rows, args = (*shape[: len(shape) - count], *[1] * count), None
         whole = row > LONG and math.prod(shape) == row
+        # BEGIN TWIN a12.6
         here = shape == self.shape and device == self.device
         if here and (self.rows is None or (self.rows, self.whole) == (rows, whole)):
             args = self._args((a,), False)
@@ -226,6 +229,7 @@ class Recorder(Executor):
             args = self._args((a,), False)
         self.rows, self.folded, self.whole = rows, count, whole
         return self._noted(Step(fn, args, dtype, True, start), rows)
+        # END TWIN a12.6
 
     def _types(self, device: str) -> frozenset[DType]:
         """The types that a device puts together."""
@@ -236,14 +240,17 @@ class Recorder(Executor):
 
     def _noted(self, step: Step, shape: Shape) -> TensorData:
         """The result of a step, which gets memory when that is to be written."""
+        # BEGIN SOLUTION a12.6
         out = TensorData.around(None, step.dtype, self.device, shape)
         self.pending[id(out.storage)] = len(self.steps)
         self.steps.append(step)
         self.made.append(weakref.ref(out.storage))
         return out
+        # END SOLUTION a12.6
 
     def result(self, k: int) -> TensorData:
         """The result of step k as a tensor."""
+        # BEGIN TWIN a12.6
         step, storage = self.steps[k], self.made[k]()
         shape = (self.rows or ()) if step.per_row else self.shape
         if storage is not None:
@@ -252,6 +259,7 @@ class Recorder(Executor):
         self.pending[id(out.storage)] = k
         self.made[k] = weakref.ref(out.storage)
         return out
+        # END TWIN a12.6
 
     def noted_again(self, recipe: Recipe, k: int) -> TensorData | None:
         """The result of step k of `recipe`, if it is in this program."""
@@ -261,7 +269,8 @@ class Recorder(Executor):
     def _args(self, operands: tuple[TensorData, ...], per_row: bool) -> Any:
         """The numbers of the operands, as `Step.args` has them; None where a new
         program has to begin: this one is long enough, or it has an operand in another
-        form than its steps."""
+        form than its steps, and then nothing is noted of them."""
+        # BEGIN SOLUTION a12.6
         count = len(self.inputs)
         if len(self.steps) >= MOST_STEPS or count + len(operands) > MOST_INPUTS:
             return None
@@ -281,10 +290,12 @@ class Recorder(Executor):
                 self.inputs.append(a)
             args.append(self.known[key])
         return tuple(args)
+        # END SOLUTION a12.6
 
     def _fits(self, a: TensorData, k: int, per_row: bool) -> bool:
         """Whether `a` is the result of step k as it is. A number for each row is one
         for all of the row, too."""
+        # BEGIN SOLUTION a12.6
         row = self.steps[k].per_row
         if a.offset != 0 or (per_row and not row) or (self.whole and row != per_row):
             return False
@@ -293,16 +304,20 @@ class Recorder(Executor):
             return a.contiguous
         made = TensorData(a.storage, shape)
         return a.shape == self.shape and a.strides == made.expand(a.shape).strides
+        # END SOLUTION a12.6
+
+    def _held(self) -> dict[int, Storage]:
+        """The memory of all results that somebody holds, by the numbers of their steps,
+        in order."""
+        # BEGIN SOLUTION a12.6
+        return {k: found for k, ref in enumerate(self.made) if (found := ref())}
+        # END SOLUTION a12.6
 
     def flush(self) -> None:
         """Run what is noted."""
         with self.lock:
             if self.steps:
                 self._flush()
-
-    def _held(self) -> dict[int, Storage]:
-        """The memory of those results that somebody holds."""
-        return {k: found for k, ref in enumerate(self.made) if (found := ref())}
 
     def _flush(self) -> None:
         if len(self.steps) == 1 and self.told is None:

@@ -1,0 +1,5 @@
+"""a12.1 in minitorch/backend/fusion.py: all steps stay."""
+
+
+def needed(program):
+    return program
