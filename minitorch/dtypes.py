@@ -47,11 +47,12 @@ float32 = DType("float32", 2)
 float64 = DType("float64", 2)
 int64 = DType("int64", 1)
 int32 = DType("int32", 1)
+int8 = DType("int8", 1)
 bool_ = DType("bool", 0)
 float16 = DType("float16", 2)
 bfloat16 = DType("bfloat16", 2)
 
-COMPUTED = (float32, float64, int64, int32, bool_)  # what kernels compute in
+COMPUTED = (float32, float64, int64, int32, bool_, int8)  # what kernels compute in
 ALL = (*COMPUTED, float16, bfloat16)
 _BY_NAME = {dtype.name: dtype for dtype in ALL}
 _BY_NUMPY = {dtype.numpy: dtype for dtype in ALL}
@@ -60,7 +61,7 @@ _INFERRED = (  # a bool is an int, too: the first that fits
     ((int, np.integer), int64),
     ((float, np.floating), float32),
 )
-_ORDER = (bool_, int32, int64, float16, bfloat16, float32, float64)
+_ORDER = (bool_, int8, int32, int64, float16, bfloat16, float32, float64)
 
 
 def by_name(name: str) -> DType:

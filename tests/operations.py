@@ -39,18 +39,20 @@ from minitorch.dtypes import (
     float16,
     float32,
     float64,
+    int8,
     int32,
     int64,
 )
 from minitorch.grad_check import gradcheck, gradgradcheck
 from minitorch.tensor_data import Shape
 
-KINDS = {"f": (float32, float64), "i": (int64, int32), "b": (bool_,)}
+KINDS = {"f": (float32, float64), "i": (int64, int32, int8), "b": (bool_,)}
 TORCH_DTYPES = {
     float32: torch.float32,
     float64: torch.float64,
     int64: torch.int64,
     int32: torch.int32,
+    int8: torch.int8,
     bool_: torch.bool,
     float16: torch.float16,
     bfloat16: torch.bfloat16,
