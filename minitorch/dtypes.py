@@ -4,6 +4,9 @@ With this file one can name a type (`minitorch.float32`), find the type of a Num
 (`from_numpy_dtype`) or of Python numbers (`infer`), ask for the result type of a mixed
 operation (`promote`), and how far a floating type reaches (`finfo`).
 
+int8 is for weights of one byte (`minitorch.quantization`); it computes as the other
+integers do, modulo 256.
+
 Two types have 16 bits. float16 has 10 of fraction and 5 of exponent: numbers from 6e-8
 to 65,504. bfloat16 is the upper half of a float32: its range, and 7 bits of fraction.
 Both are for storage; arithmetic is done in float32, and its results are rounded to the
@@ -114,7 +117,7 @@ def _of_type(kind: Any) -> DType:
     )
 
 
-SMALL = 2**31  # every integer below it fits into every numeric type
+SMALL = 2**31  # every integer below it fits into every numeric type but int8
 
 
 def check_number(value: Any, dtype: DType) -> Any:
@@ -131,7 +134,7 @@ def check_number(value: Any, dtype: DType) -> Any:
         infer(value)  # which refuses it
     if dtype.category == 0 or (dtype.category == 2 and not integer):
         return value
-    if integer and -SMALL <= value < SMALL:
+    if integer and -SMALL <= value < SMALL and dtype.itemsize > 1:
         return value
     bound = 2 ** (8 * dtype.itemsize - 1) if dtype.category == 1 else 2**1024
     if not -bound <= value < bound:

@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 import minitorch.nn.functional as F
 from minitorch.autodiff import no_grad
 from minitorch.creation import zeros
-from minitorch.dtypes import DType, computed, float32, int8
+from minitorch.dtypes import DType, computed, int8
 from minitorch.nn.linear import Linear, check_sizes
 from minitorch.nn.module import Module
 from minitorch.nn.parameter import Parameter
@@ -81,16 +81,14 @@ class QuantizedLinear(Module):
         dtype: DType | None = None,
     ) -> None:
         super().__init__()
-        name, where = "QuantizedLinear", {"device": device}
-        check_sizes(name, in_features=in_features, out_features=out_features)
+        sizes: Any = {"in_features": in_features, "out_features": out_features}
+        check_sizes("QuantizedLinear", **sizes)
         self.in_features, self.out_features = in_features, out_features
-        dtype = float32 if dtype is None else dtype
-        q = zeros(out_features, in_features, dtype=int8, **where)
+        q = zeros(out_features, in_features, device=device, dtype=int8)
+        row = zeros(out_features, device=device, dtype=dtype)
         self.register_buffer("q", q)
-        scale = zeros(out_features, dtype=computed(dtype), **where)
-        self.register_buffer("scale", scale)
-        shift = Parameter(zeros(out_features, dtype=dtype, **where)) if bias else None
-        self.register_parameter("bias", shift)
+        self.register_buffer("scale", row.to(computed(row.dtype)))
+        self.register_parameter("bias", Parameter(row.clone()) if bias else None)
 
     @classmethod
     def from_float(cls, linear: Linear) -> QuantizedLinear:

@@ -216,7 +216,9 @@ def _product(a: TensorData, b: TensorData, out: TensorData | None = None) -> Ten
     """A product of numbers that are no halves."""
     if a.dtype is int8:  # sums of int32 wrap around to the same
         made = copy(_product(copy(a, int32), copy(b, int32)), int8)
-        return made if out is None else (copy_into(out, made), out)[1]
+        if out is not None:
+            copy_into(out, made)
+        return made if out is None else out
     made = _on_tensor_cores(a, b, out=out)
     if made is not NotImplemented:
         return made
