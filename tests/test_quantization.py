@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import runpy
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,6 +21,7 @@ from minitorch.nn import functional as F
 from minitorch.quantization import QuantizedLinear, quantize, quantize_
 from minitorch.serialization import load_file, save_file
 
+DOCS = Path(minitorch.__file__).parents[1] / "docs"
 SIZES = {"vocab_size": 11, "block_size": 12, "n_layer": 2, "n_head": 2, "n_embd": 8}
 LLAMA = {
     "norm": "rms", "positions": "rotary", "mlp": "swiglu", "bias": False,
@@ -289,3 +292,17 @@ def test_published_files_have_floats(tmp_path):
     loaded.load_state_dict(minitorch.load(tmp_path / "quantized"))
     ids = minitorch.tensor([[1, 2, 3, 4]])
     assert loaded(ids).equal(model(ids))
+
+
+def test_the_program_of_the_docs(capsys):
+    program = runpy.run_path(str(DOCS / "quantized_gpt.py"))
+    found = program["losses"](30)
+    assert abs(found["int8"] - found["float32"]) < 0.01 < 3.0 < found["float32"] < 4.3
+    (ratio, *_) = program["speeds"]("tiny", 3, 1)
+    assert ratio > 0
+    assert "MB of weights a token: 0 and 0" in capsys.readouterr().out
+    model = GPT.preset("gpt2", n_layer=1)
+    floats = program["bytes_read"](model)
+    bytes_ = program["bytes_read"](quantize_(model))
+    rows = 50_257 + 768 * (3 + 1 + 4 + 1)
+    assert floats == 4 * 768 * (50_257 + 768 * 12) and bytes_ == floats // 4 + 4 * rows
