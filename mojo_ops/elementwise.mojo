@@ -651,18 +651,7 @@ def zip_strided(team: Object, arguments: Arguments, count: Int) abi("C") -> Obje
     return done()
 
 
-# ------------------------------------------------------------------- moving, choosing
-
-
-@export
-def find_move(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
-    """(type,) -> the address of the row function that copies, bit for bit."""
-    var type = arguments.text(0)
-    if type == "int32":
-        return integer(map_address(cast_row[DType.int32, DType.int32]))
-    if type == "int64":
-        return integer(map_address(cast_row[DType.int64, DType.int64]))
-    return integer(map_address(cast_row[DType.uint8, DType.uint8]))
+# --------------------------------------------------------------------------- choosing
 
 
 @fieldwise_init

@@ -297,7 +297,7 @@ def test_published_files_have_floats(tmp_path):
 def test_the_program_of_the_docs(capsys):
     program = runpy.run_path(str(DOCS / "quantized_gpt.py"))
     found = program["losses"](30)
-    assert abs(found["int8"] - found["float32"]) < 0.01 < 3.0 < found["float32"] < 4.3
+    assert abs(found["int8"] - found["float32"]) < 0.01 and found["float32"] < 4
     (ratio, *_) = program["speeds"]("tiny", 3, 1)
     assert ratio > 0
     assert "MB of weights a token: 0 and 0" in capsys.readouterr().out
