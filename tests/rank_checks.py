@@ -19,13 +19,7 @@ from minitorch.distributed.nn import functional as F
 from minitorch.nn.parallel import DistributedDataParallel as DDP
 from minitorch.tensor import Tensor
 
-DTYPES = (
-    minitorch.float32,
-    minitorch.float64,
-    minitorch.int64,
-    minitorch.int32,
-    minitorch.int8,
-)
+DTYPES = (minitorch.float32, minitorch.float64, minitorch.int64, minitorch.int32)
 SIZES = (0, 1, 2, 7, 31)
 REDUCE = {
     ReduceOp.SUM: lambda xs: np.sum(xs, 0),
