@@ -63,13 +63,12 @@ class CUDABackend(Backend):
         "clamp", "cross_entropy", "cross_entropy_backward", "cross_entropy_slopes",
         "dropout", "gather", "index_copy_", "index_select", "layer_norm",
         "layer_norm_backward", "log_softmax", "log_softmax_backward", "map", "mean",
-        "reduce", "roll", "softmax", "softmax_backward",
-        "vector_norm", "where", "zip", "zip3",
+        "reduce", "roll", "softmax", "softmax_backward", "vector_norm", "where", "zip",
+        "zip3",
     }  # fmt: skip
     tries_half = frozenset({
         "attention", "attention_backward", "conv2d", "conv2d_backward_input",
-        "conv2d_backward_weight", "matmul", "matmul_to", "median",
-        "quantized_linear",
+        "conv2d_backward_weight", "matmul", "matmul_to", "median", "quantized_linear",
     })  # fmt: skip
 
     def current_index(self) -> int:
