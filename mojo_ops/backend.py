@@ -19,6 +19,8 @@ from mojo_ops.build import check_platform
 from mojo_ops.fallback import from_cpu
 from mojo_ops.memory import MojoMemory
 
+_few_bytes = from_cpu(fast_quantized.quantized_linear)
+
 
 class MojoBackend(MojoMemory, HostBackend):
     """Mojo on all cores of the processor."""
@@ -62,10 +64,12 @@ class MojoBackend(MojoMemory, HostBackend):
         bias: TensorData | None = None,
     ) -> TensorData:  # fmt: skip
         """By the CPU's kernel for a few rows, else by the default."""
-        made = from_cpu(fast_quantized.quantized_linear)(x, weight, scale, bias)
-        return (
-            super().quantized_linear(x, weight, scale, bias) if made is None else made
-        )
+        made = _few_bytes(x, weight, scale, bias)
+        if made is None:
+            made = super().quantized_linear(x, weight, scale, bias)
+        return made
+
+    quantized_linear.from_cpu = True  # type: ignore[attr-defined]
 
 
 check_platform()
