@@ -68,7 +68,7 @@ class CUDABackend(Backend):
     }  # fmt: skip
     tries_half = frozenset({
         "attention", "attention_backward", "conv2d", "conv2d_backward_input",
-        "conv2d_backward_weight", "matmul", "matmul_to", "median",
+        "conv2d_backward_weight", "matmul", "matmul_to", "median", "quantized_linear",
     })  # fmt: skip
 
     def current_index(self) -> int:

@@ -49,7 +49,7 @@ from cuda_ops.norm import layer_norm, row_normalized
 from cuda_ops.runtime.launch import Kernel, Kernels, ceil_div, device_function
 from minitorch import operators
 from minitorch.backend.linear import Kept, NormOf
-from minitorch.dtypes import computed, float32
+from minitorch.dtypes import computed, float32, int8
 from minitorch.tensor_data import TensorData
 
 
@@ -168,6 +168,7 @@ class Around(NamedTuple):
         bias, residual: whether they are added.
         settled: whether weights and biases are read before the kernel before is over.
         kept: whether the last columns also go to a cache.
+        scaled: whether the weight is of bytes, and each of its rows has a scale.
         fn: a function of the sum with the bias.
     """
 
@@ -176,6 +177,7 @@ class Around(NamedTuple):
     residual: bool = False
     settled: bool = False
     kept: bool = False
+    scaled: bool = False
     fn: Callable | None = None
 
 
@@ -184,8 +186,8 @@ def few_template(fit: Fit, around: Around) -> Callable:
     group, items, rows, threads = fit.group, fit.items, fit.rows, fit.threads
     read, total_of, zero = row_reader(fit), summed(group), fit.kind(0)
     norm, bias, residual = around.norm is not None, around.bias, around.residual
-    (scaled, shifted), settled = around.norm or (False, False), around.settled
-    kept = around.kept
+    (weighted, shifted), settled = around.norm or (False, False), around.settled
+    kept, scaled = around.kept, around.scaled
     whole = Fit(float32, fit.width, threads, ceil_div(items * group, threads * 4) * 4)
     size, part = (threads * whole.items, whole.items) if norm else (1, 1)
     first, keep = row_reader(whole), row_writer(whole)
@@ -193,18 +195,20 @@ def few_template(fit: Fit, around: Around) -> Callable:
     fn = device_function(around.fn or operators.identity, float32=True)
 
     def linear_rows(
-        x, w, b, more, scale, shift, eps, out, cache, slot, soon, notes, sizes
+        x, w, b, more, gain, shift, eps, out, cache, slot, soon, scale, notes, sizes
     ):  # fmt: skip
-        """out = residual + fn(layer_norm(x) @ weight^T + bias): few rows of x.
+        """out = residual + fn(layer_norm(x) @ weight^T * scale + bias): few rows of x.
 
-        # x [R, K], w [N, K], b [N], more [R, N], scale, shift [K] -> out [R, N]
+        # x [R, K], w [N, K], scale, b [N], more [R, N], gain, shift [K] -> out [R, N]
         # cache [R, H, S, E], slot [1]: its [:, :, slot] are the last H E columns of out
         # soon [*]: will be read by another kernel
 
         A warp, or for long rows a block, has a row of the weight in registers, up to 32
         numbers in each lane; all of it is on its way before anything waits. Rows of x
-        come from the caches. A norm is made meanwhile, by each block for itself, and
-        kept in shared memory: that costs less than the launch of its own kernel. What
+        come from the caches. A weight of bytes is converted on its way to registers,
+        four numbers of a load, and then is as any other; its row's scale waits for the
+        sum. A norm is made meanwhile, by each block for itself, and kept in shared
+        memory: that costs less than the launch of its own kernel. What
         is settled is read while the kernel before ends; and as memory has little to do
         in these kernels, each block has a share of `soon` come to the cache.
         """
@@ -228,19 +232,20 @@ def few_template(fit: Fit, around: Around) -> Callable:
         if not settled:
             wait_for_previous()
         read(w, min(n, N - 1) * K, K, t, zero, v)
-        if scaled:
-            first(scale, 0, K, tid, zero, factor)
+        if weighted:
+            first(gain, 0, K, tid, zero, factor)
         if shifted:
             first(shift, 0, K, tid, zero, room)
         after = load(b, min(n, N - 1)) if bias else zero
+        step = load(scale, min(n, N - 1)) if scaled else zero
         if settled:
             wait_for_previous()
         for r in range(R):
             if norm:
                 first(x, r * K, K, tid, zero, own)
-                normalize(own, own, eps, scale, shift, K, tid, cells, more_cells)
+                normalize(own, own, eps, gain, shift, K, tid, cells, more_cells)
                 for k in range(part):
-                    own[k] = (own[k] * factor[k] if scaled else own[k]) + (
+                    own[k] = (own[k] * factor[k] if weighted else own[k]) + (
                         room[k] if shifted else zero
                     )
                 keep(row, 0, K, tid, own)
@@ -254,6 +259,7 @@ def few_template(fit: Fit, around: Around) -> Callable:
             place = slot[0] if kept else 0  # on its way during the sum
             total = total_of(total, t, last_cells)
             if t == 0 and n < N:
+                total = total * step if scaled else total
                 total = fn(total + after if bias else total)
                 if residual:
                     total += load(more, r * N + n)
@@ -273,14 +279,16 @@ def few_template(fit: Fit, around: Around) -> Callable:
 
 
 # x, weight, bias, residual, the norm's weight, bias and eps; out; what is kept; soon;
-# sizes.
-FEW_EXAMPLE = "T[] T[] T[] T[] T[] T[] float32 T[] T[] int64[] T[] int64[] 6*int64"
+# the scales; notes; sizes.
+FEW_EXAMPLE = (
+    "T[] W[] T[] T[] T[] T[] float32 T[] T[] int64[] W[] float32[] int64[] 6*int64"
+)
 
 
 @cache
 def few_kernel(fit: Fit, around: Around, examples: tuple[str, ...] = ()) -> Kernel:
     """The kernel for rows that lie so in registers."""
-    words = fit.width, fit.group, fit.items, *around[:5]
+    words = fit.width, fit.group, fit.items, *around[:6]
     name = f"linear_rows[{','.join(map(str, words))}"
     name += f",{around.fn.__name__}]" if around.fn else "]"
     ours = around.fn is None or getattr(operators, around.fn.__name__, 0) is around.fn
@@ -292,11 +300,17 @@ def few_kernel(fit: Fit, around: Around, examples: tuple[str, ...] = ()) -> Kern
 
 
 for _around in Around(kept=True), Around(fn=operators.gelu_tanh):
-    few_kernel(
-        Fit(float32, 4, WARP, 24),
-        _around._replace(norm=(True, True), bias=True, settled=True),
-        tuple(FEW_EXAMPLE.replace("T", kind) for kind in ("float32", "bfloat16")),
-    )
+    for _scaled in False, True:
+        few_kernel(
+            Fit(float32, 4, WARP, 24),
+            _around._replace(
+                norm=(True, True), bias=True, settled=True, scaled=_scaled
+            ),
+            tuple(
+                FEW_EXAMPLE.replace("T", kind).replace("W", "int8" if _scaled else kind)
+                for kind in ("float32", "bfloat16")
+            ),
+        )
 
 
 def few_fit(K: int, width: int) -> Fit | None:
@@ -318,36 +332,38 @@ def linear_of_few(
     settled: bool = False,
     kept: Kept | None = None,
     soon: TensorData | None = None,
+    scale: TensorData | None = None,
 ) -> TensorData | None:
     """As `linear`: by a kernel for up to `FEW` rows of float32 or halves that lie one
     behind the other."""
     (R, K), N, dtype = x.shape, weight.shape[0], x.dtype
     alike = weight.is_contiguous() and computed(dtype) is float32 and R <= FEW
-    if not alike or 0 in (R, K, N) or weight.dtype is not dtype:
+    wanted = dtype if scale is None else int8
+    if not alike or 0 in (R, K, N) or weight.dtype is not wanted:
         return None
     if kept and not (kept[0].is_contiguous() and kept[0].dtype is dtype):
         return None
     if norm is not None and (R > 1 or K > LONGEST_NORM):  # once for all blocks
         x, norm = layer_norm(x, *norm)[0], None
-    scale, shift, eps = norm or (None, None, 0.0)
-    given = x, weight, bias, residual, scale, shift
+    gain, shift, eps = norm or (None, None, 0.0)
+    given = x, weight, bias, residual, gain, shift, scale
     flat: list[Any] = [a if a is None else contiguous(a).flat() for a in given]
     vectors = [flat[i] for i in (0, 1, 4, 5) if given[i] is not None]
     fit = few_fit(K, width_of(K, float32, *vectors))
     if fit is None:
         return None
     out = empty((R, N), dtype)
-    about = (scale is not None, shift is not None) if norm else None
+    about = (gain is not None, shift is not None) if norm else None
     settled = settled and all(a is None or a.is_contiguous() for a in given)  # no copy
     added = bias is not None, residual is not None
-    around = Around(about, *added, settled, kept is not None, fn)
+    around = Around(about, *added, settled, kept is not None, scale is not None, fn)
     cache, slot = [a.flat() for a in kept] if kept else (flat[0], notes())
-    later = flat[0][:0]
-    if soon is not None and soon.is_contiguous() and soon.dtype is dtype:
+    later = flat[1][:0]
+    if soon is not None and soon.is_contiguous() and soon.dtype is wanted:
         later = soon.flat() if is_aligned(soon.flat()) else later
     few_kernel(fit, around)[ceil_div(N, fit.rows), fit.threads](
         *(flat[0] if a is None else a for a in flat[:6]), np.float32(eps), out.flat(),
-        cache, slot, later, notes(),
+        cache, slot, later, flat[0] if scale is None else flat[6], notes(),
         (R, N, K, *(kept[0].shape[1:] if kept else (0, 0, 1))),
     )  # fmt: skip
     if kept:
@@ -365,10 +381,15 @@ def linear(
     settled: bool = False,
     kept: Kept | None = None,
     soon: TensorData | None = None,
+    scale: TensorData | None = None,
 ) -> TensorData | None:
     """As `Backend.linear`: for few rows, or a product to which a bias is added."""
     if len(x.shape) == 2 and x.shape[0] > FEW:
-        if bias is None or any(p is not None for p in (fn, residual, norm, kept)):
+        if bias is None or any(
+            p is not None for p in (fn, residual, norm, kept, scale)
+        ):
             return None
         return matmul_bias(x, weight.permute((1, 0)), bias)
-    return linear_of_few(x, weight, bias, fn, residual, norm, settled, kept, soon)
+    return linear_of_few(
+        x, weight, bias, fn, residual, norm, settled, kept, soon, scale
+    )

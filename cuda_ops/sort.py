@@ -322,7 +322,7 @@ def _order(flat: Any, dtype: DType, rows: int, n: int, descending: bool) -> Any:
     sort_tiles, threads = tile_kernels[size]
     tiles = ceil_div(n, size)
     places = empty((rows * n,), dtypes.int32).flat()
-    unused = tiles == 1 and dtype is not dtypes.bool_  # any array of its type will do
+    unused = tiles == 1 and dtype.itemsize > 1  # any array of its type will do
     keys = bits if unused else empty((rows * n,), kind).flat()
     sort_tiles[rows * tiles, threads](
         bits, n, tiles, top, infinity, descending, keys, places

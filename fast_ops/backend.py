@@ -22,6 +22,7 @@ from fast_ops import (
     norm,
     optim,
     pool,
+    quantized,
     random,
     reduce,
     softmax,
@@ -89,6 +90,16 @@ class CPUBackend(CPUMemory, HostBackend):
     csr_pattern = staticmethod(sparse.csr_pattern)
     csr_gather = staticmethod(sparse.csr_gather)
     csr_to_dense = staticmethod(sparse.csr_to_dense)
+
+    def quantized_linear(
+        self, x: TensorData, weight: TensorData, scale: TensorData,
+        bias: TensorData | None = None,
+    ) -> TensorData:  # fmt: skip
+        """By a kernel for a few rows, else by the default."""
+        made = quantized.quantized_linear(x, weight, scale, bias)
+        return (
+            super().quantized_linear(x, weight, scale, bias) if made is None else made
+        )
 
     def batch_norm_inference(
         self, x: TensorData, mean: TensorData, variance: TensorData,

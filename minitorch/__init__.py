@@ -57,7 +57,16 @@ from minitorch.creation import (
 )
 from minitorch.devices import device
 from minitorch.dtypes import DType as dtype
-from minitorch.dtypes import bfloat16, finfo, float16, float32, float64, int32, int64
+from minitorch.dtypes import (
+    bfloat16,
+    finfo,
+    float16,
+    float32,
+    float64,
+    int8,
+    int32,
+    int64,
+)
 from minitorch.dtypes import bool_ as bool
 from minitorch.dtypes import float16 as half
 from minitorch.dtypes import float32 as float
@@ -223,6 +232,7 @@ LATER = (
     "nn",
     "optim",
     "profiler",
+    "quantization",
     "utils",
 )
 

@@ -14,14 +14,14 @@ CREATE = "use tensor(data, dtype=...), or empty(sizes)"
 DRAW = "draw with multinomial, rand, randn or randint"
 JOIN = "use cat or stack"
 PASS = "there is no such default; pass dtype= and device=, or call .to(...)"
-SHORT = "ints are int64 or int32; use one of these, or bool"
+SHORT = "ints are int64, int32 or int8; use one of these, or bool"
 INSTEAD = {
     **dict.fromkeys(("GRUCell", "LSTMCell", "RNNCell"), CELL),
     **dict.fromkeys(("complex", "complex64", "fft", "polar"), COMPLEX),
     **dict.fromkeys(("BoolTensor", "DoubleTensor", "IntTensor"), CREATE),
     **dict.fromkeys(("bernoulli", "distributions"), DRAW),
     **dict.fromkeys(("concat", "concatenate", "hstack", "vstack"), JOIN),
-    **dict.fromkeys(("int8", "int16", "short", "uint8"), SHORT),
+    **dict.fromkeys(("int16", "short", "uint8"), SHORT),
     **dict.fromkeys(("get_default_dtype", "set_default_device"), PASS),
     **dict.fromkeys(("set_default_dtype", "set_default_tensor_type"), PASS),
     **dict.fromkeys(("UpsamplingBilinear2d", "UpsamplingNearest2d"), "use nn.Upsample"),

@@ -4,6 +4,9 @@ With this file one can name a type (`minitorch.float32`), find the type of a Num
 (`from_numpy_dtype`) or of Python numbers (`infer`), ask for the result type of a mixed
 operation (`promote`), and how far a floating type reaches (`finfo`).
 
+int8 is for weights of one byte (`minitorch.quantization`); it computes as the other
+integers do, modulo 256.
+
 Two types have 16 bits. float16 has 10 of fraction and 5 of exponent: numbers from 6e-8
 to 65,504. bfloat16 is the upper half of a float32: its range, and 7 bits of fraction.
 Both are for storage; arithmetic is done in float32, and its results are rounded to the
@@ -47,11 +50,12 @@ float32 = DType("float32", 2)
 float64 = DType("float64", 2)
 int64 = DType("int64", 1)
 int32 = DType("int32", 1)
+int8 = DType("int8", 1)
 bool_ = DType("bool", 0)
 float16 = DType("float16", 2)
 bfloat16 = DType("bfloat16", 2)
 
-COMPUTED = (float32, float64, int64, int32, bool_)  # what kernels compute in
+COMPUTED = (float32, float64, int64, int32, bool_, int8)  # what kernels compute in
 ALL = (*COMPUTED, float16, bfloat16)
 _BY_NAME = {dtype.name: dtype for dtype in ALL}
 _BY_NUMPY = {dtype.numpy: dtype for dtype in ALL}
@@ -60,7 +64,7 @@ _INFERRED = (  # a bool is an int, too: the first that fits
     ((int, np.integer), int64),
     ((float, np.floating), float32),
 )
-_ORDER = (bool_, int32, int64, float16, bfloat16, float32, float64)
+_ORDER = (bool_, int8, int32, int64, float16, bfloat16, float32, float64)
 
 
 def by_name(name: str) -> DType:
@@ -113,7 +117,7 @@ def _of_type(kind: Any) -> DType:
     )
 
 
-SMALL = 2**31  # every integer below it fits into every numeric type
+SMALL = 2**31  # every integer below it fits into every numeric type but int8
 
 
 def check_number(value: Any, dtype: DType) -> Any:
@@ -130,7 +134,7 @@ def check_number(value: Any, dtype: DType) -> Any:
         infer(value)  # which refuses it
     if dtype.category == 0 or (dtype.category == 2 and not integer):
         return value
-    if integer and -SMALL <= value < SMALL:
+    if integer and -SMALL <= value < SMALL and dtype.itemsize > 1:
         return value
     bound = 2 ** (8 * dtype.itemsize - 1) if dtype.category == 1 else 2**1024
     if not -bound <= value < bound:

@@ -36,6 +36,7 @@ comptime NUMBER = 28
 
 # NumPy's numbers for types; 64-bit integers have one of several.
 comptime BOOL = 0
+comptime INT8 = 1
 comptime INT32 = 5
 comptime FLOAT32 = 11
 comptime FLOAT64 = 12
@@ -154,7 +155,7 @@ struct Arguments(TrivialRegisterPassable):
         var type = self.type(i)
         if type == FLOAT32 or type == INT32:
             return 4
-        return 1 if type == BOOL else 8
+        return 1 if type == BOOL or type == INT8 else 8
 
 
 comptime Run = def[T: DType](Object, Arguments) thin -> None
@@ -176,6 +177,8 @@ def by_number[run: Run](team: Object, arguments: Arguments, i: Int) -> Object:
         return by_float[run](team, arguments, i)
     if type == INT32:
         run[DType.int32](team, arguments)
+    elif type == INT8:
+        run[DType.int8](team, arguments)
     else:
         run[DType.int64](team, arguments)
     return done()

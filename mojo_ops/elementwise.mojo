@@ -303,6 +303,8 @@ def cast_from[From: DType](to: StaticString) -> Int:
         return map_address(cast_row[From, DType.int64])
     if to == "int32":
         return map_address(cast_row[From, DType.int32])
+    if to == "int8":
+        return map_address(cast_row[From, DType.int8])
     if to == "bool":
         return map_address(truth_row[From])
     return 0
@@ -321,6 +323,8 @@ def find_map(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
         return integer(number_map[DType.int64](name))
     if type == "int32":
         return integer(number_map[DType.int32](name))
+    if type == "int8":
+        return integer(number_map[DType.int8](name))
     return integer(logic_map[DType.uint8](name))
 
 
@@ -337,6 +341,8 @@ def find_zip(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
         return integer(integer_zip[DType.int64](name))
     if type == "int32":
         return integer(integer_zip[DType.int32](name))
+    if type == "int8":
+        return integer(integer_zip[DType.int8](name))
     return integer(logic_zip[DType.uint8](name))
 
 
@@ -353,6 +359,8 @@ def find_cast(team: Object, arguments: Arguments, count: Int) abi("C") -> Object
         return integer(cast_from[DType.int64](to))
     if type == "int32":
         return integer(cast_from[DType.int32](to))
+    if type == "int8":
+        return integer(cast_from[DType.int8](to))
     return integer(cast_from[DType.uint8](to))
 
 
@@ -643,18 +651,7 @@ def zip_strided(team: Object, arguments: Arguments, count: Int) abi("C") -> Obje
     return done()
 
 
-# ------------------------------------------------------------------- moving, choosing
-
-
-@export
-def find_move(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
-    """(type,) -> the address of the row function that copies, bit for bit."""
-    var type = arguments.text(0)
-    if type == "int32":
-        return integer(map_address(cast_row[DType.int32, DType.int32]))
-    if type == "int64":
-        return integer(map_address(cast_row[DType.int64, DType.int64]))
-    return integer(map_address(cast_row[DType.uint8, DType.uint8]))
+# --------------------------------------------------------------------------- choosing
 
 
 @fieldwise_init

@@ -601,6 +601,8 @@ def matmul_rows(team: Object, arguments: Arguments, count: Int) abi("C") -> Obje
         any_rows[f64](team, arguments)
     elif type == "int64":
         any_rows[DType.int64](team, arguments)
+    elif type == "int8":
+        any_rows[DType.int8](team, arguments)
     else:
         any_rows[DType.int32](team, arguments)
     return done()

@@ -66,8 +66,8 @@ def _cast(source: DType, target: DType) -> int:
     """The address of the loop that converts one type to the other."""
     if source is target:
         # The elements are moved as they are, NaN and all their bits.
-        name = {1: "bool", 4: "int32", 8: "int64"}[source.itemsize]
-        return int(kernels.find_move(name))
+        name = {1: "int8", 4: "int32", 8: "int64"}[source.itemsize]
+        return int(kernels.find_cast(name, name))
     return int(kernels.find_cast(source.name, target.name))
 
 

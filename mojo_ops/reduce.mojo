@@ -338,6 +338,8 @@ def fold(team: Object, arguments: Arguments, count: Int) abi("C") -> Object:
         fold_numbers[DType.int64](team, arguments)
     elif type == "int32":
         fold_numbers[DType.int32](team, arguments)
+    elif type == "int8":
+        fold_numbers[DType.int8](team, arguments)
     else:
         fold_truth(team, arguments)
     return done()

@@ -39,18 +39,20 @@ from minitorch.dtypes import (
     float16,
     float32,
     float64,
+    int8,
     int32,
     int64,
 )
 from minitorch.grad_check import gradcheck, gradgradcheck
 from minitorch.tensor_data import Shape
 
-KINDS = {"f": (float32, float64), "i": (int64, int32), "b": (bool_,)}
+KINDS = {"f": (float32, float64), "i": (int64, int32, int8), "b": (bool_,)}
 TORCH_DTYPES = {
     float32: torch.float32,
     float64: torch.float64,
     int64: torch.int64,
     int32: torch.int32,
+    int8: torch.int8,
     bool_: torch.bool,
     float16: torch.float16,
     bfloat16: torch.bfloat16,
@@ -1081,6 +1083,22 @@ def classes(x: Any) -> Any:
     return index(torch if isinstance(x, torch.Tensor) else minitorch, x, [0, 2, 1])
 
 
+def bytes_of(x: Any) -> Any:
+    """An int8 weight [2, 4] and its scales, in the library of x."""
+    library = torch if isinstance(x, torch.Tensor) else minitorch
+    values, scale = [[3, -127, 0, 5], [127, 1, -9, 64]], [0.01, 0.02]
+    return (
+        library.tensor(values, dtype=library.int8, device=x.device),
+        library.tensor(scale, dtype=x.dtype, device=x.device),
+    )
+
+
+def through_bytes(f: Any, x: Any, bias: Any) -> Any:
+    """The same layer with floats (torch)."""
+    weight, scale = bytes_of(x)
+    return f.linear(x, weight.to(x.dtype) * scale[:, None], bias)
+
+
 IMAGE, ROWS = (2, 2, 4, 4), (3, 4)
 SAME = (ROWS, ROWS)
 FUNCTIONAL = [
@@ -1091,6 +1109,13 @@ FUNCTIONAL = [
         )
     ],
     net("linear", ROWS, (2, 4), (2,)),
+    net(
+        "quantized_linear",
+        ROWS,
+        (2,),
+        call=lambda f, x, b: f.quantized_linear(x, *bytes_of(x), b),
+        oracle=through_bytes,
+    ),
     net(
         "bias_activation",
         ROWS,

@@ -93,7 +93,9 @@ def test_what_is_saved_comes_back(tree: Any, tmp_path_factory: Any) -> None:
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (1,), (3, 5), (2, 0, 4), (1025,)])
-@pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "int32", "bool"])
+@pytest.mark.parametrize(
+    "dtype", ["float32", "float64", "int64", "int32", "int8", "bool"]
+)
 def test_tensors_come_back(shape: tuple[int, ...], dtype: str, tmp_path: Path) -> None:
     array = np.random.default_rng(0).integers(0, 2, shape).astype(dtype)
     path = tmp_path / "t.safetensors"

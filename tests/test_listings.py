@@ -33,6 +33,10 @@ def generation() -> dict[str, Any]:
     return {"GPT": SimpleNamespace(preset=lambda name: GPT.preset("tiny")), "ids": [3]}
 
 
+def quantized() -> dict[str, Any]:
+    return {"model": GPT.preset("tiny", block_size=128), "ids": [3]}
+
+
 def profiled() -> dict[str, Any]:
     layer = minitorch.nn.Linear(2, 2)
     names = {"model": layer, "optimizer": None, "x": minitorch.ones(1, 2), "y": None}
@@ -60,6 +64,7 @@ def piped() -> dict[str, Any]:
 # ranks.
 PIECES: dict[tuple[str, str], tuple[Callable[[], dict[str, Any]], int]] = {
     ("generation.md", 'model = GPT.preset("char")'): (generation, 0),
+    ("quantization.md", 'quantize_(model, "int8")'): (quantized, 0),
     ("profiler.md", 'prof.export_chrome_trace("trace.json")'): (profiled, 0),
     ("cpu_kernels.md", "x = mt.ones(4096, 4096)"): (dict, 0),
     ("distributed.md", 'init_process_group("gloo")'): (replicated, 2),

@@ -284,7 +284,7 @@ def test_a_small_unet_with_an_adam_of_ones_own() -> None:
 @pytest.mark.parametrize(
     ("place", "name", "words"),
     [
-        ("", "uint8", "not offered here; .* int64 or int32"),
+        ("", "uint8", "not offered here; .* int64, int32 or int8"),
         ("", "zeroes", "did you mean 'zeros'"),
         ("nn", "LSTMCell", "not offered here; use nn.RNN"),
         ("nn", "ConvTranspose1d", "use nn.ConvTranspose2d"),

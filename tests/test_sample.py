@@ -14,6 +14,7 @@ from minitorch.cli.app import app
 from minitorch.cli.sample import pieces
 from minitorch.data import BPE, CharTokenizer
 from minitorch.models import GPT, GPTConfig, from_pretrained, save_weights
+from minitorch.quantization import quantize_
 from minitorch.train.gpt import GPTTrainConfig, train_gpt
 
 WORDS = "the cat sat on the mat, and the rat ate the hat that the cat had "
@@ -51,6 +52,19 @@ def test_it_writes_what_generate_writes(published):
     assert told.stdout == "the cat" + words.decode(new) + "\n"
     other = sample(*options, "-p", "the cat", "--temperature", 1.5, "--seed", 4)
     assert other.stdout.startswith("the cat") and other.stdout != told.stdout
+
+
+def test_weights_may_become_bytes(published):
+    folder, words = published
+    options = ("--weights", folder, "--tokenizer", folder / "words.json", "-n", 9)
+    options = (*options, "-p", "the cat", "--temperature", 0, "--quantize")
+    told = sample(*options, "int8")
+    assert told.exit_code == 0, told.output
+    model = quantize_(from_pretrained(folder))
+    new = model.generate(words.encode("the cat"), 9, temperature=0)
+    assert told.stdout == "the cat" + words.decode(new) + "\n"
+    told = sample(*options, "int3")
+    assert told.exit_code == 1 and "'int3'; expected one of 'int8'" in told.stderr
 
 
 @pytest.mark.parametrize("end", ["<|endoftext|>", "</s>", "<|eot_id|>"])

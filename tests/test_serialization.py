@@ -61,7 +61,9 @@ def test_to_pytorch(tmp_path):
     same(mine(x), theirs(tx), rtol=1e-5, atol=1e-5)
 
 
-arrays = st.sampled_from(["float32", "float64", "int64", "int32", "bool"]).flatmap(
+arrays = st.sampled_from(
+    ["float32", "float64", "int64", "int32", "int8", "bool"]
+).flatmap(
     lambda kind: st.lists(st.integers(0, 4), max_size=3).map(
         lambda shape: (
             (np.arange(np.prod(shape, dtype=int)) % 5).reshape(shape).astype(kind)

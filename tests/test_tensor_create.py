@@ -37,6 +37,9 @@ DATA = [
 ]
 
 
+KINDS = "float32", "float64", "int64", "int32", "int8", "bool"
+
+
 @pytest.mark.parametrize("data", DATA, ids=repr)
 def test_from_python(device, data):
     assert_same(minitorch.tensor(data, device=device), torch.tensor(data))
@@ -48,7 +51,7 @@ def test_from_python(device, data):
             assert_same(mine, torch.tensor(data, dtype=TORCH_DTYPES[dtype]))
 
 
-@pytest.mark.parametrize("kind", ["float32", "float64", "int64", "int32", "bool"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_from_arrays_and_numpy_scalars(device, kind):
     array = np.arange(6).reshape(2, 3).astype(kind)
     assert_same(minitorch.tensor(array, device=device), torch.tensor(array))
@@ -185,7 +188,7 @@ def test_numpy_shares_memory_on_the_cpu():
         minitorch.zeros(2, requires_grad=True).numpy()
 
 
-@pytest.mark.parametrize("kind", ["float32", "float64", "int64", "int32", "bool"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_dlpack_without_copies(kind):
     x = minitorch.zeros(2, 3, dtype=dtypes.by_name(kind))
     for view in (x, x.T, x[:, 1:]):

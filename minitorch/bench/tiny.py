@@ -61,7 +61,7 @@ def _members(owner: Any) -> dict[str, Any]:
 N = 32
 X = np.random.default_rng(0).uniform(0.1, 0.9, (N, N)).astype(np.float32)
 ROW, STATISTICS, MASK, PLACES = X[0], X[1], X > 0.5, np.arange(N * N).reshape(N, N) % N
-IMAGE, CLASSES = X.reshape(1, 1, N, N), PLACES[0]
+IMAGE, CLASSES, INT8 = X.reshape(1, 1, N, N), PLACES[0], PLACES.astype(np.int8)
 
 # What a parameter of this name gets: an array becomes a tensor. A parameter that has a
 # default, and no name of these, is left out with all that follow it.
@@ -107,6 +107,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "permute": {"dims": (1, 0)}, "select": {"index": 3}, "pad": {"value": None},
     **{key: {"index": CLASSES, "source": X} for key in ("index_copy_", "index_add_")},
     "index_select": {"index": CLASSES}, "bmm": {"input": X[None], "mat2": X[None]},
+    "quantized_linear": {"weight": INT8, "scale": ROW},
     "linear": {"weight": X}, "linear_cross_entropy": {"linear_weight": X, **BY_CLASS},
     "embedding": {"input": CLASSES, "weight": X},
     "one_hot": {"input": CLASSES}, "item": {"self": X[0, 0]}, "batch_norm": WITHOUT,

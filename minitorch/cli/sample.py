@@ -59,11 +59,19 @@ def sample(
             "the folder of the weights if left out."
         ),
     ] = None,
+    quantize: Annotated[
+        str | None,
+        typer.Option(help="int8: a byte for a weight, for less to read at each token."),
+    ] = None,
     debug: Annotated[bool, typer.Option(help="Show tracebacks.")] = False,
 ) -> None:
     """Let a trained model write, token by token."""
     with friendly(debug, "minitorch sample"):
         model, words = _load(run, weights, tokenizer, device)
+        if quantize is not None:
+            from minitorch.quantization import quantize_
+
+            quantize_(model, quantize)
         ids = words.encode(prompt)
         if not ids:
             raise ValueError("sample: the prompt is empty; give at least one character")

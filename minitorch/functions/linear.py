@@ -13,12 +13,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import minitorch.operators as operators
 from minitorch.autodiff import backpropagate, grad_mode
-from minitorch.dtypes import DType, float32
+from minitorch.dtypes import DType, computed, float32, int8
 from minitorch.function import Context, Function
 from minitorch.functions.activation import Gelu, Silu
 from minitorch.functions.elementwise import Relu, Sigmoid, Tanh
 from minitorch.functions.matmul import MatMul
-from minitorch.functions.operands import cast, check_alike, uncast
+from minitorch.functions.operands import (
+    cast,
+    check_alike,
+    check_same_device,
+    uncast,
+)
 from minitorch.functions.reduce import dropped
 from minitorch.tensor_data import Shape, TensorData, numel
 
@@ -154,7 +159,11 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 def check_linear(name: str, x: Tensor, weight: Tensor, bias: Tensor | None) -> None:
     """Whether the operands of `linear` fit together."""
     _check_kinds(name, x, weight, weight if bias is None else bias)
-    shape, size = x.raw.shape, weight.raw.shape
+    _check_shapes(name, x.raw.shape, weight.raw.shape, bias)
+
+
+def _check_shapes(name: str, shape: Shape, size: Shape, bias: Tensor | None) -> None:
+    """Whether an input of `shape`, a weight of `size` and a bias fit together."""
     if len(size) != 2:
         raise ValueError(
             f"{name}: the weight is {size}; expected (out_features, in_features)"
@@ -176,6 +185,81 @@ def _check_kinds(name: str, first: Tensor, *others: Tensor) -> None:
     check_alike(name, first, *others)
     if first.raw.storage.dtype.category == 0:
         raise TypeError(f"{name}: got bool tensors; convert them with .to(float32)")
+
+
+# ----------------------------------------------------------------- quantized weights
+
+
+class QuantizedLinear(Function):
+    """out = x @ (scale * weight)^T + bias, for a weight of whole numbers
+
+    x [*, K], weight int8 [N, K], scale [N], bias [N] or None -> out [*, N]. The weight
+    is fixed, and x learns through it as through any other:
+
+        grad_x    = (grad * scale) @ weight    [R, N] @ [N, K]
+        grad_bias = sum of grad over r         [N]
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Context, x: Tensor, weight: Tensor, scale: Tensor, bias: Tensor | None
+    ) -> Any:
+        ctx.save_for_backward(weight, scale)
+        ctx.sums = None if bias is None else bias.dtype
+        backend, b = x.backend, None if bias is None else bias.raw
+        rows = as_rows(x.raw, backend)
+        out = backend.quantized_linear(rows, weight.raw, scale.raw, b)
+        return reshaped(out, (*x.raw.shape[:-1], weight.raw.shape[0]))
+
+    @staticmethod
+    def backward(ctx: Context, grad: Tensor) -> Grads:
+        weight, scale = ctx.saved_tensors
+        need_x, _, _, need_bias = ctx.needs_input_grad
+        grad_x = grad_bias = None
+        if need_x:
+            factors = cast(scale, grad.dtype).unsqueeze(1)
+            grad_x = grad.matmul(cast(weight, grad.dtype) * factors)
+        if need_bias:
+            grad_bias = cast(grad.reshape(rows_shape(grad.raw.shape)).sum(0), ctx.sums)
+        return grad_x, None, None, grad_bias
+
+
+def quantized_linear(
+    input: Tensor, weight: Tensor, scale: Tensor, bias: Tensor | None = None
+) -> Tensor:
+    """input @ (scale[:, None] * weight)^T + bias, without the product in brackets
+
+    input [*, K], weight int8 [N, K], scale [N], bias [N] or None -> [*, N].
+    `minitorch.quantization.quantize` makes weight and scale from a float weight. Scale
+    and bias have the input's dtype, or are float32 beside a half type.
+
+    Raises:
+        ValueError: a shape does not fit, or the scale wants a gradient: it is fixed.
+        TypeError: the dtypes are others.
+        RuntimeError: the devices differ.
+    """
+    name, floats = "quantized_linear", [scale] if bias is None else [scale, bias]
+    check_same_device(name, input, weight, *floats)
+    kind = input.dtype
+    if weight.dtype is not int8 or not kind.is_floating_point:
+        raise TypeError(
+            f"{name}: the input is {kind.name} and the weight {weight.dtype.name}; "
+            f"expected floats, and int8 (see minitorch.quantization.quantize)"
+        )
+    if wrong := [x for x in floats if x.dtype not in (kind, computed(kind))]:
+        raise TypeError(
+            f"{name}: the input is {kind.name}, and a scale or bias is "
+            f"{wrong[0].dtype.name}; convert one with .to(dtype)"
+        )
+    _check_shapes(name, input.raw.shape, weight.raw.shape, bias)
+    if scale.raw.shape != weight.raw.shape[:1]:
+        raise ValueError(
+            f"{name}: the weight is {weight.raw.shape} and the scale "
+            f"{scale.raw.shape}; expected one number for each row of the weight"
+        )
+    if scale.requires_grad:
+        raise ValueError(f"{name}: the scale is fixed; give scale.detach()")
+    return QuantizedLinear.apply(input, weight, scale, bias)
 
 
 # ------------------------------------------------------------- bias and activation

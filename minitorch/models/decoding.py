@@ -17,6 +17,7 @@ from minitorch import nn
 from minitorch.autodiff import modes
 from minitorch.dtypes import float32, int64
 from minitorch.functions.linear import as_rows, reshaped
+from minitorch.quantization import QuantizedLinear
 
 if TYPE_CHECKING:
     from minitorch.models.cache import KVCache
@@ -37,6 +38,7 @@ def takes(kinds: set[type], model: Any, ids: Tensor, cache: KVCache | None) -> b
         return False
     parts = list(model.modules())[1:]
     known = kinds | {nn.Linear, nn.LayerNorm, nn.Dropout, nn.Embedding, nn.ModuleList}
+    known.add(QuantizedLinear)
     changed = any(m._forward_hooks or m._forward_pre_hooks or m.training for m in parts)
     plain = model.wpe is not None and model.config.mlp != "swiglu" and not changed
     return plain and {type(m) for m in parts} <= known and _fits(model, ids, cache)
@@ -49,7 +51,8 @@ def _fits(model: Any, ids: Tensor, cache: KVCache) -> bool:
     of_all = cache.padding is None or cache.padding.shape == (B,)
     kinds = {(a.raw.device, a.dtype) for a in (memory, *model.parameters())}
     right = ids.dtype is int64 and memory.shape == shape and of_all
-    return right and kinds == {(ids.raw.device, memory.dtype)}
+    here = {b.raw.device for b in model.buffers()} == {ids.raw.device}
+    return right and here and kinds == {(ids.raw.device, memory.dtype)}
 
 
 def features(model: Any, ids: Tensor, cache: Any) -> Tensor:
@@ -70,10 +73,17 @@ def _weights(model: Any) -> Iterator[TensorData]:
     """In the order of their use; at the end two parts of the head's."""
     for block in model.h:
         a, m = block.attn, block.mlp
-        yield from (x.weight.raw for x in (a.c_attn, a.c_proj, m.c_fc, m.c_proj))
-    head = model.lm_head.weight.raw
+        yield from (_weight(x)[0] for x in (a.c_attn, a.c_proj, m.c_fc, m.c_proj))
+    head, _ = _weight(model.lm_head)
     rows = min(head.shape[0] // 2, HEAD // (head.shape[1] * head.dtype.itemsize))
     yield from (head.slice(0, i * rows, rows) for i in range(2))
+
+
+def _weight(linear: Any) -> tuple[TensorData, TensorData | None]:
+    """The weight of a layer, and, where it is quantized, the scales of its rows."""
+    if isinstance(linear, QuantizedLinear):
+        return linear.q.raw, linear.scale.raw
+    return linear.weight.raw, None
 
 
 def _begun(model: Any, ids: Tensor, cache: Any) -> tuple[Tensor, Tensor]:
@@ -134,10 +144,11 @@ def _layer(
         about = raw(norm.weight), raw(norm.bias), norm.eps
     if kept is not None:
         cache = kept[0].layers[kept[1]].raw, kept[0].writing.raw
+    weight, scale = _weight(linear)
     made = backend.linear(
-        as_rows(x.raw, backend), linear.weight.raw, raw(linear.bias), fn,
+        as_rows(x.raw, backend), weight, raw(linear.bias), fn,
         None if more is None else as_rows(more.raw, backend), about, True, cache,
-        soon,
+        soon, scale,
     )  # fmt: skip
     if made is not None:
         return x.wrap(reshaped(made, (*x.raw.shape[:-1], made.shape[1])))

@@ -30,6 +30,7 @@ from minitorch.autodiff import no_grad
 from minitorch.models.config import LLAMA, GPTConfig
 from minitorch.models.gpt import GPT
 from minitorch.nn.module import misfits
+from minitorch.quantization import QuantizedLinear
 from minitorch.serialization import PathLike, load_file, save_file
 from minitorch.tensor import Tensor
 
@@ -122,6 +123,11 @@ def _files(path: Path) -> list[Path]:
 
 def _parts(model: GPT) -> Iterator[Part]:
     """What a file of this model holds; views share the memory of parameters."""
+    if any(isinstance(module, QuantizedLinear) for module in model.modules()):
+        raise ValueError(
+            "weights: the model is quantized, which these files cannot tell; load them "
+            "before quantize_, and store model.state_dict() with minitorch.save"
+        )
     llama = _is_llama(model.config)
     for name, parameter in model.named_parameters():
         whole = parameter.detach()

@@ -31,6 +31,7 @@ from minitorch.functions.elementwise import tanh as tanh
 from minitorch.functions.interpolate import interpolate as interpolate
 from minitorch.functions.linear import bias_activation as bias_activation
 from minitorch.functions.linear import linear as linear
+from minitorch.functions.linear import quantized_linear as quantized_linear
 from minitorch.functions.losses import binary_cross_entropy as binary_cross_entropy
 from minitorch.functions.losses import (
     binary_cross_entropy_with_logits as binary_cross_entropy_with_logits,

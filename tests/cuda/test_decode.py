@@ -23,6 +23,7 @@ from minitorch.dtypes import bfloat16, finfo, float16, float32
 from minitorch.models import GPT, GPTConfig, Sampling
 from minitorch.models.cache import KVCache
 from minitorch.models.generation import _Writer
+from minitorch.quantization import quantize_
 from tests.cuda.sizes import pick
 
 pytest.importorskip("numba_cuda")
@@ -35,17 +36,26 @@ GPT2, LLAMA = SIZES, {
 }  # fmt: skip
 
 
+DRAWN = Sampling(0.9, top_k=5, top_p=0.9)
+
+
 @pytest.mark.parametrize(
-    ("config", "sampling"),
-    [(GPT2, Sampling(0.0)), (LLAMA, Sampling(0.9, top_k=5, top_p=0.9))],
-    ids=["gpt2", "llama"],
+    ("config", "sampling", "kind"),
+    [
+        (GPT2, Sampling(0.0), "float32"),
+        (GPT2, Sampling(0.0), "int8"),
+        (LLAMA, DRAWN, "float32"),
+        (LLAMA, DRAWN, "int8"),
+    ],
 )
-def test_a_step_is_a_graph_that_writes_the_same(config, sampling):
+def test_a_step_is_a_graph_that_writes_the_same(config, sampling, kind):
     minitorch.manual_seed(0)
     model = GPT(GPTConfig(**config))
     with minitorch.no_grad():
         for p in model.parameters():
             p.mul_(20.0)
+    if kind == "int8":
+        quantize_(model)
     written = []
     for device in ("cpu", "cuda"):
         model.to(device)
@@ -185,6 +195,7 @@ def test_few_queries_share_keys_among_blocks(sizes, form, seed):
 # ------------------------------------------------------------------ layers of few rows
 
 
+@pytest.mark.parametrize("kind", ["floats", "bytes"])
 @pytest.mark.parametrize("dtype", [float32, bfloat16])
 @pytest.mark.parametrize(
     ("rows", "k", "n", "parts"),
@@ -196,7 +207,7 @@ def test_few_queries_share_keys_among_blocks(sizes, form, seed):
         (2, 130, 3, ""),
     ],
 )
-def test_a_layer_of_few_rows_is_one_kernel(rows, k, n, parts, dtype):
+def test_a_layer_of_few_rows_is_one_kernel(rows, k, n, parts, dtype, kind):
     random = np.random.default_rng(rows + k)
     shapes = (rows, k), (n, k), (n,), (rows, n), (k,), (k,)
     arrays = [random.standard_normal(s, np.float32) for s in shapes]
@@ -206,13 +217,18 @@ def test_a_layer_of_few_rows_is_one_kernel(rows, k, n, parts, dtype):
     if norm:
         x = (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-5)
         x = x * scale + shift
+    steps = None
+    if kind == "bytes":
+        numbers = random.integers(-127, 128, (n, k), np.int8)
+        given[1], steps = make(numbers, "cuda"), make(np.abs(arrays[2]) / 99, "cuda")
+        w = array_of(steps).astype(np.float64)[:, None] * numbers
     right = x @ w.T + (b if "bias" in parts else 0)
     fn = operators.gelu_tanh if "fn" in parts else None
     right = np.vectorize(fn)(right) if fn else right
     right = right + (more if "residual" in parts else 0)
     bias = given[2] if "bias" in parts else None
     residual = given[3] if "residual" in parts else None
-    out = loaded("cuda").linear(*given[:2], bias, fn, residual, norm)
+    out = loaded("cuda").linear(*given[:2], bias, fn, residual, norm, scale=steps)
     assert out is not None and out.dtype is dtype
     error = (finfo(dtype).eps if dtype.half else 1e-6) * abs(right).max()
     np.testing.assert_allclose(array_of(out).astype(float), right, 0, 4 * error)
@@ -243,3 +259,5 @@ def test_a_layer_that_no_kernel_fits_is_composed():
     for x in (many, wide, np.zeros((1, 4)), many[:0]):
         w = np.zeros((3, x.shape[1]), x.dtype)
         assert function(make(x, "cuda"), make(w, "cuda")) is None
+        numbers, steps = make(w.astype(np.int8), "cuda"), make(w[:, 0], "cuda")
+        assert function(make(x, "cuda"), numbers, steps, scale=steps) is None

@@ -108,7 +108,7 @@ NAMES = (
 )
 
 
-DTYPES = "float32", "float64", "float16", "bfloat16", "int32", "int64", "bool"
+DTYPES = "float32", "float64", "float16", "bfloat16", "int32", "int64", "int8", "bool"
 
 
 @settings(deadline=None, max_examples=50)
