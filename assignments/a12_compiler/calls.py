@@ -339,7 +339,7 @@ def recorded(device: str, code: Sequence[str], **arrays: np.ndarray) -> dict[str
 # -------------------------------------------------------------------------- a12.7
 
 Timed = tuple[Callable[[], Any], Callable[[Any], dict[str, Any]]]
-TIMES = 8  # how often a function takes its own result in a timed step
+TIMES = 2  # how often a function takes its own result in a timed step
 
 
 def chain(x: Any, weight: Any, bias: Any) -> Any:

@@ -627,8 +627,8 @@ SPEED = (
     Speed(
         *("a12.7", "scale, shift, relu, add", calls.timed_chain),
         *(calls.timed_plain_chain, _speed_inputs, _chain_expected),
-        {"rows": 500, "n": 1000},
-        ((1.1, 0.5), (1.4, 1.0)),
+        {"rows": 4000, "n": 1000},
+        ((1.3, 0.5), (1.8, 1.0)),
         lambda x, weight, bias: (
             2.0 * calls.TIMES * x.nbytes,
             4.0 * calls.TIMES * x.size,
@@ -640,8 +640,8 @@ SPEED = (
     Speed(
         *("a12.7", "layer norm", calls.timed_norm),
         *(calls.timed_plain_norm, _speed_inputs, _norm_expected),
-        {"rows": 500, "n": 1000},
-        ((1.05, 0.5), (1.3, 1.0)),
+        {"rows": 4000, "n": 1000},
+        ((1.2, 0.5), (1.6, 1.0)),
         lambda x, weight, bias: (
             2.0 * calls.TIMES * x.nbytes,
             8.0 * calls.TIMES * x.size,
