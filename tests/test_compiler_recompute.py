@@ -117,6 +117,21 @@ def test_what_somebody_holds_is_written() -> None:
     same(g, autograd.grad(z.sum(), x)[0])
 
 
+def test_a_backward_pass_in_the_same_program() -> None:
+    """A node that has run both ways is one holder; variables are others."""
+
+    def program(x: Tensor) -> list[Tensor | None]:
+        a = x + 1.0
+        b = (a * x).tanh()
+        c = b.exp()
+        (g,) = autograd.grad(c, x, minitorch.ones(7, 5), retain_graph=True)
+        return [a, b, b.detach(), c, g]
+
+    x = leaf()
+    for a, b in zip(minitorch.compile(program)(x), program(x)):
+        same(a, b)
+
+
 def test_a_backward_pass_that_nobody_records() -> None:
     """The compiled function does not say what it returns, so no hook is there."""
     fn = minitorch.compile(lambda x: SimpleNamespace(y=gelu(x)))

@@ -127,7 +127,8 @@ def put_off(recorder: Recorder, outs: dict[int, Storage]) -> dict[int, Storage]:
     What nodes alone hold is put off, if what it is computed from takes less memory: by
     then they hold a `Later`. Rows' numbers that this needs are written, too.
     """
-    nodes = [node for each in recorder.nodes if (node := each()) and node._saved]
+    alive = [node for each in recorder.nodes if (node := each()) and node._saved]
+    nodes = list(dict.fromkeys(alive))  # one may have run backward here, too
     holders = _holders(nodes)
     late = {
         k
