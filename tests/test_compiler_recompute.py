@@ -132,6 +132,34 @@ def test_a_backward_pass_in_the_same_program() -> None:
         same(a, b)
 
 
+class SinAndCos(minitorch.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> tuple[Tensor, Tensor]:
+        s, c = x.sin(), x.cos()
+        ctx.save_for_backward(s, c)
+        return s, c
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        s, c = ctx.saved_tensors
+        return grads[0] * c - grads[1] * s
+
+
+def test_outputs_that_are_saved() -> None:
+    """The one that is not used has a gradient of zeros, made as it was."""
+    for k in (0, 1):
+        x, z = leaf(), leaf()
+
+        def program(x: Tensor, k: int = k) -> Tensor:
+            return SinAndCos.apply(x + 1.0)[k] * 2.0
+
+        y = minitorch.compile(program)(x)
+        assert full_size(y, x) == 0
+        y.sum().backward()
+        program(z).sum().backward()
+        same(x.grad, z.grad)
+
+
 def test_a_backward_pass_that_nobody_records() -> None:
     """The compiled function does not say what it returns, so no hook is there."""
     fn = minitorch.compile(lambda x: SimpleNamespace(y=gelu(x)))

@@ -78,10 +78,13 @@ class Later:
         recipe, k: how.
         tensor: the arguments of `Context._wrap` behind the first, if it was a tensor
             and not the raw result of the node itself.
+        shape, dtype, device: of it, which a node asks of its outputs.
     """
 
     def __init__(self, recipe: Recipe, k: int, was: Any) -> None:
         self.recipe, self.k = recipe, k
+        raw = getattr(was, "raw", was)
+        self.shape, self.dtype, self.device = raw.shape, raw.dtype, raw.device
         self.tensor = None if type(was) is TensorData else (was.node, was.output_index)
 
     def now(self, wrap: Any) -> Any:
