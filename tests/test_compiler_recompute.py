@@ -185,6 +185,31 @@ def test_it_pays_or_is_left() -> None:
     assert full_size(y, a) == 1
 
 
+def test_all_that_is_kept_is_counted() -> None:
+    """In bytes, with the memory around a window, and the numbers of rows."""
+
+    def window(x: Tensor) -> Tensor:
+        return chain((x @ minitorch.ones(5, 50))[:, :5])
+
+    def masks(x: Tensor) -> Tensor:
+        y = (x @ minitorch.ones(5, 5)).detach()
+        return minitorch.where(y > 0.0, x, 0.0) + minitorch.where(y > 1.0, x, 1.0)
+
+    def pairs(x: Tensor) -> Tensor:
+        z = x.view(-1, 7, 1).expand(-1, 7, 2).detach()
+        rows = [f(z * 2.0, -1, True) for f in (Tensor.sum, Tensor.amax, Tensor.amin)]
+        return (z + rows[0] + rows[1] + rows[2]).exp() * x.view(-1, 7, 1)
+
+    for fn in (window, masks, pairs):
+        y = minitorch.compile(fn)(leaf())
+        kept = [s for node in nodes(y) for s in node._saved or ()]
+        assert kept and Later not in map(type, kept)
+        x, z = leaf(), leaf()
+        minitorch.compile(fn)(x).sum().backward()
+        fn(z).sum().backward()
+        same(x.grad, z.grad)
+
+
 def test_with_checkpoints() -> None:
     grads = []
     for run in (

@@ -142,12 +142,11 @@ def put_off(recorder: Recorder, outs: dict[int, Storage]) -> dict[int, Storage]:
     if not late:
         return outs
     sources = _sources(recorder, late, outs, holders.keys())
-    more = {
-        id(a.storage): prod([n for n, by in zip(a.shape, a.strides) if by])
-        for k, a in sources.items()
-        if k < 0 and id(a.storage) not in holders
-    }
-    if sum(more.values()) >= len(late) * prod(recorder.shape):
+    size = prod(recorder.shape)
+    less = sum([size * recorder.steps[k].dtype.itemsize for k in late])
+    others = (a for a in sources.values() if id(a.storage) not in holders)
+    more = {id(a.storage): _bytes(a) for a in others}
+    if sum(more.values()) >= less:
         return outs
     recipe = Recipe(tuple(recorder.steps), sources, recorder.shape)
     numbers = {id(outs[k]): k for k in late}
@@ -164,6 +163,12 @@ def put_off(recorder: Recorder, outs: dict[int, Storage]) -> dict[int, Storage]:
     written = {k: a.storage for k, a in sources.items() if k >= 0}
     rest = {k: storage for k, storage in outs.items() if k not in late}
     return dict(sorted({**rest, **written}.items()))
+
+
+def _bytes(a: TensorData) -> int:
+    """Of all memory behind a window: who holds the window keeps that."""
+    array = a.storage.array
+    return (a.size if array is None else array.shape[0]) * a.dtype.itemsize
 
 
 def _raws(node: Context) -> Iterator[tuple[Any, TensorData]]:
