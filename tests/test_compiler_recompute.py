@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
@@ -167,6 +169,24 @@ def test_a_backward_pass_that_nobody_records() -> None:
     y = fn(x).y
     assert full_size(y, x) == 0
     same(*(autograd.grad(z.sum(), x)[0] for z in (y, gelu(x))))
+
+
+def test_backward_passes_in_threads() -> None:
+    """They share a graph, which none of them changes."""
+    x = leaf()
+    y = minitorch.compile(gelu)(x)
+    (expected,) = autograd.grad(gelu(x).sum(), x)
+
+    def work(_: int) -> None:
+        same(autograd.grad(y.sum(), x, retain_graph=True)[0], expected)
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(work, range(1000)))
+    finally:
+        sys.setswitchinterval(before)
 
 
 def test_a_source_that_was_changed() -> None:

@@ -106,15 +106,11 @@ class Recomputing(Context):
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
         """What `save_for_backward` was given, computed again, and not kept."""
-        kept, outputs = self._saved, self._outputs
-        if kept is not None:
-            late = {id(x): x for x in kept if type(x) is Later}
-            now = {i: x.now(self._wrap) for i, x in late.items()}
-            self._saved, self._outputs = _replaced(kept, now), _replaced(outputs, now)
-        try:
-            return super().saved_tensors
-        finally:
-            self._saved, self._outputs = kept, outputs
+        kept, outputs = self._saved, self._outputs  # another thread may use them, too
+        late = {id(x): x for x in kept or () if type(x) is Later}
+        now = {i: x.now(self._wrap) for i, x in late.items()}
+        kept = kept and _replaced(kept, now)
+        return self._as_saved(kept, _replaced(outputs, now))
 
 
 def _replaced(entries: Iterable[Any], by: dict[int, Any]) -> tuple[Any, ...]:
