@@ -88,7 +88,7 @@ BUDGETS = {
     # teachers and programs of courses met 220, solutions in other styles 30; copies
     # that are under way 160.
     # The compiler 1,050, honest and wrong solutions 730.
-    "tests": 60_260,
+    "tests": 60_300,
 }
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -171,6 +172,17 @@ def test_a_backward_pass_that_nobody_records() -> None:
     same(*(autograd.grad(z.sum(), x)[0] for z in (y, gelu(x))))
 
 
+@contextmanager
+def often_switched() -> Iterator[None]:
+    """Threads take turns all the time."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
+
+
 def test_backward_passes_in_threads() -> None:
     """They share a graph, which none of them changes."""
     x = leaf()
@@ -180,13 +192,35 @@ def test_backward_passes_in_threads() -> None:
     def work(_: int) -> None:
         same(autograd.grad(y.sum(), x, retain_graph=True)[0], expected)
 
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        with ThreadPoolExecutor(4) as pool:
-            list(pool.map(work, range(1000)))
-    finally:
-        sys.setswitchinterval(before)
+    with often_switched(), ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(1000)))
+
+
+def test_a_thread_needs_what_is_noted_meanwhile() -> None:
+    """It lets all run that is noted, also between steps that are noted once more."""
+    x, one = leaf(), minitorch.ones(7, 5)
+    y = minitorch.compile(gelu)(x)
+    (expected,) = autograd.grad(gelu(x), x, one)
+    noted = [one]
+
+    @minitorch.compile
+    def backward() -> Any:
+        noted[0] = one * 2.0
+        return autograd.grad(y, x, one, retain_graph=True)[0]
+
+    def work() -> None:
+        while not ended:
+            noted[0] * 1.0
+
+    ended = False
+    with often_switched(), ThreadPoolExecutor(1) as pool:
+        other = pool.submit(work)
+        try:
+            for _ in range(200):
+                same(backward(), expected)
+        finally:
+            ended = True
+        other.result()
 
 
 def test_a_source_that_was_changed() -> None:
