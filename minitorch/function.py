@@ -121,14 +121,18 @@ class Context(Node):
             RuntimeError: the graph was used before and its memory is freed, or one of
                 the tensors was changed in place.
         """
+        return self._as_saved(self._saved, self._outputs)
+
+    def _as_saved(self, kept: Sequence[Any] | None, outputs: Sequence[Any]) -> Any:
+        """Of what was saved, and of the outputs, what `saved_tensors` returns."""
         name = self.function.__name__
-        if self._saved is None:
+        if kept is None:
             raise RuntimeError(
                 f"{name}: this graph was already used by a backward pass, which freed "
                 f"its saved tensors; pass retain_graph=True to the first backward() "
                 f"to use it again"
             )
-        for tensor, version in zip(self._saved, self._versions):
+        for tensor, version in zip(kept, self._versions):
             if _version(tensor) != version:
                 raise RuntimeError(
                     f"{name}: a tensor of shape {tuple(tensor.shape)} that backward "
@@ -137,16 +141,16 @@ class Context(Node):
                     f"tensor, or change a clone()"
                 )
         return tuple(
-            [self._revive(t) if type(t) is TensorData else t for t in self._saved]
+            [self._revive(t, outputs) if type(t) is TensorData else t for t in kept]
         )
 
     def trust(self) -> None:
         """Take what was saved as it is from now on: a graph's replays write it anew."""
         self._versions = ()
 
-    def _revive(self, saved: TensorData) -> Any:
+    def _revive(self, saved: TensorData, outputs: Sequence[Any]) -> Any:
         """A saved output as a tensor of this node (holding it would make a cycle)."""
-        for index, output in enumerate(self._outputs):
+        for index, output in enumerate(outputs):
             if output is saved:
                 return self._wrap(saved, self, index)
         return self._wrap(saved)

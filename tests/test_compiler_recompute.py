@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -117,6 +120,49 @@ def test_what_somebody_holds_is_written() -> None:
     same(g, autograd.grad(z.sum(), x)[0])
 
 
+def test_a_backward_pass_in_the_same_program() -> None:
+    """A node that has run both ways is one holder; variables are others."""
+
+    def program(x: Tensor) -> list[Tensor | None]:
+        a = x + 1.0
+        b = (a * x).tanh()
+        c = b.exp()
+        (g,) = autograd.grad(c, x, minitorch.ones(7, 5), retain_graph=True)
+        return [a, b, b.detach(), c, g]
+
+    x = leaf()
+    for a, b in zip(minitorch.compile(program)(x), program(x)):
+        same(a, b)
+
+
+class SinAndCos(minitorch.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> tuple[Tensor, Tensor]:
+        s, c = x.sin(), x.cos()
+        ctx.save_for_backward(s, c)
+        return s, c
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        s, c = ctx.saved_tensors
+        return grads[0] * c - grads[1] * s
+
+
+def test_outputs_that_are_saved() -> None:
+    """The one that is not used has a gradient of zeros, made as it was."""
+    for k in (0, 1):
+        x, z = leaf(), leaf()
+
+        def program(x: Tensor, k: int = k) -> Tensor:
+            return SinAndCos.apply(x + 1.0)[k] * 2.0
+
+        y = minitorch.compile(program)(x)
+        assert full_size(y, x) == 0
+        y.sum().backward()
+        program(z).sum().backward()
+        same(x.grad, z.grad)
+
+
 def test_a_backward_pass_that_nobody_records() -> None:
     """The compiled function does not say what it returns, so no hook is there."""
     fn = minitorch.compile(lambda x: SimpleNamespace(y=gelu(x)))
@@ -124,6 +170,57 @@ def test_a_backward_pass_that_nobody_records() -> None:
     y = fn(x).y
     assert full_size(y, x) == 0
     same(*(autograd.grad(z.sum(), x)[0] for z in (y, gelu(x))))
+
+
+@contextmanager
+def often_switched() -> Iterator[None]:
+    """Threads take turns all the time."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
+
+
+def test_backward_passes_in_threads() -> None:
+    """They share a graph, which none of them changes."""
+    x = leaf()
+    y = minitorch.compile(gelu)(x)
+    (expected,) = autograd.grad(gelu(x).sum(), x)
+
+    def work(_: int) -> None:
+        same(autograd.grad(y.sum(), x, retain_graph=True)[0], expected)
+
+    with often_switched(), ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(1000)))
+
+
+def test_a_thread_needs_what_is_noted_meanwhile() -> None:
+    """It lets all run that is noted, also between steps that are noted once more."""
+    x, one = leaf(), minitorch.ones(7, 5)
+    y = minitorch.compile(gelu)(x)
+    (expected,) = autograd.grad(gelu(x), x, one)
+    noted = [one]
+
+    @minitorch.compile
+    def backward() -> Any:
+        noted[0] = one * 2.0
+        return autograd.grad(y, x, one, retain_graph=True)[0]
+
+    def work() -> None:
+        while not ended:
+            noted[0] * 1.0
+
+    ended = False
+    with often_switched(), ThreadPoolExecutor(1) as pool:
+        other = pool.submit(work)
+        try:
+            for _ in range(200):
+                same(backward(), expected)
+        finally:
+            ended = True
+        other.result()
 
 
 def test_a_source_that_was_changed() -> None:
@@ -140,6 +237,31 @@ def test_it_pays_or_is_left() -> None:
     a, b = leaf(), leaf()
     y = minitorch.compile(lambda a, b: (a + b).tanh().sum(-1))(a, b)
     assert full_size(y, a) == 1
+
+
+def test_all_that_is_kept_is_counted() -> None:
+    """In bytes, with the memory around a window, and the numbers of rows."""
+
+    def window(x: Tensor) -> Tensor:
+        return chain((x @ minitorch.ones(5, 50))[:, :5])
+
+    def masks(x: Tensor) -> Tensor:
+        y = (x @ minitorch.ones(5, 5)).detach()
+        return minitorch.where(y > 0.0, x, 0.0) + minitorch.where(y > 1.0, x, 1.0)
+
+    def pairs(x: Tensor) -> Tensor:
+        z = x.view(-1, 7, 1).expand(-1, 7, 2).detach()
+        rows = [f(z * 2.0, -1, True) for f in (Tensor.sum, Tensor.amax, Tensor.amin)]
+        return (z + rows[0] + rows[1] + rows[2]).exp() * x.view(-1, 7, 1)
+
+    for fn in (window, masks, pairs):
+        y = minitorch.compile(fn)(leaf())
+        kept = [s for node in nodes(y) for s in node._saved or ()]
+        assert kept and Later not in map(type, kept)
+        x, z = leaf(), leaf()
+        minitorch.compile(fn)(x).sum().backward()
+        fn(z).sum().backward()
+        same(x.grad, z.grad)
 
 
 def test_with_checkpoints() -> None:

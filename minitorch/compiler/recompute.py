@@ -78,10 +78,13 @@ class Later:
         recipe, k: how.
         tensor: the arguments of `Context._wrap` behind the first, if it was a tensor
             and not the raw result of the node itself.
+        shape, dtype, device: of it, which a node asks of its outputs.
     """
 
     def __init__(self, recipe: Recipe, k: int, was: Any) -> None:
         self.recipe, self.k = recipe, k
+        raw = getattr(was, "raw", was)
+        self.shape, self.dtype, self.device = raw.shape, raw.dtype, raw.device
         self.tensor = None if type(was) is TensorData else (was.node, was.output_index)
 
     def now(self, wrap: Any) -> Any:
@@ -89,11 +92,11 @@ class Later:
         from minitorch.compiler.recorder import Recorder
 
         here = active.executor
-        if isinstance(here, Recorder):
+        if not isinstance(here, Recorder):
+            with Recorder():
+                return self.now(wrap)
+        with here.lock:  # another thread may need what is noted here
             raw = self.recipe.note(here, self.k)
-        else:
-            with Recorder() as recorder:
-                raw = self.recipe.note(recorder, self.k)
         return raw if self.tensor is None else wrap(raw, *self.tensor)
 
 
@@ -109,15 +112,11 @@ class Recomputing(Context):
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
         """What `save_for_backward` was given, computed again, and not kept."""
-        kept, outputs = self._saved, self._outputs
-        if kept is not None:
-            late = {id(x): x for x in kept if type(x) is Later}
-            now = {i: x.now(self._wrap) for i, x in late.items()}
-            self._saved, self._outputs = _replaced(kept, now), _replaced(outputs, now)
-        try:
-            return super().saved_tensors
-        finally:
-            self._saved, self._outputs = kept, outputs
+        kept, outputs = self._saved, self._outputs  # another thread may use them, too
+        late = {id(x): x for x in kept or () if type(x) is Later}
+        now = {i: x.now(self._wrap) for i, x in late.items()}
+        kept = kept and _replaced(kept, now)
+        return self._as_saved(kept, _replaced(outputs, now))
 
 
 def _replaced(entries: Iterable[Any], by: dict[int, Any]) -> tuple[Any, ...]:
@@ -133,7 +132,8 @@ def put_off(recorder: Recorder, outs: dict[int, Storage]) -> dict[int, Storage]:
     What nodes alone hold is put off, if what it is computed from takes less memory: by
     then they hold a `Later`. Rows' numbers that this needs are written, too.
     """
-    nodes = [node for each in recorder.nodes if (node := each()) and node._saved]
+    alive = [node for each in recorder.nodes if (node := each()) and node._saved]
+    nodes = list(dict.fromkeys(alive))  # one may have run backward here, too
     holders = _holders(nodes)
     late = {
         k
@@ -144,12 +144,11 @@ def put_off(recorder: Recorder, outs: dict[int, Storage]) -> dict[int, Storage]:
     if not late:
         return outs
     sources = _sources(recorder, late, outs, holders.keys())
-    more = {
-        id(a.storage): prod([n for n, by in zip(a.shape, a.strides) if by])
-        for k, a in sources.items()
-        if k < 0 and id(a.storage) not in holders
-    }
-    if sum(more.values()) >= len(late) * prod(recorder.shape):
+    size = prod(recorder.shape)
+    less = sum([size * recorder.steps[k].dtype.itemsize for k in late])
+    others = (a for a in sources.values() if id(a.storage) not in holders)
+    more = {id(a.storage): _bytes(a) for a in others}
+    if sum(more.values()) >= less:
         return outs
     recipe = Recipe(tuple(recorder.steps), sources, recorder.shape)
     numbers = {id(outs[k]): k for k in late}
@@ -166,6 +165,12 @@ def put_off(recorder: Recorder, outs: dict[int, Storage]) -> dict[int, Storage]:
     written = {k: a.storage for k, a in sources.items() if k >= 0}
     rest = {k: storage for k, storage in outs.items() if k not in late}
     return dict(sorted({**rest, **written}.items()))
+
+
+def _bytes(a: TensorData) -> int:
+    """Of all memory behind a window: who holds the window keeps that."""
+    array = a.storage.array
+    return (a.size if array is None else array.shape[0]) * a.dtype.itemsize
 
 
 def _raws(node: Context) -> Iterator[tuple[Any, TensorData]]:
