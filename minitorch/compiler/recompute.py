@@ -72,13 +72,13 @@ class Recipe:
 
 
 class Later:
-    """In a node, the place of a tensor that is computed when it is asked for.
+    """In a node, the place of a tensor that is computed when it is asked for. Like the
+    tensor it has a shape, a type and a device, which a node asks of its outputs.
 
     Attributes:
         recipe, k: how.
         tensor: the arguments of `Context._wrap` behind the first, if it was a tensor
             and not the raw result of the node itself.
-        shape, dtype, device: of it, which a node asks of its outputs.
     """
 
     def __init__(self, recipe: Recipe, k: int, was: Any) -> None:
