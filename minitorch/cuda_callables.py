@@ -27,6 +27,7 @@ from weakref import ref
 
 from minitorch import autograd
 from minitorch.autodiff import grad_mode, topological_sort
+from minitorch.compiler import tensors_of
 from minitorch.cuda import device
 from minitorch.cuda_graphs import CUDAGraph, graph, graph_pool_handle
 from minitorch.dtypes import DType
@@ -68,19 +69,19 @@ class Graphed:
         if any(x.raw.storage.version for x in self.inputs):
             raise CaptureError("the callable changes an input, of which it has a copy")
         self.outputs = list(tensors_of(self.made))
-        self.nodes = topological_sort([x.node or x for x in self.outputs])
-        leaves = [x for x in self.nodes if isinstance(x, Tensor) and x.requires_grad]
+        below = topological_sort([x.node or x for x in self.outputs])
+        leaves = [x for x in below if isinstance(x, Tensor) and x.requires_grad]
         mine = {id(x) for x in self.inputs}
         self.params = [x for x in leaves if id(x) not in mine]
         if any(_is_watched(x) for x in self.params):
             raise CaptureError("a parameter has hooks, which would run twice")
         self.wanted = [x for x in (*self.inputs, *self.params) if x.requires_grad]
-        self.nodes = [x for x in self.nodes if isinstance(x, Context)]
-        kept = [t for x in self.nodes for t in x._saved or () if t is not None]
+        nodes = [x for x in below if isinstance(x, Context)]
+        kept = [t for x in nodes for t in x._saved or () if t is not None]
         self.saved = {
             id(getattr(t, "raw", t).storage) for t in kept if hasattr(t, "shape")
         }
-        for node in self.nodes:
+        for node in nodes:
             node.trust()
         self.calls = 0
         self.shown: list[ref[Storage]] = []  # the outputs of the last call
@@ -390,17 +391,6 @@ def _captured_into(made: CUDAGraph, pool: Any, like: Tensor) -> Iterator[None]:
             yield
     finally:
         grad_mode.autocast = before
-
-
-def tensors_of(value: Any) -> Iterator[Tensor]:
-    """The tensors in tuples, lists and dicts, in order."""
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, dict):
-        yield from tensors_of(list(value.values()))
-    elif isinstance(value, (list, tuple)):
-        for each in value:
-            yield from tensors_of(each)
 
 
 def _put_back(value: Any, tensors: Iterator[Tensor]) -> Any:

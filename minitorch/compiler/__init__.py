@@ -141,7 +141,7 @@ def _recorded(fn: Callable, args: Any, kwargs: dict[str, Any]) -> Any:
         return fn(*args, **kwargs)
     with Recorder():
         out = fn(*args, **kwargs)
-        for tensor in _tensors(out):
+        for tensor in tensors_of(out):
             if tensor.node is not None:
                 tensor.register_hook(_record_backward)
     return out
@@ -154,14 +154,15 @@ def _record_backward(grad: Tensor) -> None:
         call_after_backward(lambda: recorder.__exit__(None, None, None))
 
 
-def _tensors(value: Any) -> Iterator[Tensor]:
+def tensors_of(value: Any) -> Iterator[Tensor]:
+    """The tensors in tuples, lists and dicts, in order."""
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, dict):
-        yield from _tensors(list(value.values()))
+        yield from tensors_of(list(value.values()))
     elif isinstance(value, (list, tuple)):
         for each in value:
-            yield from _tensors(each)
+            yield from tensors_of(each)
 
 
 def is_compiling() -> bool:
