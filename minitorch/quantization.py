@@ -28,6 +28,7 @@ from minitorch.dtypes import DType, computed, int8
 from minitorch.nn.linear import Linear, check_sizes
 from minitorch.nn.module import Module
 from minitorch.nn.parameter import Parameter
+from minitorch.nn.replacing import replace_
 from minitorch.tensor import Tensor
 
 M = TypeVar("M", bound=Module)
@@ -141,20 +142,4 @@ def quantize_(
             f"quantize_: kind is {kind!r}; expected one of "
             f"{', '.join(map(repr, KINDS))}"
         )
-    if isinstance(model, Linear):
-        raise ValueError(
-            "quantize_: the model is a Linear, which nothing can replace in place; use "
-            "QuantizedLinear.from_float(linear)"
-        )
-    made: dict[Module, Any] = {}  # a layer may be used in several places
-    for name, module in model.named_modules():
-        if type(module) is Linear and filter_fn(module, name):
-            hooks = module._forward_hooks, module._forward_pre_hooks
-            if any((*hooks, module._backward_hooks)):
-                raise ValueError(f"quantize_: {name} has hooks; remove them first")
-            made[module] = QuantizedLinear.from_float(module)
-    for module in list(model.modules()):
-        for name, part in module._modules.items():
-            if part in made:
-                module._modules[name] = made[part]
-    return model
+    return replace_("quantize_", model, Linear, QuantizedLinear.from_float, filter_fn)

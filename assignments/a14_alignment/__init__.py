@@ -1,0 +1,1 @@
+"""a14, Alignment: losses of answers, adapters, preferences, rewards."""
