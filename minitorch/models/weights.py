@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from minitorch.autodiff import no_grad
+from minitorch.lora import lora_state_dict
 from minitorch.models.config import LLAMA, GPTConfig
 from minitorch.models.gpt import GPT
 from minitorch.nn.module import misfits
@@ -127,6 +128,11 @@ def _parts(model: GPT) -> Iterator[Part]:
         raise ValueError(
             "weights: the model is quantized, which these files cannot tell; load them "
             "before quantize_, and store model.state_dict() with minitorch.save"
+        )
+    if lora_state_dict(model):
+        raise ValueError(
+            "weights: the model has adapters, which these files cannot tell; merge_ "
+            "them first, or store lora_state_dict(model) with minitorch.save"
         )
     llama = _is_llama(model.config)
     for name, parameter in model.named_parameters():
