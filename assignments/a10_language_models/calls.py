@@ -188,7 +188,7 @@ def parameters(kind: str, layers: int, seed: int) -> dict[str, np.ndarray]:
     return {n: random.uniform(-1, 1, found[n]).astype(np.float32) for n in found}
 
 
-def _model(device: str, kind: str, layers: int, seed: int, dropout: float = 0.0) -> Any:
+def model_of(device: str, kind: str, layers: int, seed: int, dropout: float = 0.0) -> Any:
     """A GPT with given parameters."""
     from minitorch import no_grad
     from minitorch.models import GPT, GPTConfig
@@ -232,7 +232,7 @@ def part(
 
     It does not train: what it drops in training stays.
     """
-    model = _model(device, kind, 1, seed, 0.5).eval()
+    model = model_of(device, kind, 1, seed, 0.5).eval()
     block = model.h[0]
     layer = getattr(block, name, block)
     a = tensor(device, x, requires_grad=True)
@@ -253,7 +253,7 @@ def dropped(
     """
     from minitorch import nn
 
-    model = _model(device, kind, 1, seed).train()
+    model = model_of(device, kind, 1, seed).train()
     block = model.h[0]
     owner = {"mlp": block.mlp, "embeddings": model}.get(place, block.attn)
     if place == "weights":
@@ -277,7 +277,7 @@ def scores(
     from minitorch import no_grad
     from minitorch.models import KVCache
 
-    model, given = _model(device, kind, layers, seed), tensor(device, ids)
+    model, given = model_of(device, kind, layers, seed), tensor(device, ids)
     with no_grad():
         whole = read(model(given))
         cache = KVCache(model.config, len(ids), device=device)
@@ -313,13 +313,13 @@ def losses(
     """The loss of a model, and that of the same without its dropout."""
     from assignments.a10_language_models import characters
 
-    model = _model(device, kind, 1, seed)
+    model = model_of(device, kind, 1, seed)
     x, y = tensor(device, ids), tensor(device, targets)
     loss = model.loss(x, y)
     kept = loss.requires_grad
     found = []
     for mode in (True, False):
-        trained = _model(device, kind, 1, seed, 0.9).train(mode)
+        trained = model_of(device, kind, 1, seed, 0.9).train(mode)
         lost = characters.validation_loss(trained, x, y)
         found.append([float(lost), trained.training])
     return {"loss": float(loss.item()), "validation": found, "recorded": kept}
@@ -332,7 +332,7 @@ def steps(
     from assignments.a10_language_models import characters
     from minitorch import optim
 
-    model = _model(device, kind, 1, seed).eval()
+    model = model_of(device, kind, 1, seed).eval()
     optimizer = optim.SGD(model.parameters(), lr=lr)
     x, y = tensor(device, ids), tensor(device, targets)
     lost = [float(characters.step(model, optimizer, x, y)) for _ in range(2)]
@@ -456,7 +456,7 @@ def stepwise(
     from minitorch import no_grad
     from minitorch.models import KVCache
 
-    model, given = _model(device, kind, 2, seed), tensor(device, ids)
+    model, given = model_of(device, kind, 2, seed), tensor(device, ids)
     empty = None if padding is None else tensor(device, padding)
     cache = KVCache(model.config, len(ids), None, empty, device)
     found, at = [], 0
@@ -471,7 +471,7 @@ def written(
     device: str, kind: str, seed: int, prompts: Pairs, count: int, use_cache: bool
 ) -> dict[str, Any]:
     """What a model writes, and how many tokens of each text it reads for each."""
-    model = _model(device, kind, 1, seed)
+    model = model_of(device, kind, 1, seed)
     lengths, features = [], model.features
 
     def watched(ids: Any, *more: Any, **named: Any) -> Any:

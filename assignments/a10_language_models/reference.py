@@ -156,15 +156,15 @@ class Model:
         x = x + self.attn(self.norm(f"{name}ln_1", x), name)
         return x + self.mlp(self.norm(f"{name}ln_2", x), name)
 
-    def scores(self, ids: np.ndarray) -> Any:
-        """ids [B, T] -> [B, T, vocab]"""
+    def scores(self, ids: np.ndarray, head: Any = None) -> Any:
+        """ids [B, T] -> [B, T, vocab]; the head is the table of tokens, or another."""
         table = self.given["wte.weight"]
         x = table[as_torch(ids)]
         if "wpe.weight" in self.given:
             x = x + self.given["wpe.weight"][: ids.shape[1]]
         for i in range(self.layers):
             x = self.block(x, f"h.{i}.")
-        return self.norm("ln_f", x) @ table.t()
+        return self.norm("ln_f", x) @ (table if head is None else head).t()
 
 
 def angles(length: int, width: int) -> np.ndarray:
