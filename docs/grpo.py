@@ -19,7 +19,6 @@ from assignments.a14_alignment.sums import (
     SIGNS,
     accuracy,
     align,
-    encode,
     problems,
     supervised,
 )

@@ -1,12 +1,12 @@
 """Losses that make a language model answer as one wants, after it has learnt to write.
 
 With this file one can train a GPT on answers that are given (`sft_loss`), on pairs of
-which one is better (`dpo_loss`), and on its own answers, of which only a number says how
+which one is better (`dpo_loss`), and on its own answers, of which a number says how
 good they are (`rollouts`, `group_advantages`, `policy_loss`: GRPO). All of it begins
 with how probable a model thinks each token of an answer is (`token_log_probs`).
 
-    ids    [N, T]        prompt and answer side by side, filled up behind (`side_by_side`)
-    mask   [N, T - 1]    True where the next token, ids[:, t + 1], is one of the answer
+    ids    [N, T]       prompt and answer, filled up behind (`side_by_side`)
+    mask   [N, T - 1]   True where the next token, ids[:, t + 1], is one of the answer
 
 Source: Ouyang et al., "Training language models to follow instructions with human
 feedback", 2022; Rafailov et al., "Direct preference optimization", 2023; Schulman et
@@ -42,8 +42,8 @@ def side_by_side(
     """
     if not prompts or len(prompts) != len(answers) or not all(map(len, prompts)):
         raise ValueError(
-            f"side_by_side: {len(prompts)} prompts and {len(answers)} answers; expected "
-            f"as many, at least one, and a token in each prompt"
+            f"side_by_side: {len(prompts)} prompts and {len(answers)} answers; "
+            f"expected as many, at least one, and a token in each prompt"
         )
     # BEGIN SOLUTION a14.1
     rows = [[*prompt, *answer] for prompt, answer in zip(prompts, answers)]
@@ -104,8 +104,8 @@ def dpo_loss(
     Args:
         chosen, rejected: [N], log p of the whole better and worse answer
             (`token_log_probs(...).sum(1)`), by the model that learns.
-        reference_chosen, reference_rejected: [N], log r, the same by the model it was at
-            first; nothing learns through them.
+        reference_chosen, reference_rejected: [N], log r, the same by the model that it
+            was at first; nothing learns through them.
         beta: how far the model may go from the reference; smaller is further.
 
     Errors: ValueError for shapes that are not one [N], and a beta that is not above 0.
@@ -176,8 +176,8 @@ def policy_loss(
                 + beta * (exp(d) - d - 1)
 
     is the mean over the tokens of an answer, and then over the N answers. The last
-    term estimates KL(p || r) without bias, and is never below 0 (Schulman, "Approximating
-    KL divergence", 2020: k3).
+    term estimates KL(p || r) without bias, and is never below 0 (Schulman,
+    "Approximating KL divergence", 2020: k3).
 
     Args:
         log_probs: [N, L], of the model that learns. Only they get a gradient.
@@ -251,10 +251,8 @@ def rollouts(
     if group < 1:
         raise ValueError(f"rollouts: group is {group}; expected an int, 1 or more")
     each = [list(prompt) for prompt in prompts for _ in range(group)]
-    answers: Any = model.generate(
-        each, max_new_tokens, stop=stop, generator=generator
-    )
-    ended = [a + [stop] if len(a) < max_new_tokens else a for a in answers]
+    answers: Any = model.generate(each, max_new_tokens, stop=stop, generator=generator)
+    ended = [[*a, stop] if len(a) < max_new_tokens else a for a in answers]
     ids, mask = side_by_side(each, ended, model.device)
     found = [float(reward(prompt, answer)) for prompt, answer in zip(each, answers)]
     rewards = tensor(found, device=model.device).reshape(len(prompts), group)
@@ -265,8 +263,9 @@ def _check_answers(name: str, ids: Tensor, mask: Tensor) -> None:
     shape = tuple(ids.shape)
     if len(shape) != 2 or shape[1] < 2 or tuple(mask.shape) != (shape[0], shape[1] - 1):
         raise ValueError(
-            f"{name}: ids are {shape} and the mask {tuple(mask.shape)}; expected (N, T) "
-            f"and (N, T - 1), T at least 2: one place for each token that follows another"
+            f"{name}: ids are {shape} and the mask {tuple(mask.shape)}; expected "
+            f"(N, T) and (N, T - 1), T at least 2: a place for each token that follows "
+            f"another"
         )
     _check_mask(name, mask)
 

@@ -37,8 +37,8 @@ class LoRALinear(Module):
     x [*, in] -> y [*, out]; lora_A [rank, in], uniform in +-1 / sqrt(in) at first, and
     lora_B [out, rank], 0 at first. `base` is the layer itself; it is frozen.
 
-    Errors: ValueError for a rank that is not from 1 to min(in, out), and for a number of
-    alpha that is not above 0.
+    Errors: ValueError for a rank that is not from 1 to min(in, out), and for an alpha
+    that is not above 0.
     """
 
     def __init__(self, base: Linear, rank: int, alpha: float) -> None:
@@ -154,8 +154,8 @@ def merge_(model: M) -> M:
 def lora_state_dict(model: Module) -> dict[str, Tensor]:
     """The adapters alone, by their names in the model's `state_dict`.
 
-    `model.load_state_dict(adapters, strict=False)` reads them into a model with adapters
-    of the same rank.
+    `model.load_state_dict(adapters, strict=False)` reads them into a model that has
+    adapters of the same rank.
     """
     return {n: value for n, value in model.state_dict().items() if _is_adapter(n)}
 

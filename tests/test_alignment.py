@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import runpy
 from pathlib import Path
 from typing import Any
 
@@ -129,7 +128,9 @@ def test_advantages_are_those_of_a_row():
     np.testing.assert_allclose(found, right, 1e-5, 1e-7)
     assert (found[2] == 0).all()
     found = group_advantages(rewards, normalize=False).numpy()
-    np.testing.assert_allclose(found[:2], (wide - wide.mean(1, keepdims=True))[:2], 1e-6)
+    np.testing.assert_allclose(
+        found[:2], (wide - wide.mean(1, keepdims=True))[:2], 1e-6
+    )
     for shape in ((3, 1), (1, 1)):
         assert group_advantages(minitorch.ones(*shape)).tolist() == [[0.0]] * shape[0]
 
@@ -180,10 +181,17 @@ def test_the_policy_loss_is_the_formula(beta, length):
 
 def test_what_is_masked_may_be_anything():
     mask = minitorch.tensor([[True, False, False]])
-    parts = [minitorch.tensor([[-1.0, odd, -math.inf]]) for odd in (math.nan, 3e38, 0.0)]
+    parts = [
+        minitorch.tensor([[-1.0, odd, -math.inf]]) for odd in (math.nan, 3e38, 0.0)
+    ]
     parts[0].requires_grad_()
     loss = policy_loss(
-        parts[0], parts[1], minitorch.ones(1), mask, reference_log_probs=parts[2], beta=1
+        parts[0],
+        parts[1],
+        minitorch.ones(1),
+        mask,
+        reference_log_probs=parts[2],
+        beta=1,
     )
     loss.backward()
     assert loss.item() == -1.0 and parts[0].grad.tolist() == [[-1.0, 0.0, 0.0]]
@@ -280,7 +288,11 @@ def test_halves_and_other_devices(device):
     """Losses are made of operations, so they are where their operands are."""
     rewards = minitorch.tensor([[0.0, 1.0]], device=device).to(float16)
     found = group_advantages(rewards, normalize=False)
-    assert (found.dtype, found.device, found.tolist()) == (float16, device, [[-0.5, 0.5]])
+    assert (found.dtype, found.device, found.tolist()) == (
+        float16,
+        device,
+        [[-0.5, 0.5]],
+    )
     if device == "cuda":
         return
     model = small().to(device)

@@ -37,6 +37,11 @@ def quantized() -> dict[str, Any]:
     return {"model": GPT.preset("tiny", block_size=128), "ids": [3]}
 
 
+def aligned() -> dict[str, Any]:
+    lists = {"prompts": [[1, 2], [3]], "good": [[4], [5, 6]], "bad": [[6], [4, 5]]}
+    return {"model": GPT.preset("tiny"), **lists}
+
+
 def profiled() -> dict[str, Any]:
     layer = minitorch.nn.Linear(2, 2)
     names = {"model": layer, "optimizer": None, "x": minitorch.ones(1, 2), "y": None}
@@ -65,6 +70,7 @@ def piped() -> dict[str, Any]:
 PIECES: dict[tuple[str, str], tuple[Callable[[], dict[str, Any]], int]] = {
     ("generation.md", 'model = GPT.preset("char")'): (generation, 0),
     ("quantization.md", 'quantize_(model, "int8")'): (quantized, 0),
+    ("alignment.md", "add_lora_(model, rank=4)"): (aligned, 0),
     ("profiler.md", 'prof.export_chrome_trace("trace.json")'): (profiled, 0),
     ("cpu_kernels.md", "x = mt.ones(4096, 4096)"): (dict, 0),
     ("distributed.md", 'init_process_group("gloo")'): (replicated, 2),

@@ -46,7 +46,9 @@ def test_a_layer_is_its_formula(device):
     w, a, b = (t.detach().numpy() for t in (base.weight, layer.lora_A, layer.lora_B))
     right = x.numpy() @ (w + 1.5 * b @ a).T + base.bias.detach().numpy()
     np.testing.assert_allclose(layer(x).detach().numpy(), right, 1e-4, 1e-5)
-    np.testing.assert_allclose(layer.weight.detach().numpy(), w + 1.5 * b @ a, 1e-4, 1e-5)
+    np.testing.assert_allclose(
+        layer.weight.detach().numpy(), w + 1.5 * b @ a, 1e-4, 1e-5
+    )
     assert (layer.lora_A.shape, layer.lora_B.shape) == ((2, 6), (4, 2))
     assert layer.bias is base.bias and "rank=2, alpha=3.0" in repr(layer)
 
@@ -82,7 +84,9 @@ def test_merged_weights_do_the_same():
     model = filled(add_lora_(gpt(), 2, alpha=5))
     before = model(ids())
     assert merge_(model) is model
-    np.testing.assert_allclose(model(ids()).numpy(), before.detach().numpy(), 1e-4, 1e-5)
+    np.testing.assert_allclose(
+        model(ids()).numpy(), before.detach().numpy(), 1e-4, 1e-5
+    )
     assert not any(isinstance(part, LoRALinear) for part in model.modules())
     assert set(model.state_dict()) == set(gpt().state_dict())
     assert not any(p.requires_grad for p in model.parameters())
@@ -97,7 +101,9 @@ def test_a_head_that_shares_its_weight():
     right = nn.functional.cross_entropy(scores.flatten(0, 1), ids().flatten())
     assert model.loss(ids(), ids()).item() == pytest.approx(right.item(), rel=1e-5)
     merge_(model)
-    np.testing.assert_allclose(model(ids()).numpy(), scores.detach().numpy(), 1e-4, 1e-5)
+    np.testing.assert_allclose(
+        model(ids()).numpy(), scores.detach().numpy(), 1e-4, 1e-5
+    )
     assert model.wte.weight.equal(table) and not model.lm_head.weight.equal(table)
 
 
@@ -138,9 +144,11 @@ def test_what_is_refused():
             add_lora_(model, rank)
     with pytest.raises(ValueError, match="alpha is 0"):
         add_lora_(model, 2, alpha=0)
-    with pytest.raises(ValueError, match="no nn.Linear is called 'attn'; there are h.0"):
+    with pytest.raises(
+        ValueError, match=r"no nn\.Linear is called 'attn'; there are h\.0"
+    ):
         add_lora_(model, 2, targets=["c_fc", "attn"])
-    with pytest.raises(ValueError, match="no nn.Linear is called ''"):
+    with pytest.raises(ValueError, match=r"no nn\.Linear is called ''"):
         add_lora_(model, 2, targets=[])
     with pytest.raises(ValueError, match="has no adapters"):
         merge_(model)

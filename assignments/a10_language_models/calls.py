@@ -188,7 +188,9 @@ def parameters(kind: str, layers: int, seed: int) -> dict[str, np.ndarray]:
     return {n: random.uniform(-1, 1, found[n]).astype(np.float32) for n in found}
 
 
-def model_of(device: str, kind: str, layers: int, seed: int, dropout: float = 0.0) -> Any:
+def model_of(
+    device: str, kind: str, layers: int, seed: int, dropout: float = 0.0
+) -> Any:
     """A GPT with given parameters."""
     from minitorch import no_grad
     from minitorch.models import GPT, GPTConfig

@@ -112,7 +112,10 @@ def adapters(kind: str, rank: int, targets: Sequence[str], seed: int) -> Any:
     """Numbers for the adapters of one block and of the head, by their names."""
     from assignments.a10_language_models.calls import shapes
 
-    known = {**shapes(kind, 1), "lm_head.weight": (SIZES["vocab_size"], SIZES["n_embd"])}
+    known = {
+        **shapes(kind, 1),
+        "lm_head.weight": (SIZES["vocab_size"], SIZES["n_embd"]),
+    }
     sizes = {}
     for name, shape in known.items():
         place = name.removesuffix(".weight")

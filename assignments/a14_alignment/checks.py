@@ -37,7 +37,9 @@ def _pairs_inputs(draw: Draw, n: int) -> Inputs:
     return {"prompts": prompts, "answers": answers}
 
 
-def _filled(prompts: calls.Lists, answers: calls.Lists) -> tuple[np.ndarray, np.ndarray]:
+def _filled(
+    prompts: calls.Lists, answers: calls.Lists
+) -> tuple[np.ndarray, np.ndarray]:
     width = max(len(p) + len(a) for p, a in zip(prompts, answers))
     ids = np.zeros((len(prompts), width), np.int64)
     mask = np.zeros((len(prompts), width), bool)
@@ -111,16 +113,16 @@ ANSWERS = (
         *({"n": (1, 4)}, ({"n": 1}, {"n": 6})),
         examples=15,
         oracle="the task",
-        hint="Place t of the mask is about token t + 1. What is a prompt's first token, "
-        "and what fills up?",
+        hint="Place t of the mask is about token t + 1. What is a prompt's first "
+        "token, and what fills up?",
     ),
     Check(
         *("a14.1", "token_log_probs", calls.log_probs),
         *(_log_probs_inputs, _log_probs_expected, TEXTS, TEXT_EDGES),
         tolerance=2e-4,
         examples=8,
-        hint="The score of token t + 1 is made at token t. The head needs the rows that "
-        "the mask names, and no others.",
+        hint="The score of token t + 1 is made at token t. The head needs the rows "
+        "that the mask names, and no others.",
     ),
     Check(
         *("a14.1", "sft_loss", calls.tuned),
@@ -224,8 +226,8 @@ ADAPTERS = (
         sizes_of("n length rank", (1, 1, 1), (2, 8, 2)),
         tolerance=3e-4,
         examples=6,
-        hint="Only adapters learn. The head shares its weight with the embedding, which "
-        "is to stay when the head is merged.",
+        hint="Only adapters learn. The head shares its weight with the embedding, "
+        "which is to stay when the head is merged.",
     ),
 )
 
@@ -372,8 +374,8 @@ LOSSES = (
         tolerance=2e-4,
         examples=30,
         oracle=DEFINITION,
-        hint="A row is one prompt's answers. Over how many numbers is the mean, and over "
-        "how many the variance? What is a row of 0.1, minus its mean, in float32?",
+        hint="A row is one prompt's answers. Over how many numbers is the mean, and "
+        "over how many the variance? What is a row of 0.1, minus its mean, in float32?",
     ),
     Check(
         *("a14.5", "policy_loss", calls.policy, _policy_inputs, _policy_expected),
@@ -382,8 +384,8 @@ LOSSES = (
         tolerance=2e-4,
         examples=40,
         oracle=DEFINITION,
-        hint="Take one token, with A = 1 and with A = -1, and ratios 0.5, 1 and 2. What "
-        "is exp of what is masked, and what is 0 times that?",
+        hint="Take one token, with A = 1 and with A = -1, and ratios 0.5, 1 and 2. "
+        "What is exp of what is masked, and what is 0 times that?",
     ),
 )
 
@@ -488,8 +490,8 @@ TRAINING = (
         sizes_of("count group epochs", (1, 1, 1), (2, 4, 1), (2, 3, 3)),
         tolerance=3e-4,
         examples=8,
-        hint="What is computed once, with the answers, and what before each step of the "
-        "optimizer? What does the ratio compare with?",
+        hint="What is computed once, with the answers, and what before each step of "
+        "the optimizer? What does the ratio compare with?",
     ),
     Rises(
         *("a14.6", "the reward rises", calls.rising, _rising_inputs, _rising_expected),

@@ -65,7 +65,7 @@ def reward(prompt: Sequence[int], answer: list[int]) -> float:
 
 
 def accuracy(model: GPT, prompts: Sequence[Sequence[int]]) -> float:
-    """The share of right answers, where the most probable token is written each time."""
+    """The share of right answers, of the most probable token each time."""
     given = [list(prompt) for prompt in prompts]
     answers = model.generate(given, LONGEST, temperature=0, stop=STOP)
     return sum(map(reward, prompts, answers)) / len(given)
@@ -75,7 +75,8 @@ def supervised(
     model: GPT, prompts: list[list[int]], steps: int, lr: float = 3e-3, batch: int = 64
 ) -> list[float]:
     """Train on right answers, always the same ones; the losses."""
-    optimizer, rng, losses = optim.AdamW(model.parameters(), lr=lr), random.Random(0), []
+    optimizer = optim.AdamW(model.parameters(), lr=lr)
+    rng, losses = random.Random(0), []
     for _ in range(steps):
         some = rng.sample(prompts, batch)
         ids, mask = side_by_side(some, [right_answer(p) for p in some], model.device)
@@ -119,10 +120,15 @@ def step(
         with minitorch.no_grad():
             kept = token_log_probs(reference, wrote.ids, wrote.mask)
     for _ in range(epochs):
+        log_probs = token_log_probs(model, wrote.ids, wrote.mask)
         loss = policy_loss(
-            token_log_probs(model, wrote.ids, wrote.mask), wrote.log_probs, advantages,
-            wrote.mask, reference_log_probs=kept, beta=beta,
-        )  # fmt: skip
+            log_probs,
+            wrote.log_probs,
+            advantages,
+            wrote.mask,
+            reference_log_probs=kept,
+            beta=beta,
+        )
         learn(model, optimizer, loss)
     return wrote.rewards.mean().item()
     # END SOLUTION a14.6

@@ -27,7 +27,9 @@ def answers() -> Scene:
     for row, asked in zip(ids.tolist(), mask.tolist()):
         read = [signs[t] for t in row]
         cells.append([[s, 0 if s.strip() else -1] for s in read[:-1]])
-        cells.append([[s if a else "", 3 if a else -1] for s, a in zip(read[1:], asked)])
+        cells.append(
+            [[s if a else "", 3 if a else -1] for s, a in zip(read[1:], asked)]
+        )
         cells.append([])
     rows = [s for n in (1, 2) for s in (f"read, pair {n}", "asked for", "")]
     more = {"rows": rows[:-1], "cols": [f"t = {t}" for t in range(len(cells[0]))]}
