@@ -115,7 +115,7 @@ def clip() -> Scene:
 @picture("docs/pictures/rewards")
 def rewards() -> Scene:
     page = (LIBRARY / "docs" / "alignment.md").read_text()
-    rows = re.findall(r"^\| (\d+) \| ([\d.]*) \| ([\d.]+) \|$", page, re.M)
+    rows = re.findall(r"^\| (\d+) \|(?: ([\d.]+))? \| ([\d.]+) \|$", page, re.M)
     found = [[int(step), float(right)] for step, _, right in rows]
     means = [[int(step) - 25, float(mean)] for step, mean, _ in rows if mean]
     last = found[-1][0]
