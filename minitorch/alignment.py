@@ -60,8 +60,8 @@ def side_by_side(
 def token_log_probs(model: GPT, ids: Tensor, mask: Tensor) -> Tensor:
     """log p(ids[n, t + 1] | ids[n, : t + 1]) where the mask holds, else 0: [N, T - 1]
 
-    Scores are made for these places alone, not for prompts and what fills up. The
-    gradient goes to the model.
+    Scores are made for these places alone, not for prompts and what fills up. With
+    dropout in training, each call drops others: compare numbers in evaluation mode.
 
     Errors: ValueError for shapes that do not fit, or a mask that is not bool.
     """
@@ -79,7 +79,8 @@ def token_log_probs(model: GPT, ids: Tensor, mask: Tensor) -> Tensor:
 def sft_loss(model: GPT, ids: Tensor, mask: Tensor) -> Tensor:
     """Supervised fine-tuning: the mean of -log p of all tokens of answers -> []
 
-    Each token has the same share, whichever answer it is of; prompts have none.
+    Each token has the same share, whichever answer it is of; prompts have none. NaN if
+    there is no such token.
 
     Errors: as `token_log_probs`.
     """
@@ -190,12 +191,13 @@ def policy_loss(
             Dr. GRPO divides by the same number, the longest answer that could be: else
             a token of a long wrong answer loses less than one of a short one.
 
-    Errors: ValueError for shapes that do not fit, a clip or beta below 0, and a beta
-    without a reference.
+    Errors: ValueError for shapes that do not fit, a clip or beta below 0, a length
+    below 1, and one of beta and the reference without the other.
     """
     _check_policy(
-        log_probs, old_log_probs, advantages, mask, reference_log_probs, clip, beta
-    )
+        log_probs, old_log_probs, advantages, mask, reference_log_probs, clip, beta,
+        length,
+    )  # fmt: skip
     # BEGIN SOLUTION a14.5
     off = ~mask
     ratio = (log_probs - old_log_probs.detach()).masked_fill(off, 0.0).exp()
@@ -279,14 +281,9 @@ def _check_mask(name: str, mask: Tensor) -> None:
 
 
 def _check_policy(
-    log_probs: Tensor,
-    old: Tensor,
-    advantages: Tensor,
-    mask: Tensor,
-    reference: Tensor | None,
-    clip: float,
-    beta: float,
-) -> None:
+    log_probs: Tensor, old: Tensor, advantages: Tensor, mask: Tensor,
+    reference: Tensor | None, clip: float, beta: float, length: int | None,
+) -> None:  # fmt: skip
     more = [] if reference is None else [reference]
     shapes = [tuple(a.shape) for a in (log_probs, old, mask, *more)]
     rows = tuple(advantages.shape)
@@ -296,9 +293,10 @@ def _check_policy(
             f"{shapes}, advantages {rows}; expected (N, L) of all, and (N,)"
         )
     _check_mask("policy_loss", mask)
-    if clip < 0 or beta < 0 or (beta > 0) == (reference is None):
+    short = length is not None and length < 1
+    if clip < 0 or beta < 0 or short or (beta > 0) == (reference is None):
         raise ValueError(
-            f"policy_loss: clip is {clip}, beta {beta}, reference_log_probs "
-            f"{'None' if reference is None else 'given'}; expected 0 or more, and a "
-            f"reference if beta is above 0"
+            f"policy_loss: clip is {clip}, beta {beta}, length {length}, "
+            f"reference_log_probs {'None' if reference is None else 'given'}; expected "
+            f"0 or more, a length of 1 or more, and a reference just if beta is above 0"
         )

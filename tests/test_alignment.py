@@ -239,7 +239,12 @@ def test_what_is_refused():
         policy_loss(square, square, minitorch.zeros(3), mask)
     with pytest.raises(ValueError, match="the mask is float32"):
         policy_loss(square, square, one, square)
-    for more in ({"clip": -1.0}, {"beta": 0.1}, {"reference_log_probs": square}):
+    for more in (
+        {"clip": -1.0},
+        {"beta": 0.1},
+        {"reference_log_probs": square},
+        {"length": -1},
+    ):
         with pytest.raises(ValueError, match="policy_loss: clip is"):
             policy_loss(square, square, one, mask, **more)
     with pytest.raises(ValueError, match="group is 0"):
