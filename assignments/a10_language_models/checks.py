@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from assignments import gpts
 from assignments.a10_language_models import calls, reference
 from assignments.a10_language_models.reference import Model, attended
 from assignments.a10_language_models.writing import (
@@ -399,9 +400,9 @@ def _layer_expected(seed: int, x: np.ndarray, **rest: Any) -> dict[str, Any]:
     import torch
     from torch import nn
 
-    given = {n: as_torch(v) for n, v in calls.parameters("gpt2", 1, seed).items()}
+    given = {n: as_torch(v) for n, v in gpts.parameters("gpt2", 1, seed).items()}
     layer = nn.TransformerEncoderLayer(
-        WIDTH, calls.SIZES["n_head"], 4 * WIDTH, 0.0,
+        WIDTH, gpts.SIZES["n_head"], 4 * WIDTH, 0.0,
         lambda a: nn.functional.gelu(a, approximate="tanh"), batch_first=True,
         norm_first=True,
     )  # fmt: skip

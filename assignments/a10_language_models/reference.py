@@ -1,7 +1,7 @@
 """Byte pairs by counting anew, and a GPT in PyTorch: what a10 is compared with.
 
 With this file the checks have merges as the definition has them (`learn`, `merge`), and
-the model of `calls.py` by PyTorch's own operations (`Model`).
+the model of `gpts.py` by PyTorch's own operations (`Model`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from assignments.a10_language_models.calls import KINDS, SIZES, parameters
+from assignments.gpts import KINDS, SIZES, parameters
 from assignments.oracles import as_torch
 
 Pair = tuple[int, int]
@@ -100,7 +100,7 @@ def attended(query: Any, key: Any, value: Any, mask: Any = None, **options: Any)
 
 
 class Model:
-    """A GPT with the parameters of `calls.parameters`.
+    """A GPT with the parameters of `gpts.parameters`.
 
     Attributes:
         given: the parameters, as tensors that want gradients.

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from assignments import gpts
 from assignments.a10_language_models import calls
 from assignments.a10_language_models.reference import Model
 from assignments.checks import Check, Inputs
@@ -18,8 +19,8 @@ from assignments.draw import Draw
 from assignments.oracles import as_torch
 
 DEFINITION = "the definition"
-KINDS = tuple(calls.KINDS)
-WIDTH = calls.SIZES["n_embd"]
+KINDS = tuple(gpts.KINDS)
+WIDTH = gpts.SIZES["n_embd"]
 # Sizes of ids, or of x.
 TEXTS = {"n": (1, 2), "length": (1, 4)}
 TEXT_EDGES = ({"n": 1, "length": 1}, {"n": 2, "length": 8})
@@ -32,7 +33,7 @@ def seed_of(draw: Draw) -> int:
 
 def ids_of(draw: Draw, shape: Sequence[int]) -> np.ndarray:
     """Tokens of such a model."""
-    return draw.array(shape, "int64", 0, calls.SIZES["vocab_size"] - 1)
+    return draw.array(shape, "int64", 0, gpts.SIZES["vocab_size"] - 1)
 
 
 # --------------------------------------------------------------------------- training
@@ -382,8 +383,8 @@ def _placed_expected(
 def _kept_inputs(draw: Draw, n: int, first: int, more: int) -> Inputs:
     kind = draw.choice(("gpt2", "gpt"))
     counts = [first, *[draw.choice((1, 2)) for _ in range(more)]]
-    few = calls.KINDS[kind].get("n_kv_head", calls.SIZES["n_head"])
-    shape = n, 2 * few, sum(counts) + 1, WIDTH // calls.SIZES["n_head"]
+    few = gpts.KINDS[kind].get("n_kv_head", gpts.SIZES["n_head"])
+    shape = n, 2 * few, sum(counts) + 1, WIDTH // gpts.SIZES["n_head"]
     back = draw.integer(0, min(2, sum(counts) - 1))
     return {"kind": kind, "counts": counts, "keys": draw.array(shape), "back": back}
 
@@ -392,7 +393,7 @@ def _kept_expected(
     kind: str, counts: Sequence[int], keys: np.ndarray, back: int
 ) -> dict[str, Any]:
     n, both, _, size = keys.shape
-    few, most = both // 2, calls.SIZES["block_size"]
+    few, most = both // 2, gpts.SIZES["block_size"]
     memory = np.zeros((2, n, both, most, size), np.float32)
     seen: list[np.ndarray] = []
     slots, at, full = [], 0, 0
@@ -459,7 +460,7 @@ def _written_inputs(draw: Draw, n: int, most: int, count: int) -> Inputs:
 def _written_expected(
     kind: str, seed: int, prompts: calls.Pairs, count: int, use_cache: bool
 ) -> dict[str, Any]:
-    model, size, tokens = Model(kind, 1, seed), calls.SIZES["block_size"], []
+    model, size, tokens = Model(kind, 1, seed), gpts.SIZES["block_size"], []
     longest = max(map(len, prompts))
     for prompt in prompts:
         row = list(prompt)

@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from assignments.a10_language_models.calls import SIZES, model_of
 from assignments.calling import read, tensor
+from assignments.gpts import SIZES, model_of, shapes
 
 Lists = Sequence[Sequence[int]]
 
 
-def arrays(shapes: dict[str, tuple[int, ...]], seed: int) -> dict[str, np.ndarray]:
+def arrays(sizes: dict[str, tuple[int, ...]], seed: int) -> dict[str, np.ndarray]:
     """Numbers of these shapes, by a seed: too many to print."""
     random = np.random.default_rng([seed, 2])
-    return {n: random.uniform(-1, 1, s).astype(np.float32) for n, s in shapes.items()}
+    return {n: random.uniform(-1, 1, s).astype(np.float32) for n, s in sizes.items()}
 
 
 def _learnt(loss: Any, **leaves: Any) -> dict[str, Any]:
@@ -110,8 +110,6 @@ def layer(
 
 def adapters(kind: str, rank: int, targets: Sequence[str], seed: int) -> Any:
     """Numbers for the adapters of one block and of the head, by their names."""
-    from assignments.a10_language_models.calls import shapes
-
     known = {
         **shapes(kind, 1),
         "lm_head.weight": (SIZES["vocab_size"], SIZES["n_embd"]),

@@ -15,10 +15,11 @@ from assignments.a14_alignment import calls
 from assignments.checks import AnyCheck, Check, Inputs, sizes_of
 from assignments.compare import Difference, difference
 from assignments.draw import Draw
+from assignments.gpts import SIZES
 from assignments.oracles import as_torch, torch_gradients
 
 DEFINITION = "the definition in float64"
-VOCAB = calls.SIZES["vocab_size"]
+VOCAB = SIZES["vocab_size"]
 
 # ---------------------------------------------------------------------------- answers
 
