@@ -250,14 +250,17 @@ def stepped(
 
 
 def even(prompt: Sequence[int], answer: Sequence[int]) -> float:
-    """The share of four places that have an even digit: a reward to try with."""
-    return sum(token < 10 and token % 2 == 0 for token in answer) / 4
+    """The share of an answer that is even digits: a reward to try with."""
+    right = sum(token < 10 and token % 2 == 0 for token in answer)
+    return right / max(1, len(answer))
 
 
-def rising(
-    device: str, seed: int, prompts: np.ndarray, unseen: Lists
-) -> dict[str, Any]:
-    """Train a new model by `step`: its rewards, and what it answers in the end."""
+def rising(device: str, seed: int, steps: int) -> dict[str, Any]:
+    """Train a new model by `step`: its rewards, and what it answers then.
+
+    By SGD: AdamW makes long steps of short gradients, and overshoots where nearly all
+    answers are right, for one seed in a hundred.
+    """
     import minitorch
     from assignments.a14_alignment import sums
     from minitorch import optim
@@ -266,10 +269,10 @@ def rising(
     minitorch.manual_seed(seed)
     sizes: Any = {"n_layer": 1, "n_head": 2, "n_embd": 16}
     model = GPT(GPTConfig(len(sums.SIGNS), 8, **sizes)).to(device)
-    optimizer = optim.AdamW(model.parameters(), lr=0.02, weight_decay=0.0)
+    optimizer = optim.SGD(model.parameters(), lr=0.5)
+    prompts = [[digit, sums.SIGNS.index("=")] for digit in range(5)]
     rewards = [
-        float(sums.step(model, optimizer, some.tolist(), even, 8)) for some in prompts
+        float(sums.step(model, optimizer, prompts, even, 16)) for _ in range(steps)
     ]
-    given = [list(prompt) for prompt in unseen]
-    answers = model.generate(given, 4, temperature=0, stop=sums.STOP)
+    answers = model.generate(prompts * 16, 4, stop=sums.STOP)
     return {"rewards": rewards, "answers": answers}

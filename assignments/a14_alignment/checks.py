@@ -270,6 +270,7 @@ def _rewards_inputs(draw: Draw, prompts: int, group: int) -> Inputs:
         rewards = draw.array((prompts, group)) * np.float32(draw.choice((1.0, 100.0)))
     constant = draw.array((prompts, 1), "bool")
     rewards = np.where(constant, rewards[:, :1] + np.float32(0.1), rewards)
+    rewards[-1] = np.float32(draw.choice((0.9, 1.7))) if prompts > 2 else rewards[-1]
     eps = draw.choice((1e-6, 0.5))
     return {"rewards": rewards, "normalize": draw.choice((True, False)), "eps": eps}
 
@@ -441,19 +442,17 @@ def _stepped_expected(
     return {"mean reward": float(rewards.mean()), **facts, **after}
 
 
-STEPS = 20
-HIGH = 0.8  # of the rewards; a model that has learnt nothing has 0.4, and ours 0.97
+STEPS = 24
+HIGH = 0.7  # a model that has learnt nothing has 0.4, and ours nearly always 0.99
 
 
 def _rising_inputs(draw: Draw) -> Inputs:
-    digits = draw.array((STEPS, 8, 1), "int64", 0, 9)
-    unseen = draw.array((6, 2), "int64", 0, 9)
-    return {"seed": seed_of(draw), "prompts": digits, "unseen": unseen.tolist()}
+    return {"seed": seed_of(draw), "steps": STEPS}
 
 
 @dataclass(frozen=True)
 class Rises(Check):
-    """Rewards must rise, and the model must then answer well what it never saw."""
+    """Rewards must rise, and the model's answers must then deserve them."""
 
     def judge(self, inputs: Inputs, outputs: Any) -> Difference | None:
         """What is wrong, or None."""
@@ -467,10 +466,10 @@ class Rises(Check):
                 return Difference("rewards", "the reward does not rise", said)
             right["rewards"] = rewards
         known = isinstance(answers, list) and all(_numbers(row, int) for row in answers)
-        if known and len(answers) == len(inputs["unseen"]):
+        if known and len(answers) == 80:
             mean = np.mean([calls.even((), row) for row in answers])
             if not mean >= HIGH:
-                said = "the answers to other prompts are not those that are rewarded"
+                said = "the answers of the model are not those that are rewarded"
                 return Difference("answers", said, f"{mean:.2f}", f"{HIGH} or more")
             right["answers"] = answers
         return difference(right, outputs, inputs)
@@ -480,8 +479,8 @@ def _numbers(found: Any, kind: type) -> bool:
     return isinstance(found, list) and all(type(x) is kind for x in found)
 
 
-def _rising_expected(unseen: calls.Lists, **rest: Any) -> dict[str, Any]:
-    return {"rewards": [math.nan] * STEPS, "answers": [[0]] * len(unseen)}
+def _rising_expected(seed: int, steps: int) -> dict[str, Any]:
+    return {"rewards": [math.nan] * steps, "answers": [[0]] * 80}
 
 
 TRAINING = (
