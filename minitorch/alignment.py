@@ -99,7 +99,7 @@ def dpo_loss(
 ) -> Tensor:
     """Direct preference optimization: the mean over N pairs of answers -> []
 
-        margin = beta * (log p(chosen) / r(chosen) - log p(rejected) / r(rejected))
+        margin = beta * ((log p - log r of chosen) - (log p - log r of rejected))
         loss   = -log sigmoid(margin)
 
     Args:
@@ -170,13 +170,15 @@ def policy_loss(
     beta: float = 0.0,
     length: int | None = None,
 ) -> Tensor:
-    """PPO's clipped objective by tokens, as GRPO averages it, to be made smaller -> []
+    """PPO's clipped objective, as GRPO averages it, to be made smaller -> []
+
+    Of a token:
 
         ratio = exp(log p - log p_old)                   d = log r - log p
         loss  = -min(ratio * A, clamp(ratio, 1 - clip, 1 + clip) * A)
                 + beta * (exp(d) - d - 1)
 
-    is the mean over the tokens of an answer, and then over the N answers. The last
+    The result is the mean over the tokens of an answer, and then over answers. The last
     term estimates KL(p || r) without bias, and is never below 0 (Schulman,
     "Approximating KL divergence", 2020: k3).
 
