@@ -489,7 +489,7 @@ TRAINING = (
         {"count": (1, 2), "group": (1, 3), "epochs": (1, 2)},
         sizes_of("count group epochs", (1, 1, 1), (2, 4, 1), (2, 3, 3)),
         tolerance=3e-4,
-        examples=8,
+        examples=5,
         hint="What is computed once, with the answers, and what before each step of "
         "the optimizer? What does the ratio compare with?",
     ),
