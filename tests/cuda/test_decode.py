@@ -243,6 +243,13 @@ def test_any_cut_of_a_weight_gives_the_same(cut, dtype, monkeypatch):
     """Rows of x and of the weight, and numbers of a row, around what a cut has."""
     group, lines, loads = cut
     chosen, chunk = linear.few_cut, 4 * group * loads
+
+    def forced(dtype, width, rows, n, k, norm):
+        at_once = {"loads": loads, "whole": k == chunk}
+        found = chosen(dtype, width, rows, n, k, norm)
+        return found._replace(group=group, lines=lines, **at_once)
+
+    monkeypatch.setattr(linear, "few_cut", forced)
     cases = [(1, chunk, 9), (2, chunk + 4, 4), (3, 2 * chunk - 4, 5), (8, 4, 1)]
     cases += [(1, chunk + 1, 3), (5, 8, 4 * lines + 1)]
     random = np.random.default_rng(group + lines)
@@ -251,13 +258,6 @@ def test_any_cut_of_a_weight_gives_the_same(cut, dtype, monkeypatch):
         x = random.standard_normal((rows, k), np.float32).astype(floating.numpy)
         w = (random.standard_normal((n, k), np.float32) * 9).astype(dtype.numpy)
         steps = make(np.ones(n, np.float32), "cuda") if dtype is int8 else None
-
-        def forced(*sizes):
-            return chosen(*sizes)._replace(
-                group=group, lines=lines, loads=loads, whole=k == chunk
-            )
-
-        monkeypatch.setattr(linear, "few_cut", forced)
         out = loaded("cuda").linear(make(x, "cuda"), make(w, "cuda"), scale=steps)
         right = x.astype(np.float64) @ w.astype(np.float64).T
         error = (finfo(floating).eps if floating.half else 1e-6) * abs(right).max()
