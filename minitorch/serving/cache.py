@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 
 
 class Part(NamedTuple):
-    """Tokens first .. first + count - 1 of a text, and the text's blocks in order."""
+    """Tokens first .. first + tokens - 1 of a text, and the text's blocks in order."""
 
     blocks: Sequence[int]
     first: int
-    count: int
+    tokens: int
 
 
 class Rows(NamedTuple):
@@ -87,7 +87,7 @@ class PagedCache:
         self.slots = [layer.flatten(0, 1) for layer in self.layers]
         self.block_size = block_size
         self.positions: Tensor | None = None
-        self.writing: Tensor | None = None
+        self.writing: Any = None
         self.rows: list[Rows] = []
 
     @contextmanager
@@ -101,7 +101,7 @@ class PagedCache:
         self.positions = self._tensor(np.concatenate(places)[:, None])
         self.writing = self._tensor(np.concatenate(slots))
         self.rows, start = [], 0
-        for count, group in groupby(parts, lambda part: part.count):
+        for count, group in groupby(parts, lambda part: part.tokens):
             alike = list(group)
             for some in [alike] if count == 1 else [[part] for part in alike]:
                 self.rows.append(self._rows(some, start))
@@ -148,7 +148,7 @@ class PagedCache:
         for row, (blocks, *_), end in zip(tables, parts, ends):
             used = blocks[: -(-end // self.block_size)]
             row[: len(used)] = used
-        stop = start + sum(part.count for part in parts)
+        stop = start + sum(part.tokens for part in parts)
         return Rows(start, stop, self._tensor(tables), self._tensor(np.array(ends)))
 
     def _slots(self, part: Part, places: np.ndarray) -> np.ndarray:

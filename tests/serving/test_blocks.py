@@ -103,7 +103,7 @@ def test_a_key_is_of_all_tokens_so_far():
 def test_errors_say_what_was_given():
     with pytest.raises(ValueError, match="size is 0"):
         BlockPool(0)
-    with pytest.raises(ValueError, match="block_size is 2.5"):
+    with pytest.raises(ValueError, match=r"block_size is 2\.5"):
         BlockPool(1, 2.5)  # type: ignore[arg-type]
     pool = BlockPool(2)
     (block,) = pool.take()
