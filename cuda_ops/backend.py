@@ -63,8 +63,8 @@ class CUDABackend(Backend):
         "clamp", "cross_entropy", "cross_entropy_backward", "cross_entropy_slopes",
         "dropout", "gather", "index_copy_", "index_select", "layer_norm",
         "layer_norm_backward", "log_softmax", "log_softmax_backward", "map", "mean",
-        "reduce", "roll", "softmax", "softmax_backward", "vector_norm", "where", "zip",
-        "zip3",
+        "paged_attention", "reduce", "roll", "softmax", "softmax_backward",
+        "vector_norm", "where", "zip", "zip3",
     }  # fmt: skip
     tries_half = frozenset({
         "attention", "attention_backward", "conv2d", "conv2d_backward_input",

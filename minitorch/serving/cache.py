@@ -106,9 +106,11 @@ class PagedCache:
             for some in [alike] if count == 1 else [[part] for part in alike]:
                 self.rows.append(self._rows(some, start))
                 start += count * len(some)
-        with substituted(self._attend):
-            yield
-        self.positions = None
+        try:
+            with substituted(self._attend):
+                yield
+        finally:
+            self.positions = None
 
     def places(self, count: int) -> Places:
         """Where the tokens of `reading` stand."""

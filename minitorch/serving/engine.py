@@ -215,7 +215,7 @@ class Engine:
         out: dict[int, list[int]] = {}
         for id, token, _ in self.stream():
             out.setdefault(id, []).extend([] if token is None else [token])
-        return out
+        return dict(sorted(out.items()))
 
     def stats(self) -> dict[str, float]:
         """Numbers to watch: who is here now, and sums since the engine was made."""
