@@ -184,6 +184,15 @@ class CUDABackend(Backend):
             return None
         return NotImplemented if query.dtype.half else super().attention(*args)
 
+    def paged_attention(
+        self, out: TensorData, query: TensorData, memory: TensorData,
+        tables: TensorData, lengths: TensorData, scale: float,
+    ) -> None:  # fmt: skip
+        """For few queries the blocks are read where they are."""
+        args = out, query, memory, tables, lengths, scale
+        if not attention.paged_attention(*args):
+            super().paged_attention(*args)
+
     def attention_backward(
         self, query_grad: TensorData, key_grad: TensorData, value_grad: TensorData,
         grad: TensorData, query: TensorData, key: TensorData, value: TensorData,
