@@ -32,6 +32,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import chain
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import urlsplit
 
 from minitorch.data.text import decoded
 from minitorch.serving.engine import Engine, Event
@@ -252,6 +253,9 @@ class Handler(BaseHTTPRequestHandler):
 
     def _answer(self, method: Callable[[], None]) -> None:
         try:
+            origin = self.headers.get("Origin")  # of a page in somebody's browser
+            if origin and urlsplit(origin).netloc != self.headers.get("Host"):
+                raise Refused(f"a page of {origin} may not ask this server", 403)
             method()
         except (ConnectionError, TimeoutError):
             pass
@@ -390,8 +394,8 @@ def until(pieces: Iterable[str], stops: Collection[str]) -> Iterator[str]:
         if found:
             held = held[: min(found)]
             break
-        begun = (n for n in range(len(held), 0, -1) if _begins(held[-n:], stops))
-        safe = len(held) - next(begun, 0)
+        starts = range(len(held))
+        safe = next((i for i in starts if _begins(held[i:], stops)), len(held))
         if safe:
             yield held[:safe]
             held = held[safe:]

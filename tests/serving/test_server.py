@@ -230,6 +230,12 @@ def test_bad_requests(server, body, told, stream):
 
 
 def test_what_is_not_there(server):
+    page = {"Origin": "http://evil.example"}
+    with pytest.raises(urllib.error.HTTPError) as told:
+        urllib.request.urlopen(
+            urllib.request.Request(server.url + "/metrics", None, page)
+        )
+    assert told.value.code == 403 and "evil.example" in told.value.read().decode()
     status, error = refused(server, body={"prompt": "a", "model": "other"})
     assert status == 404 and "'other'; this server has 'letters'" in error["message"]
     assert refused(server, "/v2")[0] == refused(server, "/v2", {})[0] == 404
