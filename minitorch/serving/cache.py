@@ -45,16 +45,15 @@ class Part(NamedTuple):
     tokens: int
 
 
-class Rows(NamedTuple):
-    """Texts that attention is done for at once: rows `start` to `stop` of a step.
+class Together(NamedTuple):
+    """Texts that attention is done for at once, by the rows of a step.
 
     Attributes:
         tables: int64 [R, P], their blocks; behind the last one any number.
         lengths: int64 [R], how many tokens each has, with those of this step.
     """
 
-    start: int
-    stop: int
+    rows: range
     tables: Tensor
     lengths: Tensor
 
@@ -88,7 +87,7 @@ class PagedCache:
         self.block_size = block_size
         self.positions: Tensor | None = None
         self.writing: Any = None
-        self.rows: list[Rows] = []
+        self.together: list[Together] = []
 
     @contextmanager
     def reading(self, parts: Sequence[Part]) -> Iterator[None]:
@@ -100,11 +99,11 @@ class PagedCache:
         slots = [self._slots(part, at) for part, at in zip(parts, places)]
         self.positions = self._tensor(np.concatenate(places)[:, None])
         self.writing = self._tensor(np.concatenate(slots))
-        self.rows, start = [], 0
+        self.together, start = [], 0
         for count, group in groupby(parts, lambda part: part.tokens):
             alike = list(group)
             for some in [alike] if count == 1 else [[part] for part in alike]:
-                self.rows.append(self._rows(some, start))
+                self.together.append(self._together(some, start))
                 start += count * len(some)
         try:
             with substituted(self._attend):
@@ -135,23 +134,23 @@ class PagedCache:
         N, H, _, E = query.shape
         backend, raw = query.backend, query.raw
         out = laid_out_as(backend, raw, (N, H, 1, E))
-        for start, stop, tables, lengths in self.rows:
-            q, z = (x.slice(0, start, stop - start) for x in (raw, out))
-            if len(lengths) < stop - start:  # one text: its tokens as queries
+        for rows, tables, lengths in self.together:
+            q, z = (x.slice(0, rows.start, len(rows)) for x in (raw, out))
+            if len(lengths) < len(rows):  # one text: its tokens as queries
                 q, z = q.permute((2, 1, 0, 3)), z.permute((2, 1, 0, 3))
             backend.paged_attention(
                 z, q, memory.raw, tables.raw, lengths.raw, 1 / math.sqrt(E)
             )
         return query.wrap(out)
 
-    def _rows(self, parts: Sequence[Part], start: int) -> Rows:
+    def _together(self, parts: Sequence[Part], start: int) -> Together:
         ends = [first + count for _, first, count in parts]
         tables = np.zeros((len(parts), -(-max(ends) // self.block_size)), np.int64)
         for row, (blocks, *_), end in zip(tables, parts, ends):
             used = blocks[: -(-end // self.block_size)]
             row[: len(used)] = used
-        stop = start + sum(part.tokens for part in parts)
-        return Rows(start, stop, self._tensor(tables), self._tensor(np.array(ends)))
+        rows = range(start, start + sum(part.tokens for part in parts))
+        return Together(rows, self._tensor(tables), self._tensor(np.array(ends)))
 
     def _slots(self, part: Part, places: np.ndarray) -> np.ndarray:
         """Which rows of `slots` these tokens of a text have."""

@@ -31,14 +31,11 @@ from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import chain
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
-from minitorch.data.text import decoded
+from minitorch.data.text import Tokenizer, decoded
 from minitorch.serving.engine import Engine, Event
-
-if TYPE_CHECKING:
-    from minitorch.data import Tokenizer
 
 Events = Generator[Event, None, None]
 
