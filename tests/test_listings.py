@@ -17,6 +17,7 @@ from minitorch.distributed import init_device_mesh, spawn_threads
 from minitorch.distributed.pipelining import one_f_one_b
 from minitorch.models import GPT, GPTConfig
 from minitorch.optim import AdamW
+from minitorch.serving import Engine
 
 ROOT = Path(minitorch.__file__).parent.parent
 PAGES = [
@@ -35,6 +36,10 @@ def generation() -> dict[str, Any]:
 
 def quantized() -> dict[str, Any]:
     return {"model": GPT.preset("tiny", block_size=128), "ids": [3]}
+
+
+def served() -> dict[str, Any]:
+    return {"model": GPT.preset("tiny"), "Engine": Engine}
 
 
 def profiled() -> dict[str, Any]:
@@ -64,6 +69,7 @@ def piped() -> dict[str, Any]:
 # ranks.
 PIECES: dict[tuple[str, str], tuple[Callable[[], dict[str, Any]], int]] = {
     ("generation.md", 'model = GPT.preset("char")'): (generation, 0),
+    ("serving.md", "engine = Engine(model"): (served, 0),
     ("quantization.md", 'quantize_(model, "int8")'): (quantized, 0),
     ("profiler.md", 'prof.export_chrome_trace("trace.json")'): (profiled, 0),
     ("cpu_kernels.md", "x = mt.ones(4096, 4096)"): (dict, 0),

@@ -194,6 +194,37 @@ def test_few_queries_share_keys_among_blocks(sizes, form, seed):
     np.testing.assert_allclose(got, right[0], rtol=0, atol=4 * error)
 
 
+@pytest.mark.parametrize("dtype", [float32, bfloat16])
+@pytest.mark.parametrize(
+    ("heads", "few", "queries", "width", "size"),
+    [(4, 2, 1, 16, 4), (3, 3, 2, 64, 16), (6, 1, 1, 5, 3)],
+)
+def test_few_queries_find_keys_by_tables(heads, few, queries, width, size, dtype):
+    """Blocks and slots that no text has hold NaN."""
+    lengths = queries, BLOCK + 3, BLOCK - 1
+    random, most = np.random.default_rng(width), -(-max(lengths) // size)
+    tables = random.permutation(3 * most).reshape(3, most)
+    shapes = (3, heads, queries, width), (3 * most, size, 2 * few, width)
+    query, memory = (random.standard_normal(s, np.float32) for s in shapes)
+    query, memory = (a.astype(dtype.numpy).astype(np.float32) for a in (query, memory))
+    right = np.empty_like(query)
+    for row, table, count, q in zip(right, tables, lengths, query):
+        texts = memory[table].reshape(-1, 2 * few, width)
+        k, v = np.split(texts[None, :count].swapaxes(1, 2), 2, 1)
+        seen = np.tri(queries, count, count - queries, dtype=bool)
+        row[:] = expected([q[None], k, v, q[None]], 0.3, False, seen)[0][0]
+        texts[count:] = np.nan
+        memory[table] = texts.reshape(most, size, 2 * few, width)
+    out, *operands = (
+        make(a.astype(dtype.numpy), "cuda") for a in (query, query, memory)
+    )
+    numbers = make(tables, "cuda"), make(np.array(lengths), "cuda")
+    assert attention.paged_attention(out, *operands, *numbers, 0.3)
+    error = max(1e-5, finfo(dtype).eps) if dtype.half else 1e-5
+    got = array_of(out).astype(np.float32)
+    np.testing.assert_allclose(got, right, rtol=0, atol=4 * error)
+
+
 # ------------------------------------------------------------------ layers of few rows
 
 
