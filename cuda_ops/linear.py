@@ -162,7 +162,7 @@ FEW = 8
 LONGEST_NORM = 4096
 # Words of the weight that are on their way to a thread, of 4 bytes.
 WORDS = 32
-# Warps that a GPU wants to have before they take several rows of the weight each.
+# Warps that a GPU wants to have: 8 for each of 132 multiprocessors.
 WARPS = 8 * 132
 # Words at whose multiples shares of `soon` begin.
 UNIT = 64
@@ -276,7 +276,7 @@ def line_reader(cut: Cut) -> tuple[Callable, Callable]:
     Words are not looked at until they are multiplied: what is on its way takes no more
     registers than bytes, and the next load waits for nothing.
     """
-    reader = READERS.get(cut.dtype)
+    reader: Any = READERS.get(cut.dtype)
 
     def fetch_one(w, at, v, k):
         v[k] = word_of(np.float32(load(w, at)))

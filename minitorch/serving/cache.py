@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -62,8 +62,9 @@ class PagedCache:
     """The keys and values of many texts, in all layers of a model.
 
     Attributes:
-        memory: [layers, blocks, block size, 2 * kv heads, head size], keys before
+        memory: [layers, blocks + 1, block size, 2 * kv heads, head size], keys before
             values: a token's are one row, which is written by one copy.
+        nobody: a token of no text, which goes to the last block.
         fresh: always, so that no step takes the way of `models/decoding.py`.
     """
 
@@ -80,31 +81,53 @@ class PagedCache:
         """Take the memory."""
         token = 2 * config.kv_heads, config.head_size
         # Zeros, since what is masked still takes part in products, with the weight 0.
-        shape = config.n_layer, blocks, block_size, *token
+        shape = config.n_layer, blocks + 1, block_size, *token
         self.memory = zeros(*shape, device=device, dtype=dtype)
         self.layers = [self.memory[i] for i in range(config.n_layer)]
         self.slots = [layer.flatten(0, 1) for layer in self.layers]
-        self.block_size = block_size
+        self.block_size, self.nobody = block_size, Part([blocks], 0, 1)
         self.positions: Tensor | None = None
         self.writing: Any = None
         self.together: list[Together] = []
 
-    @contextmanager
-    def reading(self, parts: Sequence[Part]) -> Iterator[None]:
+    def reading(self, parts: Sequence[Part]) -> AbstractContextManager[None]:
         """For a block `GPT.features(ids, self)` reads these tokens: ids int64 [N, 1].
 
         Those that are one token alone stand first.
         """
-        places = [np.arange(first, first + n) for _, first, n in parts]
-        slots = [self._slots(part, at) for part, at in zip(parts, places)]
-        self.positions = self._tensor(np.concatenate(places)[:, None])
-        self.writing = self._tensor(np.concatenate(slots))
-        self.together, start = [], 0
+        positions, slots = self._places(parts)
+        together, start = [], 0
         for count, group in groupby(parts, lambda part: part.tokens):
             alike = list(group)
             for some in [alike] if count == 1 else [[part] for part in alike]:
-                self.together.append(self._together(some, start))
-                start += count * len(some)
+                rows = range(start, start + count * len(some))
+                ends = [first + count for _, first, _ in some]
+                tables = self._tables(some, -(-max(ends) // self.block_size))
+                both = self._tensor(tables), self._tensor(np.array(ends))
+                together.append(Together(rows, *both))
+                start = rows.stop
+        return self._at(self._tensor(positions), self._tensor(slots), together)
+
+    def packed(self, parts: Sequence[Part], pages: int) -> Tensor:
+        """What `reading` has to know of parts of one token each, in one tensor whose
+        size depends on how many parts and blocks of a text there are alone."""
+        positions, slots = self._places(parts)
+        tables = self._tables(parts, pages)
+        every = positions, slots, positions + 1, tables.ravel()
+        return self._tensor(np.concatenate(every))
+
+    def reading_packed(self, packed: Tensor, rows: int) -> AbstractContextManager[None]:
+        """As `reading`, of so many parts that were `packed`."""
+        positions, slots, lengths = packed[: 3 * rows].reshape((3, rows)).unbind(0)
+        tables = packed[3 * rows :].reshape((rows, -1))
+        return self._at(positions, slots, [Together(range(rows), tables, lengths)])
+
+    @contextmanager
+    def _at(
+        self, positions: Tensor, slots: Tensor, together: list[Together]
+    ) -> Iterator[None]:
+        self.positions, self.writing = positions.unsqueeze(1), slots
+        self.together = together
         try:
             with substituted(self._attend):
                 yield
@@ -143,19 +166,22 @@ class PagedCache:
             )
         return query.wrap(out)
 
-    def _together(self, parts: Sequence[Part], start: int) -> Together:
-        ends = [first + count for _, first, count in parts]
-        tables = np.zeros((len(parts), -(-max(ends) // self.block_size)), np.int64)
-        for row, (blocks, *_), end in zip(tables, parts, ends):
-            used = blocks[: -(-end // self.block_size)]
-            row[: len(used)] = used
-        rows = range(start, start + sum(part.tokens for part in parts))
-        return Together(rows, self._tensor(tables), self._tensor(np.array(ends)))
+    def _places(self, parts: Sequence[Part]) -> tuple[np.ndarray, np.ndarray]:
+        """The positions of all tokens in their texts, and their rows of `slots`."""
+        positions, rows = [], []
+        for blocks, first, count in parts:
+            positions.append(np.arange(first, first + count))
+            block, slot = np.divmod(positions[-1], self.block_size)
+            rows.append(np.array(blocks)[block] * self.block_size + slot)
+        return np.concatenate(positions), np.concatenate(rows)
 
-    def _slots(self, part: Part, places: np.ndarray) -> np.ndarray:
-        """Which rows of `slots` these tokens of a text have."""
-        block, slot = np.divmod(places, self.block_size)
-        return np.array(part.blocks)[block] * self.block_size + slot
+    def _tables(self, parts: Sequence[Part], pages: int) -> np.ndarray:
+        """[R, pages], the blocks of each text, as far as it has tokens."""
+        tables = np.zeros((len(parts), pages), np.int64)
+        for row, (blocks, first, count) in zip(tables, parts):
+            used = blocks[: -(-(first + count) // self.block_size)]
+            row[: len(used)] = used
+        return tables
 
     def _tensor(self, array: np.ndarray) -> Tensor:
         return tensor(array, device=self.memory.raw.device)

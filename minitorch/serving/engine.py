@@ -34,10 +34,12 @@ import numpy as np
 from minitorch.arguments import int_sequence
 from minitorch.autodiff import no_grad
 from minitorch.creation import Generator, rand, tensor
+from minitorch.cuda_graphs import GraphedStep, make_graphed_step
 from minitorch.functions.movement import stack
 from minitorch.models.generation import Sampling, rows_of
 from minitorch.serving.blocks import BlockPool, extend_keys
 from minitorch.serving.cache import PagedCache, Part
+from minitorch.warn import warn
 
 if TYPE_CHECKING:
     from minitorch.models.gpt import GPT
@@ -125,6 +127,9 @@ class Engine:
             model.config, blocks, block_size, model.device, model.wte.weight.dtype
         )
         self.max_batch, self.max_tokens = max_batch, max_tokens_per_step
+        # Of steps without prompts, by the number of texts; only where there is a GPU.
+        on_gpu = model.device.startswith("cuda")
+        self._graphs: dict[int, GraphedStep] | None = {} if on_gpu else None
         self.running: list[Text] = []
         self.waiting: deque[Text] = deque()
         self._added = self._steps = self._written = self._preempted = 0
@@ -291,34 +296,59 @@ class Engine:
 
     def _written_by(self, chunks: Sequence[tuple[Text, int]]) -> list[Event]:
         """Read these tokens, and choose the next one of each text that was read."""
+        ends = np.cumsum([count for _, count in chunks]) - 1
+        parts = [Part(text.blocks, text.read, count) for text, count in chunks]
+        ids = [t for text, n in chunks for t in text.tokens[text.read : text.read + n]]
+        graphed = self._graphs is not None and len(ids) == len(chunks)
         with no_grad():
-            x = self._features(chunks)
-            ready, rows = [], []
-            for (text, _), end in zip(chunks, np.cumsum([n for _, n in chunks])):
-                if not text.left:
-                    ready.append(text)
-                    rows.append(int(end) - 1)
+            x = self._replayed(ids, parts) if graphed else self._features(ids, parts)
+            self._have_read(chunks)
+            ready = [i for i, (text, _) in enumerate(chunks) if not text.left]
             if not ready:
                 return []
-            if len(rows) < len(x):
-                x = x.index_select(0, self._tensor(np.array(rows)))
-            tokens = self._chosen(ready, self.model.lm_head(x))
-        return [self._next(text, token) for text, token in zip(ready, tokens)]
+            if len(ready) < len(x):
+                x = x.index_select(0, self._tensor(ends[ready]))
+            scores = x if graphed else self.model.lm_head(x)
+            texts = [chunks[i][0] for i in ready]
+            tokens = self._chosen(texts, scores)
+        return [self._next(text, token) for text, token in zip(texts, tokens)]
 
-    def _features(self, chunks: Sequence[tuple[Text, int]]) -> Tensor:
+    def _features(self, ids: Sequence[int], parts: Sequence[Part]) -> Tensor:
         """[N, C] for all tokens of a step, whose keys and values are kept."""
-        ids = [t for text, n in chunks for t in text.tokens[text.read : text.read + n]]
-        parts = [Part(text.blocks, text.read, n) for text, n in chunks]
         cache: Any = self.cache
-        with cache.reading(parts):
+        with self.cache.reading(parts):
             x = self.model.features(self._tensor(np.array(ids)[:, None]), cache)
+        return x.squeeze(1)
+
+    def _replayed(self, ids: Sequence[int], parts: Sequence[Part]) -> Tensor:
+        """The scores [N, vocab] of a token of each text, by a CUDA graph.
+
+        There is one for 1, 2, 4, ... texts; what is missing to such a number is filled
+        up with tokens of no text.
+        """
+        assert self._graphs is not None
+        rows = 1 << (len(ids) - 1).bit_length()
+        more = rows - len(ids)
+        pages = self.pool.blocks_for(self.model.config.block_size)
+        if rows not in self._graphs:
+            self._graphs[rows] = make_graphed_step(self._one_each, warn)
+        packed = self.cache.packed([*parts, *[self.cache.nobody] * more], pages)
+        given = self._tensor(np.array([*ids, *[0] * more])[:, None])
+        return self._graphs[rows](given, packed)[: len(ids)]
+
+    def _one_each(self, ids: Tensor, packed: Tensor) -> Tensor:
+        cache: Any = self.cache
+        with self.cache.reading_packed(packed, len(ids)):
+            return self.model.lm_head(self.model.features(ids, cache).squeeze(1))
+
+    def _have_read(self, chunks: Sequence[tuple[Text, int]]) -> None:
+        """Count these tokens, and publish the blocks that are full now."""
         for text, count in chunks:
             size, before = self.pool.block_size, text.read
             text.read += count
             extend_keys(text.keys, text.tokens, size)
             for i in range(before // size, text.read // size):
                 self.pool.publish(text.blocks[i], text.keys[i])
-        return x.squeeze(1)
 
     def _chosen(self, texts: Sequence[Text], scores: Tensor) -> list[int]:
         """The next token of each text: scores [B, vocab]."""
