@@ -63,8 +63,8 @@ class CUDABackend(Backend):
         "clamp", "cross_entropy", "cross_entropy_backward", "cross_entropy_slopes",
         "dropout", "gather", "index_copy_", "index_select", "layer_norm",
         "layer_norm_backward", "log_softmax", "log_softmax_backward", "map", "mean",
-        "reduce", "roll", "softmax", "softmax_backward", "vector_norm", "where", "zip",
-        "zip3",
+        "paged_attention", "reduce", "roll", "softmax", "softmax_backward",
+        "vector_norm", "where", "zip", "zip3",
     }  # fmt: skip
     tries_half = frozenset({
         "attention", "attention_backward", "conv2d", "conv2d_backward_input",
@@ -183,6 +183,15 @@ class CUDABackend(Backend):
         if few or attention.attention(*args):
             return None
         return NotImplemented if query.dtype.half else super().attention(*args)
+
+    def paged_attention(
+        self, out: TensorData, query: TensorData, memory: TensorData,
+        tables: TensorData, lengths: TensorData, scale: float,
+    ) -> None:  # fmt: skip
+        """For few queries the blocks are read where they are."""
+        args = out, query, memory, tables, lengths, scale
+        if not attention.paged_attention(*args):
+            super().paged_attention(*args)
 
     def attention_backward(
         self, query_grad: TensorData, key_grad: TensorData, value_grad: TensorData,

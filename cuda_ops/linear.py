@@ -17,13 +17,15 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import cuda, int64, uint32
+from numba import cuda, int64, uint16, uint32
 
 from cuda_ops.block.intrinsics import (
     WARP,
     device,
+    from_bytes,
     is_aligned,
     load,
+    load2,
     load4,
     prefetch,
     store,
@@ -32,7 +34,6 @@ from cuda_ops.block.intrinsics import (
 )
 from cuda_ops.block.rows import (
     BLOCK,
-    LARGE,
     Fit,
     barrier,
     row_reader,
@@ -42,14 +43,22 @@ from cuda_ops.block.rows import (
 )
 from cuda_ops.block.tiles import quotient
 from cuda_ops.elementwise import ROW, repeat_mode, same_window, zip_repeated
+from cuda_ops.half import READERS, float_of, word_of
 from cuda_ops.index_errors import after_launch, bad_index, notes
 from cuda_ops.matmul.matmul import matmul_bias
 from cuda_ops.memory import STEP, THREADS, contiguous, copy_into, empty, overlap
 from cuda_ops.norm import layer_norm, row_normalized
-from cuda_ops.runtime.launch import Kernel, Kernels, ceil_div, device_function
+from cuda_ops.runtime.arrays import ARRAYS
+from cuda_ops.runtime.launch import (
+    SIMULATED,
+    Kernel,
+    Kernels,
+    ceil_div,
+    device_function,
+)
 from minitorch import operators
 from minitorch.backend.linear import Kept, NormOf
-from minitorch.dtypes import computed, float32, int8
+from minitorch.dtypes import DType, bfloat16, computed, float32, int8, int32
 from minitorch.tensor_data import TensorData
 
 
@@ -149,15 +158,92 @@ def bias_activation_backward(
 
 # Rows at most: each costs another pass over the weight's registers.
 FEW = 8
-# Threads of a multiprocessor that shall have room for their registers. Of more, which
-# leave room for the next kernel's beside them, some must spill: a sixth slower.
-RESIDENT = 768
-# Numbers of a row that a block normalizes: what fits into its shared memory.
-LONGEST_NORM = 8192
-# Numbers of a row of the weight in a thread's registers.
-MOST = 32
-# Numbers at whose multiples shares of `soon` begin.
+# Numbers of a row that a block normalizes: more leave too few registers.
+LONGEST_NORM = 4096
+# Words of the weight that are on their way to a thread, of 4 bytes.
+WORDS = 32
+# Warps that a GPU wants to have: 8 for each of 132 multiprocessors.
+WARPS = 8 * 132
+# Words at whose multiples shares of `soon` begin.
 UNIT = 64
+
+
+class Cut(NamedTuple):
+    """How a weight [N, K] is shared out.
+
+    Attributes:
+        dtype: of the weight.
+        width: numbers of a load: 4, or 1 where rows begin anywhere.
+        group: threads that share rows of the weight: a warp, or several.
+        lines: rows of the weight for them.
+        loads: of each of these rows that are on their way at the same time.
+        whole: whether these loads are all of a row.
+        many: rows of x, at most.
+        part: numbers of a row that is normalized, for a thread; 0: there is no norm.
+    """
+
+    dtype: DType
+    width: int
+    group: int
+    lines: int
+    loads: int
+    whole: bool
+    many: int
+    part: int = 0
+
+    @property
+    def threads(self) -> int:
+        """Of a block."""
+        return BLOCK if self.part else max(BLOCK // 2, self.group)
+
+    @property
+    def rows(self) -> int:
+        """Of the weight, for a block."""
+        return self.threads // self.group * self.lines
+
+    @property
+    def words(self) -> int:
+        """Of a load."""
+        return words_of_load(self.dtype, self.width)
+
+    @property
+    def resident(self) -> int:
+        """Blocks of a multiprocessor that shall have room for their registers. Of more,
+        which leave room for the next kernel's beside them, some would spill."""
+        many = self.lines * self.many > 4 or self.part > 4
+        return max(1, (512 if many else 768) // self.threads)
+
+
+def words_of_load(dtype: DType, width: int) -> int:
+    """Of 4 bytes; a number that is loaded by itself is kept as a float."""
+    return max(1, width * dtype.itemsize // 4)
+
+
+def few_cut(dtype: DType, width: int, R: int, N: int, K: int, norm: bool) -> Cut:
+    """The cut of a weight [N, K] for R rows of x.
+
+    Threads with several rows of the weight read x once for all of them. But the GPU
+    wants to have many loads under way: where N is small, more threads share a row.
+    """
+    many, words = 1 << (R - 1).bit_length(), words_of_load(dtype, width)
+    row = ceil_div(K, width * WARP) * words  # its words in each lane of a warp
+    if many > 1:
+        lines, warps, least = 4 if N >= WARPS // 2 else 1, WARPS, 4
+    else:
+        wide = N >= 4 * WARPS
+        lines = next(p for p in (4, 2, 1) if wide or p == 1 or p * row <= WORDS)
+        warps, least = 3 * WARPS, 24
+    group = WARP
+    while group < BLOCK and N * group < lines * warps * WARP:
+        if K < least * width * group:
+            break
+        group *= 2
+    # The compiler unrolls the loop over loads, if it is not too long.
+    loads = min(WORDS // words, 24) // lines, 32 // many, ceil_div(K, width * group)
+    part = ceil_div(K, BLOCK * 4) * 4 if norm else 0
+    count = max(1, min(loads))
+    whole = K == count * width * group
+    return Cut(dtype, width, group, lines, count, whole, many, part)
 
 
 class Around(NamedTuple):
@@ -168,7 +254,7 @@ class Around(NamedTuple):
         bias, residual: whether they are added.
         settled: whether weights and biases are read before the kernel before is over.
         kept: whether the last columns also go to a cache.
-        scaled: whether the weight is of bytes, and each of its rows has a scale.
+        scaled: whether each row of the weight has a scale.
         fn: a function of the sum with the bias.
     """
 
@@ -181,18 +267,82 @@ class Around(NamedTuple):
     fn: Callable | None = None
 
 
-def few_template(fit: Fit, around: Around) -> Callable:
+def line_reader(cut: Cut) -> tuple[Callable, Callable]:
+    """Make `fetch` and `numbers` for the loads of a weight.
+
+        fetch(w, at, v, k)       v[k:] = a load of w, from word `at` on
+        numbers(v, k, y, j)      y[j:] = these numbers as float32
+
+    Words are not looked at until they are multiplied: what is on its way takes no more
+    registers than bytes, and the next load waits for nothing.
+    """
+    reader: Any = READERS.get(cut.dtype)
+
+    def fetch_one(w, at, v, k):
+        v[k] = word_of(np.float32(load(w, at)))
+
+    def fetch_bytes(w, at, v, k):
+        v[k] = load(w, at)
+
+    def fetch_halves(w, at, v, k):
+        v[k], v[k + 1] = load2(w, at)
+
+    def fetch_floats(w, at, v, k):
+        v[k], v[k + 1], v[k + 2], v[k + 3] = load4(w, at)
+
+    def one(v, k, y, j):
+        y[j] = float_of(v[k])
+
+    def bytes_(v, k, y, j):
+        y[j], y[j + 1], y[j + 2], y[j + 3] = from_bytes(v[k])
+
+    def halves(v, k, y, j):
+        for e in range(2):
+            y[j + 2 * e] = reader(uint16(v[k + e] & uint32(0xFFFF)))
+            y[j + 2 * e + 1] = reader(uint16(v[k + e] >> uint32(16)))
+
+    def floats(v, k, y, j):
+        for e in range(4):
+            y[j + e] = float_of(v[k + e])
+
+    pairs = {1: (fetch_bytes, bytes_), 2: (fetch_halves, halves)}
+    both = pairs.get(cut.words, (fetch_floats, floats))
+    fetch, numbers = (fetch_one, one) if cut.width == 1 else both
+    return device(fetch), device(numbers)
+
+
+def few_template(cut: Cut, around: Around) -> Callable:
     """The Python function of `linear_rows`."""
-    group, items, rows, threads = fit.group, fit.items, fit.rows, fit.threads
-    read, total_of, zero = row_reader(fit), summed(group), fit.kind(0)
+    _, width, group, lines, loads, whole, many, part = cut
+    words, threads = cut.words, cut.threads
+    coming, factors, outputs = loads * lines * words, lines * width, lines * many
+    # From one load of a lane to its next, in numbers and in words.
+    step, skip = width * group, words * group
+    fetch, numbers = line_reader(cut)
+    total_of, zero = summed(WARP), float32.numpy.type(0)
     norm, bias, residual = around.norm is not None, around.bias, around.residual
     (weighted, shifted), settled = around.norm or (False, False), around.settled
     kept, scaled = around.kept, around.scaled
-    whole = Fit(float32, fit.width, threads, ceil_div(items * group, threads * 4) * 4)
-    size, part = (threads * whole.items, whole.items) if norm else (1, 1)
-    first, keep = row_reader(whole), row_writer(whole)
-    normalize = row_normalized(whole, False, False)
+    # A row that is normalized lies in the registers of the whole block.
+    fit, size = Fit(float32, width, threads, part), threads * part or 1
+    part = part or 1
+    first, keep = row_reader(fit), row_writer(fit)
+    normalize = row_normalized(fit, False, False)
     fn = device_function(around.fn or operators.identity, float32=True)
+
+    @device
+    def multiply(x, x_at, v, u, y, z, totals):
+        """Add the products of all rows' loads number u."""
+        for p in range(lines):
+            numbers(v, (u * lines + p) * words, y, p * width)
+        for q in range(many):
+            if width == 1:
+                z[0] = load(x, x_at[q] + u * step)
+            else:
+                z[0], z[1], z[2], z[3] = load4(x, x_at[q] + u * step)
+            for p in range(lines):
+                for e in range(width):
+                    totals[p * many + q] += y[p * width + e] * z[e]
 
     def linear_rows(
         x, w, b, more, gain, shift, eps, out, cache, slot, soon, scale, notes, sizes
@@ -203,27 +353,30 @@ def few_template(fit: Fit, around: Around) -> Callable:
         # cache [R, H, S, E], slot [1]: its [:, :, slot] are the last H E columns of out
         # soon [*]: will be read by another kernel
 
-        A warp, or for long rows a block, has a row of the weight in registers, up to 32
-        numbers in each lane; all of it is on its way before anything waits. Rows of x
-        come from the caches. A weight of bytes is converted on its way to registers,
-        four numbers of a load, and then is as any other; its row's scale waits for the
-        sum. A norm is made meanwhile, by each block for itself, and kept in shared
-        memory: that costs less than the launch of its own kernel. What
-        is settled is read while the kernel before ends; and as memory has little to do
-        in these kernels, each block has a share of `soon` come to the cache.
+        A warp has some rows of the weight. Its first loads are on their way before
+        anything waits, and each that is used up makes room for one further behind; they
+        become floats when they are multiplied. Rows of x come from the caches. A norm
+        is made meanwhile, by each block for itself, and kept in shared memory: that
+        costs less than the launch of its own kernel. What is settled is read while the
+        kernel before ends; and as memory has little to do in short kernels, each block
+        has a share of `soon` come to the cache.
         """
         R, N, K, H, S, E = sizes
-        z = cuda.local.array(items, np.float32)
-        v = cuda.local.array(items, np.float32)
+        v = cuda.local.array(coming, np.uint32)
+        y = cuda.local.array(factors, np.float32)
+        z = cuda.local.array(width, np.float32)
+        w_at = cuda.local.array(lines, np.int64)
+        x_at = cuda.local.array(many, np.int64)
+        totals = cuda.local.array(outputs, np.float32)
         own = cuda.local.array(part, np.float32)
         room = cuda.local.array(part, np.float32)
         factor = cuda.local.array(part, np.float32)
         row = cuda.shared.array(size, np.float32)
-        cells = cuda.shared.array(WARP, np.float32)
+        cells = cuda.shared.array(threads, np.float32)
         more_cells = cuda.shared.array(WARP, np.float32)
-        last_cells = cuda.shared.array(WARP, np.float32)
         tid = cuda.threadIdx.x
-        t, n = tid % group, cuda.blockIdx.x * rows + tid // group
+        t = tid % group
+        line = (cuda.blockIdx.x * (threads // group) + tid // group) * lines
         if tid == 0:
             share = quotient(soon.size, cuda.gridDim.x * UNIT) * UNIT + UNIT
             start = cuda.blockIdx.x * share
@@ -231,95 +384,123 @@ def few_template(fit: Fit, around: Around) -> Callable:
                 prefetch(soon, start, min(share, soon.size - start))
         if not settled:
             wait_for_previous()
-        read(w, min(n, N - 1) * K, K, t, zero, v)
+        left = np.int32(K - width * t)  # the lane's first number has so many behind it
+        for p in range(lines):
+            w_at[p] = (min(line + p, N - 1) * K + width * t) // width * words
+            for u in range(loads):
+                at = w_at[p] + u * skip if u * step < left else 0
+                fetch(w, at, v, (u * lines + p) * words)
         if weighted:
             first(gain, 0, K, tid, zero, factor)
         if shifted:
             first(shift, 0, K, tid, zero, room)
+        # The thread's own output, at the end: one of `lines` x `many`.
+        n, r = line + t // many, t % many
         after = load(b, min(n, N - 1)) if bias else zero
-        step = load(scale, min(n, N - 1)) if scaled else zero
+        scale_of = load(scale, min(n, N - 1)) if scaled else zero
         if settled:
             wait_for_previous()
-        for r in range(R):
-            if norm:
-                first(x, r * K, K, tid, zero, own)
-                normalize(own, own, eps, gain, shift, K, tid, cells, more_cells)
-                for k in range(part):
-                    own[k] = (own[k] * factor[k] if weighted else own[k]) + (
-                        room[k] if shifted else zero
-                    )
-                keep(row, 0, K, tid, own)
-                barrier()
-                read(row, 0, K, t, zero, z)
-            else:
-                read(x, r * K, K, t, zero, z)
+        place = slot[0] if kept else 0
+        if norm:
+            first(x, 0, K, tid, zero, own)
+            normalize(own, own, eps, gain, shift, K, tid, cells, more_cells)
+            for k in range(part):
+                own[k] = (own[k] * factor[k] if weighted else own[k]) + (
+                    room[k] if shifted else zero
+                )
+            keep(row, 0, K, tid, own)
+            barrier()
+        for q in range(many):
+            x_at[q] = min(q, R - 1) * K + width * t
+        for k in range(outputs):
+            totals[k] = zero
+        for _ in range(0, 1 if whole else K, loads * step):
+            for u in range(loads):
+                if whole or u * step < left:
+                    if norm:
+                        multiply(row, x_at, v, u, y, z, totals)
+                    else:
+                        multiply(x, x_at, v, u, y, z, totals)
+                if not whole and (loads + u) * step < left:
+                    for p in range(lines):
+                        at = w_at[p] + (loads + u) * skip
+                        fetch(w, at, v, (u * lines + p) * words)
+            left -= loads * step
+            for p in range(lines):
+                w_at[p] += loads * skip
+            for q in range(many):
+                x_at[q] += loads * step
+        total = zero
+        for k in range(outputs):
+            sum_of_warp = total_of(totals[k], t, cells)
+            total = sum_of_warp if tid % WARP == k else total
+        if group > WARP:
+            barrier()  # Nobody reads the cells of the norm any more.
+            cells[tid] = total
+            barrier()
             total = zero
-            for k in range(items):
-                total += v[k] * z[k]
-            place = slot[0] if kept else 0  # on its way during the sum
-            total = total_of(total, t, last_cells)
-            if t == 0 and n < N:
-                total = total * step if scaled else total
-                total = fn(total + after if bias else total)
-                if residual:
-                    total += load(more, r * N + n)
-                store(out, r * N + n, total)
-                if kept and n >= N - H * E:
-                    column = uint32(n - (N - H * E))  # registers are few: 32 bits
-                    head = column // uint32(E)
-                    at = ((r * H + int64(head)) * S + place) * E
-                    if 0 <= place < S:
-                        store(cache, at + int64(column - head * uint32(E)), total)
-                    elif n == N - 1:
-                        bad_index(notes, 4, place, S, 2)
-            if norm or group > WARP:
-                barrier()  # before the next row takes the cells
+            for k in range(group // WARP):
+                total += cells[tid - t + k * WARP + t % WARP]
+        if t < outputs and r < R and n < N:
+            total = total * scale_of if scaled else total
+            total = fn(total + after if bias else total)
+            if residual:
+                total += load(more, r * N + n)
+            store(out, r * N + n, total)
+            if kept and n >= N - H * E:
+                column = uint32(n - (N - H * E))  # registers are few: 32 bits
+                head = column // uint32(E)
+                at = ((r * H + int64(head)) * S + place) * E
+                if 0 <= place < S:
+                    store(cache, at + int64(column - head * uint32(E)), total)
+                elif n == N - 1:
+                    bad_index(notes, 4, place, S, 2)
 
     return linear_rows
 
 
-# x, weight, bias, residual, the norm's weight, bias and eps; out; what is kept; soon;
-# the scales; notes; sizes.
+# x, the weight's words, bias, residual, the norm's weight, bias and eps; out; what is
+# kept; soon; the scales; notes; sizes.
 FEW_EXAMPLE = (
-    "T[] W[] T[] T[] T[] T[] float32 T[] T[] int64[] W[] float32[] int64[] 6*int64"
+    "T[] int32[] T[] T[] T[] T[] float32 T[] T[] int64[] int32[] float32[] int64[] "
+    + "6*int64"
 )
 
 
 @cache
-def few_kernel(fit: Fit, around: Around, examples: tuple[str, ...] = ()) -> Kernel:
-    """The kernel for rows that lie so in registers."""
-    words = fit.width, fit.group, fit.items, *around[:6]
+def few_kernel(cut: Cut, around: Around, examples: tuple[str, ...] = ()) -> Kernel:
+    """The kernel for a weight that is shared out so."""
+    words = cut.dtype.name, *cut[1:], *around[:6]
     name = f"linear_rows[{','.join(map(str, words))}"
     name += f",{around.fn.__name__}]" if around.fn else "]"
     ours = around.fn is None or getattr(operators, around.fn.__name__, 0) is around.fn
     return Kernel(
-        few_template(fit, around), name, examples, fit.threads, on_disk=ours,
-        launch_bounds=fit.threads, resident=max(1, RESIDENT // fit.threads),
-        overlaps=True,
+        few_template(cut, around), name, examples, cut.threads, on_disk=ours,
+        launch_bounds=cut.threads, resident=cut.resident, overlaps=True,
     )  # fmt: skip
 
 
-for _around in Around(kept=True), Around(fn=operators.gelu_tanh):
-    for _scaled in False, True:
+for _dtype in float32, bfloat16, int8:
+    for _rows, _norm in (1, True), (FEW, False):
         few_kernel(
-            Fit(float32, 4, WARP, 24),
-            _around._replace(
-                norm=(True, True), bias=True, settled=True, scaled=_scaled
+            few_cut(_dtype, 4, _rows, 4 * WARPS, LONGEST_NORM, _norm),
+            Around(
+                (True, True) if _norm else None, True, not _norm, True, _norm,
+                _dtype is int8, None if _norm else operators.gelu_tanh,
             ),
             tuple(
-                FEW_EXAMPLE.replace("T", kind).replace("W", "int8" if _scaled else kind)
-                for kind in ("float32", "bfloat16")
+                FEW_EXAMPLE.replace("T", kind.name)
+                for kind in ((float32, bfloat16) if _dtype is int8 else (_dtype,))
             ),
-        )
+        )  # fmt: skip
 
 
-def few_fit(K: int, width: int) -> Fit | None:
-    """The fewest threads that have room for K numbers."""
-    fits = (
-        Fit(float32, width, group, ceil_div(K, group * width) * width)
-        for group in (WARP, BLOCK // 2, BLOCK, LARGE)
-    )
-    return next((fit for fit in fits if fit.items <= MOST), None)
+def words_of(array: Any) -> Any:
+    """A flat array of numbers as words of 4 bytes, as many as there are whole ones."""
+    if SIMULATED:
+        return array[: array.nbytes // 4 * 4 // array.itemsize].view(np.int32)
+    count = array.size * array.itemsize // 4
+    return ARRAYS[int32](array.pointer, count, None, array)
 
 
 def linear_of_few(
@@ -349,21 +530,21 @@ def linear_of_few(
     given = x, weight, bias, residual, gain, shift, scale
     flat: list[Any] = [a if a is None else contiguous(a).flat() for a in given]
     vectors = [flat[i] for i in (0, 1, 4, 5) if given[i] is not None]
-    fit = few_fit(K, width_of(K, float32, *vectors))
-    if fit is None:
-        return None
+    width = width_of(K, float32, *vectors)
+    cut = few_cut(wanted, width, R, N, K, norm is not None)
     out = empty((R, N), dtype)
     about = (gain is not None, shift is not None) if norm else None
     settled = settled and all(a is None or a.is_contiguous() for a in given)  # no copy
     added = bias is not None, residual is not None
     around = Around(about, *added, settled, kept is not None, scale is not None, fn)
     cache, slot = [a.flat() for a in kept] if kept else (flat[0], notes())
-    later = flat[1][:0]
-    if soon is not None and soon.is_contiguous() and soon.dtype is wanted:
-        later = soon.flat() if is_aligned(soon.flat()) else later
-    few_kernel(fit, around)[ceil_div(N, fit.rows), fit.threads](
-        *(flat[0] if a is None else a for a in flat[:6]), np.float32(eps), out.flat(),
-        cache, slot, later, flat[0] if scale is None else flat[6], notes(),
+    w = flat[1] if cut.width == 1 else words_of(flat[1])
+    later = words_of(flat[1])[:0]
+    if soon is not None and soon.is_contiguous() and is_aligned(soon.flat()):
+        later = words_of(soon.flat())
+    few_kernel(cut, around)[ceil_div(N, cut.rows), cut.threads](
+        flat[0], w, *(flat[0] if a is None else a for a in flat[2:6]), np.float32(eps),
+        out.flat(), cache, slot, later, flat[0] if scale is None else flat[6], notes(),
         (R, N, K, *(kept[0].shape[1:] if kept else (0, 0, 1))),
     )  # fmt: skip
     if kept:

@@ -21,6 +21,7 @@ from fast_ops import (
     matmul,
     norm,
     optim,
+    paged,
     pool,
     quantized,
     random,
@@ -83,6 +84,22 @@ class CPUBackend(CPUMemory, HostBackend):
     if attention.WRITTEN:
         _attend = staticmethod(attention.attend)
         _attend_backward = staticmethod(attention.attend_backward)
+
+    def paged_attention(
+        self, out: TensorData, query: TensorData, memory: TensorData,
+        tables: TensorData, lengths: TensorData, scale: float,
+    ) -> None:  # fmt: skip
+        """For one query of each text the blocks are read where they are."""
+        if query.shape[2] != 1 or out.size == 0:
+            super().paged_attention(out, query, memory, tables, lengths, scale)
+            return
+        made = self._written(out)
+        blocks = self._checked("index_select", tables, memory.shape[0], 0)
+        paged.attend(
+            made, self._in_rows(query), self.contiguous(memory), blocks,
+            self._int64s(lengths), scale,
+        )  # fmt: skip
+        self._give_back(out, made)
 
     csr_matmul = staticmethod(sparse.csr_matmul)
     csr_sample = staticmethod(sparse.csr_sample)

@@ -25,8 +25,8 @@ HERE = Path(__file__).parent
 CUDA = HERE / "cuda"
 # Devices that need an extra; all tests in the folders of their names do, too.
 EXTRAS = {"cuda", "mojo"}
-# Folders of tests that grade, or check solutions as graders do.
-GRADERS = {"course", "grading"}
+# Folders of tests that check solutions as graders do, and of those that grade.
+GRADERS = ("course", "grading")
 
 settings.register_profile(
     "ci",
@@ -87,7 +87,8 @@ def pytest_collection_modifyitems(
 
     What is slow starts first: with several processes the last one to end is then not
     far behind the others. The tests of graders come last. Their workers read kernels
-    that other tests have compiled by then; what they compile, nobody reads after them.
+    that other tests, and the course's, have compiled by then; what they compile, nobody
+    reads after them.
     Apart from that the order is any (pytest-randomly), and the same in all processes,
     which take tests from the front (`--dist=load`).
     """
@@ -103,10 +104,11 @@ def pytest_collection_modifyitems(
     items.sort(key=_rank)
 
 
-def _rank(item: pytest.Item) -> tuple[bool, bool]:
+def _rank(item: pytest.Item) -> tuple[int, bool]:
     """Tests with the lowest rank run first."""
-    grades = not GRADERS.isdisjoint(item.path.parts[len(HERE.parts) :])
-    return grades, item.get_closest_marker("slow") is None
+    place = item.path.parts[len(HERE.parts)]
+    late = GRADERS.index(place) + 1 if place in GRADERS else 0
+    return late, item.get_closest_marker("slow") is None
 
 
 def pytest_collection_finish() -> None:

@@ -17,6 +17,7 @@ from minitorch.distributed import init_device_mesh, spawn_threads
 from minitorch.distributed.pipelining import one_f_one_b
 from minitorch.models import GPT, GPTConfig
 from minitorch.optim import AdamW
+from minitorch.serving import Engine
 
 ROOT = Path(minitorch.__file__).parent.parent
 PAGES = [
@@ -40,6 +41,10 @@ def quantized() -> dict[str, Any]:
 def aligned() -> dict[str, Any]:
     lists = {"prompts": [[1, 2], [3]], "good": [[4], [5, 6]], "bad": [[6], [4, 5]]}
     return {"model": GPT.preset("tiny"), **lists}
+
+
+def served() -> dict[str, Any]:
+    return {"model": GPT.preset("tiny"), "Engine": Engine}
 
 
 def profiled() -> dict[str, Any]:
@@ -69,6 +74,7 @@ def piped() -> dict[str, Any]:
 # ranks.
 PIECES: dict[tuple[str, str], tuple[Callable[[], dict[str, Any]], int]] = {
     ("generation.md", 'model = GPT.preset("char")'): (generation, 0),
+    ("serving.md", "engine = Engine(model"): (served, 0),
     ("quantization.md", 'quantize_(model, "int8")'): (quantized, 0),
     ("alignment.md", "add_lora_(model, rank=4)"): (aligned, 0),
     ("profiler.md", 'prof.export_chrome_trace("trace.json")'): (profiled, 0),

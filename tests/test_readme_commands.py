@@ -37,7 +37,7 @@ QUICKER = {
 }
 SLOW = ("minitorch train mnist",)
 # This very run; a name without arguments; what serves until it is stopped.
-NAMED = ("pytest", "minitorch release", "minitorch lab")
+NAMED = ("pytest", "minitorch release", "minitorch lab", "minitorch serve")
 
 # Sockets that reach no further than this machine's own processes.
 NO_NETWORK = """

@@ -11,8 +11,7 @@ from typer.testing import CliRunner
 
 import minitorch
 from minitorch.cli.app import app
-from minitorch.cli.sample import pieces
-from minitorch.data import BPE, CharTokenizer
+from minitorch.data import BPE, CharTokenizer, decoded
 from minitorch.models import GPT, GPTConfig, from_pretrained, save_weights
 from minitorch.quantization import quantize_
 from minitorch.train.gpt import GPTTrainConfig, train_gpt
@@ -116,9 +115,9 @@ def test_characters_come_whole():
     """However many tokens they are made of; and what is no text comes as well."""
     text = "naïve — 日本 🙂!"
     words = BPE.train("", vocab_size=256)
-    parts = list(pieces(words, iter(words.encode(text))))
+    parts = list(decoded(words, iter(words.encode(text))))
     assert "".join(parts) == text and len(parts) == len(text)
     for broken in ([0xE6, 0x41, 0xF0], [*"\ufffd日本\ufffd".encode(), *[0xA9] * 9, 65]):
-        assert "".join(pieces(words, broken)) == words.decode(broken)
+        assert "".join(decoded(words, broken)) == words.decode(broken)
     letters = CharTokenizer.train(text)
-    assert list(pieces(letters, letters.encode(text))) == list(text)
+    assert list(decoded(letters, letters.encode(text))) == list(text)

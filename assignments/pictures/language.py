@@ -14,6 +14,7 @@ from minitorch.models import GPT, GPTConfig
 from minitorch.models.cache import places
 from minitorch.models.generation import Sampling
 from minitorch.scenes import Scene, part
+from minitorch.serving import Engine
 
 A10 = "assignments/a10_language_models"
 
@@ -112,3 +113,35 @@ def slots() -> Scene:
     rows = [f"{name}, text {t}" for t in (1, 2) for name in names]
     cols = [str(s) for s in range(width)]
     return [[part("grid", cells=cells, size=(40, 26), cols=cols, rows=rows)]]
+
+
+@picture("docs/pictures/blocks")
+def blocks() -> Scene:
+    minitorch.manual_seed(0)
+    config = GPTConfig(vocab_size=8, block_size=24, n_layer=1, n_head=1, n_embd=4)
+    engine = Engine(GPT(config).to("simple"), 6, 4, max_tokens_per_step=16)
+    begin, shown = [1, 2, 3, 4], {}
+    coming = {
+        0: ("A", [*begin, 5, 6], 11), 2: ("B", [*begin, 7], 8), 4: ("C", [6, 6, 6], 7),
+        12: ("D", [*begin, 1, 2], 4),
+    }  # fmt: skip
+    lanes: list[Any] = [[f"block {i}", []] for i in range(engine.pool.size)]
+    step = 0
+    while engine.busy or step <= max(coming):
+        if step in coming:
+            name, prompt, tokens = coming[step]
+            shown[engine.add(prompt, tokens, temperature=0)] = name
+        engine.step()
+        for i, (_, spans) in enumerate(lanes):
+            users = [t.id for t in engine.running if i in t.blocks]
+            text = " ".join(shown[id] for id in users)
+            if spans and spans[-1][1:3] == [step, text]:
+                spans[-1][1] += 1
+            elif users:
+                spans.append([step, step + 1, text, users[0]])
+        step += 1
+    waits = engine.stats()
+    notes = [f"texts that gave all back: {waits['preemptions']}; tokens that were "
+             f"there already: {waits['prefix_hit_tokens']}"]  # fmt: skip
+    ticks = [[i, str(i)] for i in range(0, step, 4)]
+    return [[part("timeline", lanes=lanes, ticks=ticks, unit=26, notes=notes)]]

@@ -255,12 +255,45 @@ def attention_of_few(
     o, ends, seen = _room(out), _in_line(logsumexp), None
     if mask is not None:
         seen = mask.storage.array, (mask.offset, *mask.strides)
-    operands = tuple(
-        x for a in (query, key, value) for x in (a.storage.array, _args(a)[1])
-    )
+    operands = _flat(query, key, value)
     run_few(lanes, o, ends, operands, seen, sizes, scale, causal, newest)
     _hand_over([(out, o), (logsumexp, ends)])
     return True
+
+
+def paged_attention(
+    out: TensorData, query: TensorData, memory: TensorData, tables: TensorData,
+    lengths: TensorData, scale: float,
+) -> bool:  # fmt: skip
+    """As `Backend.paged_attention`, for few queries of a text; else False."""
+    (R, H, T, E), (_, size, both, _) = query.shape, memory.shape
+    kind = query.dtype is float32 or query.dtype.half
+    if not kind or memory.dtype is not query.dtype or not 0 < T <= FEW:
+        return False
+    query, memory = _rows(query), contiguous(memory)
+    keys, values = (  # all texts' rows: which are whose, the table says
+        TensorData(
+            memory.storage, (R, both // 2, tables.shape[1] * size, E),
+            (0, E, both * E, 1), memory.offset + at,
+        )
+        for at in (0, both // 2 * E)
+    )  # fmt: skip
+    lanes = lanes_for(E, 4 if _elements(query, keys, values) > 1 else 1, "")
+    if lanes is None or R * T > MOST or 0 in (*query.shape, *keys.shape):
+        return False
+    o, ends = _room(out), empty((R, H, T), float32)
+    pages = *(contiguous(a).flat() for a in (tables, lengths)), (tables.shape[1], size)
+    run_few(
+        lanes._replace(paged=True), o, ends, _flat(query, keys, values), None,
+        _sizes(query, keys, values), scale, False, None, pages,
+    )  # fmt: skip
+    _hand_over([(out, o)])
+    return True
+
+
+def _flat(*operands: TensorData) -> tuple[Any, ...]:
+    """Each operand's array; its offset, and strides of batch, heads and rows."""
+    return tuple(x for a in operands for x in (a.storage.array, _args(a)[1]))
 
 
 def _blocks(cut: Cut, like: TensorData, *operands: TensorData) -> tuple[int, ...]:

@@ -142,6 +142,12 @@ if not SIMULATED:
     F32 = ir.FloatType()
 
 
+@emulated(emulation.load2)
+def load2(typing: Any, array: Any, i: Any) -> Any:
+    """Two elements from i on, 8 bytes of 4-byte elements."""
+    return _load_vector(2)(typing, array, i)
+
+
 @emulated(emulation.load4)
 def load4(typing: Any, array: Any, i: Any) -> Any:
     """`x0, x1, x2, x3 = load4(array, i)`: 16 bytes at once, of 4-byte elements."""
@@ -199,6 +205,29 @@ def store(typing: Any, array: Any, i: Any, value: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(array, i, value), code
+
+
+@emulated(emulation.from_bytes)
+def from_bytes(typing: Any, word: Any) -> Any:
+    """Four float32 of a word of four int8.
+
+    A number and 128 as the last bits of 2^23 is 2^23 + 128 + the number: a byte is put
+    there, and the rest subtracted. Conversions take four times as long.
+    """
+
+    def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        kind = ir.FunctionType(F32, [I32, I32, I32])
+        line = ir.InlineAsm(kind, "prmt.b32 $0, $1, $2, $3;", "=f,r,r,r")
+        word = builder.xor(args[0], I32(0x80808080))
+        exact = [
+            builder.call(line, [word, I32(0x4B000000), I32(0x7540 + e)])
+            for e in range(4)
+        ]
+        less = ir.Constant(F32, 8388736.0)
+        items = [builder.fsub(number, less) for number in exact]
+        return context.make_tuple(builder, sig.return_type, items)
+
+    return types.UniTuple(types.float32, 4)(types.uint32), code
 
 
 # -------------------------------------------------------------------------- warps

@@ -145,6 +145,16 @@ def store(array: Any, i: int, value: Any) -> None:
         _put(array, i, value)
 
 
+def from_bytes(word: Any) -> tuple[Any, ...]:
+    """Four float32 of a word of four int8."""
+    return tuple(np.array([word], np.uint32).view(np.int8).astype(np.float32))
+
+
+def load2(array: Any, i: int) -> tuple[Any, ...]:
+    """array[i], array[i + 1]"""
+    return tuple(_get(array, i, 2))
+
+
 def load4(array: Any, i: int) -> tuple[Any, ...]:
     """array[i], ..., array[i + 3]"""
     return tuple(_get(array, i, 4))

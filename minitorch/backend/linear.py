@@ -67,10 +67,6 @@ class Linear(Primitives):
             out = self.bias_activation(out, self._converted(bias, kind), None, out)
         return self._converted(out, x.dtype)
 
-    def _converted(self, a: TensorData, dtype: DType) -> TensorData:
-        """`a` itself if it has that dtype already, else a converted copy."""
-        return a if a.dtype is dtype else self.copy(a, dtype)
-
     def linear_gradients(
         self, grad: TensorData, x: TensorData, weight: TensorData | None, dtype: DType,
         sums: DType | None, out: TensorData | None = None,

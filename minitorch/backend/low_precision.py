@@ -60,6 +60,7 @@ WRITTEN = {
     "matmul_to": (3,),
     "attention": (0,),
     "attention_backward": (0, 1, 2),
+    "paged_attention": (0,),
     "sgd_step": (0, 2),
     "adam_step": (0, 2, 3),
 }

@@ -360,6 +360,10 @@ class Primitives(ABC):
         self.copy_into(out, made)
         return out
 
+    def _converted(self, a: TensorData, dtype: DType) -> TensorData:
+        """`a` itself if it has that dtype already, else a converted copy."""
+        return a if a.dtype is dtype else self.copy(a, dtype)
+
     def _sum(self, a: TensorData, dims: Sequence[int]) -> TensorData:
         """The sum over `dims`, which keep a size of 1."""
         return self.reduce(operators.add, a, dims, 0)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import product
 from math import prod
 from typing import Any
 
@@ -139,6 +140,28 @@ def matmul_cases() -> Iterator[Case]:
         )  # fmt: skip
 
 
+LAYERS = ((768, 2304), (3072, 768), (1600, 4800), (4096, 14336), (14336, 4096))
+
+
+def few_cases() -> Iterator[Case]:
+    """Layers of few rows, in to out: GPT-2's, GPT-2 XL's and an 8B model's, and a head.
+
+    Each number of a weight is used once for a row, so all of it is reading.
+    """
+    theirs = torch_module().nn.functional.linear
+    for (width, units), rows, dtype in product(
+        (*LAYERS, (768, 50257)), (1, 4, 8), ("float32", "bfloat16")
+    ):
+        half = dtype == "bfloat16"
+        yield timed(
+            "few", f"{width} -> {units}, {rows} of {dtype}", F.linear,
+            [(rows, width), (units, width), (units,)],
+            (2.0 if half else 4.0) * width * units, 1.0, theirs=theirs,
+            how=partial(simple, dtype=dtype),
+            agree=partial(nearly_equal, error=1e-2) if half else nearly_equal,
+        )  # fmt: skip
+
+
 def attention_cases() -> Iterator[Case]:
     """Causal attention of GPT-2's size, in float32 and in TF32."""
     torch_attention = torch_module().nn.functional.scaled_dot_product_attention
@@ -203,6 +226,7 @@ FAMILIES: dict[str, Callable[[], Iterator[Case]]] = {
     "fused": fused_cases,
     "reduce": reduce_cases,
     "matmul": matmul_cases,
+    "few": few_cases,
     "attention": attention_cases,
     "conv": conv_cases,
     "sparse": partial(sparse_cases, 8192, 1.0),

@@ -23,6 +23,7 @@ from minitorch.cli import (
     plan,
     runs,
     sample,
+    serve,
     train,
     xray,
 )
@@ -90,6 +91,7 @@ app.add_typer(train.app, name="train")
 app.command("launch")(launch.launch)
 app.command("runs")(runs.runs)
 app.command("sample")(sample.sample)
+app.command("serve")(serve.serve)
 app.command("lab")(lab.lab)
 app.command("bench")(bench.bench)
 app.command("plan")(plan.plan)

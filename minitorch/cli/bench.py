@@ -26,8 +26,9 @@ Names = Annotated[
     typer.Argument(
         metavar="[FAMILY]...",
         help="matmul elementwise tiny reduce fused conv sparse optim step epoch; all "
-        "if none is named. On cuda also attention and copies. Only if named: compile, "
-        "programs that both compile; and on cuda mojo, Mojo's kernels.",
+        "if none is named. On cuda also few (layers of few rows), attention and "
+        "copies. Only if named: compile, programs that both compile; and on cuda mojo, "
+        "Mojo's kernels.",
     ),
 ]
 

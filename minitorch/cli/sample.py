@@ -6,10 +6,8 @@ that `minitorch train gpt` has trained, or GPT-2 or Llama from files (`--weights
 
 from __future__ import annotations
 
-import codecs
-from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -22,12 +20,33 @@ if TYPE_CHECKING:
 # The special tokens that end a text: GPT-2's, and Llama's.
 ENDS = "<|endoftext|>", "</s>", "<|end_of_text|>", "<|eot_id|>"
 
+# Options that say which model it is, and where.
+Run = Annotated[
+    Path | None,
+    typer.Argument(help="The folder of a `minitorch train gpt`, or a checkpoint."),
+]
+Device = Annotated[str, typer.Option(help="Where to compute.")]
+Weights = Annotated[
+    Path | None,
+    typer.Option(
+        help="GPT-2's or Llama's safetensors, a file or folder, with config.json."
+    ),
+]
+Words = Annotated[
+    Path | None,
+    typer.Option(
+        help="Its tokenizer.json (or vocab.json and merges.txt), or the folder; "
+        "the folder of the weights if left out."
+    ),
+]
+Quantize = Annotated[
+    str | None,
+    typer.Option(help="int8: a byte for a weight, for less to read at each token."),
+]
+
 
 def sample(
-    run: Annotated[
-        Path | None,
-        typer.Argument(help="The folder of a `minitorch train gpt`, or a checkpoint."),
-    ] = None,
+    run: Run = None,
     prompt: Annotated[
         str,
         typer.Option(
@@ -45,57 +64,57 @@ def sample(
         float | None, typer.Option(help="Choose among those of this probability.")
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Repeats a text.")] = None,
-    device: Annotated[str, typer.Option(help="Where to compute.")] = "cpu",
-    weights: Annotated[
-        Path | None,
-        typer.Option(
-            help="GPT-2's or Llama's safetensors, a file or folder, with config.json."
-        ),
-    ] = None,
-    tokenizer: Annotated[
-        Path | None,
-        typer.Option(
-            help="Its tokenizer.json (or vocab.json and merges.txt), or the folder; "
-            "the folder of the weights if left out."
-        ),
-    ] = None,
-    quantize: Annotated[
-        str | None,
-        typer.Option(help="int8: a byte for a weight, for less to read at each token."),
-    ] = None,
+    device: Device = "cpu",
+    weights: Weights = None,
+    tokenizer: Words = None,
+    quantize: Quantize = None,
     debug: Annotated[bool, typer.Option(help="Show tracebacks.")] = False,
 ) -> None:
     """Let a trained model write, token by token."""
     with friendly(debug, "minitorch sample"):
-        model, words = _load(run, weights, tokenizer, device)
-        if quantize is not None:
-            from minitorch.quantization import quantize_
-
-            quantize_(model, quantize)
+        model, words = load("sample", run, weights, tokenizer, device, quantize)
         ids = words.encode(prompt)
         if not ids:
             raise ValueError("sample: the prompt is empty; give at least one character")
         from minitorch.creation import Generator
+        from minitorch.data import decoded
 
-        special = getattr(words, "special_tokens", {})
-        end = [special[name] for name in ENDS if name in special]
         new = model.stream(
-            ids, length, temperature=temperature, top_k=top_k, top_p=top_p, stop=end,
-            generator=Generator(seed),
+            ids, length, temperature=temperature, top_k=top_k, top_p=top_p,
+            stop=ends(words), generator=Generator(seed),
         )  # fmt: skip
         typer.echo(prompt, nl=False)
-        for text in pieces(words, new):
+        for text in decoded(words, new):
             typer.echo(text, nl=False)  # which flushes
         typer.echo()
 
 
+def load(
+    command: str, run: Path | None, weights: Path | None, tokenizer: Path | None,
+    device: str, quantize: str | None,
+) -> tuple[GPT, Tokenizer]:  # fmt: skip
+    """The model of the options, and what turns its tokens into text."""
+    model, words = _load(command, run, weights, tokenizer, device)
+    if quantize is not None:
+        from minitorch.quantization import quantize_
+
+        quantize_(model, quantize)
+    return model, words
+
+
+def ends(words: Tokenizer) -> list[int]:
+    """The tokens that end a text."""
+    special = getattr(words, "special_tokens", {})
+    return [special[name] for name in ENDS if name in special]
+
+
 def _load(
-    run: Path | None, weights: Path | None, tokenizer: Path | None, device: str
-) -> tuple[GPT, Tokenizer]:
-    """The model, and what turns its tokens into text."""
+    command: str, run: Path | None, weights: Path | None, tokenizer: Path | None,
+    device: str,
+) -> tuple[GPT, Tokenizer]:  # fmt: skip
     if (run is None) == (weights is None):
         raise ValueError(
-            "sample: give the folder of a run, or --weights, and not both; "
+            f"{command}: give the folder of a run, or --weights, and not both; "
             "`minitorch train gpt` makes such a folder"
         )
     if run is not None:
@@ -108,8 +127,8 @@ def _load(
     assert weights is not None
     if not weights.exists():
         raise FileNotFoundError(
-            f"sample: there is no file or folder {weights}; --weights names GPT-2's or "
-            f"Llama's safetensors, or their folder"
+            f"{command}: there is no file or folder {weights}; --weights names GPT-2's "
+            f"or Llama's safetensors, or their folder"
         )
     folder = weights if weights.is_dir() else weights.parent
     words = _tokenizer(folder if tokenizer is None else tokenizer)
@@ -128,16 +147,3 @@ def _tokenizer(path: Path) -> Tokenizer:
         except TokenizerError:
             pass  # or another library's
     return BPE.from_huggingface(path)
-
-
-def pieces(tokenizer: Tokenizer, tokens: Iterable[Any]) -> Iterator[str]:
-    """The text of tokens as soon as it is known.
-
-    A token may end within a character, which then waits for the others.
-    """
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    for token in tokens:
-        if text := decoder.decode(tokenizer.decode_bytes([token])):
-            yield text
-    if text := decoder.decode(b"", final=True):
-        yield text

@@ -10,7 +10,8 @@ load_digits, load_mnist, MNIST,        pictures of digits
 drawn_digits
 POINT_DATASETS, Points                 points in the plane, of two classes
 read_idx, write_idx                    the file format of MNIST
-CharTokenizer, BPE, load_tokenizer     text to whole numbers, and back
+CharTokenizer, BPE, load_tokenizer,    text to whole numbers, and back
+decoded
 load_text, write_tokens, open_tokens,  a text, its tokens in a file, and windows of
 TokenWindows                           them for a language model
 """
@@ -59,6 +60,7 @@ from minitorch.data.text import (
     Tokenizer,
     TokenizerError,
     TokenWindows,
+    decoded,
     load_text,
     load_tokenizer,
     open_tokens,

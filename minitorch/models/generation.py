@@ -104,7 +104,7 @@ def generate(
             such lists, or a tensor [B, T]. Each is gone on with as if it were alone.
         options: see `stream`.
     """
-    rows, single = _rows(model, prompt)
+    rows, single = rows_of(model, prompt)
     out: list[list[int]] = [[] for _ in rows]
     for tokens in _stream(model, rows, max_new_tokens, **options):
         for row, token in zip(out, tokens):
@@ -137,7 +137,7 @@ def stream(
     Errors: ValueError for prompts that are empty or no tokens, and for options that
     make no sense.
     """
-    rows, single = _rows(model, prompt)
+    rows, single = rows_of(model, prompt)
     steps = _stream(model, rows, max_new_tokens, **options)
     return (tokens[0] for tokens in steps) if single else steps
 
@@ -295,7 +295,7 @@ class _Writer:
         return rand(len(self.ids), size, device=device, generator=self.generator)
 
 
-def _rows(model: GPT, prompt: Any) -> tuple[list[list[int]], bool]:
+def rows_of(model: GPT, prompt: Any) -> tuple[list[list[int]], bool]:
     """The prompts as lists, and whether it was a single one."""
     given = _listed(prompt)
     single = not given or not isinstance(given[0], (list, tuple, Tensor))

@@ -19,7 +19,7 @@ from backends.test_attention import expected
 from helpers import array_of, loaded, make
 from minitorch import operators
 from minitorch.backend.attention import KEEP_ALL
-from minitorch.dtypes import bfloat16, finfo, float16, float32
+from minitorch.dtypes import bfloat16, finfo, float16, float32, int8
 from minitorch.models import GPT, GPTConfig, Sampling
 from minitorch.models.cache import KVCache
 from minitorch.models.generation import _Writer
@@ -27,7 +27,9 @@ from minitorch.quantization import quantize_
 from tests.cuda.sizes import pick
 
 pytest.importorskip("numba_cuda")
+from cuda_ops import linear
 from cuda_ops.attention import attention, decode
+from cuda_ops.block.intrinsics import WARP
 
 SIZES = {"vocab_size": 11, "block_size": 12, "n_layer": 1, "n_head": 2, "n_embd": 4}
 GPT2, LLAMA = SIZES, {
@@ -192,6 +194,37 @@ def test_few_queries_share_keys_among_blocks(sizes, form, seed):
     np.testing.assert_allclose(got, right[0], rtol=0, atol=4 * error)
 
 
+@pytest.mark.parametrize("dtype", [float32, bfloat16])
+@pytest.mark.parametrize(
+    ("heads", "few", "queries", "width", "size"),
+    [(4, 2, 1, 16, 4), (3, 3, 2, 64, 16), (6, 1, 1, 5, 3)],
+)
+def test_few_queries_find_keys_by_tables(heads, few, queries, width, size, dtype):
+    """Blocks and slots that no text has hold NaN."""
+    lengths = queries, BLOCK + 3, BLOCK - 1
+    random, most = np.random.default_rng(width), -(-max(lengths) // size)
+    tables = random.permutation(3 * most).reshape(3, most)
+    shapes = (3, heads, queries, width), (3 * most, size, 2 * few, width)
+    query, memory = (random.standard_normal(s, np.float32) for s in shapes)
+    query, memory = (a.astype(dtype.numpy).astype(np.float32) for a in (query, memory))
+    right = np.empty_like(query)
+    for row, table, count, q in zip(right, tables, lengths, query):
+        texts = memory[table].reshape(-1, 2 * few, width)
+        k, v = np.split(texts[None, :count].swapaxes(1, 2), 2, 1)
+        seen = np.tri(queries, count, count - queries, dtype=bool)
+        row[:] = expected([q[None], k, v, q[None]], 0.3, False, seen)[0][0]
+        texts[count:] = np.nan
+        memory[table] = texts.reshape(most, size, 2 * few, width)
+    out, *operands = (
+        make(a.astype(dtype.numpy), "cuda") for a in (query, query, memory)
+    )
+    numbers = make(tables, "cuda"), make(np.array(lengths), "cuda")
+    assert attention.paged_attention(out, *operands, *numbers, 0.3)
+    error = max(1e-5, finfo(dtype).eps) if dtype.half else 1e-5
+    got = array_of(out).astype(np.float32)
+    np.testing.assert_allclose(got, right, rtol=0, atol=4 * error)
+
+
 # ------------------------------------------------------------------ layers of few rows
 
 
@@ -234,6 +267,47 @@ def test_a_layer_of_few_rows_is_one_kernel(rows, k, n, parts, dtype, kind):
     np.testing.assert_allclose(array_of(out).astype(float), right, 0, 4 * error)
 
 
+# (group, lines, loads): threads for rows of the weight, and what they load at once.
+@pytest.mark.parametrize("cut", [(32, 1, 2), (64, 2, 1), (32, 4, 3), (64, 4, 2)])
+@pytest.mark.parametrize("dtype", [float32, bfloat16, float16, int8])
+def test_any_cut_of_a_weight_gives_the_same(cut, dtype, monkeypatch):
+    """Rows of x and of the weight, and numbers of a row, around what a cut has."""
+    group, lines, loads = cut
+    chosen, chunk = linear.few_cut, 4 * group * loads
+
+    def forced(dtype, width, rows, n, k, norm):
+        at_once = {"loads": loads, "whole": k == chunk}
+        found = chosen(dtype, width, rows, n, k, norm)
+        return found._replace(group=group, lines=lines, **at_once)
+
+    monkeypatch.setattr(linear, "few_cut", forced)
+    cases = [(1, chunk, 9), (2, chunk + 4, 4), (3, 2 * chunk - 4, 5), (8, 4, 1)]
+    cases += [(1, chunk + 1, 3), (5, 8, 4 * lines + 1)]
+    random = np.random.default_rng(group + lines)
+    floating = float32 if dtype is int8 else dtype
+    for rows, k, n in cases:
+        x = random.standard_normal((rows, k), np.float32).astype(floating.numpy)
+        w = (random.standard_normal((n, k), np.float32) * 9).astype(dtype.numpy)
+        steps = make(np.ones(n, np.float32), "cuda") if dtype is int8 else None
+        out = loaded("cuda").linear(make(x, "cuda"), make(w, "cuda"), scale=steps)
+        right = x.astype(np.float64) @ w.astype(np.float64).T
+        error = (finfo(floating).eps if floating.half else 1e-6) * abs(right).max()
+        np.testing.assert_allclose(array_of(out).astype(float), right, 0, 4 * error)
+
+
+def test_cuts_leave_no_row_out():
+    """Whatever the sizes, all loads of a row are made, and their words fit."""
+    for dtype in (float32, bfloat16, int8):
+        sizes = product((1, 2, 8), (1, 768, 50257), (4, 768, 14336))
+        for rows, n, k in sizes:
+            cut = linear.few_cut(dtype, 4, rows, n, k, norm=rows == 1 and k <= 4096)
+            assert cut.rows * cut.group == cut.threads * cut.lines
+            assert cut.loads * cut.lines * cut.words <= linear.WORDS
+            assert cut.whole == (cut.loads * 4 * cut.group == k)
+            assert cut.many >= rows and cut.lines * cut.many <= WARP
+            assert not cut.part or cut.part * cut.threads >= k
+
+
 @pytest.mark.parametrize("dtype", [float32, bfloat16])
 def test_a_layer_keeps_its_last_columns_in_a_slot(dtype):
     random = np.random.default_rng(0)
@@ -255,8 +329,8 @@ def test_a_layer_keeps_its_last_columns_in_a_slot(dtype):
 
 def test_a_layer_that_no_kernel_fits_is_composed():
     function = loaded("cuda").linear
-    many, wide = np.zeros((9, 4), np.float32), np.zeros((1, 32 * 513), np.float32)
-    for x in (many, wide, np.zeros((1, 4)), many[:0]):
+    many = np.zeros((9, 4), np.float32)
+    for x in (many, np.zeros((1, 4)), many[:0]):
         w = np.zeros((3, x.shape[1]), x.dtype)
         assert function(make(x, "cuda"), make(w, "cuda")) is None
         numbers, steps = make(w.astype(np.int8), "cuda"), make(w[:, 0], "cuda")

@@ -133,6 +133,13 @@ CALLS: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
     "index_copy_ of one": (
         lambda b, x, y: (b.index_copy_(x, 1, ids(2), y), x)[1], [(4, 6), (4, 1)],
     ),
+    "paged_attention": (
+        lambda b, x, y: (
+            out := b.empty(x.shape, x.dtype),
+            b.paged_attention(out, x, y, make(np.array([[2, 0]]), "cuda"), ids(7), 0.5),
+        )[0],
+        [(1, 4, 2, 6), (3, 5, 4, 6)],
+    ),
     "row @ matrix": (plain("matmul"), [(1, 40), (40, 12)]),
     "matrix @ column": (plain("matmul"), [(2, 6, 2048), (2048, 1)]),
 }  # fmt: skip

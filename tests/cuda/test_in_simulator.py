@@ -41,6 +41,7 @@ PARTS = {
         "tests/fuzz",
         "tests/test_backend_protocol.py",
         "tests/backends",
+        "tests/serving/test_engine.py",
         *(f"--ignore={file}" for file in ATTENTION),
         "tests/test_in_place_views.py",
         "tests/test_tensor_create.py",

@@ -181,4 +181,5 @@ def test_no_results_where_the_machine_is_at_fault(root):
 def test_setup_installs_what_the_devices_need(name, extras, system):
     text = setup(catalog.load(name))
     assert f'{extras}"' in text and system in text
+    assert f"assignments.grading.batch {name}\n" in text
     assert subprocess.run(["bash", "-n"], input=text, text=True).returncode == 0

@@ -1,6 +1,7 @@
 """With this package one can get text, number its tokens, and feed them to a model.
 
-CharTokenizer, BPE, load_tokenizer     text to whole numbers, and back
+CharTokenizer, BPE, load_tokenizer,    text to whole numbers, and back
+decoded
 load_text                              tinyshakespeare, or what comes with the library
 write_tokens, open_tokens,             tokens in a file, and windows of them
 TokenWindows
@@ -14,6 +15,7 @@ from minitorch.data.text.tokenizer import (
     CharTokenizer,
     Tokenizer,
     TokenizerError,
+    decoded,
     load_tokenizer,
 )
 from minitorch.data.text.windows import TokenWindows, open_tokens, write_tokens

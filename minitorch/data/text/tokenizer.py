@@ -1,7 +1,7 @@
 """What turns text into numbers and back: the base of all tokenizers, and the simplest.
 
-With this file one can number the characters of a text (`CharTokenizer`), and read any
-tokenizer that was saved (`load_tokenizer`).
+With this file one can number the characters of a text (`CharTokenizer`), read any
+tokenizer that was saved (`load_tokenizer`), and show tokens as they come (`decoded`).
 
     >>> tokenizer = CharTokenizer.train("to be or not to be")
     >>> tokenizer.encode("robot")
@@ -10,10 +10,11 @@ tokenizer that was saved (`load_tokenizer`).
 
 from __future__ import annotations
 
+import codecs
 import json
 import operator
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -217,3 +218,16 @@ def load_tokenizer(path: PathLike) -> Tokenizer:
             f"libraries are read by BPE.from_huggingface and BPE.from_tiktoken"
         )
     return kinds[kind].load(path)
+
+
+def decoded(tokenizer: Tokenizer, tokens: Iterable[Any]) -> Iterator[str]:
+    """The text of tokens as soon as it is known.
+
+    A token may end within a character, which then waits for the others.
+    """
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    for token in tokens:
+        if text := decoder.decode(tokenizer.decode_bytes([token])):
+            yield text
+    if text := decoder.decode(b"", final=True):
+        yield text

@@ -1,0 +1,389 @@
+"""Texts that begin and end at different times, written by one model together.
+
+With this file one can hand prompts to an `Engine` at any time (`add`), and let it make
+a token of each running text with every `step`:
+
+    engine = Engine(model, blocks=256, max_batch=16)
+    a = engine.add([1, 2, 3], 20)
+    for id, token, finished in engine.step(): ...
+    engine.run()                            # the rest: {id: tokens}
+
+Who runs is decided anew for each step (Yu et al., "Orca", 2022): a text that ends makes
+room for one that waits, and nobody waits for the longest of a batch. First come, first
+served. A step reads at most `max_tokens_per_step` tokens: one of each text that is
+being written, and what is left of the number from prompts, in pieces if they are longer
+(Agrawal et al., "Sarathi-Serve", 2024), so that a long prompt holds nobody up. Where no
+block is free, the text that came last gives all of its own back, and later reads again
+what it has written (Kwon et al., "PagedAttention", 2023).
+
+What a text becomes does not depend on who else is there: its random numbers are its
+own. Sums of floating-point numbers may differ in their last bits with the number of
+rows that are multiplied together, here as in `generate`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from minitorch.arguments import int_sequence
+from minitorch.autodiff import no_grad
+from minitorch.creation import Generator, rand, tensor
+from minitorch.cuda_graphs import GraphedStep, make_graphed_step
+from minitorch.functions.movement import stack
+from minitorch.models.generation import Sampling, rows_of
+from minitorch.serving.blocks import BlockPool, extend_keys
+from minitorch.serving.cache import PagedCache, Part
+from minitorch.warn import warn
+
+if TYPE_CHECKING:
+    from minitorch.models.gpt import GPT
+    from minitorch.tensor import Tensor
+
+
+class Event(NamedTuple):
+    """What a step did for a text.
+
+    Attributes:
+        id: what `add` returned.
+        token: the next one; None where the text ended with a stop token.
+        finished: None: it goes on; "stop"; "length": it has as many tokens as were
+            wanted, or as the model looks back at.
+    """
+
+    id: int
+    token: int | None
+    finished: str | None
+
+
+@dataclass(eq=False)
+class Text:
+    """A text that is being written.
+
+    Attributes:
+        tokens: the prompt, and what was written.
+        limit: how many tokens it ends with.
+        read: how many of them have their keys and values in `blocks`.
+        keys: of its full blocks, as in `BlockPool`.
+    """
+
+    id: int
+    tokens: list[int]
+    limit: int
+    sampling: Sampling
+    stop: Collection[int]
+    generator: Generator | None
+    read: int = 0
+    blocks: list[int] = field(default_factory=list)
+    keys: list[bytes] = field(default_factory=list)
+
+    @property
+    def left(self) -> int:
+        """How many tokens are to be read before the next one can be chosen."""
+        return len(self.tokens) - self.read
+
+
+class Engine:
+    """A model that writes many texts, and the memory for them.
+
+    Args:
+        model: a GPT; it leaves training mode.
+        blocks: of keys and values; None: enough for `max_batch` texts as long as the
+            model looks back.
+        block_size: tokens in a block.
+        max_batch: how many texts run at once.
+        max_tokens_per_step: how many tokens a step reads at most.
+
+    Attributes:
+        pool: who has which block.
+        running, waiting: texts, in the order in which they came.
+
+    Errors: ValueError for numbers that make no sense.
+    """
+
+    def __init__(
+        self,
+        model: GPT,
+        blocks: int | None = None,
+        block_size: int = 16,
+        max_batch: int = 16,
+        max_tokens_per_step: int = 256,
+    ) -> None:
+        if max_batch < 1 or max_tokens_per_step < max_batch:
+            raise ValueError(
+                f"Engine: max_batch is {max_batch} and max_tokens_per_step "
+                f"{max_tokens_per_step}; expected at least 1, and a token of each text"
+            )
+        if blocks is None:
+            blocks = max_batch * -(-model.config.block_size // max(block_size, 1))
+        self.pool = BlockPool(blocks, block_size)
+        self.model = model.eval()
+        self.cache = PagedCache(
+            model.config, blocks, block_size, model.device, model.wte.weight.dtype
+        )
+        self.max_batch, self.max_tokens = max_batch, max_tokens_per_step
+        # Of steps without prompts, by the number of texts; only where there is a GPU.
+        on_gpu = model.device.startswith("cuda")
+        self._graphs: dict[int, GraphedStep] | None = {} if on_gpu else None
+        self.running: list[Text] = []
+        self.waiting: deque[Text] = deque()
+        self._added = self._steps = self._written = self._preempted = 0
+        self._asked = self._hit = 0
+        self._seconds = 0.0
+
+    def add(
+        self,
+        prompt: Any,
+        max_new_tokens: int,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        stop: int | Collection[int] | None = None,
+        seed: int | None = None,
+    ) -> int:
+        """Let a text wait for its turn; the number that its tokens come with.
+
+        Args:
+            prompt: token ids, a list or tensor [T].
+            temperature, top_k, top_p, stop: as in `generation.stream`.
+            seed: of its random numbers; None: one that nobody knows.
+
+        Errors: ValueError for a prompt that is empty or no tokens, for options that
+        make no sense, and for a text that could never get all blocks it needs.
+        """
+        (tokens, *_), single = rows_of(self.model, prompt)
+        most = self.model.config.block_size
+        if not single or len(tokens) >= most:
+            what = f"has {len(tokens)} tokens" if single else "is a list of them"
+            raise ValueError(
+                f"Engine.add: the prompt {what}; expected one, of less than the "
+                f"model's block_size, {most}"
+            )
+        if type(max_new_tokens) is not int or max_new_tokens < 1:
+            raise ValueError(
+                f"Engine.add: max_new_tokens is {max_new_tokens!r}; expected an int, "
+                f"1 or more"
+            )
+        limit = min(len(tokens) + max_new_tokens, most)
+        need = self.pool.blocks_for(limit - 1)  # the last token is not read
+        if need > self.pool.size:
+            raise ValueError(
+                f"Engine.add: {len(tokens)} tokens and {limit - len(tokens)} more need "
+                f"{need} blocks; the engine has {self.pool.size}"
+            )
+        sampling = Sampling(temperature, top_k, top_p)
+        some = tuple(stop) if isinstance(stop, Collection) else (stop,)
+        ends = set() if stop is None else set(int_sequence("Engine.add: stop", some))
+        drawn = None if sampling.greedy else Generator(seed)
+        sampling = Sampling(0.0) if sampling.greedy else sampling
+        self._added += 1
+        text = Text(self._added, tokens, limit, sampling, ends, drawn)
+        self.waiting.append(text)
+        return text.id
+
+    def cancel(self, id: int) -> bool:
+        """Forget a text; False where there is none of this number, or no longer."""
+        for texts in (self.running, self.waiting):
+            for text in texts:
+                if text.id == id:
+                    texts.remove(text)
+                    self._give_back(text)
+                    return True
+        return False
+
+    @property
+    def busy(self) -> bool:
+        """Whether a text runs or waits."""
+        return bool(self.running or self.waiting)
+
+    def step(self) -> list[Event]:
+        """Read some tokens; what was written then."""
+        start = time.perf_counter()
+        chunks = self._schedule()
+        events = self._written_by(chunks) if chunks else []
+        self._steps += bool(chunks)
+        self._seconds += time.perf_counter() - start
+        return events
+
+    def stream(self) -> Iterator[Event]:
+        """What all steps do, until no text is left; more may be added in between."""
+        while self.busy:
+            yield from self.step()
+
+    def run(self) -> dict[int, list[int]]:
+        """The tokens of all texts that are there, by their ids."""
+        out: dict[int, list[int]] = {}
+        for id, token, _ in self.stream():
+            out.setdefault(id, []).extend([] if token is None else [token])
+        return dict(sorted(out.items()))
+
+    def stats(self) -> dict[str, float]:
+        """Numbers to watch: who is here now, and sums since the engine was made."""
+        return {
+            "running": len(self.running),
+            "waiting": len(self.waiting),
+            "blocks": self.pool.size,
+            "blocks_used": self.pool.used,
+            "requests": self._added,
+            "steps": self._steps,
+            "tokens": self._written,
+            "tokens_per_second": self._written / self._seconds if self._seconds else 0,
+            "preemptions": self._preempted,
+            "prefix_tokens": self._asked,
+            "prefix_hit_tokens": self._hit,
+        }
+
+    # ------------------------------------------------------------------- who runs
+
+    def _schedule(self) -> list[tuple[Text, int]]:
+        """Texts, and how many tokens of each are read now."""
+        budget = self.max_tokens - sum(text.left == 1 for text in self.running)
+        chunks, preempted = [], self._preempted
+        for text in self.running:  # those that give back their blocks are the last
+            count = 1 if text.left == 1 else min(text.left, budget)
+            budget -= count if text.left > 1 else 0
+            if count and self._grow(text, text.read + count):
+                chunks.append((text, count))
+        if self._preempted == preempted:
+            chunks += self._admit(budget)
+        return sorted(chunks, key=lambda chunk: chunk[1] > 1)
+
+    def _grow(self, text: Text, tokens: int) -> bool:
+        """Blocks for so many tokens, if need be from those that came later; False if
+        the text is the last itself, and waits now."""
+        need = self.pool.blocks_for(tokens) - len(text.blocks)
+        while need > self.pool.available:
+            last = self.running.pop()
+            self._give_back(last)
+            self.waiting.appendleft(last)
+            self._preempted += 1
+            if last is text:
+                return False
+        if need > 0:
+            text.blocks += self.pool.take(need)
+        return True
+
+    def _admit(self, budget: int) -> Iterator[tuple[Text, int]]:
+        """Texts that waited, while there are blocks for all that is known of them."""
+        while self.waiting and len(self.running) < self.max_batch and budget > 0:
+            text, size = self.waiting[0], self.pool.block_size
+            extend_keys(text.keys, text.tokens, size)
+            # The last token is always read: from it follows the next one.
+            text.blocks = self.pool.share(text.keys[: (len(text.tokens) - 1) // size])
+            need = self.pool.blocks_for(len(text.tokens)) - len(text.blocks)
+            if need > self.pool.available:
+                self._give_back(text)
+                return
+            text.read = len(text.blocks) * size
+            text.blocks += self.pool.take(need)
+            self._asked += len(text.tokens)
+            self._hit += text.read
+            self.running.append(self.waiting.popleft())
+            count = min(text.left, budget)
+            budget -= count
+            yield text, count
+
+    def _give_back(self, text: Text) -> None:
+        self.pool.release(text.blocks)
+        text.blocks, text.read = [], 0
+
+    # ------------------------------------------------------------- what is written
+
+    def _written_by(self, chunks: Sequence[tuple[Text, int]]) -> list[Event]:
+        """Read these tokens, and choose the next one of each text that was read."""
+        ends = np.cumsum([count for _, count in chunks]) - 1
+        parts = [Part(text.blocks, text.read, count) for text, count in chunks]
+        ids = [t for text, n in chunks for t in text.tokens[text.read : text.read + n]]
+        graphed = self._graphs is not None and len(ids) == len(chunks)
+        with no_grad():
+            x = self._replayed(ids, parts) if graphed else self._features(ids, parts)
+            self._have_read(chunks)
+            ready = [i for i, (text, _) in enumerate(chunks) if not text.left]
+            if not ready:
+                return []
+            if len(ready) < len(x):
+                x = x.index_select(0, self._tensor(ends[ready]))
+            scores = x if graphed else self.model.lm_head(x)
+            texts = [chunks[i][0] for i in ready]
+            tokens = self._chosen(texts, scores)
+        return [self._next(text, token) for text, token in zip(texts, tokens)]
+
+    def _features(self, ids: Sequence[int], parts: Sequence[Part]) -> Tensor:
+        """[N, C] for all tokens of a step, whose keys and values are kept."""
+        cache: Any = self.cache
+        with self.cache.reading(parts):
+            x = self.model.features(self._tensor(np.array(ids)[:, None]), cache)
+        return x.squeeze(1)
+
+    def _replayed(self, ids: Sequence[int], parts: Sequence[Part]) -> Tensor:
+        """The scores [N, vocab] of a token of each text, by a CUDA graph.
+
+        There is one for 1, 2, 4, ... texts; what is missing to such a number is filled
+        up with tokens of no text.
+        """
+        assert self._graphs is not None
+        rows = 1 << (len(ids) - 1).bit_length()
+        more = rows - len(ids)
+        pages = self.pool.blocks_for(self.model.config.block_size)
+        if rows not in self._graphs:
+            self._graphs[rows] = make_graphed_step(self._one_each, warn)
+        packed = self.cache.packed([*parts, *[self.cache.nobody] * more], pages)
+        given = self._tensor(np.array([*ids, *[0] * more])[:, None])
+        return self._graphs[rows](given, packed)[: len(ids)]
+
+    def _one_each(self, ids: Tensor, packed: Tensor) -> Tensor:
+        cache: Any = self.cache
+        with self.cache.reading_packed(packed, len(ids)):
+            return self.model.lm_head(self.model.features(ids, cache).squeeze(1))
+
+    def _have_read(self, chunks: Sequence[tuple[Text, int]]) -> None:
+        """Count these tokens, and publish the blocks that are full now."""
+        for text, count in chunks:
+            size, before = self.pool.block_size, text.read
+            text.read += count
+            extend_keys(text.keys, text.tokens, size)
+            for i in range(before // size, text.read // size):
+                self.pool.publish(text.blocks[i], text.keys[i])
+
+    def _chosen(self, texts: Sequence[Text], scores: Tensor) -> list[int]:
+        """The next token of each text: scores [B, vocab]."""
+        alike: dict[Sampling, list[int]] = {}
+        for i, text in enumerate(texts):
+            alike.setdefault(text.sampling, []).append(i)
+        out = [0] * len(texts)
+        for sampling, rows in alike.items():
+            some = scores
+            if len(rows) < len(texts):
+                some = scores.index_select(0, self._tensor(np.array(rows)))
+            numbers = (
+                None if sampling.greedy else self._uniform([texts[i] for i in rows])
+            )
+            for i, token in zip(rows, sampling.choose(some, numbers).tolist()):
+                out[i] = token
+        return out
+
+    def _uniform(self, texts: Sequence[Text]) -> Tensor:
+        size, device = self.model.config.vocab_size, self.model.device
+        return stack([rand(size, device=device, generator=t.generator) for t in texts])
+
+    def _next(self, text: Text, token: int) -> Event:
+        """The text goes on with this token, or ends."""
+        if token in text.stop:
+            event = Event(text.id, None, "stop")
+        else:
+            text.tokens.append(token)
+            self._written += 1
+            ends = len(text.tokens) == text.limit
+            event = Event(text.id, token, "length" if ends else None)
+        if event.finished:
+            self.running.remove(text)
+            self._give_back(text)
+        return event
+
+    def _tensor(self, array: np.ndarray) -> Tensor:
+        return tensor(array, device=self.model.device)
