@@ -144,10 +144,14 @@ def merge_(model: M) -> M:
     Returns: the model.
 
     Raises:
-        ValueError: there are no adapters.
+        ValueError: there are no adapters, or `quantize_` has made bytes of the weights,
+            to which nothing can be added.
     """
-    if not lora_state_dict(model):
+    found = [part for part in model.modules() if isinstance(part, LoRALinear)]
+    if not found:
         raise ValueError("merge_: the model has no adapters; add_lora_ makes them")
+    if not all(type(part.base) is Linear for part in found):
+        raise ValueError("merge_: weights are bytes; merge_ before quantize_")
     return replace_("merge_", model, LoRALinear, LoRALinear.merged)
 
 

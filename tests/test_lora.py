@@ -11,6 +11,7 @@ import minitorch
 from minitorch import bfloat16, nn, optim
 from minitorch.lora import LoRALinear, add_lora_, lora_state_dict, merge_
 from minitorch.models import GPT, GPTConfig, save_weights
+from minitorch.quantization import quantize_
 
 SIZES = {"vocab_size": 11, "block_size": 12, "n_layer": 2, "n_head": 2, "n_embd": 8}
 
@@ -117,6 +118,22 @@ def test_adapters_have_a_file_of_their_own(tmp_path):
     assert other(ids()).equal(model(ids()))
     with pytest.raises(ValueError, match="merge_"):
         save_weights(model, tmp_path)
+
+
+def test_adapters_beside_bytes():
+    """quantize_ finds the layers within: QLoRA."""
+    model = quantize_(filled(add_lora_(gpt(), 2)))
+    before = model(ids())
+    model.loss(ids(), ids()).backward()
+    learns = [p for p in model.parameters() if p.requires_grad]
+    assert len(learns) == 16 and all(p.grad is not None for p in learns)
+    layer = model.h[0].mlp.c_fc
+    x = minitorch.rand(3, 8)
+    right = nn.functional.linear(x, layer.weight, layer.bias)
+    np.testing.assert_allclose(layer(x).detach(), right.detach(), 1e-4, 1e-5)
+    with pytest.raises(ValueError, match="merge_ before quantize_"):
+        merge_(model)
+    assert model(ids()).equal(before)
 
 
 def test_types_modes_and_layers_in_two_places():
