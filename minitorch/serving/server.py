@@ -206,7 +206,7 @@ class Server(ThreadingHTTPServer):
         host: an address of this machine; 127.0.0.1 is reached from nowhere else.
 
     Raises:
-        OSError: the port is taken.
+        OSError: the port is taken, or the host is not this machine.
     """
 
     daemon_threads = True
@@ -216,9 +216,15 @@ class Server(ThreadingHTTPServer):
         self, engine: Engine, words: Tokenizer, name: str = "gpt",
         ends: Collection[int] = (), port: int = 0, host: str = "127.0.0.1",
     ) -> None:  # fmt: skip
-        super().__init__((host, port), Handler)
         self.words, self.name, self.ends = words, name, ends
         self.desk, self.created = Desk(engine), int(time.time())
+        try:
+            super().__init__((host, port), Handler)  # closes what cannot listen
+        except OSError as error:
+            raise type(error)(
+                f"Server: cannot listen at {host}:{port} ({error.strerror or error}); "
+                f"give another port, or 0 for one that is free"
+            ) from error
         self.url = f"http://{host}:{self.server_port}"
 
     def start(self) -> None:

@@ -280,6 +280,14 @@ def test_who_waits_when_the_server_ends_is_told(server, monkeypatch):
     assert engine.pool.used == 0
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "nowhere.invalid", "::1"])
+def test_where_nobody_can_listen(server, host):
+    threads, told = threading.active_count(), rf"cannot listen at {host}:\d+ \("
+    with pytest.raises(OSError, match=told):
+        Server(server.desk.engine, server.words, port=server.server_port, host=host)
+    assert threading.active_count() <= threads
+
+
 def test_the_command(tmp_path):
     from minitorch.train.gpt import GPTTrainConfig, train_gpt
 
