@@ -291,18 +291,17 @@ class Engine:
 
     def _written_by(self, chunks: Sequence[tuple[Text, int]]) -> list[Event]:
         """Read these tokens, and choose the next one of each text that was read."""
+        last = np.cumsum([n for _, n in chunks]) - 1
+        rows = [i for i, (text, n) in zip(last, chunks) if text.left == n]
+        ready, tokens = [text for text, n in chunks if text.left == n], []
         with no_grad():
             x = self._features(chunks)
-            ready, rows = [], []
-            for (text, _), end in zip(chunks, np.cumsum([n for _, n in chunks])):
-                if not text.left:
-                    ready.append(text)
-                    rows.append(int(end) - 1)
-            if not ready:
-                return []
-            if len(rows) < len(x):
+            if 0 < len(rows) < len(x):
                 x = x.index_select(0, self._tensor(np.array(rows)))
-            tokens = self._chosen(ready, self.model.lm_head(x))
+            if ready:
+                tokens = self._chosen(ready, self.model.lm_head(x))
+        for text, count in chunks:  # once nothing can fail: else it is read again
+            self._keep(text, count)
         return [self._next(text, token) for text, token in zip(ready, tokens)]
 
     def _features(self, chunks: Sequence[tuple[Text, int]]) -> Tensor:
@@ -312,13 +311,15 @@ class Engine:
         cache: Any = self.cache
         with cache.reading(parts):
             x = self.model.features(self._tensor(np.array(ids)[:, None]), cache)
-        for text, count in chunks:
-            size, before = self.pool.block_size, text.read
-            text.read += count
-            extend_keys(text.keys, text.tokens, size)
-            for i in range(before // size, text.read // size):
-                self.pool.publish(text.blocks[i], text.keys[i])
         return x.squeeze(1)
+
+    def _keep(self, text: Text, count: int) -> None:
+        """So many tokens more are read; others may find the blocks that are full."""
+        size, before = self.pool.block_size, text.read
+        text.read += count
+        extend_keys(text.keys, text.tokens, size)
+        for i in range(before // size, text.read // size):
+            self.pool.publish(text.blocks[i], text.keys[i])
 
     def _chosen(self, texts: Sequence[Text], scores: Tensor) -> list[int]:
         """The next token of each text: scores [B, vocab]."""

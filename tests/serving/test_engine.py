@@ -170,6 +170,25 @@ def test_who_is_cancelled_gives_all_back():
     assert engine.pool.references == [0] * 12
 
 
+@pytest.mark.parametrize("part", ["_features", "_chosen"])
+def test_a_step_that_failed_is_done_again(part, monkeypatch):
+    engine, prompts = Engine(gpt(), block_size=2), [[1, 2, 3, 4], [5]]
+    ids = [engine.add(p, 6, temperature=0) for p in prompts]
+    with monkeypatch.context() as patch, pytest.raises(MemoryError):
+        patch.setattr(engine, part, failing)
+        engine.step()
+    assert engine.stats()["tokens"] == 0
+    events = [event for _ in range(6) for event in engine.step()]
+    assert not engine.busy
+    for id, prompt in zip(ids, prompts):
+        written = [e.token for e in events if e.id == id]
+        assert written == alone(gpt(), prompt, 6, temperature=0)
+
+
+def failing(*_: Any) -> None:
+    raise MemoryError
+
+
 @pytest.mark.parametrize(
     ("given", "told"),
     [
