@@ -90,7 +90,8 @@ class Engine:
     """A model that writes many texts, and the memory for them.
 
     Args:
-        model: a GPT; it leaves training mode.
+        model: a GPT; each step leaves training mode. A new engine is for new weights:
+            this one finds what was computed with the old ones.
         blocks: of keys and values; None: enough for `max_batch` texts as long as the
             model looks back.
         block_size: tokens in a block.
@@ -120,7 +121,7 @@ class Engine:
         if blocks is None:
             blocks = max_batch * -(-model.config.block_size // max(block_size, 1))
         self.pool = BlockPool(blocks, block_size)
-        self.model = model.eval()
+        self.model = model
         self.cache = PagedCache(
             model.config, blocks, block_size, model.device, model.wte.weight.dtype
         )
@@ -199,6 +200,8 @@ class Engine:
     def step(self) -> list[Event]:
         """Read some tokens; what was written then."""
         start = time.perf_counter()
+        if self.model.training:
+            self.model.eval()
         chunks = self._schedule()
         events = self._written_by(chunks) if chunks else []
         self._steps += bool(chunks)

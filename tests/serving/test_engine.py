@@ -159,6 +159,13 @@ def test_texts_end_at_a_stop_token():
     assert not engine.busy and engine.pool.used == 0
 
 
+def test_a_model_that_is_trained_in_between_is_no_longer_when_it_writes():
+    engine, model = Engine(gpt()), gpt()
+    id = engine.add([1, 2, 3], 6, temperature=0)
+    model.train()
+    assert engine.run()[id] == alone(model.eval(), [1, 2, 3], 6, temperature=0)
+
+
 def test_who_is_cancelled_gives_all_back():
     engine = Engine(gpt(), 12, 4, max_batch=2)
     ids = [engine.add([1, 2, 3, 4, 5], 9, temperature=0) for _ in range(3)]
