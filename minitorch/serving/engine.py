@@ -44,6 +44,9 @@ if TYPE_CHECKING:
     from minitorch.tensor import Tensor
 
 
+MOST_BYTES = 1 << 32  # of blocks, if nobody says how many: some models look back far
+
+
 class Event(NamedTuple):
     """What a step did for a text.
 
@@ -93,7 +96,7 @@ class Engine:
         model: a GPT; each step leaves training mode. A new engine is for new weights:
             this one finds what was computed with the old ones.
         blocks: of keys and values; None: enough for `max_batch` texts as long as the
-            model looks back.
+            model looks back, but no more than `MOST_BYTES`.
         block_size: tokens in a block.
         max_batch: how many texts run at once.
         max_tokens_per_step: how many tokens a step reads at most.
@@ -119,7 +122,10 @@ class Engine:
                 f"{max_tokens_per_step}; expected at least 1, and a token of each text"
             )
         if blocks is None:
-            blocks = max_batch * -(-model.config.block_size // max(block_size, 1))
+            c, size = model.config, max(block_size, 1)
+            numbers = c.n_layer * size * 2 * c.kv_heads * c.head_size
+            most = MOST_BYTES // (numbers * model.wte.weight.dtype.itemsize)
+            blocks = max(min(max_batch * -(-c.block_size // size), most), 1)
         self.pool = BlockPool(blocks, block_size)
         self.model = model
         self.cache = PagedCache(

@@ -216,6 +216,15 @@ def test_what_cannot_be_served_is_refused_at_once(given, told):
     assert not engine.busy
 
 
+def test_memory_for_who_looks_back_far(monkeypatch):
+    token = 2 * 2 * 16 * 4  # layers, keys and values, numbers, bytes
+    assert Engine(gpt(), block_size=5).pool.size == 16 * 5
+    monkeypatch.setattr("minitorch.serving.engine.MOST_BYTES", 30 * token)
+    assert Engine(gpt(), block_size=5).pool.size == 6
+    assert Engine(gpt(), block_size=31).pool.size == 1
+    assert Engine(gpt(), 7, block_size=5).pool.size == 7
+
+
 def test_errors_of_the_parts():
     with pytest.raises(ValueError, match="max_batch is 8 and max_tokens_per_step 4"):
         Engine(gpt(), max_batch=8, max_tokens_per_step=4)
