@@ -229,13 +229,24 @@ def test_bad_requests(server, body, told, stream):
     assert error["type"] == "invalid_request_error"
 
 
+def test_pages_of_others_may_not_ask(server):
+    def asked(origin: str, host: str) -> int:
+        head = {"Origin": origin, "Host": host}
+        request = urllib.request.Request(server.url + "/metrics", None, head)
+        return urllib.request.urlopen(request, timeout=30).status
+
+    own = server.url.removeprefix("http://")
+    for name in (own, "localhost:80", "[::1]:80"):
+        assert asked(f"http://{name}", name) == 200
+    # The last name was made to stand for this machine's address.
+    for name, host in [("evil.example", own), ("1.2.3.4", own), ("evil:80", "evil:80")]:
+        with pytest.raises(urllib.error.HTTPError) as told:
+            asked(f"http://{name}", host)
+        assert told.value.code == 403
+        assert f"a page of http://{name} may" in told.value.read().decode()
+
+
 def test_what_is_not_there(server):
-    page = {"Origin": "http://evil.example"}
-    with pytest.raises(urllib.error.HTTPError) as told:
-        urllib.request.urlopen(
-            urllib.request.Request(server.url + "/metrics", None, page)
-        )
-    assert told.value.code == 403 and "evil.example" in told.value.read().decode()
     status, error = refused(server, body={"prompt": "a", "model": "other"})
     assert status == 404 and "'other'; this server has 'letters'" in error["message"]
     assert refused(server, "/v2")[0] == refused(server, "/v2", {})[0] == 404
