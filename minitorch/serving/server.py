@@ -32,7 +32,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import chain
 from queue import Empty, SimpleQueue
 from typing import Any, ClassVar
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from minitorch.data.text import Tokenizer, decoded
 from minitorch.serving.engine import Engine, Event
@@ -60,6 +60,7 @@ SAMPLING = "temperature", "top_k", "top_p", "seed"
 NEUTRAL: Mapping[str, Any] = {
     "n": 1, "best_of": 1, "echo": False, "suffix": "", "logprobs": None,
     "presence_penalty": 0, "frequency_penalty": 0, "logit_bias": {},
+    "stream_options": {"include_usage": True},
 }  # fmt: skip
 
 
@@ -246,6 +247,7 @@ class Handler(BaseHTTPRequestHandler):
     server: Server
     server_version, sys_version = "minitorch", ""
     timeout: ClassVar[float] = 60.0  # of a client that says nothing
+    disable_nagle_algorithm = True  # a token waits for no news of the one before
     streams = False  # whether the answer has begun, in parts
 
     def do_GET(self) -> None:
@@ -270,13 +272,17 @@ class Handler(BaseHTTPRequestHandler):
             self._complain(error, 500)
 
     def _get(self) -> None:
-        if self.path == "/v1/models":
-            model = {"id": self.server.name, "object": "model", "owned_by": "minitorch"}
-            data = [{**model, "created": self.server.created}]
-            self._send_json({"object": "list", "data": data})
+        name = self.server.name
+        if self.path in ("/v1/models", f"/v1/models/{quote(name, safe='')}"):
+            model = {
+                "id": name, "object": "model", "owned_by": "minitorch",
+                "created": self.server.created,
+            }  # fmt: skip
+            listed = {"object": "list", "data": [model]}
+            self._send_json(listed if self.path == "/v1/models" else model)
         elif self.path == "/metrics":
             stats = self.server.desk.engine.stats()
-            lines = [f"minitorch_{name} {value:.9g}\n" for name, value in stats.items()]
+            lines = [f"minitorch_{name} {value}\n" for name, value in stats.items()]
             self._send("".join(lines).encode(), "text/plain; version=0.0.4")
         else:
             raise Refused(f"there is no {self.path!r}", 404)
@@ -313,14 +319,23 @@ class Handler(BaseHTTPRequestHandler):
 
     def _body(self) -> Any:
         size = self.headers.get("Content-Length", "")
-        if not size.isdecimal() or int(size) > MOST_BYTES:
+        known = size.isdecimal() and len(size) < 20
+        if not known or int(size) > MOST_BYTES:
+            if known:  # who is still sending does not hear
+                self._skip(min(int(size), 64 * MOST_BYTES))
             raise Refused(
-                f"Content-Length is {size!r}; expected at most {MOST_BYTES}", 413
+                f"Content-Length is {size!r:.60}; expected a number of bytes, at most "
+                f"{MOST_BYTES}",
+                413 if known else 411,
             )
         try:
             return json.loads(self.rfile.read(int(size)))
         except (ValueError, RecursionError) as error:
             raise Refused(f"the body is no JSON: {error}") from None
+
+    def _skip(self, size: int) -> None:
+        while size > 0 and self.rfile.read(min(size, MOST_BYTES)):
+            size -= MOST_BYTES
 
     def _gone(self) -> bool:
         """Whether the client has hung up."""
@@ -386,8 +401,13 @@ def checked(given: Any) -> dict[str, Any]:
             raise Refused(f"{name} is {value!r:.60}; expected {kinds}")
     out = {name: given.get(name, default) for name, (_, default) in FIELDS.items()}
     out["stop"] = [out["stop"]] if type(out["stop"]) is str else out["stop"]
-    if out["prompt"] is None:
+    prompt = out["prompt"]
+    if prompt is None:
         raise Refused("the prompt is missing; expected text, or a list of tokens")
+    if prompt and type(prompt) is list and type(prompt[0]) in (str, list):
+        if len(prompt) > 1:
+            raise Refused(f"the prompt is {len(prompt)} of them; ask for each alone")
+        (out["prompt"],) = prompt
     if out["max_tokens"] < 1:
         raise Refused(f"max_tokens is {out['max_tokens']}; expected 1 or more")
     if not all(isinstance(stop, str) and stop for stop in out["stop"]):

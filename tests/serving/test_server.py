@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import re
 import signal
@@ -96,6 +95,9 @@ def test_a_completion(server):
     ids = server.words.encode(PROMPT)
     again = ask(server, prompt=ids, max_tokens=8, temperature=0, model="letters", n=1)
     assert again["choices"] == answer["choices"] and again["id"] != answer["id"]
+    for one in ([PROMPT], [ids]):  # a list of one, as some clients always send
+        again = ask(server, prompt=one, max_tokens=8, temperature=0)
+        assert again["choices"] == answer["choices"]
     drawn = ask(server, prompt=PROMPT, max_tokens=8, top_p=0.9, seed=5)
     generator = minitorch.Generator(5)
     assert drawn["choices"][0]["text"] == alone(
@@ -104,7 +106,8 @@ def test_a_completion(server):
 
 
 def test_a_stream(server):
-    body = {"prompt": PROMPT, "max_tokens": 6, "temperature": 0, "stream": True}
+    body = {"prompt": PROMPT, "max_tokens": 6, "temperature": 0, "stream": True,
+            "stream_options": {"include_usage": True}}  # fmt: skip
     with opened(server, "/v1/completions", body) as answer:
         assert answer.headers["Content-Type"] == "text/event-stream"
         lines = answer.read().decode().split("\n\n")
@@ -188,6 +191,9 @@ def test_models_and_numbers(server):
     with opened(server, "/v1/models") as answer:
         (model,) = json.load(answer)["data"]
     assert model["id"] == "letters" and model["object"] == "model"
+    with opened(server, "/v1/models/letters") as answer:
+        assert json.load(answer) == model
+    assert refused(server, "/v1/models/digits")[0] == 404
     ask(server, prompt=PROMPT, max_tokens=2)
     with opened(server, "/metrics") as answer:
         assert answer.headers["Content-Type"].startswith("text/plain")
@@ -204,8 +210,11 @@ def test_models_and_numbers(server):
         ({"prompt": 3}, "prompt is 3; expected str or list"),
         ({"prompt": ""}, "a prompt is empty"),
         ({"prompt": "xyz"}, "'x'"),
-        ({"prompt": ["a", "b"]}, "'a' in a prompt is no token"),
-        ({"prompt": [[1], [2]]}, "a list of them; expected one"),
+        ({"prompt": ["a", "b"]}, "the prompt is 2 of them; ask for each alone"),
+        ({"prompt": [[1], [2]]}, "the prompt is 2 of them"),
+        ({"prompt": [1, "a"]}, "'a' in a prompt is no token"),
+        ({"prompt": [["a"]]}, "'a' in a prompt is no token"),
+        ({"stream_options": {"other": 1}}, "only {'include_usage': True} is served"),
         ({"prompt": [1, 99]}, "99 in a prompt is no token; expected ints from 0 to 11"),
         ({"prompt": "a" * 400}, "has 400 tokens; expected one, of less than"),
         ({"max_tokens": 0}, "max_tokens is 0; expected 1 or more"),
@@ -254,11 +263,12 @@ def test_what_is_not_there(server):
     with pytest.raises(urllib.error.HTTPError) as told:
         urllib.request.urlopen(url, b"{", timeout=30)
     assert told.value.code == 400 and "no JSON" in told.value.read().decode()
-    client = http.client.HTTPConnection(*server.server_address, timeout=30)
-    client.request("POST", "/v1/completions", headers={"Content-Length": str(2**21)})
-    answer = client.getresponse()
-    assert answer.status == 413 and b"expected at most" in answer.read()
-    client.close()
+    with pytest.raises(urllib.error.HTTPError) as told:  # no broken pipe
+        urllib.request.urlopen(url, b" " * 5_000_000, timeout=30)
+    assert told.value.code == 413 and "'5000000'; exp" in told.value.read().decode()
+    with pytest.raises(urllib.error.HTTPError) as told:
+        urllib.request.urlopen(url, iter([b"{}"]), timeout=30)  # in chunks
+    assert told.value.code == 411 and "is ''; exp" in told.value.read().decode()
 
 
 def test_an_error_of_the_engine_is_told_and_forgotten(server, monkeypatch):
