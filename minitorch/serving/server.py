@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import select
+import socket
 import threading
 import time
 from collections.abc import (
@@ -26,7 +27,7 @@ from collections.abc import (
     Iterator,
     Mapping,
 )
-from contextlib import closing
+from contextlib import closing, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import chain
 from queue import Empty, SimpleQueue
@@ -320,8 +321,6 @@ class Handler(BaseHTTPRequestHandler):
         size = self.headers.get("Content-Length", "")
         known = size.isdecimal() and len(size) < 20
         if not known or int(size) > MOST_BYTES:
-            if known:  # who is still sending does not hear
-                self._skip(min(int(size), 64 * MOST_BYTES))
             raise Refused(
                 f"Content-Length is {size!r:.60}; expected a number of bytes, at most "
                 f"{MOST_BYTES}",
@@ -331,10 +330,6 @@ class Handler(BaseHTTPRequestHandler):
             return json.loads(self.rfile.read(int(size)))
         except (ValueError, RecursionError) as error:
             raise Refused(f"the body is no JSON: {error}") from None
-
-    def _skip(self, size: int) -> None:
-        while size > 0 and self.rfile.read(min(size, MOST_BYTES)):
-            size -= MOST_BYTES
 
     def _gone(self) -> bool:
         """Whether the client has hung up."""
@@ -350,6 +345,17 @@ class Handler(BaseHTTPRequestHandler):
             self._event({"error": told})
         else:
             self._send_json({"error": told}, status)
+            self._hear_out()
+
+    def _hear_out(self) -> None:
+        """Read on until the client is done: who still sends to a connection that is
+        closed is told of that, and not of the answer."""
+        with suppress(OSError):
+            self.connection.shutdown(socket.SHUT_WR)
+            self.connection.settimeout(1.0)
+            for _ in range(1 << 12):
+                if not self.connection.recv(1 << 16):
+                    break
 
     def _send_json(self, content: Mapping[str, Any], status: int = 200) -> None:
         self._send(json.dumps(content).encode(), "application/json", status)
