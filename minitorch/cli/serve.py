@@ -31,7 +31,7 @@ def serve(
         typer.Option(
             min=1,
             help="Blocks of keys and values.",
-            show_default="enough for a batch of the longest texts",
+            show_default="enough for a batch of the longest texts, 4 GiB at most",
         ),
     ] = None,
     block_size: Annotated[int, typer.Option(min=1, help="Tokens in a block.")] = 16,

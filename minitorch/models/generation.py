@@ -9,6 +9,7 @@ to look at. On the device "cuda" that is one CUDA graph.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from numbers import Real
@@ -52,8 +53,8 @@ class Sampling:
 
     def __post_init__(self) -> None:
         t, k, p = self.temperature, self.top_k, self.top_p
-        if not (isinstance(t, Real) and t >= 0 and math.isfinite(t)):
-            raise ValueError(f"generate: temperature is {t!r}; expected 0 or more")
+        if not (isinstance(t, Real) and 0 <= t <= sys.float_info.max):
+            raise ValueError(f"generate: temperature is {t!r:.60}; expected 0 or more")
         if k is not None and (type(k) is not int or k < 1):
             raise ValueError(f"generate: top_k is {k!r}; expected an int, 1 or more")
         if p is not None and not (isinstance(p, Real) and 0 < p <= 1):
@@ -61,8 +62,10 @@ class Sampling:
 
     @property
     def greedy(self) -> bool:
-        """Whether nothing is drawn: scores over less than 1e-30 could be infinite."""
-        return self.temperature < 1e-30 or self.top_k == 1
+        """Whether nothing is drawn: scores over less than 1e-30 could be infinite, and
+        in float32 less than 1e-45 of the probability is no share."""
+        least = min(self.temperature, 1 if self.top_p is None else self.top_p)
+        return least < 1e-30 or self.top_k == 1
 
     def probabilities(self, scores: Tensor) -> Tensor:
         """What each token is drawn with: scores [B, vocab] -> [B, vocab]."""

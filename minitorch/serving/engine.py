@@ -46,6 +46,9 @@ if TYPE_CHECKING:
     from minitorch.tensor import Tensor
 
 
+MOST_BYTES = 1 << 32  # of blocks, if nobody says how many: some models look back far
+
+
 class Event(NamedTuple):
     """What a step did for a text.
 
@@ -92,9 +95,10 @@ class Engine:
     """A model that writes many texts, and the memory for them.
 
     Args:
-        model: a GPT; it leaves training mode.
+        model: a GPT; each step leaves training mode. A new engine is for new weights:
+            this one finds what was computed with the old ones.
         blocks: of keys and values; None: enough for `max_batch` texts as long as the
-            model looks back.
+            model looks back, but no more than `MOST_BYTES`.
         block_size: tokens in a block.
         max_batch: how many texts run at once.
         max_tokens_per_step: how many tokens a step reads at most.
@@ -120,9 +124,12 @@ class Engine:
                 f"{max_tokens_per_step}; expected at least 1, and a token of each text"
             )
         if blocks is None:
-            blocks = max_batch * -(-model.config.block_size // max(block_size, 1))
+            c, size = model.config, max(block_size, 1)
+            numbers = c.n_layer * size * 2 * c.kv_heads * c.head_size
+            most = MOST_BYTES // (numbers * model.wte.weight.dtype.itemsize)
+            blocks = max(min(max_batch * -(-c.block_size // size), most), 1)
         self.pool = BlockPool(blocks, block_size)
-        self.model = model.eval()
+        self.model = model
         self.cache = PagedCache(
             model.config, blocks, block_size, model.device, model.wte.weight.dtype
         )
@@ -204,6 +211,8 @@ class Engine:
     def step(self) -> list[Event]:
         """Read some tokens; what was written then."""
         start = time.perf_counter()
+        if self.model.training:
+            self.model.eval()
         chunks = self._schedule()
         events = self._written_by(chunks) if chunks else []
         self._steps += bool(chunks)
@@ -296,22 +305,22 @@ class Engine:
 
     def _written_by(self, chunks: Sequence[tuple[Text, int]]) -> list[Event]:
         """Read these tokens, and choose the next one of each text that was read."""
-        ends = np.cumsum([count for _, count in chunks]) - 1
+        last = np.cumsum([count for _, count in chunks]) - 1
+        rows = [i for i, (text, n) in zip(last, chunks) if text.left == n]
+        ready, tokens = [text for text, n in chunks if text.left == n], []
         parts = [Part(text.blocks, text.read, count) for text, count in chunks]
         ids = [t for text, n in chunks for t in text.tokens[text.read : text.read + n]]
         graphed = self._graphs is not None and len(ids) == len(chunks)
         with no_grad():
             x = self._replayed(ids, parts) if graphed else self._features(ids, parts)
-            self._have_read(chunks)
-            ready = [i for i, (text, _) in enumerate(chunks) if not text.left]
-            if not ready:
-                return []
-            if len(ready) < len(x):
-                x = x.index_select(0, self._tensor(ends[ready]))
-            scores = x if graphed else self.model.lm_head(x)
-            texts = [chunks[i][0] for i in ready]
-            tokens = self._chosen(texts, scores)
-        return [self._next(text, token) for text, token in zip(texts, tokens)]
+            if 0 < len(rows) < len(x):
+                x = x.index_select(0, self._tensor(np.array(rows)))
+            if ready:
+                scores = x if graphed else self.model.lm_head(x)
+                tokens = self._chosen(ready, scores)
+        for text, count in chunks:  # once nothing can fail: else it is read again
+            self._keep(text, count)
+        return [self._next(text, token) for text, token in zip(ready, tokens)]
 
     def _features(self, ids: Sequence[int], parts: Sequence[Part]) -> Tensor:
         """[N, C] for all tokens of a step, whose keys and values are kept."""
@@ -341,14 +350,13 @@ class Engine:
         with self.cache.reading_packed(packed, len(ids)):
             return self.model.lm_head(self.model.features(ids, cache).squeeze(1))
 
-    def _have_read(self, chunks: Sequence[tuple[Text, int]]) -> None:
-        """Count these tokens, and publish the blocks that are full now."""
-        for text, count in chunks:
-            size, before = self.pool.block_size, text.read
-            text.read += count
-            extend_keys(text.keys, text.tokens, size)
-            for i in range(before // size, text.read // size):
-                self.pool.publish(text.blocks[i], text.keys[i])
+    def _keep(self, text: Text, count: int) -> None:
+        """So many tokens more are read; others may find the blocks that are full."""
+        size, before = self.pool.block_size, text.read
+        text.read += count
+        extend_keys(text.keys, text.tokens, size)
+        for i in range(before // size, text.read // size):
+            self.pool.publish(text.blocks[i], text.keys[i])
 
     def _chosen(self, texts: Sequence[Text], scores: Tensor) -> list[int]:
         """The next token of each text: scores [B, vocab]."""

@@ -27,12 +27,12 @@ from collections.abc import (
     Iterator,
     Mapping,
 )
-from contextlib import closing
+from contextlib import closing, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import chain
 from queue import Empty, SimpleQueue
 from typing import Any, ClassVar
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from minitorch.data.text import Tokenizer, decoded
 from minitorch.serving.engine import Engine, Event
@@ -60,6 +60,7 @@ SAMPLING = "temperature", "top_k", "top_p", "seed"
 NEUTRAL: Mapping[str, Any] = {
     "n": 1, "best_of": 1, "echo": False, "suffix": "", "logprobs": None,
     "presence_penalty": 0, "frequency_penalty": 0, "logit_bias": {},
+    "stream_options": {"include_usage": True},
 }  # fmt: skip
 
 
@@ -206,7 +207,7 @@ class Server(ThreadingHTTPServer):
         host: an address of this machine; 127.0.0.1 is reached from nowhere else.
 
     Raises:
-        OSError: the port is taken.
+        OSError: the port is taken, or the host is not this machine.
     """
 
     daemon_threads = True
@@ -216,9 +217,15 @@ class Server(ThreadingHTTPServer):
         self, engine: Engine, words: Tokenizer, name: str = "gpt",
         ends: Collection[int] = (), port: int = 0, host: str = "127.0.0.1",
     ) -> None:  # fmt: skip
-        super().__init__((host, port), Handler)
         self.words, self.name, self.ends = words, name, ends
         self.desk, self.created = Desk(engine), int(time.time())
+        try:
+            super().__init__((host, port), Handler)  # closes what cannot listen
+        except OSError as error:
+            raise type(error)(
+                f"Server: cannot listen at {host}:{port} ({error.strerror or error}); "
+                f"give another port, or 0 for one that is free"
+            ) from error
         self.url = f"http://{host}:{self.server_port}"
 
     def start(self) -> None:
@@ -240,6 +247,7 @@ class Handler(BaseHTTPRequestHandler):
     server: Server
     server_version, sys_version = "minitorch", ""
     timeout: ClassVar[float] = 60.0  # of a client that says nothing
+    disable_nagle_algorithm = True  # a token waits for no news of the one before
     streams = False  # whether the answer has begun, in parts
 
     def do_GET(self) -> None:
@@ -251,7 +259,7 @@ class Handler(BaseHTTPRequestHandler):
     def _answer(self, method: Callable[[], None]) -> None:
         try:
             origin = self.headers.get("Origin")  # of a page in somebody's browser
-            if origin and urlsplit(origin).netloc != self.headers.get("Host"):
+            if origin and not ours(origin, self.headers.get("Host", "")):
                 raise Refused(f"a page of {origin} may not ask this server", 403)
             method()
         except (ConnectionError, TimeoutError):
@@ -264,13 +272,17 @@ class Handler(BaseHTTPRequestHandler):
             self._complain(error, 500)
 
     def _get(self) -> None:
-        if self.path == "/v1/models":
-            model = {"id": self.server.name, "object": "model", "owned_by": "minitorch"}
-            data = [{**model, "created": self.server.created}]
-            self._send_json({"object": "list", "data": data})
+        name = self.server.name
+        if self.path in ("/v1/models", f"/v1/models/{quote(name, safe='')}"):
+            model = {
+                "id": name, "object": "model", "owned_by": "minitorch",
+                "created": self.server.created,
+            }  # fmt: skip
+            listed = {"object": "list", "data": [model]}
+            self._send_json(listed if self.path == "/v1/models" else model)
         elif self.path == "/metrics":
             stats = self.server.desk.engine.stats()
-            lines = [f"minitorch_{name} {value:.9g}\n" for name, value in stats.items()]
+            lines = [f"minitorch_{name} {value}\n" for name, value in stats.items()]
             self._send("".join(lines).encode(), "text/plain; version=0.0.4")
         else:
             raise Refused(f"there is no {self.path!r}", 404)
@@ -307,9 +319,12 @@ class Handler(BaseHTTPRequestHandler):
 
     def _body(self) -> Any:
         size = self.headers.get("Content-Length", "")
-        if not size.isdecimal() or int(size) > MOST_BYTES:
+        known = size.isdecimal() and len(size) < 20
+        if not known or int(size) > MOST_BYTES:
             raise Refused(
-                f"Content-Length is {size!r}; expected at most {MOST_BYTES}", 413
+                f"Content-Length is {size!r:.60}; expected a number of bytes, at most "
+                f"{MOST_BYTES}",
+                413 if known else 411,
             )
         try:
             return json.loads(self.rfile.read(int(size)))
@@ -320,7 +335,8 @@ class Handler(BaseHTTPRequestHandler):
         """Whether the client has hung up."""
         asked = select.poll()  # `select` itself knows 1024 connections alone
         asked.register(self.connection, select.POLLIN)
-        return bool(asked.poll(0)) and not self.connection.recv(1, socket.MSG_PEEK)
+        # There is one request: nobody else reads what came behind it.
+        return bool(asked.poll(0)) and not self.connection.recv(1 << 16)
 
     def _complain(self, error: Exception, status: int) -> None:
         kind = "server_error" if status >= 500 else "invalid_request_error"
@@ -329,6 +345,17 @@ class Handler(BaseHTTPRequestHandler):
             self._event({"error": told})
         else:
             self._send_json({"error": told}, status)
+            self._hear_out()
+
+    def _hear_out(self) -> None:
+        """Read on until the client is done: who still sends to a connection that is
+        closed is told of that, and not of the answer."""
+        with suppress(OSError):
+            self.connection.shutdown(socket.SHUT_WR)
+            self.connection.settimeout(1.0)
+            for _ in range(1 << 12):
+                if not self.connection.recv(1 << 16):
+                    break
 
     def _send_json(self, content: Mapping[str, Any], status: int = 200) -> None:
         self._send(json.dumps(content).encode(), "application/json", status)
@@ -348,6 +375,15 @@ class Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         """Nothing: what people ask is nobody else's business."""
+
+
+def ours(origin: str, host: str) -> bool:
+    """Whether a page comes from this server: by an address, since whoever has a name
+    may let it stand for any address, later also for ours (DNS rebinding)."""
+    page = urlsplit(origin)
+    name = page.hostname or ""
+    address = name == "localhost" or name.replace(".", "").isdecimal() or ":" in name
+    return page.netloc == host and address
 
 
 def checked(given: Any) -> dict[str, Any]:
@@ -371,8 +407,13 @@ def checked(given: Any) -> dict[str, Any]:
             raise Refused(f"{name} is {value!r:.60}; expected {kinds}")
     out = {name: given.get(name, default) for name, (_, default) in FIELDS.items()}
     out["stop"] = [out["stop"]] if type(out["stop"]) is str else out["stop"]
-    if out["prompt"] is None:
+    prompt = out["prompt"]
+    if prompt is None:
         raise Refused("the prompt is missing; expected text, or a list of tokens")
+    if prompt and type(prompt) is list and type(prompt[0]) in (str, list):
+        if len(prompt) > 1:
+            raise Refused(f"the prompt is {len(prompt)} of them; ask for each alone")
+        (out["prompt"],) = prompt
     if out["max_tokens"] < 1:
         raise Refused(f"max_tokens is {out['max_tokens']}; expected 1 or more")
     if not all(isinstance(stop, str) and stop for stop in out["stop"]):

@@ -140,6 +140,12 @@ def test_probabilities_are_those_of_the_definition(t, k, p):
     np.testing.assert_allclose(ours.numpy(), expected.numpy(), atol=1e-6)
 
 
+@pytest.mark.parametrize("how", [{"top_k": 1}, {"top_p": 1e-50}, {"top_p": 1e-20}])
+def test_of_the_least_share_the_best_is_left(how):
+    best = generate(gpt(), [1, 2, 3], 6, temperature=0)
+    assert generate(gpt(), [1, 2, 3], 6, **how) == best
+
+
 def test_tokens_are_drawn_as_often_as_they_are_likely():
     scores = minitorch.tensor([[0.0, 1.0, 2.0, -1.0, 0.5]])
     sampling, n = Sampling(0.8, top_p=0.95), 3_000
@@ -163,6 +169,7 @@ def test_tokens_are_drawn_as_often_as_they_are_likely():
         ([[1], 2], {}, "a prompt is 2; expected token ids"),
         ([1], {"temperature": -1}, "temperature is -1"),
         ([1], {"temperature": "hot"}, "temperature is 'hot'; expected 0 or more"),
+        ([1], {"temperature": 10**400}, "temperature is 10{59}; expected 0 or more"),
         ([1], {"top_k": 0}, "top_k is 0"),
         ([1], {"top_p": 0}, "top_p is 0"),
         ([1], {"top_p": "all"}, "top_p is 'all'; expected above 0"),

@@ -161,6 +161,13 @@ def test_texts_end_at_a_stop_token():
     assert not engine.busy and engine.pool.used == 0
 
 
+def test_a_model_that_is_trained_in_between_is_no_longer_when_it_writes():
+    engine, model = Engine(gpt()), gpt()
+    id = engine.add([1, 2, 3], 6, temperature=0)
+    model.train()
+    assert engine.run()[id] == alone(model.eval(), [1, 2, 3], 6, temperature=0)
+
+
 def test_who_is_cancelled_gives_all_back():
     engine = Engine(gpt(), 12, 4, max_batch=2)
     ids = [engine.add([1, 2, 3, 4, 5], 9, temperature=0) for _ in range(3)]
@@ -170,6 +177,25 @@ def test_who_is_cancelled_gives_all_back():
     assert engine.stats()["running"] == 1 and engine.stats()["waiting"] == 0
     assert set(engine.run()) == {ids[1]}
     assert engine.pool.references == [0] * 12
+
+
+@pytest.mark.parametrize("part", ["_features", "_chosen"])
+def test_a_step_that_failed_is_done_again(part, monkeypatch):
+    engine, prompts = Engine(gpt(), block_size=2), [[1, 2, 3, 4], [5]]
+    ids = [engine.add(p, 6, temperature=0) for p in prompts]
+    with monkeypatch.context() as patch, pytest.raises(MemoryError):
+        patch.setattr(engine, part, failing)
+        engine.step()
+    assert engine.stats()["tokens"] == 0
+    events = [event for _ in range(6) for event in engine.step()]
+    assert not engine.busy
+    for id, prompt in zip(ids, prompts):
+        written = [e.token for e in events if e.id == id]
+        assert written == alone(gpt(), prompt, 6, temperature=0)
+
+
+def failing(*_: Any) -> None:
+    raise MemoryError
 
 
 @pytest.mark.parametrize(
@@ -190,6 +216,15 @@ def test_what_cannot_be_served_is_refused_at_once(given, told):
     with pytest.raises(ValueError, match=told):
         engine.add(*given)
     assert not engine.busy
+
+
+def test_memory_for_who_looks_back_far(monkeypatch):
+    token = 2 * 2 * 16 * 4  # layers, keys and values, numbers, bytes
+    assert Engine(gpt(), block_size=5).pool.size == 16 * 5
+    monkeypatch.setattr("minitorch.serving.engine.MOST_BYTES", 30 * token)
+    assert Engine(gpt(), block_size=5).pool.size == 6
+    assert Engine(gpt(), block_size=31).pool.size == 1
+    assert Engine(gpt(), 7, block_size=5).pool.size == 7
 
 
 def test_errors_of_the_parts():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import re
 import signal
@@ -96,6 +95,9 @@ def test_a_completion(server):
     ids = server.words.encode(PROMPT)
     again = ask(server, prompt=ids, max_tokens=8, temperature=0, model="letters", n=1)
     assert again["choices"] == answer["choices"] and again["id"] != answer["id"]
+    for one in ([PROMPT], [ids]):  # a list of one, as some clients always send
+        again = ask(server, prompt=one, max_tokens=8, temperature=0)
+        assert again["choices"] == answer["choices"]
     drawn = ask(server, prompt=PROMPT, max_tokens=8, top_p=0.9, seed=5)
     generator = minitorch.Generator(5)
     assert drawn["choices"][0]["text"] == alone(
@@ -104,7 +106,8 @@ def test_a_completion(server):
 
 
 def test_a_stream(server):
-    body = {"prompt": PROMPT, "max_tokens": 6, "temperature": 0, "stream": True}
+    body = {"prompt": PROMPT, "max_tokens": 6, "temperature": 0, "stream": True,
+            "stream_options": {"include_usage": True}}  # fmt: skip
     with opened(server, "/v1/completions", body) as answer:
         assert answer.headers["Content-Type"] == "text/event-stream"
         lines = answer.read().decode().split("\n\n")
@@ -180,6 +183,7 @@ def test_who_hangs_up_is_written_for_no_longer(server, stream, monkeypatch):
         else:
             while not server.desk.engine.running:
                 time.sleep(0.001)
+        client.sendall(b"\r\n")  # which nobody wants to know
     after = quiet(server)
     assert after["tokens"] - before["tokens"] < 390
 
@@ -188,6 +192,9 @@ def test_models_and_numbers(server):
     with opened(server, "/v1/models") as answer:
         (model,) = json.load(answer)["data"]
     assert model["id"] == "letters" and model["object"] == "model"
+    with opened(server, "/v1/models/letters") as answer:
+        assert json.load(answer) == model
+    assert refused(server, "/v1/models/digits")[0] == 404
     ask(server, prompt=PROMPT, max_tokens=2)
     with opened(server, "/metrics") as answer:
         assert answer.headers["Content-Type"].startswith("text/plain")
@@ -204,8 +211,11 @@ def test_models_and_numbers(server):
         ({"prompt": 3}, "prompt is 3; expected str or list"),
         ({"prompt": ""}, "a prompt is empty"),
         ({"prompt": "xyz"}, "'x'"),
-        ({"prompt": ["a", "b"]}, "'a' in a prompt is no token"),
-        ({"prompt": [[1], [2]]}, "a list of them; expected one"),
+        ({"prompt": ["a", "b"]}, "the prompt is 2 of them; ask for each alone"),
+        ({"prompt": [[1], [2]]}, "the prompt is 2 of them"),
+        ({"prompt": [1, "a"]}, "'a' in a prompt is no token"),
+        ({"prompt": [["a"]]}, "'a' in a prompt is no token"),
+        ({"stream_options": {"other": 1}}, "only {'include_usage': True} is served"),
         ({"prompt": [1, 99]}, "99 in a prompt is no token; expected ints from 0 to 11"),
         ({"prompt": "a" * 400}, "has 400 tokens; expected one, of less than"),
         ({"max_tokens": 0}, "max_tokens is 0; expected 1 or more"),
@@ -229,13 +239,24 @@ def test_bad_requests(server, body, told, stream):
     assert error["type"] == "invalid_request_error"
 
 
+def test_pages_of_others_may_not_ask(server):
+    def asked(origin: str, host: str) -> int:
+        head = {"Origin": origin, "Host": host}
+        request = urllib.request.Request(server.url + "/metrics", None, head)
+        return urllib.request.urlopen(request, timeout=30).status
+
+    own = server.url.removeprefix("http://")
+    for name in (own, "localhost:80", "[::1]:80"):
+        assert asked(f"http://{name}", name) == 200
+    # The last name was made to stand for this machine's address.
+    for name, host in [("evil.example", own), ("1.2.3.4", own), ("evil:80", "evil:80")]:
+        with pytest.raises(urllib.error.HTTPError) as told:
+            asked(f"http://{name}", host)
+        assert told.value.code == 403
+        assert f"a page of http://{name} may" in told.value.read().decode()
+
+
 def test_what_is_not_there(server):
-    page = {"Origin": "http://evil.example"}
-    with pytest.raises(urllib.error.HTTPError) as told:
-        urllib.request.urlopen(
-            urllib.request.Request(server.url + "/metrics", None, page)
-        )
-    assert told.value.code == 403 and "evil.example" in told.value.read().decode()
     status, error = refused(server, body={"prompt": "a", "model": "other"})
     assert status == 404 and "'other'; this server has 'letters'" in error["message"]
     assert refused(server, "/v2")[0] == refused(server, "/v2", {})[0] == 404
@@ -243,11 +264,12 @@ def test_what_is_not_there(server):
     with pytest.raises(urllib.error.HTTPError) as told:
         urllib.request.urlopen(url, b"{", timeout=30)
     assert told.value.code == 400 and "no JSON" in told.value.read().decode()
-    client = http.client.HTTPConnection(*server.server_address, timeout=30)
-    client.request("POST", "/v1/completions", headers={"Content-Length": str(2**21)})
-    answer = client.getresponse()
-    assert answer.status == 413 and b"expected at most" in answer.read()
-    client.close()
+    with pytest.raises(urllib.error.HTTPError) as told:  # no broken pipe
+        urllib.request.urlopen(url, b" " * 5_000_000, timeout=30)
+    assert told.value.code == 413 and "'5000000'; exp" in told.value.read().decode()
+    with pytest.raises(urllib.error.HTTPError) as told:
+        urllib.request.urlopen(url, iter([b"{}"]), timeout=30)  # in chunks
+    assert told.value.code == 411 and "is ''; exp" in told.value.read().decode()
 
 
 def test_an_error_of_the_engine_is_told_and_forgotten(server, monkeypatch):
@@ -278,6 +300,14 @@ def test_who_waits_when_the_server_ends_is_told(server, monkeypatch):
     thread.join(20)
     assert told[0][0] == 500 and "closing" in told[0][1]["message"]
     assert engine.pool.used == 0
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "nowhere.invalid", "::1"])
+def test_where_nobody_can_listen(server, host):
+    threads, told = threading.active_count(), rf"cannot listen at {host}:\d+ \("
+    with pytest.raises(OSError, match=told):
+        Server(server.desk.engine, server.words, port=server.server_port, host=host)
+    assert threading.active_count() <= threads
 
 
 def test_the_command(tmp_path):
