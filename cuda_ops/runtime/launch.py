@@ -91,6 +91,7 @@ _WORDS = {  # the signature word of a number's type
     float: "float64",
     np.float32: "float32",
     np.float64: "float64",
+    np.int8: "int8",
     np.int32: "int32",
     np.int64: "int64",
     np.uint32: "uint32",
