@@ -56,6 +56,14 @@ def back(array: Any) -> np.ndarray:
     return array_of(TensorData(Storage(array, dtype, "cuda"), (len(array),)))
 
 
+@pytest.mark.parametrize("dtype", dtypes.COMPUTED)
+def test_numbers_of_every_dtype_are_arguments(dtype: dtypes.DType) -> None:
+    """The simulator takes any; a launch packs those that it has a word for."""
+    word = launch._word(dtype.numpy.type(1))
+    assert word == dtype.name and compiler.signature(word)
+    assert launch.struct.calcsize(launch._letters(word)) == dtype.itemsize
+
+
 @pytest.mark.parametrize("parts, most", [(0, 9), (1, 9), (9, 9), (384, 132), (5, 1)])
 def test_fewest_blocks_take_as_few_turns(parts: int, most: int) -> None:
     blocks, turns = fewest(parts, most), math.ceil(parts / most)
