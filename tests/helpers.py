@@ -26,11 +26,13 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 
+import minitorch
 from minitorch import dtypes
 from minitorch.backend import available_devices, get_backend
 from minitorch.cuda import is_available
 from minitorch.dtypes import DType
 from minitorch.function import Context
+from minitorch.models import GPT, GPTConfig
 from minitorch.tensor_data import Shape, TensorData, contiguous_strides
 
 # "cuda" is left out where there is neither a GPU nor the simulator; tests/cuda says so
@@ -276,3 +278,13 @@ def nothing_for_the_collector() -> Iterator[None]:
         gc.set_debug(0)
         gc.garbage.clear()
         gc.enable()
+
+
+def lively_gpt(**config: Any) -> GPT:
+    """A model that is sure of little, and says other things after other texts."""
+    minitorch.manual_seed(6)
+    model = GPT(GPTConfig(**config, dropout=0.5))
+    with minitorch.no_grad():
+        for p in model.parameters():
+            p.add_(minitorch.randn_like(p) * 0.4)
+    return model

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import minitorch
-from helpers import SIMULATED, nothing_for_the_collector
-from minitorch.models import GPT, GPTConfig, Sampling, generate, stream
+from helpers import SIMULATED, lively_gpt, nothing_for_the_collector
+from minitorch.models import GPT, Sampling, generate, stream
 
 SIZES = {"vocab_size": 11, "block_size": 12, "n_layer": 2, "n_head": 2, "n_embd": 8,
          "tied": False}  # fmt: skip
@@ -22,13 +22,7 @@ WAYS = {"greedy": {"temperature": 0}, "drawn": {"top_k": 8, "top_p": 0.95}}
 
 
 def gpt(shape: str = "gpt2", device: str = "cpu") -> GPT:
-    """A model that is sure of little, and says other things after other texts."""
-    minitorch.manual_seed(6)
-    model = GPT(GPTConfig(**SHAPES[shape], dropout=0.5))
-    with minitorch.no_grad():
-        for p in model.parameters():
-            p.add_(minitorch.randn_like(p) * 0.4)
-    return model.to(device)
+    return lively_gpt(**SHAPES[shape]).to(device)
 
 
 def seeds(way: str, *numbers: int):

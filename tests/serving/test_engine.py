@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import minitorch
-from helpers import SIMULATED
-from minitorch.models import GPT, GPTConfig
+from helpers import SIMULATED, lively_gpt
+from minitorch.models import GPT
 from minitorch.serving import Engine, PagedCache
 
 SIZES = {"vocab_size": 11, "block_size": 24, "n_layer": 2, "n_head": 4, "n_embd": 16,
@@ -27,13 +27,7 @@ each_shape = pytest.mark.parametrize("shape", SHAPES)
 
 @cache
 def gpt(shape: str = "gpt2", device: str = "cpu") -> GPT:
-    """A model that says other things after other texts."""
-    minitorch.manual_seed(6)
-    model = GPT(GPTConfig(**SHAPES[shape], dropout=0.5))
-    with minitorch.no_grad():
-        for p in model.parameters():
-            p.add_(minitorch.randn_like(p) * 0.4)
-    return model.to(device)
+    return lively_gpt(**SHAPES[shape]).to(device)
 
 
 def alone(model: GPT, prompt: list[int], count: int, **how: Any) -> list[int]:
