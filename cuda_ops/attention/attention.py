@@ -54,6 +54,7 @@ from cuda_ops.attention.one_pass import (
     one_pass,
     part_rows,
 )
+from cuda_ops.attention.paged import run_paged
 from cuda_ops.attention.units import BF16, F16, FMA, TF32, VECTOR, Cut
 from cuda_ops.attention.warpgroup import CUTS, warpgroup_forward, warpgroup_shared
 from cuda_ops.block.intrinsics import is_aligned
@@ -266,7 +267,7 @@ def paged_attention(
     lengths: TensorData, scale: float,
 ) -> bool:  # fmt: skip
     """As `Backend.paged_attention`, for few queries of a text; else False."""
-    (R, H, T, E), (_, size, both, _) = query.shape, memory.shape
+    (R, _, T, E), (_, size, both, _) = query.shape, memory.shape
     kind = query.dtype is float32 or query.dtype.half
     if not kind or memory.dtype is not query.dtype or not 0 < T <= FEW:
         return False
@@ -281,11 +282,10 @@ def paged_attention(
     lanes = lanes_for(E, 4 if _elements(query, keys, values) > 1 else 1, "")
     if lanes is None or R * T > MOST or 0 in (*query.shape, *keys.shape):
         return False
-    o, ends = _room(out), empty((R, H, T), float32)
-    pages = *(contiguous(a).flat() for a in (tables, lengths)), (tables.shape[1], size)
-    run_few(
-        lanes._replace(paged=True), o, ends, _flat(query, keys, values), None,
-        _sizes(query, keys, values), scale, False, None, pages,
+    o = _room(out)
+    run_paged(
+        lanes, o, _flat(query, keys, values), contiguous(tables), contiguous(lengths),
+        size, _sizes(query, keys, values), scale,
     )  # fmt: skip
     _hand_over([(out, o)])
     return True

@@ -84,7 +84,6 @@ class Lanes(NamedTuple):
         early: whether all keys but the newest are there before the query is.
         threads: of a block.
         clustered: whether the blocks of a query are a cluster.
-        paged: whether keys are found through a table.
     """
 
     group: int
@@ -94,7 +93,6 @@ class Lanes(NamedTuple):
     early: bool = False
     threads: int = THREADS
     clustered: bool = False
-    paged: bool = False
 
     @property
     def keys(self) -> int:
@@ -160,17 +158,6 @@ def mask_reader(kind: str) -> Any:
     return device(number if kind else nothing)
 
 
-def finder(paged: bool) -> Any:
-    """Make `row(n, tables, at, size)`: where key n of a text is, in blocks of `size`
-    keys, whose numbers begin at `at`; as for a page table. Else it is n."""
-
-    def row(n, tables, at, size):
-        block, slot = uint32(n) // uint32(size), uint32(n) % uint32(size)
-        return tables[at + block] * size + slot
-
-    return device(row if paged else lambda n, tables, at, size: n)
-
-
 def split_template(lanes: Lanes) -> Callable:
     """The Python function of `attention_split`."""
     group, items, threads, early = lanes.group, lanes.items, lanes.threads, lanes.early
@@ -179,20 +166,18 @@ def split_template(lanes: Lanes) -> Callable:
     shared = max(threads, threads // WARP * stretch)
     room = stretch + 2 if clustered else 1
     read, hidden = part_reader(lanes), mask_reader(lanes.mask)
-    paged, row_of = lanes.paged, finder(lanes.paged)
     merge, gather = merged(threads, exp, np.float32), gatherer(clustered)
     inner, outer = group.bit_length() - 1, (WARP // group).bit_length() - 1
 
     def attention_split(
         query, q, key, k, value, v, mask, m, newest, out, o, logsumexp, came, parts,
-        ends, sizes, scale, causal, tables, lengths, pages,
+        ends, sizes, scale, causal,
     ):  # fmt: skip
         """Softmax over a block's keys, for one query; sums in registers.
 
         # query [B, H, L, E], key [B, K, S, E], value [B, K, S, V], newest [1] or [0]
         # -> out [B, H, L, V], logsumexp [B, H, L]; in between
         # parts [B, H, L, splits, V], ends [B, H, L, splits, 2], came [B, H, L]
-        # paged: tables [B, P], lengths [B], pages = P, keys of a block; S = P * keys
 
             s = keys @ query * scale + mask                   4 keys a group of threads
             best = max(s);  p = exp(s - best)
@@ -221,9 +206,7 @@ def split_template(lanes: Lanes) -> Callable:
         head, number = cuda.blockIdx.x, uint32(cuda.blockIdx.z)
         b, i = int64(number // uint32(L)), int64(number % uint32(L))
         few = int64(uint32(head) // uint32(share))
-        seen, table = min(S, i + 1) if causal else S, b * pages[0]
-        if paged:  # the queries are the text's last
-            seen = min(S, lengths[b] - L + i + 1)
+        seen = min(S, i + 1) if causal else S
         first = cuda.blockIdx.y * (keys * KEYS) + own
         m_from = m[0] + b * m[1] + head * m[2] + i * m[3]
         k_from, v_from = k[0] + b * k[1] + few * k[2], v[0] + b * v[1] + few * v[2]
@@ -235,7 +218,6 @@ def split_template(lanes: Lanes) -> Callable:
             s[j] = hidden(mask, m_from + n * m[4], m_from, n < seen)
         for j in range(KEYS):
             n = first + j * keys if s[j] != NEVER else 0
-            n = row_of(n, tables, table, pages[1])
             read(key, k_from + n * k[3], E, t, y, j * items)
             read(value, v_from + n * v[3], V, t, z, j * items)
         if early:
@@ -396,7 +378,7 @@ def join(parts, ends, row, splits, V, tops, totals, cells, out, at, logsumexp):
 
 SPLIT = (
     "T[] 4*int64 T[] 4*int64 T[] 4*int64 bool[] 5*int64 int64[] T[] 4*int64 float32[] "
-    "int32[] float32[] float32[] 6*int64 float32 bool int64[] int64[] 2*int64"
+    "int32[] float32[] float32[] 6*int64 float32 bool"
 )
 
 
@@ -415,7 +397,6 @@ def split(lanes: Lanes) -> Kernel:
 
 _main = Lanes(16, 4, 4, "bool", True)
 MAIN = [_main] if SIMULATED else [_main, _main._replace(threads=512, clustered=True)]
-MAIN.append(Lanes(16, 4, 4, paged=True))
 for _lanes in MAIN:
     split(_lanes)
 
@@ -441,9 +422,9 @@ def counters(size: int) -> Any:
 def run_few(
     lanes: Lanes, out: TensorData, logsumexp: TensorData, operands: tuple[Any, ...],
     mask: Any, sizes: tuple[int, ...], scale: float, causal: bool,
-    newest: TensorData | None, pages: tuple[Any, ...] | None = None,
+    newest: TensorData | None,
 ) -> None:  # fmt: skip
-    """The kernel, with operands, a mask, sizes and pages as it takes them."""
+    """The kernel, with operands, a mask and sizes as it takes them."""
     heads, _, L, S, _, V = sizes
     lanes = lanes.for_keys(S)
     splits = ceil_div(S, lanes.keys)
@@ -454,5 +435,5 @@ def run_few(
         *operands, *(mask or (ends, (0,) * 5)),
         notes() if newest is None else newest.flat(), out.storage.array,
         (out.offset, *out.strides[:3]), logsumexp.flat(), counters(rows), parts, ends,
-        sizes, np.float32(scale), bool(causal), *(pages or (notes(), notes(), (0, 1))),
+        sizes, np.float32(scale), bool(causal),
     )  # fmt: skip

@@ -78,6 +78,7 @@ def continuous(
 ) -> list[Wait]:
     """By an engine with blocks for `memory` tokens."""
     engine = Engine(model, memory // BLOCK, BLOCK, batch)
+    engine.warm_up()
     coming, seen = deque(requests), _Seen(clock)
     by_id: dict[int, Request] = {}
     while coming or engine.busy:

@@ -51,6 +51,7 @@ def serve(
         from minitorch.serving.server import Server
 
         engine = Engine(model, blocks, block_size, batch, tokens)
+        engine.warm_up()
         name = Path(run or weights or "").resolve().name
         with Server(engine, words, name, ends(words), port, host) as server:
             typer.echo(f"{name} is at {server.url}/v1/completions\nCtrl-C ends it.")

@@ -47,10 +47,12 @@ def takes(kinds: set[type], model: Any, ids: Tensor, cache: KVCache | None) -> b
 def _fits(model: Any, ids: Tensor, cache: KVCache) -> bool:
     """Whether the kernels, which do not ask, read and write within the cache."""
     c, (B, _), memory = model.config, ids.shape, cache.memory
-    shape = c.n_layer, B, 2 * c.kv_heads, cache.max_length, c.head_size
-    of_all = cache.padding is None or cache.padding.shape == (B,)
+    right = ids.dtype is int64
+    if not hasattr(cache, "attend"):
+        shape = c.n_layer, B, 2 * c.kv_heads, cache.max_length, c.head_size
+        of_all = cache.padding is None or cache.padding.shape == (B,)
+        right = right and memory.shape == shape and of_all
     kinds = {(a.raw.device, a.dtype) for a in (memory, *model.parameters())}
-    right = ids.dtype is int64 and memory.shape == shape and of_all
     here = {b.raw.device for b in model.buffers()} == {ids.raw.device}
     return right and here and kinds == {(ids.raw.device, memory.dtype)}
 
@@ -58,10 +60,16 @@ def _fits(model: Any, ids: Tensor, cache: KVCache) -> bool:
 def features(model: Any, ids: Tensor, cache: Any) -> Tensor:
     """ids [B, 1] -> [B, 1, C], and their keys and values into the cache.
 
+    A `KVCache` is written by the product that makes keys and values; a cache that can
+    `attend` (`PagedCache`) does both by itself.
+
     While a layer is computed, the weight of the one after the next comes to a GPU's
     cache; that of the next is already being read then.
     """
-    x, mask = _begun(model, ids, cache)
+    if hasattr(cache, "attend"):
+        x, mask = model.wte(ids) + model.wpe(cache.positions), None
+    else:
+        x, mask = _begun(model, ids, cache)
     soon = _weights(model)
     next(soon), next(soon)
     for layer, block in enumerate(model.h):
@@ -99,14 +107,18 @@ def _begun(model: Any, ids: Tensor, cache: Any) -> tuple[Tensor, Tensor]:
 
 
 def _step(
-    block: Any, x: Tensor, mask: Tensor, cache: Any, layer: int,
+    block: Any, x: Tensor, mask: Tensor | None, cache: Any, layer: int,
     soon: Iterator[TensorData],
 ) -> Tensor:  # fmt: skip
     """x [B, 1, C] -> [B, 1, C], through a block."""
     a, m = block.attn, block.mlp
-    heads = _layer(x, a.c_attn, next(soon), block.ln_1, kept=(cache, layer))
+    kept = None if mask is None else (cache, layer)
+    heads = _layer(x, a.c_attn, next(soon), block.ln_1, kept=kept)
     heads = heads.unflatten(-1, (-1, a.size)).transpose(1, 2)
-    y = _attend(heads[:, : a.heads], mask, cache, layer)
+    if mask is None:
+        y = cache.attend(heads[:, : a.heads], *cache.write(layer, heads[:, a.heads :]))
+    else:
+        y = _attend(heads[:, : a.heads], mask, cache, layer)
     x = _layer(y.transpose(1, 2).flatten(2), a.c_proj, next(soon), residual=x)
     gelu = operators.gelu_tanh if m.kind == "gelu_tanh" else operators.gelu
     y = _layer(x, m.c_fc, next(soon), block.ln_2, gelu)

@@ -65,10 +65,9 @@ class PagedCache:
         memory: [layers, blocks + 1, block size, 2 * kv heads, head size], keys before
             values: a token's are one row, which is written by one copy.
         nobody: a token of no text, which goes to the last block.
-        fresh: always, so that no step takes the way of `models/decoding.py`.
+        fresh: whether tokens come that are not each for itself, so that no step takes
+            the way of `models/decoding.py`.
     """
-
-    fresh = True
 
     def __init__(
         self,
@@ -87,6 +86,7 @@ class PagedCache:
         self.slots = [layer.flatten(0, 1) for layer in self.layers]
         self.block_size, self.nobody = block_size, Part([blocks], 0, 1)
         self.positions: Tensor | None = None
+        self.fresh = True
         self.writing: Any = None
         self.together: list[Together] = []
 
@@ -95,7 +95,7 @@ class PagedCache:
 
         Those that are one token alone stand first.
         """
-        positions, slots = self._places(parts)
+        positions, slots, _ = self._places(parts)
         together, start = [], 0
         for count, group in groupby(parts, lambda part: part.tokens):
             alike = list(group)
@@ -108,28 +108,48 @@ class PagedCache:
                 start = rows.stop
         return self._at(self._tensor(positions), self._tensor(slots), together)
 
-    def packed(self, parts: Sequence[Part], pages: int) -> Tensor:
-        """What `reading` has to know of parts of one token each, in one tensor whose
-        size depends on how many parts and blocks of a text there are alone."""
-        positions, slots = self._places(parts)
-        tables = self._tables(parts, pages)
-        every = positions, slots, positions + 1, tables.ravel()
+    def packed(
+        self, ids: Sequence[int], parts: Sequence[Part], wanted: Sequence[int],
+        sizes: tuple[int, int, int],
+    ) -> Tensor:  # fmt: skip
+        """A step in one int64 tensor, of a size that `sizes` alone decide.
+
+        These are how many rows the step has, how many of them are wanted, and how many
+        blocks a text has at most. Of each row it says the token, the position, the
+        slot, and how many tokens the text has up to this one; then each row's blocks,
+        and the rows that are wanted. Rows behind `ids` are tokens of nobody.
+        """
+        rows, most, pages = sizes
+        parts = [*parts, *[self.nobody] * (rows - len(ids))]
+        positions, slots, tables = self._places(parts, pages)
+        tokens, chosen = np.zeros(rows, np.int64), np.zeros(most, np.int64)
+        tokens[: len(ids)], chosen[: len(wanted)] = ids, wanted
+        every = tokens, positions, slots, positions + 1, tables.ravel(), chosen
         return self._tensor(np.concatenate(every))
 
-    def reading_packed(self, packed: Tensor, rows: int) -> AbstractContextManager[None]:
-        """As `reading`, of so many parts that were `packed`."""
-        positions, slots, lengths = packed[: 3 * rows].reshape((3, rows)).unbind(0)
-        tables = packed[3 * rows :].reshape((rows, -1))
-        return self._at(positions, slots, [Together(range(rows), tables, lengths)])
+    @contextmanager
+    def reading_packed(
+        self, packed: Tensor, sizes: tuple[int, int, int]
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """As `reading`, of a step that was `packed`: ids [rows, 1], the wanted rows.
+
+        Each token is as a text of its own, which ends with it.
+        """
+        rows, most, pages = sizes
+        ids, positions, slots, ends = packed[: 4 * rows].reshape((4, rows)).unbind(0)
+        tables = packed[4 * rows : -most].reshape((rows, pages))
+        with self._at(positions, slots, [Together(range(rows), tables, ends)]):
+            self.fresh = False
+            yield ids.unsqueeze(1), packed[-most:]
 
     @contextmanager
     def _at(
         self, positions: Tensor, slots: Tensor, together: list[Together]
     ) -> Iterator[None]:
         self.positions, self.writing = positions.unsqueeze(1), slots
-        self.together = together
+        self.together, self.fresh = together, True
         try:
-            with substituted(self._attend):
+            with substituted(self.attend):
                 yield
         finally:
             self.positions = None
@@ -152,7 +172,7 @@ class PagedCache:
     def advance(self, count: int) -> None:
         """Nothing: whoever gives the parts counts."""
 
-    def _attend(self, query: Tensor, memory: Tensor, *_: Any) -> Tensor:
+    def attend(self, query: Tensor, memory: Tensor, *_: Any) -> Tensor:
         """query [N, H, 1, E] -> [N, H, 1, E], each row's from its text's blocks."""
         N, H, _, E = query.shape
         backend, raw = query.backend, query.raw
@@ -166,14 +186,18 @@ class PagedCache:
             )
         return query.wrap(out)
 
-    def _places(self, parts: Sequence[Part]) -> tuple[np.ndarray, np.ndarray]:
-        """The positions of all tokens in their texts, and their rows of `slots`."""
-        positions, rows = [], []
-        for blocks, first, count in parts:
-            positions.append(np.arange(first, first + count))
-            block, slot = np.divmod(positions[-1], self.block_size)
-            rows.append(np.array(blocks)[block] * self.block_size + slot)
-        return np.concatenate(positions), np.concatenate(rows)
+    def _places(
+        self, parts: Sequence[Part], pages: int = 0
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Of all tokens the positions in their texts, the rows of `slots`, and the
+        blocks of their texts, [N, pages or more]."""
+        firsts, counts = np.array([part[1:] for part in parts]).T
+        pages = max(pages, -(-int((firsts + counts).max()) // self.block_size))
+        tables = np.repeat(self._tables(parts, pages), counts, 0)
+        every = np.arange(len(tables))
+        positions = every + np.repeat(firsts + counts - counts.cumsum(), counts)
+        block, slot = np.divmod(positions, self.block_size)
+        return positions, tables[every, block] * self.block_size + slot, tables
 
     def _tables(self, parts: Sequence[Part], pages: int) -> np.ndarray:
         """[R, pages], the blocks of each text, as far as it has tokens."""

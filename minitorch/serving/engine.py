@@ -27,6 +27,7 @@ import time
 from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -134,7 +135,7 @@ class Engine:
             model.config, blocks, block_size, model.device, model.wte.weight.dtype
         )
         self.max_batch, self.max_tokens = max_batch, max_tokens_per_step
-        # Of steps without prompts, by the number of texts; only where there is a GPU.
+        # Of steps, by the number of rows; only where there is a GPU.
         on_gpu = model.device.startswith("cuda")
         self._graphs: dict[int, GraphedStep] | None = {} if on_gpu else None
         self.running: list[Text] = []
@@ -192,6 +193,18 @@ class Engine:
         text = Text(self._added, tokens, limit, sampling, ends, drawn)
         self.waiting.append(text)
         return text.id
+
+    def warm_up(self) -> None:
+        """Compile kernels, and make the CUDA graphs, that the first texts would wait
+        for."""
+        self.model.eval()
+        rows = 1
+        with no_grad():
+            while self._graphs is not None and rows < 2 * self.max_tokens:
+                for _ in range(2):  # seen, and captured
+                    self._scores([0] * rows, [self.cache.nobody] * rows, [0])
+                rows *= 2
+            self._scores([0], [self.cache.nobody], [0])
 
     def cancel(self, id: int) -> bool:
         """Forget a text; False where there is none of this number, or no longer."""
@@ -306,49 +319,55 @@ class Engine:
     def _written_by(self, chunks: Sequence[tuple[Text, int]]) -> list[Event]:
         """Read these tokens, and choose the next one of each text that was read."""
         last = np.cumsum([count for _, count in chunks]) - 1
-        rows = [i for i, (text, n) in zip(last, chunks) if text.left == n]
+        rows = [int(i) for i, (text, n) in zip(last, chunks) if text.left == n]
         ready, tokens = [text for text, n in chunks if text.left == n], []
         parts = [Part(text.blocks, text.read, count) for text, count in chunks]
         ids = [t for text, n in chunks for t in text.tokens[text.read : text.read + n]]
-        graphed = self._graphs is not None and len(ids) == len(chunks)
         with no_grad():
-            x = self._replayed(ids, parts) if graphed else self._features(ids, parts)
-            if 0 < len(rows) < len(x):
-                x = x.index_select(0, self._tensor(np.array(rows)))
+            scores = self._scores(ids, parts, rows)
             if ready:
-                scores = x if graphed else self.model.lm_head(x)
                 tokens = self._chosen(ready, scores)
         for text, count in chunks:  # once nothing can fail: else it is read again
             self._keep(text, count)
         return [self._next(text, token) for text, token in zip(ready, tokens)]
 
-    def _features(self, ids: Sequence[int], parts: Sequence[Part]) -> Tensor:
-        """[N, C] for all tokens of a step, whose keys and values are kept."""
+    def _scores(
+        self, ids: Sequence[int], parts: Sequence[Part], wanted: Sequence[int]
+    ) -> Tensor:
+        """[len(wanted), vocab] of a step, whose keys and values are kept."""
+        if self._graphs is not None:
+            return self._replayed(ids, parts, wanted)
         cache: Any = self.cache
         with self.cache.reading(parts):
             x = self.model.features(self._tensor(np.array(ids)[:, None]), cache)
-        return x.squeeze(1)
+        x = x.squeeze(1)
+        if len(wanted) < len(ids):
+            x = x.index_select(0, self._tensor(np.array(wanted, np.int64)))
+        return self.model.lm_head(x)
 
-    def _replayed(self, ids: Sequence[int], parts: Sequence[Part]) -> Tensor:
-        """The scores [N, vocab] of a token of each text, by a CUDA graph.
+    def _replayed(
+        self, ids: Sequence[int], parts: Sequence[Part], wanted: Sequence[int]
+    ) -> Tensor:
+        """The same by a CUDA graph, of which there is one for 1, 2, 4, ... rows.
 
-        There is one for 1, 2, 4, ... texts; what is missing to such a number is filled
-        up with tokens of no text.
+        A token of a prompt is as a text that ends with it: nothing but the numbers in
+        one tensor tells a step of prompts from another one.
         """
         assert self._graphs is not None
         rows = 1 << (len(ids) - 1).bit_length()
-        more = rows - len(ids)
         pages = self.pool.blocks_for(self.model.config.block_size)
+        sizes = rows, min(rows, self.max_batch), pages
         if rows not in self._graphs:
-            self._graphs[rows] = make_graphed_step(self._one_each, warn)
-        packed = self.cache.packed([*parts, *[self.cache.nobody] * more], pages)
-        given = self._tensor(np.array([*ids, *[0] * more])[:, None])
-        return self._graphs[rows](given, packed)[: len(ids)]
+            one = partial(self._packed_scores, sizes)
+            self._graphs[rows] = make_graphed_step(one, warn)
+        packed = self.cache.packed(ids, parts, wanted, sizes)
+        return self._graphs[rows](packed)[: len(wanted)]
 
-    def _one_each(self, ids: Tensor, packed: Tensor) -> Tensor:
+    def _packed_scores(self, sizes: tuple[int, int, int], packed: Tensor) -> Tensor:
         cache: Any = self.cache
-        with self.cache.reading_packed(packed, len(ids)):
-            return self.model.lm_head(self.model.features(ids, cache).squeeze(1))
+        with self.cache.reading_packed(packed, sizes) as (ids, wanted):
+            x = self.model.features(ids, cache).squeeze(1)
+        return self.model.lm_head(x.index_select(0, wanted))
 
     def _keep(self, text: Text, count: int) -> None:
         """So many tokens more are read; others may find the blocks that are full."""
