@@ -15,6 +15,7 @@ import zipfile
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+from typing import BinaryIO
 
 from assignments import workspace
 from assignments.answers import ANSWERS
@@ -88,7 +89,8 @@ def read_files(path: Path, wanted: list[str]) -> dict[str, bytes]:
     if path.is_dir():
         return _read_folder(path, wanted)
     if path.is_file():
-        return _read_zip(path, wanted)
+        with path.open("rb") as file:
+            return _read_zip(file, path.name, wanted)
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist; expected a folder or a zip")
     raise Refused(f"{path} is neither a folder nor a zip")
@@ -115,6 +117,21 @@ def _root(names: Iterable[str], wanted: list[str]) -> str:
     )
 
 
+def _found(names: Iterable[str], wanted: list[str]) -> dict[str, str]:
+    """For each wanted file that is there its name.
+
+    Forms for uploads leave folders out: without its own, a file counts beside others.
+    """
+    known = set(names)
+    last = [PurePosixPath(want).name for want in wanted]
+    root = _root(known, wanted)
+    if not any(root + want in known for want in wanted):
+        root = _root(known, last)
+    found = {w: root + name for w, name in zip(wanted, last) if last.count(name) == 1}
+    found |= {w: root + w for w in wanted if root + w in known}
+    return {want: name for want, name in found.items() if name in known}
+
+
 # --------------------------------------------------------------------------- folders
 
 
@@ -122,9 +139,12 @@ def _read_folder(folder: Path, wanted: list[str]) -> dict[str, bytes]:
     names = list(itertools.islice(_names(folder, "", DEPTH_LIMIT), ENTRIES_LIMIT + 1))
     if len(names) > ENTRIES_LIMIT:
         raise Refused(f"it has more than {ENTRIES_LIMIT} files")
-    root = _root(names, wanted)
-    known = set(names)
-    return {w: _read_file(folder, root + w) for w in wanted if root + w in known}
+    found = _found(names, wanted)
+    zips = [name for name in names if name.lower().endswith(".zip")]
+    if not found and len(zips) == 1:  # as Moodle hands over what was handed in
+        with _open(folder, zips[0]) as file:
+            return _read_zip(file, zips[0], wanted)
+    return {want: _read_file(folder, name) for want, name in found.items()}
 
 
 def _names(folder: Path, prefix: str, depth: int) -> Iterable[str]:
@@ -141,7 +161,12 @@ def _names(folder: Path, prefix: str, depth: int) -> Iterable[str]:
 
 
 def _read_file(folder: Path, name: str) -> bytes:
-    """Read a regular file; no part of its path may be a link."""
+    with _open(folder, name) as file:
+        return _limited(name, file.read(FILE_LIMIT + 1))
+
+
+def _open(folder: Path, name: str) -> BinaryIO:
+    """Open a regular file; no part of its path may be a link."""
     *folders, last = PurePosixPath(name).parts
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -160,10 +185,10 @@ def _read_file(folder: Path, name: str) -> bytes:
         ) from None
     finally:
         os.close(handle)
-    with open(number, "rb") as file:
-        if not stat.S_ISREG(os.fstat(number).st_mode):
-            raise Refused(f"{name} is no file")
-        return _limited(name, file.read(FILE_LIMIT + 1))
+    if not stat.S_ISREG(os.fstat(number).st_mode):
+        os.close(number)
+        raise Refused(f"{name} is no file")
+    return open(number, "rb")
 
 
 def _limited(name: str, data: bytes) -> bytes:
@@ -176,26 +201,24 @@ def _limited(name: str, data: bytes) -> bytes:
 # ---------------------------------------------------------------------------- zips
 
 
-def _read_zip(path: Path, wanted: list[str]) -> dict[str, bytes]:
-    if path.stat().st_size > ARCHIVE_LIMIT:
-        raise Refused(f"{path.name} has more than {ARCHIVE_LIMIT} bytes")
+def _read_zip(opened: BinaryIO, name: str, wanted: list[str]) -> dict[str, bytes]:
+    if os.fstat(opened.fileno()).st_size > ARCHIVE_LIMIT:
+        raise Refused(f"{name} has more than {ARCHIVE_LIMIT} bytes")
     try:
-        with zipfile.ZipFile(path) as archive:
+        with zipfile.ZipFile(opened) as archive:
             entries = archive.infolist()
             _check_entries(entries)
             by_name = {_plain(e): e for e in entries if not e.is_dir()}
-            root = _root(by_name, wanted)
             return {
-                name: _read_entry(archive, by_name[root + name])
-                for name in wanted
-                if root + name in by_name
+                want: _read_entry(archive, by_name[there])
+                for want, there in _found(by_name, wanted).items()
             }
     except Refused:
         raise
     except Exception as error:
         # Of zipfile and of what unpacks for it: zlib, lzma and bz2 have their own.
         said = f"{type(error).__name__}: {error}"
-        raise Refused(f"{path.name} is no zip that can be read: {said}") from None
+        raise Refused(f"{name} is no zip that can be read: {said}") from None
 
 
 def _plain(entry: zipfile.ZipInfo) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import zipfile
+from pathlib import Path
 
 import pytest
 from grading.mini_course import (
@@ -16,6 +17,7 @@ from grading.mini_course import (
     write_solution,
 )
 
+from assignments import catalog, workspace
 from assignments.answers import ANSWERS
 from assignments.grading import apart, intake, submission
 
@@ -36,6 +38,42 @@ def test_folder_and_zip_are_the_same(tmp_path):
 def test_a_folder_in_a_folder_is_found(tmp_path):
     write_solution(tmp_path / "student" / "work" / "a99")
     assert list(submission.read(tmp_path / "student", MINI).files) == [PATH]
+
+
+def test_what_forms_for_uploads_make_of_it(tmp_path):
+    """Moodle: a folder with what was handed in; else the files without folders."""
+    right = catalog.load("a1")
+    texts = {name: t.encode() for name, t in workspace.stripped(right, []).items()}
+    assert any("/" in name for name in texts) and any("/" not in name for name in texts)
+    place = tmp_path / "Jane Doe_123_assignsubmission_file_"
+    place.mkdir()
+    for flat in (False, True):
+        with zipfile.ZipFile(place / "my a1.ZIP", "w") as file:
+            for name, text in texts.items():
+                file.writestr(Path(name).name if flat else f"a1/{name}", text)
+        found = submission.read(place, right)
+        assert found.files == texts and found.missing == ()
+    for name, text in texts.items():
+        (place / Path(name).name).write_bytes(text)
+    (place / "scalar.py").write_bytes(b"x = 1\n")  # what lies there goes before a zip
+    assert submission.read(place, right).files == {
+        **texts,
+        "minitorch/scalar.py": b"x = 1\n",
+    }
+
+
+def test_of_two_zips_none_is_read(tmp_path):
+    (tmp_path / "in").mkdir()
+    for name in "ab":
+        with zipfile.ZipFile(tmp_path / "in" / f"{name}.zip", "w") as file:
+            file.writestr(PATH, "x = 1\n")
+    with pytest.raises(apart.Refused, match="none of the assignment's files"):
+        submission.read(tmp_path / "in", MINI)
+    (tmp_path / "in" / "b.zip").unlink()
+    (tmp_path / "in" / "a.zip").rename(tmp_path / "a.zip")
+    (tmp_path / "in" / "a.zip").symlink_to(tmp_path / "a.zip")
+    with pytest.raises(apart.Refused, match="is a link"):
+        submission.read(tmp_path / "in", MINI)
 
 
 def test_the_workspace_counts_and_not_its_backup(tmp_path):
