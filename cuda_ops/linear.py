@@ -45,10 +45,20 @@ from cuda_ops.block.tiles import quotient
 from cuda_ops.elementwise import ROW, repeat_mode, same_window, zip_repeated
 from cuda_ops.half import READERS, float_of, word_of
 from cuda_ops.index_errors import after_launch, bad_index, notes
+from cuda_ops.linear_halves import (
+    HALVES_EXAMPLE,
+    LEAST,
+    MOST,
+    HalvesCut,
+    halves_cut,
+    halves_template,
+    suits,
+)
 from cuda_ops.matmul.matmul import matmul_bias
 from cuda_ops.memory import STEP, THREADS, contiguous, copy_into, empty, overlap
 from cuda_ops.norm import layer_norm, row_normalized
 from cuda_ops.runtime.arrays import ARRAYS
+from cuda_ops.runtime.device import compute_capability
 from cuda_ops.runtime.launch import (
     SIMULATED,
     Kernel,
@@ -311,6 +321,32 @@ def line_reader(cut: Cut) -> tuple[Callable, Callable]:
     return device(fetch), device(numbers)
 
 
+def finisher(around: Around) -> Callable:
+    """Make `finish(total, after, r, n, ...)`: what becomes of a product, and is stored.
+
+    `after` is the bias.
+    """
+    bias, residual, kept = around.bias, around.residual, around.kept
+    fn = device_function(around.fn or operators.identity, float32=True)
+
+    def finish(total, after, r, n, more, out, cache, place, notes, sizes):
+        _, N, _, H, S, E = sizes
+        total = fn(total + after if bias else total)
+        if residual:
+            total += load(more, r * N + n)
+        store(out, r * N + n, total)
+        if kept and n >= N - H * E:
+            column = uint32(n - (N - H * E))  # registers are few: 32 bits
+            head = column // uint32(E)
+            at = ((r * H + int64(head)) * S + place) * E
+            if 0 <= place < S:
+                store(cache, at + int64(column - head * uint32(E)), total)
+            elif n == N - 1:
+                bad_index(notes, 4, place, S, 2)
+
+    return device(finish)
+
+
 def few_template(cut: Cut, around: Around) -> Callable:
     """The Python function of `linear_rows`."""
     _, width, group, lines, loads, whole, many, part = cut
@@ -320,7 +356,7 @@ def few_template(cut: Cut, around: Around) -> Callable:
     step, skip = width * group, words * group
     fetch, numbers = line_reader(cut)
     total_of, zero = summed(WARP), float32.numpy.type(0)
-    norm, bias, residual = around.norm is not None, around.bias, around.residual
+    norm, bias = around.norm is not None, around.bias
     (weighted, shifted), settled = around.norm or (False, False), around.settled
     kept, scaled = around.kept, around.scaled
     # A row that is normalized lies in the registers of the whole block.
@@ -328,7 +364,7 @@ def few_template(cut: Cut, around: Around) -> Callable:
     part = part or 1
     first, keep = row_reader(fit), row_writer(fit)
     normalize = row_normalized(fit, False, False)
-    fn = device_function(around.fn or operators.identity, float32=True)
+    finish = finisher(around)
 
     @device
     def multiply(x, x_at, v, u, y, z, totals):
@@ -361,7 +397,7 @@ def few_template(cut: Cut, around: Around) -> Callable:
         kernel before ends; and as memory has little to do in short kernels, each block
         has a share of `soon` come to the cache.
         """
-        R, N, K, H, S, E = sizes
+        R, N, K = sizes[:3]
         v = cuda.local.array(coming, np.uint32)
         y = cuda.local.array(factors, np.float32)
         z = cuda.local.array(width, np.float32)
@@ -443,18 +479,7 @@ def few_template(cut: Cut, around: Around) -> Callable:
                 total += cells[tid - t + k * WARP + t % WARP]
         if t < outputs and r < R and n < N:
             total = total * scale_of if scaled else total
-            total = fn(total + after if bias else total)
-            if residual:
-                total += load(more, r * N + n)
-            store(out, r * N + n, total)
-            if kept and n >= N - H * E:
-                column = uint32(n - (N - H * E))  # registers are few: 32 bits
-                head = column // uint32(E)
-                at = ((r * H + int64(head)) * S + place) * E
-                if 0 <= place < S:
-                    store(cache, at + int64(column - head * uint32(E)), total)
-                elif n == N - 1:
-                    bad_index(notes, 4, place, S, 2)
+            finish(total, after, r, n, more, out, cache, place, notes, sizes)
 
     return linear_rows
 
@@ -495,6 +520,29 @@ for _dtype in float32, bfloat16, int8:
         )  # fmt: skip
 
 
+@cache
+def halves_kernel(
+    cut: HalvesCut, around: Around, examples: tuple[str, ...] = ()
+) -> Kernel:
+    """The kernel for a weight of halves that is shared out so."""
+    words = *cut, *around[1:5]
+    name = f"linear_halves[{','.join(map(str, words))}"
+    name += f",{around.fn.__name__}]" if around.fn else "]"
+    ours = around.fn is None or getattr(operators, around.fn.__name__, 0) is around.fn
+    return Kernel(
+        halves_template(cut, around, finisher(around)), name, examples, BLOCK,
+        on_disk=ours, launch_bounds=BLOCK, overlaps=True, arch=(8, 0),
+    )  # fmt: skip
+
+
+for _rows in LEAST, MOST:
+    halves_kernel(
+        halves_cut(bfloat16, _rows, 4 * WARPS, LONGEST_NORM),
+        Around(None, True, True, True, _rows == LEAST, False, operators.gelu_tanh),
+        (HALVES_EXAMPLE.replace("T", "bfloat16"),),
+    )
+
+
 def words_of(array: Any) -> Any:
     """A flat array of numbers as words of 4 bytes, as many as there are whole ones."""
     if SIMULATED:
@@ -515,10 +563,13 @@ def linear_of_few(
     soon: TensorData | None = None,
     scale: TensorData | None = None,
 ) -> TensorData | None:
-    """As `linear`: by a kernel for up to `FEW` rows of float32 or halves that lie one
-    behind the other."""
+    """As `linear`: by a kernel for up to `FEW` rows of float32 or halves, and up to
+    `MOST` of halves on the tensor cores, that lie one behind the other."""
     (R, K), N, dtype = x.shape, weight.shape[0], x.dtype
-    alike = weight.is_contiguous() and computed(dtype) is float32 and R <= FEW
+    halves = scale is None and LEAST <= R <= MOST and dtype.half and K % 8 == 0
+    halves = halves and suits(R, N, K) and (SIMULATED or compute_capability() >= (8, 0))
+    alike = weight.is_contiguous() and computed(dtype) is float32
+    alike = alike and (R <= FEW or halves)
     wanted = dtype if scale is None else int8
     if not alike or 0 in (R, K, N) or weight.dtype is not wanted:
         return None
@@ -531,21 +582,33 @@ def linear_of_few(
     flat: list[Any] = [a if a is None else contiguous(a).flat() for a in given]
     vectors = [flat[i] for i in (0, 1, 4, 5) if given[i] is not None]
     width = width_of(K, float32, *vectors)
-    cut = few_cut(wanted, width, R, N, K, norm is not None)
+    if R > FEW and width == 1:
+        return None
     out = empty((R, N), dtype)
     about = (gain is not None, shift is not None) if norm else None
     settled = settled and all(a is None or a.is_contiguous() for a in given)  # no copy
     added = bias is not None, residual is not None
     around = Around(about, *added, settled, kept is not None, scale is not None, fn)
     cache, slot = [a.flat() for a in kept] if kept else (flat[0], notes())
-    w = flat[1] if cut.width == 1 else words_of(flat[1])
+    w = flat[1] if width == 1 else words_of(flat[1])
     later = words_of(flat[1])[:0]
     if soon is not None and soon.is_contiguous() and is_aligned(soon.flat()):
         later = words_of(soon.flat())
+    heads = kept[0].shape[1:] if kept else (0, 0, 1)
+    if halves and width == 4:
+        shared = halves_cut(dtype, R, N, K)
+        halves_kernel(shared, around)[ceil_div(N, shared.rows), BLOCK](
+            words_of(flat[0]), w, *(flat[0] if a is None else a for a in flat[2:4]),
+            out.flat(), cache, slot, later, notes(), (R, N, K, *heads),
+        )  # fmt: skip
+        if kept:
+            after_launch()
+        return out
+    cut = few_cut(wanted, width, R, N, K, norm is not None)
     few_kernel(cut, around)[ceil_div(N, cut.rows), cut.threads](
         flat[0], w, *(flat[0] if a is None else a for a in flat[2:6]), np.float32(eps),
         out.flat(), cache, slot, later, flat[0] if scale is None else flat[6], notes(),
-        (R, N, K, *(kept[0].shape[1:] if kept else (0, 0, 1))),
+        (R, N, K, *heads),
     )  # fmt: skip
     if kept:
         after_launch()
@@ -565,12 +628,12 @@ def linear(
     scale: TensorData | None = None,
 ) -> TensorData | None:
     """As `Backend.linear`: for few rows, or a product to which a bias is added."""
-    if len(x.shape) == 2 and x.shape[0] > FEW:
-        if bias is None or any(
-            p is not None for p in (fn, residual, norm, kept, scale)
-        ):
-            return None
-        return matmul_bias(x, weight.permute((1, 0)), bias)
-    return linear_of_few(
-        x, weight, bias, fn, residual, norm, settled, kept, soon, scale
-    )
+    if x.shape[0] <= MOST:
+        made = linear_of_few(
+            x, weight, bias, fn, residual, norm, settled, kept, soon, scale
+        )
+        if made is not None or x.shape[0] <= FEW:
+            return made
+    if bias is None or any(p is not None for p in (fn, residual, norm, kept, scale)):
+        return None
+    return matmul_bias(x, weight.permute((1, 0)), bias)

@@ -354,6 +354,49 @@ def _mma_all(
 # ------------------------------------------------- products of what is in registers
 
 
+@cache
+def mma_of_words(kind: str) -> Callable:
+    """multiply(acc, a, b) -> acc + a [16, 16] @ b [16, 8], of halves that lanes have.
+
+    Lane 4 g + t has of a, in words of two, k = 2 t of the rows g and g + 8, then k =
+    2 t + 8 of both; of b both of these of column g; of the sums the columns 2 t and 2 t
+    + 1 of row g, then of row g + 8. Which number is at which k is all the same, as long
+    as it is for a and b.
+    """
+    if SIMULATED:
+        return _emulated_of_words(kind)
+
+    def signature(acc: Any, a: Any, b: Any) -> Any:
+        four = types.UniTuple(types.float32, 4)
+        return four(
+            four, types.UniTuple(types.uint32, 4), types.UniTuple(types.uint32, 2)
+        )
+
+    @written(signature)
+    def multiply(builder: Any, acc: list[Any], a: list[Any], b: list[Any]) -> list[Any]:
+        _mma_all(builder, acc, a, b, kind)
+        return acc
+
+    return multiply
+
+
+def _emulated_of_words(kind: str) -> Callable:
+    def multiply(acc, a, b):
+        table, lane = emulation.exchange((*a, *b))
+        g, t = divmod(lane, 4)
+
+        def numbers(of, *words):  # [16] of what four lanes have
+            found = [table[4 * of + c][w] for c in range(4) for w in words]
+            return factors_of(np.array(found, np.uint32).view(np.uint16), kind)
+
+        rows = numbers(g, 0, 2), numbers(g, 1, 3)
+        columns = numbers(2 * t, 4, 5), numbers(2 * t + 1, 4, 5)
+        sums = [row @ column for row in rows for column in columns]
+        return tuple(np.float32(x + y) for x, y in zip(acc, sums))
+
+    return multiply
+
+
 def mma_of_sums(p: Strips, b_strips: int, b_pitch: int) -> Callable:
     """multiply(acc, p, shared, b_at) -> acc + p @ b, with p as `mma_tile` left it.
 

@@ -150,7 +150,7 @@ def few_cases() -> Iterator[Case]:
     """
     theirs = torch_module().nn.functional.linear
     for (width, units), rows, dtype in product(
-        (*LAYERS, (768, 50257)), (1, 4, 8), ("float32", "bfloat16")
+        (*LAYERS, (768, 50257)), (1, 4, 8, 16), ("float32", "bfloat16")
     ):
         half = dtype == "bfloat16"
         yield timed(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from itertools import product
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -295,6 +296,45 @@ def test_any_cut_of_a_weight_gives_the_same(cut, dtype, monkeypatch):
         np.testing.assert_allclose(array_of(out).astype(float), right, 0, 4 * error)
 
 
+@pytest.mark.parametrize("dtype", [bfloat16, float16])
+@pytest.mark.parametrize(
+    ("rows", "k", "n", "group", "loads"),
+    [(2, 8, 1, 1, 1), (8, 64, 16, 2, 1), (9, 72, 33, 1, 2), (16, 200, 31, 2, 3)],
+)
+def test_tensor_cores_have_up_to_sixteen_rows(
+    rows, k, n, group, loads, dtype, monkeypatch
+):
+    """The last numbers of a row stand beside none, whatever the first ones are."""
+    chosen = linear.halves_cut
+
+    def forced(*sizes):
+        whole = k % (32 * group * loads) == 0
+        return chosen(*sizes)._replace(group=group, loads=loads, whole=whole)
+
+    cut = Mock(side_effect=forced)
+    monkeypatch.setattr(linear, "halves_cut", cut)
+    monkeypatch.setattr(linear, "suits", lambda *_: True)
+    random = np.random.default_rng(k)
+    shapes = (rows, k), (n, k), (n,), (rows, n)
+    x, w, b, more = (random.standard_normal(s, np.float32) for s in shapes)
+    w[0, 0], x[:, 0] = np.inf, abs(x[:, 0])
+    old, slot = np.zeros((rows, 1, 3, n), np.float32), make(np.array([1]), "cuda")
+    x, w, b, more, old = (
+        make(a.astype(dtype.numpy), "cuda") for a in (x, w, b, more, old)
+    )
+    fn = operators.gelu_tanh
+    out = loaded("cuda").linear(x, w, b, fn, more, settled=True, kept=(old, slot))
+    assert cut.called
+    x, w, b, more = (array_of(a).astype(np.float64) for a in (x, w, b, more))
+    right = np.vectorize(fn)(x @ w.T + b) + more
+    got = array_of(out).astype(np.float64)
+    assert np.all(np.isposinf(got[:, 0]))
+    error = 4 * finfo(dtype).eps * abs(right[:, 1:]).max(initial=0)
+    np.testing.assert_allclose(got[:, 1:], right[:, 1:], 0, error)
+    np.testing.assert_array_equal(array_of(old)[:, 0, 1], array_of(out))
+    assert not array_of(old)[:, 0, [0, 2]].any()
+
+
 def test_cuts_leave_no_row_out():
     """Whatever the sizes, all loads of a row are made, and their words fit."""
     for dtype in (float32, bfloat16, int8):
@@ -306,6 +346,10 @@ def test_cuts_leave_no_row_out():
             assert cut.whole == (cut.loads * 4 * cut.group == k)
             assert cut.many >= rows and cut.lines * cut.many <= WARP
             assert not cut.part or cut.part * cut.threads >= k
+    for rows, n, k in product((2, 9, 16), (1, 768, 50257), (8, 768, 3080)):
+        shared = linear.halves_cut(bfloat16, rows, n, k)
+        assert shared.tiles * 8 >= rows and shared.rows % 16 == 0
+        assert shared.whole == (k % (32 * shared.group * shared.loads) == 0)
 
 
 @pytest.mark.parametrize("dtype", [float32, bfloat16])
