@@ -128,13 +128,14 @@ def paged_template(lanes: Lanes) -> Callable:
                 new = max(new, s[j])
             factor = weight(best, new)
             best, total = new, total * factor
-            for c in range(items):
-                w[c] *= factor
             for j in range(KEYS):
-                p = exp(s[j] - new) if s[j] != NEVER else ZERO
-                total += p
-                for c in range(items):
-                    w[c] += p * z[j * items + c]
+                s[j] = exp(s[j] - new) if s[j] != NEVER else ZERO
+                total += s[j]
+            for c in range(items):
+                gained = ZERO
+                for j in range(KEYS):
+                    gained += s[j] * z[j * items + c]
+                w[c] = w[c] * factor + gained
             first += KEYS * keys
         mine = best
         best, total = merge(
@@ -143,11 +144,11 @@ def paged_template(lanes: Lanes) -> Callable:
         factor = weight(mine, best)
         warp = cuda.threadIdx.x // WARP * stretch
         for c in range(items):
-            w[c] *= factor
+            part = w[c] * factor
             for step in range(outer):
-                w[c] += shuffle_xor(w[c], group << step)
+                part += shuffle_xor(part, group << step)
             if cuda.threadIdx.x % WARP == t:
-                cells[warp + c // 4 * 4 * group + 4 * t + c % 4] = w[c]
+                cells[warp + c // 4 * 4 * group + 4 * t + c % 4] = part
         barrier()
         row = (b * heads + head) * T + i
         split = row * splits + cuda.blockIdx.y
