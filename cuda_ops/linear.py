@@ -566,9 +566,7 @@ def linear(
 ) -> TensorData | None:
     """As `Backend.linear`: for few rows, or a product to which a bias is added."""
     if len(x.shape) == 2 and x.shape[0] > FEW:
-        if bias is None or any(
-            p is not None for p in (fn, residual, norm, kept, scale)
-        ):
+        if bias is None or not fn is residual is norm is kept is scale is None:
             return None
         return matmul_bias(x, weight.permute((1, 0)), bias)
     return linear_of_few(
