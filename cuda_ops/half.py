@@ -54,7 +54,7 @@ def bits(array: Any) -> Any:
         return array
     if SIMULATED:
         return array.view(BITS.numpy)
-    return WordArray(array.pointer, array.size, None, array)
+    return WordArray(array.pointer, array.shape[0], None, array)
 
 
 # -------------------------------------------------------------------- one number

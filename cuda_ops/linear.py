@@ -634,6 +634,6 @@ def linear(
         )
         if made is not None or x.shape[0] <= FEW:
             return made
-    if bias is None or any(p is not None for p in (fn, residual, norm, kept, scale)):
+    if bias is None or not fn is residual is norm is kept is scale is None:
         return None
     return matmul_bias(x, weight.permute((1, 0)), bias)

@@ -47,6 +47,7 @@ from cuda_ops.block.rows import (
 )
 from cuda_ops.elementwise import zip as zip_elements
 from cuda_ops.memory import contiguous, copy, copy_into, empty, flat_or, full
+from cuda_ops.runtime.arrays import nothing
 from cuda_ops.runtime.launch import TINY, ceil_div, device_function, fewest
 from cuda_ops.softmax import ITEMS, LONG
 from minitorch import operators
@@ -597,8 +598,8 @@ def layer_norm_backward(
         return dx, full((n,), 0, x.dtype), full((n,), 0, x.dtype)
     g, a = contiguous(grad).flat(), contiguous(x).flat()
     w, mu, r = flat_or(weight, a), contiguous(mean).flat(), contiguous(rstd).flat()
-    nothing = dx.storage.array[:0]
-    more, also = flat_or(plus, nothing), flat_or(rounded, nothing)
+    none = nothing(x.dtype)
+    more, also = flat_or(plus, none), flat_or(rounded, none)
     width = width_of(n, dtype, g, a, w, more, also)
     fit = fitting(n, dtype, width, 4, SPREAD)
     if fit is None:

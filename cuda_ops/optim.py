@@ -40,6 +40,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -52,11 +54,12 @@ from cuda_ops.reduce import block_fold, reduce
 from cuda_ops.runtime import device as runtime
 from cuda_ops.runtime import staging
 from cuda_ops.runtime.allocator import outside_graphs
+from cuda_ops.runtime.arrays import nothing
 from cuda_ops.runtime.launch import SIMULATED, TINY, ceil_div, kernel
 from minitorch import dtypes, operators
 from minitorch.dtypes import DType
 from minitorch.step_factors import adam_factors, momentum_factors
-from minitorch.tensor_data import TensorData
+from minitorch.tensor_data import Shape, TensorData
 
 THREADS = 32 if TINY else 256
 # Elements of a block.
@@ -428,6 +431,14 @@ def _addresses(tensors: Sequence[TensorData]) -> list[int]:
     return [t.storage.array.pointer + t.offset * item for t in tensors]
 
 
+@lru_cache(maxsize=256)
+def _cut_up(shapes: tuple[Shape, ...]) -> tuple[Shape, Shape, int]:
+    """Sizes of tensors, the first block of each, and how many blocks there are."""
+    sizes = tuple(map(math.prod, shapes))
+    ends = tuple(accumulate([ceil_div(size, CHUNK) for size in sizes], initial=0))
+    return sizes, ends[:-1], ends[-1]
+
+
 Columns = Sequence[Sequence[TensorData]]
 _tables: dict[tuple[Any, ...], Any] = {}
 
@@ -439,11 +450,7 @@ def _table(columns: Columns) -> tuple[int, Any]:
         columns: contiguous tensors that are not empty; those of a column have the sizes
             of those of the first.
     """
-    sizes = [math.prod(p.shape) for p in columns[0]]
-    firsts, blocks = [], 0
-    for size in sizes:
-        firsts.append(blocks)
-        blocks += ceil_div(size, CHUNK)
+    sizes, firsts, blocks = _cut_up(tuple([p.shape for p in columns[0]]))
     rows = (*map(_addresses, columns), sizes, firsts)
     numbers = [number for numbers in rows for number in numbers]
     if runtime.current.capture is not None:
@@ -506,7 +513,7 @@ def _launch(
     given = [[t for t in column if 0 not in t.shape] for column in tensors]
     if not given[0]:
         return
-    flat = [list(map(contiguous, column)) for column in given]
+    flat = [[t if t.contiguous else contiguous(t) for t in ts] for ts in given]
     blocks, table = _table(flat)
     run, captured = runs
     if isinstance(factors, Captured):
@@ -578,8 +585,8 @@ def adam_step(
         factors = adam_factors(step, lr, *options, decoupled)
     runs = adam_chunks, adam_chunks_captured
     for dtype, tensors in _by_dtype(columns).items():
-        by = empty((0,), dtype) if scale is None else _as_type(scale, dtype)
-        _launch(runs, dtype, tensors, (by.flat(),), factors)
+        by = nothing(dtype) if scale is None else _as_type(scale, dtype).flat()
+        _launch(runs, dtype, tensors, (by,), factors)
 
 
 def _as_type(a: TensorData, dtype: DType) -> TensorData:

@@ -176,13 +176,12 @@ def _args(a: TensorData) -> tuple[Any, tuple[int, ...]]:
 def _elements(*operands: TensorData) -> int:
     """Neighbours that one instruction copies: 16 bytes where all rows allow it."""
     vector = VECTOR_BYTES // operands[0].dtype.itemsize
-    even = all(
-        a.shape[3] % vector == 0
-        and not any(n % vector for n in (a.offset, *a.strides[:3]))
-        and is_aligned(a.storage.array)
-        for a in operands
-    )
-    return vector if even else 1
+    for a in operands:
+        batch, heads, rows, _ = a.strides
+        steps = rows % vector or heads % vector or batch % vector or a.offset % vector
+        if steps or a.shape[3] % vector or not is_aligned(a.storage.array):
+            return 1
+    return vector
 
 
 def _sizes(query: TensorData, key: TensorData, value: TensorData) -> tuple[int, ...]:
@@ -302,10 +301,18 @@ def _blocks(cut: Cut, like: TensorData, *operands: TensorData) -> tuple[int, ...
     Warpgroups take heads whose operands do not fit in the L2 cache in parts, along z.
     """
     heads, rows = like.shape[0] * like.shape[1], ceil_div(like.shape[2], cut.rows)
-    least = sum(a.size * a.dtype.itemsize for a in operands) / AT_ONCE
-    whole = (n for n in range(1, 1024) if heads % n == 0 and n >= least)
-    parts = next(whole, 1) if cut.wgmma else 1
+    if not cut.wgmma:
+        return heads, rows, 1
+    size = sum([a.size * a.storage.dtype.itemsize for a in operands])
+    parts = _parts(heads, size / AT_ONCE)
     return heads // parts, rows, parts
+
+
+@lru_cache(maxsize=1024)
+def _parts(heads: int, least: float) -> int:
+    """In how many equal parts heads are taken: the fewest from `least` on."""
+    whole = (n for n in range(1, 1024) if heads % n == 0 and n >= least)
+    return next(whole, 1)
 
 
 def run_forward(

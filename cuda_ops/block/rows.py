@@ -352,6 +352,7 @@ class Fit(NamedTuple):
         """Threads of a block."""
         return self.rows * self.group
 
+    @lru_cache(maxsize=4096)  # noqa: B019 (a Fit is a value)
     def launch(self, rows: int) -> tuple[int, int]:
         """The grid's and the block's size for so many rows."""
         return ceil_div(rows, self.rows), self.threads

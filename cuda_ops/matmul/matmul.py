@@ -148,19 +148,30 @@ def _pays_to_round(size: tuple[int, ...]) -> bool:
 
 
 def _copied(a: TensorData, b: TensorData) -> tuple[bool, bool]:
-    """Which of a [*, M, K] and b [*, N, K] have to be copied for a warpgroup.
+    """Which of a [*, M, K] and b [*, K, N] have to be copied for a warpgroup."""
+    kind = a.storage.dtype
+    smaller = kind.half or a.size <= b.size
+    return _to_copy(a.strides, even(a), b.strides, even(b), kind, smaller)
 
-    Of float32, one has to lie along k.
-    """
-    first, second = not _in_vectors(a), not _in_vectors(b)
-    if not (a.dtype.half or first or second or 1 in (a.strides[-1], b.strides[-1])):
-        return a.size <= b.size, a.size > b.size
+
+@lru_cache(maxsize=4096)
+def _to_copy(
+    a_strides: Strides, a_even: bool, b_strides: Strides, b_even: bool, dtype: DType,
+    smaller: bool,
+) -> tuple[bool, bool]:  # fmt: skip
+    """As `_copied`. Of float32, one has to lie along k: if none does, the smaller one
+    is copied; `smaller`: a is."""
+    b_strides = *b_strides[:-2], b_strides[-1], b_strides[-2]
+    first = not (a_even and _in_vectors(a_strides, dtype))
+    second = not (b_even and _in_vectors(b_strides, dtype))
+    if not (dtype.half or first or second or 1 in (a_strides[-1], b_strides[-1])):
+        return smaller, not smaller
     return first, second
 
 
 def _prepared(a: TensorData, b: TensorData) -> tuple[TensorData, TensorData]:
     """a [*, M, K] and b [*, K, N], or copies of those that are `_copied`."""
-    first, second = _copied(a, flipped(b))
+    first, second = _copied(a, b)
     a = _in_longer_lines(a) if first else a
     if second and b.dtype.half:
         return a, _in_longer_lines(b)
@@ -270,7 +281,7 @@ def linear_gradients(
             return None
         grad_x = _split_product(grad, weight, parts := split(grad))
         return grad_x, _split_product(a, x, parts.permute((1, 0)), out=out), None
-    fits = a.strides[0] == 1 and not any(_copied(a, flipped(x)))
+    fits = a.strides[0] == 1 and True not in _copied(a, x)
     fits = fits and compute_capability() == ARCH
     if not (kind.half and sums and fits and dtype in (kind, float32)):
         return None
@@ -312,12 +323,13 @@ def _on_tensor_cores(
     if not (kind.half or allow_tf32):
         splits = _splits(a, b)
         return _split_product(a, b, bias=bias, out=out) if splits else NotImplemented
-    which, chip = _copied(a, flipped(b)), compute_capability()
+    which, chip = _copied(a, b), compute_capability()
     if not _pays_on_tensor_cores(chip, a.shape, b.shape, kind, allow_tf32, which):
         return NotImplemented
     if chip != ARCH and (bias is not None or not _in_whole_vectors(a, b, which)):
         return NotImplemented
-    a, b = _prepared(a, b)
+    if True in which:
+        a, b = _prepared(a, b)
     plan = _group_plan(chip, a.shape, a.strides, b.shape, b.strides, kind, wide)
     return launch(plan, a, b, bias=bias, wide=wide, out=out)
 
@@ -373,14 +385,14 @@ def _in_longer_lines(a: TensorData) -> TensorData:
     return out.expand(a.shape)
 
 
-def _in_vectors(a: TensorData) -> bool:
+def _in_vectors(strides: Strides, dtype: DType) -> bool:
     """Whether a tensor map can say where these numbers are: in lines, of rows or of
-    columns, that begin at multiples of 16 bytes."""
-    unit = VECTOR_BYTES // a.dtype.itemsize
-    fast = a.dims - (1 if a.strides[-1] == 1 else 2)
-    steps = [s for i, s in enumerate(a.strides) if i != fast]
+    columns, that begin at multiples of 16 bytes, as the first one does."""
+    unit = VECTOR_BYTES // dtype.itemsize
+    fast = len(strides) - (1 if strides[-1] == 1 else 2)
+    steps = [s for i, s in enumerate(strides) if i != fast]
     whole = not any(s % unit or s < 0 for s in steps)
-    return a.strides[fast] == 1 and 0 not in a.strides[-2:] and whole and even(a)
+    return strides[fast] == 1 and 0 not in strides[-2:] and whole
 
 
 @lru_cache(maxsize=4096)

@@ -26,7 +26,7 @@ from cuda_ops.matmul.kernels import (
 from cuda_ops.matmul.vector import VectorConfig, matvec
 from cuda_ops.matmul.warpgroup import GroupConfig, bound
 from cuda_ops.memory import contiguous, copy, empty
-from cuda_ops.runtime.arrays import allocate
+from cuda_ops.runtime.arrays import allocate, nothing
 from cuda_ops.runtime.device import compute_capability
 from cuda_ops.runtime.launch import ceil_div
 from minitorch.dtypes import DType, computed, float32
@@ -253,8 +253,10 @@ def launch(
     left, right, result = a.storage.array, b.storage.array, out.flat()
     numbers = result
     if words:
-        left, right, result = bits(left), bits(right), bits(result)
-    row = ends = end = allocate(0, float32)
+        result = bits(result)
+        if not plan.biased:  # maps are of bytes
+            left, right = bits(left), bits(right)
+    row = ends = end = nothing(float32)
     if totals is not None:
         end = totals.storage.array
         ends = allocate(len(end) * plan.ends, float32)

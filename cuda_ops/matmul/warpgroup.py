@@ -658,8 +658,8 @@ def bound(
         left: Any, a_at: int, _: Any, right: Any, b_at: int, __: Any, out: Any,
         ___: Any, bias: Any, totals: Any,
     ) -> None:  # fmt: skip
-        places = ((left, a_at), (right, b_at))[::way]
-        maps = (TensorMap(*place, *view) for place, view in zip(places, views))
+        first, second = ((left, a_at), (right, b_at))[::way]
+        maps = TensorMap(*first, *views[0]), TensorMap(*second, *views[1])
         launch(*maps, batch, out, sizes, bias, totals)
 
     return run

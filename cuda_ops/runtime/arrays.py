@@ -10,7 +10,7 @@ In the simulator the arrays are NumPy's.
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cache, partial
 from threading import RLock
 from typing import Any, ClassVar
 
@@ -215,3 +215,9 @@ def _allocate_simulated(size: int, dtype: DType, alone: bool = False) -> np.ndar
 
 
 allocate: Any = _allocate_simulated if SIMULATED else _allocate
+
+
+@cache
+def nothing(dtype: DType) -> Any:
+    """The array without elements, which has no memory, for what a kernel may get."""
+    return np.empty(0, dtype.numpy) if SIMULATED else ARRAYS[dtype](0, 0, None)

@@ -203,7 +203,12 @@ def _properties(index: int) -> Properties:
 
 def compute_capability() -> tuple[int, int]:
     """(9, 0) on an H200; the simulator says the same."""
-    found = properties()
+    return _capability(current.gpu.index)
+
+
+@cache
+def _capability(index: int) -> tuple[int, int]:
+    found = _properties(index)
     return found.major, found.minor
 
 

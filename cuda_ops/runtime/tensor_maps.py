@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 from numba import types
 
 from cuda_ops.runtime import device
+from cuda_ops.runtime.arrays import BITS
 from cuda_ops.simulator import SIMULATED
 
 WORDS = 16  # of 64 bits
@@ -66,8 +67,8 @@ class TensorMap:
     """A flat array as four dimensions, the one without gaps first.
 
     Args:
-        array: it, of 16-bit words or of float32, which a copy rounds to TF32; `at` is
-            the first element of the dims.
+        array: it, of float32, which a copy rounds to TF32, or of 16 bits, which it
+            takes as words; `at` is the first element of the dims.
         shape: four sizes.
         strides: of the last three, in elements: multiples of 16 bytes, above 0.
         box: sizes of what one copy fetches. Its lines are 128 bytes, and what is
@@ -84,8 +85,10 @@ class TensorMap:
     ) -> None:  # fmt: skip
         self.array, self.at = array, at
         self.shape, self.strides, self.box = shape, strides, box
-        if not SIMULATED:
-            size = array.itemsize
+        size = array.itemsize
+        if SIMULATED:
+            self.array = array if size == 4 else array.view(BITS.numpy)
+        else:
             self.words = encoded(array.pointer + size * at, shape, strides, box, size)
 
 

@@ -99,9 +99,11 @@ class Mode:
         lower = None if policy is None else self.target(args)
         if policy is None or lower is None:
             return args
+        if op is not Linear:
+            return tuple(self._cast_all(policy, lower, args))
         # Products of halves are summed up in float32, with a bias that stays so.
-        rest = self._cast_all(FLOAT32, lower, args[2:] if op is Linear else ())
-        return *self._cast_all(policy, lower, args[: len(args) - len(rest)]), *rest
+        rest = self._cast_all(FLOAT32, lower, args[2:])
+        return *self._cast_all(policy, lower, args[:2]), *rest
 
     def run(
         self, policy: str, fn: Callable[..., Any], args: Any, kwargs: dict[str, Any]
@@ -119,14 +121,15 @@ class Mode:
             grad_mode.autocast = self
 
     def _cast_all(self, policy: str, lower: DType, args: Sequence[Any]) -> list[Any]:
-        kinds = [x.dtype for x in args if _eligible(x)]
         if policy == LOWER:
             return [self._lowered(x, lower) if _eligible(x) else x for x in args]
-        if not kinds:
-            return list(args)
-        wanted = float32 if policy == FLOAT32 else kinds[0]
-        if policy == WIDEST:
-            wanted = functools.reduce(dtypes.promote, kinds)
+        wanted = float32
+        if policy != FLOAT32:
+            kinds = [x.dtype for x in args if _eligible(x)]
+            if not kinds:
+                return list(args)
+            first = policy == FIRST
+            wanted = kinds[0] if first else functools.reduce(dtypes.promote, kinds)
         return [converted(x, wanted) if _eligible(x) else x for x in args]
 
     def _lowered(self, x: Tensor, lower: DType) -> Tensor:
@@ -144,7 +147,10 @@ class Mode:
 
 def _eligible(x: Any) -> bool:
     """Whether autocast may change the type of `x`: float64 is somebody's choice."""
-    return isinstance(x, Tensor) and (x.dtype is float32 or x.dtype.half)
+    if not isinstance(x, Tensor):
+        return False
+    dtype = x.raw.storage.dtype
+    return dtype is float32 or dtype.half
 
 
 class autocast:

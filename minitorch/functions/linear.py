@@ -9,6 +9,7 @@ node instead of three, and each gradient comes out in the layout of its paramete
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import minitorch.operators as operators
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 Grads = tuple[Any, ...]
 
 
+@lru_cache(maxsize=4096)
 def rows_shape(shape: Shape) -> Shape:
     """[*, N] as [R, N]; a vector is one row."""
     return numel(shape[:-1]), shape[-1]
@@ -118,7 +120,7 @@ class Linear(Function):
         if need_bias and grad_bias is None:
             grad_bias = cast(wrap(column_sums(g, backend, sums)), ctx.sums).raw
         grad_x = grad_x and reshaped(grad_x, x.raw.shape)
-        return tuple(a and wrap(a) for a in (grad_x, grad_weight, grad_bias))
+        return tuple([a and wrap(a) for a in (grad_x, grad_weight, grad_bias)])
 
 
 def _linear_backward_recorded(

@@ -303,8 +303,8 @@ class Tensor(Elementwise, Reductions, Movement, Indexing, InPlace, Interop):
     def accumulate_grad(self, grad: Tensor, create_graph: bool) -> None:
         """Add `grad` to `.grad`, then run the post-accumulate hooks."""
         if self.grad is None:
-            shared = grad.raw.storage.shared  # see `mark_shared`
-            if create_graph or shared or not grad.is_contiguous():
+            raw, shared = grad.raw, grad.raw.storage.shared  # see `mark_shared`
+            if create_graph or shared or not raw.contiguous:
                 grad = grad.clone()
             self.grad = grad if create_graph else grad.detach()
         elif create_graph:

@@ -20,7 +20,7 @@ HERE = Path(__file__).parent
 @pytest.mark.timeout(200)
 @pytest.mark.parametrize(
     "scenario",
-    "alone several copies streams outlasting fences buckets".split(),
+    "alone several copies streams outlasting fences buckets calls".split(),
 )
 def test_everything_is_used_where_it_belongs(scenario: str) -> None:
     command = [sys.executable, str(HERE / "paper_driver.py"), scenario]

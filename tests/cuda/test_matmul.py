@@ -425,10 +425,12 @@ def test_what_a_warpgroup_needs_copied() -> None:
     """Lines without vectors, and of float32 the smaller one, if none lies along k."""
     large, small = from_numpy(numbers((16, 8))), from_numpy(numbers((16, 4)))
     a, b = large.permute((1, 0)), small.permute((1, 0))
-    assert family._copied(a, b) == (False, True)
-    assert family._copied(b, a) == (True, False)
-    assert family._copied(large, a) == family._copied(a, large) == (False, False)
-    assert family._copied(a.slice(0, 1, 5), large) == (True, False)
+    assert family._copied(a, small) == (False, True)
+    assert family._copied(b, large) == (True, False)
+    assert family._copied(large, large) == family._copied(a, a) == (False, False)
+    assert family._copied(a.slice(0, 1, 5), a) == (True, False)
+    assert family._copied(large.slice(1, 4, 4), b) == (False, False)
+    assert family._copied(large.slice(1, 1, 4), b) == (True, False)  # not at 16 bytes
 
 
 def test_precision_names() -> None:
