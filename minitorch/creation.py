@@ -309,6 +309,9 @@ def arange(
     """start, start + step, ... below `end`; `arange(5)` is 0, 1, 2, 3, 4."""
     if end is None:
         start, end = 0, start
+    if Tensor in (type(start), type(end), type(step)):
+        given = (start, end, step)
+        start, end, step = [getattr(x, "item", lambda x=x: x)() for x in given]
     whole = type(start) is type(end) is type(step) is int
     whole = whole or dtypes.float32 not in map(dtypes.infer, (start, end, step))
     if step == 0 or not math.isfinite(end - start):

@@ -282,6 +282,14 @@ def test_arange(device, args):
     assert_same(minitorch.arange(*args, device=device), torch.arange(*args), 1e-6)
 
 
+def test_arange_between_tensors():
+    def program(lib):
+        x = lib.tensor([3.5, 1.0])
+        return lib.arange(x.min(), x.max(), 0.5), lib.arange(lib.tensor(3))
+
+    assert_same(program(minitorch), program(torch))
+
+
 def test_arange_with_a_dtype(device):
     x = minitorch.arange(4, dtype=minitorch.float64, device=device)
     assert_same(x, torch.arange(4, dtype=torch.float64))
