@@ -136,9 +136,11 @@ def _default_dtype(data: Any, array: np.ndarray) -> DType:
 
 
 def _plain(data: Any) -> Any:
-    """Tensors among nested lists become what NumPy understands."""
+    """Tensors among nested lists become what NumPy understands: one of one element,
+    whatever its shape, a number, as in PyTorch."""
     if isinstance(data, Tensor):
-        return data.detach().numpy()
+        array = data.detach().numpy()
+        return array.reshape(()) if array.size == 1 else array
     if isinstance(data, (list, tuple)):
         return [_plain(item) for item in data]
     return data

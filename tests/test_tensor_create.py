@@ -282,6 +282,17 @@ def test_arange(device, args):
     assert_same(minitorch.arange(*args, device=device), torch.arange(*args), 1e-6)
 
 
+def test_tensors_of_one_element_in_a_list_are_numbers():
+    for given in ([[1.0]], [2.0], [[3.0], 4.0]):
+        for wrapped in (lambda x: x, lambda x: [x, x]):
+
+            def program(lib, given=given, wrapped=wrapped):
+                return lib.tensor([wrapped(lib.tensor([x])) for x in given[:1]] * 2)
+
+            assert_same(program(minitorch), program(torch))
+    assert minitorch.as_tensor(minitorch.ones(1, 1)).shape == (1, 1)
+
+
 def test_arange_between_tensors():
     def program(lib):
         x = lib.tensor([3.5, 1.0])
