@@ -1,6 +1,6 @@
 """What PyTorch has and this library has not, and what to write instead.
 
-With this file `minitorch.nn.LSTMCell` is an error that says how to go on.
+With this file `minitorch.nn.ConvTranspose1d` is an error that says how to go on.
 """
 
 from __future__ import annotations
@@ -8,19 +8,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-CELL = "use nn.RNN, nn.LSTM or nn.GRU on x.unsqueeze(0), a sequence of one"
 COMPLEX = "there are no complex numbers; keep the real and the imaginary part apart"
 CREATE = "use tensor(data, dtype=...), or empty(sizes)"
-DRAW = "draw with multinomial, rand, randn or randint"
 JOIN = "use cat or stack"
 PASS = "there is no such default; pass dtype= and device=, or call .to(...)"
 SHORT = "ints are int64, int32 or int8; use one of these, or bool"
 INSTEAD = {
-    **dict.fromkeys(("GRUCell", "LSTMCell", "RNNCell"), CELL),
     **dict.fromkeys(("complex", "complex64", "fft", "polar"), COMPLEX),
     **dict.fromkeys(("BoolTensor", "DoubleTensor", "IntTensor"), CREATE),
-    **dict.fromkeys(("bernoulli", "distributions"), DRAW),
-    **dict.fromkeys(("concat", "concatenate", "hstack", "vstack"), JOIN),
+    "bernoulli": "draw with rand(sizes) < p",
+    **dict.fromkeys(("hstack", "vstack"), JOIN),
     **dict.fromkeys(("int16", "short", "uint8"), SHORT),
     **dict.fromkeys(("get_default_dtype", "set_default_device"), PASS),
     **dict.fromkeys(("set_default_dtype", "set_default_tensor_type"), PASS),

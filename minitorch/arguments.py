@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import minitorch.dtypes as dtypes
 from minitorch.backend import get_backend
@@ -29,6 +29,28 @@ from minitorch.tensor_data import Shape, normalize_dim, numel, without
 
 if TYPE_CHECKING:
     from minitorch.tensor import Tensor
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+NUMPY = {"axis": "dim", "keepdims": "keepdim"}
+
+
+def numpy_names(fn: F) -> F:
+    """Decorate a function: it takes `axis` and `keepdims`, too, as PyTorch's do."""
+
+    @functools.wraps(fn)
+    def renamed(*args: Any, **kwargs: Any) -> Any:
+        if kwargs:
+            named = {NUMPY.get(key, key): value for key, value in kwargs.items()}
+            if len(named) < len(kwargs):
+                raise TypeError(
+                    f"{fn.__name__}: got {', '.join(kwargs)}; axis means dim, and "
+                    f"keepdims keepdim, so give one of the two"
+                )
+            kwargs = named
+        return fn(*args, **kwargs)
+
+    return renamed  # type: ignore[return-value]
 
 
 def start_gradient(name: str, root: Tensor, gradient: Any) -> Tensor:

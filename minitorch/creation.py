@@ -136,9 +136,11 @@ def _default_dtype(data: Any, array: np.ndarray) -> DType:
 
 
 def _plain(data: Any) -> Any:
-    """Tensors among nested lists become what NumPy understands."""
+    """Tensors among nested lists become what NumPy understands: one of one element,
+    whatever its shape, a number, as in PyTorch."""
     if isinstance(data, Tensor):
-        return data.detach().numpy()
+        array = data.detach().numpy()
+        return array.reshape(()) if array.size == 1 else array
     if isinstance(data, (list, tuple)):
         return [_plain(item) for item in data]
     return data
@@ -309,6 +311,9 @@ def arange(
     """start, start + step, ... below `end`; `arange(5)` is 0, 1, 2, 3, 4."""
     if end is None:
         start, end = 0, start
+    if Tensor in (type(start), type(end), type(step)):
+        given = (start, end, step)
+        start, end, step = [getattr(x, "item", lambda x=x: x)() for x in given]
     whole = type(start) is type(end) is type(step) is int
     whole = whole or dtypes.float32 not in map(dtypes.infer, (start, end, step))
     if step == 0 or not math.isfinite(end - start):

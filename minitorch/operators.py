@@ -225,6 +225,18 @@ def expm1(x: float) -> float:
     return math.expm1(x)
 
 
+@ieee(lambda x: -inf if x == 0 else nan)
+def log2(x: float) -> float:
+    """The logarithm to base 2"""
+    return math.log2(x)
+
+
+@ieee(lambda x: -inf if x == 0 else nan)
+def log10(x: float) -> float:
+    """The logarithm to base 10"""
+    return math.log10(x)
+
+
 @ieee(lambda x: nan)
 def sqrt(x: float) -> float:
     """The square root of x"""
@@ -253,6 +265,24 @@ def sin(x: float) -> float:
 def cos(x: float) -> float:
     """The cosine of x radians"""
     return math.cos(x)
+
+
+@ieee(lambda x: nan)
+def acos(x: float) -> float:
+    """The angle in radians, from 0 to pi, whose cosine is x"""
+    return math.acos(x)
+
+
+@ieee(lambda x: math.copysign(inf, x))
+def sinh(x: float) -> float:
+    """The hyperbolic sine of x"""
+    return math.sinh(x)
+
+
+@ieee(lambda x: inf)
+def cosh(x: float) -> float:
+    """The hyperbolic cosine of x"""
+    return math.cosh(x)
 
 
 def tanh(x: float) -> float:

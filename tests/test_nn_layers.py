@@ -253,6 +253,9 @@ def test_conv1d(options, device):
             (2, 3, 6, 5),
         ),
         (nn.AdaptiveAvgPool2d(1), tnn.AdaptiveAvgPool2d(1), (2, 3, 5, 4)),
+        (nn.AdaptiveAvgPool1d(2), tnn.AdaptiveAvgPool1d(2), (2, 3, 4)),
+        (nn.PixelShuffle(2), tnn.PixelShuffle(2), (2, 12, 3, 2)),
+        (nn.PixelShuffle(3), tnn.PixelShuffle(3), (9, 2, 2)),
         (nn.AdaptiveAvgPool2d((2, None)), tnn.AdaptiveAvgPool2d((2, None)), (3, 6, 4)),
     ],
     ids=lambda value: repr(value),
@@ -525,6 +528,21 @@ def test_dropout(device):
     assert not F.dropout(x, 1.0).any() and F.dropout(x, 0.0) is x
     a = F.dropout(x, 0.5, generator=minitorch.Generator(3))
     assert a.equal(F.dropout(x, 0.5, generator=minitorch.Generator(3)))
+
+
+@pytest.mark.parametrize("rest", [(), (3,), (2, 3)])
+def test_dropout_of_channels(rest, device):
+    """All numbers of a channel, or none, are left, and divided by what is left."""
+    minitorch.manual_seed(0)
+    layer, x = nn.Dropout2d(0.25), minitorch.ones(40, 50, *rest, device=device)
+    out = layer(x.requires_grad_())
+    lines = out.detach().cpu().numpy().reshape(2000, -1)
+    assert (lines == lines[:, :1]).all() and abs((lines == 0).mean() - 0.25) < 0.03
+    assert set(np.unique(lines)) == {0.0, np.float32(1) / np.float32(0.75)}
+    out.sum().backward()
+    assert x.grad.equal(out.detach()) and layer.eval()(x).equal(x)
+    with pytest.raises(ValueError, match=r"\(3,\); expected \(N, C"):
+        F.dropout2d(minitorch.ones(3))
 
 
 @given(

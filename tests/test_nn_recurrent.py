@@ -101,6 +101,40 @@ def test_a_state_of_pytorch_loads_by_its_names():
     assert check["rnn"].bias_ih_l0.tolist() == theirs.bias_ih_l0.tolist()
 
 
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("kind", ["RNNCell", "LSTMCell", "GRUCell", "relu"])
+def test_cells(kind, bias, device):
+    """Two steps, the first from no state, with a batch and without."""
+    name, extra = ("RNNCell", {"nonlinearity": kind}) if kind == "relu" else (kind, {})
+    theirs = getattr(torch.nn, name)(2, 3, bias=bias, **extra)
+    mine = getattr(nn, name)(2, 3, bias, **extra)
+    copy_weights(mine, theirs).to(device)
+    assert repr(mine) == repr(theirs)
+    for shape in ((4, 2), (2,)):
+        x, tx = pair(*shape, device=device)
+        found = []
+        for cell, now in ((mine, x), (theirs, tx)):
+            last = cell(now, cell(now))
+            found.append(list(last) if name == "LSTMCell" else [last])
+            weighted(found[-1]).backward()
+        for a, b in zip(*found):
+            same(a, b)
+        same(x.grad, tx.grad)
+    for p, q in zip(mine.parameters(), theirs.parameters()):
+        same(p.grad, q.grad)
+
+
+def test_cells_say_what_they_want():
+    x, cell = minitorch.ones(4, 3), nn.LSTMCell(3, 5)
+    h = minitorch.ones(4, 5)
+    for state in ((h, h[:1]), (h,), (h, h, h)):
+        with pytest.raises(ValueError, match=r"LSTMCell: .* 2 of \(4, 5\)"):
+            cell(x, state)
+    with pytest.raises(ValueError, match="RNNCell: nonlinearity"):
+        nn.RNNCell(3, 5, nonlinearity="sin")
+    assert nn.GRU(2, 3)._flat_weights_names[0] == "weight_ih_l0"
+
+
 def test_errors():
     x, rnn = minitorch.ones(4, 2, 3), nn.LSTM(3, 5)
     h = minitorch.ones(1, 2, 5)

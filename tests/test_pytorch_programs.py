@@ -286,7 +286,7 @@ def test_a_small_unet_with_an_adam_of_ones_own() -> None:
     [
         ("", "uint8", "not offered here; .* int64, int32 or int8"),
         ("", "zeroes", "did you mean 'zeros'"),
-        ("nn", "LSTMCell", "not offered here; use nn.RNN"),
+        ("nn", "InstanceNorm2d", "not offered here; use nn.GroupNorm"),
         ("nn", "ConvTranspose1d", "use nn.ConvTranspose2d"),
         ("optim", "LBFGS", "use optim.Adam"),
         ("optim.lr_scheduler", "ReduceLROnPlateu", "mean 'ReduceLROnPlateau'"),

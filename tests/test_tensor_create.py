@@ -282,6 +282,23 @@ def test_arange(device, args):
     assert_same(minitorch.arange(*args, device=device), torch.arange(*args), 1e-6)
 
 
+def test_tensors_of_one_element_in_a_list_are_numbers():
+    def program(lib):
+        one, two = lib.tensor([1.0]), lib.tensor([[2.0]])
+        return lib.tensor([one, two]), lib.tensor([[one], [two]]), lib.tensor([3, two])
+
+    assert_same(program(minitorch), program(torch))
+    assert minitorch.as_tensor(minitorch.ones(1, 1)).shape == (1, 1)
+
+
+def test_arange_between_tensors():
+    def program(lib):
+        x = lib.tensor([3.5, 1.0])
+        return lib.arange(x.min(), x.max(), 0.5), lib.arange(lib.tensor(3))
+
+    assert_same(program(minitorch), program(torch))
+
+
 def test_arange_with_a_dtype(device):
     x = minitorch.arange(4, dtype=minitorch.float64, device=device)
     assert_same(x, torch.arange(4, dtype=torch.float64))

@@ -114,9 +114,9 @@ def test_numpy_bools(device, dtype):
 
 SPECIAL = [nan, inf, -inf, 0.0, -0.0, 1.0, -1.0, 1e-30, -1e30, 1e30, 0.5, 100.0, -100.0]
 UNARY = (
-    "neg abs sign floor ceil round exp expm1 log log1p sqrt rsqrt reciprocal sin cos "
-    "tanh erf sigmoid relu isnan isinf isfinite logical_not gelu silu elu leaky_relu "
-    "softplus"
+    "neg abs sign floor ceil round exp expm1 log log1p log2 log10 sqrt rsqrt "
+    "reciprocal sin cos acos sinh cosh tanh erf sigmoid relu isnan isinf isfinite "
+    "logical_not gelu silu elu leaky_relu softplus"
 ).split()
 
 
@@ -286,8 +286,9 @@ def test_where_with_numbers(device):
 # ------------------------------------------------------- functions, and comparisons
 
 FUNCTIONS = (
-    "neg abs sign floor ceil round exp expm1 log log1p sqrt rsqrt reciprocal square "
-    "sin cos tanh erf sigmoid relu logical_not isnan isinf isfinite"
+    "neg abs sign floor ceil round exp expm1 log log1p log2 log10 sqrt rsqrt "
+    "reciprocal square sin cos acos sinh cosh tanh erf sigmoid relu logical_not isnan "
+    "isinf isfinite"
 ).split()
 
 

@@ -239,3 +239,29 @@ def test_gradients_of_products_with_zeros(device, row, name):
             (grad * grad).sum().backward()
             found.append((grad.detach(), x.grad))
         assert_same(*found, 1e-12)
+
+
+NUMPY = (
+    "sum mean var std prod amax amin any all argmax argmin cumsum cumprod sort argsort"
+)
+
+
+@pytest.mark.parametrize("name", NUMPY.split())
+def test_names_of_numpy(name):
+    """`axis` and `keepdims` are `dim` and `keepdim`, as in PyTorch."""
+    x = minitorch.tensor([[3.0, 1.0], [2.0, 4.0]])
+    other = "cum" in name or "sort" in name
+    kept = {} if other else {"keepdims": True}
+    found = getattr(x, name)(axis=0, **kept)
+    expected = getattr(torch.tensor(x.tolist()), name)(axis=0, **kept)
+    assert_same(found, expected, 1e-6)
+    assert_same(getattr(minitorch, name)(x, axis=0, **kept), expected, 1e-6)
+    with pytest.raises(TypeError, match=f"{name}: got dim, axis; axis means dim"):
+        getattr(x, name)(dim=0, axis=1)
+
+
+def test_mean_as_another_dtype():
+    x, theirs = (lib.tensor([[1, 2], [4, 8]]) for lib in (minitorch, torch))
+    for lib, t in ((minitorch, x), (torch, theirs)):
+        assert t.mean(0, dtype=lib.float64).tolist() == [2.5, 5.0]
+    assert x.mean(dtype=minitorch.float64).dtype is minitorch.float64

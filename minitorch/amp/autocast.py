@@ -42,7 +42,8 @@ POLICIES: dict[type, str] = {
     **dict.fromkeys((MatMul, VectorProduct, Linear, Conv2d, LinearCrossEntropy), LOWER),
     **dict.fromkeys(
         (
-            e.Exp, e.Expm1, e.Log, e.Log1p, e.Pow, e.Reciprocal, e.Rsqrt, Softplus,
+            e.Acos, e.Cosh, e.Exp, e.Expm1, e.Log, e.Log1p, e.Log2, e.Log10, e.Pow,
+            e.Reciprocal, e.Rsqrt, e.Sinh, Softplus,
             softmax.Softmax, softmax.LogSoftmax, reduce.LogSumExp, reduce.Sum,
             reduce.Prod, reduce.Cumsum, reduce.Cumprod, norm.LayerNorm,
             norm.LayerNormTo, norm.DropoutResidualLayerNorm, norm.RMSNorm,

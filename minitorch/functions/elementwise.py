@@ -12,6 +12,7 @@ of them may be a number.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -338,6 +339,26 @@ class Log1p(Curve):
         return grad / (1.0 + x)
 
 
+class Log2(Curve):
+    """log2(x); 1 / (x log(2))"""
+
+    fn = operators.log2
+
+    @staticmethod
+    def slope(grad: Tensor, x: Tensor) -> Tensor:
+        return grad / (math.log(2) * x)
+
+
+class Log10(Curve):
+    """log10(x); 1 / (x log(10))"""
+
+    fn = operators.log10
+
+    @staticmethod
+    def slope(grad: Tensor, x: Tensor) -> Tensor:
+        return grad / (math.log(10) * x)
+
+
 class Expm1(Curve):
     """exp(x) - 1; out + 1"""
 
@@ -401,6 +422,36 @@ class Cos(Curve):
     @staticmethod
     def slope(grad: Tensor, x: Tensor) -> Tensor:
         return -grad * x.sin()
+
+
+class Acos(Curve):
+    """acos(x); -1 / sqrt(1 - x^2)"""
+
+    fn = operators.acos
+
+    @staticmethod
+    def slope(grad: Tensor, x: Tensor) -> Tensor:
+        return -grad * (1.0 - x * x).rsqrt()
+
+
+class Sinh(Curve):
+    """sinh(x); cosh(x)"""
+
+    fn = operators.sinh
+
+    @staticmethod
+    def slope(grad: Tensor, x: Tensor) -> Tensor:
+        return grad * x.cosh()
+
+
+class Cosh(Curve):
+    """cosh(x); sinh(x)"""
+
+    fn = operators.cosh
+
+    @staticmethod
+    def slope(grad: Tensor, x: Tensor) -> Tensor:
+        return grad * x.sinh()
 
 
 class Tanh(Curve):
@@ -567,6 +618,16 @@ def log1p(input: Tensor) -> Tensor:
     return Log1p.apply(to_floating("log1p", input))
 
 
+def log2(input: Tensor) -> Tensor:
+    """The logarithm to base 2."""
+    return Log2.apply(to_floating("log2", input))
+
+
+def log10(input: Tensor) -> Tensor:
+    """The logarithm to base 10."""
+    return Log10.apply(to_floating("log10", input))
+
+
 def sqrt(input: Tensor) -> Tensor:
     """The square root."""
     return Sqrt.apply(to_floating("sqrt", input))
@@ -595,6 +656,21 @@ def sin(input: Tensor) -> Tensor:
 def cos(input: Tensor) -> Tensor:
     """The cosine of radians."""
     return Cos.apply(to_floating("cos", input))
+
+
+def acos(input: Tensor) -> Tensor:
+    """The angle in radians whose cosine is the element."""
+    return Acos.apply(to_floating("acos", input))
+
+
+def sinh(input: Tensor) -> Tensor:
+    """The hyperbolic sine."""
+    return Sinh.apply(to_floating("sinh", input))
+
+
+def cosh(input: Tensor) -> Tensor:
+    """The hyperbolic cosine."""
+    return Cosh.apply(to_floating("cosh", input))
 
 
 def tanh(input: Tensor) -> Tensor:

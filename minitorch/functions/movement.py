@@ -409,6 +409,9 @@ def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     return Permute.apply(input, tuple(order))
 
 
+swapaxes = transpose
+
+
 def t(input: Tensor) -> Tensor:
     """The transpose of a matrix: [M, N] -> [N, M]"""
     if dims_of("t", input) > 2:
@@ -588,16 +591,31 @@ def repeat(input: Tensor, times: Any) -> Tensor:
     return reshape(wide.clone(), [n * size for n, size in zip(counts, shape)])
 
 
-def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
-    """Tensors one after the other along `dim`: [A, *], [B, *] -> [A + B, *] for 0"""
+def cat(tensors: Sequence[Tensor], dim: int = 0, *, axis: int | None = None) -> Tensor:
+    """Tensors one after the other along `dim`: [A, *], [B, *] -> [A + B, *] for 0
+
+    Args:
+        axis: NumPy's name of `dim`.
+    """
+    dim = dim if axis is None else axis
     tensors = checked_list("cat", tensors)
     dim = normalize_dim(dim, len(tensors[0].raw.shape), "cat")
     check_cat(tensors, dim)
     return Cat.apply(dim, *tensors)
 
 
-def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
-    """N tensors of one shape along a new dim: [*], [*], ... -> [N, *] for dim 0"""
+concat = concatenate = cat
+
+
+def stack(
+    tensors: Sequence[Tensor], dim: int = 0, *, axis: int | None = None
+) -> Tensor:
+    """N tensors of one shape along a new dim: [*], [*], ... -> [N, *] for dim 0
+
+    Args:
+        axis: NumPy's name of `dim`.
+    """
+    dim = dim if axis is None else axis
     tensors = checked_list("stack", tensors)
     shape = tensors[0].raw.shape
     for other in tensors:

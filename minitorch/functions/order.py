@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import minitorch.dtypes as dtypes
-from minitorch.arguments import dim_in, dims_of, not_bool, not_empty
+from minitorch.arguments import dim_in, dims_of, not_bool, not_empty, numpy_names
 from minitorch.executor import host_read
 from minitorch.function import Context, Function
 from minitorch.functions.choice import maximum, minimum
@@ -124,11 +124,13 @@ def _pick(name: str, a: Tensor, dim: Any, keepdim: bool, largest: bool | None) -
     return ValuesIndices(*Pick.apply(a, dim, largest, keepdim))
 
 
+@numpy_names
 def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
     """Where the (first) maximum is, along a dim or in the flattened tensor."""
     return _arg("argmax", not_bool("argmax", input), dim, keepdim, True)
 
 
+@numpy_names
 def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
     """Where the (first) minimum is, along a dim or in the flattened tensor."""
     return _arg("argmin", not_bool("argmin", input), dim, keepdim, False)
@@ -149,6 +151,7 @@ def _arg(
     return input.wrap(out if keepdim or not dims else dropped(out, (dim,)))
 
 
+@numpy_names
 def sort(input: Tensor, dim: int = -1, descending: bool = False) -> ValuesIndices:
     """Sorted values along `dim`, and where they were; the sort is stable."""
     dim = dim_in("sort", input, dim)
@@ -158,6 +161,7 @@ def sort(input: Tensor, dim: int = -1, descending: bool = False) -> ValuesIndice
     return ValuesIndices(*Ordered.apply(input, dim, bool(descending), size))
 
 
+@numpy_names
 def argsort(input: Tensor, dim: int = -1, descending: bool = False) -> Tensor:
     """The order that sorts `dim`."""
     dims_of("argsort", input)

@@ -16,7 +16,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import minitorch.dtypes as dtypes
 import minitorch.operators as operators
-from minitorch.arguments import check_floating, dim_in, not_empty, reduced_dims
+from minitorch.arguments import (
+    check_floating,
+    dim_in,
+    not_empty,
+    numpy_names,
+    reduced_dims,
+)
 from minitorch.dtypes import DType
 from minitorch.function import Context, Function
 from minitorch.functions.autocasting import in_float32
@@ -268,6 +274,7 @@ def _bounds(dtype: DType) -> tuple[float, float]:
 # --------------------------------------------------------------- what users call
 
 
+@numpy_names
 def sum(
     input: Tensor,
     dim: Dim = None,
@@ -286,8 +293,17 @@ def sum(
     return out if dtype is None else cast(out, dtype)
 
 
-def mean(input: Tensor, dim: Dim = None, keepdim: bool = False) -> Tensor:
-    """The mean over one, several or all dims."""
+@numpy_names
+def mean(
+    input: Tensor,
+    dim: Dim = None,
+    keepdim: bool = False,
+    *,
+    dtype: DType | None = None,
+) -> Tensor:
+    """The mean over one, several or all dims, of the elements as `dtype`."""
+    if dtype is not None:
+        input = cast(checked_tensor("mean", input), dtypes.check(dtype))
     check_floating("mean", input)
     dims = reduced_dims(input, dim, "mean")
     return Mean.apply(input, dims, keepdim, _count(input, dims))
@@ -299,6 +315,7 @@ def _count(a: Tensor, dims: Dims) -> int:
     return math.prod([shape[dim] for dim in dims])
 
 
+@numpy_names
 def var(
     input: Tensor,
     dim: Dim = None,
@@ -311,6 +328,7 @@ def var(
     return _var("var", input, dim, correction, keepdim, unbiased)
 
 
+@numpy_names
 def std(
     input: Tensor,
     dim: Dim = None,
@@ -354,6 +372,7 @@ def logsumexp(input: Tensor, dim: Dim, keepdim: bool = False) -> Tensor:
     return LogSumExp.apply(a, reduced_dims(a, dim, "logsumexp"), keepdim)
 
 
+@numpy_names
 def prod(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
     """The product over one or all dims. Integers give int64."""
     a = to_counting("prod", input)
@@ -366,11 +385,13 @@ def prod(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor
     return Prod.apply(a, *dims, keepdim) if dims else a.clone()
 
 
+@numpy_names
 def amax(input: Tensor, dim: Dim = None, keepdim: bool = False) -> Tensor:
     """The maximum over one, several or all dims."""
     return _extreme("amax", input, operators.maximum, lowest, dim, keepdim)
 
 
+@numpy_names
 def amin(input: Tensor, dim: Dim = None, keepdim: bool = False) -> Tensor:
     """The minimum over one, several or all dims."""
     return _extreme("amin", input, operators.minimum, highest, dim, keepdim)
@@ -384,11 +405,13 @@ def _extreme(
     return Extreme.apply(a, fn, dims, start(a.raw.storage.dtype), keepdim)
 
 
+@numpy_names
 def any(input: Tensor, dim: Dim = None, keepdim: bool = False) -> Tensor:
     """Whether one element, at least, is not 0."""
     return _fold("any", operators.logical_or, False, input, dim, keepdim)
 
 
+@numpy_names
 def all(input: Tensor, dim: Dim = None, keepdim: bool = False) -> Tensor:
     """Whether no element is 0."""
     return _fold("all", operators.logical_and, True, input, dim, keepdim)
@@ -404,6 +427,7 @@ def _fold(
     return input.wrap(out if keepdim else dropped(out, dims))
 
 
+@numpy_names
 def cumsum(input: Tensor, dim: int) -> Tensor:
     """Running sums along `dim`. Integers give int64."""
     a = to_counting("cumsum", input)
@@ -411,6 +435,7 @@ def cumsum(input: Tensor, dim: int) -> Tensor:
     return Cumsum.apply(a, dim) if a.dim() else a.clone()
 
 
+@numpy_names
 def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
     """Running products along `dim`, of the elements as `dtype`. Integers give int64."""
     if dtype is not None:

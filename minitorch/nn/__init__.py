@@ -29,10 +29,17 @@ from minitorch.nn.attention import (
 )
 from minitorch.nn.containers import ModuleDict, ModuleList, ParameterDict, Sequential
 from minitorch.nn.conv import Conv1d, Conv2d, ConvTranspose2d
-from minitorch.nn.dropout import Dropout
+from minitorch.nn.dropout import Dropout, Dropout2d
 from minitorch.nn.embedding import Embedding, RotaryEmbedding
 from minitorch.nn.experts import MixtureOfExperts
 from minitorch.nn.flatten import Flatten
+from minitorch.nn.lazy import (
+    LazyBatchNorm1d,
+    LazyBatchNorm2d,
+    LazyConv1d,
+    LazyConv2d,
+    LazyLinear,
+)
 from minitorch.nn.linear import Linear
 from minitorch.nn.loss import (
     BCELoss,
@@ -49,13 +56,15 @@ from minitorch.nn.module import Module
 from minitorch.nn.norm import BatchNorm1d, BatchNorm2d, GroupNorm, LayerNorm, RMSNorm
 from minitorch.nn.parameter import Parameter
 from minitorch.nn.pool import (
+    AdaptiveAvgPool1d,
     AdaptiveAvgPool2d,
     AvgPool2d,
     MaxPool1d,
     MaxPool2d,
+    PixelShuffle,
     Upsample,
 )
-from minitorch.nn.recurrent import GRU, LSTM, RNN
+from minitorch.nn.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
 from minitorch.nn.sparse import SparseLinear, prune_linears, prune_weight
 
 if not TYPE_CHECKING:  # for which a name that is not there stays an error

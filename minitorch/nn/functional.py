@@ -115,6 +115,19 @@ def dropout(
     return applied(lambda x: random_zeros(x, p, generator), input, inplace)
 
 
+def dropout2d(
+    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> Tensor:
+    """Dropout of whole channels, alone or together: input [N, C, *]"""
+    if arguments.dims_of("dropout2d", input) < 2:
+        raise ValueError(
+            f"dropout2d: the input is {input.raw.shape}; expected (N, C, ...)"
+        )
+    shape = input.raw.shape
+    kept = dropout(input.new_ones(*shape[:2], *(1,) * (len(shape) - 2)), p, training)
+    return applied(lambda x: x * kept, input, inplace)
+
+
 def batch_norm(
     input: Tensor,
     running_mean: Tensor | None,

@@ -480,6 +480,8 @@ class Module:
                 f"load_state_dict: got a {type(state_dict).__name__}; expected a dict "
                 f"of tensors"
             )
+        for path, module in self.named_modules(remove_duplicate=False):
+            module._before_load(state_dict, f"{path}." if path else "")
         own = self.state_dict()
         missing = [name for name in own if name not in state_dict]
         unexpected = [name for name in state_dict if name not in own]
@@ -495,6 +497,9 @@ class Module:
                 if name in state_dict:
                     tensor.copy_(state_dict[name].detach())
         return IncompatibleKeys(missing, unexpected)
+
+    def _before_load(self, state: Mapping[str, Any], lead: str) -> None:
+        """What a layer does before the tensors whose names begin with `lead` come."""
 
     # -------------------------------------------------------------------- printing
 

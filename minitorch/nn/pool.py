@@ -1,8 +1,8 @@
 """Pooling layers: one number for each window; and the way back to larger images.
 
 With this file one can shrink images and sequences (`MaxPool2d`, `AvgPool2d`,
-`MaxPool1d`), reduce them to a fixed size (`AdaptiveAvgPool2d`), or give them any size
-(`Upsample`).
+`MaxPool1d`), reduce them to a fixed size (`AdaptiveAvgPool2d`, `AdaptiveAvgPool1d`),
+give them any size (`Upsample`), or make large images of small ones (`PixelShuffle`).
 """
 
 from __future__ import annotations
@@ -108,6 +108,38 @@ class AdaptiveAvgPool2d(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return F.adaptive_avg_pool2d(x, self.output_size)
+
+
+class AdaptiveAvgPool1d(AdaptiveAvgPool2d):
+    """Means that leave a line of `output_size`: x [*, L] -> [*, OL]; L = k OL."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.adaptive_avg_pool2d(x.unsqueeze(-2), (1, self.output_size)).squeeze(-2)
+
+
+class PixelShuffle(Module):
+    """Channels become pixels: x [*, C r^2, H, W] -> [*, C, H r, W r], for a factor r.
+
+    Source: Shi et al., "Real-time single image and video super-resolution using an
+    efficient sub-pixel convolutional neural network", 2016.
+    """
+
+    _shown = ("upscale_factor",)
+
+    def __init__(self, upscale_factor: int) -> None:
+        super().__init__()
+        self.upscale_factor = upscale_factor
+
+    def forward(self, x: Tensor) -> Tensor:
+        r = self.upscale_factor
+        if x.dim() < 3 or x.raw.shape[-3] % (r * r):
+            raise ValueError(
+                f"PixelShuffle: the input is {x.raw.shape}; expected (..., C, H, W), "
+                f"where C is a multiple of {r * r}"
+            )
+        *batch, c, h, w = x.raw.shape
+        parts = x.reshape(-1, c // (r * r), r, r, h, w).permute(0, 1, 4, 2, 5, 3)
+        return parts.reshape(*batch, c // (r * r), h * r, w * r)
 
 
 class Upsample(Module):

@@ -1,8 +1,9 @@
 """Recurrent layers: a state that goes along a sequence, and is all that is remembered.
 
-With this file one can read sequences with `RNN`, `LSTM` and `GRU`. What the input does
-to the gates is computed for all times at once, with one product; what the state does to
-them, time after time. Names of parameters are PyTorch's, so that its state dicts load.
+With this file one can read sequences with `RNN`, `LSTM` and `GRU`, or take one step at
+a time with `RNNCell`, `LSTMCell` and `GRUCell`. What the input does to the gates is
+computed for all times at once, with one product; what the state does to them, time
+after time. Names of parameters are PyTorch's, so that its state dicts load.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ class _Recurrent(Module):
     """
 
     _gates, _states = 1, 1  # parts of the weights' rows, and tensors of a state
+    _end = "_l{}{}"  # of a parameter's name, for a layer and a direction
 
     def __init__(
         self,
@@ -78,7 +80,7 @@ class _Recurrent(Module):
                 for key, shape in shapes.items():
                     made = Parameter(empty(shape, device=device, dtype=dtype))
                     init.uniform_(made, -bound, bound)
-                    self.register_parameter(f"{key}_l{layer}{end}", made)
+                    self.register_parameter(key + self._end.format(layer, end), made)
 
     def _step(self, given: Tensor, past: Tensor, *state: Tensor) -> State:
         """The next state, from what the input and what the state before gives to the
@@ -105,7 +107,7 @@ class _Recurrent(Module):
             outs = []
             for end in self._ends:
                 first = tuple(s[len(last)] for s in states)
-                out, now = self._along(x, first, f"_l{layer}{end}")
+                out, now = self._along(x, first, self._end.format(layer, end))
                 outs.append(out)
                 last.append(now)
             x = cat(outs, -1) if len(outs) > 1 else outs[0]
@@ -140,6 +142,11 @@ class _Recurrent(Module):
             out.append(state[0])
         return stack(out[::order]), state
 
+    @property
+    def _flat_weights_names(self) -> list[str]:
+        """All names of parameters: what d2l.ai's programs go through to begin anew."""
+        return list(self._parameters)
+
     def flatten_parameters(self) -> None:
         """Nothing: parameters are used as they lie."""
 
@@ -161,13 +168,17 @@ class RNN(_Recurrent):
         nonlinearity: str = "tanh", *args: Any, **kwargs: Any,
     ) -> None:  # fmt: skip
         super().__init__(input_size, hidden_size, num_layers, *args, **kwargs)
-        if nonlinearity not in ("tanh", "relu"):
-            raise ValueError(f"RNN: nonlinearity is {nonlinearity!r}, not tanh or relu")
-        self.nonlinearity = nonlinearity
+        self.nonlinearity = _checked_nonlinearity("RNN", nonlinearity)
 
     def _step(self, given: Tensor, past: Tensor, *state: Tensor) -> State:
         total = given + past
         return (total.tanh() if self.nonlinearity == "tanh" else total.relu(),)
+
+
+def _checked_nonlinearity(name: str, nonlinearity: str) -> str:
+    if nonlinearity not in ("tanh", "relu"):
+        raise ValueError(f"{name}: nonlinearity is {nonlinearity!r}, not tanh or relu")
+    return nonlinearity
 
 
 class LSTM(_Recurrent):
@@ -198,3 +209,71 @@ class GRU(_Recurrent):
         (r, z, n), (past_r, past_z, past_n) = given.chunk(3, -1), past.chunk(3, -1)
         n = (n + (r + past_r).sigmoid() * past_n).tanh()
         return (n + (z + past_z).sigmoid() * (state[0] - n),)
+
+
+class _Cell(_Recurrent):
+    """What the cells share: one step of a layer, with its gates and its `_step`.
+
+    input [N, I] or [I] -> the next state [N, H] or [H]; of an LSTM, which has two, a
+    pair. Weights and biases are those of a layer, without "_l0" in their names.
+    """
+
+    _end = ""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        device: str | None = None,
+        dtype: DType | None = None,
+    ) -> None:
+        super().__init__(input_size, hidden_size, 1, bias, device=device, dtype=dtype)
+
+    def forward(self, input: Tensor, hx: Any = None) -> Any:
+        """Args: hx: the state before, as it is returned; None: zeros."""
+        shape = checked_tensor(type(self).__name__, input).raw.shape
+        state = (hx,) if self._states == 1 or hx is None else tuple(hx)
+        if hx is None:
+            state = (input.new_zeros(*shape[:-1], self.hidden_size),) * self._states
+        given = [s.raw.shape for s in state]
+        wanted = (*shape[:-1], self.hidden_size)
+        if len(shape) not in (1, 2) or given != [wanted] * self._states:
+            raise ValueError(
+                f"{type(self).__name__}: the input is {shape} and hx is {given}; "
+                f"expected 1 or 2 dimensions, and {self._states} of {wanted}"
+            )
+        own: Any = self._parameters
+        come = F.linear(input, own["weight_ih"], own.get("bias_ih"))
+        past = F.linear(state[0], own["weight_hh"], own.get("bias_hh"))
+        state = self._step(come, past, *state)
+        return state if self._states > 1 else state[0]
+
+
+class RNNCell(_Cell):
+    """One step of an `RNN`; see `_Cell`."""
+
+    def __init__(
+        self, input_size: int, hidden_size: int, bias: bool = True,
+        nonlinearity: str = "tanh", *args: Any, **kwargs: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(input_size, hidden_size, bias, *args, **kwargs)
+        self.nonlinearity = _checked_nonlinearity("RNNCell", nonlinearity)
+
+    _step = RNN._step
+
+    def extra_repr(self) -> str:
+        usual = self.nonlinearity == "tanh"
+        return super().extra_repr() + ("" if usual else ", nonlinearity=relu")
+
+
+class LSTMCell(_Cell):
+    """One step of an `LSTM`; see `_Cell`."""
+
+    _gates, _states, _step = LSTM._gates, LSTM._states, LSTM._step
+
+
+class GRUCell(_Cell):
+    """One step of a `GRU`; see `_Cell`."""
+
+    _gates, _step = GRU._gates, GRU._step

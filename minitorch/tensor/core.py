@@ -47,6 +47,7 @@ class Tensor(Elementwise, Reductions, Movement, Indexing, InPlace, Interop):
     __array_priority__ = 1000  # NumPy leaves `array + tensor` to us
 
     raw: TensorData
+    is_sparse = is_xpu = False  # what programs ask before they do something else
 
     def __init__(
         self,

@@ -77,12 +77,17 @@ class Elementwise:
     expm1 = elementwise.expm1
     log = elementwise.log
     log1p = elementwise.log1p
+    log2 = elementwise.log2
+    log10 = elementwise.log10
     sqrt = elementwise.sqrt
     rsqrt = elementwise.rsqrt
     reciprocal = elementwise.reciprocal
     square = elementwise.square
     sin = elementwise.sin
     cos = elementwise.cos
+    acos = elementwise.acos
+    sinh = elementwise.sinh
+    cosh = elementwise.cosh
     tanh = elementwise.tanh
     erf = elementwise.erf
     sigmoid = elementwise.sigmoid

@@ -76,7 +76,7 @@ class Movement:
             raise ValueError(f"mT: expected 2 dimensions or more, got {self.raw.shape}")
         return movement.Permute.apply(self, (*range(dims - 2), dims - 1, dims - 2))
 
-    transpose = movement.transpose
+    transpose = swapaxes = movement.transpose
     t = movement.t
     movedim = movement.movedim
     broadcast_to = movement.broadcast_to
