@@ -31,7 +31,7 @@ from cuda_ops.memory import contiguous, copy, empty, full, split
 from cuda_ops.reduce import splits_of
 from cuda_ops.runtime.launch import TINY, Kernels, ceil_div
 from minitorch import operators
-from minitorch.dtypes import bool_, int32, int64
+from minitorch.dtypes import bool_, int8, int32, int64
 from minitorch.tensor_data import Shape, TensorData
 
 # Threads that keep a chip's memory busy.
@@ -294,7 +294,8 @@ def _first(
         return out
     if n == 0:
         raise ValueError(f"{name}: dimension {dim} of {a.shape} has no elements")
-    a = copy(a, int32) if a.dtype is bool_ else contiguous(a)
+    # Lanes exchange words of four bytes at least.
+    a = copy(a, int32) if a.dtype in (bool_, int8) else contiguous(a)
     if not is_aligned(a.storage.array):
         a = copy(a, a.dtype)
     x, keep = a.storage.array, values is not None
