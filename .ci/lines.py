@@ -99,7 +99,8 @@ BUDGETS = {
     # that are under way 160.
     # The compiler 1,320, honest and wrong solutions 730, those of a compiler 155.
     # Weights of one byte 350. Serving 850, alignment 565.
-    "tests": 62_650,
+    # PTX that is run without a GPU 1,685.
+    "tests": 64_335,
 }
 
 
