@@ -60,7 +60,7 @@ from cuda_ops.layouts import (
 from cuda_ops.memory import empty, fill, split
 from cuda_ops.runtime.launch import TINY, Kernels, ceil_div
 from minitorch import operators
-from minitorch.dtypes import DType, bool_, computed, rounded
+from minitorch.dtypes import DType, bool_, computed, int8, rounded
 from minitorch.tensor_data import Shape, Strides, TensorData
 
 WARPS = BLOCK // WARP
@@ -531,8 +531,8 @@ SPLITTABLE = {
 
 @lru_cache(maxsize=1024)
 def _numbers(dtype: DType, *values: float) -> list[Any]:
-    """Numbers for kernels: a bool's total is kept as an int32."""
-    kind = np.int32 if dtype is bool_ else computed(dtype).numpy.type
+    """Numbers for kernels: totals of bools and of bytes are kept as int32."""
+    kind = np.int32 if dtype in (bool_, int8) else computed(dtype).numpy.type
     return [kind(value) for value in values]
 
 

@@ -1151,6 +1151,8 @@ FUNCTIONAL = [
     ),
     net("embedding", ROWS, call=lambda f, w: f.embedding(classes(w), w)),
     net("dropout", ROWS, call=dropped, oracle=dropped_by_torch),
+    # Which channels are dropped, tests/test_nn_layers.py looks at.
+    net("dropout2d", (2, 3, 4, 5), call=lambda f, x: f.dropout2d(x, 0.0)),
     net(
         "layer_norm",
         ROWS,

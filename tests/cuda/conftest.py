@@ -16,7 +16,7 @@ from minitorch.cuda import is_available
 
 NO_GPU = (
     "test_compile.py", "test_driver.py", "test_fused_compiles.py", "test_inspect.py",
-    "test_in_simulator.py",
+    "test_in_simulator.py", "test_on_paper.py",
 )  # fmt: skip
 HERE = Path(__file__).parent
 

@@ -2,8 +2,8 @@
 
 With this file the real runtime (`cuda_ops/runtime`, not the simulator) runs on any
 machine: `PaperDriver` stands for `cuda.bindings.driver`. Memory is the host's, copies
-and fills are done at once, and kernels are not run. What it checks is what a driver
-would answer with an error, or worse, with wrong numbers:
+and fills are done at once, and kernels are not run (`paper_runs.py` does that). What it
+checks is what a driver would answer with an error, or worse, with wrong numbers:
 
 - each call needs a context of the calling thread;
 - memory, streams, events and kernels are used in the context that they are of;
@@ -333,11 +333,11 @@ class PaperDriver:
     cuGraphLaunch = cuGraphUpload
 
 
-def install(gpus: int = 2) -> PaperDriver:
+def install(gpus: int = 2, paper: PaperDriver | None = None) -> PaperDriver:
     """Let this process use a new `PaperDriver`, and compile nothing."""
     from cuda_ops.runtime import compiler, device, launch
 
-    paper = PaperDriver(gpus)
+    paper = paper or PaperDriver(gpus)
     device.driver = lambda: paper  # type: ignore[assignment]
 
     def cubin(self: Any, text: str, arch: Any) -> Any:
