@@ -15,6 +15,7 @@ from minitorch.dtypes import finfo
 from minitorch.functions.movement import broadcast_to
 from minitorch.functions.random import multinomial
 from minitorch.tensor import Size, Tensor
+from minitorch.tensor_data import broadcast_shapes
 
 
 class Categorical:
@@ -57,16 +58,16 @@ class Categorical:
 
     def log_prob(self, value: Tensor) -> Tensor:
         """The logarithm of the probability of each class in `value` [*]."""
-        shape = self.logits.raw.shape
-        index = value.long().unsqueeze(-1)
-        if index.dim() < len(shape):
-            index = broadcast_to(index, (*shape[:-1], 1))
-        logits = broadcast_to(self.logits, (*index.raw.shape[:-1], shape[-1]))
+        *batch, classes = self.logits.raw.shape
+        rows = broadcast_shapes(value.raw.shape, tuple(batch))
+        index = broadcast_to(value.long(), rows).unsqueeze(-1)
+        logits = broadcast_to(self.logits, (*rows, classes))
         return logits.gather(-1, index).squeeze(-1)
 
     def entropy(self) -> Tensor:
         """-sum(p log(p)), a number for each row."""
-        return -(self.probs * self.logits).sum(-1)
+        finite = self.logits.clamp(min=finfo(self.logits.dtype).min)  # 0 * -inf is 0
+        return -(self.probs * finite).sum(-1)
 
     def __repr__(self) -> str:
         return f"Categorical(probs: {self.probs.shape})"

@@ -1,13 +1,15 @@
 """Processes that a program starts by itself, where `torchrun` does not.
 
 With this file a program can be its own ranks: `spawn(fn, args, nprocs)`, as in
-torch.multiprocessing. Python's own `Process`, `Queue` and so on are here, too.
+torch.multiprocessing. Python's own `Process`, `Queue`, `get_context` and
+`set_start_method` are here, too.
 """
 
 from __future__ import annotations
 
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing import Process as Process
 from multiprocessing import Queue as Queue
 from multiprocessing import get_context as get_context
@@ -52,9 +54,12 @@ def spawn(
                 for other, _ in running.values():
                     other.terminate()
                     other.join()
+                said = ""
+                with suppress(EOFError):  # it was ended, or has ended itself
+                    said = pipe.recv() if pipe.poll() else ""
                 raise RuntimeError(
                     f"spawn: process {i} has failed, with exit code "
-                    f"{process.exitcode}:\n{pipe.recv() if pipe.poll() else ''}"
+                    f"{process.exitcode}:\n{said}"
                 )
             if process.exitcode == 0:
                 del running[i]
@@ -64,5 +69,5 @@ def _run(fn: Callable[..., Any], i: int, args: tuple[Any, ...], pipe: Any) -> No
     try:
         fn(i, *args)
     except Exception:
-        pipe.send(traceback.format_exc())
+        pipe.send(traceback.format_exc()[-4000:])  # what a pipe has room for
         raise SystemExit(1) from None

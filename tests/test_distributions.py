@@ -33,6 +33,23 @@ def test_categorical(by, rows):
         assert a.numpy() == pytest.approx(b.numpy(), rel=1e-5, abs=1e-6)
 
 
+def test_a_class_that_cannot_be_and_rows_that_are_broadcast():
+    def program(lib: Any, kind: Any) -> list[Any]:
+        x = lib.tensor([[0.0, 1.0, -float("inf")], [0.5, 0.0, 2.0]]).requires_grad_()
+        c = kind(logits=x)
+        entropy = c.entropy()
+        entropy.sum().backward()
+        values = [lib.tensor(v) for v in ([1], [[0], [1], [1]])]
+        return [entropy.detach(), x.grad, *[c.log_prob(v).detach() for v in values]]
+
+    both = zip(
+        program(minitorch, Categorical), program(torch, torch.distributions.Categorical)
+    )
+    for mine, theirs in both:
+        assert mine.shape == theirs.shape
+        assert mine.numpy() == pytest.approx(theirs.numpy(), rel=1e-5, abs=1e-6)
+
+
 def test_draws_come_as_often_as_they_should():
     minitorch.manual_seed(0)
     drawn = Categorical(minitorch.tensor([[1.0, 3.0], [0.0, 2.0]])).sample((2000,))

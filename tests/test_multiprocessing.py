@@ -13,7 +13,9 @@ from minitorch.multiprocessing import spawn
 def work(i: int, folder: str, failing: int) -> None:
     """What a rank does."""
     if i == failing:
-        raise ValueError(f"rank {i} gives up")
+        raise ValueError(200_000 * "x" + f"rank {i} gives up")
+    if failing == 9:
+        os._exit(3)
     Path(folder, str(i)).write_text(str(os.getpid()))
 
 
@@ -29,5 +31,7 @@ def test_a_rank_that_fails(tmp_path: Path) -> None:
         RuntimeError, match=r"process 1 .*code 1:\n[^$]*rank 1 gives up"
     ):
         spawn(*given, start_method="fork")
+    with pytest.raises(RuntimeError, match=r"has failed, with exit code 3:\n$"):
+        spawn(work, (str(tmp_path), 9), 2, start_method="fork")
     with pytest.raises(ValueError, match="join=False is not offered"):
         spawn(*given, join=False)

@@ -254,6 +254,7 @@ def test_conv1d(options, device):
         ),
         (nn.AdaptiveAvgPool2d(1), tnn.AdaptiveAvgPool2d(1), (2, 3, 5, 4)),
         (nn.AdaptiveAvgPool1d(2), tnn.AdaptiveAvgPool1d(2), (2, 3, 4)),
+        (nn.AdaptiveAvgPool1d((2,)), tnn.AdaptiveAvgPool1d((2,)), (3, 4)),
         (nn.PixelShuffle(2), tnn.PixelShuffle(2), (2, 12, 3, 2)),
         (nn.PixelShuffle(3), tnn.PixelShuffle(3), (9, 2, 2)),
         (nn.AdaptiveAvgPool2d((2, None)), tnn.AdaptiveAvgPool2d((2, None)), (3, 6, 4)),

@@ -64,6 +64,19 @@ def test_a_state_brings_the_size(name):
     same(mine.eval()(x), theirs.eval()(tx))
 
 
+def test_a_state_of_nobody_knows_what_size():
+    """Of a network that is copied before the first call, as that of a target is."""
+    one, two = (nn.Sequential(nn.LazyLinear(4)) for _ in range(2))
+    two.load_state_dict(one.state_dict())
+    assert two(minitorch.ones(2, 3)).shape == (2, 4)
+
+
+def test_one_image_is_no_batch():
+    layer = nn.LazyConv2d(4, 3)
+    assert layer(minitorch.ones(3, 8, 8)).shape == (4, 6, 6)
+    assert layer.in_channels == 3
+
+
 def test_an_optimizer_made_before_the_first_call():
     net = nn.Sequential(nn.LazyLinear(4), nn.ReLU(), nn.LazyLinear(1)).double()
     opt = minitorch.optim.Adam(net.parameters(), lr=0.1)
@@ -77,6 +90,8 @@ def test_an_optimizer_made_before_the_first_call():
 def test_what_a_lazy_layer_cannot_become():
     with pytest.raises(ValueError, match=r"LazyConv2d: the input is \(3,\)"):
         nn.LazyConv2d(4, 3)(minitorch.ones(3))
+    with pytest.raises(ValueError, match=r"LazyLinear: the input is \(\)"):
+        nn.LazyLinear(4)(minitorch.tensor(1.0))
     with pytest.raises(ValueError, match="groups is 2; it must divide"):
         nn.LazyConv2d(4, 3, groups=2)(minitorch.ones(1, 3, 4, 4))
     with pytest.raises(RuntimeError, match="missing: 'weight'"):

@@ -260,6 +260,12 @@ def test_names_of_numpy(name):
         getattr(x, name)(dim=0, axis=1)
 
 
+def test_either_dim_or_axis():
+    for name in ("cat", "stack"):
+        with pytest.raises(TypeError, match=f"{name}: got dim=1 and axis=0; give one"):
+            getattr(minitorch, name)([minitorch.ones(2, 2)] * 2, 1, axis=0)
+
+
 def test_mean_as_another_dtype():
     x, theirs = (lib.tensor([[1, 2], [4, 8]]) for lib in (minitorch, torch))
     for lib, t in ((minitorch, x), (torch, theirs)):

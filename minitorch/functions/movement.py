@@ -591,13 +591,20 @@ def repeat(input: Tensor, times: Any) -> Tensor:
     return reshape(wide.clone(), [n * size for n, size in zip(counts, shape)])
 
 
+def _axis(name: str, dim: int, axis: int) -> int:
+    if dim:
+        raise TypeError(f"{name}: got dim={dim} and axis={axis}; give one of the two")
+    return axis
+
+
 def cat(tensors: Sequence[Tensor], dim: int = 0, *, axis: int | None = None) -> Tensor:
     """Tensors one after the other along `dim`: [A, *], [B, *] -> [A + B, *] for 0
 
     Args:
         axis: NumPy's name of `dim`.
     """
-    dim = dim if axis is None else axis
+    if axis is not None:
+        dim = _axis("cat", dim, axis)
     tensors = checked_list("cat", tensors)
     dim = normalize_dim(dim, len(tensors[0].raw.shape), "cat")
     check_cat(tensors, dim)
@@ -615,7 +622,8 @@ def stack(
     Args:
         axis: NumPy's name of `dim`.
     """
-    dim = dim if axis is None else axis
+    if axis is not None:
+        dim = _axis("stack", dim, axis)
     tensors = checked_list("stack", tensors)
     shape = tensors[0].raw.shape
     for other in tensors:

@@ -33,10 +33,11 @@ class _Lazy(Module):
         self._options = args, kwargs
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.dim() < 2 and self._dim > 0:
+        least = max(self._dim + 1, -self._dim)
+        if x.dim() < least:
             raise ValueError(
-                f"{type(self).__name__}: the input is {x.raw.shape}; expected 2 "
-                f"dimensions or more, the second of them channels"
+                f"{type(self).__name__}: the input is {x.raw.shape}; expected {least} "
+                f"dimensions or more"
             )
         self._become(x.raw.shape[self._dim])
         return self.forward(x)  # which is another one by now
@@ -47,7 +48,9 @@ class _Lazy(Module):
             saved = state.get(lead + name)
             if isinstance(saved, Tensor) and saved.dim():
                 size = saved.raw.shape[int(saved.dim() > 1)]
-                return self._become(size * getattr(self, "groups", 1))
+                if size:  # else that layer was never called, either
+                    self._become(size * getattr(self, "groups", 1))
+                return
 
     def _become(self, size: int) -> None:
         args, kwargs = self._options
@@ -74,13 +77,13 @@ class LazyLinear(_Lazy, Linear):
 class LazyConv1d(_Lazy, Conv1d):
     """A `Conv1d(in_channels, out_channels, ...)` without the in_channels."""
 
-    _kind, _size = Conv1d, "in_channels"
+    _kind, _size, _dim = Conv1d, "in_channels", -2
 
 
 class LazyConv2d(_Lazy, Conv2d):
     """A `Conv2d(in_channels, out_channels, ...)` without the in_channels."""
 
-    _kind, _size = Conv2d, "in_channels"
+    _kind, _size, _dim = Conv2d, "in_channels", -3
 
 
 class LazyBatchNorm1d(_Lazy, BatchNorm1d):

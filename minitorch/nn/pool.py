@@ -114,7 +114,9 @@ class AdaptiveAvgPool1d(AdaptiveAvgPool2d):
     """Means that leave a line of `output_size`: x [*, L] -> [*, OL]; L = k OL."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.adaptive_avg_pool2d(x.unsqueeze(-2), (1, self.output_size)).squeeze(-2)
+        given = self.output_size
+        (size,) = given if isinstance(given, tuple) else (given,)
+        return F.adaptive_avg_pool2d(x.unsqueeze(-2), (1, size)).squeeze(-2)
 
 
 class PixelShuffle(Module):

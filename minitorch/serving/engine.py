@@ -36,6 +36,7 @@ from minitorch.arguments import int_sequence
 from minitorch.autodiff import no_grad
 from minitorch.creation import Generator, rand, tensor
 from minitorch.cuda_graphs import GraphedStep, make_graphed_step
+from minitorch.dtypes import float64
 from minitorch.functions.movement import stack
 from minitorch.models.generation import Sampling, rows_of
 from minitorch.serving.blocks import BlockPool, extend_keys
@@ -135,8 +136,10 @@ class Engine:
             model.config, blocks, block_size, model.device, model.wte.weight.dtype
         )
         self.max_batch, self.max_tokens = max_batch, max_tokens_per_step
-        # Of steps, by the number of rows; only where there is a GPU.
-        on_gpu = model.device.startswith("cuda")
+        # Of steps, by the number of rows; only where there is a GPU, and a kernel that
+        # reads keys where they lie.
+        fits = model.wte.weight.dtype is not float64 and model.config.head_size <= 256
+        on_gpu = model.device.startswith("cuda") and fits
         self._graphs: dict[int, GraphedStep] | None = {} if on_gpu else None
         self.running: list[Text] = []
         self.waiting: deque[Text] = deque()
@@ -195,8 +198,8 @@ class Engine:
         return text.id
 
     def warm_up(self) -> None:
-        """Compile kernels, and make the CUDA graphs, that the first texts would wait
-        for."""
+        """Make the CUDA graphs that the first texts would wait for, with their kernels;
+        on a CPU, compile what a token takes."""
         self.model.eval()
         rows = 1
         with no_grad():

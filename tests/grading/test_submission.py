@@ -62,6 +62,27 @@ def test_what_forms_for_uploads_make_of_it(tmp_path):
     }
 
 
+def test_a_zip_may_have_answers_beside_it(tmp_path):
+    right = catalog.load("a1")
+    texts = {name: t.encode() for name, t in workspace.stripped(right, []).items()}
+    with zipfile.ZipFile(tmp_path / "a1.zip", "w") as file:
+        for name, text in texts.items():
+            file.writestr(name, text)
+    (tmp_path / ANSWERS).write_text("because")
+    (tmp_path / "__MACOSX").mkdir()
+    (tmp_path / "__MACOSX" / "._a1.zip").write_bytes(b"x")
+    found = submission.read(tmp_path, right)
+    assert (found.files, found.answers) == (texts, "because")
+
+
+def test_the_work_for_another_assignment_is_refused(tmp_path):
+    """Though it has files of the same names, in other folders."""
+    for other in ("a2", "a4"):
+        workspace.create(catalog.load(other), tmp_path / other)
+        with pytest.raises(apart.Refused, match="none of the assignment's files"):
+            submission.read(tmp_path / other, catalog.load("a3"))
+
+
 def test_of_two_zips_none_is_read(tmp_path):
     (tmp_path / "in").mkdir()
     for name in "ab":
