@@ -38,6 +38,11 @@ comptime CHUNK = 1024  # elements of a row that are gathered at a time, at most
 comptime CHUNK_WITH_GAPS = 256  # where each may be in a cache line of its own
 comptime PER_TASK = 16384  # elements of a task on flat operands
 
+# Functions of the C library that are operators.
+comptime LIBRARY = (
+    "log1p", "expm1", "sin", "cos", "log2", "log10", "acos", "sinh", "cosh"
+)
+
 
 # ----------------------------------------------------------------------- row functions
 
@@ -176,20 +181,15 @@ def float_map[T: DType](name: StaticString) -> Int:
         return map_address(map_row[T, op.ceil])
     if name == "round":
         return map_address(map_row[T, op.round])
-    if name == "log1p":
-        return map_address(map_row[T, op.log1p])
-    if name == "expm1":
-        return map_address(map_row[T, op.expm1])
     if name == "sqrt":
         return map_address(map_row[T, op.sqrt])
     if name == "rsqrt":
         return map_address(map_row[T, op.rsqrt])
     if name == "reciprocal":
         return map_address(map_row[T, op.reciprocal])
-    if name == "sin":
-        return map_address(map_row[T, op.sin])
-    if name == "cos":
-        return map_address(map_row[T, op.cos])
+    comptime for i in range(len(LIBRARY)):
+        if name == LIBRARY[i]:
+            return map_address(map_row[T, sm.per_lane[LIBRARY[i], ...]])
     if name == "gelu":
         return map_address(map_row[T, op.gelu])
     if name == "gelu_tanh":

@@ -186,16 +186,6 @@ def reciprocal[T: DType, w: Int](x: SIMD[T, w]) -> SIMD[T, w]:
     return 1 / x
 
 
-@always_inline
-def sin[T: DType, w: Int](x: SIMD[T, w]) -> SIMD[T, w]:
-    return per_lane["sin"](x)
-
-
-@always_inline
-def cos[T: DType, w: Int](x: SIMD[T, w]) -> SIMD[T, w]:
-    return per_lane["cos"](x)
-
-
 # ----------------------------------------------------------------------- activations
 
 
