@@ -49,6 +49,8 @@ from cuda_ops.linear_halves import (
     HALVES_EXAMPLE,
     LEAST,
     MOST,
+    UNIT,
+    WARPS,
     HalvesCut,
     halves_cut,
     halves_template,
@@ -172,10 +174,6 @@ FEW = 8
 LONGEST_NORM = 4096
 # Words of the weight that are on their way to a thread, of 4 bytes.
 WORDS = 32
-# Warps that a GPU wants to have: 8 for each of 132 multiprocessors.
-WARPS = 8 * 132
-# Words at whose multiples shares of `soon` begin.
-UNIT = 64
 
 
 class Cut(NamedTuple):
@@ -492,13 +490,18 @@ FEW_EXAMPLE = (
 )
 
 
+def _named(name: str, words: tuple[Any, ...], fn: Callable | None) -> tuple[str, bool]:
+    """A kernel's name, and whether its code may be kept: `fn` is the library's."""
+    ends = () if fn is None else (fn.__name__,)
+    ours = fn is None or getattr(operators, fn.__name__, 0) is fn
+    return f"{name}[{','.join(map(str, (*words, *ends)))}]", ours
+
+
 @cache
 def few_kernel(cut: Cut, around: Around, examples: tuple[str, ...] = ()) -> Kernel:
     """The kernel for a weight that is shared out so."""
     words = cut.dtype.name, *cut[1:], *around[:6]
-    name = f"linear_rows[{','.join(map(str, words))}"
-    name += f",{around.fn.__name__}]" if around.fn else "]"
-    ours = around.fn is None or getattr(operators, around.fn.__name__, 0) is around.fn
+    name, ours = _named("linear_rows", words, around.fn)
     return Kernel(
         few_template(cut, around), name, examples, cut.threads, on_disk=ours,
         launch_bounds=cut.threads, resident=cut.resident, overlaps=True,
@@ -526,9 +529,7 @@ def halves_kernel(
 ) -> Kernel:
     """The kernel for a weight of halves that is shared out so."""
     words = *cut, *around[1:5]
-    name = f"linear_halves[{','.join(map(str, words))}"
-    name += f",{around.fn.__name__}]" if around.fn else "]"
-    ours = around.fn is None or getattr(operators, around.fn.__name__, 0) is around.fn
+    name, ours = _named("linear_halves", words, around.fn)
     return Kernel(
         halves_template(cut, around, finisher(around)), name, examples, BLOCK,
         on_disk=ours, launch_bounds=BLOCK, overlaps=True, arch=(8, 0),
