@@ -103,9 +103,7 @@ def halves_template(cut: HalvesCut, around: Any, finish: Callable) -> Callable:
     bias, settled, kept = around.bias, around.settled, around.kept
     room = BLOCK // WARP * LINES * many
 
-    def linear_halves(
-        x, w, b, more, out, cache, slot, soon, notes, sizes
-    ):  # fmt: skip
+    def linear_halves(x, w, b, more, out, cache, slot, soon, notes, sizes):
         """out = residual + fn(x @ weight^T + bias), as `linear_rows`: few rows of x.
 
         # x [R, K], w [N, K], words of two numbers; b [N], more [R, N] -> out [R, N]

@@ -269,18 +269,10 @@ def split_template(lanes: Lanes) -> Callable:
                 mine[0], mine[1] = best, total
             gather(mine, splits, V, out, at, logsumexp, row)
         else:
-            if cuda.threadIdx.x == 0:
-                ends[2 * split], ends[2 * split + 1] = best, total
-            barrier()
-            if cuda.threadIdx.x == 0:
-                before[0] = arrive(came, row)
-            barrier()
-            if before[0] == splits - 1:  # for all threads or none
-                if cuda.threadIdx.x == 0:
-                    came[row] = 0  # for the next launch
-                join(
-                    parts, ends, row, splits, V, tops, totals, cells, out, at, logsumexp
-                )
+            join_last(
+                best, total, came, before, parts, ends, row, splits, V, tops, totals,
+                cells, out, at, logsumexp,
+            )  # fmt: skip
 
     return attention_split
 
@@ -374,6 +366,25 @@ def join(parts, ends, row, splits, V, tops, totals, cells, out, at, logsumexp):
         store(out, at + tid, acc / total if total != ZERO else ZERO)
     if tid == 0:
         logsumexp[row] = top + log(total) if total != ZERO else NEVER
+
+
+@device
+def join_last(
+    best, total, came, before, parts, ends, row, splits, V, tops, totals, cells, out,
+    at, logsumexp,
+):  # fmt: skip
+    """`join`, by the block of a query that is the last to come here, with its sums."""
+    split = row * splits + cuda.blockIdx.y
+    if cuda.threadIdx.x == 0:
+        ends[2 * split], ends[2 * split + 1] = best, total
+    barrier()
+    if cuda.threadIdx.x == 0:
+        before[0] = arrive(came, row)
+    barrier()
+    if before[0] == splits - 1:  # for all threads or none
+        if cuda.threadIdx.x == 0:
+            came[row] = 0  # for the next launch
+        join(parts, ends, row, splits, V, tops, totals, cells, out, at, logsumexp)
 
 
 SPLIT = (

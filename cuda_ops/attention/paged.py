@@ -25,13 +25,12 @@ from cuda_ops.attention.decode import (
     Lanes,
     counters,
     exp,
-    join,
+    join_last,
     part_reader,
     weight,
 )
 from cuda_ops.block.intrinsics import (
     WARP,
-    arrive,
     device,
     shuffle_xor,
     store,
@@ -162,18 +161,10 @@ def paged_template(lanes: Lanes) -> Callable:
             else:
                 parts[split * V + c] = sum_of_warps
         if splits > 1:
-            if cuda.threadIdx.x == 0:
-                ends[2 * split], ends[2 * split + 1] = best, total
-            barrier()
-            if cuda.threadIdx.x == 0:
-                before[0] = arrive(came, row)
-            barrier()
-            if before[0] == splits - 1:  # for all threads or none
-                if cuda.threadIdx.x == 0:
-                    came[row] = 0  # for the next launch
-                join(
-                    parts, ends, row, splits, V, tops, totals, cells, out, at, logsumexp
-                )
+            join_last(
+                best, total, came, before, parts, ends, row, splits, V, tops, totals,
+                cells, out, at, logsumexp,
+            )  # fmt: skip
 
     return attention_paged
 
