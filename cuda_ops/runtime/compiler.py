@@ -196,7 +196,7 @@ def to_cubin(
 
 
 class Section(NamedTuple):
-    """A part of an ELF file: its bytes (none of what is only set aside), and numbers."""
+    """A part of an ELF file. What is only set aside has a size and no data."""
 
     data: bytes
     size: int
