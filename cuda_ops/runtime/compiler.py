@@ -203,6 +203,9 @@ class Section(NamedTuple):
     info: int
 
 
+ONLY_SET_ASIDE = 8  # the kind of a section without data
+
+
 def _sections(cubin: bytes) -> dict[str, Section]:
     """The parts of the file, by name (System V ABI, "Sections")."""
     (table,) = struct.unpack_from("<Q", cubin, 40)
@@ -211,10 +214,11 @@ def _sections(cubin: bytes) -> dict[str, Section]:
         struct.unpack_from("<IIQQQQII", cubin, table + i * step) for i in range(count)
     ]
     found = {}
-    for name, _, _, _, offset, size, _, info in heads:
+    for name, kind, _, _, offset, size, _, info in heads:
         start = heads[names][4] + name
         text = cubin[start : cubin.index(b"\0", start)].decode()
-        found[text] = Section(cubin[offset : offset + size], size, info)
+        end = offset if kind == ONLY_SET_ASIDE else offset + size
+        found[text] = Section(cubin[offset:end], size, info)
     return found
 
 
