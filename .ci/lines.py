@@ -110,7 +110,8 @@ BUDGETS = {
     # Weights of one byte 350. Serving 850, alignment 565, what products enter 15.
     # Lazy layers, cells, names of NumPy's and what else programs of d2l.ai write 280.
     # PTX that is run without a GPU 1,685, code without its log 20.
-    # More names of PyTorch's: L-BFGS 280, packed sequences 145, decoders 150, NumPy's names 35, einops 90.
+    # More names of PyTorch's: L-BFGS 280, packed sequences 145, decoders 150, NumPy's
+    # names 35, einops 90.
     "tests": 65_520,
 }
 
