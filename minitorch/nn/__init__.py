@@ -50,6 +50,7 @@ from minitorch.nn.loss import (
 )
 from minitorch.nn.module import Module
 from minitorch.nn.norm import BatchNorm1d, BatchNorm2d, GroupNorm, LayerNorm, RMSNorm
+from minitorch.nn.parallel import DataParallel
 from minitorch.nn.parameter import Parameter
 from minitorch.nn.pool import (
     AdaptiveAvgPool1d,
