@@ -67,21 +67,23 @@ def signed(device: str, count: int, hashes: int, seed: int) -> dict[str, Any]:
     from minitorch.data.cleaning.duplicates import MinHash
 
     found = MinHash(hashes, seed).signature({f"shingle {i}" for i in range(count)})
-    return {"signature": np.asarray(found)}
+    kind = str(getattr(found, "dtype", type(found).__name__))
+    return {"dtype": kind, "signature": np.asarray(found).astype(np.int64)}
 
 
 def equal(device: str, one: np.ndarray, other: np.ndarray) -> dict[str, Any]:
     """`MinHash.similarity`"""
     from minitorch.data.cleaning.duplicates import MinHash
 
-    return {"out": float(MinHash.similarity(one, other))}
+    pair = one.astype(np.uint32), other.astype(np.uint32)
+    return {"out": float(MinHash.similarity(*pair))}
 
 
 def candidates(device: str, signatures: np.ndarray, bands: int) -> dict[str, Any]:
     """`candidate_pairs`, in order."""
     from minitorch.data.cleaning.duplicates import candidate_pairs
 
-    found = candidate_pairs(signatures, bands)
+    found = candidate_pairs(signatures.astype(np.uint32), bands)
     return {"out": sorted((int(i), int(j)) for i, j in found)}
 
 
@@ -217,7 +219,7 @@ SAMPLE, LAST = 15, 50  # pages for examples, and pages of the story
 
 def crawled(seed: int) -> Any:
     """A crawl, and the examples of what is wanted and what is not."""
-    from assignments.a15_data.crawl import crawl, examples, pages_of
+    from assignments.a15_data.pages import crawl, examples, pages_of
     from minitorch.data import load_text
 
     pages = pages_of(load_text("alice").text)

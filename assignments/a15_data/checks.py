@@ -15,7 +15,7 @@ import numpy as np
 
 from assignments.a10_language_models.writing import seed_of
 from assignments.a15_data import calls
-from assignments.a15_data.crawl import judged
+from assignments.a15_data.pages import judged
 from assignments.checks import AnyCheck, Check, Inputs, sizes_of
 from assignments.compare import Difference, difference
 from assignments.draw import Draw
@@ -24,7 +24,7 @@ from assignments.oracles import as_torch, torch_gradients
 TASK = "the task"
 DEFINITION = "the definition, with sets and loops"
 
-# ------------------------------------------------------------------------- to the letter
+# ---------------------------------------------------------------------- to the letter
 
 LINES = ("a", "b", "", " a", "a ", "\t", "menu", "A")
 
@@ -81,8 +81,8 @@ EXACT = (
 # ------------------------------------------------------------------------------ nearly
 
 PIECES = (
-    "a", "B", " ", "é", "  ", "\n", "Ü", "-", "3", "_", "ñO", "!", "e\u0301", "日", "\u00a0",
-    "ß", "ﬁ", "'",
+    "a", "B", " ", "é", "  ", "\n", "Ü", "-", "3", "_", "ñO", "!", "e\u0301", "日",
+    "\u00a0", "ß", "ﬁ", "'",
 )  # fmt: skip
 FEW = ("a", "b", "A ", "b. ", "c", "é")
 
@@ -149,11 +149,12 @@ def _signed_inputs(draw: Draw, count: int, hashes: int) -> Inputs:
 
 def _signed_expected(count: int, hashes: int, seed: int) -> Inputs:
     some = {f"shingle {i}" for i in range(count)}
-    return {"signature": np.array(_signature(some, hashes, seed), np.uint32)}
+    right = np.array(_signature(some, hashes, seed), np.int64)
+    return {"dtype": "uint32", "signature": right}
 
 
 def _equal_inputs(draw: Draw, hashes: int) -> Inputs:
-    some = draw.array((2, hashes), "int64", 0, 2).astype(np.uint32)
+    some = draw.array((2, hashes), "int64", 0, 2)
     return {"one": some[0], "other": some[1]}
 
 
@@ -192,8 +193,8 @@ NEARLY = (
         sizes_of("count hashes", (0, 3), (1, 1), (4097, 3), (60, 128)),
         examples=15,
         oracle="whole numbers without an end",
-        hint="a * x + b goes up to 2^64: of which dtype have a, x and b to be, and when "
-        "is the remainder taken? Which number do all entries have for the empty set?",
+        hint="a * x + b goes up to 2^64: of which dtype have a, x and b to be, and "
+        "when is the remainder taken? Which number stands for no shingles at all?",
     ),
     Check(
         *("a15.2", "similarity", calls.equal, _equal_inputs, _equal_expected),
@@ -210,7 +211,7 @@ NEARLY = (
 
 def _candidates_inputs(draw: Draw, n: int, rows: int, bands: int) -> Inputs:
     some = draw.array((n, rows * bands), "int64", 0, draw.integer(1, 2))
-    return {"signatures": some.astype(np.uint32), "bands": bands}
+    return {"signatures": some, "bands": bands}
 
 
 def _pairs_of(table: Sequence[Sequence[int]], bands: int) -> list[tuple[int, int]]:
@@ -344,8 +345,8 @@ BANDS = (
 # -------------------------------------------------------------------- rules and masks
 
 TOKENS = (
-    "the", "cat", "x", "...", "…", "#1", "-", "* a", "42", "\n", "Of", "\n\n", "wonderful",
-    "- and", "…\n", "•b", "THE", "  \n", "to...", "\u00b2\u00b2", "a-1", "##", "that",
+    "the", "cat", "x", "...", "…", "#1", "-", "* a", "42", "\n", "Of", "\n\n", "wonder",
+    "- and", "…\n", "•b", "THE", "  \n", "to...", "\u00b2", "a-1", "##", "that",
 )  # fmt: skip
 
 
@@ -377,7 +378,7 @@ def _refused_inputs(draw: Draw, count: int) -> Inputs:
     text = _ragged(draw, count)
     known, limits = _measured_expected(text), {}
     for name, value in known.items():
-        away = draw.choice((0.0, 0.5))
+        away = draw.choice((0.0, 0.5, -2.5))
         limits[name] = [
             value - draw.choice((0.0, 1.0)),
             value + draw.choice((0.0, 2.0)),
@@ -399,7 +400,7 @@ def _refused_expected(text: str, limits: dict[str, Any]) -> Inputs:
 MAILS = (
     ("info@example.org", 1), ("a.b+c_d%e-f@sub.example-x.co", 1), ("x@y.museum", 1),
     ("info@example", 0), ("info at example.org", 0), ("a@b.c", 0), ("@example.org", 0),
-    ("a@b.c1", 0), ("a@b.org_", 0), ("A9@B9.ORG", 1), ("é@example.org", 1), ("a@.org", 0),
+    ("a@b.c1", 0), ("a@b.org_", 0), ("A9@B9.ORG", 1), ("é@b.org", 1), ("a@.org", 0),
 )  # fmt: skip
 PHONES = (
     ("202-555-0143", 1), ("(202) 555 0143", 1), ("2025550143", 1), ("202.555.0143", 1),
@@ -453,8 +454,8 @@ RULES = (
         examples=60,
         tolerance=1e-9,
         oracle=TASK,
-        hint="Of a blank text all numbers are 0. Lines are those that are not blank, and "
-        "white space around them does not count.",
+        hint="Of a blank text all numbers are 0. Lines are those that are not blank, "
+        "and white space around them does not count.",
     ),
     Check(
         *("a15.4", "problems", calls.refused, _refused_inputs, _refused_expected),
@@ -464,7 +465,7 @@ RULES = (
         oracle=TASK,
         hint="A limit that is reached is kept. Names have the order of `Measures`.",
     ),
-    _masks("mask_emails", "<email>", "What may stand before the @, and what behind it?"),
+    _masks("mask_emails", "<email>", "What may stand before the @, and what behind?"),
     _masks("mask_phones", "<phone>", "Begin with 202-555-0143, and add one thing at a "
            "time. What must not stand before it, or behind?"),
     _masks("mask_ips", "<ip>", "Which texts are a number from 0 to 255?"),
@@ -575,8 +576,8 @@ CLASSIFIER = (
         sizes_of("texts longest", (1, 1), (5, 7), (3, 0)),
         tolerance=1e-4,
         examples=15,
-        hint="Add up each text's vectors, where its number says, and divide by how many "
-        "there are. What of a text without any?",
+        hint="Add up each text's vectors, where its number says, and divide by how "
+        "many there are. What of a text without any?",
     ),
     Check(
         *("a15.5", "fit", calls.learnt, _learnt_inputs, _learnt_expected),
@@ -584,8 +585,8 @@ CLASSIFIER = (
         sizes_of("count epochs batch", (1, 1, 1), (7, 2, 3), (3, 3, 8)),
         tolerance=1e-3,
         examples=8,
-        hint="The numbers of an order say which texts come next, and which labels belong "
-        "to them. When are gradients set back?",
+        hint="The numbers of an order say which texts come next, and which labels "
+        "belong to them. When are gradients set back?",
     ),
 )
 

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import minitorch
-from assignments.a15_data.crawl import cleaned, crawl, examples, judged, pages_of
+from assignments.a15_data.crawl import cleaned
+from assignments.a15_data.pages import crawl, examples, judged, pages_of
 from minitorch.data import load_text
 from minitorch.data.cleaning import (
     Dropped,
@@ -399,7 +400,7 @@ def test_what_each_step_drops_is_counted():
         "b": lambda some: [Dropped("is b") if t == "b" else t * 2 for t in some],
     })  # fmt: skip
     assert result.texts == ["é aé a", "cc"] and result.kept == [0, 3]
-    assert [(s.documents, s.size) for s in result.stages] == [(4, 10), (3, 6), (2, 10)]
+    assert [(len(s.kept), s.size) for s in result.stages] == [(4, 10), (3, 6), (2, 10)]
     assert [dict(s.reasons) for s in result.stages] == [{}, {"copy": 1}, {"is b": 1}]
     assert result.table().splitlines()[3:] == ["| copies | 3 | 6 | 1 copy |",
                                                "| b | 2 | 10 | 1 is b |"]  # fmt: skip

@@ -31,12 +31,13 @@ class Stage:
     """What one step left, and why it dropped the others.
 
     Attributes:
-        documents, size: how many texts there are behind it, and their bytes in UTF-8.
-        reasons: how many were dropped for each reason.
+        kept: the numbers of the texts behind it, among those that were given.
+        size: their bytes in UTF-8.
+        reasons: how many it dropped for each reason.
     """
 
     name: str
-    documents: int
+    kept: list[int]
     size: int
     reasons: Mapping[str, int]
 
@@ -47,13 +48,16 @@ class Cleaned:
 
     Attributes:
         texts: in their order.
-        kept: the number of each among the texts that were given.
         stages: the texts as they came, then what each step made of them.
     """
 
     texts: list[str]
-    kept: list[int]
     stages: list[Stage]
+
+    @property
+    def kept(self) -> list[int]:
+        """The number of each text among those that were given."""
+        return self.stages[-1].kept
 
     def table(self) -> str:
         """The stages as a table in Markdown."""
@@ -63,7 +67,7 @@ class Cleaned:
             pairs = sorted(stage.reasons.items(), key=lambda pair: (-pair[1], pair[0]))
             why = ", ".join(f"{count} {reason}" for reason, count in pairs)
             rows.append(
-                f"| {stage.name} | {stage.documents:,} | {stage.size:,} | {why} |"
+                f"| {stage.name} | {len(stage.kept):,} | {stage.size:,} | {why} |"
             )
         return "\n".join([head, *rows])
 
@@ -74,7 +78,7 @@ def clean(texts: Sequence[str], steps: Mapping[str, Step]) -> Cleaned:
     Errors: ValueError where a step returns more or fewer texts than it was given.
     """
     left, kept = list(texts), list(range(len(texts)))
-    stages = [Stage("raw", len(left), _size(left), {})]
+    stages = [Stage("raw", kept, _size(left), {})]
     for name, step in steps.items():
         made = step(left)
         if len(made) != len(left):
@@ -85,8 +89,8 @@ def clean(texts: Sequence[str], steps: Mapping[str, Step]) -> Cleaned:
         reasons = Counter(one.reason for one in made if isinstance(one, Dropped))
         pairs = [(t, k) for t, k in zip(made, kept) if not isinstance(t, Dropped)]
         left, kept = [text for text, _ in pairs], [number for _, number in pairs]
-        stages.append(Stage(name, len(left), _size(left), dict(reasons)))
-    return Cleaned(left, kept, stages)
+        stages.append(Stage(name, kept, _size(left), dict(reasons)))
+    return Cleaned(left, stages)
 
 
 def _size(texts: Sequence[str]) -> int:
