@@ -25,25 +25,32 @@ BLOCK, BATCH = 64, 16
 
 
 def trained(
-    text: str, unseen: str, tokenizer: CharTokenizer, steps: int, seed: int
-) -> float:
-    """Of a new GPT after its steps on a text: the loss of a character, unseen."""
+    text: str, unseen: str, tokenizer: CharTokenizer, steps: Sequence[int], seed: int
+) -> list[float]:
+    """Of a new GPT, after so many steps on a text: the loss of a character, unseen."""
     manual_seed(seed)
     sizes = {"n_layer": 2, "n_head": 4, "n_embd": 64}
     model = GPT(GPTConfig(tokenizer.vocab_size, BLOCK, **sizes))
-    optimizer = optim.AdamW(model.parameters(), lr=3e-3)
+    optimizer, found = optim.AdamW(model.parameters(), lr=3e-3), []
     windows = TokenWindows(np.array(tokenizer.encode(text)), BLOCK)
-    for step in range(steps):
+    rest = TokenWindows(np.array(tokenizer.encode(unseen)), BLOCK)
+    for step in range(max(steps)):
         loss = model.loss(*windows.draw((BATCH,), seed, step))
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    rest = TokenWindows(np.array(tokenizer.encode(unseen)), BLOCK)
-    with no_grad():
-        return model.loss(*rest.get_batch(np.arange(0, len(rest), BLOCK))).item()
+        if step + 1 in steps:
+            with no_grad():
+                pairs = rest.get_batch(np.arange(0, len(rest), BLOCK))
+                found.append(model.loss(*pairs).item())
+    return found
 
 
-def main(steps: int = 600, junk: float = 3.0, seeds: Sequence[int] = (0,)) -> None:
+def main(
+    steps: Sequence[int] = (300, 600, 1200),
+    junk: float = 3.0,
+    seeds: Sequence[int] = (0,),
+) -> None:
     """Print what cleaning drops, and the losses."""
     manual_seed(0)
     pages = pages_of(load_text("alice").text)
@@ -62,17 +69,19 @@ def main(steps: int = 600, junk: float = 3.0, seeds: Sequence[int] = (0,)) -> No
     }
     joined = {name: "\n\n".join(some) for name, some in texts.items()}
     tokenizer = CharTokenizer.train("".join(joined.values()) + unseen)
-    print(f"{len(unseen):,} unseen characters")
-    print("| text | bytes | loss |\n| --- | ---: | ---: |")
+    print("| text | bytes |", " | ".join(f"{n} steps" for n in steps), "|")
+    print("| --- | ---: |", " | ".join("---:" for _ in steps), "|")
     for name, text in joined.items():
-        losses = [trained(text, unseen, tokenizer, steps, seed) for seed in seeds]
-        said = ", ".join(f"{loss:.3f}" for loss in losses)
-        print(f"| {name} | {len(text.encode()):,} | {said} |", flush=True)
+        runs = [trained(text, unseen, tokenizer, steps, seed) for seed in seeds]
+        cells = [", ".join(f"{loss:.3f}" for loss in losses) for losses in zip(*runs)]
+        print(
+            f"| {name} | {len(text.encode()):,} |", " | ".join(cells), "|", flush=True
+        )
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--steps", type=int, default=600)
+    parser.add_argument("--steps", type=int, nargs="+", default=[300, 600, 1200])
     parser.add_argument(
         "--junk", type=float, default=3.0, help="pages, for one of the story"
     )

@@ -523,13 +523,13 @@ def _bagged_expected(
 
 def _learnt_inputs(draw: Draw, count: int, epochs: int, batch: int) -> Inputs:
     texts = [
-        " ".join(draw.choice(VOCABULARY) for _ in range(draw.integer(0, 4)))
+        " ".join(draw.choice(VOCABULARY) for _ in range(draw.integer(1, 4)))
         for _ in range(count)
     ]
     labels = [draw.integer(0, calls.CLASSES - 1) for _ in texts]
     return {
         "seed": seed_of(draw),
-        "texts": [*texts[1:], "the cat"],
+        "texts": texts,
         "labels": labels,
         "epochs": epochs,
         "batch": batch,
@@ -556,7 +556,7 @@ def _learnt_expected(
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-            losses.append(loss.item())
+            losses += [loss.item()]
     return {"losses": losses, **{n: p.detach().numpy() for n, p in given.items()}}
 
 

@@ -5,7 +5,7 @@ judge (`scores`), and drop what it thinks little of (`drop_below`).
 
     words      the  white  rabbit              features: runs of one and of two words
     features   the, white, rabbit, the white, white rabbit
-    buckets    7, 2, 7, 5, 0                   a hash numbers them; some share one
+    buckets    6, 4, 1, 4, 3                   a hash numbers them; some share one
     bag        mean of the buckets' vectors    -> a linear layer -> scores of classes
 
 Order beyond n words is lost, which costs little where the question is of which kind a
