@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from assignments.a15_data.crawl import cleaned
-from assignments.a15_data.pages import crawl, examples, judged, pages_of
+from assignments.crawls import crawl, examples, judged, pages_of
 from minitorch import manual_seed, no_grad, optim
 from minitorch.data import CharTokenizer, TokenWindows, load_text
 from minitorch.data.cleaning import clean, drop_duplicates, drop_near_duplicates

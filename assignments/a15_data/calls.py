@@ -219,7 +219,7 @@ SAMPLE, LAST = 15, 50  # pages for examples, and pages of the story
 
 def crawled(seed: int) -> Any:
     """A crawl, and the examples of what is wanted and what is not."""
-    from assignments.a15_data.pages import crawl, examples, pages_of
+    from assignments.crawls import crawl, examples, pages_of
     from minitorch.data import load_text
 
     pages = pages_of(load_text("alice").text)

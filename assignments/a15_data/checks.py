@@ -15,9 +15,9 @@ import numpy as np
 
 from assignments.a10_language_models.writing import seed_of
 from assignments.a15_data import calls
-from assignments.a15_data.pages import judged
 from assignments.checks import AnyCheck, Check, Inputs, sizes_of
 from assignments.compare import Difference, difference
+from assignments.crawls import STORY, judged
 from assignments.draw import Draw
 from assignments.oracles import as_torch, torch_gradients
 
@@ -592,7 +592,8 @@ CLASSIFIER = (
 
 # --------------------------------------------------------------------------- pipeline
 
-RECALL, PRECISION = 0.95, 0.95
+# Ours had 0.97 and 1 at least in 40 crawls, and cut 2 pages of 35 short.
+RECALL, PRECISION, SHORT = 0.9, 0.9, 0.1
 
 
 @dataclass(frozen=True)
@@ -632,12 +633,14 @@ def _fault(seed: int, kept: list[Any], texts: list[Any]) -> Difference | None:
         if some:
             said = f"{len(some)} of {len(texts)} texts have {word!r} in them"
             return Difference("texts", said, some[0][-200:])
-    story = {page.source: page for page in pages if page.kind == "story"}
-    for i, text in zip(kept, texts):
-        page = pages[i]
-        whole = len(story[page.source].text.split()) if page.source >= 0 else 0
-        if len(text.split()) < 0.7 * whole:
-            return Difference("texts", "more than menus and addresses is gone", text)
+    story = {
+        page.source: len(page.text.split()) for page in pages if page.kind == STORY
+    }
+    long = {i: 0.7 * story[pages[i].source] for i in kept if pages[i].source >= 0}
+    short = [t for i, t in zip(kept, texts) if len(t.split()) < long.get(i, 0)]
+    if len(short) > SHORT * len(texts):
+        said = f"{len(short)} of {len(texts)} texts have lost more than a menu"
+        return Difference("texts", said, short[0][:200])
     return None
 
 

@@ -1,8 +1,8 @@
 """What cleans a small crawl of the web, step by step.
 
 With this file one can make a text to learn from of a crawl (`cleaned`), and count what
-each step drops. `pages.py` of the library makes the crawl, and knows what each page is.
-Run it: `python crawl.py` (seconds).
+each step drops. The library's `assignments/crawls.py` makes the crawl, and knows what
+each page is. Run it: `python crawl.py` (seconds).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ try:
     import course  # noqa: F401  (in a workspace: use the files of this folder)
 except ImportError:
     pass
-from assignments.a15_data.pages import crawl, examples, judged, pages_of
+from assignments.crawls import crawl, examples, judged, pages_of
 from minitorch import manual_seed
 from minitorch.data import load_text
 from minitorch.data.cleaning import (

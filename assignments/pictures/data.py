@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from assignments.a15_data import crawl, pages
+from assignments import crawls as pages
+from assignments.a15_data import crawl
 from assignments.pictures import picture
 from minitorch import manual_seed
 from minitorch.data import load_text

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import minitorch
 from assignments.a15_data.crawl import cleaned
-from assignments.a15_data.pages import crawl, examples, judged, pages_of
+from assignments.crawls import crawl, examples, judged, pages_of
 from minitorch.data import load_text
 from minitorch.data.cleaning import (
     Dropped,
@@ -416,6 +416,7 @@ def test_what_each_step_drops_is_counted():
         (lambda: MinHash(0), "hashes is 0"),
         (lambda: candidate_pairs(np.zeros((2, 6)), 4), r"\(2, 6\) and bands 4"),
         (lambda: candidate_pairs([1, 2], 1), r"\(2,\) and bands 1"),
+        (lambda: candidate_pairs(np.zeros((2, 0)), 1), r"\(2, 0\) and bands 1"),
         (lambda: drop_near_duplicates(["a"], 1.5), "threshold is 1.5"),
         (lambda: TextClassifier(n=0), "n is 0"),
         (lambda: TextClassifier().fit(["a"], []), "1 texts and 0 labels"),

@@ -199,15 +199,16 @@ def candidate_pairs(signatures: npt.ArrayLike, bands: int) -> set[tuple[int, int
     Errors: ValueError if `hashes` is no multiple of `bands`.
     """
     table = np.asarray(signatures, np.uint32)
-    if table.ndim != 2 or bands < 1 or table.shape[1] % bands:
+    width = table.shape[-1] if table.ndim == 2 else 0
+    if not 0 < bands <= width or width % bands:
         raise ValueError(
             f"candidate_pairs: signatures are {table.shape} and bands {bands}; "
             f"expected (texts, hashes), where hashes is a multiple of bands"
         )
     # BEGIN SOLUTION a15.3
-    rows = table.shape[1] // bands
+    rows = width // bands
     pairs: set[tuple[int, int]] = set()
-    for start in range(0, table.shape[1], rows or 1):
+    for start in range(0, width, rows):
         buckets: dict[tuple[int, ...], list[int]] = defaultdict(list)
         for i, band in enumerate(table[:, start : start + rows].tolist()):
             buckets[tuple(band)].append(i)
