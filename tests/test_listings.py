@@ -81,7 +81,7 @@ PIECES: dict[tuple[str, str], tuple[Callable[[], dict[str, Any]], int]] = {
     ("serving.md", "engine = Engine(model"): (served, 0),
     ("quantization.md", 'quantize_(model, "int8")'): (quantized, 0),
     ("alignment.md", "add_lora_(model, rank=4)"): (aligned, 0),
-    ("data.md", "result = clean(texts, {"): (raw, 0),
+    ("data.md", "result = clean(texts, steps)"): (raw, 0),
     ("profiler.md", 'prof.export_chrome_trace("trace.json")'): (profiled, 0),
     ("cpu_kernels.md", "x = mt.ones(4096, 4096)"): (dict, 0),
     ("distributed.md", 'init_process_group("gloo")'): (replicated, 2),
