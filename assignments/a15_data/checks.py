@@ -229,8 +229,9 @@ def _candidates_expected(signatures: np.ndarray, bands: int) -> Inputs:
 
 
 def _joined_inputs(draw: Draw, count: int, many: int) -> Inputs:
-    pairs = [[draw.integer(0, count - 1) for _ in "ij"] for _ in range(many)]
-    return {"count": count, "pairs": pairs if count else []}
+    some = range(many if count else 0)
+    pairs = [[draw.integer(0, count - 1) for _ in "ij"] for _ in some]
+    return {"count": count, "pairs": pairs}
 
 
 def _leaders(count: int, pairs: Sequence[Sequence[int]]) -> list[int]:
