@@ -285,11 +285,11 @@ def test_telephone_numbers(text):
 
 @pytest.mark.parametrize("text", [
     "555-0143", "20255501433", "x2025550143", "2025550143x", "202--555-0143",
-    "3.2025550143", "12 345 6789", "1865", "(202 555 0143", "202) 555 0143",
+    "3.2025550143", "12 345 6789", "1865", "202) 555 0143",
     "202  555 0143", "_2025550143",
 ])  # fmt: skip
 def test_no_telephone_numbers(text):
-    assert mask_phones(text)[1] == (text == "(202 555 0143")
+    assert mask_phones(text) == (text, 0)
 
 
 @pytest.mark.parametrize("text", ["0.0.0.0", "192.0.2.1", "255.249.199.99"])

@@ -9,7 +9,7 @@ judge (`scores`), and drop what it thinks little of (`drop_below`).
     bag        mean of the buckets' vectors    -> a linear layer -> scores of classes
 
 Order beyond n words is lost, which costs little where the question is of which kind a
-text is; and it reads a million words a second.
+text is.
 
 Source: Joulin et al., "Bag of tricks for efficient text classification", 2016
 (fastText); Weinberger et al., "Feature hashing for large scale multitask learning",
