@@ -25,7 +25,6 @@ INSTEAD = {
     "ConvTranspose1d": "use nn.ConvTranspose2d on x.unsqueeze(-2)",
     "InstanceNorm2d": "use nn.GroupNorm(C, C, affine=False)",
     "DataParallel": "use nn.parallel.DistributedDataParallel",
-    "LBFGS": "use optim.Adam, and more steps",
     "ParameterList": "use nn.ParameterDict",
     "detect_anomaly": "ask isfinite(x).all() where a NaN may come from",
     "func": "use autograd.grad, with create_graph=True for higher derivatives",

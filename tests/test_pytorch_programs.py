@@ -288,7 +288,7 @@ def test_a_small_unet_with_an_adam_of_ones_own() -> None:
         ("", "zeroes", "did you mean 'zeros'"),
         ("nn", "InstanceNorm2d", "not offered here; use nn.GroupNorm"),
         ("nn", "ConvTranspose1d", "use nn.ConvTranspose2d"),
-        ("optim", "LBFGS", "use optim.Adam"),
+        ("nn", "ParameterList", "use nn.ParameterDict"),
         ("optim.lr_scheduler", "ReduceLROnPlateu", "mean 'ReduceLROnPlateau'"),
     ],
 )

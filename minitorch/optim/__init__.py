@@ -12,11 +12,13 @@ from minitorch.optim import lr_scheduler
 from minitorch.optim.adam import Adam, AdamW
 from minitorch.optim.composed import Adadelta, Adagrad, AdamWScheduleFree, RMSprop
 from minitorch.optim.language import LAMB, Lion, Muon
+from minitorch.optim.lbfgs import LBFGS
 from minitorch.optim.optimizer import Optimizer
 from minitorch.optim.sgd import SGD
 
 __all__ = [
     "LAMB",
+    "LBFGS",
     "SGD",
     "Adadelta",
     "Adagrad",

@@ -155,7 +155,7 @@ class Optimizer:
                     f"which no group has"
                 )
             p = by_number[int(number)]
-            state[p] = {key: _like(p, key, value) for key, value in values.items()}
+            state[p] = {k: self._loaded(p, k, value) for k, value in values.items()}
         self.param_groups, self.state = groups, state
 
     def _loaded_group(self, group: Group, saved: Mapping[str, Any]) -> Group:
@@ -167,6 +167,10 @@ class Optimizer:
                     f"{value!r} is not known here; known are {sorted(self.defaults)}"
                 )
         return {**group, **deepcopy(known), "params": group["params"]}
+
+    def _loaded(self, p: Tensor, key: str, value: Any) -> Any:
+        """A saved value of p's state, copied."""
+        return _like(p, key, value)
 
     def __repr__(self) -> str:
         lines = [f"{type(self).__name__} ("]
