@@ -22,7 +22,7 @@ import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, get_type_hints
+from typing import Annotated, Any
 
 import typer
 
@@ -33,48 +33,19 @@ from minitorch.data.urns import UrnText
 from minitorch.models import GPT, GPTConfig
 from minitorch.optim import AdamW
 from minitorch.optim.lr_scheduler import LambdaLR
+from minitorch.scaling import Run, parameters, read_runs, tokens_for
 from minitorch.tensor import Tensor
 from minitorch.train.gpt.session import text_step
 from minitorch.train.schedule import warm_up_cosine
 
 WINDOW = 32  # tokens of a piece: two are enough to know the urn
 LAYERS = 2
-RATE = 0.32  # over the width is the learning rate
+RATE, NARROW = 0.02, 16  # the highest learning rate, and of which width
 FEWEST = 50  # steps of a run
 PART = 256  # batches that are drawn together
 TESTED, TEST_KEY = 2048, 1  # pieces that a loss is measured on, and their key
 WARM = 10  # steps before the clock can say how long the others will take
 LOOK = 64  # steps between looks at the clock and the loss
-
-
-class Run(NamedTuple):
-    """A run, and a row of the file.
-
-    Attributes:
-        budget: the C that was asked for; steps are whole, so 6 N D is only near it.
-        width, N, D: of the model, its parameters (those in products), tokens read.
-        steps, batch, lr, seed: D is steps * batch * 32; the highest rate; of weights.
-        vocab, loss: of the `UrnText` with seed 0; the loss, nats a token.
-        seconds, device: how long it took, and where.
-    """
-
-    budget: float
-    width: int
-    N: int
-    D: int
-    steps: int
-    batch: int
-    lr: float
-    seed: int
-    vocab: int
-    loss: float
-    seconds: float
-    device: str
-
-    @property
-    def key(self) -> tuple[Any, ...]:
-        """What it is, without what came out."""
-        return self[:9]
 
 
 class LeftOut(Exception):
@@ -111,18 +82,24 @@ def config_of(width: int, vocab: int) -> GPTConfig:
 
 
 def plan(
-    budgets: list[float], widths: list[int], batch: int, vocab: int, seeds: int = 1
+    budgets: list[float],
+    widths: list[int],
+    batch: int,
+    vocab: int,
+    seeds: int = 1,
+    rate: float = 1.0,
 ) -> Iterator[Run]:
     """The runs of all budgets and widths that take `FEWEST` steps or more, with no
     loss yet; small budgets come first."""
     for budget in sorted(budgets):
         for width in widths:
-            n = config_of(width, vocab).num_parameters(embeddings=False)
-            steps = round(budget / (6 * n * batch * WINDOW))
+            n = parameters(LAYERS, width, vocab)
+            steps = round(tokens_for(budget, n) / (batch * WINDOW))
             for seed in range(seeds if steps >= FEWEST else 0):
                 yield Run(
                     budget, width, n, steps * batch * WINDOW, steps, batch,
-                    RATE / width, seed, vocab, math.nan, math.nan, "",
+                    rate * RATE * (NARROW / width) ** 1.5, seed, vocab,
+                    math.nan, math.nan, "",
                 )  # fmt: skip
 
 
@@ -171,30 +148,13 @@ def measured(model: GPT, text: UrnText, rows: int = 128) -> float:
     return total / TESTED
 
 
-def read(path: Path) -> list[Run]:
-    """The rows of a file; none where it does not exist.
-
-    Errors: ValueError for a file with other columns.
-    """
-    if not path.exists() or not path.stat().st_size:
-        return []
-    with path.open(newline="") as file:
-        rows = csv.DictReader(file)
-        if tuple(rows.fieldnames or ()) != Run._fields:
-            raise ValueError(
-                f"scaling: {path} has the columns {rows.fieldnames}; expected "
-                f"{', '.join(Run._fields)}"
-            )
-        kinds = get_type_hints(Run)
-        return [Run(**{n: kinds[n](text) for n, text in row.items()}) for row in rows]
-
-
 def main(
     path: Annotated[Path, typer.Argument(help="The file of rows, runs.csv.")],
     budgets: Annotated[str, typer.Option(help="Operations.")] = "3e10,1e11,3e11,1e12",
     widths: Annotated[str, typer.Option(help="Of models.")] = "8,12,16,24,32,48,64",
     device: Annotated[str, typer.Option(help="Where to train.")] = "cpu",
-    batch: Annotated[int, typer.Option(min=1, help="Pieces of 32 tokens.")] = 32,
+    batch: Annotated[int, typer.Option(min=1, help="Pieces of 32 tokens.")] = 16,
+    rate: Annotated[float, typer.Option(help="Times the learning rates.")] = 1.0,
     vocab: Annotated[int, typer.Option(help="Tokens of the language.")] = 64,
     seeds: Annotated[int, typer.Option(min=1, help="Runs of each kind.")] = 1,
     seconds: Annotated[float, typer.Option(help="For all of it.")] = math.inf,
@@ -202,10 +162,11 @@ def main(
     """Train what is not in the file yet, and add a row for each run."""
     deadline = time.perf_counter() + seconds
     text = UrnText(vocab)
-    texts, done = Texts(text, batch, device), {run.key for run in read(path)}
+    texts, done = Texts(text, batch, device), {run.key for run in read_runs(path)}
     print(f"entropy {text.entropy:.4f} nats a token, {len(done)} runs in {path}")
     sizes = [int(width) for width in widths.split(",")]
-    for run in plan([float(c) for c in budgets.split(",")], sizes, batch, vocab, seeds):
+    costs = [float(c) for c in budgets.split(",")]
+    for run in plan(costs, sizes, batch, vocab, seeds, rate):
         if run.key in done:
             continue
         try:
