@@ -353,8 +353,8 @@ LAWS = (
         *({"n": (1, 6)}, ({"n": 1}, {"n": 40})),
         tolerance=CLOSE,
         examples=20,
-        hint="log(exp(x) + exp(y)) is infinite for x = 1000, where logsumexp is not. Is "
-        "it the sum over the runs, or their mean?",
+        hint="log(exp(x) + exp(y)) is infinite for x = 1000, where logsumexp is not. "
+        "Is it the sum over the runs, or their mean?",
     ),
     Check(
         *("a16.4", "fit_law", calls.fitted, _fitted_inputs, _fitted_expected),
@@ -362,7 +362,7 @@ LAWS = (
         tolerance=1e-3,
         examples=4,
         oracle=DEFINITION,
-        hint="Print the objective at the end of each start. Some end high, and some are "
+        hint="Print the objective at the end of each start. Some end high, some are "
         "not finite: which end is returned?",
     ),
     Check(
@@ -397,8 +397,8 @@ FORECASTS = (
         tolerance=BAND,
         examples=1,
         oracle="what the runs came to",
-        hint="`python forecast.py` foretells runs that you have from smaller ones. Which "
-        "rows follow no law yet?",
+        hint="`python forecast.py` foretells runs that you have from smaller ones. "
+        "Which rows follow no law yet?",
     ),
 )
 

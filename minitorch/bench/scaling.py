@@ -1,11 +1,13 @@
-"""Runs for scaling laws: GPTs of several sizes, on a text whose entropy is known.
+r"""Runs for scaling laws: GPTs of several sizes, on a text whose entropy is known.
 
 With this file one can train, for each budget of operations C and each size N, a GPT on
 D = C / 6N tokens, and have a row of each run in a file (`python -m
 minitorch.bench.scaling runs.csv`), for `minitorch.scaling` to fit:
 
     python -m minitorch.bench.scaling runs.csv --budgets 3e10,1e11 --widths 8,16,32
-    python -m minitorch.bench.scaling runs.csv --device cuda --batch 128 --seconds 300
+    python -m minitorch.bench.scaling runs.csv --device cuda --batch 64 \
+        --budgets 1e12,3e12,1e13,3e13,1e14 --widths 16,24,32,48,64,96,128,192 \
+        --seconds 380 --longest 60
 
 All runs read the same text from its beginning, none of it twice, and each has a
 learning rate that falls to its own end: a run that is stopped before its schedule is
@@ -103,11 +105,13 @@ def plan(
                 )  # fmt: skip
 
 
-def train(run: Run, texts: Texts, deadline: float = math.inf) -> Run:
+def train(
+    run: Run, texts: Texts, deadline: float = math.inf, longest: float = math.inf
+) -> Run:
     """The run with its loss.
 
     Errors: LeftOut where it would end behind `deadline`, of `time.perf_counter()`, or
-    the loss is not finite.
+    take more than `longest` seconds, or the loss is not finite.
     """
     start, device = time.perf_counter(), texts.device
     manual_seed(run.seed)
@@ -130,8 +134,9 @@ def train(run: Run, texts: Texts, deadline: float = math.inf) -> Run:
             now = time.perf_counter()
             warm = now if i == WARM else warm
             each = (now - warm) / max(1, i - WARM)
-            if now + each * (run.steps - i) > deadline:
-                raise LeftOut(f"{each * run.steps:.0f} s would end too late")
+            left = each * (run.steps - i)
+            if i > WARM and (now + left > deadline or now - warm + left > longest):
+                raise LeftOut(f"its {each * run.steps:.0f} s would be too long")
     loss = texts.text.entropy + measured(model, texts.text)
     seconds = round(time.perf_counter() - start, 1)
     return run._replace(loss=round(loss, 6), seconds=seconds, device=device)
@@ -158,6 +163,7 @@ def main(
     vocab: Annotated[int, typer.Option(help="Tokens of the language.")] = 64,
     seeds: Annotated[int, typer.Option(min=1, help="Runs of each kind.")] = 1,
     seconds: Annotated[float, typer.Option(help="For all of it.")] = math.inf,
+    longest: Annotated[float, typer.Option(help="Seconds of a run.")] = math.inf,
 ) -> None:
     """Train what is not in the file yet, and add a row for each run."""
     deadline = time.perf_counter() + seconds
@@ -170,7 +176,7 @@ def main(
         if run.key in done:
             continue
         try:
-            run = train(run, texts, deadline)
+            run = train(run, texts, deadline, longest)
         except LeftOut as why:
             print(f"C {run.budget:g}, width {run.width}: left out, {why}", flush=True)
             continue
