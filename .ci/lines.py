@@ -82,11 +82,11 @@ BUDGETS = {
     # attention by the backend's launchers 10; what students and teachers met who took
     # the course by its pages 90; what solutions in other styles met 35.
     # What is done on all cores, by each thread, in a tree 215; honest styles 190;
-    # a compiler 1,445, alignment 1,105.
-    "assignments": 28_530,
+    # a compiler 1,445, alignment 1,105, scaling laws 710.
+    "assignments": 29_240,
     # The book, programs for ncu and racecheck; weights of one byte 105;
-    # GRPO 75.
-    "docs": 1_420,
+    # GRPO 75, scaling laws 90.
+    "docs": 1_510,
     # What saves compilations in tests of kernels 40; a hundred submissions through the
     # installed script 100, and mutants of Mojo 30; speeds that are measured again 45;
     # PyTorch's OpenMP 20; processes that count functions apart 30; graphs that hand
@@ -108,7 +108,8 @@ BUDGETS = {
     # Weights of one byte 350. Serving 850, alignment 565, what products enter 15.
     # Lazy layers, cells, names of NumPy's and what else programs of d2l.ai write 280.
     # PTX that is run without a GPU 1,685. More names of PyTorch's: L-BFGS 280.
-    "tests": 65_075,
+    # Scaling laws 450.
+    "tests": 65_525,
 }
 
 

@@ -155,9 +155,7 @@ def _positive(name: str, least: int, **arrays: Any) -> list[Floats]:
         )
     for what, a in zip(arrays, found):
         if not (np.isfinite(a).all() and (a > 0).all()):
-            raise ValueError(
-                f"{name}: {what} has {a.min()}; logarithms need more than 0"
-            )
+            raise ValueError(f"{name}: {what} has {a.min()}; expected more than 0")
     return found
 
 
@@ -306,8 +304,8 @@ def objective(
         delta: errors count as squares up to here, and above as their size.
 
     Returns:
-        a sum and not a mean, []: with one run in a hundred that is off, or with a
-        hundred runs, an optimizer would stop early.
+        a sum and not a mean, []: means of a hundred runs are so small that an optimizer
+        takes them for the end.
     """
     # BEGIN SOLUTION a16.4
     a, alpha, b, beta, e = theta.unbind()

@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 
 import minitorch
+from assignments.a16_scaling_laws.forecast import ROWS
 from minitorch import distributed
 from minitorch.data import TensorDataset
 from minitorch.distributed import init_device_mesh, spawn_threads
 from minitorch.distributed.pipelining import one_f_one_b
 from minitorch.models import GPT, GPTConfig
 from minitorch.optim import AdamW
+from minitorch.scaling import read_runs
 from minitorch.serving import Engine
 
 ROOT = Path(minitorch.__file__).parent.parent
@@ -41,6 +43,10 @@ def quantized() -> dict[str, Any]:
 def aligned() -> dict[str, Any]:
     lists = {"prompts": [[1, 2], [3]], "good": [[4], [5, 6]], "bad": [[6], [4, 5]]}
     return {"model": GPT.preset("tiny"), **lists}
+
+
+def scaled() -> dict[str, Any]:
+    return {"runs": read_runs(ROWS)}
 
 
 def served() -> dict[str, Any]:
@@ -77,6 +83,7 @@ PIECES: dict[tuple[str, str], tuple[Callable[[], dict[str, Any]], int]] = {
     ("serving.md", "engine = Engine(model"): (served, 0),
     ("quantization.md", 'quantize_(model, "int8")'): (quantized, 0),
     ("alignment.md", "add_lora_(model, rank=4)"): (aligned, 0),
+    ("scaling.md", "law.optimal(1e13)"): (scaled, 0),
     ("profiler.md", 'prof.export_chrome_trace("trace.json")'): (profiled, 0),
     ("cpu_kernels.md", "x = mt.ones(4096, 4096)"): (dict, 0),
     ("distributed.md", 'init_process_group("gloo")'): (replicated, 2),

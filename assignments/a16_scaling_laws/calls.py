@@ -101,11 +101,9 @@ def spent(device: str, law: Sequence[float], budget: float) -> dict[str, Any]:
 
 
 def foretold(
-    device: str, rows: Sequence[Sequence[Any]], at: Sequence[tuple[int, int]]
+    device: str, rows: dict[str, np.ndarray], at: Sequence[tuple[int, int]]
 ) -> dict[str, Any]:
     """`forecast` for some (N, D), of rows of smaller budgets."""
     from assignments.a16_scaling_laws.forecast import forecast
-    from minitorch.scaling import Run
 
-    runs = [Run(*row) for row in rows]
-    return {"losses": [float(forecast(runs, n, d)) for n, d in at]}
+    return {"losses": [float(forecast(rows, n, d)) for n, d in at]}

@@ -13,7 +13,7 @@ from assignments.a16_scaling_laws import calls
 from assignments.checks import AnyCheck, Check, Inputs, sizes_of
 from assignments.draw import Draw
 from assignments.oracles import as_torch
-from minitorch.scaling import read_runs
+from minitorch.scaling import Run, read_runs
 
 DEFINITION = "the definition in float64"
 CLOSE = 1e-6
@@ -52,6 +52,7 @@ def _points(draw: Draw, n: int, noise: float) -> tuple[np.ndarray, np.ndarray]:
     x[0], x[1] = 10.0 * (1 + x[0]), 1.0 + x[1] / 1e7
     if n > 3 and draw.choice((False, True)):
         x[2:] = x[0]
+    x *= draw.choice((1.0, 1e-8))
     slope, factor = draw.number(-1.5, 1.0), 10 ** draw.number(-2, 3)
     y = factor * x**slope * np.exp(noise * draw.array((n,), "float64", -1, 1))
     return x, y
@@ -377,13 +378,16 @@ LAWS = (
 # --------------------------------------------------------------------------- a forecast
 
 RUNS = Path(__file__).with_name("runs.csv")
-# N, D and loss of runs that `runs.csv` does not have.
-LATER = ()
+# N, D and loss of runs of 1e12 operations, which `runs.csv` does not have. Laws of rows
+# that have begun to learn, by any of a dozen rules, are off by 0.002 to 0.028, that of
+# all rows by 0.040, that of the last budget alone by 0.085.
+LATER = (15_360, 10_850_816, 1.592675), (26_624, 6_260_224, 1.579066)
 BAND = 0.03
 
 
 def _foretold_inputs(draw: Draw) -> Inputs:
-    rows = [list(run) for run in read_runs(RUNS)]
+    runs = read_runs(RUNS)
+    rows = {n: np.array([getattr(r, n) for r in runs]) for n in Run._fields[:-1]}
     return {"rows": rows, "at": [(n, d) for n, d, _ in LATER]}
 
 
@@ -394,7 +398,7 @@ def _foretold_expected(rows: Any, at: Any) -> dict[str, Any]:
 FORECASTS = (
     Check(
         *("a16.5", "forecast", calls.foretold, _foretold_inputs, _foretold_expected),
-        tolerance=BAND,
+        tolerance=BAND / 2.6,  # of 1 + the loss
         examples=1,
         oracle="what the runs came to",
         hint="`python forecast.py` foretells runs that you have from smaller ones. "

@@ -182,7 +182,7 @@ def main(
             continue
         new = not path.exists() or not path.stat().st_size
         with path.open("a", newline="") as file:
-            rows = csv.writer(file)
+            rows = csv.writer(file, lineterminator="\n")
             rows.writerows([Run._fields, run] if new else [run])
         print(
             f"C {run.budget:g} N {run.N:,} D {run.D:,}: loss {run.loss:.4f}, "

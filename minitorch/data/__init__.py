@@ -14,6 +14,7 @@ CharTokenizer, BPE, load_tokenizer,    text to whole numbers, and back
 decoded
 load_text, write_tokens, open_tokens,  a text, its tokens in a file, and windows of
 TokenWindows                           them for a language model
+UrnText                                an endless text whose entropy is known
 """
 
 from __future__ import annotations
@@ -66,3 +67,4 @@ from minitorch.data.text import (
     open_tokens,
     write_tokens,
 )
+from minitorch.data.urns import UrnText

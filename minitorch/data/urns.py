@@ -120,7 +120,7 @@ class UrnText:
         """
         p = self.probabilities[ids[:, :-1], ids[:, 1:]]
         q = np.asarray(log_probs, np.float64)[:, 1:]
-        return float((_plogp(p) - np.where(p > 0, p * q, 0.0).sum(-1)).mean())
+        return float((_plogp(p) - (p * np.where(p > 0, q, 0.0)).sum(-1)).mean())
 
 
 def _inverse(
