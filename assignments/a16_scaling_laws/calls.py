@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -89,7 +90,16 @@ def fitted(
     from minitorch.scaling import fit_law
 
     law = fit_law(N, D, loss, starts)
-    return {"E": float(law.E), "losses": np.asarray(law(at_N, at_D))}
+    try:
+        fit_law(N, D, loss, [[math.nan] * 5])
+        refused = False
+    except ValueError:
+        refused = True
+    return {
+        "E": float(law.E),
+        "losses": np.asarray(law(at_N, at_D)),
+        "a ValueError where no end is finite": refused,
+    }
 
 
 def spent(device: str, law: Sequence[float], budget: float) -> dict[str, Any]:
