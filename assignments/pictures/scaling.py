@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from assignments.a16_scaling_laws.forecast import LAW, ROWS, columns
+from assignments.a16_scaling_laws.forecast import LAW, columns, measured
 from assignments.pictures import picture
 from minitorch.data.urns import UrnText
-from minitorch.scaling import Run, fit_law, isoflop_minimum, read_runs
+from minitorch.scaling import Run, fit_law, isoflop_minimum
 from minitorch.scenes import Scene, part
 
 A16 = "assignments/a16_scaling_laws"
@@ -59,7 +59,7 @@ def urns() -> Scene:
 @picture(f"{A16}/isoflops")
 def isoflops() -> Scene:
     series, names = [], []
-    for hue, (budget, runs) in zip(HUES, _by_budget(read_runs(ROWS)).items()):
+    for hue, (budget, runs) in zip(HUES, _by_budget(measured()).items()):
         points = [[log10(run.N), run.loss] for run in runs]
         series.append({"points": points, "hue": hue, "dots": True, "line": True})
         names.append([*points[-1], f"{budget:.0e}".replace("+", ""), hue])
@@ -84,7 +84,7 @@ def entropy() -> Scene:
     least = UrnText(64).entropy
     best = [
         [log10(c), min(r.loss for r in runs)]
-        for c, runs in _by_budget(read_runs(ROWS)).items()
+        for c, runs in _by_budget(measured()).items()
     ]
     series = [
         {"points": [[c, log10(y)] for c, y in best], "hue": 2, "dots": True,
@@ -103,7 +103,7 @@ def entropy() -> Scene:
 @picture(f"{A16}/law")
 def law() -> Scene:
     """What laws of all rows, and of those that have begun, say of these rows."""
-    runs, parts = read_runs(ROWS), []
+    runs, parts = measured(), []
     for least, caption in ((0, "all rows"), (1000, "1,000 steps or more")):
         some = [run for run in runs if run.steps >= least]
         found = fit_law(*(columns(some)[name] for name in LAW))
