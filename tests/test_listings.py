@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import minitorch
+from assignments.a16_scaling_laws.forecast import measured
 from minitorch import distributed
 from minitorch.data import TensorDataset
 from minitorch.distributed import init_device_mesh, spawn_threads
@@ -45,6 +46,10 @@ def aligned() -> dict[str, Any]:
 
 def raw() -> dict[str, Any]:
     return {"texts": ["a page", "a page", "write to info@example.org"]}
+
+
+def scaled() -> dict[str, Any]:
+    return {"runs": measured()}
 
 
 def served() -> dict[str, Any]:
@@ -82,6 +87,7 @@ PIECES: dict[tuple[str, str], tuple[Callable[[], dict[str, Any]], int]] = {
     ("quantization.md", 'quantize_(model, "int8")'): (quantized, 0),
     ("alignment.md", "add_lora_(model, rank=4)"): (aligned, 0),
     ("data.md", "result = clean(texts, steps)"): (raw, 0),
+    ("scaling.md", "law.optimal(1e13)"): (scaled, 0),
     ("profiler.md", 'prof.export_chrome_trace("trace.json")'): (profiled, 0),
     ("cpu_kernels.md", "x = mt.ones(4096, 4096)"): (dict, 0),
     ("distributed.md", 'init_process_group("gloo")'): (replicated, 2),

@@ -15,6 +15,7 @@ decoded
 load_text, write_tokens, open_tokens,  a text, its tokens in a file, and windows of
 TokenWindows                           them for a language model
 minitorch.data.cleaning                raw text becomes training data; to be imported
+UrnText                                an endless text whose entropy is known
 """
 
 from __future__ import annotations
@@ -67,3 +68,4 @@ from minitorch.data.text import (
     open_tokens,
     write_tokens,
 )
+from minitorch.data.urns import UrnText
