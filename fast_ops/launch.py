@@ -352,7 +352,6 @@ def compile_kernel(
         _nrt=parallel or makes_arrays(fn),
         no_cfunc_wrapper=True,  # nobody calls it as a C function
     )(fn)
-    dispatcher.compile = _with_arrays_if_needed(dispatcher)
     if on_disk:
         try:
             kept = KernelCache(fn, (*key, str(parallel)))
@@ -360,6 +359,7 @@ def compile_kernel(
             dispatcher.compile = kept.unlocks(dispatcher.compile)
         except RuntimeError:
             pass  # no folder to write to: compile in each process
+    dispatcher.compile = _with_arrays_if_needed(dispatcher)  # each try locks by itself
     if parallel:
         kept = dispatcher._cache
         kept.load_overload = starts_threads(kept.load_overload)

@@ -19,7 +19,7 @@ from helpers import array_of, loaded, make
 from minitorch.backend import low_precision
 from minitorch.backend.attention import KEEP_ALL, Drop
 from minitorch.dtypes import DType, bfloat16, finfo, float16, float32, float64
-from tests.cuda.sizes import pick
+from tests.cuda.sizes import met, pick
 
 pytest.importorskip("numba_cuda")
 from cuda_ops.attention import attention as family
@@ -56,13 +56,14 @@ def close_to(results: Any, right: tuple[np.ndarray, ...], error: float) -> None:
         np.testing.assert_allclose(array_of(got), x, rtol=0, atol=error * top)
 
 
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize(
-    "L,S",
-    [(decode.FEW + 1, 2), (ROWS - 1, COLS + 1), (ROWS + 1, COLS - 1), (COLS, 2 * ROWS)],
-)
-def test_around_the_size_of_a_tile(L: int, S: int, causal: bool) -> None:
-    arrays = operands((1, 2, 1, L, S, WIDE, WIDE), float32)
+TILE_SIZES = (
+    (decode.FEW + 1, 2), (ROWS - 1, COLS + 1), (COLS, 2 * ROWS), (ROWS + 1, COLS - 1),
+)  # fmt: skip
+
+
+@met("L_S, causal", TILE_SIZES, [False, True])
+def test_around_the_size_of_a_tile(L_S: tuple[int, int], causal: bool) -> None:
+    arrays = operands((1, 2, 1, *L_S, WIDE, WIDE), float32)
     backend, right = loaded("cuda"), expected(arrays, 0.2, causal)
     plain = attended(backend, arrays, 0.2, causal)
     check(plain, right)
@@ -141,8 +142,8 @@ def test_the_same_numbers_each_time(units: str) -> None:
 
 KEYS = next(cut for cut in ONE_PASS if cut.size == WIDE).rows
 PART_SIZES = [
-    (1, 1), (KEYS, KEYS), (KEYS + 1, KEYS - 1), (KEYS - 1, 2 * KEYS + 1),
-    (2 * KEYS + 3, KEYS + 1), (2, 3 * KEYS),
+    (1, 1), (KEYS, KEYS), (KEYS + 1, KEYS - 1), (2 * KEYS + 3, KEYS + 1),
+    (KEYS - 1, 2 * KEYS + 1), (2, 3 * KEYS),
 ]  # fmt: skip
 
 
@@ -158,13 +159,12 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return calls
 
 
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("L,S", PART_SIZES)
+@met("L_S, causal", PART_SIZES, [False, True])
 def test_parts_of_gradients_are_added(
-    L: int, S: int, causal: bool, monkeypatch: pytest.MonkeyPatch
+    L_S: tuple[int, int], causal: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All heads at once, or some of them, whose last launch has fewer."""
-    arrays = operands((1, 6, 3, L, S, WIDE - 4, WIDE), float32)
+    arrays = operands((1, 6, 3, *L_S, WIDE - 4, WIDE), float32)
     right, calls = expected(arrays, 0.2, causal), launched(monkeypatch)
     whole = attended(loaded("cuda"), arrays, 0.2, causal)
     check(whole, right)
@@ -404,8 +404,8 @@ ONLY_HOPPER = pytest.mark.skipif(
 )
 GROUP = CUTS[BF16][0][0]
 GROUP_SIZES = [
-    (GROUP.rows, GROUP.cols), (GROUP.rows + 1, 2 * GROUP.cols - 1),
-    (GROUP.rows - 1, 3 * GROUP.cols + 1), (1, 1), (3 * GROUP.rows + 2, 5),
+    (1, 1), (GROUP.rows, GROUP.cols), (GROUP.rows - 1, 3 * GROUP.cols + 1),
+    (3 * GROUP.rows + 2, 5), (GROUP.rows + 1, 2 * GROUP.cols - 1),
     (5, pick(37, 4097)), (pick(33, 1000), pick(33, 1000)),
 ]  # fmt: skip
 
@@ -418,13 +418,12 @@ def near_halves(results: Any, right: tuple[np.ndarray, ...], dtype: DType) -> No
 
 
 @ONLY_HOPPER
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("L,S", GROUP_SIZES)
+@met("L_S, causal", GROUP_SIZES, [False, True])
 def test_warpgroups_forward_and_backward(
-    L: int, S: int, causal: bool, warpgroups: None
+    L_S: tuple[int, int], causal: bool, warpgroups: None
 ) -> None:
     for dtype, E, V in ((bfloat16, WIDE, WIDE), (float16, pick(8, 128), pick(24, 72))):
-        arrays = rounded_operands((1, 2, 2, L, S, E, V), dtype)
+        arrays = rounded_operands((1, 2, 2, *L_S, E, V), dtype)
         results = halves_attended(loaded("cuda"), arrays, dtype, causal=causal)
         near_halves(results, expected(arrays, 0.2, causal), dtype)
 

@@ -13,6 +13,7 @@ import pytest
 import minitorch
 from minitorch import Tensor, autograd, nn, optim
 from minitorch.nn import functional as F
+from tests.cuda.sizes import met
 
 pytest.importorskip("numba_cuda")
 
@@ -74,8 +75,7 @@ def equal(a: Any, b: Any) -> None:
         np.testing.assert_array_equal(x, y)
 
 
-@pytest.mark.parametrize("amp", [False, True])
-@pytest.mark.parametrize("parts", [1, 3])
+@met("amp, parts", [False, True], [1, 3])
 def test_training_is_the_same(amp: bool, parts: int) -> None:
     """With a smaller batch now and then, dropout, and gradients that add up."""
     sizes = [8, 8, 8, 8, 5, 8, 8, 5, 5, 8, 8, 8]

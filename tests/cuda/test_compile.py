@@ -6,8 +6,9 @@ change nothing in the code, are left out. Each kernel is a test of its own, so t
 `pytest -n 2` shares them among its processes.
 
 A kernel that takes numbers of several types is compiled for its first types and for
-float64, which needs the most registers; a template for rows of several lengths, for the
-longest, which need more than the others. With HYPOTHESIS_PROFILE=thorough all are.
+float64, which needs the most registers; a template for rows of several lengths, or for
+several numbers of lanes, for the longest or the most, which need more than the others.
+With HYPOTHESIS_PROFILE=thorough all are.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ from minitorch.dtypes import float32
 
 CHIPS = ((7, 5), (8, 0), (9, 0))
 KERNELS = {} if SIMULATED else all_kernels()
-FIT = re.compile(r",\d+x\d+\]$")  # threads, and how much each keeps of a row
+# Threads, and how much each keeps of a row; how many lanes a row has.
+FIT = re.compile(r",\d+x\d+\]$|(?<=\[)\d+(?=\]|, float)")
 GROUPS = re.compile("attention.*_warpgroup")
 THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
 
@@ -57,7 +59,7 @@ def chosen(examples: Sequence[str]) -> Sequence[str]:
 
 
 def longest(names: Iterable[str]) -> Iterable[str]:
-    """All names, but of those that differ only in the length of rows, one."""
+    """All names, but of those that differ only in length or lanes, one."""
     fits = {name: [*map(int, re.findall(r"\d+", name))][-2:] for name in names}
     kinds = {FIT.sub("", n): n for n in sorted(names, key=lambda n: prod(fits[n]))}
     return sorted(names if THOROUGH else kinds.values())

@@ -25,7 +25,7 @@ from minitorch.models import GPT, GPTConfig, Sampling
 from minitorch.models.cache import KVCache
 from minitorch.models.generation import _Writer
 from minitorch.quantization import quantize_
-from tests.cuda.sizes import pick
+from tests.cuda.sizes import met, pick
 
 pytest.importorskip("numba_cuda")
 from cuda_ops import linear
@@ -42,16 +42,9 @@ GPT2, LLAMA = SIZES, {
 DRAWN = Sampling(0.9, top_k=5, top_p=0.9)
 
 
-@pytest.mark.parametrize(
-    ("config", "sampling", "kind"),
-    [
-        (GPT2, Sampling(0.0), "float32"),
-        (GPT2, Sampling(0.0), "int8"),
-        (LLAMA, DRAWN, "float32"),
-        (LLAMA, DRAWN, "int8"),
-    ],
-)
-def test_a_step_is_a_graph_that_writes_the_same(config, sampling, kind):
+@met("made, kind", [(GPT2, Sampling(0.0)), (LLAMA, DRAWN)], ["float32", "int8"])
+def test_a_step_is_a_graph_that_writes_the_same(made, kind):
+    config, sampling = made
     minitorch.manual_seed(0)
     model = GPT(GPTConfig(**config))
     with minitorch.no_grad():

@@ -8,6 +8,8 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +128,29 @@ def test_what_cannot_be_compiled_is_left_to_others(cache: Path) -> None:
     (path,) = cache.rglob("*.lock")
     with launch.locked(path) as alone:
         assert alone
+
+
+def adds(a: Any, b: Any, out: Any) -> None:
+    out[:] = a[:2] + b[:2]  # an array of its own, which no name tells
+
+
+@forks
+def test_who_compiles_once_more_does_not_wait_for_itself(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, locked = list[bool](), launch.locked
+
+    @contextmanager
+    def noted(path: Path) -> Iterator[bool]:
+        with locked(path) as alone:
+            found.append(alone)
+            yield alone
+
+    monkeypatch.setattr(launch, "locked", noted)
+    monkeypatch.setattr(launch, "WAIT", 0.1)
+    kernel, out = launch.compile_kernel(adds, ("a test",)), np.zeros(2)
+    kernel(np.ones(2), np.ones(2), out)
+    assert out.tolist() == [2.0, 2.0] and found == [True, True]
 
 
 @forks

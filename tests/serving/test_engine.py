@@ -82,19 +82,20 @@ def test_texts_that_come_at_any_time_are_as_alone(shape, requests, size, more, b
 
 
 def test_every_device_serves(device):
-    """On a GPU, steps are graphs: of 4 tokens (one is nobody's), 2, 1."""
+    """On a GPU, steps are graphs: of 4 tokens (one is nobody's), 2, 1. In the simulator
+    one text is written there, too, and the others by the model on the CPU."""
     slow = device == "cuda" and SIMULATED
     count, prompts = 5 if slow else 8, [[1, 2, 3], [4], [5, 6, 7, 8, 9, 1]]
-    for model in (
-        gpt(shape, device) for shape in ("gpt2", "llama")[: 1 if slow else 2]
-    ):
+    for shape in ("gpt2", "llama")[: 1 if slow else 2]:
+        model = gpt(shape, device)
         engine = Engine(model, 5, 4, 3, max_tokens_per_step=5)
         if not slow:
             engine.warm_up()
         ids = [engine.add(p, count, seed=i, top_k=8) for i, p in enumerate(prompts)]
         got = engine.run()
         for i, (id, prompt) in enumerate(zip(ids, prompts)):
-            assert got[id] == alone(model, prompt, count, seed=i, top_k=8)
+            writer = gpt(shape) if slow and i != 1 else model
+            assert got[id] == alone(writer, prompt, count, seed=i, top_k=8)
         if device == "cuda":
             assert any(step.graph is not None for step in engine._graphs.values())
 
