@@ -40,7 +40,7 @@ def numpy_names(fn: F) -> F:
 
     @functools.wraps(fn)
     def renamed(*args: Any, **kwargs: Any) -> Any:
-        if kwargs:
+        if "axis" in kwargs or "keepdims" in kwargs:
             named = {NUMPY.get(key, key): value for key, value in kwargs.items()}
             if len(named) < len(kwargs):
                 raise TypeError(

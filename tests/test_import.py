@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -21,9 +22,11 @@ print(*sorted({name.split(".")[0] for name in sys.modules}))
 
 
 def run(code: str) -> str:
+    kept = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}  # byte code, as for users
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True,
+        env=kept,
+    )  # fmt: skip
     return done.stdout
 
 

@@ -44,6 +44,10 @@ def aligned() -> dict[str, Any]:
     return {"model": GPT.preset("tiny"), **lists}
 
 
+def raw() -> dict[str, Any]:
+    return {"texts": ["a page", "a page", "write to info@example.org"]}
+
+
 def scaled() -> dict[str, Any]:
     return {"runs": measured()}
 
@@ -82,6 +86,7 @@ PIECES: dict[tuple[str, str], tuple[Callable[[], dict[str, Any]], int]] = {
     ("serving.md", "engine = Engine(model"): (served, 0),
     ("quantization.md", 'quantize_(model, "int8")'): (quantized, 0),
     ("alignment.md", "add_lora_(model, rank=4)"): (aligned, 0),
+    ("data.md", "result = clean(texts, steps)"): (raw, 0),
     ("scaling.md", "law.optimal(1e13)"): (scaled, 0),
     ("profiler.md", 'prof.export_chrome_trace("trace.json")'): (profiled, 0),
     ("cpu_kernels.md", "x = mt.ones(4096, 4096)"): (dict, 0),

@@ -388,3 +388,17 @@ def test_numpy_is_not_a_parameter():
     module = nn.Module()
     module.table = np.zeros(3)
     assert list(module.parameters()) == []
+
+
+def test_a_program_of_one_process_may_wrap_its_model():
+    net = Net()
+    wrapped = nn.DataParallel(net, device_ids=["cpu"], output_device="cpu")
+    assert wrapped.module is net and nn.parallel.DataParallel is nn.DataParallel
+    assert list(wrapped.state_dict()) == [f"module.{name}" for name in net.state_dict()]
+    x = minitorch.ones(4, 2)
+    assert wrapped(x).tolist() == net(x).tolist()
+    for options in ({"device_ids": range(2)}, {"output_device": 1}):
+        with pytest.raises(ValueError, match=r"torchrun, and use .*Distributed"):
+            nn.DataParallel(net, **options)
+    with pytest.warns(UserWarning, match="a process computes on one device here"):
+        nn.DataParallel(net)

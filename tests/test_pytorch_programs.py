@@ -285,6 +285,8 @@ def test_a_small_unet_with_an_adam_of_ones_own() -> None:
     ("place", "name", "words"),
     [
         ("", "uint8", "not offered here; .* int64, int32 or int8"),
+        ("", "linalg", "ask NumPy, .* norms of vectors are norm's"),
+        ("", "slogdet", "ask NumPy, without gradients"),
         ("", "zeroes", "did you mean 'zeros'"),
         ("nn", "InstanceNorm2d", "not offered here; use nn.GroupNorm"),
         ("nn", "ConvTranspose1d", "use nn.ConvTranspose2d"),

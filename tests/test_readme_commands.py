@@ -34,6 +34,7 @@ QUICKER = {
     "python docs/pruned_mlp.py": "--count 256 --epochs 1 --hidden 64",
     "python docs/quantized_gpt.py": "--steps 9 --preset tiny --tokens 3 --rounds 1",
     "python docs/grpo.py": "--first 2 --steps 1 --every 1",
+    "python docs/clean_text.py": "--steps 1 --junk 0.2",
 }
 SLOW = ("minitorch train mnist",)
 # This very run; a name without arguments; what serves until it is stopped.

@@ -241,21 +241,47 @@ def test_gradients_of_products_with_zeros(device, row, name):
         assert_same(*found, 1e-12)
 
 
-NUMPY = (
-    "sum mean var std prod amax amin any all argmax argmin cumsum cumprod sort argsort"
+FOLDS = "sum mean var std prod amax amin any all argmax argmin max min median logsumexp"
+ALONG = (
+    "cumsum cumprod sort argsort softmax log_softmax squeeze unsqueeze unbind gather "
+    "index_select scatter scatter_add select narrow chunk repeat_interleave topk "
+    "index_add_ index_copy_ scatter_ scatter_add_"
 )
+MORE = {  # what these need besides
+    "gather": {"index": [[1, 0]]},
+    "index_select": {"index": [1, 0]},
+    "select": {"index": 1},
+    "narrow": {"start": 1, "length": 1},
+    "chunk": {"chunks": 2},
+    "repeat_interleave": {"repeats": 2},
+    "topk": {"k": 1},
+}
+for _name in ("scatter", "scatter_add", "scatter_", "scatter_add_"):
+    MORE[_name] = {"index": [[1, 0]], "src": [[5.0, 6.0]]}
+for _name in ("index_add_", "index_copy_"):
+    MORE[_name] = {"index": [1], "source": [[5.0, 6.0]]}
 
 
-@pytest.mark.parametrize("name", NUMPY.split())
+@pytest.mark.parametrize("name", [*FOLDS.split(), *ALONG.split()])
 def test_names_of_numpy(name):
     """`axis` and `keepdims` are `dim` and `keepdim`, as in PyTorch."""
-    x = minitorch.tensor([[3.0, 1.0], [2.0, 4.0]])
-    other = "cum" in name or "sort" in name
-    kept = {} if other else {"keepdims": True}
-    found = getattr(x, name)(axis=0, **kept)
-    expected = getattr(torch.tensor(x.tolist()), name)(axis=0, **kept)
-    assert_same(found, expected, 1e-6)
-    assert_same(getattr(minitorch, name)(x, axis=0, **kept), expected, 1e-6)
+    found = []
+    for lib in (torch, minitorch, minitorch.Tensor):
+        make = torch.tensor if lib is torch else minitorch.tensor
+        x = make([[3.0, 1.0], [2.0, 4.0]])
+        more = MORE.get(name, {"keepdims": True} if name in FOLDS.split() else {})
+        made = {k: make(v) if type(v) is list else v for k, v in more.items()}
+        room = torch.Tensor if lib is torch else lib
+        if not hasattr(room, name):  # in-place methods
+            continue
+        out = getattr(room, name)(x, axis=0, **made)
+        single = isinstance(out, (torch.Tensor, minitorch.Tensor))
+        found.append([out] if single else out)
+    expected, *ours = found
+    assert ours
+    for mine in ours:
+        for a, b in zip(mine, expected, strict=True):
+            assert_same(a, b, 1e-6)
     with pytest.raises(TypeError, match=f"{name}: got dim, axis; axis means dim"):
         getattr(x, name)(dim=0, axis=1)
 

@@ -67,10 +67,13 @@ MODULES: Mapping[str, frozenset[str]] = {
         "numbers": "Complex Integral Number Rational Real",
         "operator": """abs add and_ eq floordiv ge gt itemgetter le lt mod mul ne neg
             not_ or_ pow sub truediv""",
+        "re": """ASCII IGNORECASE MULTILINE VERBOSE Match Pattern compile escape
+            findall finditer fullmatch match search split sub subn""",
         "typing": """Annotated Any Callable ClassVar Final Generic Iterable Iterator
             Literal Mapping NamedTuple NoReturn Optional Protocol Sequence
             TYPE_CHECKING TypeAlias TypeVar Union cast final overload Dict List Set
             Tuple Type""",
+        "unicodedata": "category combining normalize",
         "minitorch.todo": "todo",
         # What the library has to help, and no solution of any task.
         "minitorch.autodiff": "enable_grad is_grad_enabled no_grad",
@@ -171,7 +174,8 @@ VALUES = frozenset(
     hex start stop step send close args name value rotate fromkeys from_iterable
     move_to_end extendleft maxlen default_factory difference_update
     intersection_update symmetric_difference_update
-    subtract total heads kv_heads layers rank AVG SUM _asdict _replace __name__
+    subtract total heads kv_heads layers rank AVG SUM _asdict _replace
+    findall finditer fullmatch group groups match search span subn __name__
     __doc__ __init__ __len__ __post_init__
     """.split()
 )

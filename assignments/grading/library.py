@@ -36,6 +36,7 @@ COURSE_FILES = (
     "__init__.py",
     "calling.py",
     "fences.py",
+    "crawls.py",
     "gpts.py",
     "ranks.py",
     "grading/__init__.py",

@@ -17,8 +17,8 @@ import hashlib
 import json
 import os
 import re
+import struct
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
@@ -172,27 +172,71 @@ def to_cubin(
     Raises:
         RuntimeError: the assembler rejects the code; the message is its log.
     """
-    for wait in range(10):  # Beside others that assemble, a log was empty twice.
-        time.sleep(0.05 * wait)
-        cubin, log = assemble(code, arch, max_registers)
-        if "registers" in log:
-            break
-    if entry is None and isinstance(code, str):
-        entry = _found(r"\.visible\s+\.entry\s+([\w$]+)\(", code)
-    entry = entry or _found(r"Compiling entry function '([\w$]+)'", log)
-    log = _about(entry, log)
-    shared = max(map(int, re.findall(r"(\d+) bytes smem", log)), default=0)
+    cubin, log = assemble(code, arch, max_registers)
+    sections = _sections(cubin)
+    if entry is None:  # Only what a host launches has a bank of arguments.
+        bank = ".nv.constant0."
+        entry = next(name for name in sections if name.startswith(bank))[len(bank) :]
+    numbers = _numbers(sections[".nv.info"].data)
+    symbol = sections[f".text.{entry}"].info & 0xFFFFFF
+    shared = sections.get(f".nv.shared.{entry}", Section(b"", 0, 0)).size
     if shared and arch >= (9, 0):
         shared -= RESERVED
+    local = numbers[FRAME, symbol]
+    # Now and then a process gets no log. What is spilled is in the frame, too.
+    spilled = re.findall(r"(\d+) bytes spill (?:stores|loads)", _about(entry, log))
     return Cubin(
         cubin,
         entry,
-        max(16, *map(int, re.findall(r"[Uu]sed (\d+) registers", log))),
+        max(16, *(n for (kind, _), n in numbers.items() if kind == REGISTERS)),
         shared,
-        int(_found(r"(\d+) bytes lmem", log, "0")),
-        int(_found(r"(\d+) bytes spill stores", log, "0"))
-        + int(_found(r"(\d+) bytes spill loads", log, "0")),
+        local,
+        sum(map(int, spilled)) if spilled else local,
     )
+
+
+class Section(NamedTuple):
+    """A part of an ELF file. What is only set aside has a size and no data."""
+
+    data: bytes
+    size: int
+    info: int
+
+
+ONLY_SET_ASIDE = 8  # the kind of a section without data
+
+
+def _sections(cubin: bytes) -> dict[str, Section]:
+    """The parts of the file, by name (System V ABI, "Sections")."""
+    (table,) = struct.unpack_from("<Q", cubin, 40)
+    step, count, names = struct.unpack_from("<HHH", cubin, 58)
+    heads = [
+        struct.unpack_from("<IIQQQQII", cubin, table + i * step) for i in range(count)
+    ]
+    found = {}
+    for name, kind, _, _, offset, size, _, info in heads:
+        start = heads[names][4] + name
+        text = cubin[start : cubin.index(b"\0", start)].decode()
+        end = offset if kind == ONLY_SET_ASIDE else offset + size
+        found[text] = Section(cubin[offset:end], size, info)
+    return found
+
+
+REGISTERS, FRAME = 0x2F, 0x11  # what a number in .nv.info is about
+
+
+def _numbers(info: bytes) -> dict[tuple[int, int], int]:
+    """(kind, symbol) -> the number that .nv.info gives it."""
+    found, at = {}, 0
+    while at < len(info):
+        form, kind, size = struct.unpack_from("<BBH", info, at)
+        at += 4
+        if form == 4:  # `size` bytes follow; else `size` is the value.
+            if size == 8:
+                symbol, value = struct.unpack_from("<II", info, at)
+                found[kind, symbol] = value
+            at += size
+    return found
 
 
 def assemble(
@@ -212,15 +256,6 @@ def _about(entry: str, log: str) -> str:
     start = r"Compiling entry function|Function properties for '"
     parts = re.split(f"(?={start})", log)
     return "".join(part for part in parts if f"'{entry}'" in part) or log
-
-
-def _found(pattern: str, text: str, default: str | None = None) -> str:
-    match = re.search(pattern, text)
-    if match is None:
-        if default is None:
-            raise RuntimeError(f"cannot find {pattern!r} in: {text[:2000]}")
-        return default
-    return match.group(1)
 
 
 def _link(data: bytes, whole: bool, options: list[str]) -> tuple[bytes, str]:

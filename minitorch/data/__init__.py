@@ -14,6 +14,7 @@ CharTokenizer, BPE, load_tokenizer,    text to whole numbers, and back
 decoded
 load_text, write_tokens, open_tokens,  a text, its tokens in a file, and windows of
 TokenWindows                           them for a language model
+minitorch.data.cleaning                raw text becomes training data; to be imported
 UrnText                                an endless text whose entropy is known
 """
 

@@ -18,6 +18,7 @@ from minitorch.arguments import (
     check_index,
     dim_in,
     existing_dim,
+    numpy_names,
     only_bool,
 )
 from minitorch.autodiff import grad_mode
@@ -530,6 +531,7 @@ def _move_front(out: Tensor, n: int, place: int) -> Tensor:
 # --------------------------------------------------------------- what users call
 
 
+@numpy_names
 def select(input: Tensor, dim: int, index: int) -> Tensor:
     """The slice at `index` of `dim`, without that dim."""
     dim = existing_dim("select", input, dim)
@@ -563,12 +565,14 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     return a.wrap(a.backend.from_numpy(places))
 
 
+@numpy_names
 def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """out[i, j] = input[index[i, j], j] for dim 0, and so on."""
     dim = check_gather("gather", input, dim, index)
     return Gather.apply(input, dim, index)
 
 
+@numpy_names
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """A copy with out[index[i, j], j] += src[i, j] for dim 0, and so on."""
     return ScatterAdd.apply(input, *scattered("scatter_add", input, dim, index, src))
@@ -593,6 +597,7 @@ def scattered(
     return dim, index, src
 
 
+@numpy_names
 def scatter(input: Tensor, dim: int, index: Tensor, src: Any) -> Tensor:
     """A copy with out[index[i, j], j] = src[i, j] for dim 0; `src` may be a number."""
     src = tensor_or_full("scatter", input, index, src)
@@ -607,6 +612,7 @@ def tensor_or_full(name: str, input: Tensor, index: Tensor, src: Any) -> Tensor:
     return input.new_full(index.shape, src)
 
 
+@numpy_names
 def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """The slices `index` [n] of `dim`; without dims, the one element."""
     name = "index_select"
@@ -624,6 +630,7 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     return index_select(input.reshape(1), 0, index).reshape(())
 
 
+@numpy_names
 def repeat_interleave(
     input: Tensor,
     repeats: int | Tensor,

@@ -25,6 +25,7 @@ from minitorch.arguments import (
     existing_dim,
     expanded_shape,
     int_sequence,
+    numpy_names,
     reduced_dims,
     shape_for,
 )
@@ -444,6 +445,7 @@ def broadcast_to(input: Tensor, shape: Any) -> Tensor:
     return expand(input, shape)
 
 
+@numpy_names
 def squeeze(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
     """Without the dims of size 1: all of them, or those named."""
     dims = () if dim in ((), []) else reduced_dims(input, dim, "squeeze")
@@ -451,6 +453,7 @@ def squeeze(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
     return View.apply(input, without(shape, tuple([d for d in dims if shape[d] == 1])))
 
 
+@numpy_names
 def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """With a new dim of size 1 at `dim`."""
     dim = normalize_dim(dim, dims_of("unsqueeze", input) + 1, "unsqueeze")
@@ -487,6 +490,7 @@ def ravel(input: Tensor) -> Tensor:
     return reshape(input, -1)
 
 
+@numpy_names
 def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
     """`length` indices of `dim` from `start`."""
     dim = existing_dim("narrow", input, dim)
@@ -519,6 +523,7 @@ def split(input: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
     return tuple([part.view_of(input) for part in Split.apply(input, dim, sizes)])
 
 
+@numpy_names
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """At most `chunks` views of (nearly) equal size."""
     if chunks <= 0:
@@ -528,6 +533,7 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     return split(input, -(-size // chunks) if size else [0] * chunks, dim)
 
 
+@numpy_names
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """The slices of `dim`, one tensor each."""
     dim = existing_dim("unbind", input, dim)

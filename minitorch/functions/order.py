@@ -98,6 +98,7 @@ def flat(a: Tensor) -> TensorData:
     return TensorData(line.storage, (raw.size,), None, line.offset)
 
 
+@numpy_names
 def max(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
     """The maximum; with a dim, the pair (values, indices); or maximum(other)."""
     if dim is None:
@@ -107,6 +108,7 @@ def max(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
     return _pick("max", input, dim, keepdim, True)
 
 
+@numpy_names
 def min(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
     """The minimum; with a dim, the pair (values, indices); or minimum(other)."""
     if dim is None:
@@ -168,6 +170,7 @@ def argsort(input: Tensor, dim: int = -1, descending: bool = False) -> Tensor:
     return sort(input.detach(), dim, descending).indices
 
 
+@numpy_names
 def topk(
     input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
 ) -> ValuesIndices:
@@ -186,6 +189,7 @@ def topk(
     return ValuesIndices(*Ordered.apply(input, dim, bool(largest), k))
 
 
+@numpy_names
 def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """The middle number, the lower of two, or NaN where there is one.
 

@@ -366,6 +366,7 @@ def norm(input: Tensor, p: Any = 2, dim: Dim = None, keepdim: bool = False) -> T
     raise ValueError(f"norm: p is {p!r}; it must be 1, 2 or inf")
 
 
+@numpy_names
 def logsumexp(input: Tensor, dim: Dim, keepdim: bool = False) -> Tensor:
     """log(sum(exp(x))), without overflow."""
     a = to_floating("logsumexp", input)

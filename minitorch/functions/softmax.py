@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import minitorch.dtypes as dtypes
-from minitorch.arguments import check_floating, dim_in
+from minitorch.arguments import check_floating, dim_in, numpy_names
 from minitorch.autodiff import grad_mode
 from minitorch.dtypes import DType
 from minitorch.function import Context, Function, once_differentiable
@@ -73,11 +73,13 @@ class LogSoftmax(Function):
     # END SOLUTION a6.4
 
 
+@numpy_names
 def softmax(input: Tensor, dim: int) -> Tensor:
     """exp(x) / sum(exp(x)) along `dim`: [*] -> [*]"""
     return _along("softmax", Softmax, input, dim)
 
 
+@numpy_names
 def log_softmax(input: Tensor, dim: int) -> Tensor:
     """x - logsumexp(x) along `dim`: [*] -> [*]"""
     return _along("log_softmax", LogSoftmax, input, dim)

@@ -22,11 +22,7 @@ from minitorch.nn.activation import (
     Softplus,
     Tanh,
 )
-from minitorch.nn.attention import (
-    MultiheadAttention,
-    TransformerEncoder,
-    TransformerEncoderLayer,
-)
+from minitorch.nn.attention import MultiheadAttention
 from minitorch.nn.containers import ModuleDict, ModuleList, ParameterDict, Sequential
 from minitorch.nn.conv import Conv1d, Conv2d, ConvTranspose2d
 from minitorch.nn.dropout import Dropout, Dropout2d
@@ -54,6 +50,7 @@ from minitorch.nn.loss import (
 )
 from minitorch.nn.module import Module
 from minitorch.nn.norm import BatchNorm1d, BatchNorm2d, GroupNorm, LayerNorm, RMSNorm
+from minitorch.nn.parallel import DataParallel
 from minitorch.nn.parameter import Parameter
 from minitorch.nn.pool import (
     AdaptiveAvgPool1d,
@@ -66,6 +63,13 @@ from minitorch.nn.pool import (
 )
 from minitorch.nn.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
 from minitorch.nn.sparse import SparseLinear, prune_linears, prune_weight
+from minitorch.nn.transformer import (
+    Transformer,
+    TransformerDecoder,
+    TransformerDecoderLayer,
+    TransformerEncoder,
+    TransformerEncoderLayer,
+)
 
 if not TYPE_CHECKING:  # for which a name that is not there stays an error
     __getattr__ = absent.explain(__name__)

@@ -1,14 +1,11 @@
-"""Attention with heads, and the layer that transformers are made of.
+"""Attention with heads.
 
 With this file one can let every position of a sequence look at others
-(`MultiheadAttention`), and build an encoder (`TransformerEncoderLayer`,
-`TransformerEncoder`). Names of parameters are PyTorch's, so that its state dicts load.
+(`MultiheadAttention`). Names of parameters are PyTorch's, so that its state dicts load.
 """
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable
 from typing import Any
 
 import minitorch.nn.functional as F
@@ -17,11 +14,8 @@ from minitorch.arguments import check_floating
 from minitorch.creation import empty, zeros
 from minitorch.dtypes import DType, bool_
 from minitorch.functions.attention import NEVER, attention_weights
-from minitorch.nn.containers import ModuleList
-from minitorch.nn.dropout import Dropout
 from minitorch.nn.linear import Linear, check_sizes
 from minitorch.nn.module import Module
-from minitorch.nn.norm import LayerNorm
 from minitorch.nn.parameter import Parameter
 from minitorch.tensor import Tensor
 
@@ -214,118 +208,3 @@ def _as_numbers(mask: Tensor, like: Tensor) -> Tensor:
     if mask.dtype is not bool_:
         return mask
     return like.new_zeros(mask.shape).masked_fill(mask, NEVER)
-
-
-class TransformerEncoderLayer(Module):
-    """Attention of a sequence to itself, then two linear layers at each position.
-
-    x [L, N, E] -> [L, N, E]; with `batch_first` [N, L, E]. Both parts are added to what
-    they were given; the sum is normalized, or with `norm_first` what they are given.
-
-    Args:
-        d_model: E.
-        activation: "relu", "gelu", or a function of a tensor.
-
-    Source: Vaswani et al., 2017; `norm_first`: Xiong et al., "On layer normalization in
-    the transformer architecture", 2020.
-    """
-
-    def __init__(
-        self,
-        d_model: int,
-        nhead: int,
-        dim_feedforward: int = 2048,
-        dropout: float = 0.1,
-        activation: str | Callable[[Tensor], Tensor] = "relu",
-        layer_norm_eps: float = 1e-5,
-        batch_first: bool = False,
-        norm_first: bool = False,
-        bias: bool = True,
-        device: str | None = None,
-        dtype: DType | None = None,
-    ) -> None:
-        super().__init__()
-        functions: dict[Any, Any] = {"relu": F.relu, "gelu": F.gelu}
-        if not callable(activation) and activation not in functions:
-            raise ValueError(
-                f"TransformerEncoderLayer: activation is {activation!r}; expected "
-                f'"relu", "gelu" or a function'
-            )
-        more: Any = {"device": device, "dtype": dtype}
-        self.self_attn = MultiheadAttention(
-            d_model, nhead, dropout, bias, batch_first=batch_first, **more
-        )
-        self.linear1 = Linear(d_model, dim_feedforward, bias, **more)
-        self.dropout = Dropout(dropout)
-        self.linear2 = Linear(dim_feedforward, d_model, bias, **more)
-        self.norm_first = norm_first
-        self.norm1 = LayerNorm(d_model, layer_norm_eps, bias=bias, **more)
-        self.norm2 = LayerNorm(d_model, layer_norm_eps, bias=bias, **more)
-        self.dropout1 = Dropout(dropout)
-        self.dropout2 = Dropout(dropout)
-        self.activation = functions.get(activation, activation)
-
-    def forward(
-        self,
-        src: Tensor,
-        src_mask: Tensor | None = None,
-        src_key_padding_mask: Tensor | None = None,
-        is_causal: bool = False,
-    ) -> Tensor:
-        """`src_mask` and `src_key_padding_mask` as in `MultiheadAttention`."""
-
-        def attend(x: Tensor) -> Tensor:
-            out, _ = self.self_attn(
-                x, x, x, src_key_padding_mask, False, src_mask, is_causal=is_causal
-            )
-            return out
-
-        if self.norm_first:
-            src = src + self.dropout1(attend(self.norm1(src)))
-            return src + self.dropout2(self._feed_forward(self.norm2(src)))
-        src = self._add_and_norm(self.norm1, self.dropout1, attend(src), src)
-        return self._add_and_norm(
-            self.norm2, self.dropout2, self._feed_forward(src), src
-        )
-
-    def _feed_forward(self, x: Tensor) -> Tensor:
-        return self.linear2(self.dropout(self.activation(self.linear1(x))))
-
-    def _add_and_norm(
-        self, norm: LayerNorm, dropout: Dropout, x: Tensor, residual: Tensor
-    ) -> Tensor:
-        """norm(dropout(x) + residual), in one pass over memory."""
-        shape = norm.normalized_shape
-        return F.dropout_residual_layer_norm(
-            x, residual, shape, norm.weight, norm.bias, dropout.p, self.training,
-            norm.eps,
-        )  # fmt: skip
-
-
-class TransformerEncoder(Module):
-    """`num_layers` copies of a layer, one after the other, and a norm at the end."""
-
-    def __init__(
-        self,
-        encoder_layer: TransformerEncoderLayer,
-        num_layers: int,
-        norm: Module | None = None,
-    ) -> None:
-        super().__init__()
-        self.layers = ModuleList(
-            [copy.deepcopy(encoder_layer) for _ in range(num_layers)]
-        )
-        self.num_layers = num_layers
-        self.norm = norm
-
-    def forward(
-        self,
-        src: Tensor,
-        mask: Tensor | None = None,
-        src_key_padding_mask: Tensor | None = None,
-        is_causal: bool = False,
-    ) -> Tensor:
-        """The masks as in `MultiheadAttention`, the same ones for each layer."""
-        for layer in self.layers:
-            src = layer(src, mask, src_key_padding_mask, is_causal)
-        return src if self.norm is None else self.norm(src)

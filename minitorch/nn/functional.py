@@ -375,6 +375,7 @@ def normalize(
 
 
 @autocasting.in_float32
+@arguments.numpy_names
 def cosine_similarity(
     x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8
 ) -> Tensor:

@@ -20,6 +20,7 @@ from minitorch.functions.operands import checked_tensor
 from minitorch.nn.linear import check_sizes
 from minitorch.nn.module import Module
 from minitorch.nn.parameter import Parameter
+from minitorch.nn.utils.rnn import PackedSequence
 from minitorch.tensor import Tensor
 
 State = tuple[Tensor, ...]
@@ -40,7 +41,8 @@ class _Recurrent(Module):
         dropout: of what all layers but the last give, in training.
         bidirectional: whether each layer also reads from the end; outputs are joined.
 
-    Of PyTorch's arguments proj_size is missing, and packed sequences are.
+    Input that is packed (`nn.utils.rnn`) gives packed output; no sequence is read
+    further than it goes. Of PyTorch's arguments proj_size is missing.
     """
 
     _gates, _states = 1, 1  # parts of the weights' rows, and tensors of a state
@@ -87,12 +89,16 @@ class _Recurrent(Module):
         gates [N, gates * H], and from that state [N, H]."""
         raise NotImplementedError
 
-    def forward(self, input: Tensor, hx: Any = None) -> tuple[Tensor, Any]:
+    def forward(
+        self, input: Tensor | PackedSequence, hx: Any = None
+    ) -> tuple[Any, Any]:
         """The output, and the last state; of an LSTM, which has two, a pair.
 
         Args:
             hx: the states before, as they are returned; None: zeros.
         """
+        if isinstance(input, PackedSequence):
+            return self._packed(input, hx)
         shape = checked_tensor(type(self).__name__, input).raw.shape
         if len(shape) not in (2, 3) or shape[-1] != self.input_size:
             raise ValueError(
@@ -101,23 +107,46 @@ class _Recurrent(Module):
             )
         swap = self.batch_first and len(shape) == 3
         x = input.transpose(0, 1) if swap else input
-        states, last = self._begin(x, hx), list[State]()
+        times, *batch, _ = x.raw.shape
+        x, found = self._layers(x, self._begin(x, times, batch, hx))
+        x = x.transpose(0, 1) if swap else x
+        return x, found if self._states > 1 else found[0]
+
+    def _packed(self, input: PackedSequence, hx: Any) -> tuple[PackedSequence, Any]:
+        """The same for sequences that are packed; states are in the order of those."""
+        x, order, back = input.data, input.sorted_indices, input.unsorted_indices
+        if x.dim() != 2 or x.raw.shape[1] != self.input_size:
+            raise ValueError(
+                f"{type(self).__name__}: the packed input's data is {x.raw.shape}; "
+                f"expected (steps of all sequences, {self.input_size})"
+            )
+        sizes = input.batch_sizes.tolist()
+        states = self._begin(x, len(sizes), sizes[:1], hx)
+        if order is not None:
+            states = [s.index_select(1, order) for s in states]
+        x, found = self._layers(x, states, sizes)
+        if back is not None:
+            found = tuple(s.index_select(1, back) for s in found)
+        return input._replace(data=x), found if self._states > 1 else found[0]
+
+    def _layers(
+        self, x: Tensor, states: list[Tensor], sizes: list[int] | None = None
+    ) -> tuple[Tensor, State]:
+        """What the last layer gives, and the last states of all."""
+        last = list[State]()
         for layer in range(self.num_layers):
             x = F.dropout(x, self.dropout, self.training and layer > 0)
             outs = []
             for end in self._ends:
                 first = tuple(s[len(last)] for s in states)
-                out, now = self._along(x, first, self._end.format(layer, end))
+                out, now = self._along(x, first, self._end.format(layer, end), sizes)
                 outs.append(out)
                 last.append(now)
             x = cat(outs, -1) if len(outs) > 1 else outs[0]
-        found = tuple(stack(parts) for parts in zip(*last))
-        x = x.transpose(0, 1) if swap else x
-        return x, found if self._states > 1 else found[0]
+        return x, tuple(stack(parts) for parts in zip(*last))
 
-    def _begin(self, x: Tensor, hx: Any) -> list[Tensor]:
+    def _begin(self, x: Tensor, times: int, batch: list[int], hx: Any) -> list[Tensor]:
         """The states before the first time, each [num_layers * D, N, H]."""
-        times, *batch, _ = x.raw.shape
         count = self.num_layers * len(self._ends)
         shape = (count, *batch, self.hidden_size)
         states = [hx] if self._states == 1 or hx is None else list(hx)
@@ -131,16 +160,29 @@ class _Recurrent(Module):
             )
         return states
 
-    def _along(self, x: Tensor, state: State, end: str) -> tuple[Tensor, State]:
-        """One layer in one direction: the state at each time, and the last one."""
+    def _along(
+        self, x: Tensor, state: State, end: str, sizes: list[int] | None
+    ) -> tuple[Tensor, State]:
+        """One layer in one direction: the state at each time, and the last one.
+
+        With `sizes`, as many sequences as they say have a step at each time: the state
+        of the others stays.
+        """
         own: Any = self._parameters
         weight, bias = own["weight_hh" + end], own.get("bias_hh" + end)
-        given = F.linear(x, own["weight_ih" + end], own.get("bias_ih" + end)).unbind(0)
+        given = F.linear(x, own["weight_ih" + end], own.get("bias_ih" + end))
+        steps = given.split(sizes) if sizes else given.unbind(0)
         order, out = -1 if end.endswith("_reverse") else 1, []
-        for now in given[::order]:
+        for now in steps[::order]:
+            rest = None
+            if sizes and len(now) < len(state[0]):
+                rest = [s[len(now) :] for s in state]
+                state = tuple(s[: len(now)] for s in state)
             state = self._step(now, F.linear(state[0], weight, bias), *state)
             out.append(state[0])
-        return stack(out[::order]), state
+            if rest:
+                state = tuple(map(cat, zip(state, rest)))
+        return (cat if sizes else stack)(out[::order]), state
 
     @property
     def _flat_weights_names(self) -> list[str]:
@@ -230,7 +272,7 @@ class _Cell(_Recurrent):
     ) -> None:
         super().__init__(input_size, hidden_size, 1, bias, device=device, dtype=dtype)
 
-    def forward(self, input: Tensor, hx: Any = None) -> Any:
+    def forward(self, input: Any, hx: Any = None) -> Any:
         """Args: hx: the state before, as it is returned; None: zeros."""
         shape = checked_tensor(type(self).__name__, input).raw.shape
         state = (hx,) if self._states == 1 or hx is None else tuple(hx)

@@ -17,6 +17,7 @@ from minitorch.arguments import (
     dim_in,
     dividends,
     filler,
+    numpy_names,
     only_bool,
     times_alpha,
     without_bools,
@@ -351,6 +352,7 @@ class InPlace(Variable):
             value,
         )
 
+    @numpy_names
     def index_copy_(self: Any, dim: int, index: Tensor, source: Tensor) -> Tensor:
         """Slice i of `source` in the place of slice index[i] of `dim`, in place."""
         dim, index = self._slices("index_copy_", dim, index, source)
@@ -362,6 +364,7 @@ class InPlace(Variable):
             source,
         )
 
+    @numpy_names
     def index_add_(self: Any, dim: int, index: Tensor, source: Tensor) -> Tensor:
         """Slice i of `source` added to slice index[i] of `dim`, in place."""
         dim, index = self._slices("index_add_", dim, index, source)
@@ -384,12 +387,14 @@ class InPlace(Variable):
             )
         return dim, index
 
+    @numpy_names
     def scatter_(self: Any, dim: int, index: Tensor, src: Any) -> Tensor:
         """`scatter` in place."""
         src = indexing.tensor_or_full("scatter_", self, index, src)
         given = indexing.scattered("scatter_", self, dim, index, src)
         return self._indexed_(indexing.Scatter, self.backend.scatter, *given)
 
+    @numpy_names
     def scatter_add_(self: Any, dim: int, index: Tensor, src: Tensor) -> Tensor:
         """`scatter_add` in place."""
         given = indexing.scattered("scatter_add_", self, dim, index, src)

@@ -137,6 +137,30 @@ def test_line_numbers_leave_code_that_assembles() -> None:
     assert ".loc" in add.ptx(ZIP_FLAT.examples[0])
 
 
+@pytest.mark.skipif(SIMULATED, reason="the simulator compiles nothing")
+@pytest.mark.parametrize("kept", [True, False])
+def test_what_a_kernel_needs_is_read_without_a_log(kept: bool) -> None:
+    """Beside the log of one that spills, with functions that are called."""
+    kernel = KERNELS["softmax_rows[float32,1,256x32]"]
+    bounds = r"\.(maxntid|minnctapersm).*"  # With which no register is taken away.
+    ptx = re.sub(bounds, "", kernel.ptx(kernel.examples[0], (7, 5)))
+    code, log = assemble(ptx, (7, 5), 24)
+    text = log if kept else ""
+    with mock.patch("cuda_ops.runtime.compiler.assemble", lambda *_: (code, text)):
+        made = to_cubin("", (7, 5))
+
+    def logged(what: str) -> int:
+        (part,) = re.findall(rf"{made.entry}.*?{what}", log, re.S)
+        return int(re.findall(r"\d+", part)[-1])
+
+    assert f".entry {made.entry}(" in ptx
+    assert made.registers == logged(r"Used \d+ registers") == 24
+    assert made.shared == logged(r"\d+ bytes smem") > 0
+    assert made.local == logged(r"\d+ bytes stack") > 0
+    stores, loads = logged(r"\d+ bytes spill stores"), logged(r"\d+ bytes spill loads")
+    assert stores > 0 and made.spills == (stores + loads if kept else made.local)
+
+
 def fits(kernel: Kernel, made: Cubin, chip: tuple[int, int]) -> None:
     assert made.spills == 0, f"{made.spills} bytes spilled for {chip}"
     assert made.local == 0, f"{made.local} bytes of local memory for {chip}"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ import minitorch
 from minitorch import optim
 from minitorch.optim.lr_scheduler import LambdaLR
 from minitorch.train import ConvNet, LeNet, Mlp, evaluate, train_epoch
+from minitorch.train.running import prepared
 from minitorch.train.schedule import one_cycle
 
 torch = pytest.importorskip("torch")
@@ -134,3 +137,17 @@ def test_one_cycle_rises_then_falls(steps: int) -> None:
     assert factor(steps) < 1e-9 or steps == 1
     if steps >= 100:
         assert abs(top / steps - 0.2) < 0.02 and values[-1] < 0.01
+
+
+@pytest.mark.parametrize("frozen", [0, 7])
+def test_what_was_there_is_no_garbage(frozen: int, tmp_path: Any, monkeypatch: Any):
+    """Until training ends, and unless somebody else has frozen it."""
+    done: list[str] = []
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: frozen)
+    for name in ("collect", "freeze", "unfreeze"):
+        monkeypatch.setattr(gc, name, lambda name=name: done.append(name))
+    config = SimpleNamespace(profile=False, device="cpu", graph=True)
+    with pytest.raises(KeyError), prepared(len, config, tmp_path, print) as step:
+        assert step is len and done == ([] if frozen else ["collect", "freeze"])
+        raise KeyError
+    assert done[2:] == ([] if frozen else ["unfreeze"])
