@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 from assignments.a16_scaling_laws.forecast import LAW, columns, measured
+from assignments.catalog import LIBRARY
 from assignments.pictures import picture
 from minitorch.data.urns import UrnText
-from minitorch.scaling import Run, fit_law, isoflop_minimum
+from minitorch.scaling import Run, fit_law, isoflop_minimum, read_runs
 from minitorch.scenes import Scene, part
 
 A16 = "assignments/a16_scaling_laws"
-HUES = (1, 4, 3, 2, 5)
+HUES = (1, 4, 3, 2, 5, 6)
 
 
 def _powers(low: int, high: int, step: int = 1) -> list[list[Any]]:
@@ -56,10 +57,10 @@ def urns() -> Scene:
     return [[grid, curve]]
 
 
-@picture(f"{A16}/isoflops")
-def isoflops() -> Scene:
+def _isoflops(rows: list[Run], **axes: Any) -> Scene:
+    """Losses over N, a curve for each budget, and the lowest points of parabolas."""
     series, names = [], []
-    for hue, (budget, runs) in zip(HUES, _by_budget(measured()).items()):
+    for hue, (budget, runs) in zip(HUES, _by_budget(rows).items()):
         points = [[log10(run.N), run.loss] for run in runs]
         series.append({"points": points, "hue": hue, "dots": True, "line": True})
         names.append([*points[-1], f"{budget:.0e}".replace("+", ""), hue])
@@ -71,11 +72,29 @@ def isoflops() -> Scene:
             mark = [[log10(best), lowest]]
             series.append({"points": mark, "hue": hue, "dots": True, "open": True})
     return [[part(
-        "curve", x=[3.2, 5.1], y=[1.5, 2.6], size=(420, 220), series=series,
-        names=names,
-        xticks=[[log10(n), f"{n:,}"] for n in (2000, 5000, 10_000, 20_000, 50_000)],
-        yticks=[[y, f"{y:g}"] for y in (1.5, 1.75, 2, 2.25, 2.5)], xlabel="N",
+        "curve", size=(420, 220), series=series, names=names, xlabel="N", **axes,
     )]]  # fmt: skip
+
+
+@picture(f"{A16}/isoflops")
+def isoflops() -> Scene:
+    sizes = (2000, 5000, 10_000, 20_000, 50_000)
+    return _isoflops(
+        measured(), x=[3.2, 5.1], y=[1.5, 2.6],
+        xticks=[[log10(n), f"{n:,}"] for n in sizes],
+        yticks=[[y, f"{y:g}"] for y in (1.5, 1.75, 2, 2.25, 2.5)],
+    )  # fmt: skip
+
+
+@picture("docs/pictures/isoflops_gpu")
+def isoflops_gpu() -> Scene:
+    runs = read_runs(LIBRARY / "docs" / "scaling_h200.csv")
+    sizes = (10_000, 30_000, 100_000, 300_000, 1_000_000)
+    return _isoflops(
+        [run for run in runs if run.loss < 2.4], x=[3.9, 6.4], y=[1.6, 2.4],
+        xticks=[[log10(n), f"{n:,}"] for n in sizes],
+        yticks=[[y, f"{y:g}"] for y in (1.75, 2, 2.25)],
+    )  # fmt: skip
 
 
 @picture(f"{A16}/entropy")

@@ -42,7 +42,7 @@ from minitorch.train.schedule import warm_up_cosine
 
 WINDOW = 32  # tokens of a piece: two are enough to know the urn
 LAYERS = 2
-RATE, NARROW = 0.02, 16  # the highest learning rate, and of which width
+NARROW = 16  # the width whose highest learning rate is given
 FEWEST = 50  # steps of a run
 PART = 256  # batches that are drawn together
 TESTED, TEST_KEY = 2048, 1  # pieces that a loss is measured on, and their key
@@ -89,10 +89,12 @@ def plan(
     batch: int,
     vocab: int,
     seeds: int = 1,
-    rate: float = 1.0,
+    rate: float = 0.02,
+    power: float = 1.5,
 ) -> Iterator[Run]:
     """The runs of all budgets and widths that take `FEWEST` steps or more, with no
-    loss yet; small budgets come first."""
+    loss yet; small budgets come first. The highest learning rate is `rate` for a width
+    of 16, and falls as width ** -power."""
     for budget in sorted(budgets):
         for width in widths:
             n = parameters(LAYERS, width, vocab)
@@ -100,7 +102,7 @@ def plan(
             for seed in range(seeds if steps >= FEWEST else 0):
                 yield Run(
                     budget, width, n, steps * batch * WINDOW, steps, batch,
-                    rate * RATE * (NARROW / width) ** 1.5, seed, vocab,
+                    rate * (NARROW / width) ** power, seed, vocab,
                     math.nan, math.nan, "",
                 )  # fmt: skip
 
@@ -159,7 +161,8 @@ def main(
     widths: Annotated[str, typer.Option(help="Of models.")] = "8,12,16,24,32,48,64",
     device: Annotated[str, typer.Option(help="Where to train.")] = "cpu",
     batch: Annotated[int, typer.Option(min=1, help="Pieces of 32 tokens.")] = 16,
-    rate: Annotated[float, typer.Option(help="Times the learning rates.")] = 1.0,
+    rate: Annotated[float, typer.Option(help="Learning rate at width 16.")] = 0.02,
+    power: Annotated[float, typer.Option(help="How it falls with width.")] = 1.5,
     vocab: Annotated[int, typer.Option(help="Tokens of the language.")] = 64,
     seeds: Annotated[int, typer.Option(min=1, help="Runs of each kind.")] = 1,
     seconds: Annotated[float, typer.Option(help="For all of it.")] = math.inf,
@@ -172,7 +175,7 @@ def main(
     print(f"entropy {text.entropy:.4f} nats a token, {len(done)} runs in {path}")
     sizes = [int(width) for width in widths.split(",")]
     costs = [float(c) for c in budgets.split(",")]
-    for run in plan(costs, sizes, batch, vocab, seeds, rate):
+    for run in plan(costs, sizes, batch, vocab, seeds, rate, power):
         if run.key in done:
             continue
         try:
