@@ -56,8 +56,8 @@ def by_budget(runs: list[Run], entropy: float) -> None:
     rows = columns(runs)
     try:
         n, d = isoflop_laws(rows["budget"], rows["N"], rows["loss"])
-    except ValueError as error:
-        print(error)
+    except ValueError:
+        print("less than two budgets have a minimum between their sizes: no law of N")
         return
     print(f"best N ~ C ** {n.exponent:.3f}, best D ~ C ** {d.exponent:.3f}")
 
@@ -65,6 +65,8 @@ def by_budget(runs: list[Run], entropy: float) -> None:
 def main(path: Path | None, steps: int) -> Law:
     """Print all that is known about the rows of a file; returns their law."""
     runs = read_runs(path) if path else measured()
+    if len({run.budget for run in runs}) < 2:
+        raise SystemExit(f"{path}: no rows, or one budget alone; expected two or more")
     entropy = UrnText(runs[0].vocab).entropy
     by_budget(runs, entropy)
     law = law_of(runs, steps)

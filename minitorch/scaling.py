@@ -73,7 +73,7 @@ class Run(NamedTuple):
 def read_runs(path: str | Path) -> list[Run]:
     """The rows of a file; none where it does not exist.
 
-    Errors: ValueError for a file with other columns.
+    Errors: ValueError for a file with other columns, or a row that is not whole.
     """
     path = Path(path)
     if not path.exists() or not path.stat().st_size:
@@ -85,8 +85,18 @@ def read_runs(path: str | Path) -> list[Run]:
                 f"read_runs: {path} has the columns {', '.join(rows.fieldnames or ())}"
                 f"; expected {', '.join(Run._fields)}"
             )
-        kinds = get_type_hints(Run)
-        return [Run(**{n: kinds[n](text) for n, text in row.items()}) for row in rows]
+        kinds, runs = get_type_hints(Run), []
+        for row in rows:
+            try:
+                if None in row.values():  # fewer fields than columns
+                    raise ValueError
+                runs.append(Run(**{n: kinds[n](text) for n, text in row.items()}))
+            except (KeyError, ValueError):
+                raise ValueError(
+                    f"read_runs: line {rows.line_num} of {path} is no whole row; "
+                    f"expected {len(kinds)} fields, take it out"
+                ) from None
+        return runs
 
 
 # ------------------------------------------------------------------------ what it costs
@@ -154,8 +164,11 @@ def _positive(name: str, least: int, **arrays: Any) -> list[Floats]:
             f"different values of {next(iter(arrays))} at least"
         )
     for what, a in zip(arrays, found):
-        if not (np.isfinite(a).all() and (a > 0).all()):
-            raise ValueError(f"{name}: {what} has {a.min()}; expected more than 0")
+        bad = a[~(np.isfinite(a) & (a > 0))]
+        if bad.size:
+            raise ValueError(
+                f"{name}: {what} has {bad[0]}; expected finite numbers above 0"
+            )
     return found
 
 
@@ -332,10 +345,11 @@ def fit_law(
         N, D, loss: [n], above 0.
         starts: theta to begin with, see `objective`.
 
-    Errors: ValueError for numbers that are not above 0, or runs of less than two sizes,
-    and where no start has led anywhere.
+    Errors: ValueError for numbers that are not above 0, runs of less than two sizes or
+    two numbers of tokens, and where no start has led anywhere.
     """
     arrays = _positive("fit_law", 2, N=N, D=D, loss=loss)
+    _positive("fit_law", 2, D=D)
     logs = [tensor(np.log(a), dtype=float64) for a in arrays]
     # BEGIN SOLUTION a16.4
     best, least = None, math.inf

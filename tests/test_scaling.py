@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import typer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,6 +20,7 @@ from minitorch.data import UrnText
 from minitorch.models import GPT, GPTConfig
 from minitorch.scaling import (
     Law,
+    Run,
     exponent_interval,
     fit_law,
     fit_power_law,
@@ -77,7 +79,7 @@ def test_a_power_law_is_found_again(factor, exponent, logs):
 
 
 def test_power_laws_need_numbers_above_zero():
-    with pytest.raises(ValueError, match=r"y has -1.0; expected more than 0"):
+    with pytest.raises(ValueError, match=r"y has -1.0; expected finite numbers"):
         fit_power_law([1, 2], [3, -1])
     with pytest.raises(ValueError, match="2 different values of x at least"):
         fit_power_law([2, 2], [3, 1])
@@ -85,6 +87,8 @@ def test_power_laws_need_numbers_above_zero():
         fit_power_law([1, 2], [3, 1, 2])
     with pytest.raises(ValueError, match="y has nan"):
         fit_power_law([1, 2], [3, math.nan])
+    with pytest.raises(ValueError, match="x has inf"):
+        fit_power_law([1, math.inf], [3, 2])
 
 
 def test_intervals_hold_the_truth_as_often_as_they_say():
@@ -161,6 +165,8 @@ def test_starts_that_lead_nowhere():
         fit_law(n, d, loss, [[math.nan] * 5])
     with pytest.raises(ValueError, match="2 different values of N"):
         fit_law(n * 0 + 5, d, loss)
+    with pytest.raises(ValueError, match="2 different values of D"):
+        fit_law(n, d * 0 + 5, loss)
 
 
 def test_the_objective_is_zero_at_the_truth_and_steep_elsewhere():
@@ -211,6 +217,39 @@ def test_a_file_with_other_columns_is_refused(tmp_path):
         read_runs(path)
 
 
+ROW = "1e9,4,416,640,5,4,0.02,0,8,1.5,2.5,cpu"
+
+
+@pytest.mark.parametrize("half", [ROW[:20], ROW[:-4], ROW + ROW, "x" + ROW])
+def test_a_row_that_is_not_whole_is_named(half, tmp_path):
+    path = tmp_path / "runs.csv"
+    path.write_text("\n".join([",".join(Run._fields), ROW, half]))
+    with pytest.raises(ValueError, match=r"line 3 of .* is no whole row"):
+        read_runs(path)
+
+
+def test_rows_begin_on_lines_of_their_own(tmp_path):
+    """Also where an editor has left out the end of the last line."""
+    path = tmp_path / "runs.csv"
+    path.write_text(",".join(Run._fields) + "\n" + ROW)
+    rows_of(path, "--budgets", "1e8", "--widths", "4,4", "--vocab", "8", "--batch", "4")
+    first, second = read_runs(path)
+    assert first.D == 640 and second.budget == 1e8
+
+
+@pytest.mark.parametrize("text", ["", "8,", "1e3x", "0", "-4", "4.5", "inf", "nan"])
+def test_what_is_no_width(text):
+    with pytest.raises(typer.BadParameter, match="expected numbers above 0 between"):
+        bench._numbers("--widths", text, int)
+
+
+def test_a_loss_that_is_not_finite_leaves_no_row(monkeypatch):
+    monkeypatch.setattr(bench, "measured", lambda model, text: math.nan)
+    (run,) = bench.plan([1e8], [4], 4, 8)
+    with pytest.raises(bench.LeftOut, match="the loss became nan"):
+        bench.train(run._replace(steps=2), bench.Texts(UrnText(8), 4, "cpu"))
+
+
 def test_all_runs_read_the_same_text_and_none_of_it_twice():
     texts = bench.Texts(UrnText(8), 2, "cpu")
     x, y = texts(0)
@@ -222,12 +261,14 @@ def test_all_runs_read_the_same_text_and_none_of_it_twice():
     assert again(bench.PART)[0].numpy().tobytes() == pieces[-1]
 
 
-def test_the_program_of_the_book(capsys):
+def test_the_program_of_the_book(capsys, tmp_path):
     sys.path.insert(0, str(ROOT / "docs"))
     try:
         import scaling_laws
     finally:
         sys.path.pop(0)
+    with pytest.raises(SystemExit, match="no rows, or one budget alone"):
+        scaling_laws.main(tmp_path / "runs.csv", 1000)
     law = scaling_laws.main(None, 1000)
     said = capsys.readouterr().out
     assert "| 1e+11 | 7,168 | 8,345 | 1.7569 | 0.2663 |" in said

@@ -111,9 +111,10 @@ def spent(device: str, law: Sequence[float], budget: float) -> dict[str, Any]:
 
 
 def foretold(
-    device: str, rows: dict[str, np.ndarray], at: Sequence[tuple[int, int]]
+    device: str, rows: dict[str, np.ndarray], at: Sequence[tuple[int, int]], law: Any
 ) -> dict[str, Any]:
-    """`forecast` for some (N, D), of rows of smaller budgets."""
+    """`forecast` for some (N, D), of rows of smaller budgets; of a `law` if not None,
+    which it is not told."""
     from assignments.a16_scaling_laws.forecast import forecast
 
     return {"losses": [float(forecast(rows, n, d)) for n, d in at]}

@@ -369,7 +369,7 @@ LAWS = (
     ),
     Check(
         *("a16.5", "Law.optimal", calls.spent, _spent_inputs, _spent_expected),
-        tolerance=CLOSE,
+        tolerance=1e-4,  # a search by the loss itself finds no more than 1e-6
         examples=20,
         oracle=DEFINITION,
         hint="Put D = C / 6N into the law: where is its slope over N zero?",
@@ -380,25 +380,34 @@ LAWS = (
 
 RUNS = Path(__file__).with_name("runs.csv")
 # N, D and loss of runs of 1e12 operations, which `runs.csv` does not have. Laws of rows
-# that have begun to learn, by any of eighteen rules, are off by 0.028 at most, that of
-# all rows by 0.040, that of the last budget alone by 0.085.
+# that have begun to learn, by any of eighteen rules, are off by 0.028 at most, by plain
+# squares on a grid 0.032, that of all rows 0.040, of the last budget alone 0.085.
 LATER = (15_360, 10_850_816, 1.592675), (26_624, 6_260_224, 1.579066)
-BAND = 0.03
+BAND = 0.035
 
 
-def _foretold_inputs(draw: Draw) -> Inputs:
+def _foretold_inputs(draw: Draw, made: int) -> Inputs:
+    """The rows, or with losses of a law: 1.67 to 1.74 later, where runs have 1.59, so
+    that who knows these has learnt nothing from the rows."""
     runs = read_runs(RUNS)
     rows = {n: np.array([getattr(r, n) for r in runs]) for n in Run._fields[:-1]}
-    return {"rows": rows, "at": [(n, d) for n, d, _ in LATER]}
+    law = None
+    if made:
+        alpha, beta = draw.number(0.3, 0.4), draw.number(0.3, 0.4)
+        a, b = draw.number(0.15, 0.2) * 1e4**alpha, draw.number(0.15, 0.2) * 1e6**beta
+        law = a, alpha, b, beta, 1.4906
+        rows["loss"] = _losses(law, rows["N"], rows["D"])
+    return {"rows": rows, "at": [(n, d) for n, d, _ in LATER], "law": law}
 
 
-def _foretold_expected(rows: Any, at: Any) -> dict[str, Any]:
-    return {"losses": [loss for *_, loss in LATER]}
+def _foretold_expected(rows: Any, at: Any, law: Any) -> dict[str, Any]:
+    return {"losses": [_losses(law, n, d) if law else loss for n, d, loss in LATER]}
 
 
 FORECASTS = (
     Check(
         *("a16.5", "forecast", calls.foretold, _foretold_inputs, _foretold_expected),
+        *({"made": (1, 1)}, ({"made": 0},)),
         tolerance=BAND / 2.6,  # of 1 + the loss
         examples=1,
         oracle="what the runs came to",

@@ -131,10 +131,10 @@ def law() -> Scene:
             {"points": [[1.5, 1.5], [2.7, 2.7]], "hue": 0, "dash": True},
             {"points": points, "hue": 1 if least else 2, "dots": True, "line": False},
         ]
-        ticks = [[y, f"{y:g}"] for y in (1.5, 2, 2.5)]
+        ticks = [[y, f"{y:g}"] for y in (1.5, 2, 2.5, 3)]
         parts.append(part(
-            "curve", caption, x=[1.5, 2.7], y=[1.5, 2.7], size=(200, 160),
-            series=series, xticks=ticks, yticks=ticks, xlabel="loss",
+            "curve", caption, x=[1.5, 2.7], y=[1.5, 3.3], size=(200, 240),
+            series=series, xticks=ticks[:3], yticks=ticks, xlabel="loss",
             notes=[f"E = {found.E:.2f}"],
         ))  # fmt: skip
     return [parts]

@@ -116,6 +116,8 @@ def train(
     take more than `longest` seconds, or the loss is not finite.
     """
     start, device = time.perf_counter(), texts.device
+    if start > deadline:
+        raise LeftOut("the time is over")
     manual_seed(run.seed)
     model = GPT(config_of(run.width, run.vocab)).to(device)
     optimizer = AdamW(model.parameters(), run.lr, betas=(0.9, 0.99), weight_decay=0.0)
@@ -140,6 +142,8 @@ def train(
             if i > WARM and (now + left > deadline or now - warm + left > longest):
                 raise LeftOut(f"its {each * run.steps:.0f} s would be too long")
     loss = texts.text.entropy + measured(model, texts.text)
+    if not math.isfinite(loss):
+        raise LeftOut(f"the loss became {loss}")
     seconds = round(time.perf_counter() - start, 1)
     return run._replace(loss=round(loss, 6), seconds=seconds, device=device)
 
@@ -153,6 +157,20 @@ def measured(model: GPT, text: UrnText, rows: int = 128) -> float:
         scores = model(from_numpy(some).to(model.device)).log_softmax(-1)
         total += text.excess(some, scores.numpy()) * len(some)
     return total / TESTED
+
+
+def _numbers(name: str, text: str, kind: type[Any]) -> list[Any]:
+    """Numbers above 0 between commas, each of them once."""
+    try:
+        found = [kind(part) for part in text.split(",")]
+        if all(0 < x < math.inf for x in found):
+            return list(dict.fromkeys(found))
+    except ValueError:
+        pass
+    raise typer.BadParameter(
+        f"{name} {text}: expected numbers above 0 between commas"
+        f"{', whole ones' if kind is int else ''}"
+    )
 
 
 def main(
@@ -170,11 +188,11 @@ def main(
 ) -> None:
     """Train what is not in the file yet, and add a row for each run."""
     deadline = time.perf_counter() + seconds
+    sizes = _numbers("--widths", widths, int)
+    costs = _numbers("--budgets", budgets, float)
     text = UrnText(vocab)
     texts, done = Texts(text, batch, device), {run.key for run in read_runs(path)}
     print(f"entropy {text.entropy:.4f} nats a token, {len(done)} runs in {path}")
-    sizes = [int(width) for width in widths.split(",")]
-    costs = [float(c) for c in budgets.split(",")]
     for run in plan(costs, sizes, batch, vocab, seeds, rate, power):
         if run.key in done:
             continue
@@ -183,10 +201,11 @@ def main(
         except LeftOut as why:
             print(f"C {run.budget:g}, width {run.width}: left out, {why}", flush=True)
             continue
-        new = not path.exists() or not path.stat().st_size
+        old = path.read_bytes() if path.exists() else b""
         with path.open("a", newline="") as file:
+            file.write("\n" if old and not old.endswith(b"\n") else "")
             rows = csv.writer(file, lineterminator="\n")
-            rows.writerows([Run._fields, run] if new else [run])
+            rows.writerows([run] if old else [Run._fields, run])
         print(
             f"C {run.budget:g} N {run.N:,} D {run.D:,}: loss {run.loss:.4f}, "
             f"{run.loss - text.entropy:.4f} above the entropy, {run.seconds} s",

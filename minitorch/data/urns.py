@@ -43,13 +43,13 @@ class UrnText:
         pairs: float64 [V, V], how frequent (a, b) is in a long text.
         entropy: nats that a token takes at least, where both before it are known.
 
-    Errors: ValueError for other sizes, and where a text never mixes (with few tokens).
+    Errors: ValueError for other numbers, and where a text never mixes (few tokens).
     """
 
     def __init__(
         self, vocab_size: int = 64, slots: int = 8, exponent: float = 1.3, seed: int = 0
     ) -> None:
-        _check(vocab_size, slots)
+        _check(vocab_size, slots, exponent)
         self.vocab_size, self.slots, self.seed = vocab_size, slots, seed
         zipf = np.arange(1.0, vocab_size + 1) ** -exponent
         shape = (vocab_size, vocab_size, slots)
@@ -137,7 +137,7 @@ def _plogp(p: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return found
 
 
-def _check(vocab_size: int, slots: int) -> None:
+def _check(vocab_size: int, slots: int, exponent: float) -> None:
     if not 2 <= vocab_size <= MOST_TOKENS:
         raise ValueError(
             f"UrnText: vocab_size is {vocab_size}; expected 2 to {MOST_TOKENS}"
@@ -146,3 +146,5 @@ def _check(vocab_size: int, slots: int) -> None:
         raise ValueError(
             f"UrnText: slots is {slots}; expected a power of two, 1 to {MOST_SLOTS}"
         )
+    if not 0 <= exponent < np.inf:
+        raise ValueError(f"UrnText: exponent is {exponent}; expected 0 or more")

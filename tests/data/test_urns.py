@@ -94,6 +94,8 @@ def test_excess_is_the_mean_divergence():
         ({"slots": 6}, "slots is 6; expected a power of two"),
         ({"slots": 0}, "slots is 0"),
         ({"slots": 256}, "1 to 128"),
+        ({"exponent": float("nan")}, "exponent is nan; expected 0 or more"),
+        ({"exponent": -1.0}, "exponent is -1.0"),
     ],
 )
 def test_sizes_that_make_no_sense(options, said):

@@ -1,4 +1,4 @@
-"""a16.5 in forecast.py: the best loss so far."""
+"""a16.5 in forecast.py: runs that have hardly begun are believed."""
 
-RIGHT = "return float(law(N, D))"
-WRONG = 'return float(min(rows["loss"]))'
+RIGHT = 'rows["steps"] >= 1000'
+WRONG = 'rows["steps"] >= 0'
