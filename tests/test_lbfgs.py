@@ -270,10 +270,48 @@ def test_the_minimum_of_a_cubic(bottom, left, width):
         return Point(t, u * u * (u + 3), 3 * u * u + 6 * u, None)
 
     a, b = at(left), at(left + width)
-    assert cubic(a, b) == cubic(b, a) == pytest.approx(bottom, abs=1e-6)
+    found = cubic(a, b, math.nan)
+    assert found == cubic(b, a, math.nan) == pytest.approx(bottom, abs=1e-6)
 
 
-def test_a_cubic_without_a_minimum_gives_the_middle():
+def test_a_cubic_without_a_minimum_is_told_apart():
+    steep = Point(0.0, 0.0, -1.0, None), Point(1.0, math.inf, 1.0, None)
+    assert cubic(*steep, 0.5) == 0.5
+    down = [Point(float(t), -t, -1.0, None) for t in (0, 1)]
+    assert cubic(*down, 0.5) == math.inf
     up = [Point(float(t), t, 1.0, None) for t in (0, 1)]
-    assert cubic(*up) == 0.5
-    assert cubic(Point(0.0, 0.0, -1.0, None), Point(1.0, math.inf, 1.0, None)) == 0.5
+    assert cubic(*up, 0.5) == -math.inf
+
+
+def test_an_interval_may_become_empty():
+    p = minitorch.tensor([1.0, 2.0], dtype=minitorch.float64, requires_grad=True)
+    more = {"tolerance_grad": 0, "tolerance_change": 0, "max_iter": 9}
+    opt = optim.LBFGS([p], line_search_fn="strong_wolfe", **more)
+    minimize(opt, lambda: (p * p).sum(), 4)
+    assert p.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("more", [{}, {"max_eval": 3}, {"max_eval": 1}])
+@pytest.mark.parametrize("start", [[-20.0, 7.0], [0.01, 30.0]])
+def test_far_from_a_valley_steps_grow_as_in_pytorch(start, more):
+    """Where the loss bends downwards, no cubic has a minimum farther on."""
+
+    def run(lib):
+        p = lib.tensor(start, dtype=lib.float64, requires_grad=True)
+        opt = lib.optim.LBFGS([p], line_search_fn="strong_wolfe", **more)
+        losses = []
+
+        def closure():
+            opt.zero_grad()
+            loss = ((p - 1) ** 2 / ((p - 1) ** 2 + 9)).sum()
+            loss.backward()
+            losses.append(loss.item())
+            return loss
+
+        for _ in range(3):
+            opt.step(closure)
+        return losses
+
+    ours, theirs = run(minitorch), run(torch)
+    assert len(ours) == len(theirs)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-12)

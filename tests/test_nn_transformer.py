@@ -139,6 +139,17 @@ def test_parts_of_ones_own_first_weights_and_sequences_alone():
     assert net(src, tgt).tolist() != net(src, tgt).tolist()
 
 
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_a_part_may_be_another_module(norm_first):
+    args = (8, 2, 16, 0.0, "relu", 1e-5, False, norm_first)
+    mine, theirs = (lib.nn.TransformerEncoderLayer(*args) for lib in (minitorch, torch))
+    copy_weights(mine, theirs)
+    for lib, layer in ((minitorch, mine), (torch, theirs)):
+        layer.norm1, layer.dropout2 = lib.nn.Identity(), lib.nn.Identity()
+    x = torch.randn(3, 2, 8)
+    same(mine(ours(x)), theirs(x))
+
+
 def test_errors():
     layer = nn.TransformerDecoderLayer(WIDTH, 2, 6)
     x = minitorch.ones(TARGET, 1, WIDTH)

@@ -67,8 +67,8 @@ MODULES: Mapping[str, frozenset[str]] = {
         "numbers": "Complex Integral Number Rational Real",
         "operator": """abs add and_ eq floordiv ge gt itemgetter le lt mod mul ne neg
             not_ or_ pow sub truediv""",
-        "re": """ASCII IGNORECASE MULTILINE VERBOSE Match Pattern compile escape
-            findall finditer fullmatch match search split sub subn""",
+        "re": """A ASCII I IGNORECASE M MULTILINE X VERBOSE Match Pattern compile
+            escape findall finditer fullmatch match search split sub subn""",
         "typing": """Annotated Any Callable ClassVar Final Generic Iterable Iterator
             Literal Mapping NamedTuple NoReturn Optional Protocol Sequence
             TYPE_CHECKING TypeAlias TypeVar Union cast final overload Dict List Set
@@ -175,7 +175,8 @@ VALUES = frozenset(
     move_to_end extendleft maxlen default_factory difference_update
     intersection_update symmetric_difference_update
     subtract total heads kv_heads layers rank AVG SUM _asdict _replace
-    findall finditer fullmatch group groups match search span subn __name__
+    findall finditer fullmatch group groups match search span end subn tobytes
+    isalnum isdecimal isnumeric isspace casefold __name__
     __doc__ __init__ __len__ __post_init__
     """.split()
 )

@@ -96,9 +96,11 @@ class _Layer(Module):
         """x + part(norm(x)); or norm(x + part(x)), in one pass over memory."""
         if self.norm_first:
             return x + dropout(part(norm(x), *args))
+        if type(norm) is not LayerNorm or type(dropout) is not Dropout:  # a user's own
+            return norm(x + dropout(part(x, *args)))
         return F.dropout_residual_layer_norm(
             part(x, *args), x, norm.normalized_shape, norm.weight, norm.bias, dropout.p,
-            self.training, norm.eps,
+            dropout.training, norm.eps,
         )  # fmt: skip
 
     def _look(

@@ -40,7 +40,8 @@ class LBFGS(Optimizer):
         params: parameters, in one group.
         lr: t; the first iteration's, and that of a search's first point, as well.
         max_iter: iterations of one step.
-        max_eval: how many calls of the closure end a step; None: max_iter * 5 // 4.
+        max_eval: how many calls of the closure end a step, and a search in it (which
+            may take one more); None: max_iter * 5 // 4.
         tolerance_grad: a step ends where no gradient is larger,
         tolerance_change: or where neither a parameter nor the loss changes by more.
         history_size: how many changes are remembered.
@@ -135,7 +136,9 @@ class LBFGS(Optimizer):
                 break
             if group["line_search_fn"]:
                 start = Point(0.0, loss, slope, g)
-                t, loss, _, g = strong_wolfe(at, start, t, least / _largest(d))
+                calls = group["max_eval"] - state["func_evals"] + begun
+                tries, shortest = min(TRIES, calls), least / _largest(d)
+                t, loss, _, g = strong_wolfe(at, start, t, shortest, tries)
             elif left:
                 _, loss, _, g = at(t)
             x, state["t"] = x + t * d, t
@@ -217,14 +220,18 @@ class Point(NamedTuple):
 
 
 def strong_wolfe(
-    at: Callable[[float], Point], start: Point, t: float, shortest: float
+    at: Callable[[float], Point],
+    start: Point,
+    t: float,
+    shortest: float,
+    most: int = TRIES,
 ) -> Point:
     """A point whose loss is small enough, and flat enough, for Wolfe's conditions:
 
         loss <= start.loss + 1e-4 * t * start.slope  and  |slope| <= 0.9 |start.slope|
 
-    or the best one, after 25 tries or where an interval is below `shortest`. Intervals
-    end at a `low` that is small enough and a `high` with a minimum in between.
+    or the best one, after `most` tries or where an interval is below `shortest`.
+    Intervals end at a `low` that is small enough and a `high`, with a minimum between.
 
     Source: Nocedal and Wright, algorithms 3.5 and 3.6. What they leave open is chosen
     as in PyTorch, so that both try the same points.
@@ -234,7 +241,7 @@ def strong_wolfe(
         return not p.loss <= start.loss + ENOUGH * p.t * start.slope  # or NaN
 
     low, now = start, at(t)
-    for tries in range(TRIES):  # longer and longer
+    for tries in range(most):  # longer and longer
         if too_high(now) or (tries and now.loss >= low.loss):
             high = now
             break
@@ -243,13 +250,13 @@ def strong_wolfe(
         if now.slope >= 0:
             low, high = now, low
             break
-        farther = cubic(low, now)
-        farther = max(now.t + 0.01 * (now.t - low.t), min(farther, 10 * now.t))
-        low, now = now, at(farther)
+        least, farthest = now.t + 0.01 * (now.t - low.t), 10 * now.t
+        farther = cubic(low, now, (least + farthest) / 2)
+        low, now = now, at(max(least, min(farther, farthest)))
     else:
         return now if now.loss < low.loss else low
     stalled = False
-    while tries < TRIES and abs(high.t - low.t) >= shortest:
+    while tries < most and high.t != low.t and abs(high.t - low.t) >= shortest:
         t, stalled = within(low, high, stalled)
         now, tries = at(t), tries + 1
         if too_high(now) or now.loss >= low.loss:
@@ -270,16 +277,16 @@ def within(low: Point, high: Point, stalled: bool) -> tuple[float, bool]:
     """
     left, right = sorted((low.t, high.t))
     margin = 0.1 * (right - left)
-    t = max(left, min(cubic(low, high), right))
+    t = max(left, min(cubic(low, high, (left + right) / 2), right))
     near = min(t - left, right - t) < margin
     if near and (stalled or not left < t < right):
         return (right - margin if right - t < t - left else left + margin), False
     return t, near
 
 
-def cubic(a: Point, b: Point) -> float:
-    """Where the cubic through two points, with their slopes, has its minimum; or the
-    middle, if it has none.
+def cubic(a: Point, b: Point, without: float) -> float:
+    """Where the cubic through two points, with their slopes, has its minimum; or
+    `without`, if it has none.
 
     Source: Nocedal and Wright, equation 3.59.
     """
@@ -288,12 +295,12 @@ def cubic(a: Point, b: Point) -> float:
     d1 = a.slope + b.slope - 3 * (a.loss - b.loss) / (a.t - b.t)
     square = d1 * d1 - a.slope * b.slope
     if not 0 <= square < math.inf:
-        return (a.t + b.t) / 2
+        return without
     d2 = math.sqrt(square)
-    bottom = b.slope - a.slope + 2 * d2
-    if not bottom:
-        return (a.t + b.t) / 2
-    return b.t - (b.t - a.t) * ((b.slope + d2 - d1) / bottom)
+    share, of = b.slope + d2 - d1, b.slope - a.slope + 2 * d2
+    if not of:  # a straight line, which falls without an end
+        return -math.copysign(math.inf, share) if share else without
+    return b.t - (b.t - a.t) * (share / of)
 
 
 def _largest(x: Tensor) -> float:

@@ -407,10 +407,27 @@ def test_what_each_step_drops_is_counted():
     assert clean([], {}).texts == []
 
 
+def shorter(some):
+    some.pop()  # of the list that it was given
+    return some
+
+
+@pytest.mark.parametrize("step", [
+    lambda some: None,
+    lambda some: (text for text in some),
+    lambda some: [mask_personal(text) for text in some],
+    lambda some: [None for _ in some],
+])  # fmt: skip
+def test_a_step_that_makes_no_texts_is_named(step):
+    with pytest.raises(TypeError, match=r"step 'masks' made a (tuple|NoneType|gen)"):
+        clean(["a"], {"masks": step})
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda: clean(["a"], {"s": lambda some: []}), "made 0 of 1 texts"),
+        (lambda: clean(["a", "b"], {"s": shorter}), "made 1 of 2 texts"),
         (lambda: drop_duplicate_lines(["a"], 0), "times is 0"),
         (lambda: shingles("a", 0), "n is 0"),
         (lambda: MinHash(0), "hashes is 0"),
@@ -419,6 +436,8 @@ def test_what_each_step_drops_is_counted():
         (lambda: candidate_pairs(np.zeros((2, 0)), 1), r"\(2, 0\) and bands 1"),
         (lambda: drop_near_duplicates(["a"], 1.5), "threshold is 1.5"),
         (lambda: TextClassifier(n=0), "n is 0"),
+        (lambda: TextClassifier(buckets=0), "buckets 0"),
+        (lambda: TextClassifier().fit(["a"], [0], batch=0), "batch is 0"),
         (lambda: TextClassifier().fit(["a"], []), "1 texts and 0 labels"),
         (lambda: TextClassifier().fit([], []), "0 texts"),
     ],

@@ -52,8 +52,10 @@ class TextClassifier(Module):
         device: str | None = None,
     ) -> None:
         super().__init__()
-        if n < 1:
-            raise ValueError(f"TextClassifier: n is {n}; expected 1 or more words")
+        if n < 1 or buckets < 1:
+            raise ValueError(
+                f"TextClassifier: n is {n} and buckets {buckets}; expected 1 or more"
+            )
         self.buckets, self.n = buckets, n
         # Small vectors: what was never learnt shall say little (uniform in fastText).
         self.table = Embedding.from_pretrained(
@@ -114,12 +116,16 @@ class TextClassifier(Module):
         Each epoch goes through all texts in another order, `batch` at a time; the last
         batch may be smaller.
 
-        Errors: ValueError if there are no texts, or not as many labels.
+        Errors: ValueError if there are no texts, not as many labels, or no batches.
         """
         if not texts or len(texts) != len(labels):
             raise ValueError(
                 f"TextClassifier.fit: {len(texts)} texts and {len(labels)} labels; "
                 f"expected as many, and one at least"
+            )
+        if batch < 1:
+            raise ValueError(
+                f"TextClassifier.fit: batch is {batch}; expected 1 or more"
             )
         optimizer, device = AdamW(self.parameters(), lr=lr), self.head.weight.device
         order = orders(len(texts), epochs, seed)

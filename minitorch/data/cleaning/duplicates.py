@@ -99,8 +99,8 @@ def drop_duplicate_lines(texts: Sequence[str], times: int = 1) -> list[str | Dro
 def normalized(text: str) -> str:
     """The words of a text in lower case, without accents, with one space between two.
 
-    The text is decomposed (Unicode's NFD), and the marks that come off are dropped;
-    all else that is no letter or digit ends a word.
+    The text is decomposed (Unicode's NFD), and all marks are dropped, also those that
+    are vowels in Hindi or Thai; all else that is no letter or digit ends a word.
 
         "Déjà-vu,  said ALICE!" -> "deja vu said alice"
     """
@@ -191,7 +191,8 @@ def candidate_pairs(signatures: npt.ArrayLike, bands: int) -> set[tuple[int, int
 
     A signature is cut into `bands` pieces of equal length. Two that are equal in a
     whole piece, at the same place, fall into one bucket. All pairs of a bucket are
-    returned, which are many where there are many copies: drop exact ones before.
+    returned: their number is the square of that of copies, exact or near, and of texts
+    without a word. Drop these before.
 
     Args:
         signatures: [N, hashes].

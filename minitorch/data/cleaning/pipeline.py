@@ -75,15 +75,23 @@ class Cleaned:
 def clean(texts: Sequence[str], steps: Mapping[str, Step]) -> Cleaned:
     """What is left of texts after the steps, which run in the order of the mapping.
 
-    Errors: ValueError where a step returns more or fewer texts than it was given.
+    Errors: ValueError where a step returns more or fewer texts than it was given,
+    TypeError where it returns what is neither a text nor `Dropped`.
     """
     left, kept = list(texts), list(range(len(texts)))
     stages = [Stage("raw", kept, _size(left), {})]
     for name, step in steps.items():
         made = step(left)
-        if len(made) != len(left):
+        every = made if isinstance(made, Sequence) else [made]
+        odd = [type(t).__name__ for t in every if not isinstance(t, (str, Dropped))]
+        if odd:
+            raise TypeError(
+                f"clean: the step {name!r} made a {odd[0]}; expected a list that has a "
+                f"text or Dropped(reason) for each text"
+            )
+        if len(made) != len(kept):  # a step may have changed the list `left`
             raise ValueError(
-                f"clean: the step {name!r} made {len(made)} of {len(left)} texts; "
+                f"clean: the step {name!r} made {len(made)} of {len(kept)} texts; "
                 f"expected as many, with Dropped(reason) in the place of what goes"
             )
         reasons = Counter(one.reason for one in made if isinstance(one, Dropped))

@@ -2,7 +2,8 @@
 
 With this file one can count what such rules ask about (`measure`), compare it with
 limits (`QualityRules`), and drop texts outside of them (`drop_by_rules`). Each refusal
-has its reason: a rule that drops too much shows.
+has its reason: a rule that drops too much shows. They are for English, and drop what
+has no spaces between words.
 
 Source: Rae et al., "Scaling language models: methods, analysis and insights from
 training Gopher", 2021, appendix A.
@@ -65,7 +66,10 @@ def measure(text: str) -> Measures:
 
 @dataclass(frozen=True)
 class QualityRules:
-    """Limits of what `measure` counts, both ends included; Gopher's by default."""
+    """Limits of what `measure` counts, both ends included; Gopher's by default.
+
+    Gopher counts "#" and ellipses apart, each up to 0.1; here `symbols` is both.
+    """
 
     words: tuple[int, int] = (50, 100_000)
     mean_length: tuple[float, float] = (3.0, 10.0)
