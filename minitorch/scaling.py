@@ -45,10 +45,17 @@ class Run(NamedTuple):
 
     Attributes:
         budget: the C that was asked for; steps are whole, so 6 N D is only near it.
-        width, N, D: of the model, its `parameters`, tokens that it has read.
-        steps, batch, lr, seed: batches, pieces in one, the highest rate; of weights.
-        vocab, loss: tokens of the language; nats a token, on what was not read.
-        seconds, device: how long it took, and where.
+        width: of the model.
+        N: its `parameters`.
+        D: tokens that it has read.
+        steps: batches.
+        batch: pieces in one.
+        lr: the highest learning rate.
+        seed: of weights.
+        vocab: tokens of the language.
+        loss: nats a token, on what was not read.
+        seconds: how long it took.
+        device: where.
     """
 
     budget: float
