@@ -13,6 +13,7 @@ from typing import Any
 SECTIONS = re.compile(
     r"(Args|Arguments|Attributes|Raises|Returns|Yields|Example|Examples|Note):$"
 )
+NAMES = re.compile(r"^ +[\w\\]+(, [\w\\]+)+(?=: )")  # underscores come with a backslash
 TABLE = re.compile(r"\S {3,}\S")
 
 
@@ -20,7 +21,8 @@ def restructured(lines: list[str]) -> Iterator[str]:
     """The lines of a docstring in reStructuredText; napoleon reads its sections."""
     for block in _blocks(lines):
         if SECTIONS.match(block[0]):
-            yield from _plain(block)
+            for line in _plain(block):  # "lr, min_lr: ..." is no name with a type
+                yield NAMES.sub(lambda found: found[0].replace(", ", ",\u200b"), line)
         elif block[0].startswith(">>>"):
             yield from block
         elif block[0].startswith(" ") or any(TABLE.search(line) for line in block):
